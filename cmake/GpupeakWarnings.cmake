@@ -1,0 +1,12 @@
+# gpupeak_options: warnings for all our targets. gpupeak_sanitize: what the asan and tsan presets add to
+# everything but the preload, which must not depend on a sanitizer's run-time library.
+option(GPUPEAK_WERROR "Warnings are errors" OFF)
+set(GPUPEAK_SANITIZE "" CACHE STRING "Sanitizers for all but the preload, as -fsanitize= takes them")
+add_library(gpupeak_options INTERFACE)
+target_compile_options(gpupeak_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow
+                       $<$<BOOL:${GPUPEAK_WERROR}>:-Werror>)
+add_library(gpupeak_sanitize INTERFACE)
+if(GPUPEAK_SANITIZE)
+  target_compile_options(gpupeak_sanitize INTERFACE -fsanitize=${GPUPEAK_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(gpupeak_sanitize INTERFACE -fsanitize=${GPUPEAK_SANITIZE})
+endif()

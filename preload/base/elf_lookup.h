@@ -1,0 +1,22 @@
+// Finds functions in the loaded libraries by reading their symbol tables: what dlsym does, without
+// dlsym (which we hook, which allocates, and which older glibc keeps in a library of its own).
+#pragma once
+
+namespace gpupeak::preload {
+
+/// The definition of `name` that would be used if this library were not there: searched in load
+/// order, after ourselves (as RTLD_NEXT). nullptr if there is none. HOOK-SAFE: takes only the
+/// loader's own lock, allocates nothing.
+void* find_next(const char* name);
+
+/// The definition of `name` in the loaded library whose file name starts with `library`
+/// ("libc.so.6", "libcuda.so"); nullptr if either is missing. HOOK-SAFE.
+void* find_in(const char* library, const char* name);
+
+/// True if the function at `address` lies in the loaded library whose file name starts with `library`.
+bool is_in(const void* address, const char* library);
+
+/// The definition of `name` that the program itself binds to (the first in load order).
+void* find_first(const char* name);
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,17 @@
+// Memory for the preload itself, straight from the kernel and never through malloc. HOOK-SAFE.
+#pragma once
+
+#include <cstddef>
+
+namespace gpupeak::preload {
+
+/// Zeroed, page-aligned, never given back; nullptr when the kernel refuses. Counted in self_bytes().
+void* map_pages(size_t bytes);
+/// Addresses for `bytes`, with pages that come zeroed at their first touch (MAP_NORESERVE).
+void* reserve_pages(size_t bytes);
+void unmap_pages(void* at, size_t bytes);
+/// What the preload has mapped for itself by now, reservations not counted, in bytes.
+size_t self_bytes();
+void add_self_bytes(ptrdiff_t bytes);
+
+}  // namespace gpupeak::preload

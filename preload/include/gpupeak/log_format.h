@@ -1,0 +1,245 @@
+/*
+ * log_format.h: the event log as it lies in the file. The one header that the preload (writer) and
+ * the collector (reader) share; compiles alone as C11 and as C++20. docs/log-format.md is the prose.
+ *
+ * File:   FileHeader (one page) | CountersPage (one page) | chunks, each a multiple of 4 KiB.
+ * Chunk:  ChunkHeader, then records until the chunk's end. A zero byte where a tag is expected is
+ *         filler: no further record follows in this chunk. A writer stores a record's body first
+ *         and its tag last, so a record is either whole or not there, whenever the process dies.
+ * Record: a tag byte, then fields. All integers are LEB128 varints, signed ones zigzag first.
+ *
+ * Change a layout or the meaning of a field => bump GPUPEAK_LOG_VERSION. A new extended tag, or new
+ * fields at the end of an extended record, need no bump: readers skip what they do not know.
+ */
+#ifndef GPUPEAK_LOG_FORMAT_H
+#define GPUPEAK_LOG_FORMAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define GPUPEAK_LOG_VERSION 1u
+#define GPUPEAK_LOG_MAGIC UINT64_C(0x31474f4c4b505047) /* "GPPKLOG1", little endian */
+#define GPUPEAK_CHUNK_MAGIC UINT32_C(0x4b4e4843)       /* "CHNK" */
+#define GPUPEAK_LOG_PAGE 4096u
+#define GPUPEAK_LOG_MAX_DEVICES 24u
+#define GPUPEAK_MAX_FRAMES 256u
+
+/* FileHeader.clock: what a tick is. Ticks become nanoseconds through the (ticks, monotonic_ns) pairs
+ * in the file header, in every chunk header and in the counters page. */
+enum gpupeak_clock { GPUPEAK_CLOCK_MONOTONIC_NS = 0, GPUPEAK_CLOCK_TSC = 1 };
+
+/* FileHeader.host_mode */
+enum gpupeak_host_mode {
+  GPUPEAK_HOST_OFF = 0,      /* heap and mmap not hooked: host figures are null */
+  GPUPEAK_HOST_COUNTERS = 1, /* heap peak from the counters page only; mappings logged */
+  GPUPEAK_HOST_SAMPLED = 2,  /* heap events are a Poisson sample by bytes (FileHeader.sample_bytes) */
+  GPUPEAK_HOST_FULL = 3      /* every event */
+};
+
+/* FileHeader.flags */
+#define GPUPEAK_FLAG_LATE_START 1u /* opened after the process had run a while: earlier host blocks unseen */
+#define GPUPEAK_FLAG_FORKED 2u     /* a forked child's own log: blocks inherited from the parent unseen */
+
+/* CountersPage.quality: a bit a kind of degradation; the reader turns each into a warning. */
+#define GPUPEAK_Q_NO_LIBUNWIND (1u << 0)      /* libunwind not loadable: libgcc's unwinder used */
+#define GPUPEAK_Q_NO_UNWINDER (1u << 1)       /* none at all: call sites are one frame deep */
+#define GPUPEAK_Q_FOREIGN_MALLOC (1u << 2)    /* the program defines malloc itself: its heap is unseen */
+#define GPUPEAK_Q_DISK_FULL (1u << 3)         /* the log could not grow */
+#define GPUPEAK_Q_TRIE_FULL (1u << 4)         /* no room for new stacks: events carry stack 0 */
+#define GPUPEAK_Q_DEVICE_TABLE_FULL (1u << 5) /* live map of device memory full: events lost */
+#define GPUPEAK_Q_NO_DRIVER (1u << 6)         /* CUDA was asked for, libcuda.so.1 not loadable */
+#define GPUPEAK_Q_BAD_ENVIRONMENT (1u << 7)   /* a GPUPEAK_* variable was not understood */
+#define GPUPEAK_Q_NO_TSC (1u << 8)            /* no invariant TSC: clock_gettime used */
+
+/* ---- file header: written once, before the first chunk ------------------------------------- */
+typedef struct gpupeak_file_header {
+  uint64_t magic;              /* GPUPEAK_LOG_MAGIC */
+  uint32_t version;            /* GPUPEAK_LOG_VERSION */
+  uint32_t header_bytes;       /* 4096 */
+  uint64_t cookie;             /* random; every chunk repeats it (ChunkHeader.check) */
+  uint64_t counters_offset;    /* of CountersPage */
+  uint64_t chunks_offset;      /* of the first chunk */
+  uint32_t clock;              /* enum gpupeak_clock */
+  uint32_t host_mode;          /* enum gpupeak_host_mode */
+  uint64_t start_ticks;        /* one instant, three clocks */
+  uint64_t start_monotonic_ns;
+  uint64_t start_realtime_ns;  /* since 1970 */
+  uint32_t pid, ppid;
+  int32_t rank;                /* -1: none known */
+  uint32_t flags;              /* GPUPEAK_FLAG_* */
+  uint64_t process_start_time; /* /proc/self/stat field 22: with pid, names one process for good */
+  uint64_t sample_bytes;       /* mean of the Poisson sampling; 0 unless sampled */
+  uint64_t initial_brk_bytes;  /* unused address of brk at start, for the brk growth in samples */
+  char tool_version[32];       /* nul-terminated */
+} gpupeak_file_header;
+
+/* ---- counters page: rewritten in place, each field atomically ------------------------------ */
+/* Memory kinds. Device kinds count into their device's peak, except where said. */
+enum gpupeak_kind {
+  GPUPEAK_KIND_NONE = 0,
+  GPUPEAK_KIND_HEAP = 1,       /* malloc & co. */
+  GPUPEAK_KIND_MMAP_ANON = 2,  /* anonymous mappings that can be touched (prot != NONE) */
+  GPUPEAK_KIND_MMAP_FILE = 3,  /* file mappings; not in the host peak */
+  GPUPEAK_KIND_BACKING = 4,    /* an allocator's own mmap; not in the host peak: heap counts it */
+  GPUPEAK_KIND_DRIVER = 5,     /* mmap inside a driver call; not in the host peak */
+  GPUPEAK_KIND_PINNED = 6,     /* cuMemHostAlloc, cuMemAllocHost; in the host peak */
+  GPUPEAK_KIND_REGISTERED = 7, /* cuMemHostRegister: an overlay on other host memory; in no sum */
+  GPUPEAK_KIND_HOST_VMM = 8,   /* cuMemCreate or a pool with a host location; in the host peak */
+  GPUPEAK_KIND_LINEAR = 16,    /* cuMemAlloc, cuMemAllocPitch */
+  GPUPEAK_KIND_POOL = 17,      /* cuMemAllocAsync: bytes used, not reserved */
+  GPUPEAK_KIND_VMM = 18,       /* cuMemCreate */
+  GPUPEAK_KIND_ARRAY = 19,     /* cuArrayCreate & co.: an estimate */
+  GPUPEAK_KIND_GRAPH = 20,     /* graph memory */
+  GPUPEAK_KIND_MANAGED = 21,   /* cuMemAllocManaged: residency unknown; not in the device peak */
+  GPUPEAK_KIND_IMPORTED = 22,  /* IPC, external: the exporter owns the bytes; in no sum */
+  GPUPEAK_KIND_VMM_VA = 23,    /* cuMemAddressReserve: addresses, not memory; in no sum */
+  GPUPEAK_KIND_LIMIT = 24
+};
+#define GPUPEAK_FIRST_DEVICE_KIND 16u
+#define GPUPEAK_DEVICE_KINDS 8u
+
+typedef struct gpupeak_gauge {
+  uint64_t live, peak; /* bytes */
+} gpupeak_gauge;
+
+typedef struct gpupeak_device_counters {
+  gpupeak_gauge total;                      /* linear + pool + vmm + array + graph */
+  gpupeak_gauge kind[GPUPEAK_DEVICE_KINDS]; /* by kind - GPUPEAK_FIRST_DEVICE_KIND */
+  uint64_t alloc_count;
+} gpupeak_device_counters;
+
+enum gpupeak_exit_kind { GPUPEAK_EXIT_UNKNOWN = 0, GPUPEAK_EXIT_CODE = 1, GPUPEAK_EXIT_SIGNAL = 2 };
+
+typedef struct gpupeak_counters_page {
+  uint64_t quality;            /* GPUPEAK_Q_* */
+  uint64_t dropped_events;     /* events that should have been logged and were not */
+  uint64_t reentrant_calls;    /* allocator calls from a signal handler inside a hook: passed through */
+  uint64_t truncated_stacks;   /* deeper than GPUPEAK_MAX_FRAMES: innermost kept */
+  uint64_t early_calls;        /* allocator calls before the log could be opened: passed through */
+  uint64_t unmatched_frees;    /* device frees of pointers never seen */
+  uint64_t device_events;
+  uint64_t file_bytes;         /* end of the last chunk handed out */
+  uint64_t heap_alloc_count, heap_free_count; /* with the slack of heap.live */
+  gpupeak_gauge heap;          /* usable bytes; each thread adds in steps of 64 KiB (the slack) */
+  gpupeak_gauge pinned, registered, managed; /* all devices */
+  uint64_t end_ticks, end_monotonic_ns;      /* last refresh of the pair; 0: none yet */
+  uint32_t ended;              /* 1: the process passed its exit handlers */
+  uint32_t exit_kind;          /* enum gpupeak_exit_kind; set by `gpupeak run` */
+  int32_t exit_code;           /* exit code, or the signal */
+  uint32_t device_count;       /* devices seen */
+  uint64_t self_bytes;         /* what the preload has mapped for itself, log chunks included */
+  uint64_t rss_peak_bytes;     /* VmHWM at exit, or ru_maxrss by `gpupeak run`; 0: not known */
+  gpupeak_device_counters device[GPUPEAK_LOG_MAX_DEVICES];
+} gpupeak_counters_page;
+
+/* ---- chunks ---------------------------------------------------------------------------------- */
+enum gpupeak_chunk_kind { GPUPEAK_CHUNK_EVENTS = 1, GPUPEAK_CHUNK_DEFINITIONS = 2 };
+
+/* A chunk starts at a multiple of 4 KiB of the file. A page that holds no valid header was handed
+ * out but not begun: go on to the next page. Every chunk is decoded alone: at its start the running
+ * time is start_ticks and the running address 0. */
+typedef struct gpupeak_chunk_header {
+  uint32_t magic;              /* GPUPEAK_CHUNK_MAGIC; written last */
+  uint32_t bytes;              /* of the chunk, this header included */
+  uint64_t check;              /* FileHeader.cookie ^ offset of this chunk in the file */
+  uint32_t kind;               /* enum gpupeak_chunk_kind */
+  uint32_t slot;               /* the writer: events of one slot are in program order */
+  uint64_t sequence;           /* 0, 1, 2 … within the slot (within the definitions) */
+  uint64_t start_ticks;
+  uint64_t start_monotonic_ns; /* taken with start_ticks */
+  uint32_t tid;                /* the thread that holds the slot at the chunk's start */
+  uint32_t reserved[3];
+} gpupeak_chunk_header;
+
+/* ---- hot records: tag bits 0-3 type, then flags; no length -------------------------------------
+ * Fields in order: [dt] address [size slack stack]
+ *   dt       only with GPUPEAK_TAG_TIMED: ticks since the slot's running time (else: same time as the
+ *            record before; in a process with one thread only some records are stamped)
+ *   address  zigzag delta to the running address, in units of 16 bytes, or of 1 with
+ *            GPUPEAK_TAG_UNALIGNED. The running address is kept in bytes: with units of 16 the delta
+ *            is between (address >> 4) and (running >> 4).
+ *   size     bytes asked for
+ *   slack    usable bytes - size (usable: what the allocator really set aside); zigzag, since an
+ *            allocator without malloc_usable_size reports 0
+ *   stack    node of the stack trie, 0 = none
+ */
+enum gpupeak_hot_record {
+  GPUPEAK_REC_ALLOC = 1,         /* logged after the real call: address size slack stack */
+  GPUPEAK_REC_FREE = 2,          /* logged before the real call: address */
+  GPUPEAK_REC_REALLOC_BEGIN = 3, /* before: address of the old block, which stays live till… */
+  GPUPEAK_REC_REALLOC_END = 4,   /* …after: address size slack stack of the new; the old is gone */
+  GPUPEAK_REC_REALLOC_FAILED = 5 /* …or after: address of the old block, which lives on unchanged */
+};
+#define GPUPEAK_TAG_TYPE_MASK 0x0fu
+#define GPUPEAK_TAG_TIMED 0x10u
+#define GPUPEAK_TAG_UNALIGNED 0x20u
+#define GPUPEAK_TAG_EXTENDED 0x80u
+#define GPUPEAK_MAX_HOT_RECORD 64u
+
+/* ---- extended records: tag, length of the body in bytes, body -------------------------------------
+ * In event chunks the body starts with dt (ticks since the slot's running time), always. Fields marked
+ * s are strings: length, bytes (any bytes; readers sanitise). "string" is an id of the string table.
+ * seq numbers the device events of all threads without a gap, in the order in which the counters moved.
+ * device: ordinal + 1, 0 = host or unknown. free/total: value + 1, 0 = not known.
+ */
+enum gpupeak_extended_record {
+  GPUPEAK_REC_THREAD = 0x81, /* dt tid s:name: from here on the slot belongs to this thread */
+  GPUPEAK_REC_MAP = 0x82,    /* dt address bytes prot kind stack; logged after the real call. Replaces
+                                what was mapped there. kind: MMAP_ANON, MMAP_FILE, BACKING, DRIVER */
+  GPUPEAK_REC_UNMAP = 0x83,  /* dt address bytes; logged before; may split mappings */
+  GPUPEAK_REC_PROTECT = 0x84, /* dt address bytes prot; MMAP_ANON with prot 0 is addresses only */
+  GPUPEAK_REC_REMAP = 0x85,  /* dt old_address old_bytes new_address new_bytes stack */
+  GPUPEAK_REC_PHASE_PUSH = 0x86, /* dt scope source string; scope 0 this thread, 1 the process */
+  GPUPEAK_REC_PHASE_POP = 0x87,  /* dt scope */
+  GPUPEAK_REC_DEVICE_ALLOC = 0x88, /* dt seq id kind device address bytes api(string) stack context aux.
+                                      id: unique in the process. aux: pool handle for POOL, else 0 */
+  GPUPEAK_REC_DEVICE_FREE = 0x89,   /* dt seq id api(string) stack; logged before the real call */
+  GPUPEAK_REC_DEVICE_REVIVE = 0x8a, /* dt seq id: the real free failed, the block lives on */
+  GPUPEAK_REC_DEVICE_FAILED = 0x8b, /* dt seq kind device bytes result live free total api(string) stack:
+                                       an allocation that failed; result is the CUresult, live the
+                                       device's tracked bytes then */
+  GPUPEAK_REC_DEVICE_UNKNOWN = 0x8c, /* dt seq address api(string) stack: free of a pointer never seen */
+  GPUPEAK_REC_POOL = 0x8d,    /* dt seq pool device reserved used event; event: enum gpupeak_pool_event */
+  GPUPEAK_REC_CONTEXT = 0x8e, /* dt seq context device event; event: enum gpupeak_context_event */
+  GPUPEAK_REC_SAMPLE = 0x8f   /* dt rss rss_file brk_growth: bytes, of this process */
+};
+enum gpupeak_pool_event { GPUPEAK_POOL_CREATED = 0, GPUPEAK_POOL_DESTROYED = 1, GPUPEAK_POOL_READ = 2 };
+enum gpupeak_context_event {
+  GPUPEAK_CONTEXT_CREATED = 0, /* or primary context retained for the first time */
+  GPUPEAK_CONTEXT_DESTROYED = 1,
+  GPUPEAK_CONTEXT_RESET = 2
+};
+enum gpupeak_phase_source {
+  GPUPEAK_PHASE_AUTO = 0, GPUPEAK_PHASE_API = 1, GPUPEAK_PHASE_NVTX = 2, GPUPEAK_PHASE_ORT = 3,
+  GPUPEAK_PHASE_RULE = 4, GPUPEAK_PHASE_MARK = 5
+};
+
+/* ---- definitions: extended records without dt, in chunks of their own ---------------------------
+ * One stream for the process, written under one lock, always before the first event that uses them.
+ * Read it whole before the events. Ids are given by order: the first NODE is node 1, and so on.
+ */
+enum gpupeak_definition {
+  GPUPEAK_DEF_NODE = 0xc1,   /* distance ip: parent = own id - distance (distance = own id: a root);
+                                ip is the return address (pc of the innermost frame), zigzag delta to the
+                                ip of the NODE before. Belongs to the module that is loaded at this point
+                                of the stream. A caller's frame is the parent. */
+  GPUPEAK_DEF_STRING = 0xc2, /* s */
+  GPUPEAK_DEF_MODULE = 0xc3, /* ticks bias s:path s:build_id segments {address bytes file_offset}…:
+                                loaded; bias = run-time address - ELF address; segments: PT_LOAD, as
+                                run-time address, p_memsz, p_offset */
+  GPUPEAK_DEF_UNLOAD = 0xc4, /* ticks module */
+  GPUPEAK_DEF_FACT = 0xc5,   /* s:key s:value; keys: arg (one each, in order), exe, host, cwd, label.* */
+  GPUPEAK_DEF_DEVICE = 0xc6  /* ordinal total s:uuid(16 bytes) s:name */
+};
+
+#if defined(__cplusplus)
+#define GPUPEAK_STATIC_ASSERT(c, m) static_assert(c, m)
+#else
+#define GPUPEAK_STATIC_ASSERT(c, m) _Static_assert(c, m)
+#endif
+GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_file_header) <= GPUPEAK_LOG_PAGE, "header fits its page");
+GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_counters_page) <= GPUPEAK_LOG_PAGE, "counters fit their page");
+GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_chunk_header) == 64, "chunk header is 64 bytes");
+GPUPEAK_STATIC_ASSERT(GPUPEAK_KIND_LIMIT - GPUPEAK_FIRST_DEVICE_KIND == GPUPEAK_DEVICE_KINDS, "kinds");
+
+#endif /* GPUPEAK_LOG_FORMAT_H */
