@@ -8,35 +8,47 @@ namespace gpupeak::preload {
 
 /// All of a thread's state outside its slot. Initial-exec TLS: no allocation, no __tls_get_addr.
 struct ThreadFlags {
-  uint32_t in_hook = 0;       ///< a HookScope is open
-  uint32_t driver_depth = 0;  ///< inside a CUDA driver call (hooks/cuda): only the outermost accounts
-  uint32_t malloc_depth = 0;  ///< inside the real allocator: an mmap now is the allocator's backing
+  uintptr_t in_hook = 0;       ///< where on the stack the open HookScope lies; 0: none is open
+  uintptr_t in_allocator = 0;  ///< the same for AllocatorScope: an mmap now is the allocator's backing
+  uint32_t driver_depth = 0;   ///< inside a CUDA driver call (hooks/cuda): only the outermost accounts
   struct ThreadSlot* slot = nullptr;  ///< this thread's event stream, once it has one
   uint64_t process_generation = 0;    ///< of `slot`; a forked child's differs
 };
-extern thread_local ThreadFlags t_flags __attribute__((tls_model("initial-exec")));
+extern constinit thread_local ThreadFlags t_flags __attribute__((tls_model("initial-exec")));
 
-/// HOOK-SAFE. `entered` is false in a nested call: pass through and record nothing.
-class HookScope {
+/// Whether a scope that lay at `opened` was left by longjmp: we are now nearer to the stack's base, and
+/// not on a signal handler's own stack. Called only when a scope seems to be open.
+bool was_left_by_longjmp(uintptr_t opened, uintptr_t here);
+
+/// Marks a stretch of the thread's work in one of its flags. HOOK-SAFE. `entered` is false in a nested call.
+template <uintptr_t ThreadFlags::*kFlag>
+class Scope {
  public:
-  HookScope() : entered_(t_flags.in_hook == 0) {
+  Scope() {
+    const auto here = reinterpret_cast<uintptr_t>(this);
+    const uintptr_t opened = t_flags.*kFlag;
+    entered_ = opened == 0 || was_left_by_longjmp(opened, here);
     if (entered_) {
-      t_flags.in_hook = 1;
+      t_flags.*kFlag = here;
       asm volatile("" ::: "memory");  // a signal handler on this thread sees it from here on
     }
   }
-  ~HookScope() {
+  ~Scope() {
     if (entered_) {
       asm volatile("" ::: "memory");
-      t_flags.in_hook = 0;
+      t_flags.*kFlag = 0;
     }
   }
-  HookScope(const HookScope&) = delete;
-  HookScope& operator=(const HookScope&) = delete;
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
   bool entered() const { return entered_; }
 
  private:
-  const bool entered_;
+  bool entered_;
 };
+
+using HookScope = Scope<&ThreadFlags::in_hook>;
+/// Around calls of the real allocator.
+using AllocatorScope = Scope<&ThreadFlags::in_allocator>;
 
 }  // namespace gpupeak::preload

@@ -35,7 +35,7 @@ class Record {
     return *this;
   }
   Record& s(std::string_view text) {
-    if (text.size() > kMaxString) text = text.substr(0, kMaxString);
+    if (text.size() > kMaxString) text = {text.data(), kMaxString};
     if (bytes_ + 10 + text.size() <= kMaxBody) {
       u(text.size());
       memcpy(body_ + bytes_, text.data(), text.size());

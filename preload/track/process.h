@@ -7,26 +7,48 @@ namespace gpupeak::preload {
 
 enum class HostMode : uint32_t { kOff = 0, kCounters = 1, kSampled = 2, kFull = 3 };
 
-/// One page that the kernel wipes in a forked child (MADV_WIPEONFORK): a child that never ran our
-/// fork handlers still finds `recording` 0 and writes nothing into its parent's log.
+/// One page that the kernel wipes in a forked child (MADV_WIPEONFORK): a child, however it was made,
+/// finds `recording` 0 and writes nothing into its parent's log.
 struct ProcessPage {
-  uint32_t recording;      ///< 1: hooks log
-  uint32_t host_recording; ///< 1: malloc and mmap hooks log too
+  uint32_t recording;        ///< 1: hooks log
+  uint32_t host_recording;   ///< 1: the malloc and mmap hooks log too
+  uint32_t decided;          ///< 1: ensure_started() has nothing to do
   HostMode host_mode;
-  uint32_t several_threads; ///< more than one slot is in use: every event is stamped
-  uint64_t generation;      ///< of this process's log; see ThreadFlags
+  uint32_t several_threads;  ///< more than one slot is in use: every event is stamped
+  uint64_t generation;       ///< of this process's log, counted over forks; see ThreadFlags
 };
-extern ProcessPage* g_process;  ///< never null: points to a zeroed static page at first
+extern ProcessPage* g_process;  ///< never null: a zeroed static page at first
 
-inline bool recording() { return __builtin_expect(g_process->recording, 1); }
-inline bool host_recording() { return __builtin_expect(g_process->host_recording, 1); }
+inline bool recording() { return g_process->recording != 0; }
 
-/// Opens the log if this is a process that records from its start. Called by every hook until it has
-/// been decided; cheap afterwards.
-void ensure_started();
+/// Decides whether the process records, and opens its log if so. Cheap once decided.
+void start();
+inline void ensure_started() {
+  if (__builtin_expect(g_process->decided == 0, 0)) start();
+}
+/// What the malloc and mmap hooks ask at every call.
+inline bool host_recording() {
+  if (__builtin_expect(g_process->host_recording != 0, 1)) return true;
+  if (g_process->decided == 0) {
+    start();
+    return g_process->host_recording != 0;
+  }
+  return false;
+}
 
 /// The process is about to use CUDA: opens its log if GPUPEAK_CHILDREN allows and it is not open yet.
-/// Called by the first CUDA hook of a process (cuInit or any other). True if recording.
-bool ensure_started_for_cuda();
+/// Called by every CUDA hook; cheap but for the first. True if recording.
+bool start_for_cuda();
+inline bool ensure_started_for_cuda() {
+  return __builtin_expect(g_process->recording != 0, 1) || start_for_cuda();
+}
+
+/// From the library's constructor: everything that may not happen inside an allocator call.
+void finish_start();
+/// From the library's destructor.
+void end_process();
+
+/// brk at the log's start; 0 before.
+uintptr_t initial_brk();
 
 }  // namespace gpupeak::preload

@@ -1,0 +1,173 @@
+#include "base/elf_lookup.h"
+
+#include <cstdint>
+#include <cstring>
+#include <elf.h>
+#include <link.h>
+
+namespace gpupeak::preload {
+namespace {
+
+/// The dynamic symbol table of one loaded object.
+struct SymbolTable {
+  const ElfW(Sym) * symbols = nullptr;
+  const char* strings = nullptr;
+  const uint32_t* gnu_hash = nullptr;
+  const uint32_t* sysv_hash = nullptr;
+  const ElfW(Half) * versions = nullptr;
+  uintptr_t bias = 0;
+};
+
+SymbolTable symbol_table(const dl_phdr_info& object) {
+  SymbolTable table;
+  table.bias = object.dlpi_addr;
+  const ElfW(Dyn)* dynamic = nullptr;
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    if (object.dlpi_phdr[i].p_type == PT_DYNAMIC) {
+      dynamic = reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + object.dlpi_phdr[i].p_vaddr);
+    }
+  }
+  if (dynamic == nullptr) return table;
+  for (; dynamic->d_tag != DT_NULL; ++dynamic) {
+    uintptr_t at = dynamic->d_un.d_ptr;
+    if (at < table.bias) at += table.bias;  // glibc relocates these in place, except in the vDSO
+    switch (dynamic->d_tag) {
+      case DT_SYMTAB: table.symbols = reinterpret_cast<const ElfW(Sym)*>(at); break;
+      case DT_STRTAB: table.strings = reinterpret_cast<const char*>(at); break;
+      case DT_GNU_HASH: table.gnu_hash = reinterpret_cast<const uint32_t*>(at); break;
+      case DT_HASH: table.sysv_hash = reinterpret_cast<const uint32_t*>(at); break;
+      case DT_VERSYM: table.versions = reinterpret_cast<const ElfW(Half)*>(at); break;
+      default: break;
+    }
+  }
+  return table;
+}
+
+void* definition(const SymbolTable& table, uint32_t index, const char* name) {
+  const ElfW(Sym)& symbol = table.symbols[index];
+  if (symbol.st_shndx == SHN_UNDEF || symbol.st_value == 0) return nullptr;
+  if (table.versions != nullptr && (table.versions[index] & 0x8000) != 0) return nullptr;  // not default
+  if (strcmp(table.strings + symbol.st_name, name) != 0) return nullptr;
+  void* at = reinterpret_cast<void*>(table.bias + symbol.st_value);
+  if (ELF64_ST_TYPE(symbol.st_info) == STT_GNU_IFUNC) {
+    at = reinterpret_cast<void* (*)()>(at)();
+  }
+  return at;
+}
+
+void* find_by_gnu_hash(const SymbolTable& table, const char* name) {
+  uint32_t hash = 5381;
+  for (const char* c = name; *c != 0; ++c) hash = hash * 33 + static_cast<unsigned char>(*c);
+  const uint32_t buckets = table.gnu_hash[0];
+  const uint32_t first = table.gnu_hash[1];
+  const uint32_t bloom_words = table.gnu_hash[2];
+  if (buckets == 0) return nullptr;
+  const auto* bucket = table.gnu_hash + 4 + bloom_words * (sizeof(ElfW(Addr)) / 4);
+  const uint32_t* chain = bucket + buckets;
+  uint32_t index = bucket[hash % buckets];
+  if (index < first) return nullptr;
+  for (;; ++index) {
+    const uint32_t other = chain[index - first];
+    if ((other | 1) == (hash | 1)) {
+      if (void* at = definition(table, index, name)) return at;
+    }
+    if ((other & 1) != 0) return nullptr;
+  }
+}
+
+void* find_by_sysv_hash(const SymbolTable& table, const char* name) {
+  uint32_t hash = 0;
+  for (const char* c = name; *c != 0; ++c) {
+    hash = (hash << 4) + static_cast<unsigned char>(*c);
+    const uint32_t high = hash & 0xf0000000u;
+    hash = (hash ^ (high >> 24)) & ~high;
+  }
+  const uint32_t buckets = table.sysv_hash[0];
+  if (buckets == 0) return nullptr;
+  const uint32_t* bucket = table.sysv_hash + 2;
+  const uint32_t* chain = bucket + buckets;
+  for (uint32_t i = bucket[hash % buckets]; i != 0; i = chain[i]) {
+    if (void* at = definition(table, i, name)) return at;
+  }
+  return nullptr;
+}
+
+void* find_in_table(const SymbolTable& table, const char* name) {
+  if (table.symbols == nullptr || table.strings == nullptr) return nullptr;
+  if (table.gnu_hash != nullptr) return find_by_gnu_hash(table, name);
+  if (table.sysv_hash != nullptr) return find_by_sysv_hash(table, name);
+  return nullptr;
+}
+
+bool holds(const dl_phdr_info& object, const void* address) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    if (segment.p_type == PT_LOAD && at - (object.dlpi_addr + segment.p_vaddr) < segment.p_memsz) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool named(const dl_phdr_info& object, const char* library) {
+  if (object.dlpi_name == nullptr) return false;
+  const char* slash = strrchr(object.dlpi_name, '/');
+  const char* file = slash != nullptr ? slash + 1 : object.dlpi_name;
+  return strncmp(file, library, strlen(library)) == 0;
+}
+
+/// Calls `visit(object)` for each loaded object in load order until it returns true.
+template <typename Visit>
+void for_each_object(Visit visit) {
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* data) {
+        return (*static_cast<Visit*>(data))(*object) ? 1 : 0;
+      },
+      &visit);
+}
+
+}  // namespace
+
+void* find_next(const char* name) {
+  void* found = nullptr;
+  bool after_ourselves = false;
+  for_each_object([&](const dl_phdr_info& object) {
+    if (after_ourselves) {
+      found = find_in_table(symbol_table(object), name);
+    } else {
+      after_ourselves = holds(object, reinterpret_cast<const void*>(&find_next));
+    }
+    return found != nullptr;
+  });
+  return found;
+}
+
+void* find_in(const char* library, const char* name) {
+  void* found = nullptr;
+  for_each_object([&](const dl_phdr_info& object) {
+    if (named(object, library)) found = find_in_table(symbol_table(object), name);
+    return found != nullptr;
+  });
+  return found;
+}
+
+void* find_first(const char* name) {
+  void* found = nullptr;
+  for_each_object([&](const dl_phdr_info& object) {
+    found = find_in_table(symbol_table(object), name);
+    return found != nullptr;
+  });
+  return found;
+}
+
+bool is_in(const void* address, const char* library) {
+  bool found = false;
+  for_each_object([&](const dl_phdr_info& object) {
+    found = named(object, library) && holds(object, address);
+    return found;
+  });
+  return found;
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,119 @@
+#include "base/environment.h"
+
+#include <cstring>
+#include <unistd.h>
+
+namespace gpupeak::preload {
+namespace {
+
+constinit Environment g_environment;
+
+bool parse_number(std::string_view text, uint64_t& value) {
+  value = 0;
+  for (char c : text) {
+    if (c < '0' || c > '9' || value > UINT64_MAX / 10 - 1) return false;
+    value = value * 10 + static_cast<uint64_t>(c - '0');
+  }
+  return !text.empty();
+}
+
+/// "4096", "512KiB", "2MiB", "1G"; powers of 1024.
+bool parse_size(std::string_view text, uint64_t& bytes) {
+  size_t digits = 0;
+  while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') ++digits;
+  if (!parse_number(head(text, digits), bytes)) return false;
+  std::string_view unit = tail(text, digits);
+  int shift = 0;
+  if (!unit.empty()) {
+    switch (unit[0] | 0x20) {
+      case 'k': shift = 10; break;
+      case 'm': shift = 20; break;
+      case 'g': shift = 30; break;
+      case 'b': return unit.size() == 1;
+      default: return false;
+    }
+    unit.remove_prefix(1);
+    if (!unit.empty() && unit != "iB" && unit != "B") return false;
+  }
+  if (bytes > (UINT64_MAX >> shift)) return false;
+  bytes <<= shift;
+  return true;
+}
+
+void complain(std::string_view name, std::string_view value, std::string_view wanted) {
+  Text<512>& text = g_environment.complaint;
+  if (!text.view().empty()) text.add("; ");
+  text.add(name).add("=").add(head(value, 64)).add(" is not ").add(wanted).add(", ignored");
+}
+
+void read_host_mode() {
+  const std::string_view value = variable("GPUPEAK_HOST");
+  if (value.empty() || value == "full") return;
+  if (value == "sampled") g_environment.host_mode = 2;
+  else if (value == "counters") g_environment.host_mode = 1;
+  else if (value == "off") g_environment.host_mode = 0;
+  else complain("GPUPEAK_HOST", value, "full, sampled, counters or off");
+}
+
+void read_children() {
+  const std::string_view value = variable("GPUPEAK_CHILDREN");
+  if (value.empty() || value == "cuda") return;
+  if (value == "all") g_environment.children = Children::kAll;
+  else if (value == "none") g_environment.children = Children::kNone;
+  else complain("GPUPEAK_CHILDREN", value, "cuda, all or none");
+}
+
+bool read_switch(std::string_view name, bool otherwise) {
+  const std::string_view value = variable(name);
+  if (value.empty()) return otherwise;
+  if (value == "1" || value == "on") return true;
+  if (value == "0" || value == "off") return false;
+  complain(name, value, "on or off");
+  return otherwise;
+}
+
+void read_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"}) {
+    uint64_t rank;
+    if (parse_number(variable(name), rank) && rank < 1'000'000) {
+      g_environment.rank = static_cast<int>(rank);
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+const Environment& environment() { return g_environment; }
+
+std::string_view variable(std::string_view name) {
+  if (environ == nullptr) return {};
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (strncmp(*entry, name.data(), name.size()) == 0 && (*entry)[name.size()] == '=') {
+      return *entry + name.size() + 1;
+    }
+  }
+  return {};
+}
+
+bool read_environment() {
+  if (environ == nullptr) return false;
+  Environment& e = g_environment;
+  e = Environment{};
+  const std::string_view out = variable("GPUPEAK_OUT");
+  e.out_pattern.add(out.empty() ? "gpupeak.%n.%p.%r.gplog" : out);
+  read_host_mode();
+  read_children();
+  read_rank();
+  e.quiet = read_switch("GPUPEAK_QUIET", false);
+  e.summary = read_switch("GPUPEAK_SUMMARY", true);
+  uint64_t number;
+  if (const auto value = variable("GPUPEAK_SAMPLE"); !value.empty()) {
+    if (parse_size(value, number) && number > 0) e.sample_bytes = number;
+    else complain("GPUPEAK_SAMPLE", value, "a size such as 512KiB");
+  }
+  if (parse_number(variable("GPUPEAK_RUN_PID"), number)) e.run_pid = static_cast<int>(number);
+  return true;
+}
+
+}  // namespace gpupeak::preload

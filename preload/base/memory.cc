@@ -1,0 +1,40 @@
+#include "base/memory.h"
+
+#include <atomic>
+#include <sys/mman.h>
+
+#include "base/syscalls.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constinit std::atomic<size_t> g_self_bytes{0};
+
+void* map(size_t bytes, int flags) {
+  void* at = sys::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+  return sys::mmap_failed(at) ? nullptr : at;
+}
+
+}  // namespace
+
+void* map_pages(size_t bytes) {
+  void* at = map(bytes, 0);
+  if (at != nullptr) add_self_bytes(static_cast<ptrdiff_t>(bytes));
+  return at;
+}
+
+void* reserve_pages(size_t bytes) { return map(bytes, MAP_NORESERVE); }
+
+void unmap_pages(void* at, size_t bytes) {
+  sys::munmap(at, bytes);
+  add_self_bytes(-static_cast<ptrdiff_t>(bytes));
+}
+
+size_t self_bytes() { return g_self_bytes.load(std::memory_order_relaxed); }
+
+void add_self_bytes(ptrdiff_t bytes) {
+  g_self_bytes.fetch_add(static_cast<size_t>(bytes), std::memory_order_relaxed);
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,59 @@
+#include "base/text.h"
+
+#include <cerrno>
+#include <sys/stat.h>
+
+#include "base/environment.h"
+#include "base/syscalls.h"
+
+namespace gpupeak::preload {
+namespace {
+
+struct FileIdentity {
+  bool open = false;
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
+constinit FileIdentity g_stderr;
+
+FileIdentity identity_of(int fd) {
+  struct stat status;
+  if (sys::failed(sys::fstat(fd, &status))) return {};
+  return {true, status.st_dev, status.st_ino};
+}
+
+}  // namespace
+
+void remember_stderr() { g_stderr = identity_of(2); }
+
+bool stderr_is_unchanged() { return g_stderr.open && identity_of(2) == g_stderr; }
+
+void say(std::string_view line) {
+  if (environment().quiet || !stderr_is_unchanged()) return;
+  Text<1024> text;
+  text.add("gpupeak: ").add(line).add("\n");
+  sys::write(2, text.view().data(), text.view().size());
+}
+
+std::string_view error_text(long error) {
+  switch (error < 0 ? -error : error) {
+    case EACCES: return "permission denied";
+    case EROFS: return "read-only file system";
+    case ENOENT: return "no such folder";
+    case ENOTDIR: return "not a folder";
+    case EISDIR: return "is a folder";
+    case ENOSPC: return "no space left on device";
+    case EDQUOT: return "disk quota exceeded";
+    case EFBIG: return "file size limit reached";
+    case ENAMETOOLONG: return "name too long";
+    case EMFILE:
+    case ENFILE: return "too many open files";
+    case EPERM: return "operation not permitted";
+    case ELOOP: return "too many symbolic links";
+    case ENOMEM: return "out of memory";
+    default: return "system error";
+  }
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,64 @@
+// Text without libc's formatting: a bounded buffer, and one-line messages on stderr. HOOK-SAFE.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace gpupeak::preload {
+
+/// Parts of a text, cut to what there is: string_view::substr would bring in libstdc++'s exceptions.
+constexpr std::string_view head(std::string_view text, size_t bytes) {
+  return {text.data(), bytes < text.size() ? bytes : text.size()};
+}
+constexpr std::string_view tail(std::string_view text, size_t from) {
+  const size_t skipped = from < text.size() ? from : text.size();
+  return {text.data() + skipped, text.size() - skipped};
+}
+
+/// A line that is cut where it would not fit; always terminated.
+template <size_t kCapacity>
+class Text {
+ public:
+  Text& add(std::string_view text) {
+    for (char c : text) {
+      if (bytes_ + 1 < kCapacity) buffer_[bytes_++] = c;
+    }
+    buffer_[bytes_] = 0;
+    return *this;
+  }
+  Text& add(uint64_t number) {
+    char digits[20];
+    size_t n = sizeof digits;
+    do {
+      digits[--n] = static_cast<char>('0' + number % 10);
+      number /= 10;
+    } while (number != 0);
+    return add(std::string_view(digits + n, sizeof digits - n));
+  }
+  /// Takes back the last character if it is `c`.
+  void drop_last(char c) {
+    if (bytes_ > 0 && buffer_[bytes_ - 1] == c) buffer_[--bytes_] = 0;
+  }
+  void clear() { buffer_[bytes_ = 0] = 0; }
+  std::string_view view() const { return {buffer_, bytes_}; }
+  const char* c_str() const { return buffer_; }
+
+ private:
+  size_t bytes_ = 0;
+  char buffer_[kCapacity] = {};
+};
+
+using Path = Text<4096>;
+
+/// Remembers which file standard error is, so that say() never writes into a file that the program
+/// opened later under the same number.
+void remember_stderr();
+/// Writes "gpupeak: <line>\n" to standard error, unless that is closed, another file, or GPUPEAK_QUIET.
+void say(std::string_view line);
+/// Whether standard error is still what it was at the start.
+bool stderr_is_unchanged();
+/// The usual word for an errno value, for messages.
+std::string_view error_text(long error);
+
+}  // namespace gpupeak::preload

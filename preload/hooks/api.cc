@@ -1,0 +1,14 @@
+// The functions that gpupeak.h refers to.
+#include "track/phases.h"
+#include "track/process.h"
+
+#define GPUPEAK_EXPORT extern "C" __attribute__((visibility("default")))
+
+using namespace gpupeak::preload;
+
+GPUPEAK_EXPORT void gpupeak_api_phase_push(const char* name) {
+  ensure_started();
+  phase_push(GPUPEAK_PHASE_API, name != nullptr ? name : "");
+}
+
+GPUPEAK_EXPORT void gpupeak_api_phase_pop(void) { phase_pop(); }

@@ -1,0 +1,191 @@
+// malloc and its family. No logic here: call the real one, tell track/heap.
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/elf_lookup.h"
+#include "base/hook_scope.h"
+#include "track/heap.h"
+#include "track/process.h"
+
+#define GPUPEAK_EXPORT extern "C" __attribute__((visibility("default")))
+#define GPUPEAK_CALLER __builtin_extract_return_addr(__builtin_return_address(0))
+
+namespace gpupeak::preload {
+namespace {
+
+/// The allocator that the program would have without us: libc's, or another preloaded one.
+struct RealAllocator {
+  void* (*malloc)(size_t);
+  void (*free)(void*);
+  void* (*calloc)(size_t, size_t);
+  void* (*realloc)(void*, size_t);
+  void* (*reallocarray)(void*, size_t, size_t);
+  int (*posix_memalign)(void**, size_t, size_t);
+  void* (*aligned_alloc)(size_t, size_t);
+  void* (*memalign)(size_t, size_t);
+  void* (*valloc)(size_t);
+  void* (*pvalloc)(size_t);
+  void (*free_sized)(void*, size_t);
+  void (*free_aligned_sized)(void*, size_t, size_t);
+};
+constinit RealAllocator g_real{};
+constinit bool g_resolved = false;
+
+template <typename Function>
+void resolve(Function& function, const char* name) {
+  function = reinterpret_cast<Function>(find_next(name));
+}
+
+/// Threads that come here at the same time find the same addresses.
+__attribute__((noinline)) void resolve_all() {
+  resolve(g_real.free, "free");
+  resolve(g_real.calloc, "calloc");
+  resolve(g_real.realloc, "realloc");
+  resolve(g_real.reallocarray, "reallocarray");
+  resolve(g_real.posix_memalign, "posix_memalign");
+  resolve(g_real.aligned_alloc, "aligned_alloc");
+  resolve(g_real.memalign, "memalign");
+  resolve(g_real.valloc, "valloc");
+  resolve(g_real.pvalloc, "pvalloc");
+  resolve(g_real.free_sized, "free_sized");
+  resolve(g_real.free_aligned_sized, "free_aligned_sized");
+  resolve(g_real.malloc, "malloc");
+  set_usable_size(reinterpret_cast<UsableSize>(find_next("malloc_usable_size")));
+  __atomic_store_n(&g_resolved, true, __ATOMIC_RELEASE);
+}
+
+inline RealAllocator& real() {
+  if (__builtin_expect(!__atomic_load_n(&g_resolved, __ATOMIC_ACQUIRE), 0)) resolve_all();
+  return g_real;
+}
+
+/// Calls `allocate` and records its block, unless an allocator function called another one.
+template <typename Allocate>
+inline __attribute__((always_inline)) void* record_allocation(size_t bytes, const void* caller,
+                                                              Allocate allocate) {
+  if (!host_recording()) return allocate();
+  void* block;
+  {
+    AllocatorScope scope;
+    if (!scope.entered()) return allocate();
+    block = allocate();
+  }
+  if (block != nullptr) heap_allocated(block, bytes, caller);
+  return block;
+}
+
+template <typename Free>
+inline __attribute__((always_inline)) void record_free(void* block, Free free_block) {
+  if (block != nullptr && host_recording() && t_flags.in_allocator == 0) heap_freed(block);
+  AllocatorScope scope;
+  free_block();
+}
+
+template <typename Reallocate>
+inline __attribute__((always_inline)) void* record_reallocation(void* old_block, size_t bytes,
+                                                                const void* caller, Reallocate reallocate) {
+  if (old_block == nullptr) return record_allocation(bytes, caller, reallocate);
+  if (!host_recording() || t_flags.in_allocator != 0) return reallocate();
+  const ReallocState state = heap_realloc_begin(old_block);
+  void* block;
+  {
+    AllocatorScope scope;
+    block = reallocate();
+  }
+  if (block != nullptr) {
+    heap_realloc_end(state, block, bytes, caller);
+  } else if (bytes == 0) {
+    heap_realloc_freed(state, old_block);
+  } else {
+    heap_realloc_failed(state, old_block);
+  }
+  return block;
+}
+
+void* missing() {
+  errno = ENOMEM;
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace gpupeak::preload
+
+using namespace gpupeak::preload;
+
+GPUPEAK_EXPORT void* malloc(size_t bytes) {
+  RealAllocator& next = real();
+  return record_allocation(bytes, GPUPEAK_CALLER, [&] { return next.malloc(bytes); });
+}
+
+GPUPEAK_EXPORT void free(void* block) {
+  RealAllocator& next = real();
+  record_free(block, [&] { next.free(block); });
+}
+
+GPUPEAK_EXPORT void* calloc(size_t count, size_t bytes) {
+  RealAllocator& next = real();
+  return record_allocation(count * bytes, GPUPEAK_CALLER, [&] { return next.calloc(count, bytes); });
+}
+
+GPUPEAK_EXPORT void* realloc(void* block, size_t bytes) {
+  RealAllocator& next = real();
+  return record_reallocation(block, bytes, GPUPEAK_CALLER, [&] { return next.realloc(block, bytes); });
+}
+
+GPUPEAK_EXPORT void* reallocarray(void* block, size_t count, size_t bytes) {
+  RealAllocator& next = real();
+  size_t total;
+  if (__builtin_mul_overflow(count, bytes, &total)) return missing();
+  return record_reallocation(block, total, GPUPEAK_CALLER, [&] { return next.realloc(block, total); });
+}
+
+GPUPEAK_EXPORT int posix_memalign(void** block, size_t alignment, size_t bytes) {
+  RealAllocator& next = real();
+  int result = 0;
+  record_allocation(bytes, GPUPEAK_CALLER, [&] {
+    result = next.posix_memalign(block, alignment, bytes);
+    return result == 0 ? *block : nullptr;
+  });
+  return result;
+}
+
+GPUPEAK_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) {
+  RealAllocator& next = real();
+  return record_allocation(bytes, GPUPEAK_CALLER, [&] { return next.aligned_alloc(alignment, bytes); });
+}
+
+GPUPEAK_EXPORT void* memalign(size_t alignment, size_t bytes) {
+  RealAllocator& next = real();
+  if (next.memalign == nullptr) return missing();
+  return record_allocation(bytes, GPUPEAK_CALLER, [&] { return next.memalign(alignment, bytes); });
+}
+
+GPUPEAK_EXPORT void* valloc(size_t bytes) {
+  RealAllocator& next = real();
+  if (next.valloc == nullptr) return missing();
+  return record_allocation(bytes, GPUPEAK_CALLER, [&] { return next.valloc(bytes); });
+}
+
+GPUPEAK_EXPORT void* pvalloc(size_t bytes) {
+  RealAllocator& next = real();
+  if (next.pvalloc == nullptr) return missing();
+  return record_allocation(bytes, GPUPEAK_CALLER, [&] { return next.pvalloc(bytes); });
+}
+
+// C23. An allocator that lacks them gets the plain free, which does the same.
+GPUPEAK_EXPORT void free_sized(void* block, size_t bytes) {
+  RealAllocator& next = real();
+  record_free(block, [&] {
+    if (next.free_sized != nullptr) next.free_sized(block, bytes);
+    else next.free(block);
+  });
+}
+
+GPUPEAK_EXPORT void free_aligned_sized(void* block, size_t alignment, size_t bytes) {
+  RealAllocator& next = real();
+  record_free(block, [&] {
+    if (next.free_aligned_sized != nullptr) next.free_aligned_sized(block, alignment, bytes);
+    else next.free(block);
+  });
+}

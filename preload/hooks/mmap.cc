@@ -1,0 +1,86 @@
+// mmap and its family. No logic here: call the real one, tell track/mapping.
+#include <cstdarg>
+#include <cstddef>
+#include <cstdint>
+#include <sys/mman.h>
+#include <sys/types.h>
+
+#include "base/elf_lookup.h"
+#include "track/mapping.h"
+#include "track/process.h"
+
+#define GPUPEAK_EXPORT extern "C" __attribute__((visibility("default")))
+#define GPUPEAK_CALLER __builtin_extract_return_addr(__builtin_return_address(0))
+
+namespace gpupeak::preload {
+namespace {
+
+struct RealMapping {
+  void* (*mmap)(void*, size_t, int, int, int, off64_t);
+  int (*munmap)(void*, size_t);
+  int (*mprotect)(void*, size_t, int);
+  void* (*mremap)(void*, size_t, size_t, int, ...);
+};
+constinit RealMapping g_real{};
+constinit bool g_resolved = false;
+
+__attribute__((noinline)) void resolve_all() {
+  g_real.mmap = reinterpret_cast<decltype(g_real.mmap)>(find_next("mmap64"));
+  g_real.munmap = reinterpret_cast<decltype(g_real.munmap)>(find_next("munmap"));
+  g_real.mprotect = reinterpret_cast<decltype(g_real.mprotect)>(find_next("mprotect"));
+  g_real.mremap = reinterpret_cast<decltype(g_real.mremap)>(find_next("mremap"));
+  __atomic_store_n(&g_resolved, true, __ATOMIC_RELEASE);
+}
+
+inline RealMapping& real() {
+  if (__builtin_expect(!__atomic_load_n(&g_resolved, __ATOMIC_ACQUIRE), 0)) resolve_all();
+  return g_real;
+}
+
+void* map(void* at, size_t bytes, int prot, int flags, int fd, off64_t offset, const void* caller) {
+  void* result = real().mmap(at, bytes, prot, flags, fd, offset);
+  if (result != MAP_FAILED && host_recording()) mapped(result, bytes, prot, flags, caller);
+  return result;
+}
+
+}  // namespace
+}  // namespace gpupeak::preload
+
+using namespace gpupeak::preload;
+
+GPUPEAK_EXPORT void* mmap(void* at, size_t bytes, int prot, int flags, int fd, off_t offset) {
+  return map(at, bytes, prot, flags, fd, offset, GPUPEAK_CALLER);
+}
+
+GPUPEAK_EXPORT void* mmap64(void* at, size_t bytes, int prot, int flags, int fd, off64_t offset) {
+  return map(at, bytes, prot, flags, fd, offset, GPUPEAK_CALLER);
+}
+
+GPUPEAK_EXPORT int munmap(void* at, size_t bytes) {
+  // Logged first, so that another thread's mapping of the same addresses comes after. What the kernel
+  // would refuse is left out.
+  const bool valid = bytes != 0 && (reinterpret_cast<uintptr_t>(at) & 4095) == 0;
+  if (valid && host_recording()) unmapping(at, bytes);
+  return real().munmap(at, bytes);
+}
+
+GPUPEAK_EXPORT int mprotect(void* at, size_t bytes, int prot) {
+  const int result = real().mprotect(at, bytes, prot);
+  if (result == 0 && bytes != 0 && host_recording()) reprotected(at, bytes, prot);
+  return result;
+}
+
+GPUPEAK_EXPORT void* mremap(void* old_at, size_t old_bytes, size_t new_bytes, int flags, ...) {
+  void* wanted = nullptr;
+  if ((flags & MREMAP_FIXED) != 0) {
+    va_list rest;
+    va_start(rest, flags);
+    wanted = va_arg(rest, void*);
+    va_end(rest);
+  }
+  void* result = real().mremap(old_at, old_bytes, new_bytes, flags, wanted);
+  if (result != MAP_FAILED && host_recording()) {
+    remapped(old_at, old_bytes, result, new_bytes, GPUPEAK_CALLER);
+  }
+  return result;
+}

@@ -1,0 +1,62 @@
+// The process's beginning, main, end and forks, and libraries that are unloaded.
+#include <cstddef>
+#include <cstring>
+#include <pthread.h>
+
+#include "base/elf_lookup.h"
+#include "base/hook_scope.h"
+#include "stack/module_map.h"
+#include "track/phases.h"
+#include "track/process.h"
+
+#define GPUPEAK_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace gpupeak::preload {
+namespace {
+
+using Main = int (*)(int, char**, char**);
+using StartMain = int (*)(Main, int, char**, void (*)(), void (*)(), void (*)(), void*);
+
+constinit Main g_main = nullptr;
+
+/// Optimised into a jump: the program's stack shows nothing of us.
+int main_with_phase(int argc, char** argv, char** environment) {
+  enter_process_phase("main");
+  return g_main(argc, argv, environment);
+}
+
+/// For kernels without MADV_WIPEONFORK; otherwise the page is zero already.
+void on_fork_in_child() {
+  if (g_process->decided != 0) memset(g_process, 0, sizeof *g_process);
+}
+
+__attribute__((constructor)) void begin() {
+  finish_start();
+  pthread_atfork(nullptr, nullptr, &on_fork_in_child);
+}
+
+__attribute__((destructor)) void end() { end_process(); }
+
+}  // namespace
+}  // namespace gpupeak::preload
+
+using namespace gpupeak::preload;
+
+GPUPEAK_EXPORT int __libc_start_main(Main main, int argc, char** argv, void (*init)(), void (*fini)(),
+                                     void (*rtld_fini)(), void* stack_end) {
+  const auto next = reinterpret_cast<StartMain>(find_next("__libc_start_main"));
+  g_main = main;
+  return next(&main_with_phase, argc, argv, init, fini, rtld_fini, stack_end);
+}
+
+GPUPEAK_EXPORT int dlclose(void* library) {
+  static int (*next)(void*) = nullptr;
+  if (next == nullptr) next = reinterpret_cast<int (*)(void*)>(find_next("dlclose"));
+  if (next == nullptr) return -1;
+  const int result = next(library);
+  if (recording()) {
+    HookScope scope;
+    if (scope.entered()) drop_unloaded_modules();
+  }
+  return result;
+}

@@ -1,0 +1,112 @@
+#include "log/definitions.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "base/memory.h"
+#include "base/syscalls.h"
+#include "log/log.h"
+#include "log/log_file.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr size_t kFirstChunkBytes = 16 << 10;
+constexpr size_t kLargestChunkBytes = 256 << 10;
+
+/// The stream's place in the file.
+struct Stream {
+  uint8_t* at = nullptr;
+  uint8_t* end = nullptr;
+  Chunk chunk;
+  uint64_t sequence = 0;
+};
+
+/// All strings one after the other, each ended by a nul; ids count from 1.
+struct Strings {
+  static constexpr size_t kCapacity = 16 << 20;  // addresses; pages come as they are needed
+  char* text = nullptr;
+  size_t bytes = 0;
+  uint32_t count = 0;
+};
+
+constinit SpinLock g_lock;
+constinit Stream g_stream;
+constinit Strings g_strings;
+
+bool make_room(size_t bytes) {
+  if (static_cast<size_t>(g_stream.end - g_stream.at) >= bytes) return true;
+  retire_chunk(g_stream.chunk);
+  const size_t size = g_stream.chunk.bytes == 0 ? kFirstChunkBytes : kLargestChunkBytes;
+  g_stream.at = g_stream.end = nullptr;
+  g_stream.chunk = new_chunk(size, GPUPEAK_CHUNK_DEFINITIONS, 0, g_stream.sequence,
+                             static_cast<uint32_t>(sys::gettid()));
+  if (g_stream.chunk.begin == nullptr) {
+    count(&gpupeak_counters_page::dropped_events);
+    return false;
+  }
+  ++g_stream.sequence;
+  g_stream.at = g_stream.chunk.begin + sizeof(gpupeak_chunk_header);
+  g_stream.end = g_stream.chunk.begin + g_stream.chunk.bytes;
+  return static_cast<size_t>(g_stream.end - g_stream.at) >= bytes;
+}
+
+void append(uint8_t tag, const uint8_t* body, size_t bytes) {
+  if (!make_room(bytes + 8)) return;
+  uint8_t* to = put_varint(g_stream.at + 1, bytes);
+  memcpy(to, body, bytes);
+  std::atomic_ref<uint8_t>(*g_stream.at).store(tag, std::memory_order_release);
+  g_stream.at = to + bytes;
+}
+
+void define_string_locked(std::string_view text) {
+  Record record(GPUPEAK_DEF_STRING);
+  define_locked(record.s(text));
+}
+
+}  // namespace
+
+SpinLock& definitions_lock() { return g_lock; }
+
+void define_locked(const Record& record) { append(record.tag(), record.body(), record.bytes()); }
+
+void define_node_locked(uint32_t distance, int64_t ip_delta) {
+  uint8_t body[20];
+  uint8_t* end = put_varint(put_varint(body, distance), zigzag(ip_delta));
+  append(GPUPEAK_DEF_NODE, body, static_cast<size_t>(end - body));
+}
+
+void define(const Record& record) {
+  LockGuard guard(g_lock);
+  define_locked(record);
+}
+
+uint32_t intern_string(std::string_view text) {
+  if (text.size() > Record::kMaxString) text = {text.data(), Record::kMaxString};
+  LockGuard guard(g_lock);
+  if (g_strings.text == nullptr) {
+    g_strings.text = static_cast<char*>(reserve_pages(Strings::kCapacity));
+    if (g_strings.text == nullptr) return 0;
+  }
+  uint32_t id = 1;
+  for (size_t at = 0; at < g_strings.bytes; at += strlen(g_strings.text + at) + 1, ++id) {
+    if (g_strings.text + at == text) return id;
+  }
+  if (g_strings.bytes + text.size() + 1 > Strings::kCapacity) return 0;
+  memcpy(g_strings.text + g_strings.bytes, text.data(), text.size());
+  g_strings.bytes += text.size() + 1;
+  ++g_strings.count;
+  define_string_locked(text);
+  return g_strings.count;
+}
+
+void restart_definitions() {
+  g_lock.reset();
+  g_stream = {};
+  LockGuard guard(g_lock);
+  for (size_t at = 0; at < g_strings.bytes; at += strlen(g_strings.text + at) + 1) {
+    define_string_locked(g_strings.text + at);
+  }
+}
+
+}  // namespace gpupeak::preload

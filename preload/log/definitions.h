@@ -1,0 +1,21 @@
+// The stream of definitions as a value that survives a fork: strings and stack nodes keep their ids, so a
+// child's own log can be given all of them again. HOOK-SAFE, inside a HookScope.
+#pragma once
+
+#include "base/spinlock.h"
+#include "log/record.h"
+
+namespace gpupeak::preload {
+
+/// Held while ids are given out, so that the order in the stream is the order of the ids. Never call
+/// into the loader with it held.
+SpinLock& definitions_lock();
+/// define() for a caller that holds the lock.
+void define_locked(const Record& record);
+/// A NODE record; holds the lock. `distance` and `ip_delta` as in log_format.h.
+void define_node_locked(uint32_t distance, int64_t ip_delta);
+
+/// In a forked child: starts the stream anew, with all strings defined again under their old ids.
+void restart_definitions();
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,269 @@
+#include "log/log_file.h"
+
+#include <atomic>
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/spinlock.h"
+#include "base/syscalls.h"
+#include "log/log.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr size_t kSegmentBytes = 1 << 20;  // growth of the file, and one mapping
+
+struct LogFile {
+  SpinLock lock;
+  Path path;
+  dev_t device = 0;
+  ino_t inode = 0;
+  uint64_t cookie = 0;
+  uint64_t bytes = 0;  ///< allocated in the file
+  uint8_t* segment = nullptr;
+  uint64_t segment_offset = 0;  ///< in the file, of `segment`
+  size_t segment_used = 0;
+  size_t segment_bytes = 0;
+  bool broken = false;
+};
+
+constinit LogFile g_file;
+constinit gpupeak_counters_page g_private_counters{};
+constinit gpupeak_counters_page* g_counters = &g_private_counters;
+
+/// Growing past RLIMIT_FSIZE would send the program SIGXFSZ.
+bool within_file_size_limit(uint64_t bytes) {
+  rlimit limit{};
+  if (sys::failed(sys::call6(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, reinterpret_cast<long>(&limit), 0,
+                             0))) {
+    return true;
+  }
+  return limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
+}
+
+/// Real blocks for [from, to) of the file, so that a full disk is an error here and never a SIGBUS later.
+long allocate(int fd, uint64_t from, uint64_t to) {
+  if (!within_file_size_limit(to)) return -EFBIG;
+  const long result = sys::fallocate(fd, 0, static_cast<int64_t>(from), static_cast<int64_t>(to - from));
+  if (result != -EOPNOTSUPP && result != -ENOSYS) return result;
+  static const uint8_t zeros[GPUPEAK_LOG_PAGE] = {};
+  for (uint64_t at = from; at < to; at += sizeof zeros) {
+    const long written = sys::pwrite(fd, zeros, sizeof zeros, static_cast<int64_t>(at));
+    if (sys::failed(written)) return written;
+    if (written != static_cast<long>(sizeof zeros)) return -ENOSPC;
+  }
+  return 0;
+}
+
+/// The log opened anew, if it is still the file that we made.
+long reopen() {
+  const long fd = sys::open(g_file.path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+  if (sys::failed(fd)) return fd;
+  struct stat status;
+  if (sys::failed(sys::fstat(static_cast<int>(fd), &status)) || status.st_dev != g_file.device ||
+      status.st_ino != g_file.inode) {
+    sys::close(static_cast<int>(fd));
+    return -ENOENT;
+  }
+  return fd;
+}
+
+/// A next segment, or false. Holds the lock.
+bool extend() {
+  const long fd = reopen();
+  if (sys::failed(fd)) return false;
+  const uint64_t from = g_file.bytes;
+  size_t bytes = kSegmentBytes;
+  long result = allocate(static_cast<int>(fd), from, from + bytes);
+  while (sys::failed(result) && bytes > GPUPEAK_LOG_PAGE) {  // use the disk's last pages too
+    bytes /= 2;
+    result = allocate(static_cast<int>(fd), from, from + bytes);
+  }
+  void* at = nullptr;
+  if (!sys::failed(result)) {
+    at = sys::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<int>(fd),
+                   static_cast<int64_t>(from));
+  }
+  sys::close(static_cast<int>(fd));
+  if (sys::failed(result) || sys::mmap_failed(at)) return false;
+  add_self_bytes(static_cast<ptrdiff_t>(bytes));
+  g_file.segment = static_cast<uint8_t*>(at);
+  g_file.segment_offset = from;
+  g_file.segment_used = 0;
+  g_file.segment_bytes = bytes;
+  g_file.bytes = from + bytes;
+  return true;
+}
+
+/// Leaves the rest of the current segment unused. Holds the lock.
+void drop_segment_rest() {
+  const size_t rest = g_file.segment_bytes - g_file.segment_used;
+  if (rest > 0) unmap_pages(g_file.segment + g_file.segment_used, rest);
+  g_file.segment_used = g_file.segment_bytes;
+}
+
+/// True if `path` holds a log of this very process, from before it called exec.
+bool is_own_earlier_log(const char* path, const gpupeak_file_header& ours) {
+  const long fd = sys::open(path, O_RDONLY | O_CLOEXEC, 0);
+  if (sys::failed(fd)) return false;
+  gpupeak_file_header theirs{};
+  const long bytes = sys::read(static_cast<int>(fd), &theirs, sizeof theirs);
+  sys::close(static_cast<int>(fd));
+  return bytes == static_cast<long>(sizeof theirs) && theirs.magic == GPUPEAK_LOG_MAGIC &&
+         theirs.pid == ours.pid && theirs.process_start_time == ours.process_start_time;
+}
+
+long create(std::string_view path, const gpupeak_file_header& header) {
+  g_file.path.clear();
+  g_file.path.add(path);
+  for (uint64_t program = 2; is_own_earlier_log(g_file.path.c_str(), header) && program < 100; ++program) {
+    // a.gplog, then a.exec2.gplog for the program that the same process went on with
+    const std::string_view ending = ".gplog";
+    const bool has_ending = path.ends_with(ending);
+    g_file.path.clear();
+    g_file.path.add(has_ending ? head(path, path.size() - ending.size()) : path);
+    g_file.path.add(".exec").add(program).add(has_ending ? ending : std::string_view());
+  }
+  // Never write over a log that another process may have mapped: make a new file under the name.
+  sys::call6(SYS_unlink, reinterpret_cast<long>(g_file.path.c_str()), 0, 0, 0, 0, 0);
+  return sys::open(g_file.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+}
+
+}  // namespace
+
+gpupeak_counters_page& counters() { return *g_counters; }
+
+void count(uint64_t gpupeak_counters_page::*counter, uint64_t by) {
+  std::atomic_ref<uint64_t>(g_counters->*counter).fetch_add(by, std::memory_order_relaxed);
+}
+
+void set_quality(uint64_t bit) {
+  std::atomic_ref<uint64_t> quality(g_counters->quality);
+  if ((quality.load(std::memory_order_relaxed) & bit) == 0) {
+    quality.fetch_or(bit, std::memory_order_relaxed);
+  }
+}
+
+void gauge_add(gpupeak_gauge& gauge, int64_t bytes) {
+  const uint64_t live = std::atomic_ref<uint64_t>(gauge.live).fetch_add(
+                            static_cast<uint64_t>(bytes), std::memory_order_relaxed) +
+                        static_cast<uint64_t>(bytes);
+  if (bytes <= 0 || static_cast<int64_t>(live) < 0) return;
+  std::atomic_ref<uint64_t> peak(gauge.peak);
+  uint64_t seen = peak.load(std::memory_order_relaxed);
+  while (live > seen && !peak.compare_exchange_weak(seen, live, std::memory_order_relaxed)) {
+  }
+}
+
+long open_log_file(std::string_view path, gpupeak_file_header header) {
+  LockGuard guard(g_file.lock);
+  const long fd = create(path, header);
+  if (sys::failed(fd)) {
+    g_file.path.clear();
+    return fd;
+  }
+  const uint64_t first_bytes = 2 * GPUPEAK_LOG_PAGE;
+  struct stat status;
+  long result = sys::fstat(static_cast<int>(fd), &status);
+  if (!sys::failed(result)) result = allocate(static_cast<int>(fd), 0, first_bytes);
+  void* at = nullptr;
+  if (!sys::failed(result)) {
+    at = sys::mmap(nullptr, first_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<int>(fd), 0);
+    if (sys::mmap_failed(at)) result = reinterpret_cast<long>(at);
+  }
+  sys::close(static_cast<int>(fd));
+  if (sys::failed(result)) {
+    sys::call6(SYS_unlink, reinterpret_cast<long>(g_file.path.c_str()), 0, 0, 0, 0, 0);
+    g_file.path.clear();
+    return result;
+  }
+  add_self_bytes(static_cast<ptrdiff_t>(first_bytes));
+
+  if (sys::failed(sys::getrandom(&header.cookie, sizeof header.cookie))) {
+    header.cookie = header.start_realtime_ns * 0x9e3779b97f4a7c15u + header.pid;
+  }
+  header.magic = 0;
+  header.header_bytes = GPUPEAK_LOG_PAGE;
+  header.counters_offset = GPUPEAK_LOG_PAGE;
+  header.chunks_offset = first_bytes;
+  auto* page = static_cast<uint8_t*>(at);
+  auto* mapped = reinterpret_cast<gpupeak_file_header*>(page);
+  *mapped = header;
+  std::atomic_ref<uint64_t>(mapped->magic).store(GPUPEAK_LOG_MAGIC, std::memory_order_release);
+
+  g_file.device = status.st_dev;
+  g_file.inode = status.st_ino;
+  g_file.cookie = header.cookie;
+  g_file.bytes = first_bytes;
+  g_file.segment = nullptr;
+  g_file.segment_used = g_file.segment_bytes = 0;
+  g_file.broken = false;
+  g_counters = reinterpret_cast<gpupeak_counters_page*>(page + GPUPEAK_LOG_PAGE);
+  *g_counters = g_private_counters;  // what was counted before
+  g_counters->file_bytes = first_bytes;
+  return 0;
+}
+
+std::string_view log_path() { return g_file.path.view(); }
+
+Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t sequence, uint32_t tid) {
+  LockGuard guard(g_file.lock);
+  if (g_file.broken || g_file.bytes == 0) return {};
+  if (g_file.segment_bytes - g_file.segment_used < bytes) {
+    drop_segment_rest();
+    if (!extend()) {
+      g_file.broken = true;
+      set_quality(GPUPEAK_Q_DISK_FULL);
+      return {};
+    }
+    if (bytes > g_file.segment_bytes) bytes = g_file.segment_bytes;
+  }
+  Chunk chunk{g_file.segment + g_file.segment_used, bytes};
+  const uint64_t offset = g_file.segment_offset + g_file.segment_used;
+  g_file.segment_used += bytes;
+  auto* header = reinterpret_cast<gpupeak_chunk_header*>(chunk.begin);
+  header->bytes = static_cast<uint32_t>(bytes);
+  header->check = g_file.cookie ^ offset;
+  header->kind = kind;
+  header->slot = slot;
+  header->sequence = sequence;
+  header->start_ticks = ticks();
+  header->start_monotonic_ns = monotonic_ns();
+  header->tid = tid;
+  std::atomic_ref<uint32_t>(header->magic).store(GPUPEAK_CHUNK_MAGIC, std::memory_order_release);
+  std::atomic_ref<uint64_t>(g_counters->file_bytes).store(offset + bytes, std::memory_order_relaxed);
+  return chunk;
+}
+
+void retire_chunk(const Chunk& chunk) {
+  if (chunk.begin != nullptr) unmap_pages(chunk.begin, chunk.bytes);
+}
+
+void trim_log_file() {
+  LockGuard guard(g_file.lock);
+  if (g_file.bytes == 0 || g_file.broken) return;
+  const uint64_t used = g_file.segment_bytes == 0 ? g_file.bytes
+                                                  : g_file.segment_offset + g_file.segment_used;
+  drop_segment_rest();  // a later chunk, after our exit handler, gets a new segment behind the cut
+  const long fd = reopen();
+  if (sys::failed(fd)) return;
+  if (!sys::failed(sys::ftruncate(static_cast<int>(fd), static_cast<int64_t>(used)))) g_file.bytes = used;
+  sys::close(static_cast<int>(fd));
+}
+
+void abandon_log_file() {
+  g_file.lock.reset();
+  g_file.path.clear();
+  g_file.bytes = 0;
+  g_file.segment = nullptr;
+  g_file.segment_used = g_file.segment_bytes = 0;
+  g_private_counters = {};
+  g_counters = &g_private_counters;
+}
+
+}  // namespace gpupeak::preload

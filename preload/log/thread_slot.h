@@ -1,0 +1,74 @@
+// A thread's own event stream. Slots are never freed: a new thread takes over that of a thread that has
+// ended, so that thousands of short threads need no more log than the most that live at once. HOOK-SAFE,
+// inside a HookScope.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/hook_scope.h"
+#include "gpupeak/log_format.h"
+#include "log/log_file.h"
+#include "log/record.h"
+#include "track/process.h"
+
+namespace gpupeak::preload {
+
+/// The part of a slot that the unwinder keeps: the last stack, outermost frame first.
+struct StackCache {
+  static constexpr uint32_t kEdges = 1024;
+  struct Edge {
+    uintptr_t ip;
+    uint32_t parent;
+    uint32_t node;
+  };
+  uint64_t trie_generation = 0;
+  uint32_t depth = 0;
+  uintptr_t ips[GPUPEAK_MAX_FRAMES];
+  uint32_t nodes[GPUPEAK_MAX_FRAMES];
+  void* frames[GPUPEAK_MAX_FRAMES + 16];  ///< scratch for the unwinder: hooks may run on tiny stacks
+  Edge edges[kEdges];
+};
+
+struct ThreadSlot {
+  uint8_t* at = nullptr;   ///< next byte to write
+  uint8_t* end = nullptr;  ///< of the chunk
+  uint64_t time = 0;       ///< running time of the stream, ticks
+  uint64_t address = 0;    ///< running address of the stream
+  uint32_t unstamped = 0;  ///< records since the last stamp
+  Chunk chunk;
+  uint64_t sequence = 0;
+  uint32_t index = 0;
+  std::atomic<int> tid{0};
+  ThreadSlot* next = nullptr;
+  int64_t heap_delta = 0;  ///< usable bytes not yet added to the counters page
+  uint64_t alloc_delta = 0, free_delta = 0;
+  int64_t bytes_to_sample = 0;
+  uint64_t random = 0;
+  StackCache stacks;
+
+  /// Room for one hot record, or false (counted as dropped).
+  bool ready() { return __builtin_expect(end - at >= static_cast<ptrdiff_t>(GPUPEAK_MAX_HOT_RECORD), 1) || refill(GPUPEAK_MAX_HOT_RECORD); }
+  bool refill(size_t room);
+  void write(const Record& record);
+};
+
+/// The calling thread's slot; nullptr if no memory could be had.
+ThreadSlot* make_thread_slot();
+inline ThreadSlot* thread_slot() {
+  ThreadFlags& flags = t_flags;
+  if (__builtin_expect(flags.slot != nullptr && flags.process_generation == g_process->generation, 1)) {
+    return flags.slot;
+  }
+  return make_thread_slot();
+}
+
+/// Adds to the heap counters what the slot has not added yet.
+void flush_slot(ThreadSlot& slot);
+/// The same for the calling thread, if it has a slot. Others flush with their next chunk or 64 KiB.
+void flush_own_slot();
+/// In a forked child: the parent's slots are nobody's here.
+void abandon_slots();
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,261 @@
+#include "stack/module_map.h"
+
+#include <atomic>
+#include <cstring>
+#include <elf.h>
+#include <link.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/spinlock.h"
+#include "base/syscalls.h"
+#include "base/text.h"
+#include "log/definitions.h"
+#include "log/log.h"
+#include "stack/trie.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr uint32_t kMaxModules = 8192;
+constexpr int kMaxSegments = 8;
+
+struct Segment {
+  uintptr_t begin, bytes, file_offset;
+};
+
+struct Module {
+  uintptr_t bias;
+  uintptr_t begin, end;  ///< over all segments
+  Segment segments[kMaxSegments];
+  int segment_count;
+  const char* path;    ///< in memory of our own
+  uint8_t build_id[32];
+  uint32_t build_id_bytes;
+  bool loaded;
+  uint64_t seen;  ///< number of the last scan that met it
+};
+
+struct ModuleMap {
+  SpinLock lock;  ///< taken inside the loader's lock, never around a call into the loader
+  Module* modules = nullptr;
+  uint32_t count = 0;  ///< also the ids given out
+  uint64_t scans = 0;  ///< begun so far; threads may scan at the same time
+  unsigned long long loads = 0, unloads = 0;
+  uintptr_t own_begin = 0, own_end = 0;
+  const char* own_path = "";
+};
+constinit ModuleMap g_map;
+
+char* copy_text(const char* text) {
+  static char* pool = nullptr;
+  static size_t left = 0;
+  const size_t bytes = strlen(text) + 1;
+  if (bytes > left) {
+    const size_t size = bytes > 65536 ? (bytes + 4095) / 4096 * 4096 : 65536;
+    pool = static_cast<char*>(map_pages(size));
+    left = pool != nullptr ? size : 0;
+    if (pool == nullptr) return nullptr;
+  }
+  char* copy = static_cast<char*>(memcpy(pool, text, bytes));
+  pool += bytes;
+  left -= bytes;
+  return copy;
+}
+
+void read_build_id(Module& module, const dl_phdr_info& object, const ElfW(Phdr) & notes) {
+  const auto* at = reinterpret_cast<const uint8_t*>(object.dlpi_addr + notes.p_vaddr);
+  const uint8_t* end = at + notes.p_memsz;
+  while (at + sizeof(ElfW(Nhdr)) <= end) {
+    ElfW(Nhdr) note;
+    memcpy(&note, at, sizeof note);
+    const uint8_t* name = at + sizeof note;
+    const uint8_t* value = name + (note.n_namesz + 3) / 4 * 4;
+    if (value > end || note.n_descsz > static_cast<size_t>(end - value)) return;
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(name, "GNU", 4) == 0) {
+      module.build_id_bytes = note.n_descsz < sizeof module.build_id ? note.n_descsz
+                                                                     : sizeof module.build_id;
+      memcpy(module.build_id, value, module.build_id_bytes);
+      return;
+    }
+    at = value + (note.n_descsz + 3) / 4 * 4;
+  }
+}
+
+bool describe(Module& module, const dl_phdr_info& object) {
+  module = {};
+  module.bias = object.dlpi_addr;
+  module.begin = UINTPTR_MAX;
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& header = object.dlpi_phdr[i];
+    if (header.p_type == PT_LOAD && module.segment_count < kMaxSegments) {
+      const uintptr_t begin = object.dlpi_addr + header.p_vaddr;
+      module.segments[module.segment_count++] = {begin, header.p_memsz, header.p_offset};
+      if (begin < module.begin) module.begin = begin;
+      if (begin + header.p_memsz > module.end) module.end = begin + header.p_memsz;
+    } else if (header.p_type == PT_NOTE && module.build_id_bytes == 0) {
+      read_build_id(module, object, header);
+    }
+  }
+  return module.segment_count > 0;
+}
+
+void define_module(const Module& module) {
+  Record record(GPUPEAK_DEF_MODULE);
+  record.u(ticks()).u(module.bias).s(module.path);
+  record.s({reinterpret_cast<const char*>(module.build_id), module.build_id_bytes});
+  record.u(static_cast<uint64_t>(module.segment_count));
+  for (int i = 0; i < module.segment_count; ++i) {
+    record.u(module.segments[i].begin).u(module.segments[i].bytes).u(module.segments[i].file_offset);
+  }
+  define(record);
+}
+
+/// The path under which an object can be found again later.
+const char* path_of(const dl_phdr_info& object, bool is_program) {
+  static char program[4096];
+  if (object.dlpi_name != nullptr && object.dlpi_name[0] != 0) return object.dlpi_name;
+  if (!is_program) return "";
+  const long bytes = sys::readlink("/proc/self/exe", program, sizeof program - 1);
+  program[bytes > 0 ? bytes : 0] = 0;
+  return program;
+}
+
+/// One object of a scan: known already, or new. Runs under the loader's lock; takes ours.
+void meet(const dl_phdr_info& object, bool is_program) {
+  Module module;
+  if (!describe(module, object)) return;
+  const char* path = path_of(object, is_program);
+  LockGuard guard(g_map.lock);
+  for (uint32_t i = 0; i < g_map.count; ++i) {
+    Module& known = g_map.modules[i];
+    if (known.loaded && known.begin == module.begin && known.end == module.end &&
+        known.build_id_bytes == module.build_id_bytes &&
+        memcmp(known.build_id, module.build_id, module.build_id_bytes) == 0 &&
+        strcmp(known.path, path) == 0) {
+      known.seen = g_map.scans;
+      return;
+    }
+  }
+  if (g_map.count == kMaxModules) return;
+  module.path = copy_text(path);
+  if (module.path == nullptr) module.path = "";
+  module.loaded = true;
+  module.seen = g_map.scans;
+  g_map.modules[g_map.count++] = module;
+  define_module(module);
+  const auto here = reinterpret_cast<uintptr_t>(&is_own_code);
+  if (here - module.begin < module.end - module.begin) {
+    g_map.own_begin = module.begin;
+    g_map.own_end = module.end;
+    g_map.own_path = module.path;
+  }
+}
+
+/// Logs modules that the whole of scan `number` did not meet as unloaded.
+void sweep(uint64_t number) {
+  for (uint32_t i = 0; i < g_map.count; ++i) {
+    uintptr_t begin, end;
+    {
+      LockGuard guard(g_map.lock);
+      Module& module = g_map.modules[i];
+      if (!module.loaded || module.seen >= number) continue;
+      module.loaded = false;
+      begin = module.begin;
+      end = module.end;
+      Record record(GPUPEAK_DEF_UNLOAD);
+      define(record.u(ticks()).u(i + 1));
+    }
+    forget_nodes(begin, end);
+  }
+}
+
+struct LoaderState {
+  unsigned long long loads = 0, unloads = 0;
+};
+
+LoaderState loader_state() {
+  LoaderState state;
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t bytes, void* data) {
+        if (bytes >= offsetof(dl_phdr_info, dlpi_subs) + sizeof object->dlpi_subs) {
+          *static_cast<LoaderState*>(data) = {object->dlpi_adds, object->dlpi_subs};
+        }
+        return 1;
+      },
+      &state);
+  return state;
+}
+
+/// Meets all loaded modules; the scan's number, or 0 without memory.
+uint64_t scan() {
+  if (g_map.modules == nullptr) {
+    void* at = reserve_pages(kMaxModules * sizeof(Module));
+    if (at == nullptr) return 0;
+    Module* expected = nullptr;
+    if (!std::atomic_ref<Module*>(g_map.modules).compare_exchange_strong(expected, static_cast<Module*>(at))) {
+      sys::munmap(at, kMaxModules * sizeof(Module));
+    }
+  }
+  const LoaderState state = loader_state();
+  uint64_t number;
+  {
+    LockGuard guard(g_map.lock);
+    number = ++g_map.scans;
+  }
+  bool is_program = true;
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* data) {
+        bool& first = *static_cast<bool*>(data);
+        meet(*object, first);
+        first = false;
+        return 0;
+      },
+      &is_program);
+  LockGuard guard(g_map.lock);
+  g_map.loads = state.loads;
+  g_map.unloads = state.unloads;
+  return number;
+}
+
+bool covered(uintptr_t ip) {
+  LockGuard guard(g_map.lock);
+  for (uint32_t i = g_map.count; i-- > 0;) {
+    const Module& module = g_map.modules[i];
+    if (module.loaded && ip - module.begin < module.end - module.begin) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void cover_with_modules(uintptr_t ip) {
+  if (covered(ip)) return;
+  const LoaderState state = loader_state();
+  if (g_map.modules != nullptr && state.loads == g_map.loads && state.unloads == g_map.unloads) {
+    return;  // code that the loader does not know: generated at run time
+  }
+  scan();
+}
+
+void drop_unloaded_modules() {
+  if (g_map.modules == nullptr || loader_state().unloads == g_map.unloads) return;
+  if (const uint64_t number = scan()) sweep(number);
+}
+
+bool is_own_code(uintptr_t ip) { return ip - g_map.own_begin < g_map.own_end - g_map.own_begin; }
+
+const char* own_path() { return g_map.own_path; }
+
+void redefine_modules() {
+  g_map.lock.reset();
+  LockGuard guard(g_map.lock);
+  for (uint32_t i = 0; i < g_map.count; ++i) define_module(g_map.modules[i]);
+  for (uint32_t i = 0; i < g_map.count; ++i) {
+    if (g_map.modules[i].loaded) continue;
+    Record record(GPUPEAK_DEF_UNLOAD);
+    define(record.u(ticks()).u(i + 1));
+  }
+}
+
+}  // namespace gpupeak::preload

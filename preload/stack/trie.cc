@@ -1,0 +1,142 @@
+#include "stack/trie.h"
+
+#include <atomic>
+
+#include "base/memory.h"
+#include "base/syscalls.h"
+#include "log/definitions.h"
+#include "log/log.h"
+#include "stack/module_map.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr uint32_t kDead = UINT32_MAX;
+
+struct Node {
+  uintptr_t ip;
+  uint32_t parent;
+  uint32_t next;  ///< in its bucket; always a smaller id, so that a walk ends whatever happens meanwhile
+};
+
+/// Addresses for many, pages only for those in use. Nodes and buckets never move.
+struct Trie {
+  Node* nodes = nullptr;
+  uint32_t* buckets = nullptr;
+  uint32_t capacity = 0;
+  uint32_t mask = 0;   ///< buckets in use - 1; grows by doubling within the reservation
+  uint32_t count = 0;  ///< nodes; ids 1 … count
+  uintptr_t last_ip = 0;
+  std::atomic<uint64_t> generation{1};
+};
+constinit Trie g_trie;
+
+uint32_t hash(uint32_t parent, uintptr_t ip) {
+  const uint64_t mixed = (static_cast<uint64_t>(ip) ^ (static_cast<uint64_t>(parent) << 40)) *
+                         0x9e3779b97f4a7c15u;
+  return static_cast<uint32_t>((mixed ^ parent) >> 32) ^ parent * 0x85ebca6bu;
+}
+
+uint32_t find(uint32_t parent, uintptr_t ip) {
+  if (g_trie.buckets == nullptr) return 0;
+  const uint32_t mask = std::atomic_ref<uint32_t>(g_trie.mask).load(std::memory_order_acquire);
+  uint32_t id = std::atomic_ref<uint32_t>(g_trie.buckets[hash(parent, ip) & mask])
+                    .load(std::memory_order_acquire);
+  while (id != 0) {
+    const Node& node = g_trie.nodes[id];
+    if (node.ip == ip && node.parent == parent) return id;
+    id = std::atomic_ref<uint32_t>(const_cast<uint32_t&>(node.next)).load(std::memory_order_acquire);
+  }
+  return 0;
+}
+
+void link(uint32_t id) {
+  Node& node = g_trie.nodes[id];
+  std::atomic_ref<uint32_t> bucket(g_trie.buckets[hash(node.parent, node.ip) & g_trie.mask]);
+  std::atomic_ref<uint32_t>(node.next).store(bucket.load(std::memory_order_relaxed),
+                                             std::memory_order_release);
+  bucket.store(id, std::memory_order_release);
+}
+
+/// Holds the definitions' lock. A reader that walks meanwhile may miss a node; it then looks again
+/// under the lock.
+void double_buckets() {
+  const uint32_t mask = g_trie.mask * 2 + 1;
+  for (uint32_t i = 0; i <= mask; ++i) {
+    std::atomic_ref<uint32_t>(g_trie.buckets[i]).store(0, std::memory_order_relaxed);
+  }
+  std::atomic_ref<uint32_t>(g_trie.mask).store(mask, std::memory_order_release);
+  for (uint32_t id = 1; id <= g_trie.count; ++id) {
+    if (g_trie.nodes[id].parent != kDead) link(id);
+  }
+}
+
+bool reserve() {
+  for (uint32_t capacity = 1u << 26; capacity >= 1u << 16; capacity >>= 2) {
+    const size_t node_bytes = capacity * sizeof(Node);
+    void* nodes = reserve_pages(node_bytes);
+    void* buckets = nodes != nullptr ? reserve_pages(capacity * sizeof(uint32_t)) : nullptr;
+    if (buckets != nullptr) {
+      g_trie.capacity = capacity;
+      g_trie.mask = 4095;
+      g_trie.nodes = static_cast<Node*>(nodes);
+      std::atomic_ref<uint32_t*>(g_trie.buckets)
+          .store(static_cast<uint32_t*>(buckets), std::memory_order_release);
+      return true;
+    }
+    if (nodes != nullptr) sys::munmap(nodes, node_bytes);
+  }
+  return false;
+}
+
+uint32_t insert(uint32_t parent, uintptr_t ip) {
+  LockGuard guard(definitions_lock());
+  if (g_trie.buckets == nullptr && !reserve()) return 0;
+  if (const uint32_t id = find(parent, ip)) return id;
+  if (g_trie.count + 1 >= g_trie.capacity) {
+    set_quality(GPUPEAK_Q_TRIE_FULL);
+    return 0;
+  }
+  if (g_trie.count > g_trie.mask && g_trie.mask * 2 + 1 < g_trie.capacity) double_buckets();
+  const uint32_t id = ++g_trie.count;
+  g_trie.nodes[id].ip = ip;
+  g_trie.nodes[id].parent = parent;
+  define_node_locked(id - parent, static_cast<int64_t>(ip - g_trie.last_ip));
+  g_trie.last_ip = ip;
+  link(id);
+  if (id % 128 == 0) add_self_bytes(128 * 24);
+  return id;
+}
+
+}  // namespace
+
+uint64_t trie_generation() { return g_trie.generation.load(std::memory_order_acquire); }
+
+uint32_t trie_node(uint32_t parent, uintptr_t ip) {
+  if (const uint32_t id = find(parent, ip)) return id;
+  cover_with_modules(ip);  // before the lock: may call into the loader
+  return insert(parent, ip);
+}
+
+void forget_nodes(uintptr_t begin, uintptr_t end) {
+  LockGuard guard(definitions_lock());
+  for (uint32_t id = 1; id <= g_trie.count; ++id) {
+    Node& node = g_trie.nodes[id];
+    if (node.ip - begin < end - begin) node.parent = kDead;
+  }
+  g_trie.generation.fetch_add(1, std::memory_order_release);
+}
+
+void redefine_nodes() {
+  LockGuard guard(definitions_lock());
+  uintptr_t last_ip = 0;
+  for (uint32_t id = 1; id <= g_trie.count; ++id) {
+    const Node& node = g_trie.nodes[id];
+    const uint32_t parent = node.parent == kDead ? 0 : node.parent;
+    define_node_locked(id - parent, static_cast<int64_t>(node.ip - last_ip));
+    last_ip = node.ip;
+  }
+  g_trie.last_ip = last_ip;
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,19 @@
+// The trie of all stacks: a node is a return address below its caller's node. Lock-free to look up;
+// inserting takes the definitions' lock, since an id is a place in that stream. HOOK-SAFE, inside a
+// HookScope.
+#pragma once
+
+#include <cstdint>
+
+namespace gpupeak::preload {
+
+/// The node for `ip` called from `parent` (0: outermost), defined at its first sight. 0 when full.
+uint32_t trie_node(uint32_t parent, uintptr_t ip);
+/// Changes whenever nodes have become invalid: caches of ids made before must be dropped.
+uint64_t trie_generation();
+/// Code in [begin, end) was unloaded: its nodes are not used again, though they keep their meaning.
+void forget_nodes(uintptr_t begin, uintptr_t end);
+/// In a forked child: defines all nodes again in the new log, under their old ids.
+void redefine_nodes();
+
+}  // namespace gpupeak::preload

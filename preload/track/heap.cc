@@ -1,0 +1,184 @@
+#include "track/heap.h"
+
+#include "log/log.h"
+#include "log/thread_slot.h"
+#include "stack/stack.h"
+#include "track/process.h"
+#include "track/sampled_set.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr int64_t kCounterSlackBytes = 64 << 10;
+constexpr uint32_t kStampEvery = 32;  // records, in a process with one thread
+
+constinit UsableSize g_usable_size = nullptr;
+
+size_t usable(void* block) { return g_usable_size != nullptr ? g_usable_size(block) : 0; }
+
+void add_to_counters(ThreadSlot& slot, int64_t usable_bytes) {
+  slot.heap_delta += usable_bytes;
+  if (__builtin_expect(slot.heap_delta > kCounterSlackBytes || slot.heap_delta < -kCounterSlackBytes, 0)) {
+    flush_slot(slot);
+  }
+}
+
+/// Writes a hot record's address, and whether and when it was: everything up to the end of `address`.
+/// Returns where the next field goes; the tag is complete but not yet stored.
+uint8_t* begin_record(ThreadSlot& slot, uint8_t& tag, const void* block) {
+  uint8_t* to = slot.at + 1;
+  if (g_process->several_threads != 0 || ++slot.unstamped >= kStampEvery) {
+    const uint64_t now = ticks();
+    tag |= GPUPEAK_TAG_TIMED;
+    to = put_varint(to, now > slot.time ? now - slot.time : 0);
+    if (now > slot.time) slot.time = now;
+    slot.unstamped = 0;
+  }
+  const auto address = reinterpret_cast<uint64_t>(block);
+  if (__builtin_expect((address & 15) == 0, 1)) {
+    to = put_varint(to, zigzag(static_cast<int64_t>(address >> 4) - static_cast<int64_t>(slot.address >> 4)));
+  } else {
+    tag |= GPUPEAK_TAG_UNALIGNED;
+    to = put_varint(to, zigzag(static_cast<int64_t>(address - slot.address)));
+  }
+  slot.address = address;
+  return to;
+}
+
+void end_record(ThreadSlot& slot, uint8_t tag, uint8_t* end) {
+  std::atomic_ref<uint8_t>(*slot.at).store(tag, std::memory_order_release);
+  slot.at = end;
+}
+
+void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t bytes, size_t usable_bytes,
+                 uint32_t node) {
+  if (!slot.ready()) return;
+  uint8_t* to = begin_record(slot, tag, block);
+  to = put_varint(to, bytes);
+  to = put_varint(to, zigzag(static_cast<int64_t>(usable_bytes - bytes)));
+  to = put_varint(to, node);
+  end_record(slot, tag, to);
+}
+
+void write_address(ThreadSlot& slot, uint8_t tag, const void* block) {
+  if (!slot.ready()) return;
+  uint8_t* to = begin_record(slot, tag, block);
+  end_record(slot, tag, to);
+}
+
+/// Poisson sampling by bytes: whether this allocation is in the sample.
+bool sampled(ThreadSlot& slot, size_t bytes) {
+  slot.bytes_to_sample -= static_cast<int64_t>(bytes);
+  if (slot.bytes_to_sample > 0) return false;
+  const bool first = slot.random == 0;
+  if (first) slot.random = (slot.index + 1) * 0x9e3779b97f4a7c15u ^ ticks();
+  do {  // exponential gaps make every byte equally likely to be hit
+    slot.random ^= slot.random << 13;
+    slot.random ^= slot.random >> 7;
+    slot.random ^= slot.random << 17;
+    slot.bytes_to_sample += 1 + exponential_gap(slot.random);
+  } while (slot.bytes_to_sample <= 0);
+  return !first;
+}
+
+bool logs_events() { return g_process->host_mode >= HostMode::kSampled; }
+
+/// Whether the record of this allocation goes into the log.
+bool chosen(ThreadSlot& slot, void* block, size_t bytes) {
+  if (g_process->host_mode == HostMode::kFull) return true;
+  return sampled(slot, bytes) && sampled_set_insert(block);
+}
+
+}  // namespace
+
+void set_usable_size(UsableSize usable_size) { g_usable_size = usable_size; }
+
+void heap_allocated(void* block, size_t bytes, const void* caller) {
+  HookScope scope;
+  if (!scope.entered()) return count(&gpupeak_counters_page::reentrant_calls);
+  ThreadSlot* slot = thread_slot();
+  if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
+  const size_t usable_bytes = usable(block);
+  ++slot->alloc_delta;
+  add_to_counters(*slot, static_cast<int64_t>(usable_bytes));
+  if (!logs_events() || !chosen(*slot, block, bytes)) return;
+  const uint32_t node = capture_stack(caller);
+  write_block(*slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
+}
+
+void heap_freed(void* block) {
+  HookScope scope;
+  if (!scope.entered()) return count(&gpupeak_counters_page::reentrant_calls);
+  ThreadSlot* slot = thread_slot();
+  if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
+  ++slot->free_delta;
+  add_to_counters(*slot, -static_cast<int64_t>(usable(block)));
+  if (!logs_events()) return;
+  if (g_process->host_mode == HostMode::kSampled && !sampled_set_erase(block)) return;
+  write_address(*slot, GPUPEAK_REC_FREE, block);
+}
+
+ReallocState heap_realloc_begin(void* old_block) {
+  HookScope scope;
+  ReallocState state;
+  if (!scope.entered()) {
+    count(&gpupeak_counters_page::reentrant_calls);
+    return state;
+  }
+  ThreadSlot* slot = thread_slot();
+  if (slot == nullptr) {
+    count(&gpupeak_counters_page::dropped_events);
+    return state;
+  }
+  state.old_usable_bytes = usable(old_block);
+  if (!logs_events()) return state;
+  if (g_process->host_mode == HostMode::kSampled && !sampled_set_erase(old_block)) return state;
+  state.logged = true;
+  write_address(*slot, GPUPEAK_REC_REALLOC_BEGIN, old_block);
+  return state;
+}
+
+void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, const void* caller) {
+  HookScope scope;
+  if (!scope.entered()) return count(&gpupeak_counters_page::reentrant_calls);
+  ThreadSlot* slot = thread_slot();
+  if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
+  const size_t usable_bytes = usable(block);
+  ++slot->alloc_delta;
+  ++slot->free_delta;
+  add_to_counters(*slot, static_cast<int64_t>(usable_bytes - state.old_usable_bytes));
+  const bool wanted = logs_events() && chosen(*slot, block, bytes);
+  if (wanted) {
+    const uint32_t node = capture_stack(caller);
+    const uint8_t tag = state.logged ? GPUPEAK_REC_REALLOC_END : GPUPEAK_REC_ALLOC;
+    write_block(*slot, tag, block, bytes, usable_bytes, node);
+  } else if (state.logged) {
+    // sampled: the old block was in the sample, the new one is not
+    write_block(*slot, GPUPEAK_REC_REALLOC_END, block, 0, 0, 0);
+    write_address(*slot, GPUPEAK_REC_FREE, block);
+  }
+}
+
+void heap_realloc_failed(const ReallocState& state, void* old_block) {
+  if (!state.logged) return;
+  HookScope scope;
+  if (!scope.entered()) return;
+  ThreadSlot* slot = thread_slot();
+  if (slot == nullptr) return;
+  if (g_process->host_mode == HostMode::kSampled) sampled_set_insert(old_block);
+  write_address(*slot, GPUPEAK_REC_REALLOC_FAILED, old_block);
+}
+
+void heap_realloc_freed(const ReallocState& state, void* old_block) {
+  HookScope scope;
+  if (!scope.entered()) return;
+  ThreadSlot* slot = thread_slot();
+  if (slot == nullptr) return;
+  ++slot->free_delta;
+  add_to_counters(*slot, -static_cast<int64_t>(state.old_usable_bytes));
+  if (!state.logged) return;
+  write_address(*slot, GPUPEAK_REC_REALLOC_FAILED, old_block);
+  write_address(*slot, GPUPEAK_REC_FREE, old_block);
+}
+
+}  // namespace gpupeak::preload

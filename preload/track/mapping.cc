@@ -1,0 +1,63 @@
+#include "track/mapping.h"
+
+#include <cstdint>
+#include <sys/mman.h>
+
+#include "base/hook_scope.h"
+#include "log/log.h"
+#include "stack/stack.h"
+
+namespace gpupeak::preload {
+namespace {
+
+/// One owner a byte: memory that an allocator maps is counted as its heap, what the driver maps is its own.
+gpupeak_kind kind_of(int flags) {
+  if (t_flags.driver_depth > 0) return GPUPEAK_KIND_DRIVER;
+  if (t_flags.in_allocator != 0) return GPUPEAK_KIND_BACKING;
+  return (flags & MAP_ANONYMOUS) != 0 ? GPUPEAK_KIND_MMAP_ANON : GPUPEAK_KIND_MMAP_FILE;
+}
+
+uint64_t address_of(void* at) { return reinterpret_cast<uint64_t>(at); }
+uint64_t whole_pages(size_t bytes) { return (static_cast<uint64_t>(bytes) + 4095) & ~UINT64_C(4095); }
+
+/// Opens a HookScope and passes on the record that `make` builds, unless this is a nested call.
+template <typename Make>
+void log(Make make) {
+  HookScope scope;
+  if (!scope.entered()) return;  // our own mappings, and libunwind's
+  make();
+}
+
+}  // namespace
+
+void mapped(void* at, size_t bytes, int prot, int flags, const void* caller) {
+  log([&] {
+    Record record(GPUPEAK_REC_MAP);
+    record.u(address_of(at)).u(whole_pages(bytes)).u(static_cast<uint64_t>(prot)).u(kind_of(flags));
+    emit(record.u(capture_stack(caller)));
+  });
+}
+
+void unmapping(void* at, size_t bytes) {
+  log([&] {
+    Record record(GPUPEAK_REC_UNMAP);
+    emit(record.u(address_of(at)).u(whole_pages(bytes)));
+  });
+}
+
+void reprotected(void* at, size_t bytes, int prot) {
+  log([&] {
+    Record record(GPUPEAK_REC_PROTECT);
+    emit(record.u(address_of(at)).u(whole_pages(bytes)).u(static_cast<uint64_t>(prot)));
+  });
+}
+
+void remapped(void* old_at, size_t old_bytes, void* new_at, size_t new_bytes, const void* caller) {
+  log([&] {
+    Record record(GPUPEAK_REC_REMAP);
+    record.u(address_of(old_at)).u(whole_pages(old_bytes)).u(address_of(new_at)).u(whole_pages(new_bytes));
+    emit(record.u(capture_stack(caller)));
+  });
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,40 @@
+#include "track/sample.h"
+
+#include <cstdint>
+#include <fcntl.h>
+
+#include "base/syscalls.h"
+#include "log/log.h"
+#include "track/process.h"
+
+namespace gpupeak::preload {
+namespace {
+
+/// The next decimal number in [at, end), leaving `at` behind it.
+uint64_t next_number(const char*& at, const char* end) {
+  while (at < end && (*at < '0' || *at > '9')) ++at;
+  uint64_t value = 0;
+  for (; at < end && *at >= '0' && *at <= '9'; ++at) value = value * 10 + static_cast<uint64_t>(*at - '0');
+  return value;
+}
+
+}  // namespace
+
+void sample_process() {
+  const long fd = sys::open("/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
+  if (sys::failed(fd)) return;
+  char text[128];
+  const long bytes = sys::read(static_cast<int>(fd), text, sizeof text);
+  sys::close(static_cast<int>(fd));
+  if (bytes <= 0) return;
+  const char* at = text;
+  const char* end = text + bytes;
+  next_number(at, end);  // total size
+  const uint64_t resident = next_number(at, end) * 4096;
+  const uint64_t resident_file = next_number(at, end) * 4096;
+  const uintptr_t top = sys::brk(0);
+  Record record(GPUPEAK_REC_SAMPLE);
+  emit(record.u(resident).u(resident_file).u(top > initial_brk() ? top - initial_brk() : 0));
+}
+
+}  // namespace gpupeak::preload
