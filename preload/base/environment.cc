@@ -106,6 +106,7 @@ bool read_environment() {
   read_children();
   read_rank();
   e.quiet = read_switch("GPUPEAK_QUIET", false);
+  e.verify_stacks = read_switch("GPUPEAK_VERIFY_STACKS", false);
   e.summary = read_switch("GPUPEAK_SUMMARY", true);
   uint64_t number;
   if (const auto value = variable("GPUPEAK_SAMPLE"); !value.empty()) {

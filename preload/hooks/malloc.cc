@@ -9,7 +9,7 @@
 #include "track/process.h"
 
 #define GPUPEAK_EXPORT extern "C" __attribute__((visibility("default")))
-#define GPUPEAK_CALLER __builtin_extract_return_addr(__builtin_return_address(0))
+#define GPUPEAK_CALLER CallerFrame::of(__builtin_frame_address(0))
 
 namespace gpupeak::preload {
 namespace {
@@ -62,7 +62,7 @@ inline RealAllocator& real() {
 
 /// Calls `allocate` and records its block, unless an allocator function called another one.
 template <typename Allocate>
-inline __attribute__((always_inline)) void* record_allocation(size_t bytes, const void* caller,
+inline __attribute__((always_inline)) void* record_allocation(size_t bytes, const CallerFrame& caller,
                                                               Allocate allocate) {
   if (!host_recording()) return allocate();
   void* block;
@@ -84,7 +84,7 @@ inline __attribute__((always_inline)) void record_free(void* block, Free free_bl
 
 template <typename Reallocate>
 inline __attribute__((always_inline)) void* record_reallocation(void* old_block, size_t bytes,
-                                                                const void* caller, Reallocate reallocate) {
+                                                                const CallerFrame& caller, Reallocate reallocate) {
   if (old_block == nullptr) return record_allocation(bytes, caller, reallocate);
   if (!host_recording() || t_flags.in_allocator != 0) return reallocate();
   const ReallocState state = heap_realloc_begin(old_block);

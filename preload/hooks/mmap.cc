@@ -10,7 +10,7 @@
 #include "track/process.h"
 
 #define GPUPEAK_EXPORT extern "C" __attribute__((visibility("default")))
-#define GPUPEAK_CALLER __builtin_extract_return_addr(__builtin_return_address(0))
+#define GPUPEAK_CALLER CallerFrame::of(__builtin_frame_address(0))
 
 namespace gpupeak::preload {
 namespace {
@@ -37,7 +37,7 @@ inline RealMapping& real() {
   return g_real;
 }
 
-void* map(void* at, size_t bytes, int prot, int flags, int fd, off64_t offset, const void* caller) {
+void* map(void* at, size_t bytes, int prot, int flags, int fd, off64_t offset, const CallerFrame& caller) {
   void* result = real().mmap(at, bytes, prot, flags, fd, offset);
   if (result != MAP_FAILED && host_recording()) mapped(result, bytes, prot, flags, caller);
   return result;

@@ -11,25 +11,10 @@
 #include "gpupeak/log_format.h"
 #include "log/log_file.h"
 #include "log/record.h"
+#include "stack/stack_cache.h"
 #include "track/process.h"
 
 namespace gpupeak::preload {
-
-/// The part of a slot that the unwinder keeps: the last stack, outermost frame first.
-struct StackCache {
-  static constexpr uint32_t kEdges = 1024;
-  struct Edge {
-    uintptr_t ip;
-    uint32_t parent;
-    uint32_t node;
-  };
-  uint64_t trie_generation = 0;
-  uint32_t depth = 0;
-  uintptr_t ips[GPUPEAK_MAX_FRAMES];
-  uint32_t nodes[GPUPEAK_MAX_FRAMES];
-  void* frames[GPUPEAK_MAX_FRAMES + 16];  ///< scratch for the unwinder: hooks may run on tiny stacks
-  Edge edges[kEdges];
-};
 
 struct ThreadSlot {
   uint8_t* at = nullptr;   ///< next byte to write

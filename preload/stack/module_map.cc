@@ -29,6 +29,7 @@ struct Module {
   uintptr_t begin, end;  ///< over all segments
   Segment segments[kMaxSegments];
   int segment_count;
+  const uint8_t* unwind_table;  ///< .eh_frame_hdr
   const char* path;    ///< in memory of our own
   uint8_t build_id[32];
   uint32_t build_id_bytes;
@@ -93,6 +94,8 @@ bool describe(Module& module, const dl_phdr_info& object) {
       module.segments[module.segment_count++] = {begin, header.p_memsz, header.p_offset};
       if (begin < module.begin) module.begin = begin;
       if (begin + header.p_memsz > module.end) module.end = begin + header.p_memsz;
+    } else if (header.p_type == PT_GNU_EH_FRAME) {
+      module.unwind_table = reinterpret_cast<const uint8_t*>(object.dlpi_addr + header.p_vaddr);
     } else if (header.p_type == PT_NOTE && module.build_id_bytes == 0) {
       read_build_id(module, object, header);
     }
@@ -218,13 +221,18 @@ uint64_t scan() {
   return number;
 }
 
-bool covered(uintptr_t ip) {
-  LockGuard guard(g_map.lock);
+/// The loaded module that holds `ip`, or nullptr. Modules never move or vanish. Holds the lock.
+const Module* find_module(uintptr_t ip) {
   for (uint32_t i = g_map.count; i-- > 0;) {
     const Module& module = g_map.modules[i];
-    if (module.loaded && ip - module.begin < module.end - module.begin) return true;
+    if (module.loaded && ip - module.begin < module.end - module.begin) return &module;
   }
-  return false;
+  return nullptr;
+}
+
+bool covered(uintptr_t ip) {
+  LockGuard guard(g_map.lock);
+  return find_module(ip) != nullptr;
 }
 
 }  // namespace
@@ -236,6 +244,13 @@ void cover_with_modules(uintptr_t ip) {
     return;  // code that the loader does not know: generated at run time
   }
   scan();
+}
+
+const uint8_t* unwind_table_of(uintptr_t ip) {
+  cover_with_modules(ip);
+  LockGuard guard(g_map.lock);
+  const Module* module = find_module(ip);
+  return module != nullptr ? module->unwind_table : nullptr;
 }
 
 void drop_unloaded_modules() {

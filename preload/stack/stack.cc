@@ -2,14 +2,28 @@
 
 #include <cerrno>
 
+#include "base/environment.h"
 #include "log/log.h"
 #include "log/thread_slot.h"
 #include "stack/module_map.h"
+#include "stack/stack_cache.h"
 #include "stack/trie.h"
 #include "stack/unwinder.h"
 
 namespace gpupeak::preload {
 namespace {
+
+constexpr uintptr_t kLargestFrameBytes = 16 << 20;
+
+/// Drops what the cache knows of code that has been unloaded since.
+void refresh(StackCache& cache) {
+  const uint64_t generation = trie_generation();
+  if (__builtin_expect(cache.trie_generation == generation, 1)) return;
+  cache.trie_generation = generation;
+  cache.depth = 0;
+  for (StackCache::Edge& edge : cache.edges) edge = {};
+  for (FrameRule& rule : cache.rules) rule = {};
+}
 
 /// trie_node() behind a small table of the thread's own: no shared cache line for what it met before.
 uint32_t child(StackCache& cache, uint32_t parent, uintptr_t ip) {
@@ -21,34 +35,128 @@ uint32_t child(StackCache& cache, uint32_t parent, uintptr_t ip) {
   return edge.node;
 }
 
-/// The node of frames[first … count), innermost first. Stacks differ from the one before mostly in
-/// their innermost frames: the outer ones need only be compared.
-uint32_t node_of(StackCache& cache, void* const* frames, int first, int count) {
-  const uint64_t generation = trie_generation();
-  if (cache.trie_generation != generation) {
-    cache.trie_generation = generation;
+const FrameRule& rule_for(StackCache& cache, uintptr_t ip) {
+  FrameRule& rule = cache.rules[(ip * 0x9e3779b97f4a7c15u >> 40) & (StackCache::kRules - 1)];
+  if (rule.ip != ip) rule = read_frame_rule(ip);
+  return rule;
+}
+
+uintptr_t word_at(uintptr_t address) { return *reinterpret_cast<const uintptr_t*>(address); }
+uintptr_t moved(uintptr_t address, int32_t offset) {
+  return address + static_cast<uintptr_t>(static_cast<intptr_t>(offset));
+}
+
+/// Whether everything outside last[index] is as it was: each frame led to its caller by words on the
+/// stack (return address, saved frame pointer) that are compared here. If all are the same, so is what a
+/// walk would find. Returns 0 if they are, else the index of the frame whose words differ.
+uint32_t validate(const StackCache& cache, uint32_t index) {
+  for (; index > 0; --index) {
+    const CachedFrame& frame = cache.last[index];
+    const CachedFrame& caller = cache.last[index - 1];
+    if (word_at(caller.sp - 8) != caller.ip) return index;
+    const uintptr_t fp = frame.fp_offset == FrameRule::kFpUnchanged
+                             ? frame.fp
+                             : word_at(moved(caller.sp, frame.fp_offset));
+    if (fp != caller.fp) return index;
+  }
+  return 0;
+}
+
+/// What a walk found: `fresh[0 … count)`, innermost first, on top of `last[0 … kept)`.
+struct Walk {
+  uint32_t count = 0;
+  uint32_t kept = 0;
+  bool complete = false;
+};
+
+Walk walk(StackCache& cache, const CallerFrame& caller) {
+  Walk result;
+  uintptr_t ip = caller.ip, sp = caller.sp, fp = caller.fp;
+  uint32_t candidate = cache.depth;  // last[candidate - 1] is the next that can be where we are
+  while (result.count < GPUPEAK_MAX_FRAMES) {
+    while (candidate > 0 && cache.last[candidate - 1].sp < sp) --candidate;
+    if (candidate > 0) {
+      const CachedFrame& known = cache.last[candidate - 1];
+      if (known.sp == sp && known.ip == ip && known.fp == fp) {
+        const uint32_t failed = validate(cache, candidate - 1);
+        if (failed == 0) {
+          result.kept = candidate;
+          result.complete = true;
+          return result;
+        }
+        candidate = failed;  // frames inside of it are not the same
+      }
+    }
+    const FrameRule& rule = rule_for(cache, ip);
+    cache.fresh[result.count++] = {ip, sp, fp, 0, rule.fp_offset};
+    if (rule.base == FrameRule::kOutermost) {
+      result.complete = true;
+      return result;
+    }
+    if (rule.base == FrameRule::kUnsupported) return result;
+    const uintptr_t cfa = moved(rule.base == FrameRule::kFromSp ? sp : fp, rule.cfa_offset);
+    if (cfa <= sp || cfa - sp > kLargestFrameBytes || (cfa & 7) != 0) return result;
+    ip = word_at(cfa - 8);
+    if (rule.fp_offset != FrameRule::kFpUnchanged) fp = word_at(moved(cfa, rule.fp_offset));
+    sp = cfa;
+    if (ip == 0) {
+      result.complete = true;
+      return result;
+    }
+  }
+  return result;
+}
+
+/// Makes the walk the thread's last stack, with its nodes. 0 if the trie is full.
+uint32_t adopt(StackCache& cache, const Walk& found) {
+  uint32_t depth = found.kept;
+  uint32_t node = depth > 0 ? cache.last[depth - 1].node : 0;
+  if (depth + found.count > GPUPEAK_MAX_FRAMES) {
     cache.depth = 0;
-    for (StackCache::Edge& edge : cache.edges) edge = {};
+    return 0;
   }
-  const auto depth = static_cast<uint32_t>(count - first);
-  uint32_t same = 0;
-  while (same < depth && same < cache.depth &&
-         cache.ips[same] == reinterpret_cast<uintptr_t>(frames[count - 1 - static_cast<int>(same)])) {
-    ++same;
-  }
-  uint32_t node = same > 0 ? cache.nodes[same - 1] : 0;
-  for (uint32_t i = same; i < depth; ++i) {
-    const auto ip = reinterpret_cast<uintptr_t>(frames[count - 1 - static_cast<int>(i)]);
-    node = child(cache, node, ip);
-    if (node == 0) {  // the trie is full
-      cache.depth = i;
+  for (uint32_t i = found.count; i-- > 0; ++depth) {
+    CachedFrame& frame = cache.last[depth];
+    const CachedFrame& fresh = cache.fresh[i];
+    const uint32_t known = child(cache, node, fresh.ip);
+    if (known == 0) {
+      cache.depth = 0;
       return 0;
     }
-    cache.ips[i] = ip;
-    cache.nodes[i] = node;
+    frame = fresh;
+    frame.node = node = known;
   }
   cache.depth = depth;
   return node;
+}
+
+/// The node of frames[first … count), innermost first.
+uint32_t node_of(StackCache& cache, void* const* frames, int first, int count) {
+  uint32_t node = 0;
+  for (int i = count; i-- > first;) {
+    node = child(cache, node, reinterpret_cast<uintptr_t>(frames[i]));
+    if (node == 0) return 0;  // the trie is full
+  }
+  return node;
+}
+
+/// By libunwind, from here. `caller` stands for the whole stack if there is no unwinder.
+uint32_t unwound_node(StackCache& cache, const void* caller) {
+  const int saved_errno = errno;
+  constexpr int kCapacity = sizeof cache.unwound / sizeof cache.unwound[0];
+  int count = unwind(cache.unwound, kCapacity);
+  errno = saved_errno;
+  int first = 0;
+  while (first < count && is_own_code(reinterpret_cast<uintptr_t>(cache.unwound[first]))) ++first;
+  if (first >= count) {
+    cache.unwound[0] = const_cast<void*>(caller);
+    first = 0;
+    count = 1;
+  } else if (count == kCapacity) {
+    gpupeak::preload::count(&gpupeak_counters_page::truncated_stacks);
+  }
+  if (count - first > static_cast<int>(GPUPEAK_MAX_FRAMES)) count = first + GPUPEAK_MAX_FRAMES;
+  return node_of(cache, cache.unwound, first, count);
 }
 
 }  // namespace
@@ -56,22 +164,23 @@ uint32_t node_of(StackCache& cache, void* const* frames, int first, int count) {
 uint32_t capture_stack(const void* caller) {
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return 0;
+  refresh(slot->stacks);
+  return unwound_node(slot->stacks, caller);
+}
+
+uint32_t capture_stack(const CallerFrame& caller) {
+  ThreadSlot* slot = thread_slot();
+  if (slot == nullptr) return 0;
   StackCache& cache = slot->stacks;
-  const int saved_errno = errno;
-  constexpr int kCapacity = sizeof cache.frames / sizeof cache.frames[0];
-  int count = unwind(cache.frames, kCapacity);
-  errno = saved_errno;
-  int first = 0;
-  while (first < count && is_own_code(reinterpret_cast<uintptr_t>(cache.frames[first]))) ++first;
-  if (first >= count) {  // no unwinder yet, or it could not leave our own code
-    cache.frames[0] = const_cast<void*>(caller);
-    first = 0;
-    count = 1;
-  } else if (count == kCapacity) {
-    gpupeak::preload::count(&gpupeak_counters_page::truncated_stacks);
+  refresh(cache);
+  const Walk found = walk(cache, caller);
+  const uint32_t node = found.complete ? adopt(cache, found) : 0;
+  if (__builtin_expect(node == 0 || environment().verify_stacks, 0)) {
+    const uint32_t unwound = unwound_node(cache, reinterpret_cast<const void*>(caller.ip));
+    if (node == 0) return unwound;
+    count(node == unwound ? &gpupeak_counters_page::verified_stacks : &gpupeak_counters_page::wrong_stacks);
   }
-  if (count - first > static_cast<int>(GPUPEAK_MAX_FRAMES)) count = first + GPUPEAK_MAX_FRAMES;
-  return node_of(cache, cache.frames, first, count);
+  return node;
 }
 
 }  // namespace gpupeak::preload

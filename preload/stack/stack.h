@@ -5,9 +5,24 @@
 
 namespace gpupeak::preload {
 
-/// The calling thread's stack without our own frames, as a node id (0: none). `caller` is the return
-/// address of the hook that was called: all that is known while no unwinder is loaded. HOOK-SAFE,
-/// inside a HookScope only. Costs 0.1 us warm, some us for a stack never seen.
+/// The registers that a hook's caller will have when the hook returns.
+struct CallerFrame {
+  uintptr_t ip, sp, fp;
+
+  /// From the hook's own __builtin_frame_address(0).
+  static CallerFrame of(const void* frame_address) {
+    const auto* frame = static_cast<const uintptr_t*>(frame_address);
+    return {frame[1], reinterpret_cast<uintptr_t>(frame + 2), frame[0]};
+  }
+};
+
+/// The caller's stack as a node id (0: none). HOOK-SAFE, inside a HookScope only. Walks by the rules of
+/// frame_rules.h as far as the stack differs from the thread's last one, and by libunwind where a frame
+/// needs more: some 20 ns warm, some us for a stack never seen.
+uint32_t capture_stack(const CallerFrame& caller);
+
+/// The same for a hook that knows only its return address: all that is kept while no unwinder is loaded.
+/// Always by libunwind, so for rare events.
 uint32_t capture_stack(const void* caller);
 
 }  // namespace gpupeak::preload

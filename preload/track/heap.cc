@@ -93,7 +93,7 @@ bool chosen(ThreadSlot& slot, void* block, size_t bytes) {
 
 void set_usable_size(UsableSize usable_size) { g_usable_size = usable_size; }
 
-void heap_allocated(void* block, size_t bytes, const void* caller) {
+void heap_allocated(void* block, size_t bytes, const CallerFrame& caller) {
   HookScope scope;
   if (!scope.entered()) return count(&gpupeak_counters_page::reentrant_calls);
   ThreadSlot* slot = thread_slot();
@@ -138,7 +138,7 @@ ReallocState heap_realloc_begin(void* old_block) {
   return state;
 }
 
-void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, const void* caller) {
+void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, const CallerFrame& caller) {
   HookScope scope;
   if (!scope.entered()) return count(&gpupeak_counters_page::reentrant_calls);
   ThreadSlot* slot = thread_slot();

@@ -4,14 +4,15 @@
 
 #include <cstddef>
 
+#include "stack/stack.h"
+
 namespace gpupeak::preload {
 
 /// malloc_usable_size of the real allocator, if it has one.
 using UsableSize = size_t (*)(void*);
 void set_usable_size(UsableSize usable_size);
 
-/// `caller`: return address of the hook.
-void heap_allocated(void* block, size_t bytes, const void* caller);
+void heap_allocated(void* block, size_t bytes, const CallerFrame& caller);
 void heap_freed(void* block);
 
 /// A realloc in three steps: begin before the real call; then exactly one of end, failed and freed, with what
@@ -21,7 +22,7 @@ struct ReallocState {
   bool logged = false;
 };
 ReallocState heap_realloc_begin(void* old_block);
-void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, const void* caller);
+void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, const CallerFrame& caller);
 void heap_realloc_failed(const ReallocState& state, void* old_block);
 void heap_realloc_freed(const ReallocState& state, void* old_block);
 

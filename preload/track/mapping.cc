@@ -30,7 +30,7 @@ void log(Make make) {
 
 }  // namespace
 
-void mapped(void* at, size_t bytes, int prot, int flags, const void* caller) {
+void mapped(void* at, size_t bytes, int prot, int flags, const CallerFrame& caller) {
   log([&] {
     Record record(GPUPEAK_REC_MAP);
     record.u(address_of(at)).u(whole_pages(bytes)).u(static_cast<uint64_t>(prot)).u(kind_of(flags));
@@ -52,7 +52,7 @@ void reprotected(void* at, size_t bytes, int prot) {
   });
 }
 
-void remapped(void* old_at, size_t old_bytes, void* new_at, size_t new_bytes, const void* caller) {
+void remapped(void* old_at, size_t old_bytes, void* new_at, size_t new_bytes, const CallerFrame& caller) {
   log([&] {
     Record record(GPUPEAK_REC_REMAP);
     record.u(address_of(old_at)).u(whole_pages(old_bytes)).u(address_of(new_at)).u(whole_pages(new_bytes));

@@ -4,11 +4,13 @@
 
 #include <cstddef>
 
+#include "stack/stack.h"
+
 namespace gpupeak::preload {
 
-void mapped(void* at, size_t bytes, int prot, int flags, const void* caller);
+void mapped(void* at, size_t bytes, int prot, int flags, const CallerFrame& caller);
 void unmapping(void* at, size_t bytes);  ///< before the real call, which is known to be valid
 void reprotected(void* at, size_t bytes, int prot);
-void remapped(void* old_at, size_t old_bytes, void* new_at, size_t new_bytes, const void* caller);
+void remapped(void* old_at, size_t old_bytes, void* new_at, size_t new_bytes, const CallerFrame& caller);
 
 }  // namespace gpupeak::preload

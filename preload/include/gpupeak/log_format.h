@@ -118,6 +118,8 @@ typedef struct gpupeak_counters_page {
   uint64_t early_calls;        /* allocator calls before the log could be opened: passed through */
   uint64_t unmatched_frees;    /* device frees of pointers never seen */
   uint64_t device_events;
+  uint64_t verified_stacks;    /* GPUPEAK_VERIFY_STACKS=1: stacks that a full unwinding confirmed */
+  uint64_t wrong_stacks;       /* … and that it did not */
   uint64_t file_bytes;         /* end of the last chunk handed out */
   uint64_t heap_alloc_count, heap_free_count; /* with the slack of heap.live */
   gpupeak_gauge heap;          /* usable bytes; each thread adds in steps of 64 KiB (the slack) */

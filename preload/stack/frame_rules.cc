@@ -1,0 +1,311 @@
+// Source of the formats: the DWARF 4 standard, section 6.4, and the Linux Standard Base's description of
+// .eh_frame and .eh_frame_hdr.
+#include "stack/frame_rules.h"
+
+#include <cstring>
+
+#include "stack/module_map.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr uint64_t kFp = 6, kSp = 7, kReturnAddress = 16;  // DWARF numbers of rbp, rsp, rip
+constexpr uint8_t kPcRelativeInt32 = 0x1b, kTableInt32 = 0x3b, kUint32 = 0x03, kAbsolute = 0x00,
+                  kPcRelativeInt64 = 0x1c;
+
+/// Reads a table's bytes in order; `ok` turns false at the first thing out of bounds.
+struct Cursor {
+  const uint8_t* at;
+  const uint8_t* end;
+  bool ok = true;
+
+  template <typename T>
+  T fixed() {
+    T value{};
+    if (static_cast<size_t>(end - at) < sizeof(T)) {
+      ok = false;
+      at = end;
+      return value;
+    }
+    memcpy(&value, at, sizeof(T));
+    at += sizeof(T);
+    return value;
+  }
+  uint64_t uleb() {
+    uint64_t value = 0;
+    for (int shift = 0; at < end && shift < 64; shift += 7) {
+      const uint8_t byte = *at++;
+      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if ((byte & 0x80) == 0) return value;
+    }
+    ok = false;
+    return 0;
+  }
+  int64_t sleb() {
+    uint64_t value = 0;
+    for (int shift = 0; at < end && shift < 64;) {
+      const uint8_t byte = *at++;
+      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      shift += 7;
+      if ((byte & 0x80) == 0) {
+        if (shift < 64 && (byte & 0x40) != 0) value |= ~UINT64_C(0) << shift;
+        return static_cast<int64_t>(value);
+      }
+    }
+    ok = false;
+    return 0;
+  }
+  void skip(uint64_t bytes) {
+    if (bytes > static_cast<size_t>(end - at)) {
+      ok = false;
+      at = end;
+    } else {
+      at += bytes;
+    }
+  }
+  /// A code address in one of the encodings in use; others end the reading.
+  uintptr_t address(uint8_t encoding) {
+    const auto here = reinterpret_cast<uintptr_t>(at);
+    switch (encoding) {
+      case kPcRelativeInt32: return here + static_cast<uintptr_t>(static_cast<intptr_t>(fixed<int32_t>()));
+      case kPcRelativeInt64: return here + fixed<uint64_t>();
+      case kAbsolute: return fixed<uint64_t>();
+      default: ok = false; return 0;
+    }
+  }
+};
+
+/// One row of the unwind table, as far as we need it.
+struct Row {
+  enum Where : uint8_t { kSame, kAtOffset, kUndefined, kOther };
+  uint64_t cfa_register = kSp;
+  int64_t cfa_offset = 0;
+  bool cfa_plain = true;
+  Where fp = kSame;
+  int64_t fp_offset = 0;
+  Where return_address = kAtOffset;
+  int64_t return_offset = -8;
+
+  void set(uint64_t reg, Where where, int64_t offset = 0) {
+    if (reg == kFp) {
+      fp = where;
+      fp_offset = offset;
+    } else if (reg == kReturnAddress) {
+      return_address = where;
+      return_offset = offset;
+    }
+  }
+  void restore(uint64_t reg, const Row& initial) {
+    if (reg == kFp) {
+      fp = initial.fp;
+      fp_offset = initial.fp_offset;
+    } else if (reg == kReturnAddress) {
+      return_address = initial.return_address;
+      return_offset = initial.return_offset;
+    }
+  }
+};
+
+struct CommonEntry {
+  uint64_t code_alignment = 1;
+  int64_t data_alignment = 1;
+  uint8_t address_encoding = kAbsolute;
+  bool has_augmentation = false;
+  Cursor instructions{nullptr, nullptr};
+};
+
+/// An entry's contents behind its length; not ok for the 64-bit form, which nobody writes.
+Cursor entry_at(const uint8_t* at) {
+  uint32_t bytes;
+  memcpy(&bytes, at, sizeof bytes);
+  return {at + 4, at + 4 + bytes, bytes != 0 && bytes < 0xfffffff0u};
+}
+
+bool read_common_entry(const uint8_t* at, CommonEntry& entry) {
+  Cursor cursor = entry_at(at);
+  if (!cursor.ok || cursor.fixed<uint32_t>() != 0) return false;
+  const auto version = cursor.fixed<uint8_t>();
+  const char* augmentation = reinterpret_cast<const char*>(cursor.at);
+  while (cursor.ok && cursor.fixed<uint8_t>() != 0) {
+  }
+  entry.code_alignment = cursor.uleb();
+  entry.data_alignment = cursor.sleb();
+  const uint64_t return_register = version == 1 ? cursor.fixed<uint8_t>() : cursor.uleb();
+  if (!cursor.ok || return_register != kReturnAddress) return false;
+  if (*augmentation == 'z') {
+    entry.has_augmentation = true;
+    const uint64_t bytes = cursor.uleb();
+    Cursor data = cursor;
+    cursor.skip(bytes);
+    for (const char* c = augmentation + 1; *c != 0; ++c) {
+      switch (*c) {
+        case 'R': entry.address_encoding = data.fixed<uint8_t>(); break;
+        case 'L': data.fixed<uint8_t>(); break;
+        case 'P': {
+          const auto encoding = data.fixed<uint8_t>() & 0x0f;
+          data.skip(encoding == 0x00 || encoding == 0x04 || encoding == 0x0c ? 8 : 4);
+          break;
+        }
+        default: return false;  // 'S': a signal frame keeps its registers elsewhere
+      }
+    }
+    if (!data.ok) return false;
+  } else if (*augmentation != 0) {
+    return false;
+  }
+  entry.instructions = cursor;
+  return cursor.ok;
+}
+
+/// Runs unwind instructions up to the row of `pc`. False for what a FrameRule cannot say.
+bool run(Cursor cursor, const CommonEntry& common, uintptr_t location, uintptr_t pc, const Row& initial,
+         Row& row) {
+  Row saved[8];
+  int depth = 0;
+  while (cursor.ok && cursor.at < cursor.end) {
+    const auto op = cursor.fixed<uint8_t>();
+    const uint8_t low = op & 0x3f;
+    uint64_t advance = 0;
+    switch (op & 0xc0) {
+      case 0x40: advance = low; break;
+      case 0x80: row.set(low, Row::kAtOffset, static_cast<int64_t>(cursor.uleb()) * common.data_alignment); continue;
+      case 0xc0: row.restore(low, initial); continue;
+      default:
+        switch (op) {
+          case 0x00: continue;                                       // nop
+          case 0x02: advance = cursor.fixed<uint8_t>(); break;       // advance_loc1
+          case 0x03: advance = cursor.fixed<uint16_t>(); break;      // advance_loc2
+          case 0x04: advance = cursor.fixed<uint32_t>(); break;      // advance_loc4
+          case 0x05: {                                               // offset_extended
+            const uint64_t reg = cursor.uleb();
+            row.set(reg, Row::kAtOffset, static_cast<int64_t>(cursor.uleb()) * common.data_alignment);
+            continue;
+          }
+          case 0x06: row.restore(cursor.uleb(), initial); continue;  // restore_extended
+          case 0x07: row.set(cursor.uleb(), Row::kUndefined); continue;
+          case 0x08: row.set(cursor.uleb(), Row::kSame); continue;
+          case 0x09: {                                               // register
+            const uint64_t reg = cursor.uleb();
+            cursor.uleb();
+            row.set(reg, Row::kOther);
+            continue;
+          }
+          case 0x0a:                                                 // remember_state
+            if (depth == 8) return false;
+            saved[depth++] = row;
+            continue;
+          case 0x0b:                                                 // restore_state
+            if (depth == 0) return false;
+            row = saved[--depth];
+            continue;
+          case 0x0c:                                                 // def_cfa
+            row.cfa_register = cursor.uleb();
+            row.cfa_offset = static_cast<int64_t>(cursor.uleb());
+            row.cfa_plain = true;
+            continue;
+          case 0x0d: row.cfa_register = cursor.uleb(); continue;     // def_cfa_register
+          case 0x0e: row.cfa_offset = static_cast<int64_t>(cursor.uleb()); continue;
+          case 0x0f:                                                 // def_cfa_expression
+            row.cfa_plain = false;
+            cursor.skip(cursor.uleb());
+            continue;
+          case 0x10:                                                 // expression
+          case 0x16: {                                               // val_expression
+            const uint64_t reg = cursor.uleb();
+            cursor.skip(cursor.uleb());
+            row.set(reg, Row::kOther);
+            continue;
+          }
+          case 0x11: {                                               // offset_extended_sf
+            const uint64_t reg = cursor.uleb();
+            row.set(reg, Row::kAtOffset, cursor.sleb() * common.data_alignment);
+            continue;
+          }
+          case 0x12:                                                 // def_cfa_sf
+            row.cfa_register = cursor.uleb();
+            row.cfa_offset = cursor.sleb() * common.data_alignment;
+            row.cfa_plain = true;
+            continue;
+          case 0x13: row.cfa_offset = cursor.sleb() * common.data_alignment; continue;
+          case 0x14:                                                 // val_offset
+          case 0x15: {                                               // val_offset_sf
+            const uint64_t reg = cursor.uleb();
+            cursor.uleb();
+            row.set(reg, Row::kOther);
+            continue;
+          }
+          case 0x2e: cursor.uleb(); continue;                        // GNU_args_size
+          default: return false;
+        }
+    }
+    location += advance * common.code_alignment;
+    if (location > pc) return cursor.ok;
+  }
+  return cursor.ok;
+}
+
+/// The frame description entry that covers `pc`, by the sorted table of .eh_frame_hdr.
+const uint8_t* find_entry(const uint8_t* header, uintptr_t pc) {
+  if (header[0] != 1 || header[1] != kPcRelativeInt32 || header[2] != kUint32 || header[3] != kTableInt32) {
+    return nullptr;
+  }
+  uint32_t count;
+  memcpy(&count, header + 8, sizeof count);
+  struct Row32 {
+    int32_t begin, entry;  // both relative to the header
+  };
+  const auto* table = reinterpret_cast<const Row32*>(header + 12);
+  const auto wanted = static_cast<int64_t>(pc - reinterpret_cast<uintptr_t>(header));
+  uint32_t low = 0, high = count;
+  while (low < high) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (table[middle].begin <= wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low == 0 ? nullptr : header + table[low - 1].entry;
+}
+
+bool find_row(const uint8_t* header, uintptr_t pc, Row& row) {
+  const uint8_t* at = find_entry(header, pc);
+  if (at == nullptr) return false;
+  Cursor cursor = entry_at(at);
+  if (!cursor.ok) return false;
+  const uint8_t* back = cursor.at;
+  CommonEntry common;
+  if (!read_common_entry(back - cursor.fixed<uint32_t>(), common)) return false;
+  const uintptr_t begin = cursor.address(common.address_encoding);
+  const uint64_t bytes = common.address_encoding == kPcRelativeInt32 ? cursor.fixed<uint32_t>()
+                                                                      : cursor.fixed<uint64_t>();
+  if (common.has_augmentation) cursor.skip(cursor.uleb());
+  if (!cursor.ok || pc - begin >= bytes) return false;
+  if (!run(common.instructions, common, 0, UINTPTR_MAX, row, row)) return false;
+  const Row initial = row;
+  return run(cursor, common, begin, pc, initial, row);
+}
+
+bool fits(int64_t offset) { return offset > -(1 << 24) && offset < (1 << 24); }
+
+}  // namespace
+
+FrameRule read_frame_rule(uintptr_t ip) {
+  FrameRule rule;
+  rule.ip = ip;
+  const uint8_t* header = unwind_table_of(ip);
+  Row row;
+  if (header == nullptr || !find_row(header, ip - 1, row)) return rule;
+  if (row.return_address == Row::kUndefined) {
+    rule.base = FrameRule::kOutermost;
+    return rule;
+  }
+  const bool plain = row.cfa_plain && (row.cfa_register == kSp || row.cfa_register == kFp) &&
+                     row.return_address == Row::kAtOffset && row.return_offset == -8 &&
+                     (row.fp == Row::kSame || row.fp == Row::kAtOffset) && fits(row.cfa_offset) &&
+                     fits(row.fp_offset);
+  if (!plain) return rule;
+  rule.base = row.cfa_register == kSp ? FrameRule::kFromSp : FrameRule::kFromFp;
+  rule.cfa_offset = static_cast<int32_t>(row.cfa_offset);
+  rule.fp_offset = row.fp == Row::kSame ? FrameRule::kFpUnchanged : static_cast<int32_t>(row.fp_offset);
+  return rule;
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Times the host path: native, gpupeak in its modes, and heaptrack, side by side.
+
+usage: tests/bench/host.py [BUILD_FOLDER] [--quick]
+
+Prints Markdown tables; every figure is the median of alternating runs on this machine, now.
+"""
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+QUICK = "--quick" in sys.argv
+arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
+BUILD = os.path.abspath(arguments[0]) if arguments else os.path.join(ROOT, "build/release")
+PRELOAD = os.path.join(BUILD, "preload/libgpupeak.so")
+COMMAND = os.path.join(BUILD, "tools/gpupeak")
+PAIRS = os.path.join(BUILD, "tests/bench/bench_malloc_pairs")
+HEAPTRACK_PRELOAD = "/usr/lib/heaptrack/libheaptrack_preload.so"
+RUNS = 3 if QUICK else 5
+
+
+def gpupeak(mode, log):
+    return {"LD_PRELOAD": PRELOAD, "GPUPEAK_HOST": mode, "GPUPEAK_OUT": log, "GPUPEAK_QUIET": "1"}
+
+
+def ways(folder):
+    """(name, environment, command prefix) of every way to run a program."""
+    log = os.path.join(folder, "bench.gplog")
+    result = [
+        ("native", {}, []),
+        ("gpupeak full", gpupeak("full", log), []),
+        ("gpupeak sampled", gpupeak("sampled", log + ".sampled"), []),
+        ("gpupeak counters", gpupeak("counters", log + ".counters"), []),
+    ]
+    if shutil.which("heaptrack"):
+        result.append(("heaptrack", {}, ["heaptrack", "-o", os.path.join(folder, "heaptrack")]))
+    if os.path.exists(HEAPTRACK_PRELOAD):
+        raw = {"LD_PRELOAD": HEAPTRACK_PRELOAD, "DUMP_HEAPTRACK_OUTPUT": "/dev/null"}
+        result.append(("heaptrack to /dev/null", raw, []))
+    return result
+
+
+def run(prefix, environment, command, cwd):
+    start = time.perf_counter()
+    done = subprocess.run(prefix + command, env=dict(os.environ, **environment), cwd=cwd,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    return time.perf_counter() - start, done
+
+
+def pair_times(folder):
+    pairs = "200000" if QUICK else "1000000"
+    shapes = [(8, 1), (30, 1), (8, 2), (30, 2)]
+    print(f"\nnanoseconds a malloc+free pair, median of {RUNS} alternating runs (in brackets: added)\n")
+    print("| | " + " | ".join(f"depth {d}, {t} thread{'s' * (t > 1)}" for d, t in shapes) + " |")
+    print("|---|" + "---|" * len(shapes))
+    table = {name: [] for name, _, _ in ways(folder)}
+    for depth, threads in shapes:
+        times = {name: [] for name in table}
+        for _ in range(RUNS):
+            for name, environment, prefix in ways(folder):
+                _, done = run(prefix, environment, [PAIRS, str(depth), str(threads), pairs], folder)
+                # heaptrack's own lines go to the same stream
+                figures = [line for line in done.stdout.decode().split() if line.replace(".", "", 1).isdigit()]
+                times[name].append(float(figures[0]))
+        for name in table:
+            table[name].append(statistics.median(times[name]))
+    for name, values in table.items():
+        cells = [f"{v:.0f}" if name == "native" else f"{v:.0f} (+{v - n:.0f})"
+                 for v, n in zip(values, table["native"])]
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
+def programs(folder):
+    """Real programs: (name, command, environment)."""
+    source = os.path.join(folder, "heavy.cc")
+    with open(source, "w") as out:
+        out.write("#include <algorithm>\n#include <functional>\n#include <map>\n#include <regex>\n"
+                  "#include <string>\nint main() { std::map<std::string, std::function<int()>> m;\n"
+                  "std::regex r(\"a+\"); return std::regex_match(\"aa\", r) ? 0 : int(m.size()); }\n")
+    found = []
+    compiler = subprocess.run(["g++", "-print-prog-name=cc1plus"], stdout=subprocess.PIPE, check=False)
+    cc1plus = compiler.stdout.decode().strip()
+    if os.path.exists(cc1plus):
+        found.append(("cc1plus -O2", [cc1plus, "-quiet", "-O2", source, "-o", "/dev/null"], {}))
+    work = "import json; print(len(json.dumps([{'k': i, 'v': [str(i)] * 5} for i in range(60000)])))"
+    found.append(("python3, PYTHONMALLOC=malloc", [sys.executable, "-c", work], {"PYTHONMALLOC": "malloc"}))
+    if shutil.which("sqlite3"):
+        sql = ("with recursive c(x) as (select 1 union all select x+1 from c where x<200000) "
+               "select count(distinct 'k' || (x * 7919 % 100003)) from c;")
+        found.append(("sqlite3", [shutil.which("sqlite3"), ":memory:", sql], {}))
+    return found
+
+
+def program_times(folder):
+    print(f"\nreal programs, wall time as a ratio of native, median of {RUNS} alternating runs\n")
+    print("| program | native s | " + " | ".join(name for name, _, _ in ways(folder)[1:]) + " |")
+    print("|---|---|" + "---|" * len(ways(folder)[1:]))
+    for program, command, extra in programs(folder):
+        times = {name: [] for name, _, _ in ways(folder)}
+        for _ in range(RUNS):
+            for name, environment, prefix in ways(folder):
+                seconds, _ = run(prefix, dict(extra, **environment), command, folder)
+                times[name].append(seconds)
+        native = statistics.median(times.pop("native"))
+        cells = [f"{statistics.median(values) / native:.2f}×" for values in times.values()]
+        print(f"| {program} | {native:.2f} | " + " | ".join(cells) + " |", flush=True)
+
+
+def log_figures(folder):
+    print("\nlogs of full runs: size, and the time and memory that `gpupeak report --json` takes\n")
+    print("| program | events | bytes an event | million events a second | report's peak RSS MiB |")
+    print("|---|---|---|---|---|")
+    log = os.path.join(folder, "figures.gplog")
+    rows = programs(folder) + [("5 million pairs, depth 8", [PAIRS, "8", "1", "5000000"], {})]
+    for program, command, extra in rows:
+        run([], dict(extra, **gpupeak("full", log)), command, folder)
+        if not os.path.exists(log):
+            continue
+        bytes_written = os.path.getsize(log)
+        report = os.path.join(folder, "report.json")
+        measured = subprocess.run(
+            [sys.executable, "-c",
+             "import os,resource,subprocess,sys,time\n"
+             "s=time.perf_counter(); subprocess.run(sys.argv[1:],check=True)\n"
+             "print(time.perf_counter()-s, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)",
+             COMMAND, "report", "--json", "-o", report, log],
+            stdout=subprocess.PIPE, check=True)
+        seconds, rss_kib = (float(v) for v in measured.stdout.decode().split())
+        with open(report) as summary:
+            events = json.load(summary)["quality"]["events"]
+        print(f"| {program} | {events} | {bytes_written / events:.2f} | {events / seconds / 1e6:.1f} | "
+              f"{rss_kib / 1024:.0f} |", flush=True)
+        os.unlink(log)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        model = ""
+        with open("/proc/cpuinfo") as cpus:
+            model = next((line.split(":")[1].strip() for line in cpus if line.startswith("model name")), "")
+        print(f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} × {model}, Linux {platform.release()}")
+        pair_times(folder)
+        program_times(folder)
+        log_figures(folder)
+
+
+main()

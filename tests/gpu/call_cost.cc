@@ -1,0 +1,57 @@
+// What a driver call costs: medians of batches, in nanoseconds, one line each: "<name> <ns>".
+// Run with and without the preload; tests/gpu/run.sh alternates the two.
+#include <cuda.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#define CHECK(call)                                                   \
+  do {                                                                \
+    if ((call) != CUDA_SUCCESS) {                                     \
+      fprintf(stderr, "%s:%d: %s failed\n", __FILE__, __LINE__, #call); \
+      exit(1);                                                        \
+    }                                                                 \
+  } while (0)
+
+template <typename Call>
+static void report(const char* name, int batches, int calls, Call call) {
+  std::vector<double> ns;
+  for (int b = 0; b < batches; ++b) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) call();
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
+    ns.push_back(took.count() / calls);
+  }
+  std::nth_element(ns.begin(), ns.begin() + ns.size() / 2, ns.end());
+  printf("%s %.1f\n", name, ns[ns.size() / 2]);
+}
+
+int main() {
+  CUdevice device;
+  CUcontext context;
+  CHECK(cuInit(0));
+  CHECK(cuDeviceGet(&device, 0));
+  CHECK(cuDevicePrimaryCtxRetain(&context, device));
+  CHECK(cuCtxSetCurrent(context));
+  CUstream stream;
+  CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUmemoryPool pool;
+  CHECK(cuDeviceGetDefaultMemPool(&pool, device));
+  cuuint64_t keep = UINT64_MAX;
+  CHECK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+  report("cuMemAlloc+cuMemFree", 101, 50, [] {
+    CUdeviceptr at;
+    CHECK(cuMemAlloc(&at, 4 << 20));
+    CHECK(cuMemFree(at));
+  });
+  report("cuMemAllocAsync+cuMemFreeAsync", 101, 2000, [&] {
+    CUdeviceptr at;
+    CHECK(cuMemAllocAsync(&at, 1 << 20, stream));
+    CHECK(cuMemFreeAsync(at, stream));
+  });
+  CHECK(cuStreamSynchronize(stream));
+  return 0;
+}
