@@ -12,15 +12,21 @@ extern bool g_use_tsc;
 uint64_t monotonic_ns();
 uint64_t realtime_ns();
 
-/// Now, after all that this thread did before (an allocation must not seem older than the free that
-/// made room for it).
-inline uint64_t ticks() {
+/// A time not later than what this thread does next: for what is logged before the real call.
+inline uint64_t ticks_before() {
   if (__builtin_expect(g_use_tsc, 1)) {
-    uint32_t low, high, cpu;
-    asm volatile("rdtscp" : "=a"(low), "=d"(high), "=c"(cpu)::"memory");
+    uint32_t low, high;
+    asm volatile("rdtsc" : "=a"(low), "=d"(high)::"memory");
     return (static_cast<uint64_t>(high) << 32) | low;
   }
   return monotonic_ns();
+}
+
+/// A time not earlier than what this thread did before: an allocation must not seem older than the free
+/// that made room for it. The processor may run rdtsc ahead of earlier loads; lfence holds it back.
+inline uint64_t ticks() {
+  if (__builtin_expect(g_use_tsc, 1)) asm volatile("lfence" ::: "memory");
+  return ticks_before();
 }
 
 }  // namespace gpupeak::preload

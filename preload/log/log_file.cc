@@ -16,7 +16,9 @@
 namespace gpupeak::preload {
 namespace {
 
-constexpr size_t kSegmentBytes = 1 << 20;  // growth of the file, and one mapping
+// Growth of the file, and one mapping: as much again as there is, so that a short program's log is short.
+constexpr size_t kSmallestSegmentBytes = 64 << 10;
+constexpr size_t kLargestSegmentBytes = 1 << 20;
 
 struct LogFile {
   SpinLock lock;
@@ -73,12 +75,14 @@ long reopen() {
   return fd;
 }
 
-/// A next segment, or false. Holds the lock.
-bool extend() {
+/// A next segment, of `wanted` bytes at least if the disk has them; or false. Holds the lock.
+bool extend(size_t wanted) {
   const long fd = reopen();
   if (sys::failed(fd)) return false;
   const uint64_t from = g_file.bytes;
-  size_t bytes = kSegmentBytes;
+  size_t bytes = kSmallestSegmentBytes;
+  while (bytes < from && bytes < kLargestSegmentBytes) bytes *= 2;
+  if (bytes < wanted) bytes = kLargestSegmentBytes;
   long result = allocate(static_cast<int>(fd), from, from + bytes);
   while (sys::failed(result) && bytes > GPUPEAK_LOG_PAGE) {  // use the disk's last pages too
     bytes /= 2;
@@ -216,7 +220,7 @@ Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t s
   if (g_file.broken || g_file.bytes == 0) return {};
   if (g_file.segment_bytes - g_file.segment_used < bytes) {
     drop_segment_rest();
-    if (!extend()) {
+    if (!extend(bytes)) {
       g_file.broken = true;
       set_quality(GPUPEAK_Q_DISK_FULL);
       return {};

@@ -144,7 +144,9 @@ uint32_t node_of(StackCache& cache, void* const* frames, int first, int count) {
 uint32_t unwound_node(StackCache& cache, const void* caller) {
   const int saved_errno = errno;
   constexpr int kCapacity = sizeof cache.unwound / sizeof cache.unwound[0];
+  t_flags.unwinding = true;
   int count = unwind(cache.unwound, kCapacity);
+  t_flags.unwinding = false;
   errno = saved_errno;
   int first = 0;
   while (first < count && is_own_code(reinterpret_cast<uintptr_t>(cache.unwound[first]))) ++first;

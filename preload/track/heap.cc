@@ -24,11 +24,11 @@ void add_to_counters(ThreadSlot& slot, int64_t usable_bytes) {
 }
 
 /// Writes a hot record's address, and whether and when it was: everything up to the end of `address`.
-/// Returns where the next field goes; the tag is complete but not yet stored.
-uint8_t* begin_record(ThreadSlot& slot, uint8_t& tag, const void* block) {
+/// `clock`: ticks or ticks_before. Returns where the next field goes; the tag is complete but not yet stored.
+inline __attribute__((always_inline)) uint8_t* begin_record(ThreadSlot& slot, uint8_t& tag, const void* block, uint64_t (*clock)()) {
   uint8_t* to = slot.at + 1;
   if (g_process->several_threads != 0 || ++slot.unstamped >= kStampEvery) {
-    const uint64_t now = ticks();
+    const uint64_t now = clock();
     tag |= GPUPEAK_TAG_TIMED;
     to = put_varint(to, now > slot.time ? now - slot.time : 0);
     if (now > slot.time) slot.time = now;
@@ -53,7 +53,7 @@ void end_record(ThreadSlot& slot, uint8_t tag, uint8_t* end) {
 void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t bytes, size_t usable_bytes,
                  uint32_t node) {
   if (!slot.ready()) return;
-  uint8_t* to = begin_record(slot, tag, block);
+  uint8_t* to = begin_record(slot, tag, block, ticks);
   to = put_varint(to, bytes);
   to = put_varint(to, zigzag(static_cast<int64_t>(usable_bytes - bytes)));
   to = put_varint(to, node);
@@ -62,7 +62,7 @@ void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t bytes,
 
 void write_address(ThreadSlot& slot, uint8_t tag, const void* block) {
   if (!slot.ready()) return;
-  uint8_t* to = begin_record(slot, tag, block);
+  uint8_t* to = begin_record(slot, tag, block, ticks_before);
   end_record(slot, tag, to);
 }
 
@@ -81,6 +81,11 @@ bool sampled(ThreadSlot& slot, size_t bytes) {
   return !first;
 }
 
+/// A signal handler inside a hook. What the unwinder allocates is ours and not the program's.
+void count_nested_call() {
+  if (!t_flags.unwinding) count(&gpupeak_counters_page::reentrant_calls);
+}
+
 bool logs_events() { return g_process->host_mode >= HostMode::kSampled; }
 
 /// Whether the record of this allocation goes into the log.
@@ -95,7 +100,7 @@ void set_usable_size(UsableSize usable_size) { g_usable_size = usable_size; }
 
 void heap_allocated(void* block, size_t bytes, const CallerFrame& caller) {
   HookScope scope;
-  if (!scope.entered()) return count(&gpupeak_counters_page::reentrant_calls);
+  if (!scope.entered()) return count_nested_call();
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
   const size_t usable_bytes = usable(block);
@@ -108,7 +113,7 @@ void heap_allocated(void* block, size_t bytes, const CallerFrame& caller) {
 
 void heap_freed(void* block) {
   HookScope scope;
-  if (!scope.entered()) return count(&gpupeak_counters_page::reentrant_calls);
+  if (!scope.entered()) return count_nested_call();
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
   ++slot->free_delta;
@@ -122,7 +127,7 @@ ReallocState heap_realloc_begin(void* old_block) {
   HookScope scope;
   ReallocState state;
   if (!scope.entered()) {
-    count(&gpupeak_counters_page::reentrant_calls);
+    count_nested_call();
     return state;
   }
   ThreadSlot* slot = thread_slot();
@@ -140,7 +145,7 @@ ReallocState heap_realloc_begin(void* old_block) {
 
 void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, const CallerFrame& caller) {
   HookScope scope;
-  if (!scope.entered()) return count(&gpupeak_counters_page::reentrant_calls);
+  if (!scope.entered()) return count_nested_call();
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
   const size_t usable_bytes = usable(block);
