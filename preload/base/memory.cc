@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "base/syscalls.h"
 
@@ -24,7 +25,17 @@ void* map_pages(size_t bytes) {
   return at;
 }
 
-void* reserve_pages(size_t bytes) { return map(bytes, MAP_NORESERVE); }
+void* reserve_pages(size_t bytes) {
+  void* at = map(bytes, MAP_NORESERVE);
+  if (at != nullptr) sys::madvise(at, bytes, MADV_NOHUGEPAGE);  // a first touch costs 4 KiB, not 2 MiB
+  return at;
+}
+
+bool addresses_are_limited() {
+  rlimit limit{};
+  const long result = sys::call6(SYS_prlimit64, 0, RLIMIT_AS, 0, reinterpret_cast<long>(&limit), 0, 0);
+  return !sys::failed(result) && limit.rlim_cur != RLIM_INFINITY;
+}
 
 void unmap_pages(void* at, size_t bytes) {
   sys::munmap(at, bytes);

@@ -9,6 +9,8 @@ namespace gpupeak::preload {
 void* map_pages(size_t bytes);
 /// Addresses for `bytes`, with pages that come zeroed at their first touch (MAP_NORESERVE).
 void* reserve_pages(size_t bytes);
+/// True under `ulimit -v`: what we reserve is then missing to the program.
+bool addresses_are_limited();
 void unmap_pages(void* at, size_t bytes);
 /// What the preload has mapped for itself by now, reservations not counted, in bytes.
 size_t self_bytes();

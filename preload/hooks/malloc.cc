@@ -77,7 +77,8 @@ inline __attribute__((always_inline)) void* record_allocation(size_t bytes, cons
 
 template <typename Free>
 inline __attribute__((always_inline)) void record_free(void* block, Free free_block) {
-  if (block != nullptr && host_recording() && t_flags.in_allocator == 0) heap_freed(block);
+  if (block == nullptr || !host_recording()) return free_block();
+  if (t_flags.in_allocator == 0) heap_freed(block);
   AllocatorScope scope;
   free_block();
 }

@@ -24,7 +24,7 @@ struct Stream {
 
 /// All strings one after the other, each ended by a nul; ids count from 1.
 struct Strings {
-  static constexpr size_t kCapacity = 16 << 20;  // addresses; pages come as they are needed
+  static constexpr size_t kCapacity = 4 << 20;  // addresses; pages come as they are needed
   char* text = nullptr;
   size_t bytes = 0;
   uint32_t count = 0;

@@ -72,7 +72,7 @@ void double_buckets() {
 }
 
 bool reserve() {
-  for (uint32_t capacity = 1u << 26; capacity >= 1u << 16; capacity >>= 2) {
+  for (uint32_t capacity = addresses_are_limited() ? 1u << 18 : 1u << 26; capacity >= 1u << 16; capacity >>= 2) {
     const size_t node_bytes = capacity * sizeof(Node);
     void* nodes = reserve_pages(node_bytes);
     void* buckets = nodes != nullptr ? reserve_pages(capacity * sizeof(uint32_t)) : nullptr;

@@ -40,10 +40,10 @@ void phase_pop() {
 void enter_process_phase(std::string_view name) {
   HookScope hook;
   if (!hook.entered() || !recording()) return;
-  static bool begun = false;
+  static uint64_t begun_in = 0;  // the generation whose log has a process phase open
   sample_process();
-  if (begun) pop(kProcess);
-  begun = true;
+  if (begun_in == g_process->generation) pop(kProcess);
+  begun_in = g_process->generation;
   push(kProcess, GPUPEAK_PHASE_AUTO, name);
 }
 

@@ -272,6 +272,7 @@ void start() {
   {
     LockGuard guard(g_start_lock);
     if (g_process->decided == 0) decide();
+    if (g_process->decided == 0) count(&gpupeak_counters_page::early_calls);
   }
   errno = saved_errno;
 }
@@ -292,8 +293,10 @@ bool start_for_cuda() {
     }
     errno = saved_errno;
   }
-  if (recording()) load_unwinder();
-  return recording();
+  if (!recording()) return false;
+  load_unwinder();
+  enter_process_phase("main");
+  return true;
 }
 
 void finish_start() {
