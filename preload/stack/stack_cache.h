@@ -17,7 +17,7 @@ struct CachedFrame {
 
 struct StackCache {
   static constexpr uint32_t kEdges = 1024;
-  static constexpr uint32_t kRules = 1024;
+  static constexpr uint32_t kRules = 2048;
   struct Edge {
     uintptr_t ip;
     uint32_t parent, node;
