@@ -1,0 +1,293 @@
+#include "collector/analyze.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "collector/coverage.h"
+#include "collector/kinds.h"
+#include "collector/log_reader.h"
+#include "collector/metrics.h"
+#include "collector/quality.h"
+#include "collector/replay.h"
+#include "collector/sanitize.h"
+#include "collector/symbolizer.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr std::string_view kLabelPrefix = "label.";
+constexpr size_t kUuidBytes = 16;
+constexpr uint64_t kNsPerSecond = 1'000'000'000;
+
+std::string_view source_name(uint8_t source) {
+  switch (source) {
+    case GPUPEAK_PHASE_AUTO:
+      return "auto";
+    case GPUPEAK_PHASE_NVTX:
+      return "nvtx";
+    case GPUPEAK_PHASE_ORT:
+      return "ort";
+    case GPUPEAK_PHASE_RULE:
+      return "rule";
+    case GPUPEAK_PHASE_MARK:
+      return "mark";
+    default:
+      return "api";
+  }
+}
+
+std::string iso_time(uint64_t realtime_ns) {
+  const auto seconds = static_cast<time_t>(realtime_ns / kNsPerSecond);
+  struct tm utc {};
+  if (gmtime_r(&seconds, &utc) == nullptr) return "";
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", utc.tm_year + 1900, utc.tm_mon + 1,
+                     utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
+}
+
+/// As nvidia-smi writes it.
+std::string uuid_text(std::string_view raw) {
+  if (raw.size() != kUuidBytes) return "";
+  std::string text = "GPU-";
+  for (size_t i = 0; i < raw.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<uint8_t>(raw[i]));
+  }
+  return text;
+}
+
+class SummaryBuilder {
+ public:
+  SummaryBuilder(const LogReader& log, const Replay& replay, const Options& options)
+      : log_(log),
+        replay_(replay),
+        options_(options),
+        coverage_(coverage_of(log)),
+        symbolizer_(log.definitions(), options.symbols),
+        by_choice_(replay, symbolizer_, options.by),
+        by_site_(replay, symbolizer_, GroupBy::kSite) {}
+
+  Summary build(const std::string& path) {
+    summary_.log_path = sanitize(path);
+    summary_.log_bytes = log_.used_bytes();
+    summary_.tool_version = log_.tool_version();
+    summary_.log_format = log_.header().version;
+    describe_run();
+    list_devices();
+    summary_.metrics = process_metrics(replay_, coverage_);
+    list_peaks();
+    list_phases();
+    list_failures();
+    list_live_at_exit();
+    list_temporaries();
+    summary_.quality = assess_quality(replay_, coverage_, symbolizer_.warnings());
+    return std::move(summary_);
+  }
+
+ private:
+  void describe_run() {
+    const gpupeak_file_header& header = log_.header();
+    const gpupeak_counters_page& page = log_.counters();
+    RunSummary& run = summary_.run;
+    for (const auto& [key, value] : log_.definitions().facts()) {
+      if (key == "arg") run.command.push_back(sanitize(value));
+      if (key.starts_with(kLabelPrefix)) {
+        run.labels[sanitize(key.substr(kLabelPrefix.size()))] = sanitize(value);
+      }
+    }
+    run.host = sanitize(log_.definitions().fact("host"));
+    run.pid = header.pid;
+    run.ppid = header.ppid;
+    if (header.rank >= 0) run.rank = header.rank;
+    run.start_time = iso_time(header.start_realtime_ns);
+    run.duration_ns = log_.clock().to_ns(replay_.last_ticks());
+    if (page.end_monotonic_ns > header.start_monotonic_ns) {
+      const uint64_t to_end = page.end_monotonic_ns - header.start_monotonic_ns;
+      run.duration_ns =
+          std::max(run.duration_ns, static_cast<int64_t>(std::min<uint64_t>(to_end, INT64_MAX)));
+    }
+    if (page.exit_kind == GPUPEAK_EXIT_CODE) run.exit_kind = ExitKind::kExit;
+    if (page.exit_kind == GPUPEAK_EXIT_SIGNAL) run.exit_kind = ExitKind::kSignal;
+    run.exit_code = page.exit_code;
+  }
+
+  void list_devices() {
+    std::map<int32_t, DeviceSummary> devices;
+    for (const DeviceInfo& info : log_.definitions().devices()) {
+      const auto ordinal = static_cast<int32_t>(info.ordinal);
+      devices[ordinal] = {ordinal, uuid_text(info.uuid), sanitize(info.name), info.total_bytes, {}};
+    }
+    for (const ScopeInfo& scope : replay_.sites().scopes()) {
+      if (scope.device >= 0) devices[scope.device].ordinal = scope.device;
+    }
+    for (auto& [ordinal, device] : devices) {
+      device.metrics = device_metrics(replay_, ordinal);
+      summary_.devices.push_back(std::move(device));
+    }
+  }
+
+  std::vector<Contribution> contributions_at_peak(ScopeId scope) const {
+    std::vector<Contribution> contributions;
+    for (GroupId group = 0; group < replay_.sites().group_count(); ++group) {
+      const PeakFinder::AtPeak held = replay_.peaks().at_peak(group, scope);
+      if (held.bytes > 0) contributions.push_back({group, held.bytes, held.count});
+    }
+    return contributions;
+  }
+
+  /// Sums that only repeat another one are left out: of all devices if there is one, of device and
+  /// host if there is no device.
+  bool worth_showing(const ScopeInfo& info) const {
+    if (!covers_scope(coverage_, info.name)) return false;
+    if (info.name == "total") return total_differs_;
+    const bool all_devices = info.device < 0 && info.name.starts_with("device");
+    return !all_devices || summary_.devices.size() != 1;
+  }
+
+  void list_peaks() {
+    const std::vector<ScopeInfo>& scopes = replay_.sites().scopes();
+    const auto live = [&](const std::string& name) {
+      const ScopeId* scope = replay_.sites().find_scope(name);
+      return scope != nullptr && replay_.peaks().scope(*scope).peak > 0;
+    };
+    total_differs_ = live("device") && live("host");
+    for (ScopeId id = 0; id < scopes.size(); ++id) {
+      if (replay_.peaks().scope(id).peak > 0 && worth_showing(scopes[id])) add_peak(id);
+    }
+    std::sort(summary_.peaks.begin(), summary_.peaks.end(),
+              [](const Peak& a, const Peak& b) { return a.scope < b.scope; });
+  }
+
+  void add_peak(ScopeId id) {
+    const PeakFinder::Scope& scope = replay_.peaks().scope(id);
+    Peak& peak = summary_.peaks.emplace_back();
+    peak.scope = replay_.sites().scopes()[id].name;
+    peak.bytes = scope.peak;
+    peak.time_ns = log_.clock().to_ns(scope.peak_ticks);
+    if (scope.peak_group != kNoGroup) {
+      peak.phase = by_site_.phase_name(replay_.sites().context_of(scope.peak_group).phase);
+      peak.trigger = by_site_.holder({scope.peak_group, scope.peak_step_bytes, 1}, false);
+    }
+    HolderTable table = by_choice_.table(contributions_at_peak(id), options_.top, options_.stacks);
+    peak.holders = std::move(table.rows);
+    peak.other_bytes = table.other_bytes;
+    peak.other_sites = table.other_rows;
+  }
+
+  /// Of a phase's own allocations, device memory before host memory, the site that held most at
+  /// once.
+  std::map<PhaseId, GroupId> biggest_new_groups() const {
+    std::map<PhaseId, GroupId> biggest;
+    const auto rank = [&](GroupId group) {
+      const bool device = is_device_kind(replay_.sites().context_of(group).kind);
+      return std::pair(device, replay_.peaks().group(group).max_live_bytes);
+    };
+    for (GroupId group = 0; group < replay_.sites().group_count(); ++group) {
+      const SiteContext& context = replay_.sites().context_of(group);
+      if (!counts_into_sum(context.kind) || replay_.peaks().group(group).max_live_bytes == 0)
+        continue;
+      const auto [entry, added] = biggest.try_emplace(context.phase, group);
+      if (!added && rank(group) > rank(entry->second)) entry->second = group;
+    }
+    return biggest;
+  }
+
+  void list_phases() {
+    const std::vector<Phase>& phases = replay_.phases().phases();
+    const std::map<PhaseId, GroupId> biggest = biggest_new_groups();
+    const auto alloc_counts = phase_alloc_counts(replay_);
+    std::vector<int> depths(phases.size());
+    for (PhaseId id = 1; id < phases.size(); ++id) {
+      const Phase& phase = phases[id];
+      depths[id] = phase.parent == 0 ? 0 : depths[phase.parent] + 1;
+      PhaseSummary& out = summary_.phases.emplace_back();
+      out.name = by_site_.phase_name(id).value_or("");
+      out.source = source_name(phase.source);
+      out.parent = by_site_.phase_name(phase.parent);
+      out.depth = depths[id];
+      out.count = phase.count;
+      out.begin_ns = log_.clock().to_ns(phase.begin_ticks);
+      const bool ended_with_process = phase.open > 0 && log_.counters().ended != 0;
+      if (phase.open == 0) {
+        out.end_ns = log_.clock().to_ns(phase.end_ticks);
+      } else if (ended_with_process) {
+        out.end_ns = summary_.run.duration_ns;
+      }
+      out.metrics = phase_metrics(phase, alloc_counts[id], coverage_);
+      const auto entry = biggest.find(id);
+      if (entry == biggest.end()) continue;
+      const PeakFinder::Group& group = replay_.peaks().group(entry->second);
+      out.biggest_new_site =
+          by_site_.holder({entry->second, group.max_live_bytes, group.alloc_count}, false);
+    }
+  }
+
+  void list_failures() {
+    summary_.oom_count = replay_.failure_count();
+    for (const FailedAllocation& failure : replay_.failures()) {
+      OutOfMemory& oom = summary_.oom.emplace_back();
+      oom.time_ns = log_.clock().to_ns(failure.ticks);
+      oom.api = sanitize(log_.definitions().string(failure.event.api));
+      if (failure.event.device >= 0) oom.device = failure.event.device;
+      oom.requested_bytes = failure.event.bytes;
+      const std::string_view result = cuda_result_name(failure.event.result);
+      oom.result = result.empty() ? fmt::format("CUresult {}", failure.event.result) : result;
+      oom.live_bytes = failure.event.live;
+      if (failure.event.free_plus_1 > 0) oom.driver_free_bytes = failure.event.free_plus_1 - 1;
+      if (failure.event.total_plus_1 > 0) oom.driver_total_bytes = failure.event.total_plus_1 - 1;
+      oom.phase = by_site_.phase_name(failure.phase);
+      const bool defined = failure.event.stack < log_.definitions().nodes().size();
+      oom.title = by_site_.site_title(defined ? failure.event.stack : 0);
+      std::vector<Contribution> held;
+      for (const auto& holder : failure.holders)
+        held.push_back({holder.group, holder.bytes, holder.count});
+      oom.holders = by_site_.table(held, options_.top, false).rows;
+    }
+  }
+
+  void list_live_at_exit() {
+    std::vector<Contribution> live;
+    for (GroupId id = 0; id < replay_.sites().group_count(); ++id) {
+      const PeakFinder::Group& group = replay_.peaks().group(id);
+      const uint8_t kind = replay_.sites().context_of(id).kind;
+      const bool shown = counts_into_sum(kind) && (is_device_kind(kind) || coverage_.host());
+      if (shown && group.live_bytes > 0) live.push_back({id, group.live_bytes, group.live_count});
+    }
+    summary_.live_at_exit = by_site_.table(live, options_.top, options_.stacks).rows;
+  }
+
+  void list_temporaries() {
+    std::vector<Contribution> temporaries;
+    for (GroupId id = 0; id < replay_.sites().group_count(); ++id) {
+      const uint64_t count = replay_.sites().info(id).temporary_count;
+      if (count > 0) temporaries.push_back({id, count, count});  // the table sorts by bytes
+    }
+    summary_.temporaries = by_site_.table(temporaries, options_.top, false).rows;
+    for (Holder& row : summary_.temporaries) row.bytes = 0;
+  }
+
+  const LogReader& log_;
+  const Replay& replay_;
+  const Options& options_;
+  const Coverage coverage_;
+  Symbolizer symbolizer_;
+  Attribution by_choice_;
+  Attribution by_site_;
+  bool total_differs_ = false;
+  Summary summary_;
+};
+
+}  // namespace
+
+Summary analyze(const std::string& path, const Options& options, const Progress& progress) {
+  const LogReader log(path);
+  Replay replay(log);
+  replay.run(progress);
+  return SummaryBuilder(log, replay, options).build(path);
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,26 @@
+// The collector's front door: one log in, one Summary out. The verbs in tools/ call it and hand the
+// result to a writer.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "collector/attribution.h"
+#include "collector/event_stream.h"
+#include "collector/summary.h"
+
+namespace gpupeak::collector {
+
+struct Options {
+  size_t top = 10;              ///< rows a table
+  GroupBy by = GroupBy::kSite;  ///< what the rows of peaks are
+  bool stacks = true;           ///< fill Holder::stack: the JSON shows them
+  bool symbols = true;          ///< look functions and lines up in the modules' files
+};
+
+/// Reads the whole log, which may be damaged, cut off or still being written: what is lost is said
+/// in Summary::quality. Throws LogError if there is nothing to be read.
+Summary analyze(const std::string& path, const Options& options = {},
+                const Progress& progress = {});
+
+}  // namespace gpupeak::collector

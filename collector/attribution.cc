@@ -1,0 +1,228 @@
+#include "collector/attribution.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collector/error.h"
+#include "collector/function_names.h"
+#include "collector/kinds.h"
+#include "collector/sanitize.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr std::string_view kNoStack = "(no stack)";
+
+std::string frame_title(const Frame& frame) {
+  if (!frame.function.empty()) return short_function_name(frame.function);
+  if (!frame.module.empty()) return fmt::format("{}+{:#x}", frame.module, frame.offset);
+  return fmt::format("{:#x}", frame.address);
+}
+
+}  // namespace
+
+GroupBy parse_group_by(std::string_view name) {
+  if (name == "site") return GroupBy::kSite;
+  if (name == "function") return GroupBy::kFunction;
+  if (name == "module") return GroupBy::kModule;
+  if (name == "phase") return GroupBy::kPhase;
+  if (name == "kind") return GroupBy::kKind;
+  if (name == "thread") return GroupBy::kThread;
+  if (name == "ip") return GroupBy::kIp;
+  throw UsageError(
+      fmt::format("cannot group by '{}': choose site, function, module, phase, kind, thread or ip",
+                  sanitize(name)));
+}
+
+Attribution::Attribution(const Replay& replay, Symbolizer& symbolizer, GroupBy by)
+    : replay_(replay), symbolizer_(symbolizer), by_(by) {}
+
+const Attribution::Site& Attribution::site(uint32_t stack) {
+  const auto known = sites_.find(stack);
+  if (known != sites_.end()) return known->second;
+  return sites_.emplace(stack, make_site(stack)).first->second;
+}
+
+Attribution::Site Attribution::make_site(uint32_t stack) {
+  const std::vector<StackNode>& nodes = replay_.log().definitions().nodes();
+  Site site;
+  Site whole;  // in case that all of it is plumbing: the innermost frames outside of ourselves
+  const auto add = [](Site& to, const ResolvedAddress& resolved, size_t i) {
+    if (to.frame_count == kTitleFrames) return;
+    to.frames[to.frame_count] = &resolved.frames[i];
+    to.function_ids[to.frame_count++] = resolved.function_ids[i];
+  };
+  for (uint32_t node = stack; node != 0 && site.frame_count < kTitleFrames;
+       node = nodes[node].parent) {
+    const ResolvedAddress& resolved = symbolizer_.resolve(node);
+    for (size_t i = 0; i < resolved.frames.size(); ++i) {
+      if (!resolved.frames[i].module.starts_with("libgpupeak")) add(whole, resolved, i);
+      if (!resolved.plumbing[i]) add(site, resolved, i);
+    }
+  }
+  return site.frame_count > 0 ? site : whole;
+}
+
+std::string Attribution::site_title(uint32_t stack) {
+  const Site& named = site(stack);
+  if (named.frame_count == 0) return std::string(kNoStack);
+  std::string title = frame_title(*named.frames[0]);
+  for (size_t i = 1; i < named.frame_count; ++i) title += " ← " + frame_title(*named.frames[i]);
+  return title;
+}
+
+Attribution::Key Attribution::key(GroupId group) {
+  const SiteContext& context = replay_.sites().context_of(group);
+  const uint64_t kind = context.kind;
+  switch (by_) {
+    case GroupBy::kPhase:
+      return {kind, context.phase};
+    case GroupBy::kKind:
+      return {kind};
+    case GroupBy::kThread:
+      return {kind, context.tid};
+    default:
+      break;
+  }
+  const Site& named = site(replay_.sites().info(group).stack);
+  if (named.frame_count == 0) {
+    // Without a stack, the call is all there is to tell sites apart.
+    return {kind, UINT64_MAX, by_ == GroupBy::kSite ? context.api : 0};
+  }
+  const Frame& first = *named.frames[0];
+  switch (by_) {
+    case GroupBy::kModule:
+      return {kind, std::hash<std::string>{}(first.module)};
+    case GroupBy::kIp:
+      return {kind, first.address};
+    case GroupBy::kFunction:
+      return {kind, named.function_ids[0]};
+    default:
+      break;
+  }
+  Key result{kind, named.function_ids[0], static_cast<uint64_t>(first.line), UINT64_MAX,
+             UINT64_MAX};
+  for (size_t i = 1; i < named.frame_count; ++i) result[i + 2] = named.function_ids[i];
+  return result;
+}
+
+std::string Attribution::thread_title(uint32_t tid) const {
+  const auto name = replay_.thread_names().find(tid);
+  if (name == replay_.thread_names().end()) return fmt::format("thread {}", tid);
+  return fmt::format("thread {} ({})", tid, sanitize(name->second));
+}
+
+std::string Attribution::title(GroupId group) {
+  const SiteContext& context = replay_.sites().context_of(group);
+  const uint32_t stack = replay_.sites().info(group).stack;
+  switch (by_) {
+    case GroupBy::kPhase:
+      return phase_name(context.phase).value_or("(no phase)");
+    case GroupBy::kKind:
+      return std::string(kind_path(context.kind));
+    case GroupBy::kThread:
+      return thread_title(context.tid);
+    default:
+      break;
+  }
+  const Site& named = site(stack);
+  if (named.frame_count == 0) {
+    const std::string api = sanitize(replay_.log().definitions().string(context.api));
+    return by_ != GroupBy::kSite || api.empty() ? std::string(kNoStack)
+                                                : fmt::format("{} {}", api, kNoStack);
+  }
+  const Frame& first = *named.frames[0];
+  switch (by_) {
+    case GroupBy::kModule:
+      return first.module.empty() ? "(no module)" : first.module;
+    case GroupBy::kFunction:
+      return frame_title(first);
+    case GroupBy::kIp:
+      return first.module.empty()
+                 ? frame_title(first)
+                 : fmt::format("{} {}+{:#x}", frame_title(first), first.module, first.offset);
+    default:
+      return site_title(stack);
+  }
+}
+
+std::optional<std::string> Attribution::phase_name(PhaseId phase) const {
+  if (phase == 0) return std::nullopt;
+  return sanitize(replay_.log().definitions().string(replay_.phases().phases()[phase].name));
+}
+
+void Attribution::add(Row& row, const Contribution& contribution) const {
+  const PeakFinder::Group& group = replay_.peaks().group(contribution.group);
+  const GroupInfo& info = replay_.sites().info(contribution.group);
+  const SiteContext& context = replay_.sites().context_of(contribution.group);
+  if (!row.any) {
+    row.any = true;
+    row.largest = contribution;
+  } else {
+    const SiteContext& other = replay_.sites().context_of(row.largest.group);
+    row.same_api &= other.api == context.api;
+    row.same_phase &= other.phase == context.phase;
+    row.same_thread &= other.tid == context.tid;
+    if (contribution.bytes > row.largest.bytes) row.largest = contribution;
+  }
+  row.bytes += contribution.bytes;
+  row.count += contribution.count;
+  row.alloc_count += group.alloc_count;
+  row.temporary_count += info.temporary_count;
+  row.longest_life_ticks = std::max(row.longest_life_ticks, info.longest_life_ticks);
+}
+
+Holder Attribution::make_holder(const Row& row, bool with_stack) {
+  const GroupId group = row.largest.group;
+  const SiteContext& context = replay_.sites().context_of(group);
+  const GroupInfo& info = replay_.sites().info(group);
+  const Site& named = site(info.stack);
+  Holder holder;
+  holder.title = title(group);
+  holder.kind = kind_path(context.kind);
+  holder.bytes = row.bytes;
+  holder.count = row.count;
+  if (row.same_api) holder.api = sanitize(replay_.log().definitions().string(context.api));
+  if (named.frame_count > 0) holder.module = named.frames[0]->module;
+  if (row.same_phase) holder.phase = phase_name(context.phase);
+  if (row.same_thread) holder.thread_id = context.tid;
+  if (with_stack) holder.stack = symbolizer_.stack(info.stack);
+  holder.temporary = row.alloc_count > 0 && row.temporary_count == row.alloc_count;
+  const ClockMap& clock = replay_.log().clock();
+  const uint64_t start = replay_.log().header().start_ticks;
+  holder.longest_life_ns = clock.to_ns(start + row.longest_life_ticks);
+  return holder;
+}
+
+Holder Attribution::holder(const Contribution& contribution, bool with_stack) {
+  Row row;
+  add(row, contribution);
+  return make_holder(row, with_stack);
+}
+
+HolderTable Attribution::table(const std::vector<Contribution>& contributions, size_t top,
+                               bool with_stacks) {
+  std::map<Key, Row> rows;
+  for (const Contribution& contribution : contributions) {
+    add(rows[key(contribution.group)], contribution);
+  }
+  std::vector<const Row*> order;
+  order.reserve(rows.size());
+  for (const auto& [key, row] : rows) order.push_back(&row);
+  std::stable_sort(order.begin(), order.end(), [](const Row* a, const Row* b) {
+    return a->bytes != b->bytes ? a->bytes > b->bytes : a->count > b->count;
+  });
+  HolderTable table;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i < top) {
+      table.rows.push_back(make_holder(*order[i], with_stacks));
+    } else {
+      table.other_bytes += order[i]->bytes;
+      ++table.other_rows;
+    }
+  }
+  return table;
+}
+
+}  // namespace gpupeak::collector

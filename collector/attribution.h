@@ -1,0 +1,84 @@
+// Adds groups up as a reader wants to see them: by site, function, module, phase, kind, thread or
+// instruction. analyze() makes all tables of a summary with it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "collector/replay.h"
+#include "collector/summary.h"
+#include "collector/symbolizer.h"
+
+namespace gpupeak::collector {
+
+enum class GroupBy { kSite, kFunction, kModule, kPhase, kKind, kThread, kIp };
+
+/// Throws UsageError for a name that is none of site, function, module, phase, kind, thread, ip.
+GroupBy parse_group_by(std::string_view name);
+
+/// What one group contributes to a table.
+struct Contribution {
+  GroupId group;
+  uint64_t bytes;
+  uint64_t count;
+};
+
+struct HolderTable {
+  std::vector<Holder> rows;  ///< largest first
+  uint64_t other_bytes = 0;  ///< of the rows that were cut off
+  uint64_t other_rows = 0;
+};
+
+class Attribution {
+ public:
+  Attribution(const Replay& replay, Symbolizer& symbolizer, GroupBy by);
+
+  /// The `top` largest rows; rows of different kinds are never added up. `with_stacks`: fill
+  /// Holder::stack.
+  HolderTable table(const std::vector<Contribution>& contributions, size_t top, bool with_stacks);
+  /// One group on its own, as a row of "by site".
+  Holder holder(const Contribution& contribution, bool with_stack);
+  /// The title of a stack in "by site".
+  std::string site_title(uint32_t stack);
+  /// nullopt for phase 0.
+  std::optional<std::string> phase_name(PhaseId phase) const;
+
+ private:
+  static constexpr size_t kTitleFrames = 3;
+
+  /// What a stack is called: its first frame that is no plumbing, and the two around it.
+  struct Site {
+    size_t frame_count = 0;
+    std::array<const Frame*, kTitleFrames> frames{};
+    std::array<uint32_t, kTitleFrames> function_ids{};
+  };
+  using Key = std::array<uint64_t, 5>;
+  struct Row {
+    uint64_t bytes = 0, count = 0;
+    Contribution largest{};
+    bool any = false;
+    uint64_t alloc_count = 0, temporary_count = 0, longest_life_ticks = 0;
+    bool same_api = true, same_phase = true, same_thread = true;
+  };
+
+  const Site& site(uint32_t stack);
+  Site make_site(uint32_t stack);
+  Key key(GroupId group);
+  std::string title(GroupId group);
+  Holder make_holder(const Row& row, bool with_stack);
+  void add(Row& row, const Contribution& contribution) const;
+  std::string thread_title(uint32_t tid) const;
+
+  const Replay& replay_;
+  Symbolizer& symbolizer_;
+  GroupBy by_;
+  std::unordered_map<uint32_t, Site> sites_;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,80 @@
+// The live heap blocks, by address: an open-addressing table in one array, 24 bytes an entry.
+// Replay keeps one; every heap event of a log goes through it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace gpupeak::collector {
+
+struct Block {
+  uint64_t address = 0;  ///< 0: the entry is free
+  uint64_t bytes = 0;    ///< as it counts in the sums
+  int32_t slack = 0;     ///< usable bytes - bytes asked for
+  uint32_t group = 0;
+};
+
+class BlockMap {
+ public:
+  BlockMap() { rehash(kMinBits); }
+
+  size_t size() const { return size_; }
+  void prefetch(uint64_t address) const { __builtin_prefetch(&table_[home(address)]); }
+
+  /// nullptr if no block begins there. Valid until the next insert or erase.
+  Block* find(uint64_t address) {
+    for (size_t i = home(address);; i = (i + 1) & mask_) {
+      if (table_[i].address == address) return address != 0 ? &table_[i] : nullptr;
+      if (table_[i].address == 0) return nullptr;
+    }
+  }
+
+  /// `block.address` must not be 0 and not be in the table.
+  void insert(const Block& block) {
+    if (size_ + size_ / 3 >= mask_) rehash(bits_ + 1);
+    size_t i = home(block.address);
+    while (table_[i].address != 0) i = (i + 1) & mask_;
+    table_[i] = block;
+    ++size_;
+  }
+
+  /// Takes out what find() returned. Entries behind it move up, so that no tombstones are needed.
+  void erase(Block* found) {
+    size_t hole = static_cast<size_t>(found - table_.data());
+    for (size_t i = (hole + 1) & mask_; table_[i].address != 0; i = (i + 1) & mask_) {
+      const size_t wanted = home(table_[i].address);
+      if (((i - wanted) & mask_) < ((i - hole) & mask_)) continue;
+      table_[hole] = table_[i];
+      hole = i;
+    }
+    table_[hole].address = 0;
+    --size_;
+  }
+
+ private:
+  static constexpr unsigned kMinBits = 12;
+  static constexpr unsigned kAddressBits = 64;
+
+  size_t home(uint64_t address) const {
+    return static_cast<size_t>(((address >> 4) * UINT64_C(0x9e3779b97f4a7c15)) >> shift_);
+  }
+  void rehash(unsigned bits) {
+    std::vector<Block> old(size_t{1} << bits);
+    old.swap(table_);
+    bits_ = bits;
+    shift_ = kAddressBits - bits;
+    mask_ = (size_t{1} << bits) - 1;
+    size_ = 0;
+    for (const Block& block : old) {
+      if (block.address != 0) insert(block);
+    }
+  }
+
+  std::vector<Block> table_;
+  unsigned bits_ = 0, shift_ = 0;
+  size_t mask_ = 0;
+  size_t size_ = 0;
+};
+
+}  // namespace gpupeak::collector

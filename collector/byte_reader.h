@@ -1,0 +1,81 @@
+// Bounds-checked reading of varints and strings from bytes that nobody vouches for. Used by
+// everything that decodes records; never reads past the end it was given.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace gpupeak::collector {
+
+inline int64_t unzigzag(uint64_t value) {
+  return static_cast<int64_t>(value >> 1) ^ -static_cast<int64_t>(value & 1);
+}
+
+/// Reads one LEB128 varint at `at`. Returns the byte after it, or nullptr if it is cut off by `end`
+/// or longer than 64 bits.
+inline const uint8_t* read_varint(const uint8_t* at, const uint8_t* end, uint64_t& value) {
+  if (at < end && *at < 0x80) [[likely]] {
+    value = *at;
+    return at + 1;
+  }
+  uint64_t result = 0;
+  for (unsigned shift = 0; at < end && shift < 64; shift += 7) {
+    const uint8_t byte = *at++;
+    result |= static_cast<uint64_t>(byte & 0x7f) << shift;
+    if (byte < 0x80) {
+      value = result;
+      return at;
+    }
+  }
+  return nullptr;
+}
+
+/// The fields of one extended record. A writer leaves out a field that did not fit with all that
+/// follow, so a field past the end reads as zero or empty.
+class ByteReader {
+ public:
+  ByteReader(const uint8_t* begin, size_t bytes) : at_(begin), end_(begin + bytes) {}
+
+  uint64_t u() {
+    uint64_t value = 0;
+    if (at_ == end_) return 0;
+    const uint8_t* next = read_varint(at_, end_, value);
+    if (next == nullptr) {
+      malformed_ = true;
+      at_ = end_;
+      return 0;
+    }
+    at_ = next;
+    return value;
+  }
+  int64_t z() { return unzigzag(u()); }
+  uint32_t u32() {
+    const uint64_t value = u();
+    if (value > UINT32_MAX) malformed_ = true;
+    return value > UINT32_MAX ? 0 : static_cast<uint32_t>(value);
+  }
+  std::string_view s() {
+    const uint64_t length = u();
+    if (length > static_cast<uint64_t>(end_ - at_)) {
+      malformed_ = true;
+      at_ = end_;
+      return {};
+    }
+    std::string_view text(reinterpret_cast<const char*>(at_), length);
+    at_ += length;
+    return text;
+  }
+
+  bool at_end() const { return at_ == end_; }
+  /// A varint was cut off or too long, a string longer than its record, a 32-bit field too large.
+  bool malformed() const { return malformed_; }
+  const uint8_t* position() const { return at_; }
+
+ private:
+  const uint8_t* at_;
+  const uint8_t* end_;
+  bool malformed_ = false;
+};
+
+}  // namespace gpupeak::collector

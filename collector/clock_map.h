@@ -1,0 +1,36 @@
+// Ticks to nanoseconds, by straight lines between the instants at which the log names both. Filled
+// by LogReader, used wherever a time is shown.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace gpupeak::collector {
+
+class ClockMap {
+ public:
+  /// `start_ticks` and `start_ns` name one instant; times are relative to it.
+  ClockMap(bool ticks_are_ns, uint64_t start_ticks, uint64_t start_ns);
+
+  void add_pair(uint64_t ticks, uint64_t monotonic_ns);
+  /// Sorts the pairs and drops those that would make time run backwards. Call once, after the last
+  /// add_pair and before to_ns.
+  void finish();
+
+  /// Nanoseconds since the start; 0 for anything before it.
+  int64_t to_ns(uint64_t ticks) const;
+  /// How many ticks one second has, about.
+  uint64_t ticks_per_second() const;
+
+ private:
+  struct Pair {
+    uint64_t ticks, ns;
+  };
+  double slope() const;  // ns a tick, over all
+
+  bool ticks_are_ns_;
+  uint64_t start_ns_;
+  std::vector<Pair> pairs_;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,80 @@
+// What the definition chunks of a log say: stacks as a trie, strings, modules, facts, devices.
+// Filled by LogReader before any event is looked at; read by replay, the symbolizer and the
+// summary.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace gpupeak::collector {
+
+/// One frame of the stack trie. Index 0 of the table stands for "no stack".
+struct StackNode {
+  uint64_t ip = 0;      ///< return address
+  uint32_t parent = 0;  ///< the caller's node; 0: none
+  uint32_t module = 0;  ///< index into modules; 0: no module known there
+};
+
+struct Module {
+  uint64_t bias = 0;     ///< run-time address - ELF address
+  std::string path;      ///< as logged: any bytes
+  std::string build_id;  ///< raw bytes; may be empty
+};
+
+struct DeviceInfo {
+  uint64_t ordinal = 0;
+  uint64_t total_bytes = 0;
+  std::string uuid;  ///< 16 raw bytes, or empty
+  std::string name;
+};
+
+class Definitions {
+ public:
+  Definitions();
+
+  /// Decodes the records of one definitions chunk; chunks come in order. Returns false at the first
+  /// record that makes no sense: since ids are given by order, nothing after it can be trusted.
+  bool read(const uint8_t* begin, const uint8_t* end);
+
+  const std::vector<StackNode>& nodes() const { return nodes_; }
+  const std::vector<std::string_view>& strings() const { return strings_; }
+  const std::vector<Module>& modules() const { return modules_; }
+  const std::vector<DeviceInfo>& devices() const { return devices_; }
+  const std::vector<std::pair<std::string, std::string>>& facts() const { return facts_; }
+  /// The string with this id, empty for 0 and for ids that the log does not define.
+  std::string_view string(uint32_t id) const;
+  /// The first fact with this key, or empty.
+  std::string_view fact(std::string_view key) const;
+  uint64_t count() const { return count_; }
+
+ private:
+  struct Segment {
+    uint64_t end;
+    uint32_t module;
+  };
+  bool read_record(uint8_t tag, const uint8_t* body, size_t bytes);
+  bool read_node(const uint8_t* body, size_t bytes);
+  bool read_module(const uint8_t* body, size_t bytes);
+  void clear_segments(uint64_t begin, uint64_t end);
+  uint32_t module_at(uint64_t address);
+
+  std::vector<StackNode> nodes_;
+  std::vector<std::string_view> strings_;  // into the mapped file
+  std::vector<Module> modules_;
+  std::vector<DeviceInfo> devices_;
+  std::vector<std::pair<std::string, std::string>> facts_;
+  std::map<uint64_t, Segment> segments_;  // by start: what is loaded at this point of the stream
+  struct {
+    uint64_t begin = 0, end = 0;
+    uint32_t module = 0;
+  } last_segment_;
+  uint64_t last_ip_ = 0;
+  uint64_t count_ = 0;
+};
+
+}  // namespace gpupeak::collector

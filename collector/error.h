@@ -1,0 +1,30 @@
+// The two exceptions that leave the collector. tools/main.cc catches both, once, and turns them
+// into exit codes; nothing inside the collector prints or exits.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace gpupeak::collector {
+
+/// A log that cannot be read: missing, not a log, cut inside its header, or made by a newer
+/// gpupeak. Damage further in is no error: it is counted and reported as quality warnings.
+class LogError : public std::runtime_error {
+ public:
+  LogError(const std::string& message, uint64_t offset)
+      : std::runtime_error(message), offset_(offset) {}
+  /// Where in the file reading stopped, in bytes.
+  uint64_t offset() const { return offset_; }
+
+ private:
+  uint64_t offset_;
+};
+
+/// A request that makes no sense, for instance an unknown grouping.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace gpupeak::collector

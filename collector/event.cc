@@ -1,0 +1,204 @@
+#include "collector/event.h"
+
+#include "collector/byte_reader.h"
+#include "collector/kinds.h"
+
+namespace gpupeak::collector {
+namespace {
+
+ByteReader fields_of(const Event& event) {
+  return {event.body, event.body_bytes};
+}
+
+/// Logged as ordinal + 1.
+int32_t device_field(ByteReader& fields) {
+  const uint64_t device = fields.u();
+  return device > GPUPEAK_LOG_MAX_DEVICES ? -1 : static_cast<int32_t>(device) - 1;
+}
+
+bool too_large(uint64_t bytes) {
+  return bytes > kMaxBlockBytes;
+}
+bool wraps(uint64_t address, uint64_t bytes) {
+  return too_large(bytes) || address + bytes < address;
+}
+
+}  // namespace
+
+MapEvent parse_map(const Event& event) {
+  ByteReader fields = fields_of(event);
+  MapEvent map;
+  map.address = fields.u();
+  map.bytes = fields.u();
+  map.prot = fields.u32();
+  map.kind = checked_kind(fields.u());
+  map.stack = fields.u32();
+  map.malformed = fields.malformed() || wraps(map.address, map.bytes) ||
+                  map.kind == GPUPEAK_KIND_NONE || is_device_kind(map.kind);
+  return map;
+}
+
+RangeEvent parse_unmap(const Event& event) {
+  ByteReader fields = fields_of(event);
+  RangeEvent range;
+  range.address = fields.u();
+  range.bytes = fields.u();
+  range.prot = 0;
+  range.malformed = fields.malformed() || wraps(range.address, range.bytes);
+  return range;
+}
+
+RangeEvent parse_protect(const Event& event) {
+  ByteReader fields = fields_of(event);
+  RangeEvent range;
+  range.address = fields.u();
+  range.bytes = fields.u();
+  range.prot = fields.u32();
+  range.malformed = fields.malformed() || wraps(range.address, range.bytes);
+  return range;
+}
+
+RemapEvent parse_remap(const Event& event) {
+  ByteReader fields = fields_of(event);
+  RemapEvent remap;
+  remap.old_address = fields.u();
+  remap.old_bytes = fields.u();
+  remap.new_address = fields.u();
+  remap.new_bytes = fields.u();
+  remap.stack = fields.u32();
+  remap.malformed = fields.malformed() || wraps(remap.old_address, remap.old_bytes) ||
+                    wraps(remap.new_address, remap.new_bytes);
+  return remap;
+}
+
+PhaseEvent parse_phase_push(const Event& event) {
+  ByteReader fields = fields_of(event);
+  PhaseEvent phase;
+  phase.of_process = fields.u() != 0;
+  const uint64_t source = fields.u();
+  const bool known = source <= GPUPEAK_PHASE_MARK;
+  phase.source = static_cast<uint8_t>(known ? source : uint64_t{GPUPEAK_PHASE_API});
+  phase.name = fields.u32();
+  phase.malformed = fields.malformed();
+  return phase;
+}
+
+PhaseEvent parse_phase_pop(const Event& event) {
+  ByteReader fields = fields_of(event);
+  PhaseEvent phase;
+  phase.of_process = fields.u() != 0;
+  phase.source = GPUPEAK_PHASE_AUTO;
+  phase.name = 0;
+  phase.malformed = fields.malformed();
+  return phase;
+}
+
+DeviceAllocEvent parse_device_alloc(const Event& event) {
+  ByteReader fields = fields_of(event);
+  fields.u();  // seq
+  DeviceAllocEvent alloc;
+  alloc.id = fields.u();
+  alloc.kind = checked_kind(fields.u());
+  alloc.device = device_field(fields);
+  alloc.address = fields.u();
+  alloc.bytes = fields.u();
+  alloc.api = fields.u32();
+  alloc.stack = fields.u32();
+  alloc.context = fields.u();
+  alloc.aux = fields.u();
+  alloc.malformed = fields.malformed() || too_large(alloc.bytes) || alloc.kind == GPUPEAK_KIND_NONE;
+  return alloc;
+}
+
+DeviceFreeEvent parse_device_free(const Event& event) {
+  ByteReader fields = fields_of(event);
+  fields.u();  // seq
+  DeviceFreeEvent free;
+  free.id = fields.u();
+  free.api = fields.u32();
+  free.stack = fields.u32();
+  free.malformed = fields.malformed();
+  return free;
+}
+
+DeviceReviveEvent parse_device_revive(const Event& event) {
+  ByteReader fields = fields_of(event);
+  fields.u();  // seq
+  DeviceReviveEvent revive;
+  revive.id = fields.u();
+  revive.malformed = fields.malformed();
+  return revive;
+}
+
+DeviceFailedEvent parse_device_failed(const Event& event) {
+  ByteReader fields = fields_of(event);
+  fields.u();  // seq
+  DeviceFailedEvent failed;
+  failed.kind = checked_kind(fields.u());
+  failed.device = device_field(fields);
+  failed.bytes = fields.u();
+  failed.result = fields.u();
+  failed.live = fields.u();
+  failed.free_plus_1 = fields.u();
+  failed.total_plus_1 = fields.u();
+  failed.api = fields.u32();
+  failed.stack = fields.u32();
+  failed.malformed = fields.malformed();
+  return failed;
+}
+
+DeviceUnknownEvent parse_device_unknown(const Event& event) {
+  ByteReader fields = fields_of(event);
+  fields.u();  // seq
+  DeviceUnknownEvent unknown;
+  unknown.address = fields.u();
+  unknown.api = fields.u32();
+  unknown.stack = fields.u32();
+  unknown.malformed = fields.malformed();
+  return unknown;
+}
+
+PoolEvent parse_pool(const Event& event) {
+  ByteReader fields = fields_of(event);
+  fields.u();  // seq
+  PoolEvent pool;
+  pool.pool = fields.u();
+  pool.device = device_field(fields);
+  pool.reserved = fields.u();
+  pool.used = fields.u();
+  pool.event = fields.u();
+  pool.malformed = fields.malformed() || too_large(pool.reserved) || too_large(pool.used);
+  return pool;
+}
+
+ContextEvent parse_context(const Event& event) {
+  ByteReader fields = fields_of(event);
+  fields.u();  // seq
+  ContextEvent context;
+  context.context = fields.u();
+  context.device = device_field(fields);
+  context.event = fields.u();
+  context.malformed = fields.malformed();
+  return context;
+}
+
+SampleEvent parse_sample(const Event& event) {
+  ByteReader fields = fields_of(event);
+  SampleEvent sample;
+  sample.rss = fields.u();
+  sample.rss_file = fields.u();
+  sample.brk_growth = fields.u();
+  sample.malformed = fields.malformed() || too_large(sample.rss);
+  return sample;
+}
+
+ThreadEvent parse_thread(const Event& event) {
+  ByteReader fields = fields_of(event);
+  ThreadEvent thread;
+  thread.tid = fields.u32();
+  thread.name = fields.s();
+  thread.malformed = fields.malformed();
+  return thread;
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,21 @@
+// What names of functions mean and how they are shown. Symbolizer and attribution use it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace gpupeak::collector {
+
+/// The demangled form, or the name itself if it is no mangled C++ name.
+std::string demangle(const std::string& name);
+
+/// For titles: without parameters and return type, long template arguments as <…>, at most the last
+/// three names of a qualified one.
+std::string short_function_name(std::string_view function);
+
+/// An allocator's own code, or what merely passes an allocation on: malloc and its family, operator
+/// new, the standard library, the CUDA runtime, Python's object allocators. A site is named after
+/// the first frame that is none of these.
+bool is_plumbing(std::string_view module, std::string_view function);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,26 @@
+// A file mapped read-only. Used by LogReader.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace gpupeak::collector {
+
+class MappedFile {
+ public:
+  /// Maps the whole of `path` as long as it is now. Throws LogError if it cannot be opened, is no
+  /// regular file or is empty.
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const uint8_t* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  const uint8_t* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,100 @@
+#include "collector/peak_finder.h"
+
+#include <stdexcept>
+
+namespace gpupeak::collector {
+
+ScopeId PeakFinder::add_scope() {
+  if (scopes_.size() > UINT16_MAX) throw std::logic_error("peak_finder: too many scopes");
+  scopes_.emplace_back();
+  return static_cast<ScopeId>(scopes_.size() - 1);
+}
+
+GroupId PeakFinder::add_group(std::span<const ScopeId> scopes) {
+  if (scopes.size() > kMaxScopesOfGroup) throw std::logic_error("peak_finder: too many scopes");
+  Group& group = groups_.emplace_back();
+  for (const ScopeId id : scopes) {
+    group.scopes[group.scope_count] = id;
+    group.at_peak[group.scope_count].number = scopes_[id].number;  // it held nothing at the peak
+    ++group.scope_count;
+  }
+  return static_cast<GroupId>(groups_.size() - 1);
+}
+
+void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks) {
+  touched_.clear();
+  GroupId last_allocating = kNoGroup;
+  uint64_t last_bytes = 0;
+  for (const Change& change : changes) {
+    const Group& group = groups_[change.group];
+    for (uint32_t i = 0; i < group.scope_count; ++i) {
+      Scope& scope = scopes_[group.scopes[i]];
+      scope.step = static_cast<int64_t>(static_cast<uint64_t>(scope.step) +
+                                        static_cast<uint64_t>(change.bytes));
+      if (!scope.touched) touched_.push_back(group.scopes[i]);
+      scope.touched = true;
+    }
+    if (change.allocates) {
+      last_allocating = change.group;
+      last_bytes = static_cast<uint64_t>(change.bytes);
+    }
+  }
+  for (const ScopeId id : touched_) {
+    Scope& scope = scopes_[id];
+    scope.current += static_cast<uint64_t>(scope.step);
+    if (scope.step > 0 && scope.current > scope.peak) {
+      raise(scope, last_allocating, last_bytes, ticks);
+    } else {
+      end_maximum(scope);
+    }
+    if (scope.current > scope.recent_max) scope.recent_max = scope.current;
+    scope.step = 0;
+    scope.touched = false;
+  }
+  for (const Change& change : changes) {
+    Group& group = groups_[change.group];
+    fold(group);
+    group.live_bytes += static_cast<uint64_t>(change.bytes);
+    group.live_count += static_cast<uint32_t>(change.count);
+    if (change.allocates) {
+      group.alloc_bytes += static_cast<uint64_t>(change.bytes);
+      ++group.alloc_count;
+    }
+  }
+  for (const Change& change : changes) {
+    Group& group = groups_[change.group];
+    if (group.live_bytes > group.max_live_bytes) group.max_live_bytes = group.live_bytes;
+  }
+}
+
+void PeakFinder::finish() {
+  for (Scope& scope : scopes_) end_maximum(scope);
+  std::vector<uint64_t> sums(scopes_.size());
+  for (Group& group : groups_) {
+    fold(group);
+    for (uint32_t i = 0; i < group.scope_count; ++i)
+      sums[group.scopes[i]] += group.at_peak[i].bytes;
+  }
+  for (size_t i = 0; i < scopes_.size(); ++i) {
+    if (sums[i] != scopes_[i].peak) {
+      throw std::logic_error("peak_finder: holders do not add up to the peak");
+    }
+  }
+}
+
+uint64_t PeakFinder::take_recent_max(ScopeId id) {
+  Scope& scope = scopes_[id];
+  const uint64_t recent = scope.recent_max;
+  scope.recent_max = scope.current;
+  return recent;
+}
+
+PeakFinder::AtPeak PeakFinder::at_peak(GroupId id, ScopeId scope) const {
+  const Group& group = groups_[id];
+  for (uint32_t i = 0; i < group.scope_count; ++i) {
+    if (group.scopes[i] == scope) return group.at_peak[i];
+  }
+  return {};
+}
+
+}  // namespace gpupeak::collector

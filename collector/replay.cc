@@ -1,0 +1,427 @@
+#include "collector/replay.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "collector/kinds.h"
+
+namespace gpupeak::collector {
+namespace {
+
+uint64_t usable_bytes(uint64_t bytes, int64_t slack) {
+  return bytes + static_cast<uint64_t>(slack);
+}
+
+}  // namespace
+
+Replay::Replay(const LogReader& log)
+    : log_(log),
+      sites_(peaks_),
+      slots_(log.slots().size()),
+      short_life_ticks_(log.clock().ticks_per_second()) {
+  device_scope_ = sites_.scopes_for(GPUPEAK_KIND_LINEAR, -1)[1];
+  host_scope_ = sites_.scopes_for(GPUPEAK_KIND_HEAP, -1)[1];
+  if (log.header().host_mode == GPUPEAK_HOST_SAMPLED) {
+    sample_bytes_ = static_cast<double>(log.header().sample_bytes);
+  }
+}
+
+void Replay::run(const Progress& progress) {
+  EventStream stream(log_, progress);
+  stream.run(*this);
+  phases_.finish(phase_gauges());
+  peaks_.finish();
+  stream_counts_ = stream.counts();
+}
+
+uint64_t Replay::largest_alloc_bytes(int32_t device) const {
+  const auto entry = largest_alloc_bytes_.find(device);
+  return entry == largest_alloc_bytes_.end() ? 0 : entry->second;
+}
+
+void Replay::on_event(const Event& event) {
+  SlotState& slot = slots_[event.slot];
+  last_ticks_ = event.ticks;
+  if (slot.tid != event.tid) [[unlikely]]
+    change_thread(slot, event);
+  switch (event.tag) {
+    case GPUPEAK_REC_ALLOC:
+      heap_alloc(slot, event);
+      break;
+    case GPUPEAK_REC_FREE:
+      heap_free(slot, event);
+      break;
+    case GPUPEAK_REC_REALLOC_BEGIN:
+      realloc_begin(slot, event);
+      break;
+    case GPUPEAK_REC_REALLOC_END:
+      realloc_end(slot, event);
+      break;
+    case GPUPEAK_REC_REALLOC_FAILED:
+      realloc_failed(slot);
+      break;
+    default:
+      rare_event(slot, event);
+      break;
+  }
+}
+
+// ---- heap
+// -------------------------------------------------------------------------------------------
+
+/// In a Poisson sample by bytes a block of this size is seen with probability 1 - exp(-bytes /
+/// mean), and stands for that many times its size more.
+uint64_t Replay::weight(uint64_t bytes) const {
+  if (sample_bytes_ <= 0 || bytes == 0) return bytes;
+  const auto size = static_cast<double>(bytes);
+  return static_cast<uint64_t>(std::llround(size / -std::expm1(-size / sample_bytes_)));
+}
+
+uint32_t Replay::checked_stack(uint32_t stack) {
+  if (stack < log_.definitions().nodes().size()) [[likely]]
+    return stack;
+  ++troubles_.undefined_stacks;
+  return 0;
+}
+
+GroupId Replay::heap_group(SlotState& slot, const Event& event) {
+  if (slot.heap_context_valid_for != phase_changes_ + 1) [[unlikely]] {
+    slot.heap_context =
+        sites_.context({GPUPEAK_KIND_HEAP, -1, phases_.innermost(event.slot), event.tid, 0});
+    slot.heap_context_valid_for = phase_changes_ + 1;
+  }
+  return sites_.group(slot.heap_context, checked_stack(event.stack));
+}
+
+/// A block still live at an address that is handed out again was freed unseen.
+void Replay::drop_stale_block(uint64_t address) {
+  Block* stale = blocks_.find(address);
+  if (stale == nullptr) [[likely]]
+    return;
+  ++troubles_.repairs;
+  peaks_.remove(stale->group, stale->bytes);
+  heap_usable_.current -= usable_bytes(stale->bytes, stale->slack);
+  blocks_.erase(stale);
+}
+
+void Replay::heap_alloc(SlotState& slot, const Event& event) {
+  if (event.address == 0) {
+    ++troubles_.malformed_events;
+    return;
+  }
+  drop_stale_block(event.address);
+  const auto slack = static_cast<int32_t>(std::clamp<int64_t>(event.slack, INT32_MIN, INT32_MAX));
+  const Block block{event.address, weight(event.size), slack, heap_group(slot, event)};
+  peaks_.add(block.group, block.bytes, event.ticks);
+  heap_usable_.set(heap_usable_.current + usable_bytes(block.bytes, slack));
+  blocks_.insert(block);
+  slot.last_allocated = event.address;
+}
+
+void Replay::heap_free(SlotState& slot, const Event& event) {
+  Block* block = blocks_.find(event.address);
+  if (block == nullptr) {
+    ++troubles_.unknown_heap_frees;
+    return;
+  }
+  peaks_.remove(block->group, block->bytes);
+  heap_usable_.current -= usable_bytes(block->bytes, block->slack);
+  if (slot.last_allocated == event.address) {
+    ++sites_.info(block->group).temporary_count;
+    slot.last_allocated = 0;
+  }
+  blocks_.erase(block);
+}
+
+void Replay::realloc_begin(SlotState& slot, const Event& event) {
+  forget_realloc(slot);
+  slot.reallocating = true;
+  slot.old_block = {};
+  Block* block = blocks_.find(event.address);
+  if (block == nullptr) {
+    ++troubles_.unknown_heap_frees;
+    return;
+  }
+  slot.old_block = *block;  // counted until the end, but its address may be handed out before
+  blocks_.erase(block);
+}
+
+void Replay::put_back_old_block(SlotState& slot) {
+  if (slot.old_block.address == 0) return;
+  if (blocks_.find(slot.old_block.address) == nullptr) {
+    blocks_.insert(slot.old_block);
+    return;
+  }
+  ++troubles_.repairs;
+  peaks_.remove(slot.old_block.group, slot.old_block.bytes);
+  heap_usable_.current -= usable_bytes(slot.old_block.bytes, slot.old_block.slack);
+}
+
+/// A realloc whose end never came: the writer lost it.
+void Replay::forget_realloc(SlotState& slot) {
+  if (!slot.reallocating) return;
+  ++troubles_.repairs;
+  slot.reallocating = false;
+  put_back_old_block(slot);
+}
+
+void Replay::realloc_end(SlotState& slot, const Event& event) {
+  const bool begun = slot.reallocating;
+  slot.reallocating = false;
+  if (!begun) ++troubles_.repairs;
+  const Block old = slot.old_block;
+  slot.old_block = {};
+  if (!begun || old.address == 0) return heap_alloc(slot, event);
+  if (event.address == 0) {
+    ++troubles_.malformed_events;
+    blocks_.insert(old);
+    return;
+  }
+  drop_stale_block(event.address);
+  const auto slack = static_cast<int32_t>(std::clamp<int64_t>(event.slack, INT32_MIN, INT32_MAX));
+  const Block block{event.address, weight(event.size), slack, heap_group(slot, event)};
+  const std::array<PeakFinder::Change, 2> step{
+      {{old.group, -static_cast<int64_t>(old.bytes), -1, false},
+       {block.group, static_cast<int64_t>(block.bytes), +1, true}}};
+  peaks_.apply(step, event.ticks);
+  heap_usable_.set(heap_usable_.current - usable_bytes(old.bytes, old.slack) +
+                   usable_bytes(block.bytes, slack));
+  blocks_.insert(block);
+  slot.last_allocated = event.address;
+}
+
+void Replay::realloc_failed(SlotState& slot) {
+  if (!slot.reallocating) {
+    ++troubles_.repairs;
+    return;
+  }
+  slot.reallocating = false;
+  put_back_old_block(slot);
+  slot.old_block = {};
+}
+
+// ---- everything else
+// --------------------------------------------------------------------------------
+
+PhaseGauges Replay::phase_gauges() {
+  PhaseGauges gauges;
+  gauges.now = {peaks_.scope(device_scope_).current, peaks_.scope(host_scope_).current};
+  gauges.max = {peaks_.take_recent_max(device_scope_), peaks_.take_recent_max(host_scope_)};
+  return gauges;
+}
+
+void Replay::change_thread(SlotState& slot, const Event& event) {
+  if (slot.tid != 0) phases_.end_thread(event.slot, event.ticks, phase_gauges());
+  slot.tid = event.tid;
+  slot.last_allocated = 0;
+  ++phase_changes_;
+}
+
+void Replay::rare_event(SlotState& slot, const Event& event) {
+  if (is_device_event(event.tag) && event.tag != GPUPEAK_REC_DEVICE_FREE &&
+      event.tag != GPUPEAK_REC_DEVICE_REVIVE) {
+    slot.just_freed.clear();
+  }
+  const auto with = [this](const auto& parsed, auto&& handle) {
+    if (parsed.malformed) {
+      ++troubles_.malformed_events;
+    } else {
+      handle(parsed);
+    }
+  };
+  changes_.clear();
+  switch (event.tag) {
+    case GPUPEAK_REC_THREAD:
+      with(parse_thread(event), [&](const auto& e) { thread_names_[e.tid] = e.name; });
+      break;
+    case GPUPEAK_REC_MAP:
+      with(parse_map(event), [&](const auto& e) { on_map(e, event); });
+      break;
+    case GPUPEAK_REC_UNMAP:
+      with(parse_unmap(event),
+           [&](const auto& e) { mappings_.unmap(e.address, e.bytes, changes_); });
+      break;
+    case GPUPEAK_REC_PROTECT:
+      with(parse_protect(event),
+           [&](const auto& e) { mappings_.protect(e.address, e.bytes, e.prot, changes_); });
+      break;
+    case GPUPEAK_REC_REMAP:
+      with(parse_remap(event), [&](const auto& e) { on_remap(e, event); });
+      break;
+    case GPUPEAK_REC_PHASE_PUSH:
+      with(parse_phase_push(event), [&](const auto& e) { on_phase(e, event, true); });
+      break;
+    case GPUPEAK_REC_PHASE_POP:
+      with(parse_phase_pop(event), [&](const auto& e) { on_phase(e, event, false); });
+      break;
+    case GPUPEAK_REC_DEVICE_ALLOC:
+      with(parse_device_alloc(event), [&](const auto& e) { on_device_alloc(e, event); });
+      break;
+    case GPUPEAK_REC_DEVICE_FREE:
+      with(parse_device_free(event), [&](const auto& e) { on_device_free(slot, e, event); });
+      break;
+    case GPUPEAK_REC_DEVICE_REVIVE:
+      with(parse_device_revive(event), [&](const auto& e) { on_device_revive(slot, e); });
+      break;
+    case GPUPEAK_REC_DEVICE_FAILED:
+      with(parse_device_failed(event), [&](const auto& e) { on_device_failed(e, event); });
+      break;
+    case GPUPEAK_REC_DEVICE_UNKNOWN:
+      ++troubles_.unmatched_device_frees;
+      break;
+    case GPUPEAK_REC_POOL:
+      with(parse_pool(event), [&](const auto& e) { on_pool(e); });
+      break;
+    case GPUPEAK_REC_CONTEXT:
+      with(parse_context(event), [&](const auto& e) { on_context(e, event); });
+      break;
+    case GPUPEAK_REC_SAMPLE:
+      with(parse_sample(event), [&](const auto& e) {
+        rss_.set(e.rss);
+        brk_growth_.set(e.brk_growth);
+      });
+      break;
+    default:
+      break;
+  }
+  if (!changes_.empty()) peaks_.apply(changes_, event.ticks);
+}
+
+GroupId Replay::mapping_group(const Event& event, uint8_t kind, uint32_t stack) {
+  const ContextId context = sites_.context({kind, -1, phases_.innermost(event.slot), event.tid, 0});
+  return sites_.group(context, checked_stack(stack));
+}
+
+void Replay::on_map(const MapEvent& map, const Event& event) {
+  mappings_.map(map.address, map.bytes, map.prot, map.kind,
+                mapping_group(event, map.kind, map.stack), changes_);
+}
+
+void Replay::on_remap(const RemapEvent& remap, const Event& event) {
+  mappings_.remap(
+      remap.old_address, remap.old_bytes, remap.new_address, remap.new_bytes,
+      [&](uint8_t kind) { return mapping_group(event, kind, remap.stack); }, changes_);
+}
+
+void Replay::on_phase(const PhaseEvent& phase, const Event& event, bool push) {
+  if (push) {
+    phases_.push(phase.of_process, event.slot, phase.source, phase.name, event.ticks,
+                 phase_gauges());
+  } else {
+    phases_.pop(phase.of_process, event.slot, event.ticks, phase_gauges());
+  }
+  ++phase_changes_;
+}
+
+void Replay::on_device_alloc(const DeviceAllocEvent& alloc, const Event& event) {
+  const auto stale = device_blocks_.find(alloc.id);
+  if (stale != device_blocks_.end()) {
+    ++troubles_.repairs;
+    peaks_.remove(stale->second.group, stale->second.bytes);
+    device_blocks_.erase(stale);
+  }
+  const int32_t device = is_device_kind(alloc.kind) ? alloc.device : -1;
+  const ContextId context =
+      sites_.context({alloc.kind, device, phases_.innermost(event.slot), event.tid, alloc.api});
+  const GroupId group = sites_.group(context, checked_stack(alloc.stack));
+  peaks_.add(group, alloc.bytes, event.ticks);
+  device_blocks_.emplace(alloc.id,
+                         DeviceBlock{alloc.id, alloc.context, alloc.bytes, event.ticks, group});
+  if (is_device_kind(alloc.kind) && counts_into_sum(alloc.kind)) {
+    for (const int32_t scope : {-1, device}) {
+      uint64_t& largest = largest_alloc_bytes_[scope];
+      largest = std::max(largest, alloc.bytes);
+    }
+  }
+}
+
+void Replay::note_life(const DeviceBlock& block, uint64_t ticks) {
+  GroupInfo& info = sites_.info(block.group);
+  const uint64_t life = ticks - block.ticks;
+  info.temporary_count += life < short_life_ticks_;
+  info.longest_life_ticks = std::max(info.longest_life_ticks, life);
+}
+
+void Replay::on_device_free(SlotState& slot, const DeviceFreeEvent& free, const Event& event) {
+  const auto entry = device_blocks_.find(free.id);
+  if (entry == device_blocks_.end()) {
+    ++troubles_.repairs;
+    return;
+  }
+  const DeviceBlock block = entry->second;
+  device_blocks_.erase(entry);
+  peaks_.remove(block.group, block.bytes);
+  note_life(block, event.ticks);
+  slot.just_freed.push_back(block);
+}
+
+/// The real free failed: the block was live all along.
+void Replay::on_device_revive(SlotState& slot, const DeviceReviveEvent& revive) {
+  const auto freed = std::find_if(slot.just_freed.begin(), slot.just_freed.end(),
+                                  [&](const DeviceBlock& block) { return block.id == revive.id; });
+  if (freed == slot.just_freed.end() || device_blocks_.contains(revive.id)) {
+    ++troubles_.repairs;
+    return;
+  }
+  changes_.push_back({freed->group, static_cast<int64_t>(freed->bytes), +1, false});
+  device_blocks_.emplace(revive.id, *freed);
+  slot.just_freed.erase(freed);
+}
+
+void Replay::on_device_failed(const DeviceFailedEvent& failed, const Event& event) {
+  ++failure_count_;
+  if (failures_.size() == kMaxFailures) return;
+  FailedAllocation& failure = failures_.emplace_back();
+  failure.ticks = event.ticks;
+  failure.event = failed;
+  failure.phase = phases_.innermost(event.slot);
+  if (failures_.size() > kMaxFailuresWithHolders) return;
+  const bool of_host = failed.kind != GPUPEAK_KIND_NONE && !is_device_kind(failed.kind);
+  for (GroupId id = 0; id < sites_.group_count(); ++id) {
+    const PeakFinder::Group& group = peaks_.group(id);
+    const SiteContext& context = sites_.context_of(id);
+    const bool same_side = is_device_kind(context.kind) != of_host && counts_into_sum(context.kind);
+    const bool same_device = of_host || failed.device < 0 || context.device == failed.device;
+    if (group.live_bytes == 0 || !same_side || !same_device) continue;
+    failure.holders.push_back({id, group.live_bytes, group.live_count});
+  }
+}
+
+void Replay::on_pool(const PoolEvent& pool) {
+  const auto change = [this](int32_t device, uint64_t bytes) {
+    if (device < 0) return;  // a pool of host memory
+    for (const int32_t scope : {-1, device}) {
+      Gauge& gauge = pool_reserved_[scope];
+      gauge.set(gauge.current + bytes);
+    }
+  };
+  const auto known = pools_.find(pool.pool);
+  if (known != pools_.end()) {
+    change(known->second.first, 0 - known->second.second);
+    pools_.erase(known);
+  }
+  if (pool.event == GPUPEAK_POOL_DESTROYED) return;
+  change(pool.device, pool.reserved);
+  pools_[pool.pool] = {pool.device, pool.reserved};
+}
+
+/// A context takes its blocks with it; not pools' and not those of cuMemCreate.
+void Replay::on_context(const ContextEvent& context, const Event& event) {
+  if (context.event == GPUPEAK_CONTEXT_CREATED) return;
+  for (auto it = device_blocks_.begin(); it != device_blocks_.end();) {
+    const DeviceBlock& block = it->second;
+    const uint8_t kind = sites_.context_of(block.group).kind;
+    const bool dies = kind == GPUPEAK_KIND_LINEAR || kind == GPUPEAK_KIND_ARRAY ||
+                      kind == GPUPEAK_KIND_MANAGED || kind == GPUPEAK_KIND_PINNED ||
+                      kind == GPUPEAK_KIND_REGISTERED;
+    if (!dies || block.context != context.context || block.context == 0) {
+      ++it;
+      continue;
+    }
+    note_life(block, event.ticks);
+    peaks_.remove(block.group, block.bytes);
+    it = device_blocks_.erase(it);
+  }
+}
+
+}  // namespace gpupeak::collector

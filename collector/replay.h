@@ -1,0 +1,158 @@
+// Replays the events of a log: keeps what is live, feeds PeakFinder and PhaseTree, collects failed
+// allocations and gauges. One pass, memory O(live blocks + sites). analyze() runs one and builds
+// the summary from it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "collector/block_map.h"
+#include "collector/event.h"
+#include "collector/event_stream.h"
+#include "collector/log_reader.h"
+#include "collector/mapping_table.h"
+#include "collector/peak_finder.h"
+#include "collector/phase_tree.h"
+#include "collector/site_table.h"
+
+namespace gpupeak::collector {
+
+/// Bytes now and at most; no holders.
+struct Gauge {
+  uint64_t current = 0, peak = 0;
+  void set(uint64_t bytes) {
+    current = bytes;
+    if (bytes > peak) peak = bytes;
+  }
+};
+
+/// What did not add up while replaying; the quality warnings are made of it.
+struct ReplayTroubles {
+  uint64_t unmatched_device_frees = 0;  ///< the writer said so: the pointer was never seen
+  uint64_t unknown_heap_frees = 0;      ///< blocks from before the log's start
+  uint64_t repairs = 0;           ///< events that contradict each other, the likelier one believed
+  uint64_t malformed_events = 0;  ///< left out
+  uint64_t undefined_stacks = 0;  ///< events whose stack the log does not define
+};
+
+/// A failed allocation, and who held the device's memory at that instant.
+struct FailedAllocation {
+  uint64_t ticks = 0;
+  DeviceFailedEvent event;
+  PhaseId phase = 0;
+  struct Held {
+    GroupId group;
+    uint64_t bytes;
+    uint32_t count;
+  };
+  std::vector<Held> holders;  ///< empty after the first kMaxFailuresWithHolders
+};
+
+class Replay {
+ public:
+  static constexpr size_t kMaxFailures = 1000;
+  static constexpr size_t kMaxFailuresWithHolders = 32;
+
+  explicit Replay(const LogReader& log);
+  void run(const Progress& progress);
+
+  const LogReader& log() const { return log_; }
+  const PeakFinder& peaks() const { return peaks_; }
+  const SiteTable& sites() const { return sites_; }
+  const PhaseTree& phases() const { return phases_; }
+  const StreamCounts& stream_counts() const { return stream_counts_; }
+  const ReplayTroubles& troubles() const { return troubles_; }
+  const std::vector<FailedAllocation>& failures() const { return failures_; }
+  uint64_t failure_count() const { return failure_count_; }
+  /// Usable bytes of the heap: requested bytes and what the allocator rounds them up by.
+  const Gauge& heap_usable() const { return heap_usable_; }
+  const Gauge& rss() const { return rss_; }
+  const Gauge& brk_growth() const { return brk_growth_; }
+  /// Bytes that pools have reserved, per device; -1: all devices.
+  const std::map<int32_t, Gauge>& pool_reserved() const { return pool_reserved_; }
+  const std::map<uint32_t, std::string_view>& thread_names() const { return thread_names_; }
+  uint64_t largest_alloc_bytes(int32_t device) const;
+  uint64_t last_ticks() const { return last_ticks_; }
+
+  // EventStream's visitor.
+  void prefetch(const Event& event) const {
+    if (event.tag <= GPUPEAK_REC_REALLOC_FAILED) blocks_.prefetch(event.address);
+  }
+  void on_event(const Event& event);
+
+ private:
+  struct DeviceBlock {
+    uint64_t id = 0;
+    uint64_t context = 0;
+    uint64_t bytes = 0;
+    uint64_t ticks = 0;
+    GroupId group = kNoGroup;
+  };
+  /// What is known of one writer.
+  struct SlotState {
+    uint32_t tid = 0;
+    bool reallocating = false;
+    ContextId heap_context = 0;
+    uint64_t heap_context_valid_for = 0;  // phase_changes_ + 1 when it was made
+    uint64_t last_allocated = 0;          // address
+    Block old_block;                      // while reallocating; address 0: not known
+    std::vector<DeviceBlock> just_freed;  // device blocks that a failed free may bring back
+  };
+
+  void heap_alloc(SlotState& slot, const Event& event);
+  void heap_free(SlotState& slot, const Event& event);
+  void realloc_begin(SlotState& slot, const Event& event);
+  void realloc_end(SlotState& slot, const Event& event);
+  void realloc_failed(SlotState& slot);
+  void drop_stale_block(uint64_t address);
+  void forget_realloc(SlotState& slot);
+  void put_back_old_block(SlotState& slot);
+  GroupId heap_group(SlotState& slot, const Event& event);
+  GroupId mapping_group(const Event& event, uint8_t kind, uint32_t stack);
+  uint64_t weight(uint64_t bytes) const;
+  uint32_t checked_stack(uint32_t stack);
+
+  void rare_event(SlotState& slot, const Event& event);
+  void change_thread(SlotState& slot, const Event& event);
+  void on_map(const MapEvent& map, const Event& event);
+  void on_remap(const RemapEvent& remap, const Event& event);
+  void on_phase(const PhaseEvent& phase, const Event& event, bool push);
+  void on_device_alloc(const DeviceAllocEvent& alloc, const Event& event);
+  void on_device_free(SlotState& slot, const DeviceFreeEvent& free, const Event& event);
+  void on_device_revive(SlotState& slot, const DeviceReviveEvent& revive);
+  void on_device_failed(const DeviceFailedEvent& failed, const Event& event);
+  void on_pool(const PoolEvent& pool);
+  void on_context(const ContextEvent& context, const Event& event);
+  void note_life(const DeviceBlock& block, uint64_t ticks);
+  PhaseGauges phase_gauges();
+
+  const LogReader& log_;
+  PeakFinder peaks_;
+  SiteTable sites_;
+  BlockMap blocks_;
+  MappingTable mappings_;
+  PhaseTree phases_;
+  std::vector<SlotState> slots_;
+  std::unordered_map<uint64_t, DeviceBlock> device_blocks_;
+  std::map<uint64_t, std::pair<int32_t, uint64_t>> pools_;  // pool → device, reserved bytes
+  std::map<int32_t, Gauge> pool_reserved_;
+  std::map<int32_t, uint64_t> largest_alloc_bytes_;
+  std::map<uint32_t, std::string_view> thread_names_;
+  std::vector<FailedAllocation> failures_;
+  uint64_t failure_count_ = 0;
+  Gauge heap_usable_, rss_, brk_growth_;
+  ScopeId device_scope_, host_scope_;
+  double sample_bytes_ = 0;
+  uint64_t phase_changes_ = 0;
+  uint64_t short_life_ticks_;
+  uint64_t last_ticks_ = 0;
+  StreamCounts stream_counts_;
+  ReplayTroubles troubles_;
+  MappingTable::Changes changes_;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,79 @@
+#include "collector/sanitize.h"
+
+#include <cstdint>
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr char kHexDigits[] = "0123456789abcdef";
+
+void append_byte_escape(std::string& out, uint8_t byte) {
+  out += "\\x";
+  out += kHexDigits[byte >> 4];
+  out += kHexDigits[byte & 15];
+}
+
+void append_code_point_escape(std::string& out, uint32_t code_point) {
+  out += "\\u{";
+  for (int shift = 12; shift >= 0; shift -= 4) out += kHexDigits[(code_point >> shift) & 15];
+  out += '}';
+}
+
+/// Length of the UTF-8 sequence at the front of `text`, or 0 if there is no valid one.
+size_t decode(std::string_view text, uint32_t& code_point) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const uint8_t first = byte(0);
+  size_t length = 0;
+  uint32_t smallest = 0;
+  if (first >= 0xc2 && first <= 0xdf) {
+    length = 2, smallest = 0x80, code_point = first & 0x1f;
+  } else if (first >= 0xe0 && first <= 0xef) {
+    length = 3, smallest = 0x800, code_point = first & 0x0f;
+  } else if (first >= 0xf0 && first <= 0xf4) {
+    length = 4, smallest = 0x10000, code_point = first & 0x07;
+  }
+  if (length == 0 || length > text.size()) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+    code_point = code_point << 6 | (byte(i) & 0x3f);
+  }
+  const bool surrogate = code_point >= 0xd800 && code_point <= 0xdfff;
+  return code_point >= smallest && code_point <= 0x10ffff && !surrogate ? length : 0;
+}
+
+bool hides_or_reorders(uint32_t c) {
+  return (c >= 0x80 && c <= 0x9f) || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
+         (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+}
+
+}  // namespace
+
+std::string sanitize(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const auto first = static_cast<uint8_t>(text.front());
+    size_t length = 1;
+    if (first < 0x20 || first == 0x7f) {
+      append_byte_escape(out, first);
+    } else if (first < 0x80) {
+      out += text.front();
+    } else {
+      uint32_t code_point = 0;
+      const size_t decoded = decode(text, code_point);
+      if (decoded == 0) {
+        append_byte_escape(out, first);
+      } else if (hides_or_reorders(code_point)) {
+        append_code_point_escape(out, code_point);
+        length = decoded;
+      } else {
+        out += text.substr(0, decoded);
+        length = decoded;
+      }
+    }
+    text.remove_prefix(length);
+  }
+  return out;
+}
+
+}  // namespace gpupeak::collector

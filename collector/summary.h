@@ -1,0 +1,143 @@
+// All that the writers print about one log, as plain values. analyze() builds it; write_*.h print
+// it; no file, clock or formatting in here. docs/metrics.md says what each figure means.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gpupeak::collector {
+
+/// Bytes or counts by name; no value: not measured.
+using Metrics = std::map<std::string, std::optional<uint64_t>>;
+
+struct Warning {
+  std::string code;  ///< GP001 …; docs/metrics.md lists them
+  std::string message;
+};
+
+struct Frame {
+  uint64_t address = 0;  ///< return address in the process
+  std::string module;    ///< file name without its folder; empty: none known
+  uint64_t offset = 0;   ///< ELF address in the module, or 0
+  std::string function;  ///< demangled; empty: not known
+  std::string file;
+  int line = 0;  ///< 0: not known
+};
+
+/// Who holds bytes, or has allocated them: one row of a table.
+struct Holder {
+  std::string title;  ///< for people: "A ← B ← C", or what the rows are grouped by
+  std::string kind;   ///< "device.linear", "host.heap" …
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+  std::string api;                    ///< empty: none, or several
+  std::string module;                 ///< of the first frame of the title; empty: not known
+  std::optional<std::string> phase;   ///< none: several, or outside of all
+  std::optional<uint32_t> thread_id;  ///< none: several
+  std::vector<Frame> stack;           ///< innermost first: the stack that holds most of the row
+  bool temporary = false;             ///< every block was freed soon after
+  int64_t longest_life_ns = 0;        ///< of the blocks freed; device kinds only
+};
+
+struct Peak {
+  std::string scope;  ///< "device:0", "host/heap" …
+  uint64_t bytes = 0;
+  int64_t time_ns = 0;
+  std::optional<std::string> phase;
+  std::optional<Holder> trigger;  ///< the allocation that made the peak
+  std::vector<Holder> holders;    ///< largest first; with other_bytes they add up to bytes
+  uint64_t other_bytes = 0;
+  uint64_t other_sites = 0;
+};
+
+struct PhaseSummary {
+  std::string name;
+  std::string source;
+  std::optional<std::string> parent;
+  int depth = 0;
+  uint64_t count = 0;
+  int64_t begin_ns = 0;
+  std::optional<int64_t> end_ns;  ///< none: the log ends inside it
+  Metrics metrics;
+  std::optional<Holder> biggest_new_site;
+};
+
+struct OutOfMemory {
+  int64_t time_ns = 0;
+  std::string api;
+  std::optional<int32_t> device;
+  uint64_t requested_bytes = 0;
+  std::string result;
+  uint64_t live_bytes = 0;
+  std::optional<uint64_t> driver_free_bytes;
+  std::optional<uint64_t> driver_total_bytes;
+  std::optional<std::string> phase;
+  std::string title;
+  std::vector<Holder> holders;
+};
+
+struct DeviceSummary {
+  int32_t ordinal = 0;
+  std::string uuid;
+  std::string name;
+  uint64_t total_bytes = 0;
+  Metrics metrics;
+};
+
+enum class ExitKind { kUnknown, kExit, kSignal };
+
+struct RunSummary {
+  std::vector<std::string> command;
+  std::string host;
+  uint32_t pid = 0;
+  uint32_t ppid = 0;
+  std::optional<int32_t> rank;
+  std::string start_time;  ///< ISO 8601, UTC
+  int64_t duration_ns = 0;
+  ExitKind exit_kind = ExitKind::kUnknown;
+  int32_t exit_code = 0;  ///< or the signal
+  std::map<std::string, std::string> labels;
+};
+
+struct Quality {
+  bool exact = true;         ///< every figure that is given is exact
+  bool log_complete = true;  ///< the process ended in order and nothing of its log is missing
+  uint64_t events = 0, device_events = 0, host_events = 0;
+  uint64_t dropped_events = 0;
+  uint64_t truncated_stacks = 0;
+  uint64_t unmatched_frees = 0;     ///< device frees of pointers never seen
+  uint64_t unknown_heap_frees = 0;  ///< heap blocks from before the log's start
+  uint64_t repairs = 0;
+  std::vector<std::string> hooks_missing;
+  std::vector<Warning> warnings;
+};
+
+struct Summary {
+  std::string log_path;
+  uint64_t log_bytes = 0;
+  std::string tool_version;  ///< that wrote the log
+  uint32_t log_format = 0;
+  RunSummary run;
+  std::vector<DeviceSummary> devices;
+  Metrics metrics;
+  std::vector<Peak> peaks;
+  std::vector<PhaseSummary> phases;
+  std::vector<OutOfMemory> oom;
+  uint64_t oom_count = 0;            ///< failures in all; oom lists the first ones
+  std::vector<Holder> live_at_exit;  ///< device and host, largest first
+  std::vector<Holder> temporaries;   ///< count: blocks freed at once; most first
+  Quality quality;
+
+  const Peak* find_peak(const std::string& scope) const {
+    for (const Peak& peak : peaks) {
+      if (peak.scope == scope) return &peak;
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace gpupeak::collector

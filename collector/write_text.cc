@@ -1,0 +1,222 @@
+#include "collector/write_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "collector/run_text.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr size_t kMibColumns = 9;
+constexpr size_t kPhaseColumns = 24;
+constexpr size_t kCommandColumns = 12;
+constexpr size_t kMaxOomListed = 10;
+constexpr size_t kMaxOomHolders = 3;
+
+std::optional<uint64_t> metric(const Metrics& metrics, const std::string& name) {
+  const auto entry = metrics.find(name);
+  return entry == metrics.end() ? std::nullopt : entry->second;
+}
+
+class TextReport {
+ public:
+  TextReport(const Summary& summary, std::ostream& out, const TextStyle& style)
+      : summary_(summary),
+        out_(out),
+        style_(style),
+        width_(static_cast<size_t>(std::max(style.width, 60))) {}
+
+  void write() {
+    write_run();
+    write_quality();
+    for (const DeviceSummary& device : summary_.devices) {
+      write_composition(fmt::format("device:{}", device.ordinal),
+                        device_text(device) + ", device memory");
+    }
+    if (summary_.devices.size() > 1) write_composition("device", "all GPUs together");
+    write_composition("host", "host memory");
+    if (summary_.find_peak("host") == nullptr)
+      write_composition("host/pinned", "pinned host memory");
+    write_kinds();
+    write_phases("device", "device memory");
+    write_phases("host", "host memory");
+    write_oom();
+    write_live_at_exit();
+    write_temporaries();
+  }
+
+ private:
+  void heading(std::string_view name, std::string_view rest) {
+    out_ << '\n' << bold(name, style_) << (rest.empty() ? "" : "  ") << rest << '\n';
+  }
+  void line(const std::string& text) { out_ << fit(text, width_) << '\n'; }
+  void run_line(std::string_view name, const std::string& text) {
+    line("  " + left(name, kCommandColumns) + text);
+  }
+
+  void write_run() {
+    const RunSummary& run = summary_.run;
+    out_ << bold("GPUPEAK", style_) << "  " << fit(summary_.log_path, width_ - 9) << '\n';
+    std::string command;
+    for (const std::string& word : run.command) command += (command.empty() ? "" : " ") + word;
+    run_line("command", command);
+    std::string process =
+        fmt::format("{}{}{}, started {}, {}", run.pid, run.host.empty() ? "" : " on ", run.host,
+                    run.start_time, duration(run.duration_ns));
+    const std::string exit = exit_text(run);
+    if (!exit.empty()) process += ", " + exit;
+    run_line("process", process);
+    run_line("recorded", fmt::format("{}, log {}", events_text(summary_.quality),
+                                     compact_size(summary_.log_bytes)));
+  }
+
+  void write_quality() {
+    const Quality& quality = summary_.quality;
+    const bool fine = quality.exact && quality.log_complete;
+    const std::string losses = losses_text(quality);
+    out_ << "  " << left("losses", kCommandColumns)
+         << (fine ? losses + ": the figures below are exact" : alarm(losses, style_)) << '\n';
+    for (const Warning& warning : quality.warnings) {
+      line(fmt::format("    {}  {}", warning.code, warning.message));
+    }
+    run_line("measured", coverage_text());
+  }
+
+  std::string coverage_text() const {
+    std::string measured = "device memory handed out by the driver, pinned";
+    std::string missing;
+    const auto say = [&](const std::string& name, std::string_view what) {
+      std::string& list = metric(summary_.metrics, name) ? measured : missing;
+      list += (list.empty() ? "" : ", ") + std::string(what);
+    };
+    say("host.kind.heap.peak_bytes", "heap");
+    say("host.kind.mmap_anon.peak_bytes", "anonymous mappings");
+    say("host.rss.peak_bytes", "RSS");
+    return missing.empty() ? measured : measured + "; not measured: " + missing;
+  }
+
+  void write_composition(const std::string& scope, const std::string& what) {
+    const Peak* peak = summary_.find_peak(scope);
+    if (peak == nullptr) return;
+    const std::string phase = peak->phase ? fmt::format(", phase {}", *peak->phase) : "";
+    heading("PEAK COMPOSITION", fmt::format("{}, {}{}", what, instant(peak->time_ns), phase));
+    line(fmt::format("{} {} {}  site", right("MiB", kMibColumns), right("%", 5), right("n", 7)));
+    uint64_t sum = peak->other_bytes;
+    const bool several_kinds = std::any_of(
+        peak->holders.begin(), peak->holders.end(),
+        [&](const Holder& holder) { return holder.kind != peak->holders.front().kind; });
+    for (const Holder& holder : peak->holders) {
+      sum += holder.bytes;
+      std::string marks;
+      if (several_kinds)
+        marks += fmt::format("  [{}]", holder.kind.substr(holder.kind.find('.') + 1));
+      if (holder.temporary) marks += "  [temporary]";
+      row(holder.bytes, peak->bytes, grouped(holder.count), holder.title, marks);
+    }
+    if (peak->other_bytes > 0) {
+      row(peak->other_bytes, peak->bytes, "", fmt::format("{} more", grouped(peak->other_sites)),
+          "");
+    }
+    const std::string total =
+        fmt::format("sum {} = peak, residual {}", mib(sum), peak->bytes - sum);
+    out_ << right(total, width_) << '\n';
+  }
+
+  void row(uint64_t bytes, uint64_t whole, const std::string& count, const std::string& title,
+           const std::string& marks) {
+    const std::string figures = fmt::format("{} {} {}  ", right(mib(bytes), kMibColumns),
+                                            right(percent(bytes, whole), 5), right(count, 7));
+    const size_t used = display_width(figures) + display_width(marks);
+    out_ << figures << fit(title, width_ > used ? width_ - used : 0) << marks << '\n';
+  }
+
+  void write_kinds() {
+    heading("PEAKS BY KIND", "each at its own time; they do not add up");
+    for (const auto& [name, value] : summary_.metrics) {
+      if (!name.ends_with("peak_bytes") && !name.ends_with("reserved_va_bytes")) continue;
+      if (!value || *value == 0) continue;
+      line(fmt::format("{}  {}  {} bytes", right(mib(value), kMibColumns), left(name, 40), *value));
+    }
+  }
+
+  void write_phases(const std::string& side, const std::string& what) {
+    const bool any =
+        std::any_of(summary_.phases.begin(), summary_.phases.end(), [&](const PhaseSummary& phase) {
+          return metric(phase.metrics, side + ".peak_bytes").value_or(0) > 0;
+        });
+    if (!any) return;
+    heading("PHASES", what);
+    line(fmt::format("  {} {} {} {} {}  biggest new site", left("phase", kPhaseColumns),
+                     right("start MiB", 10), right("peak MiB", 10), right("end MiB", 10),
+                     right("allocs", 10)));
+    for (const PhaseSummary& phase : summary_.phases) write_phase(phase, side);
+  }
+
+  void write_phase(const PhaseSummary& phase, const std::string& side) {
+    std::string name(static_cast<size_t>(std::min(phase.depth, 8)) * 2, ' ');
+    name += phase.name;
+    if (phase.count > 1) name += fmt::format(" ×{}", grouped(phase.count));
+    const auto figure = [&](const char* suffix) { return metric(phase.metrics, side + suffix); };
+    const std::optional<uint64_t> allocs = figure(".alloc_count");
+    const bool of_side = phase.biggest_new_site && phase.biggest_new_site->kind.starts_with(side);
+    line(fmt::format("  {} {} {} {} {}  {}", left(fit(name, kPhaseColumns), kPhaseColumns),
+                     right(mib(figure(".start_bytes")), 10), right(mib(figure(".peak_bytes")), 10),
+                     right(phase.end_ns ? mib(figure(".end_bytes")) : "–", 10),
+                     right(allocs ? grouped(*allocs) : "–", 10),
+                     of_side ? phase.biggest_new_site->title : "–"));
+  }
+
+  void write_oom() {
+    if (summary_.oom.empty()) return;
+    heading("FAILED ALLOCATIONS", grouped(summary_.oom_count));
+    size_t listed = 0;
+    for (const OutOfMemory& oom : summary_.oom) {
+      if (++listed > kMaxOomListed) break;
+      const std::string where = oom.device ? fmt::format(" on GPU {}", *oom.device) : "";
+      line(fmt::format("  {}  {} of {} MiB{}: {}; tracked {} MiB, free {} MiB",
+                       instant(oom.time_ns), oom.api, mib(oom.requested_bytes), where, oom.result,
+                       mib(oom.live_bytes), mib(oom.driver_free_bytes)));
+      line("    at " + oom.title);
+      for (size_t i = 0; i < std::min(oom.holders.size(), kMaxOomHolders); ++i) {
+        line(fmt::format("    held then {} MiB  {}", mib(oom.holders[i].bytes),
+                         oom.holders[i].title));
+      }
+    }
+  }
+
+  void write_live_at_exit() {
+    if (summary_.live_at_exit.empty()) return;
+    const std::string_view when = summary_.quality.log_complete ? "" : "at the last event";
+    heading("LIVE AT EXIT", when);
+    for (const Holder& holder : summary_.live_at_exit) {
+      line(fmt::format("{} {}  {}  [{}]", right(mib(holder.bytes), kMibColumns),
+                       right(grouped(holder.count), 7), holder.title, holder.kind));
+    }
+  }
+
+  void write_temporaries() {
+    if (summary_.temporaries.empty()) return;
+    heading("TEMPORARY", "blocks freed right after their allocation");
+    for (const Holder& holder : summary_.temporaries) {
+      line(fmt::format("{} blocks  {}  [{}]", right(grouped(holder.count), 12), holder.title,
+                       holder.kind));
+    }
+  }
+
+  const Summary& summary_;
+  std::ostream& out_;
+  const TextStyle& style_;
+  const size_t width_;
+};
+
+}  // namespace
+
+void write_text(const Summary& summary, std::ostream& out, const TextStyle& style) {
+  TextReport(summary, out, style).write();
+}
+
+}  // namespace gpupeak::collector
