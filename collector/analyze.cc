@@ -178,27 +178,33 @@ class SummaryBuilder {
     peak.other_sites = table.other_rows;
   }
 
-  /// Of a phase's own allocations, device memory before host memory, the site that held most at
-  /// once.
-  std::map<PhaseId, GroupId> biggest_new_groups() const {
+  /// Of the allocations of each phase the group that held most at once.
+  std::map<PhaseId, GroupId> biggest_new_groups(bool device_side) const {
     std::map<PhaseId, GroupId> biggest;
-    const auto rank = [&](GroupId group) {
-      const bool device = is_device_kind(replay_.sites().context_of(group).kind);
-      return std::pair(device, replay_.peaks().group(group).max_live_bytes);
-    };
     for (GroupId group = 0; group < replay_.sites().group_count(); ++group) {
       const SiteContext& context = replay_.sites().context_of(group);
-      if (!counts_into_sum(context.kind) || replay_.peaks().group(group).max_live_bytes == 0)
-        continue;
+      const uint64_t bytes = replay_.peaks().group(group).max_live_bytes;
+      const bool of_side = is_device_kind(context.kind) == device_side;
+      if (!of_side || !counts_into_sum(context.kind) || bytes == 0) continue;
       const auto [entry, added] = biggest.try_emplace(context.phase, group);
-      if (!added && rank(group) > rank(entry->second)) entry->second = group;
+      if (!added && bytes > replay_.peaks().group(entry->second).max_live_bytes) {
+        entry->second = group;
+      }
     }
     return biggest;
   }
 
+  std::optional<Holder> biggest_new_site(const std::map<PhaseId, GroupId>& biggest, PhaseId phase) {
+    const auto entry = biggest.find(phase);
+    if (entry == biggest.end()) return std::nullopt;
+    const PeakFinder::Group& group = replay_.peaks().group(entry->second);
+    return by_site_.holder({entry->second, group.max_live_bytes, group.alloc_count}, false);
+  }
+
   void list_phases() {
     const std::vector<Phase>& phases = replay_.phases().phases();
-    const std::map<PhaseId, GroupId> biggest = biggest_new_groups();
+    const std::map<PhaseId, GroupId> biggest_device = biggest_new_groups(true);
+    const std::map<PhaseId, GroupId> biggest_host = biggest_new_groups(false);
     const auto alloc_counts = phase_alloc_counts(replay_);
     std::vector<int> depths(phases.size());
     for (PhaseId id = 1; id < phases.size(); ++id) {
@@ -218,11 +224,8 @@ class SummaryBuilder {
         out.end_ns = summary_.run.duration_ns;
       }
       out.metrics = phase_metrics(phase, alloc_counts[id], coverage_);
-      const auto entry = biggest.find(id);
-      if (entry == biggest.end()) continue;
-      const PeakFinder::Group& group = replay_.peaks().group(entry->second);
-      out.biggest_new_site =
-          by_site_.holder({entry->second, group.max_live_bytes, group.alloc_count}, false);
+      out.biggest_new_device_site = biggest_new_site(biggest_device, id);
+      if (coverage_.host()) out.biggest_new_host_site = biggest_new_site(biggest_host, id);
     }
   }
 
@@ -264,7 +267,9 @@ class SummaryBuilder {
     std::vector<Contribution> temporaries;
     for (GroupId id = 0; id < replay_.sites().group_count(); ++id) {
       const uint64_t count = replay_.sites().info(id).temporary_count;
-      if (count > 0) temporaries.push_back({id, count, count});  // the table sorts by bytes
+      const bool shown = is_device_kind(replay_.sites().context_of(id).kind) || coverage_.host();
+      if (shown && count > 0)
+        temporaries.push_back({id, count, count});  // the table sorts by bytes
     }
     summary_.temporaries = by_site_.table(temporaries, options_.top, false).rows;
     for (Holder& row : summary_.temporaries) row.bytes = 0;

@@ -25,11 +25,13 @@ std::vector<Range> ranges_of(Dwarf_Die* die) {
   return ranges;
 }
 
+/// The mangled name where there is one. Other linkage names are a library's private aliases.
 std::string name_of(Dwarf_Die* die) {
   Dwarf_Attribute attribute;
   for (const unsigned code : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name}) {
     if (dwarf_attr_integrate(die, code, &attribute) == nullptr) continue;
-    if (const char* name = dwarf_formstring(&attribute)) return name;
+    const char* name = dwarf_formstring(&attribute);
+    if (name != nullptr && name[0] == '_' && (name[1] == 'Z' || name[1] == 'R')) return name;
   }
   const char* name = dwarf_diename(die);
   return name != nullptr ? name : "";

@@ -61,8 +61,9 @@ class QualityReport {
     if (page_.ended == 0) {
       quality_.log_complete = false;
       warn("GP002",
-           "the log has no end: the process was killed, left by _exit or exec, or still runs; "
-           "figures hold up to its last event");
+           "the log has no end (killed, left by _exit or exec, or still running): figures hold up "
+           "to "
+           "its last event");
     }
     const uint64_t corrupt = damage.corrupt_chunks + stream.corrupt_chunks;
     if (corrupt + damage.cut_chunks + damage.missing_chunks > 0) {

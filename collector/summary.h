@@ -63,7 +63,8 @@ struct PhaseSummary {
   int64_t begin_ns = 0;
   std::optional<int64_t> end_ns;  ///< none: the log ends inside it
   Metrics metrics;
-  std::optional<Holder> biggest_new_site;
+  /// Among the phase's own allocations the site that held most at once.
+  std::optional<Holder> biggest_new_device_site, biggest_new_host_site;
 };
 
 struct OutOfMemory {

@@ -101,11 +101,13 @@ class Symbolizer::ModuleSymbols {
       symbols_.push_back(
           {address, symbol.st_size, GELF_ST_BIND(symbol.st_info) != STB_LOCAL, name});
     }
-    // Of several names for one address the last is used: a sized one, a global one, the shortest.
+    // Of several names for one address the last is used: a sized one, a global one, one that is not
+    // marked as internal, the shortest.
     std::sort(symbols_.begin(), symbols_.end(), [](const Symbol& a, const Symbol& b) {
       if (a.begin != b.begin) return a.begin < b.begin;
       if ((a.bytes != 0) != (b.bytes != 0)) return b.bytes != 0;
       if (a.global != b.global) return b.global;
+      if ((*a.name == '_') != (*b.name == '_')) return *a.name == '_';
       const size_t x = strlen(a.name);
       const size_t y = strlen(b.name);
       return x != y ? x > y : strcmp(a.name, b.name) > 0;

@@ -32,12 +32,16 @@ std::string grouped(uint64_t value) {
   return group_digits(fmt::format("{}", value));
 }
 
-std::string mib(uint64_t bytes) {
-  return group_digits(fmt::format("{:.1f}", static_cast<double>(bytes) / kMiB));
+std::string mib(uint64_t bytes, int digits) {
+  return group_digits(fmt::format("{:.{}f}", static_cast<double>(bytes) / kMiB, digits));
 }
 
-std::string mib(const std::optional<uint64_t>& bytes) {
-  return bytes ? mib(*bytes) : std::string(kNotMeasured);
+std::string mib(const std::optional<uint64_t>& bytes, int digits) {
+  return bytes ? mib(*bytes, digits) : std::string(kNotMeasured);
+}
+
+int mib_digits(uint64_t largest_bytes) {
+  return largest_bytes < 10 * kMiB ? 3 : 1;
 }
 
 std::string compact_size(const std::optional<uint64_t>& bytes) {

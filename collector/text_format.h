@@ -16,10 +16,12 @@ struct TextStyle {
 
 /// 2964 → "2 964".
 std::string grouped(uint64_t value);
-/// MiB with one digit: "5 412.3".
-std::string mib(uint64_t bytes);
+/// MiB: "5 412.3".
+std::string mib(uint64_t bytes, int digits = 1);
 /// "–" for what was not measured.
-std::string mib(const std::optional<uint64_t>& bytes);
+std::string mib(const std::optional<uint64_t>& bytes, int digits = 1);
+/// How many digits a table of MiB needs whose largest figure is this: more where all are small.
+int mib_digits(uint64_t largest_bytes);
 /// With its unit, as short as it stays readable: "0", "72.4 KiB", "64.0 MiB", "1 203 MiB".
 std::string compact_size(const std::optional<uint64_t>& bytes);
 /// "85.1", "–" if there is no whole.

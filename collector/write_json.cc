@@ -106,7 +106,11 @@ Json phase_json(const PhaseSummary& phase) {
   json["begin_ns"] = phase.begin_ns;
   json["end_ns"] = nullable(phase.end_ns);
   json["metrics"] = metrics_json(phase.metrics);
-  if (phase.biggest_new_site) json["biggest_new_site"] = holder_json(*phase.biggest_new_site);
+  const auto site = [&](const char* name, const std::optional<Holder>& holder) {
+    json[name] = holder ? holder_json(*holder) : Json(nullptr);
+  };
+  site("biggest_new_device_site", phase.biggest_new_device_site);
+  site("biggest_new_host_site", phase.biggest_new_host_site);
   return json;
 }
 

@@ -77,7 +77,7 @@ class ShortSummary {
     for (const Warning& warning : summary_.quality.warnings) {
       if (concerns_names(warning)) continue;
       if (lines.size() < kMaxWarnings) {
-        lines.push_back(fit(fmt::format("  {} {}", warning.code, warning.message), width_));
+        lines.push_back(fmt::format("  {} {}", warning.code, warning.message));
       } else {
         ++left_out;
       }
@@ -115,7 +115,8 @@ class ShortSummary {
       return;
     }
     const std::string phase = peak->phase ? fmt::format(", in phase {}", *peak->phase) : "";
-    out << bold(fit(fmt::format("{}peak {} MiB at {}{}", title, mib(peak->bytes),
+    const int digits = mib_digits(peak->bytes);
+    out << bold(fit(fmt::format("{}peak {} MiB at {}{}", title, mib(peak->bytes, digits),
                                 instant(peak->time_ns), phase),
                     width_),
                 style_)
@@ -132,7 +133,7 @@ class ShortSummary {
           holder.temporary && holder.longest_life_ns > 0
               ? fmt::format("  freed {} later", duration(holder.longest_life_ns))
               : "";
-      const std::string figures = fmt::format("  {}  {} %  ", right(mib(holder.bytes), 9),
+      const std::string figures = fmt::format("  {}  {} %  ", right(mib(holder.bytes, digits), 9),
                                               right(percent(holder.bytes, peak->bytes), 4));
       const size_t room = width_ > display_width(figures) + freed.size()
                               ? width_ - display_width(figures) - freed.size()
@@ -141,7 +142,7 @@ class ShortSummary {
     }
     if (!with_rest) return;
     const uint64_t rest_rows = peak->holders.size() - shown + peak->other_sites;
-    out << fmt::format("  {}  {} %  {} more sites\n", right(mib(rest), 9),
+    out << fmt::format("  {}  {} %  {} more sites\n", right(mib(rest, digits), 9),
                        right(percent(rest, peak->bytes), 4), grouped(rest_rows));
   }
 
@@ -169,7 +170,7 @@ class ShortSummary {
       const auto peak = metric(phase.metrics, figure);
       if (phase.source == "auto" || !peak) continue;
       if (++shown > kMaxPhases) break;
-      line += fmt::format("{}{} {}", line.empty() ? "" : " | ", phase.name, mib(*peak));
+      line += fmt::format("{}{} {}", line.empty() ? "" : " | ", phase.name, compact_size(peak));
     }
     return line.empty() ? "" : fit("  phase peaks   " + line, width_);
   }

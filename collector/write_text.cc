@@ -81,7 +81,7 @@ class TextReport {
     out_ << "  " << left("losses", kCommandColumns)
          << (fine ? losses + ": the figures below are exact" : alarm(losses, style_)) << '\n';
     for (const Warning& warning : quality.warnings) {
-      line(fmt::format("    {}  {}", warning.code, warning.message));
+      out_ << "    " << warning.code << "  " << warning.message << '\n';
     }
     run_line("measured", coverage_text());
   }
@@ -106,6 +106,7 @@ class TextReport {
     heading("PEAK COMPOSITION", fmt::format("{}, {}{}", what, instant(peak->time_ns), phase));
     line(fmt::format("{} {} {}  site", right("MiB", kMibColumns), right("%", 5), right("n", 7)));
     uint64_t sum = peak->other_bytes;
+    const int digits = mib_digits(peak->bytes);
     const bool several_kinds = std::any_of(
         peak->holders.begin(), peak->holders.end(),
         [&](const Holder& holder) { return holder.kind != peak->holders.front().kind; });
@@ -122,14 +123,15 @@ class TextReport {
           "");
     }
     const std::string total =
-        fmt::format("sum {} = peak, residual {}", mib(sum), peak->bytes - sum);
+        fmt::format("sum {} = peak, residual {}", mib(sum, digits), peak->bytes - sum);
     out_ << right(total, width_) << '\n';
   }
 
   void row(uint64_t bytes, uint64_t whole, const std::string& count, const std::string& title,
            const std::string& marks) {
-    const std::string figures = fmt::format("{} {} {}  ", right(mib(bytes), kMibColumns),
-                                            right(percent(bytes, whole), 5), right(count, 7));
+    const std::string figures =
+        fmt::format("{} {} {}  ", right(mib(bytes, mib_digits(whole)), kMibColumns),
+                    right(percent(bytes, whole), 5), right(count, 7));
     const size_t used = display_width(figures) + display_width(marks);
     out_ << figures << fit(title, width_ > used ? width_ - used : 0) << marks << '\n';
   }
@@ -139,35 +141,39 @@ class TextReport {
     for (const auto& [name, value] : summary_.metrics) {
       if (!name.ends_with("peak_bytes") && !name.ends_with("reserved_va_bytes")) continue;
       if (!value || *value == 0) continue;
-      line(fmt::format("{}  {}  {} bytes", right(mib(value), kMibColumns), left(name, 40), *value));
+      line(fmt::format("{}  {}  {} bytes", right(mib(value), kMibColumns), left(name, 40),
+                       grouped(*value)));
     }
   }
 
   void write_phases(const std::string& side, const std::string& what) {
-    const bool any =
-        std::any_of(summary_.phases.begin(), summary_.phases.end(), [&](const PhaseSummary& phase) {
-          return metric(phase.metrics, side + ".peak_bytes").value_or(0) > 0;
-        });
-    if (!any) return;
+    uint64_t largest = 0;
+    for (const PhaseSummary& phase : summary_.phases) {
+      largest = std::max(largest, metric(phase.metrics, side + ".peak_bytes").value_or(0));
+    }
+    if (largest == 0) return;
     heading("PHASES", what);
     line(fmt::format("  {} {} {} {} {}  biggest new site", left("phase", kPhaseColumns),
                      right("start MiB", 10), right("peak MiB", 10), right("end MiB", 10),
                      right("allocs", 10)));
-    for (const PhaseSummary& phase : summary_.phases) write_phase(phase, side);
+    for (const PhaseSummary& phase : summary_.phases) {
+      write_phase(phase, side, mib_digits(largest));
+    }
   }
 
-  void write_phase(const PhaseSummary& phase, const std::string& side) {
+  void write_phase(const PhaseSummary& phase, const std::string& side, int digits) {
     std::string name(static_cast<size_t>(std::min(phase.depth, 8)) * 2, ' ');
     name += phase.name;
     if (phase.count > 1) name += fmt::format(" ×{}", grouped(phase.count));
     const auto figure = [&](const char* suffix) { return metric(phase.metrics, side + suffix); };
     const std::optional<uint64_t> allocs = figure(".alloc_count");
-    const bool of_side = phase.biggest_new_site && phase.biggest_new_site->kind.starts_with(side);
+    const std::optional<Holder>& biggest =
+        side == "device" ? phase.biggest_new_device_site : phase.biggest_new_host_site;
     line(fmt::format("  {} {} {} {} {}  {}", left(fit(name, kPhaseColumns), kPhaseColumns),
-                     right(mib(figure(".start_bytes")), 10), right(mib(figure(".peak_bytes")), 10),
-                     right(phase.end_ns ? mib(figure(".end_bytes")) : "–", 10),
-                     right(allocs ? grouped(*allocs) : "–", 10),
-                     of_side ? phase.biggest_new_site->title : "–"));
+                     right(mib(figure(".start_bytes"), digits), 10),
+                     right(mib(figure(".peak_bytes"), digits), 10),
+                     right(phase.end_ns ? mib(figure(".end_bytes"), digits) : "–", 10),
+                     right(allocs ? grouped(*allocs) : "–", 10), biggest ? biggest->title : "–"));
   }
 
   void write_oom() {
@@ -192,8 +198,9 @@ class TextReport {
     if (summary_.live_at_exit.empty()) return;
     const std::string_view when = summary_.quality.log_complete ? "" : "at the last event";
     heading("LIVE AT EXIT", when);
+    const int digits = mib_digits(summary_.live_at_exit.front().bytes);
     for (const Holder& holder : summary_.live_at_exit) {
-      line(fmt::format("{} {}  {}  [{}]", right(mib(holder.bytes), kMibColumns),
+      line(fmt::format("{} {}  {}  [{}]", right(mib(holder.bytes, digits), kMibColumns),
                        right(grouped(holder.count), 7), holder.title, holder.kind));
     }
   }
