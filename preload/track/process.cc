@@ -23,10 +23,12 @@
 #include "stack/module_map.h"
 #include "stack/trie.h"
 #include "stack/unwinder.h"
+#include "track/device_memory.h"
 #include "track/phases.h"
 #include "track/sample.h"
 #include "track/sampled_set.h"
 #include "track/summary.h"
+#include "track/virtual_memory.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -147,6 +149,8 @@ ProcessPage* new_process_page() {
 void forget_parent() {
   abandon_log_file();
   abandon_slots();
+  forget_device_memory();
+  forget_virtual_memory();
   g_generation += 1;
 }
 

@@ -1,0 +1,109 @@
+// A hash table from a non-zero 64-bit key to a plain value: open addressing in pages of its own, grown by
+// doubling. Not thread-safe. HOOK-SAFE: memory comes from map_pages().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/memory.h"
+
+namespace gpupeak::preload {
+
+template <typename Value>
+class FlatMap {
+ public:
+  /// nullptr if there is none. Valid until the next insert or erase.
+  Value* find(uint64_t key) {
+    if (capacity_ == 0 || key == 0) return nullptr;
+    for (size_t i = home(key);; i = (i + 1) & (capacity_ - 1)) {
+      if (entries_[i].key == key) return &entries_[i].value;
+      if (entries_[i].key == 0) return nullptr;
+    }
+  }
+
+  /// Adds or replaces. False if no memory could be had, or for key 0.
+  bool insert(uint64_t key, const Value& value) {
+    if (key == 0) return false;
+    if (Value* existing = find(key)) {
+      *existing = value;
+      return true;
+    }
+    if ((count_ + 1) * 4 > capacity_ * 3 && !grow()) return false;
+    place(key, value);
+    ++count_;
+    return true;
+  }
+
+  void erase(uint64_t key) {
+    if (find(key) == nullptr) return;
+    size_t hole = home(key);
+    while (entries_[hole].key != key) hole = (hole + 1) & (capacity_ - 1);
+    // Close the gap: move back what could not be found over an empty entry.
+    for (size_t i = (hole + 1) & (capacity_ - 1); entries_[i].key != 0; i = (i + 1) & (capacity_ - 1)) {
+      const size_t distance_to_home = (i - home(entries_[i].key)) & (capacity_ - 1);
+      const size_t distance_to_hole = (i - hole) & (capacity_ - 1);
+      if (distance_to_home >= distance_to_hole) {
+        entries_[hole] = entries_[i];
+        hole = i;
+      }
+    }
+    entries_[hole].key = 0;
+    --count_;
+  }
+
+  /// Calls `visit(key, value)` for each entry, in no order. It must not insert or erase.
+  template <typename Visit>
+  void for_each(Visit visit) {
+    for (size_t i = 0; i < capacity_; ++i) {
+      if (entries_[i].key != 0) visit(entries_[i].key, entries_[i].value);
+    }
+  }
+
+  size_t size() const { return count_; }
+  /// In a forked child. The pages stay, for another use they are too rare to matter.
+  void forget() {
+    entries_ = nullptr;
+    capacity_ = count_ = 0;
+  }
+
+ private:
+  struct Entry {
+    uint64_t key;
+    Value value;
+  };
+  static constexpr size_t kFirstCapacity = 256;
+
+  size_t home(uint64_t key) const {
+    return static_cast<size_t>((key * 0x9e3779b97f4a7c15u) >> 32) & (capacity_ - 1);
+  }
+
+  void place(uint64_t key, const Value& value) {
+    size_t i = home(key);
+    while (entries_[i].key != 0) i = (i + 1) & (capacity_ - 1);
+    entries_[i].key = key;
+    entries_[i].value = value;
+  }
+
+  static size_t pages(size_t capacity) { return (capacity * sizeof(Entry) + 4095) / 4096 * 4096; }
+
+  bool grow() {
+    const size_t old_capacity = capacity_;
+    Entry* const old = entries_;
+    const size_t capacity = old_capacity == 0 ? kFirstCapacity : old_capacity * 2;
+    void* at = map_pages(pages(capacity));
+    if (at == nullptr) return false;
+    entries_ = static_cast<Entry*>(at);
+    capacity_ = capacity;
+    for (size_t i = 0; i < old_capacity; ++i) {
+      if (old[i].key != 0) place(old[i].key, old[i].value);
+    }
+    if (old != nullptr) unmap_pages(old, pages(old_capacity));
+    return true;
+  }
+
+  Entry* entries_ = nullptr;
+  size_t capacity_ = 0;
+  size_t count_ = 0;
+};
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,83 @@
+// The driver's functions, each under the name that the driver exports: one wrapper a row of cuda_table.def.
+// No logic: find the real function, pass both to track/device_calls.h.
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "hooks/cuda_lookup.h"
+#include "stack/stack.h"
+#include "track/device_calls.h"
+
+namespace gpupeak::preload {
+
+/// Of the first ABI, with 32-bit extents.
+struct ArrayDescriptor32 {
+  unsigned Width, Height;
+  CUarray_format Format;
+  unsigned NumChannels;
+};
+struct Array3dDescriptor32 {
+  unsigned Width, Height, Depth;
+  CUarray_format Format;
+  unsigned NumChannels, Flags;
+};
+
+namespace calls {
+
+/// cuGetProcAddress: the driver decides, and where it gives out a function of ours, we give out the hook.
+template <typename Real>
+CUresult proc_address(const ApiCall&, Real real, const char* name, void** out, int version, cuuint64_t flags) {
+  const CUresult result = real(name, out, version, flags);
+  if (result == CUDA_SUCCESS && out != nullptr) {
+    if (void* hook = hook_of_address(*out)) *out = hook;
+  }
+  return result;
+}
+
+template <typename Real>
+CUresult proc_address_with_status(const ApiCall&, Real real, const char* name, void** out, int version,
+                                  cuuint64_t flags, void* status) {
+  const CUresult result = real(name, out, version, flags, status);
+  if (result == CUDA_SUCCESS && out != nullptr) {
+    if (void* hook = hook_of_address(*out)) *out = hook;
+  }
+  return result;
+}
+
+}  // namespace calls
+
+namespace {
+
+enum RowIndex : int {
+#define ROW(name, base, version, flags, function, parameters, arguments) kRow_##name,
+#include "hooks/cuda_table.def"
+#undef ROW
+  kRowLimit
+};
+
+
+}  // namespace
+
+#define GPUPEAK_UNWRAP(...) __VA_ARGS__
+// cuda.h has other declarations of these names, or macros for them: so ours are named by assembler labels.
+#define ROW(name, base, version, flags, function, parameters, arguments)                                      \
+  extern "C" __attribute__((visibility("default"))) CUresult gpupeak_hook_##name parameters asm(#name);       \
+  CUresult gpupeak_hook_##name parameters {                                                                   \
+    const auto real = reinterpret_cast<CUresult(*) parameters>(real_function(kRow_##name));                   \
+    if (real == nullptr) return CUDA_ERROR_NOT_FOUND;                                                         \
+    const ApiCall call{base, &g_driver_rows[kRow_##name].api_id, CallerFrame::of(__builtin_frame_address(0))}; \
+    return calls::function(call, real, GPUPEAK_UNWRAP arguments);                                             \
+  }
+#include "hooks/cuda_table.def"
+#undef ROW
+
+DriverRow g_driver_rows[] = {
+#define ROW(name, base, version, flags, function, parameters, arguments) \
+  {#name, base, version, flags, reinterpret_cast<void*>(&gpupeak_hook_##name), nullptr, nullptr, 0},
+#include "hooks/cuda_table.def"
+#undef ROW
+};
+const int kDriverRowCount = kRowLimit;
+
+}  // namespace gpupeak::preload

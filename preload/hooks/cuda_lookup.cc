@@ -1,0 +1,89 @@
+#include "hooks/cuda_lookup.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "base/elf_lookup.h"
+#include "log/log.h"
+#include "stack/module_map.h"
+#include "track/driver.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr const char* kDriver = "libcuda.so";
+constexpr int kLegacyStream = 1;  // CU_GET_PROC_ADDRESS_LEGACY_STREAM
+
+constinit std::atomic<bool> g_resolved{false};
+
+using GetProcAddress4 = CUresult (*)(const char*, void**, int, cuuint64_t);
+using GetProcAddress5 = CUresult (*)(const char*, void**, int, cuuint64_t, void*);
+
+/// What the driver itself calls this row.
+void* look_up(const DriverRow& row) {
+  static const auto by_five = reinterpret_cast<GetProcAddress5>(find_in(kDriver, "cuGetProcAddress_v2"));
+  static const auto by_four = reinterpret_cast<GetProcAddress4>(find_in(kDriver, "cuGetProcAddress"));
+  const auto flags = static_cast<cuuint64_t>(row.flags != 0 ? row.flags : kLegacyStream);
+  void* found = nullptr;
+  int status = 0;
+  CUresult result = CUDA_ERROR_NOT_FOUND;
+  if (by_five != nullptr) result = by_five(row.base_name, &found, row.version, flags, &status);
+  else if (by_four != nullptr) result = by_four(row.base_name, &found, row.version, flags);
+  return result == CUDA_SUCCESS ? found : nullptr;
+}
+
+/// The driver's addresses, once it is loaded. False before. Threads may do it at once: all find the same.
+bool resolve() {
+  if (g_resolved.load(std::memory_order_acquire)) return true;
+  if (find_in(kDriver, "cuInit") == nullptr) return false;
+  for (int i = 0; i < kDriverRowCount; ++i) {
+    DriverRow& row = g_driver_rows[i];
+    row.exported = find_in(kDriver, row.export_name);
+  }
+  for (int i = 0; i < kDriverRowCount; ++i) g_driver_rows[i].looked_up = look_up(g_driver_rows[i]);
+  set_driver_lookup([](const char* name) { return find_in(kDriver, name); });
+  g_resolved.store(true, std::memory_order_release);
+  return true;
+}
+
+}  // namespace
+
+void* real_function(int index) {
+  if (__builtin_expect(!g_resolved.load(std::memory_order_acquire), 0) && !resolve()) {
+    set_quality(GPUPEAK_Q_NO_DRIVER);
+    return nullptr;
+  }
+  const DriverRow& row = g_driver_rows[index];
+  return row.exported != nullptr ? row.exported : row.looked_up;
+}
+
+void* hook_of_address(void* real) {
+  if (real == nullptr || !resolve()) return nullptr;
+  for (int i = 0; i < kDriverRowCount; ++i) {
+    const DriverRow& row = g_driver_rows[i];
+    if (row.exported == real || row.looked_up == real) return row.hook;
+  }
+  return nullptr;
+}
+
+bool is_hooked_name(const char* name) {
+  if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z') return false;
+  for (int i = 0; i < kDriverRowCount; ++i) {
+    if (strcmp(g_driver_rows[i].export_name, name) == 0) return true;
+  }
+  return false;
+}
+
+void* replace_symbol(const char* name, void* found) {
+  if (found == nullptr) return nullptr;
+  for (int i = 0; i < kDriverRowCount; ++i) {
+    DriverRow& row = g_driver_rows[i];
+    if (strcmp(row.export_name, name) != 0) continue;
+    if (found == row.hook) return resolve() ? found : nullptr;  // our export, as if the driver had it
+    // Only the driver's own: another library may use the name for something else.
+    return is_in(found, kDriver) && resolve() ? row.hook : found;
+  }
+  return found;
+}
+
+}  // namespace gpupeak::preload

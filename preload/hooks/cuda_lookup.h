@@ -1,0 +1,39 @@
+// Which driver function is which: from an export name or a driver's own address to our hook, and from a row
+// of cuda_table.def to the real function. Used by the hooks, dlsym and cuGetProcAddress. HOOK-SAFE.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace gpupeak::preload {
+
+/// A row of cuda_table.def at run time.
+struct DriverRow {
+  const char* export_name;
+  const char* base_name;
+  int version;
+  int flags;
+  void* hook;
+  void* exported;    ///< the driver's own, by export name
+  void* looked_up;   ///< the driver's own, as its cuGetProcAddress gives it for exactly this version and flags
+  uint32_t api_id;   ///< of base_name in the log's strings
+};
+extern DriverRow g_driver_rows[];
+extern const int kDriverRowCount;
+
+/// The real function of a row, or nullptr: the driver is not loaded, or too old to have it.
+void* real_function(int row);
+
+/// Our hook for a function that the driver gave out, or nullptr if it is not one of the table's. By address
+/// only: what name, version and flags mean is the driver's business.
+void* hook_of_address(void* real);
+
+/// What a program's dlsym(…, name) = `found` should give: our hook in place of the driver's own function,
+/// nothing in place of our exports when there is no driver; else `found`.
+void* replace_symbol(const char* name, void* found);
+
+/// Whether dlsym has to look at this name at all: "cu" and a capital letter, and in the table.
+bool is_hooked_name(const char* name);
+
+}  // namespace gpupeak::preload

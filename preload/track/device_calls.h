@@ -1,0 +1,374 @@
+// What each family of driver calls means: one function a call, made by hooks/cuda.cc from cuda_table.def.
+// Each gets the real function and its arguments, and returns the real function's result, always. Templates,
+// since the ABI versions of a call differ in integer widths only. HOOK-SAFE.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "track/array_bytes.h"
+#include "track/device_memory.h"
+#include "track/driver.h"
+#include "track/driver_scope.h"
+#include "track/virtual_memory.h"
+
+namespace gpupeak::preload::calls {
+
+constexpr bool kPerThread = true;
+
+inline uint64_t value_of(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+inline uint64_t value_of(uint64_t pointer) { return pointer; }
+
+/// The common shape: run `real`, then account what it gave, or that it failed.
+template <typename Run, typename Value>
+CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run run, Value value, uint64_t bytes) {
+  DriverScope scope;
+  const CUresult result = run();
+  if (!scope.accounts()) return result;
+  const int device = current_device();
+  if (result != CUDA_SUCCESS) {
+    device_failed(call, kind, device, bytes, result);
+  } else {
+    device_allocated(call, space, value(), {.bytes = bytes, .context = current_context(), .device = device, .kind = kind});
+  }
+  return result;
+}
+
+/// The common shape of a free: taken out before the real call, since another thread may be given the same
+/// address before it returns; put back if it fails.
+template <typename Run>
+CUresult release(const ApiCall& call, KeySpace space, uint64_t value, Run run) {
+  DriverScope scope;
+  if (!scope.accounts() || value == 0) return run();
+  DeviceBlock block;
+  const bool known = device_freeing(call, space, value, block);
+  const CUresult result = run();
+  if (known && result != CUDA_SUCCESS) device_not_freed(space, value, block);
+  if (!known && result == CUDA_SUCCESS) device_unknown_freed(call, value);
+  return result;
+}
+
+// ---- start ---------------------------------------------------------------------------------------
+
+template <typename Real>
+CUresult init(const ApiCall&, Real real, unsigned flags) {
+  DriverScope scope;
+  return real(flags);
+}
+
+// ---- linear, pinned, managed, registered -----------------------------------------------------------
+
+template <typename Real, typename Pointer, typename Size>
+CUresult mem_alloc(const ApiCall& call, Real real, Pointer* out, Size bytes) {
+  return allocate(call, KeySpace::kPointer, GPUPEAK_KIND_LINEAR, [&] { return real(out, bytes); },
+                  [&] { return value_of(*out); }, bytes);
+}
+
+template <typename Real, typename Pointer, typename Size>
+CUresult mem_alloc_pitch(const ApiCall& call, Real real, Pointer* out, Size* pitch, Size width, Size height,
+                         unsigned element_bytes) {
+  DriverScope scope;
+  const CUresult result = real(out, pitch, width, height, element_bytes);
+  if (!scope.accounts()) return result;
+  const int device = current_device();
+  const uint64_t rows = height;
+  if (result != CUDA_SUCCESS) {
+    device_failed(call, GPUPEAK_KIND_LINEAR, device, width * rows, result);
+  } else {
+    device_allocated(call, KeySpace::kPointer, value_of(*out),
+                     {.bytes = *pitch * rows, .context = current_context(), .device = device, .kind = GPUPEAK_KIND_LINEAR});
+  }
+  return result;
+}
+
+template <typename Real, typename Pointer>
+CUresult mem_free(const ApiCall& call, Real real, Pointer at) {
+  return release(call, KeySpace::kPointer, value_of(at), [&] { return real(at); });
+}
+
+template <typename Real, typename Size>
+CUresult mem_alloc_host(const ApiCall& call, Real real, void** out, Size bytes) {
+  return allocate(call, KeySpace::kPointer, GPUPEAK_KIND_PINNED, [&] { return real(out, bytes); },
+                  [&] { return value_of(*out); }, bytes);
+}
+
+template <typename Real>
+CUresult mem_host_alloc(const ApiCall& call, Real real, void** out, size_t bytes, unsigned flags) {
+  return allocate(call, KeySpace::kPointer, GPUPEAK_KIND_PINNED, [&] { return real(out, bytes, flags); },
+                  [&] { return value_of(*out); }, bytes);
+}
+
+template <typename Real>
+CUresult mem_free_host(const ApiCall& call, Real real, void* at) {
+  return release(call, KeySpace::kPointer, value_of(at), [&] { return real(at); });
+}
+
+template <typename Real>
+CUresult mem_host_register(const ApiCall& call, Real real, void* at, size_t bytes, unsigned flags) {
+  return allocate(call, KeySpace::kRegistered, GPUPEAK_KIND_REGISTERED, [&] { return real(at, bytes, flags); },
+                  [&] { return value_of(at); }, bytes);
+}
+
+template <typename Real>
+CUresult mem_host_unregister(const ApiCall& call, Real real, void* at) {
+  return release(call, KeySpace::kRegistered, value_of(at), [&] { return real(at); });
+}
+
+template <typename Real>
+CUresult mem_alloc_managed(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes, unsigned flags) {
+  return allocate(call, KeySpace::kPointer, GPUPEAK_KIND_MANAGED, [&] { return real(out, bytes, flags); },
+                  [&] { return value_of(*out); }, bytes);
+}
+
+// ---- arrays ----------------------------------------------------------------------------------------
+
+template <typename Real, typename Descriptor>
+CUresult array_create(const ApiCall& call, Real real, CUarray* out, const Descriptor* descriptor) {
+  return allocate(call, KeySpace::kArray, GPUPEAK_KIND_ARRAY, [&] { return real(out, descriptor); },
+                  [&] { return value_of(*out); }, descriptor != nullptr ? array_bytes(*descriptor) : 0);
+}
+
+template <typename Real>
+CUresult mipmapped_create(const ApiCall& call, Real real, CUmipmappedArray* out,
+                          const CUDA_ARRAY3D_DESCRIPTOR* descriptor, unsigned levels) {
+  return allocate(call, KeySpace::kArray, GPUPEAK_KIND_ARRAY, [&] { return real(out, descriptor, levels); },
+                  [&] { return value_of(*out); }, descriptor != nullptr ? mipmapped_bytes(*descriptor, levels) : 0);
+}
+
+template <typename Real, typename Array>
+CUresult array_destroy(const ApiCall& call, Real real, Array array) {
+  return release(call, KeySpace::kArray, value_of(array), [&] { return real(array); });
+}
+
+// ---- pools -----------------------------------------------------------------------------------------
+
+/// A pool tells its reserve where it may have moved.
+inline void read_pool(CUmemoryPool pool, int device) {
+  pool_changed(pool, device, pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT),
+               pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), GPUPEAK_POOL_READ);
+}
+
+/// The device is the pool's, whatever context is current. A captured call gives addresses and no memory.
+template <typename Run>
+CUresult allocate_async(const ApiCall& call, CUstream stream, bool per_thread, CUdeviceptr* out, uint64_t bytes,
+                        Run run) {
+  DriverScope scope;
+  const bool captured = scope.accounts() && is_capturing(stream, per_thread);
+  const CUresult result = run();
+  if (!scope.accounts()) return result;
+  if (result != CUDA_SUCCESS) {
+    device_failed(call, GPUPEAK_KIND_POOL, current_device(), bytes, result);
+  } else if (captured) {
+    device_noted(KeySpace::kPointer, *out, {.bytes = bytes, .device = current_device(), .kind = GPUPEAK_KIND_GRAPH});
+  } else {
+    CUmemoryPool pool = nullptr;
+    int device = kNoDevice;
+    const bool known = pool_of(*out, pool, device);
+    if (!known) device = current_device();
+    device_allocated(call, KeySpace::kPointer, *out, {.bytes = bytes, .pool = pool, .device = device, .kind = GPUPEAK_KIND_POOL});
+    if (known) read_pool(pool, device);
+  }
+  return result;
+}
+
+template <bool kPtsz, typename Real>
+CUresult mem_alloc_async(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes, CUstream stream) {
+  return allocate_async(call, stream, kPtsz, out, bytes, [&] { return real(out, bytes, stream); });
+}
+
+template <bool kPtsz, typename Real>
+CUresult mem_alloc_from_pool_async(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes, CUmemoryPool pool,
+                                   CUstream stream) {
+  return allocate_async(call, stream, kPtsz, out, bytes, [&] { return real(out, bytes, pool, stream); });
+}
+
+template <bool kPtsz, typename Real>
+CUresult mem_free_async(const ApiCall& call, Real real, CUdeviceptr at, CUstream stream) {
+  {
+    DriverScope scope;
+    // Captured: a node that frees when the graph runs. The memory is in use till then.
+    if (scope.accounts() && is_capturing(stream, kPtsz)) return real(at, stream);
+  }
+  return release(call, KeySpace::kPointer, at, [&] { return real(at, stream); });
+}
+
+template <typename Real>
+CUresult pool_create(const ApiCall&, Real real, CUmemoryPool* out, const CUmemPoolProps* properties) {
+  DriverScope scope;
+  const CUresult result = real(out, properties);
+  if (scope.accounts() && result == CUDA_SUCCESS) {
+    const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    pool_changed(*out, on_device ? properties->location.id : kNoDevice, 0, 0, GPUPEAK_POOL_CREATED);
+  }
+  return result;
+}
+
+template <typename Real>
+CUresult pool_destroy(const ApiCall&, Real real, CUmemoryPool pool) {
+  DriverScope scope;
+  const CUresult result = real(pool);
+  if (scope.accounts() && result == CUDA_SUCCESS) pool_changed(pool, kNoDevice, 0, 0, GPUPEAK_POOL_DESTROYED);
+  return result;
+}
+
+template <typename Real>
+CUresult pool_trim(const ApiCall&, Real real, CUmemoryPool pool, size_t keep_bytes) {
+  DriverScope scope;
+  const CUresult result = real(pool, keep_bytes);
+  if (scope.accounts() && result == CUDA_SUCCESS) read_pool(pool, current_device());
+  return result;
+}
+
+// ---- virtual memory management -----------------------------------------------------------------------
+
+template <typename Real>
+CUresult mem_create(const ApiCall& call, Real real, CUmemGenericAllocationHandle* out, size_t bytes,
+                    const CUmemAllocationProp* properties, unsigned long long flags) {
+  DriverScope scope;
+  const CUresult result = real(out, bytes, properties, flags);
+  if (!scope.accounts() || properties == nullptr) return result;
+  const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  const gpupeak_kind kind = on_device ? GPUPEAK_KIND_VMM : GPUPEAK_KIND_HOST_VMM;
+  const int device = on_device ? properties->location.id : kNoDevice;
+  if (result == CUDA_SUCCESS) vmm_created(call, *out, kind, device, bytes);
+  else device_failed(call, kind, device, bytes, result);
+  return result;
+}
+
+template <typename Real>
+CUresult mem_import(const ApiCall& call, Real real, CUmemGenericAllocationHandle* out, void* os_handle,
+                    CUmemAllocationHandleType type) {
+  DriverScope scope;
+  const CUresult result = real(out, os_handle, type);
+  if (scope.accounts() && result == CUDA_SUCCESS) vmm_created(call, *out, GPUPEAK_KIND_IMPORTED, current_device(), 0);
+  return result;
+}
+
+template <typename Real>
+CUresult mem_retain_handle(const ApiCall&, Real real, CUmemGenericAllocationHandle* out, void* at) {
+  DriverScope scope;
+  const CUresult result = real(out, at);
+  if (scope.accounts() && result == CUDA_SUCCESS) vmm_retained(*out);
+  return result;
+}
+
+template <typename Real>
+CUresult mem_release(const ApiCall& call, Real real, CUmemGenericAllocationHandle handle) {
+  DriverScope scope;
+  if (!scope.accounts()) return real(handle);
+  vmm_releasing(call, handle);
+  const CUresult result = real(handle);
+  if (result != CUDA_SUCCESS) vmm_not_released(handle);
+  return result;
+}
+
+template <typename Real>
+CUresult mem_map(const ApiCall&, Real real, CUdeviceptr at, size_t bytes, size_t offset,
+                 CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  DriverScope scope;
+  const CUresult result = real(at, bytes, offset, handle, flags);
+  if (scope.accounts() && result == CUDA_SUCCESS) vmm_mapped(at, bytes, handle);
+  return result;
+}
+
+template <typename Real>
+CUresult mem_unmap(const ApiCall& call, Real real, CUdeviceptr at, size_t bytes) {
+  DriverScope scope;
+  if (!scope.accounts()) return real(at, bytes);
+  vmm_unmapping(call, at, bytes);
+  const CUresult result = real(at, bytes);
+  if (result != CUDA_SUCCESS) vmm_not_unmapped(at, bytes);
+  return result;
+}
+
+template <typename Real>
+CUresult address_reserve(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes, size_t alignment,
+                         CUdeviceptr wanted, unsigned long long flags) {
+  return allocate(call, KeySpace::kAddresses, GPUPEAK_KIND_VMM_VA,
+                  [&] { return real(out, bytes, alignment, wanted, flags); }, [&] { return value_of(*out); }, bytes);
+}
+
+template <typename Real>
+CUresult address_free(const ApiCall& call, Real real, CUdeviceptr at, size_t bytes) {
+  return release(call, KeySpace::kAddresses, at, [&] { return real(at, bytes); });
+}
+
+/// A buffer of imported memory; its end is a cuMemFree.
+template <typename Real>
+CUresult external_buffer(const ApiCall& call, Real real, CUdeviceptr* out, CUexternalMemory memory,
+                         const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* descriptor) {
+  return allocate(call, KeySpace::kPointer, GPUPEAK_KIND_IMPORTED, [&] { return real(out, memory, descriptor); },
+                  [&] { return value_of(*out); }, descriptor != nullptr ? descriptor->size : 0);
+}
+
+// ---- contexts ----------------------------------------------------------------------------------------
+
+/// All forms of cuCtxCreate: `out` comes first, the device last.
+template <typename Run>
+CUresult context_create(CUcontext* out, CUdevice device, Run run) {
+  DriverScope scope;
+  const CUresult result = run();
+  if (scope.accounts() && result == CUDA_SUCCESS) context_began(*out, device);
+  return result;
+}
+
+template <typename Real>
+CUresult ctx_create(const ApiCall&, Real real, CUcontext* out, unsigned flags, CUdevice device) {
+  return context_create(out, device, [&] { return real(out, flags, device); });
+}
+
+template <typename Real, typename Parameters>
+CUresult ctx_create_affinity(const ApiCall&, Real real, CUcontext* out, Parameters* parameters, int count,
+                             unsigned flags, CUdevice device) {
+  return context_create(out, device, [&] { return real(out, parameters, count, flags, device); });
+}
+
+template <typename Real, typename Parameters>
+CUresult ctx_create_params(const ApiCall&, Real real, CUcontext* out, Parameters* parameters, unsigned flags,
+                           CUdevice device) {
+  return context_create(out, device, [&] { return real(out, parameters, flags, device); });
+}
+
+template <typename Real>
+CUresult ctx_destroy(const ApiCall& call, Real real, CUcontext context) {
+  DriverScope scope;
+  const CUresult result = real(context);
+  if (scope.accounts() && result == CUDA_SUCCESS) context_ended(call, context, kNoDevice, GPUPEAK_CONTEXT_DESTROYED);
+  return result;
+}
+
+template <typename Real>
+CUresult primary_retain(const ApiCall&, Real real, CUcontext* out, CUdevice device) {
+  DriverScope scope;
+  const bool was_active = scope.accounts() && primary_context_is_active(device);
+  const CUresult result = real(out, device);
+  if (scope.accounts() && result == CUDA_SUCCESS) {
+    primary_context(device) = *out;
+    if (!was_active) context_began(*out, device);
+  }
+  return result;
+}
+
+/// Release and Reset: the context is gone only when the driver says that it is inactive.
+template <typename Real>
+CUresult primary_end(const ApiCall& call, Real real, CUdevice device, gpupeak_context_event event) {
+  DriverScope scope;
+  const CUresult result = real(device);
+  if (scope.accounts() && result == CUDA_SUCCESS && !primary_context_is_active(device)) {
+    context_ended(call, primary_context(device), device, event);
+  }
+  return result;
+}
+
+template <typename Real>
+CUresult primary_release(const ApiCall& call, Real real, CUdevice device) {
+  return primary_end(call, real, device, GPUPEAK_CONTEXT_DESTROYED);
+}
+
+template <typename Real>
+CUresult primary_reset(const ApiCall& call, Real real, CUdevice device) {
+  return primary_end(call, real, device, GPUPEAK_CONTEXT_RESET);
+}
+
+}  // namespace gpupeak::preload::calls

@@ -1,0 +1,235 @@
+#include "track/device_memory.h"
+
+#include <atomic>
+
+#include "base/flat_map.h"
+#include "base/hook_scope.h"
+#include "base/spinlock.h"
+#include "log/log.h"
+#include "track/driver.h"
+
+namespace gpupeak::preload {
+namespace {
+
+/// All of it under the lock.
+struct DeviceMemory {
+  SpinLock lock;
+  FlatMap<DeviceBlock> blocks;
+  FlatMap<uint64_t> pool_reserved;  ///< by pool, as logged last
+  uint64_t next_id = 1;
+  uint64_t next_seq = 1;
+};
+constinit DeviceMemory g_memory;
+
+/// device or host, as the log has it.
+uint64_t logged_device(int device) { return static_cast<uint64_t>(device + 1); }
+
+bool counts_into_device_total(gpupeak_kind kind) {
+  switch (kind) {
+    case GPUPEAK_KIND_LINEAR:
+    case GPUPEAK_KIND_POOL:
+    case GPUPEAK_KIND_VMM:
+    case GPUPEAK_KIND_ARRAY:
+    case GPUPEAK_KIND_GRAPH: return true;
+    default: return false;
+  }
+}
+
+void move_gauges(const DeviceBlock& block, int64_t bytes) {
+  gpupeak_counters_page& page = counters();
+  switch (block.kind) {
+    case GPUPEAK_KIND_PINNED:
+    case GPUPEAK_KIND_HOST_VMM: gauge_add(page.pinned, bytes); return;
+    case GPUPEAK_KIND_REGISTERED: gauge_add(page.registered, bytes); return;
+    case GPUPEAK_KIND_MANAGED: gauge_add(page.managed, bytes); break;
+    default: break;
+  }
+  if (block.device < 0 || block.device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
+  gpupeak_device_counters& device = page.device[block.device];
+  gauge_add(device.kind[block.kind - GPUPEAK_FIRST_DEVICE_KIND], bytes);
+  if (!counts_into_device_total(block.kind)) return;
+  gauge_add(device.total, bytes);
+  if (bytes > 0) ++device.alloc_count;
+}
+
+uint32_t api_of(const ApiCall& call) {
+  uint32_t id = __atomic_load_n(call.string_id, __ATOMIC_RELAXED);
+  if (id == 0) {
+    id = intern_string(call.name);
+    __atomic_store_n(call.string_id, id, __ATOMIC_RELAXED);
+  }
+  return id;
+}
+
+/// Emits with the next number. Holds the lock.
+Record numbered(uint8_t tag) {
+  Record record(tag);
+  record.u(g_memory.next_seq++);
+  count(&gpupeak_counters_page::device_events);
+  return record;
+}
+
+void log_free(const DeviceBlock& block, uint32_t api, uint32_t stack) {
+  if (block.id == 0) return;
+  move_gauges(block, -static_cast<int64_t>(block.bytes));
+  emit(numbered(GPUPEAK_REC_DEVICE_FREE).u(block.id).u(api).u(stack));
+}
+
+/// Adds a block in place of what may have been there: then the old one's end was not seen. Holds the lock.
+bool keep(uint64_t key, const DeviceBlock& block, uint32_t api, uint32_t stack) {
+  if (const DeviceBlock* stale = g_memory.blocks.find(key)) log_free(*stale, api, stack);
+  if (g_memory.blocks.insert(key, block)) return true;
+  set_quality(GPUPEAK_Q_DEVICE_TABLE_FULL);
+  count(&gpupeak_counters_page::dropped_events);
+  return false;
+}
+
+bool ends_with_context(gpupeak_kind kind) {
+  switch (kind) {
+    case GPUPEAK_KIND_LINEAR:
+    case GPUPEAK_KIND_MANAGED:
+    case GPUPEAK_KIND_PINNED:
+    case GPUPEAK_KIND_REGISTERED:
+    case GPUPEAK_KIND_ARRAY: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+void device_allocated(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock block) {
+  HookScope scope;
+  if (!scope.entered()) return count(&gpupeak_counters_page::dropped_events);
+  introduce_device(block.device);
+  const uint32_t api = api_of(call);
+  const uint32_t stack = capture_stack(call.caller);
+  LockGuard guard(g_memory.lock);
+  block.id = g_memory.next_id++;
+  if (!keep(key_of(space, value), block, api, stack)) return;
+  move_gauges(block, static_cast<int64_t>(block.bytes));
+  Record record = numbered(GPUPEAK_REC_DEVICE_ALLOC);
+  record.u(block.id).u(block.kind).u(logged_device(block.device)).u(value).u(block.bytes).u(api).u(stack);
+  emit(record.u(reinterpret_cast<uint64_t>(block.context)).u(reinterpret_cast<uint64_t>(block.pool)));
+}
+
+void device_noted(KeySpace space, uint64_t value, DeviceBlock block) {
+  HookScope scope;
+  if (!scope.entered()) return count(&gpupeak_counters_page::dropped_events);
+  LockGuard guard(g_memory.lock);
+  block.id = 0;
+  keep(key_of(space, value), block, 0, 0);
+}
+
+bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock& block) {
+  HookScope scope;
+  if (!scope.entered()) return false;
+  const uint32_t api = api_of(call);
+  const uint32_t stack = capture_stack(call.caller);
+  LockGuard guard(g_memory.lock);
+  const DeviceBlock* known = g_memory.blocks.find(key_of(space, value));
+  if (known == nullptr) return false;
+  block = *known;
+  g_memory.blocks.erase(key_of(space, value));
+  log_free(block, api, stack);
+  return true;
+}
+
+void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block) {
+  HookScope scope;
+  if (!scope.entered()) return;
+  LockGuard guard(g_memory.lock);
+  if (!g_memory.blocks.insert(key_of(space, value), block) || block.id == 0) return;
+  move_gauges(block, static_cast<int64_t>(block.bytes));
+  emit(numbered(GPUPEAK_REC_DEVICE_REVIVE).u(block.id));
+}
+
+bool device_find(KeySpace space, uint64_t value, DeviceBlock& block) {
+  HookScope scope;
+  if (!scope.entered()) return false;
+  LockGuard guard(g_memory.lock);
+  const DeviceBlock* known = g_memory.blocks.find(key_of(space, value));
+  if (known != nullptr) block = *known;
+  return known != nullptr;
+}
+
+void device_unknown_freed(const ApiCall& call, uint64_t value) {
+  HookScope scope;
+  if (!scope.entered()) return;
+  const uint32_t api = api_of(call);
+  const uint32_t stack = capture_stack(call.caller);
+  LockGuard guard(g_memory.lock);
+  count(&gpupeak_counters_page::unmatched_frees);
+  emit(numbered(GPUPEAK_REC_DEVICE_UNKNOWN).u(value).u(api).u(stack));
+}
+
+void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t bytes, CUresult result) {
+  // Other errors may come from a capture that forbids the call: ask the driver nothing then.
+  uint64_t free_bytes = 0, total_bytes = 0;
+  const bool known = result == CUDA_ERROR_OUT_OF_MEMORY && memory_info(free_bytes, total_bytes);
+  HookScope scope;
+  if (!scope.entered()) return;
+  introduce_device(device);
+  const uint32_t api = api_of(call);
+  const uint32_t stack = capture_stack(call.caller);
+  LockGuard guard(g_memory.lock);
+  const bool counted = device >= 0 && device < static_cast<int>(GPUPEAK_LOG_MAX_DEVICES);
+  Record record = numbered(GPUPEAK_REC_DEVICE_FAILED);
+  record.u(kind).u(logged_device(device)).u(bytes).u(result);
+  record.u(counted ? counters().device[device].total.live : 0);
+  record.u(known ? free_bytes + 1 : 0).u(known ? total_bytes + 1 : 0);
+  emit(record.u(api).u(stack));
+}
+
+void context_began(CUcontext context, int device) {
+  HookScope scope;
+  if (!scope.entered()) return;
+  introduce_device(device);
+  LockGuard guard(g_memory.lock);
+  Record record = numbered(GPUPEAK_REC_CONTEXT);
+  emit(record.u(reinterpret_cast<uint64_t>(context)).u(logged_device(device)).u(GPUPEAK_CONTEXT_CREATED));
+}
+
+void context_ended(const ApiCall& call, CUcontext context, int device, gpupeak_context_event event) {
+  HookScope scope;
+  if (!scope.entered() || context == nullptr) return;
+  const uint32_t api = api_of(call);
+  const uint32_t stack = capture_stack(call.caller);
+  LockGuard guard(g_memory.lock);
+  for (;;) {
+    uint64_t keys[64];  // a batch at a time: erasing moves entries
+    size_t n = 0;
+    g_memory.blocks.for_each([&](uint64_t key, const DeviceBlock& block) {
+      if (n < 64 && block.context == context && ends_with_context(block.kind)) keys[n++] = key;
+    });
+    for (size_t i = 0; i < n; ++i) {
+      log_free(*g_memory.blocks.find(keys[i]), api, stack);
+      g_memory.blocks.erase(keys[i]);
+    }
+    if (n < 64) break;
+  }
+  Record record = numbered(GPUPEAK_REC_CONTEXT);
+  emit(record.u(reinterpret_cast<uint64_t>(context)).u(logged_device(device)).u(event));
+}
+
+void pool_changed(CUmemoryPool pool, int device, uint64_t reserved, uint64_t used, gpupeak_pool_event event) {
+  HookScope scope;
+  if (!scope.entered() || pool == nullptr) return;
+  LockGuard guard(g_memory.lock);
+  const auto key = reinterpret_cast<uint64_t>(pool);
+  const uint64_t* last = g_memory.pool_reserved.find(key);
+  if (event == GPUPEAK_POOL_READ && last != nullptr && *last == reserved) return;
+  if (event == GPUPEAK_POOL_DESTROYED) g_memory.pool_reserved.erase(key);
+  else g_memory.pool_reserved.insert(key, reserved);
+  Record record = numbered(GPUPEAK_REC_POOL);
+  emit(record.u(key).u(logged_device(device)).u(reserved).u(used).u(event));
+}
+
+void forget_device_memory() {
+  g_memory.lock.reset();
+  g_memory.blocks.forget();
+  g_memory.pool_reserved.forget();
+  g_memory.next_id = g_memory.next_seq = 1;
+  forget_introductions();
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,62 @@
+// All live device memory, and the events that change it. One lock covers the counters, the number of the
+// event and its record, so that all three tell the same order. HOOK-SAFE; called by track/device_calls.h
+// inside a DriverScope, outside any HookScope.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "gpupeak/log_format.h"
+#include "stack/stack.h"
+
+namespace gpupeak::preload {
+
+/// Who calls the driver and what for.
+struct ApiCall {
+  const char* name;     ///< of the driver's function, without ABI suffix
+  uint32_t* string_id;  ///< cache of its id in the log; 0: not yet
+  CallerFrame caller;
+};
+
+/// Where a key is unique: pointers, array handles, registered ranges, reserved addresses, VMM handles.
+enum class KeySpace : uint64_t { kPointer = 0, kArray = 1, kRegistered = 2, kAddresses = 3, kHandle = 4 };
+inline uint64_t key_of(KeySpace space, uint64_t value) { return (static_cast<uint64_t>(space) << 60) ^ value; }
+
+struct DeviceBlock {
+  uint64_t id = 0;  ///< 0: known but not counted, and not in the log (memory of a captured graph)
+  uint64_t bytes = 0;
+  CUcontext context = nullptr;  ///< whose end frees it; nullptr: none
+  CUmemoryPool pool = nullptr;
+  int device = -1;
+  gpupeak_kind kind = GPUPEAK_KIND_NONE;
+};
+
+/// A successful allocation: counts and logs it. `block.id` is given here.
+void device_allocated(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock block);
+/// The same for a block that is not to be counted.
+void device_noted(KeySpace space, uint64_t value, DeviceBlock block);
+
+/// The block is about to be freed: taken out, counted and logged as free. False if it was never seen.
+bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock& block);
+/// The real free failed after all: the block lives on.
+void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block);
+/// What is known of a block; false if nothing.
+bool device_find(KeySpace space, uint64_t value, DeviceBlock& block);
+/// The real free of a pointer that was never seen succeeded.
+void device_unknown_freed(const ApiCall& call, uint64_t value);
+
+/// An allocation failed with `result`.
+void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t bytes, CUresult result);
+
+/// A context has ended: what it owned is free (linear, managed, pinned, registered, arrays).
+void context_ended(const ApiCall& call, CUcontext context, int device, gpupeak_context_event event);
+void context_began(CUcontext context, int device);
+
+/// A pool was created, destroyed or read. READ is logged only if `reserved` changed.
+void pool_changed(CUmemoryPool pool, int device, uint64_t reserved, uint64_t used, gpupeak_pool_event event);
+
+/// In a forked child: the parent's device memory is not ours.
+void forget_device_memory();
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,121 @@
+#include "track/driver.h"
+
+#include <atomic>
+#include <cstring>
+#include <string_view>
+
+#include "log/log.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constinit DriverLookup g_lookup = nullptr;
+constinit std::atomic<uint32_t> g_introduced{0};  // a bit a device
+
+constinit DriverFunction<CUresult (*)(CUcontext*)> g_ctx_get_current("cuCtxGetCurrent");
+constinit DriverFunction<CUresult (*)(CUdevice*)> g_ctx_get_device("cuCtxGetDevice");
+constinit DriverFunction<CUresult (*)(size_t*, size_t*)> g_mem_get_info("cuMemGetInfo_v2");
+constinit DriverFunction<CUresult (*)(CUstream, CUstreamCaptureStatus*)> g_is_capturing("cuStreamIsCapturing");
+constinit DriverFunction<CUresult (*)(CUstream, CUstreamCaptureStatus*)> g_is_capturing_ptsz("cuStreamIsCapturing_ptsz");
+constinit DriverFunction<CUresult (*)(unsigned, CUpointer_attribute*, void**, CUdeviceptr)> g_pointer_attributes(
+    "cuPointerGetAttributes");
+constinit DriverFunction<CUresult (*)(CUmemoryPool, CUmemPool_attribute, void*)> g_pool_attribute(
+    "cuMemPoolGetAttribute");
+constinit DriverFunction<CUresult (*)(CUdevice, unsigned*, int*)> g_primary_state("cuDevicePrimaryCtxGetState");
+constinit DriverFunction<CUresult (*)(char*, int, CUdevice)> g_device_name("cuDeviceGetName");
+constinit DriverFunction<CUresult (*)(size_t*, CUdevice)> g_device_total("cuDeviceTotalMem_v2");
+constinit DriverFunction<CUresult (*)(CUuuid*, CUdevice)> g_device_uuid2("cuDeviceGetUuid_v2");
+constinit DriverFunction<CUresult (*)(CUuuid*, CUdevice)> g_device_uuid("cuDeviceGetUuid");
+
+}  // namespace
+
+void set_driver_lookup(DriverLookup lookup) { __atomic_store_n(&g_lookup, lookup, __ATOMIC_RELEASE); }
+
+void* driver_function(const char* export_name) {
+  const DriverLookup lookup = __atomic_load_n(&g_lookup, __ATOMIC_ACQUIRE);
+  return lookup != nullptr ? lookup(export_name) : nullptr;
+}
+
+CUcontext current_context() {
+  CUcontext context = nullptr;
+  const auto get = g_ctx_get_current.get();
+  return get != nullptr && get(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
+int current_device() {
+  CUdevice device = kNoDevice;
+  const auto get = g_ctx_get_device.get();
+  return get != nullptr && get(&device) == CUDA_SUCCESS ? device : kNoDevice;
+}
+
+bool memory_info(uint64_t& free_bytes, uint64_t& total_bytes) {
+  size_t free_now = 0, total = 0;
+  const auto get = g_mem_get_info.get();
+  if (get == nullptr || get(&free_now, &total) != CUDA_SUCCESS) return false;
+  free_bytes = free_now;
+  total_bytes = total;
+  return true;
+}
+
+bool is_capturing(CUstream stream, bool per_thread_default) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  auto get = per_thread_default ? g_is_capturing_ptsz.get() : g_is_capturing.get();
+  if (get == nullptr) get = g_is_capturing.get();
+  if (get == nullptr) return false;
+  // An error means that the legacy stream was asked about while another one captures: not capturing itself.
+  return get(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool pool_of(CUdeviceptr at, CUmemoryPool& pool, int& device) {
+  const auto get = g_pointer_attributes.get();
+  if (get == nullptr) return false;
+  CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+  int ordinal = kNoDevice;
+  void* values[] = {&pool, &ordinal};
+  if (get(2, wanted, values, at) != CUDA_SUCCESS || ordinal < 0) return false;
+  device = ordinal;
+  return true;
+}
+
+uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute) {
+  cuuint64_t value = 0;
+  const auto get = g_pool_attribute.get();
+  return get != nullptr && pool != nullptr && get(pool, attribute, &value) == CUDA_SUCCESS ? value : 0;
+}
+
+bool primary_context_is_active(CUdevice device) {
+  unsigned flags = 0;
+  int active = 1;
+  const auto get = g_primary_state.get();
+  return get == nullptr || get(device, &flags, &active) != CUDA_SUCCESS || active != 0;
+}
+
+CUcontext& primary_context(CUdevice device) {
+  static CUcontext contexts[GPUPEAK_LOG_MAX_DEVICES + 1];  // the last for devices beyond
+  return contexts[device >= 0 && device < static_cast<int>(GPUPEAK_LOG_MAX_DEVICES) ? device : GPUPEAK_LOG_MAX_DEVICES];
+}
+
+void forget_introductions() { g_introduced.store(0); }
+
+void introduce_device(int ordinal) {
+  if (ordinal < 0 || ordinal >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
+  const uint32_t bit = 1u << ordinal;
+  if ((g_introduced.load(std::memory_order_relaxed) & bit) != 0) return;
+  if ((g_introduced.fetch_or(bit) & bit) != 0) return;
+  char name[128] = {};
+  size_t total = 0;
+  CUuuid uuid{};
+  if (const auto get = g_device_name.get()) get(name, sizeof name - 1, ordinal);
+  if (const auto get = g_device_total.get()) get(&total, ordinal);
+  if (const auto get = g_device_uuid2.get() != nullptr ? g_device_uuid2.get() : g_device_uuid.get()) get(&uuid, ordinal);
+  Record record(GPUPEAK_DEF_DEVICE);
+  record.u(static_cast<uint64_t>(ordinal)).u(total).s({uuid.bytes, sizeof uuid.bytes}).s({name, strlen(name)});
+  define(record);
+  std::atomic_ref<uint32_t> count(counters().device_count);
+  uint32_t seen = count.load();
+  while (seen < static_cast<uint32_t>(ordinal) + 1 &&
+         !count.compare_exchange_weak(seen, static_cast<uint32_t>(ordinal) + 1)) {
+  }
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,136 @@
+#include "track/virtual_memory.h"
+
+#include "base/flat_map.h"
+#include "base/hook_scope.h"
+#include "base/spinlock.h"
+
+namespace gpupeak::preload {
+namespace {
+
+struct Handle {
+  uint32_t references = 0;
+  uint32_t mappings = 0;
+  bool freed = false;    ///< logged as free; kept until the real call is known to have succeeded
+  DeviceBlock block;     ///< as it was when freed
+};
+
+/// Live ones and those undone: `unmapped` until the real cuMemUnmap succeeded.
+struct Mapping {
+  uint64_t bytes = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  bool unmapped = false;
+};
+
+/// Of the granularities that drivers have, the smallest: how far to look for a range's next mapping.
+constexpr uint64_t kSmallestGranularity = 64 << 10;
+
+struct VirtualMemory {
+  SpinLock lock;  ///< outside of the device memory's
+  FlatMap<Handle> handles;
+  FlatMap<Mapping> mappings;
+};
+constinit VirtualMemory g_vmm;
+
+/// The driver may give handles the value 0 … n; keys must not be 0.
+uint64_t handle_key(CUmemGenericAllocationHandle handle) { return static_cast<uint64_t>(handle) + 1; }
+
+void free_if_unused(const ApiCall& call, CUmemGenericAllocationHandle handle, Handle& state) {
+  if (state.references > 0 || state.mappings > 0 || state.freed) return;
+  state.freed = device_freeing(call, KeySpace::kHandle, handle_key(handle), state.block);
+}
+
+void revive(CUmemGenericAllocationHandle handle, Handle& state) {
+  if (!state.freed) return;
+  device_not_freed(KeySpace::kHandle, handle_key(handle), state.block);
+  state.freed = false;
+}
+
+/// Calls `visit(address, mapping)` for the mappings that begin in the range.
+template <typename Visit>
+void for_each_mapping(CUdeviceptr at, uint64_t bytes, Visit visit) {
+  for (uint64_t offset = 0; offset < bytes;) {
+    Mapping* mapping = g_vmm.mappings.find(at + offset);
+    if (mapping != nullptr) visit(at + offset, *mapping);
+    offset += mapping != nullptr && mapping->bytes > 0 ? mapping->bytes : kSmallestGranularity;
+  }
+}
+
+}  // namespace
+
+void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupeak_kind kind, int device,
+                 uint64_t bytes) {
+  {
+    LockGuard guard(g_vmm.lock);
+    Handle state;
+    if (const Handle* known = g_vmm.handles.find(handle_key(handle)); known != nullptr && !known->freed) {
+      state = *known;  // the same memory imported again
+      ++state.references;
+      g_vmm.handles.insert(handle_key(handle), state);
+      return;
+    }
+    state.references = 1;
+    g_vmm.handles.insert(handle_key(handle), state);
+  }
+  device_allocated(call, KeySpace::kHandle, handle_key(handle), {.bytes = bytes, .device = device, .kind = kind});
+}
+
+void vmm_retained(CUmemGenericAllocationHandle handle) {
+  LockGuard guard(g_vmm.lock);
+  if (Handle* state = g_vmm.handles.find(handle_key(handle))) ++state->references;
+}
+
+void vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle) {
+  LockGuard guard(g_vmm.lock);
+  Handle* state = g_vmm.handles.find(handle_key(handle));
+  if (state == nullptr || state->references == 0) return;
+  --state->references;
+  free_if_unused(call, handle, *state);
+}
+
+void vmm_not_released(CUmemGenericAllocationHandle handle) {
+  LockGuard guard(g_vmm.lock);
+  Handle* state = g_vmm.handles.find(handle_key(handle));
+  if (state == nullptr) return;
+  ++state->references;
+  revive(handle, *state);
+}
+
+void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle) {
+  LockGuard guard(g_vmm.lock);
+  Handle* state = g_vmm.handles.find(handle_key(handle));
+  if (state == nullptr) return;
+  ++state->mappings;
+  g_vmm.mappings.insert(at, {.bytes = bytes, .handle = handle});
+}
+
+void vmm_unmapping(const ApiCall& call, CUdeviceptr at, uint64_t bytes) {
+  LockGuard guard(g_vmm.lock);
+  for_each_mapping(at, bytes, [&](uint64_t, Mapping& mapping) {
+    if (mapping.unmapped) return;
+    mapping.unmapped = true;
+    Handle* state = g_vmm.handles.find(handle_key(mapping.handle));
+    if (state == nullptr || state->mappings == 0) return;
+    --state->mappings;
+    free_if_unused(call, mapping.handle, *state);
+  });
+}
+
+void vmm_not_unmapped(CUdeviceptr at, uint64_t bytes) {
+  LockGuard guard(g_vmm.lock);
+  for_each_mapping(at, bytes, [&](uint64_t, Mapping& mapping) {
+    if (!mapping.unmapped) return;
+    mapping.unmapped = false;
+    Handle* state = g_vmm.handles.find(handle_key(mapping.handle));
+    if (state == nullptr) return;
+    ++state->mappings;
+    revive(mapping.handle, *state);
+  });
+}
+
+void forget_virtual_memory() {
+  g_vmm.lock.reset();
+  g_vmm.handles.forget();
+  g_vmm.mappings.forget();
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,25 @@
+// Memory of cuMemCreate. It lives while its handle has references or is mapped anywhere, whichever ends
+// last; a context's end does not free it. HOOK-SAFE; see device_memory.h.
+#pragma once
+
+#include "track/device_memory.h"
+
+namespace gpupeak::preload {
+
+/// cuMemCreate, or cuMemImportFromShareableHandle (kind IMPORTED: another process owns the bytes).
+void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupeak_kind kind, int device,
+                 uint64_t bytes);
+/// cuMemRetainAllocationHandle gave one more reference.
+void vmm_retained(CUmemGenericAllocationHandle handle);
+/// Before cuMemRelease, and its taking back if the real call failed.
+void vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle);
+void vmm_not_released(CUmemGenericAllocationHandle handle);
+
+void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle);
+/// Before cuMemUnmap of a range that may hold several mappings; and its taking back.
+void vmm_unmapping(const ApiCall& call, CUdeviceptr at, uint64_t bytes);
+void vmm_not_unmapped(CUdeviceptr at, uint64_t bytes);
+/// In a forked child.
+void forget_virtual_memory();
+
+}  // namespace gpupeak::preload
