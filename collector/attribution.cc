@@ -50,6 +50,9 @@ Attribution::Site Attribution::make_site(uint32_t stack) {
   Site whole;  // in case that all of it is plumbing: the innermost frames outside of ourselves
   const auto add = [](Site& to, const ResolvedAddress& resolved, size_t i) {
     if (to.frame_count == kTitleFrames) return;
+    // A compiler may split a function in two that call each other.
+    if (to.frame_count > 0 && to.function_ids[to.frame_count - 1] == resolved.function_ids[i])
+      return;
     to.frames[to.frame_count] = &resolved.frames[i];
     to.function_ids[to.frame_count++] = resolved.function_ids[i];
   };
@@ -188,7 +191,10 @@ Holder Attribution::make_holder(const Row& row, bool with_stack) {
   if (row.same_phase) holder.phase = phase_name(context.phase);
   if (row.same_thread) holder.thread_id = context.tid;
   if (with_stack) holder.stack = symbolizer_.stack(info.stack);
-  holder.temporary = row.alloc_count > 0 && row.temporary_count == row.alloc_count;
+  // The last block of a thread counts as temporary too, however long it lived: no mark for heap
+  // rows.
+  holder.temporary = context.kind != GPUPEAK_KIND_HEAP && row.alloc_count > 0 &&
+                     row.temporary_count == row.alloc_count;
   const ClockMap& clock = replay_.log().clock();
   const uint64_t start = replay_.log().header().start_ticks;
   holder.longest_life_ns = clock.to_ns(start + row.longest_life_ticks);

@@ -33,7 +33,10 @@ std::string losses_text(const Quality& quality) {
 
 std::string device_text(const DeviceSummary& device) {
   if (device.name.empty()) return fmt::format("GPU {}", device.ordinal);
-  return fmt::format("GPU {} ({})", device.ordinal, device.name);
+  constexpr std::string_view kVendor = "NVIDIA ";
+  std::string_view name = device.name;
+  if (name.starts_with(kVendor)) name.remove_prefix(kVendor.size());
+  return fmt::format("GPU {} ({})", device.ordinal, name);
 }
 
 bool was_used(const DeviceSummary& device) {

@@ -14,7 +14,7 @@ std::string exit_text(const RunSummary& run);
 std::string events_text(const Quality& quality);
 /// "nothing lost", or what was.
 std::string losses_text(const Quality& quality);
-/// "GPU 0 (NVIDIA H200)".
+/// "GPU 0 (H200)".
 std::string device_text(const DeviceSummary& device);
 /// Whether the process had any memory on this device.
 bool was_used(const DeviceSummary& device);

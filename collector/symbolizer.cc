@@ -52,8 +52,11 @@ class Symbolizer::ModuleSymbols {
     if (functions_) frames = functions_->frames_at(address - dwarf_bias_);
     const Symbol* symbol = symbol_at(address);
     if (frames.empty() && symbol != nullptr) frames.push_back({symbol->name, "", 0});
-    if (!frames.empty() && frames.back().function.empty() && symbol != nullptr) {
-      frames.back().function = symbol->name;
+    if (!frames.empty() && symbol != nullptr) {
+      // Debug information names local functions without their namespaces.
+      std::string& outermost = frames.back().function;
+      const bool mangled = std::string_view(symbol->name).starts_with("_Z");
+      if (outermost.empty() || (mangled && !outermost.starts_with("_Z"))) outermost = symbol->name;
     }
     return frames;
   }

@@ -183,13 +183,13 @@ class TextReport {
     for (const OutOfMemory& oom : summary_.oom) {
       if (++listed > kMaxOomListed) break;
       const std::string where = oom.device ? fmt::format(" on GPU {}", *oom.device) : "";
-      line(fmt::format("  {}  {} of {} MiB{}: {}; tracked {} MiB, free {} MiB",
-                       instant(oom.time_ns), oom.api, mib(oom.requested_bytes), where, oom.result,
-                       mib(oom.live_bytes), mib(oom.driver_free_bytes)));
+      line(fmt::format("  {}  {} of {} MiB{}: {}", instant(oom.time_ns), oom.api,
+                       mib(oom.requested_bytes), where, oom.result));
+      line(fmt::format("    live then {} MiB, free on the device {} MiB", mib(oom.live_bytes),
+                       mib(oom.driver_free_bytes)));
       line("    at " + oom.title);
       for (size_t i = 0; i < std::min(oom.holders.size(), kMaxOomHolders); ++i) {
-        line(fmt::format("    held then {} MiB  {}", mib(oom.holders[i].bytes),
-                         oom.holders[i].title));
+        line(fmt::format("    {} MiB held by {}", mib(oom.holders[i].bytes), oom.holders[i].title));
       }
     }
   }

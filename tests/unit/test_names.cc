@@ -1,0 +1,92 @@
+#include "catch.h"
+#include "collector/clock_map.h"
+#include "collector/function_names.h"
+#include "collector/sanitize.h"
+#include "collector/text_format.h"
+
+using namespace gpupeak::collector;
+
+TEST_CASE("function_names: short names", "[collector]") {
+  CHECK(short_function_name("malloc") == "malloc");
+  CHECK(short_function_name("main") == "main");
+  CHECK(short_function_name("onnxruntime::BFCArena::Extend(unsigned long)") ==
+        "onnxruntime::BFCArena::Extend");
+  CHECK(short_function_name("a::onnxruntime::cuda::Conv<float>::UpdateState(x*, bool) const") ==
+        "cuda::Conv<float>::UpdateState");
+  CHECK(short_function_name("void std::vector<int, std::allocator<int> >::_M_realloc_insert<int "
+                            "const&>(__gnu_cxx::__normal_iterator<int*, std::vector<int> >)") ==
+        "std::vector<…>::_M_realloc_insert<int const&>");
+  CHECK(short_function_name("operator new(unsigned long)") == "operator new");
+  CHECK(short_function_name("A::operator()(int) const") == "A::operator()");
+  CHECK(short_function_name("std::ostream& operator<< <char>(std::ostream&, char)") ==
+        "operator<< <char>");
+  CHECK(short_function_name("(anonymous namespace)::work(int)") == "(anonymous namespace)::work");
+  CHECK(short_function_name(
+            "run(int)::{lambda(int, std::vector<int> const&)#1}::operator()(int) const") ==
+        "run(int)::{lambda}::operator()");
+  CHECK(short_function_name("") == "");
+  CHECK(short_function_name("f(") == "f");
+  CHECK(short_function_name("<<<>") == "<<<>");
+}
+
+TEST_CASE("function_names: demangling leaves other names alone", "[collector]") {
+  CHECK(demangle("_Z3foov") == "foo()");
+  CHECK(demangle("_Znotmangled?") == "_Znotmangled?");
+  CHECK(demangle("PyObject_Call") == "PyObject_Call");
+}
+
+TEST_CASE("function_names: plumbing is told from sites", "[collector]") {
+  CHECK(is_plumbing("libc.so.6", "malloc"));
+  CHECK(is_plumbing("app", "operator new(unsigned long)"));
+  CHECK(is_plumbing("app", "std::allocator<int>::allocate(unsigned long)"));
+  CHECK(is_plumbing("app", "void std::vector<int>::push_back(int)"));
+  CHECK(is_plumbing("libcudart.so.13", ""));
+  CHECK(is_plumbing("libpython3.11.so", "_PyMem_RawMalloc"));
+  CHECK_FALSE(is_plumbing("libc.so.6", "fopen"));
+  CHECK_FALSE(is_plumbing("app", "main"));
+  CHECK_FALSE(is_plumbing("app", ""));
+  CHECK_FALSE(is_plumbing("app", "mallocate"));
+}
+
+TEST_CASE("sanitize: what could harm a terminal is escaped", "[collector]") {
+  CHECK(sanitize("plain ← text") == "plain ← text");
+  CHECK(sanitize("\x1b[31m\n") == "\\x1b[31m\\x0a");
+  CHECK(sanitize("\xff\xc3") == "\\xff\\xc3");
+  CHECK(sanitize("\xc0\x80") == "\\xc0\\x80");           // overlong
+  CHECK(sanitize("\xed\xa0\x80") == "\\xed\\xa0\\x80");  // a surrogate
+  CHECK(sanitize("a\u202e"
+                 "b") == "a\\u{202e}b");
+  CHECK(sanitize(std::string_view("\0x", 2)) == "\\x00x");
+}
+
+TEST_CASE("text_format: figures", "[collector]") {
+  CHECK(grouped(0) == "0");
+  CHECK(grouped(999) == "999");
+  CHECK(grouped(61204) == "61 204");
+  CHECK(mib(5675077632) == "5 412.2");
+  CHECK(compact_size(std::nullopt) == "–");
+  CHECK(compact_size(0) == "0");
+  CHECK(compact_size(67108864) == "64.0 MiB");
+  CHECK(compact_size(uint64_t{1203} << 20) == "1 203 MiB");
+  CHECK(percent(1, 0) == "–");
+  CHECK(percent(851, 1000) == "85.1");
+  CHECK(instant(9'810'000'000) == "+9.81 s");
+  CHECK(duration(140'000'000) == "140 ms");
+  CHECK(fit("A ← B ← C", 5) == "A ← …");
+  CHECK(display_width(fit("A ← B ← C", 5)) == 5);
+  CHECK(left("←", 3) == "←  ");
+  CHECK(right("–", 3) == "  –");
+}
+
+TEST_CASE("clock_map: straight lines between the pairs", "[collector]") {
+  ClockMap clock(false, 1000, 5000);
+  clock.add_pair(3000, 6000);  // half a ns a tick
+  clock.add_pair(4000, 8000);  // two
+  clock.add_pair(3500, 1);     // damaged: time would run backwards
+  clock.finish();
+  CHECK(clock.to_ns(500) == 0);
+  CHECK(clock.to_ns(1000) == 0);
+  CHECK(clock.to_ns(2000) == 500);
+  CHECK(clock.to_ns(3500) == 2000);
+  CHECK(clock.to_ns(5000) == 4000);  // beyond: the slope of the whole
+}

@@ -1,0 +1,464 @@
+// What the replay makes of logs, seen through analyze().
+#include <random>
+#include <unordered_map>
+
+#include "catch.h"
+#include "collector/analyze.h"
+#include "log_builder.h"
+
+using namespace gpupeak::collector;
+using namespace gpupeak::testing;
+
+namespace {
+
+Summary analyze(LogBuilder& log, const Options& options = {}) {
+  const TemporaryFile file;
+  log.save(file.path());
+  return gpupeak::collector::analyze(file.path(), options);
+}
+
+uint64_t metric(const Summary& summary, const std::string& name) {
+  INFO(name);
+  REQUIRE(summary.metrics.count(name) == 1);
+  REQUIRE(summary.metrics.at(name).has_value());
+  return *summary.metrics.at(name);
+}
+
+bool is_null(const Summary& summary, const std::string& name) {
+  REQUIRE(summary.metrics.count(name) == 1);
+  return !summary.metrics.at(name).has_value();
+}
+
+bool has_warning(const Summary& summary, const std::string& code) {
+  for (const Warning& warning : summary.quality.warnings) {
+    if (warning.code == code) return true;
+  }
+  return false;
+}
+
+void check_sums(const Summary& summary) {
+  for (const Peak& peak : summary.peaks) {
+    uint64_t sum = peak.other_bytes;
+    for (const Holder& holder : peak.holders) sum += holder.bytes;
+    INFO(peak.scope);
+    CHECK(sum == peak.bytes);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("replay: the heap's peak, requested and usable", "[collector]") {
+  LogBuilder log;
+  log.alloc(0, 10, 0x1000, 100, 0, 4);
+  log.alloc(0, 20, 0x2000, 200, 0, 8);
+  log.free(0, 30, 0x1000);
+  log.alloc(0, 40, 0x3000, 50);
+  const Summary summary = analyze(log);
+  CHECK(metric(summary, "host.kind.heap.peak_bytes") == 300);
+  CHECK(metric(summary, "host.kind.heap.usable_peak_bytes") == 312);
+  CHECK(metric(summary, "host.peak_bytes") == 300);
+  CHECK(metric(summary, "host.kind.heap.live_bytes") == 250);
+  CHECK(metric(summary, "device.peak_bytes") == 0);
+  REQUIRE(summary.find_peak("host/heap") != nullptr);
+  CHECK(summary.find_peak("host/heap")->time_ns == 20);
+  CHECK(summary.quality.exact);
+  CHECK(summary.quality.log_complete);
+  check_sums(summary);
+}
+
+TEST_CASE("replay: the old block of a realloc counts until its end", "[collector]") {
+  LogBuilder log;
+  log.alloc(0, 1, 0x1000, 100);
+  log.realloc_begin(0, 2, 0x1000);
+  log.alloc(1, 3, 0x1000, 10);  // another thread gets the old address meanwhile
+  log.realloc_end(0, 4, 0x2000, 150);
+  log.free(0, 5, 0x2000);
+  log.free(1, 6, 0x1000);
+  const Summary summary = analyze(log);
+  CHECK(metric(summary, "host.kind.heap.peak_bytes") == 160);
+  CHECK(metric(summary, "host.kind.heap.live_bytes") == 0);
+  CHECK(summary.quality.repairs == 0);
+  CHECK(summary.quality.exact);
+}
+
+TEST_CASE("replay: a failed realloc leaves the block alone", "[collector]") {
+  LogBuilder log;
+  log.alloc(0, 1, 0x1000, 100);
+  log.realloc_begin(0, 2, 0x1000);
+  log.realloc_failed(0, 3, 0x1000);
+  log.free(0, 4, 0x1000);
+  const Summary summary = analyze(log);
+  CHECK(metric(summary, "host.kind.heap.peak_bytes") == 100);
+  CHECK(metric(summary, "host.kind.heap.live_bytes") == 0);
+  CHECK(summary.quality.repairs == 0);
+}
+
+TEST_CASE("replay: frees from before the log are counted apart", "[collector]") {
+  LogBuilder log;
+  log.free(0, 1, 0x1000);
+  log.realloc_begin(0, 2, 0x2000);
+  log.realloc_end(0, 3, 0x3000, 70);
+  const Summary summary = analyze(log);
+  CHECK(summary.quality.unknown_heap_frees == 2);
+  CHECK(summary.quality.unmatched_frees == 0);
+  CHECK(metric(summary, "host.kind.heap.peak_bytes") == 70);
+}
+
+TEST_CASE("replay: an address handed out twice is repaired and said", "[collector]") {
+  LogBuilder log;
+  log.alloc(0, 1, 0x1000, 100);
+  log.alloc(0, 2, 0x1000, 60);
+  const Summary summary = analyze(log);
+  CHECK(metric(summary, "host.kind.heap.peak_bytes") == 100);
+  CHECK(metric(summary, "host.kind.heap.live_bytes") == 60);
+  CHECK(summary.quality.repairs == 1);
+  CHECK_FALSE(summary.quality.exact);
+  CHECK(has_warning(summary, "GP028"));
+}
+
+TEST_CASE("replay: records without a time have the one before", "[collector]") {
+  LogBuilder log;
+  log.alloc(0, 50, 0x1000, 100);
+  log.alloc_unstamped(0, 0x2000, 100);
+  log.alloc_unstamped(0, 0x2008, 30);
+  const Summary summary = analyze(log);
+  CHECK(metric(summary, "host.kind.heap.peak_bytes") == 230);
+  CHECK(summary.find_peak("host")->time_ns == 50);
+}
+
+TEST_CASE("replay: slots are merged by time", "[collector]") {
+  LogBuilder log;
+  log.set_chunk_bytes(4096);
+  uint64_t time = 0;
+  // Each thread's blocks are freed by the other one: any other order would show unknown frees.
+  for (uint64_t i = 0; i < 2000; ++i) {
+    const auto slot = static_cast<uint32_t>(i % 2);
+    log.alloc(slot, ++time, 0x100000 + i % 7 * 64, 64);
+    log.free(1 - slot, ++time, 0x100000 + i % 7 * 64);
+  }
+  const Summary summary = analyze(log);
+  CHECK(metric(summary, "host.kind.heap.peak_bytes") == 64);
+  CHECK(summary.quality.repairs == 0);
+  CHECK(summary.quality.unknown_heap_frees == 0);
+  CHECK(summary.quality.events == 4000);
+}
+
+TEST_CASE("replay: device events follow their numbers, not the clock", "[collector]") {
+  LogBuilder log;
+  log.device_alloc(0, 100, 1, GPUPEAK_KIND_LINEAR, 0, 1000);
+  log.device_free(1, 99, 1);  // stamped too early, numbered rightly
+  log.device_alloc(0, 101, 2, GPUPEAK_KIND_LINEAR, 0, 900);
+  const Summary summary = analyze(log);
+  CHECK(metric(summary, "device.peak_bytes") == 1000);
+  CHECK(metric(summary, "device.live_bytes") == 900);
+  CHECK(summary.quality.repairs == 0);
+  CHECK(summary.quality.exact);
+}
+
+TEST_CASE("replay: a hole in the numbers is a loss", "[collector]") {
+  LogBuilder log;
+  log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 1000);
+  log.set_sequence(5);
+  log.device_alloc(1, 2, 2, GPUPEAK_KIND_LINEAR, 0, 500);
+  log.alloc(0, 3, 0x1000, 10);
+  const Summary summary = analyze(log);
+  CHECK(summary.quality.dropped_events == 4);
+  CHECK_FALSE(summary.quality.exact);
+  CHECK(has_warning(summary, "GP004"));
+  CHECK(metric(summary, "device.peak_bytes") == 1500);
+}
+
+TEST_CASE("replay: device kinds count where they belong", "[collector]") {
+  LogBuilder log;
+  const uint32_t api = log.string("cuMemAlloc_v2");
+  log.device(0, 1 << 30, std::string(16, '\1'), "Test GPU");
+  log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 100, api);
+  log.device_alloc(0, 2, 2, GPUPEAK_KIND_POOL, 0, 20);
+  log.device_alloc(0, 3, 3, GPUPEAK_KIND_MANAGED, 0, 1000);
+  log.device_alloc(0, 4, 4, GPUPEAK_KIND_VMM_VA, 0, 5000);
+  log.device_alloc(0, 5, 5, GPUPEAK_KIND_IMPORTED, 0, 700);
+  log.device_alloc(0, 6, 6, GPUPEAK_KIND_LINEAR, 1, 50, api);
+  log.device_alloc(0, 7, 7, GPUPEAK_KIND_PINNED, 0, 4000);
+  log.device_alloc(0, 8, 8, GPUPEAK_KIND_REGISTERED, -1, 9000);
+  log.device_alloc(0, 9, 9, GPUPEAK_KIND_HOST_VMM, -1, 30);
+  const Summary summary = analyze(log);
+  CHECK(metric(summary, "device.peak_bytes") == 170);
+  CHECK(metric(summary, "device.kind.linear.peak_bytes") == 150);
+  CHECK(metric(summary, "device.kind.pool.peak_bytes") == 20);
+  CHECK(metric(summary, "device.managed.peak_bytes") == 1000);
+  CHECK(metric(summary, "device.kind.vmm.reserved_va_bytes") == 5000);
+  CHECK(metric(summary, "device.imported.peak_bytes") == 700);
+  CHECK(metric(summary, "device.largest_alloc_bytes") == 100);
+  CHECK(metric(summary, "device.alloc_count") == 3);
+  CHECK(metric(summary, "host.kind.pinned.peak_bytes") == 4000);
+  CHECK(metric(summary, "host.overlay.registered.peak_bytes") == 9000);
+  CHECK(metric(summary, "host.peak_bytes") == 4030);
+  REQUIRE(summary.devices.size() == 2);
+  CHECK(summary.devices[0].name == "Test GPU");
+  CHECK(summary.devices[0].uuid == "GPU-01010101-0101-0101-0101-010101010101");
+  CHECK(summary.devices[0].metrics.at("device.peak_bytes") == 120);
+  CHECK(summary.devices[1].metrics.at("device.peak_bytes") == 50);
+  CHECK(summary.find_peak("total")->bytes == 4200);
+  CHECK(summary.find_peak("device:0")->holders.at(0).api == "cuMemAlloc_v2");
+  check_sums(summary);
+}
+
+TEST_CASE("replay: a free that failed brings its block back", "[collector]") {
+  LogBuilder log;
+  log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 100);
+  log.device_free(0, 2, 1);
+  log.device_event(0, 3, GPUPEAK_REC_DEVICE_REVIVE, Fields().u(1));
+  log.device_alloc(0, 4, 2, GPUPEAK_KIND_LINEAR, 0, 10);
+  const Summary summary = analyze(log);
+  CHECK(metric(summary, "device.peak_bytes") == 110);
+  CHECK(metric(summary, "device.alloc_count") == 2);
+  CHECK(summary.quality.exact);
+}
+
+TEST_CASE("replay: a context takes its blocks along, but not pools'", "[collector]") {
+  LogBuilder log;
+  log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 100, 0, 0, 0xc0);
+  log.device_alloc(0, 2, 2, GPUPEAK_KIND_POOL, 0, 10, 0, 0, 0xc0);
+  log.device_alloc(0, 3, 3, GPUPEAK_KIND_LINEAR, 0, 5, 0, 0, 0xc1);
+  log.device_event(0, 4, GPUPEAK_REC_CONTEXT, Fields().u(0xc0).u(1).u(GPUPEAK_CONTEXT_DESTROYED));
+  const Summary summary = analyze(log);
+  CHECK(metric(summary, "device.live_bytes") == 15);
+}
+
+TEST_CASE("replay: pools' reserved bytes per device", "[collector]") {
+  LogBuilder log;
+  const auto pool = [&](uint64_t time, uint64_t handle, uint64_t device, uint64_t reserved,
+                        uint64_t event) {
+    log.device_event(0, time, GPUPEAK_REC_POOL,
+                     Fields().u(handle).u(device + 1).u(reserved).u(0).u(event));
+  };
+  pool(1, 0xa, 0, 0, GPUPEAK_POOL_CREATED);
+  pool(2, 0xa, 0, 100, GPUPEAK_POOL_READ);
+  pool(3, 0xb, 0, 50, GPUPEAK_POOL_READ);
+  pool(4, 0xa, 0, 20, GPUPEAK_POOL_READ);
+  pool(5, 0xb, 0, 0, GPUPEAK_POOL_DESTROYED);
+  pool(6, 0xa, 0, 70, GPUPEAK_POOL_READ);
+  CHECK(metric(analyze(log), "device.kind.pool.reserved_peak_bytes") == 150);
+}
+
+TEST_CASE("replay: a failed allocation names who held the memory", "[collector]") {
+  LogBuilder log;
+  const uint32_t api = log.string("cuMemAlloc_v2");
+  log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 100, api);
+  log.device_alloc(0, 2, 2, GPUPEAK_KIND_LINEAR, 1, 999, api);
+  log.device_event(0, 3, GPUPEAK_REC_DEVICE_FAILED,
+                   Fields().u(GPUPEAK_KIND_LINEAR).u(1).u(4096).u(2).u(100).u(11).u(0).u(api).u(0));
+  log.device_event(0, 4, GPUPEAK_REC_DEVICE_UNKNOWN, Fields().u(0x123).u(api).u(0));
+  const Summary summary = analyze(log);
+  REQUIRE(summary.oom.size() == 1);
+  const OutOfMemory& oom = summary.oom[0];
+  CHECK(oom.time_ns == 3);
+  CHECK(oom.api == "cuMemAlloc_v2");
+  CHECK(oom.device == 0);
+  CHECK(oom.requested_bytes == 4096);
+  CHECK(oom.result == "CUDA_ERROR_OUT_OF_MEMORY");
+  CHECK(oom.live_bytes == 100);
+  CHECK(oom.driver_free_bytes == 10);
+  CHECK_FALSE(oom.driver_total_bytes.has_value());
+  REQUIRE(oom.holders.size() == 1);
+  CHECK(oom.holders[0].bytes == 100);
+  CHECK(summary.quality.unmatched_frees == 1);
+}
+
+TEST_CASE("replay: mappings are in the host's peak, an allocator's own are not", "[collector]") {
+  LogBuilder log;
+  log.map(0, 1, 0x7f0000000000, 8192, 3);
+  log.map(0, 2, 0x7f0000010000, 1 << 20, 3, GPUPEAK_KIND_BACKING);
+  log.map(0, 3, 0x7f0000200000, 1 << 20, 3, GPUPEAK_KIND_MMAP_FILE);
+  log.alloc(0, 4, 0x7f0000010000, 100);
+  log.unmap(0, 5, 0x7f0000000000, 4096);
+  log.event(0, 6, GPUPEAK_REC_SAMPLE, Fields().u(5000000).u(1000).u(77));
+  const Summary summary = analyze(log);
+  CHECK(metric(summary, "host.peak_bytes") == 8292);
+  CHECK(metric(summary, "host.kind.mmap_anon.peak_bytes") == 8192);
+  CHECK(metric(summary, "host.kind.mmap_file.peak_bytes") == 1 << 20);
+  CHECK(metric(summary, "host.backing.peak_bytes") == 1 << 20);
+  CHECK(metric(summary, "host.rss.peak_bytes") == 5000000);
+  CHECK(metric(summary, "host.brk_growth.peak_bytes") == 77);
+}
+
+TEST_CASE("replay: phases and the blocks that belong to them", "[collector]") {
+  LogBuilder log;
+  const uint32_t main = log.string("main");
+  const uint32_t load = log.string("load");
+  log.phase_push(0, 1, true, main, GPUPEAK_PHASE_AUTO);
+  log.device_alloc(0, 2, 1, GPUPEAK_KIND_LINEAR, 0, 100);
+  log.phase_push(0, 3, false, load);
+  log.device_alloc(0, 4, 2, GPUPEAK_KIND_LINEAR, 0, 50);
+  log.device_alloc(1, 5, 3, GPUPEAK_KIND_LINEAR, 0, 7);  // another thread: in main
+  log.device_free(0, 6, 2);
+  log.phase_pop(0, 7, false);
+  log.phase_pop(0, 8, false);
+  const Summary summary = analyze(log);
+  REQUIRE(summary.phases.size() == 2);
+  const PhaseSummary& inner = summary.phases[1];
+  CHECK(inner.name == "load");
+  CHECK(inner.parent == "main");
+  CHECK(inner.source == "api");
+  CHECK(inner.begin_ns == 3);
+  CHECK(inner.end_ns == 7);
+  CHECK(inner.metrics.at("device.start_bytes") == 100);
+  CHECK(inner.metrics.at("device.peak_bytes") == 157);
+  CHECK(inner.metrics.at("device.end_bytes") == 107);
+  CHECK(inner.metrics.at("device.alloc_count") == 1);
+  CHECK(summary.phases[0].metrics.at("device.alloc_count") == 2);
+  CHECK(summary.find_peak("device:0")->phase == "main");
+  CHECK(has_warning(summary, "GP029"));
+
+  Options by_phase;
+  by_phase.by = GroupBy::kPhase;
+  const Summary grouped = analyze(log, by_phase);
+  const Peak* peak = grouped.find_peak("device:0");
+  REQUIRE(peak->holders.size() == 2);
+  CHECK(peak->holders[0].title == "main");
+  CHECK(peak->holders[0].bytes == 107);
+  CHECK(peak->holders[1].title == "load");
+}
+
+TEST_CASE("replay: blocks freed at once are temporary", "[collector]") {
+  LogBuilder log;
+  log.alloc(0, 1, 0x1000, 10);
+  log.free(0, 2, 0x1000);
+  log.alloc(0, 3, 0x1000, 10);
+  log.alloc(0, 4, 0x2000, 10);
+  log.free(0, 5, 0x1000);
+  const Summary summary = analyze(log);
+  REQUIRE(summary.temporaries.size() == 1);
+  CHECK(summary.temporaries[0].count == 1);
+}
+
+TEST_CASE("replay: what was not measured is null", "[collector]") {
+  SECTION("host off") {
+    LogBuilder log(GPUPEAK_HOST_OFF);
+    log.device_alloc(0, 1, 1, GPUPEAK_KIND_PINNED, -1, 4096);
+    const Summary summary = analyze(log);
+    CHECK(is_null(summary, "host.kind.heap.peak_bytes"));
+    CHECK(is_null(summary, "host.kind.mmap_anon.peak_bytes"));
+    CHECK(is_null(summary, "host.peak_bytes"));
+    CHECK(metric(summary, "host.kind.pinned.peak_bytes") == 4096);
+    CHECK(summary.find_peak("host") == nullptr);
+    CHECK(summary.find_peak("total") == nullptr);
+    CHECK(summary.find_peak("host/pinned") != nullptr);
+  }
+  SECTION("counters") {
+    LogBuilder log(GPUPEAK_HOST_COUNTERS);
+    log.counters().heap.peak = 12345;
+    log.map(0, 1, 0x7f0000000000, 4096, 3);
+    const Summary summary = analyze(log);
+    CHECK(metric(summary, "host.kind.heap.peak_bytes") == 12345);
+    CHECK(metric(summary, "host.kind.heap.usable_peak_bytes") == 12345);
+    CHECK(metric(summary, "host.kind.mmap_anon.peak_bytes") == 4096);
+    CHECK(is_null(summary, "host.peak_bytes"));
+    CHECK(has_warning(summary, "GP012"));
+  }
+  SECTION("late start") {
+    LogBuilder log;
+    log.header().flags = GPUPEAK_FLAG_LATE_START;
+    log.alloc(0, 1, 0x1000, 10);
+    const Summary summary = analyze(log);
+    CHECK(is_null(summary, "host.kind.heap.peak_bytes"));
+    CHECK(is_null(summary, "host.peak_bytes"));
+    CHECK(summary.find_peak("host/heap") == nullptr);
+    CHECK(has_warning(summary, "GP015"));
+  }
+  SECTION("always") {
+    LogBuilder log;
+    const Summary summary = analyze(log);
+    CHECK(is_null(summary, "device.driver_used.peak_bytes"));
+    CHECK(is_null(summary, "device.nvml_process.peak_bytes"));
+    CHECK(is_null(summary, "host.rss.peak_bytes"));
+  }
+}
+
+TEST_CASE("replay: a sample is scaled up without bias", "[collector]") {
+  constexpr uint64_t kMean = 4096;
+  LogBuilder log(GPUPEAK_HOST_SAMPLED);
+  log.header().sample_bytes = kMean;
+  std::mt19937_64 random(3);
+  std::exponential_distribution<double> gap(1.0 / kMean);
+  double next = gap(random);
+  uint64_t truth = 0;
+  double position = 0;
+  for (uint64_t i = 0; i < 200'000; ++i) {
+    const uint64_t bytes = 16 + random() % 512;
+    truth += bytes;
+    position += static_cast<double>(bytes);
+    if (position < next) continue;
+    while (next <= position) next += gap(random);
+    log.alloc(0, i, 0x10000 + i * 1024, bytes);
+  }
+  const Summary summary = analyze(log);
+  const auto estimate = static_cast<double>(metric(summary, "host.kind.heap.peak_bytes"));
+  CHECK(estimate > 0.97 * static_cast<double>(truth));
+  CHECK(estimate < 1.03 * static_cast<double>(truth));
+  CHECK_FALSE(summary.quality.exact);
+}
+
+TEST_CASE("replay: counters that disagree with the events are reported", "[collector]") {
+  LogBuilder log;
+  log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 100);
+  log.counters().device_count = 1;
+  log.counters().device[0].total.peak = 100;
+  CHECK(analyze(log).quality.exact);
+  log.counters().device[0].total.peak = 101;
+  const Summary summary = analyze(log);
+  CHECK_FALSE(summary.quality.exact);
+  CHECK(has_warning(summary, "GP030"));
+}
+
+TEST_CASE("replay: agrees with a simple heap on random use by several threads", "[collector]") {
+  for (uint32_t seed = 0; seed < 10; ++seed) {
+    std::mt19937 random(seed);
+    LogBuilder log;
+    log.set_chunk_bytes(4096);
+    std::unordered_map<uint64_t, uint64_t> live;
+    std::vector<uint64_t> addresses;
+    uint64_t now = 0, current = 0, peak = 0, peak_time = 0, next_address = 0x10000;
+    for (int i = 0; i < 3000; ++i) {
+      const uint32_t slot = random() % 4;
+      ++now;
+      const uint64_t bytes = random() % 5000;
+      const size_t victim = addresses.empty() ? 0 : random() % addresses.size();
+      switch (addresses.empty() ? 0 : random() % 4) {
+        case 0:
+        case 1: {
+          const uint64_t address = next_address += 16 + random() % 3 * 8;
+          log.alloc(slot, now, address, bytes);
+          live[address] = bytes;
+          addresses.push_back(address);
+          current += bytes;
+          break;
+        }
+        case 2:
+          log.free(slot, now, addresses[victim]);
+          current -= live[addresses[victim]];
+          live.erase(addresses[victim]);
+          addresses.erase(addresses.begin() + static_cast<ptrdiff_t>(victim));
+          break;
+        default: {
+          const uint64_t address = random() % 2 == 0 ? addresses[victim] : next_address += 32;
+          log.realloc_begin(slot, now, addresses[victim]);
+          log.realloc_end(slot, ++now, address, bytes);
+          current += bytes - live[addresses[victim]];
+          live.erase(addresses[victim]);
+          live[address] = bytes;
+          addresses[victim] = address;
+          break;
+        }
+      }
+      if (current > peak) peak = current, peak_time = now;
+    }
+    const Summary summary = analyze(log);
+    INFO("seed " << seed);
+    REQUIRE(summary.quality.exact);
+    CHECK(metric(summary, "host.kind.heap.peak_bytes") == peak);
+    CHECK(metric(summary, "host.kind.heap.live_bytes") == current);
+    CHECK(summary.find_peak("host/heap")->time_ns == static_cast<int64_t>(peak_time));
+    check_sums(summary);
+  }
+}

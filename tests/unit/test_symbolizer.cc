@@ -1,0 +1,165 @@
+#include <link.h>
+#include <unistd.h>
+
+#include <climits>
+
+#include "catch.h"
+#include "collector/analyze.h"
+#include "collector/error.h"
+#include "inline_sample.h"
+#include "log_builder.h"
+
+using namespace gpupeak::collector;
+using namespace gpupeak::testing;
+
+namespace {
+
+/// This test program, as a module of a log.
+struct Self {
+  std::string path;
+  uint64_t bias = 0;
+  uint64_t begin = 0, end = 0;
+};
+
+Self describe_self() {
+  Self self;
+  char path[PATH_MAX];
+  const ssize_t bytes = readlink("/proc/self/exe", path, sizeof path);
+  self.path.assign(path, bytes > 0 ? static_cast<size_t>(bytes) : 0);
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* data) {
+        Self& to = *static_cast<Self*>(data);
+        to.bias = object->dlpi_addr;
+        to.begin = UINT64_MAX;
+        for (int i = 0; i < object->dlpi_phnum; ++i) {
+          const auto& header = object->dlpi_phdr[i];
+          if (header.p_type != PT_LOAD) continue;
+          const uint64_t begin = object->dlpi_addr + header.p_vaddr;
+          to.begin = std::min<uint64_t>(to.begin, begin);
+          to.end = std::max<uint64_t>(to.end, begin + header.p_memsz);
+        }
+        return 1;  // the program comes first
+      },
+      &self);
+  return self;
+}
+
+const Holder& only_holder(const Summary& summary) {
+  const Peak* peak = summary.find_peak("host/heap");
+  REQUIRE(peak != nullptr);
+  REQUIRE(peak->holders.size() == 1);
+  return peak->holders[0];
+}
+
+Summary analyze_one(LogBuilder& log, uint32_t stack) {
+  log.alloc(0, 1, 0x1000, 64, stack);
+  const TemporaryFile file;
+  return analyze(log.save(file.path()));
+}
+
+std::vector<std::string> codes(const Summary& summary) {
+  std::vector<std::string> codes;
+  for (const Warning& warning : summary.quality.warnings) codes.push_back(warning.code);
+  return codes;
+}
+
+}  // namespace
+
+TEST_CASE("symbolizer: inlined functions come before the one they are inlined into",
+          "[collector]") {
+  const Self self = describe_self();
+  LogBuilder log;
+  log.module(self.path, "", self.bias, self.begin, self.end - self.begin);
+  const auto ip = reinterpret_cast<uint64_t>(address_in_inlined_function());
+  const Summary summary = analyze_one(log, log.node(0, ip));
+  const Holder& holder = only_holder(summary);
+  REQUIRE(holder.stack.size() == 2);
+  CHECK(holder.stack[0].function.find("sample_inner") != std::string::npos);
+  CHECK(holder.stack[1].function.find("sample_outer<int>") != std::string::npos);
+  CHECK(holder.stack[0].file.find("inline_sample.cc") != std::string::npos);
+  CHECK(holder.stack[0].line > 0);
+  CHECK(holder.stack[1].line > holder.stack[0].line);
+  CHECK(holder.stack[0].offset == ip - self.bias);
+  CHECK(holder.title == "sample_inner ← testing::(anonymous namespace)::sample_outer<int>");
+  CHECK(codes(summary).empty());
+}
+
+TEST_CASE("symbolizer: without the file there are offsets and one warning", "[collector]") {
+  LogBuilder log;
+  log.module("/nowhere/libgone\x1b.so", "id", 0x10000, 0x10000, 0x1000);
+  const uint32_t outer = log.node(0, 0x10200);
+  const Summary summary = analyze_one(log, log.node(outer, 0x10100));
+  CHECK(only_holder(summary).title == "libgone\\x1b.so+0x100 ← libgone\\x1b.so+0x200");
+  CHECK(only_holder(summary).module == "libgone\\x1b.so");
+  CHECK(codes(summary) == std::vector<std::string>{"GP025"});
+}
+
+TEST_CASE("symbolizer: a file with another build-id gives no names", "[collector]") {
+  const Self self = describe_self();
+  LogBuilder log;
+  log.module(self.path, "not this build", self.bias, self.begin, self.end - self.begin);
+  const auto ip = reinterpret_cast<uint64_t>(address_in_inlined_function());
+  const Summary summary = analyze_one(log, log.node(0, ip));
+  REQUIRE(only_holder(summary).stack.size() == 1);
+  CHECK(only_holder(summary).stack[0].function.empty());
+  CHECK(codes(summary) == std::vector<std::string>{"GP026"});
+}
+
+TEST_CASE("symbolizer: code without a module is an address", "[collector]") {
+  LogBuilder log;
+  const Summary summary = analyze_one(log, log.node(0, 0x7f1234));
+  CHECK(only_holder(summary).title == "0x7f1234");
+  CHECK(codes(summary).empty());
+}
+
+TEST_CASE("symbolizer: a node belongs to the module loaded when it was defined", "[collector]") {
+  LogBuilder log;
+  const uint32_t first = log.module("/a/one.so", "", 0x10000, 0x10000, 0x1000);
+  const uint32_t in_first = log.node(0, 0x10100);
+  log.unload(first);
+  const uint32_t between = log.node(0, 0x10104);
+  log.module("/a/two.so", "", 0x10000, 0x10000, 0x1000);
+  const uint32_t in_second = log.node(0, 0x10108);
+  log.alloc(0, 1, 0x1000, 30, in_first);
+  log.alloc(0, 2, 0x2000, 20, between);
+  log.alloc(0, 3, 0x3000, 10, in_second);
+  const TemporaryFile file;
+  const Summary summary = analyze(log.save(file.path()));
+  const auto& holders = summary.find_peak("host/heap")->holders;
+  REQUIRE(holders.size() == 3);
+  CHECK(holders[0].title == "one.so+0x100");
+  CHECK(holders[1].title == "0x10104");
+  CHECK(holders[2].title == "two.so+0x108");
+}
+
+TEST_CASE("attribution: every grouping adds up to the peak", "[collector]") {
+  LogBuilder log;
+  log.module("/a/one.so", "", 0x10000, 0x10000, 0x1000);
+  const uint32_t api = log.string("cuMemAlloc_v2");
+  const uint32_t a = log.node(0, 0x10100);
+  const uint32_t b = log.node(a, 0x10200);
+  log.alloc(0, 1, 0x1000, 30, a);
+  log.alloc(1, 2, 0x2000, 20, b);
+  log.alloc(1, 3, 0x3000, 7);
+  log.device_alloc(0, 4, 1, GPUPEAK_KIND_LINEAR, 0, 100, api, a);
+  log.device_alloc(1, 5, 2, GPUPEAK_KIND_LINEAR, 0, 10, api);
+  const TemporaryFile file;
+  log.save(file.path());
+  for (const char* name : {"site", "function", "module", "phase", "kind", "thread", "ip"}) {
+    for (const size_t top : {0, 1, 100}) {
+      Options options;
+      options.by = parse_group_by(name);
+      options.top = top;
+      const Summary summary = analyze(file.path(), options);
+      CHECK(summary.peaks.size() == 5);
+      for (const Peak& peak : summary.peaks) {
+        INFO(name << " " << top << " " << peak.scope);
+        CHECK(peak.holders.size() <= top);
+        uint64_t sum = peak.other_bytes;
+        for (const Holder& holder : peak.holders) sum += holder.bytes;
+        CHECK(sum == peak.bytes);
+      }
+    }
+  }
+  CHECK_THROWS_AS(parse_group_by("colour"), UsageError);
+}
