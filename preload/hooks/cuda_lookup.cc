@@ -75,15 +75,15 @@ bool is_hooked_name(const char* name) {
 }
 
 void* replace_symbol(const char* name, void* found) {
-  if (found == nullptr) return nullptr;
   for (int i = 0; i < kDriverRowCount; ++i) {
     DriverRow& row = g_driver_rows[i];
     if (strcmp(row.export_name, name) != 0) continue;
-    if (found == row.hook) return resolve() ? found : nullptr;  // our export, as if the driver had it
     // Only the driver's own: another library may use the name for something else.
-    return is_in(found, kDriver) && resolve() ? row.hook : found;
+    return found != row.hook && is_in(found, kDriver) && resolve() ? row.hook : found;
   }
   return found;
 }
+
+bool has_driver() { return resolve(); }
 
 }  // namespace gpupeak::preload

@@ -29,9 +29,12 @@ void* real_function(int row);
 /// only: what name, version and flags mean is the driver's business.
 void* hook_of_address(void* real);
 
-/// What a program's dlsym(…, name) = `found` should give: our hook in place of the driver's own function,
-/// nothing in place of our exports when there is no driver; else `found`.
+/// What a program's dlsym(…, name) = `found` should give: our hook in place of the driver's own function;
+/// else `found`.
 void* replace_symbol(const char* name, void* found);
+
+/// Whether libcuda is loaded.
+bool has_driver();
 
 /// Whether dlsym has to look at this name at all: "cu" and a capital letter, and in the table.
 bool is_hooked_name(const char* name);

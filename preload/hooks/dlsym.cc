@@ -4,6 +4,7 @@
 
 #include "base/elf_lookup.h"
 #include "hooks/cuda_lookup.h"
+#include "stack/module_map.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -31,7 +32,14 @@ DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* c
   if (handle == RTLD_NEXT || !is_hooked_name(name) || is_in(caller, "libcuda.so")) {
     return {nullptr, reinterpret_cast<void*>(real)};
   }
-  return {replace_symbol(name, real(handle, name)), nullptr};
+  void* found = real(handle, name);
+  if (found == nullptr) return {nullptr, nullptr};
+  if (is_own_code(reinterpret_cast<uintptr_t>(found)) && !has_driver()) {
+    // Without a driver the program must not find our exports in its place. Searched again from behind us, so
+    // that dlerror() says what it would say without us.
+    return {real(RTLD_NEXT, name), nullptr};
+  }
+  return {replace_symbol(name, found), nullptr};
 }
 
 }  // namespace gpupeak::preload

@@ -14,6 +14,12 @@
 #include "log/log.h"
 #include "stack/trie.h"
 
+// Placed by the linker: where this library begins and ends.
+extern "C" {
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+}
+
 namespace gpupeak::preload {
 namespace {
 
@@ -43,7 +49,6 @@ struct ModuleMap {
   uint32_t count = 0;  ///< also the ids given out
   uint64_t scans = 0;  ///< begun so far; threads may scan at the same time
   unsigned long long loads = 0, unloads = 0;
-  uintptr_t own_begin = 0, own_end = 0;
   const char* own_path = "";
 };
 constinit ModuleMap g_map;
@@ -147,10 +152,8 @@ void meet(const dl_phdr_info& object, bool is_program) {
   module.seen = g_map.scans;
   g_map.modules[g_map.count++] = module;
   define_module(module);
-  const auto here = reinterpret_cast<uintptr_t>(&is_own_code);
+  const auto here = reinterpret_cast<uintptr_t>(&own_path);
   if (here - module.begin < module.end - module.begin) {
-    g_map.own_begin = module.begin;
-    g_map.own_end = module.end;
     g_map.own_path = module.path;
   }
 }
@@ -258,9 +261,15 @@ void drop_unloaded_modules() {
   if (const uint64_t number = scan()) sweep(number);
 }
 
-bool is_own_code(uintptr_t ip) { return ip - g_map.own_begin < g_map.own_end - g_map.own_begin; }
+bool is_own_code(uintptr_t ip) {
+  const auto begin = reinterpret_cast<uintptr_t>(__ehdr_start);
+  return ip - begin < reinterpret_cast<uintptr_t>(_end) - begin;
+}
 
-const char* own_path() { return g_map.own_path; }
+const char* own_path() {
+  cover_with_modules(reinterpret_cast<uintptr_t>(&own_path));
+  return g_map.own_path;
+}
 
 void redefine_modules() {
   g_map.lock.reset();

@@ -12,9 +12,9 @@ void cover_with_modules(uintptr_t ip);
 const uint8_t* unwind_table_of(uintptr_t ip);
 /// After a dlclose: logs what is gone.
 void drop_unloaded_modules();
-/// Our own code, to leave it out of stacks.
+/// Our own code. Callable anywhere.
 bool is_own_code(uintptr_t ip);
-/// The folder and file name under which the loader knows this library.
+/// The path under which the loader knows this library.
 const char* own_path();
 
 /// In a forked child: defines all modules again in the new log.
