@@ -61,12 +61,12 @@ void PhaseTree::close_top(Stack& stack, uint64_t ticks, const PhaseGauges& gauge
 }
 
 void PhaseTree::pop(bool of_process, uint32_t slot, uint64_t ticks, const PhaseGauges& gauges) {
+  border(gauges);
   const auto thread = threads_.find(slot);
   if (of_process ? process_.empty() : thread == threads_.end()) {
     ++unbalanced_pops_;
     return;
   }
-  border(gauges);
   if (of_process) {
     close_top(process_, ticks, gauges, true);
     return;
@@ -76,9 +76,9 @@ void PhaseTree::pop(bool of_process, uint32_t slot, uint64_t ticks, const PhaseG
 }
 
 void PhaseTree::end_thread(uint32_t slot, uint64_t ticks, const PhaseGauges& gauges) {
+  border(gauges);  // always: the caller has given up the maximum since the last border
   const auto thread = threads_.find(slot);
   if (thread == threads_.end()) return;
-  border(gauges);
   while (!thread->second.empty()) close_top(thread->second, ticks, gauges, true);
   threads_.erase(thread);
 }
