@@ -1,0 +1,39 @@
+// The ground truth that tests compare with: what the simulated driver itself knows to be live, and the
+// largest it ever was. Counts by its own rules, with no code of the tool under test.
+#pragma once
+
+#include <cstdint>
+
+namespace fake_cuda {
+
+enum class Kind {
+  // of a device; the first four make up its total
+  linear,
+  pool_used,
+  vmm,
+  array,
+  // of a device, in no total
+  pool_reserved,
+  graph_reserved,
+  managed,
+  addresses,  ///< cuMemAddressReserve
+  device_total,
+  // of the host, whatever the device; the first two make up its total
+  pinned,
+  host_vmm,  ///< cuMemCreate and pools with a host location
+  registered,
+  host_total,
+  limit
+};
+
+/// `device` is ignored for the kinds of the host. Needs the driver's lock, as all here.
+void ledger_add(int device, Kind kind, uint64_t bytes);
+void ledger_remove(int device, Kind kind, uint64_t bytes);
+
+/// To FAKE_CUDA_LEDGER, as JSON.
+void write_ledger();
+
+}  // namespace fake_cuda
+
+/// For programs under test: kind as in the JSON file, which is "live" or "peak"; device -1 is the host.
+extern "C" unsigned long long fake_cuda_ledger(int device, const char* kind, const char* which);
