@@ -4,7 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <cstdlib>
+#include <memory>
+
+#include "collector/prefetch.h"
 
 namespace gpupeak::collector {
 
@@ -20,7 +23,12 @@ class BlockMap {
   BlockMap() { rehash(kMinBits); }
 
   size_t size() const { return size_; }
-  void prefetch(uint64_t address) const { __builtin_prefetch(&table_[home(address)]); }
+  void prefetch(uint64_t address) const { prefetch_line(&table_[home(address)]); }
+  /// The block at this address if it lies where its hash says, which most do; for prefetching only.
+  const Block* peek(uint64_t address) const {
+    const Block& block = table_[home(address)];
+    return block.address == address && address != 0 ? &block : nullptr;
+  }
 
   /// nullptr if no block begins there. Valid until the next insert or erase.
   Block* find(uint64_t address) {
@@ -41,7 +49,7 @@ class BlockMap {
 
   /// Takes out what find() returned. Entries behind it move up, so that no tombstones are needed.
   void erase(Block* found) {
-    size_t hole = static_cast<size_t>(found - table_.data());
+    size_t hole = static_cast<size_t>(found - table_.get());
     for (size_t i = (hole + 1) & mask_; table_[i].address != 0; i = (i + 1) & mask_) {
       const size_t wanted = home(table_[i].address);
       if (((i - wanted) & mask_) < ((i - hole) & mask_)) continue;
@@ -56,22 +64,32 @@ class BlockMap {
   static constexpr unsigned kMinBits = 12;
   static constexpr unsigned kAddressBits = 64;
 
+  struct Free {
+    void operator()(Block* table) const { std::free(table); }
+  };
+  using Table = std::unique_ptr<Block[], Free>;
+
+  /// Zeroed, and on huge pages if the kernel has some: events hit it at random, each time another
+  /// page.
+  static Table make_table(size_t entries);
+
   size_t home(uint64_t address) const {
     return static_cast<size_t>(((address >> 4) * UINT64_C(0x9e3779b97f4a7c15)) >> shift_);
   }
   void rehash(unsigned bits) {
-    std::vector<Block> old(size_t{1} << bits);
+    const size_t old_entries = table_ ? mask_ + 1 : 0;
+    Table old = make_table(size_t{1} << bits);
     old.swap(table_);
     bits_ = bits;
     shift_ = kAddressBits - bits;
     mask_ = (size_t{1} << bits) - 1;
     size_ = 0;
-    for (const Block& block : old) {
-      if (block.address != 0) insert(block);
+    for (size_t i = 0; i < old_entries; ++i) {
+      if (old[i].address != 0) insert(old[i]);
     }
   }
 
-  std::vector<Block> table_;
+  Table table_;
   unsigned bits_ = 0, shift_ = 0;
   size_t mask_ = 0;
   size_t size_ = 0;

@@ -7,13 +7,6 @@ namespace {
 
 constexpr uint8_t kKnownHotBits = GPUPEAK_TAG_TYPE_MASK | GPUPEAK_TAG_TIMED | GPUPEAK_TAG_UNALIGNED;
 
-/// Orders a heap so that the earliest event is on top.
-bool later(const SlotDecoder* a, const SlotDecoder* b) {
-  const Event& x = a->front();
-  const Event& y = b->front();
-  return x.ticks != y.ticks ? x.ticks > y.ticks : x.slot > y.slot;
-}
-
 }  // namespace
 
 SlotDecoder::SlotDecoder(const LogReader& log, uint32_t slot_index, StreamCounts& counts)
@@ -159,18 +152,44 @@ EventStream::EventStream(const LogReader& log, Progress progress)
   }
 }
 
-void EventStream::push_ready(SlotDecoder* slot) {
-  ready_.push_back(slot);
-  std::push_heap(ready_.begin(), ready_.end(), later);
+bool EventStream::Ready::operator<(const Ready& other) const {
+  if (ticks != other.ticks) return ticks < other.ticks;
+  return slot->front().slot < other.slot->front().slot;
 }
 
-void EventStream::start() {
-  for (SlotDecoder& slot : slots_) {
-    if (!slot.empty()) push_ready(&slot);
+void EventStream::push_ready(SlotDecoder& slot) {
+  ready_.push_back({slot.front().ticks, &slot});
+  std::push_heap(ready_.begin(), ready_.end(),
+                 [](const Ready& a, const Ready& b) { return b < a; });
+}
+
+/// Restores the heap after its first entry has become later.
+void EventStream::sift_down() {
+  size_t at = 0;
+  while (true) {
+    size_t child = 2 * at + 1;
+    if (child >= ready_.size()) return;
+    if (child + 1 < ready_.size() && ready_[child + 1] < ready_[child]) ++child;
+    if (!(ready_[child] < ready_[at])) return;
+    std::swap(ready_[child], ready_[at]);
+    at = child;
   }
 }
 
-/// The slot whose event is next, taken out of the heap; nullptr at the end.
+void EventStream::remove_first() {
+  ready_.front() = ready_.back();
+  ready_.pop_back();
+  sift_down();
+}
+
+/// The first entry's slot has moved on.
+void EventStream::settle_first(bool more) {
+  if (!more) return remove_first();
+  ready_.front().ticks = ready_.front().slot->front().ticks;
+  sift_down();
+}
+
+/// The slot whose event is next, which stays the heap's first; nullptr at the end.
 SlotDecoder* EventStream::pick() {
   while (true) {
     recheck_ = false;
@@ -178,8 +197,9 @@ SlotDecoder* EventStream::pick() {
       return slot->front().sequence <= next_sequence_;
     });
     if (due != parked_.end()) {
-      push_ready(*due);
+      SlotDecoder* slot = *due;
       parked_.erase(due);
+      push_ready(*slot);
       continue;
     }
     if (!parked_.empty()) {
@@ -187,8 +207,7 @@ SlotDecoder* EventStream::pick() {
       const auto first = std::min_element(parked_.begin(), parked_.end(), [](auto* a, auto* b) {
         return a->front().sequence < b->front().sequence;
       });
-      if (ready_.empty() ||
-          ready_.front()->front().ticks > (*first)->front().ticks + patience_ticks_) {
+      if (ready_.empty() || ready_.front().ticks > (*first)->front().ticks + patience_ticks_) {
         const uint64_t sequence = (*first)->front().sequence;
         const bool numbers_begin_at_1 = next_sequence_ == 0 && sequence == 1;
         if (!numbers_begin_at_1) counts_.missing_device_events += sequence - next_sequence_;
@@ -197,16 +216,18 @@ SlotDecoder* EventStream::pick() {
       }
     }
     if (ready_.empty()) return nullptr;
-    std::pop_heap(ready_.begin(), ready_.end(), later);
-    SlotDecoder* slot = ready_.back();
-    ready_.pop_back();
+    SlotDecoder* slot = ready_.front().slot;
     if (!held_back(*slot)) return slot;
+    remove_first();
     parked_.push_back(slot);
   }
 }
 
 uint64_t EventStream::others_from() const {
-  uint64_t from = ready_.empty() ? UINT64_MAX : ready_.front()->front().ticks;
+  uint64_t from = UINT64_MAX;
+  for (size_t child = 1; child < std::min<size_t>(ready_.size(), 3); ++child) {
+    from = std::min(from, ready_[child].ticks);
+  }
   for (const SlotDecoder* slot : parked_) {
     const uint64_t ticks = slot->front().ticks;
     from =
@@ -215,22 +236,9 @@ uint64_t EventStream::others_from() const {
   return from;
 }
 
-bool EventStream::held_back(const SlotDecoder& slot) const {
-  return is_device_event(slot.front().tag) && slot.front().sequence > next_sequence_;
-}
-
 void EventStream::passed(const Event& event) {
   next_sequence_ = std::max(next_sequence_, event.sequence + 1);
   recheck_ = !parked_.empty();
-}
-
-void EventStream::put_back(SlotDecoder& slot, bool more) {
-  if (!more) return;
-  if (held_back(slot)) {
-    parked_.push_back(&slot);
-  } else {
-    push_ready(&slot);
-  }
 }
 
 void EventStream::report_progress(bool last) {

@@ -29,13 +29,19 @@ struct StreamCounts {
 /// Decodes one slot, a batch of events at a time.
 class SlotDecoder {
  public:
-  static constexpr size_t kBatch = 32;
+  static constexpr size_t kBatch = 64;
+  static constexpr size_t kAhead = 8;
 
   SlotDecoder(const LogReader& log, uint32_t slot_index, StreamCounts& counts);
 
   /// Makes the next batch; false at the end of the slot.
   bool refill();
   const Event& front() const { return batch_[position_]; }
+  Event& front() { return batch_[position_]; }
+  /// An event a few places further on, if it is decoded already.
+  const Event* look_ahead() const {
+    return position_ + kAhead < size_ ? &batch_[position_ + kAhead] : nullptr;
+  }
   bool empty() const { return position_ == size_; }
   void pop() { ++position_; }
   const Event* begin() const { return batch_.data(); }
@@ -71,25 +77,27 @@ class EventStream {
  public:
   explicit EventStream(const LogReader& log, Progress progress = {});
 
-  /// Calls visitor.prefetch(event) for events soon to come and visitor.on_event(event) for each in
-  /// order. Event::ticks never runs backwards.
+  /// Calls visitor.on_event(event) for each event in order. Event::ticks never runs backwards.
+  /// Before that it calls prefetch(event) some dozens of events ahead, and prefetch_next(event) a
+  /// few ahead.
   template <class Visitor>
   void run(Visitor& visitor) {
-    for (SlotDecoder& slot : slots_) fill(slot, visitor);
-    start();
+    for (SlotDecoder& slot : slots_) {
+      if (fill(slot, visitor)) push_ready(slot);
+    }
     while (SlotDecoder* slot = pick()) {
       const uint64_t limit = others_from();
       bool more = true;
-      while (more && !held_back(*slot)) {
-        Event event = slot->front();
-        slot->pop();
+      do {
+        if (const Event* ahead = slot->look_ahead()) visitor.prefetch_next(*ahead);
+        Event& event = slot->front();
         event.ticks = now_ = std::max(now_, event.ticks);
-        if (is_device_event(event.tag)) passed(event);
         visitor.on_event(event);
+        if (is_device_event(event.tag)) passed(event);
+        slot->pop();
         more = !slot->empty() || fill(*slot, visitor);
-        if (more && (slot->front().ticks > limit || recheck_)) break;
-      }
-      put_back(*slot, more);
+      } while (more && slot->front().ticks <= limit && !recheck_ && !held_back(*slot));
+      settle_first(more);
     }
     report_progress(true);
   }
@@ -107,18 +115,28 @@ class EventStream {
   }
   static constexpr uint64_t kProgressStepBytes = 1 << 20;
 
-  void start();
+  /// A slot that has events, by the time of the next one.
+  struct Ready {
+    uint64_t ticks;
+    SlotDecoder* slot;
+    bool operator<(const Ready& other) const;
+  };
+
   SlotDecoder* pick();
   uint64_t others_from() const;
-  bool held_back(const SlotDecoder& slot) const;
+  bool held_back(const SlotDecoder& slot) const {
+    return is_device_event(slot.front().tag) && slot.front().sequence > next_sequence_;
+  }
   void passed(const Event& event);
-  void put_back(SlotDecoder& slot, bool more);
+  void push_ready(SlotDecoder& slot);
+  void settle_first(bool more);
+  void sift_down();
+  void remove_first();
   void report_progress(bool last);
-  void push_ready(SlotDecoder* slot);
 
   StreamCounts counts_;
   std::vector<SlotDecoder> slots_;
-  std::vector<SlotDecoder*> ready_;  // heap by the time of the next event
+  std::vector<Ready> ready_;  // binary heap, the earliest first
   std::vector<SlotDecoder*>
       parked_;  // next event is a device event whose predecessor is not yet seen
   Progress progress_;

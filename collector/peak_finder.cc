@@ -1,5 +1,6 @@
 #include "collector/peak_finder.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace gpupeak::collector {
@@ -12,11 +13,13 @@ ScopeId PeakFinder::add_scope() {
 
 GroupId PeakFinder::add_group(std::span<const ScopeId> scopes) {
   if (scopes.size() > kMaxScopesOfGroup) throw std::logic_error("peak_finder: too many scopes");
+  const ScopeList list(scopes.begin(), scopes.end());
+  const auto known = std::find(scope_lists_.begin(), scope_lists_.end(), list);
   Group& group = groups_.emplace_back();
-  for (const ScopeId id : scopes) {
-    group.scopes[group.scope_count] = id;
-    group.at_peak[group.scope_count].number = scopes_[id].number;  // it held nothing at the peak
-    ++group.scope_count;
+  group.scope_list = static_cast<uint32_t>(known - scope_lists_.begin());
+  if (known == scope_lists_.end()) scope_lists_.push_back(list);
+  for (size_t i = 0; i < list.size(); ++i) {
+    group.at_peak[i].number = scopes_[list[i]].number;  // it held nothing at the peak
   }
   return static_cast<GroupId>(groups_.size() - 1);
 }
@@ -26,12 +29,11 @@ void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks) {
   GroupId last_allocating = kNoGroup;
   uint64_t last_bytes = 0;
   for (const Change& change : changes) {
-    const Group& group = groups_[change.group];
-    for (uint32_t i = 0; i < group.scope_count; ++i) {
-      Scope& scope = scopes_[group.scopes[i]];
+    for (const ScopeId id : scopes_of(groups_[change.group])) {
+      Scope& scope = scopes_[id];
       scope.step = static_cast<int64_t>(static_cast<uint64_t>(scope.step) +
                                         static_cast<uint64_t>(change.bytes));
-      if (!scope.touched) touched_.push_back(group.scopes[i]);
+      if (!scope.touched) touched_.push_back(id);
       scope.touched = true;
     }
     if (change.allocates) {
@@ -53,7 +55,7 @@ void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks) {
   }
   for (const Change& change : changes) {
     Group& group = groups_[change.group];
-    fold(group);
+    fold(group, scopes_of(group));
     group.live_bytes += static_cast<uint64_t>(change.bytes);
     group.live_count += static_cast<uint32_t>(change.count);
     if (change.allocates) {
@@ -71,9 +73,9 @@ void PeakFinder::finish() {
   for (Scope& scope : scopes_) end_maximum(scope);
   std::vector<uint64_t> sums(scopes_.size());
   for (Group& group : groups_) {
-    fold(group);
-    for (uint32_t i = 0; i < group.scope_count; ++i)
-      sums[group.scopes[i]] += group.at_peak[i].bytes;
+    const ScopeList& list = scopes_of(group);
+    fold(group, list);
+    for (size_t i = 0; i < list.size(); ++i) sums[list[i]] += group.at_peak[i].bytes;
   }
   for (size_t i = 0; i < scopes_.size(); ++i) {
     if (sums[i] != scopes_[i].peak) {
@@ -91,8 +93,9 @@ uint64_t PeakFinder::take_recent_max(ScopeId id) {
 
 PeakFinder::AtPeak PeakFinder::at_peak(GroupId id, ScopeId scope) const {
   const Group& group = groups_[id];
-  for (uint32_t i = 0; i < group.scope_count; ++i) {
-    if (group.scopes[i] == scope) return group.at_peak[i];
+  const ScopeList& list = scopes_of(group);
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (list[i] == scope) return group.at_peak[i];
   }
   return {};
 }

@@ -15,6 +15,8 @@
 #include <span>
 #include <vector>
 
+#include "collector/prefetch.h"
+
 namespace gpupeak::collector {
 
 using GroupId = uint32_t;
@@ -42,15 +44,15 @@ class PeakFinder {
     uint32_t count = 0;
     uint32_t number = 0;
   };
-  struct Group {
+  /// Two cache lines: every event touches one at random.
+  struct alignas(64) Group {
     uint64_t live_bytes = 0;
     uint64_t max_live_bytes = 0;
     uint64_t alloc_bytes = 0;
-    uint32_t live_count = 0;
-    uint32_t scope_count = 0;
     uint64_t alloc_count = 0;
-    std::array<ScopeId, kMaxScopesOfGroup> scopes{};
-    std::array<AtPeak, kMaxScopesOfGroup> at_peak{};  // beside scopes; final after finish()
+    uint32_t live_count = 0;
+    uint32_t scope_list = 0;                          // index into scope_lists_
+    std::array<AtPeak, kMaxScopesOfGroup> at_peak{};  // beside the list; final after finish()
   };
   /// One part of a change that happens in one step.
   struct Change {
@@ -64,6 +66,10 @@ class PeakFinder {
   /// At most kMaxScopesOfGroup scopes.
   GroupId add_group(std::span<const ScopeId> scopes);
 
+  void prefetch(GroupId group) const {
+    prefetch_line(&groups_[group]);
+    prefetch_line(reinterpret_cast<const char*>(&groups_[group]) + 64);
+  }
   void add(GroupId group, uint64_t bytes, uint64_t ticks);
   void remove(GroupId group, uint64_t bytes);
   /// All of `changes` at one instant: neither a dip nor double counting in between.
@@ -84,20 +90,24 @@ class PeakFinder {
   AtPeak at_peak(GroupId group, ScopeId scope) const;
 
  private:
+  using ScopeList = std::vector<ScopeId>;
+
+  const ScopeList& scopes_of(const Group& group) const { return scope_lists_[group.scope_list]; }
   static void end_maximum(Scope& scope) {
     scope.number += scope.at_maximum;
     scope.at_maximum = false;
   }
-  void fold(Group& group) {
-    for (uint32_t i = 0; i < group.scope_count; ++i) {
+  void fold(Group& group, const ScopeList& scopes) {
+    for (size_t i = 0; i < scopes.size(); ++i) {
       AtPeak& stored = group.at_peak[i];
-      const uint32_t number = scopes_[group.scopes[i]].number;
+      const uint32_t number = scopes_[scopes[i]].number;
       if (stored.number != number) stored = {group.live_bytes, group.live_count, number};
     }
   }
   static void raise(Scope& scope, GroupId group, uint64_t bytes, uint64_t ticks);
 
   std::vector<Scope> scopes_;
+  std::vector<ScopeList> scope_lists_;
   std::vector<Group> groups_;
   std::vector<ScopeId> touched_;
 };
@@ -112,8 +122,9 @@ inline void PeakFinder::raise(Scope& scope, GroupId group, uint64_t bytes, uint6
 
 inline void PeakFinder::add(GroupId id, uint64_t bytes, uint64_t ticks) {
   Group& group = groups_[id];
-  for (uint32_t i = 0; i < group.scope_count; ++i) {
-    Scope& scope = scopes_[group.scopes[i]];
+  const ScopeList& list = scopes_of(group);
+  for (const ScopeId scope_id : list) {
+    Scope& scope = scopes_[scope_id];
     scope.current += bytes;
     if (scope.current > scope.peak) {
       raise(scope, id, bytes, ticks);
@@ -122,7 +133,7 @@ inline void PeakFinder::add(GroupId id, uint64_t bytes, uint64_t ticks) {
     }
     if (scope.current > scope.recent_max) scope.recent_max = scope.current;
   }
-  fold(group);
+  fold(group, list);
   group.live_bytes += bytes;
   ++group.live_count;
   group.alloc_bytes += bytes;
@@ -132,12 +143,13 @@ inline void PeakFinder::add(GroupId id, uint64_t bytes, uint64_t ticks) {
 
 inline void PeakFinder::remove(GroupId id, uint64_t bytes) {
   Group& group = groups_[id];
-  for (uint32_t i = 0; i < group.scope_count; ++i) {
-    Scope& scope = scopes_[group.scopes[i]];
+  const ScopeList& list = scopes_of(group);
+  for (const ScopeId scope_id : list) {
+    Scope& scope = scopes_[scope_id];
     end_maximum(scope);
     scope.current -= bytes;
   }
-  fold(group);
+  fold(group, list);
   group.live_bytes -= bytes;
   --group.live_count;
 }

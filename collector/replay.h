@@ -80,7 +80,19 @@ class Replay {
 
   // EventStream's visitor.
   void prefetch(const Event& event) const {
-    if (event.tag <= GPUPEAK_REC_REALLOC_FAILED) blocks_.prefetch(event.address);
+    if (event.tag > GPUPEAK_REC_REALLOC_FAILED) return;
+    blocks_.prefetch(event.address);
+    if (event.tag == GPUPEAK_REC_ALLOC) {
+      sites_.prefetch(slots_[event.slot].heap_context, event.stack);
+    }
+  }
+  void prefetch_next(const Event& event) const {
+    if (event.tag == GPUPEAK_REC_FREE) {
+      if (const Block* block = blocks_.peek(event.address)) peaks_.prefetch(block->group);
+    } else if (event.tag == GPUPEAK_REC_ALLOC) {
+      const GroupId group = sites_.peek(slots_[event.slot].heap_context, event.stack);
+      if (group != kNoGroup) peaks_.prefetch(group);
+    }
   }
   void on_event(const Event& event);
 

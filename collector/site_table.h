@@ -10,6 +10,7 @@
 
 #include "collector/peak_finder.h"
 #include "collector/phase_tree.h"
+#include "collector/prefetch.h"
 
 namespace gpupeak::collector {
 
@@ -49,6 +50,16 @@ class SiteTable {
       if (index_[i].key == key) return index_[i].group;
       if (index_[i].key == kFreeKey) return add_group(key);
     }
+  }
+
+  void prefetch(ContextId context, uint32_t stack) const {
+    prefetch_line(&index_[home(static_cast<uint64_t>(context) << 32 | stack)]);
+  }
+  /// The group if it is known and lies where its hash says, else kNoGroup; for prefetching only.
+  GroupId peek(ContextId context, uint32_t stack) const {
+    const uint64_t key = static_cast<uint64_t>(context) << 32 | stack;
+    const Entry& entry = index_[home(key)];
+    return entry.key == key ? entry.group : kNoGroup;
   }
 
   GroupInfo& info(GroupId group) { return groups_[group]; }

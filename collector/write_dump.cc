@@ -91,6 +91,7 @@ class Dump {
   }
 
   void prefetch(const Event&) const {}
+  void prefetch_next(const Event&) const {}
 
   void on_event(const Event& event) {
     print("+{:.9f} slot {} tid {} ", static_cast<double>(log_.clock().to_ns(event.ticks)) / 1e9,
