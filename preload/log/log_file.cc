@@ -12,6 +12,7 @@
 #include "base/spinlock.h"
 #include "base/syscalls.h"
 #include "log/log.h"
+#include "base/proc_file.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -111,31 +112,46 @@ void drop_segment_rest() {
   g_file.segment_used = g_file.segment_bytes;
 }
 
-/// True if `path` holds a log of this very process, from before it called exec.
-bool is_own_earlier_log(const char* path, const gpupeak_file_header& ours) {
+enum class Owner { kNobody, kOurselves, kLiveProcess };
+
+/// Whose log lies at `path`: this very process's from before it called exec, another one's that still runs (two
+/// programs were given the same name), or one that may be replaced.
+Owner owner_of(const char* path, const gpupeak_file_header& ours) {
   const long fd = sys::open(path, O_RDONLY | O_CLOEXEC, 0);
-  if (sys::failed(fd)) return false;
+  if (sys::failed(fd)) return Owner::kNobody;
   gpupeak_file_header theirs{};
   const long bytes = sys::read(static_cast<int>(fd), &theirs, sizeof theirs);
   sys::close(static_cast<int>(fd));
-  return bytes == static_cast<long>(sizeof theirs) && theirs.magic == GPUPEAK_LOG_MAGIC &&
-         theirs.pid == ours.pid && theirs.process_start_time == ours.process_start_time;
+  if (bytes != static_cast<long>(sizeof theirs) || theirs.magic != GPUPEAK_LOG_MAGIC) return Owner::kNobody;
+  const auto pid = static_cast<int>(theirs.pid);
+  if (process_start_time(pid) != theirs.process_start_time) return Owner::kNobody;
+  return theirs.pid == ours.pid ? Owner::kOurselves : Owner::kLiveProcess;
 }
 
+/// Opens a new file at `path`, or beside it if another running program's log is there: a.gplog, a.exec2.gplog
+/// for the program that the same process went on with, a.<pid>.gplog for another process.
 long create(std::string_view path, const gpupeak_file_header& header) {
+  const std::string_view ending = path.ends_with(".gplog") ? ".gplog" : "";
+  const std::string_view stem = head(path, path.size() - ending.size());
   g_file.path.clear();
   g_file.path.add(path);
-  for (uint64_t program = 2; is_own_earlier_log(g_file.path.c_str(), header) && program < 100; ++program) {
-    // a.gplog, then a.exec2.gplog for the program that the same process went on with
-    const std::string_view ending = ".gplog";
-    const bool has_ending = path.ends_with(ending);
+  bool other_process = false;
+  for (uint64_t attempt = 2; attempt < 100; ++attempt) {
+    const Owner owner = owner_of(g_file.path.c_str(), header);
+    if (owner == Owner::kNobody) {
+      // Never write over a file that another process may have mapped: make a new one under the name.
+      sys::call6(SYS_unlink, reinterpret_cast<long>(g_file.path.c_str()), 0, 0, 0, 0, 0);
+      const long fd = sys::open(g_file.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+      if (fd != -EEXIST) return fd;  // else another process was faster
+    }
+    other_process = other_process || owner != Owner::kOurselves;
     g_file.path.clear();
-    g_file.path.add(has_ending ? head(path, path.size() - ending.size()) : path);
-    g_file.path.add(".exec").add(program).add(has_ending ? ending : std::string_view());
+    g_file.path.add(stem);
+    if (other_process) g_file.path.add(".").add(uint64_t{header.pid});
+    if (owner == Owner::kOurselves) g_file.path.add(".exec").add(attempt);
+    g_file.path.add(ending);
   }
-  // Never write over a log that another process may have mapped: make a new file under the name.
-  sys::call6(SYS_unlink, reinterpret_cast<long>(g_file.path.c_str()), 0, 0, 0, 0, 0);
-  return sys::open(g_file.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  return -EEXIST;
 }
 
 }  // namespace

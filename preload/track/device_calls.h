@@ -144,43 +144,52 @@ CUresult array_destroy(const ApiCall& call, Real real, Array array) {
 // ---- pools -----------------------------------------------------------------------------------------
 
 /// A pool tells its reserve where it may have moved.
-inline void read_pool(CUmemoryPool pool, int device) {
-  pool_changed(pool, device, pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT),
-               pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), GPUPEAK_POOL_READ);
+inline void read_pool(CUmemoryPool pool) {
+  if (pool == nullptr) return;
+  const uint64_t reserved = pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+  if (pool_reserve_moved(pool, reserved)) {
+    pool_read(pool, reserved, pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+  }
 }
 
-/// The device is the pool's, whatever context is current. A captured call gives addresses and no memory.
-template <typename Run>
+/// A captured call gives addresses and no memory. `find_pool` tells which pool the call takes from.
+template <typename FindPool, typename Run>
 CUresult allocate_async(const ApiCall& call, CUstream stream, bool per_thread, CUdeviceptr* out, uint64_t bytes,
-                        Run run) {
+                        FindPool find_pool, Run run) {
   DriverScope scope;
   const bool captured = scope.accounts() && is_capturing(stream, per_thread);
   const CUresult result = run();
   if (!scope.accounts()) return result;
-  if (result != CUDA_SUCCESS) {
-    device_failed(call, GPUPEAK_KIND_POOL, current_device(), bytes, result);
-  } else if (captured) {
-    device_noted(KeySpace::kPointer, *out, {.bytes = bytes, .device = current_device(), .kind = GPUPEAK_KIND_GRAPH});
-  } else {
-    CUmemoryPool pool = nullptr;
-    int device = kNoDevice;
-    const bool known = pool_of(*out, pool, device);
-    if (!known) device = current_device();
-    device_allocated(call, KeySpace::kPointer, *out, {.bytes = bytes, .pool = pool, .device = device, .kind = GPUPEAK_KIND_POOL});
-    if (known) read_pool(pool, device);
+  if (captured && result == CUDA_SUCCESS) {
+    device_noted(KeySpace::kPointer, *out, {.bytes = bytes, .kind = GPUPEAK_KIND_GRAPH});
+    return result;
   }
+  const PoolPlace place = captured ? PoolPlace{} : find_pool();
+  const gpupeak_kind kind = place.on_host ? GPUPEAK_KIND_HOST_VMM : GPUPEAK_KIND_POOL;
+  if (result != CUDA_SUCCESS) {
+    device_failed(call, kind, place.device, bytes, result);
+    return result;
+  }
+  device_allocated(call, KeySpace::kPointer, *out, {.bytes = bytes, .pool = place.pool, .device = place.device, .kind = kind});
+  read_pool(place.pool);
   return result;
 }
 
+/// From the pool that is current on the stream's device, whatever context is current.
 template <bool kPtsz, typename Real>
 CUresult mem_alloc_async(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes, CUstream stream) {
-  return allocate_async(call, stream, kPtsz, out, bytes, [&] { return real(out, bytes, stream); });
+  const auto find_pool = [&] {
+    const int device = stream_device(stream, kPtsz);
+    return pool_place(device_pool(device), device);
+  };
+  return allocate_async(call, stream, kPtsz, out, bytes, find_pool, [&] { return real(out, bytes, stream); });
 }
 
 template <bool kPtsz, typename Real>
 CUresult mem_alloc_from_pool_async(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes, CUmemoryPool pool,
                                    CUstream stream) {
-  return allocate_async(call, stream, kPtsz, out, bytes, [&] { return real(out, bytes, pool, stream); });
+  const auto find_pool = [&] { return pool_place(pool, stream_device(stream, kPtsz)); };
+  return allocate_async(call, stream, kPtsz, out, bytes, find_pool, [&] { return real(out, bytes, pool, stream); });
 }
 
 template <bool kPtsz, typename Real>
@@ -199,7 +208,7 @@ CUresult pool_create(const ApiCall&, Real real, CUmemoryPool* out, const CUmemPo
   const CUresult result = real(out, properties);
   if (scope.accounts() && result == CUDA_SUCCESS) {
     const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    pool_changed(*out, on_device ? properties->location.id : kNoDevice, 0, 0, GPUPEAK_POOL_CREATED);
+    pool_created({.pool = *out, .device = on_device ? properties->location.id : kNoDevice, .on_host = !on_device});
   }
   return result;
 }
@@ -208,7 +217,7 @@ template <typename Real>
 CUresult pool_destroy(const ApiCall&, Real real, CUmemoryPool pool) {
   DriverScope scope;
   const CUresult result = real(pool);
-  if (scope.accounts() && result == CUDA_SUCCESS) pool_changed(pool, kNoDevice, 0, 0, GPUPEAK_POOL_DESTROYED);
+  if (scope.accounts() && result == CUDA_SUCCESS) pool_destroyed(pool);
   return result;
 }
 
@@ -216,7 +225,7 @@ template <typename Real>
 CUresult pool_trim(const ApiCall&, Real real, CUmemoryPool pool, size_t keep_bytes) {
   DriverScope scope;
   const CUresult result = real(pool, keep_bytes);
-  if (scope.accounts() && result == CUDA_SUCCESS) read_pool(pool, current_device());
+  if (scope.accounts() && result == CUDA_SUCCESS) read_pool(pool);
   return result;
 }
 

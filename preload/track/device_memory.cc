@@ -11,11 +11,16 @@
 namespace gpupeak::preload {
 namespace {
 
+struct Pool {
+  PoolPlace place;
+  uint64_t reserved_bytes = 0;  ///< as logged last
+};
+
 /// All of it under the lock.
 struct DeviceMemory {
   SpinLock lock;
   FlatMap<DeviceBlock> blocks;
-  FlatMap<uint64_t> pool_reserved;  ///< by pool, as logged last
+  FlatMap<Pool> pools;
   uint64_t next_id = 1;
   uint64_t next_seq = 1;
 };
@@ -82,6 +87,13 @@ bool keep(uint64_t key, const DeviceBlock& block, uint32_t api, uint32_t stack) 
   set_quality(GPUPEAK_Q_DEVICE_TABLE_FULL);
   count(&gpupeak_counters_page::dropped_events);
   return false;
+}
+
+uint64_t pool_key(CUmemoryPool pool) { return reinterpret_cast<uint64_t>(pool); }
+
+void log_pool(const PoolPlace& place, uint64_t reserved_bytes, uint64_t used_bytes, gpupeak_pool_event event) {
+  Record record = numbered(GPUPEAK_REC_POOL);
+  emit(record.u(pool_key(place.pool)).u(logged_device(place.device)).u(reserved_bytes).u(used_bytes).u(event));
 }
 
 bool ends_with_context(gpupeak_kind kind) {
@@ -211,23 +223,54 @@ void context_ended(const ApiCall& call, CUcontext context, int device, gpupeak_c
   emit(record.u(reinterpret_cast<uint64_t>(context)).u(logged_device(device)).u(event));
 }
 
-void pool_changed(CUmemoryPool pool, int device, uint64_t reserved, uint64_t used, gpupeak_pool_event event) {
+void pool_created(const PoolPlace& place) {
   HookScope scope;
-  if (!scope.entered() || pool == nullptr) return;
+  if (!scope.entered()) return;
   LockGuard guard(g_memory.lock);
-  const auto key = reinterpret_cast<uint64_t>(pool);
-  const uint64_t* last = g_memory.pool_reserved.find(key);
-  if (event == GPUPEAK_POOL_READ && last != nullptr && *last == reserved) return;
-  if (event == GPUPEAK_POOL_DESTROYED) g_memory.pool_reserved.erase(key);
-  else g_memory.pool_reserved.insert(key, reserved);
-  Record record = numbered(GPUPEAK_REC_POOL);
-  emit(record.u(key).u(logged_device(device)).u(reserved).u(used).u(event));
+  g_memory.pools.insert(pool_key(place.pool), {.place = place});
+  log_pool(place, 0, 0, GPUPEAK_POOL_CREATED);
+}
+
+void pool_destroyed(CUmemoryPool pool) {
+  HookScope scope;
+  if (!scope.entered()) return;
+  LockGuard guard(g_memory.lock);
+  if (const Pool* known = g_memory.pools.find(pool_key(pool))) log_pool(known->place, 0, 0, GPUPEAK_POOL_DESTROYED);
+  g_memory.pools.erase(pool_key(pool));
+}
+
+PoolPlace pool_place(CUmemoryPool pool, int device) {
+  HookScope scope;
+  if (!scope.entered() || pool == nullptr) return {.pool = pool, .device = device};
+  LockGuard guard(g_memory.lock);
+  if (const Pool* known = g_memory.pools.find(pool_key(pool))) return known->place;
+  const Pool fresh{.place = {.pool = pool, .device = device}};
+  g_memory.pools.insert(pool_key(pool), fresh);
+  return fresh.place;
+}
+
+bool pool_reserve_moved(CUmemoryPool pool, uint64_t reserved_bytes) {
+  HookScope scope;
+  if (!scope.entered()) return false;
+  LockGuard guard(g_memory.lock);
+  const Pool* known = g_memory.pools.find(pool_key(pool));
+  return known != nullptr && known->reserved_bytes != reserved_bytes;
+}
+
+void pool_read(CUmemoryPool pool, uint64_t reserved_bytes, uint64_t used_bytes) {
+  HookScope scope;
+  if (!scope.entered()) return;
+  LockGuard guard(g_memory.lock);
+  Pool* known = g_memory.pools.find(pool_key(pool));
+  if (known == nullptr) return;
+  known->reserved_bytes = reserved_bytes;
+  log_pool(known->place, reserved_bytes, used_bytes, GPUPEAK_POOL_READ);
 }
 
 void forget_device_memory() {
   g_memory.lock.reset();
   g_memory.blocks.forget();
-  g_memory.pool_reserved.forget();
+  g_memory.pools.forget();
   g_memory.next_id = g_memory.next_seq = 1;
   forget_introductions();
 }

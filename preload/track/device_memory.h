@@ -53,8 +53,19 @@ void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t 
 void context_ended(const ApiCall& call, CUcontext context, int device, gpupeak_context_event event);
 void context_began(CUcontext context, int device);
 
-/// A pool was created, destroyed or read. READ is logged only if `reserved` changed.
-void pool_changed(CUmemoryPool pool, int device, uint64_t reserved, uint64_t used, gpupeak_pool_event event);
+/// Where a pool's memory lies.
+struct PoolPlace {
+  CUmemoryPool pool = nullptr;
+  int device = -1;
+  bool on_host = false;
+};
+void pool_created(const PoolPlace& place);
+void pool_destroyed(CUmemoryPool pool);
+/// A pool's place as it was created with; for one never seen (a device's default pool) on `device`.
+PoolPlace pool_place(CUmemoryPool pool, int device);
+/// Whether a pool's reserve differs from what was logged last; and the logging of what it is now.
+bool pool_reserve_moved(CUmemoryPool pool, uint64_t reserved_bytes);
+void pool_read(CUmemoryPool pool, uint64_t reserved_bytes, uint64_t used_bytes);
 
 /// In a forked child: the parent's device memory is not ours.
 void forget_device_memory();

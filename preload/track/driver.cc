@@ -17,8 +17,9 @@ constinit DriverFunction<CUresult (*)(CUdevice*)> g_ctx_get_device("cuCtxGetDevi
 constinit DriverFunction<CUresult (*)(size_t*, size_t*)> g_mem_get_info("cuMemGetInfo_v2");
 constinit DriverFunction<CUresult (*)(CUstream, CUstreamCaptureStatus*)> g_is_capturing("cuStreamIsCapturing");
 constinit DriverFunction<CUresult (*)(CUstream, CUstreamCaptureStatus*)> g_is_capturing_ptsz("cuStreamIsCapturing_ptsz");
-constinit DriverFunction<CUresult (*)(unsigned, CUpointer_attribute*, void**, CUdeviceptr)> g_pointer_attributes(
-    "cuPointerGetAttributes");
+constinit DriverFunction<CUresult (*)(CUstream, CUdevice*)> g_stream_device("cuStreamGetDevice");
+constinit DriverFunction<CUresult (*)(CUstream, CUdevice*)> g_stream_device_ptsz("cuStreamGetDevice_ptsz");
+constinit DriverFunction<CUresult (*)(CUmemoryPool*, CUdevice)> g_device_pool("cuDeviceGetMemPool");
 constinit DriverFunction<CUresult (*)(CUmemoryPool, CUmemPool_attribute, void*)> g_pool_attribute(
     "cuMemPoolGetAttribute");
 constinit DriverFunction<CUresult (*)(CUdevice, unsigned*, int*)> g_primary_state("cuDevicePrimaryCtxGetState");
@@ -66,15 +67,18 @@ bool is_capturing(CUstream stream, bool per_thread_default) {
   return get(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-bool pool_of(CUdeviceptr at, CUmemoryPool& pool, int& device) {
-  const auto get = g_pointer_attributes.get();
-  if (get == nullptr) return false;
-  CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
-  int ordinal = kNoDevice;
-  void* values[] = {&pool, &ordinal};
-  if (get(2, wanted, values, at) != CUDA_SUCCESS || ordinal < 0) return false;
-  device = ordinal;
-  return true;
+int stream_device(CUstream stream, bool per_thread_default) {
+  CUdevice device = kNoDevice;
+  // Before CUDA 12.8 there is no such question; a stream's calls are then made in its own context by all
+  // frameworks, since most others would fail.
+  const auto get = per_thread_default ? g_stream_device_ptsz.get() : g_stream_device.get();
+  return get != nullptr && get(stream, &device) == CUDA_SUCCESS ? device : current_device();
+}
+
+CUmemoryPool device_pool(int device) {
+  CUmemoryPool pool = nullptr;
+  const auto get = g_device_pool.get();
+  return get != nullptr && device >= 0 && get(&pool, device) == CUDA_SUCCESS ? pool : nullptr;
 }
 
 uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute) {

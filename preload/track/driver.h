@@ -45,8 +45,10 @@ int current_device();
 /// False if the driver does not say.
 bool memory_info(uint64_t& free_bytes, uint64_t& total_bytes);
 bool is_capturing(CUstream stream, bool per_thread_default);
-/// The pool that a pointer came from and its device; false if the driver does not say.
-bool pool_of(CUdeviceptr at, CUmemoryPool& pool, int& device);
+/// The device that a stream belongs to; kNoDevice if the driver does not say. Not for a capturing stream.
+int stream_device(CUstream stream, bool per_thread_default);
+/// The pool that cuMemAllocAsync takes from on this device now; nullptr if the driver does not say.
+CUmemoryPool device_pool(int device);
 uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute);
 bool primary_context_is_active(CUdevice device);
 /// The device's primary context as the last retain gave it; the driver keeps its handle over resets.

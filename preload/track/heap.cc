@@ -81,9 +81,18 @@ bool sampled(ThreadSlot& slot, size_t bytes) {
   return !first;
 }
 
-/// A signal handler inside a hook. What the unwinder allocates is ours and not the program's.
-void count_nested_call() {
-  if (!t_flags.unwinding) count(&gpupeak_counters_page::reentrant_calls);
+/// Whether a heap call is recorded: an outermost one, or one that the unwinder makes (the loader may allocate
+/// or move its thread-local storage then). During unwinding no record is half-written, so that is safe. What
+/// a signal handler does in the middle of other work of ours is not recorded, and counted.
+bool may_record(const HookScope& scope) {
+  if (scope.entered() || t_flags.unwinding) return true;
+  count(&gpupeak_counters_page::reentrant_calls);
+  return false;
+}
+
+/// The stack of an outermost call; none for the unwinder's own.
+uint32_t stack_of(const HookScope& scope, const CallerFrame& caller) {
+  return scope.entered() ? capture_stack(caller) : 0;
 }
 
 bool logs_events() { return g_process->host_mode >= HostMode::kSampled; }
@@ -100,20 +109,20 @@ void set_usable_size(UsableSize usable_size) { g_usable_size = usable_size; }
 
 void heap_allocated(void* block, size_t bytes, const CallerFrame& caller) {
   HookScope scope;
-  if (!scope.entered()) return count_nested_call();
+  if (!may_record(scope)) return;
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
   const size_t usable_bytes = usable(block);
   ++slot->alloc_delta;
   add_to_counters(*slot, static_cast<int64_t>(usable_bytes));
   if (!logs_events() || !chosen(*slot, block, bytes)) return;
-  const uint32_t node = capture_stack(caller);
+  const uint32_t node = stack_of(scope, caller);
   write_block(*slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
 }
 
 void heap_freed(void* block) {
   HookScope scope;
-  if (!scope.entered()) return count_nested_call();
+  if (!may_record(scope)) return;
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
   ++slot->free_delta;
@@ -126,10 +135,7 @@ void heap_freed(void* block) {
 ReallocState heap_realloc_begin(void* old_block) {
   HookScope scope;
   ReallocState state;
-  if (!scope.entered()) {
-    count_nested_call();
-    return state;
-  }
+  if (!may_record(scope)) return state;
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) {
     count(&gpupeak_counters_page::dropped_events);
@@ -145,7 +151,7 @@ ReallocState heap_realloc_begin(void* old_block) {
 
 void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, const CallerFrame& caller) {
   HookScope scope;
-  if (!scope.entered()) return count_nested_call();
+  if (!may_record(scope)) return;
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
   const size_t usable_bytes = usable(block);
@@ -154,7 +160,7 @@ void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, cons
   add_to_counters(*slot, static_cast<int64_t>(usable_bytes - state.old_usable_bytes));
   const bool wanted = logs_events() && chosen(*slot, block, bytes);
   if (wanted) {
-    const uint32_t node = capture_stack(caller);
+    const uint32_t node = stack_of(scope, caller);
     const uint8_t tag = state.logged ? GPUPEAK_REC_REALLOC_END : GPUPEAK_REC_ALLOC;
     write_block(*slot, tag, block, bytes, usable_bytes, node);
   } else if (state.logged) {
@@ -167,7 +173,7 @@ void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, cons
 void heap_realloc_failed(const ReallocState& state, void* old_block) {
   if (!state.logged) return;
   HookScope scope;
-  if (!scope.entered()) return;
+  if (!may_record(scope)) return;
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return;
   if (g_process->host_mode == HostMode::kSampled) sampled_set_insert(old_block);
@@ -176,7 +182,7 @@ void heap_realloc_failed(const ReallocState& state, void* old_block) {
 
 void heap_realloc_freed(const ReallocState& state, void* old_block) {
   HookScope scope;
-  if (!scope.entered()) return;
+  if (!may_record(scope)) return;
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return;
   ++slot->free_delta;

@@ -14,6 +14,7 @@
 #include "base/environment.h"
 #include "base/hook_scope.h"
 #include "base/memory.h"
+#include "base/proc_file.h"
 #include "base/spinlock.h"
 #include "base/syscalls.h"
 #include "base/text.h"
@@ -47,34 +48,6 @@ constinit uint64_t g_generation = 0;
 
 /// What a log's start may find.
 enum class Reason { kProgramStart, kFirstCudaCall };
-
-char* read_file(const char* path, char* buffer, size_t capacity, size_t& bytes) {
-  bytes = 0;
-  const long fd = sys::open(path, O_RDONLY | O_CLOEXEC, 0);
-  if (sys::failed(fd)) return nullptr;
-  while (bytes < capacity) {
-    const long got = sys::read(static_cast<int>(fd), buffer + bytes, capacity - bytes);
-    if (got <= 0) break;
-    bytes += static_cast<size_t>(got);
-  }
-  sys::close(static_cast<int>(fd));
-  return buffer;
-}
-
-/// Field 22 of /proc/self/stat, counted after the parenthesised name, which may hold anything.
-uint64_t process_start_time() {
-  char buffer[1024];
-  size_t bytes;
-  if (read_file("/proc/self/stat", buffer, sizeof buffer - 1, bytes) == nullptr) return 0;
-  buffer[bytes] = 0;
-  const char* at = strrchr(buffer, ')');
-  if (at == nullptr) return 0;
-  int field = 2;
-  uint64_t value = 0;
-  for (; *at != 0 && field < 22; ++at) field += *at == ' ';
-  for (; *at >= '0' && *at <= '9'; ++at) value = value * 10 + static_cast<uint64_t>(*at - '0');
-  return value;
-}
 
 std::string_view program_name(char* buffer, size_t capacity) {
   const long bytes = sys::readlink("/proc/self/exe", buffer, capacity);
@@ -124,11 +97,9 @@ void define_fact(std::string_view key, std::string_view value) {
 
 void define_facts() {
   static char buffer[65536];
-  size_t bytes;
-  if (read_file("/proc/self/cmdline", buffer, sizeof buffer - 1, bytes) != nullptr) {
-    buffer[bytes] = 0;
-    for (size_t at = 0; at < bytes; at += strlen(buffer + at) + 1) define_fact("arg", buffer + at);
-  }
+  const size_t bytes = read_file("/proc/self/cmdline", buffer, sizeof buffer - 1);
+  buffer[bytes] = 0;
+  for (size_t at = 0; at < bytes; at += strlen(buffer + at) + 1) define_fact("arg", buffer + at);
   const long exe = sys::readlink("/proc/self/exe", buffer, sizeof buffer);
   if (exe > 0) define_fact("exe", {buffer, static_cast<size_t>(exe)});
   const long cwd = sys::call6(SYS_getcwd, reinterpret_cast<long>(buffer), sizeof buffer, 0, 0, 0, 0);
@@ -167,7 +138,7 @@ gpupeak_file_header describe_process(Reason reason, bool forked) {
   header.rank = environment().rank;
   if (reason == Reason::kFirstCudaCall || forked) header.flags |= GPUPEAK_FLAG_LATE_START;
   if (forked) header.flags |= GPUPEAK_FLAG_FORKED;
-  header.process_start_time = process_start_time();
+  header.process_start_time = process_start_time(static_cast<int>(header.pid));
   header.sample_bytes = environment().host_mode == GPUPEAK_HOST_SAMPLED ? environment().sample_bytes : 0;
   g_initial_brk = sys::brk(0);
   header.initial_brk_bytes = g_initial_brk;

@@ -1,8 +1,8 @@
 #include "track/sample.h"
 
 #include <cstdint>
-#include <fcntl.h>
 
+#include "base/proc_file.h"
 #include "base/syscalls.h"
 #include "log/log.h"
 #include "track/process.h"
@@ -21,12 +21,9 @@ uint64_t next_number(const char*& at, const char* end) {
 }  // namespace
 
 void sample_process() {
-  const long fd = sys::open("/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
-  if (sys::failed(fd)) return;
   char text[128];
-  const long bytes = sys::read(static_cast<int>(fd), text, sizeof text);
-  sys::close(static_cast<int>(fd));
-  if (bytes <= 0) return;
+  const size_t bytes = read_file("/proc/self/statm", text, sizeof text);
+  if (bytes == 0) return;
   const char* at = text;
   const char* end = text + bytes;
   next_number(at, end);  // total size
