@@ -1,0 +1,167 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <sstream>
+
+#include "collector/analyze.h"
+#include "collector/write_short.h"
+#include "commands.h"
+#include "exit_codes.h"
+#include "run_logs.h"
+#include "terminal.h"
+
+namespace gpupeak::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kDefaultPattern = "gpupeak.%n.%p.%r.gplog";
+volatile sig_atomic_t g_child = 0;
+
+/// Signals sent to us alone go on to the program. What the terminal sends reaches it by itself, since it is in
+/// our process group; then the sender is the kernel.
+void forward_signal(int signal, siginfo_t* info, void*) {
+  if (g_child > 0 && info->si_code != SI_KERNEL) kill(static_cast<pid_t>(g_child), signal);
+}
+
+void forward_signals() {
+  struct sigaction action {};
+  action.sa_sigaction = forward_signal;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH}) {
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+uint64_t realtime_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+/// Where a build folder or an installation keeps the library, seen from this program.
+fs::path find_preload() {
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const char* place : {"../preload/libgpupeak.so", "../lib/gpupeak/libgpupeak.so", "../lib64/gpupeak/libgpupeak.so"}) {
+    const fs::path library = (folder / place).lexically_normal();
+    if (fs::exists(library, error)) return library;
+  }
+  return {};
+}
+
+std::string absolute_pattern(const RunOptions& options) {
+  const char* variable = getenv("GPUPEAK_OUT");
+  std::string pattern = options.out;
+  if (pattern.empty()) pattern = variable != nullptr && *variable != 0 ? variable : kDefaultPattern;
+  return fs::absolute(pattern).lexically_normal().string();
+}
+
+void set_unless_empty(const char* name, const std::string& value) {
+  if (!value.empty()) setenv(name, value.c_str(), 1);
+}
+
+/// In the child: becomes the program. Writes errno to `failure` if that fails.
+[[noreturn]] void exec_program(const RunOptions& options, const fs::path& library, const std::string& pattern,
+                               int failure) {
+  const char* others = getenv("LD_PRELOAD");
+  const std::string preload = others != nullptr && *others != 0 ? library.string() + ":" + others : library.string();
+  setenv("LD_PRELOAD", preload.c_str(), 1);
+  setenv("GPUPEAK_OUT", pattern.c_str(), 1);
+  setenv("GPUPEAK_SUMMARY", "off", 1);
+  setenv("GPUPEAK_RUN_PID", std::to_string(getpid()).c_str(), 1);
+  set_unless_empty("GPUPEAK_HOST", options.host);
+  set_unless_empty("GPUPEAK_CHILDREN", options.children);
+  if (options.quiet) setenv("GPUPEAK_QUIET", "1", 1);
+  std::vector<char*> arguments;
+  for (const std::string& argument : options.command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  const int error = errno;
+  const ssize_t written = write(failure, &error, sizeof error);
+  _exit(written == sizeof error && error == ENOENT ? kNotFound : kCannotExec);
+}
+
+/// Waits for the program's end, not for its stops: the shell that stopped us together will resume us together.
+int wait_for(pid_t child, rusage& usage) {
+  int status = 0;
+  while (wait4(child, &status, 0, &usage) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+void say_why_there_is_no_log(const std::string& program) {
+  fmt::print(stderr,
+             "gpupeak: {} left no log, so nothing was measured. A statically linked program (also most Go programs), "
+             "one for another C library (musl) and a setuid program do not load preloaded libraries; "
+             "`ldd {}` tells. If it only starts the program that you mean, try --children all.\n",
+             program, program);
+}
+
+void print_summary(const std::vector<RunLog>& logs) {
+  try {
+    const collector::Summary summary = collector::analyze(logs.front().path);
+    std::ostringstream text;
+    collector::write_short(summary, text, style_for(STDERR_FILENO, "auto"));
+    fmt::print(stderr, "{}", text.str());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "gpupeak: {}: {}\n", logs.front().path, error.what());
+  }
+  for (size_t i = 1; i < logs.size(); ++i) fmt::print(stderr, "  also: {}\n", logs[i].path);
+}
+
+}  // namespace
+
+int run(const RunOptions& options) {
+  const fs::path library = find_preload();
+  if (library.empty()) {
+    fmt::print(stderr, "gpupeak: libgpupeak.so is not beside this command (../lib/gpupeak or ../preload)\n");
+    return kOwnFailure;
+  }
+  const std::string pattern = absolute_pattern(options);
+  int failure[2];
+  if (pipe2(failure, O_CLOEXEC) != 0) {
+    fmt::print(stderr, "gpupeak: cannot make a pipe: {}\n", strerror(errno));
+    return kOwnFailure;
+  }
+  if (!options.quiet) fmt::print(stderr, "gpupeak: recording to {}   (-q to silence)\n", pattern);
+  const uint64_t began = realtime_ns();
+  const pid_t child = fork();
+  if (child < 0) {
+    fmt::print(stderr, "gpupeak: cannot fork: {}\n", strerror(errno));
+    return kOwnFailure;
+  }
+  if (child == 0) exec_program(options, library, pattern, failure[1]);
+  g_child = child;
+  forward_signals();
+  close(failure[1]);
+  int error = 0;
+  const bool failed = read(failure[0], &error, sizeof error) == sizeof error;
+  close(failure[0]);
+  rusage usage{};
+  const int status = wait_for(child, usage);
+  if (failed) {
+    fmt::print(stderr, "gpupeak: cannot run {}: {}\n", options.command[0], strerror(error));
+    return error == ENOENT ? kNotFound : kCannotExec;
+  }
+  const std::vector<RunLog> logs = find_logs(pattern, began, child);
+  for (const RunLog& log : logs) {
+    if (log.of_child) note_exit(log.path, status, static_cast<uint64_t>(usage.ru_maxrss) * 1024);
+  }
+  if (!options.quiet) {
+    if (logs.empty()) say_why_there_is_no_log(options.command[0]);
+    else print_summary(logs);
+  }
+  return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace gpupeak::tools

@@ -1,0 +1,100 @@
+// The command `gpupeak`: parses, calls a verb, turns what is thrown into exit codes.
+#include <fmt/format.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+
+#include "collector/error.h"
+#include "commands.h"
+#include "exit_codes.h"
+
+namespace {
+
+using namespace gpupeak;
+
+constexpr const char* kExamples = R"(
+Examples:
+  gpupeak run -- onnxruntime_perf_test -e cuda -I -r 100 model.onnx
+  gpupeak run -o bert.gplog -- python3 train.py
+  gpupeak report bert.gplog                    who held the memory at the peak
+  gpupeak report --by module --top 20 bert.gplog
+  gpupeak report --json bert.gplog | jq '.metrics["device.peak_bytes"]'
+  gpupeak dump bert.gplog | grep device_alloc
+
+Without this command: LD_PRELOAD=/path/to/libgpupeak.so program arguments...
+)";
+
+void add_run(CLI::App& app, tools::RunOptions& options) {
+  CLI::App* verb = app.add_subcommand("run", "Run a program and report the peak memory of its run");
+  verb->add_option("-o,--out", options.out, "Log file; %n program, %p process id, %r rank, %h host")
+      ->type_name("FILE");
+  verb->add_flag("-q,--quiet", options.quiet, "Say nothing; the log is written all the same");
+  verb->add_option("--host", options.host, "What to record of host memory")
+      ->check(CLI::IsMember({"full", "sampled", "counters", "off"}));
+  verb->add_option("--children", options.children, "Which child processes record too")
+      ->check(CLI::IsMember({"cuda", "all", "none"}));
+  verb->add_option("command", options.command, "The program and its arguments")->required()->type_name("-- PROGRAM ...");
+  verb->positionals_at_end();
+}
+
+void add_report(CLI::App& app, tools::ReportOptions& options) {
+  CLI::App* verb = app.add_subcommand("report", "Who held the memory at the peak, in which phase");
+  verb->add_option("log", options.log, "A log that `run` or the preloaded library wrote")->required()->type_name("FILE");
+  auto* format = verb->add_option_group("format");
+  format->add_flag_callback("--json", [&] { options.format = "json"; }, "The summary as JSON (docs/summary.schema.json)");
+  format->add_flag_callback("--csv", [&] { options.format = "csv"; }, "The holders at each peak as CSV");
+  format->add_flag_callback("--short", [&] { options.format = "short"; }, "The lines that a run ends with");
+  format->require_option(0, 1);
+  verb->add_option("--by", options.by, "What the rows are")
+      ->check(CLI::IsMember({"site", "function", "module", "phase", "kind", "thread", "ip"}))
+      ->capture_default_str();
+  verb->add_option("--top", options.top, "Rows a table")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+  verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
+  verb->add_option("-o,--out", options.out, "Write to a file instead of standard output")->type_name("FILE");
+  verb->add_option("--color", options.color, "Colours in text")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  spdlog::set_default_logger(spdlog::stderr_color_mt("gpupeak"));
+  spdlog::set_pattern("gpupeak: %^%v%$");
+  signal(SIGPIPE, SIG_DFL);  // `gpupeak dump … | head` ends quietly
+
+  CLI::App app{"gpupeak: the exact peak memory of GPU programs, and who held it"};
+  app.set_version_flag("--version", std::string("gpupeak ") + GPUPEAK_VERSION);
+  app.require_subcommand(1);
+  app.footer(kExamples);
+  tools::RunOptions run_options;
+  tools::ReportOptions report_options;
+  std::string dump_log;
+  add_run(app, run_options);
+  add_report(app, report_options);
+  app.add_subcommand("dump", "Print a log, one event a line")
+      ->add_option("log", dump_log, "The log")
+      ->required()
+      ->type_name("FILE");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? tools::kOk : tools::kUsage;
+  }
+  try {
+    if (app.got_subcommand("run")) return tools::run(run_options);
+    if (app.got_subcommand("report")) return tools::report(report_options);
+    return tools::dump(dump_log);
+  } catch (const collector::UsageError& error) {
+    spdlog::error("{}", error.what());
+    return tools::kUsage;
+  } catch (const collector::LogError& error) {
+    spdlog::error("{}", error.what());
+    return tools::kUnreadableLog;
+  } catch (const std::exception& error) {
+    spdlog::error("{}", error.what());
+    return tools::kOwnFailure;
+  }
+}

@@ -1,0 +1,24 @@
+// What is known of the terminal, and the progress bar.
+#pragma once
+
+#include <string>
+
+#include "collector/event_stream.h"
+#include "collector/text_format.h"
+
+namespace gpupeak::tools {
+
+/// How to write text to a file descriptor. `color`: auto (a terminal, and NO_COLOR is not set), always, never.
+collector::TextStyle style_for(int fd, const std::string& color);
+
+/// A bar on standard error for logs that take a while; nothing unless that is a terminal.
+class ProgressBar {
+ public:
+  ~ProgressBar();
+  collector::Progress callback();
+
+ private:
+  bool shown_ = false;
+};
+
+}  // namespace gpupeak::tools
