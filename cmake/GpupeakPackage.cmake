@@ -1,1 +1,48 @@
-# Install rules and packages.
+# What `cmake --install` and cpack make: a folder that runs wherever it is put, on systems without any of our
+# packages. bin/gpupeak finds its libraries in ../lib/gpupeak, libgpupeak.so finds libunwind beside itself.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(TARGETS gpupeak LIBRARY DESTINATION lib/gpupeak)
+# DT_RPATH, not DT_RUNPATH: the libraries that the command needs find theirs in the same place.
+set_target_properties(gpupeak_tool PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/gpupeak")
+target_link_options(gpupeak_tool PRIVATE -Wl,--disable-new-dtags)
+install(TARGETS gpupeak_tool RUNTIME DESTINATION bin)
+install(CODE "
+  file(GET_RUNTIME_DEPENDENCIES
+    EXECUTABLES $<TARGET_FILE:gpupeak_tool>
+    LIBRARIES ${GPUPEAK_LIBUNWIND}
+    RESOLVED_DEPENDENCIES_VAR found
+    UNRESOLVED_DEPENDENCIES_VAR missing
+    PRE_EXCLUDE_REGEXES [[^(libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\\+\\+)\\.so]] [[^ld-linux]] [[^linux-vdso]])
+  if(missing)
+    message(FATAL_ERROR \"libraries not found: \${missing}\")
+  endif()
+  list(APPEND found ${GPUPEAK_LIBUNWIND})
+  foreach(library IN LISTS found)
+    file(INSTALL \"\${library}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/lib/gpupeak\" FOLLOW_SYMLINK_CHAIN)
+  endforeach()
+")
+install(DIRECTORY preload/include/gpupeak DESTINATION include)
+install(FILES LICENSE DESTINATION share/doc/gpupeak)
+install(FILES docs/gpupeak.1 DESTINATION share/man/man1)
+install(FILES tools/completion/gpupeak.bash DESTINATION share/bash-completion/completions RENAME gpupeak)
+
+# find_package(gpupeak) gives gpupeak::gpupeak, the header alone: nothing is linked.
+add_library(gpupeak_header INTERFACE)
+set_target_properties(gpupeak_header PROPERTIES EXPORT_NAME gpupeak)
+target_include_directories(gpupeak_header INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/preload/include>
+                           $<INSTALL_INTERFACE:include>)
+install(TARGETS gpupeak_header EXPORT gpupeak)
+install(EXPORT gpupeak NAMESPACE gpupeak:: FILE gpupeak-config.cmake DESTINATION lib/cmake/gpupeak)
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/gpupeak-config-version.cmake
+                                 COMPATIBILITY SameMajorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gpupeak-config-version.cmake DESTINATION lib/cmake/gpupeak)
+
+set(CPACK_GENERATOR "DEB;TGZ")
+set(CPACK_PACKAGE_CONTACT "the gpupeak authors <gpupeak@example.org>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Exact peak memory of GPU programs, and who held it")
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.34)")
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_STRIP_FILES OFF)
+include(CPack)

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Installs what building and testing need and this machine lacks. Debian and Ubuntu; does nothing twice.
+set -euo pipefail
+
+packages=(g++ cmake ninja-build pkg-config binutils libunwind-dev libdw-dev libelf-dev libfmt-dev libspdlog-dev
+  libcli11-dev nlohmann-json3-dev catch2 python3 python3-jsonschema heaptrack sqlite3)
+
+missing=()
+for package in "${packages[@]}"; do
+  [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null)" = "ii " ] || missing+=("$package")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+  as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "bootstrap: not root and no sudo; install: ${missing[*]}" >&2; exit 1; }
+    as_root=(sudo)
+  fi
+  echo "bootstrap: installing ${missing[*]}" >&2
+  "${as_root[@]}" apt-get update -qq || echo "bootstrap: apt-get update failed, going on with the lists at hand" >&2
+  if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+    "${missing[@]}" >/tmp/gpupeak-bootstrap.log 2>&1; then
+    tail -20 /tmp/gpupeak-bootstrap.log >&2
+    echo "bootstrap: apt-get could not install: ${missing[*]}" >&2
+    exit 1
+  fi
+fi
+
+for folder in "${CUDA_HOME:-}/include" /usr/local/cuda/include /usr/include /usr/lib/cuda/include; do
+  [ -e "$folder/cudaTypedefs.h" ] && exit 0
+done
+echo "bootstrap: no CUDA headers; install a CUDA toolkit (12.0 or newer), or point" \
+  "-DGPUPEAK_CUDA_INCLUDE_DIR at a folder that holds cuda.h and cudaTypedefs.h" >&2
+exit 1
