@@ -2,6 +2,7 @@
 // No logic: find the real function, pass both to track/device_calls.h.
 #include <cuda.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
@@ -49,13 +50,29 @@ CUresult proc_address_with_status(const ApiCall&, Real real, const char* name, v
 
 namespace {
 
+/// The real function. errno is its business alone: it finds the program's, and the program finds what it left,
+/// whatever we do before and after.
+template <typename... Arguments>
+struct DriverCall {
+  CUresult (*function)(Arguments...);
+  int& program_errno;
+
+  CUresult operator()(Arguments... arguments) const {
+    errno = program_errno;
+    const CUresult result = function(arguments...);
+    program_errno = errno;
+    return result;
+  }
+};
+template <typename... Arguments>
+DriverCall(CUresult (*)(Arguments...), int&) -> DriverCall<Arguments...>;
+
 enum RowIndex : int {
 #define ROW(name, base, version, flags, function, parameters, arguments) kRow_##name,
 #include "hooks/cuda_table.def"
 #undef ROW
   kRowLimit
 };
-
 
 }  // namespace
 
@@ -64,10 +81,17 @@ enum RowIndex : int {
 #define ROW(name, base, version, flags, function, parameters, arguments)                                      \
   extern "C" __attribute__((visibility("default"))) CUresult gpupeak_hook_##name parameters asm(#name);       \
   CUresult gpupeak_hook_##name parameters {                                                                   \
-    const auto real = reinterpret_cast<CUresult(*) parameters>(real_function(kRow_##name));                   \
-    if (real == nullptr) return CUDA_ERROR_NOT_FOUND;                                                         \
+    int program_errno = errno;                                                                                \
+    const auto driver = reinterpret_cast<CUresult(*) parameters>(real_function(kRow_##name));                 \
+    if (driver == nullptr) {                                                                                  \
+      errno = program_errno;                                                                                  \
+      return CUDA_ERROR_NOT_FOUND;                                                                            \
+    }                                                                                                         \
+    const DriverCall real{driver, program_errno};                                                             \
     const ApiCall call{base, &g_driver_rows[kRow_##name].api_id, CallerFrame::of(__builtin_frame_address(0))}; \
-    return calls::function(call, real, GPUPEAK_UNWRAP arguments);                                             \
+    const CUresult result = calls::function(call, real, GPUPEAK_UNWRAP arguments);                            \
+    errno = program_errno;                                                                                    \
+    return result;                                                                                            \
   }
 #include "hooks/cuda_table.def"
 #undef ROW

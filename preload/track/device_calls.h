@@ -266,9 +266,9 @@ template <typename Real>
 CUresult mem_release(const ApiCall& call, Real real, CUmemGenericAllocationHandle handle) {
   DriverScope scope;
   if (!scope.accounts()) return real(handle);
-  vmm_releasing(call, handle);
+  const bool known = vmm_releasing(call, handle);
   const CUresult result = real(handle);
-  if (result != CUDA_SUCCESS) vmm_not_released(handle);
+  if (known && result != CUDA_SUCCESS) vmm_not_released(handle);
   return result;
 }
 
@@ -287,7 +287,8 @@ CUresult mem_unmap(const ApiCall& call, Real real, CUdeviceptr at, size_t bytes)
   if (!scope.accounts()) return real(at, bytes);
   vmm_unmapping(call, at, bytes);
   const CUresult result = real(at, bytes);
-  if (result != CUDA_SUCCESS) vmm_not_unmapped(at, bytes);
+  if (result == CUDA_SUCCESS) vmm_unmapped(at, bytes);
+  else vmm_not_unmapped(at, bytes);
   return result;
 }
 

@@ -14,11 +14,10 @@ struct Handle {
   DeviceBlock block;     ///< as it was when freed
 };
 
-/// Live ones and those undone: `unmapped` until the real cuMemUnmap succeeded.
 struct Mapping {
   uint64_t bytes = 0;
   CUmemGenericAllocationHandle handle = 0;
-  bool unmapped = false;
+  bool unmapping = false;  ///< taken back already, the real cuMemUnmap has not returned yet
 };
 
 /// Of the granularities that drivers have, the smallest: how far to look for a range's next mapping.
@@ -79,12 +78,13 @@ void vmm_retained(CUmemGenericAllocationHandle handle) {
   if (Handle* state = g_vmm.handles.find(handle_key(handle))) ++state->references;
 }
 
-void vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle) {
+bool vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle) {
   LockGuard guard(g_vmm.lock);
   Handle* state = g_vmm.handles.find(handle_key(handle));
-  if (state == nullptr || state->references == 0) return;
+  if (state == nullptr || state->references == 0) return false;
   --state->references;
   free_if_unused(call, handle, *state);
+  return true;
 }
 
 void vmm_not_released(CUmemGenericAllocationHandle handle) {
@@ -106,8 +106,8 @@ void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle han
 void vmm_unmapping(const ApiCall& call, CUdeviceptr at, uint64_t bytes) {
   LockGuard guard(g_vmm.lock);
   for_each_mapping(at, bytes, [&](uint64_t, Mapping& mapping) {
-    if (mapping.unmapped) return;
-    mapping.unmapped = true;
+    if (mapping.unmapping) return;
+    mapping.unmapping = true;
     Handle* state = g_vmm.handles.find(handle_key(mapping.handle));
     if (state == nullptr || state->mappings == 0) return;
     --state->mappings;
@@ -115,11 +115,22 @@ void vmm_unmapping(const ApiCall& call, CUdeviceptr at, uint64_t bytes) {
   });
 }
 
+void vmm_unmapped(CUdeviceptr at, uint64_t bytes) {
+  LockGuard guard(g_vmm.lock);
+  for (uint64_t offset = 0; offset < bytes;) {
+    const Mapping* mapping = g_vmm.mappings.find(at + offset);
+    const uint64_t step = mapping != nullptr && mapping->bytes > 0 ? mapping->bytes : kSmallestGranularity;
+    // Another thread may have mapped something new there meanwhile: that stays.
+    if (mapping != nullptr && mapping->unmapping) g_vmm.mappings.erase(at + offset);
+    offset += step;
+  }
+}
+
 void vmm_not_unmapped(CUdeviceptr at, uint64_t bytes) {
   LockGuard guard(g_vmm.lock);
   for_each_mapping(at, bytes, [&](uint64_t, Mapping& mapping) {
-    if (!mapping.unmapped) return;
-    mapping.unmapped = false;
+    if (!mapping.unmapping) return;
+    mapping.unmapping = false;
     Handle* state = g_vmm.handles.find(handle_key(mapping.handle));
     if (state == nullptr) return;
     ++state->mappings;

@@ -11,13 +11,15 @@ void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupe
                  uint64_t bytes);
 /// cuMemRetainAllocationHandle gave one more reference.
 void vmm_retained(CUmemGenericAllocationHandle handle);
-/// Before cuMemRelease, and its taking back if the real call failed.
-void vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle);
+/// Before cuMemRelease: true if a reference was known and is taken away, to be put back by vmm_not_released
+/// if the real call fails (a program may release once too often).
+bool vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle);
 void vmm_not_released(CUmemGenericAllocationHandle handle);
 
 void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle);
-/// Before cuMemUnmap of a range that may hold several mappings; and its taking back.
+/// Before cuMemUnmap of a range that may hold several mappings, and holes; then exactly one of the others.
 void vmm_unmapping(const ApiCall& call, CUdeviceptr at, uint64_t bytes);
+void vmm_unmapped(CUdeviceptr at, uint64_t bytes);
 void vmm_not_unmapped(CUdeviceptr at, uint64_t bytes);
 /// In a forked child.
 void forget_virtual_memory();
