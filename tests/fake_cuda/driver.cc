@@ -1,0 +1,42 @@
+#include "driver.h"
+
+#include <unistd.h>
+
+#include "config.h"
+
+namespace fake_cuda {
+
+Driver& driver() {
+  static auto* const instance = new Driver;
+  return *instance;
+}
+
+bool take_memory(int device, uint64_t bytes) {
+  if (device < 0) return true;
+  Device& owner = *driver().devices[static_cast<size_t>(device)];
+  if (bytes > config().memory_bytes - owner.taken) return false;
+  owner.taken += bytes;
+  return true;
+}
+
+void give_memory(int device, uint64_t bytes) {
+  if (device >= 0) driver().devices[static_cast<size_t>(device)]->taken -= bytes;
+}
+
+Device* device_of(CUdevice ordinal) {
+  auto& devices = driver().devices;
+  const bool exists = ordinal >= 0 && static_cast<size_t>(ordinal) < devices.size();
+  return exists ? devices[static_cast<size_t>(ordinal)].get() : nullptr;
+}
+
+namespace {
+
+/// Only the process that began with the driver owns a ledger, not its forked children.
+__attribute__((destructor)) void at_exit() {
+  if (driver().initialised && driver().pid != getpid()) return;
+  const std::lock_guard guard(driver().lock);
+  write_ledger();
+}
+
+}  // namespace
+}  // namespace fake_cuda

@@ -1,0 +1,183 @@
+// The simulated driver's state: plain data under one lock. Each family of calls has a file of its own.
+#pragma once
+
+#include <cuda.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "addresses.h"
+#include "ledger.h"
+
+namespace fake_cuda {
+
+struct Context {
+  int device = 0;
+  bool primary = false;
+  bool active = true;  ///< a primary context outlives its release as a handle
+  unsigned flags = 0;
+};
+
+struct Pool {
+  int device = 0;  ///< -1: host
+  bool is_default = false;
+  bool destroyed = false;  ///< lives on until its last block is freed
+  uint64_t threshold = 0;
+  uint64_t used = 0, used_high = 0, reserved_high = 0;  ///< used: in steps of the arena's
+  uint64_t blocks = 0;
+  std::map<CUmemPool_attribute, int> switches;  ///< the reuse attributes
+  ChunkArena arena{32 * kMiB};
+};
+
+struct Graph {
+  std::map<CUdeviceptr, uint64_t> allocations;  ///< of captured cuMemAllocAsync
+};
+
+struct GraphExec {
+  int device = 0;
+  uint64_t bytes = 0;
+  bool launched = false;
+};
+
+struct Stream {
+  Context* context = nullptr;
+  unsigned flags = 0;
+  int priority = 0;
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  Graph* graph = nullptr;
+  uint64_t capture_id = 0;
+};
+
+struct Event {
+  Context* context = nullptr;
+};
+
+struct Array {
+  Context* context = nullptr;
+  int device = 0;
+  uint64_t bytes = 0;     ///< as accounted
+  uint64_t physical = 0;  ///< as taken from the device
+  CUDA_ARRAY3D_DESCRIPTOR descriptor{};
+};
+
+struct Module {
+  Context* context = nullptr;
+};
+
+/// Behind a device pointer.
+struct Block {
+  enum class Owner { linear, managed, pool, graph, unseen };
+  Owner owner = Owner::linear;
+  uint64_t bytes = 0;     ///< as accounted
+  uint64_t physical = 0;  ///< whole pages of its own; 0 when it lies in a chunk
+  ChunkArena* arena = nullptr;
+  int device = 0;
+  Context* context = nullptr;
+  Pool* pool = nullptr;
+};
+
+struct HostBlock {
+  uint64_t bytes = 0;
+  uint64_t mapped = 0;  ///< 0: registered, not ours
+  Context* context = nullptr;
+  unsigned flags = 0;
+};
+
+struct Device {
+  int ordinal = 0;
+  uint64_t taken = 0;  ///< physical bytes
+  Context primary;
+  int primary_references = 0;
+  Pool* default_pool = nullptr;
+  Pool* current_pool = nullptr;
+  uint64_t graph_reserved = 0, graph_high = 0;
+  ChunkArena small_blocks{kPage};
+  ChunkArena low_blocks{kPage, true};
+};
+
+/// Live objects by handle, so that a wild handle is an error and not a crash.
+template <typename T>
+class Registry {
+ public:
+  T* add(T value = {}) {
+    auto owned = std::make_unique<T>(std::move(value));
+    T* const pointer = owned.get();
+    live_.emplace(pointer, std::move(owned));
+    return pointer;
+  }
+  template <typename Handle>
+  T* find(Handle handle) const {
+    const auto at = live_.find(reinterpret_cast<T*>(handle));
+    return at != live_.end() ? at->second.get() : nullptr;
+  }
+  void remove(T* pointer) { live_.erase(pointer); }
+  template <typename Condition>
+  void remove_if(Condition condition) {
+    std::erase_if(live_, [&](const auto& entry) { return condition(*entry.second); });
+  }
+  template <typename Visit>
+  void for_each(Visit visit) {
+    for (auto& entry : live_) visit(*entry.second);
+  }
+
+ private:
+  std::map<T*, std::unique_ptr<T>> live_;
+};
+
+struct Driver {
+  std::mutex lock;
+  bool initialised = false;
+  pid_t pid = 0;  ///< of the process that called cuInit: a forked child has no driver
+  std::vector<std::unique_ptr<Device>> devices;
+  Registry<Context> contexts;  ///< without the primary ones
+  Registry<Stream> streams;
+  Registry<Event> events;
+  Registry<Graph> graphs;
+  Registry<GraphExec> graph_execs;
+  Registry<Pool> pools;
+  Registry<Array> arrays;
+  Registry<Module> modules;
+  std::map<CUdeviceptr, Block> blocks;
+  std::map<uintptr_t, HostBlock> host_blocks;
+  std::map<uintptr_t, HostBlock> registered;
+};
+
+/// Never destroyed: programs call it from their exit handlers.
+Driver& driver();
+
+/// Of the device; no more than it has.
+[[nodiscard]] bool take_memory(int device, uint64_t bytes);
+void give_memory(int device, uint64_t bytes);
+
+/// Null if the ordinal is none.
+Device* device_of(CUdevice ordinal);
+/// The thread's; null if it has none or the one that it has is gone.
+Context* current_context();
+/// Why there is no current context.
+CUresult no_context();
+/// Live and valid, or null.
+Context* context_of(CUcontext handle);
+inline CUcontext handle_of(Context* context) { return reinterpret_cast<CUcontext>(context); }
+
+/// What dies with a context: linear, managed, pinned and registered memory, arrays, streams, modules.
+void free_blocks_of(Context* context);
+void free_host_of(Context* context);
+void free_arrays_of(Context* context);
+
+/// A stream or synchronise call of that device: its pools give back what exceeds their thresholds.
+void pools_give_back(int device);
+Pool* default_pool(Device& device);
+void remove_pool_block(CUdeviceptr at, const Block& block);
+/// The pool that an address belongs to, its offset ignored.
+CUresult free_pointer(CUdeviceptr at);
+
+/// The default streams and those created; null if unknown. `default_stream` is set for the former.
+Stream* stream_of(CUstream handle, bool& default_stream);
+bool any_stream_captures(CUstreamCaptureMode mode);
+
+}  // namespace fake_cuda
