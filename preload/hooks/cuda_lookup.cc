@@ -15,14 +15,13 @@ constexpr const char* kDriver = "libcuda.so";
 constexpr int kLegacyStream = 1;  // CU_GET_PROC_ADDRESS_LEGACY_STREAM
 
 constinit std::atomic<bool> g_resolved{false};
+constinit void* g_cu_init = nullptr;  ///< of the driver that was resolved
 
 using GetProcAddress4 = CUresult (*)(const char*, void**, int, cuuint64_t);
 using GetProcAddress5 = CUresult (*)(const char*, void**, int, cuuint64_t, void*);
 
-/// What the driver itself calls this row.
-void* look_up(const DriverRow& row) {
-  static const auto by_five = reinterpret_cast<GetProcAddress5>(find_in(kDriver, "cuGetProcAddress_v2"));
-  static const auto by_four = reinterpret_cast<GetProcAddress4>(find_in(kDriver, "cuGetProcAddress"));
+/// What the driver itself calls this row. One of the two forms of its look-up may be missing.
+void* look_up(const DriverRow& row, GetProcAddress5 by_five, GetProcAddress4 by_four) {
   const auto flags = static_cast<cuuint64_t>(row.flags != 0 ? row.flags : kLegacyStream);
   void* found = nullptr;
   int status = 0;
@@ -35,13 +34,19 @@ void* look_up(const DriverRow& row) {
 /// The driver's addresses, once it is loaded. False before. Threads may do it at once: all find the same.
 bool resolve() {
   if (g_resolved.load(std::memory_order_acquire)) return true;
-  if (find_in(kDriver, "cuInit") == nullptr) return false;
+  void* const cu_init = find_in(kDriver, "cuInit");
+  if (cu_init == nullptr) return false;
   for (int i = 0; i < kDriverRowCount; ++i) {
     DriverRow& row = g_driver_rows[i];
     row.exported = find_in(kDriver, row.export_name);
   }
-  for (int i = 0; i < kDriverRowCount; ++i) g_driver_rows[i].looked_up = look_up(g_driver_rows[i]);
+  const auto by_five = reinterpret_cast<GetProcAddress5>(find_in(kDriver, "cuGetProcAddress_v2"));
+  const auto by_four = reinterpret_cast<GetProcAddress4>(find_in(kDriver, "cuGetProcAddress"));
+  for (int i = 0; i < kDriverRowCount; ++i) {
+    g_driver_rows[i].looked_up = look_up(g_driver_rows[i], by_five, by_four);
+  }
   set_driver_lookup([](const char* name) { return find_in(kDriver, name); });
+  g_cu_init = cu_init;
   g_resolved.store(true, std::memory_order_release);
   return true;
 }
@@ -59,9 +64,12 @@ void* real_function(int index) {
 
 void* hook_of_address(void* real) {
   if (real == nullptr || !resolve()) return nullptr;
+  // An export's own address says for sure which ABI it is; what a look-up of ours gave may be shared by rows.
   for (int i = 0; i < kDriverRowCount; ++i) {
-    const DriverRow& row = g_driver_rows[i];
-    if (row.exported == real || row.looked_up == real) return row.hook;
+    if (g_driver_rows[i].exported == real) return g_driver_rows[i].hook;
+  }
+  for (int i = 0; i < kDriverRowCount; ++i) {
+    if (g_driver_rows[i].looked_up == real) return g_driver_rows[i].hook;
   }
   return nullptr;
 }
@@ -85,5 +93,12 @@ void* replace_symbol(const char* name, void* found) {
 }
 
 bool has_driver() { return resolve(); }
+
+void check_driver_is_loaded() {
+  if (!g_resolved.load(std::memory_order_acquire)) return;
+  if (find_in(kDriver, "cuInit") == g_cu_init) return;
+  g_resolved.store(false, std::memory_order_release);
+  forget_driver_functions();
+}
 
 }  // namespace gpupeak::preload

@@ -36,6 +36,9 @@ void* replace_symbol(const char* name, void* found);
 /// Whether libcuda is loaded.
 bool has_driver();
 
+/// After a dlclose: libcuda may be gone (programs probe for it), and come back at another address.
+void check_driver_is_loaded();
+
 /// Whether dlsym has to look at this name at all: "cu" and a capital letter, and in the table.
 bool is_hooked_name(const char* name);
 

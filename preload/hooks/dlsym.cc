@@ -15,7 +15,7 @@ Dlsym real_dlsym() {
   static Dlsym found = nullptr;
   Dlsym real = __atomic_load_n(&found, __ATOMIC_RELAXED);
   if (real == nullptr) {
-    real = reinterpret_cast<Dlsym>(find_in("libc.so.6", "dlsym"));
+    real = reinterpret_cast<Dlsym>(find_next("dlsym"));  // another preloaded library's, perhaps
     if (real == nullptr) real = reinterpret_cast<Dlsym>(find_in("libdl.so.2", "dlsym"));
     __atomic_store_n(&found, real, __ATOMIC_RELAXED);
   }

@@ -5,6 +5,7 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "hooks/cuda_lookup.h"
 #include "stack/module_map.h"
 #include "track/phases.h"
 #include "track/process.h"
@@ -54,6 +55,7 @@ GPUPEAK_EXPORT int dlclose(void* library) {
   if (next == nullptr) next = reinterpret_cast<int (*)(void*)>(find_next("dlclose"));
   if (next == nullptr) return -1;
   const int result = next(library);
+  check_driver_is_loaded();
   if (recording()) {
     HookScope scope;
     if (scope.entered()) drop_unloaded_modules();

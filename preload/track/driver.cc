@@ -30,6 +30,10 @@ constinit DriverFunction<CUresult (*)(CUuuid*, CUdevice)> g_device_uuid("cuDevic
 
 }  // namespace
 
+constinit uint32_t g_driver_generation = 1;
+
+void forget_driver_functions() { __atomic_add_fetch(&g_driver_generation, 1, __ATOMIC_RELEASE); }
+
 void set_driver_lookup(DriverLookup lookup) { __atomic_store_n(&g_lookup, lookup, __ATOMIC_RELEASE); }
 
 void* driver_function(const char* export_name) {

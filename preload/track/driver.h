@@ -1,5 +1,7 @@
-// What the tracker asks the real CUDA driver. Every question is one that is allowed while a stream is being
-// captured, and none changes the driver's state. Called inside a DriverScope.
+// What the tracker asks the real CUDA driver, none of which changes the driver's state. Called inside a
+// DriverScope. Allowed while a stream is captured, in every mode (tried on driver 580): all but
+// pool_attribute() and stream_device(), which break the capture as an allocation would. Those two are asked
+// only after a call of the program's that breaks a capture too, and so has shown that there is none.
 #pragma once
 
 #include <cuda.h>
@@ -13,29 +15,29 @@ using DriverLookup = void* (*)(const char* export_name);
 void set_driver_lookup(DriverLookup lookup);
 
 /// The real function behind an export name, or nullptr: this driver is too old, or there is none.
+void* driver_function(const char* export_name);
+/// Counts the drivers that have been loaded: addresses found in an earlier one are void.
+extern uint32_t g_driver_generation;
 template <typename Function>
 class DriverFunction {
  public:
   constexpr explicit DriverFunction(const char* name) : name_(name) {}
   Function get() {
-    Function function = __atomic_load_n(&function_, __ATOMIC_RELAXED);
-    if (function == nullptr) {
-      function = reinterpret_cast<Function>(look_up(name_));
-      __atomic_store_n(&function_, function, __ATOMIC_RELAXED);
+    const uint32_t generation = __atomic_load_n(&g_driver_generation, __ATOMIC_RELAXED);
+    if (__builtin_expect(__atomic_load_n(&generation_, __ATOMIC_ACQUIRE) != generation, 0)) {
+      __atomic_store_n(&function_, reinterpret_cast<Function>(driver_function(name_)), __ATOMIC_RELAXED);
+      __atomic_store_n(&generation_, generation, __ATOMIC_RELEASE);
     }
-    return function;
+    return __atomic_load_n(&function_, __ATOMIC_RELAXED);
   }
 
  private:
-  static void* look_up(const char* name);
   const char* name_;
   Function function_ = nullptr;
+  uint32_t generation_ = 0;  ///< in which function_ was looked up, be it in vain
 };
-void* driver_function(const char* export_name);
-template <typename Function>
-void* DriverFunction<Function>::look_up(const char* name) {
-  return driver_function(name);
-}
+/// The driver was unloaded.
+void forget_driver_functions();
 
 constexpr int kNoDevice = -1;
 
