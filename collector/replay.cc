@@ -272,9 +272,6 @@ void Replay::rare_event(SlotState& slot, const Event& event) {
     case GPUPEAK_REC_POOL:
       with(parse_pool(event), [&](const auto& e) { on_pool(e); });
       break;
-    case GPUPEAK_REC_CONTEXT:
-      with(parse_context(event), [&](const auto& e) { on_context(e, event); });
-      break;
     case GPUPEAK_REC_SAMPLE:
       with(parse_sample(event), [&](const auto& e) {
         rss_.set(e.rss);
@@ -282,7 +279,7 @@ void Replay::rare_event(SlotState& slot, const Event& event) {
       });
       break;
     default:
-      break;
+      break;  // CONTEXT says nothing about sums: the frees of its blocks come before it
   }
   if (!changes_.empty()) peaks_.apply(changes_, event.ticks);
 }
@@ -325,8 +322,7 @@ void Replay::on_device_alloc(const DeviceAllocEvent& alloc, const Event& event) 
       sites_.context({alloc.kind, device, phases_.innermost(event.slot), event.tid, alloc.api});
   const GroupId group = sites_.group(context, checked_stack(alloc.stack));
   peaks_.add(group, alloc.bytes, event.ticks);
-  device_blocks_.emplace(alloc.id,
-                         DeviceBlock{alloc.id, alloc.context, alloc.bytes, event.ticks, group});
+  device_blocks_.emplace(alloc.id, DeviceBlock{alloc.id, alloc.bytes, event.ticks, group});
   if (is_device_kind(alloc.kind) && counts_into_sum(alloc.kind)) {
     for (const int32_t scope : {-1, device}) {
       uint64_t& largest = largest_alloc_bytes_[scope];
@@ -403,25 +399,6 @@ void Replay::on_pool(const PoolEvent& pool) {
   if (pool.event == GPUPEAK_POOL_DESTROYED) return;
   change(pool.device, pool.reserved);
   pools_[pool.pool] = {pool.device, pool.reserved};
-}
-
-/// A context takes its blocks with it; not pools' and not those of cuMemCreate.
-void Replay::on_context(const ContextEvent& context, const Event& event) {
-  if (context.event == GPUPEAK_CONTEXT_CREATED) return;
-  for (auto it = device_blocks_.begin(); it != device_blocks_.end();) {
-    const DeviceBlock& block = it->second;
-    const uint8_t kind = sites_.context_of(block.group).kind;
-    const bool dies = kind == GPUPEAK_KIND_LINEAR || kind == GPUPEAK_KIND_ARRAY ||
-                      kind == GPUPEAK_KIND_MANAGED || kind == GPUPEAK_KIND_PINNED ||
-                      kind == GPUPEAK_KIND_REGISTERED;
-    if (!dies || block.context != context.context || block.context == 0) {
-      ++it;
-      continue;
-    }
-    note_life(block, event.ticks);
-    peaks_.remove(block.group, block.bytes);
-    it = device_blocks_.erase(it);
-  }
 }
 
 }  // namespace gpupeak::collector

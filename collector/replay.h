@@ -99,7 +99,6 @@ class Replay {
  private:
   struct DeviceBlock {
     uint64_t id = 0;
-    uint64_t context = 0;
     uint64_t bytes = 0;
     uint64_t ticks = 0;
     GroupId group = kNoGroup;
@@ -138,7 +137,6 @@ class Replay {
   void on_device_revive(SlotState& slot, const DeviceReviveEvent& revive);
   void on_device_failed(const DeviceFailedEvent& failed, const Event& event);
   void on_pool(const PoolEvent& pool);
-  void on_context(const ContextEvent& context, const Event& event);
   void note_life(const DeviceBlock& block, uint64_t ticks);
   PhaseGauges phase_gauges();
 
