@@ -215,16 +215,6 @@ TEST_CASE("replay: a free that failed brings its block back", "[collector]") {
   CHECK(summary.quality.exact);
 }
 
-TEST_CASE("replay: a context takes its blocks along, but not pools'", "[collector]") {
-  LogBuilder log;
-  log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 100, 0, 0, 0xc0);
-  log.device_alloc(0, 2, 2, GPUPEAK_KIND_POOL, 0, 10, 0, 0, 0xc0);
-  log.device_alloc(0, 3, 3, GPUPEAK_KIND_LINEAR, 0, 5, 0, 0, 0xc1);
-  log.device_event(0, 4, GPUPEAK_REC_CONTEXT, Fields().u(0xc0).u(1).u(GPUPEAK_CONTEXT_DESTROYED));
-  const Summary summary = analyze(log);
-  CHECK(metric(summary, "device.live_bytes") == 15);
-}
-
 TEST_CASE("replay: pools' reserved bytes per device", "[collector]") {
   LogBuilder log;
   const auto pool = [&](uint64_t time, uint64_t handle, uint64_t device, uint64_t reserved,
@@ -318,6 +308,21 @@ TEST_CASE("replay: phases and the blocks that belong to them", "[collector]") {
   CHECK(peak->holders[0].title == "main");
   CHECK(peak->holders[0].bytes == 107);
   CHECK(peak->holders[1].title == "load");
+}
+
+TEST_CASE("replay: a phase keeps its peak whatever else happens before its end", "[collector]") {
+  LogBuilder log;
+  log.phase_push(0, 1, true, log.string("main"), GPUPEAK_PHASE_AUTO);
+  log.alloc(0, 2, 0x1000, 500);
+  log.free(0, 3, 0x1000);
+  log.phase_pop(0, 4, false);  // without a beginning
+  log.event(0, 5, GPUPEAK_REC_THREAD, Fields().u(555).s("next owner of the slot"));
+  log.alloc(0, 6, 0x2000, 5);
+  log.alloc(1, 7, 0x3000, 5);  // a slot's first event
+  log.phase_pop(0, 8, true);
+  const Summary summary = analyze(log);
+  REQUIRE(summary.phases.size() == 1);
+  CHECK(summary.phases[0].metrics.at("host.peak_bytes") == 500);
 }
 
 TEST_CASE("replay: blocks freed at once are temporary", "[collector]") {
