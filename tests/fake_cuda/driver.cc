@@ -31,9 +31,9 @@ Device* device_of(CUdevice ordinal) {
 
 namespace {
 
-/// Only the process that began with the driver owns a ledger, not its forked children.
+/// Only a process that used the driver has a ledger, and not its forked children.
 __attribute__((destructor)) void at_exit() {
-  if (driver().initialised && driver().pid != getpid()) return;
+  if (!driver().initialised || driver().pid != getpid()) return;
   const std::lock_guard guard(driver().lock);
   write_ledger();
 }

@@ -1,0 +1,141 @@
+"""Runs a client of the simulated driver with and without the preload, and compares.
+
+The program must behave the same, and the counters page of its log must hold what the simulated driver's own
+ledger says: live and peak bytes of each device and kind, exactly. With --unordered (several threads at once)
+the order of the calls is not the same for both, so that peaks are bounded only: a tool that takes a free
+down before the call and an allocation up after it can see no more than the driver did.
+"""
+import argparse
+import glob
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+MAGIC = 0x31474F4C4B505047
+FIRST_DEVICE_KIND = 16
+MAX_DEVICES = 24
+DEVICE_KINDS = 8
+# enum gpupeak_kind, and the ledger's names
+KINDS = {16: "linear", 17: "pool_used", 18: "vmm", 19: "array", 21: "managed", 23: "addresses"}
+COUNTS = ("quality", "dropped_events", "reentrant_calls", "truncated_stacks", "early_calls", "unmatched_frees",
+          "device_events", "verified_stacks", "wrong_stacks", "file_bytes", "heap_alloc_count",
+          "heap_free_count")
+GAUGES = ("heap", "pinned", "registered", "managed")
+
+
+def read_counters(path):
+    """The counters page, as log_format.h lays it out."""
+    with open(path, "rb") as file:
+        data = file.read()
+    magic, _, _, _, offset = struct.unpack_from("<QIIQQ", data)
+    if magic != MAGIC:
+        raise SystemExit(f"{path} is not a log")
+    page = {}
+    for name in COUNTS:
+        (page[name],) = struct.unpack_from("<Q", data, offset)
+        offset += 8
+    for name in GAUGES:
+        page[name] = struct.unpack_from("<QQ", data, offset)
+        offset += 16
+    offset += 16  # end_ticks, end_monotonic_ns
+    page["ended"], page["exit_kind"], page["exit_code"], page["device_count"] = struct.unpack_from(
+        "<IIiI", data, offset)
+    offset += 16 + 16  # … self_bytes, rss_peak_bytes
+    page["devices"] = []
+    for _ in range(MAX_DEVICES):
+        gauges = [struct.unpack_from("<QQ", data, offset + 16 * i) for i in range(1 + DEVICE_KINDS)]
+        offset += 16 * (1 + DEVICE_KINDS) + 8
+        page["devices"].append({"total": gauges[0], "kinds": gauges[1:]})
+    return page
+
+
+def run(command, options, folder, preload):
+    environment = dict(os.environ)
+    environment["LD_LIBRARY_PATH"] = options.driver
+    ledger = os.path.join(folder, "with.json" if preload else "without.json")
+    environment["FAKE_CUDA_LEDGER"] = ledger
+    if preload:
+        environment["LD_PRELOAD"] = options.preload
+        environment["GPUPEAK_OUT"] = os.path.join(folder, "%p.gplog")
+        environment["GPUPEAK_SUMMARY"] = "off"
+    # Standard output as a file: the same to the program in both runs.
+    result = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100,
+                            check=False)
+    return result, ledger
+
+
+class Comparison:
+    def __init__(self, unordered):
+        self.unordered = unordered
+        self.problems = []
+        self.compared = 0
+
+    def equal(self, what, ours, truth):
+        self.compared += 1
+        if ours != truth:
+            self.problems.append(f"{what}: gpupeak {ours:,}, driver {truth:,}")
+
+    def gauge(self, what, ours, truth):
+        live, peak = ours
+        self.equal(f"{what} live", live, truth["live"])
+        if not self.unordered:
+            self.equal(f"{what} peak", peak, truth["peak"])
+        elif not truth["live"] <= peak <= truth["peak"]:
+            self.problems.append(f"{what} peak: gpupeak {peak:,} is not within {truth['live']:,} … {truth['peak']:,}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--preload", required=True, help="libgpupeak.so")
+    parser.add_argument("--driver", required=True, help="the folder of the simulated libcuda.so.1")
+    parser.add_argument("--unordered", action="store_true", help="calls run at once: peaks are bounded only")
+    parser.add_argument("--unmatched", type=int, default=0, help="frees of pointers never seen")
+    parser.add_argument("command", nargs="+")
+    options = parser.parse_args()
+    options.command = [part for part in options.command if part != "--"]
+
+    with tempfile.TemporaryDirectory() as folder:
+        alone, _ = run(options.command, options, folder, preload=False)
+        if alone.returncode != 0:
+            raise SystemExit(f"without the preload: exit code {alone.returncode}\n{alone.stderr.decode()}")
+        hooked, ledger_path = run(options.command, options, folder, preload=True)
+        comparison = Comparison(options.unordered)
+        for what, ours, theirs in (("exit code", hooked.returncode, alone.returncode),
+                                   ("standard output", hooked.stdout, alone.stdout),
+                                   ("standard error", hooked.stderr, alone.stderr)):
+            if ours != theirs:
+                comparison.problems.append(f"{what}: {ours!r} with the preload, {theirs!r} without")
+
+        logs = [page for page in map(read_counters, glob.glob(os.path.join(folder, "*.gplog")))
+                if page["device_events"] > 0]
+        if len(logs) != 1 or not os.path.exists(ledger_path):
+            comparison.problems.append(f"{len(logs)} logs with device events, one expected; in the folder: "
+                                       f"{sorted(os.listdir(folder))}")
+        else:
+            compare(logs[0], ledger_path, options, comparison)
+        if comparison.problems:
+            sys.exit("\n".join(comparison.problems))
+        print(f"{comparison.compared} figures equal")
+
+
+def compare(page, ledger_path, options, comparison):
+    with open(ledger_path, encoding="ascii") as file:
+        ledger = json.load(file)
+    comparison.equal("frees of unknown pointers", page["unmatched_frees"], options.unmatched)
+    comparison.equal("dropped events", page["dropped_events"], 0)
+    host = ledger["host"]
+    # One gauge for all host memory of the driver's.
+    comparison.gauge("pinned", page["pinned"], host["host_total"])
+    comparison.gauge("registered", page["registered"], host["registered"])
+    comparison.gauge("managed", page["managed"], host["managed"])
+    for ordinal, truth in enumerate(ledger["devices"]):
+        ours = page["devices"][ordinal]
+        comparison.gauge(f"device {ordinal} total", ours["total"], truth["device_total"])
+        for kind, name in KINDS.items():
+            comparison.gauge(f"device {ordinal} {name}", ours["kinds"][kind - FIRST_DEVICE_KIND], truth[name])
+
+
+main()
