@@ -76,7 +76,7 @@ enum RowIndex : int {
 
 }  // namespace
 
-#define GPUPEAK_UNWRAP(...) __VA_ARGS__
+#define GPUPEAK_ARGUMENTS(...) __VA_OPT__(, ) __VA_ARGS__
 // cuda.h has other declarations of these names, or macros for them: so ours are named by assembler labels.
 #define ROW(name, base, version, flags, function, parameters, arguments)                                      \
   extern "C" __attribute__((visibility("default"))) CUresult gpupeak_hook_##name parameters asm(#name);       \
@@ -89,7 +89,7 @@ enum RowIndex : int {
     }                                                                                                         \
     const DriverCall real{driver, program_errno};                                                             \
     const ApiCall call{base, &g_driver_rows[kRow_##name].api_id, CallerFrame::of(__builtin_frame_address(0))}; \
-    const CUresult result = calls::function(call, real, GPUPEAK_UNWRAP arguments);                            \
+    const CUresult result = calls::function(call, real GPUPEAK_ARGUMENTS arguments);                          \
     errno = program_errno;                                                                                    \
     return result;                                                                                            \
   }

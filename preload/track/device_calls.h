@@ -216,8 +216,20 @@ CUresult pool_create(const ApiCall&, Real real, CUmemoryPool* out, const CUmemPo
 template <typename Real>
 CUresult pool_destroy(const ApiCall&, Real real, CUmemoryPool pool) {
   DriverScope scope;
+  if (!scope.accounts()) return real(pool);
+  const PoolState state = pool_destroying(pool);
   const CUresult result = real(pool);
-  if (scope.accounts() && result == CUDA_SUCCESS) pool_destroyed(pool);
+  if (result == CUDA_SUCCESS) pool_destroyed(state);
+  else pool_not_destroyed(state);
+  return result;
+}
+
+/// A synchronise of a stream, an event or a context. Having succeeded, it shows that no capture forbids to ask.
+template <typename Real, typename... Arguments>
+CUresult synchronise(const ApiCall&, Real real, Arguments... arguments) {
+  DriverScope scope;
+  const CUresult result = real(arguments...);
+  if (scope.accounts() && result == CUDA_SUCCESS) read_all_pools();
   return result;
 }
 
@@ -312,6 +324,78 @@ CUresult external_buffer(const ApiCall& call, Real real, CUdeviceptr* out, CUext
                   [&] { return value_of(*out); }, descriptor != nullptr ? descriptor->size : 0);
 }
 
+/// Memory of another process, or of one of its pools. Opened again, it is counted again.
+template <typename Run>
+CUresult import_pointer(const ApiCall& call, CUdeviceptr* out, Run run) {
+  DriverScope scope;
+  const CUresult result = run();
+  if (scope.accounts() && result == CUDA_SUCCESS) {
+    device_allocated(call, KeySpace::kPointer, *out,
+                     {.bytes = bytes_at(*out), .device = current_device(), .kind = GPUPEAK_KIND_IMPORTED});
+  }
+  return result;
+}
+
+template <typename Real>
+CUresult ipc_open(const ApiCall& call, Real real, CUdeviceptr* out, CUipcMemHandle handle, unsigned flags) {
+  return import_pointer(call, out, [&] { return real(out, handle, flags); });
+}
+
+template <typename Real>
+CUresult ipc_close(const ApiCall& call, Real real, CUdeviceptr at) {
+  return release(call, KeySpace::kPointer, at, [&] { return real(at); });
+}
+
+template <typename Real, typename Data>
+CUresult pool_import_pointer(const ApiCall& call, Real real, CUdeviceptr* out, CUmemoryPool pool, Data* data) {
+  return import_pointer(call, out, [&] { return real(out, pool, data); });
+}
+
+// ---- graphs ------------------------------------------------------------------------------------------
+
+/// A node that allocates: addresses now, memory when the graph runs.
+inline void note_graph_node(const CUDA_MEM_ALLOC_NODE_PARAMS* node) {
+  device_noted(KeySpace::kPointer, node->dptr, {.bytes = node->bytesize, .kind = GPUPEAK_KIND_GRAPH});
+}
+
+template <typename Real>
+CUresult graph_add_alloc_node(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
+                              size_t count, CUDA_MEM_ALLOC_NODE_PARAMS* node) {
+  DriverScope scope;
+  const CUresult result = real(out, graph, after, count, node);
+  if (scope.accounts() && result == CUDA_SUCCESS) note_graph_node(node);
+  return result;
+}
+
+/// The beginning of CUgraphNodeParams, which headers before CUDA 12.2 lack.
+struct GraphNode {
+  CUgraphNodeType type;
+  int reserved[3];
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation;  ///< if the type says so
+};
+
+template <typename Run>
+CUresult add_graph_node(const GraphNode* node, Run run) {
+  DriverScope scope;
+  const CUresult result = run();
+  if (scope.accounts() && result == CUDA_SUCCESS && node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    note_graph_node(&node->allocation);
+  }
+  return result;
+}
+
+template <typename Real>
+CUresult graph_add_node(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
+                        size_t count, GraphNode* node) {
+  return add_graph_node(node, [&] { return real(out, graph, after, count, node); });
+}
+
+template <typename Real>
+CUresult graph_add_node_with_edges(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
+                                   const void* edges, size_t count, GraphNode* node) {
+  return add_graph_node(node, [&] { return real(out, graph, after, edges, count, node); });
+}
+
 // ---- contexts ----------------------------------------------------------------------------------------
 
 /// All forms of cuCtxCreate: `out` comes first, the device last.
@@ -344,7 +428,7 @@ template <typename Real>
 CUresult ctx_destroy(const ApiCall& call, Real real, CUcontext context) {
   DriverScope scope;
   const CUresult result = real(context);
-  if (scope.accounts() && result == CUDA_SUCCESS) context_ended(call, context, kNoDevice, GPUPEAK_CONTEXT_DESTROYED);
+  if (scope.accounts() && result == CUDA_SUCCESS) context_ended(call, context, GPUPEAK_CONTEXT_DESTROYED);
   return result;
 }
 
@@ -366,7 +450,7 @@ CUresult primary_end(const ApiCall& call, Real real, CUdevice device, gpupeak_co
   DriverScope scope;
   const CUresult result = real(device);
   if (scope.accounts() && result == CUDA_SUCCESS && !primary_context_is_active(device)) {
-    context_ended(call, primary_context(device), device, event);
+    context_ended(call, primary_context(device), event);
   }
   return result;
 }

@@ -11,16 +11,13 @@
 namespace gpupeak::preload {
 namespace {
 
-struct Pool {
-  PoolPlace place;
-  uint64_t reserved_bytes = 0;  ///< as logged last
-};
-
 /// All of it under the lock.
 struct DeviceMemory {
   SpinLock lock;
   FlatMap<DeviceBlock> blocks;
-  FlatMap<Pool> pools;
+  FlatMap<PoolState> pools;
+  FlatMap<int> contexts;  ///< to their devices
+  std::atomic<uint64_t> pool_bytes{0};  ///< reserved in all pools, as logged last
   uint64_t next_id = 1;
   uint64_t next_seq = 1;
 };
@@ -82,7 +79,13 @@ void log_free(const DeviceBlock& block, uint32_t api, uint32_t stack) {
 
 /// Adds a block in place of what may have been there: then the old one's end was not seen. Holds the lock.
 bool keep(uint64_t key, const DeviceBlock& block, uint32_t api, uint32_t stack) {
-  if (const DeviceBlock* stale = g_memory.blocks.find(key)) log_free(*stale, api, stack);
+  if (DeviceBlock* stale = g_memory.blocks.find(key)) {
+    if (stale->kind == GPUPEAK_KIND_IMPORTED && block.kind == GPUPEAK_KIND_IMPORTED) {
+      ++stale->opens;
+      return false;
+    }
+    log_free(*stale, api, stack);
+  }
   if (g_memory.blocks.insert(key, block)) return true;
   set_quality(GPUPEAK_Q_DEVICE_TABLE_FULL);
   count(&gpupeak_counters_page::dropped_events);
@@ -94,6 +97,12 @@ uint64_t pool_key(CUmemoryPool pool) { return reinterpret_cast<uint64_t>(pool); 
 void log_pool(const PoolPlace& place, uint64_t reserved_bytes, uint64_t used_bytes, gpupeak_pool_event event) {
   Record record = numbered(GPUPEAK_REC_POOL);
   emit(record.u(pool_key(place.pool)).u(logged_device(place.device)).u(reserved_bytes).u(used_bytes).u(event));
+}
+
+void log_reading(PoolState& state, uint64_t reserved_bytes, uint64_t used_bytes) {
+  g_memory.pool_bytes += reserved_bytes - state.reserved_bytes;
+  state.reserved_bytes = reserved_bytes;
+  log_pool(state.place, reserved_bytes, used_bytes, GPUPEAK_POOL_READ);
 }
 
 bool ends_with_context(gpupeak_kind kind) {
@@ -138,9 +147,14 @@ bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceB
   const uint32_t api = api_of(call);
   const uint32_t stack = capture_stack(call.caller);
   LockGuard guard(g_memory.lock);
-  const DeviceBlock* known = g_memory.blocks.find(key_of(space, value));
+  DeviceBlock* known = g_memory.blocks.find(key_of(space, value));
   if (known == nullptr) return false;
   block = *known;
+  if (known->id == 0) return true;
+  if (known->opens > 1) {
+    --known->opens;
+    return true;
+  }
   g_memory.blocks.erase(key_of(space, value));
   log_free(block, api, stack);
   return true;
@@ -149,8 +163,9 @@ bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceB
 void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block) {
   HookScope scope;
   if (!scope.entered()) return;
+  if (block.id == 0) return;
   LockGuard guard(g_memory.lock);
-  if (!g_memory.blocks.insert(key_of(space, value), block) || block.id == 0) return;
+  if (!g_memory.blocks.insert(key_of(space, value), block) || block.opens > 1) return;
   move_gauges(block, static_cast<int64_t>(block.bytes));
   emit(numbered(GPUPEAK_REC_DEVICE_REVIVE).u(block.id));
 }
@@ -197,11 +212,12 @@ void context_began(CUcontext context, int device) {
   if (!scope.entered()) return;
   introduce_device(device);
   LockGuard guard(g_memory.lock);
+  g_memory.contexts.insert(reinterpret_cast<uint64_t>(context), device);
   Record record = numbered(GPUPEAK_REC_CONTEXT);
   emit(record.u(reinterpret_cast<uint64_t>(context)).u(logged_device(device)).u(GPUPEAK_CONTEXT_CREATED));
 }
 
-void context_ended(const ApiCall& call, CUcontext context, int device, gpupeak_context_event event) {
+void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event event) {
   HookScope scope;
   if (!scope.entered() || context == nullptr) return;
   const uint32_t api = api_of(call);
@@ -219,6 +235,9 @@ void context_ended(const ApiCall& call, CUcontext context, int device, gpupeak_c
     }
     if (n < 64) break;
   }
+  const int* known = g_memory.contexts.find(reinterpret_cast<uint64_t>(context));
+  const int device = known != nullptr ? *known : kNoDevice;
+  g_memory.contexts.erase(reinterpret_cast<uint64_t>(context));
   Record record = numbered(GPUPEAK_REC_CONTEXT);
   emit(record.u(reinterpret_cast<uint64_t>(context)).u(logged_device(device)).u(event));
 }
@@ -231,20 +250,38 @@ void pool_created(const PoolPlace& place) {
   log_pool(place, 0, 0, GPUPEAK_POOL_CREATED);
 }
 
-void pool_destroyed(CUmemoryPool pool) {
+PoolState pool_destroying(CUmemoryPool pool) {
   HookScope scope;
-  if (!scope.entered()) return;
+  if (!scope.entered() || pool == nullptr) return {};
   LockGuard guard(g_memory.lock);
-  if (const Pool* known = g_memory.pools.find(pool_key(pool))) log_pool(known->place, 0, 0, GPUPEAK_POOL_DESTROYED);
+  const PoolState* known = g_memory.pools.find(pool_key(pool));
+  if (known == nullptr) return {};
+  const PoolState state = *known;
   g_memory.pools.erase(pool_key(pool));
+  return state;
+}
+
+void pool_destroyed(const PoolState& state) {
+  HookScope scope;
+  if (!scope.entered() || state.place.pool == nullptr) return;
+  LockGuard guard(g_memory.lock);
+  g_memory.pool_bytes -= state.reserved_bytes;
+  log_pool(state.place, 0, 0, GPUPEAK_POOL_DESTROYED);
+}
+
+void pool_not_destroyed(const PoolState& state) {
+  HookScope scope;
+  if (!scope.entered() || state.place.pool == nullptr) return;
+  LockGuard guard(g_memory.lock);
+  g_memory.pools.insert(pool_key(state.place.pool), state);
 }
 
 PoolPlace pool_place(CUmemoryPool pool, int device) {
   HookScope scope;
   if (!scope.entered() || pool == nullptr) return {.pool = pool, .device = device};
   LockGuard guard(g_memory.lock);
-  if (const Pool* known = g_memory.pools.find(pool_key(pool))) return known->place;
-  const Pool fresh{.place = {.pool = pool, .device = device}};
+  if (const PoolState* known = g_memory.pools.find(pool_key(pool))) return known->place;
+  const PoolState fresh{.place = {.pool = pool, .device = device}};
   g_memory.pools.insert(pool_key(pool), fresh);
   return fresh.place;
 }
@@ -253,7 +290,7 @@ bool pool_reserve_moved(CUmemoryPool pool, uint64_t reserved_bytes) {
   HookScope scope;
   if (!scope.entered()) return false;
   LockGuard guard(g_memory.lock);
-  const Pool* known = g_memory.pools.find(pool_key(pool));
+  const PoolState* known = g_memory.pools.find(pool_key(pool));
   return known != nullptr && known->reserved_bytes != reserved_bytes;
 }
 
@@ -261,16 +298,29 @@ void pool_read(CUmemoryPool pool, uint64_t reserved_bytes, uint64_t used_bytes) 
   HookScope scope;
   if (!scope.entered()) return;
   LockGuard guard(g_memory.lock);
-  Pool* known = g_memory.pools.find(pool_key(pool));
-  if (known == nullptr) return;
-  known->reserved_bytes = reserved_bytes;
-  log_pool(known->place, reserved_bytes, used_bytes, GPUPEAK_POOL_READ);
+  if (PoolState* known = g_memory.pools.find(pool_key(pool))) log_reading(*known, reserved_bytes, used_bytes);
+}
+
+void read_all_pools() {
+  if (g_memory.pool_bytes.load(std::memory_order_relaxed) == 0) return;
+  HookScope scope;
+  if (!scope.entered()) return;
+  // The lock is held over the questions, so that no pool is destroyed before it is asked.
+  LockGuard guard(g_memory.lock);
+  g_memory.pools.for_each([](uint64_t, PoolState& state) {
+    if (state.reserved_bytes == 0) return;
+    const uint64_t reserved = pool_attribute(state.place.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    if (reserved == state.reserved_bytes) return;
+    log_reading(state, reserved, pool_attribute(state.place.pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+  });
 }
 
 void forget_device_memory() {
   g_memory.lock.reset();
   g_memory.blocks.forget();
   g_memory.pools.forget();
+  g_memory.contexts.forget();
+  g_memory.pool_bytes = 0;
   g_memory.next_id = g_memory.next_seq = 1;
   forget_introductions();
 }

@@ -30,6 +30,7 @@ struct DeviceBlock {
   CUmemoryPool pool = nullptr;
   int device = -1;
   gpupeak_kind kind = GPUPEAK_KIND_NONE;
+  uint32_t opens = 1;  ///< of imported memory: how often; each needs its own close
 };
 
 /// A successful allocation: counts and logs it. `block.id` is given here.
@@ -37,7 +38,8 @@ void device_allocated(const ApiCall& call, KeySpace space, uint64_t value, Devic
 /// The same for a block that is not to be counted.
 void device_noted(KeySpace space, uint64_t value, DeviceBlock block);
 
-/// The block is about to be freed: taken out, counted and logged as free. False if it was never seen.
+/// The block is about to be freed: taken out, counted and logged as free. False if it was never seen. Memory of
+/// a captured graph stays known, since each launch makes it anew; and so does what was opened more than once.
 bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock& block);
 /// The real free failed after all: the block lives on.
 void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block);
@@ -50,7 +52,7 @@ void device_unknown_freed(const ApiCall& call, uint64_t value);
 void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t bytes, CUresult result);
 
 /// A context has ended: what it owned is free (linear, managed, pinned, registered, arrays).
-void context_ended(const ApiCall& call, CUcontext context, int device, gpupeak_context_event event);
+void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event event);
 void context_began(CUcontext context, int device);
 
 /// Where a pool's memory lies.
@@ -60,12 +62,21 @@ struct PoolPlace {
   bool on_host = false;
 };
 void pool_created(const PoolPlace& place);
-void pool_destroyed(CUmemoryPool pool);
+/// Before the real call, after which a pool must not be asked any more; then exactly one of the others.
+struct PoolState {
+  PoolPlace place;
+  uint64_t reserved_bytes = 0;  ///< as logged last
+};
+PoolState pool_destroying(CUmemoryPool pool);
+void pool_destroyed(const PoolState& state);
+void pool_not_destroyed(const PoolState& state);
 /// A pool's place as it was created with; for one never seen (a device's default pool) on `device`.
 PoolPlace pool_place(CUmemoryPool pool, int device);
 /// Whether a pool's reserve differs from what was logged last; and the logging of what it is now.
 bool pool_reserve_moved(CUmemoryPool pool, uint64_t reserved_bytes);
 void pool_read(CUmemoryPool pool, uint64_t reserved_bytes, uint64_t used_bytes);
+/// After a synchronise, where pools give back what they hold above their threshold: reads all that hold any.
+void read_all_pools();
 
 /// In a forked child: the parent's device memory is not ours.
 void forget_device_memory();

@@ -22,6 +22,7 @@ constinit DriverFunction<CUresult (*)(CUstream, CUdevice*)> g_stream_device_ptsz
 constinit DriverFunction<CUresult (*)(CUmemoryPool*, CUdevice)> g_device_pool("cuDeviceGetMemPool");
 constinit DriverFunction<CUresult (*)(CUmemoryPool, CUmemPool_attribute, void*)> g_pool_attribute(
     "cuMemPoolGetAttribute");
+constinit DriverFunction<CUresult (*)(CUdeviceptr*, size_t*, CUdeviceptr)> g_address_range("cuMemGetAddressRange_v2");
 constinit DriverFunction<CUresult (*)(CUdevice, unsigned*, int*)> g_primary_state("cuDevicePrimaryCtxGetState");
 constinit DriverFunction<CUresult (*)(char*, int, CUdevice)> g_device_name("cuDeviceGetName");
 constinit DriverFunction<CUresult (*)(size_t*, CUdevice)> g_device_total("cuDeviceTotalMem_v2");
@@ -89,6 +90,13 @@ uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute) {
   cuuint64_t value = 0;
   const auto get = g_pool_attribute.get();
   return get != nullptr && pool != nullptr && get(pool, attribute, &value) == CUDA_SUCCESS ? value : 0;
+}
+
+uint64_t bytes_at(CUdeviceptr at) {
+  CUdeviceptr base = 0;
+  size_t bytes = 0;
+  const auto get = g_address_range.get();
+  return get != nullptr && get(&base, &bytes, at) == CUDA_SUCCESS ? bytes : 0;
 }
 
 bool primary_context_is_active(CUdevice device) {
