@@ -11,9 +11,8 @@ namespace {
 
 constinit std::atomic<size_t> g_self_bytes{0};
 
-void* map(size_t bytes, int flags) {
-  void* at = sys::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+void* map(size_t bytes, int flags, int prot = PROT_READ | PROT_WRITE) {
+  void* at = sys::mmap(nullptr, bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
   return sys::mmap_failed(at) ? nullptr : at;
 }
 
@@ -29,6 +28,16 @@ void* reserve_pages(size_t bytes) {
   void* at = map(bytes, MAP_NORESERVE);
   if (at != nullptr) sys::madvise(at, bytes, MADV_NOHUGEPAGE);  // a first touch costs 4 KiB, not 2 MiB
   return at;
+}
+
+void* reserve_addresses(size_t bytes) { return map(bytes, MAP_NORESERVE, PROT_NONE); }
+
+bool commit_pages(void* at, size_t bytes) {
+  const long result = sys::call6(SYS_mprotect, reinterpret_cast<long>(at), static_cast<long>(bytes),
+                                 PROT_READ | PROT_WRITE, 0, 0, 0);
+  if (sys::failed(result)) return false;
+  sys::madvise(at, bytes, MADV_NOHUGEPAGE);
+  return true;
 }
 
 bool addresses_are_limited() {

@@ -9,6 +9,9 @@ namespace gpupeak::preload {
 void* map_pages(size_t bytes);
 /// Addresses for `bytes`, with pages that come zeroed at their first touch (MAP_NORESERVE).
 void* reserve_pages(size_t bytes);
+/// Addresses only, which commit_pages() makes usable: nothing of the rest is populated by mlockall().
+void* reserve_addresses(size_t bytes);
+bool commit_pages(void* at, size_t bytes);
 /// True under `ulimit -v`: what we reserve is then missing to the program.
 bool addresses_are_limited();
 void unmap_pages(void* at, size_t bytes);

@@ -12,6 +12,7 @@ namespace gpupeak::preload {
 namespace {
 
 constexpr uint32_t kDead = UINT32_MAX;
+constexpr uint32_t kFirstBuckets = 4096;
 
 struct Node {
   uintptr_t ip;
@@ -58,10 +59,17 @@ void link(uint32_t id) {
   bucket.store(id, std::memory_order_release);
 }
 
+/// Makes room for `buckets` buckets and twice as many nodes, more than there will be before the next doubling.
+bool commit(void* nodes, void* bucket_array, uint32_t buckets) {
+  return commit_pages(bucket_array, buckets * sizeof(uint32_t)) &&
+         commit_pages(nodes, size_t{buckets} * 2 * sizeof(Node));
+}
+
 /// Holds the definitions' lock. A reader that walks meanwhile may miss a node; it then looks again
-/// under the lock.
-void double_buckets() {
+/// under the lock. False if there is no more room.
+bool double_buckets() {
   const uint32_t mask = g_trie.mask * 2 + 1;
+  if (mask >= g_trie.capacity / 2 || !commit(g_trie.nodes, g_trie.buckets, mask + 1)) return false;
   for (uint32_t i = 0; i <= mask; ++i) {
     std::atomic_ref<uint32_t>(g_trie.buckets[i]).store(0, std::memory_order_relaxed);
   }
@@ -69,16 +77,17 @@ void double_buckets() {
   for (uint32_t id = 1; id <= g_trie.count; ++id) {
     if (g_trie.nodes[id].parent != kDead) link(id);
   }
+  return true;
 }
 
 bool reserve() {
   for (uint32_t capacity = addresses_are_limited() ? 1u << 18 : 1u << 26; capacity >= 1u << 16; capacity >>= 2) {
     const size_t node_bytes = capacity * sizeof(Node);
-    void* nodes = reserve_pages(node_bytes);
-    void* buckets = nodes != nullptr ? reserve_pages(capacity * sizeof(uint32_t)) : nullptr;
-    if (buckets != nullptr) {
+    void* nodes = reserve_addresses(node_bytes);
+    void* buckets = nodes != nullptr ? reserve_addresses(capacity * sizeof(uint32_t)) : nullptr;
+    if (buckets != nullptr && commit(nodes, buckets, kFirstBuckets)) {
       g_trie.capacity = capacity;
-      g_trie.mask = 4095;
+      g_trie.mask = kFirstBuckets - 1;
       g_trie.nodes = static_cast<Node*>(nodes);
       std::atomic_ref<uint32_t*>(g_trie.buckets)
           .store(static_cast<uint32_t*>(buckets), std::memory_order_release);
@@ -93,11 +102,10 @@ uint32_t insert(uint32_t parent, uintptr_t ip) {
   LockGuard guard(definitions_lock());
   if (g_trie.buckets == nullptr && !reserve()) return 0;
   if (const uint32_t id = find(parent, ip)) return id;
-  if (g_trie.count + 1 >= g_trie.capacity) {
+  if (g_trie.count > g_trie.mask && !double_buckets()) {
     set_quality(GPUPEAK_Q_TRIE_FULL);
     return 0;
   }
-  if (g_trie.count > g_trie.mask && g_trie.mask * 2 + 1 < g_trie.capacity) double_buckets();
   const uint32_t id = ++g_trie.count;
   g_trie.nodes[id].ip = ip;
   g_trie.nodes[id].parent = parent;

@@ -67,6 +67,7 @@ __attribute__((noinline)) void right() { recurse(2); g_sink = 2; }
 void in_handler(int) { allocate(40); }  // not allowed by POSIX, common all the same
 
 jmp_buf g_jump;
+int g_round;  // not a local: longjmp may lose those
 __attribute__((noinline)) void jump_out(int depth) {
   allocate(32);
   if (depth == 0) longjmp(g_jump, 1);
@@ -126,8 +127,8 @@ int main() {
   recurse(1000);  // deeper than what is kept
   signal(SIGUSR1, in_handler);
   for (int i = 0; i < 200; ++i) raise(SIGUSR1);
-  for (volatile int i = 0; i < 200; i = i + 1) {
-    if (setjmp(g_jump) == 0) jump_out(i % 5);
+  for (g_round = 0; g_round < 200; ++g_round) {
+    if (setjmp(g_jump) == 0) jump_out(g_round % 5);
     allocate(72);
   }
   run_fibers();

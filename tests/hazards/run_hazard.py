@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+"""Runs one hazard: a program with and without the preload. Nothing that a user sees may differ.
+
+usage: run_hazard.py LIBGPUPEAK GPUPEAK CASE PROGRAM [ARGUMENT…]
+
+Exit code 0: held; 1: did not; 77: cannot be tried on this machine.
+"""
+import glob
+import json
+import os
+import pwd
+import random
+import re
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+LIBRARY, GPUPEAK, CASE = sys.argv[1:4]
+COMMAND = sys.argv[4:]
+HEAP_OF_LIBC = 96 << 10  # what libc and the loader allocate for themselves, at most
+
+
+class Failed(Exception):
+    pass
+
+
+def expect(condition, message):
+    if not condition:
+        raise Failed(message)
+
+
+def environment(folder, preload, **more):
+    result = {k: v for k, v in os.environ.items() if not k.startswith(("GPUPEAK_", "LD_"))}
+    if preload:
+        result.update(LD_PRELOAD=LIBRARY, GPUPEAK_OUT=os.path.join(folder, "log.%p.gplog"), GPUPEAK_SUMMARY="off")
+    result.update(more)
+    return result
+
+
+def run(folder, preload, command=None, prepare=None, **more):
+    work = tempfile.mkdtemp(dir=folder)
+    done = subprocess.run(command or COMMAND, cwd=work, env=environment(folder, preload, **more), timeout=120,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
+                          preexec_fn=prepare)
+    return done
+
+
+def logs(folder):
+    return sorted(glob.glob(os.path.join(folder, "*.gplog")))
+
+
+def report(log):
+    done = subprocess.run([GPUPEAK, "report", "--json", log], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    expect(done.returncode == 0, f"report of {log} gives {done.returncode}: {done.stderr.decode()}")
+    summary = json.loads(done.stdout)
+    for peak in summary["peaks"]:
+        held = sum(h["bytes"] for h in peak["holders"]) + peak["other_bytes"]
+        expect(held == peak["bytes"], f"holders of {peak['scope']} sum to {held}, the peak is {peak['bytes']}")
+    return summary
+
+
+def same(native, preloaded):
+    for what in ("returncode", "stdout", "stderr"):
+        a, b = getattr(native, what), getattr(preloaded, what)
+        expect(a == b, f"{what} differs: {a!r} without, {b!r} with the preload")
+
+
+def plain(folder, prepare=None, command=None, **more):
+    """Same behaviour, and a log that replays without a contradiction."""
+    native = run(folder, False, command, prepare)
+    preloaded = run(folder, True, command, prepare, **more)
+    same(native, preloaded)
+    found = logs(folder)
+    expect(len(found) == 1, f"one log expected, there are {len(found)}")
+    summary = report(found[0])
+    expect(summary["quality"]["dropped_events"] == 0, "events were dropped")
+    check_truths(preloaded.stdout.decode(errors="replace"), summary)
+    return summary
+
+
+def check_truths(output, summary):
+    metrics = summary["metrics"]
+    for name, value in re.findall(r"truth (\w+) (\d+)", output):
+        value = int(value)
+        if name == "heap_peak":
+            heap = metrics["host.kind.heap.peak_bytes"]
+            expect(value <= heap <= value + HEAP_OF_LIBC, f"heap peak {heap}, in truth {value}")
+        elif name == "heap_peak_at_least":
+            expect(metrics["host.kind.heap.peak_bytes"] >= value, f"heap peak {metrics['host.kind.heap.peak_bytes']} < {value}")
+        elif name == "mmap_anon_peak":
+            peak = metrics["host.kind.mmap_anon.peak_bytes"]
+            expect(peak == value, f"peak of anonymous mappings {peak}, in truth {value}")
+
+
+def no_repairs(summary):
+    codes = [w["code"] for w in summary["quality"]["warnings"]]
+    expect("GP028" not in codes, f"events contradict each other: {summary['quality']['warnings']}")
+
+
+def case_plain(folder):
+    no_repairs(plain(folder))
+
+
+def case_threads(folder):
+    no_repairs(plain(folder))
+    size = os.path.getsize(logs(folder)[0])
+    expect(size < 8 << 20, f"2,000 short threads made a log of {size} bytes")
+
+
+def case_signals(folder):
+    plain(folder)  # calls inside our own work are passed through and counted: no word on repairs
+
+
+def case_fork(folder):
+    """The parent's peak holds nothing of the children's 64 MiB."""
+    summary = plain(folder)
+    peak = summary["metrics"]["host.kind.heap.peak_bytes"]
+    expect(peak < 8 << 20, f"the parent's heap peak is {peak}")
+
+
+def case_exec(folder):
+    native, preloaded = run(folder, False), run(folder, True)
+    same(native, preloaded)
+    expect(len(logs(folder)) == 2, f"two logs expected: {logs(folder)}")
+    peaks = sorted(report(log)["metrics"]["host.kind.heap.peak_bytes"] for log in logs(folder))
+    expect(1000000 <= peaks[0] < 1100000 and 2000000 <= peaks[1] < 2100000, f"peaks {peaks}")
+
+
+def case_children_all(folder):
+    """With GPUPEAK_CHILDREN=all forked children have logs of their own, which say what they do not know."""
+    native = run(folder, False)
+    preloaded = run(folder, True, GPUPEAK_CHILDREN="all")
+    same(native, preloaded)
+    expect(len(logs(folder)) == 21, f"21 logs expected, there are {len(logs(folder))}")
+    for log in logs(folder):
+        report(log)
+
+
+def case_foreign_malloc(folder):
+    summary = plain(folder)
+    text = json.dumps(summary["quality"])
+    expect("malloc" in text, f"the report does not say that the heap is unseen: {text}")
+
+
+def case_kill9(folder):
+    """Killed at a random instant: what was written replays."""
+    for i in range(12):
+        log = os.path.join(folder, f"{i}.gplog")
+        program = subprocess.Popen(COMMAND, env=environment(folder, True, GPUPEAK_OUT=log))
+        time.sleep(random.uniform(0.02, 0.25))
+        program.send_signal(signal.SIGKILL)
+        program.wait()
+        if not os.path.exists(log):
+            continue  # killed before it began
+        summary = report(log)
+        no_repairs(summary)
+        live = summary["metrics"]["host.peak_bytes"]
+        expect(live is not None and live < 64 << 20, f"a peak of {live} cannot be")
+    expect(len(logs(folder)) > 6, "too few runs wrote a log")
+
+
+def case_full_disk(folder):
+    """On a full disk the program ends as ever, and the report says that events are missing."""
+    if os.geteuid() != 0:
+        print("mounting a small tmpfs needs root")
+        return 77
+    disk = os.path.join(folder, "disk")
+    os.mkdir(disk)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], stderr=subprocess.DEVNULL, check=False).returncode:
+        print("tmpfs cannot be mounted here")
+        return 77
+    try:
+        native = run(folder, False)
+        preloaded = run(folder, True, GPUPEAK_OUT=os.path.join(disk, "a.gplog"))
+        same(native, preloaded)
+        summary = report(os.path.join(disk, "a.gplog"))
+        expect(summary["quality"]["dropped_events"] > 0, "no dropped events are reported")
+        expect(not summary["quality"]["exact"], "the report calls itself exact")
+    finally:
+        subprocess.run(["umount", disk], check=False)
+    return 0
+
+
+def case_file_limit(folder):
+    """RLIMIT_FSIZE: growing past it would send SIGXFSZ."""
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    native, preloaded = run(folder, False, None, limit), run(folder, True, None, limit)
+    same(native, preloaded)
+    expect(report(logs(folder)[0])["quality"]["dropped_events"] > 0, "no dropped events are reported")
+
+
+def case_address_limit(folder):
+    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (256 << 20, 256 << 20))
+    plain(folder, limit)
+
+
+def case_unwritable(folder):
+    """Said once on stderr; the program runs as ever."""
+    native = run(folder, False)
+    preloaded = run(folder, True, GPUPEAK_OUT="/proc/nowhere/a.gplog")
+    expect(preloaded.returncode == native.returncode and preloaded.stdout == native.stdout, "the result differs")
+    lines = preloaded.stderr.decode().splitlines()
+    expect(len(lines) == 1 and "/proc/nowhere/a.gplog" in lines[0] and "GPUPEAK_OUT" in lines[0], f"stderr: {lines}")
+
+
+def case_nonsense(folder):
+    native = run(folder, False)
+    preloaded = run(folder, True, GPUPEAK_HOST="everything", GPUPEAK_CHILDREN="some", GPUPEAK_SAMPLE="1 potato")
+    expect(preloaded.returncode == native.returncode and preloaded.stdout == native.stdout, "the result differs")
+    lines = preloaded.stderr.decode().splitlines()
+    expect(len(lines) == 1, f"one line expected: {lines}")
+    for name in ("GPUPEAK_HOST", "GPUPEAK_CHILDREN", "GPUPEAK_SAMPLE"):
+        expect(name in lines[0], f"{name} is not named: {lines[0]}")
+    report(logs(folder)[0])
+
+
+def case_closed_streams(folder):
+    def close_streams():
+        for fd in (0, 1, 2):
+            os.close(fd)
+    native, preloaded = run(folder, False, None, close_streams), run(folder, True, None, close_streams)
+    same(native, preloaded)
+    report(logs(folder)[0])
+
+
+def case_own_files(folder):
+    """The program's files stay empty, and the log is whole."""
+    summary = plain(folder)
+    expect(summary["quality"]["events"] >= 600000, f"only {summary['quality']['events']} events")
+    for path in glob.glob(os.path.join(folder, "*", "own.*")):
+        expect(os.path.getsize(path) == 0, f"{path} was written into")
+
+
+def case_modes(folder):
+    """Each host mode leaves the program alone, and says null for what it does not measure."""
+    for mode in ("sampled", "counters", "off"):
+        sub = os.path.join(folder, mode)
+        os.mkdir(sub)
+        native, preloaded = run(sub, False), run(sub, True, GPUPEAK_HOST=mode)
+        same(native, preloaded)
+        metrics = report(logs(sub)[0])["metrics"]
+        if mode == "off":
+            expect(metrics.get("host.kind.heap.peak_bytes") is None, "a heap peak without measuring")
+
+
+def case_bare_summary(folder):
+    """Without the command: the short summary on stderr at exit, nothing on stdout."""
+    native = run(folder, False)
+    preloaded = run(folder, True, GPUPEAK_SUMMARY="on")
+    expect(preloaded.returncode == native.returncode and preloaded.stdout == native.stdout, "the result differs")
+    text = preloaded.stderr.decode()
+    expect("gpupeak" in text and "Peak host heap" in text, f"stderr: {text}")
+
+
+def case_setuid(folder):
+    """A program that gains privileges does not load us, or does nothing with us."""
+    if os.geteuid() != 0:
+        print("a setuid copy needs root")
+        return 77
+    nobody = pwd.getpwnam("nobody")
+    os.chmod(folder, 0o777)
+    copy = os.path.join(folder, "id")
+    shutil.copy(shutil.which("id"), copy)
+    os.chmod(copy, 0o755 | stat.S_ISUID)
+    drop = lambda: (os.setgroups([]), os.setgid(nobody.pw_gid), os.setuid(nobody.pw_uid))
+    native = subprocess.run([copy], env=environment(folder, False), preexec_fn=drop, stdout=subprocess.PIPE, check=False)
+    if b"euid=0" not in native.stdout:
+        print("this file system does not honour setuid")
+        return 77
+    preloaded = subprocess.run([copy], env=environment(folder, True), preexec_fn=drop, stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, check=False)
+    expect(preloaded.stdout == native.stdout and preloaded.returncode == native.returncode, "the result differs")
+    expect(not logs(folder), "a log was written")
+    return 0
+
+
+with tempfile.TemporaryDirectory() as top:
+    try:
+        sys.exit(globals()[f"case_{CASE}"](top) or 0)
+    except Failed as failure:
+        print(f"{CASE}: {failure}")
+        sys.exit(1)
