@@ -21,6 +21,7 @@ uint64_t SlotDecoder::take_progress() {
 
 bool SlotDecoder::next_chunk() {
   progress_ += static_cast<uint64_t>(end_ - progress_from_);
+  if (next_chunk_ > 0) log_.release(slot_.chunks[next_chunk_ - 1]);
   if (next_chunk_ == slot_.chunks.size()) {
     at_ = progress_from_ = end_;
     return false;

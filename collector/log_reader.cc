@@ -10,6 +10,8 @@
 namespace gpupeak::collector {
 namespace {
 
+constexpr uint64_t kReleaseStepBytes = 1 << 20;
+
 std::string bounded_string(const char* text, size_t capacity) {
   return sanitize({text, strnlen(text, capacity)});
 }
@@ -81,10 +83,16 @@ void LogReader::find_chunks() {
   if (counters_.ended == 0 && handed_out >= header_.chunks_offset)
     limit = std::min(limit, handed_out);
   used_bytes_ = std::min(header_.chunks_offset, limit);
+  // Every page is looked at: if the length of a chunk is damaged, those after it are still found.
 
   std::map<uint32_t, size_t> slot_index;
   Chunk* previous = nullptr;
+  uint64_t released = header_.chunks_offset;
   for (uint64_t offset = header_.chunks_offset; offset < limit; offset += GPUPEAK_LOG_PAGE) {
+    if (offset - released >= kReleaseStepBytes) {
+      file_.release(released, offset);
+      released = offset;
+    }
     gpupeak_chunk_header header;
     if (!read_chunk_header(offset, header)) continue;
     // A chunk that begins inside another one: the other one's length is damaged.

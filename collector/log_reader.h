@@ -48,6 +48,8 @@ class LogReader {
   const std::vector<Slot>& slots() const { return slots_; }
   const LogDamage& damage() const { return damage_; }
   const uint8_t* data() const { return file_.data(); }
+  /// Call when a chunk has been decoded: keeps the log itself out of the collector's memory.
+  void release(const Chunk& chunk) const { file_.release(chunk.begin, chunk.end); }
   /// How much of the file is in use: a preallocated tail is not counted.
   uint64_t used_bytes() const { return used_bytes_; }
   std::string tool_version() const;

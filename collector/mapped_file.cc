@@ -41,4 +41,11 @@ MappedFile::~MappedFile() {
   munmap(const_cast<uint8_t*>(data_), bytes_);
 }
 
+void MappedFile::release(uint64_t begin, uint64_t end) const {
+  const uint64_t page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t from = (begin + page_bytes - 1) / page_bytes * page_bytes;
+  const uint64_t to = end / page_bytes * page_bytes;
+  if (from < to) madvise(const_cast<uint8_t*>(data_) + from, to - from, MADV_DONTNEED);
+}
+
 }  // namespace gpupeak::collector

@@ -17,6 +17,8 @@ class MappedFile {
 
   const uint8_t* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
+  /// Gives the memory of whole pages in [begin, end) back; reading them again is slow, but works.
+  void release(uint64_t begin, uint64_t end) const;
 
  private:
   const uint8_t* data_ = nullptr;
