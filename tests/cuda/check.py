@@ -23,6 +23,7 @@ KINDS = {16: "linear", 17: "pool_used", 18: "vmm", 19: "array", 21: "managed", 2
 COUNTS = ("quality", "dropped_events", "reentrant_calls", "truncated_stacks", "early_calls", "unmatched_frees",
           "device_events", "verified_stacks", "wrong_stacks", "file_bytes", "heap_alloc_count",
           "heap_free_count")
+PEAK_LINE = "expected device peak: "
 GAUGES = ("heap", "pinned", "registered", "managed")
 
 
@@ -61,10 +62,15 @@ def run(command, options, folder, preload):
         environment["LD_PRELOAD"] = options.preload
         environment["GPUPEAK_OUT"] = os.path.join(folder, "%p.gplog")
         environment["GPUPEAK_SUMMARY"] = "off"
-    # Standard output as a file: the same to the program in both runs.
     result = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100,
                             check=False)
     return result, ledger
+
+
+def text_of(result, options):
+    """What the program printed; of one that prints times only the line with its own peak."""
+    lines = result.stdout.decode().splitlines()
+    return [line for line in lines if line.startswith(PEAK_LINE)] if options.expected_peak else lines
 
 
 class Comparison:
@@ -93,6 +99,8 @@ def main():
     parser.add_argument("--driver", required=True, help="the folder of the simulated libcuda.so.1")
     parser.add_argument("--unordered", action="store_true", help="calls run at once: peaks are bounded only")
     parser.add_argument("--unmatched", type=int, default=0, help="frees of pointers never seen")
+    parser.add_argument("--expected-peak", action="store_true",
+                        help=f"the program prints its own peak of device 0, as '{PEAK_LINE}N bytes'")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     options.command = [part for part in options.command if part != "--"]
@@ -104,7 +112,7 @@ def main():
         hooked, ledger_path = run(options.command, options, folder, preload=True)
         comparison = Comparison(options.unordered)
         for what, ours, theirs in (("exit code", hooked.returncode, alone.returncode),
-                                   ("standard output", hooked.stdout, alone.stdout),
+                                   ("standard output", text_of(hooked, options), text_of(alone, options)),
                                    ("standard error", hooked.stderr, alone.stderr)):
             if ours != theirs:
                 comparison.problems.append(f"{what}: {ours!r} with the preload, {theirs!r} without")
@@ -116,6 +124,9 @@ def main():
                                        f"{sorted(os.listdir(folder))}")
         else:
             compare(logs[0], ledger_path, options, comparison)
+            if options.expected_peak:
+                expected = int(text_of(hooked, options)[0].removeprefix(PEAK_LINE).split()[0])
+                comparison.equal("peak as the program knows it", logs[0]["devices"][0]["total"][1], expected)
         if comparison.problems:
             sys.exit("\n".join(comparison.problems))
         print(f"{comparison.compared} figures equal")
