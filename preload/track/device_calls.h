@@ -396,6 +396,26 @@ CUresult graph_add_node_with_edges(const ApiCall&, Real real, CUgraphNode* out, 
   return add_graph_node(node, [&] { return real(out, graph, after, edges, count, node); });
 }
 
+/// Instantiate, upload, launch, destroy: where the memory behind graphs comes and goes.
+template <typename Real, typename... Arguments>
+CUresult graph_call(const ApiCall& call, Real real, Arguments... arguments) {
+  DriverScope scope;
+  const CUresult result = real(arguments...);
+  if (has_graph_memory() && scope.accounts() && result == CUDA_SUCCESS) {
+    const int device = current_device();
+    if (device != kNoDevice) graph_reserve_read(call, device, graph_reserve(device));
+  }
+  return result;
+}
+
+template <typename Real>
+CUresult graph_trim(const ApiCall& call, Real real, CUdevice device) {
+  DriverScope scope;
+  const CUresult result = real(device);
+  if (scope.accounts() && result == CUDA_SUCCESS) graph_reserve_read(call, device, graph_reserve(device));
+  return result;
+}
+
 // ---- contexts ----------------------------------------------------------------------------------------
 
 /// All forms of cuCtxCreate: `out` comes first, the device last.

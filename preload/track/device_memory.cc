@@ -17,6 +17,11 @@ struct DeviceMemory {
   FlatMap<DeviceBlock> blocks;
   FlatMap<PoolState> pools;
   FlatMap<int> contexts;  ///< to their devices
+  struct GraphReserve {
+    uint64_t bytes = 0;
+    uint32_t blocks = 0;  ///< numbered from 1; the latest is given back first
+  } graphs[GPUPEAK_LOG_MAX_DEVICES];
+  std::atomic<bool> has_graphs{false};
   std::atomic<uint64_t> pool_bytes{0};  ///< reserved in all pools, as logged last
   uint64_t next_id = 1;
   uint64_t next_seq = 1;
@@ -105,6 +110,18 @@ void log_reading(PoolState& state, uint64_t reserved_bytes, uint64_t used_bytes)
   log_pool(state.place, reserved_bytes, used_bytes, GPUPEAK_POOL_READ);
 }
 
+/// Counts and logs a new block. Holds the lock.
+void add(KeySpace space, uint64_t value, DeviceBlock block, uint32_t api, uint32_t stack) {
+  block.id = g_memory.next_id++;
+  if (!keep(key_of(space, value), block, api, stack)) return;
+  move_gauges(block, static_cast<int64_t>(block.bytes));
+  Record record = numbered(GPUPEAK_REC_DEVICE_ALLOC);
+  record.u(block.id).u(block.kind).u(logged_device(block.device)).u(value).u(block.bytes).u(api).u(stack);
+  emit(record.u(reinterpret_cast<uint64_t>(block.context)).u(reinterpret_cast<uint64_t>(block.pool)));
+}
+
+uint64_t graph_block(int device, uint32_t number) { return static_cast<uint64_t>(device) << 32 | number; }
+
 bool ends_with_context(gpupeak_kind kind) {
   switch (kind) {
     case GPUPEAK_KIND_LINEAR:
@@ -125,12 +142,7 @@ void device_allocated(const ApiCall& call, KeySpace space, uint64_t value, Devic
   const uint32_t api = api_of(call);
   const uint32_t stack = capture_stack(call.caller);
   LockGuard guard(g_memory.lock);
-  block.id = g_memory.next_id++;
-  if (!keep(key_of(space, value), block, api, stack)) return;
-  move_gauges(block, static_cast<int64_t>(block.bytes));
-  Record record = numbered(GPUPEAK_REC_DEVICE_ALLOC);
-  record.u(block.id).u(block.kind).u(logged_device(block.device)).u(value).u(block.bytes).u(api).u(stack);
-  emit(record.u(reinterpret_cast<uint64_t>(block.context)).u(reinterpret_cast<uint64_t>(block.pool)));
+  add(space, value, block, api, stack);
 }
 
 void device_noted(KeySpace space, uint64_t value, DeviceBlock block) {
@@ -138,6 +150,7 @@ void device_noted(KeySpace space, uint64_t value, DeviceBlock block) {
   if (!scope.entered()) return count(&gpupeak_counters_page::dropped_events);
   LockGuard guard(g_memory.lock);
   block.id = 0;
+  if (block.kind == GPUPEAK_KIND_GRAPH) g_memory.has_graphs = true;
   keep(key_of(space, value), block, 0, 0);
 }
 
@@ -315,11 +328,38 @@ void read_all_pools() {
   });
 }
 
+bool has_graph_memory() { return g_memory.has_graphs.load(std::memory_order_relaxed); }
+
+void graph_reserve_read(const ApiCall& call, int device, uint64_t reserved_bytes) {
+  HookScope scope;
+  if (!scope.entered() || device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
+  introduce_device(device);
+  LockGuard guard(g_memory.lock);
+  DeviceMemory::GraphReserve& reserve = g_memory.graphs[device];
+  if (reserve.bytes == reserved_bytes) return;
+  const uint32_t api = api_of(call);
+  const uint32_t stack = capture_stack(call.caller);
+  while (reserve.bytes > reserved_bytes && reserve.blocks > 0) {
+    const uint64_t key = key_of(KeySpace::kGraphReserve, graph_block(device, reserve.blocks--));
+    if (const DeviceBlock* block = g_memory.blocks.find(key)) {
+      reserve.bytes -= block->bytes;
+      log_free(*block, api, stack);
+      g_memory.blocks.erase(key);
+    }
+  }
+  if (reserve.bytes >= reserved_bytes) return;
+  add(KeySpace::kGraphReserve, graph_block(device, ++reserve.blocks),
+      {.bytes = reserved_bytes - reserve.bytes, .device = device, .kind = GPUPEAK_KIND_GRAPH}, api, stack);
+  reserve.bytes = reserved_bytes;
+}
+
 void forget_device_memory() {
   g_memory.lock.reset();
   g_memory.blocks.forget();
   g_memory.pools.forget();
   g_memory.contexts.forget();
+  for (auto& reserve : g_memory.graphs) reserve = {};
+  g_memory.has_graphs = false;
   g_memory.pool_bytes = 0;
   g_memory.next_id = g_memory.next_seq = 1;
   forget_introductions();

@@ -20,7 +20,9 @@ struct ApiCall {
 };
 
 /// Where a key is unique: pointers, array handles, registered ranges, reserved addresses, VMM handles.
-enum class KeySpace : uint64_t { kPointer = 0, kArray = 1, kRegistered = 2, kAddresses = 3, kHandle = 4 };
+enum class KeySpace : uint64_t {
+  kPointer = 0, kArray = 1, kRegistered = 2, kAddresses = 3, kHandle = 4, kGraphReserve = 5
+};
 inline uint64_t key_of(KeySpace space, uint64_t value) { return (static_cast<uint64_t>(space) << 60) ^ value; }
 
 struct DeviceBlock {
@@ -77,6 +79,11 @@ bool pool_reserve_moved(CUmemoryPool pool, uint64_t reserved_bytes);
 void pool_read(CUmemoryPool pool, uint64_t reserved_bytes, uint64_t used_bytes);
 /// After a synchronise, where pools give back what they hold above their threshold: reads all that hold any.
 void read_all_pools();
+
+/// What a device's graphs hold by now. What it grew by is a block of its own, of the call that grew it.
+void graph_reserve_read(const ApiCall& call, int device, uint64_t reserved_bytes);
+/// Whether this process has made graph memory at all; if not, its reserve need not be asked for.
+bool has_graph_memory();
 
 /// In a forked child: the parent's device memory is not ours.
 void forget_device_memory();

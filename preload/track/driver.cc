@@ -22,6 +22,8 @@ constinit DriverFunction<CUresult (*)(CUstream, CUdevice*)> g_stream_device_ptsz
 constinit DriverFunction<CUresult (*)(CUmemoryPool*, CUdevice)> g_device_pool("cuDeviceGetMemPool");
 constinit DriverFunction<CUresult (*)(CUmemoryPool, CUmemPool_attribute, void*)> g_pool_attribute(
     "cuMemPoolGetAttribute");
+constinit DriverFunction<CUresult (*)(CUdevice, CUgraphMem_attribute, void*)> g_graph_attribute(
+    "cuDeviceGetGraphMemAttribute");
 constinit DriverFunction<CUresult (*)(CUdeviceptr*, size_t*, CUdeviceptr)> g_address_range("cuMemGetAddressRange_v2");
 constinit DriverFunction<CUresult (*)(CUdevice, unsigned*, int*)> g_primary_state("cuDevicePrimaryCtxGetState");
 constinit DriverFunction<CUresult (*)(char*, int, CUdevice)> g_device_name("cuDeviceGetName");
@@ -90,6 +92,13 @@ uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute) {
   cuuint64_t value = 0;
   const auto get = g_pool_attribute.get();
   return get != nullptr && pool != nullptr && get(pool, attribute, &value) == CUDA_SUCCESS ? value : 0;
+}
+
+uint64_t graph_reserve(CUdevice device) {
+  cuuint64_t bytes = 0;
+  const auto get = g_graph_attribute.get();
+  const auto attribute = CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT;
+  return get != nullptr && device >= 0 && get(device, attribute, &bytes) == CUDA_SUCCESS ? bytes : 0;
 }
 
 uint64_t bytes_at(CUdeviceptr at) {

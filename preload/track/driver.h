@@ -52,6 +52,8 @@ int stream_device(CUstream stream, bool per_thread_default);
 /// The pool that cuMemAllocAsync takes from on this device now; nullptr if the driver does not say.
 CUmemoryPool device_pool(int device);
 uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute);
+/// Bytes that graphs' memory takes of a device.
+uint64_t graph_reserve(CUdevice device);
 /// Of the allocation around an address; 0 if the driver does not say.
 uint64_t bytes_at(CUdeviceptr at);
 bool primary_context_is_active(CUdevice device);

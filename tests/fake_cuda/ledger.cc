@@ -24,8 +24,8 @@ constexpr size_t kKinds = static_cast<size_t>(Kind::limit);
 using Gauges = std::array<Gauge, kKinds>;
 
 constexpr const char* kNames[kKinds] = {
-    "linear",    "pool_used",    "vmm",    "array",    "pool_reserved", "graph_reserved", "managed",
-    "addresses", "device_total", "pinned", "host_vmm", "registered",    "host_total"};
+    "linear",    "pool_used",    "vmm",    "array",    "graph_reserved", "pool_reserved", "managed",
+    "addresses", "device_total", "pinned", "host_vmm", "registered",     "host_total"};
 
 constexpr int kHost = -1;
 
@@ -37,7 +37,7 @@ std::map<int, Gauges>& ledger() {
 
 Gauge& gauge(int device, Kind kind) { return ledger()[device][static_cast<size_t>(kind)]; }
 
-bool in_device_total(Kind kind) { return kind <= Kind::array; }
+bool in_device_total(Kind kind) { return kind <= Kind::array || kind == Kind::graph_reserved; }
 bool in_host_total(Kind kind) { return kind == Kind::pinned || kind == Kind::host_vmm; }
 bool of_host(Kind kind) { return kind >= Kind::pinned; }
 

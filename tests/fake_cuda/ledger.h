@@ -7,14 +7,14 @@
 namespace fake_cuda {
 
 enum class Kind {
-  // of a device; the first four make up its total
+  // of a device; the first five make up its total
   linear,
   pool_used,
   vmm,
   array,
-  // of a device, in no total
-  pool_reserved,
   graph_reserved,
+  // of a device; graph_reserved is in its total, the others are in none
+  pool_reserved,
   managed,
   addresses,  ///< cuMemAddressReserve
   device_total,
