@@ -13,7 +13,7 @@ enum class Kind {
   vmm,
   array,
   graph_reserved,
-  // of a device; graph_reserved is in its total, the others are in none
+  // of a device, in no total
   pool_reserved,
   managed,
   addresses,  ///< cuMemAddressReserve
