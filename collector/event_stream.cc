@@ -210,8 +210,7 @@ SlotDecoder* EventStream::pick() {
       });
       if (ready_.empty() || ready_.front().ticks > (*first)->front().ticks + patience_ticks_) {
         const uint64_t sequence = (*first)->front().sequence;
-        const bool numbers_begin_at_1 = next_sequence_ == 0 && sequence == 1;
-        if (!numbers_begin_at_1) counts_.missing_device_events += sequence - next_sequence_;
+        counts_.missing_device_events += sequence - next_sequence_;
         next_sequence_ = sequence;
         continue;
       }

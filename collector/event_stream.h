@@ -141,7 +141,7 @@ class EventStream {
       parked_;  // next event is a device event whose predecessor is not yet seen
   Progress progress_;
   uint64_t now_ = 0;
-  uint64_t next_sequence_ = 0;
+  uint64_t next_sequence_ = 1;
   uint64_t patience_ticks_;
   bool recheck_ = false;  // a device event has passed while others are parked
   uint64_t done_bytes_ = 0, reported_bytes_ = 0, total_bytes_ = 0;

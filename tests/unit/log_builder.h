@@ -61,7 +61,7 @@ class LogBuilder {
   void phase_push(uint32_t slot, uint64_t time, bool of_process, uint32_t name,
                   uint32_t source = GPUPEAK_PHASE_API);
   void phase_pop(uint32_t slot, uint64_t time, bool of_process);
-  /// Numbers device events from 0 in the order of the calls.
+  /// Numbers device events from 1 in the order of the calls.
   void device_alloc(uint32_t slot, uint64_t time, uint64_t id, uint32_t kind, int device,
                     uint64_t bytes, uint32_t api = 0, uint32_t stack = 0, uint64_t context = 0);
   void device_free(uint32_t slot, uint64_t time, uint64_t id);
@@ -96,7 +96,7 @@ class LogBuilder {
   Slot definitions_;
   uint64_t last_ip_ = 0;
   uint32_t nodes_ = 0, strings_ = 0, modules_ = 0;
-  uint64_t sequence_ = 0;
+  uint64_t sequence_ = 1;
   uint64_t last_time_ = 0;
 };
 

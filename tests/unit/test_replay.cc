@@ -158,7 +158,7 @@ TEST_CASE("replay: device events follow their numbers, not the clock", "[collect
 TEST_CASE("replay: a hole in the numbers is a loss", "[collector]") {
   LogBuilder log;
   log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 1000);
-  log.set_sequence(5);
+  log.set_sequence(6);
   log.device_alloc(1, 2, 2, GPUPEAK_KIND_LINEAR, 0, 500);
   log.alloc(0, 3, 0x1000, 10);
   const Summary summary = analyze(log);
