@@ -1,11 +1,12 @@
-// A small benchmark-like CUDA program: loads "weights", warms up with a large workspace, runs some steady
-// iterations. It knows its own device peak and prints it, so that a report about it can be checked:
+// A small benchmark-like CUDA program: loads "weights", warms up with a large workspace, runs some
+// steady iterations. It knows its own device peak and prints it, so that a report about it can be
+// checked:
 //
 //   gpupeak run ./cuda_benchmark
 //
-// It needs a CUDA driver at run time and nothing of CUDA to be built or linked but headers; without a driver
-// it says so and exits with 77. It says by gpupeak.h which phase it is in, which costs nothing when it runs
-// without gpupeak.
+// It needs a CUDA driver at run time and nothing of CUDA to be built or linked but headers; without
+// a driver it says so and exits with 77. It says by gpupeak.h which phase it is in, which costs
+// nothing when it runs without gpupeak.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -25,7 +26,8 @@ constexpr int kSkipped = 77;
 constexpr uint64_t kMiB = 1 << 20;
 constexpr int kLayers = 12, kSteadyRuns = 50;
 constexpr uint64_t kHidden = 1024, kVocabulary = 32000, kBytesPerWeight = 2;
-constexpr uint64_t kWorkspaceBytes = 384 * kMiB, kActivationBytes = 24 * kMiB, kStagingBytes = 8 * kMiB;
+constexpr uint64_t kWorkspaceBytes = 384 * kMiB, kActivationBytes = 24 * kMiB,
+                   kStagingBytes = 8 * kMiB;
 
 /// The driver's functions that are used here, by their names in the library.
 struct Driver {
@@ -67,12 +69,15 @@ bool load_driver() {
          find(library, "cuDevicePrimaryCtxRetain", g_cuda.context_retain) &&
          find(library, "cuDevicePrimaryCtxRelease_v2", g_cuda.context_release) &&
          find(library, "cuCtxSetCurrent", g_cuda.context_set) &&
-         find(library, "cuMemAlloc_v2", g_cuda.mem_alloc) && find(library, "cuMemFree_v2", g_cuda.mem_free) &&
+         find(library, "cuMemAlloc_v2", g_cuda.mem_alloc) &&
+         find(library, "cuMemFree_v2", g_cuda.mem_free) &&
          find(library, "cuMemAllocAsync", g_cuda.mem_alloc_async) &&
          find(library, "cuMemFreeAsync", g_cuda.mem_free_async) &&
-         find(library, "cuMemHostAlloc", g_cuda.host_alloc) && find(library, "cuMemFreeHost", g_cuda.host_free) &&
+         find(library, "cuMemHostAlloc", g_cuda.host_alloc) &&
+         find(library, "cuMemFreeHost", g_cuda.host_free) &&
          find(library, "cuMemcpyHtoDAsync_v2", g_cuda.copy_to_device) &&
-         find(library, "cuMemsetD8Async", g_cuda.fill) && find(library, "cuStreamCreate", g_cuda.stream_create) &&
+         find(library, "cuMemsetD8Async", g_cuda.fill) &&
+         find(library, "cuStreamCreate", g_cuda.stream_create) &&
          find(library, "cuStreamSynchronize", g_cuda.stream_synchronize) &&
          find(library, "cuStreamDestroy_v2", g_cuda.stream_destroy);
 }
@@ -155,9 +160,11 @@ __attribute__((noinline)) Session open_session() {
 
 __attribute__((noinline)) void run_layers(Session& session) {
   CUdeviceptr activations = 0;
-  require(g_cuda.mem_alloc_async(&activations, kActivationBytes, session.stream), "cuMemAllocAsync");
+  require(g_cuda.mem_alloc_async(&activations, kActivationBytes, session.stream),
+          "cuMemAllocAsync");
   g_held.add(kActivationBytes);
-  require(g_cuda.copy_to_device(activations, session.staging, kStagingBytes, session.stream), "cuMemcpyHtoDAsync");
+  require(g_cuda.copy_to_device(activations, session.staging, kStagingBytes, session.stream),
+          "cuMemcpyHtoDAsync");
   require(g_cuda.fill(activations, 0, kActivationBytes, session.stream), "cuMemsetD8Async");
   require(g_cuda.mem_free_async(activations, session.stream), "cuMemFreeAsync");
   g_held.live -= kActivationBytes;
@@ -175,15 +182,17 @@ template <typename Work>
 double milliseconds(Work work) {
   const auto begin = std::chrono::steady_clock::now();
   work();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
 }
 
 __attribute__((noinline)) void run_steadily(Session& session) {
   std::vector<double> times;
-  for (int run = 0; run < kSteadyRuns; ++run) times.push_back(milliseconds([&] { run_layers(session); }));
+  for (int run = 0; run < kSteadyRuns; ++run)
+    times.push_back(milliseconds([&] { run_layers(session); }));
   std::sort(times.begin(), times.end());
-  printf("latency: median %.3f ms, best %.3f ms, worst %.3f ms over %d runs\n", times[times.size() / 2],
-         times.front(), times.back(), kSteadyRuns);
+  printf("latency: median %.3f ms, best %.3f ms, worst %.3f ms over %d runs\n",
+         times[times.size() / 2], times.front(), times.back(), kSteadyRuns);
 }
 
 CUdevice open_device() {
@@ -203,7 +212,8 @@ CUdevice open_device() {
 int main() {
   if (!load_driver()) return kSkipped;
   if (const CUresult result = g_cuda.init(0); result != CUDA_SUCCESS) {
-    fprintf(stderr, "cuda_benchmark: no usable GPU here (cuInit: CUresult %d); skipped\n", static_cast<int>(result));
+    fprintf(stderr, "cuda_benchmark: no usable GPU here (cuInit: CUresult %d); skipped\n",
+            static_cast<int>(result));
     return kSkipped;
   }
   const CUdevice device = open_device();
@@ -213,7 +223,8 @@ int main() {
     gpupeak::Phase phase("load");
     model = load_model();
     session = open_session();
-    printf("model: %zu tensors, %.1f MB\n", model.weights.size(), static_cast<double>(g_held.live) / 1e6);
+    printf("model: %zu tensors, %.1f MB\n", model.weights.size(),
+           static_cast<double>(g_held.live) / 1e6);
   }
   {
     gpupeak::Phase phase("first run");

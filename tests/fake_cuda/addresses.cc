@@ -10,7 +10,9 @@ namespace {
 
 constexpr uint64_t kStep = 512;
 
-uint64_t block_bytes(uint64_t bytes) { return round_up(std::max<uint64_t>(bytes, 1), kStep); }
+uint64_t block_bytes(uint64_t bytes) {
+  return round_up(std::max<uint64_t>(bytes, 1), kStep);
+}
 
 void unmap(uint64_t at, uint64_t bytes) {
   if (bytes > 0) munmap(reinterpret_cast<void*>(at), bytes);
@@ -21,7 +23,8 @@ void unmap(uint64_t at, uint64_t bytes) {
 uint64_t reserve_addresses(uint64_t bytes, uint64_t alignment, bool below_4g) {
   const uint64_t wanted = bytes + alignment;
   const int low = below_4g ? MAP_32BIT : 0;
-  void* const found = mmap(nullptr, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | low, -1, 0);
+  void* const found =
+      mmap(nullptr, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | low, -1, 0);
   if (found == MAP_FAILED) return 0;
   const auto begin = reinterpret_cast<uint64_t>(found);
   const uint64_t at = round_up(begin, alignment);
@@ -30,7 +33,9 @@ uint64_t reserve_addresses(uint64_t bytes, uint64_t alignment, bool below_4g) {
   return at;
 }
 
-void release_addresses(uint64_t at, uint64_t bytes) { unmap(at, bytes); }
+void release_addresses(uint64_t at, uint64_t bytes) {
+  unmap(at, bytes);
+}
 
 bool ChunkArena::find_hole(uint64_t bytes, uint64_t& chunk, uint64_t& at) const {
   for (const auto& [base, candidate] : chunks_) {

@@ -1,5 +1,5 @@
-// Device addresses: ranges that the kernel reserves and nobody can touch, so that no device pointer is also
-// a host pointer, and so that freed addresses soon come back, as a real driver's do.
+// Device addresses: ranges that the kernel reserves and nobody can touch, so that no device pointer
+// is also a host pointer, and so that freed addresses soon come back, as a real driver's do.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,9 @@ namespace fake_cuda {
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kPage = 2 * kMiB;  ///< what a GPU maps at once
 
-constexpr uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
+constexpr uint64_t round_up(uint64_t value, uint64_t step) {
+  return (value + step - 1) / step * step;
+}
 
 /// 0 if there is none. `below_4g`: for the first ABI, whose device pointers have 32 bits.
 uint64_t reserve_addresses(uint64_t bytes, uint64_t alignment = kPage, bool below_4g = false);

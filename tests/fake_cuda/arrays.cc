@@ -1,4 +1,5 @@
-// Arrays: accounted at width x height x depth x channels x bytes of a channel, taken in steps of 64 KiB.
+// Arrays: accounted at width x height x depth x channels x bytes of a channel, taken in steps of 64
+// KiB.
 #include <algorithm>
 
 #include "export.h"
@@ -13,18 +14,24 @@ constexpr unsigned kNoMemoryYet = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MA
 uint64_t channel_bytes(CUarray_format format) {
   switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8: return 1;
+    case CU_AD_FORMAT_SIGNED_INT8:
+      return 1;
     case CU_AD_FORMAT_UNSIGNED_INT16:
     case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF: return 2;
+    case CU_AD_FORMAT_HALF:
+      return 2;
     case CU_AD_FORMAT_UNSIGNED_INT32:
     case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT: return 4;
-    default: return 0;
+    case CU_AD_FORMAT_FLOAT:
+      return 4;
+    default:
+      return 0;
   }
 }
 
-uint64_t or_one(uint64_t extent) { return std::max<uint64_t>(extent, 1); }
+uint64_t or_one(uint64_t extent) {
+  return std::max<uint64_t>(extent, 1);
+}
 
 CUresult create_with(void** out, const CUDA_ARRAY3D_DESCRIPTOR& d, unsigned levels) {
   if (out == nullptr || d.Width == 0 || levels == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -61,7 +68,8 @@ CUresult create(CUarray* out, const Descriptor* d) {
   return create_with(reinterpret_cast<void**>(out), full, 1);
 }
 
-CUresult create_mipmapped(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* d, unsigned levels) {
+CUresult create_mipmapped(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* d,
+                          unsigned levels) {
   if (d == nullptr) return CUDA_ERROR_INVALID_VALUE;
   unsigned most = 1;
   while ((std::max({d->Width, d->Height, d->Depth}) >> most) > 0) ++most;
@@ -117,18 +125,20 @@ void free_arrays_of(Context* context) {
   });
 }
 
-FAKE_CUDA_EXPORT(cuArrayCreate, "cuArrayCreate", 2000, create, (CUarray * out, const Descriptor32* d), (out, d))
-FAKE_CUDA_EXPORT(cuArrayCreate_v2, "cuArrayCreate", 3020, create, (CUarray * out, const CUDA_ARRAY_DESCRIPTOR* d),
-                 (out, d))
-FAKE_CUDA_EXPORT(cuArray3DCreate, "cuArray3DCreate", 2000, create, (CUarray * out, const Descriptor3d32* d),
-                 (out, d))
+FAKE_CUDA_EXPORT(cuArrayCreate, "cuArrayCreate", 2000, create,
+                 (CUarray * out, const Descriptor32* d), (out, d))
+FAKE_CUDA_EXPORT(cuArrayCreate_v2, "cuArrayCreate", 3020, create,
+                 (CUarray * out, const CUDA_ARRAY_DESCRIPTOR* d), (out, d))
+FAKE_CUDA_EXPORT(cuArray3DCreate, "cuArray3DCreate", 2000, create,
+                 (CUarray * out, const Descriptor3d32* d), (out, d))
 FAKE_CUDA_EXPORT(cuArray3DCreate_v2, "cuArray3DCreate", 3020, create,
                  (CUarray * out, const CUDA_ARRAY3D_DESCRIPTOR* d), (out, d))
 FAKE_CUDA_EXPORT(cuArrayDestroy, "cuArrayDestroy", 2000, destroy, (CUarray array), (array))
 FAKE_CUDA_EXPORT(cuMipmappedArrayCreate, "cuMipmappedArrayCreate", 5000, create_mipmapped,
-                 (CUmipmappedArray * out, const CUDA_ARRAY3D_DESCRIPTOR* d, unsigned levels), (out, d, levels))
-FAKE_CUDA_EXPORT(cuMipmappedArrayDestroy, "cuMipmappedArrayDestroy", 5000, destroy, (CUmipmappedArray array),
-                 (array))
+                 (CUmipmappedArray * out, const CUDA_ARRAY3D_DESCRIPTOR* d, unsigned levels),
+                 (out, d, levels))
+FAKE_CUDA_EXPORT(cuMipmappedArrayDestroy, "cuMipmappedArrayDestroy", 5000, destroy,
+                 (CUmipmappedArray array), (array))
 FAKE_CUDA_EXPORT(cuArrayGetDescriptor_v2, "cuArrayGetDescriptor", 3020, describe,
                  (CUDA_ARRAY_DESCRIPTOR * out, CUarray array), (out, array))
 FAKE_CUDA_EXPORT(cuArray3DGetDescriptor_v2, "cuArray3DGetDescriptor", 3020, describe_3d,

@@ -20,11 +20,16 @@ uint64_t parse_bytes(const std::string& text) {
   char* end = nullptr;
   const uint64_t number = strtoull(text.c_str(), &end, 10);
   switch (*end) {
-    case 'K': return number << 10;
-    case 'M': return number << 20;
-    case 'G': return number << 30;
-    case 'T': return number << 40;
-    default: return number;
+    case 'K':
+      return number << 10;
+    case 'M':
+      return number << 20;
+    case 'G':
+      return number << 30;
+    case 'T':
+      return number << 40;
+    default:
+      return number;
   }
 }
 
@@ -63,7 +68,8 @@ Injection read_injection() {
     std::getline(fields, call, ':');
     std::getline(fields, code, ':');
     if (!name.empty()) {
-      result.failures.emplace(name, Failure{strtoull(call.c_str(), nullptr, 10), atoi(code.c_str())});
+      result.failures.emplace(name,
+                              Failure{strtoull(call.c_str(), nullptr, 10), atoi(code.c_str())});
     }
   }
   return result;

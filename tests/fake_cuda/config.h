@@ -7,16 +7,16 @@
 namespace fake_cuda {
 
 struct Config {
-  int devices = 1;                         ///< FAKE_CUDA_DEVICES
-  uint64_t memory_bytes = 80ull << 30;     ///< FAKE_CUDA_MEMORY, of each device: 80GiB, 512MiB, bytes
-  std::string ledger_path;                 ///< FAKE_CUDA_LEDGER: written at exit; %p becomes the pid
+  int devices = 1;                      ///< FAKE_CUDA_DEVICES
+  uint64_t memory_bytes = 80ull << 30;  ///< FAKE_CUDA_MEMORY, of each device: 80GiB, 512MiB, bytes
+  std::string ledger_path;              ///< FAKE_CUDA_LEDGER: written at exit; %p becomes the pid
 };
 
 /// Read once.
 const Config& config();
 
-/// FAKE_CUDA_FAIL="cuMemAlloc:3:2,…": the third call of that base name fails with CUresult 2. Counts this
-/// call; returns the result to fail with, or 0. Needs the driver's lock.
+/// FAKE_CUDA_FAIL="cuMemAlloc:3:2,…": the third call of that base name fails with CUresult 2.
+/// Counts this call; returns the result to fail with, or 0. Needs the driver's lock.
 int injected_failure(const char* base_name);
 
 }  // namespace fake_cuda

@@ -13,12 +13,15 @@ thread_local std::vector<CUcontext> t_stack;
 Context* context_of(CUcontext handle) {
   if (Context* const found = driver().contexts.find(handle)) return found;
   for (const auto& device : driver().devices) {
-    if (handle_of(&device->primary) == handle) return device->primary.active ? &device->primary : nullptr;
+    if (handle_of(&device->primary) == handle)
+      return device->primary.active ? &device->primary : nullptr;
   }
   return nullptr;
 }
 
-Context* current_context() { return t_stack.empty() ? nullptr : context_of(t_stack.back()); }
+Context* current_context() {
+  return t_stack.empty() ? nullptr : context_of(t_stack.back());
+}
 
 CUresult no_context() {
   return t_stack.empty() || t_stack.back() == nullptr ? CUDA_ERROR_INVALID_CONTEXT
@@ -38,8 +41,10 @@ void end_context(Context* context) {
 }
 
 void set_top(CUcontext context) {
-  if (t_stack.empty()) t_stack.push_back(context);
-  else t_stack.back() = context;
+  if (t_stack.empty())
+    t_stack.push_back(context);
+  else
+    t_stack.back() = context;
 }
 
 CUresult create(CUcontext* out, unsigned flags, CUdevice device) {
@@ -121,7 +126,9 @@ CUresult synchronize() {
   return CUDA_SUCCESS;
 }
 
-CUresult succeed() { return CUDA_SUCCESS; }
+CUresult succeed() {
+  return CUDA_SUCCESS;
+}
 
 CUresult get_limit(size_t* out) {
   *out = 1024;
@@ -181,21 +188,24 @@ CUresult primary_flags(CUdevice ordinal, unsigned flags) {
 
 }  // namespace
 
-FAKE_CUDA_EXPORT(cuCtxCreate, "cuCtxCreate", 2000, create, (CUcontext * out, unsigned flags, CUdevice device),
-                 (out, flags, device))
-FAKE_CUDA_EXPORT(cuCtxCreate_v2, "cuCtxCreate", 3020, create, (CUcontext * out, unsigned flags, CUdevice device),
-                 (out, flags, device))
+FAKE_CUDA_EXPORT(cuCtxCreate, "cuCtxCreate", 2000, create,
+                 (CUcontext * out, unsigned flags, CUdevice device), (out, flags, device))
+FAKE_CUDA_EXPORT(cuCtxCreate_v2, "cuCtxCreate", 3020, create,
+                 (CUcontext * out, unsigned flags, CUdevice device), (out, flags, device))
 FAKE_CUDA_EXPORT(cuCtxCreate_v3, "cuCtxCreate", 11040, create,
-                 (CUcontext * out, void*, int, unsigned flags, CUdevice device), (out, flags, device))
+                 (CUcontext * out, void*, int, unsigned flags, CUdevice device),
+                 (out, flags, device))
 FAKE_CUDA_EXPORT(cuCtxCreate_v4, "cuCtxCreate", 12050, create,
                  (CUcontext * out, void*, unsigned flags, CUdevice device), (out, flags, device))
 FAKE_CUDA_EXPORT(cuCtxDestroy, "cuCtxDestroy", 2000, destroy, (CUcontext context), (context))
 FAKE_CUDA_EXPORT(cuCtxDestroy_v2, "cuCtxDestroy", 4000, destroy, (CUcontext context), (context))
 FAKE_CUDA_EXPORT(cuCtxPushCurrent, "cuCtxPushCurrent", 2000, push, (CUcontext context), (context))
-FAKE_CUDA_EXPORT(cuCtxPushCurrent_v2, "cuCtxPushCurrent", 4000, push, (CUcontext context), (context))
+FAKE_CUDA_EXPORT(cuCtxPushCurrent_v2, "cuCtxPushCurrent", 4000, push, (CUcontext context),
+                 (context))
 FAKE_CUDA_EXPORT(cuCtxPopCurrent, "cuCtxPopCurrent", 2000, pop, (CUcontext * out), (out))
 FAKE_CUDA_EXPORT(cuCtxPopCurrent_v2, "cuCtxPopCurrent", 4000, pop, (CUcontext * out), (out))
-FAKE_CUDA_EXPORT(cuCtxSetCurrent, "cuCtxSetCurrent", 4000, set_current, (CUcontext context), (context))
+FAKE_CUDA_EXPORT(cuCtxSetCurrent, "cuCtxSetCurrent", 4000, set_current, (CUcontext context),
+                 (context))
 FAKE_CUDA_EXPORT(cuCtxGetCurrent, "cuCtxGetCurrent", 4000, get_current, (CUcontext * out), (out))
 FAKE_CUDA_EXPORT(cuCtxGetDevice, "cuCtxGetDevice", 2000, get_device, (CUdevice * out), (out))
 FAKE_CUDA_EXPORT(cuCtxGetDevice_v2, "cuCtxGetDevice", 13000, device_of_context,
@@ -215,8 +225,8 @@ FAKE_CUDA_EXPORT(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, p
                  (CUdevice device), (device))
 FAKE_CUDA_EXPORT(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, primary_release,
                  (CUdevice device), (device))
-FAKE_CUDA_EXPORT(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, primary_reset, (CUdevice device),
-                 (device))
+FAKE_CUDA_EXPORT(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, primary_reset,
+                 (CUdevice device), (device))
 FAKE_CUDA_EXPORT(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, primary_reset,
                  (CUdevice device), (device))
 FAKE_CUDA_EXPORT(cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState", 7000, primary_state,

@@ -4,31 +4,38 @@
 namespace fake_cuda {
 namespace {
 
-CUresult succeed() { return current_context() != nullptr ? CUDA_SUCCESS : no_context(); }
+CUresult succeed() {
+  return current_context() != nullptr ? CUDA_SUCCESS : no_context();
+}
 
 }  // namespace
 
 // The legacy variant, and the one for the per-thread default stream, which is of version 7000.
-#define COPY(name, suffix, base, version, parameters)                                                      \
-  FAKE_CUDA_DEFINE(fake_##name, #name, registered_##name, base, version, kLegacyStream, true, succeed,     \
-                   parameters, ())                                                                         \
-  FAKE_CUDA_DEFINE(fake_##name##suffix, #name #suffix, registered_##name##suffix, base, 7000,              \
+#define COPY(name, suffix, base, version, parameters)                                         \
+  FAKE_CUDA_DEFINE(fake_##name, #name, registered_##name, base, version, kLegacyStream, true, \
+                   succeed, parameters, ())                                                   \
+  FAKE_CUDA_DEFINE(fake_##name##suffix, #name #suffix, registered_##name##suffix, base, 7000, \
                    kPerThreadStream, true, succeed, parameters, ())
 
 COPY(cuMemcpy, _ptds, "cuMemcpy", 4000, (CUdeviceptr, CUdeviceptr, size_t))
 COPY(cuMemcpyAsync, _ptsz, "cuMemcpyAsync", 4000, (CUdeviceptr, CUdeviceptr, size_t, CUstream))
 COPY(cuMemcpyHtoD_v2, _ptds, "cuMemcpyHtoD", 3020, (CUdeviceptr, const void*, size_t))
-COPY(cuMemcpyHtoDAsync_v2, _ptsz, "cuMemcpyHtoDAsync", 3020, (CUdeviceptr, const void*, size_t, CUstream))
+COPY(cuMemcpyHtoDAsync_v2, _ptsz, "cuMemcpyHtoDAsync", 3020,
+     (CUdeviceptr, const void*, size_t, CUstream))
 COPY(cuMemcpyDtoH_v2, _ptds, "cuMemcpyDtoH", 3020, (void*, CUdeviceptr, size_t))
 COPY(cuMemcpyDtoHAsync_v2, _ptsz, "cuMemcpyDtoHAsync", 3020, (void*, CUdeviceptr, size_t, CUstream))
 COPY(cuMemcpyDtoD_v2, _ptds, "cuMemcpyDtoD", 3020, (CUdeviceptr, CUdeviceptr, size_t))
-COPY(cuMemcpyDtoDAsync_v2, _ptsz, "cuMemcpyDtoDAsync", 3020, (CUdeviceptr, CUdeviceptr, size_t, CUstream))
+COPY(cuMemcpyDtoDAsync_v2, _ptsz, "cuMemcpyDtoDAsync", 3020,
+     (CUdeviceptr, CUdeviceptr, size_t, CUstream))
 COPY(cuMemsetD8_v2, _ptds, "cuMemsetD8", 3020, (CUdeviceptr, unsigned char, size_t))
-COPY(cuMemsetD8Async, _ptsz, "cuMemsetD8Async", 3020, (CUdeviceptr, unsigned char, size_t, CUstream))
+COPY(cuMemsetD8Async, _ptsz, "cuMemsetD8Async", 3020,
+     (CUdeviceptr, unsigned char, size_t, CUstream))
 COPY(cuMemsetD32_v2, _ptds, "cuMemsetD32", 3020, (CUdeviceptr, unsigned, size_t))
 COPY(cuMemsetD32Async, _ptsz, "cuMemsetD32Async", 3020, (CUdeviceptr, unsigned, size_t, CUstream))
-COPY(cuMemsetD2D8_v2, _ptds, "cuMemsetD2D8", 3020, (CUdeviceptr, size_t, unsigned char, size_t, size_t))
-COPY(cuMemsetD2D8Async, _ptsz, "cuMemsetD2D8Async", 3020, (CUdeviceptr, size_t, unsigned char, size_t, size_t, CUstream))
+COPY(cuMemsetD2D8_v2, _ptds, "cuMemsetD2D8", 3020,
+     (CUdeviceptr, size_t, unsigned char, size_t, size_t))
+COPY(cuMemsetD2D8Async, _ptsz, "cuMemsetD2D8Async", 3020,
+     (CUdeviceptr, size_t, unsigned char, size_t, size_t, CUstream))
 COPY(cuMemcpy2DUnaligned_v2, _ptds, "cuMemcpy2DUnaligned", 3020, (const void*))
 COPY(cuMemcpy2DAsync_v2, _ptsz, "cuMemcpy2DAsync", 3020, (const void*, CUstream))
 COPY(cuMemcpy3D_v2, _ptds, "cuMemcpy3D", 3020, (const void*))

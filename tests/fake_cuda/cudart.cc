@@ -1,6 +1,9 @@
-// A stand-in for libcudart: a few of its functions, on the driver that it reaches as the real one does. It
-// asks dlsym for cuGetProcAddress_v2 only, that for itself, and then for 440 functions; without it (or with
-// FAKE_CUDART_DLSYM=1) it asks dlsym for 440 names. What it was given then, it uses for good.
+// A stand-in for libcudart: a few of its functions, on the driver that it reaches as the real one
+// does. It asks dlsym for cuGetProcAddress_v2 only, that for itself, and then for 440 functions;
+// without it (or with FAKE_CUDART_DLSYM=1) it asks dlsym for 440 names. What it was given then, it
+// uses for good.
+#include "cudart.h"
+
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -9,8 +12,6 @@
 #include <mutex>
 #include <string>
 #include <tuple>
-
-#include "cudart.h"
 
 namespace {
 
@@ -27,8 +28,10 @@ class Runtime {
     if (library == nullptr) return;
     auto lookup = reinterpret_cast<Lookup>(dlsym(library, "cuGetProcAddress_v2"));
     const bool by_name = lookup == nullptr || getenv("FAKE_CUDART_DLSYM") != nullptr;
-    if (by_name) ask_dlsym(library);
-    else ask_lookup(lookup);
+    if (by_name)
+      ask_dlsym(library);
+    else
+      ask_lookup(lookup);
     const auto init = find<CUresult (*)(unsigned)>("cuInit");
     ready_ = init != nullptr && init(0) == CUDA_SUCCESS;
   }
@@ -133,8 +136,12 @@ Result call(const char* export_name, Parameters... parameters) {
   return function != nullptr ? function(parameters...) : kInitializationError;
 }
 
-CUdeviceptr address(void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
-CUdeviceptr* address(void** out) { return reinterpret_cast<CUdeviceptr*>(out); }
+CUdeviceptr address(void* pointer) {
+  return reinterpret_cast<CUdeviceptr>(pointer);
+}
+CUdeviceptr* address(void** out) {
+  return reinterpret_cast<CUdeviceptr*>(out);
+}
 
 }  // namespace
 
@@ -144,27 +151,39 @@ FAKE_CUDART cudaSetDevice(int device) {
   t_device = device;
   return use_device();
 }
-FAKE_CUDART cudaMalloc(void** out, size_t bytes) { return call("cuMemAlloc_v2", address(out), bytes); }
+FAKE_CUDART cudaMalloc(void** out, size_t bytes) {
+  return call("cuMemAlloc_v2", address(out), bytes);
+}
 FAKE_CUDART cudaMallocPitch(void** out, size_t* pitch, size_t width, size_t height) {
   return call("cuMemAllocPitch_v2", address(out), pitch, width, height, 4u);
 }
-FAKE_CUDART cudaFree(void* at) { return call("cuMemFree_v2", address(at)); }
+FAKE_CUDART cudaFree(void* at) {
+  return call("cuMemFree_v2", address(at));
+}
 FAKE_CUDART cudaMallocAsync(void** out, size_t bytes, CUstream stream) {
   return call("cuMemAllocAsync", address(out), bytes, stream);
 }
 FAKE_CUDART cudaMallocAsync_ptsz(void** out, size_t bytes, CUstream stream) {
   return call("cuMemAllocAsync_ptsz", address(out), bytes, stream);
 }
-FAKE_CUDART cudaFreeAsync(void* at, CUstream stream) { return call("cuMemFreeAsync", address(at), stream); }
+FAKE_CUDART cudaFreeAsync(void* at, CUstream stream) {
+  return call("cuMemFreeAsync", address(at), stream);
+}
 FAKE_CUDART cudaFreeAsync_ptsz(void* at, CUstream stream) {
   return call("cuMemFreeAsync_ptsz", address(at), stream);
 }
-FAKE_CUDART cudaMallocHost(void** out, size_t bytes) { return call("cuMemHostAlloc", out, bytes, 0u); }
-FAKE_CUDART cudaFreeHost(void* at) { return call("cuMemFreeHost", at); }
+FAKE_CUDART cudaMallocHost(void** out, size_t bytes) {
+  return call("cuMemHostAlloc", out, bytes, 0u);
+}
+FAKE_CUDART cudaFreeHost(void* at) {
+  return call("cuMemFreeHost", at);
+}
 FAKE_CUDART cudaHostRegister(void* at, size_t bytes, unsigned flags) {
   return call("cuMemHostRegister_v2", at, bytes, flags);
 }
-FAKE_CUDART cudaHostUnregister(void* at) { return call("cuMemHostUnregister", at); }
+FAKE_CUDART cudaHostUnregister(void* at) {
+  return call("cuMemHostUnregister", at);
+}
 FAKE_CUDART cudaMallocManaged(void** out, size_t bytes, unsigned flags) {
   return call("cuMemAllocManaged", address(out), bytes, flags);
 }
@@ -172,12 +191,24 @@ FAKE_CUDART cudaMalloc3DArrayOfFloats(CUarray* out, size_t width, size_t height,
   const CUDA_ARRAY3D_DESCRIPTOR shape{width, height, depth, CU_AD_FORMAT_FLOAT, 1, 0};
   return call("cuArray3DCreate_v2", out, &shape);
 }
-FAKE_CUDART cudaFreeArray(CUarray array) { return call("cuArrayDestroy", array); }
+FAKE_CUDART cudaFreeArray(CUarray array) {
+  return call("cuArrayDestroy", array);
+}
 FAKE_CUDART cudaMemGetInfo(size_t* free_bytes, size_t* total) {
   return call("cuMemGetInfo_v2", free_bytes, total);
 }
-FAKE_CUDART cudaStreamCreate(CUstream* out) { return call("cuStreamCreate", out, 0u); }
-FAKE_CUDART cudaStreamDestroy(CUstream stream) { return call("cuStreamDestroy_v2", stream); }
-FAKE_CUDART cudaStreamSynchronize(CUstream stream) { return call("cuStreamSynchronize", stream); }
-FAKE_CUDART cudaDeviceSynchronize() { return call("cuCtxSynchronize"); }
-FAKE_CUDART cudaDeviceReset() { return call("cuDevicePrimaryCtxReset", static_cast<CUdevice>(t_device)); }
+FAKE_CUDART cudaStreamCreate(CUstream* out) {
+  return call("cuStreamCreate", out, 0u);
+}
+FAKE_CUDART cudaStreamDestroy(CUstream stream) {
+  return call("cuStreamDestroy_v2", stream);
+}
+FAKE_CUDART cudaStreamSynchronize(CUstream stream) {
+  return call("cuStreamSynchronize", stream);
+}
+FAKE_CUDART cudaDeviceSynchronize() {
+  return call("cuCtxSynchronize");
+}
+FAKE_CUDART cudaDeviceReset() {
+  return call("cuDevicePrimaryCtxReset", static_cast<CUdevice>(t_device));
+}

@@ -43,19 +43,36 @@ CUresult total_memory(Size* out, CUdevice device) {
 CUresult attribute(int* out, CUdevice_attribute which, CUdevice device) {
   if (device_of(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   switch (which) {
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *out = 9; break;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *out = 0; break;
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *out = 132; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *out = 1024; break;
-    case CU_DEVICE_ATTRIBUTE_WARP_SIZE: *out = 32; break;
-    case CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT: *out = 32; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      *out = 9;
+      break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      *out = 0;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      *out = 132;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      *out = 1024;
+      break;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+      *out = 32;
+      break;
+    case CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT:
+      *out = 32;
+      break;
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
     case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: *out = 1; break;
-    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: *out = 0x10 + device; break;
-    default: *out = 0;
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+      *out = 1;
+      break;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+      *out = 0x10 + device;
+      break;
+    default:
+      *out = 0;
   }
   return CUDA_SUCCESS;
 }
@@ -80,17 +97,18 @@ CUresult by_pci_bus_id(CUdevice* out, const char* id) {
 }  // namespace
 
 FAKE_CUDA_EXPORT(cuDeviceGetCount, "cuDeviceGetCount", 2000, device_count, (int* out), (out))
-FAKE_CUDA_EXPORT(cuDeviceGet, "cuDeviceGet", 2000, device_get, (CUdevice * out, int ordinal), (out, ordinal))
-FAKE_CUDA_EXPORT(cuDeviceGetName, "cuDeviceGetName", 2000, device_name, (char* out, int bytes, CUdevice device),
-                 (out, bytes, device))
-FAKE_CUDA_EXPORT(cuDeviceGetUuid, "cuDeviceGetUuid", 9020, device_uuid, (CUuuid * out, CUdevice device),
-                 (out, device))
-FAKE_CUDA_EXPORT(cuDeviceGetUuid_v2, "cuDeviceGetUuid", 11040, device_uuid, (CUuuid * out, CUdevice device),
-                 (out, device))
-FAKE_CUDA_EXPORT(cuDeviceTotalMem, "cuDeviceTotalMem", 2000, total_memory, (unsigned* out, CUdevice device),
-                 (out, device))
-FAKE_CUDA_EXPORT(cuDeviceTotalMem_v2, "cuDeviceTotalMem", 3020, total_memory, (size_t * out, CUdevice device),
-                 (out, device))
+FAKE_CUDA_EXPORT(cuDeviceGet, "cuDeviceGet", 2000, device_get, (CUdevice * out, int ordinal),
+                 (out, ordinal))
+FAKE_CUDA_EXPORT(cuDeviceGetName, "cuDeviceGetName", 2000, device_name,
+                 (char* out, int bytes, CUdevice device), (out, bytes, device))
+FAKE_CUDA_EXPORT(cuDeviceGetUuid, "cuDeviceGetUuid", 9020, device_uuid,
+                 (CUuuid * out, CUdevice device), (out, device))
+FAKE_CUDA_EXPORT(cuDeviceGetUuid_v2, "cuDeviceGetUuid", 11040, device_uuid,
+                 (CUuuid * out, CUdevice device), (out, device))
+FAKE_CUDA_EXPORT(cuDeviceTotalMem, "cuDeviceTotalMem", 2000, total_memory,
+                 (unsigned* out, CUdevice device), (out, device))
+FAKE_CUDA_EXPORT(cuDeviceTotalMem_v2, "cuDeviceTotalMem", 3020, total_memory,
+                 (size_t * out, CUdevice device), (out, device))
 FAKE_CUDA_EXPORT(cuDeviceGetAttribute, "cuDeviceGetAttribute", 2000, attribute,
                  (int* out, CUdevice_attribute which, CUdevice device), (out, which, device))
 FAKE_CUDA_EXPORT(cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId", 4010, pci_bus_id,

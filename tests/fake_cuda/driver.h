@@ -1,4 +1,5 @@
-// The simulated driver's state: plain data under one lock. Each family of calls has a file of its own.
+// The simulated driver's state: plain data under one lock. Each family of calls has a file of its
+// own.
 #pragma once
 
 #include <cuda.h>
@@ -162,9 +163,12 @@ Context* current_context();
 CUresult no_context();
 /// Live and valid, or null.
 Context* context_of(CUcontext handle);
-inline CUcontext handle_of(Context* context) { return reinterpret_cast<CUcontext>(context); }
+inline CUcontext handle_of(Context* context) {
+  return reinterpret_cast<CUcontext>(context);
+}
 
-/// What dies with a context: linear, managed, pinned and registered memory, arrays, streams, modules.
+/// What dies with a context: linear, managed, pinned and registered memory, arrays, streams,
+/// modules.
 void free_blocks_of(Context* context);
 void free_host_of(Context* context);
 void free_arrays_of(Context* context);

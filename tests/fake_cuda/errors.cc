@@ -40,11 +40,11 @@ CUresult no_table(const void** out) {
 
 }  // namespace
 
-FAKE_CUDA_EXPORT_EARLY(cuGetErrorName, "cuGetErrorName", 6000, describe, (CUresult result, const char** out),
-                       (result, out, &Name::name))
-FAKE_CUDA_EXPORT_EARLY(cuGetErrorString, "cuGetErrorString", 6000, describe, (CUresult result, const char** out),
-                       (result, out, &Name::text))
-FAKE_CUDA_EXPORT_EARLY(cuGetExportTable, "cuGetExportTable", 3000, no_table, (const void** out, const CUuuid*),
-                       (out))
+FAKE_CUDA_EXPORT_EARLY(cuGetErrorName, "cuGetErrorName", 6000, describe,
+                       (CUresult result, const char** out), (result, out, &Name::name))
+FAKE_CUDA_EXPORT_EARLY(cuGetErrorString, "cuGetErrorString", 6000, describe,
+                       (CUresult result, const char** out), (result, out, &Name::text))
+FAKE_CUDA_EXPORT_EARLY(cuGetExportTable, "cuGetExportTable", 3000, no_table,
+                       (const void** out, const CUuuid*), (out))
 
 }  // namespace fake_cuda

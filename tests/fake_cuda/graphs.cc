@@ -1,5 +1,6 @@
-// Graphs as far as memory goes: captured allocations take addresses at capture and memory at the first
-// launch, in steps of 32 MiB, kept after the executable graph is destroyed until cuDeviceGraphMemTrim.
+// Graphs as far as memory goes: captured allocations take addresses at capture and memory at the
+// first launch, in steps of 32 MiB, kept after the executable graph is destroyed until
+// cuDeviceGraphMemTrim.
 #include <algorithm>
 
 #include "export.h"
@@ -78,7 +79,8 @@ CUresult attribute(CUdevice ordinal, CUgraphMem_attribute which, void* out) {
 
 }  // namespace
 
-FAKE_CUDA_EXPORT(cuGraphCreate, "cuGraphCreate", 10000, create, (CUgraph * out, unsigned flags), (out, flags))
+FAKE_CUDA_EXPORT(cuGraphCreate, "cuGraphCreate", 10000, create, (CUgraph * out, unsigned flags),
+                 (out, flags))
 FAKE_CUDA_EXPORT(cuGraphDestroy, "cuGraphDestroy", 10000, destroy, (CUgraph graph), (graph))
 FAKE_CUDA_EXPORT(cuGraphInstantiate, "cuGraphInstantiate", 10000, instantiate,
                  (CUgraphExec * out, CUgraph graph, CUgraphNode*, char*, size_t), (out, graph))
@@ -86,14 +88,16 @@ FAKE_CUDA_EXPORT(cuGraphInstantiate_v2, "cuGraphInstantiate", 11000, instantiate
                  (CUgraphExec * out, CUgraph graph, CUgraphNode*, char*, size_t), (out, graph))
 FAKE_CUDA_EXPORT(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040, instantiate,
                  (CUgraphExec * out, CUgraph graph, unsigned long long), (out, graph))
-FAKE_CUDA_EXPORT_BOTH(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12000, instantiate,
-                      (CUgraphExec * out, CUgraph graph, void*), (out, graph))
-FAKE_CUDA_EXPORT_BOTH(cuGraphLaunch, "cuGraphLaunch", 10000, launch, (CUgraphExec exec, CUstream stream),
-                      (exec, stream))
-FAKE_CUDA_EXPORT_BOTH(cuGraphUpload, "cuGraphUpload", 11010, launch, (CUgraphExec exec, CUstream stream),
-                      (exec, stream))
-FAKE_CUDA_EXPORT(cuGraphExecDestroy, "cuGraphExecDestroy", 10000, exec_destroy, (CUgraphExec exec), (exec))
-FAKE_CUDA_EXPORT(cuDeviceGraphMemTrim, "cuDeviceGraphMemTrim", 11040, trim, (CUdevice device), (device))
+FAKE_CUDA_EXPORT_BOTH(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12000,
+                      instantiate, (CUgraphExec * out, CUgraph graph, void*), (out, graph))
+FAKE_CUDA_EXPORT_BOTH(cuGraphLaunch, "cuGraphLaunch", 10000, launch,
+                      (CUgraphExec exec, CUstream stream), (exec, stream))
+FAKE_CUDA_EXPORT_BOTH(cuGraphUpload, "cuGraphUpload", 11010, launch,
+                      (CUgraphExec exec, CUstream stream), (exec, stream))
+FAKE_CUDA_EXPORT(cuGraphExecDestroy, "cuGraphExecDestroy", 10000, exec_destroy, (CUgraphExec exec),
+                 (exec))
+FAKE_CUDA_EXPORT(cuDeviceGraphMemTrim, "cuDeviceGraphMemTrim", 11040, trim, (CUdevice device),
+                 (device))
 FAKE_CUDA_EXPORT(cuDeviceGetGraphMemAttribute, "cuDeviceGetGraphMemAttribute", 11040, attribute,
                  (CUdevice device, CUgraphMem_attribute which, void* out), (device, which, out))
 

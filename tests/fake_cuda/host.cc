@@ -13,7 +13,8 @@ CUresult host_alloc(void** out, uint64_t bytes, unsigned flags) {
   Context* const context = current_context();
   if (context == nullptr) return no_context();
   const uint64_t mapped = round_up(bytes, kHostPage);
-  void* const at = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const at =
+      mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   driver().host_blocks[reinterpret_cast<uintptr_t>(at)] = {
       .bytes = bytes, .mapped = mapped, .context = context, .flags = flags};
@@ -42,7 +43,8 @@ CUresult host_register(void* at, size_t bytes, unsigned flags) {
   if (context == nullptr) return no_context();
   const auto begin = reinterpret_cast<uintptr_t>(at);
   for (const auto& [other, block] : driver().registered) {
-    if (begin < other + block.bytes && other < begin + bytes) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    if (begin < other + block.bytes && other < begin + bytes)
+      return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   }
   driver().registered[begin] = {.bytes = bytes, .context = context, .flags = flags};
   ledger_add(-1, Kind::registered, bytes);
@@ -103,18 +105,20 @@ FAKE_CUDA_EXPORT(cuMemAllocHost, "cuMemAllocHost", 2000, host_alloc, (void** out
                  (out, bytes, 0))
 FAKE_CUDA_EXPORT(cuMemAllocHost_v2, "cuMemAllocHost", 3020, host_alloc, (void** out, size_t bytes),
                  (out, bytes, 0))
-FAKE_CUDA_EXPORT(cuMemHostAlloc, "cuMemHostAlloc", 2020, host_alloc, (void** out, size_t bytes, unsigned flags),
-                 (out, bytes, flags))
+FAKE_CUDA_EXPORT(cuMemHostAlloc, "cuMemHostAlloc", 2020, host_alloc,
+                 (void** out, size_t bytes, unsigned flags), (out, bytes, flags))
 FAKE_CUDA_EXPORT(cuMemFreeHost, "cuMemFreeHost", 2000, free_host, (void* at), (at))
 FAKE_CUDA_EXPORT(cuMemHostRegister, "cuMemHostRegister", 4000, host_register,
                  (void* at, size_t bytes, unsigned flags), (at, bytes, flags))
 FAKE_CUDA_EXPORT(cuMemHostRegister_v2, "cuMemHostRegister", 6050, host_register,
                  (void* at, size_t bytes, unsigned flags), (at, bytes, flags))
-FAKE_CUDA_EXPORT(cuMemHostUnregister, "cuMemHostUnregister", 4000, host_unregister, (void* at), (at))
+FAKE_CUDA_EXPORT(cuMemHostUnregister, "cuMemHostUnregister", 4000, host_unregister, (void* at),
+                 (at))
 FAKE_CUDA_EXPORT(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer", 2020, device_pointer,
                  (CUdeviceptr * out, void* at, unsigned flags), (out, at, flags))
 FAKE_CUDA_EXPORT(cuMemHostGetDevicePointer_v2, "cuMemHostGetDevicePointer", 3020, device_pointer,
                  (CUdeviceptr * out, void* at, unsigned flags), (out, at, flags))
-FAKE_CUDA_EXPORT(cuMemHostGetFlags, "cuMemHostGetFlags", 2030, host_flags, (unsigned* out, void* at), (out, at))
+FAKE_CUDA_EXPORT(cuMemHostGetFlags, "cuMemHostGetFlags", 2030, host_flags,
+                 (unsigned* out, void* at), (out, at))
 
 }  // namespace fake_cuda

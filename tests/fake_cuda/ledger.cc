@@ -35,11 +35,19 @@ std::map<int, Gauges>& ledger() {
   return *instance;
 }
 
-Gauge& gauge(int device, Kind kind) { return ledger()[device][static_cast<size_t>(kind)]; }
+Gauge& gauge(int device, Kind kind) {
+  return ledger()[device][static_cast<size_t>(kind)];
+}
 
-bool in_device_total(Kind kind) { return kind <= Kind::array || kind == Kind::graph_reserved; }
-bool in_host_total(Kind kind) { return kind == Kind::pinned || kind == Kind::host_vmm; }
-bool of_host(Kind kind) { return kind >= Kind::pinned; }
+bool in_device_total(Kind kind) {
+  return kind <= Kind::array || kind == Kind::graph_reserved;
+}
+bool in_host_total(Kind kind) {
+  return kind == Kind::pinned || kind == Kind::host_vmm;
+}
+bool of_host(Kind kind) {
+  return kind >= Kind::pinned;
+}
 
 template <typename Change>
 void change(int device, Kind kind, Change apply) {
@@ -87,7 +95,8 @@ void write_ledger() {
 
 }  // namespace fake_cuda
 
-__attribute__((visibility("default"))) unsigned long long fake_cuda_ledger(int device, const char* kind,
+__attribute__((visibility("default"))) unsigned long long fake_cuda_ledger(int device,
+                                                                           const char* kind,
                                                                            const char* which) {
   using namespace fake_cuda;
   const std::lock_guard guard(driver().lock);

@@ -1,5 +1,5 @@
-// The ground truth that tests compare with: what the simulated driver itself knows to be live, and the
-// largest it ever was. Counts by its own rules, with no code of the tool under test.
+// The ground truth that tests compare with: what the simulated driver itself knows to be live, and
+// the largest it ever was. Counts by its own rules, with no code of the tool under test.
 #pragma once
 
 #include <cstdint>
@@ -35,5 +35,6 @@ void write_ledger();
 
 }  // namespace fake_cuda
 
-/// For programs under test: kind as in the JSON file, which is "live" or "peak"; device -1 is the host.
+/// For programs under test: kind as in the JSON file, which is "live" or "peak"; device -1 is the
+/// host.
 extern "C" unsigned long long fake_cuda_ledger(int device, const char* kind, const char* which);

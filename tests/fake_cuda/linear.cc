@@ -1,5 +1,5 @@
-// cuMemAlloc and its relatives: up to 1 MiB out of shared 2 MiB chunks, else whole 2 MiB pages; managed
-// memory takes addresses only, since nothing ever touches it here.
+// cuMemAlloc and its relatives: up to 1 MiB out of shared 2 MiB chunks, else whole 2 MiB pages;
+// managed memory takes addresses only, since nothing ever touches it here.
 #include <algorithm>
 #include <limits>
 
@@ -30,14 +30,17 @@ bool place(Block& block, uint64_t bytes, CUdeviceptr& at, bool low) {
   return at != 0;
 }
 
-CUresult allocate(CUdeviceptr* out, uint64_t bytes, bool low, Block::Owner owner = Block::Owner::linear) {
+CUresult allocate(CUdeviceptr* out, uint64_t bytes, bool low,
+                  Block::Owner owner = Block::Owner::linear) {
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   Context* const context = current_context();
   if (context == nullptr) return no_context();
-  if (any_stream_captures(CU_STREAM_CAPTURE_MODE_GLOBAL)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (any_stream_captures(CU_STREAM_CAPTURE_MODE_GLOBAL))
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   Block block{.owner = owner, .bytes = bytes, .device = context->device, .context = context};
   CUdeviceptr at = 0;
-  if (bytes > config().memory_bytes || !place(block, bytes, at, low)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes > config().memory_bytes || !place(block, bytes, at, low))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   driver().blocks[at] = block;
   if (owner == Block::Owner::linear) ledger_add(block.device, Kind::linear, bytes);
   *out = at;
@@ -54,7 +57,8 @@ CUresult mem_alloc(Pointer* out, Size bytes) {
 
 template <typename Pointer, typename Size>
 CUresult mem_alloc_pitch(Pointer* out, Size* pitch, Size width, Size height, unsigned element) {
-  if (pitch == nullptr || (element != 4 && element != 8 && element != 16)) return CUDA_ERROR_INVALID_VALUE;
+  if (pitch == nullptr || (element != 4 && element != 8 && element != 16))
+    return CUDA_ERROR_INVALID_VALUE;
   const uint64_t row = round_up(width, kPitchStep);
   const CUresult result = mem_alloc(out, row * static_cast<uint64_t>(height));
   if (result == CUDA_SUCCESS) *pitch = static_cast<Size>(row);
@@ -68,8 +72,10 @@ CUresult mem_alloc_managed(CUdeviceptr* out, size_t bytes, unsigned flags) {
   if (context == nullptr) return no_context();
   const CUdeviceptr at = reserve_addresses(round_up(bytes, kPage));
   if (at == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  driver().blocks[at] = {
-      .owner = Block::Owner::managed, .bytes = bytes, .device = context->device, .context = context};
+  driver().blocks[at] = {.owner = Block::Owner::managed,
+                         .bytes = bytes,
+                         .device = context->device,
+                         .context = context};
   ledger_add(context->device, Kind::managed, bytes);
   *out = at;
   return CUDA_SUCCESS;
@@ -99,7 +105,8 @@ CUresult mem_get_info(Size* free_bytes, Size* total) {
     return static_cast<Size>(std::min<uint64_t>(value, std::numeric_limits<Size>::max()));
   };
   if (total != nullptr) *total = narrow(config().memory_bytes);
-  if (free_bytes != nullptr) *free_bytes = narrow(config().memory_bytes - device_of(context->device)->taken);
+  if (free_bytes != nullptr)
+    *free_bytes = narrow(config().memory_bytes - device_of(context->device)->taken);
   return CUDA_SUCCESS;
 }
 
@@ -138,10 +145,13 @@ void free_blocks_of(Context* context) {
   }
 }
 
-FAKE_CUDA_EXPORT(cuMemAlloc, "cuMemAlloc", 2000, mem_alloc, (unsigned* out, unsigned bytes), (out, bytes))
-FAKE_CUDA_EXPORT(cuMemAlloc_v2, "cuMemAlloc", 3020, mem_alloc, (CUdeviceptr * out, size_t bytes), (out, bytes))
+FAKE_CUDA_EXPORT(cuMemAlloc, "cuMemAlloc", 2000, mem_alloc, (unsigned* out, unsigned bytes),
+                 (out, bytes))
+FAKE_CUDA_EXPORT(cuMemAlloc_v2, "cuMemAlloc", 3020, mem_alloc, (CUdeviceptr * out, size_t bytes),
+                 (out, bytes))
 FAKE_CUDA_EXPORT(cuMemAllocPitch, "cuMemAllocPitch", 2000, mem_alloc_pitch,
-                 (unsigned* out, unsigned* pitch, unsigned width, unsigned height, unsigned element),
+                 (unsigned* out, unsigned* pitch, unsigned width, unsigned height,
+                  unsigned element),
                  (out, pitch, width, height, element))
 FAKE_CUDA_EXPORT(cuMemAllocPitch_v2, "cuMemAllocPitch", 3020, mem_alloc_pitch,
                  (CUdeviceptr * out, size_t* pitch, size_t width, size_t height, unsigned element),
@@ -150,17 +160,17 @@ FAKE_CUDA_EXPORT(cuMemFree, "cuMemFree", 2000, free_pointer, (unsigned at), (at)
 FAKE_CUDA_EXPORT(cuMemFree_v2, "cuMemFree", 3020, free_pointer, (CUdeviceptr at), (at))
 FAKE_CUDA_EXPORT(cuMemAllocManaged, "cuMemAllocManaged", 6000, mem_alloc_managed,
                  (CUdeviceptr * out, size_t bytes, unsigned flags), (out, bytes, flags))
-FAKE_CUDA_EXPORT(cuMemGetInfo, "cuMemGetInfo", 2000, mem_get_info, (unsigned* free_bytes, unsigned* total),
-                 (free_bytes, total))
-FAKE_CUDA_EXPORT(cuMemGetInfo_v2, "cuMemGetInfo", 3020, mem_get_info, (size_t * free_bytes, size_t* total),
-                 (free_bytes, total))
+FAKE_CUDA_EXPORT(cuMemGetInfo, "cuMemGetInfo", 2000, mem_get_info,
+                 (unsigned* free_bytes, unsigned* total), (free_bytes, total))
+FAKE_CUDA_EXPORT(cuMemGetInfo_v2, "cuMemGetInfo", 3020, mem_get_info,
+                 (size_t * free_bytes, size_t* total), (free_bytes, total))
 FAKE_CUDA_EXPORT(cuMemGetAddressRange, "cuMemGetAddressRange", 2000, address_range,
                  (unsigned* base, unsigned* bytes, unsigned at), (base, bytes, at))
 FAKE_CUDA_EXPORT(cuMemGetAddressRange_v2, "cuMemGetAddressRange", 3020, address_range,
                  (CUdeviceptr * base, size_t* bytes, CUdeviceptr at), (base, bytes, at))
 
-// A block that no hook sees begin, as private entry points of a real driver make them: for tests of frees
-// of pointers never seen. It is in no ledger.
+// A block that no hook sees begin, as private entry points of a real driver make them: for tests of
+// frees of pointers never seen. It is in no ledger.
 extern "C" __attribute__((visibility("default"))) unsigned long long fake_cuda_alloc_unseen(
     unsigned long long bytes);
 unsigned long long fake_cuda_alloc_unseen(unsigned long long bytes) {

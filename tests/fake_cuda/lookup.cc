@@ -44,9 +44,11 @@ Found newest(const char* name, int version, int stream) {
     best.version = entry_version;
     best.address = address;
   };
-  for (const Export& entry : exports()) consider(entry.base_name, entry.version, entry.stream, entry.address);
+  for (const Export& entry : exports())
+    consider(entry.base_name, entry.version, entry.stream, entry.address);
   for (const Request& request : kRequests) {
-    consider(request.name, request.version, request.stream, reinterpret_cast<void*>(&fake_cuda_unsupported));
+    consider(request.name, request.version, request.stream,
+             reinterpret_cast<void*>(&fake_cuda_unsupported));
   }
   return best;
 }
@@ -64,7 +66,8 @@ CUresult find_function(const char* name, void** out, int version, cuuint64_t fla
     found.address = legacy.address;
   }
   *out = found.address;
-  if (status != nullptr) *status = found.address != nullptr ? kFound : found.known ? kVersionTooLow : kNotFound;
+  if (status != nullptr)
+    *status = found.address != nullptr ? kFound : found.known ? kVersionTooLow : kNotFound;
   return CUDA_SUCCESS;
 }
 
@@ -107,13 +110,13 @@ Call::Call(const char* base_name, bool needs_init) : guard_(driver().lock), refu
 }
 
 FAKE_CUDA_EXPORT_EARLY(cuInit, "cuInit", 2000, init, (unsigned flags), (flags))
-FAKE_CUDA_EXPORT_EARLY(cuDriverGetVersion, "cuDriverGetVersion", 2020, driver_version,
-                      (int* out), (out))
+FAKE_CUDA_EXPORT_EARLY(cuDriverGetVersion, "cuDriverGetVersion", 2020, driver_version, (int* out),
+                       (out))
 FAKE_CUDA_EXPORT_EARLY(cuGetProcAddress, "cuGetProcAddress", 11030, find_function,
-                      (const char* name, void** out, int version, cuuint64_t flags),
-                      (name, out, version, flags, nullptr))
+                       (const char* name, void** out, int version, cuuint64_t flags),
+                       (name, out, version, flags, nullptr))
 FAKE_CUDA_EXPORT_EARLY(cuGetProcAddress_v2, "cuGetProcAddress", 12000, find_function,
-                      (const char* name, void** out, int version, cuuint64_t flags, int* status),
-                      (name, out, version, flags, status))
+                       (const char* name, void** out, int version, cuuint64_t flags, int* status),
+                       (name, out, version, flags, status))
 
 }  // namespace fake_cuda

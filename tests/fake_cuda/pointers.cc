@@ -16,21 +16,31 @@ const Block* block_at(CUdeviceptr at, CUdeviceptr& base) {
 
 CUresult attribute_of(void* out, CUpointer_attribute which, const Block& block, CUdeviceptr base) {
   switch (which) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: *static_cast<CUcontext*>(out) = handle_of(block.context); break;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      *static_cast<CUcontext*>(out) = handle_of(block.context);
+      break;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      *static_cast<CUmemorytype*>(out) = block.device < 0 ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+      *static_cast<CUmemorytype*>(out) =
+          block.device < 0 ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
       break;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *static_cast<CUdeviceptr*>(out) = base; break;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *static_cast<size_t*>(out) = block.bytes; break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      *static_cast<CUdeviceptr*>(out) = base;
+      break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      *static_cast<size_t*>(out) = block.bytes;
+      break;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       *static_cast<unsigned*>(out) = block.owner == Block::Owner::managed ? 1 : 0;
       break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *static_cast<int*>(out) = block.device; break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      *static_cast<int*>(out) = block.device;
+      break;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       *static_cast<CUmemoryPool*>(out) = reinterpret_cast<CUmemoryPool>(block.pool);
       break;
-    default: return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
   }
   return CUDA_SUCCESS;
 }
@@ -48,7 +58,8 @@ CUresult get_many(unsigned count, CUpointer_attribute* which, void** out, CUdevi
   if (block == nullptr) base = 0;
   Block none;
   none.device = -2;  // no device is
-  for (unsigned i = 0; i < count; ++i) attribute_of(out[i], which[i], block != nullptr ? *block : none, base);
+  for (unsigned i = 0; i < count; ++i)
+    attribute_of(out[i], which[i], block != nullptr ? *block : none, base);
   return CUDA_SUCCESS;
 }
 

@@ -1,5 +1,6 @@
-// Stream-ordered pools: memory is reserved in steps of 32 MiB, freed blocks stay reserved until a trim, or a
-// synchronise while more is reserved than the threshold. Work takes no time here: what is freed is free.
+// Stream-ordered pools: memory is reserved in steps of 32 MiB, freed blocks stay reserved until a
+// trim, or a synchronise while more is reserved than the threshold. Work takes no time here: what
+// is freed is free.
 #include <algorithm>
 
 #include "export.h"
@@ -22,13 +23,17 @@ void release_unused(Pool& pool, uint64_t keep) {
 }
 
 void add_used(const Pool& pool, uint64_t bytes) {
-  if (pool.device < 0) ledger_add(-1, Kind::host_vmm, bytes);
-  else ledger_add(pool.device, Kind::pool_used, bytes);
+  if (pool.device < 0)
+    ledger_add(-1, Kind::host_vmm, bytes);
+  else
+    ledger_add(pool.device, Kind::pool_used, bytes);
 }
 
 void remove_used(const Pool& pool, uint64_t bytes) {
-  if (pool.device < 0) ledger_remove(-1, Kind::host_vmm, bytes);
-  else ledger_remove(pool.device, Kind::pool_used, bytes);
+  if (pool.device < 0)
+    ledger_remove(-1, Kind::host_vmm, bytes);
+  else
+    ledger_remove(pool.device, Kind::pool_used, bytes);
 }
 
 void forget_if_unused(Pool* pool) {
@@ -51,7 +56,8 @@ CUresult allocate(CUdeviceptr* out, uint64_t bytes, Pool* pool) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (pool->device >= 0 && growth > 0) ledger_add(pool->device, Kind::pool_reserved, growth);
-  driver().blocks[at] = {.owner = Block::Owner::pool, .bytes = bytes, .device = pool->device, .pool = pool};
+  driver().blocks[at] = {
+      .owner = Block::Owner::pool, .bytes = bytes, .device = pool->device, .pool = pool};
   add_used(*pool, bytes);
   pool->used += round_up(bytes, kPoolStep);
   ++pool->blocks;
@@ -95,7 +101,8 @@ Pool* live_pool(CUmemoryPool handle) {
   return pool != nullptr && !pool->destroyed ? pool : nullptr;
 }
 
-CUresult alloc_from_pool_async(CUdeviceptr* out, size_t bytes, CUmemoryPool handle, CUstream stream) {
+CUresult alloc_from_pool_async(CUdeviceptr* out, size_t bytes, CUmemoryPool handle,
+                               CUstream stream) {
   Pool* const pool = live_pool(handle);
   return pool != nullptr ? alloc_from(out, bytes, pool, stream) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -149,12 +156,18 @@ CUresult get_attribute(CUmemoryPool handle, CUmemPool_attribute which, void* out
     return CUDA_SUCCESS;
   };
   switch (which) {
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: return put(pool->threshold);
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: return put(pool->arena.reserved());
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: return put(pool->reserved_high);
-    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: return put(pool->used);
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: return put(pool->used_high);
-    default: break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      return put(pool->threshold);
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      return put(pool->arena.reserved());
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      return put(pool->reserved_high);
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+      return put(pool->used);
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      return put(pool->used_high);
+    default:
+      break;
   }
   const auto found = pool->switches.find(which);
   *static_cast<int*>(out) = found != pool->switches.end() ? found->second : 1;
@@ -164,14 +177,18 @@ CUresult get_attribute(CUmemoryPool handle, CUmemPool_attribute which, void* out
 CUresult set_attribute(CUmemoryPool handle, CUmemPool_attribute which, void* in) {
   Pool* const pool = live_pool(handle);
   if (pool == nullptr || in == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const bool high = which == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH || which == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+  const bool high =
+      which == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH || which == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
   if (high) {  // can be reset only
     if (*static_cast<cuuint64_t*>(in) != 0) return CUDA_ERROR_INVALID_VALUE;
-    if (which == CU_MEMPOOL_ATTR_USED_MEM_HIGH) pool->used_high = pool->used;
-    else pool->reserved_high = pool->arena.reserved();
+    if (which == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+      pool->used_high = pool->used;
+    else
+      pool->reserved_high = pool->arena.reserved();
   } else if (which == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
     pool->threshold = *static_cast<cuuint64_t*>(in);
-  } else if (which == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT || which == CU_MEMPOOL_ATTR_USED_MEM_CURRENT) {
+  } else if (which == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
+             which == CU_MEMPOOL_ATTR_USED_MEM_CURRENT) {
     return CUDA_ERROR_INVALID_VALUE;
   } else {
     pool->switches[which] = *static_cast<int*>(in);
@@ -235,21 +252,24 @@ void remove_pool_block(CUdeviceptr at, const Block& block) {
 
 FAKE_CUDA_EXPORT_BOTH(cuMemAllocAsync, "cuMemAllocAsync", 11020, alloc_async,
                       (CUdeviceptr * out, size_t bytes, CUstream stream), (out, bytes, stream))
-FAKE_CUDA_EXPORT_BOTH(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", 11020, alloc_from_pool_async,
+FAKE_CUDA_EXPORT_BOTH(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", 11020,
+                      alloc_from_pool_async,
                       (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream),
                       (out, bytes, pool, stream))
-FAKE_CUDA_EXPORT_BOTH(cuMemFreeAsync, "cuMemFreeAsync", 11020, free_async, (CUdeviceptr at, CUstream stream),
-                      (at, stream))
+FAKE_CUDA_EXPORT_BOTH(cuMemFreeAsync, "cuMemFreeAsync", 11020, free_async,
+                      (CUdeviceptr at, CUstream stream), (at, stream))
 FAKE_CUDA_EXPORT(cuMemPoolCreate, "cuMemPoolCreate", 11020, create,
                  (CUmemoryPool * out, const CUmemPoolProps* properties), (out, properties))
 FAKE_CUDA_EXPORT(cuMemPoolDestroy, "cuMemPoolDestroy", 11020, destroy, (CUmemoryPool pool), (pool))
-FAKE_CUDA_EXPORT(cuMemPoolTrimTo, "cuMemPoolTrimTo", 11020, trim, (CUmemoryPool pool, size_t keep), (pool, keep))
+FAKE_CUDA_EXPORT(cuMemPoolTrimTo, "cuMemPoolTrimTo", 11020, trim, (CUmemoryPool pool, size_t keep),
+                 (pool, keep))
 FAKE_CUDA_EXPORT(cuMemPoolGetAttribute, "cuMemPoolGetAttribute", 11020, get_attribute,
                  (CUmemoryPool pool, CUmemPool_attribute which, void* out), (pool, which, out))
 FAKE_CUDA_EXPORT(cuMemPoolSetAttribute, "cuMemPoolSetAttribute", 11020, set_attribute,
                  (CUmemoryPool pool, CUmemPool_attribute which, void* in), (pool, which, in))
 FAKE_CUDA_EXPORT(cuMemPoolSetAccess, "cuMemPoolSetAccess", 11020, set_access,
-                 (CUmemoryPool pool, const CUmemAccessDesc* access, size_t count), (pool, access, count))
+                 (CUmemoryPool pool, const CUmemAccessDesc* access, size_t count),
+                 (pool, access, count))
 FAKE_CUDA_EXPORT(cuDeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool", 11020, device_default_pool,
                  (CUmemoryPool * out, CUdevice device), (out, device))
 FAKE_CUDA_EXPORT(cuDeviceGetMemPool, "cuDeviceGetMemPool", 11020, device_pool,

@@ -5,14 +5,16 @@ namespace fake_cuda {
 
 Stream* stream_of(CUstream handle, bool& default_stream) {
   const auto value = reinterpret_cast<uintptr_t>(handle);
-  default_stream = value <= reinterpret_cast<uintptr_t>(CU_STREAM_PER_THREAD);  // null, legacy, per-thread
+  default_stream =
+      value <= reinterpret_cast<uintptr_t>(CU_STREAM_PER_THREAD);  // null, legacy, per-thread
   return default_stream ? nullptr : driver().streams.find(handle);
 }
 
 bool any_stream_captures(CUstreamCaptureMode mode) {
   bool found = false;
   driver().streams.for_each([&](const Stream& stream) {
-    found = found || (stream.capture == CU_STREAM_CAPTURE_STATUS_ACTIVE && stream.capture_mode == mode);
+    found =
+        found || (stream.capture == CU_STREAM_CAPTURE_STATUS_ACTIVE && stream.capture_mode == mode);
   });
   return found;
 }
@@ -28,7 +30,8 @@ CUresult create(CUstream* out, unsigned flags, int priority) {
   if (out == nullptr || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   Context* const context = current_context();
   if (context == nullptr) return no_context();
-  Stream* const stream = driver().streams.add({.context = context, .flags = flags, .priority = priority});
+  Stream* const stream =
+      driver().streams.add({.context = context, .flags = flags, .priority = priority});
   *out = reinterpret_cast<CUstream>(stream);
   return CUDA_SUCCESS;
 }
@@ -53,7 +56,9 @@ CUresult synchronize(CUstream handle) {
   return CUDA_SUCCESS;
 }
 
-CUresult query(CUstream handle) { return valid(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; }
+CUresult query(CUstream handle) {
+  return valid(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
 
 CUresult begin_capture(CUstream handle, CUstreamCaptureMode mode) {
   bool default_stream = false;
@@ -79,7 +84,8 @@ CUresult end_capture(CUstream handle, CUgraph* out) {
   return CUDA_SUCCESS;
 }
 
-CUresult capture_info(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph) {
+CUresult capture_info(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id,
+                      CUgraph* graph) {
   bool default_stream = false;
   const Stream* const stream = stream_of(handle, default_stream);
   if (stream == nullptr && !default_stream) return CUDA_ERROR_INVALID_HANDLE;
@@ -94,8 +100,8 @@ CUresult capture_info(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t
   return CUDA_SUCCESS;
 }
 
-CUresult capture_info_full(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
-                           size_t* dependencies) {
+CUresult capture_info_full(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id,
+                           CUgraph* graph, size_t* dependencies) {
   if (dependencies != nullptr) *dependencies = 0;
   return capture_info(handle, status, id, graph);
 }
@@ -128,7 +134,8 @@ CUresult get_context(CUstream handle, CUcontext* out) {
 }
 
 CUresult wait_event(CUstream handle, CUevent event) {
-  return valid(handle) && driver().events.find(event) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return valid(handle) && driver().events.find(event) != nullptr ? CUDA_SUCCESS
+                                                                 : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult event_create(CUevent* out) {
@@ -157,70 +164,78 @@ CUresult event_synchronize(CUevent handle) {
 }
 
 CUresult elapsed(float* out, CUevent first, CUevent second) {
-  if (event_check(first) != CUDA_SUCCESS || event_check(second) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_HANDLE;
+  if (event_check(first) != CUDA_SUCCESS || event_check(second) != CUDA_SUCCESS)
+    return CUDA_ERROR_INVALID_HANDLE;
   *out = 0.5f;
   return CUDA_SUCCESS;
 }
 
 }  // namespace
 
-FAKE_CUDA_EXPORT(cuStreamCreate, "cuStreamCreate", 2000, create, (CUstream * out, unsigned flags), (out, flags, 0))
+FAKE_CUDA_EXPORT(cuStreamCreate, "cuStreamCreate", 2000, create, (CUstream * out, unsigned flags),
+                 (out, flags, 0))
 FAKE_CUDA_EXPORT(cuStreamCreateWithPriority, "cuStreamCreateWithPriority", 5050, create,
                  (CUstream * out, unsigned flags, int priority), (out, flags, priority))
 FAKE_CUDA_EXPORT(cuStreamDestroy, "cuStreamDestroy", 2000, destroy, (CUstream stream), (stream))
 FAKE_CUDA_EXPORT(cuStreamDestroy_v2, "cuStreamDestroy", 4000, destroy, (CUstream stream), (stream))
-FAKE_CUDA_EXPORT(cuStreamSynchronize, "cuStreamSynchronize", 2000, synchronize, (CUstream stream), (stream))
+FAKE_CUDA_EXPORT(cuStreamSynchronize, "cuStreamSynchronize", 2000, synchronize, (CUstream stream),
+                 (stream))
 FAKE_CUDA_EXPORT_PER_THREAD(cuStreamSynchronize, _ptsz, "cuStreamSynchronize", 7000, synchronize,
                             (CUstream stream), (stream))
 FAKE_CUDA_EXPORT(cuStreamQuery, "cuStreamQuery", 2000, query, (CUstream stream), (stream))
-FAKE_CUDA_EXPORT_PER_THREAD(cuStreamQuery, _ptsz, "cuStreamQuery", 7000, query, (CUstream stream), (stream))
-FAKE_CUDA_EXPORT(cuStreamGetFlags, "cuStreamGetFlags", 5050, get_flags, (CUstream stream, unsigned* out),
-                 (stream, out))
+FAKE_CUDA_EXPORT_PER_THREAD(cuStreamQuery, _ptsz, "cuStreamQuery", 7000, query, (CUstream stream),
+                            (stream))
+FAKE_CUDA_EXPORT(cuStreamGetFlags, "cuStreamGetFlags", 5050, get_flags,
+                 (CUstream stream, unsigned* out), (stream, out))
 FAKE_CUDA_EXPORT_PER_THREAD(cuStreamGetFlags, _ptsz, "cuStreamGetFlags", 7000, get_flags,
                             (CUstream stream, unsigned* out), (stream, out))
-FAKE_CUDA_EXPORT(cuStreamGetPriority, "cuStreamGetPriority", 5050, get_priority, (CUstream stream, int* out),
-                 (stream, out))
+FAKE_CUDA_EXPORT(cuStreamGetPriority, "cuStreamGetPriority", 5050, get_priority,
+                 (CUstream stream, int* out), (stream, out))
 FAKE_CUDA_EXPORT_PER_THREAD(cuStreamGetPriority, _ptsz, "cuStreamGetPriority", 7000, get_priority,
                             (CUstream stream, int* out), (stream, out))
-FAKE_CUDA_EXPORT_BOTH(cuStreamGetCtx, "cuStreamGetCtx", 9020, get_context, (CUstream stream, CUcontext* out),
-                      (stream, out))
+FAKE_CUDA_EXPORT_BOTH(cuStreamGetCtx, "cuStreamGetCtx", 9020, get_context,
+                      (CUstream stream, CUcontext* out), (stream, out))
 FAKE_CUDA_EXPORT(cuStreamWaitEvent, "cuStreamWaitEvent", 3020, wait_event,
                  (CUstream stream, CUevent event, unsigned), (stream, event))
 FAKE_CUDA_EXPORT_PER_THREAD(cuStreamWaitEvent, _ptsz, "cuStreamWaitEvent", 7000, wait_event,
                             (CUstream stream, CUevent event, unsigned), (stream, event))
 
-FAKE_CUDA_EXPORT_BOTH(cuStreamBeginCapture, "cuStreamBeginCapture", 10000, begin_capture, (CUstream stream),
-                      (stream, CU_STREAM_CAPTURE_MODE_GLOBAL))
+FAKE_CUDA_EXPORT_BOTH(cuStreamBeginCapture, "cuStreamBeginCapture", 10000, begin_capture,
+                      (CUstream stream), (stream, CU_STREAM_CAPTURE_MODE_GLOBAL))
 FAKE_CUDA_EXPORT_BOTH(cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, begin_capture,
                       (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
 FAKE_CUDA_EXPORT_BOTH(cuStreamEndCapture, "cuStreamEndCapture", 10000, end_capture,
                       (CUstream stream, CUgraph* out), (stream, out))
 FAKE_CUDA_EXPORT_BOTH(cuStreamIsCapturing, "cuStreamIsCapturing", 10000, capture_info,
-                      (CUstream stream, CUstreamCaptureStatus* status), (stream, status, nullptr, nullptr))
+                      (CUstream stream, CUstreamCaptureStatus* status),
+                      (stream, status, nullptr, nullptr))
 FAKE_CUDA_EXPORT_BOTH(cuStreamGetCaptureInfo, "cuStreamGetCaptureInfo", 10010, capture_info,
                       (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id),
                       (stream, status, id, nullptr))
 FAKE_CUDA_EXPORT_BOTH(cuStreamGetCaptureInfo_v2, "cuStreamGetCaptureInfo", 11030, capture_info_full,
-                      (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
-                       const CUgraphNode**, size_t* count),
+                      (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                       CUgraph* graph, const CUgraphNode**, size_t* count),
                       (stream, status, id, graph, count))
 FAKE_CUDA_EXPORT_BOTH(cuStreamGetCaptureInfo_v3, "cuStreamGetCaptureInfo", 12030, capture_info_full,
-                      (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
-                       const CUgraphNode**, const void**, size_t* count),
+                      (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                       CUgraph* graph, const CUgraphNode**, const void**, size_t* count),
                       (stream, status, id, graph, count))
 FAKE_CUDA_EXPORT(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", 10010,
                  exchange_capture_mode, (CUstreamCaptureMode * mode), (mode))
 
-FAKE_CUDA_EXPORT(cuEventCreate, "cuEventCreate", 2000, event_create, (CUevent * out, unsigned), (out))
+FAKE_CUDA_EXPORT(cuEventCreate, "cuEventCreate", 2000, event_create, (CUevent * out, unsigned),
+                 (out))
 FAKE_CUDA_EXPORT(cuEventDestroy, "cuEventDestroy", 2000, event_destroy, (CUevent event), (event))
 FAKE_CUDA_EXPORT(cuEventDestroy_v2, "cuEventDestroy", 4000, event_destroy, (CUevent event), (event))
-FAKE_CUDA_EXPORT(cuEventRecord, "cuEventRecord", 2000, event_check, (CUevent event, CUstream), (event))
-FAKE_CUDA_EXPORT_PER_THREAD(cuEventRecord, _ptsz, "cuEventRecord", 7000, event_check, (CUevent event, CUstream),
-                            (event))
+FAKE_CUDA_EXPORT(cuEventRecord, "cuEventRecord", 2000, event_check, (CUevent event, CUstream),
+                 (event))
+FAKE_CUDA_EXPORT_PER_THREAD(cuEventRecord, _ptsz, "cuEventRecord", 7000, event_check,
+                            (CUevent event, CUstream), (event))
 FAKE_CUDA_EXPORT_BOTH(cuEventRecordWithFlags, "cuEventRecordWithFlags", 11010, event_check,
                       (CUevent event, CUstream, unsigned), (event))
 FAKE_CUDA_EXPORT(cuEventQuery, "cuEventQuery", 2000, event_check, (CUevent event), (event))
-FAKE_CUDA_EXPORT(cuEventSynchronize, "cuEventSynchronize", 2000, event_synchronize, (CUevent event), (event))
+FAKE_CUDA_EXPORT(cuEventSynchronize, "cuEventSynchronize", 2000, event_synchronize, (CUevent event),
+                 (event))
 FAKE_CUDA_EXPORT(cuEventElapsedTime, "cuEventElapsedTime", 2000, elapsed,
                  (float* out, CUevent first, CUevent second), (out, first, second))
 FAKE_CUDA_EXPORT(cuEventElapsedTime_v2, "cuEventElapsedTime", 12080, elapsed,

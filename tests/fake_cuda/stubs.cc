@@ -1,15 +1,20 @@
-// A function for each name that libcudart asks for and that is not simulated. Weak: where another file
-// defines the name, that one wins. cuda.h is not included here, since it declares the same names.
+// A function for each name that libcudart asks for and that is not simulated. Weak: where another
+// file defines the name, that one wins. cuda.h is not included here, since it declares the same
+// names.
 #pragma GCC visibility push(default)
 
 extern "C" {
 
 int fake_cuda_unsupported();
-int fake_cuda_unsupported() { return 801; }  // CUDA_ERROR_NOT_SUPPORTED
+int fake_cuda_unsupported() {
+  return 801;
+}  // CUDA_ERROR_NOT_SUPPORTED
 
-#define EXPORT(name)              \
+#define EXPORT(name)                \
   __attribute__((weak)) int name(); \
-  int name() { return 801; }
+  int name() {                      \
+    return 801;                     \
+  }
 #include "exported_names.def"
 #undef EXPORT
 

@@ -57,7 +57,9 @@ Handle* live_handle(CUmemGenericAllocationHandle value) {
   return handle != nullptr && handle->references > 0 ? handle : nullptr;
 }
 
-Kind kind_of(const Physical& physical) { return physical.device < 0 ? Kind::host_vmm : Kind::vmm; }
+Kind kind_of(const Physical& physical) {
+  return physical.device < 0 ? Kind::host_vmm : Kind::vmm;
+}
 
 void drop_if_unused(Handle* handle) {
   if (handle->references > 0 || handle->mappings > 0) return;
@@ -69,8 +71,8 @@ void drop_if_unused(Handle* handle) {
   vmm().physical.remove(physical);
 }
 
-CUresult create(CUmemGenericAllocationHandle* out, size_t bytes, const CUmemAllocationProp* properties,
-                unsigned long long flags) {
+CUresult create(CUmemGenericAllocationHandle* out, size_t bytes,
+                const CUmemAllocationProp* properties, unsigned long long flags) {
   if (out == nullptr || properties == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes == 0 || bytes % kPage != 0) return CUDA_ERROR_INVALID_VALUE;
   const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
@@ -113,7 +115,8 @@ CUresult map(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocation
   Handle* const handle = live_handle(value);
   if (handle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes == 0 || bytes % kPage != 0 || at % kPage != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (offset + bytes > handle->physical->bytes || !in_one_range(at, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (offset + bytes > handle->physical->bytes || !in_one_range(at, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
   const auto next = first_mapping(at);
   if (next != vmm().mappings.end() && next->first < at + bytes) return CUDA_ERROR_INVALID_VALUE;
   vmm().mappings[at] = {bytes, handle};
@@ -140,8 +143,10 @@ CUresult unmap(CUdeviceptr at, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult address_reserve(CUdeviceptr* out, size_t bytes, size_t alignment, CUdeviceptr, unsigned long long flags) {
-  if (out == nullptr || bytes == 0 || bytes % kPage != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+CUresult address_reserve(CUdeviceptr* out, size_t bytes, size_t alignment, CUdeviceptr,
+                         unsigned long long flags) {
+  if (out == nullptr || bytes == 0 || bytes % kPage != 0 || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   const CUdeviceptr at = reserve_addresses(bytes, alignment > kPage ? alignment : kPage);
   if (at == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   const Context* const context = current_context();
@@ -156,7 +161,8 @@ CUresult address_free(CUdeviceptr at, size_t bytes) {
   const auto found = vmm().ranges.find(at);
   if (found == vmm().ranges.end() || found->second.bytes != bytes) return CUDA_ERROR_INVALID_VALUE;
   const auto mapping = first_mapping(at);
-  if (mapping != vmm().mappings.end() && mapping->first < at + bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (mapping != vmm().mappings.end() && mapping->first < at + bytes)
+    return CUDA_ERROR_INVALID_VALUE;
   ledger_remove(found->second.device, Kind::addresses, bytes);
   release_addresses(at, bytes);
   vmm().ranges.erase(found);
@@ -179,7 +185,8 @@ CUresult retain_handle(CUmemGenericAllocationHandle* out, void* pointer) {
   return CUDA_SUCCESS;
 }
 
-CUresult granularity(size_t* out, const CUmemAllocationProp* properties, CUmemAllocationGranularity_flags) {
+CUresult granularity(size_t* out, const CUmemAllocationProp* properties,
+                     CUmemAllocationGranularity_flags) {
   if (out == nullptr || properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *out = kPage;
   return CUDA_SUCCESS;
@@ -193,10 +200,11 @@ CUresult properties_of(CUmemAllocationProp* out, CUmemGenericAllocationHandle va
 }
 
 /// The descriptor's file holds which physical memory it stands for: good within one process.
-CUresult export_handle(void* out, CUmemGenericAllocationHandle value, CUmemAllocationHandleType type,
-                       unsigned long long) {
+CUresult export_handle(void* out, CUmemGenericAllocationHandle value,
+                       CUmemAllocationHandleType type, unsigned long long) {
   const Handle* const handle = live_handle(value);
-  if (handle == nullptr || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
   const int file = memfd_create("fake_cuda_memory", MFD_CLOEXEC);
   if (file < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   Physical* const physical = handle->physical;
@@ -208,7 +216,8 @@ CUresult export_handle(void* out, CUmemGenericAllocationHandle value, CUmemAlloc
   return CUDA_SUCCESS;
 }
 
-CUresult import_handle(CUmemGenericAllocationHandle* out, void* os_handle, CUmemAllocationHandleType type) {
+CUresult import_handle(CUmemGenericAllocationHandle* out, void* os_handle,
+                       CUmemAllocationHandleType type) {
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   const int file = static_cast<int>(reinterpret_cast<intptr_t>(os_handle));
   Physical* written = nullptr;
@@ -228,36 +237,43 @@ CUresult import_handle(CUmemGenericAllocationHandle* out, void* os_handle, CUmem
 }  // namespace
 
 FAKE_CUDA_EXPORT(cuMemCreate, "cuMemCreate", 10020, create,
-                 (CUmemGenericAllocationHandle * out, size_t bytes, const CUmemAllocationProp* properties,
-                  unsigned long long flags),
+                 (CUmemGenericAllocationHandle * out, size_t bytes,
+                  const CUmemAllocationProp* properties, unsigned long long flags),
                  (out, bytes, properties, flags))
-FAKE_CUDA_EXPORT(cuMemRelease, "cuMemRelease", 10020, release, (CUmemGenericAllocationHandle handle), (handle))
+FAKE_CUDA_EXPORT(cuMemRelease, "cuMemRelease", 10020, release,
+                 (CUmemGenericAllocationHandle handle), (handle))
 FAKE_CUDA_EXPORT(cuMemMap, "cuMemMap", 10020, map,
                  (CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags),
                  (at, bytes, offset, handle, flags))
-FAKE_CUDA_EXPORT(cuMemUnmap, "cuMemUnmap", 10020, unmap, (CUdeviceptr at, size_t bytes), (at, bytes))
-FAKE_CUDA_EXPORT(cuMemAddressReserve, "cuMemAddressReserve", 10020, address_reserve,
-                 (CUdeviceptr * out, size_t bytes, size_t alignment, CUdeviceptr wanted, unsigned long long flags),
-                 (out, bytes, alignment, wanted, flags))
-FAKE_CUDA_EXPORT(cuMemAddressFree, "cuMemAddressFree", 10020, address_free, (CUdeviceptr at, size_t bytes),
+FAKE_CUDA_EXPORT(cuMemUnmap, "cuMemUnmap", 10020, unmap, (CUdeviceptr at, size_t bytes),
                  (at, bytes))
+FAKE_CUDA_EXPORT(cuMemAddressReserve, "cuMemAddressReserve", 10020, address_reserve,
+                 (CUdeviceptr * out, size_t bytes, size_t alignment, CUdeviceptr wanted,
+                  unsigned long long flags),
+                 (out, bytes, alignment, wanted, flags))
+FAKE_CUDA_EXPORT(cuMemAddressFree, "cuMemAddressFree", 10020, address_free,
+                 (CUdeviceptr at, size_t bytes), (at, bytes))
 FAKE_CUDA_EXPORT(cuMemSetAccess, "cuMemSetAccess", 10020, set_access,
                  (CUdeviceptr at, size_t bytes, const CUmemAccessDesc* access, size_t count),
                  (at, bytes, access, count))
 FAKE_CUDA_EXPORT(cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", 11000, retain_handle,
                  (CUmemGenericAllocationHandle * out, void* at), (out, at))
 FAKE_CUDA_EXPORT(cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity", 10020, granularity,
-                 (size_t * out, const CUmemAllocationProp* properties, CUmemAllocationGranularity_flags which),
+                 (size_t * out, const CUmemAllocationProp* properties,
+                  CUmemAllocationGranularity_flags which),
                  (out, properties, which))
-FAKE_CUDA_EXPORT(cuMemGetAllocationPropertiesFromHandle, "cuMemGetAllocationPropertiesFromHandle", 10020,
-                 properties_of, (CUmemAllocationProp * out, CUmemGenericAllocationHandle handle), (out, handle))
+FAKE_CUDA_EXPORT(cuMemGetAllocationPropertiesFromHandle, "cuMemGetAllocationPropertiesFromHandle",
+                 10020, properties_of,
+                 (CUmemAllocationProp * out, CUmemGenericAllocationHandle handle), (out, handle))
 FAKE_CUDA_EXPORT(cuMemExportToShareableHandle, "cuMemExportToShareableHandle", 10020, export_handle,
                  (void* out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
                   unsigned long long flags),
                  (out, handle, type, flags))
-FAKE_CUDA_EXPORT(cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle", 10020, import_handle,
-                 (CUmemGenericAllocationHandle * out, void* os_handle, CUmemAllocationHandleType type),
+FAKE_CUDA_EXPORT(cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle", 10020,
+                 import_handle,
+                 (CUmemGenericAllocationHandle * out, void* os_handle,
+                  CUmemAllocationHandleType type),
                  (out, os_handle, type))
 
 }  // namespace fake_cuda

@@ -1,4 +1,5 @@
-// A captured allocation takes addresses and no pool memory; what the stream does outside is as ever.
+// A captured allocation takes addresses and no pool memory; what the stream does outside is as
+// ever.
 #include "client.h"
 
 extern "C" CUresult instantiate(CUgraphExec* out, CUgraph graph,
@@ -28,7 +29,8 @@ int main() {
   CHECK(live(0, "graph_reserved") == 0);
   OK(cuMemFreeAsync(before, stream));
 
-  // In the global mode a call that cannot be captured fails, and the tool must make none of its own.
+  // In the global mode a call that cannot be captured fails, and the tool must make none of its
+  // own.
   OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
   CUdeviceptr refused;
   CHECK(cuMemAlloc(&refused, 4096) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);

@@ -8,12 +8,12 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define CHECK(condition)                                                            \
-  do {                                                                              \
-    if (!(condition)) {                                                             \
-      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);       \
-      exit(1);                                                                      \
-    }                                                                               \
+#define CHECK(condition)                                                      \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
+      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
+      exit(1);                                                                \
+    }                                                                         \
   } while (false)
 
 #define OK(call) CHECK((call) == CUDA_SUCCESS)
@@ -24,10 +24,13 @@ constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
 extern "C" unsigned long long fake_cuda_ledger(int device, const char* kind, const char* which);
 extern "C" unsigned long long fake_cuda_alloc_unseen(unsigned long long bytes);
 
-inline uint64_t live(int device, const char* kind) { return fake_cuda_ledger(device, kind, "live"); }
+inline uint64_t live(int device, const char* kind) {
+  return fake_cuda_ledger(device, kind, "live");
+}
 
 // The classic form: cuda.h names a newer one, whose parameters depend on the toolkit.
-extern "C" CUresult create_context(CUcontext* out, unsigned flags, CUdevice device) asm("cuCtxCreate_v2");
+extern "C" CUresult create_context(CUcontext* out, unsigned flags,
+                                   CUdevice device) asm("cuCtxCreate_v2");
 
 /// The primary context of a device, current on this thread.
 inline CUcontext use_device(int ordinal) {

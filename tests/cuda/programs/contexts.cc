@@ -22,7 +22,8 @@ int main() {
   OK(cuMemCreate(&handle, 2 * kMiB, &properties, 0));
   OK(cuCtxDestroy(own));
   CHECK(cuCtxDestroy(own) == CUDA_ERROR_INVALID_CONTEXT);
-  CHECK(live(0, "linear") == 0 && live(0, "array") == 0 && live(-1, "pinned") == 0 && live(0, "managed") == 0);
+  CHECK(live(0, "linear") == 0 && live(0, "array") == 0 && live(-1, "pinned") == 0 &&
+        live(0, "managed") == 0);
   CHECK(live(0, "pool_used") == 4 * kMiB && live(0, "vmm") == 2 * kMiB);
 
   // The primary context ends with its last reference, or by a reset.

@@ -1,5 +1,5 @@
-// By every way that clients take: dlsym of each ABI name, cuGetProcAddress of both forms with versions and
-// flags, and the look-up asked for itself.
+// By every way that clients take: dlsym of each ABI name, cuGetProcAddress of both forms with
+// versions and flags, and the look-up asked for itself.
 #include <cstring>
 
 #include "client.h"
@@ -59,7 +59,8 @@ int main() {
   CHECK(ask<void*>(five, "cuMemAlloc", 3019) == ask<void*>(five, "cuMemAlloc", 2000));
   CHECK(ask<void*>(five, "cuMemAlloc", 3020) != ask<void*>(five, "cuMemAlloc", 2000));
   CHECK(ask<void*>(five, "cuCtxCreate", 11040) != ask<void*>(five, "cuCtxCreate", 3020));
-  CHECK(ask<void*>(five, "cuMemAllocAsync", 12000, 2) != ask<void*>(five, "cuMemAllocAsync", 12000, 1));
+  CHECK(ask<void*>(five, "cuMemAllocAsync", 12000, 2) !=
+        ask<void*>(five, "cuMemAllocAsync", 12000, 1));
   CHECK(ask<void*>(five, "cuMemAlloc", 12000, 2) == ask<void*>(five, "cuMemAlloc", 12000));
 
   // What was found so also does its work.

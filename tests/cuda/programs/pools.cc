@@ -1,4 +1,5 @@
-// Stream-ordered memory on two devices: the pool's device counts, not the context's; any thread may free.
+// Stream-ordered memory on two devices: the pool's device counts, not the context's; any thread may
+// free.
 #include <thread>
 
 #include "client.h"

@@ -1,5 +1,6 @@
-// Random valid calls of several threads: random SEED [free]. In turns (one lock), so that the peaks are the
-// same for everybody; with "free" the calls run at once, and only what is live at the end is.
+// Random valid calls of several threads: random SEED [free]. In turns (one lock), so that the peaks
+// are the same for everybody; with "free" the calls run at once, and only what is live at the end
+// is.
 #include <cstring>
 #include <mutex>
 #include <random>
@@ -23,8 +24,10 @@ class Client {
       std::unique_lock turn(g_turn, std::defer_lock);
       if (g_in_turns) turn.lock();
       OK(cuCtxSetCurrent(contexts_[below(kDevices)]));
-      if (!held_.empty() && below(100) < 48) free_one();
-      else allocate_one();
+      if (!held_.empty() && below(100) < 48)
+        free_one();
+      else
+        allocate_one();
     }
   }
 
@@ -84,14 +87,24 @@ class Client {
     held_[index] = held_.back();
     held_.pop_back();
     switch (held.what) {
-      case What::pointer: OK(cuMemFree(held.value)); break;
-      case What::async:
-        if (below(2) == 0) OK(cuMemFreeAsync(held.value, nullptr));
-        else OK(cuMemFree(held.value));
+      case What::pointer:
+        OK(cuMemFree(held.value));
         break;
-      case What::host: OK(cuMemFreeHost(reinterpret_cast<void*>(held.value))); break;
-      case What::handle: OK(cuMemRelease(held.value)); break;
-      case What::array: OK(cuArrayDestroy(reinterpret_cast<CUarray>(held.value))); break;
+      case What::async:
+        if (below(2) == 0)
+          OK(cuMemFreeAsync(held.value, nullptr));
+        else
+          OK(cuMemFree(held.value));
+        break;
+      case What::host:
+        OK(cuMemFreeHost(reinterpret_cast<void*>(held.value)));
+        break;
+      case What::handle:
+        OK(cuMemRelease(held.value));
+        break;
+      case What::array:
+        OK(cuArrayDestroy(reinterpret_cast<CUarray>(held.value)));
+        break;
     }
   }
 

@@ -1,5 +1,5 @@
-// Two threads allocate and free the same size all the time, so that each soon gets the address that the
-// other has just freed.
+// Two threads allocate and free the same size all the time, so that each soon gets the address that
+// the other has just freed.
 #include <thread>
 
 #include "client.h"

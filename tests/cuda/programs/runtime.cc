@@ -1,5 +1,5 @@
-// Through the stand-in for libcudart, which finds the driver and its functions as the real one does. This
-// program is not linked with the driver.
+// Through the stand-in for libcudart, which finds the driver and its functions as the real one
+// does. This program is not linked with the driver.
 #include <thread>
 #include <vector>
 

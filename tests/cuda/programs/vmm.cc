@@ -1,5 +1,5 @@
-// Virtual memory: released while mapped, one unmap over two mappings, retained, exported and imported, on
-// another device than the context's, and on the host.
+// Virtual memory: released while mapped, one unmap over two mappings, retained, exported and
+// imported, on another device than the context's, and on the host.
 #include <unistd.h>
 
 #include "client.h"
@@ -21,7 +21,8 @@ CUmemGenericAllocationHandle create(uint64_t bytes, CUmemLocationType type, int 
 int main() {
   use_device(0);
   constexpr auto kDevice = CU_MEM_LOCATION_TYPE_DEVICE;
-  constexpr auto kHost = static_cast<CUmemLocationType>(2);  // CU_MEM_LOCATION_TYPE_HOST, since CUDA 12.2
+  constexpr auto kHost =
+      static_cast<CUmemLocationType>(2);  // CU_MEM_LOCATION_TYPE_HOST, since CUDA 12.2
   CUdeviceptr range;
   OK(cuMemAddressReserve(&range, 64 * kMiB, 0, 0, 0));
   CHECK(live(0, "device_total") == 0);
