@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""What libgpupeak.so promises to every process that it is loaded into.
+
+usage: check_abi.py LIBGPUPEAK SOURCE_FOLDER
+"""
+import fnmatch
+import os
+import re
+import subprocess
+import sys
+
+library, source = sys.argv[1:3]
+failures = []
+
+
+def tool(*command):
+    return subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+
+
+needed = re.findall(r"\(NEEDED\).*\[(.*)\]", tool("readelf", "-dW", library))
+if needed != ["libc.so.6"]:
+    failures.append(f"NEEDED is {needed}, libc.so.6 alone is allowed")
+
+with open(os.path.join(source, "preload/hooks/exports.map")) as file:
+    patterns = re.findall(r"([\w\[\]*-]+);", re.sub(r"/\*.*?\*/", "", file.read().split("local:")[0], flags=re.S))
+with open(os.path.join(source, "preload/hooks/cuda_table.def")) as file:
+    rows = set(re.findall(r"^ROW\((\w+),", file.read(), flags=re.M))
+exported = {line.split()[-1].split("@")[0] for line in tool("nm", "-D", "--defined-only", library).splitlines()}
+for name in sorted(exported):
+    if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+        failures.append(f"{name} is exported and not in exports.map")
+    if re.match(r"cu[A-Z]", name) and name not in rows:
+        failures.append(f"{name} is exported and not a row of cuda_table.def")
+for name in sorted(rows - exported):
+    failures.append(f"{name} is a row of cuda_table.def and not exported")
+for pattern in patterns:
+    if not fnmatch.filter(exported, pattern):
+        failures.append(f"exports.map names {pattern}, which is not there")
+
+versions = {}
+for line in tool("nm", "-D", "--undefined-only", library).splitlines():
+    match = re.search(r"(\S+)@+GLIBC_([\d.]+)", line)
+    if match:
+        versions.setdefault(tuple(int(v) for v in match[2].split(".")), []).append(match[1])
+    elif " U " in line:
+        failures.append(f"{line.split()[-1]} is needed without a glibc version")
+newest = max(versions)
+print("newest glibc symbol version:", ".".join(map(str, newest)), versions[newest])
+if newest > (2, 17):
+    failures.append(f"symbols newer than glibc 2.17: {[(v, n) for v, n in versions.items() if v > (2, 17)]}")
+
+for failure in failures:
+    print(failure)
+print(f"{len(exported)} exports, {len(failures)} failures")
+sys.exit(1 if failures else 0)

@@ -1,0 +1,15 @@
+/* A program that uses gpupeak.h and links to nothing: a no-op without the preload. */
+#include "gpupeak/gpupeak.h"
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+  gpupeak_phase_push("load");
+  free(malloc(1000000));
+  gpupeak_phase_push("inner");
+  free(malloc(2000000));
+  gpupeak_phase_pop();
+  gpupeak_phase_pop();
+  gpupeak_phase_pop(); /* one too many does nothing */
+  puts("done");
+  return 0;
+}
