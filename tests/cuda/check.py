@@ -19,7 +19,7 @@ FIRST_DEVICE_KIND = 16
 MAX_DEVICES = 24
 DEVICE_KINDS = 8
 # enum gpupeak_kind, and the ledger's names
-KINDS = {16: "linear", 17: "pool_used", 18: "vmm", 19: "array", 20: "graph_reserved", 21: "managed", 23: "addresses"}
+KINDS = {16: "linear", 17: "pool_used", 18: "vmm", 19: "array", 20: "graph_reserved", 21: "managed", 22: "imported", 23: "addresses"}
 COUNTS = ("quality", "dropped_events", "reentrant_calls", "truncated_stacks", "early_calls", "unmatched_frees",
           "device_events", "verified_stacks", "wrong_stacks", "file_bytes", "heap_alloc_count",
           "heap_free_count")

@@ -199,6 +199,7 @@ FAKE_CUDA_EXPORT(cuCtxCreate_v4, "cuCtxCreate", 12050, create,
                  (CUcontext * out, void*, unsigned flags, CUdevice device), (out, flags, device))
 FAKE_CUDA_EXPORT(cuCtxDestroy, "cuCtxDestroy", 2000, destroy, (CUcontext context), (context))
 FAKE_CUDA_EXPORT(cuCtxDestroy_v2, "cuCtxDestroy", 4000, destroy, (CUcontext context), (context))
+FAKE_CUDA_EXPORT(cuCtxDetach, "cuCtxDetach", 2000, destroy, (CUcontext context), (context))
 FAKE_CUDA_EXPORT(cuCtxPushCurrent, "cuCtxPushCurrent", 2000, push, (CUcontext context), (context))
 FAKE_CUDA_EXPORT(cuCtxPushCurrent_v2, "cuCtxPushCurrent", 4000, push, (CUcontext context),
                  (context))

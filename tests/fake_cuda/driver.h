@@ -72,7 +72,7 @@ struct Module {
 
 /// Behind a device pointer.
 struct Block {
-  enum class Owner { linear, managed, pool, graph, unseen };
+  enum class Owner { linear, managed, pool, graph, imported, unseen };
   Owner owner = Owner::linear;
   uint64_t bytes = 0;     ///< as accounted
   uint64_t physical = 0;  ///< whole pages of its own; 0 when it lies in a chunk

@@ -15,6 +15,29 @@ CUresult create(CUgraph* out, unsigned) {
   return CUDA_SUCCESS;
 }
 
+CUresult add_alloc_node(CUgraphNode* out, CUgraph handle, CUDA_MEM_ALLOC_NODE_PARAMS* node) {
+  Graph* const graph = driver().graphs.find(handle);
+  if (graph == nullptr || node == nullptr || node->bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  node->dptr = reserve_addresses(round_up(node->bytesize, kPage));
+  if (node->dptr == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  graph->allocations[node->dptr] = node->bytesize;
+  *out = reinterpret_cast<CUgraphNode>(node->dptr);
+  return CUDA_SUCCESS;
+}
+
+/// The beginning of CUgraphNodeParams, which headers before CUDA 12.2 lack.
+struct NodeParameters {
+  CUgraphNodeType type;
+  int reserved[3];
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation;
+};
+
+CUresult add_node(CUgraphNode* out, CUgraph handle, NodeParameters* node) {
+  if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+    return add_alloc_node(out, handle, &node->allocation);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult destroy(CUgraph handle) {
   Graph* const graph = driver().graphs.find(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -82,6 +105,18 @@ CUresult attribute(CUdevice ordinal, CUgraphMem_attribute which, void* out) {
 FAKE_CUDA_EXPORT(cuGraphCreate, "cuGraphCreate", 10000, create, (CUgraph * out, unsigned flags),
                  (out, flags))
 FAKE_CUDA_EXPORT(cuGraphDestroy, "cuGraphDestroy", 10000, destroy, (CUgraph graph), (graph))
+FAKE_CUDA_EXPORT(cuGraphAddMemAllocNode, "cuGraphAddMemAllocNode", 11040, add_alloc_node,
+                 (CUgraphNode * out, CUgraph graph, const CUgraphNode*, size_t,
+                  CUDA_MEM_ALLOC_NODE_PARAMS* node),
+                 (out, graph, node))
+FAKE_CUDA_EXPORT(cuGraphAddNode, "cuGraphAddNode", 12020, add_node,
+                 (CUgraphNode * out, CUgraph graph, const CUgraphNode*, size_t,
+                  NodeParameters* node),
+                 (out, graph, node))
+FAKE_CUDA_EXPORT(cuGraphAddNode_v2, "cuGraphAddNode", 12030, add_node,
+                 (CUgraphNode * out, CUgraph graph, const CUgraphNode*, const void*, size_t,
+                  NodeParameters* node),
+                 (out, graph, node))
 FAKE_CUDA_EXPORT(cuGraphInstantiate, "cuGraphInstantiate", 10000, instantiate,
                  (CUgraphExec * out, CUgraph graph, CUgraphNode*, char*, size_t), (out, graph))
 FAKE_CUDA_EXPORT(cuGraphInstantiate_v2, "cuGraphInstantiate", 11000, instantiate,

@@ -23,9 +23,10 @@ struct Gauge {
 constexpr size_t kKinds = static_cast<size_t>(Kind::limit);
 using Gauges = std::array<Gauge, kKinds>;
 
-constexpr const char* kNames[kKinds] = {
-    "linear",    "pool_used",    "vmm",    "array",    "graph_reserved", "pool_reserved", "managed",
-    "addresses", "device_total", "pinned", "host_vmm", "registered",     "host_total"};
+constexpr const char* kNames[kKinds] = {"linear",         "pool_used",     "vmm",     "array",
+                                        "graph_reserved", "pool_reserved", "managed", "imported",
+                                        "addresses",      "device_total",  "pinned",  "host_vmm",
+                                        "registered",     "host_total"};
 
 constexpr int kHost = -1;
 

@@ -16,6 +16,7 @@ enum class Kind {
   // of a device, in no total
   pool_reserved,
   managed,
+  imported,   ///< the exporter owns the bytes
   addresses,  ///< cuMemAddressReserve
   device_total,
   // of the host, whatever the device; the first two make up its total

@@ -85,6 +85,10 @@ void give_back(CUdeviceptr at, const Block& block) {
   if (block.owner == Block::Owner::pool) return remove_pool_block(at, block);
   if (block.owner == Block::Owner::graph) return;  // the graph's own
   if (block.owner == Block::Owner::linear) ledger_remove(block.device, Kind::linear, block.bytes);
+  if (block.owner == Block::Owner::imported) {
+    ledger_remove(block.device, Kind::imported, block.bytes);
+    return release_addresses(at, block.physical);
+  }
   if (block.owner == Block::Owner::managed) {
     ledger_remove(block.device, Kind::managed, block.bytes);
     release_addresses(at, round_up(block.bytes, kPage));

@@ -7,8 +7,8 @@ extern "C" {
 
 int fake_cuda_unsupported();
 int fake_cuda_unsupported() {
-  return 801;
-}  // CUDA_ERROR_NOT_SUPPORTED
+  return 801;  // CUDA_ERROR_NOT_SUPPORTED
+}
 
 #define EXPORT(name)                \
   __attribute__((weak)) int name(); \
