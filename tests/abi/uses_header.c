@@ -4,9 +4,11 @@
 #include <stdlib.h>
 int main(void) {
   gpupeak_phase_push("load");
-  free(malloc(1000000));
+  void* volatile block = malloc(1000000); /* volatile: else the compiler leaves both calls out */
+  free(block);
   gpupeak_phase_push("inner");
-  free(malloc(2000000));
+  block = malloc(2000000);
+  free(block);
   gpupeak_phase_pop();
   gpupeak_phase_pop();
   gpupeak_phase_pop(); /* one too many does nothing */

@@ -29,6 +29,7 @@ struct Totals {
 std::mutex g_mutex;
 std::vector<Change>* g_changes = nullptr;
 uint64_t g_unread = 0;
+FILE* g_raw = nullptr;  // CUPTI_RECORDER_RAW=file: each record as it came
 
 std::string kind_of(const CUpti_ActivityMemory4& record) {
   switch (record.memoryKind) {
@@ -58,6 +59,12 @@ void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t v
       continue;
     }
     const auto& record = *reinterpret_cast<const CUpti_ActivityMemory4*>(activity);
+    if (g_raw != nullptr) {
+      fprintf(g_raw, "op %d kind %d address %llx bytes %llu pool %d async %d name %s source %s\n",
+              record.memoryOperationType, record.memoryKind, static_cast<unsigned long long>(record.address),
+              static_cast<unsigned long long>(record.bytes), record.memoryPoolConfig.memoryPoolType, record.isAsync,
+              record.name != nullptr ? record.name : "-", record.source != nullptr ? record.source : "-");
+    }
     g_changes->push_back({record.timestamp, kind_of(record), record.bytes,
                           record.memoryOperationType == CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION});
   }
@@ -108,6 +115,7 @@ void write_totals() {
 
 extern "C" int InitializeInjection(void) {
   g_changes = new std::vector<Change>;
+  if (const char* raw = getenv("CUPTI_RECORDER_RAW")) g_raw = fopen(raw, "w");
   cuptiActivityRegisterCallbacks(give_buffer, take_buffer);
   if (cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMORY2) != CUPTI_SUCCESS) {
     fputs("cupti_recorder: CUPTI refuses its memory records\n", stderr);

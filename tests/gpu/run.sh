@@ -40,8 +40,10 @@ run_case() {
   local name=$1 code=0
   shift
   rm -f "$work/$name".cupti.*
-  CUDA_INJECTION64_PATH=$work/libcupti_recorder.so CUPTI_RECORDER_OUT=$work/$name.cupti GPUPEAK_OUT=$work/$name.gplog \
-    GPUPEAK_SUMMARY=off LD_PRELOAD=$preload timeout 150 "$@" >"$work/$name.out" 2>"$work/$name.err" || code=$?
+  # env comes last: what it starts is the process that records from its start
+  timeout 150 env CUDA_INJECTION64_PATH="$work/libcupti_recorder.so" CUPTI_RECORDER_OUT="$work/$name.cupti" \
+    GPUPEAK_OUT="$work/$name.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload" "$@" \
+    >"$work/$name.out" 2>"$work/$name.err" || code=$?
   if [ $code -ne 0 ]; then
     echo "| $name | exit code $code: $(tail -1 "$work/$name.err" | cut -c1-80) | | | **FAILED** | | |" >>"$work/table"
     tail -5 "$work/$name.err"
@@ -53,11 +55,12 @@ compare() {
   shift
   python3 "$here/compare.py" "$gpupeak" "$name" "$work/$name.gplog" "$(ls "$work/$name".cupti.* | head -1)" "$@" \
     >>"$work/table" || failures=$((failures + 1))
-  "$gpupeak" report "$work/$name.gplog" >"$out/$name.txt" 2>&1 || failures=$((failures + 1))
-  cp "$work/$name.gplog" "$out/" 2>/dev/null
+  "$gpupeak" report "$work/$name.gplog" >"$work/$name.txt" 2>&1 || failures=$((failures + 1))
+  grep -E 'losses|GP0(15|28)' "$work/$name.txt" >>"$work/losses"
 }
 
 : >"$work/table"
+: >"$work/losses"
 run_case memory_families "$work/memory_families" && compare memory_families
 if python3 -c 'import torch, torchvision' 2>/dev/null; then
   run_case torch_vgg19 python3 "$here/torch_vgg19.py"
@@ -94,12 +97,12 @@ latency_table() {
   echo "| onnxruntime_perf_test -e cuda, 200 runs | native ms | with gpupeak ms | ratio |"
   echo "|---|---|---|---|"
   for model in vgg19 resnet50; do
-    for _ in 1 2 3; do
+    for _ in 1 2 3 4 5; do
       for way in native gpupeak; do
-        if [ $way = gpupeak ]; then export GPUPEAK_OUT=$work/lat.gplog GPUPEAK_SUMMARY=off LD_PRELOAD=$preload; fi
-        "$ort/onnxruntime_perf_test" -e cuda -r 200 -I -m times "$ort/models/light_$model.onnx" 2>/dev/null |
-          awk -v w=$way '/Average inference time cost/{print w, $(NF-1)}'
-        unset LD_PRELOAD GPUPEAK_OUT GPUPEAK_SUMMARY
+        extra=(env)
+        [ $way = gpupeak ] && extra=(env GPUPEAK_OUT="$work/lat.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload")
+        "${extra[@]}" "$ort/onnxruntime_perf_test" -e cuda -r 200 -I -m times "$ort/models/light_$model.onnx" \
+          2>/dev/null | awk -v w=$way '/Average inference time cost/{print w, $(NF-1)}'
       done
     done | python3 -c '
 import statistics, sys
@@ -127,6 +130,11 @@ print(f"| '$model' | {native:.3f} | {ours:.3f} | {ours / native:.3f} |")'
     latency_table
   fi
   echo
+  echo "what the reports say of losses:"
+  sort "$work/losses" | uniq -c
+  echo
   echo "$failures failed"
 } | tee "$out/table.md"
+tar czf "$out/reports.tgz" -C "$work" $(cd "$work" && ls ./*.txt ./*.out ./*.cupti.* 2>/dev/null)
+tar czf "$out/logs.tgz" -C "$work" $(cd "$work" && ls ./memory_families.gplog ./ort_*.gplog ./torch_*.gplog 2>/dev/null)
 [ "$failures" -eq 0 ]
