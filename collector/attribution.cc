@@ -61,7 +61,9 @@ Attribution::Site Attribution::make_site(uint32_t stack) {
     const ResolvedAddress& resolved = symbolizer_.resolve(node);
     for (size_t i = 0; i < resolved.frames.size(); ++i) {
       if (!resolved.frames[i].module.starts_with("libgpupeak")) add(whole, resolved, i);
-      if (!resolved.plumbing[i]) add(site, resolved, i);
+      if (resolved.plumbing[i]) continue;
+      if (site.frame_count > 0 && is_start_code(resolved.frames[i].function)) return site;
+      add(site, resolved, i);
     }
   }
   return site.frame_count > 0 ? site : whole;

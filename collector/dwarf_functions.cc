@@ -3,6 +3,7 @@
 #include <dwarf.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace gpupeak::collector {
 namespace {
@@ -25,16 +26,59 @@ std::vector<Range> ranges_of(Dwarf_Die* die) {
   return ranges;
 }
 
-/// The mangled name where there is one. Other linkage names are a library's private aliases.
-std::string name_of(Dwarf_Die* die) {
+/// The mangled name, if there is one. Other linkage names are a library's private aliases.
+const char* mangled_name_of(Dwarf_Die* die) {
   Dwarf_Attribute attribute;
   for (const unsigned code : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name}) {
     if (dwarf_attr_integrate(die, code, &attribute) == nullptr) continue;
     const char* name = dwarf_formstring(&attribute);
     if (name != nullptr && name[0] == '_' && (name[1] == 'Z' || name[1] == 'R')) return name;
   }
-  const char* name = dwarf_diename(die);
-  return name != nullptr ? name : "";
+  return nullptr;
+}
+
+/// Where the function stands in the source: what an inlined call, or a body, refers to.
+Dwarf_Die declaration_of(Dwarf_Die die) {
+  constexpr int kMaxHops = 8;
+  Dwarf_Attribute attribute;
+  for (int hop = 0; hop < kMaxHops; ++hop) {
+    Dwarf_Die next;
+    if (dwarf_attr(&die, DW_AT_abstract_origin, &attribute) == nullptr &&
+        dwarf_attr(&die, DW_AT_specification, &attribute) == nullptr) {
+      break;
+    }
+    if (dwarf_formref_die(&attribute, &next) == nullptr) break;
+    die = next;
+  }
+  return die;
+}
+
+/// The names of the namespaces, classes and functions around a declaration, each with "::".
+std::string scope_of(Dwarf_Die* declaration) {
+  Dwarf_Die* scopes = nullptr;
+  const int count = dwarf_getscopes_die(declaration, &scopes);
+  std::string scope;
+  for (int i = count - 1; i > 0; --i) {  // the innermost is the function itself
+    const char* name = dwarf_diename(&scopes[i]);
+    switch (dwarf_tag(&scopes[i])) {
+      case DW_TAG_namespace:
+        scope += name != nullptr ? name : "(anonymous namespace)";
+        break;
+      case DW_TAG_class_type:
+      case DW_TAG_structure_type:
+      case DW_TAG_union_type:
+        scope += name != nullptr ? name : "{unnamed}";
+        break;
+      case DW_TAG_subprogram:
+        scope += name != nullptr ? name : "{unnamed}";
+        break;
+      default:
+        continue;
+    }
+    scope += "::";
+  }
+  free(scopes);
+  return scope;
 }
 
 uint64_t number_of(Dwarf_Die* die, unsigned code) {
@@ -162,6 +206,18 @@ DwarfFunctions::Unit* DwarfFunctions::unit_at(uint64_t address) {
   Unit* unit = units_[range->unit].get();
   if (!unit->indexed) unit->index();
   return unit;
+}
+
+/// Functions local to their file have no mangled name: theirs is put together from what is around
+/// them.
+std::string DwarfFunctions::name_of(Dwarf_Die* die) {
+  if (const char* mangled = mangled_name_of(die)) return mangled;
+  const char* name = dwarf_diename(die);
+  if (name == nullptr) return "";
+  Dwarf_Die declaration = declaration_of(*die);
+  const auto [entry, added] = scopes_.try_emplace(dwarf_dieoffset(&declaration));
+  if (added) entry->second = scope_of(&declaration);
+  return entry->second + name;
 }
 
 std::vector<DwarfFrame> DwarfFunctions::frames_at(uint64_t address) {

@@ -39,9 +39,11 @@ class DwarfFunctions {
 
   void add_unit(Dwarf_Die* die);
   Unit* unit_at(uint64_t address);
+  std::string name_of(Dwarf_Die* die);
 
   std::vector<UnitRange> unit_ranges_;  // sorted by begin
   std::vector<std::unique_ptr<Unit>> units_;
+  std::unordered_map<Dwarf_Off, std::string> scopes_;  // by offset of the function's declaration
 };
 
 }  // namespace gpupeak::collector

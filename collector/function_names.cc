@@ -107,11 +107,15 @@ std::string short_function_name(std::string_view function) {
       begin_name();
       continue;
     }
+    if (rest.starts_with(kAnonymous) && rest.substr(kAnonymous.size()).starts_with("::")) {
+      at += kAnonymous.size() + 2;
+      continue;
+    }
     const char c = name[at];
     if (c == '<' || c == '(' || c == '{') {
       const size_t end = std::min(after_bracket(name, at), name.size());
       const std::string_view inside = name.substr(at, end - at);
-      const bool is_name = inside == kAnonymous || (c == '{' && !inside.starts_with(kLambda));
+      const bool is_name = c == '{' && !inside.starts_with(kLambda);
       if (inside.size() <= kMaxTemplateArguments || is_name) {
         out += inside;
       } else if (c == '{') {
@@ -166,6 +170,14 @@ bool is_plumbing(std::string_view module, std::string_view function) {
   const std::string_view name = without_signature(function);
   return starts_with_any(name, kPrefixes) ||
          std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+bool is_start_code(std::string_view function) {
+  static constexpr std::array<std::string_view, 8> kNames{
+      "_start", "__libc_start_main", "start_thread", "clone",
+      "clone3", "__clone3",          "call_init",    "__libc_csu_init"};
+  return function.starts_with("__libc_start_") ||
+         std::find(kNames.begin(), kNames.end(), function) != kNames.end();
 }
 
 }  // namespace gpupeak::collector

@@ -9,13 +9,16 @@ namespace gpupeak::collector {
 /// The demangled form, or the name itself if it is no mangled C++ name.
 std::string demangle(const std::string& name);
 
-/// For titles: without parameters and return type, long template arguments as <…>, at most the last
-/// three names of a qualified one.
+/// For titles: without parameters, return type and anonymous namespaces, long template arguments as
+/// <…>, at most the last three names of a qualified one.
 std::string short_function_name(std::string_view function);
 
 /// An allocator's own code, or what merely passes an allocation on: malloc and its family, operator
 /// new, the standard library, the CUDA runtime, Python's object allocators. A site is named after
 /// the first frame that is none of these.
 bool is_plumbing(std::string_view module, std::string_view function);
+
+/// What runs before main or before a thread's function: says nothing in a title.
+bool is_start_code(std::string_view function);
 
 }  // namespace gpupeak::collector

@@ -20,7 +20,7 @@ TEST_CASE("function_names: short names", "[collector]") {
   CHECK(short_function_name("A::operator()(int) const") == "A::operator()");
   CHECK(short_function_name("std::ostream& operator<< <char>(std::ostream&, char)") ==
         "operator<< <char>");
-  CHECK(short_function_name("(anonymous namespace)::work(int)") == "(anonymous namespace)::work");
+  CHECK(short_function_name("a::(anonymous namespace)::work(int)") == "a::work");
   CHECK(short_function_name(
             "run(int)::{lambda(int, std::vector<int> const&)#1}::operator()(int) const") ==
         "run(int)::{lambda}::operator()");
@@ -46,6 +46,13 @@ TEST_CASE("function_names: plumbing is told from sites", "[collector]") {
   CHECK_FALSE(is_plumbing("app", "main"));
   CHECK_FALSE(is_plumbing("app", ""));
   CHECK_FALSE(is_plumbing("app", "mallocate"));
+}
+
+TEST_CASE("function_names: what runs before main is no caller", "[collector]") {
+  CHECK(is_start_code("__libc_start_call_main"));
+  CHECK(is_start_code("_start"));
+  CHECK_FALSE(is_start_code("main"));
+  CHECK_FALSE(is_start_code(""));
 }
 
 TEST_CASE("sanitize: what could harm a terminal is escaped", "[collector]") {
