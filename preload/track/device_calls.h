@@ -20,6 +20,15 @@ constexpr bool kPerThread = true;
 inline uint64_t value_of(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 inline uint64_t value_of(uint64_t pointer) { return pointer; }
 
+/// Short of memory, the driver takes back what pools and graphs hold in reserve. Pools may be asked only after
+/// a call that breaks a capture as an allocation does (driver.h), graphs' reserves always.
+inline void read_reserves_after_failure(const ApiCall& call, gpupeak_kind kind, CUresult result) {
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return;
+  if (kind == GPUPEAK_KIND_LINEAR || kind == GPUPEAK_KIND_POOL) read_all_pools();
+  const int device = has_graph_memory() ? current_device() : kNoDevice;
+  if (device != kNoDevice) graph_reserve_read(call, device, graph_reserve(device));
+}
+
 /// The common shape: run `real`, then account what it gave, or that it failed.
 template <typename Run, typename Value>
 CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run run, Value value, uint64_t bytes) {
@@ -29,6 +38,7 @@ CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run ru
   const int device = current_device();
   if (result != CUDA_SUCCESS) {
     device_failed(call, kind, device, bytes, result);
+    read_reserves_after_failure(call, kind, result);
   } else {
     device_allocated(call, space, value(), {.bytes = bytes, .context = current_context(), .device = device, .kind = kind});
   }
@@ -144,12 +154,8 @@ CUresult array_destroy(const ApiCall& call, Real real, Array array) {
 // ---- pools -----------------------------------------------------------------------------------------
 
 /// A pool tells its reserve where it may have moved.
-inline void read_pool(CUmemoryPool pool) {
-  if (pool == nullptr) return;
-  const uint64_t reserved = pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-  if (pool_reserve_moved(pool, reserved)) {
-    pool_read(pool, reserved, pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
-  }
+inline void read_pool(CUmemoryPool pool, uint64_t reserved_bytes) {
+  pool_read(pool, reserved_bytes, pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
 }
 
 /// A captured call gives addresses and no memory. `find_pool` tells which pool the call takes from.
@@ -164,14 +170,15 @@ CUresult allocate_async(const ApiCall& call, CUstream stream, bool per_thread, C
     device_noted(KeySpace::kPointer, *out, {.bytes = bytes, .kind = GPUPEAK_KIND_GRAPH});
     return result;
   }
-  const PoolPlace place = captured ? PoolPlace{} : find_pool();
-  const gpupeak_kind kind = place.on_host ? GPUPEAK_KIND_HOST_VMM : GPUPEAK_KIND_POOL;
+  const PoolPlace from = captured ? PoolPlace{} : find_pool();
   if (result != CUDA_SUCCESS) {
-    device_failed(call, kind, place.device, bytes, result);
+    const PoolPlace place = pool_place(from.pool, from.device);
+    device_failed(call, place.kind, place.device, bytes, result);
+    read_reserves_after_failure(call, place.kind, result);
     return result;
   }
-  device_allocated(call, KeySpace::kPointer, *out, {.bytes = bytes, .pool = place.pool, .device = place.device, .kind = kind});
-  read_pool(place.pool);
+  const uint64_t reserved = pool_attribute(from.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+  if (pool_allocated(call, *out, bytes, from.pool, from.device, reserved)) read_pool(from.pool, reserved);
   return result;
 }
 
@@ -180,7 +187,7 @@ template <bool kPtsz, typename Real>
 CUresult mem_alloc_async(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes, CUstream stream) {
   const auto find_pool = [&] {
     const int device = stream_device(stream, kPtsz);
-    return pool_place(device_pool(device), device);
+    return PoolPlace{.pool = device_pool(device), .device = device};
   };
   return allocate_async(call, stream, kPtsz, out, bytes, find_pool, [&] { return real(out, bytes, stream); });
 }
@@ -188,17 +195,13 @@ CUresult mem_alloc_async(const ApiCall& call, Real real, CUdeviceptr* out, size_
 template <bool kPtsz, typename Real>
 CUresult mem_alloc_from_pool_async(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes, CUmemoryPool pool,
                                    CUstream stream) {
-  const auto find_pool = [&] { return pool_place(pool, stream_device(stream, kPtsz)); };
+  const auto find_pool = [&] { return PoolPlace{.pool = pool, .device = stream_device(stream, kPtsz)}; };
   return allocate_async(call, stream, kPtsz, out, bytes, find_pool, [&] { return real(out, bytes, pool, stream); });
 }
 
 template <bool kPtsz, typename Real>
 CUresult mem_free_async(const ApiCall& call, Real real, CUdeviceptr at, CUstream stream) {
-  {
-    DriverScope scope;
-    // Captured: a node that frees when the graph runs. The memory is in use till then.
-    if (scope.accounts() && is_capturing(stream, kPtsz)) return real(at, stream);
-  }
+  // Captured, it may free a graph's memory only: that stays known, and nothing of it is counted here.
   return release(call, KeySpace::kPointer, at, [&] { return real(at, stream); });
 }
 
@@ -207,8 +210,12 @@ CUresult pool_create(const ApiCall&, Real real, CUmemoryPool* out, const CUmemPo
   DriverScope scope;
   const CUresult result = real(out, properties);
   if (scope.accounts() && result == CUDA_SUCCESS) {
+    constexpr int kManaged = 2;  // CU_MEM_ALLOCATION_TYPE_MANAGED, which headers before CUDA 13.0 lack
     const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    pool_created({.pool = *out, .device = on_device ? properties->location.id : kNoDevice, .on_host = !on_device});
+    const bool managed = static_cast<int>(properties->allocType) == kManaged;
+    pool_created({.pool = *out,
+                  .device = on_device ? properties->location.id : kNoDevice,
+                  .kind = managed ? GPUPEAK_KIND_MANAGED : on_device ? GPUPEAK_KIND_POOL : GPUPEAK_KIND_HOST_VMM});
   }
   return result;
 }
@@ -237,7 +244,9 @@ template <typename Real>
 CUresult pool_trim(const ApiCall&, Real real, CUmemoryPool pool, size_t keep_bytes) {
   DriverScope scope;
   const CUresult result = real(pool, keep_bytes);
-  if (scope.accounts() && result == CUDA_SUCCESS) read_pool(pool);
+  if (scope.accounts() && result == CUDA_SUCCESS) {
+    read_pool(pool, pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+  }
   return result;
 }
 

@@ -42,21 +42,28 @@ bool counts_into_device_total(gpupeak_kind kind) {
   }
 }
 
+/// The lock makes us the only writer of these: others read, so that whole stores are enough.
+void store(uint64_t& to, uint64_t value) { __atomic_store_n(&to, value, __ATOMIC_RELAXED); }
+
+void move(gpupeak_gauge& gauge, int64_t bytes) {
+  const uint64_t live = gauge.live + static_cast<uint64_t>(bytes);
+  store(gauge.live, live);
+  if (live > gauge.peak) store(gauge.peak, live);
+}
+
 void move_gauges(const DeviceBlock& block, int64_t bytes) {
   gpupeak_counters_page& page = counters();
   switch (block.kind) {
     case GPUPEAK_KIND_PINNED:
-    case GPUPEAK_KIND_HOST_VMM: gauge_add(page.pinned, bytes); return;
-    case GPUPEAK_KIND_REGISTERED: gauge_add(page.registered, bytes); return;
-    case GPUPEAK_KIND_MANAGED: gauge_add(page.managed, bytes); break;
+    case GPUPEAK_KIND_HOST_VMM: move(page.pinned, bytes); return;
+    case GPUPEAK_KIND_REGISTERED: move(page.registered, bytes); return;
+    case GPUPEAK_KIND_MANAGED: move(page.managed, bytes); break;
     default: break;
   }
   if (block.device < 0 || block.device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
   gpupeak_device_counters& device = page.device[block.device];
-  gauge_add(device.kind[block.kind - GPUPEAK_FIRST_DEVICE_KIND], bytes);
-  if (!counts_into_device_total(block.kind)) return;
-  gauge_add(device.total, bytes);
-  if (bytes > 0) ++device.alloc_count;
+  move(device.kind[block.kind - GPUPEAK_FIRST_DEVICE_KIND], bytes);
+  if (counts_into_device_total(block.kind)) move(device.total, bytes);
 }
 
 uint32_t api_of(const ApiCall& call) {
@@ -72,7 +79,7 @@ uint32_t api_of(const ApiCall& call) {
 Record numbered(uint8_t tag) {
   Record record(tag);
   record.u(g_memory.next_seq++);
-  count(&gpupeak_counters_page::device_events);
+  store(counters().device_events, counters().device_events + 1);
   return record;
 }
 
@@ -115,6 +122,10 @@ void add(KeySpace space, uint64_t value, DeviceBlock block, uint32_t api, uint32
   block.id = g_memory.next_id++;
   if (!keep(key_of(space, value), block, api, stack)) return;
   move_gauges(block, static_cast<int64_t>(block.bytes));
+  if (block.device >= 0 && block.device < static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) {
+    uint64_t& allocations = counters().device[block.device].alloc_count;
+    store(allocations, allocations + 1);
+  }
   Record record = numbered(GPUPEAK_REC_DEVICE_ALLOC);
   record.u(block.id).u(block.kind).u(logged_device(block.device)).u(value).u(block.bytes).u(api).u(stack);
   emit(record.u(reinterpret_cast<uint64_t>(block.context)).u(reinterpret_cast<uint64_t>(block.pool)));
@@ -299,12 +310,26 @@ PoolPlace pool_place(CUmemoryPool pool, int device) {
   return fresh.place;
 }
 
-bool pool_reserve_moved(CUmemoryPool pool, uint64_t reserved_bytes) {
+bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemoryPool pool, int device,
+                    uint64_t reserved_bytes) {
   HookScope scope;
-  if (!scope.entered()) return false;
+  if (!scope.entered()) {
+    count(&gpupeak_counters_page::dropped_events);
+    return false;
+  }
+  introduce_device(device);
+  const uint32_t api = api_of(call);
+  const uint32_t stack = capture_stack(call.caller);
   LockGuard guard(g_memory.lock);
   const PoolState* known = g_memory.pools.find(pool_key(pool));
-  return known != nullptr && known->reserved_bytes != reserved_bytes;
+  if (known == nullptr && pool != nullptr) {
+    g_memory.pools.insert(pool_key(pool), {.place = {.pool = pool, .device = device}});
+    known = g_memory.pools.find(pool_key(pool));
+  }
+  const PoolState state = known != nullptr ? *known : PoolState{.place = {.device = device}};
+  add(KeySpace::kPointer, value,
+      {.bytes = bytes, .pool = pool, .device = state.place.device, .kind = state.place.kind}, api, stack);
+  return known != nullptr && state.reserved_bytes != reserved_bytes;
 }
 
 void pool_read(CUmemoryPool pool, uint64_t reserved_bytes, uint64_t used_bytes) {

@@ -61,7 +61,7 @@ void context_began(CUcontext context, int device);
 struct PoolPlace {
   CUmemoryPool pool = nullptr;
   int device = -1;
-  bool on_host = false;
+  gpupeak_kind kind = GPUPEAK_KIND_POOL;  ///< of what it gives; HOST_VMM and MANAGED pools exist too
 };
 void pool_created(const PoolPlace& place);
 /// Before the real call, after which a pool must not be asked any more; then exactly one of the others.
@@ -74,8 +74,11 @@ void pool_destroyed(const PoolState& state);
 void pool_not_destroyed(const PoolState& state);
 /// A pool's place as it was created with; for one never seen (a device's default pool) on `device`.
 PoolPlace pool_place(CUmemoryPool pool, int device);
-/// Whether a pool's reserve differs from what was logged last; and the logging of what it is now.
-bool pool_reserve_moved(CUmemoryPool pool, uint64_t reserved_bytes);
+/// A successful allocation from `pool`, which is on `device` if it was never seen, and whose reserve is now
+/// `reserved_bytes`. True if that differs from what was logged last: pool_read() logs what it is now. One
+/// step, since this is the fastest call that allocates.
+bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemoryPool pool, int device,
+                    uint64_t reserved_bytes);
 void pool_read(CUmemoryPool pool, uint64_t reserved_bytes, uint64_t used_bytes);
 /// After a synchronise, where pools give back what they hold above their threshold: reads all that hold any.
 void read_all_pools();
