@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """Compares a log's device events with CUPTI's memory records of the same run, to the byte.
 
-usage: compare.py GPUPEAK NAME LOG CUPTI_JSON [--module LIBRARY BYTES]
+usage: compare.py GPUPEAK NAME LOG CUPTI_RECORDS [--module LIBRARY BYTES]
 
 Prints a Markdown row for each kind. With --module, also checks that the peak of what was allocated below
 LIBRARY's frames is BYTES (what a framework says its allocator reserved). Exit code 1 on any difference.
 """
 import collections
-import json
 import os
 import re
 import subprocess
@@ -16,7 +15,8 @@ import sys
 gpupeak, name, log, cupti_path = sys.argv[1:5]
 library, library_bytes = (sys.argv[6], int(sys.argv[7])) if len(sys.argv) > 6 else (None, None)
 
-# CUPTI records registered memory as pinned, and knows nothing of cuMemCreate.
+# CUPTI records registered memory as pinned. Of cuMemCreate's memory it records some of the mappings, as device
+# memory at their address: those are shown beside, not compared.
 CUPTI_KIND = {"device.linear": "linear", "device.pool": "pool", "host.pinned": "pinned",
               "host.registered": "pinned", "device.managed": "managed", "device.array": "array"}
 
@@ -40,6 +40,7 @@ class Totals:
 
 def read_log():
     modules, nodes, blocks = {}, {}, {}
+    reserved = set()
     kinds = collections.defaultdict(Totals)
     below_library = Totals()
     failed = unknown = 0
@@ -61,8 +62,10 @@ def read_log():
             f = line.split(maxsplit=6)
             modules[int(f[1])] = f[-1].strip()
         elif " device_alloc " in line:
-            m = re.search(r"device_alloc id (\d+) kind (\S+) device \S+ \S+ bytes (\d+) api \S+ stack (\d+)", line)
-            block, kind, size, stack = int(m[1]), m[2], int(m[3]), int(m[4])
+            m = re.search(r"device_alloc id (\d+) kind (\S+) device \S+ (\S+) bytes (\d+) api \S+ stack (\d+)", line)
+            block, kind, address, size, stack = int(m[1]), m[2], int(m[3], 16), int(m[4]), int(m[5])
+            if kind == "device.vmm_va":
+                reserved.add(address)
             below = library is not None and kind in ("device.linear", "device.pool", "device.vmm") and is_below(stack)
             blocks[block] = (kind, size, below)
             kinds[CUPTI_KIND.get(kind, kind)].allocate(size)
@@ -80,29 +83,38 @@ def read_log():
         unknown += " device_unknown " in line
     if dump.wait() != 0:
         sys.exit(f"gpupeak dump {log} failed")
-    return kinds, below_library, failed, unknown
+    return kinds, below_library, failed, unknown, reserved
 
 
-ours, below_library, failed, unknown = read_log()
-with open(cupti_path) as file:
-    theirs = json.load(file)
+def read_cupti(reserved):
+    kinds = collections.defaultdict(Totals)
+    with open(cupti_path) as file:
+        for line in file:
+            operation, kind, address, size = line.split()
+            if kind == "linear" and int(address, 16) in reserved:
+                kind = "device.vmm"
+            if operation == "alloc":
+                kinds[kind].allocate(int(size))
+            else:
+                kinds[kind].free(int(size))
+    return kinds
+
+
+ours, below_library, failed, unknown, reserved = read_log()
+theirs = read_cupti(reserved)
 same = True
 for kind in sorted(set(theirs) | set(ours)):
-    mine, cupti = ours.get(kind, Totals()), theirs.get(kind)
-    row = f"{mine.alloc_bytes:,} in {mine.alloc_count}"
-    if kind in ("device.vmm", "device.vmm_va", "device.imported", "host.vmm"):
-        print(f"| {name} | {kind.split('.')[1]} | {row} | – | – | {mine.peak:,} | – |")
-        continue
-    if kind in ("device_static", "managed_static"):  # variables of modules: no call hands them out
-        print(f"| {name} | {kind} | – | {cupti['alloc_bytes']:,} in {cupti['alloc_count']} | modules' own | | |")
-        continue
-    if cupti is None:
-        cupti = {"alloc_bytes": 0, "alloc_count": 0, "free_bytes": 0, "free_count": 0, "peak_bytes": 0}
-    equal = (mine.alloc_bytes == cupti["alloc_bytes"] and mine.alloc_count == cupti["alloc_count"]
-             and mine.peak == cupti["peak_bytes"])
-    same = same and equal
-    print(f"| {name} | {kind} | {row} | {cupti['alloc_bytes']:,} in {cupti['alloc_count']} | "
-          f"{'equal' if equal else '**DIFFERS**'} | {mine.peak:,} | {cupti['peak_bytes']:,} |")
+    mine, cupti = ours.get(kind, Totals()), theirs.get(kind, Totals())
+    row, their_row = (f"{t.alloc_bytes:,} in {t.alloc_count}" if t.alloc_count else "–" for t in (mine, cupti))
+    if kind in ("device.vmm", "device.vmm_va", "device.imported", "host.vmm", "device_static", "managed_static"):
+        verdict = "variables of modules" if kind.endswith("static") else "not comparable"
+    elif (mine.alloc_bytes, mine.alloc_count, mine.peak) == (cupti.alloc_bytes, cupti.alloc_count, cupti.peak):
+        verdict = "equal"
+    else:
+        verdict = "**DIFFERS**"
+        same = False
+    print(f"| {name} | {kind.replace('device.', '')} | {row} | {their_row} | {verdict} | {mine.peak:,} | "
+          f"{cupti.peak if cupti.alloc_count else '–':{',' if cupti.alloc_count else ''}} |")
 if library is not None:
     equal = below_library.peak == library_bytes
     same = same and equal
