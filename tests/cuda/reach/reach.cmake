@@ -1,0 +1,30 @@
+# How programs reach the driver when it is not simply there: unloaded and loaded again, missing, or beside
+# other libraries' functions of the same names.
+add_library(cuda_small_driver SHARED reach/small_driver.c)
+set_target_properties(cuda_small_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/small_driver)
+add_library(cuda_foreign SHARED reach/foreign.c)
+set_target_properties(cuda_foreign PROPERTIES OUTPUT_NAME foreign
+                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/foreign)
+foreach(name reload foreign_names no_driver)
+  add_executable(cuda_${name} reach/${name}.cc)
+  target_link_libraries(cuda_${name} PRIVATE gpupeak_options ${CMAKE_DL_LIBS})
+endforeach()
+
+# cuda_reach_test(test FOLDERS program [arguments…]): the same with and without the preload.
+function(cuda_reach_test test folders)
+  foreach(preload "" "$<TARGET_FILE:gpupeak>")
+    set(suffix "")
+    if(NOT preload)
+      set(suffix _alone)
+    endif()
+    add_test(NAME e2e.cuda.${test}${suffix} COMMAND ${ARGN})
+    set_tests_properties(e2e.cuda.${test}${suffix} PROPERTIES PASS_REGULAR_EXPRESSION "^done\n$" TIMEOUT 60
+      ENVIRONMENT "LD_PRELOAD=${preload};LD_LIBRARY_PATH=${folders};GPUPEAK_SUMMARY=off;GPUPEAK_OUT=${CMAKE_CURRENT_BINARY_DIR}/${test}.%p.gplog")
+  endforeach()
+endfunction()
+cuda_reach_test(reload $<TARGET_FILE_DIR:cuda_small_driver> cuda_reload)
+cuda_reach_test(foreign_names $<TARGET_FILE_DIR:cuda_foreign> cuda_foreign_names)
+cuda_reach_test(foreign_names_and_driver "$<TARGET_FILE_DIR:cuda_foreign>:$<TARGET_FILE_DIR:fake_cuda>"
+                cuda_foreign_names driver)
+cuda_reach_test(no_driver "" cuda_no_driver)
