@@ -13,10 +13,10 @@ uint64_t round_up(uint64_t bytes) {
 
 }  // namespace
 
-/// Anonymous memory that nobody may touch is addresses only.
+/// What nobody may touch is addresses only.
 void MappingTable::count(uint64_t begin, const Mapping& mapping, int sign, bool allocates,
                          Changes& changes) {
-  if (mapping.kind == GPUPEAK_KIND_MMAP_ANON && mapping.prot == 0) return;
+  if (mapping.prot == 0) return;
   changes.push_back(
       {mapping.group, static_cast<int64_t>(mapping.end - begin) * sign, sign, allocates});
 }

@@ -189,7 +189,7 @@ enum gpupeak_extended_record {
   GPUPEAK_REC_MAP = 0x82,    /* dt address bytes prot kind stack; logged after the real call. Replaces
                                 what was mapped there. kind: MMAP_ANON, MMAP_FILE, BACKING, DRIVER */
   GPUPEAK_REC_UNMAP = 0x83,  /* dt address bytes; logged before; may split mappings */
-  GPUPEAK_REC_PROTECT = 0x84, /* dt address bytes prot; MMAP_ANON with prot 0 is addresses only */
+  GPUPEAK_REC_PROTECT = 0x84, /* dt address bytes prot; with prot 0 a mapping is addresses only */
   GPUPEAK_REC_REMAP = 0x85,  /* dt old_address old_bytes new_address new_bytes stack */
   GPUPEAK_REC_PHASE_PUSH = 0x86, /* dt scope source string; scope 0 this thread, 1 the process */
   GPUPEAK_REC_PHASE_POP = 0x87,  /* dt scope */

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""How much of a program's anonymous memory the host peak explains.
+
+usage: coverage.py LIBGPUPEAK GPUPEAK NAME
+The truth is the kernel's: the largest RssAnon of a run without the preload, polled each millisecond. The host
+peak (heap + anonymous mappings) must come within 10 %. Memory asked for and never touched makes it larger, pages
+of the allocator's own make it smaller.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from common import Failed, check_report, environment, expect, logs, report
+
+PROGRAMS = {
+    "cc1plus": ["cc1plus", "-quiet", "-O2", "-imultiarch", "x86_64-linux-gnu", "-D_GNU_SOURCE", "heavy.cc", "-o", "/dev/null"],
+    "python3": ["/usr/bin/python3", "-c", "a = [{'k': i, 'v': [str(i)] * 5} for i in range(300000)]; print(len(a))"],
+    "node": ["node", "--max-semi-space-size=1", "-e",
+             "let a=[];for(let i=0;i<1e6;i++)a.push({x:i,s:'k'+i});console.log(a.length)"],
+}
+HEAVY = "#include <functional>\n#include <map>\n#include <regex>\nint main() { return std::regex_match(\"aa\", std::regex(\"a+\")) ? 0 : 1; }\n"
+
+
+def rss_anon(pid):
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            for line in file:
+                if line.startswith("RssAnon:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def main():
+    name = sys.argv[3]
+    command = list(PROGRAMS[name])
+    if name == "cc1plus":
+        if shutil.which("g++") is None:
+            return 77
+        command[0] = subprocess.run(["g++", "-print-prog-name=cc1plus"], stdout=subprocess.PIPE, check=True).stdout.decode().strip()
+    program = shutil.which(command[0])
+    if program is None:
+        print(f"{name} is not on this machine")
+        return 77
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "heavy.cc"), "w") as file:
+            file.write(HEAVY)
+        process = subprocess.Popen(command, cwd=folder, env=environment(folder, False), stdout=subprocess.DEVNULL)
+        truth = 0
+        while process.poll() is None:
+            truth = max(truth, rss_anon(process.pid))
+            time.sleep(0.001)
+        subprocess.run(command, cwd=folder, env=environment(folder, True), stdout=subprocess.DEVNULL, check=True)
+        summary = report(logs(folder)[0])
+        check_report(summary)
+        metrics = summary["metrics"]
+        mib = lambda value: f"{(value or 0) / 2**20:.1f}"
+        peak = metrics["host.peak_bytes"]
+        print(f"{name}: host peak {mib(peak)} MiB (heap {mib(metrics['host.kind.heap.peak_bytes'])}, anonymous mappings "
+              f"{mib(metrics['host.kind.mmap_anon.peak_bytes'])}); RssAnon without the preload {mib(truth)} MiB; "
+              f"ratio {peak / truth:.3f}")
+        expect(0.9 <= peak / truth <= 1.1, "not within 10 %")
+    return 0
+
+
+try:
+    sys.exit(main())
+except Failed as failure:
+    print(failure)
+    sys.exit(1)

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""The real onnxruntime_perf_test on the CPU: unchanged behaviour, and the heap peak that heaptrack finds.
+
+usage: onnxruntime.py LIBGPUPEAK GPUPEAK MODEL CLIENTS_FOLDER WORK_FOLDER
+Exit code 77: the client is not here, or could not be fetched.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from common import Failed, GPUPEAK, check_report, environment, expect, logs, report
+
+model, clients, work = sys.argv[3:6]
+
+
+def plain_output(text):
+    """Without the lines that hold a time, and the time in warnings."""
+    text = re.sub(r"\x1b\[[\d;]*m", "", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d \S+", "TIME", text)
+    return [re.sub(r"[\d.]+(e[-+]?\d+)?", "#", line) for line in text.splitlines()]
+
+
+def heaptrack_peak(command, folder):
+    """Bytes, from heaptrack's "peak heap memory consumption: 228.77M"; None without heaptrack."""
+    if shutil.which("heaptrack") is None:
+        return None
+    subprocess.run(["heaptrack", "-o", os.path.join(folder, "heaptrack"), *command], env=environment(folder, False),
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    data = next(os.path.join(folder, f) for f in os.listdir(folder) if f.startswith("heaptrack"))
+    text = subprocess.run(["heaptrack_print", data], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
+    number, unit = re.search(rb"peak heap memory consumption: ([\d.]+)([KMG]?)", text).groups()
+    return float(number) * {b"": 1, b"K": 1e3, b"M": 1e6, b"G": 1e9}[unit]
+
+
+def main():
+    get = os.path.join(clients, "onnxruntime/get.sh")
+    if not os.path.exists(get):
+        print(f"skipped: no ONNX Runtime client in {clients} (GPUPEAK_CLIENTS)")
+        return 77
+    place = os.path.join(work, "onnxruntime")
+    if subprocess.run([get, place], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False).returncode != 0:
+        print("skipped: the ONNX Runtime client could not be fetched")
+        return 77
+    command = [os.path.join(place, "onnxruntime_perf_test"), "-e", "cpu", "-r", "3", "-I", "-m", "times",
+               os.path.join(place, f"models/light_{model}.onnx")]
+    with tempfile.TemporaryDirectory() as folder:
+        native = subprocess.run(command, env=environment(folder, False), capture_output=True, text=True, check=False)
+        ours = subprocess.run([GPUPEAK, "run", "-o", os.path.join(folder, "a.gplog"), "--", *command],
+                              env=environment(folder, False), capture_output=True, text=True, check=False)
+        expect(native.returncode == 0 == ours.returncode, f"exit codes {native.returncode} and {ours.returncode}")
+        expect(plain_output(native.stdout) == plain_output(ours.stdout), "stdout differs by more than figures")
+        summary = report(logs(folder)[0])
+        check_report(summary)
+        peak = summary["metrics"]["host.kind.heap.peak_bytes"]
+        theirs = heaptrack_peak(command, folder)
+        print(f"{model}: heap peak {peak}, heaptrack {theirs}")
+        if theirs is not None:
+            expect(abs(peak - theirs) <= 0.01 * theirs, "more than 1 % from heaptrack's")
+    return 0
+
+
+try:
+    sys.exit(main())
+except Failed as failure:
+    print(failure)
+    sys.exit(1)
