@@ -41,6 +41,7 @@ CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run ru
     read_reserves_after_failure(call, kind, result);
   } else {
     device_allocated(call, space, value(), {.bytes = bytes, .context = current_context(), .device = device, .kind = kind});
+    if (kind == GPUPEAK_KIND_LINEAR) read_all_pools();  // it may have taken from what they held in reserve
   }
   return result;
 }

@@ -10,8 +10,10 @@ namespace gpupeak::preload {
 namespace {
 
 constinit DriverLookup g_lookup = nullptr;
+constinit std::atomic<int> g_device_count{0};
 constinit std::atomic<uint32_t> g_introduced{0};  // a bit a device
 
+constinit DriverFunction<CUresult (*)(int*)> g_get_device_count("cuDeviceGetCount");
 constinit DriverFunction<CUresult (*)(CUcontext*)> g_ctx_get_current("cuCtxGetCurrent");
 constinit DriverFunction<CUresult (*)(CUdevice*)> g_ctx_get_device("cuCtxGetDevice");
 constinit DriverFunction<CUresult (*)(size_t*, size_t*)> g_mem_get_info("cuMemGetInfo_v2");
@@ -35,7 +37,10 @@ constinit DriverFunction<CUresult (*)(CUuuid*, CUdevice)> g_device_uuid("cuDevic
 
 constinit uint32_t g_driver_generation = 1;
 
-void forget_driver_functions() { __atomic_add_fetch(&g_driver_generation, 1, __ATOMIC_RELEASE); }
+void forget_driver_functions() {
+  __atomic_add_fetch(&g_driver_generation, 1, __ATOMIC_RELEASE);
+  g_device_count = 0;
+}
 
 void set_driver_lookup(DriverLookup lookup) { __atomic_store_n(&g_lookup, lookup, __ATOMIC_RELEASE); }
 
@@ -74,7 +79,19 @@ bool is_capturing(CUstream stream, bool per_thread_default) {
   return get(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/// Of this process; 0 while it is not known.
+static int device_count() {
+  int count = g_device_count.load(std::memory_order_relaxed);
+  if (count == 0) {
+    const auto get = g_get_device_count.get();
+    if (get == nullptr || get(&count) != CUDA_SUCCESS) return 0;
+    g_device_count.store(count, std::memory_order_relaxed);
+  }
+  return count;
+}
+
 int stream_device(CUstream stream, bool per_thread_default) {
+  if (device_count() == 1) return 0;
   CUdevice device = kNoDevice;
   // Before CUDA 12.8 there is no such question; a stream's calls are then made in its own context by all
   // frameworks, since most others would fail.
