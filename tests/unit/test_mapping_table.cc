@@ -141,7 +141,7 @@ TEST_CASE("mapping_table: agrees with a table of pages on random use", "[collect
       sums.take();
       std::map<GroupId, int64_t> expected;
       for (const Page& page : pages) {
-        const bool counts = page.mapped && (page.kind != kAnon || page.prot != 0);
+        const bool counts = page.mapped && page.prot != 0;
         expected[page.group] += counts ? static_cast<int64_t>(kPage) : 0;
       }
       for (GroupId id = 0; id < 4; ++id) {
