@@ -1,17 +1,19 @@
-// Functions of other libraries under CUDA's names are theirs, with and without a driver in the process.
+// Functions of other libraries under CUDA's names are theirs, with and without a driver in the
+// process.
 #include <dlfcn.h>
 
 #include <cstdio>
 #include <cstring>
 
-#define CHECK(condition)                                           \
-  if (!(condition)) {                                              \
+#define CHECK(condition)                                            \
+  if (!(condition)) {                                               \
     fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-    return 1;                                                      \
+    return 1;                                                       \
   }
 
 int main(int count, char** arguments) {
-  if (count > 1 && strcmp(arguments[1], "driver") == 0) CHECK(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != nullptr);
+  if (count > 1 && strcmp(arguments[1], "driver") == 0)
+    CHECK(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != nullptr);
   void* foreign = dlopen("libforeign.so", RTLD_NOW | RTLD_LOCAL);
   CHECK(foreign != nullptr);
   const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(foreign, "cuInit"));
@@ -22,7 +24,8 @@ int main(int count, char** arguments) {
   CHECK(nothing != nullptr && nothing() == 43);
   dlerror();
   CHECK(dlsym(foreign, "cuMemFree_v2") == nullptr && strstr(dlerror(), "cuMemFree_v2") != nullptr);
-  CHECK(dlsym(foreign, "curl_easy_init") == nullptr && strstr(dlerror(), "curl_easy_init") != nullptr);
+  CHECK(dlsym(foreign, "curl_easy_init") == nullptr &&
+        strstr(dlerror(), "curl_easy_init") != nullptr);
   puts("done");
   return 0;
 }

@@ -1,4 +1,5 @@
-// Programs probe for CUDA: they load the driver, look something up and unload it. It may come back elsewhere.
+// Programs probe for CUDA: they load the driver, look something up and unload it. It may come back
+// elsewhere.
 #include <dlfcn.h>
 #include <sys/mman.h>
 
@@ -7,10 +8,10 @@
 #include <cstdint>
 #include <cstdio>
 
-#define CHECK(condition)                                           \
-  if (!(condition)) {                                              \
+#define CHECK(condition)                                            \
+  if (!(condition)) {                                               \
     fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-    return 1;                                                      \
+    return 1;                                                       \
   }
 
 int main() {
@@ -27,7 +28,8 @@ int main() {
     CHECK(init(0) == 0);
     void* function = nullptr;
     int status = 9;
-    CHECK(look_up("cuMemAlloc", &function, 3020, 0, &status) == 0 && function != nullptr && status == 0);
+    CHECK(look_up("cuMemAlloc", &function, 3020, 0, &status) == 0 && function != nullptr &&
+          status == 0);
     uint64_t at = 0;
     errno = 77;
     CHECK(reinterpret_cast<int (*)(uint64_t*, size_t)>(function)(&at, 1000) == 0 && at != 0);

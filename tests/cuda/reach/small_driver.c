@@ -1,11 +1,14 @@
-/* A driver of a few functions that dlclose really unloads, as it does the real one before cuInit. */
+/* A driver of a few functions that dlclose really unloads, as it does the real one before cuInit.
+ */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 static uint64_t next_address = UINT64_C(0x700000000000);
 
-int cuInit(unsigned flags) { return (int)flags; }
+int cuInit(unsigned flags) {
+  return (int)flags;
+}
 int cuDriverGetVersion(int* out) {
   *out = 13000;
   return 0;
@@ -23,7 +26,9 @@ int cuMemAlloc_v2(uint64_t* out, size_t bytes) {
   next_address += bytes;
   return 0;
 }
-int cuMemFree_v2(uint64_t at) { return at == 0; }
+int cuMemFree_v2(uint64_t at) {
+  return at == 0;
+}
 
 int cuGetProcAddress_v2(const char* name, void** out, int version, uint64_t flags, int* status) {
   (void)flags;
