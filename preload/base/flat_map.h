@@ -1,5 +1,5 @@
-// A hash table from a non-zero 64-bit key to a plain value: open addressing in pages of its own, grown by
-// doubling. Not thread-safe. HOOK-SAFE: memory comes from map_pages().
+// A hash table from a non-zero 64-bit key to a plain value: open addressing in pages of its own,
+// grown by doubling. Not thread-safe. HOOK-SAFE: memory comes from map_pages().
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,8 @@ class FlatMap {
     size_t hole = home(key);
     while (entries_[hole].key != key) hole = (hole + 1) & (capacity_ - 1);
     // Close the gap: move back what could not be found over an empty entry.
-    for (size_t i = (hole + 1) & (capacity_ - 1); entries_[i].key != 0; i = (i + 1) & (capacity_ - 1)) {
+    for (size_t i = (hole + 1) & (capacity_ - 1); entries_[i].key != 0;
+         i = (i + 1) & (capacity_ - 1)) {
       const size_t distance_to_home = (i - home(entries_[i].key)) & (capacity_ - 1);
       const size_t distance_to_hole = (i - hole) & (capacity_ - 1);
       if (distance_to_home >= distance_to_hole) {

@@ -1,5 +1,5 @@
-// The driver's functions, each under the name that the driver exports: one wrapper a row of cuda_table.def.
-// No logic: find the real function, pass both to track/device_calls.h.
+// The driver's functions, each under the name that the driver exports: one wrapper a row of
+// cuda_table.def. No logic: find the real function, pass both to track/device_calls.h.
 #include <cuda.h>
 
 #include <cerrno>
@@ -26,9 +26,11 @@ struct Array3dDescriptor32 {
 
 namespace calls {
 
-/// cuGetProcAddress: the driver decides, and where it gives out a function of ours, we give out the hook.
+/// cuGetProcAddress: the driver decides, and where it gives out a function of ours, we give out the
+/// hook.
 template <typename Real>
-CUresult proc_address(const ApiCall&, Real real, const char* name, void** out, int version, cuuint64_t flags) {
+CUresult proc_address(const ApiCall&, Real real, const char* name, void** out, int version,
+                      cuuint64_t flags) {
   const CUresult result = real(name, out, version, flags);
   if (result == CUDA_SUCCESS && out != nullptr) {
     if (void* hook = hook_of_address(*out)) *out = hook;
@@ -37,8 +39,8 @@ CUresult proc_address(const ApiCall&, Real real, const char* name, void** out, i
 }
 
 template <typename Real>
-CUresult proc_address_with_status(const ApiCall&, Real real, const char* name, void** out, int version,
-                                  cuuint64_t flags, void* status) {
+CUresult proc_address_with_status(const ApiCall&, Real real, const char* name, void** out,
+                                  int version, cuuint64_t flags, void* status) {
   const CUresult result = real(name, out, version, flags, status);
   if (result == CUDA_SUCCESS && out != nullptr) {
     if (void* hook = hook_of_address(*out)) *out = hook;
@@ -50,8 +52,8 @@ CUresult proc_address_with_status(const ApiCall&, Real real, const char* name, v
 
 namespace {
 
-/// The real function. errno is its business alone: it finds the program's, and the program finds what it left,
-/// whatever we do before and after.
+/// The real function. errno is its business alone: it finds the program's, and the program finds
+/// what it left, whatever we do before and after.
 template <typename... Arguments>
 struct DriverCall {
   CUresult (*function)(Arguments...);
@@ -77,21 +79,24 @@ enum RowIndex : int {
 }  // namespace
 
 #define GPUPEAK_ARGUMENTS(...) __VA_OPT__(, ) __VA_ARGS__
-// cuda.h has other declarations of these names, or macros for them: so ours are named by assembler labels.
-#define ROW(name, base, version, flags, function, parameters, arguments)                                      \
-  extern "C" __attribute__((visibility("default"))) CUresult gpupeak_hook_##name parameters asm(#name);       \
-  CUresult gpupeak_hook_##name parameters {                                                                   \
-    int program_errno = errno;                                                                                \
-    const auto driver = reinterpret_cast<CUresult(*) parameters>(real_function(kRow_##name));                 \
-    if (driver == nullptr) {                                                                                  \
-      errno = program_errno;                                                                                  \
-      return CUDA_ERROR_NOT_FOUND;                                                                            \
-    }                                                                                                         \
-    const DriverCall real{driver, program_errno};                                                             \
-    const ApiCall call{base, &g_driver_rows[kRow_##name].api_id, CallerFrame::of(__builtin_frame_address(0))}; \
-    const CUresult result = calls::function(call, real GPUPEAK_ARGUMENTS arguments);                          \
-    errno = program_errno;                                                                                    \
-    return result;                                                                                            \
+// cuda.h has other declarations of these names, or macros for them: so ours are named by assembler
+// labels.
+#define ROW(name, base, version, flags, function, parameters, arguments)                      \
+  extern "C" __attribute__((visibility("default")))                                           \
+  CUresult gpupeak_hook_##name parameters asm(#name);                                         \
+  CUresult gpupeak_hook_##name parameters {                                                   \
+    int program_errno = errno;                                                                \
+    const auto driver = reinterpret_cast<CUresult(*) parameters>(real_function(kRow_##name)); \
+    if (driver == nullptr) {                                                                  \
+      errno = program_errno;                                                                  \
+      return CUDA_ERROR_NOT_FOUND;                                                            \
+    }                                                                                         \
+    const DriverCall real{driver, program_errno};                                             \
+    const ApiCall call{base, &g_driver_rows[kRow_##name].api_id,                              \
+                       CallerFrame::of(__builtin_frame_address(0))};                          \
+    const CUresult result = calls::function(call, real GPUPEAK_ARGUMENTS arguments);          \
+    errno = program_errno;                                                                    \
+    return result;                                                                            \
   }
 #include "hooks/cuda_table.def"
 #undef ROW

@@ -26,12 +26,15 @@ void* look_up(const DriverRow& row, GetProcAddress5 by_five, GetProcAddress4 by_
   void* found = nullptr;
   int status = 0;
   CUresult result = CUDA_ERROR_NOT_FOUND;
-  if (by_five != nullptr) result = by_five(row.base_name, &found, row.version, flags, &status);
-  else if (by_four != nullptr) result = by_four(row.base_name, &found, row.version, flags);
+  if (by_five != nullptr)
+    result = by_five(row.base_name, &found, row.version, flags, &status);
+  else if (by_four != nullptr)
+    result = by_four(row.base_name, &found, row.version, flags);
   return result == CUDA_SUCCESS ? found : nullptr;
 }
 
-/// The driver's addresses, once it is loaded. False before. Threads may do it at once: all find the same.
+/// The driver's addresses, once it is loaded. False before. Threads may do it at once: all find the
+/// same.
 bool resolve() {
   if (g_resolved.load(std::memory_order_acquire)) return true;
   void* const cu_init = find_in(kDriver, "cuInit");
@@ -64,7 +67,8 @@ void* real_function(int index) {
 
 void* hook_of_address(void* real) {
   if (real == nullptr || !resolve()) return nullptr;
-  // An export's own address says for sure which ABI it is; what a look-up of ours gave may be shared by rows.
+  // An export's own address says for sure which ABI it is; what a look-up of ours gave may be
+  // shared by rows.
   for (int i = 0; i < kDriverRowCount; ++i) {
     if (g_driver_rows[i].exported == real) return g_driver_rows[i].hook;
   }
@@ -75,7 +79,8 @@ void* hook_of_address(void* real) {
 }
 
 bool is_hooked_name(const char* name) {
-  if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z') return false;
+  if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z')
+    return false;
   for (int i = 0; i < kDriverRowCount; ++i) {
     if (strcmp(g_driver_rows[i].export_name, name) == 0) return true;
   }
@@ -92,7 +97,9 @@ void* replace_symbol(const char* name, void* found) {
   return found;
 }
 
-bool has_driver() { return resolve(); }
+bool has_driver() {
+  return resolve();
+}
 
 void check_driver_is_loaded() {
   if (!g_resolved.load(std::memory_order_acquire)) return;

@@ -1,5 +1,6 @@
-// Which driver function is which: from an export name or a driver's own address to our hook, and from a row
-// of cuda_table.def to the real function. Used by the hooks, dlsym and cuGetProcAddress. HOOK-SAFE.
+// Which driver function is which: from an export name or a driver's own address to our hook, and
+// from a row of cuda_table.def to the real function. Used by the hooks, dlsym and cuGetProcAddress.
+// HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>
@@ -15,9 +16,10 @@ struct DriverRow {
   int version;
   int flags;
   void* hook;
-  void* exported;    ///< the driver's own, by export name
-  void* looked_up;   ///< the driver's own, as its cuGetProcAddress gives it for exactly this version and flags
-  uint32_t api_id;   ///< of base_name in the log's strings
+  void* exported;   ///< the driver's own, by export name
+  void* looked_up;  ///< the driver's own, as its cuGetProcAddress gives it for exactly this version
+                    ///< and flags
+  uint32_t api_id;  ///< of base_name in the log's strings
 };
 extern DriverRow g_driver_rows[];
 extern const int kDriverRowCount;
@@ -25,12 +27,12 @@ extern const int kDriverRowCount;
 /// The real function of a row, or nullptr: the driver is not loaded, or too old to have it.
 void* real_function(int row);
 
-/// Our hook for a function that the driver gave out, or nullptr if it is not one of the table's. By address
-/// only: what name, version and flags mean is the driver's business.
+/// Our hook for a function that the driver gave out, or nullptr if it is not one of the table's. By
+/// address only: what name, version and flags mean is the driver's business.
 void* hook_of_address(void* real);
 
-/// What a program's dlsym(…, name) = `found` should give: our hook in place of the driver's own function;
-/// else `found`.
+/// What a program's dlsym(…, name) = `found` should give: our hook in place of the driver's own
+/// function; else `found`.
 void* replace_symbol(const char* name, void* found);
 
 /// Whether libcuda is loaded.

@@ -27,16 +27,16 @@ Dlsym real_dlsym() {
 DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* caller) {
   const Dlsym real = real_dlsym();
   if (real == nullptr) return {nullptr, nullptr};
-  // RTLD_NEXT means "after the caller", so the real dlsym must see the caller: it gets the call as it came.
-  // The driver itself may look up its own functions.
+  // RTLD_NEXT means "after the caller", so the real dlsym must see the caller: it gets the call as
+  // it came. The driver itself may look up its own functions.
   if (handle == RTLD_NEXT || !is_hooked_name(name) || is_in(caller, "libcuda.so")) {
     return {nullptr, reinterpret_cast<void*>(real)};
   }
   void* found = real(handle, name);
   if (found == nullptr) return {nullptr, nullptr};
   if (is_own_code(reinterpret_cast<uintptr_t>(found)) && !has_driver()) {
-    // Without a driver the program must not find our exports in its place. Searched again from behind us, so
-    // that dlerror() says what it would say without us.
+    // Without a driver the program must not find our exports in its place. Searched again from
+    // behind us, so that dlerror() says what it would say without us.
     return {real(RTLD_NEXT, name), nullptr};
   }
   return {replace_symbol(name, found), nullptr};

@@ -1,4 +1,5 @@
-// How much memory an array takes, as its description says: an estimate, since the driver pads and tiles.
+// How much memory an array takes, as its description says: an estimate, since the driver pads and
+// tiles.
 #pragma once
 
 #include <cuda.h>
@@ -7,8 +8,8 @@
 
 namespace gpupeak::preload {
 
-/// Bits of one channel of a texel, or of a whole texel for block-compressed and packed formats (then the
-/// number of channels does not multiply). 8 for formats that this table does not know.
+/// Bits of one channel of a texel, or of a whole texel for block-compressed and packed formats
+/// (then the number of channels does not multiply). 8 for formats that this table does not know.
 struct TexelBits {
   uint32_t bits;
   bool whole;
@@ -16,6 +17,7 @@ struct TexelBits {
 
 /// By the values of CUarray_format, since older headers do not name the newer ones.
 inline TexelBits texel_bits(unsigned format) {
+  // clang-format off
   switch (format) {
     case 0x01: case 0x08: return {8, false};                        // (UN)SIGNED_INT8
     case 0x02: case 0x09: case 0x10: return {16, false};            // (UN)SIGNED_INT16, HALF
@@ -39,6 +41,7 @@ inline TexelBits texel_bits(unsigned format) {
     case 0xb3: case 0xb5: return {48, true};                        // 4:4:4, 10 and 16 bits
     default: return {8, false};
   }
+  // clang-format on
 }
 
 inline uint64_t texel_bytes(uint64_t texels, unsigned format, unsigned channels) {
@@ -46,7 +49,9 @@ inline uint64_t texel_bytes(uint64_t texels, unsigned format, unsigned channels)
   return (texels * texel.bits * (texel.whole ? 1 : channels) + 7) / 8;
 }
 
-constexpr uint64_t at_least_one(uint64_t value) { return value == 0 ? 1 : value; }
+constexpr uint64_t at_least_one(uint64_t value) {
+  return value == 0 ? 1 : value;
+}
 
 /// Flags under which memory is attached later, by cuMemMapArrayAsync.
 constexpr unsigned kNoMemoryYet = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
@@ -64,7 +69,8 @@ uint64_t array_bytes(const Descriptor& d) {
 /// Each level halves the extents, not below one texel; a layered array keeps its depth.
 inline uint64_t mipmapped_bytes(const CUDA_ARRAY3D_DESCRIPTOR& d, unsigned levels) {
   if ((d.Flags & kNoMemoryYet) != 0) return 0;
-  uint64_t width = at_least_one(d.Width), height = at_least_one(d.Height), depth = at_least_one(d.Depth);
+  uint64_t width = at_least_one(d.Width), height = at_least_one(d.Height),
+           depth = at_least_one(d.Depth);
   uint64_t bytes = 0;
   for (unsigned level = 0; level < levels; ++level) {
     bytes += texel_bytes(width * height * depth, d.Format, d.NumChannels);

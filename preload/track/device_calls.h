@@ -1,6 +1,7 @@
-// What each family of driver calls means: one function a call, made by hooks/cuda.cc from cuda_table.def.
-// Each gets the real function and its arguments, and returns the real function's result, always. Templates,
-// since the ABI versions of a call differ in integer widths only. HOOK-SAFE.
+// What each family of driver calls means: one function a call, made by hooks/cuda.cc from
+// cuda_table.def. Each gets the real function and its arguments, and returns the real function's
+// result, always. Templates, since the ABI versions of a call differ in integer widths only.
+// HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>
@@ -17,11 +18,16 @@ namespace gpupeak::preload::calls {
 
 constexpr bool kPerThread = true;
 
-inline uint64_t value_of(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
-inline uint64_t value_of(uint64_t pointer) { return pointer; }
+inline uint64_t value_of(const void* pointer) {
+  return reinterpret_cast<uint64_t>(pointer);
+}
+inline uint64_t value_of(uint64_t pointer) {
+  return pointer;
+}
 
-/// Short of memory, the driver takes back what pools and graphs hold in reserve. Pools may be asked only after
-/// a call that breaks a capture as an allocation does (driver.h), graphs' reserves always.
+/// Short of memory, the driver takes back what pools and graphs hold in reserve. Pools may be asked
+/// only after a call that breaks a capture as an allocation does (driver.h), graphs' reserves
+/// always.
 inline void read_reserves_after_failure(const ApiCall& call, gpupeak_kind kind, CUresult result) {
   if (result != CUDA_ERROR_OUT_OF_MEMORY) return;
   if (kind == GPUPEAK_KIND_LINEAR || kind == GPUPEAK_KIND_POOL) read_all_pools();
@@ -31,7 +37,8 @@ inline void read_reserves_after_failure(const ApiCall& call, gpupeak_kind kind, 
 
 /// The common shape: run `real`, then account what it gave, or that it failed.
 template <typename Run, typename Value>
-CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run run, Value value, uint64_t bytes) {
+CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run run, Value value,
+                  uint64_t bytes) {
   DriverScope scope;
   const CUresult result = run();
   if (!scope.accounts()) return result;
@@ -40,14 +47,17 @@ CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run ru
     device_failed(call, kind, device, bytes, result);
     read_reserves_after_failure(call, kind, result);
   } else {
-    device_allocated(call, space, value(), {.bytes = bytes, .context = current_context(), .device = device, .kind = kind});
-    if (kind == GPUPEAK_KIND_LINEAR) read_all_pools();  // it may have taken from what they held in reserve
+    device_allocated(
+        call, space, value(),
+        {.bytes = bytes, .context = current_context(), .device = device, .kind = kind});
+    if (kind == GPUPEAK_KIND_LINEAR)
+      read_all_pools();  // it may have taken from what they held in reserve
   }
   return result;
 }
 
-/// The common shape of a free: taken out before the real call, since another thread may be given the same
-/// address before it returns; put back if it fails.
+/// The common shape of a free: taken out before the real call, since another thread may be given
+/// the same address before it returns; put back if it fails.
 template <typename Run>
 CUresult release(const ApiCall& call, KeySpace space, uint64_t value, Run run) {
   DriverScope scope;
@@ -60,7 +70,8 @@ CUresult release(const ApiCall& call, KeySpace space, uint64_t value, Run run) {
   return result;
 }
 
-// ---- start ---------------------------------------------------------------------------------------
+// ---- start
+// ---------------------------------------------------------------------------------------
 
 template <typename Real>
 CUresult init(const ApiCall&, Real real, unsigned flags) {
@@ -68,17 +79,19 @@ CUresult init(const ApiCall&, Real real, unsigned flags) {
   return real(flags);
 }
 
-// ---- linear, pinned, managed, registered -----------------------------------------------------------
+// ---- linear, pinned, managed, registered
+// -----------------------------------------------------------
 
 template <typename Real, typename Pointer, typename Size>
 CUresult mem_alloc(const ApiCall& call, Real real, Pointer* out, Size bytes) {
-  return allocate(call, KeySpace::kPointer, GPUPEAK_KIND_LINEAR, [&] { return real(out, bytes); },
-                  [&] { return value_of(*out); }, bytes);
+  return allocate(
+      call, KeySpace::kPointer, GPUPEAK_KIND_LINEAR, [&] { return real(out, bytes); },
+      [&] { return value_of(*out); }, bytes);
 }
 
 template <typename Real, typename Pointer, typename Size>
-CUresult mem_alloc_pitch(const ApiCall& call, Real real, Pointer* out, Size* pitch, Size width, Size height,
-                         unsigned element_bytes) {
+CUresult mem_alloc_pitch(const ApiCall& call, Real real, Pointer* out, Size* pitch, Size width,
+                         Size height, unsigned element_bytes) {
   DriverScope scope;
   const CUresult result = real(out, pitch, width, height, element_bytes);
   if (!scope.accounts()) return result;
@@ -88,7 +101,10 @@ CUresult mem_alloc_pitch(const ApiCall& call, Real real, Pointer* out, Size* pit
     device_failed(call, GPUPEAK_KIND_LINEAR, device, width * rows, result);
   } else {
     device_allocated(call, KeySpace::kPointer, value_of(*out),
-                     {.bytes = *pitch * rows, .context = current_context(), .device = device, .kind = GPUPEAK_KIND_LINEAR});
+                     {.bytes = *pitch * rows,
+                      .context = current_context(),
+                      .device = device,
+                      .kind = GPUPEAK_KIND_LINEAR});
   }
   return result;
 }
@@ -100,14 +116,16 @@ CUresult mem_free(const ApiCall& call, Real real, Pointer at) {
 
 template <typename Real, typename Size>
 CUresult mem_alloc_host(const ApiCall& call, Real real, void** out, Size bytes) {
-  return allocate(call, KeySpace::kPointer, GPUPEAK_KIND_PINNED, [&] { return real(out, bytes); },
-                  [&] { return value_of(*out); }, bytes);
+  return allocate(
+      call, KeySpace::kPointer, GPUPEAK_KIND_PINNED, [&] { return real(out, bytes); },
+      [&] { return value_of(*out); }, bytes);
 }
 
 template <typename Real>
 CUresult mem_host_alloc(const ApiCall& call, Real real, void** out, size_t bytes, unsigned flags) {
-  return allocate(call, KeySpace::kPointer, GPUPEAK_KIND_PINNED, [&] { return real(out, bytes, flags); },
-                  [&] { return value_of(*out); }, bytes);
+  return allocate(
+      call, KeySpace::kPointer, GPUPEAK_KIND_PINNED, [&] { return real(out, bytes, flags); },
+      [&] { return value_of(*out); }, bytes);
 }
 
 template <typename Real>
@@ -117,8 +135,9 @@ CUresult mem_free_host(const ApiCall& call, Real real, void* at) {
 
 template <typename Real>
 CUresult mem_host_register(const ApiCall& call, Real real, void* at, size_t bytes, unsigned flags) {
-  return allocate(call, KeySpace::kRegistered, GPUPEAK_KIND_REGISTERED, [&] { return real(at, bytes, flags); },
-                  [&] { return value_of(at); }, bytes);
+  return allocate(
+      call, KeySpace::kRegistered, GPUPEAK_KIND_REGISTERED, [&] { return real(at, bytes, flags); },
+      [&] { return value_of(at); }, bytes);
 }
 
 template <typename Real>
@@ -127,24 +146,30 @@ CUresult mem_host_unregister(const ApiCall& call, Real real, void* at) {
 }
 
 template <typename Real>
-CUresult mem_alloc_managed(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes, unsigned flags) {
-  return allocate(call, KeySpace::kPointer, GPUPEAK_KIND_MANAGED, [&] { return real(out, bytes, flags); },
-                  [&] { return value_of(*out); }, bytes);
+CUresult mem_alloc_managed(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes,
+                           unsigned flags) {
+  return allocate(
+      call, KeySpace::kPointer, GPUPEAK_KIND_MANAGED, [&] { return real(out, bytes, flags); },
+      [&] { return value_of(*out); }, bytes);
 }
 
-// ---- arrays ----------------------------------------------------------------------------------------
+// ---- arrays
+// ----------------------------------------------------------------------------------------
 
 template <typename Real, typename Descriptor>
 CUresult array_create(const ApiCall& call, Real real, CUarray* out, const Descriptor* descriptor) {
-  return allocate(call, KeySpace::kArray, GPUPEAK_KIND_ARRAY, [&] { return real(out, descriptor); },
-                  [&] { return value_of(*out); }, descriptor != nullptr ? array_bytes(*descriptor) : 0);
+  return allocate(
+      call, KeySpace::kArray, GPUPEAK_KIND_ARRAY, [&] { return real(out, descriptor); },
+      [&] { return value_of(*out); }, descriptor != nullptr ? array_bytes(*descriptor) : 0);
 }
 
 template <typename Real>
 CUresult mipmapped_create(const ApiCall& call, Real real, CUmipmappedArray* out,
                           const CUDA_ARRAY3D_DESCRIPTOR* descriptor, unsigned levels) {
-  return allocate(call, KeySpace::kArray, GPUPEAK_KIND_ARRAY, [&] { return real(out, descriptor, levels); },
-                  [&] { return value_of(*out); }, descriptor != nullptr ? mipmapped_bytes(*descriptor, levels) : 0);
+  return allocate(
+      call, KeySpace::kArray, GPUPEAK_KIND_ARRAY, [&] { return real(out, descriptor, levels); },
+      [&] { return value_of(*out); },
+      descriptor != nullptr ? mipmapped_bytes(*descriptor, levels) : 0);
 }
 
 template <typename Real, typename Array>
@@ -152,7 +177,8 @@ CUresult array_destroy(const ApiCall& call, Real real, Array array) {
   return release(call, KeySpace::kArray, value_of(array), [&] { return real(array); });
 }
 
-// ---- pools -----------------------------------------------------------------------------------------
+// ---- pools
+// -----------------------------------------------------------------------------------------
 
 /// A pool tells its reserve where it may have moved.
 inline void read_pool(CUmemoryPool pool, uint64_t reserved_bytes) {
@@ -161,8 +187,8 @@ inline void read_pool(CUmemoryPool pool, uint64_t reserved_bytes) {
 
 /// A captured call gives addresses and no memory. `find_pool` tells which pool the call takes from.
 template <typename FindPool, typename Run>
-CUresult allocate_async(const ApiCall& call, CUstream stream, bool per_thread, CUdeviceptr* out, uint64_t bytes,
-                        FindPool find_pool, Run run) {
+CUresult allocate_async(const ApiCall& call, CUstream stream, bool per_thread, CUdeviceptr* out,
+                        uint64_t bytes, FindPool find_pool, Run run) {
   DriverScope scope;
   const bool captured = scope.accounts() && is_capturing(stream, per_thread);
   const CUresult result = run();
@@ -179,44 +205,55 @@ CUresult allocate_async(const ApiCall& call, CUstream stream, bool per_thread, C
     return result;
   }
   const uint64_t reserved = pool_attribute(from.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-  if (pool_allocated(call, *out, bytes, from.pool, from.device, reserved)) read_pool(from.pool, reserved);
+  if (pool_allocated(call, *out, bytes, from.pool, from.device, reserved))
+    read_pool(from.pool, reserved);
   return result;
 }
 
 /// From the pool that is current on the stream's device, whatever context is current.
 template <bool kPtsz, typename Real>
-CUresult mem_alloc_async(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes, CUstream stream) {
+CUresult mem_alloc_async(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes,
+                         CUstream stream) {
   const auto find_pool = [&] {
     const int device = stream_device(stream, kPtsz);
     return PoolPlace{.pool = device_pool(device), .device = device};
   };
-  return allocate_async(call, stream, kPtsz, out, bytes, find_pool, [&] { return real(out, bytes, stream); });
+  return allocate_async(call, stream, kPtsz, out, bytes, find_pool,
+                        [&] { return real(out, bytes, stream); });
 }
 
 template <bool kPtsz, typename Real>
-CUresult mem_alloc_from_pool_async(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes, CUmemoryPool pool,
-                                   CUstream stream) {
-  const auto find_pool = [&] { return PoolPlace{.pool = pool, .device = stream_device(stream, kPtsz)}; };
-  return allocate_async(call, stream, kPtsz, out, bytes, find_pool, [&] { return real(out, bytes, pool, stream); });
+CUresult mem_alloc_from_pool_async(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes,
+                                   CUmemoryPool pool, CUstream stream) {
+  const auto find_pool = [&] {
+    return PoolPlace{.pool = pool, .device = stream_device(stream, kPtsz)};
+  };
+  return allocate_async(call, stream, kPtsz, out, bytes, find_pool,
+                        [&] { return real(out, bytes, pool, stream); });
 }
 
 template <bool kPtsz, typename Real>
 CUresult mem_free_async(const ApiCall& call, Real real, CUdeviceptr at, CUstream stream) {
-  // Captured, it may free a graph's memory only: that stays known, and nothing of it is counted here.
+  // Captured, it may free a graph's memory only: that stays known, and nothing of it is counted
+  // here.
   return release(call, KeySpace::kPointer, at, [&] { return real(at, stream); });
 }
 
 template <typename Real>
-CUresult pool_create(const ApiCall&, Real real, CUmemoryPool* out, const CUmemPoolProps* properties) {
+CUresult pool_create(const ApiCall&, Real real, CUmemoryPool* out,
+                     const CUmemPoolProps* properties) {
   DriverScope scope;
   const CUresult result = real(out, properties);
   if (scope.accounts() && result == CUDA_SUCCESS) {
-    constexpr int kManaged = 2;  // CU_MEM_ALLOCATION_TYPE_MANAGED, which headers before CUDA 13.0 lack
+    constexpr int kManaged =
+        2;  // CU_MEM_ALLOCATION_TYPE_MANAGED, which headers before CUDA 13.0 lack
     const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     const bool managed = static_cast<int>(properties->allocType) == kManaged;
     pool_created({.pool = *out,
                   .device = on_device ? properties->location.id : kNoDevice,
-                  .kind = managed ? GPUPEAK_KIND_MANAGED : on_device ? GPUPEAK_KIND_POOL : GPUPEAK_KIND_HOST_VMM});
+                  .kind = managed     ? GPUPEAK_KIND_MANAGED
+                          : on_device ? GPUPEAK_KIND_POOL
+                                      : GPUPEAK_KIND_HOST_VMM});
   }
   return result;
 }
@@ -227,12 +264,15 @@ CUresult pool_destroy(const ApiCall&, Real real, CUmemoryPool pool) {
   if (!scope.accounts()) return real(pool);
   const PoolState state = pool_destroying(pool);
   const CUresult result = real(pool);
-  if (result == CUDA_SUCCESS) pool_destroyed(state);
-  else pool_not_destroyed(state);
+  if (result == CUDA_SUCCESS)
+    pool_destroyed(state);
+  else
+    pool_not_destroyed(state);
   return result;
 }
 
-/// A synchronise of a stream, an event or a context. Having succeeded, it shows that no capture forbids to ask.
+/// A synchronise of a stream, an event or a context. Having succeeded, it shows that no capture
+/// forbids to ask.
 template <typename Real, typename... Arguments>
 CUresult synchronise(const ApiCall&, Real real, Arguments... arguments) {
   DriverScope scope;
@@ -251,7 +291,8 @@ CUresult pool_trim(const ApiCall&, Real real, CUmemoryPool pool, size_t keep_byt
   return result;
 }
 
-// ---- virtual memory management -----------------------------------------------------------------------
+// ---- virtual memory management
+// -----------------------------------------------------------------------
 
 template <typename Real>
 CUresult mem_create(const ApiCall& call, Real real, CUmemGenericAllocationHandle* out, size_t bytes,
@@ -262,17 +303,20 @@ CUresult mem_create(const ApiCall& call, Real real, CUmemGenericAllocationHandle
   const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
   const gpupeak_kind kind = on_device ? GPUPEAK_KIND_VMM : GPUPEAK_KIND_HOST_VMM;
   const int device = on_device ? properties->location.id : kNoDevice;
-  if (result == CUDA_SUCCESS) vmm_created(call, *out, kind, device, bytes);
-  else device_failed(call, kind, device, bytes, result);
+  if (result == CUDA_SUCCESS)
+    vmm_created(call, *out, kind, device, bytes);
+  else
+    device_failed(call, kind, device, bytes, result);
   return result;
 }
 
 template <typename Real>
-CUresult mem_import(const ApiCall& call, Real real, CUmemGenericAllocationHandle* out, void* os_handle,
-                    CUmemAllocationHandleType type) {
+CUresult mem_import(const ApiCall& call, Real real, CUmemGenericAllocationHandle* out,
+                    void* os_handle, CUmemAllocationHandleType type) {
   DriverScope scope;
   const CUresult result = real(out, os_handle, type);
-  if (scope.accounts() && result == CUDA_SUCCESS) vmm_created(call, *out, GPUPEAK_KIND_IMPORTED, current_device(), 0);
+  if (scope.accounts() && result == CUDA_SUCCESS)
+    vmm_created(call, *out, GPUPEAK_KIND_IMPORTED, current_device(), 0);
   return result;
 }
 
@@ -309,16 +353,20 @@ CUresult mem_unmap(const ApiCall& call, Real real, CUdeviceptr at, size_t bytes)
   if (!scope.accounts()) return real(at, bytes);
   vmm_unmapping(call, at, bytes);
   const CUresult result = real(at, bytes);
-  if (result == CUDA_SUCCESS) vmm_unmapped(at, bytes);
-  else vmm_not_unmapped(at, bytes);
+  if (result == CUDA_SUCCESS)
+    vmm_unmapped(at, bytes);
+  else
+    vmm_not_unmapped(at, bytes);
   return result;
 }
 
 template <typename Real>
-CUresult address_reserve(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes, size_t alignment,
-                         CUdeviceptr wanted, unsigned long long flags) {
-  return allocate(call, KeySpace::kAddresses, GPUPEAK_KIND_VMM_VA,
-                  [&] { return real(out, bytes, alignment, wanted, flags); }, [&] { return value_of(*out); }, bytes);
+CUresult address_reserve(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes,
+                         size_t alignment, CUdeviceptr wanted, unsigned long long flags) {
+  return allocate(
+      call, KeySpace::kAddresses, GPUPEAK_KIND_VMM_VA,
+      [&] { return real(out, bytes, alignment, wanted, flags); }, [&] { return value_of(*out); },
+      bytes);
 }
 
 template <typename Real>
@@ -330,8 +378,10 @@ CUresult address_free(const ApiCall& call, Real real, CUdeviceptr at, size_t byt
 template <typename Real>
 CUresult external_buffer(const ApiCall& call, Real real, CUdeviceptr* out, CUexternalMemory memory,
                          const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* descriptor) {
-  return allocate(call, KeySpace::kPointer, GPUPEAK_KIND_IMPORTED, [&] { return real(out, memory, descriptor); },
-                  [&] { return value_of(*out); }, descriptor != nullptr ? descriptor->size : 0);
+  return allocate(
+      call, KeySpace::kPointer, GPUPEAK_KIND_IMPORTED,
+      [&] { return real(out, memory, descriptor); }, [&] { return value_of(*out); },
+      descriptor != nullptr ? descriptor->size : 0);
 }
 
 /// Memory of another process, or of one of its pools. Opened again, it is counted again.
@@ -340,14 +390,16 @@ CUresult import_pointer(const ApiCall& call, CUdeviceptr* out, Run run) {
   DriverScope scope;
   const CUresult result = run();
   if (scope.accounts() && result == CUDA_SUCCESS) {
-    device_allocated(call, KeySpace::kPointer, *out,
-                     {.bytes = bytes_at(*out), .device = current_device(), .kind = GPUPEAK_KIND_IMPORTED});
+    device_allocated(
+        call, KeySpace::kPointer, *out,
+        {.bytes = bytes_at(*out), .device = current_device(), .kind = GPUPEAK_KIND_IMPORTED});
   }
   return result;
 }
 
 template <typename Real>
-CUresult ipc_open(const ApiCall& call, Real real, CUdeviceptr* out, CUipcMemHandle handle, unsigned flags) {
+CUresult ipc_open(const ApiCall& call, Real real, CUdeviceptr* out, CUipcMemHandle handle,
+                  unsigned flags) {
   return import_pointer(call, out, [&] { return real(out, handle, flags); });
 }
 
@@ -357,20 +409,24 @@ CUresult ipc_close(const ApiCall& call, Real real, CUdeviceptr at) {
 }
 
 template <typename Real, typename Data>
-CUresult pool_import_pointer(const ApiCall& call, Real real, CUdeviceptr* out, CUmemoryPool pool, Data* data) {
+CUresult pool_import_pointer(const ApiCall& call, Real real, CUdeviceptr* out, CUmemoryPool pool,
+                             Data* data) {
   return import_pointer(call, out, [&] { return real(out, pool, data); });
 }
 
-// ---- graphs ------------------------------------------------------------------------------------------
+// ---- graphs
+// ------------------------------------------------------------------------------------------
 
 /// A node that allocates: addresses now, memory when the graph runs.
 inline void note_graph_node(const CUDA_MEM_ALLOC_NODE_PARAMS* node) {
-  device_noted(KeySpace::kPointer, node->dptr, {.bytes = node->bytesize, .kind = GPUPEAK_KIND_GRAPH});
+  device_noted(KeySpace::kPointer, node->dptr,
+               {.bytes = node->bytesize, .kind = GPUPEAK_KIND_GRAPH});
 }
 
 template <typename Real>
-CUresult graph_add_alloc_node(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
-                              size_t count, CUDA_MEM_ALLOC_NODE_PARAMS* node) {
+CUresult graph_add_alloc_node(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph,
+                              const CUgraphNode* after, size_t count,
+                              CUDA_MEM_ALLOC_NODE_PARAMS* node) {
   DriverScope scope;
   const CUresult result = real(out, graph, after, count, node);
   if (scope.accounts() && result == CUDA_SUCCESS) note_graph_node(node);
@@ -395,14 +451,15 @@ CUresult add_graph_node(const GraphNode* node, Run run) {
 }
 
 template <typename Real>
-CUresult graph_add_node(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
-                        size_t count, GraphNode* node) {
+CUresult graph_add_node(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph,
+                        const CUgraphNode* after, size_t count, GraphNode* node) {
   return add_graph_node(node, [&] { return real(out, graph, after, count, node); });
 }
 
 template <typename Real>
-CUresult graph_add_node_with_edges(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
-                                   const void* edges, size_t count, GraphNode* node) {
+CUresult graph_add_node_with_edges(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph,
+                                   const CUgraphNode* after, const void* edges, size_t count,
+                                   GraphNode* node) {
   return add_graph_node(node, [&] { return real(out, graph, after, edges, count, node); });
 }
 
@@ -422,11 +479,13 @@ template <typename Real>
 CUresult graph_trim(const ApiCall& call, Real real, CUdevice device) {
   DriverScope scope;
   const CUresult result = real(device);
-  if (scope.accounts() && result == CUDA_SUCCESS) graph_reserve_read(call, device, graph_reserve(device));
+  if (scope.accounts() && result == CUDA_SUCCESS)
+    graph_reserve_read(call, device, graph_reserve(device));
   return result;
 }
 
-// ---- contexts ----------------------------------------------------------------------------------------
+// ---- contexts
+// ----------------------------------------------------------------------------------------
 
 /// All forms of cuCtxCreate: `out` comes first, the device last.
 template <typename Run>
@@ -443,14 +502,14 @@ CUresult ctx_create(const ApiCall&, Real real, CUcontext* out, unsigned flags, C
 }
 
 template <typename Real, typename Parameters>
-CUresult ctx_create_affinity(const ApiCall&, Real real, CUcontext* out, Parameters* parameters, int count,
-                             unsigned flags, CUdevice device) {
+CUresult ctx_create_affinity(const ApiCall&, Real real, CUcontext* out, Parameters* parameters,
+                             int count, unsigned flags, CUdevice device) {
   return context_create(out, device, [&] { return real(out, parameters, count, flags, device); });
 }
 
 template <typename Real, typename Parameters>
-CUresult ctx_create_params(const ApiCall&, Real real, CUcontext* out, Parameters* parameters, unsigned flags,
-                           CUdevice device) {
+CUresult ctx_create_params(const ApiCall&, Real real, CUcontext* out, Parameters* parameters,
+                           unsigned flags, CUdevice device) {
   return context_create(out, device, [&] { return real(out, parameters, flags, device); });
 }
 
@@ -458,7 +517,8 @@ template <typename Real>
 CUresult ctx_destroy(const ApiCall& call, Real real, CUcontext context) {
   DriverScope scope;
   const CUresult result = real(context);
-  if (scope.accounts() && result == CUDA_SUCCESS) context_ended(call, context, GPUPEAK_CONTEXT_DESTROYED);
+  if (scope.accounts() && result == CUDA_SUCCESS)
+    context_ended(call, context, GPUPEAK_CONTEXT_DESTROYED);
   return result;
 }
 

@@ -29,7 +29,9 @@ struct DeviceMemory {
 constinit DeviceMemory g_memory;
 
 /// device or host, as the log has it.
-uint64_t logged_device(int device) { return static_cast<uint64_t>(device + 1); }
+uint64_t logged_device(int device) {
+  return static_cast<uint64_t>(device + 1);
+}
 
 bool counts_into_device_total(gpupeak_kind kind) {
   switch (kind) {
@@ -37,13 +39,17 @@ bool counts_into_device_total(gpupeak_kind kind) {
     case GPUPEAK_KIND_POOL:
     case GPUPEAK_KIND_VMM:
     case GPUPEAK_KIND_ARRAY:
-    case GPUPEAK_KIND_GRAPH: return true;
-    default: return false;
+    case GPUPEAK_KIND_GRAPH:
+      return true;
+    default:
+      return false;
   }
 }
 
 /// The lock makes us the only writer of these: others read, so that whole stores are enough.
-void store(uint64_t& to, uint64_t value) { __atomic_store_n(&to, value, __ATOMIC_RELAXED); }
+void store(uint64_t& to, uint64_t value) {
+  __atomic_store_n(&to, value, __ATOMIC_RELAXED);
+}
 
 void move(gpupeak_gauge& gauge, int64_t bytes) {
   const uint64_t live = gauge.live + static_cast<uint64_t>(bytes);
@@ -55,10 +61,17 @@ void move_gauges(const DeviceBlock& block, int64_t bytes) {
   gpupeak_counters_page& page = counters();
   switch (block.kind) {
     case GPUPEAK_KIND_PINNED:
-    case GPUPEAK_KIND_HOST_VMM: move(page.pinned, bytes); return;
-    case GPUPEAK_KIND_REGISTERED: move(page.registered, bytes); return;
-    case GPUPEAK_KIND_MANAGED: move(page.managed, bytes); break;
-    default: break;
+    case GPUPEAK_KIND_HOST_VMM:
+      move(page.pinned, bytes);
+      return;
+    case GPUPEAK_KIND_REGISTERED:
+      move(page.registered, bytes);
+      return;
+    case GPUPEAK_KIND_MANAGED:
+      move(page.managed, bytes);
+      break;
+    default:
+      break;
   }
   if (block.device < 0 || block.device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
   gpupeak_device_counters& device = page.device[block.device];
@@ -89,7 +102,8 @@ void log_free(const DeviceBlock& block, uint32_t api, uint32_t stack) {
   emit(numbered(GPUPEAK_REC_DEVICE_FREE).u(block.id).u(api).u(stack));
 }
 
-/// Adds a block in place of what may have been there: then the old one's end was not seen. Holds the lock.
+/// Adds a block in place of what may have been there: then the old one's end was not seen. Holds
+/// the lock.
 bool keep(uint64_t key, const DeviceBlock& block, uint32_t api, uint32_t stack) {
   if (DeviceBlock* stale = g_memory.blocks.find(key)) {
     if (stale->kind == GPUPEAK_KIND_IMPORTED && block.kind == GPUPEAK_KIND_IMPORTED) {
@@ -104,11 +118,18 @@ bool keep(uint64_t key, const DeviceBlock& block, uint32_t api, uint32_t stack) 
   return false;
 }
 
-uint64_t pool_key(CUmemoryPool pool) { return reinterpret_cast<uint64_t>(pool); }
+uint64_t pool_key(CUmemoryPool pool) {
+  return reinterpret_cast<uint64_t>(pool);
+}
 
-void log_pool(const PoolPlace& place, uint64_t reserved_bytes, uint64_t used_bytes, gpupeak_pool_event event) {
+void log_pool(const PoolPlace& place, uint64_t reserved_bytes, uint64_t used_bytes,
+              gpupeak_pool_event event) {
   Record record = numbered(GPUPEAK_REC_POOL);
-  emit(record.u(pool_key(place.pool)).u(logged_device(place.device)).u(reserved_bytes).u(used_bytes).u(event));
+  emit(record.u(pool_key(place.pool))
+           .u(logged_device(place.device))
+           .u(reserved_bytes)
+           .u(used_bytes)
+           .u(event));
 }
 
 void log_reading(PoolState& state, uint64_t reserved_bytes, uint64_t used_bytes) {
@@ -127,11 +148,20 @@ void add(KeySpace space, uint64_t value, DeviceBlock block, uint32_t api, uint32
     store(allocations, allocations + 1);
   }
   Record record = numbered(GPUPEAK_REC_DEVICE_ALLOC);
-  record.u(block.id).u(block.kind).u(logged_device(block.device)).u(value).u(block.bytes).u(api).u(stack);
-  emit(record.u(reinterpret_cast<uint64_t>(block.context)).u(reinterpret_cast<uint64_t>(block.pool)));
+  record.u(block.id)
+      .u(block.kind)
+      .u(logged_device(block.device))
+      .u(value)
+      .u(block.bytes)
+      .u(api)
+      .u(stack);
+  emit(record.u(reinterpret_cast<uint64_t>(block.context))
+           .u(reinterpret_cast<uint64_t>(block.pool)));
 }
 
-uint64_t graph_block(int device, uint32_t number) { return static_cast<uint64_t>(device) << 32 | number; }
+uint64_t graph_block(int device, uint32_t number) {
+  return static_cast<uint64_t>(device) << 32 | number;
+}
 
 bool ends_with_context(gpupeak_kind kind) {
   switch (kind) {
@@ -139,8 +169,10 @@ bool ends_with_context(gpupeak_kind kind) {
     case GPUPEAK_KIND_MANAGED:
     case GPUPEAK_KIND_PINNED:
     case GPUPEAK_KIND_REGISTERED:
-    case GPUPEAK_KIND_ARRAY: return true;
-    default: return false;
+    case GPUPEAK_KIND_ARRAY:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -213,7 +245,8 @@ void device_unknown_freed(const ApiCall& call, uint64_t value) {
   emit(numbered(GPUPEAK_REC_DEVICE_UNKNOWN).u(value).u(api).u(stack));
 }
 
-void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t bytes, CUresult result) {
+void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t bytes,
+                   CUresult result) {
   // Other errors may come from a capture that forbids the call: ask the driver nothing then.
   uint64_t free_bytes = 0, total_bytes = 0;
   const bool known = result == CUDA_ERROR_OUT_OF_MEMORY && memory_info(free_bytes, total_bytes);
@@ -238,7 +271,9 @@ void context_began(CUcontext context, int device) {
   LockGuard guard(g_memory.lock);
   g_memory.contexts.insert(reinterpret_cast<uint64_t>(context), device);
   Record record = numbered(GPUPEAK_REC_CONTEXT);
-  emit(record.u(reinterpret_cast<uint64_t>(context)).u(logged_device(device)).u(GPUPEAK_CONTEXT_CREATED));
+  emit(record.u(reinterpret_cast<uint64_t>(context))
+           .u(logged_device(device))
+           .u(GPUPEAK_CONTEXT_CREATED));
 }
 
 void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event event) {
@@ -310,8 +345,8 @@ PoolPlace pool_place(CUmemoryPool pool, int device) {
   return fresh.place;
 }
 
-bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemoryPool pool, int device,
-                    uint64_t reserved_bytes) {
+bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemoryPool pool,
+                    int device, uint64_t reserved_bytes) {
   HookScope scope;
   if (!scope.entered()) {
     count(&gpupeak_counters_page::dropped_events);
@@ -328,7 +363,8 @@ bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemor
   }
   const PoolState state = known != nullptr ? *known : PoolState{.place = {.device = device}};
   add(KeySpace::kPointer, value,
-      {.bytes = bytes, .pool = pool, .device = state.place.device, .kind = state.place.kind}, api, stack);
+      {.bytes = bytes, .pool = pool, .device = state.place.device, .kind = state.place.kind}, api,
+      stack);
   return known != nullptr && state.reserved_bytes != reserved_bytes;
 }
 
@@ -336,7 +372,8 @@ void pool_read(CUmemoryPool pool, uint64_t reserved_bytes, uint64_t used_bytes) 
   HookScope scope;
   if (!scope.entered()) return;
   LockGuard guard(g_memory.lock);
-  if (PoolState* known = g_memory.pools.find(pool_key(pool))) log_reading(*known, reserved_bytes, used_bytes);
+  if (PoolState* known = g_memory.pools.find(pool_key(pool)))
+    log_reading(*known, reserved_bytes, used_bytes);
 }
 
 void read_all_pools() {
@@ -347,13 +384,17 @@ void read_all_pools() {
   LockGuard guard(g_memory.lock);
   g_memory.pools.for_each([](uint64_t, PoolState& state) {
     if (state.reserved_bytes == 0) return;
-    const uint64_t reserved = pool_attribute(state.place.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    const uint64_t reserved =
+        pool_attribute(state.place.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
     if (reserved == state.reserved_bytes) return;
-    log_reading(state, reserved, pool_attribute(state.place.pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+    log_reading(state, reserved,
+                pool_attribute(state.place.pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
   });
 }
 
-bool has_graph_memory() { return g_memory.has_graphs.load(std::memory_order_relaxed); }
+bool has_graph_memory() {
+  return g_memory.has_graphs.load(std::memory_order_relaxed);
+}
 
 void graph_reserve_read(const ApiCall& call, int device, uint64_t reserved_bytes) {
   HookScope scope;
@@ -374,7 +415,8 @@ void graph_reserve_read(const ApiCall& call, int device, uint64_t reserved_bytes
   }
   if (reserve.bytes >= reserved_bytes) return;
   add(KeySpace::kGraphReserve, graph_block(device, ++reserve.blocks),
-      {.bytes = reserved_bytes - reserve.bytes, .device = device, .kind = GPUPEAK_KIND_GRAPH}, api, stack);
+      {.bytes = reserved_bytes - reserve.bytes, .device = device, .kind = GPUPEAK_KIND_GRAPH}, api,
+      stack);
   reserve.bytes = reserved_bytes;
 }
 

@@ -1,6 +1,6 @@
-// All live device memory, and the events that change it. One lock covers the counters, the number of the
-// event and its record, so that all three tell the same order. HOOK-SAFE; called by track/device_calls.h
-// inside a DriverScope, outside any HookScope.
+// All live device memory, and the events that change it. One lock covers the counters, the number
+// of the event and its record, so that all three tell the same order. HOOK-SAFE; called by
+// track/device_calls.h inside a DriverScope, outside any HookScope.
 #pragma once
 
 #include <cuda.h>
@@ -19,11 +19,19 @@ struct ApiCall {
   CallerFrame caller;
 };
 
-/// Where a key is unique: pointers, array handles, registered ranges, reserved addresses, VMM handles.
+/// Where a key is unique: pointers, array handles, registered ranges, reserved addresses, VMM
+/// handles.
 enum class KeySpace : uint64_t {
-  kPointer = 0, kArray = 1, kRegistered = 2, kAddresses = 3, kHandle = 4, kGraphReserve = 5
+  kPointer = 0,
+  kArray = 1,
+  kRegistered = 2,
+  kAddresses = 3,
+  kHandle = 4,
+  kGraphReserve = 5
 };
-inline uint64_t key_of(KeySpace space, uint64_t value) { return (static_cast<uint64_t>(space) << 60) ^ value; }
+inline uint64_t key_of(KeySpace space, uint64_t value) {
+  return (static_cast<uint64_t>(space) << 60) ^ value;
+}
 
 struct DeviceBlock {
   uint64_t id = 0;  ///< 0: known but not counted, and not in the log (memory of a captured graph)
@@ -40,8 +48,9 @@ void device_allocated(const ApiCall& call, KeySpace space, uint64_t value, Devic
 /// The same for a block that is not to be counted.
 void device_noted(KeySpace space, uint64_t value, DeviceBlock block);
 
-/// The block is about to be freed: taken out, counted and logged as free. False if it was never seen. Memory of
-/// a captured graph stays known, since each launch makes it anew; and so does what was opened more than once.
+/// The block is about to be freed: taken out, counted and logged as free. False if it was never
+/// seen. Memory of a captured graph stays known, since each launch makes it anew; and so does what
+/// was opened more than once.
 bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock& block);
 /// The real free failed after all: the block lives on.
 void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block);
@@ -51,7 +60,8 @@ bool device_find(KeySpace space, uint64_t value, DeviceBlock& block);
 void device_unknown_freed(const ApiCall& call, uint64_t value);
 
 /// An allocation failed with `result`.
-void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t bytes, CUresult result);
+void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t bytes,
+                   CUresult result);
 
 /// A context has ended: what it owned is free (linear, managed, pinned, registered, arrays).
 void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event event);
@@ -61,10 +71,12 @@ void context_began(CUcontext context, int device);
 struct PoolPlace {
   CUmemoryPool pool = nullptr;
   int device = -1;
-  gpupeak_kind kind = GPUPEAK_KIND_POOL;  ///< of what it gives; HOST_VMM and MANAGED pools exist too
+  gpupeak_kind kind =
+      GPUPEAK_KIND_POOL;  ///< of what it gives; HOST_VMM and MANAGED pools exist too
 };
 void pool_created(const PoolPlace& place);
-/// Before the real call, after which a pool must not be asked any more; then exactly one of the others.
+/// Before the real call, after which a pool must not be asked any more; then exactly one of the
+/// others.
 struct PoolState {
   PoolPlace place;
   uint64_t reserved_bytes = 0;  ///< as logged last
@@ -74,16 +86,18 @@ void pool_destroyed(const PoolState& state);
 void pool_not_destroyed(const PoolState& state);
 /// A pool's place as it was created with; for one never seen (a device's default pool) on `device`.
 PoolPlace pool_place(CUmemoryPool pool, int device);
-/// A successful allocation from `pool`, which is on `device` if it was never seen, and whose reserve is now
-/// `reserved_bytes`. True if that differs from what was logged last: pool_read() logs what it is now. One
-/// step, since this is the fastest call that allocates.
-bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemoryPool pool, int device,
-                    uint64_t reserved_bytes);
+/// A successful allocation from `pool`, which is on `device` if it was never seen, and whose
+/// reserve is now `reserved_bytes`. True if that differs from what was logged last: pool_read()
+/// logs what it is now. One step, since this is the fastest call that allocates.
+bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemoryPool pool,
+                    int device, uint64_t reserved_bytes);
 void pool_read(CUmemoryPool pool, uint64_t reserved_bytes, uint64_t used_bytes);
-/// After a synchronise, where pools give back what they hold above their threshold: reads all that hold any.
+/// After a synchronise, where pools give back what they hold above their threshold: reads all that
+/// hold any.
 void read_all_pools();
 
-/// What a device's graphs hold by now. What it grew by is a block of its own, of the call that grew it.
+/// What a device's graphs hold by now. What it grew by is a block of its own, of the call that grew
+/// it.
 void graph_reserve_read(const ApiCall& call, int device, uint64_t reserved_bytes);
 /// Whether this process has made graph memory at all; if not, its reserve need not be asked for.
 bool has_graph_memory();

@@ -17,17 +17,22 @@ constinit DriverFunction<CUresult (*)(int*)> g_get_device_count("cuDeviceGetCoun
 constinit DriverFunction<CUresult (*)(CUcontext*)> g_ctx_get_current("cuCtxGetCurrent");
 constinit DriverFunction<CUresult (*)(CUdevice*)> g_ctx_get_device("cuCtxGetDevice");
 constinit DriverFunction<CUresult (*)(size_t*, size_t*)> g_mem_get_info("cuMemGetInfo_v2");
-constinit DriverFunction<CUresult (*)(CUstream, CUstreamCaptureStatus*)> g_is_capturing("cuStreamIsCapturing");
-constinit DriverFunction<CUresult (*)(CUstream, CUstreamCaptureStatus*)> g_is_capturing_ptsz("cuStreamIsCapturing_ptsz");
+constinit DriverFunction<CUresult (*)(CUstream, CUstreamCaptureStatus*)> g_is_capturing(
+    "cuStreamIsCapturing");
+constinit DriverFunction<CUresult (*)(CUstream, CUstreamCaptureStatus*)> g_is_capturing_ptsz(
+    "cuStreamIsCapturing_ptsz");
 constinit DriverFunction<CUresult (*)(CUstream, CUdevice*)> g_stream_device("cuStreamGetDevice");
-constinit DriverFunction<CUresult (*)(CUstream, CUdevice*)> g_stream_device_ptsz("cuStreamGetDevice_ptsz");
+constinit DriverFunction<CUresult (*)(CUstream, CUdevice*)> g_stream_device_ptsz(
+    "cuStreamGetDevice_ptsz");
 constinit DriverFunction<CUresult (*)(CUmemoryPool*, CUdevice)> g_device_pool("cuDeviceGetMemPool");
 constinit DriverFunction<CUresult (*)(CUmemoryPool, CUmemPool_attribute, void*)> g_pool_attribute(
     "cuMemPoolGetAttribute");
 constinit DriverFunction<CUresult (*)(CUdevice, CUgraphMem_attribute, void*)> g_graph_attribute(
     "cuDeviceGetGraphMemAttribute");
-constinit DriverFunction<CUresult (*)(CUdeviceptr*, size_t*, CUdeviceptr)> g_address_range("cuMemGetAddressRange_v2");
-constinit DriverFunction<CUresult (*)(CUdevice, unsigned*, int*)> g_primary_state("cuDevicePrimaryCtxGetState");
+constinit DriverFunction<CUresult (*)(CUdeviceptr*, size_t*, CUdeviceptr)> g_address_range(
+    "cuMemGetAddressRange_v2");
+constinit DriverFunction<CUresult (*)(CUdevice, unsigned*, int*)> g_primary_state(
+    "cuDevicePrimaryCtxGetState");
 constinit DriverFunction<CUresult (*)(char*, int, CUdevice)> g_device_name("cuDeviceGetName");
 constinit DriverFunction<CUresult (*)(size_t*, CUdevice)> g_device_total("cuDeviceTotalMem_v2");
 constinit DriverFunction<CUresult (*)(CUuuid*, CUdevice)> g_device_uuid2("cuDeviceGetUuid_v2");
@@ -42,7 +47,9 @@ void forget_driver_functions() {
   g_device_count = 0;
 }
 
-void set_driver_lookup(DriverLookup lookup) { __atomic_store_n(&g_lookup, lookup, __ATOMIC_RELEASE); }
+void set_driver_lookup(DriverLookup lookup) {
+  __atomic_store_n(&g_lookup, lookup, __ATOMIC_RELEASE);
+}
 
 void* driver_function(const char* export_name) {
   const DriverLookup lookup = __atomic_load_n(&g_lookup, __ATOMIC_ACQUIRE);
@@ -75,7 +82,8 @@ bool is_capturing(CUstream stream, bool per_thread_default) {
   auto get = per_thread_default ? g_is_capturing_ptsz.get() : g_is_capturing.get();
   if (get == nullptr) get = g_is_capturing.get();
   if (get == nullptr) return false;
-  // An error means that the legacy stream was asked about while another one captures: not capturing itself.
+  // An error means that the legacy stream was asked about while another one captures: not capturing
+  // itself.
   return get(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
@@ -93,8 +101,8 @@ static int device_count() {
 int stream_device(CUstream stream, bool per_thread_default) {
   if (device_count() == 1) return 0;
   CUdevice device = kNoDevice;
-  // Before CUDA 12.8 there is no such question; a stream's calls are then made in its own context by all
-  // frameworks, since most others would fail.
+  // Before CUDA 12.8 there is no such question; a stream's calls are then made in its own context
+  // by all frameworks, since most others would fail.
   const auto get = per_thread_default ? g_stream_device_ptsz.get() : g_stream_device.get();
   return get != nullptr && get(stream, &device) == CUDA_SUCCESS ? device : current_device();
 }
@@ -108,14 +116,16 @@ CUmemoryPool device_pool(int device) {
 uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute) {
   cuuint64_t value = 0;
   const auto get = g_pool_attribute.get();
-  return get != nullptr && pool != nullptr && get(pool, attribute, &value) == CUDA_SUCCESS ? value : 0;
+  return get != nullptr && pool != nullptr && get(pool, attribute, &value) == CUDA_SUCCESS ? value
+                                                                                           : 0;
 }
 
 uint64_t graph_reserve(CUdevice device) {
   cuuint64_t bytes = 0;
   const auto get = g_graph_attribute.get();
   const auto attribute = CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT;
-  return get != nullptr && device >= 0 && get(device, attribute, &bytes) == CUDA_SUCCESS ? bytes : 0;
+  return get != nullptr && device >= 0 && get(device, attribute, &bytes) == CUDA_SUCCESS ? bytes
+                                                                                         : 0;
 }
 
 uint64_t bytes_at(CUdeviceptr at) {
@@ -134,10 +144,14 @@ bool primary_context_is_active(CUdevice device) {
 
 CUcontext& primary_context(CUdevice device) {
   static CUcontext contexts[GPUPEAK_LOG_MAX_DEVICES + 1];  // the last for devices beyond
-  return contexts[device >= 0 && device < static_cast<int>(GPUPEAK_LOG_MAX_DEVICES) ? device : GPUPEAK_LOG_MAX_DEVICES];
+  return contexts[device >= 0 && device < static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)
+                      ? device
+                      : GPUPEAK_LOG_MAX_DEVICES];
 }
 
-void forget_introductions() { g_introduced.store(0); }
+void forget_introductions() {
+  g_introduced.store(0);
+}
 
 void introduce_device(int ordinal) {
   if (ordinal < 0 || ordinal >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
@@ -149,9 +163,13 @@ void introduce_device(int ordinal) {
   CUuuid uuid{};
   if (const auto get = g_device_name.get()) get(name, sizeof name - 1, ordinal);
   if (const auto get = g_device_total.get()) get(&total, ordinal);
-  if (const auto get = g_device_uuid2.get() != nullptr ? g_device_uuid2.get() : g_device_uuid.get()) get(&uuid, ordinal);
+  if (const auto get = g_device_uuid2.get() != nullptr ? g_device_uuid2.get() : g_device_uuid.get())
+    get(&uuid, ordinal);
   Record record(GPUPEAK_DEF_DEVICE);
-  record.u(static_cast<uint64_t>(ordinal)).u(total).s({uuid.bytes, sizeof uuid.bytes}).s({name, strlen(name)});
+  record.u(static_cast<uint64_t>(ordinal))
+      .u(total)
+      .s({uuid.bytes, sizeof uuid.bytes})
+      .s({name, strlen(name)});
   define(record);
   std::atomic_ref<uint32_t> count(counters().device_count);
   uint32_t seen = count.load();

@@ -1,7 +1,8 @@
-// What the tracker asks the real CUDA driver, none of which changes the driver's state. Called inside a
-// DriverScope. Allowed while a stream is captured, in every mode (tried on driver 580): all but
-// pool_attribute() and stream_device(), which break the capture as an allocation would. Those two are asked
-// only after a call of the program's that breaks a capture too, and so has shown that there is none.
+// What the tracker asks the real CUDA driver, none of which changes the driver's state. Called
+// inside a DriverScope. Allowed while a stream is captured, in every mode (tried on driver 580):
+// all but pool_attribute() and stream_device(), which break the capture as an allocation would.
+// Those two are asked only after a call of the program's that breaks a capture too, and so has
+// shown that there is none.
 #pragma once
 
 #include <cuda.h>
@@ -25,7 +26,8 @@ class DriverFunction {
   Function get() {
     const uint32_t generation = __atomic_load_n(&g_driver_generation, __ATOMIC_RELAXED);
     if (__builtin_expect(__atomic_load_n(&generation_, __ATOMIC_ACQUIRE) != generation, 0)) {
-      __atomic_store_n(&function_, reinterpret_cast<Function>(driver_function(name_)), __ATOMIC_RELAXED);
+      __atomic_store_n(&function_, reinterpret_cast<Function>(driver_function(name_)),
+                       __ATOMIC_RELAXED);
       __atomic_store_n(&generation_, generation, __ATOMIC_RELEASE);
     }
     return __atomic_load_n(&function_, __ATOMIC_RELAXED);
@@ -47,7 +49,8 @@ int current_device();
 /// False if the driver does not say.
 bool memory_info(uint64_t& free_bytes, uint64_t& total_bytes);
 bool is_capturing(CUstream stream, bool per_thread_default);
-/// The device that a stream belongs to; kNoDevice if the driver does not say. Not for a capturing stream.
+/// The device that a stream belongs to; kNoDevice if the driver does not say. Not for a capturing
+/// stream.
 int stream_device(CUstream stream, bool per_thread_default);
 /// The pool that cuMemAllocAsync takes from on this device now; nullptr if the driver does not say.
 CUmemoryPool device_pool(int device);
@@ -57,7 +60,8 @@ uint64_t graph_reserve(CUdevice device);
 /// Of the allocation around an address; 0 if the driver does not say.
 uint64_t bytes_at(CUdeviceptr at);
 bool primary_context_is_active(CUdevice device);
-/// The device's primary context as the last retain gave it; the driver keeps its handle over resets.
+/// The device's primary context as the last retain gave it; the driver keeps its handle over
+/// resets.
 CUcontext& primary_context(CUdevice device);
 /// Logs name, UUID and size of a device at its first sight.
 void introduce_device(int ordinal);

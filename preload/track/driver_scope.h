@@ -1,5 +1,5 @@
-// The stretch of a driver call. The driver calls its own entry points, and allocators of ours may be hooked
-// below it: only a thread's outermost call is accounted. HOOK-SAFE.
+// The stretch of a driver call. The driver calls its own entry points, and allocators of ours may
+// be hooked below it: only a thread's outermost call is accounted. HOOK-SAFE.
 #pragma once
 
 #include "base/hook_scope.h"

@@ -10,8 +10,8 @@ namespace {
 struct Handle {
   uint32_t references = 0;
   uint32_t mappings = 0;
-  bool freed = false;    ///< logged as free; kept until the real call is known to have succeeded
-  DeviceBlock block;     ///< as it was when freed
+  bool freed = false;  ///< logged as free; kept until the real call is known to have succeeded
+  DeviceBlock block;   ///< as it was when freed
 };
 
 struct Mapping {
@@ -20,7 +20,8 @@ struct Mapping {
   bool unmapping = false;  ///< taken back already, the real cuMemUnmap has not returned yet
 };
 
-/// Of the granularities that drivers have, the smallest: how far to look for a range's next mapping.
+/// Of the granularities that drivers have, the smallest: how far to look for a range's next
+/// mapping.
 constexpr uint64_t kSmallestGranularity = 64 << 10;
 
 struct VirtualMemory {
@@ -31,7 +32,9 @@ struct VirtualMemory {
 constinit VirtualMemory g_vmm;
 
 /// The driver may give handles the value 0 … n; keys must not be 0.
-uint64_t handle_key(CUmemGenericAllocationHandle handle) { return static_cast<uint64_t>(handle) + 1; }
+uint64_t handle_key(CUmemGenericAllocationHandle handle) {
+  return static_cast<uint64_t>(handle) + 1;
+}
 
 void free_if_unused(const ApiCall& call, CUmemGenericAllocationHandle handle, Handle& state) {
   if (state.references > 0 || state.mappings > 0 || state.freed) return;
@@ -56,12 +59,13 @@ void for_each_mapping(CUdeviceptr at, uint64_t bytes, Visit visit) {
 
 }  // namespace
 
-void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupeak_kind kind, int device,
-                 uint64_t bytes) {
+void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupeak_kind kind,
+                 int device, uint64_t bytes) {
   {
     LockGuard guard(g_vmm.lock);
     Handle state;
-    if (const Handle* known = g_vmm.handles.find(handle_key(handle)); known != nullptr && !known->freed) {
+    if (const Handle* known = g_vmm.handles.find(handle_key(handle));
+        known != nullptr && !known->freed) {
       state = *known;  // the same memory imported again
       ++state.references;
       g_vmm.handles.insert(handle_key(handle), state);
@@ -70,7 +74,8 @@ void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupe
     state.references = 1;
     g_vmm.handles.insert(handle_key(handle), state);
   }
-  device_allocated(call, KeySpace::kHandle, handle_key(handle), {.bytes = bytes, .device = device, .kind = kind});
+  device_allocated(call, KeySpace::kHandle, handle_key(handle),
+                   {.bytes = bytes, .device = device, .kind = kind});
 }
 
 void vmm_retained(CUmemGenericAllocationHandle handle) {
@@ -119,7 +124,8 @@ void vmm_unmapped(CUdeviceptr at, uint64_t bytes) {
   LockGuard guard(g_vmm.lock);
   for (uint64_t offset = 0; offset < bytes;) {
     const Mapping* mapping = g_vmm.mappings.find(at + offset);
-    const uint64_t step = mapping != nullptr && mapping->bytes > 0 ? mapping->bytes : kSmallestGranularity;
+    const uint64_t step =
+        mapping != nullptr && mapping->bytes > 0 ? mapping->bytes : kSmallestGranularity;
     // Another thread may have mapped something new there meanwhile: that stays.
     if (mapping != nullptr && mapping->unmapping) g_vmm.mappings.erase(at + offset);
     offset += step;

@@ -1,5 +1,5 @@
-// Memory of cuMemCreate. It lives while its handle has references or is mapped anywhere, whichever ends
-// last; a context's end does not free it. HOOK-SAFE; see device_memory.h.
+// Memory of cuMemCreate. It lives while its handle has references or is mapped anywhere, whichever
+// ends last; a context's end does not free it. HOOK-SAFE; see device_memory.h.
 #pragma once
 
 #include "track/device_memory.h"
@@ -7,17 +7,18 @@
 namespace gpupeak::preload {
 
 /// cuMemCreate, or cuMemImportFromShareableHandle (kind IMPORTED: another process owns the bytes).
-void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupeak_kind kind, int device,
-                 uint64_t bytes);
+void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupeak_kind kind,
+                 int device, uint64_t bytes);
 /// cuMemRetainAllocationHandle gave one more reference.
 void vmm_retained(CUmemGenericAllocationHandle handle);
-/// Before cuMemRelease: true if a reference was known and is taken away, to be put back by vmm_not_released
-/// if the real call fails (a program may release once too often).
+/// Before cuMemRelease: true if a reference was known and is taken away, to be put back by
+/// vmm_not_released if the real call fails (a program may release once too often).
 bool vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle);
 void vmm_not_released(CUmemGenericAllocationHandle handle);
 
 void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle);
-/// Before cuMemUnmap of a range that may hold several mappings, and holes; then exactly one of the others.
+/// Before cuMemUnmap of a range that may hold several mappings, and holes; then exactly one of the
+/// others.
 void vmm_unmapping(const ApiCall& call, CUdeviceptr at, uint64_t bytes);
 void vmm_unmapped(CUdeviceptr at, uint64_t bytes);
 void vmm_not_unmapped(CUdeviceptr at, uint64_t bytes);
