@@ -12,13 +12,20 @@ uint64_t usable_bytes(uint64_t bytes, int64_t slack) {
   return bytes + static_cast<uint64_t>(slack);
 }
 
+/// A device block that lives shorter than this is temporary: a second, or a tenth of a short run.
+uint64_t short_life_ticks(const ClockMap& clock) {
+  const uint64_t second = clock.ticks_per_second();
+  const uint64_t tenth = clock.span_ticks() / 10;
+  return tenth == 0 ? second : std::min(second, tenth);
+}
+
 }  // namespace
 
 Replay::Replay(const LogReader& log)
     : log_(log),
       sites_(peaks_),
       slots_(log.slots().size()),
-      short_life_ticks_(log.clock().ticks_per_second()) {
+      short_life_ticks_(short_life_ticks(log.clock())) {
   device_scope_ = sites_.scopes_for(GPUPEAK_KIND_LINEAR, -1)[1];
   host_scope_ = sites_.scopes_for(GPUPEAK_KIND_HEAP, -1)[1];
   if (log.header().host_mode == GPUPEAK_HOST_SAMPLED) {

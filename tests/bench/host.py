@@ -88,7 +88,8 @@ def programs(folder):
     compiler = subprocess.run(["g++", "-print-prog-name=cc1plus"], stdout=subprocess.PIPE, check=False)
     cc1plus = compiler.stdout.decode().strip()
     if os.path.exists(cc1plus):
-        found.append(("cc1plus -O2", [cc1plus, "-quiet", "-O2", source, "-o", "/dev/null"], {}))
+        found.append(("cc1plus -O2", [cc1plus, "-quiet", "-O2", "-imultiarch", "x86_64-linux-gnu", "-D_GNU_SOURCE", source,
+                                      "-o", "/dev/null"], {}))
     work = "import json; print(len(json.dumps([{'k': i, 'v': [str(i)] * 5} for i in range(60000)])))"
     found.append(("python3, PYTHONMALLOC=malloc", [sys.executable, "-c", work], {"PYTHONMALLOC": "malloc"}))
     if shutil.which("sqlite3"):
