@@ -59,6 +59,15 @@ fs::path find_preload() {
   return {};
 }
 
+/// A name for the library that LD_PRELOAD can hold: spaces and colons separate there and cannot be escaped. Such a
+/// folder is named by a descriptor of ours, which stays open as long as we run.
+fs::path preloadable(const fs::path& library) {
+  if (library.string().find_first_of(" :") == std::string::npos) return library;
+  const int folder = open(library.parent_path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return library;
+  return fs::path(fmt::format("/proc/{}/fd/{}", getpid(), folder)) / library.filename();
+}
+
 std::string absolute_pattern(const RunOptions& options) {
   const char* variable = getenv("GPUPEAK_OUT");
   std::string pattern = options.out;
@@ -128,6 +137,7 @@ int run(const RunOptions& options) {
     return kOwnFailure;
   }
   const std::string pattern = absolute_pattern(options);
+  const fs::path preload = preloadable(library);
   int failure[2];
   if (pipe2(failure, O_CLOEXEC) != 0) {
     fmt::print(stderr, "gpupeak: cannot make a pipe: {}\n", strerror(errno));
@@ -140,7 +150,7 @@ int run(const RunOptions& options) {
     fmt::print(stderr, "gpupeak: cannot fork: {}\n", strerror(errno));
     return kOwnFailure;
   }
-  if (child == 0) exec_program(options, library, pattern, failure[1]);
+  if (child == 0) exec_program(options, preload, pattern, failure[1]);
   g_child = child;
   forward_signals();
   close(failure[1]);
