@@ -23,10 +23,14 @@ namespace {
 
 void write(const collector::Summary& summary, const ReportOptions& options, std::ostream& out,
            const collector::TextStyle& style) {
-  if (options.format == "json") collector::write_json(summary, out);
-  else if (options.format == "csv") collector::write_csv(summary, out);
-  else if (options.format == "short") collector::write_short(summary, out, style);
-  else collector::write_text(summary, out, style);
+  if (options.format == "json")
+    collector::write_json(summary, out);
+  else if (options.format == "csv")
+    collector::write_csv(summary, out);
+  else if (options.format == "short")
+    collector::write_short(summary, out, style);
+  else
+    collector::write_text(summary, out, style);
 }
 
 /// Written whole or not at all: a full disk leaves no half report behind under the name.

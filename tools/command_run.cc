@@ -27,8 +27,8 @@ namespace fs = std::filesystem;
 constexpr const char* kDefaultPattern = "gpupeak.%n.%p.%r.gplog";
 volatile sig_atomic_t g_child = 0;
 
-/// Signals sent to us alone go on to the program. What the terminal sends reaches it by itself, since it is in
-/// our process group; then the sender is the kernel.
+/// Signals sent to us alone go on to the program. What the terminal sends reaches it by itself,
+/// since it is in our process group; then the sender is the kernel.
 void forward_signal(int signal, siginfo_t* info, void*) {
   if (g_child > 0 && info->si_code != SI_KERNEL) kill(static_cast<pid_t>(g_child), signal);
 }
@@ -52,15 +52,16 @@ uint64_t realtime_ns() {
 fs::path find_preload() {
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const char* place : {"../preload/libgpupeak.so", "../lib/gpupeak/libgpupeak.so", "../lib64/gpupeak/libgpupeak.so"}) {
+  for (const char* place : {"../preload/libgpupeak.so", "../lib/gpupeak/libgpupeak.so",
+                            "../lib64/gpupeak/libgpupeak.so"}) {
     const fs::path library = (folder / place).lexically_normal();
     if (fs::exists(library, error)) return library;
   }
   return {};
 }
 
-/// A name for the library that LD_PRELOAD can hold: spaces and colons separate there and cannot be escaped. Such a
-/// folder is named by a descriptor of ours, which stays open as long as we run.
+/// A name for the library that LD_PRELOAD can hold: spaces and colons separate there and cannot be
+/// escaped. Such a folder is named by a descriptor of ours, which stays open as long as we run.
 fs::path preloadable(const fs::path& library) {
   if (library.string().find_first_of(" :") == std::string::npos) return library;
   const int folder = open(library.parent_path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -80,10 +81,11 @@ void set_unless_empty(const char* name, const std::string& value) {
 }
 
 /// In the child: becomes the program. Writes errno to `failure` if that fails.
-[[noreturn]] void exec_program(const RunOptions& options, const fs::path& library, const std::string& pattern,
-                               int failure) {
+[[noreturn]] void exec_program(const RunOptions& options, const fs::path& library,
+                               const std::string& pattern, int failure) {
   const char* others = getenv("LD_PRELOAD");
-  const std::string preload = others != nullptr && *others != 0 ? library.string() + ":" + others : library.string();
+  const std::string preload =
+      others != nullptr && *others != 0 ? library.string() + ":" + others : library.string();
   setenv("LD_PRELOAD", preload.c_str(), 1);
   setenv("GPUPEAK_OUT", pattern.c_str(), 1);
   setenv("GPUPEAK_SUMMARY", "off", 1);
@@ -92,7 +94,8 @@ void set_unless_empty(const char* name, const std::string& value) {
   set_unless_empty("GPUPEAK_CHILDREN", options.children);
   if (options.quiet) setenv("GPUPEAK_QUIET", "1", 1);
   std::vector<char*> arguments;
-  for (const std::string& argument : options.command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  for (const std::string& argument : options.command)
+    arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   execvp(arguments[0], arguments.data());
   const int error = errno;
@@ -100,7 +103,8 @@ void set_unless_empty(const char* name, const std::string& value) {
   _exit(written == sizeof error && error == ENOENT ? kNotFound : kCannotExec);
 }
 
-/// Waits for the program's end, not for its stops: the shell that stopped us together will resume us together.
+/// Waits for the program's end, not for its stops: the shell that stopped us together will resume
+/// us together.
 int wait_for(pid_t child, rusage& usage) {
   int status = 0;
   while (wait4(child, &status, 0, &usage) < 0 && errno == EINTR) {
@@ -109,11 +113,13 @@ int wait_for(pid_t child, rusage& usage) {
 }
 
 void say_why_there_is_no_log(const std::string& program) {
-  fmt::print(stderr,
-             "gpupeak: {} left no log, so nothing was measured. A statically linked program (also most Go programs), "
-             "one for another C library (musl) and a setuid program do not load preloaded libraries; "
-             "`ldd {}` tells. If it only starts the program that you mean, try --children all.\n",
-             program, program);
+  fmt::print(
+      stderr,
+      "gpupeak: {} left no log, so nothing was measured. A statically linked program (also most Go "
+      "programs), "
+      "one for another C library (musl) and a setuid program do not load preloaded libraries; "
+      "`ldd {}` tells. If it only starts the program that you mean, try --children all.\n",
+      program, program);
 }
 
 void print_summary(const std::vector<RunLog>& logs) {
@@ -133,7 +139,9 @@ void print_summary(const std::vector<RunLog>& logs) {
 int run(const RunOptions& options) {
   const fs::path library = find_preload();
   if (library.empty()) {
-    fmt::print(stderr, "gpupeak: libgpupeak.so is not beside this command (../lib/gpupeak or ../preload)\n");
+    fmt::print(
+        stderr,
+        "gpupeak: libgpupeak.so is not beside this command (../lib/gpupeak or ../preload)\n");
     return kOwnFailure;
   }
   const std::string pattern = absolute_pattern(options);
@@ -168,8 +176,10 @@ int run(const RunOptions& options) {
     if (log.of_child) note_exit(log.path, status, static_cast<uint64_t>(usage.ru_maxrss) * 1024);
   }
   if (!options.quiet) {
-    if (logs.empty()) say_why_there_is_no_log(options.command[0]);
-    else print_summary(logs);
+    if (logs.empty())
+      say_why_there_is_no_log(options.command[0]);
+    else
+      print_summary(logs);
   }
   return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
 }

@@ -35,24 +35,34 @@ void add_run(CLI::App& app, tools::RunOptions& options) {
       ->check(CLI::IsMember({"full", "sampled", "counters", "off"}));
   verb->add_option("--children", options.children, "Which child processes record too")
       ->check(CLI::IsMember({"cuda", "all", "none"}));
-  verb->add_option("command", options.command, "The program and its arguments")->required()->type_name("-- PROGRAM ...");
+  verb->add_option("command", options.command, "The program and its arguments")
+      ->required()
+      ->type_name("-- PROGRAM ...");
   verb->positionals_at_end();
 }
 
 void add_report(CLI::App& app, tools::ReportOptions& options) {
   CLI::App* verb = app.add_subcommand("report", "Who held the memory at the peak, in which phase");
-  verb->add_option("log", options.log, "A log that `run` or the preloaded library wrote")->required()->type_name("FILE");
+  verb->add_option("log", options.log, "A log that `run` or the preloaded library wrote")
+      ->required()
+      ->type_name("FILE");
   auto* format = verb->add_option_group("format");
-  format->add_flag_callback("--json", [&] { options.format = "json"; }, "The summary as JSON (docs/summary.schema.json)");
-  format->add_flag_callback("--csv", [&] { options.format = "csv"; }, "The holders at each peak as CSV");
-  format->add_flag_callback("--short", [&] { options.format = "short"; }, "The lines that a run ends with");
+  format->add_flag_callback(
+      "--json", [&] { options.format = "json"; }, "The summary as JSON (docs/summary.schema.json)");
+  format->add_flag_callback(
+      "--csv", [&] { options.format = "csv"; }, "The holders at each peak as CSV");
+  format->add_flag_callback(
+      "--short", [&] { options.format = "short"; }, "The lines that a run ends with");
   format->require_option(0, 1);
   verb->add_option("--by", options.by, "What the rows are")
       ->check(CLI::IsMember({"site", "function", "module", "phase", "kind", "thread", "ip"}))
       ->capture_default_str();
-  verb->add_option("--top", options.top, "Rows a table")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+  verb->add_option("--top", options.top, "Rows a table")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
   verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
-  verb->add_option("-o,--out", options.out, "Write to a file instead of standard output")->type_name("FILE");
+  verb->add_option("-o,--out", options.out, "Write to a file instead of standard output")
+      ->type_name("FILE");
   verb->add_option("--color", options.color, "Colours in text")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();

@@ -29,7 +29,8 @@ class File {
   }
   template <typename T>
   bool write_at(uint64_t offset, const T& value) const {
-    return fd_ >= 0 && pwrite(fd_, &value, sizeof value, static_cast<off_t>(offset)) == sizeof value;
+    return fd_ >= 0 &&
+           pwrite(fd_, &value, sizeof value, static_cast<off_t>(offset)) == sizeof value;
   }
 
  private:
@@ -37,7 +38,8 @@ class File {
 };
 
 bool read_header(const File& file, gpupeak_file_header& header) {
-  return file.read_at(0, header) && header.magic == GPUPEAK_LOG_MAGIC && header.version == GPUPEAK_LOG_VERSION;
+  return file.read_at(0, header) && header.magic == GPUPEAK_LOG_MAGIC &&
+         header.version == GPUPEAK_LOG_VERSION;
 }
 
 std::optional<RunLog> read_log(const std::string& path, uint64_t since_ns, pid_t child) {
@@ -46,7 +48,8 @@ std::optional<RunLog> read_log(const std::string& path, uint64_t since_ns, pid_t
   gpupeak_counters_page counters{};
   if (!read_header(file, header) || header.start_realtime_ns < since_ns) return std::nullopt;
   if (!file.read_at(header.counters_offset, counters)) return std::nullopt;
-  return RunLog{path, static_cast<pid_t>(header.pid) == child, header.start_realtime_ns, counters.device_events};
+  return RunLog{path, static_cast<pid_t>(header.pid) == child, header.start_realtime_ns,
+                counters.device_events};
 }
 
 }  // namespace
@@ -54,10 +57,11 @@ std::optional<RunLog> read_log(const std::string& path, uint64_t since_ns, pid_t
 std::vector<RunLog> find_logs(const std::string& pattern, uint64_t since_ns, pid_t child) {
   std::vector<RunLog> logs;
   std::error_code error;
-  for (fs::directory_iterator entry(fs::path(pattern).parent_path(), error), end; !error && entry != end;
-       entry.increment(error)) {
+  for (fs::directory_iterator entry(fs::path(pattern).parent_path(), error), end;
+       !error && entry != end; entry.increment(error)) {
     if (!entry->is_regular_file(error)) continue;
-    if (auto log = read_log(entry->path().string(), since_ns, child)) logs.push_back(*std::move(log));
+    if (auto log = read_log(entry->path().string(), since_ns, child))
+      logs.push_back(*std::move(log));
   }
   std::sort(logs.begin(), logs.end(), [](const RunLog& a, const RunLog& b) {
     if (a.of_child != b.of_child) return a.of_child;
@@ -78,7 +82,8 @@ void note_exit(const std::string& path, int wait_status, uint64_t rss_peak_bytes
   file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, exit_kind), kind);
   file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, exit_code), code);
   if (counters.rss_peak_bytes == 0) {
-    file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, rss_peak_bytes), rss_peak_bytes);
+    file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, rss_peak_bytes),
+                  rss_peak_bytes);
   }
 }
 

@@ -20,7 +20,8 @@ collector::TextStyle style_for(int fd, const std::string& color) {
   collector::TextStyle style;
   const bool terminal = isatty(fd) != 0;
   const char* no_color = getenv("NO_COLOR");
-  style.color = color == "always" || (color == "auto" && terminal && (no_color == nullptr || *no_color == 0));
+  style.color =
+      color == "always" || (color == "auto" && terminal && (no_color == nullptr || *no_color == 0));
   winsize size{};
   if (terminal && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     style.width = std::clamp<int>(size.ws_col, kNarrowest, kWidest);
@@ -33,9 +34,10 @@ collector::Progress ProgressBar::callback() {
   return [this](uint64_t done, uint64_t total) {
     if (total < kWorthABarBytes) return;
     constexpr int kCells = 40;
-    const int cells = static_cast<int>(kCells * static_cast<double>(done) / static_cast<double>(total));
-    fmt::print(stderr, "\rreading [{:<{}}] {:3.0f} %", std::string(static_cast<size_t>(cells), '#'), kCells,
-               100.0 * static_cast<double>(done) / static_cast<double>(total));
+    const int cells =
+        static_cast<int>(kCells * static_cast<double>(done) / static_cast<double>(total));
+    fmt::print(stderr, "\rreading [{:<{}}] {:3.0f} %", std::string(static_cast<size_t>(cells), '#'),
+               kCells, 100.0 * static_cast<double>(done) / static_cast<double>(total));
     shown_ = true;
   };
 }

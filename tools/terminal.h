@@ -8,7 +8,8 @@
 
 namespace gpupeak::tools {
 
-/// How to write text to a file descriptor. `color`: auto (a terminal, and NO_COLOR is not set), always, never.
+/// How to write text to a file descriptor. `color`: auto (a terminal, and NO_COLOR is not set),
+/// always, never.
 collector::TextStyle style_for(int fd, const std::string& color);
 
 /// A bar on standard error for logs that take a while; nothing unless that is a terminal.

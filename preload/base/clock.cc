@@ -1,6 +1,7 @@
 #include "base/clock.h"
 
 #include <cpuid.h>
+
 #include <ctime>
 
 #include "gpupeak/log_format.h"
@@ -13,7 +14,8 @@ namespace {
 
 uint64_t clock_ns(clockid_t clock) {
   timespec now{};
-  clock_gettime(clock, &now);  // vDSO: async-signal-safe, no lock, and it cannot fail for these clocks
+  clock_gettime(clock,
+                &now);  // vDSO: async-signal-safe, no lock, and it cannot fail for these clocks
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
@@ -29,7 +31,11 @@ uint32_t init_clock() {
   return g_use_tsc ? GPUPEAK_CLOCK_TSC : GPUPEAK_CLOCK_MONOTONIC_NS;
 }
 
-uint64_t monotonic_ns() { return clock_ns(CLOCK_MONOTONIC); }
-uint64_t realtime_ns() { return clock_ns(CLOCK_REALTIME); }
+uint64_t monotonic_ns() {
+  return clock_ns(CLOCK_MONOTONIC);
+}
+uint64_t realtime_ns() {
+  return clock_ns(CLOCK_REALTIME);
+}
 
 }  // namespace gpupeak::preload

@@ -22,8 +22,9 @@ inline uint64_t ticks_before() {
   return monotonic_ns();
 }
 
-/// A time not earlier than what this thread did before: an allocation must not seem older than the free
-/// that made room for it. The processor may run rdtsc ahead of earlier loads; lfence holds it back.
+/// A time not earlier than what this thread did before: an allocation must not seem older than the
+/// free that made room for it. The processor may run rdtsc ahead of earlier loads; lfence holds it
+/// back.
 inline uint64_t ticks() {
   if (__builtin_expect(g_use_tsc, 1)) asm volatile("lfence" ::: "memory");
   return ticks_before();

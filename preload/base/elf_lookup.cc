@@ -1,9 +1,10 @@
 #include "base/elf_lookup.h"
 
-#include <cstdint>
-#include <cstring>
 #include <elf.h>
 #include <link.h>
+
+#include <cstdint>
+#include <cstring>
 
 namespace gpupeak::preload {
 namespace {
@@ -32,12 +33,23 @@ SymbolTable symbol_table(const dl_phdr_info& object) {
     uintptr_t at = dynamic->d_un.d_ptr;
     if (at < table.bias) at += table.bias;  // glibc relocates these in place, except in the vDSO
     switch (dynamic->d_tag) {
-      case DT_SYMTAB: table.symbols = reinterpret_cast<const ElfW(Sym)*>(at); break;
-      case DT_STRTAB: table.strings = reinterpret_cast<const char*>(at); break;
-      case DT_GNU_HASH: table.gnu_hash = reinterpret_cast<const uint32_t*>(at); break;
-      case DT_HASH: table.sysv_hash = reinterpret_cast<const uint32_t*>(at); break;
-      case DT_VERSYM: table.versions = reinterpret_cast<const ElfW(Half)*>(at); break;
-      default: break;
+      case DT_SYMTAB:
+        table.symbols = reinterpret_cast<const ElfW(Sym)*>(at);
+        break;
+      case DT_STRTAB:
+        table.strings = reinterpret_cast<const char*>(at);
+        break;
+      case DT_GNU_HASH:
+        table.gnu_hash = reinterpret_cast<const uint32_t*>(at);
+        break;
+      case DT_HASH:
+        table.sysv_hash = reinterpret_cast<const uint32_t*>(at);
+        break;
+      case DT_VERSYM:
+        table.versions = reinterpret_cast<const ElfW(Half)*>(at);
+        break;
+      default:
+        break;
     }
   }
   return table;
@@ -46,7 +58,8 @@ SymbolTable symbol_table(const dl_phdr_info& object) {
 void* definition(const SymbolTable& table, uint32_t index, const char* name) {
   const ElfW(Sym)& symbol = table.symbols[index];
   if (symbol.st_shndx == SHN_UNDEF || symbol.st_value == 0) return nullptr;
-  if (table.versions != nullptr && (table.versions[index] & 0x8000) != 0) return nullptr;  // not default
+  if (table.versions != nullptr && (table.versions[index] & 0x8000) != 0)
+    return nullptr;  // not default
   if (strcmp(table.strings + symbol.st_name, name) != 0) return nullptr;
   void* at = reinterpret_cast<void*>(table.bias + symbol.st_value);
   if (ELF64_ST_TYPE(symbol.st_info) == STT_GNU_IFUNC) {
@@ -120,11 +133,9 @@ bool named(const dl_phdr_info& object, const char* library) {
 /// Calls `visit(object)` for each loaded object in load order until it returns true.
 template <typename Visit>
 void for_each_object(Visit visit) {
-  dl_iterate_phdr(
-      [](dl_phdr_info* object, size_t, void* data) {
-        return (*static_cast<Visit*>(data))(*object) ? 1 : 0;
-      },
-      &visit);
+  dl_iterate_phdr([](dl_phdr_info* object, size_t,
+                     void* data) { return (*static_cast<Visit*>(data))(*object) ? 1 : 0; },
+                  &visit);
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ void* find_next(const char* name);
 /// ("libc.so.6", "libcuda.so"); nullptr if either is missing. HOOK-SAFE.
 void* find_in(const char* library, const char* name);
 
-/// True if the function at `address` lies in the loaded library whose file name starts with `library`.
+/// True if the function at `address` lies in the loaded library whose file name starts with
+/// `library`.
 bool is_in(const void* address, const char* library);
 
 /// The definition of `name` that the program itself binds to (the first in load order).

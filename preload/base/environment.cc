@@ -1,7 +1,8 @@
 #include "base/environment.h"
 
-#include <cstring>
 #include <unistd.h>
+
+#include <cstring>
 
 namespace gpupeak::preload {
 namespace {
@@ -26,11 +27,19 @@ bool parse_size(std::string_view text, uint64_t& bytes) {
   int shift = 0;
   if (!unit.empty()) {
     switch (unit[0] | 0x20) {
-      case 'k': shift = 10; break;
-      case 'm': shift = 20; break;
-      case 'g': shift = 30; break;
-      case 'b': return unit.size() == 1;
-      default: return false;
+      case 'k':
+        shift = 10;
+        break;
+      case 'm':
+        shift = 20;
+        break;
+      case 'g':
+        shift = 30;
+        break;
+      case 'b':
+        return unit.size() == 1;
+      default:
+        return false;
     }
     unit.remove_prefix(1);
     if (!unit.empty() && unit != "iB" && unit != "B") return false;
@@ -49,18 +58,25 @@ void complain(std::string_view name, std::string_view value, std::string_view wa
 void read_host_mode() {
   const std::string_view value = variable("GPUPEAK_HOST");
   if (value.empty() || value == "full") return;
-  if (value == "sampled") g_environment.host_mode = 2;
-  else if (value == "counters") g_environment.host_mode = 1;
-  else if (value == "off") g_environment.host_mode = 0;
-  else complain("GPUPEAK_HOST", value, "full, sampled, counters or off");
+  if (value == "sampled")
+    g_environment.host_mode = 2;
+  else if (value == "counters")
+    g_environment.host_mode = 1;
+  else if (value == "off")
+    g_environment.host_mode = 0;
+  else
+    complain("GPUPEAK_HOST", value, "full, sampled, counters or off");
 }
 
 void read_children() {
   const std::string_view value = variable("GPUPEAK_CHILDREN");
   if (value.empty() || value == "cuda") return;
-  if (value == "all") g_environment.children = Children::kAll;
-  else if (value == "none") g_environment.children = Children::kNone;
-  else complain("GPUPEAK_CHILDREN", value, "cuda, all or none");
+  if (value == "all")
+    g_environment.children = Children::kAll;
+  else if (value == "none")
+    g_environment.children = Children::kNone;
+  else
+    complain("GPUPEAK_CHILDREN", value, "cuda, all or none");
 }
 
 bool read_switch(std::string_view name, bool otherwise) {
@@ -73,7 +89,8 @@ bool read_switch(std::string_view name, bool otherwise) {
 }
 
 void read_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"}) {
+  for (const char* name :
+       {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"}) {
     uint64_t rank;
     if (parse_number(variable(name), rank) && rank < 1'000'000) {
       g_environment.rank = static_cast<int>(rank);
@@ -84,7 +101,9 @@ void read_rank() {
 
 }  // namespace
 
-const Environment& environment() { return g_environment; }
+const Environment& environment() {
+  return g_environment;
+}
 
 std::string_view variable(std::string_view name) {
   if (environ == nullptr) return {};
@@ -110,8 +129,10 @@ bool read_environment() {
   e.summary = read_switch("GPUPEAK_SUMMARY", true);
   uint64_t number;
   if (const auto value = variable("GPUPEAK_SAMPLE"); !value.empty()) {
-    if (parse_size(value, number) && number > 0) e.sample_bytes = number;
-    else complain("GPUPEAK_SAMPLE", value, "a size such as 512KiB");
+    if (parse_size(value, number) && number > 0)
+      e.sample_bytes = number;
+    else
+      complain("GPUPEAK_SAMPLE", value, "a size such as 512KiB");
   }
   if (parse_number(variable("GPUPEAK_RUN_PID"), number)) e.run_pid = static_cast<int>(number);
   return true;

@@ -11,16 +11,16 @@ namespace gpupeak::preload {
 enum class Children : uint8_t { kCuda, kAll, kNone };
 
 struct Environment {
-  Path out_pattern;                 ///< GPUPEAK_OUT
-  uint32_t host_mode = 3;           ///< GPUPEAK_HOST, enum gpupeak_host_mode
-  uint64_t sample_bytes = 524288;   ///< GPUPEAK_SAMPLE
+  Path out_pattern;                     ///< GPUPEAK_OUT
+  uint32_t host_mode = 3;               ///< GPUPEAK_HOST, enum gpupeak_host_mode
+  uint64_t sample_bytes = 524288;       ///< GPUPEAK_SAMPLE
   Children children = Children::kCuda;  ///< GPUPEAK_CHILDREN
-  bool verify_stacks = false;       ///< GPUPEAK_VERIFY_STACKS=1: check each cached stack by unwinding
-  bool quiet = false;               ///< GPUPEAK_QUIET=1: no line on stderr, ever
-  bool summary = true;              ///< GPUPEAK_SUMMARY=off: none at exit
-  int run_pid = 0;                  ///< GPUPEAK_RUN_PID: the process that was asked for; 0: not said
-  int rank = -1;                    ///< of the MPI or torchrun launcher
-  Text<512> complaint;              ///< variables that were not understood; empty: none
+  bool verify_stacks = false;  ///< GPUPEAK_VERIFY_STACKS=1: check each cached stack by unwinding
+  bool quiet = false;          ///< GPUPEAK_QUIET=1: no line on stderr, ever
+  bool summary = true;         ///< GPUPEAK_SUMMARY=off: none at exit
+  int run_pid = 0;             ///< GPUPEAK_RUN_PID: the process that was asked for; 0: not said
+  int rank = -1;               ///< of the MPI or torchrun launcher
+  Text<512> complaint;         ///< variables that were not understood; empty: none
 };
 
 const Environment& environment();

@@ -1,5 +1,6 @@
-// Who may record. A hook opens a HookScope; if the thread already has one open (our own code called a
-// hooked function, or a signal handler interrupted a hook), the inner call must only pass through.
+// Who may record. A hook opens a HookScope; if the thread already has one open (our own code called
+// a hooked function, or a signal handler interrupted a hook), the inner call must only pass
+// through.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +9,23 @@ namespace gpupeak::preload {
 
 /// All of a thread's state outside its slot. Initial-exec TLS: no allocation, no __tls_get_addr.
 struct ThreadFlags {
-  uintptr_t in_hook = 0;       ///< where on the stack the open HookScope lies; 0: none is open
-  uintptr_t in_allocator = 0;  ///< the same for AllocatorScope: an mmap now is the allocator's backing
-  uint32_t driver_depth = 0;   ///< inside a CUDA driver call (hooks/cuda): only the outermost accounts
-  bool unwinding = false;      ///< inside the unwinder, which may allocate
+  uintptr_t in_hook = 0;  ///< where on the stack the open HookScope lies; 0: none is open
+  uintptr_t in_allocator =
+      0;  ///< the same for AllocatorScope: an mmap now is the allocator's backing
+  uint32_t driver_depth =
+      0;                   ///< inside a CUDA driver call (hooks/cuda): only the outermost accounts
+  bool unwinding = false;  ///< inside the unwinder, which may allocate
   struct ThreadSlot* slot = nullptr;  ///< this thread's event stream, once it has one
   uint64_t process_generation = 0;    ///< of `slot`; a forked child's differs
 };
 extern constinit thread_local ThreadFlags t_flags __attribute__((tls_model("initial-exec")));
 
-/// Whether a scope that lay at `opened` was left by longjmp: we are now nearer to the stack's base, and
-/// not on a signal handler's own stack. Called only when a scope seems to be open.
+/// Whether a scope that lay at `opened` was left by longjmp: we are now nearer to the stack's base,
+/// and not on a signal handler's own stack. Called only when a scope seems to be open.
 bool was_left_by_longjmp(uintptr_t opened, uintptr_t here);
 
-/// Marks a stretch of the thread's work in one of its flags. HOOK-SAFE. `entered` is false in a nested call.
+/// Marks a stretch of the thread's work in one of its flags. HOOK-SAFE. `entered` is false in a
+/// nested call.
 template <uintptr_t ThreadFlags::*kFlag>
 class Scope {
  public:

@@ -1,8 +1,9 @@
 #include "base/memory.h"
 
-#include <atomic>
 #include <sys/mman.h>
 #include <sys/resource.h>
+
+#include <atomic>
 
 #include "base/syscalls.h"
 
@@ -26,11 +27,14 @@ void* map_pages(size_t bytes) {
 
 void* reserve_pages(size_t bytes) {
   void* at = map(bytes, MAP_NORESERVE);
-  if (at != nullptr) sys::madvise(at, bytes, MADV_NOHUGEPAGE);  // a first touch costs 4 KiB, not 2 MiB
+  if (at != nullptr)
+    sys::madvise(at, bytes, MADV_NOHUGEPAGE);  // a first touch costs 4 KiB, not 2 MiB
   return at;
 }
 
-void* reserve_addresses(size_t bytes) { return map(bytes, MAP_NORESERVE, PROT_NONE); }
+void* reserve_addresses(size_t bytes) {
+  return map(bytes, MAP_NORESERVE, PROT_NONE);
+}
 
 bool commit_pages(void* at, size_t bytes) {
   const long result = sys::call6(SYS_mprotect, reinterpret_cast<long>(at), static_cast<long>(bytes),
@@ -42,7 +46,8 @@ bool commit_pages(void* at, size_t bytes) {
 
 bool addresses_are_limited() {
   rlimit limit{};
-  const long result = sys::call6(SYS_prlimit64, 0, RLIMIT_AS, 0, reinterpret_cast<long>(&limit), 0, 0);
+  const long result =
+      sys::call6(SYS_prlimit64, 0, RLIMIT_AS, 0, reinterpret_cast<long>(&limit), 0, 0);
   return !sys::failed(result) && limit.rlim_cur != RLIM_INFINITY;
 }
 
@@ -51,7 +56,9 @@ void unmap_pages(void* at, size_t bytes) {
   add_self_bytes(-static_cast<ptrdiff_t>(bytes));
 }
 
-size_t self_bytes() { return g_self_bytes.load(std::memory_order_relaxed); }
+size_t self_bytes() {
+  return g_self_bytes.load(std::memory_order_relaxed);
+}
 
 void add_self_bytes(ptrdiff_t bytes) {
   g_self_bytes.fetch_add(static_cast<size_t>(bytes), std::memory_order_relaxed);

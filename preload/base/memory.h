@@ -5,11 +5,13 @@
 
 namespace gpupeak::preload {
 
-/// Zeroed, page-aligned, never given back; nullptr when the kernel refuses. Counted in self_bytes().
+/// Zeroed, page-aligned, never given back; nullptr when the kernel refuses. Counted in
+/// self_bytes().
 void* map_pages(size_t bytes);
 /// Addresses for `bytes`, with pages that come zeroed at their first touch (MAP_NORESERVE).
 void* reserve_pages(size_t bytes);
-/// Addresses only, which commit_pages() makes usable: nothing of the rest is populated by mlockall().
+/// Addresses only, which commit_pages() makes usable: nothing of the rest is populated by
+/// mlockall().
 void* reserve_addresses(size_t bytes);
 bool commit_pages(void* at, size_t bytes);
 /// True under `ulimit -v`: what we reserve is then missing to the program.

@@ -1,7 +1,8 @@
 #include "base/proc_file.h"
 
-#include <cstring>
 #include <fcntl.h>
+
+#include <cstring>
 
 #include "base/syscalls.h"
 #include "base/text.h"

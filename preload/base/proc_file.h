@@ -9,8 +9,8 @@ namespace gpupeak::preload {
 /// Reads at most `capacity` bytes of a file; 0 if it cannot be opened.
 size_t read_file(const char* path, char* to, size_t capacity);
 
-/// When the process began, in clock ticks since boot: with the pid it names one process for good. 0: there is
-/// no such process.
+/// When the process began, in clock ticks since boot: with the pid it names one process for good.
+/// 0: there is no such process.
 uint64_t process_start_time(int pid);
 
 }  // namespace gpupeak::preload

@@ -1,5 +1,6 @@
-// A lock that needs no initialisation and no allocator, for the preload's rare shared paths. HOOK-SAFE.
-// Held only inside a HookScope, so that a signal handler of the same thread never waits for it.
+// A lock that needs no initialisation and no allocator, for the preload's rare shared paths.
+// HOOK-SAFE. Held only inside a HookScope, so that a signal handler of the same thread never waits
+// for it.
 #pragma once
 
 #include <atomic>

@@ -2,9 +2,10 @@
 // yet, and which sets errno. Called from every hook context. Results are -errno on failure.
 #pragma once
 
+#include <sys/syscall.h>
+
 #include <cstddef>
 #include <cstdint>
-#include <sys/syscall.h>
 
 namespace gpupeak::preload::sys {
 
@@ -20,13 +21,17 @@ inline long call6(long number, long a, long b, long c, long d, long e, long f) {
   return result;
 }
 
-inline bool failed(long result) { return result < 0 && result >= -4095; }
+inline bool failed(long result) {
+  return result < 0 && result >= -4095;
+}
 
 inline void* mmap(void* at, size_t bytes, int prot, int flags, int fd, int64_t offset) {
   return reinterpret_cast<void*>(call6(SYS_mmap, reinterpret_cast<long>(at),
                                        static_cast<long>(bytes), prot, flags, fd, offset));
 }
-inline bool mmap_failed(const void* result) { return failed(reinterpret_cast<long>(result)); }
+inline bool mmap_failed(const void* result) {
+  return failed(reinterpret_cast<long>(result));
+}
 inline long munmap(void* at, size_t bytes) {
   return call6(SYS_munmap, reinterpret_cast<long>(at), static_cast<long>(bytes), 0, 0, 0, 0);
 }
@@ -36,7 +41,9 @@ inline long madvise(void* at, size_t bytes, int advice) {
 inline long open(const char* path, int flags, int mode) {
   return call6(SYS_open, reinterpret_cast<long>(path), flags, mode, 0, 0, 0);
 }
-inline long close(int fd) { return call6(SYS_close, fd, 0, 0, 0, 0, 0); }
+inline long close(int fd) {
+  return call6(SYS_close, fd, 0, 0, 0, 0, 0);
+}
 inline long read(int fd, void* to, size_t bytes) {
   return call6(SYS_read, fd, reinterpret_cast<long>(to), static_cast<long>(bytes), 0, 0, 0);
 }
@@ -47,7 +54,9 @@ inline long pwrite(int fd, const void* from, size_t bytes, int64_t offset) {
   return call6(SYS_pwrite64, fd, reinterpret_cast<long>(from), static_cast<long>(bytes), offset, 0,
                0);
 }
-inline long ftruncate(int fd, int64_t bytes) { return call6(SYS_ftruncate, fd, bytes, 0, 0, 0, 0); }
+inline long ftruncate(int fd, int64_t bytes) {
+  return call6(SYS_ftruncate, fd, bytes, 0, 0, 0, 0);
+}
 inline long fallocate(int fd, int mode, int64_t offset, int64_t bytes) {
   return call6(SYS_fallocate, fd, mode, offset, bytes, 0, 0);
 }
@@ -58,13 +67,21 @@ inline long readlink(const char* path, char* to, size_t bytes) {
   return call6(SYS_readlink, reinterpret_cast<long>(path), reinterpret_cast<long>(to),
                static_cast<long>(bytes), 0, 0, 0);
 }
-inline int getpid() { return static_cast<int>(call6(SYS_getpid, 0, 0, 0, 0, 0, 0)); }
-inline int getppid() { return static_cast<int>(call6(SYS_getppid, 0, 0, 0, 0, 0, 0)); }
-inline int gettid() { return static_cast<int>(call6(SYS_gettid, 0, 0, 0, 0, 0, 0)); }
+inline int getpid() {
+  return static_cast<int>(call6(SYS_getpid, 0, 0, 0, 0, 0, 0));
+}
+inline int getppid() {
+  return static_cast<int>(call6(SYS_getppid, 0, 0, 0, 0, 0, 0));
+}
+inline int gettid() {
+  return static_cast<int>(call6(SYS_gettid, 0, 0, 0, 0, 0, 0));
+}
 inline long tgkill(int pid, int tid, int signal) {
   return call6(SYS_tgkill, pid, tid, signal, 0, 0, 0);
 }
-inline void sched_yield() { call6(SYS_sched_yield, 0, 0, 0, 0, 0, 0); }
+inline void sched_yield() {
+  call6(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+}
 inline long getrandom(void* to, size_t bytes) {
   return call6(SYS_getrandom, reinterpret_cast<long>(to), static_cast<long>(bytes), 0, 0, 0, 0);
 }

@@ -1,7 +1,8 @@
 #include "base/text.h"
 
-#include <cerrno>
 #include <sys/stat.h>
+
+#include <cerrno>
 
 #include "base/environment.h"
 #include "base/syscalls.h"
@@ -25,9 +26,13 @@ FileIdentity identity_of(int fd) {
 
 }  // namespace
 
-void remember_stderr() { g_stderr = identity_of(2); }
+void remember_stderr() {
+  g_stderr = identity_of(2);
+}
 
-bool stderr_is_unchanged() { return g_stderr.open && identity_of(2) == g_stderr; }
+bool stderr_is_unchanged() {
+  return g_stderr.open && identity_of(2) == g_stderr;
+}
 
 void say(std::string_view line) {
   if (environment().quiet || !stderr_is_unchanged()) return;
@@ -38,21 +43,35 @@ void say(std::string_view line) {
 
 std::string_view error_text(long error) {
   switch (error < 0 ? -error : error) {
-    case EACCES: return "permission denied";
-    case EROFS: return "read-only file system";
-    case ENOENT: return "no such folder";
-    case ENOTDIR: return "not a folder";
-    case EISDIR: return "is a folder";
-    case ENOSPC: return "no space left on device";
-    case EDQUOT: return "disk quota exceeded";
-    case EFBIG: return "file size limit reached";
-    case ENAMETOOLONG: return "name too long";
+    case EACCES:
+      return "permission denied";
+    case EROFS:
+      return "read-only file system";
+    case ENOENT:
+      return "no such folder";
+    case ENOTDIR:
+      return "not a folder";
+    case EISDIR:
+      return "is a folder";
+    case ENOSPC:
+      return "no space left on device";
+    case EDQUOT:
+      return "disk quota exceeded";
+    case EFBIG:
+      return "file size limit reached";
+    case ENAMETOOLONG:
+      return "name too long";
     case EMFILE:
-    case ENFILE: return "too many open files";
-    case EPERM: return "operation not permitted";
-    case ELOOP: return "too many symbolic links";
-    case ENOMEM: return "out of memory";
-    default: return "system error";
+    case ENFILE:
+      return "too many open files";
+    case EPERM:
+      return "operation not permitted";
+    case ELOOP:
+      return "too many symbolic links";
+    case ENOMEM:
+      return "out of memory";
+    default:
+      return "system error";
   }
 }
 

@@ -7,7 +7,8 @@
 
 namespace gpupeak::preload {
 
-/// Parts of a text, cut to what there is: string_view::substr would bring in libstdc++'s exceptions.
+/// Parts of a text, cut to what there is: string_view::substr would bring in libstdc++'s
+/// exceptions.
 constexpr std::string_view head(std::string_view text, size_t bytes) {
   return {text.data(), bytes < text.size() ? bytes : text.size()};
 }
@@ -54,7 +55,8 @@ using Path = Text<4096>;
 /// Remembers which file standard error is, so that say() never writes into a file that the program
 /// opened later under the same number.
 void remember_stderr();
-/// Writes "gpupeak: <line>\n" to standard error, unless that is closed, another file, or GPUPEAK_QUIET.
+/// Writes "gpupeak: <line>\n" to standard error, unless that is closed, another file, or
+/// GPUPEAK_QUIET.
 void say(std::string_view line);
 /// Whether standard error is still what it was at the start.
 bool stderr_is_unchanged();

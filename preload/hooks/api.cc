@@ -11,4 +11,6 @@ GPUPEAK_EXPORT void gpupeak_api_phase_push(const char* name) {
   phase_push(GPUPEAK_PHASE_API, name != nullptr ? name : "");
 }
 
-GPUPEAK_EXPORT void gpupeak_api_phase_pop(void) { phase_pop(); }
+GPUPEAK_EXPORT void gpupeak_api_phase_pop(void) {
+  phase_pop();
+}

@@ -62,7 +62,8 @@ inline RealAllocator& real() {
 
 /// Calls `allocate` and records its block, unless an allocator function called another one.
 template <typename Allocate>
-inline __attribute__((always_inline)) void* record_allocation(size_t bytes, const CallerFrame& caller,
+inline __attribute__((always_inline)) void* record_allocation(size_t bytes,
+                                                              const CallerFrame& caller,
                                                               Allocate allocate) {
   if (!host_recording()) return allocate();
   void* block;
@@ -85,7 +86,8 @@ inline __attribute__((always_inline)) void record_free(void* block, Free free_bl
 
 template <typename Reallocate>
 inline __attribute__((always_inline)) void* record_reallocation(void* old_block, size_t bytes,
-                                                                const CallerFrame& caller, Reallocate reallocate) {
+                                                                const CallerFrame& caller,
+                                                                Reallocate reallocate) {
   if (old_block == nullptr) return record_allocation(bytes, caller, reallocate);
   if (!host_recording() || t_flags.in_allocator != 0) return reallocate();
   const ReallocState state = heap_realloc_begin(old_block);
@@ -126,19 +128,22 @@ GPUPEAK_EXPORT void free(void* block) {
 
 GPUPEAK_EXPORT void* calloc(size_t count, size_t bytes) {
   RealAllocator& next = real();
-  return record_allocation(count * bytes, GPUPEAK_CALLER, [&] { return next.calloc(count, bytes); });
+  return record_allocation(count * bytes, GPUPEAK_CALLER,
+                           [&] { return next.calloc(count, bytes); });
 }
 
 GPUPEAK_EXPORT void* realloc(void* block, size_t bytes) {
   RealAllocator& next = real();
-  return record_reallocation(block, bytes, GPUPEAK_CALLER, [&] { return next.realloc(block, bytes); });
+  return record_reallocation(block, bytes, GPUPEAK_CALLER,
+                             [&] { return next.realloc(block, bytes); });
 }
 
 GPUPEAK_EXPORT void* reallocarray(void* block, size_t count, size_t bytes) {
   RealAllocator& next = real();
   size_t total;
   if (__builtin_mul_overflow(count, bytes, &total)) return missing();
-  return record_reallocation(block, total, GPUPEAK_CALLER, [&] { return next.realloc(block, total); });
+  return record_reallocation(block, total, GPUPEAK_CALLER,
+                             [&] { return next.realloc(block, total); });
 }
 
 GPUPEAK_EXPORT int posix_memalign(void** block, size_t alignment, size_t bytes) {
@@ -153,7 +158,8 @@ GPUPEAK_EXPORT int posix_memalign(void** block, size_t alignment, size_t bytes) 
 
 GPUPEAK_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) {
   RealAllocator& next = real();
-  return record_allocation(bytes, GPUPEAK_CALLER, [&] { return next.aligned_alloc(alignment, bytes); });
+  return record_allocation(bytes, GPUPEAK_CALLER,
+                           [&] { return next.aligned_alloc(alignment, bytes); });
 }
 
 GPUPEAK_EXPORT void* memalign(size_t alignment, size_t bytes) {
@@ -178,15 +184,19 @@ GPUPEAK_EXPORT void* pvalloc(size_t bytes) {
 GPUPEAK_EXPORT void free_sized(void* block, size_t bytes) {
   RealAllocator& next = real();
   record_free(block, [&] {
-    if (next.free_sized != nullptr) next.free_sized(block, bytes);
-    else next.free(block);
+    if (next.free_sized != nullptr)
+      next.free_sized(block, bytes);
+    else
+      next.free(block);
   });
 }
 
 GPUPEAK_EXPORT void free_aligned_sized(void* block, size_t alignment, size_t bytes) {
   RealAllocator& next = real();
   record_free(block, [&] {
-    if (next.free_aligned_sized != nullptr) next.free_aligned_sized(block, alignment, bytes);
-    else next.free(block);
+    if (next.free_aligned_sized != nullptr)
+      next.free_aligned_sized(block, alignment, bytes);
+    else
+      next.free(block);
   });
 }

@@ -1,9 +1,10 @@
 // mmap and its family. No logic here: call the real one, tell track/mapping.
+#include <sys/mman.h>
+#include <sys/types.h>
+
 #include <cstdarg>
 #include <cstddef>
 #include <cstdint>
-#include <sys/mman.h>
-#include <sys/types.h>
 
 #include "base/elf_lookup.h"
 #include "track/mapping.h"
@@ -37,7 +38,8 @@ inline RealMapping& real() {
   return g_real;
 }
 
-void* map(void* at, size_t bytes, int prot, int flags, int fd, off64_t offset, const CallerFrame& caller) {
+void* map(void* at, size_t bytes, int prot, int flags, int fd, off64_t offset,
+          const CallerFrame& caller) {
   void* result = real().mmap(at, bytes, prot, flags, fd, offset);
   if (result != MAP_FAILED && host_recording()) mapped(result, bytes, prot, flags, caller);
   return result;
@@ -57,8 +59,8 @@ GPUPEAK_EXPORT void* mmap64(void* at, size_t bytes, int prot, int flags, int fd,
 }
 
 GPUPEAK_EXPORT int munmap(void* at, size_t bytes) {
-  // Logged first, so that another thread's mapping of the same addresses comes after. What the kernel
-  // would refuse is left out.
+  // Logged first, so that another thread's mapping of the same addresses comes after. What the
+  // kernel would refuse is left out.
   const bool valid = bytes != 0 && (reinterpret_cast<uintptr_t>(at) & 4095) == 0;
   if (valid && host_recording()) unmapping(at, bytes);
   return real().munmap(at, bytes);

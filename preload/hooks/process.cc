@@ -1,14 +1,16 @@
 // The process's beginning, main, end and forks, and libraries that are unloaded.
+#include "track/process.h"
+
+#include <pthread.h>
+
 #include <cstddef>
 #include <cstring>
-#include <pthread.h>
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
 #include "hooks/cuda_lookup.h"
 #include "stack/module_map.h"
 #include "track/phases.h"
-#include "track/process.h"
 
 #define GPUPEAK_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -36,15 +38,17 @@ __attribute__((constructor)) void begin() {
   pthread_atfork(nullptr, nullptr, &on_fork_in_child);
 }
 
-__attribute__((destructor)) void end() { end_process(); }
+__attribute__((destructor)) void end() {
+  end_process();
+}
 
 }  // namespace
 }  // namespace gpupeak::preload
 
 using namespace gpupeak::preload;
 
-GPUPEAK_EXPORT int __libc_start_main(Main main, int argc, char** argv, void (*init)(), void (*fini)(),
-                                     void (*rtld_fini)(), void* stack_end) {
+GPUPEAK_EXPORT int __libc_start_main(Main main, int argc, char** argv, void (*init)(),
+                                     void (*fini)(), void (*rtld_fini)(), void* stack_end) {
   const auto next = reinterpret_cast<StartMain>(find_next("__libc_start_main"));
   g_main = main;
   return next(&main_with_phase, argc, argv, init, fini, rtld_fini, stack_end);

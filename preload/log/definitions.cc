@@ -66,9 +66,13 @@ void define_string_locked(std::string_view text) {
 
 }  // namespace
 
-SpinLock& definitions_lock() { return g_lock; }
+SpinLock& definitions_lock() {
+  return g_lock;
+}
 
-void define_locked(const Record& record) { append(record.tag(), record.body(), record.bytes()); }
+void define_locked(const Record& record) {
+  append(record.tag(), record.body(), record.bytes());
+}
 
 void define_node_locked(uint32_t distance, int64_t ip_delta) {
   uint8_t body[20];

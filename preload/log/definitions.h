@@ -1,5 +1,5 @@
-// The stream of definitions as a value that survives a fork: strings and stack nodes keep their ids, so a
-// child's own log can be given all of them again. HOOK-SAFE, inside a HookScope.
+// The stream of definitions as a value that survives a fork: strings and stack nodes keep their
+// ids, so a child's own log can be given all of them again. HOOK-SAFE, inside a HookScope.
 #pragma once
 
 #include "base/spinlock.h"
@@ -7,8 +7,8 @@
 
 namespace gpupeak::preload {
 
-/// Held while ids are given out, so that the order in the stream is the order of the ids. Never call
-/// into the loader with it held.
+/// Held while ids are given out, so that the order in the stream is the order of the ids. Never
+/// call into the loader with it held.
 SpinLock& definitions_lock();
 /// define() for a caller that holds the lock.
 void define_locked(const Record& record);

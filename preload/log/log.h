@@ -1,5 +1,5 @@
-// The log as the engine sees it: a stream of events for each thread, one stream of definitions, and the
-// counters page. Every function is HOOK-SAFE and must be called inside a HookScope.
+// The log as the engine sees it: a stream of events for each thread, one stream of definitions, and
+// the counters page. Every function is HOOK-SAFE and must be called inside a HookScope.
 #pragma once
 
 #include <cstdint>

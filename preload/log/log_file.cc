@@ -1,23 +1,25 @@
 #include "log/log_file.h"
 
-#include <atomic>
-#include <cerrno>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <atomic>
+#include <cerrno>
+
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/proc_file.h"
 #include "base/spinlock.h"
 #include "base/syscalls.h"
 #include "log/log.h"
-#include "base/proc_file.h"
 
 namespace gpupeak::preload {
 namespace {
 
-// Growth of the file, and one mapping: as much again as there is, so that a short program's log is short.
+// Growth of the file, and one mapping: as much again as there is, so that a short program's log is
+// short.
 constexpr size_t kSmallestSegmentBytes = 64 << 10;
 constexpr size_t kLargestSegmentBytes = 1 << 20;
 
@@ -42,17 +44,19 @@ constinit gpupeak_counters_page* g_counters = &g_private_counters;
 /// Growing past RLIMIT_FSIZE would send the program SIGXFSZ.
 bool within_file_size_limit(uint64_t bytes) {
   rlimit limit{};
-  if (sys::failed(sys::call6(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, reinterpret_cast<long>(&limit), 0,
-                             0))) {
+  if (sys::failed(
+          sys::call6(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, reinterpret_cast<long>(&limit), 0, 0))) {
     return true;
   }
   return limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
 }
 
-/// Real blocks for [from, to) of the file, so that a full disk is an error here and never a SIGBUS later.
+/// Real blocks for [from, to) of the file, so that a full disk is an error here and never a SIGBUS
+/// later.
 long allocate(int fd, uint64_t from, uint64_t to) {
   if (!within_file_size_limit(to)) return -EFBIG;
-  const long result = sys::fallocate(fd, 0, static_cast<int64_t>(from), static_cast<int64_t>(to - from));
+  const long result =
+      sys::fallocate(fd, 0, static_cast<int64_t>(from), static_cast<int64_t>(to - from));
   if (result != -EOPNOTSUPP && result != -ENOSYS) return result;
   static const uint8_t zeros[GPUPEAK_LOG_PAGE] = {};
   for (uint64_t at = from; at < to; at += sizeof zeros) {
@@ -114,22 +118,24 @@ void drop_segment_rest() {
 
 enum class Owner { kNobody, kOurselves, kLiveProcess };
 
-/// Whose log lies at `path`: this very process's from before it called exec, another one's that still runs (two
-/// programs were given the same name), or one that may be replaced.
+/// Whose log lies at `path`: this very process's from before it called exec, another one's that
+/// still runs (two programs were given the same name), or one that may be replaced.
 Owner owner_of(const char* path, const gpupeak_file_header& ours) {
   const long fd = sys::open(path, O_RDONLY | O_CLOEXEC, 0);
   if (sys::failed(fd)) return Owner::kNobody;
   gpupeak_file_header theirs{};
   const long bytes = sys::read(static_cast<int>(fd), &theirs, sizeof theirs);
   sys::close(static_cast<int>(fd));
-  if (bytes != static_cast<long>(sizeof theirs) || theirs.magic != GPUPEAK_LOG_MAGIC) return Owner::kNobody;
+  if (bytes != static_cast<long>(sizeof theirs) || theirs.magic != GPUPEAK_LOG_MAGIC)
+    return Owner::kNobody;
   const auto pid = static_cast<int>(theirs.pid);
   if (process_start_time(pid) != theirs.process_start_time) return Owner::kNobody;
   return theirs.pid == ours.pid ? Owner::kOurselves : Owner::kLiveProcess;
 }
 
-/// Opens a new file at `path`, or beside it if another running program's log is there: a.gplog, a.exec2.gplog
-/// for the program that the same process went on with, a.<pid>.gplog for another process.
+/// Opens a new file at `path`, or beside it if another running program's log is there: a.gplog,
+/// a.exec2.gplog for the program that the same process went on with, a.<pid>.gplog for another
+/// process.
 long create(std::string_view path, const gpupeak_file_header& header) {
   const std::string_view ending = path.ends_with(".gplog") ? ".gplog" : "";
   const std::string_view stem = head(path, path.size() - ending.size());
@@ -139,7 +145,8 @@ long create(std::string_view path, const gpupeak_file_header& header) {
   for (uint64_t attempt = 2; attempt < 100; ++attempt) {
     const Owner owner = owner_of(g_file.path.c_str(), header);
     if (owner == Owner::kNobody) {
-      // Never write over a file that another process may have mapped: make a new one under the name.
+      // Never write over a file that another process may have mapped: make a new one under the
+      // name.
       sys::call6(SYS_unlink, reinterpret_cast<long>(g_file.path.c_str()), 0, 0, 0, 0, 0);
       const long fd = sys::open(g_file.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
       if (fd != -EEXIST) return fd;  // else another process was faster
@@ -156,7 +163,9 @@ long create(std::string_view path, const gpupeak_file_header& header) {
 
 }  // namespace
 
-gpupeak_counters_page& counters() { return *g_counters; }
+gpupeak_counters_page& counters() {
+  return *g_counters;
+}
 
 void count(uint64_t gpupeak_counters_page::*counter, uint64_t by) {
   std::atomic_ref<uint64_t>(g_counters->*counter).fetch_add(by, std::memory_order_relaxed);
@@ -170,8 +179,8 @@ void set_quality(uint64_t bit) {
 }
 
 void gauge_add(gpupeak_gauge& gauge, int64_t bytes) {
-  const uint64_t live = std::atomic_ref<uint64_t>(gauge.live).fetch_add(
-                            static_cast<uint64_t>(bytes), std::memory_order_relaxed) +
+  const uint64_t live = std::atomic_ref<uint64_t>(gauge.live)
+                            .fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed) +
                         static_cast<uint64_t>(bytes);
   if (bytes <= 0 || static_cast<int64_t>(live) < 0) return;
   std::atomic_ref<uint64_t> peak(gauge.peak);
@@ -193,7 +202,8 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
   if (!sys::failed(result)) result = allocate(static_cast<int>(fd), 0, first_bytes);
   void* at = nullptr;
   if (!sys::failed(result)) {
-    at = sys::mmap(nullptr, first_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<int>(fd), 0);
+    at = sys::mmap(nullptr, first_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<int>(fd),
+                   0);
     if (sys::mmap_failed(at)) result = reinterpret_cast<long>(at);
   }
   sys::close(static_cast<int>(fd));
@@ -229,9 +239,12 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
   return 0;
 }
 
-std::string_view log_path() { return g_file.path.view(); }
+std::string_view log_path() {
+  return g_file.path.view();
+}
 
-Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t sequence, uint32_t tid) {
+Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t sequence,
+                uint32_t tid) {
   LockGuard guard(g_file.lock);
   if (g_file.broken || g_file.bytes == 0) return {};
   if (g_file.segment_bytes - g_file.segment_used < bytes) {
@@ -256,7 +269,8 @@ Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t s
   header->start_monotonic_ns = monotonic_ns();
   header->tid = tid;
   std::atomic_ref<uint32_t>(header->magic).store(GPUPEAK_CHUNK_MAGIC, std::memory_order_release);
-  std::atomic_ref<uint64_t>(g_counters->file_bytes).store(offset + bytes, std::memory_order_relaxed);
+  std::atomic_ref<uint64_t>(g_counters->file_bytes)
+      .store(offset + bytes, std::memory_order_relaxed);
   return chunk;
 }
 
@@ -267,12 +281,13 @@ void retire_chunk(const Chunk& chunk) {
 void trim_log_file() {
   LockGuard guard(g_file.lock);
   if (g_file.bytes == 0 || g_file.broken) return;
-  const uint64_t used = g_file.segment_bytes == 0 ? g_file.bytes
-                                                  : g_file.segment_offset + g_file.segment_used;
+  const uint64_t used =
+      g_file.segment_bytes == 0 ? g_file.bytes : g_file.segment_offset + g_file.segment_used;
   drop_segment_rest();  // a later chunk, after our exit handler, gets a new segment behind the cut
   const long fd = reopen();
   if (sys::failed(fd)) return;
-  if (!sys::failed(sys::ftruncate(static_cast<int>(fd), static_cast<int64_t>(used)))) g_file.bytes = used;
+  if (!sys::failed(sys::ftruncate(static_cast<int>(fd), static_cast<int64_t>(used))))
+    g_file.bytes = used;
   sys::close(static_cast<int>(fd));
 }
 

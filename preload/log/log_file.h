@@ -1,5 +1,6 @@
-// The log's file: opened by path for each piece of growth and closed again, so that the program never
-// finds a file of ours among its own, and closing all of its files does not hurt us. HOOK-SAFE.
+// The log's file: opened by path for each piece of growth and closed again, so that the program
+// never finds a file of ours among its own, and closing all of its files does not hurt us.
+// HOOK-SAFE.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +17,16 @@ struct Chunk {
   size_t bytes = 0;
 };
 
-/// Creates the file with its header and counters page. `header` is complete but for cookie and offsets.
-/// Returns 0, or -errno. `path` must be absolute: the program may change its folder.
+/// Creates the file with its header and counters page. `header` is complete but for cookie and
+/// offsets. Returns 0, or -errno. `path` must be absolute: the program may change its folder.
 long open_log_file(std::string_view path, gpupeak_file_header header);
 /// The path of the open log; empty if none.
 std::string_view log_path();
 
 /// A fresh chunk with its header written; {nullptr} when the log cannot grow any more (counted as
 /// quality DISK_FULL; every record that finds no room is then counted as dropped).
-Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t sequence, uint32_t tid);
+Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t sequence,
+                uint32_t tid);
 /// The chunk is full: takes it out of this process's memory; its bytes are the file's.
 void retire_chunk(const Chunk& chunk);
 

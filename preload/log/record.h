@@ -1,5 +1,5 @@
-// Builds one extended record (log_format.h) on the stack. Whoever logs a rare event fills one and hands
-// it to emit() or define(). HOOK-SAFE.
+// Builds one extended record (log_format.h) on the stack. Whoever logs a rare event fills one and
+// hands it to emit() or define(). HOOK-SAFE.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ class Record {
   static constexpr size_t kMaxString = 1024;
 
   explicit Record(uint8_t tag) : tag_(tag) {}
-  /// Fields in the order that log_format.h gives; dt is emit()'s business. A field that does not fit
-  /// is left out with all that follow, which a reader takes as zero.
+  /// Fields in the order that log_format.h gives; dt is emit()'s business. A field that does not
+  /// fit is left out with all that follow, which a reader takes as zero.
   Record& u(uint64_t value) {
     if (bytes_ + 10 <= kMaxBody) {
       bytes_ = static_cast<size_t>(put_varint(body_ + bytes_, value) - body_);

@@ -19,7 +19,9 @@ constinit SpinLock g_slots_lock;
 constinit ThreadSlot* g_slots = nullptr;
 constinit uint32_t g_slot_count = 0;
 
-bool is_gone(int tid) { return sys::tgkill(sys::getpid(), tid, 0) == -ESRCH; }
+bool is_gone(int tid) {
+  return sys::tgkill(sys::getpid(), tid, 0) == -ESRCH;
+}
 
 /// A slot whose thread has ended. Holds the lock.
 ThreadSlot* find_free_slot(int tid) {
@@ -122,7 +124,8 @@ void flush_slot(ThreadSlot& slot) {
 
 void flush_own_slot() {
   ThreadFlags& flags = t_flags;
-  if (flags.slot != nullptr && flags.process_generation == g_process->generation) flush_slot(*flags.slot);
+  if (flags.slot != nullptr && flags.process_generation == g_process->generation)
+    flush_slot(*flags.slot);
 }
 
 void abandon_slots() {

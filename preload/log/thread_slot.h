@@ -1,6 +1,6 @@
-// A thread's own event stream. Slots are never freed: a new thread takes over that of a thread that has
-// ended, so that thousands of short threads need no more log than the most that live at once. HOOK-SAFE,
-// inside a HookScope.
+// A thread's own event stream. Slots are never freed: a new thread takes over that of a thread that
+// has ended, so that thousands of short threads need no more log than the most that live at once.
+// HOOK-SAFE, inside a HookScope.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,10 @@ struct ThreadSlot {
   StackCache stacks;
 
   /// Room for one hot record, or false (counted as dropped).
-  bool ready() { return __builtin_expect(end - at >= static_cast<ptrdiff_t>(GPUPEAK_MAX_HOT_RECORD), 1) || refill(GPUPEAK_MAX_HOT_RECORD); }
+  bool ready() {
+    return __builtin_expect(end - at >= static_cast<ptrdiff_t>(GPUPEAK_MAX_HOT_RECORD), 1) ||
+           refill(GPUPEAK_MAX_HOT_RECORD);
+  }
   bool refill(size_t room);
   void write(const Record& record);
 };
@@ -43,7 +46,8 @@ struct ThreadSlot {
 ThreadSlot* make_thread_slot();
 inline ThreadSlot* thread_slot() {
   ThreadFlags& flags = t_flags;
-  if (__builtin_expect(flags.slot != nullptr && flags.process_generation == g_process->generation, 1)) {
+  if (__builtin_expect(flags.slot != nullptr && flags.process_generation == g_process->generation,
+                       1)) {
     return flags.slot;
   }
   return make_thread_slot();

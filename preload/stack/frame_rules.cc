@@ -1,5 +1,5 @@
-// Source of the formats: the DWARF 4 standard, section 6.4, and the Linux Standard Base's description of
-// .eh_frame and .eh_frame_hdr.
+// Source of the formats: the DWARF 4 standard, section 6.4, and the Linux Standard Base's
+// description of .eh_frame and .eh_frame_hdr.
 #include "stack/frame_rules.h"
 
 #include <cstring>
@@ -67,10 +67,15 @@ struct Cursor {
   uintptr_t address(uint8_t encoding) {
     const auto here = reinterpret_cast<uintptr_t>(at);
     switch (encoding) {
-      case kPcRelativeInt32: return here + static_cast<uintptr_t>(static_cast<intptr_t>(fixed<int32_t>()));
-      case kPcRelativeInt64: return here + fixed<uint64_t>();
-      case kAbsolute: return fixed<uint64_t>();
-      default: ok = false; return 0;
+      case kPcRelativeInt32:
+        return here + static_cast<uintptr_t>(static_cast<intptr_t>(fixed<int32_t>()));
+      case kPcRelativeInt64:
+        return here + fixed<uint64_t>();
+      case kAbsolute:
+        return fixed<uint64_t>();
+      default:
+        ok = false;
+        return 0;
     }
   }
 };
@@ -139,14 +144,19 @@ bool read_common_entry(const uint8_t* at, CommonEntry& entry) {
     cursor.skip(bytes);
     for (const char* c = augmentation + 1; *c != 0; ++c) {
       switch (*c) {
-        case 'R': entry.address_encoding = data.fixed<uint8_t>(); break;
-        case 'L': data.fixed<uint8_t>(); break;
+        case 'R':
+          entry.address_encoding = data.fixed<uint8_t>();
+          break;
+        case 'L':
+          data.fixed<uint8_t>();
+          break;
         case 'P': {
           const auto encoding = data.fixed<uint8_t>() & 0x0f;
           data.skip(encoding == 0x00 || encoding == 0x04 || encoding == 0x0c ? 8 : 4);
           break;
         }
-        default: return false;  // 'S': a signal frame keeps its registers elsewhere
+        default:
+          return false;  // 'S': a signal frame keeps its registers elsewhere
       }
     }
     if (!data.ok) return false;
@@ -158,8 +168,8 @@ bool read_common_entry(const uint8_t* at, CommonEntry& entry) {
 }
 
 /// Runs unwind instructions up to the row of `pc`. False for what a FrameRule cannot say.
-bool run(Cursor cursor, const CommonEntry& common, uintptr_t location, uintptr_t pc, const Row& initial,
-         Row& row) {
+bool run(Cursor cursor, const CommonEntry& common, uintptr_t location, uintptr_t pc,
+         const Row& initial, Row& row) {
   Row saved[8];
   int depth = 0;
   while (cursor.ok && cursor.at < cursor.end) {
@@ -167,75 +177,104 @@ bool run(Cursor cursor, const CommonEntry& common, uintptr_t location, uintptr_t
     const uint8_t low = op & 0x3f;
     uint64_t advance = 0;
     switch (op & 0xc0) {
-      case 0x40: advance = low; break;
-      case 0x80: row.set(low, Row::kAtOffset, static_cast<int64_t>(cursor.uleb()) * common.data_alignment); continue;
-      case 0xc0: row.restore(low, initial); continue;
+      case 0x40:
+        advance = low;
+        break;
+      case 0x80:
+        row.set(low, Row::kAtOffset, static_cast<int64_t>(cursor.uleb()) * common.data_alignment);
+        continue;
+      case 0xc0:
+        row.restore(low, initial);
+        continue;
       default:
         switch (op) {
-          case 0x00: continue;                                       // nop
-          case 0x02: advance = cursor.fixed<uint8_t>(); break;       // advance_loc1
-          case 0x03: advance = cursor.fixed<uint16_t>(); break;      // advance_loc2
-          case 0x04: advance = cursor.fixed<uint32_t>(); break;      // advance_loc4
-          case 0x05: {                                               // offset_extended
+          case 0x00:
+            continue;  // nop
+          case 0x02:
+            advance = cursor.fixed<uint8_t>();
+            break;  // advance_loc1
+          case 0x03:
+            advance = cursor.fixed<uint16_t>();
+            break;  // advance_loc2
+          case 0x04:
+            advance = cursor.fixed<uint32_t>();
+            break;      // advance_loc4
+          case 0x05: {  // offset_extended
             const uint64_t reg = cursor.uleb();
-            row.set(reg, Row::kAtOffset, static_cast<int64_t>(cursor.uleb()) * common.data_alignment);
+            row.set(reg, Row::kAtOffset,
+                    static_cast<int64_t>(cursor.uleb()) * common.data_alignment);
             continue;
           }
-          case 0x06: row.restore(cursor.uleb(), initial); continue;  // restore_extended
-          case 0x07: row.set(cursor.uleb(), Row::kUndefined); continue;
-          case 0x08: row.set(cursor.uleb(), Row::kSame); continue;
-          case 0x09: {                                               // register
+          case 0x06:
+            row.restore(cursor.uleb(), initial);
+            continue;  // restore_extended
+          case 0x07:
+            row.set(cursor.uleb(), Row::kUndefined);
+            continue;
+          case 0x08:
+            row.set(cursor.uleb(), Row::kSame);
+            continue;
+          case 0x09: {  // register
             const uint64_t reg = cursor.uleb();
             cursor.uleb();
             row.set(reg, Row::kOther);
             continue;
           }
-          case 0x0a:                                                 // remember_state
+          case 0x0a:  // remember_state
             if (depth == 8) return false;
             saved[depth++] = row;
             continue;
-          case 0x0b:                                                 // restore_state
+          case 0x0b:  // restore_state
             if (depth == 0) return false;
             row = saved[--depth];
             continue;
-          case 0x0c:                                                 // def_cfa
+          case 0x0c:  // def_cfa
             row.cfa_register = cursor.uleb();
             row.cfa_offset = static_cast<int64_t>(cursor.uleb());
             row.cfa_plain = true;
             continue;
-          case 0x0d: row.cfa_register = cursor.uleb(); continue;     // def_cfa_register
-          case 0x0e: row.cfa_offset = static_cast<int64_t>(cursor.uleb()); continue;
-          case 0x0f:                                                 // def_cfa_expression
+          case 0x0d:
+            row.cfa_register = cursor.uleb();
+            continue;  // def_cfa_register
+          case 0x0e:
+            row.cfa_offset = static_cast<int64_t>(cursor.uleb());
+            continue;
+          case 0x0f:  // def_cfa_expression
             row.cfa_plain = false;
             cursor.skip(cursor.uleb());
             continue;
-          case 0x10:                                                 // expression
-          case 0x16: {                                               // val_expression
+          case 0x10:    // expression
+          case 0x16: {  // val_expression
             const uint64_t reg = cursor.uleb();
             cursor.skip(cursor.uleb());
             row.set(reg, Row::kOther);
             continue;
           }
-          case 0x11: {                                               // offset_extended_sf
+          case 0x11: {  // offset_extended_sf
             const uint64_t reg = cursor.uleb();
             row.set(reg, Row::kAtOffset, cursor.sleb() * common.data_alignment);
             continue;
           }
-          case 0x12:                                                 // def_cfa_sf
+          case 0x12:  // def_cfa_sf
             row.cfa_register = cursor.uleb();
             row.cfa_offset = cursor.sleb() * common.data_alignment;
             row.cfa_plain = true;
             continue;
-          case 0x13: row.cfa_offset = cursor.sleb() * common.data_alignment; continue;
-          case 0x14:                                                 // val_offset
-          case 0x15: {                                               // val_offset_sf
+          case 0x13:
+            row.cfa_offset = cursor.sleb() * common.data_alignment;
+            continue;
+          case 0x14:    // val_offset
+          case 0x15: {  // val_offset_sf
             const uint64_t reg = cursor.uleb();
             cursor.uleb();
             row.set(reg, Row::kOther);
             continue;
           }
-          case 0x2e: cursor.uleb(); continue;                        // GNU_args_size
-          default: return false;
+          case 0x2e:
+            cursor.uleb();
+            continue;  // GNU_args_size
+          default:
+            return false;
         }
     }
     location += advance * common.code_alignment;
@@ -246,7 +285,8 @@ bool run(Cursor cursor, const CommonEntry& common, uintptr_t location, uintptr_t
 
 /// The frame description entry that covers `pc`, by the sorted table of .eh_frame_hdr.
 const uint8_t* find_entry(const uint8_t* header, uintptr_t pc) {
-  if (header[0] != 1 || header[1] != kPcRelativeInt32 || header[2] != kUint32 || header[3] != kTableInt32) {
+  if (header[0] != 1 || header[1] != kPcRelativeInt32 || header[2] != kUint32 ||
+      header[3] != kTableInt32) {
     return nullptr;
   }
   uint32_t count;
@@ -259,8 +299,10 @@ const uint8_t* find_entry(const uint8_t* header, uintptr_t pc) {
   uint32_t low = 0, high = count;
   while (low < high) {
     const uint32_t middle = low + (high - low) / 2;
-    if (table[middle].begin <= wanted) low = middle + 1;
-    else high = middle;
+    if (table[middle].begin <= wanted)
+      low = middle + 1;
+    else
+      high = middle;
   }
   return low == 0 ? nullptr : header + table[low - 1].entry;
 }
@@ -275,7 +317,7 @@ bool find_row(const uint8_t* header, uintptr_t pc, Row& row) {
   if (!read_common_entry(back - cursor.fixed<uint32_t>(), common)) return false;
   const uintptr_t begin = cursor.address(common.address_encoding);
   const uint64_t bytes = common.address_encoding == kPcRelativeInt32 ? cursor.fixed<uint32_t>()
-                                                                      : cursor.fixed<uint64_t>();
+                                                                     : cursor.fixed<uint64_t>();
   if (common.has_augmentation) cursor.skip(cursor.uleb());
   if (!cursor.ok || pc - begin >= bytes) return false;
   if (!run(common.instructions, common, 0, UINTPTR_MAX, row, row)) return false;
@@ -283,7 +325,9 @@ bool find_row(const uint8_t* header, uintptr_t pc, Row& row) {
   return run(cursor, common, begin, pc, initial, row);
 }
 
-bool fits(int64_t offset) { return offset > -(1 << 24) && offset < (1 << 24); }
+bool fits(int64_t offset) {
+  return offset > -(1 << 24) && offset < (1 << 24);
+}
 
 }  // namespace
 
@@ -304,7 +348,8 @@ FrameRule read_frame_rule(uintptr_t ip) {
   if (!plain) return rule;
   rule.base = row.cfa_register == kSp ? FrameRule::kFromSp : FrameRule::kFromFp;
   rule.cfa_offset = static_cast<int32_t>(row.cfa_offset);
-  rule.fp_offset = row.fp == Row::kSame ? FrameRule::kFpUnchanged : static_cast<int32_t>(row.fp_offset);
+  rule.fp_offset =
+      row.fp == Row::kSame ? FrameRule::kFpUnchanged : static_cast<int32_t>(row.fp_offset);
   return rule;
 }
 

@@ -1,9 +1,10 @@
 #include "stack/module_map.h"
 
-#include <atomic>
-#include <cstring>
 #include <elf.h>
 #include <link.h>
+
+#include <atomic>
+#include <cstring>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -36,7 +37,7 @@ struct Module {
   Segment segments[kMaxSegments];
   int segment_count;
   const uint8_t* unwind_table;  ///< .eh_frame_hdr
-  const char* path;    ///< in memory of our own
+  const char* path;             ///< in memory of our own
   uint8_t build_id[32];
   uint32_t build_id_bytes;
   bool loaded;
@@ -79,8 +80,8 @@ void read_build_id(Module& module, const dl_phdr_info& object, const ElfW(Phdr) 
     const uint8_t* value = name + (note.n_namesz + 3) / 4 * 4;
     if (value > end || note.n_descsz > static_cast<size_t>(end - value)) return;
     if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(name, "GNU", 4) == 0) {
-      module.build_id_bytes = note.n_descsz < sizeof module.build_id ? note.n_descsz
-                                                                     : sizeof module.build_id;
+      module.build_id_bytes =
+          note.n_descsz < sizeof module.build_id ? note.n_descsz : sizeof module.build_id;
       memcpy(module.build_id, value, module.build_id_bytes);
       return;
     }
@@ -114,7 +115,9 @@ void define_module(const Module& module) {
   record.s({reinterpret_cast<const char*>(module.build_id), module.build_id_bytes});
   record.u(static_cast<uint64_t>(module.segment_count));
   for (int i = 0; i < module.segment_count; ++i) {
-    record.u(module.segments[i].begin).u(module.segments[i].bytes).u(module.segments[i].file_offset);
+    record.u(module.segments[i].begin)
+        .u(module.segments[i].bytes)
+        .u(module.segments[i].file_offset);
   }
   define(record);
 }
@@ -199,7 +202,8 @@ uint64_t scan() {
     void* at = reserve_pages(kMaxModules * sizeof(Module));
     if (at == nullptr) return 0;
     Module* expected = nullptr;
-    if (!std::atomic_ref<Module*>(g_map.modules).compare_exchange_strong(expected, static_cast<Module*>(at))) {
+    if (!std::atomic_ref<Module*>(g_map.modules)
+             .compare_exchange_strong(expected, static_cast<Module*>(at))) {
       sys::munmap(at, kMaxModules * sizeof(Module));
     }
   }

@@ -1,5 +1,5 @@
-// Which code lies where: the loaded libraries, logged as they come and go. HOOK-SAFE, inside a HookScope;
-// calls into the loader, so never with a lock of ours held.
+// Which code lies where: the loaded libraries, logged as they come and go. HOOK-SAFE, inside a
+// HookScope; calls into the loader, so never with a lock of ours held.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,8 @@ void refresh(StackCache& cache) {
   for (FrameRule& rule : cache.rules) rule = {};
 }
 
-/// trie_node() behind a small table of the thread's own: no shared cache line for what it met before.
+/// trie_node() behind a small table of the thread's own: no shared cache line for what it met
+/// before.
 uint32_t child(StackCache& cache, uint32_t parent, uintptr_t ip) {
   const uint64_t mixed = (ip ^ (static_cast<uint64_t>(parent) << 32)) * 0x9e3779b97f4a7c15u;
   StackCache::Edge& edge = cache.edges[(mixed >> 40) & (StackCache::kEdges - 1)];
@@ -41,14 +42,17 @@ const FrameRule& rule_for(StackCache& cache, uintptr_t ip) {
   return rule;
 }
 
-uintptr_t word_at(uintptr_t address) { return *reinterpret_cast<const uintptr_t*>(address); }
+uintptr_t word_at(uintptr_t address) {
+  return *reinterpret_cast<const uintptr_t*>(address);
+}
 uintptr_t moved(uintptr_t address, int32_t offset) {
   return address + static_cast<uintptr_t>(static_cast<intptr_t>(offset));
 }
 
-/// Whether everything outside last[index] is as it was: each frame led to its caller by words on the
-/// stack (return address, saved frame pointer) that are compared here. If all are the same, so is what a
-/// walk would find. Returns 0 if they are, else the index of the frame whose words differ.
+/// Whether everything outside last[index] is as it was: each frame led to its caller by words on
+/// the stack (return address, saved frame pointer) that are compared here. If all are the same, so
+/// is what a walk would find. Returns 0 if they are, else the index of the frame whose words
+/// differ.
 uint32_t validate(const StackCache& cache, uint32_t index) {
   for (; index > 0; --index) {
     const CachedFrame& frame = cache.last[index];
@@ -180,7 +184,8 @@ uint32_t capture_stack(const CallerFrame& caller) {
   if (__builtin_expect(node == 0 || environment().verify_stacks, 0)) {
     const uint32_t unwound = unwound_node(cache, reinterpret_cast<const void*>(caller.ip));
     if (node == 0) return unwound;
-    count(node == unwound ? &gpupeak_counters_page::verified_stacks : &gpupeak_counters_page::wrong_stacks);
+    count(node == unwound ? &gpupeak_counters_page::verified_stacks
+                          : &gpupeak_counters_page::wrong_stacks);
   }
   return node;
 }

@@ -16,13 +16,13 @@ struct CallerFrame {
   }
 };
 
-/// The caller's stack as a node id (0: none). HOOK-SAFE, inside a HookScope only. Walks by the rules of
-/// frame_rules.h as far as the stack differs from the thread's last one, and by libunwind where a frame
-/// needs more: some 20 ns warm, some us for a stack never seen.
+/// The caller's stack as a node id (0: none). HOOK-SAFE, inside a HookScope only. Walks by the
+/// rules of frame_rules.h as far as the stack differs from the thread's last one, and by libunwind
+/// where a frame needs more: some 20 ns warm, some us for a stack never seen.
 uint32_t capture_stack(const CallerFrame& caller);
 
-/// The same for a hook that knows only its return address: all that is kept while no unwinder is loaded.
-/// Always by libunwind, so for rare events.
+/// The same for a hook that knows only its return address: all that is kept while no unwinder is
+/// loaded. Always by libunwind, so for rare events.
 uint32_t capture_stack(const void* caller);
 
 }  // namespace gpupeak::preload

@@ -12,7 +12,8 @@ namespace gpupeak::preload {
 struct CachedFrame {
   uintptr_t ip, sp, fp;  ///< registers in this frame, as its callee will leave them
   uint32_t node;         ///< of the stack up to and with this frame
-  int32_t fp_offset;     ///< where this frame kept its caller's fp, from the caller's sp; see FrameRule
+  int32_t
+      fp_offset;  ///< where this frame kept its caller's fp, from the caller's sp; see FrameRule
 };
 
 struct StackCache {
@@ -23,10 +24,10 @@ struct StackCache {
     uint32_t parent, node;
   };
   uint64_t trie_generation = 0;
-  uint32_t depth = 0;                       ///< of `last`; 0: it is not valid
-  CachedFrame last[GPUPEAK_MAX_FRAMES];     ///< outermost first
-  CachedFrame fresh[GPUPEAK_MAX_FRAMES];    ///< scratch, innermost first
-  void* unwound[GPUPEAK_MAX_FRAMES + 16];   ///< scratch: hooks may run on tiny stacks
+  uint32_t depth = 0;                      ///< of `last`; 0: it is not valid
+  CachedFrame last[GPUPEAK_MAX_FRAMES];    ///< outermost first
+  CachedFrame fresh[GPUPEAK_MAX_FRAMES];   ///< scratch, innermost first
+  void* unwound[GPUPEAK_MAX_FRAMES + 16];  ///< scratch: hooks may run on tiny stacks
   Edge edges[kEdges];
   FrameRule rules[kRules];
 };

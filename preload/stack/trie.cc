@@ -17,7 +17,8 @@ constexpr uint32_t kFirstBuckets = 4096;
 struct Node {
   uintptr_t ip;
   uint32_t parent;
-  uint32_t next;  ///< in its bucket; always a smaller id, so that a walk ends whatever happens meanwhile
+  uint32_t
+      next;  ///< in its bucket; always a smaller id, so that a walk ends whatever happens meanwhile
 };
 
 /// Addresses for many, pages only for those in use. Nodes and buckets never move.
@@ -33,8 +34,8 @@ struct Trie {
 constinit Trie g_trie;
 
 uint32_t hash(uint32_t parent, uintptr_t ip) {
-  const uint64_t mixed = (static_cast<uint64_t>(ip) ^ (static_cast<uint64_t>(parent) << 40)) *
-                         0x9e3779b97f4a7c15u;
+  const uint64_t mixed =
+      (static_cast<uint64_t>(ip) ^ (static_cast<uint64_t>(parent) << 40)) * 0x9e3779b97f4a7c15u;
   return static_cast<uint32_t>((mixed ^ parent) >> 32) ^ parent * 0x85ebca6bu;
 }
 
@@ -46,7 +47,8 @@ uint32_t find(uint32_t parent, uintptr_t ip) {
   while (id != 0) {
     const Node& node = g_trie.nodes[id];
     if (node.ip == ip && node.parent == parent) return id;
-    id = std::atomic_ref<uint32_t>(const_cast<uint32_t&>(node.next)).load(std::memory_order_acquire);
+    id =
+        std::atomic_ref<uint32_t>(const_cast<uint32_t&>(node.next)).load(std::memory_order_acquire);
   }
   return 0;
 }
@@ -59,7 +61,8 @@ void link(uint32_t id) {
   bucket.store(id, std::memory_order_release);
 }
 
-/// Makes room for `buckets` buckets and twice as many nodes, more than there will be before the next doubling.
+/// Makes room for `buckets` buckets and twice as many nodes, more than there will be before the
+/// next doubling.
 bool commit(void* nodes, void* bucket_array, uint32_t buckets) {
   return commit_pages(bucket_array, buckets * sizeof(uint32_t)) &&
          commit_pages(nodes, size_t{buckets} * 2 * sizeof(Node));
@@ -81,7 +84,8 @@ bool double_buckets() {
 }
 
 bool reserve() {
-  for (uint32_t capacity = addresses_are_limited() ? 1u << 18 : 1u << 26; capacity >= 1u << 16; capacity >>= 2) {
+  for (uint32_t capacity = addresses_are_limited() ? 1u << 18 : 1u << 26; capacity >= 1u << 16;
+       capacity >>= 2) {
     const size_t node_bytes = capacity * sizeof(Node);
     void* nodes = reserve_addresses(node_bytes);
     void* buckets = nodes != nullptr ? reserve_addresses(capacity * sizeof(uint32_t)) : nullptr;
@@ -118,7 +122,9 @@ uint32_t insert(uint32_t parent, uintptr_t ip) {
 
 }  // namespace
 
-uint64_t trie_generation() { return g_trie.generation.load(std::memory_order_acquire); }
+uint64_t trie_generation() {
+  return g_trie.generation.load(std::memory_order_acquire);
+}
 
 uint32_t trie_node(uint32_t parent, uintptr_t ip) {
   if (const uint32_t id = find(parent, ip)) return id;

@@ -1,8 +1,9 @@
 #include "stack/unwinder.h"
 
+#include <dlfcn.h>
+
 #include <atomic>
 #include <cstring>
-#include <dlfcn.h>
 
 #include "base/elf_lookup.h"
 #include "base/text.h"
@@ -66,7 +67,8 @@ Backtrace load_libunwind(const Loader& loader) {
     if (name[0] == 0) continue;
     // RTLD_LOCAL: its _Unwind_* must not take the place of libgcc's in C++ programs
     if (void* library = loader.open(name, RTLD_NOW | RTLD_LOCAL)) {
-      if (void* found = loader.symbol(library, "unw_backtrace")) return reinterpret_cast<Backtrace>(found);
+      if (void* found = loader.symbol(library, "unw_backtrace"))
+        return reinterpret_cast<Backtrace>(found);
     }
   }
   return nullptr;
@@ -78,7 +80,8 @@ Backtrace load_libgcc(const Loader& loader) {
   g_libgcc_backtrace =
       reinterpret_cast<int (*)(UnwindStep, void*)>(loader.symbol(library, "_Unwind_Backtrace"));
   g_libgcc_get_ip = reinterpret_cast<uintptr_t (*)(void*)>(loader.symbol(library, "_Unwind_GetIP"));
-  return g_libgcc_backtrace != nullptr && g_libgcc_get_ip != nullptr ? &backtrace_with_libgcc : nullptr;
+  return g_libgcc_backtrace != nullptr && g_libgcc_get_ip != nullptr ? &backtrace_with_libgcc
+                                                                     : nullptr;
 }
 
 }  // namespace

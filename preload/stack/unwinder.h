@@ -1,12 +1,14 @@
-// How the stack is walked: libunwind if it can be loaded, else libgcc's unwinder, else only the caller.
+// How the stack is walked: libunwind if it can be loaded, else libgcc's unwinder, else only the
+// caller.
 #pragma once
 
 #include <cstdint>
 
 namespace gpupeak::preload {
 
-/// Loads an unwinder. Once, from the library's constructor or at a process's first CUDA call: it calls
-/// dlopen, so never from within an allocator hook. Sets the quality bit if libunwind is missing.
+/// Loads an unwinder. Once, from the library's constructor or at a process's first CUDA call: it
+/// calls dlopen, so never from within an allocator hook. Sets the quality bit if libunwind is
+/// missing.
 void load_unwinder();
 
 /// Return addresses of the calling thread, innermost first, at most `capacity`. 0: no unwinder yet.

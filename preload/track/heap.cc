@@ -14,18 +14,24 @@ constexpr uint32_t kStampEvery = 32;  // records, in a process with one thread
 
 constinit UsableSize g_usable_size = nullptr;
 
-size_t usable(void* block) { return g_usable_size != nullptr ? g_usable_size(block) : 0; }
+size_t usable(void* block) {
+  return g_usable_size != nullptr ? g_usable_size(block) : 0;
+}
 
 void add_to_counters(ThreadSlot& slot, int64_t usable_bytes) {
   slot.heap_delta += usable_bytes;
-  if (__builtin_expect(slot.heap_delta > kCounterSlackBytes || slot.heap_delta < -kCounterSlackBytes, 0)) {
+  if (__builtin_expect(
+          slot.heap_delta > kCounterSlackBytes || slot.heap_delta < -kCounterSlackBytes, 0)) {
     flush_slot(slot);
   }
 }
 
-/// Writes a hot record's address, and whether and when it was: everything up to the end of `address`.
-/// `clock`: ticks or ticks_before. Returns where the next field goes; the tag is complete but not yet stored.
-inline __attribute__((always_inline)) uint8_t* begin_record(ThreadSlot& slot, uint8_t& tag, const void* block, uint64_t (*clock)()) {
+/// Writes a hot record's address, and whether and when it was: everything up to the end of
+/// `address`. `clock`: ticks or ticks_before. Returns where the next field goes; the tag is
+/// complete but not yet stored.
+inline __attribute__((always_inline)) uint8_t* begin_record(ThreadSlot& slot, uint8_t& tag,
+                                                            const void* block,
+                                                            uint64_t (*clock)()) {
   uint8_t* to = slot.at + 1;
   if (g_process->several_threads != 0 || ++slot.unstamped >= kStampEvery) {
     const uint64_t now = clock();
@@ -36,7 +42,8 @@ inline __attribute__((always_inline)) uint8_t* begin_record(ThreadSlot& slot, ui
   }
   const auto address = reinterpret_cast<uint64_t>(block);
   if (__builtin_expect((address & 15) == 0, 1)) {
-    to = put_varint(to, zigzag(static_cast<int64_t>(address >> 4) - static_cast<int64_t>(slot.address >> 4)));
+    to = put_varint(
+        to, zigzag(static_cast<int64_t>(address >> 4) - static_cast<int64_t>(slot.address >> 4)));
   } else {
     tag |= GPUPEAK_TAG_UNALIGNED;
     to = put_varint(to, zigzag(static_cast<int64_t>(address - slot.address)));
@@ -50,8 +57,8 @@ void end_record(ThreadSlot& slot, uint8_t tag, uint8_t* end) {
   slot.at = end;
 }
 
-void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t bytes, size_t usable_bytes,
-                 uint32_t node) {
+void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t bytes,
+                 size_t usable_bytes, uint32_t node) {
   if (!slot.ready()) return;
   uint8_t* to = begin_record(slot, tag, block, ticks);
   to = put_varint(to, bytes);
@@ -81,9 +88,10 @@ bool sampled(ThreadSlot& slot, size_t bytes) {
   return !first;
 }
 
-/// Whether a heap call is recorded: an outermost one, or one that the unwinder makes (the loader may allocate
-/// or move its thread-local storage then). During unwinding no record is half-written, so that is safe. What
-/// a signal handler does in the middle of other work of ours is not recorded, and counted.
+/// Whether a heap call is recorded: an outermost one, or one that the unwinder makes (the loader
+/// may allocate or move its thread-local storage then). During unwinding no record is half-written,
+/// so that is safe. What a signal handler does in the middle of other work of ours is not recorded,
+/// and counted.
 bool may_record(const HookScope& scope) {
   if (scope.entered() || t_flags.unwinding) return true;
   count(&gpupeak_counters_page::reentrant_calls);
@@ -95,7 +103,9 @@ uint32_t stack_of(const HookScope& scope, const CallerFrame& caller) {
   return scope.entered() ? capture_stack(caller) : 0;
 }
 
-bool logs_events() { return g_process->host_mode >= HostMode::kSampled; }
+bool logs_events() {
+  return g_process->host_mode >= HostMode::kSampled;
+}
 
 /// Whether the record of this allocation goes into the log.
 bool chosen(ThreadSlot& slot, void* block, size_t bytes) {
@@ -105,7 +115,9 @@ bool chosen(ThreadSlot& slot, void* block, size_t bytes) {
 
 }  // namespace
 
-void set_usable_size(UsableSize usable_size) { g_usable_size = usable_size; }
+void set_usable_size(UsableSize usable_size) {
+  g_usable_size = usable_size;
+}
 
 void heap_allocated(void* block, size_t bytes, const CallerFrame& caller) {
   HookScope scope;
@@ -149,7 +161,8 @@ ReallocState heap_realloc_begin(void* old_block) {
   return state;
 }
 
-void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, const CallerFrame& caller) {
+void heap_realloc_end(const ReallocState& state, void* block, size_t bytes,
+                      const CallerFrame& caller) {
   HookScope scope;
   if (!may_record(scope)) return;
   ThreadSlot* slot = thread_slot();

@@ -1,7 +1,8 @@
 #include "track/mapping.h"
 
-#include <cstdint>
 #include <sys/mman.h>
+
+#include <cstdint>
 
 #include "base/hook_scope.h"
 #include "log/log.h"
@@ -10,15 +11,20 @@
 namespace gpupeak::preload {
 namespace {
 
-/// One owner a byte: memory that an allocator maps is counted as its heap, what the driver maps is its own.
+/// One owner a byte: memory that an allocator maps is counted as its heap, what the driver maps is
+/// its own.
 gpupeak_kind kind_of(int flags) {
   if (t_flags.driver_depth > 0) return GPUPEAK_KIND_DRIVER;
   if (t_flags.in_allocator != 0) return GPUPEAK_KIND_BACKING;
   return (flags & MAP_ANONYMOUS) != 0 ? GPUPEAK_KIND_MMAP_ANON : GPUPEAK_KIND_MMAP_FILE;
 }
 
-uint64_t address_of(void* at) { return reinterpret_cast<uint64_t>(at); }
-uint64_t whole_pages(size_t bytes) { return (static_cast<uint64_t>(bytes) + 4095) & ~UINT64_C(4095); }
+uint64_t address_of(void* at) {
+  return reinterpret_cast<uint64_t>(at);
+}
+uint64_t whole_pages(size_t bytes) {
+  return (static_cast<uint64_t>(bytes) + 4095) & ~UINT64_C(4095);
+}
 
 /// Opens a HookScope and passes on the record that `make` builds, unless this is a nested call.
 template <typename Make>
@@ -52,10 +58,14 @@ void reprotected(void* at, size_t bytes, int prot) {
   });
 }
 
-void remapped(void* old_at, size_t old_bytes, void* new_at, size_t new_bytes, const CallerFrame& caller) {
+void remapped(void* old_at, size_t old_bytes, void* new_at, size_t new_bytes,
+              const CallerFrame& caller) {
   log([&] {
     Record record(GPUPEAK_REC_REMAP);
-    record.u(address_of(old_at)).u(whole_pages(old_bytes)).u(address_of(new_at)).u(whole_pages(new_bytes));
+    record.u(address_of(old_at))
+        .u(whole_pages(old_bytes))
+        .u(address_of(new_at))
+        .u(whole_pages(new_bytes));
     emit(record.u(capture_stack(caller)));
   });
 }

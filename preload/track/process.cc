@@ -1,13 +1,14 @@
 #include "track/process.h"
 
-#include <atomic>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <fcntl.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 
 #include "base/clock.h"
 #include "base/elf_lookup.h"
@@ -62,12 +63,14 @@ std::string_view host_name() {
   return names.nodename;
 }
 
-/// GPUPEAK_OUT with %n name, %p pid, %r rank (none: its dot goes too), %h host, %% expanded; absolute.
+/// GPUPEAK_OUT with %n name, %p pid, %r rank (none: its dot goes too), %h host, %% expanded;
+/// absolute.
 void expand_out_pattern(Path& path) {
   const std::string_view pattern = environment().out_pattern.view();
   if (pattern.empty() || pattern[0] != '/') {
     char folder[4096];
-    const long bytes = sys::call6(SYS_getcwd, reinterpret_cast<long>(folder), sizeof folder, 0, 0, 0, 0);
+    const long bytes =
+        sys::call6(SYS_getcwd, reinterpret_cast<long>(folder), sizeof folder, 0, 0, 0, 0);
     if (bytes > 1) path.add(std::string_view(folder, static_cast<size_t>(bytes) - 1)).add("/");
   }
   char name[4096];
@@ -77,15 +80,27 @@ void expand_out_pattern(Path& path) {
       continue;
     }
     switch (pattern[++i]) {
-      case 'n': path.add(program_name(name, sizeof name)); break;
-      case 'p': path.add(static_cast<uint64_t>(sys::getpid())); break;
-      case 'h': path.add(host_name()); break;
-      case 'r':
-        if (environment().rank >= 0) path.add(static_cast<uint64_t>(environment().rank));
-        else path.drop_last('.');
+      case 'n':
+        path.add(program_name(name, sizeof name));
         break;
-      case '%': path.add("%"); break;
-      default: path.add(head(tail(pattern, i - 1), 2)); break;
+      case 'p':
+        path.add(static_cast<uint64_t>(sys::getpid()));
+        break;
+      case 'h':
+        path.add(host_name());
+        break;
+      case 'r':
+        if (environment().rank >= 0)
+          path.add(static_cast<uint64_t>(environment().rank));
+        else
+          path.drop_last('.');
+        break;
+      case '%':
+        path.add("%");
+        break;
+      default:
+        path.add(head(tail(pattern, i - 1), 2));
+        break;
     }
   }
 }
@@ -102,13 +117,14 @@ void define_facts() {
   for (size_t at = 0; at < bytes; at += strlen(buffer + at) + 1) define_fact("arg", buffer + at);
   const long exe = sys::readlink("/proc/self/exe", buffer, sizeof buffer);
   if (exe > 0) define_fact("exe", {buffer, static_cast<size_t>(exe)});
-  const long cwd = sys::call6(SYS_getcwd, reinterpret_cast<long>(buffer), sizeof buffer, 0, 0, 0, 0);
+  const long cwd =
+      sys::call6(SYS_getcwd, reinterpret_cast<long>(buffer), sizeof buffer, 0, 0, 0, 0);
   if (cwd > 1) define_fact("cwd", {buffer, static_cast<size_t>(cwd) - 1});
   define_fact("host", host_name());
 }
 
-/// A page that a forked child finds wiped. Without the kernel's help (before Linux 4.14) an ordinary one:
-/// hooks/process.cc's fork handler then clears it.
+/// A page that a forked child finds wiped. Without the kernel's help (before Linux 4.14) an
+/// ordinary one: hooks/process.cc's fork handler then clears it.
 ProcessPage* new_process_page() {
   void* at = map_pages(4096);
   if (at == nullptr) return nullptr;
@@ -139,7 +155,8 @@ gpupeak_file_header describe_process(Reason reason, bool forked) {
   if (reason == Reason::kFirstCudaCall || forked) header.flags |= GPUPEAK_FLAG_LATE_START;
   if (forked) header.flags |= GPUPEAK_FLAG_FORKED;
   header.process_start_time = process_start_time(static_cast<int>(header.pid));
-  header.sample_bytes = environment().host_mode == GPUPEAK_HOST_SAMPLED ? environment().sample_bytes : 0;
+  header.sample_bytes =
+      environment().host_mode == GPUPEAK_HOST_SAMPLED ? environment().sample_bytes : 0;
   g_initial_brk = sys::brk(0);
   header.initial_brk_bytes = g_initial_brk;
   strcpy(header.tool_version, GPUPEAK_VERSION);
@@ -182,7 +199,9 @@ bool is_asked_for() {
 }
 
 /// True inside a program that gained privileges: nothing of ours happens there.
-bool is_privileged() { return getauxval(AT_SECURE) != 0; }
+bool is_privileged() {
+  return getauxval(AT_SECURE) != 0;
+}
 
 /// Called with the lock held when nothing is decided: at the start, and in a forked child.
 void decide() {
@@ -201,7 +220,8 @@ void decide() {
   if (!read_environment()) return;  // libc is not there yet: ask again at the next call
   const bool forked = g_start_pid != 0;
   g_start_pid = sys::getpid();
-  if (forked ? environment().children == Children::kAll : is_asked_for()) open_log(Reason::kProgramStart);
+  if (forked ? environment().children == Children::kAll : is_asked_for())
+    open_log(Reason::kProgramStart);
   g_process->decided = 1;
 }
 
@@ -236,14 +256,17 @@ void say_what_is_wrong() {
 
 constinit ProcessPage* g_process = &g_static_page;
 
-uintptr_t initial_brk() { return g_initial_brk; }
+uintptr_t initial_brk() {
+  return g_initial_brk;
+}
 
 void start() {
   HookScope scope;
   if (!scope.entered()) return;
   const int saved_errno = errno;
   const int pid = sys::getpid();
-  if (g_start_pid != 0 && g_start_pid != pid) g_start_lock.reset();  // a forked child: nobody holds it
+  if (g_start_pid != 0 && g_start_pid != pid)
+    g_start_lock.reset();  // a forked child: nobody holds it
   {
     LockGuard guard(g_start_lock);
     if (g_process->decided == 0) decide();
@@ -255,7 +278,8 @@ void start() {
 bool start_for_cuda() {
   ensure_started();
   if (recording() || g_process->decided == 0) return recording();
-  if (environment().children == Children::kNone || g_open_error != 0 || is_privileged()) return false;
+  if (environment().children == Children::kNone || g_open_error != 0 || is_privileged())
+    return false;
   {
     HookScope scope;
     if (!scope.entered()) return false;

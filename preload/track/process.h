@@ -7,19 +7,21 @@ namespace gpupeak::preload {
 
 enum class HostMode : uint32_t { kOff = 0, kCounters = 1, kSampled = 2, kFull = 3 };
 
-/// One page that the kernel wipes in a forked child (MADV_WIPEONFORK): a child, however it was made,
-/// finds `recording` 0 and writes nothing into its parent's log.
+/// One page that the kernel wipes in a forked child (MADV_WIPEONFORK): a child, however it was
+/// made, finds `recording` 0 and writes nothing into its parent's log.
 struct ProcessPage {
-  uint32_t recording;        ///< 1: hooks log
-  uint32_t host_recording;   ///< 1: the malloc and mmap hooks log too
-  uint32_t decided;          ///< 1: ensure_started() has nothing to do
+  uint32_t recording;       ///< 1: hooks log
+  uint32_t host_recording;  ///< 1: the malloc and mmap hooks log too
+  uint32_t decided;         ///< 1: ensure_started() has nothing to do
   HostMode host_mode;
   uint32_t several_threads;  ///< more than one slot is in use: every event is stamped
   uint64_t generation;       ///< of this process's log, counted over forks; see ThreadFlags
 };
 extern ProcessPage* g_process;  ///< never null: a zeroed static page at first
 
-inline bool recording() { return g_process->recording != 0; }
+inline bool recording() {
+  return g_process->recording != 0;
+}
 
 /// Decides whether the process records, and opens its log if so. Cheap once decided.
 void start();
@@ -36,8 +38,8 @@ inline bool host_recording() {
   return false;
 }
 
-/// The process is about to use CUDA: opens its log if GPUPEAK_CHILDREN allows and it is not open yet.
-/// Called by every CUDA hook; cheap but for the first. True if recording.
+/// The process is about to use CUDA: opens its log if GPUPEAK_CHILDREN allows and it is not open
+/// yet. Called by every CUDA hook; cheap but for the first. True if recording.
 bool start_for_cuda();
 inline bool ensure_started_for_cuda() {
   return __builtin_expect(g_process->recording != 0, 1) || start_for_cuda();

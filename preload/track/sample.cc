@@ -14,7 +14,8 @@ namespace {
 uint64_t next_number(const char*& at, const char* end) {
   while (at < end && (*at < '0' || *at > '9')) ++at;
   uint64_t value = 0;
-  for (; at < end && *at >= '0' && *at <= '9'; ++at) value = value * 10 + static_cast<uint64_t>(*at - '0');
+  for (; at < end && *at >= '0' && *at <= '9'; ++at)
+    value = value * 10 + static_cast<uint64_t>(*at - '0');
   return value;
 }
 

@@ -31,7 +31,8 @@ double natural_log(double x) {
   memcpy(&m, &bits, sizeof m);  // 1 <= m < 2
   const double t = (m - 1) / (m + 1);
   const double t2 = t * t;
-  return exponent * 0.6931471805599453 + 2 * t * (1 + t2 * (1.0 / 3 + t2 * (1.0 / 5 + t2 * (1.0 / 7 + t2 / 9))));
+  return exponent * 0.6931471805599453 +
+         2 * t * (1 + t2 * (1.0 / 3 + t2 * (1.0 / 5 + t2 * (1.0 / 7 + t2 / 9))));
 }
 
 }  // namespace
@@ -53,7 +54,8 @@ bool sampled_set_insert(const void* block) {
   std::atomic<uint64_t>* slots = window(block);
   for (uint32_t i = 0; i < kWindow; ++i) {
     uint64_t empty = 0;
-    if (slots[i].compare_exchange_strong(empty, reinterpret_cast<uint64_t>(block), std::memory_order_relaxed)) {
+    if (slots[i].compare_exchange_strong(empty, reinterpret_cast<uint64_t>(block),
+                                         std::memory_order_relaxed)) {
       return true;
     }
   }

@@ -1,11 +1,12 @@
 #include "track/summary.h"
 
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 
 #include "base/environment.h"
 #include "base/syscalls.h"
@@ -19,7 +20,8 @@ namespace {
 
 constexpr size_t kMaxEnvironment = 4096;
 
-/// The command, where an installation (lib/gpupeak/ and bin/) or a build folder (preload/ and tools/) has it.
+/// The command, where an installation (lib/gpupeak/ and bin/) or a build folder (preload/ and
+/// tools/) has it.
 bool find_command(Path& command) {
   const std::string_view own = own_path();
   const size_t slash = own.rfind('/');
@@ -27,7 +29,8 @@ bool find_command(Path& command) {
   for (const char* place : {"/../../bin/gpupeak", "/../bin/gpupeak", "/../tools/gpupeak"}) {
     command.clear();
     command.add(folder).add(place);
-    if (sys::call6(SYS_access, reinterpret_cast<long>(command.c_str()), X_OK, 0, 0, 0, 0) == 0) return true;
+    if (sys::call6(SYS_access, reinterpret_cast<long>(command.c_str()), X_OK, 0, 0, 0, 0) == 0)
+      return true;
   }
   return false;
 }
@@ -45,8 +48,8 @@ char** bare_environment() {
   return variables;
 }
 
-/// Runs the command and waits. The child shares our memory until it has called exec, sends no SIGCHLD and is
-/// not seen by the program's own wait calls. False if it could not be run.
+/// Runs the command and waits. The child shares our memory until it has called exec, sends no
+/// SIGCHLD and is not seen by the program's own wait calls. False if it could not be run.
 bool run_command(const char* command) {
   const char* arguments[] = {command, "report", "--short", "--", log_path().data(), nullptr};
   char** variables = bare_environment();
@@ -60,8 +63,9 @@ bool run_command(const char* command) {
       [](void* data) -> int {
         const auto* s = static_cast<const Start*>(data);
         sys::call6(SYS_dup2, 2, 1, 0, 0, 0, 0);  // all it says goes to stderr
-        sys::call6(SYS_execve, reinterpret_cast<long>(s->command), reinterpret_cast<long>(s->arguments),
-                   reinterpret_cast<long>(s->variables), 0, 0, 0);
+        sys::call6(SYS_execve, reinterpret_cast<long>(s->command),
+                   reinterpret_cast<long>(s->arguments), reinterpret_cast<long>(s->variables), 0, 0,
+                   0);
         sys::call6(SYS_exit, 127, 0, 0, 0, 0, 0);
         return 127;
       },

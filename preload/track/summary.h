@@ -4,7 +4,8 @@
 namespace gpupeak::preload {
 
 /// Prints the short report of the log to stderr through the `gpupeak` command that lies beside this
-/// library, or the bare counters if there is none. Nothing with GPUPEAK_SUMMARY=off or GPUPEAK_QUIET=1.
+/// library, or the bare counters if there is none. Nothing with GPUPEAK_SUMMARY=off or
+/// GPUPEAK_QUIET=1.
 void print_summary();
 
 }  // namespace gpupeak::preload

@@ -1,7 +1,8 @@
 /* A program that uses gpupeak.h and links to nothing: a no-op without the preload. */
-#include "gpupeak/gpupeak.h"
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "gpupeak/gpupeak.h"
 int main(void) {
   gpupeak_phase_push("load");
   void* volatile block = malloc(1000000); /* volatile: else the compiler leaves both calls out */

@@ -1,5 +1,5 @@
-// What one malloc+free pair costs: random sizes of 16 B to 4 KiB among 10,000 live blocks, below a stack
-// of DEPTH frames, in THREADS threads. Prints the mean of the threads' nanoseconds a pair.
+// What one malloc+free pair costs: random sizes of 16 B to 4 KiB among 10,000 live blocks, below a
+// stack of DEPTH frames, in THREADS threads. Prints the mean of the threads' nanoseconds a pair.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -48,7 +48,8 @@ int main(int argc, char** argv) {
   } else {
     std::vector<std::thread> workers;
     for (size_t i = 0; i < threads; ++i) {
-      workers.emplace_back([&ns, i, depth, pairs] { ns[i] = at_depth(depth, pairs, static_cast<unsigned>(i + 1)); });
+      workers.emplace_back(
+          [&ns, i, depth, pairs] { ns[i] = at_depth(depth, pairs, static_cast<unsigned>(i + 1)); });
     }
     for (std::thread& worker : workers) worker.join();
   }

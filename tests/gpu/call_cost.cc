@@ -8,12 +8,12 @@
 #include <cstdlib>
 #include <vector>
 
-#define CHECK(call)                                                   \
-  do {                                                                \
-    if ((call) != CUDA_SUCCESS) {                                     \
+#define CHECK(call)                                                     \
+  do {                                                                  \
+    if ((call) != CUDA_SUCCESS) {                                       \
       fprintf(stderr, "%s:%d: %s failed\n", __FILE__, __LINE__, #call); \
-      exit(1);                                                        \
-    }                                                                 \
+      exit(1);                                                          \
+    }                                                                   \
   } while (0)
 
 template <typename Call>

@@ -1,5 +1,5 @@
-// One of everything that tracks device memory, through the runtime and the driver, with the driver's own
-// view (cudaMemGetInfo) around what CUPTI does not record. Prints one line a family:
+// One of everything that tracks device memory, through the runtime and the driver, with the
+// driver's own view (cudaMemGetInfo) around what CUPTI does not record. Prints one line a family:
 //   expect <kind> <bytes>      what the calls asked for or the driver answered
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -7,13 +7,13 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define CHECK(call)                                                              \
-  do {                                                                           \
-    const auto status = (call);                                                  \
-    if (status != 0) {                                                           \
+#define CHECK(call)                                                               \
+  do {                                                                            \
+    const auto status = (call);                                                   \
+    if (status != 0) {                                                            \
       fprintf(stderr, "%s:%d: %s gives %d\n", __FILE__, __LINE__, #call, status); \
-      exit(1);                                                                   \
-    }                                                                            \
+      exit(1);                                                                    \
+    }                                                                             \
   } while (0)
 
 static size_t used_bytes() {

@@ -1,4 +1,5 @@
-/* Closes every descriptor, then opens files of its own and allocates much: none of them may be touched. */
+/* Closes every descriptor, then opens files of its own and allocates much: none of them may be
+ * touched. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* A forked child allocates, frees what it inherited and ends; the parent's log must hold the parent alone. */
+/* A forked child allocates, frees what it inherited and ends; the parent's log must hold the parent
+ * alone. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* longjmp out of signal handlers and out of deep frames; recording must go on afterwards: 3 MB are held last. */
+/* longjmp out of signal handlers and out of deep frames; recording must go on afterwards: 3 MB are
+ * held last. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

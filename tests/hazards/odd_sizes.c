@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void show(const char* what, const void* block) { printf("%s %s errno %d\n", what, block ? "block" : "null", errno); }
+static void show(const char* what, const void* block) {
+  printf("%s %s errno %d\n", what, block ? "block" : "null", errno);
+}
 
 int main(void) {
   volatile size_t huge = PTRDIFF_MAX;

@@ -12,7 +12,9 @@ void* malloc(size_t bytes) {
   *(size_t*)(void*)(g_arena + at) = bytes;
   return g_arena + at + 16;
 }
-void free(void* block) { (void)block; }
+void free(void* block) {
+  (void)block;
+}
 void* calloc(size_t count, size_t bytes) {
   void* block = malloc(count * bytes);
   return block ? memset(block, 0, count * bytes) : 0;

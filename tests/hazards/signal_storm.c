@@ -1,5 +1,6 @@
-/* A timer's handler allocates, on a small stack of its own, in the midst of everything. malloc is not allowed
-   there by POSIX, so the program keeps out of glibc's locks: the handler strikes only outside of malloc. */
+/* A timer's handler allocates, on a small stack of its own, in the midst of everything. malloc is
+   not allowed there by POSIX, so the program keeps out of glibc's locks: the handler strikes only
+   outside of malloc. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

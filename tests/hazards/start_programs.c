@@ -1,4 +1,5 @@
-/* vfork + exec, posix_spawn, system: what is started says nothing, and the parent goes on recording. */
+/* vfork + exec, posix_spawn, system: what is started says nothing, and the parent goes on
+ * recording. */
 #define _GNU_SOURCE
 #include <spawn.h>
 #include <stdio.h>

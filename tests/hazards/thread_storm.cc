@@ -1,5 +1,6 @@
-// Thousands of short threads, thread-local destructors that free, threads that end while others allocate, and
-// blocks handed from thread to thread. Prints the true peak of what it holds of its large blocks.
+// Thousands of short threads, thread-local destructors that free, threads that end while others
+// allocate, and blocks handed from thread to thread. Prints the true peak of what it holds of its
+// large blocks.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>

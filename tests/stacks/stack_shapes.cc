@@ -1,16 +1,18 @@
-// Allocates below every kind of frame that a stack walk must get right. Run with GPUPEAK_VERIFY_STACKS=1:
-// each stack is then unwound by libunwind too, and verify_stacks.py reads from the log how many differed.
+// Allocates below every kind of frame that a stack walk must get right. Run with
+// GPUPEAK_VERIFY_STACKS=1: each stack is then unwound by libunwind too, and verify_stacks.py reads
+// from the log how many differed.
 #include <alloca.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
 #include <csetjmp>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
-#include <sys/mman.h>
 #include <thread>
-#include <ucontext.h>
-#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -46,7 +48,8 @@ __attribute__((noinline)) void realigned_frame(int i) {
 }
 
 /// Uses all registers, the frame pointer among them, for other things.
-__attribute__((noinline, optimize("O3,omit-frame-pointer"))) long busy_registers(long a, long b, long c, long d) {
+__attribute__((noinline, optimize("O3,omit-frame-pointer"))) long busy_registers(long a, long b,
+                                                                                 long c, long d) {
   long e = a ^ b, f = b * c, g = c - d, h = d + a, i = a * d;
   for (int k = 0; k < 3; ++k) {
     allocate(static_cast<size_t>(16 + (e & 63)));
@@ -61,10 +64,18 @@ __attribute__((noinline, optimize("O3,omit-frame-pointer"))) long busy_registers
 }
 
 /// The same call site reached with an unlike outer stack at the same depth.
-__attribute__((noinline)) void left() { recurse(2); g_sink = 1; }
-__attribute__((noinline)) void right() { recurse(2); g_sink = 2; }
+__attribute__((noinline)) void left() {
+  recurse(2);
+  g_sink = 1;
+}
+__attribute__((noinline)) void right() {
+  recurse(2);
+  g_sink = 2;
+}
 
-void in_handler(int) { allocate(40); }  // not allowed by POSIX, common all the same
+void in_handler(int) {
+  allocate(40);
+}  // not allowed by POSIX, common all the same
 
 jmp_buf g_jump;
 int g_round;  // not a local: longjmp may lose those

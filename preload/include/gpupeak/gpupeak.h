@@ -1,6 +1,6 @@
 /*
- * gpupeak.h: what a program may say to gpupeak about itself. Include it, link nothing: every function
- * is a weak reference, found when libgpupeak.so is preloaded and a no-op when it is not.
+ * gpupeak.h: what a program may say to gpupeak about itself. Include it, link nothing: every
+ * function is a weak reference, found when libgpupeak.so is preloaded and a no-op when it is not.
  */
 #ifndef GPUPEAK_GPUPEAK_H
 #define GPUPEAK_GPUPEAK_H
