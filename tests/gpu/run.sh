@@ -94,24 +94,25 @@ for call in sorted({c for c, _ in times}):
     print(f"| {call} | {native:.0f} | {ours:.0f} | {ours - native:.0f} |")'
 }
 latency_table() {
-  echo "| onnxruntime_perf_test -e cuda, 200 runs | native ms | with gpupeak ms | ratio |"
-  echo "|---|---|---|---|"
+  echo "| onnxruntime_perf_test -e cuda, 200 runs | native ms | full | sampled | host off |"
+  echo "|---|---|---|---|---|"
   for model in vgg19 resnet50; do
     for _ in 1 2 3 4 5; do
-      for way in native gpupeak; do
+      for way in native full sampled off; do
         extra=(env)
-        [ $way = gpupeak ] && extra=(env GPUPEAK_OUT="$work/lat.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload")
+        [ $way = native ] || extra=(env GPUPEAK_HOST=$way GPUPEAK_OUT="$work/lat.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload")
         "${extra[@]}" "$ort/onnxruntime_perf_test" -e cuda -r 200 -I -m times "$ort/models/light_$model.onnx" \
           2>/dev/null | awk -v w=$way '/Average inference time cost/{print w, $(NF-1)}'
       done
     done | python3 -c '
-import statistics, sys
-times = {"native": [], "gpupeak": []}
+import collections, statistics, sys
+times = collections.defaultdict(list)
 for line in sys.stdin:
     way, ms = line.split()
     times[way].append(float(ms))
-native, ours = (statistics.median(times[w]) for w in ("native", "gpupeak"))
-print(f"| '$model' | {native:.3f} | {ours:.3f} | {ours / native:.3f} |")'
+native = statistics.median(times["native"])
+ratios = " | ".join(f"{statistics.median(times[w]) / native:.3f}×" for w in ("full", "sampled", "off"))
+print(f"| '$model' | {native:.3f} | {ratios} |")'
   done
 }
 

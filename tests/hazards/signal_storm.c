@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/time.h>
 
+static volatile unsigned long g_sum;
 static volatile sig_atomic_t g_in_malloc, g_strikes;
 
 static void strike(int signal) {
@@ -23,12 +24,11 @@ int main(void) {
   sigaction(SIGALRM, &action, 0);
   struct itimerval every = {{0, 200}, {0, 200}};
   setitimer(ITIMER_REAL, &every, 0);
-  volatile unsigned long sum = 0;
   while (g_strikes < 2000) {
     g_in_malloc = 1;
     void* block = malloc(2000);
     g_in_malloc = 0;
-    for (int i = 0; i < 2000; ++i) sum += (unsigned long)i * (unsigned long)g_strikes;
+    for (int i = 0; i < 2000; ++i) g_sum += (unsigned long)i * (unsigned long)g_strikes;
     g_in_malloc = 1;
     free(block);
     g_in_malloc = 0;
