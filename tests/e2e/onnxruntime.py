@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import Failed, GPUPEAK, check_report, environment, expect, logs, report
+from common import Failed, GPUPEAK, environment, expect, expect_nothing_dropped, logs, report
 
 model, clients, work = sys.argv[3:6]
 
@@ -53,7 +53,7 @@ def main():
         expect(native.returncode == 0 == ours.returncode, f"exit codes {native.returncode} and {ours.returncode}")
         expect(plain_output(native.stdout) == plain_output(ours.stdout), "stdout differs by more than figures")
         summary = report(logs(folder)[0])
-        check_report(summary)
+        expect_nothing_dropped(summary)
         peak = summary["metrics"]["host.kind.heap.peak_bytes"]
         theirs = heaptrack_peak(command, folder)
         print(f"{model}: heap peak {peak}, heaptrack {theirs}")

@@ -20,26 +20,12 @@ import sys
 import tempfile
 import time
 
-LIBRARY, GPUPEAK, CASE = sys.argv[1:4]
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
+from common import Failed, environment, expect, expect_nothing_dropped, logs, report
+
+CASE = sys.argv[3]
 COMMAND = sys.argv[4:]
 HEAP_OF_LIBC = 96 << 10  # what libc and the loader allocate for themselves, at most
-
-
-class Failed(Exception):
-    pass
-
-
-def expect(condition, message):
-    if not condition:
-        raise Failed(message)
-
-
-def environment(folder, preload, **more):
-    result = {k: v for k, v in os.environ.items() if not k.startswith(("GPUPEAK_", "LD_"))}
-    if preload:
-        result.update(LD_PRELOAD=LIBRARY, GPUPEAK_OUT=os.path.join(folder, "log.%p.gplog"), GPUPEAK_SUMMARY="off")
-    result.update(more)
-    return result
 
 
 def run(folder, preload, command=None, prepare=None, **more):
@@ -48,20 +34,6 @@ def run(folder, preload, command=None, prepare=None, **more):
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
                           preexec_fn=prepare)
     return done
-
-
-def logs(folder):
-    return sorted(glob.glob(os.path.join(folder, "*.gplog")))
-
-
-def report(log):
-    done = subprocess.run([GPUPEAK, "report", "--json", log], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
-    expect(done.returncode == 0, f"report of {log} gives {done.returncode}: {done.stderr.decode()}")
-    summary = json.loads(done.stdout)
-    for peak in summary["peaks"]:
-        held = sum(h["bytes"] for h in peak["holders"]) + peak["other_bytes"]
-        expect(held == peak["bytes"], f"holders of {peak['scope']} sum to {held}, the peak is {peak['bytes']}")
-    return summary
 
 
 def same(native, preloaded):
@@ -78,7 +50,7 @@ def plain(folder, prepare=None, command=None, **more):
     found = logs(folder)
     expect(len(found) == 1, f"one log expected, there are {len(found)}")
     summary = report(found[0])
-    expect(summary["quality"]["dropped_events"] == 0, "events were dropped")
+    expect_nothing_dropped(summary)
     check_truths(preloaded.stdout.decode(errors="replace"), summary)
     return summary
 
