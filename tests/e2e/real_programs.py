@@ -33,6 +33,9 @@ PROGRAMS = {
     "rustc": ["rustc", "--version"],
     "cargo": ["cargo", "--version"],
     "tar": ["sh", "-c", "tar cf - /usr/share/doc 2>/dev/null | wc -c"],
+    "chromium": ["sh", "-c", "echo '<h1>hello</h1><script>document.title=1+1</script>' > page.html; chromium --headless "
+                 "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+                 "--disable-component-update --disable-sync --user-data-dir=profile --dump-dom page.html 2>/dev/null"],
     "sort": ["sh", "-c", "seq 100000 | sort -r | head -3"],
 }
 
