@@ -1,8 +1,7 @@
 // The functions that gpupeak.h refers to.
+#include "hooks/export.h"
 #include "track/phases.h"
 #include "track/process.h"
-
-#define GPUPEAK_EXPORT extern "C" __attribute__((visibility("default")))
 
 using namespace gpupeak::preload;
 

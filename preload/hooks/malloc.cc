@@ -5,11 +5,9 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "hooks/export.h"
 #include "track/heap.h"
 #include "track/process.h"
-
-#define GPUPEAK_EXPORT extern "C" __attribute__((visibility("default")))
-#define GPUPEAK_CALLER CallerFrame::of(__builtin_frame_address(0))
 
 namespace gpupeak::preload {
 namespace {

@@ -7,11 +7,9 @@
 #include <cstdint>
 
 #include "base/elf_lookup.h"
+#include "hooks/export.h"
 #include "track/mapping.h"
 #include "track/process.h"
-
-#define GPUPEAK_EXPORT extern "C" __attribute__((visibility("default")))
-#define GPUPEAK_CALLER CallerFrame::of(__builtin_frame_address(0))
 
 namespace gpupeak::preload {
 namespace {

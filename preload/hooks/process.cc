@@ -9,10 +9,9 @@
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
 #include "hooks/cuda_lookup.h"
+#include "hooks/export.h"
 #include "stack/module_map.h"
 #include "track/phases.h"
-
-#define GPUPEAK_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace gpupeak::preload {
 namespace {
