@@ -14,6 +14,12 @@ namespace gpupeak::collector {
 /// Bytes or counts by name; no value: not measured.
 using Metrics = std::map<std::string, std::optional<uint64_t>>;
 
+/// The value of a metric; nullopt if it is not measured or not there.
+inline std::optional<uint64_t> metric(const Metrics& metrics, const std::string& name) {
+  const auto entry = metrics.find(name);
+  return entry == metrics.end() ? std::nullopt : entry->second;
+}
+
 struct Warning {
   std::string code;  ///< GP001 …; docs/metrics.md lists them
   std::string message;

@@ -17,11 +17,6 @@ constexpr size_t kMaxSites = 3;
 constexpr size_t kMaxPhases = 6;
 constexpr size_t kNameColumns = 18;
 
-std::optional<uint64_t> metric(const Metrics& metrics, const std::string& name) {
-  const auto entry = metrics.find(name);
-  return entry == metrics.end() ? std::nullopt : entry->second;
-}
-
 /// Names that are missing matter less here than losses.
 bool concerns_names(const Warning& warning) {
   return warning.code == "GP025" || warning.code == "GP026";

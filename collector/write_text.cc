@@ -17,11 +17,6 @@ constexpr size_t kCommandColumns = 12;
 constexpr size_t kMaxOomListed = 10;
 constexpr size_t kMaxOomHolders = 3;
 
-std::optional<uint64_t> metric(const Metrics& metrics, const std::string& name) {
-  const auto entry = metrics.find(name);
-  return entry == metrics.end() ? std::nullopt : entry->second;
-}
-
 class TextReport {
  public:
   TextReport(const Summary& summary, std::ostream& out, const TextStyle& style)
