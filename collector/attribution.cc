@@ -154,7 +154,7 @@ std::string Attribution::title(GroupId group) {
 
 std::optional<std::string> Attribution::phase_name(PhaseId phase) const {
   if (phase == 0) return std::nullopt;
-  return sanitize(replay_.log().definitions().string(replay_.phases().phases()[phase].name));
+  return sanitize(replay_.name(replay_.phases().phases()[phase].name));
 }
 
 void Attribution::add(Row& row, const Contribution& contribution) const {

@@ -23,6 +23,21 @@ bool wraps(uint64_t address, uint64_t bytes) {
   return too_large(bytes) || address + bytes < address;
 }
 
+uint8_t source_field(ByteReader& fields) {
+  const uint64_t source = fields.u();
+  const bool known = source <= GPUPEAK_PHASE_MARK;
+  return static_cast<uint8_t>(known ? source : uint64_t{GPUPEAK_PHASE_API});
+}
+
+/// What phases, marks and ranges are called.
+void read_label(ByteReader& fields, PhaseEvent& phase) {
+  phase.name = fields.u32();
+  phase.instance = fields.u();
+  phase.category = fields.u32();
+  phase.text = fields.s();
+  phase.malformed = fields.malformed();
+}
+
 }  // namespace
 
 MapEvent parse_map(const Event& event) {
@@ -75,11 +90,8 @@ PhaseEvent parse_phase_push(const Event& event) {
   ByteReader fields = fields_of(event);
   PhaseEvent phase;
   phase.of_process = fields.u() != 0;
-  const uint64_t source = fields.u();
-  const bool known = source <= GPUPEAK_PHASE_MARK;
-  phase.source = static_cast<uint8_t>(known ? source : uint64_t{GPUPEAK_PHASE_API});
-  phase.name = fields.u32();
-  phase.malformed = fields.malformed();
+  phase.source = source_field(fields);
+  read_label(fields, phase);
   return phase;
 }
 
@@ -87,10 +99,79 @@ PhaseEvent parse_phase_pop(const Event& event) {
   ByteReader fields = fields_of(event);
   PhaseEvent phase;
   phase.of_process = fields.u() != 0;
-  phase.source = GPUPEAK_PHASE_AUTO;
-  phase.name = 0;
+  phase.source = source_field(fields);
+  phase.instance = fields.u();
   phase.malformed = fields.malformed();
   return phase;
+}
+
+MarkEvent parse_mark(const Event& event) {
+  ByteReader fields = fields_of(event);
+  MarkEvent mark;
+  mark.source = source_field(fields);
+  read_label(fields, mark);
+  return mark;
+}
+
+RangeBeginEvent parse_range_begin(const Event& event) {
+  ByteReader fields = fields_of(event);
+  RangeBeginEvent range;
+  range.of_process = true;
+  range.id = fields.u();
+  range.source = source_field(fields);
+  read_label(fields, range);
+  return range;
+}
+
+RangeBeginEvent parse_range_end(const Event& event) {
+  ByteReader fields = fields_of(event);
+  RangeBeginEvent range;
+  range.id = fields.u();
+  range.malformed = fields.malformed();
+  return range;
+}
+
+TagEvent parse_tag_push(const Event& event) {
+  ByteReader fields = fields_of(event);
+  TagEvent tag;
+  tag.name = fields.u32();
+  tag.text = fields.s();
+  tag.malformed = fields.malformed();
+  return tag;
+}
+
+ArenaEvent parse_arena(const Event& event) {
+  ByteReader fields = fields_of(event);
+  ArenaEvent arena;
+  arena.arena = fields.u();
+  arena.event = fields.u();
+  arena.name = fields.u32();
+  arena.address = fields.u();
+  arena.bytes = fields.u();
+  arena.text = fields.s();
+  arena.malformed = fields.malformed() || wraps(arena.address, arena.bytes);
+  return arena;
+}
+
+ArenaAllocEvent parse_arena_alloc(const Event& event) {
+  ByteReader fields = fields_of(event);
+  ArenaAllocEvent alloc;
+  alloc.arena = fields.u();
+  alloc.address = fields.u();
+  alloc.bytes = fields.u();
+  alloc.name = fields.u32();
+  alloc.stack = fields.u32();
+  alloc.malformed = fields.malformed() || wraps(alloc.address, alloc.bytes);
+  return alloc;
+}
+
+ArenaFreeEvent parse_arena_free(const Event& event) {
+  ByteReader fields = fields_of(event);
+  ArenaFreeEvent free;
+  free.arena = fields.u();
+  free.address = fields.u();
+  free.malformed = fields.malformed();
+  return free;
 }
 
 DeviceAllocEvent parse_device_alloc(const Event& event) {

@@ -32,6 +32,12 @@ inline bool is_device_event(uint8_t tag) {
   return tag >= GPUPEAK_REC_DEVICE_ALLOC && tag <= GPUPEAK_REC_CONTEXT;
 }
 
+/// Whether the tag is one of the extended event records that this reader knows.
+inline bool is_known_event(uint8_t tag) {
+  return (tag >= GPUPEAK_REC_THREAD && tag <= GPUPEAK_REC_SAMPLE) ||
+         (tag >= GPUPEAK_REC_MARK && tag <= GPUPEAK_REC_ARENA_FREE);
+}
+
 /// The rest of each extended record, fields as in log_format.h. Devices are ordinals, -1 for the
 /// host or an unknown one; kinds are checked (GPUPEAK_KIND_NONE: none that is known). `malformed`:
 /// the body makes no sense, the event must be left out.
@@ -51,10 +57,33 @@ struct RemapEvent : Parsed {
   uint64_t old_address, old_bytes, new_address, new_bytes;
   uint32_t stack;
 };
-struct PhaseEvent : Parsed {  ///< PUSH; of a POP only the scope
-  bool of_process;
-  uint8_t source;
+struct PhaseEvent : Parsed {  ///< PUSH; of a POP scope, source and instance
+  bool of_process = false;
+  uint8_t source = GPUPEAK_PHASE_AUTO;
+  uint32_t name = 0;
+  uint64_t instance = 0;  ///< which session, domain …; 0: there is one
+  uint32_t category = 0;
+  std::string_view text;  ///< the name, if `name` is 0
+};
+struct MarkEvent : PhaseEvent {};
+struct RangeBeginEvent : PhaseEvent {
+  uint64_t id = 0;
+};
+struct TagEvent : Parsed {
+  uint32_t name = 0;
+  std::string_view text;  ///< the name, if `name` is 0
+};
+struct ArenaEvent : Parsed {
+  uint64_t arena, event, address, bytes;
   uint32_t name;
+  std::string_view text;  ///< the name, if `name` is 0
+};
+struct ArenaAllocEvent : Parsed {
+  uint64_t arena, address, bytes;
+  uint32_t name, stack;
+};
+struct ArenaFreeEvent : Parsed {
+  uint64_t arena, address;
 };
 struct DeviceAllocEvent : Parsed {
   uint64_t id, address, bytes, context, aux;
@@ -102,6 +131,13 @@ RangeEvent parse_protect(const Event& event);
 RemapEvent parse_remap(const Event& event);
 PhaseEvent parse_phase_push(const Event& event);
 PhaseEvent parse_phase_pop(const Event& event);
+MarkEvent parse_mark(const Event& event);
+RangeBeginEvent parse_range_begin(const Event& event);
+RangeBeginEvent parse_range_end(const Event& event);  ///< the id only
+TagEvent parse_tag_push(const Event& event);
+ArenaEvent parse_arena(const Event& event);
+ArenaAllocEvent parse_arena_alloc(const Event& event);
+ArenaFreeEvent parse_arena_free(const Event& event);
 DeviceAllocEvent parse_device_alloc(const Event& event);
 DeviceFreeEvent parse_device_free(const Event& event);
 DeviceReviveEvent parse_device_revive(const Event& event);

@@ -131,7 +131,7 @@ bool SlotDecoder::decode_extended(uint8_t tag, Event& event, bool& known) {
   event.body = body;
   event.body_bytes = static_cast<uint32_t>(body_end - body);
   event.sequence = 0;
-  known = tag >= GPUPEAK_REC_THREAD && tag <= GPUPEAK_REC_SAMPLE;
+  known = is_known_event(tag);
   if (is_device_event(tag)) {
     ByteReader fields(body, event.body_bytes);
     event.sequence = fields.u();

@@ -3,7 +3,8 @@
 // has a stack of its own on top. Replay drives it, the summary reads it.
 //
 // A phase opened again under the same parent is the same phase: it is counted, its time runs from
-// the first begin to the last end, its peak is the largest of all.
+// the first begin to the last end, its peak is the largest of all. Ranges are phases that overlap
+// freely and that any thread may end: they hang below the process's phase and own no allocations.
 #pragma once
 
 #include <array>
@@ -12,6 +13,8 @@
 #include <map>
 #include <tuple>
 #include <vector>
+
+#include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
 
@@ -30,6 +33,7 @@ struct Phase {
   PhaseId parent = 0;
   uint32_t name = 0;  ///< string of the log
   uint8_t source = 0;
+  uint64_t instance = 0;  ///< session, domain …
   uint64_t count = 0;
   uint64_t begin_ticks = 0, end_ticks = 0;
   uint32_t open = 0;  ///< how often it is open now; not 0 in the end: the log ended inside it
@@ -42,9 +46,14 @@ class PhaseTree {
 
   /// Thread phases are told apart by the writer's slot.
   PhaseId push(bool of_process, uint32_t slot, uint8_t source, uint32_t name, uint64_t ticks,
-               const PhaseGauges& gauges);
+               const PhaseGauges& gauges, uint64_t instance = 0);
+  /// Closes the innermost open phase with this source and instance, of any source if that is AUTO.
   /// A pop without a push changes nothing but unbalanced_pops().
-  void pop(bool of_process, uint32_t slot, uint64_t ticks, const PhaseGauges& gauges);
+  void pop(bool of_process, uint32_t slot, uint64_t ticks, const PhaseGauges& gauges,
+           uint8_t source = GPUPEAK_PHASE_AUTO, uint64_t instance = 0);
+  PhaseId begin_range(uint64_t range, uint8_t source, uint32_t name, uint64_t ticks,
+                      const PhaseGauges& gauges, uint64_t instance = 0);
+  void end_range(uint64_t range, uint64_t ticks, const PhaseGauges& gauges);
   /// The thread of this slot has ended: so have its phases.
   void end_thread(uint32_t slot, uint64_t ticks, const PhaseGauges& gauges);
   /// After the last event.
@@ -59,15 +68,20 @@ class PhaseTree {
   struct Open {
     PhaseId phase;
     std::array<uint64_t, kPhaseSides> peak_bytes;
+    uint64_t range = 0;  ///< of ranges_ only
   };
   using Stack = std::vector<Open>;
 
   void border(const PhaseGauges& gauges);
-  void close_top(Stack& stack, uint64_t ticks, const PhaseGauges& gauges, bool ended);
+  PhaseId open(Stack& stack, PhaseId parent, uint8_t source, uint32_t name, uint64_t instance,
+               uint64_t ticks, const PhaseGauges& gauges, uint64_t range = 0);
+  void close(Stack& stack, size_t at, uint64_t ticks, const PhaseGauges& gauges, bool ended);
+  void close_all(Stack& stack, uint64_t ticks, const PhaseGauges& gauges, bool ended);
 
   std::vector<Phase> phases_;
-  std::map<std::tuple<PhaseId, uint32_t, uint8_t>, PhaseId> ids_;
+  std::map<std::tuple<PhaseId, uint32_t, uint8_t, uint64_t>, PhaseId> ids_;
   Stack process_;
+  Stack ranges_;                       // in the order in which they began
   std::map<uint32_t, Stack> threads_;  // those with open phases
   uint64_t unbalanced_pops_ = 0;
 };

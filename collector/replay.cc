@@ -261,6 +261,16 @@ void Replay::rare_event(SlotState& slot, const Event& event) {
     case GPUPEAK_REC_PHASE_POP:
       with(parse_phase_pop(event), [&](const auto& e) { on_phase(e, event, false); });
       break;
+    case GPUPEAK_REC_RANGE_BEGIN:
+      with(parse_range_begin(event), [&](const auto& e) {
+        phases_.begin_range(e.id, e.source, name_id(e.name, e.text), event.ticks, phase_gauges(),
+                            e.instance);
+      });
+      break;
+    case GPUPEAK_REC_RANGE_END:
+      with(parse_range_end(event),
+           [&](const auto& e) { phases_.end_range(e.id, event.ticks, phase_gauges()); });
+      break;
     case GPUPEAK_REC_DEVICE_ALLOC:
       with(parse_device_alloc(event), [&](const auto& e) { on_device_alloc(e, event); });
       break;
@@ -309,12 +319,27 @@ void Replay::on_remap(const RemapEvent& remap, const Event& event) {
 
 void Replay::on_phase(const PhaseEvent& phase, const Event& event, bool push) {
   if (push) {
-    phases_.push(phase.of_process, event.slot, phase.source, phase.name, event.ticks,
-                 phase_gauges());
+    phases_.push(phase.of_process, event.slot, phase.source, name_id(phase.name, phase.text),
+                 event.ticks, phase_gauges(), phase.instance);
   } else {
-    phases_.pop(phase.of_process, event.slot, event.ticks, phase_gauges());
+    phases_.pop(phase.of_process, event.slot, event.ticks, phase_gauges(), phase.source,
+                phase.instance);
   }
   ++phase_changes_;
+}
+
+uint32_t Replay::name_id(uint32_t name, std::string_view text) {
+  const size_t first = log_.definitions().strings().size();
+  if (name != 0 || text.empty()) return name < first ? name : 0;
+  const auto [entry, added] = inline_name_ids_.try_emplace(
+      std::string(text), static_cast<uint32_t>(first + inline_names_.size()));
+  if (added) inline_names_.push_back(entry->first);
+  return entry->second;
+}
+
+std::string_view Replay::name(uint32_t id) const {
+  const size_t first = log_.definitions().strings().size();
+  return id < first ? log_.definitions().string(id) : std::string_view(inline_names_[id - first]);
 }
 
 void Replay::on_device_alloc(const DeviceAllocEvent& alloc, const Event& event) {

@@ -75,6 +75,8 @@ class Replay {
   /// Bytes that pools have reserved, per device; -1: all devices.
   const std::map<int32_t, Gauge>& pool_reserved() const { return pool_reserved_; }
   const std::map<uint32_t, std::string_view>& thread_names() const { return thread_names_; }
+  /// The text of a phase's name.
+  std::string_view name(uint32_t id) const;
   uint64_t largest_alloc_bytes(int32_t device) const;
   uint64_t last_ticks() const { return last_ticks_; }
 
@@ -139,6 +141,8 @@ class Replay {
   void on_pool(const PoolEvent& pool);
   void note_life(const DeviceBlock& block, uint64_t ticks);
   PhaseGauges phase_gauges();
+  /// Of a name that the log defines or, where it does not, writes out.
+  uint32_t name_id(uint32_t name, std::string_view text);
 
   const LogReader& log_;
   PeakFinder peaks_;
@@ -152,6 +156,8 @@ class Replay {
   std::map<int32_t, Gauge> pool_reserved_;
   std::map<int32_t, uint64_t> largest_alloc_bytes_;
   std::map<uint32_t, std::string_view> thread_names_;
+  std::map<std::string, uint32_t> inline_name_ids_;
+  std::vector<std::string_view> inline_names_;  // into the map's keys
   std::vector<FailedAllocation> failures_;
   uint64_t failure_count_ = 0;
   Gauge heap_usable_, rss_, brk_growth_;

@@ -45,6 +45,19 @@ std::string_view context_event_name(uint64_t event) {
   }
 }
 
+std::string_view arena_event_name(uint64_t event) {
+  switch (event) {
+    case GPUPEAK_ARENA_CREATED:
+      return "created";
+    case GPUPEAK_ARENA_DESTROYED:
+      return "destroyed";
+    case GPUPEAK_ARENA_RESET:
+      return "reset";
+    default:
+      return "?";
+  }
+}
+
 /// EventStream's visitor.
 class Dump {
  public:
@@ -141,12 +154,55 @@ class Dump {
       }
       case GPUPEAK_REC_PHASE_PUSH: {
         const PhaseEvent e = parse_phase_push(event);
-        print("phase_push {} source {} {}", scope_name(e), e.source, string(e.name));
+        print("phase_push {} source {} {}{}", scope_name(e), e.source, name(e), label(e));
         break;
       }
-      case GPUPEAK_REC_PHASE_POP:
-        print("phase_pop {}", scope_name(parse_phase_pop(event)));
+      case GPUPEAK_REC_PHASE_POP: {
+        const PhaseEvent e = parse_phase_pop(event);
+        print("phase_pop {}", scope_name(e));
+        if (e.source != GPUPEAK_PHASE_AUTO) print(" source {}{}", e.source, label(e));
         break;
+      }
+      case GPUPEAK_REC_MARK: {
+        const MarkEvent e = parse_mark(event);
+        print("mark source {} {}{}", e.source, name(e), label(e));
+        break;
+      }
+      case GPUPEAK_REC_RANGE_BEGIN: {
+        const RangeBeginEvent e = parse_range_begin(event);
+        print("range_begin id {} source {} {}{}", e.id, e.source, name(e), label(e));
+        break;
+      }
+      case GPUPEAK_REC_RANGE_END: {
+        const RangeBeginEvent e = parse_range_end(event);
+        print("range_end id {}{}", e.id, mark(e));
+        break;
+      }
+      case GPUPEAK_REC_TAG_PUSH: {
+        const TagEvent e = parse_tag_push(event);
+        print("tag_push {}{}", name(e), mark(e));
+        break;
+      }
+      case GPUPEAK_REC_TAG_POP:
+        print("tag_pop");
+        break;
+      case GPUPEAK_REC_ARENA: {
+        const ArenaEvent e = parse_arena(event);
+        print("arena {} {} {} {:#x} bytes {}{}", e.arena, arena_event_name(e.event), name(e),
+              e.address, e.bytes, mark(e));
+        break;
+      }
+      case GPUPEAK_REC_ARENA_ALLOC: {
+        const ArenaAllocEvent e = parse_arena_alloc(event);
+        print("arena_alloc {} {:#x} bytes {} {} stack {}{}", e.arena, e.address, e.bytes,
+              string(e.name), e.stack, mark(e));
+        break;
+      }
+      case GPUPEAK_REC_ARENA_FREE: {
+        const ArenaFreeEvent e = parse_arena_free(event);
+        print("arena_free {} {:#x}{}", e.arena, e.address, mark(e));
+        break;
+      }
       case GPUPEAK_REC_SAMPLE: {
         const SampleEvent e = parse_sample(event);
         print("sample rss {} rss_file {} brk_growth {}", e.rss, e.rss_file, e.brk_growth);
@@ -174,6 +230,17 @@ class Dump {
   }
   static std::string_view scope_name(const PhaseEvent& phase) {
     return phase.of_process ? "process" : "thread";
+  }
+  /// The name of a phase, mark, tag or arena.
+  template <class Named>
+  std::string name(const Named& named) const {
+    return named.name != 0 ? string(named.name) : sanitize(named.text);
+  }
+  std::string label(const PhaseEvent& phase) const {
+    std::string text;
+    if (phase.instance != 0) text += fmt::format(" instance {}", phase.instance);
+    if (phase.category != 0) text += " category " + string(phase.category);
+    return text += mark(phase);
   }
   std::string string(uint32_t id) const { return sanitize(log_.definitions().string(id)); }
 

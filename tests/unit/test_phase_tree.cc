@@ -66,3 +66,50 @@ TEST_CASE("phase_tree: unbalanced ends are counted, open phases stay open", "[co
   CHECK(tree.phases()[open].open == 1);
   CHECK(tree.phases()[open].peak_bytes[kDeviceSide] == 9);
 }
+
+TEST_CASE("phase_tree: a pop closes the innermost phase of its own source and instance",
+          "[collector]") {
+  PhaseTree tree;
+  const PhaseId run = tree.push(false, 0, GPUPEAK_PHASE_ORT, 1, 0, device(0, 0), 1);
+  const PhaseId range = tree.push(false, 0, GPUPEAK_PHASE_NVTX, 2, 1, device(10, 10));
+  tree.pop(false, 0, 2, device(10, 10), GPUPEAK_PHASE_API);
+  tree.pop(false, 0, 2, device(10, 10), GPUPEAK_PHASE_ORT, 2);
+  CHECK(tree.unbalanced_pops() == 2);
+  tree.pop(false, 0, 3, device(20, 70), GPUPEAK_PHASE_ORT, 1);
+  CHECK(tree.innermost(0) == range);  // it outlives the phase that it began in
+  tree.pop(false, 0, 4, device(30, 90), GPUPEAK_PHASE_NVTX);
+  CHECK(tree.innermost(0) == 0);
+  CHECK(tree.phases()[run].peak_bytes[kDeviceSide] == 70);
+  CHECK(tree.phases()[run].end_bytes[kDeviceSide] == 20);
+  CHECK(tree.phases()[range].peak_bytes[kDeviceSide] == 90);
+  CHECK(tree.phases()[range].open == 0);
+}
+
+TEST_CASE("phase_tree: instances of one name are different phases", "[collector]") {
+  PhaseTree tree;
+  const PhaseId one = tree.push(false, 0, GPUPEAK_PHASE_ORT, 1, 0, {}, 1);
+  tree.pop(false, 0, 1, {}, GPUPEAK_PHASE_ORT, 1);
+  const PhaseId two = tree.push(false, 0, GPUPEAK_PHASE_ORT, 1, 2, {}, 2);
+  CHECK(one != two);
+  CHECK(tree.phases()[two].instance == 2);
+}
+
+TEST_CASE("phase_tree: ranges overlap freely and own no allocations", "[collector]") {
+  PhaseTree tree;
+  const PhaseId main = tree.push(true, 0, GPUPEAK_PHASE_AUTO, 1, 0, device(0, 0));
+  const PhaseId a = tree.begin_range(7, GPUPEAK_PHASE_NVTX, 2, 1, device(10, 10));
+  const PhaseId b = tree.begin_range(8, GPUPEAK_PHASE_NVTX, 3, 2, device(20, 25));
+  CHECK(tree.innermost(5) == main);
+  tree.end_range(7, 3, device(30, 80));
+  tree.end_range(8, 4, device(40, 60));
+  tree.end_range(8, 5, device(40, 40));
+  CHECK(tree.unbalanced_pops() == 1);
+  tree.finish(device(40, 500));
+  CHECK(tree.phases()[a].parent == main);
+  CHECK(tree.phases()[a].start_bytes[kDeviceSide] == 10);
+  CHECK(tree.phases()[a].peak_bytes[kDeviceSide] == 80);
+  CHECK(tree.phases()[a].end_bytes[kDeviceSide] == 30);
+  CHECK(tree.phases()[b].peak_bytes[kDeviceSide] == 80);
+  CHECK(tree.phases()[b].end_bytes[kDeviceSide] == 40);
+  CHECK(tree.phases()[main].peak_bytes[kDeviceSide] == 500);
+}

@@ -191,8 +191,10 @@ enum gpupeak_extended_record {
   GPUPEAK_REC_UNMAP = 0x83,  /* dt address bytes; logged before; may split mappings */
   GPUPEAK_REC_PROTECT = 0x84, /* dt address bytes prot; with prot 0 a mapping is addresses only */
   GPUPEAK_REC_REMAP = 0x85,  /* dt old_address old_bytes new_address new_bytes stack */
-  GPUPEAK_REC_PHASE_PUSH = 0x86, /* dt scope source string; scope 0 this thread, 1 the process */
-  GPUPEAK_REC_PHASE_POP = 0x87,  /* dt scope */
+  GPUPEAK_REC_PHASE_PUSH = 0x86, /* dt scope source name(string) instance category(string) s:text;
+                                    scope 0 this thread, 1 the process; text: the name, if name is 0 */
+  GPUPEAK_REC_PHASE_POP = 0x87,  /* dt scope source instance: closes the scope's innermost open phase of
+                                    the same source and instance; of any, if source is AUTO */
   GPUPEAK_REC_DEVICE_ALLOC = 0x88, /* dt seq id kind device address bytes api(string) stack context aux.
                                       id: unique in the process. aux: pool handle for POOL, else 0 */
   GPUPEAK_REC_DEVICE_FREE = 0x89,   /* dt seq id api(string) stack; logged before the real call */
@@ -203,7 +205,23 @@ enum gpupeak_extended_record {
   GPUPEAK_REC_DEVICE_UNKNOWN = 0x8c, /* dt seq address api(string) stack: free of a pointer never seen */
   GPUPEAK_REC_POOL = 0x8d,    /* dt seq pool device reserved used event; event: enum gpupeak_pool_event */
   GPUPEAK_REC_CONTEXT = 0x8e, /* dt seq context device event; event: enum gpupeak_context_event */
-  GPUPEAK_REC_SAMPLE = 0x8f   /* dt rss rss_file brk_growth: bytes, of this process */
+  GPUPEAK_REC_SAMPLE = 0x8f,  /* dt rss rss_file brk_growth: bytes, of this process */
+  GPUPEAK_REC_MARK = 0xa0,    /* dt source name(string) instance category(string) s:text: an instant */
+  GPUPEAK_REC_RANGE_BEGIN = 0xa1, /* dt id source name(string) instance category(string) s:text: a phase
+                                     that any thread may end, and that overlaps others freely */
+  GPUPEAK_REC_RANGE_END = 0xa2,   /* dt id */
+  GPUPEAK_REC_TAG_PUSH = 0xa3,    /* dt name(string) s:text: from here on this thread works for it */
+  GPUPEAK_REC_TAG_POP = 0xa4,     /* dt */
+  GPUPEAK_REC_ARENA = 0xa5,       /* dt arena event name(string) address bytes s:text;
+                                     event: enum gpupeak_arena_event */
+  GPUPEAK_REC_ARENA_ALLOC = 0xa6, /* dt arena address bytes name(string) stack: a sub-allocator handed
+                                     out bytes of memory that is counted elsewhere */
+  GPUPEAK_REC_ARENA_FREE = 0xa7   /* dt arena address; logged before the memory can be handed out again */
+};
+enum gpupeak_arena_event {
+  GPUPEAK_ARENA_CREATED = 0,  /* again with the same id: a new name */
+  GPUPEAK_ARENA_DESTROYED = 1, /* all that it had handed out has gone with it */
+  GPUPEAK_ARENA_RESET = 2     /* all that it had handed out is free, the arena stays */
 };
 enum gpupeak_pool_event { GPUPEAK_POOL_CREATED = 0, GPUPEAK_POOL_DESTROYED = 1, GPUPEAK_POOL_READ = 2 };
 enum gpupeak_context_event {
