@@ -10,17 +10,12 @@
 #include "collector/sanitize.h"
 
 namespace gpupeak::collector {
-namespace {
-
-constexpr std::string_view kNoStack = "(no stack)";
 
 std::string frame_title(const Frame& frame) {
   if (!frame.function.empty()) return short_function_name(frame.function);
   if (!frame.module.empty()) return fmt::format("{}+{:#x}", frame.module, frame.offset);
   return fmt::format("{:#x}", frame.address);
 }
-
-}  // namespace
 
 GroupBy parse_group_by(std::string_view name) {
   if (name == "site") return GroupBy::kSite;
@@ -60,7 +55,7 @@ Attribution::Site Attribution::make_site(uint32_t stack) {
        node = nodes[node].parent) {
     const ResolvedAddress& resolved = symbolizer_.resolve(node);
     for (size_t i = 0; i < resolved.frames.size(); ++i) {
-      if (!resolved.frames[i].module.starts_with("libgpupeak")) add(whole, resolved, i);
+      if (!resolved.frames[i].module.starts_with(kOwnModule)) add(whole, resolved, i);
       if (resolved.plumbing[i]) continue;
       if (site.frame_count > 0 && is_start_code(resolved.frames[i].function)) return site;
       add(site, resolved, i);

@@ -22,6 +22,14 @@ enum class GroupBy { kSite, kFunction, kModule, kPhase, kKind, kThread, kIp };
 /// Throws UsageError for a name that is none of site, function, module, phase, kind, thread, ip.
 GroupBy parse_group_by(std::string_view name);
 
+/// How a block without a stack is called.
+inline constexpr std::string_view kNoStack = "(no stack)";
+/// Modules of this name are the preload itself.
+inline constexpr std::string_view kOwnModule = "libgpupeak";
+
+/// The function without its parameters; where it is not known, module and offset.
+std::string frame_title(const Frame& frame);
+
 /// What one group contributes to a table.
 struct Contribution {
   GroupId group;

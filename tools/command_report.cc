@@ -1,11 +1,4 @@
-#include <fmt/format.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iostream>
-#include <sstream>
 
 #include "collector/analyze.h"
 #include "collector/error.h"
@@ -16,6 +9,7 @@
 #include "collector/write_text.h"
 #include "commands.h"
 #include "exit_codes.h"
+#include "output.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -33,24 +27,6 @@ void write(const collector::Summary& summary, const ReportOptions& options, std:
     collector::write_text(summary, out, style);
 }
 
-/// Written whole or not at all: a full disk leaves no half report behind under the name.
-void write_file(const collector::Summary& summary, const ReportOptions& options) {
-  const std::string fresh = options.out + ".tmp";
-  std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
-  write(summary, options, out, style_for(-1, options.color));
-  out.close();
-  if (!out || rename(fresh.c_str(), options.out.c_str()) != 0) {
-    const std::string reason = strerror(errno);
-    unlink(fresh.c_str());
-    throw std::runtime_error(fmt::format("cannot write {}: {}", options.out, reason));
-  }
-}
-
-void check_output() {
-  std::cout.flush();
-  if (!std::cout) throw std::runtime_error("cannot write to standard output");
-}
-
 }  // namespace
 
 int report(const ReportOptions& options) {
@@ -63,18 +39,15 @@ int report(const ReportOptions& options) {
     ProgressBar bar;
     summary = collector::analyze(options.log, analysis, bar.callback());
   }
-  if (options.out.empty()) {
-    write(summary, options, std::cout, style_for(STDOUT_FILENO, options.color));
-    check_output();
-  } else {
-    write_file(summary, options);
-  }
+  const int fd = options.out.empty() ? STDOUT_FILENO : -1;
+  write_output(options.out, [&](std::ostream& out) {
+    write(summary, options, out, style_for(fd, options.color));
+  });
   return options.strict && !summary.quality.exact ? kIncomplete : kOk;
 }
 
 int dump(const std::string& log) {
-  collector::write_dump(log, std::cout);
-  check_output();
+  write_output("", [&](std::ostream& out) { collector::write_dump(log, out); });
   return kOk;
 }
 

@@ -1,6 +1,7 @@
 // One function a verb: options in, exit code out. main.cc parses the options and calls them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,26 @@ struct ReportOptions {
   bool strict = false;
 };
 int report(const ReportOptions& options);
+
+/// What `tree`, `flame`, `leaks` and `temporary` have in common.
+struct ViewOptions {
+  std::string log;
+  std::string scope;  ///< "device:0", "host/heap" …; empty: the verb's own choice
+  std::string color = "auto";
+  double min_percent = 1;  ///< tree, flame
+  uint32_t depth = 0;      ///< tree, flame; 0: all
+  size_t top = 20;         ///< leaks, temporary
+  bool json = false;
+  bool strict = false;
+};
+/// The call tree of the peak's holders.
+int tree(const ViewOptions& options);
+/// The same as a flame graph.
+int flame(const ViewOptions& options);
+/// What was live at exit, by site.
+int leaks(const ViewOptions& options);
+/// Blocks freed at once, by site.
+int temporary(const ViewOptions& options);
 
 /// One event a line on standard output.
 int dump(const std::string& log);

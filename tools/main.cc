@@ -21,6 +21,7 @@ Examples:
   gpupeak report bert.gplog                    who held the memory at the peak
   gpupeak report --by module --top 20 bert.gplog
   gpupeak report --json bert.gplog | jq '.metrics["device.peak_bytes"]'
+  gpupeak tree --scope device:0 bert.gplog     from main down to the allocations
   gpupeak dump bert.gplog | grep device_alloc
 
 Without this command: LD_PRELOAD=/path/to/libgpupeak.so program arguments...
@@ -68,6 +69,39 @@ void add_report(CLI::App& app, tools::ReportOptions& options) {
       ->capture_default_str();
 }
 
+CLI::App* add_view(CLI::App& app, tools::ViewOptions& options, const char* name,
+                   const char* description) {
+  CLI::App* verb = app.add_subcommand(name, description);
+  verb->add_option("log", options.log, "A log that `run` or the preloaded library wrote")
+      ->required()
+      ->type_name("FILE");
+  verb->add_option("--scope", options.scope,
+                   "Which memory: device, device:0, host, host/heap, device:0/pool, total ...");
+  verb->add_flag("--json", options.json, "As JSON");
+  verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
+  verb->add_option("--color", options.color, "Colours in text")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+  return verb;
+}
+
+void add_call_view(CLI::App& app, tools::ViewOptions& options, const char* name,
+                   const char* description) {
+  CLI::App* verb = add_view(app, options, name, description);
+  verb->add_option("--min-percent", options.min_percent, "Calls that hold less are one row")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  verb->add_option("--depth", options.depth, "How many calls down; 0: all")->capture_default_str();
+}
+
+void add_site_view(CLI::App& app, tools::ViewOptions& options, const char* name,
+                   const char* description) {
+  add_view(app, options, name, description)
+      ->add_option("--top", options.top, "Rows a table")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -81,9 +115,14 @@ int main(int argc, char** argv) {
   app.footer(kExamples);
   tools::RunOptions run_options;
   tools::ReportOptions report_options;
+  tools::ViewOptions view_options;
   std::string dump_log;
   add_run(app, run_options);
   add_report(app, report_options);
+  add_call_view(app, view_options, "tree", "Who held the memory at the peak, as a call tree");
+  add_call_view(app, view_options, "flame", "The same as a flame graph");
+  add_site_view(app, view_options, "leaks", "What was live at exit, by site");
+  add_site_view(app, view_options, "temporary", "Blocks that were freed at once, by site");
   app.add_subcommand("dump", "Print a log, one event a line")
       ->add_option("log", dump_log, "The log")
       ->required()
@@ -96,6 +135,10 @@ int main(int argc, char** argv) {
   try {
     if (app.got_subcommand("run")) return tools::run(run_options);
     if (app.got_subcommand("report")) return tools::report(report_options);
+    if (app.got_subcommand("tree")) return tools::tree(view_options);
+    if (app.got_subcommand("flame")) return tools::flame(view_options);
+    if (app.got_subcommand("leaks")) return tools::leaks(view_options);
+    if (app.got_subcommand("temporary")) return tools::temporary(view_options);
     return tools::dump(dump_log);
   } catch (const collector::UsageError& error) {
     spdlog::error("{}", error.what());

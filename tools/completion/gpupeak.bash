@@ -3,13 +3,14 @@ _gpupeak() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    mapfile -t COMPREPLY < <(compgen -W "run report dump --help --version" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run report tree flame leaks temporary dump --help --version" -- "$word")
     return
   fi
   case $before in
     --by) mapfile -t COMPREPLY < <(compgen -W "site function module phase kind thread ip" -- "$word"); return ;;
     --host) mapfile -t COMPREPLY < <(compgen -W "full sampled counters off" -- "$word"); return ;;
     --children) mapfile -t COMPREPLY < <(compgen -W "cuda all none" -- "$word"); return ;;
+    --scope) mapfile -t COMPREPLY < <(compgen -W "device device:0 host host/heap host/mmap_anon host/pinned total" -- "$word"); __ltrim_colon_completions "$word" 2>/dev/null; return ;;
     --color) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word"); return ;;
   esac
   if [ "$verb" = run ]; then
@@ -24,8 +25,14 @@ _gpupeak() {
     mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --children --help --" -- "$word")
     return
   fi
+  local options="--help"
+  case $verb in
+    report) options="--json --csv --short --by --top --strict --out --color --help" ;;
+    tree | flame) options="--scope --min-percent --depth --json --strict --color --help" ;;
+    leaks | temporary) options="--scope --top --json --strict --color --help" ;;
+  esac
   case $word in
-    -*) mapfile -t COMPREPLY < <(compgen -W "--json --csv --short --by --top --strict --out --color --help" -- "$word") ;;
+    -*) mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word") ;;
     *) mapfile -t COMPREPLY < <(compgen -f -X '!*.gplog' -- "$word"; compgen -d -- "$word") ;;
   esac
 }

@@ -1,0 +1,117 @@
+#include "collector/profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collector/error.h"
+#include "collector/kinds.h"
+#include "collector/quality.h"
+#include "collector/run_text.h"
+#include "collector/sanitize.h"
+
+namespace gpupeak::collector {
+
+Profile::Profile(const std::string& path, const Progress& progress)
+    : path_(path),
+      log_(path),
+      replay_(log_),
+      coverage_(coverage_of(log_)),
+      symbolizer_(log_.definitions(), true),
+      sites_(replay_, symbolizer_, GroupBy::kSite) {
+  replay_.run(progress);
+}
+
+std::vector<ScopeId> Profile::scopes() const {
+  std::vector<ScopeId> found;
+  for (ScopeId id = 0; id < replay_.sites().scopes().size(); ++id) {
+    if (sum(id).peak > 0 && covers_scope(coverage_, scope_info(id).name)) found.push_back(id);
+  }
+  std::sort(found.begin(), found.end(),
+            [&](ScopeId a, ScopeId b) { return scope_info(a).name < scope_info(b).name; });
+  return found;
+}
+
+ScopeId Profile::scope(const std::string& name) const {
+  const std::vector<ScopeId> known = scopes();
+  const auto find = [&](const std::string& wanted) {
+    return std::find_if(known.begin(), known.end(),
+                        [&](ScopeId id) { return scope_info(id).name == wanted; });
+  };
+  if (!name.empty()) {
+    if (const auto found = find(name); found != known.end()) return *found;
+    std::string names;
+    for (const ScopeId id : known) names += (names.empty() ? "" : ", ") + scope_info(id).name;
+    throw UsageError(fmt::format("the log has no memory of scope '{}'; it has {}", sanitize(name),
+                                 names.empty() ? "none at all" : names));
+  }
+  const auto devices = std::count_if(known.begin(), known.end(), [&](ScopeId id) {
+    return scope_info(id).device >= 0 && scope_info(id).kind == 0;
+  });
+  for (const ScopeId id : known) {
+    if (devices == 1 && scope_info(id).device >= 0 && scope_info(id).kind == 0) return id;
+  }
+  for (const char* usual : {"device", "host", "host/pinned"}) {
+    if (const auto found = find(usual); found != known.end()) return *found;
+  }
+  return *replay_.sites().find_scope("device");  // always there; nothing was allocated
+}
+
+bool Profile::counts_into(GroupId group, ScopeId scope) const {
+  const SiteContext& context = replay_.sites().context_of(group);
+  const ScopeInfo& info = scope_info(scope);
+  if (info.device >= 0 && info.device != context.device) return false;
+  if (info.kind != 0) return info.kind == context.kind;
+  const bool side =
+      info.name == "total" || info.name.starts_with("device") == is_device_kind(context.kind);
+  return side && counts_into_sum(context.kind);
+}
+
+std::vector<Contribution> Profile::at_peak(ScopeId scope) const {
+  std::vector<Contribution> held;
+  for (GroupId group = 0; group < replay_.sites().group_count(); ++group) {
+    const PeakFinder::AtPeak at = replay_.peaks().at_peak(group, scope);
+    if (at.bytes > 0) held.push_back({group, at.bytes, at.count});
+  }
+  return held;
+}
+
+std::vector<Contribution> Profile::live(ScopeId scope) const {
+  std::vector<Contribution> held;
+  for (GroupId id = 0; id < replay_.sites().group_count(); ++id) {
+    const PeakFinder::Group& group = replay_.peaks().group(id);
+    if (group.live_bytes == 0 || !counts_into(id, scope)) continue;
+    held.push_back({id, group.live_bytes, group.live_count});
+  }
+  return held;
+}
+
+std::optional<std::string> Profile::phase_at_peak(ScopeId scope) const {
+  const GroupId group = sum(scope).peak_group;
+  if (group == kNoGroup) return std::nullopt;
+  return sites_.phase_name(replay_.sites().context_of(group).phase);
+}
+
+std::string Profile::scope_text(ScopeId scope) const {
+  const ScopeInfo& info = scope_info(scope);
+  std::string text = info.name.starts_with("device") ? "device memory" : "host memory";
+  if (info.name == "total") text = "host and device memory";
+  if (info.device >= 0) {
+    DeviceSummary named;
+    named.ordinal = info.device;
+    for (const DeviceInfo& device : definitions().devices()) {
+      if (static_cast<int32_t>(device.ordinal) == info.device) named.name = sanitize(device.name);
+    }
+    text = device_text(named) + ", " + text;
+  } else if (info.name.starts_with("device")) {
+    text = "all GPUs, " + text;
+  }
+  if (info.kind != 0) text += fmt::format(", {}", kind_name(info.kind));
+  return text;
+}
+
+Quality Profile::quality() const {
+  return assess_quality(replay_, coverage_, symbolizer_.warnings());
+}
+
+}  // namespace gpupeak::collector

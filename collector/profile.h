@@ -1,0 +1,64 @@
+// A log replayed whole, with its symbols and what is to be said of its quality. The views and the
+// exports read it: where analyze() makes a summary of the largest rows, they want every stack.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "collector/attribution.h"
+#include "collector/coverage.h"
+#include "collector/event_stream.h"
+#include "collector/log_reader.h"
+#include "collector/replay.h"
+#include "collector/summary.h"
+#include "collector/symbolizer.h"
+
+namespace gpupeak::collector {
+
+class Profile {
+ public:
+  /// Throws LogError if there is nothing to be read.
+  explicit Profile(const std::string& path, const Progress& progress = {});
+
+  const std::string& path() const { return path_; }
+  const LogReader& log() const { return log_; }
+  const Replay& replay() const { return replay_; }
+  const Coverage& coverage() const { return coverage_; }
+  const Definitions& definitions() const { return log_.definitions(); }
+  Symbolizer& symbolizer() { return symbolizer_; }
+  /// Rows by site.
+  Attribution& sites() { return sites_; }
+
+  /// The scope with this name. For an empty one the sum that most want to see: the device's, of
+  /// several devices that of all; without device memory the host's. Throws UsageError for one that
+  /// the log has nothing of.
+  ScopeId scope(const std::string& name) const;
+  const ScopeInfo& scope_info(ScopeId id) const { return replay_.sites().scopes()[id]; }
+  const PeakFinder::Scope& sum(ScopeId id) const { return replay_.peaks().scope(id); }
+  /// Those with a peak that is measured, by name.
+  std::vector<ScopeId> scopes() const;
+
+  /// Who held the peak: adds up to it.
+  std::vector<Contribution> at_peak(ScopeId scope) const;
+  /// What of it was live in the end.
+  std::vector<Contribution> live(ScopeId scope) const;
+  bool counts_into(GroupId group, ScopeId scope) const;
+
+  /// Nanoseconds since the log's start.
+  int64_t to_ns(uint64_t ticks) const { return log_.clock().to_ns(ticks); }
+  std::optional<std::string> phase_at_peak(ScopeId scope) const;
+  /// "GPU 0 (H200), device memory", "host memory, heap" …
+  std::string scope_text(ScopeId scope) const;
+  /// Ask at the end: modules without symbols are known only after their frames were asked for.
+  Quality quality() const;
+
+ private:
+  const std::string path_;
+  const LogReader log_;
+  Replay replay_;
+  const Coverage coverage_;
+  Symbolizer symbolizer_;
+  Attribution sites_;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,127 @@
+#include "collector/views/flame.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "collector/call_tree.h"
+
+namespace gpupeak::collector {
+namespace {
+
+/// Warm colours of the 256-colour palette on which black text can be read.
+constexpr int kColors[] = {215, 209, 222, 216, 180, 221, 208, 179};
+
+/// A row without any cell of this width says nothing.
+constexpr size_t kLegibleColumns = 5;
+
+struct Cell {
+  const CallTree::Node* node;
+  uint64_t begin_bytes;  // from the left edge
+};
+
+class Flame {
+ public:
+  Flame(const CallTree& tree, const TreeCut& cut, std::ostream& out, const TextStyle& style)
+      : tree_(tree), cut_(cut), out_(out), style_(style) {}
+
+  void write() {
+    std::vector<Cell> row{{&tree_.root(), 0}};
+    bool legible = true;
+    for (uint32_t level = 0; legible && !cut_.too_deep(level); ++level) {
+      std::vector<Cell> next;
+      for (const Cell& cell : row) {
+        uint64_t at = cell.begin_bytes;
+        for (const uint32_t id : cell.node->children) {
+          next.push_back({&tree_.node(id), at});
+          at += tree_.node(id).bytes;
+        }
+      }
+      row.clear();
+      legible = false;
+      for (const Cell& cell : next) {
+        const size_t width = column(cell.begin_bytes + cell.node->bytes) - column(cell.begin_bytes);
+        if (width == 0 || cut_.too_small(cell.node->bytes, tree_.root().bytes)) continue;
+        row.push_back(cell);
+        legible |= width >= kLegibleColumns;
+      }
+      if (legible) write_row(row);
+    }
+  }
+
+ private:
+  size_t column(uint64_t bytes) const {
+    const double part = static_cast<double>(bytes) / static_cast<double>(tree_.root().bytes);
+    return static_cast<size_t>(part * style_.width + 0.5);
+  }
+
+  void write_row(const std::vector<Cell>& row) {
+    size_t at = 0;
+    for (const Cell& cell : row) {
+      const size_t begin = column(cell.begin_bytes);
+      const size_t end = column(cell.begin_bytes + cell.node->bytes);
+      out_ << std::string(begin - at, ' ') << box(CallTree::title(*cell.node), end - begin);
+      at = end;
+    }
+    out_ << '\n';
+  }
+
+  std::string box(const std::string& title, size_t width) const {
+    if (style_.color) {
+      const size_t color = std::hash<std::string>{}(title) % std::size(kColors);
+      // One column stays dark, so that neighbours of one colour are told apart.
+      const std::string text = left(fit(title, width - 1), width - 1);
+      return fmt::format("\x1b[48;5;{};30m{}\x1b[0m ", kColors[color], text);
+    }
+    if (width < 3) return width == 1 ? "|" : "[]";
+    const std::string text = width < kLegibleColumns ? "" : fit(title, width - 2);
+    std::string fill;
+    for (size_t i = display_width(text); i < width - 2; ++i) fill += "─";
+    return "[" + text + fill + "]";
+  }
+
+  const CallTree& tree_;
+  const TreeCut& cut_;
+  std::ostream& out_;
+  const TextStyle& style_;
+};
+
+Json node_json(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut,
+               uint32_t level) {
+  Json json;
+  json["name"] = level == 0 ? "peak" : CallTree::title(node);
+  json["value"] = node.bytes;
+  Json children = Json::array();
+  for (const uint32_t id : node.children) {
+    const CallTree::Node& child = tree.node(id);
+    if (cut.too_deep(level) || cut.too_small(child.bytes, tree.root().bytes)) continue;
+    children.push_back(node_json(tree, child, cut, level + 1));
+  }
+  if (!children.empty()) json["children"] = std::move(children);
+  return json;
+}
+
+}  // namespace
+
+void write_flame(Profile& profile, ScopeId scope, const TreeCut& cut, std::ostream& out,
+                 const TextStyle& style) {
+  const CallTree tree(profile, profile.at_peak(scope), CallTree::Order::kFromOutermost);
+  write_losses(profile.quality(), out, style);
+  write_peak_heading(profile, scope, out, style);
+  const uint64_t peak = profile.sum(scope).peak;
+  if (peak == 0) return;
+  const auto columns = static_cast<uint64_t>(style.width);
+  out << fmt::format("one column is {}, {} % of it; narrower calls have no place\n",
+                     compact_size(peak / columns), percent(1, columns));
+  Flame(tree, cut, out, style).write();
+}
+
+void write_flame_json(Profile& profile, ScopeId scope, const TreeCut& cut, std::ostream& out) {
+  const CallTree tree(profile, profile.at_peak(scope), CallTree::Order::kFromOutermost);
+  Json json = peak_view_json(profile, scope, "gpupeak.flame/1");
+  json["flame"] = node_json(tree, tree.root(), cut, 0);
+  write_line(json, out);
+}
+
+}  // namespace gpupeak::collector

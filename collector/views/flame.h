@@ -1,0 +1,14 @@
+// `gpupeak flame`: the peak's call tree as a flame graph in text, the outermost call on top.
+#pragma once
+
+#include "collector/views/heading.h"
+
+namespace gpupeak::collector {
+
+/// A call is as wide as its part of the peak; one narrower than a column has no place.
+void write_flame(Profile& profile, ScopeId scope, const TreeCut& cut, std::ostream& out,
+                 const TextStyle& style);
+/// The graph as d3-flame-graph reads it: name, value, children.
+void write_flame_json(Profile& profile, ScopeId scope, const TreeCut& cut, std::ostream& out);
+
+}  // namespace gpupeak::collector

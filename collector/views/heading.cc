@@ -1,0 +1,72 @@
+#include "collector/views/heading.h"
+
+#include <fmt/format.h>
+
+#include "collector/run_text.h"
+#include "collector/sanitize.h"
+
+namespace gpupeak::collector {
+
+void write_losses(const Quality& quality, std::ostream& out, const TextStyle& style) {
+  const bool fine = quality.exact && quality.log_complete;
+  if (!fine) out << alarm(losses_text(quality), style) << '\n';
+  for (const Warning& warning : quality.warnings) {
+    out << "  " << warning.code << "  " << warning.message << '\n';
+  }
+  if (!fine || !quality.warnings.empty()) out << '\n';
+}
+
+void write_peak_heading(const Profile& profile, ScopeId scope, std::ostream& out,
+                        const TextStyle& style) {
+  const PeakFinder::Scope& sum = profile.sum(scope);
+  const std::optional<std::string> phase = profile.phase_at_peak(scope);
+  const std::string text = fmt::format(
+      "{}: {} MiB at {}{}", profile.scope_text(scope), mib(sum.peak, mib_digits(sum.peak)),
+      instant(profile.to_ns(sum.peak_ticks)), phase ? ", phase " + *phase : "");
+  out << bold("PEAK", style) << "  " << fit(text, static_cast<size_t>(style.width) - 6) << '\n';
+}
+
+void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
+                 const TextStyle& style) {
+  const auto width = static_cast<size_t>(style.width);
+  const auto row = [&](uint64_t bytes, const std::string& count, const std::string& title,
+                       const std::string& mark) {
+    const std::string figures =
+        fmt::format("{} {} {}  ", right(mib(bytes, mib_digits(whole)), kMibColumns),
+                    right(percent(bytes, whole), 5), right(count, kCountColumns));
+    const size_t used = display_width(figures) + display_width(mark);
+    out << figures << fit(title, width > used ? width - used : 0) << mark << '\n';
+  };
+  out << fmt::format("{} {} {}  site\n", right("MiB", kMibColumns), right("%", 5),
+                     right("n", kCountColumns));
+  for (const Holder& holder : table.rows) {
+    row(holder.bytes, grouped(holder.count), holder.title,
+        fmt::format("  [{}]", holder.kind.substr(holder.kind.find('.') + 1)));
+  }
+  if (table.other_rows > 0) {
+    row(table.other_bytes, "", fmt::format("{} more", grouped(table.other_rows)), "");
+  }
+}
+
+Json view_json(const Profile& profile, std::string_view schema) {
+  Json json;
+  json["schema"] = schema;
+  json["log"] = sanitize(profile.path());
+  json["quality"] = quality_json(profile.quality());
+  return json;
+}
+
+Json peak_view_json(const Profile& profile, ScopeId scope, std::string_view schema) {
+  Json json = view_json(profile, schema);
+  json["scope"] = profile.scope_info(scope).name;
+  json["bytes"] = profile.sum(scope).peak;
+  json["time_ns"] = profile.to_ns(profile.sum(scope).peak_ticks);
+  json["phase"] = nullable(profile.phase_at_peak(scope));
+  return json;
+}
+
+void write_line(const Json& json, std::ostream& out) {
+  out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,43 @@
+// What every view begins with: the losses, then which peak it shows; in text and in JSON. And how
+// the two views of a call tree are cut.
+#pragma once
+
+#include <ostream>
+#include <string_view>
+
+#include "collector/json_values.h"
+#include "collector/profile.h"
+#include "collector/text_format.h"
+
+namespace gpupeak::collector {
+
+inline constexpr size_t kMibColumns = 10;
+inline constexpr size_t kCountColumns = 8;
+
+/// Calls below `min_percent` of the whole, or more than `depth` calls down, are not shown one by
+/// one.
+struct TreeCut {
+  double min_percent = 1.0;
+  uint32_t depth = 0;  ///< 0: all
+
+  bool too_small(uint64_t bytes, uint64_t whole) const {
+    return static_cast<double>(bytes) * 100.0 < min_percent * static_cast<double>(whole);
+  }
+  bool too_deep(uint32_t level) const { return depth > 0 && level >= depth; }
+};
+
+/// Nothing at all if nothing was lost and nothing is to be warned of.
+void write_losses(const Quality& quality, std::ostream& out, const TextStyle& style);
+/// "PEAK  GPU 0 (H200), device memory: 5 412.3 MiB at +9.81 s, phase run[1]".
+void write_peak_heading(const Profile& profile, ScopeId scope, std::ostream& out,
+                        const TextStyle& style);
+/// Rows of MiB, percent, count and site, with a last row for what was cut off: they add up.
+void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
+                 const TextStyle& style);
+/// `schema` is "gpupeak.tree/1" …
+Json view_json(const Profile& profile, std::string_view schema);
+/// The same with which peak it is.
+Json peak_view_json(const Profile& profile, ScopeId scope, std::string_view schema);
+void write_line(const Json& json, std::ostream& out);
+
+}  // namespace gpupeak::collector

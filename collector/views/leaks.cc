@@ -1,0 +1,84 @@
+#include "collector/views/leaks.h"
+
+#include <fmt/format.h>
+
+namespace gpupeak::collector {
+namespace {
+
+struct Leaks {
+  ScopeId scope;
+  uint64_t bytes = 0, count = 0;
+  HolderTable table;
+};
+
+/// Every device, then managed memory, which counts into no device's sum, then the host.
+bool shown_unasked(const ScopeInfo& info) {
+  if (info.kind != 0) return info.name == "device/managed";
+  return info.device >= 0 || info.name == "host";
+}
+
+std::vector<ScopeId> scopes_to_show(const Profile& profile, const std::string& scope) {
+  if (!scope.empty()) return {profile.scope(scope)};
+  std::vector<ScopeId> shown;
+  for (const ScopeId id : profile.scopes()) {
+    if (shown_unasked(profile.scope_info(id))) shown.push_back(id);
+  }
+  return shown;
+}
+
+std::vector<Leaks> find_leaks(Profile& profile, const std::string& scope, size_t top,
+                              bool with_stacks) {
+  std::vector<Leaks> found;
+  for (const ScopeId id : scopes_to_show(profile, scope)) {
+    const std::vector<Contribution> live = profile.live(id);
+    Leaks& leaks = found.emplace_back();
+    leaks.scope = id;
+    for (const Contribution& part : live) {
+      leaks.bytes += part.bytes;
+      leaks.count += part.count;
+    }
+    leaks.table = profile.sites().table(live, top, with_stacks);
+  }
+  return found;
+}
+
+}  // namespace
+
+void write_leaks(Profile& profile, const std::string& scope, size_t top, std::ostream& out,
+                 const TextStyle& style) {
+  const std::vector<Leaks> all = find_leaks(profile, scope, top, false);
+  write_losses(profile.quality(), out, style);
+  const bool ended = profile.log().counters().ended != 0;
+  const char* separator = "";
+  for (const Leaks& leaks : all) {
+    const std::string heading =
+        fmt::format("{}: {} MiB in {} blocks", profile.scope_text(leaks.scope),
+                    mib(leaks.bytes, mib_digits(leaks.bytes)), grouped(leaks.count));
+    out << separator << bold(ended ? "LIVE AT EXIT" : "LIVE AT THE LAST EVENT", style) << "  "
+        << heading << '\n';
+    separator = "\n";
+    if (leaks.bytes == 0) continue;
+    write_sites(leaks.table, leaks.bytes, out, style);
+  }
+  if (all.empty()) out << "nothing was allocated\n";
+}
+
+void write_leaks_json(Profile& profile, const std::string& scope, size_t top, std::ostream& out) {
+  const std::vector<Leaks> all = find_leaks(profile, scope, top, true);
+  Json json = view_json(profile, "gpupeak.leaks/1");
+  json["at_exit"] = profile.log().counters().ended != 0;
+  json["scopes"] = Json::array();
+  for (const Leaks& leaks : all) {
+    Json side;
+    side["scope"] = profile.scope_info(leaks.scope).name;
+    side["bytes"] = leaks.bytes;
+    side["count"] = leaks.count;
+    side["sites"] = holders_json(leaks.table.rows);
+    side["other_bytes"] = leaks.table.other_bytes;
+    side["other_sites"] = leaks.table.other_rows;
+    json["scopes"].push_back(std::move(side));
+  }
+  write_line(json, out);
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,13 @@
+// `gpupeak leaks`: what was live when the process ended, by site, the devices first.
+#pragma once
+
+#include "collector/views/heading.h"
+
+namespace gpupeak::collector {
+
+/// Of `scope`, or of every device and the host for an empty one; `top` rows each.
+void write_leaks(Profile& profile, const std::string& scope, size_t top, std::ostream& out,
+                 const TextStyle& style);
+void write_leaks_json(Profile& profile, const std::string& scope, size_t top, std::ostream& out);
+
+}  // namespace gpupeak::collector

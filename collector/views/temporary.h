@@ -1,0 +1,14 @@
+// `gpupeak temporary`: sites whose blocks were freed at once; docs/metrics.md says when that is.
+#pragma once
+
+#include "collector/views/heading.h"
+
+namespace gpupeak::collector {
+
+/// Of `scope`, or of all memory that was measured for an empty one.
+void write_temporary(Profile& profile, const std::string& scope, size_t top, std::ostream& out,
+                     const TextStyle& style);
+void write_temporary_json(Profile& profile, const std::string& scope, size_t top,
+                          std::ostream& out);
+
+}  // namespace gpupeak::collector

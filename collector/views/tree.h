@@ -1,0 +1,13 @@
+// `gpupeak tree`: who held the peak, from the outermost call inwards.
+#pragma once
+
+#include "collector/views/heading.h"
+
+namespace gpupeak::collector {
+
+/// The branches below a row add up to it: calls that are not shown are one row, "N more".
+void write_tree(Profile& profile, ScopeId scope, const TreeCut& cut, std::ostream& out,
+                const TextStyle& style);
+void write_tree_json(Profile& profile, ScopeId scope, const TreeCut& cut, std::ostream& out);
+
+}  // namespace gpupeak::collector
