@@ -84,16 +84,19 @@ void PhaseTree::pop(bool of_process, uint32_t slot, uint64_t ticks, const PhaseG
   const auto thread = threads_.find(slot);
   Stack none;
   Stack& stack = of_process ? process_ : thread != threads_.end() ? thread->second : none;
+  const auto is_meant = [&](const Open& open) {
+    const Phase& phase = phases_[open.phase];
+    return phase.source == source && phase.instance == instance;
+  };
   size_t at = stack.size();
-  while (at > 0) {
-    const Phase& phase = phases_[stack[--at].phase];
-    if (source != GPUPEAK_PHASE_AUTO && (phase.source != source || phase.instance != instance))
-      continue;
-    close(stack, at, ticks, gauges, true);
-    if (!of_process && stack.empty()) threads_.erase(thread);
+  while (at > 0 && !is_meant(stack[at - 1])) --at;
+  if (at == 0 && source == GPUPEAK_PHASE_AUTO) at = stack.size();
+  if (at == 0) {
+    ++unbalanced_pops_;
     return;
   }
-  ++unbalanced_pops_;
+  close(stack, at - 1, ticks, gauges, true);
+  if (!of_process && stack.empty()) threads_.erase(thread);
 }
 
 PhaseId PhaseTree::begin_range(uint64_t range, uint8_t source, uint32_t name, uint64_t ticks,

@@ -47,7 +47,8 @@ class PhaseTree {
   /// Thread phases are told apart by the writer's slot.
   PhaseId push(bool of_process, uint32_t slot, uint8_t source, uint32_t name, uint64_t ticks,
                const PhaseGauges& gauges, uint64_t instance = 0);
-  /// Closes the innermost open phase with this source and instance, of any source if that is AUTO.
+  /// Closes the innermost open phase with this source and instance. If there is none and the source
+  /// is AUTO, the innermost of all: so older logs mean it.
   /// A pop without a push changes nothing but unbalanced_pops().
   void pop(bool of_process, uint32_t slot, uint64_t ticks, const PhaseGauges& gauges,
            uint8_t source = GPUPEAK_PHASE_AUTO, uint64_t instance = 0);

@@ -16,6 +16,7 @@ struct SymbolTable {
   const uint32_t* gnu_hash = nullptr;
   const uint32_t* sysv_hash = nullptr;
   const ElfW(Half) * versions = nullptr;
+  const ElfW(Dyn) * dynamic = nullptr;
   uintptr_t bias = 0;
 };
 
@@ -29,6 +30,7 @@ SymbolTable symbol_table(const dl_phdr_info& object) {
     }
   }
   if (dynamic == nullptr) return table;
+  table.dynamic = dynamic;
   for (; dynamic->d_tag != DT_NULL; ++dynamic) {
     uintptr_t at = dynamic->d_un.d_ptr;
     if (at < table.bias) at += table.bias;  // glibc relocates these in place, except in the vDSO
@@ -123,11 +125,35 @@ bool holds(const dl_phdr_info& object, const void* address) {
   return false;
 }
 
-bool named(const dl_phdr_info& object, const char* library) {
-  if (object.dlpi_name == nullptr) return false;
+const char* file_name(const dl_phdr_info& object) {
+  if (object.dlpi_name == nullptr) return "";
   const char* slash = strrchr(object.dlpi_name, '/');
-  const char* file = slash != nullptr ? slash + 1 : object.dlpi_name;
-  return strncmp(file, library, strlen(library)) == 0;
+  return slash != nullptr ? slash + 1 : object.dlpi_name;
+}
+
+bool named(const dl_phdr_info& object, const char* library) {
+  return strncmp(file_name(object), library, strlen(library)) == 0;
+}
+
+/// The name by which others need this object; empty: it has none.
+const char* soname(const SymbolTable& table) {
+  for (const ElfW(Dyn)* entry = table.dynamic; entry != nullptr && entry->d_tag != DT_NULL;
+       ++entry) {
+    if (entry->d_tag == DT_SONAME) return table.strings + entry->d_un.d_val;
+  }
+  return "";
+}
+
+bool needs(const SymbolTable& user, const dl_phdr_info& object, const SymbolTable& table) {
+  for (const ElfW(Dyn)* entry = user.dynamic; entry != nullptr && entry->d_tag != DT_NULL;
+       ++entry) {
+    if (entry->d_tag != DT_NEEDED) continue;
+    const char* library = user.strings + entry->d_un.d_val;
+    const char* slash = strrchr(library, '/');
+    if (strcmp(slash != nullptr ? slash + 1 : library, file_name(object)) == 0) return true;
+    if (strcmp(library, soname(table)) == 0) return true;
+  }
+  return false;
 }
 
 /// Calls `visit(object)` for each loaded object in load order until it returns true.
@@ -170,6 +196,40 @@ void* find_first(const char* name) {
     return found != nullptr;
   });
   return found;
+}
+
+void* find_for(const void* caller, const char* name) {
+  SymbolTable user;
+  for_each_object([&](const dl_phdr_info& object) {
+    const bool found = holds(object, caller);
+    if (found) user = symbol_table(object);
+    return found;
+  });
+  if (void* own = find_in_table(user, name)) return own;
+  void* found = nullptr;
+  for_each_object([&](const dl_phdr_info& object) {
+    const SymbolTable table = symbol_table(object);
+    if (table.strings != nullptr && needs(user, object, table)) found = find_in_table(table, name);
+    return found != nullptr;
+  });
+  return found != nullptr ? found : find_next(name);
+}
+
+const void* data_end(const void* address) {
+  uintptr_t end = 0;
+  for_each_object([&](const dl_phdr_info& object) {
+    if (!holds(object, address)) return false;
+    for (int i = 0; i < object.dlpi_phnum; ++i) {
+      const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+      if (segment.p_type != PT_LOAD && segment.p_type != PT_GNU_RELRO) continue;
+      const uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
+      if (reinterpret_cast<uintptr_t>(address) - begin >= segment.p_memsz) continue;
+      const uintptr_t segment_end = begin + segment.p_memsz;
+      if (end == 0 || segment_end < end) end = segment_end;
+    }
+    return true;
+  });
+  return reinterpret_cast<const void*>(end);
 }
 
 bool is_in(const void* address, const char* library) {

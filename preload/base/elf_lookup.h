@@ -20,4 +20,12 @@ bool is_in(const void* address, const char* library);
 /// The definition of `name` that the program itself binds to (the first in load order).
 void* find_first(const char* name);
 
+/// The definition that the code at `caller` would bind to if this library were not there: its own
+/// module's, that of a library which it names as needed, else find_next(). HOOK-SAFE.
+void* find_for(const void* caller, const char* name);
+
+/// The end of the loaded data around `address`: of the part of its module that is read-only once
+/// relocated if it lies there, else of its segment; nullptr if it is in no module. HOOK-SAFE.
+const void* data_end(const void* address);
+
 }  // namespace gpupeak::preload

@@ -4,6 +4,7 @@
 
 #include "base/elf_lookup.h"
 #include "hooks/cuda_lookup.h"
+#include "hooks/ort.h"
 #include "stack/module_map.h"
 
 namespace gpupeak::preload {
@@ -29,17 +30,19 @@ DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* c
   if (real == nullptr) return {nullptr, nullptr};
   // RTLD_NEXT means "after the caller", so the real dlsym must see the caller: it gets the call as
   // it came. The driver itself may look up its own functions.
-  if (handle == RTLD_NEXT || !is_hooked_name(name) || is_in(caller, "libcuda.so")) {
+  const bool is_ort = is_ort_entry(name);
+  if (handle == RTLD_NEXT || (!is_ort && !is_hooked_name(name)) || is_in(caller, "libcuda.so")) {
     return {nullptr, reinterpret_cast<void*>(real)};
   }
   void* found = real(handle, name);
   if (found == nullptr) return {nullptr, nullptr};
-  if (is_own_code(reinterpret_cast<uintptr_t>(found)) && !has_driver()) {
-    // Without a driver the program must not find our exports in its place. Searched again from
-    // behind us, so that dlerror() says what it would say without us.
+  const bool library_is_there = is_ort ? find_next(name) != nullptr : has_driver();
+  if (is_own_code(reinterpret_cast<uintptr_t>(found)) && !library_is_there) {
+    // Without the real library the program must not find our exports in its place. Searched again
+    // from behind us, so that dlerror() says what it would say without us.
     return {real(RTLD_NEXT, name), nullptr};
   }
-  return {replace_symbol(name, found), nullptr};
+  return {is_ort ? ort_entry_for(found) : replace_symbol(name, found), nullptr};
 }
 
 }  // namespace gpupeak::preload

@@ -10,6 +10,7 @@
 #include "base/hook_scope.h"
 #include "hooks/cuda_lookup.h"
 #include "hooks/export.h"
+#include "hooks/ort.h"
 #include "stack/module_map.h"
 #include "track/phases.h"
 
@@ -59,6 +60,7 @@ GPUPEAK_EXPORT int dlclose(void* library) {
   if (next == nullptr) return -1;
   const int result = next(library);
   check_driver_is_loaded();
+  forget_unloaded_ort();
   if (recording()) {
     HookScope scope;
     if (scope.entered()) drop_unloaded_modules();

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/flat_map.h"
 #include "base/memory.h"
 #include "base/syscalls.h"
 #include "log/log.h"
@@ -24,10 +25,14 @@ struct Stream {
 
 /// All strings one after the other, each ended by a nul; ids count from 1.
 struct Strings {
+  struct Place {
+    uint32_t id, offset;
+  };
   static constexpr size_t kCapacity = 4 << 20;  // addresses; pages come as they are needed
   char* text = nullptr;
   size_t bytes = 0;
   uint32_t count = 0;
+  FlatMap<Place> places;  ///< by hash; where two strings share one, by the next keys
 };
 
 constinit SpinLock g_lock;
@@ -57,6 +62,16 @@ void append(uint8_t tag, const uint8_t* body, size_t bytes) {
   memcpy(to, body, bytes);
   std::atomic_ref<uint8_t>(*g_stream.at).store(tag, std::memory_order_release);
   g_stream.at = to + bytes;
+}
+
+/// FNV-1a; never 0, which is no key.
+uint64_t hash(std::string_view text) {
+  uint64_t value = 0xcbf29ce484222325u;
+  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return value | 1;
+}
+uint64_t next_key(uint64_t key) {
+  return key + 2;  // stays odd
 }
 
 void define_string_locked(std::string_view text) {
@@ -92,11 +107,15 @@ uint32_t intern_string(std::string_view text) {
     g_strings.text = static_cast<char*>(reserve_pages(Strings::kCapacity));
     if (g_strings.text == nullptr) return 0;
   }
-  uint32_t id = 1;
-  for (size_t at = 0; at < g_strings.bytes; at += strlen(g_strings.text + at) + 1, ++id) {
-    if (g_strings.text + at == text) return id;
+  uint64_t key = hash(text);
+  for (; const Strings::Place* place = g_strings.places.find(key); key = next_key(key)) {
+    if (g_strings.text + place->offset == text) return place->id;
   }
-  if (g_strings.bytes + text.size() + 1 > Strings::kCapacity) return 0;
+  if (g_strings.bytes + text.size() + 1 > Strings::kCapacity ||
+      !g_strings.places.insert(key,
+                               {g_strings.count + 1, static_cast<uint32_t>(g_strings.bytes)})) {
+    return 0;
+  }
   memcpy(g_strings.text + g_strings.bytes, text.data(), text.size());
   g_strings.bytes += text.size() + 1;
   ++g_strings.count;
@@ -108,8 +127,15 @@ void restart_definitions() {
   g_lock.reset();
   g_stream = {};
   LockGuard guard(g_lock);
+  // Another thread may have been at work on these when the process was forked.
+  g_strings.places.forget();
+  g_strings.count = 0;
   for (size_t at = 0; at < g_strings.bytes; at += strlen(g_strings.text + at) + 1) {
-    define_string_locked(g_strings.text + at);
+    const char* text = g_strings.text + at;
+    uint64_t key = hash(text);
+    while (g_strings.places.find(key) != nullptr) key = next_key(key);
+    g_strings.places.insert(key, {++g_strings.count, static_cast<uint32_t>(at)});
+    define_string_locked(text);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "track/phases.h"
 
+#include <atomic>
+
 #include "base/hook_scope.h"
 #include "log/log.h"
 #include "track/process.h"
@@ -11,30 +13,71 @@ namespace {
 constexpr uint64_t kThisThread = 0;
 constexpr uint64_t kProcess = 1;
 
-void push(uint64_t scope, gpupeak_phase_source source, std::string_view name) {
-  Record record(GPUPEAK_REC_PHASE_PUSH);
-  emit(record.u(scope).u(source).u(intern_string(name)));
+/// The calls that a thread has open, outermost first. Deeper ones are not recorded.
+struct OpenCalls {
+  static constexpr uint32_t kMost = 16;
+  struct Call {
+    uintptr_t frame;  ///< of the wrapper: what it calls lies below
+    uint64_t generation;
+    uint64_t instance;
+    gpupeak_phase_source source;
+  };
+  uint32_t count = 0;
+  Call calls[kMost] = {};
+};
+constinit thread_local OpenCalls t_calls __attribute__((tls_model("initial-exec")));
+constinit std::atomic<uint64_t> g_last_range{0};
+
+Record& add(Record& record, const Label& label) {
+  const uint32_t name = intern_string(label.name);
+  const uint32_t category = label.category.empty() ? 0 : intern_string(label.category);
+  record.u(name).u(label.instance).u(category);
+  if (name == 0) record.s(label.name);
+  return record;
 }
 
-void pop(uint64_t scope) {
+void push(uint64_t scope, const Label& label) {
+  Record record(GPUPEAK_REC_PHASE_PUSH);
+  record.u(scope).u(label.source);
+  emit(add(record, label));
+}
+
+void pop(uint64_t scope, gpupeak_phase_source source, uint64_t instance) {
   Record record(GPUPEAK_REC_PHASE_POP);
-  emit(record.u(scope));
+  emit(record.u(scope).u(source).u(instance));
+}
+
+void close_call() {
+  const OpenCalls::Call& call = t_calls.calls[--t_calls.count];
+  // Those that a forked child took over are in its parent's log.
+  if (call.generation == g_process->generation) pop(kThisThread, call.source, call.instance);
+}
+
+/// Closes the calls that were left without a return: those at or below `frame`.
+void close_left_calls(const void* frame) {
+  const auto here = reinterpret_cast<uintptr_t>(frame);
+  while (t_calls.count > 0 &&
+         was_left_by_longjmp(t_calls.calls[t_calls.count - 1].frame - 1, here)) {
+    close_call();
+  }
 }
 
 }  // namespace
 
-void phase_push(gpupeak_phase_source source, std::string_view name) {
+void phase_push(const Label& label, const void* frame) {
   HookScope hook;
   if (!hook.entered() || !recording()) return;
-  push(kThisThread, source, name);
-  sample_process();
+  close_left_calls(frame);
+  push(kThisThread, label);
+  sample_at_border();
 }
 
-void phase_pop() {
+void phase_pop(gpupeak_phase_source source, uint64_t instance, const void* frame) {
   HookScope hook;
   if (!hook.entered() || !recording()) return;
-  sample_process();
-  pop(kThisThread);
+  close_left_calls(frame);
+  sample_at_border();
+  pop(kThisThread, source, instance);
 }
 
 void enter_process_phase(std::string_view name) {
@@ -42,9 +85,56 @@ void enter_process_phase(std::string_view name) {
   if (!hook.entered() || !recording()) return;
   static uint64_t begun_in = 0;  // the generation whose log has a process phase open
   sample_process();
-  if (begun_in == g_process->generation) pop(kProcess);
+  if (begun_in == g_process->generation) pop(kProcess, GPUPEAK_PHASE_AUTO, 0);
   begun_in = g_process->generation;
-  push(kProcess, GPUPEAK_PHASE_AUTO, name);
+  push(kProcess, {GPUPEAK_PHASE_AUTO, name});
+}
+
+uint64_t range_begin(const Label& label) {
+  HookScope hook;
+  if (!hook.entered() || !recording()) return 0;
+  const uint64_t id = g_last_range.fetch_add(1, std::memory_order_relaxed) + 1;
+  Record record(GPUPEAK_REC_RANGE_BEGIN);
+  record.u(id).u(label.source);
+  emit(add(record, label));
+  sample_at_border();
+  return id;
+}
+
+void range_end(uint64_t id) {
+  HookScope hook;
+  if (id == 0 || !hook.entered() || !recording()) return;
+  sample_at_border();
+  Record record(GPUPEAK_REC_RANGE_END);
+  emit(record.u(id));
+}
+
+void mark(const Label& label) {
+  HookScope hook;
+  if (!hook.entered() || !recording()) return;
+  Record record(GPUPEAK_REC_MARK);
+  record.u(label.source);
+  emit(add(record, label));
+}
+
+CallPhase::CallPhase(const Label& label, const void* frame) : index_(OpenCalls::kMost) {
+  HookScope hook;
+  if (!hook.entered() || !recording()) return;
+  close_left_calls(frame);
+  if (t_calls.count == OpenCalls::kMost) return;
+  index_ = t_calls.count++;
+  t_calls.calls[index_] = {reinterpret_cast<uintptr_t>(frame), g_process->generation,
+                           label.instance, label.source};
+  push(kThisThread, label);
+  sample_at_border();
+}
+
+CallPhase::~CallPhase() {
+  if (index_ == OpenCalls::kMost) return;
+  HookScope hook;
+  if (!hook.entered()) return;
+  if (t_calls.count > index_) sample_at_border();
+  while (t_calls.count > index_) close_call();  // with those inside it that were left
 }
 
 }  // namespace gpupeak::preload

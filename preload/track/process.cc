@@ -26,6 +26,7 @@
 #include "stack/trie.h"
 #include "stack/unwinder.h"
 #include "track/device_memory.h"
+#include "track/ort_sessions.h"
 #include "track/phases.h"
 #include "track/sample.h"
 #include "track/sampled_set.h"
@@ -138,6 +139,7 @@ void forget_parent() {
   abandon_slots();
   forget_device_memory();
   forget_virtual_memory();
+  reset_ort_sessions();
   g_generation += 1;
 }
 

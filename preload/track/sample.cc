@@ -1,7 +1,9 @@
 #include "track/sample.h"
 
+#include <atomic>
 #include <cstdint>
 
+#include "base/clock.h"
 #include "base/proc_file.h"
 #include "base/syscalls.h"
 #include "log/log.h"
@@ -19,9 +21,19 @@ uint64_t next_number(const char*& at, const char* end) {
   return value;
 }
 
+constinit std::atomic<uint64_t> g_last_sample_ns{0};
+
 }  // namespace
 
+void sample_at_border() {
+  constexpr uint64_t kShortestNs = 1'000'000;
+  if (monotonic_ns() - g_last_sample_ns.load(std::memory_order_relaxed) >= kShortestNs) {
+    sample_process();
+  }
+}
+
 void sample_process() {
+  g_last_sample_ns.store(monotonic_ns(), std::memory_order_relaxed);
   char text[128];
   const size_t bytes = read_file("/proc/self/statm", text, sizeof text);
   if (bytes == 0) return;

@@ -3,7 +3,11 @@
 
 namespace gpupeak::preload {
 
-/// Logs a SAMPLE of this process. Some 10 us: only where a chunk is full, a phase begins or ends.
+/// Logs a SAMPLE of this process. Some 10 us: only where a chunk is full, the process's phase
+/// changes.
 void sample_process();
+/// The same where a thread's phase begins or ends: not if the last one is younger than a
+/// millisecond.
+void sample_at_border();
 
 }  // namespace gpupeak::preload

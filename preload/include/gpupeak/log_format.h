@@ -194,7 +194,7 @@ enum gpupeak_extended_record {
   GPUPEAK_REC_PHASE_PUSH = 0x86, /* dt scope source name(string) instance category(string) s:text;
                                     scope 0 this thread, 1 the process; text: the name, if name is 0 */
   GPUPEAK_REC_PHASE_POP = 0x87,  /* dt scope source instance: closes the scope's innermost open phase of
-                                    the same source and instance; of any, if source is AUTO */
+                                    the same source and instance; if none, and source is AUTO, of any */
   GPUPEAK_REC_DEVICE_ALLOC = 0x88, /* dt seq id kind device address bytes api(string) stack context aux.
                                       id: unique in the process. aux: pool handle for POOL, else 0 */
   GPUPEAK_REC_DEVICE_FREE = 0x89,   /* dt seq id api(string) stack; logged before the real call */

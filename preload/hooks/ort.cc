@@ -1,0 +1,342 @@
+// ONNX Runtime: programs get a copy of its function table in which some functions are ours. The
+// table's size is nowhere said, and a program may call every slot that its library has; so all is
+// copied that follows in the library's own read-only data, a bound that holds for each version.
+#include "hooks/ort.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "base/elf_lookup.h"
+#include "base/memory.h"
+#include "hooks/export.h"
+#include "stack/module_map.h"
+#include "track/ort_sessions.h"
+#include "track/phases.h"
+#include "track/process.h"
+
+namespace gpupeak::preload {
+namespace {
+
+using Word = uintptr_t;
+using Table = const Word*;  ///< OrtApi: pointers to functions
+
+/// OrtApiBase, which by contract never changes.
+struct ApiBase {
+  Table (*get_api)(uint32_t version);
+  const char* (*get_version)();
+};
+using GetApiBase = const ApiBase* (*)();
+
+struct Row {
+  uint32_t slot, since;
+  const char* phase;
+  const char* detail;
+};
+constexpr Row kRows[] = {
+#define ROW(slot, since, arity, handler, phase, detail) {slot, since, phase, detail},
+#include "hooks/ort_table.def"
+#undef ROW
+};
+constexpr size_t kRowCount = sizeof kRows / sizeof kRows[0];
+
+/// One loaded ONNX Runtime. Neither its functions nor ours get an argument that would tell which
+/// one is meant, so there is a set of ours for each. No lock: threads that fill one at the same
+/// time write the same.
+struct Library {
+  std::atomic<GetApiBase> get_base{nullptr};  ///< the real one; nullptr: this place is free
+  std::atomic<const ApiBase*> real_base{nullptr};
+  ApiBase base{};
+  std::atomic<Table> real_table{nullptr};
+  std::atomic<Word*> table{nullptr};
+  Word real[kRowCount] = {};
+};
+constexpr size_t kMostLibraries = 4;
+constinit Library g_libraries[kMostLibraries];
+
+/// The real function. It finds the program's errno and the program finds what it left, whatever we
+/// do before and after.
+template <size_t kRow, typename Function>
+struct RealCall {
+  Function* function;
+  int& program_errno;
+  const void* frame;
+
+  template <typename... Arguments>
+  Word operator()(Arguments... arguments) const {
+    errno = program_errno;
+    const Word result = function(arguments...);
+    program_errno = errno;
+    return result;
+  }
+  Label label(uint64_t session = 0) const {
+    return {GPUPEAK_PHASE_ORT, kRows[kRow].phase, session, kRows[kRow].detail};
+  }
+};
+
+template <typename... Arguments>
+Word last_of(Arguments... arguments) {
+  const Word all[] = {arguments...};
+  return all[sizeof...(arguments) - 1];
+}
+
+// ---- handlers: how a call becomes a phase ------------------------------------------------------
+namespace handlers {
+
+template <typename Real, typename... Arguments>
+Word phase(const Real& real, Arguments... arguments) {
+  CallPhase phase(real.label(), real.frame);
+  return real(arguments...);
+}
+
+/// (env, path or data, …, out): a status, null if it went well.
+template <typename Real, typename... Arguments>
+Word create_session(const Real& real, Word env, Word model, Arguments... arguments) {
+  const bool from_file = real.label().category == "file";
+  const char* path = reinterpret_cast<const char*>(model);
+  const uint64_t session = number_ort_session(!from_file        ? "(in memory)"
+                                              : path != nullptr ? path
+                                                                : "");
+  CallPhase phase(real.label(session), real.frame);
+  const Word status = real(env, model, arguments...);
+  const auto* out = reinterpret_cast<void* const*>(last_of(arguments...));
+  if (status == 0 && out != nullptr && *out != nullptr) ort_session_created(*out, session);
+  return status;
+}
+
+template <typename Real, typename... Arguments>
+Word run(const Real& real, Word session, Arguments... arguments) {
+  CallPhase phase(real.label(ort_session_number(reinterpret_cast<void*>(session))), real.frame);
+  return real(session, arguments...);
+}
+
+void finish_async_run(void* closure, void* outputs, uint64_t output_count, void* status) {
+  auto* run = static_cast<OrtAsyncRun*>(closure);
+  const OrtAsyncRun own = *run;
+  const int program_errno = errno;
+  free_ort_async_run(run);
+  range_end(own.range);
+  errno = program_errno;
+  own.callback(own.user_data, outputs, output_count, status);
+}
+
+/// The run goes on in another thread after the call has returned: a range, which our callback ends.
+template <typename Real>
+Word run_async(const Real& real, Word session, Word options, Word input_names, Word inputs,
+               Word input_count, Word output_names, Word output_count, Word outputs, Word callback,
+               Word user_data) {
+  OrtAsyncRun* run = callback != 0 ? new_ort_async_run() : nullptr;
+  if (run == nullptr) {
+    return real(session, options, input_names, inputs, input_count, output_names, output_count,
+                outputs, callback, user_data);
+  }
+  run->callback = reinterpret_cast<decltype(run->callback)>(callback);
+  run->user_data = reinterpret_cast<void*>(user_data);
+  const uint64_t range =
+      range_begin(real.label(ort_session_number(reinterpret_cast<void*>(session))));
+  run->range = range;
+  const Word status =
+      real(session, options, input_names, inputs, input_count, output_names, output_count, outputs,
+           reinterpret_cast<Word>(&finish_async_run), reinterpret_cast<Word>(run));
+  if (status != 0) {  // refused: nobody will call back
+    range_end(range);
+    free_ort_async_run(run);
+  }
+  return status;
+}
+
+template <typename Real>
+Word release_session(const Real& real, Word session) {
+  if (session == 0) return real(session);
+  const void* const released = reinterpret_cast<void*>(session);
+  CallPhase phase(real.label(ort_session_number(released)), real.frame);
+  ort_session_released(released);  // before: its address may be used again at once
+  return real(session);
+}
+
+}  // namespace handlers
+
+// ---- one wrapper a row and library -------------------------------------------------------------
+template <size_t>
+using AWord = Word;
+
+enum RowIndex : size_t {
+#define ROW(slot, since, arity, handler, phase, detail) kRowOfSlot##slot,
+#include "hooks/ort_table.def"
+#undef ROW
+};
+
+template <size_t kLibrary, size_t kRow>
+struct Wrapper;
+#define ROW(slot, since, arity, handler, phase, detail)                                          \
+  template <size_t kLibrary>                                                                     \
+  struct Wrapper<kLibrary, kRowOfSlot##slot> {                                                   \
+    template <typename... Arguments>                                                             \
+    static Word call(Arguments... arguments) {                                                   \
+      int program_errno = errno;                                                                 \
+      using Function = Word(Arguments...);                                                       \
+      const RealCall<kRowOfSlot##slot, Function> real{                                           \
+          reinterpret_cast<Function*>(g_libraries[kLibrary].real[kRowOfSlot##slot]),             \
+          program_errno, __builtin_frame_address(0)};                                            \
+      const Word result = handlers::handler(real, arguments...);                                 \
+      errno = program_errno;                                                                     \
+      return result;                                                                             \
+    }                                                                                            \
+    template <size_t... kArgument>                                                               \
+    static Word address(std::index_sequence<kArgument...>) {                                     \
+      return reinterpret_cast<Word>(static_cast<Word (*)(AWord<kArgument>...)>(&Wrapper::call)); \
+    }                                                                                            \
+    static Word address() { return address(std::make_index_sequence<arity>()); }                 \
+  };
+#include "hooks/ort_table.def"
+#undef ROW
+
+template <size_t kLibrary>
+void wrapper_addresses(Word (&addresses)[kRowCount]) {
+#define ROW(slot, since, arity, handler, phase, detail) \
+  addresses[kRowOfSlot##slot] = Wrapper<kLibrary, kRowOfSlot##slot>::address();
+#include "hooks/ort_table.def"
+#undef ROW
+}
+
+/// 23 for "1.23.2"; -1 for what is not release 1.x: its table may be another one.
+int minor_version(const char* version) {
+  if (version == nullptr || version[0] != '1' || version[1] != '.') return -1;
+  int minor = 0;
+  const char* at = version + 2;
+  for (; *at >= '0' && *at <= '9' && minor < 10'000; ++at) minor = minor * 10 + (*at - '0');
+  return at == version + 2 || *at != '.' ? -1 : minor;
+}
+
+/// The copy, or nullptr: the table's bound is not known, or there is no memory.
+Word* copy_table(Table real, const void* end, int minor, const Word (&wrappers)[kRowCount],
+                 Library& library) {
+  const size_t bytes =
+      static_cast<size_t>(static_cast<const char*>(end) - reinterpret_cast<const char*>(real)) /
+      sizeof(Word) * sizeof(Word);
+  auto* copy = static_cast<Word*>(map_pages((bytes + 4095) / 4096 * 4096));
+  if (copy == nullptr) return nullptr;
+  memcpy(copy, real, bytes);
+  for (size_t row = 0; row < kRowCount; ++row) {
+    if (static_cast<int>(kRows[row].since) > minor || kRows[row].slot >= bytes / sizeof(Word)) {
+      continue;
+    }
+    Word& slot = copy[kRows[row].slot];
+    if (slot == 0) continue;
+    library.real[row] = slot;
+    slot = wrappers[row];
+  }
+  return copy;
+}
+
+/// The table that the program gets in place of `real`.
+template <size_t kLibrary>
+Table table_for(Table real) {
+  Library& library = g_libraries[kLibrary];
+  if (Word* copy = library.table.load(std::memory_order_acquire)) {
+    // Every release so far has one table for all the versions that it can be asked for.
+    return library.real_table.load(std::memory_order_relaxed) == real ? copy : real;
+  }
+  const int minor = minor_version(library.base.get_version());
+  const void* const end = minor < 0 ? nullptr : data_end(real);
+  if (end == nullptr) return real;
+  Word wrappers[kRowCount];
+  wrapper_addresses<kLibrary>(wrappers);
+  Word* const copy = copy_table(real, end, minor, wrappers, library);
+  if (copy == nullptr) return real;
+  library.real_table.store(real, std::memory_order_relaxed);
+  Word* first = nullptr;  // another thread's, perhaps; then this one's pages stay unused
+  return library.table.compare_exchange_strong(first, copy) ? copy : first;
+}
+
+template <size_t kLibrary>
+Table get_api(uint32_t version) {
+  const Table real =
+      g_libraries[kLibrary].real_base.load(std::memory_order_relaxed)->get_api(version);
+  if (real == nullptr) return nullptr;
+  const int program_errno = errno;
+  const Table table = table_for<kLibrary>(real);
+  errno = program_errno;
+  return table;
+}
+
+template <size_t kLibrary>
+const ApiBase* get_base() {
+  return &g_libraries[kLibrary].base;
+}
+
+struct Entry {
+  GetApiBase get_base;
+  Table (*get_api)(uint32_t);
+};
+template <size_t... kLibrary>
+Entry entry_of(size_t library, std::index_sequence<kLibrary...>) {
+  static constexpr Entry entries[] = {{&get_base<kLibrary>, &get_api<kLibrary>}...};
+  return entries[library];
+}
+Entry entry_of(size_t library) {
+  return entry_of(library, std::make_index_sequence<kMostLibraries>());
+}
+
+/// Our place for the library with this entry point, made if need be; kMostLibraries: there is none.
+size_t place_of(GetApiBase get_base) {
+  size_t place = 0;
+  for (; place < kMostLibraries; ++place) {
+    GetApiBase taken = nullptr;
+    if (g_libraries[place].get_base.compare_exchange_strong(taken, get_base)) break;
+    if (taken == get_base) break;
+  }
+  if (place == kMostLibraries) return place;
+  Library& library = g_libraries[place];
+  if (library.real_base.load(std::memory_order_acquire) == nullptr) {
+    const ApiBase* const real = get_base();
+    if (real == nullptr) return kMostLibraries;
+    library.base = {entry_of(place).get_api, real->get_version};
+    library.real_base.store(real, std::memory_order_release);
+  }
+  return place;
+}
+
+constexpr const char* kEntry = "OrtGetApiBase";
+
+}  // namespace
+
+bool is_ort_entry(const char* name) {
+  return name != nullptr && strcmp(name, kEntry) == 0;
+}
+
+void* ort_entry_for(void* found) {
+  if (is_own_code(reinterpret_cast<uintptr_t>(found))) return found;
+  const size_t place = place_of(reinterpret_cast<GetApiBase>(found));
+  return place < kMostLibraries ? reinterpret_cast<void*>(entry_of(place).get_base) : found;
+}
+
+void forget_unloaded_ort() {
+  for (Library& library : g_libraries) {
+    const GetApiBase get_base = library.get_base.load(std::memory_order_acquire);
+    if (get_base == nullptr || data_end(reinterpret_cast<const void*>(get_base)) != nullptr)
+      continue;
+    library.table.store(nullptr, std::memory_order_relaxed);  // its pages stay
+    library.real_base.store(nullptr, std::memory_order_relaxed);
+    library.get_base.store(nullptr, std::memory_order_release);
+  }
+}
+
+}  // namespace gpupeak::preload
+
+using namespace gpupeak::preload;
+
+GPUPEAK_EXPORT const void* OrtGetApiBase() {
+  const int program_errno = errno;
+  ensure_started();
+  const auto real =
+      reinterpret_cast<GetApiBase>(find_for(__builtin_return_address(0), "OrtGetApiBase"));
+  errno = program_errno;
+  if (real == nullptr) return nullptr;
+  const size_t place = place_of(real);
+  errno = program_errno;
+  return place < kMostLibraries ? entry_of(place).get_base() : real();
+}
