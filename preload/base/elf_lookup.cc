@@ -57,20 +57,15 @@ SymbolTable symbol_table(const dl_phdr_info& object) {
   return table;
 }
 
-void* definition(const SymbolTable& table, uint32_t index, const char* name) {
+const ElfW(Sym) * definition(const SymbolTable& table, uint32_t index, const char* name) {
   const ElfW(Sym)& symbol = table.symbols[index];
   if (symbol.st_shndx == SHN_UNDEF || symbol.st_value == 0) return nullptr;
   if (table.versions != nullptr && (table.versions[index] & 0x8000) != 0)
     return nullptr;  // not default
-  if (strcmp(table.strings + symbol.st_name, name) != 0) return nullptr;
-  void* at = reinterpret_cast<void*>(table.bias + symbol.st_value);
-  if (ELF64_ST_TYPE(symbol.st_info) == STT_GNU_IFUNC) {
-    at = reinterpret_cast<void* (*)()>(at)();
-  }
-  return at;
+  return strcmp(table.strings + symbol.st_name, name) == 0 ? &symbol : nullptr;
 }
 
-void* find_by_gnu_hash(const SymbolTable& table, const char* name) {
+const ElfW(Sym) * find_by_gnu_hash(const SymbolTable& table, const char* name) {
   uint32_t hash = 5381;
   for (const char* c = name; *c != 0; ++c) hash = hash * 33 + static_cast<unsigned char>(*c);
   const uint32_t buckets = table.gnu_hash[0];
@@ -84,13 +79,13 @@ void* find_by_gnu_hash(const SymbolTable& table, const char* name) {
   for (;; ++index) {
     const uint32_t other = chain[index - first];
     if ((other | 1) == (hash | 1)) {
-      if (void* at = definition(table, index, name)) return at;
+      if (const ElfW(Sym)* symbol = definition(table, index, name)) return symbol;
     }
     if ((other & 1) != 0) return nullptr;
   }
 }
 
-void* find_by_sysv_hash(const SymbolTable& table, const char* name) {
+const ElfW(Sym) * find_by_sysv_hash(const SymbolTable& table, const char* name) {
   uint32_t hash = 0;
   for (const char* c = name; *c != 0; ++c) {
     hash = (hash << 4) + static_cast<unsigned char>(*c);
@@ -102,16 +97,26 @@ void* find_by_sysv_hash(const SymbolTable& table, const char* name) {
   const uint32_t* bucket = table.sysv_hash + 2;
   const uint32_t* chain = bucket + buckets;
   for (uint32_t i = bucket[hash % buckets]; i != 0; i = chain[i]) {
-    if (void* at = definition(table, i, name)) return at;
+    if (const ElfW(Sym)* symbol = definition(table, i, name)) return symbol;
   }
   return nullptr;
 }
 
-void* find_in_table(const SymbolTable& table, const char* name) {
+const ElfW(Sym) * find_entry(const SymbolTable& table, const char* name) {
   if (table.symbols == nullptr || table.strings == nullptr) return nullptr;
   if (table.gnu_hash != nullptr) return find_by_gnu_hash(table, name);
   if (table.sysv_hash != nullptr) return find_by_sysv_hash(table, name);
   return nullptr;
+}
+
+void* find_in_table(const SymbolTable& table, const char* name) {
+  const ElfW(Sym)* symbol = find_entry(table, name);
+  if (symbol == nullptr) return nullptr;
+  void* at = reinterpret_cast<void*>(table.bias + symbol->st_value);
+  if (ELF64_ST_TYPE(symbol->st_info) == STT_GNU_IFUNC) {
+    at = reinterpret_cast<void* (*)()>(at)();
+  }
+  return at;
 }
 
 bool holds(const dl_phdr_info& object, const void* address) {
@@ -165,6 +170,13 @@ void for_each_object(Visit visit) {
 }
 
 }  // namespace
+
+Symbol find_symbol(const dl_phdr_info& object, const char* name) {
+  const SymbolTable table = symbol_table(object);
+  const ElfW(Sym)* symbol = find_entry(table, name);
+  if (symbol == nullptr) return {};
+  return {reinterpret_cast<void*>(table.bias + symbol->st_value), symbol->st_size};
+}
 
 void* find_next(const char* name) {
   void* found = nullptr;

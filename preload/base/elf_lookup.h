@@ -2,6 +2,10 @@
 // dlsym (which we hook, which allocates, and which older glibc keeps in a library of its own).
 #pragma once
 
+#include <link.h>
+
+#include <cstddef>
+
 namespace gpupeak::preload {
 
 /// The definition of `name` that would be used if this library were not there: searched in load
@@ -12,6 +16,14 @@ void* find_next(const char* name);
 /// The definition of `name` in the loaded library whose file name starts with `library`
 /// ("libc.so.6", "libcuda.so"); nullptr if either is missing. HOOK-SAFE.
 void* find_in(const char* library, const char* name);
+
+/// What a name stands for in one object that the loader shows; {nullptr, 0} if it does not define
+/// it. HOOK-SAFE.
+struct Symbol {
+  void* at = nullptr;
+  size_t bytes = 0;
+};
+Symbol find_symbol(const dl_phdr_info& object, const char* name);
 
 /// True if the function at `address` lies in the loaded library whose file name starts with
 /// `library`.

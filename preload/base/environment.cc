@@ -79,6 +79,15 @@ void read_children() {
     complain("GPUPEAK_CHILDREN", value, "cuda, all or none");
 }
 
+void read_python() {
+  const std::string_view value = variable("GPUPEAK_PYTHON");
+  if (value.empty() || value == "auto") return;
+  if (value == "off")
+    g_environment.python = false;
+  else
+    complain("GPUPEAK_PYTHON", value, "auto or off");
+}
+
 bool read_switch(std::string_view name, bool otherwise) {
   const std::string_view value = variable(name);
   if (value.empty()) return otherwise;
@@ -124,6 +133,7 @@ bool read_environment() {
   read_host_mode();
   read_children();
   read_rank();
+  read_python();
   e.quiet = read_switch("GPUPEAK_QUIET", false);
   e.verify_stacks = read_switch("GPUPEAK_VERIFY_STACKS", false);
   e.summary = read_switch("GPUPEAK_SUMMARY", true);

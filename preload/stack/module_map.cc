@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "log/definitions.h"
 #include "log/log.h"
+#include "stack/python_runtime.h"
 #include "stack/trie.h"
 
 // Placed by the linker: where this library begins and ends.
@@ -155,6 +156,7 @@ void meet(const dl_phdr_info& object, bool is_program) {
   module.seen = g_map.scans;
   g_map.modules[g_map.count++] = module;
   define_module(module);
+  meet_python(object, module.begin, module.end);
   const auto here = reinterpret_cast<uintptr_t>(&own_path);
   if (here - module.begin < module.end - module.begin) {
     g_map.own_path = module.path;
@@ -175,6 +177,7 @@ void sweep(uint64_t number) {
       Record record(GPUPEAK_DEF_UNLOAD);
       define(record.u(ticks()).u(i + 1));
     }
+    forget_python(begin, end);
     forget_nodes(begin, end);
   }
 }

@@ -3,14 +3,28 @@
 #include <cerrno>
 
 #include "base/environment.h"
+#include "base/memory.h"
 #include "log/log.h"
 #include "log/thread_slot.h"
 #include "stack/module_map.h"
+#include "stack/python_stack.h"
 #include "stack/stack_cache.h"
 #include "stack/trie.h"
 #include "stack/unwinder.h"
 
 namespace gpupeak::preload {
+
+/// What a thread needs to read Python frames and to find their places.
+struct PythonScratch {
+  PythonStack stack;
+  uint32_t native_count;
+  struct {
+    uintptr_t ip;
+    uintptr_t sp;  ///< 0: not known
+  } native[GPUPEAK_MAX_FRAMES];                ///< innermost first
+  uint16_t native_of[PythonStack::kMaxFrames];  ///< beside the Python frames: which one runs it
+};
+
 namespace {
 
 constexpr uintptr_t kLargestFrameBytes = 16 << 20;
@@ -144,8 +158,13 @@ uint32_t node_of(StackCache& cache, void* const* frames, int first, int count) {
   return node;
 }
 
+/// The part of StackCache::unwound that is the program's.
+struct Unwound {
+  int first = 0, count = 0;
+};
+
 /// By libunwind, from here. `caller` stands for the whole stack if there is no unwinder.
-uint32_t unwound_node(StackCache& cache, const void* caller) {
+uint32_t unwound_node(StackCache& cache, const void* caller, Unwound& unwound) {
   const int saved_errno = errno;
   constexpr int kCapacity = sizeof cache.unwound / sizeof cache.unwound[0];
   t_flags.unwinding = true;
@@ -162,7 +181,120 @@ uint32_t unwound_node(StackCache& cache, const void* caller) {
     gpupeak::preload::count(&gpupeak_counters_page::truncated_stacks);
   }
   if (count - first > static_cast<int>(GPUPEAK_MAX_FRAMES)) count = first + GPUPEAK_MAX_FRAMES;
+  unwound = {first, count};
   return node_of(cache, cache.unwound, first, count);
+}
+
+/// What capture() leaves in the cache.
+struct Captured {
+  Walk walked;
+  Unwound unwound;
+  bool is_walked = false;  ///< StackCache::last is the stack, else StackCache::unwound
+};
+
+uint32_t capture(StackCache& cache, const CallerFrame& caller, Captured& captured) {
+  refresh(cache);
+  captured.walked = walk(cache, caller);
+  const uint32_t node = captured.walked.complete ? adopt(cache, captured.walked) : 0;
+  captured.is_walked = node != 0;
+  if (__builtin_expect(node == 0 || environment().verify_stacks, 0)) {
+    const uint32_t unwound =
+        unwound_node(cache, reinterpret_cast<const void*>(caller.ip), captured.unwound);
+    if (node == 0) return unwound;
+    count(node == unwound ? &gpupeak_counters_page::verified_stacks
+                          : &gpupeak_counters_page::wrong_stacks);
+  }
+  return node;
+}
+
+/// The native frames of the captured stack.
+void list_native_frames(const StackCache& cache, const Captured& captured, PythonScratch& python) {
+  uint32_t n = 0;
+  if (captured.is_walked) {
+    for (uint32_t i = cache.depth; i-- > 0;) {
+      python.native[n++] = {cache.last[i].ip, cache.last[i].sp};
+    }
+  } else {
+    // The walk knows where the inner frames lie, as far as it came.
+    bool same = true;
+    for (int i = captured.unwound.first; i < captured.unwound.count; ++i, ++n) {
+      const auto ip = reinterpret_cast<uintptr_t>(cache.unwound[i]);
+      same = same && n < captured.walked.count && cache.fresh[n].ip == ip;
+      python.native[n] = {ip, same ? cache.fresh[n].sp : 0};
+    }
+  }
+  python.native_count = n;
+}
+
+/// Finds the native frame that runs each Python frame: that which holds the frame's anchor, or the
+/// next one outwards that is in the evaluation function.
+void place_python_frames(const PythonRuntime& runtime, PythonScratch& python) {
+  const uint32_t last = python.native_count - 1;
+  uint32_t at = 0;
+  for (uint32_t i = 0; i < python.stack.frame_count(); ++i) {
+    const uintptr_t anchor = python.stack.anchor(i);
+    if (i == 0 || anchor == 0 || anchor != python.stack.anchor(i - 1)) {
+      const uint32_t begin = i == 0 ? 0 : at + 1 < last ? at + 1 : last;
+      at = begin;
+      if (anchor > PythonStack::kFarAnchor) {
+        while (at < last && python.native[at + 1].sp != 0 && python.native[at + 1].sp <= anchor) {
+          ++at;
+        }
+      }
+      const bool found = at < last && python.native[at].sp != 0 && python.native[at].sp <= anchor &&
+                         anchor < python.native[at + 1].sp;
+      if (!found) {
+        while (at < last && !runtime.evaluates(python.native[at].ip)) ++at;
+      }
+    }
+    python.native_of[i] = static_cast<uint16_t>(at);
+  }
+}
+
+/// The node of the stack with its Python frames; 0: the trie is full.
+uint32_t merged_node(StackCache& cache, const PythonScratch& python) {
+  uint32_t node = 0;
+  uint32_t left = python.stack.frame_count();
+  for (uint32_t i = python.native_count; i-- > 0;) {
+    node = child(cache, node, python.native[i].ip);
+    for (; node != 0 && left > 0 && python.native_of[left - 1] == i; --left) {
+      const uint32_t number = python.stack.number(left - 1);
+      if (number != 0) node = child(cache, node, python_ip(number));
+    }
+    if (node == 0) return 0;
+  }
+  return node;
+}
+
+/// The interpreter whose code is on the stack, if any.
+PythonRuntime* find_python(const StackCache& cache, const Captured& captured) {
+  PythonRuntime* found = nullptr;
+  if (captured.is_walked) {
+    for (uint32_t i = cache.depth; i-- > 0 && found == nullptr;) {
+      found = python_runtime_at(cache.last[i].ip);
+    }
+  } else {
+    for (int i = captured.unwound.first; i < captured.unwound.count && found == nullptr; ++i) {
+      found = python_runtime_at(reinterpret_cast<uintptr_t>(cache.unwound[i]));
+    }
+  }
+  return found;
+}
+
+/// The node of the captured stack, `node`, with its Python frames; `node` itself if it has none.
+uint32_t with_python_frames(StackCache& cache, const Captured& captured, uint32_t node) {
+  PythonRuntime* runtime = find_python(cache, captured);
+  if (runtime == nullptr) return node;
+  if (cache.python == nullptr) {
+    cache.python = static_cast<PythonScratch*>(reserve_pages(sizeof(PythonScratch)));
+    if (cache.python == nullptr) return node;
+  }
+  PythonScratch& python = *cache.python;
+  if (!python.stack.read(*runtime) || python.stack.frame_count() == 0) return node;
+  list_native_frames(cache, captured, python);
+  place_python_frames(*runtime, python);
+  const uint32_t merged = merged_node(cache, python);
+  return merged != 0 ? merged : node;
 }
 
 }  // namespace
@@ -171,23 +303,25 @@ uint32_t capture_stack(const void* caller) {
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return 0;
   refresh(slot->stacks);
-  return unwound_node(slot->stacks, caller);
+  Unwound unwound;
+  return unwound_node(slot->stacks, caller, unwound);
 }
 
 uint32_t capture_stack(const CallerFrame& caller) {
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return 0;
+  Captured captured;
+  return capture(slot->stacks, caller, captured);
+}
+
+uint32_t capture_call_site(const CallerFrame& caller) {
+  ThreadSlot* slot = thread_slot();
+  if (slot == nullptr) return 0;
   StackCache& cache = slot->stacks;
-  refresh(cache);
-  const Walk found = walk(cache, caller);
-  const uint32_t node = found.complete ? adopt(cache, found) : 0;
-  if (__builtin_expect(node == 0 || environment().verify_stacks, 0)) {
-    const uint32_t unwound = unwound_node(cache, reinterpret_cast<const void*>(caller.ip));
-    if (node == 0) return unwound;
-    count(node == unwound ? &gpupeak_counters_page::verified_stacks
-                          : &gpupeak_counters_page::wrong_stacks);
-  }
-  return node;
+  Captured captured;
+  const uint32_t node = capture(cache, caller, captured);
+  if (node == 0 || !environment().python) return node;
+  return with_python_frames(cache, captured, node);
 }
 
 }  // namespace gpupeak::preload

@@ -8,6 +8,8 @@
 
 namespace gpupeak::preload {
 
+struct PythonScratch;
+
 /// A frame of the thread's last stack, and what it was read from.
 struct CachedFrame {
   uintptr_t ip, sp, fp;  ///< registers in this frame, as its callee will leave them
@@ -24,6 +26,7 @@ struct StackCache {
     uint32_t parent, node;
   };
   uint64_t trie_generation = 0;
+  PythonScratch* python = nullptr;         ///< once it is needed
   uint32_t depth = 0;                      ///< of `last`; 0: it is not valid
   CachedFrame last[GPUPEAK_MAX_FRAMES];    ///< outermost first
   CachedFrame fresh[GPUPEAK_MAX_FRAMES];   ///< scratch, innermost first

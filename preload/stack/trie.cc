@@ -128,7 +128,7 @@ uint64_t trie_generation() {
 
 uint32_t trie_node(uint32_t parent, uintptr_t ip) {
   if (const uint32_t id = find(parent, ip)) return id;
-  cover_with_modules(ip);  // before the lock: may call into the loader
+  if ((ip & GPUPEAK_PYTHON_IP) == 0) cover_with_modules(ip);  // before the lock: may call into the loader
   return insert(parent, ip);
 }
 

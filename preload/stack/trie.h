@@ -5,7 +5,14 @@
 
 #include <cstdint>
 
+#include "gpupeak/log_format.h"
+
 namespace gpupeak::preload {
+
+/// What stands for a return address in the node of a Python frame; no address can be this.
+inline uintptr_t python_ip(uint32_t number) {
+  return GPUPEAK_PYTHON_IP | number;
+}
 
 /// The node for `ip` called from `parent` (0: outermost), defined at its first sight. 0 when full.
 uint32_t trie_node(uint32_t parent, uintptr_t ip);

@@ -183,7 +183,7 @@ void device_allocated(const ApiCall& call, KeySpace space, uint64_t value, Devic
   if (!scope.entered()) return count(&gpupeak_counters_page::dropped_events);
   introduce_device(block.device);
   const uint32_t api = api_of(call);
-  const uint32_t stack = capture_stack(call.caller);
+  const uint32_t stack = capture_call_site(call.caller);
   LockGuard guard(g_memory.lock);
   add(space, value, block, api, stack);
 }
@@ -254,7 +254,7 @@ void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t 
   if (!scope.entered()) return;
   introduce_device(device);
   const uint32_t api = api_of(call);
-  const uint32_t stack = capture_stack(call.caller);
+  const uint32_t stack = capture_call_site(call.caller);
   LockGuard guard(g_memory.lock);
   const bool counted = device >= 0 && device < static_cast<int>(GPUPEAK_LOG_MAX_DEVICES);
   Record record = numbered(GPUPEAK_REC_DEVICE_FAILED);
@@ -354,7 +354,7 @@ bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemor
   }
   introduce_device(device);
   const uint32_t api = api_of(call);
-  const uint32_t stack = capture_stack(call.caller);
+  const uint32_t stack = capture_call_site(call.caller);
   LockGuard guard(g_memory.lock);
   const PoolState* known = g_memory.pools.find(pool_key(pool));
   if (known == nullptr && pool != nullptr) {
@@ -404,7 +404,7 @@ void graph_reserve_read(const ApiCall& call, int device, uint64_t reserved_bytes
   DeviceMemory::GraphReserve& reserve = g_memory.graphs[device];
   if (reserve.bytes == reserved_bytes) return;
   const uint32_t api = api_of(call);
-  const uint32_t stack = capture_stack(call.caller);
+  const uint32_t stack = capture_call_site(call.caller);
   while (reserve.bytes > reserved_bytes && reserve.blocks > 0) {
     const uint64_t key = key_of(KeySpace::kGraphReserve, graph_block(device, reserve.blocks--));
     if (const DeviceBlock* block = g_memory.blocks.find(key)) {

@@ -23,6 +23,8 @@
 #include "log/log.h"
 #include "log/thread_slot.h"
 #include "stack/module_map.h"
+#include "stack/python_frames.h"
+#include "stack/python_runtime.h"
 #include "stack/trie.h"
 #include "stack/unwinder.h"
 #include "track/device_memory.h"
@@ -178,9 +180,11 @@ void open_log(Reason reason) {
   restart_definitions();
   if (forked) {
     redefine_modules();
+    redefine_python_frames();
     redefine_nodes();
   }
   define_facts();
+  if (forked) redefine_python_runtimes();
   g_log_was_opened = true;
 
   ProcessPage& page = *g_process;

@@ -50,6 +50,7 @@ enum gpupeak_host_mode {
 #define GPUPEAK_Q_NO_DRIVER (1u << 6)         /* CUDA was asked for, libcuda.so.1 not loadable */
 #define GPUPEAK_Q_BAD_ENVIRONMENT (1u << 7)   /* a GPUPEAK_* variable was not understood */
 #define GPUPEAK_Q_NO_TSC (1u << 8)            /* no invariant TSC: clock_gettime used */
+#define GPUPEAK_Q_PYTHON_OFF (1u << 16)       /* Python ran, and its frames could not be read: fact python.off */
 
 /* ---- file header: written once, before the first chunk ------------------------------------- */
 typedef struct gpupeak_file_header {
@@ -132,6 +133,7 @@ typedef struct gpupeak_counters_page {
   uint64_t self_bytes;         /* what the preload has mapped for itself, log chunks included */
   uint64_t rss_peak_bytes;     /* VmHWM at exit, or ru_maxrss by `gpupeak run`; 0: not known */
   gpupeak_device_counters device[GPUPEAK_LOG_MAX_DEVICES];
+  uint64_t unread_python_stacks; /* device events without the Python frames that there were */
 } gpupeak_counters_page;
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
@@ -248,9 +250,14 @@ enum gpupeak_definition {
                                 loaded; bias = run-time address - ELF address; segments: PT_LOAD, as
                                 run-time address, p_memsz, p_offset */
   GPUPEAK_DEF_UNLOAD = 0xc4, /* ticks module */
-  GPUPEAK_DEF_FACT = 0xc5,   /* s:key s:value; keys: arg (one each, in order), exe, host, cwd, label.* */
-  GPUPEAK_DEF_DEVICE = 0xc6  /* ordinal total s:uuid(16 bytes) s:name */
+  GPUPEAK_DEF_FACT = 0xc5,   /* s:key s:value; keys: arg (one each, in order), exe, host, cwd, label.*,
+                                python (version), python.off (why its frames are not recorded) */
+  GPUPEAK_DEF_DEVICE = 0xc6, /* ordinal total s:uuid(16 bytes) s:name */
+  GPUPEAK_DEF_PYTHON_FRAME = 0xc8 /* function(string) file(string) line, 0 = not known. A NODE whose ip is
+                                     GPUPEAK_PYTHON_IP + n is the n-th of these, counted from 1: a frame
+                                     of the Python interpreter that its caller, native code, runs */
 };
+#define GPUPEAK_PYTHON_IP (UINT64_C(1) << 62) /* no x86-64 address */
 
 #if defined(__cplusplus)
 #define GPUPEAK_STATIC_ASSERT(c, m) static_assert(c, m)

@@ -1,0 +1,61 @@
+// Reads memory that may be gone: the kernel copies it, so that a stale pointer gives an error and
+// never a fault. What was read in the last session is copied anew by one system call when the next
+// one begins, since who reads again mostly reads the same places. HOOK-SAFE; one thread at a time.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace gpupeak::preload {
+
+class CopiedMemory {
+ public:
+  /// Begins a session: nothing that was read before is believed any more.
+  void begin();
+
+  /// A copy of [address, address + bytes) as it was in this session, valid until the next begin();
+  /// nullptr if it cannot be read or there is no more room.
+  const uint8_t* read(uintptr_t address, size_t bytes);
+
+  /// The same for a value; false if it cannot be read.
+  template <typename T>
+  bool load(uintptr_t address, T& value) {
+    const uint8_t* copy = read(address, sizeof value);
+    if (copy != nullptr) memcpy(&value, copy, sizeof value);
+    return copy != nullptr;
+  }
+
+  /// Whether the kernel lets us copy at all; seccomp filters may forbid it.
+  static bool is_allowed();
+
+ private:
+  static constexpr uint32_t kRanges = 2048;
+  static constexpr uint32_t kSlots = 2 * kRanges;
+  static constexpr uint32_t kPieces = 256;  ///< in one system call
+  static constexpr size_t kBytes = 256 << 10;
+
+  struct Range {
+    uintptr_t address;
+    uint32_t bytes;
+    uint32_t offset;  ///< of the copy in data_
+    bool valid;       ///< the copy is of this session
+    bool used;        ///< asked for in this session
+  };
+  uint32_t find(uintptr_t address, size_t bytes) const;
+  void index(uint32_t range);
+
+  uint32_t count_ = 0;
+  uint32_t end_ = 0;      ///< of what data_ holds
+  uint32_t session_ = 0;  ///< slots_ of other sessions are empty
+  Range ranges_[kRanges];
+  struct {
+    uint32_t session, range;
+  } slots_[kSlots];  ///< ranges by address
+  iovec pieces_[kPieces];  ///< scratch: hooks may run on small stacks
+  uint8_t data_[kBytes];
+};
+
+}  // namespace gpupeak::preload

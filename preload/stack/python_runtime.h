@@ -1,0 +1,74 @@
+// The CPython interpreters of this process: found by their symbols as modules are met, and trusted
+// only once their version and layout are known. HOOK-SAFE, inside a HookScope.
+#pragma once
+
+#include <link.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "stack/python_layout.h"
+#include "stack/python_lines.h"
+
+namespace gpupeak::preload {
+
+class CopiedMemory;
+
+class PythonRuntime {
+ public:
+  /// Whether `ip` is code of this interpreter. A thread that has such a frame keeps it loaded.
+  bool holds(uintptr_t ip) const { return loaded_.load() && ip - begin_ < end_ - begin_; }
+  /// Whether `ip` is in _PyEval_EvalFrameDefault, but for parts that a compiler moved elsewhere.
+  bool evaluates(uintptr_t ip) const { return ip - evaluate_ < evaluate_bytes_; }
+
+  /// True if frames can be read; finds that out at the first call. If not, says why in the log.
+  bool is_usable(CopiedMemory& memory);
+  /// Counts a stack that was read, or whose structures were not as they should be. If none ever
+  /// was, the interpreter is not what it says and is_usable() turns false.
+  void note_stack(bool read);
+
+  /// Valid once usable.
+  const PythonLayout& layout() const { return layout_; }
+  PythonLineTable line_table() const;
+  uintptr_t code_type() const { return code_type_; }
+  uintptr_t frame_type() const { return frame_type_; }
+  uintptr_t string_type() const { return string_type_; }
+  uintptr_t bytes_type() const { return bytes_type_; }
+  /// The calling thread's PyThreadState, whether it holds the GIL or not; 0: it has none.
+  uintptr_t thread_state() const { return reinterpret_cast<uintptr_t>(this_thread_state_()); }
+
+ private:
+  friend void meet_python(const dl_phdr_info& object, uintptr_t begin, uintptr_t end);
+  friend void forget_python(uintptr_t begin, uintptr_t end);
+  friend void redefine_python_runtimes();
+  enum class State : uint8_t { kUnchecked, kUsable, kOff };
+
+  const char* check(CopiedMemory& memory);
+  uint32_t read_version(CopiedMemory& memory) const;
+  void say_state() const;
+
+  std::atomic<bool> loaded_{false};
+  std::atomic<State> state_{State::kUnchecked};
+  std::atomic<uint32_t> read_{0}, failed_{0};
+  uint32_t version_ = 0;  ///< PY_VERSION_HEX
+  const char* trouble_ = nullptr;
+  uintptr_t begin_, end_;
+  uintptr_t runtime_, evaluate_, evaluate_bytes_;
+  uintptr_t code_type_, frame_type_, string_type_, bytes_type_;
+  uintptr_t version_number_;  ///< of Py_Version, since 3.11
+  const char* (*get_version_)();
+  void* (*this_thread_state_)();
+  PythonLayout layout_;
+};
+
+/// The interpreter that `ip` belongs to, or nullptr.
+PythonRuntime* python_runtime_at(uintptr_t ip);
+
+/// A module was met. Runs under the loader's lock.
+void meet_python(const dl_phdr_info& object, uintptr_t begin, uintptr_t end);
+/// A module was unloaded.
+void forget_python(uintptr_t begin, uintptr_t end);
+/// In a forked child: says again in the new log what is known of them.
+void redefine_python_runtimes();
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,271 @@
+#include "stack/python_stack.h"
+
+#include <cstring>
+
+#include "log/log.h"
+#include "stack/python_frames.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr uint32_t kMaxSteps = 1200;  // also of frames that are not kept
+constexpr uint8_t kOwnedByGenerator = 1;
+constexpr uint8_t kFirstOwnerWithoutCode = 3;  // entry frames on the C stack
+constexpr uint64_t kStringSubclass = 1 << 28;  // in a type's flags
+constexpr uint64_t kLargestLineTable = 128 << 10;
+
+template <typename T>
+T at(const uint8_t* structure, size_t offset) {
+  T value;
+  memcpy(&value, structure + offset, sizeof value);
+  return value;
+}
+
+/// What threading.get_ident() returns: the thread pointer.
+uint64_t own_thread_id() {
+  uint64_t id;
+  asm("mov %%fs:0, %0" : "=r"(id));
+  return id;
+}
+
+size_t larger(size_t a, size_t b) {
+  return a > b ? a : b;
+}
+
+/// Appends one character to UTF-8; false if it does not fit. Bytes that could not be decoded
+/// (surrogateescape) become what they were.
+bool put_utf8(char* buffer, size_t capacity, size_t& used, uint32_t c) {
+  const bool is_byte = c >= 0xdc80 && c <= 0xdcff;
+  if (!is_byte && (c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))) c = 0xfffd;
+  const size_t bytes = c < 0x80 || is_byte ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+  if (used + bytes > capacity) return false;
+  const auto put = [&](uint32_t byte) { buffer[used++] = static_cast<char>(byte); };
+  if (bytes == 1) {
+    put(c & 0xff);
+    return true;
+  }
+  put((bytes == 2 ? 0xc0 : bytes == 3 ? 0xe0 : 0xf0) | c >> 6 * (bytes - 1));
+  for (size_t i = bytes - 1; i-- > 0;) put(0x80 | (c >> 6 * i & 0x3f));
+  return true;
+}
+
+}  // namespace
+
+bool PythonStack::read(PythonRuntime& python) {
+  count_ = 0;
+  memory_.begin();
+  if (!python.is_usable(memory_)) return true;
+  const bool read = read_frames(python);
+  if (!read) count_ = 0;
+  if (!read || count_ > 0) python.note_stack(read);
+  return read;
+}
+
+bool PythonStack::read_frames(const PythonRuntime& python) {
+  const PythonLayout& layout = python.layout();
+  const uintptr_t state = python.thread_state();
+  if (state == 0) return true;
+  const auto& offsets = layout.thread;
+  const size_t bytes =
+      larger(larger(offsets.frame, offsets.cframe), offsets.thread_id) + sizeof(uint64_t);
+  const uint8_t* thread = memory_.read(state, bytes);
+  if (thread == nullptr || at<uint64_t>(thread, offsets.thread_id) != own_thread_id()) return false;
+  switch (layout.frames) {
+    case PythonFrames::kObjects:
+    case PythonFrames::kObjectsByCFrame:
+      return read_objects(python, thread);
+    case PythonFrames::kEntryFlag:
+      return read_flagged(python, thread);
+    case PythonFrames::kEntryFrame: {
+      uintptr_t frame;
+      return memory_.load(at<uintptr_t>(thread, offsets.frame) + layout.cframe.current_frame,
+                          frame) &&
+             read_chain(python, frame);
+    }
+    case PythonFrames::kEntryFrameDirect:
+      return read_chain(python, at<uintptr_t>(thread, offsets.frame));
+  }
+  return false;
+}
+
+/// 3.9, 3.10: each frame object is one call of the evaluation function.
+bool PythonStack::read_objects(const PythonRuntime& python, const uint8_t* thread) {
+  const PythonLayout& layout = python.layout();
+  const bool by_cframe = layout.frames == PythonFrames::kObjectsByCFrame;
+  uintptr_t frame = at<uintptr_t>(thread, layout.thread.frame);
+  uintptr_t cframe = by_cframe ? at<uintptr_t>(thread, layout.thread.cframe) : 0;
+  while (frame != 0 && count_ < kMaxFrames) {
+    const uint8_t* copy = memory_.read(frame, layout.frame.instruction + sizeof(int32_t));
+    if (copy == nullptr || at<uintptr_t>(copy, kPythonObjectType) != python.frame_type()) {
+      return false;
+    }
+    const auto instruction = at<int32_t>(copy, layout.frame.instruction);
+    const uint64_t offset =
+        instruction < 0 ? 0 : static_cast<uint64_t>(instruction) * (by_cframe ? 2 : 1);
+    if (!add(python, at<uintptr_t>(copy, layout.frame.code), offset, false, cframe)) return false;
+    frame = at<uintptr_t>(copy, layout.frame.previous);
+    if (by_cframe && !memory_.load(cframe + layout.cframe.previous, cframe)) return false;
+  }
+  if (frame != 0) count(&gpupeak_counters_page::truncated_stacks);
+  return true;
+}
+
+/// 3.11: the frames of one call end with a marked one, and the calls' CFrames lie on the C stack.
+bool PythonStack::read_flagged(const PythonRuntime& python, const uint8_t* thread) {
+  const PythonLayout& layout = python.layout();
+  uintptr_t cframe = at<uintptr_t>(thread, layout.thread.frame);
+  uintptr_t frame;
+  if (!memory_.load(cframe + layout.cframe.current_frame, frame)) return false;
+  while (frame != 0 && count_ < kMaxFrames) {
+    const uint8_t* copy = memory_.read(frame, layout.frame.owner + size_t{1});
+    if (copy == nullptr) return false;
+    const bool is_generator = copy[layout.frame.owner] == kOwnedByGenerator;
+    if (!add(python, at<uintptr_t>(copy, layout.frame.code),
+             at<uintptr_t>(copy, layout.frame.instruction), !is_generator, cframe)) {
+      return false;
+    }
+    frame = at<uintptr_t>(copy, layout.frame.previous);
+    if (copy[layout.frame.is_entry] != 0 &&
+        !memory_.load(cframe + layout.cframe.previous, cframe)) {
+      return false;
+    }
+  }
+  if (frame != 0) count(&gpupeak_counters_page::truncated_stacks);
+  return true;
+}
+
+/// Since 3.12: below the frames of one call lies an entry frame, on the C stack.
+bool PythonStack::read_chain(const PythonRuntime& python, uintptr_t frame) {
+  const PythonLayout& layout = python.layout();
+  uint32_t anchored = 0;
+  uint32_t steps = 0;
+  bool truncated = false;
+  for (; frame != 0 && (count_ < kMaxFrames || anchored < count_); ++steps) {
+    if (steps == kMaxSteps) {
+      truncated = true;
+      break;
+    }
+    const uint8_t* copy = memory_.read(frame, layout.frame.owner + size_t{1});
+    if (copy == nullptr) return false;
+    const uint8_t owner = copy[layout.frame.owner];
+    if (owner >= kFirstOwnerWithoutCode) {
+      for (; anchored < count_; ++anchored) anchors_[anchored] = frame;
+    } else if (count_ == kMaxFrames) {
+      truncated = true;
+    } else if (!add(python, at<uintptr_t>(copy, layout.frame.code) & ~uintptr_t{7},
+                    at<uintptr_t>(copy, layout.frame.instruction), owner != kOwnedByGenerator,
+                    kFarAnchor)) {
+      return false;
+    }
+    frame = at<uintptr_t>(copy, layout.frame.previous);
+  }
+  if (truncated || frame != 0) {
+    count(&gpupeak_counters_page::truncated_stacks);
+    return true;
+  }
+  return anchored == count_;
+}
+
+/// `instruction` is an offset into the code for frame objects, else an address.
+bool PythonStack::add(const PythonRuntime& python, uintptr_t code, uint64_t instruction,
+                      bool may_be_incomplete, uintptr_t anchor) {
+  const PythonLayout& layout = python.layout();
+  const auto& offsets = layout.code;
+  const bool is_inline = offsets.first_traceable != 0;
+  const size_t bytes =
+      is_inline ? offsets.instructions : size_t{offsets.line_table} + sizeof(uintptr_t);
+  const uint8_t* copy = memory_.read(code, bytes);
+  if (copy == nullptr || at<uintptr_t>(copy, kPythonObjectType) != python.code_type()) return false;
+  if (is_inline) {
+    // An interpreter's pointer to the instruction that it has not begun may lie before the first.
+    const auto offset = static_cast<int64_t>(instruction - (code + offsets.instructions));
+    if (offset < -2 || offset > INT32_MAX) return false;
+    const int64_t first = int64_t{at<int32_t>(copy, offsets.first_traceable)} * 2;
+    if (may_be_incomplete && offset < first) return true;  // as tracebacks have it
+    instruction = offset < 0 ? 0 : static_cast<uint64_t>(offset);
+  }
+  std::string_view function, file;
+  uint32_t line;
+  const bool read =
+      instruction <= INT32_MAX &&
+      read_text(python, at<uintptr_t>(copy, offsets.name), function_, function) &&
+      read_text(python, at<uintptr_t>(copy, offsets.filename), file_, file) &&
+      read_line(python, at<uintptr_t>(copy, offsets.line_table),
+                at<int32_t>(copy, offsets.first_line), static_cast<uint32_t>(instruction), line);
+  if (!read) return false;
+  anchors_[count_] = anchor;
+  numbers_[count_++] = python_frame(function, file, line);
+  return true;
+}
+
+/// A str, as UTF-8, cut where it is longer than a string of the log can be. The text lies in the
+/// copied memory or in `buffer`.
+bool PythonStack::read_text(const PythonRuntime& python, uintptr_t object, char* buffer,
+                            std::string_view& text) {
+  constexpr size_t kCapacity = sizeof function_;
+  const PythonLayout& layout = python.layout();
+  const uint8_t* copy = memory_.read(object, kPythonStringState + sizeof(uint32_t));
+  if (copy == nullptr) return false;
+  const auto type = at<uintptr_t>(copy, kPythonObjectType);
+  if (type != python.string_type()) {
+    uint64_t flags;
+    if (!memory_.load(type + kPythonTypeFlags, flags) || (flags & kStringSubclass) == 0) {
+      return false;
+    }
+  }
+  const auto length = at<uint64_t>(copy, kPythonStringLength);
+  const auto state = at<uint32_t>(copy, kPythonStringState);
+  const uint32_t kind = state >> 2 & 7;
+  const bool is_compact = (state & 32) != 0;
+  const bool is_ascii = (state & 64) != 0;
+  if (kind != 1 && kind != 2 && kind != 4) return false;
+  uintptr_t data = object + (is_ascii ? layout.ascii_bytes : layout.compact_bytes);
+  if (!is_compact && !memory_.load(object + layout.compact_bytes, data)) return false;
+  const size_t characters = length < kCapacity ? length : kCapacity;
+  if (characters == 0) {
+    text = {};
+    return true;
+  }
+  const uint8_t* from = memory_.read(data, characters * kind);
+  if (from == nullptr) return false;
+  if (is_ascii) {
+    text = {reinterpret_cast<const char*>(from), characters};
+    return true;
+  }
+  size_t used = 0;
+  for (size_t i = 0; i < characters; ++i) {
+    const uint32_t c = kind == 1   ? from[i]
+                       : kind == 2 ? at<uint16_t>(from, 2 * i)
+                                   : at<uint32_t>(from, 4 * i);
+    if (!put_utf8(buffer, kCapacity, used, c)) break;
+  }
+  text = {buffer, used};
+  return true;
+}
+
+bool PythonStack::read_line(const PythonRuntime& python, uintptr_t table, int first_line,
+                            uint32_t offset, uint32_t& line) {
+  const uint8_t* head = memory_.read(table, kPythonBytesSize + sizeof(uint64_t));
+  if (head == nullptr || at<uintptr_t>(head, kPythonObjectType) != python.bytes_type()) {
+    return false;
+  }
+  const auto size = at<uint64_t>(head, kPythonBytesSize);
+  line = 0;
+  // Mostly its beginning tells.
+  for (uint64_t limit = 256; size > 0; limit *= 8) {
+    const bool is_whole = limit >= size;
+    if (limit > kLargestLineTable && !is_whole) return true;
+    const size_t bytes = is_whole ? size : limit;
+    const uint8_t* copy = memory_.read(table + kPythonBytesData, bytes);
+    if (copy == nullptr) return bytes > 4096;  // perhaps for want of room
+    const int found =
+        python_line(python.line_table(), copy, bytes, is_whole, first_line, offset);
+    if (found == kPythonLineMore) continue;
+    line = static_cast<uint32_t>(found);
+    return true;
+  }
+  line = first_line > 0 ? static_cast<uint32_t>(first_line) : 0;
+  return true;
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,53 @@
+// The calling thread's own Python frames. It is inside a call that they made, so that they stand
+// still; they are read as memory, without the GIL and without running any of the interpreter's code
+// but for one lookup of a thread-specific value. Each structure is checked to be what it should,
+// and what cannot be read or does not fit is given up. HOOK-SAFE, inside a HookScope.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/copied_memory.h"
+#include "gpupeak/log_format.h"
+#include "stack/python_runtime.h"
+
+namespace gpupeak::preload {
+
+class PythonStack {
+ public:
+  static constexpr uint32_t kMaxFrames = GPUPEAK_MAX_FRAMES;
+  /// Where a frame's anchor would be beyond the frames that were looked at.
+  static constexpr uintptr_t kFarAnchor = 1;
+
+  /// Reads the frames anew. False if something was not as it should be; the stack is then empty.
+  bool read(PythonRuntime& python);
+  CopiedMemory& memory() { return memory_; }
+
+  /// Innermost first; at most kMaxFrames.
+  uint32_t frame_count() const { return count_; }
+  /// Number of the frame in the log (python_frames.h); 0 if there was no more room for it.
+  uint32_t number(uint32_t i) const { return numbers_[i]; }
+  /// An address in the native frame of the evaluation function that runs the frame; the same for
+  /// all frames that one call runs. 0: not known (3.9), each frame has a call of its own.
+  uintptr_t anchor(uint32_t i) const { return anchors_[i]; }
+
+ private:
+  bool read_frames(const PythonRuntime& python);
+  bool read_objects(const PythonRuntime& python, const uint8_t* thread);
+  bool read_flagged(const PythonRuntime& python, const uint8_t* thread);
+  bool read_chain(const PythonRuntime& python, uintptr_t frame);
+  bool add(const PythonRuntime& python, uintptr_t code, uint64_t instruction, bool may_be_incomplete,
+           uintptr_t anchor);
+  bool read_text(const PythonRuntime& python, uintptr_t object, char* buffer,
+                 std::string_view& text);
+  bool read_line(const PythonRuntime& python, uintptr_t table, int first_line, uint32_t offset,
+                 uint32_t& line);
+
+  uint32_t count_ = 0;
+  uint32_t numbers_[kMaxFrames];
+  uintptr_t anchors_[kMaxFrames];
+  CopiedMemory memory_;
+  char function_[1024], file_[1024];  ///< scratch: hooks may run on small stacks
+};
+
+}  // namespace gpupeak::preload
