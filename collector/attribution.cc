@@ -10,8 +10,19 @@
 #include "collector/sanitize.h"
 
 namespace gpupeak::collector {
+namespace {
+
+uint64_t line_of(const Frame& frame) {
+  return static_cast<uint64_t>(frame.line);
+}
+
+}  // namespace
 
 std::string frame_title(const Frame& frame) {
+  if (frame.is_python) {
+    const std::string place = frame.line > 0 ? fmt::format(":{}", frame.line) : "";
+    return fmt::format("{} {}{}", frame.function, frame.module, place);
+  }
   if (!frame.function.empty()) return short_function_name(frame.function);
   if (!frame.module.empty()) return fmt::format("{}+{:#x}", frame.module, frame.offset);
   return fmt::format("{:#x}", frame.address);
@@ -39,26 +50,53 @@ const Attribution::Site& Attribution::site(uint32_t stack) {
   return sites_.emplace(stack, make_site(stack)).first->second;
 }
 
-Attribution::Site Attribution::make_site(uint32_t stack) {
+void Attribution::Site::add(const ResolvedAddress& resolved, size_t i) {
+  if (frame_count == kTitleFrames) return;
+  // A compiler may split a function in two that call each other.
+  if (frame_count > 0 && function_ids[frame_count - 1] == resolved.function_ids[i]) return;
+  frames[frame_count] = &resolved.frames[i];
+  function_ids[frame_count++] = resolved.function_ids[i];
+}
+
+bool Attribution::has_python(uint32_t stack) const {
+  const Definitions& definitions = replay_.log().definitions();
+  while (stack != 0 && definitions.python_frame(definitions.nodes()[stack]) == nullptr) {
+    stack = definitions.nodes()[stack].parent;
+  }
+  return stack != 0;
+}
+
+/// Where Python's line is known, it says more than the native frames between it and the library
+/// that allocates: that library's function, then Python's frames.
+Attribution::Site Attribution::make_python_site(uint32_t stack) {
   const std::vector<StackNode>& nodes = replay_.log().definitions().nodes();
   Site site;
-  Site whole;  // in case that all of it is plumbing: the innermost frames outside of ourselves
-  const auto add = [](Site& to, const ResolvedAddress& resolved, size_t i) {
-    if (to.frame_count == kTitleFrames) return;
-    // A compiler may split a function in two that call each other.
-    if (to.frame_count > 0 && to.function_ids[to.frame_count - 1] == resolved.function_ids[i])
-      return;
-    to.frames[to.frame_count] = &resolved.frames[i];
-    to.function_ids[to.frame_count++] = resolved.function_ids[i];
-  };
   for (uint32_t node = stack; node != 0 && site.frame_count < kTitleFrames;
        node = nodes[node].parent) {
     const ResolvedAddress& resolved = symbolizer_.resolve(node);
     for (size_t i = 0; i < resolved.frames.size(); ++i) {
-      if (!resolved.frames[i].module.starts_with(kOwnModule)) add(whole, resolved, i);
+      const Frame& frame = resolved.frames[i];
+      const bool is_leaf = site.frame_count == 0 && !resolved.plumbing[i] &&
+                           !is_python_interpreter(frame.module, frame.function);
+      if (frame.is_python || is_leaf) site.add(resolved, i);
+    }
+  }
+  return site;
+}
+
+Attribution::Site Attribution::make_site(uint32_t stack) {
+  if (has_python(stack)) return make_python_site(stack);
+  const std::vector<StackNode>& nodes = replay_.log().definitions().nodes();
+  Site site;
+  Site whole;  // in case that all of it is plumbing: the innermost frames outside of ourselves
+  for (uint32_t node = stack; node != 0 && site.frame_count < kTitleFrames;
+       node = nodes[node].parent) {
+    const ResolvedAddress& resolved = symbolizer_.resolve(node);
+    for (size_t i = 0; i < resolved.frames.size(); ++i) {
+      if (!resolved.frames[i].module.starts_with(kOwnModule)) whole.add(resolved, i);
       if (resolved.plumbing[i]) continue;
       if (site.frame_count > 0 && is_start_code(resolved.frames[i].function)) return site;
-      add(site, resolved, i);
+      site.add(resolved, i);
     }
   }
   return site.frame_count > 0 ? site : whole;
@@ -95,15 +133,19 @@ Attribution::Key Attribution::key(GroupId group) {
     case GroupBy::kModule:
       return {kind, std::hash<std::string>{}(first.module)};
     case GroupBy::kIp:
+      if (first.is_python) return {kind, 0, named.function_ids[0], line_of(first)};
       return {kind, first.address};
     case GroupBy::kFunction:
       return {kind, named.function_ids[0]};
     default:
       break;
   }
-  Key result{kind, named.function_ids[0], static_cast<uint64_t>(first.line), UINT64_MAX,
-             UINT64_MAX};
-  for (size_t i = 1; i < named.frame_count; ++i) result[i + 2] = named.function_ids[i];
+  Key result{kind, named.function_ids[0], line_of(first), UINT64_MAX, UINT64_MAX};
+  for (size_t i = 1; i < named.frame_count; ++i) {
+    result[i + 2] = named.function_ids[i];
+    // Titles show the line of a Python frame.
+    if (named.frames[i]->is_python) result[i + 2] |= line_of(*named.frames[i]) << 32;
+  }
   return result;
 }
 
@@ -137,9 +179,10 @@ std::string Attribution::title(GroupId group) {
     case GroupBy::kModule:
       return first.module.empty() ? "(no module)" : first.module;
     case GroupBy::kFunction:
-      return frame_title(first);
+      return first.is_python ? fmt::format("{} {}", first.function, first.module)
+                             : frame_title(first);
     case GroupBy::kIp:
-      return first.module.empty()
+      return first.module.empty() || first.is_python
                  ? frame_title(first)
                  : fmt::format("{} {}+{:#x}", frame_title(first), first.module, first.offset);
     default:

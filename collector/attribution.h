@@ -60,11 +60,14 @@ class Attribution {
  private:
   static constexpr size_t kTitleFrames = 3;
 
-  /// What a stack is called: its first frame that is no plumbing, and the two around it.
+  /// What a stack is called: its first frame that is no plumbing, and the two around it; in Python
+  /// its nearest Python frames.
   struct Site {
     size_t frame_count = 0;
     std::array<const Frame*, kTitleFrames> frames{};
     std::array<uint32_t, kTitleFrames> function_ids{};
+
+    void add(const ResolvedAddress& resolved, size_t i);
   };
   using Key = std::array<uint64_t, 5>;
   struct Row {
@@ -77,6 +80,8 @@ class Attribution {
 
   const Site& site(uint32_t stack);
   Site make_site(uint32_t stack);
+  bool has_python(uint32_t stack) const;
+  Site make_python_site(uint32_t stack);
   Key key(GroupId group);
   std::string title(GroupId group);
   Holder make_holder(const Row& row, bool with_stack);

@@ -11,6 +11,12 @@ std::string_view Definitions::string(uint32_t id) const {
   return id < strings_.size() ? strings_[id] : std::string_view{};
 }
 
+const PythonFrame* Definitions::python_frame(const StackNode& node) const {
+  if ((node.ip & GPUPEAK_PYTHON_IP) == 0 || (node.ip >> 63) != 0) return nullptr;
+  const uint64_t number = node.ip ^ GPUPEAK_PYTHON_IP;
+  return &python_frames_[number < python_frames_.size() ? number : 0];
+}
+
 std::string_view Definitions::fact(std::string_view key) const {
   for (const auto& [name, value] : facts_) {
     if (name == key) return value;
@@ -64,6 +70,14 @@ bool Definitions::read_record(uint8_t tag, const uint8_t* body, size_t bytes) {
       device.uuid = fields.s();
       device.name = fields.s();
       if (device.ordinal < GPUPEAK_LOG_MAX_DEVICES) devices_.push_back(std::move(device));
+      break;
+    }
+    case GPUPEAK_DEF_PYTHON_FRAME: {
+      PythonFrame frame;
+      frame.function = static_cast<uint32_t>(fields.u());
+      frame.file = static_cast<uint32_t>(fields.u());
+      frame.line = fields.u();
+      python_frames_.push_back(frame);
       break;
     }
     default:

@@ -15,9 +15,15 @@ namespace gpupeak::collector {
 
 /// One frame of the stack trie. Index 0 of the table stands for "no stack".
 struct StackNode {
-  uint64_t ip = 0;      ///< return address
+  uint64_t ip = 0;      ///< return address, or GPUPEAK_PYTHON_IP + number of a Python frame
   uint32_t parent = 0;  ///< the caller's node; 0: none
   uint32_t module = 0;  ///< index into modules; 0: no module known there
+};
+
+/// A frame of the Python interpreter. Strings are ids.
+struct PythonFrame {
+  uint32_t function = 0, file = 0;
+  uint64_t line = 0;  ///< 0: not known
 };
 
 struct Module {
@@ -42,6 +48,9 @@ class Definitions {
   bool read(const uint8_t* begin, const uint8_t* end);
 
   const std::vector<StackNode>& nodes() const { return nodes_; }
+  const std::vector<PythonFrame>& python_frames() const { return python_frames_; }
+  /// What a node stands for if it is a Python frame, else nullptr.
+  const PythonFrame* python_frame(const StackNode& node) const;
   const std::vector<std::string_view>& strings() const { return strings_; }
   const std::vector<Module>& modules() const { return modules_; }
   const std::vector<DeviceInfo>& devices() const { return devices_; }
@@ -64,6 +73,7 @@ class Definitions {
   uint32_t module_at(uint64_t address);
 
   std::vector<StackNode> nodes_;
+  std::vector<PythonFrame> python_frames_{1};
   std::vector<std::string_view> strings_;  // into the mapped file
   std::vector<Module> modules_;
   std::vector<DeviceInfo> devices_;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "collector/sanitize.h"
+
 namespace gpupeak::collector {
 namespace {
 
@@ -138,6 +140,7 @@ class QualityReport {
     } else if (has(GPUPEAK_Q_NO_LIBUNWIND)) {
       warn("GP021", "libunwind did not load: libgcc's unwinder was used");
     }
+    python();
     if (has(GPUPEAK_Q_TRIE_FULL))
       warn("GP022", "too many different stacks: some have no call site");
     if (page_.truncated_stacks > 0) {
@@ -147,6 +150,20 @@ class QualityReport {
     if (replay_.log().damage().definitions_lost || replay_.troubles().undefined_stacks > 0) {
       warn("GP024", counted(replay_.troubles().undefined_stacks, "event") +
                         " with a call site that the log does not define");
+    }
+  }
+
+  void python() {
+    if (has(GPUPEAK_Q_PYTHON_OFF)) {
+      const Definitions& definitions = replay_.log().definitions();
+      const std::string version = sanitize(definitions.fact("python"));
+      const std::string trouble = sanitize(definitions.fact("python.off"));
+      warn("GP040", fmt::format("call sites have no Python frames: {}{}", trouble,
+                                version.empty() ? "" : " (Python " + version + ")"));
+    }
+    if (page_.unread_python_stacks > 0) {
+      warn("GP041", counted(page_.unread_python_stacks, "allocation") +
+                        " without its Python frames: they could not be read");
     }
   }
 

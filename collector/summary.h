@@ -32,6 +32,7 @@ struct Frame {
   std::string function;  ///< demangled; empty: not known
   std::string file;
   int line = 0;  ///< 0: not known
+  bool is_python = false;  ///< a frame of the Python interpreter; `module` is its file
 };
 
 /// Who holds bytes, or has allocated them: one row of a table.

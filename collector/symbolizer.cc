@@ -164,7 +164,7 @@ Symbolizer::ModuleSymbols* Symbolizer::symbols_of(uint32_t id) {
 }
 
 uint32_t Symbolizer::function_id(const Frame& frame) {
-  std::string key = frame.module + '\0';
+  std::string key = (frame.is_python ? frame.file : frame.module) + '\0';
   key += frame.function.empty()
              ? std::to_string(frame.module.empty() ? frame.address : frame.offset)
              : frame.function;
@@ -172,11 +172,7 @@ uint32_t Symbolizer::function_id(const Frame& frame) {
       .first->second;
 }
 
-const ResolvedAddress& Symbolizer::resolve(uint32_t id) {
-  const StackNode& node = definitions_.nodes()[id];
-  auto [entry, added] = resolved_.try_emplace({node.ip, node.module});
-  ResolvedAddress& resolved = entry->second;
-  if (!added) return resolved;
+Frame Symbolizer::native_frame(const StackNode& node) const {
   const Module& module = definitions_.modules()[node.module];
   Frame frame;
   frame.address = node.ip;
@@ -184,9 +180,30 @@ const ResolvedAddress& Symbolizer::resolve(uint32_t id) {
     frame.module = base_name(module.path);
     frame.offset = node.ip - module.bias;
   }
+  return frame;
+}
+
+Frame Symbolizer::python_frame(const PythonFrame& logged) const {
+  Frame frame;
+  frame.is_python = true;
+  frame.function = sanitize(definitions_.string(logged.function));
+  if (frame.function.empty()) frame.function = "(unknown)";
+  frame.file = sanitize(definitions_.string(logged.file));
+  frame.module = base_name(frame.file);
+  frame.line = logged.line <= INT32_MAX ? static_cast<int>(logged.line) : 0;
+  return frame;
+}
+
+const ResolvedAddress& Symbolizer::resolve(uint32_t id) {
+  const StackNode& node = definitions_.nodes()[id];
+  auto [entry, added] = resolved_.try_emplace({node.ip, node.module});
+  ResolvedAddress& resolved = entry->second;
+  if (!added) return resolved;
+  const PythonFrame* python = definitions_.python_frame(node);
+  Frame frame = python != nullptr ? python_frame(*python) : native_frame(node);
   std::vector<DwarfFrame> found;
   // A return address points behind its call, which may be the last instruction of a function.
-  if (ModuleSymbols* symbols = symbols_of(node.module))
+  if (ModuleSymbols* symbols = python == nullptr ? symbols_of(node.module) : nullptr)
     found = symbols->frames_at(frame.offset - 1);
   for (const DwarfFrame& part : found) {
     frame.function = sanitize(demangle(part.function));
@@ -197,7 +214,7 @@ const ResolvedAddress& Symbolizer::resolve(uint32_t id) {
   if (resolved.frames.empty()) resolved.frames.push_back(frame);
   for (const Frame& part : resolved.frames) {
     resolved.function_ids.push_back(function_id(part));
-    resolved.plumbing.push_back(is_plumbing(part.module, part.function));
+    resolved.plumbing.push_back(!part.is_python && is_plumbing(part.module, part.function));
   }
   return resolved;
 }

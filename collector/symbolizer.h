@@ -54,6 +54,8 @@ class Symbolizer {
 
   ModuleSymbols* symbols_of(uint32_t module);
   uint32_t function_id(const Frame& frame);
+  Frame native_frame(const StackNode& node) const;
+  Frame python_frame(const PythonFrame& logged) const;
 
   const Definitions& definitions_;
   bool look_up_;

@@ -97,8 +97,17 @@ class Dump {
     for (uint32_t id = 1; id < definitions.strings().size(); ++id) {
       print("string {} {}\n", id, sanitize(definitions.string(id)));
     }
+    for (size_t number = 1; number < definitions.python_frames().size(); ++number) {
+      const PythonFrame& frame = definitions.python_frames()[number];
+      print("python_frame {} {} {}:{}\n", number, string(frame.function), string(frame.file),
+            frame.line);
+    }
     for (size_t id = 1; id < definitions.nodes().size(); ++id) {
       const StackNode& node = definitions.nodes()[id];
+      if (definitions.python_frame(node) != nullptr) {
+        print("node {} parent {} python_frame {}\n", id, node.parent, node.ip ^ GPUPEAK_PYTHON_IP);
+        continue;
+      }
       print("node {} parent {} ip {:#x} module {}\n", id, node.parent, node.ip, node.module);
     }
   }

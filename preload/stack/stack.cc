@@ -226,26 +226,32 @@ void list_native_frames(const StackCache& cache, const Captured& captured, Pytho
   python.native_count = n;
 }
 
-/// Finds the native frame that runs each Python frame: that which holds the frame's anchor, or the
-/// next one outwards that is in the evaluation function.
+/// The native frame that runs a Python frame, from `begin` on outwards: that which holds its
+/// anchor, or the next in the evaluation function. native_count: none of those that are known.
+uint32_t native_frame_of(const PythonRuntime& runtime, const PythonScratch& python,
+                         uintptr_t anchor, uint32_t begin) {
+  const uint32_t count = python.native_count;
+  const auto& native = python.native;
+  uint32_t at = begin;
+  if (anchor > PythonStack::kFarAnchor) {
+    while (at + 1 < count && native[at + 1].sp != 0 && native[at + 1].sp <= anchor) ++at;
+    if (at + 1 < count && native[at].sp != 0 && native[at].sp <= anchor &&
+        anchor < native[at + 1].sp) {
+      return at;
+    }
+  }
+  while (at < count && !runtime.evaluates(native[at].ip)) ++at;
+  return at;
+}
+
 void place_python_frames(const PythonRuntime& runtime, PythonScratch& python) {
-  const uint32_t last = python.native_count - 1;
   uint32_t at = 0;
   for (uint32_t i = 0; i < python.stack.frame_count(); ++i) {
     const uintptr_t anchor = python.stack.anchor(i);
-    if (i == 0 || anchor == 0 || anchor != python.stack.anchor(i - 1)) {
-      const uint32_t begin = i == 0 ? 0 : at + 1 < last ? at + 1 : last;
-      at = begin;
-      if (anchor > PythonStack::kFarAnchor) {
-        while (at < last && python.native[at + 1].sp != 0 && python.native[at + 1].sp <= anchor) {
-          ++at;
-        }
-      }
-      const bool found = at < last && python.native[at].sp != 0 && python.native[at].sp <= anchor &&
-                         anchor < python.native[at + 1].sp;
-      if (!found) {
-        while (at < last && !runtime.evaluates(python.native[at].ip)) ++at;
-      }
+    const bool same_call = i > 0 && anchor != 0 && anchor == python.stack.anchor(i - 1);
+    if (!same_call) {
+      const uint32_t begin = i > 0 && at < python.native_count ? at + 1 : at;
+      at = native_frame_of(runtime, python, anchor, begin);
     }
     python.native_of[i] = static_cast<uint16_t>(at);
   }
@@ -255,13 +261,17 @@ void place_python_frames(const PythonRuntime& runtime, PythonScratch& python) {
 uint32_t merged_node(StackCache& cache, const PythonScratch& python) {
   uint32_t node = 0;
   uint32_t left = python.stack.frame_count();
-  for (uint32_t i = python.native_count; i-- > 0;) {
-    node = child(cache, node, python.native[i].ip);
-    for (; node != 0 && left > 0 && python.native_of[left - 1] == i; --left) {
-      const uint32_t number = python.stack.number(left - 1);
-      if (number != 0) node = child(cache, node, python_ip(number));
+  for (uint32_t i = python.native_count + 1; i-- > 0;) {
+    if (i < python.native_count) {
+      node = child(cache, node, python.native[i].ip);
+      if (node == 0) return 0;
     }
-    if (node == 0) return 0;
+    for (; left > 0 && python.native_of[left - 1] == i; --left) {
+      const uint32_t number = python.stack.number(left - 1);
+      if (number == 0) continue;
+      node = child(cache, node, python_ip(number));
+      if (node == 0) return 0;
+    }
   }
   return node;
 }
