@@ -173,11 +173,11 @@ bool is_plumbing(std::string_view module, std::string_view function) {
 }
 
 bool is_python_interpreter(std::string_view module, std::string_view function) {
-  static constexpr std::array<std::string_view, 5> kModules{"libpython", "python3", "python", "_ctypes.",
-                                                            "libffi.so"};
+  static constexpr std::array<std::string_view, 5> kModules{"libpython", "python3", "python",
+                                                            "_ctypes.", "libffi.so"};
   static constexpr std::array<std::string_view, 8> kPrefixes{
-      "_Py", "Py_", "PyObject_", "PyEval_", "cfunction_", "method_vectorcall", "slot_tp_",
-      "object_vacall"};
+      "_Py",      "Py_",          "PyObject_", "PyEval_", "cfunction_", "method_vectorcall",
+      "slot_tp_", "object_vacall"};
   return starts_with_any(module, kModules) || starts_with_any(function, kPrefixes);
 }
 

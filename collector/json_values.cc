@@ -8,7 +8,8 @@ Json frame_json(const Frame& frame) {
   Json json;
   json["address"] = fmt::format("{:#x}", frame.address);
   json["module"] = text_or_null(frame.module);
-  if (!frame.module.empty() && !frame.is_python) json["offset"] = fmt::format("{:#x}", frame.offset);
+  if (!frame.module.empty() && !frame.is_python)
+    json["offset"] = fmt::format("{:#x}", frame.offset);
   json["function"] = text_or_null(frame.function);
   json["file"] = text_or_null(frame.file);
   json["line"] = frame.line > 0 ? Json(frame.line) : Json(nullptr);

@@ -31,7 +31,7 @@ struct Frame {
   uint64_t offset = 0;   ///< ELF address in the module, or 0
   std::string function;  ///< demangled; empty: not known
   std::string file;
-  int line = 0;  ///< 0: not known
+  int line = 0;            ///< 0: not known
   bool is_python = false;  ///< a frame of the Python interpreter; `module` is its file
 };
 

@@ -92,6 +92,7 @@ void set_unless_empty(const char* name, const std::string& value) {
   setenv("GPUPEAK_RUN_PID", std::to_string(getpid()).c_str(), 1);
   set_unless_empty("GPUPEAK_HOST", options.host);
   set_unless_empty("GPUPEAK_CHILDREN", options.children);
+  set_unless_empty("GPUPEAK_PYTHON", options.python);
   if (options.quiet) setenv("GPUPEAK_QUIET", "1", 1);
   std::vector<char*> arguments;
   for (const std::string& argument : options.command)

@@ -12,6 +12,7 @@ struct RunOptions {
   std::string out;       ///< name or pattern of the log; empty: GPUPEAK_OUT, else the default
   std::string host;      ///< as GPUPEAK_HOST; empty: as the environment has it
   std::string children;  ///< as GPUPEAK_CHILDREN
+  std::string python;    ///< as GPUPEAK_PYTHON
   bool quiet = false;
 };
 /// Runs a program under the preload. Returns its exit code.

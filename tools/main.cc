@@ -36,6 +36,8 @@ void add_run(CLI::App& app, tools::RunOptions& options) {
       ->check(CLI::IsMember({"full", "sampled", "counters", "off"}));
   verb->add_option("--children", options.children, "Which child processes record too")
       ->check(CLI::IsMember({"cuda", "all", "none"}));
+  verb->add_option("--python", options.python, "Python frames in the call sites of device memory")
+      ->check(CLI::IsMember({"auto", "off"}));
   verb->add_option("command", options.command, "The program and its arguments")
       ->required()
       ->type_name("-- PROGRAM ...");

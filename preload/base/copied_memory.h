@@ -53,7 +53,7 @@ class CopiedMemory {
   Range ranges_[kRanges];
   struct {
     uint32_t session, range;
-  } slots_[kSlots];  ///< ranges by address
+  } slots_[kSlots];        ///< ranges by address
   iovec pieces_[kPieces];  ///< scratch: hooks may run on small stacks
   uint8_t data_[kBytes];
 };

@@ -16,7 +16,7 @@ struct Environment {
   uint64_t sample_bytes = 524288;       ///< GPUPEAK_SAMPLE
   Children children = Children::kCuda;  ///< GPUPEAK_CHILDREN
   bool verify_stacks = false;  ///< GPUPEAK_VERIFY_STACKS=1: check each cached stack by unwinding
-  bool python = true;                   ///< GPUPEAK_PYTHON=off: no Python frames
+  bool python = true;          ///< GPUPEAK_PYTHON=off: no Python frames
   bool quiet = false;          ///< GPUPEAK_QUIET=1: no line on stderr, ever
   bool summary = true;         ///< GPUPEAK_SUMMARY=off: none at exit
   int run_pid = 0;             ///< GPUPEAK_RUN_PID: the process that was asked for; 0: not said

@@ -258,8 +258,7 @@ bool PythonStack::read_line(const PythonRuntime& python, uintptr_t table, int fi
     const size_t bytes = is_whole ? size : limit;
     const uint8_t* copy = memory_.read(table + kPythonBytesData, bytes);
     if (copy == nullptr) return bytes > 4096;  // perhaps for want of room
-    const int found =
-        python_line(python.line_table(), copy, bytes, is_whole, first_line, offset);
+    const int found = python_line(python.line_table(), copy, bytes, is_whole, first_line, offset);
     if (found == kPythonLineMore) continue;
     line = static_cast<uint32_t>(found);
     return true;

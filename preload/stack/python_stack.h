@@ -36,8 +36,8 @@ class PythonStack {
   bool read_objects(const PythonRuntime& python, const uint8_t* thread);
   bool read_flagged(const PythonRuntime& python, const uint8_t* thread);
   bool read_chain(const PythonRuntime& python, uintptr_t frame);
-  bool add(const PythonRuntime& python, uintptr_t code, uint64_t instruction, bool may_be_incomplete,
-           uintptr_t anchor);
+  bool add(const PythonRuntime& python, uintptr_t code, uint64_t instruction,
+           bool may_be_incomplete, uintptr_t anchor);
   bool read_text(const PythonRuntime& python, uintptr_t object, char* buffer,
                  std::string_view& text);
   bool read_line(const PythonRuntime& python, uintptr_t table, int first_line, uint32_t offset,

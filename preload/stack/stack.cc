@@ -20,8 +20,8 @@ struct PythonScratch {
   uint32_t native_count;
   struct {
     uintptr_t ip;
-    uintptr_t sp;  ///< 0: not known
-  } native[GPUPEAK_MAX_FRAMES];                ///< innermost first
+    uintptr_t sp;                               ///< 0: not known
+  } native[GPUPEAK_MAX_FRAMES];                 ///< innermost first
   uint16_t native_of[PythonStack::kMaxFrames];  ///< beside the Python frames: which one runs it
 };
 

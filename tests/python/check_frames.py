@@ -17,14 +17,14 @@ MAX_FRAMES = 256  # GPUPEAK_MAX_FRAMES
 CLIENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "allocations.py")
 
 
-def version_of(python):
-    """major.minor, or None if it does not run."""
-    command = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+def identify(python):
+    """major.minor and the interpreter itself, behind any wrapper; None if it does not run."""
+    command = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2], sys.executable)"]
     try:
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=False)
     except OSError:
         return None
-    return result.stdout.decode().strip() if result.returncode == 0 else None
+    return result.stdout.decode().strip().split(" ", 1) if result.returncode == 0 else None
 
 
 def find_pythons(version):
@@ -34,8 +34,9 @@ def find_pythons(version):
     candidates += [path for path in (shutil.which("python" + version), "/usr/bin/python3") if path]
     found = {}
     for path in candidates:
-        if os.path.exists(path) and version_of(path) == version:
-            found.setdefault(os.path.realpath(path), path)
+        known = identify(path)
+        if known and known[0] == version:
+            found.setdefault(os.path.realpath(known[1]), known[1])
     return list(found.values())
 
 

@@ -10,6 +10,7 @@ _gpupeak() {
     --by) mapfile -t COMPREPLY < <(compgen -W "site function module phase kind thread ip" -- "$word"); return ;;
     --host) mapfile -t COMPREPLY < <(compgen -W "full sampled counters off" -- "$word"); return ;;
     --children) mapfile -t COMPREPLY < <(compgen -W "cuda all none" -- "$word"); return ;;
+    --python) mapfile -t COMPREPLY < <(compgen -W "auto off" -- "$word"); return ;;
     --scope) mapfile -t COMPREPLY < <(compgen -W "device device:0 host host/heap host/mmap_anon host/pinned total" -- "$word"); __ltrim_colon_completions "$word" 2>/dev/null; return ;;
     --color) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word"); return ;;
   esac
@@ -22,7 +23,7 @@ _gpupeak() {
         return
       fi
     done
-    mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --children --help --" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --children --python --help --" -- "$word")
     return
   fi
   local options="--help"
