@@ -21,9 +21,14 @@ uint64_t line_of(const Frame& frame) {
 std::string frame_title(const Frame& frame) {
   if (frame.is_python) {
     const std::string place = frame.line > 0 ? fmt::format(":{}", frame.line) : "";
-    return fmt::format("{} {}{}", frame.function, frame.module, place);
+    return frame_name(frame) + place;
   }
-  if (!frame.function.empty()) return short_function_name(frame.function);
+  return frame.function.empty() ? frame_name(frame) : short_function_name(frame.function);
+}
+
+std::string frame_name(const Frame& frame) {
+  if (frame.is_python) return fmt::format("{} {}", frame.function, frame.module);
+  if (!frame.function.empty()) return frame.function;
   if (!frame.module.empty()) return fmt::format("{}+{:#x}", frame.module, frame.offset);
   return fmt::format("{:#x}", frame.address);
 }
@@ -179,8 +184,7 @@ std::string Attribution::title(GroupId group) {
     case GroupBy::kModule:
       return first.module.empty() ? "(no module)" : first.module;
     case GroupBy::kFunction:
-      return first.is_python ? fmt::format("{} {}", first.function, first.module)
-                             : frame_title(first);
+      return first.is_python ? frame_name(first) : frame_title(first);
     case GroupBy::kIp:
       return first.module.empty() || first.is_python
                  ? frame_title(first)

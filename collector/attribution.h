@@ -29,6 +29,8 @@ inline constexpr std::string_view kOwnModule = "libgpupeak";
 
 /// The function without its parameters; where it is not known, module and offset.
 std::string frame_title(const Frame& frame);
+/// The same with the whole name of the function; of a Python frame without its line.
+std::string frame_name(const Frame& frame);
 
 /// What one group contributes to a table.
 struct Contribution {

@@ -11,6 +11,12 @@
 #include "collector/sanitize.h"
 
 namespace gpupeak::collector {
+namespace {
+
+/// Deeper than any recorded stack, inlined calls and all; a damaged log may hold longer ones.
+constexpr size_t kMaxCalls = 4 * GPUPEAK_MAX_FRAMES;
+
+}  // namespace
 
 Profile::Profile(const std::string& path, const Progress& progress)
     : path_(path),
@@ -58,13 +64,7 @@ ScopeId Profile::scope(const std::string& name) const {
 }
 
 bool Profile::counts_into(GroupId group, ScopeId scope) const {
-  const SiteContext& context = replay_.sites().context_of(group);
-  const ScopeInfo& info = scope_info(scope);
-  if (info.device >= 0 && info.device != context.device) return false;
-  if (info.kind != 0) return info.kind == context.kind;
-  const bool side =
-      info.name == "total" || info.name.starts_with("device") == is_device_kind(context.kind);
-  return side && counts_into_sum(context.kind);
+  return collector::counts_into(replay_.sites().context_of(group), scope_info(scope));
 }
 
 std::vector<Contribution> Profile::at_peak(ScopeId scope) const {
@@ -84,6 +84,19 @@ std::vector<Contribution> Profile::live(ScopeId scope) const {
     held.push_back({id, group.live_bytes, group.live_count});
   }
   return held;
+}
+
+std::vector<Call> Profile::calls(uint32_t stack) {
+  const std::vector<StackNode>& nodes = definitions().nodes();
+  std::vector<Call> calls;
+  for (uint32_t node = stack; node != 0 && calls.size() < kMaxCalls; node = nodes[node].parent) {
+    const ResolvedAddress& resolved = symbolizer_.resolve(node);
+    for (size_t i = 0; i < resolved.frames.size(); ++i) {
+      if (calls.empty() && resolved.frames[i].module.starts_with(kOwnModule)) continue;
+      calls.push_back({&resolved.frames[i], resolved.function_ids[i]});
+    }
+  }
+  return calls;
 }
 
 std::optional<std::string> Profile::phase_at_peak(ScopeId scope) const {

@@ -15,6 +15,12 @@
 
 namespace gpupeak::collector {
 
+/// One call of a stack, inlined ones too.
+struct Call {
+  const Frame* frame;
+  uint32_t function;  ///< equal for equal functions
+};
+
 class Profile {
  public:
   /// Throws LogError if there is nothing to be read.
@@ -43,6 +49,8 @@ class Profile {
   /// What of it was live in the end.
   std::vector<Contribution> live(ScopeId scope) const;
   bool counts_into(GroupId group, ScopeId scope) const;
+  /// Innermost first, without our own hooks; empty for a block without a stack.
+  std::vector<Call> calls(uint32_t stack);
 
   /// Nanoseconds since the log's start.
   int64_t to_ns(uint64_t ticks) const { return log_.clock().to_ns(ticks); }

@@ -21,8 +21,9 @@ uint64_t short_life_ticks(const ClockMap& clock) {
 
 }  // namespace
 
-Replay::Replay(const LogReader& log)
+Replay::Replay(const LogReader& log, StepObserver* observer)
     : log_(log),
+      observer_(observer),
       sites_(peaks_),
       slots_(log.slots().size()),
       short_life_ticks_(short_life_ticks(log.clock())) {
@@ -36,9 +37,13 @@ Replay::Replay(const LogReader& log)
 void Replay::run(const Progress& progress) {
   EventStream stream(log_, progress);
   stream.run(*this);
+  finish(stream.counts());
+}
+
+void Replay::finish(const StreamCounts& counts) {
   phases_.finish(phase_gauges());
   peaks_.finish();
-  stream_counts_ = stream.counts();
+  stream_counts_ = counts;
 }
 
 uint64_t Replay::largest_alloc_bytes(int32_t device) const {
@@ -106,7 +111,7 @@ void Replay::drop_stale_block(uint64_t address) {
   if (stale == nullptr) [[likely]]
     return;
   ++troubles_.repairs;
-  peaks_.remove(stale->group, stale->bytes);
+  count_out(stale->group, stale->bytes);
   heap_usable_.current -= usable_bytes(stale->bytes, stale->slack);
   blocks_.erase(stale);
 }
@@ -119,7 +124,7 @@ void Replay::heap_alloc(SlotState& slot, const Event& event) {
   drop_stale_block(event.address);
   const auto slack = static_cast<int32_t>(std::clamp<int64_t>(event.slack, INT32_MIN, INT32_MAX));
   const Block block{event.address, weight(event.size), slack, heap_group(slot, event)};
-  peaks_.add(block.group, block.bytes, event.ticks);
+  count_in(block.group, block.bytes, event.ticks);
   heap_usable_.set(heap_usable_.current + usable_bytes(block.bytes, slack));
   blocks_.insert(block);
   slot.last_allocated = event.address;
@@ -131,7 +136,7 @@ void Replay::heap_free(SlotState& slot, const Event& event) {
     ++troubles_.unknown_heap_frees;
     return;
   }
-  peaks_.remove(block->group, block->bytes);
+  count_out(block->group, block->bytes);
   heap_usable_.current -= usable_bytes(block->bytes, block->slack);
   if (slot.last_allocated == event.address) {
     ++sites_.info(block->group).temporary_count;
@@ -160,7 +165,7 @@ void Replay::put_back_old_block(SlotState& slot) {
     return;
   }
   ++troubles_.repairs;
-  peaks_.remove(slot.old_block.group, slot.old_block.bytes);
+  count_out(slot.old_block.group, slot.old_block.bytes);
   heap_usable_.current -= usable_bytes(slot.old_block.bytes, slot.old_block.slack);
 }
 
@@ -190,7 +195,7 @@ void Replay::realloc_end(SlotState& slot, const Event& event) {
   const std::array<PeakFinder::Change, 2> step{
       {{old.group, -static_cast<int64_t>(old.bytes), -1, false},
        {block.group, static_cast<int64_t>(block.bytes), +1, true}}};
-  peaks_.apply(step, event.ticks);
+  apply(step, event.ticks);
   heap_usable_.set(heap_usable_.current - usable_bytes(old.bytes, old.slack) +
                    usable_bytes(block.bytes, slack));
   blocks_.insert(block);
@@ -298,7 +303,7 @@ void Replay::rare_event(SlotState& slot, const Event& event) {
     default:
       break;  // CONTEXT says nothing about sums: the frees of its blocks come before it
   }
-  if (!changes_.empty()) peaks_.apply(changes_, event.ticks);
+  if (!changes_.empty()) apply(changes_, event.ticks);
 }
 
 GroupId Replay::mapping_group(const Event& event, uint8_t kind, uint32_t stack) {
@@ -346,14 +351,14 @@ void Replay::on_device_alloc(const DeviceAllocEvent& alloc, const Event& event) 
   const auto stale = device_blocks_.find(alloc.id);
   if (stale != device_blocks_.end()) {
     ++troubles_.repairs;
-    peaks_.remove(stale->second.group, stale->second.bytes);
+    count_out(stale->second.group, stale->second.bytes);
     device_blocks_.erase(stale);
   }
   const int32_t device = is_device_kind(alloc.kind) ? alloc.device : -1;
   const ContextId context =
       sites_.context({alloc.kind, device, phases_.innermost(event.slot), event.tid, alloc.api});
   const GroupId group = sites_.group(context, checked_stack(alloc.stack));
-  peaks_.add(group, alloc.bytes, event.ticks);
+  count_in(group, alloc.bytes, event.ticks);
   device_blocks_.emplace(alloc.id, DeviceBlock{alloc.id, alloc.bytes, event.ticks, group});
   if (is_device_kind(alloc.kind) && counts_into_sum(alloc.kind)) {
     for (const int32_t scope : {-1, device}) {
@@ -378,7 +383,7 @@ void Replay::on_device_free(SlotState& slot, const DeviceFreeEvent& free, const 
   }
   const DeviceBlock block = entry->second;
   device_blocks_.erase(entry);
-  peaks_.remove(block.group, block.bytes);
+  count_out(block.group, block.bytes);
   note_life(block, event.ticks);
   slot.just_freed.push_back(block);
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -52,12 +53,19 @@ struct FailedAllocation {
   std::vector<Held> holders;  ///< empty after the first kMaxFailuresWithHolders
 };
 
+/// Told of each change of live memory, as PeakFinder is: all parts of one step at once.
+class StepObserver {
+ public:
+  virtual ~StepObserver() = default;
+  virtual void on_step(std::span<const PeakFinder::Change> step) = 0;
+};
+
 class Replay {
  public:
   static constexpr size_t kMaxFailures = 1000;
   static constexpr size_t kMaxFailuresWithHolders = 32;
 
-  explicit Replay(const LogReader& log);
+  explicit Replay(const LogReader& log, StepObserver* observer = nullptr);
   void run(const Progress& progress);
 
   const LogReader& log() const { return log_; }
@@ -97,6 +105,8 @@ class Replay {
     }
   }
   void on_event(const Event& event);
+  /// After the last event; run() calls it.
+  void finish(const StreamCounts& counts);
 
  private:
   struct DeviceBlock {
@@ -116,6 +126,22 @@ class Replay {
     std::vector<DeviceBlock> just_freed;  // device blocks that a failed free may bring back
   };
 
+  void count_in(GroupId group, uint64_t bytes, uint64_t ticks) {
+    peaks_.add(group, bytes, ticks);
+    if (observer_ != nullptr) [[unlikely]]
+      observe({group, static_cast<int64_t>(bytes), +1, true});
+  }
+  void count_out(GroupId group, uint64_t bytes) {
+    peaks_.remove(group, bytes);
+    if (observer_ != nullptr) [[unlikely]]
+      observe({group, -static_cast<int64_t>(bytes), -1, false});
+  }
+  void apply(std::span<const PeakFinder::Change> step, uint64_t ticks) {
+    peaks_.apply(step, ticks);
+    if (observer_ != nullptr) [[unlikely]]
+      observer_->on_step(step);
+  }
+  void observe(const PeakFinder::Change& change) { observer_->on_step({&change, 1}); }
   void heap_alloc(SlotState& slot, const Event& event);
   void heap_free(SlotState& slot, const Event& event);
   void realloc_begin(SlotState& slot, const Event& event);
@@ -145,6 +171,7 @@ class Replay {
   uint32_t name_id(uint32_t name, std::string_view text);
 
   const LogReader& log_;
+  StepObserver* const observer_;
   PeakFinder peaks_;
   SiteTable sites_;
   BlockMap blocks_;

@@ -4,6 +4,14 @@
 
 namespace gpupeak::collector {
 
+bool counts_into(const SiteContext& context, const ScopeInfo& scope) {
+  if (scope.device >= 0 && scope.device != context.device) return false;
+  if (scope.kind != 0) return scope.kind == context.kind;
+  const bool side =
+      scope.name == "total" || scope.name.starts_with("device") == is_device_kind(context.kind);
+  return side && counts_into_sum(context.kind);
+}
+
 SiteTable::SiteTable(PeakFinder& peaks)
     : peaks_(peaks), index_(kFirstEntries), mask_(kFirstEntries - 1) {}
 

@@ -32,6 +32,9 @@ struct ScopeInfo {
   uint8_t kind = 0;     ///< 0: all kinds that count
 };
 
+/// Whether blocks of this kind and device are part of the sum.
+bool counts_into(const SiteContext& context, const ScopeInfo& scope);
+
 struct GroupInfo {
   uint32_t stack = 0;
   ContextId context = 0;

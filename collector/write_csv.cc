@@ -2,32 +2,19 @@
 
 #include <fmt/format.h>
 
+#include "collector/csv_field.h"
 #include "collector/text_format.h"
 
 namespace gpupeak::collector {
-namespace {
-
-std::string field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + '"';
-}
-
-}  // namespace
-
 void write_csv(const Summary& summary, std::ostream& out) {
   out << "scope,bytes,percent,count,kind,api,module,phase,thread,site\r\n";
   for (const Peak& peak : summary.peaks) {
     for (const Holder& holder : peak.holders) {
-      out << fmt::format("{},{},{},{},{},{},{},{},{},{}\r\n", peak.scope, holder.bytes,
-                         percent(holder.bytes, peak.bytes), holder.count, holder.kind,
-                         field(holder.api), field(holder.module), field(holder.phase.value_or("")),
-                         holder.thread_id ? fmt::format("{}", *holder.thread_id) : "",
-                         field(holder.title));
+      out << fmt::format(
+          "{},{},{},{},{},{},{},{},{},{}\r\n", peak.scope, holder.bytes,
+          percent(holder.bytes, peak.bytes), holder.count, holder.kind, csv_field(holder.api),
+          csv_field(holder.module), csv_field(holder.phase.value_or("")),
+          holder.thread_id ? fmt::format("{}", *holder.thread_id) : "", csv_field(holder.title));
     }
     if (peak.other_bytes == 0) continue;
     out << fmt::format("{},{},{},,,,,,,({} more)\r\n", peak.scope, peak.other_bytes,

@@ -3,7 +3,8 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config binutils libunwind-dev libdw-dev libelf-dev libfmt-dev libspdlog-dev
-  libcli11-dev nlohmann-json3-dev catch2 libjemalloc-dev python3 python3-jsonschema heaptrack sqlite3)
+  libcli11-dev nlohmann-json3-dev catch2 libjemalloc-dev python3 python3-jsonschema heaptrack sqlite3
+  libsqlite3-dev zlib1g-dev libprotozero-dev protobuf-compiler golang-github-google-pprof-dev valgrind)
 
 missing=()
 for package in "${packages[@]}"; do

@@ -49,6 +49,16 @@ int leaks(const ViewOptions& options);
 /// Blocks freed at once, by site.
 int temporary(const ViewOptions& options);
 
+struct ExportOptions {
+  std::string format;  ///< as collector::export_formats() names it
+  std::string log;
+  std::string out;    ///< file; empty: standard output
+  std::string scope;  ///< as ViewOptions::scope
+  bool strict = false;
+};
+/// Writes a log in another tool's format.
+int export_log(const ExportOptions& options);
+
 /// One event a line on standard output.
 int dump(const std::string& log);
 

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "collector/error.h"
+#include "collector/export/export.h"
 #include "commands.h"
 #include "exit_codes.h"
 
@@ -22,6 +23,7 @@ Examples:
   gpupeak report --by module --top 20 bert.gplog
   gpupeak report --json bert.gplog | jq '.metrics["device.peak_bytes"]'
   gpupeak tree --scope device:0 bert.gplog     from main down to the allocations
+  gpupeak export chrome bert.gplog -o bert.json
   gpupeak dump bert.gplog | grep device_alloc
 
 Without this command: LD_PRELOAD=/path/to/libgpupeak.so program arguments...
@@ -96,6 +98,29 @@ void add_call_view(CLI::App& app, tools::ViewOptions& options, const char* name,
   verb->add_option("--depth", options.depth, "How many calls down; 0: all")->capture_default_str();
 }
 
+void add_export(CLI::App& app, tools::ExportOptions& options) {
+  CLI::App* verb = app.add_subcommand("export", "Write a log in a format of other tools");
+  std::vector<std::string> names;
+  std::string formats = "Formats:";
+  for (const collector::ExportFormat& format : collector::export_formats()) {
+    names.emplace_back(format.name);
+    formats += fmt::format("\n  {:<15} {}", format.name, format.description);
+  }
+  verb->add_option("format", options.format, "One of those below")
+      ->required()
+      ->check(CLI::IsMember(names))
+      ->type_name("FORMAT");
+  verb->add_option("log", options.log, "A log that `run` or the preloaded library wrote")
+      ->required()
+      ->type_name("LOG");
+  verb->add_option("-o,--out", options.out, "Write to a file instead of standard output")
+      ->type_name("FILE");
+  verb->add_option("--scope", options.scope,
+                   "Which memory: device, device:0, host, host/heap, device:0/pool, total ...");
+  verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
+  verb->footer(formats);
+}
+
 void add_site_view(CLI::App& app, tools::ViewOptions& options, const char* name,
                    const char* description) {
   add_view(app, options, name, description)
@@ -118,6 +143,7 @@ int main(int argc, char** argv) {
   tools::RunOptions run_options;
   tools::ReportOptions report_options;
   tools::ViewOptions view_options;
+  tools::ExportOptions export_options;
   std::string dump_log;
   add_run(app, run_options);
   add_report(app, report_options);
@@ -125,6 +151,7 @@ int main(int argc, char** argv) {
   add_call_view(app, view_options, "flame", "The same as a flame graph");
   add_site_view(app, view_options, "leaks", "What was live at exit, by site");
   add_site_view(app, view_options, "temporary", "Blocks that were freed at once, by site");
+  add_export(app, export_options);
   app.add_subcommand("dump", "Print a log, one event a line")
       ->add_option("log", dump_log, "The log")
       ->required()
@@ -141,6 +168,7 @@ int main(int argc, char** argv) {
     if (app.got_subcommand("flame")) return tools::flame(view_options);
     if (app.got_subcommand("leaks")) return tools::leaks(view_options);
     if (app.got_subcommand("temporary")) return tools::temporary(view_options);
+    if (app.got_subcommand("export")) return tools::export_log(export_options);
     return tools::dump(dump_log);
   } catch (const collector::UsageError& error) {
     spdlog::error("{}", error.what());

@@ -1,0 +1,71 @@
+#include "collector/export/database.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+namespace gpupeak::collector {
+
+Database::Database(const std::string& path) : path_(path) {
+  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  if (sqlite3_open_v2(path.c_str(), &handle_, flags, nullptr) != SQLITE_OK) {
+    const std::string reason = sqlite3_errmsg(handle_);
+    sqlite3_close(handle_);
+    throw std::runtime_error(fmt::format("cannot write {}: {}", path, reason));
+  }
+  // A file that is thrown away if it is not finished needs no way back.
+  run("PRAGMA journal_mode = OFF");
+  run("PRAGMA synchronous = OFF");
+  run("PRAGMA locking_mode = EXCLUSIVE");
+  run("BEGIN");
+}
+
+Database::~Database() {
+  sqlite3_close(handle_);
+}
+
+void Database::fail() const {
+  throw std::runtime_error(fmt::format("cannot write {}: {}", path_, sqlite3_errmsg(handle_)));
+}
+
+void Database::run(const char* sql) {
+  if (sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) fail();
+}
+
+void Database::finish() {
+  run("COMMIT");
+}
+
+Insert::Insert(Database& database, std::string_view table, int columns) : database_(database) {
+  std::string sql = fmt::format("INSERT INTO {} VALUES (", table);
+  for (int i = 0; i < columns; ++i) sql += i == 0 ? "?" : ",?";
+  sql += ')';
+  if (sqlite3_prepare_v2(database.handle(), sql.c_str(), -1, &statement_, nullptr) != SQLITE_OK) {
+    database.fail();
+  }
+}
+
+Insert::~Insert() {
+  sqlite3_finalize(statement_);
+}
+
+void Insert::bind(int column, int64_t value) {
+  sqlite3_bind_int64(statement_, column, value);
+}
+
+void Insert::bind(int column, std::string_view value) {
+  sqlite3_bind_text(statement_, column, value.data(), static_cast<int>(value.size()),
+                    SQLITE_TRANSIENT);
+}
+
+void Insert::bind(int column, std::nullopt_t) {
+  sqlite3_bind_null(statement_, column);
+}
+
+void Insert::step() {
+  const int result = sqlite3_step(statement_);
+  sqlite3_reset(statement_);
+  if (result != SQLITE_DONE) database_.fail();
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,154 @@
+#include "collector/export/event_walk.h"
+
+#include <algorithm>
+
+#include "collector/sanitize.h"
+
+namespace gpupeak::collector {
+
+EventWalk::EventWalk(Profile& profile)
+    : profile_(profile),
+      replay_(profile.log(), this),
+      just_freed_(profile.log().slots().size()),
+      tids_(profile.log().slots().size()),
+      thread_phases_(profile.log().slots().size()) {}
+
+void EventWalk::walk(const Progress& progress) {
+  EventStream stream(profile_.log(), progress);
+  stream.run(*this);
+  for (size_t slot = 0; slot < thread_phases_.size(); ++slot) {
+    close_phases(tids_[slot], thread_phases_[slot]);
+  }
+  close_phases(kProcessTrack, process_phases_);
+  for (const auto& [id, name] : ranges_) on_range_end(id, name);
+  replay_.finish(stream.counts());
+}
+
+void EventWalk::on_step(std::span<const PeakFinder::Change> step) {
+  for (const PeakFinder::Change& change : step) {
+    if (change.bytes < 0 || change.count < 0) on_change(change);
+  }
+  for (const PeakFinder::Change& change : step) {
+    if (change.bytes >= 0 && change.count >= 0) on_change(change);
+  }
+}
+
+void EventWalk::on_event(const Event& event) {
+  ticks_ = event.ticks;
+  if (tids_[event.slot] != event.tid) {
+    close_phases(tids_[event.slot], thread_phases_[event.slot]);
+    tids_[event.slot] = event.tid;
+  }
+  replay_.on_event(event);
+  const auto with = [](const auto& parsed, auto&& handle) {
+    if (!parsed.malformed) handle(parsed);
+  };
+  switch (event.tag) {
+    case GPUPEAK_REC_DEVICE_ALLOC:
+      with(parse_device_alloc(event), [&](const auto& e) { driver_alloc(e, event); });
+      break;
+    case GPUPEAK_REC_DEVICE_FREE:
+      with(parse_device_free(event), [&](const auto& e) { driver_free(e, event); });
+      break;
+    case GPUPEAK_REC_DEVICE_REVIVE:
+      with(parse_device_revive(event), [&](const auto& e) { driver_revive(e, event); });
+      break;
+    case GPUPEAK_REC_PHASE_PUSH:
+      with(parse_phase_push(event), [&](const auto& e) { push_phase(e, event); });
+      break;
+    case GPUPEAK_REC_PHASE_POP:
+      with(parse_phase_pop(event), [&](const auto& e) { pop_phase(e, event); });
+      break;
+    case GPUPEAK_REC_RANGE_BEGIN:
+      with(parse_range_begin(event), [&](const auto& e) {
+        const auto [range, added] = ranges_.try_emplace(e.id, name_of(e));
+        if (added) on_range_begin(e.id, range->second);
+      });
+      break;
+    case GPUPEAK_REC_RANGE_END:
+      with(parse_range_end(event), [&](const auto& e) {
+        const auto range = ranges_.find(e.id);
+        if (range == ranges_.end()) return;
+        on_range_end(e.id, range->second);
+        ranges_.erase(range);
+      });
+      break;
+    case GPUPEAK_REC_SAMPLE:
+      with(parse_sample(event), [&](const auto& e) { on_sample(e); });
+      break;
+    default:
+      break;
+  }
+  after_event();
+}
+
+// ---- the driver's blocks, by the rules of Replay
+// ------------------------------------------------------
+
+void EventWalk::driver_alloc(const DeviceAllocEvent& alloc, const Event& event) {
+  just_freed_[event.slot].clear();
+  const auto stale = blocks_.find(alloc.id);
+  if (stale != blocks_.end()) {
+    on_driver_free(stale->second);
+    blocks_.erase(stale);
+  }
+  const auto added = blocks_.emplace(alloc.id, DriverBlock{alloc, event.ticks, event.tid}).first;
+  if (added->second.alloc.stack >= profile_.definitions().nodes().size()) {
+    added->second.alloc.stack = 0;
+  }
+  on_driver_alloc(added->second);
+}
+
+void EventWalk::driver_free(const DeviceFreeEvent& free, const Event& event) {
+  const auto entry = blocks_.find(free.id);
+  if (entry == blocks_.end()) return;
+  on_driver_free(entry->second);
+  just_freed_[event.slot].push_back(entry->second);
+  blocks_.erase(entry);
+}
+
+/// Told as an allocation: that the free failed is known too late.
+void EventWalk::driver_revive(const DeviceReviveEvent& revive, const Event& event) {
+  std::vector<DriverBlock>& freed = just_freed_[event.slot];
+  const auto block = std::find_if(freed.begin(), freed.end(), [&](const DriverBlock& candidate) {
+    return candidate.alloc.id == revive.id;
+  });
+  if (block == freed.end() || blocks_.contains(revive.id)) return;
+  on_driver_alloc(blocks_.emplace(revive.id, *block).first->second);
+  freed.erase(block);
+}
+
+// ---- phases
+// -------------------------------------------------------------------------------------------
+
+std::string EventWalk::name_of(const PhaseEvent& phase) const {
+  return sanitize(phase.name != 0 ? profile_.definitions().string(phase.name) : phase.text);
+}
+
+void EventWalk::push_phase(const PhaseEvent& phase, const Event& event) {
+  Phases& open = phase.of_process ? process_phases_ : thread_phases_[event.slot];
+  open.push_back({phase.source, phase.instance, name_of(phase)});
+  on_phase_begin(phase.of_process ? kProcessTrack : event.tid, open.back().name);
+}
+
+void EventWalk::pop_phase(const PhaseEvent& phase, const Event& event) {
+  Phases& open = phase.of_process ? process_phases_ : thread_phases_[event.slot];
+  const uint32_t track = phase.of_process ? kProcessTrack : event.tid;
+  const auto is_meant = [&](const OpenPhase& candidate) {
+    return candidate.source == phase.source && candidate.instance == phase.instance;
+  };
+  auto found = std::find_if(open.rbegin(), open.rend(), is_meant);
+  if (found == open.rend() && phase.source == GPUPEAK_PHASE_AUTO) found = open.rbegin();
+  if (found == open.rend()) return;
+  const auto closed = std::prev(found.base());
+  for (auto above = closed; above != open.end(); ++above) on_phase_end(track);
+  for (auto above = open.erase(closed); above != open.end(); ++above) {
+    on_phase_begin(track, above->name);
+  }
+}
+
+void EventWalk::close_phases(uint32_t track, Phases& open) {
+  for (; !open.empty(); open.pop_back()) on_phase_end(track);
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,41 @@
+// The formats of other tools that a log is written in: one function a format, one file a function,
+// and the list of them. `gpupeak export` calls them; docs/export.md says what each holds.
+#pragma once
+
+#include <ostream>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "collector/profile.h"
+
+namespace gpupeak::collector {
+
+struct ExportOptions {
+  std::string scope;  ///< which memory; empty: Profile::scope chooses
+  Progress progress;  ///< of formats that read the events once more
+};
+
+void export_massif(Profile& profile, const ExportOptions& options, std::ostream& out);
+void export_heaptrack(Profile& profile, const ExportOptions& options, std::ostream& out);
+void export_pprof(Profile& profile, const ExportOptions& options, std::ostream& out);
+void export_chrome(Profile& profile, const ExportOptions& options, std::ostream& out);
+void export_speedscope(Profile& profile, const ExportOptions& options, std::ostream& out);
+void export_folded(Profile& profile, const ExportOptions& options, std::ostream& out);
+void export_torch_snapshot(Profile& profile, const ExportOptions& options, std::ostream& out);
+void export_mxnet_csv(Profile& profile, const ExportOptions& options, std::ostream& out);
+void export_csv(Profile& profile, const ExportOptions& options, std::ostream& out);
+/// Makes the file `path`, which must not be there. Throws std::runtime_error.
+void export_sqlite(Profile& profile, const ExportOptions& options, const std::string& path);
+
+struct ExportFormat {
+  std::string_view name;
+  std::string_view description;
+  bool binary;  ///< nothing for a terminal
+  void (*write)(Profile&, const ExportOptions&, std::ostream&);
+  void (*write_file)(Profile&, const ExportOptions&, const std::string&);  ///< if not `write`
+};
+
+std::span<const ExportFormat> export_formats();
+
+}  // namespace gpupeak::collector

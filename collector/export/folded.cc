@@ -1,0 +1,24 @@
+// Folded stacks: a line a stack, root first, its bytes at the end.
+#include <algorithm>
+#include <map>
+
+#include "collector/export/export.h"
+
+namespace gpupeak::collector {
+
+void export_folded(Profile& profile, const ExportOptions& options, std::ostream& out) {
+  std::map<std::string, uint64_t> lines;
+  for (const Contribution& part : profile.at_peak(profile.scope(options.scope))) {
+    std::vector<Call> calls = profile.calls(profile.replay().sites().info(part.group).stack);
+    std::string line;
+    for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
+      std::string name = frame_name(*call->frame);
+      std::replace(name.begin(), name.end(), ';', ':');  // which parts frames
+      line += (line.empty() ? "" : ";") + name;
+    }
+    lines[line.empty() ? std::string(kNoStack) : line] += part.bytes;
+  }
+  for (const auto& [stack, bytes] : lines) out << stack << ' ' << bytes << '\n';
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,145 @@
+// What heaptrack's interpreter writes: strings, instructions and traces once, then every event.
+// All numbers are hexadecimal, indices count from 1 except those of allocations.
+#include <fmt/format.h>
+
+#include <unordered_map>
+
+#include "collector/export/event_walk.h"
+#include "collector/export/export.h"
+#include "collector/sanitize.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+
+class Heaptrack : public EventWalk {
+ public:
+  Heaptrack(Profile& profile, ScopeId scope, std::ostream& out)
+      : EventWalk(profile),
+        scope_(scope),
+        out_(out),
+        traces_(profile.definitions().nodes().size()) {
+    std::string command;
+    for (const auto& [key, value] : profile.definitions().facts()) {
+      if (key == "arg") command += (command.empty() ? "" : " ") + sanitize(value);
+    }
+    // The version of heaptrack that this is like, and of its format.
+    out_ << "v 10400 2\nX " << command << fmt::format("\nI {:x} 0\n", kPageBytes);
+  }
+
+  void finish() { out_ << fmt::format("c {:x}\n", last_ms()); }
+
+ private:
+  struct Allocation {
+    uint64_t bytes;
+    uint32_t stack;
+    bool operator==(const Allocation&) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Allocation& allocation) const {
+      return static_cast<size_t>(
+          (allocation.bytes ^ static_cast<uint64_t>(allocation.stack) << 32) *
+          UINT64_C(0x9e3779b97f4a7c15));
+    }
+  };
+
+  uint64_t last_ms() const {
+    constexpr int64_t kNsPerMs = 1'000'000;
+    const int64_t ns = profile().to_ns(profile().replay().last_ticks());
+    return static_cast<uint64_t>(std::max<int64_t>(ns / kNsPerMs, 0));
+  }
+
+  void tell_time() {
+    constexpr int64_t kNsPerMs = 1'000'000;
+    const int64_t ms = now_ns() / kNsPerMs;
+    if (ms <= ms_) return;
+    ms_ = ms;
+    out_ << fmt::format("c {:x}\n", ms);
+  }
+
+  void on_change(const PeakFinder::Change& change) override {
+    if (!profile().counts_into(change.group, scope_)) return;
+    tell_time();
+    const uint32_t stack = profile().replay().sites().info(change.group).stack;
+    const bool frees = change.count < 0;
+    const auto bytes = static_cast<uint64_t>(frees ? -change.bytes : change.bytes);
+    out_ << fmt::format("{} {:x}\n", frees ? '-' : '+', allocation({bytes, stack}));
+  }
+
+  void on_sample(const SampleEvent& sample) override {
+    tell_time();
+    out_ << fmt::format("R {:x}\n", sample.rss / kPageBytes);
+  }
+
+  size_t allocation(const Allocation& wanted) {
+    const auto known = allocations_.find(wanted);
+    if (known != allocations_.end()) return known->second;
+    const size_t of_trace = trace(wanted.stack);
+    out_ << fmt::format("a {:x} {:x}\n", wanted.bytes, of_trace);
+    return allocations_.emplace(wanted, allocations_.size()).first->second;
+  }
+
+  bool is_ours(uint32_t node) {
+    return profile().symbolizer().resolve(node).frames.front().module.starts_with(kOwnModule);
+  }
+
+  /// Callers are defined before those they call; a stack may be as deep as the log likes, so no
+  /// recursion.
+  size_t trace(uint32_t stack) {
+    const std::vector<StackNode>& nodes = profile().definitions().nodes();
+    while (stack != 0 && is_ours(stack)) stack = nodes[stack].parent;
+    std::vector<uint32_t> missing;
+    uint32_t node = stack;
+    for (; node != 0 && traces_[node] == 0; node = nodes[node].parent) missing.push_back(node);
+    for (auto next = missing.rbegin(); next != missing.rend(); ++next) {
+      const size_t parent = nodes[*next].parent == 0 ? 0 : traces_[nodes[*next].parent];
+      const size_t at = instruction(*next);
+      out_ << fmt::format("t {:x} {:x}\n", at, parent);
+      traces_[*next] = ++trace_count_;
+    }
+    if (stack == 0) return 0;
+    return traces_[stack];
+  }
+
+  size_t instruction(uint32_t node) {
+    const ResolvedAddress& resolved = profile().symbolizer().resolve(node);
+    const auto known = instructions_.find(&resolved);
+    if (known != instructions_.end()) return known->second;
+    std::string line;
+    for (const Frame& frame : resolved.frames) {
+      const size_t function = string(frame_name(frame));
+      const size_t file = frame.file.empty() ? 0 : string(frame.file);
+      line += fmt::format(" {:x} {:x} {:x}", function, file, frame.line);
+    }
+    const Frame& first = resolved.frames.front();
+    const size_t module = first.module.empty() ? 0 : string(first.module);
+    out_ << fmt::format("i {:x} {:x}{}\n", first.address, module, line);
+    return instructions_.emplace(&resolved, instructions_.size() + 1).first->second;
+  }
+
+  size_t string(const std::string& text) {
+    const auto [entry, added] = strings_.try_emplace(text, strings_.size() + 1);
+    if (added) out_ << "s " << text << '\n';
+    return entry->second;
+  }
+
+  const ScopeId scope_;
+  std::ostream& out_;
+  int64_t ms_ = 0;
+  size_t trace_count_ = 0;
+  std::vector<size_t> traces_;  // by node; 0: not yet defined
+  std::unordered_map<Allocation, size_t, Hash> allocations_;
+  std::unordered_map<const ResolvedAddress*, size_t> instructions_;
+  std::unordered_map<std::string, size_t> strings_;
+};
+
+}  // namespace
+
+void export_heaptrack(Profile& profile, const ExportOptions& options, std::ostream& out) {
+  Heaptrack heaptrack(profile, profile.scope(options.scope), out);
+  heaptrack.walk(options.progress);
+  heaptrack.finish();
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,239 @@
+// pprof's profile.proto, compressed. Field numbers are those of
+// https://github.com/google/pprof/blob/main/proto/profile.proto. A sample's locations run from the
+// leaf to the root, a location's lines from the inlined function to the one it was inlined into.
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <map>
+#include <protozero/pbf_writer.hpp>
+#include <stdexcept>
+#include <unordered_map>
+
+#include "collector/export/export.h"
+#include "collector/kinds.h"
+#include "collector/sanitize.h"
+
+namespace gpupeak::collector {
+namespace {
+
+namespace profile_field {
+enum : protozero::pbf_tag_type {
+  kSampleType = 1,
+  kSample = 2,
+  kMapping = 3,
+  kLocation = 4,
+  kFunction = 5,
+  kStringTable = 6,
+  kTimeNanos = 9,
+  kDurationNanos = 10,
+  kComment = 13,
+  kDefaultSampleType = 14
+};
+}
+namespace value_type_field {
+enum : protozero::pbf_tag_type { kType = 1, kUnit = 2 };
+}
+namespace sample_field {
+enum : protozero::pbf_tag_type { kLocationId = 1, kValue = 2, kLabel = 3 };
+}
+namespace label_field {
+enum : protozero::pbf_tag_type { kKey = 1, kStr = 2, kNum = 3 };
+}
+namespace mapping_field {
+enum : protozero::pbf_tag_type {
+  kId = 1,
+  kMemoryStart = 2,
+  kMemoryLimit = 3,
+  kFilename = 5,
+  kBuildId = 6,
+  kHasFunctions = 7,
+  kHasFilenames = 8,
+  kHasLineNumbers = 9,
+  kHasInlineFrames = 10
+};
+}
+namespace location_field {
+enum : protozero::pbf_tag_type { kId = 1, kMappingId = 2, kAddress = 3, kLine = 4 };
+}
+namespace line_field {
+enum : protozero::pbf_tag_type { kFunctionId = 1, kLine = 2 };
+}
+namespace function_field {
+enum : protozero::pbf_tag_type { kId = 1, kName = 2, kSystemName = 3, kFilename = 4 };
+}
+
+class Pprof {
+ public:
+  Pprof(Profile& profile, ScopeId scope) : profile_(profile), scope_(scope) { string(""); }
+
+  std::string write() {
+    for (const auto& [type, unit] : {std::pair{"peak_space", "bytes"},
+                                     {"peak_objects", "count"},
+                                     {"leaked_space", "bytes"},
+                                     {"alloc_space", "bytes"}}) {
+      protozero::pbf_writer value_type(writer_, profile_field::kSampleType);
+      value_type.add_int64(value_type_field::kType, string(type));
+      value_type.add_int64(value_type_field::kUnit, string(unit));
+    }
+    for (GroupId group = 0; group < profile_.replay().sites().group_count(); ++group) {
+      if (profile_.counts_into(group, scope_)) add_sample(group);
+    }
+    for (const auto& [module, mapping] : mappings_) add_mapping(module, mapping);
+    const auto start = static_cast<int64_t>(profile_.log().header().start_realtime_ns);
+    writer_.add_int64(profile_field::kTimeNanos, start);
+    writer_.add_int64(profile_field::kDurationNanos,
+                      profile_.to_ns(profile_.replay().last_ticks()));
+    writer_.add_int64(profile_field::kComment,
+                      string("gpupeak, scope " + profile_.scope_info(scope_).name));
+    for (const Warning& warning : profile_.quality().warnings) {
+      writer_.add_int64(profile_field::kComment, string(warning.code + " " + warning.message));
+    }
+    writer_.add_int64(profile_field::kDefaultSampleType, string("peak_space"));
+    for (const std::string& text : strings_) writer_.add_string(profile_field::kStringTable, text);
+    return std::move(out_);
+  }
+
+ private:
+  struct Mapping {
+    uint64_t id;
+    uint64_t end;  ///< behind the highest address seen
+  };
+
+  int64_t string(const std::string& text) {
+    const auto [entry, added] = string_ids_.try_emplace(text, strings_.size());
+    if (added) strings_.push_back(text);
+    return static_cast<int64_t>(entry->second);
+  }
+
+  void add_sample(GroupId group) {
+    const PeakFinder::Group& sums = profile_.replay().peaks().group(group);
+    const PeakFinder::AtPeak peak = profile_.replay().peaks().at_peak(group, scope_);
+    const SiteContext& context = profile_.replay().sites().context_of(group);
+    if (sums.alloc_bytes == 0) return;
+    const std::vector<uint64_t> locations =
+        locations_of(profile_.replay().sites().info(group).stack);
+    const std::array<int64_t, 4> values{
+        static_cast<int64_t>(peak.bytes), static_cast<int64_t>(peak.count),
+        static_cast<int64_t>(sums.live_bytes), static_cast<int64_t>(sums.alloc_bytes)};
+    protozero::pbf_writer sample(writer_, profile_field::kSample);
+    sample.add_packed_uint64(sample_field::kLocationId, locations.begin(), locations.end());
+    sample.add_packed_int64(sample_field::kValue, values.begin(), values.end());
+    add_label(sample, "kind", std::string(kind_path(context.kind)));
+    add_label(sample, "phase", profile_.sites().phase_name(context.phase).value_or(""));
+    add_label(sample, "api", sanitize(profile_.definitions().string(context.api)));
+    protozero::pbf_writer thread(sample, sample_field::kLabel);
+    thread.add_int64(label_field::kKey, string("thread"));
+    thread.add_int64(label_field::kNum, context.tid);
+  }
+
+  void add_label(protozero::pbf_writer& sample, const std::string& key, const std::string& value) {
+    if (value.empty()) return;
+    protozero::pbf_writer label(sample, sample_field::kLabel);
+    label.add_int64(label_field::kKey, string(key));
+    label.add_int64(label_field::kStr, string(value));
+  }
+
+  std::vector<uint64_t> locations_of(uint32_t stack) {
+    const std::vector<StackNode>& nodes = profile_.definitions().nodes();
+    std::vector<uint64_t> locations;
+    for (uint32_t node = stack; node != 0 && locations.size() < GPUPEAK_MAX_FRAMES;
+         node = nodes[node].parent) {
+      const ResolvedAddress& resolved = profile_.symbolizer().resolve(node);
+      if (locations.empty() && resolved.frames.front().module.starts_with(kOwnModule)) continue;
+      locations.push_back(location(nodes[node], resolved));
+    }
+    return locations;
+  }
+
+  uint64_t location(const StackNode& node, const ResolvedAddress& resolved) {
+    const auto [entry, added] = locations_.try_emplace(&resolved, locations_.size() + 1);
+    if (!added) return entry->second;
+    std::vector<std::pair<uint64_t, int64_t>> lines;
+    for (const Frame& frame : resolved.frames) lines.emplace_back(function(frame), frame.line);
+    uint64_t mapping_id = 0;
+    if (node.module != 0) {
+      Mapping& mapping =
+          mappings_.try_emplace(node.module, Mapping{mappings_.size() + 1, 0}).first->second;
+      mapping.end = std::max(mapping.end, node.ip + 1);
+      mapping_id = mapping.id;
+    }
+    protozero::pbf_writer location(writer_, profile_field::kLocation);
+    location.add_uint64(location_field::kId, entry->second);
+    location.add_uint64(location_field::kMappingId, mapping_id);
+    location.add_uint64(location_field::kAddress, node.ip);
+    for (const auto& [function_id, number] : lines) {
+      protozero::pbf_writer line(location, location_field::kLine);
+      line.add_uint64(line_field::kFunctionId, function_id);
+      line.add_int64(line_field::kLine, number);
+    }
+    return entry->second;
+  }
+
+  uint64_t function(const Frame& frame) {
+    const std::string name = frame_name(frame);
+    const auto [entry, added] = functions_.try_emplace({name, frame.file}, functions_.size() + 1);
+    if (!added) return entry->second;
+    protozero::pbf_writer function(writer_, profile_field::kFunction);
+    function.add_uint64(function_field::kId, entry->second);
+    function.add_int64(function_field::kName, string(name));
+    function.add_int64(function_field::kSystemName, string(name));
+    function.add_int64(function_field::kFilename, string(frame.file));
+    return entry->second;
+  }
+
+  void add_mapping(uint32_t id, const Mapping& from) {
+    const Module& module = profile_.definitions().modules()[id];
+    std::string build_id;
+    for (const char c : module.build_id) build_id += fmt::format("{:02x}", static_cast<uint8_t>(c));
+    protozero::pbf_writer mapping(writer_, profile_field::kMapping);
+    mapping.add_uint64(mapping_field::kId, from.id);
+    mapping.add_uint64(mapping_field::kMemoryStart, module.bias);
+    mapping.add_uint64(mapping_field::kMemoryLimit, from.end);
+    mapping.add_int64(mapping_field::kFilename, string(sanitize(module.path)));
+    mapping.add_int64(mapping_field::kBuildId, string(build_id));
+    // All that there is to know is in here: readers need not look for the files.
+    mapping.add_bool(mapping_field::kHasFunctions, true);
+    mapping.add_bool(mapping_field::kHasFilenames, true);
+    mapping.add_bool(mapping_field::kHasLineNumbers, true);
+    mapping.add_bool(mapping_field::kHasInlineFrames, true);
+  }
+
+  Profile& profile_;
+  const ScopeId scope_;
+  std::string out_;
+  protozero::pbf_writer writer_{out_};
+  std::unordered_map<std::string, size_t> string_ids_;
+  std::vector<std::string> strings_;
+  std::unordered_map<const ResolvedAddress*, uint64_t> locations_;
+  std::map<std::pair<std::string, std::string>, uint64_t> functions_;
+  std::map<uint32_t, Mapping> mappings_;
+};
+
+std::string gzip(const std::string& text) {
+  constexpr int kWindowBits = 15, kGzip = 16, kMemoryLevel = 8;
+  z_stream stream{};
+  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kWindowBits + kGzip, kMemoryLevel,
+                   Z_DEFAULT_STRATEGY) != Z_OK) {
+    throw std::runtime_error("zlib cannot compress");
+  }
+  std::string packed(deflateBound(&stream, text.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  const int result = deflate(&stream, Z_FINISH);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  if (result != Z_STREAM_END) throw std::runtime_error("zlib cannot compress");
+  return packed;
+}
+
+}  // namespace
+
+void export_pprof(Profile& profile, const ExportOptions& options, std::ostream& out) {
+  const std::string packed = gzip(Pprof(profile, profile.scope(options.scope)).write());
+  out.write(packed.data(), static_cast<std::streamsize>(packed.size()));
+}
+
+}  // namespace gpupeak::collector

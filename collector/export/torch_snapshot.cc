@@ -1,0 +1,209 @@
+// PyTorch's memory snapshot, as torch.cuda.memory._snapshot() gives it: each block of the driver's
+// is a segment with one block in it. Pickled as the events come, one walk a device.
+#include <map>
+#include <set>
+
+#include "collector/error.h"
+#include "collector/export/event_walk.h"
+#include "collector/export/export.h"
+#include "collector/export/pickle.h"
+#include "collector/kinds.h"
+
+namespace gpupeak::collector {
+namespace {
+
+/// Where blocks without an address of their own are put: JavaScript's numbers hold it.
+constexpr uint64_t kNoAddress = UINT64_C(1) << 48;
+constexpr unsigned kNoAddressShift = 24;
+
+class FramePickler {
+ public:
+  FramePickler(Profile& profile, Pickle& pickle) : profile_(profile), pickle_(pickle) {}
+
+  /// A stack is written once, then referred to.
+  void write(uint32_t stack) {
+    const auto [known, added] = lists_.try_emplace(stack, next_);
+    if (!added) return pickle_.recall(known->second);
+    const uint32_t number = next_++;
+    pickle_.begin_list();
+    for (const Call& call : profile_.calls(stack)) write_frame(*call.frame);
+    pickle_.end_list();
+    pickle_.remember(number);
+  }
+
+ private:
+  void write_frame(const Frame& frame) {
+    const auto [known, added] = frames_.try_emplace(&frame, next_);
+    if (!added) return pickle_.recall(known->second);
+    const uint32_t number = next_++;
+    pickle_.begin_dict();
+    pickle_.item("name", frame_name(frame));
+    pickle_.item("filename", frame.file.empty() ? frame.module : frame.file);
+    pickle_.item("line", frame.line);
+    pickle_.end_dict();
+    pickle_.remember(number);
+  }
+
+  Profile& profile_;
+  Pickle& pickle_;
+  uint32_t next_ = 0;
+  std::map<uint32_t, uint32_t> lists_;
+  std::map<const Frame*, uint32_t> frames_;
+};
+
+struct Segment {
+  uint64_t address;
+  uint64_t bytes;
+  uint32_t stack;
+};
+using Segments = std::map<uint64_t, Segment>;  // by block id
+
+/// The events of one device, as a list.
+class DeviceTrace : public EventWalk {
+ public:
+  DeviceTrace(Profile& profile, ScopeId scope, Pickle& pickle, FramePickler& frames)
+      : EventWalk(profile), scope_(scope), pickle_(pickle), frames_(frames) {}
+
+  const Segments& live() const { return live_; }
+
+ private:
+  bool is_of_device(const DriverBlock& block) const {
+    return counts_into(SiteContext{block.alloc.kind, block.alloc.device},
+                       profile().scope_info(scope_));
+  }
+
+  void on_driver_alloc(const DriverBlock& block) override {
+    if (!is_of_device(block)) return;
+    uint64_t address = block.alloc.address;
+    if (address == 0 || !addresses_.insert(address).second) {
+      address = kNoAddress + (block.alloc.id << kNoAddressShift);
+      addresses_.insert(address);
+    }
+    const Segment& segment =
+        live_
+            .insert_or_assign(block.alloc.id,
+                              Segment{address, block.alloc.bytes, block.alloc.stack})
+            .first->second;
+    event("segment_alloc", segment);
+    event("alloc", segment);
+  }
+
+  void on_driver_free(const DriverBlock& block) override {
+    const auto entry = live_.find(block.alloc.id);
+    if (entry == live_.end()) return;
+    event("free_requested", entry->second);
+    event("free_completed", entry->second);
+    event("segment_free", entry->second);
+    addresses_.erase(entry->second.address);
+    live_.erase(entry);
+  }
+
+  void event(std::string_view action, const Segment& segment) {
+    constexpr int64_t kNsPerUs = 1000;
+    pickle_.begin_dict();
+    pickle_.item("action", action);
+    pickle_.item("addr", static_cast<int64_t>(segment.address));
+    pickle_.item("size", static_cast<int64_t>(segment.bytes));
+    pickle_.item("stream", int64_t{0});
+    pickle_.item("time_us", now_ns() / kNsPerUs);
+    pickle_.key("frames");
+    frames_.write(segment.stack);
+    pickle_.end_dict();
+  }
+
+  const ScopeId scope_;
+  Pickle& pickle_;
+  FramePickler& frames_;
+  Segments live_;
+  std::set<uint64_t> addresses_;
+};
+
+void write_segment(Pickle& pickle, FramePickler& frames, int32_t device, const Segment& segment) {
+  const auto bytes = static_cast<int64_t>(segment.bytes);
+  pickle.begin_dict();
+  pickle.item("device", device);
+  pickle.item("address", static_cast<int64_t>(segment.address));
+  pickle.item("total_size", bytes);
+  pickle.item("allocated_size", bytes);
+  pickle.item("active_size", bytes);
+  pickle.item("requested_size", bytes);
+  pickle.item("stream", int64_t{0});
+  pickle.item("segment_type", "large");
+  pickle.key("segment_pool_id");
+  pickle.integer(0);
+  pickle.integer(0);
+  pickle.pair_end();
+  pickle.key("is_expandable");
+  pickle.boolean(false);
+  pickle.key("frames");
+  frames.write(segment.stack);
+  pickle.key("blocks");
+  pickle.begin_list();
+  pickle.begin_dict();
+  pickle.item("address", static_cast<int64_t>(segment.address));
+  pickle.item("size", bytes);
+  pickle.item("requested_size", bytes);
+  pickle.item("state", "active_allocated");
+  pickle.key("frames");
+  frames.write(segment.stack);
+  pickle.end_dict();
+  pickle.end_list();
+  pickle.end_dict();
+}
+
+/// By ordinal; devices without memory have none.
+std::map<int32_t, ScopeId> device_scopes(const Profile& profile, const std::string& wanted) {
+  std::map<int32_t, ScopeId> scopes;
+  const ScopeInfo* only = wanted.empty() ? nullptr : &profile.scope_info(profile.scope(wanted));
+  if (only != nullptr && !only->name.starts_with("device")) {
+    throw UsageError("a PyTorch snapshot holds device memory only");
+  }
+  for (const ScopeId id : profile.scopes()) {
+    const ScopeInfo& info = profile.scope_info(id);
+    const uint8_t kind = only != nullptr ? only->kind : 0;
+    const int32_t device = only != nullptr && only->device >= 0 ? only->device : info.device;
+    if (info.device < 0 || info.device != device || info.kind != kind) continue;
+    // What the preload can count: a damaged log may name others.
+    if (info.device < static_cast<int32_t>(GPUPEAK_LOG_MAX_DEVICES)) scopes[info.device] = id;
+  }
+  return scopes;
+}
+
+}  // namespace
+
+void export_torch_snapshot(Profile& profile, const ExportOptions& options, std::ostream& out) {
+  const std::map<int32_t, ScopeId> scopes = device_scopes(profile, options.scope);
+  const int32_t devices = scopes.empty() ? 0 : scopes.rbegin()->first + 1;
+  Pickle pickle(out);
+  FramePickler frames(profile, pickle);
+  std::map<int32_t, Segments> live;
+  pickle.begin_dict();
+  pickle.key("device_traces");
+  pickle.begin_list();
+  for (int32_t device = 0; device < devices; ++device) {
+    pickle.begin_list();
+    if (const auto scope = scopes.find(device); scope != scopes.end()) {
+      DeviceTrace trace(profile, scope->second, pickle, frames);
+      trace.walk(options.progress);
+      live[device] = trace.live();
+    }
+    pickle.end_list();
+  }
+  pickle.end_list();
+  pickle.key("segments");
+  pickle.begin_list();
+  for (const auto& [device, segments] : live) {
+    for (const auto& [id, segment] : segments) write_segment(pickle, frames, device, segment);
+  }
+  pickle.end_list();
+  pickle.key("allocator_settings");
+  pickle.begin_dict();
+  pickle.end_dict();
+  pickle.key("external_annotations");
+  pickle.begin_list();
+  pickle.end_list();
+  pickle.end_dict();
+  pickle.end();
+}
+
+}  // namespace gpupeak::collector
