@@ -54,6 +54,9 @@ def main():
         expect(plain_output(native.stdout) == plain_output(ours.stdout), "stdout differs by more than figures")
         summary = report(logs(folder)[0])
         expect_nothing_dropped(summary)
+        phases = {p["name"]: p["count"] for p in summary["phases"] if p["source"] == "ort"}
+        # One run more than asked for: the program warms up.
+        expect(phases == {"create_env": 1, "create_session": 1, "run": 4, "release_session": 1}, f"phases {phases}")
         peak = summary["metrics"]["host.kind.heap.peak_bytes"]
         theirs = heaptrack_peak(command, folder)
         print(f"{model}: heap peak {peak}, heaptrack {theirs}")

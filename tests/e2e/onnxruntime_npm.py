@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""A released ONNX Runtime from npm under Node.js: the same result, and its calls as phases.
+
+usage: onnxruntime_npm.py LIBGPUPEAK GPUPEAK VERSION WORK_FOLDER CLIENTS_FOLDER
+Exit code 77: without node, npm, the network or a model.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from common import Failed, GPUPEAK, environment, expect, expect_nothing_dropped, logs, report
+
+VERSION, WORK, CLIENTS = sys.argv[3:6]
+PROGRAM = """
+const ort = require('onnxruntime-node');
+(async () => {
+  const session = await ort.InferenceSession.create(process.argv[2]);
+  const x = new ort.Tensor('float32', new Float32Array(3 * 224 * 224).fill(0.5), [1, 3, 224, 224]);
+  for (let i = 0; i < 4; ++i) {
+    const result = await session.run({[session.inputNames[0]]: x});
+    const values = result[session.outputNames[0]].data;
+    console.log(values.length, values.reduce((a, b) => a + b, 0).toFixed(4));
+  }
+  await session.release();
+})();
+"""
+
+
+def fetch(place):
+    """The two packages, the Linux binaries only; False if npm cannot bring them."""
+    if os.path.exists(os.path.join(place, "ready")):
+        return True
+    with tempfile.TemporaryDirectory() as folder:
+        for name, parts in (("onnxruntime-node", ["package/bin/napi-v*/linux/x64/*", "package/dist/*", "package/package.json"]),
+                            ("onnxruntime-common", ["package/*"])):
+            if subprocess.run(["npm", "pack", "--silent", f"{name}@{VERSION}"], cwd=folder, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL, check=False).returncode != 0:
+                return False
+            target = os.path.join(place, "node_modules", name)
+            os.makedirs(target, exist_ok=True)
+            subprocess.run(["tar", "xzf", f"{name}-{VERSION}.tgz", "-C", target, "--strip-components", "1", "--wildcards",
+                            *parts], cwd=folder, check=True)
+    with open(os.path.join(place, "test.js"), "w") as file:
+        file.write(PROGRAM)
+    open(os.path.join(place, "ready"), "w").close()
+    return True
+
+
+def main():
+    model = os.path.join(CLIENTS, "onnxruntime/models/light_squeezenet.onnx")
+    place = os.path.join(WORK, f"onnxruntime-node-{VERSION}")
+    if not os.path.exists(model) or None in (shutil.which("node"), shutil.which("npm")) or not fetch(place):
+        print("skipped: no node, npm, network or model")
+        return 77
+    command = ["node", os.path.join(place, "test.js"), model]
+    with tempfile.TemporaryDirectory() as folder:
+        native = subprocess.run(command, env=environment(folder, False), capture_output=True, check=False)
+        ours = subprocess.run([GPUPEAK, "run", "-q", "-o", os.path.join(folder, "a.gplog"), "--", *command],
+                              env=environment(folder, False), capture_output=True, check=False)
+        expect(native.returncode == 0, f"the program fails by itself: {native.stderr.decode()}")
+        expect(ours.returncode == 0 and ours.stdout == native.stdout, f"stdout {ours.stdout!r}, without {native.stdout!r}")
+        summary = report(logs(folder)[0])
+        expect_nothing_dropped(summary)
+        phases = {p["name"]: p["count"] for p in summary["phases"] if p["source"] == "ort"}
+        print(VERSION, phases)
+        expect(phases == {"create_env": 1, "create_session": 1, "run": 4, "release_session": 1}, f"phases {phases}")
+    return 0
+
+
+try:
+    sys.exit(main())
+except Failed as failure:
+    print(f"{VERSION}: {failure}")
+    sys.exit(1)
