@@ -196,7 +196,12 @@ std::string Attribution::title(GroupId group) {
 
 std::optional<std::string> Attribution::phase_name(PhaseId phase) const {
   if (phase == 0) return std::nullopt;
-  return sanitize(replay_.name(replay_.phases().phases()[phase].name));
+  const Phase& named = replay_.phases().phases()[phase];
+  std::string name = sanitize(replay_.name(named.name));
+  if (named.source != GPUPEAK_PHASE_NVTX || named.instance == 0) return name;
+  const std::string domain =
+      sanitize(replay_.log().definitions().string(static_cast<uint32_t>(named.instance)));
+  return domain + ":" + name;
 }
 
 void Attribution::add(Row& row, const Contribution& contribution) const {

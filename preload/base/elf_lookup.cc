@@ -227,6 +227,16 @@ void* find_for(const void* caller, const char* name) {
   return found != nullptr ? found : find_next(name);
 }
 
+const char* module_path(const void* address) {
+  const char* path = "";
+  for_each_object([&](const dl_phdr_info& object) {
+    const bool found = holds(object, address);
+    if (found && object.dlpi_name != nullptr) path = object.dlpi_name;
+    return found;
+  });
+  return path;
+}
+
 const void* data_end(const void* address) {
   uintptr_t end = 0;
   for_each_object([&](const dl_phdr_info& object) {

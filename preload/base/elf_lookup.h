@@ -32,6 +32,10 @@ bool is_in(const void* address, const char* library);
 /// The definition of `name` that the program itself binds to (the first in load order).
 void* find_first(const char* name);
 
+/// The path under which the loader knows the module around `address`; empty if there is none.
+/// Callable anywhere.
+const char* module_path(const void* address);
+
 /// The definition that the code at `caller` would bind to if this library were not there: its own
 /// module's, that of a library which it names as needed, else find_next(). HOOK-SAFE.
 void* find_for(const void* caller, const char* name);

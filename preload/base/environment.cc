@@ -136,6 +136,7 @@ bool read_environment() {
   read_python();
   e.quiet = read_switch("GPUPEAK_QUIET", false);
   e.verify_stacks = read_switch("GPUPEAK_VERIFY_STACKS", false);
+  e.nvtx = read_switch("GPUPEAK_NVTX", true);
   e.summary = read_switch("GPUPEAK_SUMMARY", true);
   uint64_t number;
   if (const auto value = variable("GPUPEAK_SAMPLE"); !value.empty()) {

@@ -18,6 +18,7 @@ struct Environment {
   bool verify_stacks = false;  ///< GPUPEAK_VERIFY_STACKS=1: check each cached stack by unwinding
   bool python = true;          ///< GPUPEAK_PYTHON=off: no Python frames
   bool quiet = false;          ///< GPUPEAK_QUIET=1: no line on stderr, ever
+  bool nvtx = true;            ///< GPUPEAK_NVTX=off: not NVTX's tool
   bool summary = true;         ///< GPUPEAK_SUMMARY=off: none at exit
   int run_pid = 0;             ///< GPUPEAK_RUN_PID: the process that was asked for; 0: not said
   int rank = -1;               ///< of the MPI or torchrun launcher

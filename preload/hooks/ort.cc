@@ -95,7 +95,7 @@ Word phase(const Real& real, Arguments... arguments) {
 /// (env, path or data, …, out): a status, null if it went well.
 template <typename Real, typename... Arguments>
 Word create_session(const Real& real, Word env, Word model, Arguments... arguments) {
-  const bool from_file = real.label().category == "file";
+  const bool from_file = real.label().category.text == "file";
   const char* path = reinterpret_cast<const char*>(model);
   const uint64_t session = number_ort_session(!from_file        ? "(in memory)"
                                               : path != nullptr ? path

@@ -41,6 +41,7 @@ constinit Strings g_strings;
 
 bool make_room(size_t bytes) {
   if (static_cast<size_t>(g_stream.end - g_stream.at) >= bytes) return true;
+  if (log_path().empty()) return false;  // what is defined before is defined again when it opens
   retire_chunk(g_stream.chunk);
   const size_t size = g_stream.chunk.bytes == 0 ? kFirstChunkBytes : kLargestChunkBytes;
   g_stream.at = g_stream.end = nullptr;

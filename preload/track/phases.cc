@@ -29,10 +29,9 @@ constinit thread_local OpenCalls t_calls __attribute__((tls_model("initial-exec"
 constinit std::atomic<uint64_t> g_last_range{0};
 
 Record& add(Record& record, const Label& label) {
-  const uint32_t name = intern_string(label.name);
-  const uint32_t category = label.category.empty() ? 0 : intern_string(label.category);
-  record.u(name).u(label.instance).u(category);
-  if (name == 0) record.s(label.name);
+  const uint32_t name = id_of(label.name);
+  record.u(name).u(label.instance).u(id_of(label.category));
+  if (name == 0) record.s(label.name.text);
   return record;
 }
 
@@ -63,6 +62,10 @@ void close_left_calls(const void* frame) {
 }
 
 }  // namespace
+
+uint32_t id_of(const Name& name) {
+  return name.id != 0 || name.text.empty() ? name.id : intern_string(name.text);
+}
 
 void phase_push(const Label& label, const void* frame) {
   HookScope hook;

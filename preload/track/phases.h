@@ -8,12 +8,26 @@
 
 namespace gpupeak::preload {
 
+/// A text, or the id that intern_string() gave for it.
+struct Name {
+  std::string_view text{};
+  uint32_t id = 0;
+
+  Name() = default;
+  Name(std::string_view of) : text(of) {}
+  Name(const char* of) : text(of) {}
+  explicit Name(uint32_t of) : id(of) {}
+};
+
+/// 0: it is empty, or the table is full. Inside a HookScope.
+uint32_t id_of(const Name& name);
+
 /// What a phase, a range or a mark is called, and whose it is.
 struct Label {
   gpupeak_phase_source source;
-  std::string_view name;
-  uint64_t instance = 0;        ///< tells apart what has the same name: a session, a domain
-  std::string_view category{};  ///< empty: none
+  Name name;
+  uint64_t instance = 0;  ///< tells apart what has the same name: a session, a domain
+  Name category{};        ///< empty: none
 };
 
 /// On the calling thread. A pop closes the innermost phase with this source and instance. `frame`:

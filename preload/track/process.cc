@@ -28,6 +28,7 @@
 #include "stack/trie.h"
 #include "stack/unwinder.h"
 #include "track/device_memory.h"
+#include "track/nvtx.h"
 #include "track/ort_sessions.h"
 #include "track/phases.h"
 #include "track/sample.h"
@@ -142,6 +143,7 @@ void forget_parent() {
   forget_device_memory();
   forget_virtual_memory();
   reset_ort_sessions();
+  reset_nvtx();
   g_generation += 1;
 }
 
@@ -279,6 +281,12 @@ void start() {
     if (g_process->decided == 0) count(&gpupeak_counters_page::early_calls);
   }
   errno = saved_errno;
+}
+
+bool may_record() {
+  ensure_started();
+  return recording() || (g_process->decided != 0 && environment().children != Children::kNone &&
+                         g_open_error == 0 && !is_privileged());
 }
 
 bool start_for_cuda() {

@@ -45,6 +45,9 @@ inline bool ensure_started_for_cuda() {
   return __builtin_expect(g_process->recording != 0, 1) || start_for_cuda();
 }
 
+/// Whether it records, or will once it uses CUDA.
+bool may_record();
+
 /// From the library's constructor: everything that may not happen inside an allocator call.
 void finish_start();
 /// From the library's destructor.

@@ -1,0 +1,361 @@
+// NVTX: this library is the injection library that its clients look for, unless the program or the
+// user names another one. Clients are the v2 library and each module that was built with v3.
+#include "track/nvtx.h"
+
+#include <cstdint>
+#include <cstring>
+#include <cwchar>
+#include <string_view>
+
+#include "base/elf_lookup.h"
+#include "base/environment.h"
+#include "base/text.h"
+#include "hooks/export.h"
+#include "hooks/nvtx_types.h"
+#include "track/phases.h"
+#include "track/process.h"
+
+namespace gpupeak::preload {
+namespace nvtx {
+namespace {
+
+/// What clients without a tool get for push and pop. They may print it, so it stays.
+constexpr int kNoTracking = -2;
+
+using Utf8 = Text<1024>;
+
+/// Cut where it does not fit, never inside a character.
+void add_utf8(Utf8& out, const wchar_t* text) {
+  for (; *text != 0 && out.view().size() < 1000; ++text) {
+    const auto c = static_cast<uint32_t>(*text);
+    char bytes[4];
+    size_t count = 0;
+    if (c < 0x80) {
+      bytes[count++] = static_cast<char>(c);
+    } else if (c < 0x800) {
+      bytes[count++] = static_cast<char>(0xc0 | (c >> 6));
+    } else if (c < 0x10000) {
+      bytes[count++] = static_cast<char>(0xe0 | (c >> 12));
+      bytes[count++] = static_cast<char>(0x80 | ((c >> 6) & 0x3f));
+    } else {
+      bytes[count++] = static_cast<char>(0xf0 | ((c >> 18) & 7));
+      bytes[count++] = static_cast<char>(0x80 | ((c >> 12) & 0x3f));
+      bytes[count++] = static_cast<char>(0x80 | ((c >> 6) & 0x3f));
+    }
+    if (c >= 0x80) bytes[count++] = static_cast<char>(0x80 | (c & 0x3f));
+    out.add(std::string_view(bytes, count));
+  }
+}
+
+/// A message as a name; its text is the client's or `buffer`.
+Name name_of(const char* text) {
+  return text != nullptr ? text : "";
+}
+Name name_of(const wchar_t* text, Utf8& buffer) {
+  if (text != nullptr) add_utf8(buffer, text);
+  return buffer.view();
+}
+Name name_of(int32_t type, const Message& message, Utf8& buffer) {
+  switch (type) {
+    case kAscii:
+      return name_of(message.ascii);
+    case kUnicode:
+      return name_of(message.unicode, buffer);
+    case kRegistered:
+      return Name(static_cast<uint32_t>(message.registered));
+    default:
+      return {};
+  }
+}
+
+Label label_of(uint64_t domain, const EventAttributes* event, Utf8& buffer) {
+  if (event == nullptr || event->bytes < sizeof(EventAttributes)) {
+    return {GPUPEAK_PHASE_NVTX, {}, domain};
+  }
+  return {GPUPEAK_PHASE_NVTX, name_of(event->message_type, event->message, buffer), domain,
+          Name(nvtx_category(domain, event->category))};
+}
+Label label_of(const char* text) {
+  return {GPUPEAK_PHASE_NVTX, name_of(text)};
+}
+Label label_of(const wchar_t* text, Utf8& buffer) {
+  return {GPUPEAK_PHASE_NVTX, name_of(text, buffer)};
+}
+
+#define GPUPEAK_FRAME __builtin_frame_address(0)
+
+// ---- the callbacks of module core ---------------------------------------------------------------
+void mark_ex(const EventAttributes* event) {
+  Utf8 buffer;
+  mark(label_of(0, event, buffer));
+}
+void mark_a(const char* text) {
+  mark(label_of(text));
+}
+void mark_w(const wchar_t* text) {
+  Utf8 buffer;
+  mark(label_of(text, buffer));
+}
+uint64_t range_start_ex(const EventAttributes* event) {
+  Utf8 buffer;
+  return range_begin(label_of(0, event, buffer));
+}
+uint64_t range_start_a(const char* text) {
+  return range_begin(label_of(text));
+}
+uint64_t range_start_w(const wchar_t* text) {
+  Utf8 buffer;
+  return range_begin(label_of(text, buffer));
+}
+void end_range(uint64_t id) {
+  range_end(id);
+}
+int range_push_ex(const EventAttributes* event) {
+  Utf8 buffer;
+  phase_push(label_of(0, event, buffer), GPUPEAK_FRAME);
+  return kNoTracking;
+}
+int range_push_a(const char* text) {
+  phase_push(label_of(text), GPUPEAK_FRAME);
+  return kNoTracking;
+}
+int range_push_w(const wchar_t* text) {
+  Utf8 buffer;
+  phase_push(label_of(text, buffer), GPUPEAK_FRAME);
+  return kNoTracking;
+}
+int range_pop() {
+  phase_pop(GPUPEAK_PHASE_NVTX, 0, GPUPEAK_FRAME);
+  return kNoTracking;
+}
+void name_category_a(uint32_t category, const char* name) {
+  nvtx_name_category(0, category, name_of(name).text);
+}
+void name_category_w(uint32_t category, const wchar_t* name) {
+  Utf8 buffer;
+  nvtx_name_category(0, category, name_of(name, buffer).text);
+}
+
+// ---- of module core2: with a domain, which is the string id of its name -------------------------
+void domain_mark_ex(uint64_t domain, const EventAttributes* event) {
+  Utf8 buffer;
+  mark(label_of(domain, event, buffer));
+}
+uint64_t domain_range_start_ex(uint64_t domain, const EventAttributes* event) {
+  Utf8 buffer;
+  return range_begin(label_of(domain, event, buffer));
+}
+void domain_range_end(uint64_t, uint64_t id) {
+  range_end(id);
+}
+int domain_range_push_ex(uint64_t domain, const EventAttributes* event) {
+  Utf8 buffer;
+  phase_push(label_of(domain, event, buffer), GPUPEAK_FRAME);
+  return kNoTracking;
+}
+int domain_range_pop(uint64_t domain) {
+  phase_pop(GPUPEAK_PHASE_NVTX, domain, GPUPEAK_FRAME);
+  return kNoTracking;
+}
+void domain_name_category_a(uint64_t domain, uint32_t category, const char* name) {
+  nvtx_name_category(domain, category, name_of(name).text);
+}
+void domain_name_category_w(uint64_t domain, uint32_t category, const wchar_t* name) {
+  Utf8 buffer;
+  nvtx_name_category(domain, category, name_of(name, buffer).text);
+}
+uint64_t string_a(uint64_t, const char* text) {
+  return nvtx_string(name_of(text).text);
+}
+uint64_t string_w(uint64_t, const wchar_t* text) {
+  Utf8 buffer;
+  return nvtx_string(name_of(text, buffer).text);
+}
+uint64_t domain_create_a(const char* name) {
+  return string_a(0, name);
+}
+uint64_t domain_create_w(const wchar_t* name) {
+  return string_w(0, name);
+}
+
+// ---- the memory extension
+// ------------------------------------------------------------------------
+/// The elements of a batch, which newer clients may make larger.
+template <typename Element, typename Batch, typename Visit>
+void for_each_element(const Batch* batch, Visit visit) {
+  if (batch == nullptr || batch->elements == nullptr || batch->element_bytes < sizeof(Element))
+    return;
+  const auto* at = static_cast<const char*>(batch->elements);
+  for (size_t i = 0; i < batch->count; ++i, at += batch->element_bytes) {
+    Element element;
+    memcpy(&element, at, sizeof element);
+    visit(i, element);
+  }
+}
+uint64_t address_of(const void* at) {
+  return reinterpret_cast<uint64_t>(at);
+}
+
+uint64_t heap_register(uint64_t, const HeapDescription* heap) {
+  if (heap == nullptr || heap->struct_bytes < sizeof *heap) return 0;
+  const bool has_range = heap->type == kVirtualAddresses && heap->range != nullptr &&
+                         heap->range_bytes >= sizeof *heap->range;
+  const VirtualRange range = has_range ? *heap->range : VirtualRange{};
+  // A heap in virtual memory has its address as its handle, by NVTX's word.
+  const uint64_t handle = range.at != nullptr ? address_of(range.at) : address_of(heap);
+  Utf8 buffer;
+  const Name name = name_of(static_cast<int32_t>(heap->message_type), heap->message, buffer);
+  nvtx_heap_registered(handle, name, address_of(range.at), range.bytes);
+  return handle;
+}
+void heap_unregister(uint64_t, uint64_t heap) {
+  nvtx_heap_unregistered(heap);
+}
+void heap_reset(uint64_t, uint64_t heap) {
+  nvtx_heap_reset(heap);
+}
+void regions_register(uint64_t, const RegionsRegister* batch) {
+  const CallerFrame caller = GPUPEAK_CALLER;
+  for_each_element<VirtualRange>(batch, [&](size_t i, const VirtualRange& range) {
+    if (batch->handles != nullptr) batch->handles[i] = address_of(range.at);
+    if (batch->type == kVirtualAddresses) {
+      nvtx_region_registered(batch->heap, address_of(range.at), range.bytes, caller);
+    }
+  });
+}
+void regions_resize(uint64_t, const RegionsResize* batch) {
+  const CallerFrame caller = GPUPEAK_CALLER;
+  for_each_element<VirtualRange>(batch, [&](size_t, const VirtualRange& range) {
+    nvtx_region_resized(address_of(range.at), range.bytes, caller);
+  });
+}
+void regions_unregister(uint64_t, const RegionsUnregister* batch) {
+  for_each_element<uint64_t>(batch,
+                             [&](size_t, uint64_t region) { nvtx_region_unregistered(region); });
+}
+void regions_name(uint64_t, const RegionsName* batch) {
+  const CallerFrame caller = GPUPEAK_CALLER;
+  for_each_element<RegionName>(batch, [&](size_t, const RegionName& region) {
+    Utf8 buffer;
+    const Name name = name_of(static_cast<int32_t>(region.name_type), region.name, buffer);
+    nvtx_region_named(region.region, name, caller);
+  });
+}
+
+// ---- attaching
+// -----------------------------------------------------------------------------------
+class Attachment {
+ public:
+  Attachment(const Callbacks& callbacks, Module module) {
+    if (callbacks.get_module_table(module, &table_, &count_) == 0) count_ = 0;
+  }
+  template <typename Callback>
+  void set(unsigned index, Callback* callback) {
+    if (index < count_ && table_[index] != nullptr) {
+      *table_[index] = reinterpret_cast<Function>(callback);
+    }
+  }
+
+ private:
+  FunctionTable table_ = nullptr;
+  unsigned count_ = 0;
+};
+
+void attach(const Callbacks& callbacks) {
+  Attachment core(callbacks, kCore);
+  core.set(kMarkEx, &mark_ex);
+  core.set(kMarkA, &mark_a);
+  core.set(kMarkW, &mark_w);
+  core.set(kRangeStartEx, &range_start_ex);
+  core.set(kRangeStartA, &range_start_a);
+  core.set(kRangeStartW, &range_start_w);
+  core.set(kRangeEnd, &end_range);
+  core.set(kRangePushEx, &range_push_ex);
+  core.set(kRangePushA, &range_push_a);
+  core.set(kRangePushW, &range_push_w);
+  core.set(kRangePop, &range_pop);
+  core.set(kNameCategoryA, &name_category_a);
+  core.set(kNameCategoryW, &name_category_w);
+  Attachment core2(callbacks, kCore2);
+  core2.set(kDomainMarkEx, &domain_mark_ex);
+  core2.set(kDomainRangeStartEx, &domain_range_start_ex);
+  core2.set(kDomainRangeEnd, &domain_range_end);
+  core2.set(kDomainRangePushEx, &domain_range_push_ex);
+  core2.set(kDomainRangePop, &domain_range_pop);
+  core2.set(kDomainNameCategoryA, &domain_name_category_a);
+  core2.set(kDomainNameCategoryW, &domain_name_category_w);
+  core2.set(kDomainRegisterStringA, &string_a);
+  core2.set(kDomainRegisterStringW, &string_w);
+  core2.set(kDomainCreateA, &domain_create_a);
+  core2.set(kDomainCreateW, &domain_create_w);
+}
+
+void attach_memory(const Segment& segment) {
+  const auto set = [&](size_t slot, auto* function) {
+    if (slot < segment.slot_count) segment.slots[slot] = reinterpret_cast<intptr_t>(function);
+  };
+  set(kHeapRegister, &heap_register);
+  set(kHeapUnregister, &heap_unregister);
+  set(kHeapReset, &heap_reset);
+  set(kRegionsRegister, &regions_register);
+  set(kRegionsResize, &regions_resize);
+  set(kRegionsUnregister, &regions_unregister);
+  set(kRegionsName, &regions_name);
+}
+
+/// A tool that was linked into the program stays its tool, where the dynamic linker can see it:
+/// with our answer to getenv we came before it.
+template <typename Argument>
+using Initialize = int (*)(Argument);
+template <typename Argument>
+Initialize<Argument> own_tool(const char* name) {
+  const auto* pointer = static_cast<const Initialize<Argument>*>(find_first(name));
+  return pointer != nullptr ? *pointer : nullptr;
+}
+
+constexpr std::string_view kVariable = "NVTX_INJECTION64_PATH";
+
+}  // namespace
+}  // namespace nvtx
+}  // namespace gpupeak::preload
+
+using namespace gpupeak::preload;
+
+GPUPEAK_EXPORT int InitializeInjectionNvtx2(nvtx::GetExportTable get_export_table) {
+  const auto own = nvtx::own_tool<nvtx::GetExportTable>("InitializeInjectionNvtx2_fnptr");
+  if (own != nullptr) return own(get_export_table);
+  ensure_started();
+  const auto* callbacks = static_cast<const nvtx::Callbacks*>(get_export_table(nvtx::kCallbacks));
+  if (callbacks == nullptr || callbacks->struct_bytes < sizeof *callbacks) return 0;
+  nvtx::attach(*callbacks);
+  return 1;
+}
+
+GPUPEAK_EXPORT int InitializeInjectionNvtxExtension(nvtx::ExtensionModule* extension) {
+  const auto own = nvtx::own_tool<nvtx::ExtensionModule*>("InitializeInjectionNvtxExtension_fnptr");
+  if (own != nullptr) return own(extension);
+  if (extension == nullptr || extension->struct_bytes < sizeof *extension ||
+      extension->module != nvtx::kMemoryModule || extension->segment_count == 0) {
+    return 0;
+  }
+  nvtx::attach_memory(extension->segments[0]);
+  return 1;
+}
+
+/// NVTX asks the environment which library to inject. It is answered here and nowhere else, so that
+/// neither the program's environment nor that of what it starts changes.
+GPUPEAK_EXPORT char* getenv(const char* name) {
+  static char* (*next)(const char*) = nullptr;
+  auto real = __atomic_load_n(&next, __ATOMIC_RELAXED);
+  if (real == nullptr) {
+    real = reinterpret_cast<char* (*)(const char*)>(find_next("getenv"));
+    __atomic_store_n(&next, real, __ATOMIC_RELAXED);
+  }
+  char* value = real != nullptr ? real(name) : nullptr;
+  if (value != nullptr || name == nullptr || nvtx::kVariable != name || !may_record() ||
+      !environment().nvtx) {
+    return value;
+  }
+  const char* own = module_path(reinterpret_cast<const void*>(&nvtx::attach));
+  return *own != 0 ? const_cast<char*>(own) : nullptr;
+}

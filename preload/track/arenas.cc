@@ -1,0 +1,51 @@
+#include "track/arenas.h"
+
+#include <atomic>
+
+#include "base/hook_scope.h"
+#include "log/log.h"
+#include "track/process.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constinit std::atomic<uint64_t> g_last_arena{0};
+
+}  // namespace
+
+uint64_t arena_create(const Name& name, uint64_t address, uint64_t bytes) {
+  HookScope hook;
+  if (!hook.entered() || !recording()) return 0;
+  const uint64_t arena = g_last_arena.fetch_add(1, std::memory_order_relaxed) + 1;
+  const uint32_t id = id_of(name);
+  Record record(GPUPEAK_REC_ARENA);
+  record.u(arena).u(GPUPEAK_ARENA_CREATED).u(id).u(address).u(bytes);
+  if (id == 0) record.s(name.text);
+  emit(record);
+  return arena;
+}
+
+void arena_event(uint64_t arena, gpupeak_arena_event event) {
+  HookScope hook;
+  if (arena == 0 || !hook.entered() || !recording()) return;
+  Record record(GPUPEAK_REC_ARENA);
+  emit(record.u(arena).u(event));
+}
+
+void arena_allocated(uint64_t arena, uint64_t address, uint64_t bytes, const Name& name,
+                     const CallerFrame& caller) {
+  HookScope hook;
+  if (arena == 0 || !hook.entered() || !recording()) return;
+  Record record(GPUPEAK_REC_ARENA_ALLOC);
+  record.u(arena).u(address).u(bytes).u(id_of(name));
+  emit(record.u(capture_stack(caller)));
+}
+
+void arena_freed(uint64_t arena, uint64_t address) {
+  HookScope hook;
+  if (arena == 0 || !hook.entered() || !recording()) return;
+  Record record(GPUPEAK_REC_ARENA_FREE);
+  emit(record.u(arena).u(address));
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,24 @@
+// Sub-allocators that tell us what they hand out, through gpupeak.h or NVTX. HOOK-SAFE, outside any
+// HookScope.
+#pragma once
+
+#include <cstdint>
+
+#include "gpupeak/log_format.h"
+#include "stack/stack.h"
+#include "track/phases.h"
+
+namespace gpupeak::preload {
+
+/// A number for a new arena, unique in the process; 0: not recording. `address` and `bytes`: the
+/// memory that it manages, 0 if that is not known.
+uint64_t arena_create(const Name& name, uint64_t address, uint64_t bytes);
+void arena_event(uint64_t arena, gpupeak_arena_event event);
+/// Of an address that is in use already: it has another size or name now. `name`: empty if it has
+/// none.
+void arena_allocated(uint64_t arena, uint64_t address, uint64_t bytes, const Name& name,
+                     const CallerFrame& caller);
+/// Before the arena may hand the memory out again.
+void arena_freed(uint64_t arena, uint64_t address);
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,148 @@
+#include "track/nvtx.h"
+
+#include "base/flat_map.h"
+#include "base/hook_scope.h"
+#include "base/spinlock.h"
+#include "log/log.h"
+#include "track/arenas.h"
+#include "track/process.h"
+
+namespace gpupeak::preload {
+namespace {
+
+struct Region {
+  uint64_t heap, arena, bytes;
+};
+
+constinit SpinLock g_lock;
+constinit FlatMap<uint32_t> g_categories;  // string id by key_of(domain, category)
+constinit FlatMap<uint64_t> g_arenas;      // by heap + 1
+constinit FlatMap<Region> g_regions;       // by address
+
+uint64_t key_of(uint64_t domain, uint32_t category) {
+  return ((domain << 32) | category) + 1;
+}
+
+/// Calls `work` with the lock held; false in a nested call, which leaves no trace.
+template <typename Work>
+bool locked(Work work) {
+  HookScope hook;
+  if (!hook.entered()) return false;
+  LockGuard guard(g_lock);
+  work();
+  return true;
+}
+
+uint64_t arena_of(uint64_t heap) {
+  uint64_t arena = 0;
+  locked([&] {
+    if (const uint64_t* known = g_arenas.find(heap + 1)) arena = *known;
+  });
+  return arena;
+}
+
+/// Of the process as a whole, which nobody registers.
+uint64_t arena_of_process() {
+  if (const uint64_t known = arena_of(0)) return known;
+  nvtx_heap_registered(0, "process", 0, 0);
+  return arena_of(0);
+}
+
+bool take_region(uint64_t address, Region& region) {
+  bool found = false;
+  locked([&] {
+    if (const Region* known = g_regions.find(address)) {
+      region = *known;
+      found = true;
+    }
+  });
+  return found;
+}
+
+/// All regions of the heap go, as do their addresses.
+void forget_regions(uint64_t heap) {
+  locked([&] {
+    for (bool again = true; again;) {
+      again = false;
+      uint64_t some[64];
+      size_t count = 0;
+      g_regions.for_each([&](uint64_t address, const Region& region) {
+        if (region.heap == heap && count < 64) some[count++] = address;
+      });
+      for (size_t i = 0; i < count; ++i) g_regions.erase(some[i]);
+      again = count == 64;
+    }
+  });
+}
+
+}  // namespace
+
+uint32_t nvtx_string(std::string_view text) {
+  HookScope hook;
+  return hook.entered() ? intern_string(text) : 0;
+}
+
+void nvtx_name_category(uint64_t domain, uint32_t category, std::string_view name) {
+  const uint32_t id = nvtx_string(name);
+  locked([&] { g_categories.insert(key_of(domain, category), id); });
+}
+
+uint32_t nvtx_category(uint64_t domain, uint32_t category) {
+  uint32_t id = 0;
+  if (category == 0) return id;
+  locked([&] {
+    if (const uint32_t* known = g_categories.find(key_of(domain, category))) id = *known;
+  });
+  return id;
+}
+
+void nvtx_heap_registered(uint64_t heap, const Name& name, uint64_t address, uint64_t bytes) {
+  const uint64_t arena = arena_create(name, address, bytes);
+  locked([&] { g_arenas.insert(heap + 1, arena); });
+}
+
+void nvtx_heap_unregistered(uint64_t heap) {
+  arena_event(arena_of(heap), GPUPEAK_ARENA_DESTROYED);
+  forget_regions(heap);
+  locked([&] { g_arenas.erase(heap + 1); });
+}
+
+void nvtx_heap_reset(uint64_t heap) {
+  arena_event(arena_of(heap), GPUPEAK_ARENA_RESET);
+  forget_regions(heap);
+}
+
+void nvtx_region_registered(uint64_t heap, uint64_t address, uint64_t bytes,
+                            const CallerFrame& caller) {
+  const uint64_t arena = heap == 0 ? arena_of_process() : arena_of(heap);
+  if (arena == 0) return;
+  locked([&] { g_regions.insert(address, {heap, arena, bytes}); });
+  arena_allocated(arena, address, bytes, {}, caller);
+}
+
+void nvtx_region_resized(uint64_t address, uint64_t bytes, const CallerFrame& caller) {
+  Region region;
+  if (!take_region(address, region)) return;
+  locked([&] { g_regions.insert(address, {region.heap, region.arena, bytes}); });
+  arena_allocated(region.arena, address, bytes, {}, caller);
+}
+
+void nvtx_region_named(uint64_t address, const Name& name, const CallerFrame& caller) {
+  Region region;
+  if (take_region(address, region)) {
+    arena_allocated(region.arena, address, region.bytes, name, caller);
+  }
+}
+
+void nvtx_region_unregistered(uint64_t address) {
+  Region region;
+  if (!take_region(address, region)) return;
+  locked([&] { g_regions.erase(address); });
+  arena_freed(region.arena, address);
+}
+
+void reset_nvtx() {
+  g_lock.reset();
+}
+
+}  // namespace gpupeak::preload
