@@ -303,16 +303,6 @@ void attach_memory(const Segment& segment) {
   set(kRegionsName, &regions_name);
 }
 
-/// A tool that was linked into the program stays its tool, where the dynamic linker can see it:
-/// with our answer to getenv we came before it.
-template <typename Argument>
-using Initialize = int (*)(Argument);
-template <typename Argument>
-Initialize<Argument> own_tool(const char* name) {
-  const auto* pointer = static_cast<const Initialize<Argument>*>(find_first(name));
-  return pointer != nullptr ? *pointer : nullptr;
-}
-
 constexpr std::string_view kVariable = "NVTX_INJECTION64_PATH";
 
 }  // namespace
@@ -322,8 +312,6 @@ constexpr std::string_view kVariable = "NVTX_INJECTION64_PATH";
 using namespace gpupeak::preload;
 
 GPUPEAK_EXPORT int InitializeInjectionNvtx2(nvtx::GetExportTable get_export_table) {
-  const auto own = nvtx::own_tool<nvtx::GetExportTable>("InitializeInjectionNvtx2_fnptr");
-  if (own != nullptr) return own(get_export_table);
   ensure_started();
   const auto* callbacks = static_cast<const nvtx::Callbacks*>(get_export_table(nvtx::kCallbacks));
   if (callbacks == nullptr || callbacks->struct_bytes < sizeof *callbacks) return 0;
@@ -332,8 +320,6 @@ GPUPEAK_EXPORT int InitializeInjectionNvtx2(nvtx::GetExportTable get_export_tabl
 }
 
 GPUPEAK_EXPORT int InitializeInjectionNvtxExtension(nvtx::ExtensionModule* extension) {
-  const auto own = nvtx::own_tool<nvtx::ExtensionModule*>("InitializeInjectionNvtxExtension_fnptr");
-  if (own != nullptr) return own(extension);
   if (extension == nullptr || extension->struct_bytes < sizeof *extension ||
       extension->module != nvtx::kMemoryModule || extension->segment_count == 0) {
     return 0;

@@ -1,5 +1,4 @@
-/* Another tool, which counts: an injection library, or with OWN_TOOL_STATIC a part of the program.
- */
+/* Another injection library, which counts. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,15 +17,7 @@ static void report(void) {
   printf("own tool: %d pushes\n", g_pushed);
 }
 
-#ifdef OWN_TOOL_STATIC
-static int initialize(const void* (*)(unsigned));
-int (*InitializeInjectionNvtx2_fnptr)(const void* (*)(unsigned)) = initialize;
-static
-#else
-#define initialize InitializeInjectionNvtx2
-#endif
-    int
-    initialize(const void* (*get_export_table)(unsigned)) {
+int InitializeInjectionNvtx2(const void* (*get_export_table)(unsigned)) {
   const Callbacks* callbacks = get_export_table(1);
   Function** table;
   unsigned count;
