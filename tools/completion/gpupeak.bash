@@ -3,7 +3,7 @@ _gpupeak() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    mapfile -t COMPREPLY < <(compgen -W "run report tree flame leaks temporary dump --help --version" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run report tree flame leaks temporary export dump --help --version" -- "$word")
     return
   fi
   case $before in
@@ -26,10 +26,15 @@ _gpupeak() {
     mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --children --python --help --" -- "$word")
     return
   fi
+  if [ "$verb" = export ] && [ "$COMP_CWORD" -eq 2 ]; then
+    mapfile -t COMPREPLY < <(compgen -W "massif heaptrack pprof chrome speedscope folded sqlite torch-snapshot mxnet-csv csv" -- "$word")
+    return
+  fi
   local options="--help"
   case $verb in
     report) options="--json --csv --short --by --top --strict --out --color --help" ;;
     tree | flame) options="--scope --min-percent --depth --json --strict --color --help" ;;
+    export) options="--out --scope --strict --help" ;;
     leaks | temporary) options="--scope --top --json --strict --color --help" ;;
   esac
   case $word in
