@@ -76,6 +76,7 @@ class SummaryBuilder {
     summary_.log_bytes = log_.used_bytes();
     summary_.tool_version = log_.tool_version();
     summary_.log_format = log_.header().version;
+    summary_.grouped_by = group_by_name(options_.by);
     describe_run();
     list_devices();
     summary_.metrics = process_metrics(replay_, coverage_);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "collector/attribution.h"
@@ -10,6 +11,9 @@
 #include "collector/summary.h"
 
 namespace gpupeak::collector {
+
+/// For tables that must be whole.
+inline constexpr size_t kAllRows = SIZE_MAX;
 
 struct Options {
   size_t top = 10;              ///< rows a table

@@ -46,6 +46,26 @@ GroupBy parse_group_by(std::string_view name) {
                   sanitize(name)));
 }
 
+std::string_view group_by_name(GroupBy by) {
+  switch (by) {
+    case GroupBy::kSite:
+      return "site";
+    case GroupBy::kFunction:
+      return "function";
+    case GroupBy::kModule:
+      return "module";
+    case GroupBy::kPhase:
+      return "phase";
+    case GroupBy::kKind:
+      return "kind";
+    case GroupBy::kThread:
+      return "thread";
+    case GroupBy::kIp:
+      return "ip";
+  }
+  return "";
+}
+
 Attribution::Attribution(const Replay& replay, Symbolizer& symbolizer, GroupBy by)
     : replay_(replay), symbolizer_(symbolizer), by_(by) {}
 

@@ -21,6 +21,7 @@ enum class GroupBy { kSite, kFunction, kModule, kPhase, kKind, kThread, kIp };
 
 /// Throws UsageError for a name that is none of site, function, module, phase, kind, thread, ip.
 GroupBy parse_group_by(std::string_view name);
+std::string_view group_by_name(GroupBy by);
 
 /// How a block without a stack is called.
 inline constexpr std::string_view kNoStack = "(no stack)";

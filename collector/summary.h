@@ -132,6 +132,7 @@ struct Summary {
   RunSummary run;
   std::vector<DeviceSummary> devices;
   Metrics metrics;
+  std::string grouped_by = "site";  ///< what the rows of peaks are
   std::vector<Peak> peaks;
   std::vector<PhaseSummary> phases;
   std::vector<OutOfMemory> oom;

@@ -237,6 +237,10 @@ class Dump {
   static std::string_view mark(const Parsed& parsed) {
     return parsed.malformed ? " MALFORMED" : "";
   }
+  /// Of a figure that is logged plus 1.
+  static std::string known(uint64_t plus_1) {
+    return plus_1 > 0 ? fmt::format("{}", plus_1 - 1) : "?";
+  }
   static std::string_view scope_name(const PhaseEvent& phase) {
     return phase.of_process ? "process" : "thread";
   }
@@ -282,9 +286,11 @@ class Dump {
       }
       case GPUPEAK_REC_DEVICE_FAILED: {
         const DeviceFailedEvent e = parse_device_failed(event);
-        print("device_failed kind {} device {} bytes {} result {} live {} api {} stack {}{}",
-              kind_path(e.kind), e.device, e.bytes, e.result, e.live, string(e.api), e.stack,
-              mark(e));
+        print(
+            "device_failed kind {} device {} bytes {} result {} live {} free {} total {} api {} "
+            "stack {}{}",
+            kind_path(e.kind), e.device, e.bytes, e.result, e.live, known(e.free_plus_1),
+            known(e.total_plus_1), string(e.api), e.stack, mark(e));
         break;
       }
       case GPUPEAK_REC_DEVICE_UNKNOWN: {

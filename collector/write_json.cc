@@ -48,6 +48,7 @@ Json peak_json(const Peak& peak) {
   if (peak.trigger) json["trigger"] = holder_json(*peak.trigger);
   json["holders"] = holders_json(peak.holders);
   json["other_bytes"] = peak.other_bytes;
+  json["other_sites"] = peak.other_sites;
   return json;
 }
 
@@ -101,6 +102,7 @@ void write_json(const Summary& summary, std::ostream& out) {
   json["quality"] = quality_json(summary.quality);
   json["devices"] = list_json(summary.devices, device_json);
   json["metrics"] = metrics_json(summary.metrics);
+  json["grouped_by"] = summary.grouped_by;
   json["peaks"] = list_json(summary.peaks, peak_json);
   json["phases"] = list_json(summary.phases, phase_json);
   json["oom"] = list_json(summary.oom, oom_json);

@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "collector/analyze.h"
 #include "collector/error.h"
 #include "collector/write_csv.h"
@@ -27,6 +29,19 @@ void write(const collector::Summary& summary, const ReportOptions& options, std:
     collector::write_text(summary, out, style);
 }
 
+/// One summary as ever; several in turn, as JSON an array of them.
+void write_all(const std::vector<collector::Summary>& summaries, const ReportOptions& options,
+               std::ostream& out, const collector::TextStyle& style) {
+  const bool array = options.format == "json" && summaries.size() > 1;
+  const char* separator = array ? "[\n" : "";
+  for (const collector::Summary& summary : summaries) {
+    out << separator;
+    write(summary, options, out, style);
+    separator = array ? ",\n" : "\n";
+  }
+  if (array) out << "]\n";
+}
+
 }  // namespace
 
 int report(const ReportOptions& options) {
@@ -34,20 +49,32 @@ int report(const ReportOptions& options) {
   analysis.by = collector::parse_group_by(options.by);
   analysis.top = options.top;
   analysis.stacks = options.format == "json" || options.format == "csv";
-  collector::Summary summary;
+  if (options.format == "csv" && options.logs.size() > 1) {
+    throw collector::UsageError("--csv takes one log: its rows do not say which log they are of");
+  }
+  std::vector<collector::Summary> summaries;
   {
     ProgressBar bar;
-    summary = collector::analyze(options.log, analysis, bar.callback());
+    for (const std::string& log : options.logs) {
+      summaries.push_back(collector::analyze(log, analysis, bar.callback()));
+    }
   }
   const int fd = options.out.empty() ? STDOUT_FILENO : -1;
   write_output(options.out, [&](std::ostream& out) {
-    write(summary, options, out, style_for(fd, options.color));
+    write_all(summaries, options, out, style_for(fd, options.color));
   });
-  return options.strict && !summary.quality.exact ? kIncomplete : kOk;
+  const bool exact =
+      std::all_of(summaries.begin(), summaries.end(),
+                  [](const collector::Summary& summary) { return summary.quality.exact; });
+  return options.strict && !exact ? kIncomplete : kOk;
 }
 
 int dump(const std::string& log) {
-  write_output("", [&](std::ostream& out) { collector::write_dump(log, out); });
+  // Where the events themselves go to the terminal a bar would be among them.
+  ProgressBar bar;
+  const collector::Progress progress =
+      isatty(STDOUT_FILENO) != 0 ? collector::Progress{} : bar.callback();
+  write_output("", [&](std::ostream& out) { collector::write_dump(log, out, progress); });
   return kOk;
 }
 

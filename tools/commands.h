@@ -19,7 +19,7 @@ struct RunOptions {
 int run(const RunOptions& options);
 
 struct ReportOptions {
-  std::string log;
+  std::vector<std::string> logs;
   std::string format = "text";  ///< text, short, json, csv
   std::string out;              ///< file; empty: standard output
   std::string by = "site";
@@ -58,6 +58,29 @@ struct ExportOptions {
 };
 /// Writes a log in another tool's format.
 int export_log(const ExportOptions& options);
+
+struct DiffOptions {
+  std::string a, b;  ///< logs, or JSON that `report --json` wrote
+  std::string out;   ///< file; empty: standard output
+  std::string by = "site";
+  std::string color = "auto";
+  size_t top = 10;
+  bool json = false;
+  bool strict = false;
+};
+/// What changed from one run to another.
+int diff(const DiffOptions& options);
+
+struct CheckOptions {
+  std::string log;       ///< or JSON that `report --json` wrote
+  std::string baseline;  ///< likewise; empty: none
+  std::vector<std::string> max, max_increase;
+  std::string junit, markdown;  ///< files; empty: none
+  std::string color = "auto";
+  bool strict = false;
+};
+/// Whether a run keeps its limits.
+int check(const CheckOptions& options);
 
 /// One event a line on standard output.
 int dump(const std::string& log);

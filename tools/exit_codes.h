@@ -4,6 +4,7 @@
 namespace gpupeak::tools {
 
 inline constexpr int kOk = 0;
+inline constexpr int kGateFailed = 1;  ///< of `check`: a limit was not kept
 inline constexpr int kUsage = 2;
 inline constexpr int kUnreadableLog = 3;  ///< missing, corrupt, or made by a newer gpupeak
 inline constexpr int kIncomplete = 4;     ///< under --strict: something was lost

@@ -24,6 +24,8 @@ Examples:
   gpupeak report --json bert.gplog | jq '.metrics["device.peak_bytes"]'
   gpupeak tree --scope device:0 bert.gplog     from main down to the allocations
   gpupeak export chrome bert.gplog -o bert.json
+  gpupeak diff before.gplog after.gplog        what grew
+  gpupeak check --max device.peak_bytes=8GiB bert.gplog
   gpupeak dump bert.gplog | grep device_alloc
 
 Without this command: LD_PRELOAD=/path/to/libgpupeak.so program arguments...
@@ -48,9 +50,9 @@ void add_run(CLI::App& app, tools::RunOptions& options) {
 
 void add_report(CLI::App& app, tools::ReportOptions& options) {
   CLI::App* verb = app.add_subcommand("report", "Who held the memory at the peak, in which phase");
-  verb->add_option("log", options.log, "A log that `run` or the preloaded library wrote")
+  verb->add_option("log", options.logs, "Logs that `run` or the preloaded library wrote")
       ->required()
-      ->type_name("FILE");
+      ->type_name("FILE ...");
   auto* format = verb->add_option_group("format");
   format->add_flag_callback(
       "--json", [&] { options.format = "json"; }, "The summary as JSON (docs/summary.schema.json)");
@@ -68,6 +70,52 @@ void add_report(CLI::App& app, tools::ReportOptions& options) {
   verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
   verb->add_option("-o,--out", options.out, "Write to a file instead of standard output")
       ->type_name("FILE");
+  verb->add_option("--color", options.color, "Colours in text")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+}
+
+void add_diff(CLI::App& app, tools::DiffOptions& options) {
+  CLI::App* verb = app.add_subcommand("diff", "What grew from one run to another, by site");
+  verb->add_option("A", options.a, "A log, or JSON that `report --json` wrote")
+      ->required()
+      ->type_name("FILE");
+  verb->add_option("B", options.b, "The later run")->required()->type_name("FILE");
+  verb->add_option("--by", options.by, "What the rows are")
+      ->check(CLI::IsMember({"site", "function", "module", "phase", "kind", "thread"}))
+      ->capture_default_str();
+  verb->add_option("--top", options.top, "Rows a table")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  verb->add_flag("--json", options.json, "As JSON, with all rows");
+  verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost in either run");
+  verb->add_option("-o,--out", options.out, "Write to a file instead of standard output")
+      ->type_name("FILE");
+  verb->add_option("--color", options.color, "Colours in text")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+}
+
+void add_check(CLI::App& app, tools::CheckOptions& options) {
+  CLI::App* verb =
+      app.add_subcommand("check", "Exit with 1 if a run does not keep its memory limits");
+  verb->add_option("log", options.log, "A log, or JSON that `report --json` wrote")
+      ->required()
+      ->type_name("FILE");
+  verb->add_option("--max", options.max,
+                   "A limit, such as device.peak_bytes=8GiB or "
+                   "device.peak_bytes@phase:load=2GiB (docs/check.md)")
+      ->type_name("METRIC=SIZE");
+  verb->add_option("--baseline", options.baseline, "An earlier run: a log or JSON")
+      ->type_name("FILE");
+  verb->add_option("--max-increase", options.max_increase,
+                   "A limit over the baseline, such as device.peak_bytes=2% or =64MiB")
+      ->type_name("METRIC=PERCENT|SIZE");
+  verb->add_option("--junit", options.junit, "Write the results as JUnit XML")->type_name("FILE");
+  verb->add_option("--markdown", options.markdown,
+                   "Append the results as Markdown, for instance to $GITHUB_STEP_SUMMARY")
+      ->type_name("FILE");
+  verb->add_flag("--strict", options.strict, "Exit with 4 if all passed, but anything was lost");
   verb->add_option("--color", options.color, "Colours in text")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
@@ -144,9 +192,13 @@ int main(int argc, char** argv) {
   tools::ReportOptions report_options;
   tools::ViewOptions view_options;
   tools::ExportOptions export_options;
+  tools::DiffOptions diff_options;
+  tools::CheckOptions check_options;
   std::string dump_log;
   add_run(app, run_options);
   add_report(app, report_options);
+  add_diff(app, diff_options);
+  add_check(app, check_options);
   add_call_view(app, view_options, "tree", "Who held the memory at the peak, as a call tree");
   add_call_view(app, view_options, "flame", "The same as a flame graph");
   add_site_view(app, view_options, "leaks", "What was live at exit, by site");
@@ -164,6 +216,8 @@ int main(int argc, char** argv) {
   try {
     if (app.got_subcommand("run")) return tools::run(run_options);
     if (app.got_subcommand("report")) return tools::report(report_options);
+    if (app.got_subcommand("diff")) return tools::diff(diff_options);
+    if (app.got_subcommand("check")) return tools::check(check_options);
     if (app.got_subcommand("tree")) return tools::tree(view_options);
     if (app.got_subcommand("flame")) return tools::flame(view_options);
     if (app.got_subcommand("leaks")) return tools::leaks(view_options);

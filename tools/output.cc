@@ -44,4 +44,12 @@ void write_output(const std::string& path, const std::function<void(std::ostream
   });
 }
 
+void append_output(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  errno = 0;
+  std::ofstream out(path, std::ios::binary | std::ios::app);
+  if (out) write(out);
+  out.close();
+  if (!out) throw std::runtime_error(fmt::format("cannot write {}: {}", path, strerror(errno)));
+}
+
 }  // namespace gpupeak::tools

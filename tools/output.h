@@ -11,7 +11,10 @@ namespace gpupeak::tools {
 /// disk leaves no half of it behind under its name. Throws std::runtime_error.
 void write_output(const std::string& path, const std::function<void(std::ostream&)>& write);
 
-/// The same for what writes a file by its name itself.
+/// Behind what is in the file, as a CI's step summaries are written. Throws std::runtime_error.
+void append_output(const std::string& path, const std::function<void(std::ostream&)>& write);
+
+/// As write_output, for what writes a file by its name itself.
 void replace_file(const std::string& path,
                   const std::function<void(const std::string& fresh)>& write);
 

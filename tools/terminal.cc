@@ -42,8 +42,9 @@ collector::Progress ProgressBar::callback() {
   };
 }
 
-ProgressBar::~ProgressBar() {
+void ProgressBar::clear() {
   if (shown_) fmt::print(stderr, "\r\033[K");
+  shown_ = false;
 }
 
 }  // namespace gpupeak::tools

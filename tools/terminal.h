@@ -15,8 +15,10 @@ collector::TextStyle style_for(int fd, const std::string& color);
 /// A bar on standard error for logs that take a while; nothing unless that is a terminal.
 class ProgressBar {
  public:
-  ~ProgressBar();
+  ~ProgressBar() { clear(); }
   collector::Progress callback();
+  /// Takes it off the terminal again.
+  void clear();
 
  private:
   bool shown_ = false;
