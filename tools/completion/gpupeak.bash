@@ -3,7 +3,7 @@ _gpupeak() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    mapfile -t COMPREPLY < <(compgen -W "run report tree flame leaks temporary export dump --help --version" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run report diff check tree flame leaks temporary export dump --help --version" -- "$word")
     return
   fi
   case $before in
@@ -13,6 +13,8 @@ _gpupeak() {
     --python) mapfile -t COMPREPLY < <(compgen -W "auto off" -- "$word"); return ;;
     --scope) mapfile -t COMPREPLY < <(compgen -W "device device:0 host host/heap host/mmap_anon host/pinned total" -- "$word"); __ltrim_colon_completions "$word" 2>/dev/null; return ;;
     --color) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word"); return ;;
+    --max | --max-increase) compopt -o nospace; mapfile -t COMPREPLY < <(compgen -S = -W "device.peak_bytes device.live_bytes device.alloc_bytes device.alloc_count host.peak_bytes host.kind.heap.peak_bytes host.kind.pinned.peak_bytes host.rss.peak_bytes" -- "$word"); return ;;
+    --baseline) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
   esac
   if [ "$verb" = run ]; then
     local i
@@ -33,13 +35,15 @@ _gpupeak() {
   local options="--help"
   case $verb in
     report) options="--json --csv --short --by --top --strict --out --color --help" ;;
+    diff) options="--by --top --json --strict --out --color --help" ;;
+    check) options="--max --baseline --max-increase --junit --markdown --strict --color --help" ;;
     tree | flame) options="--scope --min-percent --depth --json --strict --color --help" ;;
     export) options="--out --scope --strict --help" ;;
     leaks | temporary) options="--scope --top --json --strict --color --help" ;;
   esac
   case $word in
     -*) mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word") ;;
-    *) mapfile -t COMPREPLY < <(compgen -f -X '!*.gplog' -- "$word"; compgen -d -- "$word") ;;
+    *) mapfile -t COMPREPLY < <(compgen -f -X '!*.@(gplog|json)' -- "$word"; compgen -d -- "$word") ;;
   esac
 }
 complete -o filenames -F _gpupeak gpupeak

@@ -1,0 +1,95 @@
+"""diff and check on runs whose memory is known: what grew is named, and each exit code is the promised one."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+from common import GPUPEAK, Failed, expect
+
+MIB = 1 << 20
+EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/ci/test_peak_memory.py")
+
+
+def gpupeak(*arguments, code=0):
+    done = subprocess.run([GPUPEAK, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    text = done.stdout.decode()
+    expect(done.returncode == code, f"{arguments} gives {done.returncode}, not {code}: {text}{done.stderr.decode()}")
+    return text, done.stderr.decode()
+
+
+def record(folder, name, mebibytes, *options):
+    log = os.path.join(folder, name)
+    gpupeak("run", "-q", *options, "-o", log, "--", "/usr/bin/python3", "-c", f"x = bytearray({mebibytes * MIB})")
+    return log
+
+
+def what_grew(small, large):
+    diff = json.loads(gpupeak("diff", "--json", small, large)[0])
+    host = next(peak for peak in diff["peaks"] if peak["scope"] == "host")
+    expect(50 * MIB <= host["change_bytes"] < 51 * MIB, f"the host's peak changed by {host['change_bytes']}")
+    expect(sum(site["change_bytes"] for site in host["sites"]) == host["change_bytes"], "sites do not add up")
+    largest = host["sites"][0]
+    expect(largest["change_bytes"] >= 50 * MIB, f"the largest change is {largest}")
+    return host["a_bytes"]
+
+
+def exit_codes(folder, small, large, peak):
+    limit = f"--max=host.peak_bytes={peak}"
+    gpupeak("check", small, limit)
+    text, _ = gpupeak("check", large, limit, code=1)
+    expect(text.startswith("FAIL"), text)
+    gpupeak("check", large, "--baseline", small, "--max-increase", "host.peak_bytes=51MiB")
+    text, _ = gpupeak("check", large, "--baseline", small, "--max-increase", "host.peak_bytes=49MiB", code=1)
+    expect("+50.0 MiB" in text, f"the site that grew is not named: {text}")
+    _, message = gpupeak("check", small, "--max", "host.peak=1", code=2)
+    expect("host.peak_bytes" in message, "the metrics that there are are not named")
+    gpupeak("check", small, code=2)
+    gpupeak("check", small, "--max", "host.peak_bytes=8G", code=2)
+    gpupeak("check", os.path.join(folder, "none.gplog"), limit, code=3)
+    gpupeak("check", small, "--baseline", "/dev/null", "--max-increase", "host.peak_bytes=1%", code=3)
+    sampled = record(folder, "sampled.gplog", 10, "--host", "sampled")
+    gpupeak("check", sampled, limit, "--strict", code=4)
+    off = record(folder, "off.gplog", 10, "--host", "off")
+    text, _ = gpupeak("check", off, "--max", "host.peak_bytes=8TiB", code=1)
+    expect("not measured" in text, text)
+
+
+def files(folder, small, large):
+    baseline = os.path.join(folder, "baseline.json")
+    gpupeak("report", "--json", "-o", baseline, small)
+    junit, markdown = os.path.join(folder, "junit.xml"), os.path.join(folder, "summary.md")
+    for _ in range(2):
+        gpupeak("check", large, "--baseline", baseline, "--max-increase", "host.peak_bytes=1%", "--max",
+                "host.peak_bytes=1TiB", "--junit", junit, "--markdown", markdown, code=1)
+    suite = xml.etree.ElementTree.parse(junit).getroot().find("testsuite")
+    expect((suite.get("tests"), suite.get("failures")) == ("2", "1"), "JUnit counts are wrong")
+    with open(markdown) as file:
+        expect(file.read().count("### ❌") == 2, "Markdown is not appended")
+    both = json.loads(gpupeak("report", "--json", small, large)[0])
+    expect([len(both), both[0]["run"]["pid"] != both[1]["run"]["pid"]] == [2, True], "two logs, two summaries")
+
+
+def pytest_example():
+    if subprocess.run([sys.executable, "-c", "import pytest"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        print("no pytest here: its example was not run")
+        return
+    path = os.path.dirname(GPUPEAK) + ":" + os.environ["PATH"]
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", EXAMPLE],
+                          env={**os.environ, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}, stdout=subprocess.PIPE, check=False)
+    expect(done.returncode == 0, done.stdout.decode())
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        small, large = record(folder, "small.gplog", 10), record(folder, "large.gplog", 60)
+        exit_codes(folder, small, large, what_grew(small, large))
+        files(folder, small, large)
+        pytest_example()
+
+
+try:
+    main()
+except Failed as failure:
+    sys.exit(str(failure))
