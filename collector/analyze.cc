@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "collector/coverage.h"
+#include "collector/function_names.h"
 #include "collector/kinds.h"
+#include "collector/ledger_summary.h"
 #include "collector/log_reader.h"
 #include "collector/metrics.h"
 #include "collector/quality.h"
@@ -78,8 +80,8 @@ class SummaryBuilder {
     summary_.log_format = log_.header().version;
     summary_.grouped_by = group_by_name(options_.by);
     describe_run();
-    list_devices();
     summary_.metrics = process_metrics(replay_, coverage_);
+    list_devices();
     list_peaks();
     list_phases();
     list_failures();
@@ -120,15 +122,53 @@ class SummaryBuilder {
     std::map<int32_t, DeviceSummary> devices;
     for (const DeviceInfo& info : log_.definitions().devices()) {
       const auto ordinal = static_cast<int32_t>(info.ordinal);
-      devices[ordinal] = {ordinal, uuid_text(info.uuid), sanitize(info.name), info.total_bytes, {}};
+      DeviceSummary& device = devices[ordinal];
+      device.ordinal = ordinal;
+      device.uuid = uuid_text(info.uuid);
+      device.name = sanitize(info.name);
+      device.total_bytes = info.total_bytes;
     }
     for (const ScopeInfo& scope : replay_.sites().scopes()) {
       if (scope.device >= 0) devices[scope.device].ordinal = scope.device;
     }
     for (auto& [ordinal, device] : devices) {
       device.metrics = device_metrics(replay_, ordinal);
+      add_ledger(device);
       summary_.devices.push_back(std::move(device));
     }
+    // Of several devices each has its own: their sum would be of no instant.
+    add_ledger_metrics(nullptr, std::nullopt, summary_.metrics);
+    if (summary_.devices.size() == 1) {
+      for (const auto& [name, value] : summary_.devices.front().metrics)
+        summary_.metrics.try_emplace(name, value).first->second = value;
+    }
+  }
+
+  void add_ledger(DeviceSummary& device) {
+    const auto entry = replay_.ledgers().find(device.ordinal);
+    const DeviceLedger* ledger = entry == replay_.ledgers().end() ? nullptr : &entry->second;
+    if (ledger != nullptr) {
+      device.ledger = summarize_ledger(
+          *ledger, [this](uint64_t ticks) { return log_.clock().to_ns(ticks); },
+          [this](uint8_t cause, uint32_t name, uint32_t api, uint32_t stack) {
+            return ledger_item_name(cause, name, api, stack);
+          },
+          options_.top);
+    }
+    add_ledger_metrics(ledger, device.ledger, device.metrics);
+  }
+
+  /// Code goes by the library that brought it, local memory by the function that asked for it.
+  std::string ledger_item_name(uint8_t cause, uint32_t name, uint32_t api, uint32_t stack) {
+    const bool defined = stack < log_.definitions().nodes().size();
+    if (cause == GPUPEAK_LEDGER_LOCAL_MEMORY && name != 0) {
+      const std::string function = demangle(std::string(log_.definitions().string(name)));
+      return sanitize(function);
+    }
+    const std::string module = by_site_.site_module(defined ? stack : 0);
+    if (cause == GPUPEAK_LEDGER_CODE && !module.empty()) return module;
+    if (name != 0) return sanitize(log_.definitions().string(name));
+    return sanitize(log_.definitions().string(api));
   }
 
   std::vector<Contribution> contributions_at_peak(ScopeId scope) const {

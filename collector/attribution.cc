@@ -135,6 +135,11 @@ std::string Attribution::site_title(uint32_t stack) {
   return title;
 }
 
+std::string Attribution::site_module(uint32_t stack) {
+  const Site& named = site(stack);
+  return named.frame_count == 0 ? "" : named.frames[0]->module;
+}
+
 Attribution::Key Attribution::key(GroupId group) {
   const SiteContext& context = replay_.sites().context_of(group);
   const uint64_t kind = context.kind;

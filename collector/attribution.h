@@ -57,6 +57,8 @@ class Attribution {
   Holder holder(const Contribution& contribution, bool with_stack);
   /// The title of a stack in "by site".
   std::string site_title(uint32_t stack);
+  /// The library of the title's first frame; empty: not known.
+  std::string site_module(uint32_t stack);
   /// nullopt for phase 0.
   std::optional<std::string> phase_name(PhaseId phase) const;
 

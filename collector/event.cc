@@ -273,6 +273,33 @@ SampleEvent parse_sample(const Event& event) {
   return sample;
 }
 
+DriverReadingEvent parse_driver_reading(const Event& event) {
+  ByteReader fields = fields_of(event);
+  // Logged as value + 1, 0 for not known.
+  const auto optional = [&]() -> std::optional<uint64_t> {
+    const uint64_t value = fields.u();
+    return value == 0 ? std::nullopt : std::optional<uint64_t>(value - 1);
+  };
+  DriverReadingEvent reading;
+  reading.device = device_field(fields);
+  reading.used = fields.u();
+  reading.source = fields.u() == GPUPEAK_READING_NVML ? GPUPEAK_READING_NVML : GPUPEAK_READING_CUDA;
+  const uint64_t cause = fields.u();
+  reading.cause =
+      static_cast<uint8_t>(cause < GPUPEAK_LEDGER_LIMIT ? cause : uint64_t{GPUPEAK_LEDGER_NONE});
+  reading.reserved = optional();
+  reading.own = optional();
+  reading.others = optional();
+  reading.overlaps = fields.u();
+  reading.api = fields.u32();
+  reading.name = fields.u32();
+  reading.stack = fields.u32();
+  reading.malformed = fields.malformed() || reading.device < 0 || too_large(reading.used) ||
+                      too_large(reading.reserved.value_or(0)) ||
+                      too_large(reading.own.value_or(0)) || too_large(reading.others.value_or(0));
+  return reading;
+}
+
 ThreadEvent parse_thread(const Event& event) {
   ByteReader fields = fields_of(event);
   ThreadEvent thread;

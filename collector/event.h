@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "gpupeak/log_format.h"
@@ -34,7 +35,7 @@ inline bool is_device_event(uint8_t tag) {
 
 /// Whether the tag is one of the extended event records that this reader knows.
 inline bool is_known_event(uint8_t tag) {
-  return (tag >= GPUPEAK_REC_THREAD && tag <= GPUPEAK_REC_SAMPLE) ||
+  return (tag >= GPUPEAK_REC_THREAD && tag <= GPUPEAK_REC_DRIVER_READING) ||
          (tag >= GPUPEAK_REC_MARK && tag <= GPUPEAK_REC_ARENA_FREE);
 }
 
@@ -117,6 +118,15 @@ struct ContextEvent : Parsed {
   uint64_t context, event;
   int32_t device;
 };
+struct DriverReadingEvent : Parsed {
+  uint64_t used;                                  ///< bytes of the device in use, of all processes
+  std::optional<uint64_t> reserved, own, others;  ///< bytes; nullopt: not known
+  uint64_t overlaps;
+  int32_t device;
+  uint32_t api, name, stack;
+  uint8_t source;  ///< enum gpupeak_reading_source
+  uint8_t cause;   ///< enum gpupeak_ledger_cause
+};
 struct SampleEvent : Parsed {
   uint64_t rss, rss_file, brk_growth;
 };
@@ -146,6 +156,7 @@ DeviceUnknownEvent parse_device_unknown(const Event& event);
 PoolEvent parse_pool(const Event& event);
 ContextEvent parse_context(const Event& event);
 SampleEvent parse_sample(const Event& event);
+DriverReadingEvent parse_driver_reading(const Event& event);
 ThreadEvent parse_thread(const Event& event);
 
 /// No address space holds a block this large: a size beyond it is damage.

@@ -52,6 +52,14 @@ bool counts_into_sum(uint8_t kind) {
   return kind < GPUPEAK_KIND_LIMIT && kKinds[kind].in_sum;
 }
 
+std::string_view ledger_cause_name(uint8_t cause) {
+  constexpr std::string_view kNames[] = {"none",   "context", "code",   "local_memory",
+                                         "limits", "streams", "peer",   "graph_nodes",
+                                         "arrays", "managed", "interop"};
+  static_assert(std::size(kNames) == GPUPEAK_LEDGER_LIMIT);
+  return cause < std::size(kNames) ? kNames[cause] : kNames[0];
+}
+
 std::string_view cuda_result_name(uint64_t result) {
   switch (result) {
     case 1:

@@ -23,6 +23,9 @@ inline bool is_device_kind(uint8_t kind) {
 /// Counts into its device's peak, or into the host's; the others are gauges of their own.
 bool counts_into_sum(uint8_t kind);
 
+/// "context", "code" …: the last part of the ledger's metric names. "none" for what is none.
+std::string_view ledger_cause_name(uint8_t cause);
+
 /// The name of a CUresult that an allocation can fail with; "CUresult N" for rare ones is the
 /// caller's business, who gets an empty view.
 std::string_view cuda_result_name(uint64_t result);

@@ -91,10 +91,6 @@ Metrics device_metrics(const Replay& replay, int32_t device) {
 Metrics process_metrics(const Replay& replay, const Coverage& coverage) {
   const gpupeak_counters_page& page = replay.log().counters();
   Metrics metrics = device_metrics(replay, -1);
-  metrics["device.driver_used.peak_bytes"] = std::nullopt;
-  metrics["device.external_start_bytes"] = std::nullopt;
-  metrics["device.ledger.unexplained_bytes"] = std::nullopt;
-  metrics["device.nvml_process.peak_bytes"] = std::nullopt;
   const auto host = [&](const std::string& metric, const std::string& scope) {
     metrics[metric] = if_covered(covers_scope(coverage, scope), scope_peak(replay, scope));
   };

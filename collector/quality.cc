@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+
+#include "collector/sanitize.h"
 
 #include "collector/sanitize.h"
 
@@ -128,10 +131,27 @@ class QualityReport {
       warn("GP016", "the program brings its own malloc: its heap is unseen");
       quality_.hooks_missing.emplace_back("malloc");
     }
+    missing_hooks();
     if (has(GPUPEAK_Q_NO_DRIVER))
       warn("GP017", "CUDA was asked for, but libcuda.so.1 did not load");
     if (has(GPUPEAK_Q_BAD_ENVIRONMENT)) warn("GP018", "a GPUPEAK_* variable was not understood");
     if (has(GPUPEAK_Q_NO_TSC)) warn("GP019", "no invariant TSC: times were taken the slow way");
+  }
+
+  /// A newer driver's functions. What the program did not ask for it cannot have called.
+  void missing_hooks() {
+    std::string asked_for;
+    for (const auto& [key, value] : replay_.log().definitions().facts()) {
+      if (!key.starts_with("hook_missing.")) continue;
+      const std::string name = sanitize(value);
+      auto& list = quality_.hooks_missing;
+      if (std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
+      if (key == "hook_missing.asked_for") asked_for += (asked_for.empty() ? "" : ", ") + name;
+    }
+    if (!asked_for.empty()) {
+      warn_inexact("GP032", "the program asked the driver for " + asked_for +
+                                ": not hooked, so that memory it hands out is not seen");
+    }
   }
 
   void stacks() {

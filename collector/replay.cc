@@ -294,6 +294,15 @@ void Replay::rare_event(SlotState& slot, const Event& event) {
     case GPUPEAK_REC_POOL:
       with(parse_pool(event), [&](const auto& e) { on_pool(e); });
       break;
+    case GPUPEAK_REC_DRIVER_READING:
+      with(parse_driver_reading(event), [&](const auto& e) { on_driver_reading(e, event); });
+      break;
+    case GPUPEAK_REC_CONTEXT:  // says nothing about sums: the frees of its blocks come before it
+      with(parse_context(event), [&](const auto& e) {
+        if (e.event == GPUPEAK_CONTEXT_CREATED && e.device >= 0)
+          ledgers_[e.device].context_created();
+      });
+      break;
     case GPUPEAK_REC_SAMPLE:
       with(parse_sample(event), [&](const auto& e) {
         rss_.set(e.rss);
@@ -301,7 +310,7 @@ void Replay::rare_event(SlotState& slot, const Event& event) {
       });
       break;
     default:
-      break;  // CONTEXT says nothing about sums: the frees of its blocks come before it
+      break;
   }
   if (!changes_.empty()) apply(changes_, event.ticks);
 }
@@ -352,6 +361,8 @@ void Replay::on_device_alloc(const DeviceAllocEvent& alloc, const Event& event) 
   if (stale != device_blocks_.end()) {
     ++troubles_.repairs;
     count_out(stale->second.group, stale->second.bytes);
+    if (PageCount* pages = linear_pages(stale->second))
+      pages->remove(stale->second.address, stale->second.bytes);
     device_blocks_.erase(stale);
   }
   const int32_t device = is_device_kind(alloc.kind) ? alloc.device : -1;
@@ -359,7 +370,9 @@ void Replay::on_device_alloc(const DeviceAllocEvent& alloc, const Event& event) 
       sites_.context({alloc.kind, device, phases_.innermost(event.slot), event.tid, alloc.api});
   const GroupId group = sites_.group(context, checked_stack(alloc.stack));
   count_in(group, alloc.bytes, event.ticks);
-  device_blocks_.emplace(alloc.id, DeviceBlock{alloc.id, alloc.bytes, event.ticks, group});
+  const DeviceBlock block{alloc.id, alloc.bytes, event.ticks, alloc.address, group};
+  device_blocks_.emplace(alloc.id, block);
+  if (PageCount* pages = linear_pages(block)) pages->add(block.address, block.bytes);
   if (is_device_kind(alloc.kind) && counts_into_sum(alloc.kind)) {
     for (const int32_t scope : {-1, device}) {
       uint64_t& largest = largest_alloc_bytes_[scope];
@@ -384,6 +397,7 @@ void Replay::on_device_free(SlotState& slot, const DeviceFreeEvent& free, const 
   const DeviceBlock block = entry->second;
   device_blocks_.erase(entry);
   count_out(block.group, block.bytes);
+  if (PageCount* pages = linear_pages(block)) pages->remove(block.address, block.bytes);
   note_life(block, event.ticks);
   slot.just_freed.push_back(block);
 }
@@ -397,6 +411,7 @@ void Replay::on_device_revive(SlotState& slot, const DeviceReviveEvent& revive) 
     return;
   }
   changes_.push_back({freed->group, static_cast<int64_t>(freed->bytes), +1, false});
+  if (PageCount* pages = linear_pages(*freed)) pages->add(freed->address, freed->bytes);
   device_blocks_.emplace(revive.id, *freed);
   slot.just_freed.erase(freed);
 }
@@ -418,6 +433,39 @@ void Replay::on_device_failed(const DeviceFailedEvent& failed, const Event& even
     if (group.live_bytes == 0 || !same_side || !same_device) continue;
     failure.holders.push_back({id, group.live_bytes, group.live_count});
   }
+}
+
+// ---- the ledger
+// -----------------------------------------------------------------------------------------
+
+/// Of the block's device, if it is linear memory and of a sound size.
+PageCount* Replay::linear_pages(const DeviceBlock& block) {
+  const SiteContext& context = sites_.context_of(block.group);
+  const bool counted = context.kind == GPUPEAK_KIND_LINEAR && context.device >= 0;
+  return counted ? &ledgers_[context.device].pages() : nullptr;
+}
+
+uint64_t Replay::live_bytes(int32_t device, uint8_t kind) const {
+  const ScopeId* scope =
+      sites_.find_scope("device:" + std::to_string(device) + "/" + std::string(kind_name(kind)));
+  return scope != nullptr ? peaks_.scope(*scope).current : 0;
+}
+
+TrackedBytes Replay::tracked_bytes(int32_t device) const {
+  const auto reserved = pool_reserved_.find(device);
+  TrackedBytes tracked{.linear = live_bytes(device, GPUPEAK_KIND_LINEAR),
+                       .pool_used = live_bytes(device, GPUPEAK_KIND_POOL),
+                       .vmm = live_bytes(device, GPUPEAK_KIND_VMM),
+                       .array = live_bytes(device, GPUPEAK_KIND_ARRAY),
+                       .graph = live_bytes(device, GPUPEAK_KIND_GRAPH)};
+  if (reserved != pool_reserved_.end()) tracked.pool_reserved = reserved->second.current;
+  return tracked;
+}
+
+void Replay::on_driver_reading(const DriverReadingEvent& reading, const Event& event) {
+  ledgers_[reading.device].on_reading(reading, tracked_bytes(reading.device),
+                                      live_bytes(reading.device, GPUPEAK_KIND_MANAGED),
+                                      event.ticks);
 }
 
 void Replay::on_pool(const PoolEvent& pool) {

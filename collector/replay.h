@@ -14,6 +14,7 @@
 #include "collector/block_map.h"
 #include "collector/event.h"
 #include "collector/event_stream.h"
+#include "collector/ledger.h"
 #include "collector/log_reader.h"
 #include "collector/mapping_table.h"
 #include "collector/peak_finder.h"
@@ -82,6 +83,8 @@ class Replay {
   const Gauge& brk_growth() const { return brk_growth_; }
   /// Bytes that pools have reserved, per device; -1: all devices.
   const std::map<int32_t, Gauge>& pool_reserved() const { return pool_reserved_; }
+  /// By device.
+  const std::map<int32_t, DeviceLedger>& ledgers() const { return ledgers_; }
   const std::map<uint32_t, std::string_view>& thread_names() const { return thread_names_; }
   /// The text of a phase's name.
   std::string_view name(uint32_t id) const;
@@ -113,6 +116,7 @@ class Replay {
     uint64_t id = 0;
     uint64_t bytes = 0;
     uint64_t ticks = 0;
+    uint64_t address = 0;
     GroupId group = kNoGroup;
   };
   /// What is known of one writer.
@@ -165,6 +169,10 @@ class Replay {
   void on_device_revive(SlotState& slot, const DeviceReviveEvent& revive);
   void on_device_failed(const DeviceFailedEvent& failed, const Event& event);
   void on_pool(const PoolEvent& pool);
+  void on_driver_reading(const DriverReadingEvent& reading, const Event& event);
+  TrackedBytes tracked_bytes(int32_t device) const;
+  uint64_t live_bytes(int32_t device, uint8_t kind) const;
+  PageCount* linear_pages(const DeviceBlock& block);
   void note_life(const DeviceBlock& block, uint64_t ticks);
   PhaseGauges phase_gauges();
   /// Of a name that the log defines or, where it does not, writes out.
@@ -181,6 +189,7 @@ class Replay {
   std::unordered_map<uint64_t, DeviceBlock> device_blocks_;
   std::map<uint64_t, std::pair<int32_t, uint64_t>> pools_;  // pool → device, reserved bytes
   std::map<int32_t, Gauge> pool_reserved_;
+  std::map<int32_t, DeviceLedger> ledgers_;
   std::map<int32_t, uint64_t> largest_alloc_bytes_;
   std::map<uint32_t, std::string_view> thread_names_;
   std::map<std::string, uint32_t> inline_name_ids_;

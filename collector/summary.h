@@ -11,7 +11,8 @@
 
 namespace gpupeak::collector {
 
-/// Bytes or counts by name; no value: not measured.
+/// Bytes or counts by name; no value: not measured. The few that can be negative (device.ledger.*)
+/// are in two's complement: whoever prints a metric prints it as int64_t.
 using Metrics = std::map<std::string, std::optional<uint64_t>>;
 
 /// The value of a metric; nullopt if it is not measured or not there.
@@ -88,12 +89,44 @@ struct OutOfMemory {
   std::vector<Holder> holders;
 };
 
+/// A part of what the driver says is in use.
+struct LedgerRow {
+  std::string cause;  ///< "start", "context", "code" …, "rounding", "unexplained"
+  int64_t bytes = 0;
+};
+
+/// What the driver said at one instant, taken apart.
+struct LedgerView {
+  int64_t time_ns = 0;
+  uint64_t used_bytes = 0;      ///< of the device, by all processes, as nvidia-smi shows it
+  uint64_t tracked_bytes = 0;   ///< of it, handed out by calls that were seen
+  std::vector<LedgerRow> rows;  ///< with tracked_bytes they add up to used_bytes
+  int64_t unexplained_bytes() const { return rows.empty() ? 0 : rows.back().bytes; }
+};
+
+/// One thing behind a cause: a library's code, a function's local memory.
+struct LedgerItem {
+  std::string cause;
+  std::string name;
+  int64_t bytes = 0;
+  uint64_t count = 0;  ///< calls
+};
+
+struct DeviceLedgerSummary {
+  std::string source;  ///< "nvml" or "cuMemGetInfo"
+  LedgerView at_peak, at_exit;
+  std::vector<LedgerItem> items;  ///< largest first
+  std::vector<std::pair<int64_t, uint64_t>>
+      readings;  ///< time (ns), bytes in use: the observed curve
+};
+
 struct DeviceSummary {
   int32_t ordinal = 0;
   std::string uuid;
   std::string name;
   uint64_t total_bytes = 0;
   Metrics metrics;
+  std::optional<DeviceLedgerSummary> ledger;  ///< none: the driver was not asked
 };
 
 enum class ExitKind { kUnknown, kExit, kSignal };

@@ -139,6 +139,17 @@ class Dump {
         print("thread {} {}", e.tid, sanitize(e.name));
         break;
       }
+      case GPUPEAK_REC_DRIVER_READING: {
+        const DriverReadingEvent e = parse_driver_reading(event);
+        print("driver_reading device {} used {} source {} cause {}", e.device, e.used,
+              e.source == GPUPEAK_READING_NVML ? "nvml" : "cuda", ledger_cause_name(e.cause));
+        if (e.reserved) print(" reserved {}", *e.reserved);
+        if (e.own) print(" own {}", *e.own);
+        if (e.others) print(" others {}", *e.others);
+        print(" overlaps {} api {} name {} stack {}{}", e.overlaps, string(e.api), string(e.name),
+              e.stack, mark(e));
+        break;
+      }
       case GPUPEAK_REC_MAP: {
         const MapEvent e = parse_map(event);
         print("map {:#x} bytes {} prot {} kind {} stack {}{}", e.address, e.bytes, e.prot,

@@ -9,7 +9,8 @@ namespace {
 
 Json metrics_json(const Metrics& metrics) {
   Json json = Json::object();
-  for (const auto& [name, value] : metrics) json[name] = nullable(value);
+  for (const auto& [name, value] : metrics)
+    json[name] = value ? Json(static_cast<int64_t>(*value)) : Json(nullptr);
   return json;
 }
 
@@ -31,12 +32,38 @@ Json run_json(const RunSummary& run) {
   return json;
 }
 
+Json ledger_view_json(const LedgerView& view) {
+  Json json{{"time_ns", view.time_ns},
+            {"used_bytes", view.used_bytes},
+            {"tracked_bytes", view.tracked_bytes},
+            {"rows", Json::array()}};
+  for (const LedgerRow& row : view.rows)
+    json["rows"].push_back({{"cause", row.cause}, {"bytes", row.bytes}});
+  return json;
+}
+
+Json ledger_json(const DeviceLedgerSummary& ledger) {
+  Json json{{"source", ledger.source},
+            {"at_peak", ledger_view_json(ledger.at_peak)},
+            {"at_exit", ledger_view_json(ledger.at_exit)},
+            {"items", Json::array()},
+            {"readings", Json::array()}};
+  for (const LedgerItem& item : ledger.items) {
+    json["items"].push_back(
+        {{"cause", item.cause}, {"name", item.name}, {"bytes", item.bytes}, {"count", item.count}});
+  }
+  for (const auto& [time_ns, used] : ledger.readings)
+    json["readings"].push_back(Json::array({time_ns, used}));
+  return json;
+}
+
 Json device_json(const DeviceSummary& device) {
   return {{"ordinal", device.ordinal},
           {"uuid", device.uuid},
           {"name", device.name},
           {"total_bytes", device.total_bytes},
-          {"metrics", metrics_json(device.metrics)}};
+          {"metrics", metrics_json(device.metrics)},
+          {"ledger", device.ledger ? ledger_json(*device.ledger) : Json(nullptr)}};
 }
 
 Json peak_json(const Peak& peak) {

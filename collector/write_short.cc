@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "collector/ledger_text.h"
 #include "collector/run_text.h"
 
 namespace gpupeak::collector {
@@ -38,6 +39,7 @@ class ShortSummary {
     tail.push_back(fmt::format("  next: gpupeak report {}", summary_.log_path));
     size_t room = kShortLines - head.size() - tail.size();
 
+    const std::vector<std::string> ledgers = ledger_lines();
     const std::string totals = totals_line();
     const std::string phases = phase_line();
     const size_t peak_count = std::max<size_t>(devices_.size(), 1);
@@ -45,12 +47,16 @@ class ShortSummary {
     room -= with_totals;
     const bool with_peaks = room >= peak_count;
     if (with_peaks) room -= peak_count;
+    const bool with_ledgers = with_peaks && room >= ledgers.size();
+    if (with_ledgers) room -= ledgers.size();
     const bool with_phases = with_peaks && !phases.empty() && room > 0;
     room -= with_phases;
     const size_t lines_per_peak = room / peak_count;
 
     for (const std::string& line : head) out << line << '\n';
     if (with_peaks) write_peaks(lines_per_peak, out);
+    if (with_ledgers)
+      for (const std::string& line : ledgers) out << line << '\n';
     if (with_totals) out << totals << '\n';
     if (with_phases) out << phases << '\n';
     for (const std::string& line : tail) out << line << '\n';
@@ -139,6 +145,22 @@ class ShortSummary {
     const uint64_t rest_rows = peak->holders.size() - shown + peak->other_sites;
     out << fmt::format("  {}  {} %  {} more sites\n", right(mib(rest, digits), 9),
                        right(percent(rest, peak->bytes), 4), grouped(rest_rows));
+  }
+
+  /// Each device at its peak. With one device there is no need to say which.
+  std::vector<std::string> ledger_lines() const {
+    std::vector<std::string> lines;
+    for (const DeviceSummary* device : devices_) {
+      if (!device->ledger) continue;
+      const LedgerView& view = device->ledger->at_peak;
+      const std::string which =
+          devices_.size() > 1 ? fmt::format(" for GPU {}", device->ordinal) : "";
+      lines.push_back(fit(
+          fmt::format("  nvidia-smi would say{} {}", which,
+                      ledger_sum_text(view, view.used_bytes / 1000, mib_digits(view.used_bytes))),
+          width_));
+    }
+    return lines;
   }
 
   std::string totals_line() const {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "collector/ledger_text.h"
 #include "collector/run_text.h"
 
 namespace gpupeak::collector {
@@ -36,6 +38,7 @@ class TextReport {
     write_composition("host", "host memory");
     if (summary_.find_peak("host") == nullptr)
       write_composition("host/pinned", "pinned host memory");
+    for (const DeviceSummary& device : summary_.devices) write_ledger(device);
     write_kinds();
     write_phases("device", "device memory");
     write_phases("host", "host memory");
@@ -129,6 +132,37 @@ class TextReport {
                     right(percent(bytes, whole), 5), right(count, 7));
     const size_t used = display_width(figures) + display_width(marks);
     out_ << figures << fit(title, width_ > used ? width_ - used : 0) << marks << '\n';
+  }
+
+  void write_ledger(const DeviceSummary& device) {
+    if (!device.ledger) return;
+    const DeviceLedgerSummary& ledger = *device.ledger;
+    const LedgerView& view = ledger.at_peak;
+    heading("WHAT NVIDIA-SMI SHOWS",
+            fmt::format("{} at the peak, read at {} ({})", device_text(device),
+                        instant(view.time_ns), ledger.source));
+    const int digits = mib_digits(view.used_bytes);
+    const auto row = [&](int64_t bytes, const std::string& what) {
+      const auto size = static_cast<uint64_t>(std::llabs(bytes));
+      line(fmt::format("{} {}  {}", right((bytes < 0 ? "−" : "") + mib(size, digits), kMibColumns),
+                       right(percent(size, view.used_bytes), 5), what));
+    };
+    row(static_cast<int64_t>(view.tracked_bytes), "tracked, by the sites above");
+    for (const LedgerRow& part : view.rows) {
+      if (part.bytes != 0 || part.cause == "unexplained")
+        row(part.bytes, ledger_cause_text(part.cause));
+    }
+    out_ << right(fmt::format("sum {} = in use", mib(view.used_bytes, digits)), width_) << '\n';
+    const LedgerView& exit = ledger.at_exit;
+    line(fmt::format("  at exit {}",
+                     ledger_sum_text(exit, exit.used_bytes / 1000, mib_digits(exit.used_bytes))));
+    if (ledger.items.empty()) return;
+    line("  the largest behind these causes:");
+    for (const LedgerItem& item : ledger.items) {
+      row(item.bytes,
+          fmt::format("{}: {}{}", ledger_cause_text(item.cause), item.name,
+                      item.count > 1 ? fmt::format(", {} calls", grouped(item.count)) : ""));
+    }
   }
 
   void write_kinds() {

@@ -102,6 +102,22 @@ const ElfW(Sym) * find_by_sysv_hash(const SymbolTable& table, const char* name) 
   return nullptr;
 }
 
+/// Entries of the symbol table: the tables themselves do not say how many.
+uint32_t symbol_count(const SymbolTable& table) {
+  if (table.sysv_hash != nullptr) return table.sysv_hash[1];
+  if (table.gnu_hash == nullptr) return 0;
+  const uint32_t buckets = table.gnu_hash[0], first = table.gnu_hash[1];
+  const auto* bucket = table.gnu_hash + 4 + table.gnu_hash[2] * (sizeof(ElfW(Addr)) / 4);
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < buckets; ++i) {
+    if (bucket[i] > last) last = bucket[i];
+  }
+  if (last < first) return 0;
+  const uint32_t* chain = bucket + buckets;
+  while ((chain[last - first] & 1) == 0) ++last;
+  return last + 1;
+}
+
 const ElfW(Sym) * find_entry(const SymbolTable& table, const char* name) {
   if (table.symbols == nullptr || table.strings == nullptr) return nullptr;
   if (table.gnu_hash != nullptr) return find_by_gnu_hash(table, name);
@@ -199,6 +215,20 @@ void* find_in(const char* library, const char* name) {
     return found != nullptr;
   });
   return found;
+}
+
+void for_each_export(const char* library, void (*visit)(const char* name)) {
+  for_each_object([&](const dl_phdr_info& object) {
+    if (!named(object, library)) return false;
+    const SymbolTable table = symbol_table(object);
+    if (table.symbols == nullptr || table.strings == nullptr) return true;
+    for (uint32_t i = 1; i < symbol_count(table); ++i) {
+      const ElfW(Sym)& symbol = table.symbols[i];
+      const bool function = ELF64_ST_TYPE(symbol.st_info) == STT_FUNC;
+      if (function && symbol.st_shndx != SHN_UNDEF) visit(table.strings + symbol.st_name);
+    }
+    return true;
+  });
 }
 
 void* find_first(const char* name) {

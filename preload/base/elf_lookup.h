@@ -24,6 +24,8 @@ struct Symbol {
   size_t bytes = 0;
 };
 Symbol find_symbol(const dl_phdr_info& object, const char* name);
+/// Calls `visit(name)` for each function that the loaded library defines.
+void for_each_export(const char* library, void (*visit)(const char* name));
 
 /// True if the function at `address` lies in the loaded library whose file name starts with
 /// `library`.

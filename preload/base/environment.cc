@@ -97,6 +97,20 @@ bool read_switch(std::string_view name, bool otherwise) {
   return otherwise;
 }
 
+void read_ledger() {
+  const std::string_view value = variable("GPUPEAK_LEDGER");
+  g_environment.ledger = value != "off";
+  if (!value.empty() && value != "auto" && value != "off")
+    complain("GPUPEAK_LEDGER", value, "auto or off");
+  const std::string_view hz = variable("GPUPEAK_LEDGER_HZ");
+  uint64_t number;
+  if (hz.empty()) return;
+  if (parse_number(hz, number) && number <= 1000)
+    g_environment.ledger_hz = static_cast<uint32_t>(number);
+  else
+    complain("GPUPEAK_LEDGER_HZ", hz, "a number from 0 to 1000");
+}
+
 void read_rank() {
   for (const char* name :
        {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"}) {
@@ -138,6 +152,7 @@ bool read_environment() {
   e.verify_stacks = read_switch("GPUPEAK_VERIFY_STACKS", false);
   e.nvtx = read_switch("GPUPEAK_NVTX", true);
   e.summary = read_switch("GPUPEAK_SUMMARY", true);
+  read_ledger();
   uint64_t number;
   if (const auto value = variable("GPUPEAK_SAMPLE"); !value.empty()) {
     if (parse_size(value, number) && number > 0)

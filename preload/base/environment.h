@@ -15,6 +15,8 @@ struct Environment {
   uint32_t host_mode = 3;               ///< GPUPEAK_HOST, enum gpupeak_host_mode
   uint64_t sample_bytes = 524288;       ///< GPUPEAK_SAMPLE
   Children children = Children::kCuda;  ///< GPUPEAK_CHILDREN
+  bool ledger = true;          ///< GPUPEAK_LEDGER=off: the driver is not asked for its figures
+  uint32_t ledger_hz = 10;     ///< GPUPEAK_LEDGER_HZ: readings between the causes; 0: none
   bool verify_stacks = false;  ///< GPUPEAK_VERIFY_STACKS=1: check each cached stack by unwinding
   bool python = true;          ///< GPUPEAK_PYTHON=off: no Python frames
   bool quiet = false;          ///< GPUPEAK_QUIET=1: no line on stderr, ever

@@ -14,7 +14,7 @@ struct ThreadFlags {
       0;  ///< the same for AllocatorScope: an mmap now is the allocator's backing
   uint32_t driver_depth =
       0;                   ///< inside a CUDA driver call (hooks/cuda): only the outermost accounts
-  bool unwinding = false;  ///< inside the unwinder, which may allocate
+  bool in_library = false;  ///< inside a library of our choice (unwinder, NVML), which may allocate
   struct ThreadSlot* slot = nullptr;  ///< this thread's event stream, once it has one
   uint64_t process_generation = 0;    ///< of `slot`; a forked child's differs
 };

@@ -7,8 +7,10 @@
 #include <cstdint>
 
 #include "hooks/cuda_lookup.h"
+#include "hooks/missing_hooks.h"
 #include "stack/stack.h"
 #include "track/device_calls.h"
+#include "track/ledger_calls.h"
 
 namespace gpupeak::preload {
 
@@ -26,15 +28,28 @@ struct Array3dDescriptor32 {
 
 namespace calls {
 
+template <typename Real>
+CUresult init(const ApiCall&, Real real, unsigned flags) {
+  DriverScope scope;
+  const CUresult result = real(flags);
+  if (scope.accounts()) log_missing_hooks();
+  return result;
+}
+
+void* hook_or_self(const char* name, void* found) {
+  if (found == nullptr) return nullptr;
+  if (void* hook = hook_of_address(found)) return hook;
+  note_unhooked(name);
+  return found;
+}
+
 /// cuGetProcAddress: the driver decides, and where it gives out a function of ours, we give out the
 /// hook.
 template <typename Real>
 CUresult proc_address(const ApiCall&, Real real, const char* name, void** out, int version,
                       cuuint64_t flags) {
   const CUresult result = real(name, out, version, flags);
-  if (result == CUDA_SUCCESS && out != nullptr) {
-    if (void* hook = hook_of_address(*out)) *out = hook;
-  }
+  if (result == CUDA_SUCCESS && out != nullptr) *out = hook_or_self(name, *out);
   return result;
 }
 
@@ -42,9 +57,7 @@ template <typename Real>
 CUresult proc_address_with_status(const ApiCall&, Real real, const char* name, void** out,
                                   int version, cuuint64_t flags, void* status) {
   const CUresult result = real(name, out, version, flags, status);
-  if (result == CUDA_SUCCESS && out != nullptr) {
-    if (void* hook = hook_of_address(*out)) *out = hook;
-  }
+  if (result == CUDA_SUCCESS && out != nullptr) *out = hook_or_self(name, *out);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/elf_lookup.h"
+#include "hooks/missing_hooks.h"
 #include "log/log.h"
 #include "stack/module_map.h"
 #include "track/driver.h"
@@ -50,6 +51,7 @@ bool resolve() {
   }
   set_driver_lookup([](const char* name) { return find_in(kDriver, name); });
   g_cu_init = cu_init;
+  look_for_missing_hooks(kDriver);
   g_resolved.store(true, std::memory_order_release);
   return true;
 }

@@ -4,6 +4,7 @@
 
 #include "base/elf_lookup.h"
 #include "hooks/cuda_lookup.h"
+#include "hooks/missing_hooks.h"
 #include "hooks/ort.h"
 #include "stack/module_map.h"
 
@@ -31,6 +32,7 @@ DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* c
   // RTLD_NEXT means "after the caller", so the real dlsym must see the caller: it gets the call as
   // it came. The driver itself may look up its own functions.
   const bool is_ort = is_ort_entry(name);
+  if (has_missing_hooks() && name != nullptr) note_asked_for(name);
   if (handle == RTLD_NEXT || (!is_ort && !is_hooked_name(name)) || is_in(caller, "libcuda.so")) {
     return {nullptr, reinterpret_cast<void*>(real)};
   }

@@ -1,11 +1,9 @@
 #include "stack/unwinder.h"
 
-#include <dlfcn.h>
-
 #include <atomic>
 #include <cstring>
 
-#include "base/elf_lookup.h"
+#include "base/loader.h"
 #include "base/text.h"
 #include "log/log.h"
 #include "stack/module_map.h"
@@ -39,25 +37,7 @@ int backtrace_with_libgcc(void** frames, int capacity) {
   return walk.count;
 }
 
-using Dlopen = void* (*)(const char*, int);
-using Dlsym = void* (*)(void*, const char*);
-
-struct Loader {
-  Dlopen open = nullptr;
-  Dlsym symbol = nullptr;
-};
-
-/// glibc before 2.34 has them in libdl, which a program may not have loaded.
-Loader find_loader() {
-  for (const char* library : {"libc.so.6", "libdl.so.2"}) {
-    auto* open = reinterpret_cast<Dlopen>(find_in(library, "dlopen"));
-    auto* symbol = reinterpret_cast<Dlsym>(find_in(library, "dlsym"));
-    if (open != nullptr && symbol != nullptr) return {open, symbol};
-  }
-  return {};
-}
-
-Backtrace load_libunwind(const Loader& loader) {
+Backtrace load_libunwind() {
   Path beside;
   const char* own = own_path();
   if (const char* slash = strrchr(own, '/')) {
@@ -65,23 +45,17 @@ Backtrace load_libunwind(const Loader& loader) {
   }
   for (const char* name : {beside.c_str(), "libunwind.so.8"}) {
     if (name[0] == 0) continue;
-    // RTLD_LOCAL: its _Unwind_* must not take the place of libgcc's in C++ programs
-    if (void* library = loader.open(name, RTLD_NOW | RTLD_LOCAL)) {
-      if (void* found = loader.symbol(library, "unw_backtrace"))
-        return reinterpret_cast<Backtrace>(found);
-    }
+    Backtrace found = nullptr;
+    if (find_symbol(load_library(name), "unw_backtrace", found)) return found;
   }
   return nullptr;
 }
 
-Backtrace load_libgcc(const Loader& loader) {
-  void* library = loader.open("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return nullptr;
-  g_libgcc_backtrace =
-      reinterpret_cast<int (*)(UnwindStep, void*)>(loader.symbol(library, "_Unwind_Backtrace"));
-  g_libgcc_get_ip = reinterpret_cast<uintptr_t (*)(void*)>(loader.symbol(library, "_Unwind_GetIP"));
-  return g_libgcc_backtrace != nullptr && g_libgcc_get_ip != nullptr ? &backtrace_with_libgcc
-                                                                     : nullptr;
+Backtrace load_libgcc() {
+  void* library = load_library("libgcc_s.so.1");
+  const bool found = find_symbol(library, "_Unwind_Backtrace", g_libgcc_backtrace) &&
+                     find_symbol(library, "_Unwind_GetIP", g_libgcc_get_ip);
+  return found ? &backtrace_with_libgcc : nullptr;
 }
 
 }  // namespace
@@ -89,11 +63,10 @@ Backtrace load_libgcc(const Loader& loader) {
 void load_unwinder() {
   static std::atomic<bool> tried{false};
   if (tried.exchange(true)) return;
-  const Loader loader = find_loader();
-  Backtrace backtrace = loader.open != nullptr ? load_libunwind(loader) : nullptr;
+  Backtrace backtrace = load_libunwind();
   if (backtrace == nullptr) {
     set_quality(GPUPEAK_Q_NO_LIBUNWIND);
-    if (loader.open != nullptr) backtrace = load_libgcc(loader);
+    backtrace = load_libgcc();
     if (backtrace == nullptr) set_quality(GPUPEAK_Q_NO_UNWINDER);
   }
   g_backtrace.store(backtrace, std::memory_order_release);

@@ -12,6 +12,7 @@
 #include "track/device_memory.h"
 #include "track/driver.h"
 #include "track/driver_scope.h"
+#include "track/ledger.h"
 #include "track/virtual_memory.h"
 
 namespace gpupeak::preload::calls {
@@ -52,6 +53,7 @@ CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run ru
         {.bytes = bytes, .context = current_context(), .device = device, .kind = kind});
     if (kind == GPUPEAK_KIND_LINEAR)
       read_all_pools();  // it may have taken from what they held in reserve
+    sample_driver_memory();
   }
   return result;
 }
@@ -62,21 +64,16 @@ template <typename Run>
 CUresult release(const ApiCall& call, KeySpace space, uint64_t value, Run run) {
   DriverScope scope;
   if (!scope.accounts() || value == 0) return run();
+  read_unread_peaks();
   DeviceBlock block;
   const bool known = device_freeing(call, space, value, block);
+  LedgerBracket bracket;
+  if (known && block.kind == GPUPEAK_KIND_MANAGED)
+    bracket.open(call, GPUPEAK_LEDGER_MANAGED, block.device);
   const CUresult result = run();
   if (known && result != CUDA_SUCCESS) device_not_freed(space, value, block);
   if (!known && result == CUDA_SUCCESS) device_unknown_freed(call, value);
   return result;
-}
-
-// ---- start
-// ---------------------------------------------------------------------------------------
-
-template <typename Real>
-CUresult init(const ApiCall&, Real real, unsigned flags) {
-  DriverScope scope;
-  return real(flags);
 }
 
 // ---- linear, pinned, managed, registered
@@ -156,8 +153,21 @@ CUresult mem_alloc_managed(const ApiCall& call, Real real, CUdeviceptr* out, siz
 // ---- arrays
 // ----------------------------------------------------------------------------------------
 
+/// Their bytes are an estimate: what the driver takes beyond it is bracketed.
+class ArrayBracket {
+ public:
+  explicit ArrayBracket(const ApiCall& call) {
+    if (t_flags.driver_depth == 0 && recording())
+      bracket_.open(call, GPUPEAK_LEDGER_ARRAYS, current_device());
+  }
+
+ private:
+  LedgerBracket bracket_;
+};
+
 template <typename Real, typename Descriptor>
 CUresult array_create(const ApiCall& call, Real real, CUarray* out, const Descriptor* descriptor) {
+  const ArrayBracket bracket(call);
   return allocate(
       call, KeySpace::kArray, GPUPEAK_KIND_ARRAY, [&] { return real(out, descriptor); },
       [&] { return value_of(*out); }, descriptor != nullptr ? array_bytes(*descriptor) : 0);
@@ -166,15 +176,69 @@ CUresult array_create(const ApiCall& call, Real real, CUarray* out, const Descri
 template <typename Real>
 CUresult mipmapped_create(const ApiCall& call, Real real, CUmipmappedArray* out,
                           const CUDA_ARRAY3D_DESCRIPTOR* descriptor, unsigned levels) {
+  const ArrayBracket bracket(call);
   return allocate(
       call, KeySpace::kArray, GPUPEAK_KIND_ARRAY, [&] { return real(out, descriptor, levels); },
       [&] { return value_of(*out); },
       descriptor != nullptr ? mipmapped_bytes(*descriptor, levels) : 0);
 }
 
+/// Which tile of which array: the padding of the unions takes no part.
+inline uint64_t tile_key(const CUarrayMapInfo& tile) {
+  uint64_t key = 0xcbf29ce484222325u;
+  const auto add = [&key](uint64_t value) { key = (key ^ value) * 0x9e3779b97f4a7c15u; };
+  add(value_of(tile.resource.array));
+  add(tile.subresourceType);
+  if (tile.subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL) {
+    add(tile.subresource.miptail.layer);
+    add(tile.subresource.miptail.offset);
+  } else {
+    const auto& place = tile.subresource.sparseLevel;
+    for (const unsigned part :
+         {place.level, place.layer, place.offsetX, place.offsetY, place.offsetZ}) {
+      add(part);
+    }
+  }
+  return key | 1;
+}
+
 template <typename Real, typename Array>
 CUresult array_destroy(const ApiCall& call, Real real, Array array) {
-  return release(call, KeySpace::kArray, value_of(array), [&] { return real(array); });
+  const ArrayBracket bracket(call);
+  const CUresult result =
+      release(call, KeySpace::kArray, value_of(array), [&] { return real(array); });
+  if (result == CUDA_SUCCESS && recording()) vmm_array_destroyed(call, value_of(array));
+  return result;
+}
+
+/// Tiles of sparse arrays, each a mapping of cuMemCreate's memory.
+template <typename Real>
+CUresult map_array_async(const ApiCall& call, Real real, CUarrayMapInfo* list, unsigned count,
+                         CUstream stream) {
+  DriverScope scope;
+  if (scope.accounts()) read_unread_peaks();
+  const CUresult result = real(list, count, stream);
+  if (!scope.accounts() || result != CUDA_SUCCESS) return result;
+  for (unsigned i = 0; i < count; ++i) {
+    const CUarrayMapInfo& tile = list[i];
+    const bool maps = tile.memOperationType == CU_MEM_OPERATION_TYPE_MAP;
+    if (maps)
+      vmm_tile_mapped(call, tile_key(tile), value_of(tile.resource.array),
+                      tile.memHandle.memHandle);
+    else
+      vmm_tile_unmapped(call, tile_key(tile));
+  }
+  return result;
+}
+
+/// An array over imported memory: the exporter owns the bytes.
+template <typename Real, typename Descriptor>
+CUresult external_mipmapped(const ApiCall& call, Real real, CUmipmappedArray* out,
+                            CUexternalMemory memory, const Descriptor* descriptor) {
+  return allocate(
+      call, KeySpace::kArray, GPUPEAK_KIND_IMPORTED, [&] { return real(out, memory, descriptor); },
+      [&] { return value_of(*out); },
+      descriptor != nullptr ? mipmapped_bytes(descriptor->arrayDesc, descriptor->numLevels) : 0);
 }
 
 // ---- pools
@@ -262,6 +326,7 @@ template <typename Real>
 CUresult pool_destroy(const ApiCall&, Real real, CUmemoryPool pool) {
   DriverScope scope;
   if (!scope.accounts()) return real(pool);
+  read_unread_peaks();
   const PoolState state = pool_destroying(pool);
   const CUresult result = real(pool);
   if (result == CUDA_SUCCESS)
@@ -277,13 +342,17 @@ template <typename Real, typename... Arguments>
 CUresult synchronise(const ApiCall&, Real real, Arguments... arguments) {
   DriverScope scope;
   const CUresult result = real(arguments...);
-  if (scope.accounts() && result == CUDA_SUCCESS) read_all_pools();
+  if (scope.accounts() && result == CUDA_SUCCESS) {
+    read_all_pools();
+    sample_driver_memory();
+  }
   return result;
 }
 
 template <typename Real>
 CUresult pool_trim(const ApiCall&, Real real, CUmemoryPool pool, size_t keep_bytes) {
   DriverScope scope;
+  if (scope.accounts()) read_unread_peaks();
   const CUresult result = real(pool, keep_bytes);
   if (scope.accounts() && result == CUDA_SUCCESS) {
     read_pool(pool, pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
@@ -332,6 +401,7 @@ template <typename Real>
 CUresult mem_release(const ApiCall& call, Real real, CUmemGenericAllocationHandle handle) {
   DriverScope scope;
   if (!scope.accounts()) return real(handle);
+  read_unread_peaks();
   const bool known = vmm_releasing(call, handle);
   const CUresult result = real(handle);
   if (known && result != CUDA_SUCCESS) vmm_not_released(handle);
@@ -351,6 +421,7 @@ template <typename Real>
 CUresult mem_unmap(const ApiCall& call, Real real, CUdeviceptr at, size_t bytes) {
   DriverScope scope;
   if (!scope.accounts()) return real(at, bytes);
+  read_unread_peaks();
   vmm_unmapping(call, at, bytes);
   const CUresult result = real(at, bytes);
   if (result == CUDA_SUCCESS)
@@ -463,11 +534,10 @@ CUresult graph_add_node_with_edges(const ApiCall&, Real real, CUgraphNode* out, 
   return add_graph_node(node, [&] { return real(out, graph, after, edges, count, node); });
 }
 
-/// Instantiate, upload, launch, destroy: where the memory behind graphs comes and goes.
-template <typename Real, typename... Arguments>
-CUresult graph_call(const ApiCall& call, Real real, Arguments... arguments) {
-  DriverScope scope;
-  const CUresult result = real(arguments...);
+/// Where the memory behind graphs comes and goes.
+template <typename Run>
+CUresult run_graph_call(const ApiCall& call, const DriverScope& scope, Run run) {
+  const CUresult result = run();
   if (has_graph_memory() && scope.accounts() && result == CUDA_SUCCESS) {
     const int device = current_device();
     if (device != kNoDevice) graph_reserve_read(call, device, graph_reserve(device));
@@ -475,9 +545,32 @@ CUresult graph_call(const ApiCall& call, Real real, Arguments... arguments) {
   return result;
 }
 
+/// Instantiate, upload, destroy.
+template <typename Real, typename... Arguments>
+CUresult graph_call(const ApiCall& call, Real real, Arguments... arguments) {
+  DriverScope scope;
+  LedgerBracket bracket;
+  if (scope.accounts()) {
+    read_unread_peaks();
+    bracket.open(call, GPUPEAK_LEDGER_GRAPHS, current_device());
+  }
+  return run_graph_call(call, scope, [&] { return real(arguments...); });
+}
+
+/// A graph's first launch also loads its functions.
+template <typename Real>
+CUresult graph_launch(const ApiCall& call, Real real, CUgraphExec graph, CUstream stream) {
+  DriverScope scope;
+  LedgerBracket bracket;
+  if (scope.accounts() && is_first_launch(graph))
+    bracket.open(call, GPUPEAK_LEDGER_GRAPHS, current_device());
+  return run_graph_call(call, scope, [&] { return real(graph, stream); });
+}
+
 template <typename Real>
 CUresult graph_trim(const ApiCall& call, Real real, CUdevice device) {
   DriverScope scope;
+  if (scope.accounts()) read_unread_peaks();
   const CUresult result = real(device);
   if (scope.accounts() && result == CUDA_SUCCESS)
     graph_reserve_read(call, device, graph_reserve(device));
@@ -489,33 +582,42 @@ CUresult graph_trim(const ApiCall& call, Real real, CUdevice device) {
 
 /// All forms of cuCtxCreate: `out` comes first, the device last.
 template <typename Run>
-CUresult context_create(CUcontext* out, CUdevice device, Run run) {
+CUresult context_create(const ApiCall& call, CUcontext* out, CUdevice device, Run run) {
   DriverScope scope;
+  LedgerBracket bracket;
+  if (scope.accounts()) bracket.open(call, GPUPEAK_LEDGER_CONTEXT, device);
   const CUresult result = run();
   if (scope.accounts() && result == CUDA_SUCCESS) context_began(*out, device);
   return result;
 }
 
 template <typename Real>
-CUresult ctx_create(const ApiCall&, Real real, CUcontext* out, unsigned flags, CUdevice device) {
-  return context_create(out, device, [&] { return real(out, flags, device); });
+CUresult ctx_create(const ApiCall& call, Real real, CUcontext* out, unsigned flags,
+                    CUdevice device) {
+  return context_create(call, out, device, [&] { return real(out, flags, device); });
 }
 
 template <typename Real, typename Parameters>
-CUresult ctx_create_affinity(const ApiCall&, Real real, CUcontext* out, Parameters* parameters,
+CUresult ctx_create_affinity(const ApiCall& call, Real real, CUcontext* out, Parameters* parameters,
                              int count, unsigned flags, CUdevice device) {
-  return context_create(out, device, [&] { return real(out, parameters, count, flags, device); });
+  return context_create(call, out, device,
+                        [&] { return real(out, parameters, count, flags, device); });
 }
 
 template <typename Real, typename Parameters>
-CUresult ctx_create_params(const ApiCall&, Real real, CUcontext* out, Parameters* parameters,
+CUresult ctx_create_params(const ApiCall& call, Real real, CUcontext* out, Parameters* parameters,
                            unsigned flags, CUdevice device) {
-  return context_create(out, device, [&] { return real(out, parameters, flags, device); });
+  return context_create(call, out, device, [&] { return real(out, parameters, flags, device); });
 }
 
 template <typename Real>
 CUresult ctx_destroy(const ApiCall& call, Real real, CUcontext context) {
   DriverScope scope;
+  LedgerBracket bracket;
+  if (scope.accounts()) {
+    read_unread_peaks();
+    bracket.open(call, GPUPEAK_LEDGER_CONTEXT, device_of_context(context));
+  }
   const CUresult result = real(context);
   if (scope.accounts() && result == CUDA_SUCCESS)
     context_ended(call, context, GPUPEAK_CONTEXT_DESTROYED);
@@ -523,9 +625,11 @@ CUresult ctx_destroy(const ApiCall& call, Real real, CUcontext context) {
 }
 
 template <typename Real>
-CUresult primary_retain(const ApiCall&, Real real, CUcontext* out, CUdevice device) {
+CUresult primary_retain(const ApiCall& call, Real real, CUcontext* out, CUdevice device) {
   DriverScope scope;
   const bool was_active = scope.accounts() && primary_context_is_active(device);
+  LedgerBracket bracket;
+  if (scope.accounts() && !was_active) bracket.open(call, GPUPEAK_LEDGER_CONTEXT, device);
   const CUresult result = real(out, device);
   if (scope.accounts() && result == CUDA_SUCCESS) {
     primary_context(device) = *out;
@@ -538,6 +642,11 @@ CUresult primary_retain(const ApiCall&, Real real, CUcontext* out, CUdevice devi
 template <typename Real>
 CUresult primary_end(const ApiCall& call, Real real, CUdevice device, gpupeak_context_event event) {
   DriverScope scope;
+  LedgerBracket bracket;
+  if (scope.accounts()) {
+    read_unread_peaks();
+    bracket.open(call, GPUPEAK_LEDGER_CONTEXT, device);
+  }
   const CUresult result = real(device);
   if (scope.accounts() && result == CUDA_SUCCESS && !primary_context_is_active(device)) {
     context_ended(call, primary_context(device), event);

@@ -21,6 +21,7 @@ struct DeviceMemory {
     uint64_t bytes = 0;
     uint32_t blocks = 0;  ///< numbered from 1; the latest is given back first
   } graphs[GPUPEAK_LOG_MAX_DEVICES];
+  uint64_t read_at[GPUPEAK_LOG_MAX_DEVICES] = {};  ///< tracked bytes at the highest reading
   std::atomic<bool> has_graphs{false};
   std::atomic<uint64_t> pool_bytes{0};  ///< reserved in all pools, as logged last
   uint64_t next_id = 1;
@@ -76,7 +77,10 @@ void move_gauges(const DeviceBlock& block, int64_t bytes) {
   if (block.device < 0 || block.device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
   gpupeak_device_counters& device = page.device[block.device];
   move(device.kind[block.kind - GPUPEAK_FIRST_DEVICE_KIND], bytes);
-  if (counts_into_device_total(block.kind)) move(device.total, bytes);
+  if (!counts_into_device_total(block.kind)) return;
+  move(device.total, bytes);
+  const uint64_t read_at = g_memory.read_at[block.device];
+  if (device.total.live > read_at + read_at / 1024) g_unread_peaks |= 1u << block.device;
 }
 
 uint32_t api_of(const ApiCall& call) {
@@ -177,6 +181,8 @@ bool ends_with_context(gpupeak_kind kind) {
 }
 
 }  // namespace
+
+constinit std::atomic<uint32_t> g_unread_peaks{0};
 
 void device_allocated(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock block) {
   HookScope scope;
@@ -420,6 +426,35 @@ void graph_reserve_read(const ApiCall& call, int device, uint64_t reserved_bytes
   reserve.bytes = reserved_bytes;
 }
 
+void log_driver_reading(const DriverReading& reading) {
+  introduce_device(reading.device);
+  const uint32_t api = reading.call != nullptr ? api_of(*reading.call) : 0;
+  const uint32_t stack = reading.call != nullptr ? capture_stack(reading.call->caller) : 0;
+  LockGuard guard(g_memory.lock);
+  uint64_t& read_at = g_memory.read_at[reading.device];
+  const uint64_t live = counters().device[reading.device].total.live;
+  if (live > read_at) read_at = live;
+  g_unread_peaks &= ~(1u << reading.device);
+  Record record(GPUPEAK_REC_DRIVER_READING);
+  record.u(logged_device(reading.device)).u(reading.used).u(reading.source).u(reading.cause);
+  record.u(reading.reserved_plus_1).u(reading.own_plus_1).u(reading.others_plus_1);
+  emit(record.u(reading.overlaps).u(api).u(reading.name).u(stack));
+}
+
+void peak_is_not_readable(int device) {
+  LockGuard guard(g_memory.lock);
+  g_memory.read_at[device] = counters().device[device].total.peak;
+  g_unread_peaks &= ~(1u << device);
+}
+
+int device_of_context(CUcontext context) {
+  HookScope scope;
+  if (!scope.entered()) return kNoDevice;
+  LockGuard guard(g_memory.lock);
+  const int* known = g_memory.contexts.find(reinterpret_cast<uint64_t>(context));
+  return known != nullptr ? *known : kNoDevice;
+}
+
 void forget_device_memory() {
   g_memory.lock.reset();
   g_memory.blocks.forget();
@@ -427,6 +462,8 @@ void forget_device_memory() {
   g_memory.contexts.forget();
   for (auto& reserve : g_memory.graphs) reserve = {};
   g_memory.has_graphs = false;
+  for (uint64_t& read_at : g_memory.read_at) read_at = 0;
+  g_unread_peaks = 0;
   g_memory.pool_bytes = 0;
   g_memory.next_id = g_memory.next_seq = 1;
   forget_introductions();

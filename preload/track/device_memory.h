@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 
 #include "gpupeak/log_format.h"
@@ -101,6 +102,28 @@ void read_all_pools();
 void graph_reserve_read(const ApiCall& call, int device, uint64_t reserved_bytes);
 /// Whether this process has made graph memory at all; if not, its reserve need not be asked for.
 bool has_graph_memory();
+
+/// What the driver says is in use of a device; fields as in log_format.h.
+struct DriverReading {
+  int device = -1;
+  gpupeak_reading_source source = GPUPEAK_READING_CUDA;
+  gpupeak_ledger_cause cause = GPUPEAK_LEDGER_NONE;
+  uint64_t used = 0;
+  uint64_t reserved_plus_1 = 0, own_plus_1 = 0, others_plus_1 = 0;
+  uint32_t overlaps = 0;
+  uint32_t name = 0;              ///< string in the log
+  const ApiCall* call = nullptr;  ///< that moved it; nullptr: none
+};
+/// Inside a HookScope.
+void log_driver_reading(const DriverReading& reading);
+/// A bit for each device whose tracked bytes have risen to a peak that no reading has met. A rise
+/// of less than a thousandth is let pass, so that a slowly growing program is not read at each
+/// step.
+extern std::atomic<uint32_t> g_unread_peaks;
+/// The driver cannot be asked about this device now.
+void peak_is_not_readable(int device);
+/// The device of a context that is alive; kNoDevice if it was never seen.
+int device_of_context(CUcontext context);
 
 /// In a forked child: the parent's device memory is not ours.
 void forget_device_memory();

@@ -153,6 +153,14 @@ void forget_introductions() {
   g_introduced.store(0);
 }
 
+bool device_uuid(int ordinal, char* uuid) {
+  CUuuid found{};
+  const auto get = g_device_uuid2.get() != nullptr ? g_device_uuid2.get() : g_device_uuid.get();
+  if (get == nullptr || get(&found, ordinal) != CUDA_SUCCESS) return false;
+  memcpy(uuid, found.bytes, sizeof found.bytes);
+  return true;
+}
+
 void introduce_device(int ordinal) {
   if (ordinal < 0 || ordinal >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
   const uint32_t bit = 1u << ordinal;
@@ -160,16 +168,12 @@ void introduce_device(int ordinal) {
   if ((g_introduced.fetch_or(bit) & bit) != 0) return;
   char name[128] = {};
   size_t total = 0;
-  CUuuid uuid{};
+  char uuid[16] = {};
   if (const auto get = g_device_name.get()) get(name, sizeof name - 1, ordinal);
   if (const auto get = g_device_total.get()) get(&total, ordinal);
-  if (const auto get = g_device_uuid2.get() != nullptr ? g_device_uuid2.get() : g_device_uuid.get())
-    get(&uuid, ordinal);
+  device_uuid(ordinal, uuid);
   Record record(GPUPEAK_DEF_DEVICE);
-  record.u(static_cast<uint64_t>(ordinal))
-      .u(total)
-      .s({uuid.bytes, sizeof uuid.bytes})
-      .s({name, strlen(name)});
+  record.u(static_cast<uint64_t>(ordinal)).u(total).s({uuid, sizeof uuid}).s({name, strlen(name)});
   define(record);
   std::atomic_ref<uint32_t> count(counters().device_count);
   uint32_t seen = count.load();

@@ -63,6 +63,8 @@ bool primary_context_is_active(CUdevice device);
 /// The device's primary context as the last retain gave it; the driver keeps its handle over
 /// resets.
 CUcontext& primary_context(CUdevice device);
+/// 16 bytes; of a MIG instance where the device is one. False if the driver does not say.
+bool device_uuid(int ordinal, char* uuid);
 /// Logs name, UUID and size of a device at its first sight.
 void introduce_device(int ordinal);
 /// In a forked child with a log of its own.

@@ -88,17 +88,17 @@ bool sampled(ThreadSlot& slot, size_t bytes) {
   return !first;
 }
 
-/// Whether a heap call is recorded: an outermost one, or one that the unwinder makes (the loader
-/// may allocate or move its thread-local storage then). During unwinding no record is half-written,
+/// Whether a heap call is recorded: an outermost one, or one that the unwinder or NVML makes (the
+/// loader may allocate or move its thread-local storage then). No record is half-written meanwhile,
 /// so that is safe. What a signal handler does in the middle of other work of ours is not recorded,
 /// and counted.
 bool may_record(const HookScope& scope) {
-  if (scope.entered() || t_flags.unwinding) return true;
+  if (scope.entered() || t_flags.in_library) return true;
   count(&gpupeak_counters_page::reentrant_calls);
   return false;
 }
 
-/// The stack of an outermost call; none for the unwinder's own.
+/// The stack of an outermost call; none for those libraries' own.
 uint32_t stack_of(const HookScope& scope, const CallerFrame& caller) {
   return scope.entered() ? capture_stack(caller) : 0;
 }

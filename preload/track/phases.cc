@@ -4,6 +4,7 @@
 
 #include "base/hook_scope.h"
 #include "log/log.h"
+#include "track/ledger.h"
 #include "track/process.h"
 #include "track/sample.h"
 
@@ -68,6 +69,7 @@ uint32_t id_of(const Name& name) {
 }
 
 void phase_push(const Label& label, const void* frame) {
+  if (recording()) sample_driver_memory_at_border();
   HookScope hook;
   if (!hook.entered() || !recording()) return;
   close_left_calls(frame);
@@ -76,6 +78,7 @@ void phase_push(const Label& label, const void* frame) {
 }
 
 void phase_pop(gpupeak_phase_source source, uint64_t instance, const void* frame) {
+  if (recording()) sample_driver_memory_at_border();
   HookScope hook;
   if (!hook.entered() || !recording()) return;
   close_left_calls(frame);

@@ -29,6 +29,7 @@
 #include "stack/unwinder.h"
 #include "track/device_memory.h"
 #include "track/nvtx.h"
+#include "track/ledger.h"
 #include "track/ort_sessions.h"
 #include "track/phases.h"
 #include "track/sample.h"
@@ -141,6 +142,7 @@ void forget_parent() {
   abandon_log_file();
   abandon_slots();
   forget_device_memory();
+  forget_ledger();
   forget_virtual_memory();
   reset_ort_sessions();
   reset_nvtx();

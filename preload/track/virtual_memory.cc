@@ -24,10 +24,16 @@ struct Mapping {
 /// mapping.
 constexpr uint64_t kSmallestGranularity = 64 << 10;
 
+struct Tile {
+  uint64_t array = 0;
+  CUmemGenericAllocationHandle handle = 0;
+};
+
 struct VirtualMemory {
   SpinLock lock;  ///< outside of the device memory's
   FlatMap<Handle> handles;
   FlatMap<Mapping> mappings;
+  FlatMap<Tile> tiles;
 };
 constinit VirtualMemory g_vmm;
 
@@ -55,6 +61,17 @@ void for_each_mapping(CUdeviceptr at, uint64_t bytes, Visit visit) {
     if (mapping != nullptr) visit(at + offset, *mapping);
     offset += mapping != nullptr && mapping->bytes > 0 ? mapping->bytes : kSmallestGranularity;
   }
+}
+
+void drop_tile(const ApiCall& call, uint64_t key) {
+  const Tile* tile = g_vmm.tiles.find(key);
+  if (tile == nullptr) return;
+  const CUmemGenericAllocationHandle handle = tile->handle;
+  g_vmm.tiles.erase(key);
+  Handle* state = g_vmm.handles.find(handle_key(handle));
+  if (state == nullptr || state->mappings == 0) return;
+  --state->mappings;
+  free_if_unused(call, handle, *state);
 }
 
 }  // namespace
@@ -144,10 +161,38 @@ void vmm_not_unmapped(CUdeviceptr at, uint64_t bytes) {
   });
 }
 
+void vmm_tile_mapped(const ApiCall& call, uint64_t tile, uint64_t array,
+                     CUmemGenericAllocationHandle handle) {
+  LockGuard guard(g_vmm.lock);
+  drop_tile(call, tile);  // mapped anew in its place
+  Handle* state = g_vmm.handles.find(handle_key(handle));
+  if (state == nullptr) return;
+  ++state->mappings;
+  g_vmm.tiles.insert(tile, {.array = array, .handle = handle});
+}
+
+void vmm_tile_unmapped(const ApiCall& call, uint64_t tile) {
+  LockGuard guard(g_vmm.lock);
+  drop_tile(call, tile);
+}
+
+void vmm_array_destroyed(const ApiCall& call, uint64_t array) {
+  LockGuard guard(g_vmm.lock);
+  for (;;) {
+    uint64_t tile = 0;
+    g_vmm.tiles.for_each([&](uint64_t key, const Tile& of) {
+      if (of.array == array) tile = key;
+    });
+    if (tile == 0) return;
+    drop_tile(call, tile);
+  }
+}
+
 void forget_virtual_memory() {
   g_vmm.lock.reset();
   g_vmm.handles.forget();
   g_vmm.mappings.forget();
+  g_vmm.tiles.forget();
 }
 
 }  // namespace gpupeak::preload

@@ -22,6 +22,12 @@ void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle han
 void vmm_unmapping(const ApiCall& call, CUdeviceptr at, uint64_t bytes);
 void vmm_unmapped(CUdeviceptr at, uint64_t bytes);
 void vmm_not_unmapped(CUdeviceptr at, uint64_t bytes);
+/// A tile of a sparse array: a mapping too. `tile`: a hash of the array and of the place in it.
+void vmm_tile_mapped(const ApiCall& call, uint64_t tile, uint64_t array,
+                     CUmemGenericAllocationHandle handle);
+void vmm_tile_unmapped(const ApiCall& call, uint64_t tile);
+/// The array is gone, and all its tiles with it.
+void vmm_array_destroyed(const ApiCall& call, uint64_t array);
 /// In a forked child.
 void forget_virtual_memory();
 

@@ -1,6 +1,7 @@
 // Contexts: a thread's stack of them, the primary ones, and what dies with one.
 #include <vector>
 
+#include "costs.h"
 #include "export.h"
 
 namespace fake_cuda {
@@ -37,7 +38,10 @@ void end_context(Context* context) {
   const auto is_its = [&](const auto& object) { return object.context == context; };
   driver().streams.remove_if(is_its);
   driver().events.remove_if(is_its);
+  driver().functions.remove_if(
+      [&](const auto& function) { return function.module->context == context; });
   driver().modules.remove_if(is_its);
+  discharge_context(context->device, context);
 }
 
 void set_top(CUcontext context) {
@@ -50,7 +54,12 @@ void set_top(CUcontext context) {
 CUresult create(CUcontext* out, unsigned flags, CUdevice device) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (device_of(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  *out = handle_of(driver().contexts.add({.device = device, .flags = flags}));
+  Context* const context = driver().contexts.add({.device = device, .flags = flags});
+  if (!charge_context(device, context)) {
+    driver().contexts.remove(context);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *out = handle_of(context);
   t_stack.push_back(*out);
   return CUDA_SUCCESS;
 }
@@ -126,7 +135,18 @@ CUresult synchronize() {
   return CUDA_SUCCESS;
 }
 
-CUresult succeed() {
+CUresult set_limit(CUlimit limit, size_t value) {
+  const Context* const context = current_context();
+  if (context == nullptr) return no_context();
+  if (limit == CU_LIMIT_PRINTF_FIFO_SIZE)
+    charge_in_context(context->device, context, Cost::limits, round_up(value, kPage));
+  return CUDA_SUCCESS;
+}
+
+CUresult enable_peer() {
+  const Context* const context = current_context();
+  if (context == nullptr) return no_context();
+  charge_in_context(context->device, context, Cost::peer, kPage);
   return CUDA_SUCCESS;
 }
 
@@ -144,6 +164,8 @@ CUresult priority_range(int* least, int* greatest) {
 CUresult primary_retain(CUcontext* out, CUdevice ordinal) {
   Device* const device = device_of(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (!device->primary.active && !charge_context(ordinal, &device->primary))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   ++device->primary_references;
   device->primary.active = true;
   *out = handle_of(&device->primary);
@@ -216,7 +238,10 @@ FAKE_CUDA_EXPORT(cuCtxGetApiVersion, "cuCtxGetApiVersion", 3020, api_version,
                  (CUcontext context, unsigned* out), (context, out))
 FAKE_CUDA_EXPORT(cuCtxSynchronize, "cuCtxSynchronize", 2000, synchronize, (), ())
 FAKE_CUDA_EXPORT(cuCtxSynchronize_v2, "cuCtxSynchronize", 13000, synchronize, (CUcontext), ())
-FAKE_CUDA_EXPORT(cuCtxSetLimit, "cuCtxSetLimit", 3010, succeed, (CUlimit, size_t), ())
+FAKE_CUDA_EXPORT(cuCtxSetLimit, "cuCtxSetLimit", 3010, set_limit, (CUlimit limit, size_t value),
+                 (limit, value))
+FAKE_CUDA_EXPORT(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, enable_peer,
+                 (CUcontext, unsigned), ())
 FAKE_CUDA_EXPORT(cuCtxGetLimit, "cuCtxGetLimit", 3010, get_limit, (size_t * out, CUlimit), (out))
 FAKE_CUDA_EXPORT(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange", 5050, priority_range,
                  (int* least, int* greatest), (least, greatest))

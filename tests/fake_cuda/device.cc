@@ -96,6 +96,38 @@ CUresult by_pci_bus_id(CUdevice* out, const char* id) {
 
 }  // namespace
 
+// For the simulated NVML, and for programs under test.
+#define FAKE_CUDA_CONTROL extern "C" __attribute__((visibility("default")))
+FAKE_CUDA_CONTROL int fake_cuda_device_count();
+FAKE_CUDA_CONTROL unsigned long long fake_cuda_total(int device);
+FAKE_CUDA_CONTROL unsigned long long fake_cuda_used(int device);
+FAKE_CUDA_CONTROL unsigned long long fake_cuda_used_by_others(int device);
+FAKE_CUDA_CONTROL void fake_cuda_set_others(int device, unsigned long long bytes);
+
+int fake_cuda_device_count() {
+  return config().devices;
+}
+unsigned long long fake_cuda_total(int) {
+  return config().memory_bytes;
+}
+unsigned long long fake_cuda_used(int device) {
+  const std::lock_guard guard(driver().lock);
+  const Device* const found = device_of(device);
+  return found != nullptr ? found->taken : config().others_bytes;
+}
+unsigned long long fake_cuda_used_by_others(int device) {
+  const std::lock_guard guard(driver().lock);
+  const Device* const found = device_of(device);
+  return found != nullptr ? found->others : config().others_bytes;
+}
+/// Another process takes or gives back.
+void fake_cuda_set_others(int device, unsigned long long bytes) {
+  const std::lock_guard guard(driver().lock);
+  Device& found = *device_of(device);
+  found.taken += bytes - found.others;
+  found.others = bytes;
+}
+
 FAKE_CUDA_EXPORT(cuDeviceGetCount, "cuDeviceGetCount", 2000, device_count, (int* out), (out))
 FAKE_CUDA_EXPORT(cuDeviceGet, "cuDeviceGet", 2000, device_get, (CUdevice * out, int ordinal),
                  (out, ordinal))

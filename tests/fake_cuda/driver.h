@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "addresses.h"
@@ -67,7 +68,14 @@ struct Array {
 };
 
 struct Module {
-  Context* context = nullptr;
+  Context* context = nullptr;  ///< nullptr: a library, which each context loads for itself
+};
+
+/// Of a module, or a kernel of a library.
+struct Function {
+  Module* module = nullptr;
+  std::string name;
+  int local_bytes = 0;  ///< a thread: N of a name "…local_N"
 };
 
 /// Behind a device pointer.
@@ -80,6 +88,7 @@ struct Block {
   int device = 0;
   Context* context = nullptr;
   Pool* pool = nullptr;
+  uint64_t resident = 0;  ///< of managed memory, since the GPU touched it
 };
 
 struct HostBlock {
@@ -91,7 +100,8 @@ struct HostBlock {
 
 struct Device {
   int ordinal = 0;
-  uint64_t taken = 0;  ///< physical bytes
+  uint64_t taken = 0;   ///< physical bytes
+  uint64_t others = 0;  ///< of it, of other processes
   Context primary;
   int primary_references = 0;
   Pool* default_pool = nullptr;
@@ -113,7 +123,7 @@ class Registry {
   }
   template <typename Handle>
   T* find(Handle handle) const {
-    const auto at = live_.find(reinterpret_cast<T*>(handle));
+    const auto at = live_.find(reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(handle)));
     return at != live_.end() ? at->second.get() : nullptr;
   }
   void remove(T* pointer) { live_.erase(pointer); }
@@ -143,6 +153,7 @@ struct Driver {
   Registry<Pool> pools;
   Registry<Array> arrays;
   Registry<Module> modules;
+  Registry<Function> functions;
   std::map<CUdeviceptr, Block> blocks;
   std::map<uintptr_t, HostBlock> host_blocks;
   std::map<uintptr_t, HostBlock> registered;

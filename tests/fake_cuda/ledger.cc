@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <string>
 
 #include "config.h"
+#include "costs.h"
 #include "driver.h"
 
 namespace fake_cuda {
@@ -59,14 +61,14 @@ void change(int device, Kind kind, Change apply) {
   if (in_device_total(kind)) apply(gauge(device, Kind::device_total));
 }
 
-void write_gauges(FILE* file, const Gauges& gauges) {
+void write_gauges(FILE* file, const Gauges& gauges, const std::string& more = "") {
   fputs("{", file);
   for (size_t kind = 0; kind < kKinds; ++kind) {
     fprintf(file, "%s\"%s\": {\"live\": %llu, \"peak\": %llu}", kind == 0 ? "" : ", ", kNames[kind],
             static_cast<unsigned long long>(gauges[kind].live),
             static_cast<unsigned long long>(gauges[kind].peak));
   }
-  fputs("}", file);
+  fprintf(file, "%s}", more.c_str());
 }
 
 }  // namespace
@@ -88,7 +90,11 @@ void write_ledger() {
   fputs(", \"devices\": [", file);
   for (int device = 0; device < config().devices; ++device) {
     if (device > 0) fputs(", ", file);
-    write_gauges(file, ledger()[device]);
+    const Device* const state = device_of(device);
+    write_gauges(file, ledger()[device],
+                 ", \"in_use\": " + std::to_string(state != nullptr ? state->taken : 0) +
+                     ", \"others\": " + std::to_string(state != nullptr ? state->others : 0) +
+                     ", \"costs\": {" + costs_as_json(device) + "}");
   }
   fputs("]}\n", file);
   fclose(file);

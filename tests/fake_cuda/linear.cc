@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "config.h"
+#include "costs.h"
 #include "export.h"
 
 namespace fake_cuda {
@@ -91,6 +92,7 @@ void give_back(CUdeviceptr at, const Block& block) {
   }
   if (block.owner == Block::Owner::managed) {
     ledger_remove(block.device, Kind::managed, block.bytes);
+    charge(block.device, Cost::managed, -static_cast<int64_t>(block.resident));
     release_addresses(at, round_up(block.bytes, kPage));
   } else if (block.arena != nullptr) {
     block.arena->free(at);
@@ -172,6 +174,19 @@ FAKE_CUDA_EXPORT(cuMemGetAddressRange, "cuMemGetAddressRange", 2000, address_ran
                  (unsigned* base, unsigned* bytes, unsigned at), (base, bytes, at))
 FAKE_CUDA_EXPORT(cuMemGetAddressRange_v2, "cuMemGetAddressRange", 3020, address_range,
                  (CUdeviceptr * base, size_t* bytes, CUdeviceptr at), (base, bytes, at))
+
+// The GPU touches managed memory, as a kernel would: then it takes pages of the device.
+extern "C" __attribute__((visibility("default"))) void fake_cuda_touch(unsigned long long at);
+void fake_cuda_touch(unsigned long long at) {
+  const std::lock_guard guard(driver().lock);
+  const auto found = driver().blocks.find(at);
+  if (found == driver().blocks.end() || found->second.owner != Block::Owner::managed) return;
+  Block& block = found->second;
+  const uint64_t bytes = round_up(block.bytes, kPage);
+  if (block.resident == 0 && config().costs &&
+      charge(block.device, Cost::managed, static_cast<int64_t>(bytes)))
+    block.resident = bytes;
+}
 
 // A block that no hook sees begin, as private entry points of a real driver make them: for tests of
 // frees of pointers never seen. It is in no ledger.

@@ -79,6 +79,7 @@ CUresult init(unsigned flags) {
   for (int ordinal = 0; ordinal < config().devices; ++ordinal) {
     auto device = std::make_unique<Device>();
     device->ordinal = ordinal;
+    device->taken = device->others = config().others_bytes;
     device->primary = {.device = ordinal, .primary = true, .active = false};
     state.devices.push_back(std::move(device));
   }

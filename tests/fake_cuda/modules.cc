@@ -1,4 +1,9 @@
-// Modules, libraries and launches: they succeed and do nothing.
+// Modules, libraries and launches: they succeed and do nothing, but for the memory that they take.
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "costs.h"
 #include "export.h"
 
 namespace fake_cuda {
@@ -16,20 +21,53 @@ template <typename Handle>
 CUresult unload(Handle handle) {
   Module* const module = driver().modules.find(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  driver().functions.remove_if([&](const auto& function) { return function.module == module; });
   driver().modules.remove(module);
   return CUDA_SUCCESS;
 }
 
-/// Functions and kernels are their modules.
-template <typename Function, typename Handle>
-CUresult function_of(Function* out, Handle handle) {
-  if (driver().modules.find(handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  *out = reinterpret_cast<Function>(handle);
+/// A module is itself in every context.
+CUresult module_of(CUmodule* out, CUlibrary library) {
+  if (driver().modules.find(library) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *out = reinterpret_cast<CUmodule>(library);
   return CUDA_SUCCESS;
 }
 
-CUresult launch() {
-  return current_context() != nullptr ? CUDA_SUCCESS : no_context();
+template <typename Out, typename Handle>
+CUresult function_of(Out* out, Handle handle, const char* name) {
+  Module* const module = driver().modules.find(handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const char* const local = strstr(name, "local_");
+  *out = reinterpret_cast<Out>(driver().functions.add(
+      {.module = module, .name = name, .local_bytes = local != nullptr ? atoi(local + 6) : 0}));
+  return CUDA_SUCCESS;
+}
+
+CUresult function_of_kernel(CUfunction* out, CUkernel kernel) {
+  if (driver().functions.find(kernel) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *out = reinterpret_cast<CUfunction>(kernel);
+  return CUDA_SUCCESS;
+}
+
+CUresult function_attribute(int* out, CUfunction_attribute attribute, CUfunction handle) {
+  const Function* const function = driver().functions.find(handle);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *out = attribute == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES ? function->local_bytes : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult function_name(const char** out, CUfunction handle) {
+  const Function* const function = driver().functions.find(handle);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *out = function->name.c_str();
+  return CUDA_SUCCESS;
+}
+
+CUresult launch(CUfunction function) {
+  const Context* const context = current_context();
+  if (context == nullptr) return no_context();
+  charge_launch(context->device, context, function);
+  return CUDA_SUCCESS;
 }
 
 CUresult loading_mode(int* out) {
@@ -48,7 +86,12 @@ FAKE_CUDA_EXPORT(cuModuleLoadFatBinary, "cuModuleLoadFatBinary", 2000, load,
                  (CUmodule * out, const void*), (out))
 FAKE_CUDA_EXPORT(cuModuleUnload, "cuModuleUnload", 2000, unload, (CUmodule module), (module))
 FAKE_CUDA_EXPORT(cuModuleGetFunction, "cuModuleGetFunction", 2000, function_of,
-                 (CUfunction * out, CUmodule module, const char*), (out, module))
+                 (CUfunction * out, CUmodule module, const char* name), (out, module, name))
+FAKE_CUDA_EXPORT(cuFuncGetAttribute, "cuFuncGetAttribute", 2020, function_attribute,
+                 (int* out, CUfunction_attribute attribute, CUfunction function),
+                 (out, attribute, function))
+FAKE_CUDA_EXPORT(cuFuncGetName, "cuFuncGetName", 12030, function_name,
+                 (const char** out, CUfunction function), (out, function))
 FAKE_CUDA_EXPORT(cuModuleGetLoadingMode, "cuModuleGetLoadingMode", 11070, loading_mode, (int* out),
                  (out))
 FAKE_CUDA_EXPORT(cuLibraryLoadData, "cuLibraryLoadData", 12000, load,
@@ -57,20 +100,20 @@ FAKE_CUDA_EXPORT(cuLibraryLoadData, "cuLibraryLoadData", 12000, load,
                  (out))
 FAKE_CUDA_EXPORT(cuLibraryUnload, "cuLibraryUnload", 12000, unload, (CUlibrary library), (library))
 FAKE_CUDA_EXPORT(cuLibraryGetKernel, "cuLibraryGetKernel", 12000, function_of,
-                 (CUkernel * out, CUlibrary library, const char*), (out, library))
-FAKE_CUDA_EXPORT(cuLibraryGetModule, "cuLibraryGetModule", 12000, function_of,
+                 (CUkernel * out, CUlibrary library, const char* name), (out, library, name))
+FAKE_CUDA_EXPORT(cuLibraryGetModule, "cuLibraryGetModule", 12000, module_of,
                  (CUmodule * out, CUlibrary library), (out, library))
-FAKE_CUDA_EXPORT(cuKernelGetFunction, "cuKernelGetFunction", 12000, function_of,
+FAKE_CUDA_EXPORT(cuKernelGetFunction, "cuKernelGetFunction", 12000, function_of_kernel,
                  (CUfunction * out, CUkernel kernel), (out, kernel))
 FAKE_CUDA_EXPORT(cuLaunchKernel, "cuLaunchKernel", 4000, launch,
-                 (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                  CUstream, void**, void**),
-                 ())
+                 (CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                  unsigned, CUstream, void**, void**),
+                 (function))
 FAKE_CUDA_EXPORT_PER_THREAD(cuLaunchKernel, _ptsz, "cuLaunchKernel", 7000, launch,
-                            (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                             unsigned, CUstream, void**, void**),
-                            ())
+                            (CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned,
+                             unsigned, unsigned, CUstream, void**, void**),
+                            (function))
 FAKE_CUDA_EXPORT_BOTH(cuLaunchKernelEx, "cuLaunchKernelEx", 11060, launch,
-                      (const void*, CUfunction, void**, void**), ())
+                      (const void*, CUfunction function, void**, void**), (function))
 
 }  // namespace fake_cuda

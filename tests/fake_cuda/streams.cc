@@ -1,4 +1,5 @@
 // Streams, events and capture. Work takes no time: a synchronise only makes the pools give back.
+#include "costs.h"
 #include "export.h"
 
 namespace fake_cuda {
@@ -32,6 +33,7 @@ CUresult create(CUstream* out, unsigned flags, int priority) {
   if (context == nullptr) return no_context();
   Stream* const stream =
       driver().streams.add({.context = context, .flags = flags, .priority = priority});
+  charge_stream(context->device, context);
   *out = reinterpret_cast<CUstream>(stream);
   return CUDA_SUCCESS;
 }

@@ -208,6 +208,14 @@ enum gpupeak_extended_record {
   GPUPEAK_REC_POOL = 0x8d,    /* dt seq pool device reserved used event; event: enum gpupeak_pool_event */
   GPUPEAK_REC_CONTEXT = 0x8e, /* dt seq context device event; event: enum gpupeak_context_event */
   GPUPEAK_REC_SAMPLE = 0x8f,  /* dt rss rss_file brk_growth: bytes, of this process */
+  GPUPEAK_REC_DRIVER_READING = 0x90, /* dt device used source cause reserved own others overlaps api
+                                 name stack. used: bytes of the device in use by the driver's own
+                                 account, by all processes, without `reserved`. cause: who moved it
+                                 since the reading before (NONE: a reading only). reserved, own (this
+                                 process), others: value + 1, 0 = not known. overlaps: brackets
+                                 opened inside another since the last reading. api, name: strings;
+                                 name: the function or file behind the cause, 0 = none. Written under
+                                 the lock that numbers device events: in order with them */
   GPUPEAK_REC_MARK = 0xa0,    /* dt source name(string) instance category(string) s:text: an instant */
   GPUPEAK_REC_RANGE_BEGIN = 0xa1, /* dt id source name(string) instance category(string) s:text: a phase
                                      that any thread may end, and that overlaps others freely */
@@ -230,6 +238,21 @@ enum gpupeak_context_event {
   GPUPEAK_CONTEXT_CREATED = 0, /* or primary context retained for the first time */
   GPUPEAK_CONTEXT_DESTROYED = 1,
   GPUPEAK_CONTEXT_RESET = 2
+};
+enum gpupeak_reading_source { GPUPEAK_READING_CUDA = 0, GPUPEAK_READING_NVML = 1 };
+enum gpupeak_ledger_cause {
+  GPUPEAK_LEDGER_NONE = 0,
+  GPUPEAK_LEDGER_CONTEXT = 1,      /* contexts, green ones too */
+  GPUPEAK_LEDGER_CODE = 2,         /* modules, libraries, a function's first launch */
+  GPUPEAK_LEDGER_LOCAL_MEMORY = 3, /* a function that needs more than any before; the stack limit */
+  GPUPEAK_LEDGER_LIMITS = 4,       /* printf and heap limits */
+  GPUPEAK_LEDGER_STREAMS = 5,
+  GPUPEAK_LEDGER_PEER = 6,         /* peer access, access of pools */
+  GPUPEAK_LEDGER_GRAPHS = 7,       /* executable graphs: their nodes, not their memory */
+  GPUPEAK_LEDGER_ARRAYS = 8,       /* what arrays take beyond the estimate */
+  GPUPEAK_LEDGER_MANAGED = 9,      /* managed memory: freed or prefetched */
+  GPUPEAK_LEDGER_INTEROP = 10,     /* imports, graphics */
+  GPUPEAK_LEDGER_LIMIT = 11
 };
 enum gpupeak_phase_source {
   GPUPEAK_PHASE_AUTO = 0, GPUPEAK_PHASE_API = 1, GPUPEAK_PHASE_NVTX = 2, GPUPEAK_PHASE_ORT = 3,

@@ -29,12 +29,20 @@ int cuMemAlloc_v2(uint64_t* out, size_t bytes) {
 int cuMemFree_v2(uint64_t at) {
   return at == 0;
 }
+/* Allocators that no hook knows: by a new name, and by a new ABI of an old one. */
+int cuMemAllocShiny(uint64_t* out, size_t bytes) {
+  return cuMemAlloc_v2(out, bytes);
+}
+static int newer_pitch(uint64_t* out, size_t bytes) {
+  return cuMemAlloc_v2(out, bytes);
+}
 
 int cuGetProcAddress_v2(const char* name, void** out, int version, uint64_t flags, int* status) {
   (void)flags;
   *out = NULL;
   if (strcmp(name, "cuMemAlloc") == 0 && version >= 3020) *out = (void*)&cuMemAlloc_v2;
   if (strcmp(name, "cuMemFree") == 0 && version >= 3020) *out = (void*)&cuMemFree_v2;
+  if (strcmp(name, "cuMemAllocPitch") == 0 && version >= 14000) *out = (void*)&newer_pitch;
   if (status != NULL) *status = *out == NULL;
   return 0;
 }

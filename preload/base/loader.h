@@ -1,0 +1,20 @@
+// Libraries that we ask for at run time, since we are linked to libc alone.
+#pragma once
+
+namespace gpupeak::preload {
+
+/// dlopen(name, RTLD_NOW | RTLD_LOCAL); nullptr if there is none. Local, so that no symbol of it
+/// takes the place of one of the program's. Takes the loader's lock and allocates: never from
+/// within an allocator hook.
+void* load_library(const char* name);
+
+/// A function of a library that load_library gave; nullptr if it has none of that name.
+void* find_symbol(void* library, const char* name);
+
+template <typename Function>
+bool find_symbol(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(find_symbol(library, name));
+  return function != nullptr;
+}
+
+}  // namespace gpupeak::preload

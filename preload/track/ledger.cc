@@ -1,0 +1,297 @@
+#include "track/ledger.h"
+
+#include <cstring>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/seen_set.h"
+#include "log/log.h"
+#include "track/driver.h"
+#include "track/nvml.h"
+#include "track/process.h"
+
+extern "C" int __cxa_atexit(void (*)(void*), void*, void*);
+extern "C" void* __dso_handle;
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr int kDevices = static_cast<int>(GPUPEAK_LOG_MAX_DEVICES);
+constexpr uint64_t kNsPerSecond = 1'000'000'000;
+/// Phases may be thousands a second: their borders are read this often at most.
+constexpr uint64_t kBorderNs = 1'000'000;
+
+constexpr uint64_t kNever = ~uint64_t{0};
+
+struct Ledger {
+  struct Device {
+    std::atomic<int> open{0};           ///< brackets
+    std::atomic<uint8_t> open_cause{};  ///< of the latest of them
+    std::atomic<uint32_t> overlaps{0};  ///< brackets opened inside another since the last reading
+    std::atomic<uint64_t> last_used{kNever};
+    std::atomic<bool> asked_nvml{false};
+    void* nvml = nullptr;
+    std::atomic<bool> in_use{false};
+    std::atomic<uint32_t> largest_local_bytes{0};  ///< of the functions launched
+  } devices[kDevices];
+  SeenSet launched, used;
+  std::atomic<uint64_t> last_sample_ns{0};
+  std::atomic<bool> sampling{false};
+  std::atomic<bool> exit_is_hooked{false};
+  std::atomic<CUcontext> only_context{nullptr};  ///< while launches were seen in one only
+  std::atomic<bool> several_contexts{false};
+};
+constinit Ledger g_ledger;
+
+constinit DriverFunction<CUresult (*)(const char**, CUfunction)> g_function_name("cuFuncGetName");
+constinit DriverFunction<CUresult (*)(const char**, void*)> g_kernel_name("cuKernelGetName");
+constinit DriverFunction<CUresult (*)(int*, CUfunction_attribute, CUfunction)> g_function_attribute(
+    "cuFuncGetAttribute");
+
+bool is_on() {
+  return environment().ledger;
+}
+
+Ledger::Device* device_ledger(int device) {
+  return is_on() && device >= 0 && device < kDevices ? &g_ledger.devices[device] : nullptr;
+}
+
+void* nvml_of(Ledger::Device& ledger, int device) {
+  if (!ledger.asked_nvml.load(std::memory_order_acquire)) {
+    char uuid[16];
+    if (load_nvml() && device_uuid(device, uuid)) ledger.nvml = nvml_device(uuid);
+    ledger.asked_nvml.store(true, std::memory_order_release);
+  }
+  return ledger.nvml;
+}
+
+/// What the driver says now; false if there is no way to ask about this device.
+bool read(int device, DriverReading& reading) {
+  Ledger::Device& ledger = g_ledger.devices[device];
+  NvmlMemory memory;
+  if (void* nvml = nvml_of(ledger, device); nvml != nullptr && nvml_memory(nvml, memory)) {
+    reading.source = GPUPEAK_READING_NVML;
+    reading.used = memory.used;
+    reading.reserved_plus_1 = memory.reserved + 1;
+    return true;
+  }
+  uint64_t free_bytes = 0, total = 0;
+  if (current_device() != device || !memory_info(free_bytes, total)) return false;
+  reading.source = GPUPEAK_READING_CUDA;
+  reading.used = total - free_bytes;
+  return true;
+}
+
+void log(DriverReading& reading, Ledger::Device& ledger) {
+  reading.overlaps = ledger.overlaps.exchange(0, std::memory_order_relaxed);
+  ledger.last_used.store(reading.used, std::memory_order_relaxed);
+  log_driver_reading(reading);
+}
+
+/// A reading for its own sake: what moved since the last one belongs to a bracket that is open.
+gpupeak_ledger_cause cause_of_reading(const Ledger::Device& ledger) {
+  if (ledger.open.load(std::memory_order_acquire) == 0) return GPUPEAK_LEDGER_NONE;
+  return static_cast<gpupeak_ledger_cause>(ledger.open_cause.load(std::memory_order_relaxed));
+}
+
+/// With what each process holds: for samples, since it takes four times as long.
+void read_with_processes(int device) {
+  Ledger::Device& ledger = g_ledger.devices[device];
+  DriverReading reading{.device = device};
+  if (!read(device, reading)) return;
+  reading.cause = cause_of_reading(ledger);
+  NvmlProcesses processes;
+  if (ledger.nvml != nullptr && nvml_processes(ledger.nvml, processes)) {
+    reading.own_plus_1 = processes.own + 1;
+    reading.others_plus_1 = processes.others + 1;
+  }
+  log(reading, ledger);
+}
+
+void read_devices_in_use() {
+  for (int device = 0; device < kDevices; ++device) {
+    if (g_ledger.devices[device].in_use.load(std::memory_order_relaxed))
+      read_with_processes(device);
+  }
+}
+
+void sample(uint64_t interval_ns) {
+  if (interval_ns == 0) return;
+  const uint64_t now = monotonic_ns();
+  if (now - g_ledger.last_sample_ns.load(std::memory_order_relaxed) < interval_ns) return;
+  HookScope scope;
+  if (!scope.entered() || g_ledger.sampling.exchange(true, std::memory_order_acquire)) return;
+  g_ledger.last_sample_ns.store(now, std::memory_order_relaxed);
+  read_devices_in_use();
+  g_ledger.sampling.store(false, std::memory_order_release);
+}
+
+void read_at_exit(void*) {
+  if (recording()) sample(1);
+}
+
+/// Registered after the driver's own exit handler, so that ours runs first, the contexts being
+/// there.
+void hook_exit() {
+  if (!g_ledger.exit_is_hooked.exchange(true)) __cxa_atexit(&read_at_exit, nullptr, &__dso_handle);
+}
+
+std::string_view file_name(const char* path) {
+  const char* slash = strrchr(path, '/');
+  return slash != nullptr ? slash + 1 : path;
+}
+
+std::string_view name_of(CUfunction function) {
+  const char* name = nullptr;
+  if (const auto get = g_function_name.get();
+      get != nullptr && get(&name, function) == CUDA_SUCCESS && name != nullptr) {
+    return name;
+  }
+  if (const auto get = g_kernel_name.get();
+      get != nullptr && get(&name, function) == CUDA_SUCCESS && name != nullptr) {
+    return name;
+  }
+  return {};
+}
+
+/// More local memory a thread than any function before: then the driver's memory for it has grown.
+bool needs_more_local_memory(Ledger::Device& ledger, CUfunction function) {
+  int bytes = 0;
+  const auto get = g_function_attribute.get();
+  if (get == nullptr || get(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function) != CUDA_SUCCESS)
+    return false;
+  const auto local = static_cast<uint32_t>(bytes);
+  uint32_t largest = ledger.largest_local_bytes.load(std::memory_order_relaxed);
+  while (local > largest) {
+    if (ledger.largest_local_bytes.compare_exchange_weak(largest, local)) return true;
+  }
+  return false;
+}
+
+/// A function is loaded into each context of its own; to ask which one is current costs a driver
+/// call, which programs with one context are spared.
+uint64_t key_in_context(const void* handle) {
+  const auto key = reinterpret_cast<uint64_t>(handle);
+  if (!g_ledger.several_contexts.load(std::memory_order_relaxed)) return key;
+  return key ^ (reinterpret_cast<uint64_t>(current_context()) * 31);
+}
+
+/// Called for what has not been seen in the only context so far.
+void note_context() {
+  const CUcontext current = current_context();
+  CUcontext only = nullptr;
+  if (g_ledger.only_context.compare_exchange_strong(only, current) || only == current) return;
+  g_ledger.several_contexts = true;
+}
+
+bool is_first(SeenSet& seen, const void* handle) {
+  if (handle == nullptr || seen.contains(key_in_context(handle)) || !is_on()) return false;
+  note_context();
+  return seen.add(key_in_context(handle));
+}
+
+}  // namespace
+
+void LedgerBracket::open(const ApiCall& call, gpupeak_ledger_cause cause, int device) {
+  Ledger::Device* const ledger = device_ledger(device);
+  if (ledger == nullptr) return;
+  HookScope scope;
+  if (!scope.entered()) return;
+  call_ = &call;
+  cause_ = cause;
+  device_ = device;
+  if (!ledger->in_use.exchange(true)) hook_exit();
+  ledger->open_cause.store(static_cast<uint8_t>(cause), std::memory_order_relaxed);
+  if (ledger->open.fetch_add(1, std::memory_order_acq_rel) > 0) {
+    ledger->overlaps.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  DriverReading reading{.device = device};
+  if (read(device, reading)) log(reading, *ledger);
+}
+
+void LedgerBracket::close() {
+  Ledger::Device& ledger = g_ledger.devices[device_];
+  HookScope scope;
+  if (scope.entered()) {
+    DriverReading reading{.device = device_};
+    const uint64_t before = ledger.last_used.load(std::memory_order_relaxed);
+    // Arrays are estimated: what the driver took may be less, too.
+    const bool is_estimate = cause_ == GPUPEAK_LEDGER_ARRAYS;
+    if (read(device_, reading) && (reading.used != before || is_estimate)) {
+      reading.cause = cause_;
+      std::string_view name;
+      if (function_ != nullptr) {
+        name = name_of(function_);
+        if (needs_more_local_memory(ledger, function_)) reading.cause = GPUPEAK_LEDGER_LOCAL_MEMORY;
+      } else if (file_ != nullptr) {
+        name = file_name(file_);
+      }
+      reading.name = name.empty() ? 0 : intern_string(name);
+      reading.call = call_;
+      // What an unload gave back, functions among them: their addresses may come again.
+      if (cause_ == GPUPEAK_LEDGER_CODE && reading.used < before && before != kNever) {
+        g_ledger.launched.clear();
+        g_ledger.used.clear();
+      }
+      log(reading, ledger);
+    }
+  }
+  call_ = nullptr;
+  ledger.open.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+bool is_first_launch(const void* launched) {
+  return is_first(g_ledger.launched, launched);
+}
+
+bool is_first_use(const void* function) {
+  return is_first(g_ledger.used, function);
+}
+
+void read_unread_peaks_slowly() {
+  HookScope scope;
+  if (!scope.entered()) return;
+  const uint32_t unread = g_unread_peaks.load(std::memory_order_relaxed);
+  for (int device = 0; device < kDevices; ++device) {
+    if ((unread >> device & 1) == 0) continue;
+    Ledger::Device* const ledger = device_ledger(device);
+    DriverReading reading{.device = device};
+    if (ledger != nullptr && read(device, reading)) {
+      reading.cause = cause_of_reading(*ledger);
+      log(reading, *ledger);
+    } else {
+      peak_is_not_readable(device);
+    }
+  }
+}
+
+void sample_driver_memory() {
+  const uint32_t hz = environment().ledger_hz;
+  if (is_on() && hz > 0) sample(kNsPerSecond / hz);
+}
+
+void sample_driver_memory_at_border() {
+  if (is_on() && environment().ledger_hz > 0) sample(kBorderNs);
+}
+
+void forget_ledger() {
+  for (Ledger::Device& device : g_ledger.devices) {
+    device.open = 0;
+    device.last_used = kNever;
+    device.overlaps = 0;
+    device.asked_nvml = false;
+    device.nvml = nullptr;
+    device.in_use = false;
+    device.largest_local_bytes = 0;
+  }
+  g_ledger.launched.clear();
+  g_ledger.used.clear();
+  g_ledger.sampling = false;
+  g_ledger.only_context = nullptr;
+  g_ledger.several_contexts = false;
+  forget_nvml();
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,71 @@
+// The ledger: readings of what the driver itself says is in use of a device, and which call moved
+// it. Only rare calls are bracketed by two readings (contexts, code, a function's first launch,
+// streams, limits …); the collector takes what the tracked memory moved by out of the difference,
+// and the rest belongs to the bracket's cause. Each byte has one owner: where
+// brackets of several threads overlap on a device, each that closes owns what moved since the
+// reading before. They are counted. docs/design.md, "The ledger".
+// HOOK-SAFE, called inside a DriverScope.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/hook_scope.h"
+#include "gpupeak/log_format.h"
+#include "track/device_memory.h"
+
+namespace gpupeak::preload {
+
+class LedgerBracket {
+ public:
+  /// Inactive until open() is called.
+  LedgerBracket() = default;
+  LedgerBracket(const ApiCall& call, gpupeak_ledger_cause cause, int device) {
+    open(call, cause, device);
+  }
+  ~LedgerBracket() {
+    if (call_ != nullptr) close();
+  }
+  LedgerBracket(const LedgerBracket&) = delete;
+  LedgerBracket& operator=(const LedgerBracket&) = delete;
+
+  void open(const ApiCall& call, gpupeak_ledger_cause cause, int device);
+  /// The bracket is of this function's first launch. What it grew by is then code or local memory.
+  void of_function(CUfunction function) { function_ = function; }
+  /// Of the file that is loaded.
+  void of_file(const char* path) { file_ = path; }
+
+ private:
+  void close();
+
+  const ApiCall* call_ = nullptr;  ///< nullptr: inactive
+  gpupeak_ledger_cause cause_ = GPUPEAK_LEDGER_NONE;
+  int device_ = -1;
+  CUfunction function_ = nullptr;
+  const char* file_ = nullptr;
+};
+
+/// Whether a launch must be bracketed: the first one of this function (or graph) in its context.
+/// The fast path of every launch.
+bool is_first_launch(const void* launched);
+/// The same for calls that may load the function without launching it.
+bool is_first_use(const void* function);
+
+/// Before memory is given back: where a device stands at a peak whose reading is missing, takes it.
+void read_unread_peaks_slowly();
+inline void read_unread_peaks() {
+  if (__builtin_expect(g_unread_peaks.load(std::memory_order_relaxed) != 0, 0))
+    read_unread_peaks_slowly();
+}
+
+/// A reading, if the last one is older than GPUPEAK_LEDGER_HZ allows; of all devices in use.
+void sample_driver_memory();
+/// The same at a phase's border, more often.
+void sample_driver_memory_at_border();
+
+/// In a forked child.
+void forget_ledger();
+
+}  // namespace gpupeak::preload

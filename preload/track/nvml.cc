@@ -1,0 +1,108 @@
+#include "track/nvml.h"
+
+#include "base/hook_scope.h"
+#include "base/loader.h"
+#include "base/syscalls.h"
+#include "base/text.h"
+
+namespace gpupeak::preload {
+namespace {
+
+// The part of nvml.h that is used here: it is not in every toolkit.
+constexpr int kSuccess = 0;
+constexpr uint64_t kNotAvailable = ~uint64_t{0};
+struct MemoryV2 {
+  unsigned version;
+  uint64_t total, reserved, free, used;
+};
+constexpr unsigned kMemoryV2 = sizeof(MemoryV2) | (2u << 24);
+struct ProcessInfo {
+  unsigned pid;
+  uint64_t used;
+  unsigned gpu_instance, compute_instance;
+};
+constexpr unsigned kMaxProcesses = 256;
+
+int (*g_init)();
+int (*g_by_uuid)(const char*, void**);
+int (*g_memory)(void*, MemoryV2*);
+int (*g_processes)(void*, unsigned*, ProcessInfo*);
+
+/// What NVML allocates is the process's and is recorded.
+class InLibrary {
+ public:
+  InLibrary() { t_flags.in_library = true; }
+  ~InLibrary() { t_flags.in_library = false; }
+  InLibrary(const InLibrary&) = delete;
+  InLibrary& operator=(const InLibrary&) = delete;
+};
+
+enum class State : uint8_t { kUntried, kReady, kMissing };
+constinit State g_state = State::kUntried;
+
+State open() {
+  const InLibrary mark;
+  void* const library = load_library("libnvidia-ml.so.1");
+  const bool complete = find_symbol(library, "nvmlInit_v2", g_init) &&
+                        find_symbol(library, "nvmlDeviceGetHandleByUUID", g_by_uuid) &&
+                        find_symbol(library, "nvmlDeviceGetMemoryInfo_v2", g_memory);
+  if (!complete || g_init() != kSuccess) return State::kMissing;
+  find_symbol(library, "nvmlDeviceGetComputeRunningProcesses_v3", g_processes);
+  return State::kReady;
+}
+
+}  // namespace
+
+bool load_nvml() {
+  if (g_state == State::kUntried) g_state = open();
+  return g_state == State::kReady;
+}
+
+void* nvml_device(const char* uuid) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  const InLibrary mark;
+  for (const char* prefix : {"GPU-", "MIG-"}) {
+    Text<64> name;
+    name.add(prefix);
+    for (int i = 0; i < 16; ++i) {
+      if (i == 4 || i == 6 || i == 8 || i == 10) name.add("-");
+      const auto byte = static_cast<unsigned char>(uuid[i]);
+      const char pair[] = {kDigits[byte >> 4], kDigits[byte & 15]};
+      name.add({pair, sizeof pair});
+    }
+    void* device = nullptr;
+    if (g_by_uuid(name.c_str(), &device) == kSuccess) return device;
+  }
+  return nullptr;
+}
+
+bool nvml_memory(void* device, NvmlMemory& memory) {
+  const InLibrary mark;
+  MemoryV2 info{.version = kMemoryV2, .total = 0, .reserved = 0, .free = 0, .used = 0};
+  if (g_memory(device, &info) != kSuccess) return false;
+  memory = {.used = info.used, .reserved = info.reserved};
+  return true;
+}
+
+bool nvml_processes(void* device, NvmlProcesses& processes) {
+  const InLibrary mark;
+  static ProcessInfo list[kMaxProcesses];  // one thread samples at a time
+  unsigned count = kMaxProcesses;
+  if (g_processes == nullptr || g_processes(device, &count, list) != kSuccess) return false;
+  const auto pid = static_cast<unsigned>(sys::getpid());
+  bool found = false;
+  processes = {};
+  for (unsigned i = 0; i < count && i < kMaxProcesses; ++i) {
+    if (list[i].used == kNotAvailable) return false;
+    found |= list[i].pid == pid;
+    (list[i].pid == pid ? processes.own : processes.others) += list[i].used;
+  }
+  return found;
+}
+
+void forget_nvml() {
+  // Never asked in the parent: the child may load it for itself.
+  if (g_state != State::kUntried) g_state = State::kMissing;
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,95 @@
+#include "costs.h"
+
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "config.h"
+#include "driver.h"
+
+namespace fake_cuda {
+namespace {
+
+constexpr uint64_t kContextBytes = 400 * kMiB;
+constexpr uint64_t kCodeBytes = 6 * kMiB;
+constexpr uint64_t kThreads = 132 * 2048;
+constexpr int kStreamsInGroup = 8;
+
+constexpr size_t kCosts = static_cast<size_t>(Cost::limit);
+constexpr const char* kNames[kCosts] = {"context", "code", "local_memory", "streams",
+                                        "limits",  "peer", "managed"};
+
+struct Costs {
+  std::array<int64_t, kCosts> of{};
+  std::map<const void*, std::vector<std::pair<Cost, uint64_t>>> by_context;
+  std::map<const void*, int> streams;
+  std::set<std::pair<const void*, const void*>> launched;  ///< context, function or module
+  int local_bytes = 1024;
+};
+
+Costs& costs(int device) {
+  static auto* const instance = new std::map<int, Costs>;
+  return (*instance)[device];
+}
+
+}  // namespace
+
+bool charge(int device, Cost cost, int64_t bytes) {
+  if (!config().costs) return true;
+  if (bytes < 0)
+    give_memory(device, static_cast<uint64_t>(-bytes));
+  else if (!take_memory(device, static_cast<uint64_t>(bytes)))
+    return false;
+  costs(device).of[static_cast<size_t>(cost)] += bytes;
+  return true;
+}
+
+bool charge_in_context(int device, const void* context, Cost cost, uint64_t bytes) {
+  if (!charge(device, cost, static_cast<int64_t>(bytes))) return false;
+  costs(device).by_context[context].emplace_back(cost, bytes);
+  return true;
+}
+
+bool charge_context(int device, const void* context) {
+  return charge_in_context(device, context, Cost::context, kContextBytes);
+}
+
+void discharge_context(int device, const void* context) {
+  Costs& all = costs(device);
+  for (const auto& [cost, bytes] : all.by_context[context])
+    charge(device, cost, -static_cast<int64_t>(bytes));
+  all.by_context.erase(context);
+  all.streams.erase(context);
+  std::erase_if(all.launched, [&](const auto& entry) { return entry.first == context; });
+}
+
+void charge_launch(int device, const void* context, const void* handle) {
+  const Function* const function = driver().functions.find(handle);
+  if (function == nullptr) return;
+  Costs& all = costs(device);
+  if (all.launched.emplace(context, function->module).second)
+    charge_in_context(device, context, Cost::code, kCodeBytes);
+  if (function->local_bytes <= all.local_bytes) return;
+  charge(device, Cost::local_memory,
+         static_cast<int64_t>(kThreads) * (function->local_bytes - all.local_bytes));
+  all.local_bytes = function->local_bytes;  // never given back
+}
+
+void charge_stream(int device, const void* context) {
+  constexpr uint64_t kGroupBytes = 4 * kMiB;
+  if (costs(device).streams[context]++ % kStreamsInGroup == 0)
+    charge_in_context(device, context, Cost::streams, kGroupBytes);
+}
+
+std::string costs_as_json(int device) {
+  std::string json;
+  for (size_t i = 0; i < kCosts; ++i) {
+    json += (i == 0 ? "\"" : ", \"") + std::string(kNames[i]) +
+            "\": " + std::to_string(costs(device).of[i]);
+  }
+  return json;
+}
+
+}  // namespace fake_cuda

@@ -1,0 +1,82 @@
+// The part of NVML that tells of memory, over the simulated driver: libnvidia-ml.so.1 in this
+// folder of the build. FAKE_NVML=off: it is there and does not work.
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+// Of the simulated driver; see costs and config there. All processes' use of a device.
+extern "C" unsigned long long fake_cuda_used(int device);
+extern "C" unsigned long long fake_cuda_total(int device);
+extern "C" unsigned long long fake_cuda_used_by_others(int device);
+extern "C" int fake_cuda_device_count();
+
+namespace {
+
+constexpr int kInvalidArgument = 2, kNotFound = 6, kInsufficientSize = 7, kUninitialized = 1;
+constexpr uint64_t kReserve = 600ull << 20;
+
+struct MemoryV2 {
+  unsigned version;
+  uint64_t total, reserved, free, used;
+};
+struct ProcessInfo {
+  unsigned pid;
+  uint64_t used;
+  unsigned gpu_instance, compute_instance;
+};
+
+bool is_off() {
+  const char* value = getenv("FAKE_NVML");
+  return value != nullptr && strcmp(value, "off") == 0;
+}
+
+int ordinal_of(void* device) {
+  return static_cast<int>(reinterpret_cast<intptr_t>(device)) - 1;
+}
+
+}  // namespace
+
+#define NVML_EXPORT extern "C" __attribute__((visibility("default")))
+
+NVML_EXPORT int nvmlInit_v2();
+NVML_EXPORT int nvmlDeviceGetHandleByUUID(const char* uuid, void** out);
+NVML_EXPORT int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* out);
+NVML_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count,
+                                                        ProcessInfo* out);
+
+int nvmlInit_v2() {
+  return is_off() ? kUninitialized : 0;
+}
+
+/// Of the simulated devices only the last byte differs.
+int nvmlDeviceGetHandleByUUID(const char* uuid, void** out) {
+  const size_t length = strlen(uuid);
+  if (strncmp(uuid, "GPU-", 4) != 0 || length < 2) return kInvalidArgument;
+  const auto ordinal = strtol(uuid + length - 2, nullptr, 16);
+  if (ordinal >= fake_cuda_device_count()) return kNotFound;
+  *out = reinterpret_cast<void*>(static_cast<intptr_t>(ordinal + 1));
+  return 0;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* out) {
+  if (out->version != (sizeof(MemoryV2) | (2u << 24))) return kInvalidArgument;
+  const int ordinal = ordinal_of(device);
+  out->used = fake_cuda_used(ordinal);
+  out->reserved = kReserve;
+  out->total = fake_cuda_total(ordinal) + kReserve;
+  out->free = out->total - kReserve - out->used;
+  return 0;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, ProcessInfo* out) {
+  const int ordinal = ordinal_of(device);
+  const uint64_t others = fake_cuda_used_by_others(ordinal);
+  if (*count < 2) return kInsufficientSize;
+  out[0] = {static_cast<unsigned>(getpid()), fake_cuda_used(ordinal) - others, 0, 0};
+  out[1] = {1, others, 0, 0};
+  *count = others > 0 ? 2 : 1;
+  return 0;
+}

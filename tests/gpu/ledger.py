@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""Prints a Markdown row of the ledger of a run, for each device that was used.
+
+usage: ledger.py REPORT_JSON NAME [IN_USE]
+
+Exit code 1 if more than 1 % of what was in use is unexplained, at the peak or at exit, or if the rows do not add up
+to the byte. IN_USE: what the program's own last cudaMemGetInfo said; then the reading at exit must be the same.
+"""
+import json
+import sys
+
+report, name = json.load(open(sys.argv[1], encoding="utf-8")), sys.argv[2]
+in_use = int(sys.argv[3]) if len(sys.argv) > 3 and sys.argv[3] else None
+good = any(device["ledger"] for device in report["devices"])
+if not good:
+    print(f"| {name} | **no readings** | | | | | |")
+for device in report["devices"]:
+    if not device["ledger"]:
+        continue
+    cells = []
+    for when in ("at_peak", "at_exit"):
+        view = device["ledger"][when]
+        rows = {row["cause"]: row["bytes"] for row in view["rows"]}
+        adds_up = view["tracked_bytes"] + sum(rows.values()) == view["used_bytes"]
+        unexplained = rows["unexplained"]
+        share = abs(unexplained) / max(view["used_bytes"], 1)
+        small = share <= 0.01
+        good = good and adds_up and small
+        cells += [f"{view['used_bytes']:,}", f"{view['tracked_bytes']:,}",
+                  f"{unexplained:,} ({share:.2%}){'' if small else ' **OVER 1 %**'}{'' if adds_up else ' **DOES NOT ADD UP**'}"]
+    if in_use is not None:
+        same = abs(device["ledger"]["at_exit"]["used_bytes"] - in_use) <= in_use // 1000
+        good = good and same
+        cells[3] += "" if same else f" **cudaMemGetInfo: {in_use:,}**"
+    print(f"| {name} | " + " | ".join(cells) + " |")
+sys.exit(0 if good else 1)
