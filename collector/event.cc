@@ -291,6 +291,7 @@ DriverReadingEvent parse_driver_reading(const Event& event) {
   reading.own = optional();
   reading.others = optional();
   reading.overlaps = fields.u();
+  reading.uncertain = fields.u() != 0;
   reading.api = fields.u32();
   reading.name = fields.u32();
   reading.stack = fields.u32();

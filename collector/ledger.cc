@@ -50,6 +50,27 @@ void DeviceLedger::add_to_curve(Point point) {
   in_last_point_ = 1;
 }
 
+void DeviceLedger::attribute(const DriverReadingEvent& reading, int64_t moved, uint64_t managed) {
+  uint8_t cause = reading.cause;
+  ItemKey key{cause, reading.name, reading.api, reading.stack};
+  if (cause == GPUPEAK_LEDGER_NONE && pending_cause_ != GPUPEAK_LEDGER_NONE) {
+    cause = pending_cause_;
+    key = pending_item_;
+  }
+  pending_cause_ = GPUPEAK_LEDGER_NONE;
+  if (cause != GPUPEAK_LEDGER_NONE) {
+    causes_[cause] += moved;
+    Item& item = items_[key];
+    item.bytes += moved;
+    ++item.count;
+  } else if (managed > 0 || causes_[GPUPEAK_LEDGER_MANAGED] > 0) {
+    // Managed memory takes memory when it is touched, which no call tells: while there is any, what
+    // nothing else explains is its.
+    int64_t& resident = causes_[GPUPEAK_LEDGER_MANAGED];
+    if (moved < 0 || managed > 0) resident = std::max<int64_t>(0, resident + moved);
+  }
+}
+
 void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBytes& tracked,
                               uint64_t managed, uint64_t ticks) {
   const auto used = static_cast<int64_t>(reading.used);
@@ -64,6 +85,18 @@ void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBy
   by_nvml_ = reading.source == GPUPEAK_READING_NVML;
   overlaps_ += reading.overlaps;
 
+  if (!highest_ || reading.used > highest_->used) highest_ = Point{ticks, reading.used};
+  add_to_curve({ticks, reading.used});
+  if (reading.uncertain && any_) {
+    // What moved is told by the next one that is not.
+    ++uncertain_;
+    external_ = external_before;
+    if (reading.cause != GPUPEAK_LEDGER_NONE) {
+      pending_cause_ = reading.cause;
+      pending_item_ = {reading.cause, reading.name, reading.api, reading.stack};
+    }
+    return;
+  }
   if (!any_) {
     any_ = true;
     // Before the first context it is what was there before us; else the context is in it already.
@@ -72,17 +105,7 @@ void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBy
   } else {
     const int64_t moved =
         used - last_used_ - (now_physical - last_physical_) - (external_ - external_before);
-    if (reading.cause != GPUPEAK_LEDGER_NONE) {
-      causes_[reading.cause] += moved;
-      Item& item = items_[{reading.cause, reading.name, reading.api, reading.stack}];
-      item.bytes += moved;
-      ++item.count;
-    } else if (managed > 0 || causes_[GPUPEAK_LEDGER_MANAGED] > 0) {
-      // Managed memory takes memory when it is touched, which no call tells: while there is any,
-      // what nothing else explains is its.
-      int64_t& resident = causes_[GPUPEAK_LEDGER_MANAGED];
-      if (moved < 0 || managed > 0) resident = std::max<int64_t>(0, resident + moved);
-    }
+    attribute(reading, moved, managed);
   }
   last_used_ = used;
   last_physical_ = now_physical;
@@ -102,8 +125,6 @@ void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBy
   if (!at_peak_ || tracked.total() > at_peak_->tracked.total()) at_peak_ = now;
   if (now.own == std::nullopt && last_) now.own = last_->own;
   last_ = now;
-  if (!highest_ || reading.used > highest_->used) highest_ = Point{ticks, reading.used};
-  add_to_curve({ticks, reading.used});
 }
 
 }  // namespace gpupeak::collector

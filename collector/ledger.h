@@ -84,6 +84,7 @@ class DeviceLedger {
   std::optional<uint64_t> others_at_start() const { return others_at_start_; }
   bool by_nvml() const { return by_nvml_; }
   uint64_t overlaps() const { return overlaps_; }
+  uint64_t uncertain() const { return uncertain_; }
   const std::map<ItemKey, Item>& items() const { return items_; }
   /// The readings over time; of many, the highest of each few.
   const std::vector<Point>& curve() const { return curve_; }
@@ -93,6 +94,7 @@ class DeviceLedger {
 
   int64_t physical(const TrackedBytes& tracked) const;
   void add_to_curve(Point point);
+  void attribute(const DriverReadingEvent& reading, int64_t moved, uint64_t managed);
 
   PageCount pages_;
   bool had_context_ = false;
@@ -108,7 +110,9 @@ class DeviceLedger {
   std::optional<LedgerSnapshot> at_peak_, last_;
   std::optional<Point> highest_;
   std::optional<uint64_t> own_peak_, reserved_;
-  uint64_t overlaps_ = 0;
+  uint64_t overlaps_ = 0, uncertain_ = 0;
+  uint8_t pending_cause_ = GPUPEAK_LEDGER_NONE;  ///< of an uncertain reading
+  ItemKey pending_item_{};
   std::vector<Point> curve_;
   size_t points_merged_ = 1;  ///< readings a point of the curve
   size_t in_last_point_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -50,6 +51,8 @@ std::optional<DeviceLedgerSummary> summarize_ledger(const DeviceLedger& ledger,
   summary.source = ledger.by_nvml() ? "nvml" : "cuMemGetInfo";
   summary.at_peak = view_of(*ledger.at_peak(), to_ns);
   summary.at_exit = view_of(*ledger.last(), to_ns);
+  summary.overlaps = ledger.overlaps();
+  summary.uncertain_readings = ledger.uncertain();
   std::map<std::pair<uint8_t, std::string>, LedgerItem> items;
   for (const auto& [key, item] : ledger.items()) {
     const auto& [cause, name, api, stack] = key;
@@ -87,7 +90,11 @@ void add_ledger_metrics(const DeviceLedger* ledger,
   metrics["device.driver_reserve_bytes"] = ledger->reserved();
   metrics["device.ledger.graph_reserve_bytes"] = ledger->at_peak()->tracked.graph;
   for (const LedgerRow& row : summary->at_peak.rows) {
-    metrics["device.ledger." + row.cause + "_bytes"] = static_cast<uint64_t>(row.bytes);
+    // Metrics have no sign. What is unexplained is as bad either way; a cause that gave back more than
+    // it took is in the rows alone.
+    std::optional<uint64_t>& value = metrics["device.ledger." + row.cause + "_bytes"];
+    if (row.bytes >= 0 || row.cause == "unexplained")
+      value = static_cast<uint64_t>(std::llabs(row.bytes));
   }
 }
 

@@ -11,8 +11,7 @@
 
 namespace gpupeak::collector {
 
-/// Bytes or counts by name; no value: not measured. The few that can be negative (device.ledger.*)
-/// are in two's complement: whoever prints a metric prints it as int64_t.
+/// Bytes or counts by name; no value: not measured.
 using Metrics = std::map<std::string, std::optional<uint64_t>>;
 
 /// The value of a metric; nullopt if it is not measured or not there.
@@ -115,6 +114,8 @@ struct LedgerItem {
 struct DeviceLedgerSummary {
   std::string source;  ///< "nvml" or "cuMemGetInfo"
   LedgerView at_peak, at_exit;
+  uint64_t overlaps = 0;            ///< causes of several threads at the same time
+  uint64_t uncertain_readings = 0;  ///< taken while another thread allocated: not used
   std::vector<LedgerItem> items;  ///< largest first
   std::vector<std::pair<int64_t, uint64_t>>
       readings;  ///< time (ns), bytes in use: the observed curve

@@ -146,7 +146,7 @@ class Dump {
         if (e.reserved) print(" reserved {}", *e.reserved);
         if (e.own) print(" own {}", *e.own);
         if (e.others) print(" others {}", *e.others);
-        print(" overlaps {} api {} name {} stack {}{}", e.overlaps, string(e.api), string(e.name),
+        print(" overlaps {} uncertain {:d} api {} name {} stack {}{}", e.overlaps, e.uncertain, string(e.api), string(e.name),
               e.stack, mark(e));
         break;
       }

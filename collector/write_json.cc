@@ -9,8 +9,7 @@ namespace {
 
 Json metrics_json(const Metrics& metrics) {
   Json json = Json::object();
-  for (const auto& [name, value] : metrics)
-    json[name] = value ? Json(static_cast<int64_t>(*value)) : Json(nullptr);
+  for (const auto& [name, value] : metrics) json[name] = nullable(value);
   return json;
 }
 
@@ -46,6 +45,8 @@ Json ledger_json(const DeviceLedgerSummary& ledger) {
   Json json{{"source", ledger.source},
             {"at_peak", ledger_view_json(ledger.at_peak)},
             {"at_exit", ledger_view_json(ledger.at_exit)},
+            {"overlaps", ledger.overlaps},
+            {"uncertain_readings", ledger.uncertain_readings},
             {"items", Json::array()},
             {"readings", Json::array()}};
   for (const LedgerItem& item : ledger.items) {

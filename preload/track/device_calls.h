@@ -41,6 +41,7 @@ template <typename Run, typename Value>
 CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run run, Value value,
                   uint64_t bytes) {
   DriverScope scope;
+  const DeviceCall under_way;
   const CUresult result = run();
   if (!scope.accounts()) return result;
   const int device = current_device();
@@ -58,6 +59,12 @@ CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run ru
   return result;
 }
 
+/// Asked only where any was ever made.
+inline bool is_managed(KeySpace space, uint64_t value, DeviceBlock& block) {
+  return has_managed_memory() && space == KeySpace::kPointer && device_find(space, value, block) &&
+         block.kind == GPUPEAK_KIND_MANAGED;
+}
+
 /// The common shape of a free: taken out before the real call, since another thread may be given
 /// the same address before it returns; put back if it fails.
 template <typename Run>
@@ -65,11 +72,11 @@ CUresult release(const ApiCall& call, KeySpace space, uint64_t value, Run run) {
   DriverScope scope;
   if (!scope.accounts() || value == 0) return run();
   read_unread_peaks();
-  DeviceBlock block;
-  const bool known = device_freeing(call, space, value, block);
   LedgerBracket bracket;
-  if (known && block.kind == GPUPEAK_KIND_MANAGED)
-    bracket.open(call, GPUPEAK_LEDGER_MANAGED, block.device);
+  DeviceBlock block;
+  if (is_managed(space, value, block)) bracket.open(call, GPUPEAK_LEDGER_MANAGED, block.device);
+  const DeviceCall under_way;
+  const bool known = device_freeing(call, space, value, block);
   const CUresult result = run();
   if (known && result != CUDA_SUCCESS) device_not_freed(space, value, block);
   if (!known && result == CUDA_SUCCESS) device_unknown_freed(call, value);
@@ -90,6 +97,7 @@ template <typename Real, typename Pointer, typename Size>
 CUresult mem_alloc_pitch(const ApiCall& call, Real real, Pointer* out, Size* pitch, Size width,
                          Size height, unsigned element_bytes) {
   DriverScope scope;
+  const DeviceCall under_way;
   const CUresult result = real(out, pitch, width, height, element_bytes);
   if (!scope.accounts()) return result;
   const int device = current_device();
@@ -367,6 +375,7 @@ template <typename Real>
 CUresult mem_create(const ApiCall& call, Real real, CUmemGenericAllocationHandle* out, size_t bytes,
                     const CUmemAllocationProp* properties, unsigned long long flags) {
   DriverScope scope;
+  const DeviceCall under_way;
   const CUresult result = real(out, bytes, properties, flags);
   if (!scope.accounts() || properties == nullptr) return result;
   const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
@@ -402,6 +411,7 @@ CUresult mem_release(const ApiCall& call, Real real, CUmemGenericAllocationHandl
   DriverScope scope;
   if (!scope.accounts()) return real(handle);
   read_unread_peaks();
+  const DeviceCall under_way;
   const bool known = vmm_releasing(call, handle);
   const CUresult result = real(handle);
   if (known && result != CUDA_SUCCESS) vmm_not_released(handle);
@@ -422,6 +432,7 @@ CUresult mem_unmap(const ApiCall& call, Real real, CUdeviceptr at, size_t bytes)
   DriverScope scope;
   if (!scope.accounts()) return real(at, bytes);
   read_unread_peaks();
+  const DeviceCall under_way;
   vmm_unmapping(call, at, bytes);
   const CUresult result = real(at, bytes);
   if (result == CUDA_SUCCESS)

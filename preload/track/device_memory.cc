@@ -398,6 +398,10 @@ void read_all_pools() {
   });
 }
 
+bool has_managed_memory() {
+  return counters().managed.peak > 0;
+}
+
 bool has_graph_memory() {
   return g_memory.has_graphs.load(std::memory_order_relaxed);
 }
@@ -435,10 +439,11 @@ void log_driver_reading(const DriverReading& reading) {
   const uint64_t live = counters().device[reading.device].total.live;
   if (live > read_at) read_at = live;
   g_unread_peaks &= ~(1u << reading.device);
+  const bool uncertain = DeviceCall::begun() != reading.quiet_since;
   Record record(GPUPEAK_REC_DRIVER_READING);
   record.u(logged_device(reading.device)).u(reading.used).u(reading.source).u(reading.cause);
   record.u(reading.reserved_plus_1).u(reading.own_plus_1).u(reading.others_plus_1);
-  emit(record.u(reading.overlaps).u(api).u(reading.name).u(stack));
+  emit(record.u(reading.overlaps).u(uncertain).u(api).u(reading.name).u(stack));
 }
 
 void peak_is_not_readable(int device) {

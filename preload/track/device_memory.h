@@ -102,6 +102,8 @@ void read_all_pools();
 void graph_reserve_read(const ApiCall& call, int device, uint64_t reserved_bytes);
 /// Whether this process has made graph memory at all; if not, its reserve need not be asked for.
 bool has_graph_memory();
+/// Whether it has made managed memory.
+bool has_managed_memory();
 
 /// What the driver says is in use of a device; fields as in log_format.h.
 struct DriverReading {
@@ -111,9 +113,30 @@ struct DriverReading {
   uint64_t used = 0;
   uint64_t reserved_plus_1 = 0, own_plus_1 = 0, others_plus_1 = 0;
   uint32_t overlaps = 0;
+  uint64_t quiet_since = 0;       ///< DeviceCall's, from before the driver was asked
   uint32_t name = 0;              ///< string in the log
   const ApiCall* call = nullptr;  ///< that moved it; nullptr: none
 };
+/// A call that allocates or frees is under way: between its effect and its event a reading is not to be
+/// trusted. Calls from pools do not count: they are many, and what pools hold seldom moves.
+class DeviceCall {
+ public:
+  DeviceCall() { begun_.fetch_add(1, std::memory_order_acq_rel); }
+  ~DeviceCall() { ended_.fetch_add(1, std::memory_order_acq_rel); }
+  DeviceCall(const DeviceCall&) = delete;
+  DeviceCall& operator=(const DeviceCall&) = delete;
+
+  /// How many have begun, if none is under way; else a number that never comes again.
+  static uint64_t quiet_since() {
+    const uint64_t ended = ended_.load(std::memory_order_acquire);
+    return begun_.load(std::memory_order_acquire) == ended ? ended : ~uint64_t{0};
+  }
+  static uint64_t begun() { return begun_.load(std::memory_order_acquire); }
+
+ private:
+  static inline constinit std::atomic<uint64_t> begun_{0}, ended_{0};
+};
+
 /// Inside a HookScope.
 void log_driver_reading(const DriverReading& reading);
 /// A bit for each device whose tracked bytes have risen to a peak that no reading has met. A rise

@@ -208,12 +208,14 @@ enum gpupeak_extended_record {
   GPUPEAK_REC_POOL = 0x8d,    /* dt seq pool device reserved used event; event: enum gpupeak_pool_event */
   GPUPEAK_REC_CONTEXT = 0x8e, /* dt seq context device event; event: enum gpupeak_context_event */
   GPUPEAK_REC_SAMPLE = 0x8f,  /* dt rss rss_file brk_growth: bytes, of this process */
-  GPUPEAK_REC_DRIVER_READING = 0x90, /* dt device used source cause reserved own others overlaps api
-                                 name stack. used: bytes of the device in use by the driver's own
+  GPUPEAK_REC_DRIVER_READING = 0x90, /* dt device used source cause reserved own others overlaps uncertain
+                                 api name stack. used: bytes of the device in use by the driver's own
                                  account, by all processes, without `reserved`. cause: who moved it
                                  since the reading before (NONE: a reading only). reserved, own (this
                                  process), others: value + 1, 0 = not known. overlaps: brackets
-                                 opened inside another since the last reading. api, name: strings;
+                                 opened inside another since the last reading. uncertain: 1 = a
+                                 call that allocates or frees was under way, whose event may stand on
+                                 the other side of this reading. api, name: strings;
                                  name: the function or file behind the cause, 0 = none. Written under
                                  the lock that numbers device events: in order with them */
   GPUPEAK_REC_MARK = 0xa0,    /* dt source name(string) instance category(string) s:text: an instant */
