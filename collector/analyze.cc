@@ -64,12 +64,13 @@ std::string uuid_text(std::string_view raw) {
 
 class SummaryBuilder {
  public:
-  SummaryBuilder(const LogReader& log, const Replay& replay, const Options& options)
+  SummaryBuilder(const LogReader& log, const Replay& replay, Symbolizer& symbolizer,
+                 const Options& options)
       : log_(log),
         replay_(replay),
         options_(options),
         coverage_(coverage_of(log)),
-        symbolizer_(log.definitions(), options.symbols),
+        symbolizer_(symbolizer),
         by_choice_(replay, symbolizer_, options.by),
         by_site_(replay, symbolizer_, GroupBy::kSite) {}
 
@@ -320,7 +321,7 @@ class SummaryBuilder {
   const Replay& replay_;
   const Options& options_;
   const Coverage coverage_;
-  Symbolizer symbolizer_;
+  Symbolizer& symbolizer_;
   Attribution by_choice_;
   Attribution by_site_;
   bool total_differs_ = false;
@@ -333,7 +334,13 @@ Summary analyze(const std::string& path, const Options& options, const Progress&
   const LogReader log(path);
   Replay replay(log);
   replay.run(progress);
-  return SummaryBuilder(log, replay, options).build(path);
+  Symbolizer symbolizer(log.definitions(), options.symbols);
+  return SummaryBuilder(log, replay, symbolizer, options).build(path);
+}
+
+Summary summarize(Profile& profile, const Options& options) {
+  return SummaryBuilder(profile.log(), profile.replay(), profile.symbolizer(), options)
+      .build(profile.path());
 }
 
 }  // namespace gpupeak::collector

@@ -8,6 +8,7 @@
 
 #include "collector/attribution.h"
 #include "collector/event_stream.h"
+#include "collector/profile.h"
 #include "collector/summary.h"
 
 namespace gpupeak::collector {
@@ -26,5 +27,8 @@ struct Options {
 /// in Summary::quality. Throws LogError if there is nothing to be read.
 Summary analyze(const std::string& path, const Options& options = {},
                 const Progress& progress = {});
+
+/// The same of a log that is replayed already.
+Summary summarize(Profile& profile, const Options& options = {});
 
 }  // namespace gpupeak::collector

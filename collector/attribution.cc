@@ -281,6 +281,10 @@ Holder Attribution::holder(const Contribution& contribution, bool with_stack) {
   return make_holder(row, with_stack);
 }
 
+uint32_t Attribution::row_of(GroupId group) {
+  return rows_.try_emplace(key(group), static_cast<uint32_t>(rows_.size())).first->second;
+}
+
 HolderTable Attribution::table(const std::vector<Contribution>& contributions, size_t top,
                                bool with_stacks) {
   std::map<Key, Row> rows;

@@ -55,6 +55,8 @@ class Attribution {
   HolderTable table(const std::vector<Contribution>& contributions, size_t top, bool with_stacks);
   /// One group on its own, as a row of "by site".
   Holder holder(const Contribution& contribution, bool with_stack);
+  /// Groups with the same number are one row of a table.
+  uint32_t row_of(GroupId group);
   /// The title of a stack in "by site".
   std::string site_title(uint32_t stack);
   /// The library of the title's first frame; empty: not known.
@@ -97,6 +99,7 @@ class Attribution {
   Symbolizer& symbolizer_;
   GroupBy by_;
   std::unordered_map<uint32_t, Site> sites_;
+  std::map<Key, uint32_t> rows_;
 };
 
 }  // namespace gpupeak::collector

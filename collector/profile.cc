@@ -18,14 +18,18 @@ constexpr size_t kMaxCalls = 4 * GPUPEAK_MAX_FRAMES;
 
 }  // namespace
 
-Profile::Profile(const std::string& path, const Progress& progress)
+Profile::Profile(const std::string& path, const Progress& progress, ReplayObserver* observer)
     : path_(path),
       log_(path),
       replay_(log_),
       coverage_(coverage_of(log_)),
       symbolizer_(log_.definitions(), true),
       sites_(replay_, symbolizer_, GroupBy::kSite) {
-  replay_.run(progress);
+  if (observer == nullptr) {
+    replay_.run(progress);
+  } else {
+    run_observed(replay_, *observer, progress);
+  }
 }
 
 std::vector<ScopeId> Profile::scopes() const {

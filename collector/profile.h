@@ -9,6 +9,7 @@
 #include "collector/coverage.h"
 #include "collector/event_stream.h"
 #include "collector/log_reader.h"
+#include "collector/observed_replay.h"
 #include "collector/replay.h"
 #include "collector/summary.h"
 #include "collector/symbolizer.h"
@@ -24,7 +25,8 @@ struct Call {
 class Profile {
  public:
   /// Throws LogError if there is nothing to be read.
-  explicit Profile(const std::string& path, const Progress& progress = {});
+  explicit Profile(const std::string& path, const Progress& progress = {},
+                   ReplayObserver* observer = nullptr);
 
   const std::string& path() const { return path_; }
   const LogReader& log() const { return log_; }
@@ -34,6 +36,7 @@ class Profile {
   Symbolizer& symbolizer() { return symbolizer_; }
   /// Rows by site.
   Attribution& sites() { return sites_; }
+  const Attribution& sites() const { return sites_; }
 
   /// The scope with this name. For an empty one the sum that most want to see: the device's, of
   /// several devices that of all; without device memory the host's. Throws UsageError for one that

@@ -122,7 +122,7 @@ Json list_json(const std::vector<T>& values, ToJson to_json) {
 
 }  // namespace
 
-void write_json(const Summary& summary, std::ostream& out) {
+Json summary_json(const Summary& summary) {
   Json json;
   json["schema"] = "gpupeak.summary/1";
   json["tool"] = {{"version", summary.tool_version}, {"log_format", summary.log_format}};
@@ -137,7 +137,11 @@ void write_json(const Summary& summary, std::ostream& out) {
   json["oom_count"] = summary.oom_count;
   json["live_at_exit"] = holders_json(summary.live_at_exit);
   json["temporary"] = holders_json(summary.temporaries);
-  out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+  return json;
+}
+
+void write_json(const Summary& summary, std::ostream& out) {
+  out << summary_json(summary).dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
 }  // namespace gpupeak::collector

@@ -4,7 +4,10 @@ set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config binutils libunwind-dev libdw-dev libelf-dev libfmt-dev libspdlog-dev
   libcli11-dev nlohmann-json3-dev catch2 libjemalloc-dev python3 python3-jsonschema heaptrack sqlite3
-  libsqlite3-dev zlib1g-dev libprotozero-dev protobuf-compiler golang-github-google-pprof-dev valgrind)
+  libsqlite3-dev zlib1g-dev libprotozero-dev protobuf-compiler golang-github-google-pprof-dev valgrind
+  librsvg2-bin)
+command -v npm >/dev/null || packages+=(nodejs npm)  # many machines have newer ones of their own
+command -v chromium >/dev/null || packages+=(chromium)
 
 missing=()
 for package in "${packages[@]}"; do
@@ -23,6 +26,21 @@ if [ ${#missing[@]} -gt 0 ]; then
     tail -20 /tmp/gpupeak-bootstrap.log >&2
     echo "bootstrap: apt-get could not install: ${missing[*]}" >&2
     exit 1
+  fi
+fi
+
+# The packages that the page of `report --html` is made of, in the build folder. Without them all else is built.
+page=$(cd "$(dirname "$0")/.." && pwd)/build/page
+source=$(dirname "$0")/../collector/page
+if ! cmp -s "$source/package-lock.json" "$page/installed.json"; then
+  mkdir -p "$page"
+  cp "$source/package.json" "$source/package-lock.json" "$page"
+  echo "bootstrap: npm ci in $page" >&2
+  if (cd "$page" && npm ci --ignore-scripts --no-audit --no-fund >npm.log 2>&1); then
+    cp "$source/package-lock.json" "$page/installed.json"
+  else
+    tail -5 "$page/npm.log" >&2
+    echo "bootstrap: npm could not fetch the page's packages; gpupeak is built without report --html" >&2
   fi
 fi
 

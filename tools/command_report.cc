@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
+#include "page.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -45,6 +46,10 @@ void write_all(const std::vector<collector::Summary>& summaries, const ReportOpt
 }  // namespace
 
 int report(const ReportOptions& options) {
+  if (!options.html.empty()) {
+    const bool exact = write_page(options.logs, options.html);
+    return options.strict && !exact ? kIncomplete : kOk;
+  }
   collector::Options analysis;
   analysis.by = collector::parse_group_by(options.by);
   analysis.top = options.top;

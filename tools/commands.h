@@ -21,6 +21,7 @@ int run(const RunOptions& options);
 struct ReportOptions {
   std::vector<std::string> logs;
   std::string format = "text";  ///< text, short, json, csv
+  std::string html;             ///< file of a page, instead of the format
   std::string out;              ///< file; empty: standard output
   std::string by = "site";
   std::string color = "auto";
@@ -81,6 +82,26 @@ struct CheckOptions {
 };
 /// Whether a run keeps its limits.
 int check(const CheckOptions& options);
+
+struct TimelineOptions {
+  ViewOptions view;
+  std::string svg, png;  ///< files; with one of them, no text
+  size_t height = 8;     ///< rows of a chart
+};
+/// Memory over time as a chart.
+int timeline(const TimelineOptions& options);
+
+struct CompareOptions {
+  std::vector<std::string> logs;
+  std::string scope;  ///< as ViewOptions::scope
+  std::string html;   ///< file of a page; empty: text
+  std::string color = "auto";
+  size_t top = 20;
+  bool json = false;
+  bool strict = false;
+};
+/// Several runs side by side.
+int compare(const CompareOptions& options);
 
 /// One event a line on standard output.
 int dump(const std::string& log);

@@ -26,6 +26,9 @@ Examples:
   gpupeak export chrome bert.gplog -o bert.json
   gpupeak diff before.gplog after.gplog        what grew
   gpupeak check --max device.peak_bytes=8GiB bert.gplog
+  gpupeak report --html bert.html bert.gplog   a page to look around in
+  gpupeak compare --html abc.html a.gplog b.gplog c.gplog
+  gpupeak timeline bert.gplog                  memory over time; --svg FILE draws it
   gpupeak dump bert.gplog | grep device_alloc
 
 Without this command: LD_PRELOAD=/path/to/libgpupeak.so program arguments...
@@ -60,6 +63,8 @@ void add_report(CLI::App& app, tools::ReportOptions& options) {
       "--csv", [&] { options.format = "csv"; }, "The holders at each peak as CSV");
   format->add_flag_callback(
       "--short", [&] { options.format = "short"; }, "The lines that a run ends with");
+  format->add_option("--html", options.html, "A page of one log or several, into this file")
+      ->type_name("FILE");
   format->require_option(0, 1);
   verb->add_option("--by", options.by, "What the rows are")
       ->check(CLI::IsMember({"site", "function", "module", "phase", "kind", "thread", "ip"}))
@@ -177,6 +182,34 @@ void add_site_view(CLI::App& app, tools::ViewOptions& options, const char* name,
       ->capture_default_str();
 }
 
+void add_timeline(CLI::App& app, tools::TimelineOptions& options) {
+  CLI::App* verb = add_view(app, options.view, "timeline", "Memory over time, as a chart");
+  verb->add_option("--height", options.height, "Rows of a chart")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  verb->add_option("--svg", options.svg, "Draw it into this file instead")->type_name("FILE");
+  verb->add_option("--png", options.png, "The same as PNG; needs rsvg-convert")->type_name("FILE");
+}
+
+void add_compare(CLI::App& app, tools::CompareOptions& options) {
+  CLI::App* verb = app.add_subcommand("compare", "Peaks, phases and sites of several runs");
+  verb->add_option("logs", options.logs, "Two logs or more")
+      ->required()
+      ->expected(2, 1000)
+      ->type_name("LOG ...");
+  verb->add_option("--scope", options.scope, "Which memory phases and sites are of");
+  verb->add_option("--html", options.html, "Curves over each other and tables, as a page")
+      ->type_name("FILE");
+  verb->add_option("--top", options.top, "Sites")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  verb->add_flag("--json", options.json, "As JSON");
+  verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
+  verb->add_option("--color", options.color, "Colours in text")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -194,6 +227,8 @@ int main(int argc, char** argv) {
   tools::ExportOptions export_options;
   tools::DiffOptions diff_options;
   tools::CheckOptions check_options;
+  tools::TimelineOptions timeline_options;
+  tools::CompareOptions compare_options;
   std::string dump_log;
   add_run(app, run_options);
   add_report(app, report_options);
@@ -204,6 +239,8 @@ int main(int argc, char** argv) {
   add_site_view(app, view_options, "leaks", "What was live at exit, by site");
   add_site_view(app, view_options, "temporary", "Blocks that were freed at once, by site");
   add_export(app, export_options);
+  add_timeline(app, timeline_options);
+  add_compare(app, compare_options);
   app.add_subcommand("dump", "Print a log, one event a line")
       ->add_option("log", dump_log, "The log")
       ->required()
@@ -223,6 +260,8 @@ int main(int argc, char** argv) {
     if (app.got_subcommand("leaks")) return tools::leaks(view_options);
     if (app.got_subcommand("temporary")) return tools::temporary(view_options);
     if (app.got_subcommand("export")) return tools::export_log(export_options);
+    if (app.got_subcommand("timeline")) return tools::timeline(timeline_options);
+    if (app.got_subcommand("compare")) return tools::compare(compare_options);
     return tools::dump(dump_log);
   } catch (const collector::UsageError& error) {
     spdlog::error("{}", error.what());

@@ -3,7 +3,7 @@ _gpupeak() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    mapfile -t COMPREPLY < <(compgen -W "run report diff check tree flame leaks temporary export dump --help --version" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run report diff check tree flame leaks temporary timeline compare export dump --help --version" -- "$word")
     return
   fi
   case $before in
@@ -34,9 +34,11 @@ _gpupeak() {
   fi
   local options="--help"
   case $verb in
-    report) options="--json --csv --short --by --top --strict --out --color --help" ;;
+    report) options="--html --json --csv --short --by --top --strict --out --color --help" ;;
     diff) options="--by --top --json --strict --out --color --help" ;;
     check) options="--max --baseline --max-increase --junit --markdown --strict --color --help" ;;
+    timeline) options="--scope --height --svg --png --json --strict --color --help" ;;
+    compare) options="--scope --html --top --json --strict --color --help" ;;
     tree | flame) options="--scope --min-percent --depth --json --strict --color --help" ;;
     export) options="--out --scope --strict --help" ;;
     leaks | temporary) options="--scope --top --json --strict --color --help" ;;

@@ -1,0 +1,121 @@
+// Several runs over one axis, and their peaks, phases and sites side by side.
+import uPlot from 'uplot';
+import {choice, h, replace} from './dom.js';
+import * as format from './format.js';
+import {table} from './table.js';
+
+const COLORS = ['--accent', '--line-1', '--line-2', '--line-3', '--line-4', '--line-5', '--line-6', '--observed'];
+const MOST_SITES = 60;
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** The sums that several of the runs have; those of devices first. */
+function commonScopes(runs) {
+  const names = new Map();
+  for (const run of runs) run.scopes.forEach((scope) => names.set(scope.name, (names.get(scope.name) || 0) + 1));
+  const main = [...names.keys()].filter((name) => /^(device(:\d+)?|host|total)$/.test(name));
+  return main.sort((a, b) => a.startsWith('device:') ? (b.startsWith('device:') ? a.localeCompare(b) : -1) : b.startsWith('device:') ? 1 : 0);
+}
+
+class Overlay {
+  constructor(runs, scope) {
+    this.runs = runs.filter((run) => run.seriesOf(scope));
+    this.scope = scope;
+    this.element = h('div', {class: 'plot', role: 'img', 'aria-label': `${scope} of ${runs.length} runs over time`});
+  }
+  draw() {
+    const stepped = uPlot.paths.stepped({align: 1});
+    const tables = this.runs.map((run) => [run.times.map((ns) => ns / 1e9), run.seriesOf(this.scope).max]);
+    const data = uPlot.join(tables, tables.map(() => [2]));
+    // A step holds until the next change of the same run, across the times of the others.
+    for (const values of data.slice(1)) {
+      let last = null;
+      const end = values.findLastIndex((value) => value !== null && value !== undefined);
+      for (let i = 0; i <= end; ++i) last = values[i] = values[i] ?? last;
+    }
+    const grid = {stroke: css('--grid'), width: 1};
+    const axis = {stroke: css('--faint'), font: '12px system-ui, sans-serif', grid, ticks: grid};
+    this.u = new uPlot({
+      width: this.element.clientWidth || 800, height: 320, legend: {show: false}, cursor: {y: false, drag: {x: true, y: false}},
+      scales: {x: {time: false}, y: {range: (u, low, high) => [0, Math.max(1, high * 1.06)]}},
+      series: [{}, ...this.runs.map((run) => ({stroke: css(COLORS[run.index % COLORS.length]), width: 1.6, paths: stepped, points: {show: false}}))],
+      axes: [{...axis, values: (u, splits) => splits.map((value) => format.axisTime(value, splits[1] - splits[0]))},
+        {...axis, size: 78, values: (u, splits) => splits.map((value) => format.size(value)), incrs: Array.from({length: 45}, (_, i) => 2 ** i)}],
+    }, data, this.element);
+    this.resize = new ResizeObserver(() => this.u.setSize({width: this.element.clientWidth, height: 320}));
+    this.resize.observe(this.element);
+  }
+  destroy() {
+    if (this.resize) this.resize.disconnect();
+    if (this.u) this.u.destroy();
+  }
+}
+
+const largest = (values) => Math.max(...values.map((value) => value ?? 0));
+
+/** One column a run; the largest of a row stands out. */
+function columnsOf(runs, onrun) {
+  return runs.map((run, i) => ({key: `run${i}`, label: run.shortName(), number: true,
+    cell: (row) => h('span', {class: row.values[i] !== null && row.values[i] === largest(row.values) && runs.length > 1 ? 'most' : null},
+      format.size(row.values[i]))}));
+}
+function rowOf(title, values) {
+  const row = {title, values};
+  values.forEach((value, i) => { row[`run${i}`] = value ?? -1; });
+  row.most = largest(values);
+  return row;
+}
+
+function siteRows(runs, scope) {
+  const sites = new Map();
+  runs.forEach((run, i) => {
+    const found = run.scopeByName.get(scope);
+    if (!found) return;
+    for (const row of run.table(found, 'site').rows) {
+      const key = `${row.title}\u0000${row.kind}`;
+      if (!sites.has(key)) sites.set(key, {title: row.title, values: runs.map(() => null)});
+      sites.get(key).values[i] = (sites.get(key).values[i] ?? 0) + row.bytes;
+    }
+  });
+  return [...sites.values()].map((site) => rowOf(site.title, site.values)).sort((a, b) => b.most - a.most).slice(0, MOST_SITES);
+}
+
+function phaseRows(runs, scope) {
+  const metric = scope.startsWith('host') ? 'host.peak_bytes' : 'device.peak_bytes';
+  const names = [...new Set(runs.flatMap((run) => run.summary.phases.map((phase) => phase.name)))];
+  return names.map((name) => rowOf(name, runs.map((run) => {
+    const values = run.summary.phases.filter((phase) => phase.name === name).map((phase) => phase.metrics[metric] ?? null);
+    return values.length === 0 ? null : values.reduce((most, value) => value === null ? most : Math.max(most ?? 0, value), null);
+  }))).filter((row) => row.most > 0);
+}
+
+export function compare(runs, onrun, drawn) {
+  const scopes = commonScopes(runs);
+  const box = h('div');
+  const losses = runs.filter((run) => !run.summary.quality.exact);
+  let overlay = null;
+  const show = (scope) => {
+    if (overlay) overlay.destroy();
+    overlay = new Overlay(runs, scope);
+    drawn.push(overlay);
+    const columns = columnsOf(runs);
+    const of = (rows, label, title) => rows.length > 0 && h('section', {}, h('h2', {}, title),
+      table({label, rows, columns: [{key: 'title', label, class: 'title', cell: (row) => h('span', {title: row.title}, row.title)}, ...columns]}));
+    replace(box, h('section', {}, overlay.element),
+      of(phaseRows(runs, scope), 'phase', 'Phases'),
+      of(siteRows(runs, scope), 'site', 'Largest sites at the peak'));
+    if (box.isConnected) overlay.draw();
+  };
+  const peaks = scopes.map((name) => rowOf(name, runs.map((run) => run.scopeByName.get(name)?.bytes ?? null)));
+  show(scopes[0]);
+  return [
+    losses.length > 0 && h('div', {class: 'notice bad'}, h('strong', {}, `Not exact: ${losses.map((run) => run.shortName()).join(', ')}`)),
+    h('section', {}, h('h2', {}, `${runs.length} runs`), h('div', {class: 'legend'}, runs.map((run) => h('button', {
+      type: 'button', title: run.command, onclick: () => onrun(run)},
+    h('span', {class: 'swatch', style: {borderColor: `var(${COLORS[run.index % COLORS.length]})`}}), run.shortName(), ' ',
+    h('span', {class: 'faint'}, run.command)))),
+    table({label: 'peak', rows: peaks, search: false, columns: [{key: 'title', label: 'peak of'}, ...columnsOf(runs)]})),
+    h('nav', {class: 'sticky', 'aria-label': 'Memory shown below'},
+      choice('Memory', scopes.map((name) => ({value: name, text: name})), scopes[0], show)),
+    box,
+  ];
+}

@@ -1,0 +1,134 @@
+// The data of the page, decoded. collector/write_html.cc writes it and says how it is packed.
+
+/** Of a packed list of differences the values. */
+function running(differences) {
+  let sum = 0;
+  return differences.map((difference) => sum += difference);
+}
+
+function decodeSeries(packed, buckets) {
+  const max = new Array(buckets + 1).fill(null), min = new Array(buckets + 1).fill(null);
+  let at = 0;
+  packed.changes.forEach(([step, high, low = high], i) => {
+    at += step;
+    const next = packed.changes[i + 1];
+    const end = next ? at + next[0] : buckets;
+    for (let b = at; b < end; ++b) {
+      max[b] = high;
+      min[b] = low;
+    }
+  });
+  max[buckets] = max[buckets - 1];
+  min[buckets] = min[buckets - 1];
+  return {name: packed.name, gauge: packed.gauge, max, min};
+}
+
+function decodeRow(run, row) {
+  const text = (id) => id === null ? null : run.strings[id];
+  const [title, kind, bytes, count, module, phase, thread, api, flags, life] = row;
+  return {title: text(title), kind: text(kind), bytes, count, module: text(module), phase: text(phase),
+    thread, api: text(api), temporary: (flags & 1) !== 0, life};
+}
+
+function decodeCall(run, [name, bytes, place, ...calls]) {
+  return {n: run.strings[name], v: bytes, place: run.strings[place], c: calls.map((call) => decodeCall(run, call))};
+}
+
+export class Run {
+  constructor(packed, index) {
+    Object.assign(this, packed);
+    this.index = index;
+    this.times = running(packed.time);
+    const buckets = this.times.length - 1;
+    this.series = packed.series.map((series) => decodeSeries(series, buckets));
+    this.endNs = this.times[buckets];
+    this.scopeByName = new Map(this.scopes.map((scope) => [scope.name, scope]));
+    this.command = this.summary.run.command.join(' ') || this.log;
+  }
+
+  /** Devices first, then the host: what one looks at first. */
+  mainScopes() {
+    const main = this.scopes.filter((scope) => scope.kind === '' && (scope.device >= 0 || scope.name === 'host'));
+    main.sort((a, b) => (b.device >= 0) - (a.device >= 0) || a.device - b.device);
+    return main.length > 0 ? main : this.scopes.slice(0, 1);
+  }
+
+  kindsOf(scope) {
+    const kinds = this.scopes.filter((other) => other.kind !== '' && other.name.startsWith(`${scope.name}/`));
+    return kinds.filter((kind) => kind.counts).concat(kinds.filter((kind) => !kind.counts));
+  }
+
+  seriesOf(name) {
+    return this.series.find((series) => series.name === name);
+  }
+
+  table(scope, by) {
+    const packed = scope.tables[by];
+    return {rows: packed.rows.map((row) => decodeRow(this, row)), otherBytes: packed.other_bytes,
+      otherRows: packed.other_rows};
+  }
+  rows(packed) {
+    return packed.map((row) => decodeRow(this, row));
+  }
+  flame(scope) {
+    const root = decodeCall(this, scope.flame);
+    root.n = scope.text;
+    return root;
+  }
+
+  shortName() {
+    return this.log.replace(/^.*\//, '').replace(/\.gplog$/, '');
+  }
+
+  /** What was live at the instant, of the scope: rows and what is not shown add up to bytes. */
+  live(scope, index) {
+    const [timeNs, reason, kinds] = this.instants.list[index];
+    const rows = new Map();
+    let otherBytes = 0, otherRows = 0, total = 0;
+    for (const [device, path, flat, restBytes, restRows] of kinds) {
+      const [side, kind] = path.split('.');
+      if (scope.name !== 'total' && !scope.name.startsWith(side)) continue;
+      if (scope.device >= 0 && scope.device !== device) continue;
+      if (scope.kind !== '' ? scope.kind !== kind : !this.counts(side, kind)) continue;
+      for (let i = 0; i < flat.length; i += 3) {
+        const [title, kindPath, module] = this.instants.rows[flat[i]].map((id) => this.strings[id]);
+        const row = rows.get(flat[i]) || {title, kind: kindPath, module, bytes: 0, count: 0};
+        row.bytes += flat[i + 1];
+        row.count += flat[i + 2];
+        total += flat[i + 1];
+        rows.set(flat[i], row);
+      }
+      otherBytes += restBytes;
+      otherRows += restRows;
+      total += restBytes;
+    }
+    const sorted = [...rows.values()].sort((a, b) => b.bytes - a.bytes);
+    return {timeNs, reason, rows: sorted, otherBytes, otherRows, total};
+  }
+
+  /** Whether the kind counts into the sum of its side. */
+  counts(side, kind) {
+    const scope = this.scopeByName.get(`${side}/${kind}`);
+    return scope ? scope.counts : true;
+  }
+
+  nearestInstant(ns) {
+    const list = this.instants.list;
+    let best = 0;
+    for (let i = 1; i < list.length; ++i) {
+      if (Math.abs(list[i][0] - ns) < Math.abs(list[best][0] - ns)) best = i;
+    }
+    return best;
+  }
+  /** The instant of the scope's peak. */
+  peakInstant(scope) {
+    const at = this.instants.list.findIndex(([, reason]) => reason.startsWith('peak of ') &&
+      reason.slice('peak of '.length).split(', ').includes(scope.name));
+    return at >= 0 ? at : this.nearestInstant(scope.time_ns);
+  }
+}
+
+export function load() {
+  const data = JSON.parse(document.getElementById('data').textContent);
+  return {version: data.version, view: data.view, runs: data.runs.map((packed, i) => new Run(packed, i))};
+}

@@ -1,0 +1,164 @@
+// The page of `gpupeak report --html`: facts and losses first, then what was live when, who held the
+// peak, and the lists.
+import 'uplot/dist/uPlot.min.css';
+import './page.css';
+import {compare} from './compare.js';
+import {choice, h, replace} from './dom.js';
+import {Flame} from './flame.js';
+import * as format from './format.js';
+import {load} from './model.js';
+import * as sections from './sections.js';
+import {Timeline} from './timeline.js';
+
+const GROUPINGS = ['site', 'function', 'module', 'phase', 'tag', 'kind', 'thread'];
+
+const page = load();
+const state = {run: null, scope: null, by: 'site', view: 'flame'};
+let drawn = [];  // what listens to its size and must be told to go
+
+function section(id, title, ...children) {
+  return h('section', {id, 'aria-labelledby': `${id}-title`}, h('h2', {id: `${id}-title`}, title), ...children);
+}
+
+function showRun(run) {
+  state.run = run;
+  state.scope = run.mainScopes()[0];
+  render();
+}
+
+function showScope(name) {
+  state.scope = state.run.scopeByName.get(name);
+  render(true);
+}
+
+function runPicker() {
+  if (page.runs.length === 1) return null;
+  const options = [{value: 'compare', text: 'Compare'}].concat(page.runs.map((run, i) =>
+    ({value: String(i), text: run.shortName(), title: run.command})));
+  const chosen = state.run === null ? 'compare' : String(state.run.index);
+  return choice('Run', options, chosen, (value) => {
+    if (value === 'compare') {
+      state.run = null;
+      render();
+    } else {
+      showRun(page.runs[Number(value)]);
+    }
+  });
+}
+
+function scopeName(scope) {
+  if (scope.device >= 0) return `GPU ${scope.device}`;
+  return {host: 'Host', device: 'All GPUs', total: 'Host and GPUs'}[scope.name] || scope.text;
+}
+
+function scopePicker(run) {
+  const main = run.mainScopes();
+  const options = main.map((scope) => ({value: scope.name, text: scopeName(scope), title: scope.text}));
+  const others = run.scopes.filter((scope) => !main.includes(scope));
+  const picker = choice('Memory', options, state.scope.name, showScope);
+  if (others.length === 0) return picker;
+  const select = h('select', {'aria-label': 'Other sums and kinds', onchange: (event) => showScope(event.target.value)},
+    h('option', {value: '', disabled: true, selected: !others.includes(state.scope)}, 'one kind …'),
+    others.map((scope) => h('option', {value: scope.name, selected: scope === state.scope},
+      `${scope.text}: ${format.size(scope.bytes)}`)));
+  return h('div', {class: 'pickers'}, picker, select);
+}
+
+/** What was live at the chosen instant. */
+function liveView(run, scope, index) {
+  const live = run.live(scope, index);
+  const reason = live.reason === '' ? '' : ` · ${live.reason}`;
+  return [
+    h('h3', {}, `Live at ${format.instant(live.timeNs)}`, h('span', {class: 'faint'}, reason)),
+    h('p', {class: 'total'}, format.size(live.total), h('span', {class: 'faint'}, ` ${scope.text} · `,
+      `${format.percent(live.total, scope.bytes)} of its peak`)),
+    sections.holderTable(live, live.total, {label: 'What was live', search: false, details: false}),
+  ];
+}
+
+function timelineSection(run, scope) {
+  if (run.instants.list.length === 0) return null;
+  const live = h('div', {class: 'live', 'aria-live': 'polite'});
+  const show = (index) => replace(live, liveView(run, scope, index));
+  const timeline = new Timeline(run, scope, show);
+  drawn.push(timeline);
+  show(timeline.index);
+  return section('timeline', 'Over time', timeline.element, live);
+}
+
+function peakSection(run, scope) {
+  const box = h('div');
+  let flame = null;
+  const show = () => {
+    if (flame) flame.destroy();
+    flame = null;
+    by.hidden = state.view !== 'table';
+    if (state.view === 'flame') {
+      flame = new Flame(run, scope);
+      drawn.push(flame);
+      replace(box, flame.element);
+      if (box.isConnected) flame.draw();
+    } else {
+      replace(box, sections.holderTable(run.table(scope, state.by), scope.bytes, {label: `Holders by ${state.by}`, by: state.by}));
+    }
+  };
+  const view = choice('View', [{value: 'flame', text: 'Flame graph'}, {value: 'table', text: 'Table'}], state.view,
+    (value) => {
+      state.view = value;
+      show();
+    });
+  const groupings = GROUPINGS.filter((name) => scope.tables[name]);
+  const by = choice('Rows', groupings.map((name) => ({value: name, text: name})), state.by, (value) => {
+    state.by = value;
+    show();
+  });
+  show();
+  return section('peak', 'Who held the peak', sections.peakLine(run, scope), h('div', {class: 'tools'}, view, by), box);
+}
+
+function header() {
+  replace(document.getElementById('top'), h('div', {class: 'brand'}, h('span', {class: 'logo', 'aria-hidden': 'true'}, '▲'),
+    h('h1', {}, 'gpupeak')), runPicker());
+}
+
+function render(keepPlace = false) {
+  const focus = document.activeElement && document.activeElement.closest('[role=radiogroup]');
+  const label = focus && focus.getAttribute('aria-label');
+  const scroll = window.scrollY;
+  drawn.forEach((thing) => thing.destroy());
+  drawn = [];
+  header();
+  const content = document.getElementById('content');
+  if (state.run === null) {
+    document.title = `gpupeak: ${page.runs.length} runs`;
+    replace(content, compare(page.runs, showRun, drawn));
+  } else {
+    const {run, scope} = state;
+    document.title = `gpupeak: ${run.shortName()}`;
+    replace(content,
+      sections.facts(run),
+      sections.quality(run),
+      sections.cards(run, scope, showScope),
+      h('nav', {class: 'sticky', 'aria-label': 'Memory shown below'}, scopePicker(run)),
+      timelineSection(run, scope),
+      sections.ledger(run, scope),
+      peakSection(run, scope),
+      sections.phases(run),
+      sections.failures(run),
+      sections.temporaries(run),
+      sections.leaks(run));
+  }
+  drawn.forEach((thing) => thing.draw());
+  if (keepPlace) window.scrollTo(0, scroll);
+  if (label) {
+    const again = document.querySelector(`[role=radiogroup][aria-label="${label}"] [aria-checked=true]`);
+    if (again) again.focus({preventScroll: true});
+  }
+}
+
+replace(document.getElementById('end'), h('p', {}, `Made by gpupeak ${page.version}. MiB are 2`, h('sup', {}, '20'),
+  ' bytes. Charts: uPlot, d3-flame-graph.'));
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => render(true));
+state.run = page.runs.length > 1 ? null : page.runs[0];
+if (state.run) state.scope = state.run.mainScopes()[0];
+render();

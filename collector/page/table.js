@@ -1,0 +1,59 @@
+// A table that sorts by a click on a heading and filters by a search.
+import {h, replace} from './dom.js';
+
+const FIRST_ROWS = 40;
+
+/**
+ * columns: [{key, label, number, cell(row)}]; sorted by the first number column, largest first.
+ * footer: rows of cells below, which neither sort nor filter.
+ */
+export function table({columns, rows, footer = [], search = true, label}) {
+  let order = {key: (columns.find((column) => column.number) || columns[0]).key, down: true};
+  let needle = '', all = false;
+  const body = h('tbody'), status = h('span', {class: 'faint', role: 'status'});
+  const heads = columns.map((column) => h('th', {scope: 'col', class: column.number ? 'number' : null},
+    h('button', {type: 'button', onclick: () => sortBy(column)}, column.label)));
+  const element = h('table', {'aria-label': label}, h('thead', {}, h('tr', {}, heads)), body,
+    footer.length > 0 && h('tfoot', {}, footer.map((cells) => h('tr', {}, cells))));
+  const more = h('button', {type: 'button', class: 'plain', onclick: () => {
+    all = true;
+    fill();
+  }});
+
+  function sortBy(column) {
+    order = {key: column.key, down: order.key === column.key ? !order.down : Boolean(column.number)};
+    fill();
+  }
+  function fill() {
+    columns.forEach((column, i) => heads[i].setAttribute('aria-sort',
+      column.key !== order.key ? 'none' : order.down ? 'descending' : 'ascending'));
+    const found = needle === '' ? rows.slice() : rows.filter((row) => columns.some((column) =>
+      !column.number && String(row[column.key] ?? '').toLowerCase().includes(needle)));
+    found.sort((a, b) => {
+      const [x, y] = [a[order.key] ?? '', b[order.key] ?? ''];
+      const less = typeof x === 'number' && typeof y === 'number' ? x - y : String(x).localeCompare(String(y));
+      return order.down ? -less : less;
+    });
+    const shown = all ? found : found.slice(0, FIRST_ROWS);
+    replace(body, shown.map((row) => h('tr', {}, columns.map((column, i) => h(i === 0 && !column.number ? 'th' : 'td',
+      {class: column.number ? 'number' : column.class, scope: i === 0 && !column.number ? 'row' : null},
+      column.cell ? column.cell(row) : row[column.key] ?? '–')))));
+    more.hidden = shown.length === found.length;
+    more.textContent = `Show all ${found.length} rows`;
+    status.textContent = needle === '' ? '' : `${found.length} of ${rows.length} rows`;
+  }
+  const box = search && rows.length > 8 && h('input', {type: 'search', placeholder: 'Search', 'aria-label': `Search ${label}`,
+    oninput: (event) => {
+      needle = event.target.value.trim().toLowerCase();
+      fill();
+    }});
+  fill();
+  return h('div', {class: 'table'}, box && h('div', {class: 'tools'}, box, status),
+    h('div', {class: 'scroll'}, element), more);
+}
+
+/** A bar as wide as the share, behind the figure. */
+export function share(part, whole, text) {
+  const width = whole > 0 ? Math.max(0, Math.min(100, 100 * part / whole)) : 0;
+  return h('span', {class: 'share'}, h('span', {class: 'bar', style: {width: `${width}%`}}), h('span', {}, text));
+}

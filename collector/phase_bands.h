@@ -1,0 +1,22 @@
+// The phases of a run as bands over a time axis, laid out in lanes so that none covers another.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collector/profile.h"
+
+namespace gpupeak::collector {
+
+struct PhaseBand {
+  std::string name;  ///< with how often, if more than once
+  size_t lane = 0;   ///< 0: outermost
+  int64_t begin_ns = 0, end_ns = 0;
+};
+
+/// In the order of their begins, callers before what they contain. At most `max_lanes` lanes;
+/// phases that would need more are left out.
+std::vector<PhaseBand> phase_bands(const Profile& profile, size_t max_lanes);
+
+}  // namespace gpupeak::collector

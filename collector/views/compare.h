@@ -1,0 +1,24 @@
+// Several runs side by side: their peaks, their phases and the largest sites of the peak, in text
+// and in JSON.
+#pragma once
+
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "collector/profile.h"
+#include "collector/text_format.h"
+
+namespace gpupeak::collector {
+
+using Profiles = std::vector<std::unique_ptr<Profile>>;
+
+/// `scope`: of phases and sites; empty: what the first run shows unasked. Throws UsageError if no
+/// run has it.
+void write_compare(const Profiles& runs, const std::string& scope, size_t top, std::ostream& out,
+                   const TextStyle& style);
+void write_compare_json(const Profiles& runs, const std::string& scope, size_t top,
+                        std::ostream& out);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,259 @@
+#include "collector/views/timeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "collector/kinds.h"
+#include "collector/phase_bands.h"
+#include "collector/sanitize.h"
+#include "collector/views/heading.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr size_t kLabelColumns = 12;
+constexpr size_t kMaxLanes = 3;
+constexpr size_t kColumnsPerTick = 14;
+constexpr std::array<std::string_view, 9> kEighths{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+
+std::string repeat(std::string_view text, size_t times) {
+  std::string result;
+  for (size_t i = 0; i < times; ++i) result += text;
+  return result;
+}
+
+class Chart {
+ public:
+  Chart(const Profile& profile, const TimeSeries& times, size_t height, std::ostream& out,
+        const TextStyle& style)
+      : profile_(profile),
+        times_(times),
+        height_(std::max<size_t>(height, 1)),
+        out_(out),
+        style_(style),
+        columns_(static_cast<size_t>(style.width) - kLabelColumns - 1),
+        end_ns_(std::max<int64_t>(1, times.begin_ns(times.bucket_count(), profile.log().clock()))) {
+  }
+
+  void write(ScopeId scope) {
+    write_peak_heading(profile_, scope, out_, style_);
+    const uint64_t peak = profile_.sum(scope).peak;
+    if (peak == 0) return;
+    write_bars(scope, peak);
+    write_axis();
+    write_phases();
+    write_kinds(scope, peak);
+  }
+
+ private:
+  size_t column(int64_t ns) const {
+    const double part = static_cast<double>(ns) / static_cast<double>(end_ns_);
+    return std::min(columns_ - 1, static_cast<size_t>(part * static_cast<double>(columns_)));
+  }
+
+  /// The largest value of each column's time.
+  std::vector<uint64_t> maxima(ScopeId scope) const {
+    std::vector<uint64_t> maxima(columns_);
+    const Series* series = times_.find(profile_.scope_info(scope).name);
+    if (series == nullptr) return maxima;
+    const size_t buckets = series->first_bucket + series->buckets.size();
+    for (size_t i = 0; i < columns_; ++i) {
+      const size_t begin = i * buckets / columns_;
+      const size_t end = std::max(begin + 1, (i + 1) * buckets / columns_);
+      for (size_t b = std::max(begin, series->first_bucket); b < end; ++b) {
+        maxima[i] = std::max(maxima[i], series->buckets[b - series->first_bucket].max);
+      }
+    }
+    return maxima;
+  }
+
+  size_t eighths(uint64_t bytes, uint64_t peak, size_t height) const {
+    if (bytes == 0) return 0;
+    const double part = static_cast<double>(bytes) / static_cast<double>(peak);
+    return std::max<size_t>(1, static_cast<size_t>(part * static_cast<double>(height * 8) + 0.5));
+  }
+
+  void write_bars(ScopeId scope, uint64_t peak) {
+    const std::vector<uint64_t> values = maxima(scope);
+    const auto highest =
+        static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
+    out_ << std::string(kLabelColumns + 1 + highest, ' ') << alarm("▼", style_) << '\n';
+    for (size_t row = height_; row-- > 0;) {
+      const bool labelled = row + 1 == height_ || (height_ >= 4 && row + 1 == height_ / 2);
+      const uint64_t value = row + 1 == height_ ? peak : peak * (row + 1) / height_;
+      const std::string label = labelled ? mib(value, mib_digits(peak)) + " ┤" : " │";
+      std::string cells;
+      for (size_t i = 0; i < columns_; ++i) {
+        const size_t filled = eighths(values[i], peak, height_);
+        const size_t here = filled > row * 8 ? std::min<size_t>(filled - row * 8, 8) : 0;
+        cells +=
+            i == highest && here > 0 ? alarm(kEighths[here], style_) : std::string(kEighths[here]);
+      }
+      out_ << right(label, kLabelColumns + 1) << cells << '\n';
+    }
+  }
+
+  void write_axis() {
+    const TimeUnit unit = time_unit(end_ns_);
+    const double end = static_cast<double>(end_ns_) / unit.ns;
+    const double step = axis_step(end, std::max<size_t>(1, columns_ / kColumnsPerTick));
+    std::string line, labels;
+    size_t at = 0;
+    for (double tick = 0; tick <= end; tick += step) {
+      const size_t where = column(static_cast<int64_t>(tick * unit.ns));
+      const std::string label = fmt::format("{:.6g} {}", tick, unit.name);
+      if (where + label.size() > columns_) break;
+      line += repeat("─", where - at) + "┴";
+      labels += std::string(where - display_width(labels), ' ') + label;
+      at = where + 1;
+    }
+    line += repeat("─", columns_ - at);
+    out_ << right("0 └", kLabelColumns + 1) << line << '\n'
+         << std::string(kLabelColumns + 1, ' ') << labels << '\n';
+  }
+
+  void write_phases() {
+    const std::vector<PhaseBand> bands = phase_bands(profile_, kMaxLanes);
+    for (size_t lane = 0; lane < kMaxLanes; ++lane) {
+      std::string line;
+      for (const PhaseBand& band : bands) {
+        if (band.lane != lane) continue;
+        const size_t begin = std::max(column(band.begin_ns), display_width(line));
+        const size_t end = column(band.end_ns) + 1;
+        if (end <= begin + 2) continue;  // too narrow to be seen
+        line += std::string(begin - display_width(line), ' ');
+        const std::string name = fit(band.name, end - begin - 2);
+        line += "╶" + name + repeat("─", end - begin - 2 - display_width(name)) + "╴";
+      }
+      if (!line.empty()) {
+        out_ << left(lane == 0 ? "  phases" : "", kLabelColumns + 1) << line << '\n';
+      }
+    }
+  }
+
+  void write_kinds(ScopeId sum, uint64_t peak) {
+    for (const ScopeId kind : timeline_kinds(profile_, sum)) {
+      std::string cells;
+      for (const uint64_t value : maxima(kind)) cells += kEighths[eighths(value, peak, 1)];
+      const std::string name{kind_name(profile_.scope_info(kind).kind)};
+      out_ << left("  " + fit(name, kLabelColumns - 2), kLabelColumns + 1) << cells << '\n';
+    }
+  }
+
+  const Profile& profile_;
+  const TimeSeries& times_;
+  const size_t height_;
+  std::ostream& out_;
+  const TextStyle& style_;
+  const size_t columns_;
+  const int64_t end_ns_;
+};
+
+Json series_json(const Profile& profile, const TimeSeries& times, const Series& series) {
+  Json json;
+  json["name"] = series.name;
+  json["kind"] = series.kind == Series::Kind::kSum ? "sum" : "gauge";
+  Json buckets = Json::array();
+  for (size_t i = 0; i < series.buckets.size(); ++i) {
+    const SeriesBucket& bucket = series.buckets[i];
+    const bool changed = i == 0 || bucket.min != bucket.max ||
+                         bucket.max != series.buckets[i - 1].max ||
+                         series.buckets[i - 1].min != series.buckets[i - 1].max;
+    if (!changed) continue;
+    const int64_t begin = times.begin_ns(series.first_bucket + i, profile.log().clock());
+    buckets.push_back({begin, bucket.min, bucket.max});
+  }
+  json["buckets"] = std::move(buckets);
+  return json;
+}
+
+}  // namespace
+
+TimeUnit time_unit(int64_t end_ns) {
+  if (end_ns < 2'000'000) return {1e3, "µs"};
+  if (end_ns < 2'000'000'000) return {1e6, "ms"};
+  return {1e9, "s"};
+}
+
+double axis_step(double end, size_t most) {
+  if (end <= 0) return 1;
+  const double rough = end / static_cast<double>(std::max<size_t>(most, 1));
+  const double power = std::pow(10.0, std::floor(std::log10(rough)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= rough) return factor * power;
+  }
+  return 10 * power;
+}
+
+std::vector<ScopeId> timeline_scopes(const Profile& profile, const std::string& scope) {
+  if (!scope.empty()) return {profile.scope(scope)};
+  std::vector<ScopeId> shown;
+  for (const ScopeId id : profile.scopes()) {
+    const ScopeInfo& info = profile.scope_info(id);
+    if (info.kind == 0 && (info.device >= 0 || info.name == "host")) shown.push_back(id);
+  }
+  if (shown.empty()) shown.push_back(profile.scope(""));
+  return shown;
+}
+
+std::vector<ScopeId> timeline_kinds(const Profile& profile, ScopeId sum) {
+  const std::string prefix = profile.scope_info(sum).name + "/";
+  std::vector<ScopeId> kinds;
+  for (const ScopeId id : profile.scopes()) {
+    const ScopeInfo& info = profile.scope_info(id);
+    if (info.name.starts_with(prefix) && counts_into_sum(info.kind)) kinds.push_back(id);
+  }
+  return kinds.size() > 1 ? kinds : std::vector<ScopeId>{};
+}
+
+void write_timeline(const Profile& profile, const TimeSeries& times, const std::string& scope,
+                    size_t height, std::ostream& out, const TextStyle& style) {
+  const std::vector<ScopeId> scopes = timeline_scopes(profile, scope);
+  write_losses(profile.quality(), out, style);
+  Chart chart(profile, times, height, out, style);
+  const char* separator = "";
+  for (const ScopeId id : scopes) {
+    out << separator;
+    separator = "\n";
+    chart.write(id);
+  }
+}
+
+void write_timeline_json(const Profile& profile, const TimeSeries& times, const std::string& scope,
+                         std::ostream& out) {
+  const std::vector<ScopeId> scopes = timeline_scopes(profile, scope);
+  Json json = view_json(profile, "gpupeak.timeline/1");
+  json["bucket_ns"] = times.begin_ns(1, profile.log().clock());
+  json["end_ns"] = times.begin_ns(times.bucket_count(), profile.log().clock());
+  json["peaks"] = Json::array();
+  json["series"] = Json::array();
+  for (const ScopeId id : scopes) {
+    const PeakFinder::Scope& sum = profile.sum(id);
+    json["peaks"].push_back({{"scope", profile.scope_info(id).name},
+                             {"bytes", sum.peak},
+                             {"time_ns", profile.to_ns(sum.peak_ticks)},
+                             {"phase", nullable(profile.phase_at_peak(id))}});
+    std::vector<ScopeId> parts = timeline_kinds(profile, id);
+    parts.insert(parts.begin(), id);
+    for (const ScopeId part : parts) {
+      const Series* series = times.find(profile.scope_info(part).name);
+      if (series != nullptr) json["series"].push_back(series_json(profile, times, *series));
+    }
+  }
+  for (const Series& series : times.series()) {
+    if (series.kind == Series::Kind::kGauge) {
+      json["series"].push_back(series_json(profile, times, series));
+    }
+  }
+  json["phases"] = Json::array();
+  for (const PhaseBand& band : phase_bands(profile, SIZE_MAX)) {
+    json["phases"].push_back(
+        {{"name", band.name}, {"begin_ns", band.begin_ns}, {"end_ns", band.end_ns}});
+  }
+  write_line(json, out);
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,37 @@
+// Memory over time, one chart a sum, in block characters; the same as JSON and as SVG.
+#pragma once
+
+#include <ostream>
+#include <string>
+
+#include "collector/json_values.h"
+#include "collector/profile.h"
+#include "collector/text_format.h"
+#include "collector/time_series.h"
+
+namespace gpupeak::collector {
+
+/// The sums that a timeline shows for `scope`; of an empty one every device that was used, and the
+/// host. Throws UsageError for a scope that the log has nothing of.
+std::vector<ScopeId> timeline_scopes(const Profile& profile, const std::string& scope);
+/// The parts of a sum that are worth a line of their own: its kinds, if there are several.
+std::vector<ScopeId> timeline_kinds(const Profile& profile, ScopeId sum);
+
+/// `height`: rows of a chart.
+void write_timeline(const Profile& profile, const TimeSeries& times, const std::string& scope,
+                    size_t height, std::ostream& out, const TextStyle& style);
+void write_timeline_json(const Profile& profile, const TimeSeries& times, const std::string& scope,
+                         std::ostream& out);
+void write_timeline_svg(const Profile& profile, const TimeSeries& times, const std::string& scope,
+                        std::ostream& out);
+
+/// What times up to `end_ns` are best told in.
+struct TimeUnit {
+  double ns;
+  std::string_view name;
+};
+TimeUnit time_unit(int64_t end_ns);
+/// Round steps for an axis from 0 to `end`, at most `most` of them.
+double axis_step(double end, size_t most);
+
+}  // namespace gpupeak::collector

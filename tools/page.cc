@@ -1,0 +1,35 @@
+#include "page.h"
+
+#include "collector/instants.h"
+#include "collector/profile.h"
+#include "collector/time_series.h"
+#include "collector/write_html.h"
+#include "output.h"
+#include "terminal.h"
+
+namespace gpupeak::tools {
+namespace {
+
+constexpr size_t kHoldersOfInstant = 10;
+
+}  // namespace
+
+bool write_page(const std::vector<std::string>& logs, const std::string& path) {
+  collector::require_page();
+  bool exact = true;
+  std::vector<std::string> runs;
+  for (const std::string& log : logs) {
+    ProgressBar bar;
+    collector::TimeSeries times;
+    collector::Profile profile(log, bar.callback(), &times);
+    times.finish(profile.replay());
+    const collector::Instants instants =
+        collector::live_at_instants(profile, times, kHoldersOfInstant, bar.callback());
+    runs.push_back(collector::page_data(profile, times, instants));
+    exact &= profile.quality().exact;
+  }
+  write_output(path, [&](std::ostream& out) { collector::write_html(runs, GPUPEAK_VERSION, out); });
+  return exact;
+}
+
+}  // namespace gpupeak::tools

@@ -1,0 +1,14 @@
+// Pictures as PNG, through librsvg's command: linking it would triple what an installation holds.
+#pragma once
+
+#include <functional>
+#include <ostream>
+#include <string>
+
+namespace gpupeak::tools {
+
+/// Has `rsvg-convert` turn what `svg` writes into a PNG. Throws std::runtime_error, which says what
+/// to install if the command is missing.
+void write_png(const std::string& path, const std::function<void(std::ostream&)>& svg);
+
+}  // namespace gpupeak::tools
