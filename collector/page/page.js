@@ -67,7 +67,8 @@ function scopePicker(run) {
 /** What was live at the chosen instant. */
 function liveView(run, scope, index) {
   const live = run.live(scope, index);
-  const reason = live.reason === '' ? '' : ` · ${live.reason}`;
+  const isPeak = index === run.peakInstant(scope);
+  const reason = isPeak ? ' · the peak' : live.reason === '' || live.reason.startsWith('peak of') ? '' : ` · ${live.reason}`;
   return [
     h('h3', {}, `Live at ${format.instant(live.timeNs)}`, h('span', {class: 'faint'}, reason)),
     h('p', {class: 'total'}, format.size(live.total), h('span', {class: 'faint'}, ` ${scope.text} · `,

@@ -32,7 +32,7 @@ export function quality(run) {
     : quality.dropped_events > 0 ? `${format.count(quality.dropped_events)} events were lost: figures are not exact.`
       : 'Not all figures are exact.';
   return h('div', {class: `notice ${fine ? 'good' : quality.exact ? 'fair' : 'bad'}`, role: 'note'}, h('strong', {}, said),
-    quality.warnings.length > 0 && h('details', {open: !quality.exact}, h('summary', {}, `${quality.warnings.length} notes`),
+    quality.warnings.length > 0 && h('details', {open: !quality.exact}, h('summary', {}, quality.warnings.length === 1 ? '1 note' : `${quality.warnings.length} notes`),
       h('ul', {}, quality.warnings.map((warning) => h('li', {}, h('code', {}, warning.code), ' ', warning.message)))));
 }
 
@@ -122,7 +122,7 @@ export function phases(run) {
       host: figure('host.peak_bytes'), hostAllocs: figure('host.alloc_count')};
   });
   const bytes = (key, label) => ({key, label, number: true, cell: (row) => format.size(row[key])});
-  return titled('phases', 'Phases', table({label: 'Phases', rows, columns: [
+  return titled('phases', 'Phases', table({label: 'Phases', rows, order: {key: 'order', down: false}, columns: [
     {key: 'name', label: 'phase', cell: (row) => h('span', {style: {paddingLeft: `${row.depth * 1.1}em`}},
       row.name, row.count > 1 && h('span', {class: 'faint'}, ` ×${format.count(row.count)}`))},
     {key: 'order', label: 'begin', number: true, cell: (row) => format.instant(row.begin)},

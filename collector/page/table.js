@@ -1,14 +1,15 @@
 // A table that sorts by a click on a heading and filters by a search.
 import {h, replace} from './dom.js';
 
-const FIRST_ROWS = 40;
+const NARROW = matchMedia('(max-width: 640px)');
+const firstRows = () => NARROW.matches ? 12 : 25;
 
 /**
- * columns: [{key, label, number, cell(row)}]; sorted by the first number column, largest first.
+ * columns: [{key, label, number, cell(row)}]; sorted by `order`, else by the first number column, largest first.
  * footer: rows of cells below, which neither sort nor filter.
  */
-export function table({columns, rows, footer = [], search = true, label}) {
-  let order = {key: (columns.find((column) => column.number) || columns[0]).key, down: true};
+export function table({columns, rows, footer = [], search = true, label, order: first}) {
+  let order = first || {key: (columns.find((column) => column.number) || columns[0]).key, down: true};
   let needle = '', all = false;
   const body = h('tbody'), status = h('span', {class: 'faint', role: 'status'});
   const heads = columns.map((column) => h('th', {scope: 'col', class: column.number ? 'number' : null},
@@ -34,7 +35,7 @@ export function table({columns, rows, footer = [], search = true, label}) {
       const less = typeof x === 'number' && typeof y === 'number' ? x - y : String(x).localeCompare(String(y));
       return order.down ? -less : less;
     });
-    const shown = all ? found : found.slice(0, FIRST_ROWS);
+    const shown = all || found.length <= firstRows() + 5 ? found : found.slice(0, firstRows());
     replace(body, shown.map((row) => h('tr', {}, columns.map((column, i) => h(i === 0 && !column.number ? 'th' : 'td',
       {class: column.number ? 'number' : column.class, scope: i === 0 && !column.number ? 'row' : null},
       column.cell ? column.cell(row) : row[column.key] ?? '–')))));

@@ -28,12 +28,7 @@ function observedCurve(run, readings) {
 
 /** What the chart of a scope shows. */
 function curvesOf(run, scope) {
-  const sum = run.seriesOf(scope.name);
   const curves = [];
-  if (sum) {
-    curves.push({label: scope.kind || 'sum', values: sum.max, color: '--accent', fill: true, width: 1.8});
-    if (sum.min.some((value, i) => value !== sum.max[i])) curves[0].low = sum.min;
-  }
   const kinds = run.kindsOf(scope).filter((kind) => run.seriesOf(kind.name));
   if (kinds.filter((kind) => kind.counts).length > 1 || kinds.some((kind) => !kind.counts)) {
     kinds.forEach((kind, i) => curves.push({
@@ -51,6 +46,11 @@ function curvesOf(run, scope) {
     curves.push({label: series.name.endsWith('rss') ? 'RSS' : 'pool reserved', values: series.max,
       color: '--observed-2', dash: [2, 3], width: 1.4,
       title: series.name.endsWith('rss') ? 'resident memory of the process, from samples' : 'held by the pools'});
+  }
+  const sum = run.seriesOf(scope.name);  // last, so that it lies above its parts
+  if (sum) {
+    const low = sum.min.some((value, i) => value !== sum.max[i]) ? sum.min : null;
+    curves.push({label: scope.kind || 'sum', values: sum.max, low, color: '--accent', fill: true, width: 1.8});
   }
   return curves;
 }
@@ -95,11 +95,12 @@ export class Timeline {
     const data = [seconds], series = [{}];
     this.curves.forEach((curve) => {
       curve.at = series.length;
-      series.push({label: curve.label, stroke: css(curve.color), width: curve.width, dash: curve.dash,
-        fill: curve.fill ? css('--area') : undefined, paths: stepped, show: !curve.hidden, points: {show: false}});
+      const common = {paths: stepped, show: !curve.hidden, points: {show: false}};
+      series.push({...common, label: curve.label, stroke: css(curve.color), width: curve.width, dash: curve.dash,
+        fill: curve.fill ? css('--area') : undefined});
       data.push(curve.values);
       if (!curve.low) return;
-      series.push({label: 'lowest', stroke: css('--low'), width: 1, paths: stepped, points: {show: false}});
+      series.push({...common, label: 'lowest', stroke: css('--low'), width: 1});
       data.push(curve.low);
     });
     const grid = {stroke: css('--grid'), width: 1};
@@ -113,21 +114,19 @@ export class Timeline {
       series,
       axes: [
         {...axis, values: (u, splits) => splits.map((value) => format.axisTime(value, splits[1] - splits[0]))},
-        {...axis, size: 78, values: (u, splits) => splits.map((value) => format.size(value)),
+        {...axis, size: this.plotBox.clientWidth < 500 ? 66 : 78, values: (u, splits) => splits.map((value) => format.size(value)),
           incrs: Array.from({length: 45}, (_, i) => 2 ** i)},
       ],
       hooks: {
-        setScale: [() => this.place()],
+        draw: [() => this.place()],
         setCursor: [(u) => this.readLegend(u.cursor.idx)],
       },
     }, data, this.plotBox);
-    this.peak = h('div', {class: 'mark peak', title: `Peak: ${format.size(this.scope.bytes)}`}, h('span', {},
-      `▼ ${format.size(this.scope.bytes)}`));
+    this.peak = h('div', {class: 'mark peak'}, h('span'));
     this.mark = h('div', {class: 'mark chosen'});
     this.u.over.append(this.peak, this.mark);
     this.catchClicks();
     this.writeLegend();
-    this.place();
   }
 
   height() {
@@ -136,7 +135,6 @@ export class Timeline {
   fit() {
     if (!this.u || this.plotBox.clientWidth === this.u.width) return;
     this.u.setSize({width: this.plotBox.clientWidth, height: this.height()});
-    this.place();
   }
 
   catchClicks() {
@@ -182,8 +180,10 @@ export class Timeline {
       mark.hidden = x < -1 || x > width + 1;
       mark.style.left = `${x}px`;
       mark.classList.toggle('flip', x > width * 0.7);
+      return x > width * 0.7;
     };
-    put(this.peak, this.scope.time_ns);
+    const highest = format.size(this.scope.bytes);
+    this.peak.firstChild.textContent = put(this.peak, this.scope.time_ns) ? `${highest} ▼` : `▼ ${highest}`;
     if (this.run.instants.list.length > 0) {
       const ns = this.run.instants.list[this.index][0];
       put(this.mark, ns);
@@ -210,7 +210,7 @@ export class Timeline {
   }
 
   writeLegend() {
-    replace(this.legend, this.curves.map((curve) => {
+    replace(this.legend, [...this.curves].reverse().map((curve) => {
       curve.figure = h('span', {class: 'figure'});
       return h('button', {
         type: 'button', 'aria-pressed': String(!curve.hidden), title: curve.title || null,

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""The page of `report --html` in headless Chromium: it renders, what one does with it works, nothing is said on the
+console, and names from a log stay text. The screenshots lie in the test's folder.
+
+usage: page.py run|hostile|compare|big GPUPEAK PAGE_LOG NODE CHROMIUM MODULES
+Exit code 77: there is no browser, or this gpupeak was built without the page.
+"""
+import json
+import os
+import subprocess
+import sys
+import time
+
+CASE, GPUPEAK, PAGE_LOG, NODE, CHROMIUM, MODULES = sys.argv[1:7]
+HERE = os.path.dirname(os.path.abspath(__file__))
+BIG_LOG_SECONDS, BIG_PAGE_BYTES = 10, 5_000_000
+
+
+def make_log(folder, kind):
+    log = os.path.join(folder, f"{kind}.gplog")
+    subprocess.run([PAGE_LOG, kind, log], check=True)
+    return log
+
+
+def make_page(folder, logs, verb=("report",)):
+    page = os.path.join(folder, CASE + ".html")
+    done = subprocess.run([GPUPEAK, *verb, "--html", page, *logs], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    if b"built without the page" in done.stderr:
+        print("no page in this gpupeak")
+        sys.exit(77)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout == b"", "a page goes into its file alone"
+    return page
+
+
+def expect_self_contained(page):
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    outside, data = text.split('id="data">')[0], text.split('id="data">')[1].split("</script>")[0]
+    assert "src=" not in outside.split("<style>")[0] and "<link" not in outside, "the page loads something"
+    assert json.loads(data)["schema"] == "gpupeak.page/1"
+    return text
+
+
+def browse(page, folder):
+    done = subprocess.run([NODE, os.path.join(HERE, "browse.mjs"), CASE, page, CHROMIUM, MODULES, folder], check=False)
+    return done.returncode
+
+
+def main():
+    if not CHROMIUM or CHROMIUM.endswith("NOTFOUND") or not os.path.isdir(os.path.join(MODULES, "puppeteer-core")):
+        print("no browser here, or puppeteer-core is not installed")
+        return 77
+    folder = os.path.join(os.getcwd(), "page-" + CASE)
+    os.makedirs(folder, exist_ok=True)
+    if CASE == "compare":
+        page = make_page(folder, [make_log(folder, "run"), make_log(folder, "other")], ("compare",))
+    elif CASE == "big":
+        log = os.path.join(folder, "big.gplog")
+        subprocess.run([PAGE_LOG, "big", log], check=True)
+        began = time.monotonic()
+        page = make_page(folder, [log])
+        seconds = time.monotonic() - began
+        size = os.path.getsize(page)
+        print(f"page of a log of 10 million events: {seconds:.1f} s, {size} bytes")
+        os.unlink(log)
+        assert size <= BIG_PAGE_BYTES, "the page is too large"
+        # On a machine that is busy with other things time says little; the limit is for one that is not.
+        assert seconds <= 6 * BIG_LOG_SECONDS, "the page took too long"
+    else:
+        page = make_page(folder, [make_log(folder, CASE)])
+    text = expect_self_contained(page)
+    if CASE == "hostile":
+        assert "<img" not in text.split('id="data">')[1].split("</script>")[0], "a name ends the data"
+    return browse(page, folder)
+
+
+sys.exit(main())

@@ -1,0 +1,120 @@
+// Writes a log for the tests of the page. Usage: gpupeak_page_log KIND FILE; KIND: run, hostile,
+// other, big.
+#include <random>
+#include <string>
+#include <vector>
+
+#include "log_builder.h"
+
+namespace {
+
+using gpupeak::testing::Fields;
+using gpupeak::testing::LogBuilder;
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kMillisecond = 1'000'000;
+
+/// What a program may call things, to break out of text.
+const char* const kHostile =
+    "</script><img src=x onerror=\"window.hacked=1\">'\"`${window.hacked=1}<!--\xe2\x80\xa8&amp;";
+
+/// Two devices and the host: weights stay, a workspace makes the peak of GPU 0 at 40 ms, phases
+/// load and steps, a failed allocation. `hostile`: all names are.
+void write(const std::string& path, bool hostile, uint64_t weights_mib) {
+  LogBuilder log;
+  const auto name = [&](const char* text) { return hostile ? kHostile : text; };
+  log.fact("arg", name("benchmark"));
+  log.fact("arg", name("--model"));
+  log.fact("host", name("machine"));
+  log.fact(std::string("label.") + name("commit"), name("abc"));
+  log.device(0, 80'000 * kMiB, "0123456789abcdef", name("Test GPU"));
+  log.device(1, 80'000 * kMiB, "", name("Test GPU"));
+  log.module(std::string("/opt/") + name("libengine.so"), "", 0x100000, 0x100000, 0x10000);
+  const uint32_t api = log.string(name("cuMemAlloc_v2"));
+  const uint32_t step_name = log.string(name("step"));
+  const uint32_t main = log.node(0, 0x100100);
+  const uint32_t load = log.node(main, 0x100200);
+  const uint32_t step = log.node(main, 0x100300);
+  const uint32_t workspace = log.node(step, 0x100400);
+  log.event(0, 0, GPUPEAK_REC_THREAD, Fields().u(100).s(name("worker")));
+  log.phase_push(0, 1, true, log.string(name("main")), GPUPEAK_PHASE_AUTO);
+  log.alloc(0, kMillisecond, 0x1000, 12 * kMiB, main, 16);
+  log.phase_push(0, 2 * kMillisecond, false, log.string(name("load")));
+  for (uint64_t i = 0; i < 10; ++i) {
+    log.device_alloc(0, (10 + i) * kMillisecond, 1 + i, GPUPEAK_KIND_LINEAR, 0, weights_mib * kMiB,
+                     api, load);
+  }
+  log.device_alloc(0, 21 * kMillisecond, 50, GPUPEAK_KIND_POOL, 1, 7 * kMiB, api, load);
+  log.phase_pop(0, 22 * kMillisecond, false);
+  for (uint64_t i = 0; i < 20; ++i) {
+    const uint64_t begin = (30 + 3 * i) * kMillisecond;
+    log.phase_push(0, begin, false, step_name);
+    log.device_alloc(0, begin + 1000, 100 + i, GPUPEAK_KIND_POOL, 0, 16 * kMiB, api, workspace);
+    if (i == 3) {
+      log.device_alloc(0, 40 * kMillisecond, 200, GPUPEAK_KIND_LINEAR, 0, 512 * kMiB, api,
+                       workspace);
+      log.device_free(0, 40 * kMillisecond + 500, 200);
+    }
+    log.alloc(0, begin + 2000, 0x100000 + i * 0x1000, 3000, step);
+    log.free(0, begin + 3000, 0x100000 + i * 0x1000);
+    log.device_free(0, begin + kMillisecond, 100 + i);
+    log.phase_pop(0, begin + 2 * kMillisecond, false);
+  }
+  log.device_event(0, 95 * kMillisecond, GPUPEAK_REC_DEVICE_FAILED,
+                   Fields()
+                       .u(GPUPEAK_KIND_LINEAR)
+                       .u(1)
+                       .u(90'000 * kMiB)
+                       .u(2)
+                       .u(0)
+                       .u(0)
+                       .u(0)
+                       .u(api)
+                       .u(workspace));
+  log.event(0, 96 * kMillisecond, GPUPEAK_REC_SAMPLE, Fields().u(40 * kMiB).u(0).u(0));
+  log.free(0, 100 * kMillisecond, 0x1000);
+  log.save(path);
+}
+
+/// Ten million heap events of 20 000 stacks in 500 000 live blocks.
+void write_big(const std::string& path) {
+  constexpr uint64_t kEvents = 10'000'000, kLive = 500'000;
+  LogBuilder log;
+  log.set_chunk_bytes(256 << 10);
+  std::mt19937_64 random(1);
+  std::vector<uint32_t> stacks{0};
+  for (uint32_t i = 0; i < 20'000; ++i) {
+    const uint32_t parent = random() % 50 == 0 ? 0 : stacks[random() % stacks.size()];
+    stacks.push_back(log.node(parent, 0x400000 + random() % 100'000));
+  }
+  std::vector<uint64_t> live;
+  uint64_t time = 0;
+  for (uint64_t i = 0; i < kEvents; ++i) {
+    time += 100;
+    const uint32_t stack = stacks[random() % stacks.size()];
+    if (live.size() < kLive) {
+      live.push_back(0x10000 + i * 4096);
+      log.alloc(0, time, live.back(), 16 + random() % 3000, stack);
+      continue;
+    }
+    const uint64_t address = live[random() % live.size()];
+    log.free(0, time, address);
+    log.alloc(0, time + 50, address, 16 + random() % (i % 1'000'000 < 1000 ? 3'000'000 : 3000),
+              stack);
+    ++i;
+  }
+  log.save(path);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  const std::string kind = argv[1];
+  if (kind == "big") {
+    write_big(argv[2]);
+    return 0;
+  }
+  write(argv[2], kind == "hostile", kind == "other" ? 30 : 20);
+  return 0;
+}
