@@ -12,19 +12,22 @@ const css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 function commonScopes(runs) {
   const names = new Map();
   for (const run of runs) run.scopes.forEach((scope) => names.set(scope.name, (names.get(scope.name) || 0) + 1));
-  const main = [...names.keys()].filter((name) => /^(device(:\d+)?|host|total)$/.test(name));
+  const main = [...names.keys()].filter((name) => /^(device(:\d+)?|host)$/.test(name) || (name === 'total' && names.has('device')));
   return main.sort((a, b) => a.startsWith('device:') ? (b.startsWith('device:') ? a.localeCompare(b) : -1) : b.startsWith('device:') ? 1 : 0);
 }
 
 class Overlay {
-  constructor(runs, scope) {
+  /** `relative`: every run from its begin to its end, however long it took. */
+  constructor(runs, scope, relative) {
     this.runs = runs.filter((run) => run.seriesOf(scope));
     this.scope = scope;
+    this.relative = relative;
     this.element = h('div', {class: 'plot', role: 'img', 'aria-label': `${scope} of ${runs.length} runs over time`});
   }
   draw() {
     const stepped = uPlot.paths.stepped({align: 1});
-    const tables = this.runs.map((run) => [run.times.map((ns) => ns / 1e9), run.seriesOf(this.scope).max]);
+    const unit = (run) => this.relative ? run.endNs / 100 : 1e9;
+    const tables = this.runs.map((run) => [run.times.map((ns) => ns / unit(run)), run.seriesOf(this.scope).max]);
     const data = uPlot.join(tables, tables.map(() => [2]));
     // A step holds until the next change of the same run, across the times of the others.
     for (const values of data.slice(1)) {
@@ -38,7 +41,8 @@ class Overlay {
       width: this.element.clientWidth || 800, height: 320, legend: {show: false}, cursor: {y: false, drag: {x: true, y: false}},
       scales: {x: {time: false}, y: {range: (u, low, high) => [0, Math.max(1, high * 1.06)]}},
       series: [{}, ...this.runs.map((run) => ({stroke: css(COLORS[run.index % COLORS.length]), width: 1.6, paths: stepped, points: {show: false}}))],
-      axes: [{...axis, values: (u, splits) => splits.map((value) => format.axisTime(value, splits[1] - splits[0]))},
+      axes: [{...axis, values: (u, splits) => splits.map((value) =>
+        this.relative ? `${Math.round(value * 100) / 100} %` : format.axisTime(value, splits[1] - splits[0]))},
         {...axis, size: 78, values: (u, splits) => splits.map((value) => format.size(value)), incrs: Array.from({length: 45}, (_, i) => 2 ** i)}],
     }, data, this.element);
     this.resize = new ResizeObserver(() => this.u.setSize({width: this.element.clientWidth, height: 320}));
@@ -52,10 +56,13 @@ class Overlay {
 
 const largest = (values) => Math.max(...values.map((value) => value ?? 0));
 
+/** Whether it is the largest of values that differ. */
+const stands = (row, i) => row.values[i] === row.most && row.values.some((value) => value !== row.most);
+
 /** One column a run; the largest of a row stands out. */
-function columnsOf(runs, onrun) {
+function columnsOf(runs) {
   return runs.map((run, i) => ({key: `run${i}`, label: run.shortName(), number: true,
-    cell: (row) => h('span', {class: row.values[i] !== null && row.values[i] === largest(row.values) && runs.length > 1 ? 'most' : null},
+    cell: (row) => h('span', {class: stands(row, i) ? 'most' : null},
       format.size(row.values[i]))}));
 }
 function rowOf(title, values) {
@@ -93,17 +100,28 @@ export function compare(runs, onrun, drawn) {
   const box = h('div');
   const losses = runs.filter((run) => !run.summary.quality.exact);
   let overlay = null;
-  const show = (scope) => {
+  let relative = false;
+  const plot = h('div');
+  const draw = (scope) => {
     if (overlay) overlay.destroy();
-    overlay = new Overlay(runs, scope);
+    overlay = new Overlay(runs, scope, relative);
     drawn.push(overlay);
+    replace(plot, overlay.element);
+    if (plot.isConnected) overlay.draw();
+  };
+  const show = (scope) => {
+    draw(scope);
     const columns = columnsOf(runs);
     const of = (rows, label, title) => rows.length > 0 && h('section', {}, h('h2', {}, title),
-      table({label, rows, columns: [{key: 'title', label, class: 'title', cell: (row) => h('span', {title: row.title}, row.title)}, ...columns]}));
-    replace(box, h('section', {}, overlay.element),
+      table({label, rows: rows.map((row, i) => ({...row, order: i})), order: {key: 'order', down: false}, columns: [{key: 'title', label, class: 'title', cell: (row) => h('span', {title: row.title}, row.title)}, ...columns]}));
+    replace(box, h('section', {}, h('div', {class: 'tools'}, choice('Axis', [{value: 'time', text: 'Time'},
+      {value: 'share', text: 'Share of the run'}], relative ? 'share' : 'time', (value) => {
+      relative = value === 'share';
+      draw(scope);
+    })), plot),
       of(phaseRows(runs, scope), 'phase', 'Phases'),
       of(siteRows(runs, scope), 'site', 'Largest sites at the peak'));
-    if (box.isConnected) overlay.draw();
+    if (box.isConnected && !overlay.u) overlay.draw();
   };
   const peaks = scopes.map((name) => rowOf(name, runs.map((run) => run.scopeByName.get(name)?.bytes ?? null)));
   show(scopes[0]);
@@ -113,7 +131,7 @@ export function compare(runs, onrun, drawn) {
       type: 'button', title: run.command, onclick: () => onrun(run)},
     h('span', {class: 'swatch', style: {borderColor: `var(${COLORS[run.index % COLORS.length]})`}}), run.shortName(), ' ',
     h('span', {class: 'faint'}, run.command)))),
-    table({label: 'peak', rows: peaks, search: false, columns: [{key: 'title', label: 'peak of'}, ...columnsOf(runs)]})),
+    table({label: 'peak', rows: peaks, search: false, order: {key: 'title', down: false}, columns: [{key: 'title', label: 'peak of'}, ...columnsOf(runs)]})),
     h('nav', {class: 'sticky', 'aria-label': 'Memory shown below'},
       choice('Memory', scopes.map((name) => ({value: name, text: name})), scopes[0], show)),
     box,

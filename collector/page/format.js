@@ -36,7 +36,8 @@ export function time(ns) {
 export const instant = (ns) => `+${time(ns)}`;
 
 function trim(value, digits) {
-  return grouped(value.toFixed(digits).replace(/\.?0+$/, ''));
+  const text = value.toFixed(digits);
+  return grouped(text.includes('.') ? text.replace(/\.?0+$/, '') : text);
 }
 
 /** Seconds on an axis whose ticks are `step` apart. */

@@ -66,8 +66,13 @@ class Rows {
 
 std::vector<Row> compare_peaks(const Profiles& runs) {
   Rows rows(runs.size());
+  const bool devices = std::any_of(runs.begin(), runs.end(), [](const auto& run) {
+    return find_scope(*run, "device").has_value();
+  });
   for (size_t i = 0; i < runs.size(); ++i) {
     for (const ScopeId id : runs[i]->scopes()) {
+      // Without devices the total is the host's.
+      if (runs[i]->scope_info(id).name == "total" && !devices) continue;
       rows.put(runs[i]->scope_info(id).name, "", i, runs[i]->sum(id).peak, false);
     }
   }

@@ -1,0 +1,201 @@
+// What a page and a comparison are made of: holders add up at every instant, and no name ends the
+// data.
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
+
+#include "catch.h"
+#include "collector/error.h"
+#include "collector/instants.h"
+#include "collector/page_template.h"
+#include "collector/views/compare.h"
+#include "collector/write_html.h"
+#include "log_builder.h"
+
+using namespace gpupeak::collector;
+using namespace gpupeak::testing;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+class Timed {
+ public:
+  explicit Timed(LogBuilder log) : profile(log.save(file_.path()), {}, &times) {
+    times.finish(profile.replay());
+  }
+
+ private:
+  TemporaryFile file_;
+
+ public:
+  TimeSeries times;
+  Profile profile;
+};
+
+/// Thirty sites on two devices and the heap, each in turn larger than the others.
+LogBuilder waves() {
+  LogBuilder log;
+  log.device(0, 1000 * kMiB, "", "Little GPU");
+  const uint32_t phase = log.string("wave");
+  uint64_t time = 0, id = 0;
+  for (uint64_t wave = 0; wave < 40; ++wave) {
+    log.phase_push(0, time += 1000, false, phase);
+    const uint64_t first = id + 1;
+    for (uint64_t site = 0; site < 30; ++site) {
+      const uint32_t stack = log.node(0, 0x1000 + 16 * site);
+      const uint64_t bytes = (1 + (wave * 7 + site) % 30) * 1000;
+      log.device_alloc(0, time += 1000, ++id,
+                       site % 3 == 0 ? GPUPEAK_KIND_POOL : GPUPEAK_KIND_LINEAR,
+                       static_cast<int>(site % 2), bytes, 0, stack);
+      log.alloc(0, time += 1000, 0x10000 * id, bytes, stack);
+    }
+    for (uint64_t block = first; block <= id; ++block) {
+      log.device_free(0, time += 1000, block);
+      if (block % 4 != 0) log.free(0, time += 1000, 0x10000 * block);
+    }
+    log.phase_pop(0, time += 1000, false);
+  }
+  return log;
+}
+
+uint64_t sum_of(const KindHolders& holders) {
+  return std::accumulate(holders.rows.begin(), holders.rows.end(), holders.other_bytes,
+                         [](uint64_t sum, const auto& row) { return sum + row.bytes; });
+}
+
+std::string page_of(LogBuilder log) {
+  Timed timed(std::move(log));
+  return page_data(timed.profile, timed.times, live_at_instants(timed.profile, timed.times, 5));
+}
+
+LogBuilder one_block(uint64_t bytes, const char* phase) {
+  LogBuilder log;
+  log.phase_push(0, 1, true, log.string(phase));
+  log.alloc(0, 1000, 0x1000, bytes, log.node(0, 0x4000));
+  log.free(0, 5000, 0x1000);
+  return log;
+}
+
+}  // namespace
+
+TEST_CASE("instants: every peak is among them, with the holders that the summary gives it",
+          "[collector]") {
+  Timed log(waves());
+  const Instants found = live_at_instants(log.profile, log.times, 5);
+  CHECK(found.instants.size() <= kMaxInstants);
+  CHECK(found.instants.size() > 60);
+  for (const ScopeId id : log.profile.scopes()) {
+    const ScopeInfo& info = log.profile.scope_info(id);
+    const auto at =
+        std::find_if(found.instants.begin(), found.instants.end(), [&](const Instant& instant) {
+          const std::string list = ", " +
+                                   instant.reason.substr(std::min<size_t>(
+                                       instant.reason.size(), std::string("peak of ").size())) +
+                                   ",";
+          return instant.reason.starts_with("peak of ") &&
+                 list.find(", " + info.name + ",") != std::string::npos;
+        });
+    INFO(info.name);
+    REQUIRE(at != found.instants.end());
+    uint64_t sum = 0;
+    for (const KindHolders& holders : at->kinds) {
+      const bool side =
+          info.name == "total" || info.name.starts_with(holders.device >= 0 ? "device" : "host");
+      const bool device = info.device < 0 || info.device == holders.device;
+      if (side && device && (info.kind == 0 || info.kind == holders.kind)) sum += sum_of(holders);
+    }
+    CHECK(sum == log.profile.sum(id).peak);
+    CHECK(at->time_ns == log.profile.to_ns(log.profile.sum(id).peak_ticks));
+  }
+}
+
+TEST_CASE("instants: the largest holders first, the others as a sum", "[collector]") {
+  Timed log(waves());
+  const Instants found = live_at_instants(log.profile, log.times, 3);
+  bool any_cut = false;
+  for (const Instant& instant : found.instants) {
+    for (const KindHolders& holders : instant.kinds) {
+      CHECK(holders.rows.size() <= 3);
+      any_cut |= holders.other_rows > 0;
+      for (size_t i = 1; i < holders.rows.size(); ++i) {
+        CHECK(holders.rows[i - 1].bytes >= holders.rows[i].bytes);
+      }
+      for (const auto& row : holders.rows) REQUIRE(row.row < found.rows.size());
+    }
+  }
+  CHECK(any_cut);
+  for (size_t i = 1; i < found.instants.size(); ++i) {
+    CHECK(found.instants[i - 1].time_ns <= found.instants[i].time_ns);
+  }
+}
+
+TEST_CASE("instants: a log without events has none", "[collector]") {
+  Timed log{LogBuilder()};
+  CHECK(live_at_instants(log.profile, log.times, 5).instants.empty());
+}
+
+TEST_CASE("page: every table of every peak adds up to it, whatever its rows are", "[collector]") {
+  const Json page = Json::parse(page_of(waves()));
+  REQUIRE(page["scopes"].size() >= 8);
+  for (const Json& scope : page["scopes"]) {
+    CHECK(scope["tables"].size() >= 6);
+    for (const auto& [by, table] : scope["tables"].items()) {
+      INFO(scope["name"] << " by " << by);
+      uint64_t sum = table["other_bytes"].get<uint64_t>();
+      for (const Json& row : table["rows"]) sum += row[2].get<uint64_t>();
+      CHECK(sum == scope["bytes"].get<uint64_t>());
+    }
+    CHECK(scope["flame"][1] == scope["bytes"]);
+  }
+}
+
+TEST_CASE("page: no name ends the script that holds the data", "[collector]") {
+  if (page_template().empty()) {
+    CHECK_THROWS_AS(require_page(), std::runtime_error);
+    return;
+  }
+  LogBuilder log = one_block(5, "</script><!--<script>\xe2\x80\xa8\xe2\x80\xa9");
+  log.fact("arg", "</ScRiPt\n>\xff");
+  const std::string run = page_of(std::move(log));
+  std::ostringstream out;
+  write_html({run, run}, "1.2.3", out);
+  const std::string html = out.str();
+  const std::string open = "id=\"data\">";
+  const size_t begin = html.find(open) + open.size();
+  const std::string data = html.substr(begin, html.find("</script>", begin) - begin);
+  CHECK(data.find('<') == std::string::npos);
+  CHECK(data.find("\xe2\x80\xa8") == std::string::npos);
+  const Json json = Json::parse(data);
+  CHECK(json["runs"].size() == 2);
+  CHECK(json["version"] == "1.2.3");
+  CHECK(json["runs"][0]["log"] == Json::parse(run)["log"]);
+  CHECK(json["runs"][0]["phases"][0]["name"].get<std::string>().starts_with("</script><!--"));
+}
+
+TEST_CASE("compare: a column a run, absent where a run has nothing", "[collector]") {
+  const TemporaryFile a, b;
+  Profiles runs;
+  runs.push_back(std::make_unique<Profile>(one_block(10 * kMiB, "load").save(a.path())));
+  runs.push_back(std::make_unique<Profile>(one_block(30 * kMiB, "run").save(b.path())));
+  std::ostringstream out;
+  write_compare_json(runs, "", 5, out);
+  const Json json = Json::parse(out.str());
+  CHECK(json["schema"] == "gpupeak.compare/1");
+  CHECK(json["scope"] == "host");
+  CHECK(json["peaks"][0] == Json({{"scope", "host"}, {"bytes", {10 * kMiB, 30 * kMiB}}}));
+  CHECK(json["phases"][0] == Json({{"phase", "load"}, {"bytes", {10 * kMiB, nullptr}}}));
+  CHECK(json["phases"][1] == Json({{"phase", "run"}, {"bytes", {nullptr, 30 * kMiB}}}));
+  CHECK(json["sites"][0]["bytes"] == Json({10 * kMiB, 30 * kMiB}));
+  CHECK_THROWS_AS(write_compare_json(runs, "device:3", 5, out), UsageError);
+  for (const int width : {60, 100}) {
+    std::ostringstream text;
+    write_compare(runs, "", 5, text, TextStyle{false, width});
+    std::istringstream lines(text.str());
+    for (std::string line; std::getline(lines, line);) {
+      CHECK(display_width(line) <= static_cast<size_t>(width) + 20);
+    }
+    CHECK(text.str().find("–") != std::string::npos);
+  }
+}
