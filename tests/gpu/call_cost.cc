@@ -16,6 +16,12 @@
     }                                                                   \
   } while (0)
 
+static const char* const kNothing = R"(.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry nothing() { ret; }
+)";
+
 template <typename Call>
 static void report(const char* name, int batches, int calls, Call call) {
   std::vector<double> ns;
@@ -52,6 +58,13 @@ int main() {
     CHECK(cuMemAllocAsync(&at, 1 << 20, stream));
     CHECK(cuMemFreeAsync(at, stream));
   });
+  CHECK(cuStreamSynchronize(stream));
+  CUmodule module;
+  CUfunction function;
+  CHECK(cuModuleLoadData(&module, kNothing));
+  CHECK(cuModuleGetFunction(&function, module, "nothing"));
+  report("cuLaunchKernel", 101, 500,
+         [&] { CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr)); });
   CHECK(cuStreamSynchronize(stream));
   return 0;
 }

@@ -32,6 +32,9 @@ g++ -std=c++17 -O2 -shared -fPIC -I"$cuda_inc" -I"$cupti_inc" -o "$work/libcupti
   -L"$cupti_lib" -l:libcupti.so.13 -Wl,-rpath,"$cupti_lib" || failures=$((failures + 1))
 nvcc -std=c++17 -O2 -g -arch=sm_90 -o "$work/memory_families" "$here/memory_families.cu" -lcuda -cudart shared ||
   nvcc -std=c++17 -O2 -g -arch=sm_90 -o "$work/memory_families" "$here/memory_families.cu" -lcuda || failures=$((failures + 1))
+for program in ledger_families capture_modes; do
+  nvcc -std=c++17 -O2 -arch=sm_90 -o "$work/$program" "$here/$program.cu" -lcuda || failures=$((failures + 1))
+done
 g++ -std=c++17 -O2 -I"$cuda_inc" -o "$work/call_cost" "$here/call_cost.cc" -L/usr/local/cuda/lib64/stubs -lcuda ||
   failures=$((failures + 1))
 
@@ -63,7 +66,7 @@ compare() {
 : >"$work/losses"
 run_case memory_families "$work/memory_families" && compare memory_families
 if python3 -c 'import torch, torchvision' 2>/dev/null; then
-  run_case torch_vgg19 python3 "$here/torch_vgg19.py"
+  run_case torch_vgg19 python3 "$here/torch_model.py" vgg19 infer
   compare torch_vgg19 --module libc10_cuda.so "$(awk '/max_memory_reserved/{print $2}' "$work/torch_vgg19.out")"
 fi
 python3 -c 'import jax' 2>/dev/null && { run_case jax_matmul python3 "$here/jax_matmul.py"; compare jax_matmul; }
@@ -75,6 +78,69 @@ if [ -n "$ort" ]; then
     run_case "ort_$model" "$ort/onnxruntime_perf_test" -e cuda -r 20 -I -m times "$ort/models/light_$model.onnx"
     compare "ort_$model"
   done
+fi
+
+# ledger_case NAME [VARIABLE=VALUE…] COMMAND…: what nvidia-smi shows, explained. The program's last line "in_use N", if
+# it has one, is what cudaMemGetInfo told it.
+ledger_case() {
+  local name=$1 code=0
+  shift
+  timeout 150 env GPUPEAK_HOST=off GPUPEAK_OUT="$work/ledger_$name.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload" "$@" \
+    >"$work/ledger_$name.out" 2>"$work/ledger_$name.err" || code=$?
+  "$gpupeak" report --json "$work/ledger_$name.gplog" >"$work/ledger_$name.json" 2>>"$work/ledger_$name.err"
+  "$gpupeak" report "$work/ledger_$name.gplog" >"$work/ledger_$name.txt" 2>&1
+  if [ $code -ne 0 ]; then
+    echo "| $name | **exit code $code**: $(tail -1 "$work/ledger_$name.err" | cut -c1-80) | | | | | |" >>"$work/ledger_table"
+    failures=$((failures + 1))
+  else
+    python3 "$here/ledger.py" "$work/ledger_$name.json" "$name" "$(awk '$1 == "in_use" {print $2}' "$work/ledger_$name.out" | tail -1)" \
+      >>"$work/ledger_table" || failures=$((failures + 1))
+  fi
+}
+: >"$work/ledger_table"
+ledger_case families "$work/ledger_families"
+if python3 -c 'import torch, torchvision' 2>/dev/null; then
+  for model in vgg19 resnet50; do
+    for mode in infer train graph benchmark; do ledger_case "torch_${model}_$mode" python3 "$here/torch_model.py" $model $mode; done
+  done
+  ledger_case torch_expandable PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python3 "$here/torch_model.py" vgg19 train
+  ledger_case torch_async PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync python3 "$here/torch_model.py" vgg19 train
+fi
+python3 -c 'import jax' 2>/dev/null && ledger_case jax python3 "$here/jax_matmul.py"
+if python3 -c 'import cupy' 2>/dev/null; then
+  ledger_case cupy_pool python3 "$here/cupy_pool.py"
+  ledger_case cupy_async python3 "$here/cupy_async.py"
+  ledger_case cublas_cufft_cusolver_curand python3 "$here/cupy_libraries.py"
+fi
+if [ -n "$ort" ]; then
+  for search in 0 1 2; do
+    ledger_case "ort_resnet50_d$search" "$ort/onnxruntime_perf_test" -e cuda -d $search -r 5 -I -m times "$ort/models/light_resnet50.onnx"
+  done
+  for option in "arena_extend_strategy|kSameAsRequested" "gpu_mem_limit|2147483648"; do
+    ledger_case "ort_vgg19_${option%%|*}" "$ort/onnxruntime_perf_test" -e cuda -i "$option" -r 5 -I -m times "$ort/models/light_vgg19.onnx"
+  done
+fi
+# Another process comes while the first one runs: its memory goes to no cause.
+"$work/ledger_families" hold 6 >"$work/hold.out" &
+sleep 2
+ledger_case beside_another "$work/ledger_families"
+wait
+if [ "$(nvidia-smi -L | wc -l)" -gt 1 ] && python3 -c 'import torch' 2>/dev/null; then
+  GPUPEAK_HOST=off GPUPEAK_OUT="$work/nccl.%p.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload" python3 "$here/torch_nccl.py" \
+    >"$work/nccl.out" 2>"$work/nccl.err" || { failures=$((failures + 1)); tail -3 "$work/nccl.err"; }
+  for log in "$work"/nccl.*.gplog; do
+    "$gpupeak" report --json "$log" >"$log.json"
+    python3 "$here/ledger.py" "$log.json" "nccl_${log##*/nccl.}" >>"$work/ledger_table" || failures=$((failures + 1))
+  done
+fi
+
+"$work/capture_modes" >"$work/capture.alone" 2>&1
+GPUPEAK_OUT="$work/capture.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload" "$work/capture_modes" >"$work/capture.with" 2>&1
+if cmp -s "$work/capture.alone" "$work/capture.with"; then
+  captures="equal: $(wc -l <"$work/capture.alone") results of calls during captures, all three modes, own thread and another"
+else
+  captures="**DIFFERS**: $(diff "$work/capture.alone" "$work/capture.with" | head -3 | tr '\n' ' ')"
+  failures=$((failures + 1))
 fi
 
 cost_table() {
@@ -123,6 +189,12 @@ print(f"| '$model' | {native:.3f} | {ratios} |")'
   echo "|---|---|---|---|---|---|---|"
   cat "$work/table"
   echo
+  echo "| program | in use at the peak | tracked | unexplained | in use at exit | tracked | unexplained |"
+  echo "|---|---|---|---|---|---|---|"
+  cat "$work/ledger_table"
+  echo
+  echo "captures with and without gpupeak: $captures"
+  echo
   echo "cuMemCreate against cudaMemGetInfo: $(grep '^driver vmm' "$work/memory_families.out")"
   echo
   cost_table
@@ -136,6 +208,6 @@ print(f"| '$model' | {native:.3f} | {ratios} |")'
   echo
   echo "$failures failed"
 } | tee "$out/table.md"
-tar czf "$out/reports.tgz" -C "$work" $(cd "$work" && ls ./*.txt ./*.out ./*.cupti.* 2>/dev/null)
+tar czf "$out/reports.tgz" -C "$work" $(cd "$work" && ls ./*.txt ./*.out ./*.err ./*.cupti.* ./capture.* 2>/dev/null)
 tar czf "$out/logs.tgz" -C "$work" $(cd "$work" && ls ./memory_families.gplog ./ort_*.gplog ./torch_*.gplog 2>/dev/null)
 [ "$failures" -eq 0 ]
