@@ -124,7 +124,7 @@ export function compare(runs, onrun, drawn) {
     if (box.isConnected && !overlay.u) overlay.draw();
   };
   const peaks = scopes.map((name) => rowOf(name, runs.map((run) => run.scopeByName.get(name)?.bytes ?? null)));
-  show(scopes[0]);
+  if (scopes.length > 0) show(scopes[0]);
   return [
     losses.length > 0 && h('div', {class: 'notice bad'}, h('strong', {}, `Not exact: ${losses.map((run) => run.shortName()).join(', ')}`)),
     h('section', {}, h('h2', {}, `${runs.length} runs`), h('div', {class: 'legend'}, runs.map((run) => h('button', {
@@ -132,7 +132,7 @@ export function compare(runs, onrun, drawn) {
     h('span', {class: 'swatch', style: {borderColor: `var(${COLORS[run.index % COLORS.length]})`}}), run.shortName(), ' ',
     h('span', {class: 'faint'}, run.command)))),
     table({label: 'peak', rows: peaks, search: false, order: {key: 'title', down: false}, columns: [{key: 'title', label: 'peak of'}, ...columnsOf(runs)]})),
-    h('nav', {class: 'sticky', 'aria-label': 'Memory shown below'},
+    scopes.length > 0 && h('nav', {class: 'sticky', 'aria-label': 'Memory shown below'},
       choice('Memory', scopes.map((name) => ({value: name, text: name})), scopes[0], show)),
     box,
   ];

@@ -22,7 +22,7 @@ function section(id, title, ...children) {
 
 function showRun(run) {
   state.run = run;
-  state.scope = run.mainScopes()[0];
+  state.scope = run.mainScopes()[0] || null;
   render();
 }
 
@@ -136,9 +136,9 @@ function render(keepPlace = false) {
   } else {
     const {run, scope} = state;
     document.title = `gpupeak: ${run.shortName()}`;
-    replace(content,
-      sections.facts(run),
-      sections.quality(run),
+    const said = [sections.facts(run), sections.quality(run)];
+    if (!scope) replace(content, said, h('p', {class: 'notice fair'}, 'No memory was recorded.'), sections.phases(run));
+    else replace(content, said,
       sections.cards(run, scope, showScope),
       h('nav', {class: 'sticky', 'aria-label': 'Memory shown below'}, scopePicker(run)),
       timelineSection(run, scope),
@@ -161,5 +161,5 @@ replace(document.getElementById('end'), h('p', {}, `Made by gpupeak ${page.versi
   ' bytes. Charts: uPlot, d3-flame-graph.'));
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => render(true));
 state.run = page.runs.length > 1 ? null : page.runs[0];
-if (state.run) state.scope = state.run.mainScopes()[0];
+if (state.run) state.scope = state.run.mainScopes()[0] || null;
 render();

@@ -132,6 +132,11 @@ async function hostile() {
   await picture('hostile', 1280, 'light');
 }
 
+async function empty() {
+  await open();
+  assert.match(await text('main'), /No memory was recorded/);
+}
+
 async function compare() {
   await open();
   assert.match(await text('main'), /2 runs/);
@@ -158,7 +163,7 @@ async function big() {
 }
 
 try {
-  await {run, hostile, compare, big}[which]();
+  await {run, hostile, empty, compare, big}[which]();
   assert.deepEqual(said, []);
 } finally {
   await browser.close();

@@ -2,7 +2,7 @@
 """The page of `report --html` in headless Chromium: it renders, what one does with it works, nothing is said on the
 console, and names from a log stay text. The screenshots lie in the test's folder.
 
-usage: page.py run|hostile|compare|big GPUPEAK PAGE_LOG NODE CHROMIUM MODULES
+usage: page.py run|hostile|empty|compare|big GPUPEAK PAGE_LOG NODE CHROMIUM MODULES
 Exit code 77: there is no browser, or this gpupeak was built without the page.
 """
 import json

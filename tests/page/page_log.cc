@@ -1,5 +1,5 @@
 // Writes a log for the tests of the page. Usage: gpupeak_page_log KIND FILE; KIND: run, hostile,
-// other, big.
+// other, empty, big.
 #include <random>
 #include <string>
 #include <vector>
@@ -111,6 +111,10 @@ void write_big(const std::string& path) {
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const std::string kind = argv[1];
+  if (kind == "empty") {
+    LogBuilder(GPUPEAK_HOST_OFF).save(argv[2]);
+    return 0;
+  }
   if (kind == "big") {
     write_big(argv[2]);
     return 0;
