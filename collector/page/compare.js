@@ -43,7 +43,7 @@ class Overlay {
       series: [{}, ...this.runs.map((run) => ({stroke: css(COLORS[run.index % COLORS.length]), width: 1.6, paths: stepped, points: {show: false}}))],
       axes: [{...axis, values: (u, splits) => splits.map((value) =>
         this.relative ? `${Math.round(value * 100) / 100} %` : format.axisTime(value, splits[1] - splits[0]))},
-        {...axis, size: 78, values: (u, splits) => splits.map((value) => format.size(value)), incrs: Array.from({length: 45}, (_, i) => 2 ** i)}],
+        {...axis, size: 78, values: (u, splits) => splits.map((value) => format.axisSize(value)), incrs: Array.from({length: 45}, (_, i) => 2 ** i)}],
     }, data, this.element);
     this.resize = new ResizeObserver(() => this.u.setSize({width: this.element.clientWidth, height: 320}));
     this.resize.observe(this.element);

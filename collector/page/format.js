@@ -22,6 +22,9 @@ export function size(value) {
   return `${sign}${grouped((much / GIB).toFixed(1))} GiB`;
 }
 
+/** On an axis, where round figures stand. */
+export const axisSize = (value) => size(value).replace(/\.0+ /, ' ');
+
 export function percent(part, whole) {
   return whole > 0 ? `${(100 * part / whole).toFixed(1)} %` : '–';
 }

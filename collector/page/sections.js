@@ -100,7 +100,7 @@ export function ledger(run, scope) {
   };
   const {at_peak: atPeak, at_exit: atExit, items = []} = device.ledger;
   return titled('ledger', 'What nvidia-smi shows', h('p', {class: 'faint'},
-    `Memory in use of GPU ${device.ordinal} by all processes, as ${device.ledger.source} says, and what it is made of.`),
+    `Memory in use of GPU ${device.ordinal} by all processes, as ${device.ledger.source === 'nvml' ? 'NVML' : device.ledger.source} says, and what it is made of.`),
   bar('at the peak', atPeak), bar('at exit', atExit),
   items.length > 0 && table({label: 'What is behind it', rows: items, columns: [
     {key: 'bytes', label: 'size', number: true, cell: (row) => format.size(row.bytes)}, {key: 'cause', label: 'cause'},

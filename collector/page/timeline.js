@@ -114,7 +114,7 @@ export class Timeline {
       series,
       axes: [
         {...axis, values: (u, splits) => splits.map((value) => format.axisTime(value, splits[1] - splits[0]))},
-        {...axis, size: this.plotBox.clientWidth < 500 ? 66 : 78, values: (u, splits) => splits.map((value) => format.size(value)),
+        {...axis, size: this.plotBox.clientWidth < 500 ? 66 : 78, values: (u, splits) => splits.map((value) => format.axisSize(value)),
           incrs: Array.from({length: 45}, (_, i) => 2 ** i)},
       ],
       hooks: {
