@@ -24,4 +24,12 @@ function(gpupeak_page target)
   set_source_files_properties(page_template.cc PROPERTIES
     COMPILE_DEFINITIONS GPUPEAK_PAGE_FILE="${page}" OBJECT_DEPENDS ${page})
   target_sources(${target} PRIVATE ${page})
+  # Their licences ask to be passed on.
+  file(GLOB licences ${GPUPEAK_PAGE_MODULES}/uplot/LICENSE ${GPUPEAK_PAGE_MODULES}/d3-*/LICENSE
+       ${GPUPEAK_PAGE_MODULES}/internmap/LICENSE)
+  foreach(licence IN LISTS licences)
+    get_filename_component(package ${licence} DIRECTORY)
+    get_filename_component(package ${package} NAME)
+    install(FILES ${licence} DESTINATION share/doc/gpupeak/page RENAME ${package}.txt)
+  endforeach()
 endfunction()

@@ -1,12 +1,12 @@
 // Several runs over one axis, and their peaks, phases and sites side by side.
 import uPlot from 'uplot';
+import {chartOptions, stepped, themed} from './chart.js';
 import {choice, h, replace} from './dom.js';
 import * as format from './format.js';
 import {table} from './table.js';
 
 const COLORS = ['--accent', '--line-1', '--line-2', '--line-3', '--line-4', '--line-5', '--line-6', '--observed'];
-const MOST_SITES = 60;
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const MOST_SITES = 60, HEIGHT = 320;
 
 /** The sums that several of the runs have; those of devices first. */
 function commonScopes(runs) {
@@ -25,7 +25,6 @@ class Overlay {
     this.element = h('div', {class: 'plot', role: 'img', 'aria-label': `${scope} of ${runs.length} runs over time`});
   }
   draw() {
-    const stepped = uPlot.paths.stepped({align: 1});
     const unit = (run) => this.relative ? run.endNs / 100 : 1e9;
     const tables = this.runs.map((run) => [run.times.map((ns) => ns / unit(run)), run.seriesOf(this.scope).max]);
     const data = uPlot.join(tables, tables.map(() => [2]));
@@ -35,17 +34,14 @@ class Overlay {
       const end = values.findLastIndex((value) => value !== null && value !== undefined);
       for (let i = 0; i <= end; ++i) last = values[i] = values[i] ?? last;
     }
-    const grid = {stroke: css('--grid'), width: 1};
-    const axis = {stroke: css('--faint'), font: '12px system-ui, sans-serif', grid, ticks: grid};
+    const options = chartOptions(this.element.clientWidth || 800, HEIGHT,
+      this.relative ? (value) => `${Math.round(value * 100) / 100} %` : undefined);
     this.u = new uPlot({
-      width: this.element.clientWidth || 800, height: 320, legend: {show: false}, cursor: {y: false, drag: {x: true, y: false}},
-      scales: {x: {time: false}, y: {range: (u, low, high) => [0, Math.max(1, high * 1.06)]}},
-      series: [{}, ...this.runs.map((run) => ({stroke: css(COLORS[run.index % COLORS.length]), width: 1.6, paths: stepped, points: {show: false}}))],
-      axes: [{...axis, values: (u, splits) => splits.map((value) =>
-        this.relative ? `${Math.round(value * 100) / 100} %` : format.axisTime(value, splits[1] - splits[0]))},
-        {...axis, size: 78, values: (u, splits) => splits.map((value) => format.axisSize(value)), incrs: Array.from({length: 45}, (_, i) => 2 ** i)}],
+      ...options,
+      series: [{}, ...this.runs.map((run) => ({stroke: themed(COLORS[run.index % COLORS.length]), width: 1.6, paths: stepped,
+        points: {show: false}}))],
     }, data, this.element);
-    this.resize = new ResizeObserver(() => this.u.setSize({width: this.element.clientWidth, height: 320}));
+    this.resize = new ResizeObserver(() => this.u.setSize({width: this.element.clientWidth, height: HEIGHT}));
     this.resize.observe(this.element);
   }
   destroy() {

@@ -16,10 +16,6 @@ const page = load();
 const state = {run: null, scope: null, by: 'site', view: 'flame'};
 let drawn = [];  // what listens to its size and must be told to go
 
-function section(id, title, ...children) {
-  return h('section', {id, 'aria-labelledby': `${id}-title`}, h('h2', {id: `${id}-title`}, title), ...children);
-}
-
 function showRun(run) {
   state.run = run;
   state.scope = run.mainScopes()[0] || null;
@@ -84,7 +80,7 @@ function timelineSection(run, scope) {
   const timeline = new Timeline(run, scope, show);
   drawn.push(timeline);
   show(timeline.index);
-  return section('timeline', 'Over time', timeline.element, live);
+  return sections.titled('timeline', 'Over time', timeline.element, live);
 }
 
 function peakSection(run, scope) {
@@ -114,7 +110,7 @@ function peakSection(run, scope) {
     show();
   });
   show();
-  return section('peak', 'Who held the peak', sections.peakLine(run, scope), h('div', {class: 'tools'}, view, by), box);
+  return sections.titled('peak', 'Who held the peak', sections.peakLine(run, scope), h('div', {class: 'tools'}, view, by), box);
 }
 
 function header() {

@@ -4,7 +4,7 @@ import {h} from './dom.js';
 import * as format from './format.js';
 import {share, table} from './table.js';
 
-const titled = (id, title, ...children) =>
+export const titled = (id, title, ...children) =>
   h('section', {id, 'aria-labelledby': `${id}-title`}, h('h2', {id: `${id}-title`}, title), ...children);
 
 export function facts(run) {

@@ -1,14 +1,13 @@
 // Memory over time: the sum, its kinds, what was observed beside it, the phases, and an instant that
 // a click or the arrow keys choose.
 import uPlot from 'uplot';
+import {chartOptions, stepped, themed} from './chart.js';
 import {h, replace} from './dom.js';
 import * as format from './format.js';
 
 const KIND_COLORS = ['--line-1', '--line-2', '--line-3', '--line-4', '--line-5', '--line-6'];
 const LANE_HEIGHT = 20;
 const CLICK_TOLERANCE = 4;
-
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /** The driver's readings on the buckets of the run: the highest in each, else the one before. */
 function observedCurve(run, readings) {
@@ -90,33 +89,21 @@ export class Timeline {
 
   plot() {
     if (this.u) this.u.destroy();
-    const stepped = uPlot.paths.stepped({align: 1});
     const seconds = this.run.times.map((ns) => ns / 1e9);
     const data = [seconds], series = [{}];
     this.curves.forEach((curve) => {
       curve.at = series.length;
       const common = {paths: stepped, show: !curve.hidden, points: {show: false}};
-      series.push({...common, label: curve.label, stroke: css(curve.color), width: curve.width, dash: curve.dash,
-        fill: curve.fill ? css('--area') : undefined});
+      series.push({...common, label: curve.label, stroke: themed(curve.color), width: curve.width, dash: curve.dash,
+        fill: curve.fill ? themed('--area') : undefined});
       data.push(curve.values);
       if (!curve.low) return;
-      series.push({...common, label: 'lowest', stroke: css('--low'), width: 1});
+      series.push({...common, label: 'lowest', stroke: themed('--low'), width: 1});
       data.push(curve.low);
     });
-    const grid = {stroke: css('--grid'), width: 1};
-    const axis = {stroke: css('--faint'), font: '12px system-ui, sans-serif', grid, ticks: grid};
     this.u = new uPlot({
-      width: this.plotBox.clientWidth || 800,
-      height: this.height(),
-      legend: {show: false},
-      cursor: {y: false, points: {show: false}, drag: {x: true, y: false}},
-      scales: {x: {time: false}, y: {range: (u, low, high) => [0, Math.max(1, high * 1.06)]}},
+      ...chartOptions(this.plotBox.clientWidth || 800, this.height()),
       series,
-      axes: [
-        {...axis, values: (u, splits) => splits.map((value) => format.axisTime(value, splits[1] - splits[0]))},
-        {...axis, size: this.plotBox.clientWidth < 500 ? 66 : 78, values: (u, splits) => splits.map((value) => format.axisSize(value)),
-          incrs: Array.from({length: 45}, (_, i) => 2 ** i)},
-      ],
       hooks: {
         draw: [() => this.place()],
         setCursor: [(u) => this.readLegend(u.cursor.idx)],

@@ -1,0 +1,27 @@
+// What all curves share: colours of the theme, axes of time and size.
+import uPlot from 'uplot';
+import * as format from './format.js';
+
+const NARROW = 500;
+
+/** The colour that page.css gives this name: canvas knows no variables. */
+export const themed = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+export const stepped = uPlot.paths.stepped({align: 1});
+
+/** Options of a chart `width` wide; `time` shows a value of the x axis whose ticks are `step` apart. */
+export function chartOptions(width, height, time = format.axisTime) {
+  const grid = {stroke: themed('--grid'), width: 1};
+  const axis = {stroke: themed('--faint'), font: '12px system-ui, sans-serif', grid, ticks: grid};
+  return {
+    width, height,
+    legend: {show: false},
+    cursor: {y: false, points: {show: false}, drag: {x: true, y: false}},
+    scales: {x: {time: false}, y: {range: (u, low, high) => [0, Math.max(1, high * 1.06)]}},
+    axes: [
+      {...axis, values: (u, splits) => splits.map((value) => time(value, splits[1] - splits[0]))},
+      {...axis, size: width < NARROW ? 66 : 78, values: (u, splits) => splits.map((value) => format.axisSize(value)),
+        incrs: Array.from({length: 45}, (_, i) => 2 ** i)},
+    ],
+  };
+}
