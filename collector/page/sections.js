@@ -27,14 +27,19 @@ export function facts(run) {
 export function quality(run) {
   const {quality} = run.summary;
   const fine = quality.exact && quality.log_complete;
+  const concernsNames = ({code}) => code === 'GP025' || code === 'GP026';  // matters less than losses
+  const names = quality.warnings.filter(concernsNames), losses = quality.warnings.filter((warning) => !concernsNames(warning));
   const said = quality.exact ? (quality.log_complete ? 'Nothing was lost: the figures below are exact.'
     : 'The log has no end (killed, or still running). The figures are exact up to there.')
     : quality.dropped_events > 0 ? `${format.count(quality.dropped_events)} events were lost: figures are not exact.`
       : 'Not all figures are exact.';
   return h('div', {class: `notice ${fine ? 'good' : quality.exact ? 'fair' : 'bad'}`, role: 'note'}, h('strong', {}, said),
-    quality.warnings.length > 0 && h('details', {open: !quality.exact}, h('summary', {}, quality.warnings.length === 1 ? '1 note' : `${quality.warnings.length} notes`),
-      h('ul', {}, quality.warnings.map((warning) => h('li', {}, h('code', {}, warning.code), ' ', warning.message)))));
+    notes(losses, !quality.exact, losses.length === 1 ? '1 note' : `${losses.length} notes`),
+    notes(names, false, `${names.length} ${names.length === 1 ? 'module' : 'modules'} without names of functions`));
 }
+
+const notes = (warnings, open, summary) => warnings.length > 0 && h('details', {open}, h('summary', {}, summary),
+  h('ul', {}, warnings.map((warning) => h('li', {}, h('code', {}, warning.code), ' ', warning.message))));
 
 export function cards(run, chosen, onchoose) {
   return h('div', {class: 'cards'}, run.mainScopes().map((scope) => {
