@@ -25,12 +25,7 @@ void EventWalk::walk(const Progress& progress) {
 }
 
 void EventWalk::on_step(std::span<const PeakFinder::Change> step) {
-  for (const PeakFinder::Change& change : step) {
-    if (change.bytes < 0 || change.count < 0) on_change(change);
-  }
-  for (const PeakFinder::Change& change : step) {
-    if (change.bytes >= 0 && change.count >= 0) on_change(change);
-  }
+  for (const PeakFinder::Change& change : step) on_change(change);
 }
 
 void EventWalk::on_event(const Event& event) {

@@ -46,7 +46,8 @@ class EventWalk : private StepObserver {
     return scope < replay_.sites().scopes().size() ? replay_.peaks().scope(scope).current : 0;
   }
 
-  /// Live memory changes; of several changes in one step the decreases come first.
+  /// Live memory changes. The parts of one step come in the order in which they were made: pieces
+  /// that a split makes before what becomes of them, and never more at once than before or after.
   virtual void on_change(const PeakFinder::Change& /*change*/) {}
   virtual void on_driver_alloc(const DriverBlock& /*block*/) {}
   virtual void on_driver_free(const DriverBlock& /*block*/) {}
