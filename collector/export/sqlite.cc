@@ -5,11 +5,11 @@
 
 #include <unordered_map>
 
+#include "collector/analyze.h"
 #include "collector/export/database.h"
 #include "collector/export/event_walk.h"
 #include "collector/export/export.h"
 #include "collector/kinds.h"
-#include "collector/metrics.h"
 #include "collector/sanitize.h"
 
 namespace gpupeak::collector {
@@ -66,6 +66,7 @@ CREATE TABLE GPUPEAK_HOLDERS (
   scope TEXT NOT NULL, bytes INTEGER NOT NULL, blocks INTEGER NOT NULL, kind TEXT NOT NULL,
   site TEXT NOT NULL, phase TEXT, callchainId INTEGER, globalTid INTEGER);
 CREATE TABLE GPUPEAK_METRICS (name TEXT PRIMARY KEY, value INTEGER);
+CREATE TABLE GPUPEAK_DEVICE_METRICS (deviceId INTEGER NOT NULL, name TEXT NOT NULL, value INTEGER);
 CREATE TABLE GPUPEAK_WARNINGS (code TEXT, message TEXT);
 )";
 
@@ -140,9 +141,19 @@ class Tables : public EventWalk {
                 profile().sites().phase_name(context.phase), chain(info.stack), pid_ | context.tid);
       }
     }
+  }
+
+  void write_summary(Database& database) {
+    Options options;
+    options.stacks = false;  // the figures alone
+    const Summary summary = summarize(profile(), options);
     Insert metrics(database, "GPUPEAK_METRICS", 2);
-    for (const auto& [name, value] : process_metrics(profile().replay(), profile().coverage())) {
-      metrics(name, value);
+    for (const auto& [name, value] : summary.metrics) metrics(name, value);
+    Insert device_metrics(database, "GPUPEAK_DEVICE_METRICS", 3);
+    for (const DeviceSummary& device : summary.devices) {
+      for (const auto& [name, value] : device.metrics) {
+        device_metrics(static_cast<int64_t>(device.ordinal), name, value);
+      }
     }
     Insert warnings(database, "GPUPEAK_WARNINGS", 2);
     for (const Warning& warning : profile().quality().warnings) {
@@ -261,6 +272,7 @@ void export_sqlite(Profile& profile, const ExportOptions& options, const std::st
   tables.write_run(database);
   tables.walk(options.progress);
   tables.write_peaks(database);
+  tables.write_summary(database);
   database.finish();
 }
 

@@ -55,6 +55,9 @@ def sqlite(log, _work):
     same(dict(database.execute("SELECT scope, SUM(bytes) FROM GPUPEAK_HOLDERS GROUP BY scope")),
          dict(database.execute("SELECT scope, bytes FROM GPUPEAK_PEAKS")), "holders")
     same(dict(database.execute("SELECT name, value FROM GPUPEAK_METRICS")), log.summary["metrics"], "metrics")
+    for device in log.summary["devices"]:
+        same(dict(database.execute("SELECT name, value FROM GPUPEAK_DEVICE_METRICS WHERE deviceId = ?", (device["ordinal"],))),
+             device["metrics"], f"metrics of GPU {device['ordinal']}")
     if log.path.endswith("1.gplog"):  # the benchmark
         expect("main" in dict(database.execute(OF_PHASES)) or "load" in dict(database.execute(OF_PHASES)),
                "sqlite: no events within a phase")
