@@ -25,7 +25,10 @@ void EventWalk::walk(const Progress& progress) {
 }
 
 void EventWalk::on_step(std::span<const PeakFinder::Change> step) {
-  for (const PeakFinder::Change& change : step) on_change(change);
+  for (const PeakFinder::Change& change : step) {
+    on_change({change.bytes, change.count, replay_.sites().info(change.group).stack,
+               replay_.sites().context_of(change.group)});
+  }
 }
 
 void EventWalk::on_event(const Event& event) {

@@ -15,6 +15,14 @@
 
 namespace gpupeak::collector {
 
+/// A change of live memory: what changes, where it was allocated and under which circumstances.
+struct LiveChange {
+  int64_t bytes;
+  int32_t blocks;  ///< +1 or -1
+  uint32_t stack;
+  const SiteContext& context;
+};
+
 /// A block that the driver handed out: of device memory, or pinned.
 struct DriverBlock {
   DeviceAllocEvent alloc;
@@ -40,15 +48,15 @@ class EventWalk : private StepObserver {
   /// Of the event under way.
   uint64_t ticks() const { return ticks_; }
   int64_t now_ns() const { return profile_.to_ns(ticks_); }
-  /// A sum as it is now. Scopes and groups have the same ids as in the profile, except that those
-  /// not yet seen are missing.
+  /// A sum as it is now. Scopes have the same ids as in the profile; those of kinds not yet seen
+  /// are missing.
   uint64_t current(ScopeId scope) const {
     return scope < replay_.sites().scopes().size() ? replay_.peaks().scope(scope).current : 0;
   }
 
   /// Live memory changes. The parts of one step come in the order in which they were made: pieces
   /// that a split makes before what becomes of them, and never more at once than before or after.
-  virtual void on_change(const PeakFinder::Change& /*change*/) {}
+  virtual void on_change(const LiveChange& /*change*/) {}
   virtual void on_driver_alloc(const DriverBlock& /*block*/) {}
   virtual void on_driver_free(const DriverBlock& /*block*/) {}
   /// Phases nest within their track: a thread id, or kProcessTrack. One that ends below others ends

@@ -58,13 +58,12 @@ class Heaptrack : public EventWalk {
     out_ << fmt::format("c {:x}\n", ms);
   }
 
-  void on_change(const PeakFinder::Change& change) override {
-    if (!profile().counts_into(change.group, scope_)) return;
+  void on_change(const LiveChange& change) override {
+    if (!counts_into(change.context, profile().scope_info(scope_))) return;
     tell_time();
-    const uint32_t stack = profile().replay().sites().info(change.group).stack;
-    const bool frees = change.count < 0;
+    const bool frees = change.blocks < 0;
     const auto bytes = static_cast<uint64_t>(frees ? -change.bytes : change.bytes);
-    out_ << fmt::format("{} {:x}\n", frees ? '-' : '+', allocation({bytes, stack}));
+    out_ << fmt::format("{} {:x}\n", frees ? '-' : '+', allocation({bytes, change.stack}));
   }
 
   void on_sample(const SampleEvent& sample) override {

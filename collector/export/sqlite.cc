@@ -180,12 +180,11 @@ class Tables : public EventWalk {
     return last;
   }
 
-  void on_change(const PeakFinder::Change& change) override {
-    const SiteTable& sites = profile().replay().sites();
-    const SiteContext& context = sites.context_of(change.group);
+  void on_change(const LiveChange& change) override {
+    const SiteContext& context = change.context;
     if (nsight_kind(context.kind) || !shown(context.kind, context.device)) return;
-    changes_(later(last_change_ns_, now_ns()), change.bytes, change.count, kind_path(context.kind),
-             device(context.device), chain(sites.info(change.group).stack), pid_ | context.tid);
+    changes_(later(last_change_ns_, now_ns()), change.bytes, change.blocks, kind_path(context.kind),
+             device(context.device), chain(change.stack), pid_ | context.tid);
   }
 
   void on_driver_alloc(const DriverBlock& block) override { event(block, 0); }
