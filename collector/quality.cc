@@ -183,7 +183,8 @@ class QualityReport {
     }
     if (page_.unread_python_stacks > 0) {
       warn("GP041", counted(page_.unread_python_stacks, "allocation") +
-                        " without its Python frames: they could not be read");
+                        " without its Python frames: they could not be read (as while "
+                        "the interpreter ends)");
     }
   }
 

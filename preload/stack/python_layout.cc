@@ -7,7 +7,9 @@ namespace {
 
 constexpr PythonLayout k39{
     .frames = PythonFrames::kObjects,
-    .thread = {.thread_id = 176, .frame = 24, .cframe = 0},
+    .runtime_interpreters = 32,
+    .interpreter = {.next = 0, .threads = 8},
+    .thread = {.next = 8, .thread_id = 176, .frame = 24, .cframe = 0},
     .cframe = {},
     .frame = {.code = 32, .previous = 24, .instruction = 104, .owner = 0, .is_entry = 0},
     .code = {.filename = 104,
@@ -21,7 +23,9 @@ constexpr PythonLayout k39{
 
 constexpr PythonLayout k310{
     .frames = PythonFrames::kObjectsByCFrame,
-    .thread = {.thread_id = 176, .frame = 24, .cframe = 48},
+    .runtime_interpreters = 32,
+    .interpreter = {.next = 0, .threads = 8},
+    .thread = {.next = 8, .thread_id = 176, .frame = 24, .cframe = 48},
     .cframe = {.current_frame = 0, .previous = 8},
     .frame = {.code = 32, .previous = 24, .instruction = 96, .owner = 0, .is_entry = 0},
     .code = {.filename = 104,
@@ -36,7 +40,9 @@ constexpr PythonLayout k310{
 // co_qualname from here on, in place of co_name.
 constexpr PythonLayout k311{
     .frames = PythonFrames::kEntryFlag,
-    .thread = {.thread_id = 152, .frame = 56, .cframe = 0},
+    .runtime_interpreters = 40,
+    .interpreter = {.next = 0, .threads = 16},
+    .thread = {.next = 8, .thread_id = 152, .frame = 56, .cframe = 0},
     .cframe = {.current_frame = 8, .previous = 16},
     .frame = {.code = 32, .previous = 48, .instruction = 56, .owner = 69, .is_entry = 68},
     .code = {.filename = 112,
@@ -50,7 +56,9 @@ constexpr PythonLayout k311{
 
 constexpr PythonLayout k312{
     .frames = PythonFrames::kEntryFrame,
-    .thread = {.thread_id = 136, .frame = 56, .cframe = 0},
+    .runtime_interpreters = 40,
+    .interpreter = {.next = 0, .threads = 72},
+    .thread = {.next = 8, .thread_id = 136, .frame = 56, .cframe = 0},
     .cframe = {.current_frame = 0, .previous = 8},
     .frame = {.code = 0, .previous = 8, .instruction = 56, .owner = 70, .is_entry = 0},
     .code = {.filename = 112,
@@ -64,7 +72,9 @@ constexpr PythonLayout k312{
 
 /// Where _Py_DebugOffsets keeps what we use, as indices of 64-bit words.
 struct Published {
-  uint8_t thread_size, thread_frame, thread_id;
+  uint8_t runtime_size, runtime_interpreters;
+  uint8_t interpreter_size, interpreter_next, interpreter_threads;
+  uint8_t thread_size, thread_next, thread_frame, thread_id;
   uint8_t frame_size, frame_previous, frame_code, frame_instruction, frame_owner;
   uint8_t code_size, code_filename, code_qualname, code_line_table, code_first_line,
       code_instructions;
@@ -73,7 +83,13 @@ struct Published {
   uint8_t string_size, string_state, string_length, string_ascii_bytes;
 };
 
-constexpr Published k313{.thread_size = 19,
+constexpr Published k313{.runtime_size = 3,
+                         .runtime_interpreters = 5,
+                         .interpreter_size = 6,
+                         .interpreter_next = 8,
+                         .interpreter_threads = 9,
+                         .thread_size = 19,
+                         .thread_next = 21,
                          .thread_frame = 23,
                          .thread_id = 24,
                          .frame_size = 28,
@@ -96,7 +112,13 @@ constexpr Published k313{.thread_size = 19,
                          .string_length = 69,
                          .string_ascii_bytes = 70};
 
-constexpr Published k314{.thread_size = 22,
+constexpr Published k314{.runtime_size = 3,
+                         .runtime_interpreters = 5,
+                         .interpreter_size = 6,
+                         .interpreter_next = 8,
+                         .interpreter_threads = 9,
+                         .thread_size = 22,
+                         .thread_next = 24,
                          .thread_frame = 26,
                          .thread_id = 27,
                          .frame_size = 31,
@@ -150,14 +172,18 @@ const char* read_python_offsets(const uint8_t* published, uint32_t version, Pyth
   if (word(2) != 0) return "it is free-threaded";
   // Each within its structure, and what is the same in all versions as expected.
   const auto inside = [&](size_t index, size_t size, uint64_t bytes) {
-    return word(size) <= 0xffff && word(index) + bytes <= word(size);
+    return word(index) <= 0xffff && word(index) + bytes <= word(size);
   };
   const bool sound =
-      inside(at.thread_frame, at.thread_size, 8) && inside(at.thread_id, at.thread_size, 8) &&
-      inside(at.frame_previous, at.frame_size, 8) && inside(at.frame_code, at.frame_size, 8) &&
-      inside(at.frame_instruction, at.frame_size, 8) && inside(at.frame_owner, at.frame_size, 1) &&
-      inside(at.code_filename, at.code_size, 8) && inside(at.code_qualname, at.code_size, 8) &&
-      inside(at.code_line_table, at.code_size, 8) && inside(at.code_first_line, at.code_size, 4) &&
+      inside(at.runtime_interpreters, at.runtime_size, 8) &&
+      inside(at.interpreter_next, at.interpreter_size, 8) &&
+      inside(at.interpreter_threads, at.interpreter_size, 8) &&
+      inside(at.thread_next, at.thread_size, 8) && inside(at.thread_frame, at.thread_size, 8) &&
+      inside(at.thread_id, at.thread_size, 8) && inside(at.frame_previous, at.frame_size, 8) &&
+      inside(at.frame_code, at.frame_size, 8) && inside(at.frame_instruction, at.frame_size, 8) &&
+      inside(at.frame_owner, at.frame_size, 1) && inside(at.code_filename, at.code_size, 8) &&
+      inside(at.code_qualname, at.code_size, 8) && inside(at.code_line_table, at.code_size, 8) &&
+      inside(at.code_first_line, at.code_size, 4) &&
       inside(at.code_instructions, at.code_size, 1) && word(at.code_instructions) >= 32 &&
       word(at.thread_size) >= 64 && word(at.frame_size) >= 64 &&
       word(at.object_type) == kPythonObjectType && word(at.type_flags) == kPythonTypeFlags &&
@@ -169,6 +195,10 @@ const char* read_python_offsets(const uint8_t* published, uint32_t version, Pyth
   const auto offset = [&](size_t index) { return static_cast<uint16_t>(word(index)); };
   layout = {};
   layout.frames = PythonFrames::kEntryFrameDirect;
+  layout.runtime_interpreters = offset(at.runtime_interpreters);
+  layout.interpreter.next = offset(at.interpreter_next);
+  layout.interpreter.threads = offset(at.interpreter_threads);
+  layout.thread.next = offset(at.thread_next);
   layout.thread.thread_id = offset(at.thread_id);
   layout.thread.frame = offset(at.thread_frame);
   layout.frame.code = offset(at.frame_code);

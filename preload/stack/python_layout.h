@@ -21,7 +21,13 @@ enum class PythonFrames : uint8_t {
 /// Offsets in bytes; what a version does not have is 0.
 struct PythonLayout {
   PythonFrames frames;
+  uint16_t runtime_interpreters;  ///< in _PyRuntime: the list of interpreters …
   struct {
+    uint16_t next;
+    uint16_t threads;  ///< … and that of one's thread states
+  } interpreter;
+  struct {
+    uint16_t next;
     uint16_t thread_id;
     uint16_t frame;   ///< current frame, or the CFrame that leads to it
     uint16_t cframe;  ///< 3.10: CFrame beside the frame

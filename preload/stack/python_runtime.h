@@ -30,6 +30,8 @@ class PythonRuntime {
   /// Valid once usable.
   const PythonLayout& layout() const { return layout_; }
   PythonLineTable line_table() const;
+  /// Of _PyRuntime.
+  uintptr_t address() const { return runtime_; }
   uintptr_t code_type() const { return code_type_; }
   uintptr_t frame_type() const { return frame_type_; }
   uintptr_t string_type() const { return string_type_; }

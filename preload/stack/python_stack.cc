@@ -51,20 +51,74 @@ bool put_utf8(char* buffer, size_t capacity, size_t& used, uint32_t c) {
 
 }  // namespace
 
-bool PythonStack::read(PythonRuntime& python) {
+void PythonStack::read(PythonRuntime& python, bool evaluates) {
   count_ = 0;
   memory_.begin();
-  if (!python.is_usable(memory_)) return true;
-  const bool read = read_frames(python);
+  if (!python.is_usable(memory_)) return;
+  const bool read = read_frames(python) && (count_ > 0 || !evaluates);
   if (!read) count_ = 0;
   if (!read || count_ > 0) python.note_stack(read);
-  return read;
 }
 
 bool PythonStack::read_frames(const PythonRuntime& python) {
+  uintptr_t states[kMaxStates];
+  const uint32_t count = find_states(python, states);
+  // Without anchors it cannot be told which one called the other.
+  if (count > 1 && python.layout().frames == PythonFrames::kObjects) return false;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!read_state(python, states[i])) return false;
+  }
+  if (count > 1) sort_by_anchor();
+  return true;
+}
+
+/// The thread's states: one in each interpreter that it has called. Nearly always there is but one
+/// interpreter, and nothing to look for. Other threads change the lists meanwhile; what they make
+/// unreadable is left out.
+uint32_t PythonStack::find_states(const PythonRuntime& python, uintptr_t (&states)[kMaxStates]) {
   const PythonLayout& layout = python.layout();
-  const uintptr_t state = python.thread_state();
-  if (state == 0) return true;
+  states[0] = python.thread_state();
+  if (states[0] == 0) return 0;
+  uint32_t count = 1;
+  uintptr_t interpreter = 0, second = 0;
+  const bool several = memory_.load(python.address() + layout.runtime_interpreters, interpreter) &&
+                       memory_.load(interpreter + layout.interpreter.next, second) && second != 0;
+  if (!several) return count;
+  uint32_t steps = 0;
+  while (interpreter != 0 && steps < kMaxSteps) {
+    uintptr_t state = 0;
+    if (!memory_.load(interpreter + layout.interpreter.threads, state)) break;
+    while (state != 0 && ++steps < kMaxSteps) {
+      uint64_t id;
+      if (!memory_.load(state + layout.thread.thread_id, id)) break;
+      if (id == own_thread_id() && state != states[0] && count < kMaxStates) {
+        states[count++] = state;
+      }
+      if (!memory_.load(state + layout.thread.next, state)) break;
+    }
+    if (!memory_.load(interpreter + layout.interpreter.next, interpreter)) break;
+    ++steps;
+  }
+  return count;
+}
+
+/// Interpreters call each other: their frames interleave as their calls do on the C stack.
+void PythonStack::sort_by_anchor() {
+  for (uint32_t i = 1; i < count_; ++i) {
+    const uintptr_t anchor = anchors_[i];
+    const uint32_t number = numbers_[i];
+    uint32_t to = i;
+    for (; to > 0 && anchors_[to - 1] > anchor; --to) {
+      anchors_[to] = anchors_[to - 1];
+      numbers_[to] = numbers_[to - 1];
+    }
+    anchors_[to] = anchor;
+    numbers_[to] = number;
+  }
+}
+
+bool PythonStack::read_state(const PythonRuntime& python, uintptr_t state) {
+  const PythonLayout& layout = python.layout();
   const auto& offsets = layout.thread;
   const size_t bytes =
       larger(larger(offsets.frame, offsets.cframe), offsets.thread_id) + sizeof(uint64_t);
@@ -137,7 +191,7 @@ bool PythonStack::read_flagged(const PythonRuntime& python, const uint8_t* threa
 /// Since 3.12: below the frames of one call lies an entry frame, on the C stack.
 bool PythonStack::read_chain(const PythonRuntime& python, uintptr_t frame) {
   const PythonLayout& layout = python.layout();
-  uint32_t anchored = 0;
+  uint32_t anchored = count_;
   uint32_t steps = 0;
   bool truncated = false;
   for (; frame != 0 && (count_ < kMaxFrames || anchored < count_); ++steps) {

@@ -16,12 +16,12 @@ namespace gpupeak::preload {
 class PythonStack {
  public:
   static constexpr uint32_t kMaxFrames = GPUPEAK_MAX_FRAMES;
-  /// Where a frame's anchor would be beyond the frames that were looked at.
-  static constexpr uintptr_t kFarAnchor = 1;
+  /// The anchor lies beyond the frames that were looked at.
+  static constexpr uintptr_t kFarAnchor = UINTPTR_MAX;
 
-  /// Reads the frames anew. False if something was not as it should be; the stack is then empty.
-  bool read(PythonRuntime& python);
-  CopiedMemory& memory() { return memory_; }
+  /// Reads the frames anew. If anything is not as it should be, there are none; also counted if
+  /// there are none though the native stack `evaluates` Python code.
+  void read(PythonRuntime& python, bool evaluates);
 
   /// Innermost first; at most kMaxFrames.
   uint32_t frame_count() const { return count_; }
@@ -32,7 +32,12 @@ class PythonStack {
   uintptr_t anchor(uint32_t i) const { return anchors_[i]; }
 
  private:
+  static constexpr uint32_t kMaxStates = 8;
+
   bool read_frames(const PythonRuntime& python);
+  uint32_t find_states(const PythonRuntime& python, uintptr_t (&states)[kMaxStates]);
+  bool read_state(const PythonRuntime& python, uintptr_t state);
+  void sort_by_anchor();
   bool read_objects(const PythonRuntime& python, const uint8_t* thread);
   bool read_flagged(const PythonRuntime& python, const uint8_t* thread);
   bool read_chain(const PythonRuntime& python, uintptr_t frame);

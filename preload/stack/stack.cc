@@ -233,7 +233,7 @@ uint32_t native_frame_of(const PythonRuntime& runtime, const PythonScratch& pyth
   const uint32_t count = python.native_count;
   const auto& native = python.native;
   uint32_t at = begin;
-  if (anchor > PythonStack::kFarAnchor) {
+  if (anchor != 0 && anchor != PythonStack::kFarAnchor) {
     while (at + 1 < count && native[at + 1].sp != 0 && native[at + 1].sp <= anchor) ++at;
     if (at + 1 < count && native[at].sp != 0 && native[at].sp <= anchor &&
         anchor < native[at + 1].sp) {
@@ -276,16 +276,24 @@ uint32_t merged_node(StackCache& cache, const PythonScratch& python) {
   return node;
 }
 
-/// The interpreter whose code is on the stack, if any.
-PythonRuntime* find_python(const StackCache& cache, const Captured& captured) {
-  PythonRuntime* found = nullptr;
+/// The interpreter whose code is on the stack.
+struct RunningPython {
+  PythonRuntime* runtime = nullptr;  ///< nullptr: none
+  bool evaluates = false;            ///< it runs Python code
+
+  void meet(uintptr_t ip) {
+    if (runtime == nullptr) runtime = python_runtime_at(ip);
+    if (runtime != nullptr && runtime->evaluates(ip)) evaluates = true;
+  }
+};
+
+RunningPython find_python(const StackCache& cache, const Captured& captured) {
+  RunningPython found;
   if (captured.is_walked) {
-    for (uint32_t i = cache.depth; i-- > 0 && found == nullptr;) {
-      found = python_runtime_at(cache.last[i].ip);
-    }
+    for (uint32_t i = cache.depth; i-- > 0;) found.meet(cache.last[i].ip);
   } else {
-    for (int i = captured.unwound.first; i < captured.unwound.count && found == nullptr; ++i) {
-      found = python_runtime_at(reinterpret_cast<uintptr_t>(cache.unwound[i]));
+    for (int i = captured.unwound.first; i < captured.unwound.count; ++i) {
+      found.meet(reinterpret_cast<uintptr_t>(cache.unwound[i]));
     }
   }
   return found;
@@ -293,16 +301,17 @@ PythonRuntime* find_python(const StackCache& cache, const Captured& captured) {
 
 /// The node of the captured stack, `node`, with its Python frames; `node` itself if it has none.
 uint32_t with_python_frames(StackCache& cache, const Captured& captured, uint32_t node) {
-  PythonRuntime* runtime = find_python(cache, captured);
-  if (runtime == nullptr) return node;
+  const RunningPython running = find_python(cache, captured);
+  if (running.runtime == nullptr) return node;
   if (cache.python == nullptr) {
     cache.python = static_cast<PythonScratch*>(reserve_pages(sizeof(PythonScratch)));
     if (cache.python == nullptr) return node;
   }
   PythonScratch& python = *cache.python;
-  if (!python.stack.read(*runtime) || python.stack.frame_count() == 0) return node;
+  python.stack.read(*running.runtime, running.evaluates);
+  if (python.stack.frame_count() == 0) return node;
   list_native_frames(cache, captured, python);
-  place_python_frames(*runtime, python);
+  place_python_frames(*running.runtime, python);
   const uint32_t merged = merged_node(cache, python);
   return merged != 0 ? merged : node;
 }

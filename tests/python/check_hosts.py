@@ -1,0 +1,176 @@
+"""Programs around an interpreter, or what looks like one: they must behave as without the preload, and what the log
+says of Python must be true, or be said to be missing.
+"""
+import argparse
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from python_log import (HERE, SKIPPED, Log, add_common_options, environment_of, expected_frames, find_pythons)
+
+VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+KNOWN_VERSIONS = ("030911f0", "030a0df0", "030b02f0", "030c01f0")
+PUBLISHING_VERSIONS = ("030d00f0", "030e00f0")
+OTHER_VERSIONS = ("030f00f0", "03080ff0", "030c00a1", "0")
+STRUCTURES = ("null", "wild", "edge", "zero", "loop", "frames", "codes", "entries")
+FALSE_PROGRAMS = ([(version, structure) for version in KNOWN_VERSIONS for structure in STRUCTURES] +
+                  [(version, structure) for version in PUBLISHING_VERSIONS for structure in ("loop", "offsets")] +
+                  [(version, "loop") for version in OTHER_VERSIONS])
+
+
+class Problem(Exception):
+    pass
+
+
+def run_both(options, command, folder, environment=None):
+    """With and without the preload; the logs' paths and the output."""
+    results = []
+    for preload in (False, True):
+        variables = environment_of(options, folder, preload)
+        variables.update(environment or {})
+        results.append(subprocess.run(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                      timeout=120, check=False))
+    alone, hooked = results
+    if (alone.returncode, alone.stdout) != (hooked.returncode, hooked.stdout):
+        raise Problem(f"{command}: exit code {hooked.returncode}, {hooked.stdout!r} with the preload; "
+                      f"{alone.returncode}, {alone.stdout!r} without")
+    if hooked.returncode == SKIPPED:
+        sys.exit(SKIPPED)
+    if hooked.returncode != 0:
+        raise Problem(f"{command}: exit code {hooked.returncode}, {hooked.stdout!r}")
+    return glob.glob(os.path.join(folder, "*.gplog"))
+
+
+def summary_of(options, path):
+    text = subprocess.run([options.tool, "report", "--json", path], stdout=subprocess.PIPE, check=True).stdout
+    return json.loads(text)
+
+
+def warnings_of(options, path):
+    return {warning["code"]: warning["message"] for warning in summary_of(options, path)["quality"]["warnings"]}
+
+
+def false_runtime(options):
+    """Nothing found in such a program may be taken for Python, and each allocation is counted all the same."""
+    for version, structure in FALSE_PROGRAMS:
+        with tempfile.TemporaryDirectory() as folder:
+            (path,) = run_both(options, [options.program, version, structure], folder)
+            log = Log(options.tool, path)
+            if sorted(log.sites) != [i * 1000 for i in range(1, 21)]:
+                raise Problem(f"{version} {structure}: allocations {sorted(log.sites)}")
+            if log.frames:
+                raise Problem(f"{version} {structure}: Python frames {log.frames}")
+            if "GP040" not in warnings_of(options, path):
+                raise Problem(f"{version} {structure}: no warning that there are no Python frames")
+    print(f"{len(FALSE_PROGRAMS)} false interpreters")
+
+
+def library_of(python):
+    """The shared library of an interpreter's version, or None."""
+    code = ("import sysconfig as s, os; g = s.get_config_var; "
+            "print(os.path.join(g('LIBDIR'), g('INSTSONAME') or '')); "
+            "print(os.path.join(g('LIBDIR'), g('MULTIARCH') or '', 'libpython%s.so.1.0' % g('LDVERSION')))")
+    lines = subprocess.run([python, "-c", code], stdout=subprocess.PIPE, check=True).stdout.decode().split("\n")
+    return next((line for line in lines if ".so" in line and os.path.exists(line)), None)
+
+
+def embedded(options):
+    compared = 0
+    for version in VERSIONS:
+        for python in find_pythons(version):
+            library = library_of(python)
+            if library is None:
+                continue
+            prefix = subprocess.run([python, "-c", "import sys; print(sys.base_prefix)"], stdout=subprocess.PIPE,
+                                    check=True).stdout.decode().strip()
+            with tempfile.TemporaryDirectory() as folder:
+                expected = os.path.join(folder, "expected.json")
+                variables = environment_of(options, folder)
+                variables["PYTHONHOME"] = prefix
+                open(expected, "w", encoding="ascii").close()
+                command = [options.program, library, expected, os.path.join(HERE, "embedded.py")]
+                result = subprocess.run(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                        timeout=120, check=False)
+                if result.returncode != 0 or result.stdout != b"done\n":
+                    raise Problem(f"{library}: exit code {result.returncode}, {result.stdout!r}")
+                (path,) = glob.glob(os.path.join(folder, "*.gplog"))
+                log = Log(options.tool, path)
+                check_embedded(log, expected, version, library)
+                compared += 1
+    if compared == 0:
+        print("skipped: no interpreter here has a shared library")
+        sys.exit(SKIPPED)
+    print(f"{compared} embedded interpreters")
+
+
+def check_embedded(log, expected, version, library):
+    for size in range(101, 107):
+        if log.python_frames(size):
+            raise Problem(f"{library}: {size} bytes, allocated outside of Python, have {log.python_frames(size)}")
+    cases = set()
+    with open(expected, encoding="utf-8") as file:
+        for line in file:
+            entry = json.loads(line)
+            cases.add(entry["case"])
+            frames, found = expected_frames(entry), log.python_frames(entry["size"])
+            if entry["case"] == "subinterpreter":
+                # The log also has those that called it, which Python does not show.
+                frames = [] if version == "3.9" else frames + [["<string>", "<module>", 1]]
+            if found != frames:
+                raise Problem(f"{library}, {entry['case']}:\n  Python {frames}\n  log    {found}")
+    if cases != {"embedded", "called back", "subinterpreter", "adopted thread"}:
+        raise Problem(f"{library}: only {cases}")
+
+
+def finalise(options):
+    """Threads' states are freed under them while they allocate."""
+    count = 0
+    for version in VERSIONS:
+        for python in find_pythons(version):
+            for i in range(5):
+                with tempfile.TemporaryDirectory() as folder:
+                    command = [python, os.path.join(HERE, "finalise.py"), str(0.01 + 0.013 * i)]
+                    (path,) = run_both(options, command, folder)
+                    if "GP040" in warnings_of(options, path):
+                        raise Problem(f"{python}: {warnings_of(options, path)}")
+                    if not any("recurse" in frame for frame in Log(options.tool, path).frames.values()):
+                        raise Problem(f"{python}: no Python frames")
+                    count += 1
+    print(f"{count} interpreters ended")
+
+
+def forbidden(options):
+    """Where the kernel may not copy, and where Python frames are not wanted."""
+    for variables, message in (({}, "process_vm_writev"), ({"GPUPEAK_PYTHON": "off"}, None)):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [options.program, "/usr/bin/python3", os.path.join(HERE, "allocations.py"),
+                       os.path.join(folder, "expected.json")]
+            logs = run_both(options, command, folder, variables)
+            for path in logs:
+                warnings = warnings_of(options, path)
+                if message is None and ("GP040" in warnings or "GP041" in warnings):
+                    raise Problem(f"switched off, but {warnings}")
+                if message is not None and Log(options.tool, path).sites and message not in warnings.get("GP040", ""):
+                    raise Problem(f"{message} is not in {warnings}")
+                if Log(options.tool, path).frames:
+                    raise Problem("Python frames nevertheless")
+            if not logs:
+                raise Problem("no log")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    add_common_options(parser)
+    parser.add_argument("--program", help="the host program")
+    parser.add_argument("test", choices=("false_runtime", "embedded", "finalise", "forbidden"))
+    options = parser.parse_args()
+    try:
+        globals()[options.test](options)
+    except Problem as problem:
+        sys.exit(str(problem))
+
+
+main()
