@@ -161,11 +161,23 @@ def forbidden(options):
                 raise Problem("no log")
 
 
+def lines(options):
+    """Each instruction's line, of the interpreters' own libraries."""
+    for version in VERSIONS:
+        for python in find_pythons(version):
+            with subprocess.Popen([python, os.path.join(HERE, "line_tables.py")], stdout=subprocess.PIPE) as writer:
+                result = subprocess.run([options.program], stdin=writer.stdout, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, check=False)
+            print(f"{python}: {result.stdout.decode().strip()}")
+            if result.returncode != 0 or writer.returncode != 0:
+                raise Problem(result.stderr.decode())
+
+
 def main():
     parser = argparse.ArgumentParser()
     add_common_options(parser)
     parser.add_argument("--program", help="the host program")
-    parser.add_argument("test", choices=("false_runtime", "embedded", "finalise", "forbidden"))
+    parser.add_argument("test", choices=("false_runtime", "embedded", "finalise", "forbidden", "lines"))
     options = parser.parse_args()
     try:
         globals()[options.test](options)

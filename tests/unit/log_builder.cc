@@ -209,6 +209,10 @@ uint32_t LogBuilder::node(uint32_t parent, uint64_t ip) {
   return id;
 }
 
+void LogBuilder::python_frame(uint32_t function, uint32_t file, uint64_t line) {
+  define(GPUPEAK_DEF_PYTHON_FRAME, Fields().u(function).u(file).u(line));
+}
+
 uint32_t LogBuilder::string(std::string_view text) {
   define(GPUPEAK_DEF_STRING, Fields().s(text));
   return ++strings_;

@@ -41,6 +41,7 @@ class LogBuilder {
   uint32_t module(std::string_view path, std::string_view build_id, uint64_t bias, uint64_t address,
                   uint64_t bytes);
   void unload(uint32_t module);
+  void python_frame(uint32_t function, uint32_t file, uint64_t line);
   void fact(std::string_view key, std::string_view value);
   void device(uint64_t ordinal, uint64_t total_bytes, std::string_view uuid, std::string_view name);
 
