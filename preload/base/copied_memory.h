@@ -13,8 +13,9 @@ namespace gpupeak::preload {
 
 class CopiedMemory {
  public:
-  /// Begins a session: nothing that was read before is believed any more.
-  void begin();
+  /// Begins a session: nothing that was read before is believed any more. True if all that the last
+  /// session read still reads the same, so that reading it again would lead to the same.
+  bool begin();
 
   /// A copy of [address, address + bytes) as it was in this session, valid until the next begin();
   /// nullptr if it cannot be read or there is no more room.
@@ -34,28 +35,37 @@ class CopiedMemory {
  private:
   static constexpr uint32_t kRanges = 2048;
   static constexpr uint32_t kSlots = 2 * kRanges;
-  static constexpr uint32_t kPieces = 256;  ///< in one system call
-  static constexpr size_t kBytes = 256 << 10;
+  static constexpr uint32_t kBytes = 256 << 10;
+  static constexpr uint32_t kMaxGap = 32;      ///< bytes that are copied along rather than left out
+  static constexpr uint32_t kMaxPieces = 256;  ///< in one system call
 
   struct Range {
     uintptr_t address;
     uint32_t bytes;
-    uint32_t offset;  ///< of the copy in data_
-    bool valid;       ///< the copy is of this session
-    bool used;        ///< asked for in this session
+    uint32_t offset;    ///< of the copy in its buffer
+    bool begins_piece;  ///< what lies before it in the buffer is not before it in memory
+    bool valid;         ///< the copy is of this session
+    bool used;          ///< asked for in this session
   };
+  void lay_out();
+  bool copy_all();
+  uint8_t* copies() { return data_[current_]; }
   uint32_t find(uintptr_t address, size_t bytes) const;
   void index(uint32_t range);
 
   uint32_t count_ = 0;
-  uint32_t end_ = 0;      ///< of what data_ holds
-  uint32_t session_ = 0;  ///< slots_ of other sessions are empty
+  uint32_t end_ = 0;       ///< of what the buffer holds
+  uint32_t laid_out_ = 0;  ///< ranges that were there when the session began
+  uint32_t used_ = 0;      ///< of these, those asked for
+  bool complete_ = false;  ///< nothing of the last session failed
+  uint32_t table_ = 0;     ///< number of the layout: slots_ of others are empty
+  uint32_t current_ = 0;
   Range ranges_[kRanges];
   struct {
-    uint32_t session, range;
-  } slots_[kSlots];        ///< ranges by address
-  iovec pieces_[kPieces];  ///< scratch: hooks may run on small stacks
-  uint8_t data_[kBytes];
+    uint32_t table, range;
+  } slots_[kSlots];           ///< ranges by address
+  iovec pieces_[kMaxPieces];  ///< scratch: hooks may run on small stacks
+  uint8_t data_[2][kBytes];   ///< this session's, and the last one's
 };
 
 }  // namespace gpupeak::preload

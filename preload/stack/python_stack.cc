@@ -28,10 +28,6 @@ uint64_t own_thread_id() {
   return id;
 }
 
-size_t larger(size_t a, size_t b) {
-  return a > b ? a : b;
-}
-
 /// Appends one character to UTF-8; false if it does not fit. Bytes that could not be decoded
 /// (surrogateescape) become what they were.
 bool put_utf8(char* buffer, size_t capacity, size_t& used, uint32_t c) {
@@ -52,12 +48,20 @@ bool put_utf8(char* buffer, size_t capacity, size_t& used, uint32_t c) {
 }  // namespace
 
 void PythonStack::read(PythonRuntime& python, bool evaluates) {
+  const bool unchanged = memory_.begin();
+  if (unchanged && last_python_ == &python && last_state_ == python.thread_state()) return;
   count_ = 0;
-  memory_.begin();
+  last_python_ = nullptr;
   if (!python.is_usable(memory_)) return;
   const bool read = read_frames(python) && (count_ > 0 || !evaluates);
   if (!read) count_ = 0;
   if (!read || count_ > 0) python.note_stack(read);
+  if (read && count_ > 0) last_python_ = &python;
+}
+
+const uint8_t* PythonStack::read_object(uintptr_t object, size_t bytes) {
+  const uint8_t* copy = memory_.read(object + kPythonObjectType, bytes - kPythonObjectType);
+  return copy != nullptr ? copy - kPythonObjectType : nullptr;
 }
 
 bool PythonStack::read_frames(const PythonRuntime& python) {
@@ -77,7 +81,7 @@ bool PythonStack::read_frames(const PythonRuntime& python) {
 /// unreadable is left out.
 uint32_t PythonStack::find_states(const PythonRuntime& python, uintptr_t (&states)[kMaxStates]) {
   const PythonLayout& layout = python.layout();
-  states[0] = python.thread_state();
+  states[0] = last_state_ = python.thread_state();
   if (states[0] == 0) return 0;
   uint32_t count = 1;
   uintptr_t interpreter = 0, second = 0;
@@ -120,36 +124,34 @@ void PythonStack::sort_by_anchor() {
 bool PythonStack::read_state(const PythonRuntime& python, uintptr_t state) {
   const PythonLayout& layout = python.layout();
   const auto& offsets = layout.thread;
-  const size_t bytes =
-      larger(larger(offsets.frame, offsets.cframe), offsets.thread_id) + sizeof(uint64_t);
-  const uint8_t* thread = memory_.read(state, bytes);
-  if (thread == nullptr || at<uint64_t>(thread, offsets.thread_id) != own_thread_id()) return false;
+  uint64_t id;
+  uintptr_t frame;  // or the CFrame that leads to it
+  if (!memory_.load(state + offsets.thread_id, id) || id != own_thread_id() ||
+      !memory_.load(state + offsets.frame, frame)) {
+    return false;
+  }
   switch (layout.frames) {
     case PythonFrames::kObjects:
     case PythonFrames::kObjectsByCFrame:
-      return read_objects(python, thread);
+      return read_objects(python, state, frame);
     case PythonFrames::kEntryFlag:
-      return read_flagged(python, thread);
-    case PythonFrames::kEntryFrame: {
-      uintptr_t frame;
-      return memory_.load(at<uintptr_t>(thread, offsets.frame) + layout.cframe.current_frame,
-                          frame) &&
-             read_chain(python, frame);
-    }
+      return read_flagged(python, frame);
+    case PythonFrames::kEntryFrame:
+      return memory_.load(frame + layout.cframe.current_frame, frame) && read_chain(python, frame);
     case PythonFrames::kEntryFrameDirect:
-      return read_chain(python, at<uintptr_t>(thread, offsets.frame));
+      return read_chain(python, frame);
   }
   return false;
 }
 
 /// 3.9, 3.10: each frame object is one call of the evaluation function.
-bool PythonStack::read_objects(const PythonRuntime& python, const uint8_t* thread) {
+bool PythonStack::read_objects(const PythonRuntime& python, uintptr_t state, uintptr_t frame) {
   const PythonLayout& layout = python.layout();
   const bool by_cframe = layout.frames == PythonFrames::kObjectsByCFrame;
-  uintptr_t frame = at<uintptr_t>(thread, layout.thread.frame);
-  uintptr_t cframe = by_cframe ? at<uintptr_t>(thread, layout.thread.cframe) : 0;
+  uintptr_t cframe = 0;
+  if (by_cframe && !memory_.load(state + layout.thread.cframe, cframe)) return false;
   while (frame != 0 && count_ < kMaxFrames) {
-    const uint8_t* copy = memory_.read(frame, layout.frame.instruction + sizeof(int32_t));
+    const uint8_t* copy = read_object(frame, layout.frame.instruction + sizeof(int32_t));
     if (copy == nullptr || at<uintptr_t>(copy, kPythonObjectType) != python.frame_type()) {
       return false;
     }
@@ -165,9 +167,8 @@ bool PythonStack::read_objects(const PythonRuntime& python, const uint8_t* threa
 }
 
 /// 3.11: the frames of one call end with a marked one, and the calls' CFrames lie on the C stack.
-bool PythonStack::read_flagged(const PythonRuntime& python, const uint8_t* thread) {
+bool PythonStack::read_flagged(const PythonRuntime& python, uintptr_t cframe) {
   const PythonLayout& layout = python.layout();
-  uintptr_t cframe = at<uintptr_t>(thread, layout.thread.frame);
   uintptr_t frame;
   if (!memory_.load(cframe + layout.cframe.current_frame, frame)) return false;
   while (frame != 0 && count_ < kMaxFrames) {
@@ -228,7 +229,7 @@ bool PythonStack::add(const PythonRuntime& python, uintptr_t code, uint64_t inst
   const bool is_inline = offsets.first_traceable != 0;
   const size_t bytes =
       is_inline ? offsets.instructions : size_t{offsets.line_table} + sizeof(uintptr_t);
-  const uint8_t* copy = memory_.read(code, bytes);
+  const uint8_t* copy = read_object(code, bytes);
   if (copy == nullptr || at<uintptr_t>(copy, kPythonObjectType) != python.code_type()) return false;
   if (is_inline) {
     // An interpreter's pointer to the instruction that it has not begun may lie before the first.
@@ -258,7 +259,7 @@ bool PythonStack::read_text(const PythonRuntime& python, uintptr_t object, char*
                             std::string_view& text) {
   constexpr size_t kCapacity = sizeof function_;
   const PythonLayout& layout = python.layout();
-  const uint8_t* copy = memory_.read(object, kPythonStringState + sizeof(uint32_t));
+  const uint8_t* copy = read_object(object, kPythonStringState + sizeof(uint32_t));
   if (copy == nullptr) return false;
   const auto type = at<uintptr_t>(copy, kPythonObjectType);
   if (type != python.string_type()) {
@@ -299,7 +300,7 @@ bool PythonStack::read_text(const PythonRuntime& python, uintptr_t object, char*
 
 bool PythonStack::read_line(const PythonRuntime& python, uintptr_t table, int first_line,
                             uint32_t offset, uint32_t& line) {
-  const uint8_t* head = memory_.read(table, kPythonBytesSize + sizeof(uint64_t));
+  const uint8_t* head = read_object(table, kPythonBytesSize + sizeof(uint64_t));
   if (head == nullptr || at<uintptr_t>(head, kPythonObjectType) != python.bytes_type()) {
     return false;
   }

@@ -34,12 +34,15 @@ class PythonStack {
  private:
   static constexpr uint32_t kMaxStates = 8;
 
+  /// Of an object without its reference count, which changes all the time; indexed from its start.
+  const uint8_t* read_object(uintptr_t object, size_t bytes);
+
   bool read_frames(const PythonRuntime& python);
   uint32_t find_states(const PythonRuntime& python, uintptr_t (&states)[kMaxStates]);
   bool read_state(const PythonRuntime& python, uintptr_t state);
   void sort_by_anchor();
-  bool read_objects(const PythonRuntime& python, const uint8_t* thread);
-  bool read_flagged(const PythonRuntime& python, const uint8_t* thread);
+  bool read_objects(const PythonRuntime& python, uintptr_t state, uintptr_t frame);
+  bool read_flagged(const PythonRuntime& python, uintptr_t cframe);
   bool read_chain(const PythonRuntime& python, uintptr_t frame);
   bool add(const PythonRuntime& python, uintptr_t code, uint64_t instruction,
            bool may_be_incomplete, uintptr_t anchor);
@@ -48,6 +51,8 @@ class PythonStack {
   bool read_line(const PythonRuntime& python, uintptr_t table, int first_line, uint32_t offset,
                  uint32_t& line);
 
+  const PythonRuntime* last_python_ = nullptr;  ///< of the last stack, if it could be read
+  uintptr_t last_state_ = 0;
   uint32_t count_ = 0;
   uint32_t numbers_[kMaxFrames];
   uintptr_t anchors_[kMaxFrames];
