@@ -132,7 +132,7 @@ def finalise(options):
         for python in find_pythons(version):
             for i in range(5):
                 with tempfile.TemporaryDirectory() as folder:
-                    command = [python, os.path.join(HERE, "finalise.py"), str(0.01 + 0.013 * i)]
+                    command = [python, os.path.join(HERE, "finalise.py"), options.program, str(0.01 + 0.013 * i)]
                     (path,) = run_both(options, command, folder)
                     if "GP040" in warnings_of(options, path):
                         raise Problem(f"{python}: {warnings_of(options, path)}")
@@ -176,7 +176,7 @@ def lines(options):
 def main():
     parser = argparse.ArgumentParser()
     add_common_options(parser)
-    parser.add_argument("--program", help="the host program")
+    parser.add_argument("--program", help="the host program or library")
     parser.add_argument("test", choices=("false_runtime", "embedded", "finalise", "forbidden", "lines"))
     options = parser.parse_args()
     try:

@@ -1,10 +1,14 @@
-"""Daemon threads that allocate device memory without end while the interpreter goes down around them."""
+"""Daemon threads that allocate device memory without end while the interpreter goes down around them: the states and
+frames from which they were called are freed meanwhile. They stay in C code, since a daemon thread that comes back to an
+ended interpreter may crash all by itself.
+"""
 import ctypes
 import sys
 import threading
 import time
 
 cuda = ctypes.CDLL("libcuda.so.1")
+churn = ctypes.CDLL(sys.argv[1]).churn
 cuda.cuInit(0)
 device, context = ctypes.c_int(), ctypes.c_void_p()
 cuda.cuDeviceGet(ctypes.byref(device), 0)
@@ -14,24 +18,18 @@ cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
 def recurse(depth):
     if depth:
         return recurse(depth - 1)
-    pointer = ctypes.c_ulonglong()
-    cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(4096))
-    return cuda.cuMemFree_v2(pointer)
-
-
-def work():
-    cuda.cuCtxSetCurrent(context)
-    while True:
-        recurse(10)
+    churn(context)
 
 
 class Last:
-    def __del__(self):
-        cuda_at_end.cuCtxSetCurrent(context_at_end)
-        recurse_at_end(3)
+    """Freed when the interpreter takes its modules apart."""
+
+    def __del__(self, cuda=cuda, context=context, new_pointer=ctypes.c_ulonglong, by_reference=ctypes.byref):
+        cuda.cuCtxSetCurrent(context)
+        cuda.cuMemAlloc_v2(by_reference(new_pointer()), 8192)
 
 
-cuda_at_end, context_at_end, recurse_at_end, last = cuda, context, recurse, Last()
-for _ in range(6):
-    threading.Thread(target=work, daemon=True).start()
-time.sleep(float(sys.argv[1]))
+last = Last()
+for i in range(6):
+    threading.Thread(target=recurse, args=(5 + 10 * i,), daemon=True).start()
+time.sleep(float(sys.argv[2]))
