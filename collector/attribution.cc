@@ -92,20 +92,29 @@ bool Attribution::has_python(uint32_t stack) const {
 }
 
 /// Where Python's line is known, it says more than the native frames between it and the library
-/// that allocates: that library's function, then Python's frames.
+/// that allocates: that library's function, the nearest Python frame, and then, past what lies in
+/// installed packages, the program's own.
 Attribution::Site Attribution::make_python_site(uint32_t stack) {
   const std::vector<StackNode>& nodes = replay_.log().definitions().nodes();
   Site site;
-  for (uint32_t node = stack; node != 0 && site.frame_count < kTitleFrames;
-       node = nodes[node].parent) {
+  std::vector<const ResolvedAddress*> python;
+  for (uint32_t node = stack; node != 0; node = nodes[node].parent) {
     const ResolvedAddress& resolved = symbolizer_.resolve(node);
+    if (resolved.frames[0].is_python) python.push_back(&resolved);
     for (size_t i = 0; i < resolved.frames.size(); ++i) {
       const Frame& frame = resolved.frames[i];
-      const bool is_leaf = site.frame_count == 0 && !resolved.plumbing[i] &&
+      const bool is_leaf = python.empty() && site.frame_count == 0 && !resolved.plumbing[i] &&
                            !is_python_interpreter(frame.module, frame.function);
-      if (frame.is_python || is_leaf) site.add(resolved, i);
+      if (is_leaf) site.add(resolved, i);
     }
   }
+  const auto own = std::find_if(python.begin(), python.end(), [](const ResolvedAddress* resolved) {
+    return !is_installed_python(resolved->frames[0].file);
+  });
+  site.add(*python[0], 0);
+  const auto rest = own == python.end() || own == python.begin() ? python.begin() + 1 : own;
+  std::for_each(rest, python.end(),
+                [&](const ResolvedAddress* resolved) { site.add(*resolved, 0); });
   return site;
 }
 

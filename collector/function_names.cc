@@ -181,6 +181,15 @@ bool is_python_interpreter(std::string_view module, std::string_view function) {
   return starts_with_any(module, kModules) || starts_with_any(function, kPrefixes);
 }
 
+bool is_installed_python(std::string_view file) {
+  static constexpr std::array<std::string_view, 3> kFolders{"/site-packages/", "/dist-packages/",
+                                                            "/lib/python3"};
+  return file.starts_with("<frozen ") ||
+         std::any_of(kFolders.begin(), kFolders.end(), [&](std::string_view folder) {
+           return file.find(folder) != std::string_view::npos;
+         });
+}
+
 bool is_start_code(std::string_view function) {
   static constexpr std::array<std::string_view, 8> kNames{
       "_start", "__libc_start_main", "start_thread", "clone",

@@ -22,6 +22,9 @@ bool is_plumbing(std::string_view module, std::string_view function);
 /// has its Python frames these say more.
 bool is_python_interpreter(std::string_view module, std::string_view function);
 
+/// Whether a Python file is part of an installed package or of Python itself, by its path.
+bool is_installed_python(std::string_view file);
+
 /// What runs before main or before a thread's function: says nothing in a title.
 bool is_start_code(std::string_view function);
 

@@ -98,6 +98,19 @@ TEST_CASE("python_frames: without another library's frame Python's come first", 
         "Model.__init__ model.py:12 ← <module> main.py:3");
 }
 
+TEST_CASE("python_frames: titles go from an installed package to the program", "[collector]") {
+  PythonLog python;
+  const uint32_t library = python.log.string("/opt/venv/lib/python3.12/site-packages/nn/conv.py");
+  python.log.python_frame(python.log.string("Conv.forward"), library, 548);
+  python.log.python_frame(python.log.string("Module.call"), library, 70);
+  const uint32_t caller = python.python(python.python(python.native, 2), 1);
+  const uint32_t inner = python.python(python.python(python.python(caller, 6), 6), 5);
+  python.log.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 100, 0, python.log.node(inner, 0x5500));
+  const Summary summary = analyze(python.log);
+  CHECK(device_peak(summary).holders.at(0).title ==
+        "liballoc.so+0x5500 ← Conv.forward conv.py:548 ← Model.__init__ model.py:12");
+}
+
 TEST_CASE("python_frames: what a damaged log does not define is unknown", "[collector]") {
   for (const uint32_t number : {4u, 5u, 77u, 0xffffffffu}) {
     PythonLog python;
