@@ -50,7 +50,9 @@ class Chart {
 
  private:
   size_t column(int64_t ns) const {
-    const double part = static_cast<double>(ns) / static_cast<double>(end_ns_);
+    // The times of a damaged log may lie anywhere.
+    const double part =
+        std::clamp(static_cast<double>(ns) / static_cast<double>(end_ns_), 0.0, 1.0);
     return std::min(columns_ - 1, static_cast<size_t>(part * static_cast<double>(columns_)));
   }
 

@@ -91,8 +91,9 @@ class Drawing {
 
  private:
   double x(int64_t ns) const {
-    return kLeft +
-           (kWidth - kLeft - kRight) * static_cast<double>(ns) / static_cast<double>(end_ns_);
+    // The times of a damaged log may lie anywhere.
+    const double part = static_cast<double>(ns) / static_cast<double>(end_ns_);
+    return kLeft + (kWidth - kLeft - kRight) * std::clamp(part, 0.0, 1.0);
   }
   void text(double at_x, double at_y, std::string_view anchor, std::string_view css,
             const std::string& what) {
