@@ -37,7 +37,7 @@ async function open() {
   await page.setViewport({width: 1280, height: 900});
   const began = Date.now();
   await page.goto(`file://${file}`);
-  await page.waitForSelector('h2');
+  await page.waitForSelector('main > *');
   const took = Date.now() - began;
   await pause();
   return took;
