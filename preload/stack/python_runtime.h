@@ -54,13 +54,13 @@ class PythonRuntime {
   std::atomic<uint32_t> read_{0}, failed_{0};
   uint32_t version_ = 0;  ///< PY_VERSION_HEX
   const char* trouble_ = nullptr;
-  uintptr_t begin_, end_;
-  uintptr_t runtime_, evaluate_, evaluate_bytes_;
-  uintptr_t code_type_, frame_type_, string_type_, bytes_type_;
-  uintptr_t version_number_;  ///< of Py_Version, since 3.11
-  const char* (*get_version_)();
-  void* (*this_thread_state_)();
-  PythonLayout layout_;
+  uintptr_t begin_ = 0, end_ = 0;
+  uintptr_t runtime_ = 0, evaluate_ = 0, evaluate_bytes_ = 0;
+  uintptr_t code_type_ = 0, frame_type_ = 0, string_type_ = 0, bytes_type_ = 0;
+  uintptr_t version_number_ = 0;  ///< of Py_Version, since 3.11
+  const char* (*get_version_)() = nullptr;
+  void* (*this_thread_state_)() = nullptr;
+  PythonLayout layout_{};
 };
 
 /// The interpreter that `ip` belongs to, or nullptr.
