@@ -85,6 +85,8 @@ class SummaryBuilder {
     list_devices();
     list_peaks();
     list_phases();
+    list_arenas();
+    list_marks();
     list_failures();
     list_live_at_exit();
     list_temporaries();
@@ -268,6 +270,53 @@ class SummaryBuilder {
       out.metrics = phase_metrics(phase, alloc_counts[id], coverage_);
       out.biggest_new_device_site = biggest_new_site(biggest_device, id);
       if (coverage_.host()) out.biggest_new_host_site = biggest_new_site(biggest_host, id);
+    }
+  }
+
+  void list_arenas() {
+    const ArenaTable& table = replay_.arenas();
+    for (const ArenaTable::Arena& arena : table.arenas()) {
+      const PeakFinder::Scope& scope = table.peaks().scope(arena.scope);
+      ArenaSummary& out = summary_.arenas.emplace_back();
+      out.name = sanitize(replay_.name(arena.name));
+      out.count = arena.count;
+      if (arena.largest_capacity_bytes > 0) out.capacity_bytes = arena.largest_capacity_bytes;
+      out.live_bytes = scope.current;
+      out.peak_bytes = scope.peak;
+      out.peak_time_ns = log_.clock().to_ns(scope.peak_ticks);
+      out.alloc_count = arena.alloc_count;
+      for (GroupId group = 0; group < table.holders().size(); ++group) {
+        const PeakFinder::AtPeak held = table.peaks().at_peak(group, arena.scope);
+        if (held.bytes == 0) continue;
+        const ArenaTable::Holder& holder = table.holders()[group];
+        std::string title = holder.name != 0 ? sanitize(log_.definitions().string(holder.name))
+                                             : by_site_.site_title(holder.stack);
+        out.parts.push_back({std::move(title), held.bytes, held.count});
+      }
+      std::stable_sort(out.parts.begin(), out.parts.end(),
+                       [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+      for (; out.parts.size() > options_.top; out.parts.pop_back()) {
+        out.other_bytes += out.parts.back().bytes;
+      }
+    }
+    std::stable_sort(summary_.arenas.begin(), summary_.arenas.end(),
+                     [](const auto& a, const auto& b) { return a.peak_bytes > b.peak_bytes; });
+  }
+
+  void list_marks() {
+    summary_.mark_count = replay_.mark_count();
+    for (const Mark& mark : replay_.marks()) {
+      MarkSummary& out = summary_.marks.emplace_back();
+      out.name = sanitize(replay_.name(mark.name));
+      out.source = source_name(mark.source);
+      if (mark.source == GPUPEAK_PHASE_NVTX) {
+        out.domain = sanitize(log_.definitions().string(static_cast<uint32_t>(mark.instance)));
+      }
+      out.category = sanitize(log_.definitions().string(mark.category));
+      out.time_ns = log_.clock().to_ns(mark.ticks);
+      if (mark.source != GPUPEAK_PHASE_MARK) out.thread_id = mark.tid;
+      out.device_bytes = mark.device_bytes;
+      if (coverage_.host()) out.host_bytes = mark.host_bytes;
     }
   }
 

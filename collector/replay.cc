@@ -43,6 +43,7 @@ void Replay::run(const Progress& progress) {
 void Replay::finish(const StreamCounts& counts) {
   phases_.finish(phase_gauges());
   peaks_.finish();
+  arenas_.finish();
   stream_counts_ = counts;
 }
 
@@ -276,6 +277,20 @@ void Replay::rare_event(SlotState& slot, const Event& event) {
       with(parse_range_end(event),
            [&](const auto& e) { phases_.end_range(e.id, event.ticks, phase_gauges()); });
       break;
+    case GPUPEAK_REC_MARK:
+      with(parse_mark(event), [&](const auto& e) { on_mark(e, event); });
+      break;
+    case GPUPEAK_REC_ARENA:
+      with(parse_arena(event),
+           [&](const auto& e) { arenas_.on_arena(e, name_id(e.name, e.text)); });
+      break;
+    case GPUPEAK_REC_ARENA_ALLOC:
+      with(parse_arena_alloc(event),
+           [&](const auto& e) { arenas_.allocate(e, checked_stack(e.stack), event.ticks); });
+      break;
+    case GPUPEAK_REC_ARENA_FREE:
+      with(parse_arena_free(event), [&](const auto& e) { arenas_.free(e); });
+      break;
     case GPUPEAK_REC_DEVICE_ALLOC:
       with(parse_device_alloc(event), [&](const auto& e) { on_device_alloc(e, event); });
       break;
@@ -340,6 +355,13 @@ void Replay::on_phase(const PhaseEvent& phase, const Event& event, bool push) {
                 phase.instance);
   }
   ++phase_changes_;
+}
+
+void Replay::on_mark(const MarkEvent& mark, const Event& event) {
+  if (++mark_count_ > kMaxMarks) return;
+  marks_.push_back({event.ticks, event.tid, name_id(mark.name, mark.text), mark.category,
+                    mark.instance, mark.source, peaks_.scope(device_scope_).current,
+                    peaks_.scope(host_scope_).current});
 }
 
 uint32_t Replay::name_id(uint32_t name, std::string_view text) {

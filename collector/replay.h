@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "collector/arena_table.h"
 #include "collector/block_map.h"
 #include "collector/event.h"
 #include "collector/event_stream.h"
@@ -61,8 +62,20 @@ class StepObserver {
   virtual void on_step(std::span<const PeakFinder::Change> step) = 0;
 };
 
+/// An instant that the program, or somebody outside, marked.
+struct Mark {
+  uint64_t ticks = 0;
+  uint32_t tid = 0;
+  uint32_t name = 0;      ///< Replay::name()
+  uint32_t category = 0;  ///< string of the log; 0: none
+  uint64_t instance = 0;
+  uint8_t source = 0;
+  uint64_t device_bytes = 0, host_bytes = 0;  ///< live then
+};
+
 class Replay {
  public:
+  static constexpr size_t kMaxMarks = 10'000;
   static constexpr size_t kMaxFailures = 1000;
   static constexpr size_t kMaxFailuresWithHolders = 32;
 
@@ -73,6 +86,10 @@ class Replay {
   const PeakFinder& peaks() const { return peaks_; }
   const SiteTable& sites() const { return sites_; }
   const PhaseTree& phases() const { return phases_; }
+  const ArenaTable& arenas() const { return arenas_; }
+  /// The first kMaxMarks.
+  const std::vector<Mark>& marks() const { return marks_; }
+  uint64_t mark_count() const { return mark_count_; }
   const StreamCounts& stream_counts() const { return stream_counts_; }
   const ReplayTroubles& troubles() const { return troubles_; }
   const std::vector<FailedAllocation>& failures() const { return failures_; }
@@ -174,6 +191,7 @@ class Replay {
   uint64_t live_bytes(int32_t device, uint8_t kind) const;
   PageCount* linear_pages(const DeviceBlock& block);
   void note_life(const DeviceBlock& block, uint64_t ticks);
+  void on_mark(const MarkEvent& mark, const Event& event);
   PhaseGauges phase_gauges();
   /// Of a name that the log defines or, where it does not, writes out.
   uint32_t name_id(uint32_t name, std::string_view text);
@@ -185,6 +203,9 @@ class Replay {
   BlockMap blocks_;
   MappingTable mappings_;
   PhaseTree phases_;
+  ArenaTable arenas_;
+  std::vector<Mark> marks_;
+  uint64_t mark_count_ = 0;
   std::vector<SlotState> slots_;
   std::unordered_map<uint64_t, DeviceBlock> device_blocks_;
   std::map<uint64_t, std::pair<int32_t, uint64_t>> pools_;  // pool → device, reserved bytes

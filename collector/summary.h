@@ -74,6 +74,35 @@ struct PhaseSummary {
   std::optional<Holder> biggest_new_device_site, biggest_new_host_site;
 };
 
+struct MarkSummary {
+  std::string name;
+  std::string source;
+  std::string domain;    ///< of NVTX; empty: the default one, or none
+  std::string category;  ///< empty: none
+  int64_t time_ns = 0;
+  std::optional<uint32_t> thread_id;                 ///< none: from outside
+  std::optional<uint64_t> device_bytes, host_bytes;  ///< live then
+};
+
+/// Sub-allocators of one name: what they had in use of the memory that they manage. In no other
+/// sum.
+struct ArenaSummary {
+  struct Part {
+    std::string title;  ///< what the arena called it, or the site
+    uint64_t bytes = 0;
+    uint64_t count = 0;
+  };
+  std::string name;
+  uint64_t count = 0;                      ///< arenas of this name
+  std::optional<uint64_t> capacity_bytes;  ///< the most that they managed at once; none: not said
+  uint64_t live_bytes = 0;                 ///< at the end
+  uint64_t peak_bytes = 0;
+  int64_t peak_time_ns = 0;
+  uint64_t alloc_count = 0;
+  std::vector<Part> parts;  ///< at the peak, largest first; with other_bytes they add up to it
+  uint64_t other_bytes = 0;
+};
+
 struct OutOfMemory {
   int64_t time_ns = 0;
   std::string api;
@@ -169,6 +198,9 @@ struct Summary {
   std::string grouped_by = "site";  ///< what the rows of peaks are
   std::vector<Peak> peaks;
   std::vector<PhaseSummary> phases;
+  std::vector<ArenaSummary> arenas;
+  std::vector<MarkSummary> marks;
+  uint64_t mark_count = 0;  ///< in all; marks lists the first ones
   std::vector<OutOfMemory> oom;
   uint64_t oom_count = 0;            ///< failures in all; oom lists the first ones
   std::vector<Holder> live_at_exit;  ///< device and host, largest first

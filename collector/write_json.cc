@@ -97,6 +97,36 @@ Json phase_json(const PhaseSummary& phase) {
   return json;
 }
 
+Json arena_json(const ArenaSummary& arena) {
+  Json json;
+  json["name"] = arena.name;
+  json["count"] = arena.count;
+  json["capacity_bytes"] = nullable(arena.capacity_bytes);
+  json["live_bytes"] = arena.live_bytes;
+  json["peak_bytes"] = arena.peak_bytes;
+  json["peak_time_ns"] = arena.peak_time_ns;
+  json["alloc_count"] = arena.alloc_count;
+  json["parts"] = Json::array();
+  for (const ArenaSummary::Part& part : arena.parts) {
+    json["parts"].push_back({{"title", part.title}, {"bytes", part.bytes}, {"count", part.count}});
+  }
+  json["other_bytes"] = arena.other_bytes;
+  return json;
+}
+
+Json mark_json(const MarkSummary& mark) {
+  Json json;
+  json["name"] = mark.name;
+  json["source"] = mark.source;
+  if (!mark.domain.empty()) json["domain"] = mark.domain;
+  if (!mark.category.empty()) json["category"] = mark.category;
+  json["time_ns"] = mark.time_ns;
+  json["thread_id"] = nullable(mark.thread_id);
+  json["device_bytes"] = nullable(mark.device_bytes);
+  json["host_bytes"] = nullable(mark.host_bytes);
+  return json;
+}
+
 Json oom_json(const OutOfMemory& oom) {
   Json json;
   json["time_ns"] = oom.time_ns;
@@ -133,6 +163,9 @@ Json summary_json(const Summary& summary) {
   json["grouped_by"] = summary.grouped_by;
   json["peaks"] = list_json(summary.peaks, peak_json);
   json["phases"] = list_json(summary.phases, phase_json);
+  json["arenas"] = list_json(summary.arenas, arena_json);
+  json["marks"] = list_json(summary.marks, mark_json);
+  json["mark_count"] = summary.mark_count;
   json["oom"] = list_json(summary.oom, oom_json);
   json["oom_count"] = summary.oom_count;
   json["live_at_exit"] = holders_json(summary.live_at_exit);

@@ -16,6 +16,7 @@ namespace {
 constexpr size_t kMibColumns = 9;
 constexpr size_t kPhaseColumns = 24;
 constexpr size_t kCommandColumns = 12;
+constexpr size_t kMaxMarksListed = 20;
 constexpr size_t kMaxOomListed = 10;
 constexpr size_t kMaxOomHolders = 3;
 
@@ -42,6 +43,8 @@ class TextReport {
     write_kinds();
     write_phases("device", "device memory");
     write_phases("host", "host memory");
+    write_arenas();
+    write_marks();
     write_oom();
     write_live_at_exit();
     write_temporaries();
@@ -203,6 +206,43 @@ class TextReport {
                      right(mib(figure(".peak_bytes"), digits), 10),
                      right(phase.end_ns ? mib(figure(".end_bytes"), digits) : "–", 10),
                      right(allocs ? grouped(*allocs) : "–", 10), biggest ? biggest->title : "–"));
+  }
+
+  void write_arenas() {
+    if (summary_.arenas.empty()) return;
+    heading("ARENAS", "in use of what they manage; each at its own peak");
+    for (const ArenaSummary& arena : summary_.arenas) {
+      const std::string of =
+          arena.capacity_bytes ? fmt::format(" of {}", mib(*arena.capacity_bytes)) : "";
+      line(fmt::format("  {}  peak {}{} MiB at {}, {} at the end, {} allocations", arena.name,
+                       mib(arena.peak_bytes), of, instant(arena.peak_time_ns),
+                       mib(arena.live_bytes), grouped(arena.alloc_count)));
+      for (const ArenaSummary::Part& part : arena.parts) {
+        line(fmt::format("  {} {}  {}", right(mib(part.bytes), kMibColumns),
+                         right(grouped(part.count), 7), part.title));
+      }
+      if (arena.other_bytes > 0) {
+        line(fmt::format("  {}          more", right(mib(arena.other_bytes), kMibColumns)));
+      }
+    }
+  }
+
+  void write_marks() {
+    if (summary_.marks.empty()) return;
+    heading("MARKS", grouped(summary_.mark_count));
+    size_t listed = 0;
+    for (const MarkSummary& mark : summary_.marks) {
+      if (++listed > kMaxMarksListed) {
+        line(fmt::format("  … {} more", grouped(summary_.mark_count - kMaxMarksListed)));
+        break;
+      }
+      std::string text =
+          fmt::format("  {}  {}", instant(mark.time_ns),
+                      mark.domain.empty() ? mark.name : mark.domain + ":" + mark.name);
+      text +=
+          fmt::format("  device {} MiB, host {} MiB", mib(mark.device_bytes), mib(mark.host_bytes));
+      line(text);
+    }
   }
 
   void write_oom() {

@@ -24,5 +24,9 @@ void set_quality(uint64_t bit);
 
 /// live += bytes, peak = max: exact at once when the caller serialises, as the device tracker does.
 void gauge_add(gpupeak_gauge& gauge, int64_t bytes);
+/// The gauge's peak since the last begin_window(), which leaves the gauge itself alone. Gauges of
+/// the counters page only.
+uint64_t window_peak(gpupeak_gauge& gauge);
+void begin_window(gpupeak_gauge& gauge);
 
 }  // namespace gpupeak::preload

@@ -40,6 +40,7 @@ struct LogFile {
 constinit LogFile g_file;
 constinit gpupeak_counters_page g_private_counters{};
 constinit gpupeak_counters_page* g_counters = &g_private_counters;
+constinit gpupeak_counters_page g_window{};  // of its gauges the peaks since the window began
 
 /// Growing past RLIMIT_FSIZE would send the program SIGXFSZ.
 bool within_file_size_limit(uint64_t bytes) {
@@ -161,6 +162,19 @@ long create(std::string_view path, const gpupeak_file_header& header) {
   return -EEXIST;
 }
 
+/// The window's peak lies in a page of our own, where the gauge lies in the counters page.
+uint64_t& window_peak_of(const gpupeak_gauge& gauge) {
+  const auto offset = reinterpret_cast<const char*>(&gauge) - reinterpret_cast<char*>(g_counters);
+  return reinterpret_cast<gpupeak_gauge*>(reinterpret_cast<char*>(&g_window) + offset)->peak;
+}
+
+void raise(uint64_t& peak, uint64_t live) {
+  std::atomic_ref<uint64_t> largest(peak);
+  uint64_t seen = largest.load(std::memory_order_relaxed);
+  while (live > seen && !largest.compare_exchange_weak(seen, live, std::memory_order_relaxed)) {
+  }
+}
+
 }  // namespace
 
 gpupeak_counters_page& counters() {
@@ -183,10 +197,18 @@ void gauge_add(gpupeak_gauge& gauge, int64_t bytes) {
                             .fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed) +
                         static_cast<uint64_t>(bytes);
   if (bytes <= 0 || static_cast<int64_t>(live) < 0) return;
-  std::atomic_ref<uint64_t> peak(gauge.peak);
-  uint64_t seen = peak.load(std::memory_order_relaxed);
-  while (live > seen && !peak.compare_exchange_weak(seen, live, std::memory_order_relaxed)) {
-  }
+  raise(gauge.peak, live);
+  raise(window_peak_of(gauge), live);
+}
+
+uint64_t window_peak(gpupeak_gauge& gauge) {
+  return std::atomic_ref<uint64_t>(window_peak_of(gauge)).load(std::memory_order_relaxed);
+}
+
+void begin_window(gpupeak_gauge& gauge) {
+  const uint64_t live = std::atomic_ref<uint64_t>(gauge.live).load(std::memory_order_relaxed);
+  std::atomic_ref<uint64_t>(window_peak_of(gauge))
+      .store(static_cast<int64_t>(live) < 0 ? 0 : live, std::memory_order_relaxed);
 }
 
 long open_log_file(std::string_view path, gpupeak_file_header header) {
@@ -298,6 +320,7 @@ void abandon_log_file() {
   g_file.segment = nullptr;
   g_file.segment_used = g_file.segment_bytes = 0;
   g_private_counters = {};
+  g_window = {};
   g_counters = &g_private_counters;
 }
 

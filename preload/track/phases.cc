@@ -123,6 +123,21 @@ void mark(const Label& label) {
   emit(add(record, label));
 }
 
+void tag_push(const Name& name) {
+  HookScope hook;
+  if (!hook.entered() || !recording()) return;
+  const uint32_t id = id_of(name);
+  Record record(GPUPEAK_REC_TAG_PUSH);
+  record.u(id);
+  if (id == 0) record.s(name.text);
+  emit(record);
+}
+
+void tag_pop() {
+  HookScope hook;
+  if (hook.entered() && recording()) emit(Record(GPUPEAK_REC_TAG_POP));
+}
+
 CallPhase::CallPhase(const Label& label, const void* frame) : index_(OpenCalls::kMost) {
   HookScope hook;
   if (!hook.entered() || !recording()) return;

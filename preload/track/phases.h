@@ -42,6 +42,9 @@ uint64_t range_begin(const Label& label);
 void range_end(uint64_t id);
 /// An instant.
 void mark(const Label& label);
+/// What the calling thread allocates from here on is for `name`.
+void tag_push(const Name& name);
+void tag_pop();
 
 /// A call that we wrap, as a phase of its thread. If the call is left by longjmp or by an
 /// exception, so that the destructor never runs, its phase is closed when the thread next comes

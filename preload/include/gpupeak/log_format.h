@@ -227,11 +227,12 @@ enum gpupeak_extended_record {
   GPUPEAK_REC_ARENA = 0xa5,       /* dt arena event name(string) address bytes s:text;
                                      event: enum gpupeak_arena_event */
   GPUPEAK_REC_ARENA_ALLOC = 0xa6, /* dt arena address bytes name(string) stack: a sub-allocator handed
-                                     out bytes of memory that is counted elsewhere */
+                                     out bytes of memory that is counted elsewhere. Of an
+                                     address in use: it has this size and, if not 0, name now */
   GPUPEAK_REC_ARENA_FREE = 0xa7   /* dt arena address; logged before the memory can be handed out again */
 };
 enum gpupeak_arena_event {
-  GPUPEAK_ARENA_CREATED = 0,  /* again with the same id: a new name */
+  GPUPEAK_ARENA_CREATED = 0,
   GPUPEAK_ARENA_DESTROYED = 1, /* all that it had handed out has gone with it */
   GPUPEAK_ARENA_RESET = 2     /* all that it had handed out is free, the arena stays */
 };
