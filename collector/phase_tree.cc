@@ -49,8 +49,11 @@ PhaseId PhaseTree::open(Stack& stack, PhaseId parent, uint8_t source, uint32_t n
 PhaseId PhaseTree::push(bool of_process, uint32_t slot, uint8_t source, uint32_t name,
                         uint64_t ticks, const PhaseGauges& gauges, uint64_t instance) {
   border(gauges);
-  const PhaseId parent =
-      of_process ? (process_.empty() ? 0 : process_.back().phase) : innermost(slot);
+  PhaseId parent = innermost(slot);
+  if (of_process) {
+    // start, main and exit follow one another, whatever lies on top of them.
+    parent = process_.empty() || source == GPUPEAK_PHASE_AUTO ? 0 : process_.back().phase;
+  }
   return open(of_process ? process_ : threads_[slot], parent, source, name, instance, ticks,
               gauges);
 }

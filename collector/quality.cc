@@ -202,6 +202,11 @@ class QualityReport {
       warn("GP029", counted(replay_.phases().unbalanced_pops(), "phase end") +
                         " without a beginning ignored");
     }
+    if (replay_.arenas().unmatched() > 0) {
+      warn("GP045", counted(replay_.arenas().unmatched(), "arena event") +
+                        " that match nothing ignored: frees of what was never handed out, or arenas "
+                        "that were never created");
+    }
     compare_with_counters();
     if (page_.ended != 0 && page_.exit_kind == GPUPEAK_EXIT_SIGNAL) {
       warn("GP031", fmt::format("the process was ended by signal {}", page_.exit_code));

@@ -10,12 +10,14 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 
 #include "collector/analyze.h"
 #include "collector/write_short.h"
 #include "commands.h"
 #include "exit_codes.h"
+#include "output_phases.h"
 #include "run_logs.h"
 #include "terminal.h"
 
@@ -94,6 +96,8 @@ void set_unless_empty(const char* name, const std::string& value) {
   set_unless_empty("GPUPEAK_CHILDREN", options.children);
   set_unless_empty("GPUPEAK_PYTHON", options.python);
   if (options.quiet) setenv("GPUPEAK_QUIET", "1", 1);
+  // So that what comes from outside falls between the right events.
+  if (!options.phases_on_output.empty()) setenv("GPUPEAK_STAMP_ALL", "1", 1);
   std::vector<char*> arguments;
   for (const std::string& argument : options.command)
     arguments.push_back(const_cast<char*>(argument.c_str()));
@@ -153,19 +157,28 @@ int run(const RunOptions& options) {
     return kOwnFailure;
   }
   if (!options.quiet) fmt::print(stderr, "gpupeak: recording to {}   (-q to silence)\n", pattern);
+  std::optional<OutputPhases> output;
+  if (!options.phases_on_output.empty()) output.emplace(options.phases_on_output);
   const uint64_t began = realtime_ns();
   const pid_t child = fork();
   if (child < 0) {
     fmt::print(stderr, "gpupeak: cannot fork: {}\n", strerror(errno));
     return kOwnFailure;
   }
-  if (child == 0) exec_program(options, preload, pattern, failure[1]);
+  if (child == 0) {
+    if (output) output->redirect();
+    exec_program(options, preload, pattern, failure[1]);
+  }
   g_child = child;
   forward_signals();
   close(failure[1]);
   int error = 0;
   const bool failed = read(failure[0], &error, sizeof error) == sizeof error;
   close(failure[0]);
+  if (output) {
+    signal(SIGPIPE, SIG_IGN);  // whoever reads may leave first: the program's business
+    output->pump(child);
+  }
   rusage usage{};
   const int status = wait_for(child, usage);
   if (failed) {

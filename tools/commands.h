@@ -13,10 +13,18 @@ struct RunOptions {
   std::string host;      ///< as GPUPEAK_HOST; empty: as the environment has it
   std::string children;  ///< as GPUPEAK_CHILDREN
   std::string python;    ///< as GPUPEAK_PYTHON
+  std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
   bool quiet = false;
 };
 /// Runs a program under the preload. Returns its exit code.
 int run(const RunOptions& options);
+
+struct MarkOptions {
+  std::string target;  ///< a process id or a log
+  std::string name;
+};
+/// Marks this instant in the log of a running process.
+int mark(const MarkOptions& options);
 
 struct ReportOptions {
   std::vector<std::string> logs;

@@ -45,10 +45,22 @@ void add_run(CLI::App& app, tools::RunOptions& options) {
       ->check(CLI::IsMember({"cuda", "all", "none"}));
   verb->add_option("--python", options.python, "Python frames in the call sites of device memory")
       ->check(CLI::IsMember({"auto", "off"}));
+  verb->add_option("--phase-on-output", options.phases_on_output,
+                   "A line of the program's output with this text begins a phase (may be repeated)")
+      ->type_name("[NAME=]TEXT")
+      ->allow_extra_args(false);
   verb->add_option("command", options.command, "The program and its arguments")
       ->required()
       ->type_name("-- PROGRAM ...");
   verb->positionals_at_end();
+}
+
+void add_mark(CLI::App& app, tools::MarkOptions& options) {
+  CLI::App* verb = app.add_subcommand("mark", "Mark this instant in the log of a running process");
+  verb->add_option("process", options.target, "Its process id, or the log that it writes")
+      ->required()
+      ->type_name("PID|LOG");
+  verb->add_option("name", options.name, "What to call the mark")->required()->type_name("NAME");
 }
 
 void add_report(CLI::App& app, tools::ReportOptions& options) {
@@ -229,8 +241,10 @@ int main(int argc, char** argv) {
   tools::CheckOptions check_options;
   tools::TimelineOptions timeline_options;
   tools::CompareOptions compare_options;
+  tools::MarkOptions mark_options;
   std::string dump_log;
   add_run(app, run_options);
+  add_mark(app, mark_options);
   add_report(app, report_options);
   add_diff(app, diff_options);
   add_check(app, check_options);
@@ -252,6 +266,7 @@ int main(int argc, char** argv) {
   }
   try {
     if (app.got_subcommand("run")) return tools::run(run_options);
+    if (app.got_subcommand("mark")) return tools::mark(mark_options);
     if (app.got_subcommand("report")) return tools::report(report_options);
     if (app.got_subcommand("diff")) return tools::diff(diff_options);
     if (app.got_subcommand("check")) return tools::check(check_options);

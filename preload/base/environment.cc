@@ -151,6 +151,7 @@ bool read_environment() {
   e.quiet = read_switch("GPUPEAK_QUIET", false);
   e.verify_stacks = read_switch("GPUPEAK_VERIFY_STACKS", false);
   e.nvtx = read_switch("GPUPEAK_NVTX", true);
+  e.stamp_all = read_switch("GPUPEAK_STAMP_ALL", false);
   e.summary = read_switch("GPUPEAK_SUMMARY", true);
   read_ledger();
   uint64_t number;

@@ -68,8 +68,8 @@ long allocate(int fd, uint64_t from, uint64_t to) {
   return 0;
 }
 
-/// The log opened anew, if it is still the file that we made.
-long reopen() {
+/// The log opened anew, if it is still the file that we made. `bytes`: how long it is.
+long reopen(uint64_t& bytes) {
   const long fd = sys::open(g_file.path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
   if (sys::failed(fd)) return fd;
   struct stat status;
@@ -78,14 +78,29 @@ long reopen() {
     sys::close(static_cast<int>(fd));
     return -ENOENT;
   }
+  bytes = static_cast<uint64_t>(status.st_size);
   return fd;
+}
+
+/// How many bytes at the segment's begin somebody else has taken: chunks that were appended from
+/// outside between our look at the file's length and its growth, which ends such appending here.
+size_t taken_bytes(const uint8_t* segment, size_t bytes) {
+  size_t taken = 0;
+  while (taken < bytes) {
+    const auto* header = reinterpret_cast<const gpupeak_chunk_header*>(segment + taken);
+    if (header->bytes == 0) break;
+    taken += GPUPEAK_LOG_PAGE;  // all that are appended are of one page
+  }
+  return taken;
 }
 
 /// A next segment, of `wanted` bytes at least if the disk has them; or false. Holds the lock.
 bool extend(size_t wanted) {
-  const long fd = reopen();
+  uint64_t length = 0;
+  const long fd = reopen(length);
   if (sys::failed(fd)) return false;
-  const uint64_t from = g_file.bytes;
+  const uint64_t end = (length + GPUPEAK_LOG_PAGE - 1) / GPUPEAK_LOG_PAGE * GPUPEAK_LOG_PAGE;
+  const uint64_t from = end > g_file.bytes ? end : g_file.bytes;
   size_t bytes = kSmallestSegmentBytes;
   while (bytes < from && bytes < kLargestSegmentBytes) bytes *= 2;
   if (bytes < wanted) bytes = kLargestSegmentBytes;
@@ -104,10 +119,10 @@ bool extend(size_t wanted) {
   add_self_bytes(static_cast<ptrdiff_t>(bytes));
   g_file.segment = static_cast<uint8_t*>(at);
   g_file.segment_offset = from;
-  g_file.segment_used = 0;
+  g_file.segment_used = taken_bytes(g_file.segment, bytes);
   g_file.segment_bytes = bytes;
   g_file.bytes = from + bytes;
-  return true;
+  return g_file.segment_used < bytes;
 }
 
 /// Leaves the rest of the current segment unused. Holds the lock.
@@ -276,7 +291,8 @@ Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t s
       set_quality(GPUPEAK_Q_DISK_FULL);
       return {};
     }
-    if (bytes > g_file.segment_bytes) bytes = g_file.segment_bytes;
+    const size_t left = g_file.segment_bytes - g_file.segment_used;
+    if (bytes > left) bytes = left;
   }
   Chunk chunk{g_file.segment + g_file.segment_used, bytes};
   const uint64_t offset = g_file.segment_offset + g_file.segment_used;
@@ -291,8 +307,7 @@ Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t s
   header->start_monotonic_ns = monotonic_ns();
   header->tid = tid;
   std::atomic_ref<uint32_t>(header->magic).store(GPUPEAK_CHUNK_MAGIC, std::memory_order_release);
-  std::atomic_ref<uint64_t>(g_counters->file_bytes)
-      .store(offset + bytes, std::memory_order_relaxed);
+  raise(g_counters->file_bytes, offset + bytes);  // it may stand behind a chunk from outside
   return chunk;
 }
 
@@ -306,10 +321,16 @@ void trim_log_file() {
   const uint64_t used =
       g_file.segment_bytes == 0 ? g_file.bytes : g_file.segment_offset + g_file.segment_used;
   drop_segment_rest();  // a later chunk, after our exit handler, gets a new segment behind the cut
-  const long fd = reopen();
+  uint64_t length = 0;
+  const long fd = reopen(length);
   if (sys::failed(fd)) return;
-  if (!sys::failed(sys::ftruncate(static_cast<int>(fd), static_cast<int64_t>(used))))
+  if (length > g_file.bytes) {  // chunks from outside lie behind: give back the blocks alone
+    constexpr int kPunchHole = 0x02 | 0x01;  // FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+    sys::fallocate(static_cast<int>(fd), kPunchHole, static_cast<int64_t>(used),
+                   static_cast<int64_t>(g_file.bytes - used));
+  } else if (!sys::failed(sys::ftruncate(static_cast<int>(fd), static_cast<int64_t>(used)))) {
     g_file.bytes = used;
+  }
   sys::close(static_cast<int>(fd));
 }
 

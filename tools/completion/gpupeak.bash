@@ -3,7 +3,7 @@ _gpupeak() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    mapfile -t COMPREPLY < <(compgen -W "run report diff check tree flame leaks temporary timeline compare export dump --help --version" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run mark report diff check tree flame leaks temporary timeline compare export dump --help --version" -- "$word")
     return
   fi
   case $before in
@@ -25,7 +25,7 @@ _gpupeak() {
         return
       fi
     done
-    mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --children --python --help --" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --children --python --phase-on-output --help --" -- "$word")
     return
   fi
   if [ "$verb" = export ] && [ "$COMP_CWORD" -eq 2 ]; then

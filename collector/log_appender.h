@@ -1,0 +1,52 @@
+// Writes into a log from outside, while its process runs: marks, and phases of the process. Whole
+// chunks are appended at the file's end by one write each, which the preload's growth steps over;
+// so neither side waits for the other. Used by the verbs `mark` and `run`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpupeak/log_format.h"
+
+namespace gpupeak::collector {
+
+/// The log that the process writes now; empty if it writes none. Throws UsageError if there is no
+/// such process or it may not be looked at.
+std::string log_of_process(int pid);
+
+class LogAppender {
+ public:
+  /// Throws LogError if the file is no log that can be written.
+  explicit LogAppender(const std::string& path);
+  ~LogAppender();
+  LogAppender(const LogAppender&) = delete;
+  LogAppender& operator=(const LogAppender&) = delete;
+
+  /// Now. Throws LogError if the file cannot grow.
+  void mark(std::string_view name);
+  /// The process goes on to `name`; ends the phase that this appender began before.
+  void begin_phase(std::string_view name);
+
+ private:
+  void append(uint8_t tag, const std::vector<uint8_t>& fields);
+  void new_chunk(uint64_t now);
+  uint64_t ticks() const;
+  [[noreturn]] void fail(const std::string& what) const;
+
+  std::string path_;
+  int end_ = -1;          // writes always go to the file's end
+  int inside_ = -1;       // writes go where they are told
+  void* head_ = nullptr;  // header and counters page, mapped
+  uint64_t cookie_ = 0;
+  bool uses_tsc_ = false;
+  uint32_t slot_ = 0;
+  uint64_t sequence_ = 0;
+  uint64_t chunk_ = 0;  // offset; 0: none yet
+  uint32_t used_ = 0;   // bytes of the chunk
+  uint64_t time_ = 0;   // of the last record
+  bool phase_is_open_ = false;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,70 @@
+// `run --phase-on-output`: stands between the program and where its output goes, passes every byte
+// on, and begins a phase in its log where a line matches.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collector/log_appender.h"
+
+namespace gpupeak::tools {
+
+/// "NAME=TEXT", or TEXT, which then is the name too.
+struct OutputPhase {
+  std::string name;
+  std::string text;
+};
+OutputPhase parse_output_phase(const std::string& option);
+
+/// Finds lines that contain a text in output that comes in pieces. A carriage return ends a line
+/// too.
+class LineMatcher {
+ public:
+  explicit LineMatcher(const std::vector<OutputPhase>& phases) : phases_(phases) {}
+  /// The phases of the lines that these bytes complete, in order.
+  std::vector<const OutputPhase*> add(std::string_view bytes);
+
+ private:
+  static constexpr size_t kLongestLine = 64 << 10;
+
+  const std::vector<OutputPhase>& phases_;
+  std::string line_;
+};
+
+class OutputPhases {
+ public:
+  /// Makes the pipes, or a terminal where the output is one. Throws std::system_error.
+  explicit OutputPhases(const std::vector<std::string>& options);
+  ~OutputPhases();
+  OutputPhases(const OutputPhases&) = delete;
+  OutputPhases& operator=(const OutputPhases&) = delete;
+
+  /// In the child, before exec.
+  void redirect() const;
+  /// In the parent: until the program and all that it started have closed their output.
+  void pump(pid_t child);
+
+ private:
+  struct Stream {
+    int from;  ///< our end
+    int to;    ///< where the output was to go
+    LineMatcher lines;
+    bool is_terminal;
+  };
+
+  int channel_to(int target);
+  void begin(const OutputPhase& phase, pid_t child);
+  void forward(Stream& stream, pid_t child, bool& ended);
+  void copy_window_size() const;
+
+  std::vector<OutputPhase> phases_;
+  std::vector<Stream> streams_;
+  int ends_[3] = {-1, -1, -1};  // the program's, by number of its descriptor
+  std::unique_ptr<collector::LogAppender> log_;
+};
+
+}  // namespace gpupeak::tools
