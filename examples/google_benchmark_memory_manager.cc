@@ -1,8 +1,9 @@
-// Memory figures for Google Benchmark from gpupeak: its JSON gets allocs_per_iter and max_bytes_used.
+// Memory figures for Google Benchmark from gpupeak: its JSON gets allocs_per_iter and
+// max_bytes_used.
 //   g++ -O2 -I…/include my_benchmark.cc -lbenchmark -lpthread
 //   gpupeak run -- ./a.out --benchmark_format=json
-// Without the preload all figures are 0. The peak of each benchmark's memory run is that of its own window; the
-// report of the whole run has the call sites.
+// Without the preload all figures are 0. The peak of each benchmark's memory run is that of its own
+// window; the report of the whole run has the call sites.
 #include <benchmark/benchmark.h>
 #include <gpupeak/gpupeak.h>
 

@@ -1,5 +1,6 @@
-/* A program that uses gpupeak.h and links to nothing: a no-op without the preload. What it knows better than the
- * report it says itself, in lines of "truth NAME BYTES" on stderr, if it is measured. */
+/* A program that uses gpupeak.h and links to nothing: a no-op without the preload. What it knows
+ * better than the report it says itself, in lines of "truth NAME BYTES" on stderr, if it is
+ * measured. */
 #include <stdio.h>
 #include <stdlib.h>
 
