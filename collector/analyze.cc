@@ -55,6 +55,7 @@ std::string iso_time(uint64_t realtime_ns) {
 std::string uuid_text(std::string_view raw) {
   if (raw.size() != kUuidBytes) return "";
   std::string text = "GPU-";
+  if (is_confidential()) return text + sanitize(raw);
   for (size_t i = 0; i < raw.size(); ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
     text += fmt::format("{:02x}", static_cast<uint8_t>(raw[i]));
@@ -128,7 +129,7 @@ class SummaryBuilder {
       DeviceSummary& device = devices[ordinal];
       device.ordinal = ordinal;
       device.uuid = uuid_text(info.uuid);
-      device.name = sanitize(info.name);
+      device.name = escape(info.name);
       device.total_bytes = info.total_bytes;
     }
     for (const ScopeInfo& scope : replay_.sites().scopes()) {

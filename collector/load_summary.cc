@@ -38,7 +38,7 @@ const Json& object(const Json& json, const char* name) {
 
 std::string text(const Json& json, const char* name) {
   const Json& value = field(json, name);
-  return value.is_null() ? "" : sanitize(value.get_ref<const std::string&>());
+  return value.is_null() ? "" : escape(value.get_ref<const std::string&>());
 }
 
 template <class T>
@@ -80,7 +80,7 @@ auto list(const Json& json, const char* name, Read read) {
 Metrics metrics_of(const Json& json) {
   Metrics metrics;
   for (const auto& [name, value] : object(json, "metrics").items()) {
-    metrics[sanitize(name)] = value.is_null() ? std::nullopt : std::optional(count(value));
+    metrics[escape(name)] = value.is_null() ? std::nullopt : std::optional(count(value));
   }
   return metrics;
 }
@@ -139,7 +139,7 @@ DeviceSummary device_of(const Json& json) {
 RunSummary run_of(const Json& json) {
   RunSummary run;
   run.command = list(json, "command",
-                     [](const Json& word) { return sanitize(word.get_ref<const std::string&>()); });
+                     [](const Json& word) { return escape(word.get_ref<const std::string&>()); });
   run.host = text(json, "host");
   run.pid = number<uint32_t>(json, "pid");
   run.ppid = number<uint32_t>(json, "ppid");
@@ -152,7 +152,7 @@ RunSummary run_of(const Json& json) {
   if (kind == "signal") run.exit_kind = ExitKind::kSignal;
   run.exit_code = number<int32_t>(exit, "code");
   for (const auto& [name, value] : object(json, "labels").items()) {
-    run.labels[sanitize(name)] = sanitize(value.get_ref<const std::string&>());
+    run.labels[escape(name)] = escape(value.get_ref<const std::string&>());
   }
   return run;
 }
@@ -179,6 +179,10 @@ Summary summary_of(const Json& json, const std::string& name) {
             ? fmt::format("{} is a newer summary: {}; this gpupeak reads {}", name, schema, kSchema)
             : fmt::format("{} is no summary: make one with gpupeak report --json", name),
         0);
+  }
+  if (is_confidential() && !number<bool>(json, "confidential")) {
+    throw UsageError(fmt::format(
+        "{} names names: make it anew with gpupeak report --json --confidential", name));
   }
   Summary summary;
   summary.log_path = name;
@@ -226,7 +230,7 @@ Summary load_summary(const std::string& path, const Options& options, const Prog
     throw UsageError(fmt::format(
         "the rows of {} are by {}, not by {}: make it anew with gpupeak "
         "report --json --by {}",
-        sanitize(path), summary.grouped_by, group_by_name(options.by), group_by_name(options.by)));
+        escape(path), summary.grouped_by, group_by_name(options.by), group_by_name(options.by)));
   }
   return summary;
 }

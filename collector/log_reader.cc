@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <map>
+#include <span>
+#include <sstream>
+#include <utility>
 
 #include "collector/error.h"
+#include "collector/packed_log.h"
 #include "collector/sanitize.h"
 
 namespace gpupeak::collector {
@@ -13,22 +18,56 @@ namespace {
 constexpr uint64_t kReleaseStepBytes = 1 << 20;
 
 std::string bounded_string(const char* text, size_t capacity) {
-  return sanitize({text, strnlen(text, capacity)});
+  return escape({text, strnlen(text, capacity)});
 }
 
 }  // namespace
 
-LogReader::LogReader(const std::string& path) : file_(path) {
+LogReader::LogReader(const std::string& path) {
+  const std::string symbols = open(path);
   read_header(path);
   clock_ = ClockMap(header_.clock == GPUPEAK_CLOCK_MONOTONIC_NS, header_.start_ticks,
                     header_.start_monotonic_ns);
   find_chunks();
   order_slots();
   read_definitions();
+  read_symbols(symbols, path);
   if (counters_.end_monotonic_ns != 0) {
     clock_.add_pair(counters_.end_ticks, counters_.end_monotonic_ns);
   }
   clock_.finish();
+}
+
+/// Returns the symbols that a bundle carries.
+std::string LogReader::open(const std::string& path) {
+  file_ = std::make_unique<MappedFile>(path);
+  const std::span<const uint8_t> bytes(file_->data(), file_->bytes());
+  if (!is_packed(bytes)) return "";
+  Unpacked unpacked = unpack(bytes, path);
+  file_ = std::make_unique<MappedFile>(unpacked.fd, path);
+  return std::move(unpacked.symbols);
+}
+
+void LogReader::read_symbols(const std::string& bundled, const std::string& path) {
+  std::string text = bundled;
+  std::string name = path;
+  if (text.empty()) {
+    name += kSymbolsSuffix;
+    std::ifstream sidecar(name, std::ios::binary);
+    if (!sidecar) return;
+    std::ostringstream content;
+    content << sidecar.rdbuf();
+    text = content.str();
+  }
+  try {
+    symbols_ = SymbolTable(text, header_.cookie);
+    const std::vector<Module>& modules = definitions_.modules();
+    const bool fits = std::any_of(modules.begin(), modules.end(),
+                                  [&](const Module& module) { return symbols_.knows(module); });
+    if (!fits && !symbols_.empty()) throw LogError("it is of another program's log", 0);
+  } catch (const LogError& error) {
+    symbols_problem_ = sanitize(name) + " cannot be used: " + error.what();
+  }
 }
 
 std::string LogReader::tool_version() const {
@@ -36,9 +75,9 @@ std::string LogReader::tool_version() const {
 }
 
 void LogReader::read_header(const std::string& path) {
-  const uint64_t bytes = file_.bytes();
+  const uint64_t bytes = file_->bytes();
   uint64_t magic = 0;
-  memcpy(&magic, file_.data(), std::min<uint64_t>(bytes, sizeof magic));
+  memcpy(&magic, file_->data(), std::min<uint64_t>(bytes, sizeof magic));
   if (magic != GPUPEAK_LOG_MAGIC) {
     const bool begins_like_one =
         bytes < sizeof magic && (GPUPEAK_LOG_MAGIC & ((UINT64_C(1) << (8 * bytes)) - 1)) == magic;
@@ -47,7 +86,7 @@ void LogReader::read_header(const std::string& path) {
   const std::string cut =
       path + " ends inside its header, after " + std::to_string(bytes) + " bytes";
   if (bytes < sizeof header_) throw LogError(cut, bytes);
-  memcpy(&header_, file_.data(), sizeof header_);
+  memcpy(&header_, file_->data(), sizeof header_);
   if (header_.version > GPUPEAK_LOG_VERSION) {
     throw LogError(path + " is a newer log: version " + std::to_string(header_.version) +
                        ", made by gpupeak " + tool_version() +
@@ -66,18 +105,18 @@ void LogReader::read_header(const std::string& path) {
     throw LogError(path + " is damaged: its chunks do not begin at a page",
                    offsetof(gpupeak_file_header, chunks_offset));
   }
-  memcpy(&counters_, file_.data() + header_.counters_offset, sizeof counters_);
+  memcpy(&counters_, file_->data() + header_.counters_offset, sizeof counters_);
 }
 
 bool LogReader::read_chunk_header(uint64_t offset, gpupeak_chunk_header& chunk) const {
-  if (file_.bytes() - offset < sizeof chunk) return false;
-  memcpy(&chunk, file_.data() + offset, sizeof chunk);
+  if (file_->bytes() - offset < sizeof chunk) return false;
+  memcpy(&chunk, file_->data() + offset, sizeof chunk);
   return chunk.magic == GPUPEAK_CHUNK_MAGIC && chunk.check == (header_.cookie ^ offset) &&
          chunk.bytes >= GPUPEAK_LOG_PAGE && chunk.bytes % GPUPEAK_LOG_PAGE == 0;
 }
 
 void LogReader::find_chunks() {
-  uint64_t limit = file_.bytes();
+  uint64_t limit = file_->bytes();
   // While the process lives it may still cut off the preallocated tail: do not touch that.
   const uint64_t handed_out = counters_.file_bytes;
   if (counters_.ended == 0 && handed_out >= header_.chunks_offset)
@@ -90,7 +129,7 @@ void LogReader::find_chunks() {
   uint64_t released = header_.chunks_offset;
   for (uint64_t offset = header_.chunks_offset; offset < limit; offset += GPUPEAK_LOG_PAGE) {
     if (offset - released >= kReleaseStepBytes) {
-      file_.release(released, offset);
+      file_->release(released, offset);
       released = offset;
     }
     gpupeak_chunk_header header;
@@ -143,7 +182,7 @@ void LogReader::read_definitions() {
       return;
     }
     ++expected;
-    if (!definitions_.read(file_.data() + chunk.begin, file_.data() + chunk.end)) {
+    if (!definitions_.read(file_->data() + chunk.begin, file_->data() + chunk.end)) {
       ++damage_.corrupt_chunks;
       damage_.definitions_lost = true;
       return;

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "collector/clock_map.h"
 #include "collector/definitions.h"
 #include "collector/mapped_file.h"
+#include "collector/symbol_table.h"
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
@@ -47,21 +49,31 @@ class LogReader {
   const ClockMap& clock() const { return clock_; }
   const std::vector<Slot>& slots() const { return slots_; }
   const LogDamage& damage() const { return damage_; }
-  const uint8_t* data() const { return file_.data(); }
+  /// Symbols that came with the log: in a bundle, or in the file LOG.symbols beside it.
+  const SymbolTable& symbols() const { return symbols_; }
+  /// Why such symbols cannot be used; empty: they can, or there are none.
+  const std::string& symbols_problem() const { return symbols_problem_; }
+  const uint8_t* data() const { return file_->data(); }
+  /// Of the whole file, as it is unpacked.
+  uint64_t file_bytes() const { return file_->bytes(); }
   /// Call when a chunk has been decoded: keeps the log itself out of the collector's memory.
-  void release(const Chunk& chunk) const { file_.release(chunk.begin, chunk.end); }
+  void release(const Chunk& chunk) const { file_->release(chunk.begin, chunk.end); }
   /// How much of the file is in use: a preallocated tail is not counted.
   uint64_t used_bytes() const { return used_bytes_; }
   std::string tool_version() const;
 
  private:
+  std::string open(const std::string& path);
+  void read_symbols(const std::string& text, const std::string& path);
   void read_header(const std::string& path);
   void find_chunks();
   bool read_chunk_header(uint64_t offset, gpupeak_chunk_header& chunk) const;
   void order_slots();
   void read_definitions();
 
-  MappedFile file_;
+  std::unique_ptr<const MappedFile> file_;
+  SymbolTable symbols_;
+  std::string symbols_problem_;
   gpupeak_file_header header_{};
   gpupeak_counters_page counters_{};
   uint64_t used_bytes_ = 0;

@@ -25,14 +25,23 @@ struct Descriptor {
 MappedFile::MappedFile(const std::string& path) {
   const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) throw LogError("cannot open " + path + ": " + strerror(errno), 0);
+  map(file.fd, path);
+}
+
+MappedFile::MappedFile(int fd, const std::string& name) {
+  const Descriptor file{fd};
+  map(file.fd, name);
+}
+
+void MappedFile::map(int fd, const std::string& path) {
   struct stat status {};
-  if (fstat(file.fd, &status) != 0) {
+  if (fstat(fd, &status) != 0) {
     throw LogError("cannot read " + path + ": " + strerror(errno), 0);
   }
   if (!S_ISREG(status.st_mode)) throw LogError(path + " is not a regular file", 0);
   if (status.st_size == 0) throw LogError(path + " is empty", 0);
   bytes_ = static_cast<uint64_t>(status.st_size);
-  void* mapped = mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file.fd, 0);
+  void* mapped = mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) throw LogError("cannot map " + path + ": " + strerror(errno), 0);
   data_ = static_cast<const uint8_t*>(mapped);
 }

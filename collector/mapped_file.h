@@ -11,6 +11,8 @@ class MappedFile {
   /// Maps the whole of `path` as long as it is now. Throws LogError if it cannot be opened, is no
   /// regular file or is empty.
   explicit MappedFile(const std::string& path);
+  /// The same of an open file, which it closes.
+  MappedFile(int fd, const std::string& name);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -21,6 +23,8 @@ class MappedFile {
   void release(uint64_t begin, uint64_t end) const;
 
  private:
+  void map(int fd, const std::string& name);
+
   const uint8_t* data_ = nullptr;
   uint64_t bytes_ = 0;
 };

@@ -23,7 +23,7 @@ Profile::Profile(const std::string& path, const Progress& progress, ReplayObserv
       log_(path),
       replay_(log_),
       coverage_(coverage_of(log_)),
-      symbolizer_(log_.definitions(), true),
+      symbolizer_(log_.definitions(), true, &log_.symbols()),
       sites_(replay_, symbolizer_, GroupBy::kSite) {
   if (observer == nullptr) {
     replay_.run(progress);
@@ -117,7 +117,7 @@ std::string Profile::scope_text(ScopeId scope) const {
     DeviceSummary named;
     named.ordinal = info.device;
     for (const DeviceInfo& device : definitions().devices()) {
-      if (static_cast<int32_t>(device.ordinal) == info.device) named.name = sanitize(device.name);
+      if (static_cast<int32_t>(device.ordinal) == info.device) named.name = escape(device.name);
     }
     text = device_text(named) + ", " + text;
   } else if (info.name.starts_with("device")) {

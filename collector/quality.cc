@@ -30,6 +30,7 @@ class QualityReport {
     coverage();
     stacks();
     contradictions();
+    if (!replay_.log().symbols_problem().empty()) warn("GP050", replay_.log().symbols_problem());
     quality_.warnings.insert(quality_.warnings.end(), symbol_warnings.begin(),
                              symbol_warnings.end());
     return std::move(quality_);
@@ -176,8 +177,8 @@ class QualityReport {
   void python() {
     if (has(GPUPEAK_Q_PYTHON_OFF)) {
       const Definitions& definitions = replay_.log().definitions();
-      const std::string version = sanitize(definitions.fact("python"));
-      const std::string trouble = sanitize(definitions.fact("python.off"));
+      const std::string version = escape(definitions.fact("python"));
+      const std::string trouble = escape(definitions.fact("python.off"));
       warn("GP040", fmt::format("call sites have no Python frames: {}{}", trouble,
                                 version.empty() ? "" : " (Python " + version + ")"));
     }

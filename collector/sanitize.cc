@@ -1,11 +1,79 @@
 #include "collector/sanitize.h"
 
+#include <sha2.h>
+
+#include <algorithm>
 #include <cstdint>
+#include <optional>
+
+#include "collector/function_names.h"
 
 namespace gpupeak::collector {
 namespace {
 
 constexpr char kHexDigits[] = "0123456789abcdef";
+constexpr size_t kHashBytes = 6;
+
+/// Set once, before a log is read.
+std::optional<std::string>& confidential_key() {
+  static std::optional<std::string> key;
+  return key;
+}
+
+/// Names of gpupeak's own vocabulary, of the C library and of the driver.
+bool is_public(std::string_view text) {
+  static constexpr std::string_view kWords[] = {"",
+                                                "arg",
+                                                "exe",
+                                                "cwd",
+                                                "host",
+                                                "boot",
+                                                "start",
+                                                "main",
+                                                "exit",
+                                                "load",
+                                                "create_session",
+                                                "run",
+                                                "libgpupeak.so",
+                                                "libc.so.6",
+                                                "libstdc++.so.6",
+                                                "libgcc_s.so.1",
+                                                "libm.so.6",
+                                                "libpthread.so.0",
+                                                "ld-linux-x86-64.so.2",
+                                                "libcuda.so.1",
+                                                "operator new(unsigned long)",
+                                                "operator new[](unsigned long)"};
+  if (std::find(std::begin(kWords), std::end(kWords), text) != std::end(kWords)) return true;
+  const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  });
+  if (!plain) return false;
+  const auto of_family = [&](std::string_view prefix) {  // cuMemAlloc_v2, not cutlass_kernel
+    return text.starts_with(prefix) && text.size() > prefix.size() && text[prefix.size()] >= 'A' &&
+           text[prefix.size()] <= 'Z';
+  };
+  return of_family("cu") || of_family("cuda") || is_start_code(text) || is_plumbing("", text);
+}
+
+std::string pseudonym(std::string_view text, std::string_view key) {
+  uint8_t digest[SHA256_DIGEST_LENGTH];
+  SHA2_CTX context;
+  SHA256Init(&context);
+  const auto add = [&](std::string_view bytes) {
+    SHA256Update(&context, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  };
+  add(key);
+  add(std::string_view("\0", 1));
+  add(text);
+  SHA256Final(digest, &context);
+  std::string name = "x";
+  for (size_t i = 0; i < kHashBytes; ++i) {
+    name += kHexDigits[digest[i] >> 4];
+    name += kHexDigits[digest[i] & 15];
+  }
+  return name;
+}
 
 void append_byte_escape(std::string& out, uint8_t byte) {
   out += "\\x";
@@ -48,7 +116,7 @@ bool hides_or_reorders(uint32_t c) {
 
 }  // namespace
 
-std::string sanitize(std::string_view text) {
+std::string escape(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
@@ -74,6 +142,19 @@ std::string sanitize(std::string_view text) {
     text.remove_prefix(length);
   }
   return out;
+}
+
+std::string sanitize(std::string_view text) {
+  const std::optional<std::string>& key = confidential_key();
+  return key && !is_public(text) ? pseudonym(text, *key) : escape(text);
+}
+
+void make_confidential(std::string_view key) {
+  confidential_key() = std::string(key);
+}
+
+bool is_confidential() {
+  return confidential_key().has_value();
 }
 
 }  // namespace gpupeak::collector

@@ -1,6 +1,6 @@
-// Addresses to functions, files and lines: libdw for each module on its own, by the path that the
-// log names, if the file is still the one that ran (build-id). Lazy and cached: only what is shown
-// is looked up. attribution.h and the summary use it.
+// Addresses to functions, files and lines: from the symbols that came with the log, else by libdw
+// for each module on its own, if its file is still the one that ran (build-id). Lazy and cached:
+// only what is shown is looked up. attribution.h and the summary use it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "collector/definitions.h"
+#include "collector/module_symbols.h"
 #include "collector/summary.h"
+#include "collector/symbol_table.h"
 
 namespace gpupeak::collector {
 
@@ -19,19 +21,27 @@ namespace gpupeak::collector {
 struct ResolvedAddress {
   std::vector<Frame> frames;           ///< never empty
   std::vector<uint32_t> function_ids;  ///< beside frames: equal for equal functions
+  std::vector<Frame> plain_frames;     ///< with --confidential: `frames` with their names
   std::vector<bool> plumbing;  ///< beside frames: an allocator's own code (function_names.h)
+  /// For rules that match names; not to be shown.
+  const std::vector<Frame>& named_frames() const {
+    return plain_frames.empty() ? frames : plain_frames;
+  }
 };
 
 class Symbolizer {
  public:
-  /// Without `look_up`, frames are modules and offsets only.
-  Symbolizer(const Definitions& definitions, bool look_up);
+  /// Without `look_up`, frames are modules and offsets only. `known`: asked before any file; may be
+  /// nullptr.
+  Symbolizer(const Definitions& definitions, bool look_up, const SymbolTable* known = nullptr);
   ~Symbolizer();
   Symbolizer(const Symbolizer&) = delete;
   Symbolizer& operator=(const Symbolizer&) = delete;
 
   /// `node` is an index into Definitions::nodes(), not 0.
   const ResolvedAddress& resolve(uint32_t node);
+  /// The functions at a node as the symbols name them, innermost first; empty if none are known.
+  std::vector<DwarfFrame> look_up(uint32_t node);
   /// All frames of a stack, innermost first; empty for node 0.
   std::vector<Frame> stack(uint32_t node);
 
@@ -39,7 +49,6 @@ class Symbolizer {
   const std::vector<Warning>& warnings() const { return warnings_; }
 
  private:
-  class ModuleSymbols;
   struct Key {
     uint64_t ip;
     uint32_t module;
@@ -59,6 +68,7 @@ class Symbolizer {
 
   const Definitions& definitions_;
   bool look_up_;
+  const SymbolTable* known_;
   std::unordered_map<uint32_t, std::unique_ptr<ModuleSymbols>> modules_;
   std::unordered_map<Key, ResolvedAddress, KeyHash> resolved_;
   std::unordered_map<std::string, uint32_t> function_ids_;

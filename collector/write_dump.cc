@@ -19,6 +19,11 @@ std::string hex_text(std::string_view bytes) {
   return text;
 }
 
+/// Of a GPU or a file: tells which one it was, so it is confidential as well.
+std::string id_text(std::string_view id) {
+  return is_confidential() ? sanitize(id) : hex_text(id);
+}
+
 std::string_view pool_event_name(uint64_t event) {
   switch (event) {
     case GPUPEAK_POOL_CREATED:
@@ -87,11 +92,11 @@ class Dump {
     }
     for (const DeviceInfo& device : definitions.devices()) {
       print("device {} total {} uuid {} name {}\n", device.ordinal, device.total_bytes,
-            hex_text(device.uuid), sanitize(device.name));
+            id_text(device.uuid), escape(device.name));
     }
     for (size_t id = 1; id < definitions.modules().size(); ++id) {
       const Module& module = definitions.modules()[id];
-      print("module {} bias {:#x} build_id {} {}\n", id, module.bias, hex_text(module.build_id),
+      print("module {} bias {:#x} build_id {} {}\n", id, module.bias, id_text(module.build_id),
             sanitize(module.path));
     }
     for (uint32_t id = 1; id < definitions.strings().size(); ++id) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "collector/json_values.h"
+#include "collector/sanitize.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -156,6 +157,7 @@ Json summary_json(const Summary& summary) {
   Json json;
   json["schema"] = "gpupeak.summary/1";
   json["tool"] = {{"version", summary.tool_version}, {"log_format", summary.log_format}};
+  if (is_confidential()) json["confidential"] = true;
   json["run"] = run_json(summary.run);
   json["quality"] = quality_json(summary.quality);
   json["devices"] = list_json(summary.devices, device_json);

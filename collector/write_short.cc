@@ -20,7 +20,7 @@ constexpr size_t kNameColumns = 18;
 
 /// Names that are missing matter less here than losses.
 bool concerns_names(const Warning& warning) {
-  return warning.code == "GP025" || warning.code == "GP026";
+  return warning.code == "GP025" || warning.code == "GP026" || warning.code == "GP050";
 }
 
 class ShortSummary {

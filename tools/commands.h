@@ -111,6 +111,40 @@ struct CompareOptions {
 /// Several runs side by side.
 int compare(const CompareOptions& options);
 
+struct MetricsOptions {
+  std::vector<std::string> logs;  ///< or JSON that `report --json` wrote
+  std::string format = "text";    ///< text, jsonl, bencher, github-benchmark, google-benchmark
+  std::vector<std::string> names, labels;
+  std::string benchmark;  ///< empty: the program's name
+  std::string out;        ///< file; empty: standard output
+  bool strict = false;
+};
+/// The figures alone, for scripts and dashboards.
+int metrics(const MetricsOptions& options);
+
+struct MergeOptions {
+  std::vector<std::string> logs;
+  std::string out;  ///< file; empty: standard output
+  std::string color = "auto";
+  bool json = false;
+  bool strict = false;
+};
+/// What several processes held at once.
+int merge(const MergeOptions& options);
+
+/// What `symbolize`, `bundle` and `compress` have in common.
+struct PackOptions {
+  std::string log;
+  std::string out;  ///< file; empty: beside the log
+  bool quiet = false;
+};
+/// Writes the symbols of a log beside it.
+int symbolize(const PackOptions& options);
+/// Writes log and symbols into one compressed file.
+int bundle(const PackOptions& options);
+/// Writes the log compressed.
+int compress(const PackOptions& options);
+
 /// One event a line on standard output.
 int dump(const std::string& log);
 

@@ -5,9 +5,12 @@
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 
 #include "collector/error.h"
 #include "collector/export/export.h"
+#include "collector/module_symbols.h"
+#include "collector/sanitize.h"
 #include "commands.h"
 #include "exit_codes.h"
 
@@ -138,6 +141,76 @@ void add_check(CLI::App& app, tools::CheckOptions& options) {
       ->capture_default_str();
 }
 
+void add_metrics(CLI::App& app, tools::MetricsOptions& options) {
+  CLI::App* verb =
+      app.add_subcommand("metrics", "The figures alone, for scripts, CI services and dashboards");
+  verb->add_option("log", options.logs, "Logs, or JSON that `report --json` wrote")
+      ->required()
+      ->type_name("FILE ...");
+  verb->add_option("--format", options.format, "What reads it (docs/ci.md)")
+      ->check(CLI::IsMember({"text", "jsonl", "bencher", "github-benchmark", "google-benchmark"}))
+      ->capture_default_str();
+  verb->add_option("--metric", options.names, "Only this one; may be repeated")->type_name("NAME");
+  verb->add_option("--label", options.labels, "Goes along with the figures; may be repeated")
+      ->type_name("NAME=VALUE");
+  verb->add_option("--benchmark", options.benchmark, "A name instead of the program's")
+      ->type_name("NAME");
+  verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
+  verb->add_option("-o,--out", options.out, "Write to a file instead of standard output")
+      ->type_name("FILE");
+}
+
+void add_merge(CLI::App& app, tools::MergeOptions& options) {
+  CLI::App* verb = app.add_subcommand(
+      "merge", "What several processes of one run, children or ranks, held at once");
+  verb->add_option("log", options.logs, "Their logs")->required()->type_name("FILE ...");
+  verb->add_flag("--json", options.json, "As JSON");
+  verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
+  verb->add_option("-o,--out", options.out, "Write to a file instead of standard output")
+      ->type_name("FILE");
+  verb->add_option("--color", options.color, "Colours in text")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+}
+
+void add_pack(CLI::App& app, tools::PackOptions& options, const char* name, const char* description,
+              const char* out) {
+  CLI::App* verb = app.add_subcommand(name, description);
+  verb->add_option("log", options.log, "A log that `run` or the preloaded library wrote")
+      ->required()
+      ->type_name("FILE");
+  verb->add_option("-o,--out", options.out, std::string("Where to; else ") + out)
+      ->type_name("FILE");
+  verb->add_flag("-q,--quiet", options.quiet, "Do not say how much was resolved");
+}
+
+/// With GPUPEAK_CONFIDENTIAL_KEY hashes cannot be confirmed by guessing.
+void confidential() {
+  const char* key = getenv("GPUPEAK_CONFIDENTIAL_KEY");
+  collector::make_confidential(key != nullptr ? key : "");
+}
+
+/// Of all verbs that read logs; those that write logs write them as they are.
+void add_common_options(CLI::App& app) {
+  collector::SymbolSearch& search = collector::symbol_search();
+  for (CLI::App* verb : app.get_subcommands({})) {
+    const std::string& name = verb->get_name();
+    if (name == "run") continue;
+    if (name != "symbolize" && name != "bundle" && name != "compress") {
+      verb->add_flag_callback("--confidential", confidential,
+                              "Hashes for paths, functions, arguments, hosts, labels and phases "
+                              "(docs/confidential.md)");
+    }
+    verb->add_option("--sysroot", search.sysroot, "Folder below which the log's paths lie")
+        ->type_name("DIR")
+        ->group("Symbols");
+    verb->add_option("--debug-dir", search.debug_dirs,
+                     "Folder of debug files or binaries; may be repeated")
+        ->type_name("DIR")
+        ->group("Symbols");
+  }
+}
+
 CLI::App* add_view(CLI::App& app, tools::ViewOptions& options, const char* name,
                    const char* description) {
   CLI::App* verb = app.add_subcommand(name, description);
@@ -242,12 +315,23 @@ int main(int argc, char** argv) {
   tools::TimelineOptions timeline_options;
   tools::CompareOptions compare_options;
   tools::MarkOptions mark_options;
+  tools::MetricsOptions metrics_options;
+  tools::MergeOptions merge_options;
+  tools::PackOptions pack_options;
   std::string dump_log;
   add_run(app, run_options);
   add_mark(app, mark_options);
   add_report(app, report_options);
   add_diff(app, diff_options);
   add_check(app, check_options);
+  add_metrics(app, metrics_options);
+  add_merge(app, merge_options);
+  add_pack(app, pack_options, "symbolize", "Write a log's functions and lines beside it",
+           "LOG.symbols, which reports find");
+  add_pack(app, pack_options, "bundle",
+           "One compressed file with log and symbols, readable anywhere",
+           "the log's name with .gpbundle");
+  add_pack(app, pack_options, "compress", "Compress a log; every verb reads it", "LOG.zst");
   add_call_view(app, view_options, "tree", "Who held the memory at the peak, as a call tree");
   add_call_view(app, view_options, "flame", "The same as a flame graph");
   add_site_view(app, view_options, "leaks", "What was live at exit, by site");
@@ -259,6 +343,7 @@ int main(int argc, char** argv) {
       ->add_option("log", dump_log, "The log")
       ->required()
       ->type_name("FILE");
+  add_common_options(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -270,6 +355,11 @@ int main(int argc, char** argv) {
     if (app.got_subcommand("report")) return tools::report(report_options);
     if (app.got_subcommand("diff")) return tools::diff(diff_options);
     if (app.got_subcommand("check")) return tools::check(check_options);
+    if (app.got_subcommand("metrics")) return tools::metrics(metrics_options);
+    if (app.got_subcommand("merge")) return tools::merge(merge_options);
+    if (app.got_subcommand("symbolize")) return tools::symbolize(pack_options);
+    if (app.got_subcommand("bundle")) return tools::bundle(pack_options);
+    if (app.got_subcommand("compress")) return tools::compress(pack_options);
     if (app.got_subcommand("tree")) return tools::tree(view_options);
     if (app.got_subcommand("flame")) return tools::flame(view_options);
     if (app.got_subcommand("leaks")) return tools::leaks(view_options);

@@ -36,8 +36,9 @@ collector::Progress ProgressBar::callback() {
     constexpr int kCells = 40;
     const int cells =
         static_cast<int>(kCells * static_cast<double>(done) / static_cast<double>(total));
-    fmt::print(stderr, "\rreading [{:<{}}] {:3.0f} %", std::string(static_cast<size_t>(cells), '#'),
-               kCells, 100.0 * static_cast<double>(done) / static_cast<double>(total));
+    fmt::print(stderr, "\r{} [{:<{}}] {:3.0f} %", what_,
+               std::string(static_cast<size_t>(cells), '#'), kCells,
+               100.0 * static_cast<double>(done) / static_cast<double>(total));
     shown_ = true;
   };
 }

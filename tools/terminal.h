@@ -15,12 +15,15 @@ collector::TextStyle style_for(int fd, const std::string& color);
 /// A bar on standard error for logs that take a while; nothing unless that is a terminal.
 class ProgressBar {
  public:
+  /// `what`: what takes a while.
+  explicit ProgressBar(const char* what = "reading") : what_(what) {}
   ~ProgressBar() { clear(); }
   collector::Progress callback();
   /// Takes it off the terminal again.
   void clear();
 
  private:
+  const char* what_;
   bool shown_ = false;
 };
 

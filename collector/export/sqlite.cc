@@ -116,7 +116,7 @@ class Tables : public EventWalk {
       std::string uuid;
       for (const char c : device.uuid) uuid += fmt::format("{:02x}", static_cast<uint8_t>(c));
       if (row++ != device.ordinal) continue;  // twice, or out of order: a damaged log
-      gpus(device.ordinal, sanitize(device.name), device.total_bytes, uuid);
+      gpus(device.ordinal, escape(device.name), device.total_bytes, uuid);
     }
     Insert processes(database, "PROCESSES", 3);
     processes(pid_, profile().log().header().pid, sanitize(profile().definitions().fact("exe")));

@@ -1,0 +1,71 @@
+"""Builds the fuzzer with clang and runs it on every writer for a while, from the sample logs and what was found before.
+
+A crash, a hang, an undefined operation or a leak fails; its input stays in BUILD/crashes, to be given to the fuzzer as
+its only argument. Without clang or its run-time library: skipped.
+"""
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+
+SKIPPED = 77
+
+
+def build(options):
+    if not shutil.which("clang++"):
+        print("no clang++ here")
+        sys.exit(SKIPPED)
+    probe = subprocess.run(["clang++", "-fsanitize=fuzzer,address", "-x", "c++", "-", "-o", os.devnull],
+                           input=b'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }',
+                           stderr=subprocess.PIPE, check=False)
+    if probe.returncode != 0:
+        print("clang++ has no libFuzzer here; Debian: libclang-rt-dev")
+        sys.exit(SKIPPED)
+    configure = [options.cmake, "-S", options.source, "-B", options.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+                 "-DCMAKE_C_COMPILER=clang", "-DCMAKE_CXX_COMPILER=clang++", "-DGPUPEAK_FUZZ=ON",
+                 "-DGPUPEAK_SANITIZE=fuzzer-no-link,address,undefined"]
+    subprocess.run(configure, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run([options.cmake, "--build", options.build, "-j", str(os.cpu_count()), "--target", "gpupeak_fuzz",
+                    "gpupeak_make_corpus"], stdout=subprocess.DEVNULL, check=True)
+    return os.path.join(options.build, "tests/fuzz/gpupeak_fuzz"), os.path.join(options.build, "tests/fuzz/gpupeak_make_corpus")
+
+
+def environment(writer):
+    result = {k: v for k, v in os.environ.items() if k != "GPUPEAK_FUZZ_WRITER"}
+    if writer:
+        result["GPUPEAK_FUZZ_WRITER"] = writer
+    result.update(ASAN_OPTIONS="allocator_may_return_null=0", UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1")
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("source", "build", "cmake"):
+        parser.add_argument("--" + name, required=True)
+    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--writers", nargs="*", help="only these")
+    options = parser.parse_args()
+    fuzzer, make_corpus = build(options)
+    listed = subprocess.run([fuzzer, "-runs=0"], env=environment(None), stderr=subprocess.PIPE, check=False).stderr.decode()
+    names = options.writers or listed.split("there are:\n")[1].split()
+    samples, crashes = os.path.join(options.build, "samples"), os.path.join(options.build, "crashes/")
+    subprocess.run([make_corpus, samples], check=True)
+    os.makedirs(crashes, exist_ok=True)
+    failed = []
+    for name in names:
+        corpus = os.path.join(options.build, "corpus", name)
+        os.makedirs(corpus, exist_ok=True)
+        done = subprocess.run([fuzzer, f"-max_total_time={options.seconds}", "-timeout=20", "-rss_limit_mb=4096",
+                               "-max_len=65536", "-print_final_stats=1", f"-artifact_prefix={crashes}{name}-", corpus, samples],
+                              env=environment(name), stderr=subprocess.PIPE, check=False)
+        text = done.stderr.decode(errors="replace")
+        runs = next((line.split()[-1] for line in text.splitlines() if "number_of_executed_units" in line), "?")
+        print(f"{name}: {runs} runs, {'ok' if done.returncode == 0 else 'FAILED'}", flush=True)
+        if done.returncode != 0:
+            print(text[-6000:])
+            failed.append(name)
+    sys.exit(f"failed: {' '.join(failed)}" if failed else 0)
+
+
+main()

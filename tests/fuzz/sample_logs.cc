@@ -1,0 +1,106 @@
+#include "sample_logs.h"
+
+#include <sstream>
+
+#include "collector/analyze.h"
+#include "collector/packed_log.h"
+#include "collector/write_json.h"
+#include "log_builder.h"
+
+namespace gpupeak::testing {
+namespace {
+
+constexpr const char* kAttack =
+    "<script>alert(1)</script>\x1b[31m\x1b]0;x\a\"',;|`&\\\n\r\t\xff\xc0\x80\xe2\x80\xae=cmd()";
+
+/// Every record once or more; all names are `name` and a number.
+LogBuilder every_record(const std::string& name) {
+  LogBuilder log;
+  int number = 0;
+  const auto next_name = [&] { return name + std::to_string(number++); };
+  log.set_chunk_bytes(4096);
+  log.fact("arg", "/opt/" + next_name());
+  log.fact("arg", next_name());
+  log.fact("exe", "/opt/" + next_name());
+  log.fact("cwd", "/home/" + next_name());
+  log.fact("host", next_name());
+  log.fact("label.job", next_name());
+  log.fact("ort.session.1", next_name());
+  log.device(0, 141 << 20, std::string("0123456789abcdef"), "NVIDIA H200");
+  log.module("/opt/" + next_name() + ".so", "0123456789", 0x100000, 0x100000, 0x10000);
+  const uint32_t phase = log.string(next_name());
+  const uint32_t api = log.string("cuMemAlloc_v2");
+  const uint32_t outer = log.node(0, 0x100100);
+  const uint32_t stack = log.node(outer, 0x100200);
+  log.event(0, 0, GPUPEAK_REC_THREAD, Fields().u(100).s(next_name()));
+  log.phase_push(0, 0, true, phase, GPUPEAK_PHASE_AUTO);
+  log.event(0, 1, GPUPEAK_REC_PHASE_PUSH, Fields().u(0).u(1).u(0).u(2).u(phase).s(next_name()));
+  log.alloc(0, 2, 0x1000, 100, stack, 12);
+  log.alloc(0, 3, 0x2008, 50, outer);
+  log.realloc_begin(0, 4, 0x1000);
+  log.realloc_end(0, 5, 0x3000, 200, stack);
+  log.realloc_begin(0, 6, 0x2008);
+  log.realloc_failed(0, 7, 0x2008);
+  log.free(0, 8, 0x2008);
+  log.map(0, 9, 0x7f0000000000, 1 << 16, 3, GPUPEAK_KIND_MMAP_ANON, stack);
+  log.event(0, 10, GPUPEAK_REC_PROTECT, Fields().u(0x7f0000000000).u(4096).u(0));
+  log.event(0, 11, GPUPEAK_REC_REMAP,
+            Fields().u(0x7f0000000000).u(1 << 16).u(0x7f0000100000).u(1 << 17).u(stack));
+  log.unmap(0, 12, 0x7f0000100000, 4096);
+  log.device_alloc(0, 13, 1, GPUPEAK_KIND_LINEAR, 0, 4096, api, stack);
+  log.device_alloc(1, 14, 2, GPUPEAK_KIND_POOL, 1, 8192, api, outer);
+  log.device_alloc(1, 15, 3, GPUPEAK_KIND_PINNED, 0, 100, api, outer);
+  log.device_free(0, 16, 1);
+  log.device_event(0, 17, GPUPEAK_REC_DEVICE_REVIVE, Fields().u(1));
+  log.device_event(0, 18, GPUPEAK_REC_DEVICE_FAILED,
+                   Fields().u(16).u(1).u(1 << 30).u(2).u(4096).u(11).u(21).u(api).u(stack));
+  log.device_event(0, 19, GPUPEAK_REC_DEVICE_UNKNOWN, Fields().u(0x123).u(api).u(stack));
+  log.device_event(0, 20, GPUPEAK_REC_POOL, Fields().u(0xa).u(1).u(100).u(50).u(2));
+  log.device_event(0, 21, GPUPEAK_REC_CONTEXT, Fields().u(0xc).u(1).u(0));
+  log.event(0, 22, GPUPEAK_REC_SAMPLE, Fields().u(1 << 20).u(1 << 10).u(77));
+  log.event(0, 23, GPUPEAK_REC_MARK, Fields().u(2).u(0).u(1).u(phase).s(next_name()));
+  log.event(0, 24, GPUPEAK_REC_RANGE_BEGIN, Fields().u(7).u(2).u(phase).u(1).u(phase).s(""));
+  log.event(0, 25, GPUPEAK_REC_RANGE_END, Fields().u(7));
+  log.event(0, 26, GPUPEAK_REC_TAG_PUSH, Fields().u(0).s(next_name()));
+  log.alloc(0, 27, 0x4000, 30, stack);
+  log.event(0, 28, GPUPEAK_REC_TAG_POP, Fields());
+  log.event(0, 29, GPUPEAK_REC_ARENA,
+            Fields().u(1).u(0).u(0).u(0x7f0000200000).u(4096).s(next_name()));
+  log.event(0, 30, GPUPEAK_REC_ARENA_ALLOC,
+            Fields().u(1).u(0x7f0000200000).u(64).u(phase).u(stack));
+  log.event(0, 31, GPUPEAK_REC_ARENA_FREE, Fields().u(1).u(0x7f0000200000));
+  log.event(0, 32, 0xff, Fields().u(1).s(next_name()));  // of a newer writer
+  log.phase_pop(0, 33, false);
+  log.phase_pop(0, 34, true);
+  return log;
+}
+
+std::vector<uint8_t> bytes_of(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+
+}  // namespace
+
+std::vector<SampleLog> sample_logs() {
+  std::vector<SampleLog> logs;
+  logs.push_back({"whole", every_record("name").bytes()});
+  logs.push_back({"hostile", every_record(kAttack).bytes()});
+  const std::string symbols =
+      R"({"schema":"gpupeak.symbols/1","log":"1122334455667788","strings":["f","g.cc"],"modules":)"
+      R"([{"path":"/opt/name7.so","build_id":"30313233343536373839","frames":[[511,0,1,7]]}]})";
+  std::ostringstream bundle;
+  collector::write_packed(logs.front().bytes, symbols, bundle, {});
+  logs.push_back({"bundle", bytes_of(bundle.str())});
+  const TemporaryFile file;
+  file.write(logs.front().bytes);
+  std::ostringstream json;
+  collector::write_json(collector::analyze(file.path()), json);
+  logs.push_back({"summary", bytes_of(json.str())});
+  return logs;
+}
+
+SampleLog secret_log(const std::string& secret) {
+  return {"secret", every_record(secret).bytes()};
+}
+
+}  // namespace gpupeak::testing

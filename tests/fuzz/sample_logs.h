@@ -1,0 +1,23 @@
+// Small logs that hold every kind of record between them: what the fuzzers start from and what the
+// test that damages every byte damages.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gpupeak::testing {
+
+struct SampleLog {
+  std::string name;
+  std::vector<uint8_t> bytes;
+};
+
+/// "whole", "hostile" (its names are attacks on terminals, HTML, XML and JSON), "bundle", "summary"
+/// (JSON).
+std::vector<SampleLog> sample_logs();
+
+/// A log in which every text contains `secret`.
+SampleLog secret_log(const std::string& secret);
+
+}  // namespace gpupeak::testing

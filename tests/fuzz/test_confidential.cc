@@ -1,0 +1,50 @@
+// --confidential is of the whole process, so this has a process of its own.
+#include <sstream>
+
+#include "catch.h"
+#include "collector/analyze.h"
+#include "collector/sanitize.h"
+#include "collector/write_json.h"
+#include "log_builder.h"
+#include "sample_logs.h"
+#include "writers.h"
+
+using namespace gpupeak::collector;
+using namespace gpupeak::testing;
+
+TEST_CASE("confidential: no writer shows a text of the log, and figures stay", "[fuzz]") {
+  const std::string secret = "Sesame";
+  const TemporaryFile file;
+  file.write(secret_log(secret).bytes);
+  const Summary open = analyze(file.path());
+  make_confidential("key");
+  for (const Writer& writer : writers()) {
+    if (writer.name == "bundle" || writer.name == "summary_json")
+      continue;  // the log itself; no log
+    std::ostringstream out;
+    writer.write(file.path(), out);
+    INFO(writer.name << "\n" << out.str());
+    CHECK(out.str().find(secret) == std::string::npos);
+    CHECK(out.str().find(file.path()) == std::string::npos);
+  }
+  const Summary hidden = analyze(file.path());
+  CHECK(hidden.metrics == open.metrics);
+  REQUIRE(hidden.peaks.size() == open.peaks.size());
+  for (size_t i = 0; i < open.peaks.size(); ++i) {
+    REQUIRE(hidden.peaks[i].holders.size() == open.peaks[i].holders.size());
+    for (size_t row = 0; row < open.peaks[i].holders.size(); ++row) {
+      CHECK(hidden.peaks[i].holders[row].bytes == open.peaks[i].holders[row].bytes);
+      CHECK(hidden.peaks[i].holders[row].api == "cuMemAlloc_v2" ||
+            hidden.peaks[i].holders[row].api == open.peaks[i].holders[row].api);
+    }
+  }
+  CHECK(sanitize("secret") == sanitize("secret"));
+  CHECK(sanitize("secret") != sanitize("secrets"));
+  const std::string under_key = sanitize("secret");
+  make_confidential("another");
+  CHECK(sanitize("secret") != under_key);
+  CHECK(sanitize("cuMemAlloc_v2") == "cuMemAlloc_v2");
+  CHECK(sanitize("cutlass_gemm") != "cutlass_gemm");
+  CHECK(sanitize("malloc") == "malloc");
+  CHECK(sanitize("std::vector<Secret>::push_back()").starts_with("x"));
+}

@@ -1,0 +1,100 @@
+// Every writer on every damage of one byte, on every cut, and on names that attack what shows them.
+#include <algorithm>
+#include <sstream>
+
+#include "catch.h"
+#include "collector/error.h"
+#include "collector/sanitize.h"
+#include "log_builder.h"
+#include "sample_logs.h"
+#include "writers.h"
+
+using namespace gpupeak::testing;
+using gpupeak::collector::LogError;
+using gpupeak::collector::UsageError;
+
+namespace {
+
+/// What it wrote; nothing if the log was refused with a clear error.
+std::string run(const Writer& writer, const std::string& path) {
+  std::ostringstream out;
+  try {
+    writer.write(path, out);
+  } catch (const LogError&) {
+    return "";
+  } catch (const UsageError&) {
+    return "";
+  }
+  return out.str();
+}
+
+/// Where it says something: zeros between are padding, of which the first and the last will do.
+std::vector<size_t> places(const std::vector<uint8_t>& bytes) {
+  std::vector<size_t> found;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const bool near = bytes[i] != 0 || (i > 0 && bytes[i - 1] != 0) ||
+                      (i + 1 < bytes.size() && bytes[i + 1] != 0);
+    if (near) found.push_back(i);
+  }
+  return found;
+}
+
+/// Each writer sees each place with one of the damages, each place with all of them over the
+/// writers.
+template <class Damage>
+void damage_everywhere(const SampleLog& log, Damage damage) {
+  const TemporaryFile file;
+  size_t turn = 0;
+  for (const size_t place : places(log.bytes)) {
+    std::vector<uint8_t> bytes = log.bytes;
+    damage(bytes, place, turn++);
+    file.write(bytes);
+    for (const Writer& writer : writers()) {
+      INFO(log.name << ", byte " << place << ", " << writer.name);
+      REQUIRE_NOTHROW(run(writer, file.path()));
+    }
+  }
+}
+
+bool is_for_terminals(const std::string& writer) {
+  return writer != "bundle" && !writer.starts_with("export.");
+}
+
+}  // namespace
+
+TEST_CASE("every_byte: a log cut anywhere is an error or a shorter log to every writer", "[fuzz]") {
+  for (const SampleLog& log : sample_logs()) {
+    if (log.name == "hostile") continue;
+    damage_everywhere(
+        log, [](std::vector<uint8_t>& bytes, size_t place, size_t) { bytes.resize(place); });
+  }
+}
+
+TEST_CASE("every_byte: a byte that is wrong crashes no writer", "[fuzz]") {
+  constexpr uint8_t kFlips[] = {0x01, 0x80, 0xff, 0x40};
+  for (const SampleLog& log : sample_logs()) {
+    if (log.name == "hostile") continue;
+    damage_everywhere(log, [&](std::vector<uint8_t>& bytes, size_t place, size_t turn) {
+      bytes[place] ^= kFlips[turn % std::size(kFlips)];
+    });
+  }
+}
+
+TEST_CASE("every_byte: no name reaches a terminal raw", "[fuzz]") {
+  const TemporaryFile file;
+  for (const SampleLog& log : sample_logs()) {
+    if (log.name != "hostile") continue;
+    file.write(log.bytes);
+    for (const Writer& writer : writers()) {
+      INFO(writer.name);
+      const std::string text = run(writer, file.path());
+      if (writer.name == "reader" || writer.name == "summary_json") continue;
+      if (!is_for_terminals(writer.name)) continue;
+      CHECK_FALSE(text.empty());
+      CHECK(text.find("\x1b]") == std::string::npos);
+      CHECK(text.find('\a') == std::string::npos);
+      CHECK(text.find("\xff") == std::string::npos);
+      CHECK(text.find("\xe2\x80\xae") == std::string::npos);
+    }
+  }
+}

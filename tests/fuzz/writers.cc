@@ -1,0 +1,150 @@
+#include "writers.h"
+
+#include <unistd.h>
+
+#include "collector/analyze.h"
+#include "collector/export/export.h"
+#include "collector/load_summary.h"
+#include "collector/packed_log.h"
+#include "collector/profile.h"
+#include "collector/symbolize.h"
+#include "collector/views/flame.h"
+#include "collector/views/leaks.h"
+#include "collector/views/temporary.h"
+#include "collector/views/tree.h"
+#include "collector/write_csv.h"
+#include "collector/write_diff.h"
+#include "collector/write_dump.h"
+#include "collector/write_gates.h"
+#include "collector/write_json.h"
+#include "collector/write_merge.h"
+#include "collector/write_metrics.h"
+#include "collector/write_short.h"
+#include "collector/write_text.h"
+
+namespace gpupeak::testing {
+namespace {
+
+using namespace gpupeak::collector;
+
+using SummaryWriter = std::function<void(const Summary& summary, std::ostream& out)>;
+using ProfileWriter = std::function<void(Profile& profile, std::ostream& out)>;
+
+constexpr size_t kTop = 100;
+
+void check_sums(const Summary& summary) {
+  for (const Peak& peak : summary.peaks) {
+    uint64_t sum = peak.other_bytes;
+    for (const Holder& holder : peak.holders) sum += holder.bytes;
+    if (sum != peak.bytes) throw std::logic_error("holders do not add up to " + peak.scope);
+  }
+}
+
+Writer of_summary(const char* name, SummaryWriter write) {
+  return {name, [=](const std::string& path, std::ostream& out) {
+            const Summary summary = analyze(path);
+            check_sums(summary);
+            write(summary, out);
+          }};
+}
+
+Writer of_profile(std::string name, ProfileWriter write) {
+  return {std::move(name), [=](const std::string& path, std::ostream& out) {
+            Profile profile(path);
+            write(profile, out);
+          }};
+}
+
+/// SQLite and the like write a file themselves.
+void export_to_file(const ExportFormat& format, Profile& profile) {
+  const std::string path = "/tmp/gpupeak-fuzz." + std::to_string(getpid());
+  struct Remover {
+    const std::string& path;
+    ~Remover() { unlink(path.c_str()); }
+  } const remover{path};
+  format.write_file(profile, {}, path);
+}
+
+std::vector<Writer> make_writers() {
+  const TextStyle style{true, 80};
+  std::vector<Writer> all;
+  all.push_back({"reader", [](const std::string& path, std::ostream&) { Profile profile(path); }});
+  all.push_back(
+      of_summary("text", [=](const Summary& s, std::ostream& o) { write_text(s, o, style); }));
+  all.push_back(
+      of_summary("short", [=](const Summary& s, std::ostream& o) { write_short(s, o, style); }));
+  all.push_back(of_summary("json", write_json));
+  all.push_back(of_summary("csv", write_csv));
+  all.push_back(
+      {"dump", [](const std::string& path, std::ostream& out) { write_dump(path, out); }});
+  all.push_back(of_summary("diff", [=](const Summary& s, std::ostream& o) {
+    const Summary empty;
+    write_diff(empty, s, kTop, o, style);
+    write_diff_json(s, empty, o);
+  }));
+  all.push_back(of_summary("check", [=](const Summary& s, std::ostream& o) {
+    const auto results = check_gates(
+        {parse_max("device.peak_bytes=1"), parse_max_increase("host.peak_bytes=1%")}, s, &s);
+    write_gates(s, results, o, style);
+    write_junit(s, results, o);
+    write_markdown(s, results, o);
+  }));
+  all.push_back(of_summary("metrics", [](const Summary& s, std::ostream& o) {
+    for (const MetricsFormat format :
+         {MetricsFormat::kText, MetricsFormat::kJsonl, MetricsFormat::kBencher,
+          MetricsFormat::kGithubBenchmark, MetricsFormat::kGoogleBenchmark}) {
+      write_metrics({s}, format, {}, o);
+    }
+  }));
+  all.push_back({"merge", [=](const std::string& path, std::ostream& out) {
+                   const Merged merged = merge_processes({path});
+                   write_merge(merged, out, style);
+                   write_merge_json(merged, out);
+                 }});
+  all.push_back({"bundle", [](const std::string& path, std::ostream& out) {
+                   const LogReader log(path);
+                   const std::string symbols = symbolize(log).table.json(log.header().cookie);
+                   write_packed({log.data(), log.file_bytes()}, symbols, out, {});
+                 }});
+  // What read --json wrote, and what symbolize wrote, may be damaged as well.
+  all.push_back({"summary_json", [=](const std::string& path, std::ostream& out) {
+                   write_text(load_summary(path), out, style);
+                 }});
+  const TreeCut cut{0, 0};
+  all.push_back(of_profile("tree", [=](Profile& p, std::ostream& o) {
+    write_tree(p, p.scope(""), cut, o, style);
+    write_tree_json(p, p.scope(""), cut, o);
+  }));
+  all.push_back(of_profile("flame", [=](Profile& p, std::ostream& o) {
+    write_flame(p, p.scope(""), cut, o, style);
+    write_flame_json(p, p.scope(""), cut, o);
+  }));
+  all.push_back(of_profile("leaks", [=](Profile& p, std::ostream& o) {
+    write_leaks(p, "", kTop, o, style);
+    write_leaks_json(p, "", kTop, o);
+  }));
+  all.push_back(of_profile("temporary", [=](Profile& p, std::ostream& o) {
+    write_temporary(p, "", kTop, o, style);
+    write_temporary_json(p, "", kTop, o);
+  }));
+  for (const ExportFormat& format : export_formats()) {
+    all.push_back(
+        of_profile("export." + std::string(format.name), [=](Profile& p, std::ostream& o) {
+          if (format.write != nullptr) {
+            format.write(p, {}, o);
+          } else {
+            export_to_file(format, p);
+          }
+        }));
+  }
+  return all;
+}
+
+}  // namespace
+
+const std::vector<Writer>& writers() {
+  static const std::vector<Writer> all = make_writers();
+  return all;
+}
+
+}  // namespace gpupeak::testing

@@ -1,0 +1,59 @@
+#include <algorithm>
+
+#include "collector/error.h"
+#include "collector/load_summary.h"
+#include "collector/sanitize.h"
+#include "collector/write_metrics.h"
+#include "commands.h"
+#include "exit_codes.h"
+#include "output.h"
+#include "terminal.h"
+
+namespace gpupeak::tools {
+namespace {
+
+using collector::MetricsFormat;
+
+MetricsFormat format_of(const std::string& name) {
+  if (name == "jsonl") return MetricsFormat::kJsonl;
+  if (name == "bencher") return MetricsFormat::kBencher;
+  if (name == "github-benchmark") return MetricsFormat::kGithubBenchmark;
+  if (name == "google-benchmark") return MetricsFormat::kGoogleBenchmark;
+  return MetricsFormat::kText;
+}
+
+collector::MetricsChoice choice_of(const MetricsOptions& options) {
+  collector::MetricsChoice choice{options.names, options.benchmark, {}};
+  for (const std::string& label : options.labels) {
+    const size_t equals = label.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw collector::UsageError("--label " + collector::sanitize(label) + ": give NAME=VALUE");
+    }
+    choice.labels[collector::sanitize(label.substr(0, equals))] =
+        collector::sanitize(label.substr(equals + 1));
+  }
+  return choice;
+}
+
+}  // namespace
+
+int metrics(const MetricsOptions& options) {
+  const collector::MetricsChoice choice = choice_of(options);
+  collector::Options analysis;
+  analysis.symbols = false;
+  analysis.stacks = false;
+  std::vector<collector::Summary> runs;
+  ProgressBar bar;
+  for (const std::string& log : options.logs) {
+    runs.push_back(collector::load_summary(log, analysis, bar.callback()));
+  }
+  bar.clear();
+  write_output(options.out, [&](std::ostream& out) {
+    collector::write_metrics(runs, format_of(options.format), choice, out);
+  });
+  const bool exact = std::all_of(runs.begin(), runs.end(),
+                                 [](const collector::Summary& run) { return run.quality.exact; });
+  return options.strict && !exact ? kIncomplete : kOk;
+}
+
+}  // namespace gpupeak::tools

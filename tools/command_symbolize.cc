@@ -1,0 +1,68 @@
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <span>
+
+#include "collector/packed_log.h"
+#include "collector/symbolize.h"
+#include "commands.h"
+#include "exit_codes.h"
+#include "output.h"
+#include "terminal.h"
+
+namespace gpupeak::tools {
+namespace {
+
+/// "x.gplog" → "x" + `suffix`.
+std::string beside(const std::string& log, const char* suffix) {
+  constexpr std::string_view kLogSuffix = ".gplog";
+  const bool plain = log.ends_with(kLogSuffix);
+  return log.substr(0, log.size() - (plain ? kLogSuffix.size() : 0)) + suffix;
+}
+
+/// Symbols of a log as JSON; what has none is said on standard error.
+std::string resolve(const collector::LogReader& log, bool quiet) {
+  ProgressBar bar("resolving");
+  const collector::Symbolized symbols = collector::symbolize(log, bar.callback());
+  bar.clear();
+  for (const collector::Warning& warning : symbols.warnings) {
+    spdlog::warn("{}  {}", warning.code, warning.message);
+  }
+  if (!quiet) {
+    fmt::print(stderr, "gpupeak: {} of {} addresses have a function\n", symbols.named,
+               symbols.addresses);
+  }
+  return symbols.table.json(log.header().cookie);
+}
+
+void pack(const collector::LogReader& log, const std::string& symbols, const std::string& path) {
+  ProgressBar bar("compressing");
+  write_output(path, [&](std::ostream& out) {
+    collector::write_packed(std::span(log.data(), log.file_bytes()), symbols, out, bar.callback());
+  });
+}
+
+}  // namespace
+
+int symbolize(const PackOptions& options) {
+  const collector::LogReader log(options.log);
+  const std::string symbols = resolve(log, options.quiet);
+  write_output(options.out.empty() ? options.log + collector::kSymbolsSuffix : options.out,
+               [&](std::ostream& out) { out << symbols; });
+  return kOk;
+}
+
+int bundle(const PackOptions& options) {
+  const collector::LogReader log(options.log);
+  pack(log, resolve(log, options.quiet),
+       options.out.empty() ? beside(options.log, ".gpbundle") : options.out);
+  return kOk;
+}
+
+int compress(const PackOptions& options) {
+  const collector::LogReader log(options.log);
+  pack(log, "", options.out.empty() ? options.log + ".zst" : options.out);
+  return kOk;
+}
+
+}  // namespace gpupeak::tools
