@@ -178,7 +178,7 @@ class QualityReport {
     if (has(GPUPEAK_Q_PYTHON_OFF)) {
       const Definitions& definitions = replay_.log().definitions();
       const std::string version = escape(definitions.fact("python"));
-      const std::string trouble = escape(definitions.fact("python.off"));
+      const std::string trouble = sanitize(definitions.fact("python.off"));
       warn("GP040", fmt::format("call sites have no Python frames: {}{}", trouble,
                                 version.empty() ? "" : " (Python " + version + ")"));
     }

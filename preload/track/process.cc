@@ -126,6 +126,9 @@ void define_facts() {
       sys::call6(SYS_getcwd, reinterpret_cast<long>(buffer), sizeof buffer, 0, 0, 0, 0);
   if (cwd > 1) define_fact("cwd", {buffer, static_cast<size_t>(cwd) - 1});
   define_fact("host", host_name());
+  // Logs of one boot share their monotonic clock, also those of different containers.
+  const size_t boot = read_file("/proc/sys/kernel/random/boot_id", buffer, sizeof buffer);
+  if (boot > 1) define_fact("boot", {buffer, boot - 1});
 }
 
 /// A page that a forked child finds wiped. Without the kernel's help (before Linux 4.14) an
