@@ -384,7 +384,7 @@ Summary analyze(const std::string& path, const Options& options, const Progress&
   const LogReader log(path);
   Replay replay(log);
   replay.run(progress);
-  Symbolizer symbolizer(log.definitions(), options.symbols);
+  Symbolizer symbolizer(log.definitions(), options.symbols, &log.symbols());
   return SummaryBuilder(log, replay, symbolizer, options).build(path);
 }
 

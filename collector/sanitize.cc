@@ -28,6 +28,8 @@ bool is_public(std::string_view text) {
                                                 "cwd",
                                                 "host",
                                                 "boot",
+                                                "python",
+                                                "python.off",
                                                 "start",
                                                 "main",
                                                 "exit",

@@ -3,7 +3,7 @@ _gpupeak() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    mapfile -t COMPREPLY < <(compgen -W "run mark report diff check tree flame leaks temporary timeline compare export dump --help --version" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run mark report diff check metrics merge symbolize bundle compress tree flame leaks temporary timeline compare export dump --help --version" -- "$word")
     return
   fi
   case $before in
@@ -14,6 +14,8 @@ _gpupeak() {
     --scope) mapfile -t COMPREPLY < <(compgen -W "device device:0 host host/heap host/mmap_anon host/pinned total" -- "$word"); __ltrim_colon_completions "$word" 2>/dev/null; return ;;
     --color) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word"); return ;;
     --max | --max-increase) compopt -o nospace; mapfile -t COMPREPLY < <(compgen -S = -W "device.peak_bytes device.live_bytes device.alloc_bytes device.alloc_count host.peak_bytes host.kind.heap.peak_bytes host.kind.pinned.peak_bytes host.rss.peak_bytes" -- "$word"); return ;;
+    --format) mapfile -t COMPREPLY < <(compgen -W "text jsonl bencher github-benchmark google-benchmark" -- "$word"); return ;;
+    --sysroot | --debug-dir) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
     --baseline) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
   esac
   if [ "$verb" = run ]; then
@@ -39,13 +41,21 @@ _gpupeak() {
     check) options="--max --baseline --max-increase --junit --markdown --strict --color --help" ;;
     timeline) options="--scope --height --svg --png --json --strict --color --help" ;;
     compare) options="--scope --html --top --json --strict --color --help" ;;
+    metrics) options="--format --metric --label --benchmark --strict --out --help" ;;
+    merge) options="--json --strict --out --color --help" ;;
+    symbolize | bundle | compress) options="--out --quiet --help" ;;
     tree | flame) options="--scope --min-percent --depth --json --strict --color --help" ;;
     export) options="--out --scope --strict --help" ;;
     leaks | temporary) options="--scope --top --json --strict --color --help" ;;
   esac
+  options+=" --sysroot --debug-dir"
+  case $verb in
+    symbolize | bundle | compress) ;;
+    *) options+=" --confidential" ;;
+  esac
   case $word in
     -*) mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word") ;;
-    *) mapfile -t COMPREPLY < <(compgen -f -X '!*.@(gplog|json)' -- "$word"; compgen -d -- "$word") ;;
+    *) mapfile -t COMPREPLY < <(compgen -f -X '!*.@(gplog|gpbundle|zst|json)' -- "$word"; compgen -d -- "$word") ;;
   esac
 }
 complete -o filenames -F _gpupeak gpupeak
