@@ -7,6 +7,7 @@
 
 #include "collector/event_stream.h"
 #include "collector/log_reader.h"
+#include "collector/summary.h"
 #include "collector/symbol_table.h"
 
 namespace gpupeak::collector {

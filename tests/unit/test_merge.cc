@@ -1,0 +1,169 @@
+// Several processes of one run: the peak of their sum, computed here a second time by brute force.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <sstream>
+
+#include "catch.h"
+#include "collector/error.h"
+#include "collector/process_merge.h"
+#include "collector/write_merge.h"
+#include "log_builder.h"
+
+using namespace gpupeak::collector;
+using namespace gpupeak::testing;
+
+namespace {
+
+struct Files {
+  std::vector<std::unique_ptr<TemporaryFile>> files;
+  std::vector<std::string> paths;
+  void add(LogBuilder& log) {
+    log.header().cookie += files.size();
+    log.header().pid += static_cast<uint32_t>(files.size());
+    files.push_back(std::make_unique<TemporaryFile>());
+    paths.push_back(log.save(files.back()->path()));
+  }
+};
+
+LogBuilder process(const std::string& boot, const std::string& uuid = "0123456789abcdef") {
+  LogBuilder log;
+  log.fact("host", "h1");
+  if (!boot.empty()) log.fact("boot", boot);
+  log.device(0, 1 << 30, uuid, "NVIDIA H200");
+  return log;
+}
+
+const MergedSum* find(const Merged& merged, const std::string& scope) {
+  for (const MergedSum& sum : merged.sums) {
+    if (sum.scope == scope) return &sum;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("merge: peaks at different times do not add up", "[collector]") {
+  Files files;
+  LogBuilder first = process("b"), second = process("b");
+  first.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 100);
+  first.device_free(0, 20, 1);
+  second.device_alloc(0, 30, 1, GPUPEAK_KIND_LINEAR, 0, 70);
+  second.device_free(0, 40, 1);
+  files.add(first);
+  files.add(second);
+  const Merged merged = merge_processes(files.paths);
+  CHECK(merged.no_common_clock.empty());
+  const MergedSum* sum = find(merged, "device:0");
+  REQUIRE(sum != nullptr);
+  CHECK(sum->sum_of_peaks_bytes == 170);
+  CHECK(sum->peak_bytes == 100);
+  CHECK(sum->peak_time_ns == 10);
+  CHECK(sum->parts[0].at_peak_bytes == 100);
+  CHECK(sum->parts[1].at_peak_bytes == 0);
+  CHECK(find(merged, "device") == nullptr);  // the one GPU again
+}
+
+TEST_CASE("merge: the exact peak is that of brute force", "[collector]") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 20; ++round) {
+    Files files;
+    std::map<uint64_t, std::vector<std::pair<size_t, int64_t>>> changes;
+    for (size_t p = 0; p < 4; ++p) {
+      LogBuilder log = process("b");
+      std::map<uint64_t, uint64_t> live;
+      for (uint64_t i = 1; i <= 60; ++i) {
+        const uint64_t time = i * 8 + p;  // no two processes at one instant
+        if (live.empty() || random() % 5 < 3) {
+          const uint64_t bytes = 1 + random() % 1000;
+          log.device_alloc(0, time, i, GPUPEAK_KIND_LINEAR, 0, bytes);
+          live[i] = bytes;
+          changes[time].emplace_back(p, bytes);
+        } else {
+          const auto victim = std::next(live.begin(), static_cast<long>(random() % live.size()));
+          log.device_free(0, time, victim->first);
+          changes[time].emplace_back(p, -static_cast<int64_t>(victim->second));
+          live.erase(victim);
+        }
+      }
+      files.add(log);
+    }
+    int64_t all = 0, peak = 0;
+    for (const auto& [time, steps] : changes) {
+      for (const auto& [p, step] : steps) all += step;
+      peak = std::max(peak, all);
+    }
+    const Merged merged = merge_processes(files.paths);
+    const MergedSum* sum = find(merged, "device:0");
+    REQUIRE(sum != nullptr);
+    uint64_t held = 0;
+    for (const MergedPart& part : sum->parts) held += part.at_peak_bytes.value();
+    CHECK(held == sum->peak_bytes);
+    // Processes end one after the other within the last instants, so brute force may only be larger
+    // then.
+    CHECK(sum->peak_bytes.value() <= static_cast<uint64_t>(peak));
+    CHECK(sum->peak_bytes.value() <= sum->sum_of_peaks_bytes.value());
+    const bool peak_before_end = sum->peak_time_ns < 60 * 8;
+    if (peak_before_end) CHECK(sum->peak_bytes.value() == static_cast<uint64_t>(peak));
+  }
+}
+
+TEST_CASE("merge: GPUs are told apart by UUID, not by number", "[collector]") {
+  Files files;
+  LogBuilder first = process("b", "0123456789abcdef"), second = process("b", "fedcba9876543210");
+  first.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 100);
+  second.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 70);
+  files.add(first);
+  files.add(second);
+  const Merged merged = merge_processes(files.paths);
+  const auto devices = std::count_if(merged.sums.begin(), merged.sums.end(),
+                                     [](const MergedSum& sum) { return sum.scope == "device:0"; });
+  CHECK(devices == 2);
+  CHECK(find(merged, "device")->peak_bytes == 170);
+}
+
+TEST_CASE("merge: without a common clock there is an upper bound only", "[collector]") {
+  Files files;
+  LogBuilder first = process("b"), second = process("c");
+  first.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 100);
+  second.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 70);
+  files.add(first);
+  files.add(second);
+  const Merged merged = merge_processes(files.paths);
+  CHECK_FALSE(merged.no_common_clock.empty());
+  CHECK(find(merged, "device:0")->sum_of_peaks_bytes == 170);
+  CHECK_FALSE(find(merged, "device:0")->peak_bytes);
+  std::ostringstream text;
+  write_merge(merged, text);
+  CHECK(text.str().find("at most") != std::string::npos);
+}
+
+TEST_CASE("merge: a process that did not measure the host leaves its sum unknown", "[collector]") {
+  Files files;
+  LogBuilder first = process("b"), second(GPUPEAK_HOST_OFF);
+  second.fact("boot", "b");
+  first.alloc(0, 1, 0x1000, 100);
+  second.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 70);
+  files.add(first);
+  files.add(second);
+  const Merged merged = merge_processes(files.paths);
+  const MergedSum* host = find(merged, "host");
+  REQUIRE(host != nullptr);
+  CHECK_FALSE(host->sum_of_peaks_bytes);
+  CHECK_FALSE(host->peak_bytes);
+}
+
+TEST_CASE("merge: a log without an end is said, a log given twice refused", "[collector]") {
+  Files files;
+  LogBuilder first = process("b"), second = process("b");
+  first.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 100);
+  first.counters().ended = 0;
+  second.device_alloc(0, 30, 1, GPUPEAK_KIND_LINEAR, 0, 70);
+  files.add(first);
+  files.add(second);
+  const Merged merged = merge_processes(files.paths);
+  CHECK(merged.notes.size() == 1);
+  CHECK(find(merged, "device:0")->peak_bytes == 170);
+  CHECK_THROWS_AS(merge_processes({files.paths[0], files.paths[0]}), UsageError);
+}
