@@ -7,17 +7,12 @@
 
 #include "collector/run_text.h"
 #include "collector/write_diff.h"
+#include "collector/write_metrics.h"
 
 namespace gpupeak::collector {
 namespace {
 
 constexpr double kNsPerSecond = 1e9;
-
-std::string program_of(const Summary& summary) {
-  if (summary.run.command.empty()) return summary.log_path;
-  const std::string& program = summary.run.command.front();
-  return program.substr(program.rfind('/') + 1);
-}
 
 /// For XML text, attributes and HTML. XML has no place for U+FFFE and U+FFFF at all; other control
 /// characters do not get into a Summary.

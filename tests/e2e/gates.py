@@ -81,11 +81,61 @@ def pytest_example():
     expect(done.returncode == 0, done.stdout.decode())
 
 
+def metrics(small, large):
+    figures = dict(line.split() for line in gpupeak("metrics", small)[0].splitlines())
+    summary = json.loads(gpupeak("report", "--json", small)[0])["metrics"]
+    expect(figures == {k: "null" if v is None else str(v) for k, v in summary.items()}, "text differs from the summary")
+    lines = gpupeak("metrics", "--format", "jsonl", "--label", "commit=a b", "--metric", "host.peak_bytes", small, large)[0]
+    runs = [json.loads(line) for line in lines.splitlines()]
+    expect([run["labels"] for run in runs] == [{"commit": "a b"}] * 2, lines)
+    expect(runs[0]["metrics"] == {"host.peak_bytes": summary["host.peak_bytes"]}, lines)
+    bencher = json.loads(gpupeak("metrics", "--format", "bencher", "--benchmark", "load", small)[0])
+    expect(bencher["load"]["host.peak_bytes"] == {"value": summary["host.peak_bytes"]}, str(bencher))
+    expect(all(isinstance(m["value"], int) for m in bencher["load"].values()), "null is no measure")
+    github = json.loads(gpupeak("metrics", "--format", "github-benchmark", small)[0])
+    expect({"name", "unit", "value"} <= set(github[0]), str(github[0]))
+    google = json.loads(gpupeak("metrics", "--format", "google-benchmark", small, large)[0])
+    expect(google["benchmarks"][1]["host.peak_bytes"] >= 60 * MIB, str(google["benchmarks"][1]))
+    gpupeak("metrics", "--metric", "nothing", small, code=2)
+
+
+def merged(folder):
+    """Two children hold 40 MiB each at once, a third 50 MiB when they are gone."""
+    child = "import time; x = bytearray({}); time.sleep({})"
+    script = f"p() {{ /usr/bin/python3 -c \"$1\" & }}; p '{child.format(40 * MIB, 1.5)}'; p '{child.format(40 * MIB, 1.5)}'; wait; " \
+             f"/usr/bin/python3 -c '{child.format(50 * MIB, 0)}'; true"
+    pattern = os.path.join(folder, "merge.%n.%p.gplog")
+    gpupeak("run", "-q", "--children", "all", "-o", pattern, "--", "/bin/bash", "-c", script)
+    logs = sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.startswith("merge.python3"))
+    expect(len(logs) == 3, f"three children, {logs}")
+    result = json.loads(gpupeak("merge", "--json", *logs)[0])
+    host = [sum for sum in result["sums"] if sum["scope"] == "host"]
+    if not host or host[0]["peak_bytes"] is None:  # children forked from one that recorded
+        expect(all(p["quality"]["warnings"] for p in result["processes"]), "no host figure and no warning")
+        return
+    peak = host[0]["peak_bytes"]
+    expect(80 * MIB <= peak < 100 * MIB, f"at once: {peak}")
+    expect(host[0]["sum_of_peaks_bytes"] >= 130 * MIB, "the sum of peaks is the upper bound")
+    expect(sum(part["at_peak_bytes"] for part in host[0]["parts"]) == peak, "parts do not add up")
+    gpupeak("merge", logs[0], logs[0], code=2)
+
+
+def confidential(small):
+    for verb in (["report"], ["report", "--json"], ["dump"], ["tree"], ["metrics", "--format", "jsonl"], ["diff", small]):
+        text, _ = gpupeak(*verb, "--confidential", small)
+        expect("bytearray" not in text and "python" not in text and os.uname().nodename not in text,
+               f"{verb} shows names: {text[:2000]}")
+    gpupeak("bundle", "--confidential", small, code=2)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         small, large = record(folder, "small.gplog", 10), record(folder, "large.gplog", 60)
         exit_codes(folder, small, large, what_grew(small, large))
         files(folder, small, large)
+        metrics(small, large)
+        merged(folder)
+        confidential(small)
         pytest_example()
 
 
