@@ -125,11 +125,13 @@ void add_check(CLI::App& app, tools::CheckOptions& options) {
   verb->add_option("--max", options.max,
                    "A limit, such as device.peak_bytes=8GiB or "
                    "device.peak_bytes@phase:load=2GiB (docs/check.md)")
+      ->allow_extra_args(false)
       ->type_name("METRIC=SIZE");
   verb->add_option("--baseline", options.baseline, "An earlier run: a log or JSON")
       ->type_name("FILE");
   verb->add_option("--max-increase", options.max_increase,
                    "A limit over the baseline, such as device.peak_bytes=2% or =64MiB")
+      ->allow_extra_args(false)
       ->type_name("METRIC=PERCENT|SIZE");
   verb->add_option("--junit", options.junit, "Write the results as JUnit XML")->type_name("FILE");
   verb->add_option("--markdown", options.markdown,
@@ -150,8 +152,11 @@ void add_metrics(CLI::App& app, tools::MetricsOptions& options) {
   verb->add_option("--format", options.format, "What reads it (docs/ci.md)")
       ->check(CLI::IsMember({"text", "jsonl", "bencher", "github-benchmark", "google-benchmark"}))
       ->capture_default_str();
-  verb->add_option("--metric", options.names, "Only this one; may be repeated")->type_name("NAME");
+  verb->add_option("--metric", options.names, "Only this one; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME");
   verb->add_option("--label", options.labels, "Goes along with the figures; may be repeated")
+      ->allow_extra_args(false)
       ->type_name("NAME=VALUE");
   verb->add_option("--benchmark", options.benchmark, "A name instead of the program's")
       ->type_name("NAME");
@@ -206,6 +211,7 @@ void add_common_options(CLI::App& app) {
         ->group("Symbols");
     verb->add_option("--debug-dir", search.debug_dirs,
                      "Folder of debug files or binaries; may be repeated")
+        ->allow_extra_args(false)
         ->type_name("DIR")
         ->group("Symbols");
   }
