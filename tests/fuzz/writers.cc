@@ -4,18 +4,23 @@
 
 #include "collector/analyze.h"
 #include "collector/export/export.h"
+#include "collector/instants.h"
 #include "collector/load_summary.h"
 #include "collector/packed_log.h"
 #include "collector/profile.h"
 #include "collector/symbolize.h"
+#include "collector/time_series.h"
+#include "collector/views/compare.h"
 #include "collector/views/flame.h"
 #include "collector/views/leaks.h"
 #include "collector/views/temporary.h"
+#include "collector/views/timeline.h"
 #include "collector/views/tree.h"
 #include "collector/write_csv.h"
 #include "collector/write_diff.h"
 #include "collector/write_dump.h"
 #include "collector/write_gates.h"
+#include "collector/write_html.h"
 #include "collector/write_json.h"
 #include "collector/write_merge.h"
 #include "collector/write_metrics.h"
@@ -127,6 +132,28 @@ std::vector<Writer> make_writers() {
     write_temporary(p, "", kTop, o, style);
     write_temporary_json(p, "", kTop, o);
   }));
+  all.push_back({"timeline", [=](const std::string& path, std::ostream& out) {
+                   TimeSeries times;
+                   Profile profile(path, {}, &times);
+                   times.finish(profile.replay());
+                   write_timeline(profile, times, "", 8, out, style);
+                   write_timeline_json(profile, times, "", out);
+                   write_timeline_svg(profile, times, "", out);
+                 }});
+  all.push_back({"html", [](const std::string& path, std::ostream& out) {
+                   TimeSeries times;
+                   Profile profile(path, {}, &times);
+                   times.finish(profile.replay());
+                   const Instants instants = live_at_instants(profile, times, kTop, {});
+                   out << page_data(profile, times, instants);
+                 }});
+  all.push_back({"compare", [=](const std::string& path, std::ostream& out) {
+                   Profiles runs;
+                   runs.push_back(std::make_unique<Profile>(path));
+                   runs.push_back(std::make_unique<Profile>(path));
+                   write_compare(runs, "", kTop, out, style);
+                   write_compare_json(runs, "", kTop, out);
+                 }});
   for (const ExportFormat& format : export_formats()) {
     all.push_back(
         of_profile("export." + std::string(format.name), [=](Profile& p, std::ostream& o) {
