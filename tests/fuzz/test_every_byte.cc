@@ -39,8 +39,13 @@ std::vector<size_t> places(const std::vector<uint8_t>& bytes) {
   return found;
 }
 
-/// Each writer sees each place with one of the damages, each place with all of them over the
-/// writers.
+/// Unpacking is the same for all writers, and JSON is read by one.
+bool reads(const Writer& writer, const SampleLog& log) {
+  if (log.name == "summary") return writer.name == "summary_json";
+  if (log.name == "bundle") return writer.name == "reader" || writer.name == "text";
+  return writer.name != "summary_json";
+}
+
 template <class Damage>
 void damage_everywhere(const SampleLog& log, Damage damage) {
   const TemporaryFile file;
@@ -50,6 +55,7 @@ void damage_everywhere(const SampleLog& log, Damage damage) {
     damage(bytes, place, turn++);
     file.write(bytes);
     for (const Writer& writer : writers()) {
+      if (!reads(writer, log)) continue;
       INFO(log.name << ", byte " << place << ", " << writer.name);
       REQUIRE_NOTHROW(run(writer, file.path()));
     }
