@@ -72,6 +72,22 @@ class Steps {
 struct Timeline {
   Steps steps;
   uint64_t peak_bytes = 0;
+  bool coarse = false;
+
+  /// Device events have times of their own. Of a process with one thread only each 32nd heap event
+  /// has: the others happened between its time and the next one's. Their largest value stands for
+  /// all of it.
+  void add(uint64_t ns, uint64_t bytes) {
+    if (!coarse) return steps.add(ns, bytes);
+    if (ns != stamp_ns_) steps.add(ns, last_bytes_);
+    largest_bytes_ = std::max(bytes, ns != stamp_ns_ ? last_bytes_ : largest_bytes_);
+    steps.add(ns, largest_bytes_);
+    stamp_ns_ = ns;
+    last_bytes_ = bytes;
+  }
+
+ private:
+  uint64_t stamp_ns_ = 0, last_bytes_ = 0, largest_bytes_ = 0;
 };
 
 /// What is kept of one log.
@@ -110,7 +126,7 @@ class Recorder {
     process_.last_ns = ns;
     for (const auto& [scope, timeline] : watched_) {
       const PeakFinder::Scope& sum = replay_.peaks().scope(scope);
-      timeline->steps.add(ns, sum.current);
+      timeline->add(ns, sum.current);
       timeline->peak_bytes = sum.peak;
     }
   }
@@ -121,7 +137,9 @@ class Recorder {
     const std::vector<ScopeInfo>& scopes = replay_.sites().scopes();
     for (; seen_ < scopes.size(); ++seen_) {
       if (scopes[seen_].kind != 0 || scopes[seen_].name == "total") continue;
-      watched_.emplace_back(static_cast<ScopeId>(seen_), &process_.timelines[scopes[seen_].name]);
+      Timeline& timeline = process_.timelines[scopes[seen_].name];
+      timeline.coarse = scopes[seen_].name == "host";
+      watched_.emplace_back(static_cast<ScopeId>(seen_), &timeline);
     }
   }
 

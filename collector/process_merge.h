@@ -32,9 +32,11 @@ struct MergedSum {
   std::string name;   ///< for people: "GPU 0 (H200)", "all GPUs", "host"
   std::string uuid;   ///< of a GPU; empty: not known
   std::optional<uint64_t> sum_of_peaks_bytes;  ///< none: some process did not measure it
-  std::optional<uint64_t> peak_bytes;          ///< none: no common clock, or not measured by all
-  int64_t peak_time_ns = 0;                    ///< since the first process's start
-  std::vector<MergedPart> parts;               ///< of the processes that have such memory
+  /// None: no common clock, or not measured by all. Of the host an upper bound: its events have
+  /// coarse times.
+  std::optional<uint64_t> peak_bytes;
+  int64_t peak_time_ns = 0;       ///< since the first process's start
+  std::vector<MergedPart> parts;  ///< of the processes that have such memory
 };
 
 struct Merged {

@@ -33,9 +33,9 @@ void write_merge(const Merged& merged, std::ostream& out, const TextStyle& style
   for (const MergedSum& sum : merged.sums) {
     out << '\n' << bold("PEAK", style) << "  " << sum.name << ": ";
     if (sum.peak_bytes) {
-      line(fmt::format("{} MiB at once at {}; the processes' own peaks add up to {} MiB",
-                       mib(*sum.peak_bytes), instant(sum.peak_time_ns),
-                       mib(sum.sum_of_peaks_bytes)));
+      line(fmt::format("{}{} MiB at once at {}; the processes' own peaks add up to {} MiB",
+                       sum.scope == "host" ? "at most " : "", mib(*sum.peak_bytes),
+                       instant(sum.peak_time_ns), mib(sum.sum_of_peaks_bytes)));
     } else if (!sum.sum_of_peaks_bytes) {
       line("not measured by all processes");
     } else {
