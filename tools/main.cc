@@ -200,7 +200,7 @@ void add_common_options(CLI::App& app) {
   collector::SymbolSearch& search = collector::symbol_search();
   for (CLI::App* verb : app.get_subcommands({})) {
     const std::string& name = verb->get_name();
-    if (name == "run") continue;
+    if (name == "run" || name == "mark") continue;
     if (name != "symbolize" && name != "bundle" && name != "compress") {
       verb->add_flag_callback("--confidential", confidential,
                               "Hashes for paths, functions, arguments, hosts, labels and phases "
