@@ -334,6 +334,7 @@ class SummaryBuilder {
       oom.live_bytes = failure.event.live;
       if (failure.event.free_plus_1 > 0) oom.driver_free_bytes = failure.event.free_plus_1 - 1;
       if (failure.event.total_plus_1 > 0) oom.driver_total_bytes = failure.event.total_plus_1 - 1;
+      add_room_left(failure, oom);
       oom.phase = by_site_.phase_name(failure.phase);
       const bool defined = failure.event.stack < log_.definitions().nodes().size();
       oom.title = by_site_.site_title(defined ? failure.event.stack : 0);
@@ -342,6 +343,16 @@ class SummaryBuilder {
         held.push_back({holder.group, holder.bytes, holder.count});
       oom.holders = by_site_.table(held, options_.top, false).rows;
     }
+  }
+
+  static void add_room_left(const FailedAllocation& failure, OutOfMemory& oom) {
+    constexpr uint64_t kPage = 2 << 20;
+    const auto beyond = [](uint64_t a, uint64_t b) { return a > b ? a - b : 0; };
+    const TrackedBytes& tracked = failure.tracked;
+    oom.pool_slack_bytes = beyond(tracked.pool_reserved, tracked.pool_used);
+    oom.page_slack_bytes = beyond(failure.linear_page_bytes, tracked.linear);
+    oom.unmapped_address_bytes = beyond(failure.reserved_addresses, tracked.vmm);
+    if (oom.driver_free_bytes) oom.largest_fit_bytes = *oom.driver_free_bytes / kPage * kPage;
   }
 
   void list_live_at_exit() {

@@ -445,6 +445,11 @@ void Replay::on_device_failed(const DeviceFailedEvent& failed, const Event& even
   failure.ticks = event.ticks;
   failure.event = failed;
   failure.phase = phases_.innermost(event.slot);
+  if (failed.device >= 0) {
+    failure.tracked = tracked_bytes(failed.device);
+    failure.linear_page_bytes = ledgers_[failed.device].pages().bytes();
+    failure.reserved_addresses = live_bytes(failed.device, GPUPEAK_KIND_VMM_VA);
+  }
   if (failures_.size() > kMaxFailuresWithHolders) return;
   const bool of_host = failed.kind != GPUPEAK_KIND_NONE && !is_device_kind(failed.kind);
   for (GroupId id = 0; id < sites_.group_count(); ++id) {

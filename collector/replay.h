@@ -52,6 +52,9 @@ struct FailedAllocation {
     uint64_t bytes;
     uint32_t count;
   };
+  TrackedBytes tracked;            ///< of the device
+  uint64_t linear_page_bytes = 0;  ///< pages that linear memory has there
+  uint64_t reserved_addresses = 0;
   std::vector<Held> holders;  ///< empty after the first kMaxFailuresWithHolders
 };
 

@@ -112,6 +112,11 @@ struct OutOfMemory {
   uint64_t live_bytes = 0;
   std::optional<uint64_t> driver_free_bytes;
   std::optional<uint64_t> driver_total_bytes;
+  uint64_t pool_slack_bytes = 0;  ///< reserved by pools and not handed out: theirs alone to give
+  uint64_t page_slack_bytes = 0;  ///< in the 2 MiB pages of linear blocks
+  uint64_t unmapped_address_bytes = 0;  ///< reserved addresses without memory of cuMemCreate's
+  /// The largest request that the driver's free memory still had room for: whole pages of 2 MiB.
+  std::optional<uint64_t> largest_fit_bytes;
   std::optional<std::string> phase;
   std::string title;
   std::vector<Holder> holders;
@@ -145,7 +150,7 @@ struct DeviceLedgerSummary {
   LedgerView at_peak, at_exit;
   uint64_t overlaps = 0;            ///< causes of several threads at the same time
   uint64_t uncertain_readings = 0;  ///< taken while another thread allocated: not used
-  std::vector<LedgerItem> items;  ///< largest first
+  std::vector<LedgerItem> items;    ///< largest first
   std::vector<std::pair<int64_t, uint64_t>>
       readings;  ///< time (ns), bytes in use: the observed curve
 };

@@ -138,6 +138,10 @@ Json oom_json(const OutOfMemory& oom) {
   json["live_bytes"] = oom.live_bytes;
   json["driver_free_bytes"] = nullable(oom.driver_free_bytes);
   json["driver_total_bytes"] = nullable(oom.driver_total_bytes);
+  json["pool_slack_bytes"] = oom.pool_slack_bytes;
+  json["page_slack_bytes"] = oom.page_slack_bytes;
+  json["unmapped_address_bytes"] = oom.unmapped_address_bytes;
+  json["largest_fit_bytes"] = nullable(oom.largest_fit_bytes);
   json["phase"] = nullable(oom.phase);
   json["site"] = oom.title;
   json["holders"] = holders_json(oom.holders);

@@ -622,6 +622,12 @@ CUresult ctx_create_params(const ApiCall& call, Real real, CUcontext* out, Param
 }
 
 template <typename Real>
+CUresult ctx_create_vdpau(const ApiCall& call, Real real, CUcontext* out, unsigned flags,
+                          CUdevice device, uint32_t vdpau, void* lookup) {
+  return context_create(call, out, device, [&] { return real(out, flags, device, vdpau, lookup); });
+}
+
+template <typename Real>
 CUresult ctx_destroy(const ApiCall& call, Real real, CUcontext context) {
   DriverScope scope;
   LedgerBracket bracket;

@@ -117,8 +117,8 @@ struct DriverReading {
   uint32_t name = 0;              ///< string in the log
   const ApiCall* call = nullptr;  ///< that moved it; nullptr: none
 };
-/// A call that allocates or frees is under way: between its effect and its event a reading is not to be
-/// trusted. Calls from pools do not count: they are many, and what pools hold seldom moves.
+/// A call that allocates or frees is under way: between its effect and its event a reading is not
+/// to be trusted. Calls from pools do not count: they are many, and what pools hold seldom moves.
 class DeviceCall {
  public:
   DeviceCall() { begun_.fetch_add(1, std::memory_order_acq_rel); }

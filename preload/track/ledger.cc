@@ -35,12 +35,11 @@ struct Ledger {
     std::atomic<bool> in_use{false};
     std::atomic<uint32_t> largest_local_bytes{0};  ///< of the functions launched
   } devices[kDevices];
-  SeenSet launched, used;
+  SeenSet used;
   std::atomic<uint64_t> last_sample_ns{0};
   std::atomic<bool> sampling{false};
   std::atomic<bool> exit_is_hooked{false};
   std::atomic<CUcontext> only_context{nullptr};  ///< while launches were seen in one only
-  std::atomic<bool> several_contexts{false};
 };
 constinit Ledger g_ledger;
 
@@ -48,6 +47,9 @@ constinit DriverFunction<CUresult (*)(const char**, CUfunction)> g_function_name
 constinit DriverFunction<CUresult (*)(const char**, void*)> g_kernel_name("cuKernelGetName");
 constinit DriverFunction<CUresult (*)(int*, CUfunction_attribute, CUfunction)> g_function_attribute(
     "cuFuncGetAttribute");
+
+constinit DriverFunction<CUresult (*)(int*, CUfunction_attribute, void*, CUdevice)>
+    g_kernel_attribute("cuKernelGetAttribute");
 
 bool is_on() {
   return environment().ledger;
@@ -135,7 +137,10 @@ void read_at_exit(void*) {
 /// Registered after the driver's own exit handler, so that ours runs first, the contexts being
 /// there.
 void hook_exit() {
-  if (!g_ledger.exit_is_hooked.exchange(true)) __cxa_atexit(&read_at_exit, nullptr, &__dso_handle);
+  if (g_ledger.exit_is_hooked.exchange(true)) return;
+  t_flags.in_library = true;  // it may allocate
+  __cxa_atexit(&read_at_exit, nullptr, &__dso_handle);
+  t_flags.in_library = false;
 }
 
 std::string_view file_name(const char* path) {
@@ -156,13 +161,22 @@ std::string_view name_of(CUfunction function) {
   return {};
 }
 
-/// More local memory a thread than any function before: then the driver's memory for it has grown.
-bool needs_more_local_memory(Ledger::Device& ledger, CUfunction function) {
+/// Bytes a thread; of a function, or of a kernel that was launched in its place.
+uint32_t local_bytes_of(CUfunction function, int device) {
+  constexpr auto kLocalBytes = CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES;
   int bytes = 0;
-  const auto get = g_function_attribute.get();
-  if (get == nullptr || get(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function) != CUDA_SUCCESS)
-    return false;
-  const auto local = static_cast<uint32_t>(bytes);
+  if (const auto get = g_function_attribute.get();
+      get != nullptr && get(&bytes, kLocalBytes, function) == CUDA_SUCCESS)
+    return static_cast<uint32_t>(bytes);
+  if (const auto get = g_kernel_attribute.get();
+      get != nullptr && get(&bytes, kLocalBytes, function, device) == CUDA_SUCCESS)
+    return static_cast<uint32_t>(bytes);
+  return 0;
+}
+
+/// More local memory a thread than any function before: then the driver's memory for it has grown.
+bool needs_more_local_memory(Ledger::Device& ledger, CUfunction function, int device) {
+  const uint32_t local = local_bytes_of(function, device);
   uint32_t largest = ledger.largest_local_bytes.load(std::memory_order_relaxed);
   while (local > largest) {
     if (ledger.largest_local_bytes.compare_exchange_weak(largest, local)) return true;
@@ -170,26 +184,18 @@ bool needs_more_local_memory(Ledger::Device& ledger, CUfunction function) {
   return false;
 }
 
-/// A function is loaded into each context of its own; to ask which one is current costs a driver
-/// call, which programs with one context are spared.
-uint64_t key_in_context(const void* handle) {
-  const auto key = reinterpret_cast<uint64_t>(handle);
-  if (!g_ledger.several_contexts.load(std::memory_order_relaxed)) return key;
-  return key ^ (reinterpret_cast<uint64_t>(current_context()) * 31);
-}
-
 /// Called for what has not been seen in the only context so far.
 void note_context() {
   const CUcontext current = current_context();
   CUcontext only = nullptr;
   if (g_ledger.only_context.compare_exchange_strong(only, current) || only == current) return;
-  g_ledger.several_contexts = true;
+  g_launches.several_contexts = true;
 }
 
 bool is_first(SeenSet& seen, const void* handle) {
-  if (handle == nullptr || seen.contains(key_in_context(handle)) || !is_on()) return false;
+  if (handle == nullptr || !is_on() || seen.contains(g_launches.key(handle))) return false;
   note_context();
-  return seen.add(key_in_context(handle));
+  return seen.add(g_launches.key(handle));
 }
 
 }  // namespace
@@ -225,7 +231,8 @@ void LedgerBracket::close() {
       std::string_view name;
       if (function_ != nullptr) {
         name = name_of(function_);
-        if (needs_more_local_memory(ledger, function_)) reading.cause = GPUPEAK_LEDGER_LOCAL_MEMORY;
+        if (needs_more_local_memory(ledger, function_, device_))
+          reading.cause = GPUPEAK_LEDGER_LOCAL_MEMORY;
       } else if (file_ != nullptr) {
         name = file_name(file_);
       }
@@ -233,7 +240,7 @@ void LedgerBracket::close() {
       reading.call = call_;
       // What an unload gave back, functions among them: their addresses may come again.
       if (cause_ == GPUPEAK_LEDGER_CODE && reading.used < before && before != kNever) {
-        g_ledger.launched.clear();
+        g_launches.seen.clear();
         g_ledger.used.clear();
       }
       log(reading, ledger);
@@ -243,8 +250,14 @@ void LedgerBracket::close() {
   ledger.open.fetch_sub(1, std::memory_order_acq_rel);
 }
 
+constinit Launches g_launches;
+
+uint64_t Launches::key_in_current_context(uint64_t handle) {
+  return handle ^ (reinterpret_cast<uint64_t>(current_context()) * 31);
+}
+
 bool is_first_launch(const void* launched) {
-  return is_first(g_ledger.launched, launched);
+  return is_first(g_launches.seen, launched);
 }
 
 bool is_first_use(const void* function) {
@@ -287,11 +300,11 @@ void forget_ledger() {
     device.in_use = false;
     device.largest_local_bytes = 0;
   }
-  g_ledger.launched.clear();
+  g_launches.seen.clear();
+  g_launches.several_contexts = false;
   g_ledger.used.clear();
   g_ledger.sampling = false;
   g_ledger.only_context = nullptr;
-  g_ledger.several_contexts = false;
   forget_nvml();
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "base/hook_scope.h"
+#include "base/seen_set.h"
 #include "gpupeak/log_format.h"
 #include "track/device_memory.h"
 
@@ -47,8 +48,27 @@ class LedgerBracket {
   const char* file_ = nullptr;
 };
 
+/// What has been launched, in which context: a function is loaded into each of its own. To ask
+/// which one is current costs a driver call, which programs with one context are spared.
+struct Launches {
+  SeenSet seen;
+  std::atomic<bool> several_contexts{false};
+
+  uint64_t key(const void* handle) const {
+    const auto value = reinterpret_cast<uint64_t>(handle);
+    return __builtin_expect(several_contexts.load(std::memory_order_relaxed), 0)
+               ? key_in_current_context(value)
+               : value;
+  }
+  bool before(const void* handle) const { return seen.contains(key(handle)); }
+
+ private:
+  static uint64_t key_in_current_context(uint64_t handle);
+};
+extern Launches g_launches;
+
 /// Whether a launch must be bracketed: the first one of this function (or graph) in its context.
-/// The fast path of every launch.
+/// g_launches.before() is the fast path of every launch.
 bool is_first_launch(const void* launched);
 /// The same for calls that may load the function without launching it.
 bool is_first_use(const void* function);

@@ -55,7 +55,8 @@ CUresult first_launch(const ApiCall& call, CUfunction function, Run run) {
 /// through.
 template <typename Real, typename... Arguments>
 CUresult launch(const ApiCall& call, Real real, void* function, Arguments... arguments) {
-  if (__builtin_expect(!recording() || !is_first_launch(function), 1))
+  if (__builtin_expect(g_launches.before(function), 1) || !recording() ||
+      !is_first_launch(function))
     return real(function, arguments...);
   return first_launch(call, static_cast<CUfunction>(function),
                       [&] { return real(function, arguments...); });
@@ -65,7 +66,8 @@ CUresult launch(const ApiCall& call, Real real, void* function, Arguments... arg
 template <typename Real>
 CUresult launch_configured(const ApiCall& call, Real real, const void* configuration,
                            void* function, void** parameters, void** extra) {
-  if (__builtin_expect(!recording() || !is_first_launch(function), 1))
+  if (__builtin_expect(g_launches.before(function), 1) || !recording() ||
+      !is_first_launch(function))
     return real(configuration, function, parameters, extra);
   return first_launch(call, static_cast<CUfunction>(function),
                       [&] { return real(configuration, function, parameters, extra); });

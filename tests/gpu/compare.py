@@ -57,7 +57,8 @@ def read_log():
     for line in dump.stdout:
         if line.startswith("node "):
             f = line.split()
-            nodes[int(f[1])] = (int(f[3]), int(f[7]))
+            # a Python frame has no module
+            nodes[int(f[1])] = (int(f[3]), int(f[7]) if len(f) > 7 and f[6] == "module" else 0)
         elif line.startswith("module "):
             f = line.split(maxsplit=6)
             modules[int(f[1])] = f[-1].strip()
