@@ -3,7 +3,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(TARGETS gpupeak LIBRARY DESTINATION lib/gpupeak)
+install(TARGETS gpupeak gpupeak_audit LIBRARY DESTINATION lib/gpupeak)
 # DT_RPATH, not DT_RUNPATH: the libraries that the command needs find theirs in the same place.
 set_target_properties(gpupeak_tool PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/gpupeak")
 target_link_options(gpupeak_tool PRIVATE -Wl,--disable-new-dtags)

@@ -92,6 +92,11 @@ void set_unless_empty(const char* name, const std::string& value) {
   setenv("GPUPEAK_OUT", pattern.c_str(), 1);
   setenv("GPUPEAK_SUMMARY", "off", 1);
   setenv("GPUPEAK_RUN_PID", std::to_string(getpid()).c_str(), 1);
+  if (options.audit) {
+    const char* audits = getenv("LD_AUDIT");
+    const std::string own = (library.parent_path() / "libgpupeak_audit.so").string();
+    setenv("LD_AUDIT", (audits != nullptr && *audits != 0 ? own + ":" + audits : own).c_str(), 1);
+  }
   set_unless_empty("GPUPEAK_HOST", options.host);
   set_unless_empty("GPUPEAK_CHILDREN", options.children);
   set_unless_empty("GPUPEAK_PYTHON", options.python);

@@ -14,6 +14,7 @@ struct RunOptions {
   std::string children;  ///< as GPUPEAK_CHILDREN
   std::string python;    ///< as GPUPEAK_PYTHON
   std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
+  bool audit = false;    ///< reach clients that bypass a preloaded library
   bool quiet = false;
 };
 /// Runs a program under the preload. Returns its exit code.

@@ -46,6 +46,9 @@ void add_run(CLI::App& app, tools::RunOptions& options) {
       ->check(CLI::IsMember({"full", "sampled", "counters", "off"}));
   verb->add_option("--children", options.children, "Which child processes record too")
       ->check(CLI::IsMember({"cuda", "all", "none"}));
+  verb->add_flag(
+      "--audit", options.audit,
+      "Reach libraries opened with RTLD_DEEPBIND or dlmopen too, through the loader's auditing");
   verb->add_option("--python", options.python, "Python frames in the call sites of device memory")
       ->check(CLI::IsMember({"auto", "off"}));
   verb->add_option("--phase-on-output", options.phases_on_output,

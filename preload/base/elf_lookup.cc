@@ -20,15 +20,9 @@ struct SymbolTable {
   uintptr_t bias = 0;
 };
 
-SymbolTable symbol_table(const dl_phdr_info& object) {
+SymbolTable symbol_table(uintptr_t bias, const ElfW(Dyn) * dynamic) {
   SymbolTable table;
-  table.bias = object.dlpi_addr;
-  const ElfW(Dyn)* dynamic = nullptr;
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    if (object.dlpi_phdr[i].p_type == PT_DYNAMIC) {
-      dynamic = reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + object.dlpi_phdr[i].p_vaddr);
-    }
-  }
+  table.bias = bias;
   if (dynamic == nullptr) return table;
   table.dynamic = dynamic;
   for (; dynamic->d_tag != DT_NULL; ++dynamic) {
@@ -55,6 +49,16 @@ SymbolTable symbol_table(const dl_phdr_info& object) {
     }
   }
   return table;
+}
+
+SymbolTable symbol_table(const dl_phdr_info& object) {
+  const ElfW(Dyn)* dynamic = nullptr;
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    if (object.dlpi_phdr[i].p_type == PT_DYNAMIC) {
+      dynamic = reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + object.dlpi_phdr[i].p_vaddr);
+    }
+  }
+  return symbol_table(object.dlpi_addr, dynamic);
 }
 
 const ElfW(Sym) * definition(const SymbolTable& table, uint32_t index, const char* name) {
@@ -215,6 +219,10 @@ void* find_in(const char* library, const char* name) {
     return found != nullptr;
   });
   return found;
+}
+
+void* find_in_image(uintptr_t bias, const void* dynamic, const char* name) {
+  return find_in_table(symbol_table(bias, static_cast<const ElfW(Dyn)*>(dynamic)), name);
 }
 
 void for_each_export(const char* library, void (*visit)(const char* name)) {

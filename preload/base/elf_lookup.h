@@ -5,6 +5,7 @@
 #include <link.h>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace gpupeak::preload {
 
@@ -16,6 +17,10 @@ void* find_next(const char* name);
 /// The definition of `name` in the loaded library whose file name starts with `library`
 /// ("libc.so.6", "libcuda.so"); nullptr if either is missing. HOOK-SAFE.
 void* find_in(const char* library, const char* name);
+
+/// The same in one object, loaded at `bias`, by its dynamic section: for those in namespaces of
+/// their own, which the loader does not show. HOOK-SAFE.
+void* find_in_image(uintptr_t bias, const void* dynamic, const char* name);
 
 /// What a name stands for in one object that the loader shows; {nullptr, 0} if it does not define
 /// it. HOOK-SAFE.

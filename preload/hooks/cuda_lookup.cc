@@ -18,6 +18,16 @@ constexpr int kLegacyStream = 1;  // CU_GET_PROC_ADDRESS_LEGACY_STREAM
 constinit std::atomic<bool> g_resolved{false};
 constinit void* g_cu_init = nullptr;  ///< of the driver that was resolved
 
+/// In a namespace of its own, as the auditor has told.
+constinit std::atomic<uintptr_t> g_apart_bias{0};
+constinit const void* g_apart_dynamic = nullptr;
+
+void* find_in_driver(const char* name) {
+  if (void* found = find_in(kDriver, name)) return found;
+  const uintptr_t bias = g_apart_bias.load(std::memory_order_acquire);
+  return bias != 0 ? find_in_image(bias, g_apart_dynamic, name) : nullptr;
+}
+
 using GetProcAddress4 = CUresult (*)(const char*, void**, int, cuuint64_t);
 using GetProcAddress5 = CUresult (*)(const char*, void**, int, cuuint64_t, void*);
 
@@ -38,18 +48,18 @@ void* look_up(const DriverRow& row, GetProcAddress5 by_five, GetProcAddress4 by_
 /// same.
 bool resolve() {
   if (g_resolved.load(std::memory_order_acquire)) return true;
-  void* const cu_init = find_in(kDriver, "cuInit");
+  void* const cu_init = find_in_driver("cuInit");
   if (cu_init == nullptr) return false;
   for (int i = 0; i < kDriverRowCount; ++i) {
     DriverRow& row = g_driver_rows[i];
-    row.exported = find_in(kDriver, row.export_name);
+    row.exported = find_in_driver(row.export_name);
   }
-  const auto by_five = reinterpret_cast<GetProcAddress5>(find_in(kDriver, "cuGetProcAddress_v2"));
-  const auto by_four = reinterpret_cast<GetProcAddress4>(find_in(kDriver, "cuGetProcAddress"));
+  const auto by_five = reinterpret_cast<GetProcAddress5>(find_in_driver("cuGetProcAddress_v2"));
+  const auto by_four = reinterpret_cast<GetProcAddress4>(find_in_driver("cuGetProcAddress"));
   for (int i = 0; i < kDriverRowCount; ++i) {
     g_driver_rows[i].looked_up = look_up(g_driver_rows[i], by_five, by_four);
   }
-  set_driver_lookup([](const char* name) { return find_in(kDriver, name); });
+  set_driver_lookup([](const char* name) { return find_in_driver(name); });
   g_cu_init = cu_init;
   look_for_missing_hooks(kDriver);
   g_resolved.store(true, std::memory_order_release);
@@ -99,13 +109,32 @@ void* replace_symbol(const char* name, void* found) {
   return found;
 }
 
+void* hook_of_name(const char* name) {
+  for (int i = 0; i < kDriverRowCount; ++i) {
+    if (strcmp(g_driver_rows[i].export_name, name) == 0) return g_driver_rows[i].hook;
+  }
+  return nullptr;
+}
+
+void driver_lies_apart(uintptr_t bias, const void* dynamic) {
+  if (g_apart_bias.load(std::memory_order_relaxed) == bias) return;
+  g_apart_dynamic = dynamic;
+  g_apart_bias.store(bias, std::memory_order_release);
+}
+
+void driver_apart_is_gone(uintptr_t bias) {
+  if (g_apart_bias.load(std::memory_order_relaxed) != bias) return;
+  g_apart_bias.store(0, std::memory_order_release);
+  check_driver_is_loaded();
+}
+
 bool has_driver() {
   return resolve();
 }
 
 void check_driver_is_loaded() {
   if (!g_resolved.load(std::memory_order_acquire)) return;
-  if (find_in(kDriver, "cuInit") == g_cu_init) return;
+  if (find_in_driver("cuInit") == g_cu_init) return;
   g_resolved.store(false, std::memory_order_release);
   forget_driver_functions();
 }

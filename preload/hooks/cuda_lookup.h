@@ -35,6 +35,13 @@ void* hook_of_address(void* real);
 /// function; else `found`.
 void* replace_symbol(const char* name, void* found);
 
+/// Our hook by export name; nullptr if the table has none.
+void* hook_of_name(const char* name);
+/// A driver was loaded in a namespace of its own: its dynamic section. Used where no other is
+/// loaded.
+void driver_lies_apart(uintptr_t bias, const void* dynamic);
+void driver_apart_is_gone(uintptr_t bias);
+
 /// Whether libcuda is loaded.
 bool has_driver();
 
