@@ -31,3 +31,15 @@ cuda_reach_test(no_driver "" cuda_no_driver)
 add_test(NAME e2e.cuda.missing_hooks
          COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/reach/check_missing_hooks.py $<TARGET_FILE:gpupeak>
                  $<TARGET_FILE_DIR:cuda_small_driver> $<TARGET_FILE:gpupeak_tool> $<TARGET_FILE:cuda_newer_driver>)
+
+# Clients that no preloaded library comes before.
+add_library(cuda_plugin MODULE reach/plugin.cc)
+target_link_libraries(cuda_plugin PRIVATE gpupeak_options fake_cuda)
+add_executable(cuda_bypass reach/bypass.cc)
+target_link_libraries(cuda_bypass PRIVATE gpupeak_options ${CMAKE_DL_LIBS})
+foreach(way deepbind dlmopen)
+  add_test(NAME e2e.cuda.audit.${way}
+           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/reach/check_audit.py $<TARGET_FILE_DIR:fake_cuda>
+                   $<TARGET_FILE:gpupeak_tool> $<TARGET_FILE:cuda_bypass> $<TARGET_FILE:cuda_plugin> ${way})
+  set_tests_properties(e2e.cuda.audit.${way} PROPERTIES TIMEOUT 120)
+endforeach()
