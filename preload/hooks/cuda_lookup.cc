@@ -22,10 +22,14 @@ constinit void* g_cu_init = nullptr;  ///< of the driver that was resolved
 constinit std::atomic<uintptr_t> g_apart_bias{0};
 constinit const void* g_apart_dynamic = nullptr;
 
+/// All from one driver: the one that the first look-up found, until it is gone.
+constinit std::atomic<bool> g_use_apart{false};
+
 void* find_in_driver(const char* name) {
-  if (void* found = find_in(kDriver, name)) return found;
   const uintptr_t bias = g_apart_bias.load(std::memory_order_acquire);
-  return bias != 0 ? find_in_image(bias, g_apart_dynamic, name) : nullptr;
+  return g_use_apart.load(std::memory_order_relaxed) && bias != 0
+             ? find_in_image(bias, g_apart_dynamic, name)
+             : find_in(kDriver, name);
 }
 
 using GetProcAddress4 = CUresult (*)(const char*, void**, int, cuuint64_t);
@@ -48,6 +52,7 @@ void* look_up(const DriverRow& row, GetProcAddress5 by_five, GetProcAddress4 by_
 /// same.
 bool resolve() {
   if (g_resolved.load(std::memory_order_acquire)) return true;
+  g_use_apart = find_in(kDriver, "cuInit") == nullptr;
   void* const cu_init = find_in_driver("cuInit");
   if (cu_init == nullptr) return false;
   for (int i = 0; i < kDriverRowCount; ++i) {
