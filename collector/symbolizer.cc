@@ -19,7 +19,7 @@ std::string base_name(std::string_view path) {
 
 Frame without_names(Frame frame) {
   frame.module = sanitize(frame.module);
-  frame.function = escape(frame.function);
+  frame.function = sanitize(frame.function);
   frame.file = sanitize(frame.file);
   return frame;
 }
