@@ -25,6 +25,7 @@ install(CODE "
 ")
 install(DIRECTORY preload/include/gpupeak DESTINATION include)
 install(FILES LICENSE DESTINATION share/doc/gpupeak)
+install(DIRECTORY rules DESTINATION share/gpupeak)
 install(FILES docs/gpupeak.1 DESTINATION share/man/man1)
 install(FILES tools/completion/gpupeak.bash DESTINATION share/bash-completion/completions RENAME gpupeak)
 

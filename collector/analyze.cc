@@ -16,6 +16,7 @@
 #include "collector/metrics.h"
 #include "collector/quality.h"
 #include "collector/replay.h"
+#include "collector/rules/tagger.h"
 #include "collector/sanitize.h"
 #include "collector/symbolizer.h"
 
@@ -66,14 +67,17 @@ std::string uuid_text(std::string_view raw) {
 class SummaryBuilder {
  public:
   SummaryBuilder(const LogReader& log, const Replay& replay, Symbolizer& symbolizer,
-                 const Options& options)
+                 const RuleBook& rules, const Options& options)
       : log_(log),
         replay_(replay),
         options_(options),
         coverage_(coverage_of(log)),
         symbolizer_(symbolizer),
-        by_choice_(replay, symbolizer_, options.by),
-        by_site_(replay, symbolizer_, GroupBy::kSite) {}
+        tagger_(replay, symbolizer_, rules.tags),
+        by_choice_(replay, symbolizer_, options.by, &tagger_),
+        by_site_(replay, symbolizer_, GroupBy::kSite) {
+    summary_.rules = {rules.sets, rules.automatic};
+  }
 
   Summary build(const std::string& path) {
     summary_.log_path = sanitize(path);
@@ -246,11 +250,42 @@ class SummaryBuilder {
     return by_site_.holder({entry->second, group.max_live_bytes, group.alloc_count}, false);
   }
 
+  int64_t duration_ns(uint64_t ticks) const {
+    return log_.clock().to_ns(log_.header().start_ticks + ticks);
+  }
+
+  std::vector<PhaseInstances> instances(const Phase& phase) const {
+    std::vector<PhaseInstances> found;
+    for (const FoldRow& row : phase.instances.rows()) {
+      PhaseInstances& out = found.emplace_back();
+      out.first = row.first;
+      out.last = row.last;
+      out.count = row.count;
+      out.begin_ns = log_.clock().to_ns(row.begin_ticks);
+      out.open_ns = duration_ns(row.open_ticks);
+      out.end_ns = log_.clock().to_ns(row.end_ticks);
+      out.alike = row.is_alike();
+      const auto side = [&](PhaseSide index) -> PhaseInstanceSide {
+        const FoldSide& from = row.sides[index];
+        PhaseInstanceSide to{from.start_bytes, from.peak_bytes, from.end_bytes, {}, {}};
+        if (phase.is_range) return to;
+        to.alloc_count = from.alloc_count;
+        if (replay_.phases().kept_is_known()) to.kept_bytes = from.kept_bytes;
+        return to;
+      };
+      out.device = side(kDeviceSide);
+      if (coverage_.host()) out.host = side(kHostSide);
+    }
+    if (phase.open > 0 && log_.counters().ended == 0 && !found.empty()) found.back().end_ns.reset();
+    return found;
+  }
+
   void list_phases() {
     const std::vector<Phase>& phases = replay_.phases().phases();
     const std::map<PhaseId, GroupId> biggest_device = biggest_new_groups(true);
     const std::map<PhaseId, GroupId> biggest_host = biggest_new_groups(false);
     const auto alloc_counts = phase_alloc_counts(replay_);
+    const auto live = phase_live_bytes(replay_);
     std::vector<int> depths(phases.size());
     for (PhaseId id = 1; id < phases.size(); ++id) {
       const Phase& phase = phases[id];
@@ -261,6 +296,7 @@ class SummaryBuilder {
       out.parent = by_site_.phase_name(phase.parent);
       out.depth = depths[id];
       out.count = phase.count;
+      if (phase.source == GPUPEAK_PHASE_ORT) out.session = phase.instance;
       out.begin_ns = log_.clock().to_ns(phase.begin_ticks);
       const bool ended_with_process = phase.open > 0 && log_.counters().ended != 0;
       if (phase.open == 0) {
@@ -268,7 +304,10 @@ class SummaryBuilder {
       } else if (ended_with_process) {
         out.end_ns = summary_.run.duration_ns;
       }
-      out.metrics = phase_metrics(phase, alloc_counts[id], coverage_);
+      out.open_ns = duration_ns(phase.open_ticks);
+      out.metrics = phase_metrics(phase, alloc_counts[id], live[id],
+                                  replay_.phases().kept_is_known(), coverage_);
+      out.instances = instances(phase);
       out.biggest_new_device_site = biggest_new_site(biggest_device, id);
       if (coverage_.host()) out.biggest_new_host_site = biggest_new_site(biggest_host, id);
     }
@@ -383,6 +422,7 @@ class SummaryBuilder {
   const Options& options_;
   const Coverage coverage_;
   Symbolizer& symbolizer_;
+  Tagger tagger_;
   Attribution by_choice_;
   Attribution by_site_;
   bool total_differs_ = false;
@@ -393,14 +433,18 @@ class SummaryBuilder {
 
 Summary analyze(const std::string& path, const Options& options, const Progress& progress) {
   const LogReader log(path);
-  Replay replay(log);
-  replay.run(progress);
   Symbolizer symbolizer(log.definitions(), options.symbols, &log.symbols());
-  return SummaryBuilder(log, replay, symbolizer, options).build(path);
+  const RuleBook rules = choose_rules(options.rules, log.definitions());
+  Replay replay(log);
+  const StackPhases phases(log.definitions(), symbolizer, rules.phases);
+  replay.use_phases(phases);
+  replay.run(progress);
+  return SummaryBuilder(log, replay, symbolizer, rules, options).build(path);
 }
 
 Summary summarize(Profile& profile, const Options& options) {
-  return SummaryBuilder(profile.log(), profile.replay(), profile.symbolizer(), options)
+  return SummaryBuilder(profile.log(), profile.replay(), profile.symbolizer(), profile.rules(),
+                        options)
       .build(profile.path());
 }
 

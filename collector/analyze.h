@@ -9,6 +9,7 @@
 #include "collector/attribution.h"
 #include "collector/event_stream.h"
 #include "collector/profile.h"
+#include "collector/rules/rule_book.h"
 #include "collector/summary.h"
 
 namespace gpupeak::collector {
@@ -21,6 +22,7 @@ struct Options {
   GroupBy by = GroupBy::kSite;  ///< what the rows of peaks are
   bool stacks = true;           ///< fill Holder::stack: the JSON shows them
   bool symbols = true;          ///< look functions and lines up in the modules' files
+  RuleChoice rules;
 };
 
 /// Reads the whole log, which may be damaged, cut off or still being written: what is lost is said

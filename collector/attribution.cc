@@ -38,12 +38,13 @@ GroupBy parse_group_by(std::string_view name) {
   if (name == "function") return GroupBy::kFunction;
   if (name == "module") return GroupBy::kModule;
   if (name == "phase") return GroupBy::kPhase;
+  if (name == "tag") return GroupBy::kTag;
   if (name == "kind") return GroupBy::kKind;
   if (name == "thread") return GroupBy::kThread;
   if (name == "ip") return GroupBy::kIp;
-  throw UsageError(
-      fmt::format("cannot group by '{}': choose site, function, module, phase, kind, thread or ip",
-                  sanitize(name)));
+  throw UsageError(fmt::format(
+      "cannot group by '{}': choose site, function, module, phase, tag, kind, thread or ip",
+      sanitize(name)));
 }
 
 std::string_view group_by_name(GroupBy by) {
@@ -56,6 +57,8 @@ std::string_view group_by_name(GroupBy by) {
       return "module";
     case GroupBy::kPhase:
       return "phase";
+    case GroupBy::kTag:
+      return "tag";
     case GroupBy::kKind:
       return "kind";
     case GroupBy::kThread:
@@ -66,8 +69,8 @@ std::string_view group_by_name(GroupBy by) {
   return "";
 }
 
-Attribution::Attribution(const Replay& replay, Symbolizer& symbolizer, GroupBy by)
-    : replay_(replay), symbolizer_(symbolizer), by_(by) {}
+Attribution::Attribution(const Replay& replay, Symbolizer& symbolizer, GroupBy by, Tagger* tagger)
+    : replay_(replay), symbolizer_(symbolizer), by_(by), tagger_(tagger) {}
 
 const Attribution::Site& Attribution::site(uint32_t stack) {
   const auto known = sites_.find(stack);
@@ -155,6 +158,8 @@ Attribution::Key Attribution::key(GroupId group) {
   switch (by_) {
     case GroupBy::kPhase:
       return {kind, context.phase};
+    case GroupBy::kTag:
+      return {kind, tagger_->tag(group)};
     case GroupBy::kKind:
       return {kind};
     case GroupBy::kThread:
@@ -200,6 +205,8 @@ std::string Attribution::title(GroupId group) {
   switch (by_) {
     case GroupBy::kPhase:
       return phase_name(context.phase).value_or("(no phase)");
+    case GroupBy::kTag:
+      return tagger_->name(tagger_->tag(group));
     case GroupBy::kKind:
       return std::string(kind_path(context.kind));
     case GroupBy::kThread:

@@ -1,5 +1,5 @@
-// Adds groups up as a reader wants to see them: by site, function, module, phase, kind, thread or
-// instruction. analyze() makes all tables of a summary with it.
+// Adds groups up as a reader wants to see them: by site, function, module, phase, tag, kind, thread
+// or instruction. analyze() makes all tables of a summary with it.
 #pragma once
 
 #include <array>
@@ -12,14 +12,16 @@
 #include <vector>
 
 #include "collector/replay.h"
+#include "collector/rules/tagger.h"
 #include "collector/summary.h"
 #include "collector/symbolizer.h"
 
 namespace gpupeak::collector {
 
-enum class GroupBy { kSite, kFunction, kModule, kPhase, kKind, kThread, kIp };
+enum class GroupBy { kSite, kFunction, kModule, kPhase, kTag, kKind, kThread, kIp };
 
-/// Throws UsageError for a name that is none of site, function, module, phase, kind, thread, ip.
+/// Throws UsageError for a name that is none of site, function, module, phase, tag, kind, thread,
+/// ip.
 GroupBy parse_group_by(std::string_view name);
 std::string_view group_by_name(GroupBy by);
 
@@ -48,7 +50,8 @@ struct HolderTable {
 
 class Attribution {
  public:
-  Attribution(const Replay& replay, Symbolizer& symbolizer, GroupBy by);
+  /// `tagger`: by tag only; it must outlive this.
+  Attribution(const Replay& replay, Symbolizer& symbolizer, GroupBy by, Tagger* tagger = nullptr);
 
   /// The `top` largest rows; rows of different kinds are never added up. `with_stacks`: fill
   /// Holder::stack.
@@ -98,6 +101,7 @@ class Attribution {
   const Replay& replay_;
   Symbolizer& symbolizer_;
   GroupBy by_;
+  Tagger* tagger_;
   std::unordered_map<uint32_t, Site> sites_;
   std::map<Key, uint32_t> rows_;
 };

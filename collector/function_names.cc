@@ -36,8 +36,9 @@ size_t after_bracket(std::string_view text, size_t at) {
   return std::string_view::npos;
 }
 
-/// "int f<int>(char)" → "f<int>": cuts the parameters off at the end and the return type at the
-/// front.
+}  // namespace
+
+/// Cuts the parameters off at the end and the return type at the front.
 std::string_view without_signature(std::string_view text) {
   size_t name_begin = 0;
   size_t at = 0;
@@ -76,8 +77,6 @@ std::string_view without_signature(std::string_view text) {
   }
   return text.substr(name_begin);
 }
-
-}  // namespace
 
 std::string demangle(const std::string& name) {
   if (!name.starts_with("_Z")) return name;

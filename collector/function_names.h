@@ -9,6 +9,9 @@ namespace gpupeak::collector {
 /// The demangled form, or the name itself if it is no mangled C++ name.
 std::string demangle(const std::string& name);
 
+/// "int f<int>(char)" → "f<int>": without parameters and return type.
+std::string_view without_signature(std::string_view function);
+
 /// For titles: without parameters, return type and anonymous namespaces, long template arguments as
 /// <…>, at most the last three names of a qualified one.
 std::string short_function_name(std::string_view function);

@@ -53,6 +53,12 @@ std::optional<uint64_t> heap_usable_peak(const Replay& replay, const Coverage& c
   return if_covered(coverage.heap_counters, replay.log().counters().heap.peak);
 }
 
+/// What a phase's own allocations hold in the end.
+uint64_t owned_bytes(const Replay& replay, PhaseId phase, size_t side) {
+  const OwnerId owner = owner_of(phase, side);
+  return owner < replay.peaks().owned().size() ? replay.peaks().owned()[owner].live_bytes : 0;
+}
+
 uint64_t heap_alloc_count(const Replay& replay, const Coverage& coverage) {
   if (!coverage.heap_events || coverage.sampled) return replay.log().counters().heap_alloc_count;
   uint64_t count = 0;
@@ -96,6 +102,9 @@ Metrics process_metrics(const Replay& replay, const Coverage& coverage) {
   };
   host("host.peak_bytes", "host");
   metrics["host.live_bytes"] = if_covered(coverage.host(), scope_live(replay, "host"));
+  metrics["device.outside_phases.live_bytes"] = owned_bytes(replay, 0, kDeviceSide);
+  metrics["host.outside_phases.live_bytes"] =
+      if_covered(coverage.host(), owned_bytes(replay, 0, kHostSide));
   metrics["host.kind.heap.peak_bytes"] = heap_peak(replay, coverage);
   metrics["host.kind.heap.usable_peak_bytes"] = heap_usable_peak(replay, coverage);
   metrics["host.kind.heap.live_bytes"] =
@@ -128,14 +137,32 @@ std::vector<std::array<uint64_t, kPhaseSides>> phase_alloc_counts(const Replay& 
   return counts;
 }
 
+std::vector<std::array<uint64_t, kPhaseSides>> phase_live_bytes(const Replay& replay) {
+  const std::vector<Phase>& phases = replay.phases().phases();
+  std::vector<std::array<uint64_t, kPhaseSides>> live(phases.size());
+  for (size_t id = phases.size(); id-- > 0;) {  // a phase comes after the one around it
+    for (size_t side = 0; side < kPhaseSides; ++side) {
+      live[id][side] += owned_bytes(replay, static_cast<PhaseId>(id), side);
+      if (id > 0) live[phases[id].parent][side] += live[id][side];
+    }
+  }
+  return live;
+}
+
 Metrics phase_metrics(const Phase& phase, const std::array<uint64_t, kPhaseSides>& alloc_counts,
+                      const std::array<uint64_t, kPhaseSides>& live_bytes, bool kept_is_known,
                       const Coverage& coverage) {
   Metrics metrics;
   const auto add = [&](const std::string& side, PhaseSide index, bool covered) {
     metrics[side + ".start_bytes"] = if_covered(covered, phase.start_bytes[index]);
     metrics[side + ".peak_bytes"] = if_covered(covered, phase.peak_bytes[index]);
     metrics[side + ".end_bytes"] = if_covered(covered, phase.end_bytes[index]);
-    metrics[side + ".alloc_count"] = if_covered(covered, alloc_counts[index]);
+    // A range has no allocations of its own.
+    const bool owns = covered && !phase.is_range;
+    const auto kept = static_cast<uint64_t>(std::max<int64_t>(phase.kept_bytes[index], 0));
+    metrics[side + ".alloc_count"] = if_covered(owns, alloc_counts[index]);
+    metrics[side + ".kept_bytes"] = if_covered(owns && kept_is_known, kept);
+    metrics[side + ".live_at_exit_bytes"] = if_covered(owns, live_bytes[index]);
   };
   add("device", kDeviceSide, true);
   add("host", kHostSide, coverage.host());

@@ -11,11 +11,13 @@ ScopeId PeakFinder::add_scope() {
   return static_cast<ScopeId>(scopes_.size() - 1);
 }
 
-GroupId PeakFinder::add_group(std::span<const ScopeId> scopes) {
+GroupId PeakFinder::add_group(std::span<const ScopeId> scopes, OwnerId owner) {
   if (scopes.size() > kMaxScopesOfGroup) throw std::logic_error("peak_finder: too many scopes");
   const ScopeList list(scopes.begin(), scopes.end());
   const auto known = std::find(scope_lists_.begin(), scope_lists_.end(), list);
   Group& group = groups_.emplace_back();
+  group.owner = owner;
+  if (owner >= owned_.size()) owned_.resize(owner + 1);
   group.scope_list = static_cast<uint32_t>(known - scope_lists_.begin());
   if (known == scope_lists_.end()) scope_lists_.push_back(list);
   for (size_t i = 0; i < list.size(); ++i) {
@@ -58,6 +60,9 @@ void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks) {
     fold(group, scopes_of(group));
     group.live_bytes += static_cast<uint64_t>(change.bytes);
     group.live_count += static_cast<uint32_t>(change.count);
+    Owned& owned = owned_[group.owner];
+    owned.live_bytes += static_cast<uint64_t>(change.bytes);
+    owned.alloc_count += change.allocates;
     if (change.allocates) {
       group.alloc_bytes += static_cast<uint64_t>(change.bytes);
       ++group.alloc_count;

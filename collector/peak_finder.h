@@ -21,6 +21,7 @@ namespace gpupeak::collector {
 
 using GroupId = uint32_t;
 using ScopeId = uint16_t;
+using OwnerId = uint32_t;  ///< whatever the caller wants a plain sum for; small numbers
 inline constexpr GroupId kNoGroup = UINT32_MAX;
 
 class PeakFinder {
@@ -44,6 +45,11 @@ class PeakFinder {
     uint32_t count = 0;
     uint32_t number = 0;
   };
+  /// What the groups of one owner hold and have allocated.
+  struct Owned {
+    uint64_t live_bytes = 0;
+    uint64_t alloc_count = 0;
+  };
   /// Two cache lines: every event touches one at random.
   struct alignas(64) Group {
     uint64_t live_bytes = 0;
@@ -51,7 +57,8 @@ class PeakFinder {
     uint64_t alloc_bytes = 0;
     uint64_t alloc_count = 0;
     uint32_t live_count = 0;
-    uint32_t scope_list = 0;                          // index into scope_lists_
+    uint32_t scope_list = 0;  // index into scope_lists_
+    OwnerId owner = 0;
     std::array<AtPeak, kMaxScopesOfGroup> at_peak{};  // beside the list; final after finish()
   };
   /// One part of a change that happens in one step.
@@ -64,7 +71,7 @@ class PeakFinder {
 
   ScopeId add_scope();
   /// At most kMaxScopesOfGroup scopes.
-  GroupId add_group(std::span<const ScopeId> scopes);
+  GroupId add_group(std::span<const ScopeId> scopes, OwnerId owner = 0);
 
   void prefetch(GroupId group) const {
     prefetch_line(&groups_[group]);
@@ -85,6 +92,8 @@ class PeakFinder {
   size_t scope_count() const { return scopes_.size(); }
   const Group& group(GroupId id) const { return groups_[id]; }
   size_t group_count() const { return groups_.size(); }
+  /// By OwnerId.
+  std::span<const Owned> owned() const { return owned_; }
   /// What `group` held at the peak of `scope`; nothing if it does not count into it. After
   /// finish().
   AtPeak at_peak(GroupId group, ScopeId scope) const;
@@ -109,6 +118,7 @@ class PeakFinder {
   std::vector<Scope> scopes_;
   std::vector<ScopeList> scope_lists_;
   std::vector<Group> groups_;
+  std::vector<Owned> owned_;
   std::vector<ScopeId> touched_;
 };
 
@@ -139,6 +149,9 @@ inline void PeakFinder::add(GroupId id, uint64_t bytes, uint64_t ticks) {
   group.alloc_bytes += bytes;
   ++group.alloc_count;
   if (group.live_bytes > group.max_live_bytes) group.max_live_bytes = group.live_bytes;
+  Owned& owned = owned_[group.owner];
+  owned.live_bytes += bytes;
+  ++owned.alloc_count;
 }
 
 inline void PeakFinder::remove(GroupId id, uint64_t bytes) {
@@ -152,6 +165,7 @@ inline void PeakFinder::remove(GroupId id, uint64_t bytes) {
   fold(group, list);
   group.live_bytes -= bytes;
   --group.live_count;
+  owned_[group.owner].live_bytes -= bytes;
 }
 
 }  // namespace gpupeak::collector

@@ -18,13 +18,18 @@ constexpr size_t kMaxCalls = 4 * GPUPEAK_MAX_FRAMES;
 
 }  // namespace
 
-Profile::Profile(const std::string& path, const Progress& progress, ReplayObserver* observer)
+Profile::Profile(const std::string& path, const Progress& progress, ReplayObserver* observer,
+                 const RuleChoice& rules)
     : path_(path),
       log_(path),
       replay_(log_),
       coverage_(coverage_of(log_)),
       symbolizer_(log_.definitions(), true, &log_.symbols()),
+      rules_(choose_rules(rules, log_.definitions())),
+      phases_(log_.definitions(), symbolizer_, rules_.phases),
+      tagger_(replay_, symbolizer_, rules_.tags),
       sites_(replay_, symbolizer_, GroupBy::kSite) {
+  replay_.use_phases(phases_);
   if (observer == nullptr) {
     replay_.run(progress);
   } else {

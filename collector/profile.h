@@ -11,6 +11,8 @@
 #include "collector/log_reader.h"
 #include "collector/observed_replay.h"
 #include "collector/replay.h"
+#include "collector/rules/rule_book.h"
+#include "collector/rules/tagger.h"
 #include "collector/summary.h"
 #include "collector/symbolizer.h"
 
@@ -26,7 +28,7 @@ class Profile {
  public:
   /// Throws LogError if there is nothing to be read.
   explicit Profile(const std::string& path, const Progress& progress = {},
-                   ReplayObserver* observer = nullptr);
+                   ReplayObserver* observer = nullptr, const RuleChoice& rules = {});
 
   const std::string& path() const { return path_; }
   const LogReader& log() const { return log_; }
@@ -37,6 +39,8 @@ class Profile {
   /// Rows by site.
   Attribution& sites() { return sites_; }
   const Attribution& sites() const { return sites_; }
+  const RuleBook& rules() const { return rules_; }
+  Tagger& tagger() { return tagger_; }
 
   /// The scope with this name. For an empty one the sum that most want to see: the device's, of
   /// several devices that of all; without device memory the host's. Throws UsageError for one that
@@ -69,6 +73,9 @@ class Profile {
   Replay replay_;
   const Coverage coverage_;
   Symbolizer symbolizer_;
+  const RuleBook rules_;
+  const StackPhases phases_;
+  Tagger tagger_;
   Attribution sites_;
 };
 

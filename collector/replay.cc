@@ -34,6 +34,17 @@ Replay::Replay(const LogReader& log, StepObserver* observer)
   }
 }
 
+void Replay::use_phases(const StackPhases& phases) {
+  if (phases.rule_count() == 0) return;
+  stack_phases_ = &phases;
+  const std::vector<std::string_view>& strings = log_.definitions().strings();
+  for (uint32_t rule = 0; rule < phases.rule_count(); ++rule) {
+    const auto known = std::find(strings.begin(), strings.end(), phases.name(rule));
+    rule_names_.push_back(known == strings.end() ? name_id(0, phases.name(rule))
+                                                 : static_cast<uint32_t>(known - strings.begin()));
+  }
+}
+
 void Replay::run(const Progress& progress) {
   EventStream stream(log_, progress);
   stream.run(*this);
@@ -41,7 +52,7 @@ void Replay::run(const Progress& progress) {
 }
 
 void Replay::finish(const StreamCounts& counts) {
-  phases_.finish(phase_gauges());
+  phases_.finish(last_ticks_, phase_gauges());
   peaks_.finish();
   arenas_.finish();
   stream_counts_ = counts;
@@ -97,10 +108,16 @@ uint32_t Replay::checked_stack(uint32_t stack) {
   return 0;
 }
 
+SiteContext Replay::context(const SlotState& slot, const Event& event, uint8_t kind, int32_t device,
+                            uint32_t api) const {
+  const uint32_t tag = slot.tags.empty() ? 0 : slot.tags.back();
+  return {kind, device, phases_.innermost(event.slot), event.tid, api, tag};
+}
+
 GroupId Replay::heap_group(SlotState& slot, const Event& event) {
+  enter_rule(slot, event, event.stack);
   if (slot.heap_context_valid_for != phase_changes_ + 1) [[unlikely]] {
-    slot.heap_context =
-        sites_.context({GPUPEAK_KIND_HEAP, -1, phases_.innermost(event.slot), event.tid, 0});
+    slot.heap_context = sites_.context(context(slot, event, GPUPEAK_KIND_HEAP));
     slot.heap_context_valid_for = phase_changes_ + 1;
   }
   return sites_.group(slot.heap_context, checked_stack(event.stack));
@@ -219,6 +236,7 @@ void Replay::realloc_failed(SlotState& slot) {
 PhaseGauges Replay::phase_gauges() {
   PhaseGauges gauges;
   gauges.now = {peaks_.scope(device_scope_).current, peaks_.scope(host_scope_).current};
+  gauges.owned = peaks_.owned();
   gauges.max = {peaks_.take_recent_max(device_scope_), peaks_.take_recent_max(host_scope_)};
   return gauges;
 }
@@ -227,7 +245,22 @@ void Replay::change_thread(SlotState& slot, const Event& event) {
   if (slot.tid != 0) phases_.end_thread(event.slot, event.ticks, phase_gauges());
   slot.tid = event.tid;
   slot.last_allocated = 0;
+  slot.tags.clear();
   ++phase_changes_;
+}
+
+void Replay::change_rule(SlotState& slot, const Event& event, uint32_t stack) {
+  const bool known = stack != 0;
+  const uint32_t rule = known ? stack_phases_->rule_of(stack) : slot.rule;
+  if (rule == slot.rule && slot.rule_valid_for == phase_changes_ + 1) return;
+  if (known) {
+    const uint32_t name = rule == kNoRule ? 0 : rule_names_[rule];
+    phases_.set_rule(event.slot, name, event.ticks, phase_gauges());
+  } else {
+    phases_.settle_rule(event.slot, phase_gauges());
+  }
+  slot.rule = rule;
+  slot.rule_valid_for = ++phase_changes_ + 1;
 }
 
 void Replay::rare_event(SlotState& slot, const Event& event) {
@@ -266,6 +299,12 @@ void Replay::rare_event(SlotState& slot, const Event& event) {
       break;
     case GPUPEAK_REC_PHASE_POP:
       with(parse_phase_pop(event), [&](const auto& e) { on_phase(e, event, false); });
+      break;
+    case GPUPEAK_REC_TAG_PUSH:
+      with(parse_tag_push(event), [&](const auto& e) { on_tag(slot, e); });
+      break;
+    case GPUPEAK_REC_TAG_POP:
+      on_tag_pop(slot);
       break;
     case GPUPEAK_REC_RANGE_BEGIN:
       with(parse_range_begin(event), [&](const auto& e) {
@@ -331,16 +370,18 @@ void Replay::rare_event(SlotState& slot, const Event& event) {
 }
 
 GroupId Replay::mapping_group(const Event& event, uint8_t kind, uint32_t stack) {
-  const ContextId context = sites_.context({kind, -1, phases_.innermost(event.slot), event.tid, 0});
-  return sites_.group(context, checked_stack(stack));
+  const ContextId id = sites_.context(context(slots_[event.slot], event, kind));
+  return sites_.group(id, checked_stack(stack));
 }
 
 void Replay::on_map(const MapEvent& map, const Event& event) {
+  enter_rule(slots_[event.slot], event, map.stack);
   mappings_.map(map.address, map.bytes, map.prot, map.kind,
                 mapping_group(event, map.kind, map.stack), changes_);
 }
 
 void Replay::on_remap(const RemapEvent& remap, const Event& event) {
+  enter_rule(slots_[event.slot], event, remap.stack);
   mappings_.remap(
       remap.old_address, remap.old_bytes, remap.new_address, remap.new_bytes,
       [&](uint8_t kind) { return mapping_group(event, kind, remap.stack); }, changes_);
@@ -362,6 +403,18 @@ void Replay::on_mark(const MarkEvent& mark, const Event& event) {
   marks_.push_back({event.ticks, event.tid, name_id(mark.name, mark.text), mark.category,
                     mark.instance, mark.source, peaks_.scope(device_scope_).current,
                     peaks_.scope(host_scope_).current});
+}
+
+void Replay::on_tag(SlotState& slot, const TagEvent& tag) {
+  slot.tags.push_back(name_id(tag.name, tag.text));
+  ++phase_changes_;
+}
+
+/// One without a push says nothing: the push may have been lost.
+void Replay::on_tag_pop(SlotState& slot) {
+  if (slot.tags.empty()) return;
+  slot.tags.pop_back();
+  ++phase_changes_;
 }
 
 uint32_t Replay::name_id(uint32_t name, std::string_view text) {
@@ -387,10 +440,11 @@ void Replay::on_device_alloc(const DeviceAllocEvent& alloc, const Event& event) 
       pages->remove(stale->second.address, stale->second.bytes);
     device_blocks_.erase(stale);
   }
+  SlotState& slot = slots_[event.slot];
+  enter_rule(slot, event, alloc.stack);
   const int32_t device = is_device_kind(alloc.kind) ? alloc.device : -1;
-  const ContextId context =
-      sites_.context({alloc.kind, device, phases_.innermost(event.slot), event.tid, alloc.api});
-  const GroupId group = sites_.group(context, checked_stack(alloc.stack));
+  const ContextId id = sites_.context(context(slot, event, alloc.kind, device, alloc.api));
+  const GroupId group = sites_.group(id, checked_stack(alloc.stack));
   count_in(group, alloc.bytes, event.ticks);
   const DeviceBlock block{alloc.id, alloc.bytes, event.ticks, alloc.address, group};
   device_blocks_.emplace(alloc.id, block);
@@ -411,6 +465,7 @@ void Replay::note_life(const DeviceBlock& block, uint64_t ticks) {
 }
 
 void Replay::on_device_free(SlotState& slot, const DeviceFreeEvent& free, const Event& event) {
+  enter_rule(slot, event, free.stack);
   const auto entry = device_blocks_.find(free.id);
   if (entry == device_blocks_.end()) {
     ++troubles_.repairs;
@@ -439,6 +494,7 @@ void Replay::on_device_revive(SlotState& slot, const DeviceReviveEvent& revive) 
 }
 
 void Replay::on_device_failed(const DeviceFailedEvent& failed, const Event& event) {
+  enter_rule(slots_[event.slot], event, failed.stack);
   ++failure_count_;
   if (failures_.size() == kMaxFailures) return;
   FailedAllocation& failure = failures_.emplace_back();

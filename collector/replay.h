@@ -20,6 +20,7 @@
 #include "collector/mapping_table.h"
 #include "collector/peak_finder.h"
 #include "collector/phase_tree.h"
+#include "collector/rules/stack_rules.h"
 #include "collector/site_table.h"
 
 namespace gpupeak::collector {
@@ -83,6 +84,8 @@ class Replay {
   static constexpr size_t kMaxFailuresWithHolders = 32;
 
   explicit Replay(const LogReader& log, StepObserver* observer = nullptr);
+  /// Before run(): the phases of rules as well. `phases` must outlive this.
+  void use_phases(const StackPhases& phases);
   void run(const Progress& progress);
 
   const LogReader& log() const { return log_; }
@@ -106,7 +109,7 @@ class Replay {
   /// By device.
   const std::map<int32_t, DeviceLedger>& ledgers() const { return ledgers_; }
   const std::map<uint32_t, std::string_view>& thread_names() const { return thread_names_; }
-  /// The text of a phase's name.
+  /// The text of a phase's name or of a tag.
   std::string_view name(uint32_t id) const;
   uint64_t largest_alloc_bytes(int32_t device) const;
   uint64_t last_ticks() const { return last_ticks_; }
@@ -146,6 +149,9 @@ class Replay {
     ContextId heap_context = 0;
     uint64_t heap_context_valid_for = 0;  // phase_changes_ + 1 when it was made
     uint64_t last_allocated = 0;          // address
+    uint32_t rule = kNoRule;              // of the thread's last stack
+    uint64_t rule_valid_for = 0;          // phase_changes_ + 1 when it was told
+    std::vector<uint32_t> tags;           // name ids, the innermost last
     Block old_block;                      // while reallocating; address 0: not known
     std::vector<DeviceBlock> just_freed;  // device blocks that a failed free may bring back
   };
@@ -179,11 +185,21 @@ class Replay {
   uint64_t weight(uint64_t bytes) const;
   uint32_t checked_stack(uint32_t stack);
 
+  SiteContext context(const SlotState& slot, const Event& event, uint8_t kind, int32_t device = -1,
+                      uint32_t api = 0) const;
+  /// What phase the thread is in by its stack. Before all that an event does.
+  void enter_rule(SlotState& slot, const Event& event, uint32_t stack) {
+    if (stack_phases_ != nullptr) [[unlikely]]
+      change_rule(slot, event, stack);
+  }
+  void change_rule(SlotState& slot, const Event& event, uint32_t stack);
   void rare_event(SlotState& slot, const Event& event);
   void change_thread(SlotState& slot, const Event& event);
   void on_map(const MapEvent& map, const Event& event);
   void on_remap(const RemapEvent& remap, const Event& event);
   void on_phase(const PhaseEvent& phase, const Event& event, bool push);
+  void on_tag(SlotState& slot, const TagEvent& tag);
+  void on_tag_pop(SlotState& slot);
   void on_device_alloc(const DeviceAllocEvent& alloc, const Event& event);
   void on_device_free(SlotState& slot, const DeviceFreeEvent& free, const Event& event);
   void on_device_revive(SlotState& slot, const DeviceReviveEvent& revive);
@@ -216,6 +232,8 @@ class Replay {
   std::map<int32_t, DeviceLedger> ledgers_;
   std::map<int32_t, uint64_t> largest_alloc_bytes_;
   std::map<uint32_t, std::string_view> thread_names_;
+  const StackPhases* stack_phases_ = nullptr;
+  std::vector<uint32_t> rule_names_;  // by rule: name ids
   std::map<std::string, uint32_t> inline_name_ids_;
   std::vector<std::string_view> inline_names_;  // into the map's keys
   std::vector<FailedAllocation> failures_;

@@ -44,4 +44,15 @@ bool was_used(const DeviceSummary& device) {
                      [](const auto& metric) { return metric.second.value_or(0) > 0; });
 }
 
+std::string instances_text(const PhaseSummary& phase, const PhaseInstances& instances) {
+  std::string text = phase.name;
+  if (phase.count > 1) {
+    text += instances.first == instances.last
+                ? fmt::format("[{}]", instances.first)
+                : fmt::format("[{}..{}]", instances.first, instances.last);
+  }
+  if (phase.session > 1) text += fmt::format(" #{}", phase.session);
+  return text;
+}
+
 }  // namespace gpupeak::collector

@@ -19,4 +19,7 @@ std::string device_text(const DeviceSummary& device);
 /// Whether the process had any memory on this device.
 bool was_used(const DeviceSummary& device);
 
+/// "run", "run[1]", "run[2..100]"; with "#2" where it is of the second session.
+std::string instances_text(const PhaseSummary& phase, const PhaseInstances& instances);
+
 }  // namespace gpupeak::collector

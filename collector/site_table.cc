@@ -39,7 +39,9 @@ GroupId SiteTable::add_group(uint64_t key) {
   const auto context = static_cast<ContextId>(key >> 32);
   const SiteContext& circumstances = contexts_[context];
   const std::vector<ScopeId> scopes = scopes_for(circumstances.kind, circumstances.device);
-  const GroupId id = peaks_.add_group(scopes);
+  size_t side = is_device_kind(circumstances.kind) ? size_t{kDeviceSide} : size_t{kHostSide};
+  if (!counts_into_sum(circumstances.kind)) side = kPhaseSides;
+  const GroupId id = peaks_.add_group(scopes, owner_of(circumstances.phase, side));
   groups_.push_back({static_cast<uint32_t>(key), context, 0, 0});
   size_t i = home(key);
   while (index_[i].key != kFreeKey) i = (i + 1) & mask_;

@@ -21,6 +21,7 @@ struct SiteContext {
   PhaseId phase = 0;
   uint32_t tid = 0;
   uint32_t api = 0;  ///< string of the log; 0: none
+  uint32_t tag = 0;  ///< Replay::name() of what the program said that it is for; 0: nothing
   auto operator<=>(const SiteContext&) const = default;
 };
 using ContextId = uint32_t;

@@ -61,15 +61,38 @@ struct Peak {
   uint64_t other_sites = 0;
 };
 
+/// Instances of a phase that are alike, on one side.
+struct PhaseInstanceSide {
+  uint64_t start_bytes = 0;             ///< of the first
+  uint64_t peak_bytes = 0;              ///< the largest
+  uint64_t end_bytes = 0;               ///< of the last
+  std::optional<int64_t> kept_bytes;    ///< of all together; none: a range
+  std::optional<uint64_t> alloc_count;  ///< of all together; none: a range
+};
+
+struct PhaseInstances {
+  uint64_t first = 0, last = 0;  ///< numbers from 1 on
+  uint64_t count = 0;
+  int64_t begin_ns = 0;
+  std::optional<int64_t> end_ns;  ///< none: the log ends inside
+  int64_t open_ns = 0;            ///< of all together
+  bool alike = true;              ///< false: there were too many different ones
+  PhaseInstanceSide device;
+  std::optional<PhaseInstanceSide> host;  ///< none: not measured
+};
+
 struct PhaseSummary {
   std::string name;
   std::string source;
   std::optional<std::string> parent;
   int depth = 0;
+  uint64_t session = 0;  ///< of ONNX Runtime, from 1 on; 0: of none
   uint64_t count = 0;
   int64_t begin_ns = 0;
   std::optional<int64_t> end_ns;  ///< none: the log ends inside it
+  int64_t open_ns = 0;            ///< time within, of all instances together
   Metrics metrics;
+  std::vector<PhaseInstances> instances;  ///< folded; of a phase that came once there is one
   /// Among the phase's own allocations the site that held most at once.
   std::optional<Holder> biggest_new_device_site, biggest_new_host_site;
 };
@@ -101,6 +124,12 @@ struct ArenaSummary {
   uint64_t alloc_count = 0;
   std::vector<Part> parts;  ///< at the peak, largest first; with other_bytes they add up to it
   uint64_t other_bytes = 0;
+};
+
+/// The rules that phases and tags were made by; docs/rules.md.
+struct RulesSummary {
+  std::vector<std::string> sets;
+  bool automatic = false;  ///< chosen by the modules that the log has
 };
 
 struct OutOfMemory {
@@ -206,6 +235,7 @@ struct Summary {
   std::vector<ArenaSummary> arenas;
   std::vector<MarkSummary> marks;
   uint64_t mark_count = 0;  ///< in all; marks lists the first ones
+  RulesSummary rules;
   std::vector<OutOfMemory> oom;
   uint64_t oom_count = 0;            ///< failures in all; oom lists the first ones
   std::vector<Holder> live_at_exit;  ///< device and host, largest first

@@ -58,6 +58,19 @@ std::string percent(uint64_t part, uint64_t whole) {
   return fmt::format("{:.1f}", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
+std::string signed_mib(const std::optional<int64_t>& bytes, int digits) {
+  if (!bytes) return mib(std::nullopt, digits);
+  const auto size = static_cast<uint64_t>(*bytes < 0 ? -*bytes : *bytes);
+  return (*bytes < 0 ? "-" : "") + mib(size, digits);
+}
+
+std::string exact_mib(uint64_t bytes) {
+  std::string text =
+      fmt::format("{:.20f}", static_cast<double>(bytes) / (1 << 20));  // a byte: 2^-20
+  text.erase(text.find_last_not_of('0') + 1);
+  return text.ends_with('.') ? text + '0' : text;
+}
+
 std::string instant(int64_t ns) {
   return fmt::format("+{} s",
                      group_digits(fmt::format("{:.2f}", static_cast<double>(ns) / kNsPerSecond)));

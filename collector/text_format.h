@@ -20,6 +20,10 @@ std::string grouped(uint64_t value);
 std::string mib(uint64_t bytes, int digits = 1);
 /// "–" for what was not measured.
 std::string mib(const std::optional<uint64_t>& bytes, int digits = 1);
+/// "-2.5" where it shrank.
+std::string signed_mib(const std::optional<int64_t>& bytes, int digits);
+/// For files: every byte counts, without groups of digits.
+std::string exact_mib(uint64_t bytes);
 /// How many digits a table of MiB needs whose largest figure is this: more where all are small.
 int mib_digits(uint64_t largest_bytes);
 /// With its unit, as short as it stays readable: "0", "72.4 KiB", "64.0 MiB", "1 203 MiB".

@@ -81,14 +81,43 @@ Json peak_json(const Peak& peak) {
   return json;
 }
 
+Json instance_side_json(const PhaseInstanceSide& side) {
+  return {{"start_bytes", side.start_bytes},
+          {"peak_bytes", side.peak_bytes},
+          {"end_bytes", side.end_bytes},
+          {"kept_bytes", nullable(side.kept_bytes)},
+          {"alloc_count", nullable(side.alloc_count)}};
+}
+
+Json instances_json(const PhaseInstances& instances) {
+  Json json;
+  json["first"] = instances.first;
+  json["last"] = instances.last;
+  json["count"] = instances.count;
+  json["begin_ns"] = instances.begin_ns;
+  json["end_ns"] = nullable(instances.end_ns);
+  json["open_ns"] = instances.open_ns;
+  json["alike"] = instances.alike;
+  json["device"] = instance_side_json(instances.device);
+  json["host"] = instances.host ? instance_side_json(*instances.host) : Json(nullptr);
+  return json;
+}
+
 Json phase_json(const PhaseSummary& phase) {
   Json json;
   json["name"] = phase.name;
   json["source"] = phase.source;
   json["parent"] = nullable(phase.parent);
+  json["depth"] = phase.depth;
+  if (phase.session > 0) json["session"] = phase.session;
   json["count"] = phase.count;
   json["begin_ns"] = phase.begin_ns;
   json["end_ns"] = nullable(phase.end_ns);
+  json["open_ns"] = phase.open_ns;
+  json["instances"] = Json::array();
+  for (const PhaseInstances& part : phase.instances) {
+    json["instances"].push_back(instances_json(part));
+  }
   json["metrics"] = metrics_json(phase.metrics);
   const auto site = [&](const char* name, const std::optional<Holder>& holder) {
     json[name] = holder ? holder_json(*holder) : Json(nullptr);
@@ -172,6 +201,7 @@ Json summary_json(const Summary& summary) {
   json["arenas"] = list_json(summary.arenas, arena_json);
   json["marks"] = list_json(summary.marks, mark_json);
   json["mark_count"] = summary.mark_count;
+  json["rules"] = {{"sets", summary.rules.sets}, {"automatic", summary.rules.automatic}};
   json["oom"] = list_json(summary.oom, oom_json);
   json["oom_count"] = summary.oom_count;
   json["live_at_exit"] = holders_json(summary.live_at_exit);

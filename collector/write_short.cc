@@ -180,14 +180,18 @@ class ShortSummary {
 
   /// Empty if there are none but those that every process has.
   std::string phase_line() const {
-    const std::string figure = devices_.empty() ? "host.peak_bytes" : "device.peak_bytes";
     std::string line;
     size_t shown = 0;
     for (const PhaseSummary& phase : summary_.phases) {
-      const auto peak = metric(phase.metrics, figure);
-      if (phase.source == "auto" || !peak) continue;
-      if (++shown > kMaxPhases) break;
-      line += fmt::format("{}{} {}", line.empty() ? "" : " | ", phase.name, compact_size(peak));
+      if (phase.source == "auto") continue;
+      for (const PhaseInstances& instances : phase.instances) {
+        if (devices_.empty() && !instances.host) continue;
+        if (++shown > kMaxPhases) break;
+        const uint64_t peak =
+            devices_.empty() ? instances.host->peak_bytes : instances.device.peak_bytes;
+        line += fmt::format("{}{} {}", line.empty() ? "" : " | ", instances_text(phase, instances),
+                            compact_size(peak));
+      }
     }
     return line.empty() ? "" : fit("  phase peaks   " + line, width_);
   }

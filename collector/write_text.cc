@@ -14,7 +14,8 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kMibColumns = 9;
-constexpr size_t kPhaseColumns = 24;
+constexpr size_t kPhaseColumns = 22;
+constexpr size_t kPhaseFigures = 9;
 constexpr size_t kCommandColumns = 12;
 constexpr size_t kMaxMarksListed = 20;
 constexpr size_t kMaxOomListed = 10;
@@ -185,27 +186,38 @@ class TextReport {
     }
     if (largest == 0) return;
     heading("PHASES", what);
-    line(fmt::format("  {} {} {} {} {}  biggest new site", left("phase", kPhaseColumns),
-                     right("start MiB", 10), right("peak MiB", 10), right("end MiB", 10),
-                     right("allocs", 10)));
+    const auto figure = [](std::string_view name) { return right(name, kPhaseFigures); };
+    line(fmt::format("  {} {} {} {} {} {}  biggest new site", left("phase", kPhaseColumns),
+                     figure("start MiB"), figure("peak MiB"), figure("end MiB"), figure("kept MiB"),
+                     figure("allocs")));
     for (const PhaseSummary& phase : summary_.phases) {
       write_phase(phase, side, mib_digits(largest));
     }
   }
 
+  /// A row for instances that are alike.
   void write_phase(const PhaseSummary& phase, const std::string& side, int digits) {
-    std::string name(static_cast<size_t>(std::min(phase.depth, 8)) * 2, ' ');
-    name += phase.name;
-    if (phase.count > 1) name += fmt::format(" ×{}", grouped(phase.count));
-    const auto figure = [&](const char* suffix) { return metric(phase.metrics, side + suffix); };
-    const std::optional<uint64_t> allocs = figure(".alloc_count");
+    const bool of_device = side == "device";
     const std::optional<Holder>& biggest =
-        side == "device" ? phase.biggest_new_device_site : phase.biggest_new_host_site;
-    line(fmt::format("  {} {} {} {} {}  {}", left(fit(name, kPhaseColumns), kPhaseColumns),
-                     right(mib(figure(".start_bytes"), digits), 10),
-                     right(mib(figure(".peak_bytes"), digits), 10),
-                     right(phase.end_ns ? mib(figure(".end_bytes"), digits) : "–", 10),
-                     right(allocs ? grouped(*allocs) : "–", 10), biggest ? biggest->title : "–"));
+        of_device ? phase.biggest_new_device_site : phase.biggest_new_host_site;
+    std::string site = biggest ? biggest->title : "–";
+    for (const PhaseInstances& instances : phase.instances) {
+      const std::optional<PhaseInstanceSide> row = of_device ? instances.device : instances.host;
+      std::string name(static_cast<size_t>(std::min(phase.depth, 8)) * 2, ' ');
+      name += instances_text(phase, instances);
+      const auto bytes = [&](bool known, uint64_t value) {
+        return right(known ? mib(value, digits) : "–", kPhaseFigures);
+      };
+      const PhaseInstanceSide figures = row.value_or(PhaseInstanceSide{});
+      const std::string kept = signed_mib(figures.kept_bytes, digits);
+      const std::string allocs = figures.alloc_count ? grouped(*figures.alloc_count) : "–";
+      line(fmt::format("  {} {} {} {} {} {}  {}", left(fit(name, kPhaseColumns), kPhaseColumns),
+                       bytes(row.has_value(), figures.start_bytes),
+                       bytes(row.has_value(), figures.peak_bytes),
+                       bytes(row && instances.end_ns, figures.end_bytes),
+                       right(kept, kPhaseFigures), right(allocs, kPhaseFigures), site));
+      site = instances.alike ? "" : "(they differ)";
+    }
   }
 
   void write_arenas() {

@@ -13,6 +13,7 @@
 #include "exit_codes.h"
 #include "output.h"
 #include "page.h"
+#include "rule_choice.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -47,12 +48,16 @@ void write_all(const std::vector<collector::Summary>& summaries, const ReportOpt
 
 int report(const ReportOptions& options) {
   if (!options.html.empty()) {
+    if (!options.rules.sets.empty() || !options.rules.phases.empty() || !options.rules.tags.empty())
+      throw collector::UsageError(
+          "--html has no phases or tags of rules: take report, phases, tags");
     const bool exact = write_page(options.logs, options.html);
     return options.strict && !exact ? kIncomplete : kOk;
   }
   collector::Options analysis;
   analysis.by = collector::parse_group_by(options.by);
   analysis.top = options.top;
+  analysis.rules = rule_choice(options.rules);
   analysis.stacks = options.format == "json" || options.format == "csv";
   if (options.format == "csv" && options.logs.size() > 1) {
     throw collector::UsageError("--csv takes one log: its rows do not say which log they are of");

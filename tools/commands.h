@@ -27,6 +27,13 @@ struct MarkOptions {
 /// Marks this instant in the log of a running process.
 int mark(const MarkOptions& options);
 
+/// Which rules name phases and tags; docs/rules.md.
+struct RuleOptions {
+  std::vector<std::string> sets;    ///< names, files, `none`, `auto`
+  std::vector<std::string> phases;  ///< NAME=[MODULE!]FUNCTION
+  std::vector<std::string> tags;    ///< the same
+};
+
 struct ReportOptions {
   std::vector<std::string> logs;
   std::string format = "text";  ///< text, short, json, csv
@@ -36,6 +43,7 @@ struct ReportOptions {
   std::string color = "auto";
   size_t top = 10;
   bool strict = false;
+  RuleOptions rules;
 };
 int report(const ReportOptions& options);
 
@@ -48,7 +56,9 @@ struct ViewOptions {
   uint32_t depth = 0;      ///< tree, flame; 0: all
   size_t top = 20;         ///< leaks, temporary
   bool json = false;
+  bool csv = false;  ///< tags
   bool strict = false;
+  RuleOptions rules;
 };
 /// The call tree of the peak's holders.
 int tree(const ViewOptions& options);
@@ -58,6 +68,13 @@ int flame(const ViewOptions& options);
 int leaks(const ViewOptions& options);
 /// Blocks freed at once, by site.
 int temporary(const ViewOptions& options);
+/// What the peak's memory was for, by layer and by data structure.
+int tags(const ViewOptions& options);
+
+/// The phases with their instances, host and device side by side. `format`: text or csv.
+int phases(const ReportOptions& options);
+/// The built-in rule sets, or the text of one.
+int list_rules(const std::string& name);
 
 struct ExportOptions {
   std::string format;  ///< as collector::export_formats() names it

@@ -25,6 +25,8 @@ Examples:
   gpupeak report bert.gplog                    who held the memory at the peak
   gpupeak report --by module --top 20 bert.gplog
   gpupeak report --json bert.gplog | jq '.metrics["device.peak_bytes"]'
+  gpupeak phases --rules onnxruntime bert.gplog
+  gpupeak tags --tag 'weights=*SaveInitializedTensors' bert.gplog
   gpupeak tree --scope device:0 bert.gplog     from main down to the allocations
   gpupeak export chrome bert.gplog -o bert.json
   gpupeak diff before.gplog after.gplog        what grew
@@ -69,6 +71,24 @@ void add_mark(CLI::App& app, tools::MarkOptions& options) {
   verb->add_option("name", options.name, "What to call the mark")->required()->type_name("NAME");
 }
 
+void add_rules(CLI::App& verb, tools::RuleOptions& options) {
+  verb.add_option("--rules", options.sets,
+                  "Rules that name phases and tags: a built-in set, a file, none; may be repeated")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("NAME|FILE");
+  verb.add_option("--phase", options.phases,
+                  "A phase by a frame on the stack, such as 'load=llama_model_load*'")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("NAME=[MODULE!]FUNCTION");
+  verb.add_option("--tag", options.tags,
+                  "A tag by a frame on the stack, such as 'weights=*SaveInitializedTensors'")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("NAME=[MODULE!]FUNCTION");
+}
+
 void add_report(CLI::App& app, tools::ReportOptions& options) {
   CLI::App* verb = app.add_subcommand("report", "Who held the memory at the peak, in which phase");
   verb->add_option("log", options.logs, "Logs that `run` or the preloaded library wrote")
@@ -85,7 +105,7 @@ void add_report(CLI::App& app, tools::ReportOptions& options) {
       ->type_name("FILE");
   format->require_option(0, 1);
   verb->add_option("--by", options.by, "What the rows are")
-      ->check(CLI::IsMember({"site", "function", "module", "phase", "kind", "thread", "ip"}))
+      ->check(CLI::IsMember({"site", "function", "module", "phase", "tag", "kind", "thread", "ip"}))
       ->capture_default_str();
   verb->add_option("--top", options.top, "Rows a table")
       ->check(CLI::Range(1, 1'000'000))
@@ -96,6 +116,25 @@ void add_report(CLI::App& app, tools::ReportOptions& options) {
   verb->add_option("--color", options.color, "Colours in text")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
+  add_rules(*verb, options.rules);
+}
+
+void add_phases(CLI::App& app, tools::ReportOptions& options) {
+  CLI::App* verb =
+      app.add_subcommand("phases", "The phases and their repetitions, host beside device");
+  verb->add_option("log", options.logs, "A log that `run` or the preloaded library wrote")
+      ->required()
+      ->expected(1)
+      ->type_name("FILE");
+  verb->add_flag_callback(
+      "--csv", [&] { options.format = "csv"; }, "As CSV, in bytes");
+  verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
+  verb->add_option("-o,--out", options.out, "Write to a file instead of standard output")
+      ->type_name("FILE");
+  verb->add_option("--color", options.color, "Colours in text")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+  add_rules(*verb, options.rules);
 }
 
 void add_diff(CLI::App& app, tools::DiffOptions& options) {
@@ -268,6 +307,23 @@ void add_export(CLI::App& app, tools::ExportOptions& options) {
   verb->footer(formats);
 }
 
+void add_tags(CLI::App& app, tools::ViewOptions& options) {
+  CLI::App* verb = add_view(app, options, "tags",
+                            "What the peak's memory was for, by layer and by data structure");
+  verb->add_flag("--csv", options.csv, "tag,MiB: a line a tag, as MXNet's memory profiler had it")
+      ->excludes("--json");
+  verb->add_option("--top", options.top, "Entries listed one by one")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  add_rules(*verb, options.rules);
+}
+
+void add_list_rules(CLI::App& app, std::string& name) {
+  app.add_subcommand("rules", "List the built-in rule sets, or print one to start from")
+      ->add_option("name", name, "A built-in set")
+      ->type_name("NAME");
+}
+
 void add_site_view(CLI::App& app, tools::ViewOptions& options, const char* name,
                    const char* description) {
   add_view(app, options, name, description)
@@ -345,6 +401,10 @@ int main(int argc, char** argv) {
   add_call_view(app, view_options, "flame", "The same as a flame graph");
   add_site_view(app, view_options, "leaks", "What was live at exit, by site");
   add_site_view(app, view_options, "temporary", "Blocks that were freed at once, by site");
+  add_tags(app, view_options);
+  add_phases(app, report_options);
+  std::string rules_name;
+  add_list_rules(app, rules_name);
   add_export(app, export_options);
   add_timeline(app, timeline_options);
   add_compare(app, compare_options);
@@ -373,6 +433,9 @@ int main(int argc, char** argv) {
     if (app.got_subcommand("flame")) return tools::flame(view_options);
     if (app.got_subcommand("leaks")) return tools::leaks(view_options);
     if (app.got_subcommand("temporary")) return tools::temporary(view_options);
+    if (app.got_subcommand("tags")) return tools::tags(view_options);
+    if (app.got_subcommand("phases")) return tools::phases(report_options);
+    if (app.got_subcommand("rules")) return tools::list_rules(rules_name);
     if (app.got_subcommand("export")) return tools::export_log(export_options);
     if (app.got_subcommand("timeline")) return tools::timeline(timeline_options);
     if (app.got_subcommand("compare")) return tools::compare(compare_options);

@@ -6,6 +6,7 @@
 
 #include "exit_codes.h"
 #include "output.h"
+#include "rule_choice.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -17,7 +18,7 @@ int show_view(const ViewOptions& options,
   std::optional<collector::Profile> profile;
   {
     ProgressBar bar;
-    profile.emplace(options.log, bar.callback());
+    profile.emplace(options.log, bar.callback(), nullptr, rule_choice(options.rules));
   }
   write_output("", [&](std::ostream& out) {
     if (options.json) {

@@ -35,14 +35,29 @@ def logs(folder):
     return sorted(glob.glob(os.path.join(folder, "*.gplog")))
 
 
+def expect_phases_add_up(summary):
+    """What the outermost phases' allocations hold in the end, and those of no phase, is what is live."""
+    for side in ("device", "host"):
+        live = summary["metrics"][side + ".live_bytes"]
+        if live is None:
+            continue
+        held = sum(p["metrics"][side + ".live_at_exit_bytes"] or 0 for p in summary["phases"] if p["depth"] == 0)
+        outside = summary["metrics"][side + ".outside_phases.live_bytes"]
+        expect(held + outside == live, f"{side}: phases hold {held}, outside of them {outside}, live is {live}")
+        for phase in summary["phases"]:
+            counted = sum(i["count"] for i in phase["instances"])
+            expect(counted == phase["count"], f"{phase['name']}: {counted} instances listed of {phase['count']}")
+
+
 def report(log):
-    """The summary, whose holders add up to each peak and which is as the schema says."""
+    """The summary, whose holders add up to each peak, as do its phases, and which is as the schema says."""
     done = subprocess.run([GPUPEAK, "report", "--json", log], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     expect(done.returncode == 0, f"report of {log} gives {done.returncode}: {done.stderr.decode()}")
     summary = json.loads(done.stdout)
     for peak in summary["peaks"]:
         held = sum(h["bytes"] for h in peak["holders"]) + peak["other_bytes"]
         expect(held == peak["bytes"], f"holders of {peak['scope']} sum to {held}, the peak is {peak['bytes']}")
+    expect_phases_add_up(summary)
     if jsonschema is not None:
         with open(SCHEMA) as file:
             jsonschema.validate(summary, json.load(file))

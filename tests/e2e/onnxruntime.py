@@ -57,6 +57,10 @@ def main():
         phases = {p["name"]: p["count"] for p in summary["phases"] if p["source"] == "ort"}
         # One run more than asked for: the program warms up.
         expect(phases == {"create_env": 1, "create_session": 1, "run": 4, "release_session": 1}, f"phases {phases}")
+        create = next(p for p in summary["phases"] if p["name"] == "create_session")
+        expect(create["metrics"]["host.kept_bytes"] > 50 * 2**20, "create_session keeps no weights")
+        run = next(p for p in summary["phases"] if p["name"] == "run")
+        expect(run["instances"][-1]["last"] == 4 and len(run["instances"]) < 4, f"runs are not folded: {run['instances']}")
         peak = summary["metrics"]["host.kind.heap.peak_bytes"]
         theirs = heaptrack_peak(command, folder)
         print(f"{model}: heap peak {peak}, heaptrack {theirs}")

@@ -17,7 +17,7 @@ TEST_CASE("phase_tree: the peak of a phase includes what was live before it", "[
   const PhaseId inner = tree.push(false, 0, 1, 2, 20, device(150, 180));
   tree.pop(false, 0, 30, device(120, 400));
   tree.pop(false, 0, 40, device(90, 120));
-  tree.finish(device(90, 90));
+  tree.finish(50, device(90, 90));
   const Phase& a = tree.phases()[outer];
   const Phase& b = tree.phases()[inner];
   CHECK(a.start_bytes[kDeviceSide] == 100);
@@ -62,7 +62,7 @@ TEST_CASE("phase_tree: unbalanced ends are counted, open phases stay open", "[co
   tree.pop(true, 0, 1, {});
   CHECK(tree.unbalanced_pops() == 2);
   const PhaseId open = tree.push(false, 0, 1, 1, 2, device(5, 5));
-  tree.finish(device(6, 9));
+  tree.finish(3, device(6, 9));
   CHECK(tree.phases()[open].open == 1);
   CHECK(tree.phases()[open].peak_bytes[kDeviceSide] == 9);
 }
@@ -104,7 +104,7 @@ TEST_CASE("phase_tree: ranges overlap freely and own no allocations", "[collecto
   tree.end_range(8, 4, device(40, 60));
   tree.end_range(8, 5, device(40, 40));
   CHECK(tree.unbalanced_pops() == 1);
-  tree.finish(device(40, 500));
+  tree.finish(6, device(40, 500));
   CHECK(tree.phases()[a].parent == main);
   CHECK(tree.phases()[a].start_bytes[kDeviceSide] == 10);
   CHECK(tree.phases()[a].peak_bytes[kDeviceSide] == 80);

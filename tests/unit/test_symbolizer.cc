@@ -1,48 +1,14 @@
-#include <link.h>
-#include <unistd.h>
-
-#include <climits>
-
 #include "catch.h"
 #include "collector/analyze.h"
 #include "collector/error.h"
 #include "inline_sample.h"
 #include "log_builder.h"
+#include "this_program.h"
 
 using namespace gpupeak::collector;
 using namespace gpupeak::testing;
 
 namespace {
-
-/// This test program, as a module of a log.
-struct Self {
-  std::string path;
-  uint64_t bias = 0;
-  uint64_t begin = 0, end = 0;
-};
-
-Self describe_self() {
-  Self self;
-  char path[PATH_MAX];
-  const ssize_t bytes = readlink("/proc/self/exe", path, sizeof path);
-  self.path.assign(path, bytes > 0 ? static_cast<size_t>(bytes) : 0);
-  dl_iterate_phdr(
-      [](dl_phdr_info* object, size_t, void* data) {
-        Self& to = *static_cast<Self*>(data);
-        to.bias = object->dlpi_addr;
-        to.begin = UINT64_MAX;
-        for (int i = 0; i < object->dlpi_phnum; ++i) {
-          const auto& header = object->dlpi_phdr[i];
-          if (header.p_type != PT_LOAD) continue;
-          const uint64_t begin = object->dlpi_addr + header.p_vaddr;
-          to.begin = std::min<uint64_t>(to.begin, begin);
-          to.end = std::max<uint64_t>(to.end, begin + header.p_memsz);
-        }
-        return 1;  // the program comes first
-      },
-      &self);
-  return self;
-}
 
 const Holder& only_holder(const Summary& summary) {
   const Peak* peak = summary.find_peak("host/heap");
@@ -67,7 +33,7 @@ std::vector<std::string> codes(const Summary& summary) {
 
 TEST_CASE("symbolizer: inlined functions come before the one they are inlined into",
           "[collector]") {
-  const Self self = describe_self();
+  const ThisProgram self = this_program();
   LogBuilder log;
   log.module(self.path, "", self.bias, self.begin, self.end - self.begin);
   const auto ip = reinterpret_cast<uint64_t>(address_in_inlined_function());
@@ -95,7 +61,7 @@ TEST_CASE("symbolizer: without the file there are offsets and one warning", "[co
 }
 
 TEST_CASE("symbolizer: a file with another build-id gives no names", "[collector]") {
-  const Self self = describe_self();
+  const ThisProgram self = this_program();
   LogBuilder log;
   log.module(self.path, "not this build", self.bias, self.begin, self.end - self.begin);
   const auto ip = reinterpret_cast<uint64_t>(address_in_inlined_function());

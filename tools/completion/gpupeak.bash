@@ -3,11 +3,11 @@ _gpupeak() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    mapfile -t COMPREPLY < <(compgen -W "run mark report diff check metrics merge symbolize bundle compress tree flame leaks temporary timeline compare export dump --help --version" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run mark report diff check phases tags rules metrics merge symbolize bundle compress tree flame leaks temporary timeline compare export dump --help --version" -- "$word")
     return
   fi
   case $before in
-    --by) mapfile -t COMPREPLY < <(compgen -W "site function module phase kind thread ip" -- "$word"); return ;;
+    --by) mapfile -t COMPREPLY < <(compgen -W "site function module phase tag kind thread ip" -- "$word"); return ;;
     --host) mapfile -t COMPREPLY < <(compgen -W "full sampled counters off" -- "$word"); return ;;
     --children) mapfile -t COMPREPLY < <(compgen -W "cuda all none" -- "$word"); return ;;
     --python) mapfile -t COMPREPLY < <(compgen -W "auto off" -- "$word"); return ;;
@@ -16,6 +16,7 @@ _gpupeak() {
     --max | --max-increase) compopt -o nospace; mapfile -t COMPREPLY < <(compgen -S = -W "device.peak_bytes device.live_bytes device.alloc_bytes device.alloc_count host.peak_bytes host.kind.heap.peak_bytes host.kind.pinned.peak_bytes host.rss.peak_bytes" -- "$word"); return ;;
     --format) mapfile -t COMPREPLY < <(compgen -W "text jsonl bencher github-benchmark google-benchmark" -- "$word"); return ;;
     --sysroot | --debug-dir) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
+    --rules) mapfile -t COMPREPLY < <(compgen -W "none auto cuda onnxruntime tensorrt openvino llamacpp jax pytorch" -- "$word"; compgen -f -X '!*.toml' -- "$word"; compgen -d -- "$word"); return ;;
     --baseline) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
   esac
   if [ "$verb" = run ]; then
@@ -34,9 +35,15 @@ _gpupeak() {
     mapfile -t COMPREPLY < <(compgen -W "massif heaptrack pprof chrome speedscope folded sqlite torch-snapshot mxnet-csv csv" -- "$word")
     return
   fi
+  if [ "$verb" = rules ]; then
+    mapfile -t COMPREPLY < <(compgen -W "cuda onnxruntime tensorrt openvino llamacpp jax pytorch" -- "$word")
+    return
+  fi
   local options="--help"
   case $verb in
-    report) options="--html --json --csv --short --by --top --strict --out --color --help" ;;
+    report) options="--html --json --csv --short --by --top --rules --phase --tag --strict --out --color --help" ;;
+    phases) options="--csv --rules --phase --tag --strict --out --color --help" ;;
+    tags) options="--scope --top --csv --json --rules --phase --tag --strict --color --help" ;;
     diff) options="--by --top --json --strict --out --color --help" ;;
     check) options="--max --baseline --max-increase --junit --markdown --strict --color --help" ;;
     timeline) options="--scope --height --svg --png --json --strict --color --help" ;;

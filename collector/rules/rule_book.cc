@@ -1,0 +1,93 @@
+#include "collector/rules/rule_book.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "collector/error.h"
+#include "collector/rules/glob.h"
+#include "collector/sanitize.h"
+
+namespace gpupeak::collector {
+namespace {
+
+void append(std::vector<Rule>& to, const std::vector<Rule>& rules) {
+  to.insert(to.end(), rules.begin(), rules.end());
+}
+
+RuleSet builtin_set(const BuiltinRules& rules) {
+  RuleSet set = parse_rules(rules.toml, fmt::format("built-in rules {}", rules.name));
+  set.name = rules.name;
+  return set;
+}
+
+std::string names_of_builtin_sets() {
+  std::string names;
+  for (const BuiltinRules& rules : builtin_rules()) {
+    names += (names.empty() ? "" : ", ") + std::string(rules.name);
+  }
+  return names;
+}
+
+RuleSet load(const std::string& name) {
+  for (const BuiltinRules& rules : builtin_rules()) {
+    if (rules.name == name) return builtin_set(rules);
+  }
+  std::ifstream in(name, std::ios::binary);
+  std::ostringstream text;
+  if (in) text << in.rdbuf();
+  if (!in) {
+    throw UsageError(
+        fmt::format("rules '{}': no such set ({}, none), and no file that can be read: {}",
+                    sanitize(name), names_of_builtin_sets(), strerror(errno)));
+  }
+  RuleSet set = parse_rules(text.str(), sanitize(name));
+  if (set.name.empty()) set.name = name;
+  return set;
+}
+
+bool applies(const RuleSet& set, const Definitions& definitions) {
+  return std::any_of(
+      definitions.modules().begin(), definitions.modules().end(), [&](const Module& module) {
+        const std::string_view path = module.path;
+        const std::string_view name = path.substr(path.rfind('/') + 1);
+        return std::any_of(set.chosen_by.begin(), set.chosen_by.end(),
+                           [&](const std::string& glob) { return glob_match(glob, name); });
+      });
+}
+
+}  // namespace
+
+RuleBook choose_rules(const RuleChoice& choice, const Definitions& definitions) {
+  RuleBook book;
+  for (const std::string& phase : choice.phases) book.phases.push_back(parse_rule_option(phase));
+  for (const std::string& tag : choice.tags) book.tags.push_back(parse_rule_option(tag));
+  const auto choose_by_modules = [&] {
+    book.automatic = true;
+    for (const BuiltinRules& rules : builtin_rules()) {
+      const RuleSet set = builtin_set(rules);
+      if (!applies(set, definitions)) continue;
+      book.sets.push_back(set.name);
+      append(book.tags, set.tags);
+    }
+  };
+  for (const std::string& name : choice.sets) {
+    if (name == "none") continue;
+    if (name == "auto") {
+      choose_by_modules();
+      continue;
+    }
+    const RuleSet set = load(name);
+    book.sets.push_back(sanitize(set.name));
+    append(book.phases, set.phases);
+    append(book.tags, set.tags);
+  }
+  if (choice.sets.empty()) choose_by_modules();
+  return book;
+}
+
+}  // namespace gpupeak::collector

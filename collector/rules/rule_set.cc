@@ -1,0 +1,147 @@
+#include "collector/rules/rule_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "collector/error.h"
+#include "collector/sanitize.h"
+
+#define TOML_HEADER_ONLY 1
+#include <toml++/toml.h>
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr std::string_view kAny = "*";
+
+class RuleReader {
+ public:
+  explicit RuleReader(const std::string& origin) : origin_(origin) {}
+
+  RuleSet read(const toml::table& table) {
+    RuleSet set;
+    for (const auto& [key, value] : table) {
+      if (key == "name") {
+        set.name = text(key, value);
+      } else if (key == "description") {
+        set.description = text(key, value);
+      } else if (key == "modules") {
+        set.chosen_by = texts(key, value);
+      } else if (key == "phase") {
+        set.phases = rules(key, value, false);
+      } else if (key == "tag") {
+        set.tags = rules(key, value, true);
+      } else {
+        fail(value, fmt::format("no such key '{}': there are name, description, modules, [[phase]] "
+                                "and [[tag]]",
+                                sanitize(key.str())));
+      }
+    }
+    return set;
+  }
+
+ private:
+  [[noreturn]] void fail(const toml::node& node, const std::string& what) const {
+    throw UsageError(
+        fmt::format("{}:{}: {}", origin_, static_cast<uint64_t>(node.source().begin.line), what));
+  }
+
+  std::string text(const toml::key& key, const toml::node& node) const {
+    const auto value = node.value<std::string>();
+    if (!node.is_string() || !value || value->empty()) {
+      fail(node, fmt::format("'{}' must be a text", sanitize(key.str())));
+    }
+    return *value;
+  }
+
+  /// One text or a list of them.
+  std::vector<std::string> texts(const toml::key& key, const toml::node& node) const {
+    const toml::array* list = node.as_array();
+    if (list == nullptr) return {text(key, node)};
+    std::vector<std::string> found;
+    for (const toml::node& part : *list) found.push_back(text(key, part));
+    if (found.empty()) fail(node, fmt::format("'{}' is empty", sanitize(key.str())));
+    return found;
+  }
+
+  std::vector<Rule> rules(const toml::key& key, const toml::node& node, bool tags) const {
+    const toml::array* list = node.as_array();
+    if (list == nullptr) fail(node, fmt::format("write [[{}]]", sanitize(key.str())));
+    std::vector<Rule> found;
+    for (const toml::node& part : *list) {
+      const toml::table* table = part.as_table();
+      if (table == nullptr) fail(part, fmt::format("write [[{}]]", sanitize(key.str())));
+      found.push_back(rule(*table, tags));
+    }
+    return found;
+  }
+
+  Rule rule(const toml::table& table, bool tag) const {
+    Rule rule;
+    for (const auto& [key, value] : table) {
+      if (key == "name") {
+        rule.name = text(key, value);
+      } else if (key == "function") {
+        rule.functions = texts(key, value);
+      } else if (key == "module") {
+        rule.modules = texts(key, value);
+      } else if (key == "file") {
+        rule.files = texts(key, value);
+      } else if (key == "phase" && tag) {
+        rule.phases = texts(key, value);
+      } else {
+        fail(value, fmt::format("no such key '{}' in a rule: there are name, function, module, "
+                                "file{}",
+                                sanitize(key.str()), tag ? " and phase" : ""));
+      }
+    }
+    if (rule.name.empty()) fail(table, "the rule has no name");
+    if (!rule.wants_frame() && rule.phases.empty()) {
+      fail(table, "the rule says nothing about a frame: give function, module or file");
+    }
+    return rule;
+  }
+
+  const std::string& origin_;
+};
+
+}  // namespace
+
+RuleSet parse_rules(std::string_view toml, const std::string& origin) {
+  try {
+    return RuleReader(origin).read(toml::parse(toml));
+  } catch (const toml::parse_error& error) {
+    throw UsageError(fmt::format("{}:{}: {}", origin,
+                                 static_cast<uint64_t>(error.source().begin.line),
+                                 sanitize(error.description())));
+  }
+}
+
+Rule parse_rule_option(std::string_view text) {
+  const size_t equals = text.find('=');
+  if (equals == 0 || equals == std::string_view::npos || equals + 1 == text.size()) {
+    throw UsageError(
+        fmt::format("'{}' is no rule: write NAME=FUNCTION or NAME=MODULE!FUNCTION, with * and ?, "
+                    "such as 'load=llama_model_load*'",
+                    sanitize(text)));
+  }
+  Rule rule;
+  rule.name = text.substr(0, equals);
+  std::string_view function = text.substr(equals + 1);
+  const size_t mark = function.find('!');
+  if (mark != std::string_view::npos && !function.substr(0, mark).ends_with("operator")) {
+    if (mark > 0) rule.modules.emplace_back(function.substr(0, mark));
+    function.remove_prefix(mark + 1);
+  }
+  if (!function.empty() && (function != kAny || rule.modules.empty())) {
+    rule.functions.emplace_back(function);
+  }
+  if (!rule.wants_frame()) {
+    throw UsageError(fmt::format("'{}' names neither a module nor a function", sanitize(text)));
+  }
+  return rule;
+}
+
+}  // namespace gpupeak::collector

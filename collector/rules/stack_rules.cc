@@ -1,0 +1,153 @@
+#include "collector/rules/stack_rules.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "collector/function_names.h"
+#include "collector/rules/glob.h"
+
+namespace gpupeak::collector {
+namespace {
+
+bool any_matches(const std::vector<std::string>& globs, std::string_view text) {
+  return std::any_of(globs.begin(), globs.end(),
+                     [&](const std::string& glob) { return glob_match(glob, text); });
+}
+
+std::string_view base_name(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+/// As titles show it, and whole.
+bool function_matches(const Rule& rule, const Frame& frame) {
+  if (rule.functions.empty()) return true;
+  if (frame.function.empty()) return false;
+  if (any_matches(rule.functions, frame.function)) return true;
+  std::string name(without_signature(frame.function));
+  if (any_matches(rule.functions, name)) return true;
+  constexpr std::string_view kAnonymous = "(anonymous namespace)::";
+  const size_t size = name.size();
+  for (size_t at = name.find(kAnonymous); at != std::string::npos; at = name.find(kAnonymous, at)) {
+    name.erase(at, kAnonymous.size());
+  }
+  return name.size() != size && any_matches(rule.functions, name);
+}
+
+bool file_matches(const Rule& rule, const Frame& frame) {
+  if (rule.files.empty()) return true;
+  return std::any_of(rule.files.begin(), rule.files.end(), [&](const std::string& glob) {
+    const bool whole = glob.find('/') != std::string::npos;
+    return glob_match(glob, whole ? std::string_view(frame.file) : base_name(frame.file));
+  });
+}
+
+}  // namespace
+
+FrameRules::FrameRules(const Definitions& definitions, Symbolizer& symbolizer,
+                       std::vector<Rule> rules)
+    : definitions_(definitions), symbolizer_(symbolizer), rules_(std::move(rules)) {}
+
+const FrameRules::Candidates& FrameRules::candidates(const StackNode& node) {
+  const auto [entry, added] = candidates_.try_emplace(node.module);
+  Candidates& found = entry->second;
+  if (!added) return found;
+  const std::string_view name = base_name(definitions_.modules()[node.module].path);
+  // What has no module may be code of another language, which knows its own.
+  const bool unknown = node.module == 0;
+  for (uint32_t i = 0; i < rules_.size(); ++i) {
+    const Rule& rule = rules_[i];
+    if (!rule.wants_frame()) continue;
+    if (!unknown && !rule.modules.empty() && !any_matches(rule.modules, name)) continue;
+    found.rules.push_back(i);
+    found.by_module_alone &= !unknown && rule.functions.empty() && rule.files.empty();
+  }
+  return found;
+}
+
+bool FrameRules::matches(const Rule& rule, const Frame& frame) const {
+  return (rule.modules.empty() || any_matches(rule.modules, frame.module)) &&
+         function_matches(rule, frame) && file_matches(rule, frame);
+}
+
+std::vector<uint32_t> FrameRules::all(uint32_t node) {
+  const Candidates& possible = candidates(nodes()[node]);
+  if (possible.by_module_alone) return possible.rules;
+  const std::vector<Frame>& frames = symbolizer_.resolve(node).frames;
+  std::vector<uint32_t> found;
+  for (const uint32_t rule : possible.rules) {
+    if (std::any_of(frames.begin(), frames.end(),
+                    [&](const Frame& frame) { return matches(rules_[rule], frame); })) {
+      found.push_back(rule);
+    }
+  }
+  return found;
+}
+
+uint32_t FrameRules::outermost(uint32_t node) {
+  const Candidates& possible = candidates(nodes()[node]);
+  if (possible.rules.empty()) return kNoRule;
+  if (possible.by_module_alone) return possible.rules.front();
+  const std::vector<Frame>& frames = symbolizer_.resolve(node).frames;
+  for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
+    for (const uint32_t rule : possible.rules) {
+      if (matches(rules_[rule], *frame)) return rule;
+    }
+  }
+  return kNoRule;
+}
+
+StackPhases::StackPhases(const Definitions& definitions, Symbolizer& symbolizer,
+                         const std::vector<Rule>& rules) {
+  if (rules.empty()) return;
+  FrameRules frames(definitions, symbolizer, rules);
+  for (const Rule& rule : rules) names_.push_back(rule.name);
+  const std::vector<StackNode>& nodes = definitions.nodes();
+  rule_of_.resize(nodes.size(), kNoRule);
+  // A caller is defined before what it calls.
+  for (uint32_t node = 1; node < nodes.size(); ++node) {
+    const uint32_t outer = rule_of_[nodes[node].parent];
+    rule_of_[node] = outer != kNoRule ? outer : frames.outermost(node);
+  }
+}
+
+StackTags::StackTags(FrameRules rules) : rules_(std::move(rules)) {
+  // Rules that ask for no frame may hold for any stack.
+  auto always = std::make_unique<std::vector<uint32_t>>();
+  for (uint32_t i = 0; i < rules_.rules().size(); ++i) {
+    if (!rules_.rules()[i].wants_frame()) always->push_back(i);
+  }
+  memory_[0] = always.get();
+  lists_.push_back(std::move(always));
+}
+
+const std::vector<uint32_t>& StackTags::matches(uint32_t stack) {
+  std::vector<uint32_t> path;
+  uint32_t node = stack;
+  while (!memory_.contains(node)) {
+    path.push_back(node);
+    node = rules_.nodes()[node].parent;
+  }
+  const std::vector<uint32_t>* list = memory_[node];
+  for (; !path.empty(); path.pop_back()) {
+    const std::vector<uint32_t> own = rules_.all(path.back());
+    if (!std::includes(list->begin(), list->end(), own.begin(), own.end())) {
+      auto both = std::make_unique<std::vector<uint32_t>>();
+      std::set_union(list->begin(), list->end(), own.begin(), own.end(), std::back_inserter(*both));
+      list = both.get();
+      lists_.push_back(std::move(both));
+    }
+    memory_[path.back()] = list;
+  }
+  return *list;
+}
+
+uint32_t StackTags::rule_of(uint32_t stack, const std::string& phase) {
+  for (const uint32_t rule : matches(stack)) {
+    const std::vector<std::string>& phases = rules_.rules()[rule].phases;
+    if (phases.empty() || (!phase.empty() && any_matches(phases, phase))) return rule;
+  }
+  return kNoRule;
+}
+
+}  // namespace gpupeak::collector

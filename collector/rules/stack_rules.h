@@ -1,0 +1,84 @@
+// Which rules a stack of a log matches. Each node of the stack trie is looked at once, and symbols
+// are read only where a rule asks for the module's functions.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "collector/definitions.h"
+#include "collector/rules/rule_set.h"
+#include "collector/symbolizer.h"
+
+namespace gpupeak::collector {
+
+inline constexpr uint32_t kNoRule = UINT32_MAX;
+
+/// Which rules one node's own frames match.
+class FrameRules {
+ public:
+  FrameRules(const Definitions& definitions, Symbolizer& symbolizer, std::vector<Rule> rules);
+
+  const std::vector<Rule>& rules() const { return rules_; }
+  const std::vector<StackNode>& nodes() const { return definitions_.nodes(); }
+  /// Ascending. `node` is not 0.
+  std::vector<uint32_t> all(uint32_t node);
+  /// Of the node's outermost frame that matches any the first rule.
+  uint32_t outermost(uint32_t node);
+
+ private:
+  /// The rules that a module's frames may match, and whether their functions must be known.
+  struct Candidates {
+    std::vector<uint32_t> rules;
+    bool by_module_alone = true;
+  };
+  const Candidates& candidates(const StackNode& node);
+  bool matches(const Rule& rule, const Frame& frame) const;
+
+  const Definitions& definitions_;
+  Symbolizer& symbolizer_;
+  std::vector<Rule> rules_;
+  std::unordered_map<uint32_t, Candidates> candidates_;  // by module
+};
+
+/// For each stack the rule of its outermost frame that matches any: the phase it is part of.
+/// Looks at all nodes at once.
+class StackPhases {
+ public:
+  StackPhases(const Definitions& definitions, Symbolizer& symbolizer,
+              const std::vector<Rule>& rules);
+
+  /// Index of a rule, or kNoRule.
+  uint32_t rule_of(uint32_t stack) const {
+    return stack < rule_of_.size() ? rule_of_[stack] : kNoRule;
+  }
+  const std::string& name(uint32_t rule) const { return names_[rule]; }
+  size_t rule_count() const { return names_.size(); }
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<uint32_t> rule_of_;  // by node
+};
+
+/// For each stack all rules that match any of its frames. Looks only at the stacks it is asked for.
+class StackTags {
+ public:
+  explicit StackTags(FrameRules rules);
+
+  /// The first rule that holds for an allocation with this stack, made in this phase (empty: in
+  /// none); kNoRule.
+  uint32_t rule_of(uint32_t stack, const std::string& phase);
+  const std::string& name(uint32_t rule) const { return rules_.rules()[rule].name; }
+
+ private:
+  const std::vector<uint32_t>& matches(uint32_t stack);
+
+  FrameRules rules_;
+  /// By node. A node that matches no more than its caller has the caller's list.
+  std::unordered_map<uint32_t, const std::vector<uint32_t>*> memory_;
+  std::vector<std::unique_ptr<const std::vector<uint32_t>>> lists_;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,234 @@
+#include "collector/views/tags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "collector/csv_field.h"
+#include "collector/views/heading.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr std::string_view kNoPhase = "(no phase)";
+constexpr std::string_view kUntrackable = "Untrackable";
+constexpr std::string_view kUntrackableNote = "what the driver shows beyond what it handed out";
+
+struct Share {
+  std::string name;
+  uint64_t bytes = 0, count = 0;
+};
+
+struct Entry {
+  std::string tag, layer, site;
+  uint64_t bytes = 0, count = 0;
+};
+
+struct TagTables {
+  std::vector<Share> layers, tags;  ///< largest first, what has no name last
+  std::vector<Entry> entries;       ///< largest first
+  bool driver_counts_it = false;    ///< the driver has a figure for this scope
+  std::optional<uint64_t> untrackable_bytes;
+};
+
+template <class T>
+void sort_by_bytes(std::vector<T>& rows) {
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const T& a, const T& b) { return a.bytes > b.bytes; });
+}
+
+std::vector<Share> shares(const std::map<std::string, Share>& by_name, std::string_view last) {
+  std::vector<Share> rows;
+  for (const auto& [name, share] : by_name) rows.push_back({name, share.bytes, share.count});
+  sort_by_bytes(rows);
+  std::stable_partition(rows.begin(), rows.end(),
+                        [&](const Share& share) { return share.name != last; });
+  return rows;
+}
+
+/// The driver's largest reading of a device, all processes together, less what others held at the
+/// start, beyond the peak of what was handed out. Of several devices that have readings, all.
+std::optional<uint64_t> untrackable(const Profile& profile, ScopeId scope) {
+  const int32_t device = profile.scope_info(scope).device;
+  std::optional<uint64_t> used;
+  for (const auto& [ordinal, ledger] : profile.replay().ledgers()) {
+    if ((device >= 0 && device != ordinal) || !ledger.highest()) continue;
+    const uint64_t others = ledger.others_at_start().value_or(0);
+    used = used.value_or(0) + ledger.highest()->used - std::min(others, ledger.highest()->used);
+  }
+  if (!used) return std::nullopt;
+  return *used - std::min(*used, profile.sum(scope).peak);
+}
+
+TagTables make_tables(Profile& profile, ScopeId scope) {
+  std::map<std::string, Share> layers;
+  std::map<std::string, Share> tags;
+  std::map<std::tuple<std::string, std::string, std::string>, Share> entries;
+  for (const Contribution& part : profile.at_peak(scope)) {
+    const SiteContext& context = profile.replay().sites().context_of(part.group);
+    const std::string layer =
+        profile.sites().phase_name(context.phase).value_or(std::string(kNoPhase));
+    const std::string tag = profile.tagger().name(profile.tagger().tag(part.group));
+    const std::string site =
+        profile.sites().site_title(profile.replay().sites().info(part.group).stack);
+    for (Share* share : {&layers[layer], &tags[tag], &entries[{tag, layer, site}]}) {
+      share->bytes += part.bytes;
+      share->count += part.count;
+    }
+  }
+  TagTables tables;
+  tables.layers = shares(layers, kNoPhase);
+  tables.tags = shares(tags, kOthers);
+  for (const auto& [key, share] : entries) {
+    const auto& [tag, layer, site] = key;
+    tables.entries.push_back({tag, layer, site, share.bytes, share.count});
+  }
+  sort_by_bytes(tables.entries);
+  const ScopeInfo& info = profile.scope_info(scope);
+  tables.driver_counts_it = info.kind == 0 && info.name.starts_with("device");
+  if (tables.driver_counts_it) tables.untrackable_bytes = untrackable(profile, scope);
+  return tables;
+}
+
+std::string rules_text(const RuleBook& rules) {
+  std::string text;
+  for (const std::string& set : rules.sets) text += (text.empty() ? "" : ", ") + set;
+  if (text.empty()) return rules.tags.empty() ? "none" : "of the command line";
+  return text + (rules.automatic ? " (by the modules in the log)" : "");
+}
+
+class TagsText {
+ public:
+  TagsText(std::ostream& out, const TextStyle& style, uint64_t whole)
+      : out_(out),
+        width_(static_cast<size_t>(std::max(style.width, 60))),
+        half_((width_ - kGap) / 2),
+        whole_(whole),
+        digits_(mib_digits(whole)) {}
+
+  void two_views(const TagTables& tables) {
+    out_ << cells(head("by layer"), head("by data structure"));
+    const size_t rows = std::max(tables.layers.size(), tables.tags.size());
+    for (size_t i = 0; i < rows; ++i) {
+      out_ << cells(i < tables.layers.size() ? cell(tables.layers[i]) : "",
+                    i < tables.tags.size() ? cell(tables.tags[i]) : "");
+    }
+    const std::string sum = fmt::format("sum {} = peak", mib(whole_, digits_));
+    out_ << cells(right(sum, half_), right(sum, half_));
+  }
+
+  void entries(const std::vector<Entry>& entries, size_t top) {
+    out_ << fmt::format("{} {} {}  {} {} site\n", right("MiB", kMib), right("%", kPercent),
+                        right("n", kCount), left("tag", kName), left("layer", kName));
+    uint64_t rest = 0;
+    for (size_t i = 0; i < entries.size(); ++i) {
+      if (i >= top) {
+        rest += entries[i].bytes;
+        continue;
+      }
+      const Entry& entry = entries[i];
+      out_ << fit(fmt::format("{}  {} {} {}", figures(entry.bytes, grouped(entry.count)),
+                              left(fit(entry.tag, kName), kName),
+                              left(fit(entry.layer, kName), kName), entry.site),
+                  width_)
+           << '\n';
+    }
+    if (entries.size() > top) {
+      out_ << fmt::format("{}  {} more\n", figures(rest, ""), grouped(entries.size() - top));
+    }
+  }
+
+  void untrackable(const std::optional<uint64_t>& bytes) {
+    out_ << fmt::format("{} {}  {}: {}\n", right(mib(bytes, digits_), kMib), right("", kPercent),
+                        kUntrackable, bytes ? kUntrackableNote : "not measured");
+  }
+
+ private:
+  static constexpr size_t kGap = 4, kMib = 10, kPercent = 5, kCount = 8, kName = 18;
+
+  std::string cells(const std::string& one, const std::string& other) const {
+    const std::string line = left(one, half_ + kGap) + other;
+    return line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+  }
+  size_t name_columns() const { return half_ - kMib - kPercent - 2; }
+  std::string head(std::string_view name) const {
+    return fmt::format("{} {} {}", left(name, name_columns()), right("MiB", kMib),
+                       right("%", kPercent));
+  }
+  std::string cell(const Share& share) const {
+    return fmt::format("{} {} {}", left(fit(share.name, name_columns()), name_columns()),
+                       right(mib(share.bytes, digits_), kMib),
+                       right(percent(share.bytes, whole_), kPercent));
+  }
+  std::string figures(uint64_t bytes, const std::string& count) const {
+    return fmt::format("{} {} {}", right(mib(bytes, digits_), kMib),
+                       right(percent(bytes, whole_), kPercent), right(count, kCount));
+  }
+
+  std::ostream& out_;
+  const size_t width_, half_;
+  const uint64_t whole_;
+  const int digits_;
+};
+
+Json shares_json(const std::vector<Share>& shares) {
+  Json json = Json::array();
+  for (const Share& share : shares) {
+    json.push_back({{"name", share.name}, {"bytes", share.bytes}, {"count", share.count}});
+  }
+  return json;
+}
+
+}  // namespace
+
+void write_tags(Profile& profile, ScopeId scope, size_t top, std::ostream& out,
+                const TextStyle& style) {
+  const TagTables tables = make_tables(profile, scope);
+  write_losses(profile.quality(), out, style);
+  write_peak_heading(profile, scope, out, style);
+  out << "rules: " << rules_text(profile.rules()) << "\n\n";
+  TagsText text(out, style, profile.sum(scope).peak);
+  text.two_views(tables);
+  if (tables.driver_counts_it) text.untrackable(tables.untrackable_bytes);
+  out << '\n' << bold("TOP ENTRIES", style) << '\n';
+  text.entries(tables.entries, top);
+}
+
+void write_tags_json(Profile& profile, ScopeId scope, size_t top, std::ostream& out) {
+  const TagTables tables = make_tables(profile, scope);
+  Json json = peak_view_json(profile, scope, "gpupeak.tags/1");
+  json["rules"] = {{"sets", profile.rules().sets}, {"automatic", profile.rules().automatic}};
+  json["layers"] = shares_json(tables.layers);
+  json["tags"] = shares_json(tables.tags);
+  json["untrackable_bytes"] = nullable(tables.untrackable_bytes);
+  json["entries"] = Json::array();
+  uint64_t rest = 0;
+  for (size_t i = 0; i < tables.entries.size(); ++i) {
+    const Entry& entry = tables.entries[i];
+    if (i >= top) {
+      rest += entry.bytes;
+      continue;
+    }
+    json["entries"].push_back({{"tag", entry.tag},
+                               {"layer", entry.layer},
+                               {"site", entry.site},
+                               {"bytes", entry.bytes},
+                               {"count", entry.count}});
+  }
+  json["other_bytes"] = rest;
+  write_line(json, out);
+}
+
+void write_tags_csv(Profile& profile, ScopeId scope, std::ostream& out) {
+  const TagTables tables = make_tables(profile, scope);
+  for (const Share& tag : tables.tags) {
+    out << fmt::format("{},{}\n", csv_field(tag.name), exact_mib(tag.bytes));
+  }
+  if (tables.untrackable_bytes) {
+    out << fmt::format("{},{}\n", kUntrackable, exact_mib(*tables.untrackable_bytes));
+  }
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,244 @@
+// The phases of whole logs, seen through analyze(): what they keep, and how they repeat.
+#include <array>
+#include <map>
+#include <random>
+#include <sstream>
+
+#include "catch.h"
+#include "collector/analyze.h"
+#include "collector/write_phases.h"
+#include "log_builder.h"
+
+using namespace gpupeak::collector;
+using namespace gpupeak::testing;
+
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+Summary analyze_log(LogBuilder& log, const Options& options = {}) {
+  const TemporaryFile file;
+  return analyze(log.save(file.path()), options);
+}
+
+const PhaseSummary& phase(const Summary& summary, const std::string& name) {
+  for (const PhaseSummary& phase : summary.phases) {
+    if (phase.name == name) return phase;
+  }
+  FAIL("no phase " << name);
+  return summary.phases.front();
+}
+
+uint64_t value(const Metrics& metrics, const std::string& name) {
+  INFO(name);
+  REQUIRE(metric(metrics, name).has_value());
+  return *metric(metrics, name);
+}
+
+/// What the outermost phases' own allocations still hold at exit, and what no phase allocated.
+uint64_t sum_of_live_at_exit(const Summary& summary, const std::string& side) {
+  uint64_t sum = 0;
+  for (const PhaseSummary& phase : summary.phases) {
+    if (phase.depth == 0) sum += value(phase.metrics, side + ".live_at_exit_bytes");
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("phases: bytes at entry, peak within, at exit, kept", "[collector]") {
+  LogBuilder log;
+  const uint32_t load = log.string("load");
+  const uint32_t inner = log.string("inner");
+  log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 100);
+  log.phase_push(0, 2, false, load);
+  log.device_alloc(0, 3, 2, GPUPEAK_KIND_LINEAR, 0, 50);
+  log.phase_push(0, 4, false, inner);
+  log.device_alloc(0, 5, 3, GPUPEAK_KIND_LINEAR, 0, 30);
+  log.device_alloc(0, 6, 4, GPUPEAK_KIND_LINEAR, 0, 7);
+  log.device_free(0, 7, 3);
+  log.phase_pop(0, 8, false);
+  log.device_free(0, 9, 1);  // not of this phase
+  log.phase_pop(0, 10, false);
+  log.device_free(0, 11, 4);
+  const Summary summary = analyze_log(log);
+  const Metrics& outer = phase(summary, "load").metrics;
+  CHECK(value(outer, "device.start_bytes") == 100);
+  CHECK(value(outer, "device.peak_bytes") == 187);
+  CHECK(value(outer, "device.end_bytes") == 57);
+  CHECK(value(outer, "device.kept_bytes") == 57);
+  CHECK(value(outer, "device.live_at_exit_bytes") == 50);
+  CHECK(value(outer, "device.alloc_count") == 1);
+  const PhaseSummary& within = phase(summary, "inner");
+  CHECK(value(within.metrics, "device.kept_bytes") == 7);
+  CHECK(value(within.metrics, "device.live_at_exit_bytes") == 0);
+  CHECK(within.open_ns == 4);
+  REQUIRE(within.instances.size() == 1);
+  CHECK(within.instances[0].device.peak_bytes == 187);
+}
+
+TEST_CASE("phases: a million runs are folded, the first and an odd one are alone", "[collector]") {
+  LogBuilder log;
+  const uint32_t run = log.string("run");
+  constexpr uint64_t kRuns = 1'000'000;
+  uint64_t id = 0;
+  log.phase_push(0, 1, false, run);
+  log.device_alloc(0, 1, ++id, GPUPEAK_KIND_LINEAR, 0, 4 * kMiB);
+  log.phase_pop(0, 2, false);
+  for (uint64_t i = 2; i <= kRuns; ++i) {
+    log.phase_push(0, i * 2, false, run);
+    if (i % 1000 == 0) {  // the caller's own block, in some runs: no difference
+      log.alloc(0, i * 2, 0x1000, 100);
+      log.free(0, i * 2, 0x1000);
+    }
+    if (i == 1234) log.device_alloc(0, i * 2, ++id, GPUPEAK_KIND_LINEAR, 0, kMiB);
+    log.phase_pop(0, i * 2 + 1, false);
+  }
+  const Summary summary = analyze_log(log);
+  const PhaseSummary& runs = phase(summary, "run");
+  CHECK(runs.count == kRuns);
+  REQUIRE(runs.instances.size() == 4);
+  CHECK(runs.instances[1].first == 2);
+  CHECK(runs.instances[1].last == 1233);
+  CHECK(runs.instances[2].first == 1234);
+  CHECK(runs.instances[2].count == 1);
+  CHECK(runs.instances[2].device.kept_bytes == kMiB);
+  CHECK(runs.instances[3].last == kRuns);
+  CHECK(runs.instances[3].device.start_bytes == 5 * kMiB);
+  std::ostringstream table;
+  write_phases(summary, table, {});
+  CHECK(table.str().find("run[2..1233]") != std::string::npos);
+  CHECK(table.str().find("run[1234] ") != std::string::npos);
+}
+
+TEST_CASE("phases: what outermost phases keep and what none allocated is what is live at exit",
+          "[collector]") {
+  uint64_t outside = 0;
+  for (const uint32_t seed : {1u, 2u, 3u, 4u, 5u}) {
+    std::mt19937 random(seed);
+    const auto below = [&](uint64_t limit) { return random() % limit; };
+    LogBuilder log;
+    std::vector<uint32_t> names;
+    for (const char* name : {"a", "b", "c", "d"}) names.push_back(log.string(name));
+    std::array<int, 3> depth{};
+    std::vector<uint64_t> device_blocks;
+    std::vector<uint64_t> heap_blocks;
+    std::map<uint64_t, uint64_t> sizes;
+    uint64_t device_live = 0, host_live = 0, next_id = 1;
+    for (uint64_t time = 1; time < 5000; ++time) {
+      const auto slot = static_cast<uint32_t>(below(3));
+      switch (below(6)) {
+        case 0:
+          log.phase_push(slot, time, false, names[below(names.size())]);
+          ++depth[slot];
+          break;
+        case 1:
+          if (depth[slot]-- > 0) {
+            log.phase_pop(slot, time, false);
+          } else {
+            depth[slot] = 0;
+          }
+          break;
+        case 2: {
+          const uint64_t bytes = 1 + below(1000);
+          log.device_alloc(slot, time, next_id, GPUPEAK_KIND_LINEAR, 0, bytes);
+          device_blocks.push_back(next_id);
+          sizes[next_id++] = bytes;
+          device_live += bytes;
+          break;
+        }
+        case 3:
+          if (!device_blocks.empty()) {
+            const size_t at = below(device_blocks.size());
+            device_live -= sizes[device_blocks[at]];
+            log.device_free(slot, time, device_blocks[at]);
+            device_blocks.erase(device_blocks.begin() + static_cast<std::ptrdiff_t>(at));
+          }
+          break;
+        case 4: {
+          const uint64_t address = 0x100000 + 0x1000 * time;
+          const uint64_t bytes = 1 + below(1000);
+          log.alloc(slot, time, address, bytes);
+          heap_blocks.push_back(address);
+          sizes[address] = bytes;
+          host_live += bytes;
+          break;
+        }
+        default:
+          if (!heap_blocks.empty()) {
+            const size_t at = below(heap_blocks.size());
+            host_live -= sizes[heap_blocks[at]];
+            log.free(slot, time, heap_blocks[at]);
+            heap_blocks.erase(heap_blocks.begin() + static_cast<std::ptrdiff_t>(at));
+          }
+          break;
+      }
+    }
+    const Summary summary = analyze_log(log);
+    REQUIRE(value(summary.metrics, "device.live_bytes") == device_live);
+    REQUIRE(value(summary.metrics, "host.live_bytes") == host_live);
+    const uint64_t device = sum_of_live_at_exit(summary, "device");
+    const uint64_t host = sum_of_live_at_exit(summary, "host");
+    CHECK(device + value(summary.metrics, "device.outside_phases.live_bytes") == device_live);
+    CHECK(host + value(summary.metrics, "host.outside_phases.live_bytes") == host_live);
+    CHECK(device > 0);
+    outside += value(summary.metrics, "device.outside_phases.live_bytes");
+  }
+  CHECK(outside > 0);
+}
+
+TEST_CASE("phases: of one thread, the changes within phases and between them add up",
+          "[collector]") {
+  LogBuilder log;
+  const uint32_t run = log.string("run");
+  uint64_t time = 1;
+  uint64_t live = 0;
+  for (uint64_t i = 1; i <= 50; ++i) {
+    log.device_alloc(0, time++, 1000 + i, GPUPEAK_KIND_LINEAR, 0, 3);  // between the runs
+    live += 3;
+    log.phase_push(0, time++, false, run);
+    log.device_alloc(0, time++, i, GPUPEAK_KIND_LINEAR, 0, 10 * i);
+    live += 10 * i;
+    if (i > 1) {
+      log.device_free(0, time++, i - 1);
+      live -= 10 * (i - 1);
+    }
+    log.phase_pop(0, time++, false);
+  }
+  const Summary summary = analyze_log(log);
+  const PhaseSummary& runs = phase(summary, "run");
+  int64_t kept = 0;
+  for (const PhaseInstances& row : runs.instances) kept += row.device.kept_bytes.value();
+  CHECK(kept == 500);
+  CHECK(value(runs.metrics, "device.kept_bytes") == 500);
+  CHECK(value(runs.metrics, "device.live_at_exit_bytes") + 150 == live);
+  CHECK(value(summary.metrics, "device.live_bytes") == live);
+}
+
+TEST_CASE("phases: a range owns nothing, so what it keeps is not known", "[collector]") {
+  LogBuilder log;
+  const uint32_t name = log.string("range");
+  log.event(0, 1, GPUPEAK_REC_RANGE_BEGIN, Fields().u(1).u(GPUPEAK_PHASE_NVTX).u(name));
+  log.device_alloc(0, 2, 1, GPUPEAK_KIND_LINEAR, 0, 100);
+  log.event(0, 3, GPUPEAK_REC_RANGE_END, Fields().u(1));
+  const Summary summary = analyze_log(log);
+  const Metrics& range = phase(summary, "range").metrics;
+  CHECK(value(range, "device.end_bytes") == 100);
+  CHECK_FALSE(metric(range, "device.kept_bytes").has_value());
+  CHECK_FALSE(metric(range, "device.alloc_count").has_value());
+  CHECK_FALSE(phase(summary, "range").instances.at(0).device.kept_bytes.has_value());
+}
+
+TEST_CASE("phases: tens of thousands within each other are closed in time", "[collector]") {
+  LogBuilder log;
+  const uint32_t name = log.string("deep");
+  constexpr uint64_t kDepth = 60'000;
+  for (uint64_t i = 1; i <= kDepth; ++i) log.phase_push(0, i, false, name);
+  log.device_alloc(0, kDepth + 1, 1, GPUPEAK_KIND_LINEAR, 0, 10);
+  for (uint64_t i = 1; i <= kDepth; ++i) log.phase_pop(0, kDepth + 1 + i, false);
+  const Summary summary = analyze_log(log);
+  CHECK(summary.phases.size() == kDepth);
+  // 60 000 squared is more than is added up: what was kept is not known then, what is live is.
+  CHECK_FALSE(metric(summary.phases[0].metrics, "device.kept_bytes").has_value());
+  CHECK(value(summary.phases[0].metrics, "device.live_at_exit_bytes") == 10);
+}

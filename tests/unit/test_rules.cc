@@ -1,0 +1,400 @@
+// Rules on stacks: how they are read, what they match, and the phases and tags they make.
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "catch.h"
+#include "collector/analyze.h"
+#include "collector/error.h"
+#include "collector/rules/glob.h"
+#include "collector/rules/rule_book.h"
+#include "collector/views/tags.h"
+#include "inline_sample.h"
+#include "log_builder.h"
+#include "this_program.h"
+
+using namespace gpupeak::collector;
+using namespace gpupeak::testing;
+
+namespace {
+
+/// main (libapp.so) calls the library, which calls libinner.so.
+struct Stacks {
+  LogBuilder log;
+  uint32_t main, load, inner, direct;
+
+  Stacks() {
+    log.module("/opt/libapp.so", "", 0x100000, 0x100000, 0x10000);
+    log.module("/opt/libload.so.1", "", 0x200000, 0x200000, 0x10000);
+    log.module("/opt/libinner.so", "", 0x300000, 0x300000, 0x10000);
+    main = log.node(0, 0x100100);
+    load = log.node(main, 0x200100);
+    inner = log.node(load, 0x300100);
+    direct = log.node(main, 0x300200);
+  }
+  void alloc(uint32_t slot, uint64_t time, uint64_t bytes, uint32_t stack) {
+    log.device_alloc(slot, time, ++id_, GPUPEAK_KIND_LINEAR, 0, bytes, 0, stack);
+  }
+
+ private:
+  uint64_t id_ = 0;
+};
+
+Options with(RuleChoice rules, GroupBy by = GroupBy::kSite) {
+  Options options;
+  options.rules = std::move(rules);
+  options.by = by;
+  return options;
+}
+
+Summary analyze_log(LogBuilder& log, const Options& options) {
+  const TemporaryFile file;
+  return analyze(log.save(file.path()), options);
+}
+
+/// "a: 10, b: 5" of the device's peak.
+std::string rows(const Summary& summary, const std::string& scope = "device:0") {
+  const Peak* peak = summary.find_peak(scope);
+  REQUIRE(peak != nullptr);
+  std::string text;
+  for (const Holder& holder : peak->holders) {
+    text += (text.empty() ? "" : ", ") + holder.title + ": " + std::to_string(holder.bytes);
+  }
+  return text;
+}
+
+/// "outer/inner begin..end" of each phase.
+std::vector<std::string> phase_lines(const Summary& summary) {
+  std::vector<std::string> lines;
+  for (const PhaseSummary& phase : summary.phases) {
+    lines.push_back((phase.parent ? *phase.parent + "/" : "") + phase.name + " " +
+                    std::to_string(phase.begin_ns) + ".." +
+                    (phase.end_ns ? std::to_string(*phase.end_ns) : "") + " " +
+                    std::to_string(*metric(phase.metrics, "device.start_bytes")) + " " +
+                    std::to_string(*metric(phase.metrics, "device.peak_bytes")) + " " +
+                    std::to_string(*metric(phase.metrics, "device.end_bytes")));
+  }
+  return lines;
+}
+
+std::string message_of(const std::string& toml) {
+  try {
+    parse_rules(toml, "my.toml");
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+using Lines = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("glob: stars, question marks, and nothing else is special", "[collector]") {
+  CHECK(glob_match("", ""));
+  CHECK_FALSE(glob_match("", "a"));
+  CHECK(glob_match("*", ""));
+  CHECK(glob_match("a*c", "abbbc"));
+  CHECK(glob_match("a*b*c", "a-b-b-c"));
+  CHECK_FALSE(glob_match("a*b", "abc"));
+  CHECK(glob_match("?bc", "abc"));
+  CHECK_FALSE(glob_match("?", ""));
+  CHECK(glob_match("operator[]*", "operator[](int)"));
+  CHECK_FALSE(glob_match("[ab]", "a"));
+  CHECK(glob_match("*aab", "aaaab"));
+  CHECK_FALSE(glob_match(std::string(200, '*') + "b", std::string(5000, 'a')));
+}
+
+TEST_CASE("rules: a file with phases and tags", "[collector]") {
+  const RuleSet set = parse_rules(R"(
+name = "mine"
+modules = ["libx.so*", "libz.so"]
+[[phase]]
+name = "load"
+function = "load_*"
+[[tag]]
+name = "weights"
+function = ["*::Weights", "*::Read"]
+module = "libx*"
+file = "weights.cc"
+phase = "load"
+)",
+                                  "my.toml");
+  CHECK(set.name == "mine");
+  CHECK(set.chosen_by.size() == 2);
+  REQUIRE(set.phases.size() == 1);
+  CHECK(set.phases[0].functions == Lines{"load_*"});
+  REQUIRE(set.tags.size() == 1);
+  CHECK(set.tags[0].functions.size() == 2);
+  CHECK(set.tags[0].phases == Lines{"load"});
+}
+
+TEST_CASE("rules: what is wrong is said with its line", "[collector]") {
+  CHECK(message_of("[[tag]]\nname = \"a\"\nfunktion = \"b\"\n")
+            .starts_with("my.toml:3: no such key"));
+  CHECK(message_of("[[tag]]\nfunction = \"b\"\n").starts_with("my.toml:1: the rule has no name"));
+  CHECK(message_of("[[phase]]\nname = \"a\"\n").find("says nothing about a frame") !=
+        std::string::npos);
+  CHECK(message_of("name = 3\n").starts_with("my.toml:1: 'name' must be a text"));
+  CHECK(message_of("[[phase]]\nname=\"a\"\nphase=\"b\"\n").find("no such key 'phase'") !=
+        std::string::npos);
+  CHECK(message_of("tag = \"x\"\n").find("write [[tag]]") != std::string::npos);
+  CHECK(message_of("[[tag]\n").starts_with("my.toml:1: "));
+  CHECK(message_of("\n\nmodules = []\n").starts_with("my.toml:3: 'modules' is empty"));
+}
+
+TEST_CASE("rules: options", "[collector]") {
+  const Rule plain = parse_rule_option("load=llama_model_load*");
+  CHECK(plain.name == "load");
+  CHECK(plain.functions == Lines{"llama_model_load*"});
+  const Rule both = parse_rule_option("w=libx*!f?");
+  CHECK(both.modules == Lines{"libx*"});
+  CHECK(both.functions == Lines{"f?"});
+  CHECK(parse_rule_option("w=libx.so!*").functions.empty());
+  CHECK(parse_rule_option("ne=A::operator!=*").functions == Lines{"A::operator!=*"});
+  CHECK_THROWS_AS(parse_rule_option("load"), UsageError);
+  CHECK_THROWS_AS(parse_rule_option("=f"), UsageError);
+  CHECK_THROWS_AS(parse_rule_option("a="), UsageError);
+}
+
+TEST_CASE("rules: every built-in set can be read", "[collector]") {
+  CHECK(builtin_rules().size() >= 7);
+  for (const BuiltinRules& rules : builtin_rules()) {
+    INFO(rules.name);
+    const RuleSet set = parse_rules(rules.toml, std::string(rules.name));
+    CHECK_FALSE(set.description.empty());
+    CHECK_FALSE(set.chosen_by.empty());
+    CHECK_FALSE(set.tags.empty());
+  }
+}
+
+TEST_CASE("rules: an unknown set is refused with those that there are", "[collector]") {
+  LogBuilder log;
+  log.alloc(0, 1, 0x1000, 1);
+  std::string message;
+  try {
+    analyze_log(log, with({{"nonesuch"}, {}, {}}));
+  } catch (const UsageError& error) {
+    message = error.what();
+  }
+  CHECK(message.find("no such set") != std::string::npos);
+  CHECK(message.find("onnxruntime") != std::string::npos);
+}
+
+TEST_CASE("rules: the first tag rule that matches any frame counts", "[collector]") {
+  Stacks s;
+  s.alloc(0, 1, 100, s.inner);  // both: the first rule
+  s.alloc(0, 2, 50, s.direct);  // the second only
+  s.alloc(0, 3, 7, s.main);     // none
+  const Summary summary = analyze_log(
+      s.log, with({{}, {}, {"outer=libload*!*", "inner=libinner.so!*"}}, GroupBy::kTag));
+  CHECK(rows(summary) == "outer: 100, inner: 50, Others: 7");
+  const Summary turned = analyze_log(
+      s.log, with({{}, {}, {"inner=libinner.so!*", "outer=libload*!*"}}, GroupBy::kTag));
+  CHECK(rows(turned) == "inner: 150, Others: 7");
+}
+
+TEST_CASE("rules: the program's own tags come first, of nested ones the innermost", "[collector]") {
+  Stacks s;
+  const uint32_t weights = s.log.string("weights");
+  s.log.event(0, 1, GPUPEAK_REC_TAG_PUSH, Fields().u(weights));
+  s.alloc(0, 2, 100, s.inner);
+  s.log.event(0, 3, GPUPEAK_REC_TAG_PUSH, Fields().u(0).s("bias"));
+  s.alloc(0, 4, 30, s.inner);
+  s.log.event(0, 5, GPUPEAK_REC_TAG_POP, Fields());
+  s.alloc(0, 6, 10, s.inner);
+  s.log.event(0, 7, GPUPEAK_REC_TAG_POP, Fields());
+  s.log.event(0, 8, GPUPEAK_REC_TAG_POP, Fields());  // one too many
+  s.alloc(0, 9, 5, s.inner);
+  s.alloc(1, 9, 3, s.inner);  // another thread
+  const Summary summary =
+      analyze_log(s.log, with({{}, {}, {"inner=libinner.so!*"}}, GroupBy::kTag));
+  CHECK(rows(summary) == "weights: 110, bias: 30, inner: 8");
+}
+
+TEST_CASE("rules: sets are chosen by the modules in the log, for tags alone", "[collector]") {
+  LogBuilder log;
+  log.module("/usr/lib/libcublas.so.12", "", 0x100000, 0x100000, 0x1000);
+  log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 64, 0, log.node(0, 0x100100));
+  const Summary chosen = analyze_log(log, with({}, GroupBy::kTag));
+  CHECK(chosen.rules.sets == Lines{"cuda"});
+  CHECK(chosen.rules.automatic);
+  CHECK(rows(chosen) == "cuBLAS workspace: 64");
+  CHECK(chosen.phases.empty());
+  const Summary off = analyze_log(log, with({{"none"}, {}, {}}, GroupBy::kTag));
+  CHECK(off.rules.sets.empty());
+  CHECK(rows(off) == "Others: 64");
+}
+
+TEST_CASE("rules: a function is matched with and without its parameters, inlined ones too",
+          "[collector]") {
+  const ThisProgram self = this_program();
+  LogBuilder log;
+  log.module(self.path, "", self.bias, self.begin, self.end - self.begin);
+  const auto ip = reinterpret_cast<uint64_t>(address_in_inlined_function());
+  log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 64, 0, log.node(0, ip));
+  const auto tag = [&](const std::string& rule) {
+    return rows(analyze_log(log, with({{"none"}, {}, {rule}}, GroupBy::kTag)));
+  };
+  CHECK(tag("x=gpupeak::testing::sample_inner") == "x: 64");
+  CHECK(tag("x=*sample_outer<int>") == "x: 64");
+  CHECK(tag("x=*sample_outer<int>(*") == "x: 64");
+  CHECK(tag("x=sample_inner") == "Others: 64");
+  CHECK(tag("x=libelse.so!*sample_inner*") == "Others: 64");
+  const TemporaryFile file;
+  std::ofstream(file.path()) << "[[tag]]\nname = \"by file\"\nfile = \"inline_sample.cc\"\n";
+  CHECK(rows(analyze_log(log, with({{file.path()}, {}, {}}, GroupBy::kTag))) == "by file: 64");
+}
+
+TEST_CASE("rules: a phase lasts from the first event with its frame to the next without it",
+          "[collector]") {
+  Stacks s;
+  s.alloc(0, 10, 100, s.main);
+  s.alloc(0, 20, 50, s.load);
+  s.alloc(1, 25, 1, s.main);  // another thread says nothing of this one
+  s.alloc(0, 30, 10, s.inner);
+  s.log.device_free(0, 35, 1);  // without a stack: still within
+  s.alloc(0, 40, 1000, s.main);
+  const Options options = with({{"none"}, {"load=libload*!*", "never=nothing"}, {}});
+  const Summary summary = analyze_log(s.log, options);
+  CHECK(phase_lines(summary) == Lines{"load 20..40 100 161 61"});
+  CHECK(*metric(summary.phases[0].metrics, "device.alloc_count") == 2);
+  CHECK(summary.phases[0].source == "rule");
+}
+
+TEST_CASE("rules: the outermost frame that matches any phase decides", "[collector]") {
+  Stacks s;
+  s.alloc(0, 10, 100, s.inner);
+  s.alloc(0, 20, 10, s.direct);
+  const Summary summary =
+      analyze_log(s.log, with({{"none"}, {"inner=libinner.so!*", "load=libload*!*"}, {}}));
+  CHECK(phase_lines(summary) == Lines{"load 10..20 0 100 100", "inner 20..20 100 110 110"});
+}
+
+TEST_CASE("rules: a logged phase within a rule's phase is told from one after it", "[collector]") {
+  const Options options = with({{"none"}, {"load=libload*!*"}, {}});
+  Stacks within;
+  const uint32_t layer = within.log.string("layer");
+  within.alloc(0, 10, 100, within.load);
+  within.log.phase_push(0, 20, false, layer);
+  within.alloc(0, 30, 10, within.inner);
+  within.log.phase_pop(0, 40, false);
+  within.alloc(0, 50, 1, within.main);
+  CHECK(phase_lines(analyze_log(within.log, options)) ==
+        Lines{"load 10..50 0 110 110", "load/layer 20..40 100 110 110"});
+
+  Stacks after;
+  const uint32_t decode = after.log.string("decode");
+  after.alloc(0, 10, 100, after.load);
+  after.log.phase_push(0, 20, false, decode);
+  after.log.phase_push(0, 25, false, decode);
+  after.alloc(0, 30, 10, after.direct);
+  after.log.phase_pop(0, 40, false);
+  after.alloc(0, 45, 5, after.main);
+  after.log.phase_pop(0, 50, false);
+  CHECK(phase_lines(analyze_log(after.log, options)) == Lines{"load 10..20 0 100 100",
+                                                              "decode 20..50 100 115 115",
+                                                              "decode/decode 25..40 100 110 110"});
+}
+
+TEST_CASE("rules: a rule's phase ends with the logged phase that it began in", "[collector]") {
+  Stacks s;
+  const uint32_t setup = s.log.string("setup");
+  s.log.phase_push(0, 5, false, setup);
+  s.alloc(0, 10, 100, s.load);
+  s.log.phase_pop(0, 20, false);
+  s.alloc(0, 30, 1, s.load);
+  s.alloc(0, 40, 1, s.main);
+  const Summary summary = analyze_log(s.log, with({{"none"}, {"load=libload*!*"}, {}}));
+  CHECK(phase_lines(summary) ==
+        Lines{"setup 5..20 0 100 100", "setup/load 10..20 0 100 100", "load 30..40 100 101 101"});
+  for (const Warning& warning : summary.quality.warnings) CHECK(warning.code != "GP029");
+}
+
+TEST_CASE("rules: a phase that the program logs itself stands for the rule's of the same name",
+          "[collector]") {
+  Stacks s;
+  const uint32_t load = s.log.string("load");
+  s.log.phase_push(0, 5, false, load);
+  s.alloc(0, 10, 100, s.load);
+  s.log.phase_pop(0, 20, false);
+  const Summary summary = analyze_log(s.log, with({{"none"}, {"load=libload*!*"}, {}}));
+  CHECK(phase_lines(summary) == Lines{"load 5..20 0 100 100"});
+  CHECK(summary.phases[0].source == "api");
+}
+
+TEST_CASE("rules: heap events and their frees move phases, too", "[collector]") {
+  Stacks s;
+  s.log.alloc(0, 10, 0x1000, 100, s.load);
+  s.log.free(0, 20, 0x1000);
+  s.log.alloc(0, 30, 0x2000, 40, s.inner);
+  s.log.realloc_begin(0, 40, 0x2000);
+  s.log.realloc_end(0, 50, 0x3000, 60, s.direct);
+  const Summary summary = analyze_log(s.log, with({{"none"}, {"load=libload*!*"}, {}}));
+  REQUIRE(summary.phases.size() == 1);
+  const PhaseSummary& load = summary.phases[0];
+  CHECK(load.begin_ns == 10);
+  CHECK(load.end_ns == 50);
+  CHECK(*metric(load.metrics, "host.peak_bytes") == 100);
+  CHECK(*metric(load.metrics, "host.end_bytes") == 40);
+  CHECK(*metric(load.metrics, "host.kept_bytes") == 40);
+}
+
+TEST_CASE("rules: thousands of changes between two phases stay two rows", "[collector]") {
+  Stacks s;
+  for (uint64_t i = 0; i < 5000; ++i) s.alloc(0, i, 1, i % 2 == 0 ? s.load : s.direct);
+  const Summary summary =
+      analyze_log(s.log, with({{"none"}, {"load=libload*!*", "inner=libinner.so!*"}, {}}));
+  REQUIRE(summary.phases.size() == 2);
+  CHECK(summary.phases[0].count == 2500);
+  CHECK(summary.phases[0].instances.size() == 1);
+  CHECK(*metric(summary.phases[1].metrics, "device.live_at_exit_bytes") == 2500);
+}
+
+TEST_CASE("tags: two views add up to the peak, and so does the CSV", "[collector]") {
+  Stacks s;
+  const uint32_t conv = s.log.string("conv1");
+  s.log.phase_push(0, 1, false, conv);
+  s.alloc(0, 2, 3 << 20, s.inner);
+  s.alloc(0, 3, 1 << 20, s.main);
+  s.log.phase_pop(0, 4, false);
+  s.alloc(0, 5, 1, s.direct);
+  const TemporaryFile file;
+  Profile profile(s.log.save(file.path()), {}, nullptr, {{"none"}, {}, {"in,ner=libinner.so!*"}});
+  const ScopeId scope = profile.scope("device:0");
+  std::ostringstream csv;
+  write_tags_csv(profile, scope, csv);
+  CHECK(csv.str() == "\"in,ner\",3.00000095367431640625\nOthers,1.0\n");
+  std::ostringstream text;
+  write_tags(profile, scope, 1, text, {});
+  CHECK(text.str().find("by data structure") != std::string::npos);
+  CHECK(text.str().find("Untrackable: not measured") != std::string::npos);
+  CHECK(text.str().find("2 more") != std::string::npos);
+  std::ostringstream out;
+  write_tags_json(profile, scope, 1, out);
+  const auto json = nlohmann::json::parse(out.str());
+  for (const char* view : {"layers", "tags"}) {
+    uint64_t sum = 0;
+    for (const auto& row : json[view]) sum += row["bytes"].get<uint64_t>();
+    CHECK(sum == json["bytes"].get<uint64_t>());
+  }
+  CHECK(json["layers"][0]["name"] == "conv1");
+  CHECK(json["untrackable_bytes"].is_null());
+  CHECK(json["entries"].size() == 1);
+}
+
+TEST_CASE("tags: a rule may ask for the phase", "[collector]") {
+  Stacks s;
+  const uint32_t conv = s.log.string("conv1");
+  s.alloc(0, 1, 10, s.main);
+  s.log.phase_push(0, 2, false, conv);
+  s.alloc(0, 3, 100, s.main);
+  s.alloc(0, 4, 1000, s.inner);
+  s.log.phase_pop(0, 5, false);
+  const TemporaryFile file;
+  std::ofstream(file.path())
+      << "[[tag]]\nname=\"inner conv\"\nphase=\"conv*\"\nmodule=\"libinner*\"\n"
+      << "[[tag]]\nname=\"convolution\"\nphase=\"conv*\"\n";
+  const Summary summary = analyze_log(s.log, with({{file.path()}, {}, {}}, GroupBy::kTag));
+  CHECK(rows(summary) == "inner conv: 1000, convolution: 100, Others: 10");
+}

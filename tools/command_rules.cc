@@ -1,0 +1,32 @@
+#include <fmt/format.h>
+
+#include "collector/error.h"
+#include "collector/rules/rule_book.h"
+#include "commands.h"
+#include "exit_codes.h"
+#include "output.h"
+
+namespace gpupeak::tools {
+
+int list_rules(const std::string& name) {
+  write_output("", [&](std::ostream& out) {
+    bool found = false;
+    for (const collector::BuiltinRules& rules : collector::builtin_rules()) {
+      if (name.empty()) {
+        const collector::RuleSet set =
+            collector::parse_rules(rules.toml, fmt::format("built-in rules {}", rules.name));
+        out << fmt::format("{:<12} {}\n", rules.name, set.description);
+      }
+      if (rules.name != name) continue;
+      out << rules.toml;
+      found = true;
+    }
+    if (!name.empty() && !found) {
+      throw collector::UsageError(
+          fmt::format("no built-in rules '{}'; `gpupeak rules` lists them", name));
+    }
+  });
+  return kOk;
+}
+
+}  // namespace gpupeak::tools
