@@ -74,18 +74,15 @@ void add_mark(CLI::App& app, tools::MarkOptions& options) {
 void add_rules(CLI::App& verb, tools::RuleOptions& options) {
   verb.add_option("--rules", options.sets,
                   "Rules that name phases and tags: a built-in set, a file, none; may be repeated")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false)
       ->type_name("NAME|FILE");
   verb.add_option("--phase", options.phases,
                   "A phase by a frame on the stack, such as 'load=llama_model_load*'")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false)
       ->type_name("NAME=[MODULE!]FUNCTION");
   verb.add_option("--tag", options.tags,
                   "A tag by a frame on the stack, such as 'weights=*SaveInitializedTensors'")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false)
       ->type_name("NAME=[MODULE!]FUNCTION");
 }
 
@@ -242,7 +239,7 @@ void add_common_options(CLI::App& app) {
   collector::SymbolSearch& search = collector::symbol_search();
   for (CLI::App* verb : app.get_subcommands({})) {
     const std::string& name = verb->get_name();
-    if (name == "run" || name == "mark") continue;
+    if (name == "run" || name == "mark" || name == "rules") continue;
     if (name != "symbolize" && name != "bundle" && name != "compress") {
       verb->add_flag_callback("--confidential", confidential,
                               "Hashes for paths, functions, arguments, hosts, labels and phases "

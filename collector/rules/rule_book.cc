@@ -43,9 +43,9 @@ RuleSet load(const std::string& name) {
   if (!in) {
     throw UsageError(
         fmt::format("rules '{}': no such set ({}, none), and no file that can be read: {}",
-                    sanitize(name), names_of_builtin_sets(), strerror(errno)));
+                    escape(name), names_of_builtin_sets(), strerror(errno)));
   }
-  RuleSet set = parse_rules(text.str(), sanitize(name));
+  RuleSet set = parse_rules(text.str(), escape(name));
   if (set.name.empty()) set.name = name;
   return set;
 }

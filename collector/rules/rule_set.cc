@@ -36,7 +36,7 @@ class RuleReader {
       } else {
         fail(value, fmt::format("no such key '{}': there are name, description, modules, [[phase]] "
                                 "and [[tag]]",
-                                sanitize(key.str())));
+                                escape(key.str())));
       }
     }
     return set;
@@ -51,7 +51,7 @@ class RuleReader {
   std::string text(const toml::key& key, const toml::node& node) const {
     const auto value = node.value<std::string>();
     if (!node.is_string() || !value || value->empty()) {
-      fail(node, fmt::format("'{}' must be a text", sanitize(key.str())));
+      fail(node, fmt::format("'{}' must be a text", escape(key.str())));
     }
     return *value;
   }
@@ -62,17 +62,17 @@ class RuleReader {
     if (list == nullptr) return {text(key, node)};
     std::vector<std::string> found;
     for (const toml::node& part : *list) found.push_back(text(key, part));
-    if (found.empty()) fail(node, fmt::format("'{}' is empty", sanitize(key.str())));
+    if (found.empty()) fail(node, fmt::format("'{}' is empty", escape(key.str())));
     return found;
   }
 
   std::vector<Rule> rules(const toml::key& key, const toml::node& node, bool tags) const {
     const toml::array* list = node.as_array();
-    if (list == nullptr) fail(node, fmt::format("write [[{}]]", sanitize(key.str())));
+    if (list == nullptr) fail(node, fmt::format("write [[{}]]", escape(key.str())));
     std::vector<Rule> found;
     for (const toml::node& part : *list) {
       const toml::table* table = part.as_table();
-      if (table == nullptr) fail(part, fmt::format("write [[{}]]", sanitize(key.str())));
+      if (table == nullptr) fail(part, fmt::format("write [[{}]]", escape(key.str())));
       found.push_back(rule(*table, tags));
     }
     return found;
@@ -94,7 +94,7 @@ class RuleReader {
       } else {
         fail(value, fmt::format("no such key '{}' in a rule: there are name, function, module, "
                                 "file{}",
-                                sanitize(key.str()), tag ? " and phase" : ""));
+                                escape(key.str()), tag ? " and phase" : ""));
       }
     }
     if (rule.name.empty()) fail(table, "the rule has no name");
@@ -115,7 +115,7 @@ RuleSet parse_rules(std::string_view toml, const std::string& origin) {
   } catch (const toml::parse_error& error) {
     throw UsageError(fmt::format("{}:{}: {}", origin,
                                  static_cast<uint64_t>(error.source().begin.line),
-                                 sanitize(error.description())));
+                                 escape(error.description())));
   }
 }
 
@@ -125,7 +125,7 @@ Rule parse_rule_option(std::string_view text) {
     throw UsageError(
         fmt::format("'{}' is no rule: write NAME=FUNCTION or NAME=MODULE!FUNCTION, with * and ?, "
                     "such as 'load=llama_model_load*'",
-                    sanitize(text)));
+                    escape(text)));
   }
   Rule rule;
   rule.name = text.substr(0, equals);
@@ -139,7 +139,7 @@ Rule parse_rule_option(std::string_view text) {
     rule.functions.emplace_back(function);
   }
   if (!rule.wants_frame()) {
-    throw UsageError(fmt::format("'{}' names neither a module nor a function", sanitize(text)));
+    throw UsageError(fmt::format("'{}' names neither a module nor a function", escape(text)));
   }
   return rule;
 }

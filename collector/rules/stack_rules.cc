@@ -73,7 +73,7 @@ bool FrameRules::matches(const Rule& rule, const Frame& frame) const {
 std::vector<uint32_t> FrameRules::all(uint32_t node) {
   const Candidates& possible = candidates(nodes()[node]);
   if (possible.by_module_alone) return possible.rules;
-  const std::vector<Frame>& frames = symbolizer_.resolve(node).frames;
+  const std::vector<Frame>& frames = symbolizer_.resolve(node).named_frames();
   std::vector<uint32_t> found;
   for (const uint32_t rule : possible.rules) {
     if (std::any_of(frames.begin(), frames.end(),
@@ -88,7 +88,7 @@ uint32_t FrameRules::outermost(uint32_t node) {
   const Candidates& possible = candidates(nodes()[node]);
   if (possible.rules.empty()) return kNoRule;
   if (possible.by_module_alone) return possible.rules.front();
-  const std::vector<Frame>& frames = symbolizer_.resolve(node).frames;
+  const std::vector<Frame>& frames = symbolizer_.resolve(node).named_frames();
   for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
     for (const uint32_t rule : possible.rules) {
       if (matches(rules_[rule], *frame)) return rule;

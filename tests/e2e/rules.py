@@ -61,6 +61,10 @@ def main():
         by_file = json.loads(gpupeak("tags", "--json", "--scope", "host/heap", "--rules", rules, log).stdout)
         expect({t["name"]: t["bytes"] for t in by_file["tags"]} == held, f"the file says {by_file['tags']}, the option {held}")
 
+        hidden = gpupeak("tags", "--confidential", "--json", "--scope", "host/heap", "--rules", rules, log).stdout.decode()
+        expect(sorted(t["bytes"] for t in json.loads(hidden)["tags"]) == sorted(held.values()), "hashed names match no rules")
+        expect("PyRun" not in hidden and "work" not in hidden, f"a name is shown: {hidden[:400]}")
+
         for wrong in (["--rules", os.path.join(folder, "nonesuch.toml")], ["--phase", "nonsense"], ["--tag", "=f"]):
             refused = gpupeak("report", *wrong, log)
             expect(refused.returncode == 2 and refused.stderr and not refused.stdout, f"{wrong} gives {refused.returncode}")
