@@ -257,16 +257,12 @@ class TextReport {
     }
   }
 
-  /// Why free memory in sum does not help.
-  static std::string room_text(const OutOfMemory& oom) {
-    std::string text = oom.largest_fit_bytes ? fmt::format("at most {} MiB would have fitted",
-                                                           mib(*oom.largest_fit_bytes))
-                                             : "the driver's free memory is not known";
-    text += fmt::format("; held and not in use: {} MiB in pools, {} MiB in pages of small blocks",
-                        mib(oom.pool_slack_bytes), mib(oom.page_slack_bytes));
+  /// Why memory that is there in sum does not help.
+  static std::string slack_text(const OutOfMemory& oom) {
+    std::string text = fmt::format("pools {} MiB, pages of small blocks {} MiB",
+                                   mib(oom.pool_slack_bytes), mib(oom.page_slack_bytes));
     if (oom.unmapped_address_bytes > 0)
-      text += fmt::format("; {} MiB of reserved addresses have no memory",
-                          mib(oom.unmapped_address_bytes));
+      text += fmt::format(", addresses without memory {} MiB", mib(oom.unmapped_address_bytes));
     return text;
   }
 
@@ -281,7 +277,8 @@ class TextReport {
                        mib(oom.requested_bytes), where, oom.result));
       line(fmt::format("    live then {} MiB, free on the device {} MiB", mib(oom.live_bytes),
                        mib(oom.driver_free_bytes)));
-      line("    " + room_text(oom));
+      line(fmt::format("    would have fitted: at most {} MiB", mib(oom.largest_fit_bytes)));
+      line("    held and not in use: " + slack_text(oom));
       line("    at " + oom.title);
       for (size_t i = 0; i < std::min(oom.holders.size(), kMaxOomHolders); ++i) {
         line(fmt::format("    {} MiB held by {}", mib(oom.holders[i].bytes), oom.holders[i].title));

@@ -107,7 +107,7 @@ class Chart {
     for (double tick = 0; tick <= end; tick += step) {
       const size_t where = column(static_cast<int64_t>(tick * unit.ns));
       const std::string label = fmt::format("{:.6g} {}", tick, unit.name);
-      if (where + label.size() > columns_) break;
+      if (where < at || where + label.size() > columns_) break;  // a damaged log's times overflow
       line += repeat("─", where - at) + "┴";
       labels += std::string(where - display_width(labels), ' ') + label;
       at = where + 1;
