@@ -1,9 +1,11 @@
-// Writes the sample logs into a folder, for the fuzzers to start from.
+// Writes the sample logs into a folder, for the fuzzers to start from, and prints the names of the
+// writers.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 
 #include "sample_logs.h"
+#include "writers.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) {
@@ -17,4 +19,6 @@ int main(int argc, char** argv) {
               static_cast<std::streamsize>(log.bytes.size()));
     if (!out.flush()) return 1;
   }
+  for (const gpupeak::testing::Writer& writer : gpupeak::testing::writers())
+    puts(writer.name.c_str());
 }

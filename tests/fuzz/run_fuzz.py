@@ -32,11 +32,8 @@ def build(options):
 
 
 def environment(writer):
-    result = {k: v for k, v in os.environ.items() if k != "GPUPEAK_FUZZ_WRITER"}
-    if writer:
-        result["GPUPEAK_FUZZ_WRITER"] = writer
-    result.update(ASAN_OPTIONS="allocator_may_return_null=0", UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1")
-    return result
+    return os.environ | {"GPUPEAK_FUZZ_WRITER": writer, "ASAN_OPTIONS": "allocator_may_return_null=0",
+                         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
 
 
 def main():
@@ -47,10 +44,9 @@ def main():
     parser.add_argument("--writers", nargs="*", help="only these")
     options = parser.parse_args()
     fuzzer, make_corpus = build(options)
-    listed = subprocess.run([fuzzer, "-runs=0"], env=environment(None), stderr=subprocess.PIPE, check=False).stderr.decode()
-    names = options.writers or listed.split("there are:\n")[1].split()
     samples, crashes = os.path.join(options.build, "samples"), os.path.join(options.build, "crashes/")
-    subprocess.run([make_corpus, samples], check=True)
+    listed = subprocess.run([make_corpus, samples], stdout=subprocess.PIPE, check=True).stdout.decode()
+    names = options.writers or listed.splitlines()
     os.makedirs(crashes, exist_ok=True)
     failed = []
     for name in names:
