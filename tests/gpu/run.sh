@@ -80,6 +80,21 @@ if [ -n "$ort" ]; then
   done
 fi
 
+# phase_case NAME SOURCE PHASE…: phases that nobody asked for, and that they add up to what is live at exit.
+: >"$work/phase_table"
+phase_case() {
+  local name=$1
+  shift
+  python3 "$here/phases.py" "$gpupeak" "$name" "$work/$name.gplog" "$@" >>"$work/phase_table" || failures=$((failures + 1))
+}
+[ -e "$work/torch_vgg19.gplog" ] && phase_case torch_vgg19 nvtx build infer=3 features.0=3 classifier.6=3
+if [ -n "$ort" ]; then
+  for model in vgg19 resnet50; do
+    # one run more than asked for: the program warms up
+    phase_case ort_$model ort create_env=1 append_provider create_session=1 run=21 release_session=1
+  done
+fi
+
 # ledger_case NAME [VARIABLE=VALUE…] COMMAND…: what nvidia-smi shows, explained. The program's last line "in_use N", if
 # it has one, is what cudaMemGetInfo told it.
 ledger_case() {
@@ -125,7 +140,7 @@ fi
 sleep 2
 ledger_case beside_another "$work/ledger_families"
 wait
-if [ "$(nvidia-smi -L | wc -l)" -gt 1 ] && python3 -c 'import torch' 2>/dev/null; then
+if python3 -c 'import torch' 2>/dev/null; then
   GPUPEAK_HOST=off GPUPEAK_OUT="$work/nccl.%p.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload" python3 "$here/torch_nccl.py" \
     >"$work/nccl.out" 2>"$work/nccl.err" || { failures=$((failures + 1)); tail -3 "$work/nccl.err"; }
   for log in "$work"/nccl.*.gplog; do
@@ -133,6 +148,58 @@ if [ "$(nvidia-smi -L | wc -l)" -gt 1 ] && python3 -c 'import torch' 2>/dev/null
     python3 "$here/ledger.py" "$log.json" "nccl_${log##*/nccl.}" >>"$work/ledger_table" || failures=$((failures + 1))
   done
 fi
+
+# Python's lines: against PyTorch's own record of its stacks, and those of the scripts above.
+: >"$work/sites_table"
+python_lines() {
+  local name=$1 script=$2
+  shift 2
+  [ -e "$work/ledger_$name.gplog" ] || return 0
+  python3 "$here/python_sites.py" lines "$gpupeak" "$name" "$work/ledger_$name.gplog" "$here/$script" "$@" >>"$work/sites_table" ||
+    failures=$((failures + 1))
+}
+if python3 -c 'import torch, torchvision' 2>/dev/null; then
+  GPUPEAK_HOST=off "$gpupeak" run -q -o "$work/torch_sites.gplog" -- python3 "$here/python_sites.py" record "$work/sites.json" \
+    >"$work/torch_sites.out" 2>"$work/torch_sites.err" || { failures=$((failures + 1)); tail -3 "$work/torch_sites.err"; }
+  python3 "$here/python_sites.py" compare "$gpupeak" "$work/torch_sites.gplog" "$work/sites.json" >"$work/torch_sites.txt" 2>&1
+  sites=$?
+  [ $sites -eq 0 ] || failures=$((failures + 1))
+  echo "| torchvision VGG-19, inference and training | $(tail -1 "$work/torch_sites.txt") | | $([ $sites -eq 0 ] && echo good || echo '**DIFFERS**') |" \
+    >>"$work/sites_table"
+fi
+python_lines jax jax_matmul.py jnp.ones
+python_lines cupy_pool cupy_pool.py cupy.ones 'a @ a'
+
+# tag_case NAME LOG SET TAG[|TAG]…: what the shipped rules make of these logs.
+: >"$work/tag_table"
+tag_case() {
+  local name=$1 log=$work/$2.gplog
+  shift 2
+  [ -e "$log" ] || return 0
+  python3 "$here/tags.py" "$gpupeak" "$name" "$log" "$@" >>"$work/tag_table" || failures=$((failures + 1))
+  "$gpupeak" tags "$log" >"${log%.gplog}.tags.txt" 2>&1
+}
+tag_case "PyTorch, VGG-19, training" torch_sites pytorch parameters gradients "optimizer state" convolutions
+tag_case "JAX, matrix product" ledger_jax jax "XLA|XLA pool|constants"
+tag_case "CuPy, matrix product" ledger_cupy_pool cuda "cuBLAS workspace"
+tag_case "ONNX Runtime, VGG-19" ort_vgg19 onnxruntime "CUDA provider"
+tag_case "ONNX Runtime, ResNet-50" ort_resnet50 onnxruntime "CUDA provider"
+
+# The ranges that libraries make themselves, wherever any of these programs called them.
+own_ranges=$(python3 - "$work"/*.json <<'PY'
+import collections, json, sys
+counts = collections.Counter()
+for path in sys.argv[1:]:
+    report = json.load(open(path, encoding="utf-8"))
+    for phase in report.get("phases", []) if isinstance(report, dict) else []:
+        if phase["source"] == "nvtx" and ":" in phase["name"]:
+            counts[phase["name"]] += phase["count"]
+print(", ".join(f"{name} {count}" for name, count in counts.most_common(30)) or "none")
+PY
+)
+case "$own_ranges" in *NCCL:*) ;; *)
+  python3 -c 'import torch' 2>/dev/null && { own_ranges="$own_ranges (**NCCL has none**)"; failures=$((failures + 1)); } ;;
+esac
 
 "$work/capture_modes" >"$work/capture.alone" 2>&1
 GPUPEAK_OUT="$work/capture.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload" "$work/capture_modes" >"$work/capture.with" 2>&1
@@ -192,6 +259,20 @@ print(f"| '$model' | {native:.3f} | {ratios} |")'
   echo "| program | in use at the peak | tracked | unexplained | in use at exit | tracked | unexplained |"
   echo "|---|---|---|---|---|---|---|"
   cat "$work/ledger_table"
+  echo
+  echo "| phases without any option | phase | ms | device entry / peak / exit / kept, MiB | host entry / peak / exit / kept, MiB |"
+  echo "|---|---|---|---|---|"
+  cat "$work/phase_table"
+  echo
+  echo "NVTX ranges of the libraries themselves: $own_ranges"
+  echo
+  echo "| program | Python line | device bytes allocated | |"
+  echo "|---|---|---|---|"
+  cat "$work/sites_table"
+  echo
+  echo "| program | rule sets that applied | peak, device | bytes by tag | Others | |"
+  echo "|---|---|---|---|---|---|"
+  cat "$work/tag_table"
   echo
   echo "captures with and without gpupeak: $captures"
   echo
