@@ -64,6 +64,26 @@ def report(log):
     return summary
 
 
+def expect_heap_is_what_events_leave(log, summary):
+    """Heap bytes live at exit, from the log's text form: at each address what was allocated last and not freed."""
+    left, last = {}, {}
+    dump = subprocess.Popen([GPUPEAK, "dump", log], stdout=subprocess.PIPE, text=True, errors="replace")
+    for line in dump.stdout:
+        if not line.startswith("+"):
+            continue
+        words = line.split()
+        event, address = words[5:7] if len(words) > 6 else (None, None)
+        if event in ("alloc", "realloc_end"):
+            left[address] = left.get(address, 0) + 1
+            last[address] = int(words[8])
+        elif event in ("free", "realloc_begin"):
+            left[address] = left.get(address, 0) - 1
+    expect(dump.wait() == 0, f"dump of {log} fails")
+    live = sum(last[address] for address, count in left.items() if count == 1)
+    expect(live == summary["metrics"]["host.kind.heap.live_bytes"], f"the events leave {live}, {summary['metrics']}")
+    return live
+
+
 def expect_nothing_dropped(summary):
     dropped = summary["quality"]["dropped_events"]
     expect(dropped == 0, f"{dropped} events were dropped")

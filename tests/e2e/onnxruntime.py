@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The real onnxruntime_perf_test on the CPU: unchanged behaviour, and the heap peak that heaptrack finds.
+"""The real onnxruntime_perf_test on the CPU: unchanged behaviour, the heap peak that heaptrack finds, and phases that
+hold all that is live in the end, also where the process is killed with a session open.
 
 usage: onnxruntime.py LIBGPUPEAK GPUPEAK MODEL CLIENTS_FOLDER WORK_FOLDER
 Exit code 77: the client is not here, or could not be fetched.
@@ -10,8 +11,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
-from common import Failed, GPUPEAK, environment, expect, expect_nothing_dropped, logs, report
+from common import (Failed, GPUPEAK, environment, expect, expect_heap_is_what_events_leave, expect_nothing_dropped, logs,
+                    report)
 
 model, clients, work = sys.argv[3:6]
 
@@ -35,6 +38,31 @@ def heaptrack_peak(command, folder):
     return float(number) * {b"": 1, b"K": 1e3, b"M": 1e6, b"G": 1e9}[unit]
 
 
+def check_killed(command, folder):
+    """Killed in the middle of its runs: the weights are live, and create_session's."""
+    log = os.path.join(folder, "killed.gplog")
+    forever = [word if word != "3" else "1000000" for word in command]
+    with subprocess.Popen(forever, env=environment(folder, True, GPUPEAK_OUT=log), stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.5)
+            peek = subprocess.run([GPUPEAK, "phases", "--csv", log], capture_output=True, text=True, check=False)
+            if "\nrun," in peek.stdout:
+                break
+        time.sleep(1)
+        process.kill()
+    summary = report(log)
+    phases = {p["name"]: p for p in summary["phases"]}
+    expect({"create_session", "run"} <= set(phases), f"phases of the killed process: {list(phases)}")
+    live = expect_heap_is_what_events_leave(log, summary)
+    kept = phases["create_session"]["metrics"]["host.live_at_exit_bytes"]
+    print(f"killed: {live} bytes live, of them {kept} from create_session")
+    expect(kept > 50 * 2**20 and kept > live / 2, f"create_session holds {kept} of {live} bytes")
+    inner = sum(p["metrics"]["host.live_at_exit_bytes"] for p in summary["phases"] if p["parent"] == "main")
+    expect(inner <= phases["main"]["metrics"]["host.live_at_exit_bytes"], f"main's phases hold {inner}, more than main")
+
+
 def main():
     get = os.path.join(clients, "onnxruntime/get.sh")
     if not os.path.exists(get):
@@ -54,6 +82,7 @@ def main():
         expect(plain_output(native.stdout) == plain_output(ours.stdout), "stdout differs by more than figures")
         summary = report(logs(folder)[0])
         expect_nothing_dropped(summary)
+        expect_heap_is_what_events_leave(logs(folder)[0], summary)
         phases = {p["name"]: p["count"] for p in summary["phases"] if p["source"] == "ort"}
         # One run more than asked for: the program warms up.
         expect(phases == {"create_env": 1, "create_session": 1, "run": 4, "release_session": 1}, f"phases {phases}")
@@ -66,6 +95,7 @@ def main():
         print(f"{model}: heap peak {peak}, heaptrack {theirs}")
         if theirs is not None:
             expect(abs(peak - theirs) <= 0.01 * theirs, "more than 1 % from heaptrack's")
+        check_killed(command, folder)
     return 0
 
 

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 
-from common import Failed, GPUPEAK, environment, expect, expect_nothing_dropped, logs, report
+from common import (Failed, GPUPEAK, environment, expect, expect_heap_is_what_events_leave, expect_nothing_dropped, logs,
+                    report)
 
 VERSION, WORK, CLIENTS = sys.argv[3:6]
 PROGRAM = """
@@ -63,6 +64,7 @@ def main():
         expect(ours.returncode == 0 and ours.stdout == native.stdout, f"stdout {ours.stdout!r}, without {native.stdout!r}")
         summary = report(logs(folder)[0])
         expect_nothing_dropped(summary)
+        expect_heap_is_what_events_leave(logs(folder)[0], summary)
         phases = {p["name"]: p["count"] for p in summary["phases"] if p["source"] == "ort"}
         print(VERSION, phases)
         expect(phases == {"create_env": 1, "create_session": 1, "run": 4, "release_session": 1}, f"phases {phases}")
