@@ -40,7 +40,7 @@ class SeenSet {
   /// Forgets all; a key that is added at the same moment may stay or go.
   void clear() {
     std::atomic<uint64_t>* const keys = keys_.load(std::memory_order_acquire);
-    if (keys == nullptr) return;
+    if (keys == nullptr || count_.load(std::memory_order_relaxed) == 0) return;
     for (size_t i = 0; i < kCapacity; ++i) keys[i].store(0, std::memory_order_relaxed);
     count_.store(0, std::memory_order_relaxed);
   }

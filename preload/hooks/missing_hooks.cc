@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "hooks/cuda_lookup.h"
 #include "log/log.h"
+#include "track/driver.h"
 #include "track/process.h"
 
 namespace gpupeak::preload {
@@ -42,7 +43,12 @@ bool looks_like_allocator(const char* name) {
   return false;
 }
 
+bool begins_capture(const char* name) {
+  return strstr(name, "Begin") != nullptr && strstr(name, "apture") != nullptr;
+}
+
 void note(const char* name, bool asked_for) {
+  if (begins_capture(name)) captures_begin();
   if (!looks_like_allocator(name)) return;
   LockGuard guard(g_lock);
   int i = 0;

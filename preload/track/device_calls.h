@@ -33,7 +33,7 @@ inline void read_reserves_after_failure(const ApiCall& call, gpupeak_kind kind, 
   if (result != CUDA_ERROR_OUT_OF_MEMORY) return;
   if (kind == GPUPEAK_KIND_LINEAR || kind == GPUPEAK_KIND_POOL) read_all_pools();
   const int device = has_graph_memory() ? current_device() : kNoDevice;
-  if (device != kNoDevice) graph_reserve_read(call, device, graph_reserve(device));
+  if (device != kNoDevice) graph_reserve_read(call, device);
 }
 
 /// The common shape: run `real`, then account what it gave, or that it failed.
@@ -165,11 +165,17 @@ CUresult mem_alloc_managed(const ApiCall& call, Real real, CUdeviceptr* out, siz
 class ArrayBracket {
  public:
   explicit ArrayBracket(const ApiCall& call) {
-    if (t_flags.driver_depth == 0 && recording())
-      bracket_.open(call, GPUPEAK_LEDGER_ARRAYS, current_device());
+    if (accounts()) bracket_.open(call, GPUPEAK_LEDGER_ARRAYS, current_device());
+  }
+  /// On the device that it was made on, whichever is current.
+  ArrayBracket(const ApiCall& call, uint64_t array) {
+    DeviceBlock block;
+    if (accounts() && device_find(KeySpace::kArray, array, block))
+      bracket_.open(call, GPUPEAK_LEDGER_ARRAYS, block.device);
   }
 
  private:
+  static bool accounts() { return t_flags.driver_depth == 0 && recording(); }
   LedgerBracket bracket_;
 };
 
@@ -212,7 +218,7 @@ inline uint64_t tile_key(const CUarrayMapInfo& tile) {
 
 template <typename Real, typename Array>
 CUresult array_destroy(const ApiCall& call, Real real, Array array) {
-  const ArrayBracket bracket(call);
+  const ArrayBracket bracket(call, value_of(array));
   const CUresult result =
       release(call, KeySpace::kArray, value_of(array), [&] { return real(array); });
   if (result == CUDA_SUCCESS && recording()) vmm_array_destroyed(call, value_of(array));
@@ -252,11 +258,6 @@ CUresult external_mipmapped(const ApiCall& call, Real real, CUmipmappedArray* ou
 // ---- pools
 // -----------------------------------------------------------------------------------------
 
-/// A pool tells its reserve where it may have moved.
-inline void read_pool(CUmemoryPool pool, uint64_t reserved_bytes) {
-  pool_read(pool, reserved_bytes, pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
-}
-
 /// A captured call gives addresses and no memory. `find_pool` tells which pool the call takes from.
 template <typename FindPool, typename Run>
 CUresult allocate_async(const ApiCall& call, CUstream stream, bool per_thread, CUdeviceptr* out,
@@ -277,8 +278,7 @@ CUresult allocate_async(const ApiCall& call, CUstream stream, bool per_thread, C
     return result;
   }
   const uint64_t reserved = pool_attribute(from.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-  if (pool_allocated(call, *out, bytes, from.pool, from.device, reserved))
-    read_pool(from.pool, reserved);
+  if (pool_allocated(call, *out, bytes, from.pool, from.device, reserved)) pool_read(from.pool);
   return result;
 }
 
@@ -330,6 +330,14 @@ CUresult pool_create(const ApiCall&, Real real, CUmemoryPool* out,
   return result;
 }
 
+/// Which pool a device's allocations come from, from now on.
+template <typename Real, typename... Arguments>
+CUresult set_device_pool(const ApiCall&, Real real, Arguments... arguments) {
+  const CUresult result = real(arguments...);
+  forget_device_pools();
+  return result;
+}
+
 template <typename Real>
 CUresult pool_destroy(const ApiCall&, Real real, CUmemoryPool pool) {
   DriverScope scope;
@@ -337,6 +345,7 @@ CUresult pool_destroy(const ApiCall&, Real real, CUmemoryPool pool) {
   read_unread_peaks();
   const PoolState state = pool_destroying(pool);
   const CUresult result = real(pool);
+  forget_device_pools();
   if (result == CUDA_SUCCESS)
     pool_destroyed(state);
   else
@@ -363,7 +372,7 @@ CUresult pool_trim(const ApiCall&, Real real, CUmemoryPool pool, size_t keep_byt
   if (scope.accounts()) read_unread_peaks();
   const CUresult result = real(pool, keep_bytes);
   if (scope.accounts() && result == CUDA_SUCCESS) {
-    read_pool(pool, pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+    pool_read(pool);
   }
   return result;
 }
@@ -499,6 +508,12 @@ CUresult pool_import_pointer(const ApiCall& call, Real real, CUdeviceptr* out, C
 // ---- graphs
 // ------------------------------------------------------------------------------------------
 
+template <typename Real, typename... Arguments>
+CUresult begin_capture(const ApiCall&, Real real, Arguments... arguments) {
+  captures_begin();
+  return real(arguments...);
+}
+
 /// A node that allocates: addresses now, memory when the graph runs.
 inline void note_graph_node(const CUDA_MEM_ALLOC_NODE_PARAMS* node) {
   device_noted(KeySpace::kPointer, node->dptr,
@@ -551,7 +566,7 @@ CUresult run_graph_call(const ApiCall& call, const DriverScope& scope, Run run) 
   const CUresult result = run();
   if (has_graph_memory() && scope.accounts() && result == CUDA_SUCCESS) {
     const int device = current_device();
-    if (device != kNoDevice) graph_reserve_read(call, device, graph_reserve(device));
+    if (device != kNoDevice) graph_reserve_read(call, device);
   }
   return result;
 }
@@ -583,8 +598,7 @@ CUresult graph_trim(const ApiCall& call, Real real, CUdevice device) {
   DriverScope scope;
   if (scope.accounts()) read_unread_peaks();
   const CUresult result = real(device);
-  if (scope.accounts() && result == CUDA_SUCCESS)
-    graph_reserve_read(call, device, graph_reserve(device));
+  if (scope.accounts() && result == CUDA_SUCCESS) graph_reserve_read(call, device);
   return result;
 }
 
@@ -638,6 +652,27 @@ CUresult ctx_destroy(const ApiCall& call, Real real, CUcontext context) {
   const CUresult result = real(context);
   if (scope.accounts() && result == CUDA_SUCCESS)
     context_ended(call, context, GPUPEAK_CONTEXT_DESTROYED);
+  return result;
+}
+
+template <typename Real>
+CUresult green_create(const ApiCall& call, Real real, void* out, void* resources, CUdevice device,
+                      unsigned flags) {
+  DriverScope scope;
+  if (!scope.accounts()) return real(out, resources, device, flags);
+  const LedgerBracket bracket(call, GPUPEAK_LEDGER_CONTEXT, device);
+  const CUresult result = real(out, resources, device, flags);
+  if (result == CUDA_SUCCESS) green_context_began(*static_cast<void**>(out), device);
+  return result;
+}
+
+template <typename Real>
+CUresult green_destroy(const ApiCall& call, Real real, void* green) {
+  DriverScope scope;
+  if (!scope.accounts()) return real(green);
+  const LedgerBracket bracket(call, GPUPEAK_LEDGER_CONTEXT, device_of_green_context(green));
+  const CUresult result = real(green);
+  if (result == CUDA_SUCCESS) green_context_ended(green);
   return result;
 }
 

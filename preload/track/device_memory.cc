@@ -17,6 +17,7 @@ struct DeviceMemory {
   FlatMap<DeviceBlock> blocks;
   FlatMap<PoolState> pools;
   FlatMap<int> contexts;  ///< to their devices
+  FlatMap<int> green_contexts;
   struct GraphReserve {
     uint64_t bytes = 0;
     uint32_t blocks = 0;  ///< numbered from 1; the latest is given back first
@@ -136,10 +137,15 @@ void log_pool(const PoolPlace& place, uint64_t reserved_bytes, uint64_t used_byt
            .u(event));
 }
 
-void log_reading(PoolState& state, uint64_t reserved_bytes, uint64_t used_bytes) {
-  g_memory.pool_bytes += reserved_bytes - state.reserved_bytes;
-  state.reserved_bytes = reserved_bytes;
-  log_pool(state.place, reserved_bytes, used_bytes, GPUPEAK_POOL_READ);
+/// Asks and logs, if it has moved. Holds the lock over the question, so that no pool is destroyed
+/// before it is asked, and no answer is logged after a newer one.
+void read_reserve(PoolState& state) {
+  const uint64_t reserved = pool_attribute(state.place.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+  if (reserved == state.reserved_bytes) return;
+  g_memory.pool_bytes += reserved - state.reserved_bytes;
+  state.reserved_bytes = reserved;
+  log_pool(state.place, reserved,
+           pool_attribute(state.place.pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), GPUPEAK_POOL_READ);
 }
 
 /// Counts and logs a new block. Holds the lock.
@@ -165,6 +171,14 @@ void add(KeySpace space, uint64_t value, DeviceBlock block, uint32_t api, uint32
 
 uint64_t graph_block(int device, uint32_t number) {
   return static_cast<uint64_t>(device) << 32 | number;
+}
+
+int device_in(FlatMap<int>& contexts, const void* context) {
+  HookScope scope;
+  if (!scope.entered()) return kNoDevice;
+  LockGuard guard(g_memory.lock);
+  const int* known = contexts.find(reinterpret_cast<uint64_t>(context));
+  return known != nullptr ? *known : kNoDevice;
 }
 
 bool ends_with_context(gpupeak_kind kind) {
@@ -374,27 +388,20 @@ bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemor
   return known != nullptr && state.reserved_bytes != reserved_bytes;
 }
 
-void pool_read(CUmemoryPool pool, uint64_t reserved_bytes, uint64_t used_bytes) {
+void pool_read(CUmemoryPool pool) {
   HookScope scope;
   if (!scope.entered()) return;
   LockGuard guard(g_memory.lock);
-  if (PoolState* known = g_memory.pools.find(pool_key(pool)))
-    log_reading(*known, reserved_bytes, used_bytes);
+  if (PoolState* known = g_memory.pools.find(pool_key(pool))) read_reserve(*known);
 }
 
 void read_all_pools() {
   if (g_memory.pool_bytes.load(std::memory_order_relaxed) == 0) return;
   HookScope scope;
   if (!scope.entered()) return;
-  // The lock is held over the questions, so that no pool is destroyed before it is asked.
   LockGuard guard(g_memory.lock);
   g_memory.pools.for_each([](uint64_t, PoolState& state) {
-    if (state.reserved_bytes == 0) return;
-    const uint64_t reserved =
-        pool_attribute(state.place.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-    if (reserved == state.reserved_bytes) return;
-    log_reading(state, reserved,
-                pool_attribute(state.place.pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+    if (state.reserved_bytes != 0) read_reserve(state);
   });
 }
 
@@ -406,11 +413,12 @@ bool has_graph_memory() {
   return g_memory.has_graphs.load(std::memory_order_relaxed);
 }
 
-void graph_reserve_read(const ApiCall& call, int device, uint64_t reserved_bytes) {
+void graph_reserve_read(const ApiCall& call, int device) {
   HookScope scope;
   if (!scope.entered() || device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
   introduce_device(device);
   LockGuard guard(g_memory.lock);
+  const uint64_t reserved_bytes = graph_reserve(device);
   DeviceMemory::GraphReserve& reserve = g_memory.graphs[device];
   if (reserve.bytes == reserved_bytes) return;
   const uint32_t api = api_of(call);
@@ -453,11 +461,25 @@ void peak_is_not_readable(int device) {
 }
 
 int device_of_context(CUcontext context) {
+  return device_in(g_memory.contexts, context);
+}
+
+int device_of_green_context(const void* green) {
+  return device_in(g_memory.green_contexts, green);
+}
+
+void green_context_began(const void* green, int device) {
   HookScope scope;
-  if (!scope.entered()) return kNoDevice;
+  if (!scope.entered()) return;
   LockGuard guard(g_memory.lock);
-  const int* known = g_memory.contexts.find(reinterpret_cast<uint64_t>(context));
-  return known != nullptr ? *known : kNoDevice;
+  g_memory.green_contexts.insert(reinterpret_cast<uint64_t>(green), device);
+}
+
+void green_context_ended(const void* green) {
+  HookScope scope;
+  if (!scope.entered()) return;
+  LockGuard guard(g_memory.lock);
+  g_memory.green_contexts.erase(reinterpret_cast<uint64_t>(green));
 }
 
 void forget_device_memory() {
@@ -465,6 +487,7 @@ void forget_device_memory() {
   g_memory.blocks.forget();
   g_memory.pools.forget();
   g_memory.contexts.forget();
+  g_memory.green_contexts.forget();
   for (auto& reserve : g_memory.graphs) reserve = {};
   g_memory.has_graphs = false;
   for (uint64_t& read_at : g_memory.read_at) read_at = 0;

@@ -92,14 +92,14 @@ PoolPlace pool_place(CUmemoryPool pool, int device);
 /// logs what it is now. One step, since this is the fastest call that allocates.
 bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemoryPool pool,
                     int device, uint64_t reserved_bytes);
-void pool_read(CUmemoryPool pool, uint64_t reserved_bytes, uint64_t used_bytes);
+void pool_read(CUmemoryPool pool);
 /// After a synchronise, where pools give back what they hold above their threshold: reads all that
 /// hold any.
 void read_all_pools();
 
 /// What a device's graphs hold by now. What it grew by is a block of its own, of the call that grew
 /// it.
-void graph_reserve_read(const ApiCall& call, int device, uint64_t reserved_bytes);
+void graph_reserve_read(const ApiCall& call, int device);
 /// Whether this process has made graph memory at all; if not, its reserve need not be asked for.
 bool has_graph_memory();
 /// Whether it has made managed memory.
@@ -147,6 +147,10 @@ extern std::atomic<uint32_t> g_unread_peaks;
 void peak_is_not_readable(int device);
 /// The device of a context that is alive; kNoDevice if it was never seen.
 int device_of_context(CUcontext context);
+/// Green contexts end no memory: only their device is kept, from creation to destruction.
+void green_context_began(const void* green, int device);
+int device_of_green_context(const void* green);
+void green_context_ended(const void* green);
 
 /// In a forked child: the parent's device memory is not ours.
 void forget_device_memory();

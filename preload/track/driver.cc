@@ -12,6 +12,17 @@ namespace {
 constinit DriverLookup g_lookup = nullptr;
 constinit std::atomic<int> g_device_count{0};
 constinit std::atomic<uint32_t> g_introduced{0};  // a bit a device
+constinit std::atomic<bool> g_captures_begun{false};
+
+/// What was answered last, and before which change: in one word, so that no lock is needed.
+struct DevicePools {
+  static constexpr int kPointerBits = 48;
+  std::atomic<uint64_t> current[GPUPEAK_LOG_MAX_DEVICES];  ///< 0: to be asked for
+  std::atomic<uint64_t> changes{1};
+
+  uint64_t tag() const { return changes.load(std::memory_order_acquire) << kPointerBits; }
+};
+constinit DevicePools g_pools;
 
 constinit DriverFunction<CUresult (*)(int*)> g_get_device_count("cuDeviceGetCount");
 constinit DriverFunction<CUresult (*)(CUcontext*)> g_ctx_get_current("cuCtxGetCurrent");
@@ -77,7 +88,12 @@ bool memory_info(uint64_t& free_bytes, uint64_t& total_bytes) {
   return true;
 }
 
+void captures_begin() {
+  g_captures_begun.store(true, std::memory_order_relaxed);
+}
+
 bool is_capturing(CUstream stream, bool per_thread_default) {
+  if (__builtin_expect(!g_captures_begun.load(std::memory_order_relaxed), 1)) return false;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   auto get = per_thread_default ? g_is_capturing_ptsz.get() : g_is_capturing.get();
   if (get == nullptr) get = g_is_capturing.get();
@@ -108,9 +124,23 @@ int stream_device(CUstream stream, bool per_thread_default) {
 }
 
 CUmemoryPool device_pool(int device) {
+  if (device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return nullptr;
+  constexpr uint64_t kPointer = (uint64_t{1} << DevicePools::kPointerBits) - 1;
+  std::atomic<uint64_t>& current = g_pools.current[device];
+  const uint64_t tag = g_pools.tag();
+  const uint64_t known = current.load(std::memory_order_relaxed);
+  if (__builtin_expect((known & kPointer) != 0 && (known & ~kPointer) == tag, 1))
+    return reinterpret_cast<CUmemoryPool>(known & kPointer);
   CUmemoryPool pool = nullptr;
   const auto get = g_device_pool.get();
-  return get != nullptr && device >= 0 && get(&pool, device) == CUDA_SUCCESS ? pool : nullptr;
+  if (get == nullptr || get(&pool, device) != CUDA_SUCCESS) return nullptr;
+  const auto address = reinterpret_cast<uint64_t>(pool);
+  if ((address & ~kPointer) == 0) current.store(tag | address, std::memory_order_relaxed);
+  return pool;
+}
+
+void forget_device_pools() {
+  g_pools.changes.fetch_add(1, std::memory_order_acq_rel);
 }
 
 uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute) {
@@ -151,6 +181,7 @@ CUcontext& primary_context(CUdevice device) {
 
 void forget_introductions() {
   g_introduced.store(0);
+  forget_device_pools();
 }
 
 bool device_uuid(int ordinal, char* uuid) {

@@ -48,12 +48,17 @@ CUcontext current_context();
 int current_device();
 /// False if the driver does not say.
 bool memory_info(uint64_t& free_bytes, uint64_t& total_bytes);
+/// The driver is asked only once a capture has begun in this process: most never capture.
 bool is_capturing(CUstream stream, bool per_thread_default);
+void captures_begin();
 /// The device that a stream belongs to; kNoDevice if the driver does not say. Not for a capturing
 /// stream.
 int stream_device(CUstream stream, bool per_thread_default);
 /// The pool that cuMemAllocAsync takes from on this device now; nullptr if the driver does not say.
+/// Asked once, and again after forget_device_pools().
 CUmemoryPool device_pool(int device);
+/// The program has set another one, or destroyed one.
+void forget_device_pools();
 uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute);
 /// Bytes that graphs' memory takes of a device.
 uint64_t graph_reserve(CUdevice device);

@@ -238,11 +238,6 @@ void LedgerBracket::close() {
       }
       reading.name = name.empty() ? 0 : intern_string(name);
       reading.call = call_;
-      // What an unload gave back, functions among them: their addresses may come again.
-      if (cause_ == GPUPEAK_LEDGER_CODE && reading.used < before && before != kNever) {
-        g_launches.seen.clear();
-        g_ledger.used.clear();
-      }
       log(reading, ledger);
     }
   }
@@ -262,6 +257,13 @@ bool is_first_launch(const void* launched) {
 
 bool is_first_use(const void* function) {
   return is_first(g_ledger.used, function);
+}
+
+void forget_launches() {
+  HookScope scope;
+  if (!scope.entered()) return;
+  g_launches.seen.clear();
+  g_ledger.used.clear();
 }
 
 void read_unread_peaks_slowly() {

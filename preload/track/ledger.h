@@ -73,6 +73,9 @@ bool is_first_launch(const void* launched);
 /// The same for calls that may load the function without launching it.
 bool is_first_use(const void* function);
 
+/// After an unload each function's next launch is a first one again.
+void forget_launches();
+
 /// Before memory is given back: where a device stands at a peak whose reading is missing, takes it.
 void read_unread_peaks_slowly();
 inline void read_unread_peaks() {

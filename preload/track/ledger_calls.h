@@ -31,6 +31,17 @@ CUresult load_file(const ApiCall& call, Real real, void** out, const char* path,
   return real(out, path, arguments...);
 }
 
+/// Functions are gone, and their addresses may come again.
+template <typename Real, typename Handle>
+CUresult unload(const ApiCall& call, Real real, Handle handle) {
+  DriverScope scope;
+  if (!scope.accounts()) return real(handle);
+  const LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, current_device());
+  const CUresult result = real(handle);
+  if (result == CUDA_SUCCESS) forget_launches();
+  return result;
+}
+
 /// Stack size is local memory, the other limits are buffers of their own.
 template <typename Real>
 CUresult set_limit(const ApiCall& call, Real real, CUlimit limit, size_t value) {

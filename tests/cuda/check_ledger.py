@@ -17,6 +17,7 @@ def main():
     parser = argparse.ArgumentParser()
     for name in ("preload", "driver", "gpupeak", "program"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--arguments", nargs="*", default=[])
     parser.add_argument("--nvml", default="on")
     parser.add_argument("--ledger", default="auto")
     options = parser.parse_args()
@@ -26,7 +27,7 @@ def main():
                            FAKE_CUDA_DEVICES="2", FAKE_CUDA_OTHERS=str(OTHERS), FAKE_NVML=options.nvml,
                            LD_PRELOAD=options.preload, GPUPEAK_OUT=log, GPUPEAK_SUMMARY="off",
                            GPUPEAK_LEDGER=options.ledger, GPUPEAK_LEDGER_HZ="1000")
-        subprocess.run([options.program], env=environment, check=True, timeout=100)
+        subprocess.run([options.program, *options.arguments], env=environment, check=True, timeout=100)
         report = json.loads(subprocess.run([options.gpupeak, "report", "--json", log], check=True, capture_output=True,
                                            timeout=100).stdout)
         text = subprocess.run([options.gpupeak, "report", log], check=True, capture_output=True, text=True,

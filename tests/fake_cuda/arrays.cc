@@ -77,6 +77,7 @@ CUresult create_mipmapped(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* 
 }
 
 void give_back(const Array& array) {
+  unmap_tiles_of(&array);
   ledger_remove(array.device, Kind::array, array.bytes);
   give_memory(array.device, array.physical);
 }

@@ -8,6 +8,7 @@ namespace fake_cuda {
 namespace {
 
 thread_local std::vector<CUcontext> t_stack;
+constexpr uint64_t kGreenContextBytes = 4 * kMiB;
 
 }  // namespace
 
@@ -70,6 +71,35 @@ CUresult destroy(CUcontext handle) {
   end_context(context);
   driver().contexts.remove(context);
   if (!t_stack.empty() && t_stack.back() == handle) t_stack.pop_back();
+  return CUDA_SUCCESS;
+}
+
+/// A green context is a part of the device's primary one: memory that is allocated in it outlives
+/// it.
+CUresult create_green(void** out, CUdevice ordinal) {
+  Device* const device = device_of(ordinal);
+  if (out == nullptr || device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* const context = driver().contexts.add({.device = ordinal});
+  if (!charge_in_context(ordinal, context, Cost::context, kGreenContextBytes)) {
+    driver().contexts.remove(context);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *out = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult destroy_green(void* green) {
+  Context* const context = driver().contexts.find(green);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  discharge_context(context->device, context);
+  driver().contexts.remove(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult context_of_green(CUcontext* out, void* green) {
+  Context* const context = driver().contexts.find(green);
+  if (out == nullptr || context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *out = handle_of(context);
   return CUDA_SUCCESS;
 }
 
@@ -219,6 +249,12 @@ FAKE_CUDA_EXPORT(cuCtxCreate_v3, "cuCtxCreate", 11040, create,
                  (out, flags, device))
 FAKE_CUDA_EXPORT(cuCtxCreate_v4, "cuCtxCreate", 12050, create,
                  (CUcontext * out, void*, unsigned flags, CUdevice device), (out, flags, device))
+FAKE_CUDA_EXPORT(cuGreenCtxCreate, "cuGreenCtxCreate", 12040, create_green,
+                 (void** out, void*, CUdevice device, unsigned), (out, device))
+FAKE_CUDA_EXPORT(cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, destroy_green, (void* green),
+                 (green))
+FAKE_CUDA_EXPORT(cuCtxFromGreenCtx, "cuCtxFromGreenCtx", 12040, context_of_green,
+                 (CUcontext * out, void* green), (out, green))
 FAKE_CUDA_EXPORT(cuCtxDestroy, "cuCtxDestroy", 2000, destroy, (CUcontext context), (context))
 FAKE_CUDA_EXPORT(cuCtxDestroy_v2, "cuCtxDestroy", 4000, destroy, (CUcontext context), (context))
 FAKE_CUDA_EXPORT(cuCtxDetach, "cuCtxDetach", 2000, destroy, (CUcontext context), (context))

@@ -1,5 +1,6 @@
 #include "costs.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <set>
@@ -29,9 +30,12 @@ struct Costs {
   int local_bytes = 1024;
 };
 
-Costs& costs(int device) {
+std::map<int, Costs>& all_costs() {
   static auto* const instance = new std::map<int, Costs>;
-  return (*instance)[device];
+  return *instance;
+}
+Costs& costs(int device) {
+  return all_costs()[device];
 }
 
 }  // namespace
@@ -75,6 +79,18 @@ void charge_launch(int device, const void* context, const void* handle) {
   charge(device, Cost::local_memory,
          static_cast<int64_t>(kThreads) * (function->local_bytes - all.local_bytes));
   all.local_bytes = function->local_bytes;  // never given back
+}
+
+void discharge_module(const void* module) {
+  for (auto& [device, all] : all_costs()) {
+    std::erase_if(all.launched, [&, on = device](const auto& entry) {
+      if (entry.second != module) return false;
+      auto& charged = all.by_context[entry.first];
+      charged.erase(std::find(charged.begin(), charged.end(), std::pair(Cost::code, kCodeBytes)));
+      charge(on, Cost::code, -static_cast<int64_t>(kCodeBytes));
+      return true;
+    });
+  }
 }
 
 void charge_stream(int device, const void* context) {

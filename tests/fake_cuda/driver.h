@@ -184,6 +184,9 @@ void free_blocks_of(Context* context);
 void free_host_of(Context* context);
 void free_arrays_of(Context* context);
 
+/// What a sparse array was mapped to is let go.
+void unmap_tiles_of(const Array* array);
+
 /// A stream or synchronise call of that device: its pools give back what exceeds their thresholds.
 void pools_give_back(int device);
 Pool* default_pool(Device& device);

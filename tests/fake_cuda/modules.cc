@@ -21,6 +21,7 @@ template <typename Handle>
 CUresult unload(Handle handle) {
   Module* const module = driver().modules.find(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  discharge_module(module);
   driver().functions.remove_if([&](const auto& function) { return function.module == module; });
   driver().modules.remove(module);
   return CUDA_SUCCESS;

@@ -2,7 +2,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
+#include <compare>
 #include <cstring>
+#include <iterator>
 
 #include "export.h"
 
@@ -18,9 +21,10 @@ struct Physical {
 
 /// Imported memory has a handle of its own; the creator's handles account the bytes.
 struct Handle {
-  Physical* physical = nullptr;
+  Physical* physical = nullptr;  ///< null: a multicast object, which has no memory of its own
   CUmemAllocationProp properties{};
   bool imported = false;
+  uint64_t bytes = 0;  ///< of a multicast object
   uint64_t references = 1;
   uint64_t mappings = 0;
 };
@@ -35,9 +39,17 @@ struct Range {
   int device = 0;  ///< of the context that reserved it, for the ledger
 };
 
+/// Where in which sparse array: level, layer, x, y, z; a mip tail is at level -1.
+struct Tile {
+  const void* array = nullptr;
+  std::array<int64_t, 5> at{};
+  auto operator<=>(const Tile&) const = default;
+};
+
 struct VirtualMemory {
   Registry<Physical> physical;
   Registry<Handle> handles;
+  std::map<Tile, Handle*> tiles;
   std::map<CUdeviceptr, Range> ranges;
   std::map<CUdeviceptr, Mapping> mappings;
 };
@@ -64,6 +76,7 @@ Kind kind_of(const Physical& physical) {
 void drop_if_unused(Handle* handle) {
   if (handle->references > 0 || handle->mappings > 0) return;
   Physical* const physical = handle->physical;
+  if (handle->physical == nullptr) return vmm().handles.remove(handle);  // multicast
   if (!handle->imported) ledger_remove(physical->device, kind_of(*physical), physical->bytes);
   vmm().handles.remove(handle);
   if (--physical->owners > 0) return;
@@ -115,8 +128,8 @@ CUresult map(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocation
   Handle* const handle = live_handle(value);
   if (handle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes == 0 || bytes % kPage != 0 || at % kPage != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (offset + bytes > handle->physical->bytes || !in_one_range(at, bytes))
-    return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t size = handle->physical != nullptr ? handle->physical->bytes : handle->bytes;
+  if (offset + bytes > size || !in_one_range(at, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const auto next = first_mapping(at);
   if (next != vmm().mappings.end() && next->first < at + bytes) return CUDA_ERROR_INVALID_VALUE;
   vmm().mappings[at] = {bytes, handle};
@@ -234,8 +247,90 @@ CUresult import_handle(CUmemGenericAllocationHandle* out, void* os_handle,
   return CUDA_SUCCESS;
 }
 
+Tile tile_of(const CUarrayMapInfo& info) {
+  Tile tile{.array = info.resource.array};
+  if (info.subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL) {
+    const auto& tail = info.subresource.miptail;
+    tile.at = {-1, tail.layer, static_cast<int64_t>(tail.offset), 0, 0};
+  } else {
+    const auto& level = info.subresource.sparseLevel;
+    tile.at = {level.level, level.layer, level.offsetX, level.offsetY, level.offsetZ};
+  }
+  return tile;
+}
+
+void unmap_tile(std::map<Tile, Handle*>::iterator tile) {
+  Handle* const handle = tile->second;
+  vmm().tiles.erase(tile);
+  --handle->mappings;
+  drop_if_unused(handle);
+}
+
+CUresult map_tiles(CUarrayMapInfo* list, unsigned count) {
+  for (unsigned i = 0; i < count; ++i) {
+    const Array* const array = driver().arrays.find(list[i].resource.array);
+    if (array == nullptr || (array->descriptor.Flags & CUDA_ARRAY3D_SPARSE) == 0)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP &&
+        live_handle(list[i].memHandle.memHandle) == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (unsigned i = 0; i < count; ++i) {
+    const Tile tile = tile_of(list[i]);
+    if (const auto known = vmm().tiles.find(tile); known != vmm().tiles.end()) unmap_tile(known);
+    if (list[i].memOperationType != CU_MEM_OPERATION_TYPE_MAP) continue;
+    Handle* const handle = live_handle(list[i].memHandle.memHandle);
+    ++handle->mappings;
+    vmm().tiles.emplace(tile, handle);
+  }
+  return CUDA_SUCCESS;
+}
+
+/// Devices share an address range: no memory, and cuMemRelease ends it.
+CUresult create_multicast(CUmemGenericAllocationHandle* out, const void* properties) {
+  struct Properties {
+    unsigned devices;
+    size_t bytes;
+    unsigned long long handle_types, flags;
+  };
+  const auto* wanted = static_cast<const Properties*>(properties);
+  if (out == nullptr || wanted == nullptr || wanted->bytes % kPage != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  *out = value_of(vmm().handles.add({.bytes = wanted->bytes}));
+  return CUDA_SUCCESS;
+}
+
+CUresult add_multicast_device(CUmemGenericAllocationHandle value, CUdevice device) {
+  return live_handle(value) != nullptr && device_of(device) != nullptr ? CUDA_SUCCESS
+                                                                       : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult bind_multicast(CUmemGenericAllocationHandle multicast,
+                        CUmemGenericAllocationHandle memory) {
+  const bool good = live_handle(multicast) != nullptr && live_handle(memory) != nullptr;
+  return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 }  // namespace
 
+void unmap_tiles_of(const Array* array) {
+  auto& tiles = vmm().tiles;
+  for (auto tile = tiles.lower_bound({.array = array, .at = {INT64_MIN}});
+       tile != tiles.end() && tile->first.array == array;) {
+    unmap_tile(tile++);
+  }
+}
+
+FAKE_CUDA_EXPORT_BOTH(cuMemMapArrayAsync, "cuMemMapArrayAsync", 11010, map_tiles,
+                      (CUarrayMapInfo * list, unsigned count, CUstream), (list, count))
+FAKE_CUDA_EXPORT(cuMulticastCreate, "cuMulticastCreate", 12010, create_multicast,
+                 (CUmemGenericAllocationHandle * out, const void* properties), (out, properties))
+FAKE_CUDA_EXPORT(cuMulticastAddDevice, "cuMulticastAddDevice", 12010, add_multicast_device,
+                 (CUmemGenericAllocationHandle handle, CUdevice device), (handle, device))
+FAKE_CUDA_EXPORT(cuMulticastBindMem, "cuMulticastBindMem", 12010, bind_multicast,
+                 (CUmemGenericAllocationHandle handle, size_t, CUmemGenericAllocationHandle memory,
+                  size_t, size_t, unsigned long long),
+                 (handle, memory))
 FAKE_CUDA_EXPORT(cuMemCreate, "cuMemCreate", 10020, create,
                  (CUmemGenericAllocationHandle * out, size_t bytes,
                   const CUmemAllocationProp* properties, unsigned long long flags),

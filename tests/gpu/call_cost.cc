@@ -53,6 +53,15 @@ int main() {
     CHECK(cuMemAlloc(&at, 4 << 20));
     CHECK(cuMemFree(at));
   });
+  // What a hook asks the driver itself.
+  report("cuCtxGetDevice", 101, 2000, [] {
+    CUdevice current;
+    CHECK(cuCtxGetDevice(&current));
+  });
+  report("cuMemPoolGetAttribute", 101, 2000, [&] {
+    cuuint64_t bytes;
+    CHECK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes));
+  });
   report("cuMemAllocAsync+cuMemFreeAsync", 101, 2000, [&] {
     CUdeviceptr at;
     CHECK(cuMemAllocAsync(&at, 1 << 20, stream));

@@ -211,11 +211,13 @@ else
 fi
 
 cost_table() {
-  echo "| call | native ns | with gpupeak ns | added ns |"
+  echo "| call | native ns | added by gpupeak | with --host off |"
   echo "|---|---|---|---|"
   for _ in 1 2 3 4 5; do
     "$work/call_cost" | sed 's/^/native /'
-    GPUPEAK_OUT=$work/cost.gplog GPUPEAK_SUMMARY=off LD_PRELOAD=$preload "$work/call_cost" | sed 's/^/gpupeak /'
+    for way in full off; do
+      env GPUPEAK_HOST=$way GPUPEAK_OUT=$work/cost.gplog GPUPEAK_SUMMARY=off LD_PRELOAD=$preload "$work/call_cost" | sed "s/^/$way /"
+    done
   done | python3 -c '
 import collections, statistics, sys
 times = collections.defaultdict(list)
@@ -223,8 +225,8 @@ for line in sys.stdin:
     way, call, ns = line.split()
     times[call, way].append(float(ns))
 for call in sorted({c for c, _ in times}):
-    native, ours = (statistics.median(times[call, way]) for way in ("native", "gpupeak"))
-    print(f"| {call} | {native:.0f} | {ours:.0f} | {ours - native:.0f} |")'
+    native, full, off = (statistics.median(times[call, way]) for way in ("native", "full", "off"))
+    print(f"| {call} | {native:.0f} | {full - native:+.0f} | {off - native:+.0f} |")'
 }
 latency_table() {
   echo "| onnxruntime_perf_test -e cuda, 200 runs | native ms | full | sampled | host off |"
