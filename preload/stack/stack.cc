@@ -29,14 +29,20 @@ namespace {
 
 constexpr uintptr_t kLargestFrameBytes = 16 << 20;
 
-/// Drops what the cache knows of code that has been unloaded since.
-void refresh(StackCache& cache) {
-  const uint64_t generation = trie_generation();
-  if (__builtin_expect(cache.trie_generation == generation, 1)) return;
+__attribute__((noinline)) void forget_code(StackCache& cache, uint64_t generation) {
+  static constexpr uintptr_t kNever = 0;
+  cache.words[0] = {&kNever, 1};
   cache.trie_generation = generation;
+  cache.verify = environment().verify_stacks;
   cache.depth = 0;
   for (StackCache::Edge& edge : cache.edges) edge = {};
   for (FrameRule& rule : cache.rules) rule = {};
+}
+
+/// Drops what the cache knows of code that has been unloaded since.
+inline void refresh(StackCache& cache) {
+  const uint64_t generation = trie_generation();
+  if (__builtin_expect(cache.trie_generation != generation, 0)) forget_code(cache, generation);
 }
 
 /// trie_node() behind a small table of the thread's own: no shared cache line for what it met
@@ -56,28 +62,20 @@ const FrameRule& rule_for(StackCache& cache, uintptr_t ip) {
   return rule;
 }
 
+const uintptr_t* pointer_to(uintptr_t address) {
+  return reinterpret_cast<const uintptr_t*>(address);
+}
 uintptr_t word_at(uintptr_t address) {
-  return *reinterpret_cast<const uintptr_t*>(address);
+  return *pointer_to(address);
 }
 uintptr_t moved(uintptr_t address, int32_t offset) {
   return address + static_cast<uintptr_t>(static_cast<intptr_t>(offset));
 }
 
-/// Whether everything outside last[index] is as it was: each frame led to its caller by words on
-/// the stack (return address, saved frame pointer) that are compared here. If all are the same, so
-/// is what a walk would find. Returns 0 if they are, else the index of the frame whose words
-/// differ.
-uint32_t validate(const StackCache& cache, uint32_t index) {
-  for (; index > 0; --index) {
-    const CachedFrame& frame = cache.last[index];
-    const CachedFrame& caller = cache.last[index - 1];
-    if (word_at(caller.sp - 8) != caller.ip) return index;
-    const uintptr_t fp = frame.fp_offset == FrameRule::kFpUnchanged
-                             ? frame.fp
-                             : word_at(moved(caller.sp, frame.fp_offset));
-    if (fp != caller.fp) return index;
-  }
-  return 0;
+/// The frame that the word leads from, not further in than last[index].
+uint32_t frame_of(const StackCache& cache, const StackWord* word, uint32_t index) {
+  while (cache.last[index - 1].words >= static_cast<uint32_t>(word - cache.words)) --index;
+  return index;
 }
 
 /// What a walk found: `fresh[0 … count)`, innermost first, on top of `last[0 … kept)`.
@@ -96,17 +94,17 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
     if (candidate > 0) {
       const CachedFrame& known = cache.last[candidate - 1];
       if (known.sp == sp && known.ip == ip && known.fp == fp) {
-        const uint32_t failed = validate(cache, candidate - 1);
-        if (failed == 0) {
+        const StackWord* changed = cache.changed_word(candidate - 1);
+        if (changed == cache.words) {
           result.kept = candidate;
           result.complete = true;
           return result;
         }
-        candidate = failed;  // frames inside of it are not the same
+        candidate = frame_of(cache, changed, candidate - 1);  // those inside of it are not the same
       }
     }
     const FrameRule& rule = rule_for(cache, ip);
-    cache.fresh[result.count++] = {ip, sp, fp, 0, rule.fp_offset};
+    cache.fresh[result.count++] = {ip, sp, fp, rule.fp_offset};
     if (rule.base == FrameRule::kOutermost) {
       result.complete = true;
       return result;
@@ -125,24 +123,38 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
   return result;
 }
 
+/// Appends what leads from `frame` to its caller, last[depth - 1]. Return address last, so that it
+/// is the first to be compared.
+uint32_t append_words(StackCache& cache, uint32_t depth, int32_t fp_offset) {
+  if (depth == 0) return 0;
+  const CachedFrame& caller = cache.last[depth - 1];
+  uint32_t words = caller.words;
+  if (fp_offset != FrameRule::kFpUnchanged) {
+    cache.words[++words] = {pointer_to(moved(caller.sp, fp_offset)), caller.fp};
+  }
+  cache.words[++words] = {pointer_to(caller.sp - 8), caller.ip};
+  return words;
+}
+
 /// Makes the walk the thread's last stack, with its nodes. 0 if the trie is full.
 uint32_t adopt(StackCache& cache, const Walk& found) {
   uint32_t depth = found.kept;
   uint32_t node = depth > 0 ? cache.last[depth - 1].node : 0;
+  cache.depth = depth;
+  if (found.count == 0) return node;
   if (depth + found.count > GPUPEAK_MAX_FRAMES) {
     cache.depth = 0;
     return 0;
   }
   for (uint32_t i = found.count; i-- > 0; ++depth) {
-    CachedFrame& frame = cache.last[depth];
-    const CachedFrame& fresh = cache.fresh[i];
-    const uint32_t known = child(cache, node, fresh.ip);
-    if (known == 0) {
+    const FreshFrame& fresh = cache.fresh[i];
+    node = child(cache, node, fresh.ip);
+    if (node == 0) {
       cache.depth = 0;
       return 0;
     }
-    frame = fresh;
-    frame.node = node = known;
+    cache.last[depth] = {fresh.ip, fresh.sp, fresh.fp, node,
+                         append_words(cache, depth, fresh.fp_offset)};
   }
   cache.depth = depth;
   return node;
@@ -197,7 +209,7 @@ uint32_t capture(StackCache& cache, const CallerFrame& caller, Captured& capture
   captured.walked = walk(cache, caller);
   const uint32_t node = captured.walked.complete ? adopt(cache, captured.walked) : 0;
   captured.is_walked = node != 0;
-  if (__builtin_expect(node == 0 || environment().verify_stacks, 0)) {
+  if (__builtin_expect(node == 0 || cache.verify, 0)) {
     const uint32_t unwound =
         unwound_node(cache, reinterpret_cast<const void*>(caller.ip), captured.unwound);
     if (node == 0) return unwound;
@@ -326,11 +338,14 @@ uint32_t capture_stack(const void* caller) {
   return unwound_node(slot->stacks, caller, unwound);
 }
 
+uint32_t capture_stack(ThreadSlot& slot, const CallerFrame& caller) {
+  Captured captured;
+  return capture(slot.stacks, caller, captured);
+}
+
 uint32_t capture_stack(const CallerFrame& caller) {
   ThreadSlot* slot = thread_slot();
-  if (slot == nullptr) return 0;
-  Captured captured;
-  return capture(slot->stacks, caller, captured);
+  return slot != nullptr ? capture_stack(*slot, caller) : 0;
 }
 
 uint32_t capture_call_site(const CallerFrame& caller) {

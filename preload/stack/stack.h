@@ -5,6 +5,8 @@
 
 namespace gpupeak::preload {
 
+struct ThreadSlot;
+
 /// The registers that a hook's caller will have when the hook returns.
 struct CallerFrame {
   uintptr_t ip, sp, fp;
@@ -20,6 +22,8 @@ struct CallerFrame {
 /// rules of frame_rules.h as far as the stack differs from the thread's last one, and by libunwind
 /// where a frame needs more: some 20 ns warm, some us for a stack never seen.
 uint32_t capture_stack(const CallerFrame& caller);
+/// The same for a caller that has the thread's slot at hand.
+uint32_t capture_stack(ThreadSlot& slot, const CallerFrame& caller);
 
 /// The same with the thread's Python frames, each placed inside of the native frame that runs it.
 /// For rare events: some 10 us in Python code.

@@ -29,7 +29,6 @@ struct Trie {
   uint32_t mask = 0;   ///< buckets in use - 1; grows by doubling within the reservation
   uint32_t count = 0;  ///< nodes; ids 1 … count
   uintptr_t last_ip = 0;
-  std::atomic<uint64_t> generation{1};
 };
 constinit Trie g_trie;
 
@@ -122,13 +121,12 @@ uint32_t insert(uint32_t parent, uintptr_t ip) {
 
 }  // namespace
 
-uint64_t trie_generation() {
-  return g_trie.generation.load(std::memory_order_acquire);
-}
+constinit std::atomic<uint64_t> g_trie_generation{1};
 
 uint32_t trie_node(uint32_t parent, uintptr_t ip) {
   if (const uint32_t id = find(parent, ip)) return id;
-  if ((ip & GPUPEAK_PYTHON_IP) == 0) cover_with_modules(ip);  // before the lock: may call into the loader
+  if ((ip & GPUPEAK_PYTHON_IP) == 0)
+    cover_with_modules(ip);  // before the lock: may call into the loader
   return insert(parent, ip);
 }
 
@@ -138,7 +136,7 @@ void forget_nodes(uintptr_t begin, uintptr_t end) {
     Node& node = g_trie.nodes[id];
     if (node.ip - begin < end - begin) node.parent = kDead;
   }
-  g_trie.generation.fetch_add(1, std::memory_order_release);
+  g_trie_generation.fetch_add(1, std::memory_order_release);
 }
 
 void redefine_nodes() {

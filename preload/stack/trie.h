@@ -3,6 +3,7 @@
 // HookScope.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "gpupeak/log_format.h"
@@ -17,7 +18,10 @@ inline uintptr_t python_ip(uint32_t number) {
 /// The node for `ip` called from `parent` (0: outermost), defined at its first sight. 0 when full.
 uint32_t trie_node(uint32_t parent, uintptr_t ip);
 /// Changes whenever nodes have become invalid: caches of ids made before must be dropped.
-uint64_t trie_generation();
+extern constinit std::atomic<uint64_t> g_trie_generation;
+inline uint64_t trie_generation() {
+  return g_trie_generation.load(std::memory_order_acquire);
+}
 /// Code in [begin, end) was unloaded: its nodes are not used again, though they keep their meaning.
 void forget_nodes(uintptr_t begin, uintptr_t end);
 /// In a forked child: defines all nodes again in the new log, under their old ids.

@@ -18,7 +18,7 @@ size_t usable(void* block) {
   return g_usable_size != nullptr ? g_usable_size(block) : 0;
 }
 
-void add_to_counters(ThreadSlot& slot, int64_t usable_bytes) {
+inline void add_to_counters(ThreadSlot& slot, int64_t usable_bytes) {
   slot.heap_delta += usable_bytes;
   if (__builtin_expect(
           slot.heap_delta > kCounterSlackBytes || slot.heap_delta < -kCounterSlackBytes, 0)) {
@@ -36,17 +36,17 @@ inline __attribute__((always_inline)) uint8_t* begin_record(ThreadSlot& slot, ui
   if (g_process->several_threads != 0 || ++slot.unstamped >= kStampEvery) {
     const uint64_t now = clock();
     tag |= GPUPEAK_TAG_TIMED;
-    to = put_varint(to, now > slot.time ? now - slot.time : 0);
+    to = put_hot_varint(to, now > slot.time ? now - slot.time : 0);
     if (now > slot.time) slot.time = now;
     slot.unstamped = 0;
   }
   const auto address = reinterpret_cast<uint64_t>(block);
   if (__builtin_expect((address & 15) == 0, 1)) {
-    to = put_varint(
+    to = put_hot_varint(
         to, zigzag(static_cast<int64_t>(address >> 4) - static_cast<int64_t>(slot.address >> 4)));
   } else {
     tag |= GPUPEAK_TAG_UNALIGNED;
-    to = put_varint(to, zigzag(static_cast<int64_t>(address - slot.address)));
+    to = put_hot_varint(to, zigzag(static_cast<int64_t>(address - slot.address)));
   }
   slot.address = address;
   return to;
@@ -57,24 +57,25 @@ void end_record(ThreadSlot& slot, uint8_t tag, uint8_t* end) {
   slot.at = end;
 }
 
-void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t bytes,
-                 size_t usable_bytes, uint32_t node) {
+inline void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t bytes,
+                        size_t usable_bytes, uint32_t node) {
   if (!slot.ready()) return;
   uint8_t* to = begin_record(slot, tag, block, ticks);
-  to = put_varint(to, bytes);
-  to = put_varint(to, zigzag(static_cast<int64_t>(usable_bytes - bytes)));
-  to = put_varint(to, node);
+  to = put_hot_varint(to, bytes);
+  to =
+      put_varint(to, zigzag(static_cast<int64_t>(usable_bytes - bytes)));  // nearly always one byte
+  to = put_hot_varint(to, node);
   end_record(slot, tag, to);
 }
 
-void write_address(ThreadSlot& slot, uint8_t tag, const void* block) {
+inline void write_address(ThreadSlot& slot, uint8_t tag, const void* block) {
   if (!slot.ready()) return;
   uint8_t* to = begin_record(slot, tag, block, ticks_before);
   end_record(slot, tag, to);
 }
 
 /// Poisson sampling by bytes: whether this allocation is in the sample.
-bool sampled(ThreadSlot& slot, size_t bytes) {
+__attribute__((noinline)) bool sampled(ThreadSlot& slot, size_t bytes) {
   slot.bytes_to_sample -= static_cast<int64_t>(bytes);
   if (slot.bytes_to_sample > 0) return false;
   const bool first = slot.random == 0;
@@ -92,15 +93,17 @@ bool sampled(ThreadSlot& slot, size_t bytes) {
 /// loader may allocate or move its thread-local storage then). No record is half-written meanwhile,
 /// so that is safe. What a signal handler does in the middle of other work of ours is not recorded,
 /// and counted.
-bool may_record(const HookScope& scope) {
+inline bool may_record(const HookScope& scope) {
   if (scope.entered() || t_flags.in_library) return true;
   count(&gpupeak_counters_page::reentrant_calls);
   return false;
 }
 
 /// The stack of an outermost call; none for those libraries' own.
-uint32_t stack_of(const HookScope& scope, const CallerFrame& caller) {
-  return scope.entered() ? capture_stack(caller) : 0;
+inline uint32_t stack_of(const HookScope& scope, ThreadSlot& slot, const CallerFrame& caller) {
+  if (!scope.entered()) return 0;
+  if (const uint32_t node = slot.stacks.same_stack(caller)) return node;
+  return capture_stack(slot, caller);
 }
 
 bool logs_events() {
@@ -108,7 +111,7 @@ bool logs_events() {
 }
 
 /// Whether the record of this allocation goes into the log.
-bool chosen(ThreadSlot& slot, void* block, size_t bytes) {
+inline bool chosen(ThreadSlot& slot, void* block, size_t bytes) {
   if (g_process->host_mode == HostMode::kFull) return true;
   return sampled(slot, bytes) && sampled_set_insert(block);
 }
@@ -128,7 +131,7 @@ void heap_allocated(void* block, size_t bytes, const CallerFrame& caller) {
   ++slot->alloc_delta;
   add_to_counters(*slot, static_cast<int64_t>(usable_bytes));
   if (!logs_events() || !chosen(*slot, block, bytes)) return;
-  const uint32_t node = stack_of(scope, caller);
+  const uint32_t node = stack_of(scope, *slot, caller);
   write_block(*slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
 }
 
@@ -173,7 +176,7 @@ void heap_realloc_end(const ReallocState& state, void* block, size_t bytes,
   add_to_counters(*slot, static_cast<int64_t>(usable_bytes - state.old_usable_bytes));
   const bool wanted = logs_events() && chosen(*slot, block, bytes);
   if (wanted) {
-    const uint32_t node = stack_of(scope, caller);
+    const uint32_t node = stack_of(scope, *slot, caller);
     const uint8_t tag = state.logged ? GPUPEAK_REC_REALLOC_END : GPUPEAK_REC_ALLOC;
     write_block(*slot, tag, block, bytes, usable_bytes, node);
   } else if (state.logged) {
