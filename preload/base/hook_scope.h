@@ -13,8 +13,9 @@ struct ThreadFlags {
   uintptr_t in_allocator =
       0;  ///< the same for AllocatorScope: an mmap now is the allocator's backing
   uint32_t driver_depth =
-      0;                   ///< inside a CUDA driver call (hooks/cuda): only the outermost accounts
-  bool in_library = false;  ///< inside a library of our choice (unwinder, NVML), which may allocate
+      0;  ///< inside a CUDA driver call (hooks/cuda): only the outermost accounts
+  bool in_library =
+      false;  ///< inside a library of our choice (unwinder, driver, NVML), which may allocate
   struct ThreadSlot* slot = nullptr;  ///< this thread's event stream, once it has one
   uint64_t process_generation = 0;    ///< of `slot`; a forked child's differs
 };
@@ -50,6 +51,19 @@ class Scope {
 
  private:
   bool entered_;
+};
+
+/// Inside a library of our choice: what it allocates is the process's, and is recorded, without a
+/// stack. No record may be half-written meanwhile.
+class LibraryScope {
+ public:
+  LibraryScope() : outer_(t_flags.in_library) { t_flags.in_library = true; }
+  ~LibraryScope() { t_flags.in_library = outer_; }
+  LibraryScope(const LibraryScope&) = delete;
+  LibraryScope& operator=(const LibraryScope&) = delete;
+
+ private:
+  const bool outer_;
 };
 
 using HookScope = Scope<&ThreadFlags::in_hook>;

@@ -179,9 +179,11 @@ struct Unwound {
 uint32_t unwound_node(StackCache& cache, const void* caller, Unwound& unwound) {
   const int saved_errno = errno;
   constexpr int kCapacity = sizeof cache.unwound / sizeof cache.unwound[0];
-  t_flags.in_library = true;
-  int count = unwind(cache.unwound, kCapacity);
-  t_flags.in_library = false;
+  int count = 0;
+  {
+    const LibraryScope inside;
+    count = unwind(cache.unwound, kCapacity);
+  }
   errno = saved_errno;
   int first = 0;
   while (first < count && is_own_code(reinterpret_cast<uintptr_t>(cache.unwound[first]))) ++first;

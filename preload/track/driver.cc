@@ -69,20 +69,17 @@ void* driver_function(const char* export_name) {
 
 CUcontext current_context() {
   CUcontext context = nullptr;
-  const auto get = g_ctx_get_current.get();
-  return get != nullptr && get(&context) == CUDA_SUCCESS ? context : nullptr;
+  return g_ctx_get_current(&context) == CUDA_SUCCESS ? context : nullptr;
 }
 
 int current_device() {
   CUdevice device = kNoDevice;
-  const auto get = g_ctx_get_device.get();
-  return get != nullptr && get(&device) == CUDA_SUCCESS ? device : kNoDevice;
+  return g_ctx_get_device(&device) == CUDA_SUCCESS ? device : kNoDevice;
 }
 
 bool memory_info(uint64_t& free_bytes, uint64_t& total_bytes) {
   size_t free_now = 0, total = 0;
-  const auto get = g_mem_get_info.get();
-  if (get == nullptr || get(&free_now, &total) != CUDA_SUCCESS) return false;
+  if (g_mem_get_info(&free_now, &total) != CUDA_SUCCESS) return false;
   free_bytes = free_now;
   total_bytes = total;
   return true;
@@ -95,20 +92,18 @@ void captures_begin() {
 bool is_capturing(CUstream stream, bool per_thread_default) {
   if (__builtin_expect(!g_captures_begun.load(std::memory_order_relaxed), 1)) return false;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  auto get = per_thread_default ? g_is_capturing_ptsz.get() : g_is_capturing.get();
-  if (get == nullptr) get = g_is_capturing.get();
-  if (get == nullptr) return false;
+  auto& ask =
+      per_thread_default && g_is_capturing_ptsz.exists() ? g_is_capturing_ptsz : g_is_capturing;
   // An error means that the legacy stream was asked about while another one captures: not capturing
   // itself.
-  return get(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+  return ask(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 /// Of this process; 0 while it is not known.
 static int device_count() {
   int count = g_device_count.load(std::memory_order_relaxed);
   if (count == 0) {
-    const auto get = g_get_device_count.get();
-    if (get == nullptr || get(&count) != CUDA_SUCCESS) return 0;
+    if (g_get_device_count(&count) != CUDA_SUCCESS) return 0;
     g_device_count.store(count, std::memory_order_relaxed);
   }
   return count;
@@ -119,8 +114,8 @@ int stream_device(CUstream stream, bool per_thread_default) {
   CUdevice device = kNoDevice;
   // Before CUDA 12.8 there is no such question; a stream's calls are then made in its own context
   // by all frameworks, since most others would fail.
-  const auto get = per_thread_default ? g_stream_device_ptsz.get() : g_stream_device.get();
-  return get != nullptr && get(stream, &device) == CUDA_SUCCESS ? device : current_device();
+  auto& ask = per_thread_default ? g_stream_device_ptsz : g_stream_device;
+  return ask(stream, &device) == CUDA_SUCCESS ? device : current_device();
 }
 
 CUmemoryPool device_pool(int device) {
@@ -132,8 +127,7 @@ CUmemoryPool device_pool(int device) {
   if (__builtin_expect((known & kPointer) != 0 && (known & ~kPointer) == tag, 1))
     return reinterpret_cast<CUmemoryPool>(known & kPointer);
   CUmemoryPool pool = nullptr;
-  const auto get = g_device_pool.get();
-  if (get == nullptr || get(&pool, device) != CUDA_SUCCESS) return nullptr;
+  if (g_device_pool(&pool, device) != CUDA_SUCCESS) return nullptr;
   const auto address = reinterpret_cast<uint64_t>(pool);
   if ((address & ~kPointer) == 0) current.store(tag | address, std::memory_order_relaxed);
   return pool;
@@ -145,31 +139,25 @@ void forget_device_pools() {
 
 uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute) {
   cuuint64_t value = 0;
-  const auto get = g_pool_attribute.get();
-  return get != nullptr && pool != nullptr && get(pool, attribute, &value) == CUDA_SUCCESS ? value
-                                                                                           : 0;
+  return pool != nullptr && g_pool_attribute(pool, attribute, &value) == CUDA_SUCCESS ? value : 0;
 }
 
 uint64_t graph_reserve(CUdevice device) {
   cuuint64_t bytes = 0;
-  const auto get = g_graph_attribute.get();
   const auto attribute = CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT;
-  return get != nullptr && device >= 0 && get(device, attribute, &bytes) == CUDA_SUCCESS ? bytes
-                                                                                         : 0;
+  return device >= 0 && g_graph_attribute(device, attribute, &bytes) == CUDA_SUCCESS ? bytes : 0;
 }
 
 uint64_t bytes_at(CUdeviceptr at) {
   CUdeviceptr base = 0;
   size_t bytes = 0;
-  const auto get = g_address_range.get();
-  return get != nullptr && get(&base, &bytes, at) == CUDA_SUCCESS ? bytes : 0;
+  return g_address_range(&base, &bytes, at) == CUDA_SUCCESS ? bytes : 0;
 }
 
 bool primary_context_is_active(CUdevice device) {
   unsigned flags = 0;
   int active = 1;
-  const auto get = g_primary_state.get();
-  return get == nullptr || get(device, &flags, &active) != CUDA_SUCCESS || active != 0;
+  return g_primary_state(device, &flags, &active) != CUDA_SUCCESS || active != 0;
 }
 
 CUcontext& primary_context(CUdevice device) {
@@ -186,8 +174,8 @@ void forget_introductions() {
 
 bool device_uuid(int ordinal, char* uuid) {
   CUuuid found{};
-  const auto get = g_device_uuid2.get() != nullptr ? g_device_uuid2.get() : g_device_uuid.get();
-  if (get == nullptr || get(&found, ordinal) != CUDA_SUCCESS) return false;
+  auto& ask = g_device_uuid2.exists() ? g_device_uuid2 : g_device_uuid;
+  if (ask(&found, ordinal) != CUDA_SUCCESS) return false;
   memcpy(uuid, found.bytes, sizeof found.bytes);
   return true;
 }
@@ -200,8 +188,8 @@ void introduce_device(int ordinal) {
   char name[128] = {};
   size_t total = 0;
   char uuid[16] = {};
-  if (const auto get = g_device_name.get()) get(name, sizeof name - 1, ordinal);
-  if (const auto get = g_device_total.get()) get(&total, ordinal);
+  g_device_name(name, sizeof name - 1, ordinal);
+  g_device_total(&total, ordinal);
   device_uuid(ordinal, uuid);
   Record record(GPUPEAK_DEF_DEVICE);
   record.u(static_cast<uint64_t>(ordinal)).u(total).s({uuid, sizeof uuid}).s({name, strlen(name)});

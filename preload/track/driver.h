@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "base/hook_scope.h"
+
 namespace gpupeak::preload {
 
 /// Gives the tracker a way to the driver's own functions; set by hooks/cuda before the first call.
@@ -19,10 +21,24 @@ void set_driver_lookup(DriverLookup lookup);
 void* driver_function(const char* export_name);
 /// Counts the drivers that have been loaded: addresses found in an earlier one are void.
 extern uint32_t g_driver_generation;
+/// A question to the driver, which may allocate. CUDA_ERROR_NOT_FOUND if it has no such function.
 template <typename Function>
-class DriverFunction {
+class DriverFunction;
+template <typename... Arguments>
+class DriverFunction<CUresult (*)(Arguments...)> {
  public:
+  using Function = CUresult (*)(Arguments...);
+
   constexpr explicit DriverFunction(const char* name) : name_(name) {}
+  CUresult operator()(Arguments... arguments) {
+    const Function function = get();
+    if (__builtin_expect(function == nullptr, 0)) return CUDA_ERROR_NOT_FOUND;
+    const LibraryScope inside;
+    return function(arguments...);
+  }
+  bool exists() { return get() != nullptr; }
+
+ private:
   Function get() {
     const uint32_t generation = __atomic_load_n(&g_driver_generation, __ATOMIC_RELAXED);
     if (__builtin_expect(__atomic_load_n(&generation_, __ATOMIC_ACQUIRE) != generation, 0)) {
@@ -33,7 +49,6 @@ class DriverFunction {
     return __atomic_load_n(&function_, __ATOMIC_RELAXED);
   }
 
- private:
   const char* name_;
   Function function_ = nullptr;
   uint32_t generation_ = 0;  ///< in which function_ was looked up, be it in vain

@@ -138,9 +138,8 @@ void read_at_exit(void*) {
 /// there.
 void hook_exit() {
   if (g_ledger.exit_is_hooked.exchange(true)) return;
-  t_flags.in_library = true;  // it may allocate
+  const LibraryScope inside;  // it may allocate
   __cxa_atexit(&read_at_exit, nullptr, &__dso_handle);
-  t_flags.in_library = false;
 }
 
 std::string_view file_name(const char* path) {
@@ -150,14 +149,8 @@ std::string_view file_name(const char* path) {
 
 std::string_view name_of(CUfunction function) {
   const char* name = nullptr;
-  if (const auto get = g_function_name.get();
-      get != nullptr && get(&name, function) == CUDA_SUCCESS && name != nullptr) {
-    return name;
-  }
-  if (const auto get = g_kernel_name.get();
-      get != nullptr && get(&name, function) == CUDA_SUCCESS && name != nullptr) {
-    return name;
-  }
+  if (g_function_name(&name, function) == CUDA_SUCCESS && name != nullptr) return name;
+  if (g_kernel_name(&name, function) == CUDA_SUCCESS && name != nullptr) return name;
   return {};
 }
 
@@ -165,11 +158,8 @@ std::string_view name_of(CUfunction function) {
 uint32_t local_bytes_of(CUfunction function, int device) {
   constexpr auto kLocalBytes = CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES;
   int bytes = 0;
-  if (const auto get = g_function_attribute.get();
-      get != nullptr && get(&bytes, kLocalBytes, function) == CUDA_SUCCESS)
-    return static_cast<uint32_t>(bytes);
-  if (const auto get = g_kernel_attribute.get();
-      get != nullptr && get(&bytes, kLocalBytes, function, device) == CUDA_SUCCESS)
+  if (g_function_attribute(&bytes, kLocalBytes, function) == CUDA_SUCCESS ||
+      g_kernel_attribute(&bytes, kLocalBytes, function, device) == CUDA_SUCCESS)
     return static_cast<uint32_t>(bytes);
   return 0;
 }

@@ -28,20 +28,11 @@ int (*g_by_uuid)(const char*, void**);
 int (*g_memory)(void*, MemoryV2*);
 int (*g_processes)(void*, unsigned*, ProcessInfo*);
 
-/// What NVML allocates is the process's and is recorded.
-class InLibrary {
- public:
-  InLibrary() { t_flags.in_library = true; }
-  ~InLibrary() { t_flags.in_library = false; }
-  InLibrary(const InLibrary&) = delete;
-  InLibrary& operator=(const InLibrary&) = delete;
-};
-
 enum class State : uint8_t { kUntried, kReady, kMissing };
 constinit State g_state = State::kUntried;
 
 State open() {
-  const InLibrary mark;
+  const LibraryScope inside;
   void* const library = load_library("libnvidia-ml.so.1");
   const bool complete = find_symbol(library, "nvmlInit_v2", g_init) &&
                         find_symbol(library, "nvmlDeviceGetHandleByUUID", g_by_uuid) &&
@@ -60,7 +51,7 @@ bool load_nvml() {
 
 void* nvml_device(const char* uuid) {
   constexpr char kDigits[] = "0123456789abcdef";
-  const InLibrary mark;
+  const LibraryScope inside;
   for (const char* prefix : {"GPU-", "MIG-"}) {
     Text<64> name;
     name.add(prefix);
@@ -77,7 +68,7 @@ void* nvml_device(const char* uuid) {
 }
 
 bool nvml_memory(void* device, NvmlMemory& memory) {
-  const InLibrary mark;
+  const LibraryScope inside;
   MemoryV2 info{.version = kMemoryV2, .total = 0, .reserved = 0, .free = 0, .used = 0};
   if (g_memory(device, &info) != kSuccess) return false;
   memory = {.used = info.used, .reserved = info.reserved};
@@ -85,7 +76,7 @@ bool nvml_memory(void* device, NvmlMemory& memory) {
 }
 
 bool nvml_processes(void* device, NvmlProcesses& processes) {
-  const InLibrary mark;
+  const LibraryScope inside;
   static ProcessInfo list[kMaxProcesses];  // one thread samples at a time
   unsigned count = kMaxProcesses;
   if (g_processes == nullptr || g_processes(device, &count, list) != kSuccess) return false;
