@@ -52,10 +52,11 @@ std::string iso_time(uint64_t realtime_ns) {
                      utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
 }
 
-/// As nvidia-smi writes it.
-std::string uuid_text(std::string_view raw) {
+/// As nvidia-smi and CUDA_VISIBLE_DEVICES write it. A MIG instance has a UUID of its own, and says
+/// what it is in its name ("NVIDIA H200 MIG 1g.18gb").
+std::string uuid_text(std::string_view raw, std::string_view device_name) {
   if (raw.size() != kUuidBytes) return "";
-  std::string text = "GPU-";
+  std::string text = device_name.find(" MIG ") != std::string_view::npos ? "MIG-" : "GPU-";
   if (is_confidential()) return text + sanitize(raw);
   for (size_t i = 0; i < raw.size(); ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
@@ -132,7 +133,7 @@ class SummaryBuilder {
       const auto ordinal = static_cast<int32_t>(info.ordinal);
       DeviceSummary& device = devices[ordinal];
       device.ordinal = ordinal;
-      device.uuid = uuid_text(info.uuid);
+      device.uuid = uuid_text(info.uuid, info.name);
       device.name = escape(info.name);
       device.total_bytes = info.total_bytes;
     }

@@ -16,6 +16,14 @@ uint64_t scope_peak(const Replay& replay, const std::string& name) {
   return scope != nullptr ? replay.peaks().scope(*scope).peak : 0;
 }
 
+/// Each device at its own time: what a machine must have where none may be moved to another.
+uint64_t sum_of_device_peaks(const Replay& replay) {
+  uint64_t sum = 0;
+  for (uint32_t device = 0; device < GPUPEAK_LOG_MAX_DEVICES; ++device)
+    sum += scope_peak(replay, "device:" + std::to_string(device));
+  return sum;
+}
+
 uint64_t scope_live(const Replay& replay, const std::string& name) {
   const ScopeId* scope = replay.sites().find_scope(name);
   return scope != nullptr ? replay.peaks().scope(*scope).current : 0;
@@ -97,6 +105,7 @@ Metrics device_metrics(const Replay& replay, int32_t device) {
 Metrics process_metrics(const Replay& replay, const Coverage& coverage) {
   const gpupeak_counters_page& page = replay.log().counters();
   Metrics metrics = device_metrics(replay, -1);
+  metrics["device.sum_of_peaks_bytes"] = sum_of_device_peaks(replay);
   const auto host = [&](const std::string& metric, const std::string& scope) {
     metrics[metric] = if_covered(covers_scope(coverage, scope), scope_peak(replay, scope));
   };

@@ -36,7 +36,11 @@ class TextReport {
       write_composition(fmt::format("device:{}", device.ordinal),
                         device_text(device) + ", device memory");
     }
-    if (summary_.devices.size() > 1) write_composition("device", "all GPUs together");
+    if (summary_.devices.size() > 1) {
+      const uint64_t sum = metric(summary_.metrics, "device.sum_of_peaks_bytes").value_or(0);
+      write_composition("device", fmt::format("all GPUs together (their own peaks: {} MiB)",
+                                              mib(sum, mib_digits(sum))));
+    }
     write_composition("host", "host memory");
     if (summary_.find_peak("host") == nullptr)
       write_composition("host/pinned", "pinned host memory");

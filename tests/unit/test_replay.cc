@@ -168,6 +168,20 @@ TEST_CASE("replay: a hole in the numbers is a loss", "[collector]") {
   CHECK(metric(summary, "device.peak_bytes") == 1500);
 }
 
+TEST_CASE("replay: the peak of all devices and the sum of their own peaks", "[collector]") {
+  LogBuilder log;
+  log.device(0, 1 << 30, std::string(16, '\1'), "NVIDIA H200");
+  log.device(1, 1 << 30, std::string(16, '\2'), "NVIDIA H200 MIG 1g.18gb");
+  log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 100);
+  log.device_free(0, 2, 1);
+  log.device_alloc(0, 3, 2, GPUPEAK_KIND_LINEAR, 1, 70);
+  const Summary summary = analyze(log);
+  CHECK(metric(summary, "device.peak_bytes") == 100);
+  CHECK(metric(summary, "device.sum_of_peaks_bytes") == 170);
+  CHECK(summary.devices[0].uuid == "GPU-01010101-0101-0101-0101-010101010101");
+  CHECK(summary.devices[1].uuid == "MIG-02020202-0202-0202-0202-020202020202");
+}
+
 TEST_CASE("replay: device kinds count where they belong", "[collector]") {
   LogBuilder log;
   const uint32_t api = log.string("cuMemAlloc_v2");
