@@ -59,7 +59,7 @@ compare() {
   python3 "$here/compare.py" "$gpupeak" "$name" "$work/$name.gplog" "$(ls "$work/$name".cupti.* | head -1)" "$@" \
     >>"$work/table" || failures=$((failures + 1))
   "$gpupeak" report "$work/$name.gplog" >"$work/$name.txt" 2>&1 || failures=$((failures + 1))
-  grep -E 'losses|GP0(15|28)' "$work/$name.txt" >>"$work/losses"
+  grep -E 'losses|GP0[0-9]{2}' "$work/$name.txt" >>"$work/losses"
 }
 
 : >"$work/table"
@@ -133,6 +133,15 @@ if [ -n "$ort" ]; then
   done
   for option in "arena_extend_strategy|kSameAsRequested" "gpu_mem_limit|2147483648"; do
     ledger_case "ort_vgg19_${option%%|*}" "$ort/onnxruntime_perf_test" -e cuda -i "$option" -r 5 -I -m times "$ort/models/light_vgg19.onnx"
+  done
+fi
+# The same network with each of the three ways to choose a convolution, to be compared.
+if [ -n "$ort" ]; then
+  for search in 0 1 2; do
+    env GPUPEAK_OUT="$work/vgg19_d$search.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload" \
+      "$ort/onnxruntime_perf_test" -e cuda -d $search -r 20 -I -m times "$ort/models/light_vgg19.onnx" >"$work/vgg19_d$search.out" 2>&1
+    "$gpupeak" bundle "$work/vgg19_d$search.gplog" -o "$out/vgg19_d$search.gpz" >>"$work/vgg19_d$search.out" 2>&1 ||
+      failures=$((failures + 1))
   done
 fi
 # Another process comes while the first one runs: its memory goes to no cause.
@@ -228,18 +237,18 @@ for call in sorted({c for c, _ in times}):
     native, full, off = (statistics.median(times[call, way]) for way in ("native", "full", "off"))
     print(f"| {call} | {native:.0f} | {full - native:+.0f} | {off - native:+.0f} |")'
 }
-latency_table() {
-  echo "| onnxruntime_perf_test -e cuda, 200 runs | native ms | full | sampled | host off |"
-  echo "|---|---|---|---|---|"
-  for model in vgg19 resnet50; do
-    for _ in 1 2 3 4 5; do
-      for way in native full sampled off; do
-        extra=(env)
-        [ $way = native ] || extra=(env GPUPEAK_HOST=$way GPUPEAK_OUT="$work/lat.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload")
-        "${extra[@]}" "$ort/onnxruntime_perf_test" -e cuda -r 200 -I -m times "$ort/models/light_$model.onnx" \
-          2>/dev/null | awk -v w=$way '/Average inference time cost/{print w, $(NF-1)}'
-      done
-    done | python3 -c '
+# latency_row NAME RUNS COMMAND…: its output has the latency in ms, as onnxruntime_perf_test or torch_latency.py prints it.
+latency_row() {
+  local name=$1 runs=$2 way extra
+  shift 2
+  for _ in $(seq "$runs"); do
+    for way in native full sampled off; do
+      extra=()
+      [ $way = native ] || extra=(GPUPEAK_HOST=$way GPUPEAK_OUT="$work/lat.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload")
+      env "${extra[@]}" "$@" 2>/dev/null |
+        awk -v w=$way '/Average inference time cost/{print w, $(NF-1)} /^latency_ms/{print w, $2}'
+    done
+  done | python3 -c '
 import collections, statistics, sys
 times = collections.defaultdict(list)
 for line in sys.stdin:
@@ -247,8 +256,20 @@ for line in sys.stdin:
     times[way].append(float(ms))
 native = statistics.median(times["native"])
 ratios = " | ".join(f"{statistics.median(times[w]) / native:.3f}×" for w in ("full", "sampled", "off"))
-print(f"| '$model' | {native:.3f} | {ratios} |")'
-  done
+print(f"| {sys.argv[1]} | {native:.3f} | {ratios} |")' "$name"
+}
+latency_table() {
+  echo "| latency | native ms | full | sampled | host off |"
+  echo "|---|---|---|---|---|"
+  if [ -n "$ort" ]; then
+    for model in vgg19 resnet50; do
+      latency_row "onnxruntime_perf_test -e cuda, $model, 200 runs" 5 \
+        "$ort/onnxruntime_perf_test" -e cuda -r 200 -I -m times "$ort/models/light_$model.onnx"
+    done
+  fi
+  if python3 -c 'import torch, torchvision' 2>/dev/null; then
+    latency_row "PyTorch, resnet50, 300 runs" 3 python3 "$here/torch_latency.py"
+  fi
 }
 
 {
@@ -281,10 +302,8 @@ print(f"| '$model' | {native:.3f} | {ratios} |")'
   echo "cuMemCreate against cudaMemGetInfo: $(grep '^driver vmm' "$work/memory_families.out")"
   echo
   cost_table
-  if [ -n "$ort" ]; then
-    echo
-    latency_table
-  fi
+  echo
+  latency_table
   echo
   echo "what the reports say of losses:"
   sort "$work/losses" | uniq -c
