@@ -183,6 +183,7 @@ Instants live_at_instants(Profile& profile, const TimeSeries& times, size_t top,
   choose_spread(profile, times, chosen);
   StockTaker taker(profile, std::move(chosen), top);
   Replay replay(profile.log());
+  replay.use_phases(profile.stack_phases());
   run_observed(replay, taker, progress);
   return taker.result();
 }

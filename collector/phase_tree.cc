@@ -218,6 +218,12 @@ void PhaseTree::settle_rule(uint32_t slot, const PhaseGauges& gauges) {
   if (thread != threads_.end()) settle_within(thread->second, gauges);
 }
 
+PhaseId PhaseTree::phase_of_rule(uint32_t slot) const {
+  const auto thread = threads_.find(slot);
+  if (thread == threads_.end() || thread->second.rule_at == kNone) return 0;
+  return thread->second.stack[thread->second.rule_at].phase;
+}
+
 // ---- ends
 // -------------------------------------------------------------------------------------------
 

@@ -84,6 +84,8 @@ class PhaseTree {
 
   /// The phase that an allocation made now by this slot's thread belongs to.
   PhaseId innermost(uint32_t slot) const;
+  /// The phase of a rule that this slot's thread is in; 0: in none.
+  PhaseId phase_of_rule(uint32_t slot) const;
   const std::vector<Phase>& phases() const { return phases_; }
   uint64_t unbalanced_pops() const { return unbalanced_pops_; }
   /// False: there were too many phases within phases to add up what they own.

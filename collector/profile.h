@@ -40,6 +40,8 @@ class Profile {
   Attribution& sites() { return sites_; }
   const Attribution& sites() const { return sites_; }
   const RuleBook& rules() const { return rules_; }
+  /// For replays of the same events.
+  const StackPhases& stack_phases() const { return phases_; }
   Tagger& tagger() { return tagger_; }
 
   /// The scope with this name. For an empty one the sum that most want to see: the device's, of

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
+#include "rule_choice.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -34,6 +35,7 @@ int check(const CheckOptions& options) {
   collector::Options analysis;
   analysis.top = collector::kAllRows;
   analysis.stacks = false;
+  analysis.rules = rule_choice(options.rules);
   ProgressBar bar;
   const collector::Summary summary = collector::load_summary(options.log, analysis, bar.callback());
   std::optional<collector::Summary> baseline;

@@ -7,19 +7,21 @@
 #include "exit_codes.h"
 #include "output.h"
 #include "page.h"
+#include "rule_choice.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
 
 int compare(const CompareOptions& options) {
   if (!options.html.empty()) {
-    const bool exact = write_page(options.logs, options.html);
+    const bool exact = write_page(options.logs, rule_choice(options.rules), options.html);
     return options.strict && !exact ? kIncomplete : kOk;
   }
   collector::Profiles runs;
   for (const std::string& log : options.logs) {
     ProgressBar bar;
-    runs.push_back(std::make_unique<collector::Profile>(log, bar.callback()));
+    runs.push_back(std::make_unique<collector::Profile>(log, bar.callback(), nullptr,
+                                                        rule_choice(options.rules)));
   }
   write_output("", [&](std::ostream& out) {
     if (options.json) {

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
+#include "rule_choice.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -17,6 +18,7 @@ int diff(const DiffOptions& options) {
   analysis.by = collector::parse_group_by(options.by);
   analysis.top = collector::kAllRows;
   analysis.stacks = false;
+  analysis.rules = rule_choice(options.rules);
   ProgressBar bar;
   const collector::Summary a = collector::load_summary(options.a, analysis, bar.callback());
   const collector::Summary b = collector::load_summary(options.b, analysis, bar.callback());

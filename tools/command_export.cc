@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
+#include "rule_choice.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -38,7 +39,7 @@ int export_log(const ExportOptions& options) {
   const collector::ExportFormat& format = format_of(options.format);
   check_output(format, options.out);
   ProgressBar bar;
-  collector::Profile profile(options.log, bar.callback());
+  collector::Profile profile(options.log, bar.callback(), nullptr, rule_choice(options.rules));
   const collector::ExportOptions what{options.scope, bar.callback()};
   if (format.write_file != nullptr) {
     replace_file(options.out, [&](const std::string& fresh) {

@@ -48,10 +48,7 @@ void write_all(const std::vector<collector::Summary>& summaries, const ReportOpt
 
 int report(const ReportOptions& options) {
   if (!options.html.empty()) {
-    if (!options.rules.sets.empty() || !options.rules.phases.empty() || !options.rules.tags.empty())
-      throw collector::UsageError(
-          "--html has no phases or tags of rules: take report, phases, tags");
-    const bool exact = write_page(options.logs, options.html);
+    const bool exact = write_page(options.logs, rule_choice(options.rules), options.html);
     return options.strict && !exact ? kIncomplete : kOk;
   }
   collector::Options analysis;

@@ -8,6 +8,7 @@
 #include "exit_codes.h"
 #include "output.h"
 #include "picture.h"
+#include "rule_choice.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -17,7 +18,7 @@ int timeline(const TimelineOptions& options) {
   std::optional<collector::Profile> profile;
   {
     ProgressBar bar;
-    profile.emplace(options.view.log, bar.callback(), &times);
+    profile.emplace(options.view.log, bar.callback(), &times, rule_choice(options.view.rules));
   }
   times.finish(profile->replay());
   const auto svg = [&](std::ostream& out) {

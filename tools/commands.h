@@ -14,7 +14,7 @@ struct RunOptions {
   std::string children;  ///< as GPUPEAK_CHILDREN
   std::string python;    ///< as GPUPEAK_PYTHON
   std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
-  bool audit = false;    ///< reach clients that bypass a preloaded library
+  bool audit = false;                         ///< reach clients that bypass a preloaded library
   bool quiet = false;
 };
 /// Runs a program under the preload. Returns its exit code.
@@ -82,6 +82,7 @@ struct ExportOptions {
   std::string out;    ///< file; empty: standard output
   std::string scope;  ///< as ViewOptions::scope
   bool strict = false;
+  RuleOptions rules;
 };
 /// Writes a log in another tool's format.
 int export_log(const ExportOptions& options);
@@ -94,6 +95,7 @@ struct DiffOptions {
   size_t top = 10;
   bool json = false;
   bool strict = false;
+  RuleOptions rules;
 };
 /// What changed from one run to another.
 int diff(const DiffOptions& options);
@@ -105,6 +107,7 @@ struct CheckOptions {
   std::string junit, markdown;  ///< files; empty: none
   std::string color = "auto";
   bool strict = false;
+  RuleOptions rules;
 };
 /// Whether a run keeps its limits.
 int check(const CheckOptions& options);
@@ -125,6 +128,7 @@ struct CompareOptions {
   size_t top = 20;
   bool json = false;
   bool strict = false;
+  RuleOptions rules;
 };
 /// Several runs side by side.
 int compare(const CompareOptions& options);

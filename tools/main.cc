@@ -141,7 +141,7 @@ void add_diff(CLI::App& app, tools::DiffOptions& options) {
       ->type_name("FILE");
   verb->add_option("B", options.b, "The later run")->required()->type_name("FILE");
   verb->add_option("--by", options.by, "What the rows are")
-      ->check(CLI::IsMember({"site", "function", "module", "phase", "kind", "thread"}))
+      ->check(CLI::IsMember({"site", "function", "module", "phase", "tag", "kind", "thread"}))
       ->capture_default_str();
   verb->add_option("--top", options.top, "Rows a table")
       ->check(CLI::Range(1, 1'000'000))
@@ -153,6 +153,7 @@ void add_diff(CLI::App& app, tools::DiffOptions& options) {
   verb->add_option("--color", options.color, "Colours in text")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
+  add_rules(*verb, options.rules);
 }
 
 void add_check(CLI::App& app, tools::CheckOptions& options) {
@@ -180,6 +181,7 @@ void add_check(CLI::App& app, tools::CheckOptions& options) {
   verb->add_option("--color", options.color, "Colours in text")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
+  add_rules(*verb, options.rules);
 }
 
 void add_metrics(CLI::App& app, tools::MetricsOptions& options) {
@@ -269,6 +271,7 @@ CLI::App* add_view(CLI::App& app, tools::ViewOptions& options, const char* name,
   verb->add_option("--color", options.color, "Colours in text")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
+  add_rules(*verb, options.rules);
   return verb;
 }
 
@@ -301,6 +304,7 @@ void add_export(CLI::App& app, tools::ExportOptions& options) {
   verb->add_option("--scope", options.scope,
                    "Which memory: device, device:0, host, host/heap, device:0/pool, total ...");
   verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
+  add_rules(*verb, options.rules);
   verb->footer(formats);
 }
 
@@ -312,7 +316,6 @@ void add_tags(CLI::App& app, tools::ViewOptions& options) {
   verb->add_option("--top", options.top, "Entries listed one by one")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  add_rules(*verb, options.rules);
 }
 
 void add_list_rules(CLI::App& app, std::string& name) {
@@ -355,6 +358,7 @@ void add_compare(CLI::App& app, tools::CompareOptions& options) {
   verb->add_option("--color", options.color, "Colours in text")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
+  add_rules(*verb, options.rules);
 }
 
 }  // namespace

@@ -14,14 +14,15 @@ constexpr size_t kHoldersOfInstant = 10;
 
 }  // namespace
 
-bool write_page(const std::vector<std::string>& logs, const std::string& path) {
+bool write_page(const std::vector<std::string>& logs, const collector::RuleChoice& rules,
+                const std::string& path) {
   collector::require_page();
   bool exact = true;
   std::vector<std::string> runs;
   for (const std::string& log : logs) {
     ProgressBar bar;
     collector::TimeSeries times;
-    collector::Profile profile(log, bar.callback(), &times);
+    collector::Profile profile(log, bar.callback(), &times, rules);
     times.finish(profile.replay());
     const collector::Instants instants =
         collector::live_at_instants(profile, times, kHoldersOfInstant, bar.callback());

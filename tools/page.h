@@ -4,10 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "collector/rules/rule_book.h"
+
 namespace gpupeak::tools {
 
 /// Reads the logs one after the other and writes the page to `path`. Returns whether everything in
 /// it is exact.
-bool write_page(const std::vector<std::string>& logs, const std::string& path);
+bool write_page(const std::vector<std::string>& logs, const collector::RuleChoice& rules,
+                const std::string& path);
 
 }  // namespace gpupeak::tools

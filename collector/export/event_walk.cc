@@ -11,7 +11,10 @@ EventWalk::EventWalk(Profile& profile)
       replay_(profile.log(), this),
       just_freed_(profile.log().slots().size()),
       tids_(profile.log().slots().size()),
-      thread_phases_(profile.log().slots().size()) {}
+      thread_phases_(profile.log().slots().size()),
+      rule_phases_(profile.log().slots().size()) {
+  replay_.use_phases(profile.stack_phases());
+}
 
 void EventWalk::walk(const Progress& progress) {
   EventStream stream(profile_.log(), progress);
@@ -36,8 +39,10 @@ void EventWalk::on_event(const Event& event) {
   if (tids_[event.slot] != event.tid) {
     close_phases(tids_[event.slot], thread_phases_[event.slot]);
     tids_[event.slot] = event.tid;
+    rule_phases_[event.slot] = 0;
   }
   replay_.on_event(event);
+  if (!profile_.rules().phases.empty()) change_rule_phase(event);
   const auto with = [](const auto& parsed, auto&& handle) {
     if (!parsed.malformed) handle(parsed);
   };
@@ -120,13 +125,32 @@ void EventWalk::driver_revive(const DeviceReviveEvent& revive, const Event& even
 // -------------------------------------------------------------------------------------------
 
 std::string EventWalk::name_of(const PhaseEvent& phase) const {
-  return sanitize(phase.name != 0 ? profile_.definitions().string(phase.name) : phase.text);
+  const Definitions& definitions = profile_.definitions();
+  std::string name = sanitize(phase.name != 0 ? definitions.string(phase.name) : phase.text);
+  if (phase.source != GPUPEAK_PHASE_NVTX || phase.instance == 0) return name;
+  return sanitize(definitions.string(static_cast<uint32_t>(phase.instance))) + ":" + name;
 }
 
 void EventWalk::push_phase(const PhaseEvent& phase, const Event& event) {
   Phases& open = phase.of_process ? process_phases_ : thread_phases_[event.slot];
   open.push_back({phase.source, phase.instance, name_of(phase)});
   on_phase_begin(phase.of_process ? kProcessTrack : event.tid, open.back().name);
+}
+
+/// A phase of a rule that ends below others has them begin again, even those that the report has
+/// after it: what has been written already stays.
+void EventWalk::change_rule_phase(const Event& event) {
+  PhaseId& shown = rule_phases_[event.slot];
+  const PhaseId now = replay_.phases().phase_of_rule(event.slot);
+  if (now == shown) return;
+  PhaseEvent phase;
+  phase.source = GPUPEAK_PHASE_RULE;
+  if (shown != 0) pop_phase(phase, event);
+  shown = now;
+  if (now == 0) return;
+  thread_phases_[event.slot].push_back(
+      {GPUPEAK_PHASE_RULE, 0, profile_.sites().phase_name(now).value_or("")});
+  on_phase_begin(event.tid, thread_phases_[event.slot].back().name);
 }
 
 void EventWalk::pop_phase(const PhaseEvent& phase, const Event& event) {

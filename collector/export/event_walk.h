@@ -84,6 +84,7 @@ class EventWalk : private StepObserver {
   void driver_revive(const DeviceReviveEvent& revive, const Event& event);
   void push_phase(const PhaseEvent& phase, const Event& event);
   void pop_phase(const PhaseEvent& phase, const Event& event);
+  void change_rule_phase(const Event& event);
   void close_phases(uint32_t track, Phases& open);
   std::string name_of(const PhaseEvent& phase) const;
 
@@ -94,6 +95,7 @@ class EventWalk : private StepObserver {
   std::vector<std::vector<DriverBlock>> just_freed_;  // by slot: what a failed free brings back
   std::vector<uint32_t> tids_;                        // by slot
   std::vector<Phases> thread_phases_;                 // by slot
+  std::vector<PhaseId> rule_phases_;                  // by slot; 0: none
   Phases process_phases_;
   std::map<uint64_t, std::string> ranges_;
 };

@@ -1,20 +1,34 @@
 // MXNet's memory profiler: "tag,MiB", a line a tag, which its scripts add up by keywords. Every
-// byte of the peak is in one tag.
+// byte of the peak is in one tag: that of the rules, else the module's name and the kind.
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
 
 #include "collector/csv_field.h"
 #include "collector/export/export.h"
+#include "collector/kinds.h"
 #include "collector/text_format.h"
 
 namespace gpupeak::collector {
+
 void export_mxnet_csv(Profile& profile, const ExportOptions& options, std::ostream& out) {
-  const std::vector<Contribution> held = profile.at_peak(profile.scope(options.scope));
   Attribution modules(profile.replay(), profile.symbolizer(), GroupBy::kModule);
-  const HolderTable table = modules.table(held, SIZE_MAX, false);
-  for (const Holder& row : table.rows) {
-    const std::string kind = row.kind.substr(row.kind.find('.') + 1);
-    out << fmt::format("{},{}\n", csv_field(row.title + ":" + kind), exact_mib(row.bytes));
+  std::map<std::string, uint64_t> bytes;
+  for (const Contribution& part : profile.at_peak(profile.scope(options.scope))) {
+    const uint32_t tag = profile.tagger().tag(part.group);
+    if (tag != 0) {
+      bytes[profile.tagger().name(tag)] += part.bytes;
+      continue;
+    }
+    const Holder row = modules.holder(part, false);
+    bytes[row.title + ":" + row.kind.substr(row.kind.find('.') + 1)] += part.bytes;
   }
+  std::vector<std::pair<std::string, uint64_t>> rows(bytes.begin(), bytes.end());
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  for (const auto& [tag, size] : rows)
+    out << fmt::format("{},{}\n", csv_field(tag), exact_mib(size));
 }
 
 }  // namespace gpupeak::collector

@@ -3,8 +3,11 @@
 
 usage: rules.py LIBGPUPEAK GPUPEAK
 """
+import csv
+import io
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -24,6 +27,58 @@ def summary(*arguments):
     result = json.loads(done.stdout)
     expect_phases_add_up(result)
     return result
+
+
+def output_of(*arguments):
+    done = gpupeak(*arguments)
+    expect(done.returncode == 0, f"{arguments} gives {done.returncode}: {done.stderr.decode()}")
+    return done.stdout.decode()
+
+
+def check_other_verbs(folder, log, asked, held):
+    """Every verb that shows a phase or a tag takes the rules and shows theirs."""
+    for view in ("tree", "flame"):
+        found = json.loads(output_of(view, "--json", "--scope", "host/heap", *asked, log))
+        expect(found["phase"] == "work", f"{view}: the peak is in phase {found['phase']}")
+    bands = {p["name"]: p for p in json.loads(output_of("timeline", "--json", *asked, log))["phases"]}
+    expect({"begin", "work"} <= set(bands), f"timeline: {list(bands)}")
+    compared = json.loads(output_of("compare", "--json", *asked, log, log))
+    expect({"begin", "work"} <= {row["phase"] for row in compared["phases"]}, f"compare: {compared['phases']}")
+
+    other = os.path.join(folder, "other.json")
+    with open(other, "w") as file:
+        file.write(output_of("report", "--json", "--by", "tag", *asked, log))
+    # JSON keeps the rules with which it was made.
+    for asked_of_log, equal in ((asked, True), (["--rules", "none"], False)):
+        text = output_of("diff", "--by", "tag", *asked_of_log, log, other)
+        expect(("[new]" not in text and "PHASES" not in text) == equal, f"diff with {asked_of_log}: {text}")
+
+    limit = gpupeak("check", "--max", "host.peak_bytes@phase:work=1KiB", *asked, log)
+    expect(limit.returncode == 1 and b"phase:work" in limit.stdout, f"check: {limit.stdout.decode()}{limit.stderr.decode()}")
+
+    slices = [e for e in json.loads(output_of("export", "chrome", *asked, log))["traceEvents"] if e.get("cat") == "phase"]
+    for name in ("begin", "work"):
+        times = [e["ts"] * 1000 for e in slices if e.get("name") == name]
+        expect(len(times) == 1 and abs(times[0] - bands[name]["begin_ns"]) < 1000, f"chrome: {name} begins at {times}")
+    depth = 0
+    for event in slices:
+        depth += {"B": 1, "E": -1}[event["ph"]]
+        expect(depth >= 0, "chrome: an end without a begin")
+    database = os.path.join(folder, "log.sqlite")
+    output_of("export", "sqlite", "-o", database, *asked, log)
+    ranges = dict((text, (start, end)) for start, end, text in
+                  sqlite3.connect(database).execute("SELECT start, end, text FROM NVTX_EVENTS"))
+    expect(ranges["work"] == (bands["work"]["begin_ns"], bands["work"]["end_ns"]), f"sqlite: work is {ranges['work']}")
+    rows = dict(csv.reader(io.StringIO(output_of("export", "mxnet-csv", "--scope", "host/heap", *asked, log))))
+    expect(float(rows["work"]) * 2**20 == held["work"], f"mxnet-csv: {rows}")
+    expect(sum(float(mib) for mib in rows.values()) * 2**20 == sum(held.values()), f"mxnet-csv does not add up: {rows}")
+
+    page = os.path.join(folder, "page.html")
+    done = gpupeak("report", "--html", page, *asked, log)
+    if b"built without the page" not in done.stderr:
+        expect(done.returncode == 0, f"report --html gives {done.returncode}: {done.stderr.decode()}")
+        with open(page, encoding="utf-8") as file:
+            expect('"work"' in file.read(), "the page has no phase of the rules")
 
 
 def main():
@@ -72,6 +127,8 @@ def main():
             file.write("[[tag]]\nfunktion = 3\n")
         refused = gpupeak("tags", "--rules", rules, log)
         expect(refused.returncode == 2 and b"my.toml:6: no such key" in refused.stderr, refused.stderr.decode())
+
+        check_other_verbs(folder, log, ["--rules", "none", "--phase", begin, "--phase", work, "--tag", work], held)
 
         listed = gpupeak("rules").stdout.decode()
         for line in listed.splitlines():

@@ -41,9 +41,9 @@ _gpupeak() {
   fi
   local options="--help"
   case $verb in
-    report) options="--html --json --csv --short --by --top --rules --phase --tag --strict --out --color --help" ;;
-    phases) options="--csv --rules --phase --tag --strict --out --color --help" ;;
-    tags) options="--scope --top --csv --json --rules --phase --tag --strict --color --help" ;;
+    report) options="--html --json --csv --short --by --top --strict --out --color --help" ;;
+    phases) options="--csv --strict --out --color --help" ;;
+    tags) options="--scope --top --csv --json --strict --color --help" ;;
     diff) options="--by --top --json --strict --out --color --help" ;;
     check) options="--max --baseline --max-increase --junit --markdown --strict --color --help" ;;
     timeline) options="--scope --height --svg --png --json --strict --color --help" ;;
@@ -56,6 +56,10 @@ _gpupeak() {
     leaks | temporary) options="--scope --top --json --strict --color --help" ;;
   esac
   options+=" --sysroot --debug-dir"
+  case $verb in
+    report | phases | tags | diff | check | timeline | compare | tree | flame | leaks | temporary | export)
+      options+=" --rules --phase --tag" ;;
+  esac
   case $verb in
     symbolize | bundle | compress) ;;
     *) options+=" --confidential" ;;
