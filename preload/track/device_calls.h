@@ -104,12 +104,15 @@ CUresult mem_alloc_pitch(const ApiCall& call, Real real, Pointer* out, Size* pit
   const uint64_t rows = height;
   if (result != CUDA_SUCCESS) {
     device_failed(call, GPUPEAK_KIND_LINEAR, device, width * rows, result);
+    read_reserves_after_failure(call, GPUPEAK_KIND_LINEAR, result);
   } else {
     device_allocated(call, KeySpace::kPointer, value_of(*out),
                      {.bytes = *pitch * rows,
                       .context = current_context(),
                       .device = device,
                       .kind = GPUPEAK_KIND_LINEAR});
+    read_all_pools();
+    sample_driver_memory();
   }
   return result;
 }
@@ -390,10 +393,13 @@ CUresult mem_create(const ApiCall& call, Real real, CUmemGenericAllocationHandle
   const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
   const gpupeak_kind kind = on_device ? GPUPEAK_KIND_VMM : GPUPEAK_KIND_HOST_VMM;
   const int device = on_device ? properties->location.id : kNoDevice;
-  if (result == CUDA_SUCCESS)
+  if (result == CUDA_SUCCESS) {
     vmm_created(call, *out, kind, device, bytes);
-  else
+    sample_driver_memory();
+  } else {
     device_failed(call, kind, device, bytes, result);
+    read_reserves_after_failure(call, kind, result);
+  }
   return result;
 }
 
