@@ -32,6 +32,9 @@ LogBuilder every_record(const std::string& name) {
   const uint32_t api = log.string("cuMemAlloc_v2");
   const uint32_t outer = log.node(0, 0x100100);
   const uint32_t stack = log.node(outer, 0x100200);
+  log.python_frame(log.string(next_name()), log.string("/work/" + next_name() + ".py"), 12);
+  const uint32_t python = log.node(log.node(outer, GPUPEAK_PYTHON_IP + 1), 0x100300);
+  log.unload(log.module("/opt/" + next_name() + ".so", "", 0x300000, 0x300000, 0x1000));
   log.event(0, 0, GPUPEAK_REC_THREAD, Fields().u(100).s(next_name()));
   log.phase_push(0, 0, true, phase, GPUPEAK_PHASE_AUTO);
   log.event(0, 1, GPUPEAK_REC_PHASE_PUSH, Fields().u(0).u(1).u(0).u(2).u(phase).s(next_name()));
@@ -47,9 +50,35 @@ LogBuilder every_record(const std::string& name) {
   log.event(0, 11, GPUPEAK_REC_REMAP,
             Fields().u(0x7f0000000000).u(1 << 16).u(0x7f0000100000).u(1 << 17).u(stack));
   log.unmap(0, 12, 0x7f0000100000, 4096);
-  log.device_alloc(0, 13, 1, GPUPEAK_KIND_LINEAR, 0, 4096, api, stack);
+  log.driver_reading(0, 12, {.used = 100 << 20, .reserved = 1 << 20, .others = 100 << 20});
+  log.device_event(0, 12, GPUPEAK_REC_CONTEXT, Fields().u(0xd).u(1).u(0));
+  log.driver_reading(0, 12,
+                     {.used = 500 << 20,
+                      .cause = GPUPEAK_LEDGER_CONTEXT,
+                      .own = 400 << 20,
+                      .others = 100 << 20,
+                      .api = api,
+                      .stack = stack});
+  log.device_alloc(0, 13, 1, GPUPEAK_KIND_LINEAR, 0, 4096, api, python);
+  log.driver_reading(0, 13,
+                     {.used = 540 << 20,
+                      .cause = GPUPEAK_LEDGER_CODE,
+                      .others = 101 << 20,
+                      .overlaps = 2,
+                      .name = log.string(next_name())});
   log.device_alloc(1, 14, 2, GPUPEAK_KIND_POOL, 1, 8192, api, outer);
   log.device_alloc(1, 15, 3, GPUPEAK_KIND_PINNED, 0, 100, api, outer);
+  log.device_alloc(1, 15, 4, GPUPEAK_KIND_VMM, 0, 4 << 20, api, stack);
+  log.device_alloc(1, 15, 5, GPUPEAK_KIND_ARRAY, 0, 300, api, stack);
+  log.device_alloc(1, 15, 6, GPUPEAK_KIND_GRAPH, 1, 700, api, stack);
+  log.device_alloc(1, 15, 7, GPUPEAK_KIND_MANAGED, 0, 900, api, stack);
+  log.device_alloc(1, 15, 8, GPUPEAK_KIND_IMPORTED, 0, 900, api, stack);
+  log.device_alloc(1, 15, 9, GPUPEAK_KIND_VMM_VA, 0, 8 << 20, api, stack);
+  log.device_alloc(1, 15, 10, GPUPEAK_KIND_REGISTERED, -1, 60, api, stack);
+  log.driver_reading(0, 15,
+                     {.used = 550 << 20, .cause = GPUPEAK_LEDGER_LOCAL_MEMORY, .uncertain = true});
+  log.driver_reading(0, 15, {.used = 560 << 20});
+  log.driver_reading(1, 15, {.used = 9 << 20, .device = 1, .source = GPUPEAK_READING_CUDA});
   log.device_free(0, 16, 1);
   log.device_event(0, 17, GPUPEAK_REC_DEVICE_REVIVE, Fields().u(1));
   log.device_event(0, 18, GPUPEAK_REC_DEVICE_FAILED,

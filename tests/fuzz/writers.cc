@@ -13,6 +13,7 @@
 #include "collector/views/compare.h"
 #include "collector/views/flame.h"
 #include "collector/views/leaks.h"
+#include "collector/views/tags.h"
 #include "collector/views/temporary.h"
 #include "collector/views/timeline.h"
 #include "collector/views/tree.h"
@@ -24,6 +25,7 @@
 #include "collector/write_json.h"
 #include "collector/write_merge.h"
 #include "collector/write_metrics.h"
+#include "collector/write_phases.h"
 #include "collector/write_short.h"
 #include "collector/write_text.h"
 
@@ -80,6 +82,19 @@ std::vector<Writer> make_writers() {
       of_summary("short", [=](const Summary& s, std::ostream& o) { write_short(s, o, style); }));
   all.push_back(of_summary("json", write_json));
   all.push_back(of_summary("csv", write_csv));
+  all.push_back(of_summary("phases", [=](const Summary& s, std::ostream& o) {
+    write_phases(s, o, style);
+    write_phases_csv(s, o);
+  }));
+  // Rules look at every frame of every stack.
+  all.push_back({"rules", [=](const std::string& path, std::ostream& out) {
+                   Options options;
+                   options.rules = {{}, {"all=*!*", "named=name7*!*"}, {"engine=*7*!*", "rest=*"}};
+                   options.by = GroupBy::kTag;
+                   const Summary summary = analyze(path, options);
+                   check_sums(summary);
+                   write_text(summary, out, style);
+                 }});
   all.push_back(
       {"dump", [](const std::string& path, std::ostream& out) { write_dump(path, out); }});
   all.push_back(of_summary("diff", [=](const Summary& s, std::ostream& o) {
@@ -131,6 +146,11 @@ std::vector<Writer> make_writers() {
   all.push_back(of_profile("temporary", [=](Profile& p, std::ostream& o) {
     write_temporary(p, "", kTop, o, style);
     write_temporary_json(p, "", kTop, o);
+  }));
+  all.push_back(of_profile("tags", [=](Profile& p, std::ostream& o) {
+    write_tags(p, p.scope(""), kTop, o, style);
+    write_tags_json(p, p.scope(""), kTop, o);
+    write_tags_csv(p, p.scope(""), o);
   }));
   all.push_back({"timeline", [=](const std::string& path, std::ostream& out) {
                    TimeSeries times;

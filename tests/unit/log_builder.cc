@@ -186,6 +186,24 @@ void LogBuilder::device_free(uint32_t slot, uint64_t time, uint64_t id) {
   device_event(slot, time, GPUPEAK_REC_DEVICE_FREE, Fields().u(id).u(0).u(0));
 }
 
+void LogBuilder::driver_reading(uint32_t slot, uint64_t time, const DriverReading& reading) {
+  const auto plus_1 = [](std::optional<uint64_t> value) { return value ? *value + 1 : 0; };
+  event(slot, time, GPUPEAK_REC_DRIVER_READING,
+        Fields()
+            .u(static_cast<uint64_t>(reading.device + 1))
+            .u(reading.used)
+            .u(reading.source)
+            .u(reading.cause)
+            .u(plus_1(reading.reserved))
+            .u(plus_1(reading.own))
+            .u(plus_1(reading.others))
+            .u(reading.overlaps)
+            .u(reading.uncertain)
+            .u(reading.api)
+            .u(reading.name)
+            .u(reading.stack));
+}
+
 void LogBuilder::define(uint8_t tag, const Fields& fields) {
   std::vector<Chunk>& chunks = definitions_.chunks;
   const size_t needed = sizeof(gpupeak_chunk_header) + fields.bytes().size() + 16;

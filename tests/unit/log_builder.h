@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,18 @@
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::testing {
+
+/// A reading of what the driver says is in use; names are ids of strings.
+struct DriverReading {
+  uint64_t used = 0;
+  gpupeak_ledger_cause cause = GPUPEAK_LEDGER_NONE;
+  int device = 0;
+  gpupeak_reading_source source = GPUPEAK_READING_NVML;
+  std::optional<uint64_t> reserved, own, others;
+  uint64_t overlaps = 0;
+  bool uncertain = false;
+  uint32_t api = 0, name = 0, stack = 0;
+};
 
 /// The fields of one record's body.
 class Fields {
@@ -67,6 +80,7 @@ class LogBuilder {
                     uint64_t bytes, uint32_t api = 0, uint32_t stack = 0, uint64_t context = 0);
   void device_free(uint32_t slot, uint64_t time, uint64_t id);
   void device_event(uint32_t slot, uint64_t time, uint8_t tag, const Fields& after_sequence);
+  void driver_reading(uint32_t slot, uint64_t time, const DriverReading& reading);
   /// The next device event gets this number.
   void set_sequence(uint64_t sequence) { sequence_ = sequence; }
 
