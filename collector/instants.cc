@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <stdexcept>
 #include <tuple>
 
@@ -62,8 +63,8 @@ void choose_spread(const Profile& profile, const TimeSeries& times, Chosen& chos
   }
 }
 
-/// Takes stock at the chosen events.
-class StockTaker : public ReplayObserver {
+/// Takes stock at the chosen events, and notes all changes while they are few.
+class StockTaker : public ReplayObserver, public StepObserver {
  public:
   StockTaker(Profile& profile, Chosen chosen, size_t top)
       : profile_(profile), chosen_(std::move(chosen)), next_(chosen_.begin()), top_(top) {
@@ -73,15 +74,28 @@ class StockTaker : public ReplayObserver {
       const SiteContext& context = sites.context_of(group);
       const std::tuple key{context.device, context.kind, profile.sites().row_of(group)};
       const auto [cell, added] = cells.try_emplace(key, static_cast<uint32_t>(cells_.size()));
-      if (added) cells_.push_back({context.device, context.kind, std::get<2>(key), group, 0, 0});
+      if (added)
+        cells_.push_back({context.device, context.kind, std::get<2>(key), group, 0, 0, false});
       cell_of_.push_back(cell->second);
     }
     for (uint32_t cell = 0; cell < cells_.size(); ++cell) {
       by_kind_[{cells_[cell].device, cells_[cell].kind}].push_back(cell);
     }
+    result_.device_changes.emplace();
+    result_.host_changes.emplace();
+  }
+
+  void on_step(std::span<const PeakFinder::Change> step) override {
+    bool begins = true;
+    for (const PeakFinder::Change& change : step) {
+      changes_.push_back({change.group, change.bytes, change.count, begins});
+      begins = false;
+    }
   }
 
   void after(const Event& event, const Replay& replay) override {
+    for (const Change& change : changes_) note(change, event.ticks);
+    changes_.clear();
     if (next_ == chosen_.end() || next_->first != number_++) return;
     // A log that is still being written may have grown since the first replay.
     const bool grown = replay.sites().group_count() > cell_of_.size();
@@ -89,7 +103,12 @@ class StockTaker : public ReplayObserver {
     next_ = grown ? chosen_.end() : std::next(next_);
   }
 
-  Instants result() { return std::move(result_); }
+  Instants result() {
+    for (const Cell& cell : cells_) {
+      result_.places.push_back({cell.device, cell.kind, cell.noted ? row_index(cell) : 0});
+    }
+    return std::move(result_);
+  }
 
  private:
   struct Cell {
@@ -98,7 +117,34 @@ class StockTaker : public ReplayObserver {
     uint32_t row;
     GroupId group;  // one of the row's
     uint64_t bytes, count;
+    bool noted;  // among the changes
   };
+  struct Change {
+    GroupId group;
+    int64_t bytes;
+    int32_t count;
+    bool begins_step;
+  };
+
+  void note(const Change& change, uint64_t ticks) {
+    const bool known = change.group < cell_of_.size();
+    std::optional<PlaceChanges>& changes =
+        known && is_device_kind(cells_[cell_of_[change.group]].kind) ? result_.device_changes
+                                                                     : result_.host_changes;
+    if (!known) {  // the log has grown since the first replay
+      result_.device_changes.reset();
+      result_.host_changes.reset();
+    }
+    if (!changes) return;
+    if (changes->size() == kMaxChanges) {
+      changes.reset();
+      return;
+    }
+    const uint32_t cell = cell_of_[change.group];
+    cells_[cell].noted = true;
+    changes->push_back(
+        {profile_.to_ns(ticks), cell, change.bytes, change.count, change.begins_step});
+  }
 
   void take(uint64_t ticks, const Replay& replay) {
     for (GroupId id = 0; id < replay.sites().group_count(); ++id) {
@@ -170,6 +216,7 @@ class StockTaker : public ReplayObserver {
   std::vector<uint32_t> cell_of_;
   std::map<std::pair<int32_t, uint8_t>, std::vector<uint32_t>> by_kind_;
   std::map<uint32_t, uint32_t> rows_;  // row of the attribution → index
+  std::vector<Change> changes_;        // of the event under way
   Instants result_;
 };
 
@@ -182,7 +229,7 @@ Instants live_at_instants(Profile& profile, const TimeSeries& times, size_t top,
   choose_borders(times, chosen);
   choose_spread(profile, times, chosen);
   StockTaker taker(profile, std::move(chosen), top);
-  Replay replay(profile.log());
+  Replay replay(profile.log(), &taker);
   replay.use_phases(profile.stack_phases());
   run_observed(replay, taker, progress);
   return taker.result();

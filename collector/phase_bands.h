@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collector/profile.h"
@@ -10,9 +11,15 @@
 namespace gpupeak::collector {
 
 struct PhaseBand {
-  std::string name;  ///< with how often, if more than once
-  size_t lane = 0;   ///< 0: outermost
+  std::string name;
+  uint64_t count = 1;
+  size_t lane = 0;  ///< 0: outermost
   int64_t begin_ns = 0, end_ns = 0;
+  /// Begin and end of each repetition, in order; empty for one alone, and for more than are kept.
+  std::vector<std::pair<int64_t, int64_t>> instances;
+
+  /// With how often, if more than once.
+  std::string label() const;
 };
 
 /// In the order of their begins, callers before what they contain. At most `max_lanes` lanes;

@@ -133,6 +133,7 @@ void PhaseTree::end_instance(const Open& open, const std::array<uint64_t, kPhase
     phase.kept_bytes[i] += side.kept_bytes;
   }
   phase.instances.add(row);
+  if (spans_.size() < kMaxSpans) spans_.push_back({open.phase, row.begin_ticks, row.end_ticks});
 }
 
 /// What has gone from a stack has lain within the one before.

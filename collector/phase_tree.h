@@ -58,8 +58,16 @@ struct Phase {
   PhaseFold instances;
 };
 
+/// When one instance of a phase was open.
+struct PhaseSpan {
+  PhaseId phase = 0;
+  uint64_t begin_ticks = 0, end_ticks = 0;
+};
+
 class PhaseTree {
  public:
+  static constexpr size_t kMaxSpans = 4000;
+
   PhaseTree() : phases_(1) {}
 
   /// Thread phases are told apart by the writer's slot.
@@ -87,6 +95,8 @@ class PhaseTree {
   /// The phase of a rule that this slot's thread is in; 0: in none.
   PhaseId phase_of_rule(uint32_t slot) const;
   const std::vector<Phase>& phases() const { return phases_; }
+  /// The instances in the order of their ends: the first kMaxSpans of all.
+  const std::vector<PhaseSpan>& spans() const { return spans_; }
   uint64_t unbalanced_pops() const { return unbalanced_pops_; }
   /// False: there were too many phases within phases to add up what they own.
   bool kept_is_known() const { return steps_ <= kMaxSteps; }
@@ -141,6 +151,7 @@ class PhaseTree {
   void end_rule(Thread& thread, uint64_t ticks, const PhaseGauges& gauges);
 
   std::vector<Phase> phases_;
+  std::vector<PhaseSpan> spans_;
   std::map<std::tuple<PhaseId, uint32_t, uint8_t, uint64_t>, PhaseId> ids_;
   Stack process_;
   Stack ranges_;                        // in the order in which they began

@@ -225,10 +225,17 @@ class PageData {
   Json phases_json() const {
     Json all = Json::array();
     for (const PhaseBand& band : phase_bands(profile_, kMaxLanes)) {
+      Json instances = Json::array();  // begin and length of each
+      for (const auto& [begin_ns, end_ns] : band.instances) {
+        instances.push_back(begin_ns);
+        instances.push_back(end_ns - begin_ns);
+      }
       all.push_back({{"name", band.name},
+                     {"label", band.label()},
                      {"lane", band.lane},
                      {"begin_ns", band.begin_ns},
-                     {"end_ns", band.end_ns}});
+                     {"end_ns", band.end_ns},
+                     {"instances", std::move(instances)}});
     }
     return all;
   }
@@ -255,7 +262,30 @@ class PageData {
       }
       list.push_back({instant.time_ns, instant.reason, std::move(kinds)});
     }
-    return {{"rows", std::move(rows)}, {"list", std::move(list)}};
+    Json places = Json::array();
+    for (const HeldPlace& place : instants_.places) {
+      places.push_back({place.device, std::string(kind_path(place.kind)), place.row});
+    }
+    return {{"rows", std::move(rows)},
+            {"list", std::move(list)},
+            {"places", std::move(places)},
+            {"device", changes_json(instants_.device_changes)},
+            {"host", changes_json(instants_.host_changes)}};
+  }
+  /// [ns since the step before, place, bytes, count…]; -1 ns: of the same step. null: too many.
+  static Json changes_json(const std::optional<PlaceChanges>& changes) {
+    if (!changes) return nullptr;
+    Json flat = Json::array();
+    int64_t last = 0;
+    for (const PlaceChange& change : *changes) {
+      // Times of a damaged log may run backwards.
+      flat.push_back(change.begins_step ? std::max<int64_t>(0, change.time_ns - last) : -1);
+      flat.push_back(change.place);
+      flat.push_back(change.bytes);
+      flat.push_back(change.count);
+      if (change.begins_step) last = std::max(last, change.time_ns);
+    }
+    return flat;
   }
 
   Json leaks_json() {

@@ -9,6 +9,21 @@ export const themed = (name) => getComputedStyle(document.documentElement).getPr
 
 export const stepped = uPlot.paths.stepped({align: 1});
 
+/**
+ * Curves over one axis, as uPlot wants them: curves are {times, values}, times in rising order. A step holds until the
+ * curve's next one, across the times of the others, and ends with its curve.
+ */
+export function aligned(curves) {
+  const times = [...new Set(curves.flatMap((curve) => curve.times))].sort((a, b) => a - b);
+  return [times, ...curves.map((curve) => {
+    let at = 0, last = null;
+    return times.map((time) => {
+      for (; at < curve.times.length && curve.times[at] <= time; ++at) last = curve.values[at] ?? last;
+      return at < curve.times.length || time === curve.times[at - 1] ? last : null;
+    });
+  })];
+}
+
 /** Options of a chart `width` wide; `time` shows a value of the x axis whose ticks are `step` apart. */
 export function chartOptions(width, height, time = format.axisTime) {
   const grid = {stroke: themed('--grid'), width: 1};
@@ -19,7 +34,8 @@ export function chartOptions(width, height, time = format.axisTime) {
     cursor: {y: false, points: {show: false}, drag: {x: true, y: false}},
     scales: {x: {time: false}, y: {range: (u, low, high) => [0, Math.max(1, high * 1.06)]}},
     axes: [
-      {...axis, values: (u, splits) => splits.map((value) => time(value, splits[1] - splits[0]))},
+      {...axis, space: (u, index, low, high, pixels) => 56 + 7 * format.timeDigits((high - low) * 80 / pixels),
+        values: (u, splits) => splits.map((value) => time(value, splits[1] - splits[0]))},
       {...axis, size: width < NARROW ? 66 : 78, values: (u, splits) => splits.map((value) => format.axisSize(value)),
         incrs: Array.from({length: 45}, (_, i) => 2 ** i)},
     ],

@@ -1,6 +1,6 @@
 // Several runs over one axis, and their peaks, phases and sites side by side.
 import uPlot from 'uplot';
-import {chartOptions, stepped, themed} from './chart.js';
+import {aligned, chartOptions, stepped, themed} from './chart.js';
 import {choice, h, replace} from './dom.js';
 import * as format from './format.js';
 import {table} from './table.js';
@@ -26,14 +26,7 @@ class Overlay {
   }
   draw() {
     const unit = (run) => this.relative ? run.endNs / 100 : 1e9;
-    const tables = this.runs.map((run) => [run.times.map((ns) => ns / unit(run)), run.seriesOf(this.scope).max]);
-    const data = uPlot.join(tables, tables.map(() => [2]));
-    // A step holds until the next change of the same run, across the times of the others.
-    for (const values of data.slice(1)) {
-      let last = null;
-      const end = values.findLastIndex((value) => value !== null && value !== undefined);
-      for (let i = 0; i <= end; ++i) last = values[i] = values[i] ?? last;
-    }
+    const data = aligned(this.runs.map((run) => ({times: run.times.map((ns) => ns / unit(run)), values: run.seriesOf(this.scope).max})));
     const options = chartOptions(this.element.clientWidth || 800, HEIGHT,
       this.relative ? (value) => `${Math.round(value * 100) / 100} %` : undefined);
     this.u = new uPlot({

@@ -8,6 +8,7 @@ function grouped(digits) {
 }
 
 export const count = (value) => grouped(String(Math.round(value)));
+export const counted = (value, what) => `${count(value)} ${what}${value === 1 ? '' : 's'}`;
 export const bytes = (value) => `${count(value)} bytes`;
 
 /** With its unit; null is what was not measured. */
@@ -29,23 +30,26 @@ export function percent(part, whole) {
   return whole > 0 ? `${(100 * part / whole).toFixed(1)} %` : '–';
 }
 
-export function time(ns) {
+/** `digits`: how many at most behind the point. */
+export function time(ns, digits = 3) {
   const much = Math.abs(ns);
-  if (much >= 1e9) return `${trim(ns / 1e9, much >= 1e11 ? 1 : 3)} s`;
-  if (much >= 1e6) return `${trim(ns / 1e6, 3)} ms`;
-  if (much >= 1e3) return `${trim(ns / 1e3, 1)} µs`;
+  if (much >= 1e9) return `${trim(ns / 1e9, much >= 1e11 && digits === 3 ? 1 : digits)} s`;
+  if (much >= 1e6) return `${trim(ns / 1e6, digits)} ms`;
+  if (much >= 1e3) return `${trim(ns / 1e3, Math.min(digits, 3))} µs`;
   return `${ns} ns`;
 }
-export const instant = (ns) => `+${time(ns)}`;
+export const instant = (ns, digits = 3) => `+${time(ns, digits)}`;
 
 function trim(value, digits) {
   const text = value.toFixed(digits);
   return grouped(text.includes('.') ? text.replace(/\.?0+$/, '') : text);
 }
 
+/** How many digits behind the point tell seconds apart that are `step` apart. */
+export const timeDigits = (step) => Math.max(0, Math.min(9, Math.ceil(-Math.log10(step) - 1e-9)));
+
 /** Seconds on an axis whose ticks are `step` apart. */
 export function axisTime(seconds, step) {
-  if (step >= 1) return `${trim(seconds, 0)} s`;
-  if (step >= 1e-3) return seconds >= 1 ? `${trim(seconds, 3)} s` : `${trim(seconds * 1e3, 3)} ms`;
-  return `${trim(seconds * 1e3, 3)} ms`;
+  if (step >= 1 || seconds >= 1) return `${trim(seconds, timeDigits(step))} s`;
+  return `${trim(seconds * 1e3, timeDigits(step * 1e3))} ms`;
 }

@@ -1,4 +1,5 @@
 // The data of the page, decoded. collector/write_html.cc writes it and says how it is packed.
+import {everyMoment, RecordedMoments} from './moments.js';
 
 /** Of a packed list of differences the values. */
 function running(differences) {
@@ -42,6 +43,7 @@ export class Run {
     const buckets = this.times.length - 1;
     this.series = packed.series.map((series) => decodeSeries(series, buckets));
     this.endNs = this.times[buckets];
+    this.moments = new Map();
     this.scopeByName = new Map(this.scopes.map((scope) => [scope.name, scope]));
     this.command = this.summary.run.command.join(' ') || this.log;
   }
@@ -80,51 +82,23 @@ export class Run {
     return this.log.replace(/^.*\//, '').replace(/\.gplog$/, '');
   }
 
-  /** What was live at the instant, of the scope: rows and what is not shown add up to bytes. */
-  live(scope, index) {
-    const [timeNs, reason, kinds] = this.instants.list[index];
-    const rows = new Map();
-    let otherBytes = 0, otherRows = 0, total = 0;
-    for (const [device, path, flat, restBytes, restRows] of kinds) {
-      const [side, kind] = path.split('.');
-      if (scope.name !== 'total' && !scope.name.startsWith(side)) continue;
-      if (scope.device >= 0 && scope.device !== device) continue;
-      if (scope.kind !== '' ? scope.kind !== kind : !this.counts(side, kind)) continue;
-      for (let i = 0; i < flat.length; i += 3) {
-        const [title, kindPath, module] = this.instants.rows[flat[i]].map((id) => this.strings[id]);
-        const row = rows.get(flat[i]) || {title, kind: kindPath, module, bytes: 0, count: 0};
-        row.bytes += flat[i + 1];
-        row.count += flat[i + 2];
-        total += flat[i + 1];
-        rows.set(flat[i], row);
-      }
-      otherBytes += restBytes;
-      otherRows += restRows;
-      total += restBytes;
-    }
-    const sorted = [...rows.values()].sort((a, b) => b.bytes - a.bytes);
-    return {timeNs, reason, rows: sorted, otherBytes, otherRows, total};
+  /** The instants of the scope that can be looked at: all, if the page has them, else those that were recorded. */
+  momentsOf(scope) {
+    if (!this.moments.has(scope)) this.moments.set(scope, everyMoment(this, scope) || new RecordedMoments(this, scope));
+    return this.moments.get(scope);
   }
 
+  /** Whether memory of this kind, on this device, is part of the scope. */
+  holds(scope, device, path) {
+    const [side, kind] = path.split('.');
+    if (scope.name !== 'total' && !scope.name.startsWith(side)) return false;
+    if (scope.device >= 0 && scope.device !== device) return false;
+    return scope.kind !== '' ? scope.kind === kind : this.counts(side, kind);
+  }
   /** Whether the kind counts into the sum of its side. */
   counts(side, kind) {
     const scope = this.scopeByName.get(`${side}/${kind}`);
     return scope ? scope.counts : true;
-  }
-
-  nearestInstant(ns) {
-    const list = this.instants.list;
-    let best = 0;
-    for (let i = 1; i < list.length; ++i) {
-      if (Math.abs(list[i][0] - ns) < Math.abs(list[best][0] - ns)) best = i;
-    }
-    return best;
-  }
-  /** The instant of the scope's peak. */
-  peakInstant(scope) {
-    const at = this.instants.list.findIndex(([, reason]) => reason.startsWith('peak of ') &&
-      reason.slice('peak of '.length).split(', ').includes(scope.name));
-    return at >= 0 ? at : this.nearestInstant(scope.time_ns);
   }
 }
 

@@ -61,12 +61,11 @@ function scopePicker(run) {
 }
 
 /** What was live at the chosen instant. */
-function liveView(run, scope, index) {
-  const live = run.live(scope, index);
-  const isPeak = index === run.peakInstant(scope);
-  const reason = isPeak ? ' · the peak' : live.reason === '' || live.reason.startsWith('peak of') ? '' : ` · ${live.reason}`;
+function liveView(scope, moments, index) {
+  const live = moments.live(index), recorded = moments.reason(index);
+  const reason = index === moments.peak ? ' · the peak' : recorded === '' || recorded.startsWith('peak of') ? '' : ` · ${recorded}`;
   return [
-    h('h3', {}, `Live at ${format.instant(live.timeNs)}`, h('span', {class: 'faint'}, reason)),
+    h('h3', {}, `Live at ${format.instant(moments.ns(index), 6)}`, h('span', {class: 'faint'}, reason)),
     h('p', {class: 'total'}, format.size(live.total), h('span', {class: 'faint'}, ` ${scope.text} · `,
       `${format.percent(live.total, scope.bytes)} of its peak`)),
     sections.holderTable(live, live.total, {label: 'What was live', search: false, details: false}),
@@ -75,9 +74,10 @@ function liveView(run, scope, index) {
 
 function timelineSection(run, scope) {
   if (run.instants.list.length === 0) return null;
+  const moments = run.momentsOf(scope);
   const live = h('div', {class: 'live', 'aria-live': 'polite'});
-  const show = (index) => replace(live, liveView(run, scope, index));
-  const timeline = new Timeline(run, scope, show);
+  const show = (index) => replace(live, liveView(scope, moments, index));
+  const timeline = new Timeline(run, scope, moments, show);
   drawn.push(timeline);
   show(timeline.index);
   return sections.titled('timeline', 'Over time', timeline.element, live);

@@ -165,7 +165,7 @@ export function leaks(run) {
   const ended = run.summary.quality.log_complete;
   return titled('leaks', ended ? 'Live at exit' : 'Live at the last event',
     h('p', {class: 'faint'}, 'Not freed by the end. Most programs leave some memory to the kernel on purpose.'),
-    sides.map((side) => [h('h3', {}, side.text, h('span', {class: 'faint'}, ` ${format.size(side.bytes)} in ${format.count(side.count)} blocks`)),
+    sides.map((side) => [h('h3', {}, side.text, h('span', {class: 'faint'}, ` ${format.size(side.bytes)} in ${format.counted(side.count, 'block')}`)),
       holderTable({rows: run.rows(side.rows), otherBytes: side.other_bytes, otherRows: side.other_rows}, side.bytes,
         {label: `Live at exit: ${side.text}`, details: false})]));
 }

@@ -1,28 +1,27 @@
-// Memory over time: the sum, its kinds, what was observed beside it, the phases, and an instant that
-// a click or the arrow keys choose.
+// Memory over time: the sum, its kinds, what was observed beside it, the phases, and a moment that a
+// click or the arrow keys choose.
 import uPlot from 'uplot';
-import {chartOptions, stepped, themed} from './chart.js';
+import {aligned, chartOptions, stepped, themed} from './chart.js';
 import {h, replace} from './dom.js';
 import * as format from './format.js';
 
 const KIND_COLORS = ['--line-1', '--line-2', '--line-3', '--line-4', '--line-5', '--line-6'];
 const LANE_HEIGHT = 20;
-const CLICK_TOLERANCE = 4;
+const CLICK_TOLERANCE = 4, AIM = 2;
+const LEAST_INSTANCE_WIDTH = 6;
 
-/** The driver's readings on the buckets of the run: the highest in each, else the one before. */
-function observedCurve(run, readings) {
-  const values = new Array(run.times.length).fill(null);
-  let at = 0, last = null;
-  for (let b = 0; b < run.times.length - 1; ++b) {
-    let highest = last;
-    for (; at < readings.length && readings[at][0] < run.times[b + 1]; ++at) {
-      highest = highest === null ? readings[at][1] : Math.max(highest, readings[at][1]);
-      last = readings[at][1];
-    }
-    values[b] = highest;
-  }
-  values[values.length - 1] = last;
-  return values;
+/** The driver's readings. */
+function observedCurve(readings) {
+  return {times: readings.map(([ns]) => ns), values: readings.map(([, bytes]) => bytes)};
+}
+
+/** A sum over time: each step of it, else the largest and the smallest value of each bucket. */
+function sumCurve(run, scope) {
+  const moments = run.momentsOf(scope);
+  if (moments.every) return moments.curve();
+  const series = run.seriesOf(scope.name);
+  const varies = series.min.some((value, i) => value !== series.max[i]);
+  return {times: run.times, values: series.max, low: varies ? series.min : null};
 }
 
 /** What the chart of a scope shows. */
@@ -31,42 +30,46 @@ function curvesOf(run, scope) {
   const kinds = run.kindsOf(scope).filter((kind) => run.seriesOf(kind.name));
   if (kinds.filter((kind) => kind.counts).length > 1 || kinds.some((kind) => !kind.counts)) {
     kinds.forEach((kind, i) => curves.push({
-      label: kind.kind, values: run.seriesOf(kind.name).max, color: KIND_COLORS[i % KIND_COLORS.length],
+      ...sumCurve(run, kind), low: null, label: kind.kind, color: KIND_COLORS[i % KIND_COLORS.length],
       width: 1.2, hidden: !kind.counts, title: kind.counts ? '' : 'not in the sum',
     }));
   }
   const device = run.summary.devices.find(({ordinal}) => ordinal === scope.device);
   if (device && device.ledger && scope.kind === '' && device.ledger.readings.length > 0) {
     curves.push({label: 'nvidia-smi', title: 'memory in use as the driver says, by all processes',
-      values: observedCurve(run, device.ledger.readings), color: '--observed', dash: [5, 3], width: 1.4});
+      ...observedCurve(device.ledger.readings), color: '--observed', dash: [5, 3], width: 1.4});
   }
   const gauges = scope.name === 'host' ? ['host.rss'] : [`${scope.name}/pool reserved`];
   for (const series of gauges.map((name) => run.seriesOf(name)).filter(Boolean)) {
-    curves.push({label: series.name.endsWith('rss') ? 'RSS' : 'pool reserved', values: series.max,
+    curves.push({label: series.name.endsWith('rss') ? 'RSS' : 'pool reserved', times: run.times, values: series.max,
       color: '--observed-2', dash: [2, 3], width: 1.4,
       title: series.name.endsWith('rss') ? 'resident memory of the process, from samples' : 'held by the pools'});
   }
-  const sum = run.seriesOf(scope.name);  // last, so that it lies above its parts
-  if (sum) {
-    const low = sum.min.some((value, i) => value !== sum.max[i]) ? sum.min : null;
-    curves.push({label: scope.kind || 'sum', values: sum.max, low, color: '--accent', fill: true, width: 1.8});
+  if (run.seriesOf(scope.name)) {  // last, so that it lies above its parts
+    curves.push({...sumCurve(run, scope), label: scope.kind || 'sum', color: '--accent', fill: true, width: 1.8});
   }
   return curves;
 }
 
+/** Begin and end of each repetition of a phase; none if it has none or too many for the page. */
+function instancesOf({instances}) {
+  return Array.from({length: instances.length / 2}, (_, i) => [instances[2 * i], instances[2 * i] + instances[2 * i + 1]]);
+}
+
 export class Timeline {
-  /** `onchoose(index)`: an instant was chosen. */
-  constructor(run, scope, onchoose) {
+  /** `onchoose(index)`: one of the moments was chosen. */
+  constructor(run, scope, moments, onchoose) {
     this.run = run;
     this.scope = scope;
+    this.moments = moments;
     this.onchoose = onchoose;
-    this.index = run.peakInstant(scope);
+    this.index = moments.peak;
     this.lanes = h('div', {class: 'lanes', 'aria-hidden': 'true'});
     this.legend = h('div', {class: 'legend'});
     this.plotBox = h('div', {class: 'plot'});
     this.slider = h('div', {
       class: 'timeline', tabindex: '0', role: 'slider', 'aria-label': `${scope.text} over time: the instant shown below`,
-      'aria-valuemin': '0', 'aria-valuemax': String(run.instants.list.length - 1),
+      'aria-valuemin': '0', 'aria-valuemax': String(moments.length - 1),
       onkeydown: (event) => this.key(event),
     }, this.lanes, this.plotBox);
     this.element = h('div', {}, this.legend, this.slider, h('p', {class: 'faint hint'},
@@ -89,18 +92,20 @@ export class Timeline {
 
   plot() {
     if (this.u) this.u.destroy();
-    const seconds = this.run.times.map((ns) => ns / 1e9);
-    const data = [seconds], series = [{}];
+    const drawn = [], series = [{}];
     this.curves.forEach((curve) => {
       curve.at = series.length;
       const common = {paths: stepped, show: !curve.hidden, points: {show: false}};
       series.push({...common, label: curve.label, stroke: themed(curve.color), width: curve.width, dash: curve.dash,
         fill: curve.fill ? themed('--area') : undefined});
-      data.push(curve.values);
+      drawn.push(curve);
       if (!curve.low) return;
       series.push({...common, label: 'lowest', stroke: themed('--low'), width: 1});
-      data.push(curve.low);
+      drawn.push({times: curve.times, values: curve.low});
     });
+    const data = aligned(drawn);
+    this.curves.forEach((curve) => { curve.shown = data[curve.at]; });
+    data[0] = data[0].map((ns) => ns / 1e9);
     this.u = new uPlot({
       ...chartOptions(this.plotBox.clientWidth || 800, this.height()),
       series,
@@ -130,14 +135,15 @@ export class Timeline {
     this.u.over.addEventListener('click', (event) => {
       if (downAt !== null && Math.abs(event.clientX - downAt) > CLICK_TOLERANCE) return;
       const left = event.clientX - this.u.over.getBoundingClientRect().left;
-      this.choose(this.run.nearestInstant(this.u.posToVal(left, 'x') * 1e9));
+      const ns = this.u.posToVal(left, 'x') * 1e9;
+      this.choose(this.moments.pick(ns, this.u.posToVal(left + AIM, 'x') * 1e9 - ns));
     });
   }
 
   key(event) {
-    const last = this.run.instants.list.length - 1;
-    const to = {ArrowLeft: this.index - 1, ArrowRight: this.index + 1, PageUp: this.index - 10, PageDown: this.index + 10,
-      Home: 0, End: last, p: this.run.peakInstant(this.scope)}[event.key];
+    const last = this.moments.length - 1, page = Math.max(10, Math.round(last / 20));
+    const to = {ArrowLeft: this.index - 1, ArrowRight: this.index + 1, PageUp: this.index - page, PageDown: this.index + page,
+      Home: 0, End: last, p: this.moments.peak}[event.key];
     if (event.key === 'Escape') this.showAll();
     else if (to !== undefined && !event.ctrlKey && !event.metaKey) this.choose(Math.max(0, Math.min(last, to)));
     else return;
@@ -150,7 +156,7 @@ export class Timeline {
 
   choose(index) {
     this.index = index;
-    const seconds = this.run.instants.list[index][0] / 1e9;
+    const seconds = this.moments.ns(index) / 1e9;
     const {min, max} = this.u.scales.x;
     if (seconds < min || seconds > max) this.showAll();
     this.place();
@@ -171,12 +177,10 @@ export class Timeline {
     };
     const highest = format.size(this.scope.bytes);
     this.peak.firstChild.textContent = put(this.peak, this.scope.time_ns) ? `${highest} ▼` : `▼ ${highest}`;
-    if (this.run.instants.list.length > 0) {
-      const ns = this.run.instants.list[this.index][0];
-      put(this.mark, ns);
-      this.slider.setAttribute('aria-valuenow', String(this.index));
-      this.slider.setAttribute('aria-valuetext', format.instant(ns));
-    }
+    const ns = this.moments.ns(this.index);
+    put(this.mark, ns);
+    this.slider.setAttribute('aria-valuenow', String(this.index));
+    this.slider.setAttribute('aria-valuetext', format.instant(ns, 6));
     this.placePhases(left, width);
   }
 
@@ -186,13 +190,18 @@ export class Timeline {
     this.lanes.style.marginLeft = `${this.u.over.offsetLeft}px`;
     this.lanes.style.width = `${width}px`;
     replace(this.lanes, this.run.phases.map((phase, i) => {
-      const from = Math.max(0, left(phase.begin_ns)), to = Math.min(width, left(phase.end_ns));
-      if (to < 0 || from > width) return null;
-      return h('div', {
-        class: `phase tint-${i % 4}`,
-        title: `${phase.name}: ${format.instant(phase.begin_ns)} to ${format.instant(phase.end_ns)}`,
-        style: {left: `${from}px`, width: `${Math.max(1, to - from - 1)}px`, top: `${phase.lane * LANE_HEIGHT}px`},
-      }, to - from > 24 ? phase.name : '');
+      const box = (name, begin, end) => {
+        const from = Math.max(0, left(begin)), to = Math.min(width, left(end));
+        if (to < 0 || from > width) return null;
+        return h('div', {
+          class: `phase tint-${i % 4}`, title: `${name}: ${format.instant(begin)} to ${format.instant(end)}`,
+          style: {left: `${from}px`, width: `${Math.max(1, to - from - 1)}px`, top: `${phase.lane * LANE_HEIGHT}px`},
+        }, to - from > 24 ? name : '');
+      };
+      const repeated = instancesOf(phase);
+      const room = (left(phase.end_ns) - left(phase.begin_ns)) / Math.max(1, repeated.length);
+      if (repeated.length === 0 || room < LEAST_INSTANCE_WIDTH) return box(phase.label, phase.begin_ns, phase.end_ns);
+      return repeated.map(([begin, end], number) => box(`${phase.name}[${number + 1}]`, begin, end));
     }));
   }
 
@@ -217,8 +226,8 @@ export class Timeline {
   readLegend(bucket) {
     for (const curve of this.curves) {
       if (!curve.figure) return;
-      const at = bucket === null || bucket === undefined ? null : curve.values[bucket];
-      const highest = curve.values.reduce((most, value) => Math.max(most, value ?? 0), 0);
+      const at = bucket === null || bucket === undefined ? null : curve.shown[bucket];
+      const highest = curve.shown.reduce((most, value) => Math.max(most, value ?? 0), 0);
       curve.figure.textContent = at === null ? `≤ ${format.size(highest)}` : format.size(at);
     }
   }

@@ -127,7 +127,7 @@ class Chart {
         const size_t end = column(band.end_ns) + 1;
         if (end <= begin + 2) continue;  // too narrow to be seen
         line += std::string(begin - display_width(line), ' ');
-        const std::string name = fit(band.name, end - begin - 2);
+        const std::string name = fit(band.label(), end - begin - 2);
         line += "╶" + name + repeat("─", end - begin - 2 - display_width(name)) + "╴";
       }
       if (!line.empty()) {
@@ -253,7 +253,7 @@ void write_timeline_json(const Profile& profile, const TimeSeries& times, const 
   json["phases"] = Json::array();
   for (const PhaseBand& band : phase_bands(profile, SIZE_MAX)) {
     json["phases"].push_back(
-        {{"name", band.name}, {"begin_ns", band.begin_ns}, {"end_ns", band.end_ns}});
+        {{"name", band.label()}, {"begin_ns", band.begin_ns}, {"end_ns", band.end_ns}});
   }
   write_line(json, out);
 }

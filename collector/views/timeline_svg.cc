@@ -198,7 +198,7 @@ class Drawing {
           "<rect class=\"band{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"/>\n",
           index++ % 2 == 1 ? " odd" : "", begin, y, std::max(0.5, end - begin), kLaneHeight - 2);
       const auto room = static_cast<size_t>(std::max(0.0, (end - begin - 8) / kLetterWidth));
-      if (room >= 3) text(begin + 4, y + 12, "start", "", fit(band.name, room));
+      if (room >= 3) text(begin + 4, y + 12, "start", "", fit(band.label(), room));
     }
     if (!bands_.empty()) text(kLeft - 8, top + 12, "end", "faint", "phases");
   }
