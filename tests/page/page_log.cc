@@ -19,7 +19,8 @@ const char* const kHostile =
     "</script><img src=x onerror=\"window.hacked=1\">'\"`${window.hacked=1}<!--\xe2\x80\xa8&amp;";
 
 /// Two devices and the host: weights stay, a workspace makes the peak of GPU 0 at 40 ms, phases
-/// load and steps, a failed allocation. `hostile`: all names are.
+/// load and steps, a failed allocation, thirteen small sites, and what the driver says is in use.
+/// `hostile`: all names are.
 void write(const std::string& path, bool hostile, uint64_t weights_mib) {
   LogBuilder log;
   const auto name = [&](const char* text) { return hostile ? kHostile : text; };
@@ -39,6 +40,12 @@ void write(const std::string& path, bool hostile, uint64_t weights_mib) {
   log.event(0, 0, GPUPEAK_REC_THREAD, Fields().u(100).s(name("worker")));
   log.phase_push(0, 1, true, log.string(name("main")), GPUPEAK_PHASE_AUTO);
   log.alloc(0, kMillisecond, 0x1000, 12 * kMiB, main, 16);
+  for (uint64_t i = 1; i <= 13; ++i) {
+    log.alloc(0, kMillisecond, 0x800000 + i * 0x10000, 1000 * i, log.node(main, 0x100500 + i * 16));
+  }
+  log.driver_reading(0, kMillisecond, {.used = 100 * kMiB});
+  log.device_event(0, kMillisecond, GPUPEAK_REC_CONTEXT, Fields().u(0xc).u(1).u(0));
+  log.driver_reading(0, kMillisecond, {.used = 500 * kMiB, .cause = GPUPEAK_LEDGER_CONTEXT});
   log.phase_push(0, 2 * kMillisecond, false, log.string(name("load")));
   for (uint64_t i = 0; i < 10; ++i) {
     log.device_alloc(0, (10 + i) * kMillisecond, 1 + i, GPUPEAK_KIND_LINEAR, 0, weights_mib * kMiB,
@@ -53,6 +60,9 @@ void write(const std::string& path, bool hostile, uint64_t weights_mib) {
     if (i == 3) {
       log.device_alloc(0, 40 * kMillisecond, 200, GPUPEAK_KIND_LINEAR, 0, 512 * kMiB, api,
                        workspace);
+      log.driver_reading(
+          0, 40 * kMillisecond,
+          {.used = 1300 * kMiB, .cause = GPUPEAK_LEDGER_CODE, .name = log.string(name("conv"))});
       log.device_free(0, 40 * kMillisecond + 500, 200);
     }
     log.alloc(0, begin + 2000, 0x100000 + i * 0x1000, 3000, step);
@@ -71,6 +81,7 @@ void write(const std::string& path, bool hostile, uint64_t weights_mib) {
                        .u(0)
                        .u(api)
                        .u(workspace));
+  log.driver_reading(0, 95 * kMillisecond, {.used = 760 * kMiB});
   log.event(0, 96 * kMillisecond, GPUPEAK_REC_SAMPLE, Fields().u(40 * kMiB).u(0).u(0));
   log.free(0, 100 * kMillisecond, 0x1000);
   log.save(path);

@@ -19,7 +19,7 @@ struct DriverReading {
   gpupeak_ledger_cause cause = GPUPEAK_LEDGER_NONE;
   int device = 0;
   gpupeak_reading_source source = GPUPEAK_READING_NVML;
-  std::optional<uint64_t> reserved, own, others;
+  std::optional<uint64_t> reserved = {}, own = {}, others = {};
   uint64_t overlaps = 0;
   bool uncertain = false;
   uint32_t api = 0, name = 0, stack = 0;
