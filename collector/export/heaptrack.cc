@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <unordered_map>
+#include <vector>
 
 #include "collector/export/event_walk.h"
 #include "collector/export/export.h"
@@ -12,6 +13,49 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
+
+/// Numbers the different pairs of size and stack in the order in which they come. A log has
+/// millions.
+class Allocations {
+ public:
+  /// The number of the pair; `count()` before the call if it is a new one.
+  uint32_t number(uint64_t bytes, uint32_t stack) {
+    if (size_t{2} * count_ >= entries_.size()) grow();
+    Entry& entry = find(bytes, stack);
+    if (entry.number_plus_1 == 0) entry = {bytes, stack, ++count_};
+    return entry.number_plus_1 - 1;
+  }
+  uint32_t count() const { return count_; }
+
+ private:
+  struct Entry {
+    uint64_t bytes = 0;
+    uint32_t stack = 0, number_plus_1 = 0;  // 0: free
+  };
+  static constexpr unsigned kFirstBits = 12;
+
+  Entry& find(uint64_t bytes, uint32_t stack) {
+    const uint64_t key = bytes ^ static_cast<uint64_t>(stack) << 32;
+    size_t at = static_cast<size_t>(key * UINT64_C(0x9e3779b97f4a7c15) >> (64 - bits_));
+    while (entries_[at].number_plus_1 != 0 &&
+           (entries_[at].bytes != bytes || entries_[at].stack != stack)) {
+      at = (at + 1) & (entries_.size() - 1);
+    }
+    return entries_[at];
+  }
+  void grow() {
+    const std::vector<Entry> old = std::move(entries_);
+    bits_ = old.empty() ? kFirstBits : bits_ + 1;
+    entries_ = std::vector<Entry>(size_t{1} << bits_);
+    for (const Entry& entry : old) {
+      if (entry.number_plus_1 != 0) find(entry.bytes, entry.stack) = entry;
+    }
+  }
+
+  std::vector<Entry> entries_;
+  unsigned bits_ = 0;
+  uint32_t count_ = 0;
+};
 
 class Heaptrack : public EventWalk {
  public:
@@ -25,24 +69,26 @@ class Heaptrack : public EventWalk {
       if (key == "arg") command += (command.empty() ? "" : " ") + sanitize(value);
     }
     // The version of heaptrack that this is like, and of its format.
-    out_ << "v 10400 2\nX " << command << fmt::format("\nI {:x} 0\n", kPageBytes);
+    write("v 10400 2\nX {}\nI {:x} 0\n", command, kPageBytes);
   }
 
-  void finish() { out_ << fmt::format("c {:x}\n", last_ms()); }
+  void finish() {
+    write("c {:x}\n", last_ms());
+    flush();
+  }
 
  private:
-  struct Allocation {
-    uint64_t bytes;
-    uint32_t stack;
-    bool operator==(const Allocation&) const = default;
-  };
-  struct Hash {
-    size_t operator()(const Allocation& allocation) const {
-      return static_cast<size_t>(
-          (allocation.bytes ^ static_cast<uint64_t>(allocation.stack) << 32) *
-          UINT64_C(0x9e3779b97f4a7c15));
-    }
-  };
+  /// Text goes out in large pieces: a stream takes longer over a line than all else does.
+  template <class... Args>
+  void write(fmt::format_string<Args...> format, Args&&... args) {
+    constexpr size_t kPiece = 64 << 10;
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+    if (text_.size() >= kPiece) flush();
+  }
+  void flush() {
+    out_.write(text_.data(), static_cast<std::streamsize>(text_.size()));
+    text_.clear();
+  }
 
   uint64_t last_ms() const {
     constexpr int64_t kNsPerMs = 1'000'000;
@@ -55,7 +101,7 @@ class Heaptrack : public EventWalk {
     const int64_t ms = now_ns() / kNsPerMs;
     if (ms <= ms_) return;
     ms_ = ms;
-    out_ << fmt::format("c {:x}\n", ms);
+    write("c {:x}\n", ms);
   }
 
   void on_change(const LiveChange& change) override {
@@ -63,20 +109,20 @@ class Heaptrack : public EventWalk {
     tell_time();
     const bool frees = change.blocks < 0;
     const auto bytes = static_cast<uint64_t>(frees ? -change.bytes : change.bytes);
-    out_ << fmt::format("{} {:x}\n", frees ? '-' : '+', allocation({bytes, change.stack}));
+    write("{} {:x}\n", frees ? '-' : '+', allocation(bytes, change.stack));
   }
 
   void on_sample(const SampleEvent& sample) override {
     tell_time();
-    out_ << fmt::format("R {:x}\n", sample.rss / kPageBytes);
+    write("R {:x}\n", sample.rss / kPageBytes);
   }
 
-  size_t allocation(const Allocation& wanted) {
-    const auto known = allocations_.find(wanted);
-    if (known != allocations_.end()) return known->second;
-    const size_t of_trace = trace(wanted.stack);
-    out_ << fmt::format("a {:x} {:x}\n", wanted.bytes, of_trace);
-    return allocations_.emplace(wanted, allocations_.size()).first->second;
+  uint32_t allocation(uint64_t bytes, uint32_t stack) {
+    const uint32_t known = allocations_.count(), number = allocations_.number(bytes, stack);
+    if (number < known) return number;
+    const size_t of_trace = trace(stack);
+    write("a {:x} {:x}\n", bytes, of_trace);
+    return number;
   }
 
   bool is_ours(uint32_t node) {
@@ -94,7 +140,7 @@ class Heaptrack : public EventWalk {
     for (auto next = missing.rbegin(); next != missing.rend(); ++next) {
       const size_t parent = nodes[*next].parent == 0 ? 0 : traces_[nodes[*next].parent];
       const size_t at = instruction(*next);
-      out_ << fmt::format("t {:x} {:x}\n", at, parent);
+      write("t {:x} {:x}\n", at, parent);
       traces_[*next] = ++trace_count_;
     }
     if (stack == 0) return 0;
@@ -113,13 +159,13 @@ class Heaptrack : public EventWalk {
     }
     const Frame& first = resolved.frames.front();
     const size_t module = first.module.empty() ? 0 : string(first.module);
-    out_ << fmt::format("i {:x} {:x}{}\n", first.address, module, line);
+    write("i {:x} {:x}{}\n", first.address, module, line);
     return instructions_.emplace(&resolved, instructions_.size() + 1).first->second;
   }
 
   size_t string(const std::string& text) {
     const auto [entry, added] = strings_.try_emplace(text, strings_.size() + 1);
-    if (added) out_ << "s " << text << '\n';
+    if (added) write("s {}\n", text);
     return entry->second;
   }
 
@@ -128,7 +174,8 @@ class Heaptrack : public EventWalk {
   int64_t ms_ = 0;
   size_t trace_count_ = 0;
   std::vector<size_t> traces_;  // by node; 0: not yet defined
-  std::unordered_map<Allocation, size_t, Hash> allocations_;
+  Allocations allocations_;
+  fmt::memory_buffer text_;
   std::unordered_map<const ResolvedAddress*, size_t> instructions_;
   std::unordered_map<std::string, size_t> strings_;
 };
