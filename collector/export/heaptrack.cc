@@ -132,6 +132,7 @@ class Heaptrack : public EventWalk {
   /// Callers are defined before those they call; a stack may be as deep as the log likes, so no
   /// recursion.
   size_t trace(uint32_t stack) {
+    if (traces_[stack] != 0) return traces_[stack];
     const std::vector<StackNode>& nodes = profile().definitions().nodes();
     while (stack != 0 && is_ours(stack)) stack = nodes[stack].parent;
     std::vector<uint32_t> missing;
