@@ -332,7 +332,7 @@ bool fits(int64_t offset) {
 }  // namespace
 
 FrameRule read_frame_rule(uintptr_t ip) {
-  FrameRule rule;
+  FrameRule rule{};
   rule.ip = ip;
   const uint8_t* header = unwind_table_of(ip);
   Row row;
@@ -343,8 +343,8 @@ FrameRule read_frame_rule(uintptr_t ip) {
   }
   const bool plain = row.cfa_plain && (row.cfa_register == kSp || row.cfa_register == kFp) &&
                      row.return_address == Row::kAtOffset && row.return_offset == -8 &&
-                     (row.fp == Row::kSame || row.fp == Row::kAtOffset) && fits(row.cfa_offset) &&
-                     fits(row.fp_offset);
+                     (row.fp == Row::kSame || (row.fp == Row::kAtOffset && row.fp_offset != 0)) &&
+                     fits(row.cfa_offset) && fits(row.fp_offset);
   if (!plain) return rule;
   rule.base = row.cfa_register == kSp ? FrameRule::kFromSp : FrameRule::kFromFp;
   rule.cfa_offset = static_cast<int32_t>(row.cfa_offset);

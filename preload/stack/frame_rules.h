@@ -10,14 +10,15 @@ namespace gpupeak::preload {
 /// The canonical frame address is `sp` or the frame pointer, plus an offset; the return address
 /// lies right below it; the caller's frame pointer is ours, or lies at an offset from it.
 struct FrameRule {
-  enum Base : uint8_t { kUnsupported = 0, kFromSp, kFromFp, kOutermost };
-  static constexpr int32_t kFpUnchanged = INT32_MIN;
+  enum Base : uint32_t { kUnsupported = 0, kFromSp, kFromFp, kOutermost };
+  static constexpr int32_t kFpUnchanged = 0;  ///< as an offset: the caller's own frame
 
-  uintptr_t ip = 0;
-  int32_t cfa_offset = 0;
-  int32_t fp_offset = kFpUnchanged;  ///< from the canonical frame address
-  Base base = kUnsupported;
+  uintptr_t ip;
+  int32_t fp_offset;  ///< from the canonical frame address
+  int32_t cfa_offset : 28;
+  uint32_t base : 4;  ///< a Base
 };
+static_assert(sizeof(FrameRule) == 16);
 
 /// The rule for the code before return address `ip`. kUnsupported where there is no table
 /// (generated code) or the row needs more than the above (signal frames, expressions, other base

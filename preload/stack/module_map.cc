@@ -48,8 +48,9 @@ struct Module {
 struct ModuleMap {
   SpinLock lock;  ///< taken inside the loader's lock, never around a call into the loader
   Module* modules = nullptr;
-  uint32_t count = 0;  ///< also the ids given out
-  uint64_t scans = 0;  ///< begun so far; threads may scan at the same time
+  uint32_t count = 0;       ///< also the ids given out
+  uint32_t last_found = 0;  ///< where find_module() looks first
+  uint64_t scans = 0;       ///< begun so far; threads may scan at the same time
   unsigned long long loads = 0, unloads = 0;
   const char* own_path = "";
 };
@@ -233,9 +234,16 @@ uint64_t scan() {
 
 /// The loaded module that holds `ip`, or nullptr. Modules never move or vanish. Holds the lock.
 const Module* find_module(uintptr_t ip) {
+  const auto holds = [ip](const Module& module) {
+    return module.loaded && ip - module.begin < module.end - module.begin;
+  };
+  if (g_map.last_found < g_map.count && holds(g_map.modules[g_map.last_found])) {
+    return &g_map.modules[g_map.last_found];
+  }
   for (uint32_t i = g_map.count; i-- > 0;) {
-    const Module& module = g_map.modules[i];
-    if (module.loaded && ip - module.begin < module.end - module.begin) return &module;
+    if (!holds(g_map.modules[i])) continue;
+    g_map.last_found = i;
+    return &g_map.modules[i];
   }
   return nullptr;
 }

@@ -31,12 +31,15 @@ constexpr uintptr_t kLargestFrameBytes = 16 << 20;
 
 __attribute__((noinline)) void forget_code(StackCache& cache, uint64_t generation) {
   static constexpr uintptr_t kNever = 0;
+  const bool fresh = cache.trie_generation == 0;
   cache.words[0] = {&kNever, 1};
   cache.trie_generation = generation;
   cache.verify = environment().verify_stacks;
   cache.depth = 0;
+  if (fresh) return;  // all zero, and not yet in memory
   for (StackCache::Edge& edge : cache.edges) edge = {};
   for (FrameRule& rule : cache.rules) rule = {};
+  for (StackTrace& trace : cache.traces) trace.innermost = {};
 }
 
 /// Drops what the cache knows of code that has been unloaded since.
@@ -56,10 +59,16 @@ uint32_t child(StackCache& cache, uint32_t parent, uintptr_t ip) {
   return edge.node;
 }
 
+/// A rule lies in one of two places beside each other.
 const FrameRule& rule_for(StackCache& cache, uintptr_t ip) {
-  FrameRule& rule = cache.rules[(ip * 0x9e3779b97f4a7c15u >> 40) & (StackCache::kRules - 1)];
-  if (rule.ip != ip) rule = read_frame_rule(ip);
-  return rule;
+  FrameRule* rules = &cache.rules[(ip * 0x9e3779b97f4a7c15u >> 40) & (StackCache::kRules - 2)];
+  if (rules[0].ip == ip) return rules[0];
+  if (rules[1].ip != ip) {
+    rules[1] = rules[0];
+    rules[0] = read_frame_rule(ip);
+    return rules[0];
+  }
+  return rules[1];
 }
 
 const uintptr_t* pointer_to(uintptr_t address) {
@@ -74,7 +83,8 @@ uintptr_t moved(uintptr_t address, int32_t offset) {
 
 /// The frame that the word leads from, not further in than last[index].
 uint32_t frame_of(const StackCache& cache, const StackWord* word, uint32_t index) {
-  while (cache.last[index - 1].words >= static_cast<uint32_t>(word - cache.words)) --index;
+  const auto changed = static_cast<uint32_t>(word - cache.words);
+  while (index > 0 && cache.last[index - 1].words >= changed) --index;
   return index;
 }
 
@@ -83,6 +93,7 @@ struct Walk {
   uint32_t count = 0;
   uint32_t kept = 0;
   bool complete = false;
+  const uintptr_t* end = nullptr;  ///< the return address of 0 that ended it; nullptr: a rule did
 };
 
 Walk walk(StackCache& cache, const CallerFrame& caller) {
@@ -93,8 +104,9 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
     while (candidate > 0 && cache.last[candidate - 1].sp < sp) --candidate;
     if (candidate > 0) {
       const CachedFrame& known = cache.last[candidate - 1];
-      if (known.sp == sp && known.ip == ip && known.fp == fp) {
-        const StackWord* changed = cache.changed_word(candidate - 1);
+      if (known.is_at(ip, sp, fp)) {
+        const StackWord* changed =
+            StackCache::changed_word(cache.words + cache.last[candidate - 1].words);
         if (changed == cache.words) {
           result.kept = candidate;
           result.complete = true;
@@ -104,7 +116,7 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
       }
     }
     const FrameRule& rule = rule_for(cache, ip);
-    cache.fresh[result.count++] = {ip, sp, fp, rule.fp_offset};
+    cache.fresh[result.count++] = {ip, sp, fp, rule.fp_offset, rule.base == FrameRule::kFromFp};
     if (rule.base == FrameRule::kOutermost) {
       result.complete = true;
       return result;
@@ -113,9 +125,13 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
     const uintptr_t cfa = moved(rule.base == FrameRule::kFromSp ? sp : fp, rule.cfa_offset);
     if (cfa <= sp || cfa - sp > kLargestFrameBytes || (cfa & 7) != 0) return result;
     ip = word_at(cfa - 8);
-    if (rule.fp_offset != FrameRule::kFpUnchanged) fp = word_at(moved(cfa, rule.fp_offset));
+    // Without a branch, which would be as good as random: the return address is there in any case.
+    const bool fp_unchanged = rule.fp_offset == FrameRule::kFpUnchanged;
+    const uintptr_t saved_fp = word_at(moved(cfa, fp_unchanged ? -8 : rule.fp_offset));
+    fp = fp_unchanged ? fp : saved_fp;
     sp = cfa;
     if (ip == 0) {
+      result.end = pointer_to(cfa - 8);
       result.complete = true;
       return result;
     }
@@ -123,17 +139,24 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
   return result;
 }
 
-/// Appends what leads from `frame` to its caller, last[depth - 1]. Return address last, so that it
-/// is the first to be compared.
-uint32_t append_words(StackCache& cache, uint32_t depth, int32_t fp_offset) {
-  if (depth == 0) return 0;
-  const CachedFrame& caller = cache.last[depth - 1];
-  uint32_t words = caller.words;
-  if (fp_offset != FrameRule::kFpUnchanged) {
-    cache.words[++words] = {pointer_to(moved(caller.sp, fp_offset)), caller.fp};
+/// The frame as last[depth]: what leads from it to last[depth - 1] goes to the words. The return
+/// address comes last, so that it is the first to be compared.
+CachedFrame join(StackCache& cache, uint32_t depth, const FreshFrame& fresh, uint32_t node,
+                 const uintptr_t* end) {
+  CachedFrame frame{fresh.ip, fresh.sp, fresh.fp, node, 0, fresh.uses_fp};
+  if (depth == 0) {
+    if (end != nullptr) cache.words[++frame.words] = {end, 0};
+    return frame;
   }
+  const CachedFrame& caller = cache.last[depth - 1];
+  const bool kept_fp = fresh.fp_offset != FrameRule::kFpUnchanged;
+  uint32_t words = caller.words;
+  cache.words[words + 1] = {pointer_to(moved(caller.sp, fresh.fp_offset)), caller.fp};
+  words += kept_fp && caller.needs_fp;
   cache.words[++words] = {pointer_to(caller.sp - 8), caller.ip};
-  return words;
+  frame.words = words;
+  frame.needs_fp |= !kept_fp && caller.needs_fp;
+  return frame;
 }
 
 /// Makes the walk the thread's last stack, with its nodes. 0 if the trie is full.
@@ -153,11 +176,23 @@ uint32_t adopt(StackCache& cache, const Walk& found) {
       cache.depth = 0;
       return 0;
     }
-    cache.last[depth] = {fresh.ip, fresh.sp, fresh.fp, node,
-                         append_words(cache, depth, fresh.fp_offset)};
+    cache.last[depth] = join(cache, depth, fresh, node, found.end);
   }
   cache.depth = depth;
   return node;
+}
+
+/// Keeps the thread's last stack whole if it was met before: many are met once only.
+void remember(StackCache& cache, const CallerFrame& caller) {
+  const CachedFrame& innermost = cache.last[cache.depth - 1];
+  uint32_t& seen = cache.seen[innermost.node & (StackCache::kSeen - 1)];
+  if (seen != innermost.node || innermost.words >= StackTrace::kWords) {
+    seen = innermost.node;
+    return;
+  }
+  StackTrace& trace = cache.traces_for(caller)[cache.next_way++ % StackCache::kWays];
+  trace.innermost = innermost;
+  for (uint32_t i = 0; i <= innermost.words; ++i) trace.words[i] = cache.words[i];
 }
 
 /// The node of frames[first … count), innermost first.
@@ -208,15 +243,17 @@ struct Captured {
 
 uint32_t capture(StackCache& cache, const CallerFrame& caller, Captured& captured) {
   refresh(cache);
+  const uint32_t known = cache.verify ? cache.known_stack(caller) : 0;
   captured.walked = walk(cache, caller);
   const uint32_t node = captured.walked.complete ? adopt(cache, captured.walked) : 0;
   captured.is_walked = node != 0;
+  if (node != 0) remember(cache, caller);
   if (__builtin_expect(node == 0 || cache.verify, 0)) {
     const uint32_t unwound =
         unwound_node(cache, reinterpret_cast<const void*>(caller.ip), captured.unwound);
     if (node == 0) return unwound;
-    count(node == unwound ? &gpupeak_counters_page::verified_stacks
-                          : &gpupeak_counters_page::wrong_stacks);
+    const bool right = node == unwound && (known == 0 || known == unwound);
+    count(right ? &gpupeak_counters_page::verified_stacks : &gpupeak_counters_page::wrong_stacks);
   }
   return node;
 }

@@ -12,11 +12,18 @@ namespace gpupeak::preload {
 
 struct PythonScratch;
 
-/// A frame of the thread's last stack.
+/// A frame of the thread's last stack. The frame pointer is part of it only where the frame or one
+/// further out is found by it: elsewhere the register holds whatever the compiler put there.
 struct CachedFrame {
-  uintptr_t ip, sp, fp;  ///< registers in this frame, as its callee will leave them
-  uint32_t node;         ///< of the stack up to and with this frame
-  uint32_t words;        ///< StackCache::words up to this one lead from here to the outermost frame
+  uintptr_t ip, sp;  ///< registers in this frame, as its callee will leave them
+  uintptr_t fp;
+  uint32_t node;        ///< of the stack up to and with this frame
+  uint32_t words : 31;  ///< StackCache::words up to this one lead from here to the outermost frame
+  uint32_t needs_fp : 1;
+
+  bool is_at(uintptr_t other_ip, uintptr_t other_sp, uintptr_t other_fp) const {
+    return sp == other_sp && ip == other_ip && (fp == other_fp || needs_fp == 0);
+  }
 };
 
 /// A word of the stack by which a frame was left for its caller, and what it held then.
@@ -29,43 +36,70 @@ struct StackWord {
 struct FreshFrame {
   uintptr_t ip, sp, fp;
   int32_t fp_offset;  ///< where it kept its caller's fp, from the caller's sp; see FrameRule
+  bool uses_fp;       ///< its caller was found by fp
 };
 
+/// A whole stack, by where its innermost frame stands.
+struct StackTrace {
+  static constexpr uint32_t kWords = 62;
+  CachedFrame innermost;    ///< all zero: none yet
+  StackWord words[kWords];  ///< as StackCache::words
+};
+static_assert(sizeof(StackTrace) == 1024);
+
 struct StackCache {
-  static constexpr uint32_t kEdges = 1024;
-  static constexpr uint32_t kRules = 2048;
+  static constexpr uint32_t kEdges = 4096;
+  static constexpr uint32_t kRules = 4096;
+  static constexpr uint32_t kTraces = 256, kWays = 4;
+  static constexpr uint32_t kSeen = 1024;
   struct Edge {
     uintptr_t ip;
     uint32_t parent, node;
   };
   uint64_t trie_generation = 0;
-  bool verify = false;              ///< every stack is to be unwound as well: there is no short way
-  PythonScratch* python = nullptr;  ///< once it is needed
-  uint32_t depth = 0;               ///< of `last`; 0: it is not valid
+  uint32_t next_way = 0;
+  bool verify = false;                          ///< every stack is to be unwound as well
+  PythonScratch* python = nullptr;              ///< once it is needed
+  uint32_t depth = 0;                           ///< of `last`; 0: it is not valid
   CachedFrame last[GPUPEAK_MAX_FRAMES];         ///< outermost first
   StackWord words[1 + 2 * GPUPEAK_MAX_FRAMES];  ///< of `last`, outermost first, from words[1] on
   FreshFrame fresh[GPUPEAK_MAX_FRAMES];         ///< scratch, innermost first
   void* unwound[GPUPEAK_MAX_FRAMES + 16];       ///< scratch: hooks may run on tiny stacks
   Edge edges[kEdges];
   FrameRule rules[kRules];
+  StackTrace traces[kTraces];
+  uint32_t seen[kSeen];  ///< nodes that were met, by their last bits
 
-  /// Whether everything outside last[index] is as it was: each frame led to its caller by words on
-  /// the stack (return address, saved frame pointer) that are compared here, inner ones first, so
-  /// that a word is read only where the frame that it belongs to is known to stand. If all are the
-  /// same, so is what a walk would find. Returns the first word from inside that differs: words[0],
-  /// which always does, if no other.
-  const StackWord* changed_word(uint32_t index) const {
-    const StackWord* word = words + last[index].words;
+  /// Where the stack is not as it was: each frame led to its caller by words on the stack (return
+  /// address, saved frame pointer) that are compared here, inner ones first, so that a word is read
+  /// only where the frame that it belongs to is known to stand. If all are the same, so is what a
+  /// walk would find. Returns the first word from inside that differs: the outermost, which always
+  /// does, if no other.
+  static const StackWord* changed_word(const StackWord* word) {
     while (*word->at == word->value) --word;
     return word;
   }
 
-  /// The node of the thread's last stack if `caller` stands in it again; 0: it has to be walked.
-  uint32_t same_stack(const CallerFrame& caller) const {
-    if (depth == 0 || verify || trie_generation != gpupeak::preload::trie_generation()) return 0;
-    const CachedFrame& frame = last[depth - 1];
-    const bool same = frame.ip == caller.ip && frame.sp == caller.sp && frame.fp == caller.fp;
-    return same && changed_word(depth - 1) == words ? frame.node : 0;
+  /// Stacks of different callers of a function may have their innermost frames at one place, so
+  /// there are kWays beside each other.
+  StackTrace* traces_for(const CallerFrame& caller) {
+    const uint64_t mixed = (caller.ip ^ caller.sp << 24) * 0x9e3779b97f4a7c15u;
+    return &traces[mixed >> 40 & (kTraces - kWays)];
+  }
+
+  /// The stack's node if it is one of those that are known whole, and stands as it did; else 0: it
+  /// has to be walked.
+  uint32_t known_stack(const CallerFrame& caller) {
+    if (trie_generation != gpupeak::preload::trie_generation()) return 0;
+    const StackTrace* trace = traces_for(caller);
+    for (const StackTrace* end = trace + kWays; trace != end; ++trace) {
+      const CachedFrame& frame = trace->innermost;
+      if (frame.is_at(caller.ip, caller.sp, caller.fp) &&
+          changed_word(trace->words + frame.words) == trace->words) {
+        return frame.node;
+      }
+    }
+    return 0;
   }
 };
 

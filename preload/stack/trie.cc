@@ -38,8 +38,18 @@ uint32_t hash(uint32_t parent, uintptr_t ip) {
   return static_cast<uint32_t>((mixed ^ parent) >> 32) ^ parent * 0x85ebca6bu;
 }
 
+/// Whether a stack that was new below `parent` went on with `ip`: its nodes have ids that follow
+/// each other, so this finds most without a look into a bucket. There is always room for one node
+/// more.
+bool is_next(uint32_t parent, uintptr_t ip) {
+  Node& node = g_trie.nodes[parent + 1];
+  return std::atomic_ref<uintptr_t>(node.ip).load(std::memory_order_acquire) == ip &&
+         node.parent == parent;
+}
+
 uint32_t find(uint32_t parent, uintptr_t ip) {
   if (g_trie.buckets == nullptr) return 0;
+  if (is_next(parent, ip)) return parent + 1;
   const uint32_t mask = std::atomic_ref<uint32_t>(g_trie.mask).load(std::memory_order_acquire);
   uint32_t id = std::atomic_ref<uint32_t>(g_trie.buckets[hash(parent, ip) & mask])
                     .load(std::memory_order_acquire);
@@ -110,10 +120,11 @@ uint32_t insert(uint32_t parent, uintptr_t ip) {
     return 0;
   }
   const uint32_t id = ++g_trie.count;
-  g_trie.nodes[id].ip = ip;
-  g_trie.nodes[id].parent = parent;
+  Node& node = g_trie.nodes[id];
+  node.parent = parent;
   define_node_locked(id - parent, static_cast<int64_t>(ip - g_trie.last_ip));
   g_trie.last_ip = ip;
+  std::atomic_ref<uintptr_t>(node.ip).store(ip, std::memory_order_release);
   link(id);
   if (id % 128 == 0) add_self_bytes(128 * 24);
   return id;

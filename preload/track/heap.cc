@@ -102,7 +102,8 @@ inline bool may_record(const HookScope& scope) {
 /// The stack of an outermost call; none for those libraries' own.
 inline uint32_t stack_of(const HookScope& scope, ThreadSlot& slot, const CallerFrame& caller) {
   if (!scope.entered()) return 0;
-  if (const uint32_t node = slot.stacks.same_stack(caller)) return node;
+  const uint32_t node = slot.stacks.known_stack(caller);
+  if (__builtin_expect(node != 0 && !slot.stacks.verify, 1)) return node;
   return capture_stack(slot, caller);
 }
 

@@ -73,6 +73,28 @@ __attribute__((noinline)) void right() {
   g_sink = 2;
 }
 
+/// Two stacks alike in all return addresses that lie where the other's do: without `between` the room
+/// is so much larger that the leftovers of the stack with it stay where its frames were. Only the
+/// frame pointer tells them apart.
+__attribute__((noinline)) void leftovers(int size) {
+  volatile char* room = static_cast<char*>(alloca(static_cast<size_t>(size) * 16 + 16));
+  room[0] = 1;
+  allocate(88);
+  g_sink = room[0];
+}
+__attribute__((noinline)) void between(int) {
+  leftovers(0);
+  g_sink = 3;
+}
+void leave_leftovers() {
+  for (int size = 0; size < 16; ++size) {
+    for (int i = 0; i < 8; ++i) {
+      void (*volatile next)(int) = i % 2 == 0 ? between : leftovers;
+      next(size);
+    }
+  }
+}
+
 void in_handler(int) {
   allocate(40);
 }  // not allowed by POSIX, common all the same
@@ -135,6 +157,7 @@ void all_shapes(int rounds) {
 
 int main() {
   all_shapes(2000);
+  leave_leftovers();
   recurse(1000);  // deeper than what is kept
   signal(SIGUSR1, in_handler);
   for (int i = 0; i < 200; ++i) raise(SIGUSR1);
