@@ -32,6 +32,10 @@ void join(FoldSide& to, const FoldSide& next) {
 
 FoldRow joined(const FoldRow& row, const FoldRow& next) {
   FoldRow both = row;
+  if (next.first < row.first) {
+    for (size_t side = 0; side < kPhaseSides; ++side)
+      both.sides[side].start_bytes = next.sides[side].start_bytes;
+  }
   both.first = std::min(row.first, next.first);
   both.last = std::max(row.last, next.last);
   both.count += next.count;
@@ -93,6 +97,9 @@ std::vector<FoldRow> PhaseFold::rows() const {
       rows.push_back(row);
     }
   }
+  // Instances of several threads may end in another order than they began.
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const FoldRow& a, const FoldRow& b) { return a.first < b.first; });
   return rows;
 }
 

@@ -43,7 +43,7 @@ class PhaseFold {
 
   /// `instance` is a row of one.
   void add(const FoldRow& instance);
-  /// In the order of their ends. What can be joined without a loss is joined.
+  /// In the order of their begins. What can be joined without a loss is joined.
   std::vector<FoldRow> rows() const;
 
  private:

@@ -44,6 +44,11 @@ bool file_matches(const Rule& rule, const Frame& frame) {
 
 }  // namespace
 
+bool rule_matches(const Rule& rule, const Frame& frame) {
+  return (rule.modules.empty() || any_matches(rule.modules, frame.module)) &&
+         function_matches(rule, frame) && file_matches(rule, frame);
+}
+
 FrameRules::FrameRules(const Definitions& definitions, Symbolizer& symbolizer,
                        std::vector<Rule> rules)
     : definitions_(definitions), symbolizer_(symbolizer), rules_(std::move(rules)) {}
@@ -65,11 +70,6 @@ const FrameRules::Candidates& FrameRules::candidates(const StackNode& node) {
   return found;
 }
 
-bool FrameRules::matches(const Rule& rule, const Frame& frame) const {
-  return (rule.modules.empty() || any_matches(rule.modules, frame.module)) &&
-         function_matches(rule, frame) && file_matches(rule, frame);
-}
-
 std::vector<uint32_t> FrameRules::all(uint32_t node) {
   const Candidates& possible = candidates(nodes()[node]);
   if (possible.by_module_alone) return possible.rules;
@@ -77,7 +77,7 @@ std::vector<uint32_t> FrameRules::all(uint32_t node) {
   std::vector<uint32_t> found;
   for (const uint32_t rule : possible.rules) {
     if (std::any_of(frames.begin(), frames.end(),
-                    [&](const Frame& frame) { return matches(rules_[rule], frame); })) {
+                    [&](const Frame& frame) { return rule_matches(rules_[rule], frame); })) {
       found.push_back(rule);
     }
   }
@@ -91,7 +91,7 @@ uint32_t FrameRules::outermost(uint32_t node) {
   const std::vector<Frame>& frames = symbolizer_.resolve(node).named_frames();
   for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
     for (const uint32_t rule : possible.rules) {
-      if (matches(rules_[rule], *frame)) return rule;
+      if (rule_matches(rules_[rule], *frame)) return rule;
     }
   }
   return kNoRule;

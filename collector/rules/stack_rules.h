@@ -16,6 +16,9 @@ namespace gpupeak::collector {
 
 inline constexpr uint32_t kNoRule = UINT32_MAX;
 
+/// What the rule says of frames; true if it says nothing.
+bool rule_matches(const Rule& rule, const Frame& frame);
+
 /// Which rules one node's own frames match.
 class FrameRules {
  public:
@@ -35,7 +38,6 @@ class FrameRules {
     bool by_module_alone = true;
   };
   const Candidates& candidates(const StackNode& node);
-  bool matches(const Rule& rule, const Frame& frame) const;
 
   const Definitions& definitions_;
   Symbolizer& symbolizer_;

@@ -103,3 +103,19 @@ TEST_CASE("phase_fold: however different, no more rows than the limit, and none 
   CHECK(count == 1000);
   CHECK(rows.back().sides[kDeviceSide].peak_bytes == 1'001'000);
 }
+
+TEST_CASE("phase_fold: rows are in the order of begins, whichever instance ends first",
+          "[collector]") {
+  PhaseFold fold;
+  fold.add(instance(2, 500, 900));
+  FoldRow first = instance(1, 0, 300);
+  first.sides[kDeviceSide].start_bytes = 7;
+  fold.add(instance(3, 0, 300));
+  fold.add(first);
+  const std::vector<FoldRow> rows = fold.rows();
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].first == 1);
+  CHECK(rows[0].last == 3);
+  CHECK(rows[0].sides[kDeviceSide].start_bytes == 7);
+  CHECK(rows[1].first == 2);
+}

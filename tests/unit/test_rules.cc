@@ -1,4 +1,5 @@
 // Rules on stacks: how they are read, what they match, and the phases and tags they make.
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -166,6 +167,126 @@ TEST_CASE("rules: every built-in set can be read", "[collector]") {
     CHECK_FALSE(set.chosen_by.empty());
     CHECK_FALSE(set.tags.empty());
   }
+}
+
+namespace {
+
+/// Of one frame the first tag and the first phase of a built-in set: "tag, phase".
+std::string named_by(std::string_view set, const std::string& module, const std::string& function,
+                     const std::string& file = "") {
+  const auto found = std::find_if(builtin_rules().begin(), builtin_rules().end(),
+                                  [&](const BuiltinRules& rules) { return rules.name == set; });
+  REQUIRE(found != builtin_rules().end());
+  const RuleSet rules = parse_rules(found->toml, std::string(set));
+  Frame frame;
+  frame.module = module;
+  frame.function = function;
+  frame.file = file;
+  const auto first = [&](const std::vector<Rule>& list) {
+    const auto rule = std::find_if(list.begin(), list.end(),
+                                   [&](const Rule& r) { return rule_matches(r, frame); });
+    return rule == list.end() ? "-" : rule->name;
+  };
+  return first(rules.tags) + ", " + first(rules.phases);
+}
+
+}  // namespace
+
+// As c++filt, gdb and sanitizers print them: builds of ONNX Runtime, OpenVINO and XLA that keep
+// their symbols, TensorRT's headers, PyTorch's and llama.cpp's libraries.
+TEST_CASE("rules: the built-in sets know their libraries' functions", "[collector]") {
+  const std::string text =
+      "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >";
+  const std::string ort = "libonnxruntime.so.1";
+  CHECK(
+      named_by(
+          "onnxruntime", ort,
+          "onnxruntime::BFCArena::AllocateRawInternal(unsigned long, bool, onnxruntime::Stream*, "
+          "bool, "
+          "std::function<void (onnxruntime::Stream&, onnxruntime::synchronize::Notification&)>)") ==
+      "BFC arena, -");
+  CHECK(named_by(
+            "onnxruntime", ort,
+            "onnxruntime::session_state_utils::SaveInitializedTensors(onnxruntime::Env const&, " +
+                text + " const&, onnxruntime::GraphViewer const&)") == "initialisers, -");
+  CHECK(named_by("onnxruntime", ort, "onnxruntime::InferenceSession::Initialize()") ==
+        "ONNX Runtime, create_session");
+  CHECK(named_by("onnxruntime", ort,
+                 "OrtApis::CreateSession(OrtEnv const*, char const*, OrtSessionOptions const*, "
+                 "OrtSession**)") == "ONNX Runtime, create_session");
+  CHECK(named_by("onnxruntime", "libonnxruntime_providers_cuda.so",
+                 "onnxruntime::cuda::Conv<float, "
+                 "false>::UpdateState(onnxruntime::OpKernelContext*, bool) const") ==
+        "cuDNN algorithm search, -");
+  CHECK(named_by("onnxruntime", "libonnxruntime_providers_cuda.so", "") == "CUDA provider, -");
+
+  const std::string openvino = "libopenvino.so.2540";
+  CHECK(named_by("openvino", openvino, "ov::Core::Core(" + text + " const&)") ==
+        "OpenVINO, create_core");
+  CHECK(named_by("openvino", openvino,
+                 "ov::Core::read_model(" + text + " const&, " + text + " const&) const") ==
+        "OpenVINO, read_model");
+  CHECK(named_by("openvino", openvino,
+                 "ov::Core::compile_model(std::shared_ptr<ov::Model const> const&, " + text +
+                     " const&, std::map<" + text + ", ov::Any> const&)") ==
+        "OpenVINO, compile_model");
+  CHECK(named_by("openvino", openvino, "ov::InferRequest::infer()") == "OpenVINO, infer");
+  CHECK(named_by("openvino", openvino,
+                 "ov::pass::Manager::run_passes(std::shared_ptr<ov::Model> const&)") ==
+        "transformations, -");
+  CHECK(named_by("openvino", openvino,
+                 "ov::op::v0::Constant::Constant(ov::element::Type const&, ov::Shape const&, void "
+                 "const*)") == "constants, -");
+  CHECK(named_by("openvino", "libopenvino_intel_cpu_plugin.so",
+                 "ov::intel_cpu::Graph::Allocate()") == "CPU plugin, -");
+
+  CHECK(named_by("tensorrt", "libnvinfer.so.10", "createInferRuntime_INTERNAL") ==
+        "TensorRT, create_runtime");
+  CHECK(named_by("tensorrt", "trtexec",
+                 "nvinfer1::IRuntime::deserializeCudaEngine(void const*, unsigned long)") ==
+        "engine, deserialize");
+  CHECK(named_by("tensorrt", "trtexec", "nvinfer1::IExecutionContext::enqueueV3(CUstream_st*)") ==
+        "-, enqueue");
+
+  const std::string xla = "xla_cuda_plugin.so";
+  CHECK(named_by("jax", xla, "tsl::BFCAllocator::Extend(unsigned long, unsigned long)") ==
+        "XLA pool, -");
+  CHECK(named_by("jax", xla,
+                 "xla::PjRtStreamExecutorLoadedExecutable::ExecuteSharded(absl::lts_20230802::Span<"
+                 "xla::PjRtBuffer* "
+                 "const>, xla::PjRtDevice*, xla::ExecuteOptions const&, "
+                 "std::optional<xla::PjRtFuture<void>>&, bool)") == "XLA, execute");
+  CHECK(named_by("jax", "compiler.py", "backend_compile_and_load", "/lib/jax/_src/compiler.py") ==
+        "-, compile");
+
+  const std::string torch = "libtorch_cpu.so";
+  CHECK(named_by("pytorch", torch,
+                 "at::_ops::conv2d::call(at::Tensor const&, at::Tensor const&, "
+                 "std::optional<at::Tensor> const&)") == "convolutions, -");
+  CHECK(named_by("pytorch", torch,
+                 "torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> "
+                 "const&)") == "gradients, backward");
+  CHECK(named_by("pytorch", "module.py", "Module._apply", "/lib/torch/nn/modules/module.py") ==
+        "parameters, -");
+  CHECK(named_by("pytorch", "optimizer.py", "Optimizer.profile_hook_step.<locals>.wrapper",
+                 "/lib/torch/optim/optimizer.py") == "optimizer state, optimizer");
+  CHECK(
+      named_by("pytorch", torch,
+               "c10::Dispatcher::registerImpl(c10::OperatorName, std::optional<c10::DispatchKey>, "
+               "c10::KernelFunction)") == "operator registry, -");
+
+  const std::string llama = "libllama.so.0";
+  CHECK(named_by("llamacpp", llama, "llama_model_base::load_tensors(llama_model_loader&)") ==
+        "weights, -");
+  CHECK(named_by("llamacpp", llama, "llama_model::load_tensors(llama_model_loader&)") ==
+        "weights, -");
+  CHECK(named_by("llamacpp", llama, "llama_model_load_from_file") == "llama.cpp, load");
+  CHECK(named_by("llamacpp", "libggml-cuda.so",
+                 "ggml_cuda_pool_vmm::alloc(unsigned long, unsigned long*)") == "CUDA pool, -");
+
+  CHECK(named_by("cuda", "libcudnn_engines_precompiled.so.9", "") == "cuDNN, -");
+  CHECK(named_by("cuda", "libcublasLt.so.13", "") == "cuBLAS workspace, -");
+  CHECK(named_by("cuda", "libnccl.so.2", "") == "NCCL, -");
 }
 
 TEST_CASE("rules: an unknown set is refused with those that there are", "[collector]") {
