@@ -84,7 +84,7 @@ def main():
     options = parser.parse_args()
     pythons = find_pythons(options.version)
     if not pythons:
-        print(f"skipped: no Python {options.version} here; name one in GPUPEAK_TEST_PYTHONS")
+        print(f"skipped: no Python {options.version} here, on the path or of pyenv; name one in GPUPEAK_TEST_PYTHONS")
         sys.exit(SKIPPED)
     problems = [problem for python in pythons for problem in check(options, python)]
     if problems:

@@ -81,6 +81,11 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < 4096; i += 8) put(object, i, object);
     memset(object + 64, 3, 32);
     thread_state = make_state(object);
+  } else if (strcmp(what, "free_threaded") == 0) {
+    memcpy(_PyRuntime, "xdebugpy", 8);
+    put(_PyRuntime, 8, (void *)(uintptr_t)Py_Version);
+    put(_PyRuntime, 16, (void *)1);
+    thread_state = make_state(object);
   } else if (strcmp(what, "offsets") == 0) {
     memcpy(_PyRuntime, "xdebugpy", 8);
     put(_PyRuntime, 8, (void *)(uintptr_t)Py_Version);

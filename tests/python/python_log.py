@@ -21,8 +21,9 @@ def identify(python):
 
 
 def find_pythons(version):
-    """Those named in GPUPEAK_TEST_PYTHONS, a list of paths or patterns between colons, and those on the path."""
-    candidates = [path for pattern in os.environ.get("GPUPEAK_TEST_PYTHONS", "").split(":") if pattern
+    """Those named in GPUPEAK_TEST_PYTHONS, a list of paths or patterns between colons, pyenv's, and those on the path."""
+    pyenv = os.path.join(os.environ.get("PYENV_ROOT", "~/.pyenv"), f"versions/{version}.*/bin/python3")
+    candidates = [path for pattern in [*os.environ.get("GPUPEAK_TEST_PYTHONS", "").split(":"), pyenv] if pattern
                   for path in sorted(glob.glob(os.path.expanduser(pattern)))]
     candidates += [path for path in (shutil.which("python" + version), "/usr/bin/python3") if path]
     found = {}
