@@ -74,8 +74,7 @@ class StockTaker : public ReplayObserver, public StepObserver {
       const SiteContext& context = sites.context_of(group);
       const std::tuple key{context.device, context.kind, profile.sites().row_of(group)};
       const auto [cell, added] = cells.try_emplace(key, static_cast<uint32_t>(cells_.size()));
-      if (added)
-        cells_.push_back({context.device, context.kind, std::get<2>(key), group, 0, 0, false});
+      if (added) cells_.push_back({context.device, context.kind, std::get<2>(key), group, 0, 0});
       cell_of_.push_back(cell->second);
     }
     for (uint32_t cell = 0; cell < cells_.size(); ++cell) {
@@ -104,8 +103,18 @@ class StockTaker : public ReplayObserver, public StepObserver {
   }
 
   Instants result() {
-    for (const Cell& cell : cells_) {
-      result_.places.push_back({cell.device, cell.kind, cell.noted ? row_index(cell) : 0});
+    std::map<uint32_t, uint32_t> places;  // cell → index
+    for (std::optional<PlaceChanges>* side : {&result_.device_changes, &result_.host_changes}) {
+      if (!*side) continue;
+      for (PlaceChange& change : **side) {
+        const auto [place, added] =
+            places.try_emplace(change.place, static_cast<uint32_t>(places.size()));
+        if (added) {
+          const Cell& cell = cells_[change.place];
+          result_.places.push_back({cell.device, cell.kind, row_index(cell)});
+        }
+        change.place = place->second;
+      }
     }
     return std::move(result_);
   }
@@ -117,7 +126,6 @@ class StockTaker : public ReplayObserver, public StepObserver {
     uint32_t row;
     GroupId group;  // one of the row's
     uint64_t bytes, count;
-    bool noted;  // among the changes
   };
   struct Change {
     GroupId group;
@@ -141,7 +149,6 @@ class StockTaker : public ReplayObserver, public StepObserver {
       return;
     }
     const uint32_t cell = cell_of_[change.group];
-    cells_[cell].noted = true;
     changes->push_back(
         {profile_.to_ns(ticks), cell, change.bytes, change.count, change.begins_step});
   }

@@ -11,14 +11,16 @@ export const stepped = uPlot.paths.stepped({align: 1});
 
 /**
  * Curves over one axis, as uPlot wants them: curves are {times, values}, times in rising order. A step holds until the
- * curve's next one, across the times of the others, and ends with its curve.
+ * curve's next one, across the times of the others, and ends with its curve. Of `readings` there is nothing between.
  */
 export function aligned(curves) {
   const times = [...new Set(curves.flatMap((curve) => curve.times))].sort((a, b) => a - b);
   return [times, ...curves.map((curve) => {
     let at = 0, last = null;
     return times.map((time) => {
+      const before = at;
       for (; at < curve.times.length && curve.times[at] <= time; ++at) last = curve.values[at] ?? last;
+      if (curve.readings && at === before) return undefined;
       return at < curve.times.length || time === curve.times[at - 1] ? last : null;
     });
   })];

@@ -45,8 +45,8 @@ class Overlay {
 
 const largest = (values) => Math.max(...values.map((value) => value ?? 0));
 
-/** Whether it is the largest of values that differ. */
-const stands = (row, i) => row.values[i] === row.most && row.values.some((value) => value !== row.most);
+/** Whether it is the largest of values that differ by what is shown of them. */
+const stands = (row, i) => row.values[i] === row.most && row.values.some((value) => format.size(value) !== format.size(row.most));
 
 /** One column a run; the largest of a row stands out. */
 function columnsOf(runs) {

@@ -79,7 +79,7 @@ export class Run {
   }
 
   shortName() {
-    return this.log.replace(/^.*\//, '').replace(/\.gplog$/, '');
+    return this.log.replace(/^.*\//, '').replace(/\.(gplog|gpbundle|gpz|zst)$/, '');
   }
 
   /** The instants of the scope that can be looked at: all, if the page has them, else those that were recorded. */

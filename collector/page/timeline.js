@@ -36,7 +36,7 @@ function curvesOf(run, scope) {
   }
   const device = run.summary.devices.find(({ordinal}) => ordinal === scope.device);
   if (device && device.ledger && scope.kind === '' && device.ledger.readings.length > 0) {
-    curves.push({label: 'nvidia-smi', title: 'memory in use as the driver says, by all processes',
+    curves.push({label: 'nvidia-smi', title: 'memory in use as the driver says, by all processes, read at the dots', readings: true,
       ...observedCurve(device.ledger.readings), color: '--observed', dash: [5, 3], width: 1.4});
   }
   const gauges = scope.name === 'host' ? ['host.rss'] : [`${scope.name}/pool reserved`];
@@ -95,7 +95,8 @@ export class Timeline {
     const drawn = [], series = [{}];
     this.curves.forEach((curve) => {
       curve.at = series.length;
-      const common = {paths: stepped, show: !curve.hidden, points: {show: false}};
+      const dots = curve.readings ? {show: true, size: 5, fill: themed(curve.color)} : {show: false};
+      const common = {paths: stepped, show: !curve.hidden, points: dots, spanGaps: Boolean(curve.readings)};
       series.push({...common, label: curve.label, stroke: themed(curve.color), width: curve.width, dash: curve.dash,
         fill: curve.fill ? themed('--area') : undefined});
       drawn.push(curve);
@@ -226,9 +227,10 @@ export class Timeline {
   readLegend(bucket) {
     for (const curve of this.curves) {
       if (!curve.figure) return;
-      const at = bucket === null || bucket === undefined ? null : curve.shown[bucket];
+      let at = bucket === null || bucket === undefined ? null : curve.shown[bucket];
+      for (let i = bucket; at === undefined && i > 0;) at = curve.shown[--i];  // the reading before
       const highest = curve.shown.reduce((most, value) => Math.max(most, value ?? 0), 0);
-      curve.figure.textContent = at === null ? `≤ ${format.size(highest)}` : format.size(at);
+      curve.figure.textContent = at === null || at === undefined ? `≤ ${format.size(highest)}` : format.size(at);
     }
   }
 }

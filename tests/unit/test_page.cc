@@ -1,7 +1,9 @@
 // What a page and a comparison are made of: holders add up at every instant, and no name ends the
 // data.
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <sstream>
 
 #include "catch.h"
@@ -128,6 +130,36 @@ TEST_CASE("instants: the largest holders first, the others as a sum", "[collecto
   CHECK(any_cut);
   for (size_t i = 1; i < found.instants.size(); ++i) {
     CHECK(found.instants[i - 1].time_ns <= found.instants[i].time_ns);
+  }
+}
+
+TEST_CASE("instants: all changes while they are few, none of a side with many", "[collector]") {
+  LogBuilder many = waves();
+  const uint64_t after = 1'000'000;
+  for (uint64_t i = 0; i <= kMaxChanges; ++i) many.alloc(0, after + i, 0x10000000 + 16 * i, 1);
+  for (const bool few : {true, false}) {
+    Timed timed(few ? waves() : std::move(many));
+    const Instants found = live_at_instants(timed.profile, timed.times, 5);
+    CHECK(found.host_changes.has_value() == few);
+    REQUIRE(found.device_changes);
+    std::map<int32_t, int64_t> live;
+    std::map<int32_t, int64_t> peaks;
+    std::set<uint32_t> used;
+    for (const PlaceChange& change : *found.device_changes) {
+      REQUIRE(change.place < found.places.size());
+      used.insert(change.place);
+      const HeldPlace& place = found.places[change.place];
+      REQUIRE(place.row < found.rows.size());
+      live[place.device] += change.bytes;
+      peaks[place.device] = std::max(peaks[place.device], live[place.device]);
+    }
+    for (const int device : {0, 1}) {
+      const std::string scope = "device:" + std::to_string(device);
+      CHECK(live[device] == 0);
+      CHECK(static_cast<uint64_t>(peaks[device]) ==
+            timed.profile.sum(timed.profile.scope(scope)).peak);
+    }
+    if (!few) CHECK(used.size() == found.places.size());  // none of what is not told
   }
 }
 

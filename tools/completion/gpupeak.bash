@@ -31,11 +31,11 @@ _gpupeak() {
     mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --children --python --audit --phase-on-output --help --" -- "$word")
     return
   fi
-  if [ "$verb" = export ] && [ "$COMP_CWORD" -eq 2 ]; then
+  if [ "$verb" = export ] && [ "$COMP_CWORD" -eq 2 ] && [[ $word != -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "massif heaptrack pprof chrome speedscope folded sqlite torch-snapshot mxnet-csv csv" -- "$word")
     return
   fi
-  if [ "$verb" = rules ]; then
+  if [ "$verb" = rules ] && [[ $word != -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "cuda onnxruntime tensorrt openvino llamacpp jax pytorch" -- "$word")
     return
   fi
@@ -55,13 +55,16 @@ _gpupeak() {
     export) options="--out --scope --strict --help" ;;
     leaks | temporary) options="--scope --top --json --strict --color --help" ;;
   esac
-  options+=" --sysroot --debug-dir"
+  case $verb in
+    mark | rules) ;;
+    *) options+=" --sysroot --debug-dir" ;;
+  esac
   case $verb in
     report | phases | tags | diff | check | timeline | compare | tree | flame | leaks | temporary | export)
       options+=" --rules --phase --tag" ;;
   esac
   case $verb in
-    symbolize | bundle | compress) ;;
+    mark | rules | symbolize | bundle | compress) ;;
     *) options+=" --confidential" ;;
   esac
   case $word in

@@ -1,0 +1,117 @@
+"""The command's own help is the truth: the completion offers exactly its verbs, options and values; the manual page and
+the documentation name them all.
+"""
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+from common import GPUPEAK, Failed, expect
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+COMPLETION, MANUAL = os.path.join(ROOT, "tools/completion/gpupeak.bash"), os.path.join(ROOT, "docs/gpupeak.1")
+OF_MANY_VERBS = {"--help", "--sysroot", "--debug-dir", "--confidential"}  # described once
+OF_RULES = {"--rules", "--phase", "--tag"}
+
+
+def help_of(*verb):
+    return subprocess.run([GPUPEAK, *verb, "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def verbs():
+    text = help_of().split("Subcommands:")[1].split("Examples:")[0]
+    return re.findall(r"^  (\S+)  ", text, re.M)
+
+
+def options(verb):
+    """Long name → the values that it takes, if they are a list; else None."""
+    found = {}
+    for line in help_of(verb).splitlines():
+        entry = re.match(r" +(?:-\w,)?(--[\w-]+)(?: \S*?\{([^}]*)\})?", line)
+        if entry:
+            found[entry[1]] = entry[2].split(",") if entry[2] else None
+    return found
+
+
+def completed(*words):
+    """What is offered for the last of the words."""
+    script = f"source {COMPLETION}; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); compopt() {{ :; }}; _gpupeak; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    done = subprocess.run(["bash", "-c", script, "bash", "gpupeak", *words], stdout=subprocess.PIPE, text=True, check=True,
+                          cwd="/proc/self/fdinfo")  # no files to offer
+    return {word for word in done.stdout.splitlines() if word}
+
+
+def same(found, wanted, what):
+    expect(found == wanted, f"{what}: missing {sorted(wanted - found)}, too many {sorted(found - wanted)}")
+
+
+def check_completion():
+    same(completed("") - {"--help", "--version"}, set(verbs()), "completion of verbs")
+    for verb in verbs():
+        known = options(verb)
+        same(completed(verb, "--") - {"--"}, set(known), f"completion of {verb}")
+        for option, values in known.items():
+            if values:
+                offered = completed(verb, option, "")
+                expect(set(values) <= offered, f"completion of {verb} {option}: {offered}, not {values}")
+    formats = re.findall(r"^  (\S+)  ", help_of("export").split("Formats:")[1], re.M)
+    same(completed("export", ""), set(formats), "completion of formats")
+    sets = subprocess.run([GPUPEAK, "rules"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    sets = set(re.findall(r"^(\w+) ", sets, re.M))
+    same(completed("rules", ""), sets, "completion of rule sets")
+    expect(sets <= completed("report", "--rules", ""), "completion of --rules")
+
+
+def check_manual():
+    with open(MANUAL, encoding="utf-8") as file:
+        text = re.sub(r"\\f[BIR]", "", file.read()).replace("\\-", "-")
+    synopsis = text.split(".SH SYNOPSIS")[1].split(".SH DESCRIPTION")[0]
+    blocks = {}
+    for block in synopsis.split(".br\n"):
+        heading = re.search(r"gpupeak ([\w|]+)", block)
+        if heading:
+            blocks.update((verb, block) for verb in heading[1].split("|"))
+    same(set(blocks), set(verbs()), "verbs of the manual")
+    for verb in verbs():
+        known = set(options(verb))
+        for option in known - OF_MANY_VERBS - (OF_RULES if "RULES" in blocks[verb] else set()):
+            letter = re.search(rf"-(\w),{option}\b", help_of(verb))
+            named = re.search(rf"{option}(?![\w-])", blocks[verb]) or (letter and re.search(rf"-{letter[1]}\b", blocks[verb]))
+            expect(named, f"the manual's synopsis of {verb} has no {option}")
+        for option in known - {"--help"}:
+            expect(re.search(rf"{option}(?![\w-])", text), f"the manual does not name {option} of {verb}")
+    if shutil.which("man"):
+        done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", MANUAL], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              check=False, env={**os.environ, "MANWIDTH": "100"})
+        expect(not done.stderr, f"man: {done.stderr.decode()}")
+
+
+def check_documentation():
+    examples, text = "", ""
+    for path in glob.glob(os.path.join(ROOT, "docs/*.md")):
+        with open(path, encoding="utf-8") as file:
+            page = file.read()
+        text += page
+        examples += "".join(re.findall(r"^```\w*\n(.*?)^```", page, re.S | re.M))
+    for verb in verbs():
+        expect(re.search(rf"^\$ gpupeak {verb}\b", examples, re.M), f"no page in docs has an example of {verb} with what it prints")
+    schemas = set()
+    for path in glob.glob(os.path.join(ROOT, "collector/**/*.cc"), recursive=True):
+        with open(path, encoding="utf-8") as file:
+            schemas |= set(re.findall(r"gpupeak\.\w+/\d", file.read()))
+    for schema in schemas - {"gpupeak.page/1"}:  # the page's own
+        expect(schema in text, f"docs do not describe {schema}")
+
+
+def main():
+    check_completion()
+    check_manual()
+    check_documentation()
+
+
+try:
+    main()
+except Failed as failure:
+    sys.exit(str(failure))
