@@ -151,8 +151,10 @@ class Dump {
         if (e.reserved) print(" reserved {}", *e.reserved);
         if (e.own) print(" own {}", *e.own);
         if (e.others) print(" others {}", *e.others);
-        print(" overlaps {} uncertain {:d} api {} name {} stack {}{}", e.overlaps, e.uncertain, string(e.api), string(e.name),
-              e.stack, mark(e));
+        print(" overlaps {} uncertain {:d} stack {}", e.overlaps, e.uncertain, e.stack);
+        if (e.api != 0) print(" api {}", string(e.api));
+        if (e.name != 0) print(" name {}", string(e.name));
+        print("{}", mark(e));
         break;
       }
       case GPUPEAK_REC_MAP: {
