@@ -3,9 +3,9 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config binutils libunwind-dev libdw-dev libelf-dev libfmt-dev libspdlog-dev
-  libcli11-dev libzstd-dev libmd-dev clang libclang-rt-dev nlohmann-json3-dev libtomlplusplus-dev catch2 libjemalloc-dev libbenchmark-dev python3 python3-jsonschema heaptrack sqlite3
+  libcli11-dev libzstd-dev libmd-dev clang libclang-rt-dev nlohmann-json3-dev libtomlplusplus-dev catch2 libjemalloc-dev libbenchmark-dev python3 python3-jsonschema python3-pytest python3-yaml heaptrack sqlite3
   libsqlite3-dev zlib1g-dev libprotozero-dev protobuf-compiler golang-github-google-pprof-dev valgrind
-  librsvg2-bin)
+  librsvg2-bin libdevel-nytprof-perl)
 command -v npm >/dev/null || packages+=(nodejs npm)  # many machines have newer ones of their own
 command -v chromium >/dev/null || packages+=(chromium)
 

@@ -10,7 +10,6 @@ import xml.etree.ElementTree
 from common import GPUPEAK, Failed, expect
 
 MIB = 1 << 20
-EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/ci/test_peak_memory.py")
 
 
 def gpupeak(*arguments, code=0):
@@ -72,16 +71,6 @@ def files(folder, small, large):
     expect([len(both), both[0]["run"]["pid"] != both[1]["run"]["pid"]] == [2, True], "two logs, two summaries")
 
 
-def pytest_example():
-    if subprocess.run([sys.executable, "-c", "import pytest"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        print("no pytest here: its example was not run")
-        return
-    path = os.path.dirname(GPUPEAK) + ":" + os.environ["PATH"]
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", EXAMPLE],
-                          env={**os.environ, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}, stdout=subprocess.PIPE, check=False)
-    expect(done.returncode == 0, done.stdout.decode())
-
-
 def metrics(small, large):
     figures = dict(line.split() for line in gpupeak("metrics", small)[0].splitlines())
     summary = json.loads(gpupeak("report", "--json", small)[0])["metrics"]
@@ -138,7 +127,6 @@ def main():
         metrics(small, large)
         merged(folder)
         confidential(small)
-        pytest_example()
 
 
 try:
