@@ -197,17 +197,20 @@ tag_case "ONNX Runtime, ResNet-50" ort_resnet50 onnxruntime "CUDA provider"
 # The ranges that libraries make themselves, wherever any of these programs called them.
 own_ranges=$(python3 - "$work"/*.json <<'PY'
 import collections, json, sys
-counts = collections.Counter()
+domains = collections.defaultdict(collections.Counter)
 for path in sys.argv[1:]:
     report = json.load(open(path, encoding="utf-8"))
     for phase in report.get("phases", []) if isinstance(report, dict) else []:
-        if phase["source"] == "nvtx" and ":" in phase["name"]:
-            counts[phase["name"]] += phase["count"]
-print(", ".join(f"{name} {count}" for name, count in counts.most_common(30)) or "none")
+        domain, colon, name = phase["name"].partition(":")
+        if phase["source"] == "nvtx" and colon:
+            domains[domain][name] += phase["count"]
+for domain, names in sorted(domains.items()):
+    shown = ", ".join(f"{name} {count}" for name, count in names.most_common(4))
+    print(f"{domain} {sum(names.values())} of {len(names)} names ({shown} …);", end=" ")
 PY
 )
-case "$own_ranges" in *NCCL:*) ;; *)
-  python3 -c 'import torch' 2>/dev/null && { own_ranges="$own_ranges (**NCCL has none**)"; failures=$((failures + 1)); } ;;
+case "$own_ranges" in *NCCL*) ;; *)
+  python3 -c 'import torch' 2>/dev/null && { own_ranges="$own_ranges **NCCL has none**"; failures=$((failures + 1)); } ;;
 esac
 
 "$work/capture_modes" >"$work/capture.alone" 2>&1
