@@ -43,12 +43,18 @@ def check_plain(summary, lines):
 def check_deep(summary, lines):
     between(peak(summary, "even"), 1_000_000, 1_900_000, "even")
     expect(sum("phase_pop thread source 2" in line for line in lines) == 5000, "5,000 pops")
+    counts = [sum(p["count"] for p in summary["phases"] if p["name"] == name) for name in ("even", "odd")]
+    expect(counts == [2500, 2500] and max(p["depth"] for p in summary["phases"]) == 5000, f"nested ranges: {counts}")
 
 
 def check_unbalanced(summary, lines):
     expect(any("range_end id 12345" in line for line in lines), "the range that never began")
-    expect(any(p["name"] == "never closed" and p["end_ns"] is None or p["name"] == "never closed" for p in summary["phases"]),
-           "the open range")
+    phases = {(p["name"], p["parent"]): p for p in summary["phases"]}
+    for name in ("never closed", "never ended"):
+        expect(phases[name, "main"]["count"] == 1, f"{name}: {phases.keys()}")
+        expect(phases[name, "main"]["end_ns"] >= phases["main", None]["end_ns"], f"{name} ended before the program")
+    ignored = [w["message"] for w in summary["quality"]["warnings"] if w["code"] == "GP029"]
+    expect(ignored == ["4 phase ends without a beginning ignored"], f"three pops and an end too many: {ignored}")
 
 
 def check_threads(summary, lines):
@@ -57,6 +63,13 @@ def check_threads(summary, lines):
     across = [p for p in summary["phases"] if p["name"] == "across threads"]
     expect(sum(p["count"] for p in across) == 4, f"four ranges across threads: {across}")
     expect(sum("range_end" in line for line in lines) == 4, "four ends")
+    begun_by = {line.split(" tid ")[1].split()[0] for line in lines if "range_begin" in line}
+    ended_by = {line.split(" tid ")[1].split()[0] for line in lines if "range_end" in line}
+    expect(len(begun_by) == 1 and len(ended_by) == 4 and not begun_by & ended_by, f"begun by {begun_by}, ended by {ended_by}")
+    own = [p for p in works if p["parent"] == "main"]
+    expect(sum(p["metrics"]["host.alloc_count"] for p in own) == 4000, "an allocation is in another thread's phase")
+    left = [p["count"] for p in summary["phases"] if p["name"] == "left open by its thread"]
+    expect(left == [4], f"left open: {left}")
 
 
 def check_memory(summary, lines):
