@@ -145,15 +145,20 @@ void PhaseTree::remove(Stack& stack, size_t at, const std::array<uint64_t, kPhas
   stack.erase(stack.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-/// All that was opened after the closed one has lain within it so far.
-void PhaseTree::close(Stack& stack, size_t at, uint64_t ticks, const PhaseGauges& gauges,
-                      bool ended) {
+/// All that was opened after the phase at `at` has lain within it so far.
+std::array<uint64_t, kPhaseSides> PhaseTree::peak_within(const Stack& stack, size_t at) {
   std::array<uint64_t, kPhaseSides> peak{};
   for (size_t side = 0; side < kPhaseSides; ++side) {
     for (size_t i = at; i < stack.size(); ++i) {
       peak[side] = std::max(peak[side], stack[i].peak_bytes[side]);
     }
   }
+  return peak;
+}
+
+void PhaseTree::close(Stack& stack, size_t at, uint64_t ticks, const PhaseGauges& gauges,
+                      bool ended) {
+  const std::array<uint64_t, kPhaseSides> peak = peak_within(stack, at);
   end_instance(stack[at], peak, {ticks, gauges.now, owned(stack[at].phase, gauges), ended});
   remove(stack, at, peak);
 }
@@ -184,10 +189,28 @@ void PhaseTree::end_rule(Thread& thread, uint64_t ticks, const PhaseGauges& gaug
     end_instance(stack[at], stack[at].peak_bytes,
                  {next.begin_ticks, next.start_bytes, next.owned_by_rule, true});
     remove(stack, at, std::array<uint64_t, kPhaseSides>(stack[at].peak_bytes));
+  } else if (thread.rest) {
+    const Rest& rest = *thread.rest;
+    end_instance(stack[at], rest.peak_bytes, {rest.ticks, rest.bytes, rest.owned, true});
+    remove(stack, at, peak_within(stack, at));
   } else {
     close(stack, at, ticks, gauges, true);
   }
   settle_within(thread, gauges);
+}
+
+void PhaseTree::rest(uint32_t slot, uint64_t ticks, const PhaseGauges& gauges) {
+  border(gauges);
+  const auto found = threads_.find(slot);
+  if (found == threads_.end() || found->second.rule_at == kNone) return;
+  Thread& thread = found->second;
+  thread.rest = {ticks, gauges.now, peak_within(thread.stack, thread.rule_at),
+                 owned(thread.stack[thread.rule_at].phase, gauges)};
+}
+
+void PhaseTree::wake(uint32_t slot) {
+  const auto thread = threads_.find(slot);
+  if (thread != threads_.end()) thread->second.rest.reset();
 }
 
 void PhaseTree::set_rule(uint32_t slot, uint32_t name, uint64_t ticks, const PhaseGauges& gauges) {
@@ -281,6 +304,7 @@ void PhaseTree::end_thread(uint32_t slot, uint64_t ticks, const PhaseGauges& gau
   const auto thread = threads_.find(slot);
   if (thread == threads_.end()) return;
   settle_within(thread->second, gauges);
+  if (thread->second.rest) end_rule(thread->second, ticks, gauges);
   close_all(thread->second.stack, ticks, gauges, true);
   threads_.erase(thread);
 }
@@ -289,6 +313,7 @@ void PhaseTree::finish(uint64_t ticks, const PhaseGauges& gauges) {
   border(gauges);
   for (auto& [slot, thread] : threads_) {
     settle_within(thread, gauges);
+    if (thread.rest) end_rule(thread, ticks, gauges);
     close_all(thread.stack, ticks, gauges, false);
   }
   threads_.clear();

@@ -10,13 +10,15 @@
 // Phases of rules (rules/) have no begin and end in the log: the frame that they go by is on the
 // stack of an event, or it is not. What the program opens meanwhile has no stack, so that only the
 // thread's next event tells whether it lies within the rule's phase or after it. Until then it is
-// undecided.
+// undecided. A thread that rests while others go on has left the frame, if it has when it wakes,
+// with its last event: what it waits for is not its work.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -85,6 +87,11 @@ class PhaseTree {
   /// name that the program opened itself stands for it. `settle_rule`: an event without a stack.
   void set_rule(uint32_t slot, uint32_t name, uint64_t ticks, const PhaseGauges& gauges);
   void settle_rule(uint32_t slot, const PhaseGauges& gauges);
+  /// With phases of rules: `ticks` was the last event of this slot's thread, others' come next,
+  /// until it wakes. If the frame has gone then, it went before.
+  void rest(uint32_t slot, uint64_t ticks, const PhaseGauges& gauges);
+  /// After the first event of the thread that has rested.
+  void wake(uint32_t slot);
   /// The thread of this slot has ended: so have its phases.
   void end_thread(uint32_t slot, uint64_t ticks, const PhaseGauges& gauges);
   /// After the last event, at its time.
@@ -125,9 +132,16 @@ class PhaseTree {
   static constexpr size_t kNone = SIZE_MAX;
   /// A second or two. Real logs need a thousandth of it.
   static constexpr uint64_t kMaxSteps = UINT64_C(1) << 28;
+  /// What the phase of a rule was like at its thread's last event.
+  struct Rest {
+    uint64_t ticks;
+    std::array<uint64_t, kPhaseSides> bytes, peak_bytes;
+    Owned owned;
+  };
   struct Thread {
     Stack stack;
     size_t rule_at = kNone;  ///< where the phase of a rule lies
+    std::optional<Rest> rest;
   };
   /// The end of an instance.
   struct End {
@@ -144,6 +158,7 @@ class PhaseTree {
   Open opened(const Label& label, uint64_t ticks, const PhaseGauges& gauges) const;
   void end_instance(const Open& open, const std::array<uint64_t, kPhaseSides>& peak,
                     const End& end);
+  static std::array<uint64_t, kPhaseSides> peak_within(const Stack& stack, size_t at);
   void close(Stack& stack, size_t at, uint64_t ticks, const PhaseGauges& gauges, bool ended);
   void close_all(Stack& stack, uint64_t ticks, const PhaseGauges& gauges, bool ended);
   void remove(Stack& stack, size_t at, const std::array<uint64_t, kPhaseSides>& peak);

@@ -64,6 +64,19 @@ uint64_t Replay::largest_alloc_bytes(int32_t device) const {
 }
 
 void Replay::on_event(const Event& event) {
+  if (stack_phases_ == nullptr || event.slot == active_slot_) [[likely]] {
+    take(event);
+    return;
+  }
+  if (active_slot_ < slots_.size() && slots_[active_slot_].rule != kNoRule) {
+    phases_.rest(active_slot_, last_ticks_, phase_gauges());
+  }
+  active_slot_ = event.slot;
+  take(event);
+  phases_.wake(event.slot);
+}
+
+void Replay::take(const Event& event) {
   SlotState& slot = slots_[event.slot];
   last_ticks_ = event.ticks;
   if (slot.tid != event.tid) [[unlikely]]

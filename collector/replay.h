@@ -172,6 +172,7 @@ class Replay {
       observer_->on_step(step);
   }
   void observe(const PeakFinder::Change& change) { observer_->on_step({&change, 1}); }
+  void take(const Event& event);
   void heap_alloc(SlotState& slot, const Event& event);
   void heap_free(SlotState& slot, const Event& event);
   void realloc_begin(SlotState& slot, const Event& event);
@@ -244,6 +245,7 @@ class Replay {
   uint64_t phase_changes_ = 0;
   uint64_t short_life_ticks_;
   uint64_t last_ticks_ = 0;
+  uint32_t active_slot_ = UINT32_MAX;  ///< whose event was the last, where rules make phases
   StreamCounts stream_counts_;
   ReplayTroubles troubles_;
   MappingTable::Changes changes_;

@@ -12,14 +12,16 @@ EventWalk::EventWalk(Profile& profile)
       just_freed_(profile.log().slots().size()),
       tids_(profile.log().slots().size()),
       thread_phases_(profile.log().slots().size()),
-      rule_phases_(profile.log().slots().size()) {
+      rule_phases_(profile.log().slots().size()),
+      last_ticks_(profile.log().slots().size()) {
   replay_.use_phases(profile.stack_phases());
 }
 
 void EventWalk::walk(const Progress& progress) {
   EventStream stream(profile_.log(), progress);
   stream.run(*this);
-  for (size_t slot = 0; slot < thread_phases_.size(); ++slot) {
+  for (uint32_t slot = 0; slot < thread_phases_.size(); ++slot) {
+    if (rule_phases_[slot] != 0) end_rule_phase(slot, slot != active_slot_);
     close_phases(tids_[slot], thread_phases_[slot]);
   }
   close_phases(kProcessTrack, process_phases_);
@@ -36,13 +38,14 @@ void EventWalk::on_step(std::span<const PeakFinder::Change> step) {
 
 void EventWalk::on_event(const Event& event) {
   ticks_ = event.ticks;
+  const bool rested = event.slot != active_slot_;
   if (tids_[event.slot] != event.tid) {
+    if (rule_phases_[event.slot] != 0) end_rule_phase(event.slot, rested);
     close_phases(tids_[event.slot], thread_phases_[event.slot]);
     tids_[event.slot] = event.tid;
-    rule_phases_[event.slot] = 0;
   }
   replay_.on_event(event);
-  if (!profile_.rules().phases.empty()) change_rule_phase(event);
+  if (!profile_.rules().phases.empty()) change_rule_phase(event, rested);
   const auto with = [](const auto& parsed, auto&& handle) {
     if (!parsed.malformed) handle(parsed);
   };
@@ -137,17 +140,30 @@ void EventWalk::push_phase(const PhaseEvent& phase, const Event& event) {
   on_phase_begin(phase.of_process ? kProcessTrack : event.tid, open.back().name);
 }
 
-/// A phase of a rule that ends below others has them begin again, even those that the report has
-/// after it: what has been written already stays.
-void EventWalk::change_rule_phase(const Event& event) {
-  PhaseId& shown = rule_phases_[event.slot];
-  const PhaseId now = replay_.phases().phase_of_rule(event.slot);
-  if (now == shown) return;
+/// As PhaseTree has it: of a thread that has rested with its last event. A phase of a rule that
+/// ends below others has them begin again, even those that the report has after it: what has been
+/// written already stays.
+void EventWalk::end_rule_phase(uint32_t slot, bool rested) {
+  Event thread;
+  thread.slot = slot;
+  thread.tid = tids_[slot];
   PhaseEvent phase;
   phase.source = GPUPEAK_PHASE_RULE;
-  if (shown != 0) pop_phase(phase, event);
+  const uint64_t now = ticks_;
+  if (rested) ticks_ = last_ticks_[slot];
+  pop_phase(phase, thread);
+  ticks_ = now;
+  rule_phases_[slot] = 0;
+}
+
+void EventWalk::change_rule_phase(const Event& event, bool rested) {
+  active_slot_ = event.slot;
+  PhaseId& shown = rule_phases_[event.slot];
+  const PhaseId now = replay_.phases().phase_of_rule(event.slot);
+  if (now != shown && shown != 0) end_rule_phase(event.slot, rested);
+  last_ticks_[event.slot] = event.ticks;
+  if (now == shown) return;
   shown = now;
-  if (now == 0) return;
   thread_phases_[event.slot].push_back(
       {GPUPEAK_PHASE_RULE, 0, profile_.sites().phase_name(now).value_or("")});
   on_phase_begin(event.tid, thread_phases_[event.slot].back().name);

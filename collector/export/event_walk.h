@@ -84,7 +84,8 @@ class EventWalk : private StepObserver {
   void driver_revive(const DeviceReviveEvent& revive, const Event& event);
   void push_phase(const PhaseEvent& phase, const Event& event);
   void pop_phase(const PhaseEvent& phase, const Event& event);
-  void change_rule_phase(const Event& event);
+  void change_rule_phase(const Event& event, bool rested);
+  void end_rule_phase(uint32_t slot, bool rested);
   void close_phases(uint32_t track, Phases& open);
   std::string name_of(const PhaseEvent& phase) const;
 
@@ -96,6 +97,8 @@ class EventWalk : private StepObserver {
   std::vector<uint32_t> tids_;                        // by slot
   std::vector<Phases> thread_phases_;                 // by slot
   std::vector<PhaseId> rule_phases_;                  // by slot; 0: none
+  std::vector<uint64_t> last_ticks_;                  // by slot: of its last event, with rules
+  uint32_t active_slot_ = UINT32_MAX;                 // whose event was the last, with rules
   Phases process_phases_;
   std::map<uint64_t, std::string> ranges_;
 };

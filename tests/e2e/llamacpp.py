@@ -84,10 +84,15 @@ def main():
         by_tag = {t["name"]: t["bytes"] for t in view["tags"]}
         expect(by_tag["llama.cpp"] < by_tag["KV cache"] / 4, f"much of llama.cpp has no tag of its own: {by_tag}")
 
-        phases = {p["name"]: p["count"] for p in json.loads(subprocess.run(
+        phases = {p["name"]: p for p in json.loads(subprocess.run(
             [GPUPEAK, "report", "--json", "--rules", "llamacpp", log], stdout=subprocess.PIPE,
             check=True).stdout)["phases"] if p["source"] == "rule"}
-        expect(phases == {"load": 1, "context": 1, "decode": 3}, f"phases {phases}")
+        counts = {name: phase["count"] for name, phase in phases.items()}
+        expect(counts == {"load": 1, "context": 1, "decode": 3}, f"phases {counts}")
+        # Each call runs on a thread of Node's pool, which rests afterwards.
+        for name, least in (("load", of_model), ("context", of_context)):
+            kept = phases[name]["metrics"]["host.kept_bytes"]
+            expect(least <= kept < 2 * least + 24 * 2**20, f"{name} keeps {kept}, of buffers {least}")
     return 0
 
 

@@ -383,6 +383,34 @@ TEST_CASE("rules: a phase lasts from the first event with its frame to the next 
   CHECK(summary.phases[0].source == "rule");
 }
 
+TEST_CASE("rules: a phase ends with the last event of its thread if that rests", "[collector]") {
+  const Options options = with({{"none"}, {"load=libload*!*"}, {}});
+  Stacks wakes;
+  wakes.alloc(1, 10, 100, wakes.load);
+  wakes.log.device_free(1, 15, 1);
+  wakes.alloc(1, 18, 70, wakes.load);
+  wakes.alloc(0, 20, 1000, wakes.main);
+  wakes.alloc(1, 30, 1, wakes.main);
+  CHECK(phase_lines(analyze_log(wakes.log, options)) == Lines{"load 10..18 0 100 70"});
+
+  Stacks goes_on;
+  goes_on.alloc(1, 10, 100, goes_on.load);
+  goes_on.alloc(0, 20, 1000, goes_on.main);
+  goes_on.alloc(1, 30, 1, goes_on.inner);
+  goes_on.alloc(1, 40, 1, goes_on.main);
+  CHECK(phase_lines(analyze_log(goes_on.log, options)) == Lines{"load 10..40 0 1101 1101"});
+
+  Stacks never_wakes;
+  const uint32_t outer = never_wakes.log.string("outer");
+  never_wakes.log.phase_push(1, 5, false, outer);
+  never_wakes.alloc(1, 10, 100, never_wakes.load);
+  never_wakes.alloc(0, 20, 1000, never_wakes.main);
+  never_wakes.log.device_free(0, 30, 2);
+  const Summary summary = analyze_log(never_wakes.log, options);
+  CHECK(phase_lines(summary) == Lines{"outer 5..30 0 1100 100", "outer/load 10..10 0 100 100"});
+  CHECK(*metric(summary.phases[1].metrics, "device.kept_bytes") == 100);
+}
+
 TEST_CASE("rules: the outermost frame that matches any phase decides", "[collector]") {
   Stacks s;
   s.alloc(0, 10, 100, s.inner);
