@@ -1,0 +1,81 @@
+"""What is printed into a terminal is as wide as it is and coloured; into a pipe neither; NO_COLOR and --color are heeded.
+
+usage: terminal.py LIBGPUPEAK GPUPEAK
+"""
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import unicodedata
+
+from common import GPUPEAK, Failed, expect
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# The table of phases has its width, whatever is behind it: two sides beside each other.
+VERBS = (["report"], ["report", "--short"], ["tree"], ["flame"], ["timeline"], ["leaks"], ["temporary"], ["tags"], ["phases"])
+
+
+def plain_environment(**more):
+    return {**{k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}, **more}
+
+
+def in_terminal(columns, *command, **more):
+    """What `command` writes into a terminal of so many columns, and its exit code."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=plain_environment(**more), close_fds=True) as child:
+        os.close(theirs)
+        data = b""
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:  # the other side is closed
+                break
+            if not piece:
+                break
+            data += piece
+    os.close(ours)
+    return data.decode().replace("\r\n", "\n"), child.returncode
+
+
+def width(line):
+    shown = COLOUR.sub("", line)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in shown)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "x.gplog")
+        subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", "/usr/bin/python3", "-c", "x = [bytearray(10**6) for _ in range(30)]"],
+                       check=True)
+        for verb in VERBS:
+            for columns in (80, 100, 170):
+                text, code = in_terminal(columns, GPUPEAK, *verb, log)
+                expect(code == 0 and text, f"{verb} gives {code}")
+                # Warnings are sentences, which the terminal may break.
+                lines = [line for line in text.splitlines() if not re.match(r" *GP\d", COLOUR.sub("", line))]
+                too_wide = verb != ["phases"] and [line for line in lines if width(line) > columns]
+                expect(not too_wide, f"{verb} at {columns} columns: {too_wide[:3]}")
+                expect(COLOUR.search(text), f"{verb} in a terminal has no colour")
+            wide, narrow = (max(map(width, in_terminal(c, GPUPEAK, *verb, log)[0].splitlines())) for c in (170, 80))
+            expect(wide >= narrow, f"{verb}: {wide} of 170 columns, {narrow} of 80")
+            expect(not COLOUR.search(in_terminal(100, GPUPEAK, *verb, log, NO_COLOR="1")[0]), f"{verb} with NO_COLOR")
+            expect(not COLOUR.search(in_terminal(100, GPUPEAK, *verb, "--color", "never", log)[0]), f"{verb} --color never")
+            piped = subprocess.run([GPUPEAK, *verb, log], stdout=subprocess.PIPE, check=True, env=plain_environment()).stdout.decode()
+            expect("\x1b" not in piped, f"{verb} into a pipe has colours")
+            always = subprocess.run([GPUPEAK, *verb, "--color", "always", log], stdout=subprocess.PIPE, check=True,
+                                    env=plain_environment()).stdout.decode()
+            # Frames of a flame graph are told apart by colours or by brackets.
+            same = COLOUR.sub("", always) == piped or verb == ["flame"]
+            expect(COLOUR.search(always) and same, f"{verb} --color always")
+
+
+try:
+    main()
+except Failed as failure:
+    sys.exit(str(failure))
