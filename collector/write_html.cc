@@ -26,10 +26,11 @@ struct Grouping {
   std::string_view name;
   GroupBy by;
 };
-constexpr std::array<Grouping, 6> kGroupings{{{"site", GroupBy::kSite},
+constexpr std::array<Grouping, 7> kGroupings{{{"site", GroupBy::kSite},
                                               {"function", GroupBy::kFunction},
                                               {"module", GroupBy::kModule},
                                               {"phase", GroupBy::kPhase},
+                                              {"tag", GroupBy::kTag},
                                               {"kind", GroupBy::kKind},
                                               {"thread", GroupBy::kThread}}};
 
@@ -53,7 +54,8 @@ class PageData {
   PageData(Profile& profile, const TimeSeries& times, const Instants& instants)
       : profile_(profile), times_(times), instants_(instants) {
     for (const Grouping& grouping : kGroupings) {
-      attributions_.emplace_back(profile.replay(), profile.symbolizer(), grouping.by);
+      attributions_.emplace_back(profile.replay(), profile.symbolizer(), grouping.by,
+                                 &profile.tagger());
     }
   }
 
@@ -174,14 +176,20 @@ class PageData {
       Json tables;
       for (size_t i = 0; i < kGroupings.size(); ++i) {
         const size_t top = is_main(info) ? kMainRows : kOtherRows;
-        tables[std::string(kGroupings[i].name)] =
-            table_json(attributions_[i].table(held, top, false));
+        const HolderTable table = attributions_[i].table(held, top, false);
+        if (kGroupings[i].by == GroupBy::kTag && no_tags(table)) continue;
+        tables[std::string(kGroupings[i].name)] = table_json(table);
       }
       scope["tables"] = std::move(tables);
       scope["flame"] = flame_json(held, is_main(info) ? kMainCalls : kOtherCalls);
       all.push_back(std::move(scope));
     }
     return all;
+  }
+
+  static bool no_tags(const HolderTable& table) {
+    return std::all_of(table.rows.begin(), table.rows.end(),
+                       [](const Holder& row) { return row.title == kOthers; });
   }
 
   /// Nested [name, bytes, place, calls…] of the largest calls. A call's own share is what its calls

@@ -78,7 +78,9 @@ def check_other_verbs(folder, log, asked, held):
     if b"built without the page" not in done.stderr:
         expect(done.returncode == 0, f"report --html gives {done.returncode}: {done.stderr.decode()}")
         with open(page, encoding="utf-8") as file:
-            expect('"work"' in file.read(), "the page has no phase of the rules")
+            text = file.read()
+        expect('"work"' in text, "the page has no phase of the rules")
+        expect('"tag":{"rows"' in text, "the page has no table by tag")
 
 
 def main():
