@@ -85,6 +85,8 @@ function timelineSection(run, scope) {
 
 function peakSection(run, scope) {
   const box = h('div');
+  const groupings = GROUPINGS.filter((name) => scope.tables[name]);
+  if (!groupings.includes(state.by)) state.by = 'site';  // what another memory had
   let flame = null;
   const show = () => {
     if (flame) flame.destroy();
@@ -104,7 +106,6 @@ function peakSection(run, scope) {
       state.view = value;
       show();
     });
-  const groupings = GROUPINGS.filter((name) => scope.tables[name]);
   const by = choice('Rows', groupings.map((name) => ({value: name, text: name})), state.by, (value) => {
     state.by = value;
     show();
