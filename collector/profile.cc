@@ -101,7 +101,7 @@ std::vector<Call> Profile::calls(uint32_t stack) {
   for (uint32_t node = stack; node != 0 && calls.size() < kMaxCalls; node = nodes[node].parent) {
     const ResolvedAddress& resolved = symbolizer_.resolve(node);
     for (size_t i = 0; i < resolved.frames.size(); ++i) {
-      if (calls.empty() && resolved.frames[i].module.starts_with(kOwnModule)) continue;
+      if (resolved.frames[i].module.starts_with(kOwnModule)) continue;
       calls.push_back({&resolved.frames[i], resolved.function_ids[i]});
     }
   }

@@ -58,7 +58,7 @@ class Profile {
   /// What of it was live in the end.
   std::vector<Contribution> live(ScopeId scope) const;
   bool counts_into(GroupId group, ScopeId scope) const;
-  /// Innermost first, without our own hooks; empty for a block without a stack.
+  /// Innermost first, without our own hooks and wrappers; empty for a block without a stack.
   std::vector<Call> calls(uint32_t stack);
 
   /// Nanoseconds since the log's start.

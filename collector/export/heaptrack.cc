@@ -134,17 +134,19 @@ class Heaptrack : public EventWalk {
   size_t trace(uint32_t stack) {
     if (traces_[stack] != 0) return traces_[stack];
     const std::vector<StackNode>& nodes = profile().definitions().nodes();
-    while (stack != 0 && is_ours(stack)) stack = nodes[stack].parent;
     std::vector<uint32_t> missing;
     uint32_t node = stack;
     for (; node != 0 && traces_[node] == 0; node = nodes[node].parent) missing.push_back(node);
     for (auto next = missing.rbegin(); next != missing.rend(); ++next) {
       const size_t parent = nodes[*next].parent == 0 ? 0 : traces_[nodes[*next].parent];
+      if (is_ours(*next)) {
+        traces_[*next] = parent;
+        continue;
+      }
       const size_t at = instruction(*next);
       write("t {:x} {:x}\n", at, parent);
       traces_[*next] = ++trace_count_;
     }
-    if (stack == 0) return 0;
     return traces_[stack];
   }
 

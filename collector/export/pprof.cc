@@ -140,7 +140,7 @@ class Pprof {
     for (uint32_t node = stack; node != 0 && locations.size() < GPUPEAK_MAX_FRAMES;
          node = nodes[node].parent) {
       const ResolvedAddress& resolved = profile_.symbolizer().resolve(node);
-      if (locations.empty() && resolved.frames.front().module.starts_with(kOwnModule)) continue;
+      if (resolved.frames.front().module.starts_with(kOwnModule)) continue;
       locations.push_back(location(nodes[node], resolved));
     }
     return locations;
