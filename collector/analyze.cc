@@ -226,6 +226,7 @@ class SummaryBuilder {
     peak.holders = std::move(table.rows);
     peak.other_bytes = table.other_bytes;
     peak.other_sites = table.other_rows;
+    peak.error_bytes = table.error_bytes;
   }
 
   /// Of the allocations of each phase the group that held most at once.

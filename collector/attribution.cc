@@ -261,6 +261,7 @@ void Attribution::add(Row& row, const Contribution& contribution) const {
   }
   row.bytes += contribution.bytes;
   row.count += contribution.count;
+  if (context.sampled) row.sampled_count += contribution.count;
   row.alloc_count += group.alloc_count;
   row.temporary_count += info.temporary_count;
   row.longest_life_ticks = std::max(row.longest_life_ticks, info.longest_life_ticks);
@@ -276,6 +277,7 @@ Holder Attribution::make_holder(const Row& row, bool with_stack) {
   holder.kind = kind_path(context.kind);
   holder.bytes = row.bytes;
   holder.count = row.count;
+  if (row.sampled_count > 0) holder.error_bytes = replay_.sampling_error(row.sampled_count);
   if (row.same_api) holder.api = sanitize(replay_.log().definitions().string(context.api));
   if (named.frame_count > 0) holder.module = named.frames[0]->module;
   if (row.same_phase) holder.phase = phase_name(context.phase);
@@ -314,6 +316,9 @@ HolderTable Attribution::table(const std::vector<Contribution>& contributions, s
     return a->bytes != b->bytes ? a->bytes > b->bytes : a->count > b->count;
   });
   HolderTable table;
+  uint64_t sampled_count = 0;
+  for (const Row* row : order) sampled_count += row->sampled_count;
+  if (sampled_count > 0) table.error_bytes = replay_.sampling_error(sampled_count);
   for (size_t i = 0; i < order.size(); ++i) {
     if (i < top) {
       table.rows.push_back(make_holder(*order[i], with_stacks));

@@ -46,6 +46,7 @@ struct HolderTable {
   std::vector<Holder> rows;  ///< largest first
   uint64_t other_bytes = 0;  ///< of the rows that were cut off
   uint64_t other_rows = 0;
+  std::optional<uint64_t> error_bytes;  ///< of the sum of all; see Holder
 };
 
 class Attribution {
@@ -85,6 +86,7 @@ class Attribution {
     Contribution largest{};
     bool any = false;
     uint64_t alloc_count = 0, temporary_count = 0, longest_life_ticks = 0;
+    uint64_t sampled_count = 0;
     bool same_api = true, same_phase = true, same_thread = true;
   };
 

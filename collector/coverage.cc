@@ -8,7 +8,8 @@ Coverage coverage_of(const LogReader& log) {
       (log.header().flags & (GPUPEAK_FLAG_LATE_START | GPUPEAK_FLAG_FORKED)) == 0;
   const bool own_malloc = (log.counters().quality & GPUPEAK_Q_FOREIGN_MALLOC) != 0;
   Coverage coverage;
-  coverage.sampled = mode == GPUPEAK_HOST_SAMPLED;
+  coverage.sampled =
+      mode == GPUPEAK_HOST_SAMPLED || (log.counters().quality & GPUPEAK_Q_LOG_MAX) != 0;
   coverage.mappings = from_start && mode != GPUPEAK_HOST_OFF;
   coverage.heap_counters = from_start && mode != GPUPEAK_HOST_OFF && !own_malloc;
   coverage.heap_events =

@@ -174,6 +174,15 @@ ArenaFreeEvent parse_arena_free(const Event& event) {
   return free;
 }
 
+SamplingEvent parse_sampling(const Event& event) {
+  ByteReader fields = fields_of(event);
+  SamplingEvent sampling;
+  sampling.sample_bytes = fields.u();
+  sampling.malformed =
+      fields.malformed() || sampling.sample_bytes == 0 || too_large(sampling.sample_bytes);
+  return sampling;
+}
+
 DeviceAllocEvent parse_device_alloc(const Event& event) {
   ByteReader fields = fields_of(event);
   fields.u();  // seq

@@ -36,7 +36,7 @@ inline bool is_device_event(uint8_t tag) {
 /// Whether the tag is one of the extended event records that this reader knows.
 inline bool is_known_event(uint8_t tag) {
   return (tag >= GPUPEAK_REC_THREAD && tag <= GPUPEAK_REC_DRIVER_READING) ||
-         (tag >= GPUPEAK_REC_MARK && tag <= GPUPEAK_REC_ARENA_FREE);
+         (tag >= GPUPEAK_REC_MARK && tag <= GPUPEAK_REC_SAMPLING);
 }
 
 /// The rest of each extended record, fields as in log_format.h. Devices are ordinals, -1 for the
@@ -85,6 +85,9 @@ struct ArenaAllocEvent : Parsed {
 };
 struct ArenaFreeEvent : Parsed {
   uint64_t arena, address;
+};
+struct SamplingEvent : Parsed {
+  uint64_t sample_bytes;
 };
 struct DeviceAllocEvent : Parsed {
   uint64_t id, address, bytes, context, aux;
@@ -149,6 +152,7 @@ TagEvent parse_tag_push(const Event& event);
 ArenaEvent parse_arena(const Event& event);
 ArenaAllocEvent parse_arena_alloc(const Event& event);
 ArenaFreeEvent parse_arena_free(const Event& event);
+SamplingEvent parse_sampling(const Event& event);
 DeviceAllocEvent parse_device_alloc(const Event& event);
 DeviceFreeEvent parse_device_free(const Event& event);
 DeviceReviveEvent parse_device_revive(const Event& event);

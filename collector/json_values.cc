@@ -28,6 +28,7 @@ Json holder_json(const Holder& holder) {
   json["phase"] = nullable(holder.phase);
   json["thread"] = nullable(holder.thread_id);
   json["temporary"] = holder.temporary;
+  if (holder.error_bytes) json["error_bytes"] = *holder.error_bytes;
   if (!holder.stack.empty()) {
     Json stack = Json::array();
     for (const Frame& frame : holder.stack) stack.push_back(frame_json(frame));

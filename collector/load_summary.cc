@@ -96,6 +96,7 @@ Holder holder_of(const Json& json) {
   holder.phase = maybe_text(json, "phase");
   holder.thread_id = maybe<uint32_t>(json, "thread");
   holder.temporary = number<bool>(json, "temporary");
+  holder.error_bytes = maybe<uint64_t>(json, "error_bytes");
   return holder;
 }
 
@@ -106,6 +107,7 @@ Peak peak_of(const Json& json) {
   peak.time_ns = number<int64_t>(json, "time_ns");
   peak.phase = maybe_text(json, "phase");
   peak.holders = list(json, "holders", holder_of);
+  peak.error_bytes = maybe<uint64_t>(json, "error_bytes");
   peak.other_bytes = count(json, "other_bytes");
   peak.other_sites = count(json, "other_sites");
   return peak;

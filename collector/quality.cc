@@ -7,8 +7,6 @@
 
 #include "collector/sanitize.h"
 
-#include "collector/sanitize.h"
-
 namespace gpupeak::collector {
 namespace {
 
@@ -114,6 +112,16 @@ class QualityReport {
       warn_inexact("GP012", fmt::format("heap peak from counters (GPUPEAK_HOST=counters): usable "
                                         "bytes, within {} KiB a thread, without call sites",
                                         kHeapSlackBytesPerThread >> 10));
+    } else if (has(GPUPEAK_Q_LOG_MAX)) {
+      const std::optional<uint64_t> since = replay_.sampled_since();
+      const ClockMap& clock = replay_.log().clock();
+      warn_inexact("GP033",
+                   fmt::format("the log reached GPUPEAK_LOG_MAX: {} heap figures are estimates "
+                               "from a sample of one block in {} bytes",
+                               since ? fmt::format("from +{:.2f} s on",
+                                                   static_cast<double>(clock.to_ns(*since)) / 1e9)
+                                     : "at the end",
+                               replay_.sample_bytes()));
     } else if (coverage_.sampled) {
       warn_inexact("GP013", fmt::format("heap figures are estimates from a sample of one block in "
                                         "{} bytes (GPUPEAK_HOST=sampled)",
@@ -204,9 +212,10 @@ class QualityReport {
                         " without a beginning ignored");
     }
     if (replay_.arenas().unmatched() > 0) {
-      warn("GP045", counted(replay_.arenas().unmatched(), "arena event") +
-                        " that match nothing ignored: frees of what was never handed out, or arenas "
-                        "that were never created");
+      warn("GP045",
+           counted(replay_.arenas().unmatched(), "arena event") +
+               " that match nothing ignored: frees of what was never handed out, or arenas "
+               "that were never created");
     }
     compare_with_counters();
     if (page_.ended != 0 && page_.exit_kind == GPUPEAK_EXIT_SIGNAL) {

@@ -31,6 +31,7 @@ Replay::Replay(const LogReader& log, StepObserver* observer)
   host_scope_ = sites_.scopes_for(GPUPEAK_KIND_HEAP, -1)[1];
   if (log.header().host_mode == GPUPEAK_HOST_SAMPLED) {
     sample_bytes_ = static_cast<double>(log.header().sample_bytes);
+    for (SlotState& slot : slots_) slot.sample_bytes = sample_bytes_;
   }
 }
 
@@ -108,10 +109,24 @@ void Replay::take(const Event& event) {
 
 /// In a Poisson sample by bytes a block of this size is seen with probability 1 - exp(-bytes /
 /// mean), and stands for that many times its size more.
-uint64_t Replay::weight(uint64_t bytes) const {
-  if (sample_bytes_ <= 0 || bytes == 0) return bytes;
+uint64_t Replay::weight(const SlotState& slot, uint64_t bytes) {
+  if (slot.sample_bytes <= 0 || bytes == 0) return bytes;
   const auto size = static_cast<double>(bytes);
-  return static_cast<uint64_t>(std::llround(size / -std::expm1(-size / sample_bytes_)));
+  return static_cast<uint64_t>(std::llround(size / -std::expm1(-size / slot.sample_bytes)));
+}
+
+/// What a block adds to the variance is at most the square of the mean, whatever its size: with x =
+/// size / mean it is that times (x/2 / sinh(x/2))^2.
+uint64_t Replay::sampling_error(uint64_t sampled_count) const {
+  constexpr double kDeviations = 1.96;
+  return static_cast<uint64_t>(
+      std::ceil(kDeviations * sample_bytes_ * std::sqrt(static_cast<double>(sampled_count))));
+}
+
+void Replay::begin_sampling(SlotState& slot, const SamplingEvent& sampling, uint64_t ticks) {
+  slot.sample_bytes = sample_bytes_ = static_cast<double>(sampling.sample_bytes);
+  if (!sampled_since_) sampled_since_ = ticks;
+  ++phase_changes_;
 }
 
 uint32_t Replay::checked_stack(uint32_t stack) {
@@ -124,7 +139,8 @@ uint32_t Replay::checked_stack(uint32_t stack) {
 SiteContext Replay::context(const SlotState& slot, const Event& event, uint8_t kind, int32_t device,
                             uint32_t api) const {
   const uint32_t tag = slot.tags.empty() ? 0 : slot.tags.back();
-  return {kind, device, phases_.innermost(event.slot), event.tid, api, tag};
+  const bool sampled = kind == GPUPEAK_KIND_HEAP && slot.sample_bytes > 0;
+  return {kind, device, phases_.innermost(event.slot), event.tid, api, tag, sampled};
 }
 
 GroupId Replay::heap_group(SlotState& slot, const Event& event) {
@@ -154,7 +170,7 @@ void Replay::heap_alloc(SlotState& slot, const Event& event) {
   }
   drop_stale_block(event.address);
   const auto slack = static_cast<int32_t>(std::clamp<int64_t>(event.slack, INT32_MIN, INT32_MAX));
-  const Block block{event.address, weight(event.size), slack, heap_group(slot, event)};
+  const Block block{event.address, weight(slot, event.size), slack, heap_group(slot, event)};
   count_in(block.group, block.bytes, event.ticks);
   heap_usable_.set(heap_usable_.current + usable_bytes(block.bytes, slack));
   blocks_.insert(block);
@@ -222,7 +238,7 @@ void Replay::realloc_end(SlotState& slot, const Event& event) {
   }
   drop_stale_block(event.address);
   const auto slack = static_cast<int32_t>(std::clamp<int64_t>(event.slack, INT32_MIN, INT32_MAX));
-  const Block block{event.address, weight(event.size), slack, heap_group(slot, event)};
+  const Block block{event.address, weight(slot, event.size), slack, heap_group(slot, event)};
   const std::array<PeakFinder::Change, 2> step{
       {{old.group, -static_cast<int64_t>(old.bytes), -1, false},
        {block.group, static_cast<int64_t>(block.bytes), +1, true}}};
@@ -342,6 +358,9 @@ void Replay::rare_event(SlotState& slot, const Event& event) {
       break;
     case GPUPEAK_REC_ARENA_FREE:
       with(parse_arena_free(event), [&](const auto& e) { arenas_.free(e); });
+      break;
+    case GPUPEAK_REC_SAMPLING:
+      with(parse_sampling(event), [&](const auto& e) { begin_sampling(slot, e, event.ticks); });
       break;
     case GPUPEAK_REC_DEVICE_ALLOC:
       with(parse_device_alloc(event), [&](const auto& e) { on_device_alloc(e, event); });

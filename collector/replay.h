@@ -112,6 +112,12 @@ class Replay {
   /// The text of a phase's name or of a tag.
   std::string_view name(uint32_t id) const;
   uint64_t largest_alloc_bytes(int32_t device) const;
+  /// Mean of the sample that heap blocks are, or were at the end; 0: none was taken.
+  uint64_t sample_bytes() const { return static_cast<uint64_t>(sample_bytes_); }
+  /// When the log turned from all blocks to a sample; none: it did not.
+  std::optional<uint64_t> sampled_since() const { return sampled_since_; }
+  /// 95 % of sums over this many sampled blocks are not further off than this, in bytes.
+  uint64_t sampling_error(uint64_t sampled_count) const;
   uint64_t last_ticks() const { return last_ticks_; }
 
   // EventStream's visitor.
@@ -149,6 +155,7 @@ class Replay {
     ContextId heap_context = 0;
     uint64_t heap_context_valid_for = 0;  // phase_changes_ + 1 when it was made
     uint64_t last_allocated = 0;          // address
+    double sample_bytes = 0;              // mean of the sample that its heap blocks are; 0: all
     uint32_t rule = kNoRule;              // of the thread's last stack
     uint64_t rule_valid_for = 0;          // phase_changes_ + 1 when it was told
     std::vector<uint32_t> tags;           // name ids, the innermost last
@@ -183,7 +190,8 @@ class Replay {
   void put_back_old_block(SlotState& slot);
   GroupId heap_group(SlotState& slot, const Event& event);
   GroupId mapping_group(const Event& event, uint8_t kind, uint32_t stack);
-  uint64_t weight(uint64_t bytes) const;
+  static uint64_t weight(const SlotState& slot, uint64_t bytes);
+  void begin_sampling(SlotState& slot, const SamplingEvent& sampling, uint64_t ticks);
   uint32_t checked_stack(uint32_t stack);
 
   SiteContext context(const SlotState& slot, const Event& event, uint8_t kind, int32_t device = -1,
@@ -241,7 +249,8 @@ class Replay {
   uint64_t failure_count_ = 0;
   Gauge heap_usable_, rss_, brk_growth_;
   ScopeId device_scope_, host_scope_;
-  double sample_bytes_ = 0;
+  double sample_bytes_ = 0;  // of the slots that are sampled
+  std::optional<uint64_t> sampled_since_;
   uint64_t phase_changes_ = 0;
   uint64_t short_life_ticks_;
   uint64_t last_ticks_ = 0;

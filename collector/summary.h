@@ -48,6 +48,8 @@ struct Holder {
   std::vector<Frame> stack;           ///< innermost first: the stack that holds most of the row
   bool temporary = false;             ///< every block was freed soon after
   int64_t longest_life_ns = 0;        ///< of the blocks freed; device kinds only
+  std::optional<uint64_t>
+      error_bytes;  ///< of an estimate from a sample: 95 % lie this near, or nearer
 };
 
 struct Peak {
@@ -59,6 +61,7 @@ struct Peak {
   std::vector<Holder> holders;    ///< largest first; with other_bytes they add up to bytes
   uint64_t other_bytes = 0;
   uint64_t other_sites = 0;
+  std::optional<uint64_t> error_bytes;  ///< as Holder's
 };
 
 /// Instances of a phase that are alike, on one side.

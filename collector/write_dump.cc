@@ -230,6 +230,11 @@ class Dump {
         print("arena_free {} {:#x}{}", e.arena, e.address, mark(e));
         break;
       }
+      case GPUPEAK_REC_SAMPLING: {
+        const SamplingEvent e = parse_sampling(event);
+        print("sampling bytes {}{}", e.sample_bytes, mark(e));
+        break;
+      }
       case GPUPEAK_REC_SAMPLE: {
         const SampleEvent e = parse_sample(event);
         print("sample rss {} rss_file {} brk_growth {}", e.rss, e.rss_file, e.brk_growth);

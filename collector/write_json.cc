@@ -78,6 +78,7 @@ Json peak_json(const Peak& peak) {
   json["holders"] = holders_json(peak.holders);
   json["other_bytes"] = peak.other_bytes;
   json["other_sites"] = peak.other_sites;
+  if (peak.error_bytes) json["error_bytes"] = *peak.error_bytes;
   return json;
 }
 

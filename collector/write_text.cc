@@ -105,11 +105,17 @@ class TextReport {
     return missing.empty() ? measured : measured + "; not measured: " + missing;
   }
 
+  /// The error bar of an estimate, if it is one.
+  static std::string error_text(const std::optional<uint64_t>& bytes, std::string_view before) {
+    return bytes ? fmt::format("{}± {} MiB", before, mib(*bytes)) : "";
+  }
+
   void write_composition(const std::string& scope, const std::string& what) {
     const Peak* peak = summary_.find_peak(scope);
     if (peak == nullptr) return;
     const std::string phase = peak->phase ? fmt::format(", phase {}", *peak->phase) : "";
-    heading("PEAK COMPOSITION", fmt::format("{}, {}{}", what, instant(peak->time_ns), phase));
+    heading("PEAK COMPOSITION", fmt::format("{}, {}{}{}", what, instant(peak->time_ns), phase,
+                                            error_text(peak->error_bytes, ", an estimate ")));
     line(fmt::format("{} {} {}  site", right("MiB", kMibColumns), right("%", 5), right("n", 7)));
     uint64_t sum = peak->other_bytes;
     const int digits = mib_digits(peak->bytes);
@@ -122,6 +128,7 @@ class TextReport {
       if (several_kinds)
         marks += fmt::format("  [{}]", holder.kind.substr(holder.kind.find('.') + 1));
       if (holder.temporary) marks += "  [temporary]";
+      marks += error_text(holder.error_bytes, "  ");
       row(holder.bytes, peak->bytes, grouped(holder.count), holder.title, marks);
     }
     if (peak->other_bytes > 0) {

@@ -98,6 +98,7 @@ void set_unless_empty(const char* name, const std::string& value) {
     setenv("LD_AUDIT", (audits != nullptr && *audits != 0 ? own + ":" + audits : own).c_str(), 1);
   }
   set_unless_empty("GPUPEAK_HOST", options.host);
+  set_unless_empty("GPUPEAK_LOG_MAX", options.log_max);
   set_unless_empty("GPUPEAK_CHILDREN", options.children);
   set_unless_empty("GPUPEAK_PYTHON", options.python);
   if (options.quiet) setenv("GPUPEAK_QUIET", "1", 1);

@@ -10,6 +10,7 @@ namespace gpupeak::tools {
 struct RunOptions {
   std::vector<std::string> command;
   std::string out;       ///< name or pattern of the log; empty: GPUPEAK_OUT, else the default
+  std::string log_max;   ///< as GPUPEAK_LOG_MAX; empty: as the environment has it
   std::string host;      ///< as GPUPEAK_HOST; empty: as the environment has it
   std::string children;  ///< as GPUPEAK_CHILDREN
   std::string python;    ///< as GPUPEAK_PYTHON

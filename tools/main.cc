@@ -46,6 +46,9 @@ void add_run(CLI::App& app, tools::RunOptions& options) {
   verb->add_flag("-q,--quiet", options.quiet, "Say nothing; the log is written all the same");
   verb->add_option("--host", options.host, "What to record of host memory")
       ->check(CLI::IsMember({"full", "sampled", "counters", "off"}));
+  verb->add_option("--log-max", options.log_max,
+                   "Size from which on the heap is sampled, so that the log stays small")
+      ->type_name("SIZE");
   verb->add_option("--children", options.children, "Which child processes record too")
       ->check(CLI::IsMember({"cuda", "all", "none"}));
   verb->add_flag(

@@ -161,6 +161,12 @@ bool read_environment() {
     else
       complain("GPUPEAK_SAMPLE", value, "a size such as 512KiB");
   }
+  if (const auto value = variable("GPUPEAK_LOG_MAX"); !value.empty()) {
+    if (parse_size(value, number) && number > 0)
+      e.log_max_bytes = number;
+    else
+      complain("GPUPEAK_LOG_MAX", value, "a size such as 1GiB");
+  }
   if (parse_number(variable("GPUPEAK_RUN_PID"), number)) e.run_pid = static_cast<int>(number);
   return true;
 }

@@ -8,6 +8,7 @@
 #include "base/syscalls.h"
 #include "log/log.h"
 #include "track/sample.h"
+#include "track/sampled_set.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -87,6 +88,7 @@ bool ThreadSlot::refill(size_t room) {
   unstamped = 0;
   flush_slot(*this);
   if (sample_now) sample_process();
+  keep_to_log_limit();
   return static_cast<size_t>(end - at) >= room;
 }
 

@@ -30,6 +30,7 @@ struct ThreadSlot {
   int64_t heap_delta = 0;  ///< usable bytes not yet added to the counters page
   uint64_t alloc_delta = 0, free_delta = 0;
   int64_t bytes_to_sample = 0;
+  bool sampling_said = false;  ///< the stream says that it is a sample from there on
   uint64_t random = 0;
   StackCache stacks;
 

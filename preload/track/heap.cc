@@ -1,5 +1,6 @@
 #include "track/heap.h"
 
+#include "base/environment.h"
 #include "log/log.h"
 #include "log/thread_slot.h"
 #include "stack/stack.h"
@@ -76,17 +77,21 @@ inline void write_address(ThreadSlot& slot, uint8_t tag, const void* block) {
 
 /// Poisson sampling by bytes: whether this allocation is in the sample.
 __attribute__((noinline)) bool sampled(ThreadSlot& slot, size_t bytes) {
-  slot.bytes_to_sample -= static_cast<int64_t>(bytes);
-  if (slot.bytes_to_sample > 0) return false;
-  const bool first = slot.random == 0;
-  if (first) slot.random = (slot.index + 1) * 0x9e3779b97f4a7c15u ^ ticks();
-  do {  // exponential gaps make every byte equally likely to be hit
+  const auto next_gap = [&slot] {  // exponential: every byte is equally likely to be hit
     slot.random ^= slot.random << 13;
     slot.random ^= slot.random >> 7;
     slot.random ^= slot.random << 17;
-    slot.bytes_to_sample += 1 + exponential_gap(slot.random);
-  } while (slot.bytes_to_sample <= 0);
-  return !first;
+    return 1 + exponential_gap(slot.random);
+  };
+  if (slot.random == 0) {
+    slot.random = (slot.index + 1) * 0x9e3779b97f4a7c15u ^ ticks();
+    slot.bytes_to_sample = next_gap();
+  }
+  slot.bytes_to_sample -= static_cast<int64_t>(bytes);
+  if (slot.bytes_to_sample > 0) return false;
+  do slot.bytes_to_sample += next_gap();
+  while (slot.bytes_to_sample <= 0);
+  return true;
 }
 
 /// Whether a heap call is recorded: an outermost one, or one that the unwinder or NVML makes (the
@@ -111,10 +116,32 @@ bool logs_events() {
   return g_process->host_mode >= HostMode::kSampled;
 }
 
+/// chosen() where not all are.
+__attribute__((noinline)) bool joins_sample(ThreadSlot& slot, void* block, size_t bytes) {
+  const bool late = g_process->sampled_late != 0;
+  if (late && !slot.sampling_said) {
+    Record record(GPUPEAK_REC_SAMPLING);
+    slot.write(record.u(environment().sample_bytes));
+    slot.sampling_said = true;
+  }
+  if (sampled(slot, bytes) && sampled_set_insert(block)) return true;
+  if (late) note_unlogged(block);
+  return false;
+}
+
 /// Whether the record of this allocation goes into the log.
 inline bool chosen(ThreadSlot& slot, void* block, size_t bytes) {
   if (g_process->host_mode == HostMode::kFull) return true;
-  return sampled(slot, bytes) && sampled_set_insert(block);
+  return joins_sample(slot, block, bytes);
+}
+
+/// Whether the log has the block, which is about to go.
+inline bool was_logged(const void* block) {
+  if (g_process->host_mode == HostMode::kFull) return true;
+  if (g_process->sampled_late == 0) return sampled_set_erase(block);
+  if (forget_unlogged(block)) return false;
+  sampled_set_erase(block);
+  return true;
 }
 
 }  // namespace
@@ -143,8 +170,7 @@ void heap_freed(void* block) {
   if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
   ++slot->free_delta;
   add_to_counters(*slot, -static_cast<int64_t>(usable(block)));
-  if (!logs_events()) return;
-  if (g_process->host_mode == HostMode::kSampled && !sampled_set_erase(block)) return;
+  if (!logs_events() || !was_logged(block)) return;
   write_address(*slot, GPUPEAK_REC_FREE, block);
 }
 
@@ -158,8 +184,7 @@ ReallocState heap_realloc_begin(void* old_block) {
     return state;
   }
   state.old_usable_bytes = usable(old_block);
-  if (!logs_events()) return state;
-  if (g_process->host_mode == HostMode::kSampled && !sampled_set_erase(old_block)) return state;
+  if (!logs_events() || !was_logged(old_block)) return state;
   state.logged = true;
   write_address(*slot, GPUPEAK_REC_REALLOC_BEGIN, old_block);
   return state;
@@ -188,12 +213,17 @@ void heap_realloc_end(const ReallocState& state, void* block, size_t bytes,
 }
 
 void heap_realloc_failed(const ReallocState& state, void* old_block) {
-  if (!state.logged) return;
+  const bool sampled_now = g_process->host_mode == HostMode::kSampled;
+  const bool late = g_process->sampled_late != 0;
+  if (!state.logged) {
+    if (sampled_now && late) note_unlogged(old_block);
+    return;
+  }
   HookScope scope;
   if (!may_record(scope)) return;
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return;
-  if (g_process->host_mode == HostMode::kSampled) sampled_set_insert(old_block);
+  if (sampled_now && !late) sampled_set_insert(old_block);
   write_address(*slot, GPUPEAK_REC_REALLOC_FAILED, old_block);
 }
 

@@ -15,6 +15,7 @@ struct ProcessPage {
   uint32_t decided;         ///< 1: ensure_started() has nothing to do
   HostMode host_mode;
   uint32_t several_threads;  ///< more than one slot is in use: every event is stamped
+  uint32_t sampled_late;     ///< host_mode was kFull until the log reached its limit
   uint64_t generation;       ///< of this process's log, counted over forks; see ThreadFlags
 };
 extern ProcessPage* g_process;  ///< never null: a zeroed static page at first

@@ -1,11 +1,16 @@
 #include "track/sampled_set.h"
 
+#include <sys/mman.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstring>
 
+#include "base/environment.h"
 #include "base/memory.h"
+#include "base/syscalls.h"
 #include "log/log.h"
+#include "track/process.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -15,6 +20,30 @@ constexpr uint32_t kWindow = 16;  // a block lies within 16 slots (two cache lin
 
 constinit std::atomic<uint64_t>* g_slots = nullptr;
 constinit double g_mean_bytes = 0;
+
+/// A bit for each 8 bytes of all addresses that a program can have: reserved only if the log
+/// reaches its limit, and a page in memory for each 256 KiB of heap.
+constexpr uint64_t kAddresses = uint64_t{1} << 47;
+constexpr uint64_t kMarkBytes = kAddresses / 8 / 8;
+constinit std::atomic<uint8_t>* g_unlogged = nullptr;
+
+bool reserve_marks() {
+  if (g_unlogged != nullptr) {  // in a forked child: the parent's
+    return !sys::failed(sys::madvise(g_unlogged, kMarkBytes, MADV_DONTNEED));
+  }
+  void* at = reserve_pages(kMarkBytes);
+  if (at == nullptr) return false;
+  sys::madvise(at, kMarkBytes, MADV_DONTDUMP);
+  g_unlogged = static_cast<std::atomic<uint8_t>*>(at);
+  return true;
+}
+
+std::atomic<uint8_t>& marks_of(uint64_t address) {
+  return g_unlogged[(address & (kAddresses - 1)) >> 6];
+}
+uint8_t mark_of(uint64_t address) {
+  return static_cast<uint8_t>(1u << (address >> 3 & 7));
+}
 
 std::atomic<uint64_t>* window(const void* block) {
   const uint64_t mixed = reinterpret_cast<uint64_t>(block) * 0x9e3779b97f4a7c15u;
@@ -73,6 +102,30 @@ bool sampled_set_erase(const void* block) {
     }
   }
   return false;
+}
+
+void keep_to_log_limit() {
+  const uint64_t limit = environment().log_max_bytes;
+  ProcessPage& page = *g_process;
+  if (limit == 0 || page.host_mode != HostMode::kFull || counters().file_bytes < limit) return;
+  if (std::atomic_ref<uint32_t>(page.sampled_late).exchange(1) != 0)
+    return;  // another thread does it
+  if (!init_sampling(environment().sample_bytes) || !reserve_marks()) return;
+  set_quality(GPUPEAK_Q_LOG_MAX);
+  std::atomic_ref<HostMode>(page.host_mode).store(HostMode::kSampled, std::memory_order_release);
+}
+
+void note_unlogged(const void* block) {
+  const auto address = reinterpret_cast<uint64_t>(block);
+  marks_of(address).fetch_or(mark_of(address), std::memory_order_relaxed);
+}
+
+bool forget_unlogged(const void* block) {
+  const auto address = reinterpret_cast<uint64_t>(block);
+  const uint8_t mark = mark_of(address);
+  if ((marks_of(address).load(std::memory_order_relaxed) & mark) == 0) return false;
+  marks_of(address).fetch_and(static_cast<uint8_t>(~mark), std::memory_order_relaxed);
+  return true;
 }
 
 }  // namespace gpupeak::preload

@@ -1,5 +1,5 @@
-// Which live blocks are in the sample (GPUPEAK_HOST=sampled), so that their frees are logged and no
-// others. Lock-free. HOOK-SAFE.
+// Which live blocks are in the log's sample (GPUPEAK_HOST=sampled, or a log that has reached
+// GPUPEAK_LOG_MAX), so that their frees are logged and no others. Lock-free. HOOK-SAFE.
 #pragma once
 
 #include <cstdint>
@@ -14,5 +14,13 @@ int64_t exponential_gap(uint64_t random);
 bool sampled_set_insert(const void* block);
 /// True if the block was in the set.
 bool sampled_set_erase(const void* block);
+
+/// Once the log has reached GPUPEAK_LOG_MAX, the heap is a sample from there on.
+void keep_to_log_limit();
+/// A block that the log does not have, in a process that is sampled late. What is not noted here
+/// was logged before.
+void note_unlogged(const void* block);
+/// True if the block was noted; it is not from here on.
+bool forget_unlogged(const void* block);
 
 }  // namespace gpupeak::preload

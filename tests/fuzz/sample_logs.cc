@@ -98,6 +98,8 @@ LogBuilder every_record(const std::string& name) {
   log.event(0, 30, GPUPEAK_REC_ARENA_ALLOC,
             Fields().u(1).u(0x7f0000200000).u(64).u(phase).u(stack));
   log.event(0, 31, GPUPEAK_REC_ARENA_FREE, Fields().u(1).u(0x7f0000200000));
+  log.event(0, 31, GPUPEAK_REC_SAMPLING, Fields().u(4096));
+  log.alloc(0, 31, 0x5000, 30, stack);
   log.event(0, 32, 0xff, Fields().u(1).s(next_name()));  // of a newer writer
   log.phase_pop(0, 33, false);
   log.phase_pop(0, 34, true);

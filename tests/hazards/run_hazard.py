@@ -166,6 +166,24 @@ def case_file_limit(folder):
     expect(report(logs(folder)[0])["quality"]["dropped_events"] > 0, "no dropped events are reported")
 
 
+def case_log_limit(folder):
+    """Past GPUPEAK_LOG_MAX the heap is a sample: the log stays small, nothing is freed that was never allocated."""
+    full = plain(folder)["metrics"]["host.kind.heap.peak_bytes"]
+    for log in logs(folder):
+        os.unlink(log)
+    summary = plain(folder, GPUPEAK_LOG_MAX="1MiB", GPUPEAK_SAMPLE="16KiB")
+    no_repairs(summary)
+    quality = summary["quality"]
+    expect("GP033" in [w["code"] for w in quality["warnings"]], f"not said: {quality['warnings']}")
+    expect(quality["unknown_heap_frees"] == 0, f"{quality['unknown_heap_frees']} frees of unknown blocks")
+    size = os.path.getsize(logs(folder)[0])
+    expect(size < 3 << 20, f"the log has {size} bytes")
+    (peak,) = [p for p in summary["peaks"] if p["scope"] == "host"]
+    expect(peak["bytes"] >= full / 2, f"the peak is {peak['bytes']}, in full {full}")
+    live = summary["metrics"]["host.kind.heap.live_bytes"]
+    expect(live <= full * 3, f"{live} bytes live at the end, the whole peak is {full}")
+
+
 def case_address_limit(folder):
     limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (256 << 20, 256 << 20))
     plain(folder, limit)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares what the log says of a torture program with the ground truth that the program kept.
 
-usage: check.py LIBGPUPEAK GPUPEAK ordered|racing PROGRAM
+usage: check.py LIBGPUPEAK GPUPEAK ordered|racing|limited PROGRAM
 """
 import os
 import re
@@ -16,8 +16,8 @@ CASE, PROGRAM = sys.argv[3:5]
 OTHERS = 96 << 10  # what libc, the loader and the threads' own structures hold, at most
 
 
-def run(folder, *arguments):
-    done = subprocess.run([PROGRAM, *arguments], env=environment(folder, True), cwd=folder, timeout=120,
+def run(folder, *arguments, **variables):
+    done = subprocess.run([PROGRAM, *arguments], env=environment(folder, True, **variables), cwd=folder, timeout=120,
                           stdout=subprocess.PIPE, check=False)
     expect(done.returncode == 0, f"{PROGRAM} gives {done.returncode}")
     found = logs(folder)
@@ -103,9 +103,18 @@ def racing(folder):
     print(f"peak of {peak} bytes of 4 racing threads, and who held it: exact")
 
 
+def limited(folder):
+    """Racing threads turn to a sample halfway: no free is lost, and none is of a block that the log lacks."""
+    _, log, summary = run(folder, GPUPEAK_LOG_MAX="2MiB", GPUPEAK_SAMPLE="4KiB")
+    expect("GP033" in [w["code"] for w in summary["quality"]["warnings"]], "the limit was not reached")
+    live = summary["metrics"]["host.kind.heap.live_bytes"]
+    expect(live <= OTHERS, f"{live} bytes are live at the end")
+    print(f"log of {os.path.getsize(log)} bytes, {live} bytes live at the end")
+
+
 with tempfile.TemporaryDirectory() as scratch:
     try:
-        {"ordered": ordered, "racing": racing}[CASE](scratch)
+        {"ordered": ordered, "racing": racing, "limited": limited}[CASE](scratch)
     except Failed as failure:
         print(failure)
         sys.exit(1)

@@ -418,6 +418,57 @@ TEST_CASE("replay: a sample is scaled up without bias", "[collector]") {
   CHECK_FALSE(summary.quality.exact);
 }
 
+TEST_CASE("replay: error bars of a sample hold the truth 95 times of 100", "[collector]") {
+  constexpr uint64_t kMean = 4096;
+  std::mt19937_64 random(5);
+  std::exponential_distribution<double> gap(1.0 / kMean);
+  int held = 0;
+  constexpr int kRuns = 200;
+  for (int run = 0; run < kRuns; ++run) {
+    LogBuilder log(GPUPEAK_HOST_SAMPLED);
+    log.header().sample_bytes = kMean;
+    double next = gap(random), position = 0;
+    uint64_t truth = 0;
+    for (uint64_t i = 0; i < 3000; ++i) {
+      const uint64_t bytes = i % 100 == 0 ? 20'000 : 16 + random() % 512;
+      truth += bytes;
+      position += static_cast<double>(bytes);
+      if (position < next) continue;
+      while (next <= position) next += gap(random);
+      log.alloc(0, i, 0x10000 + i * 32768, bytes);
+    }
+    const Peak& peak = *analyze(log).find_peak("host/heap");
+    const double off = static_cast<double>(peak.bytes) - static_cast<double>(truth);
+    REQUIRE(peak.error_bytes);
+    held += std::abs(off) <= static_cast<double>(*peak.error_bytes);
+  }
+  CHECK(held >= kRuns * 92 / 100);
+  CHECK(held < kRuns);  // a bar that is never exceeded says nothing
+}
+
+TEST_CASE("replay: a log that reached its limit goes on as a sample", "[collector]") {
+  LogBuilder log;
+  log.alloc(0, 1, 0x1000, 1000);
+  log.alloc(0, 2, 0x2000, 100);
+  SECTION("what was live then stays exact") {
+    log.counters().quality |= GPUPEAK_Q_LOG_MAX;
+    log.event(0, 3, GPUPEAK_REC_SAMPLING, Fields().u(4096));
+    log.free(0, 4, 0x2000);
+    const Summary summary = analyze(log);
+    CHECK(summary.find_peak("host/heap")->bytes == 1100);
+    CHECK_FALSE(summary.find_peak("host/heap")->error_bytes);
+    CHECK(has_warning(summary, "GP033"));
+    CHECK_FALSE(summary.quality.exact);
+  }
+  SECTION("later blocks stand for others, with an error bar") {
+    log.event(0, 3, GPUPEAK_REC_SAMPLING, Fields().u(4096));
+    log.alloc(0, 4, 0x3000, 1);
+    const Peak& peak = *analyze(log).find_peak("host/heap");
+    CHECK(peak.bytes == 1100 + 4097);  // 1 / (1 - exp(-1/4096))
+    CHECK(peak.error_bytes == 8029);   // 1.96 * 4096
+  }
+}
+
 TEST_CASE("replay: counters that disagree with the events are reported", "[collector]") {
   LogBuilder log;
   log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 100);

@@ -50,6 +50,7 @@ enum gpupeak_host_mode {
 #define GPUPEAK_Q_NO_DRIVER (1u << 6)         /* CUDA was asked for, libcuda.so.1 not loadable */
 #define GPUPEAK_Q_BAD_ENVIRONMENT (1u << 7)   /* a GPUPEAK_* variable was not understood */
 #define GPUPEAK_Q_NO_TSC (1u << 8)            /* no invariant TSC: clock_gettime used */
+#define GPUPEAK_Q_LOG_MAX (1u << 9)           /* the log reached GPUPEAK_LOG_MAX: heap events sampled since */
 #define GPUPEAK_Q_PYTHON_OFF (1u << 16)       /* Python ran, and its frames could not be read: fact python.off */
 
 /* ---- file header: written once, before the first chunk ------------------------------------- */
@@ -229,7 +230,9 @@ enum gpupeak_extended_record {
   GPUPEAK_REC_ARENA_ALLOC = 0xa6, /* dt arena address bytes name(string) stack: a sub-allocator handed
                                      out bytes of memory that is counted elsewhere. Of an
                                      address in use: it has this size and, if not 0, name now */
-  GPUPEAK_REC_ARENA_FREE = 0xa7   /* dt arena address; logged before the memory can be handed out again */
+  GPUPEAK_REC_ARENA_FREE = 0xa7,  /* dt arena address; logged before the memory can be handed out again */
+  GPUPEAK_REC_SAMPLING = 0xa8     /* dt sample_bytes: this slot's heap blocks are a Poisson sample from here
+                                     on, with this mean; of blocks before, all frees follow */
 };
 enum gpupeak_arena_event {
   GPUPEAK_ARENA_CREATED = 0,
