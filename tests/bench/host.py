@@ -3,6 +3,8 @@
 
 usage: tests/bench/host.py [BUILD_FOLDER] [--quick]
 
+--quick: three short runs in place of five long ones, and without heaptrack's own compression, which takes longest.
+
 Prints Markdown tables; every figure is the median of alternating runs on this machine, now.
 """
 import json
@@ -10,6 +12,7 @@ import os
 import platform
 import shutil
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -23,6 +26,7 @@ PRELOAD = os.path.join(BUILD, "preload/libgpupeak.so")
 COMMAND = os.path.join(BUILD, "tools/gpupeak")
 PAIRS = os.path.join(BUILD, "tests/bench/bench_malloc_pairs")
 HEAPTRACK_PRELOAD = "/usr/lib/heaptrack/libheaptrack_preload.so"
+MEMUSAGE = "/lib/x86_64-linux-gnu/libmemusage.so"  # glibc's own: totals alone, no stacks, no log
 RUNS = 3 if QUICK else 5
 
 
@@ -39,11 +43,13 @@ def ways(folder):
         ("gpupeak sampled", gpupeak("sampled", log + ".sampled"), []),
         ("gpupeak counters", gpupeak("counters", log + ".counters"), []),
     ]
-    if shutil.which("heaptrack"):
+    if shutil.which("heaptrack") and not QUICK:
         result.append(("heaptrack", {}, ["heaptrack", "-o", os.path.join(folder, "heaptrack")]))
     if os.path.exists(HEAPTRACK_PRELOAD):
         raw = {"LD_PRELOAD": HEAPTRACK_PRELOAD, "DUMP_HEAPTRACK_OUTPUT": "/dev/null"}
         result.append(("heaptrack to /dev/null", raw, []))
+    if os.path.exists(MEMUSAGE):
+        result.append(("memusage", {"LD_PRELOAD": MEMUSAGE}, []))
     return result
 
 
@@ -96,6 +102,17 @@ def programs(folder):
         sql = ("with recursive c(x) as (select 1 union all select x+1 from c where x<200000) "
                "select count(distinct 'k' || (x * 7919 % 100003)) from c;")
         found.append(("sqlite3", [shutil.which("sqlite3"), ":memory:", sql], {}))
+    xml = "/usr/share/mime/packages/freedesktop.org.xml"
+    if shutil.which("xmllint") and os.path.exists(xml):
+        found.append(("xmllint, 10 files", [shutil.which("xmllint"), "--noout"] + [xml] * 10, {}))
+    if shutil.which("node"):
+        script = "let s = 0; for (let i = 0; i < 3e5; i++) s += JSON.stringify({a: i}).length; console.log(s)"
+        found.append(("node", [shutil.which("node"), "-e", script], {}))
+    client = os.path.join(BUILD, "clients/onnxruntime")  # where the end-to-end tests put it
+    model = os.path.join(client, "models/light_resnet50.onnx")
+    if os.path.exists(model):
+        found.append(("onnxruntime_perf_test -e cpu, ResNet-50",
+                      [os.path.join(client, "onnxruntime_perf_test"), "-e", "cpu", "-r", "20", "-I", "-m", "times", model], {}))
     return found
 
 
@@ -112,6 +129,76 @@ def program_times(folder):
         native = statistics.median(times.pop("native"))
         cells = [f"{statistics.median(values) / native:.2f}×" for values in times.values()]
         print(f"| {program} | {native:.2f} | " + " | ".join(cells) + " |", flush=True)
+
+
+def instructions(folder):
+    """What does not depend on the machine's load. Of a run's end and beginning nothing is left: two lengths are compared."""
+    if not shutil.which("valgrind"):
+        return
+    lengths = (20000, 70000)
+    print("\nInstructions a malloc+free pair by callgrind, one thread (in brackets: added)\n")
+    print("| | depth 8 | depth 30 |\n|---|---|---|")
+    native = {}
+    for name, environment, prefix in ways(folder):
+        if prefix or "heaptrack" in name:
+            continue
+        cells = []
+        for depth in (8, 30):
+            counts = []
+            for pairs in lengths:
+                done = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", PAIRS, str(depth), "1",
+                                       str(pairs)], env=dict(os.environ, **environment), cwd=folder,
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+                counts.append(int(done.stderr.decode().split("Collected :")[1].split()[0]))
+            value = (counts[1] - counts[0]) / (lengths[1] - lengths[0])
+            native.setdefault(depth, value)
+            cells.append(f"{value:.0f} (+{value - native[depth]:.0f})")
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
+def stack_nodes(log):
+    """Definitions of stack nodes in a log; docs/log-format.md."""
+    with open(log, "rb") as file:
+        data = file.read()
+    (cookie,) = struct.unpack_from("<Q", data, 16)
+    nodes = 0
+    offset = 8192
+    while offset + 64 <= len(data):
+        magic, size, check, kind = struct.unpack_from("<IIQI", data, offset)
+        if magic != 0x4b4e4843 or check != cookie ^ offset:
+            offset += 4096
+            continue
+        at, end = offset + 64, min(offset + size, len(data))
+        while kind == 2 and at < end and data[at] != 0:
+            nodes += data[at] == 0xc1
+            at += 1
+            length = shift = 0
+            while True:
+                length |= (data[at] & 0x7f) << shift
+                shift += 7
+                at += 1
+                if data[at - 1] < 0x80:
+                    break
+            at += length
+        offset += size
+    return nodes
+
+
+def memory_growth(folder):
+    print("\nResident memory of the program, largest of a run\n")
+    print("| program | native MiB | gpupeak full MiB | stack nodes | growth beyond 2 MiB, bytes a node |")
+    print("|---|---|---|---|---|")
+    log = os.path.join(folder, "memory.gplog")
+    for program, command, extra in programs(folder):
+        peaks = []
+        for environment in ({}, gpupeak("full", log)):
+            process = subprocess.Popen(command, env=dict(os.environ, **extra, **environment), cwd=folder,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            _, process.returncode, usage = os.wait4(process.pid, 0)
+            peaks.append(usage.ru_maxrss / 1024)
+        nodes = stack_nodes(log)
+        beyond = (peaks[1] - peaks[0] - 2) * 2**20 / max(nodes, 1)
+        print(f"| {program} | {peaks[0]:.1f} | {peaks[1]:.1f} | {nodes} | {max(beyond, 0):.0f} |", flush=True)
 
 
 def log_figures(folder):
@@ -147,8 +234,10 @@ def main():
         with open("/proc/cpuinfo") as cpus:
             model = next((line.split(":")[1].strip() for line in cpus if line.startswith("model name")), "")
         print(f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} × {model}, Linux {platform.release()}")
+        instructions(folder)
         pair_times(folder)
         program_times(folder)
+        memory_growth(folder)
         log_figures(folder)
 
 
