@@ -5,11 +5,13 @@ usage: tests/bench/host.py [BUILD_FOLDER] [--quick]
 
 --quick: three short runs in place of five long ones, and without heaptrack's own compression, which takes longest.
 
-Prints Markdown tables; every figure is the median of alternating runs on this machine, now.
+Prints Markdown tables; every figure is the median of alternating runs on this machine, now. Times are processor time,
+which a busy machine changes least; waiting for locks is not in it.
 """
 import json
 import os
 import platform
+import resource
 import shutil
 import statistics
 import struct
@@ -54,16 +56,20 @@ def ways(folder):
 
 
 def run(prefix, environment, command, cwd):
-    start = time.perf_counter()
+    """Processor seconds of the program and its children, and what it printed."""
+    def used():
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+    start = used()
     done = subprocess.run(prefix + command, env=dict(os.environ, **environment), cwd=cwd,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-    return time.perf_counter() - start, done
+    return used() - start, done
 
 
 def pair_times(folder):
     pairs = "200000" if QUICK else "1000000"
     shapes = [(8, 1), (30, 1), (8, 2), (30, 2)]
-    print(f"\nnanoseconds a malloc+free pair, median of {RUNS} alternating runs (in brackets: added)\n")
+    print(f"\nnanoseconds of processor time a malloc+free pair, median of {RUNS} alternating runs (in brackets: added)\n")
     print("| | " + " | ".join(f"depth {d}, {t} thread{'s' * (t > 1)}" for d, t in shapes) + " |")
     print("|---|" + "---|" * len(shapes))
     table = {name: [] for name, _, _ in ways(folder)}
@@ -117,7 +123,7 @@ def programs(folder):
 
 
 def program_times(folder):
-    print(f"\nreal programs, wall time as a ratio of native, median of {RUNS} alternating runs\n")
+    print(f"\nreal programs, processor time as a ratio of native, median of {RUNS} alternating runs\n")
     print("| program | native s | " + " | ".join(name for name, _, _ in ways(folder)[1:]) + " |")
     print("|---|---|" + "---|" * len(ways(folder)[1:]))
     for program, command, extra in programs(folder):
