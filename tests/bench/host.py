@@ -128,12 +128,15 @@ def program_times(folder):
     print("|---|---|" + "---|" * len(ways(folder)[1:]))
     for program, command, extra in programs(folder):
         times = {name: [] for name, _, _ in ways(folder)}
+        died = set()
         for _ in range(RUNS):
             for name, environment, prefix in ways(folder):
-                seconds, _ = run(prefix, dict(extra, **environment), command, folder)
+                seconds, done = run(prefix, dict(extra, **environment), command, folder)
                 times[name].append(seconds)
+                if done.returncode < 0 or done.returncode >= 128:
+                    died.add(name)
         native = statistics.median(times.pop("native"))
-        cells = [f"{statistics.median(values) / native:.2f}×" for values in times.values()]
+        cells = ["died" if name in died else f"{statistics.median(values) / native:.2f}×" for name, values in times.items()]
         print(f"| {program} | {native:.2f} | " + " | ".join(cells) + " |", flush=True)
 
 
