@@ -589,12 +589,19 @@ CUresult graph_call(const ApiCall& call, Real real, Arguments... arguments) {
   return run_graph_call(call, scope, [&] { return real(arguments...); });
 }
 
+template <typename Real>
+CUresult graph_exec_destroy(const ApiCall& call, Real real, CUgraphExec graph) {
+  const CUresult result = graph_call(call, real, graph);
+  if (result == CUDA_SUCCESS && recording()) forget_graph_launches();
+  return result;
+}
+
 /// A graph's first launch also loads its functions.
 template <typename Real>
 CUresult graph_launch(const ApiCall& call, Real real, CUgraphExec graph, CUstream stream) {
   DriverScope scope;
   LedgerBracket bracket;
-  if (scope.accounts() && is_first_launch(graph))
+  if (scope.accounts() && is_first_graph_launch(graph))
     bracket.open(call, GPUPEAK_LEDGER_GRAPHS, current_device());
   return run_graph_call(call, scope, [&] { return real(graph, stream); });
 }

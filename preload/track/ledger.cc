@@ -35,7 +35,7 @@ struct Ledger {
     std::atomic<bool> in_use{false};
     std::atomic<uint32_t> largest_local_bytes{0};  ///< of the functions launched
   } devices[kDevices];
-  SeenSet used;
+  SeenSet used, graphs;
   std::atomic<uint64_t> last_sample_ns{0};
   std::atomic<bool> sampling{false};
   std::atomic<bool> exit_is_hooked{false};
@@ -249,6 +249,15 @@ bool is_first_use(const void* function) {
   return is_first(g_ledger.used, function);
 }
 
+bool is_first_graph_launch(const void* graph) {
+  return is_first(g_ledger.graphs, graph);
+}
+
+void forget_graph_launches() {
+  HookScope scope;
+  if (scope.entered()) g_ledger.graphs.clear();
+}
+
 void forget_launches() {
   HookScope scope;
   if (!scope.entered()) return;
@@ -295,6 +304,7 @@ void forget_ledger() {
   g_launches.seen.clear();
   g_launches.several_contexts = false;
   g_ledger.used.clear();
+  g_ledger.graphs.clear();
   g_ledger.sampling = false;
   g_ledger.only_context = nullptr;
   forget_nvml();

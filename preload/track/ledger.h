@@ -67,12 +67,16 @@ struct Launches {
 };
 extern Launches g_launches;
 
-/// Whether a launch must be bracketed: the first one of this function (or graph) in its context.
+/// Whether a launch must be bracketed: the first one of this function in its context.
 /// g_launches.before() is the fast path of every launch.
 bool is_first_launch(const void* launched);
 /// The same for calls that may load the function without launching it.
 bool is_first_use(const void* function);
 
+/// The same of a graph. After forget_graph_launches() each is a first one again: a new graph may
+/// have the handle of one that was destroyed.
+bool is_first_graph_launch(const void* graph);
+void forget_graph_launches();
 /// After an unload each function's next launch is a first one again.
 void forget_launches();
 
