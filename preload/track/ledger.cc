@@ -238,7 +238,9 @@ void LedgerBracket::close() {
 constinit Launches g_launches;
 
 uint64_t Launches::key_in_current_context(uint64_t handle) {
-  return handle ^ (reinterpret_cast<uint64_t>(current_context()) * 31);
+  // Handles and contexts are near to each other on the heap: plain differences would meet.
+  return handle * 0x9e3779b97f4a7c15u ^
+         reinterpret_cast<uint64_t>(current_context()) * 0xc2b2ae3d27d4eb4fu;
 }
 
 bool is_first_launch(const void* launched) {
