@@ -82,12 +82,13 @@ void charge_launch(int device, const void* context, const void* handle) {
 }
 
 void discharge_module(const void* module) {
-  for (auto& [device, all] : all_costs()) {
-    std::erase_if(all.launched, [&, on = device](const auto& entry) {
+  for (auto& of_device : all_costs()) {
+    Costs& all = of_device.second;
+    std::erase_if(all.launched, [&](const auto& entry) {
       if (entry.second != module) return false;
       auto& charged = all.by_context[entry.first];
       charged.erase(std::find(charged.begin(), charged.end(), std::pair(Cost::code, kCodeBytes)));
-      charge(on, Cost::code, -static_cast<int64_t>(kCodeBytes));
+      charge(of_device.first, Cost::code, -static_cast<int64_t>(kCodeBytes));
       return true;
     });
   }

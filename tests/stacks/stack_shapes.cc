@@ -47,9 +47,15 @@ __attribute__((noinline)) void realigned_frame(int i) {
   g_sink = room[0];
 }
 
+// clang has no such attribute; its default omits the frame pointer as well.
+#ifdef __clang__
+#define WITHOUT_FRAME_POINTER __attribute__((noinline))
+#else
+#define WITHOUT_FRAME_POINTER __attribute__((noinline, optimize("O3,omit-frame-pointer")))
+#endif
+
 /// Uses all registers, the frame pointer among them, for other things.
-__attribute__((noinline, optimize("O3,omit-frame-pointer"))) long busy_registers(long a, long b,
-                                                                                 long c, long d) {
+WITHOUT_FRAME_POINTER long busy_registers(long a, long b, long c, long d) {
   long e = a ^ b, f = b * c, g = c - d, h = d + a, i = a * d;
   for (int k = 0; k < 3; ++k) {
     allocate(static_cast<size_t>(16 + (e & 63)));
@@ -73,9 +79,9 @@ __attribute__((noinline)) void right() {
   g_sink = 2;
 }
 
-/// Two stacks alike in all return addresses that lie where the other's do: without `between` the room
-/// is so much larger that the leftovers of the stack with it stay where its frames were. Only the
-/// frame pointer tells them apart.
+/// Two stacks alike in all return addresses that lie where the other's do: without `between` the
+/// room is so much larger that the leftovers of the stack with it stay where its frames were. Only
+/// the frame pointer tells them apart.
 __attribute__((noinline)) void leftovers(int size) {
   volatile char* room = static_cast<char*>(alloca(static_cast<size_t>(size) * 16 + 16));
   room[0] = 1;
