@@ -90,8 +90,8 @@ void add_ledger_metrics(const DeviceLedger* ledger,
   metrics["device.driver_reserve_bytes"] = ledger->reserved();
   metrics["device.ledger.graph_reserve_bytes"] = ledger->at_peak()->tracked.graph;
   for (const LedgerRow& row : summary->at_peak.rows) {
-    // Metrics have no sign. What is unexplained is as bad either way; a cause that gave back more than
-    // it took is in the rows alone.
+    // Metrics have no sign. What is unexplained is as bad either way; a cause that gave back more
+    // than it took is in the rows alone.
     std::optional<uint64_t>& value = metrics["device.ledger." + row.cause + "_bytes"];
     if (row.bytes >= 0 || row.cause == "unexplained")
       value = static_cast<uint64_t>(std::llabs(row.bytes));

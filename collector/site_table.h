@@ -20,8 +20,8 @@ struct SiteContext {
   int32_t device = -1;  ///< ordinal; -1: host or unknown
   PhaseId phase = 0;
   uint32_t tid = 0;
-  uint32_t api = 0;  ///< string of the log; 0: none
-  uint32_t tag = 0;  ///< Replay::name() of what the program said that it is for; 0: nothing
+  uint32_t api = 0;      ///< string of the log; 0: none
+  uint32_t tag = 0;      ///< Replay::name() of what the program said that it is for; 0: nothing
   bool sampled = false;  ///< its blocks are a sample, which stands for all
   auto operator<=>(const SiteContext&) const = default;
 };

@@ -1,5 +1,6 @@
-// What a program may do while a stream is being captured, in each of the three modes, from the capturing
-// thread and from another: prints each call's result. The output must be the same with and without gpupeak.
+// What a program may do while a stream is being captured, in each of the three modes, from the
+// capturing thread and from another: prints each call's result. The output must be the same with
+// and without gpupeak.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -49,25 +50,29 @@ static void during_capture(cudaStreamCaptureMode mode, const char* name, Call ca
 
 template <int kBase>
 static void all(cudaStreamCaptureMode mode) {
-  during_capture<kBase + 0>(mode, "launch", [](const char* where, cudaStream_t stream, cudaStream_t) {
-    first<<<1, 1, 0, stream>>>(nullptr);
-    say(where, "launch", cudaGetLastError());
-    second<<<1, 1, 0, stream>>>(nullptr);
-    say(where, "launch_local", cudaGetLastError());
-  });
-  during_capture<kBase + 1>(mode, "malloc_async", [](const char* where, cudaStream_t stream, cudaStream_t) {
-    void* block = nullptr;
-    say(where, "malloc", cudaMallocAsync(&block, 1 << 20, stream));
-    if (block != nullptr) say(where, "free", cudaFreeAsync(block, stream));
-  });
+  during_capture<kBase + 0>(mode, "launch",
+                            [](const char* where, cudaStream_t stream, cudaStream_t) {
+                              first<<<1, 1, 0, stream>>>(nullptr);
+                              say(where, "launch", cudaGetLastError());
+                              second<<<1, 1, 0, stream>>>(nullptr);
+                              say(where, "launch_local", cudaGetLastError());
+                            });
+  during_capture<kBase + 1>(mode, "malloc_async",
+                            [](const char* where, cudaStream_t stream, cudaStream_t) {
+                              void* block = nullptr;
+                              say(where, "malloc", cudaMallocAsync(&block, 1 << 20, stream));
+                              if (block != nullptr)
+                                say(where, "free", cudaFreeAsync(block, stream));
+                            });
   during_capture<kBase + 2>(mode, "malloc", [](const char* where, cudaStream_t, cudaStream_t) {
     void* block = nullptr;
     say(where, "malloc", cudaMalloc(&block, 1 << 20));
   });
-  during_capture<kBase + 3>(mode, "malloc_async_other", [](const char* where, cudaStream_t, cudaStream_t other) {
-    void* block = nullptr;
-    say(where, "malloc", cudaMallocAsync(&block, 1 << 20, other));
-  });
+  during_capture<kBase + 3>(mode, "malloc_async_other",
+                            [](const char* where, cudaStream_t, cudaStream_t other) {
+                              void* block = nullptr;
+                              say(where, "malloc", cudaMallocAsync(&block, 1 << 20, other));
+                            });
   during_capture<kBase + 4>(mode, "create", [](const char* where, cudaStream_t, cudaStream_t) {
     cudaStream_t made;
     say(where, "stream", cudaStreamCreate(&made));
@@ -84,9 +89,10 @@ static void all(cudaStreamCaptureMode mode) {
   during_capture<kBase + 6>(mode, "limit", [](const char* where, cudaStream_t, cudaStream_t) {
     say(where, "stack", cudaDeviceSetLimit(cudaLimitStackSize, 2048));
   });
-  during_capture<kBase + 7>(mode, "synchronise", [](const char* where, cudaStream_t stream, cudaStream_t) {
-    say(where, "stream", cudaStreamSynchronize(stream));
-  });
+  during_capture<kBase + 7>(mode, "synchronise",
+                            [](const char* where, cudaStream_t stream, cudaStream_t) {
+                              say(where, "stream", cudaStreamSynchronize(stream));
+                            });
 }
 
 int main() {

@@ -1,6 +1,6 @@
-// What takes device memory without anybody asking for it, and the families that CUPTI records nothing of,
-// each with what cudaMemGetInfo moved by around it: "driver <family> <step> <bytes>". Last line: what is in
-// use then. With "hold SECONDS": another process's 200 MiB, for as long.
+// What takes device memory without anybody asking for it, and the families that CUPTI records
+// nothing of, each with what cudaMemGetInfo moved by around it: "driver <family> <step> <bytes>".
+// Last line: what is in use then. With "hold SECONDS": another process's 200 MiB, for as long.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <unistd.h>

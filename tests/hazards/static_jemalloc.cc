@@ -1,5 +1,5 @@
-// Linked with a static jemalloc: the heap is that allocator's, and the report must say that it is unseen. What
-// it maps is seen as anonymous memory.
+// Linked with a static jemalloc: the heap is that allocator's, and the report must say that it is
+// unseen. What it maps is seen as anonymous memory.
 #include <cstdio>
 #include <cstring>
 #include <string>
