@@ -156,6 +156,8 @@ void LogReader::find_chunks() {
     previous = nullptr;
     if (list != nullptr) previous = &list->emplace_back(chunk);
   }
+  // A file cut between two chunks looks whole, but for the end that the writer noted.
+  if (handed_out > file_->bytes() && damage_.cut_chunks == 0) damage_.cut_chunks = 1;
 }
 
 void LogReader::order_slots() {

@@ -1,4 +1,5 @@
 // Logs that are cut off, damaged or foreign: a clear error, or a consistent result and a warning.
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <sstream>
@@ -102,17 +103,22 @@ TEST_CASE("damage: a whole log has no complaint but what it says itself", "[coll
   CHECK(summary.quality.exact);
 }
 
-TEST_CASE("damage: a log cut at any byte is an error or a shorter log", "[collector]") {
+TEST_CASE("damage: a log cut at any byte is an error, or shorter and said to be", "[collector]") {
   const std::vector<uint8_t> whole = make_log(4096);
   const TemporaryFile file;
   uint64_t last_events = 0;
-  for (size_t bytes = 0; bytes <= whole.size(); bytes += bytes < 64 ? 1 : 37) {
+  // At each byte of the first few, then at every 37th and between all chunks.
+  const auto step = [](size_t at) {
+    return at < 64 ? 1 : std::min<size_t>(37, GPUPEAK_LOG_PAGE - at % GPUPEAK_LOG_PAGE);
+  };
+  for (size_t bytes = 0; bytes <= whole.size(); bytes += step(bytes)) {
     file.write({whole.begin(), whole.begin() + static_cast<ptrdiff_t>(bytes)});
     INFO("cut at " << bytes);
     try {
       const Summary summary = analyze(file.path());
       REQUIRE(bytes >= GPUPEAK_LOG_PAGE + sizeof(gpupeak_counters_page));
       REQUIRE(summary.quality.events >= last_events);
+      REQUIRE(summary.quality.log_complete == (bytes == whole.size()));
       last_events = summary.quality.events;
     } catch (const LogError& error) {
       REQUIRE(bytes < GPUPEAK_LOG_PAGE + sizeof(gpupeak_counters_page));
