@@ -55,6 +55,8 @@ ThreadSlot* make_thread_slot() {
       slot->next = g_slots;
       g_slots = slot;
       if (g_slot_count > 1) std::atomic_ref<uint32_t>(g_process->several_threads).store(1);
+    } else {
+      slot->stacks.begin_thread();
     }
     slot->tid.store(tid, std::memory_order_relaxed);
   }
@@ -65,6 +67,14 @@ ThreadSlot* make_thread_slot() {
   Record record(GPUPEAK_REC_THREAD);
   emit(record.u(static_cast<uint64_t>(tid)).s(name.view()));
   return slot;
+}
+
+bool any_slot_reads(uintptr_t begin, uintptr_t end) {
+  LockGuard guard(g_slots_lock);
+  for (const ThreadSlot* slot = g_slots; slot != nullptr; slot = slot->next) {
+    if (slot->stacks.readable.overlaps(begin, end)) return true;
+  }
+  return false;
 }
 
 bool ThreadSlot::refill(size_t room) {

@@ -54,6 +54,9 @@ inline ThreadSlot* thread_slot() {
   return make_thread_slot();
 }
 
+/// Whether a thread's ReadableStack has pages of [begin, end).
+bool any_slot_reads(uintptr_t begin, uintptr_t end);
+
 /// Adds to the heap counters what the slot has not added yet.
 void flush_slot(ThreadSlot& slot);
 /// The same for the calling thread, if it has a slot. Others flush with their next chunk or 64 KiB.

@@ -283,12 +283,15 @@ bool run(Cursor cursor, const CommonEntry& common, uintptr_t location, uintptr_t
   return cursor.ok;
 }
 
-/// The frame description entry that covers `pc`, by the sorted table of .eh_frame_hdr.
+/// Whether the table is of the form that linkers write: sorted, of 32 bits a field.
+bool is_usual(const uint8_t* header) {
+  return header[0] == 1 && header[1] == kPcRelativeInt32 && header[2] == kUint32 &&
+         header[3] == kTableInt32;
+}
+
+/// The frame description entry that covers `pc`, or the last before it, by the sorted table of
+/// .eh_frame_hdr; nullptr: all lie behind it.
 const uint8_t* find_entry(const uint8_t* header, uintptr_t pc) {
-  if (header[0] != 1 || header[1] != kPcRelativeInt32 || header[2] != kUint32 ||
-      header[3] != kTableInt32) {
-    return nullptr;
-  }
   uint32_t count;
   memcpy(&count, header + 8, sizeof count);
   struct Row32 {
@@ -307,22 +310,26 @@ const uint8_t* find_entry(const uint8_t* header, uintptr_t pc) {
   return low == 0 ? nullptr : header + table[low - 1].entry;
 }
 
-bool find_row(const uint8_t* header, uintptr_t pc, Row& row) {
+enum class Found { kRow, kNothing, kUnreadable };
+
+Found find_row(const uint8_t* header, uintptr_t pc, Row& row) {
+  if (!is_usual(header)) return Found::kUnreadable;
   const uint8_t* at = find_entry(header, pc);
-  if (at == nullptr) return false;
+  if (at == nullptr) return Found::kNothing;
   Cursor cursor = entry_at(at);
-  if (!cursor.ok) return false;
+  if (!cursor.ok) return Found::kUnreadable;
   const uint8_t* back = cursor.at;
   CommonEntry common;
-  if (!read_common_entry(back - cursor.fixed<uint32_t>(), common)) return false;
+  if (!read_common_entry(back - cursor.fixed<uint32_t>(), common)) return Found::kUnreadable;
   const uintptr_t begin = cursor.address(common.address_encoding);
   const uint64_t bytes = common.address_encoding == kPcRelativeInt32 ? cursor.fixed<uint32_t>()
                                                                      : cursor.fixed<uint64_t>();
   if (common.has_augmentation) cursor.skip(cursor.uleb());
-  if (!cursor.ok || pc - begin >= bytes) return false;
-  if (!run(common.instructions, common, 0, UINTPTR_MAX, row, row)) return false;
+  if (!cursor.ok) return Found::kUnreadable;
+  if (pc - begin >= bytes) return Found::kNothing;
+  if (!run(common.instructions, common, 0, UINTPTR_MAX, row, row)) return Found::kUnreadable;
   const Row initial = row;
-  return run(cursor, common, begin, pc, initial, row);
+  return run(cursor, common, begin, pc, initial, row) ? Found::kRow : Found::kUnreadable;
 }
 
 bool fits(int64_t offset) {
@@ -334,9 +341,16 @@ bool fits(int64_t offset) {
 FrameRule read_frame_rule(uintptr_t ip) {
   FrameRule rule{};
   rule.ip = ip;
-  const uint8_t* header = unwind_table_of(ip);
+  const UnwindTable table = unwind_table_of(ip);
   Row row;
-  if (header == nullptr || !find_row(header, ip - 1, row)) return rule;
+  Found found = table.of_module ? Found::kUnreadable : Found::kNothing;
+  if (table.header != nullptr) found = find_row(table.header, ip - 1, row);
+  if (found == Found::kNothing) {
+    rule.base = FrameRule::kGuessed;
+    rule.cfa_offset = 16;
+    rule.fp_offset = -16;
+  }
+  if (found != Found::kRow) return rule;
   if (row.return_address == Row::kUndefined) {
     rule.base = FrameRule::kOutermost;
     return rule;

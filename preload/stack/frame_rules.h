@@ -10,7 +10,13 @@ namespace gpupeak::preload {
 /// The canonical frame address is `sp` or the frame pointer, plus an offset; the return address
 /// lies right below it; the caller's frame pointer is ours, or lies at an offset from it.
 struct FrameRule {
-  enum Base : uint32_t { kUnsupported = 0, kFromSp, kFromFp, kOutermost };
+  enum Base : uint32_t {
+    kUnsupported = 0,
+    kFromSp,
+    kFromFp,
+    kGuessed,  ///< as kFromFp, but nobody vouches for it: to be checked before it is followed
+    kOutermost
+  };
   static constexpr int32_t kFpUnchanged = 0;  ///< as an offset: the caller's own frame
 
   uintptr_t ip;
@@ -20,9 +26,10 @@ struct FrameRule {
 };
 static_assert(sizeof(FrameRule) == 16);
 
-/// The rule for the code before return address `ip`. kUnsupported where there is no table
-/// (generated code) or the row needs more than the above (signal frames, expressions, other base
-/// registers).
+/// The rule for the code before return address `ip`. kGuessed where the tables know nothing of it
+/// (generated code, assembly): it is taken to keep a frame pointer, as libunwind takes it.
+/// kUnsupported where the row needs more than the above (signal frames, expressions, other base
+/// registers), or the table is not of the usual form.
 FrameRule read_frame_rule(uintptr_t ip);
 
 }  // namespace gpupeak::preload

@@ -157,6 +157,8 @@ void meet(const dl_phdr_info& object, bool is_program) {
   module.seen = g_map.scans;
   g_map.modules[g_map.count++] = module;
   define_module(module);
+  if (g_guessing.load(std::memory_order_relaxed))
+    drop_cached_stacks();  // maybe of code that was there
   meet_python(object, module.begin, module.end);
   const auto here = reinterpret_cast<uintptr_t>(&own_path);
   if (here - module.begin < module.end - module.begin) {
@@ -264,11 +266,11 @@ void cover_with_modules(uintptr_t ip) {
   scan();
 }
 
-const uint8_t* unwind_table_of(uintptr_t ip) {
+UnwindTable unwind_table_of(uintptr_t ip) {
   cover_with_modules(ip);
   LockGuard guard(g_map.lock);
   const Module* module = find_module(ip);
-  return module != nullptr ? module->unwind_table : nullptr;
+  return module != nullptr ? UnwindTable{module->unwind_table, true} : UnwindTable{nullptr, false};
 }
 
 void drop_unloaded_modules() {

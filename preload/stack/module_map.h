@@ -8,8 +8,12 @@ namespace gpupeak::preload {
 
 /// Makes sure that the module that holds `ip` is in the log, if the loader knows one.
 void cover_with_modules(uintptr_t ip);
-/// The .eh_frame_hdr of the module that holds `ip`; nullptr: no such module, or it has none.
-const uint8_t* unwind_table_of(uintptr_t ip);
+struct UnwindTable {
+  const uint8_t* header;  ///< .eh_frame_hdr; nullptr: the module has none
+  bool of_module;         ///< false: the loader knows no module there
+};
+/// The unwind table of the module that holds `ip`.
+UnwindTable unwind_table_of(uintptr_t ip);
 /// After a dlclose: logs what is gone.
 void drop_unloaded_modules();
 /// Our own code. Callable anywhere.

@@ -28,6 +28,7 @@ struct PythonScratch {
 namespace {
 
 constexpr uintptr_t kLargestFrameBytes = 16 << 20;
+constexpr uintptr_t kLargestGuessedBytes = 16 + (16 << 10);  // as libunwind has it
 
 __attribute__((noinline)) void forget_code(StackCache& cache, uint64_t generation) {
   static constexpr uintptr_t kNever = 0;
@@ -36,6 +37,8 @@ __attribute__((noinline)) void forget_code(StackCache& cache, uint64_t generatio
   cache.trie_generation = generation;
   cache.verify = environment().verify_stacks;
   cache.depth = 0;
+  cache.guessed = false;
+  cache.readable.forget();
   if (fresh) return;  // all zero, and not yet in memory
   for (StackCache::Edge& edge : cache.edges) edge = {};
   for (FrameRule& rule : cache.rules) rule = {};
@@ -88,6 +91,19 @@ uint32_t frame_of(const StackCache& cache, const StackWord* word, uint32_t index
   return index;
 }
 
+void begin_guessing(StackCache& cache) {
+  if (cache.guessed) return;
+  cache.guessed = true;
+  g_guessing.store(true, std::memory_order_relaxed);
+}
+
+/// Whether the words by which the frame at `sp` is left can be read.
+bool can_leave(StackCache& cache, uintptr_t sp, uintptr_t cfa, int32_t fp_offset) {
+  const bool inside = fp_offset == FrameRule::kFpUnchanged ||
+                      (fp_offset <= -8 && moved(cfa, fp_offset) - sp < cfa - sp);
+  return inside && cache.readable.reaches(sp, cfa);
+}
+
 /// What a walk found: `fresh[0 … count)`, innermost first, on top of `last[0 … kept)`.
 struct Walk {
   uint32_t count = 0;
@@ -99,6 +115,7 @@ struct Walk {
 Walk walk(StackCache& cache, const CallerFrame& caller) {
   Walk result;
   uintptr_t ip = caller.ip, sp = caller.sp, fp = caller.fp;
+  bool guessed = false;              // from there on registers may be anything
   uint32_t candidate = cache.depth;  // last[candidate - 1] is the next that can be where we are
   while (result.count < GPUPEAK_MAX_FRAMES) {
     while (candidate > 0 && cache.last[candidate - 1].sp < sp) --candidate;
@@ -116,14 +133,28 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
       }
     }
     const FrameRule& rule = rule_for(cache, ip);
-    cache.fresh[result.count++] = {ip, sp, fp, rule.fp_offset, rule.base == FrameRule::kFromFp};
+    const bool guess = rule.base == FrameRule::kGuessed;
+    cache.fresh[result.count++] = {ip, sp, fp, rule.fp_offset,
+                                   guess || rule.base == FrameRule::kFromFp};
     if (rule.base == FrameRule::kOutermost) {
       result.complete = true;
       return result;
     }
     if (rule.base == FrameRule::kUnsupported) return result;
+    if (guess && !guessed) {
+      // Where mappings are not watched, nobody would say when memory goes that a guess led to.
+      if (!host_recording()) return result;
+      guessed = true;
+      begin_guessing(cache);
+    }
     const uintptr_t cfa = moved(rule.base == FrameRule::kFromSp ? sp : fp, rule.cfa_offset);
-    if (cfa <= sp || cfa - sp > kLargestFrameBytes || (cfa & 7) != 0) return result;
+    const uintptr_t largest = guess ? kLargestGuessedBytes : kLargestFrameBytes;
+    const bool plain = sp < cfa && cfa - sp <= largest && (cfa & 7) == 0;
+    if (guessed && !(plain && can_leave(cache, sp, cfa, rule.fp_offset))) {
+      result.complete = true;  // nothing leads on from here
+      return result;
+    }
+    if (!plain) return result;
     ip = word_at(cfa - 8);
     // Without a branch, which would be as good as random: the return address is there in any case.
     const bool fp_unchanged = rule.fp_offset == FrameRule::kFpUnchanged;
@@ -208,6 +239,7 @@ uint32_t node_of(StackCache& cache, void* const* frames, int first, int count) {
 /// The part of StackCache::unwound that is the program's.
 struct Unwound {
   int first = 0, count = 0;
+  bool is_real = false;  ///< false: there is no unwinder yet, the caller stands for all
 };
 
 /// By libunwind, from here. `caller` stands for the whole stack if there is no unwinder.
@@ -222,7 +254,8 @@ uint32_t unwound_node(StackCache& cache, const void* caller, Unwound& unwound) {
   errno = saved_errno;
   int first = 0;
   while (first < count && is_own_code(reinterpret_cast<uintptr_t>(cache.unwound[first]))) ++first;
-  if (first >= count) {
+  const bool is_real = first < count;
+  if (!is_real) {
     cache.unwound[0] = const_cast<void*>(caller);
     first = 0;
     count = 1;
@@ -230,7 +263,7 @@ uint32_t unwound_node(StackCache& cache, const void* caller, Unwound& unwound) {
     gpupeak::preload::count(&gpupeak_counters_page::truncated_stacks);
   }
   if (count - first > static_cast<int>(GPUPEAK_MAX_FRAMES)) count = first + GPUPEAK_MAX_FRAMES;
-  unwound = {first, count};
+  unwound = {first, count, is_real};
   return node_of(cache, cache.unwound, first, count);
 }
 
@@ -252,6 +285,7 @@ uint32_t capture(StackCache& cache, const CallerFrame& caller, Captured& capture
     const uint32_t unwound =
         unwound_node(cache, reinterpret_cast<const void*>(caller.ip), captured.unwound);
     if (node == 0) return unwound;
+    if (!captured.unwound.is_real) return node;
     const bool right = node == unwound && (known == 0 || known == unwound);
     count(right ? &gpupeak_counters_page::verified_stacks : &gpupeak_counters_page::wrong_stacks);
   }
@@ -368,6 +402,12 @@ uint32_t with_python_frames(StackCache& cache, const Captured& captured, uint32_
 }
 
 }  // namespace
+
+void forget_stack_memory(uintptr_t begin, uintptr_t end) {
+  if (g_guessing.load(std::memory_order_relaxed) && any_slot_reads(begin, end)) {
+    drop_cached_stacks();
+  }
+}
 
 uint32_t capture_stack(const void* caller) {
   ThreadSlot* slot = thread_slot();

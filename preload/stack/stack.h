@@ -29,6 +29,9 @@ uint32_t capture_stack(ThreadSlot& slot, const CallerFrame& caller);
 /// For rare events: some 10 us in Python code.
 uint32_t capture_call_site(const CallerFrame& caller);
 
+/// Memory in [begin, end) is about to be unmapped, or cannot be read any more.
+void forget_stack_memory(uintptr_t begin, uintptr_t end);
+
 /// The same for a hook that knows only its return address: all that is kept while no unwinder is
 /// loaded. Always by libunwind, so for rare events.
 uint32_t capture_stack(const void* caller);

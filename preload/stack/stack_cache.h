@@ -5,6 +5,7 @@
 
 #include "gpupeak/log_format.h"
 #include "stack/frame_rules.h"
+#include "stack/readable_stack.h"
 #include "stack/stack.h"
 #include "stack/trie.h"
 
@@ -59,6 +60,8 @@ struct StackCache {
   uint64_t trie_generation = 0;
   uint32_t next_way = 0;
   bool verify = false;                          ///< every stack is to be unwound as well
+  bool guessed = false;                         ///< a frame was found by FrameRule::kGuessed
+  ReadableStack readable;                       ///< for what lies outside of a guessed frame
   PythonScratch* python = nullptr;              ///< once it is needed
   uint32_t depth = 0;                           ///< of `last`; 0: it is not valid
   CachedFrame last[GPUPEAK_MAX_FRAMES];         ///< outermost first
@@ -69,6 +72,12 @@ struct StackCache {
   FrameRule rules[kRules];
   StackTrace traces[kTraces];
   uint32_t seen[kSeen];  ///< nodes that were met, by their last bits
+
+  /// For a new thread in the slot of one that has ended: what a guess led to may be gone with the
+  /// stack that it lay on.
+  void begin_thread() {
+    if (guessed) trie_generation = UINT64_MAX;
+  }
 
   /// Where the stack is not as it was: each frame led to its caller by words on the stack (return
   /// address, saved frame pointer) that are compared here, inner ones first, so that a word is read

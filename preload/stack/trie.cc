@@ -133,6 +133,7 @@ uint32_t insert(uint32_t parent, uintptr_t ip) {
 }  // namespace
 
 constinit std::atomic<uint64_t> g_trie_generation{1};
+constinit std::atomic<bool> g_guessing{false};
 
 uint32_t trie_node(uint32_t parent, uintptr_t ip) {
   if (const uint32_t id = find(parent, ip)) return id;
@@ -147,6 +148,10 @@ void forget_nodes(uintptr_t begin, uintptr_t end) {
     Node& node = g_trie.nodes[id];
     if (node.ip - begin < end - begin) node.parent = kDead;
   }
+  drop_cached_stacks();
+}
+
+void drop_cached_stacks() {
   g_trie_generation.fetch_add(1, std::memory_order_release);
 }
 

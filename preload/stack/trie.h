@@ -19,9 +19,13 @@ inline uintptr_t python_ip(uint32_t number) {
 uint32_t trie_node(uint32_t parent, uintptr_t ip);
 /// Changes whenever nodes have become invalid: caches of ids made before must be dropped.
 extern constinit std::atomic<uint64_t> g_trie_generation;
+/// Set once a thread has followed a FrameRule::kGuessed.
+extern constinit std::atomic<bool> g_guessing;
 inline uint64_t trie_generation() {
   return g_trie_generation.load(std::memory_order_acquire);
 }
+/// Makes all threads drop what they remember of stacks and of code.
+void drop_cached_stacks();
 /// Code in [begin, end) was unloaded: its nodes are not used again, though they keep their meaning.
 void forget_nodes(uintptr_t begin, uintptr_t end);
 /// In a forked child: defines all nodes again in the new log, under their old ids.

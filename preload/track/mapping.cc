@@ -25,6 +25,9 @@ uint64_t address_of(void* at) {
 uint64_t whole_pages(size_t bytes) {
   return (static_cast<uint64_t>(bytes) + 4095) & ~UINT64_C(4095);
 }
+void forget_memory(void* at, size_t bytes) {
+  forget_stack_memory(address_of(at), address_of(at) + whole_pages(bytes));
+}
 
 /// Opens a HookScope and passes on the record that `make` builds, unless this is a nested call.
 template <typename Make>
@@ -38,6 +41,7 @@ void log(Make make) {
 
 void mapped(void* at, size_t bytes, int prot, int flags, const CallerFrame& caller) {
   log([&] {
+    if ((flags & MAP_FIXED) != 0) forget_memory(at, bytes);
     Record record(GPUPEAK_REC_MAP);
     record.u(address_of(at)).u(whole_pages(bytes)).u(static_cast<uint64_t>(prot)).u(kind_of(flags));
     emit(record.u(capture_stack(caller)));
@@ -46,6 +50,7 @@ void mapped(void* at, size_t bytes, int prot, int flags, const CallerFrame& call
 
 void unmapping(void* at, size_t bytes) {
   log([&] {
+    forget_memory(at, bytes);
     Record record(GPUPEAK_REC_UNMAP);
     emit(record.u(address_of(at)).u(whole_pages(bytes)));
   });
@@ -53,6 +58,7 @@ void unmapping(void* at, size_t bytes) {
 
 void reprotected(void* at, size_t bytes, int prot) {
   log([&] {
+    if ((prot & PROT_READ) == 0) forget_memory(at, bytes);
     Record record(GPUPEAK_REC_PROTECT);
     emit(record.u(address_of(at)).u(whole_pages(bytes)).u(static_cast<uint64_t>(prot)));
   });
@@ -61,6 +67,7 @@ void reprotected(void* at, size_t bytes, int prot) {
 void remapped(void* old_at, size_t old_bytes, void* new_at, size_t new_bytes,
               const CallerFrame& caller) {
   log([&] {
+    forget_memory(old_at, old_bytes);
     Record record(GPUPEAK_REC_REMAP);
     record.u(address_of(old_at))
         .u(whole_pages(old_bytes))
