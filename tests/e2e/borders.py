@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import Failed, GPUPEAK, environment, expect, expect_nothing_dropped, logs, report
+from common import GPUPEAK, environment, expect, expect_nothing_dropped, logs, report, run_checks
 
 PROGRAM, CASE = sys.argv[3:5]
 PHASES, STEPS = 200, 40
@@ -55,9 +55,9 @@ def check_outside(folder):
     print(f"{STEPS} marks from outside, exact")
 
 
-try:
+def main():
     with tempfile.TemporaryDirectory() as work:
         {"own": check_own, "outside": check_outside}[CASE](work)
-except Failed as failure:
-    print(failure)
-    sys.exit(1)
+
+
+run_checks(main)

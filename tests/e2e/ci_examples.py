@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import GPUPEAK, Failed, environment, expect
+from common import GPUPEAK, Skipped, environment, expect, run_checks
 
 CASE, CMAKE = sys.argv[3:5]
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/ci")
@@ -29,10 +29,6 @@ target_compile_definitions(my_benchmark PRIVATE BYTES=${MEBIBYTES}*1048576)
 PRESETS = """{"version": 3, "configurePresets": [{"name": "release", "generator": "Unix Makefiles",
   "binaryDir": "${sourceDir}/build/release", "cacheVariables": {"MEBIBYTES": "$env{MEBIBYTES}"}}],
   "buildPresets": [{"name": "release", "configurePreset": "release"}]}"""
-
-
-class Skipped(Exception):
-    pass
 
 
 def write(folder, name, text):
@@ -124,11 +120,9 @@ def pytest(folder):
     expect("over the limit of 100.0 MiB" in sh(command, folder, code=1), "pytest does not show why")
 
 
-try:
+def main():
     with tempfile.TemporaryDirectory() as work:
         {"workflow": workflow, "ctest": ctest, "pytest": pytest}[CASE](work)
-except Skipped as skipped:
-    print(f"skipped: {skipped}")
-    sys.exit(77)
-except Failed as failure:
-    sys.exit(str(failure))
+
+
+run_checks(main)

@@ -6,9 +6,8 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
-from common import GPUPEAK, Failed, expect
+from common import GPUPEAK, expect, run_checks
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 COMPLETION, MANUAL = os.path.join(ROOT, "tools/completion/gpupeak.bash"), os.path.join(ROOT, "docs/gpupeak.1")
@@ -111,7 +110,4 @@ def main():
     check_documentation()
 
 
-try:
-    main()
-except Failed as failure:
-    sys.exit(str(failure))
+run_checks(main)

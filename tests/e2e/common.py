@@ -18,9 +18,25 @@ class Failed(Exception):
     pass
 
 
+class Skipped(Exception):
+    """What the test needs is not here."""
+
+
 def expect(condition, message):
     if not condition:
         raise Failed(message)
+
+
+def run_checks(main):
+    """Calls it and exits: with 1 where a check failed, with 77, which ctest takes for skipped, where one cannot run."""
+    try:
+        main()
+    except Skipped as skipped:
+        print(f"skipped: {skipped}")
+        sys.exit(77)
+    except Failed as failure:
+        print(failure)
+        sys.exit(1)
 
 
 def environment(folder, preload, **more):

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from common import Failed, environment, expect, expect_nothing_dropped, logs, report
+from common import Skipped, environment, expect, expect_nothing_dropped, logs, report, run_checks
 
 PROGRAMS = {
     "cc1plus": ["cc1plus", "-quiet", "-O2", "-imultiarch", "x86_64-linux-gnu", "-D_GNU_SOURCE", "heavy.cc", "-o", "/dev/null"],
@@ -40,12 +40,11 @@ def main():
     command = list(PROGRAMS[name])
     if name == "cc1plus":
         if shutil.which("g++") is None:
-            return 77
+            raise Skipped("no g++ here")
         command[0] = subprocess.run(["g++", "-print-prog-name=cc1plus"], stdout=subprocess.PIPE, check=True).stdout.decode().strip()
     program = shutil.which(command[0])
     if program is None:
-        print(f"{name} is not on this machine")
-        return 77
+        raise Skipped(f"no {name} here")
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "heavy.cc"), "w") as file:
             file.write(HEAVY)
@@ -64,11 +63,6 @@ def main():
               f"{mib(metrics['host.kind.mmap_anon.peak_bytes'])}); RssAnon less the preload's own {mib(truth)} MiB; "
               f"ratio {peak / truth:.3f}")
         expect(0.9 <= peak / truth <= 1.1, "not within 10 %")
-    return 0
 
 
-try:
-    sys.exit(main())
-except Failed as failure:
-    print(failure)
-    sys.exit(1)
+run_checks(main)

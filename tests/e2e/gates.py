@@ -3,11 +3,10 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import xml.etree.ElementTree
 
-from common import GPUPEAK, Failed, expect
+from common import GPUPEAK, expect, run_checks
 
 MIB = 1 << 20
 
@@ -129,7 +128,4 @@ def main():
         confidential(small)
 
 
-try:
-    main()
-except Failed as failure:
-    sys.exit(str(failure))
+run_checks(main)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import Failed, GPUPEAK, environment, expect, logs, report
+from common import GPUPEAK, environment, expect, logs, report, run_checks
 
 PROGRAM = sys.argv[3]
 
@@ -31,8 +31,4 @@ def main():
         expect(json.loads(bare.stdout)["benchmarks"][0]["max_bytes_used"] == 0, "figures without the preload")
 
 
-try:
-    main()
-except Failed as failure:
-    print(failure)
-    sys.exit(1)
+run_checks(main)

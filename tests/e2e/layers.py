@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import Failed, GPUPEAK, environment, expect, report
+from common import GPUPEAK, environment, expect, report, run_checks
 
 layers, driver = sys.argv[3:5]
 rules = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/layers.toml")
@@ -81,11 +81,6 @@ def main():
         row = next(r for r in table if r["phase"] == "step")
         expect(row["last"] == "20" and int(row["device.peak_bytes"]) == tags["bytes"], f"CSV row {row}")
         print(text)
-    return 0
 
 
-try:
-    sys.exit(main())
-except Failed as failure:
-    print(failure)
-    sys.exit(1)
+run_checks(main)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 import tiny_llama
-from common import Failed, GPUPEAK, environment, expect, expect_nothing_dropped, report
+from common import GPUPEAK, Skipped, environment, expect, expect_nothing_dropped, report, run_checks
 
 WORK = sys.argv[3]
 VERSION = "3.22.1"
@@ -54,8 +54,7 @@ def fetch(place):
 def main():
     place = None if None in (shutil.which("node"), shutil.which("npm")) else fetch(os.path.join(WORK, f"node-llama-cpp-{VERSION}"))
     if place is None:
-        print("skipped: no node, npm or network")
-        return 77
+        raise Skipped("no node, npm or network")
     with tempfile.TemporaryDirectory() as folder:
         model, program, log = (os.path.join(folder, name) for name in ("tiny.gguf", "program.js", "a.gplog"))
         tiny_llama.write(model)
@@ -93,11 +92,6 @@ def main():
         for name, least in (("load", of_model), ("context", of_context)):
             kept = phases[name]["metrics"]["host.kept_bytes"]
             expect(least <= kept < 2 * least + 24 * 2**20, f"{name} keeps {kept}, of buffers {least}")
-    return 0
 
 
-try:
-    sys.exit(main())
-except Failed as failure:
-    print(failure)
-    sys.exit(1)
+run_checks(main)

@@ -13,8 +13,8 @@ import sys
 import tempfile
 import time
 
-from common import (Failed, GPUPEAK, environment, expect, expect_heap_is_what_events_leave, expect_nothing_dropped, logs,
-                    report)
+from common import (GPUPEAK, Skipped, environment, expect, expect_heap_is_what_events_leave, expect_nothing_dropped,
+                    logs, report, run_checks)
 
 model, clients, work = sys.argv[3:6]
 
@@ -66,12 +66,10 @@ def check_killed(command, folder):
 def main():
     get = os.path.join(clients, "onnxruntime/get.sh")
     if not os.path.exists(get):
-        print(f"skipped: no ONNX Runtime client in {clients} (GPUPEAK_CLIENTS)")
-        return 77
+        raise Skipped(f"no ONNX Runtime client in {clients} (GPUPEAK_CLIENTS)")
     place = os.path.join(work, "onnxruntime")
     if subprocess.run([get, place], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False).returncode != 0:
-        print("skipped: the ONNX Runtime client could not be fetched")
-        return 77
+        raise Skipped("the ONNX Runtime client could not be fetched")
     command = [os.path.join(place, "onnxruntime_perf_test"), "-e", "cpu", "-r", "3", "-I", "-m", "times",
                os.path.join(place, f"models/light_{model}.onnx")]
     with tempfile.TemporaryDirectory() as folder:
@@ -96,11 +94,6 @@ def main():
         if theirs is not None:
             expect(abs(peak - theirs) <= 0.01 * theirs, "more than 1 % from heaptrack's")
         check_killed(command, folder)
-    return 0
 
 
-try:
-    sys.exit(main())
-except Failed as failure:
-    print(failure)
-    sys.exit(1)
+run_checks(main)

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 
-from common import (Failed, GPUPEAK, environment, expect, expect_heap_is_what_events_leave, expect_nothing_dropped, logs,
-                    report)
+from common import (GPUPEAK, Skipped, environment, expect, expect_heap_is_what_events_leave, expect_nothing_dropped,
+                    logs, report, run_checks)
 
 VERSION, WORK, CLIENTS = sys.argv[3:6]
 PROGRAM = """
@@ -53,8 +53,7 @@ def main():
     model = os.path.join(CLIENTS, "onnxruntime/models/light_squeezenet.onnx")
     place = os.path.join(WORK, f"onnxruntime-node-{VERSION}")
     if not os.path.exists(model) or None in (shutil.which("node"), shutil.which("npm")) or not fetch(place):
-        print("skipped: no node, npm, network or model")
-        return 77
+        raise Skipped("no node, npm, network or model")
     command = ["node", os.path.join(place, "test.js"), model]
     with tempfile.TemporaryDirectory() as folder:
         native = subprocess.run(command, env=environment(folder, False), capture_output=True, check=False)
@@ -68,11 +67,6 @@ def main():
         phases = {p["name"]: p["count"] for p in summary["phases"] if p["source"] == "ort"}
         print(VERSION, phases)
         expect(phases == {"create_env": 1, "create_session": 1, "run": 4, "release_session": 1}, f"phases {phases}")
-    return 0
 
 
-try:
-    sys.exit(main())
-except Failed as failure:
-    print(f"{VERSION}: {failure}")
-    sys.exit(1)
+run_checks(main)

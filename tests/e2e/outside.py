@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from common import Failed, GPUPEAK, environment, expect, expect_nothing_dropped, logs, report
+from common import GPUPEAK, environment, expect, expect_nothing_dropped, logs, report, run_checks
 
 CASE = sys.argv[3]
 # Allocates all the time, so that the log grows while others append to it.
@@ -175,9 +175,9 @@ def case_reader_gone(folder):
     expect(summary["run"]["exit"] == {"kind": "signal", "code": int(signal.SIGPIPE)}, f"{summary['run']['exit']}")
 
 
-with tempfile.TemporaryDirectory() as top:
-    try:
-        globals()[f"case_{CASE}"](top)
-    except Failed as failure:
-        print(f"{CASE}: {failure}")
-        sys.exit(1)
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        globals()[f"case_{CASE}"](folder)
+
+
+run_checks(main)

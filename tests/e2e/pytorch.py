@@ -7,10 +7,9 @@ Exit code 77: no PyTorch here (Debian: python3-torch).
 import json
 import os
 import subprocess
-import sys
 import tempfile
 
-from common import Failed, GPUPEAK, environment, expect, expect_phases_add_up
+from common import GPUPEAK, Skipped, environment, expect, expect_phases_add_up, run_checks
 
 PYTHON = "/usr/bin/python3"
 PROGRAM = """
@@ -30,8 +29,7 @@ for _ in range(2):
 def main():
     environ = dict(environment("", False), **{k: v for k, v in os.environ.items() if k == "LD_LIBRARY_PATH"})
     if subprocess.run([PYTHON, "-c", "import torch"], env=environ, stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        print("skipped: no PyTorch")
-        return 77
+        raise Skipped("no PyTorch here")
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "a.gplog")
         done = subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", PYTHON, "-c", PROGRAM], env=environ, check=False)
@@ -54,11 +52,6 @@ def main():
         expect_phases_add_up(summary)
         backward = next(p for p in summary["phases"] if p["name"] == "backward")
         expect(backward["count"] == 2 and backward["metrics"]["host.peak_bytes"] >= 2 * image, f"backward: {backward}")
-    return 0
 
 
-try:
-    sys.exit(main())
-except Failed as failure:
-    print(failure)
-    sys.exit(1)
+run_checks(main)

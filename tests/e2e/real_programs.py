@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import Failed, environment, expect, expect_nothing_dropped, logs, report
+from common import Skipped, environment, expect, expect_nothing_dropped, logs, report, run_checks
 
 SOURCE = """#include <algorithm>
 #include <map>
@@ -54,8 +54,7 @@ def run(name, folder, preload):
 def main():
     name = sys.argv[3]
     if shutil.which(PROGRAMS[name][0]) is None or shutil.which(name) is None and name not in ("python3",):
-        print(f"{name} is not on this machine")
-        return 77
+        raise Skipped(f"no {name} here")
     with tempfile.TemporaryDirectory() as folder:
         native, preloaded = run(name, folder, False), run(name, folder, True)
         for what in ("returncode", "stdout", "stderr"):
@@ -67,11 +66,6 @@ def main():
         for log in found:
             expect_nothing_dropped(report(log))
         print(f"{name}: exit {native.returncode}, {len(found)} logs")
-    return 0
 
 
-try:
-    sys.exit(main())
-except Failed as failure:
-    print(failure)
-    sys.exit(1)
+run_checks(main)

@@ -9,10 +9,9 @@ import json
 import os
 import sqlite3
 import subprocess
-import sys
 import tempfile
 
-from common import Failed, GPUPEAK, environment, expect, expect_phases_add_up
+from common import GPUPEAK, Skipped, environment, expect, expect_phases_add_up, run_checks
 
 PYTHON = "/usr/bin/python3"
 
@@ -86,8 +85,7 @@ def check_other_verbs(folder, log, asked, held):
 def main():
     exported = subprocess.run(["nm", "-D", PYTHON], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout
     if b" T PyRun_SimpleStringFlags" not in exported:
-        print(f"{PYTHON} does not export its functions")
-        return 77
+        raise Skipped(f"{PYTHON} does not export its functions")
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "python.gplog")
         command = [PYTHON, "-S", "-c", "import json, decimal; x = [bytes(5000) for i in range(1000)]; import argparse"]
@@ -139,11 +137,6 @@ def main():
             expect(printed.returncode == 0 and b"[[tag]]" in printed.stdout, f"rules {name} prints {printed.stdout[:80]}")
             expect(gpupeak("tags", "--rules", name, log).returncode == 0, f"the set {name} cannot be used")
         expect("onnxruntime" in listed and gpupeak("rules", "nonesuch").returncode == 2, "rules that are not there")
-    return 0
 
 
-try:
-    sys.exit(main())
-except Failed as failure:
-    print(failure)
-    sys.exit(1)
+run_checks(main)

@@ -6,11 +6,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 
-from common import GPUPEAK, Failed, expect
+from common import GPUPEAK, Skipped, expect, run_checks
 
 PROGRAM = r"""
 #include <stdlib.h>
@@ -76,8 +75,7 @@ def debuginfod(folder, log, debug_file, build_id):
 
 def main():
     if not shutil.which("gcc") or not shutil.which("objcopy"):
-        print("no gcc here")
-        sys.exit(77)
+        raise Skipped("no gcc or objcopy here")
     with tempfile.TemporaryDirectory() as folder:
         program, log = os.path.join(folder, "program"), os.path.join(folder, "x.gplog")
         bundle, packed = os.path.join(folder, "x.gpbundle"), log + ".zst"
@@ -127,7 +125,4 @@ def main():
         expect("cut off" in message, message)
 
 
-try:
-    main()
-except Failed as failure:
-    sys.exit(str(failure))
+run_checks(main)

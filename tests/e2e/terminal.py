@@ -8,12 +8,11 @@ import pty
 import re
 import struct
 import subprocess
-import sys
 import tempfile
 import termios
 import unicodedata
 
-from common import GPUPEAK, Failed, expect
+from common import GPUPEAK, expect, run_checks
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # The table of phases has its width, whatever is behind it: two sides beside each other.
@@ -75,7 +74,4 @@ def main():
             expect(COLOUR.search(always) and same, f"{verb} --color always")
 
 
-try:
-    main()
-except Failed as failure:
-    sys.exit(str(failure))
+run_checks(main)

@@ -11,14 +11,10 @@ import shutil
 import subprocess
 from collections import Counter, defaultdict
 
-from common import expect
+from common import Skipped, expect
 
 FLAMEGRAPH = "/usr/share/perl5/Devel/NYTProf/flamegraph.pl"  # Debian: libdevel-nytprof-perl
 PPROF_PROTO = "/usr/share/gocode/src/github.com/google/pprof/proto"  # Debian: golang-github-google-pprof-dev
-
-
-class Skipped(Exception):
-    pass
 
 
 def need(program):

@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
-from common import Failed, GPUPEAK, environment, expect, expect_heap_is_what_events_leave  # noqa: E402
+from common import GPUPEAK, Skipped, environment, expect, expect_heap_is_what_events_leave, run_checks  # noqa: E402
 from exported import Log  # noqa: E402
 import readers  # noqa: E402
 import sql  # noqa: E402
@@ -32,10 +32,10 @@ def gpupeak(*arguments, code=0):
 def record(folder):
     get = os.path.join(CLIENTS, "onnxruntime/get.sh")
     if not os.path.exists(get):
-        raise readers.Skipped(f"no ONNX Runtime client in {CLIENTS} (GPUPEAK_CLIENTS)")
+        raise Skipped(f"no ONNX Runtime client in {CLIENTS} (GPUPEAK_CLIENTS)")
     place = os.path.join(WORK, "onnxruntime")
     if subprocess.run([get, place], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        raise readers.Skipped("the ONNX Runtime client could not be fetched")
+        raise Skipped("the ONNX Runtime client could not be fetched")
     log = os.path.join(folder, "resnet50.gplog")
     subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", os.path.join(place, "onnxruntime_perf_test"), "-e", "cpu", "-r", "3", "-I",
                     os.path.join(place, "models/light_resnet50.onnx")], env=environment(folder, False), stdout=subprocess.DEVNULL,
@@ -111,16 +111,8 @@ def main():
             try:
                 check(log, READERS)
                 print(f"{name}: ok", flush=True)
-            except readers.Skipped as skipped:
+            except Skipped as skipped:
                 print(f"{name} skipped: {skipped}", flush=True)
-    return 0
 
 
-try:
-    sys.exit(main())
-except readers.Skipped as skipped:
-    print(f"skipped: {skipped}")
-    sys.exit(77)
-except Failed as failure:
-    print(failure)
-    sys.exit(1)
+run_checks(main)

@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
-from common import Failed, GPUPEAK, environment  # noqa: E402
+from common import GPUPEAK, environment, run_checks  # noqa: E402
 from exported import Log  # noqa: E402
 import readers  # noqa: E402
 import sql  # noqa: E402
@@ -36,14 +36,6 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for log in record(folder):
             check(log, WORK)
-    return 0
 
 
-try:
-    sys.exit(main())
-except readers.Skipped as skipped:
-    print(f"skipped: {skipped}")
-    sys.exit(77)
-except Failed as failure:
-    print(failure)
-    sys.exit(1)
+run_checks(main)

@@ -21,7 +21,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
-from common import Failed, environment, expect, expect_nothing_dropped, logs, report
+from common import Skipped, environment, expect, expect_nothing_dropped, logs, report, run_checks
 
 CASE = sys.argv[3]
 COMMAND = sys.argv[4:]
@@ -139,13 +139,11 @@ def case_kill9(folder):
 def case_full_disk(folder):
     """On a full disk the program ends as ever, and the report says that events are missing."""
     if os.geteuid() != 0:
-        print("mounting a small tmpfs needs root")
-        return 77
+        raise Skipped("mounting a small tmpfs needs root")
     disk = os.path.join(folder, "disk")
     os.mkdir(disk)
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], stderr=subprocess.DEVNULL, check=False).returncode:
-        print("tmpfs cannot be mounted here")
-        return 77
+        raise Skipped("tmpfs cannot be mounted here")
     try:
         native = run(folder, False)
         preloaded = run(folder, True, GPUPEAK_OUT=os.path.join(disk, "a.gplog"))
@@ -155,7 +153,6 @@ def case_full_disk(folder):
         expect(not summary["quality"]["exact"], "the report calls itself exact")
     finally:
         subprocess.run(["umount", disk], check=False)
-    return 0
 
 
 def case_file_limit(folder):
@@ -250,8 +247,7 @@ def case_bare_summary(folder):
 def case_setuid(folder):
     """A program that gains privileges does not load us, or does nothing with us."""
     if os.geteuid() != 0:
-        print("a setuid copy needs root")
-        return 77
+        raise Skipped("a setuid copy needs root")
     nobody = pwd.getpwnam("nobody")
     os.chmod(folder, 0o777)
     copy = os.path.join(folder, "id")
@@ -260,18 +256,16 @@ def case_setuid(folder):
     drop = lambda: (os.setgroups([]), os.setgid(nobody.pw_gid), os.setuid(nobody.pw_uid))
     native = subprocess.run([copy], env=environment(folder, False), preexec_fn=drop, stdout=subprocess.PIPE, check=False)
     if b"euid=0" not in native.stdout:
-        print("this file system does not honour setuid")
-        return 77
+        raise Skipped("this file system does not honour setuid")
     preloaded = subprocess.run([copy], env=environment(folder, True), preexec_fn=drop, stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, check=False)
     expect(preloaded.stdout == native.stdout and preloaded.returncode == native.returncode, "the result differs")
     expect(not logs(folder), "a log was written")
-    return 0
 
 
-with tempfile.TemporaryDirectory() as top:
-    try:
-        sys.exit(globals()[f"case_{CASE}"](top) or 0)
-    except Failed as failure:
-        print(f"{CASE}: {failure}")
-        sys.exit(1)
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        globals()[f"case_{CASE}"](folder)
+
+
+run_checks(main)

@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
-from common import Failed, GPUPEAK, environment, expect, expect_nothing_dropped, logs, report
+from common import GPUPEAK, environment, expect, expect_nothing_dropped, logs, report, run_checks
 
 CASE, OWN_TOOL, COMMAND = sys.argv[3], sys.argv[4], sys.argv[5:]
 
@@ -111,8 +111,4 @@ def main():
         checks(summary, dump(found[0]))
 
 
-try:
-    main()
-except Failed as failure:
-    print(f"{CASE}: {failure}")
-    sys.exit(1)
+run_checks(main)

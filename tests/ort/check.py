@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
-from common import Failed, GPUPEAK, environment, expect, expect_nothing_dropped, logs, report
+from common import GPUPEAK, environment, expect, expect_nothing_dropped, logs, report, run_checks
 
 CASE, COMMAND = sys.argv[3], sys.argv[4:]
 
@@ -85,8 +85,4 @@ def main():
         check(count_phases(lines), lines, summary)
 
 
-try:
-    main()
-except Failed as failure:
-    print(f"{CASE}: {failure}")
-    sys.exit(1)
+run_checks(main)

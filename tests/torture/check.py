@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
-from common import GPUPEAK, Failed, environment, expect, expect_nothing_dropped, logs, report
+from common import GPUPEAK, environment, expect, expect_nothing_dropped, logs, report, run_checks
 
 CASE, PROGRAM = sys.argv[3:5]
 OTHERS = 96 << 10  # what libc, the loader and the threads' own structures hold, at most
@@ -112,9 +112,9 @@ def limited(folder):
     print(f"log of {os.path.getsize(log)} bytes, {live} bytes live at the end")
 
 
-with tempfile.TemporaryDirectory() as scratch:
-    try:
-        {"ordered": ordered, "racing": racing, "limited": limited}[CASE](scratch)
-    except Failed as failure:
-        print(failure)
-        sys.exit(1)
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        {"ordered": ordered, "racing": racing, "limited": limited}[CASE](folder)
+
+
+run_checks(main)
