@@ -12,10 +12,8 @@
 
 namespace {
 
-constexpr unsigned kThreads = 4;
 constexpr unsigned kSteps = 30000;  // of each thread
 constexpr unsigned kBlocks = 300;   // live at most
-constexpr unsigned kSites = 3;
 
 struct Step {
   char kind;  // m malloc, f free, r realloc
@@ -29,14 +27,6 @@ std::array<Step, kThreads * kSteps> g_steps;  // in true order
 size_t g_step_count = 0;
 std::vector<void*> g_blocks;
 Barrier g_begin(kThreads + 1), g_end(kThreads + 1);
-
-template <unsigned kSite>
-__attribute__((noinline)) void* site(void* old, size_t bytes) {
-  void* block = old != nullptr ? realloc(old, bytes) : malloc(bytes);
-  asm volatile("" ::: "memory");  // no tail call
-  return block;
-}
-constexpr void* (*kSitesAt[kSites])(void*, size_t) = {site<0>, site<1>, site<2>};
 
 size_t random_bytes(Random& random) {
   switch (random.below(20)) {

@@ -12,10 +12,8 @@
 
 namespace {
 
-constexpr unsigned kThreads = 4;
 constexpr unsigned kRounds = 30;
 constexpr unsigned kHandovers = 3000;  // a round and thread
-constexpr unsigned kSites = 3;
 
 /// At each block's begin.
 struct Label {
@@ -31,14 +29,6 @@ std::array<Held, kThreads> g_held;
 Barrier g_barrier(kThreads);
 long long g_peak = 0;
 std::array<long long, kSites> g_at_peak{};
-
-template <unsigned kSite>
-__attribute__((noinline)) void* site(void* old, size_t bytes) {
-  void* block = old != nullptr ? realloc(old, bytes) : malloc(bytes);
-  asm volatile("" ::: "memory");  // no tail call
-  return block;
-}
-constexpr void* (*kSitesAt[kSites])(void*, size_t) = {site<0>, site<1>, site<2>};
 
 Label* take(Held& held, Label* old, unsigned at, size_t bytes) {
   if (old != nullptr) held.bytes[old->site] -= static_cast<long long>(old->bytes);

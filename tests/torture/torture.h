@@ -1,11 +1,23 @@
-// What the torture programs share: random numbers, a barrier that takes no memory, and a thread's
-// start and end far away from what is tested.
+// What the torture programs share: the sites that allocate, random numbers, and a barrier and a
+// lock that take no memory.
 #pragma once
 
 #include <sched.h>
 
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
+
+constexpr unsigned kThreads = 4;
+constexpr unsigned kSites = 3;
+
+template <unsigned kSite>
+__attribute__((noinline)) void* site(void* old, size_t bytes) {
+  void* block = old != nullptr ? realloc(old, bytes) : malloc(bytes);
+  asm volatile("" ::: "memory");  // no tail call
+  return block;
+}
+constexpr void* (*kSitesAt[kSites])(void*, size_t) = {site<0>, site<1>, site<2>};
 
 class Random {
  public:
