@@ -74,6 +74,35 @@ void add_mark(CLI::App& app, tools::MarkOptions& options) {
   verb->add_option("name", options.name, "What to call the mark")->required()->type_name("NAME");
 }
 
+void add_log(CLI::App& verb, std::string& log) {
+  verb.add_option("log", log, "A log that `run` or the preloaded library wrote")
+      ->required()
+      ->type_name("FILE");
+}
+
+void add_scope(CLI::App& verb, std::string& scope) {
+  verb.add_option("--scope", scope,
+                  "Which memory: device, device:0, host, host/heap, device:0/pool, total ...");
+}
+
+void add_top(CLI::App& verb, size_t& top, const char* rows) {
+  verb.add_option("--top", top, rows)->check(CLI::Range(1, 1'000'000))->capture_default_str();
+}
+
+void add_strict(CLI::App& verb, bool& strict) {
+  verb.add_flag("--strict", strict, "Exit with 4 if anything was lost");
+}
+
+void add_out(CLI::App& verb, std::string& out) {
+  verb.add_option("-o,--out", out, "Write to a file instead of standard output")->type_name("FILE");
+}
+
+void add_color(CLI::App& verb, std::string& color) {
+  verb.add_option("--color", color, "Colours in text")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+}
+
 void add_rules(CLI::App& verb, tools::RuleOptions& options) {
   verb.add_option("--rules", options.sets,
                   "Rules that name phases and tags: a built-in set, a file, none; may be repeated")
@@ -107,15 +136,10 @@ void add_report(CLI::App& app, tools::ReportOptions& options) {
   verb->add_option("--by", options.by, "What the rows are")
       ->check(CLI::IsMember({"site", "function", "module", "phase", "tag", "kind", "thread", "ip"}))
       ->capture_default_str();
-  verb->add_option("--top", options.top, "Rows a table")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
-  verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
-  verb->add_option("-o,--out", options.out, "Write to a file instead of standard output")
-      ->type_name("FILE");
-  verb->add_option("--color", options.color, "Colours in text")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->capture_default_str();
+  add_top(*verb, options.top, "Rows a table");
+  add_strict(*verb, options.strict);
+  add_out(*verb, options.out);
+  add_color(*verb, options.color);
   add_rules(*verb, options.rules);
 }
 
@@ -128,12 +152,9 @@ void add_phases(CLI::App& app, tools::ReportOptions& options) {
       ->type_name("FILE");
   verb->add_flag_callback(
       "--csv", [&] { options.format = "csv"; }, "As CSV, in bytes");
-  verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
-  verb->add_option("-o,--out", options.out, "Write to a file instead of standard output")
-      ->type_name("FILE");
-  verb->add_option("--color", options.color, "Colours in text")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->capture_default_str();
+  add_strict(*verb, options.strict);
+  add_out(*verb, options.out);
+  add_color(*verb, options.color);
   add_rules(*verb, options.rules);
 }
 
@@ -146,16 +167,11 @@ void add_diff(CLI::App& app, tools::DiffOptions& options) {
   verb->add_option("--by", options.by, "What the rows are")
       ->check(CLI::IsMember({"site", "function", "module", "phase", "tag", "kind", "thread"}))
       ->capture_default_str();
-  verb->add_option("--top", options.top, "Rows a table")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
+  add_top(*verb, options.top, "Rows a table");
   verb->add_flag("--json", options.json, "As JSON, with all rows");
   verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost in either run");
-  verb->add_option("-o,--out", options.out, "Write to a file instead of standard output")
-      ->type_name("FILE");
-  verb->add_option("--color", options.color, "Colours in text")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->capture_default_str();
+  add_out(*verb, options.out);
+  add_color(*verb, options.color);
   add_rules(*verb, options.rules);
 }
 
@@ -181,9 +197,7 @@ void add_check(CLI::App& app, tools::CheckOptions& options) {
                    "Append the results as Markdown, for instance to $GITHUB_STEP_SUMMARY")
       ->type_name("FILE");
   verb->add_flag("--strict", options.strict, "Exit with 4 if all passed, but anything was lost");
-  verb->add_option("--color", options.color, "Colours in text")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->capture_default_str();
+  add_color(*verb, options.color);
   add_rules(*verb, options.rules);
 }
 
@@ -204,9 +218,8 @@ void add_metrics(CLI::App& app, tools::MetricsOptions& options) {
       ->type_name("NAME=VALUE");
   verb->add_option("--benchmark", options.benchmark, "A name instead of the program's")
       ->type_name("NAME");
-  verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
-  verb->add_option("-o,--out", options.out, "Write to a file instead of standard output")
-      ->type_name("FILE");
+  add_strict(*verb, options.strict);
+  add_out(*verb, options.out);
 }
 
 void add_merge(CLI::App& app, tools::MergeOptions& options) {
@@ -214,20 +227,15 @@ void add_merge(CLI::App& app, tools::MergeOptions& options) {
       "merge", "What several processes of one run, children or ranks, held at once");
   verb->add_option("log", options.logs, "Their logs")->required()->type_name("FILE ...");
   verb->add_flag("--json", options.json, "As JSON");
-  verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
-  verb->add_option("-o,--out", options.out, "Write to a file instead of standard output")
-      ->type_name("FILE");
-  verb->add_option("--color", options.color, "Colours in text")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->capture_default_str();
+  add_strict(*verb, options.strict);
+  add_out(*verb, options.out);
+  add_color(*verb, options.color);
 }
 
 void add_pack(CLI::App& app, tools::PackOptions& options, const char* name, const char* description,
               const char* out) {
   CLI::App* verb = app.add_subcommand(name, description);
-  verb->add_option("log", options.log, "A log that `run` or the preloaded library wrote")
-      ->required()
-      ->type_name("FILE");
+  add_log(*verb, options.log);
   verb->add_option("-o,--out", options.out, std::string("Where to; else ") + out)
       ->type_name("FILE");
   verb->add_flag("-q,--quiet", options.quiet, "Do not say how much was resolved");
@@ -264,16 +272,11 @@ void add_common_options(CLI::App& app) {
 CLI::App* add_view(CLI::App& app, tools::ViewOptions& options, const char* name,
                    const char* description) {
   CLI::App* verb = app.add_subcommand(name, description);
-  verb->add_option("log", options.log, "A log that `run` or the preloaded library wrote")
-      ->required()
-      ->type_name("FILE");
-  verb->add_option("--scope", options.scope,
-                   "Which memory: device, device:0, host, host/heap, device:0/pool, total ...");
+  add_log(*verb, options.log);
+  add_scope(*verb, options.scope);
   verb->add_flag("--json", options.json, "As JSON");
-  verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
-  verb->add_option("--color", options.color, "Colours in text")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->capture_default_str();
+  add_strict(*verb, options.strict);
+  add_color(*verb, options.color);
   add_rules(*verb, options.rules);
   return verb;
 }
@@ -302,11 +305,9 @@ void add_export(CLI::App& app, tools::ExportOptions& options) {
   verb->add_option("log", options.log, "A log that `run` or the preloaded library wrote")
       ->required()
       ->type_name("LOG");
-  verb->add_option("-o,--out", options.out, "Write to a file instead of standard output")
-      ->type_name("FILE");
-  verb->add_option("--scope", options.scope,
-                   "Which memory: device, device:0, host, host/heap, device:0/pool, total ...");
-  verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
+  add_out(*verb, options.out);
+  add_scope(*verb, options.scope);
+  add_strict(*verb, options.strict);
   add_rules(*verb, options.rules);
   verb->footer(formats);
 }
@@ -316,9 +317,7 @@ void add_tags(CLI::App& app, tools::ViewOptions& options) {
                             "What the peak's memory was for, by layer and by data structure");
   verb->add_flag("--csv", options.csv, "tag,MiB: a line a tag, as MXNet's memory profiler had it")
       ->excludes("--json");
-  verb->add_option("--top", options.top, "Entries listed one by one")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
+  add_top(*verb, options.top, "Entries listed one by one");
 }
 
 void add_list_rules(CLI::App& app, std::string& name) {
@@ -329,10 +328,7 @@ void add_list_rules(CLI::App& app, std::string& name) {
 
 void add_site_view(CLI::App& app, tools::ViewOptions& options, const char* name,
                    const char* description) {
-  add_view(app, options, name, description)
-      ->add_option("--top", options.top, "Rows a table")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
+  add_top(*add_view(app, options, name, description), options.top, "Rows a table");
 }
 
 void add_timeline(CLI::App& app, tools::TimelineOptions& options) {
@@ -353,14 +349,10 @@ void add_compare(CLI::App& app, tools::CompareOptions& options) {
   verb->add_option("--scope", options.scope, "Which memory phases and sites are of");
   verb->add_option("--html", options.html, "Curves over each other and tables, as a page")
       ->type_name("FILE");
-  verb->add_option("--top", options.top, "Sites")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
+  add_top(*verb, options.top, "Sites");
   verb->add_flag("--json", options.json, "As JSON");
-  verb->add_flag("--strict", options.strict, "Exit with 4 if anything was lost");
-  verb->add_option("--color", options.color, "Colours in text")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->capture_default_str();
+  add_strict(*verb, options.strict);
+  add_color(*verb, options.color);
   add_rules(*verb, options.rules);
 }
 
