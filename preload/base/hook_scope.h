@@ -25,21 +25,28 @@ extern constinit thread_local ThreadFlags t_flags __attribute__((tls_model("init
 /// and not on a signal handler's own stack. Called only when a scope seems to be open.
 bool was_left_by_longjmp(uintptr_t opened, uintptr_t here);
 
+/// Where the calling function's frame ends.
+inline __attribute__((always_inline)) uintptr_t stack_pointer() {
+  uintptr_t at;
+  asm("mov %%rsp, %0" : "=r"(at));
+  return at;
+}
+
 /// Marks a stretch of the thread's work in one of its flags. HOOK-SAFE. `entered` is false in a
 /// nested call.
 template <uintptr_t ThreadFlags::*kFlag>
 class Scope {
  public:
-  Scope() {
-    const auto here = reinterpret_cast<uintptr_t>(this);
+  __attribute__((always_inline)) Scope() {
+    const uintptr_t here = stack_pointer();
     const uintptr_t opened = t_flags.*kFlag;
-    entered_ = opened == 0 || was_left_by_longjmp(opened, here);
+    entered_ = __builtin_expect(opened == 0, 1) || was_left_by_longjmp(opened, here);
     if (entered_) {
       t_flags.*kFlag = here;
       asm volatile("" ::: "memory");  // a signal handler on this thread sees it from here on
     }
   }
-  ~Scope() {
+  __attribute__((always_inline)) ~Scope() {
     if (entered_) {
       asm volatile("" ::: "memory");
       t_flags.*kFlag = 0;

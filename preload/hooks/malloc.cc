@@ -26,6 +26,7 @@ struct RealAllocator {
   void* (*pvalloc)(size_t);
   void (*free_sized)(void*, size_t);
   void (*free_aligned_sized)(void*, size_t, size_t);
+  size_t (*usable_size)(void*);
 };
 constinit RealAllocator g_real{};
 constinit bool g_resolved = false;
@@ -33,6 +34,10 @@ constinit bool g_resolved = false;
 template <typename Function>
 void resolve(Function& function, const char* name) {
   function = reinterpret_cast<Function>(find_next(name));
+}
+
+size_t unknown_size(void*) {
+  return 0;
 }
 
 /// Threads that come here at the same time find the same addresses.
@@ -49,7 +54,9 @@ __attribute__((noinline)) void resolve_all() {
   resolve(g_real.free_sized, "free_sized");
   resolve(g_real.free_aligned_sized, "free_aligned_sized");
   resolve(g_real.malloc, "malloc");
-  set_usable_size(reinterpret_cast<UsableSize>(find_next("malloc_usable_size")));
+  void* usable_size = find_next("malloc_usable_size");
+  g_real.usable_size =
+      usable_size != nullptr ? reinterpret_cast<size_t (*)(void*)>(usable_size) : unknown_size;
   __atomic_store_n(&g_resolved, true, __ATOMIC_RELEASE);
 }
 
@@ -70,14 +77,14 @@ inline __attribute__((always_inline)) void* record_allocation(size_t bytes,
     if (!scope.entered()) return allocate();
     block = allocate();
   }
-  if (block != nullptr) heap_allocated(block, bytes, caller);
+  if (block != nullptr) heap_allocated(block, bytes, g_real.usable_size(block), caller);
   return block;
 }
 
 template <typename Free>
 inline __attribute__((always_inline)) void record_free(void* block, Free free_block) {
   if (block == nullptr || !host_recording()) return free_block();
-  if (t_flags.in_allocator == 0) heap_freed(block);
+  if (t_flags.in_allocator == 0) heap_freed(block, g_real.usable_size(block));
   AllocatorScope scope;
   free_block();
 }
@@ -88,14 +95,14 @@ inline __attribute__((always_inline)) void* record_reallocation(void* old_block,
                                                                 Reallocate reallocate) {
   if (old_block == nullptr) return record_allocation(bytes, caller, reallocate);
   if (!host_recording() || t_flags.in_allocator != 0) return reallocate();
-  const ReallocState state = heap_realloc_begin(old_block);
+  const ReallocState state = heap_realloc_begin(old_block, g_real.usable_size(old_block));
   void* block;
   {
     AllocatorScope scope;
     block = reallocate();
   }
   if (block != nullptr) {
-    heap_realloc_end(state, block, bytes, caller);
+    heap_realloc_end(state, block, bytes, g_real.usable_size(block), caller);
   } else if (bytes == 0) {
     heap_realloc_freed(state, old_block);
   } else {

@@ -35,10 +35,8 @@ struct ThreadSlot {
   StackCache stacks;
 
   /// Room for one hot record, or false (counted as dropped).
-  bool ready() {
-    return __builtin_expect(end - at >= static_cast<ptrdiff_t>(GPUPEAK_MAX_HOT_RECORD), 1) ||
-           refill(GPUPEAK_MAX_HOT_RECORD);
-  }
+  bool ready() { return __builtin_expect(has_room(), 1) || refill(GPUPEAK_MAX_HOT_RECORD); }
+  bool has_room() const { return end - at >= static_cast<ptrdiff_t>(GPUPEAK_MAX_HOT_RECORD); }
   bool refill(size_t room);
   void write(const Record& record);
 };

@@ -10,31 +10,28 @@
 namespace gpupeak::preload {
 namespace {
 
+using Clock = uint64_t (*)();
+
 constexpr int64_t kCounterSlackBytes = 64 << 10;
 constexpr uint32_t kStampEvery = 32;  // records, in a process with one thread
 
-constinit UsableSize g_usable_size = nullptr;
-
-size_t usable(void* block) {
-  return g_usable_size != nullptr ? g_usable_size(block) : 0;
+inline bool within_slack(int64_t heap_delta) {
+  return heap_delta + kCounterSlackBytes >= 0 && heap_delta <= kCounterSlackBytes;
 }
 
 inline void add_to_counters(ThreadSlot& slot, int64_t usable_bytes) {
   slot.heap_delta += usable_bytes;
-  if (__builtin_expect(
-          slot.heap_delta > kCounterSlackBytes || slot.heap_delta < -kCounterSlackBytes, 0)) {
-    flush_slot(slot);
-  }
+  if (!within_slack(slot.heap_delta)) flush_slot(slot);
 }
 
 /// Writes a hot record's address, and whether and when it was: everything up to the end of
-/// `address`. `clock`: ticks or ticks_before. Returns where the next field goes; the tag is
+/// `address`. Returns where the next field goes; the tag is
 /// complete but not yet stored.
-inline __attribute__((always_inline)) uint8_t* begin_record(ThreadSlot& slot, uint8_t& tag,
-                                                            const void* block,
-                                                            uint64_t (*clock)()) {
+inline __attribute__((always_inline)) uint8_t* begin_record(const ProcessPage& process,
+                                                            ThreadSlot& slot, uint8_t& tag,
+                                                            const void* block, Clock clock) {
   uint8_t* to = slot.at + 1;
-  if (g_process->several_threads != 0 || ++slot.unstamped >= kStampEvery) {
+  if (process.several_threads != 0 || ++slot.unstamped >= kStampEvery) {
     const uint64_t now = clock();
     tag |= GPUPEAK_TAG_TIMED;
     to = put_hot_varint(to, now > slot.time ? now - slot.time : 0);
@@ -53,15 +50,17 @@ inline __attribute__((always_inline)) uint8_t* begin_record(ThreadSlot& slot, ui
   return to;
 }
 
-void end_record(ThreadSlot& slot, uint8_t tag, uint8_t* end) {
+inline void end_record(ThreadSlot& slot, uint8_t tag, uint8_t* end) {
   std::atomic_ref<uint8_t>(*slot.at).store(tag, std::memory_order_release);
   slot.at = end;
 }
 
-inline void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t bytes,
-                        size_t usable_bytes, uint32_t node) {
-  if (!slot.ready()) return;
-  uint8_t* to = begin_record(slot, tag, block, ticks);
+/// The caller has made sure that there is room for the record, here and in put_address.
+inline __attribute__((always_inline)) void put_block(const ProcessPage& process, ThreadSlot& slot,
+                                                     uint8_t tag, const void* block, size_t bytes,
+                                                     size_t usable_bytes, uint32_t node,
+                                                     Clock clock) {
+  uint8_t* to = begin_record(process, slot, tag, block, clock);
   to = put_hot_varint(to, bytes);
   to =
       put_varint(to, zigzag(static_cast<int64_t>(usable_bytes - bytes)));  // nearly always one byte
@@ -69,10 +68,20 @@ inline void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t
   end_record(slot, tag, to);
 }
 
-inline void write_address(ThreadSlot& slot, uint8_t tag, const void* block) {
-  if (!slot.ready()) return;
-  uint8_t* to = begin_record(slot, tag, block, ticks_before);
+inline __attribute__((always_inline)) void put_address(const ProcessPage& process, ThreadSlot& slot,
+                                                       uint8_t tag, const void* block,
+                                                       Clock clock_before) {
+  uint8_t* to = begin_record(process, slot, tag, block, clock_before);
   end_record(slot, tag, to);
+}
+
+void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t bytes,
+                 size_t usable_bytes, uint32_t node) {
+  if (slot.ready()) put_block(*g_process, slot, tag, block, bytes, usable_bytes, node, ticks);
+}
+
+void write_address(ThreadSlot& slot, uint8_t tag, const void* block) {
+  if (slot.ready()) put_address(*g_process, slot, tag, block, ticks_before);
 }
 
 /// Poisson sampling by bytes: whether this allocation is in the sample.
@@ -103,6 +112,31 @@ inline bool may_record(const HookScope& scope) {
   count(&gpupeak_counters_page::reentrant_calls);
   return false;
 }
+
+/// The thread's slot if all is as nearly always: no hook is open, the stream belongs to this
+/// process's log and has room, and the counters keep their slack. Else nullptr.
+inline __attribute__((always_inline)) ThreadSlot* prepared_slot(const ProcessPage& process,
+                                                                int64_t usable_bytes) {
+  ThreadSlot* slot = t_flags.slot;
+  const bool prepared = slot != nullptr && t_flags.in_hook == 0 &&
+                        t_flags.process_generation == process.generation && slot->has_room() &&
+                        within_slack(slot->heap_delta + usable_bytes);
+  return __builtin_expect(prepared, 1) ? slot : nullptr;
+}
+
+/// HookScope for where none is open.
+struct OutermostScope {
+  __attribute__((always_inline)) OutermostScope() {
+    t_flags.in_hook = stack_pointer();
+    asm volatile("" ::: "memory");
+  }
+  __attribute__((always_inline)) ~OutermostScope() {
+    asm volatile("" ::: "memory");
+    t_flags.in_hook = 0;
+  }
+  OutermostScope(const OutermostScope&) = delete;
+  OutermostScope& operator=(const OutermostScope&) = delete;
+};
 
 /// The stack of an outermost call; none for those libraries' own.
 inline uint32_t stack_of(const HookScope& scope, ThreadSlot& slot, const CallerFrame& caller) {
@@ -146,16 +180,15 @@ inline bool was_logged(const void* block) {
 
 }  // namespace
 
-void set_usable_size(UsableSize usable_size) {
-  g_usable_size = usable_size;
-}
+namespace {
 
-void heap_allocated(void* block, size_t bytes, const CallerFrame& caller) {
+__attribute__((noinline)) void heap_allocated_otherwise(void* block, size_t bytes,
+                                                        size_t usable_bytes,
+                                                        const CallerFrame& caller) {
   HookScope scope;
   if (!may_record(scope)) return;
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
-  const size_t usable_bytes = usable(block);
   ++slot->alloc_delta;
   add_to_counters(*slot, static_cast<int64_t>(usable_bytes));
   if (!logs_events() || !chosen(*slot, block, bytes)) return;
@@ -163,18 +196,84 @@ void heap_allocated(void* block, size_t bytes, const CallerFrame& caller) {
   write_block(*slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
 }
 
-void heap_freed(void* block) {
+__attribute__((noinline)) void heap_freed_otherwise(void* block, size_t usable_bytes) {
   HookScope scope;
   if (!may_record(scope)) return;
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
   ++slot->free_delta;
-  add_to_counters(*slot, -static_cast<int64_t>(usable(block)));
+  add_to_counters(*slot, -static_cast<int64_t>(usable_bytes));
   if (!logs_events() || !was_logged(block)) return;
   write_address(*slot, GPUPEAK_REC_FREE, block);
 }
 
-ReallocState heap_realloc_begin(void* old_block) {
+/// A stack that has to be walked, or is to be verified.
+__attribute__((noinline)) void log_walked(ThreadSlot& slot, void* block, size_t bytes,
+                                          size_t usable_bytes, const CallerFrame& caller) {
+  const OutermostScope scope;
+  ++slot.alloc_delta;
+  slot.heap_delta += static_cast<int64_t>(usable_bytes);
+  const uint32_t node = capture_stack(slot, caller);
+  write_block(slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
+}
+
+__attribute__((noinline)) void log_allocated(const ProcessPage& process, ThreadSlot& slot,
+                                             void* block, size_t bytes, size_t usable_bytes,
+                                             const CallerFrame& caller) {
+  {
+    const OutermostScope scope;
+    const uint32_t node = slot.stacks.known_stack(caller);
+    if (node != 0 && !slot.stacks.verify) {
+      ++slot.alloc_delta;
+      slot.heap_delta += static_cast<int64_t>(usable_bytes);
+      return put_block(process, slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node, tsc);
+    }
+  }
+  log_walked(slot, block, bytes, usable_bytes, caller);
+}
+
+__attribute__((noinline)) void log_freed(const ProcessPage& process, ThreadSlot& slot, void* block,
+                                         size_t usable_bytes) {
+  const OutermostScope scope;
+  ++slot.free_delta;
+  slot.heap_delta -= static_cast<int64_t>(usable_bytes);
+  put_address(process, slot, GPUPEAK_REC_FREE, block, tsc_before);
+}
+
+}  // namespace
+
+// The common ways through these two are free of calls, so that few registers need be saved: what
+// they cost is what most programs pay.
+
+void heap_allocated(void* block, size_t bytes, size_t usable_bytes, const CallerFrame& caller) {
+  const ProcessPage& process = *g_process;
+  ThreadSlot* slot = prepared_slot(process, static_cast<int64_t>(usable_bytes));
+  if (slot != nullptr && process.host_mode == HostMode::kFull && g_use_tsc) {
+    return log_allocated(process, *slot, block, bytes, usable_bytes, caller);
+  }
+  if (slot == nullptr || process.host_mode != HostMode::kCounters) {
+    return heap_allocated_otherwise(block, bytes, usable_bytes, caller);
+  }
+  const OutermostScope scope;
+  ++slot->alloc_delta;
+  slot->heap_delta += static_cast<int64_t>(usable_bytes);
+}
+
+void heap_freed(void* block, size_t usable_bytes) {
+  const ProcessPage& process = *g_process;
+  ThreadSlot* slot = prepared_slot(process, -static_cast<int64_t>(usable_bytes));
+  if (slot != nullptr && process.host_mode == HostMode::kFull && g_use_tsc) {
+    return log_freed(process, *slot, block, usable_bytes);
+  }
+  if (slot == nullptr || process.host_mode != HostMode::kCounters) {
+    return heap_freed_otherwise(block, usable_bytes);
+  }
+  const OutermostScope scope;
+  ++slot->free_delta;
+  slot->heap_delta -= static_cast<int64_t>(usable_bytes);
+}
+
+ReallocState heap_realloc_begin(void* old_block, size_t usable_bytes) {
   HookScope scope;
   ReallocState state;
   if (!may_record(scope)) return state;
@@ -183,20 +282,19 @@ ReallocState heap_realloc_begin(void* old_block) {
     count(&gpupeak_counters_page::dropped_events);
     return state;
   }
-  state.old_usable_bytes = usable(old_block);
+  state.old_usable_bytes = usable_bytes;
   if (!logs_events() || !was_logged(old_block)) return state;
   state.logged = true;
   write_address(*slot, GPUPEAK_REC_REALLOC_BEGIN, old_block);
   return state;
 }
 
-void heap_realloc_end(const ReallocState& state, void* block, size_t bytes,
+void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, size_t usable_bytes,
                       const CallerFrame& caller) {
   HookScope scope;
   if (!may_record(scope)) return;
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
-  const size_t usable_bytes = usable(block);
   ++slot->alloc_delta;
   ++slot->free_delta;
   add_to_counters(*slot, static_cast<int64_t>(usable_bytes - state.old_usable_bytes));

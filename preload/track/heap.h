@@ -8,12 +8,9 @@
 
 namespace gpupeak::preload {
 
-/// malloc_usable_size of the real allocator, if it has one.
-using UsableSize = size_t (*)(void*);
-void set_usable_size(UsableSize usable_size);
-
-void heap_allocated(void* block, size_t bytes, const CallerFrame& caller);
-void heap_freed(void* block);
+/// `usable_bytes` is the block's size by malloc_usable_size; 0 where the allocator cannot say.
+void heap_allocated(void* block, size_t bytes, size_t usable_bytes, const CallerFrame& caller);
+void heap_freed(void* block, size_t usable_bytes);
 
 /// A realloc in three steps: begin before the real call; then exactly one of end, failed and freed,
 /// with what begin returned. `freed`: the size was 0 and the allocator took that as a free.
@@ -21,8 +18,8 @@ struct ReallocState {
   size_t old_usable_bytes = 0;
   bool logged = false;
 };
-ReallocState heap_realloc_begin(void* old_block);
-void heap_realloc_end(const ReallocState& state, void* block, size_t bytes,
+ReallocState heap_realloc_begin(void* old_block, size_t usable_bytes);
+void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, size_t usable_bytes,
                       const CallerFrame& caller);
 void heap_realloc_failed(const ReallocState& state, void* old_block);
 void heap_realloc_freed(const ReallocState& state, void* old_block);
