@@ -154,6 +154,19 @@ std::string sanitize(std::string_view text) {
   return key && !is_public(text) ? pseudonym(text, *key) : escape(text);
 }
 
+std::string hex_text(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) {
+    text += kHexDigits[static_cast<uint8_t>(byte) >> 4];
+    text += kHexDigits[byte & 15];
+  }
+  return text;
+}
+
+std::string sanitize_id(std::string_view id) {
+  return is_confidential() ? sanitize(id) : hex_text(id);
+}
+
 void make_confidential(std::string_view key) {
   confidential_key() = std::string(key);
 }

@@ -17,6 +17,12 @@ std::string escape(std::string_view text);
 /// unless it is a name that everyone's programs have (malloc, main, libc.so.6, cuMemAlloc_v2 …).
 std::string sanitize(std::string_view text);
 
+/// The bytes as hexadecimal digits.
+std::string hex_text(std::string_view bytes);
+
+/// The same for what tells which GPU or file it was: a hash instead, as of sanitize().
+std::string sanitize_id(std::string_view id);
+
 /// From here on, for the whole process: call before a log is read. Equal texts give equal hashes,
 /// in every log under the same `key`; without a key, who guesses a text can confirm it.
 void make_confidential(std::string_view key);

@@ -18,12 +18,6 @@ using Json = nlohmann::json;
 constexpr const char* kSchema = "gpupeak.symbols/1";
 constexpr size_t kFieldsOfFrame = 3;  // function, file, line
 
-std::string hex_text(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<uint8_t>(byte));
-  return text;
-}
-
 /// Texts by number: most functions and files occur many times.
 class Strings {
  public:

@@ -13,17 +13,6 @@ namespace {
 
 constexpr size_t kFlushBytes = 1 << 16;
 
-std::string hex_text(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<uint8_t>(byte));
-  return text;
-}
-
-/// Of a GPU or a file: tells which one it was, so it is confidential as well.
-std::string id_text(std::string_view id) {
-  return is_confidential() ? sanitize(id) : hex_text(id);
-}
-
 std::string_view pool_event_name(uint64_t event) {
   switch (event) {
     case GPUPEAK_POOL_CREATED:
@@ -92,11 +81,11 @@ class Dump {
     }
     for (const DeviceInfo& device : definitions.devices()) {
       print("device {} total {} uuid {} name {}\n", device.ordinal, device.total_bytes,
-            id_text(device.uuid), escape(device.name));
+            sanitize_id(device.uuid), escape(device.name));
     }
     for (size_t id = 1; id < definitions.modules().size(); ++id) {
       const Module& module = definitions.modules()[id];
-      print("module {} bias {:#x} build_id {} {}\n", id, module.bias, id_text(module.build_id),
+      print("module {} bias {:#x} build_id {} {}\n", id, module.bias, sanitize_id(module.build_id),
             sanitize(module.path));
     }
     for (uint32_t id = 1; id < definitions.strings().size(); ++id) {

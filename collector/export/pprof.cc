@@ -1,7 +1,6 @@
 // pprof's profile.proto, compressed. Field numbers are those of
 // https://github.com/google/pprof/blob/main/proto/profile.proto. A sample's locations run from the
 // leaf to the root, a location's lines from the inlined function to the one it was inlined into.
-#include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -184,14 +183,12 @@ class Pprof {
 
   void add_mapping(uint32_t id, const Mapping& from) {
     const Module& module = profile_.definitions().modules()[id];
-    std::string build_id;
-    for (const char c : module.build_id) build_id += fmt::format("{:02x}", static_cast<uint8_t>(c));
     protozero::pbf_writer mapping(writer_, profile_field::kMapping);
     mapping.add_uint64(mapping_field::kId, from.id);
     mapping.add_uint64(mapping_field::kMemoryStart, module.bias);
     mapping.add_uint64(mapping_field::kMemoryLimit, from.end);
     mapping.add_int64(mapping_field::kFilename, string(sanitize(module.path)));
-    mapping.add_int64(mapping_field::kBuildId, string(build_id));
+    mapping.add_int64(mapping_field::kBuildId, string(sanitize_id(module.build_id)));
     // All that there is to know is in here: readers need not look for the files.
     mapping.add_bool(mapping_field::kHasFunctions, true);
     mapping.add_bool(mapping_field::kHasFilenames, true);

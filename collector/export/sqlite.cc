@@ -1,7 +1,6 @@
 // A database with the tables, columns and numbers that Nsight Systems' export has, as far as they
 // have a place for what is known, so that SQL written for it runs; and GPUPEAK_ tables for the
 // rest. Rows are written as the events come.
-#include <fmt/format.h>
 
 #include <unordered_map>
 
@@ -113,10 +112,8 @@ class Tables : public EventWalk {
     Insert gpus(database, "TARGET_INFO_GPU", 4);
     uint64_t row = 0;
     for (const DeviceInfo& device : profile().definitions().devices()) {
-      std::string uuid;
-      for (const char c : device.uuid) uuid += fmt::format("{:02x}", static_cast<uint8_t>(c));
       if (row++ != device.ordinal) continue;  // twice, or out of order: a damaged log
-      gpus(device.ordinal, escape(device.name), device.total_bytes, uuid);
+      gpus(device.ordinal, escape(device.name), device.total_bytes, sanitize_id(device.uuid));
     }
     Insert processes(database, "PROCESSES", 3);
     processes(pid_, profile().log().header().pid, sanitize(profile().definitions().fact("exe")));

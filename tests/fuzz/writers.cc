@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <fstream>
+
 #include "collector/analyze.h"
 #include "collector/export/export.h"
 #include "collector/instants.h"
@@ -63,13 +65,14 @@ Writer of_profile(std::string name, ProfileWriter write) {
 }
 
 /// SQLite and the like write a file themselves.
-void export_to_file(const ExportFormat& format, Profile& profile) {
+void export_to_file(const ExportFormat& format, Profile& profile, std::ostream& out) {
   const std::string path = "/tmp/gpupeak-fuzz." + std::to_string(getpid());
   struct Remover {
     const std::string& path;
     ~Remover() { unlink(path.c_str()); }
   } const remover{path};
   format.write_file(profile, {}, path);
+  out << std::ifstream(path, std::ios::binary).rdbuf();
 }
 
 std::vector<Writer> make_writers() {
@@ -180,7 +183,7 @@ std::vector<Writer> make_writers() {
           if (format.write != nullptr) {
             format.write(p, {}, o);
           } else {
-            export_to_file(format, p);
+            export_to_file(format, p, o);
           }
         }));
   }
