@@ -1,6 +1,7 @@
 #include "output.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,9 +12,19 @@
 #include <stdexcept>
 
 namespace gpupeak::tools {
+namespace {
+
+/// Whether there is something at `path` that no file may take the place of: /dev/null, a pipe.
+bool is_special(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
+}  // namespace
 
 void replace_file(const std::string& path,
                   const std::function<void(const std::string& fresh)>& write) {
+  if (is_special(path)) return write(path);
   const std::string fresh = path + ".tmp";
   try {
     write(fresh);

@@ -40,8 +40,7 @@ void write_png(const std::string& path, const std::function<void(std::ostream&)>
     if (code == -1) {
       throw std::runtime_error(
           "--png needs the command rsvg-convert (Debian: apt-get install librsvg2-bin); --svg "
-          "needs "
-          "nothing");
+          "needs nothing");
     }
     if (code != 0) throw std::runtime_error(fmt::format("cannot write {}", path));
   });
