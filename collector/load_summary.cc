@@ -228,7 +228,7 @@ Summary load_summary(const std::string& path, const Options& options, const Prog
   std::ostringstream content;
   content << file.rdbuf();
   Summary summary = summary_from_json(content.str(), path);
-  if (summary.grouped_by != group_by_name(options.by)) {
+  if (options.top > 0 && summary.grouped_by != group_by_name(options.by)) {
     throw UsageError(fmt::format(
         "the rows of {} are by {}, not by {}: make it anew with gpupeak "
         "report --json --by {}",

@@ -123,13 +123,15 @@ class MetricsWriter {
     return metrics;
   }
 
+  std::string name_and_rank(const Summary& run) const {
+    const std::string name = choice_.benchmark.empty() ? program_of(run) : choice_.benchmark;
+    return run.run.rank ? fmt::format("{}/rank:{}", name, *run.run.rank) : name;
+  }
+
   /// Runs of one program are told apart by their ranks, else by their numbers.
   std::string benchmark(const Summary& run) const {
-    const std::string name = choice_.benchmark.empty() ? program_of(run) : choice_.benchmark;
-    if (run.run.rank) return fmt::format("{}/rank:{}", name, *run.run.rank);
-    const auto same = [&](const Summary& other) {
-      return !other.run.rank && (!choice_.benchmark.empty() || program_of(other) == name);
-    };
+    const std::string name = name_and_rank(run);
+    const auto same = [&](const Summary& other) { return name_and_rank(other) == name; };
     if (std::count_if(runs_.begin(), runs_.end(), same) == 1) return name;
     return fmt::format("{}/{}", name, &run - runs_.data());
   }

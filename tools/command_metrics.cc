@@ -40,6 +40,7 @@ collector::MetricsChoice choice_of(const MetricsOptions& options) {
 int metrics(const MetricsOptions& options) {
   const collector::MetricsChoice choice = choice_of(options);
   collector::Options analysis;
+  analysis.top = 0;  // the figures alone
   analysis.symbols = false;
   analysis.stacks = false;
   std::vector<collector::Summary> runs;

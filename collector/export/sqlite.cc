@@ -1,7 +1,6 @@
 // A database with the tables, columns and numbers that Nsight Systems' export has, as far as they
 // have a place for what is known, so that SQL written for it runs; and GPUPEAK_ tables for the
 // rest. Rows are written as the events come.
-
 #include <unordered_map>
 
 #include "collector/analyze.h"

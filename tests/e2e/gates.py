@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import stat
 import subprocess
 import tempfile
 import xml.etree.ElementTree
@@ -11,16 +12,17 @@ from common import GPUPEAK, expect, run_checks
 MIB = 1 << 20
 
 
-def gpupeak(*arguments, code=0):
-    done = subprocess.run([GPUPEAK, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+def gpupeak(*arguments, code=0, env=None):
+    done = subprocess.run([GPUPEAK, *arguments], env=dict(os.environ, **(env or {})), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, check=False)
     text = done.stdout.decode()
     expect(done.returncode == code, f"{arguments} gives {done.returncode}, not {code}: {text}{done.stderr.decode()}")
     return text, done.stderr.decode()
 
 
-def record(folder, name, mebibytes, *options):
+def record(folder, name, mebibytes, *options, env=None):
     log = os.path.join(folder, name)
-    gpupeak("run", "-q", *options, "-o", log, "--", "/usr/bin/python3", "-c", f"x = bytearray({mebibytes * MIB})")
+    gpupeak("run", "-q", *options, "-o", log, "--", "/usr/bin/python3", "-c", f"x = bytearray({mebibytes * MIB})", env=env)
     return log
 
 
@@ -70,7 +72,7 @@ def files(folder, small, large):
     expect([len(both), both[0]["run"]["pid"] != both[1]["run"]["pid"]] == [2, True], "two logs, two summaries")
 
 
-def metrics(small, large):
+def metrics(folder, small, large):
     figures = dict(line.split() for line in gpupeak("metrics", small)[0].splitlines())
     summary = json.loads(gpupeak("report", "--json", small)[0])["metrics"]
     expect(figures == {k: "null" if v is None else str(v) for k, v in summary.items()}, "text differs from the summary")
@@ -86,6 +88,27 @@ def metrics(small, large):
     google = json.loads(gpupeak("metrics", "--format", "google-benchmark", small, large)[0])
     expect(google["benchmarks"][1]["host.peak_bytes"] >= 60 * MIB, str(google["benchmarks"][1]))
     gpupeak("metrics", "--metric", "nothing", small, code=2)
+
+    by_function = os.path.join(folder, "by_function.json")
+    gpupeak("report", "--json", "--by", "function", "-o", by_function, small)
+    expect(gpupeak("metrics", by_function)[0] == gpupeak("metrics", small)[0], "figures depend on what the rows are")
+    gpupeak("diff", by_function, large, code=2)
+
+    ranked = record(folder, "ranked.gplog", 10, env={"RANK": "3"})
+    names = list(json.loads(gpupeak("metrics", "--format", "bencher", ranked)[0]))
+    expect(names == ["python3/rank:3"], f"{names}")
+    names = list(json.loads(gpupeak("metrics", "--format", "bencher", ranked, ranked)[0]))
+    expect(names == ["python3/rank:3/0", "python3/rank:3/1"], f"two runs of one rank are {names}")
+
+
+def special_files(folder, small):
+    """What is no file is written to, not replaced by one."""
+    pipe = os.path.join(folder, "pipe")
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["timeout", "10", "cat", pipe], stdout=subprocess.PIPE)
+    gpupeak("metrics", "-o", pipe, small)
+    expect(stat.S_ISFIFO(os.stat(pipe).st_mode), "the pipe is a file now")
+    expect(reader.communicate()[0].decode() == gpupeak("metrics", small)[0], "what the reader got")
 
 
 def merged(folder):
@@ -123,7 +146,8 @@ def main():
         small, large = record(folder, "small.gplog", 10), record(folder, "large.gplog", 60)
         exit_codes(folder, small, large, what_grew(small, large))
         files(folder, small, large)
-        metrics(small, large)
+        metrics(folder, small, large)
+        special_files(folder, small)
         merged(folder)
         confidential(small)
 
