@@ -149,7 +149,7 @@ class SummaryBuilder {
     add_ledger_metrics(nullptr, std::nullopt, summary_.metrics);
     if (summary_.devices.size() == 1) {
       for (const auto& [name, value] : summary_.devices.front().metrics)
-        summary_.metrics.try_emplace(name, value).first->second = value;
+        summary_.metrics[name] = value;
     }
   }
 
@@ -265,7 +265,8 @@ class SummaryBuilder {
       out.count = row.count;
       out.begin_ns = log_.clock().to_ns(row.begin_ticks);
       out.open_ns = duration_ns(row.open_ticks);
-      out.end_ns = log_.clock().to_ns(row.end_ticks);
+      const bool ended = !row.open || log_.counters().ended != 0;
+      if (ended) out.end_ns = log_.clock().to_ns(row.end_ticks);
       out.alike = row.is_alike();
       const auto side = [&](PhaseSide index) -> PhaseInstanceSide {
         const FoldSide& from = row.sides[index];
@@ -278,7 +279,6 @@ class SummaryBuilder {
       out.device = side(kDeviceSide);
       if (coverage_.host()) out.host = side(kHostSide);
     }
-    if (phase.open > 0 && log_.counters().ended == 0 && !found.empty()) found.back().end_ns.reset();
     return found;
   }
 

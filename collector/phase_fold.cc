@@ -42,6 +42,7 @@ FoldRow joined(const FoldRow& row, const FoldRow& next) {
   both.begin_ticks = std::min(row.begin_ticks, next.begin_ticks);
   both.end_ticks = std::max(row.end_ticks, next.end_ticks);
   both.open_ticks += next.open_ticks;
+  both.open = row.open || next.open;
   for (size_t side = 0; side < kPhaseSides; ++side) join(both.sides[side], next.sides[side]);
   return both;
 }

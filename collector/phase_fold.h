@@ -31,6 +31,7 @@ struct FoldRow {
   uint64_t count = 0;            ///< less than last - first + 1 where instances overlapped
   uint64_t begin_ticks = 0, end_ticks = 0;
   uint64_t open_ticks = 0;  ///< of all together
+  bool open = false;        ///< one of them had no end before the log's
   std::array<FoldSide, kPhaseSides> sides;
 
   /// Whether all instances are the same, but for what is_alike() says is too little to matter.

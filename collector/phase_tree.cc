@@ -118,6 +118,7 @@ void PhaseTree::end_instance(const Open& open, const std::array<uint64_t, kPhase
   row.begin_ticks = open.begin_ticks;
   row.end_ticks = end.ticks;
   row.open_ticks = end.ticks > open.begin_ticks ? end.ticks - open.begin_ticks : 0;
+  row.open = !end.seen;
   phase.open_ticks += row.open_ticks;
   for (size_t i = 0; i < kPhaseSides; ++i) {
     FoldSide& side = row.sides[i];

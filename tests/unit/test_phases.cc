@@ -215,6 +215,24 @@ TEST_CASE("phases: of one thread, the changes within phases and between them add
   CHECK(value(summary.metrics, "device.live_bytes") == live);
 }
 
+TEST_CASE("phases: of instances that overlap, the one that never ended has no end", "[collector]") {
+  LogBuilder log;
+  log.counters().ended = 0;
+  const uint32_t run = log.string("run");
+  log.phase_push(0, 1, false, run);
+  log.device_alloc(0, 2, 1, GPUPEAK_KIND_LINEAR, 0, 100);
+  log.phase_push(1, 3, false, run);
+  log.device_alloc(1, 4, 2, GPUPEAK_KIND_LINEAR, 0, 7);
+  log.phase_pop(1, 5, false);
+  log.device_alloc(0, 6, 3, GPUPEAK_KIND_LINEAR, 0, 100);
+  const Summary summary = analyze_log(log);
+  const std::vector<PhaseInstances>& instances = phase(summary, "run").instances;
+  REQUIRE(instances.size() == 2);
+  CHECK_FALSE(instances[0].end_ns.has_value());
+  CHECK(instances[1].end_ns.has_value());
+  CHECK_FALSE(phase(summary, "run").end_ns.has_value());
+}
+
 TEST_CASE("phases: a range owns nothing, so what it keeps is not known", "[collector]") {
   LogBuilder log;
   const uint32_t name = log.string("range");
