@@ -88,7 +88,9 @@ std::string log_of_process(int pid) {
   return "";
 }
 
-LogAppender::LogAppender(const std::string& path) : path_(path) {
+// Delegates, so that the destructor closes what is open when it throws.
+LogAppender::LogAppender(const std::string& path) : LogAppender() {
+  path_ = path;
   end_ = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   inside_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (end_ < 0 || inside_ < 0) fail("cannot be written");

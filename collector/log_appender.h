@@ -30,6 +30,7 @@ class LogAppender {
   void begin_phase(std::string_view name);
 
  private:
+  LogAppender() = default;
   void append(uint8_t tag, const std::vector<uint8_t>& fields);
   void new_chunk(uint64_t now);
   uint64_t ticks() const;
