@@ -12,17 +12,19 @@ from common import GPUPEAK, expect, run_checks
 MIB = 1 << 20
 
 
-def gpupeak(*arguments, code=0, env=None):
-    done = subprocess.run([GPUPEAK, *arguments], env=dict(os.environ, **(env or {})), stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, check=False)
+def gpupeak(*arguments, code=0, **env):
+    done = subprocess.run([GPUPEAK, *arguments], env=dict(os.environ, **env), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          check=False)
     text = done.stdout.decode()
     expect(done.returncode == code, f"{arguments} gives {done.returncode}, not {code}: {text}{done.stderr.decode()}")
     return text, done.stderr.decode()
 
 
-def record(folder, name, mebibytes, *options, env=None):
+def record(folder, name, mebibytes, *options, **env):
+    """Without random hashes: Python's own memory would differ from run to run by 128 KiB."""
     log = os.path.join(folder, name)
-    gpupeak("run", "-q", *options, "-o", log, "--", "/usr/bin/python3", "-c", f"x = bytearray({mebibytes * MIB})", env=env)
+    gpupeak("run", "-q", *options, "-o", log, "--", "/usr/bin/python3", "-c", f"x = bytearray({mebibytes * MIB})",
+            PYTHONHASHSEED="0", **env)
     return log
 
 
@@ -94,7 +96,7 @@ def metrics(folder, small, large):
     expect(gpupeak("metrics", by_function)[0] == gpupeak("metrics", small)[0], "figures depend on what the rows are")
     gpupeak("diff", by_function, large, code=2)
 
-    ranked = record(folder, "ranked.gplog", 10, env={"RANK": "3"})
+    ranked = record(folder, "ranked.gplog", 10, RANK="3")
     names = list(json.loads(gpupeak("metrics", "--format", "bencher", ranked)[0]))
     expect(names == ["python3/rank:3"], f"{names}")
     names = list(json.loads(gpupeak("metrics", "--format", "bencher", ranked, ranked)[0]))
