@@ -82,6 +82,9 @@ inline long tgkill(int pid, int tid, int signal) {
 inline void sched_yield() {
   call6(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
 }
+inline long membarrier(long command) {
+  return call6(SYS_membarrier, command, 0, 0, 0, 0, 0);
+}
 inline long getrandom(void* to, size_t bytes) {
   return call6(SYS_getrandom, reinterpret_cast<long>(to), static_cast<long>(bytes), 0, 0, 0, 0);
 }

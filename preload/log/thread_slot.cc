@@ -15,10 +15,12 @@ namespace {
 
 constexpr size_t kFirstChunkBytes = 4096;
 constexpr size_t kLargestChunkBytes = 256 << 10;
+constexpr size_t kLookBytes = 8 << 10;
 
 constinit SpinLock g_slots_lock;
 constinit ThreadSlot* g_slots = nullptr;
 constinit uint32_t g_slot_count = 0;
+constinit std::atomic<bool> g_may_claim{false};
 
 bool is_gone(int tid) {
   return sys::tgkill(sys::getpid(), tid, 0) == -ESRCH;
@@ -54,7 +56,6 @@ ThreadSlot* make_thread_slot() {
       slot->index = g_slot_count++;
       slot->next = g_slots;
       g_slots = slot;
-      if (g_slot_count > 1) std::atomic_ref<uint32_t>(g_process->several_threads).store(1);
     } else {
       slot->stacks.begin_thread();
     }
@@ -77,7 +78,57 @@ bool any_slot_reads(uintptr_t begin, uintptr_t end) {
   return false;
 }
 
+void allow_only_writer(bool allowed) {
+  constexpr long kRegisterPrivateExpedited = 1 << 4;
+  g_may_claim = allowed && !sys::failed(sys::membarrier(kRegisterPrivateExpedited));
+}
+
+/// If nobody else has logged since, becomes the only writer. Of another thread that is about to
+/// log, either it will see the claim and end it, or its `stamping` is seen here: the barrier is one
+/// for all threads.
+void ThreadSlot::claim_only_writer(uint64_t quiet_since) {
+  constexpr long kPrivateExpedited = 1 << 3;
+  if (!g_may_claim.load(std::memory_order_relaxed)) return;
+  LockGuard guard(g_slots_lock);  // no new slots meanwhile
+  const auto any_other = [this](auto&& is_busy) {
+    for (ThreadSlot* slot = g_slots; slot != nullptr; slot = slot->next) {
+      if (slot != this && is_busy(*slot)) return true;
+    }
+    return false;
+  };
+  if (any_other([quiet_since](ThreadSlot& other) {
+        return std::atomic_ref<uint64_t>(other.time).load(std::memory_order_relaxed) > quiet_since;
+      })) {
+    return;
+  }
+  std::atomic_ref<uint32_t> only_writer(g_process->only_writer);
+  uint32_t nobody = 0, ourselves = index + 1;
+  if (!only_writer.compare_exchange_strong(nobody, ourselves)) return;
+  const bool alone = !any_other([](ThreadSlot&) { return true; });
+  if (!alone &&
+      (sys::failed(sys::membarrier(kPrivateExpedited)) || any_other([](ThreadSlot& other) {
+         return other.stamping.load(std::memory_order_acquire) != 0;
+       }))) {
+    only_writer.compare_exchange_strong(ourselves, 0);
+    return;
+  }
+  unstamped = kStampEvery;  // the next record has a stamp, taken after this
+}
+
+/// Now and then, with room for `room` bytes: takes the next stretch of the chunk.
+void ThreadSlot::look_around(size_t room) {
+  uint8_t* chunk_end = chunk.begin + chunk.bytes;
+  const size_t stretch = kLookBytes + room;
+  end = static_cast<size_t>(chunk_end - at) < stretch ? chunk_end : at + stretch;
+  claim_only_writer(looked);
+  looked = time;
+}
+
 bool ThreadSlot::refill(size_t room) {
+  if (at != nullptr && static_cast<size_t>(chunk.begin + chunk.bytes - at) >= room) {
+    look_around(room);
+    return true;
+  }
   const size_t grown = chunk.bytes == 0 ? kFirstChunkBytes : chunk.bytes * 4;
   size_t bytes = grown < kLargestChunkBytes ? grown : kLargestChunkBytes;
   while (bytes < room + sizeof(gpupeak_chunk_header)) bytes *= 2;
@@ -92,29 +143,28 @@ bool ThreadSlot::refill(size_t room) {
   }
   ++sequence;
   at = chunk.begin + sizeof(gpupeak_chunk_header);
-  end = chunk.begin + chunk.bytes;
   time = reinterpret_cast<gpupeak_chunk_header*>(chunk.begin)->start_ticks;
   address = 0;
   unstamped = 0;
   flush_slot(*this);
   if (sample_now) sample_process();
   keep_to_log_limit();
+  look_around(room);
   return static_cast<size_t>(end - at) >= room;
 }
 
 void ThreadSlot::write(const Record& record) {
   const size_t room = record.bytes() + 32;
   if (static_cast<size_t>(end - at) < room && !refill(room)) return;
-  const uint64_t now = ticks();
+  const uint64_t before = time;
   uint8_t dt[10];
-  const size_t dt_bytes = static_cast<size_t>(put_varint(dt, now > time ? now - time : 0) - dt);
+  const size_t dt_bytes =
+      static_cast<size_t>(put_varint(dt, take_stamp(*g_process, ticks) - before) - dt);
   uint8_t* body = put_varint(at + 1, dt_bytes + record.bytes());
   memcpy(body, dt, dt_bytes);
   memcpy(body + dt_bytes, record.body(), record.bytes());
   std::atomic_ref<uint8_t>(*at).store(record.tag(), std::memory_order_release);
   at = body + dt_bytes + record.bytes();
-  if (now > time) time = now;
-  unstamped = 0;
 }
 
 void emit(const Record& record) {

@@ -16,12 +16,17 @@
 
 namespace gpupeak::preload {
 
+/// Of the only writer's records, each that many carries a time stamp.
+constexpr uint32_t kStampEvery = 32;
+
 struct ThreadSlot {
-  uint8_t* at = nullptr;   ///< next byte to write
-  uint8_t* end = nullptr;  ///< of the chunk
-  uint64_t time = 0;       ///< running time of the stream, ticks
-  uint64_t address = 0;    ///< running address of the stream
-  uint32_t unstamped = 0;  ///< records since the last stamp
+  uint8_t* at = nullptr;              ///< next byte to write
+  uint8_t* end = nullptr;             ///< how far it may write before it looks around in refill()
+  uint64_t time = 0;                  ///< running time of the stream, ticks
+  uint64_t looked = 0;                ///< `time` when it last looked around
+  uint64_t address = 0;               ///< running address of the stream
+  uint32_t unstamped = 0;             ///< records since the last stamp
+  std::atomic<uint32_t> stamping{0};  ///< in take_stamp()
   Chunk chunk;
   uint64_t sequence = 0;
   uint32_t index = 0;
@@ -39,6 +44,31 @@ struct ThreadSlot {
   bool has_room() const { return end - at >= static_cast<ptrdiff_t>(GPUPEAK_MAX_HOT_RECORD); }
   bool refill(size_t room);
   void write(const Record& record);
+
+  /// Whether no other thread has logged since this one's last stamp: what it logs needs no stamp
+  /// then. To be asked where the stamp would be taken: before a free, after an allocation.
+  bool is_only_writer(const ProcessPage& process) const {
+    return __atomic_load_n(&process.only_writer, __ATOMIC_ACQUIRE) == index + 1;
+  }
+  /// A time for the next record, never earlier than the last. Who is not the only writer ends that
+  /// one's privilege first. docs/design.md, "Order".
+  __attribute__((always_inline)) uint64_t take_stamp(ProcessPage& process, uint64_t (*clock)()) {
+    stamping.store(1, std::memory_order_relaxed);
+    asm volatile("" ::: "memory");  // claim_only_writer() has the barrier for the processor
+    const uint32_t only = __atomic_load_n(&process.only_writer, __ATOMIC_ACQUIRE);
+    if (only != 0 && only != index + 1) {
+      __atomic_store_n(&process.only_writer, 0, __ATOMIC_RELEASE);
+    }
+    const uint64_t now = clock();
+    stamping.store(0, std::memory_order_release);
+    unstamped = 0;
+    if (now > time) time = now;
+    return time;
+  }
+
+ private:
+  void look_around(size_t room);
+  void claim_only_writer(uint64_t quiet_since);
 };
 
 /// The calling thread's slot; nullptr if no memory could be had.
@@ -54,6 +84,9 @@ inline ThreadSlot* thread_slot() {
 
 /// Whether a thread's ReadableStack has pages of [begin, end).
 bool any_slot_reads(uintptr_t begin, uintptr_t end);
+
+/// Whether threads may become the only writer, in this process from now on.
+void allow_only_writer(bool allowed);
 
 /// Adds to the heap counters what the slot has not added yet.
 void flush_slot(ThreadSlot& slot);

@@ -13,7 +13,6 @@ namespace {
 using Clock = uint64_t (*)();
 
 constexpr int64_t kCounterSlackBytes = 64 << 10;
-constexpr uint32_t kStampEvery = 32;  // records, in a process with one thread
 
 inline bool within_slack(int64_t heap_delta) {
   return heap_delta + kCounterSlackBytes >= 0 && heap_delta <= kCounterSlackBytes;
@@ -27,16 +26,14 @@ inline void add_to_counters(ThreadSlot& slot, int64_t usable_bytes) {
 /// Writes a hot record's address, and whether and when it was: everything up to the end of
 /// `address`. Returns where the next field goes; the tag is
 /// complete but not yet stored.
-inline __attribute__((always_inline)) uint8_t* begin_record(const ProcessPage& process,
-                                                            ThreadSlot& slot, uint8_t& tag,
-                                                            const void* block, Clock clock) {
+inline __attribute__((always_inline)) uint8_t* begin_record(ProcessPage& process, ThreadSlot& slot,
+                                                            uint8_t& tag, const void* block,
+                                                            Clock clock) {
   uint8_t* to = slot.at + 1;
-  if (process.several_threads != 0 || ++slot.unstamped >= kStampEvery) {
-    const uint64_t now = clock();
+  if (!slot.is_only_writer(process) || ++slot.unstamped >= kStampEvery) {
+    const uint64_t before = slot.time;
     tag |= GPUPEAK_TAG_TIMED;
-    to = put_hot_varint(to, now > slot.time ? now - slot.time : 0);
-    if (now > slot.time) slot.time = now;
-    slot.unstamped = 0;
+    to = put_hot_varint(to, slot.take_stamp(process, clock) - before);
   }
   const auto address = reinterpret_cast<uint64_t>(block);
   if (__builtin_expect((address & 15) == 0, 1)) {
@@ -56,7 +53,7 @@ inline void end_record(ThreadSlot& slot, uint8_t tag, uint8_t* end) {
 }
 
 /// The caller has made sure that there is room for the record, here and in put_address.
-inline __attribute__((always_inline)) void put_block(const ProcessPage& process, ThreadSlot& slot,
+inline __attribute__((always_inline)) void put_block(ProcessPage& process, ThreadSlot& slot,
                                                      uint8_t tag, const void* block, size_t bytes,
                                                      size_t usable_bytes, uint32_t node,
                                                      Clock clock) {
@@ -68,7 +65,7 @@ inline __attribute__((always_inline)) void put_block(const ProcessPage& process,
   end_record(slot, tag, to);
 }
 
-inline __attribute__((always_inline)) void put_address(const ProcessPage& process, ThreadSlot& slot,
+inline __attribute__((always_inline)) void put_address(ProcessPage& process, ThreadSlot& slot,
                                                        uint8_t tag, const void* block,
                                                        Clock clock_before) {
   uint8_t* to = begin_record(process, slot, tag, block, clock_before);
@@ -115,7 +112,7 @@ inline bool may_record(const HookScope& scope) {
 
 /// The thread's slot if all is as nearly always: no hook is open, the stream belongs to this
 /// process's log and has room, and the counters keep their slack. Else nullptr.
-inline __attribute__((always_inline)) ThreadSlot* prepared_slot(const ProcessPage& process,
+inline __attribute__((always_inline)) ThreadSlot* prepared_slot(ProcessPage& process,
                                                                 int64_t usable_bytes) {
   ThreadSlot* slot = t_flags.slot;
   const bool prepared = slot != nullptr && t_flags.in_hook == 0 &&
@@ -217,8 +214,8 @@ __attribute__((noinline)) void log_walked(ThreadSlot& slot, void* block, size_t 
   write_block(slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
 }
 
-__attribute__((noinline)) void log_allocated(const ProcessPage& process, ThreadSlot& slot,
-                                             void* block, size_t bytes, size_t usable_bytes,
+__attribute__((noinline)) void log_allocated(ProcessPage& process, ThreadSlot& slot, void* block,
+                                             size_t bytes, size_t usable_bytes,
                                              const CallerFrame& caller) {
   {
     const OutermostScope scope;
@@ -232,7 +229,7 @@ __attribute__((noinline)) void log_allocated(const ProcessPage& process, ThreadS
   log_walked(slot, block, bytes, usable_bytes, caller);
 }
 
-__attribute__((noinline)) void log_freed(const ProcessPage& process, ThreadSlot& slot, void* block,
+__attribute__((noinline)) void log_freed(ProcessPage& process, ThreadSlot& slot, void* block,
                                          size_t usable_bytes) {
   const OutermostScope scope;
   ++slot.free_delta;
@@ -246,7 +243,7 @@ __attribute__((noinline)) void log_freed(const ProcessPage& process, ThreadSlot&
 // they cost is what most programs pay.
 
 void heap_allocated(void* block, size_t bytes, size_t usable_bytes, const CallerFrame& caller) {
-  const ProcessPage& process = *g_process;
+  ProcessPage& process = *g_process;
   ThreadSlot* slot = prepared_slot(process, static_cast<int64_t>(usable_bytes));
   if (slot != nullptr && process.host_mode == HostMode::kFull && g_use_tsc) {
     return log_allocated(process, *slot, block, bytes, usable_bytes, caller);
@@ -260,7 +257,7 @@ void heap_allocated(void* block, size_t bytes, size_t usable_bytes, const Caller
 }
 
 void heap_freed(void* block, size_t usable_bytes) {
-  const ProcessPage& process = *g_process;
+  ProcessPage& process = *g_process;
   ThreadSlot* slot = prepared_slot(process, -static_cast<int64_t>(usable_bytes));
   if (slot != nullptr && process.host_mode == HostMode::kFull && g_use_tsc) {
     return log_freed(process, *slot, block, usable_bytes);

@@ -197,8 +197,8 @@ void open_log(Reason reason) {
   ProcessPage& page = *g_process;
   page.generation = ++g_generation;
   page.host_mode = static_cast<HostMode>(environment().host_mode);
-  page.several_threads =
-      forked || reason == Reason::kFirstCudaCall || environment().stamp_all ? 1 : 0;
+  page.only_writer = 0;
+  allow_only_writer(!environment().stamp_all);
   if (page.host_mode == HostMode::kSampled && !init_sampling(environment().sample_bytes)) {
     page.host_mode = HostMode::kCounters;
   }

@@ -14,9 +14,9 @@ struct ProcessPage {
   uint32_t host_recording;  ///< 1: the malloc and mmap hooks log too
   uint32_t decided;         ///< 1: ensure_started() has nothing to do
   HostMode host_mode;
-  uint32_t several_threads;  ///< more than one slot is in use: every event is stamped
-  uint32_t sampled_late;     ///< host_mode was kFull until the log reached its limit
-  uint64_t generation;       ///< of this process's log, counted over forks; see ThreadFlags
+  uint32_t only_writer;   ///< slot index + 1 of the one thread that logs for now; 0: several may
+  uint32_t sampled_late;  ///< host_mode was kFull until the log reached its limit
+  uint64_t generation;    ///< of this process's log, counted over forks; see ThreadFlags
 };
 extern ProcessPage* g_process;  ///< never null: a zeroed static page at first
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares what the log says of a torture program with the ground truth that the program kept.
 
-usage: check.py LIBGPUPEAK GPUPEAK ordered|racing|limited PROGRAM
+usage: check.py LIBGPUPEAK GPUPEAK ordered|turns|racing|limited PROGRAM
 """
 import os
 import re
@@ -78,10 +78,22 @@ def logged_steps(log):
             yield "r", begun.pop(slot), words[1], int(words[3])
 
 
-def ordered(folder):
+def turns(folder):
+    """The same where threads are the only one to log for a while, and do without stamps then."""
+    log = ordered(folder, "long turns")
+    dump = subprocess.run([GPUPEAK, "dump", log], stdout=subprocess.PIPE, check=True).stdout.decode()
+    last, unstamped = {}, {}
+    for time, slot in re.findall(r"^\+(\S+) slot (\d+) tid \d+ (?:alloc|free) ", dump, re.M):
+        unstamped[slot] = unstamped.get(slot, 0) + (last.get(slot) == time)
+        last[slot] = time
+    without = [slot for slot, count in unstamped.items() if count > 1000]
+    expect(len(without) >= 2, f"events without a stamp, by slot: {unstamped}")
+
+
+def ordered(folder, *how):
     """Every step is replayed in the order in which it happened."""
     truth = os.path.join(folder, "steps")
-    _, log, summary = run(folder, truth)
+    _, log, summary = run(folder, truth, *how)
     with open(truth) as lines:
         steps = [(kind, int(site), address, moved, int(size))
                  for kind, site, address, moved, size in (line.split() for line in lines)]
@@ -94,6 +106,7 @@ def ordered(folder):
            "; ".join(f"{i}: {logged[begin + i]}, in truth {true_order[i]}" for i in swapped[:2]))
     check_peak(summary, *true_peak(steps))
     print(f"{len(steps)} steps of 4 threads replayed in their true order")
+    return log
 
 
 def racing(folder):
@@ -114,7 +127,7 @@ def limited(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        {"ordered": ordered, "racing": racing, "limited": limited}[CASE](folder)
+        {"ordered": ordered, "turns": turns, "racing": racing, "limited": limited}[CASE](folder)
 
 
 run_checks(main)

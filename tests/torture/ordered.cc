@@ -1,6 +1,7 @@
 // Threads that hand blocks to each other, free each other's, reuse addresses and move blocks by
 // realloc, each step under one lock: so all steps have one true order. Writes it to a file, a line
-// a step, for check.py to compare with the log.
+// a step, for check.py to compare with the log. With a second argument threads keep the lock for
+// many steps now and then, so that each is the only one that logs for a while.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -25,6 +26,7 @@ struct Step {
 TurnLock g_lock;
 std::array<Step, kThreads * kSteps> g_steps;  // in true order
 size_t g_step_count = 0;
+bool g_long_turns = false;
 std::vector<void*> g_blocks;
 Barrier g_begin(kThreads + 1), g_end(kThreads + 1);
 
@@ -67,9 +69,11 @@ void step(Random& random) {
 void work(unsigned seed) {
   Random random(seed);
   g_begin.wait();
-  for (unsigned i = 0; i < kSteps; ++i) {
+  for (unsigned i = 0; i < kSteps;) {
+    const bool is_long = g_long_turns && random.below(10) == 0;
+    unsigned turn = is_long ? 1 + random.below(6000) : 1;
     g_lock.lock();
-    step(random);
+    for (; turn > 0 && i < kSteps; --turn, ++i) step(random);
     g_lock.unlock();
   }
   g_end.wait();
@@ -78,7 +82,8 @@ void work(unsigned seed) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
+  if (argc != 2 && argc != 3) return 2;
+  g_long_turns = argc == 3;
   g_blocks.reserve(kBlocks);
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back(work, i + 1);
