@@ -35,8 +35,6 @@ nvcc -std=c++17 -O2 -g -arch=sm_90 -o "$work/memory_families" "$here/memory_fami
 for program in ledger_families capture_modes; do
   nvcc -std=c++17 -O2 -arch=sm_90 -o "$work/$program" "$here/$program.cu" -lcuda || failures=$((failures + 1))
 done
-g++ -std=c++17 -O2 -I"$cuda_inc" -o "$work/call_cost" "$here/call_cost.cc" -L/usr/local/cuda/lib64/stubs -lcuda ||
-  failures=$((failures + 1))
 
 # run_case NAME COMMAND…: once under the preload and CUPTI together; the log is $work/NAME.gplog.
 run_case() {
@@ -231,59 +229,6 @@ else
   failures=$((failures + 1))
 fi
 
-cost_table() {
-  echo "| call | native ns | added by gpupeak | with --host off |"
-  echo "|---|---|---|---|"
-  for _ in 1 2 3 4 5; do
-    "$work/call_cost" | sed 's/^/native /'
-    for way in full off; do
-      env GPUPEAK_HOST=$way GPUPEAK_OUT=$work/cost.gplog GPUPEAK_SUMMARY=off LD_PRELOAD=$preload "$work/call_cost" | sed "s/^/$way /"
-    done
-  done | python3 -c '
-import collections, statistics, sys
-times = collections.defaultdict(list)
-for line in sys.stdin:
-    way, call, ns = line.split()
-    times[call, way].append(float(ns))
-for call in sorted({c for c, _ in times}):
-    native, full, off = (statistics.median(times[call, way]) for way in ("native", "full", "off"))
-    print(f"| {call} | {native:.0f} | {full - native:+.0f} | {off - native:+.0f} |")'
-}
-# latency_row NAME RUNS COMMAND…: its output has the latency in ms, as onnxruntime_perf_test or torch_latency.py prints it.
-latency_row() {
-  local name=$1 runs=$2 way extra
-  shift 2
-  for _ in $(seq "$runs"); do
-    for way in native full sampled off; do
-      extra=()
-      [ $way = native ] || extra=(GPUPEAK_HOST=$way GPUPEAK_OUT="$work/lat.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload")
-      env "${extra[@]}" "$@" 2>/dev/null |
-        awk -v w=$way '/Average inference time cost/{print w, $(NF-1)} /^latency_ms/{print w, $2}'
-    done
-  done | python3 -c '
-import collections, statistics, sys
-times = collections.defaultdict(list)
-for line in sys.stdin:
-    way, ms = line.split()
-    times[way].append(float(ms))
-native = statistics.median(times["native"])
-ratios = " | ".join(f"{statistics.median(times[w]) / native:.3f}×" for w in ("full", "sampled", "off"))
-print(f"| {sys.argv[1]} | {native:.3f} | {ratios} |")' "$name"
-}
-latency_table() {
-  echo "| latency | native ms | full | sampled | host off |"
-  echo "|---|---|---|---|---|"
-  if [ -n "$ort" ]; then
-    for model in vgg19 resnet50; do
-      latency_row "onnxruntime_perf_test -e cuda, $model, 200 runs" 5 \
-        "$ort/onnxruntime_perf_test" -e cuda -r 200 -I -m times "$ort/models/light_$model.onnx"
-    done
-  fi
-  if python3 -c 'import torch, torchvision' 2>/dev/null; then
-    latency_row "PyTorch, resnet50, 300 runs" 3 python3 "$here/torch_latency.py"
-  fi
-}
-
 {
   echo "$(date -u +%Y-%m-%d), $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1), CUDA $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
   echo
@@ -313,9 +258,7 @@ latency_table() {
   echo
   echo "cuMemCreate against cudaMemGetInfo: $(grep '^driver vmm' "$work/memory_families.out")"
   echo
-  cost_table
-  echo
-  latency_table
+  bash "$here/costs.sh" "$prefix" "$ort"
   echo
   echo "what the reports say of losses:"
   sort "$work/losses" | uniq -c

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# What the preload costs on a machine with a GPU and many processors: CUDA calls, latencies, threads.
+#   tests/gpu/costs.sh PREFIX [ONNXRUNTIME_FOLDER [TABLE…]]
+# TABLE is threads, cost or latency; all of them if none is named. Prints Markdown tables: medians of alternating runs.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+preload=$(cd "${1:?usage: tests/gpu/costs.sh PREFIX [ONNXRUNTIME_FOLDER]}" && pwd)/lib/gpupeak/libgpupeak.so
+ort=${2:-}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cuda_inc=$(dirname "$(find /usr/local/cuda/ -name cuda.h 2>/dev/null | head -1)")
+g++ -std=c++17 -O2 -I"$cuda_inc" -o "$work/call_cost" "$here/call_cost.cc" -L/usr/local/cuda/lib64/stubs -lcuda || exit 1
+g++ -std=c++20 -O2 -pthread -o "$work/malloc_pairs" "$here/../bench/malloc_pairs.cc" || exit 1
+
+cost_table() {
+  echo "| call | native ns | added by gpupeak | with --host off |"
+  echo "|---|---|---|---|"
+  for _ in 1 2 3 4 5; do
+    "$work/call_cost" | sed 's/^/native /'
+    for way in full off; do
+      env GPUPEAK_HOST=$way GPUPEAK_OUT=$work/cost.gplog GPUPEAK_SUMMARY=off LD_PRELOAD=$preload "$work/call_cost" | sed "s/^/$way /"
+    done
+  done | python3 -c '
+import collections, statistics, sys
+times = collections.defaultdict(list)
+for line in sys.stdin:
+    way, call, ns = line.split()
+    times[call, way].append(float(ns))
+for call in sorted({c for c, _ in times}):
+    native, full, off = (statistics.median(times[call, way]) for way in ("native", "full", "off"))
+    print(f"| {call} | {native:.0f} | {full - native:+.0f} | {off - native:+.0f} |")'
+}
+# latency_row NAME RUNS COMMAND…: its output has the latency in ms, as onnxruntime_perf_test or torch_latency.py prints it.
+latency_row() {
+  local name=$1 runs=$2 way extra
+  shift 2
+  for _ in $(seq "$runs"); do
+    for way in native full sampled off; do
+      extra=()
+      [ $way = native ] || extra=(GPUPEAK_HOST=$way GPUPEAK_OUT="$work/lat.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload")
+      env "${extra[@]}" "$@" 2>/dev/null |
+        awk -v w=$way '/Average inference time cost/{print w, $(NF-1)} /^latency_ms/{print w, $2}'
+    done
+  done | python3 -c '
+import collections, statistics, sys
+times = collections.defaultdict(list)
+for line in sys.stdin:
+    way, ms = line.split()
+    times[way].append(float(ms))
+native = statistics.median(times["native"])
+ratios = " | ".join(f"{statistics.median(times[w]) / native:.3f}×" for w in ("full", "sampled", "off"))
+print(f"| {sys.argv[1]} | {native:.3f} | {ratios} |")' "$name"
+}
+latency_table() {
+  echo "| latency | native ms | full | sampled | host off |"
+  echo "|---|---|---|---|---|"
+  if [ -n "$ort" ]; then
+    for model in vgg19 resnet50; do
+      latency_row "onnxruntime_perf_test -e cuda, $model, 200 runs" 5 \
+        "$ort/onnxruntime_perf_test" -e cuda -r 200 -I -m times "$ort/models/light_$model.onnx"
+    done
+  fi
+  if python3 -c 'import torch, torchvision' 2>/dev/null; then
+    latency_row "PyTorch, resnet50, 300 runs" 3 python3 "$here/torch_latency.py"
+  fi
+}
+
+# Every thread allocates all the time; the figure is processor time of a pair in one of them.
+threads_table() {
+  local counts="1 2 4 8 16"
+  echo "| ns a malloc+free pair, depth 8, threads: | ${counts// / | } |"
+  echo "|---|---|---|---|---|---|"
+  for _ in 1 2 3 4 5; do
+    for count in $counts; do
+      echo "native $count $("$work/malloc_pairs" 8 $count 500000)"
+      for way in full sampled counters; do
+        echo "$way $count $(env GPUPEAK_HOST=$way GPUPEAK_OUT="$work/pairs.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload" \
+          "$work/malloc_pairs" 8 $count 500000)"
+      done
+    done
+  done | python3 -c '
+import collections, statistics, sys
+times = collections.defaultdict(list)
+for line in sys.stdin:
+    way, threads, ns = line.split()
+    times[way, int(threads)].append(float(ns))
+counts = sorted({t for _, t in times})
+for way in ("native", "full", "sampled", "counters"):
+    medians = [(statistics.median(times[way, t]), statistics.median(times["native", t])) for t in counts]
+    cells = [f"{ns:.0f}" if way == "native" else f"{ns:.0f} ({ns - native:+.0f})" for ns, native in medians]
+    print(f"| {way} | " + " | ".join(cells) + " |")'
+}
+
+echo "$(nproc) processors"
+[ $# -gt 2 ] || set -- "$1" "$ort" threads cost latency
+for table in "${@:3}"; do
+  echo
+  "${table}_table"
+done
