@@ -295,6 +295,10 @@ class TextReport {
         line(fmt::format("    {} MiB held by {}", mib(oom.holders[i].bytes), oom.holders[i].title));
       }
     }
+    const uint64_t shown = std::min(summary_.oom.size(), kMaxOomListed);
+    if (summary_.oom_count > shown) {
+      line(fmt::format("  … {} more", grouped(summary_.oom_count - shown)));
+    }
   }
 
   void write_live_at_exit() {

@@ -61,7 +61,9 @@ int bundle(const PackOptions& options) {
 
 int compress(const PackOptions& options) {
   const collector::LogReader log(options.log);
-  pack(log, "", options.out.empty() ? options.log + ".zst" : options.out);
+  const std::string symbols =
+      log.symbols().empty() ? "" : log.symbols().json(log.header().cookie);  // a bundle's stay
+  pack(log, symbols, options.out.empty() ? options.log + ".zst" : options.out);
   return kOk;
 }
 

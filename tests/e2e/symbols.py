@@ -101,6 +101,8 @@ def main():
         expect_names(report(bundle), "bundle")
         expect_names(run(GPUPEAK, "dump", bundle)[0] and report(bundle), "bundle again")
         expect_no_names(report(packed), "GP025", "compressed")
+        run(GPUPEAK, "compress", bundle)
+        expect_names(report(bundle + ".zst"), "a bundle, compressed again")
         expect_names(report(log, "--debug-dir", debug), "--debug-dir by path")
         by_id = os.path.join(folder, "by_id")
         os.makedirs(os.path.join(by_id, ".build-id", build_id[:2]))
