@@ -21,11 +21,11 @@ inline uint8_t* put_varint(uint8_t* at, uint64_t value) {
 inline __attribute__((always_inline)) uint8_t* put_hot_varint(uint8_t* at, uint64_t value) {
   if (__builtin_expect(value >> 28 != 0, 0)) return put_varint(at, value);
   const auto bits = static_cast<uint32_t>(value);
-  const auto highest_bit = static_cast<uint32_t>(31 - __builtin_clz(bits | 1));
-  const uint32_t more = highest_bit * 37 >> 8;  // highest_bit / 7
   uint32_t spread = (bits & 0x3fff) | (bits & 0x0fffc000) << 2;
   spread = (spread & 0x007f007f) | (spread & 0x3f803f80) << 1;
-  spread |= 0x00808080 & ((1u << 8 * more) - 1);
+  const auto highest_bit = static_cast<uint32_t>(31 - __builtin_clz(spread | 1));
+  const uint32_t more = highest_bit / 8;
+  spread |= 0x00808080u >> (~highest_bit & 24);  // on all bytes but the last, `more`
   memcpy(at, &spread, sizeof spread);
   return at + more + 1;
 }
