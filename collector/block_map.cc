@@ -2,27 +2,35 @@
 
 #include <sys/mman.h>
 
-#include <cstring>
 #include <new>
+#include <utility>
 
 namespace gpupeak::collector {
-namespace {
 
-constexpr size_t kHugePageBytes = 2 << 20;
-constexpr size_t kPageBytes = 4096;
-
-}  // namespace
+void BlockMap::Unmap::operator()(Block* table) const {
+  munmap(table, bytes);
+}
 
 BlockMap::Table BlockMap::make_table(size_t entries) {
   const size_t bytes = entries * sizeof(Block);
-  const bool huge = bytes >= 2 * kHugePageBytes;
-  const size_t page_bytes = huge ? kHugePageBytes : kPageBytes;
-  const size_t rounded = (bytes + page_bytes - 1) / page_bytes * page_bytes;
-  void* table = std::aligned_alloc(page_bytes, rounded);
-  if (table == nullptr) throw std::bad_alloc();
-  if (huge) madvise(table, rounded, MADV_HUGEPAGE);
-  memset(table, 0, bytes);
-  return Table(static_cast<Block*>(table));
+  void* table = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (table == MAP_FAILED) throw std::bad_alloc();
+  madvise(table, bytes, MADV_HUGEPAGE);
+  return Table(static_cast<Block*>(table), {bytes});
+}
+
+void BlockMap::grow() {
+  const size_t old_mask = mask_;
+  const Table old = std::exchange(table_, make_table(2 * (mask_ + 1)));
+  ++bits_;
+  --shift_;
+  mask_ = 2 * old_mask + 1;
+  for (size_t from = 0; from <= old_mask; ++from) {
+    if (old[from].address == 0) continue;
+    size_t to = home(old[from].address);
+    while (table_[to].address != 0) to = (to + 1) & mask_;
+    table_[to] = old[from];
+  }
 }
 
 }  // namespace gpupeak::collector

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 
 #include "collector/prefetch.h"
@@ -20,8 +19,6 @@ struct Block {
 
 class BlockMap {
  public:
-  BlockMap() { rehash(kMinBits); }
-
   size_t size() const { return size_; }
   void prefetch(uint64_t address) const { prefetch_line(&table_[home(address)]); }
   /// The block at this address if it lies where its hash says, which most do; for prefetching only.
@@ -30,7 +27,7 @@ class BlockMap {
     return block.address == address && address != 0 ? &block : nullptr;
   }
 
-  /// nullptr if no block begins there. Valid until the next insert or erase.
+  /// nullptr if no block begins there. Valid until the next claim or erase.
   Block* find(uint64_t address) {
     for (size_t i = home(address);; i = (i + 1) & mask_) {
       if (table_[i].address == address) return address != 0 ? &table_[i] : nullptr;
@@ -38,13 +35,18 @@ class BlockMap {
     }
   }
 
-  /// `block.address` must not be 0 and not be in the table.
-  void insert(const Block& block) {
-    if (size_ + size_ / 3 >= mask_) rehash(bits_ + 1);
-    size_t i = home(block.address);
-    while (table_[i].address != 0) i = (i + 1) & mask_;
-    table_[i] = block;
-    ++size_;
+  /// The block at this address, which must not be 0; if there is none yet, one of 0 bytes. `added`
+  /// tells. Valid until the next claim or erase.
+  Block& claim(uint64_t address, bool& added) {
+    if (size_ + size_ / 3 >= mask_) [[unlikely]]
+      grow();
+    size_t i = home(address);
+    while (table_[i].address != address && table_[i].address != 0) i = (i + 1) & mask_;
+    Block& block = table_[i];
+    added = block.address == 0;
+    if (added) block = {.address = address};
+    size_ += added ? 1 : 0;
+    return block;
   }
 
   /// Takes out what find() returned. Entries behind it move up, so that no tombstones are needed.
@@ -64,10 +66,11 @@ class BlockMap {
   static constexpr unsigned kMinBits = 12;
   static constexpr unsigned kAddressBits = 64;
 
-  struct Free {
-    void operator()(Block* table) const { std::free(table); }
+  struct Unmap {
+    size_t bytes = 0;
+    void operator()(Block* table) const;
   };
-  using Table = std::unique_ptr<Block[], Free>;
+  using Table = std::unique_ptr<Block[], Unmap>;
 
   /// Zeroed, and on huge pages if the kernel has some: events hit it at random, each time another
   /// page.
@@ -76,22 +79,12 @@ class BlockMap {
   size_t home(uint64_t address) const {
     return static_cast<size_t>(((address >> 4) * UINT64_C(0x9e3779b97f4a7c15)) >> shift_);
   }
-  void rehash(unsigned bits) {
-    const size_t old_entries = table_ ? mask_ + 1 : 0;
-    Table old = make_table(size_t{1} << bits);
-    old.swap(table_);
-    bits_ = bits;
-    shift_ = kAddressBits - bits;
-    mask_ = (size_t{1} << bits) - 1;
-    size_ = 0;
-    for (size_t i = 0; i < old_entries; ++i) {
-      if (old[i].address != 0) insert(old[i]);
-    }
-  }
+  void grow();
 
-  Table table_;
-  unsigned bits_ = 0, shift_ = 0;
-  size_t mask_ = 0;
+  unsigned bits_ = kMinBits;
+  unsigned shift_ = kAddressBits - kMinBits;
+  size_t mask_ = (size_t{1} << kMinBits) - 1;
+  Table table_ = make_table(mask_ + 1);
   size_t size_ = 0;
 };
 

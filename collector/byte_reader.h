@@ -2,8 +2,10 @@
 // everything that decodes records; never reads past the end it was given.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 namespace gpupeak::collector {
@@ -29,6 +31,23 @@ inline const uint8_t* read_varint(const uint8_t* at, const uint8_t* end, uint64_
     }
   }
   return nullptr;
+}
+
+/// The most that a varint of 64 bits takes.
+inline constexpr ptrdiff_t kVarintBytes = 10;
+
+/// As read_varint() does, without a branch on how long it is: of hot records nobody can guess that.
+/// kVarintBytes must be readable at `at`.
+inline const uint8_t* read_inner_varint(const uint8_t* at, uint64_t& value) {
+  static_assert(std::endian::native == std::endian::little);
+  uint32_t word = 0;
+  memcpy(&word, at, sizeof word);
+  const uint32_t last_bytes = ~word & 0x80808080;
+  if (last_bytes == 0) [[unlikely]]
+    return read_varint(at, at + kVarintBytes, value);
+  word &= last_bytes ^ (last_bytes - 1);
+  value = (word & 0x7f) | (word >> 1 & 0x3f80) | (word >> 2 & 0x1fc000) | (word >> 3 & 0xfe00000);
+  return at + std::countr_zero(last_bytes) / 8 + 1;
 }
 
 /// The fields of one extended record. A writer leaves out a field that did not fit with all that

@@ -22,8 +22,10 @@ struct Event {
     int64_t slack = 0;    ///< ALLOC and REALLOC_END: usable bytes - size
     const uint8_t* body;  ///< extended records: the fields that follow the time
   };
-  uint32_t body_bytes = 0;
-  uint32_t stack = 0;  ///< ALLOC and REALLOC_END: node of the trie
+  union {
+    uint32_t stack = 0;   ///< ALLOC and REALLOC_END: node of the trie
+    uint32_t body_bytes;  ///< extended records
+  };
   uint32_t tid = 0;
   uint32_t slot = 0;  ///< index into LogReader::slots()
   uint8_t tag = 0;    ///< GPUPEAK_REC_*

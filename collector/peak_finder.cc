@@ -20,8 +20,10 @@ GroupId PeakFinder::add_group(std::span<const ScopeId> scopes, OwnerId owner) {
   if (owner >= owned_.size()) owned_.resize(owner + 1);
   group.scope_list = static_cast<uint32_t>(known - scope_lists_.begin());
   if (known == scope_lists_.end()) scope_lists_.push_back(list);
+  group.folded = peaks_ended_;
+  auto& at_peak = at_peaks_.emplace_back();
   for (size_t i = 0; i < list.size(); ++i) {
-    group.at_peak[i].number = scopes_[list[i]].number;  // it held nothing at the peak
+    at_peak[i].number = scopes_[list[i]].number;  // it held nothing at the peak
   }
   return static_cast<GroupId>(groups_.size() - 1);
 }
@@ -57,7 +59,7 @@ void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks) {
   }
   for (const Change& change : changes) {
     Group& group = groups_[change.group];
-    fold(group, scopes_of(group));
+    fold(change.group);
     group.live_bytes += static_cast<uint64_t>(change.bytes);
     group.live_count += static_cast<uint32_t>(change.count);
     Owned& owned = owned_[group.owner];
@@ -74,13 +76,24 @@ void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks) {
   }
 }
 
+void PeakFinder::note_at_peaks(GroupId id) {
+  Group& group = groups_[id];
+  const ScopeList& list = scopes_of(group);
+  for (size_t i = 0; i < list.size(); ++i) {
+    AtPeak& stored = at_peaks_[id][i];
+    const uint32_t number = scopes_[list[i]].number;
+    if (stored.number != number) stored = {group.live_bytes, group.live_count, number};
+  }
+  group.folded = peaks_ended_;
+}
+
 void PeakFinder::finish() {
   for (Scope& scope : scopes_) end_maximum(scope);
   std::vector<uint64_t> sums(scopes_.size());
-  for (Group& group : groups_) {
-    const ScopeList& list = scopes_of(group);
-    fold(group, list);
-    for (size_t i = 0; i < list.size(); ++i) sums[list[i]] += group.at_peak[i].bytes;
+  for (GroupId id = 0; id < groups_.size(); ++id) {
+    fold(id);
+    const ScopeList& list = scopes_of(groups_[id]);
+    for (size_t i = 0; i < list.size(); ++i) sums[list[i]] += at_peaks_[id][i].bytes;
   }
   for (size_t i = 0; i < scopes_.size(); ++i) {
     if (sums[i] != scopes_[i].peak) {
@@ -97,10 +110,9 @@ uint64_t PeakFinder::take_recent_max(ScopeId id) {
 }
 
 PeakFinder::AtPeak PeakFinder::at_peak(GroupId id, ScopeId scope) const {
-  const Group& group = groups_[id];
-  const ScopeList& list = scopes_of(group);
+  const ScopeList& list = scopes_of(groups_[id]);
   for (size_t i = 0; i < list.size(); ++i) {
-    if (list[i] == scope) return group.at_peak[i];
+    if (list[i] == scope) return at_peaks_[id][i];
   }
   return {};
 }

@@ -50,16 +50,16 @@ class PeakFinder {
     uint64_t live_bytes = 0;
     uint64_t alloc_count = 0;
   };
-  /// Two cache lines: every event touches one at random.
+  /// One cache line: every event touches one at random.
   struct alignas(64) Group {
     uint64_t live_bytes = 0;
     uint64_t max_live_bytes = 0;
     uint64_t alloc_bytes = 0;
     uint64_t alloc_count = 0;
+    uint64_t folded = 0;  // peaks_ended_ when what it held at the peaks was last noted
     uint32_t live_count = 0;
     uint32_t scope_list = 0;  // index into scope_lists_
     OwnerId owner = 0;
-    std::array<AtPeak, kMaxScopesOfGroup> at_peak{};  // beside the list; final after finish()
   };
   /// One part of a change that happens in one step.
   struct Change {
@@ -73,10 +73,7 @@ class PeakFinder {
   /// At most kMaxScopesOfGroup scopes.
   GroupId add_group(std::span<const ScopeId> scopes, OwnerId owner = 0);
 
-  void prefetch(GroupId group) const {
-    prefetch_line(&groups_[group]);
-    prefetch_line(reinterpret_cast<const char*>(&groups_[group]) + 64);
-  }
+  void prefetch(GroupId group) const { prefetch_line(&groups_[group]); }
   void add(GroupId group, uint64_t bytes, uint64_t ticks);
   void remove(GroupId group, uint64_t bytes);
   /// All of `changes` at one instant: neither a dip nor double counting in between.
@@ -102,22 +99,24 @@ class PeakFinder {
   using ScopeList = std::vector<ScopeId>;
 
   const ScopeList& scopes_of(const Group& group) const { return scope_lists_[group.scope_list]; }
-  static void end_maximum(Scope& scope) {
+  void end_maximum(Scope& scope) {
     scope.number += scope.at_maximum;
+    peaks_ended_ += scope.at_maximum;
     scope.at_maximum = false;
   }
-  void fold(Group& group, const ScopeList& scopes) {
-    for (size_t i = 0; i < scopes.size(); ++i) {
-      AtPeak& stored = group.at_peak[i];
-      const uint32_t number = scopes_[scopes[i]].number;
-      if (stored.number != number) stored = {group.live_bytes, group.live_count, number};
-    }
+  /// Before the group changes.
+  void fold(GroupId id) {
+    if (groups_[id].folded != peaks_ended_) note_at_peaks(id);
   }
+  void note_at_peaks(GroupId id);
   static void raise(Scope& scope, GroupId group, uint64_t bytes, uint64_t ticks);
 
   std::vector<Scope> scopes_;
   std::vector<ScopeList> scope_lists_;
   std::vector<Group> groups_;
+  // By group, beside its list; final after finish().
+  std::vector<std::array<AtPeak, kMaxScopesOfGroup>> at_peaks_;
+  uint64_t peaks_ended_ = 0;  // of all scopes
   std::vector<Owned> owned_;
   std::vector<ScopeId> touched_;
 };
@@ -132,8 +131,7 @@ inline void PeakFinder::raise(Scope& scope, GroupId group, uint64_t bytes, uint6
 
 inline void PeakFinder::add(GroupId id, uint64_t bytes, uint64_t ticks) {
   Group& group = groups_[id];
-  const ScopeList& list = scopes_of(group);
-  for (const ScopeId scope_id : list) {
+  for (const ScopeId scope_id : scopes_of(group)) {
     Scope& scope = scopes_[scope_id];
     scope.current += bytes;
     if (scope.current > scope.peak) {
@@ -143,7 +141,7 @@ inline void PeakFinder::add(GroupId id, uint64_t bytes, uint64_t ticks) {
     }
     if (scope.current > scope.recent_max) scope.recent_max = scope.current;
   }
-  fold(group, list);
+  fold(id);
   group.live_bytes += bytes;
   ++group.live_count;
   group.alloc_bytes += bytes;
@@ -156,13 +154,12 @@ inline void PeakFinder::add(GroupId id, uint64_t bytes, uint64_t ticks) {
 
 inline void PeakFinder::remove(GroupId id, uint64_t bytes) {
   Group& group = groups_[id];
-  const ScopeList& list = scopes_of(group);
-  for (const ScopeId scope_id : list) {
+  for (const ScopeId scope_id : scopes_of(group)) {
     Scope& scope = scopes_[scope_id];
     end_maximum(scope);
     scope.current -= bytes;
   }
-  fold(group, list);
+  fold(id);
   group.live_bytes -= bytes;
   --group.live_count;
   owned_[group.owner].live_bytes -= bytes;

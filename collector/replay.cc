@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "collector/kinds.h"
 
@@ -64,11 +65,7 @@ uint64_t Replay::largest_alloc_bytes(int32_t device) const {
   return entry == largest_alloc_bytes_.end() ? 0 : entry->second;
 }
 
-void Replay::on_event(const Event& event) {
-  if (stack_phases_ == nullptr || event.slot == active_slot_) [[likely]] {
-    take(event);
-    return;
-  }
+void Replay::change_slot(const Event& event) {
   if (active_slot_ < slots_.size() && slots_[active_slot_].rule != kNoRule) {
     phases_.rest(active_slot_, last_ticks_, phase_gauges());
   }
@@ -77,7 +74,7 @@ void Replay::on_event(const Event& event) {
   phases_.wake(event.slot);
 }
 
-void Replay::take(const Event& event) {
+[[gnu::flatten]] void Replay::take(const Event& event) {
   SlotState& slot = slots_[event.slot];
   last_ticks_ = event.ticks;
   if (slot.tid != event.tid) [[unlikely]]
@@ -152,15 +149,22 @@ GroupId Replay::heap_group(SlotState& slot, const Event& event) {
   return sites_.group(slot.heap_context, checked_stack(event.stack));
 }
 
-/// A block still live at an address that is handed out again was freed unseen.
-void Replay::drop_stale_block(uint64_t address) {
-  Block* stale = blocks_.find(address);
-  if (stale == nullptr) [[likely]]
-    return;
-  ++troubles_.repairs;
-  count_out(stale->group, stale->bytes);
-  heap_usable_.current -= usable_bytes(stale->bytes, stale->slack);
-  blocks_.erase(stale);
+/// The place of the block that the event makes. A block still live at an address that is handed out
+/// again was freed unseen.
+Block& Replay::claim_block(const Event& event) {
+  bool added = false;
+  Block& block = blocks_.claim(event.address, added);
+  if (!added) [[unlikely]] {
+    ++troubles_.repairs;
+    count_out(block.group, block.bytes);
+    heap_usable_.current -= usable_bytes(block.bytes, block.slack);
+  }
+  return block;
+}
+
+Block Replay::new_block(SlotState& slot, const Event& event) {
+  const auto slack = static_cast<int32_t>(std::clamp<int64_t>(event.slack, INT32_MIN, INT32_MAX));
+  return {event.address, weight(slot, event.size), slack, heap_group(slot, event)};
 }
 
 void Replay::heap_alloc(SlotState& slot, const Event& event) {
@@ -168,12 +172,10 @@ void Replay::heap_alloc(SlotState& slot, const Event& event) {
     ++troubles_.malformed_events;
     return;
   }
-  drop_stale_block(event.address);
-  const auto slack = static_cast<int32_t>(std::clamp<int64_t>(event.slack, INT32_MIN, INT32_MAX));
-  const Block block{event.address, weight(slot, event.size), slack, heap_group(slot, event)};
+  Block& block = claim_block(event);
+  block = new_block(slot, event);
   count_in(block.group, block.bytes, event.ticks);
-  heap_usable_.set(heap_usable_.current + usable_bytes(block.bytes, slack));
-  blocks_.insert(block);
+  heap_usable_.set(heap_usable_.current + usable_bytes(block.bytes, block.slack));
   slot.last_allocated = event.address;
 }
 
@@ -207,8 +209,10 @@ void Replay::realloc_begin(SlotState& slot, const Event& event) {
 
 void Replay::put_back_old_block(SlotState& slot) {
   if (slot.old_block.address == 0) return;
-  if (blocks_.find(slot.old_block.address) == nullptr) {
-    blocks_.insert(slot.old_block);
+  bool added = false;
+  Block& place = blocks_.claim(slot.old_block.address, added);
+  if (added) {
+    place = slot.old_block;
     return;
   }
   ++troubles_.repairs;
@@ -228,24 +232,17 @@ void Replay::realloc_end(SlotState& slot, const Event& event) {
   const bool begun = slot.reallocating;
   slot.reallocating = false;
   if (!begun) ++troubles_.repairs;
-  const Block old = slot.old_block;
-  slot.old_block = {};
-  if (!begun || old.address == 0) return heap_alloc(slot, event);
-  if (event.address == 0) {
-    ++troubles_.malformed_events;
-    blocks_.insert(old);
-    return;
-  }
-  drop_stale_block(event.address);
-  const auto slack = static_cast<int32_t>(std::clamp<int64_t>(event.slack, INT32_MIN, INT32_MAX));
-  const Block block{event.address, weight(slot, event.size), slack, heap_group(slot, event)};
+  if (begun && event.address == 0) put_back_old_block(slot);
+  const Block old = std::exchange(slot.old_block, {});
+  if (!begun || old.address == 0 || event.address == 0) return heap_alloc(slot, event);
+  Block& block = claim_block(event);
+  block = new_block(slot, event);
   const std::array<PeakFinder::Change, 2> step{
       {{old.group, -static_cast<int64_t>(old.bytes), -1, false},
        {block.group, static_cast<int64_t>(block.bytes), +1, true}}};
   apply(step, event.ticks);
   heap_usable_.set(heap_usable_.current - usable_bytes(old.bytes, old.slack) +
-                   usable_bytes(block.bytes, slack));
-  blocks_.insert(block);
+                   usable_bytes(block.bytes, block.slack));
   slot.last_allocated = event.address;
 }
 

@@ -136,7 +136,11 @@ class Replay {
       if (group != kNoGroup) peaks_.prefetch(group);
     }
   }
-  void on_event(const Event& event);
+  void on_event(const Event& event) {
+    if (stack_phases_ == nullptr || event.slot == active_slot_) [[likely]]
+      return take(event);
+    change_slot(event);
+  }
   /// After the last event; run() calls it.
   void finish(const StreamCounts& counts);
 
@@ -180,12 +184,14 @@ class Replay {
   }
   void observe(const PeakFinder::Change& change) { observer_->on_step({&change, 1}); }
   void take(const Event& event);
+  void change_slot(const Event& event);
   void heap_alloc(SlotState& slot, const Event& event);
   void heap_free(SlotState& slot, const Event& event);
   void realloc_begin(SlotState& slot, const Event& event);
   void realloc_end(SlotState& slot, const Event& event);
   void realloc_failed(SlotState& slot);
-  void drop_stale_block(uint64_t address);
+  Block& claim_block(const Event& event);
+  Block new_block(SlotState& slot, const Event& event);
   void forget_realloc(SlotState& slot);
   void put_back_old_block(SlotState& slot);
   GroupId heap_group(SlotState& slot, const Event& event);
@@ -201,9 +207,9 @@ class Replay {
     if (stack_phases_ != nullptr) [[unlikely]]
       change_rule(slot, event, stack);
   }
-  void change_rule(SlotState& slot, const Event& event, uint32_t stack);
-  void rare_event(SlotState& slot, const Event& event);
-  void change_thread(SlotState& slot, const Event& event);
+  [[gnu::noinline]] void change_rule(SlotState& slot, const Event& event, uint32_t stack);
+  [[gnu::noinline]] void rare_event(SlotState& slot, const Event& event);
+  [[gnu::noinline]] void change_thread(SlotState& slot, const Event& event);
   void on_map(const MapEvent& map, const Event& event);
   void on_remap(const RemapEvent& remap, const Event& event);
   void on_phase(const PhaseEvent& phase, const Event& event, bool push);

@@ -20,8 +20,13 @@ TEST_CASE("block_map: agrees with a standard map on random use", "[collector]") 
       blocks.erase(found);
       oracle.erase(expected);
     } else {
-      blocks.insert({address, random(), 0, 0});
-      oracle[address] = blocks.find(address)->bytes;
+      bool added = false;
+      Block& block = blocks.claim(address, added);
+      REQUIRE(added);
+      REQUIRE(block.address == address);
+      block.bytes = oracle[address] = random();
+      REQUIRE(blocks.claim(address, added).bytes == oracle[address]);
+      REQUIRE(!added);
     }
     REQUIRE(blocks.size() == oracle.size());
   }
