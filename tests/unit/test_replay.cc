@@ -437,7 +437,8 @@ TEST_CASE("replay: error bars of a sample hold the truth 95 times of 100", "[col
       while (next <= position) next += gap(random);
       log.alloc(0, i, 0x10000 + i * 32768, bytes);
     }
-    const Peak& peak = *analyze(log).find_peak("host/heap");
+    const Summary summary = analyze(log);
+    const Peak& peak = *summary.find_peak("host/heap");
     const double off = static_cast<double>(peak.bytes) - static_cast<double>(truth);
     REQUIRE(peak.error_bytes);
     held += std::abs(off) <= static_cast<double>(*peak.error_bytes);
@@ -463,7 +464,8 @@ TEST_CASE("replay: a log that reached its limit goes on as a sample", "[collecto
   SECTION("later blocks stand for others, with an error bar") {
     log.event(0, 3, GPUPEAK_REC_SAMPLING, Fields().u(4096));
     log.alloc(0, 4, 0x3000, 1);
-    const Peak& peak = *analyze(log).find_peak("host/heap");
+    const Summary summary = analyze(log);
+    const Peak& peak = *summary.find_peak("host/heap");
     CHECK(peak.bytes == 1100 + 4097);  // 1 / (1 - exp(-1/4096))
     CHECK(peak.error_bytes == 8029);   // 1.96 * 4096
   }
