@@ -214,6 +214,10 @@ __attribute__((noinline)) void log_walked(ThreadSlot& slot, void* block, size_t 
   write_block(slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
 }
 
+inline bool has_common_way(HostMode mode) {
+  return mode != HostMode::kSampled && (g_use_tsc || mode == HostMode::kCounters);
+}
+
 __attribute__((noinline)) void log_allocated(ProcessPage& process, ThreadSlot& slot, void* block,
                                              size_t bytes, size_t usable_bytes,
                                              const CallerFrame& caller) {
@@ -244,12 +248,12 @@ __attribute__((noinline)) void log_freed(ProcessPage& process, ThreadSlot& slot,
 
 void heap_allocated(void* block, size_t bytes, size_t usable_bytes, const CallerFrame& caller) {
   ProcessPage& process = *g_process;
-  ThreadSlot* slot = prepared_slot(process, static_cast<int64_t>(usable_bytes));
-  if (slot != nullptr && process.host_mode == HostMode::kFull && g_use_tsc) {
+  const HostMode mode = process.host_mode;
+  ThreadSlot* slot =
+      has_common_way(mode) ? prepared_slot(process, static_cast<int64_t>(usable_bytes)) : nullptr;
+  if (slot == nullptr) return heap_allocated_otherwise(block, bytes, usable_bytes, caller);
+  if (mode == HostMode::kFull) {
     return log_allocated(process, *slot, block, bytes, usable_bytes, caller);
-  }
-  if (slot == nullptr || process.host_mode != HostMode::kCounters) {
-    return heap_allocated_otherwise(block, bytes, usable_bytes, caller);
   }
   const OutermostScope scope;
   ++slot->alloc_delta;
@@ -258,13 +262,11 @@ void heap_allocated(void* block, size_t bytes, size_t usable_bytes, const Caller
 
 void heap_freed(void* block, size_t usable_bytes) {
   ProcessPage& process = *g_process;
-  ThreadSlot* slot = prepared_slot(process, -static_cast<int64_t>(usable_bytes));
-  if (slot != nullptr && process.host_mode == HostMode::kFull && g_use_tsc) {
-    return log_freed(process, *slot, block, usable_bytes);
-  }
-  if (slot == nullptr || process.host_mode != HostMode::kCounters) {
-    return heap_freed_otherwise(block, usable_bytes);
-  }
+  const HostMode mode = process.host_mode;
+  ThreadSlot* slot =
+      has_common_way(mode) ? prepared_slot(process, -static_cast<int64_t>(usable_bytes)) : nullptr;
+  if (slot == nullptr) return heap_freed_otherwise(block, usable_bytes);
+  if (mode == HostMode::kFull) return log_freed(process, *slot, block, usable_bytes);
   const OutermostScope scope;
   ++slot->free_delta;
   slot->heap_delta -= static_cast<int64_t>(usable_bytes);

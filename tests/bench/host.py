@@ -3,7 +3,7 @@
 
 usage: tests/bench/host.py [BUILD_FOLDER] [--quick]
 
---quick: three short runs in place of five long ones, and without heaptrack's own compression, which takes longest.
+--quick: short runs in place of long ones, and without heaptrack's own compression, which takes longest.
 
 Prints Markdown tables; every figure is the median of alternating runs on this machine, now. Times are processor time,
 which a busy machine changes least; waiting for locks is not in it.
@@ -29,7 +29,7 @@ COMMAND = os.path.join(BUILD, "tools/gpupeak")
 PAIRS = os.path.join(BUILD, "tests/bench/bench_malloc_pairs")
 HEAPTRACK_PRELOAD = "/usr/lib/heaptrack/libheaptrack_preload.so"
 MEMUSAGE = "/lib/x86_64-linux-gnu/libmemusage.so"  # glibc's own: totals alone, no stacks, no log
-RUNS = 3 if QUICK else 5
+RUNS = 5
 
 
 def gpupeak(mode, log):
