@@ -104,6 +104,9 @@ def programs(folder):
                                       "-o", "/dev/null"], {}))
     work = "import json; print(len(json.dumps([{'k': i, 'v': [str(i)] * 5} for i in range(60000)])))"
     found.append(("python3, PYTHONMALLOC=malloc", [sys.executable, "-c", work], {"PYTHONMALLOC": "malloc"}))
+    threaded = ("import threading; done = threading.Event(); idle = threading.Thread(target=done.wait); idle.start(); " + work +
+                "; done.set(); idle.join()")
+    found.append(("python3, a second thread idle", [sys.executable, "-c", threaded], {"PYTHONMALLOC": "malloc"}))
     if shutil.which("sqlite3"):
         sql = ("with recursive c(x) as (select 1 union all select x+1 from c where x<200000) "
                "select count(distinct 'k' || (x * 7919 % 100003)) from c;")
