@@ -1,6 +1,7 @@
 #include "track/heap.h"
 
 #include "base/environment.h"
+#include "log/hot_record.h"
 #include "log/log.h"
 #include "log/thread_slot.h"
 #include "stack/stack.h"
@@ -9,8 +10,6 @@
 
 namespace gpupeak::preload {
 namespace {
-
-using Clock = uint64_t (*)();
 
 constexpr int64_t kCounterSlackBytes = 64 << 10;
 
@@ -21,55 +20,6 @@ inline bool within_slack(int64_t heap_delta) {
 inline void add_to_counters(ThreadSlot& slot, int64_t usable_bytes) {
   slot.heap_delta += usable_bytes;
   if (!within_slack(slot.heap_delta)) flush_slot(slot);
-}
-
-/// Writes a hot record's address, and whether and when it was: everything up to the end of
-/// `address`. Returns where the next field goes; the tag is
-/// complete but not yet stored.
-inline __attribute__((always_inline)) uint8_t* begin_record(ProcessPage& process, ThreadSlot& slot,
-                                                            uint8_t& tag, const void* block,
-                                                            Clock clock) {
-  uint8_t* to = slot.at + 1;
-  if (!slot.is_only_writer(process) || ++slot.unstamped >= kStampEvery) {
-    const uint64_t before = slot.time;
-    tag |= GPUPEAK_TAG_TIMED;
-    to = put_hot_varint(to, slot.take_stamp(process, clock) - before);
-  }
-  const auto address = reinterpret_cast<uint64_t>(block);
-  if (__builtin_expect((address & 15) == 0, 1)) {
-    to = put_hot_varint(
-        to, zigzag(static_cast<int64_t>(address >> 4) - static_cast<int64_t>(slot.address >> 4)));
-  } else {
-    tag |= GPUPEAK_TAG_UNALIGNED;
-    to = put_hot_varint(to, zigzag(static_cast<int64_t>(address - slot.address)));
-  }
-  slot.address = address;
-  return to;
-}
-
-inline void end_record(ThreadSlot& slot, uint8_t tag, uint8_t* end) {
-  std::atomic_ref<uint8_t>(*slot.at).store(tag, std::memory_order_release);
-  slot.at = end;
-}
-
-/// The caller has made sure that there is room for the record, here and in put_address.
-inline __attribute__((always_inline)) void put_block(ProcessPage& process, ThreadSlot& slot,
-                                                     uint8_t tag, const void* block, size_t bytes,
-                                                     size_t usable_bytes, uint32_t node,
-                                                     Clock clock) {
-  uint8_t* to = begin_record(process, slot, tag, block, clock);
-  to = put_hot_varint(to, bytes);
-  to =
-      put_varint(to, zigzag(static_cast<int64_t>(usable_bytes - bytes)));  // nearly always one byte
-  to = put_hot_varint(to, node);
-  end_record(slot, tag, to);
-}
-
-inline __attribute__((always_inline)) void put_address(ProcessPage& process, ThreadSlot& slot,
-                                                       uint8_t tag, const void* block,
-                                                       Clock clock_before) {
-  uint8_t* to = begin_record(process, slot, tag, block, clock_before);
-  end_record(slot, tag, to);
 }
 
 void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t bytes,
@@ -174,10 +124,6 @@ inline bool was_logged(const void* block) {
   sampled_set_erase(block);
   return true;
 }
-
-}  // namespace
-
-namespace {
 
 __attribute__((noinline)) void heap_allocated_otherwise(void* block, size_t bytes,
                                                         size_t usable_bytes,
