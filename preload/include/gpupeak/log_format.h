@@ -159,7 +159,7 @@ typedef struct gpupeak_chunk_header {
 /* ---- hot records: tag bits 0-3 type, then flags; no length -------------------------------------
  * Fields in order: [dt] address [size slack stack]
  *   dt       only with GPUPEAK_TAG_TIMED: ticks since the slot's running time (else: same time as the
- *            record before; in a process with one thread only some records are stamped)
+ *            record before; of a thread that alone logs for a while, only some are stamped)
  *   address  zigzag delta to the running address, in units of 16 bytes, or of 1 with
  *            GPUPEAK_TAG_UNALIGNED. The running address is kept in bytes: with units of 16 the delta
  *            is between (address >> 4) and (running >> 4).
