@@ -87,7 +87,9 @@ def main():
             [GPUPEAK, "report", "--json", "--rules", "llamacpp", log], stdout=subprocess.PIPE,
             check=True).stdout)["phases"] if p["source"] == "rule"}
         counts = {name: phase["count"] for name, phase in phases.items()}
-        expect(counts == {"load": 1, "context": 1, "decode": 3}, f"phases {counts}")
+        # Of three calls; two that the same thread makes without any event in between cannot be told apart.
+        decodes = counts.pop("decode", 0)
+        expect(counts == {"load": 1, "context": 1} and 1 <= decodes <= 3, f"phases {counts}, decode {decodes}")
         # Each call runs on a thread of Node's pool, which rests afterwards.
         for name, least in (("load", of_model), ("context", of_context)):
             kept = phases[name]["metrics"]["host.kept_bytes"]

@@ -19,7 +19,8 @@ check() {
   grep -q 'Peak host heap: ' "$work/err" || { echo "no summary: $(cat "$work/err")"; return 1; }
   report=$("$folder/bin/gpupeak" report --json "$work/a.gplog")
   grep -q '"exact": *true' <<<"$report" || { echo "not exact: $report"; return 1; }
-  if grep 'libunwind' <<<"$report"; then echo "libunwind was not found"; return 1; fi
+  # GP020 and GP021 are the warnings; allocations of its loading may name it as well
+  if grep -E 'GP02[01]' <<<"$report"; then echo "libunwind was not found"; return 1; fi
   printf '#include <gpupeak/gpupeak.h>\nint main(void) { gpupeak_phase_push("a"); return 0; }\n' >"$work/a.c"
   cc -I"$folder/include" -o "$work/a" "$work/a.c" && "$work/a"
   rm -f "$work/a.gplog"
