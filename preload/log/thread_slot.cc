@@ -1,9 +1,11 @@
 #include "log/thread_slot.h"
 
 #include <cerrno>
+#include <cstring>
 #include <new>
 
 #include "base/memory.h"
+#include "base/proc_file.h"
 #include "base/spinlock.h"
 #include "base/syscalls.h"
 #include "log/log.h"
@@ -21,6 +23,7 @@ constinit SpinLock g_slots_lock;
 constinit ThreadSlot* g_slots = nullptr;
 constinit uint32_t g_slot_count = 0;
 constinit std::atomic<bool> g_may_claim{false};
+constinit int g_call_filters = 0;  // when claims were allowed
 
 bool is_gone(int tid) {
   return sys::tgkill(sys::getpid(), tid, 0) == -ESRCH;
@@ -33,6 +36,23 @@ ThreadSlot* find_free_slot(int tid) {
     if (owner == tid || is_gone(owner)) return slot;
   }
   return nullptr;
+}
+
+/// How many filters of system calls the calling thread has put upon itself; -1: not to be found
+/// out, which a filter may be the reason for. Holds the lock.
+int call_filters() {
+  static char text[4096];
+  const size_t bytes = read_file("/proc/thread-self/status", text, sizeof text - 1);
+  if (bytes == 0) return -1;
+  text[bytes] = 0;
+  const char* at = strstr(text, "\nSeccomp_filters:");
+  if (at == nullptr) at = strstr(text, "\nSeccomp:");  // old kernels: whether there is any
+  if (at == nullptr) return 0;
+  for (at = strchr(at, ':') + 1; *at == ' ' || *at == '\t'; ++at) {
+  }
+  int count = 0;
+  for (; *at >= '0' && *at <= '9'; ++at) count = count * 10 + (*at - '0');
+  return count;
 }
 
 void read_thread_name(Text<32>& name) {
@@ -80,6 +100,8 @@ bool any_slot_reads(uintptr_t begin, uintptr_t end) {
 
 void allow_only_writer(bool allowed) {
   constexpr long kRegisterPrivateExpedited = 1 << 4;
+  LockGuard guard(g_slots_lock);
+  g_call_filters = call_filters();
   g_may_claim = allowed && !sys::failed(sys::membarrier(kRegisterPrivateExpedited));
 }
 
@@ -102,9 +124,14 @@ void ThreadSlot::claim_only_writer(uint64_t quiet_since) {
     return;
   }
   std::atomic_ref<uint32_t> only_writer(g_process->only_writer);
+  if (only_writer.load(std::memory_order_relaxed) != 0) return;
+  const bool alone = !any_other([](ThreadSlot&) { return true; });
+  if (!alone && call_filters() != g_call_filters) {  // a filter since might kill for membarrier
+    g_may_claim = false;
+    return;
+  }
   uint32_t nobody = 0, ourselves = index + 1;
   if (!only_writer.compare_exchange_strong(nobody, ourselves)) return;
-  const bool alone = !any_other([](ThreadSlot&) { return true; });
   if (!alone &&
       (sys::failed(sys::membarrier(kPrivateExpedited)) || any_other([](ThreadSlot& other) {
          return other.stamping.load(std::memory_order_acquire) != 0;
