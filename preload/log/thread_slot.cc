@@ -38,23 +38,6 @@ ThreadSlot* find_free_slot(int tid) {
   return nullptr;
 }
 
-/// How many filters of system calls the calling thread has put upon itself; -1: not to be found
-/// out, which a filter may be the reason for. Holds the lock.
-int call_filters() {
-  static char text[4096];
-  const size_t bytes = read_file("/proc/thread-self/status", text, sizeof text - 1);
-  if (bytes == 0) return -1;
-  text[bytes] = 0;
-  const char* at = strstr(text, "\nSeccomp_filters:");
-  if (at == nullptr) at = strstr(text, "\nSeccomp:");  // old kernels: whether there is any
-  if (at == nullptr) return 0;
-  for (at = strchr(at, ':') + 1; *at == ' ' || *at == '\t'; ++at) {
-  }
-  int count = 0;
-  for (; *at >= '0' && *at <= '9'; ++at) count = count * 10 + (*at - '0');
-  return count;
-}
-
 void read_thread_name(Text<32>& name) {
   char buffer[16] = {};
   sys::call6(SYS_prctl, 16 /* PR_GET_NAME */, reinterpret_cast<long>(buffer), 0, 0, 0, 0);
