@@ -74,6 +74,19 @@ class LibraryScope {
 };
 
 using HookScope = Scope<&ThreadFlags::in_hook>;
+/// HookScope for where none is open.
+struct OutermostScope {
+  __attribute__((always_inline)) OutermostScope() {
+    t_flags.in_hook = stack_pointer();
+    asm volatile("" ::: "memory");
+  }
+  __attribute__((always_inline)) ~OutermostScope() {
+    asm volatile("" ::: "memory");
+    t_flags.in_hook = 0;
+  }
+  OutermostScope(const OutermostScope&) = delete;
+  OutermostScope& operator=(const OutermostScope&) = delete;
+};
 /// Around calls of the real allocator.
 using AllocatorScope = Scope<&ThreadFlags::in_allocator>;
 

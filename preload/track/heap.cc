@@ -71,20 +71,6 @@ inline __attribute__((always_inline)) ThreadSlot* prepared_slot(ProcessPage& pro
   return __builtin_expect(prepared, 1) ? slot : nullptr;
 }
 
-/// HookScope for where none is open.
-struct OutermostScope {
-  __attribute__((always_inline)) OutermostScope() {
-    t_flags.in_hook = stack_pointer();
-    asm volatile("" ::: "memory");
-  }
-  __attribute__((always_inline)) ~OutermostScope() {
-    asm volatile("" ::: "memory");
-    t_flags.in_hook = 0;
-  }
-  OutermostScope(const OutermostScope&) = delete;
-  OutermostScope& operator=(const OutermostScope&) = delete;
-};
-
 /// The stack of an outermost call; none for those libraries' own.
 inline uint32_t stack_of(const HookScope& scope, ThreadSlot& slot, const CallerFrame& caller) {
   if (!scope.entered()) return 0;
