@@ -84,11 +84,12 @@ long reopen(uint64_t& bytes) {
 }
 
 /// Whether there is something at the offset of the file. Asked before a first look through a
-/// mapping, which would bring page after page into memory, one by one.
+/// mapping, which would bring page after page into memory, one by one. Where the file system cannot
+/// say, there may be.
 bool has_data(int fd, uint64_t offset) {
   constexpr int kSeekData = 3;
-  return sys::call6(SYS_lseek, fd, static_cast<long>(offset), kSeekData, 0, 0, 0) ==
-         static_cast<long>(offset);
+  const long found = sys::call6(SYS_lseek, fd, static_cast<long>(offset), kSeekData, 0, 0, 0);
+  return found == static_cast<long>(offset) || (sys::failed(found) && found != -ENXIO);
 }
 
 /// How many bytes at the segment's begin somebody else has taken: chunks that were appended from
