@@ -299,19 +299,41 @@ Holder Attribution::holder(const Contribution& contribution, bool with_stack) {
   return make_holder(row, with_stack);
 }
 
+size_t Attribution::KeyHash::operator()(const Key& key) const {
+  uint64_t mixed = 0;
+  for (const uint64_t part : key) {
+    mixed = (mixed ^ part) * UINT64_C(0x9e3779b97f4a7c15);
+    mixed ^= mixed >> 32;
+  }
+  return mixed;
+}
+
 uint32_t Attribution::row_of(GroupId group) {
-  return rows_.try_emplace(key(group), static_cast<uint32_t>(rows_.size())).first->second;
+  if (group >= row_of_group_.size()) row_of_group_.resize(replay_.sites().group_count(), kNoRow);
+  uint32_t& row = row_of_group_[group];
+  if (row == kNoRow) {
+    row = rows_.try_emplace(key(group), static_cast<uint32_t>(rows_.size())).first->second;
+  }
+  return row;
 }
 
 HolderTable Attribution::table(const std::vector<Contribution>& contributions, size_t top,
                                bool with_stacks) {
-  std::map<Key, Row> rows;
+  std::vector<Row> rows;
   for (const Contribution& contribution : contributions) {
-    add(rows[key(contribution.group)], contribution);
+    const uint32_t number = row_of(contribution.group);
+    if (number >= place_of_row_.size()) place_of_row_.resize(rows_.size(), kNoRow);
+    uint32_t& place = place_of_row_[number];
+    if (place == kNoRow) {
+      place = static_cast<uint32_t>(rows.size());
+      rows.emplace_back().number = number;
+    }
+    add(rows[place], contribution);
   }
+  for (const Row& row : rows) place_of_row_[row.number] = kNoRow;
   std::vector<const Row*> order;
   order.reserve(rows.size());
-  for (const auto& [key, row] : rows) order.push_back(&row);
+  for (const Row& row : rows) order.push_back(&row);
   std::stable_sort(order.begin(), order.end(), [](const Row* a, const Row* b) {
     return a->bytes != b->bytes ? a->bytes > b->bytes : a->count > b->count;
   });

@@ -4,10 +4,8 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -70,6 +68,7 @@ class Attribution {
 
  private:
   static constexpr size_t kTitleFrames = 3;
+  static constexpr uint32_t kNoRow = UINT32_MAX;
 
   /// What a stack is called: its first frame that is no plumbing, and the two around it; in Python
   /// its nearest Python frames.
@@ -81,7 +80,11 @@ class Attribution {
     void add(const ResolvedAddress& resolved, size_t i);
   };
   using Key = std::array<uint64_t, 5>;
+  struct KeyHash {
+    size_t operator()(const Key& key) const;
+  };
   struct Row {
+    uint32_t number = 0;
     uint64_t bytes = 0, count = 0;
     Contribution largest{};
     bool any = false;
@@ -105,7 +108,9 @@ class Attribution {
   GroupBy by_;
   Tagger* tagger_;
   std::unordered_map<uint32_t, Site> sites_;
-  std::map<Key, uint32_t> rows_;
+  std::unordered_map<Key, uint32_t, KeyHash> rows_;
+  std::vector<uint32_t> row_of_group_;  ///< kNoRow: not asked for yet
+  std::vector<uint32_t> place_of_row_;  ///< scratch of table(), all kNoRow outside of it
 };
 
 }  // namespace gpupeak::collector
