@@ -53,14 +53,26 @@ inline void refresh(StackCache& cache) {
 
 /// trie_node() behind a small table of the thread's own: no shared cache line for what it met
 /// before.
-uint32_t child(StackCache& cache, uint32_t parent, uintptr_t ip) {
-  const uint64_t mixed = (ip ^ (static_cast<uint64_t>(parent) << 32)) * 0x9e3779b97f4a7c15u;
-  StackCache::Edge& edge = cache.edges[(mixed >> 40) & (StackCache::kEdges - 1)];
+uint32_t child(StackCache& cache, uint32_t parent, uintptr_t ip, uint64_t path) {
+  StackCache::Edge& edge = cache.edges[(path >> 32) & (StackCache::kEdges - 1)];
   if (edge.ip != ip || edge.parent != parent || edge.node == 0) {
-    edge = {ip, parent, trie_node(parent, ip)};
+    edge = {ip, parent, trie_node(parent, ip, path)};
   }
   return edge.node;
 }
+
+/// Where one has come to in the trie, from the outermost frame on.
+struct TriePath {
+  uint32_t node = 0;  ///< 0: at its root, or the trie is full
+  uint64_t hash = 0;
+
+  /// False if the trie is full.
+  bool enter(StackCache& cache, uintptr_t ip) {
+    hash = path_hash(hash, ip);
+    node = child(cache, node, ip, hash);
+    return node != 0;
+  }
+};
 
 /// A rule lies in one of two places beside each other.
 const FrameRule& rule_for(StackCache& cache, uintptr_t ip) {
@@ -200,9 +212,15 @@ uint32_t adopt(StackCache& cache, const Walk& found) {
     cache.depth = 0;
     return 0;
   }
+  uint64_t path = depth > 0 ? cache.paths[depth - 1] : 0;
+  for (uint32_t i = 0; i < found.count; ++i) {
+    path = path_hash(path, cache.fresh[found.count - 1 - i].ip);
+    cache.paths[depth + i] = path;
+  }
+  prefetch_trie(cache.paths + depth, found.count);
   for (uint32_t i = found.count; i-- > 0; ++depth) {
     const FreshFrame& fresh = cache.fresh[i];
-    node = child(cache, node, fresh.ip);
+    node = child(cache, node, fresh.ip, cache.paths[depth]);
     if (node == 0) {
       cache.depth = 0;
       return 0;
@@ -226,14 +244,13 @@ void remember(StackCache& cache, const CallerFrame& caller) {
   for (uint32_t i = 0; i <= innermost.words; ++i) trace.words[i] = cache.words[i];
 }
 
-/// The node of frames[first … count), innermost first.
+/// The node of frames[first … count), innermost first. 0: the trie is full.
 uint32_t node_of(StackCache& cache, void* const* frames, int first, int count) {
-  uint32_t node = 0;
+  TriePath path;
   for (int i = count; i-- > first;) {
-    node = child(cache, node, reinterpret_cast<uintptr_t>(frames[i]));
-    if (node == 0) return 0;  // the trie is full
+    if (!path.enter(cache, reinterpret_cast<uintptr_t>(frames[i]))) return 0;
   }
-  return node;
+  return path.node;
 }
 
 /// The part of StackCache::unwound that is the program's.
@@ -344,21 +361,16 @@ void place_python_frames(const PythonRuntime& runtime, PythonScratch& python) {
 
 /// The node of the stack with its Python frames; 0: the trie is full.
 uint32_t merged_node(StackCache& cache, const PythonScratch& python) {
-  uint32_t node = 0;
+  TriePath path;
   uint32_t left = python.stack.frame_count();
   for (uint32_t i = python.native_count + 1; i-- > 0;) {
-    if (i < python.native_count) {
-      node = child(cache, node, python.native[i].ip);
-      if (node == 0) return 0;
-    }
+    if (i < python.native_count && !path.enter(cache, python.native[i].ip)) return 0;
     for (; left > 0 && python.native_of[left - 1] == i; --left) {
       const uint32_t number = python.stack.number(left - 1);
-      if (number == 0) continue;
-      node = child(cache, node, python_ip(number));
-      if (node == 0) return 0;
+      if (number != 0 && !path.enter(cache, python_ip(number))) return 0;
     }
   }
-  return node;
+  return path.node;
 }
 
 /// The interpreter whose code is on the stack.

@@ -65,6 +65,7 @@ struct StackCache {
   PythonScratch* python = nullptr;              ///< once it is needed
   uint32_t depth = 0;                           ///< of `last`; 0: it is not valid
   CachedFrame last[GPUPEAK_MAX_FRAMES];         ///< outermost first
+  uint64_t paths[GPUPEAK_MAX_FRAMES];           ///< of `last`: path_hash() up to and with each
   StackWord words[1 + 2 * GPUPEAK_MAX_FRAMES];  ///< of `last`, outermost first, from words[1] on
   FreshFrame fresh[GPUPEAK_MAX_FRAMES];         ///< scratch, innermost first
   void* unwound[GPUPEAK_MAX_FRAMES + 16];       ///< scratch: hooks may run on tiny stacks

@@ -32,27 +32,19 @@ struct Trie {
 };
 constinit Trie g_trie;
 
-uint32_t hash(uint32_t parent, uintptr_t ip) {
-  const uint64_t mixed =
-      (static_cast<uint64_t>(ip) ^ (static_cast<uint64_t>(parent) << 40)) * 0x9e3779b97f4a7c15u;
-  return static_cast<uint32_t>((mixed ^ parent) >> 32) ^ parent * 0x85ebca6bu;
+uint32_t& bucket_of(uint64_t path) {
+  return g_trie
+      .buckets[path & std::atomic_ref<uint32_t>(g_trie.mask).load(std::memory_order_acquire)];
 }
 
-/// Whether a stack that was new below `parent` went on with `ip`: its nodes have ids that follow
-/// each other, so this finds most without a look into a bucket. There is always room for one node
-/// more.
-bool is_next(uint32_t parent, uintptr_t ip) {
-  Node& node = g_trie.nodes[parent + 1];
-  return std::atomic_ref<uintptr_t>(node.ip).load(std::memory_order_acquire) == ip &&
-         node.parent == parent;
+/// The first node in the path's bucket; 0: none.
+uint32_t first_of(uint64_t path) {
+  return std::atomic_ref<uint32_t>(bucket_of(path)).load(std::memory_order_acquire);
 }
 
-uint32_t find(uint32_t parent, uintptr_t ip) {
+uint32_t find(uint32_t parent, uintptr_t ip, uint64_t path) {
   if (g_trie.buckets == nullptr) return 0;
-  if (is_next(parent, ip)) return parent + 1;
-  const uint32_t mask = std::atomic_ref<uint32_t>(g_trie.mask).load(std::memory_order_acquire);
-  uint32_t id = std::atomic_ref<uint32_t>(g_trie.buckets[hash(parent, ip) & mask])
-                    .load(std::memory_order_acquire);
+  uint32_t id = first_of(path);
   while (id != 0) {
     const Node& node = g_trie.nodes[id];
     if (node.ip == ip && node.parent == parent) return id;
@@ -62,9 +54,9 @@ uint32_t find(uint32_t parent, uintptr_t ip) {
   return 0;
 }
 
-void link(uint32_t id) {
+void link(uint32_t id, uint64_t path) {
   Node& node = g_trie.nodes[id];
-  std::atomic_ref<uint32_t> bucket(g_trie.buckets[hash(node.parent, node.ip) & g_trie.mask]);
+  std::atomic_ref<uint32_t> bucket(bucket_of(path));
   std::atomic_ref<uint32_t>(node.next).store(bucket.load(std::memory_order_relaxed),
                                              std::memory_order_release);
   bucket.store(id, std::memory_order_release);
@@ -82,13 +74,21 @@ bool commit(void* nodes, void* bucket_array, uint32_t buckets) {
 bool double_buckets() {
   const uint32_t mask = g_trie.mask * 2 + 1;
   if (mask >= g_trie.capacity / 2 || !commit(g_trie.nodes, g_trie.buckets, mask + 1)) return false;
+  const size_t paths_bytes = (size_t{g_trie.count} + 1) * sizeof(uint64_t);
+  auto* paths = static_cast<uint64_t*>(reserve_pages(paths_bytes));
+  if (paths == nullptr) return false;
   for (uint32_t i = 0; i <= mask; ++i) {
     std::atomic_ref<uint32_t>(g_trie.buckets[i]).store(0, std::memory_order_relaxed);
   }
   std::atomic_ref<uint32_t>(g_trie.mask).store(mask, std::memory_order_release);
   for (uint32_t id = 1; id <= g_trie.count; ++id) {
-    if (g_trie.nodes[id].parent != kDead) link(id);
+    const Node& node = g_trie.nodes[id];
+    const bool alive = node.parent == 0 || (node.parent != kDead && paths[node.parent] != 0);
+    if (!alive) continue;  // nothing leads to it any more
+    paths[id] = path_hash(paths[node.parent], node.ip);
+    link(id, paths[id]);
   }
+  unmap_pages(paths, paths_bytes);
   return true;
 }
 
@@ -111,10 +111,10 @@ bool reserve() {
   return false;
 }
 
-uint32_t insert(uint32_t parent, uintptr_t ip) {
+uint32_t insert(uint32_t parent, uintptr_t ip, uint64_t path) {
   LockGuard guard(definitions_lock());
   if (g_trie.buckets == nullptr && !reserve()) return 0;
-  if (const uint32_t id = find(parent, ip)) return id;
+  if (const uint32_t id = find(parent, ip, path)) return id;
   if (g_trie.count > g_trie.mask && !double_buckets()) {
     set_quality(GPUPEAK_Q_TRIE_FULL);
     return 0;
@@ -125,7 +125,7 @@ uint32_t insert(uint32_t parent, uintptr_t ip) {
   define_node_locked(id - parent, static_cast<int64_t>(ip - g_trie.last_ip));
   g_trie.last_ip = ip;
   std::atomic_ref<uintptr_t>(node.ip).store(ip, std::memory_order_release);
-  link(id);
+  link(id, path);
   if (id % 128 == 0) add_self_bytes(128 * 24);
   return id;
 }
@@ -135,11 +135,17 @@ uint32_t insert(uint32_t parent, uintptr_t ip) {
 constinit std::atomic<uint64_t> g_trie_generation{1};
 constinit std::atomic<bool> g_guessing{false};
 
-uint32_t trie_node(uint32_t parent, uintptr_t ip) {
-  if (const uint32_t id = find(parent, ip)) return id;
+void prefetch_trie(const uint64_t* paths, uint32_t count) {
+  if (g_trie.buckets == nullptr) return;
+  for (uint32_t i = 0; i < count; ++i) __builtin_prefetch(&bucket_of(paths[i]));
+  for (uint32_t i = 0; i < count; ++i) __builtin_prefetch(&g_trie.nodes[first_of(paths[i])]);
+}
+
+uint32_t trie_node(uint32_t parent, uintptr_t ip, uint64_t path) {
+  if (const uint32_t id = find(parent, ip, path)) return id;
   if ((ip & GPUPEAK_PYTHON_IP) == 0)
     cover_with_modules(ip);  // before the lock: may call into the loader
-  return insert(parent, ip);
+  return insert(parent, ip, path);
 }
 
 void forget_nodes(uintptr_t begin, uintptr_t end) {

@@ -15,8 +15,17 @@ inline uintptr_t python_ip(uint32_t number) {
   return GPUPEAK_PYTHON_IP | number;
 }
 
-/// The node for `ip` called from `parent` (0: outermost), defined at its first sight. 0 when full.
-uint32_t trie_node(uint32_t parent, uintptr_t ip);
+/// A hash of all return addresses of a stack, outermost first: path_hash(path_hash(0, a), b) is that
+/// of b called from a. Of addresses alone, so that all nodes of a stack can be looked for at once.
+inline uint64_t path_hash(uint64_t caller, uintptr_t ip) {
+  const uint64_t mixed = (caller ^ ip) * 0x9e3779b97f4a7c15u;
+  return mixed ^ mixed >> 32;
+}
+/// For a trie_node() of each soon.
+void prefetch_trie(const uint64_t* paths, uint32_t count);
+/// The node for `ip` called from `parent` (0: outermost), defined at its first sight. `path`: of
+/// the stack up to and with `ip`. 0 when full.
+uint32_t trie_node(uint32_t parent, uintptr_t ip, uint64_t path);
 /// Changes whenever nodes have become invalid: caches of ids made before must be dropped.
 extern constinit std::atomic<uint64_t> g_trie_generation;
 /// Set once a thread has followed a FrameRule::kGuessed.

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 """Times the host path: native, gpupeak in its modes, and heaptrack, side by side.
 
-usage: tests/bench/host.py [BUILD_FOLDER] [--quick]
+usage: tests/bench/host.py [FOLDER] [--quick] [--client=FOLDER] [--compare=LIBRARY] [TABLE…]
 
+FOLDER: a build folder (build/release), or where one was installed. TABLE: instructions, pairs, programs, memory or logs;
+all of them if none is named.
 --quick: short runs in place of long ones, and without heaptrack's own compression, which takes longest.
+--client: the folder with onnxruntime_perf_test and its models; without, the one that the end-to-end tests have brought.
+--compare: another libgpupeak.so, in full mode, beside the others.
 
 Prints Markdown tables; every figure is the median of alternating runs on this machine, now. Times are processor time,
 which a busy machine changes least; waiting for locks is not in it.
@@ -22,12 +26,21 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 QUICK = "--quick" in sys.argv
-arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
-BUILD = os.path.abspath(arguments[0]) if arguments else os.path.join(ROOT, "build/release")
-PRELOAD = os.path.join(BUILD, "preload/libgpupeak.so")
-COMMAND = os.path.join(BUILD, "tools/gpupeak")
-PAIRS = os.path.join(BUILD, "tests/bench/bench_malloc_pairs")
-HEAPTRACK_PRELOAD = "/usr/lib/heaptrack/libheaptrack_preload.so"
+OPTIONS = dict(a[2:].split("=", 1) for a in sys.argv[1:] if a.startswith("--") and "=" in a)
+TABLES = ("instructions", "pairs", "programs", "memory", "logs")
+words = [a for a in sys.argv[1:] if not a.startswith("--")]
+chosen = [w for w in words if w in TABLES] or TABLES
+BUILD = os.path.abspath(next((w for w in words if w not in TABLES), os.path.join(ROOT, "build/release")))
+
+
+def built(in_build, installed):
+    path = os.path.join(BUILD, in_build)
+    return path if os.path.exists(path) else os.path.join(BUILD, installed)
+
+
+PRELOAD = built("preload/libgpupeak.so", "lib/gpupeak/libgpupeak.so")
+COMMAND = built("tools/gpupeak", "bin/gpupeak")
+HEAPTRACK_PRELOAD = os.environ.get("HEAPTRACK_PRELOAD", "/usr/lib/heaptrack/libheaptrack_preload.so")
 MEMUSAGE = "/lib/x86_64-linux-gnu/libmemusage.so"  # glibc's own: totals alone, no stacks, no log
 RUNS = 5
 
@@ -45,6 +58,8 @@ def ways(folder):
         ("gpupeak sampled", gpupeak("sampled", log + ".sampled"), []),
         ("gpupeak counters", gpupeak("counters", log + ".counters"), []),
     ]
+    if "compare" in OPTIONS:
+        result.insert(2, ("gpupeak full, compared", dict(gpupeak("full", log), LD_PRELOAD=OPTIONS["compare"]), []))
     if shutil.which("heaptrack") and not QUICK:
         result.append(("heaptrack", {}, ["heaptrack", "-o", os.path.join(folder, "heaptrack")]))
     if os.path.exists(HEAPTRACK_PRELOAD):
@@ -66,7 +81,19 @@ def run(prefix, environment, command, cwd):
     return used() - start, done
 
 
+def pairs_program(folder):
+    """The micro benchmark; made here where only an installation is at hand."""
+    program = os.path.join(BUILD, "tests/bench/bench_malloc_pairs")
+    if not os.path.exists(program):
+        program = os.path.join(folder, "malloc_pairs")
+        if not os.path.exists(program):
+            subprocess.run(["g++", "-std=c++20", "-O2", "-pthread", "-o", program,
+                            os.path.join(ROOT, "tests/bench/malloc_pairs.cc")], check=True)
+    return program
+
+
 def pair_times(folder):
+    program = pairs_program(folder)
     pairs = "200000" if QUICK else "1000000"
     shapes = [(8, 1), (30, 1), (8, 2), (30, 2)]
     print(f"\nnanoseconds of processor time a malloc+free pair, median of {RUNS} alternating runs (in brackets: added)\n")
@@ -77,7 +104,7 @@ def pair_times(folder):
         times = {name: [] for name in table}
         for _ in range(RUNS):
             for name, environment, prefix in ways(folder):
-                _, done = run(prefix, environment, [PAIRS, str(depth), str(threads), pairs], folder)
+                _, done = run(prefix, environment, [program, str(depth), str(threads), pairs], folder)
                 # heaptrack's own lines go to the same stream
                 figures = [line for line in done.stdout.decode().split() if line.replace(".", "", 1).isdigit()]
                 times[name].append(float(figures[0]))
@@ -117,7 +144,7 @@ def programs(folder):
     if shutil.which("node"):
         script = "let s = 0; for (let i = 0; i < 3e5; i++) s += JSON.stringify({a: i}).length; console.log(s)"
         found.append(("node", [shutil.which("node"), "-e", script], {}))
-    client = os.path.join(BUILD, "clients/onnxruntime")  # where the end-to-end tests put it
+    client = OPTIONS.get("client", os.path.join(BUILD, "clients/onnxruntime"))
     model = os.path.join(client, "models/light_resnet50.onnx")
     if os.path.exists(model):
         found.append(("onnxruntime_perf_test -e cpu, ResNet-50",
@@ -148,6 +175,7 @@ def instructions(folder):
     if not shutil.which("valgrind"):
         return
     lengths = (20000, 70000)
+    program = pairs_program(folder)
     print("\nInstructions a malloc+free pair by callgrind, one thread (in brackets: added)\n")
     print("| | depth 8 | depth 30 |\n|---|---|---|")
     native = {}
@@ -158,7 +186,7 @@ def instructions(folder):
         for depth in (8, 30):
             counts = []
             for pairs in lengths:
-                done = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", PAIRS, str(depth), "1",
+                done = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, str(depth), "1",
                                        str(pairs)], env=dict(os.environ, **environment), cwd=folder,
                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
                 counts.append(int(done.stderr.decode().split("Collected :")[1].split()[0]))
@@ -223,7 +251,7 @@ def log_figures(folder):
     print("| program | events | bytes an event | million events a second | report's peak RSS MiB |")
     print("|---|---|---|---|---|")
     log = os.path.join(folder, "figures.gplog")
-    rows = programs(folder) + [("5 million pairs, depth 8", [PAIRS, "8", "1", "5000000"], {})]
+    rows = programs(folder) + [("5 million pairs, depth 8", [pairs_program(folder), "8", "1", "5000000"], {})]
     for program, command, extra in rows:
         run([], dict(extra, **gpupeak("full", log)), command, folder)
         if not os.path.exists(log):
@@ -251,11 +279,10 @@ def main():
         with open("/proc/cpuinfo") as cpus:
             model = next((line.split(":")[1].strip() for line in cpus if line.startswith("model name")), "")
         print(f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} × {model}, Linux {platform.release()}")
-        instructions(folder)
-        pair_times(folder)
-        program_times(folder)
-        memory_growth(folder)
-        log_figures(folder)
+        tables = dict(zip(TABLES, (instructions, pair_times, program_times, memory_growth, log_figures)))
+        for table in TABLES:
+            if table in chosen:
+                tables[table](folder)
 
 
 main()
