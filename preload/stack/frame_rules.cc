@@ -9,7 +9,7 @@
 namespace gpupeak::preload {
 namespace {
 
-constexpr uint64_t kFp = 6, kSp = 7, kReturnAddress = 16;  // DWARF numbers of rbp, rsp, rip
+constexpr uint32_t kFp = 6, kSp = 7, kReturnAddress = 16;  // DWARF numbers of rbp, rsp, rip
 constexpr uint8_t kPcRelativeInt32 = 0x1b, kTableInt32 = 0x3b, kUint32 = 0x03, kAbsolute = 0x00,
                   kPcRelativeInt64 = 0x1c;
 
@@ -83,13 +83,10 @@ struct Cursor {
 /// One row of the unwind table, as far as we need it.
 struct Row {
   enum Where : uint8_t { kSame, kAtOffset, kUndefined, kOther };
-  uint64_t cfa_register = kSp;
-  int64_t cfa_offset = 0;
-  bool cfa_plain = true;
-  Where fp = kSame;
-  int64_t fp_offset = 0;
-  Where return_address = kAtOffset;
-  int64_t return_offset = -8;
+  int64_t cfa_offset, fp_offset, return_offset;
+  uint32_t cfa_register;
+  bool cfa_plain;
+  Where fp, return_address;
 
   void set(uint64_t reg, Where where, int64_t offset = 0) {
     if (reg == kFp) {
@@ -110,6 +107,15 @@ struct Row {
     }
   }
 };
+
+/// What holds before any instruction.
+constexpr Row kFirstRow{.cfa_offset = 0,
+                        .fp_offset = 0,
+                        .return_offset = -8,
+                        .cfa_register = kSp,
+                        .cfa_plain = true,
+                        .fp = Row::kSame,
+                        .return_address = Row::kAtOffset};
 
 struct CommonEntry {
   uint64_t code_alignment = 1;
@@ -229,12 +235,12 @@ bool run(Cursor cursor, const CommonEntry& common, uintptr_t location, uintptr_t
             row = saved[--depth];
             continue;
           case 0x0c:  // def_cfa
-            row.cfa_register = cursor.uleb();
+            row.cfa_register = static_cast<uint32_t>(cursor.uleb());
             row.cfa_offset = static_cast<int64_t>(cursor.uleb());
             row.cfa_plain = true;
             continue;
           case 0x0d:
-            row.cfa_register = cursor.uleb();
+            row.cfa_register = static_cast<uint32_t>(cursor.uleb());
             continue;  // def_cfa_register
           case 0x0e:
             row.cfa_offset = static_cast<int64_t>(cursor.uleb());
@@ -256,7 +262,7 @@ bool run(Cursor cursor, const CommonEntry& common, uintptr_t location, uintptr_t
             continue;
           }
           case 0x12:  // def_cfa_sf
-            row.cfa_register = cursor.uleb();
+            row.cfa_register = static_cast<uint32_t>(cursor.uleb());
             row.cfa_offset = cursor.sleb() * common.data_alignment;
             row.cfa_plain = true;
             continue;
@@ -342,7 +348,7 @@ FrameRule read_frame_rule(uintptr_t ip) {
   FrameRule rule{};
   rule.ip = ip;
   const UnwindTable table = unwind_table_of(ip);
-  Row row;
+  Row row = kFirstRow;
   Found found = table.of_module ? Found::kUnreadable : Found::kNothing;
   if (table.header != nullptr) found = find_row(table.header, ip - 1, row);
   if (found == Found::kNothing) {

@@ -14,7 +14,9 @@
 #include "log/definitions.h"
 #include "log/log.h"
 #include "stack/python_runtime.h"
+#include "stack/rule_table.h"
 #include "stack/trie.h"
+#include "stack/unwinder.h"
 
 // Placed by the linker: where this library begins and ends.
 extern "C" {
@@ -157,6 +159,7 @@ void meet(const dl_phdr_info& object, bool is_program) {
   module.seen = g_map.scans;
   g_map.modules[g_map.count++] = module;
   define_module(module);
+  forget_frame_rules();
   if (g_guessing.load(std::memory_order_relaxed))
     drop_cached_stacks();  // maybe of code that was there
   meet_python(object, module.begin, module.end);
@@ -181,7 +184,9 @@ void sweep(uint64_t number) {
       define(record.u(ticks()).u(i + 1));
     }
     forget_python(begin, end);
+    forget_frame_rules();
     forget_nodes(begin, end);
+    forget_unwound_code();
   }
 }
 

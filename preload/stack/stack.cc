@@ -8,6 +8,7 @@
 #include "log/thread_slot.h"
 #include "stack/module_map.h"
 #include "stack/python_stack.h"
+#include "stack/rule_table.h"
 #include "stack/stack_cache.h"
 #include "stack/trie.h"
 #include "stack/unwinder.h"
@@ -53,7 +54,8 @@ inline void refresh(StackCache& cache) {
 
 /// trie_node() behind a small table of the thread's own: no shared cache line for what it met
 /// before.
-uint32_t child(StackCache& cache, uint32_t parent, uintptr_t ip, uint64_t path) {
+inline __attribute__((always_inline)) uint32_t child(StackCache& cache, uint32_t parent,
+                                                     uintptr_t ip, uint64_t path) {
   StackCache::Edge& edge = cache.edges[(path >> 32) & (StackCache::kEdges - 1)];
   if (edge.ip != ip || edge.parent != parent || edge.node == 0) {
     edge = {ip, parent, trie_node(parent, ip, path)};
@@ -80,7 +82,7 @@ const FrameRule& rule_for(StackCache& cache, uintptr_t ip) {
   if (rules[0].ip == ip) return rules[0];
   if (rules[1].ip != ip) {
     rules[1] = rules[0];
-    rules[0] = read_frame_rule(ip);
+    rules[0] = frame_rule(ip);
     return rules[0];
   }
   return rules[1];

@@ -49,8 +49,8 @@ struct StackTrace {
 static_assert(sizeof(StackTrace) == 1024);
 
 struct StackCache {
-  static constexpr uint32_t kEdges = 4096;
-  static constexpr uint32_t kRules = 4096;
+  static constexpr uint32_t kEdges = 2048;
+  static constexpr uint32_t kRules = 1024;
   static constexpr uint32_t kTraces = 256, kWays = 4;
   static constexpr uint32_t kSeen = 1024;
   struct Edge {

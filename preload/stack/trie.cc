@@ -32,19 +32,16 @@ struct Trie {
 };
 constinit Trie g_trie;
 
-uint32_t& bucket_of(uint64_t path) {
-  return g_trie
-      .buckets[path & std::atomic_ref<uint32_t>(g_trie.mask).load(std::memory_order_acquire)];
+uint32_t bucket_mask() {
+  return std::atomic_ref<uint32_t>(g_trie.mask).load(std::memory_order_acquire);
 }
-
-/// The first node in the path's bucket; 0: none.
-uint32_t first_of(uint64_t path) {
-  return std::atomic_ref<uint32_t>(bucket_of(path)).load(std::memory_order_acquire);
+std::atomic_ref<uint32_t> bucket_of(uint64_t path) {
+  return std::atomic_ref<uint32_t>(g_trie.buckets[path & bucket_mask()]);
 }
 
 uint32_t find(uint32_t parent, uintptr_t ip, uint64_t path) {
   if (g_trie.buckets == nullptr) return 0;
-  uint32_t id = first_of(path);
+  uint32_t id = bucket_of(path).load(std::memory_order_acquire);
   while (id != 0) {
     const Node& node = g_trie.nodes[id];
     if (node.ip == ip && node.parent == parent) return id;
@@ -56,7 +53,7 @@ uint32_t find(uint32_t parent, uintptr_t ip, uint64_t path) {
 
 void link(uint32_t id, uint64_t path) {
   Node& node = g_trie.nodes[id];
-  std::atomic_ref<uint32_t> bucket(bucket_of(path));
+  const std::atomic_ref<uint32_t> bucket = bucket_of(path);
   std::atomic_ref<uint32_t>(node.next).store(bucket.load(std::memory_order_relaxed),
                                              std::memory_order_release);
   bucket.store(id, std::memory_order_release);
@@ -136,9 +133,13 @@ constinit std::atomic<uint64_t> g_trie_generation{1};
 constinit std::atomic<bool> g_guessing{false};
 
 void prefetch_trie(const uint64_t* paths, uint32_t count) {
-  if (g_trie.buckets == nullptr) return;
-  for (uint32_t i = 0; i < count; ++i) __builtin_prefetch(&bucket_of(paths[i]));
-  for (uint32_t i = 0; i < count; ++i) __builtin_prefetch(&g_trie.nodes[first_of(paths[i])]);
+  const uint32_t* buckets = g_trie.buckets;
+  if (buckets == nullptr) return;
+  const uint32_t mask = bucket_mask();
+  for (uint32_t i = 0; i < count; ++i) __builtin_prefetch(&buckets[paths[i] & mask]);
+  for (uint32_t i = 0; i < count; ++i) {
+    __builtin_prefetch(&g_trie.nodes[__atomic_load_n(&buckets[paths[i] & mask], __ATOMIC_RELAXED)]);
+  }
 }
 
 uint32_t trie_node(uint32_t parent, uintptr_t ip, uint64_t path) {

@@ -1,5 +1,7 @@
 #include "stack/unwinder.h"
 
+#include <ucontext.h>
+
 #include <atomic>
 #include <cstring>
 
@@ -13,6 +15,35 @@ namespace {
 
 using Backtrace = int (*)(void** frames, int capacity);
 constinit std::atomic<Backtrace> g_backtrace{nullptr};
+
+// The part of libunwind's interface that we use, so as not to link to it.
+struct Libunwind {
+  Backtrace backtrace;  ///< fast, and never forgets what it has seen at an address
+  // The slow way, of which it can be told to forget.
+  void (*flush_cache)(void* address_space, uintptr_t begin, uintptr_t end);
+  void** local_address_space;
+  int (*get_context)(ucontext_t* context);
+  int (*begin)(void* cursor, ucontext_t* context, int flags);
+  int (*step)(void* cursor);
+  int (*get_register)(void* cursor, int number, uintptr_t* value);
+};
+constinit Libunwind g_libunwind{};
+constexpr size_t kCursorWords = 127;  // unw_cursor_t of libunwind.so.8
+constexpr int kInstructionPointer = 16;
+
+int backtrace_with_steps(void** frames, int capacity) {
+  uintptr_t cursor[kCursorWords];
+  ucontext_t context;
+  int count = 0;
+  g_libunwind.get_context(&context);
+  if (g_libunwind.begin(cursor, &context, 0) < 0) return 0;
+  do {
+    uintptr_t ip = 0;
+    if (g_libunwind.get_register(cursor, kInstructionPointer, &ip) < 0 || ip == 0) break;
+    frames[count++] = reinterpret_cast<void*>(ip);
+  } while (count < capacity && g_libunwind.step(cursor) > 0);
+  return count;
+}
 
 // The part of libgcc's interface that we use, so as not to link to it.
 using UnwindStep = int (*)(void* context, void* data);
@@ -37,6 +68,16 @@ int backtrace_with_libgcc(void** frames, int capacity) {
   return walk.count;
 }
 
+bool find_libunwind(void* library, Libunwind& found) {
+  return find_symbol(library, "unw_backtrace", found.backtrace) &&
+         find_symbol(library, "_Ux86_64_flush_cache", found.flush_cache) &&
+         find_symbol(library, "_ULx86_64_local_addr_space", found.local_address_space) &&
+         find_symbol(library, "_Ux86_64_getcontext", found.get_context) &&
+         find_symbol(library, "_ULx86_64_init_local2", found.begin) &&
+         find_symbol(library, "_ULx86_64_step", found.step) &&
+         find_symbol(library, "_ULx86_64_get_reg", found.get_register);
+}
+
 Backtrace load_libunwind() {
   Path beside;
   const char* own = own_path();
@@ -44,9 +85,9 @@ Backtrace load_libunwind() {
     beside.add(std::string_view(own, static_cast<size_t>(slash - own))).add("/libunwind.so.8");
   }
   for (const char* name : {beside.c_str(), "libunwind.so.8"}) {
-    if (name[0] == 0) continue;
-    Backtrace found = nullptr;
-    if (find_symbol(load_library(name), "unw_backtrace", found)) return found;
+    if (name[0] != 0 && find_libunwind(load_library(name), g_libunwind)) {
+      return g_libunwind.backtrace;
+    }
   }
   return nullptr;
 }
@@ -70,6 +111,13 @@ void load_unwinder() {
     if (backtrace == nullptr) set_quality(GPUPEAK_Q_NO_UNWINDER);
   }
   g_backtrace.store(backtrace, std::memory_order_release);
+}
+
+void forget_unwound_code() {
+  const Backtrace used = g_backtrace.load(std::memory_order_acquire);
+  if (used == nullptr || used == backtrace_with_libgcc) return;
+  g_libunwind.flush_cache(*g_libunwind.local_address_space, 0, 0);
+  g_backtrace.store(backtrace_with_steps, std::memory_order_release);
 }
 
 int unwind(void** frames, int capacity) {

@@ -11,6 +11,10 @@ namespace gpupeak::preload {
 /// missing.
 void load_unwinder();
 
+/// Code has been unloaded: what the unwinder remembers of it need not hold for what comes to lie
+/// there. libunwind's fast way cannot be told so, and is not gone again.
+void forget_unwound_code();
+
 /// Return addresses of the calling thread, innermost first, at most `capacity`. 0: no unwinder yet.
 int unwind(void** frames, int capacity);
 
