@@ -127,7 +127,7 @@ struct DriverReadingEvent : Parsed {
   uint64_t used;                                  ///< bytes of the device in use, of all processes
   std::optional<uint64_t> reserved, own, others;  ///< bytes; nullopt: not known
   uint64_t overlaps;
-  bool uncertain;  ///< another thread's allocation or free was under way
+  bool uncertain;  ///< another thread's allocation, free or reading came in between
   int32_t device;
   uint32_t api, name, stack;
   uint8_t source;  ///< enum gpupeak_reading_source

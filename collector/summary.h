@@ -181,7 +181,7 @@ struct DeviceLedgerSummary {
   std::string source;  ///< "nvml" or "cuMemGetInfo"
   LedgerView at_peak, at_exit;
   uint64_t overlaps = 0;            ///< causes of several threads at the same time
-  uint64_t uncertain_readings = 0;  ///< taken while another thread allocated: not used
+  uint64_t uncertain_readings = 0;  ///< while another thread allocated or read: not used
   std::vector<LedgerItem> items;    ///< largest first
   std::vector<std::pair<int64_t, uint64_t>>
       readings;  ///< time (ns), bytes in use: the observed curve

@@ -23,6 +23,7 @@ struct DeviceMemory {
     uint32_t blocks = 0;  ///< numbered from 1; the latest is given back first
   } graphs[GPUPEAK_LOG_MAX_DEVICES];
   uint64_t read_at[GPUPEAK_LOG_MAX_DEVICES] = {};  ///< tracked bytes at the highest reading
+  std::atomic<uint32_t> readings[GPUPEAK_LOG_MAX_DEVICES] = {};
   std::atomic<bool> has_graphs{false};
   std::atomic<uint64_t> pool_bytes{0};  ///< reserved in all pools, as logged last
   uint64_t next_id = 1;
@@ -447,11 +448,17 @@ void log_driver_reading(const DriverReading& reading) {
   const uint64_t live = counters().device[reading.device].total.live;
   if (live > read_at) read_at = live;
   g_unread_peaks &= ~(1u << reading.device);
-  const bool uncertain = DeviceCall::begun() != reading.quiet_since;
+  // Another thread's reading that came in between may be the newer one.
+  const bool overtaken = g_memory.readings[reading.device]++ != reading.earlier_readings;
+  const bool uncertain = overtaken || DeviceCall::begun() != reading.quiet_since;
   Record record(GPUPEAK_REC_DRIVER_READING);
   record.u(logged_device(reading.device)).u(reading.used).u(reading.source).u(reading.cause);
   record.u(reading.reserved_plus_1).u(reading.own_plus_1).u(reading.others_plus_1);
   emit(record.u(reading.overlaps).u(uncertain).u(api).u(reading.name).u(stack));
+}
+
+uint32_t readings_logged(int device) {
+  return g_memory.readings[device].load(std::memory_order_acquire);
 }
 
 void peak_is_not_readable(int device) {

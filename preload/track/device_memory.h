@@ -114,6 +114,7 @@ struct DriverReading {
   uint64_t reserved_plus_1 = 0, own_plus_1 = 0, others_plus_1 = 0;
   uint32_t overlaps = 0;
   uint64_t quiet_since = 0;       ///< DeviceCall's, from before the driver was asked
+  uint32_t earlier_readings = 0;  ///< readings_logged() then
   uint32_t name = 0;              ///< string in the log
   const ApiCall* call = nullptr;  ///< that moved it; nullptr: none
 };
@@ -139,6 +140,8 @@ class DeviceCall {
 
 /// Inside a HookScope.
 void log_driver_reading(const DriverReading& reading);
+/// How many of the device's readings are in the log.
+uint32_t readings_logged(int device);
 /// A bit for each device whose tracked bytes have risen to a peak that no reading has met. A rise
 /// of less than a thousandth is let pass, so that a slowly growing program is not read at each
 /// step.

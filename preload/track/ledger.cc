@@ -71,6 +71,7 @@ void* nvml_of(Ledger::Device& ledger, int device) {
 /// What the driver says now; false if there is no way to ask about this device.
 bool read(int device, DriverReading& reading) {
   reading.quiet_since = DeviceCall::quiet_since();
+  reading.earlier_readings = readings_logged(device);
   Ledger::Device& ledger = g_ledger.devices[device];
   NvmlMemory memory;
   if (void* nvml = nvml_of(ledger, device); nvml != nullptr && nvml_memory(nvml, memory)) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 // Of the simulated driver; see costs and config there. All processes' use of a device.
 extern "C" unsigned long long fake_cuda_used(int device);
@@ -31,6 +32,15 @@ struct ProcessInfo {
 bool is_off() {
   const char* value = getenv("FAKE_NVML");
   return value != nullptr && strcmp(value, "off") == 0;
+}
+
+/// The figure is on its way for up to FAKE_NVML_DELAY_US microseconds, and things go on meanwhile.
+void dawdle() {
+  static const char* const longest = getenv("FAKE_NVML_DELAY_US");
+  if (longest == nullptr) return;
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  usleep(static_cast<useconds_t>(now.tv_nsec % (atol(longest) + 1)));
 }
 
 int ordinal_of(void* device) {
@@ -68,6 +78,7 @@ int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* out) {
   out->reserved = kReserve;
   out->total = fake_cuda_total(ordinal) + kReserve;
   out->free = out->total - kReserve - out->used;
+  dawdle();
   return 0;
 }
 
@@ -78,5 +89,6 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Proce
   out[0] = {static_cast<unsigned>(getpid()), fake_cuda_used(ordinal) - others, 0, 0};
   out[1] = {1, others, 0, 0};
   *count = others > 0 ? 2 : 1;
+  dawdle();
   return 0;
 }

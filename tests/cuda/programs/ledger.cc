@@ -51,24 +51,41 @@ void use(int device) {
   OK(cuCtxSetCurrent(context));
 }
 
+void load_and_launch() {
+  CUmodule module;
+  OK(cuModuleLoadData(&module, "image"));
+  launch(function_of(module, "plain"));
+}
+
+/// Each in a thread of its own, 50 times.
+void in_threads(const std::vector<void (*)(int round)>& works) {
+  std::vector<std::thread> threads;
+  for (const auto work : works) {
+    threads.emplace_back([work] {
+      use_device(0);
+      for (int round = 0; round < 50; ++round) work(round);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 }  // namespace
 
 int main() {
   use(0);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([] {
-      use_device(0);
-      for (int round = 0; round < 50; ++round) {
-        const CUdeviceptr block = allocate(2 * kMiB + static_cast<uint64_t>(round));
-        CUmodule module;
-        OK(cuModuleLoadData(&module, "image"));
-        launch(function_of(module, "plain"));
-        OK(cuMemFree(block));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  const auto all = [](int round) {
+    const CUdeviceptr block = allocate(2 * kMiB + static_cast<uint64_t>(round));
+    load_and_launch();
+    OK(cuMemFree(block));
+  };
+  in_threads({all, all, all, all});
+  // One synchronises, where the driver is asked at times; another loads code meanwhile.
+  const auto synchronise = [](int) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    OK(cuCtxSynchronize());
+  };
+  const auto code = [](int) { load_and_launch(); };
+  in_threads({synchronise, code});
   // Where only cuMemGetInfo is there to be asked, a device is read while its context is current.
   const auto read = [] {
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
