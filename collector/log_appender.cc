@@ -125,6 +125,7 @@ uint64_t LogAppender::ticks() const {
 }
 
 void LogAppender::new_chunk(uint64_t now) {
+  errno = 0;  // a write that is only cut short sets none
   std::array<char, kChunkBytes> page{};
   gpupeak_chunk_header header{};
   header.bytes = kChunkBytes;  // from the first moment: so the preload sees that the page is taken
@@ -159,6 +160,7 @@ void LogAppender::new_chunk(uint64_t now) {
 }
 
 void LogAppender::append(uint8_t tag, const std::vector<uint8_t>& rest) {
+  errno = 0;
   const uint64_t now = ticks();
   const size_t most = rest.size() + 32;
   if (chunk_ == 0 || used_ + most > kChunkBytes) new_chunk(now);

@@ -122,11 +122,10 @@ void LogReader::find_chunks() {
   if (counters_.ended == 0 && handed_out >= header_.chunks_offset)
     limit = std::min(limit, handed_out);
   used_bytes_ = std::min(header_.chunks_offset, limit);
-  // Every page is looked at: if the length of a chunk is damaged, those after it are still found.
-
   std::map<uint32_t, size_t> slot_index;
   Chunk* previous = nullptr;
   uint64_t released = header_.chunks_offset;
+  // Every page is looked at: if the length of a chunk is damaged, those after it are still found.
   for (uint64_t offset = header_.chunks_offset; offset < limit; offset += GPUPEAK_LOG_PAGE) {
     if (offset - released >= kReleaseStepBytes) {
       file_->release(released, offset);

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
 #include <span>
 
 #include "collector/packed_log.h"
+#include "collector/sanitize.h"
 #include "collector/symbolize.h"
 #include "commands.h"
 #include "exit_codes.h"
@@ -61,9 +63,17 @@ int bundle(const PackOptions& options) {
 
 int compress(const PackOptions& options) {
   const collector::LogReader log(options.log);
+  const std::string out = options.out.empty() ? options.log + ".zst" : options.out;
   const std::string symbols =
       log.symbols().empty() ? "" : log.symbols().json(log.header().cookie);  // a bundle's stay
-  pack(log, symbols, options.out.empty() ? options.log + ".zst" : options.out);
+  pack(log, symbols, out);
+  struct stat written {};
+  if (!options.quiet && stat(out.c_str(), &written) == 0 && S_ISREG(written.st_mode)) {
+    constexpr double kMib = 1 << 20;
+    fmt::print(stderr, "gpupeak: {}: {:.1f} MiB of {:.1f}\n", collector::sanitize(out),
+               static_cast<double>(written.st_size) / kMib,
+               static_cast<double>(log.file_bytes()) / kMib);
+  }
   return kOk;
 }
 

@@ -238,7 +238,7 @@ void add_pack(CLI::App& app, tools::PackOptions& options, const char* name, cons
   add_log(*verb, options.log);
   verb->add_option("-o,--out", options.out, std::string("Where to; else ") + out)
       ->type_name("FILE");
-  verb->add_flag("-q,--quiet", options.quiet, "Do not say how much was resolved");
+  verb->add_flag("-q,--quiet", options.quiet, "Do not say what came of it");
 }
 
 /// With GPUPEAK_CONFIDENTIAL_KEY hashes cannot be confirmed by guessing.

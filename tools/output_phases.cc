@@ -134,6 +134,7 @@ void OutputPhases::copy_window_size() const {
 }
 
 void OutputPhases::begin(const OutputPhase& phase, pid_t child) {
+  if (failed_) return;
   try {
     if (log_ == nullptr) {
       const std::string path = collector::log_of_process(child);
@@ -142,7 +143,8 @@ void OutputPhases::begin(const OutputPhase& phase, pid_t child) {
     }
     log_->begin_phase(phase.name);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "gpupeak: no phase {}: {}\n", phase.name, error.what());
+    fmt::print(stderr, "gpupeak: no phase {}, nor any later one: {}\n", phase.name, error.what());
+    failed_ = true;
   }
 }
 

@@ -65,6 +65,7 @@ class OutputPhases {
   std::vector<Stream> streams_;
   int ends_[3] = {-1, -1, -1};  // the program's, by number of its descriptor
   std::unique_ptr<collector::LogAppender> log_;
+  bool failed_ = false;  ///< the log cannot be written, and that was said
 };
 
 }  // namespace gpupeak::tools

@@ -64,7 +64,7 @@ def ways(folder):
         result.append(("heaptrack", {}, ["heaptrack", "-o", os.path.join(folder, "heaptrack")]))
     if os.path.exists(HEAPTRACK_PRELOAD):
         raw = {"LD_PRELOAD": HEAPTRACK_PRELOAD, "DUMP_HEAPTRACK_OUTPUT": "/dev/null"}
-        result.append(("heaptrack to /dev/null", raw, []))
+        result.append((PEER, raw, []))
     if os.path.exists(MEMUSAGE):
         result.append(("memusage", {"LD_PRELOAD": MEMUSAGE}, []))
     return result
@@ -79,6 +79,14 @@ def run(prefix, environment, command, cwd):
     done = subprocess.run(prefix + command, env=dict(os.environ, **environment), cwd=cwd,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     return used() - start, done
+
+
+PEER = "heaptrack to /dev/null"  # heaptrack's cheapest
+
+
+def beside_peer(native, full, peer):
+    """What gpupeak adds as a share of what heaptrack adds."""
+    return f"{(full - native) / (peer - native):.2f}" if peer is not None else "–"
 
 
 def pairs_program(folder):
@@ -114,6 +122,9 @@ def pair_times(folder):
         cells = [f"{v:.0f}" if name == "native" else f"{v:.0f} (+{v - n:.0f})"
                  for v, n in zip(values, table["native"])]
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+    shares = [beside_peer(*values) for values in
+              zip(table["native"], table["gpupeak full"], table.get(PEER, [None] * len(shapes)))]
+    print("| added by gpupeak full, of what heaptrack adds | " + " | ".join(shares) + " |", flush=True)
 
 
 def programs(folder):
@@ -154,8 +165,9 @@ def programs(folder):
 
 def program_times(folder):
     print(f"\nreal programs, processor time as a ratio of native, median of {RUNS} alternating runs\n")
-    print("| program | native s | " + " | ".join(name for name, _, _ in ways(folder)[1:]) + " |")
-    print("|---|---|" + "---|" * len(ways(folder)[1:]))
+    print("| program | native s | " + " | ".join(name for name, _, _ in ways(folder)[1:]) +
+          " | added, of what heaptrack adds |")
+    print("|---|---|---|" + "---|" * len(ways(folder)[1:]))
     for program, command, extra in programs(folder):
         times = {name: [] for name, _, _ in ways(folder)}
         died = set()
@@ -166,7 +178,9 @@ def program_times(folder):
                 if done.returncode < 0 or done.returncode >= 128:
                     died.add(name)
         native = statistics.median(times.pop("native"))
-        cells = ["died" if name in died else f"{statistics.median(values) / native:.2f}×" for name, values in times.items()]
+        medians = {name: statistics.median(values) for name, values in times.items()}
+        cells = ["died" if name in died else f"{seconds / native:.2f}×" for name, seconds in medians.items()]
+        cells.append(beside_peer(native, medians["gpupeak full"], medians.get(PEER)))
         print(f"| {program} | {native:.2f} | " + " | ".join(cells) + " |", flush=True)
 
 
