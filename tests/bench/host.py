@@ -119,7 +119,7 @@ def pair_times(folder):
         for name in table:
             table[name].append(statistics.median(times[name]))
     for name, values in table.items():
-        cells = [f"{v:.0f}" if name == "native" else f"{v:.0f} (+{v - n:.0f})"
+        cells = [f"{v:.0f}" if name == "native" else f"{v:.0f} ({v - n:+.0f})"
                  for v, n in zip(values, table["native"])]
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
     shares = [beside_peer(*values) for values in
@@ -206,7 +206,7 @@ def instructions(folder):
                 counts.append(int(done.stderr.decode().split("Collected :")[1].split()[0]))
             value = (counts[1] - counts[0]) / (lengths[1] - lengths[0])
             native.setdefault(depth, value)
-            cells.append(f"{value:.0f} (+{value - native[depth]:.0f})")
+            cells.append(f"{value:.0f} ({value - native[depth]:+.0f})")
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 
