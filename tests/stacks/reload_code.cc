@@ -1,5 +1,6 @@
-// Loads, uses and unloads plugins in turns that come to lie at the same addresses, with other frames there: whoever remembers
-// how to leave the frame of one goes astray in the other. Arguments: the plugins.
+// Loads, uses and unloads plugins in turns that come to lie at the same addresses, with other
+// frames there: whoever remembers how to leave the frame of one goes astray in the other.
+// Arguments: the plugins.
 #include <dlfcn.h>
 
 #include <cstdio>

@@ -39,6 +39,14 @@ __attribute__((noinline)) void variable_frame(int i) {
   g_sink = room[0];
 }
 
+/// Larger than what is usual of a frame.
+__attribute__((noinline)) void large_frame(int i) {
+  volatile char room[300'000];
+  room[i] = 1;
+  recurse(i % 5);
+  g_sink = room[i];
+}
+
 /// A realigned stack: gcc reaches its CFA through a saved register.
 __attribute__((noinline)) void realigned_frame(int i) {
   alignas(64) volatile char room[64];
@@ -165,6 +173,7 @@ int main() {
   all_shapes(2000);
   leave_leftovers();
   recurse(1000);  // deeper than what is kept
+  for (int i = 0; i < 200; ++i) large_frame(i);
   signal(SIGUSR1, in_handler);
   for (int i = 0; i < 200; ++i) raise(SIGUSR1);
   for (g_round = 0; g_round < 200; ++g_round) {
