@@ -88,6 +88,7 @@ void Attribution::Site::add(const ResolvedAddress& resolved, size_t i) {
 
 bool Attribution::has_python(uint32_t stack) const {
   const Definitions& definitions = replay_.log().definitions();
+  if (definitions.python_frames().size() <= 1) return false;  // the first is of none
   while (stack != 0 && definitions.python_frame(definitions.nodes()[stack]) == nullptr) {
     stack = definitions.nodes()[stack].parent;
   }
