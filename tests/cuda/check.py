@@ -3,8 +3,7 @@
 The program must behave the same, and the counters page of its log must hold what the simulated driver's own
 ledger says: live and peak bytes of each device and kind, exactly. With --unordered (several threads at once)
 the order of the calls is not the same for both, so that peaks are bounded only: a tool that takes a free
-down before the call and an allocation up after it can see no more than the driver did. But for two things, whose
-end it learns after the call: graphs' memory, which it asks for, and tiles of sparse arrays (--late BYTES at once).
+down before the call and an allocation up after it can see no more than the driver did.
 """
 import argparse
 import glob
@@ -85,13 +84,13 @@ class Comparison:
         if ours != truth:
             self.problems.append(f"{what}: gpupeak {ours:,}, driver {truth:,}")
 
-    def gauge(self, what, ours, truth, late=0):
+    def gauge(self, what, ours, truth):
         live, peak = ours
         self.equal(f"{what} live", live, truth["live"])
         if not self.unordered:
             self.equal(f"{what} peak", peak, truth["peak"])
-        elif not truth["live"] <= peak <= truth["peak"] + late:
-            self.problems.append(f"{what} peak: gpupeak {peak:,} is not within {truth['live']:,} … {truth['peak'] + late:,}")
+        elif not truth["live"] <= peak <= truth["peak"]:
+            self.problems.append(f"{what} peak: gpupeak {peak:,} is not within {truth['live']:,} … {truth['peak']:,}")
 
 
 def main():
@@ -99,7 +98,6 @@ def main():
     parser.add_argument("--preload", required=True, help="libgpupeak.so")
     parser.add_argument("--driver", required=True, help="the folder of the simulated libcuda.so.1")
     parser.add_argument("--unordered", action="store_true", help="calls run at once: peaks are bounded only")
-    parser.add_argument("--late", type=int, default=0, help="bytes of tiles that end at once")
     parser.add_argument("--unmatched", type=int, default=0, help="frees of pointers never seen")
     parser.add_argument("--expected-peak", action="store_true",
                         help=f"the program prints its own peak of device 0, as '{PEAK_LINE}N bytes'")
@@ -148,11 +146,9 @@ def compare(page, ledger_path, options, comparison):
     comparison.gauge("managed", page["managed"], host["managed"])
     for ordinal, truth in enumerate(ledger["devices"]):
         ours = page["devices"][ordinal]
-        comparison.gauge(f"device {ordinal} total", ours["total"], truth["device_total"],
-                         options.late + truth["graph_reserved"]["peak"])
+        comparison.gauge(f"device {ordinal} total", ours["total"], truth["device_total"])
         for kind, name in KINDS.items():
-            comparison.gauge(f"device {ordinal} {name}", ours["kinds"][kind - FIRST_DEVICE_KIND], truth[name],
-                             options.late if name == "vmm" else 0)
+            comparison.gauge(f"device {ordinal} {name}", ours["kinds"][kind - FIRST_DEVICE_KIND], truth[name])
 
 
 main()
