@@ -159,9 +159,9 @@ void meet(const dl_phdr_info& object, bool is_program) {
   module.seen = g_map.scans;
   g_map.modules[g_map.count++] = module;
   define_module(module);
+  // What is remembered may be of code that was there.
   forget_frame_rules();
-  if (g_guessing.load(std::memory_order_relaxed))
-    drop_cached_stacks();  // maybe of code that was there
+  if (g_guessing.load(std::memory_order_relaxed)) drop_cached_stacks();
   meet_python(object, module.begin, module.end);
   const auto here = reinterpret_cast<uintptr_t>(&own_path);
   if (here - module.begin < module.end - module.begin) {

@@ -12,7 +12,7 @@ namespace gpupeak::preload {
 void load_unwinder();
 
 /// Code has been unloaded: what the unwinder remembers of it need not hold for what comes to lie
-/// there. libunwind's fast way cannot be told so, and is not gone again.
+/// there. libunwind's fast way cannot be told so, and is not taken again.
 void forget_unwound_code();
 
 /// Return addresses of the calling thread, innermost first, at most `capacity`. 0: no unwinder yet.

@@ -41,6 +41,7 @@ def built(in_build, installed):
 PRELOAD = built("preload/libgpupeak.so", "lib/gpupeak/libgpupeak.so")
 COMMAND = built("tools/gpupeak", "bin/gpupeak")
 HEAPTRACK_PRELOAD = os.environ.get("HEAPTRACK_PRELOAD", "/usr/lib/heaptrack/libheaptrack_preload.so")
+PEER = "heaptrack to /dev/null"  # heaptrack's cheapest
 MEMUSAGE = "/lib/x86_64-linux-gnu/libmemusage.so"  # glibc's own: totals alone, no stacks, no log
 RUNS = 5
 
@@ -79,9 +80,6 @@ def run(prefix, environment, command, cwd):
     done = subprocess.run(prefix + command, env=dict(os.environ, **environment), cwd=cwd,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     return used() - start, done
-
-
-PEER = "heaptrack to /dev/null"  # heaptrack's cheapest
 
 
 def beside_peer(native, full, peer):
