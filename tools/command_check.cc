@@ -2,9 +2,9 @@
 
 #include <optional>
 
-#include "collector/error.h"
-#include "collector/load_summary.h"
-#include "collector/write_gates.h"
+#include "collector/analyze/load_summary.h"
+#include "collector/text/error.h"
+#include "collector/write/write_gates.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"

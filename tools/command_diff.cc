@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "collector/error.h"
-#include "collector/load_summary.h"
-#include "collector/write_diff.h"
+#include "collector/analyze/load_summary.h"
+#include "collector/text/error.h"
+#include "collector/write/write_diff.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"

@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "collector/error.h"
 #include "collector/export/export.h"
+#include "collector/text/error.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"

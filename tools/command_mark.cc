@@ -2,8 +2,8 @@
 #include <cctype>
 #include <string>
 
-#include "collector/error.h"
-#include "collector/log_appender.h"
+#include "collector/log/log_appender.h"
+#include "collector/text/error.h"
 #include "commands.h"
 #include "exit_codes.h"
 

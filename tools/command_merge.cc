@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "collector/write_merge.h"
+#include "collector/write/write_merge.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"

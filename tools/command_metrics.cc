@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "collector/error.h"
-#include "collector/load_summary.h"
-#include "collector/sanitize.h"
-#include "collector/write_metrics.h"
+#include "collector/analyze/load_summary.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+#include "collector/write/write_metrics.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"

@@ -1,7 +1,7 @@
 #include <unistd.h>
 
-#include "collector/analyze.h"
-#include "collector/write_phases.h"
+#include "collector/analyze/analyze.h"
+#include "collector/write/write_phases.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"

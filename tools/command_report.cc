@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "collector/analyze.h"
-#include "collector/error.h"
-#include "collector/write_csv.h"
-#include "collector/write_dump.h"
-#include "collector/write_json.h"
-#include "collector/write_short.h"
-#include "collector/write_text.h"
+#include "collector/analyze/analyze.h"
+#include "collector/text/error.h"
+#include "collector/write/write_csv.h"
+#include "collector/write/write_dump.h"
+#include "collector/write/write_json.h"
+#include "collector/write/write_short.h"
+#include "collector/write/write_text.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"

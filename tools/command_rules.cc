@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "collector/error.h"
 #include "collector/rules/rule_book.h"
+#include "collector/text/error.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"

@@ -13,8 +13,8 @@
 #include <optional>
 #include <sstream>
 
-#include "collector/analyze.h"
-#include "collector/write_short.h"
+#include "collector/analyze/analyze.h"
+#include "collector/write/write_short.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output_phases.h"

@@ -4,9 +4,9 @@
 
 #include <span>
 
-#include "collector/packed_log.h"
-#include "collector/sanitize.h"
-#include "collector/symbolize.h"
+#include "collector/log/packed_log.h"
+#include "collector/symbols/symbolize.h"
+#include "collector/text/sanitize.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"

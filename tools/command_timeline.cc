@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "collector/time_series.h"
+#include "collector/timeline/time_series.h"
 #include "collector/views/timeline.h"
 #include "commands.h"
 #include "exit_codes.h"

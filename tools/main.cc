@@ -7,10 +7,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 
-#include "collector/error.h"
 #include "collector/export/export.h"
-#include "collector/module_symbols.h"
-#include "collector/sanitize.h"
+#include "collector/symbols/module_symbols.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
 #include "commands.h"
 #include "exit_codes.h"
 

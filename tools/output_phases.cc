@@ -14,7 +14,7 @@
 #include <cstdio>
 #include <system_error>
 
-#include "collector/error.h"
+#include "collector/text/error.h"
 
 namespace gpupeak::tools {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collector/log_appender.h"
+#include "collector/log/log_appender.h"
 
 namespace gpupeak::tools {
 

@@ -1,9 +1,9 @@
 #include "page.h"
 
-#include "collector/instants.h"
-#include "collector/profile.h"
-#include "collector/time_series.h"
-#include "collector/write_html.h"
+#include "collector/analyze/profile.h"
+#include "collector/timeline/instants.h"
+#include "collector/timeline/time_series.h"
+#include "collector/write/write_html.h"
 #include "output.h"
 #include "terminal.h"
 

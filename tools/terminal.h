@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "collector/event_stream.h"
-#include "collector/text_format.h"
+#include "collector/log/event_stream.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::tools {
 

@@ -5,9 +5,9 @@
 
 #include "collector/export/event_walk.h"
 #include "collector/export/export.h"
-#include "collector/json_values.h"
-#include "collector/kinds.h"
-#include "collector/sanitize.h"
+#include "collector/log/kinds.h"
+#include "collector/text/sanitize.h"
+#include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <map>
 
-#include "collector/csv_field.h"
 #include "collector/export/export.h"
-#include "collector/kinds.h"
+#include "collector/log/kinds.h"
+#include "collector/text/csv_field.h"
 
 namespace gpupeak::collector {
 namespace {

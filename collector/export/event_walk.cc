@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "collector/sanitize.h"
+#include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
 

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "collector/profile.h"
+#include "collector/analyze/profile.h"
 
 namespace gpupeak::collector {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "collector/profile.h"
+#include "collector/analyze/profile.h"
 
 namespace gpupeak::collector {
 

@@ -7,7 +7,7 @@
 
 #include "collector/export/event_walk.h"
 #include "collector/export/export.h"
-#include "collector/sanitize.h"
+#include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
 namespace {

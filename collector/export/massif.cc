@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "collector/call_tree.h"
+#include "collector/analyze/call_tree.h"
 #include "collector/export/event_walk.h"
 #include "collector/export/export.h"
-#include "collector/sanitize.h"
+#include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
 namespace {

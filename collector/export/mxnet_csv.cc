@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <map>
 
-#include "collector/csv_field.h"
 #include "collector/export/export.h"
-#include "collector/kinds.h"
-#include "collector/text_format.h"
+#include "collector/log/kinds.h"
+#include "collector/text/csv_field.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 

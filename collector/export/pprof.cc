@@ -10,8 +10,8 @@
 #include <unordered_map>
 
 #include "collector/export/export.h"
-#include "collector/kinds.h"
-#include "collector/sanitize.h"
+#include "collector/log/kinds.h"
+#include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
 namespace {

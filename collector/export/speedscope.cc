@@ -2,8 +2,8 @@
 #include <unordered_map>
 
 #include "collector/export/export.h"
-#include "collector/json_values.h"
-#include "collector/sanitize.h"
+#include "collector/text/sanitize.h"
+#include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
 namespace {

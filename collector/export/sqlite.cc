@@ -3,12 +3,12 @@
 // rest. Rows are written as the events come.
 #include <unordered_map>
 
-#include "collector/analyze.h"
+#include "collector/analyze/analyze.h"
 #include "collector/export/database.h"
 #include "collector/export/event_walk.h"
 #include "collector/export/export.h"
-#include "collector/kinds.h"
-#include "collector/sanitize.h"
+#include "collector/log/kinds.h"
+#include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
 namespace {

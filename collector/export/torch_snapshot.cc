@@ -3,11 +3,11 @@
 #include <map>
 #include <set>
 
-#include "collector/error.h"
 #include "collector/export/event_walk.h"
 #include "collector/export/export.h"
 #include "collector/export/pickle.h"
-#include "collector/kinds.h"
+#include "collector/log/kinds.h"
+#include "collector/text/error.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "collector/error.h"
 #include "collector/rules/glob.h"
-#include "collector/sanitize.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collector/definitions.h"
+#include "collector/log/definitions.h"
 #include "collector/rules/rule_set.h"
 
 namespace gpupeak::collector {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
-#include "collector/error.h"
-#include "collector/sanitize.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
 
 #define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>

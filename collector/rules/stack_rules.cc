@@ -4,8 +4,8 @@
 #include <iterator>
 #include <utility>
 
-#include "collector/function_names.h"
 #include "collector/rules/glob.h"
+#include "collector/text/function_names.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "collector/definitions.h"
+#include "collector/log/definitions.h"
 #include "collector/rules/rule_set.h"
-#include "collector/symbolizer.h"
+#include "collector/symbols/symbolizer.h"
 
 namespace gpupeak::collector {
 

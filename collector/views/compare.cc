@@ -6,9 +6,9 @@
 #include <map>
 #include <utility>
 
-#include "collector/error.h"
-#include "collector/run_text.h"
-#include "collector/sanitize.h"
+#include "collector/summary/run_text.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
 #include "collector/views/heading.h"
 
 namespace gpupeak::collector {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "collector/profile.h"
-#include "collector/text_format.h"
+#include "collector/analyze/profile.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "collector/call_tree.h"
+#include "collector/analyze/call_tree.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "collector/run_text.h"
-#include "collector/sanitize.h"
+#include "collector/summary/run_text.h"
+#include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
 

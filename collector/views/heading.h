@@ -5,9 +5,9 @@
 #include <ostream>
 #include <string_view>
 
-#include "collector/json_values.h"
-#include "collector/profile.h"
-#include "collector/text_format.h"
+#include "collector/analyze/profile.h"
+#include "collector/text/text_format.h"
+#include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
 

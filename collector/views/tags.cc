@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "collector/csv_field.h"
+#include "collector/text/csv_field.h"
 #include "collector/views/heading.h"
 
 namespace gpupeak::collector {

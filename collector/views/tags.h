@@ -4,8 +4,8 @@
 
 #include <ostream>
 
-#include "collector/profile.h"
-#include "collector/text_format.h"
+#include "collector/analyze/profile.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "collector/kinds.h"
+#include "collector/log/kinds.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -6,9 +6,9 @@
 #include <array>
 #include <cmath>
 
-#include "collector/kinds.h"
-#include "collector/phase_bands.h"
-#include "collector/sanitize.h"
+#include "collector/log/kinds.h"
+#include "collector/text/sanitize.h"
+#include "collector/timeline/phase_bands.h"
 #include "collector/views/heading.h"
 
 namespace gpupeak::collector {

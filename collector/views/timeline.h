@@ -4,10 +4,10 @@
 #include <ostream>
 #include <string>
 
-#include "collector/json_values.h"
-#include "collector/profile.h"
-#include "collector/text_format.h"
-#include "collector/time_series.h"
+#include "collector/analyze/profile.h"
+#include "collector/text/text_format.h"
+#include "collector/timeline/time_series.h"
+#include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
 

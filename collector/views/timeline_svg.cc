@@ -6,8 +6,8 @@
 #include <array>
 #include <cmath>
 
-#include "collector/kinds.h"
-#include "collector/phase_bands.h"
+#include "collector/log/kinds.h"
+#include "collector/timeline/phase_bands.h"
 #include "collector/views/timeline.h"
 
 namespace gpupeak::collector {

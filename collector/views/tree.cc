@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "collector/call_tree.h"
+#include "collector/analyze/call_tree.h"
 
 namespace gpupeak::collector {
 namespace {

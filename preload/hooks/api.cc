@@ -3,9 +3,9 @@
 
 #include "gpupeak/gpupeak.h"
 #include "hooks/export.h"
+#include "life/process.h"
 #include "track/arenas.h"
 #include "track/phases.h"
-#include "track/process.h"
 #include "track/usage.h"
 
 using namespace gpupeak::preload;

@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "calls/device_calls.h"
+#include "calls/ledger_calls.h"
 #include "hooks/cuda_lookup.h"
 #include "hooks/missing_hooks.h"
 #include "stack/stack.h"
-#include "track/device_calls.h"
-#include "track/ledger_calls.h"
 
 namespace gpupeak::preload {
 

@@ -6,8 +6,8 @@
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
 #include "hooks/export.h"
+#include "life/process.h"
 #include "track/heap.h"
-#include "track/process.h"
 
 namespace gpupeak::preload {
 namespace {

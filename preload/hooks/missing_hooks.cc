@@ -7,9 +7,9 @@
 #include "base/spinlock.h"
 #include "base/text.h"
 #include "hooks/cuda_lookup.h"
+#include "life/process.h"
 #include "log/log.h"
 #include "track/driver.h"
-#include "track/process.h"
 
 namespace gpupeak::preload {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "base/elf_lookup.h"
 #include "hooks/export.h"
+#include "life/process.h"
 #include "track/mapping.h"
-#include "track/process.h"
 
 namespace gpupeak::preload {
 namespace {

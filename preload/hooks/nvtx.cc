@@ -12,8 +12,8 @@
 #include "base/text.h"
 #include "hooks/export.h"
 #include "hooks/nvtx_types.h"
+#include "life/process.h"
 #include "track/phases.h"
-#include "track/process.h"
 
 namespace gpupeak::preload {
 namespace nvtx {

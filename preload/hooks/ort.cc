@@ -13,10 +13,10 @@
 #include "base/elf_lookup.h"
 #include "base/memory.h"
 #include "hooks/export.h"
+#include "life/process.h"
 #include "stack/module_map.h"
 #include "track/ort_sessions.h"
 #include "track/phases.h"
-#include "track/process.h"
 
 namespace gpupeak::preload {
 namespace {

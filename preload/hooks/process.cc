@@ -1,5 +1,5 @@
 // The process's beginning, main, end and forks, and libraries that are unloaded.
-#include "track/process.h"
+#include "life/process.h"
 
 #include <pthread.h>
 

@@ -5,13 +5,13 @@
 #include "base/environment.h"
 #include "base/memory.h"
 #include "log/log.h"
-#include "log/thread_slot.h"
 #include "stack/module_map.h"
 #include "stack/python_stack.h"
 #include "stack/rule_table.h"
 #include "stack/stack_cache.h"
 #include "stack/trie.h"
 #include "stack/unwinder.h"
+#include "thread/thread_slot.h"
 
 namespace gpupeak::preload {
 

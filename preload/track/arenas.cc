@@ -3,8 +3,8 @@
 #include <atomic>
 
 #include "base/hook_scope.h"
+#include "life/process.h"
 #include "log/log.h"
-#include "track/process.h"
 
 namespace gpupeak::preload {
 namespace {

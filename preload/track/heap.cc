@@ -1,12 +1,12 @@
 #include "track/heap.h"
 
 #include "base/environment.h"
-#include "log/hot_record.h"
+#include "life/process.h"
 #include "log/log.h"
-#include "log/thread_slot.h"
 #include "stack/stack.h"
-#include "track/process.h"
-#include "track/sampled_set.h"
+#include "thread/hot_record.h"
+#include "thread/sampled_set.h"
+#include "thread/thread_slot.h"
 
 namespace gpupeak::preload {
 namespace {

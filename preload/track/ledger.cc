@@ -6,10 +6,10 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/seen_set.h"
+#include "life/process.h"
 #include "log/log.h"
 #include "track/driver.h"
 #include "track/nvml.h"
-#include "track/process.h"
 
 extern "C" int __cxa_atexit(void (*)(void*), void*, void*);
 extern "C" void* __dso_handle;

@@ -3,9 +3,9 @@
 #include "base/flat_map.h"
 #include "base/hook_scope.h"
 #include "base/spinlock.h"
+#include "life/process.h"
 #include "log/log.h"
 #include "track/arenas.h"
-#include "track/process.h"
 
 namespace gpupeak::preload {
 namespace {

@@ -5,8 +5,8 @@
 #include "base/memory.h"
 #include "base/spinlock.h"
 #include "base/text.h"
+#include "life/process.h"
 #include "log/log.h"
-#include "track/process.h"
 
 namespace gpupeak::preload {
 namespace {

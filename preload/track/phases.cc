@@ -3,10 +3,10 @@
 #include <atomic>
 
 #include "base/hook_scope.h"
+#include "life/process.h"
 #include "log/log.h"
+#include "thread/sample.h"
 #include "track/ledger.h"
-#include "track/process.h"
-#include "track/sample.h"
 
 namespace gpupeak::preload {
 namespace {

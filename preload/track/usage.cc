@@ -3,9 +3,9 @@
 #include <atomic>
 
 #include "base/hook_scope.h"
+#include "life/process.h"
 #include "log/log.h"
-#include "log/thread_slot.h"
-#include "track/process.h"
+#include "thread/thread_slot.h"
 
 namespace gpupeak::preload {
 namespace {

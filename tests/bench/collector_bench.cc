@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "collector/analyze.h"
+#include "collector/analyze/analyze.h"
 #include "log_builder.h"
 
 namespace {

@@ -9,7 +9,7 @@
 #include <streambuf>
 #include <string>
 
-#include "collector/error.h"
+#include "collector/text/error.h"
 #include "writers.h"
 
 namespace {

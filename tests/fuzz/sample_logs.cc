@@ -2,9 +2,9 @@
 
 #include <sstream>
 
-#include "collector/analyze.h"
-#include "collector/packed_log.h"
-#include "collector/write_json.h"
+#include "collector/analyze/analyze.h"
+#include "collector/log/packed_log.h"
+#include "collector/write/write_json.h"
 #include "log_builder.h"
 
 namespace gpupeak::testing {

@@ -5,9 +5,9 @@
 #include <stdexcept>
 
 #include "catch.h"
-#include "collector/analyze.h"
-#include "collector/sanitize.h"
-#include "collector/write_json.h"
+#include "collector/analyze/analyze.h"
+#include "collector/text/sanitize.h"
+#include "collector/write/write_json.h"
 #include "log_builder.h"
 #include "sample_logs.h"
 #include "writers.h"

@@ -3,8 +3,8 @@
 #include <sstream>
 
 #include "catch.h"
-#include "collector/error.h"
-#include "collector/sanitize.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
 #include "log_builder.h"
 #include "sample_logs.h"
 #include "writers.h"

@@ -1,5 +1,5 @@
 #include "catch.h"
-#include "collector/arena_table.h"
+#include "collector/replay/arena_table.h"
 
 using namespace gpupeak::collector;
 

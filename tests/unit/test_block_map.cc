@@ -2,7 +2,7 @@
 #include <unordered_map>
 
 #include "catch.h"
-#include "collector/block_map.h"
+#include "collector/replay/block_map.h"
 
 using namespace gpupeak::collector;
 

@@ -5,12 +5,12 @@
 #include <sstream>
 
 #include "catch.h"
-#include "collector/analyze.h"
-#include "collector/error.h"
-#include "collector/write_dump.h"
-#include "collector/write_json.h"
-#include "collector/write_short.h"
-#include "collector/write_text.h"
+#include "collector/analyze/analyze.h"
+#include "collector/text/error.h"
+#include "collector/write/write_dump.h"
+#include "collector/write/write_json.h"
+#include "collector/write/write_short.h"
+#include "collector/write/write_text.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

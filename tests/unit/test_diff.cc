@@ -3,14 +3,14 @@
 #include <sstream>
 
 #include "catch.h"
-#include "collector/analyze.h"
-#include "collector/diff.h"
-#include "collector/error.h"
-#include "collector/gate.h"
-#include "collector/load_summary.h"
-#include "collector/write_diff.h"
-#include "collector/write_gates.h"
-#include "collector/write_json.h"
+#include "collector/analyze/analyze.h"
+#include "collector/analyze/load_summary.h"
+#include "collector/summary/diff.h"
+#include "collector/summary/gate.h"
+#include "collector/text/error.h"
+#include "collector/write/write_diff.h"
+#include "collector/write/write_gates.h"
+#include "collector/write/write_json.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "catch.h"
-#include "collector/byte_reader.h"
-#include "collector/event_stream.h"
+#include "collector/log/byte_reader.h"
+#include "collector/log/event_stream.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "catch.h"
-#include "collector/error.h"
 #include "collector/export/export.h"
+#include "collector/text/error.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -6,9 +6,9 @@
 #include <sstream>
 
 #include "catch.h"
-#include "collector/error.h"
-#include "collector/process_merge.h"
-#include "collector/write_merge.h"
+#include "collector/analyze/process_merge.h"
+#include "collector/text/error.h"
+#include "collector/write/write_merge.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

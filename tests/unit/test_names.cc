@@ -1,8 +1,8 @@
 #include "catch.h"
-#include "collector/clock_map.h"
-#include "collector/function_names.h"
-#include "collector/sanitize.h"
-#include "collector/text_format.h"
+#include "collector/log/clock_map.h"
+#include "collector/text/function_names.h"
+#include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 
 using namespace gpupeak::collector;
 

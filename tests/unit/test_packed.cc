@@ -3,10 +3,10 @@
 #include <sstream>
 
 #include "catch.h"
-#include "collector/analyze.h"
-#include "collector/error.h"
-#include "collector/packed_log.h"
-#include "collector/symbolize.h"
+#include "collector/analyze/analyze.h"
+#include "collector/log/packed_log.h"
+#include "collector/symbols/symbolize.h"
+#include "collector/text/error.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

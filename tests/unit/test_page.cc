@@ -7,11 +7,11 @@
 #include <sstream>
 
 #include "catch.h"
-#include "collector/error.h"
-#include "collector/instants.h"
-#include "collector/page_template.h"
+#include "collector/text/error.h"
+#include "collector/timeline/instants.h"
 #include "collector/views/compare.h"
-#include "collector/write_html.h"
+#include "collector/write/page_template.h"
+#include "collector/write/write_html.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

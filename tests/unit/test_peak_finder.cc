@@ -4,7 +4,7 @@
 #include <random>
 
 #include "catch.h"
-#include "collector/peak_finder.h"
+#include "collector/replay/peak_finder.h"
 
 using namespace gpupeak::collector;
 

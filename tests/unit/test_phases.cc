@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "catch.h"
-#include "collector/analyze.h"
-#include "collector/write_phases.h"
+#include "collector/analyze/analyze.h"
+#include "collector/write/write_phases.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -1,9 +1,9 @@
 #include <sstream>
 
 #include "catch.h"
-#include "collector/analyze.h"
-#include "collector/write_dump.h"
-#include "collector/write_json.h"
+#include "collector/analyze/analyze.h"
+#include "collector/write/write_dump.h"
+#include "collector/write/write_json.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

@@ -3,7 +3,7 @@
 #include <unordered_map>
 
 #include "catch.h"
-#include "collector/analyze.h"
+#include "collector/analyze/analyze.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;

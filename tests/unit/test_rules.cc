@@ -5,10 +5,10 @@
 #include <sstream>
 
 #include "catch.h"
-#include "collector/analyze.h"
-#include "collector/error.h"
+#include "collector/analyze/analyze.h"
 #include "collector/rules/glob.h"
 #include "collector/rules/rule_book.h"
+#include "collector/text/error.h"
 #include "collector/views/tags.h"
 #include "inline_sample.h"
 #include "log_builder.h"

@@ -1,6 +1,6 @@
 #include "catch.h"
-#include "collector/analyze.h"
-#include "collector/error.h"
+#include "collector/analyze/analyze.h"
+#include "collector/text/error.h"
 #include "inline_sample.h"
 #include "log_builder.h"
 #include "this_program.h"

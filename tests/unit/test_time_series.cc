@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "catch.h"
-#include "collector/time_series.h"
+#include "collector/timeline/time_series.h"
 #include "collector/views/timeline.h"
 #include "log_builder.h"
 

@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "catch.h"
-#include "collector/error.h"
+#include "collector/text/error.h"
 #include "collector/views/flame.h"
 #include "collector/views/leaks.h"
 #include "collector/views/temporary.h"

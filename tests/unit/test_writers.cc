@@ -6,12 +6,12 @@
 #include <sstream>
 
 #include "catch.h"
-#include "collector/analyze.h"
-#include "collector/write_csv.h"
-#include "collector/write_dump.h"
-#include "collector/write_json.h"
-#include "collector/write_short.h"
-#include "collector/write_text.h"
+#include "collector/analyze/analyze.h"
+#include "collector/write/write_csv.h"
+#include "collector/write/write_dump.h"
+#include "collector/write/write_json.h"
+#include "collector/write/write_short.h"
+#include "collector/write/write_text.h"
 #include "log_builder.h"
 #include "schema_check.h"
 

@@ -1,0 +1,453 @@
+#include "collector/analyze/analyze.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "collector/analyze/ledger_summary.h"
+#include "collector/analyze/metrics.h"
+#include "collector/analyze/quality.h"
+#include "collector/analyze/tagger.h"
+#include "collector/log/coverage.h"
+#include "collector/log/kinds.h"
+#include "collector/log/log_reader.h"
+#include "collector/replay/replay.h"
+#include "collector/symbols/symbolizer.h"
+#include "collector/text/function_names.h"
+#include "collector/text/sanitize.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr std::string_view kLabelPrefix = "label.";
+constexpr size_t kUuidBytes = 16;
+constexpr uint64_t kNsPerSecond = 1'000'000'000;
+
+std::string_view source_name(uint8_t source) {
+  switch (source) {
+    case GPUPEAK_PHASE_AUTO:
+      return "auto";
+    case GPUPEAK_PHASE_NVTX:
+      return "nvtx";
+    case GPUPEAK_PHASE_ORT:
+      return "ort";
+    case GPUPEAK_PHASE_RULE:
+      return "rule";
+    case GPUPEAK_PHASE_MARK:
+      return "mark";
+    default:
+      return "api";
+  }
+}
+
+std::string iso_time(uint64_t realtime_ns) {
+  const auto seconds = static_cast<time_t>(realtime_ns / kNsPerSecond);
+  struct tm utc {};
+  if (gmtime_r(&seconds, &utc) == nullptr) return "";
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", utc.tm_year + 1900, utc.tm_mon + 1,
+                     utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
+}
+
+/// As nvidia-smi and CUDA_VISIBLE_DEVICES write it. A MIG instance has a UUID of its own, and says
+/// what it is in its name ("NVIDIA H200 MIG 1g.18gb").
+std::string uuid_text(std::string_view raw, std::string_view device_name) {
+  if (raw.size() != kUuidBytes) return "";
+  std::string text = device_name.find(" MIG ") != std::string_view::npos ? "MIG-" : "GPU-";
+  if (is_confidential()) return text + sanitize(raw);
+  for (size_t i = 0; i < raw.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<uint8_t>(raw[i]));
+  }
+  return text;
+}
+
+class SummaryBuilder {
+ public:
+  SummaryBuilder(const LogReader& log, const Replay& replay, Symbolizer& symbolizer,
+                 const RuleBook& rules, const Options& options)
+      : log_(log),
+        replay_(replay),
+        options_(options),
+        coverage_(coverage_of(log)),
+        symbolizer_(symbolizer),
+        tagger_(replay, symbolizer_, rules.tags),
+        by_choice_(replay, symbolizer_, options.by, &tagger_),
+        by_site_(replay, symbolizer_, GroupBy::kSite) {
+    summary_.rules = {rules.sets, rules.automatic};
+  }
+
+  Summary build(const std::string& path) {
+    summary_.log_path = sanitize(path);
+    summary_.log_bytes = log_.used_bytes();
+    summary_.tool_version = log_.tool_version();
+    summary_.log_format = log_.header().version;
+    summary_.grouped_by = group_by_name(options_.by);
+    describe_run();
+    summary_.metrics = process_metrics(replay_, coverage_);
+    list_devices();
+    list_peaks();
+    list_phases();
+    list_arenas();
+    list_marks();
+    list_failures();
+    list_live_at_exit();
+    list_temporaries();
+    summary_.quality = assess_quality(replay_, coverage_, symbolizer_.warnings());
+    return std::move(summary_);
+  }
+
+ private:
+  void describe_run() {
+    const gpupeak_file_header& header = log_.header();
+    const gpupeak_counters_page& page = log_.counters();
+    RunSummary& run = summary_.run;
+    for (const auto& [key, value] : log_.definitions().facts()) {
+      if (key == "arg") run.command.push_back(sanitize(value));
+      if (key.starts_with(kLabelPrefix)) {
+        run.labels[sanitize(key.substr(kLabelPrefix.size()))] = sanitize(value);
+      }
+    }
+    run.host = sanitize(log_.definitions().fact("host"));
+    run.pid = header.pid;
+    run.ppid = header.ppid;
+    if (header.rank >= 0) run.rank = header.rank;
+    run.start_time = iso_time(header.start_realtime_ns);
+    run.duration_ns = log_.clock().to_ns(replay_.last_ticks());
+    if (page.end_monotonic_ns > header.start_monotonic_ns) {
+      const uint64_t to_end = page.end_monotonic_ns - header.start_monotonic_ns;
+      run.duration_ns =
+          std::max(run.duration_ns, static_cast<int64_t>(std::min<uint64_t>(to_end, INT64_MAX)));
+    }
+    if (page.exit_kind == GPUPEAK_EXIT_CODE) run.exit_kind = ExitKind::kExit;
+    if (page.exit_kind == GPUPEAK_EXIT_SIGNAL) run.exit_kind = ExitKind::kSignal;
+    run.exit_code = page.exit_code;
+  }
+
+  void list_devices() {
+    std::map<int32_t, DeviceSummary> devices;
+    for (const DeviceInfo& info : log_.definitions().devices()) {
+      const auto ordinal = static_cast<int32_t>(info.ordinal);
+      DeviceSummary& device = devices[ordinal];
+      device.ordinal = ordinal;
+      device.uuid = uuid_text(info.uuid, info.name);
+      device.name = escape(info.name);
+      device.total_bytes = info.total_bytes;
+    }
+    for (const ScopeInfo& scope : replay_.sites().scopes()) {
+      if (scope.device >= 0) devices[scope.device].ordinal = scope.device;
+    }
+    for (auto& [ordinal, device] : devices) {
+      device.metrics = device_metrics(replay_, ordinal);
+      add_ledger(device);
+      summary_.devices.push_back(std::move(device));
+    }
+    // Of several devices each has its own: their sum would be of no instant.
+    add_ledger_metrics(nullptr, std::nullopt, summary_.metrics);
+    if (summary_.devices.size() == 1) {
+      for (const auto& [name, value] : summary_.devices.front().metrics)
+        summary_.metrics[name] = value;
+    }
+  }
+
+  void add_ledger(DeviceSummary& device) {
+    const auto entry = replay_.ledgers().find(device.ordinal);
+    const DeviceLedger* ledger = entry == replay_.ledgers().end() ? nullptr : &entry->second;
+    if (ledger != nullptr) {
+      device.ledger = summarize_ledger(
+          *ledger, [this](uint64_t ticks) { return log_.clock().to_ns(ticks); },
+          [this](uint8_t cause, uint32_t name, uint32_t api, uint32_t stack) {
+            return ledger_item_name(cause, name, api, stack);
+          },
+          options_.top);
+    }
+    add_ledger_metrics(ledger, device.ledger, device.metrics);
+  }
+
+  /// Code goes by the library that brought it, local memory by the function that asked for it.
+  std::string ledger_item_name(uint8_t cause, uint32_t name, uint32_t api, uint32_t stack) {
+    const bool defined = stack < log_.definitions().nodes().size();
+    if (cause == GPUPEAK_LEDGER_LOCAL_MEMORY && name != 0) {
+      const std::string function = demangle(std::string(log_.definitions().string(name)));
+      return sanitize(function);
+    }
+    const std::string module = by_site_.site_module(defined ? stack : 0);
+    if (cause == GPUPEAK_LEDGER_CODE && !module.empty()) return module;
+    if (name != 0) return sanitize(log_.definitions().string(name));
+    return sanitize(log_.definitions().string(api));
+  }
+
+  std::vector<Contribution> contributions_at_peak(ScopeId scope) const {
+    std::vector<Contribution> contributions;
+    for (GroupId group = 0; group < replay_.sites().group_count(); ++group) {
+      const PeakFinder::AtPeak held = replay_.peaks().at_peak(group, scope);
+      if (held.bytes > 0) contributions.push_back({group, held.bytes, held.count});
+    }
+    return contributions;
+  }
+
+  /// Sums that only repeat another one are left out: of all devices if there is one, of device and
+  /// host if there is no device.
+  bool worth_showing(const ScopeInfo& info) const {
+    if (!covers_scope(coverage_, info.name)) return false;
+    if (info.name == "total") return total_differs_;
+    const bool all_devices = info.device < 0 && info.name.starts_with("device");
+    return !all_devices || summary_.devices.size() != 1;
+  }
+
+  void list_peaks() {
+    const std::vector<ScopeInfo>& scopes = replay_.sites().scopes();
+    const auto live = [&](const std::string& name) {
+      const ScopeId* scope = replay_.sites().find_scope(name);
+      return scope != nullptr && replay_.peaks().scope(*scope).peak > 0;
+    };
+    total_differs_ = live("device") && live("host");
+    for (ScopeId id = 0; id < scopes.size(); ++id) {
+      if (replay_.peaks().scope(id).peak > 0 && worth_showing(scopes[id])) add_peak(id);
+    }
+    std::sort(summary_.peaks.begin(), summary_.peaks.end(),
+              [](const Peak& a, const Peak& b) { return a.scope < b.scope; });
+  }
+
+  void add_peak(ScopeId id) {
+    const PeakFinder::Scope& scope = replay_.peaks().scope(id);
+    Peak& peak = summary_.peaks.emplace_back();
+    peak.scope = replay_.sites().scopes()[id].name;
+    peak.bytes = scope.peak;
+    peak.time_ns = log_.clock().to_ns(scope.peak_ticks);
+    if (scope.peak_group != kNoGroup) {
+      peak.phase = by_site_.phase_name(replay_.sites().context_of(scope.peak_group).phase);
+      peak.trigger = by_site_.holder({scope.peak_group, scope.peak_step_bytes, 1}, false);
+    }
+    HolderTable table = by_choice_.table(contributions_at_peak(id), options_.top, options_.stacks);
+    peak.holders = std::move(table.rows);
+    peak.other_bytes = table.other_bytes;
+    peak.other_sites = table.other_rows;
+    peak.error_bytes = table.error_bytes;
+  }
+
+  /// Of the allocations of each phase the group that held most at once.
+  std::map<PhaseId, GroupId> biggest_new_groups(bool device_side) const {
+    std::map<PhaseId, GroupId> biggest;
+    for (GroupId group = 0; group < replay_.sites().group_count(); ++group) {
+      const SiteContext& context = replay_.sites().context_of(group);
+      const uint64_t bytes = replay_.peaks().group(group).max_live_bytes;
+      const bool of_side = is_device_kind(context.kind) == device_side;
+      if (!of_side || !counts_into_sum(context.kind) || bytes == 0) continue;
+      const auto [entry, added] = biggest.try_emplace(context.phase, group);
+      if (!added && bytes > replay_.peaks().group(entry->second).max_live_bytes) {
+        entry->second = group;
+      }
+    }
+    return biggest;
+  }
+
+  std::optional<Holder> biggest_new_site(const std::map<PhaseId, GroupId>& biggest, PhaseId phase) {
+    const auto entry = biggest.find(phase);
+    if (entry == biggest.end()) return std::nullopt;
+    const PeakFinder::Group& group = replay_.peaks().group(entry->second);
+    return by_site_.holder({entry->second, group.max_live_bytes, group.alloc_count}, false);
+  }
+
+  int64_t duration_ns(uint64_t ticks) const {
+    return log_.clock().to_ns(log_.header().start_ticks + ticks);
+  }
+
+  std::vector<PhaseInstances> instances(const Phase& phase) const {
+    std::vector<PhaseInstances> found;
+    for (const FoldRow& row : phase.instances.rows()) {
+      PhaseInstances& out = found.emplace_back();
+      out.first = row.first;
+      out.last = row.last;
+      out.count = row.count;
+      out.begin_ns = log_.clock().to_ns(row.begin_ticks);
+      out.open_ns = duration_ns(row.open_ticks);
+      const bool ended = !row.open || log_.counters().ended != 0;
+      if (ended) out.end_ns = log_.clock().to_ns(row.end_ticks);
+      out.alike = row.is_alike();
+      const auto side = [&](PhaseSide index) -> PhaseInstanceSide {
+        const FoldSide& from = row.sides[index];
+        PhaseInstanceSide to{from.start_bytes, from.peak_bytes, from.end_bytes, {}, {}};
+        if (phase.is_range) return to;
+        to.alloc_count = from.alloc_count;
+        if (replay_.phases().kept_is_known()) to.kept_bytes = from.kept_bytes;
+        return to;
+      };
+      out.device = side(kDeviceSide);
+      if (coverage_.host()) out.host = side(kHostSide);
+    }
+    return found;
+  }
+
+  void list_phases() {
+    const std::vector<Phase>& phases = replay_.phases().phases();
+    const std::map<PhaseId, GroupId> biggest_device = biggest_new_groups(true);
+    const std::map<PhaseId, GroupId> biggest_host = biggest_new_groups(false);
+    const auto alloc_counts = phase_alloc_counts(replay_);
+    const auto live = phase_live_bytes(replay_);
+    std::vector<int> depths(phases.size());
+    for (PhaseId id = 1; id < phases.size(); ++id) {
+      const Phase& phase = phases[id];
+      depths[id] = phase.parent == 0 ? 0 : depths[phase.parent] + 1;
+      PhaseSummary& out = summary_.phases.emplace_back();
+      out.name = by_site_.phase_name(id).value_or("");
+      out.source = source_name(phase.source);
+      out.parent = by_site_.phase_name(phase.parent);
+      out.depth = depths[id];
+      out.count = phase.count;
+      if (phase.source == GPUPEAK_PHASE_ORT) out.session = phase.instance;
+      out.begin_ns = log_.clock().to_ns(phase.begin_ticks);
+      const bool ended_with_process = phase.open > 0 && log_.counters().ended != 0;
+      if (phase.open == 0) {
+        out.end_ns = log_.clock().to_ns(phase.end_ticks);
+      } else if (ended_with_process) {
+        out.end_ns = summary_.run.duration_ns;
+      }
+      out.open_ns = duration_ns(phase.open_ticks);
+      out.metrics = phase_metrics(phase, alloc_counts[id], live[id],
+                                  replay_.phases().kept_is_known(), coverage_);
+      out.instances = instances(phase);
+      out.biggest_new_device_site = biggest_new_site(biggest_device, id);
+      if (coverage_.host()) out.biggest_new_host_site = biggest_new_site(biggest_host, id);
+    }
+  }
+
+  void list_arenas() {
+    const ArenaTable& table = replay_.arenas();
+    for (const ArenaTable::Arena& arena : table.arenas()) {
+      const PeakFinder::Scope& scope = table.peaks().scope(arena.scope);
+      ArenaSummary& out = summary_.arenas.emplace_back();
+      out.name = sanitize(replay_.name(arena.name));
+      out.count = arena.count;
+      if (arena.largest_capacity_bytes > 0) out.capacity_bytes = arena.largest_capacity_bytes;
+      out.live_bytes = scope.current;
+      out.peak_bytes = scope.peak;
+      out.peak_time_ns = log_.clock().to_ns(scope.peak_ticks);
+      out.alloc_count = arena.alloc_count;
+      for (GroupId group = 0; group < table.holders().size(); ++group) {
+        const PeakFinder::AtPeak held = table.peaks().at_peak(group, arena.scope);
+        if (held.bytes == 0) continue;
+        const ArenaTable::Holder& holder = table.holders()[group];
+        std::string title = holder.name != 0 ? sanitize(log_.definitions().string(holder.name))
+                                             : by_site_.site_title(holder.stack);
+        out.parts.push_back({std::move(title), held.bytes, held.count});
+      }
+      std::stable_sort(out.parts.begin(), out.parts.end(),
+                       [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+      for (; out.parts.size() > options_.top; out.parts.pop_back()) {
+        out.other_bytes += out.parts.back().bytes;
+      }
+    }
+    std::stable_sort(summary_.arenas.begin(), summary_.arenas.end(),
+                     [](const auto& a, const auto& b) { return a.peak_bytes > b.peak_bytes; });
+  }
+
+  void list_marks() {
+    summary_.mark_count = replay_.mark_count();
+    for (const Mark& mark : replay_.marks()) {
+      MarkSummary& out = summary_.marks.emplace_back();
+      out.name = sanitize(replay_.name(mark.name));
+      out.source = source_name(mark.source);
+      if (mark.source == GPUPEAK_PHASE_NVTX) {
+        out.domain = sanitize(log_.definitions().string(static_cast<uint32_t>(mark.instance)));
+      }
+      out.category = sanitize(log_.definitions().string(mark.category));
+      out.time_ns = log_.clock().to_ns(mark.ticks);
+      if (mark.source != GPUPEAK_PHASE_MARK) out.thread_id = mark.tid;
+      out.device_bytes = mark.device_bytes;
+      if (coverage_.host()) out.host_bytes = mark.host_bytes;
+    }
+  }
+
+  void list_failures() {
+    summary_.oom_count = replay_.failure_count();
+    for (const FailedAllocation& failure : replay_.failures()) {
+      OutOfMemory& oom = summary_.oom.emplace_back();
+      oom.time_ns = log_.clock().to_ns(failure.ticks);
+      oom.api = sanitize(log_.definitions().string(failure.event.api));
+      if (failure.event.device >= 0) oom.device = failure.event.device;
+      oom.requested_bytes = failure.event.bytes;
+      const std::string_view result = cuda_result_name(failure.event.result);
+      oom.result = result.empty() ? fmt::format("CUresult {}", failure.event.result) : result;
+      oom.live_bytes = failure.event.live;
+      if (failure.event.free_plus_1 > 0) oom.driver_free_bytes = failure.event.free_plus_1 - 1;
+      if (failure.event.total_plus_1 > 0) oom.driver_total_bytes = failure.event.total_plus_1 - 1;
+      add_room_left(failure, oom);
+      oom.phase = by_site_.phase_name(failure.phase);
+      const bool defined = failure.event.stack < log_.definitions().nodes().size();
+      oom.title = by_site_.site_title(defined ? failure.event.stack : 0);
+      std::vector<Contribution> held;
+      for (const auto& holder : failure.holders)
+        held.push_back({holder.group, holder.bytes, holder.count});
+      oom.holders = by_site_.table(held, options_.top, false).rows;
+    }
+  }
+
+  static void add_room_left(const FailedAllocation& failure, OutOfMemory& oom) {
+    constexpr uint64_t kPage = 2 << 20;
+    const auto beyond = [](uint64_t a, uint64_t b) { return a > b ? a - b : 0; };
+    const TrackedBytes& tracked = failure.tracked;
+    oom.pool_slack_bytes = beyond(tracked.pool_reserved, tracked.pool_used);
+    oom.page_slack_bytes = beyond(failure.linear_page_bytes, tracked.linear);
+    oom.unmapped_address_bytes = beyond(failure.reserved_addresses, tracked.vmm);
+    if (oom.driver_free_bytes) oom.largest_fit_bytes = *oom.driver_free_bytes / kPage * kPage;
+  }
+
+  void list_live_at_exit() {
+    std::vector<Contribution> live;
+    for (GroupId id = 0; id < replay_.sites().group_count(); ++id) {
+      const PeakFinder::Group& group = replay_.peaks().group(id);
+      const uint8_t kind = replay_.sites().context_of(id).kind;
+      const bool shown = counts_into_sum(kind) && (is_device_kind(kind) || coverage_.host());
+      if (shown && group.live_bytes > 0) live.push_back({id, group.live_bytes, group.live_count});
+    }
+    summary_.live_at_exit = by_site_.table(live, options_.top, options_.stacks).rows;
+  }
+
+  void list_temporaries() {
+    std::vector<Contribution> temporaries;
+    for (GroupId id = 0; id < replay_.sites().group_count(); ++id) {
+      const uint64_t count = replay_.sites().info(id).temporary_count;
+      const bool shown = is_device_kind(replay_.sites().context_of(id).kind) || coverage_.host();
+      if (shown && count > 0)
+        temporaries.push_back({id, count, count});  // the table sorts by bytes
+    }
+    summary_.temporaries = by_site_.table(temporaries, options_.top, false).rows;
+    for (Holder& row : summary_.temporaries) row.bytes = 0;
+  }
+
+  const LogReader& log_;
+  const Replay& replay_;
+  const Options& options_;
+  const Coverage coverage_;
+  Symbolizer& symbolizer_;
+  Tagger tagger_;
+  Attribution by_choice_;
+  Attribution by_site_;
+  bool total_differs_ = false;
+  Summary summary_;
+};
+
+}  // namespace
+
+Summary analyze(const std::string& path, const Options& options, const Progress& progress) {
+  const LogReader log(path);
+  Symbolizer symbolizer(log.definitions(), options.symbols, &log.symbols());
+  const RuleBook rules = choose_rules(options.rules, log.definitions());
+  Replay replay(log);
+  const StackPhases phases(log.definitions(), symbolizer, rules.phases);
+  replay.use_phases(phases);
+  replay.run(progress);
+  return SummaryBuilder(log, replay, symbolizer, rules, options).build(path);
+}
+
+Summary summarize(Profile& profile, const Options& options) {
+  return SummaryBuilder(profile.log(), profile.replay(), profile.symbolizer(), profile.rules(),
+                        options)
+      .build(profile.path());
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,36 @@
+// The collector's front door: one log in, one Summary out. The verbs in tools/ call it and hand the
+// result to a writer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "collector/analyze/attribution.h"
+#include "collector/analyze/profile.h"
+#include "collector/log/event_stream.h"
+#include "collector/rules/rule_book.h"
+#include "collector/summary/summary.h"
+
+namespace gpupeak::collector {
+
+/// For tables that must be whole.
+inline constexpr size_t kAllRows = SIZE_MAX;
+
+struct Options {
+  size_t top = 10;              ///< rows a table
+  GroupBy by = GroupBy::kSite;  ///< what the rows of peaks are
+  bool stacks = true;           ///< fill Holder::stack: the JSON shows them
+  bool symbols = true;          ///< look functions and lines up in the modules' files
+  RuleChoice rules;
+};
+
+/// Reads the whole log, which may be damaged, cut off or still being written: what is lost is said
+/// in Summary::quality. Throws LogError if there is nothing to be read.
+Summary analyze(const std::string& path, const Options& options = {},
+                const Progress& progress = {});
+
+/// The same of a log that is replayed already.
+Summary summarize(Profile& profile, const Options& options = {});
+
+}  // namespace gpupeak::collector

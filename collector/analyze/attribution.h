@@ -1,0 +1,116 @@
+// Adds groups up as a reader wants to see them: by site, function, module, phase, tag, kind, thread
+// or instruction. analyze() makes all tables of a summary with it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "collector/analyze/tagger.h"
+#include "collector/replay/replay.h"
+#include "collector/summary/summary.h"
+#include "collector/symbols/symbolizer.h"
+
+namespace gpupeak::collector {
+
+enum class GroupBy { kSite, kFunction, kModule, kPhase, kTag, kKind, kThread, kIp };
+
+/// Throws UsageError for a name that is none of site, function, module, phase, tag, kind, thread,
+/// ip.
+GroupBy parse_group_by(std::string_view name);
+std::string_view group_by_name(GroupBy by);
+
+/// How a block without a stack is called.
+inline constexpr std::string_view kNoStack = "(no stack)";
+/// Modules of this name are the preload itself.
+inline constexpr std::string_view kOwnModule = "libgpupeak";
+
+/// The function without its parameters; where it is not known, module and offset.
+std::string frame_title(const Frame& frame);
+/// The same with the whole name of the function; of a Python frame without its line.
+std::string frame_name(const Frame& frame);
+
+/// What one group contributes to a table.
+struct Contribution {
+  GroupId group;
+  uint64_t bytes;
+  uint64_t count;
+};
+
+struct HolderTable {
+  std::vector<Holder> rows;  ///< largest first
+  uint64_t other_bytes = 0;  ///< of the rows that were cut off
+  uint64_t other_rows = 0;
+  std::optional<uint64_t> error_bytes;  ///< of the sum of all; see Holder
+};
+
+class Attribution {
+ public:
+  /// `tagger`: by tag only; it must outlive this.
+  Attribution(const Replay& replay, Symbolizer& symbolizer, GroupBy by, Tagger* tagger = nullptr);
+
+  /// The `top` largest rows; rows of different kinds are never added up. `with_stacks`: fill
+  /// Holder::stack.
+  HolderTable table(const std::vector<Contribution>& contributions, size_t top, bool with_stacks);
+  /// One group on its own, as a row of "by site".
+  Holder holder(const Contribution& contribution, bool with_stack);
+  /// Groups with the same number are one row of a table.
+  uint32_t row_of(GroupId group);
+  /// The title of a stack in "by site".
+  std::string site_title(uint32_t stack);
+  /// The library of the title's first frame; empty: not known.
+  std::string site_module(uint32_t stack);
+  /// nullopt for phase 0.
+  std::optional<std::string> phase_name(PhaseId phase) const;
+
+ private:
+  static constexpr size_t kTitleFrames = 3;
+  static constexpr uint32_t kNoRow = UINT32_MAX;
+
+  /// What a stack is called: its first frame that is no plumbing, and the two around it; in Python
+  /// its nearest Python frames.
+  struct Site {
+    size_t frame_count = 0;
+    std::array<const Frame*, kTitleFrames> frames{};
+    std::array<uint32_t, kTitleFrames> function_ids{};
+
+    void add(const ResolvedAddress& resolved, size_t i);
+  };
+  using Key = std::array<uint64_t, 5>;
+  struct KeyHash {
+    size_t operator()(const Key& key) const;
+  };
+  struct Row {
+    uint32_t number = 0;
+    uint64_t bytes = 0, count = 0;
+    Contribution largest{};
+    bool any = false;
+    uint64_t alloc_count = 0, temporary_count = 0, longest_life_ticks = 0;
+    uint64_t sampled_count = 0;
+    bool same_api = true, same_phase = true, same_thread = true;
+  };
+
+  const Site& site(uint32_t stack);
+  Site make_site(uint32_t stack);
+  bool has_python(uint32_t stack) const;
+  Site make_python_site(uint32_t stack);
+  Key key(GroupId group);
+  std::string title(GroupId group);
+  Holder make_holder(const Row& row, bool with_stack);
+  void add(Row& row, const Contribution& contribution) const;
+  std::string thread_title(uint32_t tid) const;
+
+  const Replay& replay_;
+  Symbolizer& symbolizer_;
+  GroupBy by_;
+  Tagger* tagger_;
+  std::unordered_map<uint32_t, Site> sites_;
+  std::unordered_map<Key, uint32_t, KeyHash> rows_;
+  std::vector<uint32_t> row_of_group_;  ///< kNoRow: not asked for yet
+  std::vector<uint32_t> place_of_row_;  ///< scratch of table(), all kNoRow outside of it
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,101 @@
+#include "collector/analyze/ledger_summary.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "collector/log/kinds.h"
+
+namespace gpupeak::collector {
+namespace {
+
+/// Rows that are metrics whether they are zero or not; the others appear when they are not.
+constexpr std::array<std::string_view, 7> kStandingRows = {
+    "context", "code", "local_memory", "streams", "rounding", "pool_slack", "unexplained"};
+
+LedgerView view_of(const LedgerSnapshot& snapshot, const TicksToNs& to_ns) {
+  LedgerView view;
+  view.time_ns = to_ns(snapshot.ticks);
+  view.used_bytes = snapshot.used;
+  view.tracked_bytes = snapshot.tracked.total();
+  const auto row = [&](std::string_view cause, int64_t bytes) {
+    const bool stands =
+        std::find(kStandingRows.begin(), kStandingRows.end(), cause) != kStandingRows.end();
+    if (bytes != 0 || stands) view.rows.push_back({std::string(cause), bytes});
+  };
+  if (snapshot.start) row("start", static_cast<int64_t>(*snapshot.start));
+  row("external", snapshot.external);
+  for (uint8_t cause = GPUPEAK_LEDGER_CONTEXT; cause < GPUPEAK_LEDGER_LIMIT; ++cause) {
+    if (cause == GPUPEAK_LEDGER_ARRAYS) continue;  // with the rounding
+    // Without a reading before the first context, both are one.
+    const bool with_start = cause == GPUPEAK_LEDGER_CONTEXT && !snapshot.start;
+    row(with_start ? "start_and_context" : ledger_cause_name(cause), snapshot.causes[cause]);
+  }
+  row("rounding", snapshot.linear_rounding + snapshot.causes[GPUPEAK_LEDGER_ARRAYS]);
+  row("pool_slack", static_cast<int64_t>(snapshot.tracked.pool_reserved) -
+                        static_cast<int64_t>(snapshot.tracked.pool_used));
+  row("unexplained", snapshot.unexplained);
+  return view;
+}
+
+}  // namespace
+
+std::optional<DeviceLedgerSummary> summarize_ledger(const DeviceLedger& ledger,
+                                                    const TicksToNs& to_ns,
+                                                    const LedgerItemName& name_of, size_t top) {
+  if (!ledger.at_peak() || !ledger.last()) return std::nullopt;
+  DeviceLedgerSummary summary;
+  summary.source = ledger.by_nvml() ? "nvml" : "cuMemGetInfo";
+  summary.at_peak = view_of(*ledger.at_peak(), to_ns);
+  summary.at_exit = view_of(*ledger.last(), to_ns);
+  summary.overlaps = ledger.overlaps();
+  summary.uncertain_readings = ledger.uncertain();
+  std::map<std::pair<uint8_t, std::string>, LedgerItem> items;
+  for (const auto& [key, item] : ledger.items()) {
+    const auto& [cause, name, api, stack] = key;
+    const std::string title = name_of(cause, name, api, stack);
+    LedgerItem& row = items[{cause, title}];
+    row.cause = ledger_cause_name(cause);
+    row.name = title;
+    row.bytes += item.bytes;
+    row.count += item.count;
+  }
+  for (auto& [key, item] : items) {
+    if (item.bytes != 0) summary.items.push_back(std::move(item));
+  }
+  std::stable_sort(summary.items.begin(), summary.items.end(),
+                   [](const LedgerItem& a, const LedgerItem& b) { return a.bytes > b.bytes; });
+  if (summary.items.size() > top) summary.items.resize(top);
+  for (const DeviceLedger::Point& point : ledger.curve())
+    summary.readings.emplace_back(to_ns(point.ticks), point.used);
+  return summary;
+}
+
+void add_ledger_metrics(const DeviceLedger* ledger,
+                        const std::optional<DeviceLedgerSummary>& summary, Metrics& metrics) {
+  metrics["device.driver_used.peak_bytes"] = std::nullopt;
+  metrics["device.external_start_bytes"] = std::nullopt;
+  metrics["device.nvml_process.peak_bytes"] = std::nullopt;
+  metrics["device.driver_reserve_bytes"] = std::nullopt;
+  for (const std::string_view row : kStandingRows)
+    metrics["device.ledger." + std::string(row) + "_bytes"] = std::nullopt;
+  metrics["device.ledger.graph_reserve_bytes"] = std::nullopt;
+  if (ledger == nullptr || !summary) return;
+  metrics["device.driver_used.peak_bytes"] = ledger->highest()->used;
+  metrics["device.external_start_bytes"] = ledger->others_at_start();
+  metrics["device.nvml_process.peak_bytes"] = ledger->own_peak();
+  metrics["device.driver_reserve_bytes"] = ledger->reserved();
+  metrics["device.ledger.graph_reserve_bytes"] = ledger->at_peak()->tracked.graph;
+  for (const LedgerRow& row : summary->at_peak.rows) {
+    // Metrics have no sign. What is unexplained is as bad either way; a cause that gave back more
+    // than it took is in the rows alone.
+    std::optional<uint64_t>& value = metrics["device.ledger." + row.cause + "_bytes"];
+    if (row.bytes >= 0 || row.cause == "unexplained")
+      value = static_cast<uint64_t>(std::llabs(row.bytes));
+  }
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,26 @@
+// From the replayed readings of a device to what the reports print of them.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "collector/replay/ledger.h"
+#include "collector/summary/summary.h"
+
+namespace gpupeak::collector {
+
+/// What stands for one item of the ledger: made of its cause, the name in the log and its stack.
+using LedgerItemName =
+    std::function<std::string(uint8_t cause, uint32_t name, uint32_t api, uint32_t stack)>;
+using TicksToNs = std::function<int64_t(uint64_t ticks)>;
+
+/// nullopt if there is no reading. `top`: items listed.
+std::optional<DeviceLedgerSummary> summarize_ledger(const DeviceLedger& ledger,
+                                                    const TicksToNs& to_ns,
+                                                    const LedgerItemName& name_of, size_t top);
+/// device.ledger.* and what else the readings give; null where there is none.
+void add_ledger_metrics(const DeviceLedger* ledger,
+                        const std::optional<DeviceLedgerSummary>& summary, Metrics& metrics);
+
+}  // namespace gpupeak::collector

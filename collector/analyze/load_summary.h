@@ -1,0 +1,21 @@
+// A Summary from a log or from the JSON that `gpupeak report --json` wrote of one: diff and check
+// take either, so that a baseline need not keep the log.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "collector/analyze/analyze.h"
+
+namespace gpupeak::collector {
+
+/// By the file's content. `options` concern logs; what a JSON lists was settled when it was
+/// written. Throws LogError for what is neither, UsageError if rows are asked for and the JSON's are
+/// not those of `options.by`.
+Summary load_summary(const std::string& path, const Options& options = {},
+                     const Progress& progress = {});
+
+/// `name` is for messages. Fields that are missing read as not measured or empty. Throws LogError.
+Summary summary_from_json(std::string_view text, const std::string& name);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,139 @@
+#include "collector/analyze/profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collector/analyze/quality.h"
+#include "collector/log/kinds.h"
+#include "collector/summary/run_text.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+
+namespace gpupeak::collector {
+namespace {
+
+/// Deeper than any recorded stack, inlined calls and all; a damaged log may hold longer ones.
+constexpr size_t kMaxCalls = 4 * GPUPEAK_MAX_FRAMES;
+
+}  // namespace
+
+Profile::Profile(const std::string& path, const Progress& progress, ReplayObserver* observer,
+                 const RuleChoice& rules)
+    : path_(path),
+      log_(path),
+      replay_(log_),
+      coverage_(coverage_of(log_)),
+      symbolizer_(log_.definitions(), true, &log_.symbols()),
+      rules_(choose_rules(rules, log_.definitions())),
+      phases_(log_.definitions(), symbolizer_, rules_.phases),
+      tagger_(replay_, symbolizer_, rules_.tags),
+      sites_(replay_, symbolizer_, GroupBy::kSite) {
+  replay_.use_phases(phases_);
+  if (observer == nullptr) {
+    replay_.run(progress);
+  } else {
+    run_observed(replay_, *observer, progress);
+  }
+}
+
+std::vector<ScopeId> Profile::scopes() const {
+  std::vector<ScopeId> found;
+  for (ScopeId id = 0; id < replay_.sites().scopes().size(); ++id) {
+    if (sum(id).peak > 0 && covers_scope(coverage_, scope_info(id).name)) found.push_back(id);
+  }
+  std::sort(found.begin(), found.end(),
+            [&](ScopeId a, ScopeId b) { return scope_info(a).name < scope_info(b).name; });
+  return found;
+}
+
+ScopeId Profile::scope(const std::string& name) const {
+  const std::vector<ScopeId> known = scopes();
+  const auto find = [&](const std::string& wanted) {
+    return std::find_if(known.begin(), known.end(),
+                        [&](ScopeId id) { return scope_info(id).name == wanted; });
+  };
+  if (!name.empty()) {
+    if (const auto found = find(name); found != known.end()) return *found;
+    std::string names;
+    for (const ScopeId id : known) names += (names.empty() ? "" : ", ") + scope_info(id).name;
+    throw UsageError(fmt::format("the log has no memory of scope '{}'; it has {}", sanitize(name),
+                                 names.empty() ? "none at all" : names));
+  }
+  const auto devices = std::count_if(known.begin(), known.end(), [&](ScopeId id) {
+    return scope_info(id).device >= 0 && scope_info(id).kind == 0;
+  });
+  for (const ScopeId id : known) {
+    if (devices == 1 && scope_info(id).device >= 0 && scope_info(id).kind == 0) return id;
+  }
+  for (const char* usual : {"device", "host", "host/pinned"}) {
+    if (const auto found = find(usual); found != known.end()) return *found;
+  }
+  return *replay_.sites().find_scope("device");  // always there; nothing was allocated
+}
+
+bool Profile::counts_into(GroupId group, ScopeId scope) const {
+  return collector::counts_into(replay_.sites().context_of(group), scope_info(scope));
+}
+
+std::vector<Contribution> Profile::at_peak(ScopeId scope) const {
+  std::vector<Contribution> held;
+  for (GroupId group = 0; group < replay_.sites().group_count(); ++group) {
+    const PeakFinder::AtPeak at = replay_.peaks().at_peak(group, scope);
+    if (at.bytes > 0) held.push_back({group, at.bytes, at.count});
+  }
+  return held;
+}
+
+std::vector<Contribution> Profile::live(ScopeId scope) const {
+  std::vector<Contribution> held;
+  for (GroupId id = 0; id < replay_.sites().group_count(); ++id) {
+    const PeakFinder::Group& group = replay_.peaks().group(id);
+    if (group.live_bytes == 0 || !counts_into(id, scope)) continue;
+    held.push_back({id, group.live_bytes, group.live_count});
+  }
+  return held;
+}
+
+std::vector<Call> Profile::calls(uint32_t stack) {
+  const std::vector<StackNode>& nodes = definitions().nodes();
+  std::vector<Call> calls;
+  for (uint32_t node = stack; node != 0 && calls.size() < kMaxCalls; node = nodes[node].parent) {
+    const ResolvedAddress& resolved = symbolizer_.resolve(node);
+    for (size_t i = 0; i < resolved.frames.size(); ++i) {
+      if (resolved.frames[i].module.starts_with(kOwnModule)) continue;
+      calls.push_back({&resolved.frames[i], resolved.function_ids[i]});
+    }
+  }
+  return calls;
+}
+
+std::optional<std::string> Profile::phase_at_peak(ScopeId scope) const {
+  const GroupId group = sum(scope).peak_group;
+  if (group == kNoGroup) return std::nullopt;
+  return sites_.phase_name(replay_.sites().context_of(group).phase);
+}
+
+std::string Profile::scope_text(ScopeId scope) const {
+  const ScopeInfo& info = scope_info(scope);
+  std::string text = info.name.starts_with("device") ? "device memory" : "host memory";
+  if (info.name == "total") text = "host and device memory";
+  if (info.device >= 0) {
+    DeviceSummary named;
+    named.ordinal = info.device;
+    for (const DeviceInfo& device : definitions().devices()) {
+      if (static_cast<int32_t>(device.ordinal) == info.device) named.name = escape(device.name);
+    }
+    text = device_text(named) + ", " + text;
+  } else if (info.name.starts_with("device")) {
+    text = "all GPUs, " + text;
+  }
+  if (info.kind != 0) text += fmt::format(", {}", kind_name(info.kind));
+  return text;
+}
+
+Quality Profile::quality() const {
+  return assess_quality(replay_, coverage_, symbolizer_.warnings());
+}
+
+}  // namespace gpupeak::collector

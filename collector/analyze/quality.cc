@@ -1,0 +1,255 @@
+#include "collector/analyze/quality.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "collector/text/sanitize.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr uint64_t kHeapSlackBytesPerThread = 64 << 10;
+
+/// "1 event", "2 events".
+std::string counted(uint64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+class QualityReport {
+ public:
+  QualityReport(const Replay& replay, const Coverage& coverage)
+      : replay_(replay), coverage_(coverage), page_(replay.log().counters()) {}
+
+  Quality make(const std::vector<Warning>& symbol_warnings) {
+    count();
+    losses();
+    coverage();
+    stacks();
+    contradictions();
+    if (!replay_.log().symbols_problem().empty()) warn("GP050", replay_.log().symbols_problem());
+    quality_.warnings.insert(quality_.warnings.end(), symbol_warnings.begin(),
+                             symbol_warnings.end());
+    return std::move(quality_);
+  }
+
+ private:
+  void warn(std::string_view code, std::string message) {
+    quality_.warnings.push_back({std::string(code), std::move(message)});
+  }
+  void warn_inexact(std::string_view code, std::string message) {
+    quality_.exact = false;
+    warn(code, std::move(message));
+  }
+  bool has(uint64_t bit) const { return (page_.quality & bit) != 0; }
+
+  void count() {
+    const StreamCounts& stream = replay_.stream_counts();
+    quality_.events = stream.events;
+    quality_.device_events = stream.device_events;
+    quality_.host_events = stream.host_events;
+    quality_.dropped_events = page_.dropped_events + stream.missing_device_events;
+    quality_.truncated_stacks = page_.truncated_stacks;
+    quality_.unmatched_frees = replay_.troubles().unmatched_device_frees;
+    quality_.unknown_heap_frees = replay_.troubles().unknown_heap_frees;
+    quality_.repairs = replay_.troubles().repairs;
+  }
+
+  void losses() {
+    const LogDamage& damage = replay_.log().damage();
+    const StreamCounts& stream = replay_.stream_counts();
+    if (page_.dropped_events > 0) {
+      warn_inexact("GP001", counted(page_.dropped_events, "event") + " could not be recorded");
+    }
+    if (page_.ended == 0) {
+      quality_.log_complete = false;
+      warn("GP002",
+           "the log has no end (killed, left by _exit or exec, or still running): figures hold up "
+           "to "
+           "its last event");
+    }
+    const uint64_t corrupt = damage.corrupt_chunks + stream.corrupt_chunks;
+    if (corrupt + damage.cut_chunks + damage.missing_chunks > 0) {
+      quality_.log_complete = false;
+      warn_inexact("GP003", fmt::format("the log is damaged: {} corrupt, {} cut off, {} missing",
+                                        counted(corrupt, "chunk"), damage.cut_chunks,
+                                        damage.missing_chunks));
+    }
+    if (stream.missing_device_events > 0) {
+      warn_inexact("GP004",
+                   counted(stream.missing_device_events, "device event") + " missing from the log");
+    }
+    if (replay_.troubles().malformed_events > 0) {
+      warn_inexact("GP005", counted(replay_.troubles().malformed_events, "event") +
+                                " made no sense and were left out");
+    }
+    if (stream.unknown_records > 0) {
+      warn("GP006", counted(stream.unknown_records, "record") +
+                        " of kinds that this gpupeak does not know were skipped");
+    }
+    if (has(GPUPEAK_Q_DISK_FULL)) {
+      warn_inexact("GP007", "the log could not grow (disk full or file size limit)");
+    }
+    if (has(GPUPEAK_Q_DEVICE_TABLE_FULL)) {
+      warn_inexact("GP008", "the table of live device memory was full: device events were lost");
+    }
+    if (page_.reentrant_calls > 0) {
+      warn_inexact("GP009", counted(page_.reentrant_calls, "allocator call") +
+                                " from signal handlers inside a hook not seen");
+    }
+    if (page_.early_calls > 0) {
+      warn_inexact("GP010", counted(page_.early_calls, "allocator call") +
+                                " before the log was open not seen");
+    }
+  }
+
+  void coverage() {
+    const gpupeak_file_header& header = replay_.log().header();
+    if (header.host_mode == GPUPEAK_HOST_OFF) {
+      warn("GP011", "host memory was not measured (GPUPEAK_HOST=off)");
+    } else if (header.host_mode == GPUPEAK_HOST_COUNTERS) {
+      warn_inexact("GP012", fmt::format("heap peak from counters (GPUPEAK_HOST=counters): usable "
+                                        "bytes, within {} KiB a thread, without call sites",
+                                        kHeapSlackBytesPerThread >> 10));
+    } else if (has(GPUPEAK_Q_LOG_MAX)) {
+      const std::optional<uint64_t> since = replay_.sampled_since();
+      const ClockMap& clock = replay_.log().clock();
+      warn_inexact("GP033",
+                   fmt::format("the log reached GPUPEAK_LOG_MAX: {} heap figures are estimates "
+                               "from a sample of one block in {} bytes",
+                               since ? fmt::format("from +{:.2f} s on",
+                                                   static_cast<double>(clock.to_ns(*since)) / 1e9)
+                                     : "at the end",
+                               replay_.sample_bytes()));
+    } else if (coverage_.sampled) {
+      warn_inexact("GP013", fmt::format("heap figures are estimates from a sample of one block in "
+                                        "{} bytes (GPUPEAK_HOST=sampled)",
+                                        header.sample_bytes));
+    }
+    if ((header.flags & GPUPEAK_FLAG_FORKED) != 0) {
+      warn("GP014",
+           "recording began in a forked child: host memory inherited from its parent is "
+           "unseen, host sums are not given");
+    } else if ((header.flags & GPUPEAK_FLAG_LATE_START) != 0) {
+      warn("GP015",
+           "recording began after the process had run a while: earlier host memory is "
+           "unseen, host sums are not given");
+    }
+    if (has(GPUPEAK_Q_FOREIGN_MALLOC)) {
+      warn("GP016", "the program brings its own malloc: its heap is unseen");
+      quality_.hooks_missing.emplace_back("malloc");
+    }
+    missing_hooks();
+    if (has(GPUPEAK_Q_NO_DRIVER))
+      warn("GP017", "CUDA was asked for, but libcuda.so.1 did not load");
+    if (has(GPUPEAK_Q_BAD_ENVIRONMENT)) warn("GP018", "a GPUPEAK_* variable was not understood");
+    if (has(GPUPEAK_Q_NO_TSC)) warn("GP019", "no invariant TSC: times were taken the slow way");
+  }
+
+  /// A newer driver's functions. What the program did not ask for it cannot have called.
+  void missing_hooks() {
+    std::string asked_for;
+    for (const auto& [key, value] : replay_.log().definitions().facts()) {
+      if (!key.starts_with("hook_missing.")) continue;
+      const std::string name = sanitize(value);
+      auto& list = quality_.hooks_missing;
+      if (std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
+      if (key == "hook_missing.asked_for") asked_for += (asked_for.empty() ? "" : ", ") + name;
+    }
+    if (!asked_for.empty()) {
+      warn_inexact("GP032", "the program asked the driver for " + asked_for +
+                                ": not hooked, so that memory it hands out is not seen");
+    }
+  }
+
+  void stacks() {
+    if (has(GPUPEAK_Q_NO_UNWINDER)) {
+      warn("GP020", "no unwinder was found: call sites are one frame deep");
+    } else if (has(GPUPEAK_Q_NO_LIBUNWIND)) {
+      warn("GP021", "libunwind did not load: libgcc's unwinder was used");
+    }
+    python();
+    if (has(GPUPEAK_Q_TRIE_FULL))
+      warn("GP022", "too many different stacks: some have no call site");
+    if (page_.truncated_stacks > 0) {
+      warn("GP023", fmt::format("{} deeper than {} frames: the outer frames are missing",
+                                counted(page_.truncated_stacks, "stack"), GPUPEAK_MAX_FRAMES));
+    }
+    if (replay_.log().damage().definitions_lost || replay_.troubles().undefined_stacks > 0) {
+      warn("GP024", counted(replay_.troubles().undefined_stacks, "event") +
+                        " with a call site that the log does not define");
+    }
+  }
+
+  void python() {
+    if (has(GPUPEAK_Q_PYTHON_OFF)) {
+      const Definitions& definitions = replay_.log().definitions();
+      const std::string version = escape(definitions.fact("python"));
+      const std::string trouble = sanitize(definitions.fact("python.off"));
+      warn("GP040", fmt::format("call sites have no Python frames: {}{}", trouble,
+                                version.empty() ? "" : " (Python " + version + ")"));
+    }
+    if (page_.unread_python_stacks > 0) {
+      warn("GP041", counted(page_.unread_python_stacks, "allocation") +
+                        " without its Python frames: they could not be read (as while "
+                        "the interpreter ends)");
+    }
+  }
+
+  void contradictions() {
+    const ReplayTroubles& troubles = replay_.troubles();
+    if (troubles.unmatched_device_frees > 0) {
+      warn("GP027", counted(troubles.unmatched_device_frees, "device free") +
+                        " of memory never seen allocated");
+    }
+    if (troubles.repairs > 0) {
+      warn_inexact("GP028", counted(troubles.repairs, "event") +
+                                " contradicted the ones before; the later one was believed");
+    }
+    if (replay_.phases().unbalanced_pops() > 0) {
+      warn("GP029", counted(replay_.phases().unbalanced_pops(), "phase end") +
+                        " without a beginning ignored");
+    }
+    if (replay_.arenas().unmatched() > 0) {
+      warn("GP045",
+           counted(replay_.arenas().unmatched(), "arena event") +
+               " that match nothing ignored: frees of what was never handed out, or arenas "
+               "that were never created");
+    }
+    compare_with_counters();
+    if (page_.ended != 0 && page_.exit_kind == GPUPEAK_EXIT_SIGNAL) {
+      warn("GP031", fmt::format("the process was ended by signal {}", page_.exit_code));
+    }
+  }
+
+  /// The device counters are exact on their own: the replay of a whole log must arrive at the same
+  /// peaks.
+  void compare_with_counters() {
+    if (!quality_.exact || page_.ended == 0) return;
+    const uint32_t devices = std::min<uint32_t>(page_.device_count, GPUPEAK_LOG_MAX_DEVICES);
+    for (uint32_t i = 0; i < devices; ++i) {
+      const ScopeId* scope = replay_.sites().find_scope("device:" + std::to_string(i));
+      const uint64_t replayed = scope != nullptr ? replay_.peaks().scope(*scope).peak : 0;
+      const uint64_t counted_peak = page_.device[i].total.peak;
+      if (replayed == counted_peak) continue;
+      warn_inexact("GP030",
+                   fmt::format("GPU {}: the events give a peak of {} bytes, the counters {}", i,
+                               replayed, counted_peak));
+    }
+  }
+
+  const Replay& replay_;
+  const Coverage& coverage_;
+  const gpupeak_counters_page& page_;
+  Quality quality_;
+};
+
+}  // namespace
+
+Quality assess_quality(const Replay& replay, const Coverage& coverage,
+                       const std::vector<Warning>& symbol_warnings) {
+  return QualityReport(replay, coverage).make(symbol_warnings);
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,35 @@
+// What each group of allocations is for: the tag that the program set, else the first tag rule that
+// matches. attribution.h groups by it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "collector/replay/replay.h"
+#include "collector/rules/stack_rules.h"
+
+namespace gpupeak::collector {
+
+/// How what no rule matches is called.
+inline constexpr std::string_view kOthers = "Others";
+
+class Tagger {
+ public:
+  Tagger(const Replay& replay, Symbolizer& symbolizer, std::vector<Rule> rules);
+
+  /// Equal for equal tags; 0: none.
+  uint32_t tag(GroupId group);
+  const std::string& name(uint32_t tag) const { return names_[tag]; }
+
+ private:
+  uint32_t intern(const std::string& name);
+
+  const Replay& replay_;
+  StackTags rules_;
+  std::vector<std::string> names_{std::string(kOthers)};
+  std::map<std::string, uint32_t> ids_{{std::string(kOthers), 0}};
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,71 @@
+#include "collector/log/clock_map.h"
+
+#include <algorithm>
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr uint64_t kNsPerSecond = 1'000'000'000;
+/// No clock ticks slower or faster than this; pairs that say so are damaged.
+constexpr double kMinNsPerTick = 1e-2;
+constexpr double kMaxNsPerTick = 1e4;
+constexpr double kMaxNs = 9e18;
+
+}  // namespace
+
+ClockMap::ClockMap(bool ticks_are_ns, uint64_t start_ticks, uint64_t start_ns)
+    : ticks_are_ns_(ticks_are_ns), start_ns_(start_ns), pairs_{{start_ticks, start_ns}} {}
+
+void ClockMap::add_pair(uint64_t ticks, uint64_t monotonic_ns) {
+  pairs_.push_back({ticks, monotonic_ns});
+}
+
+void ClockMap::finish() {
+  const Pair start = pairs_.front();
+  std::sort(pairs_.begin(), pairs_.end(),
+            [](const Pair& a, const Pair& b) { return a.ticks < b.ticks; });
+  std::vector<Pair> kept{start};
+  for (const Pair& pair : pairs_) {
+    const Pair& last = kept.back();
+    if (pair.ticks <= last.ticks || pair.ns < last.ns) continue;
+    const double ns_per_tick =
+        static_cast<double>(pair.ns - start.ns) / static_cast<double>(pair.ticks - start.ticks);
+    if (ns_per_tick < kMinNsPerTick || ns_per_tick > kMaxNsPerTick) continue;
+    kept.push_back(pair);
+  }
+  pairs_ = std::move(kept);
+}
+
+double ClockMap::slope() const {
+  const Pair& first = pairs_.front();
+  const Pair& last = pairs_.back();
+  if (ticks_are_ns_ || last.ticks == first.ticks) return 1.0;
+  return static_cast<double>(last.ns - first.ns) / static_cast<double>(last.ticks - first.ticks);
+}
+
+uint64_t ClockMap::ticks_per_second() const {
+  const double per_tick = slope();
+  return static_cast<uint64_t>(static_cast<double>(kNsPerSecond) /
+                               std::clamp(per_tick, kMinNsPerTick, kMaxNsPerTick));
+}
+
+int64_t ClockMap::to_ns(uint64_t ticks) const {
+  const Pair& first = pairs_.front();
+  if (ticks <= first.ticks) return 0;
+  if (ticks_are_ns_) {
+    return static_cast<int64_t>(std::min<uint64_t>(ticks - first.ticks, INT64_MAX));
+  }
+  auto next = std::upper_bound(pairs_.begin(), pairs_.end(), ticks,
+                               [](uint64_t value, const Pair& pair) { return value < pair.ticks; });
+  const Pair& before = *std::prev(next);
+  double per_tick = slope();
+  if (next != pairs_.end()) {
+    per_tick =
+        static_cast<double>(next->ns - before.ns) / static_cast<double>(next->ticks - before.ticks);
+  }
+  const double ns = static_cast<double>(before.ns - start_ns_) +
+                    static_cast<double>(ticks - before.ticks) * per_tick;
+  return static_cast<int64_t>(std::min(ns, kMaxNs));
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,28 @@
+#include "collector/log/coverage.h"
+
+namespace gpupeak::collector {
+
+Coverage coverage_of(const LogReader& log) {
+  const uint32_t mode = log.header().host_mode;
+  const bool from_start =
+      (log.header().flags & (GPUPEAK_FLAG_LATE_START | GPUPEAK_FLAG_FORKED)) == 0;
+  const bool own_malloc = (log.counters().quality & GPUPEAK_Q_FOREIGN_MALLOC) != 0;
+  Coverage coverage;
+  coverage.sampled =
+      mode == GPUPEAK_HOST_SAMPLED || (log.counters().quality & GPUPEAK_Q_LOG_MAX) != 0;
+  coverage.mappings = from_start && mode != GPUPEAK_HOST_OFF;
+  coverage.heap_counters = from_start && mode != GPUPEAK_HOST_OFF && !own_malloc;
+  coverage.heap_events =
+      from_start && !own_malloc && (mode == GPUPEAK_HOST_FULL || mode == GPUPEAK_HOST_SAMPLED);
+  return coverage;
+}
+
+bool covers_scope(const Coverage& coverage, std::string_view scope) {
+  if (scope.starts_with("device")) return true;
+  if (scope == "host/heap") return coverage.heap_events;
+  if (scope == "host/pinned" || scope == "host/registered" || scope == "host/vmm") return true;
+  if (scope == "total" || scope == "host") return coverage.host();
+  return coverage.mappings;
+}
+
+}  // namespace gpupeak::collector

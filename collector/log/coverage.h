@@ -1,0 +1,26 @@
+// Which figures a log supports at all. A figure that was not measured is null in the summary, never
+// 0. Used by the metrics, the peaks and the quality warnings.
+#pragma once
+
+#include <string_view>
+
+#include "collector/log/log_reader.h"
+
+namespace gpupeak::collector {
+
+struct Coverage {
+  bool heap_events = false;  ///< every heap block, or a sample of them
+  bool heap_counters =
+      false;  ///< the counters page's heap gauge counts this process from its start
+  bool mappings = false;
+  bool sampled = false;
+  /// Heap and mappings from the start of the process: host sums mean something.
+  bool host() const { return heap_events && mappings; }
+};
+
+Coverage coverage_of(const LogReader& log);
+
+/// Whether the peak of this scope is a figure to show.
+bool covers_scope(const Coverage& coverage, std::string_view scope);
+
+}  // namespace gpupeak::collector

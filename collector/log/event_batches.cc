@@ -1,0 +1,79 @@
+#include "collector/log/event_batches.h"
+
+#include <sched.h>
+
+#include <system_error>
+
+namespace gpupeak::collector {
+namespace {
+
+/// Those that this process may run on: the standard library counts all that are switched on. False
+/// as well where there are so many that their set does not fit.
+bool has_one_processor() {
+  cpu_set_t usable;
+  return sched_getaffinity(0, sizeof usable, &usable) == 0 && CPU_COUNT(&usable) == 1;
+}
+
+}  // namespace
+
+EventBatches::EventBatches(EventMerger& merger) : merger_(merger) {
+  if (merger.total_bytes() < kWorthThread || has_one_processor()) return;
+  try {
+    thread_ = std::jthread([this](const std::stop_token& stop) { fill_ahead(stop); });
+  } catch (const std::system_error&) {
+    // No more threads are to be had: the caller's does it all.
+  }
+}
+
+void EventBatches::fill(Batch& batch) {
+  batch.events.resize(kBatchEvents);
+  batch.count = merger_.fill(batch.events);
+  batch.done_bytes = merger_.done_bytes();
+}
+
+/// The thread's: until the end, which is an empty batch.
+void EventBatches::fill_ahead(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    {
+      // Not for each batch: to wake takes as long as to decode some hundred events.
+      std::unique_lock lock(mutex_);
+      const auto half_empty = [this] { return filled_ - emptied_ <= kBatches / 2; };
+      if (filled_ - emptied_ == kBatches && !changed_.wait(lock, stop, half_empty)) return;
+    }
+    Batch& batch = batches_[filled_ % kBatches];
+    try {
+      fill(batch);
+    } catch (...) {
+      batch.count = 0;
+      batch.error = std::current_exception();
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      ++filled_;
+    }
+    changed_.notify_one();
+    if (batch.count == 0) return;
+  }
+}
+
+std::span<const Event> EventBatches::take(const Batch& batch) {
+  if (batch.error) std::rethrow_exception(batch.error);
+  done_bytes_ = batch.done_bytes;
+  return {batch.events.data(), batch.count};
+}
+
+std::span<const Event> EventBatches::next() {
+  if (!thread_.joinable()) {
+    fill(batches_[0]);
+    return take(batches_[0]);
+  }
+  std::unique_lock lock(mutex_);
+  emptied_ += lent_ ? 1 : 0;
+  lent_ = true;
+  if (filled_ - emptied_ == kBatches / 2) changed_.notify_one();
+  changed_.wait(lock, [this] { return filled_ > emptied_; });
+  lock.unlock();
+  return take(batches_[emptied_ % kBatches]);
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,60 @@
+// The events of a log, a batch at a time. Where there are several processors, a thread of its own
+// decodes and merges them ahead of the caller; the order is the merger's, whoever runs it.
+// EventStream drives it.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "collector/log/event_merger.h"
+
+namespace gpupeak::collector {
+
+class EventBatches {
+ public:
+  /// The merger is this object's alone until it is destroyed.
+  explicit EventBatches(EventMerger& merger);
+
+  /// The next events, valid until the next call; none at the end, after which it must not be called
+  /// again. Throws what decoding threw.
+  std::span<const Event> next();
+  /// How much of the log has been decoded with the last batch.
+  uint64_t done_bytes() const { return done_bytes_; }
+
+ private:
+  static constexpr size_t kBatchEvents = 2048;
+  static constexpr size_t kBatches = 4;  ///< with the one that the caller has
+  /// Of a shorter log a thread takes longer to start than to decode it.
+  static constexpr uint64_t kWorthThread = 256 << 10;
+
+  struct Batch {
+    std::vector<Event> events;
+    size_t count = 0;
+    uint64_t done_bytes = 0;
+    std::exception_ptr error;
+  };
+
+  void fill(Batch& batch);
+  void fill_ahead(const std::stop_token& stop);
+  std::span<const Event> take(const Batch& batch);
+
+  EventMerger& merger_;
+  std::array<Batch, kBatches> batches_;
+  uint64_t done_bytes_ = 0;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  size_t filled_ = 0;   ///< batches, in all
+  size_t emptied_ = 0;  ///< of them those that the caller is done with
+  bool lent_ = false;   ///< the caller has batch number emptied_
+  std::jthread thread_;
+};
+
+}  // namespace gpupeak::collector

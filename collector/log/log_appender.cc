@@ -1,0 +1,200 @@
+#include "collector/log/log_appender.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <x86intrin.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <set>
+
+#include "collector/text/error.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr uint32_t kChunkBytes = GPUPEAK_LOG_PAGE;
+constexpr size_t kHeadBytes = 2 * GPUPEAK_LOG_PAGE;
+constexpr uint32_t kForeignSlot = 1u << 31;
+constexpr size_t kMaxNameBytes = 1024;
+
+void put_varint(std::vector<uint8_t>& to, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) to.push_back(static_cast<uint8_t>(value) | 0x80);
+  to.push_back(static_cast<uint8_t>(value));
+}
+
+std::vector<uint8_t> fields(std::initializer_list<uint64_t> values, std::string_view text) {
+  std::vector<uint8_t> result;
+  for (const uint64_t value : values) put_varint(result, value);
+  text = text.substr(0, kMaxNameBytes);
+  put_varint(result, text.size());
+  result.insert(result.end(), text.begin(), text.end());
+  return result;
+}
+
+uint64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+/// The process's number where it runs: in a container not the one that we know it by.
+uint32_t pid_inside(int pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  auto result = static_cast<uint32_t>(pid);
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("NSpid:")) {
+      result = static_cast<uint32_t>(std::stoul(line.substr(line.find_last_of("\t ") + 1)));
+    }
+  }
+  return result;
+}
+
+bool is_log_of(const std::string& path, uint32_t pid) {
+  std::ifstream file(path, std::ios::binary);
+  gpupeak_file_header header{};
+  return file.read(reinterpret_cast<char*>(&header), sizeof header) &&
+         header.magic == GPUPEAK_LOG_MAGIC && header.pid == pid;
+}
+
+}  // namespace
+
+std::string log_of_process(int pid) {
+  const std::string folder = "/proc/" + std::to_string(pid);
+  std::ifstream maps(folder + "/maps");
+  if (!maps) {
+    throw UsageError(access(folder.c_str(), F_OK) == 0
+                         ? "process " + std::to_string(pid) +
+                               " cannot be looked at: " + strerror(errno)
+                         : "there is no process " + std::to_string(pid));
+  }
+  const uint32_t inside = pid_inside(pid);
+  std::set<std::string> seen;
+  for (std::string line; std::getline(maps, line);) {
+    // begin-end perms offset device inode path
+    const size_t at = line.find('/');
+    if (at == std::string::npos || line.find(" rw-s ") == std::string::npos) continue;
+    const std::string path = line.substr(at);
+    if (!seen.insert(path).second) continue;
+    for (const std::string& candidate : {path, folder + "/root" + path}) {
+      if (is_log_of(candidate, inside)) return candidate;
+    }
+  }
+  return "";
+}
+
+// Delegates, so that the destructor closes what is open when it throws.
+LogAppender::LogAppender(const std::string& path) : LogAppender() {
+  path_ = path;
+  end_ = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  inside_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (end_ < 0 || inside_ < 0) fail("cannot be written");
+  gpupeak_file_header header{};
+  if (pread(inside_, &header, sizeof header, 0) != sizeof header ||
+      header.magic != GPUPEAK_LOG_MAGIC || header.version != GPUPEAK_LOG_VERSION ||
+      header.counters_offset != GPUPEAK_LOG_PAGE) {
+    errno = 0;
+    fail("is not a log that this gpupeak can write into");
+  }
+  head_ = mmap(nullptr, kHeadBytes, PROT_READ | PROT_WRITE, MAP_SHARED, inside_, 0);
+  if (head_ == MAP_FAILED) {
+    head_ = nullptr;
+    fail("cannot be mapped");
+  }
+  cookie_ = header.cookie;
+  uses_tsc_ = header.clock == GPUPEAK_CLOCK_TSC;
+}
+
+LogAppender::~LogAppender() {
+  if (head_ != nullptr) munmap(head_, kHeadBytes);
+  if (end_ >= 0) close(end_);
+  if (inside_ >= 0) close(inside_);
+}
+
+void LogAppender::fail(const std::string& what) const {
+  throw LogError(path_ + " " + what + (errno != 0 ? std::string(": ") + strerror(errno) : ""), 0);
+}
+
+uint64_t LogAppender::ticks() const {
+  return uses_tsc_ ? __rdtsc() : monotonic_ns();
+}
+
+void LogAppender::new_chunk(uint64_t now) {
+  errno = 0;  // a write that is only cut short sets none
+  std::array<char, kChunkBytes> page{};
+  gpupeak_chunk_header header{};
+  header.bytes = kChunkBytes;  // from the first moment: so the preload sees that the page is taken
+  header.kind = GPUPEAK_CHUNK_EVENTS;
+  header.sequence = sequence_;
+  header.start_ticks = now;
+  header.start_monotonic_ns = monotonic_ns();
+  memcpy(page.data(), &header, sizeof header);
+  if (write(end_, page.data(), page.size()) != static_cast<ssize_t>(page.size())) {
+    fail("cannot grow");
+  }
+  const off_t end = lseek(end_, 0, SEEK_CUR);
+  if (end < static_cast<off_t>(kChunkBytes) || end % kChunkBytes != 0) fail("cannot grow");
+  chunk_ = static_cast<uint64_t>(end) - kChunkBytes;
+  if (slot_ == 0) slot_ = kForeignSlot | static_cast<uint32_t>(chunk_ / GPUPEAK_LOG_PAGE);
+  header.slot = slot_;
+  header.check = cookie_ ^ chunk_;
+  header.magic = GPUPEAK_CHUNK_MAGIC;
+  if (pwrite(inside_, &header, sizeof header, static_cast<off_t>(chunk_)) != sizeof header) {
+    fail("cannot be written");
+  }
+  ++sequence_;
+  used_ = sizeof header;
+  time_ = now;
+  auto* counters =
+      reinterpret_cast<gpupeak_counters_page*>(static_cast<char*>(head_) + GPUPEAK_LOG_PAGE);
+  std::atomic_ref<uint64_t> file_bytes(counters->file_bytes);
+  const auto to = static_cast<uint64_t>(end);
+  uint64_t seen = file_bytes.load();
+  while (seen < to && !file_bytes.compare_exchange_weak(seen, to)) {
+  }
+}
+
+void LogAppender::append(uint8_t tag, const std::vector<uint8_t>& rest) {
+  errno = 0;
+  const uint64_t now = ticks();
+  const size_t most = rest.size() + 32;
+  if (chunk_ == 0 || used_ + most > kChunkBytes) new_chunk(now);
+  std::vector<uint8_t> body;
+  put_varint(body, now > time_ ? now - time_ : 0);
+  body.insert(body.end(), rest.begin(), rest.end());
+  std::vector<uint8_t> record{0};
+  put_varint(record, body.size());
+  record.insert(record.end(), body.begin(), body.end());
+  const auto at = static_cast<off_t>(chunk_ + used_);
+  // The tag last: a record is whole or not there.
+  if (pwrite(inside_, record.data(), record.size(), at) != static_cast<ssize_t>(record.size()) ||
+      pwrite(inside_, &tag, 1, at) != 1) {
+    fail("cannot be written");
+  }
+  used_ += static_cast<uint32_t>(record.size());
+  if (now > time_) time_ = now;
+}
+
+void LogAppender::mark(std::string_view name) {
+  append(GPUPEAK_REC_MARK, fields({GPUPEAK_PHASE_MARK, 0, 0, 0}, name));
+}
+
+void LogAppender::begin_phase(std::string_view name) {
+  constexpr uint64_t kProcess = 1;
+  if (phase_is_open_) {
+    std::vector<uint8_t> pop;
+    for (const uint64_t value : {kProcess, uint64_t{GPUPEAK_PHASE_MARK}, uint64_t{0}}) {
+      put_varint(pop, value);
+    }
+    append(GPUPEAK_REC_PHASE_POP, pop);
+  }
+  append(GPUPEAK_REC_PHASE_PUSH, fields({kProcess, GPUPEAK_PHASE_MARK, 0, 0, 0}, name));
+  phase_is_open_ = true;
+}
+
+}  // namespace gpupeak::collector

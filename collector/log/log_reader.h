@@ -1,0 +1,87 @@
+// Opens a log: checks its header, finds its chunks and reads its definitions. analyze() and the
+// dump call it; event_stream.h decodes the events of what it found.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collector/log/clock_map.h"
+#include "collector/log/definitions.h"
+#include "collector/log/mapped_file.h"
+#include "collector/log/symbol_table.h"
+#include "gpupeak/log_format.h"
+
+namespace gpupeak::collector {
+
+/// One chunk's records, its header left out.
+struct Chunk {
+  uint64_t begin = 0, end = 0;  ///< offsets in the file
+  uint64_t sequence = 0;
+  uint64_t start_ticks = 0;
+  uint32_t tid = 0;
+};
+
+/// The event chunks of one writer, in program order.
+struct Slot {
+  uint32_t number = 0;
+  std::vector<Chunk> chunks;
+};
+
+/// What was found damaged while the log was read.
+struct LogDamage {
+  uint64_t corrupt_chunks = 0;    ///< decoding stopped inside, the rest of the chunk is lost
+  uint64_t cut_chunks = 0;        ///< the file ends before the chunk does
+  uint64_t missing_chunks = 0;    ///< holes in the sequence of a slot or of the definitions
+  bool definitions_lost = false;  ///< stacks and strings from some point on are unknown
+};
+
+class LogReader {
+ public:
+  /// Throws LogError if the file cannot be read, is no log, is cut inside its header or was made by
+  /// a newer version.
+  explicit LogReader(const std::string& path);
+
+  const gpupeak_file_header& header() const { return header_; }
+  const gpupeak_counters_page& counters() const { return counters_; }
+  const Definitions& definitions() const { return definitions_; }
+  const ClockMap& clock() const { return clock_; }
+  const std::vector<Slot>& slots() const { return slots_; }
+  const LogDamage& damage() const { return damage_; }
+  /// Symbols that came with the log: in a bundle, or in the file LOG.symbols beside it.
+  const SymbolTable& symbols() const { return symbols_; }
+  /// Why such symbols cannot be used; empty: they can, or there are none.
+  const std::string& symbols_problem() const { return symbols_problem_; }
+  const uint8_t* data() const { return file_->data(); }
+  /// Of the whole file, as it is unpacked.
+  uint64_t file_bytes() const { return file_->bytes(); }
+  /// Call when a chunk has been decoded: keeps the log itself out of the collector's memory.
+  void release(const Chunk& chunk) const { file_->release(chunk.begin, chunk.end); }
+  /// How much of the file is in use: a preallocated tail is not counted.
+  uint64_t used_bytes() const { return used_bytes_; }
+  std::string tool_version() const;
+
+ private:
+  std::string open(const std::string& path);
+  void read_symbols(const std::string& text, const std::string& path);
+  void read_header(const std::string& path);
+  void find_chunks();
+  bool read_chunk_header(uint64_t offset, gpupeak_chunk_header& chunk) const;
+  void order_slots();
+  void read_definitions();
+
+  std::unique_ptr<const MappedFile> file_;
+  SymbolTable symbols_;
+  std::string symbols_problem_;
+  gpupeak_file_header header_{};
+  gpupeak_counters_page counters_{};
+  uint64_t used_bytes_ = 0;
+  std::vector<Chunk> definition_chunks_;
+  std::vector<Slot> slots_;
+  LogDamage damage_;
+  Definitions definitions_;
+  ClockMap clock_{true, 0, 0};
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,196 @@
+#include "collector/log/packed_log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr std::string_view kSymbolsFollow = "gpupeak.symbols/1";
+constexpr uint32_t kFirstSkippable = 0x184D2A50, kLastSkippable = 0x184D2A5F;
+constexpr size_t kSkippableHeader = 8;
+constexpr int kLevel = 9;
+constexpr size_t kStepBytes = 4 << 20;
+/// A package may claim to hold more than any disk has. Real logs shrink to a tenth, unused tails of
+/// zeros to nothing; these are not written at all.
+constexpr uint64_t kMaxRatio = 1000, kAlwaysAllowedBytes = 64 << 20;
+constexpr uint64_t kMaxSymbolBytes = uint64_t{1} << 30;
+constexpr uint64_t kMaxLogBytes = uint64_t{1} << 42;
+
+uint32_t word_at(std::span<const uint8_t> bytes, size_t at) {
+  uint32_t word = 0;
+  if (bytes.size() >= at + sizeof word) memcpy(&word, bytes.data() + at, sizeof word);
+  return word;
+}
+
+bool is_skippable(uint32_t magic) {
+  return magic >= kFirstSkippable && magic <= kLastSkippable;
+}
+
+/// The unpacked log: a file that no one else sees and that goes away with its descriptor.
+class TemporaryLog {
+ public:
+  explicit TemporaryLog(const std::string& name) : name_(name) {
+    const char* variable = getenv("TMPDIR");
+    const std::string folder = variable != nullptr && *variable != 0 ? variable : "/tmp";
+    fd_ = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd_ >= 0) return;
+    std::string path = folder + "/gpupeak-XXXXXX";  // not all file systems have O_TMPFILE
+    fd_ = mkostemp(path.data(), O_CLOEXEC);
+    if (fd_ < 0) fail();
+    unlink(path.c_str());
+  }
+  ~TemporaryLog() {
+    if (fd_ >= 0) close(fd_);
+  }
+  TemporaryLog(const TemporaryLog&) = delete;
+  TemporaryLog& operator=(const TemporaryLog&) = delete;
+
+  void append(const char* bytes, size_t size) {
+    const bool zeros = std::all_of(bytes, bytes + size, [](char byte) { return byte == 0; });
+    for (size_t done = 0; !zeros && done < size;) {
+      const ssize_t written =
+          pwrite(fd_, bytes + done, size - done, static_cast<off_t>(bytes_ + done));
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) fail();
+      done += static_cast<size_t>(written);
+    }
+    bytes_ += size;
+    if (!zeros) written_bytes_ += size;
+    if (bytes_ > kMaxLogBytes) throw LogError(name_ + " unpacks to more than 4 TiB", bytes_);
+  }
+  uint64_t written_bytes() const { return written_bytes_; }
+  int release() {
+    if (ftruncate(fd_, static_cast<off_t>(bytes_)) != 0) fail();
+    return std::exchange(fd_, -1);
+  }
+
+ private:
+  [[noreturn]] void fail() const {
+    throw LogError("cannot unpack " + name_ + " into TMPDIR or /tmp: " + strerror(errno), bytes_);
+  }
+
+  const std::string& name_;
+  int fd_ = -1;
+  uint64_t bytes_ = 0, written_bytes_ = 0;
+};
+
+using Sink = std::function<void(const char* bytes, size_t size)>;
+
+/// Unpacks one frame. Returns how many bytes of `from` it takes.
+size_t unpack_frame(ZSTD_DCtx* context, std::span<const uint8_t> from, const std::string& name,
+                    const Sink& sink) {
+  std::vector<char> buffer(ZSTD_DStreamOutSize());
+  ZSTD_inBuffer in{from.data(), from.size(), 0};
+  ZSTD_DCtx_reset(context, ZSTD_reset_session_only);
+  for (;;) {
+    ZSTD_outBuffer out{buffer.data(), buffer.size(), 0};
+    const size_t left = ZSTD_decompressStream(context, &out, &in);
+    if (ZSTD_isError(left) != 0) {
+      throw LogError(name + " is damaged: " + ZSTD_getErrorName(left), in.pos);
+    }
+    sink(buffer.data(), out.pos);
+    if (left == 0) return in.pos;
+    if (in.pos == in.size && out.pos < out.size) {
+      throw LogError(name + " is cut off: the end of it is missing", in.pos);
+    }
+  }
+}
+
+void pack_frame(std::span<const uint8_t> from, std::ostream& out, const Progress& progress) {
+  const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context(ZSTD_createCCtx(),
+                                                                     &ZSTD_freeCCtx);
+  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, kLevel);
+  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
+  ZSTD_CCtx_setPledgedSrcSize(context.get(), from.size());
+  std::vector<char> buffer(ZSTD_CStreamOutSize());
+  for (size_t done = 0;;) {
+    const size_t step = std::min(kStepBytes, from.size() - done);
+    const bool last = done + step == from.size();
+    ZSTD_inBuffer in{from.data() + done, step, 0};
+    for (bool more = true; more;) {
+      ZSTD_outBuffer to{buffer.data(), buffer.size(), 0};
+      const size_t left =
+          ZSTD_compressStream2(context.get(), &to, &in, last ? ZSTD_e_end : ZSTD_e_continue);
+      if (ZSTD_isError(left) != 0) throw std::runtime_error(ZSTD_getErrorName(left));
+      out.write(buffer.data(), static_cast<std::streamsize>(to.pos));
+      more = last ? left != 0 : in.pos != in.size;
+    }
+    done += step;
+    if (progress) progress(done, from.size());
+    if (last) return;
+  }
+}
+
+}  // namespace
+
+bool is_packed(std::span<const uint8_t> file) {
+  const uint32_t magic = word_at(file, 0);
+  return magic == ZSTD_MAGICNUMBER || is_skippable(magic);
+}
+
+Unpacked unpack(std::span<const uint8_t> file, const std::string& path) {
+  const std::string name = escape(path);
+  const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(),
+                                                                     &ZSTD_freeDCtx);
+  TemporaryLog log(name);
+  Unpacked result;
+  const uint64_t allowed_bytes = kAlwaysAllowedBytes + file.size() * kMaxRatio;
+  const Sink to_log = [&](const char* bytes, size_t size) {
+    log.append(bytes, size);
+    if (log.written_bytes() > allowed_bytes) {
+      throw LogError(name + " is no log: it unpacks to more than a thousand times its size", 0);
+    }
+  };
+  const Sink to_symbols = [&](const char* bytes, size_t size) {
+    result.symbols.append(bytes, size);
+    if (result.symbols.size() > std::min(kMaxSymbolBytes, allowed_bytes)) {
+      throw LogError(name + " is no bundle: its symbols have no end", 0);
+    }
+  };
+  bool symbols_follow = false;
+  while (!file.empty()) {
+    size_t taken = 0;
+    if (is_skippable(word_at(file, 0)) && file.size() >= kSkippableHeader) {
+      const size_t bytes = word_at(file, sizeof(uint32_t));
+      if (bytes > file.size() - kSkippableHeader) {
+        throw LogError(name + " is cut off: the end of it is missing", 0);
+      }
+      const auto* text = reinterpret_cast<const char*>(file.data() + kSkippableHeader);
+      symbols_follow |= std::string_view(text, bytes) == kSymbolsFollow;
+      taken = kSkippableHeader + bytes;
+    } else {
+      taken = unpack_frame(context.get(), file, name, symbols_follow ? to_symbols : to_log);
+    }
+    file = file.subspan(taken);
+  }
+  result.fd = log.release();
+  return result;
+}
+
+void write_packed(std::span<const uint8_t> log, std::string_view symbols, std::ostream& out,
+                  const Progress& progress) {
+  pack_frame(log, out, progress);
+  if (symbols.empty()) return;
+  const uint32_t header[] = {kFirstSkippable, static_cast<uint32_t>(kSymbolsFollow.size())};
+  static_assert(sizeof header == kSkippableHeader);
+  out.write(reinterpret_cast<const char*>(header), sizeof header);
+  out << kSymbolsFollow;
+  pack_frame({reinterpret_cast<const uint8_t*>(symbols.data()), symbols.size()}, out, {});
+}
+
+}  // namespace gpupeak::collector

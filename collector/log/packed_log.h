@@ -1,0 +1,34 @@
+// Logs compressed with zstd, by gpupeak or by the zstd command, and bundles: a compressed log with
+// its symbols behind. LogReader unpacks them, `gpupeak compress` and `bundle` make them.
+//
+// A bundle is a zstd file as any other: the log's frame, a skippable frame that says what follows,
+// and the frame of the symbols. What unpacks it without knowing this gets the log with some text at
+// its end, which is a valid log.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "collector/log/event_stream.h"
+
+namespace gpupeak::collector {
+
+bool is_packed(std::span<const uint8_t> file);
+
+/// A log taken out of its package.
+struct Unpacked {
+  int fd = -1;          ///< of a file without a name, the caller's to close
+  std::string symbols;  ///< of a bundle; else empty
+};
+
+/// Throws LogError if the package is damaged or cut off, or there is no room for what is in it.
+Unpacked unpack(std::span<const uint8_t> file, const std::string& name);
+
+/// `symbols` empty: the log alone.
+void write_packed(std::span<const uint8_t> log, std::string_view symbols, std::ostream& out,
+                  const Progress& progress);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,52 @@
+// Decodes the events of one slot in program order. EventMerger has one for each slot of a log.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "collector/log/event.h"
+#include "collector/log/log_reader.h"
+
+namespace gpupeak::collector {
+
+struct StreamCounts {
+  uint64_t events = 0;                 ///< records, fillers and unknown ones left out
+  uint64_t host_events = 0;            ///< of them hot records and mappings
+  uint64_t device_events = 0;          ///< of them numbered ones
+  uint64_t unknown_records = 0;        ///< of a newer writer: skipped
+  uint64_t corrupt_chunks = 0;         ///< decoding stopped inside
+  uint64_t missing_device_events = 0;  ///< holes in the numbers
+};
+
+class SlotDecoder {
+ public:
+  SlotDecoder(const LogReader& log, uint32_t slot_index, StreamCounts& counts);
+
+  /// Decodes the slot's next events: up to one that is later than `limit`, or is no hot record, or
+  /// fills the room. Returns how many; 0 at the slot's end, after which it must not be called
+  /// again.
+  size_t next(std::span<Event> events, uint64_t limit);
+  /// Of the chunks that have been decoded.
+  uint64_t done_bytes() const { return done_bytes_; }
+
+ private:
+  bool next_chunk();
+  size_t decode_hot(std::span<Event> events, uint64_t limit);
+  bool decode_extended(Event& event, bool& known);
+  void give_up_chunk();
+
+  const LogReader& log_;
+  const Slot& slot_;
+  StreamCounts& counts_;
+  const uint8_t* at_ = nullptr;
+  const uint8_t* end_ = nullptr;
+  uint64_t ticks_ = 0;
+  uint64_t address_ = 0;
+  uint32_t slot_index_;
+  uint32_t tid_ = 0;
+  size_t next_chunk_ = 0;
+  uint64_t done_bytes_ = 0;
+};
+
+}  // namespace gpupeak::collector

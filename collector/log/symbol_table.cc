@@ -1,0 +1,113 @@
+#include "collector/log/symbol_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "collector/log/definitions.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+
+namespace gpupeak::collector {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kSchema = "gpupeak.symbols/1";
+constexpr size_t kFieldsOfFrame = 3;  // function, file, line
+
+/// Texts by number: most functions and files occur many times.
+class Strings {
+ public:
+  size_t id(const std::string& text) {
+    const auto [entry, added] = ids_.try_emplace(escape(text), ids_.size());
+    if (added) list_.push_back(entry->first);
+    return entry->second;
+  }
+  Json take() { return std::move(list_); }
+
+ private:
+  std::unordered_map<std::string, size_t> ids_;
+  Json list_ = Json::array();
+};
+
+std::vector<DwarfFrame> frames_of(const Json& row, const Json& strings) {
+  std::vector<DwarfFrame> frames;
+  for (size_t i = 1; i + kFieldsOfFrame <= row.size(); i += kFieldsOfFrame) {
+    frames.push_back({strings.at(row.at(i).get<size_t>()).get<std::string>(),
+                      strings.at(row.at(i + 1).get<size_t>()).get<std::string>(),
+                      row.at(i + 2).get<int>()});
+  }
+  return frames;
+}
+
+}  // namespace
+
+SymbolTable::Key SymbolTable::key(const Module& module) {
+  if (module.build_id.empty()) return {escape(module.path), ""};
+  return {"", hex_text(module.build_id)};
+}
+
+SymbolTable::SymbolTable(std::string_view text, uint64_t log_cookie) {
+  try {
+    const Json json = Json::parse(text);
+    if (json.at("schema") != kSchema) throw LogError("its schema is another", 0);
+    const Json& strings = json.at("strings");
+    const bool same_log = json.at("log") == fmt::format("{:016x}", log_cookie);
+    for (const Json& module : json.at("modules")) {
+      Key key{module.at("path").get<std::string>(), module.at("build_id").get<std::string>()};
+      if (key.build_id.empty() && !same_log) continue;
+      ModuleFrames& known = modules_[key.build_id.empty() ? key : Key{"", key.build_id}];
+      known.path = key.path;
+      for (const Json& row : module.at("frames")) {
+        known.frames.emplace(row.at(0).get<uint64_t>(), frames_of(row, strings));
+      }
+    }
+  } catch (const Json::exception&) {
+    throw LogError("it is damaged", 0);
+  }
+}
+
+void SymbolTable::add(const Module& module, uint64_t address, std::vector<DwarfFrame> frames) {
+  ModuleFrames& known = modules_[key(module)];
+  known.path = escape(module.path);
+  known.frames[address] = std::move(frames);
+}
+
+std::string SymbolTable::json(uint64_t log_cookie) const {
+  Strings strings;
+  Json modules = Json::array();
+  for (const auto& [key, known] : modules_) {
+    std::vector<uint64_t> addresses;
+    for (const auto& [address, frames] : known.frames) addresses.push_back(address);
+    std::sort(addresses.begin(), addresses.end());
+    Json rows = Json::array();
+    for (const uint64_t address : addresses) {
+      Json row = Json::array({address});
+      for (const DwarfFrame& frame : known.frames.at(address)) {
+        row.push_back(strings.id(frame.function));
+        row.push_back(strings.id(frame.file));
+        row.push_back(frame.line);
+      }
+      rows.push_back(std::move(row));
+    }
+    modules.push_back(
+        {{"path", known.path}, {"build_id", key.build_id}, {"frames", std::move(rows)}});
+  }
+  const Json json{{"schema", kSchema},
+                  {"log", fmt::format("{:016x}", log_cookie)},
+                  {"strings", strings.take()},
+                  {"modules", std::move(modules)}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+const std::vector<DwarfFrame>* SymbolTable::find(const Module& module, uint64_t address) const {
+  const auto known = modules_.find(key(module));
+  if (known == modules_.end()) return nullptr;
+  const auto frames = known->second.frames.find(address);
+  return frames == known->second.frames.end() ? nullptr : &frames->second;
+}
+
+}  // namespace gpupeak::collector

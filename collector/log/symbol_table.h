@@ -1,0 +1,58 @@
+// Functions and lines that were looked up where the binaries were, to be used where they are not:
+// what `gpupeak symbolize` writes beside a log and a bundle carries. LogReader reads it, Symbolizer
+// asks it first. docs/symbols.md describes the JSON.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "collector/symbols/dwarf_functions.h"
+
+namespace gpupeak::collector {
+
+struct Module;
+
+/// The file of symbols beside a log has the log's name and this.
+inline constexpr const char* kSymbolsSuffix = ".symbols";
+
+class SymbolTable {
+ public:
+  /// Nothing is known.
+  SymbolTable() = default;
+  /// `log_cookie` is that of the log at hand: modules without a build-id are trusted only if the
+  /// table was made from this very log. Throws LogError for what is no such table.
+  SymbolTable(std::string_view json, uint64_t log_cookie);
+
+  void add(const Module& module, uint64_t address, std::vector<DwarfFrame> frames);
+  /// Compact JSON.
+  std::string json(uint64_t log_cookie) const;
+
+  /// The function at an ELF address and those it is inlined into; nullptr if the table does not
+  /// say.
+  const std::vector<DwarfFrame>* find(const Module& module, uint64_t address) const;
+  /// Whether it has functions of this module at all.
+  bool knows(const Module& module) const { return modules_.contains(key(module)); }
+  bool empty() const { return modules_.empty(); }
+
+ private:
+  struct Key {
+    std::string path;      ///< escaped; empty where there is a build-id
+    std::string build_id;  ///< hexadecimal
+    auto operator<=>(const Key&) const = default;
+  };
+  using Frames = std::unordered_map<uint64_t, std::vector<DwarfFrame>>;
+  struct ModuleFrames {
+    std::string path;  ///< for those who read the file
+    Frames frames;
+  };
+
+  static Key key(const Module& module);
+
+  std::map<Key, ModuleFrames> modules_;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,130 @@
+#include "collector/replay/ledger.h"
+
+#include <algorithm>
+
+namespace gpupeak::collector {
+
+void PageCount::add(uint64_t address, uint64_t bytes) {
+  if (bytes == 0) return;
+  const uint64_t first = address >> kPageShift, last = (address + bytes - 1) >> kPageShift;
+  if (bytes > kLargestSmallBlock) {
+    whole_pages_ += last - first + 1;
+    return;
+  }
+  for (uint64_t page = first; page <= last; ++page) ++pages_[page];
+}
+
+void PageCount::remove(uint64_t address, uint64_t bytes) {
+  if (bytes == 0) return;
+  const uint64_t first = address >> kPageShift, last = (address + bytes - 1) >> kPageShift;
+  if (bytes > kLargestSmallBlock) {
+    whole_pages_ -= std::min(whole_pages_, last - first + 1);
+    return;
+  }
+  for (uint64_t page = first; page <= last; ++page) {
+    const auto entry = pages_.find(page);
+    if (entry != pages_.end() && --entry->second == 0) pages_.erase(entry);
+  }
+}
+
+int64_t DeviceLedger::physical(const TrackedBytes& tracked) const {
+  return static_cast<int64_t>(pages_.bytes() + tracked.pool_reserved + tracked.vmm + tracked.array +
+                              tracked.graph);
+}
+
+void DeviceLedger::add_to_curve(Point point) {
+  if (in_last_point_ > 0 && in_last_point_ < points_merged_) {
+    if (point.used > curve_.back().used) curve_.back() = point;
+    ++in_last_point_;
+    return;
+  }
+  if (curve_.size() == kMostPoints) {
+    for (size_t i = 0; i < kMostPoints / 2; ++i) {
+      const Point &a = curve_[2 * i], &b = curve_[2 * i + 1];
+      curve_[i] = a.used >= b.used ? a : b;
+    }
+    curve_.resize(kMostPoints / 2);
+    points_merged_ *= 2;
+  }
+  curve_.push_back(point);
+  in_last_point_ = 1;
+}
+
+void DeviceLedger::attribute(const DriverReadingEvent& reading, int64_t moved, uint64_t managed) {
+  uint8_t cause = reading.cause;
+  ItemKey key{cause, reading.name, reading.api, reading.stack};
+  if (cause == GPUPEAK_LEDGER_NONE && pending_cause_ != GPUPEAK_LEDGER_NONE) {
+    cause = pending_cause_;
+    key = pending_item_;
+  }
+  pending_cause_ = GPUPEAK_LEDGER_NONE;
+  if (cause != GPUPEAK_LEDGER_NONE) {
+    causes_[cause] += moved;
+    Item& item = items_[key];
+    item.bytes += moved;
+    ++item.count;
+  } else if (managed > 0 || causes_[GPUPEAK_LEDGER_MANAGED] > 0) {
+    // Managed memory takes memory when it is touched, which no call tells: while there is any, what
+    // nothing else explains is its.
+    int64_t& resident = causes_[GPUPEAK_LEDGER_MANAGED];
+    if (moved < 0 || managed > 0) resident = std::max<int64_t>(0, resident + moved);
+  }
+}
+
+void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBytes& tracked,
+                              uint64_t managed, uint64_t ticks) {
+  const auto used = static_cast<int64_t>(reading.used);
+  const int64_t now_physical = physical(tracked);
+  const int64_t external_before = external_;
+  if (reading.others) {
+    if (!others_at_start_) others_at_start_ = reading.others;
+    external_ = static_cast<int64_t>(*reading.others) - static_cast<int64_t>(*others_at_start_);
+  }
+  if (reading.reserved) reserved_ = reading.reserved;
+  if (reading.own) own_peak_ = std::max(own_peak_.value_or(0), *reading.own);
+  by_nvml_ = reading.source == GPUPEAK_READING_NVML;
+  overlaps_ += reading.overlaps;
+
+  if (!highest_ || reading.used > highest_->used) highest_ = Point{ticks, reading.used};
+  add_to_curve({ticks, reading.used});
+  if (reading.uncertain && any_) {
+    // What moved is told by the next one that is not.
+    ++uncertain_;
+    external_ = external_before;
+    if (reading.cause != GPUPEAK_LEDGER_NONE) {
+      pending_cause_ = reading.cause;
+      pending_item_ = {reading.cause, reading.name, reading.api, reading.stack};
+    }
+    return;
+  }
+  if (!any_) {
+    any_ = true;
+    // Before the first context it is what was there before us; else the context is in it already.
+    if (!had_context_ && reading.cause == GPUPEAK_LEDGER_NONE) start_ = reading.used;
+    base_ = used - now_physical;
+  } else {
+    const int64_t moved =
+        used - last_used_ - (now_physical - last_physical_) - (external_ - external_before);
+    attribute(reading, moved, managed);
+  }
+  last_used_ = used;
+  last_physical_ = now_physical;
+
+  LedgerSnapshot now{.ticks = ticks,
+                     .used = reading.used,
+                     .tracked = tracked,
+                     .linear_rounding = static_cast<int64_t>(pages_.bytes() - tracked.linear),
+                     .start = start_,
+                     .external = external_,
+                     .causes = causes_,
+                     .own = reading.own};
+  int64_t explained = now_physical + base_ + external_;
+  for (const int64_t bytes : causes_) explained += bytes;
+  now.unexplained = used - explained;
+  if (!start_) now.causes[GPUPEAK_LEDGER_CONTEXT] += base_;
+  if (!at_peak_ || tracked.total() > at_peak_->tracked.total()) at_peak_ = now;
+  if (now.own == std::nullopt && last_) now.own = last_->own;
+  last_ = now;
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,121 @@
+// What the driver's own figure of a device's memory in use is made of: replays the readings of a
+// log (preload/track/ledger.h takes them) beside the tracked memory. A reading that ends a bracket
+// gives what moved since the one before, less what tracked memory moved by, to the bracket's cause.
+// What no cause, kind or rounding explains is left as `unexplained`, so that the rows of a snapshot
+// always add up to the reading, to the byte. Replay drives it; the summary reads it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "collector/log/event.h"
+#include "gpupeak/log_format.h"
+
+namespace gpupeak::collector {
+
+/// Tracked bytes of one device, by kind.
+struct TrackedBytes {
+  uint64_t linear = 0;
+  uint64_t pool_used = 0, pool_reserved = 0;
+  uint64_t vmm = 0;
+  uint64_t array = 0;
+  uint64_t graph = 0;
+  uint64_t total() const { return linear + pool_used + vmm + array + graph; }
+};
+
+/// The pages of linear memory: blocks of up to 1 MiB share pages of 2 MiB, larger ones have whole
+/// pages of their own (docs/driver-behaviour.md), so that the pages touched are the memory taken.
+class PageCount {
+ public:
+  void add(uint64_t address, uint64_t bytes);
+  void remove(uint64_t address, uint64_t bytes);
+  uint64_t bytes() const { return (pages_.size() + whole_pages_) << kPageShift; }
+
+ private:
+  static constexpr unsigned kPageShift = 21;
+  static constexpr uint64_t kLargestSmallBlock = 1 << 20;
+  std::unordered_map<uint64_t, uint32_t> pages_;  ///< with small blocks in them
+  uint64_t whole_pages_ = 0;
+};
+
+/// The parts of one reading: they add up to `used`.
+struct LedgerSnapshot {
+  uint64_t ticks = 0;
+  uint64_t used = 0;
+  TrackedBytes tracked;
+  int64_t linear_rounding = 0;
+  std::optional<uint64_t> start;  ///< before the first context; nullopt: not known, see `context`
+  int64_t external = 0;           ///< by how much other processes' memory has changed since
+  std::array<int64_t, GPUPEAK_LEDGER_LIMIT> causes{};
+  int64_t unexplained = 0;
+  std::optional<uint64_t> own;  ///< of this process, by NVML
+};
+
+class DeviceLedger {
+ public:
+  struct Point {
+    uint64_t ticks;
+    uint64_t used;
+  };
+  /// cause, name (string id), api (string id), stack
+  using ItemKey = std::tuple<uint8_t, uint32_t, uint32_t, uint32_t>;
+  struct Item {
+    int64_t bytes = 0;
+    uint64_t count = 0;
+  };
+
+  void context_created() { had_context_ = true; }
+  void on_reading(const DriverReadingEvent& reading, const TrackedBytes& tracked, uint64_t managed,
+                  uint64_t ticks);
+
+  PageCount& pages() { return pages_; }
+  /// The reading at which most was tracked: the peak, or just beside it.
+  const std::optional<LedgerSnapshot>& at_peak() const { return at_peak_; }
+  const std::optional<LedgerSnapshot>& last() const { return last_; }
+  /// The largest reading.
+  const std::optional<Point>& highest() const { return highest_; }
+  std::optional<uint64_t> own_peak() const { return own_peak_; }
+  std::optional<uint64_t> reserved() const { return reserved_; }
+  std::optional<uint64_t> others_at_start() const { return others_at_start_; }
+  bool by_nvml() const { return by_nvml_; }
+  uint64_t overlaps() const { return overlaps_; }
+  uint64_t uncertain() const { return uncertain_; }
+  const std::map<ItemKey, Item>& items() const { return items_; }
+  /// The readings over time; of many, the highest of each few.
+  const std::vector<Point>& curve() const { return curve_; }
+
+ private:
+  static constexpr size_t kMostPoints = 4096;
+
+  int64_t physical(const TrackedBytes& tracked) const;
+  void add_to_curve(Point point);
+  void attribute(const DriverReadingEvent& reading, int64_t moved, uint64_t managed);
+
+  PageCount pages_;
+  bool had_context_ = false;
+  bool by_nvml_ = false;
+  bool any_ = false;
+  int64_t last_used_ = 0, last_physical_ = 0;
+  std::optional<uint64_t> start_;
+  int64_t base_ = 0;  ///< what was in use at the first reading beyond tracked memory
+  std::optional<uint64_t> others_at_start_;
+  int64_t external_ = 0;
+  std::array<int64_t, GPUPEAK_LEDGER_LIMIT> causes_{};
+  std::map<ItemKey, Item> items_;
+  std::optional<LedgerSnapshot> at_peak_, last_;
+  std::optional<Point> highest_;
+  std::optional<uint64_t> own_peak_, reserved_;
+  uint64_t overlaps_ = 0, uncertain_ = 0;
+  uint8_t pending_cause_ = GPUPEAK_LEDGER_NONE;  ///< of an uncertain reading
+  ItemKey pending_item_{};
+  std::vector<Point> curve_;
+  size_t points_merged_ = 1;  ///< readings a point of the curve
+  size_t in_last_point_ = 0;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,103 @@
+#include "collector/replay/mapping_table.h"
+
+#include "gpupeak/log_format.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+
+uint64_t round_up(uint64_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+}  // namespace
+
+/// What nobody may touch is addresses only.
+void MappingTable::count(uint64_t begin, const Mapping& mapping, int sign, bool allocates,
+                         Changes& changes) {
+  if (mapping.prot == 0) return;
+  changes.push_back(
+      {mapping.group, static_cast<int64_t>(mapping.end - begin) * sign, sign, allocates});
+}
+
+/// Makes `address` a border between two mappings if it lies inside one.
+void MappingTable::split_at(uint64_t address, Changes& changes) {
+  auto it = mappings_.upper_bound(address);
+  if (it == mappings_.begin()) return;
+  --it;
+  if (it->first == address || it->second.end <= address) return;
+  const Mapping right = it->second;
+  count(it->first, it->second, -1, false, changes);
+  it->second.end = address;
+  count(it->first, it->second, +1, false, changes);
+  mappings_.emplace_hint(std::next(it), address, right);
+  count(address, right, +1, false, changes);
+}
+
+void MappingTable::unmap(uint64_t address, uint64_t bytes, Changes& changes) {
+  const uint64_t end = address + round_up(bytes);
+  if (end <= address) return;
+  split_at(address, changes);
+  split_at(end, changes);
+  auto it = mappings_.lower_bound(address);
+  while (it != mappings_.end() && it->first < end) {
+    count(it->first, it->second, -1, false, changes);
+    it = mappings_.erase(it);
+  }
+}
+
+void MappingTable::map(uint64_t address, uint64_t bytes, uint32_t prot, uint8_t kind, GroupId group,
+                       Changes& changes) {
+  const uint64_t end = address + round_up(bytes);
+  if (end <= address) return;
+  unmap(address, bytes, changes);
+  const Mapping mapping{end, prot, group, kind};
+  mappings_.emplace(address, mapping);
+  count(address, mapping, +1, true, changes);
+}
+
+/// An allocator that commits a reserved range step by step must not leave a piece for every step.
+void MappingTable::join_with_previous(Map::iterator it, Changes& changes) {
+  if (it == mappings_.begin() || it == mappings_.end()) return;
+  const auto before = std::prev(it);
+  Mapping joined = before->second;
+  if (joined.end != it->first) return;
+  joined.end = it->second.end;
+  if (joined != it->second) return;
+  count(before->first, before->second, -1, false, changes);
+  count(it->first, it->second, -1, false, changes);
+  count(before->first, joined, +1, false, changes);
+  before->second = joined;
+  mappings_.erase(it);
+}
+
+void MappingTable::protect(uint64_t address, uint64_t bytes, uint32_t prot, Changes& changes) {
+  const uint64_t end = address + round_up(bytes);
+  if (end <= address) return;
+  split_at(address, changes);
+  split_at(end, changes);
+  for (auto it = mappings_.lower_bound(address); it != mappings_.end() && it->first < end; ++it) {
+    const bool commits = it->second.prot == 0 && prot != 0;
+    count(it->first, it->second, -1, false, changes);
+    it->second.prot = prot;
+    count(it->first, it->second, +1, commits, changes);
+  }
+  for (auto it = mappings_.lower_bound(address); it != mappings_.end() && it->first < end;) {
+    join_with_previous(it++, changes);
+  }
+  join_with_previous(mappings_.lower_bound(end), changes);
+}
+
+void MappingTable::remap(uint64_t old_address, uint64_t old_bytes, uint64_t new_address,
+                         uint64_t new_bytes, const GroupOf& group_of, Changes& changes) {
+  auto it = mappings_.upper_bound(old_address);
+  if (it == mappings_.begin()) return;
+  --it;
+  if (it->second.end <= old_address) return;
+  const Mapping old = it->second;
+  unmap(old_address, old_bytes, changes);
+  map(new_address, new_bytes, old.prot, old.kind, group_of(old.kind), changes);
+}
+
+}  // namespace gpupeak::collector

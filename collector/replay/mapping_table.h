@@ -1,0 +1,52 @@
+// The process's mappings as intervals, and what each change of them means for the sums: unmapping
+// part of one splits it, mapping over one replaces it, protecting anonymous memory against every
+// access turns it into mere addresses. Replay keeps one; every operation yields the parts of one
+// step for PeakFinder.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "collector/replay/peak_finder.h"
+
+namespace gpupeak::collector {
+
+class MappingTable {
+ public:
+  using Changes = std::vector<PeakFinder::Change>;
+  /// The group for memory of `kind` mapped by the call under way.
+  using GroupOf = std::function<GroupId(uint8_t kind)>;
+
+  /// Sizes are rounded up to 4 KiB. Each operation appends to `changes`.
+  void map(uint64_t address, uint64_t bytes, uint32_t prot, uint8_t kind, GroupId group,
+           Changes& changes);
+  void unmap(uint64_t address, uint64_t bytes, Changes& changes);
+  void protect(uint64_t address, uint64_t bytes, uint32_t prot, Changes& changes);
+  /// The new range keeps the kind and the protection of what was at the start of the old one. What
+  /// was never seen mapped stays unseen.
+  void remap(uint64_t old_address, uint64_t old_bytes, uint64_t new_address, uint64_t new_bytes,
+             const GroupOf& group_of, Changes& changes);
+
+  size_t size() const { return mappings_.size(); }
+
+ private:
+  struct Mapping {
+    uint64_t end;
+    uint32_t prot;
+    GroupId group;
+    uint8_t kind;
+    bool operator==(const Mapping&) const = default;
+  };
+  using Map = std::map<uint64_t, Mapping>;  // by start; never overlapping
+
+  static void count(uint64_t begin, const Mapping& mapping, int sign, bool allocates,
+                    Changes& changes);
+  void split_at(uint64_t address, Changes& changes);
+  void join_with_previous(Map::iterator it, Changes& changes);
+
+  Map mappings_;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,107 @@
+#include "collector/replay/phase_fold.h"
+
+#include <algorithm>
+
+namespace gpupeak::collector {
+namespace {
+
+/// The heap of real programs differs a little from run to run; device memory does not.
+constexpr int64_t kHostNoiseBytes = 64 << 10;
+constexpr int64_t kHostNoisePart = 64;
+
+/// How far apart the instances of a row are.
+int64_t width(const FoldRow& row) {
+  int64_t widest = 0;
+  for (const FoldSide& side : row.sides) {
+    widest = std::max(
+        {widest, side.most_retained - side.least_retained, side.most_rise - side.least_rise});
+  }
+  return widest;
+}
+
+void join(FoldSide& to, const FoldSide& next) {
+  to.peak_bytes = std::max(to.peak_bytes, next.peak_bytes);
+  to.end_bytes = next.end_bytes;
+  to.kept_bytes += next.kept_bytes;
+  to.alloc_count += next.alloc_count;
+  to.least_retained = std::min(to.least_retained, next.least_retained);
+  to.most_retained = std::max(to.most_retained, next.most_retained);
+  to.least_rise = std::min(to.least_rise, next.least_rise);
+  to.most_rise = std::max(to.most_rise, next.most_rise);
+}
+
+FoldRow joined(const FoldRow& row, const FoldRow& next) {
+  FoldRow both = row;
+  if (next.first < row.first) {
+    for (size_t side = 0; side < kPhaseSides; ++side)
+      both.sides[side].start_bytes = next.sides[side].start_bytes;
+  }
+  both.first = std::min(row.first, next.first);
+  both.last = std::max(row.last, next.last);
+  both.count += next.count;
+  both.begin_ticks = std::min(row.begin_ticks, next.begin_ticks);
+  both.end_ticks = std::max(row.end_ticks, next.end_ticks);
+  both.open_ticks += next.open_ticks;
+  both.open = row.open || next.open;
+  for (size_t side = 0; side < kPhaseSides; ++side) join(both.sides[side], next.sides[side]);
+  return both;
+}
+
+/// What joining two rows hides.
+int64_t loss(const FoldRow& row, const FoldRow& next) {
+  return width(joined(row, next)) - std::max(width(row), width(next));
+}
+
+}  // namespace
+
+bool FoldRow::is_alike() const {
+  for (size_t i = 0; i < kPhaseSides; ++i) {
+    const FoldSide& side = sides[i];
+    const int64_t noise =
+        i == kHostSide ? std::max(kHostNoiseBytes, side.most_rise / kHostNoisePart) : 0;
+    if (side.most_retained - side.least_retained > noise) return false;
+    if (side.most_rise - side.least_rise > noise) return false;
+  }
+  return true;
+}
+
+void PhaseFold::add(const FoldRow& instance) {
+  if (!rows_.empty()) {
+    const FoldRow both = joined(rows_.back(), instance);
+    const bool swallowed = !rows_.back().is_alike() && loss(rows_.back(), instance) == 0;
+    if (both.is_alike() || swallowed) {
+      rows_.back() = both;
+      return;
+    }
+  }
+  rows_.push_back(instance);
+  if (rows_.size() <= kMaxRows) return;
+  // The two neighbours that differ least are joined; of equal ones the fewest instances.
+  size_t best = 0;
+  const auto cost = [&](size_t i) {
+    return std::pair(loss(rows_[i], rows_[i + 1]), rows_[i].count + rows_[i + 1].count);
+  };
+  for (size_t i = 1; i + 1 < rows_.size(); ++i) {
+    if (cost(i) < cost(best)) best = i;
+  }
+  rows_[best] = joined(rows_[best], rows_[best + 1]);
+  rows_.erase(rows_.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+}
+
+std::vector<FoldRow> PhaseFold::rows() const {
+  std::vector<FoldRow> rows;
+  for (const FoldRow& row : rows_) {
+    const bool lossless = !rows.empty() && !rows.back().is_alike() && loss(rows.back(), row) == 0;
+    if (lossless) {
+      rows.back() = joined(rows.back(), row);
+    } else {
+      rows.push_back(row);
+    }
+  }
+  // Instances of several threads may end in another order than they began.
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const FoldRow& a, const FoldRow& b) { return a.first < b.first; });
+  return rows;
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,178 @@
+// The phases of a run, and for each the bytes at its borders and the peak within, on the device
+// side and on the host side. Phases of the process (start, main, exit) are the base; every thread
+// has a stack of its own on top. Replay drives it, the summary reads it.
+//
+// A phase opened again under the same parent is the same phase: it is counted, its time runs from
+// the first begin to the last end, its peak is the largest of all; phase_fold.h keeps the instances
+// apart. Ranges are phases that overlap freely and that any thread may end: they hang below the
+// process's phase and own no allocations.
+//
+// Phases of rules (rules/) have no begin and end in the log: the frame that they go by is on the
+// stack of an event, or it is not. What the program opens meanwhile has no stack, so that only the
+// thread's next event tells whether it lies within the rule's phase or after it. Until then it is
+// undecided. A thread that rests while others go on has left the frame, if it has when it wakes,
+// with its last event: what it waits for is not its work.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "collector/replay/peak_finder.h"
+#include "collector/replay/phase_fold.h"
+#include "gpupeak/log_format.h"
+
+namespace gpupeak::collector {
+
+using PhaseId = uint32_t;  ///< index into PhaseTree::phases(); 0: outside of all phases
+
+/// The owner of what a phase allocates; PeakFinder adds it up. Side kPhaseSides: in no sum.
+inline constexpr OwnerId owner_of(PhaseId phase, size_t side) {
+  return static_cast<OwnerId>(phase * (kPhaseSides + 1) + side);
+}
+
+/// What the sums say when a phase begins or ends, device side and host side.
+struct PhaseGauges {
+  std::array<uint64_t, kPhaseSides> now{};
+  std::array<uint64_t, kPhaseSides> max{};     ///< since the border before
+  std::span<const PeakFinder::Owned> owned{};  ///< by owner_of(); missing ones own nothing
+};
+
+struct Phase {
+  PhaseId parent = 0;
+  uint32_t name = 0;  ///< string of the log
+  uint8_t source = 0;
+  uint64_t instance = 0;  ///< session, domain …
+  uint64_t count = 0;
+  uint64_t begin_ticks = 0, end_ticks = 0;
+  uint64_t open_ticks = 0;  ///< of all its instances together
+  uint32_t open = 0;        ///< how often it is open now; not 0 in the end: the log ended inside it
+  bool is_range = false;
+  std::array<uint64_t, kPhaseSides> start_bytes{}, peak_bytes{}, end_bytes{};
+  /// What its instances added to the bytes that it and the phases within it own.
+  std::array<int64_t, kPhaseSides> kept_bytes{};
+  std::vector<PhaseId> children;
+  PhaseFold instances;
+};
+
+/// When one instance of a phase was open.
+struct PhaseSpan {
+  PhaseId phase = 0;
+  uint64_t begin_ticks = 0, end_ticks = 0;
+};
+
+class PhaseTree {
+ public:
+  static constexpr size_t kMaxSpans = 4000;
+
+  PhaseTree() : phases_(1) {}
+
+  /// Thread phases are told apart by the writer's slot.
+  PhaseId push(bool of_process, uint32_t slot, uint8_t source, uint32_t name, uint64_t ticks,
+               const PhaseGauges& gauges, uint64_t instance = 0);
+  /// Closes the innermost open phase with this source and instance. If there is none and the source
+  /// is AUTO, the innermost of all: so older logs mean it.
+  /// A pop without a push changes nothing but unbalanced_pops().
+  void pop(bool of_process, uint32_t slot, uint64_t ticks, const PhaseGauges& gauges,
+           uint8_t source = GPUPEAK_PHASE_AUTO, uint64_t instance = 0);
+  PhaseId begin_range(uint64_t range, uint8_t source, uint32_t name, uint64_t ticks,
+                      const PhaseGauges& gauges, uint64_t instance = 0);
+  void end_range(uint64_t range, uint64_t ticks, const PhaseGauges& gauges);
+  /// The thread's stack is within a frame that a rule calls `name`; 0: in none. A phase of the same
+  /// name that the program opened itself stands for it. `settle_rule`: an event without a stack.
+  void set_rule(uint32_t slot, uint32_t name, uint64_t ticks, const PhaseGauges& gauges);
+  void settle_rule(uint32_t slot, const PhaseGauges& gauges);
+  /// With phases of rules: `ticks` was the last event of this slot's thread, others' come next,
+  /// until it wakes. If the frame has gone then, it went before.
+  void rest(uint32_t slot, uint64_t ticks, const PhaseGauges& gauges);
+  /// After the first event of the thread that has rested.
+  void wake(uint32_t slot);
+  /// The thread of this slot has ended: so have its phases.
+  void end_thread(uint32_t slot, uint64_t ticks, const PhaseGauges& gauges);
+  /// After the last event, at its time.
+  void finish(uint64_t ticks, const PhaseGauges& gauges);
+
+  /// The phase that an allocation made now by this slot's thread belongs to.
+  PhaseId innermost(uint32_t slot) const;
+  /// The phase of a rule that this slot's thread is in; 0: in none.
+  PhaseId phase_of_rule(uint32_t slot) const;
+  const std::vector<Phase>& phases() const { return phases_; }
+  /// The instances in the order of their ends: the first kMaxSpans of all.
+  const std::vector<PhaseSpan>& spans() const { return spans_; }
+  uint64_t unbalanced_pops() const { return unbalanced_pops_; }
+  /// False: there were too many phases within phases to add up what they own.
+  bool kept_is_known() const { return steps_ <= kMaxSteps; }
+
+ private:
+  /// What a phase owns: bytes live, with all phases within; allocations, its own only.
+  struct Owned {
+    std::array<uint64_t, kPhaseSides> live_bytes{}, alloc_count{};
+  };
+  struct Label {
+    uint32_t name = 0;
+    uint8_t source = 0;
+    uint64_t instance = 0;
+  };
+  struct Open {
+    PhaseId phase = 0;  ///< 0: undecided
+    Label label;
+    uint64_t range = 0;  ///< of ranges_ only
+    uint64_t number = 0;
+    uint64_t begin_ticks = 0;
+    std::array<uint64_t, kPhaseSides> start_bytes{}, peak_bytes{};
+    Owned owned;          ///< at the begin
+    Owned owned_by_rule;  ///< of an undecided one: what the rule's phase owned at this one's begin
+  };
+  using Stack = std::vector<Open>;
+  static constexpr size_t kNone = SIZE_MAX;
+  /// A second or two. Real logs need a thousandth of it.
+  static constexpr uint64_t kMaxSteps = UINT64_C(1) << 28;
+  /// What the phase of a rule was like at its thread's last event.
+  struct Rest {
+    uint64_t ticks;
+    std::array<uint64_t, kPhaseSides> bytes, peak_bytes;
+    Owned owned;
+  };
+  struct Thread {
+    Stack stack;
+    size_t rule_at = kNone;  ///< where the phase of a rule lies
+    std::optional<Rest> rest;
+  };
+  /// The end of an instance.
+  struct End {
+    uint64_t ticks;
+    std::array<uint64_t, kPhaseSides> bytes;
+    Owned owned;
+    bool seen;  ///< not only the end of the log
+  };
+
+  void border(const PhaseGauges& gauges);
+  Owned owned(PhaseId phase, const PhaseGauges& gauges);
+  PhaseId process_phase() const { return process_.empty() ? 0 : process_.back().phase; }
+  void enter(Open& open, PhaseId parent, const PhaseGauges& gauges);
+  Open opened(const Label& label, uint64_t ticks, const PhaseGauges& gauges) const;
+  void end_instance(const Open& open, const std::array<uint64_t, kPhaseSides>& peak,
+                    const End& end);
+  static std::array<uint64_t, kPhaseSides> peak_within(const Stack& stack, size_t at);
+  void close(Stack& stack, size_t at, uint64_t ticks, const PhaseGauges& gauges, bool ended);
+  void close_all(Stack& stack, uint64_t ticks, const PhaseGauges& gauges, bool ended);
+  void remove(Stack& stack, size_t at, const std::array<uint64_t, kPhaseSides>& peak);
+  void settle_within(Thread& thread, const PhaseGauges& gauges);
+  void end_rule(Thread& thread, uint64_t ticks, const PhaseGauges& gauges);
+
+  std::vector<Phase> phases_;
+  std::vector<PhaseSpan> spans_;
+  std::map<std::tuple<PhaseId, uint32_t, uint8_t, uint64_t>, PhaseId> ids_;
+  Stack process_;
+  Stack ranges_;                        // in the order in which they began
+  std::map<uint32_t, Thread> threads_;  // those with open phases
+  uint64_t unbalanced_pops_ = 0;
+  uint64_t steps_ = 0;  // taken from phase to phase to add up what they own
+};
+
+}  // namespace gpupeak::collector

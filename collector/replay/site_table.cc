@@ -1,0 +1,83 @@
+#include "collector/replay/site_table.h"
+
+#include "collector/log/kinds.h"
+
+namespace gpupeak::collector {
+
+bool counts_into(const SiteContext& context, const ScopeInfo& scope) {
+  if (scope.device >= 0 && scope.device != context.device) return false;
+  if (scope.kind != 0) return scope.kind == context.kind;
+  const bool side =
+      scope.name == "total" || scope.name.starts_with("device") == is_device_kind(context.kind);
+  return side && counts_into_sum(context.kind);
+}
+
+SiteTable::SiteTable(PeakFinder& peaks)
+    : peaks_(peaks), index_(kFirstEntries), mask_(kFirstEntries - 1) {}
+
+ContextId SiteTable::context(const SiteContext& context) {
+  const auto [entry, added] =
+      context_ids_.try_emplace(context, static_cast<ContextId>(contexts_.size()));
+  if (added) contexts_.push_back(context);
+  return entry->second;
+}
+
+void SiteTable::grow() {
+  std::vector<Entry> old(index_.size() * 2);
+  old.swap(index_);
+  mask_ = index_.size() - 1;
+  for (const Entry& entry : old) {
+    if (entry.key == kFreeKey) continue;
+    size_t i = home(entry.key);
+    while (index_[i].key != kFreeKey) i = (i + 1) & mask_;
+    index_[i] = entry;
+  }
+}
+
+GroupId SiteTable::add_group(uint64_t key) {
+  if (groups_.size() * 2 >= index_.size()) grow();
+  const auto context = static_cast<ContextId>(key >> 32);
+  const SiteContext& circumstances = contexts_[context];
+  const std::vector<ScopeId> scopes = scopes_for(circumstances.kind, circumstances.device);
+  size_t side = is_device_kind(circumstances.kind) ? size_t{kDeviceSide} : size_t{kHostSide};
+  if (!counts_into_sum(circumstances.kind)) side = kPhaseSides;
+  const GroupId id = peaks_.add_group(scopes, owner_of(circumstances.phase, side));
+  groups_.push_back({static_cast<uint32_t>(key), context, 0, 0});
+  size_t i = home(key);
+  while (index_[i].key != kFreeKey) i = (i + 1) & mask_;
+  index_[i] = {key, id};
+  return id;
+}
+
+ScopeId SiteTable::scope(const std::string& name, int32_t device, uint8_t kind) {
+  const auto [entry, added] = scope_ids_.try_emplace(name, ScopeId{0});
+  if (added) {
+    entry->second = peaks_.add_scope();
+    scopes_.push_back({name, device, kind});
+  }
+  return entry->second;
+}
+
+const ScopeId* SiteTable::find_scope(const std::string& name) const {
+  const auto entry = scope_ids_.find(name);
+  return entry == scope_ids_.end() ? nullptr : &entry->second;
+}
+
+std::vector<ScopeId> SiteTable::scopes_for(uint8_t kind, int32_t device) {
+  const std::string side = is_device_kind(kind) ? "device" : "host";
+  const std::string name{kind_name(kind)};
+  std::vector<ScopeId> scopes;
+  if (counts_into_sum(kind)) {
+    scopes.push_back(scope("total", -1, 0));
+    scopes.push_back(scope(side, -1, 0));
+  }
+  scopes.push_back(scope(side + "/" + name, -1, kind));
+  if (is_device_kind(kind) && device >= 0) {
+    const std::string one = "device:" + std::to_string(device);
+    if (counts_into_sum(kind)) scopes.push_back(scope(one, device, 0));
+    scopes.push_back(scope(one + "/" + name, device, kind));
+  }
+  return scopes;
+}
+
+}  // namespace gpupeak::collector

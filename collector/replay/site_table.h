@@ -1,0 +1,105 @@
+// What holders are told apart by while a log is replayed: where (a node of the stack trie) and
+// under which circumstances (kind, device, phase, thread, API). Each combination is a group of
+// PeakFinder's; attribution.h later adds groups up as the user asks. Filled by replay.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "collector/replay/peak_finder.h"
+#include "collector/replay/phase_tree.h"
+#include "collector/replay/prefetch.h"
+
+namespace gpupeak::collector {
+
+/// Everything but the stack.
+struct SiteContext {
+  uint8_t kind = 0;
+  int32_t device = -1;  ///< ordinal; -1: host or unknown
+  PhaseId phase = 0;
+  uint32_t tid = 0;
+  uint32_t api = 0;      ///< string of the log; 0: none
+  uint32_t tag = 0;      ///< Replay::name() of what the program said that it is for; 0: nothing
+  bool sampled = false;  ///< its blocks are a sample, which stands for all
+  auto operator<=>(const SiteContext&) const = default;
+};
+using ContextId = uint32_t;
+
+/// A sum that has a peak. The names are those of the summary's "scope" field.
+struct ScopeInfo {
+  std::string name;
+  int32_t device = -1;  ///< -1: all devices, or the host
+  uint8_t kind = 0;     ///< 0: all kinds that count
+};
+
+/// Whether blocks of this kind and device are part of the sum.
+bool counts_into(const SiteContext& context, const ScopeInfo& scope);
+
+struct GroupInfo {
+  uint32_t stack = 0;
+  ContextId context = 0;
+  uint64_t temporary_count = 0;     ///< blocks freed at once; docs/metrics.md says what that means
+  uint64_t longest_life_ticks = 0;  ///< of blocks freed; device kinds only
+};
+
+class SiteTable {
+ public:
+  explicit SiteTable(PeakFinder& peaks);
+
+  ContextId context(const SiteContext& context);
+  GroupId group(ContextId context, uint32_t stack) {
+    const uint64_t key = static_cast<uint64_t>(context) << 32 | stack;
+    for (size_t i = home(key);; i = (i + 1) & mask_) {
+      if (index_[i].key == key) return index_[i].group;
+      if (index_[i].key == kFreeKey) return add_group(key);
+    }
+  }
+
+  void prefetch(ContextId context, uint32_t stack) const {
+    prefetch_line(&index_[home(static_cast<uint64_t>(context) << 32 | stack)]);
+  }
+  /// The group if it is known and lies where its hash says, else kNoGroup; for prefetching only.
+  GroupId peek(ContextId context, uint32_t stack) const {
+    const uint64_t key = static_cast<uint64_t>(context) << 32 | stack;
+    const Entry& entry = index_[home(key)];
+    return entry.key == key ? entry.group : kNoGroup;
+  }
+
+  GroupInfo& info(GroupId group) { return groups_[group]; }
+  const GroupInfo& info(GroupId group) const { return groups_[group]; }
+  const SiteContext& context_of(GroupId group) const { return contexts_[groups_[group].context]; }
+  size_t group_count() const { return groups_.size(); }
+  const std::vector<ScopeInfo>& scopes() const { return scopes_; }
+  /// The scope with this name, or nullptr if nothing was ever counted into it.
+  const ScopeId* find_scope(const std::string& name) const;
+  /// The scopes that a block of this kind counts into.
+  std::vector<ScopeId> scopes_for(uint8_t kind, int32_t device);
+
+ private:
+  struct Entry {
+    uint64_t key = kFreeKey;
+    GroupId group = 0;
+  };
+  static constexpr uint64_t kFreeKey = UINT64_MAX;
+  static constexpr size_t kFirstEntries = 4096;
+
+  size_t home(uint64_t key) const {
+    return static_cast<size_t>((key * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & mask_;
+  }
+  GroupId add_group(uint64_t key);
+  void grow();
+  ScopeId scope(const std::string& name, int32_t device, uint8_t kind);
+
+  PeakFinder& peaks_;
+  std::vector<Entry> index_;
+  size_t mask_;
+  std::vector<GroupInfo> groups_;
+  std::vector<SiteContext> contexts_;
+  std::map<SiteContext, ContextId> context_ids_;
+  std::vector<ScopeInfo> scopes_;  // by ScopeId
+  std::map<std::string, ScopeId> scope_ids_;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,273 @@
+#include "collector/summary/gate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
+#include "collector/write/write_diff.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr size_t kMaxReasons = 5;
+constexpr std::string_view kDevice = "device:";
+constexpr std::string_view kPhase = "phase:";
+
+struct Unit {
+  std::string_view name;
+  double bytes;
+};
+constexpr double kThousand = 1000, kKibi = 1024;
+constexpr Unit kUnits[] = {
+    {"", 1},
+    {"B", 1},
+    {"kB", kThousand},
+    {"KB", kThousand},
+    {"MB", kThousand* kThousand},
+    {"GB", kThousand* kThousand* kThousand},
+    {"TB", kThousand* kThousand* kThousand* kThousand},
+    {"KiB", kKibi},
+    {"MiB", kKibi* kKibi},
+    {"GiB", kKibi* kKibi* kKibi},
+    {"TiB", kKibi* kKibi* kKibi* kKibi},
+};
+
+/// The number at the front; `rest` is what follows, without spaces before it.
+std::optional<double> leading_number(std::string_view text, std::string_view& rest) {
+  double value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  if (error != std::errc() || !std::isfinite(value) || value < 0) return std::nullopt;
+  rest = text.substr(static_cast<size_t>(end - text.data()));
+  while (rest.starts_with(' ')) rest.remove_prefix(1);
+  return value;
+}
+
+Gate parse(const std::string& text, const char* option, std::string& limit) {
+  const size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    throw UsageError(fmt::format("{} {}: give METRIC=LIMIT, for instance device.peak_bytes=8GiB",
+                                 option, sanitize(text)));
+  }
+  Gate gate;
+  gate.text = sanitize(text);
+  limit = text.substr(equals + 1);
+  gate.metric = text.substr(0, equals);
+  const size_t at = gate.metric.find('@');
+  if (at != std::string::npos) {
+    gate.where = gate.metric.substr(at + 1);
+    gate.metric.resize(at);
+    if (!gate.where.starts_with(kDevice) && !gate.where.starts_with(kPhase)) {
+      throw UsageError(
+          fmt::format("{} {}: behind @ stands device:N or phase:NAME", option, sanitize(text)));
+    }
+  }
+  return gate;
+}
+
+bool is_count(const Gate& gate) {
+  return gate.metric.ends_with("_count");
+}
+
+std::string figure(const Gate& gate, const std::optional<uint64_t>& value) {
+  if (!value) return "not measured";
+  if (is_count(gate)) return grouped(*value);
+  return fmt::format("{} ({} bytes)", compact_size(*value), grouped(*value));
+}
+
+/// Where a gate's figure stands: several if phases have the same name, none if there is no such
+/// device or phase.
+std::vector<const Metrics*> metrics_of(const Summary& summary, const std::string& where) {
+  if (where.empty()) return {&summary.metrics};
+  std::vector<const Metrics*> found;
+  for (const DeviceSummary& device : summary.devices) {
+    if (where == fmt::format("{}{}", kDevice, device.ordinal)) found.push_back(&device.metrics);
+  }
+  for (const PhaseSummary& phase : summary.phases) {
+    if (where == fmt::format("{}{}", kPhase, phase.name)) found.push_back(&phase.metrics);
+  }
+  return found;
+}
+
+/// The largest of the measured ones.
+std::optional<uint64_t> largest(const std::vector<const Metrics*>& places,
+                                const std::string& name) {
+  std::optional<uint64_t> value;
+  for (const Metrics* metrics : places) value = std::max(value, metric(*metrics, name));
+  return value;
+}
+
+std::string names_of(const Metrics& metrics) {
+  std::string names;
+  for (const auto& [name, value] : metrics) names += (names.empty() ? "" : ", ") + name;
+  return names;
+}
+
+std::optional<uint64_t> figure_of(const Gate& gate, const Summary& summary) {
+  const std::vector<const Metrics*> places = metrics_of(summary, gate.where);
+  if (places.empty()) {
+    throw UsageError(
+        fmt::format("{}: {} has no {}", gate.text, summary.log_path, sanitize(gate.where)));
+  }
+  if (!places.front()->contains(gate.metric)) {
+    throw UsageError(fmt::format("{}: there is no such metric; there are {}", gate.text,
+                                 names_of(*places.front())));
+  }
+  return largest(places, gate.metric);
+}
+
+/// What a baseline does not know was not measured in it.
+std::optional<uint64_t> baseline_of(const Gate& gate, const Summary& baseline) {
+  return largest(metrics_of(baseline, gate.where), gate.metric);
+}
+
+std::string scope_of(const Gate& gate, const Summary& summary) {
+  const std::string scope = scope_of_metric(summary, gate.metric);
+  if (!gate.where.starts_with(kDevice)) return scope;
+  const size_t slash = std::min(scope.find('/'), scope.size());
+  return gate.where + scope.substr(slash);
+}
+
+std::string holder_text(const Holder& holder) {
+  return fmt::format("{} MiB  {}  [{}]", mib(holder.bytes, mib_digits(holder.bytes)), holder.title,
+                     holder.kind);
+}
+
+std::vector<std::string> reasons(const Gate& gate, const Summary& summary,
+                                 const Summary* baseline) {
+  std::vector<std::string> lines;
+  if (gate.where.starts_with(kPhase)) {
+    for (const PhaseSummary& phase : summary.phases) {
+      if (gate.where != fmt::format("{}{}", kPhase, phase.name)) continue;
+      const auto& site = gate.metric.starts_with("device") ? phase.biggest_new_device_site
+                                                           : phase.biggest_new_host_site;
+      if (site) lines.push_back("biggest new site: " + holder_text(*site));
+      break;
+    }
+    return lines;
+  }
+  const std::string scope = scope_of(gate, summary);
+  if (baseline != nullptr) {
+    for (const SiteDiff& site : diff_peak(*baseline, summary, scope).sites) {
+      if (lines.size() == kMaxReasons) break;
+      if (site.grew()) lines.push_back(change_text(site));
+    }
+  } else if (const Peak* peak = summary.find_peak(scope)) {
+    for (const Holder& holder : peak->holders) {
+      if (lines.size() == kMaxReasons) break;
+      lines.push_back(holder_text(holder));
+    }
+  }
+  return lines;
+}
+
+std::string name_of(const Gate& gate) {
+  return sanitize(gate.where.empty() ? gate.metric : gate.metric + "@" + gate.where);
+}
+
+void judge_max(GateResult& result) {
+  const Gate& gate = result.gate;
+  result.allowed = gate.limit;
+  if (!result.value) {
+    result.message = fmt::format("{} was not measured, so {} cannot be kept", name_of(gate),
+                                 figure(gate, gate.limit));
+    return;
+  }
+  result.passed = *result.value <= gate.limit;
+  result.message =
+      fmt::format("{} is {}, {} of {}", name_of(gate), figure(gate, result.value),
+                  result.passed ? "within the limit" : "over the limit", figure(gate, gate.limit));
+}
+
+void judge_increase(GateResult& result) {
+  const Gate& gate = result.gate;
+  if (!result.value || !result.baseline) {
+    result.message =
+        fmt::format("{} was not measured in {}, so nothing is known of its increase", name_of(gate),
+                    result.value      ? "the baseline"
+                    : result.baseline ? "this run"
+                                      : "either run");
+    return;
+  }
+  const uint64_t base = *result.baseline;
+  const uint64_t room =
+      gate.percent ? static_cast<uint64_t>(std::min(
+                         std::floor(static_cast<long double>(base) * *gate.percent / 100), 0x1p63L))
+                   : gate.limit;
+  result.allowed = base > UINT64_MAX - room ? UINT64_MAX : base + room;
+  result.passed = *result.value <= *result.allowed;
+  const std::string relative = change_percent(base, *result.value);
+  result.message =
+      fmt::format("{} went from {} to {}{}, {} {}", name_of(gate), figure(gate, base),
+                  figure(gate, result.value), relative.empty() ? "" : fmt::format(", {}", relative),
+                  result.passed ? "within the allowed" : "more than the allowed",
+                  gate.percent ? fmt::format("{} %", *gate.percent) : figure(gate, gate.limit));
+}
+
+}  // namespace
+
+uint64_t parse_size(const std::string& text) {
+  std::string_view rest;
+  const std::optional<double> number = leading_number(text, rest);
+  const auto* unit = std::find_if(std::begin(kUnits), std::end(kUnits),
+                                  [&](const Unit& u) { return u.name == rest; });
+  if (!number || unit == std::end(kUnits)) {
+    throw UsageError(fmt::format(
+        "'{}' is no size: give bytes, or a number with kB, MB, GB, TB (thousands) or KiB, MiB, "
+        "GiB, TiB (1024s)",
+        sanitize(text)));
+  }
+  uint64_t whole = 0;  // exact where there is no fraction
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
+  const bool fraction = error != std::errc() || *end == '.';
+  const double bytes = *number * unit->bytes;
+  if (bytes >= 0x1p63) throw UsageError(fmt::format("'{}' is too large a size", sanitize(text)));
+  return fraction ? static_cast<uint64_t>(bytes) : whole * static_cast<uint64_t>(unit->bytes);
+}
+
+Gate parse_max(const std::string& text) {
+  std::string limit;
+  Gate gate = parse(text, "--max", limit);
+  gate.limit = parse_size(limit);
+  return gate;
+}
+
+Gate parse_max_increase(const std::string& text) {
+  std::string limit;
+  Gate gate = parse(text, "--max-increase", limit);
+  gate.increase = true;
+  std::string_view rest;
+  const std::optional<double> number = leading_number(limit, rest);
+  if (number && rest == "%") {
+    gate.percent = *number;
+  } else {
+    gate.limit = parse_size(limit);
+  }
+  return gate;
+}
+
+std::vector<GateResult> check_gates(const std::vector<Gate>& gates, const Summary& summary,
+                                    const Summary* baseline) {
+  std::vector<GateResult> results;
+  for (const Gate& gate : gates) {
+    if (gate.increase && baseline == nullptr) {
+      throw UsageError(
+          fmt::format("{}: an increase needs a --baseline to compare with", gate.text));
+    }
+    GateResult& result = results.emplace_back();
+    result.gate = gate;
+    result.value = figure_of(gate, summary);
+    if (gate.increase) result.baseline = baseline_of(gate, *baseline);
+    gate.increase ? judge_increase(result) : judge_max(result);
+    if (!result.passed) result.reasons = reasons(gate, summary, gate.increase ? baseline : nullptr);
+  }
+  return results;
+}
+
+}  // namespace gpupeak::collector

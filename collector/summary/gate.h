@@ -1,0 +1,44 @@
+// Limits that a run must keep: parsed, checked, and why one is broken. `gpupeak check` drives it,
+// write_gates.h prints the results.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/summary/diff.h"
+#include "collector/summary/summary.h"
+
+namespace gpupeak::collector {
+
+/// "METRIC[@WHERE]=LIMIT": WHERE is "device:N" or "phase:NAME"; without it the process's figure.
+struct Gate {
+  std::string text;  ///< as given
+  std::string metric;
+  std::string where;      ///< empty: the process
+  bool increase = false;  ///< over the baseline; else the figure itself
+  uint64_t limit = 0;
+  std::optional<double> percent;  ///< instead of `limit`; of the baseline
+};
+
+/// Throw UsageError.
+Gate parse_max(const std::string& text);
+Gate parse_max_increase(const std::string& text);
+/// "8GiB", "500MB", "1.5 GB", "4096". Throws UsageError.
+uint64_t parse_size(const std::string& text);
+
+struct GateResult {
+  Gate gate;
+  bool passed = false;
+  std::optional<uint64_t> value, baseline, allowed;
+  std::string message;               ///< one sentence: what was found and what was allowed
+  std::vector<std::string> reasons;  ///< of a broken gate: the sites that grew, or that hold most
+};
+
+/// `baseline` is needed if any gate limits an increase. A figure that was not measured breaks its
+/// gate. Throws UsageError for a metric, device or phase that the summary does not know.
+std::vector<GateResult> check_gates(const std::vector<Gate>& gates, const Summary& summary,
+                                    const Summary* baseline);
+
+}  // namespace gpupeak::collector

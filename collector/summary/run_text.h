@@ -1,0 +1,25 @@
+// Lines about a run as a whole that the short summary and the report share.
+#pragma once
+
+#include <string>
+
+#include "collector/summary/summary.h"
+#include "collector/text/text_format.h"
+
+namespace gpupeak::collector {
+
+/// "exit 0", "killed by signal 9"; empty if it is not known.
+std::string exit_text(const RunSummary& run);
+/// "2 964 device + 61 204 host events".
+std::string events_text(const Quality& quality);
+/// "nothing lost", or what was.
+std::string losses_text(const Quality& quality);
+/// "GPU 0 (H200)".
+std::string device_text(const DeviceSummary& device);
+/// Whether the process had any memory on this device.
+bool was_used(const DeviceSummary& device);
+
+/// "run", "run[1]", "run[2..100]"; with "#2" where it is of the second session.
+std::string instances_text(const PhaseSummary& phase, const PhaseInstances& instances);
+
+}  // namespace gpupeak::collector

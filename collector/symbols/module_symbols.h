@@ -1,0 +1,64 @@
+// The symbols of one module: its file, or a debug file in its place, found by path and build-id.
+// Symbolizer keeps one for each module that a shown address lies in.
+#pragma once
+
+#include <elfutils/libdwfl.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collector/symbols/dwarf_functions.h"
+
+namespace gpupeak::collector {
+
+struct Module;
+
+/// Where symbols are looked for beside the paths that a log names. Of the whole process: set once
+/// from the command line, before a log is read, so that every verb looks in the same places.
+struct SymbolSearch {
+  std::string sysroot;                  ///< stands before all paths of the log; empty: none
+  std::vector<std::string> debug_dirs;  ///< folders like /usr/lib/debug
+};
+SymbolSearch& symbol_search();
+
+class ModuleSymbols {
+ public:
+  enum class State { kUsable, kMissing, kMismatch };
+
+  explicit ModuleSymbols(const Module& module);
+  ~ModuleSymbols();
+  ModuleSymbols(const ModuleSymbols&) = delete;
+  ModuleSymbols& operator=(const ModuleSymbols&) = delete;
+
+  State state() const { return state_; }
+  /// Frames at an ELF address, innermost first; empty if nothing is known of it.
+  std::vector<DwarfFrame> frames_at(uint64_t address);
+
+ private:
+  struct Symbol {
+    uint64_t begin, bytes;
+    bool global;
+    const char* name;
+  };
+
+  bool open(const std::string& path, std::string_view build_id);
+  void close();
+  void load();
+  const Symbol* symbol_at(uint64_t address) const;
+
+  std::string debug_path_;
+  char* debug_path_text_ = nullptr;  // libdwfl keeps a pointer to it
+  Dwfl_Callbacks callbacks_{};
+  Dwfl* dwfl_ = nullptr;
+  Dwfl_Module* module_ = nullptr;
+  State state_ = State::kMissing;
+  bool loaded_ = false;
+  Dwarf_Addr dwarf_bias_ = 0;
+  std::vector<Symbol> symbols_;
+  std::unique_ptr<DwarfFunctions> functions_;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,24 @@
+// All addresses of a log resolved at once, on the machine that has the binaries. `gpupeak
+// symbolize` and `bundle` call it.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "collector/log/event_stream.h"
+#include "collector/log/log_reader.h"
+#include "collector/log/symbol_table.h"
+#include "collector/summary/summary.h"
+
+namespace gpupeak::collector {
+
+struct Symbolized {
+  SymbolTable table;
+  size_t addresses = 0;  ///< different ones in the log's stacks
+  size_t named = 0;      ///< of them with a function
+  std::vector<Warning> warnings;
+};
+
+Symbolized symbolize(const LogReader& log, const Progress& progress = {});
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,139 @@
+#include "collector/symbols/symbolizer.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "collector/symbols/module_symbols.h"
+#include "collector/text/function_names.h"
+#include "collector/text/sanitize.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr std::string_view kMissing = "GP025";
+constexpr std::string_view kMismatch = "GP026";
+
+std::string base_name(std::string_view path) {
+  return escape(path.substr(path.rfind('/') + 1));
+}
+
+Frame without_names(Frame frame) {
+  frame.module = sanitize(frame.module);
+  frame.function = sanitize(frame.function);
+  frame.file = sanitize(frame.file);
+  return frame;
+}
+
+/// Code that the kernel or the program made: there is no file to look for.
+bool has_no_file(std::string_view path) {
+  return path.empty() || path.starts_with("[") || path.starts_with("linux-vdso") ||
+         path.starts_with("linux-gate") || path.starts_with("/memfd:");
+}
+
+}  // namespace
+
+Symbolizer::Symbolizer(const Definitions& definitions, bool look_up, const SymbolTable* known)
+    : definitions_(definitions), look_up_(look_up), known_(known) {}
+
+Symbolizer::~Symbolizer() = default;
+
+/// nullptr if there are no symbols to be had.
+ModuleSymbols* Symbolizer::symbols_of(uint32_t id) {
+  const Module& module = definitions_.modules()[id];
+  if (!look_up_ || id == 0 || has_no_file(module.path)) return nullptr;
+  auto& symbols = modules_[id];
+  if (!symbols) {
+    symbols = std::make_unique<ModuleSymbols>(module);
+    const std::string path = sanitize(module.path);
+    if (symbols->state() == ModuleSymbols::State::kMissing) {
+      warnings_.push_back(
+          {std::string(kMissing), path + " cannot be read: its functions have no names"});
+    } else if (symbols->state() == ModuleSymbols::State::kMismatch) {
+      warnings_.push_back(
+          {std::string(kMismatch),
+           path + " is not the file that ran (other build-id): its functions have no names"});
+    }
+  }
+  return symbols->state() == ModuleSymbols::State::kUsable ? symbols.get() : nullptr;
+}
+
+uint32_t Symbolizer::function_id(const Frame& frame) {
+  std::string key = (frame.is_python ? frame.file : frame.module) + '\0';
+  key += frame.function.empty()
+             ? std::to_string(frame.module.empty() ? frame.address : frame.offset)
+             : frame.function;
+  return function_ids_.try_emplace(std::move(key), static_cast<uint32_t>(function_ids_.size()))
+      .first->second;
+}
+
+Frame Symbolizer::native_frame(const StackNode& node) const {
+  const Module& module = definitions_.modules()[node.module];
+  Frame frame;
+  frame.address = node.ip;
+  if (node.module != 0) {
+    frame.module = base_name(module.path);
+    frame.offset = node.ip - module.bias;
+  }
+  return frame;
+}
+
+Frame Symbolizer::python_frame(const PythonFrame& logged) const {
+  Frame frame;
+  frame.is_python = true;
+  frame.function = escape(definitions_.string(logged.function));
+  if (frame.function.empty()) frame.function = "(unknown)";
+  frame.file = escape(definitions_.string(logged.file));
+  frame.module = base_name(frame.file);
+  frame.line = logged.line <= INT32_MAX ? static_cast<int>(logged.line) : 0;
+  return frame;
+}
+
+std::vector<DwarfFrame> Symbolizer::look_up(uint32_t id) {
+  const StackNode& node = definitions_.nodes()[id];
+  if (!look_up_ || node.module == 0 || definitions_.python_frame(node) != nullptr) return {};
+  const Module& module = definitions_.modules()[node.module];
+  // A return address points behind its call, which may be the last instruction of a function.
+  const uint64_t address = node.ip - module.bias - 1;
+  if (known_ != nullptr) {
+    if (const std::vector<DwarfFrame>* frames = known_->find(module, address)) return *frames;
+  }
+  ModuleSymbols* symbols = symbols_of(node.module);
+  return symbols != nullptr ? symbols->frames_at(address) : std::vector<DwarfFrame>{};
+}
+
+const ResolvedAddress& Symbolizer::resolve(uint32_t id) {
+  const StackNode& node = definitions_.nodes()[id];
+  auto [entry, added] = resolved_.try_emplace({node.ip, node.module});
+  ResolvedAddress& resolved = entry->second;
+  if (!added) return resolved;
+  const PythonFrame* python = definitions_.python_frame(node);
+  Frame frame = python != nullptr ? python_frame(*python) : native_frame(node);
+  for (const DwarfFrame& part : look_up(id)) {
+    frame.function = escape(demangle(part.function));
+    frame.file = escape(part.file);
+    frame.line = part.line;
+    resolved.frames.push_back(frame);
+  }
+  if (resolved.frames.empty()) resolved.frames.push_back(frame);
+  for (const Frame& part : resolved.frames) {
+    resolved.function_ids.push_back(function_id(part));
+    resolved.plumbing.push_back(!part.is_python && is_plumbing(part.module, part.function));
+  }
+  if (is_confidential()) {
+    resolved.plain_frames = resolved.frames;
+    std::transform(resolved.frames.begin(), resolved.frames.end(), resolved.frames.begin(),
+                   without_names);
+  }
+  return resolved;
+}
+
+std::vector<Frame> Symbolizer::stack(uint32_t node) {
+  std::vector<Frame> frames;
+  for (; node != 0; node = definitions_.nodes()[node].parent) {
+    const ResolvedAddress& resolved = resolve(node);
+    frames.insert(frames.end(), resolved.frames.begin(), resolved.frames.end());
+  }
+  return frames;
+}
+
+}  // namespace gpupeak::collector

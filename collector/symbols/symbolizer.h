@@ -1,0 +1,78 @@
+// Addresses to functions, files and lines: from the symbols that came with the log, else by libdw
+// for each module on its own, if its file is still the one that ran (build-id). Lazy and cached:
+// only what is shown is looked up. attribution.h and the summary use it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "collector/log/definitions.h"
+#include "collector/log/symbol_table.h"
+#include "collector/summary/summary.h"
+#include "collector/symbols/module_symbols.h"
+
+namespace gpupeak::collector {
+
+/// What a return address stands for: the function called from there first, then those that it was
+/// inlined into.
+struct ResolvedAddress {
+  std::vector<Frame> frames;           ///< never empty
+  std::vector<uint32_t> function_ids;  ///< beside frames: equal for equal functions
+  std::vector<Frame> plain_frames;     ///< with --confidential: `frames` with their names
+  std::vector<bool> plumbing;  ///< beside frames: an allocator's own code (function_names.h)
+  /// For rules that match names; not to be shown.
+  const std::vector<Frame>& named_frames() const {
+    return plain_frames.empty() ? frames : plain_frames;
+  }
+};
+
+class Symbolizer {
+ public:
+  /// Without `look_up`, frames are modules and offsets only. `known`: asked before any file; may be
+  /// nullptr.
+  Symbolizer(const Definitions& definitions, bool look_up, const SymbolTable* known = nullptr);
+  ~Symbolizer();
+  Symbolizer(const Symbolizer&) = delete;
+  Symbolizer& operator=(const Symbolizer&) = delete;
+
+  /// `node` is an index into Definitions::nodes(), not 0.
+  const ResolvedAddress& resolve(uint32_t node);
+  /// The functions at a node as the symbols name them, innermost first; empty if none are known.
+  std::vector<DwarfFrame> look_up(uint32_t node);
+  /// All frames of a stack, innermost first; empty for node 0.
+  std::vector<Frame> stack(uint32_t node);
+
+  /// One for each module that could not be read or is not the file that ran.
+  const std::vector<Warning>& warnings() const { return warnings_; }
+
+ private:
+  struct Key {
+    uint64_t ip;
+    uint32_t module;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& key) const {
+      return static_cast<size_t>((key.ip ^ static_cast<uint64_t>(key.module) << 48) *
+                                 UINT64_C(0x9e3779b97f4a7c15));
+    }
+  };
+
+  ModuleSymbols* symbols_of(uint32_t module);
+  uint32_t function_id(const Frame& frame);
+  Frame native_frame(const StackNode& node) const;
+  Frame python_frame(const PythonFrame& logged) const;
+
+  const Definitions& definitions_;
+  bool look_up_;
+  const SymbolTable* known_;
+  std::unordered_map<uint32_t, std::unique_ptr<ModuleSymbols>> modules_;
+  std::unordered_map<Key, ResolvedAddress, KeyHash> resolved_;
+  std::unordered_map<std::string, uint32_t> function_ids_;
+  std::vector<Warning> warnings_;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,178 @@
+#include "collector/text/sanitize.h"
+
+#include <sha2.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "collector/text/function_names.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr char kHexDigits[] = "0123456789abcdef";
+constexpr size_t kHashBytes = 6;
+
+/// Set once, before a log is read.
+std::optional<std::string>& confidential_key() {
+  static std::optional<std::string> key;
+  return key;
+}
+
+/// Names of gpupeak's own vocabulary, of the C library and of the driver.
+bool is_public(std::string_view text) {
+  static constexpr std::string_view kWords[] = {"",
+                                                "arg",
+                                                "exe",
+                                                "cwd",
+                                                "host",
+                                                "boot",
+                                                "python",
+                                                "python.off",
+                                                "start",
+                                                "main",
+                                                "exit",
+                                                "load",
+                                                "create_env",
+                                                "append_provider",
+                                                "create_session",
+                                                "run",
+                                                "release_session",
+                                                "libgpupeak.so",
+                                                "libc.so.6",
+                                                "libstdc++.so.6",
+                                                "libgcc_s.so.1",
+                                                "libm.so.6",
+                                                "libpthread.so.0",
+                                                "ld-linux-x86-64.so.2",
+                                                "libcuda.so.1",
+                                                "operator new(unsigned long)",
+                                                "operator new[](unsigned long)"};
+  if (std::find(std::begin(kWords), std::end(kWords), text) != std::end(kWords)) return true;
+  const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  });
+  if (!plain) return false;
+  const auto of_family = [&](std::string_view prefix) {  // cuMemAlloc_v2, not cutlass_kernel
+    return text.starts_with(prefix) && text.size() > prefix.size() && text[prefix.size()] >= 'A' &&
+           text[prefix.size()] <= 'Z';
+  };
+  return of_family("cu") || of_family("cuda") || is_start_code(text) || is_plumbing("", text);
+}
+
+std::string pseudonym(std::string_view text, std::string_view key) {
+  uint8_t digest[SHA256_DIGEST_LENGTH];
+  SHA2_CTX context;
+  SHA256Init(&context);
+  const auto add = [&](std::string_view bytes) {
+    SHA256Update(&context, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  };
+  add(key);
+  add(std::string_view("\0", 1));
+  add(text);
+  SHA256Final(digest, &context);
+  std::string name = "x";
+  for (size_t i = 0; i < kHashBytes; ++i) {
+    name += kHexDigits[digest[i] >> 4];
+    name += kHexDigits[digest[i] & 15];
+  }
+  return name;
+}
+
+void append_byte_escape(std::string& out, uint8_t byte) {
+  out += "\\x";
+  out += kHexDigits[byte >> 4];
+  out += kHexDigits[byte & 15];
+}
+
+void append_code_point_escape(std::string& out, uint32_t code_point) {
+  out += "\\u{";
+  for (int shift = 12; shift >= 0; shift -= 4) out += kHexDigits[(code_point >> shift) & 15];
+  out += '}';
+}
+
+/// Length of the UTF-8 sequence at the front of `text`, or 0 if there is no valid one.
+size_t decode(std::string_view text, uint32_t& code_point) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const uint8_t first = byte(0);
+  size_t length = 0;
+  uint32_t smallest = 0;
+  if (first >= 0xc2 && first <= 0xdf) {
+    length = 2, smallest = 0x80, code_point = first & 0x1f;
+  } else if (first >= 0xe0 && first <= 0xef) {
+    length = 3, smallest = 0x800, code_point = first & 0x0f;
+  } else if (first >= 0xf0 && first <= 0xf4) {
+    length = 4, smallest = 0x10000, code_point = first & 0x07;
+  }
+  if (length == 0 || length > text.size()) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+    code_point = code_point << 6 | (byte(i) & 0x3f);
+  }
+  const bool surrogate = code_point >= 0xd800 && code_point <= 0xdfff;
+  return code_point >= smallest && code_point <= 0x10ffff && !surrogate ? length : 0;
+}
+
+bool hides_or_reorders(uint32_t c) {
+  return (c >= 0x80 && c <= 0x9f) || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
+         (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+}
+
+}  // namespace
+
+std::string escape(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const auto first = static_cast<uint8_t>(text.front());
+    size_t length = 1;
+    if (first < 0x20 || first == 0x7f) {
+      append_byte_escape(out, first);
+    } else if (first < 0x80) {
+      out += text.front();
+    } else {
+      uint32_t code_point = 0;
+      const size_t decoded = decode(text, code_point);
+      if (decoded == 0) {
+        append_byte_escape(out, first);
+      } else if (hides_or_reorders(code_point)) {
+        append_code_point_escape(out, code_point);
+        length = decoded;
+      } else {
+        out += text.substr(0, decoded);
+        length = decoded;
+      }
+    }
+    text.remove_prefix(length);
+  }
+  return out;
+}
+
+std::string sanitize(std::string_view text) {
+  const std::optional<std::string>& key = confidential_key();
+  return key && !is_public(text) ? pseudonym(text, *key) : escape(text);
+}
+
+std::string hex_text(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) {
+    text += kHexDigits[static_cast<uint8_t>(byte) >> 4];
+    text += kHexDigits[byte & 15];
+  }
+  return text;
+}
+
+std::string sanitize_id(std::string_view id) {
+  return is_confidential() ? sanitize(id) : hex_text(id);
+}
+
+void make_confidential(std::string_view key) {
+  confidential_key() = std::string(key);
+}
+
+bool is_confidential() {
+  return confidential_key().has_value();
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,245 @@
+#include "collector/timeline/instants.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <tuple>
+
+#include "collector/log/kinds.h"
+
+namespace gpupeak::collector {
+namespace {
+
+using Chosen = std::map<uint64_t, std::string>;  // event → reason
+
+/// Sums whose course decides where to look: every device, and the host.
+bool is_main(const ScopeInfo& info) {
+  return info.kind == 0 && (info.device >= 0 || info.name == "host");
+}
+
+void choose_peaks(const Profile& profile, const TimeSeries& times, Chosen& chosen) {
+  for (const ScopeId id : profile.scopes()) {
+    const std::string& name = profile.scope_info(id).name;
+    const Series* series = times.find(name);
+    if (series == nullptr) continue;
+    const uint64_t event = TimeSeries::peak_event(*series);
+    if (event == kNoEvent || chosen.size() >= kMaxInstants / 2) continue;
+    std::string& reason = chosen[event];
+    reason += (reason.empty() ? "peak of " : ", ") + name;
+  }
+}
+
+void choose_borders(const TimeSeries& times, Chosen& chosen) {
+  for (const Border& border : times.borders()) {
+    if (chosen.size() >= kMaxInstants * 3 / 4) return;
+    std::string& reason = chosen[border.event];
+    if (reason.empty()) reason = border.failure ? "failed allocation" : "phase border";
+  }
+}
+
+/// Of each slice of the run the highest moment, which is what one aims at when clicking there.
+void choose_spread(const Profile& profile, const TimeSeries& times, Chosen& chosen) {
+  std::vector<const Series*> main;
+  for (const ScopeId id : profile.scopes()) {
+    const Series* series = times.find(profile.scope_info(id).name);
+    if (series != nullptr && is_main(profile.scope_info(id))) main.push_back(series);
+  }
+  if (main.empty()) return;
+  const size_t slices = (kMaxInstants - std::min(chosen.size(), kMaxInstants)) / main.size();
+  for (const Series* series : main) {
+    for (size_t slice = 0; slice < slices; ++slice) {
+      const size_t end = (slice + 1) * series->buckets.size() / slices;
+      const SeriesBucket* highest = nullptr;
+      for (size_t b = slice * series->buckets.size() / slices; b < end; ++b) {
+        const SeriesBucket& bucket = series->buckets[b];
+        if (bucket.max_event == kNoEvent) continue;
+        if (highest == nullptr || bucket.max > highest->max) highest = &bucket;
+      }
+      if (highest != nullptr) chosen.try_emplace(highest->max_event);
+    }
+  }
+}
+
+/// Takes stock at the chosen events, and notes all changes while they are few.
+class StockTaker : public ReplayObserver, public StepObserver {
+ public:
+  StockTaker(Profile& profile, Chosen chosen, size_t top)
+      : profile_(profile), chosen_(std::move(chosen)), next_(chosen_.begin()), top_(top) {
+    const SiteTable& sites = profile.replay().sites();
+    std::map<std::tuple<int32_t, uint8_t, uint32_t>, uint32_t> cells;
+    for (GroupId group = 0; group < sites.group_count(); ++group) {
+      const SiteContext& context = sites.context_of(group);
+      const std::tuple key{context.device, context.kind, profile.sites().row_of(group)};
+      const auto [cell, added] = cells.try_emplace(key, static_cast<uint32_t>(cells_.size()));
+      if (added) cells_.push_back({context.device, context.kind, std::get<2>(key), group, 0, 0});
+      cell_of_.push_back(cell->second);
+    }
+    for (uint32_t cell = 0; cell < cells_.size(); ++cell) {
+      by_kind_[{cells_[cell].device, cells_[cell].kind}].push_back(cell);
+    }
+    result_.device_changes.emplace();
+    result_.host_changes.emplace();
+  }
+
+  void on_step(std::span<const PeakFinder::Change> step) override {
+    bool begins = true;
+    for (const PeakFinder::Change& change : step) {
+      changes_.push_back({change.group, change.bytes, change.count, begins});
+      begins = false;
+    }
+  }
+
+  void after(const Event& event, const Replay& replay) override {
+    for (const Change& change : changes_) note(change, event.ticks);
+    changes_.clear();
+    if (next_ == chosen_.end() || next_->first != number_++) return;
+    // A log that is still being written may have grown since the first replay.
+    const bool grown = replay.sites().group_count() > cell_of_.size();
+    if (!grown) take(event.ticks, replay);
+    next_ = grown ? chosen_.end() : std::next(next_);
+  }
+
+  Instants result() {
+    std::map<uint32_t, uint32_t> places;  // cell → index
+    for (std::optional<PlaceChanges>* side : {&result_.device_changes, &result_.host_changes}) {
+      if (!*side) continue;
+      for (PlaceChange& change : **side) {
+        const auto [place, added] =
+            places.try_emplace(change.place, static_cast<uint32_t>(places.size()));
+        if (added) {
+          const Cell& cell = cells_[change.place];
+          result_.places.push_back({cell.device, cell.kind, row_index(cell)});
+        }
+        change.place = place->second;
+      }
+    }
+    return std::move(result_);
+  }
+
+ private:
+  struct Cell {
+    int32_t device;
+    uint8_t kind;
+    uint32_t row;
+    GroupId group;  // one of the row's
+    uint64_t bytes, count;
+  };
+  struct Change {
+    GroupId group;
+    int64_t bytes;
+    int32_t count;
+    bool begins_step;
+  };
+
+  void note(const Change& change, uint64_t ticks) {
+    const bool known = change.group < cell_of_.size();
+    std::optional<PlaceChanges>& changes =
+        known && is_device_kind(cells_[cell_of_[change.group]].kind) ? result_.device_changes
+                                                                     : result_.host_changes;
+    if (!known) {  // the log has grown since the first replay
+      result_.device_changes.reset();
+      result_.host_changes.reset();
+    }
+    if (!changes) return;
+    if (changes->size() == kMaxChanges) {
+      changes.reset();
+      return;
+    }
+    const uint32_t cell = cell_of_[change.group];
+    changes->push_back(
+        {profile_.to_ns(ticks), cell, change.bytes, change.count, change.begins_step});
+  }
+
+  void take(uint64_t ticks, const Replay& replay) {
+    for (GroupId id = 0; id < replay.sites().group_count(); ++id) {
+      const PeakFinder::Group& group = replay.peaks().group(id);
+      Cell& cell = cells_[cell_of_[id]];
+      cell.bytes += group.live_bytes;
+      cell.count += group.live_count;
+    }
+    Instant& instant = result_.instants.emplace_back();
+    instant.event = next_->first;
+    instant.time_ns = profile_.to_ns(ticks);
+    instant.reason = next_->second;
+    for (const auto& [key, cells] : by_kind_)
+      add_kind(key.first, key.second, cells, replay, instant);
+    for (Cell& cell : cells_) cell.bytes = cell.count = 0;
+  }
+
+  void add_kind(int32_t device, uint8_t kind, const std::vector<uint32_t>& cells,
+                const Replay& replay, Instant& instant) {
+    std::vector<const Cell*> held;
+    uint64_t sum = 0;
+    for (const uint32_t id : cells) {
+      if (cells_[id].bytes == 0) continue;
+      held.push_back(&cells_[id]);
+      sum += cells_[id].bytes;
+    }
+    check_sum(device, kind, sum, replay);
+    if (held.empty()) return;
+    const size_t shown = std::min(top_, held.size());
+    std::partial_sort(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(shown), held.end(),
+                      [](const Cell* a, const Cell* b) {
+                        return a->bytes != b->bytes ? a->bytes > b->bytes : a->row < b->row;
+                      });
+    KindHolders& holders = instant.kinds.emplace_back();
+    holders.device = device;
+    holders.kind = kind;
+    for (size_t i = 0; i < held.size(); ++i) {
+      if (i < shown) {
+        holders.rows.push_back({row_index(*held[i]), held[i]->bytes, held[i]->count});
+      } else {
+        holders.other_bytes += held[i]->bytes;
+        ++holders.other_rows;
+      }
+    }
+  }
+
+  void check_sum(int32_t device, uint8_t kind, uint64_t sum, const Replay& replay) const {
+    const std::string side = is_device_kind(kind) ? "device" : "host";
+    const std::string one = device >= 0 ? fmt::format("{}:{}", side, device) : side;
+    if (device < 0 && is_device_kind(kind)) return;  // no scope of its own
+    const ScopeId* scope = replay.sites().find_scope(fmt::format("{}/{}", one, kind_name(kind)));
+    const uint64_t expected = scope == nullptr ? 0 : replay.peaks().scope(*scope).current;
+    if (sum != expected) throw std::logic_error("instants: holders do not add up to the sum");
+  }
+
+  uint32_t row_index(const Cell& cell) {
+    const auto [known, added] =
+        rows_.try_emplace(cell.row, static_cast<uint32_t>(result_.rows.size()));
+    if (added) result_.rows.push_back(profile_.sites().holder({cell.group, 0, 0}, false));
+    return known->second;
+  }
+
+  Profile& profile_;
+  const Chosen chosen_;
+  Chosen::const_iterator next_;
+  const size_t top_;
+  uint64_t number_ = 0;
+  std::vector<Cell> cells_;  // a row on one device
+  std::vector<uint32_t> cell_of_;
+  std::map<std::pair<int32_t, uint8_t>, std::vector<uint32_t>> by_kind_;
+  std::map<uint32_t, uint32_t> rows_;  // row of the attribution → index
+  std::vector<Change> changes_;        // of the event under way
+  Instants result_;
+};
+
+}  // namespace
+
+Instants live_at_instants(Profile& profile, const TimeSeries& times, size_t top,
+                          const Progress& progress) {
+  Chosen chosen;
+  choose_peaks(profile, times, chosen);
+  choose_borders(times, chosen);
+  choose_spread(profile, times, chosen);
+  StockTaker taker(profile, std::move(chosen), top);
+  Replay replay(profile.log(), &taker);
+  replay.use_phases(profile.stack_phases());
+  run_observed(replay, taker, progress);
+  return taker.result();
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,67 @@
+// What was live when: the page shows it where one clicks. Of a log with few changes all of them, so
+// that any instant is known; of a long one what was live at chosen instants: the peaks, the borders
+// of phases, failed allocations, and the highest moments of an even spread over the run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/analyze/profile.h"
+#include "collector/timeline/time_series.h"
+
+namespace gpupeak::collector {
+
+/// The largest holders of one kind on one side, and what the others sum up to.
+struct KindHolders {
+  int32_t device = -1;  ///< -1: the host, or no known device
+  uint8_t kind = 0;
+  struct Row {
+    uint32_t row = 0;  ///< index into Instants::rows
+    uint64_t bytes = 0, count = 0;
+  };
+  std::vector<Row> rows;  ///< largest first
+  uint64_t other_bytes = 0, other_rows = 0;
+};
+
+struct Instant {
+  uint64_t event = 0;  ///< its number: the state is that after it
+  int64_t time_ns = 0;
+  std::string reason;  ///< "peak of host", "failed allocation"; empty: of the even spread
+  std::vector<KindHolders> kinds;
+};
+
+/// A site's row of one kind on one side.
+struct HeldPlace {
+  int32_t device = -1;
+  uint8_t kind = 0;
+  uint32_t row = 0;  ///< index into Instants::rows
+};
+/// What one step changes at a place; the parts of a step happen at once.
+struct PlaceChange {
+  int64_t time_ns = 0;
+  uint32_t place = 0;  ///< index into Instants::places
+  int64_t bytes = 0;
+  int32_t count = 0;
+  bool begins_step = false;
+};
+using PlaceChanges = std::vector<PlaceChange>;
+
+struct Instants {
+  std::vector<Holder> rows;  ///< title, kind and module; figures are those of the instants
+  std::vector<Instant> instants;
+  std::vector<HeldPlace> places;
+  /// From the first to the last, in order; none: there are more than kMaxChanges.
+  std::optional<PlaceChanges> device_changes, host_changes;
+};
+
+inline constexpr size_t kMaxInstants = 200;
+inline constexpr size_t kMaxChanges = 40'000;  // of a side; a page holds twenty bytes for each
+
+/// Replays the log once more. Of each kind `top` rows by site; with the others they add up to the
+/// sum at that instant to the byte. Throws std::logic_error if they do not.
+Instants live_at_instants(Profile& profile, const TimeSeries& times, size_t top,
+                          const Progress& progress = {});
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,190 @@
+#include "collector/timeline/time_series.h"
+
+#include <algorithm>
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr size_t kMaxFailureBorders = 32;
+
+/// `later` follows `bucket` in time; of equal maxima the first one counts.
+void merge(SeriesBucket& bucket, const SeriesBucket& later) {
+  bucket.min = std::min(bucket.min, later.min);
+  const bool higher = later.max > bucket.max;
+  const bool first = later.max == bucket.max && bucket.max_event == kNoEvent;
+  if (higher || first) bucket.max_event = later.max_event;
+  bucket.max = std::max(bucket.max, later.max);
+}
+
+/// Fills the buckets in which nothing happened.
+void extend(Series& series, size_t end) {
+  const size_t have = series.first_bucket + series.buckets.size();
+  if (have < end) {
+    series.buckets.resize(series.buckets.size() + end - have,
+                          {series.current, series.current, kNoEvent});
+  }
+}
+
+bool is_border(uint8_t tag) {
+  switch (tag) {
+    case GPUPEAK_REC_PHASE_PUSH:
+    case GPUPEAK_REC_PHASE_POP:
+    case GPUPEAK_REC_RANGE_BEGIN:
+    case GPUPEAK_REC_RANGE_END:
+    case GPUPEAK_REC_DEVICE_FAILED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void TimeSeries::start(const Replay& replay) {
+  start_ticks_ = replay.log().header().start_ticks;
+  // What follows the last time that the clock names is often as long as what lies between two.
+  const uint64_t span = replay.log().clock().span_ticks();
+  width_ticks_ = (span + span / 8) / kBuckets + 1;
+  bucket_end_ticks_ = start_ticks_ + width_ticks_;
+}
+
+void TimeSeries::merge_pairs() {
+  for (Series& series : series_) {
+    // A series that begins inside a pair has that pair's second half only.
+    const size_t odd = series.first_bucket % 2;
+    std::vector<SeriesBucket> merged;
+    merged.reserve(kBuckets);
+    for (size_t i = 0; i < series.buckets.size(); ++i) {
+      const bool second = (i + odd) % 2 == 1 && i > 0;
+      if (second) {
+        merge(merged.back(), series.buckets[i]);
+      } else {
+        merged.push_back(series.buckets[i]);
+      }
+    }
+    series.buckets = std::move(merged);
+    series.first_bucket /= 2;
+  }
+  width_ticks_ *= 2;
+}
+
+size_t TimeSeries::bucket_at(uint64_t ticks) {
+  const uint64_t since = ticks > start_ticks_ ? ticks - start_ticks_ : 0;
+  while (since / width_ticks_ >= kBuckets) merge_pairs();
+  const auto bucket = static_cast<size_t>(since / width_ticks_);
+  bucket_end_ticks_ = start_ticks_ + (bucket + 1) * width_ticks_;
+  return bucket;
+}
+
+void TimeSeries::set(Series& series, uint64_t bytes) {
+  const size_t at = bucket_ - series.first_bucket;
+  if (at >= series.buckets.size()) {
+    extend(series, bucket_ + 1);
+  } else if (series.current == bytes) {
+    return;
+  }
+  series.current = bytes;
+  SeriesBucket& bucket = series.buckets[at];
+  bucket.min = std::min(bucket.min, bytes);
+  if (bytes > bucket.max || (bytes == bucket.max && bucket.max_event == kNoEvent)) {
+    bucket.max = bytes;
+    bucket.max_event = event_count_;
+  }
+}
+
+void TimeSeries::set_gauge(const std::string& name, uint64_t bytes) {
+  auto series = std::find_if(series_.begin(), series_.end(),
+                             [&](const Series& known) { return known.name == name; });
+  if (series == series_.end()) {
+    series_.push_back({name, Series::Kind::kGauge, {{bytes, bytes, event_count_}}, bucket_, bytes});
+    return;
+  }
+  set(*series, bytes);
+}
+
+void TimeSeries::find_new_sums(const Replay& replay) {
+  const std::vector<ScopeInfo>& scopes = replay.sites().scopes();
+  for (size_t id = sums_.size(); id < scopes.size(); ++id) {
+    sums_.push_back(series_.size());
+    series_.push_back({scopes[id].name, Series::Kind::kSum, {}, 0, 0});
+    const bool of_heap =
+        scopes[id].name == "total" || scopes[id].name == "host" || scopes[id].name == "host/heap";
+    if (of_heap) of_heap_.push_back(static_cast<ScopeId>(id));
+  }
+}
+
+void TimeSeries::read_gauges(uint8_t tag, const Replay& replay) {
+  if (tag == GPUPEAK_REC_SAMPLE) set_gauge("host.rss", replay.rss().current);
+  if (tag != GPUPEAK_REC_POOL) return;
+  for (const auto& [device, gauge] : replay.pool_reserved()) {
+    if (device < 0) continue;
+    set_gauge("device:" + std::to_string(device) + "/pool reserved", gauge.current);
+  }
+}
+
+void TimeSeries::note_border(const Event& event) {
+  const bool failure = event.tag == GPUPEAK_REC_DEVICE_FAILED;
+  uint64_t& stride = failure ? failure_stride_ : border_stride_;
+  uint64_t& count = failure ? failure_count_ : border_count_;
+  if (count++ % stride != 0) return;
+  borders_.push_back({event_count_, failure});
+  const auto kept = static_cast<size_t>(
+      std::count_if(borders_.begin(), borders_.end(),
+                    [&](const Border& border) { return border.failure == failure; }));
+  if (kept < (failure ? kMaxFailureBorders : kBorders)) return;
+  stride *= 2;
+  size_t index = 0;
+  std::erase_if(borders_, [&](const Border& border) {
+    return border.failure == failure && index++ % 2 == 1;
+  });
+}
+
+void TimeSeries::after(const Event& event, const Replay& replay) {
+  if (width_ticks_ == 0) [[unlikely]]
+    start(replay);
+  if (event.ticks >= bucket_end_ticks_) [[unlikely]]
+    bucket_ = bucket_at(event.ticks);
+  if (sums_.size() != replay.sites().scopes().size()) [[unlikely]]
+    find_new_sums(replay);
+  if (event.tag <= GPUPEAK_REC_REALLOC_FAILED) [[likely]] {
+    for (const ScopeId id : of_heap_) set(series_[sums_[id]], replay.peaks().scope(id).current);
+  } else {
+    for (ScopeId id = 0; id < sums_.size(); ++id) {
+      set(series_[sums_[id]], replay.peaks().scope(id).current);
+    }
+    read_gauges(event.tag, replay);
+    if (is_border(event.tag)) note_border(event);
+  }
+  ++event_count_;
+}
+
+void TimeSeries::finish(const Replay& replay) {
+  if (width_ticks_ == 0) start(replay);
+  const uint64_t clock_end = start_ticks_ + replay.log().clock().span_ticks();
+  bucket_ = bucket_at(std::max(clock_end, replay.last_ticks()));
+  bucket_count_ = bucket_ + 1;
+  for (Series& series : series_) extend(series, bucket_count_);
+}
+
+const Series* TimeSeries::find(const std::string& name) const {
+  for (const Series& series : series_) {
+    if (series.name == name) return &series;
+  }
+  return nullptr;
+}
+
+int64_t TimeSeries::begin_ns(size_t bucket, const ClockMap& clock) const {
+  return clock.to_ns(start_ticks_ + bucket * width_ticks_);
+}
+
+uint64_t TimeSeries::peak_event(const Series& series) {
+  uint64_t best = 0, event = kNoEvent;
+  for (const SeriesBucket& bucket : series.buckets) {
+    if (bucket.max_event == kNoEvent || bucket.max <= best) continue;
+    best = bucket.max;
+    event = bucket.max_event;
+  }
+  return event;
+}
+
+}  // namespace gpupeak::collector

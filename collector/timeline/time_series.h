@@ -1,0 +1,85 @@
+// Every sum of a log over time, in a bounded number of buckets that lose no peak: made while a log
+// is replayed, in one pass with constant memory. The timeline, the page and comparisons read it.
+//
+// All series share the buckets. A bucket keeps the smallest and the largest value of its time and
+// which event brought the largest. When the log turns out longer than its clock said, neighbours
+// are merged and buckets are twice as wide from then on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/replay/observed_replay.h"
+
+namespace gpupeak::collector {
+
+inline constexpr uint64_t kNoEvent = UINT64_MAX;
+
+struct SeriesBucket {
+  uint64_t min = 0, max = 0;      ///< bytes
+  uint64_t max_event = kNoEvent;  ///< number of the event that brought max; none: nothing happened
+};
+
+struct Series {
+  enum class Kind { kSum, kGauge };
+  std::string name;  ///< of a sum its scope, else "host.rss", "device:0/pool reserved"
+  Kind kind = Kind::kSum;
+  std::vector<SeriesBucket> buckets;  ///< begins with first_bucket
+  size_t first_bucket = 0;            ///< not known before: the gauge was not yet read
+  uint64_t current = 0;
+};
+
+/// A border in the run: where a phase begins or ends, or an allocation fails.
+struct Border {
+  uint64_t event = 0;
+  bool failure = false;
+};
+
+class TimeSeries : public ReplayObserver {
+ public:
+  static constexpr size_t kBuckets = 2000;
+  static constexpr size_t kBorders = 64;
+
+  void after(const Event& event, const Replay& replay) override;
+  /// After the replay: gives every series all buckets.
+  void finish(const Replay& replay);
+
+  const std::vector<Series>& series() const { return series_; }
+  const Series* find(const std::string& name) const;
+  size_t bucket_count() const { return bucket_count_; }
+  /// Nanoseconds since the start at which a bucket begins.
+  int64_t begin_ns(size_t bucket, const ClockMap& clock) const;
+  uint64_t event_count() const { return event_count_; }
+  /// The first event at which the series had its largest value.
+  static uint64_t peak_event(const Series& series);
+  /// At most kBorders and as many failures; of more, each second, fourth … one.
+  const std::vector<Border>& borders() const { return borders_; }
+
+ private:
+  void start(const Replay& replay);
+  size_t bucket_at(uint64_t ticks);
+  void merge_pairs();
+  void find_new_sums(const Replay& replay);
+  void set(Series& series, uint64_t bytes);
+  void set_gauge(const std::string& name, uint64_t bytes);
+  void read_gauges(uint8_t tag, const Replay& replay);
+  void note_border(const Event& event);
+
+  std::vector<Series> series_;
+  std::vector<size_t> sums_;      // by ScopeId: index into series_
+  std::vector<ScopeId> of_heap_;  // what a heap event changes
+  std::vector<Border> borders_;
+  uint64_t border_stride_ = 1, border_count_ = 0;
+  uint64_t failure_stride_ = 1, failure_count_ = 0;
+  uint64_t start_ticks_ = 0;
+  uint64_t width_ticks_ = 0;  // 0: not started
+  uint64_t bucket_end_ticks_ = 0;
+  size_t bucket_ = 0;  // of the latest event
+  size_t bucket_count_ = 0;
+  uint64_t event_count_ = 0;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,31 @@
+// Parts of JSON that several writers share: the values of a Summary as docs/summary.schema.json
+// describes them.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/summary/summary.h"
+
+namespace gpupeak::collector {
+
+using Json = nlohmann::ordered_json;
+
+template <class T>
+Json nullable(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+inline Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+Json frame_json(const Frame& frame);
+Json holder_json(const Holder& holder);
+Json holders_json(const std::vector<Holder>& holders);
+Json quality_json(const Quality& quality);
+/// The whole of it, as `report --json` prints it.
+Json summary_json(const Summary& summary);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,301 @@
+#include "collector/write/write_diff.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collector/summary/run_text.h"
+#include "collector/write/json_values.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr size_t kMibColumns = 10;
+constexpr size_t kMetricColumns = 42;
+constexpr size_t kPhaseColumns = 28;
+constexpr std::string_view kArrow = " → ";
+
+std::string command_of(const Summary& summary) {
+  std::string command;
+  for (const std::string& word : summary.run.command)
+    command += (command.empty() ? "" : " ") + word;
+  return command;
+}
+
+bool is_count(std::string_view metric) {
+  return metric.ends_with("_count");
+}
+
+class TextDiff {
+ public:
+  TextDiff(const Summary& a, const Summary& b, size_t top, std::ostream& out,
+           const TextStyle& style)
+      : a_(a),
+        b_(b),
+        top_(top),
+        out_(out),
+        style_(style),
+        width_(static_cast<size_t>(std::max(style.width, 60))),
+        diff_(diff(a, b)) {}
+
+  void write() {
+    out_ << bold("DIFF", style_) << '\n';
+    write_run("A", a_);
+    write_run("B", b_);
+    for (const PeakDiff& peak : diff_.peaks) {
+      if (shown(peak.scope)) write_peak(peak);
+    }
+    write_metrics();
+    write_phases("device", "device memory, peaks");
+    write_phases("host", "host memory, peaks");
+  }
+
+ private:
+  void line(const std::string& text) { out_ << fit(text, width_) << '\n'; }
+  void heading(std::string_view name, const std::string& rest) {
+    out_ << '\n' << bold(name, style_) << "  " << rest << '\n';
+  }
+
+  void write_run(std::string_view name, const Summary& summary) {
+    const bool fine = summary.quality.exact && summary.quality.log_complete;
+    const std::string losses = losses_text(summary.quality);
+    line(fmt::format("  {}  {}  {}", name, summary.log_path, command_of(summary)));
+    out_ << "     " << summary.run.start_time << ", " << (fine ? losses : alarm(losses, style_))
+         << '\n';
+  }
+
+  /// The kinds of a sum repeat its rows; JSON has them.
+  bool shown(const std::string& scope) const {
+    return scope.find('/') == std::string::npos && scope != "total";
+  }
+
+  void write_peak(const PeakDiff& peak) {
+    if (!peak.a_bytes || !peak.b_bytes) {
+      heading("PEAK",
+              fmt::format("{}: {}{}{} MiB, not measured in {}", peak.scope, mib(peak.a_bytes),
+                          kArrow, mib(peak.b_bytes), peak.a_bytes ? "B" : "A"));
+      return;
+    }
+    const int digits = mib_digits(std::max(*peak.a_bytes, *peak.b_bytes));
+    std::string title =
+        fmt::format("{}: {}{}{} MiB, {}", peak.scope, mib(*peak.a_bytes, digits), kArrow,
+                    mib(*peak.b_bytes, digits), change_mib(*peak.a_bytes, *peak.b_bytes, digits));
+    const std::string relative = change_percent(*peak.a_bytes, *peak.b_bytes);
+    if (!relative.empty()) title += fmt::format(" ({})", relative);
+    if (peak.a_phase != peak.b_phase) {
+      title += fmt::format(", phase {}{}{}", peak.a_phase.value_or("–"), kArrow,
+                           peak.b_phase.value_or("–"));
+    } else if (peak.b_phase) {
+      title += ", phase " + *peak.b_phase;
+    }
+    heading("PEAK", title);
+    write_sites(peak, digits);
+  }
+
+  void write_sites(const PeakDiff& peak, int digits) {
+    SiteDiff rest;
+    rest.a_bytes = peak.a_other_bytes;
+    rest.b_bytes = peak.b_other_bytes;
+    uint64_t a_sum = rest.a_bytes;
+    uint64_t b_sum = rest.b_bytes;
+    size_t left_out = 0;
+    line(fmt::format("{} {} {}  site", right("change MiB", kMibColumns), right("A", kMibColumns),
+                     right("B", kMibColumns)));
+    for (size_t i = 0; i < peak.sites.size(); ++i) {
+      const SiteDiff& site = peak.sites[i];
+      a_sum += site.a_bytes;
+      b_sum += site.b_bytes;
+      if (i < top_ && site.change() > 0) {
+        write_site(site, digits);
+      } else {
+        rest.a_bytes += site.a_bytes;
+        rest.b_bytes += site.b_bytes;
+        ++left_out;
+      }
+    }
+    if (left_out > 0 || rest.a_bytes > 0 || rest.b_bytes > 0) {
+      row(rest, digits, fmt::format("{} more", grouped(left_out)), "");
+    }
+    if (listed_in_part(a_, peak.scope)) part_line("A");
+    if (listed_in_part(b_, peak.scope)) part_line("B");
+    const bool whole = a_sum == *peak.a_bytes && b_sum == *peak.b_bytes;
+    const std::string total = whole ? fmt::format("sum {} = change of the peak, residual 0",
+                                                  change_mib(a_sum, b_sum, digits))
+                                    : "the rows do not add up to the peaks: the JSON is damaged";
+    out_ << right(total, width_) << '\n';
+  }
+
+  static bool listed_in_part(const Summary& summary, const std::string& scope) {
+    const Peak* peak = summary.find_peak(scope);
+    return peak != nullptr && peak->other_bytes > 0;
+  }
+  void part_line(std::string_view name) {
+    line(fmt::format("  {} lists only its largest sites; all: report --json --top 1000000", name));
+  }
+
+  void write_site(const SiteDiff& site, int digits) {
+    const std::string_view mark = site.unlisted       ? "  [not listed]"
+                                  : site.a_bytes == 0 ? "  [new]"
+                                  : site.b_bytes == 0 ? "  [gone]"
+                                                      : "";
+    row(site, digits, site.title,
+        fmt::format("  [{}]{}", site.kind.substr(site.kind.find('.') + 1), mark));
+  }
+
+  void row(const SiteDiff& site, int digits, const std::string& title, const std::string& marks) {
+    const std::string figures = fmt::format(
+        "{} {} {}  ", right(change_mib(site.a_bytes, site.b_bytes, digits), kMibColumns),
+        right(mib(site.a_bytes, digits), kMibColumns),
+        right(mib(site.b_bytes, digits), kMibColumns));
+    const size_t used = display_width(figures) + display_width(marks);
+    out_ << figures << fit(title, width_ > used ? width_ - used : 0) << marks << '\n';
+  }
+
+  void write_metrics() {
+    heading("METRICS", "those that differ");
+    size_t same = 0;
+    for (const MetricDiff& metric : diff_.metrics) {
+      if (metric.a == metric.b) {
+        ++same;
+        continue;
+      }
+      const auto figure = [&](const std::optional<uint64_t>& value) {
+        if (!is_count(metric.name)) return mib(value, 3) + " MiB";
+        return value ? grouped(*value) : "–";
+      };
+      std::string text = fmt::format("  {} {}{}{}", left(metric.name, kMetricColumns),
+                                     figure(metric.a), kArrow, figure(metric.b));
+      if (metric.a && metric.b) {
+        const std::string relative = change_percent(*metric.a, *metric.b);
+        if (!relative.empty()) text += fmt::format("  ({})", relative);
+      }
+      line(text);
+    }
+    line(fmt::format("  {} are equal", grouped(same)));
+  }
+
+  void write_phases(const std::string& side, const std::string& what) {
+    const std::string wanted = side + ".peak_bytes";
+    std::vector<std::string> lines;
+    for (const PhaseDiff& phase : diff_.phases) {
+      const auto peak = std::find_if(phase.metrics.begin(), phase.metrics.end(),
+                                     [&](const MetricDiff& m) { return m.name == wanted; });
+      if (peak == phase.metrics.end() || peak->a == peak->b) continue;
+      const auto figure = [&](bool there, const std::optional<uint64_t>& value) {
+        return there ? right(mib(value), kMibColumns) : right("none", kMibColumns);
+      };
+      std::string text =
+          fmt::format("  {} {} {}", left(fit(phase.name, kPhaseColumns), kPhaseColumns),
+                      figure(phase.in_a, peak->a), figure(phase.in_b, peak->b));
+      if (peak->a && peak->b) text += right(change_mib(*peak->a, *peak->b), kMibColumns + 1);
+      lines.push_back(std::move(text));
+    }
+    if (lines.empty()) return;
+    heading("PHASES", what + ", those that differ");
+    line(fmt::format("  {} {} {} {}", left("phase", kPhaseColumns), right("A MiB", kMibColumns),
+                     right("B MiB", kMibColumns), right("change", kMibColumns)));
+    for (const std::string& text : lines) line(text);
+  }
+
+  const Summary& a_;
+  const Summary& b_;
+  const size_t top_;
+  std::ostream& out_;
+  const TextStyle& style_;
+  const size_t width_;
+  const Diff diff_;
+};
+
+Json run_json(const Summary& summary) {
+  Json json;
+  json["file"] = summary.log_path;
+  json["command"] = summary.run.command;
+  json["start_time"] = summary.run.start_time;
+  json["quality"] = quality_json(summary.quality);
+  return json;
+}
+
+/// Signed, since JSON has no limits of its own; null where a side is not measured.
+Json change_json(const std::optional<uint64_t>& a, const std::optional<uint64_t>& b) {
+  if (!a || !b) return nullptr;
+  return static_cast<int64_t>(*b - *a);
+}
+
+Json metrics_json(const std::vector<MetricDiff>& metrics) {
+  Json json = Json::object();
+  for (const MetricDiff& metric : metrics) {
+    json[metric.name] = {{"a", nullable(metric.a)},
+                         {"b", nullable(metric.b)},
+                         {"change", change_json(metric.a, metric.b)}};
+  }
+  return json;
+}
+
+Json peak_json(const PeakDiff& peak) {
+  Json json;
+  json["scope"] = peak.scope;
+  json["a_bytes"] = nullable(peak.a_bytes);
+  json["b_bytes"] = nullable(peak.b_bytes);
+  json["change_bytes"] = change_json(peak.a_bytes, peak.b_bytes);
+  json["a_phase"] = nullable(peak.a_phase);
+  json["b_phase"] = nullable(peak.b_phase);
+  json["sites"] = Json::array();
+  for (const SiteDiff& site : peak.sites) {
+    json["sites"].push_back({{"site", site.title},
+                             {"kind", site.kind},
+                             {"a_bytes", site.a_bytes},
+                             {"b_bytes", site.b_bytes},
+                             {"change_bytes", change_json(site.a_bytes, site.b_bytes)},
+                             {"a_count", site.a_count},
+                             {"b_count", site.b_count}});
+  }
+  json["a_other_bytes"] = peak.a_other_bytes;
+  json["b_other_bytes"] = peak.b_other_bytes;
+  return json;
+}
+
+}  // namespace
+
+std::string change_mib(uint64_t a, uint64_t b, int digits) {
+  return (b >= a ? "+" : "-") + mib(b >= a ? b - a : a - b, digits);
+}
+
+std::string change_percent(uint64_t a, uint64_t b) {
+  if (a == 0) return "";
+  return fmt::format("{:+.1f} %", 100.0 * (static_cast<double>(b) - static_cast<double>(a)) /
+                                      static_cast<double>(a));
+}
+
+std::string change_text(const SiteDiff& site) {
+  const int digits = mib_digits(std::max(site.a_bytes, site.b_bytes));
+  return fmt::format("{} MiB  ({}{}{})  {}  [{}]", change_mib(site.a_bytes, site.b_bytes, digits),
+                     mib(site.a_bytes, digits), kArrow, mib(site.b_bytes, digits), site.title,
+                     site.kind);
+}
+
+void write_diff(const Summary& a, const Summary& b, size_t top, std::ostream& out,
+                const TextStyle& style) {
+  TextDiff(a, b, top, out, style).write();
+}
+
+void write_diff_json(const Summary& a, const Summary& b, std::ostream& out) {
+  const Diff changes = diff(a, b);
+  Json json;
+  json["schema"] = "gpupeak.diff/1";
+  json["a"] = run_json(a);
+  json["b"] = run_json(b);
+  json["grouped_by"] = b.grouped_by;
+  json["peaks"] = Json::array();
+  for (const PeakDiff& peak : changes.peaks) json["peaks"].push_back(peak_json(peak));
+  json["metrics"] = metrics_json(changes.metrics);
+  json["phases"] = Json::array();
+  for (const PhaseDiff& phase : changes.phases) {
+    json["phases"].push_back({{"name", phase.name},
+                              {"in_a", phase.in_a},
+                              {"in_b", phase.in_b},
+                              {"metrics", metrics_json(phase.metrics)}});
+  }
+  out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,23 @@
+// The results of gates for people and for what runs them: text, JUnit's XML, Markdown. `gpupeak
+// check` calls it.
+#pragma once
+
+#include <ostream>
+#include <vector>
+
+#include "collector/summary/gate.h"
+#include "collector/text/text_format.h"
+
+namespace gpupeak::collector {
+
+bool all_passed(const std::vector<GateResult>& results);
+
+void write_gates(const Summary& summary, const std::vector<GateResult>& results, std::ostream& out,
+                 const TextStyle& style = {});
+/// One test case a gate.
+void write_junit(const Summary& summary, const std::vector<GateResult>& results, std::ostream& out);
+/// A section with a table, as GitHub renders it; names are escaped.
+void write_markdown(const Summary& summary, const std::vector<GateResult>& results,
+                    std::ostream& out);
+
+}  // namespace gpupeak::collector

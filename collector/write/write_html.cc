@@ -1,0 +1,374 @@
+#include "collector/write/write_html.h"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <unordered_map>
+
+#include "collector/analyze/analyze.h"
+#include "collector/analyze/call_tree.h"
+#include "collector/log/kinds.h"
+#include "collector/text/sanitize.h"
+#include "collector/timeline/phase_bands.h"
+#include "collector/write/json_values.h"
+#include "collector/write/page_template.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr size_t kMaxLanes = 12;
+/// Of the sums that one looks at first, and of the others.
+constexpr size_t kMainRows = 400, kOtherRows = 100;
+constexpr size_t kMainCalls = 4000, kOtherCalls = 1000;
+constexpr size_t kListRows = 200;
+
+struct Grouping {
+  std::string_view name;
+  GroupBy by;
+};
+constexpr std::array<Grouping, 7> kGroupings{{{"site", GroupBy::kSite},
+                                              {"function", GroupBy::kFunction},
+                                              {"module", GroupBy::kModule},
+                                              {"phase", GroupBy::kPhase},
+                                              {"tag", GroupBy::kTag},
+                                              {"kind", GroupBy::kKind},
+                                              {"thread", GroupBy::kThread}}};
+
+/// Texts by number: names repeat a lot.
+class Strings {
+ public:
+  uint32_t id(const std::string& text) {
+    const auto [entry, added] = ids_.try_emplace(text, static_cast<uint32_t>(list_.size()));
+    if (added) list_.push_back(text);
+    return entry->second;
+  }
+  Json json() const { return list_; }
+
+ private:
+  std::unordered_map<std::string, uint32_t> ids_;
+  std::vector<std::string> list_;
+};
+
+class PageData {
+ public:
+  PageData(Profile& profile, const TimeSeries& times, const Instants& instants)
+      : profile_(profile), times_(times), instants_(instants) {
+    for (const Grouping& grouping : kGroupings) {
+      attributions_.emplace_back(profile.replay(), profile.symbolizer(), grouping.by,
+                                 &profile.tagger());
+    }
+  }
+
+  std::string make() {
+    Options options;
+    options.top = kListRows;
+    options.stacks = false;
+    Summary summary = summarize(profile_, options);
+    const std::vector<Holder> temporaries = std::move(summary.temporaries);
+    summary.peaks.clear();  // scopes below have all of them
+    summary.live_at_exit.clear();
+    summary.temporaries.clear();
+    Json json;
+    json["log"] = summary.log_path;
+    json["log_bytes"] = summary.log_bytes;
+    json["summary"] = summary_json(summary);
+    json["time"] = time_json();
+    json["series"] = series_json();
+    json["scopes"] = scopes_json();
+    json["phases"] = phases_json();
+    json["instants"] = instants_json();
+    json["live_at_exit"] = leaks_json();
+    json["temporaries"] = rows_json(temporaries);
+    json["strings"] = strings_.json();  // last: the others fill it
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+
+ private:
+  int64_t begin_ns(size_t bucket) const { return times_.begin_ns(bucket, profile_.log().clock()); }
+
+  Json time_json() const {
+    Json begins = Json::array();
+    int64_t last = 0;
+    for (size_t i = 0; i <= times_.bucket_count(); ++i) {
+      begins.push_back(begin_ns(i) - last);
+      last = begin_ns(i);
+    }
+    return begins;
+  }
+
+  /// Of each series the buckets that differ from the one before, as [how many further on, max,
+  /// min]; without min where it is max.
+  Json series_json() const {
+    Json all = Json::array();
+    for (const Series& series : times_.series()) {
+      const ScopeId* scope = profile_.replay().sites().find_scope(series.name);
+      const bool shown = series.kind == Series::Kind::kGauge ||
+                         (scope != nullptr && covers_scope(profile_.coverage(), series.name));
+      const bool any = std::any_of(series.buckets.begin(), series.buckets.end(),
+                                   [](const SeriesBucket& bucket) { return bucket.max > 0; });
+      if (!shown || !any) continue;
+      Json changes = Json::array();
+      size_t last = 0;
+      const SeriesBucket* before = nullptr;
+      for (size_t i = 0; i < series.buckets.size(); ++i) {
+        const SeriesBucket& bucket = series.buckets[i];
+        if (before != nullptr && before->max == bucket.max && before->min == bucket.min) continue;
+        before = &bucket;
+        const size_t at = series.first_bucket + i;
+        Json change = {at - last, bucket.max};
+        if (bucket.min != bucket.max) change.push_back(bucket.min);
+        changes.push_back(std::move(change));
+        last = at;
+      }
+      all.push_back({{"name", series.name},
+                     {"gauge", series.kind == Series::Kind::kGauge},
+                     {"changes", std::move(changes)}});
+    }
+    return all;
+  }
+
+  /// title, kind, bytes, count, module, phase, thread, api, flags, longest life
+  Json row_json(const Holder& holder) {
+    constexpr int kTemporary = 1;
+    return {strings_.id(holder.title),
+            strings_.id(holder.kind),
+            holder.bytes,
+            holder.count,
+            strings_.id(holder.module),
+            holder.phase ? Json(strings_.id(*holder.phase)) : Json(nullptr),
+            nullable(holder.thread_id),
+            strings_.id(holder.api),
+            holder.temporary ? kTemporary : 0,
+            holder.longest_life_ns};
+  }
+  Json rows_json(const std::vector<Holder>& rows) {
+    Json json = Json::array();
+    for (const Holder& row : rows) json.push_back(row_json(row));
+    return json;
+  }
+  Json table_json(const HolderTable& table) {
+    return {{"rows", rows_json(table.rows)},
+            {"other_bytes", table.other_bytes},
+            {"other_rows", table.other_rows}};
+  }
+
+  static bool is_main(const ScopeInfo& info) { return info.kind == 0; }
+
+  Json scopes_json() {
+    Json all = Json::array();
+    for (const ScopeId id : profile_.scopes()) {
+      const ScopeInfo& info = profile_.scope_info(id);
+      const PeakFinder::Scope& sum = profile_.sum(id);
+      const std::vector<Contribution> held = profile_.at_peak(id);
+      Json scope;
+      scope["name"] = info.name;
+      scope["text"] = profile_.scope_text(id);
+      scope["device"] = info.device;
+      scope["kind"] = info.kind == 0 ? "" : std::string(kind_name(info.kind));
+      scope["counts"] = info.kind == 0 || counts_into_sum(info.kind);
+      scope["bytes"] = sum.peak;
+      scope["time_ns"] = profile_.to_ns(sum.peak_ticks);
+      scope["phase"] = nullable(profile_.phase_at_peak(id));
+      if (sum.peak_group != kNoGroup) {
+        const Contribution step{sum.peak_group, sum.peak_step_bytes, 1};
+        scope["trigger"] = row_json(profile_.sites().holder(step, false));
+      }
+      Json tables;
+      for (size_t i = 0; i < kGroupings.size(); ++i) {
+        const size_t top = is_main(info) ? kMainRows : kOtherRows;
+        const HolderTable table = attributions_[i].table(held, top, false);
+        if (kGroupings[i].by == GroupBy::kTag && no_tags(table)) continue;
+        tables[std::string(kGroupings[i].name)] = table_json(table);
+      }
+      scope["tables"] = std::move(tables);
+      scope["flame"] = flame_json(held, is_main(info) ? kMainCalls : kOtherCalls);
+      all.push_back(std::move(scope));
+    }
+    return all;
+  }
+
+  static bool no_tags(const HolderTable& table) {
+    return std::all_of(table.rows.begin(), table.rows.end(),
+                       [](const Holder& row) { return row.title == kOthers; });
+  }
+
+  /// Nested [name, bytes, place, calls…] of the largest calls. A call's own share is what its calls
+  /// leave of it.
+  Json flame_json(const std::vector<Contribution>& held, size_t most) {
+    const CallTree tree(profile_, held, CallTree::Order::kFromOutermost);
+    std::vector<uint64_t> sizes;
+    collect_sizes(tree, tree.root(), sizes);
+    uint64_t smallest = 1;
+    if (sizes.size() > most) {
+      std::nth_element(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(most),
+                       sizes.end(), std::greater<>());
+      smallest = sizes[most] + 1;
+    }
+    return call_json(tree, tree.root(), smallest, true);
+  }
+  static void collect_sizes(const CallTree& tree, const CallTree::Node& node,
+                            std::vector<uint64_t>& sizes) {
+    for (const uint32_t id : node.children) {
+      sizes.push_back(tree.node(id).bytes);
+      collect_sizes(tree, tree.node(id), sizes);
+    }
+  }
+  Json call_json(const CallTree& tree, const CallTree::Node& node, uint64_t smallest, bool root) {
+    Json json = {strings_.id(root ? "" : CallTree::title(node)), node.bytes,
+                 strings_.id(node.frame == nullptr ? "" : place(*node.frame))};
+    for (const uint32_t id : node.children) {
+      if (tree.node(id).bytes >= smallest) {
+        json.push_back(call_json(tree, tree.node(id), smallest, false));
+      }
+    }
+    return json;
+  }
+  static std::string place(const Frame& frame) {
+    if (frame.file.empty()) return frame.module;
+    const std::string file = frame.file.substr(frame.file.rfind('/') + 1);
+    return frame.module + (frame.module.empty() ? "" : " · ") + file +
+           (frame.line > 0 ? ":" + std::to_string(frame.line) : "");
+  }
+
+  Json phases_json() const {
+    Json all = Json::array();
+    for (const PhaseBand& band : phase_bands(profile_, kMaxLanes)) {
+      Json instances = Json::array();  // begin and length of each
+      for (const auto& [begin_ns, end_ns] : band.instances) {
+        instances.push_back(begin_ns);
+        instances.push_back(end_ns - begin_ns);
+      }
+      all.push_back({{"name", band.name},
+                     {"label", band.label()},
+                     {"lane", band.lane},
+                     {"begin_ns", band.begin_ns},
+                     {"end_ns", band.end_ns},
+                     {"instances", std::move(instances)}});
+    }
+    return all;
+  }
+
+  /// rows: [title, kind, module]. kinds: [device, kind, [row, bytes, count…], other bytes, other
+  /// rows].
+  Json instants_json() {
+    Json rows = Json::array();
+    for (const Holder& row : instants_.rows) {
+      rows.push_back({strings_.id(row.title), strings_.id(row.kind), strings_.id(row.module)});
+    }
+    Json list = Json::array();
+    for (const Instant& instant : instants_.instants) {
+      Json kinds = Json::array();
+      for (const KindHolders& holders : instant.kinds) {
+        Json flat = Json::array();
+        for (const KindHolders::Row& row : holders.rows) {
+          flat.push_back(row.row);
+          flat.push_back(row.bytes);
+          flat.push_back(row.count);
+        }
+        kinds.push_back({holders.device, std::string(kind_path(holders.kind)), std::move(flat),
+                         holders.other_bytes, holders.other_rows});
+      }
+      list.push_back({instant.time_ns, instant.reason, std::move(kinds)});
+    }
+    Json places = Json::array();
+    for (const HeldPlace& place : instants_.places) {
+      places.push_back({place.device, std::string(kind_path(place.kind)), place.row});
+    }
+    return {{"rows", std::move(rows)},
+            {"list", std::move(list)},
+            {"places", std::move(places)},
+            {"device", changes_json(instants_.device_changes)},
+            {"host", changes_json(instants_.host_changes)}};
+  }
+  /// [ns since the step before, place, bytes, count…]; -1 ns: of the same step. null: too many.
+  static Json changes_json(const std::optional<PlaceChanges>& changes) {
+    if (!changes) return nullptr;
+    Json flat = Json::array();
+    int64_t last = 0;
+    for (const PlaceChange& change : *changes) {
+      // Times of a damaged log may run backwards.
+      flat.push_back(change.begins_step ? std::max<int64_t>(0, change.time_ns - last) : -1);
+      flat.push_back(change.place);
+      flat.push_back(change.bytes);
+      flat.push_back(change.count);
+      if (change.begins_step) last = std::max(last, change.time_ns);
+    }
+    return flat;
+  }
+
+  Json leaks_json() {
+    Json all = Json::array();
+    for (const ScopeId id : profile_.scopes()) {
+      const ScopeInfo& info = profile_.scope_info(id);
+      if (!is_main(info) || (info.device < 0 && info.name != "host")) continue;
+      const std::vector<Contribution> live = profile_.live(id);
+      uint64_t bytes = 0, count = 0;
+      for (const Contribution& part : live) {
+        bytes += part.bytes;
+        count += part.count;
+      }
+      Json side = table_json(profile_.sites().table(live, kListRows, false));
+      side["scope"] = info.name;
+      side["text"] = profile_.scope_text(id);
+      side["bytes"] = bytes;
+      side["count"] = count;
+      all.push_back(std::move(side));
+    }
+    return all;
+  }
+
+  Profile& profile_;
+  const TimeSeries& times_;
+  const Instants& instants_;
+  std::vector<Attribution> attributions_;
+  Strings strings_;
+};
+
+/// JSON that may stand inside a script element: no text in it can end the element or a line.
+void write_inside_script(const std::string& json, std::ostream& out) {
+  constexpr std::string_view kLineSeparator = "\xe2\x80\xa8", kParagraphSeparator = "\xe2\x80\xa9";
+  size_t begin = 0;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const std::string_view rest = std::string_view(json).substr(i, 3);
+    const char* escape = json[i] == '<'                ? "\\u003c"
+                         : rest == kLineSeparator      ? "\\u2028"
+                         : rest == kParagraphSeparator ? "\\u2029"
+                                                       : nullptr;
+    if (escape == nullptr) continue;
+    out << std::string_view(json).substr(begin, i - begin) << escape;
+    if (json[i] != '<') i += 2;
+    begin = i + 1;
+  }
+  out << std::string_view(json).substr(begin);
+}
+
+}  // namespace
+
+std::string page_data(Profile& profile, const TimeSeries& times, const Instants& instants) {
+  return PageData(profile, times, instants).make();
+}
+
+void require_page() {
+  if (!page_template().empty()) return;
+  throw std::runtime_error(
+      "this gpupeak was built without the page: tools/bootstrap.sh fetches what it is made of; "
+      "then configure and build again");
+}
+
+void write_html(const std::vector<std::string>& runs, const std::string& tool_version,
+                std::ostream& out) {
+  require_page();
+  const std::string_view page = page_template();
+  const size_t mark = page.find(kDataMark);
+  if (mark == std::string_view::npos)
+    throw std::logic_error("write_html: the page has no data mark");
+  out << page.substr(0, mark) << "{\"schema\":\"gpupeak.page/1\",\"version\":\"" << tool_version
+      << "\",\"runs\":[";
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (i > 0) out << ",\n";
+    write_inside_script(runs[i], out);
+  }
+  out << "]}" << page.substr(mark + kDataMark.size());
+}
+
+}  // namespace gpupeak::collector

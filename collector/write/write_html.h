@@ -1,0 +1,27 @@
+// One self-contained page about one log or several: it opens from a mail, without a network. The
+// page itself, with the libraries that draw its charts, is made by the build from collector/page
+// and lies in this program; here it is given its data.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "collector/analyze/profile.h"
+#include "collector/timeline/instants.h"
+#include "collector/timeline/time_series.h"
+
+namespace gpupeak::collector {
+
+/// Everything that a page shows of one log, as JSON.
+std::string page_data(Profile& profile, const TimeSeries& times, const Instants& instants);
+
+/// `runs`: page_data() of each. Throws std::runtime_error if this program was built without the
+/// page.
+void write_html(const std::vector<std::string>& runs, const std::string& tool_version,
+                std::ostream& out);
+
+/// Throws what write_html() would throw: before a long log is read.
+void require_page();
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,217 @@
+#include "collector/write/write_json.h"
+
+#include <fmt/format.h>
+
+#include "collector/text/sanitize.h"
+#include "collector/write/json_values.h"
+
+namespace gpupeak::collector {
+namespace {
+
+Json metrics_json(const Metrics& metrics) {
+  Json json = Json::object();
+  for (const auto& [name, value] : metrics) json[name] = nullable(value);
+  return json;
+}
+
+Json run_json(const RunSummary& run) {
+  Json json;
+  json["command"] = run.command;
+  json["host"] = run.host;
+  json["pid"] = run.pid;
+  json["ppid"] = run.ppid;
+  json["rank"] = nullable(run.rank);
+  json["start_time"] = run.start_time;
+  json["duration_ns"] = run.duration_ns;
+  const bool known = run.exit_kind != ExitKind::kUnknown;
+  const char* kind = run.exit_kind == ExitKind::kSignal ? "signal" : "exit";
+  json["exit"] = {{"kind", known ? kind : "unknown"},
+                  {"code", known ? Json(run.exit_code) : Json(nullptr)}};
+  json["labels"] = Json::object();
+  for (const auto& [key, value] : run.labels) json["labels"][key] = value;
+  return json;
+}
+
+Json ledger_view_json(const LedgerView& view) {
+  Json json{{"time_ns", view.time_ns},
+            {"used_bytes", view.used_bytes},
+            {"tracked_bytes", view.tracked_bytes},
+            {"rows", Json::array()}};
+  for (const LedgerRow& row : view.rows)
+    json["rows"].push_back({{"cause", row.cause}, {"bytes", row.bytes}});
+  return json;
+}
+
+Json ledger_json(const DeviceLedgerSummary& ledger) {
+  Json json{{"source", ledger.source},
+            {"at_peak", ledger_view_json(ledger.at_peak)},
+            {"at_exit", ledger_view_json(ledger.at_exit)},
+            {"overlaps", ledger.overlaps},
+            {"uncertain_readings", ledger.uncertain_readings},
+            {"items", Json::array()},
+            {"readings", Json::array()}};
+  for (const LedgerItem& item : ledger.items) {
+    json["items"].push_back(
+        {{"cause", item.cause}, {"name", item.name}, {"bytes", item.bytes}, {"count", item.count}});
+  }
+  for (const auto& [time_ns, used] : ledger.readings)
+    json["readings"].push_back(Json::array({time_ns, used}));
+  return json;
+}
+
+Json device_json(const DeviceSummary& device) {
+  return {{"ordinal", device.ordinal},
+          {"uuid", device.uuid},
+          {"name", device.name},
+          {"total_bytes", device.total_bytes},
+          {"metrics", metrics_json(device.metrics)},
+          {"ledger", device.ledger ? ledger_json(*device.ledger) : Json(nullptr)}};
+}
+
+Json peak_json(const Peak& peak) {
+  Json json;
+  json["scope"] = peak.scope;
+  json["bytes"] = peak.bytes;
+  json["time_ns"] = peak.time_ns;
+  json["phase"] = nullable(peak.phase);
+  if (peak.trigger) json["trigger"] = holder_json(*peak.trigger);
+  json["holders"] = holders_json(peak.holders);
+  json["other_bytes"] = peak.other_bytes;
+  json["other_sites"] = peak.other_sites;
+  if (peak.error_bytes) json["error_bytes"] = *peak.error_bytes;
+  return json;
+}
+
+Json instance_side_json(const PhaseInstanceSide& side) {
+  return {{"start_bytes", side.start_bytes},
+          {"peak_bytes", side.peak_bytes},
+          {"end_bytes", side.end_bytes},
+          {"kept_bytes", nullable(side.kept_bytes)},
+          {"alloc_count", nullable(side.alloc_count)}};
+}
+
+Json instances_json(const PhaseInstances& instances) {
+  Json json;
+  json["first"] = instances.first;
+  json["last"] = instances.last;
+  json["count"] = instances.count;
+  json["begin_ns"] = instances.begin_ns;
+  json["end_ns"] = nullable(instances.end_ns);
+  json["open_ns"] = instances.open_ns;
+  json["alike"] = instances.alike;
+  json["device"] = instance_side_json(instances.device);
+  json["host"] = instances.host ? instance_side_json(*instances.host) : Json(nullptr);
+  return json;
+}
+
+Json phase_json(const PhaseSummary& phase) {
+  Json json;
+  json["name"] = phase.name;
+  json["source"] = phase.source;
+  json["parent"] = nullable(phase.parent);
+  json["depth"] = phase.depth;
+  if (phase.session > 0) json["session"] = phase.session;
+  json["count"] = phase.count;
+  json["begin_ns"] = phase.begin_ns;
+  json["end_ns"] = nullable(phase.end_ns);
+  json["open_ns"] = phase.open_ns;
+  json["instances"] = Json::array();
+  for (const PhaseInstances& part : phase.instances) {
+    json["instances"].push_back(instances_json(part));
+  }
+  json["metrics"] = metrics_json(phase.metrics);
+  const auto site = [&](const char* name, const std::optional<Holder>& holder) {
+    json[name] = holder ? holder_json(*holder) : Json(nullptr);
+  };
+  site("biggest_new_device_site", phase.biggest_new_device_site);
+  site("biggest_new_host_site", phase.biggest_new_host_site);
+  return json;
+}
+
+Json arena_json(const ArenaSummary& arena) {
+  Json json;
+  json["name"] = arena.name;
+  json["count"] = arena.count;
+  json["capacity_bytes"] = nullable(arena.capacity_bytes);
+  json["live_bytes"] = arena.live_bytes;
+  json["peak_bytes"] = arena.peak_bytes;
+  json["peak_time_ns"] = arena.peak_time_ns;
+  json["alloc_count"] = arena.alloc_count;
+  json["parts"] = Json::array();
+  for (const ArenaSummary::Part& part : arena.parts) {
+    json["parts"].push_back({{"title", part.title}, {"bytes", part.bytes}, {"count", part.count}});
+  }
+  json["other_bytes"] = arena.other_bytes;
+  return json;
+}
+
+Json mark_json(const MarkSummary& mark) {
+  Json json;
+  json["name"] = mark.name;
+  json["source"] = mark.source;
+  if (!mark.domain.empty()) json["domain"] = mark.domain;
+  if (!mark.category.empty()) json["category"] = mark.category;
+  json["time_ns"] = mark.time_ns;
+  json["thread_id"] = nullable(mark.thread_id);
+  json["device_bytes"] = nullable(mark.device_bytes);
+  json["host_bytes"] = nullable(mark.host_bytes);
+  return json;
+}
+
+Json oom_json(const OutOfMemory& oom) {
+  Json json;
+  json["time_ns"] = oom.time_ns;
+  json["api"] = oom.api;
+  if (oom.device) json["device"] = *oom.device;
+  json["requested_bytes"] = oom.requested_bytes;
+  json["result"] = oom.result;
+  json["live_bytes"] = oom.live_bytes;
+  json["driver_free_bytes"] = nullable(oom.driver_free_bytes);
+  json["driver_total_bytes"] = nullable(oom.driver_total_bytes);
+  json["pool_slack_bytes"] = oom.pool_slack_bytes;
+  json["page_slack_bytes"] = oom.page_slack_bytes;
+  json["unmapped_address_bytes"] = oom.unmapped_address_bytes;
+  json["largest_fit_bytes"] = nullable(oom.largest_fit_bytes);
+  json["phase"] = nullable(oom.phase);
+  json["site"] = oom.title;
+  json["holders"] = holders_json(oom.holders);
+  return json;
+}
+
+template <class T, class ToJson>
+Json list_json(const std::vector<T>& values, ToJson to_json) {
+  Json json = Json::array();
+  for (const T& value : values) json.push_back(to_json(value));
+  return json;
+}
+
+}  // namespace
+
+Json summary_json(const Summary& summary) {
+  Json json;
+  json["schema"] = "gpupeak.summary/1";
+  json["tool"] = {{"version", summary.tool_version}, {"log_format", summary.log_format}};
+  if (is_confidential()) json["confidential"] = true;
+  json["run"] = run_json(summary.run);
+  json["quality"] = quality_json(summary.quality);
+  json["devices"] = list_json(summary.devices, device_json);
+  json["metrics"] = metrics_json(summary.metrics);
+  json["grouped_by"] = summary.grouped_by;
+  json["peaks"] = list_json(summary.peaks, peak_json);
+  json["phases"] = list_json(summary.phases, phase_json);
+  json["arenas"] = list_json(summary.arenas, arena_json);
+  json["marks"] = list_json(summary.marks, mark_json);
+  json["mark_count"] = summary.mark_count;
+  json["rules"] = {{"sets", summary.rules.sets}, {"automatic", summary.rules.automatic}};
+  json["oom"] = list_json(summary.oom, oom_json);
+  json["oom_count"] = summary.oom_count;
+  json["live_at_exit"] = holders_json(summary.live_at_exit);
+  json["temporary"] = holders_json(summary.temporaries);
+  return json;
+}
+
+void write_json(const Summary& summary, std::ostream& out) {
+  out << summary_json(summary).dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+}
+
+}  // namespace gpupeak::collector

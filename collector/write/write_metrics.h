@@ -1,0 +1,31 @@
+// The figures of runs alone, in the forms that CI services and dashboards read. `gpupeak metrics`
+// calls it; docs/metrics-export.md says what reads which.
+#pragma once
+
+#include <map>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collector/summary/summary.h"
+
+namespace gpupeak::collector {
+
+enum class MetricsFormat { kText, kJsonl, kBencher, kGithubBenchmark, kGoogleBenchmark };
+
+struct MetricsChoice {
+  std::vector<std::string> names;             ///< empty: all
+  std::string benchmark;                      ///< empty: the program's name
+  std::map<std::string, std::string> labels;  ///< beside those of the run
+};
+
+/// What was not measured is null in JSON lines and left out where a format has no null. Throws
+/// UsageError for a name that a run does not have.
+void write_metrics(const std::vector<Summary>& runs, MetricsFormat format,
+                   const MetricsChoice& choice, std::ostream& out);
+
+/// The program's name without its folder; the log's if the log names none.
+std::string program_of(const Summary& summary);
+
+}  // namespace gpupeak::collector

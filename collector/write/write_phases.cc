@@ -1,0 +1,157 @@
+#include "collector/write/write_phases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collector/summary/run_text.h"
+#include "collector/text/csv_field.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr size_t kNameColumns = 22;
+constexpr size_t kTimeColumns = 9;
+constexpr size_t kMibColumns = 9;
+constexpr size_t kCountColumns = 9;
+constexpr size_t kSideColumns = 4 * (kMibColumns + 1) + kCountColumns + 1;
+constexpr std::string_view kUnknown = "–";
+
+class PhaseTable {
+ public:
+  PhaseTable(const Summary& summary, std::ostream& out, const TextStyle& style)
+      : summary_(summary), out_(out), style_(style) {
+    for (const PhaseSummary& phase : summary.phases) {
+      device_ = std::max(device_, metric(phase.metrics, "device.peak_bytes").value_or(0));
+      host_ = std::max(host_, metric(phase.metrics, "host.peak_bytes").value_or(0));
+    }
+  }
+
+  void write() {
+    out_ << bold("PHASES", style_)
+         << "  MiB; peak: with what was live before; kept: of the phase's "
+         << "own allocations, live at its end\n";
+    std::string head(kNameColumns + kTimeColumns + 1, ' ');
+    if (device_ > 0) head += "   " + left("device memory", kSideColumns - 1);
+    out_ << head << (host_ > 0 ? "   host memory" : "") << '\n';
+    out_ << left("phase", kNameColumns) << ' ' << right("time", kTimeColumns)
+         << sides(side_head(), side_head()) << '\n';
+    for (const PhaseSummary& phase : summary_.phases) {
+      for (const PhaseInstances& instances : phase.instances) row(phase, instances);
+    }
+    outside();
+    sites();
+  }
+
+ private:
+  /// Of a side without any memory nothing is shown.
+  std::string sides(const std::string& device, const std::string& host) const {
+    return (device_ > 0 ? "  " + device : "") + (host_ > 0 ? "  " + host : "");
+  }
+
+  static std::string side_head() {
+    std::string text;
+    for (const char* name : {"entry", "peak", "exit", "kept"})
+      text += ' ' + right(name, kMibColumns);
+    return text + ' ' + right("allocs", kCountColumns);
+  }
+
+  static std::string side(const std::optional<PhaseInstanceSide>& side, bool ended, int digits) {
+    const auto cell = [](const std::string& text) { return ' ' + right(text, kMibColumns); };
+    const std::string none(kUnknown);
+    if (!side) return cell(none) + cell(none) + cell(none) + cell(none) + cell(none);
+    return cell(mib(side->start_bytes, digits)) + cell(mib(side->peak_bytes, digits)) +
+           cell(ended ? mib(side->end_bytes, digits) : none) +
+           cell(signed_mib(side->kept_bytes, digits)) +
+           cell(side->alloc_count ? grouped(*side->alloc_count) : none);
+  }
+
+  void row(const PhaseSummary& phase, const PhaseInstances& instances) {
+    std::string name(static_cast<size_t>(std::min(phase.depth, 8)) * 2, ' ');
+    name += instances_text(phase, instances);
+    if (!instances.alike) name += " ≠";
+    const bool ended = instances.end_ns.has_value();
+    out_ << left(fit(name, kNameColumns), kNameColumns) << ' '
+         << right(duration(instances.open_ns), kTimeColumns)
+         << sides(side(instances.device, ended, mib_digits(device_)),
+                  side(instances.host, ended, mib_digits(host_)))
+         << '\n';
+  }
+
+  /// What no phase allocated: with it, what the outermost phases hold is what was live in the end.
+  void outside() {
+    const auto text = [&](const char* name) {
+      const std::optional<uint64_t> bytes = metric(summary_.metrics, name);
+      return mib(bytes, mib_digits(name[0] == 'd' ? device_ : host_));
+    };
+    out_ << fmt::format(
+        "live at exit: device {} MiB, host {} MiB; of it allocated outside of all phases: {}, {}\n",
+        text("device.live_bytes"), text("host.live_bytes"),
+        text("device.outside_phases.live_bytes"), text("host.outside_phases.live_bytes"));
+  }
+
+  void sites() {
+    bool any = false;
+    for (const PhaseSummary& phase : summary_.phases) {
+      for (const auto* site : {&phase.biggest_new_device_site, &phase.biggest_new_host_site}) {
+        if (!*site || (*site)->bytes == 0) continue;
+        if (!any) out_ << '\n' << bold("BIGGEST NEW SITES", style_) << '\n';
+        any = true;
+        const std::string name =
+            std::string(static_cast<size_t>(std::min(phase.depth, 8)) * 2, ' ') + phase.name;
+        out_ << fit(fmt::format("{} {} {}  {}", left(fit(name, kNameColumns), kNameColumns),
+                                right(mib((*site)->bytes, mib_digits((*site)->bytes)), kMibColumns),
+                                left((*site)->kind, 16), (*site)->title),
+                    static_cast<size_t>(std::max(style_.width, 100)))
+             << '\n';
+      }
+    }
+  }
+
+  const Summary& summary_;
+  std::ostream& out_;
+  const TextStyle& style_;
+  uint64_t device_ = 0, host_ = 0;
+};
+
+std::string side_csv(const std::optional<PhaseInstanceSide>& side, bool ended) {
+  if (!side) return ",,,,";
+  const auto if_known = [](const auto& figure) {
+    return figure ? fmt::format("{}", *figure) : std::string();
+  };
+  return fmt::format("{},{},{},{},{}", side->start_bytes, side->peak_bytes,
+                     ended ? fmt::format("{}", side->end_bytes) : "", if_known(side->kept_bytes),
+                     if_known(side->alloc_count));
+}
+
+}  // namespace
+
+void write_phases(const Summary& summary, std::ostream& out, const TextStyle& style) {
+  PhaseTable(summary, out, style).write();
+}
+
+void write_phases_csv(const Summary& summary, std::ostream& out) {
+  out << "phase,depth,source,session,first,last,count,begin_ns,open_ns";
+  for (const char* side : {"device", "host"}) {
+    for (const char* figure :
+         {"start_bytes", "peak_bytes", "end_bytes", "kept_bytes", "alloc_count"})
+      out << fmt::format(",{}.{}", side, figure);
+  }
+  out << ",biggest_new_device_site,biggest_new_host_site\r\n";
+  for (const PhaseSummary& phase : summary.phases) {
+    const auto title = [](const std::optional<Holder>& site) {
+      return site ? csv_field(site->title) : "";
+    };
+    for (const PhaseInstances& part : phase.instances) {
+      const bool ended = part.end_ns.has_value();
+      out << fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}\r\n", csv_field(phase.name),
+                         phase.depth, phase.source,
+                         phase.session == 0 ? "" : fmt::format("{}", phase.session), part.first,
+                         part.last, part.count, part.begin_ns, part.open_ns,
+                         side_csv(part.device, ended), side_csv(part.host, ended),
+                         title(phase.biggest_new_device_site), title(phase.biggest_new_host_site));
+    }
+  }
+}
+
+}  // namespace gpupeak::collector

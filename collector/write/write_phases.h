@@ -1,0 +1,15 @@
+// The phases of a run as one wide table, host and device side by side.
+#pragma once
+
+#include <ostream>
+
+#include "collector/summary/summary.h"
+#include "collector/text/text_format.h"
+
+namespace gpupeak::collector {
+
+void write_phases(const Summary& summary, std::ostream& out, const TextStyle& style);
+/// A row for instances that are alike; bytes and nanoseconds, empty where not measured.
+void write_phases_csv(const Summary& summary, std::ostream& out);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,101 @@
+// Driver calls that hand out no memory and yet take some: what hooks/cuda.cc makes of the rows of
+// cuda_table.def for code, launches, streams, limits, peers and graphics. Like device_calls.h: each
+// returns the real function's result, always. HOOK-SAFE.
+#pragma once
+
+#include <cuda.h>
+
+#include "calls/driver_scope.h"
+#include "track/device_memory.h"
+#include "track/driver.h"
+#include "track/ledger.h"
+
+namespace gpupeak::preload::calls {
+
+/// Any rare call: what the driver's figure moves by belongs to `kCause`.
+template <gpupeak_ledger_cause kCause, typename Real, typename... Arguments>
+CUresult bracketed(const ApiCall& call, Real real, Arguments... arguments) {
+  DriverScope scope;
+  if (!scope.accounts()) return real(arguments...);
+  const LedgerBracket bracket(call, kCause, current_device());
+  return real(arguments...);
+}
+
+template <typename Real, typename... Arguments>
+CUresult load_file(const ApiCall& call, Real real, void** out, const char* path,
+                   Arguments... arguments) {
+  DriverScope scope;
+  if (!scope.accounts()) return real(out, path, arguments...);
+  LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, current_device());
+  bracket.of_file(path);
+  return real(out, path, arguments...);
+}
+
+/// Functions are gone, and their addresses may come again.
+template <typename Real, typename Handle>
+CUresult unload(const ApiCall& call, Real real, Handle handle) {
+  DriverScope scope;
+  if (!scope.accounts()) return real(handle);
+  const LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, current_device());
+  const CUresult result = real(handle);
+  if (result == CUDA_SUCCESS) forget_launches();
+  return result;
+}
+
+/// Stack size is local memory, the other limits are buffers of their own.
+template <typename Real>
+CUresult set_limit(const ApiCall& call, Real real, CUlimit limit, size_t value) {
+  DriverScope scope;
+  if (!scope.accounts()) return real(limit, value);
+  const bool is_stack = limit == CU_LIMIT_STACK_SIZE;
+  const LedgerBracket bracket(call, is_stack ? GPUPEAK_LEDGER_LOCAL_MEMORY : GPUPEAK_LEDGER_LIMITS,
+                              current_device());
+  return real(limit, value);
+}
+
+template <typename Run>
+CUresult first_launch(const ApiCall& call, CUfunction function, Run run) {
+  DriverScope scope;
+  if (!scope.accounts()) return run();
+  LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, current_device());
+  bracket.of_function(function);
+  return run();
+}
+
+/// A launch whose first argument is the function. All but a function's first one go straight
+/// through.
+template <typename Real, typename... Arguments>
+CUresult launch(const ApiCall& call, Real real, void* function, Arguments... arguments) {
+  if (__builtin_expect(g_launches.before(function), 1) || !recording() ||
+      !is_first_launch(function))
+    return real(function, arguments...);
+  return first_launch(call, static_cast<CUfunction>(function),
+                      [&] { return real(function, arguments...); });
+}
+
+/// cuLaunchKernelEx: the configuration comes first.
+template <typename Real>
+CUresult launch_configured(const ApiCall& call, Real real, const void* configuration,
+                           void* function, void** parameters, void** extra) {
+  if (__builtin_expect(g_launches.before(function), 1) || !recording() ||
+      !is_first_launch(function))
+    return real(configuration, function, parameters, extra);
+  return first_launch(call, static_cast<CUfunction>(function),
+                      [&] { return real(configuration, function, parameters, extra); });
+}
+
+/// A question about a function, which loads it if nothing has yet: the function is the second
+/// argument.
+template <typename Real, typename First, typename... Arguments>
+CUresult use_function(const ApiCall& call, Real real, First first, void* function,
+                      Arguments... arguments) {
+  if (__builtin_expect(!recording() || !is_first_use(function), 1))
+    return real(first, function, arguments...);
+  DriverScope scope;
+  if (!scope.accounts()) return real(first, function, arguments...);
+  LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, current_device());
+  bracket.of_function(static_cast<CUfunction>(function));
+  return real(first, function, arguments...);
+}
+
+}  // namespace gpupeak::preload::calls

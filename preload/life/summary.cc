@@ -1,0 +1,107 @@
+#include "life/summary.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/environment.h"
+#include "base/syscalls.h"
+#include "base/text.h"
+#include "log/log.h"
+#include "log/log_file.h"
+#include "stack/module_map.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr size_t kMaxEnvironment = 4096;
+
+/// The command, where an installation (lib/gpupeak/ and bin/) or a build folder (preload/ and
+/// tools/) has it.
+bool find_command(Path& command) {
+  const std::string_view own = own_path();
+  const size_t slash = own.rfind('/');
+  const std::string_view folder = slash == std::string_view::npos ? "." : head(own, slash);
+  for (const char* place : {"/../../bin/gpupeak", "/../bin/gpupeak", "/../tools/gpupeak"}) {
+    command.clear();
+    command.add(folder).add(place);
+    if (sys::call6(SYS_access, reinterpret_cast<long>(command.c_str()), X_OK, 0, 0, 0, 0) == 0)
+      return true;
+  }
+  return false;
+}
+
+/// The environment without LD_PRELOAD and LD_AUDIT, so that the command does not watch itself.
+char** bare_environment() {
+  static char* variables[kMaxEnvironment + 1];
+  size_t n = 0;
+  for (char** entry = environ; *entry != nullptr && n < kMaxEnvironment; ++entry) {
+    if (strncmp(*entry, "LD_PRELOAD=", 11) != 0 && strncmp(*entry, "LD_AUDIT=", 9) != 0) {
+      variables[n++] = *entry;
+    }
+  }
+  variables[n] = nullptr;
+  return variables;
+}
+
+/// Runs the command and waits. The child shares our memory until it has called exec, sends no
+/// SIGCHLD and is not seen by the program's own wait calls. False if it could not be run.
+bool run_command(const char* command) {
+  const char* arguments[] = {command, "report", "--short", "--", log_path().data(), nullptr};
+  char** variables = bare_environment();
+  alignas(16) static char stack[64 << 10];
+  struct Start {
+    const char* command;
+    const char** arguments;
+    char** variables;
+  } start{command, arguments, variables};
+  const int child = clone(
+      [](void* data) -> int {
+        const auto* s = static_cast<const Start*>(data);
+        sys::call6(SYS_dup2, 2, 1, 0, 0, 0, 0);  // all it says goes to stderr
+        sys::call6(SYS_execve, reinterpret_cast<long>(s->command),
+                   reinterpret_cast<long>(s->arguments), reinterpret_cast<long>(s->variables), 0, 0,
+                   0);
+        sys::call6(SYS_exit, 127, 0, 0, 0, 0, 0);
+        return 127;
+      },
+      stack + sizeof stack, CLONE_VM | CLONE_VFORK, &start);
+  if (child < 0) return false;
+  int status = 0;
+  long result;
+  do {
+    result = sys::call6(SYS_wait4, child, reinterpret_cast<long>(&status), __WALL, 0, 0, 0);
+  } while (result == -EINTR);
+  return result == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+void print_counters() {
+  const gpupeak_counters_page& page = counters();
+  Text<256> line;
+  for (uint32_t i = 0; i < page.device_count && i < GPUPEAK_LOG_MAX_DEVICES; ++i) {
+    line.clear();
+    line.add("Peak device memory (GPU ").add(i).add("): ").add(page.device[i].total.peak);
+    say(line.add(" bytes").view());
+  }
+  if (environment().host_mode != GPUPEAK_HOST_OFF) {
+    line.clear();
+    line.add("Peak host heap (usable, within 64 KiB a thread): ").add(page.heap.peak).add(" bytes");
+    say(line.view());
+  }
+  Path log;
+  say(log.add("log: ").add(log_path()).view());
+}
+
+}  // namespace
+
+void print_summary() {
+  if (!environment().summary || environment().quiet || !stderr_is_unchanged()) return;
+  Path command;
+  if (!find_command(command) || !run_command(command.c_str())) print_counters();
+}
+
+}  // namespace gpupeak::preload

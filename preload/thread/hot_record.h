@@ -1,0 +1,66 @@
+// Heap events as they lie in the log, written straight into the thread's chunk. The caller has made
+// sure that there is room: ThreadSlot::ready(). HOOK-SAFE, inside a HookScope.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "gpupeak/log_format.h"
+#include "life/process.h"
+#include "log/record.h"
+#include "thread/thread_slot.h"
+
+namespace gpupeak::preload {
+
+using Clock = uint64_t (*)();
+
+/// Writes a record's begin: whether and when it was, and the address. Returns where the next field
+/// goes; the tag is complete but not yet stored.
+inline __attribute__((always_inline)) uint8_t* begin_record(ProcessPage& process, ThreadSlot& slot,
+                                                            uint8_t& tag, const void* block,
+                                                            Clock clock) {
+  uint8_t* to = slot.at + 1;
+  if (!slot.is_only_writer(process) || ++slot.unstamped >= kStampEvery) {
+    const uint64_t before = slot.time;
+    tag |= GPUPEAK_TAG_TIMED;
+    to = put_hot_varint(to, slot.take_stamp(process, clock) - before);
+  }
+  const auto address = reinterpret_cast<uint64_t>(block);
+  if (__builtin_expect((address & 15) == 0, 1)) {
+    to = put_hot_varint(
+        to, zigzag(static_cast<int64_t>(address >> 4) - static_cast<int64_t>(slot.address >> 4)));
+  } else {
+    tag |= GPUPEAK_TAG_UNALIGNED;
+    to = put_hot_varint(to, zigzag(static_cast<int64_t>(address - slot.address)));
+  }
+  slot.address = address;
+  return to;
+}
+
+inline void end_record(ThreadSlot& slot, uint8_t tag, uint8_t* end) {
+  std::atomic_ref<uint8_t>(*slot.at).store(tag, std::memory_order_release);
+  slot.at = end;
+}
+
+/// `clock` for what has happened: ticks() or tsc().
+inline __attribute__((always_inline)) void put_block(ProcessPage& process, ThreadSlot& slot,
+                                                     uint8_t tag, const void* block, size_t bytes,
+                                                     size_t usable_bytes, uint32_t node,
+                                                     Clock clock) {
+  uint8_t* to = begin_record(process, slot, tag, block, clock);
+  to = put_hot_varint(to, bytes);
+  to =
+      put_varint(to, zigzag(static_cast<int64_t>(usable_bytes - bytes)));  // nearly always one byte
+  to = put_hot_varint(to, node);
+  end_record(slot, tag, to);
+}
+
+/// `clock_before` for what is about to happen: ticks_before() or tsc_before().
+inline __attribute__((always_inline)) void put_address(ProcessPage& process, ThreadSlot& slot,
+                                                       uint8_t tag, const void* block,
+                                                       Clock clock_before) {
+  uint8_t* to = begin_record(process, slot, tag, block, clock_before);
+  end_record(slot, tag, to);
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,50 @@
+#include "thread/sample.h"
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/proc_file.h"
+#include "base/syscalls.h"
+#include "life/process.h"
+#include "log/log.h"
+
+namespace gpupeak::preload {
+namespace {
+
+/// The next decimal number in [at, end), leaving `at` behind it.
+uint64_t next_number(const char*& at, const char* end) {
+  while (at < end && (*at < '0' || *at > '9')) ++at;
+  uint64_t value = 0;
+  for (; at < end && *at >= '0' && *at <= '9'; ++at)
+    value = value * 10 + static_cast<uint64_t>(*at - '0');
+  return value;
+}
+
+constinit std::atomic<uint64_t> g_last_sample_ns{0};
+
+}  // namespace
+
+void sample_at_border() {
+  constexpr uint64_t kShortestNs = 1'000'000;
+  if (monotonic_ns() - g_last_sample_ns.load(std::memory_order_relaxed) >= kShortestNs) {
+    sample_process();
+  }
+}
+
+void sample_process() {
+  g_last_sample_ns.store(monotonic_ns(), std::memory_order_relaxed);
+  char text[128];
+  const size_t bytes = read_file("/proc/self/statm", text, sizeof text);
+  if (bytes == 0) return;
+  const char* at = text;
+  const char* end = text + bytes;
+  next_number(at, end);  // total size
+  const uint64_t resident = next_number(at, end) * 4096;
+  const uint64_t resident_file = next_number(at, end) * 4096;
+  const uintptr_t top = sys::brk(0);
+  Record record(GPUPEAK_REC_SAMPLE);
+  emit(record.u(resident).u(resident_file).u(top > initial_brk() ? top - initial_brk() : 0));
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,131 @@
+#include "thread/sampled_set.h"
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+
+#include "base/environment.h"
+#include "base/memory.h"
+#include "base/syscalls.h"
+#include "life/process.h"
+#include "log/log.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr uint32_t kSlots = 1 << 20;
+constexpr uint32_t kWindow = 16;  // a block lies within 16 slots (two cache lines) of its hash
+
+constinit std::atomic<uint64_t>* g_slots = nullptr;
+constinit double g_mean_bytes = 0;
+
+/// A bit for each 8 bytes of all addresses that a program can have: reserved only if the log
+/// reaches its limit, and a page in memory for each 256 KiB of heap.
+constexpr uint64_t kAddresses = uint64_t{1} << 47;
+constexpr uint64_t kMarkBytes = kAddresses / 8 / 8;
+constinit std::atomic<uint8_t>* g_unlogged = nullptr;
+
+bool reserve_marks() {
+  if (g_unlogged != nullptr) {  // in a forked child: the parent's
+    return !sys::failed(sys::madvise(g_unlogged, kMarkBytes, MADV_DONTNEED));
+  }
+  void* at = reserve_pages(kMarkBytes);
+  if (at == nullptr) return false;
+  sys::madvise(at, kMarkBytes, MADV_DONTDUMP);
+  g_unlogged = static_cast<std::atomic<uint8_t>*>(at);
+  return true;
+}
+
+std::atomic<uint8_t>& marks_of(uint64_t address) {
+  return g_unlogged[(address & (kAddresses - 1)) >> 6];
+}
+uint8_t mark_of(uint64_t address) {
+  return static_cast<uint8_t>(1u << (address >> 3 & 7));
+}
+
+std::atomic<uint64_t>* window(const void* block) {
+  const uint64_t mixed = reinterpret_cast<uint64_t>(block) * 0x9e3779b97f4a7c15u;
+  return g_slots + (mixed >> 44) / kWindow * kWindow;
+}
+
+/// ln(x) for x in (0, 1], to about 1e-5: this library has no libm.
+double natural_log(double x) {
+  uint64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  const int exponent = static_cast<int>(bits >> 52) - 1023;
+  bits = (bits & 0xfffffffffffffu) | 0x3ff0000000000000u;
+  double m;
+  memcpy(&m, &bits, sizeof m);  // 1 <= m < 2
+  const double t = (m - 1) / (m + 1);
+  const double t2 = t * t;
+  return exponent * 0.6931471805599453 +
+         2 * t * (1 + t2 * (1.0 / 3 + t2 * (1.0 / 5 + t2 * (1.0 / 7 + t2 / 9))));
+}
+
+}  // namespace
+
+bool init_sampling(uint64_t mean_bytes) {
+  if (g_slots == nullptr) {
+    g_slots = static_cast<std::atomic<uint64_t>*>(reserve_pages(kSlots * sizeof(uint64_t)));
+  }
+  g_mean_bytes = static_cast<double>(mean_bytes);
+  return g_slots != nullptr;
+}
+
+int64_t exponential_gap(uint64_t random) {
+  const double uniform = (static_cast<double>(random >> 11) + 1) / 9007199254740992.0;  // (0, 1]
+  return static_cast<int64_t>(-natural_log(uniform) * g_mean_bytes);
+}
+
+bool sampled_set_insert(const void* block) {
+  std::atomic<uint64_t>* slots = window(block);
+  for (uint32_t i = 0; i < kWindow; ++i) {
+    uint64_t empty = 0;
+    if (slots[i].compare_exchange_strong(empty, reinterpret_cast<uint64_t>(block),
+                                         std::memory_order_relaxed)) {
+      return true;
+    }
+  }
+  count(&gpupeak_counters_page::dropped_events);
+  return false;
+}
+
+bool sampled_set_erase(const void* block) {
+  std::atomic<uint64_t>* slots = window(block);
+  for (uint32_t i = 0; i < kWindow; ++i) {
+    uint64_t mine = reinterpret_cast<uint64_t>(block);
+    if (slots[i].load(std::memory_order_relaxed) == mine &&
+        slots[i].compare_exchange_strong(mine, 0, std::memory_order_relaxed)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void keep_to_log_limit() {
+  const uint64_t limit = environment().log_max_bytes;
+  ProcessPage& page = *g_process;
+  if (limit == 0 || page.host_mode != HostMode::kFull || counters().file_bytes < limit) return;
+  if (std::atomic_ref<uint32_t>(page.sampled_late).exchange(1) != 0)
+    return;  // another thread does it
+  if (!init_sampling(environment().sample_bytes) || !reserve_marks()) return;
+  set_quality(GPUPEAK_Q_LOG_MAX);
+  std::atomic_ref<HostMode>(page.host_mode).store(HostMode::kSampled, std::memory_order_release);
+}
+
+void note_unlogged(const void* block) {
+  const auto address = reinterpret_cast<uint64_t>(block);
+  marks_of(address).fetch_or(mark_of(address), std::memory_order_relaxed);
+}
+
+bool forget_unlogged(const void* block) {
+  const auto address = reinterpret_cast<uint64_t>(block);
+  const uint8_t mark = mark_of(address);
+  if ((marks_of(address).load(std::memory_order_relaxed) & mark) == 0) return false;
+  marks_of(address).fetch_and(static_cast<uint8_t>(~mark), std::memory_order_relaxed);
+  return true;
+}
+
+}  // namespace gpupeak::preload
