@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <initializer_list>
 
 namespace gpupeak::preload {
 namespace {

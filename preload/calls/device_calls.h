@@ -7,6 +7,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "calls/array_bytes.h"
 #include "calls/driver_scope.h"

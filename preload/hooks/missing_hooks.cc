@@ -1,6 +1,7 @@
 #include "hooks/missing_hooks.h"
 
 #include <cstring>
+#include <initializer_list>
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <initializer_list>
 
 #include "base/environment.h"
 #include "base/syscalls.h"

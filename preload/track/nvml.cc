@@ -1,5 +1,7 @@
 #include "track/nvml.h"
 
+#include <initializer_list>
+
 #include "base/hook_scope.h"
 #include "base/loader.h"
 #include "base/syscalls.h"

@@ -1,6 +1,7 @@
 #include "track/usage.h"
 
 #include <atomic>
+#include <initializer_list>
 
 #include "base/hook_scope.h"
 #include "life/process.h"
