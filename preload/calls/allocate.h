@@ -9,7 +9,10 @@
 #include "calls/driver_scope.h"
 #include "track/device_memory.h"
 #include "track/driver.h"
+#include "track/driver_readings.h"
+#include "track/graph_memory.h"
 #include "track/ledger.h"
+#include "track/memory_pools.h"
 
 namespace gpupeak::preload::calls {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "calls/driver_scope.h"
-#include "track/device_memory.h"
+#include "track/contexts.h"
 #include "track/driver.h"
 #include "track/ledger.h"
 

@@ -6,7 +6,6 @@
 #include <cuda.h>
 
 #include "calls/driver_scope.h"
-#include "track/device_memory.h"
 #include "track/driver.h"
 #include "track/ledger.h"
 
