@@ -5,14 +5,24 @@
 #include "collector/analyze/load_summary.h"
 #include "collector/text/error.h"
 #include "collector/write/write_gates.h"
+#include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
-#include "rule_choice.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
 namespace {
+
+struct CheckOptions {
+  std::string log;       ///< or JSON that `report --json` wrote
+  std::string baseline;  ///< likewise; empty: none
+  std::vector<std::string> max, max_increase;
+  std::string junit, markdown;  ///< files; empty: none
+  std::string color = "auto";
+  bool strict = false;
+  collector::RuleChoice rules;
+};
 
 std::vector<collector::Gate> parse_gates(const CheckOptions& options) {
   if (options.max.empty() && options.max_increase.empty()) {
@@ -28,14 +38,12 @@ std::vector<collector::Gate> parse_gates(const CheckOptions& options) {
   return gates;
 }
 
-}  // namespace
-
 int check(const CheckOptions& options) {
   const std::vector<collector::Gate> gates = parse_gates(options);
   collector::Options analysis;
   analysis.top = collector::kAllRows;
   analysis.stacks = false;
-  analysis.rules = rule_choice(options.rules);
+  analysis.rules = options.rules;
   ProgressBar bar;
   const collector::Summary summary = collector::load_summary(options.log, analysis, bar.callback());
   std::optional<collector::Summary> baseline;
@@ -59,6 +67,35 @@ int check(const CheckOptions& options) {
   if (!collector::all_passed(results)) return kGateFailed;
   const bool exact = summary.quality.exact && (!baseline || baseline->quality.exact);
   return options.strict && !exact ? kIncomplete : kOk;
+}
+
+}  // namespace
+
+void add_check(CommandLine& line) {
+  auto [verb, options] =
+      line.add("check", "Exit with 1 if a run does not keep its memory limits", check);
+  verb.add_option("log", options.log, "A log, or JSON that `report --json` wrote")
+      ->required()
+      ->type_name("FILE");
+  verb.add_option("--max", options.max,
+                  "A limit, such as device.peak_bytes=8GiB or "
+                  "device.peak_bytes@phase:load=2GiB (docs/check.md)")
+      ->allow_extra_args(false)
+      ->type_name("METRIC=SIZE");
+  verb.add_option("--baseline", options.baseline, "An earlier run: a log or JSON")
+      ->type_name("FILE");
+  verb.add_option("--max-increase", options.max_increase,
+                  "A limit over the baseline, such as device.peak_bytes=2% or =64MiB")
+      ->allow_extra_args(false)
+      ->type_name("METRIC=PERCENT|SIZE");
+  verb.add_option("--junit", options.junit, "Write the results as JUnit XML")->type_name("FILE");
+  verb.add_option("--markdown", options.markdown,
+                  "Append the results as Markdown, for instance to $GITHUB_STEP_SUMMARY")
+      ->type_name("FILE");
+  verb.add_flag("--strict", options.strict, "Exit with 4 if all passed, but anything was lost");
+  add_color(verb, options.color);
+  add_rules(verb, options.rules);
+  add_reading(verb);
 }
 
 }  // namespace gpupeak::tools

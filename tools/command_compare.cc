@@ -3,25 +3,37 @@
 #include <algorithm>
 
 #include "collector/views/compare.h"
+#include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
 #include "page.h"
-#include "rule_choice.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
+namespace {
+
+struct CompareOptions {
+  std::vector<std::string> logs;
+  std::string scope;  ///< as collector::Profile::scope() takes it
+  std::string html;   ///< file of a page; empty: text
+  std::string color = "auto";
+  size_t top = 20;
+  bool json = false;
+  bool strict = false;
+  collector::RuleChoice rules;
+};
 
 int compare(const CompareOptions& options) {
   if (!options.html.empty()) {
-    const bool exact = write_page(options.logs, rule_choice(options.rules), options.html);
+    const bool exact = write_page(options.logs, options.rules, options.html);
     return options.strict && !exact ? kIncomplete : kOk;
   }
   collector::Profiles runs;
   for (const std::string& log : options.logs) {
     ProgressBar bar;
-    runs.push_back(std::make_unique<collector::Profile>(log, bar.callback(), nullptr,
-                                                        rule_choice(options.rules)));
+    runs.push_back(
+        std::make_unique<collector::Profile>(log, bar.callback(), nullptr, options.rules));
   }
   write_output("", [&](std::ostream& out) {
     if (options.json) {
@@ -34,6 +46,25 @@ int compare(const CompareOptions& options) {
   const bool exact =
       std::all_of(runs.begin(), runs.end(), [](const auto& run) { return run->quality().exact; });
   return options.strict && !exact ? kIncomplete : kOk;
+}
+
+}  // namespace
+
+void add_compare(CommandLine& line) {
+  auto [verb, options] = line.add("compare", "Peaks, phases and sites of several runs", compare);
+  verb.add_option("logs", options.logs, "Two logs or more")
+      ->required()
+      ->expected(2, 1000)
+      ->type_name("LOG ...");
+  verb.add_option("--scope", options.scope, "Which memory phases and sites are of");
+  verb.add_option("--html", options.html, "Curves over each other and tables, as a page")
+      ->type_name("FILE");
+  add_top(verb, options.top, "Sites");
+  verb.add_flag("--json", options.json, "As JSON");
+  add_strict(verb, options.strict);
+  add_color(verb, options.color);
+  add_rules(verb, options.rules);
+  add_reading(verb);
 }
 
 }  // namespace gpupeak::tools

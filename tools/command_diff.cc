@@ -5,20 +5,32 @@
 #include "collector/analyze/load_summary.h"
 #include "collector/text/error.h"
 #include "collector/write/write_diff.h"
+#include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
-#include "rule_choice.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
+namespace {
+
+struct DiffOptions {
+  std::string a, b;  ///< logs, or JSON that `report --json` wrote
+  std::string out;   ///< file; empty: standard output
+  std::string by = "site";
+  std::string color = "auto";
+  size_t top = 10;
+  bool json = false;
+  bool strict = false;
+  collector::RuleChoice rules;
+};
 
 int diff(const DiffOptions& options) {
   collector::Options analysis;
   analysis.by = collector::parse_group_by(options.by);
   analysis.top = collector::kAllRows;
   analysis.stacks = false;
-  analysis.rules = rule_choice(options.rules);
+  analysis.rules = options.rules;
   ProgressBar bar;
   const collector::Summary a = collector::load_summary(options.a, analysis, bar.callback());
   const collector::Summary b = collector::load_summary(options.b, analysis, bar.callback());
@@ -32,6 +44,26 @@ int diff(const DiffOptions& options) {
     }
   });
   return options.strict && !(a.quality.exact && b.quality.exact) ? kIncomplete : kOk;
+}
+
+}  // namespace
+
+void add_diff(CommandLine& line) {
+  auto [verb, options] = line.add("diff", "What grew from one run to another, by site", diff);
+  verb.add_option("A", options.a, "A log, or JSON that `report --json` wrote")
+      ->required()
+      ->type_name("FILE");
+  verb.add_option("B", options.b, "The later run")->required()->type_name("FILE");
+  verb.add_option("--by", options.by, "What the rows are")
+      ->check(CLI::IsMember({"site", "function", "module", "phase", "tag", "kind", "thread"}))
+      ->capture_default_str();
+  add_top(verb, options.top, "Rows a table");
+  verb.add_flag("--json", options.json, "As JSON, with all rows");
+  verb.add_flag("--strict", options.strict, "Exit with 4 if anything was lost in either run");
+  add_out(verb, options.out);
+  add_color(verb, options.color);
+  add_rules(verb, options.rules);
+  add_reading(verb);
 }
 
 }  // namespace gpupeak::tools

@@ -6,14 +6,23 @@
 
 #include "collector/export/export.h"
 #include "collector/text/error.h"
+#include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
-#include "rule_choice.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
 namespace {
+
+struct ExportOptions {
+  std::string format;  ///< as collector::export_formats() names it
+  std::string log;
+  std::string out;    ///< file; empty: standard output
+  std::string scope;  ///< as collector::Profile::scope() takes it
+  bool strict = false;
+  collector::RuleChoice rules;
+};
 
 const collector::ExportFormat& format_of(const std::string& name) {
   for (const collector::ExportFormat& format : collector::export_formats()) {
@@ -33,13 +42,11 @@ void check_output(const collector::ExportFormat& format, const std::string& out)
   }
 }
 
-}  // namespace
-
 int export_log(const ExportOptions& options) {
   const collector::ExportFormat& format = format_of(options.format);
   check_output(format, options.out);
   ProgressBar bar;
-  collector::Profile profile(options.log, bar.callback(), nullptr, rule_choice(options.rules));
+  collector::Profile profile(options.log, bar.callback(), nullptr, options.rules);
   const collector::ExportOptions what{options.scope, bar.callback()};
   if (format.write_file != nullptr) {
     replace_file(options.out, [&](const std::string& fresh) {
@@ -54,6 +61,31 @@ int export_log(const ExportOptions& options) {
     spdlog::warn("{} {}", warning.code, warning.message);
   }
   return options.strict && !quality.exact ? kIncomplete : kOk;
+}
+
+}  // namespace
+
+void add_export(CommandLine& line) {
+  auto [verb, options] = line.add("export", "Write a log in a format of other tools", export_log);
+  std::vector<std::string> names;
+  std::string formats = "Formats:";
+  for (const collector::ExportFormat& format : collector::export_formats()) {
+    names.emplace_back(format.name);
+    formats += fmt::format("\n  {:<15} {}", format.name, format.description);
+  }
+  verb.add_option("format", options.format, "One of those below")
+      ->required()
+      ->check(CLI::IsMember(names))
+      ->type_name("FORMAT");
+  verb.add_option("log", options.log, "A log that `run` or the preloaded library wrote")
+      ->required()
+      ->type_name("LOG");
+  add_out(verb, options.out);
+  add_scope(verb, options.scope);
+  add_strict(verb, options.strict);
+  add_rules(verb, options.rules);
+  add_reading(verb);
+  verb.footer(formats);
 }
 
 }  // namespace gpupeak::tools

@@ -1,10 +1,12 @@
 #include "collector/views/flame.h"
+#include "command_line.h"
 #include "commands.h"
 #include "view.h"
 
 namespace gpupeak::tools {
+namespace {
 
-int flame(const ViewOptions& options) {
+int flame(const TreeOptions& options) {
   const collector::TreeCut cut{options.min_percent, options.depth};
   return show_view(
       options,
@@ -14,6 +16,13 @@ int flame(const ViewOptions& options) {
       [&](collector::Profile& profile, std::ostream& out) {
         collector::write_flame_json(profile, profile.scope(options.scope), cut, out);
       });
+}
+
+}  // namespace
+
+void add_flame(CommandLine& line) {
+  auto [verb, options] = line.add("flame", "The same as a flame graph", flame);
+  add_tree_options(verb, options);
 }
 
 }  // namespace gpupeak::tools

@@ -1,10 +1,12 @@
 #include "collector/views/leaks.h"
+#include "command_line.h"
 #include "commands.h"
 #include "view.h"
 
 namespace gpupeak::tools {
+namespace {
 
-int leaks(const ViewOptions& options) {
+int leaks(const SitesOptions& options) {
   return show_view(
       options,
       [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
@@ -13,6 +15,15 @@ int leaks(const ViewOptions& options) {
       [&](collector::Profile& profile, std::ostream& out) {
         collector::write_leaks_json(profile, options.scope, options.top, out);
       });
+}
+
+}  // namespace
+
+void add_leaks(CommandLine& line) {
+  auto [verb, options] = line.add("leaks", "What was live at exit, by site", leaks);
+  add_view_options(verb, options);
+  add_top(verb, options.top, "Rows a table");
+  add_reading(verb);
 }
 
 }  // namespace gpupeak::tools

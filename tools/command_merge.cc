@@ -3,12 +3,22 @@
 #include <algorithm>
 
 #include "collector/write/write_merge.h"
+#include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
+namespace {
+
+struct MergeOptions {
+  std::vector<std::string> logs;
+  std::string out;  ///< file; empty: standard output
+  std::string color = "auto";
+  bool json = false;
+  bool strict = false;
+};
 
 int merge(const MergeOptions& options) {
   ProgressBar bar;
@@ -25,6 +35,19 @@ int merge(const MergeOptions& options) {
   const bool exact = std::all_of(merged.processes.begin(), merged.processes.end(),
                                  [](const auto& process) { return process.quality.exact; });
   return options.strict && !exact ? kIncomplete : kOk;
+}
+
+}  // namespace
+
+void add_merge(CommandLine& line) {
+  auto [verb, options] = line.add(
+      "merge", "What several processes of one run, children or ranks, held at once", merge);
+  verb.add_option("log", options.logs, "Their logs")->required()->type_name("FILE ...");
+  verb.add_flag("--json", options.json, "As JSON");
+  add_strict(verb, options.strict);
+  add_out(verb, options.out);
+  add_color(verb, options.color);
+  add_reading(verb);
 }
 
 }  // namespace gpupeak::tools

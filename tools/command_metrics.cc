@@ -4,6 +4,7 @@
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/write/write_metrics.h"
+#include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
@@ -11,6 +12,15 @@
 
 namespace gpupeak::tools {
 namespace {
+
+struct MetricsOptions {
+  std::vector<std::string> logs;  ///< or JSON that `report --json` wrote
+  std::string format = "text";    ///< text, jsonl, bencher, github-benchmark, google-benchmark
+  std::vector<std::string> names, labels;
+  std::string benchmark;  ///< empty: the program's name
+  std::string out;        ///< file; empty: standard output
+  bool strict = false;
+};
 
 using collector::MetricsFormat;
 
@@ -35,8 +45,6 @@ collector::MetricsChoice choice_of(const MetricsOptions& options) {
   return choice;
 }
 
-}  // namespace
-
 int metrics(const MetricsOptions& options) {
   const collector::MetricsChoice choice = choice_of(options);
   collector::Options analysis;
@@ -55,6 +63,30 @@ int metrics(const MetricsOptions& options) {
   const bool exact = std::all_of(runs.begin(), runs.end(),
                                  [](const collector::Summary& run) { return run.quality.exact; });
   return options.strict && !exact ? kIncomplete : kOk;
+}
+
+}  // namespace
+
+void add_metrics(CommandLine& line) {
+  auto [verb, options] =
+      line.add("metrics", "The figures alone, for scripts, CI services and dashboards", metrics);
+  verb.add_option("log", options.logs, "Logs, or JSON that `report --json` wrote")
+      ->required()
+      ->type_name("FILE ...");
+  verb.add_option("--format", options.format, "What reads it (docs/ci.md)")
+      ->check(CLI::IsMember({"text", "jsonl", "bencher", "github-benchmark", "google-benchmark"}))
+      ->capture_default_str();
+  verb.add_option("--metric", options.names, "Only this one; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME");
+  verb.add_option("--label", options.labels, "Goes along with the figures; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME=VALUE");
+  verb.add_option("--benchmark", options.benchmark, "A name instead of the program's")
+      ->type_name("NAME");
+  add_strict(verb, options.strict);
+  add_out(verb, options.out);
+  add_reading(verb);
 }
 
 }  // namespace gpupeak::tools

@@ -2,33 +2,57 @@
 
 #include "collector/analyze/analyze.h"
 #include "collector/write/write_phases.h"
+#include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
-#include "rule_choice.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
+namespace {
 
-int phases(const ReportOptions& options) {
+struct PhasesOptions {
+  std::string log;
+  std::string out;  ///< file; empty: standard output
+  std::string color = "auto";
+  bool csv = false;
+  bool strict = false;
+  collector::RuleChoice rules;
+};
+
+int phases(const PhasesOptions& options) {
   collector::Options analysis;
   analysis.top = 1;
   analysis.stacks = false;
-  analysis.rules = rule_choice(options.rules);
+  analysis.rules = options.rules;
   collector::Summary summary;
   {
     ProgressBar bar;
-    summary = collector::analyze(options.logs.front(), analysis, bar.callback());
+    summary = collector::analyze(options.log, analysis, bar.callback());
   }
   const int fd = options.out.empty() ? STDOUT_FILENO : -1;
   write_output(options.out, [&](std::ostream& out) {
-    if (options.format == "csv") {
+    if (options.csv) {
       collector::write_phases_csv(summary, out);
     } else {
       collector::write_phases(summary, out, style_for(fd, options.color));
     }
   });
   return options.strict && !summary.quality.exact ? kIncomplete : kOk;
+}
+
+}  // namespace
+
+void add_phases(CommandLine& line) {
+  auto [verb, options] =
+      line.add("phases", "The phases and their repetitions, host beside device", phases);
+  add_log(verb, options.log);
+  verb.add_flag("--csv", options.csv, "As CSV, in bytes");
+  add_strict(verb, options.strict);
+  add_out(verb, options.out);
+  add_color(verb, options.color);
+  add_rules(verb, options.rules);
+  add_reading(verb);
 }
 
 }  // namespace gpupeak::tools

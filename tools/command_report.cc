@@ -5,19 +5,30 @@
 #include "collector/analyze/analyze.h"
 #include "collector/text/error.h"
 #include "collector/write/write_csv.h"
-#include "collector/write/write_dump.h"
 #include "collector/write/write_json.h"
 #include "collector/write/write_short.h"
 #include "collector/write/write_text.h"
+#include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
 #include "page.h"
-#include "rule_choice.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
 namespace {
+
+struct ReportOptions {
+  std::vector<std::string> logs;
+  std::string format = "text";  ///< text, short, json, csv
+  std::string html;             ///< file of a page, instead of the format
+  std::string out;              ///< file; empty: standard output
+  std::string by = "site";
+  std::string color = "auto";
+  size_t top = 10;
+  bool strict = false;
+  collector::RuleChoice rules;
+};
 
 void write(const collector::Summary& summary, const ReportOptions& options, std::ostream& out,
            const collector::TextStyle& style) {
@@ -44,17 +55,15 @@ void write_all(const std::vector<collector::Summary>& summaries, const ReportOpt
   if (array) out << "]\n";
 }
 
-}  // namespace
-
 int report(const ReportOptions& options) {
   if (!options.html.empty()) {
-    const bool exact = write_page(options.logs, rule_choice(options.rules), options.html);
+    const bool exact = write_page(options.logs, options.rules, options.html);
     return options.strict && !exact ? kIncomplete : kOk;
   }
   collector::Options analysis;
   analysis.by = collector::parse_group_by(options.by);
   analysis.top = options.top;
-  analysis.rules = rule_choice(options.rules);
+  analysis.rules = options.rules;
   analysis.stacks = options.format == "json" || options.format == "csv";
   if (options.format == "csv" && options.logs.size() > 1) {
     throw collector::UsageError("--csv takes one log: its rows do not say which log they are of");
@@ -76,13 +85,35 @@ int report(const ReportOptions& options) {
   return options.strict && !exact ? kIncomplete : kOk;
 }
 
-int dump(const std::string& log) {
-  // Where the events themselves go to the terminal a bar would be among them.
-  ProgressBar bar;
-  const collector::Progress progress =
-      isatty(STDOUT_FILENO) != 0 ? collector::Progress{} : bar.callback();
-  write_output("", [&](std::ostream& out) { collector::write_dump(log, out, progress); });
-  return kOk;
+}  // namespace
+
+void add_report(CommandLine& line) {
+  auto [verb, options] =
+      line.add("report", "Who held the memory at the peak, in which phase", report);
+  verb.add_option("log", options.logs, "Logs that `run` or the preloaded library wrote")
+      ->required()
+      ->type_name("FILE ...");
+  auto* format = verb.add_option_group("format");
+  const auto add_format = [format, &chosen = options.format](const char* option, const char* name,
+                                                             const char* description) {
+    format->add_flag_callback(
+        option, [&chosen, name] { chosen = name; }, description);
+  };
+  add_format("--json", "json", "The summary as JSON (docs/summary.schema.json)");
+  add_format("--csv", "csv", "The holders at each peak as CSV");
+  add_format("--short", "short", "The lines that a run ends with");
+  format->add_option("--html", options.html, "A page of one log or several, into this file")
+      ->type_name("FILE");
+  format->require_option(0, 1);
+  verb.add_option("--by", options.by, "What the rows are")
+      ->check(CLI::IsMember({"site", "function", "module", "phase", "tag", "kind", "thread", "ip"}))
+      ->capture_default_str();
+  add_top(verb, options.top, "Rows a table");
+  add_strict(verb, options.strict);
+  add_out(verb, options.out);
+  add_color(verb, options.color);
+  add_rules(verb, options.rules);
+  add_reading(verb);
 }
 
 }  // namespace gpupeak::tools

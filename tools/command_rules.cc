@@ -2,13 +2,20 @@
 
 #include "collector/rules/rule_book.h"
 #include "collector/text/error.h"
+#include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
 
 namespace gpupeak::tools {
+namespace {
 
-int list_rules(const std::string& name) {
+struct RulesOptions {
+  std::string name;  ///< a built-in set; empty: list them
+};
+
+int list_rules(const RulesOptions& options) {
+  const std::string& name = options.name;
   write_output("", [&](std::ostream& out) {
     bool found = false;
     for (const collector::BuiltinRules& rules : collector::builtin_rules()) {
@@ -27,6 +34,14 @@ int list_rules(const std::string& name) {
     }
   });
   return kOk;
+}
+
+}  // namespace
+
+void add_list_rules(CommandLine& line) {
+  auto [verb, options] =
+      line.add("rules", "List the built-in rule sets, or print one to start from", list_rules);
+  verb.add_option("name", options.name, "A built-in set")->type_name("NAME");
 }
 
 }  // namespace gpupeak::tools

@@ -15,6 +15,7 @@
 
 #include "collector/analyze/analyze.h"
 #include "collector/write/write_short.h"
+#include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output_phases.h"
@@ -23,6 +24,18 @@
 
 namespace gpupeak::tools {
 namespace {
+
+struct RunOptions {
+  std::vector<std::string> command;
+  std::string out;       ///< name or pattern of the log; empty: GPUPEAK_OUT, else the default
+  std::string log_max;   ///< as GPUPEAK_LOG_MAX; empty: as the environment has it
+  std::string host;      ///< as GPUPEAK_HOST; empty: as the environment has it
+  std::string children;  ///< as GPUPEAK_CHILDREN
+  std::string python;    ///< as GPUPEAK_PYTHON
+  std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
+  bool audit = false;                         ///< reach clients that bypass a preloaded library
+  bool quiet = false;
+};
 
 namespace fs = std::filesystem;
 
@@ -145,8 +158,6 @@ void print_summary(const std::vector<RunLog>& logs) {
   for (size_t i = 1; i < logs.size(); ++i) fmt::print(stderr, "  also: {}\n", logs[i].path);
 }
 
-}  // namespace
-
 int run(const RunOptions& options) {
   const fs::path library = find_preload();
   if (library.empty()) {
@@ -202,6 +213,36 @@ int run(const RunOptions& options) {
       print_summary(logs);
   }
   return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace
+
+void add_run(CommandLine& line) {
+  auto [verb, options] =
+      line.add("run", "Run a program and report the peak memory of its run", run);
+  verb.add_option("-o,--out", options.out, "Log file; %n program, %p process id, %r rank, %h host")
+      ->type_name("FILE");
+  verb.add_flag("-q,--quiet", options.quiet, "Say nothing; the log is written all the same");
+  verb.add_option("--host", options.host, "What to record of host memory")
+      ->check(CLI::IsMember({"full", "sampled", "counters", "off"}));
+  verb.add_option("--log-max", options.log_max,
+                  "Size from which on the heap is sampled, so that the log stays small")
+      ->type_name("SIZE");
+  verb.add_option("--children", options.children, "Which child processes record too")
+      ->check(CLI::IsMember({"cuda", "all", "none"}));
+  verb.add_flag(
+      "--audit", options.audit,
+      "Reach libraries opened with RTLD_DEEPBIND or dlmopen too, through the loader's auditing");
+  verb.add_option("--python", options.python, "Python frames in the call sites of device memory")
+      ->check(CLI::IsMember({"auto", "off"}));
+  verb.add_option("--phase-on-output", options.phases_on_output,
+                  "A line of the program's output with this text begins a phase (may be repeated)")
+      ->type_name("[NAME=]TEXT")
+      ->allow_extra_args(false);
+  verb.add_option("command", options.command, "The program and its arguments")
+      ->required()
+      ->type_name("-- PROGRAM ...");
+  verb.positionals_at_end();
 }
 
 }  // namespace gpupeak::tools

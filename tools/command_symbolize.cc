@@ -7,6 +7,7 @@
 #include "collector/log/packed_log.h"
 #include "collector/symbols/symbolize.h"
 #include "collector/text/sanitize.h"
+#include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
@@ -14,6 +15,13 @@
 
 namespace gpupeak::tools {
 namespace {
+
+/// What `symbolize`, `bundle` and `compress` have in common.
+struct PackOptions {
+  std::string log;
+  std::string out;  ///< file; empty: beside the log
+  bool quiet = false;
+};
 
 /// "x.gplog" → "x" + `suffix`.
 std::string beside(const std::string& log, const char* suffix) {
@@ -44,8 +52,6 @@ void pack(const collector::LogReader& log, const std::string& symbols, const std
   });
 }
 
-}  // namespace
-
 int symbolize(const PackOptions& options) {
   const collector::LogReader log(options.log);
   const std::string symbols = resolve(log, options.quiet);
@@ -75,6 +81,24 @@ int compress(const PackOptions& options) {
                static_cast<double>(log.file_bytes()) / kMib);
   }
   return kOk;
+}
+
+}  // namespace
+
+void add_symbolize(CommandLine& line) {
+  const auto add = [&](const char* name, const char* description, const char* out, auto run) {
+    auto [verb, options] = line.add<PackOptions>(name, description, run);
+    add_log(verb, options.log);
+    verb.add_option("-o,--out", options.out, std::string("Where to; else ") + out)
+        ->type_name("FILE");
+    verb.add_flag("-q,--quiet", options.quiet, "Do not say what came of it");
+    add_symbol_search(verb);
+  };
+  add("symbolize", "Write a log's functions and lines beside it", "LOG.symbols, which reports find",
+      symbolize);
+  add("bundle", "One compressed file with log and symbols, readable anywhere",
+      "the log's name with .gpbundle", bundle);
+  add("compress", "Compress a log; every verb reads it", "LOG.zst", compress);
 }
 
 }  // namespace gpupeak::tools

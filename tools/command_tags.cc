@@ -1,10 +1,17 @@
 #include "collector/views/tags.h"
+#include "command_line.h"
 #include "commands.h"
 #include "view.h"
 
 namespace gpupeak::tools {
+namespace {
 
-int tags(const ViewOptions& options) {
+struct TagsOptions : ViewOptions {
+  size_t top = 20;
+  bool csv = false;
+};
+
+int tags(const TagsOptions& options) {
   return show_view(
       options,
       [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
@@ -18,6 +25,18 @@ int tags(const ViewOptions& options) {
       [&](collector::Profile& profile, std::ostream& out) {
         collector::write_tags_json(profile, profile.scope(options.scope), options.top, out);
       });
+}
+
+}  // namespace
+
+void add_tags(CommandLine& line) {
+  auto [verb, options] =
+      line.add("tags", "What the peak's memory was for, by layer and by data structure", tags);
+  add_view_options(verb, options);
+  verb.add_flag("--csv", options.csv, "tag,MiB: a line a tag, as MXNet's memory profiler had it")
+      ->excludes("--json");
+  add_top(verb, options.top, "Entries listed one by one");
+  add_reading(verb);
 }
 
 }  // namespace gpupeak::tools

@@ -1,10 +1,12 @@
 #include "collector/views/temporary.h"
+#include "command_line.h"
 #include "commands.h"
 #include "view.h"
 
 namespace gpupeak::tools {
+namespace {
 
-int temporary(const ViewOptions& options) {
+int temporary(const SitesOptions& options) {
   return show_view(
       options,
       [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
@@ -13,6 +15,16 @@ int temporary(const ViewOptions& options) {
       [&](collector::Profile& profile, std::ostream& out) {
         collector::write_temporary_json(profile, options.scope, options.top, out);
       });
+}
+
+}  // namespace
+
+void add_temporary(CommandLine& line) {
+  auto [verb, options] =
+      line.add("temporary", "Blocks that were freed at once, by site", temporary);
+  add_view_options(verb, options);
+  add_top(verb, options.top, "Rows a table");
+  add_reading(verb);
 }
 
 }  // namespace gpupeak::tools

@@ -4,39 +4,59 @@
 
 #include "collector/timeline/time_series.h"
 #include "collector/views/timeline.h"
+#include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
 #include "picture.h"
-#include "rule_choice.h"
 #include "terminal.h"
+#include "view.h"
 
 namespace gpupeak::tools {
+namespace {
+
+struct TimelineOptions : ViewOptions {
+  std::string svg, png;  ///< files; with one of them, no text
+  size_t height = 8;     ///< rows of a chart
+};
 
 int timeline(const TimelineOptions& options) {
   collector::TimeSeries times;
   std::optional<collector::Profile> profile;
   {
     ProgressBar bar;
-    profile.emplace(options.view.log, bar.callback(), &times, rule_choice(options.view.rules));
+    profile.emplace(options.log, bar.callback(), &times, options.rules);
   }
   times.finish(profile->replay());
   const auto svg = [&](std::ostream& out) {
-    collector::write_timeline_svg(*profile, times, options.view.scope, out);
+    collector::write_timeline_svg(*profile, times, options.scope, out);
   };
   if (!options.svg.empty()) write_output(options.svg, svg);
   if (!options.png.empty()) write_png(options.png, svg);
-  if (options.view.json) {
+  if (options.json) {
     write_output("", [&](std::ostream& out) {
-      collector::write_timeline_json(*profile, times, options.view.scope, out);
+      collector::write_timeline_json(*profile, times, options.scope, out);
     });
   } else if (options.svg.empty() && options.png.empty()) {
     write_output("", [&](std::ostream& out) {
-      collector::write_timeline(*profile, times, options.view.scope, options.height, out,
-                                style_for(STDOUT_FILENO, options.view.color));
+      collector::write_timeline(*profile, times, options.scope, options.height, out,
+                                style_for(STDOUT_FILENO, options.color));
     });
   }
-  return options.view.strict && !profile->quality().exact ? kIncomplete : kOk;
+  return options.strict && !profile->quality().exact ? kIncomplete : kOk;
+}
+
+}  // namespace
+
+void add_timeline(CommandLine& line) {
+  auto [verb, options] = line.add("timeline", "Memory over time, as a chart", timeline);
+  add_view_options(verb, options);
+  verb.add_option("--height", options.height, "Rows of a chart")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  verb.add_option("--svg", options.svg, "Draw it into this file instead")->type_name("FILE");
+  verb.add_option("--png", options.png, "The same as PNG; needs rsvg-convert")->type_name("FILE");
+  add_reading(verb);
 }
 
 }  // namespace gpupeak::tools

@@ -1,10 +1,12 @@
 #include "collector/views/tree.h"
+#include "command_line.h"
 #include "commands.h"
 #include "view.h"
 
 namespace gpupeak::tools {
+namespace {
 
-int tree(const ViewOptions& options) {
+int tree(const TreeOptions& options) {
   const collector::TreeCut cut{options.min_percent, options.depth};
   return show_view(
       options,
@@ -14,6 +16,13 @@ int tree(const ViewOptions& options) {
       [&](collector::Profile& profile, std::ostream& out) {
         collector::write_tree_json(profile, profile.scope(options.scope), cut, out);
       });
+}
+
+}  // namespace
+
+void add_tree(CommandLine& line) {
+  auto [verb, options] = line.add("tree", "Who held the memory at the peak, as a call tree", tree);
+  add_tree_options(verb, options);
 }
 
 }  // namespace gpupeak::tools

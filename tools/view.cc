@@ -6,10 +6,27 @@
 
 #include "exit_codes.h"
 #include "output.h"
-#include "rule_choice.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
+
+void add_view_options(CLI::App& verb, ViewOptions& options) {
+  add_log(verb, options.log);
+  add_scope(verb, options.scope);
+  verb.add_flag("--json", options.json, "As JSON");
+  add_strict(verb, options.strict);
+  add_color(verb, options.color);
+  add_rules(verb, options.rules);
+}
+
+void add_tree_options(CLI::App& verb, TreeOptions& options) {
+  add_view_options(verb, options);
+  verb.add_option("--min-percent", options.min_percent, "Calls that hold less are one row")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  verb.add_option("--depth", options.depth, "How many calls down; 0: all")->capture_default_str();
+  add_reading(verb);
+}
 
 int show_view(const ViewOptions& options,
               const std::function<void(collector::Profile&, std::ostream&,
@@ -18,7 +35,7 @@ int show_view(const ViewOptions& options,
   std::optional<collector::Profile> profile;
   {
     ProgressBar bar;
-    profile.emplace(options.log, bar.callback(), nullptr, rule_choice(options.rules));
+    profile.emplace(options.log, bar.callback(), nullptr, options.rules);
   }
   write_output("", [&](std::ostream& out) {
     if (options.json) {

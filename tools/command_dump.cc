@@ -1,0 +1,34 @@
+#include <unistd.h>
+
+#include "collector/write/write_dump.h"
+#include "command_line.h"
+#include "commands.h"
+#include "exit_codes.h"
+#include "output.h"
+#include "terminal.h"
+
+namespace gpupeak::tools {
+namespace {
+
+struct DumpOptions {
+  std::string log;
+};
+
+int dump(const DumpOptions& options) {
+  // Where the events themselves go to the terminal a bar would be among them.
+  ProgressBar bar;
+  const collector::Progress progress =
+      isatty(STDOUT_FILENO) != 0 ? collector::Progress{} : bar.callback();
+  write_output("", [&](std::ostream& out) { collector::write_dump(options.log, out, progress); });
+  return kOk;
+}
+
+}  // namespace
+
+void add_dump(CommandLine& line) {
+  auto [verb, options] = line.add("dump", "Print a log, one event a line", dump);
+  verb.add_option("log", options.log, "The log")->required()->type_name("FILE");
+  add_reading(verb);
+}
+
+}  // namespace gpupeak::tools

@@ -1,0 +1,82 @@
+#include "command_line.h"
+
+#include <cstdlib>
+
+#include "collector/symbols/module_symbols.h"
+#include "collector/text/sanitize.h"
+
+namespace gpupeak::tools {
+namespace {
+
+/// With GPUPEAK_CONFIDENTIAL_KEY hashes cannot be confirmed by guessing.
+void confidential() {
+  const char* key = getenv("GPUPEAK_CONFIDENTIAL_KEY");
+  collector::make_confidential(key != nullptr ? key : "");
+}
+
+}  // namespace
+
+void add_log(CLI::App& verb, std::string& log) {
+  verb.add_option("log", log, "A log that `run` or the preloaded library wrote")
+      ->required()
+      ->type_name("FILE");
+}
+
+void add_scope(CLI::App& verb, std::string& scope) {
+  verb.add_option("--scope", scope,
+                  "Which memory: device, device:0, host, host/heap, device:0/pool, total ...");
+}
+
+void add_top(CLI::App& verb, size_t& top, const char* rows) {
+  verb.add_option("--top", top, rows)->check(CLI::Range(1, 1'000'000))->capture_default_str();
+}
+
+void add_strict(CLI::App& verb, bool& strict) {
+  verb.add_flag("--strict", strict, "Exit with 4 if anything was lost");
+}
+
+void add_out(CLI::App& verb, std::string& out) {
+  verb.add_option("-o,--out", out, "Write to a file instead of standard output")->type_name("FILE");
+}
+
+void add_color(CLI::App& verb, std::string& color) {
+  verb.add_option("--color", color, "Colours in text")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+}
+
+void add_rules(CLI::App& verb, collector::RuleChoice& rules) {
+  verb.add_option("--rules", rules.sets,
+                  "Rules that name phases and tags: a built-in set, a file, none; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME|FILE");
+  verb.add_option("--phase", rules.phases,
+                  "A phase by a frame on the stack, such as 'load=llama_model_load*'")
+      ->allow_extra_args(false)
+      ->type_name("NAME=[MODULE!]FUNCTION");
+  verb.add_option("--tag", rules.tags,
+                  "A tag by a frame on the stack, such as 'weights=*SaveInitializedTensors'")
+      ->allow_extra_args(false)
+      ->type_name("NAME=[MODULE!]FUNCTION");
+}
+
+void add_symbol_search(CLI::App& verb) {
+  collector::SymbolSearch& search = collector::symbol_search();
+  verb.add_option("--sysroot", search.sysroot, "Folder below which the log's paths lie")
+      ->type_name("DIR")
+      ->group("Symbols");
+  verb.add_option("--debug-dir", search.debug_dirs,
+                  "Folder of debug files or binaries; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("DIR")
+      ->group("Symbols");
+}
+
+void add_reading(CLI::App& verb) {
+  verb.add_flag_callback("--confidential", confidential,
+                         "Hashes for paths, functions, arguments, hosts, labels and phases "
+                         "(docs/confidential.md)");
+  add_symbol_search(verb);
+}
+
+}  // namespace gpupeak::tools

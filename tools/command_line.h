@@ -1,0 +1,48 @@
+// The command line: each command_x.cc adds its verb to it, with the verb's options and what it
+// does. Options that several verbs have are added by the functions here, so that they read and mean
+// the same everywhere.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collector/rules/rule_book.h"
+
+namespace gpupeak::tools {
+
+template <typename Options>
+struct Verb {
+  CLI::App& app;
+  Options& options;  ///< live as long as the command line
+};
+
+struct CommandLine {
+  CLI::App app;
+  std::function<int()> action;  ///< what it asks for; returns the exit code. Set by parsing
+
+  template <typename Options>
+  Verb<Options> add(const char* name, const char* description, int (*run)(const Options&)) {
+    CLI::App* verb = app.add_subcommand(name, description);
+    auto options = std::make_shared<Options>();
+    verb->callback([this, options, run] { action = [options, run] { return run(*options); }; });
+    return {*verb, *options};
+  }
+};
+
+void add_log(CLI::App& verb, std::string& log);
+void add_scope(CLI::App& verb, std::string& scope);
+void add_top(CLI::App& verb, size_t& top, const char* rows);
+void add_strict(CLI::App& verb, bool& strict);
+void add_out(CLI::App& verb, std::string& out);
+void add_color(CLI::App& verb, std::string& color);
+/// --rules, --phase, --tag: which rules name phases and tags (docs/rules.md).
+void add_rules(CLI::App& verb, collector::RuleChoice& rules);
+/// Where binaries and their debug information are looked for.
+void add_symbol_search(CLI::App& verb);
+/// What all verbs have that show what is in a log: --confidential and where symbols are.
+void add_reading(CLI::App& verb);
+
+}  // namespace gpupeak::tools
