@@ -21,7 +21,7 @@ function(gpupeak_page target)
             -P ${PROJECT_SOURCE_DIR}/cmake/AssemblePage.cmake
     DEPENDS ${sources} ${GPUPEAK_PAGE_SOURCE}/index.html ${PROJECT_SOURCE_DIR}/cmake/AssemblePage.cmake
     COMMENT "Bundling the page of report --html" VERBATIM)
-  set_source_files_properties(page_template.cc PROPERTIES
+  set_source_files_properties(write/page_template.cc PROPERTIES
     COMPILE_DEFINITIONS GPUPEAK_PAGE_FILE="${page}" OBJECT_DEPENDS ${page})
   target_sources(${target} PRIVATE ${page})
   # Their licences ask to be passed on.

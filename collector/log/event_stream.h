@@ -5,18 +5,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 
 #include "collector/log/event.h"
 #include "collector/log/event_batches.h"
 #include "collector/log/event_merger.h"
 #include "collector/log/log_reader.h"
+#include "collector/log/progress.h"
 
 namespace gpupeak::collector {
-
-/// Called now and then with bytes done and bytes in all.
-using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
 class EventStream {
  public:

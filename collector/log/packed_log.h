@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "collector/log/event_stream.h"
+#include "collector/log/progress.h"
 
 namespace gpupeak::collector {
 

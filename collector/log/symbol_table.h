@@ -10,11 +10,16 @@
 #include <unordered_map>
 #include <vector>
 
-#include "collector/symbols/dwarf_functions.h"
-
 namespace gpupeak::collector {
 
 struct Module;
+
+/// One function at an address, as the debug information tells it. Names are not demangled.
+struct DwarfFrame {
+  std::string function;
+  std::string file;
+  int line = 0;  ///< 0: not known
+};
 
 /// The file of symbols beside a log has the log's name and this.
 inline constexpr const char* kSymbolsSuffix = ".symbols";

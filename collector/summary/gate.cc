@@ -7,10 +7,10 @@
 #include <cmath>
 #include <string_view>
 
+#include "collector/summary/change_text.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
-#include "collector/write/write_diff.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -11,14 +11,9 @@
 #include <unordered_map>
 #include <vector>
 
-namespace gpupeak::collector {
+#include "collector/log/symbol_table.h"
 
-/// One function at an address, as the debug information tells it. Names are not demangled.
-struct DwarfFrame {
-  std::string function;
-  std::string file;
-  int line = 0;  ///< 0: not known
-};
+namespace gpupeak::collector {
 
 class DwarfFunctions {
  public:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "collector/summary/change_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/write/json_values.h"
 
@@ -13,7 +14,6 @@ namespace {
 constexpr size_t kMibColumns = 10;
 constexpr size_t kMetricColumns = 42;
 constexpr size_t kPhaseColumns = 28;
-constexpr std::string_view kArrow = " → ";
 
 std::string command_of(const Summary& summary) {
   std::string command;
@@ -73,17 +73,17 @@ class TextDiff {
     if (!peak.a_bytes || !peak.b_bytes) {
       heading("PEAK",
               fmt::format("{}: {}{}{} MiB, not measured in {}", peak.scope, mib(peak.a_bytes),
-                          kArrow, mib(peak.b_bytes), peak.a_bytes ? "B" : "A"));
+                          kChangeArrow, mib(peak.b_bytes), peak.a_bytes ? "B" : "A"));
       return;
     }
     const int digits = mib_digits(std::max(*peak.a_bytes, *peak.b_bytes));
     std::string title =
-        fmt::format("{}: {}{}{} MiB, {}", peak.scope, mib(*peak.a_bytes, digits), kArrow,
+        fmt::format("{}: {}{}{} MiB, {}", peak.scope, mib(*peak.a_bytes, digits), kChangeArrow,
                     mib(*peak.b_bytes, digits), change_mib(*peak.a_bytes, *peak.b_bytes, digits));
     const std::string relative = change_percent(*peak.a_bytes, *peak.b_bytes);
     if (!relative.empty()) title += fmt::format(" ({})", relative);
     if (peak.a_phase != peak.b_phase) {
-      title += fmt::format(", phase {}{}{}", peak.a_phase.value_or("–"), kArrow,
+      title += fmt::format(", phase {}{}{}", peak.a_phase.value_or("–"), kChangeArrow,
                            peak.b_phase.value_or("–"));
     } else if (peak.b_phase) {
       title += ", phase " + *peak.b_phase;
@@ -164,7 +164,7 @@ class TextDiff {
         return value ? grouped(*value) : "–";
       };
       std::string text = fmt::format("  {} {}{}{}", left(metric.name, kMetricColumns),
-                                     figure(metric.a), kArrow, figure(metric.b));
+                                     figure(metric.a), kChangeArrow, figure(metric.b));
       if (metric.a && metric.b) {
         const std::string relative = change_percent(*metric.a, *metric.b);
         if (!relative.empty()) text += fmt::format("  ({})", relative);
@@ -255,23 +255,6 @@ Json peak_json(const PeakDiff& peak) {
 }
 
 }  // namespace
-
-std::string change_mib(uint64_t a, uint64_t b, int digits) {
-  return (b >= a ? "+" : "-") + mib(b >= a ? b - a : a - b, digits);
-}
-
-std::string change_percent(uint64_t a, uint64_t b) {
-  if (a == 0) return "";
-  return fmt::format("{:+.1f} %", 100.0 * (static_cast<double>(b) - static_cast<double>(a)) /
-                                      static_cast<double>(a));
-}
-
-std::string change_text(const SiteDiff& site) {
-  const int digits = mib_digits(std::max(site.a_bytes, site.b_bytes));
-  return fmt::format("{} MiB  ({}{}{})  {}  [{}]", change_mib(site.a_bytes, site.b_bytes, digits),
-                     mib(site.a_bytes, digits), kArrow, mib(site.b_bytes, digits), site.title,
-                     site.kind);
-}
 
 void write_diff(const Summary& a, const Summary& b, size_t top, std::ostream& out,
                 const TextStyle& style) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "collector/summary/change_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/write/write_diff.h"
 #include "collector/write/write_metrics.h"
