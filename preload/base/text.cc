@@ -67,11 +67,7 @@ std::string_view error_text(long error) {
     case EPERM:
       return "operation not permitted";
     case ELOOP:
-      return "is a symbolic link";
-    case EEXIST:
-      return "there is a file that is no log, which stays as it is";
-    case ENODEV:
-      return "is not a regular file";
+      return "too many symbolic links";
     case ENOMEM:
       return "out of memory";
     default:

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/hook_scope.h"
-#include "life/process.h"
+#include "base/process_state.h"
 
 namespace gpupeak::preload {
 

@@ -1,12 +1,11 @@
 // Driver calls that hand out no memory and yet take some: what hooks/cuda.cc makes of the rows of
-// cuda_table.def for code, launches, streams, limits, peers and graphics. Like device_calls.h: each
-// returns the real function's result, always. HOOK-SAFE.
+// cuda_table.def for code, launches, streams, limits, peers and graphics. Each returns the real
+// function's result, always. HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>
 
 #include "calls/driver_scope.h"
-#include "track/device_memory.h"
 #include "track/driver.h"
 #include "track/ledger.h"
 

@@ -1,9 +1,9 @@
 // The functions that gpupeak.h refers to.
 #include <cstdint>
 
+#include "base/process_state.h"
 #include "gpupeak/gpupeak.h"
 #include "hooks/export.h"
-#include "life/process.h"
 #include "track/arenas.h"
 #include "track/phases.h"
 #include "track/usage.h"

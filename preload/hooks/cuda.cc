@@ -1,13 +1,18 @@
 // The driver's functions, each under the name that the driver exports: one wrapper a row of
-// cuda_table.def. No logic: find the real function, pass both to track/device_calls.h.
+// cuda_table.def. No logic: find the real function, pass both to calls/.
 #include <cuda.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
-#include "calls/device_calls.h"
+#include "calls/arrays.h"
+#include "calls/contexts.h"
+#include "calls/graphs.h"
 #include "calls/ledger_calls.h"
+#include "calls/linear.h"
+#include "calls/pools.h"
+#include "calls/virtual_memory.h"
 #include "hooks/cuda_lookup.h"
 #include "hooks/missing_hooks.h"
 #include "stack/stack.h"

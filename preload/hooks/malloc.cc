@@ -5,8 +5,8 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "base/process_state.h"
 #include "hooks/export.h"
-#include "life/process.h"
 #include "track/heap.h"
 
 namespace gpupeak::preload {

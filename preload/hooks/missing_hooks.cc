@@ -5,10 +5,10 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "base/process_state.h"
 #include "base/spinlock.h"
 #include "base/text.h"
 #include "hooks/cuda_lookup.h"
-#include "life/process.h"
 #include "log/log.h"
 #include "track/driver.h"
 

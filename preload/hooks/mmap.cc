@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "base/elf_lookup.h"
+#include "base/process_state.h"
 #include "hooks/export.h"
-#include "life/process.h"
 #include "track/mapping.h"
 
 namespace gpupeak::preload {

@@ -12,8 +12,8 @@
 
 #include "base/elf_lookup.h"
 #include "base/memory.h"
+#include "base/process_state.h"
 #include "hooks/export.h"
-#include "life/process.h"
 #include "stack/module_map.h"
 #include "track/ort_sessions.h"
 #include "track/phases.h"

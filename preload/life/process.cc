@@ -22,8 +22,6 @@
 #include "life/summary.h"
 #include "log/definitions.h"
 #include "log/log.h"
-#include "log/log_file.h"
-#include "log/log_place.h"
 #include "stack/module_map.h"
 #include "stack/python_frames.h"
 #include "stack/python_runtime.h"
@@ -46,9 +44,7 @@
 namespace gpupeak::preload {
 namespace {
 
-alignas(4096) constinit ProcessPage g_static_page{};
 constinit SpinLock g_start_lock;
-constinit uintptr_t g_initial_brk = 0;
 constinit long g_open_error = 0;
 constinit bool g_log_was_opened = false;  // in this process or the one it was forked from
 constinit int g_start_pid = 0;
@@ -170,8 +166,7 @@ gpupeak_file_header describe_process(Reason reason, bool forked) {
   header.process_start_time = process_start_time(static_cast<int>(header.pid));
   header.sample_bytes =
       environment().host_mode == GPUPEAK_HOST_SAMPLED ? environment().sample_bytes : 0;
-  g_initial_brk = sys::brk(0);
-  header.initial_brk_bytes = g_initial_brk;
+  header.initial_brk_bytes = g_process->initial_brk = sys::brk(0);
   strcpy(header.tool_version, GPUPEAK_VERSION);
   return header;
 }
@@ -221,10 +216,10 @@ bool is_privileged() {
 
 /// Called with the lock held when nothing is decided: at the start, and in a forked child.
 void decide() {
-  if (g_process == &g_static_page) {
+  if (g_process == &g_first_page) {
     ProcessPage* page = new_process_page();
     if (page == nullptr) {
-      g_static_page.decided = 1;
+      g_first_page.decided = 1;
       return;
     }
     g_process = page;
@@ -266,20 +261,9 @@ void say_what_is_wrong() {
     line.add("cannot write the log ").add(path.view()).add(": ").add(error_text(g_open_error));
     say(line.add(". Nothing is recorded; choose another place with GPUPEAK_OUT").view());
   }
-  if (log_of_elsewhere_is_in_the_way()) {
-    Path line;
-    line.add("a log of another container or machine, which may still run, has the wanted name. ");
-    say(line.add("This one is ").add(log_path()).view());
-  }
 }
 
 }  // namespace
-
-constinit ProcessPage* g_process = &g_static_page;
-
-uintptr_t initial_brk() {
-  return g_initial_brk;
-}
 
 void start() {
   HookScope scope;

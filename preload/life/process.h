@@ -1,50 +1,10 @@
-// Whether this process records, and since when. docs/design.md, "Which processes record".
+// The process's begin and end, as this library sees them: it decides whether the process records,
+// opens the log, and closes the books at exit. What it decided: base/process_state.h.
 #pragma once
 
-#include <cstdint>
+#include "base/process_state.h"
 
 namespace gpupeak::preload {
-
-enum class HostMode : uint32_t { kOff = 0, kCounters = 1, kSampled = 2, kFull = 3 };
-
-/// One page that the kernel wipes in a forked child (MADV_WIPEONFORK): a child, however it was
-/// made, finds `recording` 0 and writes nothing into its parent's log.
-struct ProcessPage {
-  uint32_t recording;       ///< 1: hooks log
-  uint32_t host_recording;  ///< 1: the malloc and mmap hooks log too
-  uint32_t decided;         ///< 1: ensure_started() has nothing to do
-  HostMode host_mode;
-  uint32_t only_writer;   ///< slot index + 1 of the one thread that logs for now; 0: several may
-  uint32_t sampled_late;  ///< host_mode was kFull until the log reached its limit
-  uint64_t generation;    ///< of this process's log, counted over forks; see ThreadFlags
-};
-extern ProcessPage* g_process;  ///< never null: a zeroed static page at first
-
-inline bool recording() {
-  return g_process->recording != 0;
-}
-
-/// Decides whether the process records, and opens its log if so. Cheap once decided.
-void start();
-inline void ensure_started() {
-  if (__builtin_expect(g_process->decided == 0, 0)) start();
-}
-/// What the malloc and mmap hooks ask at every call.
-inline bool host_recording() {
-  if (__builtin_expect(g_process->host_recording != 0, 1)) return true;
-  if (g_process->decided == 0) {
-    start();
-    return g_process->host_recording != 0;
-  }
-  return false;
-}
-
-/// The process is about to use CUDA: opens its log if GPUPEAK_CHILDREN allows and it is not open
-/// yet. Called by every CUDA hook; cheap but for the first. True if recording.
-bool start_for_cuda();
-inline bool ensure_started_for_cuda() {
-  return __builtin_expect(g_process->recording != 0, 1) || start_for_cuda();
-}
 
 /// Whether it records, or will once it uses CUDA.
 bool may_record();
@@ -53,8 +13,5 @@ bool may_record();
 void finish_start();
 /// From the library's destructor.
 void end_process();
-
-/// brk at the log's start; 0 before.
-uintptr_t initial_brk();
 
 }  // namespace gpupeak::preload

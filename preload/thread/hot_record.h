@@ -5,8 +5,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/process_state.h"
 #include "gpupeak/log_format.h"
-#include "life/process.h"
 #include "log/record.h"
 #include "thread/thread_slot.h"
 

@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/proc_file.h"
+#include "base/process_state.h"
 #include "base/syscalls.h"
-#include "life/process.h"
 #include "log/log.h"
 
 namespace gpupeak::preload {
@@ -44,7 +44,9 @@ void sample_process() {
   const uint64_t resident_file = next_number(at, end) * 4096;
   const uintptr_t top = sys::brk(0);
   Record record(GPUPEAK_REC_SAMPLE);
-  emit(record.u(resident).u(resident_file).u(top > initial_brk() ? top - initial_brk() : 0));
+  emit(record.u(resident)
+           .u(resident_file)
+           .u(top > g_process->initial_brk ? top - g_process->initial_brk : 0));
 }
 
 }  // namespace gpupeak::preload

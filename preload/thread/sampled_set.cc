@@ -8,8 +8,8 @@
 
 #include "base/environment.h"
 #include "base/memory.h"
+#include "base/process_state.h"
 #include "base/syscalls.h"
-#include "life/process.h"
 #include "log/log.h"
 
 namespace gpupeak::preload {

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/hook_scope.h"
+#include "base/process_state.h"
 #include "gpupeak/log_format.h"
-#include "life/process.h"
 #include "log/log_file.h"
 #include "log/record.h"
 #include "stack/stack_cache.h"

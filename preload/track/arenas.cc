@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "base/hook_scope.h"
-#include "life/process.h"
+#include "base/process_state.h"
 #include "log/log.h"
 
 namespace gpupeak::preload {

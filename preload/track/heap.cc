@@ -1,7 +1,7 @@
 #include "track/heap.h"
 
 #include "base/environment.h"
-#include "life/process.h"
+#include "base/process_state.h"
 #include "log/log.h"
 #include "stack/stack.h"
 #include "thread/hot_record.h"

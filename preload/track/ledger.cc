@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/environment.h"
+#include "base/process_state.h"
 #include "base/seen_set.h"
-#include "life/process.h"
 #include "log/log.h"
 #include "track/driver.h"
 #include "track/nvml.h"

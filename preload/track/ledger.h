@@ -15,7 +15,7 @@
 #include "base/hook_scope.h"
 #include "base/seen_set.h"
 #include "gpupeak/log_format.h"
-#include "track/device_memory.h"
+#include "track/driver_readings.h"
 
 namespace gpupeak::preload {
 

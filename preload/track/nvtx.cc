@@ -2,8 +2,8 @@
 
 #include "base/flat_map.h"
 #include "base/hook_scope.h"
+#include "base/process_state.h"
 #include "base/spinlock.h"
-#include "life/process.h"
 #include "log/log.h"
 #include "track/arenas.h"
 

@@ -3,9 +3,9 @@
 #include "base/flat_map.h"
 #include "base/hook_scope.h"
 #include "base/memory.h"
+#include "base/process_state.h"
 #include "base/spinlock.h"
 #include "base/text.h"
-#include "life/process.h"
 #include "log/log.h"
 
 namespace gpupeak::preload {

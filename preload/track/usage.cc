@@ -4,7 +4,7 @@
 #include <initializer_list>
 
 #include "base/hook_scope.h"
-#include "life/process.h"
+#include "base/process_state.h"
 #include "log/log.h"
 #include "thread/thread_slot.h"
 

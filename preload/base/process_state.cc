@@ -1,0 +1,8 @@
+#include "base/process_state.h"
+
+namespace gpupeak::preload {
+
+alignas(4096) constinit ProcessPage g_first_page{};
+constinit ProcessPage* g_process = &g_first_page;
+
+}  // namespace gpupeak::preload

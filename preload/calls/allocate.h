@@ -1,0 +1,83 @@
+// What the calls of all families share: run the real function, then account what it gave or took.
+// Templates, since the ABI versions of a call differ in integer widths only. HOOK-SAFE.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "calls/driver_scope.h"
+#include "track/device_memory.h"
+#include "track/driver.h"
+#include "track/driver_readings.h"
+#include "track/graph_memory.h"
+#include "track/ledger.h"
+#include "track/memory_pools.h"
+
+namespace gpupeak::preload::calls {
+
+inline uint64_t value_of(const void* pointer) {
+  return reinterpret_cast<uint64_t>(pointer);
+}
+inline uint64_t value_of(uint64_t pointer) {
+  return pointer;
+}
+
+/// Short of memory, the driver takes back what pools and graphs hold in reserve. Pools may be asked
+/// only after a call that breaks a capture as an allocation does (driver.h), graphs' reserves
+/// always.
+inline void read_reserves_after_failure(const ApiCall& call, gpupeak_kind kind, CUresult result) {
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return;
+  if (kind == GPUPEAK_KIND_LINEAR || kind == GPUPEAK_KIND_POOL) read_all_pools();
+  const int device = has_graph_memory() ? current_device() : kNoDevice;
+  if (device != kNoDevice) graph_reserve_read(call, device);
+}
+
+/// The common shape: run `real`, then account what it gave, or that it failed.
+template <typename Run, typename Value>
+CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run run, Value value,
+                  uint64_t bytes) {
+  DriverScope scope;
+  const DeviceCall under_way;
+  const CUresult result = run();
+  if (!scope.accounts()) return result;
+  const int device = current_device();
+  if (result != CUDA_SUCCESS) {
+    device_failed(call, kind, device, bytes, result);
+    read_reserves_after_failure(call, kind, result);
+  } else {
+    device_allocated(
+        call, space, value(),
+        {.bytes = bytes, .context = current_context(), .device = device, .kind = kind});
+    if (kind == GPUPEAK_KIND_LINEAR)
+      read_all_pools();  // it may have taken from what they held in reserve
+    sample_driver_memory();
+  }
+  return result;
+}
+
+/// Asked only where any was ever made.
+inline bool is_managed(KeySpace space, uint64_t value, DeviceBlock& block) {
+  return has_managed_memory() && space == KeySpace::kPointer && device_find(space, value, block) &&
+         block.kind == GPUPEAK_KIND_MANAGED;
+}
+
+/// The common shape of a free: taken out before the real call, since another thread may be given
+/// the same address before it returns; put back if it fails.
+template <typename Run>
+CUresult release(const ApiCall& call, KeySpace space, uint64_t value, Run run) {
+  DriverScope scope;
+  if (!scope.accounts() || value == 0) return run();
+  read_unread_peaks();
+  LedgerBracket bracket;
+  DeviceBlock block;
+  if (is_managed(space, value, block)) bracket.open(call, GPUPEAK_LEDGER_MANAGED, block.device);
+  const DeviceCall under_way;
+  const bool known = device_freeing(call, space, value, block);
+  const CUresult result = run();
+  if (known && result != CUDA_SUCCESS) device_not_freed(space, value, block);
+  if (!known && result == CUDA_SUCCESS) device_unknown_freed(call, value);
+  return result;
+}
+
+}  // namespace gpupeak::preload::calls

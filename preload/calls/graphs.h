@@ -1,0 +1,115 @@
+// Driver calls for graphs and captures. Made by hooks/cuda.cc of the rows of cuda_table.def: each
+// gets the real function and its arguments, and returns the real function's result, always.
+// HOOK-SAFE.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "calls/allocate.h"
+
+namespace gpupeak::preload::calls {
+
+template <typename Real, typename... Arguments>
+CUresult begin_capture(const ApiCall&, Real real, Arguments... arguments) {
+  captures_begin();
+  return real(arguments...);
+}
+
+/// A node that allocates: addresses now, memory when the graph runs.
+inline void note_graph_node(const CUDA_MEM_ALLOC_NODE_PARAMS* node) {
+  device_noted(KeySpace::kPointer, node->dptr,
+               {.bytes = node->bytesize, .kind = GPUPEAK_KIND_GRAPH});
+}
+
+template <typename Real>
+CUresult graph_add_alloc_node(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph,
+                              const CUgraphNode* after, size_t count,
+                              CUDA_MEM_ALLOC_NODE_PARAMS* node) {
+  DriverScope scope;
+  const CUresult result = real(out, graph, after, count, node);
+  if (scope.accounts() && result == CUDA_SUCCESS) note_graph_node(node);
+  return result;
+}
+
+/// The beginning of CUgraphNodeParams, which headers before CUDA 12.2 lack.
+struct GraphNode {
+  CUgraphNodeType type;
+  int reserved[3];
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation;  ///< if the type says so
+};
+
+template <typename Run>
+CUresult add_graph_node(const GraphNode* node, Run run) {
+  DriverScope scope;
+  const CUresult result = run();
+  if (scope.accounts() && result == CUDA_SUCCESS && node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    note_graph_node(&node->allocation);
+  }
+  return result;
+}
+
+template <typename Real>
+CUresult graph_add_node(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph,
+                        const CUgraphNode* after, size_t count, GraphNode* node) {
+  return add_graph_node(node, [&] { return real(out, graph, after, count, node); });
+}
+
+template <typename Real>
+CUresult graph_add_node_with_edges(const ApiCall&, Real real, CUgraphNode* out, CUgraph graph,
+                                   const CUgraphNode* after, const void* edges, size_t count,
+                                   GraphNode* node) {
+  return add_graph_node(node, [&] { return real(out, graph, after, edges, count, node); });
+}
+
+/// Where the memory behind graphs comes and goes.
+template <typename Run>
+CUresult run_graph_call(const ApiCall& call, const DriverScope& scope, Run run) {
+  const CUresult result = run();
+  if (has_graph_memory() && scope.accounts() && result == CUDA_SUCCESS) {
+    const int device = current_device();
+    if (device != kNoDevice) graph_reserve_read(call, device);
+  }
+  return result;
+}
+
+/// Instantiate, upload, destroy.
+template <typename Real, typename... Arguments>
+CUresult graph_call(const ApiCall& call, Real real, Arguments... arguments) {
+  DriverScope scope;
+  LedgerBracket bracket;
+  if (scope.accounts()) {
+    read_unread_peaks();
+    bracket.open(call, GPUPEAK_LEDGER_GRAPHS, current_device());
+  }
+  return run_graph_call(call, scope, [&] { return real(arguments...); });
+}
+
+template <typename Real>
+CUresult graph_exec_destroy(const ApiCall& call, Real real, CUgraphExec graph) {
+  const CUresult result = graph_call(call, real, graph);
+  if (result == CUDA_SUCCESS && recording()) forget_graph_launches();
+  return result;
+}
+
+/// A graph's first launch also loads its functions.
+template <typename Real>
+CUresult graph_launch(const ApiCall& call, Real real, CUgraphExec graph, CUstream stream) {
+  DriverScope scope;
+  LedgerBracket bracket;
+  if (scope.accounts() && is_first_graph_launch(graph))
+    bracket.open(call, GPUPEAK_LEDGER_GRAPHS, current_device());
+  return run_graph_call(call, scope, [&] { return real(graph, stream); });
+}
+
+template <typename Real>
+CUresult graph_trim(const ApiCall& call, Real real, CUdevice device) {
+  DriverScope scope;
+  if (scope.accounts()) read_unread_peaks();
+  const CUresult result = real(device);
+  if (scope.accounts() && result == CUDA_SUCCESS) graph_reserve_read(call, device);
+  return result;
+}
+
+}  // namespace gpupeak::preload::calls

@@ -1,0 +1,143 @@
+// Driver calls for memory that is created and mapped apart, or comes from elsewhere. Made by
+// hooks/cuda.cc of the rows of cuda_table.def: each gets the real function and its arguments, and
+// returns the real function's result, always. HOOK-SAFE.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "calls/allocate.h"
+#include "track/virtual_memory.h"
+
+namespace gpupeak::preload::calls {
+
+template <typename Real>
+CUresult mem_create(const ApiCall& call, Real real, CUmemGenericAllocationHandle* out, size_t bytes,
+                    const CUmemAllocationProp* properties, unsigned long long flags) {
+  DriverScope scope;
+  const DeviceCall under_way;
+  const CUresult result = real(out, bytes, properties, flags);
+  if (!scope.accounts() || properties == nullptr) return result;
+  const bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  const gpupeak_kind kind = on_device ? GPUPEAK_KIND_VMM : GPUPEAK_KIND_HOST_VMM;
+  const int device = on_device ? properties->location.id : kNoDevice;
+  if (result == CUDA_SUCCESS) {
+    vmm_created(call, *out, kind, device, bytes);
+    sample_driver_memory();
+  } else {
+    device_failed(call, kind, device, bytes, result);
+    read_reserves_after_failure(call, kind, result);
+  }
+  return result;
+}
+
+template <typename Real>
+CUresult mem_import(const ApiCall& call, Real real, CUmemGenericAllocationHandle* out,
+                    void* os_handle, CUmemAllocationHandleType type) {
+  DriverScope scope;
+  const CUresult result = real(out, os_handle, type);
+  if (scope.accounts() && result == CUDA_SUCCESS)
+    vmm_created(call, *out, GPUPEAK_KIND_IMPORTED, current_device(), 0);
+  return result;
+}
+
+template <typename Real>
+CUresult mem_retain_handle(const ApiCall&, Real real, CUmemGenericAllocationHandle* out, void* at) {
+  DriverScope scope;
+  const CUresult result = real(out, at);
+  if (scope.accounts() && result == CUDA_SUCCESS) vmm_retained(*out);
+  return result;
+}
+
+template <typename Real>
+CUresult mem_release(const ApiCall& call, Real real, CUmemGenericAllocationHandle handle) {
+  DriverScope scope;
+  if (!scope.accounts()) return real(handle);
+  read_unread_peaks();
+  const DeviceCall under_way;
+  const bool known = vmm_releasing(call, handle);
+  const CUresult result = real(handle);
+  if (known && result != CUDA_SUCCESS) vmm_not_released(handle);
+  return result;
+}
+
+template <typename Real>
+CUresult mem_map(const ApiCall&, Real real, CUdeviceptr at, size_t bytes, size_t offset,
+                 CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  DriverScope scope;
+  const CUresult result = real(at, bytes, offset, handle, flags);
+  if (scope.accounts() && result == CUDA_SUCCESS) vmm_mapped(at, bytes, handle);
+  return result;
+}
+
+template <typename Real>
+CUresult mem_unmap(const ApiCall& call, Real real, CUdeviceptr at, size_t bytes) {
+  DriverScope scope;
+  if (!scope.accounts()) return real(at, bytes);
+  read_unread_peaks();
+  const DeviceCall under_way;
+  vmm_unmapping(call, at, bytes);
+  const CUresult result = real(at, bytes);
+  if (result == CUDA_SUCCESS)
+    vmm_unmapped(at, bytes);
+  else
+    vmm_not_unmapped(at, bytes);
+  return result;
+}
+
+template <typename Real>
+CUresult address_reserve(const ApiCall& call, Real real, CUdeviceptr* out, size_t bytes,
+                         size_t alignment, CUdeviceptr wanted, unsigned long long flags) {
+  return allocate(
+      call, KeySpace::kAddresses, GPUPEAK_KIND_VMM_VA,
+      [&] { return real(out, bytes, alignment, wanted, flags); }, [&] { return value_of(*out); },
+      bytes);
+}
+
+template <typename Real>
+CUresult address_free(const ApiCall& call, Real real, CUdeviceptr at, size_t bytes) {
+  return release(call, KeySpace::kAddresses, at, [&] { return real(at, bytes); });
+}
+
+/// A buffer of imported memory; its end is a cuMemFree.
+template <typename Real>
+CUresult external_buffer(const ApiCall& call, Real real, CUdeviceptr* out, CUexternalMemory memory,
+                         const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* descriptor) {
+  return allocate(
+      call, KeySpace::kPointer, GPUPEAK_KIND_IMPORTED,
+      [&] { return real(out, memory, descriptor); }, [&] { return value_of(*out); },
+      descriptor != nullptr ? descriptor->size : 0);
+}
+
+/// Memory of another process, or of one of its pools. Opened again, it is counted again.
+template <typename Run>
+CUresult import_pointer(const ApiCall& call, CUdeviceptr* out, Run run) {
+  DriverScope scope;
+  const CUresult result = run();
+  if (scope.accounts() && result == CUDA_SUCCESS) {
+    device_allocated(
+        call, KeySpace::kPointer, *out,
+        {.bytes = bytes_at(*out), .device = current_device(), .kind = GPUPEAK_KIND_IMPORTED});
+  }
+  return result;
+}
+
+template <typename Real>
+CUresult ipc_open(const ApiCall& call, Real real, CUdeviceptr* out, CUipcMemHandle handle,
+                  unsigned flags) {
+  return import_pointer(call, out, [&] { return real(out, handle, flags); });
+}
+
+template <typename Real>
+CUresult ipc_close(const ApiCall& call, Real real, CUdeviceptr at) {
+  return release(call, KeySpace::kPointer, at, [&] { return real(at); });
+}
+
+template <typename Real, typename Data>
+CUresult pool_import_pointer(const ApiCall& call, Real real, CUdeviceptr* out, CUmemoryPool pool,
+                             Data* data) {
+  return import_pointer(call, out, [&] { return real(out, pool, data); });
+}
+
+}  // namespace gpupeak::preload::calls

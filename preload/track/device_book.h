@@ -1,0 +1,40 @@
+// The book of all live device memory, which the files of track/ that account it share. One lock
+// covers the blocks, the counters, the number of an event and its record, so that all tell the same
+// order. HOOK-SAFE, inside a HookScope.
+#pragma once
+
+#include <cstdint>
+
+#include "base/flat_map.h"
+#include "base/spinlock.h"
+#include "log/record.h"
+#include "track/device_memory.h"
+
+namespace gpupeak::preload {
+
+struct DeviceBook {
+  SpinLock lock;  ///< held for all that follows
+  FlatMap<DeviceBlock> blocks;
+  uint64_t next_id = 1;
+  uint64_t next_seq = 1;
+};
+extern constinit DeviceBook g_book;
+
+/// A device, or the host, as the log has it.
+inline uint64_t logged_device(int device) {
+  return static_cast<uint64_t>(device + 1);
+}
+
+/// A record with the next number, to be emitted at once.
+Record numbered(uint8_t tag);
+/// A block's bytes come (> 0) or go, in the counters page.
+void move_gauges(const DeviceBlock& block, int64_t bytes);
+/// Counts and logs the end of a block, which stays in the book.
+void log_free(const DeviceBlock& block, uint32_t api, uint32_t stack);
+/// Puts a block into the book in place of what may have been there: then the old one's end was not
+/// seen. False if the block is there already, or there is no room.
+bool keep_block(uint64_t key, const DeviceBlock& block, uint32_t api, uint32_t stack);
+/// Puts a new block into the book, counts and logs it.
+void add_block(KeySpace space, uint64_t value, DeviceBlock block, uint32_t api, uint32_t stack);
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,58 @@
+#include "track/driver_readings.h"
+
+#include "base/spinlock.h"
+#include "log/log.h"
+#include "track/device_book.h"
+#include "track/driver.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constinit uint64_t g_read_at[GPUPEAK_LOG_MAX_DEVICES];  // tracked bytes at the highest reading;
+                                                        // under the book's lock
+constinit std::atomic<uint32_t> g_logged[GPUPEAK_LOG_MAX_DEVICES];
+
+}  // namespace
+
+constinit std::atomic<uint32_t> g_unread_peaks{0};
+
+void note_tracked_bytes(int device, uint64_t live) {
+  const uint64_t read_at = g_read_at[device];
+  if (live > read_at + read_at / 1024) g_unread_peaks |= 1u << device;
+}
+
+void log_driver_reading(const DriverReading& reading) {
+  introduce_device(reading.device);
+  const uint32_t api = reading.call != nullptr ? api_of(*reading.call) : 0;
+  const uint32_t stack = reading.call != nullptr ? capture_stack(reading.call->caller) : 0;
+  LockGuard guard(g_book.lock);
+  uint64_t& read_at = g_read_at[reading.device];
+  const uint64_t live = counters().device[reading.device].total.live;
+  if (live > read_at) read_at = live;
+  g_unread_peaks &= ~(1u << reading.device);
+  // Another thread's reading that came in between may be the newer one.
+  const bool overtaken = g_logged[reading.device]++ != reading.earlier_readings;
+  const bool uncertain = overtaken || DeviceCall::begun() != reading.quiet_since;
+  Record record(GPUPEAK_REC_DRIVER_READING);
+  record.u(logged_device(reading.device)).u(reading.used).u(reading.source).u(reading.cause);
+  record.u(reading.reserved_plus_1).u(reading.own_plus_1).u(reading.others_plus_1);
+  emit(record.u(reading.overlaps).u(uncertain).u(api).u(reading.name).u(stack));
+}
+
+uint32_t readings_logged(int device) {
+  return g_logged[device].load(std::memory_order_acquire);
+}
+
+void peak_is_not_readable(int device) {
+  LockGuard guard(g_book.lock);
+  g_read_at[device] = counters().device[device].total.peak;
+  g_unread_peaks &= ~(1u << device);
+}
+
+void forget_readings() {
+  for (uint64_t& read_at : g_read_at) read_at = 0;
+  g_unread_peaks = 0;
+  DeviceCall::forget();
+}
+
+}  // namespace gpupeak::preload

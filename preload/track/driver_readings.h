@@ -1,0 +1,63 @@
+// What the driver said is in use of a device, as it goes to the log, and whether it can be trusted.
+// track/ledger takes the readings. HOOK-SAFE.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "gpupeak/log_format.h"
+#include "track/api_call.h"
+
+namespace gpupeak::preload {
+
+/// What the driver says is in use of a device; fields as in log_format.h.
+struct DriverReading {
+  int device = -1;
+  gpupeak_reading_source source = GPUPEAK_READING_CUDA;
+  gpupeak_ledger_cause cause = GPUPEAK_LEDGER_NONE;
+  uint64_t used = 0;
+  uint64_t reserved_plus_1 = 0, own_plus_1 = 0, others_plus_1 = 0;
+  uint32_t overlaps = 0;
+  uint64_t quiet_since = 0;       ///< DeviceCall's, from before the driver was asked
+  uint32_t earlier_readings = 0;  ///< readings_logged() then
+  uint32_t name = 0;              ///< string in the log
+  const ApiCall* call = nullptr;  ///< that moved it; nullptr: none
+};
+/// A call that allocates or frees is under way: between its effect and its event a reading is not
+/// to be trusted. Calls from pools do not count: they are many, and what pools hold seldom moves.
+class DeviceCall {
+ public:
+  DeviceCall() { begun_.fetch_add(1, std::memory_order_acq_rel); }
+  ~DeviceCall() { ended_.fetch_add(1, std::memory_order_acq_rel); }
+  DeviceCall(const DeviceCall&) = delete;
+  DeviceCall& operator=(const DeviceCall&) = delete;
+
+  /// How many have begun, if none is under way; else a number that never comes again.
+  static uint64_t quiet_since() {
+    const uint64_t ended = ended_.load(std::memory_order_acquire);
+    return begun_.load(std::memory_order_acquire) == ended ? ended : ~uint64_t{0};
+  }
+  /// In a forked child, where the calls that other threads were in never end.
+  static void forget() { begun_ = ended_ = 0; }
+  static uint64_t begun() { return begun_.load(std::memory_order_acquire); }
+
+ private:
+  static inline constinit std::atomic<uint64_t> begun_{0}, ended_{0};
+};
+
+/// Inside a HookScope.
+void log_driver_reading(const DriverReading& reading);
+/// How many of the device's readings are in the log.
+uint32_t readings_logged(int device);
+/// A bit for each device whose tracked bytes have risen to a peak that no reading has met. A rise
+/// of less than a thousandth is let pass, so that a slowly growing program is not read at each
+/// step.
+extern std::atomic<uint32_t> g_unread_peaks;
+/// The driver cannot be asked about this device now.
+void peak_is_not_readable(int device);
+/// `live` bytes of a device are tracked now. Holds the book's lock.
+void note_tracked_bytes(int device, uint64_t live);
+/// In a forked child. Holds the book's lock.
+void forget_readings();
+
+}  // namespace gpupeak::preload
