@@ -50,6 +50,9 @@ inline long read(int fd, void* to, size_t bytes) {
 inline long write(int fd, const void* from, size_t bytes) {
   return call6(SYS_write, fd, reinterpret_cast<long>(from), static_cast<long>(bytes), 0, 0, 0);
 }
+inline long pread(int fd, void* to, size_t bytes, int64_t offset) {
+  return call6(SYS_pread64, fd, reinterpret_cast<long>(to), static_cast<long>(bytes), offset, 0, 0);
+}
 inline long pwrite(int fd, const void* from, size_t bytes, int64_t offset) {
   return call6(SYS_pwrite64, fd, reinterpret_cast<long>(from), static_cast<long>(bytes), offset, 0,
                0);
@@ -62,6 +65,12 @@ inline long fallocate(int fd, int mode, int64_t offset, int64_t bytes) {
 }
 inline long fstat(int fd, void* stat) {
   return call6(SYS_fstat, fd, reinterpret_cast<long>(stat), 0, 0, 0, 0);
+}
+inline long stat(const char* path, void* stat) {
+  return call6(SYS_stat, reinterpret_cast<long>(path), reinterpret_cast<long>(stat), 0, 0, 0, 0);
+}
+inline long lstat(const char* path, void* stat) {
+  return call6(SYS_lstat, reinterpret_cast<long>(path), reinterpret_cast<long>(stat), 0, 0, 0, 0);
 }
 inline long readlink(const char* path, char* to, size_t bytes) {
   return call6(SYS_readlink, reinterpret_cast<long>(path), reinterpret_cast<long>(to),

@@ -67,7 +67,11 @@ std::string_view error_text(long error) {
     case EPERM:
       return "operation not permitted";
     case ELOOP:
-      return "too many symbolic links";
+      return "is a symbolic link";
+    case EEXIST:
+      return "there is a file that is no log, which stays as it is";
+    case ENODEV:
+      return "is not a regular file";
     case ENOMEM:
       return "out of memory";
     default:

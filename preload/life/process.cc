@@ -22,6 +22,8 @@
 #include "life/summary.h"
 #include "log/definitions.h"
 #include "log/log.h"
+#include "log/log_file.h"
+#include "log/log_place.h"
 #include "stack/module_map.h"
 #include "stack/python_frames.h"
 #include "stack/python_runtime.h"
@@ -260,6 +262,11 @@ void say_what_is_wrong() {
     expand_out_pattern(path);
     line.add("cannot write the log ").add(path.view()).add(": ").add(error_text(g_open_error));
     say(line.add(". Nothing is recorded; choose another place with GPUPEAK_OUT").view());
+  }
+  if (log_of_elsewhere_is_in_the_way()) {
+    Path line;
+    line.add("a log of another container or machine, which may still run, has the wanted name. ");
+    say(line.add("This one is ").add(log_path()).view());
   }
 }
 

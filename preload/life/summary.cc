@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,17 +22,29 @@ namespace {
 
 constexpr size_t kMaxEnvironment = 4096;
 
+/// Whether nobody but root and this process's own user could have put the file or folder there.
+bool is_trustworthy(const char* path) {
+  struct stat status;
+  if (sys::failed(sys::stat(path, &status))) return false;
+  const auto user = static_cast<uid_t>(sys::call6(SYS_geteuid, 0, 0, 0, 0, 0, 0));
+  return (status.st_uid == 0 || status.st_uid == user) &&
+         (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
 /// The command, where an installation (lib/gpupeak/ and bin/) or a build folder (preload/ and
 /// tools/) has it.
 bool find_command(Path& command) {
   const std::string_view own = own_path();
   const size_t slash = own.rfind('/');
   const std::string_view folder = slash == std::string_view::npos ? "." : head(own, slash);
-  for (const char* place : {"/../../bin/gpupeak", "/../bin/gpupeak", "/../tools/gpupeak"}) {
+  for (const std::string_view place :
+       {"/../../bin/gpupeak", "/../bin/gpupeak", "/../tools/gpupeak"}) {
     command.clear();
-    command.add(folder).add(place);
+    command.add(folder).add(head(place, place.rfind('/')));
+    if (!is_trustworthy(command.c_str())) continue;
+    command.add("/gpupeak");
     if (sys::call6(SYS_access, reinterpret_cast<long>(command.c_str()), X_OK, 0, 0, 0, 0) == 0)
-      return true;
+      return is_trustworthy(command.c_str());
   }
   return false;
 }

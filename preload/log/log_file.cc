@@ -14,6 +14,7 @@
 #include "base/spinlock.h"
 #include "base/syscalls.h"
 #include "log/log.h"
+#include "log/log_place.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -157,51 +158,6 @@ void drop_segment_rest() {
   g_file.segment_used = g_file.segment_bytes;
 }
 
-enum class Owner { kNobody, kOurselves, kLiveProcess };
-
-/// Whose log lies at `path`: this very process's from before it called exec, another one's that
-/// still runs (two programs were given the same name), or one that may be replaced.
-Owner owner_of(const char* path, const gpupeak_file_header& ours) {
-  const long fd = sys::open(path, O_RDONLY | O_CLOEXEC, 0);
-  if (sys::failed(fd)) return Owner::kNobody;
-  gpupeak_file_header theirs{};
-  const long bytes = sys::read(static_cast<int>(fd), &theirs, sizeof theirs);
-  sys::close(static_cast<int>(fd));
-  if (bytes != static_cast<long>(sizeof theirs) || theirs.magic != GPUPEAK_LOG_MAGIC)
-    return Owner::kNobody;
-  const auto pid = static_cast<int>(theirs.pid);
-  if (process_start_time(pid) != theirs.process_start_time) return Owner::kNobody;
-  return theirs.pid == ours.pid ? Owner::kOurselves : Owner::kLiveProcess;
-}
-
-/// Opens a new file at `path`, or beside it if another running program's log is there: a.gplog,
-/// a.exec2.gplog for the program that the same process went on with, a.<pid>.gplog for another
-/// process.
-long create(std::string_view path, const gpupeak_file_header& header) {
-  const std::string_view ending = path.ends_with(".gplog") ? ".gplog" : "";
-  const std::string_view stem = head(path, path.size() - ending.size());
-  g_file.path.clear();
-  g_file.path.add(path);
-  bool other_process = false;
-  for (uint64_t attempt = 2; attempt < 100; ++attempt) {
-    const Owner owner = owner_of(g_file.path.c_str(), header);
-    if (owner == Owner::kNobody) {
-      // Never write over a file that another process may have mapped: make a new one under the
-      // name.
-      sys::call6(SYS_unlink, reinterpret_cast<long>(g_file.path.c_str()), 0, 0, 0, 0, 0);
-      const long fd = sys::open(g_file.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-      if (fd != -EEXIST) return fd;  // else another process was faster
-    }
-    other_process = other_process || owner != Owner::kOurselves;
-    g_file.path.clear();
-    g_file.path.add(stem);
-    if (other_process) g_file.path.add(".").add(uint64_t{header.pid});
-    if (owner == Owner::kOurselves) g_file.path.add(".exec").add(attempt);
-    g_file.path.add(ending);
-  }
-  return -EEXIST;
-}
-
 /// The window's peak lies in a page of our own, where the gauge lies in the counters page.
 uint64_t& window_peak_of(const gpupeak_gauge& gauge) {
   const auto offset = reinterpret_cast<const char*>(&gauge) - reinterpret_cast<char*>(g_counters);
@@ -253,7 +209,15 @@ void begin_window(gpupeak_gauge& gauge) {
 
 long open_log_file(std::string_view path, gpupeak_file_header header) {
   LockGuard guard(g_file.lock);
-  const long fd = create(path, header);
+  if (sys::failed(sys::getrandom(&header.cookie, sizeof header.cookie))) {
+    header.cookie = header.start_realtime_ns * 0x9e3779b97f4a7c15u + header.pid;
+  }
+  header.magic = GPUPEAK_LOG_MAGIC;
+  header.header_bytes = GPUPEAK_LOG_PAGE;
+  header.counters_offset = GPUPEAK_LOG_PAGE;
+  header.chunks_offset = 2 * GPUPEAK_LOG_PAGE;
+  describe_place(header);
+  const long fd = create_log(path, header, g_file.path);
   if (sys::failed(fd)) {
     g_file.path.clear();
     return fd;
@@ -275,18 +239,7 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
     return result;
   }
   add_self_bytes(static_cast<ptrdiff_t>(first_bytes));
-
-  if (sys::failed(sys::getrandom(&header.cookie, sizeof header.cookie))) {
-    header.cookie = header.start_realtime_ns * 0x9e3779b97f4a7c15u + header.pid;
-  }
-  header.magic = 0;
-  header.header_bytes = GPUPEAK_LOG_PAGE;
-  header.counters_offset = GPUPEAK_LOG_PAGE;
-  header.chunks_offset = first_bytes;
   auto* page = static_cast<uint8_t*>(at);
-  auto* mapped = reinterpret_cast<gpupeak_file_header*>(page);
-  *mapped = header;
-  std::atomic_ref<uint64_t>(mapped->magic).store(GPUPEAK_LOG_MAGIC, std::memory_order_release);
 
   g_file.device = status.st_dev;
   g_file.inode = status.st_ino;

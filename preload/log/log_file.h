@@ -17,8 +17,9 @@ struct Chunk {
   size_t bytes = 0;
 };
 
-/// Creates the file with its header and counters page. `header` is complete but for cookie and
-/// offsets. Returns 0, or -errno. `path` must be absolute: the program may change its folder.
+/// Creates the file with its header and counters page. `header` is complete but for cookie,
+/// place and offsets. Returns 0, or -errno. `path` must be absolute: the program may change its
+/// folder.
 long open_log_file(std::string_view path, gpupeak_file_header header);
 /// The path of the open log; empty if none.
 std::string_view log_path();

@@ -73,6 +73,8 @@ typedef struct gpupeak_file_header {
   uint64_t sample_bytes;       /* mean of the Poisson sampling; 0 unless sampled */
   uint64_t initial_brk_bytes;  /* unused address of brk at start, for the brk growth in samples */
   char tool_version[32];       /* nul-terminated */
+  uint8_t boot_id[16];         /* of the machine's boot, random; zeros: not known */
+  uint64_t pid_namespace;      /* inode of /proc/self/ns/pid: where pid is a name; 0: not known */
 } gpupeak_file_header;
 
 /* ---- counters page: rewritten in place, each field atomically ------------------------------ */

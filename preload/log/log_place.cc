@@ -1,0 +1,213 @@
+#include "log/log_place.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <cerrno>
+#include <cstddef>
+
+#include "base/proc_file.h"
+#include "base/syscalls.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constinit bool g_elsewhere = false;
+
+enum class Owner { kNobody, kOurselves, kLiveProcess };
+
+struct Descriptor {
+  int fd;
+  ~Descriptor() { sys::close(fd); }
+};
+
+bool is_same_place(const gpupeak_file_header& a, const gpupeak_file_header& b) {
+  return __builtin_memcmp(a.boot_id, b.boot_id, sizeof a.boot_id) == 0 &&
+         a.pid_namespace == b.pid_namespace;
+}
+
+/// Whether the log's process passed its exit handlers.
+bool has_ended(int fd) {
+  gpupeak_counters_page counters{};
+  return sys::pread(fd, &counters, sizeof counters, GPUPEAK_LOG_PAGE) ==
+             static_cast<long>(sizeof counters) &&
+         counters.ended != 0;
+}
+
+/// Whose log it is: this very process's from before it called exec, another one's that still runs
+/// (two programs were given the same name), or one that may be replaced.
+Owner owner_of(int fd, const gpupeak_file_header& theirs, const gpupeak_file_header& ours) {
+  constexpr uint8_t kNotKnown[sizeof theirs.boot_id] = {};
+  const bool is_old = __builtin_memcmp(theirs.boot_id, kNotKnown, sizeof kNotKnown) == 0;
+  if (!is_old && !is_same_place(theirs, ours)) {  // our /proc knows nothing of that process
+    if (has_ended(fd)) return Owner::kNobody;
+    g_elsewhere = true;
+    return Owner::kLiveProcess;
+  }
+  if (process_start_time(static_cast<int>(theirs.pid)) != theirs.process_start_time)
+    return Owner::kNobody;
+  return theirs.pid == ours.pid ? Owner::kOurselves : Owner::kLiveProcess;
+}
+
+bool is_still_at(const char* path, const struct stat& file) {
+  struct stat now;
+  return !sys::failed(sys::lstat(path, &now)) && now.st_dev == file.st_dev &&
+         now.st_ino == file.st_ino;
+}
+
+enum class Place { kFree, kOurs, kTaken, kLookAgain };
+
+/// What is at the path, which is free afterwards if it may be: -errno if not. Of several that
+/// replace the same old log at once one does it; the others, who hold its lock after, look again.
+long make_free(const char* path, const gpupeak_file_header& ours, Place& place) {
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY;
+  const long fd = sys::open(path, kFlags, 0);
+  place = Place::kFree;
+  if (fd == -ENOENT) return 0;
+  if (fd == -ENXIO) return -ENODEV;  // a socket
+  if (sys::failed(fd)) return fd;
+  const Descriptor file{static_cast<int>(fd)};
+  struct stat status;
+  if (const long result = sys::fstat(file.fd, &status); sys::failed(result)) return result;
+  if (S_ISDIR(status.st_mode)) return -EISDIR;
+  if (!S_ISREG(status.st_mode)) return -ENODEV;
+  if (status.st_size != 0) {
+    gpupeak_file_header theirs{};
+    const long bytes = sys::read(file.fd, &theirs, sizeof theirs);
+    if (bytes < static_cast<long>(sizeof theirs.magic) || theirs.magic != GPUPEAK_LOG_MAGIC)
+      return -EEXIST;
+    const Owner owner = owner_of(file.fd, theirs, ours);
+    if (owner != Owner::kNobody) {
+      place = owner == Owner::kOurselves ? Place::kOurs : Place::kTaken;
+      return 0;
+    }
+  }
+  place = Place::kLookAgain;
+  const long locked = sys::call6(SYS_flock, file.fd, LOCK_EX | LOCK_NB, 0, 0, 0, 0);
+  if (locked == -EWOULDBLOCK) {
+    const timespec pause{0, 1'000'000};
+    sys::call6(SYS_nanosleep, reinterpret_cast<long>(&pause), 0, 0, 0, 0, 0);
+    return 0;
+  }
+  if (!is_still_at(path, status)) return 0;
+  const long result = sys::call6(SYS_unlink, reinterpret_cast<long>(path), 0, 0, 0, 0, 0);
+  if (!sys::failed(result)) place = Place::kFree;
+  return result == -ENOENT ? 0 : result;
+}
+
+long write_head(int fd, const gpupeak_file_header& header) {
+  static uint8_t page[GPUPEAK_LOG_PAGE];  // hooks may run on small stacks; one caller at a time
+  __builtin_memset(page, 0, sizeof page);
+  for (const int64_t at : {int64_t{GPUPEAK_LOG_PAGE}, int64_t{0}}) {
+    if (at == 0) __builtin_memcpy(page, &header, sizeof header);
+    const long written = sys::pwrite(fd, page, sizeof page, at);
+    if (sys::failed(written)) return written;
+    if (written != static_cast<long>(sizeof page)) return -ENOSPC;
+  }
+  return 0;
+}
+
+/// A file that nobody sees before its header stands: without a name first, then linked. -errno if
+/// this file system cannot do that, or -EEXIST.
+long create_unseen(const char* path, const gpupeak_file_header& header) {
+  Path folder;
+  const std::string_view all(path);
+  const size_t slash = all.rfind('/');
+  folder.add(slash == 0 ? "/" : head(all, slash));
+  const long fd = sys::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
+  if (sys::failed(fd)) return fd;
+  const Descriptor file{static_cast<int>(fd)};
+  long result = write_head(file.fd, header);
+  if (sys::failed(result)) return result;
+  Text<64> self;
+  self.add("/proc/self/fd/").add(static_cast<uint64_t>(file.fd));
+  result = sys::call6(SYS_linkat, AT_FDCWD, reinterpret_cast<long>(self.c_str()), AT_FDCWD,
+                      reinterpret_cast<long>(path), AT_SYMLINK_FOLLOW, 0);
+  if (sys::failed(result)) return result;
+  // Opened by its name: as that it shall stand in /proc/PID/maps.
+  struct stat ours, named;
+  const long opened = sys::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+  if (sys::failed(opened)) return opened;
+  if (!sys::failed(sys::fstat(file.fd, &ours)) &&
+      !sys::failed(sys::fstat(static_cast<int>(opened), &named)) && ours.st_dev == named.st_dev &&
+      ours.st_ino == named.st_ino) {
+    return opened;
+  }
+  sys::close(static_cast<int>(opened));
+  return -EEXIST;
+}
+
+long create_file(const char* path, const gpupeak_file_header& header) {
+  const long unseen = create_unseen(path, header);
+  if (!sys::failed(unseen) || unseen == -EEXIST || unseen == -ENOSPC) return unseen;
+  const long fd = sys::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (sys::failed(fd)) return fd;
+  const long result = write_head(static_cast<int>(fd), header);
+  if (!sys::failed(result)) return fd;
+  sys::close(static_cast<int>(fd));
+  sys::call6(SYS_unlink, reinterpret_cast<long>(path), 0, 0, 0, 0, 0);
+  return result;
+}
+
+/// "01234567-89ab-…" as bytes.
+void read_boot_id(uint8_t* id, size_t bytes) {
+  char text[64];
+  const size_t length = read_file("/proc/sys/kernel/random/boot_id", text, sizeof text);
+  size_t digits = 0;
+  for (size_t i = 0; i < length && digits < 2 * bytes; ++i) {
+    const char c = static_cast<char>(text[i] | 0x20);
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (digit < 0) continue;
+    id[digits / 2] = static_cast<uint8_t>(id[digits / 2] << 4 | digit);
+    ++digits;
+  }
+}
+
+}  // namespace
+
+void describe_place(gpupeak_file_header& header) {
+  read_boot_id(header.boot_id, sizeof header.boot_id);
+  struct stat status;
+  if (!sys::failed(sys::stat("/proc/self/ns/pid", &status))) header.pid_namespace = status.st_ino;
+}
+
+bool log_of_elsewhere_is_in_the_way() {
+  return g_elsewhere;
+}
+
+long create_log(std::string_view wanted, const gpupeak_file_header& header, Path& path) {
+  const std::string_view ending = wanted.ends_with(".gplog") ? ".gplog" : "";
+  const std::string_view stem = head(wanted, wanted.size() - ending.size());
+  uint64_t others = 0, execs = 0;
+  for (int tries = 0; tries < 1000; ++tries) {
+    path.clear();
+    path.add(stem);
+    if (others > 0) path.add(".").add(uint64_t{header.pid});
+    if (others > 1) path.add(".").add(others);
+    if (execs > 0) path.add(".exec").add(execs + 1);
+    path.add(ending);
+    Place place;
+    long result = make_free(path.c_str(), header, place);
+    if (sys::failed(result)) return result;
+    switch (place) {
+      case Place::kOurs:
+        ++execs;
+        break;
+      case Place::kTaken:
+        ++others;
+        execs = 0;
+        break;
+      case Place::kLookAgain:
+        break;
+      case Place::kFree:
+        result = create_file(path.c_str(), header);
+        if (result != -EEXIST) return result;  // else another process was faster
+        break;
+    }
+  }
+  return -EBUSY;
+}
+
+}  // namespace gpupeak::preload
