@@ -40,10 +40,6 @@ struct LogFile {
 };
 
 constinit LogFile g_file;
-constinit gpupeak_counters_page g_private_counters{};
-constinit gpupeak_counters_page* g_counters = &g_private_counters;
-constinit gpupeak_counters_page g_window{};  // of its gauges the peaks since the window began
-
 /// Growing past RLIMIT_FSIZE would send the program SIGXFSZ.
 bool within_file_size_limit(uint64_t bytes) {
   rlimit limit{};
@@ -158,54 +154,7 @@ void drop_segment_rest() {
   g_file.segment_used = g_file.segment_bytes;
 }
 
-/// The window's peak lies in a page of our own, where the gauge lies in the counters page.
-uint64_t& window_peak_of(const gpupeak_gauge& gauge) {
-  const auto offset = reinterpret_cast<const char*>(&gauge) - reinterpret_cast<char*>(g_counters);
-  return reinterpret_cast<gpupeak_gauge*>(reinterpret_cast<char*>(&g_window) + offset)->peak;
-}
-
-void raise(uint64_t& peak, uint64_t live) {
-  std::atomic_ref<uint64_t> largest(peak);
-  uint64_t seen = largest.load(std::memory_order_relaxed);
-  while (live > seen && !largest.compare_exchange_weak(seen, live, std::memory_order_relaxed)) {
-  }
-}
-
 }  // namespace
-
-gpupeak_counters_page& counters() {
-  return *g_counters;
-}
-
-void count(uint64_t gpupeak_counters_page::*counter, uint64_t by) {
-  std::atomic_ref<uint64_t>(g_counters->*counter).fetch_add(by, std::memory_order_relaxed);
-}
-
-void set_quality(uint64_t bit) {
-  std::atomic_ref<uint64_t> quality(g_counters->quality);
-  if ((quality.load(std::memory_order_relaxed) & bit) == 0) {
-    quality.fetch_or(bit, std::memory_order_relaxed);
-  }
-}
-
-void gauge_add(gpupeak_gauge& gauge, int64_t bytes) {
-  const uint64_t live = std::atomic_ref<uint64_t>(gauge.live)
-                            .fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed) +
-                        static_cast<uint64_t>(bytes);
-  if (bytes <= 0 || static_cast<int64_t>(live) < 0) return;
-  raise(gauge.peak, live);
-  raise(window_peak_of(gauge), live);
-}
-
-uint64_t window_peak(gpupeak_gauge& gauge) {
-  return std::atomic_ref<uint64_t>(window_peak_of(gauge)).load(std::memory_order_relaxed);
-}
-
-void begin_window(gpupeak_gauge& gauge) {
-  const uint64_t live = std::atomic_ref<uint64_t>(gauge.live).load(std::memory_order_relaxed);
-  std::atomic_ref<uint64_t>(window_peak_of(gauge))
-      .store(static_cast<int64_t>(live) < 0 ? 0 : live, std::memory_order_relaxed);
-}
 
 long open_log_file(std::string_view path, gpupeak_file_header header) {
   LockGuard guard(g_file.lock);
@@ -248,9 +197,8 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
   g_file.segment = nullptr;
   g_file.segment_used = g_file.segment_bytes = 0;
   g_file.broken = false;
-  g_counters = reinterpret_cast<gpupeak_counters_page*>(page + GPUPEAK_LOG_PAGE);
-  *g_counters = g_private_counters;  // what was counted before
-  g_counters->file_bytes = first_bytes;
+  move_counters_to(reinterpret_cast<gpupeak_counters_page*>(page + GPUPEAK_LOG_PAGE));
+  counters().file_bytes = first_bytes;
   return 0;
 }
 
@@ -298,7 +246,8 @@ Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t s
   header->start_monotonic_ns = monotonic_ns();
   header->tid = tid;
   std::atomic_ref<uint32_t>(header->magic).store(GPUPEAK_CHUNK_MAGIC, std::memory_order_release);
-  raise(g_counters->file_bytes, offset + chunk.bytes);  // it may stand behind a chunk from outside
+  raise_peak(counters().file_bytes,
+             offset + chunk.bytes);  // it may stand behind a chunk from outside
   return chunk;
 }
 
@@ -331,9 +280,7 @@ void abandon_log_file() {
   g_file.bytes = 0;
   g_file.segment = nullptr;
   g_file.segment_used = g_file.segment_bytes = 0;
-  g_private_counters = {};
-  g_window = {};
-  g_counters = &g_private_counters;
+  forget_counters();
 }
 
 }  // namespace gpupeak::preload

@@ -3,28 +3,18 @@
 #include <cerrno>
 
 #include "base/environment.h"
-#include "base/memory.h"
+#include "base/hook_scope.h"
+#include "base/process_state.h"
 #include "log/log.h"
+#include "stack/captured.h"
 #include "stack/module_map.h"
-#include "stack/python_stack.h"
+#include "stack/python_places.h"
 #include "stack/rule_table.h"
 #include "stack/stack_cache.h"
-#include "stack/trie.h"
+#include "stack/trie_path.h"
 #include "stack/unwinder.h"
-#include "thread/thread_slot.h"
 
 namespace gpupeak::preload {
-
-/// What a thread needs to read Python frames and to find their places.
-struct PythonScratch {
-  PythonStack stack;
-  uint32_t native_count;
-  struct {
-    uintptr_t ip;
-    uintptr_t sp;                               ///< 0: not known
-  } native[GPUPEAK_MAX_FRAMES];                 ///< innermost first
-  uint16_t native_of[PythonStack::kMaxFrames];  ///< beside the Python frames: which one runs it
-};
 
 namespace {
 
@@ -51,30 +41,6 @@ inline void refresh(StackCache& cache) {
   const uint64_t generation = trie_generation();
   if (__builtin_expect(cache.trie_generation != generation, 0)) forget_code(cache, generation);
 }
-
-/// trie_node() behind a small table of the thread's own: no shared cache line for what it met
-/// before.
-inline __attribute__((always_inline)) uint32_t child(StackCache& cache, uint32_t parent,
-                                                     uintptr_t ip, uint64_t path) {
-  StackCache::Edge& edge = cache.edges[(path >> 32) & (StackCache::kEdges - 1)];
-  if (edge.ip != ip || edge.parent != parent || edge.node == 0) {
-    edge = {ip, parent, trie_node(parent, ip, path)};
-  }
-  return edge.node;
-}
-
-/// Where one has come to in the trie, from the outermost frame on.
-struct TriePath {
-  uint32_t node = 0;  ///< 0: at its root, or the trie is full
-  uint64_t hash = 0;
-
-  /// False if the trie is full.
-  bool enter(StackCache& cache, uintptr_t ip) {
-    hash = path_hash(hash, ip);
-    node = child(cache, node, ip, hash);
-    return node != 0;
-  }
-};
 
 /// A rule lies in one of two places beside each other.
 const FrameRule& rule_for(StackCache& cache, uintptr_t ip) {
@@ -117,14 +83,6 @@ bool can_leave(StackCache& cache, uintptr_t sp, uintptr_t cfa, int32_t fp_offset
                       (fp_offset <= -8 && moved(cfa, fp_offset) - sp < cfa - sp);
   return inside && cache.readable.reaches(sp, cfa);
 }
-
-/// What a walk found: `fresh[0 … count)`, innermost first, on top of `last[0 … kept)`.
-struct Walk {
-  uint32_t count = 0;
-  uint32_t kept = 0;
-  bool complete = false;
-  const uintptr_t* end = nullptr;  ///< the return address of 0 that ended it; nullptr: a rule did
-};
 
 Walk walk(StackCache& cache, const CallerFrame& caller) {
   Walk result;
@@ -255,12 +213,6 @@ uint32_t node_of(StackCache& cache, void* const* frames, int first, int count) {
   return path.node;
 }
 
-/// The part of StackCache::unwound that is the program's.
-struct Unwound {
-  int first = 0, count = 0;
-  bool is_real = false;  ///< false: there is no unwinder yet, the caller stands for all
-};
-
 /// By libunwind, from here. `caller` stands for the whole stack if there is no unwinder.
 uint32_t unwound_node(StackCache& cache, const void* caller, Unwound& unwound) {
   const int saved_errno = errno;
@@ -286,13 +238,6 @@ uint32_t unwound_node(StackCache& cache, const void* caller, Unwound& unwound) {
   return node_of(cache, cache.unwound, first, count);
 }
 
-/// What capture() leaves in the cache.
-struct Captured {
-  Walk walked;
-  Unwound unwound;
-  bool is_walked = false;  ///< StackCache::last is the stack, else StackCache::unwound
-};
-
 uint32_t capture(StackCache& cache, const CallerFrame& caller, Captured& captured) {
   refresh(cache);
   const uint32_t known = cache.verify ? cache.known_stack(caller) : 0;
@@ -311,140 +256,14 @@ uint32_t capture(StackCache& cache, const CallerFrame& caller, Captured& capture
   return node;
 }
 
-/// The native frames of the captured stack.
-void list_native_frames(const StackCache& cache, const Captured& captured, PythonScratch& python) {
-  uint32_t n = 0;
-  if (captured.is_walked) {
-    for (uint32_t i = cache.depth; i-- > 0;) {
-      python.native[n++] = {cache.last[i].ip, cache.last[i].sp};
-    }
-  } else {
-    // The walk knows where the inner frames lie, as far as it came.
-    bool same = true;
-    for (int i = captured.unwound.first; i < captured.unwound.count; ++i, ++n) {
-      const auto ip = reinterpret_cast<uintptr_t>(cache.unwound[i]);
-      same = same && n < captured.walked.count && cache.fresh[n].ip == ip;
-      python.native[n] = {ip, same ? cache.fresh[n].sp : 0};
-    }
-  }
-  python.native_count = n;
-}
-
-/// The native frame that runs a Python frame, from `begin` on outwards: that which holds its
-/// anchor, or the next in the evaluation function. native_count: none of those that are known.
-uint32_t native_frame_of(const PythonRuntime& runtime, const PythonScratch& python,
-                         uintptr_t anchor, uint32_t begin) {
-  const uint32_t count = python.native_count;
-  const auto& native = python.native;
-  uint32_t at = begin;
-  if (anchor != 0 && anchor != PythonStack::kFarAnchor) {
-    while (at + 1 < count && native[at + 1].sp != 0 && native[at + 1].sp <= anchor) ++at;
-    if (at + 1 < count && native[at].sp != 0 && native[at].sp <= anchor &&
-        anchor < native[at + 1].sp) {
-      return at;
-    }
-  }
-  while (at < count && !runtime.evaluates(native[at].ip)) ++at;
-  return at;
-}
-
-void place_python_frames(const PythonRuntime& runtime, PythonScratch& python) {
-  uint32_t at = 0;
-  for (uint32_t i = 0; i < python.stack.frame_count(); ++i) {
-    const uintptr_t anchor = python.stack.anchor(i);
-    const bool same_call = i > 0 && anchor != 0 && anchor == python.stack.anchor(i - 1);
-    if (!same_call) {
-      const uint32_t begin = i > 0 && at < python.native_count ? at + 1 : at;
-      at = native_frame_of(runtime, python, anchor, begin);
-    }
-    python.native_of[i] = static_cast<uint16_t>(at);
-  }
-}
-
-/// The node of the stack with its Python frames; 0: the trie is full.
-uint32_t merged_node(StackCache& cache, const PythonScratch& python) {
-  TriePath path;
-  uint32_t left = python.stack.frame_count();
-  for (uint32_t i = python.native_count + 1; i-- > 0;) {
-    if (i < python.native_count && !path.enter(cache, python.native[i].ip)) return 0;
-    for (; left > 0 && python.native_of[left - 1] == i; --left) {
-      const uint32_t number = python.stack.number(left - 1);
-      if (number != 0 && !path.enter(cache, python_ip(number))) return 0;
-    }
-  }
-  return path.node;
-}
-
-/// The interpreter whose code is on the stack.
-struct RunningPython {
-  PythonRuntime* runtime = nullptr;  ///< nullptr: none
-  bool evaluates = false;            ///< it runs Python code
-
-  void meet(uintptr_t ip) {
-    if (runtime == nullptr) runtime = python_runtime_at(ip);
-    if (runtime != nullptr && runtime->evaluates(ip)) evaluates = true;
-  }
-};
-
-RunningPython find_python(const StackCache& cache, const Captured& captured) {
-  RunningPython found;
-  if (captured.is_walked) {
-    for (uint32_t i = cache.depth; i-- > 0;) found.meet(cache.last[i].ip);
-  } else {
-    for (int i = captured.unwound.first; i < captured.unwound.count; ++i) {
-      found.meet(reinterpret_cast<uintptr_t>(cache.unwound[i]));
-    }
-  }
-  return found;
-}
-
-/// The node of the captured stack, `node`, with its Python frames; `node` itself if it has none.
-uint32_t with_python_frames(StackCache& cache, const Captured& captured, uint32_t node) {
-  const RunningPython running = find_python(cache, captured);
-  if (running.runtime == nullptr) return node;
-  if (cache.python == nullptr) {
-    cache.python = static_cast<PythonScratch*>(reserve_pages(sizeof(PythonScratch)));
-    if (cache.python == nullptr) return node;
-  }
-  PythonScratch& python = *cache.python;
-  python.stack.read(*running.runtime, running.evaluates);
-  if (python.stack.frame_count() == 0) return node;
-  list_native_frames(cache, captured, python);
-  place_python_frames(*running.runtime, python);
-  const uint32_t merged = merged_node(cache, python);
-  return merged != 0 ? merged : node;
-}
-
 }  // namespace
 
-void forget_stack_memory(uintptr_t begin, uintptr_t end) {
-  if (g_guessing.load(std::memory_order_relaxed) && any_slot_reads(begin, end)) {
-    drop_cached_stacks();
-  }
-}
-
-uint32_t capture_stack(const void* caller) {
-  ThreadSlot* slot = thread_slot();
-  if (slot == nullptr) return 0;
-  refresh(slot->stacks);
-  Unwound unwound;
-  return unwound_node(slot->stacks, caller, unwound);
-}
-
-uint32_t capture_stack(ThreadSlot& slot, const CallerFrame& caller) {
+uint32_t capture_stack(StackCache& cache, const CallerFrame& caller) {
   Captured captured;
-  return capture(slot.stacks, caller, captured);
+  return capture(cache, caller, captured);
 }
 
-uint32_t capture_stack(const CallerFrame& caller) {
-  ThreadSlot* slot = thread_slot();
-  return slot != nullptr ? capture_stack(*slot, caller) : 0;
-}
-
-uint32_t capture_call_site(const CallerFrame& caller) {
-  ThreadSlot* slot = thread_slot();
-  if (slot == nullptr) return 0;
-  StackCache& cache = slot->stacks;
+uint32_t capture_call_site(StackCache& cache, const CallerFrame& caller) {
   Captured captured;
   const uint32_t node = capture(cache, caller, captured);
   if (node == 0 || !environment().python) return node;

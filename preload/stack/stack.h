@@ -5,7 +5,7 @@
 
 namespace gpupeak::preload {
 
-struct ThreadSlot;
+struct StackCache;
 
 /// The registers that a hook's caller will have when the hook returns.
 struct CallerFrame {
@@ -18,22 +18,14 @@ struct CallerFrame {
   }
 };
 
-/// The caller's stack as a node id (0: none). HOOK-SAFE, inside a HookScope only. Walks by the
-/// rules of frame_rules.h as far as the stack differs from the thread's last one, and by libunwind
-/// where a frame needs more: some 20 ns warm, some us for a stack never seen.
-uint32_t capture_stack(const CallerFrame& caller);
-/// The same for a caller that has the thread's slot at hand.
-uint32_t capture_stack(ThreadSlot& slot, const CallerFrame& caller);
+/// The caller's stack as a node id (0: none), by what its thread remembers. HOOK-SAFE, inside a
+/// HookScope only. Walks by the rules of frame_rules.h as far as the stack differs from the
+/// thread's last one, and by libunwind where a frame needs more: some 20 ns warm, some us for a
+/// stack never seen.
+uint32_t capture_stack(StackCache& cache, const CallerFrame& caller);
 
 /// The same with the thread's Python frames, each placed inside of the native frame that runs it.
 /// For rare events: some 10 us in Python code.
-uint32_t capture_call_site(const CallerFrame& caller);
-
-/// Memory in [begin, end) is about to be unmapped, or cannot be read any more.
-void forget_stack_memory(uintptr_t begin, uintptr_t end);
-
-/// The same for a hook that knows only its return address: all that is kept while no unwinder is
-/// loaded. Always by libunwind, so for rare events.
-uint32_t capture_stack(const void* caller);
+uint32_t capture_call_site(StackCache& cache, const CallerFrame& caller);
 
 }  // namespace gpupeak::preload

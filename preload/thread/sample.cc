@@ -8,6 +8,7 @@
 #include "base/process_state.h"
 #include "base/syscalls.h"
 #include "log/log.h"
+#include "thread/emit.h"
 
 namespace gpupeak::preload {
 namespace {

@@ -9,6 +9,7 @@
 #include "base/spinlock.h"
 #include "base/syscalls.h"
 #include "log/log.h"
+#include "thread/emit.h"
 #include "thread/sample.h"
 #include "thread/sampled_set.h"
 

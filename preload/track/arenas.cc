@@ -5,6 +5,8 @@
 #include "base/hook_scope.h"
 #include "base/process_state.h"
 #include "log/log.h"
+#include "thread/emit.h"
+#include "thread/own_stack.h"
 
 namespace gpupeak::preload {
 namespace {

@@ -4,6 +4,8 @@
 #include "base/hook_scope.h"
 #include "base/spinlock.h"
 #include "log/log.h"
+#include "thread/emit.h"
+#include "thread/own_stack.h"
 #include "track/device_book.h"
 #include "track/driver.h"
 

@@ -1,6 +1,7 @@
 #include "track/device_book.h"
 
 #include "log/log.h"
+#include "thread/emit.h"
 #include "track/driver_readings.h"
 
 namespace gpupeak::preload {

@@ -2,6 +2,8 @@
 
 #include "base/hook_scope.h"
 #include "log/log.h"
+#include "thread/emit.h"
+#include "thread/own_stack.h"
 #include "track/contexts.h"
 #include "track/device_book.h"
 #include "track/driver.h"

@@ -2,6 +2,8 @@
 
 #include "base/spinlock.h"
 #include "log/log.h"
+#include "thread/emit.h"
+#include "thread/own_stack.h"
 #include "track/device_book.h"
 #include "track/driver.h"
 

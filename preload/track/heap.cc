@@ -76,7 +76,7 @@ inline uint32_t stack_of(const HookScope& scope, ThreadSlot& slot, const CallerF
   if (!scope.entered()) return 0;
   const uint32_t node = slot.stacks.known_stack(caller);
   if (__builtin_expect(node != 0 && !slot.stacks.verify, 1)) return node;
-  return capture_stack(slot, caller);
+  return capture_stack(slot.stacks, caller);
 }
 
 bool logs_events() {
@@ -142,7 +142,7 @@ __attribute__((noinline)) void log_walked(ThreadSlot& slot, void* block, size_t 
   const OutermostScope scope;
   ++slot.alloc_delta;
   slot.heap_delta += static_cast<int64_t>(usable_bytes);
-  const uint32_t node = capture_stack(slot, caller);
+  const uint32_t node = capture_stack(slot.stacks, caller);
   write_block(slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
 }
 

@@ -7,6 +7,8 @@
 #include "base/hook_scope.h"
 #include "log/log.h"
 #include "stack/stack.h"
+#include "thread/emit.h"
+#include "thread/own_stack.h"
 
 namespace gpupeak::preload {
 namespace {

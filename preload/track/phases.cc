@@ -5,6 +5,7 @@
 #include "base/hook_scope.h"
 #include "base/process_state.h"
 #include "log/log.h"
+#include "thread/emit.h"
 #include "thread/sample.h"
 #include "track/ledger.h"
 

@@ -1,0 +1,127 @@
+#include "stack/python_places.h"
+
+#include "base/memory.h"
+#include "stack/python_stack.h"
+#include "stack/trie_path.h"
+
+namespace gpupeak::preload {
+
+/// What a thread needs to read Python frames and to find their places.
+struct PythonScratch {
+  PythonStack stack;
+  uint32_t native_count;
+  struct {
+    uintptr_t ip;
+    uintptr_t sp;                               ///< 0: not known
+  } native[GPUPEAK_MAX_FRAMES];                 ///< innermost first
+  uint16_t native_of[PythonStack::kMaxFrames];  ///< beside the Python frames: which one runs it
+};
+
+namespace {
+
+/// The native frames of the captured stack.
+void list_native_frames(const StackCache& cache, const Captured& captured, PythonScratch& python) {
+  uint32_t n = 0;
+  if (captured.is_walked) {
+    for (uint32_t i = cache.depth; i-- > 0;) {
+      python.native[n++] = {cache.last[i].ip, cache.last[i].sp};
+    }
+  } else {
+    // The walk knows where the inner frames lie, as far as it came.
+    bool same = true;
+    for (int i = captured.unwound.first; i < captured.unwound.count; ++i, ++n) {
+      const auto ip = reinterpret_cast<uintptr_t>(cache.unwound[i]);
+      same = same && n < captured.walked.count && cache.fresh[n].ip == ip;
+      python.native[n] = {ip, same ? cache.fresh[n].sp : 0};
+    }
+  }
+  python.native_count = n;
+}
+
+/// The native frame that runs a Python frame, from `begin` on outwards: that which holds its
+/// anchor, or the next in the evaluation function. native_count: none of those that are known.
+uint32_t native_frame_of(const PythonRuntime& runtime, const PythonScratch& python,
+                         uintptr_t anchor, uint32_t begin) {
+  const uint32_t count = python.native_count;
+  const auto& native = python.native;
+  uint32_t at = begin;
+  if (anchor != 0 && anchor != PythonStack::kFarAnchor) {
+    while (at + 1 < count && native[at + 1].sp != 0 && native[at + 1].sp <= anchor) ++at;
+    if (at + 1 < count && native[at].sp != 0 && native[at].sp <= anchor &&
+        anchor < native[at + 1].sp) {
+      return at;
+    }
+  }
+  while (at < count && !runtime.evaluates(native[at].ip)) ++at;
+  return at;
+}
+
+void place_python_frames(const PythonRuntime& runtime, PythonScratch& python) {
+  uint32_t at = 0;
+  for (uint32_t i = 0; i < python.stack.frame_count(); ++i) {
+    const uintptr_t anchor = python.stack.anchor(i);
+    const bool same_call = i > 0 && anchor != 0 && anchor == python.stack.anchor(i - 1);
+    if (!same_call) {
+      const uint32_t begin = i > 0 && at < python.native_count ? at + 1 : at;
+      at = native_frame_of(runtime, python, anchor, begin);
+    }
+    python.native_of[i] = static_cast<uint16_t>(at);
+  }
+}
+
+/// The node of the stack with its Python frames; 0: the trie is full.
+uint32_t merged_node(StackCache& cache, const PythonScratch& python) {
+  TriePath path;
+  uint32_t left = python.stack.frame_count();
+  for (uint32_t i = python.native_count + 1; i-- > 0;) {
+    if (i < python.native_count && !path.enter(cache, python.native[i].ip)) return 0;
+    for (; left > 0 && python.native_of[left - 1] == i; --left) {
+      const uint32_t number = python.stack.number(left - 1);
+      if (number != 0 && !path.enter(cache, python_ip(number))) return 0;
+    }
+  }
+  return path.node;
+}
+
+/// The interpreter whose code is on the stack.
+struct RunningPython {
+  PythonRuntime* runtime = nullptr;  ///< nullptr: none
+  bool evaluates = false;            ///< it runs Python code
+
+  void meet(uintptr_t ip) {
+    if (runtime == nullptr) runtime = python_runtime_at(ip);
+    if (runtime != nullptr && runtime->evaluates(ip)) evaluates = true;
+  }
+};
+
+RunningPython find_python(const StackCache& cache, const Captured& captured) {
+  RunningPython found;
+  if (captured.is_walked) {
+    for (uint32_t i = cache.depth; i-- > 0;) found.meet(cache.last[i].ip);
+  } else {
+    for (int i = captured.unwound.first; i < captured.unwound.count; ++i) {
+      found.meet(reinterpret_cast<uintptr_t>(cache.unwound[i]));
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+uint32_t with_python_frames(StackCache& cache, const Captured& captured, uint32_t node) {
+  const RunningPython running = find_python(cache, captured);
+  if (running.runtime == nullptr) return node;
+  if (cache.python == nullptr) {
+    cache.python = static_cast<PythonScratch*>(reserve_pages(sizeof(PythonScratch)));
+    if (cache.python == nullptr) return node;
+  }
+  PythonScratch& python = *cache.python;
+  python.stack.read(*running.runtime, running.evaluates);
+  if (python.stack.frame_count() == 0) return node;
+  list_native_frames(cache, captured, python);
+  place_python_frames(*running.runtime, python);
+  const uint32_t merged = merged_node(cache, python);
+  return merged != 0 ? merged : node;
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,35 @@
+// The way of a stack through the trie. HOOK-SAFE, inside a HookScope.
+#pragma once
+
+#include <cstdint>
+
+#include "stack/stack_cache.h"
+#include "stack/trie.h"
+
+namespace gpupeak::preload {
+
+/// trie_node() behind a small table of the thread's own: no shared cache line for what it met
+/// before.
+inline __attribute__((always_inline)) uint32_t child(StackCache& cache, uint32_t parent,
+                                                     uintptr_t ip, uint64_t path) {
+  StackCache::Edge& edge = cache.edges[(path >> 32) & (StackCache::kEdges - 1)];
+  if (edge.ip != ip || edge.parent != parent || edge.node == 0) {
+    edge = {ip, parent, trie_node(parent, ip, path)};
+  }
+  return edge.node;
+}
+
+/// Where one has come to in the trie, from the outermost frame on.
+struct TriePath {
+  uint32_t node = 0;  ///< 0: at its root, or the trie is full
+  uint64_t hash = 0;
+
+  /// False if the trie is full.
+  bool enter(StackCache& cache, uintptr_t ip) {
+    hash = path_hash(hash, ip);
+    node = child(cache, node, ip, hash);
+    return node != 0;
+  }
+};
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,26 @@
+#include "thread/own_stack.h"
+
+#include <atomic>
+
+#include "stack/trie.h"
+#include "thread/thread_slot.h"
+
+namespace gpupeak::preload {
+
+uint32_t capture_stack(const CallerFrame& caller) {
+  ThreadSlot* slot = thread_slot();
+  return slot != nullptr ? capture_stack(slot->stacks, caller) : 0;
+}
+
+uint32_t capture_call_site(const CallerFrame& caller) {
+  ThreadSlot* slot = thread_slot();
+  return slot != nullptr ? capture_call_site(slot->stacks, caller) : 0;
+}
+
+void forget_stack_memory(uintptr_t begin, uintptr_t end) {
+  if (g_guessing.load(std::memory_order_relaxed) && any_slot_reads(begin, end)) {
+    drop_cached_stacks();
+  }
+}
+
+}  // namespace gpupeak::preload
