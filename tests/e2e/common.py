@@ -5,10 +5,7 @@ import os
 import subprocess
 import sys
 
-try:
-    import jsonschema
-except ImportError:  # Debian: python3-jsonschema
-    jsonschema = None
+import jsonschema  # Debian: python3-jsonschema
 
 LIBRARY, GPUPEAK = sys.argv[1:3]
 SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/summary.schema.json")
@@ -74,9 +71,8 @@ def report(log):
         held = sum(h["bytes"] for h in peak["holders"]) + peak["other_bytes"]
         expect(held == peak["bytes"], f"holders of {peak['scope']} sum to {held}, the peak is {peak['bytes']}")
     expect_phases_add_up(summary)
-    if jsonschema is not None:
-        with open(SCHEMA) as file:
-            jsonschema.validate(summary, json.load(file))
+    with open(SCHEMA) as file:
+        jsonschema.validate(summary, json.load(file))
     return summary
 
 

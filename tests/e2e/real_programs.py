@@ -19,6 +19,7 @@ SOURCE = """#include <algorithm>
 int main() { std::map<std::string, std::vector<int>> m; m["a"].push_back(1); return (int)m.size() - 1; }
 """
 
+EXIT_CODES = {"bash": 3, "python3": 4, "node": 5, "perl": 6}  # 0 elsewhere: a program that fails shows nothing
 PROGRAMS = {
     "bash": ["bash", "-c", "x=0; for i in $(seq 200); do x=$((x+i)); done; echo $x | tr 0-9 a-j; exit 3"],
     "python3": ["/usr/bin/python3", "-c", "import json, sys; print(len(json.dumps(list(range(50000))))); sys.exit(4)"],
@@ -61,6 +62,8 @@ def main():
             a, b = getattr(native, what), getattr(preloaded, what)
             expect(a == b, f"{what} differs: {a[-300:] if what != 'returncode' else a!r} without, "
                            f"{b[-300:] if what != 'returncode' else b!r} with the preload")
+        expect(native.returncode == EXIT_CODES.get(name, 0) and (native.stdout or name == "g++"),
+               f"{name} did not do its work: exit {native.returncode}, {native.stdout[-300:]}{native.stderr[-300:]}")
         found = logs(folder)
         expect(found, "no log was written")
         for log in found:

@@ -144,6 +144,8 @@ def finalise(options):
                         raise Problem(f"{python}: no Python frames")
                     count += 1
     print(f"{count} interpreters ended")
+    if count == 0:
+        sys.exit(SKIPPED)
 
 
 def forbidden(options):
@@ -167,6 +169,7 @@ def forbidden(options):
 
 def lines(options):
     """Each instruction's line, of the interpreters' own libraries."""
+    count = 0
     for version in VERSIONS:
         for python in find_pythons(version):
             with subprocess.Popen([python, os.path.join(HERE, "line_tables.py")], stdout=subprocess.PIPE) as writer:
@@ -175,6 +178,9 @@ def lines(options):
             print(f"{python}: {result.stdout.decode().strip()}")
             if result.returncode != 0 or writer.returncode != 0:
                 raise Problem(result.stderr.decode())
+            count += 1
+    if count == 0:
+        sys.exit(SKIPPED)
 
 
 def main():

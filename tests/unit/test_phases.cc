@@ -115,6 +115,7 @@ TEST_CASE("phases: what outermost phases keep and what none allocated is what is
           "[collector]") {
   uint64_t outside = 0;
   for (const uint32_t seed : {1u, 2u, 3u, 4u, 5u}) {
+    INFO("seed " << seed);
     std::mt19937 random(seed);
     const auto below = [&](uint64_t limit) { return random() % limit; };
     LogBuilder log;

@@ -12,16 +12,11 @@ foreach(name reload foreign_names no_driver newer_driver)
 endforeach()
 
 # cuda_reach_test(test FOLDERS program [arguments…]): the same with and without the preload.
-function(cuda_reach_test test folders)
-  foreach(preload "" "$<TARGET_FILE:gpupeak>")
-    set(suffix "")
-    if(NOT preload)
-      set(suffix _alone)
-    endif()
-    add_test(NAME e2e.cuda.${test}${suffix} COMMAND ${ARGN})
-    set_tests_properties(e2e.cuda.${test}${suffix} PROPERTIES PASS_REGULAR_EXPRESSION "^done\n$" TIMEOUT 60
-      ENVIRONMENT "LD_PRELOAD=${preload};LD_LIBRARY_PATH=${folders};GPUPEAK_SUMMARY=off;GPUPEAK_OUT=${CMAKE_CURRENT_BINARY_DIR}/${test}.%p.gplog")
-  endforeach()
+function(cuda_reach_test test folders program)
+  add_test(NAME e2e.cuda.${test}
+           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/reach/check_reach.py $<TARGET_FILE:gpupeak>
+                   "${folders}" $<TARGET_FILE:${program}> ${ARGN})
+  set_tests_properties(e2e.cuda.${test} PROPERTIES TIMEOUT 120)
 endfunction()
 cuda_reach_test(reload $<TARGET_FILE_DIR:cuda_small_driver> cuda_reload)
 cuda_reach_test(foreign_names $<TARGET_FILE_DIR:cuda_foreign> cuda_foreign_names)
