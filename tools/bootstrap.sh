@@ -1,38 +1,60 @@
 #!/usr/bin/env bash
-# Installs what building and testing need and this machine lacks. Debian and Ubuntu; does nothing twice.
+# Installs what this machine lacks. Debian and Ubuntu; does nothing twice.
+# usage: bootstrap.sh [build] [page] [tests]   (build: the command and its library, page: for report --html; default: all)
 set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+[ $# -gt 0 ] || set -- build page tests
+wants() { case " $wanted " in *" $1 "*) return 0 ;; *) return 1 ;; esac; }
+wanted="$*"
 
-packages=(g++ cmake ninja-build pkg-config binutils libunwind-dev libdw-dev libelf-dev libfmt-dev libspdlog-dev
-  libcli11-dev libzstd-dev libmd-dev clang libclang-rt-dev nlohmann-json3-dev libtomlplusplus-dev catch2 libjemalloc-dev libbenchmark-dev python3 python3-jsonschema python3-pytest python3-yaml heaptrack sqlite3
-  libsqlite3-dev zlib1g-dev libprotozero-dev protobuf-compiler golang-github-google-pprof-dev valgrind
-  librsvg2-bin libdevel-nytprof-perl)
-command -v npm >/dev/null || packages+=(nodejs npm)  # many machines have newer ones of their own
-command -v chromium >/dev/null || packages+=(chromium)
+# First what installing a package takes longest to find out. -DGPUPEAK_CUDA_INCLUDE_DIR is checked by cmake.
+if [ -z "${GPUPEAK_HAS_CUDA_HEADERS:-}" ] && ! "$root/tools/find_cuda_headers.sh" >/dev/null; then
+  echo "bootstrap: no CUDA headers. Any of these brings them (headers are enough, no GPU is needed):" \
+    "a CUDA toolkit of 12.0 or newer; pip install nvidia-cuda-runtime; conda install cuda-driver-dev cuda-cudart-dev." \
+    "Or set CUDA_HOME, or pass -DGPUPEAK_CUDA_INCLUDE_DIR=FOLDER with cuda.h and cudaTypedefs.h" >&2
+  exit 1
+fi
+
+packages=()
+if wants build; then
+  packages+=(g++ cmake ninja-build libunwind8 libdw-dev libelf-dev libfmt-dev libspdlog-dev libcli11-dev libzstd-dev
+    libmd-dev nlohmann-json3-dev libtomlplusplus-dev libsqlite3-dev zlib1g-dev libprotozero-dev)
+fi
+if wants tests; then
+  packages+=(binutils clang clang-tidy libclang-rt-dev catch2 libjemalloc-dev libbenchmark-dev libunwind-dev python3
+    python3-jsonschema python3-pytest python3-yaml heaptrack sqlite3 protobuf-compiler golang-github-google-pprof-dev
+    valgrind librsvg2-bin libdevel-nytprof-perl)
+  command -v chromium >/dev/null || packages+=(chromium)
+fi
+if wants page || wants tests; then
+  command -v npm >/dev/null || packages+=(nodejs npm)  # many machines have newer ones of their own
+fi
 
 missing=()
-for package in "${packages[@]}"; do
+for package in ${packages[@]+"${packages[@]}"}; do
   [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null)" = "ii " ] || missing+=("$package")
 done
 if [ ${#missing[@]} -gt 0 ]; then
-  as_root=()
   if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || { echo "bootstrap: not root and no sudo; install: ${missing[*]}" >&2; exit 1; }
-    as_root=(sudo)
-  fi
-  echo "bootstrap: installing ${missing[*]}" >&2
-  "${as_root[@]}" apt-get update -qq || echo "bootstrap: apt-get update failed, going on with the lists at hand" >&2
-  if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-    "${missing[@]}" >/tmp/gpupeak-bootstrap.log 2>&1; then
-    tail -20 /tmp/gpupeak-bootstrap.log >&2
-    echo "bootstrap: apt-get could not install: ${missing[*]}" >&2
+    echo "bootstrap: packages are missing. Paste this, then start again:" >&2
+    echo "sudo apt-get update && sudo apt-get install -y --no-install-recommends ${missing[*]}" >&2
     exit 1
   fi
+  echo "bootstrap: installing ${#missing[@]} packages: ${missing[*]}" >&2
+  log=$(mktemp)
+  apt-get update -qq || echo "bootstrap: apt-get update failed, going on with the lists at hand" >&2
+  if ! DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$log" 2>&1; then
+    tail -20 "$log" >&2
+    echo "bootstrap: apt-get could not install: ${missing[*]} (all it said: $log)" >&2
+    exit 1
+  fi
+  rm -f "$log"
 fi
 
 # The packages that the page of `report --html` is made of, in the build folder. Without them all else is built.
-page=$(cd "$(dirname "$0")/.." && pwd)/build/page
-source=$(dirname "$0")/../collector/page
-if ! cmp -s "$source/package-lock.json" "$page/installed.json"; then
+page=$root/build/page
+source=$root/collector/page
+if wants page && ! cmp -s "$source/package-lock.json" "$page/installed.json"; then
   mkdir -p "$page"
   cp "$source/package.json" "$source/package-lock.json" "$page"
   echo "bootstrap: npm ci in $page" >&2
@@ -43,10 +65,3 @@ if ! cmp -s "$source/package-lock.json" "$page/installed.json"; then
     echo "bootstrap: npm could not fetch the page's packages; gpupeak is built without report --html" >&2
   fi
 fi
-
-for folder in "${CUDA_HOME:-}/include" /usr/local/cuda/include /usr/include /usr/lib/cuda/include; do
-  [ -e "$folder/cudaTypedefs.h" ] && exit 0
-done
-echo "bootstrap: no CUDA headers; install a CUDA toolkit (12.0 or newer), or point" \
-  "-DGPUPEAK_CUDA_INCLUDE_DIR at a folder that holds cuda.h and cudaTypedefs.h" >&2
-exit 1

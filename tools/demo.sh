@@ -1,15 +1,39 @@
 #!/usr/bin/env bash
-# From a fresh machine to a report: installs what is missing, builds, measures a GPU benchmark (on a simulated
-# driver where there is no GPU) and a host program, and prints their reports.
+# From a fresh machine to a report: installs what is missing, builds the command and its library, measures a GPU
+# benchmark (on a simulated driver where there is no GPU) and a host program, and prints their reports.
+# usage: demo.sh [--page] [-DNAME=VALUE…]   (--page: also what report --html needs, Node.js and npm's packages;
+# -D: to cmake, such as -DGPUPEAK_CUDA_INCLUDE_DIR=FOLDER)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-tools/bootstrap.sh
-cmake --preset release >/dev/null
-cmake --build --preset release -j "$(nproc)" | tail -n 1
-gpupeak=$PWD/build/release/tools/gpupeak
+options=() what=(build)
+for argument in "$@"; do
+  case $argument in
+    --page) what+=(page) ;;
+    -D*=*) options+=("$argument") ;;
+    *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;;
+  esac
+  case $argument in -DGPUPEAK_CUDA_INCLUDE_DIR=?*) export GPUPEAK_HAS_CUDA_HEADERS=1 ;; esac
+done
+tools/bootstrap.sh "${what[@]}"
 work=build/demo
 rm -rf "$work"
 mkdir -p "$work"
+
+# logged FILE COMMAND…: in silence, unless it fails.
+logged() {
+  local log=$work/$1
+  shift
+  "$@" >"$log" 2>&1 && return
+  tail -n 60 "$log" >&2
+  echo "demo: $* failed; all it said is in $log" >&2
+  exit 1
+}
+# Where the tests were built, they stay configured.
+[ -e build/release/CMakeCache.txt ] || options=(-DGPUPEAK_BUILD_TESTS=OFF ${options[@]+"${options[@]}"})
+logged configure.log cmake --preset release ${options[@]+"${options[@]}"}
+echo "demo: building, 1 to 3 minutes the first time; $work/build.log says how far it is" >&2
+logged build.log cmake --build --preset release -j "$(nproc)" --target gpupeak gpupeak_tool cuda_benchmark fake_cuda fake_nvml
+gpupeak=$PWD/build/release/tools/gpupeak
 
 title() { printf '\n==== %s\n\n' "$*"; }
 
@@ -31,9 +55,9 @@ if [ -x "$clients/onnxruntime/get.sh" ] && "$clients/onnxruntime/get.sh" "$ort" 
   "$gpupeak" run -o "$work/host.gplog" -- "$ort/onnxruntime_perf_test" -e cpu -r 10 -I -m times \
     "$ort/models/light_resnet50.onnx" 2>&1 | grep -v 'Removing initializer'
 else
-  title "python3 building and dumping JSON: real host memory"
-  PYTHONMALLOC=malloc "$gpupeak" run -o "$work/host.gplog" -- /usr/bin/python3 -c \
-    'import json; print(len(json.dumps([{"k": i, "v": [str(i)] * 5} for i in range(60000)])))'
+  title "sort of 300,000 lines: real host memory"
+  seq 300000 >"$work/lines"
+  "$gpupeak" run -o "$work/host.gplog" -- sort -r -o "$work/sorted" "$work/lines"
 fi
 title "gpupeak report --by module $work/host.gplog"
 "$gpupeak" report --by module "$work/host.gplog"
