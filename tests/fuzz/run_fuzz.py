@@ -1,10 +1,12 @@
 """Builds the fuzzer with clang and runs it on every writer for a while, from the sample logs and what was found before.
 
-A crash, a hang, an undefined operation or a leak fails; its input stays in BUILD/crashes, to be given to the fuzzer as
+A crash, a hang, an undefined operation or a leak fails; its input stays in build/sanitized/crashes, to be given to the fuzzer as
 its only argument. Without clang or its run-time library: skipped.
 """
 import argparse
+import concurrent.futures
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,13 +24,12 @@ def build(options):
     if probe.returncode != 0:
         print("clang++ has no libFuzzer here; Debian: libclang-rt-dev")
         sys.exit(SKIPPED)
-    configure = [options.cmake, "-S", options.source, "-B", options.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
-                 "-DCMAKE_C_COMPILER=clang", "-DCMAKE_CXX_COMPILER=clang++", "-DGPUPEAK_FUZZ=ON",
-                 "-DGPUPEAK_SANITIZE=fuzzer-no-link,address,undefined"]
-    subprocess.run(configure, stdout=subprocess.DEVNULL, check=True)
-    subprocess.run([options.cmake, "--build", options.build, "-j", str(os.cpu_count()), "--target", "gpupeak_fuzz",
-                    "gpupeak_make_corpus"], stdout=subprocess.DEVNULL, check=True)
-    return os.path.join(options.build, "tests/fuzz/gpupeak_fuzz"), os.path.join(options.build, "tests/fuzz/gpupeak_make_corpus")
+    configure = [options.cmake, "--preset", "sanitized", f"-DGPUPEAK_CUDA_INCLUDE_DIR={options.cuda}"]
+    subprocess.run(configure, cwd=options.source, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run([options.cmake, "--build", "--preset", "sanitized", "-j", str(os.cpu_count()), "--target", "gpupeak_fuzz",
+                    "gpupeak_make_corpus"], cwd=options.source, stdout=subprocess.DEVNULL, check=True)
+    folder = os.path.join(options.source, "build/sanitized")
+    return folder, os.path.join(folder, "tests/fuzz/gpupeak_fuzz"), os.path.join(folder, "tests/fuzz/gpupeak_make_corpus")
 
 
 def environment(writer):
@@ -38,29 +39,35 @@ def environment(writer):
 
 def main():
     parser = argparse.ArgumentParser()
-    for name in ("source", "build", "cmake"):
+    for name in ("source", "cuda", "cmake"):
         parser.add_argument("--" + name, required=True)
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--writers", nargs="*", help="only these")
     options = parser.parse_args()
-    fuzzer, make_corpus = build(options)
-    samples, crashes = os.path.join(options.build, "samples"), os.path.join(options.build, "crashes/")
+    folder, fuzzer, make_corpus = build(options)
+    samples, crashes = os.path.join(folder, "samples"), os.path.join(folder, "crashes/")
     listed = subprocess.run([make_corpus, samples], stdout=subprocess.PIPE, check=True).stdout.decode()
     names = options.writers or listed.splitlines()
     os.makedirs(crashes, exist_ok=True)
-    failed = []
-    for name in names:
-        corpus = os.path.join(options.build, "corpus", name)
+
+    def fuzz(name):
+        corpus = os.path.join(folder, "corpus", name)
         os.makedirs(corpus, exist_ok=True)
         done = subprocess.run([fuzzer, f"-max_total_time={options.seconds}", "-timeout=20", "-rss_limit_mb=4096",
                                "-max_len=65536", "-print_final_stats=1", f"-artifact_prefix={crashes}{name}-", corpus, samples],
                               env=environment(name), stderr=subprocess.PIPE, check=False)
         text = done.stderr.decode(errors="replace")
-        runs = next((line.split()[-1] for line in text.splitlines() if "number_of_executed_units" in line), "?")
-        print(f"{name}: {runs} runs, {'ok' if done.returncode == 0 else 'FAILED'}", flush=True)
-        if done.returncode != 0:
-            print(text[-6000:])
-            failed.append(name)
+        facts = dict(re.findall(r"^(?:INFO: )?(Seed|stat::number_of_executed_units): +(\d+)", text, re.M))
+        return name, done.returncode, facts, text
+
+    failed = []
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, code, facts, text in pool.map(fuzz, names):
+            runs = facts.get("stat::number_of_executed_units", "?")
+            print(f"{name}: seed {facts.get('Seed', '?')}, {runs} runs, {'ok' if code == 0 else 'FAILED'}", flush=True)
+            if code != 0:
+                print(text[-6000:])
+                failed.append(name)
     sys.exit(f"failed: {' '.join(failed)}" if failed else 0)
 
 

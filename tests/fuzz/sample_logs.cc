@@ -1,5 +1,6 @@
 #include "sample_logs.h"
 
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "collector/analyze/analyze.h"
@@ -106,6 +107,14 @@ LogBuilder every_record(const std::string& name) {
   return log;
 }
 
+/// Two of a list's members are read as all are. Each byte of the text is damaged and the whole then
+/// read, so that its length counts twice.
+void shorten(nlohmann::json& value) {
+  if (value.is_array() && value.size() > 2) value.erase(value.begin() + 2, value.end());
+  if (!value.is_structured()) return;
+  for (nlohmann::json& member : value) shorten(member);
+}
+
 std::vector<uint8_t> bytes_of(const std::string& text) {
   return {text.begin(), text.end()};
 }
@@ -126,7 +135,9 @@ std::vector<SampleLog> sample_logs() {
   file.write(logs.front().bytes);
   std::ostringstream json;
   collector::write_json(collector::analyze(file.path()), json);
-  logs.push_back({"summary", bytes_of(json.str())});
+  nlohmann::json summary = nlohmann::json::parse(json.str());
+  shorten(summary);
+  logs.push_back({"summary", bytes_of(summary.dump())});
   return logs;
 }
 
