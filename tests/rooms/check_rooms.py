@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Reads every include of the collector and the preload, and fails on one that runs upwards between the rooms.
 
-A room is a folder. Which rooms it may include says its target: `gpupeak_room(NAME USES ...)` in the part's
-CMakeLists.txt, where the rooms stand bottom first. Prints rooms, levels (the longest way down, plus one) and
+A room is a folder. Which rooms it may include says its target: `gpupeak_room(NAME USES ...)` (the preload's:
+`gpupeak_preload_room`) in the part's CMakeLists.txt, where the rooms stand bottom first. Prints rooms, levels (the longest way down, plus one) and
 edges of each part. docs/design.md must name the same rooms in the same order.
 
 check_rooms.py SOURCE            checks the tree
@@ -14,14 +14,14 @@ import shutil
 import sys
 import tempfile
 
-PARTS = {"collector": "collector/"}  # what an include of a room of this part begins with
+PARTS = {"collector": "collector/", "preload": ""}  # what an include of a room of this part begins with
 
 
 def declared(source, part):
     """{room: rooms it links}, in the order of the file."""
     text = re.sub(r"#.*", "", (source / part / "CMakeLists.txt").read_text())
     rooms = {}
-    for call in re.findall(r"gpupeak_room\((\w+)([^)]*)\)", text):
+    for call in re.findall(r"gpupeak_(?:preload_)?room\((\w+)([^)]*)\)", text):
         uses = re.search(r"\bUSES\b([\w\s]*?)(?:\bLIBRARIES\b|\bSOURCES\b|$)", call[1])
         rooms[call[0]] = uses.group(1).split() if uses else []
     return rooms
