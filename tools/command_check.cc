@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
+#include "strict.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -21,6 +22,7 @@ struct CheckOptions {
   std::string junit, markdown;  ///< files; empty: none
   std::string color = "auto";
   bool strict = false;
+  bool allow_no_device = false;
   collector::RuleChoice rules;
 };
 
@@ -40,6 +42,8 @@ std::vector<collector::Gate> parse_gates(const CheckOptions& options) {
 
 int check(const CheckOptions& options) {
   const std::vector<collector::Gate> gates = parse_gates(options);
+  for (const std::string& out : {options.junit, options.markdown})
+    require_output(out, {options.log, options.baseline});
   collector::Options analysis;
   analysis.top = collector::kAllRows;
   analysis.stacks = false;
@@ -51,8 +55,9 @@ int check(const CheckOptions& options) {
     baseline = collector::load_summary(options.baseline, analysis, bar.callback());
   }
   bar.clear();
-  const std::vector<collector::GateResult> results =
-      collector::check_gates(gates, summary, baseline ? &*baseline : nullptr);
+  const std::vector<collector::GateResult> results = collector::check_gates(
+      gates, summary, baseline ? &*baseline : nullptr,
+      options.allow_no_device ? collector::NoDevice::kIsZero : collector::NoDevice::kFails);
   write_output("", [&](std::ostream& out) {
     collector::write_gates(summary, results, out, style_for(STDOUT_FILENO, options.color));
   });
@@ -65,8 +70,8 @@ int check(const CheckOptions& options) {
                   [&](std::ostream& out) { collector::write_markdown(summary, results, out); });
   }
   if (!collector::all_passed(results)) return kGateFailed;
-  const bool exact = summary.quality.exact && (!baseline || baseline->quality.exact);
-  return options.strict && !exact ? kIncomplete : kOk;
+  return strict_code(options.strict,
+                     is_whole(summary.quality) && (!baseline || is_whole(baseline->quality)));
 }
 
 }  // namespace
@@ -92,7 +97,10 @@ void add_check(CommandLine& line) {
   verb.add_option("--markdown", options.markdown,
                   "Append the results as Markdown, for instance to $GITHUB_STEP_SUMMARY")
       ->type_name("FILE");
-  verb.add_flag("--strict", options.strict, "Exit with 4 if all passed, but anything was lost");
+  verb.add_flag("--strict", options.strict,
+                "Exit with 4 if all passed, but anything was lost, or the run has no end");
+  verb.add_flag("--allow-no-device", options.allow_no_device,
+                "Limits on device memory are kept where the run used no device");
   add_color(verb, options.color);
   add_rules(verb, options.rules);
   add_reading(verb);

@@ -8,6 +8,7 @@
 #include "exit_codes.h"
 #include "output.h"
 #include "page.h"
+#include "strict.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -26,8 +27,7 @@ struct CompareOptions {
 
 int compare(const CompareOptions& options) {
   if (!options.html.empty()) {
-    const bool exact = write_page(options.logs, options.rules, options.html);
-    return options.strict && !exact ? kIncomplete : kOk;
+    return strict_code(options.strict, write_page(options.logs, options.rules, options.html));
   }
   collector::Profiles runs;
   for (const std::string& log : options.logs) {
@@ -43,9 +43,9 @@ int compare(const CompareOptions& options) {
                                style_for(STDOUT_FILENO, options.color));
     }
   });
-  const bool exact =
-      std::all_of(runs.begin(), runs.end(), [](const auto& run) { return run->quality().exact; });
-  return options.strict && !exact ? kIncomplete : kOk;
+  return strict_code(options.strict, std::all_of(runs.begin(), runs.end(), [](const auto& run) {
+                       return is_whole(run->quality());
+                     }));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
+#include "strict.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -26,6 +27,7 @@ struct DiffOptions {
 };
 
 int diff(const DiffOptions& options) {
+  require_output(options.out, {options.a, options.b});
   collector::Options analysis;
   analysis.by = collector::parse_group_by(options.by);
   analysis.top = collector::kAllRows;
@@ -43,7 +45,7 @@ int diff(const DiffOptions& options) {
                             style_for(options.out.empty() ? STDOUT_FILENO : -1, options.color));
     }
   });
-  return options.strict && !(a.quality.exact && b.quality.exact) ? kIncomplete : kOk;
+  return strict_code(options.strict, is_whole(a.quality) && is_whole(b.quality));
 }
 
 }  // namespace
@@ -59,7 +61,8 @@ void add_diff(CommandLine& line) {
       ->capture_default_str();
   add_top(verb, options.top, "Rows a table");
   verb.add_flag("--json", options.json, "As JSON, with all rows");
-  verb.add_flag("--strict", options.strict, "Exit with 4 if anything was lost in either run");
+  verb.add_flag("--strict", options.strict,
+                "Exit with 4 if anything was lost in either run, or it has no end");
   add_out(verb, options.out);
   add_color(verb, options.color);
   add_rules(verb, options.rules);

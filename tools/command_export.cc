@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
+#include "strict.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -32,7 +33,7 @@ const collector::ExportFormat& format_of(const std::string& name) {
 }
 
 void check_output(const collector::ExportFormat& format, const std::string& out) {
-  if (!out.empty()) return;
+  if (!is_standard_output(out)) return;
   if (format.write_file != nullptr) {
     throw collector::UsageError(fmt::format("{} is a file: name it with -o FILE", format.name));
   }
@@ -45,14 +46,13 @@ void check_output(const collector::ExportFormat& format, const std::string& out)
 int export_log(const ExportOptions& options) {
   const collector::ExportFormat& format = format_of(options.format);
   check_output(format, options.out);
+  require_output(options.out, {options.log});
   ProgressBar bar;
   collector::Profile profile(options.log, bar.callback(), nullptr, options.rules);
   const collector::ExportOptions what{options.scope, bar.callback()};
   if (format.write_file != nullptr) {
-    replace_file(options.out, [&](const std::string& fresh) {
-      unlink(fresh.c_str());
-      format.write_file(profile, what, fresh);
-    });
+    replace_file(options.out,
+                 [&](const std::string& fresh) { format.write_file(profile, what, fresh); });
   } else {
     write_output(options.out, [&](std::ostream& out) { format.write(profile, what, out); });
   }
@@ -60,7 +60,7 @@ int export_log(const ExportOptions& options) {
   for (const collector::Warning& warning : quality.warnings) {
     spdlog::warn("{} {}", warning.code, warning.message);
   }
-  return options.strict && !quality.exact ? kIncomplete : kOk;
+  return strict_code(options.strict, is_whole(quality));
 }
 
 }  // namespace

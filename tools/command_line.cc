@@ -32,7 +32,7 @@ void add_top(CLI::App& verb, size_t& top, const char* rows) {
 }
 
 void add_strict(CLI::App& verb, bool& strict) {
-  verb.add_flag("--strict", strict, "Exit with 4 if anything was lost");
+  verb.add_flag("--strict", strict, "Exit with 4 if anything was lost, or the run has no end");
 }
 
 void add_out(CLI::App& verb, std::string& out) {

@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
+#include "strict.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -21,6 +22,7 @@ struct MergeOptions {
 };
 
 int merge(const MergeOptions& options) {
+  require_output(options.out, options.logs);
   ProgressBar bar;
   const collector::Merged merged = collector::merge_processes(options.logs, bar.callback());
   bar.clear();
@@ -32,9 +34,9 @@ int merge(const MergeOptions& options) {
                              style_for(options.out.empty() ? STDOUT_FILENO : -1, options.color));
     }
   });
-  const bool exact = std::all_of(merged.processes.begin(), merged.processes.end(),
-                                 [](const auto& process) { return process.quality.exact; });
-  return options.strict && !exact ? kIncomplete : kOk;
+  return strict_code(options.strict,
+                     std::all_of(merged.processes.begin(), merged.processes.end(),
+                                 [](const auto& process) { return is_whole(process.quality); }));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
+#include "strict.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -47,6 +48,7 @@ collector::MetricsChoice choice_of(const MetricsOptions& options) {
 
 int metrics(const MetricsOptions& options) {
   const collector::MetricsChoice choice = choice_of(options);
+  require_output(options.out, options.logs);
   collector::Options analysis;
   analysis.top = 0;  // the figures alone
   analysis.symbols = false;
@@ -60,9 +62,9 @@ int metrics(const MetricsOptions& options) {
   write_output(options.out, [&](std::ostream& out) {
     collector::write_metrics(runs, format_of(options.format), choice, out);
   });
-  const bool exact = std::all_of(runs.begin(), runs.end(),
-                                 [](const collector::Summary& run) { return run.quality.exact; });
-  return options.strict && !exact ? kIncomplete : kOk;
+  return strict_code(options.strict, std::all_of(runs.begin(), runs.end(), [](const auto& run) {
+                       return is_whole(run.quality);
+                     }));
 }
 
 }  // namespace

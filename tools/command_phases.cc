@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
+#include "strict.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -21,6 +22,7 @@ struct PhasesOptions {
 };
 
 int phases(const PhasesOptions& options) {
+  require_output(options.out, {options.log});
   collector::Options analysis;
   analysis.top = 1;
   analysis.stacks = false;
@@ -38,7 +40,7 @@ int phases(const PhasesOptions& options) {
       collector::write_phases(summary, out, style_for(fd, options.color));
     }
   });
-  return options.strict && !summary.quality.exact ? kIncomplete : kOk;
+  return strict_code(options.strict, is_whole(summary.quality));
 }
 
 }  // namespace

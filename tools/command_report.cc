@@ -13,6 +13,7 @@
 #include "exit_codes.h"
 #include "output.h"
 #include "page.h"
+#include "strict.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -57,9 +58,9 @@ void write_all(const std::vector<collector::Summary>& summaries, const ReportOpt
 
 int report(const ReportOptions& options) {
   if (!options.html.empty()) {
-    const bool exact = write_page(options.logs, options.rules, options.html);
-    return options.strict && !exact ? kIncomplete : kOk;
+    return strict_code(options.strict, write_page(options.logs, options.rules, options.html));
   }
+  require_output(options.out, options.logs);
   collector::Options analysis;
   analysis.by = collector::parse_group_by(options.by);
   analysis.top = options.top;
@@ -79,10 +80,9 @@ int report(const ReportOptions& options) {
   write_output(options.out, [&](std::ostream& out) {
     write_all(summaries, options, out, style_for(fd, options.color));
   });
-  const bool exact =
-      std::all_of(summaries.begin(), summaries.end(),
-                  [](const collector::Summary& summary) { return summary.quality.exact; });
-  return options.strict && !exact ? kIncomplete : kOk;
+  return strict_code(options.strict,
+                     std::all_of(summaries.begin(), summaries.end(),
+                                 [](const auto& summary) { return is_whole(summary.quality); }));
 }
 
 }  // namespace

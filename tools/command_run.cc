@@ -20,6 +20,7 @@
 #include "exit_codes.h"
 #include "output_phases.h"
 #include "run_logs.h"
+#include "say.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -40,6 +41,7 @@ struct RunOptions {
 namespace fs = std::filesystem;
 
 constexpr const char* kDefaultPattern = "gpupeak.%n.%p.%r.gplog";
+constexpr const char* kChildPattern = "%n.%p.%r.gplog";
 volatile sig_atomic_t g_child = 0;
 
 /// Signals sent to us alone go on to the program. What the terminal sends reaches it by itself,
@@ -88,7 +90,22 @@ std::string absolute_pattern(const RunOptions& options) {
   const char* variable = getenv("GPUPEAK_OUT");
   std::string pattern = options.out;
   if (pattern.empty()) pattern = variable != nullptr && *variable != 0 ? variable : kDefaultPattern;
+  std::error_code error;
+  if (pattern.ends_with('/') || fs::is_directory(pattern, error))
+    pattern = fs::path(pattern) / kDefaultPattern;
   return fs::absolute(pattern).lexically_normal().string();
+}
+
+/// Where child processes' logs go. A name that tells processes apart is meant for all of them; else
+/// they have a folder of their own, however many they are.
+std::string children_pattern(const std::string& pattern) {
+  if (pattern.ends_with(kDefaultPattern)) {
+    return fs::path(pattern).parent_path() / fmt::format("gpupeak.{}.children", getpid()) /
+           kChildPattern;
+  }
+  if (pattern.find('%') != std::string::npos) return pattern;
+  const fs::path path(pattern);
+  return path.parent_path() / (path.stem().string() + ".children") / kChildPattern;
 }
 
 void set_unless_empty(const char* name, const std::string& value) {
@@ -97,12 +114,14 @@ void set_unless_empty(const char* name, const std::string& value) {
 
 /// In the child: becomes the program. Writes errno to `failure` if that fails.
 [[noreturn]] void exec_program(const RunOptions& options, const fs::path& library,
-                               const std::string& pattern, int failure) {
+                               const std::string& pattern, const std::string& children,
+                               int failure) {
   const char* others = getenv("LD_PRELOAD");
   const std::string preload =
       others != nullptr && *others != 0 ? library.string() + ":" + others : library.string();
   setenv("LD_PRELOAD", preload.c_str(), 1);
   setenv("GPUPEAK_OUT", pattern.c_str(), 1);
+  setenv("GPUPEAK_CHILDREN_OUT", children.c_str(), 1);
   setenv("GPUPEAK_SUMMARY", "off", 1);
   setenv("GPUPEAK_RUN_PID", std::to_string(getpid()).c_str(), 1);
   if (options.audit) {
@@ -137,54 +156,81 @@ int wait_for(pid_t child, rusage& usage) {
 }
 
 void say_why_there_is_no_log(const std::string& program) {
-  fmt::print(
-      stderr,
-      "gpupeak: {} left no log, so nothing was measured. A statically linked program (also most Go "
-      "programs), "
-      "one for another C library (musl) and a setuid program do not load preloaded libraries; "
-      "`ldd {}` tells. If it only starts the program that you mean, try --children all.\n",
-      program, program);
+  say("{0} left no log, so nothing was measured. A statically linked program (also most Go "
+      "programs), one for another C library (musl) and a setuid program do not load preloaded "
+      "libraries; `ldd {0}` tells. If it only starts the program that you mean, try --children "
+      "all.",
+      program);
 }
 
-void print_summary(const std::vector<RunLog>& logs) {
+void print_summary(const std::vector<RunLog>& logs, const std::string& children) {
   try {
     const collector::Summary summary = collector::analyze(logs.front().path);
     std::ostringstream text;
     collector::write_short(summary, text, style_for(STDERR_FILENO, "auto"));
-    fmt::print(stderr, "{}", text.str());
+    say_text(text.str());
   } catch (const std::exception& error) {
-    fmt::print(stderr, "gpupeak: {}: {}\n", logs.front().path, error.what());
+    say("{}: {}", logs.front().path, error.what());
   }
-  for (size_t i = 1; i < logs.size(); ++i) fmt::print(stderr, "  also: {}\n", logs[i].path);
+  constexpr size_t kMostNamed = 5;
+  size_t beside = 0, in_folder = 0;
+  for (size_t i = 1; i < logs.size(); ++i) {
+    const bool is_child = logs[i].path.starts_with(children + "/");
+    ++(is_child ? in_folder : beside);
+    if (!is_child && beside <= kMostNamed) say_text(fmt::format("  also: {}\n", logs[i].path));
+  }
+  if (beside > kMostNamed) say_text(fmt::format("  also: {} more\n", beside - kMostNamed));
+  if (in_folder > 0) {
+    say_text(fmt::format("  also: {} of child processes in {}\n",
+                         in_folder == 1 ? "the log" : fmt::format("{} logs", in_folder), children));
+  }
+}
+
+/// Before the program starts: what was recorded earlier under this name is not to be taken for this
+/// run's, if this one records nothing.
+void prepare_place(const RunOptions& options, const std::string& pattern) {
+  const std::string folder = fs::path(pattern).parent_path().string();
+  const bool told = options.quiet;
+  if (access(folder.c_str(), W_OK | X_OK) != 0 && !told) {
+    say("cannot write a log into {}: {}. Nothing will be recorded; choose another place with -o",
+        folder, strerror(errno));
+  }
+  if (pattern.find('%') != std::string::npos) return;
+  if (remove_old_log(pattern) == OldLog::kInUse && !told) {
+    say("{} is the log of a process that still runs; this run's gets another name", pattern);
+  }
 }
 
 int run(const RunOptions& options) {
+  // Whoever reads what is said may leave first; the program gets what we were given.
+  const auto inherited = signal(SIGPIPE, SIG_IGN);
   const fs::path library = find_preload();
   if (library.empty()) {
-    fmt::print(
-        stderr,
-        "gpupeak: libgpupeak.so is not beside this command (../lib/gpupeak or ../preload)\n");
+    say("libgpupeak.so is not beside this command (../lib/gpupeak or ../preload)");
     return kOwnFailure;
   }
   const std::string pattern = absolute_pattern(options);
+  const std::string children = children_pattern(pattern);
   const fs::path preload = preloadable(library);
   int failure[2];
   if (pipe2(failure, O_CLOEXEC) != 0) {
-    fmt::print(stderr, "gpupeak: cannot make a pipe: {}\n", strerror(errno));
+    say("cannot make a pipe: {}", strerror(errno));
     return kOwnFailure;
   }
-  if (!options.quiet) fmt::print(stderr, "gpupeak: recording to {}   (-q to silence)\n", pattern);
+  prepare_place(options, pattern);
+  if (!options.quiet) say("recording to {}   (-q to silence)", pattern);
   std::optional<OutputPhases> output;
   if (!options.phases_on_output.empty()) output.emplace(options.phases_on_output);
   const uint64_t began = realtime_ns();
   const pid_t child = fork();
   if (child < 0) {
-    fmt::print(stderr, "gpupeak: cannot fork: {}\n", strerror(errno));
+    say("cannot fork: {}", strerror(errno));
     return kOwnFailure;
   }
   if (child == 0) {
+    signal(SIGPIPE, inherited);
     if (output) output->redirect();
-    exec_program(options, preload, pattern, failure[1]);
+    exec_program(options, preload, pattern, children, failure[1]);
   }
   g_child = child;
   forward_signals();
@@ -192,17 +238,15 @@ int run(const RunOptions& options) {
   int error = 0;
   const bool failed = read(failure[0], &error, sizeof error) == sizeof error;
   close(failure[0]);
-  if (output) {
-    signal(SIGPIPE, SIG_IGN);  // whoever reads may leave first: the program's business
-    output->pump(child);
-  }
+  if (output) output->pump(child);
   rusage usage{};
   const int status = wait_for(child, usage);
   if (failed) {
-    fmt::print(stderr, "gpupeak: cannot run {}: {}\n", options.command[0], strerror(error));
+    say("cannot run {}: {}", options.command[0], strerror(error));
     return error == ENOENT ? kNotFound : kCannotExec;
   }
-  const std::vector<RunLog> logs = find_logs(pattern, began, child);
+  std::vector<RunLog> logs = find_logs({pattern, children}, began, child);
+  drop_short_images(logs);
   for (const RunLog& log : logs) {
     if (log.of_child) note_exit(log.path, status, static_cast<uint64_t>(usage.ru_maxrss) * 1024);
   }
@@ -210,7 +254,7 @@ int run(const RunOptions& options) {
     if (logs.empty())
       say_why_there_is_no_log(options.command[0]);
     else
-      print_summary(logs);
+      print_summary(logs, fs::path(children).parent_path().string());
   }
   return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
 }

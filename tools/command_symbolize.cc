@@ -53,23 +53,27 @@ void pack(const collector::LogReader& log, const std::string& symbols, const std
 }
 
 int symbolize(const PackOptions& options) {
+  const std::string path =
+      options.out.empty() ? options.log + collector::kSymbolsSuffix : options.out;
+  require_output(path, {options.log});
   const collector::LogReader log(options.log);
   const std::string symbols = resolve(log, options.quiet);
-  write_output(options.out.empty() ? options.log + collector::kSymbolsSuffix : options.out,
-               [&](std::ostream& out) { out << symbols; });
+  write_output(path, [&](std::ostream& out) { out << symbols; });
   return kOk;
 }
 
 int bundle(const PackOptions& options) {
+  const std::string path = options.out.empty() ? beside(options.log, ".gpbundle") : options.out;
+  require_output(path, {options.log}, Replaces::kPackedLogs);
   const collector::LogReader log(options.log);
-  pack(log, resolve(log, options.quiet),
-       options.out.empty() ? beside(options.log, ".gpbundle") : options.out);
+  pack(log, resolve(log, options.quiet), path);
   return kOk;
 }
 
 int compress(const PackOptions& options) {
-  const collector::LogReader log(options.log);
   const std::string out = options.out.empty() ? options.log + ".zst" : options.out;
+  require_output(out, {options.log}, Replaces::kPackedLogs);
+  const collector::LogReader log(options.log);
   const std::string symbols =
       log.symbols().empty() ? "" : log.symbols().json(log.header().cookie);  // a bundle's stay
   pack(log, symbols, out);

@@ -9,6 +9,7 @@
 #include "exit_codes.h"
 #include "output.h"
 #include "picture.h"
+#include "strict.h"
 #include "terminal.h"
 #include "view.h"
 
@@ -21,6 +22,7 @@ struct TimelineOptions : ViewOptions {
 };
 
 int timeline(const TimelineOptions& options) {
+  for (const std::string& out : {options.svg, options.png}) require_output(out, {options.log});
   collector::TimeSeries times;
   std::optional<collector::Profile> profile;
   {
@@ -43,7 +45,7 @@ int timeline(const TimelineOptions& options) {
                                 style_for(STDOUT_FILENO, options.color));
     });
   }
-  return options.strict && !profile->quality().exact ? kIncomplete : kOk;
+  return strict_code(options.strict, is_whole(profile->quality()));
 }
 
 }  // namespace

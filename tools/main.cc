@@ -1,5 +1,4 @@
 // The command `gpupeak`: parses, calls a verb, turns what is thrown into exit codes.
-#include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -8,12 +7,13 @@
 #include "commands.h"
 #include "examples.h"
 #include "exit_codes.h"
+#include "say.h"
 
 int main(int argc, char** argv) {
   using namespace gpupeak;
+  tools::occupy_standard_descriptors();
   spdlog::set_default_logger(spdlog::stderr_color_mt("gpupeak"));
   spdlog::set_pattern("gpupeak: %^%v%$");
-  signal(SIGPIPE, SIG_DFL);  // `gpupeak dump … | head` ends quietly
 
   tools::CommandLine line{
       CLI::App{"gpupeak: the exact peak memory of GPU programs, and who held it"}, {}};

@@ -1,66 +1,157 @@
 #include "output.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zstd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <stdexcept>
 
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+#include "gpupeak/log_format.h"
+
 namespace gpupeak::tools {
 namespace {
 
-/// Whether there is something at `path` that no file may take the place of: /dev/null, a pipe.
+namespace fs = std::filesystem;
+
+[[noreturn]] void cannot_write(const std::string& path) {
+  throw std::runtime_error(
+      fmt::format("cannot write {}: {}", collector::sanitize(path), strerror(errno)));
+}
+
+/// Where a link leads, so that the link stays: also to a file that is not there yet. The links in
+/// /proc lead to descriptors, which have no name to follow.
+std::string followed(std::string path) {
+  constexpr int kMostLinks = 40;
+  std::error_code error;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(path, error) && !path.starts_with("/proc/"); ++i)
+    path = fs::absolute(fs::path(path).parent_path() / fs::read_symlink(path, error))
+               .lexically_normal()
+               .string();
+  return path;
+}
+
+/// Whether there is something at `path` that no file may take the place of: a device, a pipe, a
+/// descriptor of ours (/dev/stdout, also where that is a file).
 bool is_special(const std::string& path) {
+  if (path.starts_with("/proc/")) return true;
   struct stat status {};
   return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
 }
 
+bool same_file(const struct stat& a, const std::string& other) {
+  struct stat b {};
+  return stat(other.c_str(), &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/// The first bytes of a regular file; 0 if there are fewer.
+uint64_t first_bytes(const std::string& path) {
+  uint64_t bytes = 0;
+  std::ifstream file(path, std::ios::binary);
+  return file.read(reinterpret_cast<char*>(&bytes), sizeof bytes) ? bytes : 0;
+}
+
+void copy_into(const std::string& from, const std::string& to) {
+  std::ifstream in(from, std::ios::binary);
+  std::ofstream out(to, std::ios::binary | std::ios::app);
+  if (in.peek() != std::ifstream::traits_type::eof()) out << in.rdbuf();
+  out.close();
+  if (!out) cannot_write(to);
+}
+
+/// Has `write` make a file in a folder of its own, and passes on what is in it.
+void write_through(const std::string& path, const std::function<void(const std::string&)>& write) {
+  std::string folder = (fs::temp_directory_path() / "gpupeak-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) cannot_write(folder);
+  try {
+    const std::string fresh = folder + "/output";
+    write(fresh);
+    copy_into(fresh, path);
+  } catch (...) {
+    fs::remove_all(folder);
+    throw;
+  }
+  fs::remove_all(folder);
+}
+
+void write_stream(const std::string& path, std::ios::openmode mode,
+                  const std::function<void(std::ostream&)>& write) {
+  errno = 0;
+  std::ofstream out(path, std::ios::binary | mode);
+  if (out) write(out);
+  out.close();
+  if (!out) cannot_write(path);
+}
+
 }  // namespace
+
+bool is_standard_output(const std::string& path) {
+  return path.empty() || path == "-";
+}
+
+void require_output(const std::string& path, const std::vector<std::string>& inputs,
+                    Replaces replaces) {
+  struct stat status {};
+  if (is_standard_output(path) || stat(path.c_str(), &status) != 0) return;
+  const std::string name = collector::sanitize(path);
+  if (S_ISDIR(status.st_mode)) {
+    throw collector::UsageError(fmt::format("{} is a folder: name a file to write", name));
+  }
+  if (!S_ISREG(status.st_mode)) return;
+  for (const std::string& input : inputs) {
+    if (!input.empty() && same_file(status, input)) {
+      throw collector::UsageError(
+          fmt::format("{} is what is read: name another file to write", name));
+    }
+  }
+  const uint64_t first = first_bytes(path);
+  const bool packed = static_cast<uint32_t>(first) == ZSTD_MAGICNUMBER;
+  if (first == GPUPEAK_LOG_MAGIC || (packed && replaces != Replaces::kPackedLogs)) {
+    throw collector::UsageError(
+        fmt::format("{} is a log, which is not overwritten: name another file to write", name));
+  }
+}
 
 void replace_file(const std::string& path,
                   const std::function<void(const std::string& fresh)>& write) {
-  if (is_special(path)) return write(path);
-  const std::string fresh = path + ".tmp";
+  const std::string target = followed(path);
+  if (is_special(target)) return write_through(target, write);
+  const std::string fresh = fmt::format("{}.{}.tmp", target, getpid());
   try {
     write(fresh);
+    if (rename(fresh.c_str(), target.c_str()) != 0) cannot_write(path);
   } catch (...) {
     unlink(fresh.c_str());
     throw;
   }
-  if (rename(fresh.c_str(), path.c_str()) == 0) return;
-  const std::string reason = strerror(errno);
-  unlink(fresh.c_str());
-  throw std::runtime_error(fmt::format("cannot write {}: {}", path, reason));
 }
 
 void write_output(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  if (path.empty()) {
+  if (is_standard_output(path)) {
+    signal(SIGPIPE, SIG_DFL);  // `gpupeak dump … | head` ends quietly
     write(std::cout);
     std::cout.flush();
     if (!std::cout) throw std::runtime_error("cannot write to standard output");
     return;
   }
-  replace_file(path, [&](const std::string& fresh) {
-    errno = 0;
-    std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
-    if (out) write(out);
-    out.close();
-    if (out) return;
-    throw std::runtime_error(fmt::format("cannot write {}: {}", path, strerror(errno)));
-  });
+  const std::string target = followed(path);
+  if (is_special(target)) return write_stream(target, std::ios::app, write);
+  replace_file(target,
+               [&](const std::string& fresh) { write_stream(fresh, std::ios::trunc, write); });
 }
 
 void append_output(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  errno = 0;
-  std::ofstream out(path, std::ios::binary | std::ios::app);
-  if (out) write(out);
-  out.close();
-  if (!out) throw std::runtime_error(fmt::format("cannot write {}: {}", path, strerror(errno)));
+  write_stream(path, std::ios::app, write);
 }
 
 }  // namespace gpupeak::tools

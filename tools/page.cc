@@ -5,6 +5,7 @@
 #include "collector/timeline/time_series.h"
 #include "collector/write/write_html.h"
 #include "output.h"
+#include "strict.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -17,7 +18,8 @@ constexpr size_t kHoldersOfInstant = 10;
 bool write_page(const std::vector<std::string>& logs, const collector::RuleChoice& rules,
                 const std::string& path) {
   collector::require_page();
-  bool exact = true;
+  require_output(path, logs);
+  bool whole = true;
   std::vector<std::string> runs;
   for (const std::string& log : logs) {
     ProgressBar bar;
@@ -27,10 +29,10 @@ bool write_page(const std::vector<std::string>& logs, const collector::RuleChoic
     const collector::Instants instants =
         collector::live_at_instants(profile, times, kHoldersOfInstant, bar.callback());
     runs.push_back(collector::page_data(profile, times, instants));
-    exact &= profile.quality().exact;
+    whole &= is_whole(profile.quality());
   }
   write_output(path, [&](std::ostream& out) { collector::write_html(runs, GPUPEAK_VERSION, out); });
-  return exact;
+  return whole;
 }
 
 }  // namespace gpupeak::tools

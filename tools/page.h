@@ -8,8 +8,8 @@
 
 namespace gpupeak::tools {
 
-/// Reads the logs one after the other and writes the page to `path`. Returns whether everything in
-/// it is exact.
+/// Reads the logs one after the other and writes the page to `path`. Returns whether the
+/// runs are whole, as strict.h has it.
 bool write_page(const std::vector<std::string>& logs, const collector::RuleChoice& rules,
                 const std::string& path);
 

@@ -1,12 +1,18 @@
 #include "run_logs.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <optional>
+#include <set>
+#include <sstream>
 
 #include "gpupeak/log_format.h"
 
@@ -48,20 +54,77 @@ std::optional<RunLog> read_log(const std::string& path, uint64_t since_ns, pid_t
   gpupeak_counters_page counters{};
   if (!read_header(file, header) || header.start_realtime_ns < since_ns) return std::nullopt;
   if (!file.read_at(header.counters_offset, counters)) return std::nullopt;
-  return RunLog{path, static_cast<pid_t>(header.pid) == child, header.start_realtime_ns,
+  return RunLog{path,
+                static_cast<pid_t>(header.pid),
+                header.process_start_time,
+                static_cast<pid_t>(header.pid) == child,
+                header.start_realtime_ns,
                 counters.device_events};
+}
+
+/// Since boot, in clock ticks, as /proc has it; 0 if there is no such process.
+uint64_t start_time_of(uint32_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::string stat = text.str();
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  constexpr int kFieldsBefore = 19;  // between the name and the start time
+  std::istringstream fields(stat.substr(name_end + 1));
+  std::string field;
+  for (int i = 0; i < kFieldsBefore; ++i) fields >> field;
+  uint64_t start = 0;
+  fields >> start;
+  return start;
+}
+
+bool is_of_this_boot(const gpupeak_file_header& header) {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  file >> id;
+  std::erase(id, '-');
+  constexpr uint8_t kNotKnown[sizeof header.boot_id] = {};
+  if (memcmp(header.boot_id, kNotKnown, sizeof kNotKnown) == 0) return true;  // an older gpupeak's
+  std::string theirs;
+  for (const uint8_t byte : header.boot_id) theirs += fmt::format("{:02x}", byte);
+  struct stat space {};
+  return theirs == id && stat("/proc/self/ns/pid", &space) == 0 &&
+         header.pid_namespace == space.st_ino;
+}
+
+bool may_be_running(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {
+  if (is_of_this_boot(header)) return start_time_of(header.pid) == header.process_start_time;
+  return counters.ended == 0;
 }
 
 }  // namespace
 
-std::vector<RunLog> find_logs(const std::string& pattern, uint64_t since_ns, pid_t child) {
+OldLog remove_old_log(const std::string& path) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return OldLog::kNone;
+  const File file(path, O_RDONLY);
+  gpupeak_file_header header{};
+  gpupeak_counters_page counters{};
+  if (!file.read_at(0, header) || header.magic != GPUPEAK_LOG_MAGIC) return OldLog::kNone;
+  file.read_at(GPUPEAK_LOG_PAGE, counters);
+  if (may_be_running(header, counters)) return OldLog::kInUse;
+  return unlink(path.c_str()) == 0 ? OldLog::kRemoved : OldLog::kNone;
+}
+
+std::vector<RunLog> find_logs(const std::vector<std::string>& patterns, uint64_t since_ns,
+                              pid_t child) {
   std::vector<RunLog> logs;
-  std::error_code error;
-  for (fs::directory_iterator entry(fs::path(pattern).parent_path(), error), end;
-       !error && entry != end; entry.increment(error)) {
-    if (!entry->is_regular_file(error)) continue;
-    if (auto log = read_log(entry->path().string(), since_ns, child))
-      logs.push_back(*std::move(log));
+  std::set<fs::path> folders;
+  for (const std::string& pattern : patterns) folders.insert(fs::path(pattern).parent_path());
+  for (const fs::path& folder : folders) {
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error)) {
+      if (!entry->is_regular_file(error)) continue;
+      if (auto log = read_log(entry->path().string(), since_ns, child))
+        logs.push_back(*std::move(log));
+    }
   }
   std::sort(logs.begin(), logs.end(), [](const RunLog& a, const RunLog& b) {
     if (a.of_child != b.of_child) return a.of_child;
@@ -69,6 +132,19 @@ std::vector<RunLog> find_logs(const std::string& pattern, uint64_t since_ns, pid
     return a.start_realtime_ns > b.start_realtime_ns;
   });
   return logs;
+}
+
+void drop_short_images(std::vector<RunLog>& logs) {
+  constexpr uint64_t kShortNs = 1'000'000'000;
+  const std::vector<RunLog> all = logs;
+  std::erase_if(logs, [&all](const RunLog& log) {
+    const bool was_short = std::any_of(all.begin(), all.end(), [&](const RunLog& next) {
+      return next.pid == log.pid && next.process_start_time == log.process_start_time &&
+             next.start_realtime_ns > log.start_realtime_ns &&
+             next.start_realtime_ns - log.start_realtime_ns < kShortNs;
+    });
+    return was_short && log.device_events == 0 && unlink(log.path.c_str()) == 0;
+  });
 }
 
 void note_exit(const std::string& path, int wait_status, uint64_t rss_peak_bytes) {

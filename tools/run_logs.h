@@ -11,15 +11,27 @@ namespace gpupeak::tools {
 
 struct RunLog {
   std::string path;
-  bool of_child = false;  ///< its process is the one that `run` started
+  pid_t pid = 0;
+  uint64_t process_start_time = 0;  ///< with the id names one process for good
+  bool of_child = false;            ///< its process is the one that `run` started
   uint64_t start_realtime_ns = 0;
   uint64_t device_events = 0;
 };
 
-/// Logs in the folder of `pattern` that began at or after `since_ns` (CLOCK_REALTIME). The one to
+/// Logs in the folders of `patterns` that began at or after `since_ns` (CLOCK_REALTIME). The one to
 /// report comes first: the started process's own, of several (it went on with another program) the
 /// one that used the GPU, or the last.
-std::vector<RunLog> find_logs(const std::string& pattern, uint64_t since_ns, pid_t child);
+std::vector<RunLog> find_logs(const std::vector<std::string>& patterns, uint64_t since_ns,
+                              pid_t child);
+
+enum class OldLog { kNone, kRemoved, kInUse };
+/// Removes the log of a process that has ended. What is no log stays, and so does one whose process
+/// runs, or may run on another machine.
+OldLog remove_old_log(const std::string& path);
+
+/// Removes what a process recorded before it went on with another program by exec, where that took
+/// less than a second and used no device: wrappers and shims. (Under one name the library does.)
+void drop_short_images(std::vector<RunLog>& logs);
 
 /// Writes into a log's counters page how its process ended. `wait_status` as waitpid gives it;
 /// `rss_peak_bytes` only where the log has none of its own.

@@ -6,6 +6,7 @@
 
 #include "exit_codes.h"
 #include "output.h"
+#include "strict.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -44,7 +45,7 @@ int show_view(const ViewOptions& options,
       text(*profile, out, style_for(STDOUT_FILENO, options.color));
     }
   });
-  return options.strict && !profile->quality().exact ? kIncomplete : kOk;
+  return strict_code(options.strict, is_whole(profile->quality()));
 }
 
 }  // namespace gpupeak::tools

@@ -50,10 +50,13 @@ Totals device_totals(const Replay& replay, int32_t device) {
   return totals;
 }
 
-/// In counters mode the counters page is all there is.
+/// In counters mode the counters page is all there is. Of a sample it is a bound: nothing that was
+/// asked for is larger than what was usable.
 std::optional<uint64_t> heap_peak(const Replay& replay, const Coverage& coverage) {
-  if (coverage.heap_events) return scope_peak(replay, "host/heap");
-  return if_covered(coverage.heap_counters, replay.log().counters().heap.peak);
+  const uint64_t bound = replay.log().counters().heap.peak;
+  if (!coverage.heap_events) return if_covered(coverage.heap_counters, bound);
+  const uint64_t peak = scope_peak(replay, "host/heap");
+  return coverage.sampled && coverage.heap_counters ? std::min(peak, bound) : peak;
 }
 
 std::optional<uint64_t> heap_usable_peak(const Replay& replay, const Coverage& coverage) {

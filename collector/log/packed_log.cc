@@ -25,8 +25,8 @@ constexpr uint32_t kFirstSkippable = 0x184D2A50, kLastSkippable = 0x184D2A5F;
 constexpr size_t kSkippableHeader = 8;
 constexpr int kLevel = 9;
 constexpr size_t kStepBytes = 4 << 20;
-/// A package may claim to hold more than any disk has. Real logs shrink to a tenth, unused tails of
-/// zeros to nothing; these are not written at all.
+/// A package may claim to hold more than any disk has. Real logs shrink to a tenth. Zeros are not
+/// written but count: who reads a hole of a tmpfs is given memory for it.
 constexpr uint64_t kMaxRatio = 1000, kAlwaysAllowedBytes = 64 << 20;
 constexpr uint64_t kMaxSymbolBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxLogBytes = uint64_t{1} << 42;
@@ -70,12 +70,14 @@ class TemporaryLog {
       done += static_cast<size_t>(written);
     }
     bytes_ += size;
-    if (!zeros) written_bytes_ += size;
     if (bytes_ > kMaxLogBytes) throw LogError(name_ + " unpacks to more than 4 TiB", bytes_);
   }
-  uint64_t written_bytes() const { return written_bytes_; }
+  uint64_t bytes() const { return bytes_; }
+  /// With room for all of it, holes too: where there is none, reading one would be a SIGBUS.
   int release() {
-    if (ftruncate(fd_, static_cast<off_t>(bytes_)) != 0) fail();
+    const auto end = static_cast<off_t>(bytes_);
+    if (ftruncate(fd_, end) != 0) fail();
+    if (end > 0 && fallocate(fd_, 0, 0, end) != 0 && (errno == ENOSPC || errno == EDQUOT)) fail();
     return std::exchange(fd_, -1);
   }
 
@@ -86,7 +88,7 @@ class TemporaryLog {
 
   const std::string& name_;
   int fd_ = -1;
-  uint64_t bytes_ = 0, written_bytes_ = 0;
+  uint64_t bytes_ = 0;
 };
 
 using Sink = std::function<void(const char* bytes, size_t size)>;
@@ -152,7 +154,7 @@ Unpacked unpack(std::span<const uint8_t> file, const std::string& path) {
   const uint64_t allowed_bytes = kAlwaysAllowedBytes + file.size() * kMaxRatio;
   const Sink to_log = [&](const char* bytes, size_t size) {
     log.append(bytes, size);
-    if (log.written_bytes() > allowed_bytes) {
+    if (log.bytes() > allowed_bytes) {
       throw LogError(name + " is no log: it unpacks to more than a thousand times its size", 0);
     }
   };

@@ -171,6 +171,18 @@ std::string name_of(const Gate& gate) {
   return sanitize(gate.where.empty() ? gate.metric : gate.metric + "@" + gate.where);
 }
 
+bool lacks_device(const Gate& gate, const Summary& summary) {
+  return gate.metric.starts_with("device.") && summary.devices.empty();
+}
+
+void fail_without_device(GateResult& result) {
+  result.value.reset();
+  result.message = fmt::format(
+      "{}: the log has no device, so this program used no GPU (is it a wrapper of the one that is "
+      "meant?); --allow-no-device accepts that",
+      name_of(result.gate));
+}
+
 void judge_max(GateResult& result) {
   const Gate& gate = result.gate;
   result.allowed = gate.limit;
@@ -253,7 +265,7 @@ Gate parse_max_increase(const std::string& text) {
 }
 
 std::vector<GateResult> check_gates(const std::vector<Gate>& gates, const Summary& summary,
-                                    const Summary* baseline) {
+                                    const Summary* baseline, NoDevice no_device) {
   std::vector<GateResult> results;
   for (const Gate& gate : gates) {
     if (gate.increase && baseline == nullptr) {
@@ -264,6 +276,10 @@ std::vector<GateResult> check_gates(const std::vector<Gate>& gates, const Summar
     result.gate = gate;
     result.value = figure_of(gate, summary);
     if (gate.increase) result.baseline = baseline_of(gate, *baseline);
+    if (no_device == NoDevice::kFails && lacks_device(gate, summary)) {
+      fail_without_device(result);
+      continue;
+    }
     gate.increase ? judge_increase(result) : judge_max(result);
     if (!result.passed) result.reasons = reasons(gate, summary, gate.increase ? baseline : nullptr);
   }

@@ -36,9 +36,13 @@ struct GateResult {
   std::vector<std::string> reasons;  ///< of a broken gate: the sites that grew, or that hold most
 };
 
+/// What a limit on device memory means for a run that used no device. Most often such a log is of
+/// another program than was meant (a wrapper), and a gate that passes on it watches nothing.
+enum class NoDevice { kFails, kIsZero };
+
 /// `baseline` is needed if any gate limits an increase. A figure that was not measured breaks its
 /// gate. Throws UsageError for a metric, device or phase that the summary does not know.
 std::vector<GateResult> check_gates(const std::vector<Gate>& gates, const Summary& summary,
-                                    const Summary* baseline);
+                                    const Summary* baseline, NoDevice no_device = NoDevice::kFails);
 
 }  // namespace gpupeak::collector

@@ -144,6 +144,7 @@ bool read_environment() {
   Environment& e = g_environment;
   e = Environment{};
   const std::string_view out = variable("GPUPEAK_OUT");
+  e.children_pattern.add(variable("GPUPEAK_CHILDREN_OUT"));
   e.out_pattern.add(out.empty() ? "gpupeak.%n.%p.%r.gplog" : out);
   read_host_mode();
   read_children();

@@ -12,6 +12,7 @@ enum class Children : uint8_t { kCuda, kAll, kNone };
 
 struct Environment {
   Path out_pattern;                     ///< GPUPEAK_OUT
+  Path children_pattern;                ///< GPUPEAK_CHILDREN_OUT; empty: as out_pattern
   uint32_t host_mode = 3;               ///< GPUPEAK_HOST, enum gpupeak_host_mode
   uint64_t sample_bytes = 524288;       ///< GPUPEAK_SAMPLE
   uint64_t log_max_bytes = 0;           ///< GPUPEAK_LOG_MAX; 0: none

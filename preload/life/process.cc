@@ -68,10 +68,24 @@ std::string_view host_name() {
   return names.nodename;
 }
 
+/// Whether this process has its log among those of the children: `run` started another one.
+bool is_filed_as_child() {
+  const Environment& e = environment();
+  return !e.children_pattern.view().empty() && e.run_pid != 0 && e.run_pid != sys::getpid();
+}
+
+/// The folder of the children is made by the first of them.
+void make_folder_of(const Path& path) {
+  Path folder;
+  folder.add(head(path.view(), path.view().rfind('/')));
+  sys::call6(SYS_mkdir, reinterpret_cast<long>(folder.c_str()), 0777, 0, 0, 0, 0);
+}
+
 /// GPUPEAK_OUT with %n name, %p pid, %r rank (none: its dot goes too), %h host, %% expanded;
 /// absolute.
 void expand_out_pattern(Path& path) {
-  const std::string_view pattern = environment().out_pattern.view();
+  const std::string_view pattern = is_filed_as_child() ? environment().children_pattern.view()
+                                                       : environment().out_pattern.view();
   if (pattern.empty() || pattern[0] != '/') {
     char folder[4096];
     const long bytes =
@@ -179,6 +193,7 @@ void open_log(Reason reason) {
   if (forked) forget_parent();
   Path path;
   expand_out_pattern(path);
+  if (is_filed_as_child()) make_folder_of(path);
   g_open_error = open_log_file(path.view(), describe_process(reason, forked));
   if (g_open_error != 0) return;
   if (!g_use_tsc) set_quality(GPUPEAK_Q_NO_TSC);

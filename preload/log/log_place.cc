@@ -18,6 +18,10 @@ constinit bool g_elsewhere = false;
 
 enum class Owner { kNobody, kOurselves, kLiveProcess };
 
+/// An image of this process that went on with another program by exec: a wrapper most often
+/// (taskset, env, a shell's `exec`), after which the program comes that is meant.
+constexpr uint64_t kShortImageNs = 1'000'000'000;
+
 struct Descriptor {
   int fd;
   ~Descriptor() { sys::close(fd); }
@@ -34,6 +38,33 @@ bool has_ended(int fd) {
   return sys::pread(fd, &counters, sizeof counters, GPUPEAK_LOG_PAGE) ==
              static_cast<long>(sizeof counters) &&
          counters.ended != 0;
+}
+
+bool used_device(int fd) {
+  gpupeak_counters_page counters{};
+  return sys::pread(fd, &counters, sizeof counters, GPUPEAK_LOG_PAGE) ==
+             static_cast<long>(sizeof counters) &&
+         counters.device_events != 0;
+}
+
+/// Makes room for the program that was meant where the image before has used no device: drops what
+/// that recorded in less than a second, and puts aside what took longer. False: it keeps the name.
+bool yield_name(const char* path, int fd, const gpupeak_file_header& theirs,
+                const gpupeak_file_header& ours) {
+  if (used_device(fd)) return false;
+  const auto named = reinterpret_cast<long>(path);
+  if (ours.start_monotonic_ns - theirs.start_monotonic_ns >= kShortImageNs) {
+    const std::string_view all(path);
+    const std::string_view ending = all.ends_with(".gplog") ? ".gplog" : "";
+    long result = -EEXIST;
+    for (uint64_t image = 1; result == -EEXIST && image < 100; ++image) {
+      Path aside;
+      aside.add(head(all, all.size() - ending.size())).add(".before").add(image).add(ending);
+      result = sys::call6(SYS_link, named, reinterpret_cast<long>(aside.c_str()), 0, 0, 0, 0);
+    }
+    if (sys::failed(result)) return false;
+  }
+  return !sys::failed(sys::call6(SYS_unlink, named, 0, 0, 0, 0, 0));
 }
 
 /// Whose log it is: this very process's from before it called exec, another one's that still runs
@@ -79,6 +110,7 @@ long make_free(const char* path, const gpupeak_file_header& ours, Place& place) 
     if (bytes < static_cast<long>(sizeof theirs.magic) || theirs.magic != GPUPEAK_LOG_MAGIC)
       return -EEXIST;
     const Owner owner = owner_of(file.fd, theirs, ours);
+    if (owner == Owner::kOurselves && yield_name(path, file.fd, theirs, ours)) return 0;
     if (owner != Owner::kNobody) {
       place = owner == Owner::kOurselves ? Place::kOurs : Place::kTaken;
       return 0;

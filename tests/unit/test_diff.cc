@@ -202,6 +202,20 @@ TEST_CASE("gate: a limit is kept up to its last byte", "[collector]") {
   CHECK_FALSE(judge(parse_max("device.kind.pool.peak_bytes=27"), summary).passed);
 }
 
+TEST_CASE(
+    "gates: a limit on device memory is not kept by a run without a device, unless that is "
+    "allowed") {
+  Summary summary;
+  summary.metrics["device.peak_bytes"] = 0;
+  summary.metrics["host.peak_bytes"] = 5;
+  const Gate gate = parse_max("device.peak_bytes=1GiB");
+  const GateResult result = judge(gate, summary);
+  CHECK_FALSE(result.passed);
+  CHECK(result.message.find("the log has no device") != std::string::npos);
+  CHECK(check_gates({gate}, summary, nullptr, NoDevice::kIsZero).front().passed);
+  CHECK(judge(parse_max("host.peak_bytes=5"), summary).passed);
+}
+
 TEST_CASE("gate: an increase is measured from the baseline", "[collector]") {
   const Summary before = run_of(1000, 0);
   const Summary after = run_of(1000, 20);

@@ -45,7 +45,7 @@ _gpupeak() {
     phases) options="--csv --strict --out --color --help" ;;
     tags) options="--scope --top --csv --json --strict --color --help" ;;
     diff) options="--by --top --json --strict --out --color --help" ;;
-    check) options="--max --baseline --max-increase --junit --markdown --strict --color --help" ;;
+    check) options="--max --baseline --max-increase --junit --markdown --strict --allow-no-device --color --help" ;;
     timeline) options="--scope --height --svg --png --json --strict --color --help" ;;
     compare) options="--scope --html --top --json --strict --color --help" ;;
     metrics) options="--format --metric --label --benchmark --strict --out --help" ;;

@@ -1,0 +1,192 @@
+"""No gate passes on nothing, and nothing is overwritten that nobody meant. argv: … CUDA_BENCHMARK FOLDER_OF_THE_DRIVER"""
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+
+from common import GPUPEAK, Skipped, expect, run_checks
+
+BENCHMARK, DRIVER = sys.argv[3:5]
+DEVICE_LIMIT = ("--max", "device.peak_bytes=1TiB")
+
+
+def gpupeak(*arguments, code=0, says="", **options):
+    done = subprocess.run([GPUPEAK, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, **options)
+    text = done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace")
+    expect(done.returncode == code, f"{arguments} gives {done.returncode}, not {code}: {text}")
+    expect(says in text, f"{arguments} does not say '{says}': {text}")
+    return done.stdout
+
+
+def record(folder, name, *command, code=0):
+    log = os.path.join(folder, name)
+    gpupeak("run", "-q", "-o", log, "--", *command, code=code, env=dict(os.environ, LD_LIBRARY_PATH=DRIVER))
+    return log
+
+
+def gates(folder):
+    host = record(folder, "host.gplog", "/bin/true")
+    device = record(folder, "device.gplog", BENCHMARK)
+    gpupeak("check", *DEVICE_LIMIT, device)
+    gpupeak("check", *DEVICE_LIMIT, host, code=1, says="the log has no device")
+    gpupeak("check", *DEVICE_LIMIT, "--allow-no-device", host)
+    saved = os.path.join(folder, "host.json")
+    gpupeak("report", "--json", "-o", saved, host)
+    gpupeak("check", *DEVICE_LIMIT, saved, code=1, says="the log has no device")
+    gpupeak("check", "--baseline", device, "--max-increase", "device.peak_bytes=1%", host, code=1, says="the log has no device")
+    gpupeak("check", "--max", "host.peak_bytes=1TiB", host)
+
+
+def strict(folder):
+    """One rule for all verbs: a run that was killed is not whole, though every figure of it is exact."""
+    killed = record(folder, "killed.gplog", "/bin/bash", "-c", "kill -9 $$", code=128 + 9)
+    whole = record(folder, "whole.gplog", "/bin/true")
+    saved = os.path.join(folder, "killed.json")
+    gpupeak("report", "--json", "-o", saved, killed)
+    page = [["report", "--html", os.path.join(folder, "x.html")]] if page_is_built(whole, folder) else []
+    for verb in (["report"], ["phases"], ["tree"], ["flame"], ["leaks"], ["temporary"], ["tags"], ["timeline"], ["metrics"],
+                 ["export", "csv"], ["check", "--max", "host.peak_bytes=1TiB"], ["report", "--json"], *page):
+        for log, code in ((killed, 4), (whole, 0)):
+            gpupeak(*verb, log, "--strict", code=code)
+        gpupeak(*verb, killed)
+    for verb in ("diff", "compare", "merge"):
+        gpupeak(verb, whole, killed, "--strict", code=4)
+        gpupeak(verb, whole, killed)
+    gpupeak("metrics", "--strict", saved, code=4)
+    gpupeak("check", "--strict", "--max", "host.peak_bytes=1TiB", "--baseline", saved, "--max-increase", "host.peak_bytes=1TiB", whole,
+            code=4)
+
+
+def page_is_built(log, folder):
+    done = subprocess.run([GPUPEAK, "report", "--html", os.path.join(folder, "try.html"), log], stderr=subprocess.PIPE, check=False)
+    return done.returncode == 0
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def overwriting(folder):
+    log, other = record(folder, "a.gplog", "/bin/true"), record(folder, "b.gplog", "/bin/true")
+    packed, saved = os.path.join(folder, "a.zst"), os.path.join(folder, "a.json")
+    gpupeak("compress", "-q", "-o", packed, log)
+    gpupeak("compress", "-q", "-o", packed, log)  # its own output may be made anew
+    gpupeak("report", "--json", "-o", saved, log)
+    link = os.path.join(folder, "link.html")
+    os.symlink(log, link)
+    content = {path: read(path) for path in (log, other, packed, saved)}
+    targets = [log, other, packed, link]
+    for target in targets:
+        for verb in (["report", "-o", target, log], ["report", "--html", target, log], ["compare", log, other, "--html", target],
+                     ["export", "csv", log, "-o", target], ["export", "sqlite", log, "-o", target], ["phases", "-o", target, log],
+                     ["diff", "-o", target, saved, saved], ["metrics", "-o", target, saved], ["merge", "-o", target, log, other],
+                     ["timeline", "--svg", target, log], ["timeline", "--png", target, log], ["symbolize", "-o", target, log],
+                     ["check", "--max", "host.peak_bytes=1TiB", "--junit", target, log],
+                     ["check", "--max", "host.peak_bytes=1TiB", "--markdown", target, log]):
+            gpupeak(*verb, code=2, says="name another file")
+    gpupeak("compress", "-o", log, other, code=2, says="name another file")
+    gpupeak("compress", "-o", packed, packed, code=2, says="is what is read")
+    gpupeak("bundle", "-o", packed, packed, code=2, says="is what is read")
+    for verb in (["diff", "-o", saved, saved, log], ["metrics", "-o", saved, saved],
+                 ["check", "--max", "host.peak_bytes=1TiB", "--junit", saved, saved],
+                 ["check", "--max", "host.peak_bytes=1TiB", "--markdown", saved, saved]):
+        gpupeak(*verb, code=2, says="is what is read")
+    for verb in (["report", "-o"], ["report", "--html"], ["export", "csv", "-o"], ["metrics", "-o"], ["symbolize", "-o"]):
+        gpupeak(*verb, folder, log, code=2, says="is a folder")
+    for path, bytes_before in content.items():
+        expect(read(path) == bytes_before, f"{path} was changed")
+    beside = os.path.join(folder, "mine.txt.tmp")  # a name that is somebody's
+    with open(beside, "w") as file:
+        file.write("mine")
+    gpupeak("metrics", "-o", os.path.join(folder, "mine.txt"), log)
+    expect(read(beside) == b"mine", "somebody's .tmp was taken")
+    target = os.path.join(folder, "target.txt")
+    os.symlink("target.txt", os.path.join(folder, "to_target"))
+    gpupeak("metrics", "-o", os.path.join(folder, "to_target"), log)
+    expect(os.path.islink(os.path.join(folder, "to_target")) and read(target), "the link was replaced, not followed")
+
+
+def through_pipe(folder, name, *arguments):
+    pipe, got = os.path.join(folder, name), []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: got.append(read(pipe)), daemon=True)
+    reader.start()
+    gpupeak(*arguments, pipe, timeout=60)
+    reader.join(60)
+    expect(stat.S_ISFIFO(os.stat(pipe).st_mode), f"{arguments}: the pipe is a file now")
+    return got[0]
+
+
+def special(folder):
+    """Devices and pipes are written to, by every verb."""
+    log = record(folder, "a.gplog", "/bin/true")
+    expect(through_pipe(folder, "csv", "export", "csv", log, "-o") == gpupeak("export", "csv", log), "csv through a pipe")
+    expect(through_pipe(folder, "sqlite", "export", "sqlite", log, "-o").startswith(b"SQLite format 3"), "sqlite through a pipe")
+    expect(through_pipe(folder, "zst", "compress", log, "-o")[:4] == b"\x28\xb5\x2f\xfd", "compress through a pipe")
+    expect(through_pipe(folder, "svg", "timeline", log, "--svg").startswith(b"<svg"), "svg through a pipe")
+    null = os.path.join(folder, "null")
+    try:
+        os.mknod(null, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        read(null)
+    except OSError:
+        null = "/dev/null" if os.getuid() else None  # never the real one as root, should this fail
+    if null:
+        for verb in (["export", "sqlite", log, "-o"], ["export", "csv", log, "-o"], ["metrics", log, "-o"], ["symbolize", log, "-o"],
+                     ["bundle", log, "-o"]):
+            gpupeak(*verb, null)
+            expect(stat.S_ISCHR(os.stat(null).st_mode), f"{verb} replaced a device")
+    figures = gpupeak("metrics", log)
+    expect(gpupeak("metrics", "-o", "-", log) == figures, "- is not standard output")
+    with open(os.path.join(folder, "out"), "wb") as out:
+        out.write(b"before\n")
+        out.flush()
+        subprocess.run([GPUPEAK, "metrics", "-o", "/dev/stdout", log], stdout=out, check=True)
+    expect(read(os.path.join(folder, "out")) == b"before\n" + figures, "/dev/stdout that is a file")
+    expect(stat.S_ISLNK(os.lstat("/dev/stdout").st_mode), "/dev/stdout was replaced")
+    if page_is_built(log, folder):
+        expect(b"<html" in gpupeak("report", "--html", "-", log)[:2000], "--html - is not standard output")
+        expect(not os.path.exists("-"), "a file named -")
+
+
+def bombs(folder):
+    """A package of zeros is refused by its size, and where there is no room that is an error, not a SIGBUS."""
+    if not shutil.which("zstd") or not shutil.which("unshare"):
+        raise Skipped("no zstd or no unshare")
+    log = record(folder, "a.gplog", "/bin/true")
+    bomb, large = os.path.join(folder, "bomb.zst"), os.path.join(folder, "large.zst")
+    for path, mebibytes in ((bomb, 1024), (large, 40)):
+        subprocess.run(f"(cat {log}; head -c {mebibytes}M /dev/zero) | zstd -q -f -o {path}", shell=True, check=True)
+    gpupeak("report", bomb, code=3, says="more than a thousand times")
+    gpupeak("report", large)
+    script = f"mount -t tmpfs -o size=8m none {folder}/small && TMPDIR={folder}/small {GPUPEAK} report {large}"
+    os.mkdir(os.path.join(folder, "small"))
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    if b"unshare" in done.stderr or b"mount:" in done.stderr:
+        raise Skipped(done.stderr.decode())
+    expect(done.returncode == 3 and b"cannot unpack" in done.stderr, f"without room: {done}")
+
+
+def sampled(folder):
+    """The estimate of a sample is never above what the counters, which see every block, had at most."""
+    # Few large blocks that live for a moment each: seldom seen, and then each stands for many.
+    script = "import ctypes; c = ctypes.CDLL(None); c.malloc.restype = ctypes.c_void_p; c.free.argtypes = [ctypes.c_void_p]\n" \
+             "for i in range(20000): c.free(c.malloc(3000))\nx = [c.malloc(40000) for _ in range(8)]"
+    for seed in range(3):
+        log = os.path.join(folder, f"{seed}.gplog")
+        gpupeak("run", "-q", "--host", "sampled", "-o", log, "--", "/usr/bin/python3", "-S", "-c", script, env=dict(os.environ, GPUPEAK_SAMPLE="4MiB"))
+        metrics = json.loads(gpupeak("report", "--json", log))["metrics"]
+        expect(metrics["host.kind.heap.peak_bytes"] <= metrics["host.kind.heap.usable_peak_bytes"], str(metrics))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        CASES[sys.argv[5]](folder)
+
+
+CASES = {case.__name__: case for case in (gates, strict, overwriting, special, bombs, sampled)}
+run_checks(main)

@@ -1,0 +1,149 @@
+"""One program, one log: `run -o FILE -- wrapper … program` leaves the program's, or none. argv: … CUDA_BENCHMARK FOLDER_OF_THE_DRIVER CASE"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from common import GPUPEAK, Skipped, expect, run_checks
+
+BENCHMARK, DRIVER = sys.argv[3:5]
+ENVIRONMENT = dict(os.environ, LD_LIBRARY_PATH=DRIVER)
+
+
+def run(folder, *command, code=0, options=(), out="d.gplog", **more):
+    """What is in the folder afterwards, and what was said."""
+    env = dict(ENVIRONMENT, **more.pop("env", {}))
+    done = subprocess.run([GPUPEAK, "run", *options, "-o", os.path.join(folder, out), "--", *command], env=env, cwd=folder,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, **more)
+    expect(done.returncode == code, f"{command} gives {done.returncode}, not {code}: {done.stderr.decode()}")
+    return sorted(os.listdir(folder)), done.stderr.decode()
+
+
+def summary(folder, name="d.gplog"):
+    done = subprocess.run([GPUPEAK, "report", "--json", os.path.join(folder, name)], stdout=subprocess.PIPE, check=False)
+    expect(done.returncode == 0, f"report of {name}: {done}")
+    return json.loads(done.stdout)
+
+
+def expected_peak(folder):
+    plain = os.path.join(folder, "plain")
+    os.mkdir(plain)
+    run(plain, BENCHMARK)
+    peak = summary(plain)["metrics"]["device.peak_bytes"]
+    shutil.rmtree(plain)
+    expect(peak > 1 << 20, f"the benchmark's peak is {peak}")
+    return peak
+
+
+def exec_away(folder):
+    peak = expected_peak(folder)
+    shim = os.path.join(folder, "shim")  # as pyenv's: shells that look for the program and become it
+    os.mkdir(shim)
+    for i in range(6):
+        following = os.path.join(shim, str(i + 1)) if i < 5 else BENCHMARK
+        with open(os.path.join(shim, str(i)), "w") as file:
+            file.write(f"#!/bin/bash\nx=$(echo {i})\nexec {following} \"$@\"\n")
+        os.chmod(os.path.join(shim, str(i)), 0o755)
+    wrappers = [["taskset", "-c", "0"], ["env", "A=1"], ["nice"], ["stdbuf", "-o0"], ["setarch", "-R"], ["prlimit", "--core=0"],
+                ["sh", "-c", "exec \"$0\""], [os.path.join(shim, "0")], ["env", "nice", "taskset", "-c", "0"]]
+    for wrapper in wrappers:
+        if not shutil.which(wrapper[0]):
+            continue
+        place = tempfile.mkdtemp(dir=folder)
+        names, _ = run(place, *wrapper, BENCHMARK)
+        expect(names == ["d.gplog"], f"{wrapper} leaves {names}")
+        found = summary(place)
+        expect(found["metrics"]["device.peak_bytes"] == peak, f"{wrapper}: {found['metrics']['device.peak_bytes']}, not {peak}")
+        expect(found["run"]["exit"]["code"] == 0 if "exit" in found["run"] else True, str(found["run"]))
+
+
+def slow_wrapper(folder):
+    """What took more than a second is kept aside, and the name is the program's all the same."""
+    names, _ = run(folder, "bash", "-c", "x=$(sleep 1.2); exec \"$0\"", BENCHMARK)
+    expect(names == ["d.before1.gplog", "d.gplog"], str(names))
+    expect(summary(folder)["metrics"]["device.peak_bytes"] > 0, "the program's log is not at the name")
+
+
+def old_log(folder):
+    """Nothing recorded earlier is taken for this run's, and the program's code is kept where nothing is measured."""
+    static = os.path.join(folder, "static")
+    source = "int main(void) { return 7; }"
+    if subprocess.run(["cc", "-static", "-x", "c", "-", "-o", static], input=source.encode(), stderr=subprocess.PIPE, check=False).returncode:
+        raise Skipped("no static C library")
+    run(folder, "/bin/true")
+    expect(os.path.exists(os.path.join(folder, "d.gplog")), "no log")
+    names, said = run(folder, static, code=7)
+    expect("d.gplog" not in names, "the old log is still there")
+    expect("nothing was measured" in said, said)
+    done = subprocess.run([GPUPEAK, "check", "--max", "host.peak_bytes=1TiB", os.path.join(folder, "d.gplog")], stderr=subprocess.PIPE,
+                          check=False)
+    expect(done.returncode == 3, f"a gate on nothing gives {done.returncode}")
+    _, said = run(folder, "/bin/sh", "-c", "exit 5", code=5, out="nowhere/d.gplog")
+    expect("Nothing will be recorded" in said.splitlines()[0], said)
+    text = os.path.join(folder, "text")
+    with open(text, "w") as file:
+        file.write("mine")
+    run(folder, "/bin/true", out="text")
+    with open(text) as file:
+        expect(file.read() == "mine", "a file that is no log was replaced")
+    running = subprocess.Popen([GPUPEAK, "run", "-q", "-o", os.path.join(folder, "r.gplog"), "--", "/bin/bash", "-c", "echo; read x"],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    running.stdout.readline()
+    _, said = run(folder, "/bin/true", out="r.gplog")
+    expect("still runs" in said, said)
+    running.communicate(b"\n")
+    expect(summary(folder, "r.gplog")["quality"]["log_complete"], "a running program's log was removed")
+
+
+def children(folder):
+    names, said = run(folder, "/bin/bash", "-c", "for i in $(seq 20); do /bin/true; done; true", options=("--children", "all"))
+    expect(names == ["d.children", "d.gplog"], str(names))
+    count = len(os.listdir(os.path.join(folder, "d.children")))
+    expect(count >= 20, f"{count} logs of children")
+    expect("logs of child processes in" in said and said.count("also:") == 1, said)
+    chosen = os.path.join(folder, "chosen")
+    os.mkdir(chosen)
+    names, _ = run(chosen, "/bin/bash", "-c", "/bin/true; true", options=("--children", "all"), out="%n.%p.gplog")
+    expect(len([name for name in names if name.endswith(".gplog")]) == 2, f"a name for all of them: {names}")
+    own = os.path.join(folder, "own")
+    os.mkdir(own)
+    names, _ = run(folder, "/bin/true", out="own")
+    expect(len(os.listdir(own)) == 1, "a folder as output")
+
+
+def bad_stderr(folder):
+    """Standard error closed, full, or without a reader: the program runs and gives its code."""
+    out = os.path.join(folder, "d.gplog")
+    program = "/bin/sh", "-c", "echo x > ran; exit 3"
+    for name, redirection in (("closed", "2>&-"), ("all closed", "<&- >&- 2>&-"), ("full", "2>/dev/full")):
+        done = subprocess.run(["bash", "-c", f"\"$@\" {redirection}", "bash", GPUPEAK, "run", "-o", out, "--", *program], cwd=folder, check=False,
+                              stdout=subprocess.DEVNULL)
+        expect(done.returncode == 3, f"{name}: {done.returncode}")
+        expect(os.path.exists(out), f"{name}: no log")
+        os.unlink(out)
+        os.unlink(os.path.join(folder, "ran"))
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([GPUPEAK, "run", "-o", out, "--", *program], cwd=folder, stderr=writer, check=False)
+    os.close(writer)
+    expect(done.returncode == 3 and os.path.exists(os.path.join(folder, "ran")), f"the reader is gone: {done.returncode}")
+    # And it finds its descriptors and its signals as it would have.
+    look = "ls /proc/self/fd | tr '\\n' ' '; grep SigIgn /proc/self/status"
+    for redirection in ("", "2>&-", "<&-"):
+        for trap in ("", "trap '' PIPE; "):
+            def output(*prefix):
+                return subprocess.run(["bash", "-c", f"{trap}exec \"$@\" {redirection}", "bash", *prefix, "/bin/bash", "-c", look], cwd=folder,
+                                      stdout=subprocess.PIPE, check=False, stderr=subprocess.DEVNULL, restore_signals=True).stdout
+            bare, recorded = output(), output(GPUPEAK, "run", "-q", "-o", out, "--")
+            expect(bare == recorded, f"{trap}{redirection}: {bare} is {recorded}")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        CASES[sys.argv[5]](folder)
+
+
+CASES = {case.__name__: case for case in (exec_away, slow_wrapper, old_log, children, bad_stderr)}
+run_checks(main)
