@@ -18,6 +18,7 @@ struct CompareOptions {
   std::vector<std::string> logs;
   std::string scope;  ///< as collector::Profile::scope() takes it
   std::string html;   ///< file of a page; empty: text
+  std::string out;    ///< file; empty: standard output
   std::string color = "auto";
   size_t top = 20;
   bool json = false;
@@ -29,18 +30,19 @@ int compare(const CompareOptions& options) {
   if (!options.html.empty()) {
     return strict_code(options.strict, write_page(options.logs, options.rules, options.html));
   }
+  require_output(options.out, options.logs);
   collector::Profiles runs;
   for (const std::string& log : options.logs) {
     ProgressBar bar;
     runs.push_back(
         std::make_unique<collector::Profile>(log, bar.callback(), nullptr, options.rules));
   }
-  write_output("", [&](std::ostream& out) {
+  write_output(options.out, [&](std::ostream& out) {
     if (options.json) {
       collector::write_compare_json(runs, options.scope, options.top, out);
     } else {
       collector::write_compare(runs, options.scope, options.top, out,
-                               style_for(STDOUT_FILENO, options.color));
+                               style_for(output_descriptor(options.out), options.color));
     }
   });
   return strict_code(options.strict, std::all_of(runs.begin(), runs.end(), [](const auto& run) {
@@ -62,6 +64,7 @@ void add_compare(CommandLine& line) {
   add_top(verb, options.top, "Sites");
   verb.add_flag("--json", options.json, "As JSON");
   add_strict(verb, options.strict);
+  add_out(verb, options.out);
   add_color(verb, options.color);
   add_rules(verb, options.rules);
   add_reading(verb);

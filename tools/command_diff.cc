@@ -42,7 +42,7 @@ int diff(const DiffOptions& options) {
       collector::write_diff_json(a, b, out);
     } else {
       collector::write_diff(a, b, options.top, out,
-                            style_for(options.out.empty() ? STDOUT_FILENO : -1, options.color));
+                            style_for(output_descriptor(options.out), options.color));
     }
   });
   return strict_code(options.strict, is_whole(a.quality) && is_whole(b.quality));
@@ -57,7 +57,7 @@ void add_diff(CommandLine& line) {
       ->type_name("FILE");
   verb.add_option("B", options.b, "The later run")->required()->type_name("FILE");
   verb.add_option("--by", options.by, "What the rows are")
-      ->check(CLI::IsMember({"site", "function", "module", "phase", "tag", "kind", "thread"}))
+      ->check(one_of({"site", "function", "module", "phase", "tag", "kind", "thread"}))
       ->capture_default_str();
   add_top(verb, options.top, "Rows a table");
   verb.add_flag("--json", options.json, "As JSON, with all rows");

@@ -12,14 +12,17 @@ namespace {
 
 struct DumpOptions {
   std::string log;
+  std::string out;  ///< file; empty: standard output
 };
 
 int dump(const DumpOptions& options) {
   // Where the events themselves go to the terminal a bar would be among them.
+  require_output(options.out, {options.log});
   ProgressBar bar;
   const collector::Progress progress =
-      isatty(STDOUT_FILENO) != 0 ? collector::Progress{} : bar.callback();
-  write_output("", [&](std::ostream& out) { collector::write_dump(options.log, out, progress); });
+      isatty(output_descriptor(options.out)) != 0 ? collector::Progress{} : bar.callback();
+  write_output(options.out,
+               [&](std::ostream& out) { collector::write_dump(options.log, out, progress); });
   return kOk;
 }
 
@@ -28,6 +31,7 @@ int dump(const DumpOptions& options) {
 void add_dump(CommandLine& line) {
   auto [verb, options] = line.add("dump", "Print a log, one event a line", dump);
   verb.add_option("log", options.log, "The log")->required()->type_name("FILE");
+  add_out(verb, options.out);
   add_reading(verb);
 }
 

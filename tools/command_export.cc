@@ -75,7 +75,7 @@ void add_export(CommandLine& line) {
   }
   verb.add_option("format", options.format, "One of those below")
       ->required()
-      ->check(CLI::IsMember(names))
+      ->check(one_of(names))
       ->type_name("FORMAT");
   verb.add_option("log", options.log, "A log that `run` or the preloaded library wrote")
       ->required()
@@ -85,7 +85,7 @@ void add_export(CommandLine& line) {
   add_strict(verb, options.strict);
   add_rules(verb, options.rules);
   add_reading(verb);
-  verb.footer(formats);
+  verb.footer(examples_of("export") + "\n" + formats);
 }
 
 }  // namespace gpupeak::tools

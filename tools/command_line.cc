@@ -1,8 +1,12 @@
 #include "command_line.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdlib>
 
 #include "collector/symbols/module_symbols.h"
+#include "collector/text/nearest.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::tools {
@@ -15,6 +19,15 @@ void confidential() {
 }
 
 }  // namespace
+
+CLI::Validator one_of(const std::vector<std::string>& values) {
+  return CLI::Validator(
+      [values](std::string& value) {
+        if (std::find(values.begin(), values.end(), value) != values.end()) return std::string();
+        return fmt::format("there is no '{}'{}", value, collector::did_you_mean(value, values));
+      },
+      fmt::format("{{{}}}", fmt::join(values, ",")));
+}
 
 void add_log(CLI::App& verb, std::string& log) {
   verb.add_option("log", log, "A log that `run` or the preloaded library wrote")
@@ -41,7 +54,7 @@ void add_out(CLI::App& verb, std::string& out) {
 
 void add_color(CLI::App& verb, std::string& color) {
   verb.add_option("--color", color, "Colours in text")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->check(one_of({"auto", "always", "never"}))
       ->capture_default_str();
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collector/rules/rule_book.h"
+#include "examples.h"
 
 namespace gpupeak::tools {
 
@@ -26,11 +27,15 @@ struct CommandLine {
   template <typename Options>
   Verb<Options> add(const char* name, const char* description, int (*run)(const Options&)) {
     CLI::App* verb = app.add_subcommand(name, description);
+    verb->footer(examples_of(name));
     auto options = std::make_shared<Options>();
     verb->callback([this, options, run] { action = [options, run] { return run(*options); }; });
     return {*verb, *options};
   }
 };
+
+/// A value out of a list; of another one the nearest is named.
+CLI::Validator one_of(const std::vector<std::string>& values);
 
 void add_log(CLI::App& verb, std::string& log);
 void add_scope(CLI::App& verb, std::string& scope);

@@ -30,8 +30,7 @@ int merge(const MergeOptions& options) {
     if (options.json) {
       collector::write_merge_json(merged, out);
     } else {
-      collector::write_merge(merged, out,
-                             style_for(options.out.empty() ? STDOUT_FILENO : -1, options.color));
+      collector::write_merge(merged, out, style_for(output_descriptor(options.out), options.color));
     }
   });
   return strict_code(options.strict,

@@ -76,7 +76,7 @@ void add_metrics(CommandLine& line) {
       ->required()
       ->type_name("FILE ...");
   verb.add_option("--format", options.format, "What reads it (docs/ci.md)")
-      ->check(CLI::IsMember({"text", "jsonl", "bencher", "github-benchmark", "google-benchmark"}))
+      ->check(one_of({"text", "jsonl", "bencher", "github-benchmark", "google-benchmark"}))
       ->capture_default_str();
   verb.add_option("--metric", options.names, "Only this one; may be repeated")
       ->allow_extra_args(false)

@@ -32,7 +32,7 @@ int phases(const PhasesOptions& options) {
     ProgressBar bar;
     summary = collector::analyze(options.log, analysis, bar.callback());
   }
-  const int fd = options.out.empty() ? STDOUT_FILENO : -1;
+  const int fd = output_descriptor(options.out);
   write_output(options.out, [&](std::ostream& out) {
     if (options.csv) {
       collector::write_phases_csv(summary, out);

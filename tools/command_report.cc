@@ -76,7 +76,7 @@ int report(const ReportOptions& options) {
       summaries.push_back(collector::analyze(log, analysis, bar.callback()));
     }
   }
-  const int fd = options.out.empty() ? STDOUT_FILENO : -1;
+  const int fd = output_descriptor(options.out);
   write_output(options.out, [&](std::ostream& out) {
     write_all(summaries, options, out, style_for(fd, options.color));
   });
@@ -106,7 +106,7 @@ void add_report(CommandLine& line) {
       ->type_name("FILE");
   format->require_option(0, 1);
   verb.add_option("--by", options.by, "What the rows are")
-      ->check(CLI::IsMember({"site", "function", "module", "phase", "tag", "kind", "thread", "ip"}))
+      ->check(one_of({"site", "function", "module", "phase", "tag", "kind", "thread", "ip"}))
       ->capture_default_str();
   add_top(verb, options.top, "Rows a table");
   add_strict(verb, options.strict);

@@ -2,6 +2,8 @@
 
 #include "collector/rules/rule_book.h"
 #include "collector/text/error.h"
+#include "collector/text/nearest.h"
+#include "collector/text/sanitize.h"
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
@@ -29,8 +31,11 @@ int list_rules(const RulesOptions& options) {
       found = true;
     }
     if (!name.empty() && !found) {
-      throw collector::UsageError(
-          fmt::format("no built-in rules '{}'; `gpupeak rules` lists them", name));
+      std::vector<std::string> known;
+      for (const collector::BuiltinRules& rules : collector::builtin_rules())
+        known.emplace_back(rules.name);
+      throw collector::UsageError(fmt::format("no built-in rules '{}'{}", collector::sanitize(name),
+                                              collector::did_you_mean(name, known)));
     }
   });
   return kOk;

@@ -268,17 +268,17 @@ void add_run(CommandLine& line) {
       ->type_name("FILE");
   verb.add_flag("-q,--quiet", options.quiet, "Say nothing; the log is written all the same");
   verb.add_option("--host", options.host, "What to record of host memory")
-      ->check(CLI::IsMember({"full", "sampled", "counters", "off"}));
+      ->check(one_of({"full", "sampled", "counters", "off"}));
   verb.add_option("--log-max", options.log_max,
                   "Size from which on the heap is sampled, so that the log stays small")
       ->type_name("SIZE");
   verb.add_option("--children", options.children, "Which child processes record too")
-      ->check(CLI::IsMember({"cuda", "all", "none"}));
+      ->check(one_of({"cuda", "all", "none"}));
   verb.add_flag(
       "--audit", options.audit,
       "Reach libraries opened with RTLD_DEEPBIND or dlmopen too, through the loader's auditing");
   verb.add_option("--python", options.python, "Python frames in the call sites of device memory")
-      ->check(CLI::IsMember({"auto", "off"}));
+      ->check(one_of({"auto", "off"}));
   verb.add_option("--phase-on-output", options.phases_on_output,
                   "A line of the program's output with this text begins a phase (may be repeated)")
       ->type_name("[NAME=]TEXT")

@@ -22,7 +22,8 @@ struct TimelineOptions : ViewOptions {
 };
 
 int timeline(const TimelineOptions& options) {
-  for (const std::string& out : {options.svg, options.png}) require_output(out, {options.log});
+  for (const std::string& out : {options.svg, options.png, options.out})
+    require_output(out, {options.log});
   collector::TimeSeries times;
   std::optional<collector::Profile> profile;
   {
@@ -36,13 +37,13 @@ int timeline(const TimelineOptions& options) {
   if (!options.svg.empty()) write_output(options.svg, svg);
   if (!options.png.empty()) write_png(options.png, svg);
   if (options.json) {
-    write_output("", [&](std::ostream& out) {
+    write_output(options.out, [&](std::ostream& out) {
       collector::write_timeline_json(*profile, times, options.scope, out);
     });
   } else if (options.svg.empty() && options.png.empty()) {
-    write_output("", [&](std::ostream& out) {
+    write_output(options.out, [&](std::ostream& out) {
       collector::write_timeline(*profile, times, options.scope, options.height, out,
-                                style_for(STDOUT_FILENO, options.color));
+                                style_for(output_descriptor(options.out), options.color));
     });
   }
   return strict_code(options.strict, is_whole(profile->quality()));

@@ -1,5 +1,8 @@
-// What `gpupeak --help` ends with.
+// What --help ends with: of the command, and of each verb.
 #pragma once
+
+#include <string>
+#include <string_view>
 
 namespace gpupeak::tools {
 
@@ -23,5 +26,60 @@ Examples:
 
 Without this command: LD_PRELOAD=/path/to/libgpupeak.so program arguments...
 )";
+
+struct VerbExamples {
+  std::string_view verb;
+  std::string_view lines;
+};
+
+inline constexpr VerbExamples kVerbExamples[] = {
+    {"run", R"(  gpupeak run -- onnxruntime_perf_test -e cuda -I -r 100 model.onnx
+  gpupeak run -o bert.gplog -- python3 train.py
+  gpupeak run --host off -- ./bench             the device alone: next to no cost
+  gpupeak run --children all -o ranks.%p.gplog -- torchrun --nproc-per-node 4 train.py)"},
+    {"mark", R"(  gpupeak mark 4711 'warm-up done'
+  gpupeak mark bert.gplog 'warm-up done')"},
+    {"report", R"(  gpupeak report bert.gplog
+  gpupeak report --by module --top 20 bert.gplog
+  gpupeak report --json bert.gplog | jq '.metrics["device.peak_bytes"]'
+  gpupeak report --html bert.html bert.gplog)"},
+    {"diff", R"(  gpupeak diff before.gplog after.gplog
+  gpupeak diff --by function baseline.json after.gplog)"},
+    {"check", R"(  gpupeak check --max device.peak_bytes=8GiB bert.gplog
+  gpupeak check --baseline before.gplog --max-increase device.peak_bytes=2% after.gplog)"},
+    {"metrics", R"(  gpupeak metrics bert.gplog
+  gpupeak metrics --format jsonl --label commit=1a2b3c bert.gplog >> history.jsonl)"},
+    {"merge", R"(  gpupeak merge rank0.gplog rank1.gplog)"},
+    {"symbolize", R"(  gpupeak symbolize bert.gplog)"},
+    {"bundle", R"(  gpupeak bundle bert.gplog                  makes bert.gpbundle)"},
+    {"compress", R"(  gpupeak compress bert.gplog                makes bert.gplog.zst)"},
+    {"tree", R"(  gpupeak tree bert.gplog
+  gpupeak tree --scope host --min-percent 5 bert.gplog)"},
+    {"flame", R"(  gpupeak flame bert.gplog
+  gpupeak flame --depth 12 bert.gplog)"},
+    {"leaks", R"(  gpupeak leaks bert.gplog
+  gpupeak leaks --scope host/heap bert.gplog)"},
+    {"temporary", R"(  gpupeak temporary --top 5 bert.gplog)"},
+    {"tags", R"(  gpupeak tags --tag 'weights=*SaveInitializedTensors' bert.gplog
+  gpupeak tags --rules pytorch bert.gplog)"},
+    {"phases", R"(  gpupeak phases bert.gplog
+  gpupeak phases --rules onnxruntime bert.gplog)"},
+    {"rules", R"(  gpupeak rules                              lists the sets
+  gpupeak rules pytorch > mine.toml)"},
+    {"export", R"(  gpupeak export chrome bert.gplog -o bert.json
+  gpupeak export sqlite bert.gplog -o bert.sqlite)"},
+    {"timeline", R"(  gpupeak timeline bert.gplog
+  gpupeak timeline --svg bert.svg bert.gplog)"},
+    {"compare", R"(  gpupeak compare a.gplog b.gplog c.gplog
+  gpupeak compare --html abc.html a.gplog b.gplog)"},
+    {"dump", R"(  gpupeak dump bert.gplog | grep device_alloc)"},
+};
+
+inline std::string examples_of(std::string_view verb) {
+  for (const VerbExamples& examples : kVerbExamples) {
+    if (examples.verb == verb) return "Examples:\n" + std::string(examples.lines) + "\n";
+  }
+  return {};
+}
 
 }  // namespace gpupeak::tools

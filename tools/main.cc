@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "examples.h"
 #include "exit_codes.h"
+#include "parse.h"
 #include "say.h"
 
 int main(int argc, char** argv) {
@@ -17,7 +18,8 @@ int main(int argc, char** argv) {
 
   tools::CommandLine line{
       CLI::App{"gpupeak: the exact peak memory of GPU programs, and who held it"}, {}};
-  line.app.set_version_flag("--version", std::string("gpupeak ") + GPUPEAK_VERSION);
+  line.app.set_version_flag("-V,--version", std::string("gpupeak ") + GPUPEAK_VERSION);
+  line.app.name("gpupeak");
   line.app.require_subcommand(1);
   line.app.footer(tools::kExamples);
   for (const auto add :
@@ -28,11 +30,7 @@ int main(int argc, char** argv) {
         tools::add_compare, tools::add_dump}) {
     add(line);
   }
-  try {
-    line.app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return line.app.exit(error) == 0 ? tools::kOk : tools::kUsage;
-  }
+  if (const std::optional<int> code = tools::parse(line, argc, argv)) return *code;
   try {
     return line.action();
   } catch (const collector::UsageError& error) {

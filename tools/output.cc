@@ -99,6 +99,10 @@ bool is_standard_output(const std::string& path) {
   return path.empty() || path == "-";
 }
 
+int output_descriptor(const std::string& path) {
+  return is_standard_output(path) ? STDOUT_FILENO : -1;
+}
+
 void require_output(const std::string& path, const std::vector<std::string>& inputs,
                     Replaces replaces) {
   struct stat status {};

@@ -10,6 +10,8 @@ namespace gpupeak::tools {
 
 /// An empty path, or "-".
 bool is_standard_output(const std::string& path);
+/// Of standard output, or -1: what is written to a file is written as for none.
+int output_descriptor(const std::string& path);
 
 /// What a verb may put a new file in the place of, besides what is neither a log nor an input.
 enum class Replaces { kNoLogs, kPackedLogs };

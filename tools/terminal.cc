@@ -11,7 +11,7 @@
 namespace gpupeak::tools {
 namespace {
 
-constexpr uint64_t kWorthABarBytes = 50'000'000;
+constexpr std::chrono::milliseconds kPatience{1000}, kRedraw{50};
 constexpr int kNarrowest = 60, kWidest = 200;
 
 }  // namespace
@@ -23,7 +23,11 @@ collector::TextStyle style_for(int fd, const std::string& color) {
   style.color =
       color == "always" || (color == "auto" && terminal && (no_color == nullptr || *no_color == 0));
   winsize size{};
-  if (terminal && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+  const char* columns =
+      getenv("COLUMNS");  // what the user says comes before what the terminal says
+  if (const int said = columns != nullptr ? atoi(columns) : 0; said > 0) {
+    style.width = std::clamp(said, kNarrowest, kWidest);
+  } else if (terminal && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     style.width = std::clamp<int>(size.ws_col, kNarrowest, kWidest);
   }
   return style;
@@ -32,7 +36,11 @@ collector::TextStyle style_for(int fd, const std::string& color) {
 collector::Progress ProgressBar::callback() {
   if (isatty(STDERR_FILENO) == 0) return {};
   return [this](uint64_t done, uint64_t total) {
-    if (total < kWorthABarBytes) return;
+    // Short waits stay quiet; a call each few milliseconds would cost more than what it shows.
+    const auto now = std::chrono::steady_clock::now();
+    if (now - began_ < kPatience || (shown_ && now - drawn_ < kRedraw)) return;
+    drawn_ = now;
+    if (total == 0) return;
     constexpr int kCells = 40;
     const int cells =
         static_cast<int>(kCells * static_cast<double>(done) / static_cast<double>(total));

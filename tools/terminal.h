@@ -1,6 +1,7 @@
 // What is known of the terminal, and the progress bar.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "collector/log/event_stream.h"
@@ -12,7 +13,7 @@ namespace gpupeak::tools {
 /// always, never.
 collector::TextStyle style_for(int fd, const std::string& color);
 
-/// A bar on standard error for logs that take a while; nothing unless that is a terminal.
+/// A bar on standard error once something has taken a second; nothing unless that is a terminal.
 class ProgressBar {
  public:
   /// `what`: what takes a while.
@@ -24,6 +25,7 @@ class ProgressBar {
 
  private:
   const char* what_;
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now(), drawn_{};
   bool shown_ = false;
 };
 

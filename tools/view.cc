@@ -16,6 +16,7 @@ void add_view_options(CLI::App& verb, ViewOptions& options) {
   add_scope(verb, options.scope);
   verb.add_flag("--json", options.json, "As JSON");
   add_strict(verb, options.strict);
+  add_out(verb, options.out);
   add_color(verb, options.color);
   add_rules(verb, options.rules);
 }
@@ -33,16 +34,17 @@ int show_view(const ViewOptions& options,
               const std::function<void(collector::Profile&, std::ostream&,
                                        const collector::TextStyle&)>& text,
               const std::function<void(collector::Profile&, std::ostream&)>& json) {
+  require_output(options.out, {options.log});
   std::optional<collector::Profile> profile;
   {
     ProgressBar bar;
     profile.emplace(options.log, bar.callback(), nullptr, options.rules);
   }
-  write_output("", [&](std::ostream& out) {
+  write_output(options.out, [&](std::ostream& out) {
     if (options.json) {
       json(*profile, out);
     } else {
-      text(*profile, out, style_for(STDOUT_FILENO, options.color));
+      text(*profile, out, style_for(output_descriptor(options.out), options.color));
     }
   });
   return strict_code(options.strict, is_whole(profile->quality()));

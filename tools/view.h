@@ -13,6 +13,7 @@ namespace gpupeak::tools {
 struct ViewOptions {
   std::string log;
   std::string scope;  ///< "device:0", "host/heap" …; empty: the verb's own choice
+  std::string out;    ///< file; empty: standard output
   std::string color = "auto";
   bool json = false;
   bool strict = false;

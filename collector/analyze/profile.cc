@@ -8,6 +8,7 @@
 #include "collector/log/kinds.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/error.h"
+#include "collector/text/nearest.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
@@ -55,10 +56,10 @@ ScopeId Profile::scope(const std::string& name) const {
   };
   if (!name.empty()) {
     if (const auto found = find(name); found != known.end()) return *found;
-    std::string names;
-    for (const ScopeId id : known) names += (names.empty() ? "" : ", ") + scope_info(id).name;
-    throw UsageError(fmt::format("the log has no memory of scope '{}'; it has {}", sanitize(name),
-                                 names.empty() ? "none at all" : names));
+    std::vector<std::string> names;
+    for (const ScopeId id : known) names.push_back(scope_info(id).name);
+    throw UsageError(fmt::format("the log has no memory of scope '{}'{}", sanitize(name),
+                                 did_you_mean(name, names)));
   }
   const auto devices = std::count_if(known.begin(), known.end(), [&](ScopeId id) {
     return scope_info(id).device >= 0 && scope_info(id).kind == 0;

@@ -9,6 +9,7 @@
 
 #include "collector/summary/change_text.h"
 #include "collector/text/error.h"
+#include "collector/text/nearest.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 
@@ -103,9 +104,9 @@ std::optional<uint64_t> largest(const std::vector<const Metrics*>& places,
   return value;
 }
 
-std::string names_of(const Metrics& metrics) {
-  std::string names;
-  for (const auto& [name, value] : metrics) names += (names.empty() ? "" : ", ") + name;
+std::vector<std::string> names_of(const Metrics& metrics) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : metrics) names.push_back(name);
   return names;
 }
 
@@ -116,8 +117,8 @@ std::optional<uint64_t> figure_of(const Gate& gate, const Summary& summary) {
         fmt::format("{}: {} has no {}", gate.text, summary.log_path, sanitize(gate.where)));
   }
   if (!places.front()->contains(gate.metric)) {
-    throw UsageError(fmt::format("{}: there is no such metric; there are {}", gate.text,
-                                 names_of(*places.front())));
+    throw UsageError(fmt::format("{}: there is no such metric{}", gate.text,
+                                 did_you_mean(gate.metric, names_of(*places.front()))));
   }
   return largest(places, gate.metric);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "collector/text/error.h"
+#include "collector/text/nearest.h"
 #include "collector/text/sanitize.h"
 #include "collector/write/json_values.h"
 
@@ -110,9 +111,10 @@ class MetricsWriter {
   void check_names(const Summary& run) const {
     for (const std::string& name : choice_.names) {
       if (run.metrics.contains(name)) continue;
-      std::string known;
-      for (const auto& [metric, value] : run.metrics) known += (known.empty() ? "" : ", ") + metric;
-      throw UsageError(fmt::format("there is no metric '{}'; there are {}", sanitize(name), known));
+      std::vector<std::string> known;
+      for (const auto& [metric, value] : run.metrics) known.push_back(metric);
+      throw UsageError(
+          fmt::format("there is no metric '{}'{}", sanitize(name), did_you_mean(name, known)));
     }
   }
 

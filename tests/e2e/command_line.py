@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import tempfile
 
 from common import GPUPEAK, expect, run_checks
 
@@ -47,7 +49,7 @@ def same(found, wanted, what):
 
 
 def check_completion():
-    same(completed("") - {"--help", "--version"}, set(verbs()), "completion of verbs")
+    same(completed("") - {"--help", "--version", "help", "version"}, set(verbs()), "completion of verbs")
     for verb in verbs():
         known = options(verb)
         same(completed(verb, "--") - {"--"}, set(known), f"completion of {verb}")
@@ -61,6 +63,29 @@ def check_completion():
     sets = set(re.findall(r"^(\w+) ", sets, re.M))
     same(completed("rules", ""), sets, "completion of rule sets")
     expect(sets <= completed("report", "--rules", ""), "completion of --rules")
+
+
+def check_logs_without_extglob():
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("a.gplog", "b.gpz", "c.zst", "d.txt"):
+            open(os.path.join(folder, name), "w").close()
+        script = f"shopt -u extglob; source {COMPLETION}; COMP_WORDS=(gpupeak report ''); COMP_CWORD=2; _gpupeak; echo \"${{COMPREPLY[@]}}\""
+        done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, text=True, check=True, cwd=folder)
+        same(set(done.stdout.split()), {"a.gplog", "b.gpz", "c.zst"}, "logs that are offered")
+
+
+def check_made_completions():
+    """Those for zsh and fish are made from the help; what is checked in is what would be made now, and their shells can read it."""
+    folder = os.path.dirname(COMPLETION)
+    with tempfile.TemporaryDirectory() as made:
+        subprocess.run([sys.executable, os.path.join(folder, "make.py"), GPUPEAK, made], check=True)
+        for name in ("gpupeak.fish", "_gpupeak"):
+            with open(os.path.join(made, name)) as new, open(os.path.join(folder, name)) as old:
+                expect(new.read() == old.read(), f"{name} is old: run tools/completion/make.py GPUPEAK")
+    for shell, name in (("fish", "gpupeak.fish"), ("zsh", "_gpupeak")):
+        if shutil.which(shell):
+            done = subprocess.run([shell, "-n", os.path.join(folder, name)], stderr=subprocess.PIPE, check=False)
+            expect(done.returncode == 0 and not done.stderr, f"{shell} cannot read {name}: {done.stderr.decode()}")
 
 
 def check_manual():
@@ -106,6 +131,8 @@ def check_documentation():
 
 def main():
     check_completion()
+    check_logs_without_extglob()
+    check_made_completions()
     check_manual()
     check_documentation()
 

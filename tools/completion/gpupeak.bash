@@ -1,9 +1,16 @@
 # bash completion for gpupeak
+
+# By grep and not by a pattern of alternatives, which only shells with extglob have.
+_gpupeak_logs() {
+  compgen -f -- "$1" | grep -E '\.(gplog|gpbundle|gpz|zst|json)$'
+  compgen -d -- "$1"
+}
+
 _gpupeak() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    mapfile -t COMPREPLY < <(compgen -W "run mark report diff check phases tags rules metrics merge symbolize bundle compress tree flame leaks temporary timeline compare export dump --help --version" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run mark report diff check phases tags rules metrics merge symbolize bundle compress tree flame leaks temporary timeline compare export dump help version --help --version" -- "$word"; _gpupeak_logs "$word")
     return
   fi
   case $before in
@@ -43,17 +50,18 @@ _gpupeak() {
   case $verb in
     report) options="--html --json --csv --short --by --top --strict --out --color --help" ;;
     phases) options="--csv --strict --out --color --help" ;;
-    tags) options="--scope --top --csv --json --strict --color --help" ;;
+    tags) options="--scope --top --csv --json --strict --out --color --help" ;;
     diff) options="--by --top --json --strict --out --color --help" ;;
     check) options="--max --baseline --max-increase --junit --markdown --strict --allow-no-device --color --help" ;;
-    timeline) options="--scope --height --svg --png --json --strict --color --help" ;;
-    compare) options="--scope --html --top --json --strict --color --help" ;;
+    timeline) options="--scope --height --svg --png --json --strict --out --color --help" ;;
+    compare) options="--scope --html --top --json --strict --out --color --help" ;;
     metrics) options="--format --metric --label --benchmark --strict --out --help" ;;
     merge) options="--json --strict --out --color --help" ;;
     symbolize | bundle | compress) options="--out --quiet --help" ;;
-    tree | flame) options="--scope --min-percent --depth --json --strict --color --help" ;;
+    tree | flame) options="--scope --min-percent --depth --json --strict --out --color --help" ;;
     export) options="--out --scope --strict --help" ;;
-    leaks | temporary) options="--scope --top --json --strict --color --help" ;;
+    dump) options="--out --help" ;;
+    leaks | temporary) options="--scope --top --json --strict --out --color --help" ;;
   esac
   case $verb in
     mark | rules) ;;
@@ -69,7 +77,7 @@ _gpupeak() {
   esac
   case $word in
     -*) mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word") ;;
-    *) mapfile -t COMPREPLY < <(compgen -f -X '!*.@(gplog|gpbundle|zst|json)' -- "$word"; compgen -d -- "$word") ;;
+    *) mapfile -t COMPREPLY < <(_gpupeak_logs "$word") ;;
   esac
 }
 complete -o filenames -F _gpupeak gpupeak
