@@ -28,8 +28,8 @@ install(FILES LICENSE DESTINATION share/doc/gpupeak)
 install(DIRECTORY rules DESTINATION share/gpupeak)
 install(FILES docs/gpupeak.1 DESTINATION share/man/man1)
 install(FILES tools/completion/gpupeak.bash DESTINATION share/bash-completion/completions RENAME gpupeak)
-install(FILES tools/completion/_gpupeak DESTINATION share/zsh/vendor-completions)
-install(FILES tools/completion/gpupeak.fish DESTINATION share/fish/vendor_completions.d)
+install(FILES ${CMAKE_BINARY_DIR}/tools/_gpupeak DESTINATION share/zsh/vendor-completions OPTIONAL)
+install(FILES ${CMAKE_BINARY_DIR}/tools/gpupeak.fish DESTINATION share/fish/vendor_completions.d OPTIONAL)
 
 # find_package(gpupeak) gives gpupeak::gpupeak, the header alone: nothing is linked.
 add_library(gpupeak_header INTERFACE)

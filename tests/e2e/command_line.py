@@ -75,17 +75,24 @@ def check_logs_without_extglob():
 
 
 def check_made_completions():
-    """Those for zsh and fish are made from the help; what is checked in is what would be made now, and their shells can read it."""
-    folder = os.path.dirname(COMPLETION)
+    """Those for zsh and fish are made from the help: nothing of it is missing, and their shells can read them."""
     with tempfile.TemporaryDirectory() as made:
-        subprocess.run([sys.executable, os.path.join(folder, "make.py"), GPUPEAK, made], check=True)
-        for name in ("gpupeak.fish", "_gpupeak"):
-            with open(os.path.join(made, name)) as new, open(os.path.join(folder, name)) as old:
-                expect(new.read() == old.read(), f"{name} is old: run tools/completion/make.py GPUPEAK")
-    for shell, name in (("fish", "gpupeak.fish"), ("zsh", "_gpupeak")):
-        if shutil.which(shell):
-            done = subprocess.run([shell, "-n", os.path.join(folder, name)], stderr=subprocess.PIPE, check=False)
-            expect(done.returncode == 0 and not done.stderr, f"{shell} cannot read {name}: {done.stderr.decode()}")
+        subprocess.run([sys.executable, os.path.join(os.path.dirname(COMPLETION), "make.py"), GPUPEAK, made], check=True)
+        text = {}
+        for shell, name in (("fish", "gpupeak.fish"), ("zsh", "_gpupeak")):
+            with open(os.path.join(made, name), encoding="utf-8") as file:
+                text[shell] = file.read()
+            if shutil.which(shell):
+                done = subprocess.run([shell, "-n", os.path.join(made, name)], stderr=subprocess.PIPE, check=False)
+                expect(done.returncode == 0 and not done.stderr, f"{shell} cannot read {name}: {done.stderr.decode()}")
+        for verb in verbs():
+            in_zsh = text["zsh"].split(f"\n    {verb})\n")[1].split("\n      ;;")[0]
+            in_fish = "\n".join(line for line in text["fish"].splitlines() if f"'__fish_seen_subcommand_from {verb}'" in line)
+            for option, values in options(verb).items():
+                expect(re.search(rf"{option}(?![\w-])", in_zsh), f"zsh: no {option} of {verb}")
+                expect(re.search(rf"-l {option[2:]}(?![\w-])", in_fish), f"fish: no {option} of {verb}")
+                for shell, part in (("zsh", in_zsh), ("fish", in_fish)):
+                    expect(not values or " ".join(values) in part, f"{shell}: no values of {verb} {option}")
 
 
 def check_manual():

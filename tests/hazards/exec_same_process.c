@@ -1,4 +1,4 @@
-/* The same process goes on with another program: both logs must be there. */
+/* The same process goes on with another program: the log is the later one's. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the completions for zsh and fish from what the command itself says: usage: make.py GPUPEAK [FOLDER]
+"""Writes the completions for zsh and fish from what the command itself says: usage: make.py GPUPEAK FOLDER
 
-tests/e2e/command_line.py compares what is checked in with what this makes.
+The build runs it, so that they never offer what the command does not have.
 """
 import os
 import re
@@ -112,10 +112,10 @@ def sets(command):
 
 
 def main():
-    folder = sys.argv[2] if len(sys.argv) > 2 else os.path.dirname(os.path.abspath(__file__))
+    command, folder = sys.argv[1:3]
     for name, make in (("gpupeak.fish", fish), ("_gpupeak", zsh)):
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-            file.write(make(sys.argv[1]))
+            file.write(make(command))
 
 
 if __name__ == "__main__":
