@@ -56,6 +56,7 @@ int export_log(const ExportOptions& options) {
   } else {
     write_output(options.out, [&](std::ostream& out) { format.write(profile, what, out); });
   }
+  say_written(options.out);
   const collector::Quality quality = profile.quality();
   for (const collector::Warning& warning : quality.warnings) {
     spdlog::warn("{} {}", warning.code, warning.message);

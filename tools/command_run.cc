@@ -165,7 +165,9 @@ void say_why_there_is_no_log(const std::string& program) {
 
 void print_summary(const std::vector<RunLog>& logs, const std::string& children) {
   try {
-    const collector::Summary summary = collector::analyze(logs.front().path);
+    ProgressBar bar;
+    const collector::Summary summary = collector::analyze(logs.front().path, {}, bar.callback());
+    bar.clear();
     std::ostringstream text;
     collector::write_short(summary, text, style_for(STDERR_FILENO, "auto"));
     say_text(text.str());

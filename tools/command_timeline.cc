@@ -36,6 +36,7 @@ int timeline(const TimelineOptions& options) {
   };
   if (!options.svg.empty()) write_output(options.svg, svg);
   if (!options.png.empty()) write_png(options.png, svg);
+  for (const std::string& path : {options.svg, options.png}) say_written(path);
   if (options.json) {
     write_output(options.out, [&](std::ostream& out) {
       collector::write_timeline_json(*profile, times, options.scope, out);

@@ -18,6 +18,7 @@
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "gpupeak/log_format.h"
+#include "say.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -152,6 +153,12 @@ void write_output(const std::string& path, const std::function<void(std::ostream
   if (is_special(target)) return write_stream(target, std::ios::app, write);
   replace_file(target,
                [&](const std::string& fresh) { write_stream(fresh, std::ios::trunc, write); });
+}
+
+void say_written(const std::string& path) {
+  if (is_standard_output(path) || isatty(STDERR_FILENO) == 0) return;
+  say_text("\r\033[K");  // a bar may still stand there
+  say("wrote {}", collector::sanitize(path));
 }
 
 void append_output(const std::string& path, const std::function<void(std::ostream&)>& write) {

@@ -26,6 +26,9 @@ void require_output(const std::string& path, const std::vector<std::string>& inp
 /// Throws std::runtime_error.
 void write_output(const std::string& path, const std::function<void(std::ostream&)>& write);
 
+/// That a file was written, where somebody waits for it at a terminal.
+void say_written(const std::string& path);
+
 /// Behind what is in the file, as a CI's step summaries are written. Throws std::runtime_error.
 void append_output(const std::string& path, const std::function<void(std::ostream&)>& write);
 

@@ -32,6 +32,7 @@ bool write_page(const std::vector<std::string>& logs, const collector::RuleChoic
     whole &= is_whole(profile.quality());
   }
   write_output(path, [&](std::ostream& out) { collector::write_html(runs, GPUPEAK_VERSION, out); });
+  say_written(path);
   return whole;
 }
 

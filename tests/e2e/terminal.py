@@ -72,6 +72,10 @@ def main():
             # Frames of a flame graph are told apart by colours or by brackets.
             same = COLOUR.sub("", always) == piped or verb == ["flame"]
             expect(COLOUR.search(always) and same, f"{verb} --color always")
+        text, code = in_terminal(100, GPUPEAK, "export", "csv", log, "-o", log + ".csv")
+        expect(code == 0 and text.endswith(f"gpupeak: wrote {log}.csv\n"), f"what was written is not said: {text}")
+        text, code = in_terminal(60, "env", "COLUMNS=90", GPUPEAK, "report", log)
+        expect(max(map(width, text.splitlines())) > 60, "COLUMNS does not count")
 
 
 run_checks(main)
