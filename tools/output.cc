@@ -85,13 +85,14 @@ void write_through(const std::string& path, const std::function<void(const std::
   fs::remove_all(folder);
 }
 
-void write_stream(const std::string& path, std::ios::openmode mode,
+/// `name`: what the user calls it.
+void write_stream(const std::string& path, const std::string& name, std::ios::openmode mode,
                   const std::function<void(std::ostream&)>& write) {
   errno = 0;
   std::ofstream out(path, std::ios::binary | mode);
   if (out) write(out);
   out.close();
-  if (!out) cannot_write(path);
+  if (!out) cannot_write(name);
 }
 
 }  // namespace
@@ -150,9 +151,9 @@ void write_output(const std::string& path, const std::function<void(std::ostream
     return;
   }
   const std::string target = followed(path);
-  if (is_special(target)) return write_stream(target, std::ios::app, write);
-  replace_file(target,
-               [&](const std::string& fresh) { write_stream(fresh, std::ios::trunc, write); });
+  if (is_special(target)) return write_stream(target, path, std::ios::app, write);
+  replace_file(
+      target, [&](const std::string& fresh) { write_stream(fresh, path, std::ios::trunc, write); });
 }
 
 void say_written(const std::string& path) {
@@ -162,7 +163,7 @@ void say_written(const std::string& path) {
 }
 
 void append_output(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  write_stream(path, std::ios::app, write);
+  write_stream(path, path, std::ios::app, write);
 }
 
 }  // namespace gpupeak::tools

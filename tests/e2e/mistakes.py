@@ -48,6 +48,7 @@ MISTAKES = [
     ("metrics --label commit LOG", 2, "NAME=VALUE"),
     ("export masif LOG", 2, "did you mean massif"),
     ("export sqlite LOG", 2, "-o FILE"),
+    ("export csv LOG -o /nowhere/x", 125, "cannot write /nowhere/x: No such"),
     ("rules pytroch", 2, "did you mean pytorch?"),
     ("mark 0 here", 2, ""),
     ("run", 2, "command is required"),
