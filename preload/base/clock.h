@@ -1,4 +1,4 @@
-// Time stamps. A tick is a TSC cycle where the processor says that its TSC is invariant, else a
+// Time stamps. A tick is a TSC cycle where the kernel itself keeps time by the TSC, else a
 // nanosecond of CLOCK_MONOTONIC. HOOK-SAFE.
 #pragma once
 
@@ -12,25 +12,17 @@ extern bool g_use_tsc;
 uint64_t monotonic_ns();
 uint64_t realtime_ns();
 
-/// The same two as below where g_use_tsc.
-inline __attribute__((always_inline)) uint64_t tsc_before() {
+/// The same as below where g_use_tsc. rdtscp reads the time when all loads before it have their
+/// values, so never before the load that told this thread what another one has done; and what this
+/// thread stores afterwards others see only when the time has been read. rdtsc does neither.
+inline __attribute__((always_inline)) uint64_t tsc() {
   uint32_t low, high;
-  asm volatile("rdtsc" : "=a"(low), "=d"(high)::"memory");
+  asm volatile("rdtscp" : "=a"(low), "=d"(high)::"rcx", "memory");
   return (static_cast<uint64_t>(high) << 32) | low;
 }
-inline __attribute__((always_inline)) uint64_t tsc() {
-  asm volatile("lfence" ::: "memory");
-  return tsc_before();
-}
 
-/// A time not later than what this thread does next: for what is logged before the real call.
-inline uint64_t ticks_before() {
-  return __builtin_expect(g_use_tsc, 1) ? tsc_before() : monotonic_ns();
-}
-
-/// A time not earlier than what this thread did before: an allocation must not seem older than the
-/// free that made room for it. The processor may run rdtsc ahead of earlier loads; lfence holds it
-/// back.
+/// A time not earlier than what this thread did before, and not later than what it does next, nor
+/// than what other threads do because of it. docs/design.md, "Order".
 inline uint64_t ticks() {
   return __builtin_expect(g_use_tsc, 1) ? tsc() : monotonic_ns();
 }

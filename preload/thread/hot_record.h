@@ -42,7 +42,7 @@ inline void end_record(ThreadSlot& slot, uint8_t tag, uint8_t* end) {
   slot.at = end;
 }
 
-/// `clock` for what has happened: ticks() or tsc().
+/// `clock`: ticks() or tsc().
 inline __attribute__((always_inline)) void put_block(ProcessPage& process, ThreadSlot& slot,
                                                      uint8_t tag, const void* block, size_t bytes,
                                                      size_t usable_bytes, uint32_t node,
@@ -55,11 +55,10 @@ inline __attribute__((always_inline)) void put_block(ProcessPage& process, Threa
   end_record(slot, tag, to);
 }
 
-/// `clock_before` for what is about to happen: ticks_before() or tsc_before().
 inline __attribute__((always_inline)) void put_address(ProcessPage& process, ThreadSlot& slot,
                                                        uint8_t tag, const void* block,
-                                                       Clock clock_before) {
-  uint8_t* to = begin_record(process, slot, tag, block, clock_before);
+                                                       Clock clock) {
+  uint8_t* to = begin_record(process, slot, tag, block, clock);
   end_record(slot, tag, to);
 }
 

@@ -28,7 +28,7 @@ void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t bytes,
 }
 
 void write_address(ThreadSlot& slot, uint8_t tag, const void* block) {
-  if (slot.ready()) put_address(*g_process, slot, tag, block, ticks_before);
+  if (slot.ready()) put_address(*g_process, slot, tag, block, ticks);
 }
 
 /// Poisson sampling by bytes: whether this allocation is in the sample.
@@ -170,7 +170,7 @@ __attribute__((noinline)) void log_freed(ProcessPage& process, ThreadSlot& slot,
   const OutermostScope scope;
   ++slot.free_delta;
   slot.heap_delta -= static_cast<int64_t>(usable_bytes);
-  put_address(process, slot, GPUPEAK_REC_FREE, block, tsc_before);
+  put_address(process, slot, GPUPEAK_REC_FREE, block, tsc);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 """Compares what the log says of a torture program with the ground truth that the program kept.
 
 usage: check.py LIBGPUPEAK GPUPEAK ordered|turns|racing|limited PROGRAM
+       check.py LIBGPUPEAK GPUPEAK handover PROGRAM [HAND_OVERS]
 """
 import ctypes
 import os
@@ -14,6 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from common import GPUPEAK, environment, expect, expect_nothing_dropped, logs, report, run_checks
 
 CASE, PROGRAM = sys.argv[3:5]
+HAND_OVERS = sys.argv[5] if len(sys.argv) > 5 else "10000000"
 OTHERS = 96 << 10  # what libc, the loader and the threads' own structures hold, at most
 
 
@@ -135,9 +137,21 @@ def limited(folder):
     print(f"log of {os.path.getsize(log)} bytes, {live} bytes live at the end")
 
 
+def handover(folder):
+    """Two threads that take turns, handed over in six ways: the log has their events in turn."""
+    done = subprocess.run([PROGRAM, "run", HAND_OVERS], env=environment(folder, True), cwd=folder, check=False)
+    expect(done.returncode == 0, f"{PROGRAM} gives {done.returncode}")
+    (log,) = logs(folder)
+    dump = subprocess.Popen([GPUPEAK, "dump", log], stdout=subprocess.PIPE)
+    checked = subprocess.run([PROGRAM, "check", HAND_OVERS], stdin=dump.stdout, stdout=subprocess.PIPE, check=False)
+    expect(dump.wait() == 0, "the log cannot be read")
+    print(checked.stdout.decode(), end="")
+    expect(checked.returncode == 0, "not in turn")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        {"ordered": ordered, "turns": turns, "racing": racing, "limited": limited}[CASE](folder)
+        {"ordered": ordered, "turns": turns, "racing": racing, "limited": limited, "handover": handover}[CASE](folder)
 
 
 run_checks(main)
