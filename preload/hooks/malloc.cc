@@ -18,7 +18,6 @@ struct RealAllocator {
   void (*free)(void*);
   void* (*calloc)(size_t, size_t);
   void* (*realloc)(void*, size_t);
-  void* (*reallocarray)(void*, size_t, size_t);
   int (*posix_memalign)(void**, size_t, size_t);
   void* (*aligned_alloc)(size_t, size_t);
   void* (*memalign)(size_t, size_t);
@@ -45,7 +44,6 @@ __attribute__((noinline)) void resolve_all() {
   resolve(g_real.free, "free");
   resolve(g_real.calloc, "calloc");
   resolve(g_real.realloc, "realloc");
-  resolve(g_real.reallocarray, "reallocarray");
   resolve(g_real.posix_memalign, "posix_memalign");
   resolve(g_real.aligned_alloc, "aligned_alloc");
   resolve(g_real.memalign, "memalign");

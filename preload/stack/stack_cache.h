@@ -1,4 +1,25 @@
-// What a thread remembers of its stacks. One in every ThreadSlot. HOOK-SAFE, inside a HookScope.
+// What a thread remembers of its stacks, so that most need no walk. One in every ThreadSlot.
+// HOOK-SAFE, inside a HookScope.
+//
+// Say main calls parse calls malloc. The walk finds three things and keeps them:
+//
+//   last     (outermost first)      words    (what led from each frame to its caller)
+//   [0] main   node 1, words 1      [1] return address 0 above main: the end
+//   [1] parse  node 2, words 2      [2] parse's return address: "into main"
+//
+// First, parse calls malloc again from the same place. known_stack() finds the trace of {ip, sp} in
+// parse, sees that words [2] and [1] hold what they held, and answers node 2: two loads, two
+// comparisons, no unwind rule.
+//
+// Then parse calls read, which calls malloc. No trace has read's sp. The walk applies read's rule,
+// comes to {ip, sp} in parse and finds that last[1] stands there with its words unchanged: one
+// frame is walked and looked up in the trie, main is not looked at.
+//
+// Then parse has returned, and main calls write, which calls malloc. last[1] has parse's ip, so it
+// is not this frame; write's rule leads to main, where last[0] stands unchanged.
+//
+// A word that has changed invalidates the frames inside of it alone; code that was unloaded, all
+// (trie_generation).
 #pragma once
 
 #include <cstdint>
