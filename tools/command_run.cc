@@ -192,13 +192,13 @@ void print_summary(const std::vector<RunLog>& logs, const std::string& children)
 /// run's, if this one records nothing.
 void prepare_place(const RunOptions& options, const std::string& pattern) {
   const std::string folder = fs::path(pattern).parent_path().string();
-  const bool told = options.quiet;
-  if (access(folder.c_str(), W_OK | X_OK) != 0 && !told) {
+  const bool is_known = folder.find('%') == std::string::npos;
+  if (is_known && access(folder.c_str(), W_OK | X_OK) != 0 && !options.quiet) {
     say("cannot write a log into {}: {}. Nothing will be recorded; choose another place with -o",
         folder, strerror(errno));
   }
   if (pattern.find('%') != std::string::npos) return;
-  if (remove_old_log(pattern) == OldLog::kInUse && !told) {
+  if (remove_old_log(pattern) == OldLog::kInUse && !options.quiet) {
     say("{} is the log of a process that still runs; this run's gets another name", pattern);
   }
 }

@@ -86,6 +86,9 @@ def old_log(folder):
     expect(done.returncode == 3, f"a gate on nothing gives {done.returncode}")
     _, said = run(folder, "/bin/sh", "-c", "exit 5", code=5, out="nowhere/d.gplog")
     expect("Nothing will be recorded" in said.splitlines()[0], said)
+    os.mkdir(os.path.join(folder, "true"))
+    _, said = run(folder, "/bin/true", out="%n/d.gplog")
+    expect("Nothing will" not in said and os.listdir(os.path.join(folder, "true")) == ["d.gplog"], said)
     text = os.path.join(folder, "text")
     with open(text, "w") as file:
         file.write("mine")
