@@ -73,6 +73,9 @@ class Heaptrack : public EventWalk {
   }
 
   void finish() {
+    // Samples miss the peak, which the kernel knows.
+    const uint64_t peak = profile().log().counters().rss_peak_bytes;
+    if (peak > rss_peak_) write("R {:x}\n", peak / kPageBytes);
     write("c {:x}\n", last_ms());
     flush();
   }
@@ -114,6 +117,7 @@ class Heaptrack : public EventWalk {
 
   void on_sample(const SampleEvent& sample) override {
     tell_time();
+    rss_peak_ = std::max(rss_peak_, sample.rss);
     write("R {:x}\n", sample.rss / kPageBytes);
   }
 
@@ -175,6 +179,7 @@ class Heaptrack : public EventWalk {
   const ScopeId scope_;
   std::ostream& out_;
   int64_t ms_ = 0;
+  uint64_t rss_peak_ = 0;  // of the samples
   size_t trace_count_ = 0;
   std::vector<size_t> traces_;  // by node; 0: not yet defined
   Allocations allocations_;

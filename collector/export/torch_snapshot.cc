@@ -173,7 +173,9 @@ std::map<int32_t, ScopeId> device_scopes(const Profile& profile, const std::stri
 
 void export_torch_snapshot(Profile& profile, const ExportOptions& options, std::ostream& out) {
   const std::map<int32_t, ScopeId> scopes = device_scopes(profile, options.scope);
-  const int32_t devices = scopes.empty() ? 0 : scopes.rbegin()->first + 1;
+  if (scopes.empty())
+    throw UsageError("a PyTorch snapshot holds device memory only, and this log has none");
+  const int32_t devices = scopes.rbegin()->first + 1;
   Pickle pickle(out);
   FramePickler frames(profile, pickle);
   std::map<int32_t, Segments> live;

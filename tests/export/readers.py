@@ -252,6 +252,8 @@ VIZ_OPCODES = {"PROTO", "STOP", "MARK", "EMPTY_DICT", "EMPTY_LIST", "SETITEMS", 
 
 
 def torch_snapshot(log, _work):
+    if not log.devices:
+        return  # there is nothing that it could hold: it is refused
     out = log.export("torch-snapshot")
     with open(out, "rb") as file:
         used = {code.name for code, _, _ in pickletools.genops(file)}
