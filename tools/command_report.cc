@@ -19,6 +19,8 @@
 namespace gpupeak::tools {
 namespace {
 
+constexpr size_t kUsualRows = 10;
+
 struct ReportOptions {
   std::vector<std::string> logs;
   std::string format = "text";  ///< text, short, json, csv
@@ -26,7 +28,9 @@ struct ReportOptions {
   std::string out;              ///< file; empty: standard output
   std::string by = "site";
   std::string color = "auto";
-  size_t top = 10;
+  size_t top = kUsualRows;
+  bool full = false;
+  bool bytes = false;
   bool strict = false;
   collector::RuleChoice rules;
 };
@@ -40,7 +44,10 @@ void write(const collector::Summary& summary, const ReportOptions& options, std:
   else if (options.format == "short")
     collector::write_short(summary, out, style);
   else
-    collector::write_text(summary, out, style);
+    collector::write_text(summary, out, style,
+                          options.full || options.top != kUsualRows
+                              ? collector::ReportLength::kFull
+                              : collector::ReportLength::kOneScreen);
 }
 
 /// One summary as ever; several in turn, as JSON an array of them.
@@ -78,7 +85,9 @@ int report(const ReportOptions& options) {
   }
   const int fd = output_descriptor(options.out);
   write_output(options.out, [&](std::ostream& out) {
-    write_all(summaries, options, out, style_for(fd, options.color));
+    collector::TextStyle style = style_for(fd, options.color);
+    style.bytes = options.bytes;
+    write_all(summaries, options, out, style);
   });
   return strict_code(options.strict,
                      std::all_of(summaries.begin(), summaries.end(),
@@ -108,7 +117,9 @@ void add_report(CommandLine& line) {
   verb.add_option("--by", options.by, "What the rows are")
       ->check(one_of({"site", "function", "module", "phase", "tag", "kind", "thread", "ip"}))
       ->capture_default_str();
-  add_top(verb, options.top, "Rows a table");
+  verb.add_flag("--full", options.full, "Every section and row, not one screen");
+  verb.add_flag("--bytes", options.bytes, "Sizes as plain bytes");
+  add_top(verb, options.top, "Rows a table; another number than this implies --full");
   add_strict(verb, options.strict);
   add_out(verb, options.out);
   add_color(verb, options.color);

@@ -29,6 +29,8 @@ collector::TextStyle style_for(int fd, const std::string& color) {
     style.width = std::clamp(said, kNarrowest, kWidest);
   } else if (terminal && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     style.width = std::clamp<int>(size.ws_col, kNarrowest, kWidest);
+  } else if (!terminal) {
+    style.whole_lines = true;  // somebody reads them with grep
   }
   return style;
 }

@@ -153,12 +153,16 @@ class SummaryBuilder {
     }
   }
 
+  TicksToNs ticks_to_ns() const {
+    return [this](uint64_t ticks) { return log_.clock().to_ns(ticks); };
+  }
+
   void add_ledger(DeviceSummary& device) {
     const auto entry = replay_.ledgers().find(device.ordinal);
     const DeviceLedger* ledger = entry == replay_.ledgers().end() ? nullptr : &entry->second;
     if (ledger != nullptr) {
       device.ledger = summarize_ledger(
-          *ledger, [this](uint64_t ticks) { return log_.clock().to_ns(ticks); },
+          *ledger, ticks_to_ns(),
           [this](uint8_t cause, uint32_t name, uint32_t api, uint32_t stack) {
             return ledger_item_name(cause, name, api, stack);
           },
@@ -177,7 +181,8 @@ class SummaryBuilder {
     const std::string module = by_site_.site_module(defined ? stack : 0);
     if (cause == GPUPEAK_LEDGER_CODE && !module.empty()) return module;
     if (name != 0) return sanitize(log_.definitions().string(name));
-    return sanitize(log_.definitions().string(api));
+    const std::string by = sanitize(log_.definitions().string(api));
+    return by.empty() ? "not known" : by;
   }
 
   std::vector<Contribution> contributions_at_peak(ScopeId scope) const {
@@ -227,6 +232,27 @@ class SummaryBuilder {
     peak.other_bytes = table.other_bytes;
     peak.other_sites = table.other_rows;
     peak.error_bytes = table.error_bytes;
+    if (peak.scope.find('/') == std::string::npos) peak.tags = tag_shares(id);
+  }
+
+  std::vector<TagShare> tag_shares(ScopeId scope) {
+    std::map<uint32_t, TagShare> by_tag;
+    for (const Contribution& part : contributions_at_peak(scope)) {
+      TagShare& share = by_tag[tagger_.tag(part.group)];
+      share.bytes += part.bytes;
+      share.count += part.count;
+    }
+    std::vector<TagShare> shares;
+    for (auto& [tag, share] : by_tag) {
+      share.name = tagger_.name(tag);
+      shares.push_back(std::move(share));
+    }
+    if (shares.size() == 1 && shares.front().name == kOthers) return {};
+    std::stable_sort(shares.begin(), shares.end(),
+                     [](const TagShare& a, const TagShare& b) { return a.bytes > b.bytes; });
+    std::stable_partition(shares.begin(), shares.end(),
+                          [](const TagShare& share) { return share.name != kOthers; });
+    return shares;
   }
 
   /// Of the allocations of each phase the group that held most at once.
@@ -376,6 +402,7 @@ class SummaryBuilder {
       if (failure.event.free_plus_1 > 0) oom.driver_free_bytes = failure.event.free_plus_1 - 1;
       if (failure.event.total_plus_1 > 0) oom.driver_total_bytes = failure.event.total_plus_1 - 1;
       add_room_left(failure, oom);
+      if (failure.ledger) oom.ledger = ledger_view(*failure.ledger, ticks_to_ns());
       oom.phase = by_site_.phase_name(failure.phase);
       const bool defined = failure.event.stack < log_.definitions().nodes().size();
       oom.title = by_site_.site_title(defined ? failure.event.stack : 0);

@@ -16,11 +16,14 @@ namespace {
 constexpr std::array<std::string_view, 7> kStandingRows = {
     "context", "code", "local_memory", "streams", "rounding", "pool_slack", "unexplained"};
 
-LedgerView view_of(const LedgerSnapshot& snapshot, const TicksToNs& to_ns) {
+}  // namespace
+
+LedgerView ledger_view(const LedgerSnapshot& snapshot, const TicksToNs& to_ns) {
   LedgerView view;
   view.time_ns = to_ns(snapshot.ticks);
   view.used_bytes = snapshot.used;
   view.tracked_bytes = snapshot.tracked.total();
+  view.by_failed_call = snapshot.by_failed_call;
   const auto row = [&](std::string_view cause, int64_t bytes) {
     const bool stands =
         std::find(kStandingRows.begin(), kStandingRows.end(), cause) != kStandingRows.end();
@@ -41,16 +44,14 @@ LedgerView view_of(const LedgerSnapshot& snapshot, const TicksToNs& to_ns) {
   return view;
 }
 
-}  // namespace
-
 std::optional<DeviceLedgerSummary> summarize_ledger(const DeviceLedger& ledger,
                                                     const TicksToNs& to_ns,
                                                     const LedgerItemName& name_of, size_t top) {
   if (!ledger.at_peak() || !ledger.last()) return std::nullopt;
   DeviceLedgerSummary summary;
   summary.source = ledger.by_nvml() ? "nvml" : "cuMemGetInfo";
-  summary.at_peak = view_of(*ledger.at_peak(), to_ns);
-  summary.at_exit = view_of(*ledger.last(), to_ns);
+  summary.at_peak = ledger_view(*ledger.at_peak(), to_ns);
+  summary.at_exit = ledger_view(*ledger.last(), to_ns);
   summary.overlaps = ledger.overlaps();
   summary.uncertain_readings = ledger.uncertain();
   std::map<std::pair<uint8_t, std::string>, LedgerItem> items;

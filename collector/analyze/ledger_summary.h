@@ -15,6 +15,7 @@ using LedgerItemName =
     std::function<std::string(uint8_t cause, uint32_t name, uint32_t api, uint32_t stack)>;
 using TicksToNs = std::function<int64_t(uint64_t ticks)>;
 
+LedgerView ledger_view(const LedgerSnapshot& snapshot, const TicksToNs& to_ns);
 /// nullopt if there is no reading. `top`: items listed.
 std::optional<DeviceLedgerSummary> summarize_ledger(const DeviceLedger& ledger,
                                                     const TicksToNs& to_ns,

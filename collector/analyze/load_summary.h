@@ -10,8 +10,8 @@
 namespace gpupeak::collector {
 
 /// By the file's content. `options` concern logs; what a JSON lists was settled when it was
-/// written. Throws LogError for what is neither, UsageError if rows are asked for and the JSON's are
-/// not those of `options.by`.
+/// written. Throws LogError for what is neither, UsageError if rows are asked for and the JSON's
+/// are not those of `options.by`.
 Summary load_summary(const std::string& path, const Options& options = {},
                      const Progress& progress = {});
 

@@ -50,7 +50,7 @@ void DeviceLedger::add_to_curve(Point point) {
   in_last_point_ = 1;
 }
 
-void DeviceLedger::attribute(const DriverReadingEvent& reading, int64_t moved, uint64_t managed) {
+void DeviceLedger::attribute(const DriverReadingEvent& reading, int64_t moved) {
   uint8_t cause = reading.cause;
   ItemKey key{cause, reading.name, reading.api, reading.stack};
   if (cause == GPUPEAK_LEDGER_NONE && pending_cause_ != GPUPEAK_LEDGER_NONE) {
@@ -63,16 +63,49 @@ void DeviceLedger::attribute(const DriverReadingEvent& reading, int64_t moved, u
     Item& item = items_[key];
     item.bytes += moved;
     ++item.count;
-  } else if (managed > 0 || causes_[GPUPEAK_LEDGER_MANAGED] > 0) {
-    // Managed memory takes memory when it is touched, which no call tells: while there is any, what
-    // nothing else explains is its.
+  } else {
+    // Managed memory takes memory when it is touched, which no call tells: what nothing else
+    // explains is its, up to as much as there is of it. The rest stays unexplained.
     int64_t& resident = causes_[GPUPEAK_LEDGER_MANAGED];
-    if (moved < 0 || managed > 0) resident = std::max<int64_t>(0, resident + moved);
+    const auto most = std::max(resident, static_cast<int64_t>(managed_pages_.bytes()));
+    resident = std::clamp<int64_t>(resident + moved, std::min<int64_t>(resident, 0), most);
   }
 }
 
+LedgerSnapshot DeviceLedger::snapshot(uint64_t used, const TrackedBytes& tracked,
+                                      uint64_t ticks) const {
+  LedgerSnapshot now{.ticks = ticks,
+                     .used = used,
+                     .tracked = tracked,
+                     .linear_rounding = static_cast<int64_t>(pages_.bytes() - tracked.linear),
+                     .start = start_,
+                     .external = external_,
+                     .causes = causes_};
+  int64_t explained = physical(tracked) + base_ + external_;
+  for (const int64_t bytes : causes_) explained += bytes;
+  now.unexplained = static_cast<int64_t>(used) - explained;
+  if (!start_) now.causes[GPUPEAK_LEDGER_CONTEXT] += base_;
+  return now;
+}
+
+void DeviceLedger::keep_nearest(const LedgerSnapshot& now) {
+  if (!at_peak_ || now.tracked.total() > at_peak_->tracked.total()) at_peak_ = now;
+}
+
+std::optional<LedgerSnapshot> DeviceLedger::on_failed_allocation(uint64_t used,
+                                                                 const TrackedBytes& tracked,
+                                                                 uint64_t ticks) {
+  if (!any_) return std::nullopt;
+  if (used > highest_->used) highest_ = Point{ticks, used};
+  add_to_curve({ticks, used});
+  LedgerSnapshot now = snapshot(used, tracked, ticks);
+  now.by_failed_call = true;
+  keep_nearest(now);
+  return now;
+}
+
 void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBytes& tracked,
-                              uint64_t managed, uint64_t ticks) {
+                              uint64_t ticks) {
   const auto used = static_cast<int64_t>(reading.used);
   const int64_t now_physical = physical(tracked);
   const int64_t external_before = external_;
@@ -105,24 +138,14 @@ void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBy
   } else {
     const int64_t moved =
         used - last_used_ - (now_physical - last_physical_) - (external_ - external_before);
-    attribute(reading, moved, managed);
+    attribute(reading, moved);
   }
   last_used_ = used;
   last_physical_ = now_physical;
 
-  LedgerSnapshot now{.ticks = ticks,
-                     .used = reading.used,
-                     .tracked = tracked,
-                     .linear_rounding = static_cast<int64_t>(pages_.bytes() - tracked.linear),
-                     .start = start_,
-                     .external = external_,
-                     .causes = causes_,
-                     .own = reading.own};
-  int64_t explained = now_physical + base_ + external_;
-  for (const int64_t bytes : causes_) explained += bytes;
-  now.unexplained = used - explained;
-  if (!start_) now.causes[GPUPEAK_LEDGER_CONTEXT] += base_;
-  if (!at_peak_ || tracked.total() > at_peak_->tracked.total()) at_peak_ = now;
+  LedgerSnapshot now = snapshot(reading.used, tracked, ticks);
+  now.own = reading.own;
+  keep_nearest(now);
   if (now.own == std::nullopt && last_) now.own = last_->own;
   last_ = now;
 }

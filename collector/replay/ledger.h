@@ -28,8 +28,9 @@ struct TrackedBytes {
   uint64_t total() const { return linear + pool_used + vmm + array + graph; }
 };
 
-/// The pages of linear memory: blocks of up to 1 MiB share pages of 2 MiB, larger ones have whole
-/// pages of their own (docs/driver-behaviour.md), so that the pages touched are the memory taken.
+/// The pages of linear or managed memory: blocks of up to 1 MiB share pages of 2 MiB, larger ones
+/// have whole pages of their own (docs/driver-behaviour.md), so that the pages touched are the
+/// memory taken.
 class PageCount {
  public:
   void add(uint64_t address, uint64_t bytes);
@@ -54,6 +55,7 @@ struct LedgerSnapshot {
   std::array<int64_t, GPUPEAK_LEDGER_LIMIT> causes{};
   int64_t unexplained = 0;
   std::optional<uint64_t> own;  ///< of this process, by NVML
+  bool by_failed_call = false;  ///< the driver's free bytes at an allocation that failed
 };
 
 class DeviceLedger {
@@ -70,11 +72,17 @@ class DeviceLedger {
   };
 
   void context_created() { had_context_ = true; }
-  void on_reading(const DriverReadingEvent& reading, const TrackedBytes& tracked, uint64_t managed,
-                  uint64_t ticks);
+  void on_reading(const DriverReadingEvent& reading, const TrackedBytes& tracked, uint64_t ticks);
+  /// What the driver said was in use when an allocation failed, taken apart as a reading is.
+  /// Nothing is learned from it: a bracket may be open, and what moves then is its own. nullopt if
+  /// there are no readings.
+  std::optional<LedgerSnapshot> on_failed_allocation(uint64_t used, const TrackedBytes& tracked,
+                                                     uint64_t ticks);
 
   PageCount& pages() { return pages_; }
-  /// The reading at which most was tracked: the peak, or just beside it.
+  /// Of managed memory, as if all of it were on the device: it cannot take more.
+  PageCount& managed_pages() { return managed_pages_; }
+  /// The certain reading at which most was tracked, so the one nearest to the peak in bytes.
   const std::optional<LedgerSnapshot>& at_peak() const { return at_peak_; }
   const std::optional<LedgerSnapshot>& last() const { return last_; }
   /// The largest reading.
@@ -94,9 +102,11 @@ class DeviceLedger {
 
   int64_t physical(const TrackedBytes& tracked) const;
   void add_to_curve(Point point);
-  void attribute(const DriverReadingEvent& reading, int64_t moved, uint64_t managed);
+  void attribute(const DriverReadingEvent& reading, int64_t moved);
+  LedgerSnapshot snapshot(uint64_t used, const TrackedBytes& tracked, uint64_t ticks) const;
+  void keep_nearest(const LedgerSnapshot& now);
 
-  PageCount pages_;
+  PageCount pages_, managed_pages_;
   bool had_context_ = false;
   bool by_nvml_ = false;
   bool any_ = false;

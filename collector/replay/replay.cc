@@ -375,7 +375,7 @@ void Replay::rare_event(SlotState& slot, const Event& event) {
       ++troubles_.unmatched_device_frees;
       break;
     case GPUPEAK_REC_POOL:
-      with(parse_pool(event), [&](const auto& e) { on_pool(e); });
+      with(parse_pool(event), [&](const auto& e) { pools_.on_event(e); });
       break;
     case GPUPEAK_REC_DRIVER_READING:
       with(parse_driver_reading(event), [&](const auto& e) { on_driver_reading(e, event); });
@@ -465,8 +465,9 @@ void Replay::on_device_alloc(const DeviceAllocEvent& alloc, const Event& event) 
   if (stale != device_blocks_.end()) {
     ++troubles_.repairs;
     count_out(stale->second.group, stale->second.bytes);
-    if (PageCount* pages = linear_pages(stale->second))
+    if (PageCount* pages = pages_of(stale->second))
       pages->remove(stale->second.address, stale->second.bytes);
+    pools_.freed(stale->second.pool);
     device_blocks_.erase(stale);
   }
   SlotState& slot = slots_[event.slot];
@@ -475,9 +476,11 @@ void Replay::on_device_alloc(const DeviceAllocEvent& alloc, const Event& event) 
   const ContextId id = sites_.context(context(slot, event, alloc.kind, device, alloc.api));
   const GroupId group = sites_.group(id, checked_stack(alloc.stack));
   count_in(group, alloc.bytes, event.ticks);
-  const DeviceBlock block{alloc.id, alloc.bytes, event.ticks, alloc.address, group};
+  const auto pool =
+      alloc.kind == GPUPEAK_KIND_POOL ? pools_.allocated(alloc.aux) : PoolReserves::kNone;
+  const DeviceBlock block{alloc.id, alloc.bytes, event.ticks, alloc.address, group, pool};
   device_blocks_.emplace(alloc.id, block);
-  if (PageCount* pages = linear_pages(block)) pages->add(block.address, block.bytes);
+  if (PageCount* pages = pages_of(block)) pages->add(block.address, block.bytes);
   if (is_device_kind(alloc.kind) && counts_into_sum(alloc.kind)) {
     for (const int32_t scope : {-1, device}) {
       uint64_t& largest = largest_alloc_bytes_[scope];
@@ -503,7 +506,8 @@ void Replay::on_device_free(SlotState& slot, const DeviceFreeEvent& free, const 
   const DeviceBlock block = entry->second;
   device_blocks_.erase(entry);
   count_out(block.group, block.bytes);
-  if (PageCount* pages = linear_pages(block)) pages->remove(block.address, block.bytes);
+  if (PageCount* pages = pages_of(block)) pages->remove(block.address, block.bytes);
+  pools_.freed(block.pool);
   note_life(block, event.ticks);
   slot.just_freed.push_back(block);
 }
@@ -517,7 +521,8 @@ void Replay::on_device_revive(SlotState& slot, const DeviceReviveEvent& revive) 
     return;
   }
   changes_.push_back({freed->group, static_cast<int64_t>(freed->bytes), +1, false});
-  if (PageCount* pages = linear_pages(*freed)) pages->add(freed->address, freed->bytes);
+  if (PageCount* pages = pages_of(*freed)) pages->add(freed->address, freed->bytes);
+  pools_.revived(freed->pool);
   device_blocks_.emplace(revive.id, *freed);
   slot.just_freed.erase(freed);
 }
@@ -534,6 +539,10 @@ void Replay::on_device_failed(const DeviceFailedEvent& failed, const Event& even
     failure.tracked = tracked_bytes(failed.device);
     failure.linear_page_bytes = ledgers_[failed.device].pages().bytes();
     failure.reserved_addresses = live_bytes(failed.device, GPUPEAK_KIND_VMM_VA);
+    if (failed.free_plus_1 > 0 && failed.total_plus_1 >= failed.free_plus_1) {
+      failure.ledger = ledgers_[failed.device].on_failed_allocation(
+          failed.total_plus_1 - failed.free_plus_1, failure.tracked, event.ticks);
+    }
   }
   if (failures_.size() > kMaxFailuresWithHolders) return;
   const bool of_host = failed.kind != GPUPEAK_KIND_NONE && !is_device_kind(failed.kind);
@@ -550,11 +559,13 @@ void Replay::on_device_failed(const DeviceFailedEvent& failed, const Event& even
 // ---- the ledger
 // -----------------------------------------------------------------------------------------
 
-/// Of the block's device, if it is linear memory and of a sound size.
-PageCount* Replay::linear_pages(const DeviceBlock& block) {
+/// Of the block's device, if its kind has pages there.
+PageCount* Replay::pages_of(const DeviceBlock& block) {
   const SiteContext& context = sites_.context_of(block.group);
-  const bool counted = context.kind == GPUPEAK_KIND_LINEAR && context.device >= 0;
-  return counted ? &ledgers_[context.device].pages() : nullptr;
+  if (context.device < 0) return nullptr;
+  if (context.kind == GPUPEAK_KIND_LINEAR) return &ledgers_[context.device].pages();
+  if (context.kind == GPUPEAK_KIND_MANAGED) return &ledgers_[context.device].managed_pages();
+  return nullptr;
 }
 
 uint64_t Replay::live_bytes(int32_t device, uint8_t kind) const {
@@ -564,38 +575,18 @@ uint64_t Replay::live_bytes(int32_t device, uint8_t kind) const {
 }
 
 TrackedBytes Replay::tracked_bytes(int32_t device) const {
-  const auto reserved = pool_reserved_.find(device);
+  const auto reserved = pools_.reserved().find(device);
   TrackedBytes tracked{.linear = live_bytes(device, GPUPEAK_KIND_LINEAR),
                        .pool_used = live_bytes(device, GPUPEAK_KIND_POOL),
                        .vmm = live_bytes(device, GPUPEAK_KIND_VMM),
                        .array = live_bytes(device, GPUPEAK_KIND_ARRAY),
                        .graph = live_bytes(device, GPUPEAK_KIND_GRAPH)};
-  if (reserved != pool_reserved_.end()) tracked.pool_reserved = reserved->second.current;
+  if (reserved != pools_.reserved().end()) tracked.pool_reserved = reserved->second.current;
   return tracked;
 }
 
 void Replay::on_driver_reading(const DriverReadingEvent& reading, const Event& event) {
-  ledgers_[reading.device].on_reading(reading, tracked_bytes(reading.device),
-                                      live_bytes(reading.device, GPUPEAK_KIND_MANAGED),
-                                      event.ticks);
-}
-
-void Replay::on_pool(const PoolEvent& pool) {
-  const auto change = [this](int32_t device, uint64_t bytes) {
-    if (device < 0) return;  // a pool of host memory
-    for (const int32_t scope : {-1, device}) {
-      Gauge& gauge = pool_reserved_[scope];
-      gauge.set(gauge.current + bytes);
-    }
-  };
-  const auto known = pools_.find(pool.pool);
-  if (known != pools_.end()) {
-    change(known->second.first, 0 - known->second.second);
-    pools_.erase(known);
-  }
-  if (pool.event == GPUPEAK_POOL_DESTROYED) return;
-  change(pool.device, pool.reserved);
-  pools_[pool.pool] = {pool.device, pool.reserved};
+  ledgers_[reading.device].on_reading(reading, tracked_bytes(reading.device), event.ticks);
 }
 
 }  // namespace gpupeak::collector

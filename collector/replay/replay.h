@@ -16,23 +16,16 @@
 #include "collector/log/log_reader.h"
 #include "collector/replay/arena_table.h"
 #include "collector/replay/block_map.h"
+#include "collector/replay/gauge.h"
 #include "collector/replay/ledger.h"
 #include "collector/replay/mapping_table.h"
 #include "collector/replay/peak_finder.h"
 #include "collector/replay/phase_tree.h"
+#include "collector/replay/pool_reserves.h"
 #include "collector/replay/site_table.h"
 #include "collector/rules/stack_rules.h"
 
 namespace gpupeak::collector {
-
-/// Bytes now and at most; no holders.
-struct Gauge {
-  uint64_t current = 0, peak = 0;
-  void set(uint64_t bytes) {
-    current = bytes;
-    if (bytes > peak) peak = bytes;
-  }
-};
 
 /// What did not add up while replaying; the quality warnings are made of it.
 struct ReplayTroubles {
@@ -53,8 +46,9 @@ struct FailedAllocation {
     uint64_t bytes;
     uint32_t count;
   };
-  TrackedBytes tracked;            ///< of the device
-  uint64_t linear_page_bytes = 0;  ///< pages that linear memory has there
+  TrackedBytes tracked;                  ///< of the device
+  uint64_t linear_page_bytes = 0;        ///< pages that linear memory has there
+  std::optional<LedgerSnapshot> ledger;  ///< what was in use then; none: the driver did not say
   uint64_t reserved_addresses = 0;
   std::vector<Held> holders;  ///< empty after the first kMaxFailuresWithHolders
 };
@@ -105,7 +99,7 @@ class Replay {
   const Gauge& rss() const { return rss_; }
   const Gauge& brk_growth() const { return brk_growth_; }
   /// Bytes that pools have reserved, per device; -1: all devices.
-  const std::map<int32_t, Gauge>& pool_reserved() const { return pool_reserved_; }
+  const std::map<int32_t, Gauge>& pool_reserved() const { return pools_.reserved(); }
   /// By device.
   const std::map<int32_t, DeviceLedger>& ledgers() const { return ledgers_; }
   const std::map<uint32_t, std::string_view>& thread_names() const { return thread_names_; }
@@ -151,6 +145,7 @@ class Replay {
     uint64_t ticks = 0;
     uint64_t address = 0;
     GroupId group = kNoGroup;
+    PoolReserves::Id pool = PoolReserves::kNone;
   };
   /// What is known of one writer.
   struct SlotState {
@@ -219,11 +214,10 @@ class Replay {
   void on_device_free(SlotState& slot, const DeviceFreeEvent& free, const Event& event);
   void on_device_revive(SlotState& slot, const DeviceReviveEvent& revive);
   void on_device_failed(const DeviceFailedEvent& failed, const Event& event);
-  void on_pool(const PoolEvent& pool);
   void on_driver_reading(const DriverReadingEvent& reading, const Event& event);
   TrackedBytes tracked_bytes(int32_t device) const;
   uint64_t live_bytes(int32_t device, uint8_t kind) const;
-  PageCount* linear_pages(const DeviceBlock& block);
+  PageCount* pages_of(const DeviceBlock& block);
   void note_life(const DeviceBlock& block, uint64_t ticks);
   void on_mark(const MarkEvent& mark, const Event& event);
   PhaseGauges phase_gauges();
@@ -242,8 +236,7 @@ class Replay {
   uint64_t mark_count_ = 0;
   std::vector<SlotState> slots_;
   std::unordered_map<uint64_t, DeviceBlock> device_blocks_;
-  std::map<uint64_t, std::pair<int32_t, uint64_t>> pools_;  // pool → device, reserved bytes
-  std::map<int32_t, Gauge> pool_reserved_;
+  PoolReserves pools_;
   std::map<int32_t, DeviceLedger> ledgers_;
   std::map<int32_t, uint64_t> largest_alloc_bytes_;
   std::map<uint32_t, std::string_view> thread_names_;

@@ -2,15 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
-
-std::string change_mib(uint64_t a, uint64_t b, int digits) {
-  return (b >= a ? "+" : "-") + mib(b >= a ? b - a : a - b, digits);
-}
 
 std::string change_percent(uint64_t a, uint64_t b) {
   if (a == 0) return "";
@@ -19,9 +13,8 @@ std::string change_percent(uint64_t a, uint64_t b) {
 }
 
 std::string change_text(const SiteDiff& site) {
-  const int digits = mib_digits(std::max(site.a_bytes, site.b_bytes));
-  return fmt::format("{} MiB  ({}{}{})  {}  [{}]", change_mib(site.a_bytes, site.b_bytes, digits),
-                     mib(site.a_bytes, digits), kChangeArrow, mib(site.b_bytes, digits), site.title,
+  return fmt::format("{}  ({}{}{})  {}  [{}]", change_size(site.a_bytes, site.b_bytes),
+                     size_text(site.a_bytes), kChangeArrow, size_text(site.b_bytes), site.title,
                      site.kind);
 }
 

@@ -12,11 +12,9 @@ namespace gpupeak::collector {
 /// From the first run's figure to the second's.
 constexpr std::string_view kChangeArrow = " → ";
 
-/// One line: "+512.0 MiB  0.0 → 512.0  site  [kind]".
+/// One line: "+512 MiB  (0 → 512 MiB)  site  [kind]".
 std::string change_text(const SiteDiff& site);
 /// "+9.5 %"; empty if there is nothing to compare with.
 std::string change_percent(uint64_t a, uint64_t b);
-/// In MiB: "+512.0".
-std::string change_mib(uint64_t a, uint64_t b, int digits = 1);
 
 }  // namespace gpupeak::collector

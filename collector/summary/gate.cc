@@ -79,7 +79,7 @@ bool is_count(const Gate& gate) {
 std::string figure(const Gate& gate, const std::optional<uint64_t>& value) {
   if (!value) return "not measured";
   if (is_count(gate)) return grouped(*value);
-  return fmt::format("{} ({} bytes)", compact_size(*value), grouped(*value));
+  return fmt::format("{} ({} bytes)", size_text(*value), grouped(*value));
 }
 
 /// Where a gate's figure stands: several if phases have the same name, none if there is no such
@@ -136,8 +136,7 @@ std::string scope_of(const Gate& gate, const Summary& summary) {
 }
 
 std::string holder_text(const Holder& holder) {
-  return fmt::format("{} MiB  {}  [{}]", mib(holder.bytes, mib_digits(holder.bytes)), holder.title,
-                     holder.kind);
+  return fmt::format("{}  {}  [{}]", size_text(holder.bytes), holder.title, holder.kind);
 }
 
 std::vector<std::string> reasons(const Gate& gate, const Summary& summary,

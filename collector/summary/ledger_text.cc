@@ -13,21 +13,43 @@ std::string ledger_cause_text(const std::string& cause) {
   if (cause == "start") return "in use before (driver, other processes)";
   if (cause == "start_and_context") return "in use before, and context";
   if (cause == "external") return "other processes since";
+  if (cause == "managed") return "managed memory, as far as it is on the device";
   std::string text = cause;
   std::replace(text.begin(), text.end(), '_', ' ');
   return text;
 }
 
-std::string ledger_sum_text(const LedgerView& view, uint64_t least, int digits) {
-  std::string text = fmt::format("{} MiB: {} tracked", mib(view.used_bytes, digits),
-                                 mib(view.tracked_bytes, digits));
+std::string ledger_sum_text(const LedgerView& view, uint64_t least, const TextStyle& style) {
+  std::string text = fmt::format("{}: {} handed out", size_text(view.used_bytes, style),
+                                 size_text(view.tracked_bytes, style));
   for (const LedgerRow& row : view.rows) {
     const auto size = static_cast<uint64_t>(std::llabs(row.bytes));
-    if (size < std::max<uint64_t>(least, 1) && row.cause != "unexplained") continue;
-    text += fmt::format(" {} {} {}", row.bytes < 0 ? "−" : "+", mib(size, digits),
+    if (size == 0 || (size < least && row.cause != "unexplained")) continue;
+    text += fmt::format(" {} {} {}", row.bytes < 0 ? "-" : "+", size_text(size, style),
                         ledger_cause_text(row.cause));
   }
   return text;
+}
+
+bool is_of_peak(const LedgerView& view, const Peak* peak) {
+  return peak != nullptr && view.tracked_bytes >= peak->bytes;
+}
+
+std::string ledger_nearness_text(const LedgerView& view, const Peak* peak, const TextStyle& style) {
+  if (view.by_failed_call)
+    return fmt::format("when an allocation failed, {}", instant(view.time_ns));
+  if (peak == nullptr) return fmt::format("read at {}", instant(view.time_ns));
+  if (is_of_peak(view, peak)) return fmt::format("at the peak, {}", instant(view.time_ns));
+  const bool before = view.time_ns < peak->time_ns;
+  const std::string apart =
+      duration(before ? peak->time_ns - view.time_ns : view.time_ns - peak->time_ns);
+  return fmt::format("read {} {} the peak, when {} of {} were handed out", apart,
+                     before ? "before" : "after", size_text(view.tracked_bytes, style),
+                     size_text(peak->bytes, style));
+}
+
+std::string ledger_percent(const LedgerView& view, int64_t bytes) {
+  return percent(static_cast<uint64_t>(std::llabs(bytes)), view.used_bytes);
 }
 
 }  // namespace gpupeak::collector

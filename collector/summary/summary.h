@@ -52,6 +52,13 @@ struct Holder {
       error_bytes;  ///< of an estimate from a sample: 95 % lie this near, or nearer
 };
 
+/// A part of a peak by what it is for.
+struct TagShare {
+  std::string name;
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+};
+
 struct Peak {
   std::string scope;  ///< "device:0", "host/heap" …
   uint64_t bytes = 0;
@@ -62,6 +69,9 @@ struct Peak {
   uint64_t other_bytes = 0;
   uint64_t other_sites = 0;
   std::optional<uint64_t> error_bytes;  ///< as Holder's
+  /// Largest first, what no rule or tag names last; they add up to bytes. Empty: nothing is tagged,
+  /// or the scope is one of a kind.
+  std::vector<TagShare> tags;
 };
 
 /// Instances of a phase that are alike, on one side.
@@ -135,6 +145,21 @@ struct RulesSummary {
   bool automatic = false;  ///< chosen by the modules that the log has
 };
 
+/// A part of what the driver says is in use.
+struct LedgerRow {
+  std::string cause;  ///< "start", "context", "code" …, "rounding", "unexplained"
+  int64_t bytes = 0;
+};
+
+/// What the driver said at one instant, taken apart.
+struct LedgerView {
+  int64_t time_ns = 0;
+  uint64_t used_bytes = 0;      ///< of the device, by all processes, as nvidia-smi shows it
+  uint64_t tracked_bytes = 0;   ///< of it, handed out by calls that were seen
+  std::vector<LedgerRow> rows;  ///< with tracked_bytes they add up to used_bytes
+  bool by_failed_call = false;  ///< said by the driver when an allocation failed
+};
+
 struct OutOfMemory {
   int64_t time_ns = 0;
   std::string api;
@@ -152,21 +177,7 @@ struct OutOfMemory {
   std::optional<std::string> phase;
   std::string title;
   std::vector<Holder> holders;
-};
-
-/// A part of what the driver says is in use.
-struct LedgerRow {
-  std::string cause;  ///< "start", "context", "code" …, "rounding", "unexplained"
-  int64_t bytes = 0;
-};
-
-/// What the driver said at one instant, taken apart.
-struct LedgerView {
-  int64_t time_ns = 0;
-  uint64_t used_bytes = 0;      ///< of the device, by all processes, as nvidia-smi shows it
-  uint64_t tracked_bytes = 0;   ///< of it, handed out by calls that were seen
-  std::vector<LedgerRow> rows;  ///< with tracked_bytes they add up to used_bytes
-  int64_t unexplained_bytes() const { return rows.empty() ? 0 : rows.back().bytes; }
+  std::optional<LedgerView> ledger;  ///< what was in use at that instant; none: not known
 };
 
 /// One thing behind a cause: a library's code, a function's local memory.
@@ -179,7 +190,8 @@ struct LedgerItem {
 
 struct DeviceLedgerSummary {
   std::string source;  ///< "nvml" or "cuMemGetInfo"
-  LedgerView at_peak, at_exit;
+  LedgerView at_peak;  ///< the reading nearest to the peak: that with most tracked
+  LedgerView at_exit;
   uint64_t overlaps = 0;            ///< causes of several threads at the same time
   uint64_t uncertain_readings = 0;  ///< while another thread allocated or read: not used
   std::vector<LedgerItem> items;    ///< largest first

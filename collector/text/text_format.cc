@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <array>
 
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint64_t kKiB = 1024;
-constexpr uint64_t kMiB = kKiB * 1024;
+constexpr double kKiB = 1024;
 constexpr size_t kGroupDigits = 3;
 constexpr std::string_view kNotMeasured = "–";
 constexpr double kNsPerSecond = 1e9;
@@ -32,36 +31,41 @@ std::string grouped(uint64_t value) {
   return group_digits(fmt::format("{}", value));
 }
 
-std::string mib(uint64_t bytes, int digits) {
-  return group_digits(fmt::format("{:.{}f}", static_cast<double>(bytes) / kMiB, digits));
+std::string size_text(uint64_t bytes, const TextStyle& style) {
+  if (style.bytes) return fmt::format("{}", bytes);
+  if (bytes == 0) return "0";
+  constexpr double kThreeDigits = 999.5;  // from here on a fourth would be shown
+  constexpr std::array<std::string_view, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= kThreeDigits && unit + 1 < kUnits.size(); ++unit) value /= kKiB;
+  const int digits = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  return fmt::format("{:.{}f} {}", value, digits, kUnits[unit]);
 }
 
-std::string mib(const std::optional<uint64_t>& bytes, int digits) {
-  return bytes ? mib(*bytes, digits) : std::string(kNotMeasured);
+std::string size_text(const std::optional<uint64_t>& bytes, const TextStyle& style) {
+  return bytes ? size_text(*bytes, style) : std::string(kNotMeasured);
 }
 
-int mib_digits(uint64_t largest_bytes) {
-  return largest_bytes < 10 * kMiB ? 3 : 1;
-}
-
-std::string compact_size(const std::optional<uint64_t>& bytes) {
+std::string signed_size(const std::optional<int64_t>& bytes, const TextStyle& style) {
   if (!bytes) return std::string(kNotMeasured);
-  if (*bytes == 0) return "0";
-  if (*bytes < kKiB) return fmt::format("{} B", *bytes);
-  if (*bytes < kMiB) return fmt::format("{:.1f} KiB", static_cast<double>(*bytes) / kKiB);
-  if (*bytes < 1000 * kMiB) return mib(*bytes) + " MiB";
-  return group_digits(fmt::format("{:.0f}", static_cast<double>(*bytes) / kMiB)) + " MiB";
+  const auto size = static_cast<uint64_t>(*bytes);
+  return *bytes < 0 ? "-" + size_text(0 - size, style) : size_text(size, style);
+}
+
+std::string change_size(uint64_t before, uint64_t after, const TextStyle& style) {
+  if (before == after) return size_text(0, style);
+  return after > before ? "+" + size_text(after - before, style)
+                        : "-" + size_text(before - after, style);
+}
+
+size_t size_columns(const TextStyle& style) {
+  return style.bytes ? 15 : 9;
 }
 
 std::string percent(uint64_t part, uint64_t whole) {
-  if (whole == 0) return std::string(kNotMeasured);
+  if (whole == 0 || part > whole) return std::string(kNotMeasured);
   return fmt::format("{:.1f}", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
-}
-
-std::string signed_mib(const std::optional<int64_t>& bytes, int digits) {
-  if (!bytes) return mib(std::nullopt, digits);
-  const auto size = static_cast<uint64_t>(*bytes < 0 ? -*bytes : *bytes);
-  return (*bytes < 0 ? "-" : "") + mib(size, digits);
 }
 
 std::string exact_mib(uint64_t bytes) {
@@ -101,6 +105,40 @@ std::string fit(std::string_view text, size_t width) {
   return std::string(text.substr(0, bytes)) + "…";
 }
 
+std::string cut(std::string_view text, size_t width, const TextStyle& style) {
+  return style.whole_lines ? std::string(text) : fit(text, width);
+}
+
+std::vector<std::string> wrapped(std::string_view text, size_t width, size_t indent,
+                                 const TextStyle& style) {
+  std::vector<std::string> lines;
+  while (!style.whole_lines && display_width(text) > width) {
+    // At the last space that leaves the line narrow enough; a word that is wider is broken.
+    size_t end = std::string_view::npos, columns = 0;
+    for (size_t i = 0; i < text.size(); ++i) {
+      columns += starts_code_point(text[i]);
+      if (text[i] != ' ' || i < indent) continue;
+      if (columns > width + 1) break;
+      end = i;
+    }
+    if (end == std::string_view::npos || display_width(text.substr(0, end)) > width) {
+      end = 0;
+      for (size_t used = 0; end < text.size(); ++end) {
+        if (starts_code_point(text[end]) && used++ == width) break;
+      }
+      lines.emplace_back(text.substr(0, end));
+    } else {
+      lines.emplace_back(text.substr(0, end));
+      ++end;  // the space
+    }
+    text.remove_prefix(end);
+    if (lines.size() == 1) width -= std::min(width - 1, indent);
+  }
+  lines.emplace_back(text);
+  for (size_t i = 1; i < lines.size(); ++i) lines[i].insert(0, indent, ' ');
+  return lines;
+}
+
 std::string left(std::string_view text, size_t width) {
   const size_t columns = display_width(text);
   return std::string(text) + std::string(columns < width ? width - columns : 0, ' ');
@@ -117,6 +155,10 @@ std::string bold(std::string_view text, const TextStyle& style) {
 
 std::string alarm(std::string_view text, const TextStyle& style) {
   return style.color ? fmt::format("\x1b[1;31m{}\x1b[0m", text) : std::string(text);
+}
+
+std::string faint(std::string_view text, const TextStyle& style) {
+  return style.color ? fmt::format("\x1b[2m{}\x1b[0m", text) : std::string(text);
 }
 
 }  // namespace gpupeak::collector

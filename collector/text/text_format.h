@@ -5,30 +5,34 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gpupeak::collector {
 
 /// The caller knows the terminal; files get the defaults.
 struct TextStyle {
   bool color = false;
-  int width = 100;  ///< columns
+  int width = 100;           ///< columns
+  bool bytes = false;        ///< sizes as plain bytes
+  bool whole_lines = false;  ///< never cut: nobody looks at them on a terminal
 };
 
 /// 2964 → "2 964".
 std::string grouped(uint64_t value);
-/// MiB: "5 412.3".
-std::string mib(uint64_t bytes, int digits = 1);
+/// With its unit, in three digits: "0", "512 B", "39.5 KiB", "1.67 GiB"; the next unit from 1000
+/// on. With style.bytes all of them, to be pasted: "1793064960".
+std::string size_text(uint64_t bytes, const TextStyle& style = {});
 /// "–" for what was not measured.
-std::string mib(const std::optional<uint64_t>& bytes, int digits = 1);
-/// "-2.5" where it shrank.
-std::string signed_mib(const std::optional<int64_t>& bytes, int digits);
-/// For files: every byte counts, without groups of digits.
+std::string size_text(const std::optional<uint64_t>& bytes, const TextStyle& style = {});
+/// "-2.50 MiB" where it shrank.
+std::string signed_size(const std::optional<int64_t>& bytes, const TextStyle& style = {});
+/// "+2.50 MiB", "-2.50 MiB", "0".
+std::string change_size(uint64_t before, uint64_t after, const TextStyle& style = {});
+/// What a column of sizes takes.
+size_t size_columns(const TextStyle& style);
+/// MiB for files: every byte counts.
 std::string exact_mib(uint64_t bytes);
-/// How many digits a table of MiB needs whose largest figure is this: more where all are small.
-int mib_digits(uint64_t largest_bytes);
-/// With its unit, as short as it stays readable: "0", "72.4 KiB", "64.0 MiB", "1 203 MiB".
-std::string compact_size(const std::optional<uint64_t>& bytes);
-/// "85.1", "–" if there is no whole.
+/// "85.1", "–" if there is no whole or it is less than the part.
 std::string percent(uint64_t part, uint64_t whole);
 /// "+9.81 s".
 std::string instant(int64_t ns);
@@ -39,11 +43,18 @@ std::string duration(int64_t ns);
 size_t display_width(std::string_view text);
 /// At most `width` columns, the end replaced by "…" if it must be cut.
 std::string fit(std::string_view text, size_t width);
+/// fit(), unless style.whole_lines.
+std::string cut(std::string_view text, size_t width, const TextStyle& style);
+/// Broken between words into lines of `width` columns, the later ones indented; whole with
+/// style.whole_lines.
+std::vector<std::string> wrapped(std::string_view text, size_t width, size_t indent,
+                                 const TextStyle& style);
 /// Padded with spaces to `width` columns, text to the left or to the right.
 std::string left(std::string_view text, size_t width);
 std::string right(std::string_view text, size_t width);
 
 std::string bold(std::string_view text, const TextStyle& style);
 std::string alarm(std::string_view text, const TextStyle& style);
+std::string faint(std::string_view text, const TextStyle& style);
 
 }  // namespace gpupeak::collector

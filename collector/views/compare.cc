@@ -14,7 +14,6 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr size_t kFigureColumns = 12;
 constexpr size_t kNarrowestTitle = 20;
 
 /// A figure of each run; none: the run has nothing of it.
@@ -125,9 +124,9 @@ Comparison compare(const Profiles& runs, const std::string& scope, size_t top) {
 class CompareText {
  public:
   CompareText(const Profiles& runs, std::ostream& out, const TextStyle& style)
-      : runs_(runs), out_(out), style_(style) {
+      : runs_(runs), out_(out), style_(style), figure_columns_(size_columns(style)) {
     const auto width = static_cast<size_t>(style.width);
-    const size_t figures = 2 + runs.size() * (kFigureColumns + 1);
+    const size_t figures = 2 + runs.size() * (figure_columns_ + 1);
     title_columns_ = std::max(kNarrowestTitle, width > figures ? width - figures : 0);
   }
 
@@ -140,9 +139,9 @@ class CompareText {
                           fit(sanitize(runs_[i]->path()), title_columns_))
            << "  " << (fine ? losses : alarm(losses, style_)) << '\n';
     }
-    table("PEAKS", "MiB", comparison.peaks);
-    table("PHASES", "peak within, MiB of " + side(comparison.scope), comparison.phases);
-    table("SITES", "at the peak of " + comparison.scope + ", MiB", comparison.sites);
+    table("PEAKS", "", comparison.peaks);
+    table("PHASES", "peak within, " + side(comparison.scope), comparison.phases);
+    table("SITES", "at the peak of " + comparison.scope, comparison.sites);
     if (comparison.more_sites > 0) {
       out_ << fmt::format("  {} more sites\n", grouped(comparison.more_sites));
     }
@@ -162,7 +161,7 @@ class CompareText {
     if (empty) return;
     out_ << '\n'
          << bold(name, style_) << left("  " + what, title_columns_ + 2 - display_width(name));
-    for (size_t i = 0; i < runs_.size(); ++i) out_ << ' ' << right(letter(i), kFigureColumns);
+    for (size_t i = 0; i < runs_.size(); ++i) out_ << ' ' << right(letter(i), figure_columns_);
     out_ << '\n';
     for (const Row& row : rows) {
       const uint64_t largest = row.largest();
@@ -172,7 +171,7 @@ class CompareText {
       const size_t room = title_columns_ - std::min(title_columns_, display_width(kind));
       out_ << "  " << left(fit(row.title, room) + kind, title_columns_);
       for (const auto& value : row.values) {
-        const std::string text = right(mib(value, mib_digits(largest)), kFigureColumns);
+        const std::string text = right(size_text(value, style_), figure_columns_);
         const bool stands_out = runs_.size() > 1 && value == largest && differ(row);
         out_ << ' ' << (stands_out ? bold(text, style_) : text);
       }
@@ -187,6 +186,7 @@ class CompareText {
   const Profiles& runs_;
   std::ostream& out_;
   const TextStyle& style_;
+  const size_t figure_columns_;
   size_t title_columns_;
 };
 

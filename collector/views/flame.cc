@@ -113,7 +113,7 @@ void write_flame(Profile& profile, ScopeId scope, const TreeCut& cut, std::ostre
   if (peak == 0) return;
   const auto columns = static_cast<uint64_t>(style.width);
   out << fmt::format("one column is {}, {} % of it; narrower calls have no place\n",
-                     compact_size(peak / columns), percent(1, columns));
+                     size_text(peak / columns, style), percent(1, columns));
   Flame(tree, cut, out, style).write();
 }
 

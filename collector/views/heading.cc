@@ -20,9 +20,9 @@ void write_peak_heading(const Profile& profile, ScopeId scope, std::ostream& out
                         const TextStyle& style) {
   const PeakFinder::Scope& sum = profile.sum(scope);
   const std::optional<std::string> phase = profile.phase_at_peak(scope);
-  const std::string text = fmt::format(
-      "{}: {} MiB at {}{}", profile.scope_text(scope), mib(sum.peak, mib_digits(sum.peak)),
-      instant(profile.to_ns(sum.peak_ticks)), phase ? ", phase " + *phase : "");
+  const std::string text =
+      fmt::format("{}: {} at {}{}", profile.scope_text(scope), size_text(sum.peak, style),
+                  instant(profile.to_ns(sum.peak_ticks)), phase ? ", phase " + *phase : "");
   out << bold("PEAK", style) << "  " << fit(text, static_cast<size_t>(style.width) - 6) << '\n';
 }
 
@@ -32,12 +32,12 @@ void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
   const auto row = [&](uint64_t bytes, const std::string& count, const std::string& title,
                        const std::string& mark) {
     const std::string figures =
-        fmt::format("{} {} {}  ", right(mib(bytes, mib_digits(whole)), kMibColumns),
+        fmt::format("{} {} {}  ", right(size_text(bytes, style), size_columns(style)),
                     right(percent(bytes, whole), 5), right(count, kCountColumns));
     const size_t used = display_width(figures) + display_width(mark);
     out << figures << fit(title, width > used ? width - used : 0) << mark << '\n';
   };
-  out << fmt::format("{} {} {}  site\n", right("MiB", kMibColumns), right("%", 5),
+  out << fmt::format("{} {} {}  site\n", right("size", size_columns(style)), right("%", 5),
                      right("n", kCountColumns));
   for (const Holder& holder : table.rows) {
     row(holder.bytes, grouped(holder.count), holder.title,

@@ -51,9 +51,8 @@ void write_leaks(Profile& profile, const std::string& scope, size_t top, std::os
   const bool ended = profile.log().counters().ended != 0;
   const char* separator = "";
   for (const Leaks& leaks : all) {
-    const std::string heading =
-        fmt::format("{}: {} MiB in {} blocks", profile.scope_text(leaks.scope),
-                    mib(leaks.bytes, mib_digits(leaks.bytes)), grouped(leaks.count));
+    const std::string heading = fmt::format("{}: {} in {} blocks", profile.scope_text(leaks.scope),
+                                            size_text(leaks.bytes, style), grouped(leaks.count));
     out << separator << bold(ended ? "LIVE AT EXIT" : "LIVE AT THE LAST EVENT", style) << "  "
         << heading << '\n';
     separator = "\n";

@@ -106,7 +106,8 @@ class TagsText {
         width_(static_cast<size_t>(std::max(style.width, 60))),
         half_((width_ - kGap) / 2),
         whole_(whole),
-        digits_(mib_digits(whole)) {}
+        style_(style),
+        size_(size_columns(style)) {}
 
   void two_views(const TagTables& tables) {
     out_ << cells(head("by layer"), head("by data structure"));
@@ -115,12 +116,12 @@ class TagsText {
       out_ << cells(i < tables.layers.size() ? cell(tables.layers[i]) : "",
                     i < tables.tags.size() ? cell(tables.tags[i]) : "");
     }
-    const std::string sum = fmt::format("sum {} = peak", mib(whole_, digits_));
+    const std::string sum = fmt::format("sum {} = peak", size_text(whole_, style_));
     out_ << cells(right(sum, half_), right(sum, half_));
   }
 
   void entries(const std::vector<Entry>& entries, size_t top) {
-    out_ << fmt::format("{} {} {}  {} {} site\n", right("MiB", kMib), right("%", kPercent),
+    out_ << fmt::format("{} {} {}  {} {} site\n", right("size", size_), right("%", kPercent),
                         right("n", kCount), left("tag", kName), left("layer", kName));
     uint64_t rest = 0;
     for (size_t i = 0; i < entries.size(); ++i) {
@@ -141,36 +142,38 @@ class TagsText {
   }
 
   void untrackable(const std::optional<uint64_t>& bytes) {
-    out_ << fmt::format("{} {}  {}: {}\n", right(mib(bytes, digits_), kMib), right("", kPercent),
-                        kUntrackable, bytes ? kUntrackableNote : "not measured");
+    out_ << fmt::format("{} {}  {}: {}\n", right(size_text(bytes, style_), size_),
+                        right("", kPercent), kUntrackable,
+                        bytes ? kUntrackableNote : "not measured");
   }
 
  private:
-  static constexpr size_t kGap = 4, kMib = 10, kPercent = 5, kCount = 8, kName = 18;
+  static constexpr size_t kGap = 4, kPercent = 5, kCount = 8, kName = 18;
 
   std::string cells(const std::string& one, const std::string& other) const {
     const std::string line = left(one, half_ + kGap) + other;
     return line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
   }
-  size_t name_columns() const { return half_ - kMib - kPercent - 2; }
+  size_t name_columns() const { return half_ - size_ - kPercent - 2; }
   std::string head(std::string_view name) const {
-    return fmt::format("{} {} {}", left(name, name_columns()), right("MiB", kMib),
+    return fmt::format("{} {} {}", left(name, name_columns()), right("size", size_),
                        right("%", kPercent));
   }
   std::string cell(const Share& share) const {
     return fmt::format("{} {} {}", left(fit(share.name, name_columns()), name_columns()),
-                       right(mib(share.bytes, digits_), kMib),
+                       right(size_text(share.bytes, style_), size_),
                        right(percent(share.bytes, whole_), kPercent));
   }
   std::string figures(uint64_t bytes, const std::string& count) const {
-    return fmt::format("{} {} {}", right(mib(bytes, digits_), kMib),
+    return fmt::format("{} {} {}", right(size_text(bytes, style_), size_),
                        right(percent(bytes, whole_), kPercent), right(count, kCount));
   }
 
   std::ostream& out_;
   const size_t width_, half_;
   const uint64_t whole_;
-  const int digits_;
+  const TextStyle& style_;
+  const size_t size_;
 };
 
 Json shares_json(const std::vector<Share>& shares) {

@@ -86,7 +86,7 @@ class Chart {
     for (size_t row = height_; row-- > 0;) {
       const bool labelled = row + 1 == height_ || (height_ >= 4 && row + 1 == height_ / 2);
       const uint64_t value = row + 1 == height_ ? peak : peak * (row + 1) / height_;
-      const std::string label = labelled ? mib(value, mib_digits(peak)) + " ┤" : " │";
+      const std::string label = labelled ? size_text(value, style_) + " ┤" : " │";
       std::string cells;
       for (size_t i = 0; i < columns_; ++i) {
         const size_t filled = eighths(values[i], peak, height_);

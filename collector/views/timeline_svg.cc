@@ -148,7 +148,7 @@ class Drawing {
     const std::optional<std::string> phase = profile_.phase_at_peak(scope);
     const bool to_left = peak_x > kWidth * 0.6;
     text(peak_x + (to_left ? -6 : 6), bottom - kChartHeight - 6, to_left ? "end" : "start", "peak",
-         fmt::format("peak {} MiB at {}{}", mib(sum.peak, mib_digits(sum.peak)),
+         fmt::format("peak {} at {}{}", size_text(sum.peak),
                      time_text(profile_.to_ns(sum.peak_ticks)), phase ? ", " + *phase : ""));
   }
 

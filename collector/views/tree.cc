@@ -31,10 +31,14 @@ Below below(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut
 class TreeText {
  public:
   TreeText(const CallTree& tree, const TreeCut& cut, std::ostream& out, const TextStyle& style)
-      : tree_(tree), cut_(cut), out_(out), width_(static_cast<size_t>(style.width)) {}
+      : tree_(tree),
+        cut_(cut),
+        out_(out),
+        style_(style),
+        width_(static_cast<size_t>(style.width)) {}
 
   void write() {
-    out_ << fmt::format("{} {} {}  call\n", right("MiB", kMibColumns), right("%", 5),
+    out_ << fmt::format("{} {} {}  call\n", right("size", size_columns(style_)), right("%", 5),
                         right("n", kCountColumns));
     write_below(tree_.root(), "", 0);
   }
@@ -43,7 +47,7 @@ class TreeText {
   void row(uint64_t bytes, uint64_t count, const std::string& indent, const std::string& title) {
     const uint64_t whole = tree_.root().bytes;
     const std::string figures =
-        fmt::format("{} {} {}  ", right(mib(bytes, mib_digits(whole)), kMibColumns),
+        fmt::format("{} {} {}  ", right(size_text(bytes, style_), size_columns(style_)),
                     right(percent(bytes, whole), 5), right(grouped(count), kCountColumns));
     out_ << fit(figures + indent + title, width_) << '\n';
   }
@@ -79,6 +83,7 @@ class TreeText {
   const CallTree& tree_;
   const TreeCut& cut_;
   std::ostream& out_;
+  const TextStyle& style_;
   const size_t width_;
 };
 

@@ -11,7 +11,6 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr size_t kMibColumns = 10;
 constexpr size_t kMetricColumns = 42;
 constexpr size_t kPhaseColumns = 28;
 
@@ -36,6 +35,7 @@ class TextDiff {
         out_(out),
         style_(style),
         width_(static_cast<size_t>(std::max(style.width, 60))),
+        columns_(size_columns(style) + 1),
         diff_(diff(a, b)) {}
 
   void write() {
@@ -51,6 +51,7 @@ class TextDiff {
   }
 
  private:
+  std::string size(const std::optional<uint64_t>& bytes) const { return size_text(bytes, style_); }
   void line(const std::string& text) { out_ << fit(text, width_) << '\n'; }
   void heading(std::string_view name, const std::string& rest) {
     out_ << '\n' << bold(name, style_) << "  " << rest << '\n';
@@ -71,15 +72,13 @@ class TextDiff {
 
   void write_peak(const PeakDiff& peak) {
     if (!peak.a_bytes || !peak.b_bytes) {
-      heading("PEAK",
-              fmt::format("{}: {}{}{} MiB, not measured in {}", peak.scope, mib(peak.a_bytes),
-                          kChangeArrow, mib(peak.b_bytes), peak.a_bytes ? "B" : "A"));
+      heading("PEAK", fmt::format("{}: {}{}{}, not measured in {}", peak.scope, size(peak.a_bytes),
+                                  kChangeArrow, size(peak.b_bytes), peak.a_bytes ? "B" : "A"));
       return;
     }
-    const int digits = mib_digits(std::max(*peak.a_bytes, *peak.b_bytes));
     std::string title =
-        fmt::format("{}: {}{}{} MiB, {}", peak.scope, mib(*peak.a_bytes, digits), kChangeArrow,
-                    mib(*peak.b_bytes, digits), change_mib(*peak.a_bytes, *peak.b_bytes, digits));
+        fmt::format("{}: {}{}{}, {}", peak.scope, size(peak.a_bytes), kChangeArrow,
+                    size(peak.b_bytes), change_size(*peak.a_bytes, *peak.b_bytes, style_));
     const std::string relative = change_percent(*peak.a_bytes, *peak.b_bytes);
     if (!relative.empty()) title += fmt::format(" ({})", relative);
     if (peak.a_phase != peak.b_phase) {
@@ -89,24 +88,24 @@ class TextDiff {
       title += ", phase " + *peak.b_phase;
     }
     heading("PEAK", title);
-    write_sites(peak, digits);
+    write_sites(peak);
   }
 
-  void write_sites(const PeakDiff& peak, int digits) {
+  void write_sites(const PeakDiff& peak) {
     SiteDiff rest;
     rest.a_bytes = peak.a_other_bytes;
     rest.b_bytes = peak.b_other_bytes;
     uint64_t a_sum = rest.a_bytes;
     uint64_t b_sum = rest.b_bytes;
     size_t left_out = 0;
-    line(fmt::format("{} {} {}  site", right("change MiB", kMibColumns), right("A", kMibColumns),
-                     right("B", kMibColumns)));
+    line(fmt::format("{} {} {}  site", right("change", columns_), right("A", columns_),
+                     right("B", columns_)));
     for (size_t i = 0; i < peak.sites.size(); ++i) {
       const SiteDiff& site = peak.sites[i];
       a_sum += site.a_bytes;
       b_sum += site.b_bytes;
       if (i < top_ && site.change() > 0) {
-        write_site(site, digits);
+        write_site(site);
       } else {
         rest.a_bytes += site.a_bytes;
         rest.b_bytes += site.b_bytes;
@@ -114,13 +113,13 @@ class TextDiff {
       }
     }
     if (left_out > 0 || rest.a_bytes > 0 || rest.b_bytes > 0) {
-      row(rest, digits, fmt::format("{} more", grouped(left_out)), "");
+      row(rest, fmt::format("{} more", grouped(left_out)), "");
     }
     if (listed_in_part(a_, peak.scope)) part_line("A");
     if (listed_in_part(b_, peak.scope)) part_line("B");
     const bool whole = a_sum == *peak.a_bytes && b_sum == *peak.b_bytes;
     const std::string total = whole ? fmt::format("sum {} = change of the peak, residual 0",
-                                                  change_mib(a_sum, b_sum, digits))
+                                                  change_size(a_sum, b_sum, style_))
                                     : "the rows do not add up to the peaks: the JSON is damaged";
     out_ << right(total, width_) << '\n';
   }
@@ -133,20 +132,18 @@ class TextDiff {
     line(fmt::format("  {} lists only its largest sites; all: report --json --top 1000000", name));
   }
 
-  void write_site(const SiteDiff& site, int digits) {
+  void write_site(const SiteDiff& site) {
     const std::string_view mark = site.unlisted       ? "  [not listed]"
                                   : site.a_bytes == 0 ? "  [new]"
                                   : site.b_bytes == 0 ? "  [gone]"
                                                       : "";
-    row(site, digits, site.title,
-        fmt::format("  [{}]{}", site.kind.substr(site.kind.find('.') + 1), mark));
+    row(site, site.title, fmt::format("  [{}]{}", site.kind.substr(site.kind.find('.') + 1), mark));
   }
 
-  void row(const SiteDiff& site, int digits, const std::string& title, const std::string& marks) {
-    const std::string figures = fmt::format(
-        "{} {} {}  ", right(change_mib(site.a_bytes, site.b_bytes, digits), kMibColumns),
-        right(mib(site.a_bytes, digits), kMibColumns),
-        right(mib(site.b_bytes, digits), kMibColumns));
+  void row(const SiteDiff& site, const std::string& title, const std::string& marks) {
+    const std::string figures =
+        fmt::format("{} {} {}  ", right(change_size(site.a_bytes, site.b_bytes, style_), columns_),
+                    right(size(site.a_bytes), columns_), right(size(site.b_bytes), columns_));
     const size_t used = display_width(figures) + display_width(marks);
     out_ << figures << fit(title, width_ > used ? width_ - used : 0) << marks << '\n';
   }
@@ -160,7 +157,7 @@ class TextDiff {
         continue;
       }
       const auto figure = [&](const std::optional<uint64_t>& value) {
-        if (!is_count(metric.name)) return mib(value, 3) + " MiB";
+        if (!is_count(metric.name)) return size(value);
         return value ? grouped(*value) : "–";
       };
       std::string text = fmt::format("  {} {}{}{}", left(metric.name, kMetricColumns),
@@ -182,18 +179,18 @@ class TextDiff {
                                      [&](const MetricDiff& m) { return m.name == wanted; });
       if (peak == phase.metrics.end() || peak->a == peak->b) continue;
       const auto figure = [&](bool there, const std::optional<uint64_t>& value) {
-        return there ? right(mib(value), kMibColumns) : right("none", kMibColumns);
+        return there ? right(size(value), columns_) : right("none", columns_);
       };
       std::string text =
           fmt::format("  {} {} {}", left(fit(phase.name, kPhaseColumns), kPhaseColumns),
                       figure(phase.in_a, peak->a), figure(phase.in_b, peak->b));
-      if (peak->a && peak->b) text += right(change_mib(*peak->a, *peak->b), kMibColumns + 1);
+      if (peak->a && peak->b) text += right(change_size(*peak->a, *peak->b, style_), columns_ + 1);
       lines.push_back(std::move(text));
     }
     if (lines.empty()) return;
     heading("PHASES", what + ", those that differ");
-    line(fmt::format("  {} {} {} {}", left("phase", kPhaseColumns), right("A MiB", kMibColumns),
-                     right("B MiB", kMibColumns), right("change", kMibColumns)));
+    line(fmt::format("  {} {} {} {}", left("phase", kPhaseColumns), right("A", columns_),
+                     right("B", columns_), right("change", columns_)));
     for (const std::string& text : lines) line(text);
   }
 
@@ -202,7 +199,7 @@ class TextDiff {
   const size_t top_;
   std::ostream& out_;
   const TextStyle& style_;
-  const size_t width_;
+  const size_t width_, columns_;
   const Diff diff_;
 };
 

@@ -70,7 +70,7 @@ std::string code(std::string_view text) {
 
 std::string cell(const std::optional<uint64_t>& value, bool count) {
   if (count) return value ? grouped(*value) : "–";
-  return compact_size(value);
+  return size_text(value);
 }
 
 std::string losses_line(const Summary& summary) {

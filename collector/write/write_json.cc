@@ -39,6 +39,7 @@ Json ledger_view_json(const LedgerView& view) {
             {"rows", Json::array()}};
   for (const LedgerRow& row : view.rows)
     json["rows"].push_back({{"cause", row.cause}, {"bytes", row.bytes}});
+  if (view.by_failed_call) json["by_failed_call"] = true;
   return json;
 }
 
@@ -79,6 +80,9 @@ Json peak_json(const Peak& peak) {
   json["other_bytes"] = peak.other_bytes;
   json["other_sites"] = peak.other_sites;
   if (peak.error_bytes) json["error_bytes"] = *peak.error_bytes;
+  json["tags"] = Json::array();
+  for (const TagShare& tag : peak.tags)
+    json["tags"].push_back({{"name", tag.name}, {"bytes", tag.bytes}, {"count", tag.count}});
   return json;
 }
 
@@ -175,6 +179,7 @@ Json oom_json(const OutOfMemory& oom) {
   json["phase"] = nullable(oom.phase);
   json["site"] = oom.title;
   json["holders"] = holders_json(oom.holders);
+  json["ledger"] = oom.ledger ? ledger_view_json(*oom.ledger) : Json(nullptr);
   return json;
 }
 

@@ -8,8 +8,6 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr size_t kMibColumns = 10;
-
 std::string process_text(const MergedProcess& process) {
   const std::string rank = process.run.rank ? fmt::format("rank {}, ", *process.run.rank) : "";
   std::string program = process.run.command.empty() ? "" : process.run.command.front();
@@ -21,6 +19,7 @@ std::string process_text(const MergedProcess& process) {
 
 void write_merge(const Merged& merged, std::ostream& out, const TextStyle& style) {
   const auto width = static_cast<size_t>(style.width);
+  const size_t columns = size_columns(style);
   const auto line = [&](const std::string& text) { out << fit(text, width) << '\n'; };
   out << bold("MERGED", style) << "  " << merged.processes.size() << " processes\n";
   for (const MergedProcess& process : merged.processes) {
@@ -33,20 +32,19 @@ void write_merge(const Merged& merged, std::ostream& out, const TextStyle& style
   for (const MergedSum& sum : merged.sums) {
     out << '\n' << bold("PEAK", style) << "  " << sum.name << ": ";
     if (sum.peak_bytes) {
-      line(fmt::format("{}{} MiB at once at {}; the processes' own peaks add up to {} MiB",
-                       sum.scope == "host" ? "at most " : "", mib(*sum.peak_bytes),
-                       instant(sum.peak_time_ns), mib(sum.sum_of_peaks_bytes)));
+      line(fmt::format("{}{} at once at {}; the processes' own peaks add up to {}",
+                       sum.scope == "host" ? "at most " : "", size_text(*sum.peak_bytes, style),
+                       instant(sum.peak_time_ns), size_text(sum.sum_of_peaks_bytes, style)));
     } else if (!sum.sum_of_peaks_bytes) {
       line("not measured by all processes");
     } else {
-      line(fmt::format("at most {} MiB, the sum of the processes' own peaks; {}",
-                       mib(sum.sum_of_peaks_bytes), merged.no_common_clock));
+      line(fmt::format("at most {}, the sum of the processes' own peaks; {}",
+                       size_text(sum.sum_of_peaks_bytes, style), merged.no_common_clock));
     }
-    line(fmt::format("{} {}  process", right("then MiB", kMibColumns),
-                     right("own peak", kMibColumns)));
+    line(fmt::format("{} {}  process", right("then", columns), right("own peak", columns)));
     for (const MergedPart& part : sum.parts) {
-      line(fmt::format("{} {}  {}", right(mib(part.at_peak_bytes), kMibColumns),
-                       right(mib(part.peak_bytes), kMibColumns),
+      line(fmt::format("{} {}  {}", right(size_text(part.at_peak_bytes, style), columns),
+                       right(size_text(part.peak_bytes, style), columns),
                        process_text(merged.processes[part.process])));
     }
   }

@@ -12,15 +12,13 @@ namespace {
 
 constexpr size_t kNameColumns = 22;
 constexpr size_t kTimeColumns = 9;
-constexpr size_t kMibColumns = 9;
 constexpr size_t kCountColumns = 9;
-constexpr size_t kSideColumns = 4 * (kMibColumns + 1) + kCountColumns + 1;
 constexpr std::string_view kUnknown = "–";
 
 class PhaseTable {
  public:
   PhaseTable(const Summary& summary, std::ostream& out, const TextStyle& style)
-      : summary_(summary), out_(out), style_(style) {
+      : summary_(summary), out_(out), style_(style), columns_(size_columns(style)) {
     for (const PhaseSummary& phase : summary.phases) {
       device_ = std::max(device_, metric(phase.metrics, "device.peak_bytes").value_or(0));
       host_ = std::max(host_, metric(phase.metrics, "host.peak_bytes").value_or(0));
@@ -28,11 +26,10 @@ class PhaseTable {
   }
 
   void write() {
-    out_ << bold("PHASES", style_)
-         << "  MiB; peak: with what was live before; kept: of the phase's "
+    out_ << bold("PHASES", style_) << "  peak: with what was live before; kept: of the phase's "
          << "own allocations, live at its end\n";
     std::string head(kNameColumns + kTimeColumns + 1, ' ');
-    if (device_ > 0) head += "   " + left("device memory", kSideColumns - 1);
+    if (device_ > 0) head += "   " + left("device memory", 4 * (columns_ + 1) + kCountColumns);
     out_ << head << (host_ > 0 ? "   host memory" : "") << '\n';
     out_ << left("phase", kNameColumns) << ' ' << right("time", kTimeColumns)
          << sides(side_head(), side_head()) << '\n';
@@ -49,20 +46,19 @@ class PhaseTable {
     return (device_ > 0 ? "  " + device : "") + (host_ > 0 ? "  " + host : "");
   }
 
-  static std::string side_head() {
+  std::string side_head() const {
     std::string text;
-    for (const char* name : {"entry", "peak", "exit", "kept"})
-      text += ' ' + right(name, kMibColumns);
+    for (const char* name : {"entry", "peak", "exit", "kept"}) text += ' ' + right(name, columns_);
     return text + ' ' + right("allocs", kCountColumns);
   }
 
-  static std::string side(const std::optional<PhaseInstanceSide>& side, bool ended, int digits) {
-    const auto cell = [](const std::string& text) { return ' ' + right(text, kMibColumns); };
+  std::string side(const std::optional<PhaseInstanceSide>& side, bool ended) const {
+    const auto cell = [this](const std::string& text) { return ' ' + right(text, columns_); };
     const std::string none(kUnknown);
     if (!side) return cell(none) + cell(none) + cell(none) + cell(none) + cell(none);
-    return cell(mib(side->start_bytes, digits)) + cell(mib(side->peak_bytes, digits)) +
-           cell(ended ? mib(side->end_bytes, digits) : none) +
-           cell(signed_mib(side->kept_bytes, digits)) +
+    return cell(size_text(side->start_bytes, style_)) + cell(size_text(side->peak_bytes, style_)) +
+           cell(ended ? size_text(side->end_bytes, style_) : none) +
+           cell(signed_size(side->kept_bytes, style_)) +
            cell(side->alloc_count ? grouped(*side->alloc_count) : none);
   }
 
@@ -73,19 +69,16 @@ class PhaseTable {
     const bool ended = instances.end_ns.has_value();
     out_ << left(fit(name, kNameColumns), kNameColumns) << ' '
          << right(duration(instances.open_ns), kTimeColumns)
-         << sides(side(instances.device, ended, mib_digits(device_)),
-                  side(instances.host, ended, mib_digits(host_)))
-         << '\n';
+         << sides(side(instances.device, ended), side(instances.host, ended)) << '\n';
   }
 
   /// What no phase allocated: with it, what the outermost phases hold is what was live in the end.
   void outside() {
     const auto text = [&](const char* name) {
-      const std::optional<uint64_t> bytes = metric(summary_.metrics, name);
-      return mib(bytes, mib_digits(name[0] == 'd' ? device_ : host_));
+      return size_text(metric(summary_.metrics, name), style_);
     };
     out_ << fmt::format(
-        "live at exit: device {} MiB, host {} MiB; of it allocated outside of all phases: {}, {}\n",
+        "live at exit: device {}, host {}; of it allocated outside of all phases: {}, {}\n",
         text("device.live_bytes"), text("host.live_bytes"),
         text("device.outside_phases.live_bytes"), text("host.outside_phases.live_bytes"));
   }
@@ -100,7 +93,7 @@ class PhaseTable {
         const std::string name =
             std::string(static_cast<size_t>(std::min(phase.depth, 8)) * 2, ' ') + phase.name;
         out_ << fit(fmt::format("{} {} {}  {}", left(fit(name, kNameColumns), kNameColumns),
-                                right(mib((*site)->bytes, mib_digits((*site)->bytes)), kMibColumns),
+                                right(size_text((*site)->bytes, style_), columns_),
                                 left((*site)->kind, 16), (*site)->title),
                     static_cast<size_t>(std::max(style_.width, 100)))
              << '\n';
@@ -111,6 +104,7 @@ class PhaseTable {
   const Summary& summary_;
   std::ostream& out_;
   const TextStyle& style_;
+  const size_t columns_;
   uint64_t device_ = 0, host_ = 0;
 };
 

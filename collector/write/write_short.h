@@ -1,4 +1,4 @@
-// The few lines at the end of a run: at most kShortLines. `gpupeak run` prints them, and the
+// The few lines at the end of a run: at most kShortLines, and one more a further GPU. `gpupeak run` prints them, and the
 // preload through `gpupeak report --short` when it was used bare.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace gpupeak::collector {
 
-inline constexpr size_t kShortLines = 15;
+inline constexpr size_t kShortLines = 12;
 
 /// Holds the two lines that scripts look for: "Peak device memory (GPU N): B bytes", one a device
 /// that was used, and "Peak host heap: B bytes" if it was measured.

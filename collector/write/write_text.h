@@ -1,4 +1,5 @@
-// The full report as text. `gpupeak report` calls it.
+// The report as text: by default one screen, kReportLines at most, or all of it. `gpupeak report`
+// calls it.
 #pragma once
 
 #include <ostream>
@@ -8,6 +9,11 @@
 
 namespace gpupeak::collector {
 
-void write_text(const Summary& summary, std::ostream& out, const TextStyle& style = {});
+inline constexpr size_t kReportLines = 50;
+
+enum class ReportLength { kOneScreen, kFull };
+
+void write_text(const Summary& summary, std::ostream& out, const TextStyle& style = {},
+                ReportLength length = ReportLength::kOneScreen);
 
 }  // namespace gpupeak::collector

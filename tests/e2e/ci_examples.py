@@ -119,7 +119,7 @@ def pytest(folder):
         text = file.read()
     expect("50_000_000" in text, "the example has another size")
     write(folder, os.path.basename(example), text.replace("50_000_000", "150_000_000"))
-    expect("over the limit of 100.0 MiB" in sh(command, folder, code=1), "pytest does not show why")
+    expect("over the limit of 100 MiB" in sh(command, folder, code=1), "pytest does not show why")
 
 
 def main():

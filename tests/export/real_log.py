@@ -46,10 +46,9 @@ def record(folder):
 def verbs(log, folder):
     """Those that views.py does not cover."""
     path, peak = log.path, log.peak("host")
-    shown = f"{peak / MIB:.1f}"
     expect(peak > 100 * MIB, f"the peak is {peak}: no weights?")
     for by in ("site", "function", "module", "phase", "tag", "kind", "thread", "ip"):
-        expect(f"sum {shown} = peak, residual 0" in gpupeak("report", "--by", by, path), f"report --by {by}")
+        expect(f"sum {peak} = peak, residual 0" in gpupeak("report", "--bytes", "--by", by, path), f"report --by {by}")
     expect(f"Peak host heap: {log.peak('host/heap')} bytes" in gpupeak("report", "--short", path), "report --short")
     expect(gpupeak("report", "--csv", path).count("\n") > 10, "report --csv")
     expect("create_session" in gpupeak("phases", path), "phases")

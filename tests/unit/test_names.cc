@@ -70,12 +70,8 @@ TEST_CASE("text_format: figures", "[collector]") {
   CHECK(grouped(0) == "0");
   CHECK(grouped(999) == "999");
   CHECK(grouped(61204) == "61 204");
-  CHECK(mib(5675077632) == "5 412.2");
-  CHECK(compact_size(std::nullopt) == "–");
-  CHECK(compact_size(0) == "0");
-  CHECK(compact_size(67108864) == "64.0 MiB");
-  CHECK(compact_size(uint64_t{1203} << 20) == "1 203 MiB");
   CHECK(percent(1, 0) == "–");
+  CHECK(percent(11, 10) == "–");
   CHECK(percent(851, 1000) == "85.1");
   CHECK(instant(9'810'000'000) == "+9.81 s");
   CHECK(duration(140'000'000) == "140 ms");
@@ -83,6 +79,32 @@ TEST_CASE("text_format: figures", "[collector]") {
   CHECK(display_width(fit("A ← B ← C", 5)) == 5);
   CHECK(left("←", 3) == "←  ");
   CHECK(right("–", 3) == "  –");
+}
+
+TEST_CASE("text_format: one scale for all sizes, in three digits", "[collector]") {
+  constexpr uint64_t kMiB = 1 << 20;
+  CHECK(size_text(std::nullopt) == "–");
+  CHECK(size_text(0) == "0");
+  CHECK(size_text(1) == "1 B");
+  CHECK(size_text(999) == "999 B");
+  CHECK(size_text(1000) == "0.98 KiB");
+  CHECK(size_text(40448) == "39.5 KiB");
+  CHECK(size_text(76546) == "74.8 KiB");
+  CHECK(size_text(64 * kMiB) == "64.0 MiB");
+  CHECK(size_text(10 * kMiB - 1) == "10.0 MiB");
+  CHECK(size_text(999 * kMiB + kMiB / 4) == "999 MiB");
+  CHECK(size_text(1000 * kMiB) == "0.98 GiB");
+  CHECK(size_text(81559 * kMiB) == "79.6 GiB");
+  CHECK(size_text(UINT64_MAX) == "16777216 TiB");
+  const TextStyle exact{.bytes = true};
+  CHECK(size_text(3649044480, exact) == "3649044480");
+  CHECK(size_text(0, exact) == "0");
+  CHECK(signed_size(-1536) == "-1.50 KiB");
+  CHECK(signed_size(0) == "0");
+  CHECK(signed_size(INT64_MIN, exact) == "-9223372036854775808");
+  CHECK(change_size(2 * kMiB, 5 * kMiB) == "+3.00 MiB");
+  CHECK(change_size(5 * kMiB, 2 * kMiB, exact) == "-3145728");
+  CHECK(change_size(5, 5) == "0");
 }
 
 TEST_CASE("clock_map: straight lines between the pairs", "[collector]") {

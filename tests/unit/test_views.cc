@@ -119,13 +119,13 @@ TEST_CASE("tree: only branches indent", "[collector]") {
   const std::string text = text_of(
       [&](auto& out) { write_tree(log.profile, log.profile.scope(""), {}, out, TextStyle{}); });
   CHECK(text ==
-        "PEAK  GPU 0 (H200), device memory: 200.0 MiB at +0.00 s\n"
-        "       MiB     %        n  call\n"
-        "     200.0 100.0        4  0x1000\n"
-        "     160.0  80.0        2  ├ 0x2000\n"
-        "     100.0  50.0        1  │ ├ 0x3000\n"
-        "      60.0  30.0        1  │ └ 0x4000\n"
-        "      40.0  20.0        2  └ 0x5000\n");
+        "PEAK  GPU 0 (H200), device memory: 200 MiB at +0.00 s\n"
+        "     size     %        n  call\n"
+        "  200 MiB 100.0        4  0x1000\n"
+        "  160 MiB  80.0        2  ├ 0x2000\n"
+        "  100 MiB  50.0        1  │ ├ 0x3000\n"
+        " 60.0 MiB  30.0        1  │ └ 0x4000\n"
+        " 40.0 MiB  20.0        2  └ 0x5000\n");
 }
 
 TEST_CASE("flame: as wide as the terminal, no cell beyond its caller", "[collector]") {

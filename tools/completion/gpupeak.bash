@@ -48,7 +48,7 @@ _gpupeak() {
   fi
   local options="--help"
   case $verb in
-    report) options="--html --json --csv --short --by --top --strict --out --color --help" ;;
+    report) options="--full --bytes --html --json --csv --short --by --top --strict --out --color --help" ;;
     phases) options="--csv --strict --out --color --help" ;;
     tags) options="--scope --top --csv --json --strict --out --color --help" ;;
     diff) options="--by --top --json --strict --out --color --help" ;;

@@ -1,0 +1,367 @@
+#include "collector/summary/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <numeric>
+#include <string_view>
+
+#include "collector/summary/ledger_text.h"
+#include "collector/summary/run_text.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr size_t kMaxParts = 3;
+constexpr size_t kNameColumns = 28;
+constexpr uint64_t kWorthAHint = 10;  ///< a tenth of the peak
+constexpr std::string_view kArrow = " ← ";
+
+std::string first_frame(const std::string& title) {
+  return title.substr(0, title.find(kArrow));
+}
+
+/// "libengine.so+0x200", "libengine.so (4 frames)".
+bool has_no_name(const std::string& title) {
+  const std::string frame = first_frame(title);
+  return frame.find("+0x") != std::string::npos || frame.ends_with(" frames)");
+}
+
+class Judge {
+ public:
+  Judge(const Summary& summary, const TextStyle& style) : summary_(summary), style_(style) {}
+
+  Verdict judge() {
+    find_device();
+    losses();
+    failures();
+    peaks();
+    bar();
+    hints();
+    steps();
+    facts();
+    return std::move(verdict_);
+  }
+
+ private:
+  std::string size(const std::optional<uint64_t>& bytes) const { return size_text(bytes, style_); }
+  void say(std::string text, bool alarming = false) {
+    verdict_.sentences.push_back({std::move(text), alarming});
+  }
+
+  void find_device() {
+    uint64_t largest = 0;
+    verdict_.device = nullptr;
+    for (const DeviceSummary& device : summary_.devices) {
+      if (!was_used(device)) continue;
+      ++used_devices_;
+      const uint64_t peak = metric(device.metrics, "device.peak_bytes").value_or(0);
+      if (verdict_.device != nullptr && peak <= largest) continue;
+      verdict_.device = &device;
+      largest = peak;
+    }
+    peak_ = summary_.find_peak(
+        verdict_.device == nullptr ? "host" : fmt::format("device:{}", verdict_.device->ordinal));
+  }
+
+  void losses() {
+    const Quality& quality = summary_.quality;
+    if (!quality.exact || !quality.log_complete)
+      say(losses_text(quality) + (quality.exact ? "" : ": the figures are what was seen"), true);
+  }
+
+  const DeviceSummary* device(std::optional<int32_t> ordinal) const {
+    for (const DeviceSummary& device : summary_.devices) {
+      if (ordinal && device.ordinal == *ordinal) return &device;
+    }
+    return nullptr;
+  }
+
+  bool ended_well() const {
+    return summary_.run.exit_kind == ExitKind::kExit && summary_.run.exit_code == 0;
+  }
+
+  void failures() {
+    const std::vector<FailureGroup> groups = fold_failures(summary_);
+    if (groups.empty()) return;
+    // The one that the program could not live with is the last.
+    const FailureGroup& group = groups.back();
+    const OutOfMemory& oom = *group.last;
+    const DeviceSummary* where = device(oom.device);
+    const bool of_memory = oom.result == "CUDA_ERROR_OUT_OF_MEMORY";
+    std::string text = !ended_well() && of_memory ? "OUT OF MEMORY" : "an allocation failed";
+    if (where != nullptr) text += " on " + device_text(*where);
+    if (ended_well()) text += " and the program went on";
+    text += fmt::format(": {} asked", size(oom.requested_bytes));
+    if (oom.driver_free_bytes) text += fmt::format(", {} free", size(oom.driver_free_bytes));
+    text += fmt::format(", {} held", size(oom.live_bytes));
+    if (!of_memory) text += fmt::format(" ({}: {})", oom.api, oom.result);
+    if (group.count > 1) text += fmt::format(", {} times", grouped(group.count));
+    if (groups.size() > 1) text += fmt::format("; {} other failures", grouped(groups.size() - 1));
+    say(std::move(text), true);
+    if (of_memory) say(why(oom, where));
+  }
+
+  std::string why(const OutOfMemory& oom, const DeviceSummary* where) const {
+    std::string text;
+    const auto add = [&](const std::string& clause) {
+      text += (text.empty() ? "" : "; ") + clause;
+    };
+    std::optional<uint64_t> total = oom.driver_total_bytes;
+    if (!total && where != nullptr && where->total_bytes > 0) total = where->total_bytes;
+    if (total && oom.requested_bytes > *total)
+      add(fmt::format("that is more than the card has, {}", size(total)));
+    const std::string most = oom.holders.empty()
+                                 ? ""
+                                 : fmt::format("{} of it by {}", size(oom.holders.front().bytes),
+                                               oom.holders.front().title);
+    if (total && oom.live_bytes <= *total) {
+      add(fmt::format("this process holds {} % of the card{}", percent(oom.live_bytes, *total),
+                      most.empty() ? "" : ", " + most));
+    } else if (!most.empty()) {
+      add(most);
+    }
+    if (oom.ledger) {
+      const uint64_t others = of_others(*oom.ledger);
+      if (others > oom.requested_bytes / kWorthAHint)
+        add(fmt::format("{} are the driver's and other processes'", size(others)));
+    }
+    if (oom.driver_free_bytes && oom.requested_bytes <= *oom.driver_free_bytes)
+      add("as much was free, but not for this request");
+    if (oom.pool_slack_bytes > oom.requested_bytes / kWorthAHint)
+      add(fmt::format("pools keep {} that nobody uses", size(oom.pool_slack_bytes)));
+    if (oom.largest_fit_bytes)
+      add(fmt::format("{} would have fitted", size(oom.largest_fit_bytes)));
+    return "why: " + text;
+  }
+
+  static uint64_t of_others(const LedgerView& view) {
+    int64_t bytes = 0;
+    for (const LedgerRow& row : view.rows) {
+      if (row.cause == "start" || row.cause == "external") bytes += row.bytes;
+    }
+    return static_cast<uint64_t>(std::max<int64_t>(0, bytes));
+  }
+
+  void peaks() {
+    if (peak_ == nullptr) {
+      say(verdict_.device != nullptr ? "no memory of a GPU was handed out"
+          : metric(summary_.metrics, "host.peak_bytes")
+              ? "nothing was allocated"
+              : "no memory of a GPU was handed out, and the host's was not measured");
+      return;
+    }
+    std::string text = fmt::format("peak {}", size(peak_->bytes));
+    if (peak_->error_bytes) text += fmt::format(" ± {}", size(peak_->error_bytes));
+    if (verdict_.device != nullptr) {
+      if (verdict_.device->total_bytes > 0)
+        text += fmt::format(" of {}", size(verdict_.device->total_bytes));
+      text += " on " + device_text(*verdict_.device);
+    } else {
+      text += " of host memory";
+    }
+    text += " at " + instant(peak_->time_ns);
+    if (peak_->phase) text += ", in " + *peak_->phase;
+    say(std::move(text));
+    other_devices();
+  }
+
+  void other_devices() {
+    if (used_devices_ < 2) return;
+    uint64_t least = UINT64_MAX, most = 0;
+    for (const DeviceSummary& device : summary_.devices) {
+      if (&device == verdict_.device || !was_used(device)) continue;
+      const uint64_t bytes = metric(device.metrics, "device.peak_bytes").value_or(0);
+      least = std::min(least, bytes);
+      most = std::max(most, bytes);
+    }
+    const std::string range =
+        least == most ? size(most) : fmt::format("{} to {}", size(least), size(most));
+    say(fmt::format("{} more GPU{}: {}", used_devices_ - 1, used_devices_ == 2 ? "" : "s", range));
+  }
+
+  void add_part(std::string name, int64_t bytes, uint64_t& left) {
+    if (bytes <= 0) return;
+    const uint64_t fits = std::min(static_cast<uint64_t>(bytes), left);
+    left -= fits;
+    if (fits > 0) verdict_.bar.push_back({cut(name, kNameColumns, style_), fits});
+  }
+
+  void bar() {
+    if (verdict_.device == nullptr || peak_ == nullptr || verdict_.device->total_bytes == 0) return;
+    uint64_t left = verdict_.device->total_bytes;
+    uint64_t rest = peak_->bytes;
+    size_t parts = 0;
+    const auto part = [&](const std::string& name, uint64_t bytes) {
+      if (parts == kMaxParts) return;
+      ++parts;
+      rest -= std::min(rest, bytes);
+      add_part(name, static_cast<int64_t>(bytes), left);
+    };
+    for (const TagShare& tag : peak_->tags) {
+      if (&tag != &peak_->tags.back()) part(tag.name, tag.bytes);
+    }
+    if (peak_->tags.empty()) {
+      for (const Holder& holder : peak_->holders) part(first_frame(holder.title), holder.bytes);
+    }
+    add_part(parts == 0 ? "handed out" : "others", static_cast<int64_t>(rest), left);
+    std::string free = "free or the driver's";
+    if (verdict_.device->ledger && is_of_peak(verdict_.device->ledger->at_peak, peak_)) {
+      ledger_parts(verdict_.device->ledger->at_peak, left);
+      free = "free";
+    }
+    if (left > 0) verdict_.bar.push_back({free, left, true});
+  }
+
+  void ledger_parts(const LedgerView& view, uint64_t& left) {
+    int64_t driver = 0, unused = 0, others = 0, unexplained = 0;
+    for (const LedgerRow& row : view.rows) {
+      if (row.cause == "start" || row.cause == "external")
+        others += row.bytes;
+      else if (row.cause == "pool_slack" || row.cause == "rounding")
+        unused += row.bytes;
+      else if (row.cause == "unexplained")
+        unexplained += row.bytes;
+      else
+        driver += row.bytes;
+    }
+    add_part("context and code", driver, left);
+    add_part("reserved, not in use", unused, left);
+    add_part("in use before", others, left);
+    add_part("unexplained", unexplained, left);
+  }
+
+  void hints() {
+    if (peak_ == nullptr || peak_->bytes == 0) return;
+    uint64_t temporary = 0;
+    int64_t longest = 0;
+    uint64_t listed = 0, unnamed = 0;
+    for (const Holder& holder : peak_->holders) {
+      listed += holder.bytes;
+      if (has_no_name(holder.title)) unnamed += holder.bytes;
+      if (!holder.temporary || holder.longest_life_ns <= 0) continue;
+      temporary += holder.bytes;
+      longest = std::max(longest, holder.longest_life_ns);
+    }
+    if (temporary >= peak_->bytes / kWorthAHint && temporary > 0) {
+      verdict_.hints.push_back(fmt::format("the peak was temporary: {} of it freed within {}",
+                                           size(temporary), duration(longest)));
+    }
+    const bool by_site = summary_.grouped_by == "site" || summary_.grouped_by == "function";
+    if (by_site && unnamed > listed / 2) {
+      verdict_.hints.push_back(fmt::format(
+          "{} % of it has no names: debug symbols of these libraries give them (docs/symbols.md)",
+          percent(unnamed, listed)));
+    }
+    const auto slack = verdict_.device == nullptr
+                           ? std::nullopt
+                           : metric(verdict_.device->metrics, "device.ledger.pool_slack_bytes");
+    if (slack.value_or(0) > peak_->bytes / kWorthAHint)
+      verdict_.hints.push_back(fmt::format("pools keep {} more that nobody uses", size(slack)));
+  }
+
+  void step(std::string_view verb, std::string why) {
+    verdict_.next.push_back(
+        {fmt::format("gpupeak {} {}", verb, quoted(summary_.log_path)), std::move(why)});
+  }
+
+  void steps() {
+    if (peak_ != nullptr && peak_->tags.size() > 1) step("tags", "by layer");
+    const bool has_phases =
+        std::any_of(summary_.phases.begin(), summary_.phases.end(),
+                    [](const PhaseSummary& phase) { return phase.source != "auto"; });
+    if (verdict_.next.empty() && has_phases) step("phases", "what each phase kept");
+    step("report --html page.html", "a page to look around in");
+  }
+
+  void facts() {
+    std::string& text = verdict_.facts;
+    text = duration(summary_.run.duration_ns);
+    const std::string exit = exit_text(summary_.run);
+    if (!exit.empty()) text += " · " + exit;
+    text += fmt::format(" · {} · log {}", events_text(summary_.quality), size(summary_.log_bytes));
+    if (summary_.quality.exact && summary_.quality.log_complete) text += " · ✓ nothing lost";
+    const std::vector<Warning>& warnings = summary_.quality.warnings;
+    if (warnings.empty()) return;
+    verdict_.warnings =
+        fmt::format("{} warning{}:", warnings.size(), warnings.size() == 1 ? "" : "s");
+    std::string last;
+    for (const Warning& warning : warnings) {
+      if (warning.code != last) verdict_.warnings += " " + warning.code;
+      last = warning.code;
+    }
+  }
+
+  const Summary& summary_;
+  const TextStyle& style_;
+  const Peak* peak_ = nullptr;
+  size_t used_devices_ = 0;
+  Verdict verdict_;
+};
+
+}  // namespace
+
+std::string quoted(const std::string& path) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:=@%+";
+  if (!path.empty() && path.find_first_not_of(kPlain) == std::string::npos) return path;
+  std::string text = "'";
+  for (const char c : path) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::vector<FailureGroup> fold_failures(const Summary& summary) {
+  std::vector<FailureGroup> groups;
+  for (const OutOfMemory& oom : summary.oom) {
+    const auto alike = [&](const FailureGroup& group) {
+      const OutOfMemory& other = *group.last;
+      return oom.device == other.device && oom.requested_bytes == other.requested_bytes &&
+             oom.result == other.result && oom.phase == other.phase && oom.title == other.title;
+    };
+    const auto known = std::find_if(groups.begin(), groups.end(), alike);
+    uint64_t count = 1;
+    if (known != groups.end()) {
+      count += known->count;
+      groups.erase(known);  // the order is that of the last ones
+    }
+    groups.push_back({&oom, count});
+  }
+  return groups;
+}
+
+Verdict verdict_of(const Summary& summary, const TextStyle& style) {
+  return Judge(summary, style).judge();
+}
+
+std::string bar_text(const std::vector<Verdict::Part>& parts, size_t columns) {
+  constexpr std::array<std::string_view, 4> kShades = {"█", "▓", "▒", "░"};
+  constexpr std::string_view kFree = "·";
+  const uint64_t whole =
+      std::accumulate(parts.begin(), parts.end(), uint64_t{0},
+                      [](uint64_t sum, const Verdict::Part& part) { return sum + part.bytes; });
+  std::string text;
+  size_t used = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const double share = static_cast<double>(parts[i].bytes) / static_cast<double>(whole);
+    const size_t later = parts.size() - 1 - i;  // each needs a place
+    size_t cells =
+        std::max<size_t>(1, static_cast<size_t>(share * static_cast<double>(columns) + 0.5));
+    const size_t room = columns > used + later ? columns - used - later : 1;
+    cells = later == 0 ? room : std::min(cells, room);
+    used += cells;
+    while (cells-- > 0) text += parts[i].free ? kFree : kShades[i % kShades.size()];
+  }
+  return text;
+}
+
+std::string bar_legend(const std::vector<Verdict::Part>& parts, const TextStyle& style) {
+  std::string text;
+  for (const Verdict::Part& part : parts)
+    text +=
+        fmt::format("{}{} {}", text.empty() ? "" : " · ", part.name, size_text(part.bytes, style));
+  return text;
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,423 @@
+#include "collector/write/report_sections.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+#include <tuple>
+
+#include "collector/summary/ledger_text.h"
+#include "collector/summary/run_text.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr size_t kPhaseColumns = 22;
+constexpr size_t kCountColumns = 9;
+constexpr size_t kCommandColumns = 12;
+constexpr size_t kMaxFailureHolders = 3;
+constexpr size_t kBarColumns = 32;
+
+/// The error bar of an estimate, if it is one.
+std::string error_text(const std::optional<uint64_t>& bytes, std::string_view before,
+                       const TextStyle& style) {
+  return bytes ? fmt::format("{}± {}", before, size_text(*bytes, style)) : "";
+}
+
+std::string kind_mark(const std::string& kind) {
+  return fmt::format("  [{}]", kind.substr(kind.find('.') + 1));
+}
+
+}  // namespace
+
+ReportSections::ReportSections(const Summary& summary, const TextStyle& style)
+    : summary_(summary),
+      style_(style),
+      width_(static_cast<size_t>(std::max(style.width, 60))),
+      columns_(size_columns(style)),
+      verdict_(verdict_of(summary, style)) {}
+
+std::string ReportSections::heading(std::string_view name, const std::string& rest) const {
+  const size_t used = name.size() + 2;
+  return bold(name, style_) +
+         (rest.empty() ? "" : "  " + cut(rest, width_ > used ? width_ - used : 0, style_));
+}
+
+std::string ReportSections::row(uint64_t bytes, uint64_t whole, const std::string& count,
+                                const std::string& title, const std::string& marks) const {
+  const std::string figures = fmt::format("{} {} {}  ", right(size_text(bytes, style_), columns_),
+                                          right(percent(bytes, whole), 5), right(count, 7));
+  const size_t used = display_width(figures) + display_width(marks);
+  return figures + cut(title, width_ > used ? width_ - used : 0, style_) + marks;
+}
+
+void ReportSections::add_wrapped(const std::string& text, Lines& lines) const {
+  for (std::string& one : wrapped(text, width_, 2, style_)) lines.push_back(std::move(one));
+}
+
+ReportSections::Lines ReportSections::verdict(bool full) const {
+  Lines lines{bold("GPUPEAK", style_) + "  " + line(summary_.log_path)};
+  for (const Verdict::Sentence& sentence : verdict_.sentences)
+    for (const std::string& text : wrapped(sentence.text, width_, 2, style_))
+      lines.push_back(sentence.alarm ? alarm(text, style_) : bold(text, style_));
+  if (!verdict_.bar.empty()) {
+    const std::string bar = bar_text(verdict_.bar, kBarColumns);
+    const std::string legend = bar_legend(verdict_.bar, style_);
+    if (bar.size() > 0 && kBarColumns + 2 + display_width(legend) <= width_) {
+      lines.push_back(bar + "  " + legend);
+    } else {
+      lines.push_back(bar);
+      add_wrapped(legend, lines);
+    }
+  }
+  for (const std::string& hint : verdict_.hints) add_wrapped(hint, lines);
+  for (const std::string& one : wrapped(verdict_.facts, width_, 2, style_))
+    lines.push_back(faint(one, style_));
+  if (!full) {
+    if (!verdict_.warnings.empty())
+      add_wrapped(verdict_.warnings + "  gpupeak report --full " + quoted(summary_.log_path),
+                  lines);
+    return lines;
+  }
+  const auto say = [&](std::string_view name, const std::string& text) {
+    lines.push_back(line("  " + left(name, kCommandColumns) + text));
+  };
+  const RunSummary& run = summary_.run;
+  std::string command;
+  for (const std::string& word : run.command) command += (command.empty() ? "" : " ") + word;
+  say("command", command);
+  say("process", fmt::format("{}{}{}, started {}", run.pid, run.host.empty() ? "" : " on ",
+                             run.host, run.start_time));
+  std::string measured = "device memory handed out by the driver, pinned", missing;
+  const auto measure = [&](const std::string& name, std::string_view what) {
+    std::string& list = metric(summary_.metrics, name) ? measured : missing;
+    list += (list.empty() ? "" : ", ") + std::string(what);
+  };
+  measure("host.kind.heap.peak_bytes", "heap");
+  measure("host.kind.mmap_anon.peak_bytes", "anonymous mappings");
+  measure("host.rss.peak_bytes", "RSS");
+  say("measured", missing.empty() ? measured : measured + "; not measured: " + missing);
+  for (const Warning& warning : summary_.quality.warnings)
+    lines.push_back(fmt::format("  {}  {}", warning.code, warning.message));
+  return lines;
+}
+
+ReportSections::Lines ReportSections::failure(const FailureGroup& group) const {
+  const OutOfMemory& oom = *group.last;
+  const std::string where = oom.device ? fmt::format(" on GPU {}", *oom.device) : "";
+  const std::string times = group.count > 1 ? fmt::format(", {} times", grouped(group.count)) : "";
+  std::string slack;
+  const auto add = [&](std::string_view what, uint64_t bytes) {
+    if (bytes > 0) slack += fmt::format("{}{} {}", slack.empty() ? "" : ", ", what, size(bytes));
+  };
+  add("pools", oom.pool_slack_bytes);
+  add("pages of small blocks", oom.page_slack_bytes);
+  add("addresses without memory", oom.unmapped_address_bytes);
+  Lines lines{line(fmt::format("  {}  {} of {}{}: {}{}", instant(oom.time_ns), oom.api,
+                               size(oom.requested_bytes), where, oom.result, times))};
+  lines.push_back(
+      line(fmt::format("    held {}, free {}, would have fitted {}{}", size(oom.live_bytes),
+                       size(oom.driver_free_bytes), size(oom.largest_fit_bytes),
+                       slack.empty() ? "" : "; held and not in use: " + slack)));
+  lines.push_back(line("    at " + oom.title));
+  if (oom.ledger)
+    lines.push_back(line("    nvidia-smi: " +
+                         ledger_sum_text(*oom.ledger, oom.ledger->used_bytes / 1000, style_)));
+  for (size_t i = 0; i < std::min(oom.holders.size(), kMaxFailureHolders); ++i)
+    lines.push_back(
+        line(fmt::format("    {} held by {}", size(oom.holders[i].bytes), oom.holders[i].title)));
+  return lines;
+}
+
+ReportSections::Lines ReportSections::failures(size_t rows) const {
+  std::vector<FailureGroup> groups = fold_failures(summary_);
+  if (groups.empty()) return {};
+  std::reverse(groups.begin(), groups.end());  // the last one is the one that counted
+  Lines lines{"", heading("FAILED ALLOCATIONS", grouped(summary_.oom_count))};
+  uint64_t told = 0;
+  for (size_t i = 0; i < std::min(rows, groups.size()); ++i) {
+    const Lines one = failure(groups[i]);
+    lines.insert(lines.end(), one.begin(), one.end());
+    told += groups[i].count;
+  }
+  if (told < summary_.oom_count)
+    lines.push_back(fmt::format("  … {} more", grouped(summary_.oom_count - told)));
+  return lines;
+}
+
+ReportSections::Lines ReportSections::tags(size_t rows) const {
+  const Peak* peak = verdict_.device == nullptr
+                         ? summary_.find_peak("host")
+                         : summary_.find_peak(fmt::format("device:{}", verdict_.device->ordinal));
+  if (peak == nullptr || peak->tags.empty()) return {};
+  Lines lines{"", heading("BY TAG", "what the peak is for")};
+  uint64_t rest = peak->bytes;
+  const size_t shown = std::min(rows, peak->tags.size());
+  for (size_t i = 0; i < shown; ++i) {
+    const TagShare& tag = peak->tags[i];
+    rest -= tag.bytes;
+    lines.push_back(row(tag.bytes, peak->bytes, grouped(tag.count), tag.name, ""));
+  }
+  if (rest > 0)
+    lines.push_back(
+        row(rest, peak->bytes, "", fmt::format("{} more", peak->tags.size() - shown), ""));
+  return lines;
+}
+
+ReportSections::Lines ReportSections::devices(size_t rows) const {
+  if (summary_.devices.size() < 2) return {};
+  Lines lines{"", heading("GPUS", "each at its own peak")};
+  size_t shown = 0;
+  for (const DeviceSummary& device : summary_.devices) {
+    if (shown++ == rows) {
+      lines.push_back(fmt::format("  … {} more", summary_.devices.size() - rows));
+      break;
+    }
+    const Peak* peak = summary_.find_peak(fmt::format("device:{}", device.ordinal));
+    if (peak == nullptr) {
+      lines.push_back(line(fmt::format("{}  {}", right("0", columns_), device_text(device))));
+      continue;
+    }
+    lines.push_back(
+        line(fmt::format("{}  {} of {} at {}{}", right(size(peak->bytes), columns_),
+                         device_text(device), size(device.total_bytes), instant(peak->time_ns),
+                         peak->phase ? ", in " + *peak->phase : "")));
+  }
+  return lines;
+}
+
+ReportSections::Lines ReportSections::holders(const std::string& scope, const std::string& what,
+                                              size_t rows) const {
+  const Peak* peak = summary_.find_peak(scope);
+  if (peak == nullptr) return {};
+  const std::string phase = peak->phase ? ", phase " + *peak->phase : "";
+  Lines lines{"",
+              heading("PEAK COMPOSITION",
+                      fmt::format("{}, {}, {}{}{}", what, size(peak->bytes), instant(peak->time_ns),
+                                  phase, error_text(peak->error_bytes, ", an estimate ", style_)))};
+  lines.push_back(
+      fmt::format("{} {} {}  site", right("size", columns_), right("%", 5), right("n", 7)));
+  const bool several_kinds =
+      std::any_of(peak->holders.begin(), peak->holders.end(),
+                  [&](const Holder& holder) { return holder.kind != peak->holders.front().kind; });
+  uint64_t sum = peak->other_bytes, rest = peak->other_bytes, more = peak->other_sites;
+  for (size_t i = 0; i < peak->holders.size(); ++i) {
+    const Holder& holder = peak->holders[i];
+    sum += holder.bytes;
+    if (i >= rows) {
+      rest += holder.bytes;
+      ++more;
+      continue;
+    }
+    const std::string marks = (several_kinds ? kind_mark(holder.kind) : "") +
+                              (holder.temporary ? "  [temporary]" : "") +
+                              error_text(holder.error_bytes, "  ", style_);
+    lines.push_back(row(holder.bytes, peak->bytes, grouped(holder.count), holder.title, marks));
+  }
+  if (rest > 0)
+    lines.push_back(row(rest, peak->bytes, "", fmt::format("{} more", grouped(more)), ""));
+  lines.push_back(
+      right(fmt::format("sum {} = peak, residual {}", size_text(sum, style_), peak->bytes - sum),
+            width_));
+  return lines;
+}
+
+ReportSections::Lines ReportSections::ledger(const DeviceSummary& device, size_t rows) const {
+  if (!device.ledger) return {};
+  const LedgerView& view = device.ledger->at_peak;
+  const Peak* peak = summary_.find_peak(fmt::format("device:{}", device.ordinal));
+  Lines lines{"",
+              heading("WHAT NVIDIA-SMI SHOWS",
+                      fmt::format("{} {} ({})", device_text(device),
+                                  ledger_nearness_text(view, peak, style_),
+                                  view.by_failed_call ? "cuMemGetInfo" : device.ledger->source))};
+  const auto add = [&](int64_t bytes, const std::string& what) {
+    lines.push_back(line(fmt::format("{} {}  {}", right(signed_size(bytes, style_), columns_),
+                                     right(ledger_percent(view, bytes), 5), what)));
+  };
+  add(static_cast<int64_t>(view.tracked_bytes), "handed out to the program");
+  std::vector<LedgerRow> parts;
+  for (const LedgerRow& part : view.rows) {
+    if (part.bytes != 0 || part.cause == "unexplained") parts.push_back(part);
+  }
+  const auto by_size = [](const LedgerRow& a, const LedgerRow& b) {
+    const bool a_last = a.cause == "unexplained", b_last = b.cause == "unexplained";
+    return a_last == b_last ? std::llabs(a.bytes) > std::llabs(b.bytes) : b_last;
+  };
+  std::stable_sort(parts.begin(), parts.end(), by_size);
+  size_t shown = 0;
+  int64_t rest = 0;
+  for (const LedgerRow& part : parts) {
+    if (part.cause == "unexplained" || shown++ < rows)
+      add(part.bytes, ledger_cause_text(part.cause));
+    else
+      rest += part.bytes;
+  }
+  if (rest != 0) add(rest, "other causes");
+  lines.push_back(right(fmt::format("sum {} = in use", size(view.used_bytes)), width_));
+  return lines;
+}
+
+ReportSections::Lines ReportSections::ledger_items(const DeviceSummary& device) const {
+  if (!device.ledger) return {};
+  const LedgerView& exit = device.ledger->at_exit;
+  Lines lines{line("  at exit " + ledger_sum_text(exit, exit.used_bytes / 1000, style_))};
+  uint64_t highest = 0;
+  int64_t when = 0;
+  for (const auto& [time_ns, used] : device.ledger->readings) {
+    if (used > highest) std::tie(highest, when) = std::pair(used, time_ns);
+  }
+  if (highest > device.ledger->at_peak.used_bytes)
+    lines.push_back(fmt::format("  highest reading {} at {}", size(highest), instant(when)));
+  if (device.ledger->items.empty()) return lines;
+  lines.emplace_back("  the largest behind these causes, over the whole run:");
+  for (const LedgerItem& item : device.ledger->items) {
+    lines.push_back(
+        line(fmt::format("{}  {}: {}{}", right(signed_size(item.bytes, style_), columns_),
+                         ledger_cause_text(item.cause), item.name,
+                         item.count > 1 ? fmt::format(", {} calls", grouped(item.count)) : "")));
+  }
+  return lines;
+}
+
+ReportSections::Lines ReportSections::kinds() const {
+  Lines lines{"", heading("PEAKS BY KIND", "each at its own time; they do not add up")};
+  for (const auto& [name, value] : summary_.metrics) {
+    if (!name.ends_with("peak_bytes") && !name.ends_with("reserved_va_bytes")) continue;
+    if (value.value_or(0) > 0)
+      lines.push_back(fmt::format("{}  {}", right(size(value), columns_), name));
+  }
+  return lines;
+}
+
+ReportSections::Lines ReportSections::phases(bool of_device, bool full, size_t rows) const {
+  const std::string peak_name = of_device ? "device.peak_bytes" : "host.peak_bytes";
+  std::vector<std::pair<const PhaseSummary*, const PhaseInstances*>> all;
+  uint64_t largest = 0;
+  int outermost = INT_MAX;  // of those that are shown
+  for (const PhaseSummary& phase : summary_.phases) {
+    largest = std::max(largest, metric(phase.metrics, peak_name).value_or(0));
+    if (!full && phase.source == "auto") continue;
+    outermost = std::min(outermost, phase.depth);
+    for (const PhaseInstances& instances : phase.instances) all.emplace_back(&phase, &instances);
+  }
+  if (largest == 0 || all.empty()) return {};
+  const auto figure = [&](std::string_view name) { return right(name, columns_); };
+  Lines lines{"", heading("PHASES", of_device ? "device memory" : "host memory")};
+  lines.push_back(line(fmt::format("  {} {} {} {} {} {}  biggest new site",
+                                   left("phase", kPhaseColumns), figure("start"), figure("peak"),
+                                   figure("end"), figure("kept"), right("allocs", kCountColumns))));
+  const PhaseSummary* before = nullptr;
+  size_t shown = 0;
+  for (const auto& [phase, instances] : all) {
+    if (shown++ == rows) {
+      lines.push_back(fmt::format("  … {} more: gpupeak phases {}", all.size() - rows,
+                                  quoted(summary_.log_path)));
+      break;
+    }
+    const auto depth = static_cast<size_t>(std::min(phase->depth - outermost, 8)) * 2;
+    const std::string name = std::string(depth, ' ') + instances_text(*phase, *instances);
+    const std::optional<PhaseInstanceSide> side =
+        of_device ? std::optional(instances->device) : instances->host;
+    const std::optional<Holder>& biggest =
+        of_device ? phase->biggest_new_device_site : phase->biggest_new_host_site;
+    const std::string site = before != phase    ? (biggest ? biggest->title : "–")
+                             : instances->alike ? ""
+                                                : "(they differ)";
+    before = phase;
+    const auto bytes = [&](bool known, const std::optional<uint64_t>& value) {
+      return right(known ? size(value) : "–", columns_);
+    };
+    const PhaseInstanceSide figures = side.value_or(PhaseInstanceSide{});
+    lines.push_back(line(fmt::format(
+        "  {} {} {} {} {} {}  {}", left(fit(name, kPhaseColumns), kPhaseColumns),
+        bytes(side.has_value(), figures.start_bytes), bytes(side.has_value(), figures.peak_bytes),
+        bytes(side && instances->end_ns, figures.end_bytes),
+        right(signed_size(figures.kept_bytes, style_), columns_),
+        right(figures.alloc_count ? grouped(*figures.alloc_count) : "–", kCountColumns), site)));
+  }
+  return lines;
+}
+
+ReportSections::Lines ReportSections::arenas(size_t rows) const {
+  if (summary_.arenas.empty()) return {};
+  Lines lines{"", heading("ARENAS", "in use of what they manage; each at its own peak")};
+  for (const ArenaSummary& arena : summary_.arenas) {
+    const std::string of = arena.capacity_bytes ? " of " + size(arena.capacity_bytes) : "";
+    lines.push_back(line(fmt::format(
+        "  {}  peak {}{} at {}, {} at the end, {} allocations", arena.name, size(arena.peak_bytes),
+        of, instant(arena.peak_time_ns), size(arena.live_bytes), grouped(arena.alloc_count))));
+    uint64_t rest = arena.other_bytes;
+    for (size_t i = 0; i < arena.parts.size(); ++i) {
+      const ArenaSummary::Part& part = arena.parts[i];
+      if (i >= rows) {
+        rest += part.bytes;
+        continue;
+      }
+      lines.push_back(line(fmt::format("{} {} {}  {}", right(size(part.bytes), columns_),
+                                       right("", 5), right(grouped(part.count), 7), part.title)));
+    }
+    if (rest > 0 && rows > 0)
+      lines.push_back(
+          fmt::format("{} {} {}  more", right(size(rest), columns_), right("", 5), right("", 7)));
+  }
+  return lines;
+}
+
+ReportSections::Lines ReportSections::marks(size_t rows) const {
+  if (summary_.marks.empty()) return {};
+  Lines lines{"", heading("MARKS", grouped(summary_.mark_count))};
+  for (size_t i = 0; i < std::min(rows, summary_.marks.size()); ++i) {
+    const MarkSummary& mark = summary_.marks[i];
+    lines.push_back(
+        line(fmt::format("  {}  {}  device {}, host {}", instant(mark.time_ns),
+                         mark.domain.empty() ? mark.name : mark.domain + ":" + mark.name,
+                         size(mark.device_bytes), size(mark.host_bytes))));
+  }
+  if (summary_.mark_count > rows)
+    lines.push_back(fmt::format("  … {} more", grouped(summary_.mark_count - rows)));
+  return lines;
+}
+
+ReportSections::Lines ReportSections::live_at_exit() const {
+  if (summary_.live_at_exit.empty()) return {};
+  Lines lines{"",
+              heading("LIVE AT EXIT", summary_.quality.log_complete ? "" : "at the last event")};
+  for (const Holder& holder : summary_.live_at_exit) {
+    const std::string mark = fmt::format("  [{}]", holder.kind);
+    const std::string figures = fmt::format("{} {} {}  ", right(size(holder.bytes), columns_),
+                                            right("", 5), right(grouped(holder.count), 7));
+    const size_t used = display_width(figures) + mark.size();
+    lines.push_back(figures + cut(holder.title, width_ > used ? width_ - used : 0, style_) + mark);
+  }
+  return lines;
+}
+
+ReportSections::Lines ReportSections::temporaries() const {
+  if (summary_.temporaries.empty()) return {};
+  Lines lines{"", heading("TEMPORARY", "blocks freed right after their allocation")};
+  for (const Holder& holder : summary_.temporaries)
+    lines.push_back(line(fmt::format("{} blocks  {}  [{}]", right(grouped(holder.count), 12),
+                                     holder.title, holder.kind)));
+  return lines;
+}
+
+ReportSections::Lines ReportSections::more() const {
+  Lines lines{""};
+  const std::string log = quoted(summary_.log_path);
+  std::string text = "all rows: gpupeak report --full " + log;
+  if (!summary_.live_at_exit.empty()) text += " | live at exit: gpupeak leaks " + log;
+  if (!summary_.temporaries.empty()) text += " | freed at once: gpupeak temporary " + log;
+  for (const std::string& one : wrapped(text, width_, 2, style_))
+    lines.push_back(faint(one, style_));
+  std::string next;
+  for (const Verdict::Step& step : verdict_.next)
+    next += fmt::format("{}{}: {}", next.empty() ? "" : " | ", step.why, step.command);
+  if (next.empty()) return lines;
+  for (const std::string& one : wrapped(next, width_, 2, style_))
+    lines.push_back(faint(one, style_));
+  return lines;
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,61 @@
+// The sections of the text report, each as lines with at most so many rows. write_text puts them in
+// order and makes them fit.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "collector/summary/summary.h"
+#include "collector/summary/verdict.h"
+#include "collector/text/text_format.h"
+
+namespace gpupeak::collector {
+
+/// For sections that are shown whole.
+inline constexpr size_t kAllReportRows = SIZE_MAX;
+
+class ReportSections {
+ public:
+  using Lines = std::vector<std::string>;
+
+  ReportSections(const Summary& summary, const TextStyle& style);
+
+  // Each is empty where there is nothing to say, and begins with an empty line and its heading.
+  /// `full`: with the warnings' texts and what the run was.
+  Lines verdict(bool full) const;
+  /// A group of failures alike is one row of several lines.
+  Lines failures(size_t rows) const;
+  Lines tags(size_t rows) const;
+  Lines devices(size_t rows) const;
+  /// `scope`: "device:0", "device", "host", "host/pinned".
+  Lines holders(const std::string& scope, const std::string& what, size_t rows) const;
+  Lines ledger(const DeviceSummary& device, size_t rows) const;
+  Lines ledger_items(const DeviceSummary& device) const;
+  Lines kinds() const;
+  /// Without those that only every process has, unless `full`.
+  Lines phases(bool of_device, bool full, size_t rows) const;
+  Lines arenas(size_t rows) const;
+  Lines marks(size_t rows) const;
+  Lines live_at_exit() const;
+  Lines temporaries() const;
+  /// What the other verbs show.
+  Lines more() const;
+
+  const Verdict& the_verdict() const { return verdict_; }
+
+ private:
+  std::string size(const std::optional<uint64_t>& bytes) const { return size_text(bytes, style_); }
+  std::string heading(std::string_view name, const std::string& rest) const;
+  std::string line(const std::string& text) const { return cut(text, width_, style_); }
+  std::string row(uint64_t bytes, uint64_t whole, const std::string& count,
+                  const std::string& title, const std::string& marks) const;
+  Lines failure(const FailureGroup& group) const;
+  void add_wrapped(const std::string& text, Lines& lines) const;
+
+  const Summary& summary_;
+  const TextStyle& style_;
+  const size_t width_, columns_;
+  const Verdict verdict_;
+};
+
+}  // namespace gpupeak::collector

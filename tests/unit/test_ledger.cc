@@ -1,0 +1,167 @@
+// What the driver's figure of memory in use is made of, from logs made by hand.
+#include <sstream>
+
+#include "catch.h"
+#include "collector/analyze/analyze.h"
+#include "collector/summary/ledger_text.h"
+#include "collector/write/write_text.h"
+#include "log_builder.h"
+
+using namespace gpupeak::collector;
+using namespace gpupeak::testing;
+
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint64_t kContext = 500 * kMiB;
+constexpr uint64_t kTotal = 80'000 * kMiB;
+constexpr uint64_t kPool = 0x7000;
+
+Summary analyze_log(LogBuilder& log) {
+  const TemporaryFile file;
+  return analyze(log.save(file.path()), Options());
+}
+
+int64_t row(const LedgerView& view, std::string_view cause) {
+  for (const LedgerRow& row : view.rows) {
+    if (row.cause == cause) return row.bytes;
+  }
+  return 0;
+}
+
+int64_t sum(const LedgerView& view) {
+  auto sum = static_cast<int64_t>(view.tracked_bytes);
+  for (const LedgerRow& row : view.rows) sum += row.bytes;
+  return sum;
+}
+
+/// A device with a context, before any memory is handed out.
+LogBuilder with_context() {
+  LogBuilder log;
+  log.device(0, kTotal, "", "NVIDIA H100");
+  log.driver_reading(0, 1, {.used = 3 * kMiB});
+  log.device_event(0, 2, GPUPEAK_REC_CONTEXT, Fields().u(1).u(1).u(GPUPEAK_CONTEXT_CREATED));
+  log.driver_reading(0, 3, {.used = 3 * kMiB + kContext, .cause = GPUPEAK_LEDGER_CONTEXT});
+  return log;
+}
+
+/// `free` bytes are what the driver then still has.
+void fail(LogBuilder& log, uint64_t time, uint64_t bytes, uint64_t live, uint64_t free) {
+  const uint32_t api = log.string("cuMemAlloc_v2");
+  log.device_event(0, time, GPUPEAK_REC_DEVICE_FAILED,
+                   Fields()
+                       .u(GPUPEAK_KIND_LINEAR)
+                       .u(1)
+                       .u(bytes)
+                       .u(2)
+                       .u(live)
+                       .u(free + 1)
+                       .u(kTotal + 1)
+                       .u(api)
+                       .u(0));
+}
+
+void allocate_from_pool(LogBuilder& log, uint64_t time, uint64_t id, uint64_t bytes) {
+  log.device_event(
+      0, time, GPUPEAK_REC_DEVICE_ALLOC,
+      Fields().u(id).u(GPUPEAK_KIND_POOL).u(1).u(id << 32).u(bytes).u(0).u(0).u(0).u(kPool));
+}
+
+void pool_event(LogBuilder& log, uint64_t time, gpupeak_pool_event event, uint64_t reserved) {
+  log.device_event(0, time, GPUPEAK_REC_POOL, Fields().u(kPool).u(1).u(reserved).u(0).u(event));
+}
+
+}  // namespace
+
+TEST_CASE("ledger: a reading that is not of the peak says how near it was", "[collector]") {
+  LogBuilder log = with_context();
+  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_LINEAR, 0, 46 * kMiB);
+  log.driver_reading(0, 2 * kSecond, {.used = 549 * kMiB});
+  log.device_alloc(0, 3 * kSecond, 2, GPUPEAK_KIND_LINEAR, 0, 336 * kMiB);
+  log.driver_reading(0, 4 * kSecond, {.used = 885 * kMiB, .uncertain = true});
+  const Summary summary = analyze_log(log);
+  const LedgerView& view = summary.devices.at(0).ledger->at_peak;
+  CHECK(view.tracked_bytes == 46 * kMiB);
+  CHECK(sum(view) == static_cast<int64_t>(549 * kMiB));
+  CHECK(ledger_nearness_text(view, summary.find_peak("device:0"), TextStyle()) ==
+        "read 1.0 s before the peak, when 46.0 MiB of 382 MiB were handed out");
+  std::ostringstream text;
+  write_text(summary, text);
+  CHECK(text.str().find("read 1.0 s before the peak, when") != std::string::npos);
+}
+
+TEST_CASE("ledger: a failed allocation has the exact ledger of its instant", "[collector]") {
+  LogBuilder log = with_context();
+  for (uint64_t i = 0; i < 78; ++i)
+    log.device_alloc(0, kSecond + i, 1 + i, GPUPEAK_KIND_VMM, 0, 1000 * kMiB);
+  const uint64_t used = 3 * kMiB + kContext + 78'000 * kMiB;
+  fail(log, 2 * kSecond, 2000 * kMiB, 78'000 * kMiB, kTotal - used);
+  const Summary summary = analyze_log(log);
+  REQUIRE(summary.oom.size() == 1);
+  REQUIRE(summary.oom[0].ledger);
+  for (const LedgerView& view : {*summary.oom[0].ledger, summary.devices.at(0).ledger->at_peak}) {
+    CHECK(view.used_bytes == used);
+    CHECK(view.tracked_bytes == 78'000 * kMiB);
+    CHECK(row(view, "context") == static_cast<int64_t>(kContext));
+    CHECK(row(view, "unexplained") == 0);
+    CHECK(sum(view) == static_cast<int64_t>(used));
+    CHECK(ledger_nearness_text(view, summary.find_peak("device:0"), TextStyle()) ==
+          "when an allocation failed, +2.00 s");
+  }
+}
+
+TEST_CASE("ledger: a bracket that is open while an allocation fails keeps its bytes",
+          "[collector]") {
+  LogBuilder log = with_context();
+  const uint64_t before = 3 * kMiB + kContext;
+  fail(log, kSecond, kTotal, 0, kTotal - before - 6 * kMiB);
+  log.driver_reading(0, 2 * kSecond, {.used = before + 6 * kMiB, .cause = GPUPEAK_LEDGER_CODE});
+  const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
+  CHECK(row(view, "code") == static_cast<int64_t>(6 * kMiB));
+  CHECK(row(view, "unexplained") == 0);
+}
+
+TEST_CASE("ledger: managed memory explains no more than there is of it", "[collector]") {
+  LogBuilder log = with_context();
+  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_MANAGED, 0, 3 * kMiB);
+  log.driver_reading(0, 2 * kSecond, {.used = 3 * kMiB + kContext + 234 * kMiB});
+  const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
+  CHECK(row(view, "managed") <= static_cast<int64_t>(6 * kMiB));
+  CHECK(row(view, "managed") + row(view, "unexplained") == static_cast<int64_t>(234 * kMiB));
+}
+
+TEST_CASE("ledger: a pool destroyed with live blocks keeps its memory until they are freed",
+          "[collector]") {
+  LogBuilder log = with_context();
+  log.device_alloc(0, kSecond, 1, GPUPEAK_KIND_MANAGED, 0, 300 * kMiB);
+  pool_event(log, kSecond + 1, GPUPEAK_POOL_CREATED, 0);
+  allocate_from_pool(log, kSecond + 2, 2, 200 * kMiB);
+  pool_event(log, kSecond + 3, GPUPEAK_POOL_READ, 234 * kMiB);
+  const uint64_t used = 3 * kMiB + kContext + 234 * kMiB;
+  log.driver_reading(0, 2 * kSecond, {.used = used});
+  pool_event(log, 3 * kSecond, GPUPEAK_POOL_DESTROYED, 0);
+  log.driver_reading(0, 4 * kSecond, {.used = used});
+  {
+    LogBuilder until_here = log;
+    const LedgerView view = analyze_log(until_here).devices.at(0).ledger->at_exit;
+    CHECK(row(view, "managed") == 0);
+    CHECK(row(view, "unexplained") == 0);
+    CHECK(row(view, "pool_slack") == static_cast<int64_t>(34 * kMiB));
+  }
+  // A new pool may have the old one's handle.
+  pool_event(log, 5 * kSecond, GPUPEAK_POOL_CREATED, 0);
+  log.device_free(0, 6 * kSecond, 2);
+  log.driver_reading(0, 7 * kSecond, {.used = 3 * kMiB + kContext});
+  const LedgerView view = analyze_log(log).devices.at(0).ledger->at_exit;
+  CHECK(row(view, "managed") == 0);
+  CHECK(row(view, "unexplained") == 0);
+  CHECK(row(view, "pool_slack") == 0);
+}
+
+TEST_CASE("ledger: no row is more than all of it", "[collector]") {
+  LedgerView view;
+  view.used_bytes = 3 * kMiB;
+  CHECK(ledger_percent(view, 3 * kMiB) == "100.0");
+  CHECK(ledger_percent(view, 500 * kMiB) == "–");
+}
