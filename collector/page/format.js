@@ -1,5 +1,6 @@
-// How figures are shown: as in the terminal, MiB with thin groups of three.
-const KIB = 1024, MIB = KIB * 1024, GIB = MIB * 1024;
+// How figures are shown: as in the terminal (collector/text/text_format.h).
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+const THREE_DIGITS = 999.5;  // from here on a fourth would be shown
 
 function grouped(digits) {
   const [whole, fraction] = digits.split('.');
@@ -11,23 +12,21 @@ export const count = (value) => grouped(String(Math.round(value)));
 export const counted = (value, what) => `${count(value)} ${what}${value === 1 ? '' : 's'}`;
 export const bytes = (value) => `${count(value)} bytes`;
 
-/** With its unit; null is what was not measured. */
+/** With its unit, in three digits; null is what was not measured. */
 export function size(value) {
   if (value === null || value === undefined) return '–';
   const sign = value < 0 ? '−' : '';
-  const much = Math.abs(value);
-  if (much === 0) return '0';
-  if (much < KIB) return `${sign}${much} B`;
-  if (much < MIB) return `${sign}${(much / KIB).toFixed(1)} KiB`;
-  if (much < 100 * GIB) return `${sign}${grouped((much / MIB).toFixed(much < 10 * MIB ? 2 : 1))} MiB`;
-  return `${sign}${grouped((much / GIB).toFixed(1))} GiB`;
+  if (value === 0) return '0';
+  let much = Math.abs(value), unit = 0;
+  for (; much >= THREE_DIGITS && unit + 1 < UNITS.length; ++unit) much /= 1024;
+  return `${sign}${much.toFixed(unit === 0 || much >= 99.95 ? 0 : much >= 9.995 ? 1 : 2)} ${UNITS[unit]}`;
 }
 
 /** On an axis, where round figures stand. */
-export const axisSize = (value) => size(value).replace(/\.0+ /, ' ');
+export const axisSize = (value) => size(value).replace(/\.0+ |(\.\d)0 /, '$1 ');
 
 export function percent(part, whole) {
-  return whole > 0 ? `${(100 * part / whole).toFixed(1)} %` : '–';
+  return whole > 0 && part <= whole ? `${(100 * part / whole).toFixed(1)} %` : '–';
 }
 
 /** `digits`: how many at most behind the point. */

@@ -1,5 +1,5 @@
-// The page of `gpupeak report --html`: facts and losses first, then what was live when, who held the
-// peak, and the lists.
+// The page of `gpupeak report --html`: the verdict first, then failures, who held the peak, what was
+// live when, and the lists.
 import 'uplot/dist/uPlot.min.css';
 import './page.css';
 import {compare} from './compare.js';
@@ -133,18 +133,18 @@ function render(keepPlace = false) {
   } else {
     const {run, scope} = state;
     document.title = `gpupeak: ${run.shortName()}`;
-    const said = [sections.facts(run), sections.quality(run)];
-    if (!scope) replace(content, said, h('p', {class: 'notice fair'}, 'No memory was recorded.'), sections.phases(run));
+    const said = [sections.verdict(run), sections.failures(run)];
+    if (!scope) replace(content, said, h('p', {class: 'notice fair'}, 'No memory was recorded.'), sections.phases(run), sections.about(run));
     else replace(content, said,
       sections.cards(run, scope, showScope),
       h('nav', {class: 'sticky', 'aria-label': 'Memory shown below'}, scopePicker(run)),
+      peakSection(run, scope),
       timelineSection(run, scope),
       sections.ledger(run, scope),
-      peakSection(run, scope),
       sections.phases(run),
-      sections.failures(run),
       sections.temporaries(run),
-      sections.leaks(run));
+      sections.leaks(run),
+      sections.about(run));
   }
   drawn.forEach((thing) => thing.draw());
   if (keepPlace) window.scrollTo(0, scroll);

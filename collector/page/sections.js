@@ -7,7 +7,36 @@ import {share, table} from './table.js';
 export const titled = (id, title, ...children) =>
   h('section', {id, 'aria-labelledby': `${id}-title`}, h('h2', {id: `${id}-title`}, title), ...children);
 
-export function facts(run) {
+/** The first screen: how much, who, why, what next. The terminal says the same (collector/summary/verdict.h). */
+export function verdict(run) {
+  const {sentences, bar, hints, next, facts: line} = run.verdict;
+  const {warnings, exact} = run.summary.quality;
+  return h('section', {class: 'verdict', 'aria-label': 'In short'},
+    sentences.map(({text, alarm}) => h('p', {class: alarm ? 'said alarm' : 'said'}, sentence(text))),
+    bar.length > 0 && partsBar(bar.map((part) => ({...part, title: part.name}))),
+    hints.length > 0 && h('ul', {class: 'hints'}, hints.map((hint) => h('li', {}, sentence(hint)))),
+    h('p', {class: 'faint line'}, line),
+    warnings.length > 0 && h('details', {open: !exact}, h('summary', {}, format.counted(warnings.length, 'warning')),
+      h('ul', {}, warnings.map((warning) => h('li', {}, h('code', {}, warning.code), ' ', warning.message)))),
+    h('p', {class: 'faint line'}, 'Next: ', next.map((step, i) => [i > 0 && ' · ', h('code', {}, step.command), ' ', step.why])));
+}
+
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** parts: {title, bytes, free}, in the order of the bar; of less than nothing only the key tells. */
+function partsBar(parts) {
+  const shade = (part, i) => part.free ? 'part-free' : `part-${i % 8}`;
+  return [
+    h('div', {class: 'stack', role: 'img', 'aria-label': parts.map((part) => `${part.title} ${format.size(part.bytes)}`).join(', ')},
+      parts.map((part, i) => part.bytes > 0 && h('span', {class: `part ${shade(part, i)}`,
+        title: `${part.title}: ${format.size(part.bytes)}`, style: {flexGrow: String(part.bytes)}}))),
+    h('ul', {class: 'key'}, parts.map((part, i) => h('li', {}, h('span', {class: `dot ${shade(part, i)}`}), part.title, ' ',
+      h('strong', {}, format.size(part.bytes))))),
+  ];
+}
+
+/** What was run, where and how it was recorded. */
+export function about(run) {
   const {run: process, quality, tool} = run.summary;
   const exit = process.exit.kind === 'signal' ? `killed by signal ${process.exit.code}`
     : process.exit.kind === 'exit' ? `exit ${process.exit.code}` : 'no exit seen';
@@ -20,26 +49,9 @@ export function facts(run) {
     ...run.summary.devices.map((device) => [`GPU ${device.ordinal}`, `${device.name || 'name not known'}, ${format.size(device.total_bytes)}`]),
     ...Object.entries(process.labels),
   ];
-  return h('div', {class: 'facts'}, h('code', {class: 'command'}, run.command),
+  return titled('about', 'This run', h('code', {class: 'command'}, run.command),
     h('dl', {}, pairs.filter(([, text]) => text).map(([name, text]) => h('div', {}, h('dt', {}, name), h('dd', {}, text)))));
 }
-
-export function quality(run) {
-  const {quality} = run.summary;
-  const fine = quality.exact && quality.log_complete;
-  const concernsNames = ({code}) => code === 'GP025' || code === 'GP026';  // matters less than losses
-  const names = quality.warnings.filter(concernsNames), losses = quality.warnings.filter((warning) => !concernsNames(warning));
-  const said = quality.exact ? (quality.log_complete ? 'Nothing was lost: the figures below are exact.'
-    : 'The log has no end (killed, or still running). The figures are exact up to there.')
-    : quality.dropped_events > 0 ? `${format.count(quality.dropped_events)} events were lost: figures are not exact.`
-      : 'Not all figures are exact.';
-  return h('div', {class: `notice ${fine ? 'good' : quality.exact ? 'fair' : 'bad'}`, role: 'note'}, h('strong', {}, said),
-    notes(losses, !quality.exact, losses.length === 1 ? '1 note' : `${losses.length} notes`),
-    notes(names, false, `${names.length} ${names.length === 1 ? 'module' : 'modules'} without names of functions`));
-}
-
-const notes = (warnings, open, summary) => warnings.length > 0 && h('details', {open}, h('summary', {}, summary),
-  h('ul', {}, warnings.map((warning) => h('li', {}, h('code', {}, warning.code), ' ', warning.message))));
 
 export function cards(run, chosen, onchoose) {
   return h('div', {class: 'cards'}, run.mainScopes().map((scope) => {
@@ -51,12 +63,14 @@ export function cards(run, chosen, onchoose) {
   }), reserve(run));
 }
 
-/** What the kernel says of the process, beside the exact figures. */
+/** What the kernel says of the process, beside the exact figures. Of one without an end samples alone are known. */
 function reserve(run) {
   const rss = run.summary.metrics['host.rss.peak_bytes'];
   if (rss === null || rss === undefined) return null;
-  return h('div', {class: 'card still'}, h('span', {class: 'what'}, 'Resident memory'), h('span', {class: 'big'}, format.size(rss)),
-    h('span', {class: 'faint'}, 'peak, as the kernel says'));
+  const ended = run.summary.quality.log_complete;
+  return h('div', {class: 'card still'}, h('span', {class: 'what'}, 'Resident memory (RSS)'),
+    h('span', {class: 'big'}, `${ended ? '' : '≥ '}${format.size(rss)}`),
+    h('span', {class: 'faint'}, `peak, ${ended ? 'as the kernel says' : 'of samples'}; only pages that were touched`));
 }
 
 export function peakLine(run, scope) {
@@ -90,23 +104,27 @@ export function holderTable(held, whole, {label, by = 'site', search = true, det
   return table({columns: shown, rows, footer, search, label});
 }
 
+/// How near to the peak a reading was: its causes are those of its own instant.
+function nearness(view, peak) {
+  if (view.by_failed_call) return 'when an allocation failed';
+  if (view.tracked_bytes >= peak.bytes) return 'at the peak';
+  const apart = format.time(Math.abs(peak.time_ns - view.time_ns));
+  return `read ${apart} ${view.time_ns < peak.time_ns ? 'before' : 'after'} the peak, ` +
+    `when ${format.size(view.tracked_bytes)} of ${format.size(peak.bytes)} were handed out`;
+}
+
 export function ledger(run, scope) {
   const device = run.summary.devices.find(({ordinal}) => ordinal === scope.device);
   if (!device || !device.ledger || scope.kind !== '') return null;
   const bar = (name, view) => {
     const rows = [{cause: 'handed out to the program', bytes: view.tracked_bytes}, ...view.rows].filter((row) => row.bytes !== 0);
     return h('figure', {class: 'ledger'}, h('figcaption', {}, h('strong', {}, format.size(view.used_bytes)), ` ${name}, `,
-      format.instant(view.time_ns)),
-    h('div', {class: 'stack'}, rows.filter((row) => row.bytes > 0).map((row) => h('span', {
-      class: `part part-${rows.indexOf(row) % 8}`, title: `${row.cause}: ${format.size(row.bytes)}`,
-      style: {flexGrow: String(row.bytes)}}))),
-    h('ul', {class: 'key'}, rows.map((row, i) => h('li', {}, h('span', {class: `dot part-${i % 8}`}), row.cause.replaceAll('_', ' '), ' ',
-      h('strong', {}, format.size(row.bytes))))));
+      format.instant(view.time_ns)), partsBar(rows.map((row) => ({title: row.cause.replaceAll('_', ' '), bytes: row.bytes}))));
   };
   const {at_peak: atPeak, at_exit: atExit, items = []} = device.ledger;
   return titled('ledger', 'What nvidia-smi shows', h('p', {class: 'faint'},
     `Memory in use of GPU ${device.ordinal} by all processes, as ${device.ledger.source === 'nvml' ? 'NVML' : device.ledger.source} says, and what it is made of.`),
-  bar('at the peak', atPeak), bar('at exit', atExit),
+  bar(nearness(atPeak, scope), atPeak), bar('at exit', atExit),
   items.length > 0 && table({label: 'What is behind it', rows: items, columns: [
     {key: 'bytes', label: 'size', number: true, cell: (row) => format.size(row.bytes)}, {key: 'cause', label: 'cause'},
     {key: 'name', label: 'what', class: 'title'}, {key: 'count', label: 'calls', number: true}]}));
@@ -139,12 +157,25 @@ export function phases(run) {
   ]}));
 }
 
+/** Those that are alike stand once, with the last of them: programs ask again (collector/summary/verdict.h). */
+function foldFailures(oom) {
+  const groups = new Map();
+  for (const failed of oom) {
+    const key = JSON.stringify([failed.device, failed.requested_bytes, failed.result, failed.phase, failed.site]);
+    const count = (groups.get(key)?.count ?? 0) + 1;
+    groups.delete(key);  // the order is that of the last ones
+    groups.set(key, {failed, count});
+  }
+  return [...groups.values()].reverse();
+}
+
 export function failures(run) {
   const {oom, oom_count: all} = run.summary;
   if (!oom || oom.length === 0) return null;
-  return titled('failures', `Failed allocations (${format.count(all)})`, oom.slice(0, 20).map((failed) => h('div', {class: 'notice bad'},
+  return titled('failures', `Failed allocations (${format.count(all)})`, foldFailures(oom).slice(0, 10).map(({failed, count}) => h('div', {class: 'notice bad'},
     h('p', {}, h('strong', {}, `${format.size(failed.requested_bytes)} by ${failed.api}: ${failed.result}`), ` at ${format.instant(failed.time_ns)}`,
-      failed.phase && `, in phase ${failed.phase}`, `. Live then ${format.size(failed.live_bytes)}, free on the device ${format.size(failed.driver_free_bytes)}.`),
+      failed.phase && `, in phase ${failed.phase}`, count > 1 && `, ${format.count(count)} times`,
+      `. Held then ${format.size(failed.live_bytes)}, free ${format.size(failed.driver_free_bytes)}, would have fitted ${format.size(failed.largest_fit_bytes)}.`),
     h('p', {}, 'At ', h('code', {}, failed.site)),
     failed.holders.length > 0 && holderTable({rows: failed.holders.map((row) => ({...row, title: row.site})), otherBytes: 0, otherRows: 0},
       failed.holders.reduce((sum, row) => sum + row.bytes, 0), {label: 'What was live', search: false, details: false}))));

@@ -41,7 +41,7 @@ function curvesOf(run, scope) {
   }
   const gauges = scope.name === 'host' ? ['host.rss'] : [`${scope.name}/pool reserved`];
   for (const series of gauges.map((name) => run.seriesOf(name)).filter(Boolean)) {
-    curves.push({label: series.name.endsWith('rss') ? 'RSS' : 'pool reserved', times: run.times, values: series.max,
+    curves.push({label: series.name.endsWith('rss') ? 'RSS, sampled' : 'pool reserved', times: run.times, values: series.max,
       color: '--observed-2', dash: [2, 3], width: 1.4,
       title: series.name.endsWith('rss') ? 'resident memory of the process, from samples' : 'held by the pools'});
   }

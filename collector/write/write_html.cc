@@ -8,6 +8,7 @@
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/call_tree.h"
 #include "collector/log/kinds.h"
+#include "collector/summary/verdict.h"
 #include "collector/text/sanitize.h"
 #include "collector/timeline/phase_bands.h"
 #include "collector/write/json_values.h"
@@ -64,6 +65,7 @@ class PageData {
     options.top = kListRows;
     options.stacks = false;
     Summary summary = summarize(profile_, options);
+    const Json verdict = verdict_json(summary);
     const std::vector<Holder> temporaries = std::move(summary.temporaries);
     summary.peaks.clear();  // scopes below have all of them
     summary.live_at_exit.clear();
@@ -71,6 +73,7 @@ class PageData {
     Json json;
     json["log"] = summary.log_path;
     json["log_bytes"] = summary.log_bytes;
+    json["verdict"] = verdict;
     json["summary"] = summary_json(summary);
     json["time"] = time_json();
     json["series"] = series_json();
@@ -84,6 +87,19 @@ class PageData {
   }
 
  private:
+  static Json verdict_json(const Summary& summary) {
+    const Verdict verdict = verdict_of(summary, {});
+    Json json = {{"facts", verdict.facts}, {"hints", verdict.hints}};
+    for (const char* list : {"sentences", "bar", "next"}) json[list] = Json::array();
+    for (const Verdict::Sentence& sentence : verdict.sentences)
+      json["sentences"].push_back({{"text", sentence.text}, {"alarm", sentence.alarm}});
+    for (const Verdict::Part& part : verdict.bar)
+      json["bar"].push_back({{"name", part.name}, {"bytes", part.bytes}, {"free", part.free}});
+    for (const Verdict::Step& step : verdict.next)
+      json["next"].push_back({{"command", step.command}, {"why", step.why}});
+    return json;
+  }
+
   int64_t begin_ns(size_t bucket) const { return times_.begin_ns(bucket, profile_.log().clock()); }
 
   Json time_json() const {
