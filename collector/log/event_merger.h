@@ -1,5 +1,16 @@
 // Merges the slots of a log into the order in which the events happened: by time, device events
 // besides by their sequence number. EventStream takes the events from it.
+//
+//   slot 0   10 malloc               35 malloc
+//   slot 1             20 cuMemAlloc, number 2
+//   slot 2                       30 cuMemFree, number 1
+//   in order: 10 malloc · 30 number 1 · 30 number 2 · 35 malloc
+//
+// At 20 number 1 has not been seen: slot 1 is parked, and the others go on. Number 1 comes at 30,
+// and right behind it what waited for it, at the same time, since time never runs backwards. A
+// number that does not turn up within a second of the log's time was lost: it is counted, and not
+// waited for. While one slot's events all come before those of the others, it is decoded without
+// looking at these.
 #pragma once
 
 #include <cstddef>

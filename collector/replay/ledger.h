@@ -2,7 +2,14 @@
 // log (preload/track/ledger.h takes them) beside the tracked memory. A reading that ends a bracket
 // gives what moved since the one before, less what tracked memory moved by, to the bracket's cause.
 // What no cause, kind or rounding explains is left as `unexplained`, so that the rows of a snapshot
-// always add up to the reading, to the byte. Replay drives it; the summary reads it.
+// always add up to the reading, to the byte. Replay drives it; the summary reads it. In MiB:
+//
+//   reading at the end of    used  tracked   moved by   of it tracked   the rest goes to
+//   (the first)                 4        0                              start
+//   cuCtxCreate               520        0       +516               0   context +516
+//   cuMemAlloc of 100         620      100       +100            +100   –
+//   a first launch            640      100        +20               0   code +20
+//   snapshot: 4 start + 516 context + 20 code + 100 tracked = 640 used
 #pragma once
 
 #include <array>

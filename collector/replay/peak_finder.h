@@ -6,7 +6,16 @@
 // is what it holds at the peak, and nothing need be stored. The first change that makes no new
 // maximum ends that state and raises the number; from then on a group stores what it holds just
 // before it changes for the first time under this number. O(1) an event, memory O(groups). Of equal
-// maxima the first one wins.
+// maxima the first one wins. Two groups in one scope; what a group has stored is shown with the
+// number that it was stored under:
+//
+//   change    sum  peak  number   A holds  stored     B holds  stored
+//   A +100    100   100       0       100  –                0  –
+//   B  +50    150   150       0       100  –               50  –
+//   A  -40    110   150       1        60  100 (1)         50  –         B changes nothing: no work
+//   B +130    240   240       1        60  100 (1)        180   50 (1)
+//   A  -60    180   240       2         0   60 (2)        180   50 (1)
+//   finish          240       2         0   60 (2)        180  180 (2)   60 + 180 = 240
 #pragma once
 
 #include <array>

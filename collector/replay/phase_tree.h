@@ -2,6 +2,17 @@
 // side and on the host side. Phases of the process (start, main, exit) are the base; every thread
 // has a stack of its own on top. Replay drives it, the summary reads it.
 //
+//   bytes live, and the largest value between two borders:
+//                100 ·180· 150 ·400· 120 ·120· 90
+//   load         |=========================|          start 100  peak 400  end 90
+//   └ weights            |=========|                  start 150  peak 400  end 120
+//   ticks        10      20        30      40
+//
+// At each border (a begin or an end of any phase) the caller says what is live now and what was at
+// most since the border before. That maximum goes to the innermost open phase of each stack alone;
+// when a phase ends, it hands its peak on to the one around it. So a border costs one step a stack,
+// not one a phase: at 20 `load` gets 180, at 30 `weights` gets 400 and, ending, gives it to `load`.
+//
 // A phase opened again under the same parent is the same phase: it is counted, its time runs from
 // the first begin to the last end, its peak is the largest of all; phase_fold.h keeps the instances
 // apart. Ranges are phases that overlap freely and that any thread may end: they hang below the
@@ -9,9 +20,13 @@
 //
 // Phases of rules (rules/) have no begin and end in the log: the frame that they go by is on the
 // stack of an event, or it is not. What the program opens meanwhile has no stack, so that only the
-// thread's next event tells whether it lies within the rule's phase or after it. Until then it is
-// undecided. A thread that rests while others go on has left the frame, if it has when it wakes,
-// with its last event: what it waits for is not its work.
+// thread's next event tells whether it lies within the rule's phase or after it:
+//
+//   event      alloc in f()   push "step"   alloc in f()         or: alloc in g()
+//   told       rule's begins  undecided     step lies within it  it ended where step began
+//
+// A thread that rests while others go on has left the frame, if it has when it wakes, with its last
+// event: what it waits for is not its work.
 #pragma once
 
 #include <array>
