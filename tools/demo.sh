@@ -15,7 +15,7 @@ for argument in "$@"; do
   case $argument in -DGPUPEAK_CUDA_INCLUDE_DIR=?*) export GPUPEAK_HAS_CUDA_HEADERS=1 ;; esac
 done
 tools/bootstrap.sh "${what[@]}"
-work=build/demo
+work=build/demo/run
 rm -rf "$work"
 mkdir -p "$work"
 
@@ -28,22 +28,21 @@ logged() {
   echo "demo: $* failed; all it said is in $log" >&2
   exit 1
 }
-# Where the tests were built, they stay configured.
-[ -e build/release/CMakeCache.txt ] || options=(-DGPUPEAK_BUILD_TESTS=OFF ${options[@]+"${options[@]}"})
-logged configure.log cmake --preset release ${options[@]+"${options[@]}"}
-echo "demo: building, 1 to 3 minutes the first time; $work/build.log says how far it is" >&2
-logged build.log cmake --build --preset release -j "$(nproc)" --target gpupeak gpupeak_tool cuda_benchmark fake_cuda fake_nvml
-gpupeak=$PWD/build/release/tools/gpupeak
+# Compiled for an early start; `cmake --preset release` is for work.
+logged configure.log cmake --preset demo ${options[@]+"${options[@]}"}
+echo "demo: building, a few minutes the first time; $work/build.log says how far it is" >&2
+logged build.log cmake --build --preset demo -j "$(nproc)"
+gpupeak=$PWD/build/demo/tools/gpupeak
 
 title() { printf '\n==== %s\n\n' "$*"; }
 
-benchmark=build/release/examples/cuda_benchmark
+benchmark=build/demo/examples/cuda_benchmark
 if nvidia-smi -L >/dev/null 2>&1; then
   title "A CUDA benchmark on $(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)"
   "$gpupeak" run -o "$work/cuda.gplog" -- "$benchmark"
 else
   title "A CUDA benchmark on the SIMULATED driver: this machine has no GPU. Device figures are the simulation's"
-  LD_LIBRARY_PATH=$PWD/build/release/tests/fake_cuda "$gpupeak" run -o "$work/cuda.gplog" -- "$benchmark"
+  LD_LIBRARY_PATH=$PWD/build/demo/tests/fake_cuda "$gpupeak" run -o "$work/cuda.gplog" -- "$benchmark"
 fi
 title "gpupeak report $work/cuda.gplog"
 "$gpupeak" report "$work/cuda.gplog"

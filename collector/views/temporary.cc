@@ -15,15 +15,14 @@ struct Temporaries {
 };
 
 Temporaries find_temporaries(Profile& profile, const std::string& scope, size_t top) {
-  const std::optional<ScopeId> wanted =
-      scope.empty() ? std::nullopt : std::optional<ScopeId>(profile.scope(scope));
+  const ScopeId wanted = scope.empty() ? ScopeId{} : profile.scope(scope);
   const SiteTable& sites = profile.replay().sites();
   Temporaries found;
   std::vector<Contribution> parts;
   for (GroupId id = 0; id < sites.group_count(); ++id) {
     const uint64_t allocations = profile.replay().peaks().group(id).alloc_count;
     const bool measured = is_device_kind(sites.context_of(id).kind) || profile.coverage().host();
-    if (wanted ? !profile.counts_into(id, *wanted) : !measured) continue;
+    if (scope.empty() ? !measured : !profile.counts_into(id, wanted)) continue;
     found.allocations += allocations;
     found.temporary += sites.info(id).temporary_count;
     parts.push_back({id, sites.info(id).temporary_count, allocations});

@@ -21,7 +21,7 @@ Summary analyze_log(LogBuilder& log, const Options& options = {}) {
   return analyze(log.save(file.path()), options);
 }
 
-const PhaseSummary& phase(const Summary& summary, const std::string& name) {
+const PhaseSummary& phase(const Summary& summary, std::string_view name) {
   for (const PhaseSummary& phase : summary.phases) {
     if (phase.name == name) return phase;
   }
