@@ -36,6 +36,12 @@ async function accessible(where) {
   const {violations} = await page.evaluate(() => window.axe.run());
   assert.deepEqual(violations.map(({id, nodes}) => `${id}: ${nodes.map((node) => node.html.slice(0, 120)).join(' ')}`), [], where);
 }
+/** Where the plot is, scrolled to: the mouse reaches only what is on the screen. */
+async function plotBox() {
+  await page.$eval('#timeline', (element) => element.scrollIntoView());
+  await pause();
+  return (await page.$('.u-over')).boundingBox();
+}
 async function picture(name, width, scheme) {
   await page.setViewport({width, height: 900});
   await page.emulateMediaFeatures([{name: 'prefers-color-scheme', value: scheme}]);
@@ -70,7 +76,7 @@ async function run() {
   assert.ok(await count('.phase') >= 3);
 
   // A click chooses the state at that very time, keys go on to the next change.
-  const plot = await (await page.$('.u-over')).boundingBox();
+  const plot = await plotBox();
   const end = 100;  // ms
   const clickAt = (ms) => page.mouse.click(plot.x + plot.width * ms / end, plot.y + plot.height / 2);
   for (const [ms, since, mib] of [[15.5, 15, 120], [19.5, 19, 200], [26, 19, 200], [30.5, 30.001, 216]]) {
@@ -218,7 +224,7 @@ async function big() {
   assert.match(await text('#peak tfoot'), /residual 0/);
   assert.ok(took < 3 * BUSY * 1000, `it took ${took} ms to open`);
   // There are too many changes for the page: a click takes the nearest instant that was recorded.
-  const plot = await (await page.$('.u-over')).boundingBox();
+  const plot = await plotBox();
   await page.mouse.click(plot.x + plot.width / 2, plot.y + plot.height / 2);
   assert.match(await text('.live tfoot'), /more.*residual 0/);
   await picture('big', 1280, 'light');
