@@ -61,8 +61,8 @@ struct LedgerSnapshot {
   int64_t external = 0;           ///< by how much other processes' memory has changed since
   std::array<int64_t, GPUPEAK_LEDGER_LIMIT> causes{};
   int64_t unexplained = 0;
-  std::optional<uint64_t> own;  ///< of this process, by NVML
-  bool by_failed_call = false;  ///< the driver's free bytes at an allocation that failed
+  std::optional<uint64_t> own = {};  ///< of this process, by NVML
+  bool by_failed_call = false;       ///< the driver's free bytes at an allocation that failed
 };
 
 class DeviceLedger {
