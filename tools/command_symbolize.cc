@@ -5,6 +5,7 @@
 #include <span>
 
 #include "collector/log/packed_log.h"
+#include "collector/rules/rule_book.h"
 #include "collector/symbols/symbolize.h"
 #include "collector/text/sanitize.h"
 #include "command_line.h"
@@ -33,7 +34,8 @@ std::string beside(const std::string& log, const char* suffix) {
 /// Symbols of a log as JSON; what has none is said on standard error.
 std::string resolve(const collector::LogReader& log, bool quiet) {
   ProgressBar bar("resolving");
-  const collector::Symbolized symbols = collector::symbolize(log, bar.callback());
+  const collector::Symbolized symbols =
+      collector::symbolize(log, collector::builtin_name_rules(), bar.callback());
   bar.clear();
   for (const collector::Warning& warning : symbols.warnings) {
     spdlog::warn("{}  {}", warning.code, warning.message);

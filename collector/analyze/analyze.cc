@@ -10,6 +10,7 @@
 
 #include "collector/analyze/ledger_summary.h"
 #include "collector/analyze/metrics.h"
+#include "collector/analyze/phase_names.h"
 #include "collector/analyze/quality.h"
 #include "collector/analyze/tagger.h"
 #include "collector/log/coverage.h"
@@ -315,10 +316,14 @@ class SummaryBuilder {
     const auto alloc_counts = phase_alloc_counts(replay_);
     const auto live = phase_live_bytes(replay_);
     std::vector<int> depths(phases.size());
+    std::vector<ListedPhase> listed;
     for (PhaseId id = 1; id < phases.size(); ++id) {
       const Phase& phase = phases[id];
       depths[id] = phase.parent == 0 ? 0 : depths[phase.parent] + 1;
-      PhaseSummary& out = summary_.phases.emplace_back();
+      ListedPhase& entry = listed.emplace_back();
+      if (phase.parent != 0) entry.parent = phase.parent - 1;
+      if (phase.source == GPUPEAK_PHASE_NVTX) entry.domain = phase.instance;
+      PhaseSummary& out = entry.phase;
       out.name = by_site_.phase_name(id).value_or("");
       out.source = source_name(phase.source);
       out.parent = by_site_.phase_name(phase.parent);
@@ -339,6 +344,7 @@ class SummaryBuilder {
       out.biggest_new_device_site = biggest_new_site(biggest_device, id);
       if (coverage_.host()) out.biggest_new_host_site = biggest_new_site(biggest_host, id);
     }
+    summary_.phases = fold_phase_names(std::move(listed));
   }
 
   void list_arenas() {
@@ -462,7 +468,8 @@ class SummaryBuilder {
 
 Summary analyze(const std::string& path, const Options& options, const Progress& progress) {
   const LogReader log(path);
-  Symbolizer symbolizer(log.definitions(), options.symbols, &log.symbols());
+  const NameRules& names = builtin_name_rules();
+  Symbolizer symbolizer(log.definitions(), options.symbols, &log.symbols(), &names);
   const RuleBook rules = choose_rules(options.rules, log.definitions());
   Replay replay(log);
   const StackPhases phases(log.definitions(), symbolizer, rules.phases);

@@ -70,16 +70,27 @@ class Attribution {
   static constexpr size_t kTitleFrames = 3;
   static constexpr uint32_t kNoRow = UINT32_MAX;
 
-  /// What a stack is called: its first frame that is no plumbing, and the two around it; in Python
-  /// its nearest Python frames.
+  /// One part of a title: a frame, or a run of frames of one library that have no names.
+  struct TitlePart {
+    const Frame* frame = nullptr;
+    uint32_t id = 0;         ///< equal for parts that are alike
+    uint32_t run = 0;        ///< frames that it stands for; 0: one that has a name
+    bool with_line = false;  ///< with its place in the source, if that is known
+  };
+  /// What a stack is called: its first frame that means something, the nearest one around it, and
+  /// the nearest of the program's own code; in Python its nearest Python frames.
   struct Site {
     size_t frame_count = 0;
-    std::array<const Frame*, kTitleFrames> frames{};
-    std::array<uint32_t, kTitleFrames> function_ids{};
+    std::array<TitlePart, kTitleFrames> parts{};
 
-    void add(const ResolvedAddress& resolved, size_t i);
+    void add(const TitlePart& part);
   };
-  using Key = std::array<uint64_t, 5>;
+  /// A frame that a title may show.
+  struct Candidate {
+    TitlePart part;
+    bool own = false, landmark = false;
+  };
+  using Key = std::array<uint64_t, kTitleFrames + 1>;
   struct KeyHash {
     size_t operator()(const Key& key) const;
   };
@@ -93,6 +104,11 @@ class Attribution {
     bool same_api = true, same_phase = true, same_thread = true;
   };
 
+  static std::string part_title(const TitlePart& part);
+  static std::string whole_title(const Site& site);
+  std::vector<Candidate> candidates(uint32_t stack, bool until_python);
+  Site make_native_site(const std::vector<Candidate>& found) const;
+  uint32_t intern(std::string text);
   const Site& site(uint32_t stack);
   Site make_site(uint32_t stack);
   bool has_python(uint32_t stack) const;
@@ -101,12 +117,15 @@ class Attribution {
   std::string title(GroupId group);
   Holder make_holder(const Row& row, bool with_stack);
   void add(Row& row, const Contribution& contribution) const;
+  void tell_apart(std::vector<Holder>& rows, const std::vector<const Row*>& order);
   std::string thread_title(uint32_t tid) const;
 
   const Replay& replay_;
   Symbolizer& symbolizer_;
   GroupBy by_;
   Tagger* tagger_;
+  std::string program_;  ///< the executable's name, escaped
+  std::unordered_map<std::string, uint32_t> interned_;
   std::unordered_map<uint32_t, Site> sites_;
   std::unordered_map<Key, uint32_t, KeyHash> rows_;
   std::vector<uint32_t> row_of_group_;  ///< kNoRow: not asked for yet

@@ -25,7 +25,7 @@ Profile::Profile(const std::string& path, const Progress& progress, ReplayObserv
       log_(path),
       replay_(log_),
       coverage_(coverage_of(log_)),
-      symbolizer_(log_.definitions(), true, &log_.symbols()),
+      symbolizer_(log_.definitions(), true, &log_.symbols(), &builtin_name_rules()),
       rules_(choose_rules(rules, log_.definitions())),
       phases_(log_.definitions(), symbolizer_, rules_.phases),
       tagger_(replay_, symbolizer_, rules_.tags),

@@ -33,12 +33,12 @@ class Strings {
   Json list_ = Json::array();
 };
 
-std::vector<DwarfFrame> frames_of(const Json& row, const Json& strings) {
+std::vector<DwarfFrame> frames_of(const Json& row, const Json& strings, NameSource source) {
   std::vector<DwarfFrame> frames;
   for (size_t i = 1; i + kFieldsOfFrame <= row.size(); i += kFieldsOfFrame) {
     frames.push_back({strings.at(row.at(i).get<size_t>()).get<std::string>(),
                       strings.at(row.at(i + 1).get<size_t>()).get<std::string>(),
-                      row.at(i + 2).get<int>()});
+                      row.at(i + 2).get<int>(), source});
   }
   return frames;
 }
@@ -61,8 +61,13 @@ SymbolTable::SymbolTable(std::string_view text, uint64_t log_cookie) {
       if (key.build_id.empty() && !same_log) continue;
       ModuleFrames& known = modules_[key.build_id.empty() ? key : Key{"", key.build_id}];
       known.path = key.path;
-      for (const Json& row : module.at("frames")) {
-        known.frames.emplace(row.at(0).get<uint64_t>(), frames_of(row, strings));
+      const Json& rows = module.at("frames");
+      const Json sources = module.value("sources", Json::array());  // older files have none
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const std::string text =
+            i < sources.size() ? strings.at(sources.at(i).get<size_t>()).get<std::string>() : "";
+        known.frames.emplace(rows.at(i).at(0).get<uint64_t>(),
+                             frames_of(rows.at(i), strings, parse_name_source(text)));
       }
     }
   } catch (const Json::exception&) {
@@ -84,6 +89,7 @@ std::string SymbolTable::json(uint64_t log_cookie) const {
     for (const auto& [address, frames] : known.frames) addresses.push_back(address);
     std::sort(addresses.begin(), addresses.end());
     Json rows = Json::array();
+    Json sources = Json::array();
     for (const uint64_t address : addresses) {
       Json row = Json::array({address});
       for (const DwarfFrame& frame : known.frames.at(address)) {
@@ -92,9 +98,14 @@ std::string SymbolTable::json(uint64_t log_cookie) const {
         row.push_back(frame.line);
       }
       rows.push_back(std::move(row));
+      const std::vector<DwarfFrame>& frames = known.frames.at(address);
+      const NameSource source = frames.empty() ? NameSource::kNone : frames[0].source;
+      sources.push_back(strings.id(std::string(name_source_text(source))));
     }
-    modules.push_back(
-        {{"path", known.path}, {"build_id", key.build_id}, {"frames", std::move(rows)}});
+    modules.push_back({{"path", known.path},
+                       {"build_id", key.build_id},
+                       {"frames", std::move(rows)},
+                       {"sources", std::move(sources)}});
   }
   const Json json{{"schema", kSchema},
                   {"log", fmt::format("{:016x}", log_cookie)},

@@ -10,15 +10,18 @@
 #include <unordered_map>
 #include <vector>
 
+#include "collector/text/name_source.h"
+
 namespace gpupeak::collector {
 
 struct Module;
 
-/// One function at an address, as the debug information tells it. Names are not demangled.
+/// One function at an address, as symbols or debug information tell it. Names are not demangled.
 struct DwarfFrame {
   std::string function;
   std::string file;
   int line = 0;  ///< 0: not known
+  NameSource source = NameSource::kNone;
 };
 
 /// The file of symbols beside a log has the log's name and this.

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "collector/rules/glob.h"
 #include "collector/text/error.h"
+#include "collector/text/glob.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
@@ -61,6 +61,17 @@ bool applies(const RuleSet& set, const Definitions& definitions) {
 }
 
 }  // namespace
+
+const NameRules& builtin_name_rules() {
+  static const NameRules names = [] {
+    NameRules all;
+    for (const BuiltinRules& rules : builtin_rules()) {
+      all.append(builtin_set(rules).names);
+    }
+    return all;
+  }();
+  return names;
+}
 
 RuleBook choose_rules(const RuleChoice& choice, const Definitions& definitions) {
   RuleBook book;

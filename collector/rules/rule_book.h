@@ -17,6 +17,8 @@ struct BuiltinRules {
   std::string_view toml;
 };
 const std::vector<BuiltinRules>& builtin_rules();
+/// What all of them say about names.
+const NameRules& builtin_name_rules();
 
 /// As a user asks for them.
 struct RuleChoice {

@@ -33,10 +33,17 @@ class RuleReader {
         set.phases = rules(key, value, false);
       } else if (key == "tag") {
         set.tags = rules(key, value, true);
+      } else if (key == "class") {
+        set.names.classes = classes(key, value);
+      } else if (key == "plumbing") {
+        set.names.plumbing = frames(key, value);
+      } else if (key == "landmark") {
+        set.names.landmarks = frames(key, value);
       } else {
-        fail(value, fmt::format("no such key '{}': there are name, description, modules, [[phase]] "
-                                "and [[tag]]",
-                                escape(key.str())));
+        fail(value,
+             fmt::format("no such key '{}': there are name, description, modules, [[phase]], "
+                         "[[tag]], [[class]], [[plumbing]] and [[landmark]]",
+                         escape(key.str())));
       }
     }
     return set;
@@ -75,6 +82,86 @@ class RuleReader {
       if (table == nullptr) fail(part, fmt::format("write [[{}]]", escape(key.str())));
       found.push_back(rule(*table, tags));
     }
+    return found;
+  }
+
+  std::vector<ClassRule> classes(const toml::key& key, const toml::node& node) const {
+    const toml::array* list = node.as_array();
+    if (list == nullptr) fail(node, fmt::format("write [[{}]]", escape(key.str())));
+    std::vector<ClassRule> found;
+    for (const toml::node& part : *list) {
+      const toml::table* table = part.as_table();
+      if (table == nullptr) fail(part, fmt::format("write [[{}]]", escape(key.str())));
+      found.push_back(class_rule(*table));
+    }
+    return found;
+  }
+
+  std::vector<FrameGlobs> frames(const toml::key& key, const toml::node& node) const {
+    const toml::array* list = node.as_array();
+    if (list == nullptr) fail(node, fmt::format("write [[{}]]", escape(key.str())));
+    std::vector<FrameGlobs> found;
+    for (const toml::node& part : *list) {
+      const toml::table* table = part.as_table();
+      if (table == nullptr) fail(part, fmt::format("write [[{}]]", escape(key.str())));
+      FrameGlobs& globs = found.emplace_back();
+      for (const auto& [name, value] : *table) {
+        if (name == "function") {
+          globs.functions = texts(name, value);
+        } else if (name == "module") {
+          globs.modules = texts(name, value);
+        } else {
+          fail(value,
+               fmt::format("no such key '{}': there are function and module", escape(name.str())));
+        }
+      }
+      if (globs.functions.empty() && globs.modules.empty()) {
+        fail(part, "give function or module");
+      }
+    }
+    return found;
+  }
+
+  ClassRule class_rule(const toml::table& table) const {
+    ClassRule rule;
+    for (const auto& [key, value] : table) {
+      if (key == "name") {
+        rule.name = text(key, value);
+      } else if (key == "library") {
+        rule.libraries = texts(key, value);
+      } else if (key == "versions") {
+        const std::string range = text(key, value);
+        const size_t to = range.find(" to ");
+        rule.first = parse_version(range.substr(0, to));
+        rule.last = to == std::string::npos ? rule.first : parse_version(range.substr(to));
+        if (rule.first.empty() || rule.last.empty()) {
+          fail(value, "'versions' must read like '1.15 to 1.22' or '1.29'");
+        }
+      } else if (key == "slots") {
+        rule.slots = slots(value);
+      } else {
+        fail(value,
+             fmt::format("no such key '{}' in a class: there are name, library, versions and "
+                         "slots",
+                         escape(key.str())));
+      }
+    }
+    if (rule.name.empty()) fail(table, "the class has no name");
+    if (rule.libraries.empty()) fail(table, "the class has no library");
+    if (rule.slots.empty()) fail(table, "the class has no slots");
+    return rule;
+  }
+
+  /// An empty text stands for a function whose name is not known.
+  std::vector<std::string> slots(const toml::node& node) const {
+    const toml::array* list = node.as_array();
+    std::vector<std::string> found;
+    for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
+      const auto name = (*list)[i].value<std::string>();
+      if (!(*list)[i].is_string() || !name) fail((*list)[i], "a slot must be a text");
+      found.push_back(*name);
+    }
+    if (found.empty()) fail(node, "'slots' must be a list of texts");
     return found;
   }
 

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "collector/symbols/name_rules.h"
+
 namespace gpupeak::collector {
 
 /// Holds if one frame of the stack fits. Of each list one glob has to match; an empty list does not
@@ -26,6 +28,7 @@ struct RuleSet {
   std::vector<std::string> chosen_by;  ///< modules of the log that make it apply by itself
   std::vector<Rule> phases;            ///< of several that match one frame the first counts
   std::vector<Rule> tags;
+  NameRules names;
 };
 
 /// `origin` is what messages call the text. Throws UsageError with the line of what is wrong.

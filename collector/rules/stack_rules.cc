@@ -4,8 +4,8 @@
 #include <iterator>
 #include <utility>
 
-#include "collector/rules/glob.h"
 #include "collector/text/function_names.h"
+#include "collector/text/glob.h"
 
 namespace gpupeak::collector {
 namespace {

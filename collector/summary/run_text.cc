@@ -46,6 +46,7 @@ bool was_used(const DeviceSummary& device) {
 
 std::string instances_text(const PhaseSummary& phase, const PhaseInstances& instances) {
   std::string text = phase.name;
+  if (phase.name_count > 1) return text + fmt::format(" ×{}", grouped(phase.count));
   if (phase.count > 1) {
     text += instances.first == instances.last
                 ? fmt::format("[{}]", instances.first)

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "collector/text/name_source.h"
+
 namespace gpupeak::collector {
 
 /// Bytes or counts by name; no value: not measured.
@@ -33,6 +35,7 @@ struct Frame {
   std::string file;
   int line = 0;            ///< 0: not known
   bool is_python = false;  ///< a frame of the Python interpreter; `module` is its file
+  NameSource name_source = NameSource::kNone;
 };
 
 /// Who holds bytes, or has allocated them: one row of a table.
@@ -101,6 +104,7 @@ struct PhaseSummary {
   int depth = 0;
   uint64_t session = 0;  ///< of ONNX Runtime, from 1 on; 0: of none
   uint64_t count = 0;
+  uint64_t name_count = 1;  ///< of names that differ in numbers alone, or that are of one library
   int64_t begin_ns = 0;
   std::optional<int64_t> end_ns;  ///< none: the log ends inside it
   int64_t open_ns = 0;            ///< time within, of all instances together

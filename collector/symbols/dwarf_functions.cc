@@ -237,7 +237,7 @@ std::vector<DwarfFrame> DwarfFunctions::frames_at(uint64_t address) {
   const std::vector<uint32_t> chain = unit->chain_at(address);
   for (size_t i = chain.size(); i-- > 0;) {
     Unit::Function& function = unit->functions[chain[i]];
-    frames.push_back({name_of(&function.die), file, line});
+    frames.push_back({name_of(&function.die), file, line, NameSource::kDwarf});
     const uint64_t call_file = number_of(&function.die, DW_AT_call_file);
     const char* name =
         call_file < file_count ? dwarf_filesrc(files, call_file, nullptr, nullptr) : nullptr;

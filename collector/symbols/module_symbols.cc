@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <unordered_map>
 
 #include "collector/log/definitions.h"
+#include "collector/symbols/rtti_cache.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -80,7 +82,10 @@ SymbolSearch& symbol_search() {
   return search;
 }
 
-ModuleSymbols::ModuleSymbols(const Module& module) {
+ModuleSymbols::ModuleSymbols(const Module& module, const NameRules* rules)
+    : rules_(rules),
+      file_name_(module.path.substr(module.path.rfind('/') + 1)),
+      build_id_(module.build_id) {
   debug_path_ =
       ":.debug:";  // libdwfl's own way: beside the file, and by build-id below the folders
   for (const std::string& folder : symbol_search().debug_dirs) debug_path_ += folder + ":";
@@ -131,30 +136,68 @@ std::vector<DwarfFrame> ModuleSymbols::frames_at(uint64_t address) {
   std::vector<DwarfFrame> frames;
   if (functions_) frames = functions_->frames_at(address - dwarf_bias_);
   const Symbol* symbol = symbol_at(address);
-  if (frames.empty() && symbol != nullptr) frames.push_back({symbol->name, "", 0});
+  if (frames.empty() && symbol != nullptr) {
+    frames.push_back({symbol->name, "", 0, symbol->source});
+  }
   if (!frames.empty() && symbol != nullptr) {
     // Debug information names local functions without their namespaces.
     std::string& outermost = frames.back().function;
     const bool mangled = std::string_view(symbol->name).starts_with("_Z");
     if (outermost.empty() || (mangled && !outermost.starts_with("_Z"))) outermost = symbol->name;
   }
+  if (frames.empty()) {
+    load_rtti();
+    if (const RttiTable::Function* function = rtti_->function_at(address)) {
+      const std::string name = rtti_names_->name_of(*function);
+      if (!name.empty()) frames.push_back({name, "", 0, NameSource::kRtti});
+    }
+  }
   return frames;
+}
+
+/// Only once an address has no other name: most modules keep their symbols.
+void ModuleSymbols::load_rtti() {
+  if (rtti_) return;
+  Dwarf_Addr bias = 0;
+  rtti_ = std::make_unique<RttiTable>(cached_rtti(dwfl_module_getelf(module_, &bias), build_id_));
+  rtti_names_ = std::make_unique<RttiNames>(*rtti_, file_name_, rules_);
+}
+
+/// Symbols come from the file, from its debug file, or from the table of symbols packed in it.
+NameSource ModuleSymbols::source_of(Elf* elf) const {
+  bool exports = false;
+  for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf, section)) != nullptr;) {
+    GElf_Shdr header;
+    if (gelf_getshdr(section, &header) == nullptr) continue;
+    exports = exports || header.sh_type == SHT_DYNSYM;
+    if (header.sh_type != SHT_SYMTAB) continue;
+    // The packed table is an ELF file within the file: it has no program of its own to run.
+    size_t segments = 0;
+    const bool packed = elf_getphdrnum(elf, &segments) == 0 && segments == 0;
+    return packed ? NameSource::kDebugData : NameSource::kSymtab;
+  }
+  return exports ? NameSource::kDynsym : NameSource::kSymtab;
 }
 
 void ModuleSymbols::load() {
   if (loaded_) return;
   loaded_ = true;
   const int count = dwfl_module_getsymtab(module_);
+  std::unordered_map<Elf*, NameSource> sources;
   for (int i = 1; i < count; ++i) {
     GElf_Sym symbol;
     GElf_Addr address = 0;
     GElf_Word section = 0;
+    Elf* elf = nullptr;
     const char* name =
-        dwfl_module_getsym_info(module_, i, &symbol, &address, &section, nullptr, nullptr);
+        dwfl_module_getsym_info(module_, i, &symbol, &address, &section, &elf, nullptr);
     const int type = GELF_ST_TYPE(symbol.st_info);
     const bool code = type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE;
     if (name == nullptr || *name == 0 || *name == '$' || section == SHN_UNDEF || !code) continue;
-    symbols_.push_back({address, symbol.st_size, GELF_ST_BIND(symbol.st_info) != STB_LOCAL, name});
+    auto [source, added] = sources.try_emplace(elf);
+    if (added) source->second = source_of(elf);
+    const bool global = GELF_ST_BIND(symbol.st_info) != STB_LOCAL;
+    symbols_.push_back({address, symbol.st_size, global, source->second, name});
   }
   // Of several names for one address the last is used: a sized one, a global one, one that is not
   // marked as internal, the shortest.
@@ -177,7 +220,9 @@ const ModuleSymbols::Symbol* ModuleSymbols::symbol_at(uint64_t address) const {
                                [](uint64_t value, const Symbol& s) { return value < s.begin; });
   if (next == symbols_.begin()) return nullptr;
   const Symbol& symbol = *std::prev(next);
-  const bool inside = symbol.bytes == 0 || address - symbol.begin < symbol.bytes;
+  // Where only a few functions have symbols, one without a size is not all that follows it.
+  const bool endless = symbol.bytes == 0 && symbol.source != NameSource::kDynsym;
+  const bool inside = endless || address - symbol.begin < symbol.bytes;
   return inside ? &symbol : nullptr;
 }
 

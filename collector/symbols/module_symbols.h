@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "collector/symbols/dwarf_functions.h"
+#include "collector/symbols/rtti_names.h"
+#include "collector/symbols/rtti_table.h"
 
 namespace gpupeak::collector {
 
@@ -28,7 +30,8 @@ class ModuleSymbols {
  public:
   enum class State { kUsable, kMissing, kMismatch };
 
-  explicit ModuleSymbols(const Module& module);
+  /// `rules` may be nullptr; otherwise it must outlive this.
+  ModuleSymbols(const Module& module, const NameRules* rules);
   ~ModuleSymbols();
   ModuleSymbols(const ModuleSymbols&) = delete;
   ModuleSymbols& operator=(const ModuleSymbols&) = delete;
@@ -41,12 +44,15 @@ class ModuleSymbols {
   struct Symbol {
     uint64_t begin, bytes;
     bool global;
+    NameSource source;
     const char* name;
   };
 
   bool open(const std::string& path, std::string_view build_id);
   void close();
   void load();
+  NameSource source_of(Elf* elf) const;
+  void load_rtti();
   const Symbol* symbol_at(uint64_t address) const;
 
   std::string debug_path_;
@@ -59,6 +65,11 @@ class ModuleSymbols {
   Dwarf_Addr dwarf_bias_ = 0;
   std::vector<Symbol> symbols_;
   std::unique_ptr<DwarfFunctions> functions_;
+  const NameRules* rules_;
+  std::string file_name_;
+  std::string build_id_;
+  std::unique_ptr<RttiTable> rtti_;
+  std::unique_ptr<RttiNames> rtti_names_;
 };
 
 }  // namespace gpupeak::collector

@@ -12,9 +12,9 @@ constexpr size_t kProgressStep = 256;
 
 }  // namespace
 
-Symbolized symbolize(const LogReader& log, const Progress& progress) {
+Symbolized symbolize(const LogReader& log, const NameRules& rules, const Progress& progress) {
   const Definitions& definitions = log.definitions();
-  Symbolizer symbolizer(definitions, true, &log.symbols());
+  Symbolizer symbolizer(definitions, true, &log.symbols(), &rules);
   Symbolized result;
   std::set<std::pair<uint32_t, uint64_t>> seen;
   for (uint32_t id = 1; id < definitions.nodes().size(); ++id) {

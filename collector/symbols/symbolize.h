@@ -9,6 +9,7 @@
 #include "collector/log/log_reader.h"
 #include "collector/log/symbol_table.h"
 #include "collector/summary/summary.h"
+#include "collector/symbols/name_rules.h"
 
 namespace gpupeak::collector {
 
@@ -19,6 +20,6 @@ struct Symbolized {
   std::vector<Warning> warnings;
 };
 
-Symbolized symbolize(const LogReader& log, const Progress& progress = {});
+Symbolized symbolize(const LogReader& log, const NameRules& rules, const Progress& progress = {});
 
 }  // namespace gpupeak::collector

@@ -32,8 +32,9 @@ bool has_no_file(std::string_view path) {
 
 }  // namespace
 
-Symbolizer::Symbolizer(const Definitions& definitions, bool look_up, const SymbolTable* known)
-    : definitions_(definitions), look_up_(look_up), known_(known) {}
+Symbolizer::Symbolizer(const Definitions& definitions, bool look_up, const SymbolTable* known,
+                       const NameRules* rules)
+    : definitions_(definitions), look_up_(look_up), known_(known), rules_(rules) {}
 
 Symbolizer::~Symbolizer() = default;
 
@@ -43,7 +44,7 @@ ModuleSymbols* Symbolizer::symbols_of(uint32_t id) {
   if (!look_up_ || id == 0 || has_no_file(module.path)) return nullptr;
   auto& symbols = modules_[id];
   if (!symbols) {
-    symbols = std::make_unique<ModuleSymbols>(module);
+    symbols = std::make_unique<ModuleSymbols>(module, rules_);
     const std::string path = sanitize(module.path);
     if (symbols->state() == ModuleSymbols::State::kMissing) {
       warnings_.push_back(
@@ -80,6 +81,7 @@ Frame Symbolizer::native_frame(const StackNode& node) const {
 Frame Symbolizer::python_frame(const PythonFrame& logged) const {
   Frame frame;
   frame.is_python = true;
+  frame.name_source = NameSource::kPython;
   frame.function = escape(definitions_.string(logged.function));
   if (frame.function.empty()) frame.function = "(unknown)";
   frame.file = escape(definitions_.string(logged.file));
@@ -112,12 +114,17 @@ const ResolvedAddress& Symbolizer::resolve(uint32_t id) {
     frame.function = escape(demangle(part.function));
     frame.file = escape(part.file);
     frame.line = part.line;
+    frame.name_source = part.source;
     resolved.frames.push_back(frame);
   }
   if (resolved.frames.empty()) resolved.frames.push_back(frame);
   for (const Frame& part : resolved.frames) {
     resolved.function_ids.push_back(function_id(part));
-    resolved.plumbing.push_back(!part.is_python && is_plumbing(part.module, part.function));
+    const bool by_rule = rules_ != nullptr && rules_->is_plumbing(part.module, part.function);
+    resolved.plumbing.push_back(!part.is_python &&
+                                (by_rule || is_plumbing(part.module, part.function)));
+    resolved.landmarks.push_back(rules_ != nullptr && !part.is_python &&
+                                 rules_->is_landmark(part.module, part.function));
   }
   if (is_confidential()) {
     resolved.plain_frames = resolved.frames;

@@ -22,7 +22,8 @@ struct ResolvedAddress {
   std::vector<Frame> frames;           ///< never empty
   std::vector<uint32_t> function_ids;  ///< beside frames: equal for equal functions
   std::vector<Frame> plain_frames;     ///< with --confidential: `frames` with their names
-  std::vector<bool> plumbing;  ///< beside frames: an allocator's own code (function_names.h)
+  std::vector<bool> plumbing;          ///< beside frames: code that merely passes an allocation on
+  std::vector<bool> landmarks;         ///< beside frames: to be shown in a title in any case
   /// For rules that match names; not to be shown.
   const std::vector<Frame>& named_frames() const {
     return plain_frames.empty() ? frames : plain_frames;
@@ -32,8 +33,9 @@ struct ResolvedAddress {
 class Symbolizer {
  public:
   /// Without `look_up`, frames are modules and offsets only. `known`: asked before any file; may be
-  /// nullptr.
-  Symbolizer(const Definitions& definitions, bool look_up, const SymbolTable* known = nullptr);
+  /// nullptr, and so may be `rules`.
+  Symbolizer(const Definitions& definitions, bool look_up, const SymbolTable* known = nullptr,
+             const NameRules* rules = nullptr);
   ~Symbolizer();
   Symbolizer(const Symbolizer&) = delete;
   Symbolizer& operator=(const Symbolizer&) = delete;
@@ -69,6 +71,7 @@ class Symbolizer {
   const Definitions& definitions_;
   bool look_up_;
   const SymbolTable* known_;
+  const NameRules* rules_;
   std::unordered_map<uint32_t, std::unique_ptr<ModuleSymbols>> modules_;
   std::unordered_map<Key, ResolvedAddress, KeyHash> resolved_;
   std::unordered_map<std::string, uint32_t> function_ids_;

@@ -13,6 +13,9 @@ Json frame_json(const Frame& frame) {
   json["function"] = text_or_null(frame.function);
   json["file"] = text_or_null(frame.file);
   json["line"] = frame.line > 0 ? Json(frame.line) : Json(nullptr);
+  if (frame.name_source != NameSource::kNone) {
+    json["name_source"] = name_source_text(frame.name_source);
+  }
   if (frame.is_python) json["language"] = "python";
   return json;
 }

@@ -9,6 +9,7 @@
 
 #include "collector/summary/ledger_text.h"
 #include "collector/summary/run_text.h"
+#include "collector/text/title_text.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -49,7 +50,8 @@ std::string ReportSections::row(uint64_t bytes, uint64_t whole, const std::strin
   const std::string figures = fmt::format("{} {} {}  ", right(size_text(bytes, style_), columns_),
                                           right(percent(bytes, whole), 5), right(count, 7));
   const size_t used = display_width(figures) + display_width(marks);
-  return figures + cut(title, width_ > used ? width_ - used : 0, style_) + marks;
+  const size_t room = width_ > used ? width_ - used : 0;
+  return figures + (style_.whole_lines ? title : fit_title(title, room)) + marks;
 }
 
 void ReportSections::add_wrapped(const std::string& text, Lines& lines) const {

@@ -116,6 +116,7 @@ Json phase_json(const PhaseSummary& phase) {
   json["depth"] = phase.depth;
   if (phase.session > 0) json["session"] = phase.session;
   json["count"] = phase.count;
+  if (phase.name_count > 1) json["names"] = phase.name_count;
   json["begin_ns"] = phase.begin_ns;
   json["end_ns"] = nullable(phase.end_ns);
   json["open_ns"] = phase.open_ns;

@@ -178,8 +178,7 @@ uint64_t domain_create_w(const wchar_t* name) {
   return string_w(0, name);
 }
 
-// ---- the memory extension
-// ------------------------------------------------------------------------
+// The memory extension.
 /// The elements of a batch, which newer clients may make larger.
 template <typename Element, typename Batch, typename Visit>
 void for_each_element(const Batch* batch, Visit visit) {
@@ -242,8 +241,43 @@ void regions_name(uint64_t, const RegionsName* batch) {
   });
 }
 
-// ---- attaching
-// -----------------------------------------------------------------------------------
+// The payload extension: events that carry data, and no message of their own. A range that was
+// pushed with a message may be popped with a payload.
+
+/// Schemas that the client does not number are numbered by the string id of their name.
+uint64_t schema_register(uint64_t domain, const SchemaAttributes* schema) {
+  if (schema == nullptr) return 0;
+  const bool has_name = (schema->fields & kSchemaHasName) != 0 && schema->name != nullptr;
+  const uint32_t name = has_name ? nvtx_string(schema->name) : 0;
+  if ((schema->fields & kSchemaHasId) == 0) return kDynamicSchemas + name;
+  nvtx_name_schema(domain, schema->schema, name);
+  return schema->schema;
+}
+/// The schema's name is what there is to call an event.
+Label label_of(uint64_t domain, const PayloadData* payload, size_t count) {
+  const uint64_t schema = payload != nullptr && count > 0 ? payload->schema : 0;
+  const uint32_t name = schema >= kDynamicSchemas ? static_cast<uint32_t>(schema - kDynamicSchemas)
+                                                  : nvtx_schema(domain, schema);
+  return {GPUPEAK_PHASE_NVTX, name != 0 ? Name(name) : Name("(payload)"), domain};
+}
+void mark_payload(uint64_t domain, const PayloadData* payload, size_t count) {
+  mark(label_of(domain, payload, count));
+}
+int range_push_payload(uint64_t domain, const PayloadData* payload, size_t count) {
+  phase_push(label_of(domain, payload, count), GPUPEAK_FRAME);
+  return kNoTracking;
+}
+int range_pop_payload(uint64_t domain, const PayloadData*, size_t) {
+  return domain_range_pop(domain);
+}
+uint64_t range_start_payload(uint64_t domain, const PayloadData* payload, size_t count) {
+  return range_begin(label_of(domain, payload, count));
+}
+void range_end_payload(uint64_t, uint64_t id, const PayloadData*, size_t) {
+  range_end(id);
+}
+
+// Attaching.
 class Attachment {
  public:
   Attachment(const Callbacks& callbacks, Module module) {
@@ -290,17 +324,36 @@ void attach(const Callbacks& callbacks) {
   core2.set(kDomainCreateW, &domain_create_w);
 }
 
-void attach_memory(const Segment& segment) {
-  const auto set = [&](size_t slot, auto* function) {
-    if (slot < segment.slot_count) segment.slots[slot] = reinterpret_cast<intptr_t>(function);
-  };
-  set(kHeapRegister, &heap_register);
-  set(kHeapUnregister, &heap_unregister);
-  set(kHeapReset, &heap_reset);
-  set(kRegionsRegister, &regions_register);
-  set(kRegionsResize, &regions_resize);
-  set(kRegionsUnregister, &regions_unregister);
-  set(kRegionsName, &regions_name);
+/// The slots of an extension's functions; there may be fewer than we know.
+class Slots {
+ public:
+  explicit Slots(const Segment& segment) : segment_(segment) {}
+  template <typename Callback>
+  void set(size_t slot, Callback* callback) {
+    if (slot < segment_.slot_count) segment_.slots[slot] = reinterpret_cast<intptr_t>(callback);
+  }
+
+ private:
+  const Segment& segment_;
+};
+
+void attach_memory(Slots slots) {
+  slots.set(kHeapRegister, &heap_register);
+  slots.set(kHeapUnregister, &heap_unregister);
+  slots.set(kHeapReset, &heap_reset);
+  slots.set(kRegionsRegister, &regions_register);
+  slots.set(kRegionsResize, &regions_resize);
+  slots.set(kRegionsUnregister, &regions_unregister);
+  slots.set(kRegionsName, &regions_name);
+}
+
+void attach_payload(Slots slots) {
+  slots.set(kSchemaRegister, &schema_register);
+  slots.set(kMarkPayload, &mark_payload);
+  slots.set(kRangePushPayload, &range_push_payload);
+  slots.set(kRangePopPayload, &range_pop_payload);
+  slots.set(kRangeStartPayload, &range_start_payload);
+  slots.set(kRangeEndPayload, &range_end_payload);
 }
 
 constexpr std::string_view kVariable = "NVTX_INJECTION64_PATH";
@@ -321,11 +374,20 @@ GPUPEAK_EXPORT int InitializeInjectionNvtx2(nvtx::GetExportTable get_export_tabl
 
 GPUPEAK_EXPORT int InitializeInjectionNvtxExtension(nvtx::ExtensionModule* extension) {
   if (extension == nullptr || extension->struct_bytes < sizeof *extension ||
-      extension->module != nvtx::kMemoryModule || extension->segment_count == 0) {
+      extension->segment_count == 0) {
     return 0;
   }
-  nvtx::attach_memory(extension->segments[0]);
-  return 1;
+  const nvtx::Slots slots(extension->segments[0]);
+  switch (extension->module) {
+    case nvtx::kMemoryModule:
+      nvtx::attach_memory(slots);
+      return 1;
+    case nvtx::kPayloadModule:
+      nvtx::attach_payload(slots);
+      return 1;
+    default:
+      return 0;
+  }
 }
 
 /// NVTX asks the environment which library to inject. It is answered here and nowhere else, so that

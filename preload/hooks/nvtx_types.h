@@ -90,6 +90,31 @@ enum MemorySlot : size_t {
   kRegionsName
 };
 
+constexpr uint16_t kPayloadModule = 2;
+enum PayloadSlot : size_t {
+  kSchemaRegister = 0,
+  kMarkPayload = 2,
+  kRangePushPayload,
+  kRangePopPayload,
+  kRangeStartPayload,
+  kRangeEndPayload
+};
+struct PayloadData {
+  uint64_t schema;
+  size_t bytes;
+  const void* data;
+};
+struct SchemaAttributes {
+  uint64_t fields;  ///< which of the following are given
+  const char* name;
+  uint64_t type, flags;
+  const void* entries;
+  size_t entry_count, static_bytes, alignment;
+  uint64_t schema;
+};
+constexpr uint64_t kSchemaHasName = 1 << 1, kSchemaHasId = 1 << 8;
+constexpr uint64_t kDynamicSchemas = uint64_t{1} << 32;  ///< those that the tool numbers
+
 constexpr uint32_t kVirtualAddresses = 1;  ///< the only memory type so far
 struct VirtualRange {
   size_t bytes;

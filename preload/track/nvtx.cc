@@ -16,11 +16,13 @@ struct Region {
 
 constinit SpinLock g_lock;
 constinit FlatMap<uint32_t> g_categories;  // string id by key_of(domain, category)
+constinit FlatMap<uint32_t> g_schemas;     // likewise by key_of(domain, schema)
 constinit FlatMap<uint64_t> g_arenas;      // by heap + 1
 constinit FlatMap<Region> g_regions;       // by address
 
-uint64_t key_of(uint64_t domain, uint32_t category) {
-  return ((domain << 32) | category) + 1;
+/// Domains, categories and numbers that clients give to schemas have 32 bits.
+uint64_t key_of(uint64_t domain, uint64_t number) {
+  return ((domain << 32) | number) + 1;
 }
 
 /// Calls `work` with the lock held; false in a nested call, which leaves no trace.
@@ -92,6 +94,21 @@ uint32_t nvtx_category(uint64_t domain, uint32_t category) {
   if (category == 0) return id;
   locked([&] {
     if (const uint32_t* known = g_categories.find(key_of(domain, category))) id = *known;
+  });
+  return id;
+}
+
+void nvtx_name_schema(uint64_t domain, uint64_t schema, uint32_t name) {
+  if (schema <= UINT32_MAX) {
+    locked([&] { g_schemas.insert(key_of(domain, schema), name); });
+  }
+}
+
+uint32_t nvtx_schema(uint64_t domain, uint64_t schema) {
+  uint32_t id = 0;
+  if (schema > UINT32_MAX) return id;
+  locked([&] {
+    if (const uint32_t* known = g_schemas.find(key_of(domain, schema))) id = *known;
   });
   return id;
 }

@@ -16,6 +16,11 @@ void nvtx_name_category(uint64_t domain, uint32_t category, std::string_view nam
 /// The string id of a category's name; 0: it has none.
 uint32_t nvtx_category(uint64_t domain, uint32_t category);
 
+/// The name of a payload's schema with a number of the client's own.
+void nvtx_name_schema(uint64_t domain, uint64_t schema, uint32_t name);
+/// The string id of the name; 0: it has none.
+uint32_t nvtx_schema(uint64_t domain, uint64_t schema);
+
 /// A heap's handle is what the client is given for it; 0 is all of the process's memory.
 void nvtx_heap_registered(uint64_t heap, const Name& name, uint64_t address, uint64_t bytes);
 void nvtx_heap_unregistered(uint64_t heap);

@@ -126,7 +126,7 @@ std::vector<Writer> make_writers() {
                  }});
   all.push_back({"bundle", [](const std::string& path, std::ostream& out) {
                    const LogReader log(path);
-                   const std::string symbols = symbolize(log).table.json(log.header().cookie);
+                   const std::string symbols = symbolize(log, NameRules{}).table.json(log.header().cookie);
                    write_packed({log.data(), log.file_bytes()}, symbols, out, {});
                  }});
   // What read --json wrote, and what symbolize wrote, may be damaged as well.

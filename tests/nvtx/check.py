@@ -80,6 +80,18 @@ def check_memory(summary, lines):
     expect(len(re.findall(r"arena_free 1 ", text)) == 1 and "arena 1 destroyed" in text, "one free, the end")
 
 
+def check_payload(summary, lines):
+    sides = (("library:init", 1), ("after it", 2), ("library:numbered by itself", 3),
+             ("library:numbered by the tool", 4), ("library:(payload)", 5))
+    for name, millions in sides:
+        between(peak(summary, name), millions * 1_000_000, millions * 1_000_000 + 900_000, name)
+        phase = next(p for p in summary["phases"] if p["name"] == name)
+        expect(phase["parent"] == "main", f"{name} is in {phase['parent']}")
+    expect(sum("phase_pop thread source 2" in line for line in lines) == 4, "four pops")
+    expect(any("range_end" in line for line in lines), "the end of a range")
+    expect(re.search(r"\bmark source 2 numbered by the tool", "\n".join(lines)), "the mark")
+
+
 def check_many_names(summary, lines):
     names = [re.search(r"phase_push thread source 2 (\d+)x{300}", line) for line in lines]
     found = [int(name[1]) for name in names if name]

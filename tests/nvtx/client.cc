@@ -1,7 +1,8 @@
 // What programs do with NVTX 3. Nothing that it prints depends on whether a tool is attached.
-//   client plain | deep | unbalanced | threads | memory | many_names
+//   client plain | deep | unbalanced | threads | memory | payload | many_names
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtMem.h>
+#include <nvtx3/nvToolsExtPayload.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -47,6 +48,41 @@ void plain() {
   nvtxEventAttributes_t small{};  // of a client that says nothing
   nvtxMarkEx(&small);
   printf("levels %d %d\n", level, closed);
+}
+
+/// As a library of collectives does it: pushed with a message, popped with a payload.
+void payload() {
+  nvtxDomainHandle_t domain = nvtxDomainCreateA("library");
+  nvtxPayloadSchemaAttr_t schema{};
+  schema.fieldMask = NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NAME;
+  schema.name = "numbered by the tool";
+  const uint64_t dynamic = nvtxPayloadSchemaRegister(domain, &schema);
+  schema.fieldMask |= NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_SCHEMA_ID;
+  schema.schemaId = NVTX_PAYLOAD_SCHEMA_ID_STATIC_START + 5;
+  schema.name = "numbered by itself";
+  nvtxPayloadSchemaRegister(domain, &schema);
+  const uint64_t value = 42;
+  nvtxPayloadData_t data{schema.schemaId, sizeof value, &value};
+  nvtxEventAttributes_t event = attributes(NVTX_MESSAGE_TYPE_ASCII, 0);
+  event.message.ascii = "init";
+  nvtxDomainRangePushEx(domain, &event);
+  allocate(1'000'000);
+  const int closed = nvtxRangePopPayload(domain, &data, 1);
+  nvtxRangePushA("after it");  // beside it, not within
+  allocate(2'000'000);
+  nvtxRangePop();
+  nvtxRangePushPayload(domain, &data, 1);
+  allocate(3'000'000);
+  nvtxDomainRangePop(domain);
+  data.schemaId = dynamic;
+  const nvtxRangeId_t range = nvtxRangeStartPayload(domain, &data, 1);
+  allocate(4'000'000);
+  nvtxMarkPayload(domain, &data, 1);
+  nvtxRangeEndPayload(domain, range, nullptr, 0);
+  nvtxRangePushPayload(domain, nullptr, 0);
+  allocate(5'000'000);
+  nvtxRangePopPayload(domain, nullptr, 0);
+  printf("closed %d\n", closed);
 }
 
 void deep() {
@@ -164,6 +200,7 @@ int main(int, char** argv) {
   if (strcmp(what, "unbalanced") == 0) unbalanced();
   if (strcmp(what, "threads") == 0) threads();
   if (strcmp(what, "memory") == 0) memory();
+  if (strcmp(what, "payload") == 0) payload();
   if (strcmp(what, "many_names") == 0) many_names();
   extern char** environ;
   for (char** entry = environ; *entry != nullptr; ++entry) {

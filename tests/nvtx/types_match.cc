@@ -1,6 +1,7 @@
 // Our description of NVTX's protocol against NVIDIA's: a test that is the build itself.
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtMem.h>
+#include <nvtx3/nvToolsExtPayload.h>
 
 #include <cstddef>
 
@@ -65,3 +66,19 @@ static_assert(sizeof(ours::RegionName) == sizeof(nvtxMemRegionNameDesc_t));
 SAME_PLACE(ours::RegionName, name, nvtxMemRegionNameDesc_t, name);
 static_assert(sizeof(ours::RegionsName) == sizeof(nvtxMemRegionsNameBatch_t));
 SAME_PLACE(ours::RegionsName, elements, nvtxMemRegionsNameBatch_t, regionElements);
+
+static_assert(ours::kPayloadModule == NVTX_EXT_PAYLOAD_MODULEID);
+static_assert(size_t{ours::kSchemaRegister} == NVTX3EXT_CBID_nvtxPayloadSchemaRegister);
+static_assert(size_t{ours::kMarkPayload} == NVTX3EXT_CBID_nvtxMarkPayload);
+static_assert(size_t{ours::kRangePushPayload} == NVTX3EXT_CBID_nvtxRangePushPayload);
+static_assert(size_t{ours::kRangePopPayload} == NVTX3EXT_CBID_nvtxRangePopPayload);
+static_assert(size_t{ours::kRangeStartPayload} == NVTX3EXT_CBID_nvtxRangeStartPayload);
+static_assert(size_t{ours::kRangeEndPayload} == NVTX3EXT_CBID_nvtxRangeEndPayload);
+static_assert(sizeof(ours::PayloadData) == sizeof(nvtxPayloadData_t));
+SAME_PLACE(ours::PayloadData, schema, nvtxPayloadData_t, schemaId);
+SAME_PLACE(ours::SchemaAttributes, fields, nvtxPayloadSchemaAttr_t, fieldMask);
+SAME_PLACE(ours::SchemaAttributes, name, nvtxPayloadSchemaAttr_t, name);
+SAME_PLACE(ours::SchemaAttributes, schema, nvtxPayloadSchemaAttr_t, schemaId);
+static_assert(ours::kSchemaHasName == NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NAME);
+static_assert(ours::kSchemaHasId == NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_SCHEMA_ID);
+static_assert(ours::kDynamicSchemas == NVTX_PAYLOAD_SCHEMA_ID_DYNAMIC_START);

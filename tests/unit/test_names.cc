@@ -1,8 +1,10 @@
 #include "catch.h"
 #include "collector/log/clock_map.h"
+#include "collector/rules/rule_book.h"
 #include "collector/text/function_names.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
+#include "collector/text/title_text.h"
 
 using namespace gpupeak::collector;
 
@@ -46,6 +48,43 @@ TEST_CASE("function_names: plumbing is told from sites", "[collector]") {
   CHECK_FALSE(is_plumbing("app", "main"));
   CHECK_FALSE(is_plumbing("app", ""));
   CHECK_FALSE(is_plumbing("app", "mallocate"));
+}
+
+TEST_CASE("function_names: rules add frameworks' plumbing", "[collector]") {
+  const NameRules& rules = builtin_name_rules();
+  CHECK(rules.is_plumbing("app", "libcudart_static_5382377d5c772c9d197c0cda9fd9742ee6ad893c"));
+  CHECK(rules.is_plumbing("libc10_cuda.so",
+                          "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::"
+                          "alloc_block(AllocParams&, bool)"));
+  CHECK(rules.is_plumbing("libonnxruntime.so.1", "onnxruntime::BFCArena::Reserve"));
+  CHECK(rules.is_plumbing("libonnxruntime.so.1", "onnxruntime::OpKernelContext::[virtual 16]"));
+  CHECK(rules.is_plumbing("xla_cuda_plugin.so", "tsl::BFCAllocator::Extend(unsigned long)"));
+  CHECK_FALSE(rules.is_plumbing("libonnxruntime.so.1", "onnxruntime::Gemm<float>::PrePack"));
+  CHECK_FALSE(rules.is_plumbing("libonnxruntime.so.1", ""));
+  CHECK_FALSE(rules.is_plumbing("app", "main"));
+  CHECK(rules.is_landmark("libtorch_cuda.so",
+                          "torch::autograd::generated::ConvolutionBackward0::apply(x&&)"));
+  CHECK_FALSE(rules.is_landmark("libtorch_cuda.so", "at::native::conv2d"));
+}
+
+TEST_CASE("title_text: titles are cut in the middle", "[collector]") {
+  CHECK(fit_title("a ← b ← c", 9) == "a ← b ← c");
+  CHECK(fit_title("first_function ← second ← last.py:12", 31) == "first_function ← … ← last.py:12");
+  const std::string one = fit_title("a_function_with_a_long_name", 11);
+  CHECK(one == "a_fun…_name");
+  for (size_t width = 0; width < 60; ++width) {
+    CHECK(display_width(fit_title("größer::größer ← mitte ← groß.py:7", width)) <= width);
+  }
+}
+
+TEST_CASE("title_text: what all titles end in is said once", "[collector]") {
+  const std::string shared = shared_outer_frames({"a ← x ← main", "b ← main", "c ← y ← main"});
+  CHECK(shared == "main");
+  CHECK(without_outer_frames("a ← x ← main", shared) == "a ← x");
+  CHECK(shared_outer_frames({"a ← x ← m", "b ← x ← m"}) == "x ← m");
+  CHECK(shared_outer_frames({"main", "b ← main"}).empty());
+  CHECK(shared_outer_frames({"a ← main"}).empty());
+  CHECK(shared_outer_frames({}).empty());
 }
 
 TEST_CASE("function_names: what runs before main is no caller", "[collector]") {

@@ -261,3 +261,27 @@ TEST_CASE("phases: tens of thousands within each other are closed in time", "[co
   CHECK_FALSE(metric(summary.phases[0].metrics, "device.kept_bytes").has_value());
   CHECK(value(summary.phases[0].metrics, "device.live_at_exit_bytes") == 10);
 }
+
+TEST_CASE("phases: names that differ in numbers alone are one phase, a model's layers are not",
+          "[collector]") {
+  const auto phases_of = [](uint64_t count) {
+    LogBuilder log;
+    uint64_t time = 0;
+    for (uint64_t i = 0; i < count; ++i) {
+      log.phase_push(0, ++time, false, log.string("step " + std::to_string(i)));
+      log.device_alloc(0, ++time, i + 1, GPUPEAK_KIND_LINEAR, 0, 10 + i);
+      log.phase_pop(0, ++time, false);
+    }
+    return analyze_log(log).phases;
+  };
+  CHECK(phases_of(16).size() == 16);
+  const std::vector<PhaseSummary> folded = phases_of(3000);
+  REQUIRE(folded.size() == 1);
+  CHECK(folded[0].name == "step …");
+  CHECK(folded[0].name_count == 3000);
+  CHECK(folded[0].count == 3000);
+  CHECK(value(folded[0].metrics, "device.alloc_count") == 3000);
+  REQUIRE(folded[0].instances.size() == 1);
+  CHECK(folded[0].instances[0].last == 3000);
+  CHECK_FALSE(folded[0].instances[0].alike);
+}

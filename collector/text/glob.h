@@ -1,5 +1,5 @@
 // Names with wildcards: `*` any text, also none; `?` one character. Everything else stands for
-// itself, brackets too, since C++ names hold them. The rules use it.
+// itself, brackets too, since C++ names hold them. Rules use it.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "collector/rules/glob.h"
+#include "collector/text/glob.h"
 
 #include <cstddef>
 

@@ -1,0 +1,25 @@
+// Phases that libraries open by the thousand, each under a name of its own: names that differ in
+// numbers alone become one phase, and so do those of one library's domain. analyze() lists phases
+// with it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "collector/summary/summary.h"
+
+namespace gpupeak::collector {
+
+/// A phase of a summary that is not folded yet.
+struct ListedPhase {
+  static constexpr uint32_t kNoParent = UINT32_MAX;
+  PhaseSummary phase;
+  uint32_t parent = kNoParent;  ///< index of an earlier one
+  uint64_t domain = 0;          ///< of NVTX; 0: none, or the default one
+};
+
+/// In the order of their first begins. Up to 16 names that differ in numbers are kept apart: the
+/// layers of a model are.
+std::vector<PhaseSummary> fold_phase_names(std::vector<ListedPhase> phases);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,401 @@
+#include "collector/symbols/loaded_image.h"
+
+#include <gelf.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr uint64_t kWord = 8;
+constexpr uint32_t kTypeRelr = 36;  // DT_RELR and DT_RELRSZ: newer than some <elf.h>
+constexpr uint32_t kTypeRelrBytes = 35;
+constexpr uint64_t kMaxText = 64 << 10;  // longer names are not ours to show
+constexpr uint64_t kMaxVersions = 256;
+
+// Encodings of pointers in unwinding tables (LSB, "DWARF Extensions").
+constexpr uint8_t kSigned4 = 0x0b;
+constexpr uint8_t kRelativeToTable = 0x30;
+constexpr uint8_t kOmitted = 0xff;
+
+/// Bytes of a pointer of this encoding; 0: one of variable length.
+uint64_t encoded_bytes(uint8_t encoding) {
+  switch (encoding & 0x0f) {
+    case 0x00:
+    case 0x04:
+    case 0x0c:
+      return 8;
+    case 0x03:
+    case 0x0b:
+      return 4;
+    default:
+      return 0;
+  }
+}
+
+/// A debug file keeps the segments' headers, but not their bytes.
+bool has_its_dynamic_section(Elf* elf) {
+  bool any = false;
+  for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf, section)) != nullptr;) {
+    GElf_Shdr header;
+    if (gelf_getshdr(section, &header) == nullptr) continue;
+    any = true;
+    if (header.sh_type == SHT_DYNAMIC) return true;
+  }
+  return !any;
+}
+
+}  // namespace
+
+LoadedImage::LoadedImage(Elf* elf) {
+  GElf_Ehdr header;
+  if (elf == nullptr || gelf_getehdr(elf, &header) == nullptr || header.e_machine != EM_X86_64 ||
+      header.e_ident[EI_CLASS] != ELFCLASS64 || !has_its_dynamic_section(elf)) {
+    return;
+  }
+  file_ = reinterpret_cast<const uint8_t*>(elf_rawfile(elf, &file_bytes_));
+  if (file_ == nullptr) return;
+  read_segments(elf);
+  find_linkers_words(elf);
+  read_dynamic(elf);
+  sort_words();
+  read_unwind_header();
+}
+
+void LoadedImage::read_segments(Elf* elf) {
+  size_t count = 0;
+  if (elf_getphdrnum(elf, &count) != 0) return;
+  for (size_t i = 0; i < count; ++i) {
+    GElf_Phdr header;
+    if (gelf_getphdr(elf, static_cast<int>(i), &header) == nullptr) continue;
+    if (header.p_type == PT_LOAD && header.p_offset <= file_bytes_ &&
+        header.p_filesz <= file_bytes_ - header.p_offset) {
+      segments_.push_back({header.p_vaddr, header.p_filesz, header.p_offset, header.p_flags});
+    }
+    if (header.p_type == PT_GNU_RELRO) {
+      relro_begin_ = header.p_vaddr;
+      relro_end_ = header.p_vaddr + header.p_memsz;
+    }
+    if (header.p_type == PT_GNU_EH_FRAME) unwind_header_ = header.p_vaddr;
+  }
+}
+
+void LoadedImage::find_linkers_words(Elf* elf) {
+  size_t names = 0;
+  if (elf_getshdrstrndx(elf, &names) != 0) return;
+  for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf, section)) != nullptr;) {
+    GElf_Shdr header;
+    if (gelf_getshdr(section, &header) == nullptr) continue;
+    const char* name = elf_strptr(elf, names, header.sh_name);
+    if (name == nullptr || strcmp(name, ".got") != 0) continue;
+    got_begin_ = header.sh_addr;
+    got_end_ = header.sh_addr + header.sh_size;
+  }
+}
+
+const uint8_t* LoadedImage::bytes_at(uint64_t address, uint64_t count) const {
+  for (const Segment& segment : segments_) {
+    const uint64_t inside = address - segment.address;
+    if (address < segment.address || inside > segment.bytes || count > segment.bytes - inside) {
+      continue;
+    }
+    return file_ + segment.offset + inside;
+  }
+  return nullptr;
+}
+
+template <typename T>
+std::optional<T> LoadedImage::read(uint64_t address) const {
+  const uint8_t* bytes = bytes_at(address, sizeof(T));
+  if (bytes == nullptr) return std::nullopt;
+  T value;
+  memcpy(&value, bytes, sizeof value);
+  return value;
+}
+
+std::optional<uint64_t> LoadedImage::plain_word(uint64_t address) const {
+  return read<uint64_t>(address);
+}
+
+std::optional<uint32_t> LoadedImage::plain_half(uint64_t address) const {
+  return read<uint32_t>(address);
+}
+
+std::string_view LoadedImage::text_at(uint64_t address) const {
+  for (const Segment& segment : segments_) {
+    const uint64_t inside = address - segment.address;
+    if (address < segment.address || inside >= segment.bytes) continue;
+    const auto* text = reinterpret_cast<const char*>(file_ + segment.offset + inside);
+    const uint64_t limit = std::min(segment.bytes - inside, kMaxText);
+    const size_t size = strnlen(text, limit);
+    return size < limit ? std::string_view(text, size) : std::string_view();
+  }
+  return {};
+}
+
+std::string_view LoadedImage::symbol_name(uint32_t symbol) const {
+  const auto entry = read<Elf64_Sym>(symbols_ + symbol * sizeof(Elf64_Sym));
+  if (!entry || entry->st_name >= string_bytes_) return {};
+  return text_at(strings_ + entry->st_name);
+}
+
+bool LoadedImage::is_code(uint64_t address) const {
+  return std::any_of(segments_.begin(), segments_.end(), [&](const Segment& segment) {
+    return (segment.flags & PF_X) != 0 && address - segment.address < segment.bytes;
+  });
+}
+
+bool LoadedImage::is_constant(uint64_t address) const {
+  const bool linkers = address >= got_begin_ && address < got_end_;
+  return address >= relro_begin_ && address < relro_end_ && !linkers;
+}
+
+std::vector<uint64_t> LoadedImage::places_of(std::string_view text) const {
+  std::vector<uint64_t> places;
+  const uint64_t bytes = text.size() + 1;  // with the zero that ends it
+  for (const Segment& segment : segments_) {
+    if ((segment.flags & (PF_X | PF_W)) != 0) continue;
+    const uint8_t* at = file_ + segment.offset;
+    const uint8_t* const end = at + segment.bytes;
+    while (const void* hit = memmem(at, static_cast<size_t>(end - at), text.data(), bytes)) {
+      at = static_cast<const uint8_t*>(hit);
+      places.push_back(segment.address +
+                       static_cast<uint64_t>(at - file_ - static_cast<ptrdiff_t>(segment.offset)));
+      ++at;
+    }
+  }
+  return places;
+}
+
+void LoadedImage::read_dynamic(Elf* elf) {
+  size_t count = 0;
+  if (elf_getphdrnum(elf, &count) != 0) return;
+  uint64_t dynamic = 0;
+  uint64_t entries = 0;
+  for (size_t i = 0; i < count; ++i) {
+    GElf_Phdr header;
+    if (gelf_getphdr(elf, static_cast<int>(i), &header) == nullptr) continue;
+    if (header.p_type != PT_DYNAMIC) continue;
+    dynamic = header.p_vaddr;
+    entries = header.p_filesz / sizeof(Elf64_Dyn);
+  }
+  uint64_t rela = 0, rela_bytes = 0, relr = 0, relr_bytes = 0, versions = 0, version_count = 0;
+  for (uint64_t i = 0; i < entries; ++i) {
+    const auto entry = read<Elf64_Dyn>(dynamic + i * sizeof(Elf64_Dyn));
+    if (!entry || entry->d_tag == DT_NULL) break;
+    const uint64_t value = entry->d_un.d_val;
+    switch (entry->d_tag) {
+      case DT_SYMTAB:
+        symbols_ = value;
+        break;
+      case DT_STRTAB:
+        strings_ = value;
+        break;
+      case DT_STRSZ:
+        string_bytes_ = value;
+        break;
+      case DT_RELA:
+        rela = value;
+        break;
+      case DT_RELASZ:
+        rela_bytes = value;
+        break;
+      case kTypeRelr:
+        relr = value;
+        break;
+      case kTypeRelrBytes:
+        relr_bytes = value;
+        break;
+      case DT_VERDEF:
+        versions = value;
+        break;
+      case DT_VERDEFNUM:
+        version_count = value;
+        break;
+      default:
+        break;
+    }
+  }
+  read_rela(rela, rela_bytes);
+  read_relr(relr, relr_bytes);
+  read_version(versions, version_count);
+}
+
+void LoadedImage::read_rela(uint64_t address, uint64_t bytes) {
+  const uint64_t count = bytes / sizeof(Elf64_Rela);
+  const uint8_t* table = bytes_at(address, count * sizeof(Elf64_Rela));
+  if (table == nullptr) return;
+  words_.reserve(count);
+  for (uint64_t i = 0; i < count; ++i) {
+    Elf64_Rela entry;
+    memcpy(&entry, table + i * sizeof entry, sizeof entry);
+    const uint64_t type = ELF64_R_TYPE(entry.r_info);
+    const auto addend = static_cast<uint64_t>(entry.r_addend);
+    if (type == R_X86_64_RELATIVE) {
+      words_.push_back({entry.r_offset, addend, RelocatedWord::kNoSymbol});
+    } else if (type == R_X86_64_64 || type == R_X86_64_GLOB_DAT) {
+      const auto index = static_cast<uint32_t>(ELF64_R_SYM(entry.r_info));
+      const auto symbol = read<Elf64_Sym>(symbols_ + index * sizeof(Elf64_Sym));
+      if (!symbol) continue;
+      const bool here = symbol->st_shndx != SHN_UNDEF;
+      words_.push_back({entry.r_offset, here ? symbol->st_value + addend : addend,
+                        here ? RelocatedWord::kNoSymbol : index});
+    }
+  }
+}
+
+/// An address, then bitmaps of the words after it; the words hold what is to be relocated.
+void LoadedImage::read_relr(uint64_t address, uint64_t bytes) {
+  constexpr uint64_t kBitmapWords = 63;
+  uint64_t next = 0;
+  const auto add = [&](uint64_t at) {
+    if (const auto value = plain_word(at)) {
+      words_.push_back({at, *value, RelocatedWord::kNoSymbol});
+    }
+  };
+  for (uint64_t i = 0; i < bytes / kWord; ++i) {
+    const auto entry = plain_word(address + i * kWord);
+    if (!entry) return;
+    if ((*entry & 1) == 0) {
+      add(*entry);
+      next = *entry + kWord;
+      continue;
+    }
+    for (uint64_t bit = 0; bit < kBitmapWords; ++bit) {
+      if ((*entry >> (bit + 1) & 1) != 0) add(next + bit * kWord);
+    }
+    next += kBitmapWords * kWord;
+  }
+}
+
+void LoadedImage::sort_words() {
+  const auto before = [](const RelocatedWord& a, const RelocatedWord& b) { return a.at < b.at; };
+  if (!std::is_sorted(words_.begin(), words_.end(), before)) {
+    std::stable_sort(words_.begin(), words_.end(), before);
+  }
+  const auto same = [](const RelocatedWord& a, const RelocatedWord& b) { return a.at == b.at; };
+  words_.erase(std::unique(words_.begin(), words_.end(), same), words_.end());
+}
+
+const RelocatedWord* LoadedImage::word_at(uint64_t address) const {
+  const auto word =
+      std::lower_bound(words_.begin(), words_.end(), address,
+                       [](const RelocatedWord& w, uint64_t value) { return w.at < value; });
+  return word != words_.end() && word->at == address ? &*word : nullptr;
+}
+
+/// The first definition is the file itself; a library with versions of its own has others.
+void LoadedImage::read_version(uint64_t address, uint64_t count) {
+  for (uint64_t i = 0; i < std::min(count, kMaxVersions); ++i) {
+    const auto entry = read<Elf64_Verdef>(address);
+    if (!entry) return;
+    const auto name = read<Elf64_Verdaux>(address + entry->vd_aux);
+    if ((entry->vd_flags & VER_FLG_BASE) == 0 && name && name->vda_name < string_bytes_) {
+      version_ = text_at(strings_ + name->vda_name);
+    }
+    if (entry->vd_next == 0) return;
+    address += entry->vd_next;
+  }
+}
+
+void LoadedImage::read_unwind_header() {
+  constexpr uint64_t kHeaderBytes = 12;
+  const auto header = read<uint32_t>(unwind_header_);
+  if (unwind_header_ == 0 || !header) return;
+  const auto encoding_of_count = static_cast<uint8_t>(*header >> 16);
+  const auto encoding_of_table = static_cast<uint8_t>(*header >> 24);
+  const auto encoding_of_frames = static_cast<uint8_t>(*header >> 8);
+  // What linkers write; of another header nothing is read.
+  if ((*header & 0xff) != 1 || encoding_of_table != (kRelativeToTable | kSigned4) ||
+      encoding_of_count == kOmitted || encoded_bytes(encoding_of_count) != 4 ||
+      encoded_bytes(encoding_of_frames) != 4) {
+    return;
+  }
+  const auto count = read<uint32_t>(unwind_header_ + 8);
+  const uint8_t* table =
+      count ? bytes_at(unwind_header_ + kHeaderBytes, uint64_t{*count} * kWord) : nullptr;
+  if (table == nullptr) return;
+  starts_.reserve(*count);
+  descriptions_.reserve(*count);
+  for (uint32_t i = 0; i < *count; ++i) {
+    int32_t pair[2];
+    memcpy(pair, table + i * sizeof pair, sizeof pair);
+    const uint64_t start = unwind_header_ + static_cast<uint64_t>(int64_t{pair[0]});
+    if (!starts_.empty() && start <= starts_.back()) continue;  // the table is sorted
+    starts_.push_back(start);
+    descriptions_.push_back(unwind_header_ + static_cast<uint64_t>(int64_t{pair[1]}));
+  }
+}
+
+std::optional<LoadedImage::Range> LoadedImage::function_from(uint64_t start) const {
+  const auto entry = std::lower_bound(starts_.begin(), starts_.end(), start);
+  if (entry == starts_.end() || *entry != start) return std::nullopt;
+  const uint64_t description = descriptions_[static_cast<size_t>(entry - starts_.begin())];
+  const auto back = read<uint32_t>(description + 4);
+  if (!back || read<uint32_t>(description) == UINT32_MAX) return std::nullopt;  // 64-bit form
+  // The common part says how long an address is here.
+  const uint64_t common = description + 4 - *back;
+  const std::string_view augmentation = text_at(common + 9);
+  if (!augmentation.starts_with("z")) return std::nullopt;
+  uint64_t at = common + 9 + augmentation.size() + 1;
+  const auto skip_number = [&] {
+    while (const auto byte = read<uint8_t>(at++)) {
+      if ((*byte & 0x80) == 0) break;
+    }
+  };
+  for (int number = 0; number < 4; ++number) skip_number();  // alignments, register, length
+  uint8_t encoding = 0;
+  for (const char c : augmentation.substr(1)) {
+    const auto byte = read<uint8_t>(at);
+    if (!byte) return std::nullopt;
+    if (c == 'R') encoding = *byte;
+    if (c == 'L' || c == 'R') ++at;
+    if (c == 'P') at += 1 + encoded_bytes(*byte);
+  }
+  const uint64_t size = encoded_bytes(encoding);
+  if (size == 0) return std::nullopt;
+  const uint64_t length_at = description + 8 + size;
+  std::optional<uint64_t> bytes = read<uint32_t>(length_at);
+  if (size == kWord) bytes = read<uint64_t>(length_at);
+  if (!bytes || *bytes == 0) return std::nullopt;
+  return Range{start, start + *bytes};
+}
+
+/// Code refers to data relative to the instruction's end: a byte that says so, four bytes of
+/// distance, and at times one more byte of a constant. Bytes that only look so do no harm: a word
+/// too many is marked.
+LoadedImage::References LoadedImage::references() const {
+  constexpr uint64_t kBytes = UINT64_C(0x0101010101010101);
+  constexpr uint64_t kDistance = 4;
+  References found;
+  found.begin_ = relro_begin_ / kWord * kWord;
+  found.marks_.resize(relro_end_ > found.begin_ ? (relro_end_ - found.begin_) / kWord : 0);
+  for (const RelocatedWord& word : words_) {
+    if (word.symbol == RelocatedWord::kNoSymbol) found.mark(word.value);
+  }
+  for (const Segment& segment : segments_) {
+    if ((segment.flags & PF_X) == 0) continue;
+    const uint8_t* code = file_ + segment.offset;
+    for (uint64_t i = 0; i + kWord + kDistance <= segment.bytes; i += kWord) {
+      uint64_t eight;
+      memcpy(&eight, code + i, sizeof eight);
+      // The highest bit of each byte that fits, and at times of one behind it.
+      const uint64_t odd = (eight & kBytes * 0xc7) ^ kBytes * 0x05;
+      for (uint64_t hits = (odd - kBytes) & ~odd & kBytes * 0x80; hits != 0; hits &= hits - 1) {
+        const uint64_t at = i + static_cast<uint64_t>(std::countr_zero(hits)) / 8;
+        int32_t distance;
+        memcpy(&distance, code + at + 1, sizeof distance);
+        const uint64_t end = segment.address + at + 1 + kDistance;
+        const uint64_t target = end + static_cast<uint64_t>(int64_t{distance});
+        if (target - found.begin_ >= found.marks_.size() * kWord) continue;
+        found.mark(target);
+        found.mark(target + 1);
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace gpupeak::collector

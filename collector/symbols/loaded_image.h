@@ -1,0 +1,106 @@
+// A shared library or executable as the dynamic linker sees it: segments, the words that it
+// relocates, and where functions begin and end by the unwinding tables. All of it survives strip.
+// rtti_reader finds classes with it.
+#pragma once
+
+#include <libelf.h>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace gpupeak::collector {
+
+/// A word that the dynamic linker fills in.
+struct RelocatedWord {
+  static constexpr uint32_t kNoSymbol = 0;
+  uint64_t at;
+  uint64_t value;   ///< where it points to in this image; if it is not of this image: the addend
+  uint32_t symbol;  ///< index of a symbol that is undefined here, or kNoSymbol
+};
+
+class LoadedImage {
+ public:
+  /// Of a file that cannot be read this way (not x86-64, a debug file, damaged), nothing is known.
+  /// `elf` must outlive this.
+  explicit LoadedImage(Elf* elf);
+
+  /// By address, each address once.
+  const std::vector<RelocatedWord>& words() const { return words_; }
+  /// nullptr: not a relocated word.
+  const RelocatedWord* word_at(uint64_t address) const;
+  /// Without relocation, as the file has it.
+  std::optional<uint64_t> plain_word(uint64_t address) const;
+  std::optional<uint32_t> plain_half(uint64_t address) const;
+  /// A text that ends within its segment; empty if there is none.
+  std::string_view text_at(uint64_t address) const;
+  std::string_view symbol_name(uint32_t symbol) const;
+  /// The version that the library's own symbols carry (VERS_1.29.0), or empty.
+  std::string_view symbol_version() const { return version_; }
+  bool is_code(uint64_t address) const;
+  /// Data that is constant once relocated: vtables lie nowhere else.
+  bool is_constant(uint64_t address) const;
+  /// Where the text, with its end, is stored in data that is no code.
+  std::vector<uint64_t> places_of(std::string_view text) const;
+
+  /// Starts of functions, ascending.
+  const std::vector<uint64_t>& function_starts() const { return starts_; }
+  struct Range {
+    uint64_t begin, end;
+  };
+  /// The function that begins right there.
+  std::optional<Range> function_from(uint64_t start) const;
+
+  /// For each word of the constant data whether code or another word refers to it.
+  class References {
+   public:
+    bool contains(uint64_t address) const {
+      const uint64_t word = (address - begin_) / kWord;
+      return address >= begin_ && word < marks_.size() && marks_[word];
+    }
+
+   private:
+    friend class LoadedImage;
+    static constexpr uint64_t kWord = 8;
+    void mark(uint64_t address) {
+      const uint64_t word = (address - begin_) / kWord;
+      if (address >= begin_ && address % kWord == 0 && word < marks_.size()) marks_[word] = true;
+    }
+    uint64_t begin_ = 0;
+    std::vector<bool> marks_;
+  };
+  References references() const;
+
+ private:
+  struct Segment {
+    uint64_t address, bytes;  ///< those that the file has
+    uint64_t offset;
+    uint64_t flags;
+  };
+  const uint8_t* bytes_at(uint64_t address, uint64_t count) const;
+  template <typename T>
+  std::optional<T> read(uint64_t address) const;
+  void read_segments(Elf* elf);
+  void find_linkers_words(Elf* elf);
+  void read_dynamic(Elf* elf);
+  void read_rela(uint64_t address, uint64_t bytes);
+  void read_relr(uint64_t address, uint64_t bytes);
+  void read_version(uint64_t address, uint64_t count);
+  void read_unwind_header();
+  void sort_words();
+
+  const uint8_t* file_ = nullptr;
+  size_t file_bytes_ = 0;
+  std::vector<Segment> segments_;
+  uint64_t relro_begin_ = 0, relro_end_ = 0;
+  uint64_t got_begin_ = 0, got_end_ = 0;  // the linker's own words, constant as well
+  uint64_t unwind_header_ = 0;
+  uint64_t symbols_ = 0, strings_ = 0, string_bytes_ = 0;
+  std::string_view version_;
+  std::vector<RelocatedWord> words_;
+  std::vector<uint64_t> starts_;
+  std::vector<uint64_t> descriptions_;  // beside starts_: where each one's unwinding begins
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,15 @@
+// Reads classes and their virtual functions out of a library that may have lost all its names:
+// exceptions and dynamic_cast need type_info, which relocations alone tell apart from other data.
+// Nothing is guessed: what two readings would explain has no name.
+#pragma once
+
+#include <libelf.h>
+
+#include "collector/symbols/rtti_table.h"
+
+namespace gpupeak::collector {
+
+/// Empty for a file without type information, or one that is no x86-64 ELF file.
+RttiTable read_rtti(Elf* elf);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,36 @@
+// Where the name of a function is from. Frames of a summary and files of symbols carry it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace gpupeak::collector {
+
+enum class NameSource : uint8_t {
+  kNone,       ///< no name, or none known
+  kSymtab,     ///< the linker's symbols, of the file or of its debug file
+  kDynsym,     ///< what a library exports
+  kDwarf,      ///< debug information
+  kDebugData,  ///< the small table of symbols within a stripped file (.gnu_debugdata)
+  kRtti,       ///< type information: class and virtual function
+  kPython,     ///< the interpreter itself
+};
+
+/// In JSON.
+inline constexpr std::array<std::string_view, 7> kNameSources{
+    "", "symtab", "dynsym", "dwarf", "debugdata", "rtti", "python"};
+
+constexpr std::string_view name_source_text(NameSource source) {
+  return kNameSources[static_cast<size_t>(source)];
+}
+
+/// kNone for a text that is none of them.
+constexpr NameSource parse_name_source(std::string_view text) {
+  for (size_t i = 0; i < kNameSources.size(); ++i) {
+    if (kNameSources[i] == text) return static_cast<NameSource>(i);
+  }
+  return NameSource::kNone;
+}
+
+}  // namespace gpupeak::collector

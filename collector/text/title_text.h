@@ -1,0 +1,22 @@
+// How titles of sites ("A ← B ← C") are made to fit. The text writers share it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpupeak::collector {
+
+/// At most `width` columns. The middle is cut: first frames between the first and the last, then
+/// the middle of the longest name. The first frame and the last, with its line, are what rows
+/// differ in.
+std::string fit_title(std::string_view title, size_t width);
+
+/// The outer frames that all of several titles end in, less what a title would lose all by; as text
+/// ("C ← D"), to be said once. Empty: there are none.
+std::string shared_outer_frames(const std::vector<std::string>& titles);
+/// The title without them.
+std::string without_outer_frames(std::string_view title, std::string_view shared);
+
+}  // namespace gpupeak::collector

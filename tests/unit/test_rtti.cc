@@ -1,0 +1,183 @@
+// Names from type information: rules for slots, the cache, and damaged tables. Whether the names
+// are true is tests/names' to say.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "catch.h"
+#include "collector/rules/rule_book.h"
+#include "collector/rules/rule_set.h"
+#include "collector/symbols/rtti_cache.h"
+#include "collector/symbols/rtti_names.h"
+#include "collector/symbols/rtti_reader.h"
+#include "collector/text/error.h"
+
+using namespace gpupeak::collector;
+
+namespace {
+
+/// Gemm<float> and Conv, both of Kernel, whose own vtable is not in the file.
+RttiTable small_table() {
+  RttiTable table;
+  table.version = "VERS_1.29.0";
+  table.classes = {{"N2ns4GemmIfEE", RttiTable::kNone, {2, 3}},
+                   {"N2ns4ConvE", 2, {}},
+                   {"N2ns6KernelE", RttiTable::kNone, {}},
+                   {"N2ns5EmptyE", RttiTable::kNone, {}}};
+  table.functions = {{0x1000, 0x1100, 0, 0, 5, 1},
+                     {0x1100, 0x1180, 1, 1, 0, 1},
+                     {0x1200, 0x1210, RttiTable::kNone, 2, 2, 3},
+                     {0x1300, 0x1310, 0, RttiTable::kNone, 0, 1},
+                     {0x1400, 0x1410, RttiTable::kNone, RttiTable::kNone, 1, 9}};
+  return table;
+}
+
+NameRules kernel_rules(const std::string& versions) {
+  const std::string toml = "[[class]]\nname = 'ns::Kernel'\nlibrary = 'libk*.so'\n" + versions +
+                           "slots = ['~', '~', 'compute', '', '', 'prepack']\n";
+  return parse_rules(toml, "test").names;
+}
+
+std::string name_at(const RttiTable& table, uint64_t address, const NameRules* rules,
+                    std::string_view library = "libk-1.so") {
+  const RttiTable::Function* function = table.function_at(address);
+  return function == nullptr ? "?" : RttiNames(table, library, rules).name_of(*function);
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    char path[] = "/tmp/gpupeak_rtti_XXXXXX";
+    path_ = mkdtemp(path);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  std::string path_;
+};
+
+}  // namespace
+
+TEST_CASE("rtti: slots have the names that a rule gives them", "[collector]") {
+  const RttiTable table = small_table();
+  const NameRules rules = kernel_rules("");
+  CHECK(name_at(table, 0x1000, nullptr) == "ns::Gemm<float>::[virtual 5]");
+  CHECK(name_at(table, 0x10ff, &rules) == "ns::Gemm<float>::prepack");
+  CHECK(name_at(table, 0x1100, &rules) == "ns::Conv::~Conv");
+  CHECK(name_at(table, 0x1180, &rules) == "?");
+  CHECK(name_at(table, 0xfff, &rules) == "?");
+  CHECK(name_at(table, 0x1205, &rules) == "ns::Kernel::compute[one of 3 classes]");
+  CHECK(name_at(table, 0x1300, &rules) == "ns::Gemm<float>::[virtual]");
+  CHECK(name_at(table, 0x1400, &rules).empty());
+  CHECK(name_at(table, 0x1000, &rules, "libother.so") == "ns::Gemm<float>::[virtual 5]");
+}
+
+TEST_CASE("rtti: rules hold for the versions that they name", "[collector]") {
+  const RttiTable table = small_table();
+  const auto named = [&](const std::string& versions) {
+    const NameRules rules = kernel_rules("versions = '" + versions + "'\n");
+    return name_at(table, 0x1000, &rules) == "ns::Gemm<float>::prepack";
+  };
+  CHECK(named("1.29"));
+  CHECK(named("1.15 to 1.29"));
+  CHECK(named("1.29.0 to 2"));
+  CHECK_FALSE(named("1.15 to 1.28"));
+  CHECK_FALSE(named("1.30 to 1.31"));
+  RttiTable unknown = small_table();
+  unknown.version.clear();
+  const NameRules rules = kernel_rules("versions = '1.15 to 1.29'\n");
+  CHECK(name_at(unknown, 0x1000, &rules) == "ns::Gemm<float>::[virtual 5]");
+  CHECK_THROWS_AS(kernel_rules("versions = 'new'\n"), UsageError);
+}
+
+TEST_CASE("rtti: a circle of bases has an end", "[collector]") {
+  RttiTable table = small_table();
+  table.classes[0].fronts = {0, 0, 1};
+  table.classes[1].primary = 0;
+  const NameRules rules = kernel_rules("");
+  CHECK(name_at(table, 0x1000, &rules) == "ns::Gemm<float>::[virtual 5]");
+}
+
+TEST_CASE("rtti: the cache gives back what it was given, or nothing", "[collector]") {
+  const RttiTable table = small_table();
+  const std::string bytes = pack_rtti(table, "id");
+  REQUIRE(unpack_rtti(bytes, "id").has_value());
+  CHECK(*unpack_rtti(bytes, "id") == table);
+  CHECK_FALSE(unpack_rtti(bytes, "other").has_value());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    CHECK_FALSE(unpack_rtti(bytes.substr(0, i), "id").has_value());
+    std::string damaged = bytes;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
+    CHECK_FALSE(unpack_rtti(damaged, "id").has_value());
+  }
+  const auto refused = [](auto change) {
+    RttiTable hostile = small_table();
+    change(hostile);
+    return !unpack_rtti(pack_rtti(hostile, "id"), "id").has_value();
+  };
+  CHECK(refused([](RttiTable& t) { t.classes[1].primary = 4; }));
+  CHECK(refused([](RttiTable& t) { t.classes[0].fronts[0] = 77; }));
+  CHECK(refused([](RttiTable& t) { t.functions[0].owner = 4; }));
+  CHECK(refused([](RttiTable& t) { t.functions[1].begin = 1; }));
+  CHECK(refused([](RttiTable& t) { t.functions[0].end = 0; }));
+}
+
+TEST_CASE("rtti: a cache that is missing, damaged or another's is as if there were none",
+          "[collector]") {
+  elf_version(EV_CURRENT);
+  const int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+  Elf* elf = elf_begin(fd, ELF_C_READ_MMAP, nullptr);
+  REQUIRE(elf != nullptr);
+  const RttiTable truth = read_rtti(elf);
+  CHECK(truth.functions.size() > 10);
+  const TemporaryFolder folder;
+  const std::string file = folder.path_ + "/gpupeak/rtti/6964";  // "id"
+  setenv("XDG_CACHE_HOME", folder.path_.c_str(), 1);
+  const auto read = [&] { return cached_rtti(elf, "id", 0); };
+  CHECK(read() == truth);
+  REQUIRE(std::filesystem::exists(file));
+
+  // That it is used: a table of its own in place of the file's.
+  const auto put = [&](const std::string& bytes) {
+    std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
+  };
+  put(pack_rtti(small_table(), "id"));
+  CHECK(read() == small_table());
+  chmod(file.c_str(), 0666);
+  CHECK(read() == truth);
+  put("gpupeak rtti 1\nnonsense");
+  CHECK(read() == truth);
+  std::filesystem::remove(file);
+  const std::string elsewhere = folder.path_ + "/elsewhere";
+  std::ofstream(elsewhere, std::ios::binary) << pack_rtti(small_table(), "id");
+  std::filesystem::create_symlink(elsewhere, file);
+  CHECK(read() == truth);
+  std::filesystem::remove(file);
+  mkfifo(file.c_str(), 0600);
+  CHECK(read() == truth);
+  setenv("XDG_CACHE_HOME", "/proc/no such folder", 1);
+  CHECK(read() == truth);
+  unsetenv("XDG_CACHE_HOME");
+  elf_end(elf);
+  close(fd);
+}
+
+TEST_CASE("rtti: the built-in rules name ONNX Runtime's slots by version", "[collector]") {
+  RttiTable table;
+  table.classes = {{"N11onnxruntime9CPUKernelE", 1, {}},
+                   {"N11onnxruntime8OpKernelE", RttiTable::kNone, {}},
+                   {"N11onnxruntime10IAllocatorE", RttiTable::kNone, {}}};
+  table.functions = {{0x10, 0x20, 0, 0, 2, 1}, {0x20, 0x30, 2, 2, 4, 1}};
+  const auto name = [&](const char* version, uint64_t address) {
+    table.version = version;
+    return name_at(table, address, &builtin_name_rules(), "libonnxruntime.so.1");
+  };
+  CHECK(name("VERS_1.29.0", 0x10) == "onnxruntime::CPUKernel::Compute");
+  CHECK(name("VERS_1.22.0", 0x20) == "onnxruntime::IAllocator::Reserve");
+  CHECK(name("VERS_1.23.2", 0x20) == "onnxruntime::IAllocator::AllocOnStream");
+  CHECK(name("VERS_1.14.1", 0x20) == "onnxruntime::IAllocator::[virtual 4]");
+  CHECK(name("VERS_1.31.0", 0x20) == "onnxruntime::IAllocator::[virtual 4]");
+}
