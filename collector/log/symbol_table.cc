@@ -64,10 +64,10 @@ SymbolTable::SymbolTable(std::string_view text, uint64_t log_cookie) {
       const Json& rows = module.at("frames");
       const Json sources = module.value("sources", Json::array());  // older files have none
       for (size_t i = 0; i < rows.size(); ++i) {
-        const std::string text =
+        const std::string source =
             i < sources.size() ? strings.at(sources.at(i).get<size_t>()).get<std::string>() : "";
         known.frames.emplace(rows.at(i).at(0).get<uint64_t>(),
-                             frames_of(rows.at(i), strings, parse_name_source(text)));
+                             frames_of(rows.at(i), strings, parse_name_source(source)));
       }
     }
   } catch (const Json::exception&) {

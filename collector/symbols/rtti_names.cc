@@ -43,7 +43,12 @@ const std::string& RttiNames::class_name(uint32_t index) const {
   int status = 0;
   const std::unique_ptr<char, decltype(&free)> text(
       abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), &free);
-  return entry->second = status == 0 && text ? text.get() : mangled;
+  if (status == 0 && text) {
+    entry->second = text.get();
+  } else {
+    entry->second = mangled;
+  }
+  return entry->second;
 }
 
 /// Of the class itself, or of a base whose vtable its own begins with. Of bases at the front, some
