@@ -56,7 +56,8 @@ std::optional<uint64_t> heap_peak(const Replay& replay, const Coverage& coverage
   const uint64_t bound = replay.log().counters().heap.peak;
   if (!coverage.heap_events) return if_covered(coverage.heap_counters, bound);
   const uint64_t peak = scope_peak(replay, "host/heap");
-  return coverage.sampled && coverage.heap_counters ? std::min(peak, bound) : peak;
+  if (!coverage.sampled || !coverage.heap_counters || bound == 0) return peak;  // 0: never written
+  return std::min(peak, bound);
 }
 
 std::optional<uint64_t> heap_usable_peak(const Replay& replay, const Coverage& coverage) {

@@ -31,6 +31,11 @@ std::string without_numbers(std::string_view name) {
   return out;
 }
 
+/// What phases of one row have in common. The program's own words are as it meant them.
+std::string pattern_of(const PhaseSummary& phase) {
+  return phase.source == "api" ? phase.name : without_numbers(phase.name);
+}
+
 /// What a sum, a largest or a last value of several phases is.
 void join_metrics(Metrics& to, const Metrics& from) {
   for (const auto& [name, value] : from) {
@@ -116,8 +121,8 @@ class Folder {
   void fold_level(const std::vector<uint32_t>& level) {
     std::map<Place, std::map<std::string, std::set<std::string>>> alike;  // by name less numbers
     for (const uint32_t i : level) {
-      const std::string& name = phases_[i].phase.name;
-      alike[place_of(phases_[i])][without_numbers(name)].insert(name);
+      const PhaseSummary& phase = phases_[i].phase;
+      alike[place_of(phases_[i])][pattern_of(phase)].insert(phase.name);
     }
     std::map<Place, size_t> rows;  // that numbers alone would leave
     for (const auto& [place, names] : alike) {
@@ -129,7 +134,7 @@ class Folder {
       const ListedPhase& listed = phases_[i];
       const Place place = place_of(listed);
       std::string name = listed.phase.name;
-      std::string less = without_numbers(name);
+      std::string less = pattern_of(listed.phase);
       if (alike.at(place).at(less).size() > kKeptApart) name = std::move(less);
       if (listed.domain != 0 && rows.at(place) > kKeptApart) {
         name = name.substr(0, name.find(':')) + ":…";

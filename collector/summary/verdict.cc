@@ -18,6 +18,7 @@ constexpr size_t kMaxParts = 3;
 constexpr size_t kNameColumns = 28;
 constexpr uint64_t kWorthAHint = 10;  ///< a tenth of the peak
 constexpr std::string_view kArrow = " ← ";
+constexpr std::string_view kOutOfMemory = "CUDA_ERROR_OUT_OF_MEMORY";
 
 std::string first_frame(const std::string& title) {
   return title.substr(0, title.find(kArrow));
@@ -90,7 +91,7 @@ class Judge {
     const FailureGroup& group = groups.back();
     const OutOfMemory& oom = *group.last;
     const DeviceSummary* where = device(oom.device);
-    const bool of_memory = oom.result == "CUDA_ERROR_OUT_OF_MEMORY";
+    const bool of_memory = oom.result == kOutOfMemory;
     std::string text = !ended_well() && of_memory ? "OUT OF MEMORY" : "an allocation failed";
     if (where != nullptr) text += " on " + device_text(*where);
     if (ended_well()) text += " and the program went on";
@@ -328,6 +329,10 @@ std::vector<FailureGroup> fold_failures(const Summary& summary) {
     }
     groups.push_back({&oom, count});
   }
+  // The last ones are told first: what found no memory before what asked for nonsense.
+  std::stable_partition(groups.begin(), groups.end(), [](const FailureGroup& group) {
+    return group.last->result != kOutOfMemory;
+  });
   return groups;
 }
 

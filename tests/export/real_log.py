@@ -58,7 +58,7 @@ def verbs(log, folder):
     timeline = json.loads(gpupeak("timeline", "--json", path))
     series = next(s for s in timeline["series"] if s["name"] == "host")
     expect(max(bucket[2] for bucket in series["buckets"]) == peak, "timeline")
-    expect(shown in gpupeak("timeline", path), "timeline in text")
+    expect(f"{peak / MIB:.0f} MiB" in gpupeak("timeline", path), "timeline in text")
     for option, start in (("--svg", b"<svg"), ("--png", b"\x89PNG")):
         out = os.path.join(folder, "timeline" + option)
         if option == "--png" and not any(os.access(os.path.join(d, "rsvg-convert"), os.X_OK) for d in os.environ["PATH"].split(":")):

@@ -264,17 +264,18 @@ TEST_CASE("phases: tens of thousands within each other are closed in time", "[co
 
 TEST_CASE("phases: names that differ in numbers alone are one phase, a model's layers are not",
           "[collector]") {
-  const auto phases_of = [](uint64_t count) {
+  const auto phases_of = [](uint64_t count, uint32_t source = GPUPEAK_PHASE_NVTX) {
     LogBuilder log;
     uint64_t time = 0;
     for (uint64_t i = 0; i < count; ++i) {
-      log.phase_push(0, ++time, false, log.string("step " + std::to_string(i)));
+      log.phase_push(0, ++time, false, log.string("step " + std::to_string(i)), source);
       log.device_alloc(0, ++time, i + 1, GPUPEAK_KIND_LINEAR, 0, 10 + i);
       log.phase_pop(0, ++time, false);
     }
     return analyze_log(log).phases;
   };
   CHECK(phases_of(16).size() == 16);
+  CHECK(phases_of(100, GPUPEAK_PHASE_API).size() == 100);  // the program's own words
   const std::vector<PhaseSummary> folded = phases_of(3000);
   REQUIRE(folded.size() == 1);
   CHECK(folded[0].name == "step …");

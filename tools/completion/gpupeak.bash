@@ -43,7 +43,7 @@ _gpupeak() {
     return
   fi
   if [ "$verb" = rules ] && [[ $word != -* ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "cuda onnxruntime tensorrt openvino llamacpp jax pytorch" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "titles cuda onnxruntime tensorrt openvino llamacpp jax pytorch" -- "$word")
     return
   fi
   local options="--help"
