@@ -23,7 +23,7 @@ _gpupeak() {
     --max | --max-increase) compopt -o nospace; mapfile -t COMPREPLY < <(compgen -S = -W "device.peak_bytes device.live_bytes device.alloc_bytes device.alloc_count host.peak_bytes host.kind.heap.peak_bytes host.kind.pinned.peak_bytes host.rss.peak_bytes" -- "$word"); return ;;
     --format) mapfile -t COMPREPLY < <(compgen -W "text jsonl bencher github-benchmark google-benchmark" -- "$word"); return ;;
     --sysroot | --debug-dir) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
-    --rules) mapfile -t COMPREPLY < <(compgen -W "none auto cuda onnxruntime tensorrt openvino llamacpp jax pytorch" -- "$word"; compgen -f -X '!*.toml' -- "$word"; compgen -d -- "$word"); return ;;
+    --rules) mapfile -t COMPREPLY < <(compgen -W "none auto titles cuda onnxruntime tensorrt openvino llamacpp jax pytorch" -- "$word"; compgen -f -X '!*.toml' -- "$word"; compgen -d -- "$word"); return ;;
     --baseline) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
   esac
   if [ "$verb" = run ]; then
