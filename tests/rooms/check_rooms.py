@@ -22,7 +22,7 @@ def declared(source, part):
     text = re.sub(r"#.*", "", (source / part / "CMakeLists.txt").read_text())
     rooms = {}
     for call in re.findall(r"gpupeak_(?:preload_)?room\((\w+)([^)]*)\)", text):
-        uses = re.search(r"\bUSES\b([\w\s]*?)(?:\bLIBRARIES\b|\bPRECOMPILE\b|\bSOURCES\b|$)", call[1])
+        uses = re.search(r"\bUSES\b([\w\s]*?)(?:\bLIBRARIES\b|\bSOURCES\b|$)", call[1])
         rooms[call[0]] = uses.group(1).split() if uses else []
     return rooms
 
