@@ -20,6 +20,7 @@ void add_leaks(CommandLine& line);
 void add_temporary(CommandLine& line);
 void add_tags(CommandLine& line);
 void add_phases(CommandLine& line);
+void add_pools(CommandLine& line);
 void add_list_rules(CommandLine& line);
 void add_export(CommandLine& line);
 void add_timeline(CommandLine& line);

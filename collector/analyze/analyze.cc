@@ -11,6 +11,7 @@
 #include "collector/analyze/ledger_summary.h"
 #include "collector/analyze/metrics.h"
 #include "collector/analyze/phase_names.h"
+#include "collector/analyze/pool_summary.h"
 #include "collector/analyze/quality.h"
 #include "collector/analyze/tagger.h"
 #include "collector/log/coverage.h"
@@ -228,11 +229,16 @@ class SummaryBuilder {
       peak.phase = by_site_.phase_name(replay_.sites().context_of(scope.peak_group).phase);
       peak.trigger = by_site_.holder({scope.peak_group, scope.peak_step_bytes, 1}, false);
     }
-    HolderTable table = by_choice_.table(contributions_at_peak(id), options_.top, options_.stacks);
+    std::vector<Contribution> contributions = contributions_at_peak(id);
+    const ScopeInfo& info = replay_.sites().scopes()[id];
+    const bool inside = by_choice_.by() == GroupBy::kSite && info.kind == 0 && info.device >= 0 &&
+                        leave_out_pools(replay_, info.device, scope.peak, contributions);
+    HolderTable table = by_choice_.table(contributions, options_.top, options_.stacks);
     peak.holders = std::move(table.rows);
     peak.other_bytes = table.other_bytes;
     peak.other_sites = table.other_rows;
     peak.error_bytes = table.error_bytes;
+    if (inside) add_pool_rows(replay_, by_site_, info.device, options_.top, peak);
     if (peak.scope.find('/') == std::string::npos) peak.tags = tag_shares(id);
   }
 
@@ -347,35 +353,7 @@ class SummaryBuilder {
     summary_.phases = fold_phase_names(std::move(listed));
   }
 
-  void list_arenas() {
-    const ArenaTable& table = replay_.arenas();
-    for (const ArenaTable::Arena& arena : table.arenas()) {
-      const PeakFinder::Scope& scope = table.peaks().scope(arena.scope);
-      ArenaSummary& out = summary_.arenas.emplace_back();
-      out.name = sanitize(replay_.name(arena.name));
-      out.count = arena.count;
-      if (arena.largest_capacity_bytes > 0) out.capacity_bytes = arena.largest_capacity_bytes;
-      out.live_bytes = scope.current;
-      out.peak_bytes = scope.peak;
-      out.peak_time_ns = log_.clock().to_ns(scope.peak_ticks);
-      out.alloc_count = arena.alloc_count;
-      for (GroupId group = 0; group < table.holders().size(); ++group) {
-        const PeakFinder::AtPeak held = table.peaks().at_peak(group, arena.scope);
-        if (held.bytes == 0) continue;
-        const ArenaTable::Holder& holder = table.holders()[group];
-        std::string title = holder.name != 0 ? sanitize(log_.definitions().string(holder.name))
-                                             : by_site_.site_title(holder.stack);
-        out.parts.push_back({std::move(title), held.bytes, held.count});
-      }
-      std::stable_sort(out.parts.begin(), out.parts.end(),
-                       [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
-      for (; out.parts.size() > options_.top; out.parts.pop_back()) {
-        out.other_bytes += out.parts.back().bytes;
-      }
-    }
-    std::stable_sort(summary_.arenas.begin(), summary_.arenas.end(),
-                     [](const auto& a, const auto& b) { return a.peak_bytes > b.peak_bytes; });
-  }
+  void list_arenas() { summary_.arenas = summarize_arenas(replay_, by_site_, options_.top); }
 
   void list_marks() {
     summary_.mark_count = replay_.mark_count();

@@ -52,6 +52,7 @@ class Attribution {
   /// `tagger`: by tag only; it must outlive this.
   Attribution(const Replay& replay, Symbolizer& symbolizer, GroupBy by, Tagger* tagger = nullptr);
 
+  GroupBy by() const { return by_; }
   /// The `top` largest rows; rows of different kinds are never added up. `with_stacks`: fill
   /// Holder::stack.
   HolderTable table(const std::vector<Contribution>& contributions, size_t top, bool with_stacks);

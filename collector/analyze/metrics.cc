@@ -50,6 +50,30 @@ Totals device_totals(const Replay& replay, int32_t device) {
   return totals;
 }
 
+/// Most that pools had in use, and what they held idle when the driver had handed out most. Null
+/// where no pool was seen; idle bytes of several devices are of several instants.
+void add_pool_metrics(const Replay& replay, int32_t device, Metrics& metrics) {
+  const ArenaTable& table = replay.arenas();
+  std::optional<uint64_t>& in_use = metrics["device.pool.in_use.peak_bytes"];
+  std::optional<uint64_t>& idle = metrics["device.pool.idle_at_peak_bytes"];
+  const ScopeId* pooled = table.pooled_scope(device);
+  if (pooled == nullptr) return;
+  in_use = table.peaks().scope(*pooled).peak;
+  uint64_t sum = 0;
+  int32_t only = -1;
+  for (GroupId group = 0; group < table.holders().size(); ++group) {
+    const ArenaTable::Holder& holder = table.holders()[group];
+    if (holder.what != ArenaTable::What::kIdle) continue;
+    const int32_t place = table.arenas()[holder.arena].place;
+    const ScopeId* driver = table.device_scope(place);
+    if (driver == nullptr || (device >= 0 && place != device)) continue;
+    if (only >= 0 && only != place) return;
+    only = place;
+    sum += table.peaks().at_peak(group, *driver).bytes;
+  }
+  idle = sum;
+}
+
 /// In counters mode the counters page is all there is. Of a sample it is a bound: nothing that was
 /// asked for is larger than what was usable.
 std::optional<uint64_t> heap_peak(const Replay& replay, const Coverage& coverage) {
@@ -103,6 +127,7 @@ Metrics device_metrics(const Replay& replay, int32_t device) {
   metrics["device.kind.vmm.reserved_va_bytes"] = scope_peak(replay, scope + "/vmm_va");
   metrics["device.managed.peak_bytes"] = scope_peak(replay, scope + "/managed");
   metrics["device.imported.peak_bytes"] = scope_peak(replay, scope + "/imported");
+  add_pool_metrics(replay, device, metrics);
   return metrics;
 }
 

@@ -217,9 +217,25 @@ class QualityReport {
                " that match nothing ignored: frees of what was never handed out, or arenas "
                "that were never created");
     }
+    warn_of_pools();
     compare_with_counters();
     if (page_.ended != 0 && page_.exit_kind == GPUPEAK_EXIT_SIGNAL) {
       warn("GP031", fmt::format("the process was ended by signal {}", page_.exit_code));
+    }
+  }
+
+  /// An allocator's own totals are a second account of what we saw of it.
+  void warn_of_pools() {
+    for (const ArenaTable::Arena& arena : replay_.arenas().arenas()) {
+      const std::string name = sanitize(replay_.name(arena.name));
+      if (arena.contradictions > 0) {
+        warn("GP046", fmt::format("{}'s own totals differ from what was seen of it {} of {} times",
+                                  name, arena.contradictions, arena.told));
+      }
+      if (arena.lost_bytes > 0) {
+        warn("GP047", fmt::format("memory was freed under {} bytes that {} had handed out",
+                                  arena.lost_bytes, name));
+      }
     }
   }
 

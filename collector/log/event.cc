@@ -149,6 +149,7 @@ ArenaEvent parse_arena(const Event& event) {
   arena.address = fields.u();
   arena.bytes = fields.u();
   arena.text = fields.s();
+  arena.device = device_field(fields);
   arena.malformed = fields.malformed() || wraps(arena.address, arena.bytes);
   return arena;
 }
@@ -161,6 +162,8 @@ ArenaAllocEvent parse_arena_alloc(const Event& event) {
   alloc.bytes = fields.u();
   alloc.name = fields.u32();
   alloc.stack = fields.u32();
+  alloc.in_use_plus_1 = fields.u();
+  alloc.reserved_plus_1 = fields.u();
   alloc.malformed = fields.malformed() || wraps(alloc.address, alloc.bytes);
   return alloc;
 }
@@ -170,8 +173,43 @@ ArenaFreeEvent parse_arena_free(const Event& event) {
   ArenaFreeEvent free;
   free.arena = fields.u();
   free.address = fields.u();
+  free.bytes = fields.u();
+  free.in_use_plus_1 = fields.u();
+  free.reserved_plus_1 = fields.u();
   free.malformed = fields.malformed();
   return free;
+}
+
+ArenaFailedEvent parse_arena_failed(const Event& event) {
+  ByteReader fields = fields_of(event);
+  ArenaFailedEvent failed;
+  failed.arena = fields.u();
+  failed.bytes = fields.u();
+  failed.in_use_plus_1 = fields.u();
+  failed.reserved_plus_1 = fields.u();
+  failed.stack = fields.u32();
+  failed.malformed = fields.malformed();
+  return failed;
+}
+
+DeviceMappedEvent parse_device_mapped(const Event& event) {
+  ByteReader fields = fields_of(event);
+  DeviceMappedEvent mapped;
+  mapped.address = fields.u();
+  mapped.bytes = fields.u();
+  mapped.id = fields.u();
+  mapped.malformed = fields.malformed() || wraps(mapped.address, mapped.bytes);
+  return mapped;
+}
+
+DeviceMappedEvent parse_device_unmapped(const Event& event) {
+  ByteReader fields = fields_of(event);
+  DeviceMappedEvent unmapped;
+  unmapped.address = fields.u();
+  unmapped.bytes = fields.u();
+  unmapped.id = 0;
+  unmapped.malformed = fields.malformed() || wraps(unmapped.address, unmapped.bytes);
+  return unmapped;
 }
 
 SamplingEvent parse_sampling(const Event& event) {

@@ -38,7 +38,7 @@ inline bool is_device_event(uint8_t tag) {
 /// Whether the tag is one of the extended event records that this reader knows.
 inline bool is_known_event(uint8_t tag) {
   return (tag >= GPUPEAK_REC_THREAD && tag <= GPUPEAK_REC_DRIVER_READING) ||
-         (tag >= GPUPEAK_REC_MARK && tag <= GPUPEAK_REC_SAMPLING);
+         (tag >= GPUPEAK_REC_MARK && tag <= GPUPEAK_REC_DEVICE_UNMAPPED);
 }
 
 /// The rest of each extended record, fields as in log_format.h. Devices are ordinals, -1 for the
@@ -78,15 +78,28 @@ struct TagEvent : Parsed {
 };
 struct ArenaEvent : Parsed {
   uint64_t arena, event, address, bytes;
+  int32_t device = -1;  ///< whose memory it shares out; -1: where its blocks lie
   uint32_t name;
   std::string_view text;  ///< the name, if `name` is 0
 };
+/// in_use, reserved: what the allocator itself then says; 0: nothing.
 struct ArenaAllocEvent : Parsed {
   uint64_t arena, address, bytes;
+  uint64_t in_use_plus_1, reserved_plus_1;
   uint32_t name, stack;
 };
 struct ArenaFreeEvent : Parsed {
   uint64_t arena, address;
+  uint64_t bytes;  ///< 0: not said
+  uint64_t in_use_plus_1, reserved_plus_1;
+};
+struct ArenaFailedEvent : Parsed {
+  uint64_t arena, bytes;
+  uint64_t in_use_plus_1, reserved_plus_1;
+  uint32_t stack;
+};
+struct DeviceMappedEvent : Parsed {  ///< of an UNMAPPED no id
+  uint64_t address, bytes, id;
 };
 struct SamplingEvent : Parsed {
   uint64_t sample_bytes;
@@ -154,6 +167,9 @@ TagEvent parse_tag_push(const Event& event);
 ArenaEvent parse_arena(const Event& event);
 ArenaAllocEvent parse_arena_alloc(const Event& event);
 ArenaFreeEvent parse_arena_free(const Event& event);
+ArenaFailedEvent parse_arena_failed(const Event& event);
+DeviceMappedEvent parse_device_mapped(const Event& event);
+DeviceMappedEvent parse_device_unmapped(const Event& event);
 SamplingEvent parse_sampling(const Event& event);
 DeviceAllocEvent parse_device_alloc(const Event& event);
 DeviceFreeEvent parse_device_free(const Event& event);

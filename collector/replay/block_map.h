@@ -27,6 +27,16 @@ class BlockMap {
     return block.address == address && address != 0 ? &block : nullptr;
   }
 
+  /// The block that an address lies in; nullptr: none. Looks at all, unless it is the first byte.
+  const Block* around(uint64_t address) {
+    if (const Block* block = find(address)) return block;
+    for (size_t i = 0; i <= mask_; ++i) {
+      const Block& block = table_[i];
+      if (block.address != 0 && address - block.address < block.bytes) return &block;
+    }
+    return nullptr;
+  }
+
   /// nullptr if no block begins there. Valid until the next claim or erase.
   Block* find(uint64_t address) {
     for (size_t i = home(address);; i = (i + 1) & mask_) {

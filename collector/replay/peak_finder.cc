@@ -28,7 +28,7 @@ GroupId PeakFinder::add_group(std::span<const ScopeId> scopes, OwnerId owner) {
   return static_cast<GroupId>(groups_.size() - 1);
 }
 
-void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks) {
+void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks, bool keeps_maximum) {
   touched_.clear();
   GroupId last_allocating = kNoGroup;
   uint64_t last_bytes = 0;
@@ -50,7 +50,7 @@ void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks) {
     scope.current += static_cast<uint64_t>(scope.step);
     if (scope.step > 0 && scope.current > scope.peak) {
       raise(scope, last_allocating, last_bytes, ticks);
-    } else {
+    } else if (scope.step != 0 || !keeps_maximum) {
       end_maximum(scope);
     }
     if (scope.current > scope.recent_max) scope.recent_max = scope.current;

@@ -86,7 +86,10 @@ class PeakFinder {
   void add(GroupId group, uint64_t bytes, uint64_t ticks);
   void remove(GroupId group, uint64_t bytes);
   /// All of `changes` at one instant: neither a dip nor double counting in between.
-  void apply(std::span<const Change> changes, uint64_t ticks);
+  void apply(std::span<const Change> changes, uint64_t ticks) { apply(changes, ticks, false); }
+  /// The same where bytes get another holder: a sum that this leaves as it is, and which stands at
+  /// its maximum, goes on standing there, with the new holders.
+  void regroup(std::span<const Change> changes, uint64_t ticks) { apply(changes, ticks, true); }
   /// After the last change. Throws std::logic_error if the holders of a scope do not add up to its
   /// peak.
   void finish();
@@ -107,6 +110,7 @@ class PeakFinder {
  private:
   using ScopeList = std::vector<ScopeId>;
 
+  void apply(std::span<const Change> changes, uint64_t ticks, bool keeps_maximum);
   const ScopeList& scopes_of(const Group& group) const { return scope_lists_[group.scope_list]; }
   void end_maximum(Scope& scope) {
     scope.number += scope.at_maximum;

@@ -28,6 +28,13 @@ Replay::Replay(const LogReader& log, StepObserver* observer)
       sites_(peaks_),
       slots_(log.slots().size()),
       short_life_ticks_(short_life_ticks(log.clock())) {
+  arenas_.use_heap([this](uint64_t address, uint64_t& begin, uint64_t& bytes) {
+    const Block* block = blocks_.around(address);
+    if (block == nullptr) return false;
+    begin = block->address;
+    bytes = block->bytes;
+    return true;
+  });
   device_scope_ = sites_.scopes_for(GPUPEAK_KIND_LINEAR, -1)[1];
   host_scope_ = sites_.scopes_for(GPUPEAK_KIND_HEAP, -1)[1];
   if (log.header().host_mode == GPUPEAK_HOST_SAMPLED) {
@@ -185,6 +192,8 @@ void Replay::heap_free(SlotState& slot, const Event& event) {
     ++troubles_.unknown_heap_frees;
     return;
   }
+  if (arenas_.has_heap_blocks()) [[unlikely]]
+    arenas_.heap_freed(event.address, event.ticks);
   count_out(block->group, block->bytes);
   heap_usable_.current -= usable_bytes(block->bytes, block->slack);
   if (slot.last_allocated == event.address) {
@@ -203,6 +212,7 @@ void Replay::realloc_begin(SlotState& slot, const Event& event) {
     ++troubles_.unknown_heap_frees;
     return;
   }
+  if (arenas_.has_heap_blocks()) arenas_.heap_freed(event.address, event.ticks);
   slot.old_block = *block;  // counted until the end, but its address may be handed out before
   blocks_.erase(block);
 }
@@ -347,14 +357,26 @@ void Replay::rare_event(SlotState& slot, const Event& event) {
       break;
     case GPUPEAK_REC_ARENA:
       with(parse_arena(event),
-           [&](const auto& e) { arenas_.on_arena(e, name_id(e.name, e.text)); });
+           [&](const auto& e) { arenas_.on_arena(e, name_id(e.name, e.text), event.ticks); });
       break;
     case GPUPEAK_REC_ARENA_ALLOC:
       with(parse_arena_alloc(event),
            [&](const auto& e) { arenas_.allocate(e, checked_stack(e.stack), event.ticks); });
       break;
     case GPUPEAK_REC_ARENA_FREE:
-      with(parse_arena_free(event), [&](const auto& e) { arenas_.free(e); });
+      with(parse_arena_free(event), [&](const auto& e) { arenas_.free(e, event.ticks); });
+      break;
+    case GPUPEAK_REC_ARENA_FAILED:
+      with(parse_arena_failed(event),
+           [&](const auto& e) { arenas_.failed(e, checked_stack(e.stack), event.ticks); });
+      break;
+    case GPUPEAK_REC_DEVICE_MAPPED:
+      with(parse_device_mapped(event),
+           [&](const auto& e) { arenas_.device_mapped(e.address, e.bytes, e.id, event.ticks); });
+      break;
+    case GPUPEAK_REC_DEVICE_UNMAPPED:
+      with(parse_device_unmapped(event),
+           [&](const auto& e) { arenas_.device_unmapped(e.address, e.bytes, event.ticks); });
       break;
     case GPUPEAK_REC_SAMPLING:
       with(parse_sampling(event), [&](const auto& e) { begin_sampling(slot, e, event.ticks); });
@@ -468,6 +490,7 @@ void Replay::on_device_alloc(const DeviceAllocEvent& alloc, const Event& event) 
     if (PageCount* pages = pages_of(stale->second))
       pages->remove(stale->second.address, stale->second.bytes);
     pools_.freed(stale->second.pool);
+    arenas_.device_freed(alloc.id, event.ticks);
     device_blocks_.erase(stale);
   }
   SlotState& slot = slots_[event.slot];
@@ -480,6 +503,8 @@ void Replay::on_device_alloc(const DeviceAllocEvent& alloc, const Event& event) 
       alloc.kind == GPUPEAK_KIND_POOL ? pools_.allocated(alloc.aux) : PoolReserves::kNone;
   const DeviceBlock block{alloc.id, alloc.bytes, event.ticks, alloc.address, group, pool};
   device_blocks_.emplace(alloc.id, block);
+  arenas_.device_allocated(alloc.id, alloc.kind, device, alloc.address, alloc.bytes, group,
+                           event.ticks);
   if (PageCount* pages = pages_of(block)) pages->add(block.address, block.bytes);
   if (is_device_kind(alloc.kind) && counts_into_sum(alloc.kind)) {
     for (const int32_t scope : {-1, device}) {
@@ -505,6 +530,7 @@ void Replay::on_device_free(SlotState& slot, const DeviceFreeEvent& free, const 
   }
   const DeviceBlock block = entry->second;
   device_blocks_.erase(entry);
+  arenas_.device_freed(free.id, event.ticks);
   count_out(block.group, block.bytes);
   if (PageCount* pages = pages_of(block)) pages->remove(block.address, block.bytes);
   pools_.freed(block.pool);
@@ -524,6 +550,9 @@ void Replay::on_device_revive(SlotState& slot, const DeviceReviveEvent& revive) 
   if (PageCount* pages = pages_of(*freed)) pages->add(freed->address, freed->bytes);
   pools_.revived(freed->pool);
   device_blocks_.emplace(revive.id, *freed);
+  const SiteContext& context = sites_.context_of(freed->group);
+  arenas_.device_allocated(freed->id, context.kind, context.device, freed->address, freed->bytes,
+                           freed->group, last_ticks_);
   slot.just_freed.erase(freed);
 }
 

@@ -124,16 +124,29 @@ struct MarkSummary {
   std::optional<uint64_t> device_bytes, host_bytes;  ///< live then
 };
 
-/// Sub-allocators of one name: what they had in use of the memory that they manage. In no other
-/// sum.
+/// Sub-allocators of one name in one place: what they had in use of the memory that they manage. In
+/// no other sum.
 struct ArenaSummary {
+  /// At one instant: in use + idle = reserved.
+  struct Level {
+    uint64_t in_use_bytes = 0, reserved_bytes = 0;
+    uint64_t idle_bytes() const { return reserved_bytes - in_use_bytes; }
+  };
   struct Part {
     std::string title;  ///< what the arena called it, or the site
     uint64_t bytes = 0;
     uint64_t count = 0;
   };
   std::string name;
-  uint64_t count = 0;                      ///< arenas of this name
+  std::optional<int32_t> device;        ///< whose memory it is
+  bool on_host = false;                 ///< neither: it lies in nothing that the log knows
+  Level at_peak;                        ///< when most was in use
+  uint64_t largest_idle_bytes = 0;      ///< then
+  std::optional<Level> at_device_peak;  ///< when the driver had handed out most
+  uint64_t reserved_peak_bytes = 0, reserved_bytes = 0;  ///< the most; at the end
+  uint64_t failed_count = 0;                             ///< requests that it refused
+  uint64_t checks = 0, contradictions = 0;               ///< with what the allocator itself says
+  uint64_t count = 0;                                    ///< arenas of this name
   std::optional<uint64_t> capacity_bytes;  ///< the most that they managed at once; none: not said
   uint64_t live_bytes = 0;                 ///< at the end
   uint64_t peak_bytes = 0;

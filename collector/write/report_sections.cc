@@ -344,12 +344,20 @@ ReportSections::Lines ReportSections::phases(bool of_device, bool full, size_t r
 
 ReportSections::Lines ReportSections::arenas(size_t rows) const {
   if (summary_.arenas.empty()) return {};
-  Lines lines{"", heading("ARENAS", "in use of what they manage; each at its own peak")};
+  Lines lines{"", heading("POOLS", "what sub-allocators had in use of their memory; each at its own peak")};
   for (const ArenaSummary& arena : summary_.arenas) {
-    const std::string of = arena.capacity_bytes ? " of " + size(arena.capacity_bytes) : "";
+    const std::string where = arena.device    ? fmt::format(" on GPU {}", *arena.device)
+                              : arena.on_host ? " on the host"
+                                              : "";
     lines.push_back(line(fmt::format(
-        "  {}  peak {}{} at {}, {} at the end, {} allocations", arena.name, size(arena.peak_bytes),
-        of, instant(arena.peak_time_ns), size(arena.live_bytes), grouped(arena.alloc_count))));
+        "  {}{}  {} in use of {} reserved at its peak, {} idle (largest {}), {}", arena.name, where,
+        size(arena.at_peak.in_use_bytes), size(arena.at_peak.reserved_bytes),
+        size(arena.at_peak.idle_bytes()), size(arena.largest_idle_bytes),
+        instant(arena.peak_time_ns))));
+    lines.push_back(line(fmt::format(
+        "    at the end {} in use of {}; {} allocations{}", size(arena.live_bytes),
+        size(arena.reserved_bytes), grouped(arena.alloc_count),
+        arena.failed_count > 0 ? fmt::format(", {} refused", grouped(arena.failed_count)) : "")));
     uint64_t rest = arena.other_bytes;
     for (size_t i = 0; i < arena.parts.size(); ++i) {
       const ArenaSummary::Part& part = arena.parts[i];

@@ -204,19 +204,36 @@ class Dump {
         break;
       case GPUPEAK_REC_ARENA: {
         const ArenaEvent e = parse_arena(event);
-        print("arena {} {} {} {:#x} bytes {}{}", e.arena, arena_event_name(e.event), name(e),
-              e.address, e.bytes, mark(e));
+        print("arena {} {} {} {:#x} bytes {}{}{}", e.arena, arena_event_name(e.event), name(e),
+              e.address, e.bytes, e.device >= 0 ? fmt::format(" device {}", e.device) : "",
+              mark(e));
         break;
       }
       case GPUPEAK_REC_ARENA_ALLOC: {
         const ArenaAllocEvent e = parse_arena_alloc(event);
-        print("arena_alloc {} {:#x} bytes {} {} stack {}{}", e.arena, e.address, e.bytes,
-              string(e.name), e.stack, mark(e));
+        print("arena_alloc {} {:#x} bytes {} {} stack {}{}{}", e.arena, e.address, e.bytes,
+              string(e.name), e.stack, totals(e), mark(e));
         break;
       }
       case GPUPEAK_REC_ARENA_FREE: {
         const ArenaFreeEvent e = parse_arena_free(event);
-        print("arena_free {} {:#x}{}", e.arena, e.address, mark(e));
+        print("arena_free {} {:#x}{}{}", e.arena, e.address, totals(e), mark(e));
+        break;
+      }
+      case GPUPEAK_REC_ARENA_FAILED: {
+        const ArenaFailedEvent e = parse_arena_failed(event);
+        print("arena_failed {} bytes {} stack {}{}{}", e.arena, e.bytes, e.stack, totals(e),
+              mark(e));
+        break;
+      }
+      case GPUPEAK_REC_DEVICE_MAPPED: {
+        const DeviceMappedEvent e = parse_device_mapped(event);
+        print("device_mapped {:#x} bytes {} id {}{}", e.address, e.bytes, e.id, mark(e));
+        break;
+      }
+      case GPUPEAK_REC_DEVICE_UNMAPPED: {
+        const DeviceMappedEvent e = parse_device_unmapped(event);
+        print("device_unmapped {:#x} bytes {}{}", e.address, e.bytes, mark(e));
         break;
       }
       case GPUPEAK_REC_SAMPLING: {
@@ -255,6 +272,13 @@ class Dump {
   }
   static std::string_view scope_name(const PhaseEvent& phase) {
     return phase.of_process ? "process" : "thread";
+  }
+  /// What a sub-allocator itself says.
+  template <class Told>
+  static std::string totals(const Told& told) {
+    if (told.in_use_plus_1 == 0) return "";
+    return fmt::format(" says in_use {} reserved {}", told.in_use_plus_1 - 1,
+                       told.reserved_plus_1 > 0 ? told.reserved_plus_1 - 1 : 0);
   }
   /// The name of a phase, mark, tag or arena.
   template <class Named>

@@ -133,9 +133,25 @@ Json phase_json(const PhaseSummary& phase) {
   return json;
 }
 
+Json arena_level_json(const ArenaSummary::Level& level) {
+  return {{"in_use_bytes", level.in_use_bytes},
+          {"reserved_bytes", level.reserved_bytes},
+          {"idle_bytes", level.idle_bytes()}};
+}
+
 Json arena_json(const ArenaSummary& arena) {
   Json json;
   json["name"] = arena.name;
+  if (arena.device) json["device"] = *arena.device;
+  if (!arena.device && arena.on_host) json["device"] = nullptr;
+  json["at_peak"] = arena_level_json(arena.at_peak);
+  json["at_peak"]["largest_idle_bytes"] = arena.largest_idle_bytes;
+  if (arena.at_device_peak) json["at_device_peak"] = arena_level_json(*arena.at_device_peak);
+  json["reserved_peak_bytes"] = arena.reserved_peak_bytes;
+  json["reserved_bytes"] = arena.reserved_bytes;
+  json["failed_count"] = arena.failed_count;
+  json["checks"] = arena.checks;
+  json["contradictions"] = arena.contradictions;
   json["count"] = arena.count;
   json["capacity_bytes"] = nullable(arena.capacity_bytes);
   json["live_bytes"] = arena.live_bytes;

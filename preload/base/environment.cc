@@ -89,6 +89,13 @@ void read_python() {
     complain("GPUPEAK_PYTHON", value, "auto or off");
 }
 
+void read_pools() {
+  const std::string_view value = variable("GPUPEAK_POOLS");
+  g_environment.pools = value != "off";
+  if (!value.empty() && value != "auto" && value != "off")
+    complain("GPUPEAK_POOLS", value, "auto or off");
+}
+
 bool read_switch(std::string_view name, bool otherwise) {
   const std::string_view value = variable(name);
   if (value.empty()) return otherwise;
@@ -150,6 +157,7 @@ bool read_environment() {
   read_children();
   read_rank();
   read_python();
+  read_pools();
   e.quiet = read_switch("GPUPEAK_QUIET", false);
   e.verify_stacks = read_switch("GPUPEAK_VERIFY_STACKS", false);
   e.nvtx = read_switch("GPUPEAK_NVTX", true);

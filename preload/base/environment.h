@@ -23,6 +23,7 @@ struct Environment {
   bool python = true;          ///< GPUPEAK_PYTHON=off: no Python frames
   bool quiet = false;          ///< GPUPEAK_QUIET=1: no line on stderr, ever
   bool nvtx = true;            ///< GPUPEAK_NVTX=off: not NVTX's tool
+  bool pools = true;           ///< GPUPEAK_POOLS=off: frameworks' allocators are left alone
   bool stamp_all = false;      ///< GPUPEAK_STAMP_ALL=1: a time on each event, with one thread too
   bool summary = true;         ///< GPUPEAK_SUMMARY=off: none at exit
   int run_pid = 0;             ///< GPUPEAK_RUN_PID: the process that was asked for; 0: not said

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "base/elf_lookup.h"
+#include "hooks/c10.h"
 #include "hooks/cuda_lookup.h"
 #include "hooks/missing_hooks.h"
 #include "hooks/ort.h"
@@ -32,6 +33,12 @@ DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* c
   // RTLD_NEXT means "after the caller", so the real dlsym must see the caller: it gets the call as
   // it came. The driver itself may look up its own functions.
   const bool is_ort = is_ort_entry(name);
+  if (is_c10_entry(name) && handle != RTLD_NEXT) {
+    // What the program would find without us, which is what it gets: it does not call this one.
+    void* const found = real(handle, name);
+    if (found == nullptr || !is_own_code(reinterpret_cast<uintptr_t>(found))) return {found, nullptr};
+    return {real(RTLD_NEXT, name), nullptr};
+  }
   if (has_missing_hooks() && name != nullptr) note_asked_for(name);
   if (handle == RTLD_NEXT || (!is_ort && !is_hooked_name(name)) || is_in(caller, "libcuda.so")) {
     return {nullptr, reinterpret_cast<void*>(real)};

@@ -8,6 +8,7 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "hooks/c10.h"
 #include "hooks/cuda_lookup.h"
 #include "hooks/export.h"
 #include "hooks/ort.h"
@@ -61,6 +62,7 @@ GPUPEAK_EXPORT int dlclose(void* library) {
   const int result = next(library);
   check_driver_is_loaded();
   forget_unloaded_ort();
+  forget_unloaded_c10();
   if (recording()) {
     HookScope scope;
     if (scope.entered()) drop_unloaded_modules();

@@ -15,15 +15,15 @@ constinit std::atomic<uint64_t> g_last_arena{0};
 
 }  // namespace
 
-uint64_t arena_create(const Name& name, uint64_t address, uint64_t bytes) {
+uint64_t arena_create(const Name& name, uint64_t address, uint64_t bytes, int device) {
   HookScope hook;
   if (!hook.entered() || !recording()) return 0;
   const uint64_t arena = g_last_arena.fetch_add(1, std::memory_order_relaxed) + 1;
   const uint32_t id = id_of(name);
   Record record(GPUPEAK_REC_ARENA);
   record.u(arena).u(GPUPEAK_ARENA_CREATED).u(id).u(address).u(bytes);
-  if (id == 0) record.s(name.text);
-  emit(record);
+  record.s(id == 0 ? name.text : std::string_view());
+  emit(record.u(static_cast<uint64_t>(device + 1)));
   return arena;
 }
 

@@ -11,8 +11,9 @@
 namespace gpupeak::preload {
 
 /// A number for a new arena, unique in the process; 0: not recording. `address` and `bytes`: the
-/// memory that it manages, 0 if that is not known.
-uint64_t arena_create(const Name& name, uint64_t address, uint64_t bytes);
+/// memory that it manages, 0 if that is not known. `device`: whose memory it shares out; -1: where
+/// its blocks lie.
+uint64_t arena_create(const Name& name, uint64_t address, uint64_t bytes, int device = -1);
 void arena_event(uint64_t arena, gpupeak_arena_event event);
 /// Of an address that is in use already: it has another size or name now. `name`: empty if it has
 /// none.

@@ -2,7 +2,9 @@
 
 #include "base/flat_map.h"
 #include "base/hook_scope.h"
+#include "base/process_state.h"
 #include "base/spinlock.h"
+#include "thread/emit.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -61,6 +63,23 @@ void for_each_mapping(CUdeviceptr at, uint64_t bytes, Visit visit) {
     if (mapping != nullptr) visit(at + offset, *mapping);
     offset += mapping != nullptr && mapping->bytes > 0 ? mapping->bytes : kSmallestGranularity;
   }
+}
+
+/// Where a block can be used: what pools hand out lies there, not at the handle.
+void log_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle) {
+  DeviceBlock block;
+  if (!device_find(KeySpace::kHandle, handle_key(handle), block) || block.id == 0) return;
+  HookScope hook;
+  if (!hook.entered() || !recording()) return;
+  Record record(GPUPEAK_REC_DEVICE_MAPPED);
+  emit(record.u(at).u(bytes).u(block.id));
+}
+
+void log_unmapped(CUdeviceptr at, uint64_t bytes) {
+  HookScope hook;
+  if (!hook.entered() || !recording()) return;
+  Record record(GPUPEAK_REC_DEVICE_UNMAPPED);
+  emit(record.u(at).u(bytes));
 }
 
 void drop_tile(const ApiCall& call, uint64_t key) {
@@ -123,13 +142,15 @@ void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle han
   if (state == nullptr) return;
   ++state->mappings;
   g_vmm.mappings.insert(at, {.bytes = bytes, .handle = handle});
+  log_mapped(at, bytes, handle);
 }
 
 void vmm_unmapping(const ApiCall& call, CUdeviceptr at, uint64_t bytes) {
   LockGuard guard(g_vmm.lock);
-  for_each_mapping(at, bytes, [&](uint64_t, Mapping& mapping) {
+  for_each_mapping(at, bytes, [&](uint64_t mapped_at, Mapping& mapping) {
     if (mapping.unmapping) return;
     mapping.unmapping = true;
+    log_unmapped(mapped_at, mapping.bytes);
     Handle* state = g_vmm.handles.find(handle_key(mapping.handle));
     if (state == nullptr || state->mappings == 0) return;
     --state->mappings;
@@ -151,13 +172,14 @@ void vmm_unmapped(CUdeviceptr at, uint64_t bytes) {
 
 void vmm_not_unmapped(CUdeviceptr at, uint64_t bytes) {
   LockGuard guard(g_vmm.lock);
-  for_each_mapping(at, bytes, [&](uint64_t, Mapping& mapping) {
+  for_each_mapping(at, bytes, [&](uint64_t mapped_at, Mapping& mapping) {
     if (!mapping.unmapping) return;
     mapping.unmapping = false;
     Handle* state = g_vmm.handles.find(handle_key(mapping.handle));
     if (state == nullptr) return;
     ++state->mappings;
     revive(mapping.handle, *state);
+    log_mapped(mapped_at, mapping.bytes, mapping.handle);
   });
 }
 

@@ -47,4 +47,4 @@ assert arena["name"] == "my pool" and arena["count"] == 1 and arena["capacity_by
 assert arena["peak_bytes"] == 101000 and arena["live_bytes"] == 0 and arena["alloc_count"] == 5, arena
 assert sum(part["bytes"] for part in arena["parts"]) + arena["other_bytes"] == 101000, arena
 assert {(part["title"], part["bytes"]) for part in arena["parts"]} >= {("second", 70000), ("first", 1000)}, arena
-assert "ARENAS" in text and "my pool" in text, text
+assert "POOLS" in text and "my pool" in text, text

@@ -99,6 +99,13 @@ LogBuilder every_record(const std::string& name) {
   log.event(0, 30, GPUPEAK_REC_ARENA_ALLOC,
             Fields().u(1).u(0x7f0000200000).u(64).u(phase).u(stack));
   log.event(0, 31, GPUPEAK_REC_ARENA_FREE, Fields().u(1).u(0x7f0000200000));
+  log.event(0, 31, GPUPEAK_REC_ARENA, Fields().u(2).u(0).u(0).u(0).u(0).s(next_name()).u(1));
+  log.event(0, 31, GPUPEAK_REC_DEVICE_MAPPED, Fields().u(0x7f1000000000).u(4 << 20).u(4));
+  log.event(0, 31, GPUPEAK_REC_ARENA_ALLOC,
+            Fields().u(2).u(0x7f1000000000).u(512).u(0).u(stack).u(513).u((4 << 20) + 1));
+  log.event(0, 31, GPUPEAK_REC_ARENA_FAILED, Fields().u(2).u(1 << 30).u(513).u(9).u(stack));
+  log.event(0, 31, GPUPEAK_REC_ARENA_FREE, Fields().u(2).u(0x7f1000000000).u(512).u(1).u(9));
+  log.event(0, 31, GPUPEAK_REC_DEVICE_UNMAPPED, Fields().u(0x7f1000000000).u(4 << 20));
   log.event(0, 31, GPUPEAK_REC_SAMPLING, Fields().u(4096));
   log.alloc(0, 31, 0x5000, 30, stack);
   log.event(0, 32, 0xff, Fields().u(1).s(next_name()));  // of a newer writer

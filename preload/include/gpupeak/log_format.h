@@ -227,14 +227,23 @@ enum gpupeak_extended_record {
   GPUPEAK_REC_RANGE_END = 0xa2,   /* dt id */
   GPUPEAK_REC_TAG_PUSH = 0xa3,    /* dt name(string) s:text: from here on this thread works for it */
   GPUPEAK_REC_TAG_POP = 0xa4,     /* dt */
-  GPUPEAK_REC_ARENA = 0xa5,       /* dt arena event name(string) address bytes s:text;
-                                     event: enum gpupeak_arena_event */
-  GPUPEAK_REC_ARENA_ALLOC = 0xa6, /* dt arena address bytes name(string) stack: a sub-allocator handed
-                                     out bytes of memory that is counted elsewhere. Of an
-                                     address in use: it has this size and, if not 0, name now */
-  GPUPEAK_REC_ARENA_FREE = 0xa7,  /* dt arena address; logged before the memory can be handed out again */
-  GPUPEAK_REC_SAMPLING = 0xa8     /* dt sample_bytes: this slot's heap blocks are a Poisson sample from here
+  GPUPEAK_REC_ARENA = 0xa5,       /* dt arena event name(string) address bytes s:text device;
+                                     event: enum gpupeak_arena_event; device: 0 = where its blocks lie */
+  GPUPEAK_REC_ARENA_ALLOC = 0xa6, /* dt arena address bytes name(string) stack in_use reserved: a
+                                     sub-allocator handed out bytes of memory that is counted
+                                     elsewhere. Of an address in use: it has this size and, if not 0,
+                                     name now. in_use, reserved: value + 1, what the allocator itself
+                                     then says; 0 = nothing */
+  GPUPEAK_REC_ARENA_FREE = 0xa7,  /* dt arena address bytes in_use reserved; logged before the memory can
+                                     be handed out again. bytes: as the allocator says, 0 = nothing */
+  GPUPEAK_REC_SAMPLING = 0xa8,    /* dt sample_bytes: this slot's heap blocks are a Poisson sample from here
                                      on, with this mean; of blocks before, all frees follow */
+  GPUPEAK_REC_ARENA_FAILED = 0xa9, /* dt arena bytes in_use reserved stack: a request that the
+                                      sub-allocator refused */
+  GPUPEAK_REC_DEVICE_MAPPED = 0xaa, /* dt address bytes id: the device block `id`, of kind VMM, can be
+                                       used at these addresses too */
+  GPUPEAK_REC_DEVICE_UNMAPPED = 0xab /* dt address bytes; logged before the real call. Addresses alone:
+                                        that a block ends is said by DEVICE_FREE */
 };
 enum gpupeak_arena_event {
   GPUPEAK_ARENA_CREATED = 0,

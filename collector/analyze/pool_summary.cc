@@ -1,0 +1,145 @@
+#include "collector/analyze/pool_summary.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "collector/text/sanitize.h"
+
+namespace gpupeak::collector {
+namespace {
+
+using What = ArenaTable::What;
+
+std::string holder_title(const Replay& replay, Attribution& by_site,
+                         const ArenaTable::Holder& holder) {
+  return holder.name != 0 ? sanitize(replay.name(holder.name)) : by_site.site_title(holder.stack);
+}
+
+void add_parts(const Replay& replay, Attribution& by_site, size_t arena, size_t top,
+               ArenaSummary& out) {
+  const ArenaTable& table = replay.arenas();
+  std::map<std::string, ArenaSummary::Part> parts;
+  for (GroupId group = 0; group < table.holders().size(); ++group) {
+    const ArenaTable::Holder& holder = table.holders()[group];
+    if (holder.what != What::kInUse || holder.arena != arena) continue;
+    const PeakFinder::AtPeak held = table.peaks().at_peak(group, table.arenas()[arena].scope);
+    if (held.bytes == 0) continue;
+    const std::string title = holder_title(replay, by_site, holder);
+    ArenaSummary::Part& part = parts[title];
+    part.title = title;
+    part.bytes += held.bytes;
+    part.count += held.count;
+  }
+  for (auto& [title, part] : parts) out.parts.push_back(std::move(part));
+  std::stable_sort(out.parts.begin(), out.parts.end(),
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  for (; out.parts.size() > top; out.parts.pop_back()) out.other_bytes += out.parts.back().bytes;
+}
+
+/// At the device's peak.
+std::optional<ArenaSummary::Level> level_at_device_peak(const ArenaTable& table, size_t arena) {
+  const ScopeId* driver = table.device_scope(table.arenas()[arena].place);
+  if (driver == nullptr) return std::nullopt;
+  ArenaSummary::Level level;
+  for (GroupId group = 0; group < table.holders().size(); ++group) {
+    const ArenaTable::Holder& holder = table.holders()[group];
+    if (holder.what == What::kOutside || holder.arena != arena) continue;
+    const uint64_t bytes = table.peaks().at_peak(group, *driver).bytes;
+    level.reserved_bytes += bytes;
+    if (holder.what == What::kInUse) level.in_use_bytes += bytes;
+  }
+  return level;
+}
+
+}  // namespace
+
+std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by_site, size_t top) {
+  std::vector<ArenaSummary> summaries;
+  const ArenaTable& table = replay.arenas();
+  for (size_t index = 0; index < table.arenas().size(); ++index) {
+    const ArenaTable::Arena& arena = table.arenas()[index];
+    const PeakFinder::Scope& scope = table.peaks().scope(arena.scope);
+    ArenaSummary& out = summaries.emplace_back();
+    out.name = sanitize(replay.name(arena.name));
+    if (arena.place >= 0) out.device = arena.place;
+    out.on_host = arena.place == ArenaTable::kHost;
+    out.at_peak = {scope.peak, arena.reserved_at_peak};
+    out.largest_idle_bytes = arena.largest_idle_at_peak;
+    out.at_device_peak = level_at_device_peak(table, index);
+    out.reserved_peak_bytes = table.peaks().scope(arena.reserved_scope).peak;
+    out.reserved_bytes = table.level(index).reserved;
+    out.failed_count = arena.failed_count;
+    out.checks = arena.told;
+    out.contradictions = arena.contradictions;
+    out.count = arena.count;
+    if (arena.largest_capacity_bytes > 0) out.capacity_bytes = arena.largest_capacity_bytes;
+    out.live_bytes = scope.current;
+    out.peak_bytes = scope.peak;
+    out.peak_time_ns = replay.log().clock().to_ns(scope.peak_ticks);
+    out.alloc_count = arena.alloc_count;
+    add_parts(replay, by_site, index, top, out);
+  }
+  std::stable_sort(summaries.begin(), summaries.end(),
+                   [](const auto& a, const auto& b) { return a.peak_bytes > b.peak_bytes; });
+  return summaries;
+}
+
+bool leave_out_pools(const Replay& replay, int32_t device, uint64_t peak_bytes,
+                     std::vector<Contribution>& contributions) {
+  const ArenaTable& table = replay.arenas();
+  const ScopeId* driver = table.device_scope(device);
+  if (driver == nullptr || table.peaks().scope(*driver).peak != peak_bytes) return false;
+  bool any = false;
+  std::unordered_map<GroupId, PeakFinder::AtPeak> outside;
+  for (GroupId group = 0; group < table.holders().size(); ++group) {
+    const PeakFinder::AtPeak held = table.peaks().at_peak(group, *driver);
+    const ArenaTable::Holder& holder = table.holders()[group];
+    if (holder.what == What::kOutside) {
+      outside[holder.outside] = held;
+    } else {
+      any = any || held.bytes > 0;
+    }
+  }
+  if (!any) return false;
+  for (Contribution& part : contributions) {
+    const auto held = outside.find(part.group);
+    if (held == outside.end()) continue;
+    part.bytes = held->second.bytes;
+    part.count = held->second.count;
+  }
+  std::erase_if(contributions, [](const Contribution& part) { return part.bytes == 0; });
+  return true;
+}
+
+void add_pool_rows(const Replay& replay, Attribution& by_site, int32_t device, size_t top,
+                   Peak& peak) {
+  const ArenaTable& table = replay.arenas();
+  const ScopeId driver = *table.device_scope(device);
+  std::map<std::pair<std::string, std::string>, Holder> rows;  // by title and kind
+  for (GroupId group = 0; group < table.holders().size(); ++group) {
+    const ArenaTable::Holder& holder = table.holders()[group];
+    const PeakFinder::AtPeak held = table.peaks().at_peak(group, driver);
+    if (holder.what == What::kOutside || held.bytes == 0) continue;
+    const bool idle = holder.what == What::kIdle;
+    const std::string pool = sanitize(replay.name(table.arenas()[holder.arena].name));
+    const std::string title =
+        idle ? "idle in " + pool + "'s pool" : holder_title(replay, by_site, holder);
+    Holder& row = rows[{title, idle ? "device.idle" : "device.pooled"}];
+    row.title = title;
+    row.kind = idle ? "device.idle" : "device.pooled";
+    row.bytes += held.bytes;
+    row.count += idle ? 0 : held.count;
+  }
+  for (auto& [key, row] : rows) peak.holders.push_back(std::move(row));
+  std::stable_sort(peak.holders.begin(), peak.holders.end(),
+                   [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
+  for (; peak.holders.size() > top; peak.holders.pop_back()) {
+    peak.other_bytes += peak.holders.back().bytes;
+    ++peak.other_sites;
+  }
+}
+
+}  // namespace gpupeak::collector

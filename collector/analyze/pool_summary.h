@@ -1,0 +1,24 @@
+// Arenas as the summary has them, and a device's peak with what its arenas have in use and idle in
+// the place of those who took their memory.
+#pragma once
+
+#include <vector>
+
+#include "collector/analyze/attribution.h"
+#include "collector/replay/replay.h"
+#include "collector/summary/summary.h"
+
+namespace gpupeak::collector {
+
+/// Largest first, with the `top` largest holders each.
+std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by_site, size_t top);
+
+/// What of the contributions to a device's peak was no arena's; true if any was, so that rows are
+/// to be added for it.
+bool leave_out_pools(const Replay& replay, int32_t device, uint64_t peak_bytes,
+                     std::vector<Contribution>& contributions);
+/// In use by site, then idle by arena; the rows go on adding up to the peak.
+void add_pool_rows(const Replay& replay, Attribution& by_site, int32_t device, size_t top,
+                   Peak& peak);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,151 @@
+#include "hooks/c10.h"
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "base/elf_lookup.h"
+#include "base/environment.h"
+#include "hooks/export.h"
+#include "track/pool_torch.h"
+
+namespace gpupeak::preload {
+namespace {
+
+/// c10::Device, which is passed in one register.
+struct Device {
+  int8_t type;
+  int8_t index;
+};
+constexpr int8_t kCuda = 1;
+
+enum Entry : uint32_t {
+  kUsageTotals,
+  kUsageSignedTotals,
+  kUsage,
+  kFailed,
+  kFailedSigned,
+  kEntries
+};
+constexpr const char* kNames[kEntries] = {
+    "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",  // since 2.1
+    "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE",
+    "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE",  // before 1.10
+    "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE",
+    "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE",
+};
+
+/// The real function by the place that called ours. Nothing is locked: an entry that two threads
+/// write at once fits no caller, since `check` is made of both words.
+struct Known {
+  std::atomic<uintptr_t> real{0};
+  std::atomic<uintptr_t> check{0};
+};
+constexpr size_t kPlaces = 64;
+constinit Known g_known[kPlaces];
+constinit std::atomic<uintptr_t> g_generation{1};
+
+/// libc10 is loaded with RTLD_LOCAL, so it is not the next one in the program's scope: the caller's
+/// own library names it as needed.
+void* find_real(const void* caller, Entry entry) {
+  void* const real = find_for(caller, kNames[entry]);
+  return real != nullptr ? real : find_in("libc10.so", kNames[entry]);
+}
+
+uintptr_t real_for(const void* caller, Entry entry) {
+  const uintptr_t generation = g_generation.load(std::memory_order_acquire);
+  const uintptr_t key =
+      (reinterpret_cast<uintptr_t>(caller) * kEntries + entry) ^ (generation << 56);
+  Known& known = g_known[(key * UINT64_C(0x9e3779b97f4a7c15)) >> 58];
+  uintptr_t real = known.real.load(std::memory_order_relaxed);
+  if ((known.check.load(std::memory_order_relaxed) ^ real) == key) return real;
+  real = reinterpret_cast<uintptr_t>(find_real(caller, entry));
+  known.real.store(real, std::memory_order_relaxed);
+  known.check.store(real ^ key, std::memory_order_relaxed);
+  return real;
+}
+
+template <typename... Arguments>
+__attribute__((always_inline)) inline void go_on(const void* caller, Entry entry,
+                                                 Arguments... arguments) {
+  const auto real = reinterpret_cast<void (*)(Arguments...)>(real_for(caller, entry));
+  if (real != nullptr) real(arguments...);
+}
+
+bool is_ours(Device device) {
+  return device.type == kCuda && device.index >= 0 && environment().pools;
+}
+
+void note(const void* at, int64_t bytes, PoolSays says, Device device, const CallerFrame& caller) {
+  if (!is_ours(device) || at == nullptr) return;
+  const auto address = reinterpret_cast<uint64_t>(at);
+  if (bytes >= 0) {
+    torch_block_given(device.index, address, static_cast<uint64_t>(bytes), says, caller);
+  } else {
+    torch_block_taken(device.index, address, 0 - static_cast<uint64_t>(bytes), says);
+  }
+}
+
+void note_failed(int64_t bytes, PoolSays says, Device device, const CallerFrame& caller) {
+  if (is_ours(device)) torch_failed(device.index, static_cast<uint64_t>(bytes), says, caller);
+}
+
+}  // namespace
+
+bool is_c10_entry(const char* name) {
+  if (name == nullptr || strncmp(name, "_ZN3c102", 8) != 0) return false;
+  for (const char* entry : kNames) {
+    if (strcmp(entry, name) == 0) return true;
+  }
+  return false;
+}
+
+void forget_unloaded_c10() {
+  g_generation.fetch_add(1, std::memory_order_acq_rel);
+}
+
+}  // namespace gpupeak::preload
+
+using namespace gpupeak::preload;
+
+#define GPUPEAK_RETURN_ADDRESS __builtin_return_address(0)
+
+GPUPEAK_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void* at, int64_t bytes,
+                                                                          uint64_t in_use,
+                                                                          uint64_t reserved,
+                                                                          Device device) {
+  note(at, bytes, {in_use + 1, reserved + 1}, device, GPUPEAK_CALLER);
+  go_on(GPUPEAK_RETURN_ADDRESS, kUsageTotals, at, bytes, in_use, reserved, device);
+}
+
+GPUPEAK_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE(void* at, int64_t bytes,
+                                                                          int64_t in_use,
+                                                                          int64_t reserved,
+                                                                          Device device) {
+  note(at, bytes, {static_cast<uint64_t>(in_use) + 1, static_cast<uint64_t>(reserved) + 1}, device,
+       GPUPEAK_CALLER);
+  go_on(GPUPEAK_RETURN_ADDRESS, kUsageSignedTotals, at, bytes, in_use, reserved, device);
+}
+
+GPUPEAK_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE(void* at, int64_t bytes,
+                                                                        Device device) {
+  note(at, bytes, {}, device, GPUPEAK_CALLER);
+  go_on(GPUPEAK_RETURN_ADDRESS, kUsage, at, bytes, device);
+}
+
+GPUPEAK_EXPORT void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t bytes,
+                                                                        uint64_t in_use,
+                                                                        uint64_t reserved,
+                                                                        Device device) {
+  note_failed(bytes, {in_use + 1, reserved + 1}, device, GPUPEAK_CALLER);
+  go_on(GPUPEAK_RETURN_ADDRESS, kFailed, bytes, in_use, reserved, device);
+}
+
+GPUPEAK_EXPORT void _ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE(int64_t bytes,
+                                                                        int64_t in_use,
+                                                                        int64_t reserved,
+                                                                        Device device) {
+  note_failed(bytes, {static_cast<uint64_t>(in_use) + 1, static_cast<uint64_t>(reserved) + 1},
+              device, GPUPEAK_CALLER);
+  go_on(GPUPEAK_RETURN_ADDRESS, kFailedSigned, bytes, in_use, reserved, device);
+}

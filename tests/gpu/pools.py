@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+"""PyTorch's pool as gpupeak saw it against PyTorch's own account, after every step and block by block.
+
+usage: pools.py GPUPEAK [CASE …]      (GPUPEAK: bin/gpupeak of an installed build; no network is used)
+
+Each case runs in a process of its own under `gpupeak run --host off`. After every step it marks the instant and notes
+memory_stats(); at the end it notes torch.cuda.memory._snapshot(). Prints a Markdown row a case. Exit code 1 on any
+difference.
+"""
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+CASES = {  # name: (model, mode, allocator's settings)
+    "resnet50_infer": ("resnet50", "infer", ""),
+    "resnet50_train": ("resnet50", "train", ""),
+    "resnet50_train_expandable": ("resnet50", "train", "expandable_segments:True"),
+    "transformer_infer": ("transformer", "infer", ""),
+    "transformer_train": ("transformer", "train", ""),
+    "transformer_train_expandable": ("transformer", "train", "expandable_segments:True"),
+    "resnet50_graph": ("resnet50", "graph", ""),
+    "threads": ("mlp", "threads", ""),
+    "empty_cache": ("transformer", "empty_cache", ""),
+    "out_of_memory": ("mlp", "oom", ""),
+    "split_size": ("transformer", "train", "max_split_size_mb:64,garbage_collection_threshold:0.6"),
+}
+STEPS = 4
+
+
+# ---- the measured program ---------------------------------------------------------------------------------------------
+def client(model_name, mode, out_path):
+    import threading
+    import torch
+
+    try:
+        api_mark = ctypes.CDLL(None).gpupeak_api_mark
+        api_mark.argtypes = [ctypes.c_char_p]
+    except AttributeError:
+        def api_mark(_name):
+            pass
+    out = {"marks": [], "torch": torch.__version__, "device": torch.cuda.get_device_name(0)}
+    seconds = []
+
+    def note(name):
+        stats = torch.cuda.memory_stats(0)
+        api_mark(name.encode())
+        out["marks"].append({"name": name, "in_use": stats.get("allocated_bytes.all.current", 0),
+                             "reserved": stats.get("reserved_bytes.all.current", 0)})
+
+    torch.manual_seed(0)
+    torch.cuda.memory._record_memory_history(context="all", stacks="python")
+    if model_name == "resnet50":
+        try:
+            import torchvision
+            model = torchvision.models.resnet50(weights=None).cuda()
+        except ImportError:
+            model = torch.nn.Sequential(*[torch.nn.Conv2d(3 if i == 0 else 64, 64, 3, padding=1) for i in range(8)],
+                                        torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(),
+                                        torch.nn.Linear(64, 1000)).cuda()
+        batch = lambda: torch.randn(8 if mode == "train" else 2, 3, 224, 224, device="cuda")
+        loss_of = lambda y: torch.nn.functional.cross_entropy(
+            y, torch.zeros(y.shape[0], dtype=torch.long, device="cuda"))
+    elif model_name == "transformer":
+        layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
+        model = torch.nn.TransformerEncoder(layer, 6).cuda()
+        batch = lambda: torch.randn(4, 256, 512, device="cuda")
+        loss_of = lambda y: y.float().pow(2).mean()
+    else:
+        model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(6)]).cuda()
+        batch = lambda: torch.randn(64, 1024, device="cuda")
+        loss_of = lambda y: y.pow(2).mean()
+    note("built")
+
+    def train_step(optimizer):
+        optimizer.zero_grad()
+        loss_of(model(batch())).backward()
+        optimizer.step()
+
+    kept = []
+    if mode in ("train", "empty_cache"):
+        optimizer = torch.optim.Adam(model.parameters())
+        for step in range(STEPS):
+            begun = time.perf_counter()
+            train_step(optimizer)
+            torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - begun)
+            note(f"step{step}")
+            if mode == "empty_cache":
+                torch.cuda.empty_cache()
+                note(f"emptied{step}")
+    elif mode == "infer":
+        model.eval()
+        with torch.no_grad():
+            for step in range(STEPS):
+                begun = time.perf_counter()
+                kept.append(model(batch()))
+                torch.cuda.synchronize()
+                seconds.append(time.perf_counter() - begun)
+                note(f"step{step}")
+    elif mode == "graph":
+        model.eval()
+        with torch.no_grad():
+            static = batch()
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    model(static)
+            torch.cuda.current_stream().wait_stream(side)
+            note("warm")
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                kept.append(model(static))
+            note("captured")
+            for step in range(STEPS):
+                graph.replay()
+                torch.cuda.synchronize()
+                note(f"step{step}")
+            kept.append(graph)
+    elif mode == "threads":
+        def work(seed):
+            stream = torch.cuda.Stream()
+            with torch.cuda.stream(stream):
+                for i in range(200):
+                    a = torch.randn(64 + (seed * 37 + i * 13) % 512, 1024, device="cuda")
+                    b = model(a)
+                    del a
+                    if i % 50 == seed:
+                        kept.append(b)
+            stream.synchronize()
+        for step in range(STEPS):
+            threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            torch.cuda.synchronize()
+            note(f"step{step}")
+    elif mode == "oom":
+        failed = 0
+        total = torch.cuda.get_device_properties(0).total_memory
+        for step in range(STEPS):
+            try:
+                kept.append(torch.empty(2 * total, dtype=torch.uint8, device="cuda"))
+            except torch.cuda.OutOfMemoryError:
+                failed += 1
+            note(f"step{step}")
+        out["failed"] = failed
+    torch.cuda.synchronize()
+    note("last")
+    stats = torch.cuda.memory_stats(0)
+    out.update(max_allocated=torch.cuda.max_memory_allocated(0), max_reserved=torch.cuda.max_memory_reserved(0),
+               alloc_count=stats.get("allocation.all.allocated", 0), seconds=seconds)
+    blocks = []
+    for segment in torch.cuda.memory._snapshot(0)["segments"]:
+        at = segment["address"]
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated":
+                python = [f for f in block.get("frames", []) if f["filename"].endswith(".py")]
+                blocks.append([block.get("address", at), block["size"],
+                               [[f["filename"], f["line"]] for f in python]])
+            at += block["size"]
+    out["blocks"] = blocks
+    with open(out_path, "w") as file:
+        json.dump(out, file)
+    os._exit(0) if os.environ.get("POOLS_HARD_EXIT") else None
+
+
+# ---- what both say ----------------------------------------------------------------------------------------------------
+def pool_of(pools):
+    return next((p for p in pools if p["name"] == "PyTorch" and p.get("device") == 0), None)
+
+
+def compare(gpupeak, name, folder):
+    model, mode, settings = CASES[name]
+    log, out_path = os.path.join(folder, name + ".gplog"), os.path.join(folder, name + ".json")
+    environment = dict(os.environ, GPUPEAK_SUMMARY="off")
+    if settings:
+        environment["PYTORCH_CUDA_ALLOC_CONF"] = environment["PYTORCH_ALLOC_CONF"] = settings
+    run = subprocess.run([gpupeak, "run", "--host", "off", "-o", log, "--", sys.executable, os.path.abspath(__file__),
+                          "--client", model, mode, out_path], env=environment, capture_output=True, text=True,
+                         timeout=300)
+    if run.returncode != 0:
+        return [f"exit code {run.returncode}: {(run.stderr.strip().splitlines() or ['?'])[-1][:160]}"], {}
+    told = json.load(open(out_path))
+    view = subprocess.run([gpupeak, "pools", log, "--at", "last", "--json"], capture_output=True, text=True)
+    if view.returncode != 0:
+        return [f"gpupeak pools: {view.stderr.strip()[:160]}"], told
+    ours = json.loads(view.stdout)
+    problems = []
+    ours_marks = [m for m in ours["marks"]]
+    if len(ours_marks) != len(told["marks"]):
+        problems.append(f"{len(ours_marks)} marks, not {len(told['marks'])}")
+    equal_steps = 0
+    for mine, theirs in zip(ours_marks, told["marks"]):
+        level = pool_of(mine["pools"]) or {"in_use_bytes": 0, "reserved_bytes": 0}
+        if (level["in_use_bytes"], level["reserved_bytes"]) == (theirs["in_use"], theirs["reserved"]):
+            equal_steps += 1
+        elif len(problems) < 6:
+            problems.append(f"{theirs['name']}: in use {level['in_use_bytes']} not {theirs['in_use']}, reserved "
+                            f"{level['reserved_bytes']} not {theirs['reserved']}")
+    pool = pool_of(ours["pools"])
+    if pool is None:
+        return problems + ["no pool"], told
+    for what, mine, theirs in (("peak in use", pool["peak"]["in_use_bytes"], told["max_allocated"]),
+                               ("peak reserved", pool["reserved_peak_bytes"], told["max_reserved"]),
+                               ("blocks given", pool["alloc_count"], told["alloc_count"]),
+                               ("contradictions", pool["contradictions"], 0),
+                               ("refused", pool["failed_count"], told.get("failed", 0))):
+        if mine != theirs:
+            problems.append(f"{what}: {mine} not {theirs}")
+    if sum(b["bytes"] for b in pool["blocks"]) != pool["in_use_bytes"]:
+        problems.append("blocks do not add up to what is in use")
+    if pool["in_use_bytes"] + pool["idle_bytes"] != pool["reserved_bytes"]:
+        problems.append("in use + idle is not reserved")
+    mine = {(b["address"], b["bytes"]): b for b in pool["blocks"]}
+    theirs = {(b[0], b[1]): b[2] for b in told["blocks"]}
+    only_mine, only_theirs = set(mine) - set(theirs), set(theirs) - set(mine)
+    if only_mine or only_theirs:
+        problems.append(f"blocks: {len(only_mine)} only ours, {len(only_theirs)} only PyTorch's")
+    lines = other_lines = no_line = 0
+    examples = []
+    for key in set(mine) & set(theirs):
+        my_lines = [(f["file"], f["line"]) for f in mine[key].get("python", [])]
+        their_lines = [tuple(f) for f in theirs[key]]
+        if not their_lines:
+            no_line += 1
+        elif my_lines and my_lines[0] == their_lines[0]:
+            lines += 1
+        else:
+            other_lines += 1
+            if len(examples) < 2:
+                examples.append(f"ours {my_lines[:2]} theirs {their_lines[:2]}")
+    if other_lines:
+        problems.append(f"Python line differs in {other_lines} blocks: {'; '.join(examples)}")
+    told.update(equal_steps=equal_steps, block_count=len(mine), lines=lines, no_line=no_line, pool=pool)
+    return problems, told
+
+
+def main():
+    gpupeak, names = os.path.abspath(sys.argv[1]), sys.argv[2:] or list(CASES)
+    failures = 0
+    print("| case | steps equal | blocks equal | Python lines equal | peak in use | peak reserved | checks | verdict |")
+    print("|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = os.environ.get("OUT") or temporary
+        for name in names:
+            try:
+                problems, told = compare(gpupeak, name, folder)
+            except (subprocess.TimeoutExpired, json.JSONDecodeError, OSError) as error:
+                problems, told = [str(error)[:160]], {}
+            pool = told.get("pool", {})
+            print(f"| {name} | {told.get('equal_steps', 0)} of {len(told.get('marks', []))} | {told.get('block_count', 0)} "
+                  f"| {told.get('lines', 0)} (of {told.get('no_line', 0)} PyTorch has none) "
+                  f"| {told.get('max_allocated', 0):,} | {told.get('max_reserved', 0):,} | {pool.get('checks', 0):,} "
+                  f"| {'equal' if not problems else '**DIFFERS**'} |", flush=True)
+            for problem in problems:
+                print(f"|   | {problem} |")
+            failures += bool(problems)
+            if told.get("torch") and name == names[0]:
+                print(f"<!-- PyTorch {told['torch']}, {told['device']} -->")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--client"]:
+        client(*sys.argv[2:5])
+    else:
+        sys.exit(main())
