@@ -68,7 +68,7 @@ with tempfile.TemporaryDirectory() as folder:
         if pool["blocks"]:
             assert "work" in " ".join(b["site"] for b in pool["blocks"]), pool["blocks"][0]
     text = subprocess.run([gpupeak, "pools", log], check=True, capture_output=True, text=True).stdout
-    assert "PyTorch on GPU 0" in text and "█" in text, text
+    assert "PyTorch on GPU " in text and "█" in text, text  # the largest peak; a device may be without blocks then
     # The driver's side of the log stays whole, and with pools off there is nothing but it.
     report = json.loads(subprocess.run([gpupeak, "report", "--json", log], check=True, capture_output=True, text=True).stdout)
     assert report["quality"]["exact"], report["quality"]
