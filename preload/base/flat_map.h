@@ -29,7 +29,7 @@ class FlatMap {
       return true;
     }
     if ((count_ + 1) * 4 > capacity_ * 3 && !grow()) return false;
-    place(key, value);
+    place(entries_, capacity_, key, value);
     ++count_;
     return true;
   }
@@ -74,15 +74,16 @@ class FlatMap {
   };
   static constexpr size_t kFirstCapacity = 256;
 
-  size_t home(uint64_t key) const {
-    return static_cast<size_t>((key * 0x9e3779b97f4a7c15u) >> 32) & (capacity_ - 1);
+  static size_t home(uint64_t key, size_t capacity) {
+    return static_cast<size_t>((key * 0x9e3779b97f4a7c15u) >> 32) & (capacity - 1);
   }
+  size_t home(uint64_t key) const { return home(key, capacity_); }
 
-  void place(uint64_t key, const Value& value) {
-    size_t i = home(key);
-    while (entries_[i].key != 0) i = (i + 1) & (capacity_ - 1);
-    entries_[i].key = key;
-    entries_[i].value = value;
+  static void place(Entry* entries, size_t capacity, uint64_t key, const Value& value) {
+    size_t i = home(key, capacity);
+    while (entries[i].key != 0) i = (i + 1) & (capacity - 1);
+    entries[i].key = key;
+    entries[i].value = value;
   }
 
   static size_t pages(size_t capacity) { return (capacity * sizeof(Entry) + 4095) / 4096 * 4096; }
@@ -93,11 +94,13 @@ class FlatMap {
     const size_t capacity = old_capacity == 0 ? kFirstCapacity : old_capacity * 2;
     void* at = map_pages(pages(capacity));
     if (at == nullptr) return false;
-    entries_ = static_cast<Entry*>(at);
-    capacity_ = capacity;
+    auto* const entries = static_cast<Entry*>(at);
     for (size_t i = 0; i < old_capacity; ++i) {
-      if (old[i].key != 0) place(old[i].key, old[i].value);
+      if (old[i].key != 0) place(entries, capacity, old[i].key, old[i].value);
     }
+    entries_ = entries;
+    asm volatile("" ::: "memory");  // a jump out of here leaves a table that can be read
+    capacity_ = capacity;
     if (old != nullptr) unmap_pages(old, pages(old_capacity));
     return true;
   }

@@ -11,19 +11,29 @@ namespace gpupeak::preload {
 struct ThreadFlags {
   uintptr_t in_hook = 0;  ///< where on the stack the open HookScope lies; 0: none is open
   uintptr_t in_allocator =
-      0;  ///< the same for AllocatorScope: an mmap now is the allocator's backing
-  uint32_t driver_depth =
-      0;  ///< inside a CUDA driver call (hooks/cuda): only the outermost accounts
+      0;                    ///< the same for AllocatorScope: an mmap now is the allocator's backing
+  uintptr_t in_driver = 0;  ///< the same for DriverScope (calls/): only the outermost accounts
   bool in_library =
       false;  ///< inside a library of our choice (unwinder, driver, NVML), which may allocate
   struct ThreadSlot* slot = nullptr;  ///< this thread's event stream, once it has one
   uint64_t process_generation = 0;    ///< of `slot`; a forked child's differs
+  uint32_t thread = 0;                ///< its id, as locks have it; 0: not asked for yet
+  static constexpr uint32_t kMostLocks = 6;
+  uint32_t lock_count = 0;                 ///< LockGuards that are open
+  class SpinLock* locks[kMostLocks] = {};  ///< theirs, outermost first
 };
 extern constinit thread_local ThreadFlags t_flags __attribute__((tls_model("initial-exec")));
 
 /// Whether a scope that lay at `opened` was left by longjmp: we are now nearer to the stack's base,
 /// and not on a signal handler's own stack. Called only when a scope seems to be open.
 bool was_left_by_longjmp(uintptr_t opened, uintptr_t here);
+
+/// A jump has left the HookScope: what it had locked is released.
+void release_left_locks();
+/// longjmp is about to make `target` the stack pointer: the same, if that leaves the HookScope. The
+/// thread's next hook would do it too, but may never come, or only after it has waited for another
+/// thread, which waits for the lock.
+void release_locks_left_for(uintptr_t target);
 
 /// Where the calling function's frame ends.
 inline __attribute__((always_inline)) uintptr_t stack_pointer() {
@@ -40,7 +50,13 @@ class Scope {
   __attribute__((always_inline)) Scope() {
     const uintptr_t here = stack_pointer();
     const uintptr_t opened = t_flags.*kFlag;
-    entered_ = __builtin_expect(opened == 0, 1) || was_left_by_longjmp(opened, here);
+    entered_ = true;
+    if (__builtin_expect(opened != 0, 0)) {
+      entered_ = was_left_by_longjmp(opened, here);
+      if constexpr (kFlag == &ThreadFlags::in_hook) {
+        if (entered_) release_left_locks();
+      }
+    }
     if (entered_) {
       t_flags.*kFlag = here;
       asm volatile("" ::: "memory");  // a signal handler on this thread sees it from here on

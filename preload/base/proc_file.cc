@@ -4,12 +4,14 @@
 
 #include <cstring>
 
+#include "base/signals_held.h"
 #include "base/syscalls.h"
 #include "base/text.h"
 
 namespace gpupeak::preload {
 
 size_t read_file(const char* path, char* to, size_t capacity) {
+  const SignalsHeld held;  // a handler might leave by a jump, and the descriptor stay open
   const long fd = sys::open(path, O_RDONLY | O_CLOEXEC, 0);
   if (sys::failed(fd)) return 0;
   size_t bytes = 0;
@@ -37,13 +39,13 @@ uint64_t process_start_time(int pid) {
 }
 
 int call_filters() {
-  static char text[4096];
+  char text[2048];  // hooks may run on small stacks
   const size_t bytes = read_file("/proc/thread-self/status", text, sizeof text - 1);
   if (bytes == 0) return -1;
   text[bytes] = 0;
   const char* at = strstr(text, "\nSeccomp_filters:");
   if (at == nullptr) at = strstr(text, "\nSeccomp:");  // old kernels: whether there is any
-  if (at == nullptr) return 0;
+  if (at == nullptr) return bytes < sizeof text - 1 ? 0 : -1;
   for (at = strchr(at, ':') + 1; *at == ' ' || *at == '\t'; ++at) {
   }
   int count = 0;

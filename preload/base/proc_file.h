@@ -14,8 +14,7 @@ size_t read_file(const char* path, char* to, size_t capacity);
 uint64_t process_start_time(int pid);
 
 /// How many filters of system calls the calling thread has put upon itself; -1: not to be found
-/// out, which a filter may be the reason for. One caller at a time: the text is too large for the stack
-/// of a hook.
+/// out, which a filter may be the reason for. Takes 2 KiB of stack.
 int call_filters();
 
 }  // namespace gpupeak::preload

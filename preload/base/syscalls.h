@@ -88,9 +88,6 @@ inline int gettid() {
 inline long tgkill(int pid, int tid, int signal) {
   return call6(SYS_tgkill, pid, tid, signal, 0, 0, 0);
 }
-inline void sched_yield() {
-  call6(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
-}
 inline long membarrier(long command) {
   return call6(SYS_membarrier, command, 0, 0, 0, 0, 0);
 }

@@ -9,14 +9,26 @@ namespace gpupeak::preload {
 
 class DriverScope {
  public:
-  DriverScope() : accounts_(t_flags.driver_depth++ == 0 && ensure_started_for_cuda()) {}
-  ~DriverScope() { --t_flags.driver_depth; }
+  __attribute__((always_inline)) DriverScope() : outermost_(!is_open(stack_pointer())) {
+    if (outermost_) t_flags.in_driver = stack_pointer();
+    accounts_ = outermost_ && ensure_started_for_cuda();
+  }
+  __attribute__((always_inline)) ~DriverScope() {
+    if (outermost_) t_flags.in_driver = 0;
+  }
   DriverScope(const DriverScope&) = delete;
   DriverScope& operator=(const DriverScope&) = delete;
   /// Whether this call is the outermost and the process records.
   bool accounts() const { return accounts_; }
+  /// Whether the thread is in a driver call. One that a jump has left, from a callback, lay where
+  /// we are now or deeper; a call inside of it would lie deeper still.
+  static bool is_open(uintptr_t here) {
+    const uintptr_t opened = t_flags.in_driver;
+    return opened != 0 && here != opened && !was_left_by_longjmp(opened, here);
+  }
 
  private:
+  const bool outermost_;
   bool accounts_;
 };
 

@@ -22,7 +22,6 @@ struct Missing {
   bool asked_for = false;
   bool logged = false;
 };
-constinit SpinLock g_lock;
 constinit Missing g_missing[kMost];
 constinit int g_count = 0;
 
@@ -51,7 +50,9 @@ bool begins_capture(const char* name) {
 void note(const char* name, bool asked_for) {
   if (begins_capture(name)) captures_begin();
   if (!looks_like_allocator(name)) return;
-  LockGuard guard(g_lock);
+  HookScope scope;
+  if (!scope.entered()) return;
+  LockGuard guard(g_process->missing_hooks);
   int i = 0;
   while (i < g_count && strcmp(g_missing[i].name.c_str(), name) != 0) ++i;
   if (i == kMost) return;
@@ -85,7 +86,9 @@ void look_for_missing_hooks(const char* driver_library) {
 void note_asked_for(const char* name) {
   bool exported = false;
   {
-    LockGuard guard(g_lock);
+    HookScope scope;
+    if (!scope.entered()) return;
+    LockGuard guard(g_process->missing_hooks);
     for (int i = 0; i < g_count; ++i) exported |= strcmp(g_missing[i].name.c_str(), name) == 0;
   }
   if (exported) note_unhooked(name);
@@ -95,7 +98,7 @@ void log_missing_hooks() {
   if (g_count == 0 || !recording()) return;
   HookScope scope;
   if (!scope.entered()) return;
-  LockGuard guard(g_lock);
+  LockGuard guard(g_process->missing_hooks);
   for (int i = 0; i < g_count; ++i) {
     Missing& missing = g_missing[i];
     if (missing.logged) continue;

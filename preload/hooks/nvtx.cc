@@ -400,8 +400,7 @@ GPUPEAK_EXPORT char* getenv(const char* name) {
     __atomic_store_n(&next, real, __ATOMIC_RELAXED);
   }
   char* value = real != nullptr ? real(name) : nullptr;
-  if (value != nullptr || name == nullptr || nvtx::kVariable != name || !may_record() ||
-      !environment().nvtx) {
+  if (value != nullptr || nvtx::kVariable != name || !may_record() || !environment().nvtx) {
     return value;
   }
   const char* own = module_path(reinterpret_cast<const void*>(&nvtx::attach));

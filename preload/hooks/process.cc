@@ -31,7 +31,7 @@ int main_with_phase(int argc, char** argv, char** environment) {
 
 /// For kernels without MADV_WIPEONFORK; otherwise the page is zero already.
 void on_fork_in_child() {
-  if (g_process->decided != 0) memset(g_process, 0, sizeof *g_process);
+  if (g_process->decided != 0) memset(static_cast<void*>(g_process), 0, sizeof *g_process);
 }
 
 __attribute__((constructor)) void begin() {

@@ -209,6 +209,7 @@ void open_log(Reason reason) {
   g_log_was_opened = true;
 
   ProcessPage& page = *g_process;
+  page.pid = sys::getpid();
   page.generation = ++g_generation;
   page.host_mode = static_cast<HostMode>(environment().host_mode);
   page.only_writer = 0;
@@ -292,8 +293,10 @@ void start() {
   if (!scope.entered()) return;
   const int saved_errno = errno;
   const int pid = sys::getpid();
-  if (g_start_pid != 0 && g_start_pid != pid)
-    g_start_lock.reset();  // a forked child: nobody holds it
+  if (g_start_pid != 0 && g_start_pid != pid) {  // a forked child: nobody holds it
+    g_start_lock.reset();
+    t_flags.thread = 0;
+  }
   {
     LockGuard guard(g_start_lock);
     if (g_process->decided == 0) decide();

@@ -5,6 +5,7 @@
 
 #include "base/flat_map.h"
 #include "base/memory.h"
+#include "base/signals_held.h"
 #include "base/syscalls.h"
 #include "log/log.h"
 #include "log/log_file.h"
@@ -41,6 +42,7 @@ constinit Strings g_strings;
 
 bool make_room(size_t bytes) {
   if (static_cast<size_t>(g_stream.end - g_stream.at) >= bytes) return true;
+  const SignalsHeld held;  // else a jump might leave the old chunk to be unmapped once more
   if (log_path().empty()) return false;  // what is defined before is defined again when it opens
   retire_chunk(g_stream.chunk);
   const size_t size = g_stream.chunk.bytes == 0 ? kFirstChunkBytes : kLargestChunkBytes;

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/proc_file.h"
+#include "base/signals_held.h"
 #include "base/spinlock.h"
 #include "base/syscalls.h"
 #include "log/log.h"
@@ -19,22 +20,32 @@ namespace {
 constexpr size_t kFirstChunkBytes = 4096;
 constexpr size_t kLargestChunkBytes = 256 << 10;
 constexpr size_t kLookBytes = 8 << 10;
+/// Of a slot that a vfork child has made, for the thread whose memory it is in: it has another id.
+constexpr int kUnknownThread = 0;
 
 constinit SpinLock g_slots_lock;
 constinit ThreadSlot* g_slots = nullptr;
+constinit ThreadSlot* g_look = nullptr;  // where find_free_slot() goes on; nullptr: at g_slots
 constinit uint32_t g_slot_count = 0;
 constinit std::atomic<bool> g_may_claim{false};
 constinit int g_call_filters = 0;  // when claims were allowed
 
+/// Whether the process has no such thread; asked by the log's process id, since a vfork child has
+/// another one.
 bool is_gone(int tid) {
-  return sys::tgkill(sys::getpid(), tid, 0) == -ESRCH;
+  return sys::tgkill(g_process->pid, tid, 0) == -ESRCH;
 }
 
-/// A slot whose thread has ended. Holds the lock.
+/// A slot whose thread has ended, if one of the next few is such: looking at all would cost each
+/// new thread a system call for each that lives. Holds the lock.
 ThreadSlot* find_free_slot(int tid) {
-  for (ThreadSlot* slot = g_slots; slot != nullptr; slot = slot->next) {
+  constexpr uint32_t kLooks = 8;
+  const uint32_t looks = g_slot_count < kLooks ? g_slot_count : kLooks;
+  for (uint32_t i = 0; i < looks; ++i) {
+    ThreadSlot* slot = g_look != nullptr ? g_look : g_slots;
+    g_look = slot->next;
     const int owner = slot->tid.load(std::memory_order_relaxed);
-    if (owner == tid || is_gone(owner)) return slot;
+    if (owner != kUnknownThread && (owner == tid || is_gone(owner))) return slot;
   }
   return nullptr;
 }
@@ -48,7 +59,7 @@ void read_thread_name(Text<32>& name) {
 }  // namespace
 
 ThreadSlot* make_thread_slot() {
-  const int tid = sys::gettid();
+  const int tid = sys::getpid() == g_process->pid ? sys::gettid() : kUnknownThread;
   ThreadSlot* slot;
   {
     LockGuard guard(g_slots_lock);
@@ -67,6 +78,7 @@ ThreadSlot* make_thread_slot() {
   }
   t_flags.slot = slot;
   t_flags.process_generation = g_process->generation;
+  if (tid == kUnknownThread) return slot;
   Text<32> name;
   read_thread_name(name);
   Record record(GPUPEAK_REC_THREAD);
@@ -140,6 +152,9 @@ bool ThreadSlot::refill(size_t room) {
     look_around(room);
     return true;
   }
+  const SignalsHeld held;  // else a jump might leave the old chunk to be unmapped once more
+  if (tid.load(std::memory_order_relaxed) == kUnknownThread && sys::getpid() == g_process->pid)
+    tid.store(sys::gettid(), std::memory_order_relaxed);
   const size_t grown = chunk.bytes == 0 ? kFirstChunkBytes : chunk.bytes * 4;
   size_t bytes = grown < kLargestChunkBytes ? grown : kLargestChunkBytes;
   while (bytes < room + sizeof(gpupeak_chunk_header)) bytes *= 2;
@@ -203,7 +218,7 @@ void flush_own_slot() {
 
 void abandon_slots() {
   g_slots_lock.reset();
-  g_slots = nullptr;
+  g_slots = g_look = nullptr;
   g_slot_count = 0;
 }
 

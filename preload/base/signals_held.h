@@ -1,0 +1,39 @@
+// A stretch of work that no signal handler interrupts, and so none leaves by a jump: where a
+// descriptor is open, or memory is ours to unmap just once. For paths so rare that two system calls
+// do not matter. HOOK-SAFE.
+#pragma once
+
+#include <csignal>
+#include <cstdint>
+
+#include "base/syscalls.h"
+
+namespace gpupeak::preload {
+
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    // All but those that an instruction of ours may raise: a blocked one of these would kill.
+    // SIGSYS is how sandboxes answer system calls.
+    const uint64_t held =
+        ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP) | bit(SIGSYS));
+    held_ = !sys::failed(set(SIG_BLOCK, &held, &before_));
+  }
+  ~SignalsHeld() {
+    if (held_) set(SIG_SETMASK, &before_, nullptr);
+  }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  static constexpr uint64_t bit(int signal) { return uint64_t{1} << (signal - 1); }
+  static long set(int how, const uint64_t* mask, uint64_t* before) {
+    return sys::call6(SYS_rt_sigprocmask, how, reinterpret_cast<long>(mask),
+                      reinterpret_cast<long>(before), sizeof(uint64_t), 0, 0);
+  }
+
+  uint64_t before_ = 0;
+  bool held_;
+};
+
+}  // namespace gpupeak::preload

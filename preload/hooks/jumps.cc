@@ -1,0 +1,58 @@
+// longjmp and its family: a handler that leaves a hook of ours by it leaves no lock behind.
+#include <cstdint>
+
+#include "base/elf_lookup.h"
+#include "base/hook_scope.h"
+#include "hooks/export.h"
+
+namespace gpupeak::preload {
+namespace {
+
+using Jump = void (*)(void*, int);
+
+/// The stack pointer that a jmp_buf holds, as glibc keeps it on x86-64: its seventh word, mangled.
+uintptr_t target_of(const void* buffer) {
+  uintptr_t target = static_cast<const uintptr_t*>(buffer)[6];
+  asm("ror $17, %0\n\txor %%fs:0x30, %0" : "+r"(target) : : "cc");
+  return target;
+}
+
+struct RealJump {
+  const char* name;
+  Jump function = nullptr;
+
+  [[noreturn]] void to(void* buffer, int value) {
+    Jump jump = __atomic_load_n(&function, __ATOMIC_RELAXED);
+    if (jump == nullptr) {
+      jump = reinterpret_cast<Jump>(find_next(name));
+      __atomic_store_n(&function, jump, __ATOMIC_RELAXED);
+    }
+    release_locks_left_for(target_of(buffer));
+    jump(buffer, value);
+    __builtin_unreachable();
+  }
+};
+constinit RealJump g_longjmp{"longjmp"}, g_underscore_longjmp{"_longjmp"},
+    g_siglongjmp{"siglongjmp"}, g_longjmp_chk{"__longjmp_chk"};
+
+}  // namespace
+}  // namespace gpupeak::preload
+
+using namespace gpupeak::preload;
+
+GPUPEAK_EXPORT [[noreturn]] void longjmp(void* buffer, int value) {
+  g_longjmp.to(buffer, value);
+}
+
+GPUPEAK_EXPORT [[noreturn]] void _longjmp(void* buffer, int value) {
+  g_underscore_longjmp.to(buffer, value);
+}
+
+GPUPEAK_EXPORT [[noreturn]] void siglongjmp(void* buffer, int value) {
+  g_siglongjmp.to(buffer, value);
+}
+
+/// What _FORTIFY_SOURCE calls.
+GPUPEAK_EXPORT [[noreturn]] void __longjmp_chk(void* buffer, int value) {
+  g_longjmp_chk.to(buffer, value);
+}
