@@ -18,20 +18,29 @@ bool was_left_by_longjmp(uintptr_t opened, uintptr_t here) {
 
 void release_left_locks() {
   ThreadFlags& flags = t_flags;
+  flags.in_library = false;
   while (flags.lock_count > 0) {
     const uint32_t last = --flags.lock_count;
     if (last < ThreadFlags::kMostLocks && flags.locks[last]->is_ours()) flags.locks[last]->unlock();
   }
 }
 
-void release_locks_left_for(uintptr_t target) {
-  if (t_flags.lock_count == 0 || target <= t_flags.in_hook) return;
+void leave_scopes_for(uintptr_t target) {
+  ThreadFlags& flags = t_flags;
+  const auto leaves = [target](uintptr_t opened) { return opened != 0 && target > opened; };
+  if (!leaves(flags.in_hook) && !leaves(flags.in_allocator) && !leaves(flags.in_driver)) return;
   stack_t alternate{};
   sys::call6(SYS_sigaltstack, 0, reinterpret_cast<long>(&alternate), 0, 0, 0, 0);
   const bool within_handler =
       (alternate.ss_flags & SS_ONSTACK) != 0 &&
       target - reinterpret_cast<uintptr_t>(alternate.ss_sp) <= alternate.ss_size;
-  if (!within_handler) release_left_locks();
+  if (within_handler) return;
+  if (leaves(flags.in_hook)) {
+    release_left_locks();
+    flags.in_hook = 0;
+  }
+  if (leaves(flags.in_allocator)) flags.in_allocator = 0;
+  if (leaves(flags.in_driver)) flags.in_driver = 0;
 }
 
 }  // namespace gpupeak::preload

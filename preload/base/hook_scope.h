@@ -15,6 +15,7 @@ struct ThreadFlags {
   uintptr_t in_driver = 0;  ///< the same for DriverScope (calls/): only the outermost accounts
   bool in_library =
       false;  ///< inside a library of our choice (unwinder, driver, NVML), which may allocate
+  uint32_t device_calls = 0;          ///< DeviceCalls (track/driver_readings) that are open
   struct ThreadSlot* slot = nullptr;  ///< this thread's event stream, once it has one
   uint64_t process_generation = 0;    ///< of `slot`; a forked child's differs
   uint32_t thread = 0;                ///< its id, as locks have it; 0: not asked for yet
@@ -28,12 +29,13 @@ extern constinit thread_local ThreadFlags t_flags __attribute__((tls_model("init
 /// and not on a signal handler's own stack. Called only when a scope seems to be open.
 bool was_left_by_longjmp(uintptr_t opened, uintptr_t here);
 
-/// A jump has left the HookScope: what it had locked is released.
+/// A jump has left the HookScope: what it had locked is released, and it is in no library any more.
 void release_left_locks();
-/// longjmp is about to make `target` the stack pointer: the same, if that leaves the HookScope. The
-/// thread's next hook would do it too, but may never come, or only after it has waited for another
-/// thread, which waits for the lock.
-void release_locks_left_for(uintptr_t target);
+/// longjmp is about to make `target` the stack pointer: the scopes that this leaves are closed, and
+/// what was locked there is released. The thread's next hook would find it out too, but it may lie
+/// deeper in the stack, or come only after the thread has waited for another one, which waits for
+/// the lock.
+void leave_scopes_for(uintptr_t target);
 
 /// Where the calling function's frame ends.
 inline __attribute__((always_inline)) uintptr_t stack_pointer() {

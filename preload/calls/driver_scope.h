@@ -4,13 +4,17 @@
 
 #include "base/hook_scope.h"
 #include "base/process_state.h"
+#include "track/driver_readings.h"
 
 namespace gpupeak::preload {
 
 class DriverScope {
  public:
   __attribute__((always_inline)) DriverScope() : outermost_(!is_open(stack_pointer())) {
-    if (outermost_) t_flags.in_driver = stack_pointer();
+    if (outermost_) {
+      t_flags.in_driver = stack_pointer();
+      if (__builtin_expect(t_flags.device_calls != 0, 0)) DeviceCall::end_left();
+    }
     accounts_ = outermost_ && ensure_started_for_cuda();
   }
   __attribute__((always_inline)) ~DriverScope() {

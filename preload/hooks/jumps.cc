@@ -1,4 +1,5 @@
-// longjmp and its family: a handler that leaves a hook of ours by it leaves no lock behind.
+// longjmp and its family: who leaves a hook of ours, or a driver call, by them leaves no lock and
+// no scope behind.
 #include <cstdint>
 
 #include "base/elf_lookup.h"
@@ -27,7 +28,7 @@ struct RealJump {
       jump = reinterpret_cast<Jump>(find_next(name));
       __atomic_store_n(&function, jump, __ATOMIC_RELAXED);
     }
-    release_locks_left_for(target_of(buffer));
+    leave_scopes_for(target_of(buffer));
     jump(buffer, value);
     __builtin_unreachable();
   }

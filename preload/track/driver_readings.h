@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/hook_scope.h"
 #include "gpupeak/log_format.h"
 #include "track/api_call.h"
 
@@ -27,8 +28,14 @@ struct DriverReading {
 /// to be trusted. Calls from pools do not count: they are many, and what pools hold seldom moves.
 class DeviceCall {
  public:
-  DeviceCall() { begun_.fetch_add(1, std::memory_order_acq_rel); }
-  ~DeviceCall() { ended_.fetch_add(1, std::memory_order_acq_rel); }
+  DeviceCall() {
+    ++t_flags.device_calls;
+    begun_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  ~DeviceCall() {
+    ended_.fetch_add(1, std::memory_order_acq_rel);
+    --t_flags.device_calls;
+  }
   DeviceCall(const DeviceCall&) = delete;
   DeviceCall& operator=(const DeviceCall&) = delete;
 
@@ -36,6 +43,11 @@ class DeviceCall {
   static uint64_t quiet_since() {
     const uint64_t ended = ended_.load(std::memory_order_acquire);
     return begun_.load(std::memory_order_acquire) == ended ? ended : ~uint64_t{0};
+  }
+  /// Of a thread that is in no driver call: a jump has left those that are open.
+  static void end_left() {
+    ended_.fetch_add(t_flags.device_calls, std::memory_order_acq_rel);
+    t_flags.device_calls = 0;
   }
   /// In a forked child, where the calls that other threads were in never end.
   static void forget() { begun_ = ended_ = 0; }

@@ -7,6 +7,7 @@
 #include "base/environment.h"
 #include "base/process_state.h"
 #include "base/seen_set.h"
+#include "base/signals_held.h"
 #include "log/log.h"
 #include "track/driver.h"
 #include "track/nvml.h"
@@ -125,6 +126,7 @@ void sample(uint64_t interval_ns) {
   const uint64_t now = monotonic_ns();
   if (now - g_ledger.last_sample_ns.load(std::memory_order_relaxed) < interval_ns) return;
   HookScope scope;
+  const SignalsHeld held;  // a jump would leave nobody to take the next sample
   if (!scope.entered() || g_ledger.sampling.exchange(true, std::memory_order_acquire)) return;
   g_ledger.last_sample_ns.store(now, std::memory_order_relaxed);
   read_devices_in_use();

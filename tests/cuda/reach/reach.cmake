@@ -6,9 +6,9 @@ set_target_properties(cuda_small_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
 add_library(cuda_foreign SHARED reach/foreign.c)
 set_target_properties(cuda_foreign PROPERTIES OUTPUT_NAME foreign
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/foreign)
-foreach(name reload foreign_names no_driver newer_driver)
+foreach(name reload foreign_names no_driver newer_driver jump_out_of_call fork_while_asking)
   add_executable(cuda_${name} reach/${name}.cc)
-  target_link_libraries(cuda_${name} PRIVATE gpupeak_options ${CMAKE_DL_LIBS})
+  target_link_libraries(cuda_${name} PRIVATE gpupeak_options Threads::Threads ${CMAKE_DL_LIBS})
 endforeach()
 
 # cuda_reach_test(test FOLDERS program [arguments…]): the same with and without the preload.
@@ -23,9 +23,13 @@ cuda_reach_test(foreign_names $<TARGET_FILE_DIR:cuda_foreign> cuda_foreign_names
 cuda_reach_test(foreign_names_and_driver "$<TARGET_FILE_DIR:cuda_foreign>:$<TARGET_FILE_DIR:fake_cuda>"
                 cuda_foreign_names driver)
 cuda_reach_test(no_driver "" cuda_no_driver)
+cuda_reach_test(fork_while_asking $<TARGET_FILE_DIR:cuda_small_driver> cuda_fork_while_asking)
 add_test(NAME e2e.cuda.missing_hooks
          COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/reach/check_missing_hooks.py $<TARGET_FILE:gpupeak>
                  $<TARGET_FILE_DIR:cuda_small_driver> $<TARGET_FILE:gpupeak_tool> $<TARGET_FILE:cuda_newer_driver>)
+add_test(NAME e2e.cuda.jump_out_of_call
+         COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/reach/check_jump.py $<TARGET_FILE:gpupeak>
+                 $<TARGET_FILE_DIR:cuda_small_driver> $<TARGET_FILE:gpupeak_tool> $<TARGET_FILE:cuda_jump_out_of_call>)
 
 # Clients that no preloaded library comes before.
 add_library(cuda_plugin MODULE reach/plugin.cc)
