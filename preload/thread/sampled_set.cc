@@ -21,25 +21,42 @@ constexpr uint32_t kWindow = 16;  // a block lies within 16 slots (two cache lin
 constinit std::atomic<uint64_t>* g_slots = nullptr;
 constinit double g_mean_bytes = 0;
 
-/// A bit for each 8 bytes of all addresses that a program can have: reserved only if the log
-/// reaches its limit, and a page in memory for each 256 KiB of heap.
+/// A bit for each 8 bytes of all addresses that a program can have, in leaves of 64 MiB of them:
+/// also under `ulimit -v` there are addresses for those that are used.
 constexpr uint64_t kAddresses = uint64_t{1} << 47;
-constexpr uint64_t kMarkBytes = kAddresses / 8 / 8;
-constinit std::atomic<uint8_t>* g_unlogged = nullptr;
+constexpr uint64_t kLeafAddresses = 64 << 20;
+constexpr uint64_t kLeafBytes = kLeafAddresses / 8 / 8;
+constexpr uint64_t kLeaves = kAddresses / kLeafAddresses;
+using Marks = std::atomic<uint8_t>*;
+constinit std::atomic<Marks>* g_unlogged = nullptr;
 
 bool reserve_marks() {
-  if (g_unlogged != nullptr) {  // in a forked child: the parent's
-    return !sys::failed(sys::madvise(g_unlogged, kMarkBytes, MADV_DONTNEED));
+  if (g_unlogged == nullptr) {
+    g_unlogged = static_cast<std::atomic<Marks>*>(reserve_pages(kLeaves * sizeof(Marks)));
+    return g_unlogged != nullptr;
   }
-  void* at = reserve_pages(kMarkBytes);
-  if (at == nullptr) return false;
-  sys::madvise(at, kMarkBytes, MADV_DONTDUMP);
-  g_unlogged = static_cast<std::atomic<uint8_t>*>(at);
+  for (uint64_t i = 0; i < kLeaves; ++i) {  // in a forked child: the parent's
+    if (Marks leaf = g_unlogged[i].load(std::memory_order_relaxed))
+      sys::madvise(leaf, kLeafBytes, MADV_DONTNEED);
+  }
   return true;
 }
 
-std::atomic<uint8_t>& marks_of(uint64_t address) {
-  return g_unlogged[(address & (kAddresses - 1)) >> 6];
+/// nullptr if nothing there is marked and, with `make`, there are no more addresses to mark it.
+Marks marks_of(uint64_t address, bool make) {
+  std::atomic<Marks>& place = g_unlogged[(address & (kAddresses - 1)) / kLeafAddresses];
+  Marks leaf = place.load(std::memory_order_acquire);
+  if (leaf == nullptr && make) {
+    Marks made = static_cast<Marks>(reserve_pages(kLeafBytes));
+    if (made == nullptr) return nullptr;
+    sys::madvise(made, kLeafBytes, MADV_DONTDUMP);
+    if (place.compare_exchange_strong(leaf, made, std::memory_order_acq_rel)) {
+      leaf = made;
+    } else {
+      sys::munmap(made, kLeafBytes);  // another thread was faster
+    }
+  }
+  return leaf == nullptr ? nullptr : leaf + (address & (kLeafAddresses - 1)) / 64;
 }
 uint8_t mark_of(uint64_t address) {
   return static_cast<uint8_t>(1u << (address >> 3 & 7));
@@ -117,14 +134,19 @@ void keep_to_log_limit() {
 
 void note_unlogged(const void* block) {
   const auto address = reinterpret_cast<uint64_t>(block);
-  marks_of(address).fetch_or(mark_of(address), std::memory_order_relaxed);
+  if (Marks marks = marks_of(address, true)) {
+    marks->fetch_or(mark_of(address), std::memory_order_relaxed);
+  } else {
+    count(&gpupeak_counters_page::dropped_events);
+  }
 }
 
 bool forget_unlogged(const void* block) {
   const auto address = reinterpret_cast<uint64_t>(block);
   const uint8_t mark = mark_of(address);
-  if ((marks_of(address).load(std::memory_order_relaxed) & mark) == 0) return false;
-  marks_of(address).fetch_and(static_cast<uint8_t>(~mark), std::memory_order_relaxed);
+  const Marks marks = marks_of(address, false);
+  if (marks == nullptr || (marks->load(std::memory_order_relaxed) & mark) == 0) return false;
+  marks->fetch_and(static_cast<uint8_t>(~mark), std::memory_order_relaxed);
   return true;
 }
 
