@@ -2,6 +2,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <span>
 
 #include "collector/log/packed_log.h"
@@ -47,10 +48,16 @@ std::string resolve(const collector::LogReader& log, bool quiet) {
   return symbols.table.json(log.header().cookie);
 }
 
+/// Of the log: without the hole behind it, which one that was killed still has.
+uint64_t written_bytes(const collector::LogReader& log) {
+  return std::min(log.file_bytes(), std::max(log.used_bytes(), log.counters().file_bytes));
+}
+
 void pack(const collector::LogReader& log, const std::string& symbols, const std::string& path) {
   ProgressBar bar("compressing");
   write_output(path, [&](std::ostream& out) {
-    collector::write_packed(std::span(log.data(), log.file_bytes()), symbols, out, bar.callback());
+    collector::write_packed(std::span(log.data(), written_bytes(log)), symbols, out,
+                            bar.callback());
   });
 }
 
@@ -84,7 +91,7 @@ int compress(const PackOptions& options) {
     constexpr double kMib = 1 << 20;
     fmt::print(stderr, "gpupeak: {}: {:.1f} MiB of {:.1f}\n", collector::sanitize(out),
                static_cast<double>(written.st_size) / kMib,
-               static_cast<double>(log.file_bytes()) / kMib);
+               static_cast<double>(written_bytes(log)) / kMib);
   }
   return kOk;
 }

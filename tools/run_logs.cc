@@ -38,6 +38,12 @@ class File {
     return fd_ >= 0 &&
            pwrite(fd_, &value, sizeof value, static_cast<off_t>(offset)) == sizeof value;
   }
+  void cut_to(uint64_t bytes) const {
+    struct stat status {};
+    if (fd_ >= 0 && fstat(fd_, &status) == 0 && status.st_size > static_cast<off_t>(bytes)) {
+      [[maybe_unused]] const int result = ftruncate(fd_, static_cast<off_t>(bytes));
+    }
+  }
 
  private:
   int fd_;
@@ -161,6 +167,8 @@ void note_exit(const std::string& path, int wait_status, uint64_t rss_peak_bytes
     file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, rss_peak_bytes),
                   rss_peak_bytes);
   }
+  // A process that was killed left the hole behind its log.
+  if (counters.file_bytes >= header.chunks_offset) file.cut_to(counters.file_bytes);
 }
 
 }  // namespace gpupeak::tools

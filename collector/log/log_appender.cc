@@ -1,6 +1,7 @@
 #include "collector/log/log_appender.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <x86intrin.h>
@@ -91,9 +92,8 @@ std::string log_of_process(int pid) {
 // Delegates, so that the destructor closes what is open when it throws.
 LogAppender::LogAppender(const std::string& path) : LogAppender() {
   path_ = path;
-  end_ = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   inside_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (end_ < 0 || inside_ < 0) fail("cannot be written");
+  if (inside_ < 0) fail("cannot be written");
   gpupeak_file_header header{};
   if (pread(inside_, &header, sizeof header, 0) != sizeof header ||
       header.magic != GPUPEAK_LOG_MAGIC || header.version != GPUPEAK_LOG_VERSION ||
@@ -112,7 +112,6 @@ LogAppender::LogAppender(const std::string& path) : LogAppender() {
 
 LogAppender::~LogAppender() {
   if (head_ != nullptr) munmap(head_, kHeadBytes);
-  if (end_ >= 0) close(end_);
   if (inside_ >= 0) close(inside_);
 }
 
@@ -126,37 +125,31 @@ uint64_t LogAppender::ticks() const {
 
 void LogAppender::new_chunk(uint64_t now) {
   errno = 0;  // a write that is only cut short sets none
+  // Whoever takes the file's next bytes moves its end in the counters page. The lock is for the
+  // process's own end, when it cuts off what is behind that.
+  flock(inside_, LOCK_EX);
+  auto* counters =
+      reinterpret_cast<gpupeak_counters_page*>(static_cast<char*>(head_) + GPUPEAK_LOG_PAGE);
+  chunk_ = std::atomic_ref<uint64_t>(counters->file_bytes).fetch_add(kChunkBytes);
+  if (chunk_ % kChunkBytes != 0) fail("is damaged");
+  if (slot_ == 0) slot_ = kForeignSlot | static_cast<uint32_t>(chunk_ / GPUPEAK_LOG_PAGE);
   std::array<char, kChunkBytes> page{};
   gpupeak_chunk_header header{};
-  header.bytes = kChunkBytes;  // from the first moment: so the preload sees that the page is taken
+  header.magic = GPUPEAK_CHUNK_MAGIC;
+  header.bytes = kChunkBytes;
+  header.check = cookie_ ^ chunk_;
   header.kind = GPUPEAK_CHUNK_EVENTS;
+  header.slot = slot_;
   header.sequence = sequence_;
   header.start_ticks = now;
   header.start_monotonic_ns = monotonic_ns();
   memcpy(page.data(), &header, sizeof header);
-  if (write(end_, page.data(), page.size()) != static_cast<ssize_t>(page.size())) {
-    fail("cannot grow");
-  }
-  const off_t end = lseek(end_, 0, SEEK_CUR);
-  if (end < static_cast<off_t>(kChunkBytes) || end % kChunkBytes != 0) fail("cannot grow");
-  chunk_ = static_cast<uint64_t>(end) - kChunkBytes;
-  if (slot_ == 0) slot_ = kForeignSlot | static_cast<uint32_t>(chunk_ / GPUPEAK_LOG_PAGE);
-  header.slot = slot_;
-  header.check = cookie_ ^ chunk_;
-  header.magic = GPUPEAK_CHUNK_MAGIC;
-  if (pwrite(inside_, &header, sizeof header, static_cast<off_t>(chunk_)) != sizeof header) {
-    fail("cannot be written");
-  }
+  const ssize_t written = pwrite(inside_, page.data(), page.size(), static_cast<off_t>(chunk_));
+  flock(inside_, LOCK_UN);
+  if (written != static_cast<ssize_t>(page.size())) fail("cannot grow");
   ++sequence_;
   used_ = sizeof header;
   time_ = now;
-  auto* counters =
-      reinterpret_cast<gpupeak_counters_page*>(static_cast<char*>(head_) + GPUPEAK_LOG_PAGE);
-  std::atomic_ref<uint64_t> file_bytes(counters->file_bytes);
-  const auto to = static_cast<uint64_t>(end);
-  uint64_t seen = file_bytes.load();
-  while (seen < to && !file_bytes.compare_exchange_weak(seen, to)) {
-  }
 }
 
 void LogAppender::append(uint8_t tag, const std::vector<uint8_t>& rest) {

@@ -1,6 +1,6 @@
-// Writes into a log from outside, while its process runs: marks, and phases of the process. Whole
-// chunks are appended at the file's end by one write each, which the preload's growth steps over;
-// so neither side waits for the other. Used by the verbs `mark` and `run`.
+// Writes into a log from outside, while its process runs: marks, and phases of the process. The
+// place of each chunk is taken in the counters page, as the preload takes those of its own; so
+// neither side waits for the other. Used by the verbs `mark` and `run`.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,7 @@ class LogAppender {
   [[noreturn]] void fail(const std::string& what) const;
 
   std::string path_;
-  int end_ = -1;          // writes always go to the file's end
-  int inside_ = -1;       // writes go where they are told
+  int inside_ = -1;
   void* head_ = nullptr;  // header and counters page, mapped
   uint64_t cookie_ = 0;
   bool uses_tsc_ = false;

@@ -117,10 +117,12 @@ bool LogReader::read_chunk_header(uint64_t offset, gpupeak_chunk_header& chunk) 
 
 void LogReader::find_chunks() {
   uint64_t limit = file_->bytes();
-  // While the process lives it may still cut off the preallocated tail: do not touch that.
+  // The file is longer than what was written, by a hole, which the process cuts off when it ends.
+  // Of one that could not, or is still alive, that is not looked at.
   const uint64_t handed_out = counters_.file_bytes;
-  if (counters_.ended == 0 && handed_out >= header_.chunks_offset)
-    limit = std::min(limit, handed_out);
+  constexpr uint64_t kLargestChunk = 1 << 20;
+  const bool has_hole = counters_.ended == 0 || limit > handed_out + kLargestChunk;
+  if (has_hole && handed_out >= header_.chunks_offset) limit = std::min(limit, handed_out);
   used_bytes_ = std::min(header_.chunks_offset, limit);
   std::map<uint32_t, size_t> slot_index;
   Chunk* previous = nullptr;

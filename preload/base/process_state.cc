@@ -4,5 +4,6 @@ namespace gpupeak::preload {
 
 alignas(4096) constinit ProcessPage g_first_page{};
 constinit ProcessPage* g_process = &g_first_page;
+constinit bool g_children_know = false;
 
 }  // namespace gpupeak::preload

@@ -25,6 +25,7 @@ struct ProcessPage {
   SpinLock missing_hooks;  ///< of hooks/missing_hooks, here so that a child finds it free
 };
 extern ProcessPage* g_process;    ///< never null: g_first_page until there is one of its own
+extern bool g_children_know;      ///< a child finds the page wiped, however it was forked
 extern ProcessPage g_first_page;  ///< all zero while it is used
 
 inline bool recording() {

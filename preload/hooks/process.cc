@@ -12,6 +12,7 @@
 #include "hooks/cuda_lookup.h"
 #include "hooks/export.h"
 #include "hooks/ort.h"
+#include "log/log_file.h"
 #include "stack/module_map.h"
 #include "track/phases.h"
 
@@ -29,8 +30,9 @@ int main_with_phase(int argc, char** argv, char** environment) {
   return g_main(argc, argv, environment);
 }
 
-/// For kernels without MADV_WIPEONFORK; otherwise the page is zero already.
+/// The process page is zero already, but on kernels without MADV_WIPEONFORK.
 void on_fork_in_child() {
+  abandon_log_file();
   if (g_process->decided != 0) memset(static_cast<void*>(g_process), 0, sizeof *g_process);
 }
 

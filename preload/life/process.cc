@@ -20,6 +20,7 @@
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "life/summary.h"
+#include "log/cut_guard.h"
 #include "log/definitions.h"
 #include "log/log.h"
 #include "log/log_file.h"
@@ -150,7 +151,7 @@ void define_facts() {
 ProcessPage* new_process_page() {
   void* at = map_pages(4096);
   if (at == nullptr) return nullptr;
-  sys::madvise(at, 4096, MADV_WIPEONFORK);
+  g_children_know = !sys::failed(sys::madvise(at, 4096, MADV_WIPEONFORK));
   return static_cast<ProcessPage*>(at);
 }
 
@@ -196,6 +197,7 @@ void open_log(Reason reason) {
   if (is_filed_as_child()) make_folder_of(path);
   g_open_error = open_log_file(path.view(), describe_process(reason, forked));
   if (g_open_error != 0) return;
+  guard_log(reinterpret_cast<SetAction>(find_next("sigaction")), &note_log_was_cut);
   if (!g_use_tsc) set_quality(GPUPEAK_Q_NO_TSC);
   if (!environment().complaint.view().empty()) set_quality(GPUPEAK_Q_BAD_ENVIRONMENT);
   restart_definitions();
@@ -248,6 +250,7 @@ void decide() {
   }
   if (!read_environment()) return;  // libc is not there yet: ask again at the next call
   const bool forked = g_start_pid != 0;
+  if (forked) abandon_log_file();
   g_start_pid = sys::getpid();
   if (forked ? environment().children == Children::kAll : is_asked_for())
     open_log(Reason::kProgramStart);
@@ -360,6 +363,12 @@ void end_process() {
     page.self_bytes = self_bytes();
     page.ended = 1;
     trim_log_file();
+  }
+  if (log_was_cut()) {
+    Path line;
+    line.add(log_path()).add(" was cut by somebody else while it was written. ");
+    say(line.add("What was logged since is lost").view());
+    return;
   }
   print_summary();
 }

@@ -41,9 +41,10 @@ constinit Stream g_stream;
 constinit Strings g_strings;
 
 bool make_room(size_t bytes) {
+  // What is defined before is defined again when it opens. A forked child has none of its parent's.
+  if (log_path().empty()) return false;
   if (static_cast<size_t>(g_stream.end - g_stream.at) >= bytes) return true;
   const SignalsHeld held;  // else a jump might leave the old chunk to be unmapped once more
-  if (log_path().empty()) return false;  // what is defined before is defined again when it opens
   retire_chunk(g_stream.chunk);
   const size_t size = g_stream.chunk.bytes == 0 ? kFirstChunkBytes : kLargestChunkBytes;
   g_stream.at = g_stream.end = nullptr;

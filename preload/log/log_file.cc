@@ -1,157 +1,195 @@
 #include "log/log_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 
 #include <atomic>
 #include <cerrno>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/proc_file.h"
+#include "base/process_state.h"
+#include "base/signals_held.h"
 #include "base/spinlock.h"
 #include "base/syscalls.h"
+#include "log/counters.h"
 #include "log/log.h"
 #include "log/log_place.h"
 
 namespace gpupeak::preload {
 namespace {
 
-// Growth of the file, and one mapping: as much again as there is, so that a short program's log is
-// short.
-constexpr size_t kSmallestSegmentBytes = 64 << 10;
-constexpr size_t kLargestSegmentBytes = 1 << 20;
-constexpr size_t kWarmedBytes = 64 << 10;  // at a time, and of the smallest chunk that is warmed
+constexpr uint64_t kPage = GPUPEAK_LOG_PAGE;
+constexpr uint64_t kHeadBytes = 2 * kPage;
+/// How much longer than its chunks the file is made, as a hole: what the program may still log once
+/// the file cannot be opened any more (other user, other root, folder gone).
+constexpr uint64_t kAheadBytes = 64 << 20;
+constexpr uint64_t kFirstAheadBytes = 1 << 20;
 
+/// The file is longer than what is written, and its next page is mapped, as an address without
+/// access: mremap makes a chunk of that wherever the file goes on, with no descriptor.
 struct LogFile {
   SpinLock lock;
   Path path;
   dev_t device = 0;
   ino_t inode = 0;
   uint64_t cookie = 0;
-  uint64_t bytes = 0;  ///< allocated in the file
-  uint8_t* segment = nullptr;
-  uint64_t segment_offset = 0;  ///< in the file, of `segment`
-  size_t segment_used = 0;
-  size_t segment_bytes = 0;
-  bool broken = false;
+  uint64_t bytes = 0;            ///< length, as we made it
+  uint64_t ahead = 0;            ///< by how much the file is to be longer than its chunks
+  uint8_t* head = nullptr;       ///< header and counters page
+  uint8_t* tail = nullptr;       ///< a page of addresses …
+  uint64_t tail_offset = 0;      ///< … that stands for this one of the file
+  bool broken = false;           ///< no chunk any more
+  std::atomic<bool> cut{false};  ///< by somebody else
 };
 
 constinit LogFile g_file;
 /// Growing past RLIMIT_FSIZE would send the program SIGXFSZ.
-bool within_file_size_limit(uint64_t bytes) {
+uint64_t file_size_limit() {
   rlimit limit{};
   if (sys::failed(
-          sys::call6(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, reinterpret_cast<long>(&limit), 0, 0))) {
-    return true;
+          sys::call6(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, reinterpret_cast<long>(&limit), 0, 0)) ||
+      limit.rlim_cur > INT64_MAX) {
+    return INT64_MAX;
   }
-  return limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
+  return limit.rlim_cur / kPage * kPage;
 }
 
-/// Real blocks for [from, to) of the file, so that a full disk is an error here and never a SIGBUS
-/// later.
-long allocate(int fd, uint64_t from, uint64_t to) {
-  if (!within_file_size_limit(to)) return -EFBIG;
-  const long result =
-      sys::fallocate(fd, 0, static_cast<int64_t>(from), static_cast<int64_t>(to - from));
-  if (result != -EOPNOTSUPP && result != -ENOSYS) return result;
-  static const uint8_t zeros[GPUPEAK_LOG_PAGE] = {};
-  for (uint64_t at = from; at < to; at += sizeof zeros) {
-    const long written = sys::pwrite(fd, zeros, sizeof zeros, static_cast<int64_t>(at));
-    if (sys::failed(written)) return written;
-    if (written != static_cast<long>(sizeof zeros)) return -ENOSPC;
-  }
-  return 0;
-}
-
-/// The log opened anew, if it is still the file that we made. `bytes`: how long it is.
-long reopen(uint64_t& bytes) {
-  const long fd = sys::open(g_file.path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+/// The log opened anew, if it is still the file that we made. `status`: what fstat says of it.
+long reopen(struct stat& status) {
+  const long fd = sys::open(g_file.path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
   if (sys::failed(fd)) return fd;
-  struct stat status;
   if (sys::failed(sys::fstat(static_cast<int>(fd), &status)) || status.st_dev != g_file.device ||
       status.st_ino != g_file.inode) {
     sys::close(static_cast<int>(fd));
     return -ENOENT;
   }
-  bytes = static_cast<uint64_t>(status.st_size);
+  if (static_cast<uint64_t>(status.st_size) < g_file.bytes) g_file.cut = true;
   return fd;
 }
 
-/// Whether there is something at the offset of the file. Asked before a first look through a
-/// mapping, which would bring page after page into memory, one by one. Where the file system cannot
-/// say, there may be.
-bool has_data(int fd, uint64_t offset) {
-  constexpr int kSeekData = 3;
-  const long found = sys::call6(SYS_lseek, fd, static_cast<long>(offset), kSeekData, 0, 0, 0);
-  return found == static_cast<long>(offset) || (sys::failed(found) && found != -ENXIO);
+/// Makes the file as long as `end` and what lies ahead, by a hole where the file system has holes.
+void lengthen(int fd, uint64_t end) {
+  const uint64_t limit = file_size_limit();
+  struct stat status;
+  for (const uint64_t ahead : {kFirstAheadBytes, kAheadBytes}) {
+    if (ahead > g_file.ahead) break;
+    const uint64_t wanted = end + ahead < limit ? end + ahead : limit;
+    if (wanted <= g_file.bytes) continue;
+    if (sys::failed(sys::ftruncate(fd, static_cast<int64_t>(wanted))) ||
+        sys::failed(sys::fstat(fd, &status))) {
+      return;
+    }
+    // Without holes (FAT) the bytes are on the disk now: no more of that.
+    if (static_cast<uint64_t>(status.st_blocks) * 512 > end + kFirstAheadBytes / 2)
+      g_file.ahead = kFirstAheadBytes;
+    g_file.bytes = wanted;
+  }
+  if (g_file.bytes < end && end <= limit &&
+      !sys::failed(sys::ftruncate(fd, static_cast<int64_t>(end))))
+    g_file.bytes = end;
 }
 
-/// How many bytes at the segment's begin somebody else has taken: chunks that were appended from
-/// outside between our look at the file's length and its growth, which ends such appending here.
-size_t taken_bytes(const uint8_t* segment, size_t bytes) {
-  size_t taken = 0;
-  while (taken < bytes) {
-    const auto* header = reinterpret_cast<const gpupeak_chunk_header*>(segment + taken);
-    if (header->bytes == 0) break;
-    taken += GPUPEAK_LOG_PAGE;  // all that are appended are of one page
+/// Whether the file reaches to `end`; lengthens it in time where its path still leads to it. Holds
+/// the lock.
+bool reaches(uint64_t end) {
+  if (end + g_file.ahead / 2 > g_file.bytes) {
+    struct stat status;
+    const long fd = reopen(status);
+    if (!sys::failed(fd)) {
+      if (!g_file.cut) lengthen(static_cast<int>(fd), end);
+      sys::close(static_cast<int>(fd));
+    }
   }
-  return taken;
+  return !g_file.cut && end <= g_file.bytes;
 }
 
-/// A next segment, of `wanted` bytes at least if the disk has them; or false. Holds the lock.
-bool extend(size_t wanted) {
-  uint64_t length = 0;
-  const long fd = reopen(length);
-  if (sys::failed(fd)) return false;
-  const uint64_t end = (length + GPUPEAK_LOG_PAGE - 1) / GPUPEAK_LOG_PAGE * GPUPEAK_LOG_PAGE;
-  const uint64_t from = end > g_file.bytes ? end : g_file.bytes;
-  size_t bytes = kSmallestSegmentBytes;
-  while (bytes < from && bytes < kLargestSegmentBytes) bytes *= 2;
-  if (bytes < wanted) bytes = kLargestSegmentBytes;
-  long result = allocate(static_cast<int>(fd), from, from + bytes);
-  while (sys::failed(result) && bytes > GPUPEAK_LOG_PAGE) {  // use the disk's last pages too
-    bytes /= 2;
-    result = allocate(static_cast<int>(fd), from, from + bytes);
+/// The next `bytes` of the file, for this process or, as log_appender does it in the same way, for
+/// one that writes into it from outside. The counters page says how far others have got.
+bool take_range(size_t bytes, uint64_t& offset) {
+  std::atomic_ref<uint64_t> taken(counters().file_bytes);
+  offset = taken.load(std::memory_order_relaxed);
+  do {
+    if (offset % kPage != 0 || offset < g_file.tail_offset || !reaches(offset + bytes))
+      return false;
+  } while (!taken.compare_exchange_weak(offset, offset + bytes, std::memory_order_relaxed));
+  return true;
+}
+
+/// What could not be had of a range: no hole is left in the log, which on a full tmpfs cannot even
+/// be read. If somebody else has gone on behind it, it stays.
+void give_back(uint64_t from, uint64_t end) {
+  std::atomic_ref<uint64_t>(counters().file_bytes).compare_exchange_strong(end, from);
+}
+
+/// Maps [offset, offset + bytes) of the file. Holds the lock.
+uint8_t* map_range(uint64_t offset, size_t bytes) {
+  const uint64_t skipped = offset - g_file.tail_offset;  // others' chunks
+  void* moved = reinterpret_cast<void*>(
+      sys::call6(SYS_mremap, reinterpret_cast<long>(g_file.tail), kPage,
+                 static_cast<long>(skipped + bytes + kPage), MREMAP_MAYMOVE, 0, 0));
+  if (sys::mmap_failed(moved)) return nullptr;
+  auto* at = static_cast<uint8_t*>(moved);
+  if (skipped != 0) sys::munmap(at, skipped);
+  at += skipped;
+  g_file.tail = at + bytes;
+  g_file.tail_offset = offset + bytes;
+  if (sys::failed(sys::call6(SYS_mprotect, reinterpret_cast<long>(at), static_cast<long>(bytes),
+                             PROT_READ | PROT_WRITE, 0, 0, 0))) {
+    sys::munmap(at, bytes);
+    return nullptr;
   }
-  void* at = nullptr;
-  if (!sys::failed(result)) {
-    at = sys::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<int>(fd),
-                   static_cast<int64_t>(from));
-  }
-  const bool taken = has_data(static_cast<int>(fd), from);
-  sys::close(static_cast<int>(fd));
-  if (sys::failed(result) || sys::mmap_failed(at)) return false;
   add_self_bytes(static_cast<ptrdiff_t>(bytes));
-  g_file.segment = static_cast<uint8_t*>(at);
-  g_file.segment_offset = from;
-  g_file.segment_used = taken ? taken_bytes(g_file.segment, bytes) : 0;
-  g_file.segment_bytes = bytes;
-  g_file.bytes = from + bytes;
-  return g_file.segment_used < bytes;
+  return at;
 }
 
-/// Brings pages of ours, never written yet, into memory by writing zeros, for half of what a page
-/// fault on each would cost.
-void warm(uint64_t offset, size_t bytes) {
-  if (bytes < kWarmedBytes) return;
-  uint64_t length = 0;
-  const auto fd = static_cast<int>(reopen(length));
-  if (sys::failed(fd)) return;
-  static const uint8_t zeros[kWarmedBytes] = {};
-  for (size_t done = 0; done + sizeof zeros <= bytes; done += sizeof zeros) {
-    sys::pwrite(fd, zeros, sizeof zeros, static_cast<int64_t>(offset + done));
+/// Writes zeros through the mapping, as the kernel does it: where the disk is full or the file was
+/// cut, that is an error and no SIGBUS. For kernels before 5.14, where the path leads nowhere:
+/// sandboxes may kill for it.
+long write_through(uint8_t* at, size_t bytes) {
+  static const uint8_t zeros[kPage] = {};
+  for (size_t done = 0; done < bytes; done += kPage) {
+    const iovec from{const_cast<uint8_t*>(zeros), kPage}, to{at + done, kPage};
+    const long written =
+        sys::call6(SYS_process_vm_writev, sys::getpid(), reinterpret_cast<long>(&from), 1,
+                   reinterpret_cast<long>(&to), 1, 0);
+    if (written != static_cast<long>(kPage)) return sys::failed(written) ? written : -EFAULT;
   }
-  sys::close(fd);
+  return 0;
 }
 
-/// Leaves the rest of the current segment unused. Holds the lock.
-void drop_segment_rest() {
-  const size_t rest = g_file.segment_bytes - g_file.segment_used;
-  if (rest > 0) unmap_pages(g_file.segment + g_file.segment_used, rest);
-  g_file.segment_used = g_file.segment_bytes;
+/// The same into the file itself.
+long write_by_path(uint64_t offset, size_t bytes) {
+  static const uint8_t zeros[kPage] = {};
+  if (offset + bytes > file_size_limit()) return -EFBIG;
+  struct stat status;
+  const long fd = reopen(status);
+  if (sys::failed(fd)) return fd;
+  long written = kPage;
+  for (size_t done = 0; done < bytes && written == static_cast<long>(kPage); done += kPage) {
+    written = sys::pwrite(static_cast<int>(fd), zeros, kPage, static_cast<int64_t>(offset + done));
+  }
+  sys::close(static_cast<int>(fd));
+  return written == static_cast<long>(kPage) ? 0 : -ENOSPC;
+}
+
+/// Real blocks and pages for a chunk, for half of what a page fault on each would cost.
+bool populate(uint8_t* at, size_t bytes, uint64_t offset) {
+  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
+  long result;
+  int tries = 0;
+  do {
+    result = sys::madvise(at, bytes, kPopulateWrite);
+  } while ((result == -EINTR || result == -EAGAIN) && ++tries < 1000);
+  if (result == -EINVAL || result == -EPERM || result == -ENOSYS) {
+    result = write_by_path(offset, bytes);
+    if (sys::failed(result) && result != -ENOSPC) result = write_through(at, bytes);
+  }
+  return !sys::failed(result);
 }
 
 }  // namespace
@@ -164,41 +202,47 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
   header.magic = GPUPEAK_LOG_MAGIC;
   header.header_bytes = GPUPEAK_LOG_PAGE;
   header.counters_offset = GPUPEAK_LOG_PAGE;
-  header.chunks_offset = 2 * GPUPEAK_LOG_PAGE;
+  header.chunks_offset = kHeadBytes;
   describe_place(header);
   const long fd = create_log(path, header, g_file.path);
   if (sys::failed(fd)) {
     g_file.path.clear();
     return fd;
   }
-  const uint64_t first_bytes = 2 * GPUPEAK_LOG_PAGE;
   struct stat status;
   long result = sys::fstat(static_cast<int>(fd), &status);
-  if (!sys::failed(result)) result = allocate(static_cast<int>(fd), 0, first_bytes);
-  void* at = nullptr;
+  void* head = nullptr;
+  void* tail = nullptr;
   if (!sys::failed(result)) {
-    at = sys::mmap(nullptr, first_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<int>(fd),
-                   0);
-    if (sys::mmap_failed(at)) result = reinterpret_cast<long>(at);
+    head =
+        sys::mmap(nullptr, kHeadBytes, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<int>(fd), 0);
+    tail = sys::mmap(nullptr, kPage, PROT_NONE, MAP_SHARED, static_cast<int>(fd), kHeadBytes);
+    if (sys::mmap_failed(head)) result = reinterpret_cast<long>(head);
+    if (sys::mmap_failed(tail)) result = reinterpret_cast<long>(tail);
   }
-  sys::close(static_cast<int>(fd));
   if (sys::failed(result)) {
+    sys::close(static_cast<int>(fd));
     sys::call6(SYS_unlink, reinterpret_cast<long>(g_file.path.c_str()), 0, 0, 0, 0, 0);
     g_file.path.clear();
     return result;
   }
-  add_self_bytes(static_cast<ptrdiff_t>(first_bytes));
-  auto* page = static_cast<uint8_t*>(at);
-
+  // And so of every chunk: a child holds none of it. One that could not know keeps them all.
+  if (g_children_know) sys::madvise(tail, kPage, MADV_DONTFORK);
+  add_self_bytes(static_cast<ptrdiff_t>(kHeadBytes));
   g_file.device = status.st_dev;
   g_file.inode = status.st_ino;
   g_file.cookie = header.cookie;
-  g_file.bytes = first_bytes;
-  g_file.segment = nullptr;
-  g_file.segment_used = g_file.segment_bytes = 0;
+  g_file.bytes = kHeadBytes;
+  g_file.ahead = kAheadBytes;
+  g_file.tail = static_cast<uint8_t*>(tail);
+  g_file.tail_offset = kHeadBytes;
   g_file.broken = false;
-  move_counters_to(reinterpret_cast<gpupeak_counters_page*>(page + GPUPEAK_LOG_PAGE));
-  counters().file_bytes = first_bytes;
+  g_file.cut = false;
+  lengthen(static_cast<int>(fd), kHeadBytes);
+  sys::close(static_cast<int>(fd));
+  g_file.head = static_cast<uint8_t*>(head);
+  move_counters_to(reinterpret_cast<gpupeak_counters_page*>(g_file.head + kPage));
+  counters().file_bytes = kHeadBytes;
   return 0;
 }
 
@@ -206,26 +250,40 @@ std::string_view log_path() {
   return g_file.path.view();
 }
 
+void note_log_was_cut() {
+  g_file.cut = true;
+}
+
+bool log_was_cut() {
+  return g_file.cut;
+}
+
 namespace {
 
 /// The next `bytes` of the file, or fewer where the disk ends, and where in it they lie.
 Chunk take(size_t bytes, uint64_t& offset) {
   LockGuard guard(g_file.lock);
-  if (g_file.broken || g_file.bytes == 0) return {};
-  if (g_file.segment_bytes - g_file.segment_used < bytes) {
-    drop_segment_rest();
-    if (!extend(bytes)) {
-      g_file.broken = true;
-      set_quality(GPUPEAK_Q_DISK_FULL);
-      return {};
+  if (g_file.broken || g_file.cut || g_file.tail == nullptr) return {};
+  for (; bytes >= kPage; bytes /= 2) {
+    if (!take_range(bytes, offset)) continue;
+    uint8_t* at = map_range(offset, bytes);
+    if (at == nullptr) {
+      give_back(offset, offset + bytes);
+      continue;
     }
-    const size_t left = g_file.segment_bytes - g_file.segment_used;
-    if (bytes > left) bytes = left;
+    size_t usable = bytes;  // the disk's last pages too
+    while (usable >= kPage && !populate(at, usable, offset)) usable /= 2;
+    if (usable < kPage) usable = 0;
+    if (usable < bytes) {
+      unmap_pages(at + usable, bytes - usable);
+      give_back(offset + usable, offset + bytes);
+    }
+    if (usable >= kPage) return {at, usable};
+    break;
   }
-  const Chunk chunk{g_file.segment + g_file.segment_used, bytes};
-  offset = g_file.segment_offset + g_file.segment_used;
-  g_file.segment_used += bytes;
-  return chunk;
+  g_file.broken = true;
+  set_quality(GPUPEAK_Q_DISK_FULL);
+  return {};
 }
 
 }  // namespace
@@ -235,7 +293,6 @@ Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t s
   uint64_t offset = 0;
   const Chunk chunk = take(bytes, offset);
   if (chunk.begin == nullptr) return {};
-  warm(offset, chunk.bytes);
   auto* header = reinterpret_cast<gpupeak_chunk_header*>(chunk.begin);
   header->bytes = static_cast<uint32_t>(chunk.bytes);
   header->check = g_file.cookie ^ offset;
@@ -246,8 +303,6 @@ Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t s
   header->start_monotonic_ns = monotonic_ns();
   header->tid = tid;
   std::atomic_ref<uint32_t>(header->magic).store(GPUPEAK_CHUNK_MAGIC, std::memory_order_release);
-  raise_peak(counters().file_bytes,
-             offset + chunk.bytes);  // it may stand behind a chunk from outside
   return chunk;
 }
 
@@ -256,31 +311,39 @@ void retire_chunk(const Chunk& chunk) {
 }
 
 void trim_log_file() {
+  const SignalsHeld held;  // a jump would leave the descriptor open
   LockGuard guard(g_file.lock);
-  if (g_file.bytes == 0 || g_file.broken) return;
-  const uint64_t used =
-      g_file.segment_bytes == 0 ? g_file.bytes : g_file.segment_offset + g_file.segment_used;
-  drop_segment_rest();  // a later chunk, after our exit handler, gets a new segment behind the cut
-  uint64_t length = 0;
-  const long fd = reopen(length);
-  if (sys::failed(fd)) return;
-  if (length > g_file.bytes) {  // chunks from outside lie behind: give back the blocks alone
-    constexpr int kPunchHole = 0x02 | 0x01;  // FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
-    sys::fallocate(static_cast<int>(fd), kPunchHole, static_cast<int64_t>(used),
-                   static_cast<int64_t>(g_file.bytes - used));
-  } else if (!sys::failed(sys::ftruncate(static_cast<int>(fd), static_cast<int64_t>(used)))) {
-    g_file.bytes = used;
+  if (g_file.tail == nullptr) return;
+  struct stat status;
+  const long opened = reopen(status);
+  if (sys::failed(opened)) return;  // left long: a reader goes by the counters page
+  const auto fd = static_cast<int>(opened);
+  // Who takes a page from outside holds this lock until it is written.
+  long locked;
+  int tries = 0;
+  do {
+    locked = sys::call6(SYS_flock, fd, LOCK_EX | LOCK_NB, 0, 0, 0, 0);
+  } while (locked == -EWOULDBLOCK && ++tries < 1000);
+  if (!g_file.cut && locked != -EWOULDBLOCK) {
+    const uint64_t used =
+        std::atomic_ref<uint64_t>(counters().file_bytes).load(std::memory_order_relaxed);
+    if (used < static_cast<uint64_t>(status.st_size) &&
+        !sys::failed(sys::ftruncate(fd, static_cast<int64_t>(used)))) {
+      g_file.bytes = used;
+      g_file.ahead = 0;  // what is logged after our exit handler adds to the file what it needs
+    }
   }
-  sys::close(static_cast<int>(fd));
+  sys::close(fd);
 }
 
 void abandon_log_file() {
   g_file.lock.reset();
-  g_file.path.clear();
-  g_file.bytes = 0;
-  g_file.segment = nullptr;
-  g_file.segment_used = g_file.segment_bytes = 0;
   forget_counters();
+  if (g_file.head != nullptr)
+    sys::munmap(g_file.head, kHeadBytes);  // the chunks were not inherited
+  g_file.head = g_file.tail = nullptr;
+  g_file.path.clear();
+  g_file.bytes = g_file.ahead = 0;
 }
 
 }  // namespace gpupeak::preload

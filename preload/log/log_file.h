@@ -1,6 +1,5 @@
-// The log's file: opened by path for each piece of growth and closed again, so that the program
-// never finds a file of ours among its own, and closing all of its files does not hurt us.
-// HOOK-SAFE.
+// The log's file, which grows without a descriptor: the program never finds a file of ours among
+// its own, and setuid, chroot or a removed folder do not end the recording. HOOK-SAFE.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +30,10 @@ Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t s
 /// The chunk is full: takes it out of this process's memory; its bytes are the file's.
 void retire_chunk(const Chunk& chunk);
 
+/// Somebody else has cut the file: nothing more is logged.
+void note_log_was_cut();
+/// Whether somebody else has cut the file: what was logged since is lost.
+bool log_was_cut();
 /// Gives back what was allocated ahead at the file's end. The log stays open.
 void trim_log_file();
 /// In a forked child: forget the parent's file without touching it.

@@ -38,10 +38,11 @@ def run(folder, preload, command=None, prepare=None, **more):
     return done
 
 
-def same(native, preloaded):
+def same(native, preloaded, expected=None):
     if native.returncode == 77:
         raise Skipped("the program cannot do here what it is about")
-    expected = EXIT_CODES.get(os.path.basename(COMMAND[0]), 0)
+    if expected is None:
+        expected = EXIT_CODES.get(os.path.basename(COMMAND[0]), 0)
     expect(native.returncode == expected, f"without the preload: exit {native.returncode}, {native.stderr!r}")
     for what in ("returncode", "stdout", "stderr"):
         a, b = getattr(native, what), getattr(preloaded, what)
@@ -82,6 +83,18 @@ def no_repairs(summary):
 
 def case_plain(folder):
     no_repairs(plain(folder))
+
+
+def case_bus_error(folder):
+    """A SIGBUS of the program's own ends in what the program wants, and it finds the actions that it set."""
+    native, preloaded = run(folder, False), run(folder, True)
+    same(native, preloaded, 0 if CASE in ("bus_handler", "bus_signal", "bus_vforked") else -signal.SIGBUS)
+    (log,) = logs(folder)
+    report(log)
+
+
+for mode in ("died", "raised", "handler", "once", "signal", "ignored", "vforked", "restored"):
+    globals()["case_bus_" + mode] = case_bus_error
 
 
 def case_threads(folder):
@@ -173,12 +186,17 @@ def case_file_limit(folder):
     expect(report(logs(folder)[0])["quality"]["dropped_events"] > 0, "no dropped events are reported")
 
 
-def case_log_limit(folder):
+def case_log_limit_few_addresses(folder):
+    """GPUPEAK_LOG_MAX holds under `ulimit -v` too."""
+    case_log_limit(folder, lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)))
+
+
+def case_log_limit(folder, prepare=None):
     """Past GPUPEAK_LOG_MAX the heap is a sample: the log stays small, nothing is freed that was never allocated."""
-    full = plain(folder)["metrics"]["host.kind.heap.peak_bytes"]
+    full = plain(folder, prepare)["metrics"]["host.kind.heap.peak_bytes"]
     for log in logs(folder):
         os.unlink(log)
-    summary = plain(folder, GPUPEAK_LOG_MAX="1MiB", GPUPEAK_SAMPLE="16KiB")
+    summary = plain(folder, prepare, GPUPEAK_LOG_MAX="1MiB", GPUPEAK_SAMPLE="16KiB")
     no_repairs(summary)
     quality = summary["quality"]
     expect("GP033" in [w["code"] for w in quality["warnings"]], f"not said: {quality['warnings']}")

@@ -1,0 +1,118 @@
+#include "log/cut_guard.h"
+
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/syscalls.h"
+#include "gpupeak/log_format.h"
+
+// The library's own code, as the linker lays it out.
+extern "C" const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern "C" const char etext[] __attribute__((visibility("hidden")));
+
+namespace gpupeak::preload {
+namespace {
+
+using Handler = void (*)(int, siginfo_t*, void*);
+using Notice = void (*)();
+
+/// What the program wants for SIGBUS. Its mask lies in the kernel's copy.
+constinit std::atomic<Handler> g_handler{nullptr};  // nullptr is SIG_DFL
+constinit std::atomic<int> g_flags{0};
+/// Whose actions these are; 0: nobody's. A vfork child, which has this memory too, has actions of
+/// its own in the kernel: they are set there alone.
+constinit std::atomic<int> g_guarded_process{0};
+constinit Notice g_on_cut = nullptr;
+
+/// Our own code writes into file mappings for the log alone.
+bool is_store_of_ours(const siginfo_t& info, const ucontext_t& context) {
+  constexpr greg_t kWrite = 2;  // of the page fault's error code
+  const auto at = reinterpret_cast<const char*>(context.uc_mcontext.gregs[REG_RIP]);
+  return info.si_code == BUS_ADRERR && at >= __ehdr_start && at < etext &&
+         (context.uc_mcontext.gregs[REG_ERR] & kWrite) != 0;
+}
+
+bool put_page(void* address) {
+  const auto page = reinterpret_cast<uintptr_t>(address) / GPUPEAK_LOG_PAGE * GPUPEAK_LOG_PAGE;
+  return !sys::mmap_failed(sys::mmap(reinterpret_cast<void*>(page), GPUPEAK_LOG_PAGE,
+                                     PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+}
+
+/// The signal ends the process as it would have without us: by the same instruction, run again, or
+/// as it was sent.
+void take_default(const siginfo_t& info) {
+  struct {
+    void* handler;
+    unsigned long flags;
+    void* restorer;
+    unsigned long mask;
+  } action{};
+  sys::call6(SYS_rt_sigaction, SIGBUS, reinterpret_cast<long>(&action), 0, 8, 0, 0);
+  if (info.si_code <= 0) sys::tgkill(sys::getpid(), sys::gettid(), SIGBUS);
+}
+
+void on_bus_error(int number, siginfo_t* info, void* context) {
+  if (is_store_of_ours(*info, *static_cast<const ucontext_t*>(context)) &&
+      put_page(info->si_addr)) {
+    g_on_cut();
+    return;
+  }
+  const Handler handler = g_handler.load(std::memory_order_acquire);
+  if (handler == nullptr) return take_default(*info);
+  if ((g_flags.load(std::memory_order_relaxed) & static_cast<int>(SA_RESETHAND)) != 0) {
+    g_handler.store(nullptr, std::memory_order_release);
+  }
+  handler(number, info, context);
+}
+
+}  // namespace
+
+void guard_log(SetAction set, void (*on_cut)()) {
+  g_on_cut = on_cut;
+  struct sigaction before {};
+  if (set == nullptr || set(SIGBUS, nullptr, &before) != 0) return;
+  g_guarded_process = sys::getpid();
+  if (before.sa_sigaction != &on_bus_error) program_action(set, &before, nullptr);
+}
+
+int program_action(SetAction set, const struct sigaction* action, struct sigaction* old) {
+  const int guarded = g_guarded_process.load(std::memory_order_relaxed);
+  if (guarded == 0) return set(SIGBUS, action, old);
+  const bool is_ours = guarded == sys::getpid();
+  const Handler handler_before = g_handler.load(std::memory_order_acquire);
+  const int flags_before = g_flags.load(std::memory_order_relaxed);
+  struct sigaction ours {};
+  if (action != nullptr) ours = *action;
+  // Where it is ignored we stay away: that outlives exec, and a handler does not. Our own comes
+  // back from who learned of it by another way (sysv_signal, a bare system call).
+  if (is_ours && action != nullptr && action->sa_handler != SIG_IGN &&
+      action->sa_sigaction != &on_bus_error) {
+    const Handler handler = action->sa_sigaction;  // nullptr for SIG_DFL
+    ours.sa_sigaction = &on_bus_error;
+    ours.sa_flags = (action->sa_flags & ~static_cast<int>(SA_RESETHAND)) |
+                    (handler != nullptr ? 0 : SA_ONSTACK | SA_RESTART);
+    g_flags.store(action->sa_flags, std::memory_order_relaxed);
+    g_handler.store(handler, std::memory_order_release);
+  }
+  if (ours.sa_sigaction == &on_bus_error) ours.sa_flags |= SA_SIGINFO;
+  struct sigaction kernels {};
+  const int result = set(SIGBUS, action != nullptr ? &ours : nullptr, &kernels);
+  if (result != 0) {
+    g_flags.store(flags_before, std::memory_order_relaxed);
+    g_handler.store(handler_before, std::memory_order_release);
+  } else if (old != nullptr) {
+    const bool was_ours = kernels.sa_sigaction == &on_bus_error;
+    *old = kernels;
+    if (was_ours) {
+      old->sa_sigaction = handler_before;
+      old->sa_flags = flags_before;
+    }
+  }
+  return result;
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,21 @@
+// The log's pages are the file's: if somebody cuts the file, or the disk refuses a page that was
+// written before, then a store into them is a SIGBUS. It must cost the log's rest and never the
+// program. So SIGBUS has a handler of ours, which puts an anonymous page where our own code could
+// not store; for every other SIGBUS the program's own action is taken, as if we were not there.
+// HOOK-SAFE.
+#pragma once
+
+#include <csignal>
+
+namespace gpupeak::preload {
+
+using SetAction = int (*)(int, const struct sigaction*, struct sigaction*);
+
+/// From here on SIGBUS is guarded; `set` is the real sigaction. `on_cut` is called from the signal
+/// handler each time that a page of the log is gone.
+void guard_log(SetAction set, void (*on_cut)());
+
+/// sigaction for SIGBUS, as the program calls it: sets and tells the program's own action.
+int program_action(SetAction set, const struct sigaction* action, struct sigaction* old);
+
+}  // namespace gpupeak::preload
