@@ -41,19 +41,19 @@ constinit RealJump g_longjmp{"longjmp"}, g_underscore_longjmp{"_longjmp"},
 
 using namespace gpupeak::preload;
 
-GPUPEAK_EXPORT [[noreturn]] void longjmp(void* buffer, int value) {
+GPUPEAK_EXPORT __attribute__((noreturn)) void longjmp(void* buffer, int value) {
   g_longjmp.to(buffer, value);
 }
 
-GPUPEAK_EXPORT [[noreturn]] void _longjmp(void* buffer, int value) {
+GPUPEAK_EXPORT __attribute__((noreturn)) void _longjmp(void* buffer, int value) {
   g_underscore_longjmp.to(buffer, value);
 }
 
-GPUPEAK_EXPORT [[noreturn]] void siglongjmp(void* buffer, int value) {
+GPUPEAK_EXPORT __attribute__((noreturn)) void siglongjmp(void* buffer, int value) {
   g_siglongjmp.to(buffer, value);
 }
 
 /// What _FORTIFY_SOURCE calls.
-GPUPEAK_EXPORT [[noreturn]] void __longjmp_chk(void* buffer, int value) {
+GPUPEAK_EXPORT __attribute__((noreturn)) void __longjmp_chk(void* buffer, int value) {
   g_longjmp_chk.to(buffer, value);
 }

@@ -7,6 +7,7 @@
 #include "base/hook_scope.h"
 #include "base/process_state.h"
 #include "hooks/export.h"
+#include "hooks/loader.h"
 #include "track/heap.h"
 
 namespace gpupeak::preload {
@@ -126,6 +127,7 @@ GPUPEAK_EXPORT void* malloc(size_t bytes) {
 
 GPUPEAK_EXPORT void free(void* block) {
   RealAllocator& next = real();
+  hear_free(__builtin_return_address(0));
   record_free(block, [&] { next.free(block); });
 }
 

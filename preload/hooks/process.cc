@@ -11,6 +11,7 @@
 #include "hooks/c10.h"
 #include "hooks/cuda_lookup.h"
 #include "hooks/export.h"
+#include "hooks/loader.h"
 #include "hooks/ort.h"
 #include "log/log_file.h"
 #include "stack/module_map.h"
@@ -46,6 +47,24 @@ __attribute__((destructor)) void end() {
 }
 
 }  // namespace
+
+void forget_unloaded_libraries() {
+  check_driver_is_loaded();
+  forget_unloaded_ort();
+  forget_unloaded_c10();
+  if (!recording()) return;
+  HookScope scope;
+  if (scope.entered())
+    drop_unloaded_modules();
+  else
+    g_hears_loader.store(false, std::memory_order_relaxed);
+}
+
+void loader_has_freed() {
+  g_hears_loader.store(true, std::memory_order_relaxed);
+  if (modules_were_unloaded()) forget_unloaded_libraries();
+}
+
 }  // namespace gpupeak::preload
 
 using namespace gpupeak::preload;
@@ -62,12 +81,6 @@ GPUPEAK_EXPORT int dlclose(void* library) {
   if (next == nullptr) next = reinterpret_cast<int (*)(void*)>(find_next("dlclose"));
   if (next == nullptr) return -1;
   const int result = next(library);
-  check_driver_is_loaded();
-  forget_unloaded_ort();
-  forget_unloaded_c10();
-  if (recording()) {
-    HookScope scope;
-    if (scope.entered()) drop_unloaded_modules();
-  }
+  forget_unloaded_libraries();
   return result;
 }

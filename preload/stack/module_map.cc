@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/elf_lookup.h"
 #include "base/memory.h"
 #include "base/spinlock.h"
 #include "base/syscalls.h"
@@ -136,6 +137,45 @@ const char* path_of(const dl_phdr_info& object, bool is_program) {
   return program;
 }
 
+/// The loaded module that holds `ip`, or nullptr. Modules never move or vanish. Holds the lock.
+const Module* find_module(uintptr_t ip) {
+  const auto holds = [ip](const Module& module) {
+    return module.loaded && ip - module.begin < module.end - module.begin;
+  };
+  if (g_map.last_found < g_map.count && holds(g_map.modules[g_map.last_found])) {
+    return &g_map.modules[g_map.last_found];
+  }
+  for (uint32_t i = g_map.count; i-- > 0;) {
+    if (!holds(g_map.modules[i])) continue;
+    g_map.last_found = i;
+    return &g_map.modules[i];
+  }
+  return nullptr;
+}
+
+/// Where the dynamic loader lies: a function that all its versions have says so.
+void find_loader() {
+  if (g_loader_bytes != 0) return;
+  const auto inside = reinterpret_cast<uintptr_t>(find_first("__tls_get_addr"));
+  LockGuard guard(g_map.lock);
+  if (const Module* loader = inside != 0 ? find_module(inside) : nullptr) {
+    g_loader_begin = loader->begin;
+    __atomic_store_n(&g_loader_bytes, loader->end - loader->begin, __ATOMIC_RELEASE);
+  }
+}
+
+/// What is gone is logged, and what is known of its code forgotten. Holds the lock.
+void drop(uint32_t index) {
+  Module& module = g_map.modules[index];
+  module.loaded = false;
+  Record record(GPUPEAK_DEF_UNLOAD);
+  define(record.u(ticks()).u(index + 1));
+  forget_python(module.begin, module.end);
+  forget_frame_rules();
+  forget_nodes(module.begin, module.end);
+  forget_unwound_code();
+}
+
 /// One object of a scan: known already, or new. Runs under the loader's lock; takes ours.
 void meet(const dl_phdr_info& object, bool is_program) {
   Module module;
@@ -151,6 +191,8 @@ void meet(const dl_phdr_info& object, bool is_program) {
       known.seen = g_map.scans;
       return;
     }
+    const bool apart = known.end <= module.begin || module.end <= known.begin;
+    if (known.loaded && !apart) drop(i);  // another one lies there: it is gone
   }
   if (g_map.count == kMaxModules) return;
   module.path = copy_text(path);
@@ -172,21 +214,9 @@ void meet(const dl_phdr_info& object, bool is_program) {
 /// Logs modules that the whole of scan `number` did not meet as unloaded.
 void sweep(uint64_t number) {
   for (uint32_t i = 0; i < g_map.count; ++i) {
-    uintptr_t begin, end;
-    {
-      LockGuard guard(g_map.lock);
-      Module& module = g_map.modules[i];
-      if (!module.loaded || module.seen >= number) continue;
-      module.loaded = false;
-      begin = module.begin;
-      end = module.end;
-      Record record(GPUPEAK_DEF_UNLOAD);
-      define(record.u(ticks()).u(i + 1));
-    }
-    forget_python(begin, end);
-    forget_frame_rules();
-    forget_nodes(begin, end);
-    forget_unwound_code();
+    LockGuard guard(g_map.lock);
+    const Module& module = g_map.modules[i];
+    if (module.loaded && module.seen < number) drop(i);
   }
 }
 
@@ -233,26 +263,17 @@ uint64_t scan() {
         return 0;
       },
       &is_program);
+  find_loader();
   LockGuard guard(g_map.lock);
   g_map.loads = state.loads;
   g_map.unloads = state.unloads;
   return number;
 }
 
-/// The loaded module that holds `ip`, or nullptr. Modules never move or vanish. Holds the lock.
-const Module* find_module(uintptr_t ip) {
-  const auto holds = [ip](const Module& module) {
-    return module.loaded && ip - module.begin < module.end - module.begin;
-  };
-  if (g_map.last_found < g_map.count && holds(g_map.modules[g_map.last_found])) {
-    return &g_map.modules[g_map.last_found];
-  }
-  for (uint32_t i = g_map.count; i-- > 0;) {
-    if (!holds(g_map.modules[i])) continue;
-    g_map.last_found = i;
-    return &g_map.modules[i];
-  }
-  return nullptr;
+/// Meets what has come, and drops what has gone since: whoever looks for the one must not hide the
+/// other from those who look for it.
+void rescan() {
+  if (const uint64_t number = scan()) sweep(number);
 }
 
 bool covered(uintptr_t ip) {
@@ -262,13 +283,16 @@ bool covered(uintptr_t ip) {
 
 }  // namespace
 
+constinit uintptr_t g_loader_begin = 0, g_loader_bytes = 0;
+constinit std::atomic<bool> g_hears_loader{false};
+
 void cover_with_modules(uintptr_t ip) {
   if (covered(ip)) return;
   const LoaderState state = loader_state();
   if (g_map.modules != nullptr && state.loads == g_map.loads && state.unloads == g_map.unloads) {
     return;  // code that the loader does not know: generated at run time
   }
-  scan();
+  rescan();
 }
 
 UnwindTable unwind_table_of(uintptr_t ip) {
@@ -278,9 +302,12 @@ UnwindTable unwind_table_of(uintptr_t ip) {
   return module != nullptr ? UnwindTable{module->unwind_table, true} : UnwindTable{nullptr, false};
 }
 
+bool modules_were_unloaded() {
+  return g_map.modules != nullptr && loader_state().unloads != g_map.unloads;
+}
+
 void drop_unloaded_modules() {
-  if (g_map.modules == nullptr || loader_state().unloads == g_map.unloads) return;
-  if (const uint64_t number = scan()) sweep(number);
+  if (modules_were_unloaded()) rescan();
 }
 
 bool is_own_code(uintptr_t ip) {

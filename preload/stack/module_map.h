@@ -2,9 +2,12 @@
 // HookScope; calls into the loader, so never with a lock of ours held.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace gpupeak::preload {
+
+extern uintptr_t g_loader_begin, g_loader_bytes;
 
 /// Makes sure that the module that holds `ip` is in the log, if the loader knows one.
 void cover_with_modules(uintptr_t ip);
@@ -14,8 +17,21 @@ struct UnwindTable {
 };
 /// The unwind table of the module that holds `ip`.
 UnwindTable unwind_table_of(uintptr_t ip);
-/// After a dlclose: logs what is gone.
+/// Whether libraries have gone since we last looked.
+bool modules_were_unloaded();
+/// If so: logs what is gone, and forgets what is known of its code.
 void drop_unloaded_modules();
+
+/// The loader frees what it knew of a library right after it has unmapped it, before any other can
+/// take the place. That free is a hook of ours (hooks/loader.h), and the moment at which we notice:
+/// libraries go without dlclose's hook too (libc's own calls for gconv, those of a library that was
+/// opened with RTLD_DEEPBIND). Whether `ip` lies in the loader. Callable anywhere.
+inline bool is_loader_code(uintptr_t ip) {
+  return ip - g_loader_begin < g_loader_bytes;
+}
+/// Whether such frees reach us, which they do not where the program has a malloc of its own. While
+/// false, each stack that is walked asks the loader whether something is gone.
+extern std::atomic<bool> g_hears_loader;
 /// Our own code. Callable anywhere.
 bool is_own_code(uintptr_t ip);
 /// The path under which the loader knows this library.

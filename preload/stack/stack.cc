@@ -239,6 +239,7 @@ uint32_t unwound_node(StackCache& cache, const void* caller, Unwound& unwound) {
 }
 
 uint32_t capture(StackCache& cache, const CallerFrame& caller, Captured& captured) {
+  if (__builtin_expect(!g_hears_loader.load(std::memory_order_relaxed), 0)) drop_unloaded_modules();
   refresh(cache);
   const uint32_t known = cache.verify ? cache.known_stack(caller) : 0;
   captured.walked = walk(cache, caller);
