@@ -160,8 +160,9 @@ class SummaryBuilder {
   }
 
   void add_ledger(DeviceSummary& device) {
-    const auto entry = replay_.ledgers().find(device.ordinal);
-    const DeviceLedger* ledger = entry == replay_.ledgers().end() ? nullptr : &entry->second;
+    const auto entry = replay_.device().ledgers().find(device.ordinal);
+    const DeviceLedger* ledger =
+        entry == replay_.device().ledgers().end() ? nullptr : &entry->second;
     if (ledger != nullptr) {
       device.ledger = summarize_ledger(
           *ledger, ticks_to_ns(),
@@ -373,8 +374,8 @@ class SummaryBuilder {
   }
 
   void list_failures() {
-    summary_.oom_count = replay_.failure_count();
-    for (const FailedAllocation& failure : replay_.failures()) {
+    summary_.oom_count = replay_.device().failure_count();
+    for (const FailedAllocation& failure : replay_.device().failures()) {
       OutOfMemory& oom = summary_.oom.emplace_back();
       oom.time_ns = log_.clock().to_ns(failure.ticks);
       oom.api = sanitize(log_.definitions().string(failure.event.api));
@@ -445,11 +446,15 @@ class SummaryBuilder {
 }  // namespace
 
 Summary analyze(const std::string& path, const Options& options, const Progress& progress) {
-  const LogReader log(path);
+  return analyze(LogReader(path), path, options, progress);
+}
+
+Summary analyze(const LogReader& log, const std::string& path, const Options& options,
+                const Progress& progress, ReplayObserver* observer) {
   const NameRules& names = builtin_name_rules();
   Symbolizer symbolizer(log.definitions(), options.symbols, &log.symbols(), &names);
   const RuleBook rules = choose_rules(options.rules, log.definitions());
-  Replay replay(log);
+  Replay replay(log, observer);
   const StackPhases phases(log.definitions(), symbolizer, rules.phases);
   replay.use_phases(phases);
   replay.run(progress);

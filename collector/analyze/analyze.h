@@ -29,6 +29,9 @@ struct Options {
 /// in Summary::quality. Throws LogError if there is nothing to be read.
 Summary analyze(const std::string& path, const Options& options = {},
                 const Progress& progress = {});
+/// The same of a log that is open; `path` is what the summary calls it. `observer` looks on.
+Summary analyze(const LogReader& log, const std::string& path, const Options& options,
+                const Progress& progress = {}, ReplayObserver* observer = nullptr);
 
 /// The same of a log that is replayed already.
 Summary summarize(Profile& profile, const Options& options = {});

@@ -345,11 +345,7 @@ std::string Attribution::title(GroupId group) {
 std::optional<std::string> Attribution::phase_name(PhaseId phase) const {
   if (phase == 0) return std::nullopt;
   const Phase& named = replay_.phases().phases()[phase];
-  std::string name = sanitize(replay_.name(named.name));
-  if (named.source != GPUPEAK_PHASE_NVTX || named.instance == 0) return name;
-  const std::string domain =
-      sanitize(replay_.log().definitions().string(static_cast<uint32_t>(named.instance)));
-  return domain + ":" + name;
+  return phase_text(replay_, {named.name, named.source, named.instance});
 }
 
 void Attribution::add(Row& row, const Contribution& contribution) const {
@@ -384,7 +380,7 @@ Holder Attribution::make_holder(const Row& row, bool with_stack) {
   holder.kind = kind_path(context.kind);
   holder.bytes = row.bytes;
   holder.count = row.count;
-  if (row.sampled_count > 0) holder.error_bytes = replay_.sampling_error(row.sampled_count);
+  if (row.sampled_count > 0) holder.error_bytes = replay_.heap().sampling_error(row.sampled_count);
   if (row.same_api) holder.api = sanitize(replay_.log().definitions().string(context.api));
   if (named.frame_count > 0) holder.module = named.parts[0].frame->module;
   if (row.same_phase) holder.phase = phase_name(context.phase);
@@ -447,7 +443,7 @@ HolderTable Attribution::table(const std::vector<Contribution>& contributions, s
   HolderTable table;
   uint64_t sampled_count = 0;
   for (const Row* row : order) sampled_count += row->sampled_count;
-  if (sampled_count > 0) table.error_bytes = replay_.sampling_error(sampled_count);
+  if (sampled_count > 0) table.error_bytes = replay_.heap().sampling_error(sampled_count);
   for (size_t i = 0; i < order.size(); ++i) {
     if (i < top) {
       table.rows.push_back(make_holder(*order[i], with_stacks));

@@ -85,7 +85,7 @@ std::optional<uint64_t> heap_peak(const Replay& replay, const Coverage& coverage
 }
 
 std::optional<uint64_t> heap_usable_peak(const Replay& replay, const Coverage& coverage) {
-  if (coverage.heap_events && !coverage.sampled) return replay.heap_usable().peak;
+  if (coverage.heap_events && !coverage.sampled) return replay.heap().usable().peak;
   return if_covered(coverage.heap_counters, replay.log().counters().heap.peak);
 }
 
@@ -111,19 +111,19 @@ uint64_t heap_alloc_count(const Replay& replay, const Coverage& coverage) {
 Metrics device_metrics(const Replay& replay, int32_t device) {
   const std::string scope = device < 0 ? "device" : "device:" + std::to_string(device);
   const Totals totals = device_totals(replay, device);
-  const auto reserved = replay.pool_reserved().find(device);
+  const auto reserved = replay.device().pool_reserved().find(device);
   Metrics metrics;
   metrics["device.peak_bytes"] = scope_peak(replay, scope);
   metrics["device.live_bytes"] = scope_live(replay, scope);
   metrics["device.alloc_bytes"] = totals.alloc_bytes;
   metrics["device.alloc_count"] = totals.alloc_count;
-  metrics["device.largest_alloc_bytes"] = replay.largest_alloc_bytes(device);
+  metrics["device.largest_alloc_bytes"] = replay.device().largest_alloc_bytes(device);
   for (const uint8_t kind : kSummedDeviceKinds) {
     const std::string name{kind_name(kind)};
     metrics["device.kind." + name + ".peak_bytes"] = scope_peak(replay, scope + "/" + name);
   }
   metrics["device.kind.pool.reserved_peak_bytes"] =
-      reserved == replay.pool_reserved().end() ? 0 : reserved->second.peak;
+      reserved == replay.device().pool_reserved().end() ? 0 : reserved->second.peak;
   metrics["device.kind.vmm.reserved_va_bytes"] = scope_peak(replay, scope + "/vmm_va");
   metrics["device.managed.peak_bytes"] = scope_peak(replay, scope + "/managed");
   metrics["device.imported.peak_bytes"] = scope_peak(replay, scope + "/imported");

@@ -105,27 +105,18 @@ struct Process {
   uint64_t boot_realtime_ns() const { return header.start_realtime_ns - header.start_monotonic_ns; }
 };
 
-/// EventStream's visitor: replays, and notes how the sums change.
-class Recorder {
+/// Notes how the sums change.
+class SumsOverTime : public ReplayObserver {
  public:
-  Recorder(const LogReader& log, Process& process) : log_(log), process_(process), replay_(log) {}
+  explicit SumsOverTime(Process& process) : process_(process) {}
 
-  void run(const Progress& progress) {
-    EventStream stream(log_, progress);
-    stream.run(*this);
-    replay_.finish(stream.counts());
-  }
-
-  void prefetch(const Event& event) const { replay_.prefetch(event); }
-  void prefetch_next(const Event& event) const { replay_.prefetch_next(event); }
-  void on_event(const Event& event) {
-    replay_.on_event(event);
+  void after(const Event& event) override {
     find_new_scopes();
-    const uint64_t ns =
-        process_.header.start_monotonic_ns + static_cast<uint64_t>(log_.clock().to_ns(event.ticks));
+    const int64_t since_start = replay().log().clock().to_ns(event.ticks);
+    const uint64_t ns = process_.header.start_monotonic_ns + static_cast<uint64_t>(since_start);
     process_.last_ns = ns;
     for (const auto& [scope, timeline] : watched_) {
-      const PeakFinder::Scope& sum = replay_.peaks().scope(scope);
+      const PeakFinder::Scope& sum = replay().peaks().scope(scope);
       timeline->add(ns, sum.current);
       timeline->peak_bytes = sum.peak;
     }
@@ -134,7 +125,7 @@ class Recorder {
  private:
   /// Sums of all kinds; those of one kind are not merged.
   void find_new_scopes() {
-    const std::vector<ScopeInfo>& scopes = replay_.sites().scopes();
+    const std::vector<ScopeInfo>& scopes = replay().sites().scopes();
     for (; seen_ < scopes.size(); ++seen_) {
       if (scopes[seen_].kind != 0 || scopes[seen_].name == "total") continue;
       Timeline& timeline = process_.timelines[scopes[seen_].name];
@@ -143,9 +134,7 @@ class Recorder {
     }
   }
 
-  const LogReader& log_;
   Process& process_;
-  Replay replay_;
   size_t seen_ = 0;
   std::vector<std::pair<ScopeId, Timeline*>> watched_;
 };
@@ -173,24 +162,24 @@ class Merger {
   using Scopes = std::map<size_t, std::string>;  // process → its own name for the sum
 
   void read(const std::string& path, const Progress& progress) {
+    const LogReader log(path);
+    for (const Process& other : processes_) {
+      if (other.header.cookie == log.header().cookie) {
+        throw UsageError(sanitize(path) + " is given twice");
+      }
+    }
+    Process& process = processes_.emplace_back();
+    process.header = log.header();
     Options options;
     options.symbols = options.stacks = false;
     options.top = 1;
-    const Summary summary = analyze(path, options);
+    SumsOverTime sums(process);
+    const Summary summary = analyze(log, path, options, progress, &sums);
     merged_.processes.push_back({summary.log_path, summary.run, summary.quality});
-    const LogReader log(path);
-    Process& process = processes_.emplace_back();
-    process.header = log.header();
-    for (const Process& other : processes_) {
-      if (&other != &process && other.header.cookie == process.header.cookie) {
-        throw UsageError(summary.log_path + " is given twice");
-      }
-    }
     process.boot = std::string(log.definitions().fact("boot"));
     process.host = std::string(log.definitions().fact("host"));
     process.devices = summary.devices;
     process.host_measured = coverage_of(log).host();
-    Recorder(log, process).run(progress);
     if (log.counters().ended != 0) {
       process.end_ns = std::max(log.counters().end_monotonic_ns, process.last_ns);
     }

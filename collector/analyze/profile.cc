@@ -23,7 +23,7 @@ Profile::Profile(const std::string& path, const Progress& progress, ReplayObserv
                  const RuleChoice& rules)
     : path_(path),
       log_(path),
-      replay_(log_),
+      replay_(log_, observer),
       coverage_(coverage_of(log_)),
       symbolizer_(log_.definitions(), true, &log_.symbols(), &builtin_name_rules()),
       rules_(choose_rules(rules, log_.definitions())),
@@ -31,11 +31,13 @@ Profile::Profile(const std::string& path, const Progress& progress, ReplayObserv
       tagger_(replay_, symbolizer_, rules_.tags),
       sites_(replay_, symbolizer_, GroupBy::kSite) {
   replay_.use_phases(phases_);
-  if (observer == nullptr) {
-    replay_.run(progress);
-  } else {
-    run_observed(replay_, *observer, progress);
-  }
+  replay_.run(progress);
+}
+
+void Profile::replay_again(ReplayObserver& observer, const Progress& progress) const {
+  Replay replay(log_, &observer);
+  replay.use_phases(phases_);
+  replay.run(progress);
 }
 
 std::vector<ScopeId> Profile::scopes() const {

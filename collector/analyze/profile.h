@@ -10,7 +10,6 @@
 #include "collector/log/coverage.h"
 #include "collector/log/event_stream.h"
 #include "collector/log/log_reader.h"
-#include "collector/replay/observed_replay.h"
 #include "collector/replay/replay.h"
 #include "collector/rules/rule_book.h"
 #include "collector/summary/summary.h"
@@ -29,6 +28,9 @@ class Profile {
   /// Throws LogError if there is nothing to be read.
   explicit Profile(const std::string& path, const Progress& progress = {},
                    ReplayObserver* observer = nullptr, const RuleChoice& rules = {});
+  /// For who needs the events once more, knowing peaks and stacks: the same events, with the same
+  /// rules, in front of `observer`. A log that is still being written may have grown meanwhile.
+  void replay_again(ReplayObserver& observer, const Progress& progress) const;
 
   const std::string& path() const { return path_; }
   const LogReader& log() const { return log_; }
@@ -40,8 +42,6 @@ class Profile {
   Attribution& sites() { return sites_; }
   const Attribution& sites() const { return sites_; }
   const RuleBook& rules() const { return rules_; }
-  /// For replays of the same events.
-  const StackPhases& stack_phases() const { return phases_; }
   Tagger& tagger() { return tagger_; }
 
   /// The scope with this name. For an empty one the sum that most want to see: the device's, of

@@ -113,7 +113,7 @@ class QualityReport {
                                         "bytes, within {} KiB a thread, without call sites",
                                         kHeapSlackBytesPerThread >> 10));
     } else if (has(GPUPEAK_Q_LOG_MAX)) {
-      const std::optional<uint64_t> since = replay_.sampled_since();
+      const std::optional<uint64_t> since = replay_.heap().sampled_since();
       const ClockMap& clock = replay_.log().clock();
       warn_inexact("GP033",
                    fmt::format("the log reached GPUPEAK_LOG_MAX: {} heap figures are estimates "
@@ -121,7 +121,7 @@ class QualityReport {
                                since ? fmt::format("from +{:.2f} s on",
                                                    static_cast<double>(clock.to_ns(*since)) / 1e9)
                                      : "at the end",
-                               replay_.sample_bytes()));
+                               replay_.heap().sample_bytes()));
     } else if (coverage_.sampled) {
       warn_inexact("GP013", fmt::format("heap figures are estimates from a sample of one block in "
                                         "{} bytes (GPUPEAK_HOST=sampled)",

@@ -3,8 +3,8 @@
 // free, since such blocks do not nest. Written as the events come.
 #include <fmt/format.h>
 
-#include "collector/export/event_walk.h"
 #include "collector/export/export.h"
+#include "collector/export/phase_slices.h"
 #include "collector/log/kinds.h"
 #include "collector/text/sanitize.h"
 #include "collector/write/json_values.h"
@@ -21,11 +21,11 @@ std::string json_text(std::string_view text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-class Chrome : public EventWalk {
+class Chrome : public PhaseSlices {
  public:
   Chrome(Profile& profile, const std::vector<ScopeId>& scopes, std::optional<ScopeId> only,
          std::ostream& out)
-      : EventWalk(profile),
+      : profile_(profile),
         only_(only),
         out_(out),
         pid_(profile.log().header().pid),
@@ -55,24 +55,24 @@ class Chrome : public EventWalk {
   void write_names() {
     name("process_name", pid_, process_name());
     name("thread_name", kProcessTrackTid, "phases of the process");
-    for (const auto& [tid, text] : profile().replay().thread_names()) {
+    for (const auto& [tid, text] : profile_.replay().thread_names()) {
       name("thread_name", tid, sanitize(text));
     }
   }
   std::string process_name() const {
-    for (const auto& [key, value] : profile().definitions().facts()) {
+    for (const auto& [key, value] : profile_.definitions().facts()) {
       if (key == "arg") return sanitize(value.substr(value.rfind('/') + 1));
     }
     return "process";
   }
   void name(std::string_view what, uint32_t tid, std::string_view text) {
-    begin_event('M', profile().log().header().start_ticks, tid);
+    begin_event('M', profile_.log().header().start_ticks, tid);
     out_ << fmt::format(",\"name\":\"{}\",\"args\":{{\"name\":{}}}}}", what, json_text(text));
   }
 
   void begin_event(char type, uint64_t ticks, uint32_t tid) {
     constexpr int64_t kNsPerUs = 1000;
-    const int64_t ns = std::max<int64_t>(profile().to_ns(ticks), 0);
+    const int64_t ns = std::max<int64_t>(profile_.to_ns(ticks), 0);
     out_ << separator_
          << fmt::format(R"({{"ph":"{}","pid":{},"tid":{},"ts":{}.{:03})", type, pid_, tid,
                         ns / kNsPerUs, ns % kNsPerUs);
@@ -80,80 +80,87 @@ class Chrome : public EventWalk {
   }
 
   // Counters.
-  void after_event() override {
-    const uint64_t part = (std::max(ticks(), start_) - start_) / part_ticks_;
+  void after(const Event& event) override {
+    const uint64_t part = (std::max(event.ticks, start_) - start_) / part_ticks_;
     for (Counter& counter : counters_) {
-      const uint64_t bytes = current(counter.scope);
+      const uint64_t bytes = replay().current(counter.scope);
       if (bytes == counter.last) continue;
       if (counter.any && part != counter.part) flush(counter);
       if (!counter.any || bytes > counter.max) {
         counter.max = bytes;
-        counter.max_ticks = ticks();
+        counter.max_ticks = event.ticks;
       }
       counter.any = true;
       counter.part = part;
       counter.last = bytes;
-      counter.last_ticks = ticks();
+      counter.last_ticks = event.ticks;
     }
   }
   void flush(Counter& counter) {
     if (!counter.any) return;
     counter.any = false;
     value(counter.scope, counter.max, counter.max_ticks);
-    if (counter.last_ticks != counter.max_ticks) {
+    // Many events share a time where one thread writes alone: the last may have the maximum's.
+    if (counter.last_ticks != counter.max_ticks || counter.last != counter.max) {
       value(counter.scope, counter.last, counter.last_ticks);
     }
   }
   void value(ScopeId scope, uint64_t bytes, uint64_t ticks) {
     begin_event('C', ticks, 0);
-    out_ << fmt::format(R"(,"name":"{}","args":{{"bytes":{}}}}})", profile().scope_info(scope).name,
+    out_ << fmt::format(R"(,"name":"{}","args":{{"bytes":{}}}}})", profile_.scope_info(scope).name,
                         bytes);
   }
 
   // Blocks.
-  bool shown(const DriverBlock& block) const {
+  bool shown(const DeviceBlock& block) const {
     if (!only_) return true;
-    const ScopeInfo& info = profile().scope_info(*only_);
+    const ScopeInfo& info = profile_.scope_info(*only_);
     return counts_into(SiteContext{block.alloc.kind, block.alloc.device}, info);
   }
-  void on_driver_alloc(const DriverBlock& block) override {
+  void on_block_alloc(const DeviceBlock& block) override {
     if (!shown(block)) return;
     begin_block('b', block);
     out_ << fmt::format(R"(,"args":{{"bytes":{},"kind":"{}","device":{},"address":"{:#x}")",
                         block.alloc.bytes, kind_path(block.alloc.kind),
                         block.alloc.device < 0 ? "null" : std::to_string(block.alloc.device),
                         block.alloc.address);
-    const std::string api = sanitize(profile().definitions().string(block.alloc.api));
+    const std::string api = sanitize(profile_.definitions().string(block.alloc.api));
     if (!api.empty()) out_ << ",\"api\":" << json_text(api);
     out_ << "}}";
   }
-  void on_driver_free(const DriverBlock& block) override {
+  void on_block_free(const DeviceBlock& block) override {
     if (!shown(block)) return;
     begin_block('e', block);
     out_ << '}';
   }
-  void begin_block(char type, const DriverBlock& block) {
-    begin_event(type, ticks(), block.tid);
+  void begin_block(char type, const DeviceBlock& block) {
+    begin_event(type, replay().last_ticks(), block.tid);
     out_ << fmt::format(R"(,"cat":"block","id":"{:#x}","name":{})", block.alloc.id,
-                        json_text(profile().sites().site_title(block.alloc.stack)));
+                        json_text(profile_.sites().site_title(block.alloc.stack)));
   }
 
   // Phases.
-  void on_phase_begin(uint32_t track, std::string_view name) override {
-    begin_event('B', ticks(), track == kProcessTrack ? kProcessTrackTid : track);
+  void on_slice_begin(uint32_t track, std::string_view name, uint64_t ticks) override {
+    begin_event('B', ticks, track == kProcessTrack ? kProcessTrackTid : track);
     out_ << ",\"cat\":\"phase\",\"name\":" << json_text(name) << '}';
   }
-  void on_phase_end(uint32_t track) override {
-    begin_event('E', ticks(), track == kProcessTrack ? kProcessTrackTid : track);
+  void on_slice_end(uint32_t track, uint64_t ticks) override {
+    begin_event('E', ticks, track == kProcessTrack ? kProcessTrackTid : track);
     out_ << '}';
   }
-  void range(char type, uint64_t id, std::string_view name) {
-    begin_event(type, ticks(), kProcessTrackTid);
-    out_ << fmt::format(R"(,"cat":"range","id":"{:#x}","name":{}}})", id, json_text(name));
+  void range(char type, uint64_t id, const PhaseLabel& label, uint64_t ticks) {
+    begin_event(type, ticks, kProcessTrackTid);
+    out_ << fmt::format(R"(,"cat":"range","id":"{:#x}","name":{}}})", id,
+                        json_text(phase_text(replay(), label)));
   }
-  void on_range_begin(uint64_t id, std::string_view name) override { range('b', id, name); }
-  void on_range_end(uint64_t id, std::string_view name) override { range('e', id, name); }
+  void on_range_begin(uint64_t id, const PhaseLabel& label, uint64_t ticks) override {
+    range('b', id, label, ticks);
+  }
+  void on_range_end(uint64_t id, const PhaseLabel& label, uint64_t ticks) override {
+    range('e', id, label, ticks);
+  }
 
+  Profile& profile_;
   const std::optional<ScopeId> only_;
   std::ostream& out_;
   const uint32_t pid_;
@@ -169,7 +176,7 @@ void export_chrome(Profile& profile, const ExportOptions& options, std::ostream&
   std::optional<ScopeId> only;
   if (!options.scope.empty()) only = profile.scope(options.scope);
   Chrome chrome(profile, only ? std::vector<ScopeId>{*only} : profile.scopes(), only, out);
-  chrome.walk(options.progress);
+  profile.replay_again(chrome, options.progress);
   chrome.finish();
 }
 

@@ -5,7 +5,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "collector/export/event_walk.h"
 #include "collector/export/export.h"
 #include "collector/text/sanitize.h"
 
@@ -57,13 +56,10 @@ class Allocations {
   uint32_t count_ = 0;
 };
 
-class Heaptrack : public EventWalk {
+class Heaptrack : public ReplayObserver {
  public:
   Heaptrack(Profile& profile, ScopeId scope, std::ostream& out)
-      : EventWalk(profile),
-        scope_(scope),
-        out_(out),
-        traces_(profile.definitions().nodes().size()) {
+      : profile_(profile), scope_(scope), out_(out), traces_(profile.definitions().nodes().size()) {
     std::string command;
     for (const auto& [key, value] : profile.definitions().facts()) {
       if (key == "arg") command += (command.empty() ? "" : " ") + sanitize(value);
@@ -74,7 +70,7 @@ class Heaptrack : public EventWalk {
 
   void finish() {
     // Samples miss the peak, which the kernel knows.
-    const uint64_t peak = profile().log().counters().rss_peak_bytes;
+    const uint64_t peak = profile_.log().counters().rss_peak_bytes;
     if (peak > rss_peak_) write("R {:x}\n", peak / kPageBytes);
     write("c {:x}\n", last_ms());
     flush();
@@ -95,24 +91,28 @@ class Heaptrack : public EventWalk {
 
   uint64_t last_ms() const {
     constexpr int64_t kNsPerMs = 1'000'000;
-    const int64_t ns = profile().to_ns(profile().replay().last_ticks());
+    const int64_t ns = profile_.to_ns(profile_.replay().last_ticks());
     return static_cast<uint64_t>(std::max<int64_t>(ns / kNsPerMs, 0));
   }
 
   void tell_time() {
     constexpr int64_t kNsPerMs = 1'000'000;
-    const int64_t ms = now_ns() / kNsPerMs;
+    const int64_t ms = profile_.to_ns(replay().last_ticks()) / kNsPerMs;
     if (ms <= ms_) return;
     ms_ = ms;
     write("c {:x}\n", ms);
   }
 
-  void on_change(const LiveChange& change) override {
-    if (!counts_into(change.context, profile().scope_info(scope_))) return;
-    tell_time();
-    const bool frees = change.blocks < 0;
-    const auto bytes = static_cast<uint64_t>(frees ? -change.bytes : change.bytes);
-    write("{} {:x}\n", frees ? '-' : '+', allocation(bytes, change.stack));
+  void on_step(std::span<const PeakFinder::Change> step) override {
+    for (const PeakFinder::Change& change : step) {
+      const SiteContext& context = replay().sites().context_of(change.group);
+      if (!counts_into(context, profile_.scope_info(scope_))) continue;
+      tell_time();
+      const bool frees = change.count < 0;
+      const auto bytes = static_cast<uint64_t>(frees ? -change.bytes : change.bytes);
+      const uint32_t stack = replay().sites().info(change.group).stack;
+      write("{} {:x}\n", frees ? '-' : '+', allocation(bytes, stack));
+    }
   }
 
   void on_sample(const SampleEvent& sample) override {
@@ -130,14 +130,14 @@ class Heaptrack : public EventWalk {
   }
 
   bool is_ours(uint32_t node) {
-    return profile().symbolizer().resolve(node).frames.front().module.starts_with(kOwnModule);
+    return profile_.symbolizer().resolve(node).frames.front().module.starts_with(kOwnModule);
   }
 
   /// Callers are defined before those they call; a stack may be as deep as the log likes, so no
   /// recursion.
   size_t trace(uint32_t stack) {
     if (traces_[stack] != 0) return traces_[stack];
-    const std::vector<StackNode>& nodes = profile().definitions().nodes();
+    const std::vector<StackNode>& nodes = profile_.definitions().nodes();
     std::vector<uint32_t> missing;
     uint32_t node = stack;
     for (; node != 0 && traces_[node] == 0; node = nodes[node].parent) missing.push_back(node);
@@ -155,7 +155,7 @@ class Heaptrack : public EventWalk {
   }
 
   size_t instruction(uint32_t node) {
-    const ResolvedAddress& resolved = profile().symbolizer().resolve(node);
+    const ResolvedAddress& resolved = profile_.symbolizer().resolve(node);
     const auto known = instructions_.find(&resolved);
     if (known != instructions_.end()) return known->second;
     std::string line;
@@ -176,6 +176,7 @@ class Heaptrack : public EventWalk {
     return entry->second;
   }
 
+  Profile& profile_;
   const ScopeId scope_;
   std::ostream& out_;
   int64_t ms_ = 0;
@@ -192,7 +193,7 @@ class Heaptrack : public EventWalk {
 
 void export_heaptrack(Profile& profile, const ExportOptions& options, std::ostream& out) {
   Heaptrack heaptrack(profile, profile.scope(options.scope), out);
-  heaptrack.walk(options.progress);
+  profile.replay_again(heaptrack, options.progress);
   heaptrack.finish();
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "collector/analyze/call_tree.h"
-#include "collector/export/event_walk.h"
 #include "collector/export/export.h"
 #include "collector/text/sanitize.h"
 
@@ -23,27 +22,26 @@ struct Snapshot {
 };
 
 /// The largest value within each of a hundred equal parts of the run.
-class Series : public EventWalk {
+class Series : public ReplayObserver {
  public:
-  Series(Profile& profile, ScopeId scope)
-      : EventWalk(profile),
-        scope_(scope),
+  Series(const Profile& profile, ScopeId scope)
+      : scope_(scope),
         start_(profile.log().header().start_ticks),
         span_(std::max<uint64_t>(profile.replay().last_ticks(), start_ + 1) - start_) {}
 
   const std::vector<Snapshot>& snapshots() const { return snapshots_; }
 
  private:
-  void after_event() override {
-    const uint64_t since = std::max(ticks(), start_) - start_;
+  void after(const Event& event) override {
+    const uint64_t since = std::max(event.ticks, start_) - start_;
     const size_t part = static_cast<size_t>(static_cast<double>(since) /
                                             static_cast<double>(span_) * (kSnapshots - 1));
-    const uint64_t bytes = current(scope_);
+    const uint64_t bytes = replay().current(scope_);
     if (snapshots_.empty() || part > part_) {
-      snapshots_.push_back({bytes, ticks()});
+      snapshots_.push_back({bytes, event.ticks});
       part_ = part;
     } else if (bytes > snapshots_.back().bytes) {
-      snapshots_.back() = {bytes, ticks()};
+      snapshots_.back() = {bytes, event.ticks};
     }
   }
 
@@ -136,7 +134,7 @@ void export_massif(Profile& profile, const ExportOptions& options, std::ostream&
   const ScopeId scope = profile.scope(options.scope);
   const PeakFinder::Scope& sum = profile.sum(scope);
   Series series(profile, scope);
-  series.walk(options.progress);
+  profile.replay_again(series, options.progress);
   Massif massif(profile, scope, out);
   massif.write_header();
   massif.write(profile.log().header().start_ticks, 0);

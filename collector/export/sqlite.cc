@@ -5,8 +5,8 @@
 
 #include "collector/analyze/analyze.h"
 #include "collector/export/database.h"
-#include "collector/export/event_walk.h"
 #include "collector/export/export.h"
+#include "collector/export/phase_slices.h"
 #include "collector/log/kinds.h"
 #include "collector/text/sanitize.h"
 
@@ -89,10 +89,10 @@ std::optional<int> nsight_kind(uint8_t kind) {
   }
 }
 
-class Tables : public EventWalk {
+class Tables : public PhaseSlices {
  public:
   Tables(Profile& profile, std::optional<ScopeId> only, Database& database)
-      : EventWalk(profile),
+      : profile_(profile),
         only_(only),
         pid_(static_cast<uint64_t>(profile.log().header().pid) << kPidShift),
         strings_(database, "StringIds", 2),
@@ -105,19 +105,19 @@ class Tables : public EventWalk {
   void write_run(Database& database) {
     Insert metadata(database, "META_DATA_EXPORT", 2);
     metadata("EXPORTER", "gpupeak");
-    metadata("LOG", sanitize(profile().path()));
+    metadata("LOG", sanitize(profile_.path()));
     Insert start(database, "TARGET_INFO_SESSION_START_TIME", 2);
-    start(profile().log().header().start_realtime_ns, std::nullopt);
+    start(profile_.log().header().start_realtime_ns, std::nullopt);
     Insert gpus(database, "TARGET_INFO_GPU", 4);
     uint64_t row = 0;
-    for (const DeviceInfo& device : profile().definitions().devices()) {
+    for (const DeviceInfo& device : profile_.definitions().devices()) {
       if (row++ != device.ordinal) continue;  // twice, or out of order: a damaged log
       gpus(device.ordinal, escape(device.name), device.total_bytes, sanitize_id(device.uuid));
     }
     Insert processes(database, "PROCESSES", 3);
-    processes(pid_, profile().log().header().pid, sanitize(profile().definitions().fact("exe")));
+    processes(pid_, profile_.log().header().pid, sanitize(profile_.definitions().fact("exe")));
     Insert threads(database, "ThreadNames", 3);
-    for (const auto& [tid, name] : profile().replay().thread_names()) {
+    for (const auto& [tid, name] : profile_.replay().thread_names()) {
       threads(string(sanitize(name)), std::nullopt, pid_ | tid);
     }
   }
@@ -125,16 +125,16 @@ class Tables : public EventWalk {
   void write_peaks(Database& database) {
     Insert peaks(database, "GPUPEAK_PEAKS", 4);
     Insert holders(database, "GPUPEAK_HOLDERS", 8);
-    for (const ScopeId scope : profile().scopes()) {
-      const PeakFinder::Scope& sum = profile().sum(scope);
-      const std::string& name = profile().scope_info(scope).name;
-      peaks(name, sum.peak, profile().to_ns(sum.peak_ticks), profile().phase_at_peak(scope));
-      for (const Contribution& part : profile().at_peak(scope)) {
-        const GroupInfo& info = profile().replay().sites().info(part.group);
-        const SiteContext& context = profile().replay().sites().context_of(part.group);
+    for (const ScopeId scope : profile_.scopes()) {
+      const PeakFinder::Scope& sum = profile_.sum(scope);
+      const std::string& name = profile_.scope_info(scope).name;
+      peaks(name, sum.peak, profile_.to_ns(sum.peak_ticks), profile_.phase_at_peak(scope));
+      for (const Contribution& part : profile_.at_peak(scope)) {
+        const GroupInfo& info = profile_.replay().sites().info(part.group);
+        const SiteContext& context = profile_.replay().sites().context_of(part.group);
         holders(name, part.bytes, part.count, kind_path(context.kind),
-                profile().sites().site_title(info.stack),
-                profile().sites().phase_name(context.phase), chain(info.stack), pid_ | context.tid);
+                profile_.sites().site_title(info.stack), profile_.sites().phase_name(context.phase),
+                chain(info.stack), pid_ | context.tid);
       }
     }
   }
@@ -142,7 +142,7 @@ class Tables : public EventWalk {
   void write_summary(Database& database) {
     Options options;
     options.stacks = false;  // the figures alone
-    const Summary summary = summarize(profile(), options);
+    const Summary summary = summarize(profile_, options);
     Insert metrics(database, "GPUPEAK_METRICS", 2);
     for (const auto& [name, value] : summary.metrics) metrics(name, value);
     Insert device_metrics(database, "GPUPEAK_DEVICE_METRICS", 3);
@@ -152,7 +152,7 @@ class Tables : public EventWalk {
       }
     }
     Insert warnings(database, "GPUPEAK_WARNINGS", 2);
-    for (const Warning& warning : profile().quality().warnings) {
+    for (const Warning& warning : profile_.quality().warnings) {
       warnings(warning.code, warning.message);
     }
   }
@@ -166,7 +166,7 @@ class Tables : public EventWalk {
   };
 
   bool shown(uint8_t kind, int32_t device) const {
-    return !only_ || counts_into(SiteContext{kind, device}, profile().scope_info(*only_));
+    return !only_ || counts_into(SiteContext{kind, device}, profile_.scope_info(*only_));
   }
 
   /// Sums over rows in the order of their time would add up what happens in the same nanosecond in
@@ -176,26 +176,31 @@ class Tables : public EventWalk {
     return last;
   }
 
-  void on_change(const LiveChange& change) override {
-    const SiteContext& context = change.context;
-    if (nsight_kind(context.kind) || !shown(context.kind, context.device)) return;
-    changes_(later(last_change_ns_, now_ns()), change.bytes, change.blocks, kind_path(context.kind),
-             device(context.device), chain(change.stack), pid_ | context.tid);
+  int64_t now_ns() const { return profile_.to_ns(replay().last_ticks()); }
+
+  void on_step(std::span<const PeakFinder::Change> step) override {
+    for (const PeakFinder::Change& change : step) {
+      const SiteContext& context = replay().sites().context_of(change.group);
+      if (nsight_kind(context.kind) || !shown(context.kind, context.device)) continue;
+      const uint32_t stack = replay().sites().info(change.group).stack;
+      changes_(later(last_change_ns_, now_ns()), change.bytes, change.count,
+               kind_path(context.kind), device(context.device), chain(stack), pid_ | context.tid);
+    }
   }
 
-  void on_driver_alloc(const DriverBlock& block) override { event(block, 0); }
-  void on_driver_free(const DriverBlock& block) override { event(block, 1); }
+  void on_block_alloc(const DeviceBlock& block) override { event(block, 0); }
+  void on_block_free(const DeviceBlock& block) override { event(block, 1); }
 
-  void event(const DriverBlock& block, int operation) {
+  void event(const DeviceBlock& block, int operation) {
     const std::optional<int> kind = nsight_kind(block.alloc.kind);
     if (!kind || !shown(block.alloc.kind, block.alloc.device)) return;
     const uint32_t stack = block.alloc.stack;
-    const uint64_t pc = stack == 0 ? 0 : profile().definitions().nodes()[stack].ip;
+    const uint64_t pc = stack == 0 ? 0 : profile_.definitions().nodes()[stack].ip;
     std::optional<uint64_t> pool;
     if (block.alloc.aux != 0) pool = block.alloc.aux;
     events_(later(last_event_ns_, now_ns()), pid_, device(block.alloc.device), block.alloc.context,
             block.alloc.address, pc, block.alloc.bytes, *kind, operation,
-            sanitize(profile().definitions().string(block.alloc.api)), std::nullopt, std::nullopt,
+            sanitize(profile_.definitions().string(block.alloc.api)), std::nullopt, std::nullopt,
             pool, std::nullopt, std::nullopt, std::nullopt, std::nullopt, std::nullopt,
             chain(stack), kind_path(block.alloc.kind), pid_ | block.tid);
   }
@@ -210,7 +215,7 @@ class Tables : public EventWalk {
     if (known_chains_[stack]) return stack;
     known_chains_[stack] = true;
     int64_t depth = 0;
-    for (const Call& call : profile().calls(stack)) {
+    for (const Call& call : profile_.calls(stack)) {
       const Frame& frame = *call.frame;
       chains_(stack, string(frame_name(frame)), string(frame.module), frame.function.empty(),
               frame.address, depth++);
@@ -225,34 +230,35 @@ class Tables : public EventWalk {
     return entry->second;
   }
 
-  void on_phase_begin(uint32_t track, std::string_view name) override {
-    phases_[track].push_back({now_ns(), std::string(name)});
+  void on_slice_begin(uint32_t track, std::string_view name, uint64_t ticks) override {
+    phases_[track].push_back({profile_.to_ns(ticks), std::string(name)});
   }
-  void on_phase_end(uint32_t track) override {
-    std::vector<Phase>& open = phases_[track];
+  void on_slice_end(uint32_t track, uint64_t ticks) override {
+    const uint32_t tid = track == kProcessTrack ? profile_.log().header().pid : track;
+    range(kPushPopRange, phases_[track], ticks, pid_ | tid);
+  }
+  void on_range_begin(uint64_t id, const PhaseLabel& label, uint64_t ticks) override {
+    open_ranges_[id].push_back({profile_.to_ns(ticks), phase_text(replay(), label)});
+  }
+  void on_range_end(uint64_t id, const PhaseLabel& /*label*/, uint64_t ticks) override {
+    range(kStartEndRange, open_ranges_[id], ticks, std::nullopt);
+  }
+  void range(int type, std::vector<Phase>& open, uint64_t ticks,
+             std::optional<uint64_t> global_tid) {
     const Phase& phase = open.back();
-    const uint32_t tid = track == kProcessTrack ? profile().log().header().pid : track;
-    range(kPushPopRange, phase, pid_ | tid);
+    ranges_(phase.begin_ns, profile_.to_ns(ticks), type, phase.name, global_tid, std::nullopt,
+            std::nullopt);
     open.pop_back();
   }
-  void on_range_begin(uint64_t id, std::string_view name) override {
-    open_ranges_[id] = {now_ns(), std::string(name)};
-  }
-  void on_range_end(uint64_t id, std::string_view /*name*/) override {
-    range(kStartEndRange, open_ranges_[id], std::nullopt);
-    open_ranges_.erase(id);
-  }
-  void range(int type, const Phase& phase, std::optional<uint64_t> global_tid) {
-    ranges_(phase.begin_ns, now_ns(), type, phase.name, global_tid, std::nullopt, std::nullopt);
-  }
 
+  Profile& profile_;
   const std::optional<ScopeId> only_;
   const uint64_t pid_;
   Insert strings_, events_, chains_, ranges_, changes_;
   std::vector<bool> known_chains_;
   std::unordered_map<std::string, int64_t> string_ids_;
   std::unordered_map<uint32_t, std::vector<Phase>> phases_;
-  std::unordered_map<uint64_t, Phase> open_ranges_;
+  std::unordered_map<uint64_t, std::vector<Phase>> open_ranges_;
   int64_t last_event_ns_ = -1, last_change_ns_ = -1;
 };
 
@@ -265,7 +271,7 @@ void export_sqlite(Profile& profile, const ExportOptions& options, const std::st
   database.run(kSchema);
   Tables tables(profile, only, database);
   tables.write_run(database);
-  tables.walk(options.progress);
+  profile.replay_again(tables, options.progress);
   tables.write_peaks(database);
   tables.write_summary(database);
   database.finish();

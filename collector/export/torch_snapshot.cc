@@ -3,7 +3,6 @@
 #include <map>
 #include <set>
 
-#include "collector/export/event_walk.h"
 #include "collector/export/export.h"
 #include "collector/export/pickle.h"
 #include "collector/log/kinds.h"
@@ -59,20 +58,20 @@ struct Segment {
 using Segments = std::map<uint64_t, Segment>;  // by block id
 
 /// The events of one device, as a list.
-class DeviceTrace : public EventWalk {
+class DeviceTrace : public ReplayObserver {
  public:
-  DeviceTrace(Profile& profile, ScopeId scope, Pickle& pickle, FramePickler& frames)
-      : EventWalk(profile), scope_(scope), pickle_(pickle), frames_(frames) {}
+  DeviceTrace(const Profile& profile, ScopeId scope, Pickle& pickle, FramePickler& frames)
+      : profile_(profile), scope_(scope), pickle_(pickle), frames_(frames) {}
 
   const Segments& live() const { return live_; }
 
  private:
-  bool is_of_device(const DriverBlock& block) const {
+  bool is_of_device(const DeviceBlock& block) const {
     return counts_into(SiteContext{block.alloc.kind, block.alloc.device},
-                       profile().scope_info(scope_));
+                       profile_.scope_info(scope_));
   }
 
-  void on_driver_alloc(const DriverBlock& block) override {
+  void on_block_alloc(const DeviceBlock& block) override {
     if (!is_of_device(block)) return;
     uint64_t address = block.alloc.address;
     if (address == 0 || !addresses_.insert(address).second) {
@@ -88,7 +87,7 @@ class DeviceTrace : public EventWalk {
     event("alloc", segment);
   }
 
-  void on_driver_free(const DriverBlock& block) override {
+  void on_block_free(const DeviceBlock& block) override {
     const auto entry = live_.find(block.alloc.id);
     if (entry == live_.end()) return;
     event("free_requested", entry->second);
@@ -105,12 +104,13 @@ class DeviceTrace : public EventWalk {
     pickle_.item("addr", static_cast<int64_t>(segment.address));
     pickle_.item("size", static_cast<int64_t>(segment.bytes));
     pickle_.item("stream", int64_t{0});
-    pickle_.item("time_us", now_ns() / kNsPerUs);
+    pickle_.item("time_us", profile_.to_ns(replay().last_ticks()) / kNsPerUs);
     pickle_.key("frames");
     frames_.write(segment.stack);
     pickle_.end_dict();
   }
 
+  const Profile& profile_;
   const ScopeId scope_;
   Pickle& pickle_;
   FramePickler& frames_;
@@ -186,7 +186,7 @@ void export_torch_snapshot(Profile& profile, const ExportOptions& options, std::
     pickle.begin_list();
     if (const auto scope = scopes.find(device); scope != scopes.end()) {
       DeviceTrace trace(profile, scope->second, pickle, frames);
-      trace.walk(options.progress);
+      profile.replay_again(trace, options.progress);
       live[device] = trace.live();
     }
     pickle.end_list();

@@ -29,13 +29,13 @@ uint8_t source_field(ByteReader& fields) {
   return static_cast<uint8_t>(known ? source : uint64_t{GPUPEAK_PHASE_API});
 }
 
-/// What phases, marks and ranges are called.
-void read_label(ByteReader& fields, PhaseEvent& phase) {
-  phase.name = fields.u32();
-  phase.instance = fields.u();
-  phase.category = fields.u32();
-  phase.text = fields.s();
-  phase.malformed = fields.malformed();
+void read_label(ByteReader& fields, LabelledEvent& label) {
+  label.source = source_field(fields);
+  label.name = fields.u32();
+  label.instance = fields.u();
+  label.category = fields.u32();
+  label.text = fields.s();
+  label.malformed = fields.malformed();
 }
 
 }  // namespace
@@ -53,19 +53,18 @@ MapEvent parse_map(const Event& event) {
   return map;
 }
 
-RangeEvent parse_unmap(const Event& event) {
+UnmapEvent parse_unmap(const Event& event) {
   ByteReader fields = fields_of(event);
-  RangeEvent range;
+  UnmapEvent range;
   range.address = fields.u();
   range.bytes = fields.u();
-  range.prot = 0;
   range.malformed = fields.malformed() || wraps(range.address, range.bytes);
   return range;
 }
 
-RangeEvent parse_protect(const Event& event) {
+ProtectEvent parse_protect(const Event& event) {
   ByteReader fields = fields_of(event);
-  RangeEvent range;
+  ProtectEvent range;
   range.address = fields.u();
   range.bytes = fields.u();
   range.prot = fields.u32();
@@ -86,18 +85,17 @@ RemapEvent parse_remap(const Event& event) {
   return remap;
 }
 
-PhaseEvent parse_phase_push(const Event& event) {
+PhasePushEvent parse_phase_push(const Event& event) {
   ByteReader fields = fields_of(event);
-  PhaseEvent phase;
+  PhasePushEvent phase;
   phase.of_process = fields.u() != 0;
-  phase.source = source_field(fields);
   read_label(fields, phase);
   return phase;
 }
 
-PhaseEvent parse_phase_pop(const Event& event) {
+PhasePopEvent parse_phase_pop(const Event& event) {
   ByteReader fields = fields_of(event);
-  PhaseEvent phase;
+  PhasePopEvent phase;
   phase.of_process = fields.u() != 0;
   phase.source = source_field(fields);
   phase.instance = fields.u();
@@ -108,7 +106,6 @@ PhaseEvent parse_phase_pop(const Event& event) {
 MarkEvent parse_mark(const Event& event) {
   ByteReader fields = fields_of(event);
   MarkEvent mark;
-  mark.source = source_field(fields);
   read_label(fields, mark);
   return mark;
 }
@@ -116,28 +113,30 @@ MarkEvent parse_mark(const Event& event) {
 RangeBeginEvent parse_range_begin(const Event& event) {
   ByteReader fields = fields_of(event);
   RangeBeginEvent range;
-  range.of_process = true;
   range.id = fields.u();
-  range.source = source_field(fields);
   read_label(fields, range);
   return range;
 }
 
-RangeBeginEvent parse_range_end(const Event& event) {
+RangeEndEvent parse_range_end(const Event& event) {
   ByteReader fields = fields_of(event);
-  RangeBeginEvent range;
+  RangeEndEvent range;
   range.id = fields.u();
   range.malformed = fields.malformed();
   return range;
 }
 
-TagEvent parse_tag_push(const Event& event) {
+TagPushEvent parse_tag_push(const Event& event) {
   ByteReader fields = fields_of(event);
-  TagEvent tag;
+  TagPushEvent tag;
   tag.name = fields.u32();
   tag.text = fields.s();
   tag.malformed = fields.malformed();
   return tag;
+}
+
+TagPopEvent parse_tag_pop(const Event& /*event*/) {
+  return {};  // it has no fields
 }
 
 ArenaEvent parse_arena(const Event& event) {
@@ -202,12 +201,11 @@ DeviceMappedEvent parse_device_mapped(const Event& event) {
   return mapped;
 }
 
-DeviceMappedEvent parse_device_unmapped(const Event& event) {
+DeviceUnmappedEvent parse_device_unmapped(const Event& event) {
   ByteReader fields = fields_of(event);
-  DeviceMappedEvent unmapped;
+  DeviceUnmappedEvent unmapped;
   unmapped.address = fields.u();
   unmapped.bytes = fields.u();
-  unmapped.id = 0;
   unmapped.malformed = fields.malformed() || wraps(unmapped.address, unmapped.bytes);
   return unmapped;
 }

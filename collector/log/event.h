@@ -1,10 +1,12 @@
-// Decoded events. EventStream makes them; replay and the dump look at them.
+// Decoded events. EventStream makes them; replay and the dump look at them. A new extended record
+// gets a line in record_list.h, a struct here and its parser in event.cc.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
+#include "collector/log/record_list.h"
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
@@ -35,10 +37,8 @@ inline bool is_device_event(uint8_t tag) {
   return tag >= GPUPEAK_REC_DEVICE_ALLOC && tag <= GPUPEAK_REC_CONTEXT;
 }
 
-/// Whether the tag is one of the extended event records that this reader knows.
-inline bool is_known_event(uint8_t tag) {
-  return (tag >= GPUPEAK_REC_THREAD && tag <= GPUPEAK_REC_DRIVER_READING) ||
-         (tag >= GPUPEAK_REC_MARK && tag <= GPUPEAK_REC_DEVICE_UNMAPPED);
+inline bool is_heap_event(uint8_t tag) {
+  return tag <= GPUPEAK_REC_REALLOC_FAILED;
 }
 
 /// The rest of each extended record, fields as in log_format.h. Devices are ordinals, -1 for the
@@ -52,7 +52,10 @@ struct MapEvent : Parsed {
   uint32_t prot, stack;
   uint8_t kind;
 };
-struct RangeEvent : Parsed {  ///< UNMAP (prot 0) and PROTECT
+struct UnmapEvent : Parsed {
+  uint64_t address, bytes;
+};
+struct ProtectEvent : Parsed {
   uint64_t address, bytes;
   uint32_t prot;
 };
@@ -60,22 +63,34 @@ struct RemapEvent : Parsed {
   uint64_t old_address, old_bytes, new_address, new_bytes;
   uint32_t stack;
 };
-struct PhaseEvent : Parsed {  ///< PUSH; of a POP scope, source and instance
-  bool of_process = false;
+/// What phases, ranges and marks are called.
+struct LabelledEvent : Parsed {
   uint8_t source = GPUPEAK_PHASE_AUTO;
   uint32_t name = 0;
   uint64_t instance = 0;  ///< which session, domain …; 0: there is one
   uint32_t category = 0;
   std::string_view text;  ///< the name, if `name` is 0
 };
-struct MarkEvent : PhaseEvent {};
-struct RangeBeginEvent : PhaseEvent {
+struct PhasePushEvent : LabelledEvent {
+  bool of_process = false;
+};
+struct PhasePopEvent : Parsed {
+  bool of_process = false;
+  uint8_t source = GPUPEAK_PHASE_AUTO;
+  uint64_t instance = 0;
+};
+struct MarkEvent : LabelledEvent {};
+struct RangeBeginEvent : LabelledEvent {
   uint64_t id = 0;
 };
-struct TagEvent : Parsed {
+struct RangeEndEvent : Parsed {
+  uint64_t id = 0;
+};
+struct TagPushEvent : Parsed {
   uint32_t name = 0;
   std::string_view text;  ///< the name, if `name` is 0
 };
+struct TagPopEvent : Parsed {};
 struct ArenaEvent : Parsed {
   uint64_t arena, event, address, bytes;
   int32_t device = -1;  ///< whose memory it shares out; -1: where its blocks lie
@@ -98,8 +113,11 @@ struct ArenaFailedEvent : Parsed {
   uint64_t in_use_plus_1, reserved_plus_1;
   uint32_t stack;
 };
-struct DeviceMappedEvent : Parsed {  ///< of an UNMAPPED no id
+struct DeviceMappedEvent : Parsed {
   uint64_t address, bytes, id;
+};
+struct DeviceUnmappedEvent : Parsed {
+  uint64_t address, bytes;
 };
 struct SamplingEvent : Parsed {
   uint64_t sample_bytes;
@@ -154,33 +172,36 @@ struct ThreadEvent : Parsed {
   std::string_view name;
 };
 
-MapEvent parse_map(const Event& event);
-RangeEvent parse_unmap(const Event& event);
-RangeEvent parse_protect(const Event& event);
-RemapEvent parse_remap(const Event& event);
-PhaseEvent parse_phase_push(const Event& event);
-PhaseEvent parse_phase_pop(const Event& event);
-MarkEvent parse_mark(const Event& event);
-RangeBeginEvent parse_range_begin(const Event& event);
-RangeBeginEvent parse_range_end(const Event& event);  ///< the id only
-TagEvent parse_tag_push(const Event& event);
-ArenaEvent parse_arena(const Event& event);
-ArenaAllocEvent parse_arena_alloc(const Event& event);
-ArenaFreeEvent parse_arena_free(const Event& event);
-ArenaFailedEvent parse_arena_failed(const Event& event);
-DeviceMappedEvent parse_device_mapped(const Event& event);
-DeviceMappedEvent parse_device_unmapped(const Event& event);
-SamplingEvent parse_sampling(const Event& event);
-DeviceAllocEvent parse_device_alloc(const Event& event);
-DeviceFreeEvent parse_device_free(const Event& event);
-DeviceReviveEvent parse_device_revive(const Event& event);
-DeviceFailedEvent parse_device_failed(const Event& event);
-DeviceUnknownEvent parse_device_unknown(const Event& event);
-PoolEvent parse_pool(const Event& event);
-ContextEvent parse_context(const Event& event);
-SampleEvent parse_sample(const Event& event);
-DriverReadingEvent parse_driver_reading(const Event& event);
-ThreadEvent parse_thread(const Event& event);
+#define GPUPEAK_DECLARE_PARSER(TAG, Struct, name) Struct parse_##name(const Event& event);
+GPUPEAK_EXTENDED_RECORDS(GPUPEAK_DECLARE_PARSER)
+#undef GPUPEAK_DECLARE_PARSER
+
+/// Whether the tag is one of the extended event records that this reader knows.
+constexpr bool is_known_event(uint8_t tag) {
+  switch (tag) {
+#define GPUPEAK_IS_KNOWN(TAG, Struct, name) case GPUPEAK_REC_##TAG:
+    GPUPEAK_EXTENDED_RECORDS(GPUPEAK_IS_KNOWN)
+#undef GPUPEAK_IS_KNOWN
+    return true;
+    default:
+      return false;
+  }
+}
+
+/// Calls visitor(parsed, "name") with what an extended record says. Does nothing for others.
+template <class Visitor>
+void visit_record(const Event& event, Visitor&& visitor) {
+  switch (event.tag) {
+#define GPUPEAK_VISIT(TAG, Struct, name)                   \
+  case GPUPEAK_REC_##TAG:                                  \
+    visitor(parse_##name(event), std::string_view(#name)); \
+    break;
+    GPUPEAK_EXTENDED_RECORDS(GPUPEAK_VISIT)
+#undef GPUPEAK_VISIT
+    default:
+      break;
+  }
+}
 
 /// No address space holds a block this large: a size beyond it is damage.
 inline constexpr uint64_t kMaxBlockBytes = UINT64_C(1) << 56;

@@ -18,11 +18,11 @@ PhaseId PhaseTree::innermost(uint32_t slot) const {
 
 /// The maximum since the last border goes to the innermost phase of each stack; the phases around
 /// it get it when that one ends.
-void PhaseTree::border(const PhaseGauges& gauges) {
+void PhaseTree::border(const PhaseMoment& at) {
   const auto raise = [&](Stack& stack) {
     for (size_t side = 0; side < kPhaseSides; ++side) {
       uint64_t& peak = stack.back().peak_bytes[side];
-      peak = std::max(peak, gauges.max[side]);
+      peak = std::max(peak, at.max[side]);
     }
   };
   if (!process_.empty()) raise(process_);
@@ -30,11 +30,11 @@ void PhaseTree::border(const PhaseGauges& gauges) {
   for (auto& [slot, thread] : threads_) raise(thread.stack);
 }
 
-PhaseTree::Owned PhaseTree::owned(PhaseId phase, const PhaseGauges& gauges) {
+PhaseTree::Owned PhaseTree::owned(PhaseId phase, const PhaseMoment& at) {
   Owned sum;
   const auto of = [&](PhaseId id, size_t side) {
     const OwnerId owner = owner_of(id, side);
-    return owner < gauges.owned.size() ? gauges.owned[owner] : PeakFinder::Owned{};
+    return owner < at.owned.size() ? at.owned[owner] : PeakFinder::Owned{};
   };
   for (size_t side = 0; side < kPhaseSides; ++side) {
     sum.live_bytes[side] = of(phase, side).live_bytes;
@@ -54,17 +54,16 @@ PhaseTree::Owned PhaseTree::owned(PhaseId phase, const PhaseGauges& gauges) {
   return sum;
 }
 
-PhaseTree::Open PhaseTree::opened(const Label& label, uint64_t ticks,
-                                  const PhaseGauges& gauges) const {
+PhaseTree::Open PhaseTree::opened(const PhaseLabel& label, const PhaseMoment& at) {
   Open open;
   open.label = label;
-  open.begin_ticks = ticks;
-  open.start_bytes = open.peak_bytes = gauges.now;
+  open.begin_ticks = at.ticks;
+  open.start_bytes = open.peak_bytes = at.now;
   return open;
 }
 
 /// Decides which phase it is.
-void PhaseTree::enter(Open& open, PhaseId parent, const PhaseGauges& gauges) {
+void PhaseTree::enter(Open& open, PhaseId parent, const PhaseMoment& at) {
   const auto [entry, added] =
       ids_.try_emplace({parent, open.label.name, open.label.source, open.label.instance},
                        static_cast<PhaseId>(phases_.size()));
@@ -82,32 +81,31 @@ void PhaseTree::enter(Open& open, PhaseId parent, const PhaseGauges& gauges) {
   open.phase = id;
   open.number = ++phases_[id].count;
   ++phases_[id].open;
-  open.owned = owned(id, gauges);
+  open.owned = owned(id, at);
 }
 
-PhaseId PhaseTree::push(bool of_process, uint32_t slot, uint8_t source, uint32_t name,
-                        uint64_t ticks, const PhaseGauges& gauges, uint64_t instance) {
-  border(gauges);
-  Open open = opened({name, source, instance}, ticks, gauges);
-  if (of_process) {
+PhaseId PhaseTree::push(PhaseTrack track, const PhaseLabel& label, const PhaseMoment& at) {
+  border(at);
+  tell_begin(track, label, at.ticks);
+  Open open = opened(label, at);
+  if (track.of_process) {
     // start, main and exit follow one another, whatever lies on top of them.
-    enter(open, source == GPUPEAK_PHASE_AUTO ? 0 : process_phase(), gauges);
+    enter(open, label.source == GPUPEAK_PHASE_AUTO ? 0 : process_phase(), at);
     process_.push_back(open);
     return open.phase;
   }
-  const PhaseId parent = innermost(slot);
-  Thread& thread = threads_[slot];
+  const PhaseId parent = innermost(track.slot);
+  Thread& thread = threads_[track.slot];
   if (thread.rule_at == kNone) {
-    enter(open, parent, gauges);
+    enter(open, parent, at);
   } else {
-    open.owned_by_rule = owned(thread.stack[thread.rule_at].phase, gauges);
+    open.owned_by_rule = owned(thread.stack[thread.rule_at].phase, at);
   }
   thread.stack.push_back(open);
   return open.phase;
 }
 
-void PhaseTree::end_instance(const Open& open, const std::array<uint64_t, kPhaseSides>& peak,
-                             const End& end) {
+void PhaseTree::end_instance(const Open& open, const Bytes& peak, const End& end) {
   Phase& phase = phases_[open.phase];
   phase.end_ticks = end.ticks;
   phase.end_bytes = end.bytes;
@@ -138,75 +136,76 @@ void PhaseTree::end_instance(const Open& open, const std::array<uint64_t, kPhase
 }
 
 /// What has gone from a stack has lain within the one before.
-void PhaseTree::remove(Stack& stack, size_t at, const std::array<uint64_t, kPhaseSides>& peak) {
-  for (size_t side = 0; at > 0 && side < kPhaseSides; ++side) {
-    uint64_t& outer = stack[at - 1].peak_bytes[side];
+void PhaseTree::remove(Stack& stack, size_t index, const Bytes& peak) {
+  for (size_t side = 0; index > 0 && side < kPhaseSides; ++side) {
+    uint64_t& outer = stack[index - 1].peak_bytes[side];
     outer = std::max(outer, peak[side]);
   }
-  stack.erase(stack.begin() + static_cast<std::ptrdiff_t>(at));
+  stack.erase(stack.begin() + static_cast<std::ptrdiff_t>(index));
 }
 
-/// All that was opened after the phase at `at` has lain within it so far.
-std::array<uint64_t, kPhaseSides> PhaseTree::peak_within(const Stack& stack, size_t at) {
-  std::array<uint64_t, kPhaseSides> peak{};
+/// All that was opened after the phase at `index` has lain within it so far.
+PhaseTree::Bytes PhaseTree::peak_within(const Stack& stack, size_t index) {
+  Bytes peak{};
   for (size_t side = 0; side < kPhaseSides; ++side) {
-    for (size_t i = at; i < stack.size(); ++i) {
+    for (size_t i = index; i < stack.size(); ++i) {
       peak[side] = std::max(peak[side], stack[i].peak_bytes[side]);
     }
   }
   return peak;
 }
 
-void PhaseTree::close(Stack& stack, size_t at, uint64_t ticks, const PhaseGauges& gauges,
-                      bool ended) {
-  const std::array<uint64_t, kPhaseSides> peak = peak_within(stack, at);
-  end_instance(stack[at], peak, {ticks, gauges.now, owned(stack[at].phase, gauges), ended});
-  remove(stack, at, peak);
+void PhaseTree::close(Stack& stack, size_t index, const PhaseMoment& at, bool seen) {
+  const Bytes peak = peak_within(stack, index);
+  end_instance(stack[index], peak, {at.ticks, at.now, owned(stack[index].phase, at), seen});
+  remove(stack, index, peak);
 }
 
-void PhaseTree::close_all(Stack& stack, uint64_t ticks, const PhaseGauges& gauges, bool ended) {
-  while (!stack.empty()) close(stack, stack.size() - 1, ticks, gauges, ended);
+void PhaseTree::close_stack(PhaseTrack track, Stack& stack, const PhaseMoment& at, bool seen) {
+  while (!stack.empty()) {
+    tell_end(track, stack.size() - 1, at.ticks);
+    close(stack, stack.size() - 1, at, seen);
+  }
 }
-
-// ---- phases of rules
-// --------------------------------------------------------------------------------
 
 /// What was opened since lies within the rule's phase.
-void PhaseTree::settle_within(Thread& thread, const PhaseGauges& gauges) {
+void PhaseTree::settle_within(Thread& thread, const PhaseMoment& at) {
   for (size_t i = 0; i < thread.stack.size(); ++i) {
     Open& open = thread.stack[i];
-    if (open.phase == 0) enter(open, i > 0 ? thread.stack[i - 1].phase : process_phase(), gauges);
+    if (open.phase == 0) enter(open, i > 0 ? thread.stack[i - 1].phase : process_phase(), at);
   }
 }
 
 /// The frame has gone: before what was opened since its last event.
-void PhaseTree::end_rule(Thread& thread, uint64_t ticks, const PhaseGauges& gauges) {
+void PhaseTree::end_rule(uint32_t slot, Thread& thread, const PhaseMoment& at) {
   if (thread.rule_at == kNone) return;
   Stack& stack = thread.stack;
-  const size_t at = thread.rule_at;
+  const size_t rule = thread.rule_at;
   thread.rule_at = kNone;
-  if (at + 1 < stack.size() && stack[at + 1].phase == 0) {
-    const Open& next = stack[at + 1];
-    end_instance(stack[at], stack[at].peak_bytes,
-                 {next.begin_ticks, next.start_bytes, next.owned_by_rule, true});
-    remove(stack, at, std::array<uint64_t, kPhaseSides>(stack[at].peak_bytes));
+  // What lies above it has been told already: for who looks on it ends no earlier than that.
+  tell_end(of_thread(slot), rule, thread.rest ? thread.rest->ticks : at.ticks);
+  if (rule + 1 < stack.size() && stack[rule + 1].phase == 0) {
+    const Open& next = stack[rule + 1];
+    const Bytes peak = stack[rule].peak_bytes;
+    end_instance(stack[rule], peak, {next.begin_ticks, next.start_bytes, next.owned_by_rule, true});
+    remove(stack, rule, peak);
   } else if (thread.rest) {
     const Rest& rest = *thread.rest;
-    end_instance(stack[at], rest.peak_bytes, {rest.ticks, rest.bytes, rest.owned, true});
-    remove(stack, at, peak_within(stack, at));
+    end_instance(stack[rule], rest.peak_bytes, {rest.ticks, rest.bytes, rest.owned, true});
+    remove(stack, rule, peak_within(stack, rule));
   } else {
-    close(stack, at, ticks, gauges, true);
+    close(stack, rule, at, true);
   }
-  settle_within(thread, gauges);
+  settle_within(thread, at);
 }
 
-void PhaseTree::rest(uint32_t slot, uint64_t ticks, const PhaseGauges& gauges) {
-  border(gauges);
+void PhaseTree::rest(uint32_t slot, const PhaseMoment& at) {
+  border(at);
   const auto found = threads_.find(slot);
   if (found == threads_.end() || found->second.rule_at == kNone) return;
   Thread& thread = found->second;
-  thread.rest = {ticks, gauges.now, peak_within(thread.stack, thread.rule_at),
-                 owned(thread.stack[thread.rule_at].phase, gauges)};
+  thread.rest = {at.ticks, at.now, peak_within(thread.stack, thread.rule_at),
+                 owned(thread.stack[thread.rule_at].phase, at)};
 }
 
 void PhaseTree::wake(uint32_t slot) {
@@ -214,8 +213,8 @@ void PhaseTree::wake(uint32_t slot) {
   if (thread != threads_.end()) thread->second.rest.reset();
 }
 
-void PhaseTree::set_rule(uint32_t slot, uint32_t name, uint64_t ticks, const PhaseGauges& gauges) {
-  border(gauges);
+void PhaseTree::set_rule(uint32_t slot, uint32_t name, const PhaseMoment& at) {
+  border(at);
   const auto known = threads_.find(slot);
   if (known == threads_.end() && name == 0) return;
   Thread& thread = known == threads_.end() ? threads_[slot] : known->second;
@@ -224,102 +223,103 @@ void PhaseTree::set_rule(uint32_t slot, uint32_t name, uint64_t ticks, const Pha
   };
   if (std::any_of(thread.stack.begin(), thread.stack.end(), said_by_program)) name = 0;
   if (thread.rule_at != kNone && thread.stack[thread.rule_at].label.name == name) {
-    settle_within(thread, gauges);
+    settle_within(thread, at);
     return;
   }
-  end_rule(thread, ticks, gauges);
+  end_rule(slot, thread, at);
   if (name != 0) {
-    Open open = opened({name, GPUPEAK_PHASE_RULE, 0}, ticks, gauges);
-    enter(open, thread.stack.empty() ? process_phase() : thread.stack.back().phase, gauges);
+    const PhaseLabel label{name, GPUPEAK_PHASE_RULE, 0};
+    tell_begin(of_thread(slot), label, at.ticks);
+    Open open = opened(label, at);
+    enter(open, thread.stack.empty() ? process_phase() : thread.stack.back().phase, at);
     thread.rule_at = thread.stack.size();
     thread.stack.push_back(open);
   }
   if (thread.stack.empty()) threads_.erase(slot);
 }
 
-void PhaseTree::settle_rule(uint32_t slot, const PhaseGauges& gauges) {
-  border(gauges);
+void PhaseTree::settle_rule(uint32_t slot, const PhaseMoment& at) {
+  border(at);
   const auto thread = threads_.find(slot);
-  if (thread != threads_.end()) settle_within(thread->second, gauges);
+  if (thread != threads_.end()) settle_within(thread->second, at);
 }
 
-PhaseId PhaseTree::phase_of_rule(uint32_t slot) const {
-  const auto thread = threads_.find(slot);
-  if (thread == threads_.end() || thread->second.rule_at == kNone) return 0;
-  return thread->second.stack[thread->second.rule_at].phase;
-}
-
-// ---- ends
-// -------------------------------------------------------------------------------------------
-
-void PhaseTree::pop(bool of_process, uint32_t slot, uint64_t ticks, const PhaseGauges& gauges,
-                    uint8_t source, uint64_t instance) {
-  border(gauges);
-  const auto thread = threads_.find(slot);
+void PhaseTree::pop(PhaseTrack track, const PhaseLabel& label, const PhaseMoment& at) {
+  border(at);
+  const auto thread = threads_.find(track.slot);
   Stack none;
-  Stack& stack = of_process ? process_ : thread != threads_.end() ? thread->second.stack : none;
-  const size_t rule_at = of_process || stack.empty() ? kNone : thread->second.rule_at;
+  Stack& stack = track.of_process           ? process_
+                 : thread != threads_.end() ? thread->second.stack
+                                            : none;
+  const size_t rule_at = track.of_process || stack.empty() ? kNone : thread->second.rule_at;
   const auto is_meant = [&](size_t i) {
-    return i != rule_at && stack[i].label.source == source && stack[i].label.instance == instance;
+    return i != rule_at && stack[i].label.source == label.source &&
+           stack[i].label.instance == label.instance;
   };
-  size_t at = stack.size();
-  while (at > 0 && !is_meant(at - 1)) --at;
-  if (at == 0 && source == GPUPEAK_PHASE_AUTO) {
-    at = stack.size();
-    if (at > 0 && at - 1 == rule_at) --at;
+  size_t above = stack.size();  // the phase that is meant lies below this one
+  while (above > 0 && !is_meant(above - 1)) --above;
+  if (above == 0 && label.source == GPUPEAK_PHASE_AUTO) {
+    above = stack.size();
+    if (above > 0 && above - 1 == rule_at) --above;
   }
-  if (at == 0) {
+  if (above == 0) {
     ++unbalanced_pops_;
     return;
   }
   if (rule_at != kNone) {
-    settle_within(thread->second, gauges);
+    settle_within(thread->second, at);
     // The phase of a rule ends with the one that it began in.
-    if (at - 1 < rule_at) end_rule(thread->second, ticks, gauges);
+    if (above - 1 < rule_at) end_rule(track.slot, thread->second, at);
   }
-  close(stack, at - 1, ticks, gauges, true);
-  if (!of_process && stack.empty()) threads_.erase(thread);
+  tell_end(track, above - 1, at.ticks);
+  close(stack, above - 1, at, true);
+  if (!track.of_process && stack.empty()) threads_.erase(thread);
 }
 
-PhaseId PhaseTree::begin_range(uint64_t range, uint8_t source, uint32_t name, uint64_t ticks,
-                               const PhaseGauges& gauges, uint64_t instance) {
-  border(gauges);
-  Open open = opened({name, source, instance}, ticks, gauges);
+PhaseId PhaseTree::begin_range(uint64_t range, const PhaseLabel& label, const PhaseMoment& at) {
+  border(at);
+  if (observer_ != nullptr) observer_->on_range_begin(range, label, at.ticks);
+  Open open = opened(label, at);
   open.range = range;
-  enter(open, process_phase(), gauges);
+  enter(open, process_phase(), at);
   phases_[open.phase].is_range = true;
   ranges_.push_back(open);
   return open.phase;
 }
 
-void PhaseTree::end_range(uint64_t range, uint64_t ticks, const PhaseGauges& gauges) {
-  border(gauges);
-  for (size_t at = ranges_.size(); at > 0;) {
-    if (ranges_[--at].range == range) return close(ranges_, at, ticks, gauges, true);
+void PhaseTree::end_range(uint64_t range, const PhaseMoment& at) {
+  border(at);
+  for (size_t index = ranges_.size(); index > 0;) {
+    if (ranges_[--index].range != range) continue;
+    tell_range_end(ranges_[index], at.ticks);
+    return close(ranges_, index, at, true);
   }
   ++unbalanced_pops_;
 }
 
-void PhaseTree::end_thread(uint32_t slot, uint64_t ticks, const PhaseGauges& gauges) {
-  border(gauges);  // always: the caller has given up the maximum since the last border
+void PhaseTree::end_thread(uint32_t slot, const PhaseMoment& at) {
+  border(at);  // always: the caller has given up the maximum since the last border
   const auto thread = threads_.find(slot);
   if (thread == threads_.end()) return;
-  settle_within(thread->second, gauges);
-  if (thread->second.rest) end_rule(thread->second, ticks, gauges);
-  close_all(thread->second.stack, ticks, gauges, true);
+  settle_within(thread->second, at);
+  if (thread->second.rest) end_rule(slot, thread->second, at);
+  close_stack(of_thread(slot), thread->second.stack, at, true);
   threads_.erase(thread);
 }
 
-void PhaseTree::finish(uint64_t ticks, const PhaseGauges& gauges) {
-  border(gauges);
+void PhaseTree::finish(const PhaseMoment& at) {
+  border(at);
   for (auto& [slot, thread] : threads_) {
-    settle_within(thread, gauges);
-    if (thread.rest) end_rule(thread, ticks, gauges);
-    close_all(thread.stack, ticks, gauges, false);
+    settle_within(thread, at);
+    if (thread.rest) end_rule(slot, thread, at);
+    close_stack(of_thread(slot), thread.stack, at, false);
   }
   threads_.clear();
-  close_all(ranges_, ticks, gauges, false);
-  close_all(process_, ticks, gauges, false);
+  close_stack(kOfProcess, process_, at, false);
+  while (!ranges_.empty()) {
+    tell_range_end(ranges_.front(), at.ticks);
+    close(ranges_, 0, at, false);
+  }
 }
 
 }  // namespace gpupeak::collector

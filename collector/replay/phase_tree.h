@@ -40,6 +40,7 @@
 
 #include "collector/replay/peak_finder.h"
 #include "collector/replay/phase_fold.h"
+#include "collector/replay/replay_observer.h"
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
@@ -51,8 +52,9 @@ inline constexpr OwnerId owner_of(PhaseId phase, size_t side) {
   return static_cast<OwnerId>(phase * (kPhaseSides + 1) + side);
 }
 
-/// What the sums say when a phase begins or ends, device side and host side.
-struct PhaseGauges {
+/// When a phase begins or ends, and what the sums say then, device side and host side.
+struct PhaseMoment {
+  uint64_t ticks = 0;
   std::array<uint64_t, kPhaseSides> now{};
   std::array<uint64_t, kPhaseSides> max{};     ///< since the border before
   std::span<const PeakFinder::Owned> owned{};  ///< by owner_of(); missing ones own nothing
@@ -60,7 +62,7 @@ struct PhaseGauges {
 
 struct Phase {
   PhaseId parent = 0;
-  uint32_t name = 0;  ///< string of the log
+  uint32_t name = 0;  ///< Replay::name()
   uint8_t source = 0;
   uint64_t instance = 0;  ///< session, domain …
   uint64_t count = 0;
@@ -85,37 +87,32 @@ class PhaseTree {
  public:
   static constexpr size_t kMaxSpans = 4000;
 
-  PhaseTree() : phases_(1) {}
+  /// `observer` is told of the phases and ranges that begin and end.
+  explicit PhaseTree(ReplayObserver* observer = nullptr) : observer_(observer), phases_(1) {}
 
-  /// Thread phases are told apart by the writer's slot.
-  PhaseId push(bool of_process, uint32_t slot, uint8_t source, uint32_t name, uint64_t ticks,
-               const PhaseGauges& gauges, uint64_t instance = 0);
-  /// Closes the innermost open phase with this source and instance. If there is none and the source
-  /// is AUTO, the innermost of all: so older logs mean it.
+  PhaseId push(PhaseTrack track, const PhaseLabel& label, const PhaseMoment& at);
+  /// Closes the track's innermost open phase with this source and instance, whatever its name. If
+  /// there is none and the source is AUTO, the innermost of all: so older logs mean it.
   /// A pop without a push changes nothing but unbalanced_pops().
-  void pop(bool of_process, uint32_t slot, uint64_t ticks, const PhaseGauges& gauges,
-           uint8_t source = GPUPEAK_PHASE_AUTO, uint64_t instance = 0);
-  PhaseId begin_range(uint64_t range, uint8_t source, uint32_t name, uint64_t ticks,
-                      const PhaseGauges& gauges, uint64_t instance = 0);
-  void end_range(uint64_t range, uint64_t ticks, const PhaseGauges& gauges);
+  void pop(PhaseTrack track, const PhaseLabel& label, const PhaseMoment& at);
+  PhaseId begin_range(uint64_t range, const PhaseLabel& label, const PhaseMoment& at);
+  void end_range(uint64_t range, const PhaseMoment& at);
   /// The thread's stack is within a frame that a rule calls `name`; 0: in none. A phase of the same
   /// name that the program opened itself stands for it. `settle_rule`: an event without a stack.
-  void set_rule(uint32_t slot, uint32_t name, uint64_t ticks, const PhaseGauges& gauges);
-  void settle_rule(uint32_t slot, const PhaseGauges& gauges);
-  /// With phases of rules: `ticks` was the last event of this slot's thread, others' come next,
-  /// until it wakes. If the frame has gone then, it went before.
-  void rest(uint32_t slot, uint64_t ticks, const PhaseGauges& gauges);
+  void set_rule(uint32_t slot, uint32_t name, const PhaseMoment& at);
+  void settle_rule(uint32_t slot, const PhaseMoment& at);
+  /// With phases of rules: `at` was the last event of this slot's thread, others' come next, until
+  /// it wakes. If the frame has gone then, it went before.
+  void rest(uint32_t slot, const PhaseMoment& at);
   /// After the first event of the thread that has rested.
   void wake(uint32_t slot);
   /// The thread of this slot has ended: so have its phases.
-  void end_thread(uint32_t slot, uint64_t ticks, const PhaseGauges& gauges);
+  void end_thread(uint32_t slot, const PhaseMoment& at);
   /// After the last event, at its time.
-  void finish(uint64_t ticks, const PhaseGauges& gauges);
+  void finish(const PhaseMoment& at);
 
   /// The phase that an allocation made now by this slot's thread belongs to.
   PhaseId innermost(uint32_t slot) const;
-  /// The phase of a rule that this slot's thread is in; 0: in none.
-  PhaseId phase_of_rule(uint32_t slot) const;
   const std::vector<Phase>& phases() const { return phases_; }
   /// The instances in the order of their ends: the first kMaxSpans of all.
   const std::vector<PhaseSpan>& spans() const { return spans_; }
@@ -124,22 +121,19 @@ class PhaseTree {
   bool kept_is_known() const { return steps_ <= kMaxSteps; }
 
  private:
+  using Bytes = std::array<uint64_t, kPhaseSides>;
+
   /// What a phase owns: bytes live, with all phases within; allocations, its own only.
   struct Owned {
-    std::array<uint64_t, kPhaseSides> live_bytes{}, alloc_count{};
-  };
-  struct Label {
-    uint32_t name = 0;
-    uint8_t source = 0;
-    uint64_t instance = 0;
+    Bytes live_bytes{}, alloc_count{};
   };
   struct Open {
     PhaseId phase = 0;  ///< 0: undecided
-    Label label;
+    PhaseLabel label;
     uint64_t range = 0;  ///< of ranges_ only
     uint64_t number = 0;
     uint64_t begin_ticks = 0;
-    std::array<uint64_t, kPhaseSides> start_bytes{}, peak_bytes{};
+    Bytes start_bytes{}, peak_bytes{};
     Owned owned;          ///< at the begin
     Owned owned_by_rule;  ///< of an undecided one: what the rule's phase owned at this one's begin
   };
@@ -150,7 +144,7 @@ class PhaseTree {
   /// What the phase of a rule was like at its thread's last event.
   struct Rest {
     uint64_t ticks;
-    std::array<uint64_t, kPhaseSides> bytes, peak_bytes;
+    Bytes bytes, peak_bytes;
     Owned owned;
   };
   struct Thread {
@@ -161,31 +155,40 @@ class PhaseTree {
   /// The end of an instance.
   struct End {
     uint64_t ticks;
-    std::array<uint64_t, kPhaseSides> bytes;
+    Bytes bytes;
     Owned owned;
     bool seen;  ///< not only the end of the log
   };
 
-  void border(const PhaseGauges& gauges);
-  Owned owned(PhaseId phase, const PhaseGauges& gauges);
+  void border(const PhaseMoment& at);
+  Owned owned(PhaseId phase, const PhaseMoment& at);
   PhaseId process_phase() const { return process_.empty() ? 0 : process_.back().phase; }
-  void enter(Open& open, PhaseId parent, const PhaseGauges& gauges);
-  Open opened(const Label& label, uint64_t ticks, const PhaseGauges& gauges) const;
-  void end_instance(const Open& open, const std::array<uint64_t, kPhaseSides>& peak,
-                    const End& end);
-  static std::array<uint64_t, kPhaseSides> peak_within(const Stack& stack, size_t at);
-  void close(Stack& stack, size_t at, uint64_t ticks, const PhaseGauges& gauges, bool ended);
-  void close_all(Stack& stack, uint64_t ticks, const PhaseGauges& gauges, bool ended);
-  void remove(Stack& stack, size_t at, const std::array<uint64_t, kPhaseSides>& peak);
-  void settle_within(Thread& thread, const PhaseGauges& gauges);
-  void end_rule(Thread& thread, uint64_t ticks, const PhaseGauges& gauges);
+  void enter(Open& open, PhaseId parent, const PhaseMoment& at);
+  static Open opened(const PhaseLabel& label, const PhaseMoment& at);
+  void end_instance(const Open& open, const Bytes& peak, const End& end);
+  static Bytes peak_within(const Stack& stack, size_t index);
+  void close(Stack& stack, size_t index, const PhaseMoment& at, bool seen);
+  void close_stack(PhaseTrack track, Stack& stack, const PhaseMoment& at, bool seen);
+  static void remove(Stack& stack, size_t index, const Bytes& peak);
+  void settle_within(Thread& thread, const PhaseMoment& at);
+  void end_rule(uint32_t slot, Thread& thread, const PhaseMoment& at);
+  void tell_begin(PhaseTrack track, const PhaseLabel& label, uint64_t ticks) {
+    if (observer_ != nullptr) observer_->on_phase_begin(track, label, ticks);
+  }
+  void tell_end(PhaseTrack track, size_t index, uint64_t ticks) {
+    if (observer_ != nullptr) observer_->on_phase_end(track, index, ticks);
+  }
+  void tell_range_end(const Open& range, uint64_t ticks) {
+    if (observer_ != nullptr) observer_->on_range_end(range.range, range.label, ticks);
+  }
 
+  ReplayObserver* const observer_;
   std::vector<Phase> phases_;
   std::vector<PhaseSpan> spans_;
   std::map<std::tuple<PhaseId, uint32_t, uint8_t, uint64_t>, PhaseId> ids_;
   Stack process_;
   Stack ranges_;                        // in the order in which they began
-  std::map<uint32_t, Thread> threads_;  // those with open phases
+  std::map<uint32_t, Thread> threads_;  // by slot: those with open phases
   uint64_t unbalanced_pops_ = 0;
   uint64_t steps_ = 0;  // taken from phase to phase to add up what they own
 };

@@ -64,7 +64,7 @@ void choose_spread(const Profile& profile, const TimeSeries& times, Chosen& chos
 }
 
 /// Takes stock at the chosen events, and notes all changes while they are few.
-class StockTaker : public ReplayObserver, public StepObserver {
+class StockTaker : public ReplayObserver {
  public:
   StockTaker(Profile& profile, Chosen chosen, size_t top)
       : profile_(profile), chosen_(std::move(chosen)), next_(chosen_.begin()), top_(top) {
@@ -92,13 +92,13 @@ class StockTaker : public ReplayObserver, public StepObserver {
     }
   }
 
-  void after(const Event& event, const Replay& replay) override {
+  void after(const Event& event) override {
     for (const Change& change : changes_) note(change, event.ticks);
     changes_.clear();
     if (next_ == chosen_.end() || next_->first != number_++) return;
     // A log that is still being written may have grown since the first replay.
-    const bool grown = replay.sites().group_count() > cell_of_.size();
-    if (!grown) take(event.ticks, replay);
+    const bool grown = replay().sites().group_count() > cell_of_.size();
+    if (!grown) take(event.ticks);
     next_ = grown ? chosen_.end() : std::next(next_);
   }
 
@@ -153,9 +153,9 @@ class StockTaker : public ReplayObserver, public StepObserver {
         {profile_.to_ns(ticks), cell, change.bytes, change.count, change.begins_step});
   }
 
-  void take(uint64_t ticks, const Replay& replay) {
-    for (GroupId id = 0; id < replay.sites().group_count(); ++id) {
-      const PeakFinder::Group& group = replay.peaks().group(id);
+  void take(uint64_t ticks) {
+    for (GroupId id = 0; id < replay().sites().group_count(); ++id) {
+      const PeakFinder::Group& group = replay().peaks().group(id);
       Cell& cell = cells_[cell_of_[id]];
       cell.bytes += group.live_bytes;
       cell.count += group.live_count;
@@ -164,13 +164,12 @@ class StockTaker : public ReplayObserver, public StepObserver {
     instant.event = next_->first;
     instant.time_ns = profile_.to_ns(ticks);
     instant.reason = next_->second;
-    for (const auto& [key, cells] : by_kind_)
-      add_kind(key.first, key.second, cells, replay, instant);
+    for (const auto& [key, cells] : by_kind_) add_kind(key.first, key.second, cells, instant);
     for (Cell& cell : cells_) cell.bytes = cell.count = 0;
   }
 
   void add_kind(int32_t device, uint8_t kind, const std::vector<uint32_t>& cells,
-                const Replay& replay, Instant& instant) {
+                Instant& instant) {
     std::vector<const Cell*> held;
     uint64_t sum = 0;
     for (const uint32_t id : cells) {
@@ -178,7 +177,7 @@ class StockTaker : public ReplayObserver, public StepObserver {
       held.push_back(&cells_[id]);
       sum += cells_[id].bytes;
     }
-    check_sum(device, kind, sum, replay);
+    check_sum(device, kind, sum);
     if (held.empty()) return;
     const size_t shown = std::min(top_, held.size());
     std::partial_sort(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(shown), held.end(),
@@ -198,12 +197,12 @@ class StockTaker : public ReplayObserver, public StepObserver {
     }
   }
 
-  void check_sum(int32_t device, uint8_t kind, uint64_t sum, const Replay& replay) const {
+  void check_sum(int32_t device, uint8_t kind, uint64_t sum) const {
     const std::string side = is_device_kind(kind) ? "device" : "host";
     const std::string one = device >= 0 ? fmt::format("{}:{}", side, device) : side;
     if (device < 0 && is_device_kind(kind)) return;  // no scope of its own
-    const ScopeId* scope = replay.sites().find_scope(fmt::format("{}/{}", one, kind_name(kind)));
-    const uint64_t expected = scope == nullptr ? 0 : replay.peaks().scope(*scope).current;
+    const ScopeId* scope = replay().sites().find_scope(fmt::format("{}/{}", one, kind_name(kind)));
+    const uint64_t expected = scope == nullptr ? 0 : replay().peaks().scope(*scope).current;
     if (sum != expected) throw std::logic_error("instants: holders do not add up to the sum");
   }
 
@@ -236,9 +235,7 @@ Instants live_at_instants(Profile& profile, const TimeSeries& times, size_t top,
   choose_borders(times, chosen);
   choose_spread(profile, times, chosen);
   StockTaker taker(profile, std::move(chosen), top);
-  Replay replay(profile.log(), &taker);
-  replay.use_phases(profile.stack_phases());
-  run_observed(replay, taker, progress);
+  profile.replay_again(taker, progress);
   return taker.result();
 }
 

@@ -40,10 +40,10 @@ bool is_border(uint8_t tag) {
 
 }  // namespace
 
-void TimeSeries::start(const Replay& replay) {
-  start_ticks_ = replay.log().header().start_ticks;
+void TimeSeries::start(const LogReader& log) {
+  start_ticks_ = log.header().start_ticks;
   // What follows the last time that the clock names is often as long as what lies between two.
-  const uint64_t span = replay.log().clock().span_ticks();
+  const uint64_t span = log.clock().span_ticks();
   width_ticks_ = (span + span / 8) / kBuckets + 1;
   bucket_end_ticks_ = start_ticks_ + width_ticks_;
 }
@@ -102,8 +102,8 @@ void TimeSeries::set_gauge(const std::string& name, uint64_t bytes) {
   set(*series, bytes);
 }
 
-void TimeSeries::find_new_sums(const Replay& replay) {
-  const std::vector<ScopeInfo>& scopes = replay.sites().scopes();
+void TimeSeries::find_new_sums() {
+  const std::vector<ScopeInfo>& scopes = replay().sites().scopes();
   for (size_t id = sums_.size(); id < scopes.size(); ++id) {
     sums_.push_back(series_.size());
     series_.push_back({scopes[id].name, Series::Kind::kSum, {}, 0, 0});
@@ -113,10 +113,10 @@ void TimeSeries::find_new_sums(const Replay& replay) {
   }
 }
 
-void TimeSeries::read_gauges(uint8_t tag, const Replay& replay) {
-  if (tag == GPUPEAK_REC_SAMPLE) set_gauge("host.rss", replay.rss().current);
+void TimeSeries::read_gauges(uint8_t tag) {
+  if (tag == GPUPEAK_REC_SAMPLE) set_gauge("host.rss", replay().rss().current);
   if (tag != GPUPEAK_REC_POOL) return;
-  for (const auto& [device, gauge] : replay.pool_reserved()) {
+  for (const auto& [device, gauge] : replay().device().pool_reserved()) {
     if (device < 0) continue;
     set_gauge("device:" + std::to_string(device) + "/pool reserved", gauge.current);
   }
@@ -139,27 +139,26 @@ void TimeSeries::note_border(const Event& event) {
   });
 }
 
-void TimeSeries::after(const Event& event, const Replay& replay) {
+void TimeSeries::after(const Event& event) {
   if (width_ticks_ == 0) [[unlikely]]
-    start(replay);
+    start(replay().log());
   if (event.ticks >= bucket_end_ticks_) [[unlikely]]
     bucket_ = bucket_at(event.ticks);
-  if (sums_.size() != replay.sites().scopes().size()) [[unlikely]]
-    find_new_sums(replay);
-  if (event.tag <= GPUPEAK_REC_REALLOC_FAILED) [[likely]] {
-    for (const ScopeId id : of_heap_) set(series_[sums_[id]], replay.peaks().scope(id).current);
+  const PeakFinder& peaks = replay().peaks();
+  if (sums_.size() != peaks.scope_count()) [[unlikely]]
+    find_new_sums();
+  if (is_heap_event(event.tag)) [[likely]] {
+    for (const ScopeId id : of_heap_) set(series_[sums_[id]], peaks.scope(id).current);
   } else {
-    for (ScopeId id = 0; id < sums_.size(); ++id) {
-      set(series_[sums_[id]], replay.peaks().scope(id).current);
-    }
-    read_gauges(event.tag, replay);
+    for (ScopeId id = 0; id < sums_.size(); ++id) set(series_[sums_[id]], peaks.scope(id).current);
+    read_gauges(event.tag);
     if (is_border(event.tag)) note_border(event);
   }
   ++event_count_;
 }
 
 void TimeSeries::finish(const Replay& replay) {
-  if (width_ticks_ == 0) start(replay);
+  if (width_ticks_ == 0) start(replay.log());
   const uint64_t clock_end = start_ticks_ + replay.log().clock().span_ticks();
   bucket_ = bucket_at(std::max(clock_end, replay.last_ticks()));
   bucket_count_ = bucket_ + 1;

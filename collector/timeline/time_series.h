@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "collector/replay/observed_replay.h"
+#include "collector/replay/replay.h"
 
 namespace gpupeak::collector {
 
@@ -43,7 +43,7 @@ class TimeSeries : public ReplayObserver {
   static constexpr size_t kBuckets = 2000;
   static constexpr size_t kBorders = 64;
 
-  void after(const Event& event, const Replay& replay) override;
+  void after(const Event& event) override;
   /// After the replay: gives every series all buckets.
   void finish(const Replay& replay);
 
@@ -59,13 +59,13 @@ class TimeSeries : public ReplayObserver {
   const std::vector<Border>& borders() const { return borders_; }
 
  private:
-  void start(const Replay& replay);
+  void start(const LogReader& log);
   size_t bucket_at(uint64_t ticks);
   void merge_pairs();
-  void find_new_sums(const Replay& replay);
+  void find_new_sums();
   void set(Series& series, uint64_t bytes);
   void set_gauge(const std::string& name, uint64_t bytes);
-  void read_gauges(uint8_t tag, const Replay& replay);
+  void read_gauges(uint8_t tag);
   void note_border(const Event& event);
 
   std::vector<Series> series_;

@@ -19,8 +19,8 @@ constexpr size_t kSizeColumns = 11;
 class Snapshot : public ReplayObserver {
  public:
   Snapshot(uint64_t at, std::vector<PoolState>& states) : at_(at), states_(states) {}
-  void after(const Event&, const Replay& replay) override {
-    if (++events_ == at_) take(replay.arenas(), states_);
+  void after(const Event& /*event*/) override {
+    if (++events_ == at_) take(replay().arenas(), states_);
   }
   static void take(const ArenaTable& table, std::vector<PoolState>& states) {
     states.assign(table.arenas().size(), {});
@@ -99,14 +99,14 @@ struct SiteRow {
 
 }  // namespace
 
-void PoolMoments::after(const Event& event, const Replay& replay) {
+void PoolMoments::after(const Event& event) {
   ++events_;
-  const ArenaTable& table = replay.arenas();
-  if (event.tag == GPUPEAK_REC_MARK && marks_.size() < kMaxMarks && !replay.marks().empty()) {
+  const ArenaTable& table = replay().arenas();
+  if (event.tag == GPUPEAK_REC_MARK && marks_.size() < kMaxMarks && !replay().marks().empty()) {
     AtMark& mark = marks_.emplace_back();
     mark.events = events_;
     mark.ticks = event.ticks;
-    mark.name = replay.marks().back().name;
+    mark.name = replay().marks().back().name;
     for (size_t arena = 0; arena < table.arenas().size(); ++arena) {
       mark.levels.push_back(table.level(arena));
     }
@@ -152,9 +152,8 @@ std::vector<PoolState> pools_at(Profile& profile, const PoolInstant& instant,
     Snapshot::take(profile.replay().arenas(), states);
     return states;
   }
-  Replay replay(profile.log());
   Snapshot snapshot(instant.events, states);
-  run_observed(replay, snapshot, progress);
+  profile.replay_again(snapshot, progress);
   return states;
 }
 

@@ -43,7 +43,7 @@ class PoolMoments : public ReplayObserver {
     uint32_t name = 0;                      ///< Replay::name()
     std::vector<ArenaTable::Level> levels;  ///< of the arenas that there were
   };
-  void after(const Event& event, const Replay& replay) override;
+  void after(const Event& event) override;
 
   const std::vector<AtMark>& marks() const { return marks_; }
   /// The number of events up to the arena's peak.

@@ -53,7 +53,7 @@ std::vector<Share> shares(const std::map<std::string, Share>& by_name, std::stri
 std::optional<uint64_t> untrackable(const Profile& profile, ScopeId scope) {
   const int32_t device = profile.scope_info(scope).device;
   std::optional<uint64_t> used;
-  for (const auto& [ordinal, ledger] : profile.replay().ledgers()) {
+  for (const auto& [ordinal, ledger] : profile.replay().device().ledgers()) {
     if ((device >= 0 && device != ordinal) || !ledger.highest()) continue;
     const uint64_t others = ledger.others_at_start().value_or(0);
     used = used.value_or(0) + ledger.highest()->used - std::min(others, ledger.highest()->used);

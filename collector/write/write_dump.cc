@@ -112,143 +112,15 @@ class Dump {
   void on_event(const Event& event) {
     print("+{:.9f} slot {} tid {} ", static_cast<double>(log_.clock().to_ns(event.ticks)) / 1e9,
           log_.slots()[event.slot].number, event.tid);
-    switch (event.tag) {
-      case GPUPEAK_REC_ALLOC:
-        block("alloc", event);
-        break;
-      case GPUPEAK_REC_FREE:
-        print("free {:#x}", event.address);
-        break;
-      case GPUPEAK_REC_REALLOC_BEGIN:
-        print("realloc_begin {:#x}", event.address);
-        break;
-      case GPUPEAK_REC_REALLOC_END:
-        block("realloc_end", event);
-        break;
-      case GPUPEAK_REC_REALLOC_FAILED:
-        print("realloc_failed {:#x}", event.address);
-        break;
-      case GPUPEAK_REC_THREAD: {
-        const ThreadEvent e = parse_thread(event);
-        print("thread {} {}", e.tid, sanitize(e.name));
-        break;
-      }
-      case GPUPEAK_REC_DRIVER_READING: {
-        const DriverReadingEvent e = parse_driver_reading(event);
-        print("driver_reading device {} used {} source {} cause {}", e.device, e.used,
-              e.source == GPUPEAK_READING_NVML ? "nvml" : "cuda", ledger_cause_name(e.cause));
-        if (e.reserved) print(" reserved {}", *e.reserved);
-        if (e.own) print(" own {}", *e.own);
-        if (e.others) print(" others {}", *e.others);
-        print(" overlaps {} uncertain {:d} stack {}", e.overlaps, e.uncertain, e.stack);
-        if (e.api != 0) print(" api {}", string(e.api));
-        if (e.name != 0) print(" name {}", string(e.name));
-        print("{}", mark(e));
-        break;
-      }
-      case GPUPEAK_REC_MAP: {
-        const MapEvent e = parse_map(event);
-        print("map {:#x} bytes {} prot {} kind {} stack {}{}", e.address, e.bytes, e.prot,
-              kind_path(e.kind), e.stack, mark(e));
-        break;
-      }
-      case GPUPEAK_REC_UNMAP: {
-        const RangeEvent e = parse_unmap(event);
-        print("unmap {:#x} bytes {}{}", e.address, e.bytes, mark(e));
-        break;
-      }
-      case GPUPEAK_REC_PROTECT: {
-        const RangeEvent e = parse_protect(event);
-        print("protect {:#x} bytes {} prot {}{}", e.address, e.bytes, e.prot, mark(e));
-        break;
-      }
-      case GPUPEAK_REC_REMAP: {
-        const RemapEvent e = parse_remap(event);
-        print("remap {:#x} bytes {} to {:#x} bytes {} stack {}{}", e.old_address, e.old_bytes,
-              e.new_address, e.new_bytes, e.stack, mark(e));
-        break;
-      }
-      case GPUPEAK_REC_PHASE_PUSH: {
-        const PhaseEvent e = parse_phase_push(event);
-        print("phase_push {} source {} {}{}", scope_name(e), e.source, name(e), label(e));
-        break;
-      }
-      case GPUPEAK_REC_PHASE_POP: {
-        const PhaseEvent e = parse_phase_pop(event);
-        print("phase_pop {}", scope_name(e));
-        if (e.source != GPUPEAK_PHASE_AUTO) print(" source {}{}", e.source, label(e));
-        break;
-      }
-      case GPUPEAK_REC_MARK: {
-        const MarkEvent e = parse_mark(event);
-        print("mark source {} {}{}", e.source, name(e), label(e));
-        break;
-      }
-      case GPUPEAK_REC_RANGE_BEGIN: {
-        const RangeBeginEvent e = parse_range_begin(event);
-        print("range_begin id {} source {} {}{}", e.id, e.source, name(e), label(e));
-        break;
-      }
-      case GPUPEAK_REC_RANGE_END: {
-        const RangeBeginEvent e = parse_range_end(event);
-        print("range_end id {}{}", e.id, mark(e));
-        break;
-      }
-      case GPUPEAK_REC_TAG_PUSH: {
-        const TagEvent e = parse_tag_push(event);
-        print("tag_push {}{}", name(e), mark(e));
-        break;
-      }
-      case GPUPEAK_REC_TAG_POP:
-        print("tag_pop");
-        break;
-      case GPUPEAK_REC_ARENA: {
-        const ArenaEvent e = parse_arena(event);
-        print("arena {} {} {} {:#x} bytes {}{}{}", e.arena, arena_event_name(e.event), name(e),
-              e.address, e.bytes, e.device >= 0 ? fmt::format(" device {}", e.device) : "",
-              mark(e));
-        break;
-      }
-      case GPUPEAK_REC_ARENA_ALLOC: {
-        const ArenaAllocEvent e = parse_arena_alloc(event);
-        print("arena_alloc {} {:#x} bytes {} {} stack {}{}{}", e.arena, e.address, e.bytes,
-              string(e.name), e.stack, totals(e), mark(e));
-        break;
-      }
-      case GPUPEAK_REC_ARENA_FREE: {
-        const ArenaFreeEvent e = parse_arena_free(event);
-        print("arena_free {} {:#x}{}{}", e.arena, e.address, totals(e), mark(e));
-        break;
-      }
-      case GPUPEAK_REC_ARENA_FAILED: {
-        const ArenaFailedEvent e = parse_arena_failed(event);
-        print("arena_failed {} bytes {} stack {}{}{}", e.arena, e.bytes, e.stack, totals(e),
-              mark(e));
-        break;
-      }
-      case GPUPEAK_REC_DEVICE_MAPPED: {
-        const DeviceMappedEvent e = parse_device_mapped(event);
-        print("device_mapped {:#x} bytes {} id {}{}", e.address, e.bytes, e.id, mark(e));
-        break;
-      }
-      case GPUPEAK_REC_DEVICE_UNMAPPED: {
-        const DeviceMappedEvent e = parse_device_unmapped(event);
-        print("device_unmapped {:#x} bytes {}{}", e.address, e.bytes, mark(e));
-        break;
-      }
-      case GPUPEAK_REC_SAMPLING: {
-        const SamplingEvent e = parse_sampling(event);
-        print("sampling bytes {}{}", e.sample_bytes, mark(e));
-        break;
-      }
-      case GPUPEAK_REC_SAMPLE: {
-        const SampleEvent e = parse_sample(event);
-        print("sample rss {} rss_file {} brk_growth {}", e.rss, e.rss_file, e.brk_growth);
-        break;
-      }
-      default:
-        device_event(event);
-        break;
+    if (is_heap_event(event.tag)) {
+      heap_event(event);
+    } else {
+      if (is_device_event(event.tag)) print("seq {} ", event.sequence);
+      visit_record(event, [this](const auto& record, std::string_view name) {
+        print("{}", name);
+        fields(record);
+        if (record.malformed) print(" MALFORMED");
+      });
     }
     print("\n");
     if (text_.size() > kFlushBytes) flush();
@@ -263,15 +135,9 @@ class Dump {
     out_.write(text_.data(), static_cast<std::streamsize>(text_.size()));
     text_.clear();
   }
-  static std::string_view mark(const Parsed& parsed) {
-    return parsed.malformed ? " MALFORMED" : "";
-  }
   /// Of a figure that is logged plus 1.
   static std::string known(uint64_t plus_1) {
     return plus_1 > 0 ? fmt::format("{}", plus_1 - 1) : "?";
-  }
-  static std::string_view scope_name(const PhaseEvent& phase) {
-    return phase.of_process ? "process" : "thread";
   }
   /// What a sub-allocator itself says.
   template <class Told>
@@ -280,75 +146,128 @@ class Dump {
     return fmt::format(" says in_use {} reserved {}", told.in_use_plus_1 - 1,
                        told.reserved_plus_1 > 0 ? told.reserved_plus_1 - 1 : 0);
   }
+  static std::string_view track(bool of_process) { return of_process ? "process" : "thread"; }
   /// The name of a phase, mark, tag or arena.
   template <class Named>
   std::string name(const Named& named) const {
     return named.name != 0 ? string(named.name) : sanitize(named.text);
   }
-  std::string label(const PhaseEvent& phase) const {
-    std::string text;
-    if (phase.instance != 0) text += fmt::format(" instance {}", phase.instance);
-    if (phase.category != 0) text += " category " + string(phase.category);
-    return text += mark(phase);
-  }
   std::string string(uint32_t id) const { return sanitize(log_.definitions().string(id)); }
 
+  void heap_event(const Event& event) {
+    switch (event.tag) {
+      case GPUPEAK_REC_ALLOC:
+        return block("alloc", event);
+      case GPUPEAK_REC_FREE:
+        return print("free {:#x}", event.address);
+      case GPUPEAK_REC_REALLOC_BEGIN:
+        return print("realloc_begin {:#x}", event.address);
+      case GPUPEAK_REC_REALLOC_END:
+        return block("realloc_end", event);
+      case GPUPEAK_REC_REALLOC_FAILED:
+        return print("realloc_failed {:#x}", event.address);
+      default:
+        break;
+    }
+  }
   void block(std::string_view name, const Event& event) {
     print("{} {:#x} size {} usable {} stack {}", name, event.address, event.size,
           static_cast<int64_t>(event.size) + event.slack, event.stack);
   }
 
-  void device_event(const Event& event) {
-    print("seq {} ", event.sequence);
-    switch (event.tag) {
-      case GPUPEAK_REC_DEVICE_ALLOC: {
-        const DeviceAllocEvent e = parse_device_alloc(event);
-        print(
-            "device_alloc id {} kind {} device {} {:#x} bytes {} api {} stack {} context {:#x} "
-            "aux {:#x}{}",
-            e.id, kind_path(e.kind), e.device, e.address, e.bytes, string(e.api), e.stack,
-            e.context, e.aux, mark(e));
-        break;
-      }
-      case GPUPEAK_REC_DEVICE_FREE: {
-        const DeviceFreeEvent e = parse_device_free(event);
-        print("device_free id {} api {} stack {}{}", e.id, string(e.api), e.stack, mark(e));
-        break;
-      }
-      case GPUPEAK_REC_DEVICE_REVIVE: {
-        const DeviceReviveEvent e = parse_device_revive(event);
-        print("device_revive id {}{}", e.id, mark(e));
-        break;
-      }
-      case GPUPEAK_REC_DEVICE_FAILED: {
-        const DeviceFailedEvent e = parse_device_failed(event);
-        print(
-            "device_failed kind {} device {} bytes {} result {} live {} free {} total {} api {} "
-            "stack {}{}",
-            kind_path(e.kind), e.device, e.bytes, e.result, e.live, known(e.free_plus_1),
-            known(e.total_plus_1), string(e.api), e.stack, mark(e));
-        break;
-      }
-      case GPUPEAK_REC_DEVICE_UNKNOWN: {
-        const DeviceUnknownEvent e = parse_device_unknown(event);
-        print("device_unknown {:#x} api {} stack {}{}", e.address, string(e.api), e.stack, mark(e));
-        break;
-      }
-      case GPUPEAK_REC_POOL: {
-        const PoolEvent e = parse_pool(event);
-        print("pool {:#x} device {} reserved {} used {} {}{}", e.pool, e.device, e.reserved, e.used,
-              pool_event_name(e.event), mark(e));
-        break;
-      }
-      case GPUPEAK_REC_CONTEXT: {
-        const ContextEvent e = parse_context(event);
-        print("context {:#x} device {} {}{}", e.context, e.device, context_event_name(e.event),
-              mark(e));
-        break;
-      }
-      default:
-        break;
-    }
+  // What follows the name of each extended record.
+  void fields(const ThreadEvent& e) { print(" {} {}", e.tid, sanitize(e.name)); }
+  void fields(const MapEvent& e) {
+    print(" {:#x} bytes {} prot {} kind {} stack {}", e.address, e.bytes, e.prot, kind_path(e.kind),
+          e.stack);
+  }
+  void fields(const UnmapEvent& e) { print(" {:#x} bytes {}", e.address, e.bytes); }
+  void fields(const ProtectEvent& e) {
+    print(" {:#x} bytes {} prot {}", e.address, e.bytes, e.prot);
+  }
+  void fields(const RemapEvent& e) {
+    print(" {:#x} bytes {} to {:#x} bytes {} stack {}", e.old_address, e.old_bytes, e.new_address,
+          e.new_bytes, e.stack);
+  }
+  void fields(const PhasePushEvent& e) {
+    print(" {} source {} {}", track(e.of_process), e.source, name(e));
+    instance(e.instance, e.category);
+  }
+  void fields(const PhasePopEvent& e) {
+    print(" {}", track(e.of_process));
+    if (e.source == GPUPEAK_PHASE_AUTO) return;
+    print(" source {}", e.source);
+    instance(e.instance, 0);
+  }
+  void fields(const MarkEvent& e) {
+    print(" source {} {}", e.source, name(e));
+    instance(e.instance, e.category);
+  }
+  void fields(const RangeBeginEvent& e) {
+    print(" id {} source {} {}", e.id, e.source, name(e));
+    instance(e.instance, e.category);
+  }
+  void fields(const RangeEndEvent& e) { print(" id {}", e.id); }
+  void instance(uint64_t instance, uint32_t category) {
+    if (instance != 0) print(" instance {}", instance);
+    if (category != 0) print(" category {}", string(category));
+  }
+  void fields(const TagPushEvent& e) { print(" {}", name(e)); }
+  void fields(const TagPopEvent& /*e*/) {}
+  void fields(const ArenaEvent& e) {
+    print(" {} {} {} {:#x} bytes {}", e.arena, arena_event_name(e.event), name(e), e.address,
+          e.bytes);
+    if (e.device >= 0) print(" device {}", e.device);
+  }
+  void fields(const ArenaAllocEvent& e) {
+    print(" {} {:#x} bytes {} {} stack {}{}", e.arena, e.address, e.bytes, string(e.name), e.stack,
+          totals(e));
+  }
+  void fields(const ArenaFreeEvent& e) { print(" {} {:#x}{}", e.arena, e.address, totals(e)); }
+  void fields(const ArenaFailedEvent& e) {
+    print(" {} bytes {} stack {}{}", e.arena, e.bytes, e.stack, totals(e));
+  }
+  void fields(const DeviceMappedEvent& e) {
+    print(" {:#x} bytes {} id {}", e.address, e.bytes, e.id);
+  }
+  void fields(const DeviceUnmappedEvent& e) { print(" {:#x} bytes {}", e.address, e.bytes); }
+  void fields(const SamplingEvent& e) { print(" bytes {}", e.sample_bytes); }
+  void fields(const SampleEvent& e) {
+    print(" rss {} rss_file {} brk_growth {}", e.rss, e.rss_file, e.brk_growth);
+  }
+  void fields(const DriverReadingEvent& e) {
+    print(" device {} used {} source {} cause {}", e.device, e.used,
+          e.source == GPUPEAK_READING_NVML ? "nvml" : "cuda", ledger_cause_name(e.cause));
+    if (e.reserved) print(" reserved {}", *e.reserved);
+    if (e.own) print(" own {}", *e.own);
+    if (e.others) print(" others {}", *e.others);
+    print(" overlaps {} uncertain {:d} stack {}", e.overlaps, e.uncertain, e.stack);
+    if (e.api != 0) print(" api {}", string(e.api));
+    if (e.name != 0) print(" name {}", string(e.name));
+  }
+  void fields(const DeviceAllocEvent& e) {
+    print(" id {} kind {} device {} {:#x} bytes {} api {} stack {} context {:#x} aux {:#x}", e.id,
+          kind_path(e.kind), e.device, e.address, e.bytes, string(e.api), e.stack, e.context,
+          e.aux);
+  }
+  void fields(const DeviceFreeEvent& e) {
+    print(" id {} api {} stack {}", e.id, string(e.api), e.stack);
+  }
+  void fields(const DeviceReviveEvent& e) { print(" id {}", e.id); }
+  void fields(const DeviceFailedEvent& e) {
+    print(" kind {} device {} bytes {} result {} live {} free {} total {} api {} stack {}",
+          kind_path(e.kind), e.device, e.bytes, e.result, e.live, known(e.free_plus_1),
+          known(e.total_plus_1), string(e.api), e.stack);
+  }
+  void fields(const DeviceUnknownEvent& e) {
+    print(" {:#x} api {} stack {}", e.address, string(e.api), e.stack);
+  }
+  void fields(const PoolEvent& e) {
+    print(" {:#x} device {} reserved {} used {} {}", e.pool, e.device, e.reserved, e.used,
+          pool_event_name(e.event));
+  }
+  void fields(const ContextEvent& e) {
+    print(" {:#x} device {} {}", e.context, e.device, context_event_name(e.event));
   }
 
   const LogReader& log_;

@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 
@@ -16,6 +18,15 @@ constexpr uint32_t kFirstTid = 100;
 
 void append(std::vector<uint8_t>& to, const std::vector<uint8_t>& from) {
   to.insert(to.end(), from.begin(), from.end());
+}
+
+/// For tests that look at all logs of other tests: GPUPEAK_KEEP_LOGS names a folder.
+void keep_copy(const std::string& path) {
+  static std::atomic<int> number{0};
+  const char* folder = getenv("GPUPEAK_KEEP_LOGS");
+  if (folder == nullptr) return;
+  const std::string name = std::to_string(getpid()) + "-" + std::to_string(++number) + ".gplog";
+  std::filesystem::copy_file(path, std::filesystem::path(folder) / name);
 }
 
 }  // namespace
@@ -288,6 +299,7 @@ std::string LogBuilder::save(const std::string& path) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out.write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
   if (!out.flush()) throw std::runtime_error("cannot write " + path);
+  keep_copy(path);
   return path;
 }
 

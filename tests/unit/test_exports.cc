@@ -215,6 +215,50 @@ TEST_CASE("export torch-snapshot, chrome: a free that failed brings the block ba
   CHECK(live == 2);
 }
 
+TEST_CASE("exports: what a later call of its thread has settled is not brought back any more",
+          "[collector]") {
+  LogBuilder log;
+  log.device_alloc(0, 1, 1, GPUPEAK_KIND_LINEAR, 0, 100);
+  log.device_free(0, 2, 1);
+  log.device_event(0, 3, GPUPEAK_REC_POOL, Fields().u(0xa).u(1).u(100).u(50).u(2));
+  log.device_event(0, 4, GPUPEAK_REC_DEVICE_REVIVE, Fields().u(1));
+  log.device_alloc(0, 5, 2, GPUPEAK_KIND_LINEAR, 0, 11);
+  Opened opened(log);
+  REQUIRE(opened.profile.sum(opened.profile.scope("device:0")).current == 11);
+  int64_t live = 0;
+  std::map<std::string, int64_t> bytes;
+  const Json trace = Json::parse(opened.text("chrome"));
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] == "b") live += bytes[event["id"]] = event["args"]["bytes"].get<int64_t>();
+    if (event["ph"] == "e") live -= bytes.at(event["id"]);
+  }
+  CHECK(live == 11);
+}
+
+TEST_CASE("export chrome: an end that names no phase leaves the phase of a rule alone",
+          "[collector]") {
+  LogBuilder log;
+  const uint32_t stack = log.node(0, 0x100100);
+  log.module("/opt/engine.so", "", 0x100000, 0x100000, 0x10000);
+  log.alloc(0, 1, 0x1000, 10, stack);
+  log.event(0, 2, GPUPEAK_REC_PHASE_POP, Fields().u(0).u(GPUPEAK_PHASE_AUTO).u(0));
+  log.alloc(0, 3, 0x2000, 10, stack);
+  const TemporaryFile file;
+  RuleChoice rules;
+  rules.sets = {"none"};
+  rules.phases = {"engine=engine.so!*"};
+  Profile profile(log.save(file.path()), {}, nullptr, rules);
+  std::ostringstream out;
+  export_chrome(profile, {}, out);
+  std::string told;
+  const Json trace = Json::parse(out.str());
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] == "B") told += "+" + event["name"].get<std::string>() + " ";
+    if (event["ph"] == "E") told += "- ";
+  }
+  CHECK(told == "+engine - ");
+}
+
 TEST_CASE("export sqlite: a running sum steps through what happens at the same time",
           "[collector]") {
   LogBuilder log;

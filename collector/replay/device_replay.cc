@@ -1,0 +1,184 @@
+#include "collector/replay/device_replay.h"
+
+#include <algorithm>
+
+#include "collector/log/kinds.h"
+
+namespace gpupeak::collector {
+namespace {
+
+/// A device block that lives shorter than this is temporary: a second, or a tenth of a short run.
+uint64_t short_life_ticks(const ClockMap& clock) {
+  const uint64_t second = clock.ticks_per_second();
+  const uint64_t tenth = clock.span_ticks() / 10;
+  return tenth == 0 ? second : std::min(second, tenth);
+}
+
+}  // namespace
+
+DeviceReplay::DeviceReplay(const LogReader& log, LiveMemory& live, Circumstances& circumstances,
+                           ArenaTable& arenas, ReplayTroubles& troubles, ReplayObserver* observer)
+    : live_(live),
+      circumstances_(circumstances),
+      arenas_(arenas),
+      troubles_(troubles),
+      observer_(observer),
+      short_life_ticks_(short_life_ticks(log.clock())),
+      just_freed_(log.slots().size()) {}
+
+/// Of the block's device, if its kind has pages there.
+PageCount* DeviceReplay::pages_of(const DeviceBlock& block) {
+  const SiteContext& context = live_.sites().context_of(block.group);
+  if (context.device < 0) return nullptr;
+  if (context.kind == GPUPEAK_KIND_LINEAR) return &ledgers_[context.device].pages();
+  if (context.kind == GPUPEAK_KIND_MANAGED) return &ledgers_[context.device].managed_pages();
+  return nullptr;
+}
+
+void DeviceReplay::count_in(const DeviceBlock& block, uint64_t ticks, bool allocates) {
+  if (allocates) {
+    live_.count_in(block.group, block.alloc.bytes, ticks);
+  } else {
+    const PeakFinder::Change change{block.group, static_cast<int64_t>(block.alloc.bytes), +1,
+                                    false};
+    live_.apply({&change, 1}, ticks);
+  }
+  const SiteContext& context = live_.sites().context_of(block.group);
+  arenas_.device_allocated(block.alloc.id, context.kind, context.device, block.alloc.address,
+                           block.alloc.bytes, block.group, ticks);
+  if (PageCount* pages = pages_of(block)) pages->add(block.alloc.address, block.alloc.bytes);
+  if (observer_ != nullptr) observer_->on_block_alloc(block);
+}
+
+void DeviceReplay::count_out(const DeviceBlock& block, uint64_t ticks) {
+  arenas_.device_freed(block.alloc.id, ticks);
+  live_.count_out(block.group, block.alloc.bytes);
+  if (PageCount* pages = pages_of(block)) pages->remove(block.alloc.address, block.alloc.bytes);
+  pools_.freed(block.pool);
+  if (observer_ != nullptr) observer_->on_block_free(block);
+}
+
+void DeviceReplay::take(const DeviceAllocEvent& alloc, const Event& event) {
+  const auto stale = blocks_.find(alloc.id);
+  if (stale != blocks_.end()) {
+    ++troubles_.repairs;
+    count_out(stale->second, event.ticks);
+    blocks_.erase(stale);
+  }
+  circumstances_.enter_rule(event, alloc.stack);
+  const int32_t device = is_device_kind(alloc.kind) ? alloc.device : -1;
+  const ContextId context =
+      live_.sites().context(circumstances_.context(event, alloc.kind, device, alloc.api));
+  DeviceBlock block{alloc, event.ticks, event.tid, kNoGroup, PoolReserves::kNone};
+  block.alloc.stack = circumstances_.defined_stack(alloc.stack);
+  block.group = live_.sites().group(context, block.alloc.stack);
+  if (alloc.kind == GPUPEAK_KIND_POOL) block.pool = pools_.allocated(alloc.aux);
+  blocks_.emplace(alloc.id, block);
+  count_in(block, event.ticks, true);
+  if (is_device_kind(alloc.kind) && counts_into_sum(alloc.kind)) {
+    for (const int32_t scope : {-1, device}) {
+      uint64_t& largest = largest_alloc_bytes_[scope];
+      largest = std::max(largest, alloc.bytes);
+    }
+  }
+}
+
+uint64_t DeviceReplay::largest_alloc_bytes(int32_t device) const {
+  const auto entry = largest_alloc_bytes_.find(device);
+  return entry == largest_alloc_bytes_.end() ? 0 : entry->second;
+}
+
+void DeviceReplay::note_life(const DeviceBlock& block, uint64_t ticks) {
+  GroupInfo& info = live_.sites().info(block.group);
+  const uint64_t life = ticks - block.ticks;
+  info.temporary_count += life < short_life_ticks_;
+  info.longest_life_ticks = std::max(info.longest_life_ticks, life);
+}
+
+void DeviceReplay::take(const DeviceFreeEvent& free, const Event& event) {
+  circumstances_.enter_rule(event, free.stack);
+  const auto entry = blocks_.find(free.id);
+  if (entry == blocks_.end()) {
+    ++troubles_.repairs;
+    return;
+  }
+  const DeviceBlock block = entry->second;
+  blocks_.erase(entry);
+  count_out(block, event.ticks);
+  note_life(block, event.ticks);
+  just_freed_[event.slot].push_back(block);
+}
+
+/// The real free failed: the block was live all along.
+void DeviceReplay::take(const DeviceReviveEvent& revive, const Event& event) {
+  std::vector<DeviceBlock>& just_freed = just_freed_[event.slot];
+  const auto freed =
+      std::find_if(just_freed.begin(), just_freed.end(),
+                   [&](const DeviceBlock& block) { return block.alloc.id == revive.id; });
+  if (freed == just_freed.end() || blocks_.contains(revive.id)) {
+    ++troubles_.repairs;
+    return;
+  }
+  const DeviceBlock block = *freed;
+  just_freed.erase(freed);
+  pools_.revived(block.pool);
+  blocks_.emplace(revive.id, block);
+  count_in(block, event.ticks, false);
+}
+
+void DeviceReplay::take(const DeviceFailedEvent& failed, const Event& event) {
+  circumstances_.enter_rule(event, failed.stack);
+  ++failure_count_;
+  if (failures_.size() == kMaxFailures) return;
+  FailedAllocation& failure = failures_.emplace_back();
+  failure.ticks = event.ticks;
+  failure.event = failed;
+  failure.phase = circumstances_.phases().innermost(event.slot);
+  if (failed.device >= 0) {
+    failure.tracked = tracked_bytes(failed.device);
+    failure.linear_page_bytes = ledgers_[failed.device].pages().bytes();
+    failure.reserved_addresses = live_.bytes_of(failed.device, GPUPEAK_KIND_VMM_VA);
+    if (failed.free_plus_1 > 0 && failed.total_plus_1 >= failed.free_plus_1) {
+      failure.ledger = ledgers_[failed.device].on_failed_allocation(
+          failed.total_plus_1 - failed.free_plus_1, failure.tracked, event.ticks);
+    }
+  }
+  if (failures_.size() <= kMaxFailuresWithHolders) note_holders(failure);
+}
+
+/// Those on the side, and of the device, that had no room.
+void DeviceReplay::note_holders(FailedAllocation& failure) const {
+  const DeviceFailedEvent& failed = failure.event;
+  const bool of_host = failed.kind != GPUPEAK_KIND_NONE && !is_device_kind(failed.kind);
+  for (GroupId id = 0; id < live_.sites().group_count(); ++id) {
+    const PeakFinder::Group& group = live_.peaks().group(id);
+    const SiteContext& context = live_.sites().context_of(id);
+    const bool same_side = is_device_kind(context.kind) != of_host && counts_into_sum(context.kind);
+    const bool same_device = of_host || failed.device < 0 || context.device == failed.device;
+    if (group.live_bytes == 0 || !same_side || !same_device) continue;
+    failure.holders.push_back({id, group.live_bytes, group.live_count});
+  }
+}
+
+TrackedBytes DeviceReplay::tracked_bytes(int32_t device) const {
+  const auto reserved = pools_.reserved().find(device);
+  TrackedBytes tracked{.linear = live_.bytes_of(device, GPUPEAK_KIND_LINEAR),
+                       .pool_used = live_.bytes_of(device, GPUPEAK_KIND_POOL),
+                       .vmm = live_.bytes_of(device, GPUPEAK_KIND_VMM),
+                       .array = live_.bytes_of(device, GPUPEAK_KIND_ARRAY),
+                       .graph = live_.bytes_of(device, GPUPEAK_KIND_GRAPH)};
+  if (reserved != pools_.reserved().end()) tracked.pool_reserved = reserved->second.current;
+  return tracked;
+}
+
+void DeviceReplay::take(const DriverReadingEvent& reading, const Event& event) {
+  ledgers_[reading.device].on_reading(reading, tracked_bytes(reading.device), event.ticks);
+}
+
+/// Says nothing about sums: the frees of a context's blocks come before it.
+void DeviceReplay::take(const ContextEvent& context) {
+  if (context.event == GPUPEAK_CONTEXT_CREATED && context.device >= 0)
+    ledgers_[context.device].context_created();
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,103 @@
+// The device's part of a replay: the driver's blocks, its pools, allocations that failed, and the
+// ledger of each device.
+//
+// A free is logged before the real call, so it may turn out to have failed. Of each slot the blocks
+// that its thread freed last are kept until another device event of it shows that the call is over:
+//
+//   DEVICE_FREE 1     counted: –   just_freed {1}
+//   DEVICE_REVIVE 1   counted: 1   just_freed {}       the call failed
+//   DEVICE_ALLOC 2    counted: 1 2 just_freed {}       nothing before this can be revived any more
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "collector/log/event.h"
+#include "collector/log/log_reader.h"
+#include "collector/replay/arena_table.h"
+#include "collector/replay/circumstances.h"
+#include "collector/replay/gauge.h"
+#include "collector/replay/ledger.h"
+#include "collector/replay/live_memory.h"
+#include "collector/replay/pool_reserves.h"
+#include "collector/replay/replay_observer.h"
+#include "collector/replay/troubles.h"
+
+namespace gpupeak::collector {
+
+/// A failed allocation, and who held the device's memory at that instant.
+struct FailedAllocation {
+  uint64_t ticks = 0;
+  DeviceFailedEvent event;
+  PhaseId phase = 0;
+  struct Held {
+    GroupId group;
+    uint64_t bytes;
+    uint32_t count;
+  };
+  TrackedBytes tracked;                  ///< of the device
+  uint64_t linear_page_bytes = 0;        ///< pages that linear memory has there
+  std::optional<LedgerSnapshot> ledger;  ///< what was in use then; none: the driver did not say
+  uint64_t reserved_addresses = 0;
+  std::vector<Held> holders;  ///< empty after the first kMaxFailuresWithHolders
+};
+
+class DeviceReplay {
+ public:
+  static constexpr size_t kMaxFailures = 1000;
+  static constexpr size_t kMaxFailuresWithHolders = 32;
+
+  DeviceReplay(const LogReader& log, LiveMemory& live, Circumstances& circumstances,
+               ArenaTable& arenas, ReplayTroubles& troubles, ReplayObserver* observer);
+
+  /// Before each device event, however malformed.
+  void begin(const Event& event) {
+    const bool of_a_free =
+        event.tag == GPUPEAK_REC_DEVICE_FREE || event.tag == GPUPEAK_REC_DEVICE_REVIVE;
+    if (!of_a_free) just_freed_[event.slot].clear();
+  }
+  void take(const DeviceAllocEvent& alloc, const Event& event);
+  void take(const DeviceFreeEvent& free, const Event& event);
+  void take(const DeviceReviveEvent& revive, const Event& event);
+  void take(const DeviceFailedEvent& failed, const Event& event);
+  void take(const PoolEvent& pool) { pools_.on_event(pool); }
+  void take(const ContextEvent& context);
+  void take(const DriverReadingEvent& reading, const Event& event);
+
+  /// Of all devices (-1), or of one.
+  uint64_t largest_alloc_bytes(int32_t device) const;
+  const std::vector<FailedAllocation>& failures() const { return failures_; }
+  uint64_t failure_count() const { return failure_count_; }
+  /// Bytes that pools have reserved, per device; -1: all devices.
+  const std::map<int32_t, Gauge>& pool_reserved() const { return pools_.reserved(); }
+  /// By device.
+  const std::map<int32_t, DeviceLedger>& ledgers() const { return ledgers_; }
+
+ private:
+  void count_in(const DeviceBlock& block, uint64_t ticks, bool allocates);
+  void count_out(const DeviceBlock& block, uint64_t ticks);
+  void note_life(const DeviceBlock& block, uint64_t ticks);
+  void note_holders(FailedAllocation& failure) const;
+  PageCount* pages_of(const DeviceBlock& block);
+  TrackedBytes tracked_bytes(int32_t device) const;
+
+  LiveMemory& live_;
+  Circumstances& circumstances_;
+  ArenaTable& arenas_;  // told of each block: pools share them out
+  ReplayTroubles& troubles_;
+  ReplayObserver* const observer_;
+  const uint64_t short_life_ticks_;
+  std::unordered_map<uint64_t, DeviceBlock> blocks_;  // by id
+  std::vector<std::vector<DeviceBlock>> just_freed_;  // by slot
+  PoolReserves pools_;
+  std::map<int32_t, DeviceLedger> ledgers_;
+  std::map<int32_t, uint64_t> largest_alloc_bytes_;
+  std::vector<FailedAllocation> failures_;
+  uint64_t failure_count_ = 0;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,200 @@
+#include "collector/replay/heap_replay.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+namespace gpupeak::collector {
+namespace {
+
+uint64_t usable_bytes(uint64_t bytes, int64_t slack) {
+  return bytes + static_cast<uint64_t>(slack);
+}
+uint64_t usable_bytes(const Block& block) {
+  return usable_bytes(block.bytes, block.slack);
+}
+
+/// In a Poisson sample by bytes a block of this size is seen with probability 1 - exp(-bytes /
+/// mean), and stands for that many times its size more.
+uint64_t weight(double sample_bytes, uint64_t bytes) {
+  if (sample_bytes <= 0 || bytes == 0) return bytes;
+  const auto size = static_cast<double>(bytes);
+  return static_cast<uint64_t>(std::llround(size / -std::expm1(-size / sample_bytes)));
+}
+
+}  // namespace
+
+HeapReplay::HeapReplay(const LogReader& log, LiveMemory& live, Circumstances& circumstances,
+                       ArenaTable& arenas, ReplayTroubles& troubles)
+    : live_(live),
+      circumstances_(circumstances),
+      arenas_(arenas),
+      troubles_(troubles),
+      slots_(log.slots().size()) {
+  if (log.header().host_mode != GPUPEAK_HOST_SAMPLED) return;
+  sample_bytes_ = static_cast<double>(log.header().sample_bytes);
+  for (Slot& slot : slots_) slot.sample_bytes = sample_bytes_;
+}
+
+[[gnu::flatten]] void HeapReplay::take(const Event& event) {
+  Slot& slot = slots_[event.slot];
+  switch (event.tag) {
+    case GPUPEAK_REC_ALLOC:
+      allocate(slot, event);
+      break;
+    case GPUPEAK_REC_FREE:
+      free(slot, event);
+      break;
+    case GPUPEAK_REC_REALLOC_BEGIN:
+      realloc_begin(slot, event);
+      break;
+    case GPUPEAK_REC_REALLOC_END:
+      realloc_end(slot, event);
+      break;
+    case GPUPEAK_REC_REALLOC_FAILED:
+      realloc_failed(slot);
+      break;
+    default:
+      break;
+  }
+}
+
+/// What a block adds to the variance is at most the square of the mean, whatever its size: with x =
+/// size / mean it is that times (x/2 / sinh(x/2))^2.
+uint64_t HeapReplay::sampling_error(uint64_t sampled_count) const {
+  constexpr double kDeviations = 1.96;
+  return static_cast<uint64_t>(
+      std::ceil(kDeviations * sample_bytes_ * std::sqrt(static_cast<double>(sampled_count))));
+}
+
+void HeapReplay::begin_sampling(uint32_t slot, const SamplingEvent& sampling, uint64_t ticks) {
+  slots_[slot].sample_bytes = sample_bytes_ = static_cast<double>(sampling.sample_bytes);
+  slots_[slot].context_valid_for = 0;
+  if (!sampled_since_) sampled_since_ = ticks;
+}
+
+void HeapReplay::renew_context(Slot& slot, const Event& event) {
+  SiteContext context = circumstances_.context(event, GPUPEAK_KIND_HEAP);
+  context.sampled = slot.sample_bytes > 0;
+  slot.context = live_.sites().context(context);
+  slot.context_valid_for = circumstances_.version();
+}
+
+GroupId HeapReplay::group(Slot& slot, const Event& event) {
+  circumstances_.enter_rule(event, event.stack);
+  if (slot.context_valid_for != circumstances_.version()) [[unlikely]]
+    renew_context(slot, event);
+  return live_.sites().group(slot.context, circumstances_.defined_stack(event.stack));
+}
+
+/// The place of the block that the event makes. A block still live at an address that is handed out
+/// again was freed unseen.
+Block& HeapReplay::claim(const Event& event) {
+  bool added = false;
+  Block& block = blocks_.claim(event.address, added);
+  if (!added) [[unlikely]] {
+    ++troubles_.repairs;
+    live_.count_out(block.group, block.bytes);
+    usable_.current -= usable_bytes(block);
+  }
+  return block;
+}
+
+Block HeapReplay::new_block(Slot& slot, const Event& event) {
+  const auto slack = static_cast<int32_t>(std::clamp<int64_t>(event.slack, INT32_MIN, INT32_MAX));
+  return {event.address, weight(slot.sample_bytes, event.size), slack, group(slot, event)};
+}
+
+void HeapReplay::allocate(Slot& slot, const Event& event) {
+  if (event.address == 0) {
+    ++troubles_.malformed_events;
+    return;
+  }
+  Block& block = claim(event);
+  block = new_block(slot, event);
+  live_.count_in(block.group, block.bytes, event.ticks);
+  usable_.set(usable_.current + usable_bytes(block));
+  slot.last_allocated = event.address;
+}
+
+void HeapReplay::free(Slot& slot, const Event& event) {
+  Block* block = blocks_.find(event.address);
+  if (block == nullptr) {
+    ++troubles_.unknown_heap_frees;
+    return;
+  }
+  if (arenas_.has_heap_blocks()) [[unlikely]]
+    arenas_.heap_freed(event.address, event.ticks);
+  live_.count_out(block->group, block->bytes);
+  usable_.current -= usable_bytes(*block);
+  if (slot.last_allocated == event.address) {
+    ++live_.sites().info(block->group).temporary_count;
+    slot.last_allocated = 0;
+  }
+  blocks_.erase(block);
+}
+
+void HeapReplay::realloc_begin(Slot& slot, const Event& event) {
+  forget_realloc(slot);
+  slot.reallocating = true;
+  slot.old_block = {};
+  Block* block = blocks_.find(event.address);
+  if (block == nullptr) {
+    ++troubles_.unknown_heap_frees;
+    return;
+  }
+  if (arenas_.has_heap_blocks()) arenas_.heap_freed(event.address, event.ticks);
+  slot.old_block = *block;  // counted until the end, but its address may be handed out before
+  blocks_.erase(block);
+}
+
+void HeapReplay::put_back_old_block(Slot& slot) {
+  if (slot.old_block.address == 0) return;
+  bool added = false;
+  Block& place = blocks_.claim(slot.old_block.address, added);
+  if (added) {
+    place = slot.old_block;
+    return;
+  }
+  ++troubles_.repairs;
+  live_.count_out(slot.old_block.group, slot.old_block.bytes);
+  usable_.current -= usable_bytes(slot.old_block);
+}
+
+/// A realloc whose end never came: the writer lost it.
+void HeapReplay::forget_realloc(Slot& slot) {
+  if (!slot.reallocating) return;
+  ++troubles_.repairs;
+  slot.reallocating = false;
+  put_back_old_block(slot);
+}
+
+void HeapReplay::realloc_end(Slot& slot, const Event& event) {
+  const bool begun = slot.reallocating;
+  slot.reallocating = false;
+  if (!begun) ++troubles_.repairs;
+  if (begun && event.address == 0) put_back_old_block(slot);
+  const Block old = std::exchange(slot.old_block, {});
+  if (!begun || old.address == 0 || event.address == 0) return allocate(slot, event);
+  Block& block = claim(event);
+  block = new_block(slot, event);
+  const std::array<PeakFinder::Change, 2> step{
+      {{old.group, -static_cast<int64_t>(old.bytes), -1, false},
+       {block.group, static_cast<int64_t>(block.bytes), +1, true}}};
+  live_.apply(step, event.ticks);
+  usable_.set(usable_.current - usable_bytes(old) + usable_bytes(block));
+  slot.last_allocated = event.address;
+}
+
+void HeapReplay::realloc_failed(Slot& slot) {
+  if (!slot.reallocating) {
+    ++troubles_.repairs;
+    return;
+  }
+  slot.reallocating = false;
+  put_back_old_block(slot);
+  slot.old_block = {};
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,97 @@
+// The heap's part of a replay: the live blocks, and the reallocs that are under way. Every hot
+// record of a log goes through take().
+//
+// A realloc is logged in two halves. The old block counts until the second one, so that the sum has
+// no dip, but its address is free from the first on: another thread may be handed it.
+//
+//   REALLOC_BEGIN a   blocks_ {}    old_block a   counted: a
+//   (another thread's ALLOC a)      …             counted: a and the new a
+//   REALLOC_END b     blocks_ {b}   –             counted: b, in one step
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "collector/log/event.h"
+#include "collector/log/log_reader.h"
+#include "collector/replay/arena_table.h"
+#include "collector/replay/block_map.h"
+#include "collector/replay/circumstances.h"
+#include "collector/replay/gauge.h"
+#include "collector/replay/live_memory.h"
+#include "collector/replay/troubles.h"
+
+namespace gpupeak::collector {
+
+class HeapReplay {
+ public:
+  HeapReplay(const LogReader& log, LiveMemory& live, Circumstances& circumstances,
+             ArenaTable& arenas, ReplayTroubles& troubles);
+
+  /// Of a heap event: far ahead of it, and shortly before it.
+  void prefetch(const Event& event) const {
+    blocks_.prefetch(event.address);
+    if (event.tag == GPUPEAK_REC_ALLOC) {
+      live_.sites().prefetch(slots_[event.slot].context, event.stack);
+    }
+  }
+  void prefetch_next(const Event& event) const {
+    if (event.tag == GPUPEAK_REC_FREE) {
+      if (const Block* block = blocks_.peek(event.address)) live_.peaks().prefetch(block->group);
+    } else if (event.tag == GPUPEAK_REC_ALLOC) {
+      const GroupId group = live_.sites().peek(slots_[event.slot].context, event.stack);
+      if (group != kNoGroup) live_.peaks().prefetch(group);
+    }
+  }
+  void take(const Event& event);
+
+  void change_thread(uint32_t slot) { slots_[slot].last_allocated = 0; }
+  void begin_sampling(uint32_t slot, const SamplingEvent& sampling, uint64_t ticks);
+
+  /// The block that an address lies in; nullptr: none.
+  const Block* block_around(uint64_t address) { return blocks_.around(address); }
+  /// Usable bytes: requested bytes and what the allocator rounds them up by.
+  const Gauge& usable() const { return usable_; }
+  /// Mean of the sample that blocks are, or were at the end; 0: none was taken.
+  uint64_t sample_bytes() const { return static_cast<uint64_t>(sample_bytes_); }
+  /// When the log turned from all blocks to a sample; none: it did not.
+  std::optional<uint64_t> sampled_since() const { return sampled_since_; }
+  /// 95 % of sums over this many sampled blocks are not further off than this, in bytes.
+  uint64_t sampling_error(uint64_t sampled_count) const;
+
+ private:
+  /// What is known of one writer.
+  struct Slot {
+    ContextId context = 0;           // of heap blocks that its thread allocates
+    uint64_t context_valid_for = 0;  // Circumstances::version() when it was made; 0: none yet
+    uint64_t last_allocated = 0;     // address
+    double sample_bytes = 0;         // mean of the sample that its blocks are; 0: all
+    bool reallocating = false;
+    Block old_block;  // while reallocating; address 0: not known
+  };
+
+  void allocate(Slot& slot, const Event& event);
+  void free(Slot& slot, const Event& event);
+  void realloc_begin(Slot& slot, const Event& event);
+  void realloc_end(Slot& slot, const Event& event);
+  void realloc_failed(Slot& slot);
+  Block& claim(const Event& event);
+  Block new_block(Slot& slot, const Event& event);
+  GroupId group(Slot& slot, const Event& event);
+  [[gnu::noinline]] void renew_context(Slot& slot, const Event& event);
+  void forget_realloc(Slot& slot);
+  void put_back_old_block(Slot& slot);
+
+  LiveMemory& live_;
+  Circumstances& circumstances_;
+  ArenaTable& arenas_;  // told of the end of blocks that arenas share out
+  ReplayTroubles& troubles_;
+  BlockMap blocks_;
+  std::vector<Slot> slots_;
+  Gauge usable_;
+  double sample_bytes_ = 0;  // of the slots that are sampled
+  std::optional<uint64_t> sampled_since_;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,30 @@
+#include "collector/replay/live_memory.h"
+
+#include <string>
+
+#include "collector/log/kinds.h"
+
+namespace gpupeak::collector {
+
+LiveMemory::LiveMemory(ReplayObserver* observer)
+    : observer_(observer),
+      sites_(peaks_),
+      device_scope_(sites_.scopes_for(GPUPEAK_KIND_LINEAR, -1)[1]),
+      host_scope_(sites_.scopes_for(GPUPEAK_KIND_HEAP, -1)[1]) {}
+
+uint64_t LiveMemory::bytes_of(int32_t device, uint8_t kind) const {
+  const ScopeId* scope =
+      sites_.find_scope("device:" + std::to_string(device) + "/" + std::string(kind_name(kind)));
+  return scope != nullptr ? peaks_.scope(*scope).current : 0;
+}
+
+PhaseMoment LiveMemory::moment(uint64_t ticks) {
+  PhaseMoment moment;
+  moment.ticks = ticks;
+  moment.now = {device_bytes(), host_bytes()};
+  moment.owned = peaks_.owned();
+  moment.max = {peaks_.take_recent_max(device_scope_), peaks_.take_recent_max(host_scope_)};
+  return moment;
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,59 @@
+// What is live, by who holds it. The parts of the replay (heap, device, mappings) count in and out
+// here and nowhere else, so that whoever looks on is told of every change.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "collector/replay/peak_finder.h"
+#include "collector/replay/phase_tree.h"
+#include "collector/replay/replay_observer.h"
+#include "collector/replay/site_table.h"
+
+namespace gpupeak::collector {
+
+class LiveMemory {
+ public:
+  explicit LiveMemory(ReplayObserver* observer);
+  LiveMemory(const LiveMemory&) = delete;
+  LiveMemory& operator=(const LiveMemory&) = delete;
+
+  void count_in(GroupId group, uint64_t bytes, uint64_t ticks) {
+    peaks_.add(group, bytes, ticks);
+    if (observer_ != nullptr) [[unlikely]]
+      tell({group, static_cast<int64_t>(bytes), +1, true});
+  }
+  void count_out(GroupId group, uint64_t bytes) {
+    peaks_.remove(group, bytes);
+    if (observer_ != nullptr) [[unlikely]]
+      tell({group, -static_cast<int64_t>(bytes), -1, false});
+  }
+  /// All parts of `step` at once.
+  void apply(std::span<const PeakFinder::Change> step, uint64_t ticks) {
+    peaks_.apply(step, ticks);
+    if (observer_ != nullptr) [[unlikely]]
+      observer_->on_step(step);
+  }
+  void finish() { peaks_.finish(); }
+
+  PeakFinder& peaks() { return peaks_; }
+  const PeakFinder& peaks() const { return peaks_; }
+  SiteTable& sites() { return sites_; }
+  const SiteTable& sites() const { return sites_; }
+
+  uint64_t device_bytes() const { return peaks_.scope(device_scope_).current; }
+  uint64_t host_bytes() const { return peaks_.scope(host_scope_).current; }
+  uint64_t bytes_of(int32_t device, uint8_t kind) const;
+  /// For a border of phases: its maximum begins anew.
+  PhaseMoment moment(uint64_t ticks);
+
+ private:
+  void tell(const PeakFinder::Change& change) { observer_->on_step({&change, 1}); }
+
+  ReplayObserver* const observer_;
+  PeakFinder peaks_;
+  SiteTable sites_;
+  const ScopeId device_scope_, host_scope_;
+};
+
+}  // namespace gpupeak::collector
