@@ -238,8 +238,8 @@ TEST_CASE("exports: what a later call of its thread has settled is not brought b
 TEST_CASE("export chrome: an end that names no phase leaves the phase of a rule alone",
           "[collector]") {
   LogBuilder log;
-  const uint32_t stack = log.node(0, 0x100100);
   log.module("/opt/engine.so", "", 0x100000, 0x100000, 0x10000);
+  const uint32_t stack = log.node(0, 0x100100);
   log.alloc(0, 1, 0x1000, 10, stack);
   log.event(0, 2, GPUPEAK_REC_PHASE_POP, Fields().u(0).u(GPUPEAK_PHASE_AUTO).u(0));
   log.alloc(0, 3, 0x2000, 10, stack);
