@@ -230,7 +230,6 @@ class Totals {
   void heaptrack() {
     std::vector<int64_t> sizes;
     Sum sum;
-    int64_t allocated = 0;
     for (const std::string& line : lines_of(text("heaptrack"))) {
       if (line.size() < 3 || std::string_view("a+-").find(line[0]) == std::string_view::npos)
         continue;
