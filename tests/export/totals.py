@@ -15,7 +15,7 @@ from common import environment, expect, run_checks  # noqa: E402
 
 TOTALS, UNIT_TESTS, MAKE_CORPUS, DRIVER, *PROGRAMS = sys.argv[3:]
 
-LARGE = 1 << 20  # all exports of all scopes of such a log take minutes
+LARGE = 512 << 10  # all exports of all scopes of such a log take minutes
 
 
 def quietly(command, **more):
