@@ -46,7 +46,8 @@ bool make_room(size_t bytes) {
   if (static_cast<size_t>(g_stream.end - g_stream.at) >= bytes) return true;
   const SignalsHeld held;  // else a jump might leave the old chunk to be unmapped once more
   retire_chunk(g_stream.chunk);
-  const size_t size = g_stream.chunk.bytes == 0 ? kFirstChunkBytes : kLargestChunkBytes;
+  const size_t size =
+      g_stream.chunk.bytes == 0 ? kFirstChunkBytes : fitting_chunk_bytes(kLargestChunkBytes);
   g_stream.at = g_stream.end = nullptr;
   g_stream.chunk = new_chunk(size, GPUPEAK_CHUNK_DEFINITIONS, 0, g_stream.sequence,
                              static_cast<uint32_t>(sys::gettid()));

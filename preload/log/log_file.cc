@@ -11,6 +11,7 @@
 #include <cerrno>
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/memory.h"
 #include "base/process_state.h"
 #include "base/signals_held.h"
@@ -304,6 +305,19 @@ Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t s
   header->tid = tid;
   std::atomic_ref<uint32_t>(header->magic).store(GPUPEAK_CHUNK_MAGIC, std::memory_order_release);
   return chunk;
+}
+
+size_t fitting_chunk_bytes(size_t wanted) {
+  constexpr uint64_t kShares = 32;  // of what is left: so many threads may take a chunk each
+  constexpr uint64_t kSmallBytes = 16 << 10;
+  const uint64_t limit = environment().log_max_bytes;
+  if (limit == 0) return wanted;
+  const uint64_t taken =
+      std::atomic_ref<uint64_t>(counters().file_bytes).load(std::memory_order_relaxed);
+  const uint64_t left = taken < limit ? limit - taken : 0;
+  uint64_t bytes = wanted;
+  while (bytes > kSmallBytes && bytes > left / kShares) bytes /= 2;
+  return bytes;
 }
 
 void retire_chunk(const Chunk& chunk) {

@@ -27,6 +27,10 @@ std::string_view log_path();
 /// quality DISK_FULL; every record that finds no room is then counted as dropped).
 Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t sequence,
                 uint32_t tid);
+/// How large a next chunk is best, of `wanted` bytes at most: near GPUPEAK_LOG_MAX and behind it
+/// small, so that what threads have not filled does not add up.
+size_t fitting_chunk_bytes(size_t wanted);
+
 /// The chunk is full: takes it out of this process's memory; its bytes are the file's.
 void retire_chunk(const Chunk& chunk);
 

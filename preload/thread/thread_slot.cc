@@ -156,9 +156,9 @@ bool ThreadSlot::refill(size_t room) {
   if (tid.load(std::memory_order_relaxed) == kUnknownThread && sys::getpid() == g_process->pid)
     tid.store(sys::gettid(), std::memory_order_relaxed);
   const size_t grown = chunk.bytes == 0 ? kFirstChunkBytes : chunk.bytes * 4;
-  size_t bytes = grown < kLargestChunkBytes ? grown : kLargestChunkBytes;
+  size_t bytes = fitting_chunk_bytes(grown < kLargestChunkBytes ? grown : kLargestChunkBytes);
   while (bytes < room + sizeof(gpupeak_chunk_header)) bytes *= 2;
-  const bool sample_now = chunk.bytes == kLargestChunkBytes;
+  const bool sample_now = bytes <= chunk.bytes;  // chunks have grown as large as they get
   retire_chunk(chunk);
   at = end = nullptr;
   chunk = new_chunk(bytes, GPUPEAK_CHUNK_EVENTS, index, sequence,

@@ -1,12 +1,26 @@
-/* Enough events for a log of several MiB; ends by itself with a code of its own. */
+/* Enough events for a log of several MiB, from as many threads as are asked for; ends by itself with a code of its own. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-int main(void) {
+
+enum { kEvents = 1000000 };
+static int threads = 1;
+
+static void* work(void* unused) {
   void* live[100] = {0};
-  for (int i = 0; i < 1000000; ++i) {
+  for (int i = 0; i < kEvents / threads; ++i) {
     free(live[i % 100]);
     live[i % 100] = malloc((size_t)i * 7919 % 3000);
   }
+  return unused;
+}
+
+int main(int argc, char** argv) {
+  if (argc > 1) threads = atoi(argv[1]);
+  pthread_t others[64];
+  for (int i = 1; i < threads; ++i) pthread_create(&others[i], NULL, work, NULL);
+  work(NULL);
+  for (int i = 1; i < threads; ++i) pthread_join(others[i], NULL);
   puts("done");
   return 9;
 }

@@ -209,6 +209,15 @@ def case_log_limit(folder, prepare=None):
     expect(live <= full * 3, f"{live} bytes live at the end, the whole peak is {full}")
 
 
+def case_log_limit_threads(folder):
+    """What many threads have not filled of their chunks does not add up beyond the limit."""
+    summary = plain(folder, GPUPEAK_LOG_MAX="1MiB", GPUPEAK_SAMPLE="512KiB")
+    no_repairs(summary)
+    expect("GP033" in [w["code"] for w in summary["quality"]["warnings"]], "the limit was not reached")
+    size = os.path.getsize(logs(folder)[0])
+    expect(size < 3 << 19, f"the log has {size} bytes")
+
+
 def case_address_limit(folder):
     limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (256 << 20, 256 << 20))
     plain(folder, limit)
