@@ -157,9 +157,8 @@ int wait_for(pid_t child, rusage& usage) {
 
 void say_why_there_is_no_log(const std::string& program) {
   say("{0} left no log, so nothing was measured. A statically linked program (also most Go "
-      "programs), one for another C library (musl) and a setuid program do not load preloaded "
-      "libraries; `ldd {0}` tells. If it only starts the program that you mean, try --children "
-      "all.",
+      "programs) and a setuid program do not load preloaded libraries; `ldd {0}` tells. If it only "
+      "starts the program that you mean, try --children all.",
       program);
 }
 

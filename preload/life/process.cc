@@ -44,6 +44,17 @@
 #define MADV_WIPEONFORK 18
 #endif
 
+// What only a sanitizer's runtime defines, and what musl's C library does not.
+extern "C" {
+void __asan_init() __attribute__((weak));
+void __hwasan_init() __attribute__((weak));
+void __lsan_init() __attribute__((weak));
+void __lsan_do_leak_check() __attribute__((weak));
+void __msan_init() __attribute__((weak));
+void __tsan_init() __attribute__((weak));
+const char* gnu_get_libc_version() __attribute__((weak));
+}
+
 namespace gpupeak::preload {
 namespace {
 
@@ -229,9 +240,27 @@ bool is_asked_for() {
   return e.children == Children::kAll || e.run_pid == 0 || e.run_pid == sys::getpid();
 }
 
-/// True inside a program that gained privileges: nothing of ours happens there.
+/// A sanitizer takes the places that we need, and has a shadow of all memory that ours is not in.
+bool has_sanitizer() {
+  return &__asan_init != nullptr || &__hwasan_init != nullptr || &__lsan_init != nullptr ||
+         &__lsan_do_leak_check != nullptr || &__msan_init != nullptr || &__tsan_init != nullptr;
+}
+
+/// True inside a program that gained privileges: nothing of ours happens there, not even a word.
 bool is_privileged() {
   return getauxval(AT_SECURE) != 0;
+}
+
+/// Why nothing can be recorded in a program of this kind; empty: it can.
+std::string_view unfit_because() {
+  if (&gnu_get_libc_version == nullptr) return "its C library is not glibc";
+  if (has_sanitizer()) return "it has a sanitizer's runtime";
+  return {};
+}
+
+/// Whether a program of this kind is left alone for good.
+bool must_be_silent() {
+  return is_privileged() || !unfit_because().empty();
 }
 
 /// Called with the lock held when nothing is decided: at the start, and in a forked child.
@@ -249,6 +278,10 @@ void decide() {
     return;
   }
   if (!read_environment()) return;  // libc is not there yet: ask again at the next call
+  if (must_be_silent()) {
+    g_process->decided = 1;
+    return;
+  }
   const bool forked = g_start_pid != 0;
   if (forked) abandon_log_file();
   g_start_pid = sys::getpid();
@@ -274,6 +307,11 @@ void say_what_is_wrong() {
   static int said_by = 0;
   if (said_by == sys::getpid()) return;
   said_by = sys::getpid();
+  if (const std::string_view because = unfit_because(); !because.empty()) {
+    Text<128> line;
+    say(line.add("this program is not recorded: ").add(because).view());
+    return;
+  }
   if (!environment().complaint.view().empty()) say(environment().complaint.view());
   if (g_open_error != 0) {
     Text<1024> line;
@@ -311,14 +349,16 @@ void start() {
 bool may_record() {
   ensure_started();
   return recording() || (g_process->decided != 0 && environment().children != Children::kNone &&
-                         g_open_error == 0 && !is_privileged());
+                         g_open_error == 0 && !must_be_silent());
 }
 
 bool start_for_cuda() {
   ensure_started();
   if (recording() || g_process->decided == 0) return recording();
-  if (environment().children == Children::kNone || g_open_error != 0 || is_privileged())
+  if (environment().children == Children::kNone || g_open_error != 0 || must_be_silent()) {
+    if (!unfit_because().empty() && environment().children != Children::kNone) say_what_is_wrong();
     return false;
+  }
   {
     HookScope scope;
     if (!scope.entered()) return false;
@@ -341,6 +381,10 @@ void finish_start() {
   ensure_started();
   if (g_process->decided == 0 || is_privileged()) return;
   remember_stderr();
+  if (must_be_silent()) {
+    if (is_asked_for()) say_what_is_wrong();
+    return;
+  }
   if (recording() || g_open_error != 0) say_what_is_wrong();
   if (!recording()) return;
   if (environment().run_pid == 0) mark_children();

@@ -37,6 +37,19 @@ for pattern in patterns:
     if not fnmatch.filter(exported, pattern):
         failures.append(f"exports.map names {pattern}, which is not there")
 
+# A program, another preloaded library or a sanitizer may define what they like, also what is called before it is ready: of
+# the C library we take no more than where errno and the environment lie and the list of what is done at exit. All else is
+# our own or looked up in the C library itself (preload/base/freestanding.cc, own_libc.cc). What is weak may be missing.
+KNOWN = {"__cxa_atexit", "__environ", "__errno_location", "environ"}
+WEAK = {"_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__cxa_finalize", "__gmon_start__",
+        "__register_atfork", "_dl_debug_addr", "_r_debug", "gnu_get_libc_version",
+        "__asan_init", "__hwasan_init", "__lsan_init", "__lsan_do_leak_check", "__msan_init", "__tsan_init"}
+for line in tool("nm", "-D", "--undefined-only", library).splitlines():
+    kind, name = line.split()[-2:]
+    name = name.split("@")[0]
+    if name not in (KNOWN if kind == "U" else WEAK):
+        failures.append(f"{name} ({kind}) is taken from whoever defines it first")
+
 versions = {}
 for line in tool("nm", "-D", "--undefined-only", library).splitlines():
     match = re.search(r"(\S+)@+GLIBC_([\d.]+)", line)
