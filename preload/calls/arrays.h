@@ -72,10 +72,16 @@ inline uint64_t tile_key(const CUarrayMapInfo& tile) {
 template <typename Real, typename Array>
 CUresult array_destroy(const ApiCall& call, Real real, Array array) {
   const ArrayBracket bracket(call, value_of(array));
-  const CUresult result =
-      release(call, KeySpace::kArray, value_of(array), [&] { return real(array); });
-  if (result == CUDA_SUCCESS && recording()) vmm_array_destroyed(call, value_of(array));
-  return result;
+  return release(call, KeySpace::kArray, value_of(array), [&] {
+    if (!recording()) return real(array);
+    vmm_array_leaving(call, value_of(array));
+    const CUresult result = real(array);
+    if (result == CUDA_SUCCESS)
+      vmm_array_gone(value_of(array));
+    else
+      vmm_array_stays(value_of(array));
+    return result;
+  });
 }
 
 /// Tiles of sparse arrays, each a mapping of cuMemCreate's memory.
@@ -83,13 +89,17 @@ template <typename Real>
 CUresult map_array_async(const ApiCall& call, Real real, CUarrayMapInfo* list, unsigned count,
                          CUstream stream) {
   DriverScope scope;
-  if (scope.accounts()) read_unread_peaks();
+  if (!scope.accounts() || list == nullptr) return real(list, count, stream);
+  read_unread_peaks();
+  const DeviceCall under_way;
+  for (unsigned i = 0; i < count; ++i) vmm_tile_leaving(call, tile_key(list[i]));
   const CUresult result = real(list, count, stream);
-  if (!scope.accounts() || result != CUDA_SUCCESS) return result;
   for (unsigned i = 0; i < count; ++i) {
     const CUarrayMapInfo& tile = list[i];
     const bool maps = tile.memOperationType == CU_MEM_OPERATION_TYPE_MAP;
-    if (maps)
+    if (result != CUDA_SUCCESS)
+      vmm_tile_stays(tile_key(tile));
+    else if (maps)
       vmm_tile_mapped(call, tile_key(tile), value_of(tile.resource.array),
                       tile.memHandle.memHandle);
     else

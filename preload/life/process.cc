@@ -38,7 +38,6 @@
 #include "track/nvtx.h"
 #include "track/ort_sessions.h"
 #include "track/phases.h"
-#include "track/virtual_memory.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -172,7 +171,6 @@ void forget_parent() {
   abandon_slots();
   forget_device_memory();
   forget_ledger();
-  forget_virtual_memory();
   reset_ort_sessions();
   reset_nvtx();
   g_generation += 1;

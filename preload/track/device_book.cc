@@ -86,6 +86,27 @@ bool keep_block(uint64_t key, const DeviceBlock& block, uint32_t api, uint32_t s
   return false;
 }
 
+bool take_block(uint64_t key, DeviceBlock& block, uint32_t api, uint32_t stack) {
+  DeviceBlock* known = g_book.blocks.find(key);
+  if (known == nullptr) return false;
+  block = *known;
+  if (known->id == 0) return true;
+  if (known->opens > 1) {
+    --known->opens;
+    return true;
+  }
+  g_book.blocks.erase(key);
+  log_free(block, api, stack);
+  return true;
+}
+
+void put_back_block(uint64_t key, const DeviceBlock& block) {
+  if (block.id == 0) return;
+  if (!g_book.blocks.insert(key, block) || block.opens > 1) return;
+  move_gauges(block, static_cast<int64_t>(block.bytes));
+  emit(numbered(GPUPEAK_REC_DEVICE_REVIVE).u(block.id));
+}
+
 void add_block(KeySpace space, uint64_t value, DeviceBlock block, uint32_t api, uint32_t stack) {
   block.id = g_book.next_id++;
   if (!keep_block(key_of(space, value), block, api, stack)) return;

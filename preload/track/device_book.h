@@ -34,6 +34,11 @@ void log_free(const DeviceBlock& block, uint32_t api, uint32_t stack);
 /// Puts a block into the book in place of what may have been there: then the old one's end was not
 /// seen. False if the block is there already, or there is no room.
 bool keep_block(uint64_t key, const DeviceBlock& block, uint32_t api, uint32_t stack);
+/// Takes a block that is about to be freed out of the book, counts and logs its end. False if it is
+/// not there. What stays: device_freeing() in track/device_memory.h.
+bool take_block(uint64_t key, DeviceBlock& block, uint32_t api, uint32_t stack);
+/// It lives on after all.
+void put_back_block(uint64_t key, const DeviceBlock& block);
 /// Puts a new block into the book, counts and logs it.
 void add_block(KeySpace space, uint64_t value, DeviceBlock block, uint32_t api, uint32_t stack);
 

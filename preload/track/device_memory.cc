@@ -10,6 +10,7 @@
 #include "track/driver_readings.h"
 #include "track/graph_memory.h"
 #include "track/memory_pools.h"
+#include "track/virtual_memory.h"
 
 namespace gpupeak::preload {
 
@@ -38,27 +39,14 @@ bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceB
   const uint32_t api = api_of(call);
   const uint32_t stack = capture_stack(call.caller);
   LockGuard guard(g_book.lock);
-  DeviceBlock* known = g_book.blocks.find(key_of(space, value));
-  if (known == nullptr) return false;
-  block = *known;
-  if (known->id == 0) return true;
-  if (known->opens > 1) {
-    --known->opens;
-    return true;
-  }
-  g_book.blocks.erase(key_of(space, value));
-  log_free(block, api, stack);
-  return true;
+  return take_block(key_of(space, value), block, api, stack);
 }
 
 void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block) {
   HookScope scope;
   if (!scope.entered()) return;
-  if (block.id == 0) return;
   LockGuard guard(g_book.lock);
-  if (!g_book.blocks.insert(key_of(space, value), block) || block.opens > 1) return;
-  move_gauges(block, static_cast<int64_t>(block.bytes));
-  emit(numbered(GPUPEAK_REC_DEVICE_REVIVE).u(block.id));
+  put_back_block(key_of(space, value), block);
 }
 
 bool device_find(KeySpace space, uint64_t value, DeviceBlock& block) {
@@ -111,6 +99,7 @@ void forget_device_memory() {
   forget_pools();
   forget_contexts();
   forget_graph_memory();
+  forget_virtual_memory();
   forget_readings();
   forget_introductions();
 }

@@ -13,14 +13,25 @@ namespace gpupeak::preload {
 namespace {
 
 struct Reserve {
+  uint64_t turn = 0;  ///< of the latest reading that was booked
   uint64_t bytes = 0;
   uint32_t blocks = 0;  ///< numbered from 1; the latest is given back first
 };
 constinit Reserve g_reserves[GPUPEAK_LOG_MAX_DEVICES];  // under the book's lock
+constinit std::atomic<uint64_t> g_turns{0};             // readings begun
 constinit std::atomic<bool> g_has_graphs{false};
 
 uint64_t graph_block(int device, uint32_t number) {
   return static_cast<uint64_t>(device) << 32 | number;
+}
+
+/// Notes the turn of a reading that says nothing new, since no stack is needed for that.
+bool is_news(Reserve& reserve, uint64_t turn, uint64_t bytes) {
+  LockGuard guard(g_book.lock);
+  if (reserve.turn > turn) return false;
+  if (reserve.bytes != bytes) return true;
+  reserve.turn = turn;
+  return false;
 }
 
 }  // namespace
@@ -33,12 +44,17 @@ void graph_reserve_read(const ApiCall& call, int device) {
   HookScope scope;
   if (!scope.entered() || device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
   introduce_device(device);
-  LockGuard guard(g_book.lock);
+  // Who grew or shrank it reads it afterwards: so the reading that began last has seen all, and an
+  // earlier one that is booked later is dropped. Driver and loader are asked without the lock.
+  const uint64_t turn = g_turns.fetch_add(1, std::memory_order_acq_rel) + 1;
   const uint64_t reserved_bytes = graph_reserve(device);
   Reserve& reserve = g_reserves[device];
-  if (reserve.bytes == reserved_bytes) return;
+  if (!is_news(reserve, turn, reserved_bytes)) return;
   const uint32_t api = api_of(call);
   const uint32_t stack = capture_call_site(call.caller);
+  LockGuard guard(g_book.lock);
+  if (reserve.turn > turn) return;
+  reserve.turn = turn;
   while (reserve.bytes > reserved_bytes && reserve.blocks > 0) {
     const uint64_t key = key_of(KeySpace::kGraphReserve, graph_block(device, reserve.blocks--));
     if (const DeviceBlock* block = g_book.blocks.find(key)) {

@@ -2,9 +2,12 @@
 
 #include "base/flat_map.h"
 #include "base/hook_scope.h"
-#include "base/process_state.h"
 #include "base/spinlock.h"
+#include "log/log.h"
 #include "thread/emit.h"
+#include "thread/own_stack.h"
+#include "track/device_book.h"
+#include "track/driver.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -29,10 +32,11 @@ constexpr uint64_t kSmallestGranularity = 64 << 10;
 struct Tile {
   uint64_t array = 0;
   CUmemGenericAllocationHandle handle = 0;
+  bool leaving = false;  ///< given up already, the real call has not returned yet
 };
 
+/// Under the book's lock.
 struct VirtualMemory {
-  SpinLock lock;  ///< outside of the device memory's
   FlatMap<Handle> handles;
   FlatMap<Mapping> mappings;
   FlatMap<Tile> tiles;
@@ -43,21 +47,71 @@ constinit VirtualMemory g_vmm;
 uint64_t handle_key(CUmemGenericAllocationHandle handle) {
   return static_cast<uint64_t>(handle) + 1;
 }
+uint64_t block_key(CUmemGenericAllocationHandle handle) {
+  return key_of(KeySpace::kHandle, handle_key(handle));
+}
 
-void free_if_unused(const ApiCall& call, CUmemGenericAllocationHandle handle, Handle& state) {
+/// Who changes the book, as its records have it. Captured before the lock is taken: that may call
+/// into the loader.
+struct Site {
+  uint32_t api, stack;
+  explicit Site(const ApiCall& call) : api(api_of(call)), stack(capture_stack(call.caller)) {}
+};
+
+/// Calls `change(arguments…)` with the book's lock held; a nested call changes nothing.
+template <typename Change>
+void in_book(Change change) {
+  HookScope scope;
+  if (!scope.entered()) return count(&gpupeak_counters_page::dropped_events);
+  LockGuard guard(g_book.lock);
+  change();
+}
+template <typename Change>
+void in_book(const ApiCall& call, Change change) {
+  HookScope scope;
+  if (!scope.entered()) return count(&gpupeak_counters_page::dropped_events);
+  const Site site(call);
+  LockGuard guard(g_book.lock);
+  change(site);
+}
+
+void free_if_unused(const Site& site, CUmemGenericAllocationHandle handle, Handle& state) {
   if (state.references > 0 || state.mappings > 0 || state.freed) return;
-  state.freed = device_freeing(call, KeySpace::kHandle, handle_key(handle), state.block);
+  state.freed = take_block(block_key(handle), state.block, site.api, site.stack);
+}
+
+/// A mapping of the handle's memory is taken away.
+void leave(const Site& site, CUmemGenericAllocationHandle handle) {
+  Handle* state = g_vmm.handles.find(handle_key(handle));
+  if (state == nullptr || state->mappings == 0) return;
+  --state->mappings;
+  free_if_unused(site, handle, *state);
 }
 
 void revive(CUmemGenericAllocationHandle handle, Handle& state) {
   if (!state.freed) return;
-  device_not_freed(KeySpace::kHandle, handle_key(handle), state.block);
+  put_back_block(block_key(handle), state.block);
   state.freed = false;
 }
 
-/// Calls `visit(address, mapping)` for the mappings that begin in the range.
+/// It stays after all.
+void stay(CUmemGenericAllocationHandle handle) {
+  Handle* state = g_vmm.handles.find(handle_key(handle));
+  if (state == nullptr) return;
+  ++state->mappings;
+  revive(handle, *state);
+}
+
+/// Calls `visit(address, mapping)` for the mappings that begin in the range: step by step, or
+/// looking at all, whichever is less. It must not insert or erase.
 template <typename Visit>
 void for_each_mapping(CUdeviceptr at, uint64_t bytes, Visit visit) {
+  if (bytes / kSmallestGranularity > g_vmm.mappings.size()) {
+    g_vmm.mappings.for_each([&](uint64_t mapped_at, Mapping& mapping) {
+      if (mapped_at - at < bytes) visit(mapped_at, mapping);
+    });
+    return;
+  }
   for (uint64_t offset = 0; offset < bytes;) {
     Mapping* mapping = g_vmm.mappings.find(at + offset);
     if (mapping != nullptr) visit(at + offset, *mapping);
@@ -65,153 +119,194 @@ void for_each_mapping(CUdeviceptr at, uint64_t bytes, Visit visit) {
   }
 }
 
+/// Erases what `for_each(add)` adds, a batch at a time: erasing moves entries.
+template <typename Value, typename ForEach>
+void erase_all(FlatMap<Value>& map, ForEach for_each) {
+  constexpr size_t kBatch = 128;
+  for (size_t n = kBatch; n == kBatch;) {
+    uint64_t keys[kBatch];
+    n = 0;
+    for_each([&](uint64_t key) {
+      if (n < kBatch) keys[n++] = key;
+    });
+    for (size_t i = 0; i < n; ++i) map.erase(keys[i]);
+  }
+}
+
 /// Where a block can be used: what pools hand out lies there, not at the handle.
 void log_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle) {
-  DeviceBlock block;
-  if (!device_find(KeySpace::kHandle, handle_key(handle), block) || block.id == 0) return;
-  HookScope hook;
-  if (!hook.entered() || !recording()) return;
+  const DeviceBlock* block = g_book.blocks.find(block_key(handle));
+  if (block == nullptr || block->id == 0) return;
   Record record(GPUPEAK_REC_DEVICE_MAPPED);
-  emit(record.u(at).u(bytes).u(block.id));
+  emit(record.u(at).u(bytes).u(block->id));
 }
 
 void log_unmapped(CUdeviceptr at, uint64_t bytes) {
-  HookScope hook;
-  if (!hook.entered() || !recording()) return;
   Record record(GPUPEAK_REC_DEVICE_UNMAPPED);
   emit(record.u(at).u(bytes));
 }
 
-void drop_tile(const ApiCall& call, uint64_t key) {
-  const Tile* tile = g_vmm.tiles.find(key);
-  if (tile == nullptr) return;
-  const CUmemGenericAllocationHandle handle = tile->handle;
-  g_vmm.tiles.erase(key);
-  Handle* state = g_vmm.handles.find(handle_key(handle));
-  if (state == nullptr || state->mappings == 0) return;
-  --state->mappings;
-  free_if_unused(call, handle, *state);
+/// What is mapped there is given up, but still known until the call has succeeded.
+void leave_tile(const Site& site, Tile& tile) {
+  if (tile.leaving) return;
+  tile.leaving = true;
+  leave(site, tile.handle);
+}
+
+void keep_tile(Tile& tile) {
+  if (!tile.leaving) return;
+  tile.leaving = false;
+  stay(tile.handle);
 }
 
 }  // namespace
 
 void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupeak_kind kind,
                  int device, uint64_t bytes) {
-  {
-    LockGuard guard(g_vmm.lock);
-    Handle state;
-    if (const Handle* known = g_vmm.handles.find(handle_key(handle));
-        known != nullptr && !known->freed) {
-      state = *known;  // the same memory imported again
-      ++state.references;
-      g_vmm.handles.insert(handle_key(handle), state);
-      return;
-    }
-    state.references = 1;
-    g_vmm.handles.insert(handle_key(handle), state);
+  HookScope scope;
+  if (!scope.entered()) return count(&gpupeak_counters_page::dropped_events);
+  introduce_device(device);
+  const uint32_t api = api_of(call);
+  const uint32_t stack = capture_call_site(call.caller);
+  LockGuard guard(g_book.lock);
+  Handle* known = g_vmm.handles.find(handle_key(handle));
+  if (known != nullptr && !known->freed) {
+    ++known->references;  // the same memory imported again
+    return;
   }
-  device_allocated(call, KeySpace::kHandle, handle_key(handle),
-                   {.bytes = bytes, .device = device, .kind = kind});
+  g_vmm.handles.insert(handle_key(handle), {.references = 1, .block = {}});
+  add_block(KeySpace::kHandle, handle_key(handle), {.bytes = bytes, .device = device, .kind = kind},
+            api, stack);
 }
 
 void vmm_retained(CUmemGenericAllocationHandle handle) {
-  LockGuard guard(g_vmm.lock);
-  if (Handle* state = g_vmm.handles.find(handle_key(handle))) ++state->references;
+  in_book([&] {
+    if (Handle* state = g_vmm.handles.find(handle_key(handle))) ++state->references;
+  });
 }
 
 bool vmm_releasing(const ApiCall& call, CUmemGenericAllocationHandle handle) {
-  LockGuard guard(g_vmm.lock);
-  Handle* state = g_vmm.handles.find(handle_key(handle));
-  if (state == nullptr || state->references == 0) return false;
-  --state->references;
-  free_if_unused(call, handle, *state);
-  return true;
+  bool known = false;
+  in_book(call, [&](const Site& site) {
+    Handle* state = g_vmm.handles.find(handle_key(handle));
+    known = state != nullptr && state->references > 0;
+    if (!known) return;
+    --state->references;
+    free_if_unused(site, handle, *state);
+  });
+  return known;
 }
 
 void vmm_not_released(CUmemGenericAllocationHandle handle) {
-  LockGuard guard(g_vmm.lock);
-  Handle* state = g_vmm.handles.find(handle_key(handle));
-  if (state == nullptr) return;
-  ++state->references;
-  revive(handle, *state);
+  in_book([&] {
+    Handle* state = g_vmm.handles.find(handle_key(handle));
+    if (state == nullptr) return;
+    ++state->references;
+    revive(handle, *state);
+  });
 }
 
 void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle) {
-  LockGuard guard(g_vmm.lock);
-  Handle* state = g_vmm.handles.find(handle_key(handle));
-  if (state == nullptr) return;
-  ++state->mappings;
-  g_vmm.mappings.insert(at, {.bytes = bytes, .handle = handle});
-  log_mapped(at, bytes, handle);
+  in_book([&] {
+    Handle* state = g_vmm.handles.find(handle_key(handle));
+    if (state == nullptr) return;
+    ++state->mappings;
+    g_vmm.mappings.insert(at, {.bytes = bytes, .handle = handle});
+    log_mapped(at, bytes, handle);
+  });
 }
 
 void vmm_unmapping(const ApiCall& call, CUdeviceptr at, uint64_t bytes) {
-  LockGuard guard(g_vmm.lock);
-  for_each_mapping(at, bytes, [&](uint64_t mapped_at, Mapping& mapping) {
-    if (mapping.unmapping) return;
-    mapping.unmapping = true;
-    log_unmapped(mapped_at, mapping.bytes);
-    Handle* state = g_vmm.handles.find(handle_key(mapping.handle));
-    if (state == nullptr || state->mappings == 0) return;
-    --state->mappings;
-    free_if_unused(call, mapping.handle, *state);
+  in_book(call, [&](const Site& site) {
+    for_each_mapping(at, bytes, [&](uint64_t mapped_at, Mapping& mapping) {
+      if (mapping.unmapping) return;
+      mapping.unmapping = true;
+      log_unmapped(mapped_at, mapping.bytes);
+      leave(site, mapping.handle);
+    });
   });
 }
 
 void vmm_unmapped(CUdeviceptr at, uint64_t bytes) {
-  LockGuard guard(g_vmm.lock);
-  for (uint64_t offset = 0; offset < bytes;) {
-    const Mapping* mapping = g_vmm.mappings.find(at + offset);
-    const uint64_t step =
-        mapping != nullptr && mapping->bytes > 0 ? mapping->bytes : kSmallestGranularity;
-    // Another thread may have mapped something new there meanwhile: that stays.
-    if (mapping != nullptr && mapping->unmapping) g_vmm.mappings.erase(at + offset);
-    offset += step;
-  }
-}
-
-void vmm_not_unmapped(CUdeviceptr at, uint64_t bytes) {
-  LockGuard guard(g_vmm.lock);
-  for_each_mapping(at, bytes, [&](uint64_t mapped_at, Mapping& mapping) {
-    if (!mapping.unmapping) return;
-    mapping.unmapping = false;
-    Handle* state = g_vmm.handles.find(handle_key(mapping.handle));
-    if (state == nullptr) return;
-    ++state->mappings;
-    revive(mapping.handle, *state);
-    log_mapped(mapped_at, mapping.bytes, mapping.handle);
+  in_book([&] {
+    erase_all(g_vmm.mappings, [&](auto add) {
+      for_each_mapping(at, bytes, [&](uint64_t mapped_at, const Mapping& mapping) {
+        // Another thread may have mapped something new there meanwhile: that stays.
+        if (mapping.unmapping) add(mapped_at);
+      });
+    });
   });
 }
 
-void vmm_tile_mapped(const ApiCall& call, uint64_t tile, uint64_t array,
-                     CUmemGenericAllocationHandle handle) {
-  LockGuard guard(g_vmm.lock);
-  drop_tile(call, tile);  // mapped anew in its place
-  Handle* state = g_vmm.handles.find(handle_key(handle));
-  if (state == nullptr) return;
-  ++state->mappings;
-  g_vmm.tiles.insert(tile, {.array = array, .handle = handle});
-}
-
-void vmm_tile_unmapped(const ApiCall& call, uint64_t tile) {
-  LockGuard guard(g_vmm.lock);
-  drop_tile(call, tile);
-}
-
-void vmm_array_destroyed(const ApiCall& call, uint64_t array) {
-  LockGuard guard(g_vmm.lock);
-  for (;;) {
-    uint64_t tile = 0;
-    g_vmm.tiles.for_each([&](uint64_t key, const Tile& of) {
-      if (of.array == array) tile = key;
+void vmm_not_unmapped(CUdeviceptr at, uint64_t bytes) {
+  in_book([&] {
+    for_each_mapping(at, bytes, [&](uint64_t mapped_at, Mapping& mapping) {
+      if (!mapping.unmapping) return;
+      mapping.unmapping = false;
+      stay(mapping.handle);
+      log_mapped(mapped_at, mapping.bytes, mapping.handle);
     });
-    if (tile == 0) return;
-    drop_tile(call, tile);
-  }
+  });
+}
+
+void vmm_tile_leaving(const ApiCall& call, uint64_t key) {
+  in_book(call, [&](const Site& site) {
+    if (Tile* tile = g_vmm.tiles.find(key)) leave_tile(site, *tile);
+  });
+}
+
+void vmm_tile_mapped(const ApiCall& call, uint64_t key, uint64_t array,
+                     CUmemGenericAllocationHandle handle) {
+  in_book(call, [&](const Site& site) {
+    if (Tile* tile = g_vmm.tiles.find(key)) leave_tile(site, *tile);  // twice in one list
+    Handle* state = g_vmm.handles.find(handle_key(handle));
+    if (state == nullptr) return g_vmm.tiles.erase(key);
+    ++state->mappings;
+    g_vmm.tiles.insert(key, {.array = array, .handle = handle});
+  });
+}
+
+void vmm_tile_unmapped(const ApiCall& call, uint64_t key) {
+  in_book(call, [&](const Site& site) {
+    if (Tile* tile = g_vmm.tiles.find(key)) leave_tile(site, *tile);  // mapped by the same list
+    g_vmm.tiles.erase(key);
+  });
+}
+
+void vmm_tile_stays(uint64_t key) {
+  in_book([&] {
+    if (Tile* tile = g_vmm.tiles.find(key)) keep_tile(*tile);
+  });
+}
+
+void vmm_array_leaving(const ApiCall& call, uint64_t array) {
+  in_book(call, [&](const Site& site) {
+    g_vmm.tiles.for_each([&](uint64_t, Tile& tile) {
+      if (tile.array == array) leave_tile(site, tile);
+    });
+  });
+}
+
+void vmm_array_gone(uint64_t array) {
+  in_book([&] {
+    erase_all(g_vmm.tiles, [&](auto add) {
+      // Those that are not leaving are of another array, which has been given the handle meanwhile.
+      g_vmm.tiles.for_each([&](uint64_t key, const Tile& tile) {
+        if (tile.array == array && tile.leaving) add(key);
+      });
+    });
+  });
+}
+
+void vmm_array_stays(uint64_t array) {
+  in_book([&] {
+    g_vmm.tiles.for_each([&](uint64_t, Tile& tile) {
+      if (tile.array == array) keep_tile(tile);
+    });
+  });
 }
 
 void forget_virtual_memory() {
-  g_vmm.lock.reset();
   g_vmm.handles.forget();
   g_vmm.mappings.forget();
   g_vmm.tiles.forget();

@@ -22,13 +22,20 @@ void vmm_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle han
 void vmm_unmapping(const ApiCall& call, CUdeviceptr at, uint64_t bytes);
 void vmm_unmapped(CUdeviceptr at, uint64_t bytes);
 void vmm_not_unmapped(CUdeviceptr at, uint64_t bytes);
-/// A tile of a sparse array: a mapping too. `tile`: a hash of the array and of the place in it.
+/// A tile of a sparse array is a mapping too; `tile`: a hash of the array and of the place in it.
+/// Before cuMemMapArrayAsync maps or unmaps it, which takes what is mapped there now away; then
+/// exactly one of the others.
+void vmm_tile_leaving(const ApiCall& call, uint64_t tile);
 void vmm_tile_mapped(const ApiCall& call, uint64_t tile, uint64_t array,
                      CUmemGenericAllocationHandle handle);
 void vmm_tile_unmapped(const ApiCall& call, uint64_t tile);
-/// The array is gone, and all its tiles with it.
-void vmm_array_destroyed(const ApiCall& call, uint64_t array);
-/// In a forked child.
+void vmm_tile_stays(uint64_t tile);
+/// Before an array is destroyed, and all its tiles with it: another thread may be given its handle
+/// before the call returns. Then exactly one of the others.
+void vmm_array_leaving(const ApiCall& call, uint64_t array);
+void vmm_array_gone(uint64_t array);
+void vmm_array_stays(uint64_t array);
+/// In a forked child. Holds the book's lock.
 void forget_virtual_memory();
 
 }  // namespace gpupeak::preload

@@ -22,6 +22,12 @@ struct Export {
 /// True, so that a constant can be initialised with it.
 bool register_export(const Export& entry);
 
+/// The end of a call, when the lock is given back: what fake_cuda_on_return() was given is called.
+struct CallEnd {
+  const char* base_name;
+  ~CallEnd();
+};
+
 /// Open while a call runs: holds the lock. It is refused by injected failures and without cuInit.
 class Call {
  public:
@@ -29,6 +35,7 @@ class Call {
   CUresult refusal() const { return refusal_; }
 
  private:
+  const CallEnd end_;
   std::lock_guard<std::mutex> guard_;
   CUresult refusal_;
 };

@@ -1,6 +1,7 @@
 // cuGetProcAddress: from a base name, a version and flags to the function of that ABI.
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -101,7 +102,14 @@ bool register_export(const Export& entry) {
   return true;
 }
 
-Call::Call(const char* base_name, bool needs_init) : guard_(driver().lock), refusal_(CUDA_SUCCESS) {
+static std::atomic<void (*)(const char*)> g_on_return{nullptr};
+
+CallEnd::~CallEnd() {
+  if (const auto on_return = g_on_return.load()) on_return(base_name);
+}
+
+Call::Call(const char* base_name, bool needs_init)
+    : end_{base_name}, guard_(driver().lock), refusal_(CUDA_SUCCESS) {
   const Driver& state = driver();
   if (needs_init && (!state.initialised || state.pid != getpid())) {
     refusal_ = CUDA_ERROR_NOT_INITIALIZED;
@@ -121,3 +129,10 @@ FAKE_CUDA_EXPORT_EARLY(cuGetProcAddress_v2, "cuGetProcAddress", 12000, find_func
                        (name, out, version, flags, status))
 
 }  // namespace fake_cuda
+
+/// Calls `on_return(base_name)` after each call, on its thread, as if others were quicker than its
+/// return.
+extern "C" __attribute__((visibility("default"))) void fake_cuda_on_return(
+    void (*on_return)(const char* base_name)) {
+  fake_cuda::g_on_return = on_return;
+}
