@@ -95,8 +95,9 @@ class QualityReport {
       warn_inexact("GP008", "the table of live device memory was full: device events were lost");
     }
     if (page_.reentrant_calls > 0) {
-      warn_inexact("GP009", counted(page_.reentrant_calls, "allocator call") +
-                                " from signal handlers inside a hook not seen");
+      warn_inexact("GP009",
+                   counted(page_.reentrant_calls, "allocator call") +
+                       " from signal handlers inside a hook or under strict seccomp not seen");
     }
     if (page_.early_calls > 0) {
       warn_inexact("GP010", counted(page_.early_calls, "allocator call") +

@@ -3,6 +3,7 @@
 #include <cpuid.h>
 #include <sys/prctl.h>
 
+#include <atomic>
 #include <cstring>
 #include <ctime>
 
@@ -17,6 +18,16 @@ bool g_use_tsc = false;
 namespace {
 
 bool g_tsc_faults = false;
+
+/// Ticks from nanoseconds of CLOCK_MONOTONIC: base_ticks + (ns - base_ns) × ticks_per_ns.
+struct Conversion {
+  uint64_t base_ns = 0;
+  uint64_t base_ticks = 0;
+  double ticks_per_ns = 1;
+};
+Conversion g_conversion;
+uint64_t g_start_ns = 0;  // when the TSC was g_start_ticks
+uint64_t g_start_ticks = 0;
 
 uint64_t clock_ns(clockid_t clock) {
   timespec now{};
@@ -53,9 +64,38 @@ bool kernel_trusts_tsc() {
 }  // namespace
 
 uint32_t init_clock() {
-  g_tsc_faults = tsc_faults();
+  g_tsc_faults = g_tsc_faults || tsc_faults();  // if for one thread, then perhaps for others
   g_use_tsc = !g_tsc_faults && tsc_is_invariant() && kernel_trusts_tsc();
+  g_conversion = {};
+  if (g_use_tsc) {
+    g_start_ns = monotonic_ns();
+    g_start_ticks = tsc();
+  }
   return g_use_tsc ? GPUPEAK_CLOCK_TSC : GPUPEAK_CLOCK_MONOTONIC_NS;
+}
+
+// Another thread may read the TSC once more if it has just looked at g_use_tsc. What is stamped
+// without it is stamped no earlier, since the nanoseconds are read first here; so what comes after
+// such an event has a later stamp, and one that such an event comes after was seen here first.
+void leave_tsc() {
+  if (g_use_tsc) {
+    constexpr uint64_t kShortestNs = 1'000'000;  // to know the ratio to some 1e-5
+    Conversion now;
+    do {
+      now.base_ns = monotonic_ns();
+      now.base_ticks = tsc();
+    } while (now.base_ns - g_start_ns < kShortestNs);
+    now.ticks_per_ns = static_cast<double>(now.base_ticks - g_start_ticks) /
+                       static_cast<double>(now.base_ns - g_start_ns);
+    g_conversion = now;
+  }
+  std::atomic_ref<bool>(g_tsc_faults).store(true, std::memory_order_release);
+  std::atomic_ref<bool>(g_use_tsc).store(false, std::memory_order_release);
+}
+
+uint64_t ticks_without_tsc() {
+  const double ns = static_cast<double>(monotonic_ns() - g_conversion.base_ns);
+  return g_conversion.base_ticks + static_cast<uint64_t>(ns * g_conversion.ticks_per_ns);
 }
 
 uint64_t monotonic_ns() {

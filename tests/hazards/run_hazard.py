@@ -97,6 +97,29 @@ for mode in ("died", "raised", "handler", "once", "signal", "ignored", "vforked"
     globals()["case_bus_" + mode] = case_bus_error
 
 
+def case_no_tsc(folder):
+    """The clock changes in the middle of the log: nothing is lost, nor out of order."""
+    summary = plain(folder)
+    no_repairs(summary)
+    expect(summary["metrics"]["host.kind.heap.peak_bytes"] >= 50000000, "the peak after the change is missing")
+    expect(summary["quality"]["dropped_events"] == 0 and summary["quality"]["exact"], f"{summary['quality']}")
+
+
+def case_confined(folder):
+    """What a thread does after strict seccomp is not recorded, and said; all else is."""
+    native, preloaded = run(folder, False), run(folder, True)
+    same(native, subprocess.CompletedProcess([], preloaded.returncode, preloaded.stdout, b""))
+    lines = preloaded.stderr.decode().splitlines()
+    expect(len(lines) == 1 and "strict seccomp" in lines[0], f"stderr: {lines}")
+    summary = report(logs(folder)[0])
+    expect("GP009" in [w["code"] for w in summary["quality"]["warnings"]], f"not counted: {summary['quality']}")
+    if len(COMMAND) == 1:
+        expect(summary["metrics"]["host.kind.heap.peak_bytes"] >= 50000000, "the other thread's peak is missing")
+
+
+case_confined_alone = case_confined
+
+
 def case_threads(folder):
     no_repairs(plain(folder))
     size = os.path.getsize(logs(folder)[0])
