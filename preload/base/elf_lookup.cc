@@ -212,6 +212,54 @@ void* find_next(const char* name) {
   return found;
 }
 
+namespace {
+
+/// Those come behind us in load order and before all that the program itself needs.
+template <typename Visit>
+void for_each_preloaded(Visit visit) {
+  SymbolTable program;
+  bool after_ourselves = false;
+  for_each_object([&](const dl_phdr_info& object) {
+    const SymbolTable table = symbol_table(object);
+    if (program.dynamic == nullptr) program = table;
+    if (!after_ourselves) {
+      after_ourselves = holds(object, reinterpret_cast<const void*>(&find_next));
+      return false;
+    }
+    if (named(object, "libc.so.6") || (table.strings != nullptr && needs(program, object, table)))
+      return true;
+    return visit(object, table);
+  });
+}
+
+void* find_function(const SymbolTable& table, const char* name) {
+  const ElfW(Sym)* symbol = find_entry(table, name);
+  if (symbol == nullptr) return nullptr;
+  const auto type = ELF64_ST_TYPE(symbol->st_info);
+  return type == STT_FUNC || type == STT_GNU_IFUNC ? find_in_table(table, name) : nullptr;
+}
+
+}  // namespace
+
+void* find_preloaded(const char* name) {
+  void* found = nullptr;
+  for_each_preloaded([&](const dl_phdr_info&, const SymbolTable& table) {
+    found = find_function(table, name);
+    return found != nullptr;
+  });
+  return found;
+}
+
+void* find_preloaded_at(const void* caller, const char* name) {
+  void* found = nullptr;
+  for_each_preloaded([&](const dl_phdr_info& object, const SymbolTable& table) {
+    if (!holds(object, caller)) return false;
+    found = find_function(table, name);
+    return true;
+  });
+  return found;
+}
+
 void* find_in(const char* library, const char* name) {
   void* found = nullptr;
   for_each_object([&](const dl_phdr_info& object) {

@@ -32,6 +32,13 @@ Symbol find_symbol(const dl_phdr_info& object, const char* name);
 /// Calls `visit(name)` for each function that the loaded library defines.
 void for_each_export(const char* library, void (*visit)(const char* name));
 
+/// The function `name` of the first library that was preloaded behind this one and has one: another
+/// interposer, which the program would call without us. nullptr if there is none. HOOK-SAFE.
+void* find_preloaded(const char* name);
+/// The same in the one to which the code at `caller` belongs; nullptr too if that was not preloaded
+/// behind this one. HOOK-SAFE.
+void* find_preloaded_at(const void* caller, const char* name);
+
 /// True if the function at `address` lies in the loaded library whose file name starts with
 /// `library`.
 bool is_in(const void* address, const char* library);

@@ -41,8 +41,9 @@ CUresult init(const ApiCall&, Real real, unsigned flags) {
   return result;
 }
 
-void* hook_or_self(const char* name, void* found) {
+void* hook_or_self(const ApiCall& call, const char* name, void* found) {
   if (found == nullptr) return nullptr;
+  if (is_next_interposer(reinterpret_cast<const void*>(call.caller.ip))) return found;
   if (void* hook = hook_of_address(found)) return hook;
   note_unhooked(name);
   return found;
@@ -51,18 +52,18 @@ void* hook_or_self(const char* name, void* found) {
 /// cuGetProcAddress: the driver decides, and where it gives out a function of ours, we give out the
 /// hook.
 template <typename Real>
-CUresult proc_address(const ApiCall&, Real real, const char* name, void** out, int version,
+CUresult proc_address(const ApiCall& call, Real real, const char* name, void** out, int version,
                       cuuint64_t flags) {
   const CUresult result = real(name, out, version, flags);
-  if (result == CUDA_SUCCESS && out != nullptr) *out = hook_or_self(name, *out);
+  if (result == CUDA_SUCCESS && out != nullptr) *out = hook_or_self(call, name, *out);
   return result;
 }
 
 template <typename Real>
-CUresult proc_address_with_status(const ApiCall&, Real real, const char* name, void** out,
+CUresult proc_address_with_status(const ApiCall& call, Real real, const char* name, void** out,
                                   int version, cuuint64_t flags, void* status) {
   const CUresult result = real(name, out, version, flags, status);
-  if (result == CUDA_SUCCESS && out != nullptr) *out = hook_or_self(name, *out);
+  if (result == CUDA_SUCCESS && out != nullptr) *out = hook_or_self(call, name, *out);
   return result;
 }
 
@@ -120,8 +121,9 @@ enum RowIndex : int {
 #undef ROW
 
 DriverRow g_driver_rows[] = {
-#define ROW(name, base, version, flags, function, parameters, arguments) \
-  {#name, base, version, flags, reinterpret_cast<void*>(&gpupeak_hook_##name), nullptr, nullptr, 0},
+#define ROW(name, base, version, flags, function, parameters, arguments)            \
+  {#name,   base,    version, flags, reinterpret_cast<void*>(&gpupeak_hook_##name), \
+   nullptr, nullptr, nullptr, 0},
 #include "hooks/cuda_table.def"
 #undef ROW
 };

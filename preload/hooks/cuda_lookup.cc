@@ -32,6 +32,12 @@ void* find_in_driver(const char* name) {
              : find_in(kDriver, name);
 }
 
+/// Preloaded behind us, as malloc's other interposers are called too; else the driver's.
+void* next_of(const char* name, void* drivers) {
+  void* const found = find_preloaded(name);
+  return found != nullptr ? found : drivers;
+}
+
 using GetProcAddress4 = CUresult (*)(const char*, void**, int, cuuint64_t);
 using GetProcAddress5 = CUresult (*)(const char*, void**, int, cuuint64_t, void*);
 
@@ -58,9 +64,12 @@ bool resolve() {
   for (int i = 0; i < kDriverRowCount; ++i) {
     DriverRow& row = g_driver_rows[i];
     row.exported = find_in_driver(row.export_name);
+    row.next = next_of(row.export_name, row.exported);
   }
-  const auto by_five = reinterpret_cast<GetProcAddress5>(find_in_driver("cuGetProcAddress_v2"));
-  const auto by_four = reinterpret_cast<GetProcAddress4>(find_in_driver("cuGetProcAddress"));
+  const auto by_five = reinterpret_cast<GetProcAddress5>(
+      next_of("cuGetProcAddress_v2", find_in_driver("cuGetProcAddress_v2")));
+  const auto by_four = reinterpret_cast<GetProcAddress4>(
+      next_of("cuGetProcAddress", find_in_driver("cuGetProcAddress")));
   for (int i = 0; i < kDriverRowCount; ++i) {
     g_driver_rows[i].looked_up = look_up(g_driver_rows[i], by_five, by_four);
   }
@@ -75,11 +84,12 @@ bool resolve() {
 
 void* real_function(int index) {
   if (__builtin_expect(!g_resolved.load(std::memory_order_acquire), 0) && !resolve()) {
-    set_quality(GPUPEAK_Q_NO_DRIVER);
-    return nullptr;
+    void* const instead = find_preloaded(g_driver_rows[index].export_name);
+    if (instead == nullptr) set_quality(GPUPEAK_Q_NO_DRIVER);
+    return instead;
   }
   const DriverRow& row = g_driver_rows[index];
-  return row.exported != nullptr ? row.exported : row.looked_up;
+  return row.next != nullptr ? row.next : row.looked_up;
 }
 
 void* hook_of_address(void* real) {
@@ -87,12 +97,20 @@ void* hook_of_address(void* real) {
   // An export's own address says for sure which ABI it is; what a look-up of ours gave may be
   // shared by rows.
   for (int i = 0; i < kDriverRowCount; ++i) {
-    if (g_driver_rows[i].exported == real) return g_driver_rows[i].hook;
+    if (g_driver_rows[i].exported == real || g_driver_rows[i].next == real)
+      return g_driver_rows[i].hook;
   }
   for (int i = 0; i < kDriverRowCount; ++i) {
     if (g_driver_rows[i].looked_up == real) return g_driver_rows[i].hook;
   }
   return nullptr;
+}
+
+bool is_next_interposer(const void* caller) {
+  for (int i = 0; i < kDriverRowCount; ++i) {
+    if (find_preloaded_at(caller, g_driver_rows[i].export_name) != nullptr) return true;
+  }
+  return false;
 }
 
 bool is_hooked_name(const char* name) {
@@ -108,8 +126,10 @@ void* replace_symbol(const char* name, void* found) {
   for (int i = 0; i < kDriverRowCount; ++i) {
     DriverRow& row = g_driver_rows[i];
     if (strcmp(row.export_name, name) != 0) continue;
-    // Only the driver's own: another library may use the name for something else.
-    return found != row.hook && is_in(found, kDriver) && resolve() ? row.hook : found;
+    // Only the driver's own or the next interposer's: another library may use the name for
+    // something else.
+    if (found == row.hook || !resolve()) return found;
+    return found == row.next || is_in(found, kDriver) ? row.hook : found;
   }
   return found;
 }

@@ -16,6 +16,8 @@ struct DriverRow {
   int version;
   int flags;
   void* hook;
+  void* next;       ///< what the program would call by export name without us: another
+                    ///< interposer's that was preloaded behind us, else the driver's own
   void* exported;   ///< the driver's own, by export name
   void* looked_up;  ///< the driver's own, as its cuGetProcAddress gives it for exactly this version
                     ///< and flags
@@ -30,6 +32,10 @@ void* real_function(int row);
 /// Our hook for a function that the driver gave out, or nullptr if it is not one of the table's. By
 /// address only: what name, version and flags mean is the driver's business.
 void* hook_of_address(void* real);
+
+/// Whether the code at `caller` is another interposer's that was preloaded behind us: what it looks
+/// up is the driver's, not our hooks, since those call it.
+bool is_next_interposer(const void* caller);
 
 /// What a program's dlsym(…, name) = `found` should give: our hook in place of the driver's own
 /// function; else `found`.

@@ -36,11 +36,13 @@ DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* c
   if (is_c10_entry(name) && handle != RTLD_NEXT) {
     // What the program would find without us, which is what it gets: it does not call this one.
     void* const found = real(handle, name);
-    if (found == nullptr || !is_own_code(reinterpret_cast<uintptr_t>(found))) return {found, nullptr};
+    if (found == nullptr || !is_own_code(reinterpret_cast<uintptr_t>(found)))
+      return {found, nullptr};
     return {real(RTLD_NEXT, name), nullptr};
   }
   if (has_missing_hooks() && name != nullptr) note_asked_for(name);
-  if (handle == RTLD_NEXT || (!is_ort && !is_hooked_name(name)) || is_in(caller, "libcuda.so")) {
+  if (handle == RTLD_NEXT || (!is_ort && !is_hooked_name(name)) || is_in(caller, "libcuda.so") ||
+      (!is_ort && is_next_interposer(caller))) {
     return {nullptr, reinterpret_cast<void*>(real)};
   }
   void* found = real(handle, name);

@@ -31,6 +31,27 @@ add_test(NAME e2e.cuda.jump_out_of_call
          COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/reach/check_jump.py $<TARGET_FILE:gpupeak>
                  $<TARGET_FILE_DIR:cuda_small_driver> $<TARGET_FILE:gpupeak_tool> $<TARGET_FILE:cuda_jump_out_of_call>)
 
+# Another library that is preloaded, before and behind us.
+foreach(kind plain own_dlsym)
+  add_library(cuda_interposer_${kind} MODULE reach/interposer.c)
+  target_link_libraries(cuda_interposer_${kind} PRIVATE gpupeak_options ${CMAKE_DL_LIBS})
+  set(programs linear)
+  if(kind STREQUAL own_dlsym)  # the other one is not between the runtime and what that looks up
+    list(APPEND programs runtime)
+  endif()
+  foreach(program IN LISTS programs)
+    foreach(next next handle proc)
+      add_test(NAME e2e.cuda.interposer.${kind}.${program}.${next}
+               COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/reach/check_interposer.py $<TARGET_FILE:gpupeak>
+                       $<TARGET_FILE_DIR:fake_cuda> $<TARGET_FILE:gpupeak_tool> $<TARGET_FILE:cuda_interposer_${kind}>
+                       ${next} $<TARGET_FILE:cuda_${program}>)
+      set_tests_properties(e2e.cuda.interposer.${kind}.${program}.${next} PROPERTIES
+                           ENVIRONMENT "FAKE_CUDA_DEVICES=2;FAKE_CUDART_DLSYM=1" TIMEOUT 120)
+    endforeach()
+  endforeach()
+endforeach()
+target_compile_definitions(cuda_interposer_own_dlsym PRIVATE OWN_DLSYM)
+
 # Clients that no preloaded library comes before.
 add_library(cuda_plugin MODULE reach/plugin.cc)
 target_link_libraries(cuda_plugin PRIVATE gpupeak_options fake_cuda)
