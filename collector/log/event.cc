@@ -53,13 +53,26 @@ MapEvent parse_map(const Event& event) {
   return map;
 }
 
-UnmapEvent parse_unmap(const Event& event) {
+template <class Range>
+static Range parse_range(const Event& event) {
   ByteReader fields = fields_of(event);
-  UnmapEvent range;
+  Range range;
   range.address = fields.u();
   range.bytes = fields.u();
   range.malformed = fields.malformed() || wraps(range.address, range.bytes);
   return range;
+}
+
+UnmapEvent parse_unmap(const Event& event) {
+  return parse_range<UnmapEvent>(event);
+}
+
+RemapBeginEvent parse_remap_begin(const Event& event) {
+  return parse_range<RemapBeginEvent>(event);
+}
+
+RemapFailedEvent parse_remap_failed(const Event& event) {
+  return parse_range<RemapFailedEvent>(event);
 }
 
 ProtectEvent parse_protect(const Event& event) {

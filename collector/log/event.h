@@ -63,6 +63,12 @@ struct RemapEvent : Parsed {
   uint64_t old_address, old_bytes, new_address, new_bytes;
   uint32_t stack;
 };
+struct RemapBeginEvent : Parsed {
+  uint64_t address, bytes;
+};
+struct RemapFailedEvent : Parsed {
+  uint64_t address, bytes;
+};
 /// What phases, ranges and marks are called.
 struct LabelledEvent : Parsed {
   uint8_t source = GPUPEAK_PHASE_AUTO;

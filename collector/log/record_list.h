@@ -34,4 +34,6 @@
   R(ARENA_FAILED, ArenaFailedEvent, arena_failed)          \
   R(DEVICE_MAPPED, DeviceMappedEvent, device_mapped)       \
   R(DEVICE_UNMAPPED, DeviceUnmappedEvent, device_unmapped) \
+  R(REMAP_BEGIN, RemapBeginEvent, remap_begin)             \
+  R(REMAP_FAILED, RemapFailedEvent, remap_failed)          \
   R(SAMPLING, SamplingEvent, sampling)

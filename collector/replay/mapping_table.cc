@@ -89,8 +89,43 @@ void MappingTable::protect(uint64_t address, uint64_t bytes, uint32_t prot, Chan
   join_with_previous(mappings_.lower_bound(end), changes);
 }
 
-void MappingTable::remap(uint64_t old_address, uint64_t old_bytes, uint64_t new_address,
-                         uint64_t new_bytes, const GroupOf& group_of, Changes& changes) {
+void MappingTable::remap_begins(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes) {
+  remap_failed(slot, changes);  // one that a jump has left
+  const uint64_t end = address + round_up(bytes);
+  auto& pieces = moving_[slot];
+  if (end <= address) return;
+  split_at(address, changes);
+  split_at(end, changes);
+  auto it = mappings_.lower_bound(address);
+  while (it != mappings_.end() && it->first < end) {
+    pieces.push_back(*it);
+    it = mappings_.erase(it);
+  }
+}
+
+void MappingTable::remap_failed(uint32_t slot, Changes& changes) {
+  const auto moving = moving_.find(slot);
+  if (moving == moving_.end()) return;
+  const auto pieces = std::move(moving->second);
+  moving_.erase(moving);
+  for (const auto& [begin, mapping] : pieces) {
+    unmap(begin, mapping.end - begin, changes);
+    mappings_.emplace(begin, mapping);
+  }
+}
+
+void MappingTable::remap(uint32_t slot, uint64_t old_address, uint64_t old_bytes,
+                         uint64_t new_address, uint64_t new_bytes, const GroupOf& group_of,
+                         Changes& changes) {
+  if (const auto moving = moving_.find(slot); moving != moving_.end()) {
+    const auto pieces = std::move(moving->second);
+    moving_.erase(moving);
+    if (pieces.empty()) return;
+    for (const auto& [begin, mapping] : pieces) count(begin, mapping, -1, false, changes);
+    const Mapping& old = pieces.front().second;
+    map(new_address, new_bytes, old.prot, old.kind, group_of(old.kind), changes);
+    return;
+  }
   auto it = mappings_.upper_bound(old_address);
   if (it == mappings_.begin()) return;
   --it;

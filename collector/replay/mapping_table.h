@@ -24,10 +24,15 @@ class MappingTable {
            Changes& changes);
   void unmap(uint64_t address, uint64_t bytes, Changes& changes);
   void protect(uint64_t address, uint64_t bytes, uint32_t prot, Changes& changes);
+  /// What lies there is counted on, but lies nowhere, until the slot's remap() or remap_failed():
+  /// the addresses may be others' before the move is logged.
+  void remap_begins(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes);
+  void remap_failed(uint32_t slot, Changes& changes);
   /// The new range keeps the kind and the protection of what was at the start of the old one. What
-  /// was never seen mapped stays unseen.
-  void remap(uint64_t old_address, uint64_t old_bytes, uint64_t new_address, uint64_t new_bytes,
-             const GroupOf& group_of, Changes& changes);
+  /// was never seen mapped stays unseen. Without remap_begins(), as in older logs, the old range is
+  /// what lies there now; `old_bytes` 0: it stays.
+  void remap(uint32_t slot, uint64_t old_address, uint64_t old_bytes, uint64_t new_address,
+             uint64_t new_bytes, const GroupOf& group_of, Changes& changes);
 
   size_t size() const { return mappings_.size(); }
 
@@ -47,6 +52,7 @@ class MappingTable {
   void join_with_previous(Map::iterator it, Changes& changes);
 
   Map mappings_;
+  std::map<uint32_t, std::vector<Map::value_type>> moving_;  // by slot
 };
 
 }  // namespace gpupeak::collector

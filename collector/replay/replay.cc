@@ -102,8 +102,16 @@ void Replay::on(const ProtectEvent& protect, const Event& /*event*/) {
 void Replay::on(const RemapEvent& remap, const Event& event) {
   circumstances_.enter_rule(event, remap.stack);
   mappings_.remap(
-      remap.old_address, remap.old_bytes, remap.new_address, remap.new_bytes,
+      event.slot, remap.old_address, remap.old_bytes, remap.new_address, remap.new_bytes,
       [&](uint8_t kind) { return mapping_group(event, kind, remap.stack); }, changes_);
+}
+
+void Replay::on(const RemapBeginEvent& remap, const Event& event) {
+  mappings_.remap_begins(event.slot, remap.address, remap.bytes, changes_);
+}
+
+void Replay::on(const RemapFailedEvent& /*remap*/, const Event& event) {
+  mappings_.remap_failed(event.slot, changes_);
 }
 
 void Replay::on(const PhasePushEvent& phase, const Event& event) {

@@ -119,6 +119,8 @@ class Replay {
   void on(const UnmapEvent& unmap, const Event& event);
   void on(const ProtectEvent& protect, const Event& event);
   void on(const RemapEvent& remap, const Event& event);
+  void on(const RemapBeginEvent& remap, const Event& event);
+  void on(const RemapFailedEvent& remap, const Event& event);
   void on(const PhasePushEvent& phase, const Event& event);
   void on(const PhasePopEvent& phase, const Event& event);
   void on(const RangeBeginEvent& range, const Event& event);

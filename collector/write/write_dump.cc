@@ -189,6 +189,8 @@ class Dump {
     print(" {:#x} bytes {} to {:#x} bytes {} stack {}", e.old_address, e.old_bytes, e.new_address,
           e.new_bytes, e.stack);
   }
+  void fields(const RemapBeginEvent& e) { print(" {:#x} bytes {}", e.address, e.bytes); }
+  void fields(const RemapFailedEvent& e) { print(" {:#x} bytes {}", e.address, e.bytes); }
   void fields(const PhasePushEvent& e) {
     print(" {} source {} {}", track(e.of_process), e.source, name(e));
     instance(e.instance, e.category);

@@ -71,16 +71,22 @@ GPUPEAK_EXPORT int mprotect(void* at, size_t bytes, int prot) {
 }
 
 GPUPEAK_EXPORT void* mremap(void* old_at, size_t old_bytes, size_t new_bytes, int flags, ...) {
+  constexpr int kDontUnmap = 4;  // MREMAP_DONTUNMAP
   void* wanted = nullptr;
-  if ((flags & MREMAP_FIXED) != 0) {
+  if ((flags & (MREMAP_FIXED | kDontUnmap)) != 0) {
     va_list rest;
     va_start(rest, flags);
     wanted = va_arg(rest, void*);
     va_end(rest);
   }
+  const bool stays = (flags & kDontUnmap) != 0 || old_bytes == 0;
+  const bool begun = !stays && host_recording() && remapping(old_at, old_bytes);
   void* result = real().mremap(old_at, old_bytes, new_bytes, flags, wanted);
-  if (result != MAP_FAILED && host_recording()) {
-    remapped(old_at, old_bytes, result, new_bytes, GPUPEAK_CALLER);
+  if (result != MAP_FAILED) {
+    if (host_recording())
+      remapped(old_at, stays ? 0 : old_bytes, result, new_bytes, GPUPEAK_CALLER);
+  } else if (begun) {
+    not_remapped(old_at, old_bytes);
   }
   return result;
 }

@@ -67,6 +67,24 @@ void reprotected(void* at, size_t bytes, int prot) {
   });
 }
 
+bool remapping(void* old_at, size_t old_bytes) {
+  bool logged = false;
+  log([&] {
+    forget_memory(old_at, old_bytes);
+    Record record(GPUPEAK_REC_REMAP_BEGIN);
+    emit(record.u(address_of(old_at)).u(whole_pages(old_bytes)));
+    logged = true;
+  });
+  return logged;
+}
+
+void not_remapped(void* old_at, size_t old_bytes) {
+  log([&] {
+    Record record(GPUPEAK_REC_REMAP_FAILED);
+    emit(record.u(address_of(old_at)).u(whole_pages(old_bytes)));
+  });
+}
+
 void remapped(void* old_at, size_t old_bytes, void* new_at, size_t new_bytes,
               const CallerFrame& caller) {
   log([&] {

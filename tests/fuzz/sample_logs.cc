@@ -48,6 +48,9 @@ LogBuilder every_record(const std::string& name) {
   log.free(0, 8, 0x2008);
   log.map(0, 9, 0x7f0000000000, 1 << 16, 3, GPUPEAK_KIND_MMAP_ANON, stack);
   log.event(0, 10, GPUPEAK_REC_PROTECT, Fields().u(0x7f0000000000).u(4096).u(0));
+  log.event(0, 11, GPUPEAK_REC_REMAP_BEGIN, Fields().u(0x7f0000000000).u(1 << 16));
+  log.event(0, 11, GPUPEAK_REC_REMAP_FAILED, Fields().u(0x7f0000000000).u(1 << 16));
+  log.event(0, 11, GPUPEAK_REC_REMAP_BEGIN, Fields().u(0x7f0000000000).u(1 << 16));
   log.event(0, 11, GPUPEAK_REC_REMAP,
             Fields().u(0x7f0000000000).u(1 << 16).u(0x7f0000100000).u(1 << 17).u(stack));
   log.unmap(0, 12, 0x7f0000100000, 4096);

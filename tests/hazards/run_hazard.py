@@ -71,6 +71,9 @@ def check_truths(output, summary):
             expect(value <= heap <= value + HEAP_OF_LIBC, f"heap peak {heap}, in truth {value}")
         elif name == "heap_peak_at_least":
             expect(metrics["host.kind.heap.peak_bytes"] >= value, f"heap peak {metrics['host.kind.heap.peak_bytes']} < {value}")
+        elif name == "mmap_anon_live":
+            live = metrics["host.live_bytes"] - metrics["host.kind.heap.live_bytes"]  # there is no third kind
+            expect(live == value, f"{live} bytes of anonymous mappings live, in truth {value}")
         elif name == "mmap_anon_peak":
             peak = metrics["host.kind.mmap_anon.peak_bytes"]
             expect(peak == value, f"peak of anonymous mappings {peak}, in truth {value}")

@@ -195,7 +195,8 @@ enum gpupeak_extended_record {
                                 what was mapped there. kind: MMAP_ANON, MMAP_FILE, BACKING, DRIVER */
   GPUPEAK_REC_UNMAP = 0x83,  /* dt address bytes; logged before; may split mappings */
   GPUPEAK_REC_PROTECT = 0x84, /* dt address bytes prot; with prot 0 a mapping is addresses only */
-  GPUPEAK_REC_REMAP = 0x85,  /* dt old_address old_bytes new_address new_bytes stack */
+  GPUPEAK_REC_REMAP = 0x85,  /* dt old_address old_bytes new_address new_bytes stack; logged after the
+                                real call. old_bytes 0: what lies there stays too (MREMAP_DONTUNMAP) */
   GPUPEAK_REC_PHASE_PUSH = 0x86, /* dt scope source name(string) instance category(string) s:text;
                                     scope 0 this thread, 1 the process; text: the name, if name is 0 */
   GPUPEAK_REC_PHASE_POP = 0x87,  /* dt scope source instance: closes the scope's innermost open phase of
@@ -242,8 +243,12 @@ enum gpupeak_extended_record {
                                       sub-allocator refused */
   GPUPEAK_REC_DEVICE_MAPPED = 0xaa, /* dt address bytes id: the device block `id`, of kind VMM, can be
                                        used at these addresses too */
-  GPUPEAK_REC_DEVICE_UNMAPPED = 0xab /* dt address bytes; logged before the real call. Addresses alone:
-                                        that a block ends is said by DEVICE_FREE */
+  GPUPEAK_REC_DEVICE_UNMAPPED = 0xab, /* dt address bytes; logged before the real call. Addresses alone:
+                                         that a block ends is said by DEVICE_FREE */
+  GPUPEAK_REC_REMAP_BEGIN = 0xac, /* dt address bytes; before a mremap, which may give the addresses to
+                                     others before it is logged: what lies there is counted on, but
+                                     lies nowhere till the same slot's next REMAP … */
+  GPUPEAK_REC_REMAP_FAILED = 0xad /* dt address bytes; … or this, by which it lies there again */
 };
 enum gpupeak_arena_event {
   GPUPEAK_ARENA_CREATED = 0,
