@@ -23,7 +23,7 @@ struct CheckOptions {
   std::string color = "auto";
   bool strict = false;
   bool allow_no_device = false;
-  collector::RuleChoice rules;
+  collector::Reading reading;
 };
 
 std::vector<collector::Gate> parse_gates(const CheckOptions& options) {
@@ -34,9 +34,10 @@ std::vector<collector::Gate> parse_gates(const CheckOptions& options) {
     throw collector::UsageError("--baseline and --max-increase go together");
   }
   std::vector<collector::Gate> gates;
-  for (const std::string& text : options.max) gates.push_back(collector::parse_max(text));
+  for (const std::string& text : options.max)
+    gates.push_back(collector::parse_max(text, options.reading.sanitizer));
   for (const std::string& text : options.max_increase)
-    gates.push_back(collector::parse_max_increase(text));
+    gates.push_back(collector::parse_max_increase(text, options.reading.sanitizer));
   return gates;
 }
 
@@ -47,7 +48,7 @@ int check(const CheckOptions& options) {
   collector::Options analysis;
   analysis.top = collector::kAllRows;
   analysis.stacks = false;
-  analysis.rules = options.rules;
+  analysis.reading = options.reading;
   ProgressBar bar;
   const collector::Summary summary = collector::load_summary(options.log, analysis, bar.callback());
   std::optional<collector::Summary> baseline;
@@ -102,8 +103,8 @@ void add_check(CommandLine& line) {
   verb.add_flag("--allow-no-device", options.allow_no_device,
                 "Limits on device memory are kept where the run used no device");
   add_color(verb, options.color);
-  add_rules(verb, options.rules);
-  add_reading(verb);
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
 }
 
 }  // namespace gpupeak::tools

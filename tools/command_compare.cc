@@ -23,19 +23,19 @@ struct CompareOptions {
   size_t top = 20;
   bool json = false;
   bool strict = false;
-  collector::RuleChoice rules;
+  collector::Reading reading;
 };
 
 int compare(const CompareOptions& options) {
   if (!options.html.empty()) {
-    return strict_code(options.strict, write_page(options.logs, options.rules, options.html));
+    return strict_code(options.strict, write_page(options.logs, options.reading, options.html));
   }
   require_output(options.out, options.logs);
   collector::Profiles runs;
   for (const std::string& log : options.logs) {
     ProgressBar bar;
     runs.push_back(
-        std::make_unique<collector::Profile>(log, bar.callback(), nullptr, options.rules));
+        std::make_unique<collector::Profile>(log, bar.callback(), nullptr, options.reading));
   }
   write_output(options.out, [&](std::ostream& out) {
     if (options.json) {
@@ -66,8 +66,8 @@ void add_compare(CommandLine& line) {
   add_strict(verb, options.strict);
   add_out(verb, options.out);
   add_color(verb, options.color);
-  add_rules(verb, options.rules);
-  add_reading(verb);
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
 }
 
 }  // namespace gpupeak::tools

@@ -23,7 +23,7 @@ struct DiffOptions {
   size_t top = 10;
   bool json = false;
   bool strict = false;
-  collector::RuleChoice rules;
+  collector::Reading reading;
 };
 
 int diff(const DiffOptions& options) {
@@ -32,7 +32,7 @@ int diff(const DiffOptions& options) {
   analysis.by = collector::parse_group_by(options.by);
   analysis.top = collector::kAllRows;
   analysis.stacks = false;
-  analysis.rules = options.rules;
+  analysis.reading = options.reading;
   ProgressBar bar;
   const collector::Summary a = collector::load_summary(options.a, analysis, bar.callback());
   const collector::Summary b = collector::load_summary(options.b, analysis, bar.callback());
@@ -57,7 +57,7 @@ void add_diff(CommandLine& line) {
       ->type_name("FILE");
   verb.add_option("B", options.b, "The later run")->required()->type_name("FILE");
   verb.add_option("--by", options.by, "What the rows are")
-      ->check(one_of({"site", "function", "module", "phase", "tag", "kind", "thread"}))
+      ->check(one_of(grouping_names()))
       ->capture_default_str();
   add_top(verb, options.top, "Rows a table");
   verb.add_flag("--json", options.json, "As JSON, with all rows");
@@ -65,8 +65,8 @@ void add_diff(CommandLine& line) {
                 "Exit with 4 if anything was lost in either run, or it has no end");
   add_out(verb, options.out);
   add_color(verb, options.color);
-  add_rules(verb, options.rules);
-  add_reading(verb);
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
 }
 
 }  // namespace gpupeak::tools

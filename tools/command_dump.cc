@@ -13,6 +13,7 @@ namespace {
 struct DumpOptions {
   std::string log;
   std::string out;  ///< file; empty: standard output
+  collector::Reading reading;
 };
 
 int dump(const DumpOptions& options) {
@@ -21,8 +22,8 @@ int dump(const DumpOptions& options) {
   ProgressBar bar;
   const collector::Progress progress =
       isatty(output_descriptor(options.out)) != 0 ? collector::Progress{} : bar.callback();
-  write_output(options.out,
-               [&](std::ostream& out) { collector::write_dump(options.log, out, progress); });
+  const collector::LogReader log(options.log, options.reading.sanitizer);
+  write_output(options.out, [&](std::ostream& out) { collector::write_dump(log, out, progress); });
   return kOk;
 }
 
@@ -32,7 +33,7 @@ void add_dump(CommandLine& line) {
   auto [verb, options] = line.add("dump", "Print a log, one event a line", dump);
   verb.add_option("log", options.log, "The log")->required()->type_name("FILE");
   add_out(verb, options.out);
-  add_reading(verb);
+  add_reading(verb, options.reading);
 }
 
 }  // namespace gpupeak::tools

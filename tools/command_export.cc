@@ -22,7 +22,7 @@ struct ExportOptions {
   std::string out;    ///< file; empty: standard output
   std::string scope;  ///< as collector::Profile::scope() takes it
   bool strict = false;
-  collector::RuleChoice rules;
+  collector::Reading reading;
 };
 
 const collector::ExportFormat& format_of(const std::string& name) {
@@ -48,7 +48,7 @@ int export_log(const ExportOptions& options) {
   check_output(format, options.out);
   require_output(options.out, {options.log});
   ProgressBar bar;
-  collector::Profile profile(options.log, bar.callback(), nullptr, options.rules);
+  collector::Profile profile(options.log, bar.callback(), nullptr, options.reading);
   const collector::ExportOptions what{options.scope, bar.callback()};
   if (format.write_file != nullptr) {
     replace_file(options.out,
@@ -84,8 +84,8 @@ void add_export(CommandLine& line) {
   add_out(verb, options.out);
   add_scope(verb, options.scope);
   add_strict(verb, options.strict);
-  add_rules(verb, options.rules);
-  add_reading(verb);
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
   verb.footer(examples_of("export") + "\n" + formats);
 }
 

@@ -23,7 +23,7 @@ void add_leaks(CommandLine& line) {
   auto [verb, options] = line.add("leaks", "What was live at exit, by site", leaks);
   add_view_options(verb, options);
   add_top(verb, options.top, "Rows a table");
-  add_reading(verb);
+  add_reading(verb, options.reading);
 }
 
 }  // namespace gpupeak::tools

@@ -5,17 +5,16 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "collector/symbols/module_symbols.h"
+#include "collector/analyze/attribution.h"
 #include "collector/text/nearest.h"
-#include "collector/text/sanitize.h"
 
 namespace gpupeak::tools {
 namespace {
 
 /// With GPUPEAK_CONFIDENTIAL_KEY hashes cannot be confirmed by guessing.
-void confidential() {
+collector::Sanitizer confidential() {
   const char* key = getenv("GPUPEAK_CONFIDENTIAL_KEY");
-  collector::make_confidential(key != nullptr ? key : "");
+  return collector::Sanitizer(key != nullptr ? key : "");
 }
 
 }  // namespace
@@ -27,6 +26,14 @@ CLI::Validator one_of(const std::vector<std::string>& values) {
         return fmt::format("there is no '{}'{}", value, collector::did_you_mean(value, values));
       },
       fmt::format("{{{}}}", fmt::join(values, ",")));
+}
+
+std::vector<std::string> grouping_names() {
+  std::vector<std::string> names;
+  for (const collector::Grouping& grouping : collector::kGroupings) {
+    names.emplace_back(grouping.name);
+  }
+  return names;
 }
 
 void add_log(CLI::App& verb, std::string& log) {
@@ -73,8 +80,7 @@ void add_rules(CLI::App& verb, collector::RuleChoice& rules) {
       ->type_name("NAME=[MODULE!]FUNCTION");
 }
 
-void add_symbol_search(CLI::App& verb) {
-  collector::SymbolSearch& search = collector::symbol_search();
+void add_symbol_search(CLI::App& verb, collector::SymbolSearch& search) {
   verb.add_option("--sysroot", search.sysroot, "Folder below which the log's paths lie")
       ->type_name("DIR")
       ->group("Symbols");
@@ -85,11 +91,12 @@ void add_symbol_search(CLI::App& verb) {
       ->group("Symbols");
 }
 
-void add_reading(CLI::App& verb) {
-  verb.add_flag_callback("--confidential", confidential,
-                         "Hashes for paths, functions, arguments, hosts, labels and phases "
-                         "(docs/confidential.md)");
-  add_symbol_search(verb);
+void add_reading(CLI::App& verb, collector::Reading& reading) {
+  verb.add_flag_callback(
+      "--confidential", [&reading] { reading.sanitizer = confidential(); },
+      "Hashes for paths, functions, arguments, hosts, labels and phases "
+      "(docs/confidential.md)");
+  add_symbol_search(verb, reading.search);
 }
 
 }  // namespace gpupeak::tools

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "collector/rules/rule_book.h"
+#include "collector/rules/reading.h"
 #include "examples.h"
 
 namespace gpupeak::tools {
@@ -37,6 +37,9 @@ struct CommandLine {
 /// A value out of a list; of another one the nearest is named.
 CLI::Validator one_of(const std::vector<std::string>& values);
 
+/// What --by takes.
+std::vector<std::string> grouping_names();
+
 void add_log(CLI::App& verb, std::string& log);
 void add_scope(CLI::App& verb, std::string& scope);
 void add_top(CLI::App& verb, size_t& top, const char* rows);
@@ -46,8 +49,8 @@ void add_color(CLI::App& verb, std::string& color);
 /// --rules, --phase, --tag: which rules name phases and tags (docs/rules.md).
 void add_rules(CLI::App& verb, collector::RuleChoice& rules);
 /// Where binaries and their debug information are looked for.
-void add_symbol_search(CLI::App& verb);
+void add_symbol_search(CLI::App& verb, collector::SymbolSearch& search);
 /// What all verbs have that show what is in a log: --confidential and where symbols are.
-void add_reading(CLI::App& verb);
+void add_reading(CLI::App& verb, collector::Reading& reading);
 
 }  // namespace gpupeak::tools

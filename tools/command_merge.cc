@@ -19,12 +19,14 @@ struct MergeOptions {
   std::string color = "auto";
   bool json = false;
   bool strict = false;
+  collector::Reading reading;
 };
 
 int merge(const MergeOptions& options) {
   require_output(options.out, options.logs);
   ProgressBar bar;
-  const collector::Merged merged = collector::merge_processes(options.logs, bar.callback());
+  const collector::Merged merged =
+      collector::merge_processes(options.logs, options.reading, bar.callback());
   bar.clear();
   write_output(options.out, [&](std::ostream& out) {
     if (options.json) {
@@ -48,7 +50,7 @@ void add_merge(CommandLine& line) {
   add_strict(verb, options.strict);
   add_out(verb, options.out);
   add_color(verb, options.color);
-  add_reading(verb);
+  add_reading(verb, options.reading);
 }
 
 }  // namespace gpupeak::tools

@@ -21,6 +21,7 @@ struct MetricsOptions {
   std::string benchmark;  ///< empty: the program's name
   std::string out;        ///< file; empty: standard output
   bool strict = false;
+  collector::Reading reading;
 };
 
 using collector::MetricsFormat;
@@ -38,10 +39,11 @@ collector::MetricsChoice choice_of(const MetricsOptions& options) {
   for (const std::string& label : options.labels) {
     const size_t equals = label.find('=');
     if (equals == std::string::npos || equals == 0) {
-      throw collector::UsageError("--label " + collector::sanitize(label) + ": give NAME=VALUE");
+      throw collector::UsageError("--label " + collector::escape(label) + ": give NAME=VALUE");
     }
-    choice.labels[collector::sanitize(label.substr(0, equals))] =
-        collector::sanitize(label.substr(equals + 1));
+    const collector::Sanitizer& sanitizer = options.reading.sanitizer;
+    choice.labels[sanitizer.text(label.substr(0, equals))] =
+        sanitizer.text(label.substr(equals + 1));
   }
   return choice;
 }
@@ -51,7 +53,8 @@ int metrics(const MetricsOptions& options) {
   require_output(options.out, options.logs);
   collector::Options analysis;
   analysis.top = 0;  // the figures alone
-  analysis.symbols = false;
+  analysis.reading = options.reading;
+  analysis.reading.search.files = false;
   analysis.stacks = false;
   std::vector<collector::Summary> runs;
   ProgressBar bar;
@@ -88,7 +91,7 @@ void add_metrics(CommandLine& line) {
       ->type_name("NAME");
   add_strict(verb, options.strict);
   add_out(verb, options.out);
-  add_reading(verb);
+  add_reading(verb, options.reading);
 }
 
 }  // namespace gpupeak::tools

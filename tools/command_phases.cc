@@ -18,7 +18,7 @@ struct PhasesOptions {
   std::string color = "auto";
   bool csv = false;
   bool strict = false;
-  collector::RuleChoice rules;
+  collector::Reading reading;
 };
 
 int phases(const PhasesOptions& options) {
@@ -26,7 +26,7 @@ int phases(const PhasesOptions& options) {
   collector::Options analysis;
   analysis.top = 1;
   analysis.stacks = false;
-  analysis.rules = options.rules;
+  analysis.reading = options.reading;
   collector::Summary summary;
   {
     ProgressBar bar;
@@ -53,8 +53,8 @@ void add_phases(CommandLine& line) {
   add_strict(verb, options.strict);
   add_out(verb, options.out);
   add_color(verb, options.color);
-  add_rules(verb, options.rules);
-  add_reading(verb);
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
 }
 
 }  // namespace gpupeak::tools

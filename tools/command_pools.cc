@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
+#include "strict.h"
 #include "terminal.h"
 #include "view.h"
 
@@ -19,25 +20,26 @@ struct PoolsOptions : ViewOptions {
 };
 
 int pools(const PoolsOptions& options) {
+  require_output(options.out, {options.log});
   collector::PoolMoments moments;
   std::optional<collector::Profile> profile;
   std::vector<collector::PoolState> states;
   collector::PoolInstant instant;
   {
     ProgressBar bar;
-    profile.emplace(options.log, bar.callback(), &moments, options.rules);
+    profile.emplace(options.log, bar.callback(), &moments, options.reading);
     instant = collector::pool_instant(*profile, moments, options.at);
     states = collector::pools_at(*profile, instant, bar.callback());
   }
-  write_output("", [&](std::ostream& out) {
+  write_output(options.out, [&](std::ostream& out) {
     if (options.json) {
       collector::write_pools_json(*profile, moments, instant, states, out);
     } else {
       collector::write_pools(*profile, instant, states, options.top, out,
-                             style_for(STDOUT_FILENO, options.color));
+                             style_for(output_descriptor(options.out), options.color));
     }
   });
-  return options.strict && !profile->quality().exact ? kIncomplete : kOk;
+  return strict_code(options.strict, is_whole(profile->quality()));
 }
 
 }  // namespace
@@ -50,7 +52,7 @@ void add_pools(CommandLine& line) {
       ->capture_default_str()
       ->type_name("INSTANT");
   add_top(verb, options.top, "Sites and segments a pool");
-  add_reading(verb);
+  add_reading(verb, options.reading);
 }
 
 }  // namespace gpupeak::tools

@@ -32,7 +32,7 @@ struct ReportOptions {
   bool full = false;
   bool bytes = false;
   bool strict = false;
-  collector::RuleChoice rules;
+  collector::Reading reading;
 };
 
 void write(const collector::Summary& summary, const ReportOptions& options, std::ostream& out,
@@ -65,13 +65,13 @@ void write_all(const std::vector<collector::Summary>& summaries, const ReportOpt
 
 int report(const ReportOptions& options) {
   if (!options.html.empty()) {
-    return strict_code(options.strict, write_page(options.logs, options.rules, options.html));
+    return strict_code(options.strict, write_page(options.logs, options.reading, options.html));
   }
   require_output(options.out, options.logs);
   collector::Options analysis;
   analysis.by = collector::parse_group_by(options.by);
   analysis.top = options.top;
-  analysis.rules = options.rules;
+  analysis.reading = options.reading;
   analysis.stacks = options.format == "json" || options.format == "csv";
   if (options.format == "csv" && options.logs.size() > 1) {
     throw collector::UsageError("--csv takes one log: its rows do not say which log they are of");
@@ -115,7 +115,7 @@ void add_report(CommandLine& line) {
       ->type_name("FILE");
   format->require_option(0, 1);
   verb.add_option("--by", options.by, "What the rows are")
-      ->check(one_of({"site", "function", "module", "phase", "tag", "kind", "thread", "ip"}))
+      ->check(one_of(grouping_names()))
       ->capture_default_str();
   verb.add_flag("--full", options.full, "Every section and row, not one screen");
   verb.add_flag("--bytes", options.bytes, "Sizes as plain bytes");
@@ -123,8 +123,8 @@ void add_report(CommandLine& line) {
   add_strict(verb, options.strict);
   add_out(verb, options.out);
   add_color(verb, options.color);
-  add_rules(verb, options.rules);
-  add_reading(verb);
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
 }
 
 }  // namespace gpupeak::tools

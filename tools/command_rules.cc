@@ -34,7 +34,7 @@ int list_rules(const RulesOptions& options) {
       std::vector<std::string> known;
       for (const collector::BuiltinRules& rules : collector::builtin_rules())
         known.emplace_back(rules.name);
-      throw collector::UsageError(fmt::format("no built-in rules '{}'{}", collector::sanitize(name),
+      throw collector::UsageError(fmt::format("no built-in rules '{}'{}", collector::escape(name),
                                               collector::did_you_mean(name, known)));
     }
   });

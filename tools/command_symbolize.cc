@@ -23,6 +23,7 @@ struct PackOptions {
   std::string log;
   std::string out;  ///< file; empty: beside the log
   bool quiet = false;
+  collector::SymbolSearch search;
 };
 
 /// "x.gplog" → "x" + `suffix`.
@@ -33,15 +34,15 @@ std::string beside(const std::string& log, const char* suffix) {
 }
 
 /// Symbols of a log as JSON; what has none is said on standard error.
-std::string resolve(const collector::LogReader& log, bool quiet) {
+std::string resolve(const collector::LogReader& log, const PackOptions& options) {
   ProgressBar bar("resolving");
   const collector::Symbolized symbols =
-      collector::symbolize(log, collector::builtin_name_rules(), bar.callback());
+      collector::symbolize(log, options.search, collector::builtin_name_rules(), bar.callback());
   bar.clear();
   for (const collector::Warning& warning : symbols.warnings) {
     spdlog::warn("{}  {}", warning.code, warning.message);
   }
-  if (!quiet) {
+  if (!options.quiet) {
     fmt::print(stderr, "gpupeak: {} of {} addresses have a function\n", symbols.named,
                symbols.addresses);
   }
@@ -66,7 +67,7 @@ int symbolize(const PackOptions& options) {
       options.out.empty() ? options.log + collector::kSymbolsSuffix : options.out;
   require_output(path, {options.log});
   const collector::LogReader log(options.log);
-  const std::string symbols = resolve(log, options.quiet);
+  const std::string symbols = resolve(log, options);
   write_output(path, [&](std::ostream& out) { out << symbols; });
   return kOk;
 }
@@ -75,7 +76,7 @@ int bundle(const PackOptions& options) {
   const std::string path = options.out.empty() ? beside(options.log, ".gpbundle") : options.out;
   require_output(path, {options.log}, Replaces::kPackedLogs);
   const collector::LogReader log(options.log);
-  pack(log, resolve(log, options.quiet), path);
+  pack(log, resolve(log, options), path);
   return kOk;
 }
 
@@ -89,7 +90,7 @@ int compress(const PackOptions& options) {
   struct stat written {};
   if (!options.quiet && stat(out.c_str(), &written) == 0 && S_ISREG(written.st_mode)) {
     constexpr double kMib = 1 << 20;
-    fmt::print(stderr, "gpupeak: {}: {:.1f} MiB of {:.1f}\n", collector::sanitize(out),
+    fmt::print(stderr, "gpupeak: {}: {:.1f} MiB of {:.1f}\n", collector::escape(out),
                static_cast<double>(written.st_size) / kMib,
                static_cast<double>(written_bytes(log)) / kMib);
   }
@@ -105,7 +106,7 @@ void add_symbolize(CommandLine& line) {
     verb.add_option("-o,--out", options.out, std::string("Where to; else ") + out)
         ->type_name("FILE");
     verb.add_flag("-q,--quiet", options.quiet, "Do not say what came of it");
-    add_symbol_search(verb);
+    add_symbol_search(verb, options.search);
   };
   add("symbolize", "Write a log's functions and lines beside it", "LOG.symbols, which reports find",
       symbolize);

@@ -36,7 +36,7 @@ void add_tags(CommandLine& line) {
   verb.add_flag("--csv", options.csv, "tag,MiB: a line a tag, as MXNet's memory profiler had it")
       ->excludes("--json");
   add_top(verb, options.top, "Entries listed one by one");
-  add_reading(verb);
+  add_reading(verb, options.reading);
 }
 
 }  // namespace gpupeak::tools

@@ -24,7 +24,7 @@ void add_temporary(CommandLine& line) {
       line.add("temporary", "Blocks that were freed at once, by site", temporary);
   add_view_options(verb, options);
   add_top(verb, options.top, "Rows a table");
-  add_reading(verb);
+  add_reading(verb, options.reading);
 }
 
 }  // namespace gpupeak::tools

@@ -28,7 +28,7 @@ int timeline(const TimelineOptions& options) {
   std::optional<collector::Profile> profile;
   {
     ProgressBar bar;
-    profile.emplace(options.log, bar.callback(), &times, options.rules);
+    profile.emplace(options.log, bar.callback(), &times, options.reading);
   }
   times.finish(profile->replay());
   const auto svg = [&](std::ostream& out) {
@@ -60,7 +60,7 @@ void add_timeline(CommandLine& line) {
       ->capture_default_str();
   verb.add_option("--svg", options.svg, "Draw it into this file instead")->type_name("FILE");
   verb.add_option("--png", options.png, "The same as PNG; needs rsvg-convert")->type_name("FILE");
-  add_reading(verb);
+  add_reading(verb, options.reading);
 }
 
 }  // namespace gpupeak::tools

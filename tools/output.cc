@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void cannot_write(const std::string& path) {
   throw std::runtime_error(
-      fmt::format("cannot write {}: {}", collector::sanitize(path), strerror(errno)));
+      fmt::format("cannot write {}: {}", collector::escape(path), strerror(errno)));
 }
 
 /// Where a link leads, so that the link stays: also to a file that is not there yet. The links in
@@ -109,7 +109,7 @@ void require_output(const std::string& path, const std::vector<std::string>& inp
                     Replaces replaces) {
   struct stat status {};
   if (is_standard_output(path) || stat(path.c_str(), &status) != 0) return;
-  const std::string name = collector::sanitize(path);
+  const std::string name = collector::escape(path);
   if (S_ISDIR(status.st_mode)) {
     throw collector::UsageError(fmt::format("{} is a folder: name a file to write", name));
   }
@@ -159,7 +159,7 @@ void write_output(const std::string& path, const std::function<void(std::ostream
 void say_written(const std::string& path) {
   if (is_standard_output(path) || isatty(STDERR_FILENO) == 0) return;
   say_text("\r\033[K");  // a bar may still stand there
-  say("wrote {}", collector::sanitize(path));
+  say("wrote {}", collector::escape(path));
 }
 
 void append_output(const std::string& path, const std::function<void(std::ostream&)>& write) {

@@ -15,7 +15,7 @@ constexpr size_t kHoldersOfInstant = 10;
 
 }  // namespace
 
-bool write_page(const std::vector<std::string>& logs, const collector::RuleChoice& rules,
+bool write_page(const std::vector<std::string>& logs, const collector::Reading& reading,
                 const std::string& path) {
   collector::require_page();
   require_output(path, logs);
@@ -24,7 +24,7 @@ bool write_page(const std::vector<std::string>& logs, const collector::RuleChoic
   for (const std::string& log : logs) {
     ProgressBar bar;
     collector::TimeSeries times;
-    collector::Profile profile(log, bar.callback(), &times, rules);
+    collector::Profile profile(log, bar.callback(), &times, reading);
     times.finish(profile.replay());
     const collector::Instants instants =
         collector::live_at_instants(profile, times, kHoldersOfInstant, bar.callback());

@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "collector/rules/rule_book.h"
+#include "collector/rules/reading.h"
 
 namespace gpupeak::tools {
 
 /// Reads the logs one after the other and writes the page to `path`. Returns whether the
 /// runs are whole, as strict.h has it.
-bool write_page(const std::vector<std::string>& logs, const collector::RuleChoice& rules,
+bool write_page(const std::vector<std::string>& logs, const collector::Reading& reading,
                 const std::string& path);
 
 }  // namespace gpupeak::tools

@@ -68,16 +68,16 @@ void understand(Words& words, const Words& verbs) {
 std::string message_of(const CLI::ParseError& error, const CLI::App& verb) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     for (const std::string& word : verb.remaining(true)) {
-      const std::string name = collector::sanitize(word.substr(0, word.find('=')));
+      const std::string name = collector::escape(word.substr(0, word.find('=')));
       if (!word.starts_with('-') || word == "-") {
-        return fmt::format("'{}' is one argument too many", collector::sanitize(word));
+        return fmt::format("'{}' is one argument too many", collector::escape(word));
       }
       const Words meant = collector::nearest(name, options_of(verb), 1);
       return fmt::format("there is no option {}{}", name,
                          meant.empty() ? "" : fmt::format("; did you mean {}?", meant.front()));
     }
   }
-  return collector::sanitize(error.what());
+  return collector::escape(error.what());
 }
 
 int fail(const std::string& message, const std::string& verb) {
@@ -103,7 +103,7 @@ std::optional<int> parse(CommandLine& line, int argc, char** argv) {
     const Words meant = collector::nearest(first, verbs);
     return fail(
         fmt::format(
-            "there is no verb '{}'{}", collector::sanitize(first),
+            "there is no verb '{}'{}", collector::escape(first),
             meant.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(meant, " or "))),
         "");
   }

@@ -18,7 +18,7 @@ void add_view_options(CLI::App& verb, ViewOptions& options) {
   add_strict(verb, options.strict);
   add_out(verb, options.out);
   add_color(verb, options.color);
-  add_rules(verb, options.rules);
+  add_rules(verb, options.reading.rules);
 }
 
 void add_tree_options(CLI::App& verb, TreeOptions& options) {
@@ -27,7 +27,7 @@ void add_tree_options(CLI::App& verb, TreeOptions& options) {
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   verb.add_option("--depth", options.depth, "How many calls down; 0: all")->capture_default_str();
-  add_reading(verb);
+  add_reading(verb, options.reading);
 }
 
 int show_view(const ViewOptions& options,
@@ -38,7 +38,7 @@ int show_view(const ViewOptions& options,
   std::optional<collector::Profile> profile;
   {
     ProgressBar bar;
-    profile.emplace(options.log, bar.callback(), nullptr, options.rules);
+    profile.emplace(options.log, bar.callback(), nullptr, options.reading);
   }
   write_output(options.out, [&](std::ostream& out) {
     if (options.json) {

@@ -17,7 +17,7 @@ struct ViewOptions {
   std::string color = "auto";
   bool json = false;
   bool strict = false;
-  collector::RuleChoice rules;
+  collector::Reading reading;
 };
 void add_view_options(CLI::App& verb, ViewOptions& options);
 

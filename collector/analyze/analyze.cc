@@ -56,10 +56,11 @@ std::string iso_time(uint64_t realtime_ns) {
 
 /// As nvidia-smi and CUDA_VISIBLE_DEVICES write it. A MIG instance has a UUID of its own, and says
 /// what it is in its name ("NVIDIA H200 MIG 1g.18gb").
-std::string uuid_text(std::string_view raw, std::string_view device_name) {
+std::string uuid_text(const Sanitizer& sanitizer, std::string_view raw,
+                      std::string_view device_name) {
   if (raw.size() != kUuidBytes) return "";
   std::string text = device_name.find(" MIG ") != std::string_view::npos ? "MIG-" : "GPU-";
-  if (is_confidential()) return text + sanitize(raw);
+  if (sanitizer.is_confidential()) return text + sanitizer.text(raw);
   for (size_t i = 0; i < raw.size(); ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
     text += fmt::format("{:02x}", static_cast<uint8_t>(raw[i]));
@@ -83,7 +84,8 @@ class SummaryBuilder {
   }
 
   Summary build(const std::string& path) {
-    summary_.log_path = sanitize(path);
+    summary_.confidential = log_.definitions().sanitizer().is_confidential();
+    summary_.log_path = log_.definitions().shown(path);
     summary_.log_bytes = log_.used_bytes();
     summary_.tool_version = log_.tool_version();
     summary_.log_format = log_.header().version;
@@ -108,12 +110,13 @@ class SummaryBuilder {
     const gpupeak_counters_page& page = log_.counters();
     RunSummary& run = summary_.run;
     for (const auto& [key, value] : log_.definitions().facts()) {
-      if (key == "arg") run.command.push_back(sanitize(value));
+      if (key == "arg") run.command.push_back(log_.definitions().shown(value));
       if (key.starts_with(kLabelPrefix)) {
-        run.labels[sanitize(key.substr(kLabelPrefix.size()))] = sanitize(value);
+        run.labels[log_.definitions().shown(key.substr(kLabelPrefix.size()))] =
+            log_.definitions().shown(value);
       }
     }
-    run.host = sanitize(log_.definitions().fact("host"));
+    run.host = log_.definitions().shown(log_.definitions().fact("host"));
     run.pid = header.pid;
     run.ppid = header.ppid;
     if (header.rank >= 0) run.rank = header.rank;
@@ -135,7 +138,7 @@ class SummaryBuilder {
       const auto ordinal = static_cast<int32_t>(info.ordinal);
       DeviceSummary& device = devices[ordinal];
       device.ordinal = ordinal;
-      device.uuid = uuid_text(info.uuid, info.name);
+      device.uuid = uuid_text(log_.definitions().sanitizer(), info.uuid, info.name);
       device.name = escape(info.name);
       device.total_bytes = info.total_bytes;
     }
@@ -179,12 +182,12 @@ class SummaryBuilder {
     const bool defined = stack < log_.definitions().nodes().size();
     if (cause == GPUPEAK_LEDGER_LOCAL_MEMORY && name != 0) {
       const std::string function = demangle(std::string(log_.definitions().string(name)));
-      return sanitize(function);
+      return log_.definitions().shown(function);
     }
     const std::string module = by_site_.site_module(defined ? stack : 0);
     if (cause == GPUPEAK_LEDGER_CODE && !module.empty()) return module;
-    if (name != 0) return sanitize(log_.definitions().string(name));
-    const std::string by = sanitize(log_.definitions().string(api));
+    if (name != 0) return log_.definitions().shown_string(name);
+    const std::string by = log_.definitions().shown_string(api);
     return by.empty() ? "not known" : by;
   }
 
@@ -360,12 +363,12 @@ class SummaryBuilder {
     summary_.mark_count = replay_.mark_count();
     for (const Mark& mark : replay_.marks()) {
       MarkSummary& out = summary_.marks.emplace_back();
-      out.name = sanitize(replay_.name(mark.name));
+      out.name = log_.definitions().shown(replay_.name(mark.name));
       out.source = source_name(mark.source);
       if (mark.source == GPUPEAK_PHASE_NVTX) {
-        out.domain = sanitize(log_.definitions().string(static_cast<uint32_t>(mark.instance)));
+        out.domain = log_.definitions().shown_string(static_cast<uint32_t>(mark.instance));
       }
-      out.category = sanitize(log_.definitions().string(mark.category));
+      out.category = log_.definitions().shown_string(mark.category);
       out.time_ns = log_.clock().to_ns(mark.ticks);
       if (mark.source != GPUPEAK_PHASE_MARK) out.thread_id = mark.tid;
       out.device_bytes = mark.device_bytes;
@@ -378,7 +381,7 @@ class SummaryBuilder {
     for (const FailedAllocation& failure : replay_.device().failures()) {
       OutOfMemory& oom = summary_.oom.emplace_back();
       oom.time_ns = log_.clock().to_ns(failure.ticks);
-      oom.api = sanitize(log_.definitions().string(failure.event.api));
+      oom.api = log_.definitions().shown_string(failure.event.api);
       if (failure.event.device >= 0) oom.device = failure.event.device;
       oom.requested_bytes = failure.event.bytes;
       const std::string_view result = cuda_result_name(failure.event.result);
@@ -446,14 +449,14 @@ class SummaryBuilder {
 }  // namespace
 
 Summary analyze(const std::string& path, const Options& options, const Progress& progress) {
-  return analyze(LogReader(path), path, options, progress);
+  return analyze(LogReader(path, options.reading.sanitizer), path, options, progress);
 }
 
 Summary analyze(const LogReader& log, const std::string& path, const Options& options,
                 const Progress& progress, ReplayObserver* observer) {
   const NameRules& names = builtin_name_rules();
-  Symbolizer symbolizer(log.definitions(), options.symbols, &log.symbols(), &names);
-  const RuleBook rules = choose_rules(options.rules, log.definitions());
+  Symbolizer symbolizer(log.definitions(), options.reading.search, &log.symbols(), &names);
+  const RuleBook rules = choose_rules(options.reading.rules, log.definitions());
   Replay replay(log, observer);
   const StackPhases phases(log.definitions(), symbolizer, rules.phases);
   replay.use_phases(phases);

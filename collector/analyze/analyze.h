@@ -9,7 +9,7 @@
 #include "collector/analyze/attribution.h"
 #include "collector/analyze/profile.h"
 #include "collector/log/event_stream.h"
-#include "collector/rules/rule_book.h"
+#include "collector/rules/reading.h"
 #include "collector/summary/summary.h"
 
 namespace gpupeak::collector {
@@ -18,11 +18,10 @@ namespace gpupeak::collector {
 inline constexpr size_t kAllRows = SIZE_MAX;
 
 struct Options {
+  Reading reading;
   size_t top = 10;              ///< rows a table
   GroupBy by = GroupBy::kSite;  ///< what the rows of peaks are
   bool stacks = true;           ///< fill Holder::stack: the JSON shows them
-  bool symbols = true;          ///< look functions and lines up in the modules' files
-  RuleChoice rules;
 };
 
 /// Reads the whole log, which may be damaged, cut off or still being written: what is lost is said

@@ -34,39 +34,19 @@ std::string frame_name(const Frame& frame) {
 }
 
 GroupBy parse_group_by(std::string_view name) {
-  if (name == "site") return GroupBy::kSite;
-  if (name == "function") return GroupBy::kFunction;
-  if (name == "module") return GroupBy::kModule;
-  if (name == "phase") return GroupBy::kPhase;
-  if (name == "tag") return GroupBy::kTag;
-  if (name == "kind") return GroupBy::kKind;
-  if (name == "thread") return GroupBy::kThread;
-  if (name == "ip") return GroupBy::kIp;
-  throw UsageError(fmt::format(
-      "cannot group by '{}': choose site, function, module, phase, tag, kind, thread or ip",
-      sanitize(name)));
+  std::vector<std::string_view> names;
+  for (const Grouping& grouping : kGroupings) {
+    if (name == grouping.name) return grouping.by;
+    names.emplace_back(grouping.name);
+  }
+  throw UsageError(
+      fmt::format("cannot group by '{}': choose {}", escape(name), fmt::join(names, ", ")));
 }
 
 std::string_view group_by_name(GroupBy by) {
-  switch (by) {
-    case GroupBy::kSite:
-      return "site";
-    case GroupBy::kFunction:
-      return "function";
-    case GroupBy::kModule:
-      return "module";
-    case GroupBy::kPhase:
-      return "phase";
-    case GroupBy::kTag:
-      return "tag";
-    case GroupBy::kKind:
-      return "kind";
-    case GroupBy::kThread:
-      return "thread";
-    case GroupBy::kIp:
-      return "ip";
-  }
-  return "";
+  return std::find_if(kGroupings.begin(), kGroupings.end(),
+                      [&](const Grouping& grouping) { return grouping.by == by; })
+      ->name;
 }
 
 Attribution::Attribution(const Replay& replay, Symbolizer& symbolizer, GroupBy by, Tagger* tagger)
@@ -302,7 +282,7 @@ Attribution::Key Attribution::key(GroupId group) {
 std::string Attribution::thread_title(uint32_t tid) const {
   const auto name = replay_.thread_names().find(tid);
   if (name == replay_.thread_names().end()) return fmt::format("thread {}", tid);
-  return fmt::format("thread {} ({})", tid, sanitize(name->second));
+  return fmt::format("thread {} ({})", tid, replay_.log().definitions().shown(name->second));
 }
 
 std::string Attribution::title(GroupId group) {
@@ -322,7 +302,7 @@ std::string Attribution::title(GroupId group) {
   }
   const Site& named = site(stack);
   if (named.frame_count == 0) {
-    const std::string api = sanitize(replay_.log().definitions().string(context.api));
+    const std::string api = replay_.log().definitions().shown_string(context.api);
     return by_ != GroupBy::kSite || api.empty() ? std::string(kNoStack)
                                                 : fmt::format("{} {}", api, kNoStack);
   }
@@ -381,7 +361,7 @@ Holder Attribution::make_holder(const Row& row, bool with_stack) {
   holder.bytes = row.bytes;
   holder.count = row.count;
   if (row.sampled_count > 0) holder.error_bytes = replay_.heap().sampling_error(row.sampled_count);
-  if (row.same_api) holder.api = sanitize(replay_.log().definitions().string(context.api));
+  if (row.same_api) holder.api = replay_.log().definitions().shown_string(context.api);
   if (named.frame_count > 0) holder.module = named.parts[0].frame->module;
   if (row.same_phase) holder.phase = phase_name(context.phase);
   if (row.same_thread) holder.thread_id = context.tid;

@@ -18,12 +18,25 @@ namespace gpupeak::collector {
 
 enum class GroupBy { kSite, kFunction, kModule, kPhase, kTag, kKind, kThread, kIp };
 
+struct Grouping {
+  GroupBy by;
+  const char* name;  ///< as options, reports and the page have it
+};
+inline constexpr std::array<Grouping, 8> kGroupings{{{GroupBy::kSite, "site"},
+                                                     {GroupBy::kFunction, "function"},
+                                                     {GroupBy::kModule, "module"},
+                                                     {GroupBy::kPhase, "phase"},
+                                                     {GroupBy::kTag, "tag"},
+                                                     {GroupBy::kKind, "kind"},
+                                                     {GroupBy::kThread, "thread"},
+                                                     {GroupBy::kIp, "ip"}}};
+
 /// Throws UsageError for a name that is none of site, function, module, phase, tag, kind, thread,
 /// ip.
 GroupBy parse_group_by(std::string_view name);
 std::string_view group_by_name(GroupBy by);
 
-/// How a block without a stack is called.
+/// The title of blocks without a stack.
 inline constexpr std::string_view kNoStack = "(no stack)";
 /// Modules of this name are the preload itself.
 inline constexpr std::string_view kOwnModule = "libgpupeak";

@@ -173,7 +173,7 @@ Quality quality_of(const Json& json) {
   return quality;
 }
 
-Summary summary_of(const Json& json, const std::string& name) {
+Summary summary_of(const Json& json, const std::string& name, const Sanitizer& sanitizer) {
   const std::string schema = text(json, "schema");
   if (schema != kSchema) {
     throw LogError(
@@ -182,12 +182,13 @@ Summary summary_of(const Json& json, const std::string& name) {
             : fmt::format("{} is no summary: make one with gpupeak report --json", name),
         0);
   }
-  if (is_confidential() && !number<bool>(json, "confidential")) {
+  if (sanitizer.is_confidential() && !number<bool>(json, "confidential")) {
     throw UsageError(fmt::format(
         "{} names names: make it anew with gpupeak report --json --confidential", name));
   }
   Summary summary;
   summary.log_path = name;
+  summary.confidential = number<bool>(json, "confidential");
   summary.tool_version = text(field(json, "tool"), "version");
   summary.log_format = number<uint32_t>(field(json, "tool"), "log_format");
   summary.grouped_by = text(json, "grouped_by");
@@ -210,9 +211,10 @@ bool begins_like_json(std::istream& file) {
 
 }  // namespace
 
-Summary summary_from_json(std::string_view content, const std::string& name) {
+Summary summary_from_json(std::string_view content, const std::string& name,
+                          const Sanitizer& sanitizer) {
   try {
-    return summary_of(Json::parse(content), sanitize(name));
+    return summary_of(Json::parse(content), sanitizer.text(name), sanitizer);
   } catch (const Json::parse_error& error) {
     throw LogError(fmt::format("{} is damaged JSON, at byte {}", name, error.byte), error.byte);
   } catch (const Json::exception&) {
@@ -227,7 +229,7 @@ Summary load_summary(const std::string& path, const Options& options, const Prog
   if (!file || !begins_like_json(file)) return analyze(path, options, progress);
   std::ostringstream content;
   content << file.rdbuf();
-  Summary summary = summary_from_json(content.str(), path);
+  Summary summary = summary_from_json(content.str(), path, options.reading.sanitizer);
   if (options.top > 0 && summary.grouped_by != group_by_name(options.by)) {
     throw UsageError(fmt::format(
         "the rows of {} are by {}, not by {}: make it anew with gpupeak "

@@ -16,6 +16,7 @@ Summary load_summary(const std::string& path, const Options& options = {},
                      const Progress& progress = {});
 
 /// `name` is for messages. Fields that are missing read as not measured or empty. Throws LogError.
-Summary summary_from_json(std::string_view text, const std::string& name);
+Summary summary_from_json(std::string_view text, const std::string& name,
+                          const Sanitizer& sanitizer = {});
 
 }  // namespace gpupeak::collector

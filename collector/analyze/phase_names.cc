@@ -11,7 +11,7 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr size_t kKeptApart = 16;
+constexpr size_t kKeptApart = 64;
 constexpr uint32_t kNoParent = ListedPhase::kNoParent;
 
 bool is_digit(char c) {

@@ -18,7 +18,7 @@ struct ListedPhase {
   uint64_t domain = 0;          ///< of NVTX; 0: none, or the default one
 };
 
-/// In the order of their first begins. Up to 16 names that differ in numbers are kept apart: the
+/// In the order of their first begins. Up to 64 names that differ in numbers are kept apart: the
 /// layers of a model are. Those that the program opens by gpupeak.h are never folded.
 std::vector<PhaseSummary> fold_phase_names(std::vector<ListedPhase> phases);
 

@@ -15,7 +15,8 @@ using What = ArenaTable::What;
 
 std::string holder_title(const Replay& replay, Attribution& by_site,
                          const ArenaTable::Holder& holder) {
-  return holder.name != 0 ? sanitize(replay.name(holder.name)) : by_site.site_title(holder.stack);
+  return holder.name != 0 ? replay.log().definitions().shown(replay.name(holder.name))
+                          : by_site.site_title(holder.stack);
 }
 
 void add_parts(const Replay& replay, Attribution& by_site, size_t arena, size_t top,
@@ -63,7 +64,7 @@ std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by
     const ArenaTable::Arena& arena = table.arenas()[index];
     const PeakFinder::Scope& scope = table.peaks().scope(arena.scope);
     ArenaSummary& out = summaries.emplace_back();
-    out.name = sanitize(replay.name(arena.name));
+    out.name = replay.log().definitions().shown(replay.name(arena.name));
     if (arena.place >= 0) out.device = arena.place;
     out.on_host = arena.place == ArenaTable::kHost;
     out.at_peak = {scope.peak, arena.reserved_at_peak};
@@ -124,7 +125,8 @@ void add_pool_rows(const Replay& replay, Attribution& by_site, int32_t device, s
     const PeakFinder::AtPeak held = table.peaks().at_peak(group, driver);
     if (holder.what == What::kOutside || held.bytes == 0) continue;
     const bool idle = holder.what == What::kIdle;
-    const std::string pool = sanitize(replay.name(table.arenas()[holder.arena].name));
+    const std::string pool =
+        replay.log().definitions().shown(replay.name(table.arenas()[holder.arena].name));
     const std::string title =
         idle ? "idle in " + pool + "'s pool" : holder_title(replay, by_site, holder);
     Holder& row = rows[{title, idle ? "device.idle" : "device.pooled"}];

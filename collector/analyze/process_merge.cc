@@ -141,8 +141,8 @@ class SumsOverTime : public ReplayObserver {
 
 class Merger {
  public:
-  explicit Merger(const std::vector<std::string>& paths, const Progress& progress) {
-    for (const std::string& path : paths) read(path, progress);
+  Merger(const std::vector<std::string>& paths, const Reading& reading, const Progress& progress) {
+    for (const std::string& path : paths) read(path, reading, progress);
     end_by_exec();
     find_clock();
     for (size_t i = 0; i < processes_.size(); ++i) note_end(i);
@@ -161,17 +161,18 @@ class Merger {
  private:
   using Scopes = std::map<size_t, std::string>;  // process → its own name for the sum
 
-  void read(const std::string& path, const Progress& progress) {
-    const LogReader log(path);
+  void read(const std::string& path, const Reading& reading, const Progress& progress) {
+    const LogReader log(path, reading.sanitizer);
     for (const Process& other : processes_) {
       if (other.header.cookie == log.header().cookie) {
-        throw UsageError(sanitize(path) + " is given twice");
+        throw UsageError(escape(path) + " is given twice");
       }
     }
     Process& process = processes_.emplace_back();
     process.header = log.header();
     Options options;
-    options.symbols = options.stacks = false;
+    options.reading = reading;
+    options.reading.search.files = options.stacks = false;
     options.top = 1;
     SumsOverTime sums(process);
     const Summary summary = analyze(log, path, options, progress, &sums);
@@ -330,8 +331,9 @@ class Merger {
 
 }  // namespace
 
-Merged merge_processes(const std::vector<std::string>& paths, const Progress& progress) {
-  return Merger(paths, progress).take();
+Merged merge_processes(const std::vector<std::string>& paths, const Reading& reading,
+                       const Progress& progress) {
+  return Merger(paths, reading, progress).take();
 }
 
 }  // namespace gpupeak::collector

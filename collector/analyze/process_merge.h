@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collector/log/event_stream.h"
+#include "collector/rules/reading.h"
 #include "collector/summary/summary.h"
 
 namespace gpupeak::collector {
@@ -48,6 +49,7 @@ struct Merged {
 
 /// GPUs are told apart by their UUIDs, since processes may number them differently. Throws
 /// LogError, and UsageError if a log is given twice.
-Merged merge_processes(const std::vector<std::string>& paths, const Progress& progress = {});
+Merged merge_processes(const std::vector<std::string>& paths, const Reading& reading = {},
+                       const Progress& progress = {});
 
 }  // namespace gpupeak::collector

@@ -20,13 +20,13 @@ constexpr size_t kMaxCalls = 4 * GPUPEAK_MAX_FRAMES;
 }  // namespace
 
 Profile::Profile(const std::string& path, const Progress& progress, ReplayObserver* observer,
-                 const RuleChoice& rules)
+                 const Reading& reading)
     : path_(path),
-      log_(path),
+      log_(path, reading.sanitizer),
       replay_(log_, observer),
       coverage_(coverage_of(log_)),
-      symbolizer_(log_.definitions(), true, &log_.symbols(), &builtin_name_rules()),
-      rules_(choose_rules(rules, log_.definitions())),
+      symbolizer_(log_.definitions(), reading.search, &log_.symbols(), &builtin_name_rules()),
+      rules_(choose_rules(reading.rules, log_.definitions())),
       phases_(log_.definitions(), symbolizer_, rules_.phases),
       tagger_(replay_, symbolizer_, rules_.tags),
       sites_(replay_, symbolizer_, GroupBy::kSite) {
@@ -60,7 +60,7 @@ ScopeId Profile::scope(const std::string& name) const {
     if (const auto found = find(name); found != known.end()) return *found;
     std::vector<std::string> names;
     for (const ScopeId id : known) names.push_back(scope_info(id).name);
-    throw UsageError(fmt::format("the log has no memory of scope '{}'{}", sanitize(name),
+    throw UsageError(fmt::format("the log has no memory of scope '{}'{}", escape(name),
                                  did_you_mean(name, names)));
   }
   const auto devices = std::count_if(known.begin(), known.end(), [&](ScopeId id) {

@@ -11,7 +11,7 @@
 #include "collector/log/event_stream.h"
 #include "collector/log/log_reader.h"
 #include "collector/replay/replay.h"
-#include "collector/rules/rule_book.h"
+#include "collector/rules/reading.h"
 #include "collector/summary/summary.h"
 #include "collector/symbols/symbolizer.h"
 
@@ -27,7 +27,7 @@ class Profile {
  public:
   /// Throws LogError if there is nothing to be read.
   explicit Profile(const std::string& path, const Progress& progress = {},
-                   ReplayObserver* observer = nullptr, const RuleChoice& rules = {});
+                   ReplayObserver* observer = nullptr, const Reading& reading = {});
   /// For who needs the events once more, knowing peaks and stacks: the same events, with the same
   /// rules, in front of `observer`. A log that is still being written may have grown meanwhile.
   void replay_again(ReplayObserver& observer, const Progress& progress) const;

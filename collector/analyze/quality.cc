@@ -153,7 +153,7 @@ class QualityReport {
     std::string asked_for;
     for (const auto& [key, value] : replay_.log().definitions().facts()) {
       if (!key.starts_with("hook_missing.")) continue;
-      const std::string name = sanitize(value);
+      const std::string name = replay_.log().definitions().shown(value);
       auto& list = quality_.hooks_missing;
       if (std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
       if (key == "hook_missing.asked_for") asked_for += (asked_for.empty() ? "" : ", ") + name;
@@ -187,7 +187,7 @@ class QualityReport {
     if (has(GPUPEAK_Q_PYTHON_OFF)) {
       const Definitions& definitions = replay_.log().definitions();
       const std::string version = escape(definitions.fact("python"));
-      const std::string trouble = sanitize(definitions.fact("python.off"));
+      const std::string trouble = definitions.shown(definitions.fact("python.off"));
       warn("GP040", fmt::format("call sites have no Python frames: {}{}", trouble,
                                 version.empty() ? "" : " (Python " + version + ")"));
     }
@@ -228,7 +228,7 @@ class QualityReport {
   /// An allocator's own totals are a second account of what we saw of it.
   void warn_of_pools() {
     for (const ArenaTable::Arena& arena : replay_.arenas().arenas()) {
-      const std::string name = sanitize(replay_.name(arena.name));
+      const std::string name = replay_.log().definitions().shown(replay_.name(arena.name));
       if (arena.contradictions > 0) {
         warn("GP046", fmt::format("{}'s own totals differ from what was seen of it {} of {} times",
                                   name, arena.contradictions, arena.told));

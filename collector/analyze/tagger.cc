@@ -18,12 +18,12 @@ uint32_t Tagger::intern(const std::string& name) {
 
 uint32_t Tagger::tag(GroupId group) {
   const SiteContext& context = replay_.sites().context_of(group);
-  if (context.tag != 0) return intern(sanitize(replay_.name(context.tag)));
+  if (context.tag != 0) return intern(replay_.log().definitions().shown(replay_.name(context.tag)));
   const std::string phase =
       context.phase == 0 ? ""
                          : std::string(replay_.name(replay_.phases().phases()[context.phase].name));
   const uint32_t rule = rules_.rule_of(replay_.sites().info(group).stack, phase);
-  return rule == kNoRule ? 0 : intern(sanitize(rules_.name(rule)));
+  return rule == kNoRule ? 0 : intern(replay_.log().definitions().shown(rules_.name(rule)));
 }
 
 }  // namespace gpupeak::collector

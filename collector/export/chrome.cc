@@ -34,7 +34,7 @@ class Chrome : public PhaseSlices {
     const uint64_t end = profile.replay().last_ticks();
     part_ticks_ = end > start_ ? (end - start_) / kCounterParts + 1 : 1;
     out_ << "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"exporter\":\"gpupeak\",\"log\":"
-         << json_text(sanitize(profile.path())) << "},\"traceEvents\":[\n";
+         << json_text(profile.definitions().shown(profile.path())) << "},\"traceEvents\":[\n";
     write_names();
   }
 
@@ -56,12 +56,12 @@ class Chrome : public PhaseSlices {
     name("process_name", pid_, process_name());
     name("thread_name", kProcessTrackTid, "phases of the process");
     for (const auto& [tid, text] : profile_.replay().thread_names()) {
-      name("thread_name", tid, sanitize(text));
+      name("thread_name", tid, profile_.definitions().shown(text));
     }
   }
   std::string process_name() const {
     for (const auto& [key, value] : profile_.definitions().facts()) {
-      if (key == "arg") return sanitize(value.substr(value.rfind('/') + 1));
+      if (key == "arg") return profile_.definitions().shown(value.substr(value.rfind('/') + 1));
     }
     return "process";
   }
@@ -124,7 +124,7 @@ class Chrome : public PhaseSlices {
                         block.alloc.bytes, kind_path(block.alloc.kind),
                         block.alloc.device < 0 ? "null" : std::to_string(block.alloc.device),
                         block.alloc.address);
-    const std::string api = sanitize(profile_.definitions().string(block.alloc.api));
+    const std::string api = profile_.definitions().shown_string(block.alloc.api);
     if (!api.empty()) out_ << ",\"api\":" << json_text(api);
     out_ << "}}";
   }

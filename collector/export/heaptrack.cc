@@ -62,7 +62,8 @@ class Heaptrack : public ReplayObserver {
       : profile_(profile), scope_(scope), out_(out), traces_(profile.definitions().nodes().size()) {
     std::string command;
     for (const auto& [key, value] : profile.definitions().facts()) {
-      if (key == "arg") command += (command.empty() ? "" : " ") + sanitize(value);
+      if (key == "arg")
+        command += (command.empty() ? "" : " ") + profile.definitions().shown(value);
     }
     // The version of heaptrack that this is like, and of its format.
     write("v 10400 2\nX {}\nI {:x} 0\n", command, kPageBytes);

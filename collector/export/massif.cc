@@ -59,7 +59,8 @@ class Massif {
   void write_header() {
     std::string command;
     for (const auto& [key, value] : profile_.definitions().facts()) {
-      if (key == "arg") command += (command.empty() ? "" : " ") + sanitize(value);
+      if (key == "arg")
+        command += (command.empty() ? "" : " ") + profile_.definitions().shown(value);
     }
     out_ << "desc: gpupeak, " << profile_.scope_text(scope_) << "\ncmd: " << command
          << "\ntime_unit: ms\n";

@@ -120,7 +120,7 @@ class Pprof {
     sample.add_packed_int64(sample_field::kValue, values.begin(), values.end());
     add_label(sample, "kind", std::string(kind_path(context.kind)));
     add_label(sample, "phase", profile_.sites().phase_name(context.phase).value_or(""));
-    add_label(sample, "api", sanitize(profile_.definitions().string(context.api)));
+    add_label(sample, "api", profile_.definitions().shown_string(context.api));
     protozero::pbf_writer thread(sample, sample_field::kLabel);
     thread.add_int64(label_field::kKey, string("thread"));
     thread.add_int64(label_field::kNum, context.tid);
@@ -187,8 +187,9 @@ class Pprof {
     mapping.add_uint64(mapping_field::kId, from.id);
     mapping.add_uint64(mapping_field::kMemoryStart, module.bias);
     mapping.add_uint64(mapping_field::kMemoryLimit, from.end);
-    mapping.add_int64(mapping_field::kFilename, string(sanitize(module.path)));
-    mapping.add_int64(mapping_field::kBuildId, string(sanitize_id(module.build_id)));
+    mapping.add_int64(mapping_field::kFilename, string(profile_.definitions().shown(module.path)));
+    mapping.add_int64(mapping_field::kBuildId,
+                      string(profile_.definitions().sanitizer().id(module.build_id)));
     // All that there is to know is in here: readers need not look for the files.
     mapping.add_bool(mapping_field::kHasFunctions, true);
     mapping.add_bool(mapping_field::kHasFilenames, true);

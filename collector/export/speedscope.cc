@@ -1,5 +1,6 @@
 // speedscope's file format: frames once, then profiles of stacks with weights, root first.
-#include <unordered_map>
+#include <map>
+#include <tuple>
 
 #include "collector/export/export.h"
 #include "collector/text/sanitize.h"
@@ -21,9 +22,9 @@ class Speedscope {
       const std::vector<Call> calls =
           profile_.calls(profile_.replay().sites().info(part.group).stack);
       for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
-        stack.push_back(frame(*call->frame));
+        stack.push_back(frame(frame_name(*call->frame), call->frame->file, call->frame->line));
       }
-      if (stack.empty()) stack.push_back(frame(kNoFrame));
+      if (stack.empty()) stack.push_back(frame(std::string(kNoStack), "", 0));
       samples.push_back(std::move(stack));
       weights.push_back(part.bytes);
       sum += part.bytes;
@@ -35,20 +36,21 @@ class Speedscope {
   const Json& frames() const { return frames_; }
 
  private:
-  size_t frame(const Frame& frame) {
+  /// Its number; `line` 0: not known.
+  size_t frame(std::string name, const std::string& file, int line) {
+    const auto [known, added] = ids_.try_emplace({name, file, line}, frames_.size());
+    if (!added) return known->second;
     Json json;
-    json["name"] = &frame == &kNoFrame ? std::string(kNoStack) : frame_name(frame);
-    if (!frame.file.empty()) json["file"] = frame.file;
-    if (frame.line > 0) json["line"] = frame.line;
-    const auto [known, added] = ids_.try_emplace(json.dump(), frames_.size());
-    if (added) frames_.push_back(std::move(json));
+    json["name"] = std::move(name);
+    if (!file.empty()) json["file"] = file;
+    if (line > 0) json["line"] = line;
+    frames_.push_back(std::move(json));
     return known->second;
   }
 
-  static inline const Frame kNoFrame;
   Profile& profile_;
   Json frames_ = Json::array();
-  std::unordered_map<std::string, size_t> ids_;
+  std::map<std::tuple<std::string, std::string, int>, size_t> ids_;
 };
 
 }  // namespace
@@ -70,7 +72,7 @@ void export_speedscope(Profile& profile, const ExportOptions& options, std::ostr
   Json json;
   json["$schema"] = "https://www.speedscope.app/file-format-schema.json";
   json["exporter"] = "gpupeak";
-  json["name"] = sanitize(profile.path());
+  json["name"] = profile.definitions().shown(profile.path());
   json["activeProfileIndex"] = 0;
   json["shared"]["frames"] = writer.frames();
   json["profiles"] = std::move(profiles);

@@ -105,20 +105,22 @@ class Tables : public PhaseSlices {
   void write_run(Database& database) {
     Insert metadata(database, "META_DATA_EXPORT", 2);
     metadata("EXPORTER", "gpupeak");
-    metadata("LOG", sanitize(profile_.path()));
+    metadata("LOG", profile_.definitions().shown(profile_.path()));
     Insert start(database, "TARGET_INFO_SESSION_START_TIME", 2);
     start(profile_.log().header().start_realtime_ns, std::nullopt);
     Insert gpus(database, "TARGET_INFO_GPU", 4);
     uint64_t row = 0;
     for (const DeviceInfo& device : profile_.definitions().devices()) {
       if (row++ != device.ordinal) continue;  // twice, or out of order: a damaged log
-      gpus(device.ordinal, escape(device.name), device.total_bytes, sanitize_id(device.uuid));
+      gpus(device.ordinal, escape(device.name), device.total_bytes,
+           profile_.definitions().sanitizer().id(device.uuid));
     }
     Insert processes(database, "PROCESSES", 3);
-    processes(pid_, profile_.log().header().pid, sanitize(profile_.definitions().fact("exe")));
+    processes(pid_, profile_.log().header().pid,
+              profile_.definitions().shown(profile_.definitions().fact("exe")));
     Insert threads(database, "ThreadNames", 3);
     for (const auto& [tid, name] : profile_.replay().thread_names()) {
-      threads(string(sanitize(name)), std::nullopt, pid_ | tid);
+      threads(string(profile_.definitions().shown(name)), std::nullopt, pid_ | tid);
     }
   }
 
@@ -200,9 +202,9 @@ class Tables : public PhaseSlices {
     if (block.alloc.aux != 0) pool = block.alloc.aux;
     events_(later(last_event_ns_, now_ns()), pid_, device(block.alloc.device), block.alloc.context,
             block.alloc.address, pc, block.alloc.bytes, *kind, operation,
-            sanitize(profile_.definitions().string(block.alloc.api)), std::nullopt, std::nullopt,
-            pool, std::nullopt, std::nullopt, std::nullopt, std::nullopt, std::nullopt,
-            chain(stack), kind_path(block.alloc.kind), pid_ | block.tid);
+            profile_.definitions().shown_string(block.alloc.api), std::nullopt, std::nullopt, pool,
+            std::nullopt, std::nullopt, std::nullopt, std::nullopt, std::nullopt, chain(stack),
+            kind_path(block.alloc.kind), pid_ | block.tid);
   }
 
   static std::optional<int64_t> device(int32_t ordinal) {

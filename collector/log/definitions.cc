@@ -5,7 +5,8 @@
 
 namespace gpupeak::collector {
 
-Definitions::Definitions() : nodes_(1), strings_(1), modules_(1) {}
+Definitions::Definitions(const Sanitizer& sanitizer)
+    : sanitizer_(sanitizer), nodes_(1), strings_(1), modules_(1) {}
 
 std::string_view Definitions::string(uint32_t id) const {
   return id < strings_.size() ? strings_[id] : std::string_view{};

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "collector/text/sanitize.h"
+
 namespace gpupeak::collector {
 
 /// One frame of the stack trie. Index 0 of the table stands for "no stack".
@@ -41,7 +43,8 @@ struct DeviceInfo {
 
 class Definitions {
  public:
-  Definitions();
+  /// `sanitizer`: how the log's texts are shown.
+  explicit Definitions(const Sanitizer& sanitizer = {});
 
   /// Decodes the records of one definitions chunk; chunks come in order. Returns false at the first
   /// record that makes no sense: since ids are given by order, nothing after it can be trusted.
@@ -60,6 +63,10 @@ class Definitions {
   /// The first fact with this key, or empty.
   std::string_view fact(std::string_view key) const;
   uint64_t count() const { return count_; }
+  /// A text of the log, as it may be shown.
+  std::string shown(std::string_view text) const { return sanitizer_.text(text); }
+  std::string shown_string(uint32_t id) const { return shown(string(id)); }
+  const Sanitizer& sanitizer() const { return sanitizer_; }
 
  private:
   struct Segment {
@@ -72,6 +79,7 @@ class Definitions {
   void clear_segments(uint64_t begin, uint64_t end);
   uint32_t module_at(uint64_t address);
 
+  const Sanitizer sanitizer_;
   std::vector<StackNode> nodes_;
   std::vector<PythonFrame> python_frames_{1};
   std::vector<std::string_view> strings_;  // into the mapped file

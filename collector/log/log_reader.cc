@@ -23,7 +23,8 @@ std::string bounded_string(const char* text, size_t capacity) {
 
 }  // namespace
 
-LogReader::LogReader(const std::string& path) {
+LogReader::LogReader(const std::string& path, const Sanitizer& sanitizer)
+    : definitions_(sanitizer) {
   const std::string symbols = open(path);
   read_header(path);
   clock_ = ClockMap(header_.clock == GPUPEAK_CLOCK_MONOTONIC_NS, header_.start_ticks,
@@ -66,7 +67,7 @@ void LogReader::read_symbols(const std::string& bundled, const std::string& path
                                   [&](const Module& module) { return symbols_.knows(module); });
     if (!fits && !symbols_.empty()) throw LogError("it is of another program's log", 0);
   } catch (const LogError& error) {
-    symbols_problem_ = sanitize(name) + " cannot be used: " + error.what();
+    symbols_problem_ = definitions_.shown(name) + " cannot be used: " + error.what();
   }
 }
 

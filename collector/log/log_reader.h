@@ -41,7 +41,7 @@ class LogReader {
  public:
   /// Throws LogError if the file cannot be read, is no log, is cut inside its header or was made by
   /// a newer version.
-  explicit LogReader(const std::string& path);
+  explicit LogReader(const std::string& path, const Sanitizer& sanitizer = {});
 
   const gpupeak_file_header& header() const { return header_; }
   const gpupeak_counters_page& counters() const { return counters_; }

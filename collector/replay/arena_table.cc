@@ -7,7 +7,7 @@
 
 namespace gpupeak::collector {
 
-// ---- rows and groups
+// Rows and groups.
 
 size_t ArenaTable::arena_for(uint32_t name, int32_t place) {
   const auto known = by_name_.find({name, place});
@@ -88,7 +88,7 @@ GroupId ArenaTable::use_group(size_t arena, bool counted, uint32_t name, uint32_
   return entry->second;
 }
 
-// ---- one step
+// One step.
 
 void ArenaTable::change(GroupId group, int64_t bytes, int32_t count, bool allocates) {
   changes_.push_back({group, bytes, count, allocates});
@@ -120,7 +120,7 @@ void ArenaTable::note_peak(Arena& arena) {
   arena.largest_idle_at_peak = largest_idle(static_cast<size_t>(&arena - arenas_.data()));
 }
 
-// ---- the memory that arenas share out
+// The memory that arenas share out.
 
 namespace {
 
@@ -332,7 +332,7 @@ void ArenaTable::uncarve(uint64_t number, Open& open) {
   open.carved = open.counted = false;
 }
 
-// ---- arenas
+// Arenas.
 
 void ArenaTable::take_out(Open& open, uint64_t address, const Block& block) {
   const size_t arena = holders_[block.group].arena;

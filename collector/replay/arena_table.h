@@ -76,7 +76,7 @@ class ArenaTable {
   };
   static constexpr size_t kMaxFailures = 1000;
 
-  // ---- the memory that arenas share out -------------------------------------------------------
+  // The memory that arenas share out.
   /// `group`: Replay's.
   void device_allocated(uint64_t id, uint8_t kind, int32_t device, uint64_t address, uint64_t bytes,
                         GroupId group, uint64_t ticks);
@@ -92,7 +92,7 @@ class ArenaTable {
   using FindHeapBlock = std::function<bool(uint64_t address, uint64_t& begin, uint64_t& bytes)>;
   void use_heap(FindHeapBlock find) { find_heap_block_ = std::move(find); }
 
-  // ---- arenas ---------------------------------------------------------------------------------
+  // Arenas.
   /// `name`: of an ARENA that was created.
   void on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks);
   void allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t ticks);

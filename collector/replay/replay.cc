@@ -212,10 +212,10 @@ void Replay::on(const SampleEvent& sample, const Event& /*event*/) {
 }
 
 std::string phase_text(const Replay& replay, const PhaseLabel& label) {
-  std::string name = sanitize(replay.name(label.name));
+  std::string name = replay.log().definitions().shown(replay.name(label.name));
   if (label.source != GPUPEAK_PHASE_NVTX || label.instance == 0) return name;
   const auto domain = static_cast<uint32_t>(label.instance);
-  return sanitize(replay.log().definitions().string(domain)) + ":" + name;
+  return replay.log().definitions().shown_string(domain) + ":" + name;
 }
 
 }  // namespace gpupeak::collector

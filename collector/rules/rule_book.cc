@@ -93,7 +93,7 @@ RuleBook choose_rules(const RuleChoice& choice, const Definitions& definitions) 
       continue;
     }
     const RuleSet set = load(name);
-    book.sets.push_back(sanitize(set.name));
+    book.sets.push_back(definitions.shown(set.name));
     append(book.phases, set.phases);
     append(book.tags, set.tags);
   }

@@ -50,14 +50,16 @@ std::optional<double> leading_number(std::string_view text, std::string_view& re
   return value;
 }
 
-Gate parse(const std::string& text, const char* option, std::string& limit) {
+Gate parse(const std::string& text, const char* option, const Sanitizer& sanitizer,
+           std::string& limit) {
   const size_t equals = text.rfind('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
     throw UsageError(fmt::format("{} {}: give METRIC=LIMIT, for instance device.peak_bytes=8GiB",
-                                 option, sanitize(text)));
+                                 option, escape(text)));
   }
   Gate gate;
-  gate.text = sanitize(text);
+  gate.text = sanitizer.text(text);
+  gate.shown = sanitizer.text(text.substr(0, equals));
   limit = text.substr(equals + 1);
   gate.metric = text.substr(0, equals);
   const size_t at = gate.metric.find('@');
@@ -66,7 +68,7 @@ Gate parse(const std::string& text, const char* option, std::string& limit) {
     gate.metric.resize(at);
     if (!gate.where.starts_with(kDevice) && !gate.where.starts_with(kPhase)) {
       throw UsageError(
-          fmt::format("{} {}: behind @ stands device:N or phase:NAME", option, sanitize(text)));
+          fmt::format("{} {}: behind @ stands device:N or phase:NAME", option, escape(text)));
     }
   }
   return gate;
@@ -114,7 +116,7 @@ std::optional<uint64_t> figure_of(const Gate& gate, const Summary& summary) {
   const std::vector<const Metrics*> places = metrics_of(summary, gate.where);
   if (places.empty()) {
     throw UsageError(
-        fmt::format("{}: {} has no {}", gate.text, summary.log_path, sanitize(gate.where)));
+        fmt::format("{}: {} has no {}", gate.text, summary.log_path, escape(gate.where)));
   }
   if (!places.front()->contains(gate.metric)) {
     throw UsageError(fmt::format("{}: there is no such metric{}", gate.text,
@@ -167,10 +169,6 @@ std::vector<std::string> reasons(const Gate& gate, const Summary& summary,
   return lines;
 }
 
-std::string name_of(const Gate& gate) {
-  return sanitize(gate.where.empty() ? gate.metric : gate.metric + "@" + gate.where);
-}
-
 bool lacks_device(const Gate& gate, const Summary& summary) {
   return gate.metric.starts_with("device.") && summary.devices.empty();
 }
@@ -180,20 +178,20 @@ void fail_without_device(GateResult& result) {
   result.message = fmt::format(
       "{}: the log has no device, so this program used no GPU (is it a wrapper of the one that is "
       "meant?); --allow-no-device accepts that",
-      name_of(result.gate));
+      result.gate.shown);
 }
 
 void judge_max(GateResult& result) {
   const Gate& gate = result.gate;
   result.allowed = gate.limit;
   if (!result.value) {
-    result.message = fmt::format("{} was not measured, so {} cannot be kept", name_of(gate),
+    result.message = fmt::format("{} was not measured, so {} cannot be kept", gate.shown,
                                  figure(gate, gate.limit));
     return;
   }
   result.passed = *result.value <= gate.limit;
   result.message =
-      fmt::format("{} is {}, {} of {}", name_of(gate), figure(gate, result.value),
+      fmt::format("{} is {}, {} of {}", gate.shown, figure(gate, result.value),
                   result.passed ? "within the limit" : "over the limit", figure(gate, gate.limit));
 }
 
@@ -201,7 +199,7 @@ void judge_increase(GateResult& result) {
   const Gate& gate = result.gate;
   if (!result.value || !result.baseline) {
     result.message =
-        fmt::format("{} was not measured in {}, so nothing is known of its increase", name_of(gate),
+        fmt::format("{} was not measured in {}, so nothing is known of its increase", gate.shown,
                     result.value      ? "the baseline"
                     : result.baseline ? "this run"
                                       : "either run");
@@ -216,7 +214,7 @@ void judge_increase(GateResult& result) {
   result.passed = *result.value <= *result.allowed;
   const std::string relative = change_percent(base, *result.value);
   result.message =
-      fmt::format("{} went from {} to {}{}, {} {}", name_of(gate), figure(gate, base),
+      fmt::format("{} went from {} to {}{}, {} {}", gate.shown, figure(gate, base),
                   figure(gate, result.value), relative.empty() ? "" : fmt::format(", {}", relative),
                   result.passed ? "within the allowed" : "more than the allowed",
                   gate.percent ? fmt::format("{} %", *gate.percent) : figure(gate, gate.limit));
@@ -233,26 +231,26 @@ uint64_t parse_size(const std::string& text) {
     throw UsageError(fmt::format(
         "'{}' is no size: give bytes, or a number with kB, MB, GB, TB (thousands) or KiB, MiB, "
         "GiB, TiB (1024s)",
-        sanitize(text)));
+        escape(text)));
   }
   uint64_t whole = 0;  // exact where there is no fraction
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
   const bool fraction = error != std::errc() || *end == '.';
   const double bytes = *number * unit->bytes;
-  if (bytes >= 0x1p63) throw UsageError(fmt::format("'{}' is too large a size", sanitize(text)));
+  if (bytes >= 0x1p63) throw UsageError(fmt::format("'{}' is too large a size", escape(text)));
   return fraction ? static_cast<uint64_t>(bytes) : whole * static_cast<uint64_t>(unit->bytes);
 }
 
-Gate parse_max(const std::string& text) {
+Gate parse_max(const std::string& text, const Sanitizer& sanitizer) {
   std::string limit;
-  Gate gate = parse(text, "--max", limit);
+  Gate gate = parse(text, "--max", sanitizer, limit);
   gate.limit = parse_size(limit);
   return gate;
 }
 
-Gate parse_max_increase(const std::string& text) {
+Gate parse_max_increase(const std::string& text, const Sanitizer& sanitizer) {
   std::string limit;
-  Gate gate = parse(text, "--max-increase", limit);
+  Gate gate = parse(text, "--max-increase", sanitizer, limit);
   gate.increase = true;
   std::string_view rest;
   const std::optional<double> number = leading_number(limit, rest);

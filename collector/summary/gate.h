@@ -9,12 +9,14 @@
 
 #include "collector/summary/diff.h"
 #include "collector/summary/summary.h"
+#include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
 
 /// "METRIC[@WHERE]=LIMIT": WHERE is "device:N" or "phase:NAME"; without it the process's figure.
 struct Gate {
-  std::string text;  ///< as given
+  std::string text;   ///< as given, or confidential
+  std::string shown;  ///< metric and place, likewise
   std::string metric;
   std::string where;      ///< empty: the process
   bool increase = false;  ///< over the baseline; else the figure itself
@@ -22,9 +24,9 @@ struct Gate {
   std::optional<double> percent;  ///< instead of `limit`; of the baseline
 };
 
-/// Throw UsageError.
-Gate parse_max(const std::string& text);
-Gate parse_max_increase(const std::string& text);
+/// Throw UsageError. Results show what the gate names as `sanitizer` does.
+Gate parse_max(const std::string& text, const Sanitizer& sanitizer = {});
+Gate parse_max_increase(const std::string& text, const Sanitizer& sanitizer = {});
 /// "8GiB", "500MB", "1.5 GB", "4096". Throws UsageError.
 uint64_t parse_size(const std::string& text);
 

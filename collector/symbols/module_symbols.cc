@@ -58,8 +58,7 @@ std::string from_debuginfod(std::string_view build_id) {
 }
 
 /// The file itself, then debug files that hold its symbols as well.
-std::vector<std::string> candidates(const Module& module) {
-  const SymbolSearch& search = symbol_search();
+std::vector<std::string> candidates(const Module& module, const SymbolSearch& search) {
   std::vector<std::string> paths{search.sysroot + module.path};
   std::vector<std::string> folders = search.debug_dirs;
   folders.push_back(search.sysroot + kDefaultDebugDir);
@@ -77,23 +76,19 @@ std::vector<std::string> candidates(const Module& module) {
 
 }  // namespace
 
-SymbolSearch& symbol_search() {
-  static SymbolSearch search;
-  return search;
-}
-
-ModuleSymbols::ModuleSymbols(const Module& module, const NameRules* rules)
+ModuleSymbols::ModuleSymbols(const Module& module, const SymbolSearch& search,
+                             const NameRules* rules)
     : rules_(rules),
       file_name_(module.path.substr(module.path.rfind('/') + 1)),
       build_id_(module.build_id) {
   debug_path_ =
       ":.debug:";  // libdwfl's own way: beside the file, and by build-id below the folders
-  for (const std::string& folder : symbol_search().debug_dirs) debug_path_ += folder + ":";
-  debug_path_ += symbol_search().sysroot + kDefaultDebugDir;
+  for (const std::string& folder : search.debug_dirs) debug_path_ += folder + ":";
+  debug_path_ += search.sysroot + kDefaultDebugDir;
   debug_path_text_ = debug_path_.data();
   callbacks_ = {dwfl_build_id_find_elf, dwfl_standard_find_debuginfo, dwfl_offline_section_address,
                 &debug_path_text_};
-  for (const std::string& path : candidates(module)) {
+  for (const std::string& path : candidates(module, search)) {
     if (open(path, module.build_id)) return;
   }
   const std::string fetched = from_debuginfod(module.build_id);

@@ -13,25 +13,18 @@
 #include "collector/symbols/dwarf_functions.h"
 #include "collector/symbols/rtti_names.h"
 #include "collector/symbols/rtti_table.h"
+#include "collector/symbols/symbol_search.h"
 
 namespace gpupeak::collector {
 
 struct Module;
-
-/// Where symbols are looked for beside the paths that a log names. Of the whole process: set once
-/// from the command line, before a log is read, so that every verb looks in the same places.
-struct SymbolSearch {
-  std::string sysroot;                  ///< stands before all paths of the log; empty: none
-  std::vector<std::string> debug_dirs;  ///< folders like /usr/lib/debug
-};
-SymbolSearch& symbol_search();
 
 class ModuleSymbols {
  public:
   enum class State { kUsable, kMissing, kMismatch };
 
   /// `rules` may be nullptr; otherwise it must outlive this.
-  ModuleSymbols(const Module& module, const NameRules* rules);
+  ModuleSymbols(const Module& module, const SymbolSearch& search, const NameRules* rules);
   ~ModuleSymbols();
   ModuleSymbols(const ModuleSymbols&) = delete;
   ModuleSymbols& operator=(const ModuleSymbols&) = delete;

@@ -12,9 +12,10 @@ constexpr size_t kProgressStep = 256;
 
 }  // namespace
 
-Symbolized symbolize(const LogReader& log, const NameRules& rules, const Progress& progress) {
+Symbolized symbolize(const LogReader& log, const SymbolSearch& search, const NameRules& rules,
+                     const Progress& progress) {
   const Definitions& definitions = log.definitions();
-  Symbolizer symbolizer(definitions, true, &log.symbols(), &rules);
+  Symbolizer symbolizer(definitions, search, &log.symbols(), &rules);
   Symbolized result;
   std::set<std::pair<uint32_t, uint64_t>> seen;
   for (uint32_t id = 1; id < definitions.nodes().size(); ++id) {

@@ -10,6 +10,7 @@
 #include "collector/log/symbol_table.h"
 #include "collector/summary/summary.h"
 #include "collector/symbols/name_rules.h"
+#include "collector/symbols/symbol_search.h"
 
 namespace gpupeak::collector {
 
@@ -20,6 +21,7 @@ struct Symbolized {
   std::vector<Warning> warnings;
 };
 
-Symbolized symbolize(const LogReader& log, const NameRules& rules, const Progress& progress = {});
+Symbolized symbolize(const LogReader& log, const SymbolSearch& search, const NameRules& rules,
+                     const Progress& progress = {});
 
 }  // namespace gpupeak::collector

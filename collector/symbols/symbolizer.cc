@@ -17,13 +17,6 @@ std::string base_name(std::string_view path) {
   return escape(path.substr(path.rfind('/') + 1));
 }
 
-Frame without_names(Frame frame) {
-  frame.module = sanitize(frame.module);
-  frame.function = sanitize(frame.function);
-  frame.file = sanitize(frame.file);
-  return frame;
-}
-
 /// Code that the kernel or the program made: there is no file to look for.
 bool has_no_file(std::string_view path) {
   return path.empty() || path.starts_with("[") || path.starts_with("linux-vdso") ||
@@ -32,20 +25,20 @@ bool has_no_file(std::string_view path) {
 
 }  // namespace
 
-Symbolizer::Symbolizer(const Definitions& definitions, bool look_up, const SymbolTable* known,
-                       const NameRules* rules)
-    : definitions_(definitions), look_up_(look_up), known_(known), rules_(rules) {}
+Symbolizer::Symbolizer(const Definitions& definitions, const SymbolSearch& search,
+                       const SymbolTable* known, const NameRules* rules)
+    : definitions_(definitions), search_(search), known_(known), rules_(rules) {}
 
 Symbolizer::~Symbolizer() = default;
 
 /// nullptr if there are no symbols to be had.
 ModuleSymbols* Symbolizer::symbols_of(uint32_t id) {
   const Module& module = definitions_.modules()[id];
-  if (!look_up_ || id == 0 || has_no_file(module.path)) return nullptr;
+  if (!search_.files || id == 0 || has_no_file(module.path)) return nullptr;
   auto& symbols = modules_[id];
   if (!symbols) {
-    symbols = std::make_unique<ModuleSymbols>(module, rules_);
-    const std::string path = sanitize(module.path);
+    symbols = std::make_unique<ModuleSymbols>(module, search_, rules_);
+    const std::string path = definitions_.shown(module.path);
     if (symbols->state() == ModuleSymbols::State::kMissing) {
       warnings_.push_back(
           {std::string(kMissing), path + " cannot be read: its functions have no names"});
@@ -92,7 +85,7 @@ Frame Symbolizer::python_frame(const PythonFrame& logged) const {
 
 std::vector<DwarfFrame> Symbolizer::look_up(uint32_t id) {
   const StackNode& node = definitions_.nodes()[id];
-  if (!look_up_ || node.module == 0 || definitions_.python_frame(node) != nullptr) return {};
+  if (!search_.files || node.module == 0 || definitions_.python_frame(node) != nullptr) return {};
   const Module& module = definitions_.modules()[node.module];
   // A return address points behind its call, which may be the last instruction of a function.
   const uint64_t address = node.ip - module.bias - 1;
@@ -126,10 +119,14 @@ const ResolvedAddress& Symbolizer::resolve(uint32_t id) {
     resolved.landmarks.push_back(rules_ != nullptr && !part.is_python &&
                                  rules_->is_landmark(part.module, part.function));
   }
-  if (is_confidential()) {
+  const Sanitizer& sanitizer = definitions_.sanitizer();
+  if (sanitizer.is_confidential()) {
     resolved.plain_frames = resolved.frames;
-    std::transform(resolved.frames.begin(), resolved.frames.end(), resolved.frames.begin(),
-                   without_names);
+    for (Frame& shown : resolved.frames) {
+      shown.module = sanitizer.text(shown.module);
+      shown.function = sanitizer.text(shown.function);
+      shown.file = sanitizer.text(shown.file);
+    }
   }
   return resolved;
 }

@@ -32,10 +32,9 @@ struct ResolvedAddress {
 
 class Symbolizer {
  public:
-  /// Without `look_up`, frames are modules and offsets only. `known`: asked before any file; may be
-  /// nullptr, and so may be `rules`.
-  Symbolizer(const Definitions& definitions, bool look_up, const SymbolTable* known = nullptr,
-             const NameRules* rules = nullptr);
+  /// `known`: asked before any file; may be nullptr, and so may be `rules`.
+  Symbolizer(const Definitions& definitions, const SymbolSearch& search,
+             const SymbolTable* known = nullptr, const NameRules* rules = nullptr);
   ~Symbolizer();
   Symbolizer(const Symbolizer&) = delete;
   Symbolizer& operator=(const Symbolizer&) = delete;
@@ -69,7 +68,7 @@ class Symbolizer {
   Frame python_frame(const PythonFrame& logged) const;
 
   const Definitions& definitions_;
-  bool look_up_;
+  const SymbolSearch search_;
   const SymbolTable* known_;
   const NameRules* rules_;
   std::unordered_map<uint32_t, std::unique_ptr<ModuleSymbols>> modules_;

@@ -14,12 +14,6 @@ namespace {
 constexpr char kHexDigits[] = "0123456789abcdef";
 constexpr size_t kHashBytes = 6;
 
-/// Set once, before a log is read.
-std::optional<std::string>& confidential_key() {
-  static std::optional<std::string> key;
-  return key;
-}
-
 /// Names of gpupeak's own vocabulary, of the C library and of the driver.
 bool is_public(std::string_view text) {
   static constexpr std::string_view kWords[] = {"",
@@ -149,9 +143,8 @@ std::string escape(std::string_view text) {
   return out;
 }
 
-std::string sanitize(std::string_view text) {
-  const std::optional<std::string>& key = confidential_key();
-  return key && !is_public(text) ? pseudonym(text, *key) : escape(text);
+std::string Sanitizer::text(std::string_view text) const {
+  return key_ && !is_public(text) ? pseudonym(text, *key_) : escape(text);
 }
 
 std::string hex_text(std::string_view bytes) {
@@ -163,16 +156,8 @@ std::string hex_text(std::string_view bytes) {
   return text;
 }
 
-std::string sanitize_id(std::string_view id) {
-  return is_confidential() ? sanitize(id) : hex_text(id);
-}
-
-void make_confidential(std::string_view key) {
-  confidential_key() = std::string(key);
-}
-
-bool is_confidential() {
-  return confidential_key().has_value();
+std::string Sanitizer::id(std::string_view id) const {
+  return is_confidential() ? text(id) : hex_text(id);
 }
 
 }  // namespace gpupeak::collector

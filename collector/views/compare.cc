@@ -100,7 +100,7 @@ Comparison compare(const Profiles& runs, const std::string& scope, size_t top) {
     return find_scope(*run, result.scope).has_value();
   });
   if (!known && !scope.empty()) {
-    throw UsageError(fmt::format("none of the runs has memory of scope '{}'", sanitize(scope)));
+    throw UsageError(fmt::format("none of the runs has memory of scope '{}'", escape(scope)));
   }
   result.peaks = compare_peaks(runs);
   result.phases = compare_phases(runs, result.scope.starts_with("device"));
@@ -136,7 +136,7 @@ class CompareText {
       const bool fine = quality.exact && quality.log_complete;
       const std::string losses = losses_text(quality);
       out_ << fmt::format("{}  {}", bold(letter(i), style_),
-                          fit(sanitize(runs_[i]->path()), title_columns_))
+                          fit(runs_[i]->definitions().shown(runs_[i]->path()), title_columns_))
            << "  " << (fine ? losses : alarm(losses, style_)) << '\n';
     }
     table("PEAKS", "", comparison.peaks);
@@ -218,8 +218,8 @@ void write_compare_json(const Profiles& runs, const std::string& scope, size_t t
   json["schema"] = "gpupeak.compare/1";
   json["runs"] = Json::array();
   for (const auto& run : runs) {
-    json["runs"].push_back(
-        {{"log", sanitize(run->path())}, {"quality", quality_json(run->quality())}});
+    json["runs"].push_back({{"log", run->definitions().shown(run->path())},
+                            {"quality", quality_json(run->quality())}});
   }
   json["scope"] = comparison.scope;
   json["peaks"] = rows_json(comparison.peaks, "scope");

@@ -51,7 +51,7 @@ void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
 Json view_json(const Profile& profile, std::string_view schema) {
   Json json;
   json["schema"] = schema;
-  json["log"] = sanitize(profile.path());
+  json["log"] = profile.definitions().shown(profile.path());
   json["quality"] = quality_json(profile.quality());
   return json;
 }

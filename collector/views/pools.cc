@@ -54,11 +54,11 @@ std::string place_text(int32_t place) {
 }
 
 std::string pool_text(const Profile& profile, const ArenaTable::Arena& arena) {
-  return sanitize(profile.replay().name(arena.name)) + place_text(arena.place);
+  return profile.definitions().shown(profile.replay().name(arena.name)) + place_text(arena.place);
 }
 
 std::string block_title(Profile& profile, const PoolBlock& block) {
-  return block.name != 0 ? sanitize(profile.replay().name(block.name))
+  return block.name != 0 ? profile.definitions().shown(profile.replay().name(block.name))
                          : profile.sites().site_title(block.stack);
 }
 
@@ -139,7 +139,7 @@ PoolInstant pool_instant(const Profile& profile, const PoolMoments& moments,
   }
   for (auto mark = moments.marks().rbegin(); mark != moments.marks().rend(); ++mark) {
     if (profile.replay().name(mark->name) == at) {
-      return {mark->events, profile.to_ns(mark->ticks), "mark " + sanitize(at)};
+      return {mark->events, profile.to_ns(mark->ticks), "mark " + profile.definitions().shown(at)};
     }
   }
   throw UsageError("the log has no mark \"" + at + "\"; peak and end are instants too");
@@ -225,7 +225,7 @@ void write_pools_json(Profile& profile, const PoolMoments& moments, const PoolIn
     const PeakFinder::Scope& in_use = table.peaks().scope(info.scope);
     const PeakFinder::Scope& reserved = table.peaks().scope(info.reserved_scope);
     Json pool;
-    pool["name"] = sanitize(profile.replay().name(info.name));
+    pool["name"] = profile.definitions().shown(profile.replay().name(info.name));
     if (info.place >= 0) pool["device"] = info.place;
     pool["in_use_bytes"] = state.level.in_use;
     pool["reserved_bytes"] = state.level.reserved;
@@ -261,12 +261,12 @@ void write_pools_json(Profile& profile, const PoolMoments& moments, const PoolIn
   }
   json["marks"] = Json::array();
   for (const PoolMoments::AtMark& mark : moments.marks()) {
-    Json row = {{"name", sanitize(profile.replay().name(mark.name))},
+    Json row = {{"name", profile.definitions().shown(profile.replay().name(mark.name))},
                 {"time_ns", profile.to_ns(mark.ticks)}};
     row["pools"] = Json::array();
     for (size_t arena = 0; arena < mark.levels.size(); ++arena) {
       const ArenaTable::Arena& info = table.arenas()[arena];
-      Json level = {{"name", sanitize(profile.replay().name(info.name))},
+      Json level = {{"name", profile.definitions().shown(profile.replay().name(info.name))},
                     {"in_use_bytes", mark.levels[arena].in_use},
                     {"reserved_bytes", mark.levels[arena].reserved}};
       if (info.place >= 0) level["device"] = info.place;

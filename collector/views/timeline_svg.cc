@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "collector/log/kinds.h"
+#include "collector/text/xml.h"
 #include "collector/timeline/phase_bands.h"
 #include "collector/views/timeline.h"
 
@@ -35,29 +36,6 @@ constexpr const char* kStyle = R"(
   }
 )";
 
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += c;
-    }
-  }
-  return result;
-}
-
 class Drawing {
  public:
   Drawing(const Profile& profile, const TimeSeries& times, std::ostream& out)
@@ -78,7 +56,7 @@ class Drawing {
         "width=\"{0:.0f}\" "
         "height=\"{1:.0f}\" role=\"img\">\n<title>{2}</title>\n<style>{3}</style>\n"
         "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n",
-        kWidth, height, escaped(profile_.scope_text(scopes.front()) + " over time"), kStyle);
+        kWidth, height, xml_text(profile_.scope_text(scopes.front()) + " over time"), kStyle);
     double top = 8;
     for (const ScopeId scope : scopes) {
       chart(scope, top);
@@ -99,7 +77,7 @@ class Drawing {
             const std::string& what) {
     out_ << fmt::format(
         "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" class=\"{}\">{}</text>\n", at_x, at_y,
-        anchor, css, escaped(what));
+        anchor, css, xml_text(what));
   }
   void line(double x1, double y1, double x2, double y2, std::string_view css) {
     out_ << fmt::format(

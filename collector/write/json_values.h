@@ -25,7 +25,5 @@ Json frame_json(const Frame& frame);
 Json holder_json(const Holder& holder);
 Json holders_json(const std::vector<Holder>& holders);
 Json quality_json(const Quality& quality);
-/// The whole of it, as `report --json` prints it.
-Json summary_json(const Summary& summary);
 
 }  // namespace gpupeak::collector

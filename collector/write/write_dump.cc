@@ -77,19 +77,20 @@ class Dump {
   void write_definitions() {
     const Definitions& definitions = log_.definitions();
     for (const auto& [key, value] : definitions.facts()) {
-      print("fact {} = {}\n", sanitize(key), sanitize(value));
+      print("fact {} = {}\n", log_.definitions().shown(key), log_.definitions().shown(value));
     }
     for (const DeviceInfo& device : definitions.devices()) {
       print("device {} total {} uuid {} name {}\n", device.ordinal, device.total_bytes,
-            sanitize_id(device.uuid), escape(device.name));
+            log_.definitions().sanitizer().id(device.uuid), escape(device.name));
     }
     for (size_t id = 1; id < definitions.modules().size(); ++id) {
       const Module& module = definitions.modules()[id];
-      print("module {} bias {:#x} build_id {} {}\n", id, module.bias, sanitize_id(module.build_id),
-            sanitize(module.path));
+      print("module {} bias {:#x} build_id {} {}\n", id, module.bias,
+            log_.definitions().sanitizer().id(module.build_id),
+            log_.definitions().shown(module.path));
     }
     for (uint32_t id = 1; id < definitions.strings().size(); ++id) {
-      print("string {} {}\n", id, sanitize(definitions.string(id)));
+      print("string {} {}\n", id, definitions.shown_string(id));
     }
     for (size_t number = 1; number < definitions.python_frames().size(); ++number) {
       const PythonFrame& frame = definitions.python_frames()[number];
@@ -150,9 +151,9 @@ class Dump {
   /// The name of a phase, mark, tag or arena.
   template <class Named>
   std::string name(const Named& named) const {
-    return named.name != 0 ? string(named.name) : sanitize(named.text);
+    return named.name != 0 ? string(named.name) : log_.definitions().shown(named.text);
   }
-  std::string string(uint32_t id) const { return sanitize(log_.definitions().string(id)); }
+  std::string string(uint32_t id) const { return log_.definitions().shown_string(id); }
 
   void heap_event(const Event& event) {
     switch (event.tag) {
@@ -176,7 +177,7 @@ class Dump {
   }
 
   // What follows the name of each extended record.
-  void fields(const ThreadEvent& e) { print(" {} {}", e.tid, sanitize(e.name)); }
+  void fields(const ThreadEvent& e) { print(" {} {}", e.tid, log_.definitions().shown(e.name)); }
   void fields(const MapEvent& e) {
     print(" {:#x} bytes {} prot {} kind {} stack {}", e.address, e.bytes, e.prot, kind_path(e.kind),
           e.stack);
@@ -279,8 +280,7 @@ class Dump {
 
 }  // namespace
 
-void write_dump(const std::string& path, std::ostream& out, const Progress& progress) {
-  const LogReader log(path);
+void write_dump(const LogReader& log, std::ostream& out, const Progress& progress) {
   Dump dump(log, out);
   dump.write_header();
   dump.write_definitions();

@@ -9,7 +9,6 @@
 
 namespace gpupeak::collector {
 
-/// Throws LogError as analyze() does.
-void write_dump(const std::string& path, std::ostream& out, const Progress& progress = {});
+void write_dump(const LogReader& log, std::ostream& out, const Progress& progress = {});
 
 }  // namespace gpupeak::collector

@@ -7,6 +7,7 @@
 
 #include "collector/summary/change_text.h"
 #include "collector/summary/run_text.h"
+#include "collector/text/xml.h"
 #include "collector/write/write_diff.h"
 #include "collector/write/write_metrics.h"
 
@@ -15,41 +16,10 @@ namespace {
 
 constexpr double kNsPerSecond = 1e9;
 
-/// For XML text, attributes and HTML. XML has no place for U+FFFE and U+FFFF at all; other control
-/// characters do not get into a Summary.
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    switch (text[i]) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        if (text.substr(i).starts_with("\xef\xbf\xbe") ||
-            text.substr(i).starts_with("\xef\xbf\xbf")) {
-          out += "?";
-          i += 2;
-        } else {
-          out += text[i];
-        }
-    }
-  }
-  return out;
-}
-
 /// In a cell of a table a bar would end it, and in <code> nothing else is markup.
 std::string code(std::string_view text) {
   std::string out = "<code>";
-  for (const char c : escaped(text)) {
+  for (const char c : xml_text(text)) {
     switch (c) {
       case '|':
       case '`':
@@ -105,20 +75,20 @@ void write_junit(const Summary& summary, const std::vector<GateResult>& results,
                   results.size(), failures, seconds);
   out << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite " << suite;
   if (!summary.run.start_time.empty()) {
-    out << " timestamp=\"" << escaped(summary.run.start_time) << '"';
+    out << " timestamp=\"" << xml_text(summary.run.start_time) << '"';
   }
   out << ">\n";
   for (const GateResult& result : results) {
     out << fmt::format("<testcase classname=\"gpupeak.{}\" name=\"{}{}\" time=\"0\"",
-                       escaped(program_of(summary)),
-                       result.gate.increase ? "max-increase " : "max ", escaped(result.gate.text));
+                       xml_text(program_of(summary)),
+                       result.gate.increase ? "max-increase " : "max ", xml_text(result.gate.text));
     if (result.passed) {
       out << "/>\n";
       continue;
     }
-    out << "><failure type=\"gpupeak\" message=\"" << escaped(result.message) << "\">"
-        << escaped(result.message) << '\n';
-    for (const std::string& reason : result.reasons) out << escaped(reason) << '\n';
+    out << "><failure type=\"gpupeak\" message=\"" << xml_text(result.message) << "\">"
+        << xml_text(result.message) << '\n';
+    for (const std::string& reason : result.reasons) out << xml_text(reason) << '\n';
     out << "</failure></testcase>\n";
   }
   out << "</testsuite>\n</testsuites>\n";

@@ -13,6 +13,7 @@
 #include "collector/timeline/phase_bands.h"
 #include "collector/write/json_values.h"
 #include "collector/write/page_template.h"
+#include "collector/write/write_json.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -22,18 +23,6 @@ constexpr size_t kMaxLanes = 12;
 constexpr size_t kMainRows = 400, kOtherRows = 100;
 constexpr size_t kMainCalls = 4000, kOtherCalls = 1000;
 constexpr size_t kListRows = 200;
-
-struct Grouping {
-  std::string_view name;
-  GroupBy by;
-};
-constexpr std::array<Grouping, 7> kGroupings{{{"site", GroupBy::kSite},
-                                              {"function", GroupBy::kFunction},
-                                              {"module", GroupBy::kModule},
-                                              {"phase", GroupBy::kPhase},
-                                              {"tag", GroupBy::kTag},
-                                              {"kind", GroupBy::kKind},
-                                              {"thread", GroupBy::kThread}}};
 
 /// Texts by number: names repeat a lot.
 class Strings {
@@ -55,6 +44,7 @@ class PageData {
   PageData(Profile& profile, const TimeSeries& times, const Instants& instants)
       : profile_(profile), times_(times), instants_(instants) {
     for (const Grouping& grouping : kGroupings) {
+      if (grouping.by == GroupBy::kIp) continue;  // the flame graph has the instructions
       attributions_.emplace_back(profile.replay(), profile.symbolizer(), grouping.by,
                                  &profile.tagger());
     }
@@ -190,11 +180,11 @@ class PageData {
         scope["trigger"] = row_json(profile_.sites().holder(step, false));
       }
       Json tables;
-      for (size_t i = 0; i < kGroupings.size(); ++i) {
-        const size_t top = is_main(info) ? kMainRows : kOtherRows;
-        const HolderTable table = attributions_[i].table(held, top, false);
-        if (kGroupings[i].by == GroupBy::kTag && no_tags(table)) continue;
-        tables[std::string(kGroupings[i].name)] = table_json(table);
+      const size_t top = is_main(info) ? kMainRows : kOtherRows;
+      for (Attribution& rows : attributions_) {
+        const HolderTable table = rows.table(held, top, false);
+        if (rows.by() == GroupBy::kTag && no_tags(table)) continue;
+        tables[std::string(group_by_name(rows.by()))] = table_json(table);
       }
       scope["tables"] = std::move(tables);
       scope["flame"] = flame_json(held, is_main(info) ? kMainCalls : kOtherCalls);

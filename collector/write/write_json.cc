@@ -213,7 +213,7 @@ Json summary_json(const Summary& summary) {
   Json json;
   json["schema"] = "gpupeak.summary/1";
   json["tool"] = {{"version", summary.tool_version}, {"log_format", summary.log_format}};
-  if (is_confidential()) json["confidential"] = true;
+  if (summary.confidential) json["confidential"] = true;
   json["run"] = run_json(summary.run);
   json["quality"] = quality_json(summary.quality);
   json["devices"] = list_json(summary.devices, device_json);

@@ -114,7 +114,7 @@ class MetricsWriter {
       std::vector<std::string> known;
       for (const auto& [metric, value] : run.metrics) known.push_back(metric);
       throw UsageError(
-          fmt::format("there is no metric '{}'{}", sanitize(name), did_you_mean(name, known)));
+          fmt::format("there is no metric '{}'{}", escape(name), did_you_mean(name, known)));
     }
   }
 

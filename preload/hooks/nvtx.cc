@@ -84,7 +84,7 @@ Label label_of(const wchar_t* text, Utf8& buffer) {
 
 #define GPUPEAK_FRAME __builtin_frame_address(0)
 
-// ---- the callbacks of module core ---------------------------------------------------------------
+// The callbacks of module core.
 void mark_ex(const EventAttributes* event) {
   Utf8 buffer;
   mark(label_of(0, event, buffer));
@@ -136,7 +136,7 @@ void name_category_w(uint32_t category, const wchar_t* name) {
   nvtx_name_category(0, category, name_of(name, buffer).text);
 }
 
-// ---- of module core2: with a domain, which is the string id of its name -------------------------
+// Of module core2: with a domain, which is the string id of its name.
 void domain_mark_ex(uint64_t domain, const EventAttributes* event) {
   Utf8 buffer;
   mark(label_of(domain, event, buffer));

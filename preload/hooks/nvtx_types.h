@@ -66,7 +66,7 @@ struct EventAttributes {
   Message message;
 };
 
-// ---- extensions: a module each, with slots for the addresses of its functions ------------------
+// Extensions: a module each, with slots for the addresses of its functions.
 struct Segment {
   size_t id, slot_count;
   intptr_t* slots;

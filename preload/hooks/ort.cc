@@ -83,7 +83,7 @@ Word last_of(Arguments... arguments) {
   return all[sizeof...(arguments) - 1];
 }
 
-// ---- handlers: how a call becomes a phase ------------------------------------------------------
+// Handlers: how a call becomes a phase.
 namespace handlers {
 
 template <typename Real, typename... Arguments>
@@ -159,7 +159,7 @@ Word release_session(const Real& real, Word session) {
 
 }  // namespace handlers
 
-// ---- one wrapper a row and library -------------------------------------------------------------
+// One wrapper a row and library.
 template <size_t>
 using AWord = Word;
 

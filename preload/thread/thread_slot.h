@@ -50,8 +50,8 @@ struct ThreadSlot {
   bool is_only_writer(const ProcessPage& process) const {
     return __atomic_load_n(&process.only_writer, __ATOMIC_ACQUIRE) == index + 1;
   }
-  /// A time for the next record, never earlier than the last. Who is not the only writer ends that
-  /// one's privilege first. docs/design.md, "Order".
+  /// A time for the next record, never earlier than the last. Any other thread first revokes the
+  /// only writer's privilege. docs/design.md, "Order".
   __attribute__((always_inline)) uint64_t take_stamp(ProcessPage& process, uint64_t (*clock)()) {
     stamping.store(1, std::memory_order_relaxed);
     asm volatile("" ::: "memory");  // claim_only_writer() has the barrier for the processor

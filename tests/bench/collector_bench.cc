@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   gpupeak::collector::Options options;
-  options.symbols = false;
+  options.reading.search.files = false;
   const auto start = std::chrono::steady_clock::now();
   const gpupeak::collector::Summary summary = gpupeak::collector::analyze(path, options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Nothing nothing;
   std::ostream out(&nothing);
   try {
-    writer.write(path, out);
+    writer.write(path, {}, out);
   } catch (const gpupeak::collector::LogError&) {
   } catch (const gpupeak::collector::UsageError&) {
   }

@@ -43,19 +43,20 @@ TEST_CASE("confidential: no writer shows a text of the log, and figures stay", "
   const TemporaryFile file;
   file.write(secret_log(secret).bytes);
   const Summary open = analyze(file.path());
-  make_confidential("key");
+  Options confidential;
+  confidential.reading.sanitizer = Sanitizer("key");
   for (const Writer& writer : writers()) {
     if (writer.name == "bundle" || writer.name == "summary_json")
       continue;  // the log itself; no log
     std::ostringstream out;
-    writer.write(file.path(), out);
+    writer.write(file.path(), confidential.reading, out);
     const std::string text = unpacked(out.str());
     INFO(writer.name << "\n" << text);
     CHECK(text.find(secret) == std::string::npos);
     CHECK(text.find(kIdDigits) == std::string::npos);
     CHECK(text.find(file.path()) == std::string::npos);
   }
-  const Summary hidden = analyze(file.path());
+  const Summary hidden = analyze(file.path(), confidential);
   CHECK(hidden.metrics == open.metrics);
   REQUIRE(hidden.peaks.size() == open.peaks.size());
   for (size_t i = 0; i < open.peaks.size(); ++i) {
@@ -65,13 +66,13 @@ TEST_CASE("confidential: no writer shows a text of the log, and figures stay", "
       CHECK(hidden.peaks[i].holders[row].api == open.peaks[i].holders[row].api);  // public names
     }
   }
-  CHECK(sanitize("secret") == sanitize("secret"));
-  CHECK(sanitize("secret") != sanitize("secrets"));
-  const std::string under_key = sanitize("secret");
-  make_confidential("another");
-  CHECK(sanitize("secret") != under_key);
-  CHECK(sanitize("cuMemAlloc_v2") == "cuMemAlloc_v2");
-  CHECK(sanitize("cutlass_gemm") != "cutlass_gemm");
-  CHECK(sanitize("malloc") == "malloc");
-  CHECK(sanitize("std::vector<Secret>::push_back()").starts_with("x"));
+  const Sanitizer& sanitizer = confidential.reading.sanitizer;
+  CHECK(sanitizer.text("secret") == sanitizer.text("secret"));
+  CHECK(sanitizer.text("secret") != sanitizer.text("secrets"));
+  const std::string under_key = sanitizer.text("secret");
+  CHECK(Sanitizer("another").text("secret") != under_key);
+  CHECK(sanitizer.text("cuMemAlloc_v2") == "cuMemAlloc_v2");
+  CHECK(sanitizer.text("cutlass_gemm") != "cutlass_gemm");
+  CHECK(sanitizer.text("malloc") == "malloc");
+  CHECK(sanitizer.text("std::vector<Secret>::push_back()").starts_with("x"));
 }

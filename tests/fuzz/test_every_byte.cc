@@ -19,7 +19,7 @@ namespace {
 std::string run(const Writer& writer, const std::string& path) {
   std::ostringstream out;
   try {
-    writer.write(path, out);
+    writer.write(path, {}, out);
   } catch (const LogError&) {
     return "";
   } catch (const UsageError&) {

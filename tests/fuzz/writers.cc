@@ -50,16 +50,18 @@ void check_sums(const Summary& summary) {
 }
 
 Writer of_summary(const char* name, SummaryWriter write) {
-  return {name, [=](const std::string& path, std::ostream& out) {
-            const Summary summary = analyze(path);
+  return {name, [=](const std::string& path, const Reading& reading, std::ostream& out) {
+            Options options;
+            options.reading = reading;
+            const Summary summary = analyze(path, options);
             check_sums(summary);
             write(summary, out);
           }};
 }
 
 Writer of_profile(std::string name, ProfileWriter write) {
-  return {std::move(name), [=](const std::string& path, std::ostream& out) {
-            Profile profile(path);
+  return {std::move(name), [=](const std::string& path, const Reading& reading, std::ostream& out) {
+            Profile profile(path, {}, nullptr, reading);
             write(profile, out);
           }};
 }
@@ -78,7 +80,9 @@ void export_to_file(const ExportFormat& format, Profile& profile, std::ostream& 
 std::vector<Writer> make_writers() {
   const TextStyle style{true, 80};
   std::vector<Writer> all;
-  all.push_back({"reader", [](const std::string& path, std::ostream&) { Profile profile(path); }});
+  all.push_back({"reader", [](const std::string& path, const Reading& reading, std::ostream&) {
+                   Profile profile(path, {}, nullptr, reading);
+                 }});
   all.push_back(
       of_summary("text", [=](const Summary& s, std::ostream& o) { write_text(s, o, style); }));
   all.push_back(
@@ -90,16 +94,19 @@ std::vector<Writer> make_writers() {
     write_phases_csv(s, o);
   }));
   // Rules look at every frame of every stack.
-  all.push_back({"rules", [=](const std::string& path, std::ostream& out) {
-                   Options options;
-                   options.rules = {{}, {"all=*!*", "named=name7*!*"}, {"engine=*7*!*", "rest=*"}};
-                   options.by = GroupBy::kTag;
-                   const Summary summary = analyze(path, options);
-                   check_sums(summary);
-                   write_text(summary, out, style);
-                 }});
   all.push_back(
-      {"dump", [](const std::string& path, std::ostream& out) { write_dump(path, out); }});
+      {"rules", [=](const std::string& path, const Reading& reading, std::ostream& out) {
+         Options options;
+         options.reading = reading;
+         options.reading.rules = {{}, {"all=*!*", "named=name7*!*"}, {"engine=*7*!*", "rest=*"}};
+         options.by = GroupBy::kTag;
+         const Summary summary = analyze(path, options);
+         check_sums(summary);
+         write_text(summary, out, style);
+       }});
+  all.push_back({"dump", [](const std::string& path, const Reading& reading, std::ostream& out) {
+                   write_dump(LogReader(path, reading.sanitizer), out);
+                 }});
   all.push_back(of_summary("diff", [=](const Summary& s, std::ostream& o) {
     const Summary empty;
     write_diff(empty, s, kTop, o, style);
@@ -119,20 +126,22 @@ std::vector<Writer> make_writers() {
       write_metrics({s}, format, {}, o);
     }
   }));
-  all.push_back({"merge", [=](const std::string& path, std::ostream& out) {
-                   const Merged merged = merge_processes({path});
+  all.push_back({"merge", [=](const std::string& path, const Reading& reading, std::ostream& out) {
+                   const Merged merged = merge_processes({path}, reading);
                    write_merge(merged, out, style);
                    write_merge_json(merged, out);
                  }});
-  all.push_back({"bundle", [](const std::string& path, std::ostream& out) {
-                   const LogReader log(path);
-                   const std::string symbols = symbolize(log, NameRules{}).table.json(log.header().cookie);
+  all.push_back({"bundle", [](const std::string& path, const Reading& reading, std::ostream& out) {
+                   const LogReader log(path, reading.sanitizer);
+                   const std::string symbols =
+                       symbolize(log, {}, NameRules{}).table.json(log.header().cookie);
                    write_packed({log.data(), log.file_bytes()}, symbols, out, {});
                  }});
   // What read --json wrote, and what symbolize wrote, may be damaged as well.
-  all.push_back({"summary_json", [=](const std::string& path, std::ostream& out) {
-                   write_text(load_summary(path), out, style);
-                 }});
+  all.push_back(
+      {"summary_json", [=](const std::string& path, const Reading& reading, std::ostream& out) {
+         write_text(load_summary(path), out, style);
+       }});
   const TreeCut cut{0, 0};
   all.push_back(of_profile("tree", [=](Profile& p, std::ostream& o) {
     write_tree(p, p.scope(""), cut, o, style);
@@ -155,28 +164,30 @@ std::vector<Writer> make_writers() {
     write_tags_json(p, p.scope(""), kTop, o);
     write_tags_csv(p, p.scope(""), o);
   }));
-  all.push_back({"timeline", [=](const std::string& path, std::ostream& out) {
+  all.push_back(
+      {"timeline", [=](const std::string& path, const Reading& reading, std::ostream& out) {
+         TimeSeries times;
+         Profile profile(path, {}, &times, reading);
+         times.finish(profile.replay());
+         write_timeline(profile, times, "", 8, out, style);
+         write_timeline_json(profile, times, "", out);
+         write_timeline_svg(profile, times, "", out);
+       }});
+  all.push_back({"html", [](const std::string& path, const Reading& reading, std::ostream& out) {
                    TimeSeries times;
-                   Profile profile(path, {}, &times);
-                   times.finish(profile.replay());
-                   write_timeline(profile, times, "", 8, out, style);
-                   write_timeline_json(profile, times, "", out);
-                   write_timeline_svg(profile, times, "", out);
-                 }});
-  all.push_back({"html", [](const std::string& path, std::ostream& out) {
-                   TimeSeries times;
-                   Profile profile(path, {}, &times);
+                   Profile profile(path, {}, &times, reading);
                    times.finish(profile.replay());
                    const Instants instants = live_at_instants(profile, times, kTop, {});
                    out << page_data(profile, times, instants);
                  }});
-  all.push_back({"compare", [=](const std::string& path, std::ostream& out) {
-                   Profiles runs;
-                   runs.push_back(std::make_unique<Profile>(path));
-                   runs.push_back(std::make_unique<Profile>(path));
-                   write_compare(runs, "", kTop, out, style);
-                   write_compare_json(runs, "", kTop, out);
-                 }});
+  all.push_back(
+      {"compare", [=](const std::string& path, const Reading& reading, std::ostream& out) {
+         Profiles runs;
+         runs.push_back(std::make_unique<Profile>(path, Progress{}, nullptr, reading));
+         runs.push_back(std::make_unique<Profile>(path, Progress{}, nullptr, reading));
+         write_compare(runs, "", kTop, out, style);
+         write_compare_json(runs, "", kTop, out);
+       }});
   for (const ExportFormat& format : export_formats()) {
     all.push_back(
         of_profile("export." + std::string(format.name), [=](Profile& p, std::ostream& o) {

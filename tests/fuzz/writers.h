@@ -7,12 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "collector/rules/reading.h"
+
 namespace gpupeak::testing {
 
 struct Writer {
   std::string name;
   /// Throws LogError for what cannot be read, UsageError for what the log has nothing of.
-  std::function<void(const std::string& path, std::ostream& out)> write;
+  std::function<void(const std::string& path, const collector::Reading& reading, std::ostream& out)>
+      write;
 };
 
 const std::vector<Writer>& writers();

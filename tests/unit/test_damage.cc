@@ -76,7 +76,7 @@ void read_all(const TemporaryFile& file) {
   write_text(summary, out);
   write_short(summary, out);
   write_json(summary, out);
-  write_dump(file.path(), out);
+  write_dump(LogReader(file.path()), out);
 }
 
 std::string error_of(const TemporaryFile& file) {

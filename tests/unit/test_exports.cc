@@ -244,10 +244,9 @@ TEST_CASE("export chrome: an end that names no phase leaves the phase of a rule 
   log.event(0, 2, GPUPEAK_REC_PHASE_POP, Fields().u(0).u(GPUPEAK_PHASE_AUTO).u(0));
   log.alloc(0, 3, 0x2000, 10, stack);
   const TemporaryFile file;
-  RuleChoice rules;
-  rules.sets = {"none"};
-  rules.phases = {"engine=engine.so!*"};
-  Profile profile(log.save(file.path()), {}, nullptr, rules);
+  Reading reading;
+  reading.rules = {{"none"}, {"engine=engine.so!*"}, {}};
+  Profile profile(log.save(file.path()), {}, nullptr, reading);
   std::ostringstream out;
   export_chrome(profile, {}, out);
   std::string told;

@@ -95,14 +95,14 @@ TEST_CASE("function_names: what runs before main is no caller", "[collector]") {
 }
 
 TEST_CASE("sanitize: what could harm a terminal is escaped", "[collector]") {
-  CHECK(sanitize("plain ← text") == "plain ← text");
-  CHECK(sanitize("\x1b[31m\n") == "\\x1b[31m\\x0a");
-  CHECK(sanitize("\xff\xc3") == "\\xff\\xc3");
-  CHECK(sanitize("\xc0\x80") == "\\xc0\\x80");           // overlong
-  CHECK(sanitize("\xed\xa0\x80") == "\\xed\\xa0\\x80");  // a surrogate
-  CHECK(sanitize("a\u202e"
-                 "b") == "a\\u{202e}b");
-  CHECK(sanitize(std::string_view("\0x", 2)) == "\\x00x");
+  CHECK(escape("plain ← text") == "plain ← text");
+  CHECK(escape("\x1b[31m\n") == "\\x1b[31m\\x0a");
+  CHECK(escape("\xff\xc3") == "\\xff\\xc3");
+  CHECK(escape("\xc0\x80") == "\\xc0\\x80");           // overlong
+  CHECK(escape("\xed\xa0\x80") == "\\xed\\xa0\\x80");  // a surrogate
+  CHECK(escape("a\u202e"
+               "b") == "a\\u{202e}b");
+  CHECK(escape(std::string_view("\0x", 2)) == "\\x00x");
 }
 
 TEST_CASE("text_format: figures", "[collector]") {

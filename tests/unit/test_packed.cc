@@ -122,7 +122,7 @@ TEST_CASE("packed: symbolize finds again what a bundle holds", "[collector]") {
   const TemporaryFile file;
   file.write(packed(log.bytes(), symbols));
   const LogReader reader(file.path());
-  const Symbolized found = symbolize(reader, NameRules{});
+  const Symbolized found = symbolize(reader, {}, NameRules{});
   CHECK(found.addresses == 1);
   CHECK(found.named == 1);
   CHECK(found.table.json(log.header().cookie) == symbols);

@@ -126,7 +126,7 @@ TEST_CASE("python_frames: dump and JSON say what they are", "[collector]") {
   const TemporaryFile file;
   python.log.save(file.path());
   std::ostringstream dump;
-  write_dump(file.path(), dump, {});
+  write_dump(LogReader(file.path()), dump, {});
   CHECK(dump.str().find("python_frame 1 Model.__init__ /work/model.py:12\n") != std::string::npos);
   CHECK(dump.str().find("node 3 parent 2 python_frame 2\n") != std::string::npos);
   std::ostringstream json;

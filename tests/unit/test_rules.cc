@@ -43,7 +43,7 @@ struct Stacks {
 
 Options with(RuleChoice rules, GroupBy by = GroupBy::kSite) {
   Options options;
-  options.rules = std::move(rules);
+  options.reading.rules = std::move(rules);
   options.by = by;
   return options;
 }
@@ -515,7 +515,9 @@ TEST_CASE("tags: two views add up to the peak, and so does the CSV", "[collector
   s.log.phase_pop(0, 4, false);
   s.alloc(0, 5, 1, s.direct);
   const TemporaryFile file;
-  Profile profile(s.log.save(file.path()), {}, nullptr, {{"none"}, {}, {"in,ner=libinner.so!*"}});
+  Reading reading;
+  reading.rules = {{"none"}, {}, {"in,ner=libinner.so!*"}};
+  Profile profile(s.log.save(file.path()), {}, nullptr, reading);
   const ScopeId scope = profile.scope("device:0");
   std::ostringstream csv;
   write_tags_csv(profile, scope, csv);

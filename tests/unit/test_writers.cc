@@ -232,7 +232,7 @@ TEST_CASE("write_dump: one event a line", "[collector]") {
   LogBuilder log = one_gpu();
   const TemporaryFile file;
   log.save(file.path());
-  const std::string text = text_of([&](auto& out) { write_dump(file.path(), out); });
+  const std::string text = text_of([&](auto& out) { write_dump(LogReader(file.path()), out); });
   check_golden("dump_one_gpu.txt", text);
 }
 
@@ -251,7 +251,7 @@ TEST_CASE("writers: nothing in a name reaches the terminal raw", "[collector]") 
     write_short(summary, out);
     write_json(summary, out);
     write_csv(summary, out);
-    write_dump(file.path(), out);
+    write_dump(LogReader(file.path()), out);
   });
   for (const char c : all) {
     const auto byte = static_cast<uint8_t>(c);

@@ -1,0 +1,16 @@
+// How a log is read: what the options that all reading verbs share choose.
+#pragma once
+
+#include "collector/rules/rule_book.h"
+#include "collector/symbols/symbol_search.h"
+#include "collector/text/sanitize.h"
+
+namespace gpupeak::collector {
+
+struct Reading {
+  Sanitizer sanitizer;  ///< of the log's texts
+  SymbolSearch search;  ///< for functions and lines
+  RuleChoice rules;     ///< that name phases and tags
+};
+
+}  // namespace gpupeak::collector

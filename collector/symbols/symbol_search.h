@@ -1,0 +1,16 @@
+// Where functions' names are looked for: the choice of who reads a log, by the options that all
+// reading verbs have.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gpupeak::collector {
+
+struct SymbolSearch {
+  bool files = true;                    ///< else frames are modules and offsets only
+  std::string sysroot;                  ///< stands before all paths of the log; empty: none
+  std::vector<std::string> debug_dirs;  ///< folders like /usr/lib/debug
+};
+
+}  // namespace gpupeak::collector
