@@ -140,7 +140,9 @@ std::vector<Writer> make_writers() {
   // What read --json wrote, and what symbolize wrote, may be damaged as well.
   all.push_back(
       {"summary_json", [=](const std::string& path, const Reading& reading, std::ostream& out) {
-         write_text(load_summary(path), out, style);
+         Options options;
+         options.reading = reading;
+         write_text(load_summary(path, options), out, style);
        }});
   const TreeCut cut{0, 0};
   all.push_back(of_profile("tree", [=](Profile& p, std::ostream& o) {
