@@ -61,6 +61,7 @@ _gpupeak() {
     tree | flame) options="--scope --min-percent --depth --json --strict --out --color --help" ;;
     export) options="--out --scope --strict --help" ;;
     dump) options="--out --help" ;;
+    pools) options="--at --scope --top --json --strict --out --color --help" ;;
     leaks | temporary) options="--scope --top --json --strict --out --color --help" ;;
   esac
   case $verb in
@@ -68,7 +69,7 @@ _gpupeak() {
     *) options+=" --sysroot --debug-dir" ;;
   esac
   case $verb in
-    report | phases | tags | diff | check | timeline | compare | tree | flame | leaks | temporary | export)
+    report | phases | pools | tags | diff | check | timeline | compare | tree | flame | leaks | temporary | export)
       options+=" --rules --phase --tag" ;;
   esac
   case $verb in
