@@ -21,7 +21,8 @@ uint32_t NameTable::id_of(std::string_view text) {
 
 std::string_view NameTable::text(uint32_t id) const {
   const size_t first = definitions_.strings().size();
-  return id < first ? definitions_.string(id) : texts_[id - first];
+  if (id < first) return definitions_.string(id);
+  return id - first < texts_.size() ? texts_[id - first] : std::string_view{};  // a damaged log's
 }
 
 }  // namespace gpupeak::collector
