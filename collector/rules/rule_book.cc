@@ -25,6 +25,16 @@ RuleSet builtin_set(const BuiltinRules& rules) {
   return set;
 }
 
+/// Read once: that takes longer than a small log does.
+const std::vector<RuleSet>& builtin_sets() {
+  static const std::vector<RuleSet> sets = [] {
+    std::vector<RuleSet> all;
+    for (const BuiltinRules& rules : builtin_rules()) all.push_back(builtin_set(rules));
+    return all;
+  }();
+  return sets;
+}
+
 std::string names_of_builtin_sets() {
   std::string names;
   for (const BuiltinRules& rules : builtin_rules()) {
@@ -34,8 +44,8 @@ std::string names_of_builtin_sets() {
 }
 
 RuleSet load(const std::string& name) {
-  for (const BuiltinRules& rules : builtin_rules()) {
-    if (rules.name == name) return builtin_set(rules);
+  for (const RuleSet& set : builtin_sets()) {
+    if (set.name == name) return set;
   }
   std::ifstream in(name, std::ios::binary);
   std::ostringstream text;
@@ -65,9 +75,7 @@ bool applies(const RuleSet& set, const Definitions& definitions) {
 const NameRules& builtin_name_rules() {
   static const NameRules names = [] {
     NameRules all;
-    for (const BuiltinRules& rules : builtin_rules()) {
-      all.append(builtin_set(rules).names);
-    }
+    for (const RuleSet& set : builtin_sets()) all.append(set.names);
     return all;
   }();
   return names;
@@ -79,8 +87,7 @@ RuleBook choose_rules(const RuleChoice& choice, const Definitions& definitions) 
   for (const std::string& tag : choice.tags) book.tags.push_back(parse_rule_option(tag));
   const auto choose_by_modules = [&] {
     book.automatic = true;
-    for (const BuiltinRules& rules : builtin_rules()) {
-      const RuleSet set = builtin_set(rules);
+    for (const RuleSet& set : builtin_sets()) {
       if (!applies(set, definitions)) continue;
       book.sets.push_back(set.name);
       append(book.tags, set.tags);
