@@ -1,0 +1,332 @@
+"""Every command that README and docs print is run as printed: on small logs of a benchmark on the simulated driver, with stand-ins
+for programs that are not here (python3 train.py, mpirun, docker …). A log, JSON or rule file that a command reads and none before
+it has written is put there first, under the name that is printed. What is written in capitals (LOG, FILE, PROGRAM) is a name as
+any other.
+
+usage: docs_commands.py LIBGPUPEAK GPUPEAK CUDA_BENCHMARK FOLDER_OF_THE_DRIVER [-v]
+"""
+import collections
+import glob
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+
+from common import GPUPEAK, LIBRARY, expect, run_checks
+
+BENCHMARK, DRIVER = sys.argv[3:5]
+ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+PAGES = ["README.md", *sorted(os.path.relpath(p, ROOT) for p in glob.glob(os.path.join(ROOT, "docs/**/*.md"), recursive=True)),
+         "examples/adoption.md"]
+
+# Not run, since they install, build, test or clean for minutes: their scripts must be there and be scripts; everything else of
+# their lines is not looked at.
+NOT_RUN = ("tools/demo.sh", "tools/bootstrap.sh", "tests/run.sh", "tests/soak.sh", "tests/gpu/run.sh", "cmake", "cpack", "sudo")
+# A block of commands, not of what a program prints, begins with one of these.
+COMMANDS = (*NOT_RUN, "gpupeak", "LD_PRELOAD", "mpirun", "torchrun", "srun", "docker", "export")
+# Programs that bring their own ranks or boxes: they start what follows their options.
+LAUNCHER = """#!/bin/bash
+ranks=1
+while [ $# -gt 0 ]; do
+  case $1 in
+    -n|--nproc-per-node) ranks=$2; shift 2 ;;
+    --gpus|-v) shift 2 ;;
+    -e) export "DOCS_$2"; shift 2 ;;
+    -*) shift ;;
+    run|IMAGE) shift ;;
+    *) break ;;
+  esac
+done
+for ((rank = 0; rank < ranks; ++rank)); do RANK=$rank "$@" || exit; done
+"""
+# Takes what it is given, as a viewer would.
+VIEWER = "#!/bin/sh\n[ -t 0 ] || cat >/dev/null\n"
+LAUNCHERS = ("mpirun", "torchrun", "srun", "docker")
+VIEWERS = ("ms_print", "heaptrack_print", "pprof", "flamegraph.pl", "speedscope", "scp", "ssh", "jq", "sqlite3")
+MEASURED = ("onnxruntime_perf_test", "trtexec", "llama-bench", "python3", "PROGRAM", "cuda_benchmark", "my_benchmark", "bench", "layers",
+            "script.sh", "app")
+OUTPUTS = ("-o", "--out", "--html", "--svg", "--png", "--junit", "--markdown", ">", ">>")
+LOGS = 3  # that are recorded, to be copied
+LOG_ENDINGS = (".gplog", ".gpz", ".gpbundle")
+
+Command = collections.namedtuple("Command", "page line text")
+
+
+def join_lines(lines):
+    """One command from its lines: a backslash or an open quote at the end goes on in the next one."""
+    text = lines.pop(0)
+    while lines:
+        if text.endswith("\\"):
+            text = text[:-1] + lines.pop(0).strip()
+            continue
+        try:
+            shlex.split(text, comments=True)
+            break
+        except ValueError:
+            text += "\n" + re.sub(r"^ *\.\.\.> ?", "", lines.pop(0))
+    return text
+
+
+def commands_of_block(page, number, lines):
+    printed = any(line.startswith("$ ") for line in lines)
+    first = lines[0].split() if lines else []
+    if not printed and not (first and first[0].split("=")[0] in COMMANDS):
+        return
+    rest = list(lines)
+    while rest:
+        at = number + len(lines) - len(rest)
+        if printed and not rest[0].startswith("$ "):
+            rest.pop(0)
+            continue
+        if printed:
+            rest[0] = rest[0][2:]
+        while not printed and len(rest) > 1 and rest[1].startswith("      "):
+            rest[0] += " " + rest.pop(1).strip()
+        text = join_lines(rest)
+        if text.strip():
+            yield Command(page, at, text)
+
+
+def commands_of(page, text):
+    """Of the fenced blocks without a language, and of `gpupeak …` in the prose between them."""
+    block, language, begin = None, "", 0
+    prose = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("```"):
+            if block is None:
+                block, language, begin = [], line[3:].strip(), number + 1
+            else:
+                if language in ("", "sh", "bash"):
+                    yield from commands_of_block(page, begin, block)
+                block = None
+        elif block is not None:
+            block.append(line)
+        else:
+            prose.append((number, line))
+    joined, at = "", []
+    for number, line in prose:
+        at += [number] * (len(line) + 1)
+        joined += line + " "
+    for found in re.finditer(r"`((?:[A-Z_]+=\S+ |mpirun -n \d+ )*gpupeak [^`]+)`", joined):
+        words = found[1].replace("\\|", "|")
+        if not re.search(r"…|\.\.\. |^\S+ run$", words):
+            yield Command(page, at[found.start()], words)
+
+
+def help_of(verb):
+    return subprocess.run([GPUPEAK, *verb, "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+VERBS = set(re.findall(r"^  (\S+)  ", help_of([]).split("Subcommands:")[1].split("Examples:")[0], re.M))
+
+
+def check_synopsis(command):
+    """A line with brackets is grammar: its verbs and options must exist."""
+    words = re.findall(r"[\w|-]+", command.text.split("#")[0])
+    if words[1] not in VERBS:
+        return f"there is no verb {words[1]}"
+    known = help_of([words[1]])
+    wrong = [w for w in re.findall(r"(?<![\w-])--[\w-]+", command.text) if not re.search(rf"{w}(?![\w-])", known)]
+    return f"{words[1]} has no {wrong}" if wrong else None
+
+
+class Place:
+    """A folder to run a page's commands in."""
+
+    def __init__(self, folder, models):
+        self.folder, self.models, self.logs = folder, models, 0
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("GPUPEAK_", "LD_"))}
+        self.env.update(LD_LIBRARY_PATH=DRIVER, HOME=folder, XDG_CACHE_HOME=folder, LIBGPUPEAK=LIBRARY, GITHUB_STEP_SUMMARY="summary.md",
+                        PATH=f"{folder}/bin:{os.path.dirname(GPUPEAK)}:{os.environ['PATH']}")
+        self.env.pop("DEBUGINFOD_URLS", None)
+        for sub in ("bin", "FOLDER", "logs"):
+            os.mkdir(os.path.join(folder, sub))
+        for name in MEASURED:
+            os.symlink(BENCHMARK, os.path.join(folder, "bin", name))
+            os.symlink(BENCHMARK, os.path.join(folder, name))
+        for names, text in ((LAUNCHERS, LAUNCHER), (VIEWERS, VIEWER)):
+            for name in names:
+                path = os.path.join(folder, "bin", name)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+                os.chmod(path, 0o755)
+
+    def put(self, name):
+        """A file that the command reads, made as its name says."""
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        source = {".toml": "rules.toml", ".json": "baseline.json", ".gpz": "bundle", ".gpbundle": "bundle"}.get(os.path.splitext(name)[1])
+        if source is None:
+            source = f"{self.logs % LOGS}.gplog"  # not the same one twice: merge takes each process once
+            self.logs += 1
+        shutil.copy(os.path.join(self.models, source), path)
+
+    def prepare(self, words):
+        reads = words[0] != "rules" and words[0] != "run"
+        for i, word in enumerate(words[1:], 1):
+            if word in ("|", ";", "&&"):
+                break
+            if "*" in word and word.endswith(".gplog"):
+                for rank in ("0", "1"):
+                    self.put(word.replace("*", rank))
+            takes = words[i - 1]
+            if takes in OUTPUTS or word.startswith("-") or os.path.exists(os.path.join(self.folder, word)):
+                continue
+            is_log = word.endswith(LOG_ENDINGS) or re.fullmatch(r"[A-Z]+(\.\.\.)?", word)
+            if reads and is_log and (words[0] != "mark" or i == 1) and takes not in ("--sysroot", "--debug-dir"):
+                self.put(word)
+            elif word.endswith((".toml", ".json")) and takes in ("--rules", "--baseline"):
+                self.put(word)
+            elif reads and word.endswith(".json") and takes not in OUTPUTS:
+                self.put(word)
+
+    def run(self, text):
+        return subprocess.run(["bash", "-c", text], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=120, check=False)
+
+
+def spelt_out(text):
+    """What stands for something else in what is printed."""
+    text = re.sub(r"[^\s=]*/libgpupeak\.so", "$LIBGPUPEAK", text)
+    text = re.sub(r"\bGPUPEAK_OUT=/logs/", "GPUPEAK_OUT=logs/", text)
+    text = text.replace("https://…", "http://127.0.0.1:9")
+    text = re.sub(r"\bgpupeak help VERB\b", "gpupeak help report", text)
+    text = re.sub(r"\bgpupeak VERB\b", "gpupeak report", text)
+    text = re.sub(r"\bexport FORMAT\b", "export csv", text)
+    return text
+
+
+def check(command, place, verbose=False):
+    """None, or what is wrong."""
+    if command.text.startswith(NOT_RUN):
+        script = command.text.split()[0]
+        if "/" in script and not os.access(os.path.join(ROOT, script), os.X_OK):
+            return f"there is no {script}"
+        return None
+    if re.search(r"\[-|\[FORMAT|\.\.\.\]|\|JSON", command.text):
+        return check_synopsis(command)  # the lines that such grammar goes on in belong to it
+    text = spelt_out(command.text)
+    if text.startswith(("export ", "echo $?", "cd ")):
+        return None
+    words = shlex.split(text, comments=True)
+    if "gpupeak" in words:
+        place.prepare(words[words.index("gpupeak") + 1:] or ["--help"])
+    if re.search(r"\bgpupeak mark PID\b", text):
+        return mark(text, place)
+    if re.fullmatch(r"gpupeak \w+", text) and words[1] in VERBS - {"rules"}:
+        return None  # the verb's name alone, in prose
+    if re.fullmatch(r"gpupeak run( --?[\w-]+( \w+)?)*", text):
+        text += " -- PROGRAM"  # named in prose with its options alone
+    elif words[0] == "gpupeak" and len(words) > 1 and words[1] in VERBS and words[1] not in ("run", "rules") and not has_file(words[2:]):
+        text += " a.gplog"
+        place.put("a.gplog")
+    done = place.run(text)
+    said = done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace")
+    if verbose:
+        print(f"{command.page}:{command.line}: {done.returncode}  {text}")
+    wanted = (0, 1) if "gpupeak check" in text else (0,)  # whether a limit is kept depends on the log
+    if "built without the page" in said:
+        return None
+    if done.returncode not in wanted or re.search(r"--help` tells more|command not found|No such file", said):
+        return f"exit code {done.returncode}: {said[-600:]}"
+    return None
+
+
+def has_file(words):
+    return any(w.endswith((*LOG_ENDINGS, ".json", ".zst")) or re.fullmatch(r"[A-Z]+(\.\.\.)?", w) for w in words)
+
+
+def mark(text, place):
+    """Of a process that runs and records."""
+    log = os.path.join(place.folder, "mark.gplog")
+    running = subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**place.env, "LD_PRELOAD": LIBRARY, "GPUPEAK_OUT": log,
+                                                                    "GPUPEAK_SUMMARY": "off"}, stdout=subprocess.PIPE)
+    running.stdin.write(b"a line\n")
+    running.stdin.flush()
+    running.stdout.readline()
+    done = place.run(text.replace("PID", str(running.pid)))
+    running.communicate()
+    return None if done.returncode == 0 else f"exit code {done.returncode}: {done.stderr.decode()}"
+
+
+def make_models(folder):
+    env = {**os.environ, "LD_LIBRARY_PATH": DRIVER}
+    for number in reversed(range(LOGS)):
+        log = os.path.join(folder, f"{number}.gplog")
+        subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", BENCHMARK], env=env, stdout=subprocess.DEVNULL, check=True)
+    for arguments, name in ((("report", "--json", "--top", "1000", log), "baseline.json"), (("rules", "onnxruntime"), "rules.toml")):
+        with open(os.path.join(folder, name), "wb") as file:
+            subprocess.run([GPUPEAK, *arguments], stdout=file, check=True)
+    subprocess.run([GPUPEAK, "bundle", "-q", log, "-o", os.path.join(folder, "bundle")], check=True)
+
+
+def check_page(page, text, models, verbose=False):
+    wrong, count = [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(folder, models)
+        for command in commands_of(page, text):
+            count += 1
+            trouble = check(command, place, verbose)
+            if trouble:
+                wrong.append(f"{page}:{command.line}: `{command.text}`: {trouble}")
+    return wrong, count
+
+
+def check_links(page, text):
+    """Files and chapters that a page points to."""
+    wrong = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)):
+        path, _, chapter = target.partition("#")
+        if "://" in target:
+            continue
+        place = os.path.join(ROOT, os.path.dirname(page), path) if path else os.path.join(ROOT, page)
+        if not os.path.exists(place):
+            wrong.append(f"{page}: {target} is not there")
+        elif chapter and not re.search(rf"^#+ {chapter}$", open(place, encoding="utf-8").read(), re.M | re.I):
+            wrong.append(f"{page}: {target}: no such chapter")
+    for name in re.findall(r"(?<![\w/])(docs/[\w/-]+\.md)", text):
+        if not os.path.exists(os.path.join(ROOT, name)):
+            wrong.append(f"{page}: {name} is not there")
+    return wrong
+
+
+def check_chapters():
+    """A chapter for a hurry begins with what to paste, and is no longer than a page."""
+    wrong = []
+    for path in glob.glob(os.path.join(ROOT, "docs/hurry/*.md")):
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        name = os.path.basename(path)
+        if len(lines) > 60:
+            wrong.append(f"{name} has {len(lines)} lines")
+        if name != "README.md" and "```" not in lines[1:4]:
+            wrong.append(f"{name} does not begin with a command")
+    return wrong
+
+
+def main():
+    wrong, count = check_chapters(), 0
+    with tempfile.TemporaryDirectory() as models:
+        make_models(models)
+        # First what must be found wrong: a misspelt option and verb, in a block, in prose and in grammar; a program that is not here.
+        for text in ("```\n$ gpupeak report --jsno LOG\n```\n", "```\ngpupeak exprot csv LOG\n```\n", "see `gpupeak tags --rulse none LOG`\n",
+                     "```\ngpupeak diff [--by WHAT] [--tpo N] A B\n```\n", "```\ngpupeak run -o x.gplog -- no_such_program\n```\n",
+                     "```\ngpupeak run --hots off -- PROGRAM\n```\n"):
+            expect(check_page("planted", text, models)[0], f"this passes and must not: {text}")
+        expect(check_links("docs/planted.md", "see [this](nowhere.md) and [that](usage.md#nothing)"), "broken links pass")
+        for page in PAGES:
+            with open(os.path.join(ROOT, page), encoding="utf-8") as file:
+                text = file.read()
+            troubles, commands = check_page(page, text, models, "-v" in sys.argv)
+            wrong += troubles + check_links(page, text)
+            count += commands
+    print(f"{count} commands on {len(PAGES)} pages")
+    expect(not wrong, "\n".join(wrong))
+    expect(count > 150, "most commands were not found")
+
+
+run_checks(main)
