@@ -108,6 +108,13 @@ bool CopiedMemory::begin() {
   return true;
 }
 
+void CopiedMemory::begin_anew() {
+  for (uint32_t i = 0; i < count_; ++i) ranges_[i].used = false;
+  lay_out();
+  laid_out_ = used_ = 0;
+  complete_ = true;
+}
+
 const uint8_t* CopiedMemory::read(uintptr_t address, size_t bytes) {
   uint32_t found = find(address, bytes);
   if (found == kRanges) {

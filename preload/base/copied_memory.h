@@ -17,6 +17,9 @@ class CopiedMemory {
   /// session read still reads the same, so that reading it again would lead to the same.
   bool begin();
 
+  /// The same, without copying what the last session read.
+  void begin_anew();
+
   /// A copy of [address, address + bytes) as it was in this session, valid until the next begin();
   /// nullptr if it cannot be read or there is no more room.
   const uint8_t* read(uintptr_t address, size_t bytes);

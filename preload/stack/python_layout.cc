@@ -7,6 +7,7 @@ namespace {
 
 constexpr PythonLayout k39{
     .frames = PythonFrames::kObjects,
+    .runtime_finalizing = 16,
     .runtime_interpreters = 32,
     .interpreter = {.next = 0, .threads = 8},
     .thread = {.next = 8, .thread_id = 176, .frame = 24, .cframe = 0},
@@ -23,6 +24,7 @@ constexpr PythonLayout k39{
 
 constexpr PythonLayout k310{
     .frames = PythonFrames::kObjectsByCFrame,
+    .runtime_finalizing = 16,
     .runtime_interpreters = 32,
     .interpreter = {.next = 0, .threads = 8},
     .thread = {.next = 8, .thread_id = 176, .frame = 24, .cframe = 48},
@@ -40,6 +42,7 @@ constexpr PythonLayout k310{
 // co_qualname from here on, in place of co_name.
 constexpr PythonLayout k311{
     .frames = PythonFrames::kEntryFlag,
+    .runtime_finalizing = 24,
     .runtime_interpreters = 40,
     .interpreter = {.next = 0, .threads = 16},
     .thread = {.next = 8, .thread_id = 152, .frame = 56, .cframe = 0},
@@ -56,6 +59,7 @@ constexpr PythonLayout k311{
 
 constexpr PythonLayout k312{
     .frames = PythonFrames::kEntryFrame,
+    .runtime_finalizing = 24,
     .runtime_interpreters = 40,
     .interpreter = {.next = 0, .threads = 72},
     .thread = {.next = 8, .thread_id = 136, .frame = 56, .cframe = 0},
@@ -72,7 +76,7 @@ constexpr PythonLayout k312{
 
 /// Where _Py_DebugOffsets keeps what we use, as indices of 64-bit words.
 struct Published {
-  uint8_t runtime_size, runtime_interpreters;
+  uint8_t runtime_size, runtime_finalizing, runtime_interpreters;
   uint8_t interpreter_size, interpreter_next, interpreter_threads;
   uint8_t thread_size, thread_next, thread_frame, thread_id;
   uint8_t frame_size, frame_previous, frame_code, frame_instruction, frame_owner;
@@ -84,6 +88,7 @@ struct Published {
 };
 
 constexpr Published k313{.runtime_size = 3,
+                         .runtime_finalizing = 4,
                          .runtime_interpreters = 5,
                          .interpreter_size = 6,
                          .interpreter_next = 8,
@@ -113,6 +118,7 @@ constexpr Published k313{.runtime_size = 3,
                          .string_ascii_bytes = 70};
 
 constexpr Published k314{.runtime_size = 3,
+                         .runtime_finalizing = 4,
                          .runtime_interpreters = 5,
                          .interpreter_size = 6,
                          .interpreter_next = 8,
@@ -175,6 +181,7 @@ const char* read_python_offsets(const uint8_t* published, uint32_t version, Pyth
     return word(index) <= 0xffff && word(index) + bytes <= word(size);
   };
   const bool sound =
+      inside(at.runtime_finalizing, at.runtime_size, 8) &&
       inside(at.runtime_interpreters, at.runtime_size, 8) &&
       inside(at.interpreter_next, at.interpreter_size, 8) &&
       inside(at.interpreter_threads, at.interpreter_size, 8) &&
@@ -195,6 +202,7 @@ const char* read_python_offsets(const uint8_t* published, uint32_t version, Pyth
   const auto offset = [&](size_t index) { return static_cast<uint16_t>(word(index)); };
   layout = {};
   layout.frames = PythonFrames::kEntryFrameDirect;
+  layout.runtime_finalizing = offset(at.runtime_finalizing);
   layout.runtime_interpreters = offset(at.runtime_interpreters);
   layout.interpreter.next = offset(at.interpreter_next);
   layout.interpreter.threads = offset(at.interpreter_threads);

@@ -21,7 +21,8 @@ enum class PythonFrames : uint8_t {
 /// Offsets in bytes; what a version does not have is 0.
 struct PythonLayout {
   PythonFrames frames;
-  uint16_t runtime_interpreters;  ///< in _PyRuntime: the list of interpreters …
+  uint16_t runtime_finalizing;    ///< in _PyRuntime: who shuts the interpreter down
+  uint16_t runtime_interpreters;  ///< the list of interpreters …
   struct {
     uint16_t next;
     uint16_t threads;  ///< … and that of one's thread states

@@ -9,10 +9,12 @@ int answer(int64_t line) {
 
 /// Pairs: bytes to go on, lines to go on; an instruction has the line of the last pair at or before
 /// it.
-int from_lnotab(const uint8_t* table, size_t bytes, bool is_whole, int64_t line, uint32_t offset) {
+int from_lnotab(const uint8_t* table, size_t bytes, bool is_whole, int64_t line, uint32_t offset,
+                size_t& used) {
   uint64_t at = 0;
   for (size_t i = 0; i + 2 <= bytes; i += 2) {
     at += table[i];
+    used = i + 2;
     if (at > offset) return answer(line);
     line += static_cast<int8_t>(table[i + 1]);
   }
@@ -21,10 +23,11 @@ int from_lnotab(const uint8_t* table, size_t bytes, bool is_whole, int64_t line,
 
 /// Pairs: bytes that have the line, lines from the entry before; -128: they have none.
 int from_line_table(const uint8_t* table, size_t bytes, bool is_whole, int64_t line,
-                    uint32_t offset) {
+                    uint32_t offset, size_t& used) {
   uint64_t end = 0;
   for (size_t i = 0; i + 2 <= bytes; i += 2) {
     end += table[i];
+    used = i + 2;
     const auto delta = static_cast<int8_t>(table[i + 1]);
     if (delta != -128) line += delta;
     if (offset < end) return delta == -128 ? 0 : answer(line);
@@ -34,8 +37,8 @@ int from_line_table(const uint8_t* table, size_t bytes, bool is_whole, int64_t l
 
 /// Entries that begin with a byte that has the top bit set: kind and length in units of two bytes;
 /// further bytes do not.
-int from_locations(const uint8_t* table, size_t bytes, bool is_whole, int64_t line,
-                   uint32_t offset) {
+int from_locations(const uint8_t* table, size_t bytes, bool is_whole, int64_t line, uint32_t offset,
+                   size_t& used) {
   constexpr int kOneLine0 = 10, kOneLine2 = 12, kNoColumns = 13, kLong = 14, kNone = 15;
   uint64_t end = 0;
   for (size_t i = 0; i < bytes;) {
@@ -44,6 +47,7 @@ int from_locations(const uint8_t* table, size_t bytes, bool is_whole, int64_t li
     size_t next = i + 1;
     while (next < bytes && (table[next] & 0x80) == 0) ++next;
     if (next == bytes && !is_whole) return kPythonLineMore;
+    used = next < bytes ? next + 1 : bytes;
     if (kind == kNoColumns || kind == kLong) {
       uint64_t value = 0;
       for (size_t k = i + 1, shift = 0; k < next && shift < 32; ++k, shift += 6) {
@@ -64,14 +68,15 @@ int from_locations(const uint8_t* table, size_t bytes, bool is_whole, int64_t li
 }  // namespace
 
 int python_line(PythonLineTable kind, const uint8_t* table, size_t bytes, bool is_whole,
-                int first_line, uint32_t offset) {
+                int first_line, uint32_t offset, size_t& used) {
+  used = 0;
   switch (kind) {
     case PythonLineTable::kLnotab:
-      return from_lnotab(table, bytes, is_whole, first_line, offset);
+      return from_lnotab(table, bytes, is_whole, first_line, offset, used);
     case PythonLineTable::kLineTable:
-      return from_line_table(table, bytes, is_whole, first_line, offset);
+      return from_line_table(table, bytes, is_whole, first_line, offset, used);
     case PythonLineTable::kLocations:
-      return from_locations(table, bytes, is_whole, first_line, offset);
+      return from_locations(table, bytes, is_whole, first_line, offset, used);
   }
   return 0;
 }

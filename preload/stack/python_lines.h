@@ -12,8 +12,9 @@ enum class PythonLineTable : uint8_t { kLnotab, kLineTable, kLocations };
 
 /// 1 and more: the line. 0: there is none, or the table says nothing of this instruction.
 /// `offset` is in bytes. If the table goes on behind `bytes` and the answer lies there, kMore.
+/// `used`: of how many of the table's first bytes the answer was made.
 constexpr int kPythonLineMore = -1;
 int python_line(PythonLineTable kind, const uint8_t* table, size_t bytes, bool is_whole,
-                int first_line, uint32_t offset);
+                int first_line, uint32_t offset, size_t& used);
 
 }  // namespace gpupeak::preload

@@ -97,9 +97,9 @@ struct RunningPython {
 RunningPython find_python(const StackCache& cache, const Captured& captured) {
   RunningPython found;
   if (captured.is_walked) {
-    for (uint32_t i = cache.depth; i-- > 0;) found.meet(cache.last[i].ip);
+    for (uint32_t i = cache.depth; i-- > 0 && !found.evaluates;) found.meet(cache.last[i].ip);
   } else {
-    for (int i = captured.unwound.first; i < captured.unwound.count; ++i) {
+    for (int i = captured.unwound.first; i < captured.unwound.count && !found.evaluates; ++i) {
       found.meet(reinterpret_cast<uintptr_t>(cache.unwound[i]));
     }
   }
@@ -116,7 +116,7 @@ uint32_t with_python_frames(StackCache& cache, const Captured& captured, uint32_
     if (cache.python == nullptr) return node;
   }
   PythonScratch& python = *cache.python;
-  python.stack.read(*running.runtime, running.evaluates);
+  python.stack.read(*running.runtime, running.evaluates, cache.verify);
   if (python.stack.frame_count() == 0) return node;
   list_native_frames(cache, captured, python);
   place_python_frames(*running.runtime, python);

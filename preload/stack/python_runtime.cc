@@ -160,6 +160,21 @@ void PythonRuntime::note_stack(bool read) {
   say_state();
 }
 
+bool PythonRuntime::stands(uintptr_t state) const {
+  const auto word = [](uintptr_t at) {
+    return __atomic_load_n(reinterpret_cast<const uintptr_t*>(at), __ATOMIC_RELAXED);
+  };
+  if (state == 0 || state_.load(std::memory_order_acquire) != State::kUsable ||
+      read_.load(std::memory_order_relaxed) == 0 || layout_.runtime_finalizing == 0) {
+    return false;
+  }
+  // New ones come to the front of their lists.
+  const uintptr_t interpreter = word(runtime_ + layout_.runtime_interpreters);
+  return word(runtime_ + layout_.runtime_finalizing) == 0 && interpreter != 0 &&
+         word(interpreter + layout_.interpreter.next) == 0 &&
+         word(state + layout_.thread.next) == 0;
+}
+
 PythonLineTable PythonRuntime::line_table() const {
   switch (layout_.frames) {
     case PythonFrames::kObjects:

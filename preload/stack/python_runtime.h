@@ -27,6 +27,11 @@ class PythonRuntime {
   /// was, the interpreter is not what it says and is_usable() turns false.
   void note_stack(bool read);
 
+  /// Whether stacks were read, and nobody but the calling thread can take the interpreter down: it
+  /// is the only one of its kind and not about to end, and the thread of `state` is its first one,
+  /// by which it has to be ended. What the thread's frames refer to stands for as long as it looks.
+  bool stands(uintptr_t state) const;
+
   /// Valid once usable.
   const PythonLayout& layout() const { return layout_; }
   PythonLineTable line_table() const;

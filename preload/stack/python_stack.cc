@@ -47,7 +47,33 @@ bool put_utf8(char* buffer, size_t capacity, size_t& used, uint32_t c) {
 
 }  // namespace
 
-void PythonStack::read(PythonRuntime& python, bool evaluates) {
+void PythonStack::read(PythonRuntime& python, bool evaluates, bool verify) {
+  if (!read_in_place(python, evaluates)) {
+    read_copies(python, evaluates);
+  } else if (verify) {
+    verify_with_copies(python, evaluates);
+  }
+}
+
+bool PythonStack::read_in_place(PythonRuntime& python, bool evaluates) {
+  if (!python.stands(python.thread_state())) return false;
+  if (known_python_ != &python) {
+    sites_.forget();
+    known_python_ = &python;
+  }
+  sites_.begin();
+  in_place_ = true;
+  session_ = false;
+  count_ = 0;
+  last_python_ = nullptr;
+  const bool read = read_frames(python) && (count_ > 0 || !evaluates);
+  in_place_ = false;
+  return read;
+}
+
+void PythonStack::read_copies(PythonRuntime& python, bool evaluates) {
+  in_place_ = false;
+  session_ = true;
   const bool unchanged = memory_.begin();
   if (unchanged && last_python_ == &python && last_state_ == python.thread_state()) return;
   count_ = 0;
@@ -59,8 +85,39 @@ void PythonStack::read(PythonRuntime& python, bool evaluates) {
   if (read && count_ > 0) last_python_ = &python;
 }
 
+void PythonStack::verify_with_copies(PythonRuntime& python, bool evaluates) {
+  const uint32_t in_place = count_;
+  memcpy(verified_numbers_, numbers_, in_place * sizeof numbers_[0]);
+  memcpy(verified_anchors_, anchors_, in_place * sizeof anchors_[0]);
+  read_copies(python, evaluates);
+  bool same = in_place == count_;
+  for (uint32_t i = 0; same && i < count_; ++i) {
+    same = verified_numbers_[i] == numbers_[i] && verified_anchors_[i] == anchors_[i];
+  }
+  count(same ? &gpupeak_counters_page::verified_stacks : &gpupeak_counters_page::wrong_stacks);
+}
+
+const uint8_t* PythonStack::read(uintptr_t address, size_t bytes) {
+  if (!in_place_) return memory_.read(address, bytes);
+  const uintptr_t last = address + bytes - 1;
+  if (__builtin_expect(!is_known_page(address) || !is_known_page(last), 0)) {
+    if (read_copy(address, bytes) == nullptr) return nullptr;
+    if (!is_known_page(address)) know_page(address);
+    if (!is_known_page(last)) know_page(last);
+  }
+  return reinterpret_cast<const uint8_t*>(address);
+}
+
+const uint8_t* PythonStack::read_copy(uintptr_t address, size_t bytes) {
+  if (!session_) {
+    memory_.begin_anew();
+    session_ = true;
+  }
+  return memory_.read(address, bytes);
+}
+
 const uint8_t* PythonStack::read_object(uintptr_t object, size_t bytes) {
-  const uint8_t* copy = memory_.read(object + kPythonObjectType, bytes - kPythonObjectType);
+  const uint8_t* copy = read_copy(object + kPythonObjectType, bytes - kPythonObjectType);
   return copy != nullptr ? copy - kPythonObjectType : nullptr;
 }
 
@@ -84,23 +141,24 @@ uint32_t PythonStack::find_states(const PythonRuntime& python, uintptr_t (&state
   states[0] = last_state_ = python.thread_state();
   if (states[0] == 0) return 0;
   uint32_t count = 1;
+  if (in_place_) return count;  // there is but one interpreter
   uintptr_t interpreter = 0, second = 0;
-  const bool several = memory_.load(python.address() + layout.runtime_interpreters, interpreter) &&
-                       memory_.load(interpreter + layout.interpreter.next, second) && second != 0;
+  const bool several = load(python.address() + layout.runtime_interpreters, interpreter) &&
+                       load(interpreter + layout.interpreter.next, second) && second != 0;
   if (!several) return count;
   uint32_t steps = 0;
   while (interpreter != 0 && steps < kMaxSteps) {
     uintptr_t state = 0;
-    if (!memory_.load(interpreter + layout.interpreter.threads, state)) break;
+    if (!load(interpreter + layout.interpreter.threads, state)) break;
     while (state != 0 && ++steps < kMaxSteps) {
       uint64_t id;
-      if (!memory_.load(state + layout.thread.thread_id, id)) break;
+      if (!load(state + layout.thread.thread_id, id)) break;
       if (id == own_thread_id() && state != states[0] && count < kMaxStates) {
         states[count++] = state;
       }
-      if (!memory_.load(state + layout.thread.next, state)) break;
+      if (!load(state + layout.thread.next, state)) break;
     }
-    if (!memory_.load(interpreter + layout.interpreter.next, interpreter)) break;
+    if (!load(interpreter + layout.interpreter.next, interpreter)) break;
     ++steps;
   }
   return count;
@@ -126,8 +184,8 @@ bool PythonStack::read_state(const PythonRuntime& python, uintptr_t state) {
   const auto& offsets = layout.thread;
   uint64_t id;
   uintptr_t frame;  // or the CFrame that leads to it
-  if (!memory_.load(state + offsets.thread_id, id) || id != own_thread_id() ||
-      !memory_.load(state + offsets.frame, frame)) {
+  if (!load(state + offsets.thread_id, id) || id != own_thread_id() ||
+      !load(state + offsets.frame, frame)) {
     return false;
   }
   switch (layout.frames) {
@@ -137,7 +195,7 @@ bool PythonStack::read_state(const PythonRuntime& python, uintptr_t state) {
     case PythonFrames::kEntryFlag:
       return read_flagged(python, frame);
     case PythonFrames::kEntryFrame:
-      return memory_.load(frame + layout.cframe.current_frame, frame) && read_chain(python, frame);
+      return load(frame + layout.cframe.current_frame, frame) && read_chain(python, frame);
     case PythonFrames::kEntryFrameDirect:
       return read_chain(python, frame);
   }
@@ -149,9 +207,11 @@ bool PythonStack::read_objects(const PythonRuntime& python, uintptr_t state, uin
   const PythonLayout& layout = python.layout();
   const bool by_cframe = layout.frames == PythonFrames::kObjectsByCFrame;
   uintptr_t cframe = 0;
-  if (by_cframe && !memory_.load(state + layout.thread.cframe, cframe)) return false;
+  if (by_cframe && !load(state + layout.thread.cframe, cframe)) return false;
   while (frame != 0 && count_ < kMaxFrames) {
-    const uint8_t* copy = read_object(frame, layout.frame.instruction + sizeof(int32_t));
+    const uint8_t* copy = read(frame + kPythonObjectType,
+                               layout.frame.instruction + sizeof(int32_t) - kPythonObjectType);
+    if (copy != nullptr) copy -= kPythonObjectType;
     if (copy == nullptr || at<uintptr_t>(copy, kPythonObjectType) != python.frame_type()) {
       return false;
     }
@@ -160,7 +220,7 @@ bool PythonStack::read_objects(const PythonRuntime& python, uintptr_t state, uin
         instruction < 0 ? 0 : static_cast<uint64_t>(instruction) * (by_cframe ? 2 : 1);
     if (!add(python, at<uintptr_t>(copy, layout.frame.code), offset, false, cframe)) return false;
     frame = at<uintptr_t>(copy, layout.frame.previous);
-    if (by_cframe && !memory_.load(cframe + layout.cframe.previous, cframe)) return false;
+    if (by_cframe && !load(cframe + layout.cframe.previous, cframe)) return false;
   }
   if (frame != 0) count(&gpupeak_counters_page::truncated_stacks);
   return true;
@@ -170,9 +230,9 @@ bool PythonStack::read_objects(const PythonRuntime& python, uintptr_t state, uin
 bool PythonStack::read_flagged(const PythonRuntime& python, uintptr_t cframe) {
   const PythonLayout& layout = python.layout();
   uintptr_t frame;
-  if (!memory_.load(cframe + layout.cframe.current_frame, frame)) return false;
+  if (!load(cframe + layout.cframe.current_frame, frame)) return false;
   while (frame != 0 && count_ < kMaxFrames) {
-    const uint8_t* copy = memory_.read(frame, layout.frame.owner + size_t{1});
+    const uint8_t* copy = read(frame, layout.frame.owner + size_t{1});
     if (copy == nullptr) return false;
     const bool is_generator = copy[layout.frame.owner] == kOwnedByGenerator;
     if (!add(python, at<uintptr_t>(copy, layout.frame.code),
@@ -180,8 +240,7 @@ bool PythonStack::read_flagged(const PythonRuntime& python, uintptr_t cframe) {
       return false;
     }
     frame = at<uintptr_t>(copy, layout.frame.previous);
-    if (copy[layout.frame.is_entry] != 0 &&
-        !memory_.load(cframe + layout.cframe.previous, cframe)) {
+    if (copy[layout.frame.is_entry] != 0 && !load(cframe + layout.cframe.previous, cframe)) {
       return false;
     }
   }
@@ -200,7 +259,7 @@ bool PythonStack::read_chain(const PythonRuntime& python, uintptr_t frame) {
       truncated = true;
       break;
     }
-    const uint8_t* copy = memory_.read(frame, layout.frame.owner + size_t{1});
+    const uint8_t* copy = read(frame, layout.frame.owner + size_t{1});
     if (copy == nullptr) return false;
     const uint8_t owner = copy[layout.frame.owner];
     if (owner >= kFirstOwnerWithoutCode) {
@@ -224,6 +283,14 @@ bool PythonStack::read_chain(const PythonRuntime& python, uintptr_t frame) {
 /// `instruction` is an offset into the code for frame objects, else an address.
 bool PythonStack::add(const PythonRuntime& python, uintptr_t code, uint64_t instruction,
                       bool may_be_incomplete, uintptr_t anchor) {
+  anchors_[count_] = anchor;
+  if (in_place_) {
+    if (const uint32_t known = sites_.find(code, instruction)) {
+      numbers_[count_++] = known;
+      return true;
+    }
+  }
+  const uint64_t place = instruction;
   const PythonLayout& layout = python.layout();
   const auto& offsets = layout.code;
   const bool is_inline = offsets.first_traceable != 0;
@@ -231,12 +298,19 @@ bool PythonStack::add(const PythonRuntime& python, uintptr_t code, uint64_t inst
       is_inline ? offsets.instructions : size_t{offsets.line_table} + sizeof(uintptr_t);
   const uint8_t* copy = read_object(code, bytes);
   if (copy == nullptr || at<uintptr_t>(copy, kPythonObjectType) != python.code_type()) return false;
+  evidence_.begin();
+  evidence_.add(code, copy, kPythonObjectType, sizeof(uintptr_t));
+  evidence_.add(code, copy, offsets.filename,
+                offsets.line_table + sizeof(uintptr_t) - offsets.filename);
+  evidence_.add(code, copy, offsets.first_line, sizeof(int32_t));
+  if (is_inline) evidence_.add(code, copy, offsets.first_traceable, sizeof(int32_t));
   if (is_inline) {
     // An interpreter's pointer to the instruction that it has not begun may lie before the first.
     const auto offset = static_cast<int64_t>(instruction - (code + offsets.instructions));
     if (offset < -2 || offset > INT32_MAX) return false;
     const int64_t first = int64_t{at<int32_t>(copy, offsets.first_traceable)} * 2;
     if (may_be_incomplete && offset < first) return true;  // as tracebacks have it
+    if (offset < first) evidence_.give_up();               // another's frame would not be shown
     instruction = offset < 0 ? 0 : static_cast<uint64_t>(offset);
   }
   std::string_view function, file;
@@ -248,8 +322,9 @@ bool PythonStack::add(const PythonRuntime& python, uintptr_t code, uint64_t inst
       read_line(python, at<uintptr_t>(copy, offsets.line_table),
                 at<int32_t>(copy, offsets.first_line), static_cast<uint32_t>(instruction), line);
   if (!read) return false;
-  anchors_[count_] = anchor;
-  numbers_[count_++] = python_frame(function, file, line);
+  numbers_[count_] = python_frame(function, file, line);
+  if (in_place_) sites_.learn(code, place, numbers_[count_], evidence_);
+  ++count_;
   return true;
 }
 
@@ -264,9 +339,11 @@ bool PythonStack::read_text(const PythonRuntime& python, uintptr_t object, char*
   const auto type = at<uintptr_t>(copy, kPythonObjectType);
   if (type != python.string_type()) {
     uint64_t flags;
-    if (!memory_.load(type + kPythonTypeFlags, flags) || (flags & kStringSubclass) == 0) {
-      return false;
-    }
+    const uint8_t* type_flags = read_copy(type + kPythonTypeFlags, sizeof flags);
+    if (type_flags == nullptr) return false;
+    memcpy(&flags, type_flags, sizeof flags);
+    if ((flags & kStringSubclass) == 0) return false;
+    evidence_.give_up();
   }
   const auto length = at<uint64_t>(copy, kPythonStringLength);
   const auto state = at<uint32_t>(copy, kPythonStringState);
@@ -275,14 +352,22 @@ bool PythonStack::read_text(const PythonRuntime& python, uintptr_t object, char*
   const bool is_ascii = (state & 64) != 0;
   if (kind != 1 && kind != 2 && kind != 4) return false;
   uintptr_t data = object + (is_ascii ? layout.ascii_bytes : layout.compact_bytes);
-  if (!is_compact && !memory_.load(object + layout.compact_bytes, data)) return false;
+  evidence_.add(object, copy, kPythonObjectType, 2 * sizeof(uint64_t));  // and the length
+  evidence_.add(object, copy, kPythonStringState, sizeof(uint32_t));
+  if (!is_compact) {
+    const uint8_t* pointer = read_copy(object + layout.compact_bytes, sizeof data);
+    if (pointer == nullptr) return false;
+    memcpy(&data, pointer, sizeof data);
+    evidence_.give_up();
+  }
   const size_t characters = length < kCapacity ? length : kCapacity;
   if (characters == 0) {
     text = {};
     return true;
   }
-  const uint8_t* from = memory_.read(data, characters * kind);
+  const uint8_t* from = read_copy(data, characters * kind);
   if (from == nullptr) return false;
+  evidence_.add(data, from, 0, characters * kind);
   if (is_ascii) {
     text = {reinterpret_cast<const char*>(from), characters};
     return true;
@@ -305,16 +390,26 @@ bool PythonStack::read_line(const PythonRuntime& python, uintptr_t table, int fi
     return false;
   }
   const auto size = at<uint64_t>(head, kPythonBytesSize);
+  evidence_.add(table, head, kPythonObjectType, 2 * sizeof(uint64_t));  // and the size
   line = 0;
   // Mostly its beginning tells.
   for (uint64_t limit = 256; size > 0; limit *= 8) {
     const bool is_whole = limit >= size;
-    if (limit > kLargestLineTable && !is_whole) return true;
+    if (limit > kLargestLineTable && !is_whole) {
+      evidence_.give_up();
+      return true;
+    }
     const size_t bytes = is_whole ? size : limit;
-    const uint8_t* copy = memory_.read(table + kPythonBytesData, bytes);
-    if (copy == nullptr) return bytes > 4096;  // perhaps for want of room
-    const int found = python_line(python.line_table(), copy, bytes, is_whole, first_line, offset);
+    const uint8_t* copy = read_copy(table + kPythonBytesData, bytes);
+    if (copy == nullptr) {
+      evidence_.give_up();
+      return bytes > 4096;  // perhaps for want of room
+    }
+    size_t used;
+    const int found =
+        python_line(python.line_table(), copy, bytes, is_whole, first_line, offset, used);
     if (found == kPythonLineMore) continue;
+    evidence_.add(table + kPythonBytesData, copy, 0, used);
     line = static_cast<uint32_t>(found);
     return true;
   }

@@ -1,7 +1,9 @@
 // The calling thread's own Python frames. It is inside a call that they made, so that they stand
 // still; they are read as memory, without the GIL and without running any of the interpreter's code
 // but for one lookup of a thread-specific value. Each structure is checked to be what it should,
-// and what cannot be read or does not fit is given up. HOOK-SAFE, inside a HookScope.
+// and what cannot be read or does not fit is given up. Where nobody else can take the interpreter
+// down, frames are read in place, and of code objects what is known stands in for reading them;
+// else, and at first sight, the kernel copies. HOOK-SAFE, inside a HookScope.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +12,7 @@
 #include "base/copied_memory.h"
 #include "gpupeak/log_format.h"
 #include "stack/python_runtime.h"
+#include "stack/python_sites.h"
 
 namespace gpupeak::preload {
 
@@ -20,8 +23,9 @@ class PythonStack {
   static constexpr uintptr_t kFarAnchor = UINTPTR_MAX;
 
   /// Reads the frames anew. If anything is not as it should be, there are none; also counted if
-  /// there are none though the native stack `evaluates` Python code.
-  void read(PythonRuntime& python, bool evaluates);
+  /// there are none though the native stack `evaluates` Python code. `verify`: what was read in
+  /// place is compared with copies, and agreement counted.
+  void read(PythonRuntime& python, bool evaluates, bool verify);
 
   /// Innermost first; at most kMaxFrames.
   uint32_t frame_count() const { return count_; }
@@ -33,8 +37,40 @@ class PythonStack {
 
  private:
   static constexpr uint32_t kMaxStates = 8;
+  static constexpr uint32_t kPages = 1024, kPageWays = 4;
 
-  /// Of an object without its reference count, which changes all the time; indexed from its start.
+  bool read_in_place(PythonRuntime& python, bool evaluates);
+  void read_copies(PythonRuntime& python, bool evaluates);
+  void verify_with_copies(PythonRuntime& python, bool evaluates);
+
+  /// Of memory that stands where `in_place_`, else as CopiedMemory has it.
+  const uint8_t* read(uintptr_t address, size_t bytes);
+  template <typename T>
+  bool load(uintptr_t address, T& value) {
+    const uint8_t* from = read(address, sizeof value);
+    if (from != nullptr) memcpy(&value, from, sizeof value);
+    return from != nullptr;
+  }
+  /// Whether the kernel has copied from the page of this address before.
+  bool is_known_page(uintptr_t address) const {
+    const uintptr_t* const pages = pages_for(address);
+    for (uint32_t i = 0; i < kPageWays; ++i) {
+      if (pages[i] == address >> 12) return true;
+    }
+    return false;
+  }
+  void know_page(uintptr_t address) {
+    auto* const pages = const_cast<uintptr_t*>(pages_for(address));
+    for (uint32_t i = kPageWays; --i > 0;) pages[i] = pages[i - 1];
+    pages[0] = address >> 12;
+  }
+  const uintptr_t* pages_for(uintptr_t address) const {
+    return pages_ + ((address >> 12) * 0x9e3779b97f4a7c15u >> 40 & (kPages - kPageWays));
+  }
+  /// Always a copy.
+  const uint8_t* read_copy(uintptr_t address, size_t bytes);
+  /// A copy of an object without its reference count, which changes all the time; indexed from its
+  /// start.
   const uint8_t* read_object(uintptr_t object, size_t bytes);
 
   bool read_frames(const PythonRuntime& python);
@@ -57,6 +93,15 @@ class PythonStack {
   uint32_t numbers_[kMaxFrames];
   uintptr_t anchors_[kMaxFrames];
   CopiedMemory memory_;
+  bool in_place_;  ///< of this stack frames are read in place
+  bool session_;   ///< memory_ has begun for this stack
+  uintptr_t
+      pages_[kPages];  ///< page numbers that the kernel has found readable, by their last bits
+  PythonSites sites_;
+  PythonEvidence evidence_;                      ///< of the frame that is being read
+  const PythonRuntime* known_python_ = nullptr;  ///< whose code objects sites_ knows
+  uint32_t verified_numbers_[kMaxFrames];
+  uintptr_t verified_anchors_[kMaxFrames];
   char function_[1024], file_[1024];  ///< scratch: hooks may run on small stacks
 };
 

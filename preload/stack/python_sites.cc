@@ -1,0 +1,109 @@
+#include "stack/python_sites.h"
+
+#include <cstring>
+
+namespace gpupeak::preload {
+namespace {
+
+template <typename T>
+T word_of(const uint8_t* at) {
+  T word;
+  memcpy(&word, at, sizeof word);
+  return word;
+}
+
+bool is_same(const uint8_t* a, const uint8_t* b, uint32_t bytes) {
+  if (bytes < 8) {
+    for (uint32_t i = 0; i < bytes; ++i) {
+      if (a[i] != b[i]) return false;
+    }
+    return true;
+  }
+  for (uint32_t i = 0; i + 8 < bytes; i += 8) {
+    if (word_of<uint64_t>(a + i) != word_of<uint64_t>(b + i)) return false;
+  }
+  return word_of<uint64_t>(a + bytes - 8) == word_of<uint64_t>(b + bytes - 8);
+}
+
+}  // namespace
+
+/// From the first piece on, so that a pointer is followed only where it is what it was.
+bool PythonSites::prove(Code& code) const {
+  for (uint32_t i = 0; i < code.count; ++i) {
+    const Piece& piece = code.pieces[i];
+    const auto* now = reinterpret_cast<const uint8_t*>(piece.at);
+    if (!is_same(now, bytes_ + piece.offset, piece.bytes)) return false;
+  }
+  code.proved = stack_;
+  return true;
+}
+
+uint32_t PythonSites::find(uintptr_t code, uint64_t instruction) {
+  Site* site = sites_for(code, instruction);
+  for (const Site* end = site + kWays; site != end; ++site) {
+    if (site->instruction != instruction || site->code != code) continue;
+    Code& known = codes_[site->slot];
+    const bool same = known.serial == site->serial && (known.proved == stack_ || prove(known));
+    return same ? site->number : 0;
+  }
+  return 0;
+}
+
+/// The code object with its evidence; nullptr if that is too much to keep.
+PythonSites::Code* PythonSites::keep(uintptr_t code, const PythonEvidence& evidence) {
+  Code* const set = codes_ + (mixed(code) & (kCodes - kWays));
+  Code* known = set;
+  for (Code* way = set; way != set + kWays; ++way) {
+    if (way->code == code) {
+      known = way;
+      break;
+    }
+    if (way->proved < known->proved) known = way;  // not needed for longest
+  }
+  // Of the same object only the line table can have been read further.
+  const bool same = known->code == code && known->serial != 0 && known->count == evidence.count &&
+                    (known->proved == stack_ || prove(*known));
+  if (same && known->pieces[known->count - 1].bytes >= evidence.pieces[evidence.count - 1].bytes) {
+    return known;
+  }
+  uint32_t bytes = 0;
+  for (uint32_t i = 0; i < evidence.count; ++i) bytes += evidence.pieces[i].bytes;
+  if (bytes > kBytes / 8) return nullptr;
+  if (bytes > kBytes - end_) {
+    forget();
+    return keep(code, evidence);
+  }
+  *known = {code, stack_, same ? known->serial : ++last_serial_, evidence.count, {}};
+  for (uint32_t i = 0; i < evidence.count; ++i) {
+    const PythonEvidence::Piece& piece = evidence.pieces[i];
+    known->pieces[i] = {piece.at, end_, piece.bytes};
+    memcpy(bytes_ + end_, piece.copy, piece.bytes);
+    end_ += piece.bytes;
+  }
+  return known;
+}
+
+void PythonSites::learn(uintptr_t code, uint64_t instruction, uint32_t number,
+                        const PythonEvidence& evidence) {
+  if (!evidence.is_complete || evidence.count == 0 || number == 0) return;
+  const Code* known = keep(code, evidence);
+  if (known == nullptr) return;
+  Site* const set = sites_for(code, instruction);
+  Site* site = set + next_way_++ % kWays;
+  for (Site* way = set; way != set + kWays; ++way) {
+    if (way->instruction == instruction && way->code == code) {
+      site = way;
+      break;
+    }
+    if (way->number == 0 || codes_[way->slot].serial != way->serial) site = way;
+  }
+  *site = {code, instruction, known->serial, static_cast<uint32_t>(known - codes_), number};
+}
+
+/// Serials go on, so that no site is of what comes to lie in its code object's slot.
+void PythonSites::forget() {
+  for (Code& code : codes_) code = {};
+  end_ = 0;
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,94 @@
+// What a thread has read of Python's code objects: the number of the frame for an instruction, and
+// the bytes that it rests on. Nothing is known by address, since code objects are freed and others
+// lie where they lay: a number is given only where all those bytes are still there, compared anew
+// for each stack. HOOK-SAFE, inside a HookScope; of one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpupeak::preload {
+
+/// The bytes that a frame's name, file and line were read from, in the order of reading: what a
+/// piece lies at is told by those before it.
+struct PythonEvidence {
+  static constexpr uint32_t kMaxPieces = 12;
+  struct Piece {
+    uintptr_t at;
+    const uint8_t* copy;
+    uint32_t bytes;
+  };
+
+  void begin() {
+    count = 0;
+    is_complete = true;
+  }
+  /// A part of an object of which `copy` is a copy from its beginning on.
+  void add(uintptr_t object, const uint8_t* copy, size_t offset, size_t bytes) {
+    if (count == kMaxPieces) is_complete = false;
+    if (!is_complete) return;
+    pieces[count++] = {object + offset, copy + offset, static_cast<uint32_t>(bytes)};
+  }
+  /// It rests on more than is kept.
+  void give_up() { is_complete = false; }
+
+  Piece pieces[kMaxPieces];
+  uint32_t count;
+  bool is_complete;
+};
+
+class PythonSites {
+ public:
+  /// Begins a stack. No code object counts as being what it was.
+  void begin() { ++stack_; }
+
+  /// The frame's number; 0: not known. Reads the code object and its strings in place, so they must
+  /// stand: they do as long as the frame does that runs them.
+  uint32_t find(uintptr_t code, uint64_t instruction);
+
+  /// `evidence` must be of this stack.
+  void learn(uintptr_t code, uint64_t instruction, uint32_t number, const PythonEvidence& evidence);
+
+  void forget();
+
+ private:
+  static constexpr uint32_t kWays = 4;
+  static constexpr uint32_t kCodes = 1024, kSites = 8192;
+  static constexpr uint32_t kBytes = 1 << 20;
+
+  struct Piece {
+    uintptr_t at;
+    uint32_t offset;  ///< of the copy in bytes_
+    uint32_t bytes;
+  };
+  struct Code {
+    uintptr_t code;
+    uint64_t proved;  ///< the stack for which the pieces were last compared
+    uint32_t serial;  ///< of what the pieces say; 0: none
+    uint32_t count;
+    Piece pieces[PythonEvidence::kMaxPieces];
+  };
+  struct Site {
+    uintptr_t code;
+    uint64_t instruction;
+    uint32_t serial, slot;  ///< of its code object
+    uint32_t number;
+  };
+
+  static uint64_t mixed(uint64_t key) { return key * 0x9e3779b97f4a7c15u >> 32; }
+  Site* sites_for(uintptr_t code, uint64_t instruction) {
+    return sites_ + (mixed(code ^ instruction * 0xff51afd7ed558ccd) & (kSites - kWays));
+  }
+  bool prove(Code& code) const;
+  Code* keep(uintptr_t code, const PythonEvidence& evidence);
+
+  uint64_t stack_;
+  uint32_t last_serial_;
+  uint32_t next_way_;
+  uint32_t end_;  ///< of what bytes_ holds
+  Code codes_[kCodes];
+  Site sites_[kSites];
+  uint8_t bytes_[kBytes];
+};
+
+}  // namespace gpupeak::preload
