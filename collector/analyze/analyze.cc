@@ -8,9 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "collector/analyze/failure_summary.h"
 #include "collector/analyze/ledger_summary.h"
 #include "collector/analyze/metrics.h"
-#include "collector/analyze/phase_names.h"
+#include "collector/analyze/phase_summary.h"
 #include "collector/analyze/pool_summary.h"
 #include "collector/analyze/quality.h"
 #include "collector/analyze/tagger.h"
@@ -28,23 +29,6 @@ namespace {
 constexpr std::string_view kLabelPrefix = "label.";
 constexpr size_t kUuidBytes = 16;
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
-
-std::string_view source_name(uint8_t source) {
-  switch (source) {
-    case GPUPEAK_PHASE_AUTO:
-      return "auto";
-    case GPUPEAK_PHASE_NVTX:
-      return "nvtx";
-    case GPUPEAK_PHASE_ORT:
-      return "ort";
-    case GPUPEAK_PHASE_RULE:
-      return "rule";
-    case GPUPEAK_PHASE_MARK:
-      return "mark";
-    default:
-      return "api";
-  }
-}
 
 std::string iso_time(uint64_t realtime_ns) {
   const auto seconds = static_cast<time_t>(realtime_ns / kNsPerSecond);
@@ -94,10 +78,11 @@ class SummaryBuilder {
     summary_.metrics = process_metrics(replay_, coverage_);
     list_devices();
     list_peaks();
-    list_phases();
+    summary_.phases = summarize_phases(replay_, by_site_, coverage_, summary_.run.duration_ns);
     list_arenas();
     list_marks();
-    list_failures();
+    summary_.oom_count = replay_.device().failure_count();
+    summary_.oom = summarize_failures(replay_, by_site_, options_.top);
     list_live_at_exit();
     list_temporaries();
     summary_.quality = assess_quality(replay_, coverage_, symbolizer_.warnings());
@@ -266,97 +251,6 @@ class SummaryBuilder {
     return shares;
   }
 
-  /// Of the allocations of each phase the group that held most at once.
-  std::map<PhaseId, GroupId> biggest_new_groups(bool device_side) const {
-    std::map<PhaseId, GroupId> biggest;
-    for (GroupId group = 0; group < replay_.sites().group_count(); ++group) {
-      const SiteContext& context = replay_.sites().context_of(group);
-      const uint64_t bytes = replay_.peaks().group(group).max_live_bytes;
-      const bool of_side = is_device_kind(context.kind) == device_side;
-      if (!of_side || !counts_into_sum(context.kind) || bytes == 0) continue;
-      const auto [entry, added] = biggest.try_emplace(context.phase, group);
-      if (!added && bytes > replay_.peaks().group(entry->second).max_live_bytes) {
-        entry->second = group;
-      }
-    }
-    return biggest;
-  }
-
-  std::optional<Holder> biggest_new_site(const std::map<PhaseId, GroupId>& biggest, PhaseId phase) {
-    const auto entry = biggest.find(phase);
-    if (entry == biggest.end()) return std::nullopt;
-    const PeakFinder::Group& group = replay_.peaks().group(entry->second);
-    return by_site_.holder({entry->second, group.max_live_bytes, group.alloc_count}, false);
-  }
-
-  int64_t duration_ns(uint64_t ticks) const {
-    return log_.clock().to_ns(log_.header().start_ticks + ticks);
-  }
-
-  std::vector<PhaseInstances> instances(const Phase& phase) const {
-    std::vector<PhaseInstances> found;
-    for (const FoldRow& row : phase.instances.rows()) {
-      PhaseInstances& out = found.emplace_back();
-      out.first = row.first;
-      out.last = row.last;
-      out.count = row.count;
-      out.begin_ns = log_.clock().to_ns(row.begin_ticks);
-      out.open_ns = duration_ns(row.open_ticks);
-      const bool ended = !row.open || log_.counters().ended != 0;
-      if (ended) out.end_ns = log_.clock().to_ns(row.end_ticks);
-      out.alike = row.is_alike();
-      const auto side = [&](PhaseSide index) -> PhaseInstanceSide {
-        const FoldSide& from = row.sides[index];
-        PhaseInstanceSide to{from.start_bytes, from.peak_bytes, from.end_bytes, {}, {}};
-        if (phase.is_range) return to;
-        to.alloc_count = from.alloc_count;
-        if (replay_.phases().kept_is_known()) to.kept_bytes = from.kept_bytes;
-        return to;
-      };
-      out.device = side(kDeviceSide);
-      if (coverage_.host()) out.host = side(kHostSide);
-    }
-    return found;
-  }
-
-  void list_phases() {
-    const std::vector<Phase>& phases = replay_.phases().phases();
-    const std::map<PhaseId, GroupId> biggest_device = biggest_new_groups(true);
-    const std::map<PhaseId, GroupId> biggest_host = biggest_new_groups(false);
-    const auto alloc_counts = phase_alloc_counts(replay_);
-    const auto live = phase_live_bytes(replay_);
-    std::vector<int> depths(phases.size());
-    std::vector<ListedPhase> listed;
-    for (PhaseId id = 1; id < phases.size(); ++id) {
-      const Phase& phase = phases[id];
-      depths[id] = phase.parent == 0 ? 0 : depths[phase.parent] + 1;
-      ListedPhase& entry = listed.emplace_back();
-      if (phase.parent != 0) entry.parent = phase.parent - 1;
-      if (phase.source == GPUPEAK_PHASE_NVTX) entry.domain = phase.instance;
-      PhaseSummary& out = entry.phase;
-      out.name = by_site_.phase_name(id).value_or("");
-      out.source = source_name(phase.source);
-      out.parent = by_site_.phase_name(phase.parent);
-      out.depth = depths[id];
-      out.count = phase.count;
-      if (phase.source == GPUPEAK_PHASE_ORT) out.session = phase.instance;
-      out.begin_ns = log_.clock().to_ns(phase.begin_ticks);
-      const bool ended_with_process = phase.open > 0 && log_.counters().ended != 0;
-      if (phase.open == 0) {
-        out.end_ns = log_.clock().to_ns(phase.end_ticks);
-      } else if (ended_with_process) {
-        out.end_ns = summary_.run.duration_ns;
-      }
-      out.open_ns = duration_ns(phase.open_ticks);
-      out.metrics = phase_metrics(phase, alloc_counts[id], live[id],
-                                  replay_.phases().kept_is_known(), coverage_);
-      out.instances = instances(phase);
-      out.biggest_new_device_site = biggest_new_site(biggest_device, id);
-      if (coverage_.host()) out.biggest_new_host_site = biggest_new_site(biggest_host, id);
-    }
-    summary_.phases = fold_phase_names(std::move(listed));
-  }
-
   void list_arenas() { summary_.arenas = summarize_arenas(replay_, by_site_, options_.top); }
 
   void list_marks() {
@@ -364,7 +258,7 @@ class SummaryBuilder {
     for (const Mark& mark : replay_.marks()) {
       MarkSummary& out = summary_.marks.emplace_back();
       out.name = log_.definitions().shown(replay_.name(mark.name));
-      out.source = source_name(mark.source);
+      out.source = phase_source_name(mark.source);
       if (mark.source == GPUPEAK_PHASE_NVTX) {
         out.domain = log_.definitions().shown_string(static_cast<uint32_t>(mark.instance));
       }
@@ -374,41 +268,6 @@ class SummaryBuilder {
       out.device_bytes = mark.device_bytes;
       if (coverage_.host()) out.host_bytes = mark.host_bytes;
     }
-  }
-
-  void list_failures() {
-    summary_.oom_count = replay_.device().failure_count();
-    for (const FailedAllocation& failure : replay_.device().failures()) {
-      OutOfMemory& oom = summary_.oom.emplace_back();
-      oom.time_ns = log_.clock().to_ns(failure.ticks);
-      oom.api = log_.definitions().shown_string(failure.event.api);
-      if (failure.event.device >= 0) oom.device = failure.event.device;
-      oom.requested_bytes = failure.event.bytes;
-      const std::string_view result = cuda_result_name(failure.event.result);
-      oom.result = result.empty() ? fmt::format("CUresult {}", failure.event.result) : result;
-      oom.live_bytes = failure.event.live;
-      if (failure.event.free_plus_1 > 0) oom.driver_free_bytes = failure.event.free_plus_1 - 1;
-      if (failure.event.total_plus_1 > 0) oom.driver_total_bytes = failure.event.total_plus_1 - 1;
-      add_room_left(failure, oom);
-      if (failure.ledger) oom.ledger = ledger_view(*failure.ledger, ticks_to_ns());
-      oom.phase = by_site_.phase_name(failure.phase);
-      const bool defined = failure.event.stack < log_.definitions().nodes().size();
-      oom.title = by_site_.site_title(defined ? failure.event.stack : 0);
-      std::vector<Contribution> held;
-      for (const auto& holder : failure.holders)
-        held.push_back({holder.group, holder.bytes, holder.count});
-      oom.holders = by_site_.table(held, options_.top, false).rows;
-    }
-  }
-
-  static void add_room_left(const FailedAllocation& failure, OutOfMemory& oom) {
-    constexpr uint64_t kPage = 2 << 20;
-    const auto beyond = [](uint64_t a, uint64_t b) { return a > b ? a - b : 0; };
-    const TrackedBytes& tracked = failure.tracked;
-    oom.pool_slack_bytes = beyond(tracked.pool_reserved, tracked.pool_used);
-    oom.page_slack_bytes = beyond(failure.linear_page_bytes, tracked.linear);
-    oom.unmapped_address_bytes = beyond(failure.reserved_addresses, tracked.vmm);
-    if (oom.driver_free_bytes) oom.largest_fit_bytes = *oom.driver_free_bytes / kPage * kPage;
   }
 
   void list_live_at_exit() {

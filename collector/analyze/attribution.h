@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "collector/analyze/site_titles.h"
 #include "collector/analyze/tagger.h"
 #include "collector/replay/replay.h"
 #include "collector/summary/summary.h"
@@ -35,16 +36,6 @@ inline constexpr std::array<Grouping, 8> kGroupings{{{GroupBy::kSite, "site"},
 /// ip.
 GroupBy parse_group_by(std::string_view name);
 std::string_view group_by_name(GroupBy by);
-
-/// The title of blocks without a stack.
-inline constexpr std::string_view kNoStack = "(no stack)";
-/// Modules of this name are the preload itself.
-inline constexpr std::string_view kOwnModule = "libgpupeak";
-
-/// The function without its parameters; where it is not known, module and offset.
-std::string frame_title(const Frame& frame);
-/// The same with the whole name of the function; of a Python frame without its line.
-std::string frame_name(const Frame& frame);
 
 /// What one group contributes to a table.
 struct Contribution {
@@ -74,37 +65,16 @@ class Attribution {
   /// Groups with the same number are one row of a table.
   uint32_t row_of(GroupId group);
   /// The title of a stack in "by site".
-  std::string site_title(uint32_t stack);
+  std::string site_title(uint32_t stack) { return sites_.title(stack); }
   /// The library of the title's first frame; empty: not known.
-  std::string site_module(uint32_t stack);
+  std::string site_module(uint32_t stack) { return sites_.module(stack); }
   /// nullopt for phase 0.
   std::optional<std::string> phase_name(PhaseId phase) const;
 
  private:
-  static constexpr size_t kTitleFrames = 3;
   static constexpr uint32_t kNoRow = UINT32_MAX;
 
-  /// One part of a title: a frame, or a run of frames of one library that have no names.
-  struct TitlePart {
-    const Frame* frame = nullptr;
-    uint32_t id = 0;         ///< equal for parts that are alike
-    uint32_t run = 0;        ///< frames that it stands for; 0: one that has a name
-    bool with_line = false;  ///< with its place in the source, if that is known
-  };
-  /// What a stack is called: its first frame that means something, the nearest one around it, and
-  /// the nearest of the program's own code; in Python its nearest Python frames.
-  struct Site {
-    size_t frame_count = 0;
-    std::array<TitlePart, kTitleFrames> parts{};
-
-    void add(const TitlePart& part);
-  };
-  /// A frame that a title may show.
-  struct Candidate {
-    TitlePart part;
-    bool own = false, landmark = false;
-  };
-  using Key = std::array<uint64_t, kTitleFrames + 1>;
+  using Key = std::array<uint64_t, SiteTitles::kTitleFrames + 1>;
   struct KeyHash {
     size_t operator()(const Key& key) const;
   };
@@ -118,15 +88,6 @@ class Attribution {
     bool same_api = true, same_phase = true, same_thread = true;
   };
 
-  static std::string part_title(const TitlePart& part);
-  static std::string whole_title(const Site& site);
-  std::vector<Candidate> candidates(uint32_t stack, bool until_python);
-  Site make_native_site(const std::vector<Candidate>& found) const;
-  uint32_t intern(std::string text);
-  const Site& site(uint32_t stack);
-  Site make_site(uint32_t stack);
-  bool has_python(uint32_t stack) const;
-  Site make_python_site(uint32_t stack);
   Key key(GroupId group);
   std::string title(GroupId group);
   Holder make_holder(const Row& row, bool with_stack);
@@ -138,9 +99,7 @@ class Attribution {
   Symbolizer& symbolizer_;
   GroupBy by_;
   Tagger* tagger_;
-  std::string program_;  ///< the executable's name, escaped
-  std::unordered_map<std::string, uint32_t> interned_;
-  std::unordered_map<uint32_t, Site> sites_;
+  SiteTitles sites_;
   std::unordered_map<Key, uint32_t, KeyHash> rows_;
   std::vector<uint32_t> row_of_group_;  ///< kNoRow: not asked for yet
   std::vector<uint32_t> place_of_row_;  ///< scratch of table(), all kNoRow outside of it

@@ -66,7 +66,7 @@ std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by
     ArenaSummary& out = summaries.emplace_back();
     out.name = replay.log().definitions().shown(replay.name(arena.name));
     if (arena.place >= 0) out.device = arena.place;
-    out.on_host = arena.place == ArenaTable::kHost;
+    out.on_host = arena.place == ArenaAccounts::kHost;
     out.at_peak = {scope.peak, arena.reserved_at_peak};
     out.largest_idle_bytes = arena.largest_idle_at_peak;
     out.at_device_peak = level_at_device_peak(table, index);

@@ -1,126 +1,10 @@
 #include "collector/replay/arena_table.h"
 
 #include <algorithm>
-#include <array>
 
 #include "collector/log/kinds.h"
 
 namespace gpupeak::collector {
-
-// Rows and groups.
-
-size_t ArenaTable::arena_for(uint32_t name, int32_t place) {
-  const auto known = by_name_.find({name, place});
-  if (known != by_name_.end()) return known->second;
-  if (arenas_.size() == kMostArenas) return kMostArenas - 1;
-  Arena& fresh = arenas_.emplace_back();
-  fresh.name = name;
-  fresh.place = place;
-  fresh.scope = peaks_.add_scope();
-  fresh.reserved_scope = peaks_.add_scope();
-  by_name_.emplace(std::pair{name, place}, arenas_.size() - 1);
-  return arenas_.size() - 1;
-}
-
-/// The row for blocks of `open` in `place`. One that has not had any yet moves there.
-size_t ArenaTable::arena_in(Open& open, int32_t place) {
-  Arena& arena = arenas_[open.arena];
-  if (place == kNowhere || arena.place == place) return open.arena;
-  if (arena.place == kNowhere && arena.alloc_count == 0 &&
-      !by_name_.contains({arena.name, place})) {
-    by_name_.erase({arena.name, kNowhere});
-    by_name_.emplace(std::pair{arena.name, place}, open.arena);
-    arena.place = place;
-    return open.arena;
-  }
-  return arena_for(arena.name, place);
-}
-
-ScopeId ArenaTable::scope_in(std::map<int32_t, ScopeId>& scopes, int32_t device) {
-  const auto [entry, added] = scopes.try_emplace(device);
-  if (added) entry->second = peaks_.add_scope();
-  return entry->second;
-}
-
-const ScopeId* ArenaTable::device_scope(int32_t device) const {
-  const auto entry = driver_scopes_.find(device);
-  return entry != driver_scopes_.end() ? &entry->second : nullptr;
-}
-
-const ScopeId* ArenaTable::pooled_scope(int32_t device) const {
-  const auto entry = pooled_scopes_.find(device);
-  return entry != pooled_scopes_.end() ? &entry->second : nullptr;
-}
-
-GroupId ArenaTable::outside_group(GroupId group, int32_t device) {
-  const auto [entry, added] = outside_groups_.try_emplace(group);
-  if (added) {
-    entry->second = peaks_.add_group(std::array{scope_in(driver_scopes_, device)});
-    holders_.push_back({.what = What::kOutside, .outside = group});
-  }
-  return entry->second;
-}
-
-GroupId ArenaTable::idle_group(size_t arena, bool counted) {
-  GroupId& group = arenas_[arena].idle[counted ? 1 : 0];
-  if (group != kNoGroup) return group;
-  const ScopeId reserved = arenas_[arena].reserved_scope;
-  group =
-      counted
-          ? peaks_.add_group(std::array{reserved, scope_in(driver_scopes_, arenas_[arena].place)})
-          : peaks_.add_group(std::array{reserved});
-  holders_.push_back({.what = What::kIdle, .arena = arena});
-  return group;
-}
-
-GroupId ArenaTable::use_group(size_t arena, bool counted, uint32_t name, uint32_t stack) {
-  if (name != 0) stack = 0;
-  const auto [entry, added] = use_groups_.try_emplace({arena, counted, name, stack}, kNoGroup);
-  if (added) {
-    const Arena& of = arenas_[arena];
-    entry->second =
-        counted ? peaks_.add_group(std::array{
-                      of.scope, of.reserved_scope, scope_in(driver_scopes_, of.place),
-                      scope_in(pooled_scopes_, of.place), scope_in(pooled_scopes_, kAllDevices)})
-                : peaks_.add_group(std::array{of.scope, of.reserved_scope});
-    holders_.push_back({.what = What::kInUse, .arena = arena, .name = name, .stack = stack});
-  }
-  return entry->second;
-}
-
-// One step.
-
-void ArenaTable::change(GroupId group, int64_t bytes, int32_t count, bool allocates) {
-  changes_.push_back({group, bytes, count, allocates});
-}
-
-void ArenaTable::apply(uint64_t ticks, bool claims) {
-  if (changes_.empty()) return;
-  if (claims) {
-    peaks_.regroup(changes_, ticks);
-  } else {
-    peaks_.apply(changes_, ticks);
-  }
-  for (const PeakFinder::Change& part : changes_) {
-    if (holders_[part.group].what != What::kInUse) continue;
-    Arena& arena = arenas_[holders_[part.group].arena];
-    const PeakFinder::Scope& in_use = peaks_.scope(arena.scope);
-    if (in_use.peak_ticks != ticks || in_use.current != in_use.peak || part.bytes <= 0) continue;
-    arena.reserved_at_peak = peaks_.scope(arena.reserved_scope).current;
-    arena.at_peak = true;
-  }
-  changes_.clear();
-}
-
-/// Before the arena changes in a way that makes no new maximum: what is known of its peak only by
-/// looking at all blocks.
-void ArenaTable::note_peak(Arena& arena) {
-  if (!arena.at_peak) return;
-  arena.at_peak = false;
-  arena.largest_idle_at_peak = largest_idle(static_cast<size_t>(&arena - arenas_.data()));
-}
-
-// The memory that arenas share out.
 
 namespace {
 
@@ -135,24 +19,24 @@ bool is_mapped_elsewhere(uint8_t kind) {
 
 }  // namespace
 
-void ArenaTable::device_allocated(uint64_t id, uint8_t kind, int32_t device, uint64_t address,
-                                  uint64_t bytes, GroupId group, uint64_t ticks) {
-  const bool counted = device >= 0 && is_device_kind(kind) && counts_into_sum(kind);
-  if (!counted && !has_own_address(kind) && !is_mapped_elsewhere(kind)) return;
+void ArenaTable::device_allocated(const DriverBlock& block, uint64_t ticks) {
+  const bool of_device = is_device_kind(block.kind) && block.device >= 0;
+  const bool counted = of_device && counts_into_sum(block.kind);
+  if (!counted && !has_own_address(block.kind) && !is_mapped_elsewhere(block.kind)) return;
   PoolParents::Parent parent;
-  parent.bytes = bytes;
-  parent.address = has_own_address(kind) ? address : 0;
-  parent.place = is_device_kind(kind) && device >= 0 ? device : kHost;
+  parent.bytes = block.bytes;
+  parent.address = has_own_address(block.kind) ? block.address : 0;
+  parent.place = of_device ? block.device : ArenaAccounts::kHost;
   if (counted) {
-    parent.outside = outside_group(group, device);
-    change(parent.outside, static_cast<int64_t>(bytes), 1, true);
+    parent.outside = accounts_.outside_group(block.group, block.device);
+    change(parent.outside, static_cast<int64_t>(block.bytes), 1, true);
     apply(ticks);
   }
   if (parent.address != 0) {
-    vacate(parent.address, bytes);
+    vacate(parent.address, block.bytes);
     apply(ticks);
   }
-  parents_.add(id, parent);
+  parents_.add(block.id, parent);
 }
 
 void ArenaTable::device_freed(uint64_t id, uint64_t ticks) {
@@ -178,8 +62,8 @@ void ArenaTable::vacate(uint64_t address, uint64_t bytes) {
       address, bytes,
       [&](PoolParents::Key, const PoolParents::Parent& parent, uint64_t begin, uint64_t end) {
         if (parent.owner == PoolParents::kNobody) return;
-        note_peak(arenas_[parent.owner]);
-        const auto& placed = arenas_[parent.owner].placed;
+        note_peak(parent.owner);
+        const auto& placed = rows()[parent.owner].placed;
         auto block = placed.upper_bound(begin);
         if (block != placed.begin()) --block;
         for (; block != placed.end() && block->first < end; ++block) {
@@ -192,10 +76,10 @@ void ArenaTable::vacate(uint64_t address, uint64_t bytes) {
     for (auto& [number, open] : open_) {
       const auto block = open.blocks.find(begin);
       if (block == open.blocks.end() || block->second.alone ||
-          holders_[block->second.group].arena != arena) {
+          holders()[block->second.group].arena != arena) {
         continue;
       }
-      arenas_[arena].lost_bytes += block->second.bytes;
+      rows()[arena].lost_bytes += block->second.bytes;
       take_out(open, begin, block->second);
       open.blocks.erase(block);
     }
@@ -208,14 +92,14 @@ void ArenaTable::remove_parent(PoolParents::Key key, uint64_t ticks) {
   const bool counted = parent->outside != kNoGroup;
   const auto bytes = static_cast<int64_t>(parent->bytes);
   if (parent->owner != PoolParents::kNobody) {
-    note_peak(arenas_[parent->owner]);
+    note_peak(parent->owner);
     if (parent->address != 0) vacate(parent->address, parent->bytes);
-    change(idle_group(parent->owner, counted), -bytes);
+    change(accounts_.idle_group(parent->owner, counted), -bytes);
   } else if (counted) {
     while (!parent->carved.empty()) {
       const uint64_t number = parent->carved.back();
       Open& open = open_[number];
-      note_peak(arenas_[open.arena]);
+      note_peak(open.arena);
       take_out_all(open);
       uncarve(number, open);
     }
@@ -237,7 +121,7 @@ void ArenaTable::find_in_heap(uint64_t address, uint64_t ticks) {
   PoolParents::Parent parent;
   parent.bytes = bytes;
   parent.address = begin;
-  parent.place = kHost;
+  parent.place = ArenaAccounts::kHost;
   parents_.add(PoolParents::heap_key(begin), parent);
 }
 
@@ -251,7 +135,7 @@ PoolParents::Parent* ArenaTable::parent_at(const Open& open, uint64_t address, u
                          });
   };
   look();
-  if (found == nullptr && arenas_[open.arena].place < 0) {
+  if (found == nullptr && rows()[open.arena].place < 0) {
     find_in_heap(address, ticks);
     look();
   }
@@ -260,7 +144,7 @@ PoolParents::Parent* ArenaTable::parent_at(const Open& open, uint64_t address, u
 
 /// Whether all of a block's memory is the arena's, or nobody's yet, and in no other of its blocks.
 bool ArenaTable::can_place(size_t arena, const Open& open, uint64_t address, uint64_t bytes) {
-  const auto& placed = arenas_[arena].placed;
+  const auto& placed = rows()[arena].placed;
   const auto after = placed.lower_bound(address);
   if (after != placed.end() && (after->first == address || after->first < address + bytes)) {
     return false;
@@ -278,7 +162,7 @@ bool ArenaTable::can_place(size_t arena, const Open& open, uint64_t address, uin
       [&](PoolParents::Key, const PoolParents::Parent& parent, uint64_t begin, uint64_t end) {
         covered += std::min(end, address + bytes) - std::max(begin, address);
         available = true;
-        others = others || parent.carved_bytes > 0 || parent.place != arenas_[arena].place ||
+        others = others || parent.carved_bytes > 0 || parent.place != rows()[arena].place ||
                  (parent.owner != PoolParents::kNobody && parent.owner != arena);
       });
   return available && !others && covered == bytes;
@@ -290,7 +174,7 @@ void ArenaTable::claim(PoolParents::Parent& parent, size_t arena) {
   const auto bytes = static_cast<int64_t>(parent.bytes);
   parent.owner = arena;
   if (counted) change(parent.outside, -bytes, -1);
-  change(idle_group(arena, counted), bytes);
+  change(accounts_.idle_group(arena, counted), bytes);
 }
 
 /// An arena that has said where its memory is: that much of what the driver handed out there.
@@ -301,7 +185,7 @@ void ArenaTable::carve(Open& open, const ArenaEvent& event, uint64_t ticks) {
   if (parent != nullptr && event.address - parent->address + event.bytes > parent->bytes) {
     parent = nullptr;
   }
-  if (parent != nullptr) open.arena = arena_in(open, parent->place);
+  if (parent != nullptr) open.arena = accounts_.row_in(open.arena, parent->place);
   // Never more than there is; in another arena's memory it is that one's.
   open.counted = parent != nullptr && parent->outside != kNoGroup &&
                  parent->owner == PoolParents::kNobody &&
@@ -315,13 +199,13 @@ void ArenaTable::carve(Open& open, const ArenaEvent& event, uint64_t ticks) {
     parent->carved.push_back(event.arena);
     change(parent->outside, -bytes);
   }
-  change(idle_group(open.arena, open.counted), bytes);
+  change(accounts_.idle_group(open.arena, open.counted), bytes);
 }
 
 void ArenaTable::uncarve(uint64_t number, Open& open) {
   if (!open.carved) return;
   const auto bytes = static_cast<int64_t>(open.capacity_bytes);
-  change(idle_group(open.arena, open.counted), -bytes);
+  change(accounts_.idle_group(open.arena, open.counted), -bytes);
   if (open.counted) {
     if (PoolParents::Parent* parent = parents_.find(open.parent)) {
       change(parent->outside, bytes);
@@ -335,18 +219,18 @@ void ArenaTable::uncarve(uint64_t number, Open& open) {
 // Arenas.
 
 void ArenaTable::take_out(Open& open, uint64_t address, const Block& block) {
-  const size_t arena = holders_[block.group].arena;
+  const size_t arena = holders()[block.group].arena;
   const auto bytes = static_cast<int64_t>(block.bytes);
   change(block.group, -bytes, -1);
   open.in_use -= block.bytes;
   if (block.alone) return;
-  change(idle_group(arena, block.counted), bytes);
-  arenas_[arena].placed.erase(address);
+  change(accounts_.idle_group(arena, block.counted), bytes);
+  rows()[arena].placed.erase(address);
 }
 
 void ArenaTable::take_out_all(Open& open) {
   for (const auto& [address, block] : open.blocks) {
-    note_peak(arenas_[holders_[block.group].arena]);
+    note_peak(holders()[block.group].arena);
     take_out(open, address, block);
   }
   open.blocks.clear();
@@ -354,14 +238,15 @@ void ArenaTable::take_out_all(Open& open) {
 
 void ArenaTable::on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks) {
   if (event.event == GPUPEAK_ARENA_CREATED) {
-    const size_t index = arena_for(name, event.device >= 0 ? event.device : kNowhere);
+    const size_t index =
+        accounts_.row_for(name, event.device >= 0 ? event.device : ArenaAccounts::kNowhere);
     const auto [entry, added] = open_.try_emplace(event.arena);
     if (!added) return;  // its number is taken: a damaged log
     Open& open = entry->second;
     open.arena = index;
     open.capacity_bytes = event.bytes;
     if (event.bytes > 0 && event.address != 0) carve(open, event, ticks);
-    Arena& arena = arenas_[open.arena];
+    Arena& arena = rows()[open.arena];
     ++arena.count;
     arena.capacity_bytes += event.bytes;
     arena.largest_capacity_bytes = std::max(arena.largest_capacity_bytes, arena.capacity_bytes);
@@ -377,7 +262,7 @@ void ArenaTable::on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks
   take_out_all(open);
   if (event.event == GPUPEAK_ARENA_DESTROYED) {
     uncarve(event.arena, open);
-    arenas_[open.arena].capacity_bytes -= open.capacity_bytes;
+    rows()[open.arena].capacity_bytes -= open.capacity_bytes;
     open_.erase(found);
   }
   apply(ticks);
@@ -391,20 +276,20 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
   }
   Open& open = found->second;
   PoolParents::Parent* const parent = open.carved ? nullptr : parent_at(open, event.address, ticks);
-  if (parent != nullptr) open.arena = arena_in(open, parent->place);
+  if (parent != nullptr) open.arena = accounts_.row_in(open.arena, parent->place);
   const size_t index = open.arena;
-  Arena& arena = arenas_[index];
+  Arena& arena = rows()[index];
 
   const auto known = open.blocks.find(event.address);
   const bool again = known != open.blocks.end();
   const uint64_t gone = again ? known->second.bytes : 0;
-  const PeakFinder::Scope& in_use = peaks_.scope(arena.scope);
-  if (in_use.current - gone + event.bytes <= in_use.peak) note_peak(arena);
+  const PeakFinder::Scope& in_use = peaks().scope(arena.scope);
+  if (in_use.current - gone + event.bytes <= in_use.peak) note_peak(index);
   uint32_t name = event.name;
   if (again) {
     if (name == 0) {
-      name = holders_[known->second.group].name;
-      stack = holders_[known->second.group].stack;
+      name = holders()[known->second.group].name;
+      stack = holders()[known->second.group].stack;
     }
     take_out(open, event.address, known->second);
     open.blocks.erase(known);
@@ -424,10 +309,10 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
                              claim(of, index);
                            });
     }
-    change(idle_group(index, block.counted), -static_cast<int64_t>(event.bytes));
+    change(accounts_.idle_group(index, block.counted), -static_cast<int64_t>(event.bytes));
     arena.placed.emplace(event.address, event.address + event.bytes);
   }
-  block.group = use_group(index, block.counted, name, stack);
+  block.group = accounts_.use_group(index, block.counted, name, stack);
   change(block.group, static_cast<int64_t>(event.bytes), 1, !again);
   open.blocks.emplace(event.address, block);
   open.in_use += event.bytes;
@@ -444,7 +329,7 @@ void ArenaTable::free(const ArenaFreeEvent& event, uint64_t ticks) {
   Open& open = found->second;
   const auto block = open.blocks.find(event.address);
   if (block != open.blocks.end()) {
-    note_peak(arenas_[holders_[block->second.group].arena]);
+    note_peak(holders()[block->second.group].arena);
     take_out(open, event.address, block->second);
     open.blocks.erase(block);
     apply(ticks);
@@ -463,7 +348,7 @@ void ArenaTable::failed(const ArenaFailedEvent& event, uint32_t stack, uint64_t 
     return;
   }
   const size_t index = found->second.arena;
-  ++arenas_[index].failed_count;
+  ++rows()[index].failed_count;
   if (failures_.size() == kMaxFailures) return;
   Failure& failure = failures_.emplace_back();
   failure.ticks = ticks;
@@ -472,15 +357,15 @@ void ArenaTable::failed(const ArenaFailedEvent& event, uint32_t stack, uint64_t 
   failure.stack = stack;
   failure.level = level(index);
   failure.largest_idle = largest_idle(index);
-  if (const ScopeId* driver = device_scope(arenas_[index].place)) {
-    failure.driver_bytes = peaks_.scope(*driver).current;
+  if (const ScopeId* driver = accounts_.device_scope(rows()[index].place)) {
+    failure.driver_bytes = peaks().scope(*driver).current;
   }
 }
 
 /// The allocator's own totals are a second account of the same.
 void ArenaTable::compare(Open& open, uint64_t in_use_plus_1, uint64_t reserved_plus_1) {
   if (in_use_plus_1 == 0) return;
-  Arena& arena = arenas_[open.arena];
+  Arena& arena = rows()[open.arena];
   const uint64_t says = in_use_plus_1 - 1;
   if (!open.told) {
     open.told = true;
@@ -489,13 +374,8 @@ void ArenaTable::compare(Open& open, uint64_t in_use_plus_1, uint64_t reserved_p
   ++arena.told;
   const bool same_in_use = open.in_use + open.unseen == says;
   const bool same_reserved = reserved_plus_1 == 0 || open.unseen > 0 ||
-                             peaks_.scope(arena.reserved_scope).current == reserved_plus_1 - 1;
+                             peaks().scope(arena.reserved_scope).current == reserved_plus_1 - 1;
   if (!same_in_use || !same_reserved) ++arena.contradictions;
-}
-
-ArenaTable::Level ArenaTable::level(size_t arena) const {
-  return {peaks_.scope(arenas_[arena].scope).current,
-          peaks_.scope(arenas_[arena].reserved_scope).current};
 }
 
 uint64_t ArenaTable::largest_idle(size_t arena) const {
@@ -516,7 +396,7 @@ uint64_t ArenaTable::largest_idle(size_t arena) const {
     }
   }
   std::sort(segments.begin(), segments.end());
-  const auto& placed = arenas_[arena].placed;
+  const auto& placed = arenas()[arena].placed;
   uint64_t largest = 0;
   for (const auto& [begin, end] : segments) {
     uint64_t from = begin;
@@ -531,8 +411,8 @@ uint64_t ArenaTable::largest_idle(size_t arena) const {
 }
 
 void ArenaTable::finish() {
-  for (Arena& arena : arenas_) note_peak(arena);
-  peaks_.finish();
+  for (size_t row = 0; row < rows().size(); ++row) note_peak(row);
+  accounts_.finish();
 }
 
 }  // namespace gpupeak::collector

@@ -44,8 +44,9 @@ void DeviceReplay::count_in(const DeviceBlock& block, uint64_t ticks, bool alloc
     live_.apply({&change, 1}, ticks);
   }
   const SiteContext& context = live_.sites().context_of(block.group);
-  arenas_.device_allocated(block.alloc.id, context.kind, context.device, block.alloc.address,
-                           block.alloc.bytes, block.group, ticks);
+  arenas_.device_allocated({block.alloc.id, context.kind, context.device, block.alloc.address,
+                            block.alloc.bytes, block.group},
+                           ticks);
   if (PageCount* pages = pages_of(block)) pages->add(block.alloc.address, block.alloc.bytes);
   if (observer_ != nullptr) observer_->on_block_alloc(block);
 }

@@ -114,8 +114,7 @@ void MappingTable::remap_failed(uint32_t slot, Changes& changes) {
   }
 }
 
-void MappingTable::remap(uint32_t slot, uint64_t old_address, uint64_t old_bytes,
-                         uint64_t new_address, uint64_t new_bytes, const GroupOf& group_of,
+void MappingTable::remap(uint32_t slot, const Move& move, const GroupOf& group_of,
                          Changes& changes) {
   if (const auto moving = moving_.find(slot); moving != moving_.end()) {
     const auto pieces = std::move(moving->second);
@@ -123,16 +122,16 @@ void MappingTable::remap(uint32_t slot, uint64_t old_address, uint64_t old_bytes
     if (pieces.empty()) return;
     for (const auto& [begin, mapping] : pieces) count(begin, mapping, -1, false, changes);
     const Mapping& old = pieces.front().second;
-    map(new_address, new_bytes, old.prot, old.kind, group_of(old.kind), changes);
+    map(move.new_address, move.new_bytes, old.prot, old.kind, group_of(old.kind), changes);
     return;
   }
-  auto it = mappings_.upper_bound(old_address);
+  auto it = mappings_.upper_bound(move.old_address);
   if (it == mappings_.begin()) return;
   --it;
-  if (it->second.end <= old_address) return;
+  if (it->second.end <= move.old_address) return;
   const Mapping old = it->second;
-  unmap(old_address, old_bytes, changes);
-  map(new_address, new_bytes, old.prot, old.kind, group_of(old.kind), changes);
+  unmap(move.old_address, move.old_bytes, changes);
+  map(move.new_address, move.new_bytes, old.prot, old.kind, group_of(old.kind), changes);
 }
 
 }  // namespace gpupeak::collector

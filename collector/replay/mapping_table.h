@@ -28,11 +28,13 @@ class MappingTable {
   /// the addresses may be others' before the move is logged.
   void remap_begins(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes);
   void remap_failed(uint32_t slot, Changes& changes);
+  struct Move {
+    uint64_t old_address, old_bytes, new_address, new_bytes;
+  };
   /// The new range keeps the kind and the protection of what was at the start of the old one. What
   /// was never seen mapped stays unseen. Without remap_begins(), as in older logs, the old range is
   /// what lies there now; `old_bytes` 0: it stays.
-  void remap(uint32_t slot, uint64_t old_address, uint64_t old_bytes, uint64_t new_address,
-             uint64_t new_bytes, const GroupOf& group_of, Changes& changes);
+  void remap(uint32_t slot, const Move& move, const GroupOf& group_of, Changes& changes);
 
   size_t size() const { return mappings_.size(); }
 

@@ -102,7 +102,7 @@ void Replay::on(const ProtectEvent& protect, const Event& /*event*/) {
 void Replay::on(const RemapEvent& remap, const Event& event) {
   circumstances_.enter_rule(event, remap.stack);
   mappings_.remap(
-      event.slot, remap.old_address, remap.old_bytes, remap.new_address, remap.new_bytes,
+      event.slot, {remap.old_address, remap.old_bytes, remap.new_address, remap.new_bytes},
       [&](uint8_t kind) { return mapping_group(event, kind, remap.stack); }, changes_);
 }
 

@@ -48,8 +48,8 @@ class Snapshot : public ReplayObserver {
 };
 
 std::string place_text(int32_t place) {
-  if (place == ArenaTable::kNowhere) return "";
-  if (place == ArenaTable::kHost) return " on the host";
+  if (place == ArenaAccounts::kNowhere) return "";
+  if (place == ArenaAccounts::kHost) return " on the host";
   return fmt::format(" on GPU {}", place);
 }
 

@@ -42,16 +42,21 @@ inline void end_record(ThreadSlot& slot, uint8_t tag, uint8_t* end) {
   slot.at = end;
 }
 
+struct HeapBlock {
+  const void* address;
+  size_t bytes, usable_bytes;
+  uint32_t node;  ///< of its stack
+};
+
 /// `clock`: ticks() or tsc().
 inline __attribute__((always_inline)) void put_block(ProcessPage& process, ThreadSlot& slot,
-                                                     uint8_t tag, const void* block, size_t bytes,
-                                                     size_t usable_bytes, uint32_t node,
+                                                     uint8_t tag, const HeapBlock& block,
                                                      Clock clock) {
-  uint8_t* to = begin_record(process, slot, tag, block, clock);
-  to = put_hot_varint(to, bytes);
-  to =
-      put_varint(to, zigzag(static_cast<int64_t>(usable_bytes - bytes)));  // nearly always one byte
-  to = put_hot_varint(to, node);
+  uint8_t* to = begin_record(process, slot, tag, block.address, clock);
+  to = put_hot_varint(to, block.bytes);
+  // Nearly always one byte.
+  to = put_varint(to, zigzag(static_cast<int64_t>(block.usable_bytes - block.bytes)));
+  to = put_hot_varint(to, block.node);
   end_record(slot, tag, to);
 }
 

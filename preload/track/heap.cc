@@ -24,7 +24,7 @@ inline void add_to_counters(ThreadSlot& slot, int64_t usable_bytes) {
 
 void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t bytes,
                  size_t usable_bytes, uint32_t node) {
-  if (slot.ready()) put_block(*g_process, slot, tag, block, bytes, usable_bytes, node, ticks);
+  if (slot.ready()) put_block(*g_process, slot, tag, {block, bytes, usable_bytes, node}, ticks);
 }
 
 void write_address(ThreadSlot& slot, uint8_t tag, const void* block) {
@@ -159,7 +159,7 @@ __attribute__((noinline)) void log_allocated(ProcessPage& process, ThreadSlot& s
     if (node != 0 && !slot.stacks.verify) {
       ++slot.alloc_delta;
       slot.heap_delta += static_cast<int64_t>(usable_bytes);
-      return put_block(process, slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node, tsc);
+      return put_block(process, slot, GPUPEAK_REC_ALLOC, {block, bytes, usable_bytes, node}, tsc);
     }
   }
   log_walked(slot, block, bytes, usable_bytes, caller);

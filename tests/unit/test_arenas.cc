@@ -107,7 +107,7 @@ struct Pooled {
     segment(1, 100 * kMiB, 20 * kMiB);
   }
   void segment(uint64_t id, uint64_t address, uint64_t bytes) {
-    table.device_allocated(id, GPUPEAK_KIND_LINEAR, kDevice, address, bytes, kSegments, ++time);
+    table.device_allocated({id, GPUPEAK_KIND_LINEAR, kDevice, address, bytes, kSegments}, ++time);
   }
   void give(uint64_t address, uint64_t bytes, uint32_t stack = 7) {
     table.allocate(alloc(1, address, bytes), stack, ++time);
@@ -146,7 +146,7 @@ TEST_CASE("arenas: a driver's block is the pool's from its first part on", "[col
 TEST_CASE("arenas: the driver's peak is split into use, idle and others'", "[collector]") {
   Pooled pool;
   pool.give(100 * kMiB, 4 * kMiB);
-  pool.table.device_allocated(9, GPUPEAK_KIND_LINEAR, kDevice, 900 * kMiB, 3 * kMiB, 6,
+  pool.table.device_allocated({9, GPUPEAK_KIND_LINEAR, kDevice, 900 * kMiB, 3 * kMiB, 6},
                               ++pool.time);
   pool.segment(2, 200 * kMiB, 20 * kMiB);  // the peak, made for the block that follows
   pool.give(200 * kMiB, 15 * kMiB);
@@ -172,7 +172,7 @@ TEST_CASE("arenas: a block may lie in several pieces that were mapped side by si
           "[collector]") {
   Pooled pool;
   for (uint64_t id : {11, 12}) {
-    pool.table.device_allocated(id, GPUPEAK_KIND_VMM, kDevice, 0xdead000, 2 * kMiB, kSegments, 9);
+    pool.table.device_allocated({id, GPUPEAK_KIND_VMM, kDevice, 0xdead000, 2 * kMiB, kSegments}, 9);
     pool.table.device_mapped(500 * kMiB + (id - 11) * 2 * kMiB, 2 * kMiB, id, 9);
   }
   pool.give(500 * kMiB, kMiB);
@@ -262,7 +262,7 @@ TEST_CASE("arenas: on the host they lie in the heap's blocks", "[collector]") {
   table.allocate(alloc(1, 0x11000, 0x1000), 7, 2);
   table.allocate(alloc(1, 0x13000, 0x1000), 7, 3);
   CHECK(asked == 1);
-  CHECK(table.arenas()[0].place == ArenaTable::kHost);
+  CHECK(table.arenas()[0].place == ArenaAccounts::kHost);
   CHECK(table.level(0).reserved == 0x10000);
   CHECK(table.level(0).in_use == 0x2000);
   REQUIRE(table.has_heap_blocks());

@@ -75,7 +75,7 @@ TEST_CASE("mapping_table: remap moves, grows and keeps the kind", "[collector]")
   Sums sums;
   table.map(0x10000, 4 * kPage, kReadWrite, kAnon, 0, sums.changes);
   table.remap(
-      0, 0x10000, 4 * kPage, 0x90000, 8 * kPage,
+      0, {0x10000, 4 * kPage, 0x90000, 8 * kPage},
       [](uint8_t kind) {
         CHECK(kind == kAnon);
         return GroupId{1};
@@ -95,7 +95,7 @@ TEST_CASE("mapping_table: what moves is safe from who is given its addresses", "
   table.map(0x10000, 2 * kPage, kReadWrite, kAnon, 2, sums.changes);  // another thread's
   sums.take();
   CHECK(sums.bytes[0] == static_cast<int64_t>(4 * kPage));
-  table.remap(7, 0x10000, 4 * kPage, 0x90000, 4 * kPage, mover, sums.changes);
+  table.remap(7, {0x10000, 4 * kPage, 0x90000, 4 * kPage}, mover, sums.changes);
   sums.take();
   CHECK(sums.bytes[0] == 0);
   CHECK(sums.bytes[1] == static_cast<int64_t>(4 * kPage));
@@ -103,7 +103,7 @@ TEST_CASE("mapping_table: what moves is safe from who is given its addresses", "
   table.remap_begins(7, 0x90000, 4 * kPage, sums.changes);
   table.remap_failed(7, sums.changes);
   table.unmap(0x90000, kPage, sums.changes);
-  table.remap(7, 0x10000, 0, 0xa0000, kPage, mover, sums.changes);  // the old one stays
+  table.remap(7, {0x10000, 0, 0xa0000, kPage}, mover, sums.changes);  // the old one stays
   sums.take();
   CHECK(sums.bytes[1] == static_cast<int64_t>(4 * kPage));
   CHECK(sums.bytes[2] == static_cast<int64_t>(2 * kPage));
@@ -157,7 +157,7 @@ TEST_CASE("mapping_table: agrees with a table of pages on random use", "[collect
             break;
           }
           table.remap(
-              1, address, bytes, kBase + target * kPage, target_count * kPage,
+              1, {address, bytes, kBase + target * kPage, target_count * kPage},
               [&](uint8_t) { return group; }, sums.changes);
           for (size_t i = begin; i < begin + count; ++i) pages[i] = {};
           for (size_t i = target; i < target + target_count; ++i) {

@@ -1,0 +1,145 @@
+#include "collector/analyze/phase_summary.h"
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "collector/analyze/metrics.h"
+#include "collector/analyze/phase_names.h"
+#include "collector/log/kinds.h"
+
+namespace gpupeak::collector {
+namespace {
+
+class PhaseLister {
+ public:
+  PhaseLister(const Replay& replay, Attribution& by_site, const Coverage& coverage,
+              int64_t run_duration_ns)
+      : replay_(replay),
+        by_site_(by_site),
+        coverage_(coverage),
+        run_duration_ns_(run_duration_ns) {}
+
+  std::vector<PhaseSummary> list() {
+    const std::vector<Phase>& phases = replay_.phases().phases();
+    const std::map<PhaseId, GroupId> biggest_device = biggest_new_groups(true);
+    const std::map<PhaseId, GroupId> biggest_host = biggest_new_groups(false);
+    const auto alloc_counts = phase_alloc_counts(replay_);
+    const auto live = phase_live_bytes(replay_);
+    std::vector<int> depths(phases.size());
+    std::vector<ListedPhase> listed;
+    for (PhaseId id = 1; id < phases.size(); ++id) {
+      const Phase& phase = phases[id];
+      depths[id] = phase.parent == 0 ? 0 : depths[phase.parent] + 1;
+      ListedPhase& entry = listed.emplace_back();
+      if (phase.parent != 0) entry.parent = phase.parent - 1;
+      if (phase.source == GPUPEAK_PHASE_NVTX) entry.domain = phase.instance;
+      PhaseSummary& out = entry.phase;
+      out.name = by_site_.phase_name(id).value_or("");
+      out.source = phase_source_name(phase.source);
+      out.parent = by_site_.phase_name(phase.parent);
+      out.depth = depths[id];
+      out.count = phase.count;
+      if (phase.source == GPUPEAK_PHASE_ORT) out.session = phase.instance;
+      out.begin_ns = replay_.log().clock().to_ns(phase.begin_ticks);
+      const bool ended_with_process = phase.open > 0 && replay_.log().counters().ended != 0;
+      if (phase.open == 0) {
+        out.end_ns = replay_.log().clock().to_ns(phase.end_ticks);
+      } else if (ended_with_process) {
+        out.end_ns = run_duration_ns_;
+      }
+      out.open_ns = duration_ns(phase.open_ticks);
+      out.metrics = phase_metrics(phase, alloc_counts[id], live[id],
+                                  replay_.phases().kept_is_known(), coverage_);
+      out.instances = instances(phase);
+      out.biggest_new_device_site = biggest_new_site(biggest_device, id);
+      if (coverage_.host()) out.biggest_new_host_site = biggest_new_site(biggest_host, id);
+    }
+    return fold_phase_names(std::move(listed));
+  }
+
+ private:
+  /// Of the allocations of each phase the group that held most at once.
+  std::map<PhaseId, GroupId> biggest_new_groups(bool device_side) const {
+    std::map<PhaseId, GroupId> biggest;
+    for (GroupId group = 0; group < replay_.sites().group_count(); ++group) {
+      const SiteContext& context = replay_.sites().context_of(group);
+      const uint64_t bytes = replay_.peaks().group(group).max_live_bytes;
+      const bool of_side = is_device_kind(context.kind) == device_side;
+      if (!of_side || !counts_into_sum(context.kind) || bytes == 0) continue;
+      const auto [entry, added] = biggest.try_emplace(context.phase, group);
+      if (!added && bytes > replay_.peaks().group(entry->second).max_live_bytes) {
+        entry->second = group;
+      }
+    }
+    return biggest;
+  }
+
+  std::optional<Holder> biggest_new_site(const std::map<PhaseId, GroupId>& biggest, PhaseId phase) {
+    const auto entry = biggest.find(phase);
+    if (entry == biggest.end()) return std::nullopt;
+    const PeakFinder::Group& group = replay_.peaks().group(entry->second);
+    return by_site_.holder({entry->second, group.max_live_bytes, group.alloc_count}, false);
+  }
+
+  int64_t duration_ns(uint64_t ticks) const {
+    return replay_.log().clock().to_ns(replay_.log().header().start_ticks + ticks);
+  }
+
+  std::vector<PhaseInstances> instances(const Phase& phase) const {
+    std::vector<PhaseInstances> found;
+    for (const FoldRow& row : phase.instances.rows()) {
+      PhaseInstances& out = found.emplace_back();
+      out.first = row.first;
+      out.last = row.last;
+      out.count = row.count;
+      out.begin_ns = replay_.log().clock().to_ns(row.begin_ticks);
+      out.open_ns = duration_ns(row.open_ticks);
+      const bool ended = !row.open || replay_.log().counters().ended != 0;
+      if (ended) out.end_ns = replay_.log().clock().to_ns(row.end_ticks);
+      out.alike = row.is_alike();
+      const auto side = [&](PhaseSide index) -> PhaseInstanceSide {
+        const FoldSide& from = row.sides[index];
+        PhaseInstanceSide to{from.start_bytes, from.peak_bytes, from.end_bytes, {}, {}};
+        if (phase.is_range) return to;
+        to.alloc_count = from.alloc_count;
+        if (replay_.phases().kept_is_known()) to.kept_bytes = from.kept_bytes;
+        return to;
+      };
+      out.device = side(kDeviceSide);
+      if (coverage_.host()) out.host = side(kHostSide);
+    }
+    return found;
+  }
+
+  const Replay& replay_;
+  Attribution& by_site_;
+  const Coverage& coverage_;
+  const int64_t run_duration_ns_;
+};
+
+}  // namespace
+
+std::string_view phase_source_name(uint8_t source) {
+  switch (source) {
+    case GPUPEAK_PHASE_AUTO:
+      return "auto";
+    case GPUPEAK_PHASE_NVTX:
+      return "nvtx";
+    case GPUPEAK_PHASE_ORT:
+      return "ort";
+    case GPUPEAK_PHASE_RULE:
+      return "rule";
+    case GPUPEAK_PHASE_MARK:
+      return "mark";
+    default:
+      return "api";
+  }
+}
+
+std::vector<PhaseSummary> summarize_phases(const Replay& replay, Attribution& by_site,
+                                           const Coverage& coverage, int64_t run_duration_ns) {
+  return PhaseLister(replay, by_site, coverage, run_duration_ns).list();
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,24 @@
+// Phases as the summary has them: what each held when it began, at its peak and at its end, its
+// instances, and the site that took most in it. analyze() calls it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "collector/analyze/attribution.h"
+#include "collector/log/coverage.h"
+#include "collector/replay/replay.h"
+#include "collector/summary/summary.h"
+
+namespace gpupeak::collector {
+
+/// Of GPUPEAK_PHASE_*: "auto", "nvtx", "ort", "rule", "mark" or "api".
+std::string_view phase_source_name(uint8_t source);
+
+/// In the order of their first begins, folded as phase_names.h says. A phase that was open when the
+/// process ended ends with the run, after `run_duration_ns`.
+std::vector<PhaseSummary> summarize_phases(const Replay& replay, Attribution& by_site,
+                                           const Coverage& coverage, int64_t run_duration_ns);
+
+}  // namespace gpupeak::collector

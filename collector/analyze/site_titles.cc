@@ -1,0 +1,214 @@
+#include "collector/analyze/site_titles.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collector/text/function_names.h"
+#include "collector/text/sanitize.h"
+
+namespace gpupeak::collector {
+
+std::string frame_title(const Frame& frame) {
+  if (frame.is_python) {
+    const std::string place = frame.line > 0 ? fmt::format(":{}", frame.line) : "";
+    return frame_name(frame) + place;
+  }
+  return frame.function.empty() ? frame_name(frame) : short_function_name(frame.function);
+}
+
+std::string frame_name(const Frame& frame) {
+  if (frame.is_python) return fmt::format("{} {}", frame.function, frame.module);
+  if (!frame.function.empty()) return frame.function;
+  if (!frame.module.empty()) return fmt::format("{}+{:#x}", frame.module, frame.offset);
+  return fmt::format("{:#x}", frame.address);
+}
+
+SiteTitles::SiteTitles(const Definitions& definitions, Symbolizer& symbolizer)
+    : definitions_(definitions), symbolizer_(symbolizer) {
+  const std::string_view exe = definitions.fact("exe");
+  program_ = escape(exe.substr(exe.rfind('/') + 1));
+}
+
+/// Numbers apart from those of functions, for what is no function.
+uint32_t SiteTitles::intern(std::string text) {
+  constexpr uint32_t kFirst = UINT32_C(1) << 31;
+  const auto next = kFirst + static_cast<uint32_t>(interned_.size());
+  return interned_.try_emplace(std::move(text), next).first->second;
+}
+
+const SiteTitles::Site& SiteTitles::site(uint32_t stack) {
+  const auto known = sites_.find(stack);
+  if (known != sites_.end()) return known->second;
+  return sites_.emplace(stack, make_site(stack)).first->second;
+}
+
+void SiteTitles::Site::add(const TitlePart& part) {
+  if (frame_count == kTitleFrames) return;
+  // A compiler may split a function in two that call each other.
+  if (frame_count > 0 && parts[frame_count - 1].id == part.id) return;
+  parts[frame_count++] = part;
+}
+
+bool SiteTitles::has_python(uint32_t stack) const {
+  if (definitions_.python_frames().size() <= 1) return false;  // the first is of none
+  while (stack != 0 && definitions_.python_frame(definitions_.nodes()[stack]) == nullptr) {
+    stack = definitions_.nodes()[stack].parent;
+  }
+  return stack != 0;
+}
+
+/// Frames outside of ourselves that are no plumbing, innermost first, up to what started the
+/// thread. Runs of frames without names are one. If all of it is plumbing, all of it is given.
+std::vector<SiteTitles::Candidate> SiteTitles::candidates(uint32_t stack, bool until_python) {
+  const std::vector<StackNode>& nodes = definitions_.nodes();
+  std::vector<Candidate> found;
+  std::vector<Candidate> whole;
+  const auto add = [](std::vector<Candidate>& to, const ResolvedAddress& resolved, size_t i) {
+    const Frame& frame = resolved.frames[i];
+    const bool unnamed = frame.function.empty();
+    const auto of_same_run = [&](size_t back) {
+      return unnamed && !frame.module.empty() && to.size() >= back &&
+             to[to.size() - back].part.run > 0 &&
+             to[to.size() - back].part.frame->module == frame.module;
+    };
+    if (of_same_run(1) && to.back().part.run > 1) {
+      ++to.back().part.run;
+      return;
+    }
+    if (of_same_run(1) && of_same_run(2)) {  // two of them are shown as they are
+      to.pop_back();
+      to.back().part.run = 3;
+      return;
+    }
+    const uint32_t run = unnamed && !frame.module.empty() ? 1 : 0;
+    to.push_back({{&frame, resolved.function_ids[i], run}, false, bool{resolved.landmarks[i]}});
+  };
+  for (uint32_t node = stack; node != 0; node = nodes[node].parent) {
+    const ResolvedAddress& resolved = symbolizer_.resolve(node);
+    if (until_python && resolved.frames[0].is_python) break;
+    for (size_t i = 0; i < resolved.frames.size(); ++i) {
+      const Frame& frame = resolved.frames[i];
+      if (!frame.module.starts_with(kOwnModule)) add(whole, resolved, i);
+      if (resolved.plumbing[i]) continue;
+      if (until_python && is_python_interpreter(frame.module, frame.function)) continue;
+      if (!found.empty() && is_start_code(frame.function)) return found;
+      add(found, resolved, i);
+      found.back().own = !program_.empty() && frame.module == program_ && !frame.function.empty();
+    }
+  }
+  return found.empty() && !until_python ? whole : found;
+}
+
+/// A library's frames without names say less than its first one that has a name; those of another
+/// library say at least which one it is.
+SiteTitles::Site SiteTitles::make_native_site(const std::vector<Candidate>& found) const {
+  Site site;
+  if (found.empty()) return site;
+  const std::string& module = found[0].part.frame->module;
+  size_t first = 0;
+  while (first < found.size() && found[first].part.run > 0 &&
+         found[first].part.frame->module == module) {
+    ++first;
+  }
+  if (first == found.size() || found[first].part.frame->module != module) first = 0;
+  site.add(found[first].part);
+  const auto from = found.begin() + static_cast<ptrdiff_t>(first) + 1;
+  const auto landmark =
+      std::find_if(from, found.end(), [](const Candidate& c) { return c.landmark; });
+  if (landmark != found.end()) site.add(landmark->part);
+  // Where the program's own code is further out, its nearest frame is the last of the title.
+  const auto own = found[first].own
+                       ? found.end()
+                       : std::find_if(from, found.end(), [](const Candidate& c) { return c.own; });
+  const size_t room = kTitleFrames - (own != found.end() ? 1 : 0);
+  for (auto next = from; next != found.end() && next != own && site.frame_count < room; ++next) {
+    // Behind a name, frames without one are no help.
+    if (next->part.run == 0 || found[first].part.run > 0) site.add(next->part);
+  }
+  if (own != found.end()) {
+    site.add(own->part);
+    TitlePart& last = site.parts[site.frame_count - 1];
+    last.with_line = last.frame->line > 0;
+  }
+  return site;
+}
+
+/// Where Python's line is known, it says more than the native frames between it and the library
+/// that allocates: that library's function, the nearest Python frame, and then, past what lies in
+/// installed packages, the program's own.
+SiteTitles::Site SiteTitles::make_python_site(uint32_t stack) {
+  const std::vector<StackNode>& nodes = definitions_.nodes();
+  Site site;
+  std::vector<const ResolvedAddress*> python;
+  for (uint32_t node = stack; node != 0; node = nodes[node].parent) {
+    const ResolvedAddress& resolved = symbolizer_.resolve(node);
+    if (resolved.frames[0].is_python) python.push_back(&resolved);
+  }
+  const Site leaf = make_native_site(candidates(stack, true));
+  if (leaf.frame_count > 0) site.add(leaf.parts[0]);
+  const auto add = [&](const ResolvedAddress* resolved) {
+    site.add({&resolved->frames[0], resolved->function_ids[0]});
+  };
+  const auto own = std::find_if(python.begin(), python.end(), [](const ResolvedAddress* resolved) {
+    return !is_installed_python(resolved->frames[0].file);
+  });
+  add(python[0]);
+  const auto rest = own == python.end() || own == python.begin() ? python.begin() + 1 : own;
+  std::for_each(rest, python.end(), add);
+  return site;
+}
+
+SiteTitles::Site SiteTitles::make_site(uint32_t stack) {
+  Site site =
+      has_python(stack) ? make_python_site(stack) : make_native_site(candidates(stack, false));
+  // A run beside a name goes by its library and length, one on its own by its address.
+  for (size_t i = 0; i < site.frame_count; ++i) {
+    TitlePart& part = site.parts[i];
+    const bool alone = i == 0 && (site.frame_count == 1 || site.parts[1].run > 0);
+    if (part.run < 2 || alone) continue;
+    part.id = intern(fmt::format("{} {}", part.run, part.frame->module));
+  }
+  return site;
+}
+
+/// `libx.so+0x1234 (4 frames)` where the address is all there is, else `libx.so (4 frames)`.
+std::string SiteTitles::part_title(const TitlePart& part) {
+  std::string title = frame_title(*part.frame);
+  if (part.run > 0 && part.id >= UINT32_C(1) << 31) title = part.frame->module;
+  if (part.run > 1) title += fmt::format(" ({} frames)", part.run);
+  if (part.with_line && !part.frame->is_python) {
+    const std::string& file = part.frame->file;
+    title += fmt::format(" {}:{}", file.substr(file.rfind('/') + 1), part.frame->line);
+  }
+  return title;
+}
+
+std::string SiteTitles::title(uint32_t stack) {
+  const Site& named = site(stack);
+  if (named.frame_count == 0) return std::string(kNoStack);
+  std::string title = part_title(named.parts[0]);
+  for (size_t i = 1; i < named.frame_count; ++i) title += " ← " + part_title(named.parts[i]);
+  return title;
+}
+
+/// With whole names and places, for rows whose titles would be alike.
+std::string SiteTitles::whole_title(const Site& site) {
+  std::string title;
+  for (size_t i = 0; i < site.frame_count; ++i) {
+    const Frame& frame = *site.parts[i].frame;
+    title += (i > 0 ? " ← " : "") + frame_name(frame);
+    if (frame.is_python) title += fmt::format(":{}", frame.line);
+    if (!frame.is_python && !frame.function.empty()) {
+      title += fmt::format(" {}+{:#x}", frame.module, frame.offset);
+    }
+  }
+  return title;
+}
+
+std::string SiteTitles::module(uint32_t stack) {
+  const Site& named = site(stack);
+  return named.frame_count == 0 ? "" : named.parts[0].frame->module;
+}
+
+}  // namespace gpupeak::collector

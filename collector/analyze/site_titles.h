@@ -1,0 +1,90 @@
+// What a stack is called in a row of a table: the few of its frames that mean something to who
+// reads it. Of
+//
+//   cuMemAlloc_v2                 libcuda.so.1       plumbing: left out
+//   BFCArena::Reserve             libonnxruntime.so  the first that means something
+//   Gemm<float>::PrePack          libonnxruntime.so  a landmark: the nearest that a rule names
+//   (4 frames without names)      libonnxruntime.so
+//   run_model main.cc:41          my_program         the nearest of the program's own code
+//   main, __libc_start_main       my_program         what starts a thread ends the search
+//
+// comes "BFCArena::Reserve ← Gemm<float>::PrePack ← run_model main.cc:41". Where Python's lines are
+// known, they take the place of the native frames around them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "collector/symbols/symbolizer.h"
+
+namespace gpupeak::collector {
+
+/// The title of blocks without a stack.
+inline constexpr std::string_view kNoStack = "(no stack)";
+/// Modules of this name are the preload itself.
+inline constexpr std::string_view kOwnModule = "libgpupeak";
+
+/// The function without its parameters; where it is not known, module and offset.
+std::string frame_title(const Frame& frame);
+/// The same with the whole name of the function; of a Python frame without its line.
+std::string frame_name(const Frame& frame);
+
+class SiteTitles {
+ public:
+  static constexpr size_t kTitleFrames = 3;
+
+  /// One part of a title: a frame, or a run of frames of one library that have no names.
+  struct TitlePart {
+    const Frame* frame = nullptr;
+    uint32_t id = 0;         ///< equal for parts that are alike
+    uint32_t run = 0;        ///< frames that it stands for; 0: one that has a name
+    bool with_line = false;  ///< with its place in the source, if that is known
+  };
+  /// What a stack is called: its first frame that means something, the nearest one around it, and
+  /// the nearest of the program's own code; in Python its nearest Python frames.
+  struct Site {
+    size_t frame_count = 0;
+    std::array<TitlePart, kTitleFrames> parts{};
+
+    void add(const TitlePart& part);
+  };
+
+  SiteTitles(const Definitions& definitions, Symbolizer& symbolizer);
+
+  /// Stays valid until the end.
+  const Site& site(uint32_t stack);
+  std::string title(uint32_t stack);
+  /// The library of the title's first frame; empty: not known.
+  std::string module(uint32_t stack);
+  /// A number for what is no function, apart from those of functions.
+  uint32_t intern(std::string text);
+
+  static std::string part_title(const TitlePart& part);
+  /// With whole names and places, for rows whose titles would be alike.
+  static std::string whole_title(const Site& site);
+
+ private:
+  /// A frame that a title may show.
+  struct Candidate {
+    TitlePart part;
+    bool own = false, landmark = false;
+  };
+
+  std::vector<Candidate> candidates(uint32_t stack, bool until_python);
+  Site make_native_site(const std::vector<Candidate>& found) const;
+  Site make_site(uint32_t stack);
+  bool has_python(uint32_t stack) const;
+  Site make_python_site(uint32_t stack);
+
+  const Definitions& definitions_;
+  Symbolizer& symbolizer_;
+  std::string program_;  ///< the executable's name, escaped
+  std::unordered_map<std::string, uint32_t> interned_;
+  std::unordered_map<uint32_t, Site> sites_;
+};
+
+}  // namespace gpupeak::collector

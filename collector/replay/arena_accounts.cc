@@ -1,0 +1,111 @@
+#include "collector/replay/arena_accounts.h"
+
+#include <array>
+
+namespace gpupeak::collector {
+
+size_t ArenaAccounts::row_for(uint32_t name, int32_t place) {
+  const auto known = by_name_.find({name, place});
+  if (known != by_name_.end()) return known->second;
+  if (arenas_.size() == kMostRows) return kMostRows - 1;
+  Arena& fresh = arenas_.emplace_back();
+  fresh.name = name;
+  fresh.place = place;
+  fresh.scope = peaks_.add_scope();
+  fresh.reserved_scope = peaks_.add_scope();
+  by_name_.emplace(std::pair{name, place}, arenas_.size() - 1);
+  return arenas_.size() - 1;
+}
+
+size_t ArenaAccounts::row_in(size_t row, int32_t place) {
+  Arena& arena = arenas_[row];
+  if (place == kNowhere || arena.place == place) return row;
+  if (arena.place == kNowhere && arena.alloc_count == 0 &&
+      !by_name_.contains({arena.name, place})) {
+    by_name_.erase({arena.name, kNowhere});
+    by_name_.emplace(std::pair{arena.name, place}, row);
+    arena.place = place;
+    return row;
+  }
+  return row_for(arena.name, place);
+}
+
+ScopeId ArenaAccounts::scope_in(std::map<int32_t, ScopeId>& scopes, int32_t device) {
+  const auto [entry, added] = scopes.try_emplace(device);
+  if (added) entry->second = peaks_.add_scope();
+  return entry->second;
+}
+
+const ScopeId* ArenaAccounts::device_scope(int32_t device) const {
+  const auto entry = driver_scopes_.find(device);
+  return entry != driver_scopes_.end() ? &entry->second : nullptr;
+}
+
+const ScopeId* ArenaAccounts::pooled_scope(int32_t device) const {
+  const auto entry = pooled_scopes_.find(device);
+  return entry != pooled_scopes_.end() ? &entry->second : nullptr;
+}
+
+GroupId ArenaAccounts::outside_group(GroupId group, int32_t device) {
+  const auto [entry, added] = outside_groups_.try_emplace(group);
+  if (added) {
+    entry->second = peaks_.add_group(std::array{scope_in(driver_scopes_, device)});
+    holders_.push_back({.what = What::kOutside, .outside = group});
+  }
+  return entry->second;
+}
+
+GroupId ArenaAccounts::idle_group(size_t row, bool counted) {
+  Arena& of = arenas_[row];
+  GroupId& group = of.idle[counted ? 1 : 0];
+  if (group != kNoGroup) return group;
+  group = counted
+              ? peaks_.add_group(std::array{of.reserved_scope, scope_in(driver_scopes_, of.place)})
+              : peaks_.add_group(std::array{of.reserved_scope});
+  holders_.push_back({.what = What::kIdle, .arena = row});
+  return group;
+}
+
+GroupId ArenaAccounts::use_group(size_t row, bool counted, uint32_t name, uint32_t stack) {
+  if (name != 0) stack = 0;
+  const auto [entry, added] = use_groups_.try_emplace({row, counted, name, stack}, kNoGroup);
+  if (added) {
+    const Arena& of = arenas_[row];
+    entry->second =
+        counted ? peaks_.add_group(std::array{
+                      of.scope, of.reserved_scope, scope_in(driver_scopes_, of.place),
+                      scope_in(pooled_scopes_, of.place), scope_in(pooled_scopes_, kAllDevices)})
+                : peaks_.add_group(std::array{of.scope, of.reserved_scope});
+    holders_.push_back({.what = What::kInUse, .arena = row, .name = name, .stack = stack});
+  }
+  return entry->second;
+}
+
+void ArenaAccounts::change(GroupId group, int64_t bytes, int32_t count, bool allocates) {
+  changes_.push_back({group, bytes, count, allocates});
+}
+
+void ArenaAccounts::apply(uint64_t ticks, bool claims) {
+  if (changes_.empty()) return;
+  if (claims) {
+    peaks_.regroup(changes_, ticks);
+  } else {
+    peaks_.apply(changes_, ticks);
+  }
+  for (const PeakFinder::Change& part : changes_) {
+    if (holders_[part.group].what != What::kInUse) continue;
+    Arena& arena = arenas_[holders_[part.group].arena];
+    const PeakFinder::Scope& in_use = peaks_.scope(arena.scope);
+    if (in_use.peak_ticks != ticks || in_use.current != in_use.peak || part.bytes <= 0) continue;
+    arena.reserved_at_peak = peaks_.scope(arena.reserved_scope).current;
+    arena.at_peak = true;
+  }
+  changes_.clear();
+}
+
+ArenaAccounts::Level ArenaAccounts::level(size_t row) const {
+  return {peaks_.scope(arenas_[row].scope).current,
+          peaks_.scope(arenas_[row].reserved_scope).current};
+}
+
+}  // namespace gpupeak::collector
