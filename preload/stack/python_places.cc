@@ -1,10 +1,37 @@
 #include "stack/python_places.h"
 
 #include "base/memory.h"
+#include "log/log.h"
 #include "stack/python_stack.h"
 #include "stack/trie_path.h"
 
 namespace gpupeak::preload {
+
+namespace {
+
+constexpr uint32_t kRemembered = 2048;
+
+/// The interpreter whose code is on a native stack.
+struct RunningPython {
+  uint32_t node;
+  bool evaluates;          ///< it runs Python code
+  PythonRuntime* runtime;  ///< nullptr: none
+
+  void meet(uintptr_t ip) {
+    if (runtime == nullptr) runtime = python_runtime_at(ip);
+    if (runtime != nullptr && runtime->evaluates(ip)) evaluates = true;
+  }
+};
+
+/// A native stack with the Python frames that are placed in it. Where they stand follows from the
+/// return addresses, which the native node stands for, and from the anchors: what an anchor is lies
+/// at a fixed place of its frame.
+struct MergedStack {
+  uint32_t native, node;
+  PythonStack::Signature python;
+};
+
+}  // namespace
 
 /// What a thread needs to read Python frames and to find their places.
 struct PythonScratch {
@@ -15,6 +42,9 @@ struct PythonScratch {
     uintptr_t sp;                               ///< 0: not known
   } native[GPUPEAK_MAX_FRAMES];                 ///< innermost first
   uint16_t native_of[PythonStack::kMaxFrames];  ///< beside the Python frames: which one runs it
+  uint64_t trie_generation;                     ///< of the nodes in what follows
+  RunningPython running[kRemembered];           ///< by the native stack's node
+  MergedStack merged[kRemembered];
 };
 
 namespace {
@@ -83,19 +113,8 @@ uint32_t merged_node(StackCache& cache, const PythonScratch& python) {
   return path.node;
 }
 
-/// The interpreter whose code is on the stack.
-struct RunningPython {
-  PythonRuntime* runtime = nullptr;  ///< nullptr: none
-  bool evaluates = false;            ///< it runs Python code
-
-  void meet(uintptr_t ip) {
-    if (runtime == nullptr) runtime = python_runtime_at(ip);
-    if (runtime != nullptr && runtime->evaluates(ip)) evaluates = true;
-  }
-};
-
-RunningPython find_python(const StackCache& cache, const Captured& captured) {
-  RunningPython found;
+RunningPython find_python(const StackCache& cache, const Captured& captured, uint32_t node) {
+  RunningPython found{node, false, nullptr};
   if (captured.is_walked) {
     for (uint32_t i = cache.depth; i-- > 0 && !found.evaluates;) found.meet(cache.last[i].ip);
   } else {
@@ -106,22 +125,41 @@ RunningPython find_python(const StackCache& cache, const Captured& captured) {
   return found;
 }
 
+void forget_nodes(PythonScratch& python, uint64_t generation) {
+  for (RunningPython& running : python.running) running = {};
+  for (MergedStack& merged : python.merged) merged = {};
+  python.trie_generation = generation;
+}
+
 }  // namespace
 
 uint32_t with_python_frames(StackCache& cache, const Captured& captured, uint32_t node) {
-  const RunningPython running = find_python(cache, captured);
-  if (running.runtime == nullptr) return node;
   if (cache.python == nullptr) {
+    if (find_python(cache, captured, node).runtime == nullptr) return node;
     cache.python = static_cast<PythonScratch*>(reserve_pages(sizeof(PythonScratch)));
     if (cache.python == nullptr) return node;
   }
   PythonScratch& python = *cache.python;
+  if (python.trie_generation != cache.trie_generation) forget_nodes(python, cache.trie_generation);
+  RunningPython& running = python.running[node % kRemembered];
+  if (running.node != node) running = find_python(cache, captured, node);
+  if (running.runtime == nullptr) return node;
   python.stack.read(*running.runtime, running.evaluates, cache.verify);
   if (python.stack.frame_count() == 0) return node;
+  const PythonStack::Signature signature = python.stack.signature();
+  MergedStack& known = python.merged[(signature.a ^ node) % kRemembered];
+  const bool is_known = captured.is_walked && known.native == node && known.python == signature;
+  if (is_known && !cache.verify) return known.node;
   list_native_frames(cache, captured, python);
   place_python_frames(*running.runtime, python);
   const uint32_t merged = merged_node(cache, python);
-  return merged != 0 ? merged : node;
+  if (is_known) {
+    const bool right = known.node == merged;
+    count(right ? &gpupeak_counters_page::verified_stacks : &gpupeak_counters_page::wrong_stacks);
+  }
+  if (merged == 0) return node;
+  if (captured.is_walked) known = {node, merged, signature};
+  return merged;
 }
 
 }  // namespace gpupeak::preload

@@ -14,6 +14,10 @@ T word_of(const uint8_t* at) {
 
 bool is_same(const uint8_t* a, const uint8_t* b, uint32_t bytes) {
   if (bytes < 8) {
+    if (bytes >= 4) {
+      return word_of<uint32_t>(a) == word_of<uint32_t>(b) &&
+             word_of<uint32_t>(a + bytes - 4) == word_of<uint32_t>(b + bytes - 4);
+    }
     for (uint32_t i = 0; i < bytes; ++i) {
       if (a[i] != b[i]) return false;
     }
@@ -39,9 +43,10 @@ bool PythonSites::prove(Code& code) const {
 }
 
 uint32_t PythonSites::find(uintptr_t code, uint64_t instruction) {
-  Site* site = sites_for(code, instruction);
-  for (const Site* end = site + kWays; site != end; ++site) {
-    if (site->instruction != instruction || site->code != code) continue;
+  const auto place = static_cast<uint32_t>(instruction - code);
+  Site* site = sites_for(code, place);
+  for (const Site* end = site + kSiteWays; site != end; ++site) {
+    if (site->instruction != place || site->code != code) continue;
     Code& known = codes_[site->slot];
     const bool same = known.serial == site->serial && (known.proved == stack_ || prove(known));
     return same ? site->number : 0;
@@ -61,26 +66,43 @@ PythonSites::Code* PythonSites::keep(uintptr_t code, const PythonEvidence& evide
     if (way->proved < known->proved) known = way;  // not needed for longest
   }
   // Of the same object only the line table can have been read further.
-  const bool same = known->code == code && known->serial != 0 && known->count == evidence.count &&
-                    (known->proved == stack_ || prove(*known));
-  if (same && known->pieces[known->count - 1].bytes >= evidence.pieces[evidence.count - 1].bytes) {
-    return known;
-  }
+  const bool same =
+      known->code == code && known->serial != 0 && (known->proved == stack_ || prove(*known));
+  const PythonEvidence::Piece& last = evidence.pieces[evidence.count - 1];
+  if (same && known->end >= last.at + last.bytes) return known;
   uint32_t bytes = 0;
-  for (uint32_t i = 0; i < evidence.count; ++i) bytes += evidence.pieces[i].bytes;
+  for (uint32_t i = 0; i < evidence.count; ++i) bytes += evidence.pieces[i].bytes + kGap;
   if (bytes > kBytes / 8) return nullptr;
   if (bytes > kBytes - end_) {
     forget();
     return keep(code, evidence);
   }
-  *known = {code, stack_, same ? known->serial : ++last_serial_, evidence.count, {}};
+  *known = {code, stack_, last.at + last.bytes, same ? known->serial : ++last_serial_, 0, {}};
   for (uint32_t i = 0; i < evidence.count; ++i) {
     const PythonEvidence::Piece& piece = evidence.pieces[i];
-    known->pieces[i] = {piece.at, end_, piece.bytes};
-    memcpy(bytes_ + end_, piece.copy, piece.bytes);
-    end_ += piece.bytes;
+    add(*known, piece, i > 0 && piece.object == evidence.pieces[i - 1].object);
   }
   return known;
+}
+
+/// What lies in a small gap between two pieces of one object is compared along, which costs less
+/// than another piece. If it changes, the code object is read again.
+void PythonSites::add(Code& code, const PythonEvidence::Piece& piece, bool same_object) {
+  if (same_object) {
+    Piece& before = code.pieces[code.count - 1];
+    const uintptr_t end = before.at + before.bytes;
+    if (piece.at - end <= kGap) {
+      const auto gap = static_cast<uint32_t>(piece.at - end);
+      memcpy(bytes_ + end_, reinterpret_cast<const void*>(end), gap);
+      memcpy(bytes_ + end_ + gap, piece.copy, piece.bytes);
+      end_ += gap + piece.bytes;
+      before.bytes += gap + piece.bytes;
+      return;
+    }
+  }
+  code.pieces[code.count++] = {piece.at, end_, piece.bytes};
+  memcpy(bytes_ + end_, piece.copy, piece.bytes);
+  end_ += piece.bytes;
 }
 
 void PythonSites::learn(uintptr_t code, uint64_t instruction, uint32_t number,
@@ -88,16 +110,17 @@ void PythonSites::learn(uintptr_t code, uint64_t instruction, uint32_t number,
   if (!evidence.is_complete || evidence.count == 0 || number == 0) return;
   const Code* known = keep(code, evidence);
   if (known == nullptr) return;
-  Site* const set = sites_for(code, instruction);
-  Site* site = set + next_way_++ % kWays;
-  for (Site* way = set; way != set + kWays; ++way) {
-    if (way->instruction == instruction && way->code == code) {
+  const auto place = static_cast<uint32_t>(instruction - code);
+  Site* const set = sites_for(code, place);
+  Site* site = set + next_way_++ % kSiteWays;
+  for (Site* way = set; way != set + kSiteWays; ++way) {
+    if (way->instruction == place && way->code == code) {
       site = way;
       break;
     }
     if (way->number == 0 || codes_[way->slot].serial != way->serial) site = way;
   }
-  *site = {code, instruction, known->serial, static_cast<uint32_t>(known - codes_), number};
+  *site = {code, place, known->serial, static_cast<uint32_t>(known - codes_), number, 0};
 }
 
 /// Serials go on, so that no site is of what comes to lie in its code object's slot.

@@ -14,6 +14,7 @@ namespace gpupeak::preload {
 struct PythonEvidence {
   static constexpr uint32_t kMaxPieces = 12;
   struct Piece {
+    uintptr_t object;  ///< to which it belongs
     uintptr_t at;
     const uint8_t* copy;
     uint32_t bytes;
@@ -25,9 +26,11 @@ struct PythonEvidence {
   }
   /// A part of an object of which `copy` is a copy from its beginning on.
   void add(uintptr_t object, const uint8_t* copy, size_t offset, size_t bytes) {
+    add_copied(object, object + offset, copy + offset, bytes);
+  }
+  void add_copied(uintptr_t object, uintptr_t at, const uint8_t* copy, size_t bytes) {
     if (count == kMaxPieces) is_complete = false;
-    if (!is_complete) return;
-    pieces[count++] = {object + offset, copy + offset, static_cast<uint32_t>(bytes)};
+    if (is_complete) pieces[count++] = {object, at, copy, static_cast<uint32_t>(bytes)};
   }
   /// It rests on more than is kept.
   void give_up() { is_complete = false; }
@@ -53,8 +56,9 @@ class PythonSites {
 
  private:
   static constexpr uint32_t kWays = 4;
-  static constexpr uint32_t kCodes = 1024, kSites = 8192;
+  static constexpr uint32_t kCodes = 1024, kSites = 8192, kSiteWays = 2;
   static constexpr uint32_t kBytes = 1 << 20;
+  static constexpr uint32_t kGap = 16;
 
   struct Piece {
     uintptr_t at;
@@ -64,30 +68,34 @@ class PythonSites {
   struct Code {
     uintptr_t code;
     uint64_t proved;  ///< the stack for which the pieces were last compared
+    uintptr_t end;    ///< of the last piece, the line table's
     uint32_t serial;  ///< of what the pieces say; 0: none
     uint32_t count;
     Piece pieces[PythonEvidence::kMaxPieces];
   };
   struct Site {
     uintptr_t code;
-    uint64_t instruction;
+    uint32_t instruction;   ///< less the code object's address, or what distinguishes it as well
     uint32_t serial, slot;  ///< of its code object
     uint32_t number;
+    uint64_t unused;
   };
+  static_assert(sizeof(Site) == 32);  // a set is a cache line
 
   static uint64_t mixed(uint64_t key) { return key * 0x9e3779b97f4a7c15u >> 32; }
-  Site* sites_for(uintptr_t code, uint64_t instruction) {
-    return sites_ + (mixed(code ^ instruction * 0xff51afd7ed558ccd) & (kSites - kWays));
+  Site* sites_for(uintptr_t code, uint32_t instruction) {
+    return sites_ + (mixed(code ^ instruction * 0xff51afd7ed558ccd) & (kSites - kSiteWays));
   }
   bool prove(Code& code) const;
   Code* keep(uintptr_t code, const PythonEvidence& evidence);
+  void add(Code& code, const PythonEvidence::Piece& piece, bool same_object);
 
   uint64_t stack_;
   uint32_t last_serial_;
   uint32_t next_way_;
   uint32_t end_;  ///< of what bytes_ holds
   Code codes_[kCodes];
-  Site sites_[kSites];
+  alignas(64) Site sites_[kSites];
   uint8_t bytes_[kBytes];
 };
 

@@ -97,14 +97,24 @@ void PythonStack::verify_with_copies(PythonRuntime& python, bool evaluates) {
   count(same ? &gpupeak_counters_page::verified_stacks : &gpupeak_counters_page::wrong_stacks);
 }
 
-const uint8_t* PythonStack::read(uintptr_t address, size_t bytes) {
-  if (!in_place_) return memory_.read(address, bytes);
-  const uintptr_t last = address + bytes - 1;
-  if (__builtin_expect(!is_known_page(address) || !is_known_page(last), 0)) {
-    if (read_copy(address, bytes) == nullptr) return nullptr;
+PythonStack::Signature PythonStack::signature() const {
+  Signature sum{count_, count_};
+  for (uint32_t i = 0; i < count_; ++i) {
+    const uint64_t frame = anchors_[i] ^ uint64_t { numbers_[i] } << 36 ^ numbers_[i];
+    const uint64_t mixed = (frame ^ (i + 1) * UINT64_C(0xff51afd7ed558ccd)) * 0x9e3779b97f4a7c15u;
+    sum.a += mixed ^ mixed >> 32;
+    sum.b += (mixed ^ mixed >> 29) * 0xc4ceb9fe1a85ec53;
+  }
+  return sum;
+}
+
+const uint8_t* PythonStack::read_in_pages(uintptr_t address, uintptr_t last) {
+  if (!is_known_page(address) || !is_known_page(last)) {
+    if (read_copy(address, last - address + 1) == nullptr) return nullptr;
     if (!is_known_page(address)) know_page(address);
     if (!is_known_page(last)) know_page(last);
   }
+  page_ = number_of_page(last);
   return reinterpret_cast<const uint8_t*>(address);
 }
 
@@ -367,7 +377,7 @@ bool PythonStack::read_text(const PythonRuntime& python, uintptr_t object, char*
   }
   const uint8_t* from = read_copy(data, characters * kind);
   if (from == nullptr) return false;
-  evidence_.add(data, from, 0, characters * kind);
+  evidence_.add_copied(object, data, from, characters * kind);
   if (is_ascii) {
     text = {reinterpret_cast<const char*>(from), characters};
     return true;
@@ -409,7 +419,7 @@ bool PythonStack::read_line(const PythonRuntime& python, uintptr_t table, int fi
     const int found =
         python_line(python.line_table(), copy, bytes, is_whole, first_line, offset, used);
     if (found == kPythonLineMore) continue;
-    evidence_.add(table + kPythonBytesData, copy, 0, used);
+    evidence_.add_copied(table, table + kPythonBytesData, copy, used);
     line = static_cast<uint32_t>(found);
     return true;
   }

@@ -34,6 +34,12 @@ class PythonStack {
   /// An address in the native frame of the evaluation function that runs the frame; the same for
   /// all frames that one call runs. 0: not known (3.9), each frame has a call of its own.
   uintptr_t anchor(uint32_t i) const { return anchors_[i]; }
+  /// Of all numbers and anchors: two hashes, each of sums, so that no frame waits for another.
+  struct Signature {
+    uint64_t a, b;
+    bool operator==(const Signature& other) const { return a == other.a && b == other.b; }
+  };
+  Signature signature() const;
 
  private:
   static constexpr uint32_t kMaxStates = 8;
@@ -44,25 +50,35 @@ class PythonStack {
   void verify_with_copies(PythonRuntime& python, bool evaluates);
 
   /// Of memory that stands where `in_place_`, else as CopiedMemory has it.
-  const uint8_t* read(uintptr_t address, size_t bytes);
+  const uint8_t* read(uintptr_t address, size_t bytes) {
+    const uintptr_t last = address + bytes - 1;
+    if (__builtin_expect(
+            in_place_ && number_of_page(address) == page_ && number_of_page(last) == page_, 1)) {
+      return reinterpret_cast<const uint8_t*>(address);
+    }
+    return in_place_ ? read_in_pages(address, last) : memory_.read(address, bytes);
+  }
+  const uint8_t* read_in_pages(uintptr_t address, uintptr_t last);
   template <typename T>
   bool load(uintptr_t address, T& value) {
     const uint8_t* from = read(address, sizeof value);
     if (from != nullptr) memcpy(&value, from, sizeof value);
     return from != nullptr;
   }
+  /// Never 0.
+  static uintptr_t number_of_page(uintptr_t address) { return (address >> 12) + 1; }
   /// Whether the kernel has copied from the page of this address before.
   bool is_known_page(uintptr_t address) const {
     const uintptr_t* const pages = pages_for(address);
     for (uint32_t i = 0; i < kPageWays; ++i) {
-      if (pages[i] == address >> 12) return true;
+      if (pages[i] == number_of_page(address)) return true;
     }
     return false;
   }
   void know_page(uintptr_t address) {
     auto* const pages = const_cast<uintptr_t*>(pages_for(address));
     for (uint32_t i = kPageWays; --i > 0;) pages[i] = pages[i - 1];
-    pages[0] = address >> 12;
+    pages[0] = number_of_page(address);
   }
   const uintptr_t* pages_for(uintptr_t address) const {
     return pages_ + ((address >> 12) * 0x9e3779b97f4a7c15u >> 40 & (kPages - kPageWays));
@@ -93,10 +109,10 @@ class PythonStack {
   uint32_t numbers_[kMaxFrames];
   uintptr_t anchors_[kMaxFrames];
   CopiedMemory memory_;
-  bool in_place_;  ///< of this stack frames are read in place
-  bool session_;   ///< memory_ has begun for this stack
-  uintptr_t
-      pages_[kPages];  ///< page numbers that the kernel has found readable, by their last bits
+  bool in_place_;            ///< of this stack frames are read in place
+  bool session_;             ///< memory_ has begun for this stack
+  uintptr_t page_;           ///< the known page that was read from last
+  uintptr_t pages_[kPages];  ///< numbers of known pages
   PythonSites sites_;
   PythonEvidence evidence_;                      ///< of the frame that is being read
   const PythonRuntime* known_python_ = nullptr;  ///< whose code objects sites_ knows
