@@ -27,11 +27,14 @@ struct CheckOptions {
 };
 
 std::vector<collector::Gate> parse_gates(const CheckOptions& options) {
-  if (options.max.empty() && options.max_increase.empty()) {
-    throw collector::UsageError("nothing to check: give --max or --max-increase");
-  }
   if (options.max_increase.empty() != options.baseline.empty()) {
-    throw collector::UsageError("--baseline and --max-increase go together");
+    throw collector::UsageError(
+        "--baseline and --max-increase go together, such as --baseline old.json --max-increase "
+        "device.peak_bytes=2%");
+  }
+  if (options.max.empty() && options.max_increase.empty()) {
+    throw collector::UsageError(
+        "nothing to check: give a limit, such as --max device.peak_bytes=8GiB");
   }
   std::vector<collector::Gate> gates;
   for (const std::string& text : options.max)

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
+#include <filesystem>
 
 #include "collector/analyze/attribution.h"
 #include "collector/text/nearest.h"
@@ -17,15 +19,46 @@ collector::Sanitizer confidential() {
   return collector::Sanitizer(key != nullptr ? key : "");
 }
 
+/// Names would be missing without a word, were it misspelt.
+CLI::Validator existing_folder() {
+  return CLI::Validator(
+      [](std::string& value) {
+        std::error_code error;
+        return std::filesystem::is_directory(value, error)
+                   ? std::string()
+                   : fmt::format("there is no folder '{}'", value);
+      },
+      "");
+}
+
 }  // namespace
 
 CLI::Validator one_of(const std::vector<std::string>& values) {
   return CLI::Validator(
       [values](std::string& value) {
         if (std::find(values.begin(), values.end(), value) != values.end()) return std::string();
+        std::error_code error;
+        if (std::filesystem::is_regular_file(value, error)) {
+          return fmt::format("'{}' is a file; one of these stands here: {}", value,
+                             fmt::join(values, ", "));
+        }
         return fmt::format("there is no '{}'{}", value, collector::did_you_mean(value, values));
       },
       fmt::format("{{{}}}", fmt::join(values, ",")));
+}
+
+CLI::Validator between(double low, double high) {
+  return CLI::Validator(
+      [low, high](std::string& value) {
+        double number = 0;
+        const char* const behind = value.data() + value.size();
+        const auto [end, error] = std::from_chars(value.data(), behind, number);
+        if (error == std::errc() && end == behind && number >= low && number <= high) {
+          return std::string();
+        }
+        return fmt::format("'{}' is no number from {} to {}", value, low, high);
+      },
+      fmt::format("{} to {}", low, high));
 }
 
 std::vector<std::string> grouping_names() {
@@ -48,7 +81,7 @@ void add_scope(CLI::App& verb, std::string& scope) {
 }
 
 void add_top(CLI::App& verb, size_t& top, const char* rows) {
-  verb.add_option("--top", top, rows)->check(CLI::Range(1, 1'000'000))->capture_default_str();
+  verb.add_option("--top", top, rows)->check(between(1, 1'000'000))->capture_default_str();
 }
 
 void add_strict(CLI::App& verb, bool& strict) {
@@ -82,11 +115,13 @@ void add_rules(CLI::App& verb, collector::RuleChoice& rules) {
 
 void add_symbol_search(CLI::App& verb, collector::SymbolSearch& search) {
   verb.add_option("--sysroot", search.sysroot, "Folder below which the log's paths lie")
+      ->check(existing_folder())
       ->type_name("DIR")
       ->group("Symbols");
   verb.add_option("--debug-dir", search.debug_dirs,
                   "Folder of debug files or binaries; may be repeated")
       ->allow_extra_args(false)
+      ->check(existing_folder())
       ->type_name("DIR")
       ->group("Symbols");
 }

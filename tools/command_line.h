@@ -37,6 +37,9 @@ struct CommandLine {
 /// A value out of a list; of another one the nearest is named.
 CLI::Validator one_of(const std::vector<std::string>& values);
 
+/// A number from `low` to `high`, both included.
+CLI::Validator between(double low, double high);
+
 /// What --by takes.
 std::vector<std::string> grouping_names();
 

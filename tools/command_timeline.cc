@@ -56,7 +56,7 @@ void add_timeline(CommandLine& line) {
   auto [verb, options] = line.add("timeline", "Memory over time, as a chart", timeline);
   add_view_options(verb, options);
   verb.add_option("--height", options.height, "Rows of a chart")
-      ->check(CLI::Range(1, 100))
+      ->check(between(1, 100))
       ->capture_default_str();
   verb.add_option("--svg", options.svg, "Draw it into this file instead")->type_name("FILE");
   verb.add_option("--png", options.png, "The same as PNG; needs rsvg-convert")->type_name("FILE");

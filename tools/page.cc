@@ -17,8 +17,8 @@ constexpr size_t kHoldersOfInstant = 10;
 
 bool write_page(const std::vector<std::string>& logs, const collector::Reading& reading,
                 const std::string& path) {
-  collector::require_page();
   require_output(path, logs);
+  collector::require_page();
   bool whole = true;
   std::vector<std::string> runs;
   for (const std::string& log : logs) {

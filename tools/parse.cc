@@ -3,11 +3,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "collector/text/nearest.h"
-#include "collector/text/sanitize.h"
 #include "exit_codes.h"
+#include "meant.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -20,27 +19,6 @@ Words verbs_of(const CLI::App& app) {
   return names;
 }
 
-Words options_of(const CLI::App& verb) {
-  Words names;
-  for (const CLI::Option* option : verb.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  for (const CLI::App* group : verb.get_subcommands({})) {  // groups of options
-    const Words more = options_of(*group);
-    names.insert(names.end(), more.begin(), more.end());
-  }
-  return names;
-}
-
-bool looks_like_log(const std::string& word) {
-  std::error_code error;
-  if (word.find('/') != std::string::npos) return true;
-  for (const char* ending : {".gplog", ".gpbundle", ".gpz", ".zst"}) {
-    if (word.ends_with(ending)) return true;
-  }
-  return std::filesystem::is_regular_file(word, error);
-}
-
 bool contains(const Words& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
@@ -51,8 +29,10 @@ void understand(Words& words, const Words& verbs) {
   const std::string first = words.front();
   if (first == "help") {
     words.erase(words.begin());
-    if (words.empty() || !contains(verbs, words.front())) {
-      words.insert(words.begin(), "--help");
+    if (words.empty()) {
+      words = {"--help"};
+    } else if (!contains(verbs, words.front())) {
+      if (collector::nearest(words.front(), verbs).empty()) words = {"--help"};
     } else {
       words.resize(1);
       words.emplace_back("--help");
@@ -64,24 +44,8 @@ void understand(Words& words, const Words& verbs) {
   }
 }
 
-/// What the user should read, of what the parser threw.
-std::string message_of(const CLI::ParseError& error, const CLI::App& verb) {
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    for (const std::string& word : verb.remaining(true)) {
-      const std::string name = collector::escape(word.substr(0, word.find('=')));
-      if (!word.starts_with('-') || word == "-") {
-        return fmt::format("'{}' is one argument too many", collector::escape(word));
-      }
-      const Words meant = collector::nearest(name, options_of(verb), 1);
-      return fmt::format("there is no option {}{}", name,
-                         meant.empty() ? "" : fmt::format("; did you mean {}?", meant.front()));
-    }
-  }
-  return collector::escape(error.what());
-}
-
 int fail(const std::string& message, const std::string& verb) {
-  spdlog::error("{}. `gpupeak {}--help` tells more", message, verb.empty() ? "" : verb + " ");
+  spdlog::error("{} (`gpupeak {}--help` tells more)", message, verb.empty() ? "" : verb + " ");
   return kUsage;
 }
 
@@ -90,6 +54,9 @@ int fail(const std::string& message, const std::string& verb) {
 std::optional<int> parse(CommandLine& line, int argc, char** argv) {
   const Words verbs = verbs_of(line.app);
   Words words(argv + 1, argv + argc);
+  if (!words.empty() && !contains(verbs, words.front())) {
+    if (const auto answer = answer_to_program(words)) return fail(*answer, "");
+  }
   understand(words, verbs);
   if (words.empty()) {
     return fail(
@@ -99,24 +66,23 @@ std::optional<int> parse(CommandLine& line, int argc, char** argv) {
   }
   const std::string first = words.front();
   const bool is_verb = contains(verbs, first);
-  if (!is_verb && !first.starts_with('-')) {
-    const Words meant = collector::nearest(first, verbs);
-    return fail(
-        fmt::format(
-            "there is no verb '{}'{}", collector::escape(first),
-            meant.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(meant, " or "))),
-        "");
-  }
+  if (!is_verb && !first.starts_with('-')) return fail(answer_to_no_verb(line.app, words), "");
+  const Words given = words;
   std::reverse(words.begin(), words.end());  // as the parser takes them
   try {
     line.app.parse(words);
+    const CLI::App& verb = *line.app.get_subcommand(first);
+    if (const auto answer = answer_to_missing_log(verb)) {
+      spdlog::error("{}", *answer);
+      return kUnreadableLog;
+    }
     return std::nullopt;
   } catch (const CLI::Success& success) {  // --help, --version
     line.app.exit(success);
     return kOk;
   } catch (const CLI::ParseError& error) {
-    const CLI::App& asked = is_verb ? *line.app.get_subcommand(first) : line.app;
-    return fail(message_of(error, asked), is_verb ? first : "");
+    if (!is_verb) return fail(answer_to_early_option(line.app, given), "");
+    return fail(answer_to(error, *line.app.get_subcommand(first)), first);
   }
 }
 

@@ -24,7 +24,7 @@ void add_view_options(CLI::App& verb, ViewOptions& options) {
 void add_tree_options(CLI::App& verb, TreeOptions& options) {
   add_view_options(verb, options);
   verb.add_option("--min-percent", options.min_percent, "Calls that hold less are one row")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(between(0, 100))
       ->capture_default_str();
   verb.add_option("--depth", options.depth, "How many calls down; 0: all")->capture_default_str();
   add_reading(verb, options.reading);

@@ -106,6 +106,21 @@ std::optional<uint64_t> largest(const std::vector<const Metrics*>& places,
   return value;
 }
 
+/// The devices or the phases that there are, whichever is meant.
+std::vector<std::string> places_of(const Summary& summary, const std::string& where) {
+  std::vector<std::string> places;
+  if (where.starts_with(kDevice)) {
+    for (const DeviceSummary& device : summary.devices) {
+      places.push_back(fmt::format("{}{}", kDevice, device.ordinal));
+    }
+  } else {
+    for (const PhaseSummary& phase : summary.phases) {
+      places.push_back(fmt::format("{}{}", kPhase, phase.name));
+    }
+  }
+  return places;
+}
+
 std::vector<std::string> names_of(const Metrics& metrics) {
   std::vector<std::string> names;
   for (const auto& [name, value] : metrics) names.push_back(name);
@@ -115,8 +130,9 @@ std::vector<std::string> names_of(const Metrics& metrics) {
 std::optional<uint64_t> figure_of(const Gate& gate, const Summary& summary) {
   const std::vector<const Metrics*> places = metrics_of(summary, gate.where);
   if (places.empty()) {
-    throw UsageError(
-        fmt::format("{}: {} has no {}", gate.text, summary.log_path, escape(gate.where)));
+    throw UsageError(fmt::format("{}: {} has no {}{}", gate.text, summary.log_path,
+                                 escape(gate.where),
+                                 did_you_mean(gate.where, places_of(summary, gate.where))));
   }
   if (!places.front()->contains(gate.metric)) {
     throw UsageError(fmt::format("{}: there is no such metric{}", gate.text,
@@ -244,6 +260,12 @@ uint64_t parse_size(const std::string& text) {
 Gate parse_max(const std::string& text, const Sanitizer& sanitizer) {
   std::string limit;
   Gate gate = parse(text, "--max", sanitizer, limit);
+  if (limit.ends_with('%')) {
+    throw UsageError(
+        fmt::format("--max {}: a percentage is of an earlier run: --baseline FILE "
+                    "--max-increase {}",
+                    escape(text), escape(text)));
+  }
   gate.limit = parse_size(limit);
   return gate;
 }
