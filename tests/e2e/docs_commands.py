@@ -19,6 +19,15 @@ import tempfile
 
 from common import GPUPEAK, LIBRARY, expect, run_checks
 
+try:
+    import yaml
+except ImportError:
+    yaml = None
+try:
+    import tomllib
+except ImportError:
+    tomllib = None  # Python below 3.11
+
 BENCHMARK, DRIVER = sys.argv[3:5]
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 PAGES = ["README.md", *sorted(os.path.relpath(p, ROOT) for p in glob.glob(os.path.join(ROOT, "docs/**/*.md"), recursive=True)),
@@ -296,6 +305,20 @@ def check_links(page, text):
     return wrong
 
 
+def check_files(page, text):
+    """What a page gives to be put into a file can be read as that."""
+    wrong = []
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```", text, re.S | re.M):
+        try:
+            if language == "yaml" and yaml is not None:
+                yaml.safe_load(block)
+            elif language == "toml" and tomllib is not None:
+                tomllib.loads(block)
+        except Exception as error:
+            wrong.append(f"{page}: a block of {language}: {error}")
+    return wrong
+
+
 def check_chapters():
     """A chapter for a hurry begins with what to paste, and is no longer than a page."""
     wrong = []
@@ -324,7 +347,7 @@ def main():
         for page in PAGES:
             with open(os.path.join(ROOT, page), encoding="utf-8") as file:
                 texts[page] = file.read()
-            wrong += check_links(page, texts[page])
+            wrong += check_links(page, texts[page]) + check_files(page, texts[page])
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             checked = pool.map(lambda page: check_page(page, texts[page], models, "-v" in sys.argv), PAGES)
             for troubles, commands in checked:
