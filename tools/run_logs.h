@@ -1,4 +1,4 @@
-// The logs that a run has left: found, and told how the program ended. Used by `run`.
+// Finds the logs that a run has left, and writes into them how the program ended. Used by `run`.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// What `run` tells the user, on standard error, which is the program's first of all: it may be
-// closed, full, or have no reader any more, and then nothing is said and nothing else changes.
+// What `run` tells the user, on standard error. That belongs to the program first: if it is closed,
+// full, or has no reader any more, nothing is said and nothing else changes.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,6 +1,7 @@
 // Reads memory that may be gone: the kernel copies it, so that a stale pointer gives an error and
-// never a fault. What was read in the last session is copied anew by one system call when the next
-// one begins, since who reads again mostly reads the same places. HOOK-SAFE; one thread at a time.
+// never a fault. Reads come in sessions: when one begins, everything that the last one read is
+// copied again by one system call, since most sessions read the same places. HOOK-SAFE; one thread
+// at a time.
 #pragma once
 
 #include <sys/uio.h>

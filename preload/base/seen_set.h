@@ -1,5 +1,5 @@
-// Which keys have been seen: a lock-free set for many readers and rare additions. Not exact in one
-// direction only: when it is full, everything counts as seen. HOOK-SAFE.
+// Which keys have been seen: a lock-free set for many readers and rare additions. It can err in one
+// way only: when it is full, everything counts as seen. HOOK-SAFE.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
-// A stretch of work that no signal handler interrupts, and so none leaves by a jump: where a
-// descriptor is open, or memory is ours to unmap just once. For paths so rare that two system calls
-// do not matter. HOOK-SAFE.
+// As long as one of these lives, no signal handler interrupts its thread, so that none can leave by
+// a jump. Used where a descriptor of ours is open, or where memory must be unmapped exactly once,
+// on paths so rare that two system calls do not matter. HOOK-SAFE.
 #pragma once
 
 #include <csignal>

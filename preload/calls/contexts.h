@@ -1,6 +1,6 @@
-// Driver calls for contexts, primary and green ones too. Made by hooks/cuda.cc of the rows of
-// cuda_table.def: each gets the real function and its arguments, and returns the real function's
-// result, always. HOOK-SAFE.
+// Driver calls for contexts, primary and green ones too. hooks/cuda.cc instantiates them for the
+// rows of cuda_table.def: each is given the real function and its arguments, and always returns the
+// real function's result. HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>

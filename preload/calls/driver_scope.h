@@ -1,5 +1,5 @@
-// The stretch of a driver call. The driver calls its own entry points, and allocators of ours may
-// be hooked below it: only a thread's outermost call is accounted. HOOK-SAFE.
+// Open while a thread is in a driver call. The driver calls its own entry points, and hooks of ours
+// may run below it: only a thread's outermost call is accounted for. HOOK-SAFE.
 #pragma once
 
 #include "base/hook_scope.h"

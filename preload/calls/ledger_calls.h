@@ -1,6 +1,6 @@
-// Driver calls that hand out no memory and yet take some: what hooks/cuda.cc makes of the rows of
-// cuda_table.def for code, launches, streams, limits, peers and graphics. Each returns the real
-// function's result, always. HOOK-SAFE.
+// Driver calls that hand out no memory and yet take some: code, launches, streams, limits, peers,
+// graphics. hooks/cuda.cc instantiates them for the rows of cuda_table.def; each always returns the
+// real function's result. HOOK-SAFE.
 #pragma once
 
 #include <cuda.h>

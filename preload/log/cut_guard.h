@@ -1,5 +1,5 @@
-// The log's pages are the file's: if somebody cuts the file, or the disk refuses a page that was
-// written before, then a store into them is a SIGBUS. It must cost the log's rest and never the
+// The log's pages are the file's: if somebody shortens the file, or the disk refuses a page that
+// was written before, a store into them raises SIGBUS. That may cost the rest of the log, never the
 // program. So SIGBUS has a handler of ours, which puts an anonymous page where our own code could
 // not store; for every other SIGBUS the program's own action is taken, as if we were not there.
 // HOOK-SAFE.

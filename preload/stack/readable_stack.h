@@ -1,4 +1,5 @@
-// Which part of its stack a thread may read where no unwind rule vouches for it.
+// Which part of its stack a thread may read while it follows frame pointers that no unwind rule
+// confirms.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// The way of a stack through the trie. HOOK-SAFE, inside a HookScope.
+// A stack's path through the trie: from the root node by node, its outermost frame first.
+// HOOK-SAFE, inside a HookScope.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Which live blocks are in the log's sample (GPUPEAK_HOST=sampled, or a log that has reached
-// GPUPEAK_LOG_MAX), so that their frees are logged and no others. Lock-free. HOOK-SAFE.
+// GPUPEAK_LOG_MAX), so that the frees of these blocks are logged, and no others. Lock-free.
+// HOOK-SAFE.
 #pragma once
 
 #include <cstdint>

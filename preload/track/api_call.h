@@ -1,4 +1,4 @@
-// The call of the driver that an event is of. HOOK-SAFE.
+// Which driver call an event comes from. HOOK-SAFE.
 #pragma once
 
 #include <cstdint>

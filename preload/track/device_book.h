@@ -1,6 +1,6 @@
-// The book of all live device memory, which the files of track/ that account it share. One lock
-// covers the blocks, the counters, the number of an event and its record, so that all tell the same
-// order. HOOK-SAFE, inside a HookScope.
+// The table of all live device memory, shared by the files of track/ that change it. One lock
+// covers the blocks, the counters, an event's number and its record, so that all of them have the
+// same order. HOOK-SAFE, inside a HookScope.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // All live device memory, and the events that change it. One lock covers the counters, the number
-// of the event and its record, so that all three tell the same order. HOOK-SAFE; called by
-// calls/ inside a DriverScope, outside any HookScope.
+// of the event and its record, so that all three have the same order. HOOK-SAFE; called by calls/
+// inside a DriverScope, outside any HookScope.
 #pragma once
 
 #include <cuda.h>

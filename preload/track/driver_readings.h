@@ -1,5 +1,5 @@
-// What the driver said is in use of a device, as it goes to the log, and whether it can be trusted.
-// track/ledger takes the readings. HOOK-SAFE.
+// Readings of how much of a device's memory the driver says is in use, as they go to the log, and
+// whether each can be trusted. track/ledger takes the readings. HOOK-SAFE.
 #pragma once
 
 #include <atomic>

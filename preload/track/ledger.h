@@ -1,10 +1,10 @@
-// The ledger: readings of what the driver itself says is in use of a device, and which call moved
-// it. Only rare calls are bracketed by two readings (contexts, code, a function's first launch,
-// streams, limits …); the collector takes what the tracked memory moved by out of the difference,
-// and the rest belongs to the bracket's cause. Each byte has one owner: where
-// brackets of several threads overlap on a device, each that closes owns what moved since the
-// reading before. They are counted. docs/design.md, "The ledger".
-// HOOK-SAFE, called inside a DriverScope.
+// The ledger: readings of how much of a device's memory the driver itself says is in use, and which
+// call changed that. Only rare calls are bracketed by two readings (contexts, code, a function's
+// first launch, streams, limits …); the collector subtracts the change of tracked memory from the
+// difference, and the rest belongs to the bracket's cause. Each byte has one owner: if brackets of
+// several threads overlap on a device, each one that closes owns what has changed since the reading
+// before. Overlaps are counted. docs/design.md, "The ledger". HOOK-SAFE, called inside a
+// DriverScope.
 #pragma once
 
 #include <cuda.h>

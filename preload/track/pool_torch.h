@@ -1,6 +1,6 @@
-// What PyTorch's caching allocator hands out, an arena a device. HOOK-SAFE, outside any HookScope;
-// the caller holds the allocator's own lock, so that a device's events come in the order in which
-// they happened.
+// What PyTorch's caching allocator hands out, as one arena for each device. HOOK-SAFE, outside any
+// HookScope; the caller holds the allocator's own lock, so that a device's events come in the order
+// in which they happened.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Memory of cuMemCreate. It lives while its handle has references or is mapped anywhere, whichever
-// ends last; a context's end does not free it. HOOK-SAFE; see device_memory.h.
+// Memory of cuMemCreate. It lives as long as its handle has references or it is mapped anywhere,
+// whichever ends last; a context's end does not free it. HOOK-SAFE; see device_memory.h.
 #pragma once
 
 #include "track/device_memory.h"
