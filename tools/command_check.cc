@@ -104,7 +104,7 @@ void add_check(CommandLine& line) {
   verb.add_flag("--strict", options.strict,
                 "Exit with 4 if all passed, but anything was lost, or the run has no end");
   verb.add_flag("--allow-no-device", options.allow_no_device,
-                "Limits on device memory are kept where the run used no device");
+                "A limit on device memory is kept if the run used no device");
   add_color(verb, options.color);
   add_rules(verb, options.reading.rules);
   add_reading(verb, options.reading);

@@ -59,7 +59,8 @@ void add_compare(CommandLine& line) {
       ->expected(2, 1000)
       ->type_name("LOG ...");
   verb.add_option("--scope", options.scope, "Which memory phases and sites are of");
-  verb.add_option("--html", options.html, "Curves over each other and tables, as a page")
+  verb.add_option("--html", options.html,
+                  "Write a page: the runs' curves over each other, and tables")
       ->type_name("FILE");
   add_top(verb, options.top, "Sites");
   verb.add_flag("--json", options.json, "As JSON");

@@ -56,10 +56,10 @@ void add_diff(CommandLine& line) {
       ->required()
       ->type_name("FILE");
   verb.add_option("B", options.b, "The later run")->required()->type_name("FILE");
-  verb.add_option("--by", options.by, "What the rows are")
+  verb.add_option("--by", options.by, "What each row stands for")
       ->check(one_of(grouping_names()))
       ->capture_default_str();
-  add_top(verb, options.top, "Rows a table");
+  add_top(verb, options.top, "Rows of each table");
   verb.add_flag("--json", options.json, "As JSON, with all rows");
   verb.add_flag("--strict", options.strict,
                 "Exit with 4 if anything was lost in either run, or it has no end");

@@ -30,7 +30,7 @@ int dump(const DumpOptions& options) {
 }  // namespace
 
 void add_dump(CommandLine& line) {
-  auto [verb, options] = line.add("dump", "Print a log, one event a line", dump);
+  auto [verb, options] = line.add("dump", "Print a log, one line for each event", dump);
   verb.add_option("log", options.log, "The log")->required()->type_name("FILE");
   add_out(verb, options.out);
   add_reading(verb, options.reading);

@@ -22,7 +22,7 @@ int leaks(const SitesOptions& options) {
 void add_leaks(CommandLine& line) {
   auto [verb, options] = line.add("leaks", "What was live at exit, by site", leaks);
   add_view_options(verb, options);
-  add_top(verb, options.top, "Rows a table");
+  add_top(verb, options.top, "Rows of each table");
   add_reading(verb, options.reading);
 }
 

@@ -78,13 +78,13 @@ void add_metrics(CommandLine& line) {
   verb.add_option("log", options.logs, "Logs, or JSON that `report --json` wrote")
       ->required()
       ->type_name("FILE ...");
-  verb.add_option("--format", options.format, "What reads it (docs/ci.md)")
+  verb.add_option("--format", options.format, "Form of the output; docs/ci.md says who reads which")
       ->check(one_of({"text", "jsonl", "bencher", "github-benchmark", "google-benchmark"}))
       ->capture_default_str();
-  verb.add_option("--metric", options.names, "Only this one; may be repeated")
+  verb.add_option("--metric", options.names, "Print this metric alone; may be repeated")
       ->allow_extra_args(false)
       ->type_name("NAME");
-  verb.add_option("--label", options.labels, "Goes along with the figures; may be repeated")
+  verb.add_option("--label", options.labels, "Added to the figures; may be repeated")
       ->allow_extra_args(false)
       ->type_name("NAME=VALUE");
   verb.add_option("--benchmark", options.benchmark, "A name instead of the program's")

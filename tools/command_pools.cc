@@ -51,7 +51,7 @@ void add_pools(CommandLine& line) {
   verb.add_option("--at", options.at, "peak, end, or the name of a mark")
       ->capture_default_str()
       ->type_name("INSTANT");
-  add_top(verb, options.top, "Sites and segments a pool");
+  add_top(verb, options.top, "Sites and segments of each pool");
   add_reading(verb, options.reading);
 }
 

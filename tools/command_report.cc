@@ -114,12 +114,12 @@ void add_report(CommandLine& line) {
   format->add_option("--html", options.html, "A page of one log or several, into this file")
       ->type_name("FILE");
   format->require_option(0, 1);
-  verb.add_option("--by", options.by, "What the rows are")
+  verb.add_option("--by", options.by, "What each row stands for")
       ->check(one_of(grouping_names()))
       ->capture_default_str();
   verb.add_flag("--full", options.full, "Every section and row, not one screen");
   verb.add_flag("--bytes", options.bytes, "Sizes as plain bytes");
-  add_top(verb, options.top, "Rows a table; another number than this implies --full");
+  add_top(verb, options.top, "Rows of each table; any other number implies --full");
   add_strict(verb, options.strict);
   add_out(verb, options.out);
   add_color(verb, options.color);

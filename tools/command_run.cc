@@ -271,13 +271,13 @@ void add_run(CommandLine& line) {
   verb.add_option("--host", options.host, "What to record of host memory")
       ->check(one_of({"full", "sampled", "counters", "off"}));
   verb.add_option("--log-max", options.log_max,
-                  "Size from which on the heap is sampled, so that the log stays small")
+                  "Once the log has this size, go on with a sample of the heap")
       ->type_name("SIZE");
   verb.add_option("--children", options.children, "Which child processes record too")
       ->check(one_of({"cuda", "all", "none"}));
   verb.add_flag(
       "--audit", options.audit,
-      "Reach libraries opened with RTLD_DEEPBIND or dlmopen too, through the loader's auditing");
+      "Also record libraries opened with RTLD_DEEPBIND or dlmopen, by the loader's auditing");
   verb.add_option("--python", options.python, "Python frames in the call sites of device memory")
       ->check(one_of({"auto", "off"}));
   verb.add_option("--phase-on-output", options.phases_on_output,

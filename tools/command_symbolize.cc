@@ -103,9 +103,9 @@ void add_symbolize(CommandLine& line) {
   const auto add = [&](const char* name, const char* description, const char* out, auto run) {
     auto [verb, options] = line.add<PackOptions>(name, description, run);
     add_log(verb, options.log);
-    verb.add_option("-o,--out", options.out, std::string("Where to; else ") + out)
+    verb.add_option("-o,--out", options.out, std::string("File to write; default: ") + out)
         ->type_name("FILE");
-    verb.add_flag("-q,--quiet", options.quiet, "Do not say what came of it");
+    verb.add_flag("-q,--quiet", options.quiet, "Do not say what was found");
     add_symbol_search(verb, options.search);
   };
   add("symbolize", "Write a log's functions and lines beside it", "LOG.symbols, which reports find",

@@ -33,7 +33,7 @@ void add_tags(CommandLine& line) {
   auto [verb, options] =
       line.add("tags", "What the peak's memory was for, by layer and by data structure", tags);
   add_view_options(verb, options);
-  verb.add_flag("--csv", options.csv, "tag,MiB: a line a tag, as MXNet's memory profiler had it")
+  verb.add_flag("--csv", options.csv, "Lines tag,MiB, as MXNet's memory profiler has them")
       ->excludes("--json");
   add_top(verb, options.top, "Entries listed one by one");
   add_reading(verb, options.reading);

@@ -23,7 +23,7 @@ void add_temporary(CommandLine& line) {
   auto [verb, options] =
       line.add("temporary", "Blocks that were freed at once, by site", temporary);
   add_view_options(verb, options);
-  add_top(verb, options.top, "Rows a table");
+  add_top(verb, options.top, "Rows of each table");
   add_reading(verb, options.reading);
 }
 
