@@ -136,7 +136,7 @@ class Pprof {
   std::vector<uint64_t> locations_of(uint32_t stack) {
     const std::vector<StackNode>& nodes = profile_.definitions().nodes();
     std::vector<uint64_t> locations;
-    for (uint32_t node = stack; node != 0 && locations.size() < GPUPEAK_MAX_FRAMES;
+    for (uint32_t node = stack; node != 0 && locations.size() < 2 * GPUPEAK_MAX_FRAMES;
          node = nodes[node].parent) {
       const ResolvedAddress& resolved = profile_.symbolizer().resolve(node);
       if (resolved.frames.front().module.starts_with(kOwnModule)) continue;

@@ -37,9 +37,9 @@ class CopiedMemory {
   static bool is_allowed();
 
  private:
-  static constexpr uint32_t kRanges = 2048;
+  static constexpr uint32_t kRanges = 8192;
   static constexpr uint32_t kSlots = 2 * kRanges;
-  static constexpr uint32_t kBytes = 256 << 10;
+  static constexpr uint32_t kBytes = 1 << 20;
   static constexpr uint32_t kMaxGap = 32;      ///< bytes that are copied along rather than left out
   static constexpr uint32_t kMaxPieces = 256;  ///< in one system call
 

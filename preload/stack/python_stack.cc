@@ -8,7 +8,7 @@
 namespace gpupeak::preload {
 namespace {
 
-constexpr uint32_t kMaxSteps = 1200;  // also of frames that are not kept
+constexpr uint32_t kMaxSteps = 4 * PythonStack::kMaxFrames;  // also of frames that are not kept
 constexpr uint8_t kOwnedByGenerator = 1;
 constexpr uint8_t kFirstOwnerWithoutCode = 3;  // entry frames on the C stack
 constexpr uint64_t kStringSubclass = 1 << 28;  // in a type's flags

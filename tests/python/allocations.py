@@ -258,7 +258,9 @@ def main():
     del cycle
     gc.collect()
     in_threads()
-    recurse(600, "deep recursion")
+    recurse(900, "deep recursion")
+    sys.setrecursionlimit(3000)
+    recurse(1500, "deeper than is kept")
     recurse_through_c(120, "deep recursion through C")
     atexit.register(allocate, "at exit")
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from python_log import (HERE, SKIPPED, Log, add_common_options, environment_of, expected_frames, find_pythons)
+from python_log import (HERE, MAX_FRAMES, SKIPPED, Log, add_common_options, environment_of, expected_frames, find_pythons)
 
 CLIENT = os.path.join(HERE, "allocations.py")
 
@@ -26,7 +26,7 @@ def check(options, python):
             return [f"{python}: exit code {result.returncode}\n{result.stdout.decode(errors='replace')[-3000:]}"]
         logs = {path: Log(options.tool, path) for path in glob.glob(os.path.join(folder, "*.gplog"))}
         by_pid = {os.path.basename(path).split(".")[0]: (path, log) for path, log in logs.items()}
-        counts = collections.Counter()
+        counts, cut = collections.Counter(), set()
         with open(expected_path, encoding="utf-8", errors="surrogateescape") as file:
             for line in file:
                 entry = json.loads(line)
@@ -37,8 +37,10 @@ def check(options, python):
                 if found != frames and len(problems) < 10:
                     problems.append(f"{entry['case']} ({entry['size']} bytes):\n  Python {frames}\n  log    {found}")
                 problems += check_places(log, entry)
+                if len(entry["frames"]) > MAX_FRAMES:
+                    cut.add(path)
         for path, log in logs.items():
-            problems += check_report(options, path)
+            problems += check_report(options, path, path in cut)
         print(f"{python}: {sum(counts.values())} call sites in {len(counts)} cases compared")
     return problems[:10]
 
@@ -51,13 +53,15 @@ def check_places(log, entry):
     return []
 
 
-def check_report(options, path):
-    """By symbols: what runs a Python frame is the evaluation function."""
+def check_report(options, path, cut):
+    """By symbols: what runs a Python frame is the evaluation function. Stacks that were cut are said to be."""
     text = subprocess.run([options.tool, "report", "--json", "--top", "1000", path], stdout=subprocess.PIPE,
                           check=True).stdout
     summary = json.loads(text)
     problems = [f"{path}: {warning}" for warning in summary["quality"]["warnings"]
                 if warning["code"] in ("GP040", "GP041")]
+    if cut and not any(warning["code"] == "GP023" for warning in summary["quality"]["warnings"]):
+        problems.append(f"{path}: not said that a stack was cut")
     seen = 0
     for peak in summary["peaks"]:
         for holder in peak["holders"]:

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 SKIPPED = 77
-MAX_FRAMES = 256  # GPUPEAK_MAX_FRAMES
+MAX_FRAMES = 1024  # GPUPEAK_MAX_FRAMES
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

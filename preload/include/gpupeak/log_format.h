@@ -22,7 +22,7 @@
 #define GPUPEAK_CHUNK_MAGIC UINT32_C(0x4b4e4843)       /* "CHNK" */
 #define GPUPEAK_LOG_PAGE 4096u
 #define GPUPEAK_LOG_MAX_DEVICES 24u
-#define GPUPEAK_MAX_FRAMES 256u
+#define GPUPEAK_MAX_FRAMES 1024u
 
 /* FileHeader.clock: what a tick is. Ticks become nanoseconds through the (ticks, monotonic_ns) pairs
  * in the file header, in every chunk header and in the counters page. */
