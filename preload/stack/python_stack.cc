@@ -56,7 +56,8 @@ void PythonStack::read(PythonRuntime& python, bool evaluates, bool verify) {
 }
 
 bool PythonStack::read_in_place(PythonRuntime& python, bool evaluates) {
-  if (!python.stands(python.thread_state())) return false;
+  last_state_ = python.thread_state();
+  if (!python.stands(last_state_)) return false;
   if (known_python_ != &python) {
     sites_.forget();
     known_python_ = &python;
@@ -148,7 +149,8 @@ bool PythonStack::read_frames(const PythonRuntime& python) {
 /// unreadable is left out.
 uint32_t PythonStack::find_states(const PythonRuntime& python, uintptr_t (&states)[kMaxStates]) {
   const PythonLayout& layout = python.layout();
-  states[0] = last_state_ = python.thread_state();
+  if (!in_place_) last_state_ = python.thread_state();
+  states[0] = last_state_;
   if (states[0] == 0) return 0;
   uint32_t count = 1;
   if (in_place_) return count;  // there is but one interpreter

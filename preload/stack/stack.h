@@ -25,7 +25,8 @@ struct CallerFrame {
 uint32_t capture_stack(StackCache& cache, const CallerFrame& caller);
 
 /// The same with the thread's Python frames, each placed inside of the native frame that runs it.
-/// For rare events: some 10 us in Python code.
+/// In Python code about a microsecond more; some 10 us and more at first sight, and in threads that
+/// are not the interpreter's first.
 uint32_t capture_call_site(StackCache& cache, const CallerFrame& caller);
 
 }  // namespace gpupeak::preload
