@@ -8,6 +8,8 @@
 #include <tuple>
 #include <utility>
 
+#include "collector/text/wrapping_sum.h"
+
 namespace gpupeak::collector {
 namespace {
 
@@ -52,7 +54,7 @@ void join_metrics(Metrics& to, const Metrics& from) {
 void join_sides(PhaseInstanceSide& to, const PhaseInstanceSide& from) {
   to.peak_bytes = std::max(to.peak_bytes, from.peak_bytes);
   to.end_bytes = from.end_bytes;
-  if (from.kept_bytes) to.kept_bytes = to.kept_bytes.value_or(0) + *from.kept_bytes;
+  if (from.kept_bytes) to.kept_bytes = wrapping_sum(to.kept_bytes.value_or(0), *from.kept_bytes);
   if (from.alloc_count) to.alloc_count = to.alloc_count.value_or(0) + *from.alloc_count;
 }
 

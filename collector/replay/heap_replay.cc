@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "collector/log/event.h"
+
 namespace gpupeak::collector {
 namespace {
 
@@ -20,7 +22,9 @@ uint64_t usable_bytes(const Block& block) {
 uint64_t weight(double sample_bytes, uint64_t bytes) {
   if (sample_bytes <= 0 || bytes == 0) return bytes;
   const auto size = static_cast<double>(bytes);
-  return static_cast<uint64_t>(std::llround(size / -std::expm1(-size / sample_bytes)));
+  const double likely = size / -std::expm1(-size / sample_bytes);
+  // A damaged header's sample size makes it larger than anything is.
+  return static_cast<uint64_t>(std::llround(std::min<double>(likely, kMaxBlockBytes)));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "collector/text/wrapping_sum.h"
+
 namespace gpupeak::collector {
 namespace {
 
@@ -9,12 +11,17 @@ namespace {
 constexpr int64_t kHostNoiseBytes = 64 << 10;
 constexpr int64_t kHostNoisePart = 64;
 
+/// Exact for all `least` <= `most`, however far a damaged log sets them apart.
+uint64_t distance(int64_t least, int64_t most) {
+  return static_cast<uint64_t>(most) - static_cast<uint64_t>(least);
+}
+
 /// How far apart the instances of a row are.
-int64_t width(const FoldRow& row) {
-  int64_t widest = 0;
+uint64_t width(const FoldRow& row) {
+  uint64_t widest = 0;
   for (const FoldSide& side : row.sides) {
-    widest = std::max(
-        {widest, side.most_retained - side.least_retained, side.most_rise - side.least_rise});
+    widest = std::max({widest, distance(side.least_retained, side.most_retained),
+                       distance(side.least_rise, side.most_rise)});
   }
   return widest;
 }
@@ -22,7 +29,7 @@ int64_t width(const FoldRow& row) {
 void join(FoldSide& to, const FoldSide& next) {
   to.peak_bytes = std::max(to.peak_bytes, next.peak_bytes);
   to.end_bytes = next.end_bytes;
-  to.kept_bytes += next.kept_bytes;
+  to.kept_bytes = wrapping_sum(to.kept_bytes, next.kept_bytes);
   to.alloc_count += next.alloc_count;
   to.least_retained = std::min(to.least_retained, next.least_retained);
   to.most_retained = std::max(to.most_retained, next.most_retained);
@@ -48,7 +55,7 @@ FoldRow joined(const FoldRow& row, const FoldRow& next) {
 }
 
 /// What joining two rows hides.
-int64_t loss(const FoldRow& row, const FoldRow& next) {
+uint64_t loss(const FoldRow& row, const FoldRow& next) {
   return width(joined(row, next)) - std::max(width(row), width(next));
 }
 
@@ -57,10 +64,10 @@ int64_t loss(const FoldRow& row, const FoldRow& next) {
 bool FoldRow::is_alike() const {
   for (size_t i = 0; i < kPhaseSides; ++i) {
     const FoldSide& side = sides[i];
-    const int64_t noise =
-        i == kHostSide ? std::max(kHostNoiseBytes, side.most_rise / kHostNoisePart) : 0;
-    if (side.most_retained - side.least_retained > noise) return false;
-    if (side.most_rise - side.least_rise > noise) return false;
+    const auto noise = static_cast<uint64_t>(
+        i == kHostSide ? std::max(kHostNoiseBytes, side.most_rise / kHostNoisePart) : 0);
+    if (distance(side.least_retained, side.most_retained) > noise) return false;
+    if (distance(side.least_rise, side.most_rise) > noise) return false;
   }
   return true;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "collector/text/wrapping_sum.h"
+
 namespace gpupeak::collector {
 
 PhaseId PhaseTree::innermost(uint32_t slot) const {
@@ -129,7 +131,7 @@ void PhaseTree::end_instance(const Open& open, const Bytes& peak, const End& end
         static_cast<int64_t>(side.end_bytes - side.start_bytes);
     side.least_rise = side.most_rise = static_cast<int64_t>(side.peak_bytes - side.start_bytes);
     phase.peak_bytes[i] = std::max(phase.peak_bytes[i], peak[i]);
-    phase.kept_bytes[i] += side.kept_bytes;
+    phase.kept_bytes[i] = wrapping_sum(phase.kept_bytes[i], side.kept_bytes);
   }
   phase.instances.add(row);
   if (spans_.size() < kMaxSpans) spans_.push_back({open.phase, row.begin_ticks, row.end_ticks});

@@ -6,6 +6,7 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
+#include "collector/log/event.h"
 #include "collector/text/error.h"
 #include "collector/write/write_dump.h"
 #include "collector/write/write_json.h"
@@ -172,6 +173,22 @@ TEST_CASE("damage: without the definitions' first chunk stacks are unknown, figu
   const Summary whole = analyze(intact.path());
   CHECK(damaged.metrics.at("host.peak_bytes") == whole.metrics.at("host.peak_bytes"));
   CHECK(damaged.metrics.at("device.peak_bytes") == whole.metrics.at("device.peak_bytes"));
+}
+
+TEST_CASE("damage: a sample size that nothing has makes no block larger than an address space",
+          "[collector]") {
+  LogBuilder log;
+  log.header().host_mode = GPUPEAK_HOST_SAMPLED;
+  log.header().sample_bytes = UINT64_MAX;
+  log.alloc(0, 10, 0x1000, 40, 0);
+  log.realloc_begin(0, 20, 0x1000);
+  log.realloc_end(0, 30, 0x2000, 80, 0);
+  const TemporaryFile file;
+  file.write(log.bytes());
+  const Summary summary = analyze(file.path());
+  REQUIRE_FALSE(summary.peaks.empty());
+  for (const Peak& peak : summary.peaks) CHECK(peak.bytes == kMaxBlockBytes);
+  read_all(file);
 }
 
 TEST_CASE("damage: what is no log says so", "[collector]") {

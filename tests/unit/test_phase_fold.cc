@@ -119,3 +119,16 @@ TEST_CASE("phase_fold: rows are in the order of begins, whichever instance ends 
   CHECK(rows[0].sides[kDeviceSide].start_bytes == 7);
   CHECK(rows[1].first == 2);
 }
+
+TEST_CASE("phase_fold: figures that only a damaged log has are as far apart as they are",
+          "[collector]") {
+  PhaseFold fold;
+  fold.add(instance(1, INT64_MAX, 0));
+  fold.add(instance(2, INT64_MIN + 1, 0));
+  fold.add(instance(3, INT64_MAX, 0));
+  CHECK(fold.rows().size() == 3);
+  for (uint64_t i = 4; i <= 3 * PhaseFold::kMaxRows; ++i) {
+    fold.add(instance(i, i % 2 == 0 ? INT64_MIN + 1 : INT64_MAX, INT64_MAX));
+  }
+  CHECK(fold.rows().size() <= PhaseFold::kMaxRows);
+}
