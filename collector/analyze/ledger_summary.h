@@ -1,4 +1,4 @@
-// From the replayed readings of a device to what the reports print of them.
+// Turns the replayed readings of a device into what the reports print.
 #pragma once
 
 #include <functional>

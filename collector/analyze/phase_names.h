@@ -1,6 +1,6 @@
 // Phases that libraries open by the thousand, each under a name of its own: names that differ in
-// numbers alone become one phase, and so do those of one library's domain. analyze() lists phases
-// with it.
+// numbers alone become one phase, and so do the many names of one library's domain. analyze() lists
+// phases with it.
 #pragma once
 
 #include <cstdint>

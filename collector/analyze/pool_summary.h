@@ -1,5 +1,5 @@
-// Arenas as the summary has them, and a device's peak with what its arenas have in use and idle in
-// the place of those who took their memory.
+// The summary's list of arenas; and a device's peak, in which what its arenas have in use and idle
+// takes the place of those who took that memory from the driver.
 #pragma once
 
 #include <vector>

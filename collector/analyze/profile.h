@@ -1,5 +1,5 @@
-// A log replayed whole, with its symbols and what is to be said of its quality. The views and the
-// exports read it: where analyze() makes a summary of the largest rows, they want every stack.
+// A log, replayed whole, with its symbols and the warnings about its quality. The views and the
+// exports read it: analyze() makes a summary of the largest rows, but they need every stack.
 #pragma once
 
 #include <string>

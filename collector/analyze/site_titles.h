@@ -1,5 +1,5 @@
-// What a stack is called in a row of a table: the few of its frames that mean something to who
-// reads it. Of
+// What a stack is called in a row of a table: the few of its frames that mean something to the
+// reader. Of
 //
 //   cuMemAlloc_v2                 libcuda.so.1       plumbing: left out
 //   BFCArena::Reserve             libonnxruntime.so  the first that means something

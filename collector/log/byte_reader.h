@@ -1,5 +1,5 @@
-// Bounds-checked reading of varints and strings from bytes that nobody vouches for. Used by
-// everything that decodes records; never reads past the end it was given.
+// Bounds-checked reading of varints and strings from bytes that may be damaged. Used by everything
+// that decodes records; never reads past the end it was given.
 #pragma once
 
 #include <bit>

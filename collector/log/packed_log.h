@@ -1,9 +1,9 @@
 // Logs compressed with zstd, by gpupeak or by the zstd command, and bundles: a compressed log with
 // its symbols behind. LogReader unpacks them, `gpupeak compress` and `bundle` make them.
 //
-// A bundle is a zstd file as any other: the log's frame, a skippable frame that says what follows,
-// and the frame of the symbols. What unpacks it without knowing this gets the log with some text at
-// its end, which is a valid log.
+// A bundle is an ordinary zstd file: the log's frame, a skippable frame that says what follows, and
+// the frame of the symbols. A tool that unpacks it without knowing this gets the log with some text
+// at its end, which is still a valid log.
 #pragma once
 
 #include <cstdint>

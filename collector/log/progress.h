@@ -1,4 +1,5 @@
-// How long reading takes, for whoever waits. Functions that read a whole log take one.
+// Tells whoever waits how far the reading of a log has come. Functions that read a whole log take
+// one.
 #pragma once
 
 #include <cstdint>

@@ -3,9 +3,9 @@
 // its arenas have in use, what is idle in them, and what others hold. Replay drives it, the summary
 // reads it.
 //
-// A piece of memory becomes an arena's when that first hands out a part of it. Whoever took it from
-// the driver held it until then, which is one step: a peak that the driver's call made stands until
-// the step is done, so that its holders are the pool's.
+// A piece of memory becomes an arena's when the arena first hands out a part of it; until then
+// whoever took it from the driver holds it. Both are one step: a peak that the driver's call made
+// stands until the step is done, so that its holders are the pool's.
 #pragma once
 
 #include <cstdint>

@@ -25,8 +25,8 @@
 //   event      alloc in f()   push "step"   alloc in f()         or: alloc in g()
 //   told       rule's begins  undecided     step lies within it  it ended where step began
 //
-// A thread that rests while others go on has left the frame, if it has when it wakes, with its last
-// event: what it waits for is not its work.
+// A thread may rest while others go on. If it has left the frame when it wakes, it counts as having
+// left it with its last event before: waiting is not its work.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
-// Memory that pools share out: what the driver handed out, and of the heap what a pool was seen to
-// use. Found by address, which is all that joins a pool's block to it. ArenaTable keeps one.
+// The memory that pools divide into blocks: what the driver handed out, and those heap blocks that
+// a pool was seen to use. It is found by a block's address, since nothing else connects the two.
+// ArenaTable keeps one.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How a log is read: what the options that all reading verbs share choose.
+// How a log is to be read, as the options that all reading verbs share have chosen.
 #pragma once
 
 #include "collector/rules/rule_book.h"

@@ -1,4 +1,4 @@
-// What a run came to, in a few sentences: how much, who, why, what next. The summary after a run,
+// What came of a run, in a few sentences: how much, who, why, what next. The summary after a run,
 // the report and the page all begin with it.
 #pragma once
 

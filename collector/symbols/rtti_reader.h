@@ -1,6 +1,6 @@
 // Reads classes and their virtual functions out of a library that may have lost all its names:
 // exceptions and dynamic_cast need type_info, which relocations alone tell apart from other data.
-// Nothing is guessed: what two readings would explain has no name.
+// Nothing is guessed: what could be read in two ways gets no name.
 #pragma once
 
 #include <libelf.h>

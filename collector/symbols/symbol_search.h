@@ -1,5 +1,4 @@
-// Where functions' names are looked for: the choice of who reads a log, by the options that all
-// reading verbs have.
+// Where functions' names are looked for, as the options of all reading verbs choose.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
-// What was live when: the page shows it where one clicks. Of a log with few changes all of them, so
-// that any instant is known; of a long one what was live at chosen instants: the peaks, the borders
-// of phases, failed allocations, and the highest moments of an even spread over the run.
+// What was live at which instant, for the page to show where one clicks. Of a log with few changes
+// all of them are kept, so that any instant is known; of a long one, chosen instants: the peaks,
+// the borders of phases, failed allocations, and the highest moments of an even spread over the
+// run.
 #pragma once
 
 #include <cstdint>

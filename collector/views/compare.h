@@ -1,4 +1,4 @@
-// Several runs side by side: their peaks, their phases and the largest sites of the peak, in text
+// Several runs side by side: their peaks, their phases and the largest sites at the peak, in text
 // and in JSON.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The sections of the text report, each as lines with at most so many rows. write_text puts them in
-// order and makes them fit.
+// The sections of the text report, each as lines, with at most as many rows as are asked for.
+// write_text puts them in order and makes them fit.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // The figures of runs alone, in the forms that CI services and dashboards read. `gpupeak metrics`
-// calls it; docs/metrics-export.md says what reads which.
+// calls it; docs/ci.md says which program reads which form.
 #pragma once
 
 #include <map>

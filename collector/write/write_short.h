@@ -1,5 +1,6 @@
-// The few lines at the end of a run: at most kShortLines, and one more a further GPU. `gpupeak run` prints them, and the
-// preload through `gpupeak report --short` when it was used bare.
+// The few lines at the end of a run: at most kShortLines, and one more for each further GPU.
+// `gpupeak run` prints them, and the preload through `gpupeak report --short` when it was used
+// bare.
 #pragma once
 
 #include <ostream>

@@ -305,6 +305,20 @@ def check_links(page, text):
     return wrong
 
 
+def check_source():
+    """Pages of docs that comments and messages name."""
+    wrong = []
+    for room in ("preload", "collector", "tools", "rules", "tests", "examples"):
+        for path in glob.glob(os.path.join(ROOT, room, "**/*.*"), recursive=True):
+            if not path.endswith((".h", ".cc", ".c", ".py", ".sh", ".toml", ".cmake")):
+                continue
+            with open(path, encoding="utf-8") as file:
+                for name in re.findall(r"(?<![\w/])docs/[\w/-]+\.(?:md|json)", file.read()):
+                    if not os.path.exists(os.path.join(ROOT, name)) and "planted" not in name:
+                        wrong.append(f"{os.path.relpath(path, ROOT)} names {name}, which is not there")
+    return wrong
+
+
 def check_files(page, text):
     """What a page gives to be put into a file can be read as that."""
     wrong = []
@@ -334,7 +348,7 @@ def check_chapters():
 
 
 def main():
-    wrong, count = check_chapters(), 0
+    wrong, count = check_chapters() + check_source(), 0
     with tempfile.TemporaryDirectory() as models:
         make_models(models)
         # First what must be found wrong: a misspelt option and verb, in a block, in prose and in grammar; a program that is not here.
