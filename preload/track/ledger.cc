@@ -28,9 +28,11 @@ constexpr uint64_t kNever = ~uint64_t{0};
 struct Ledger {
   struct Device {
     std::atomic<int> open{0};           ///< brackets
+    std::atomic<uint32_t> opened{0};    ///< brackets, since the start
     std::atomic<uint8_t> open_cause{};  ///< of the latest of them
     std::atomic<uint32_t> overlaps{0};  ///< brackets opened inside another since the last reading
     std::atomic<uint64_t> last_used{kNever};
+    std::atomic<uint64_t> last_quiet_since{kNever};  ///< of the last reading
     std::atomic<bool> asked_nvml{false};
     void* nvml = nullptr;
     std::atomic<bool> in_use{false};
@@ -91,7 +93,16 @@ bool read(int device, DriverReading& reading) {
 void log(DriverReading& reading, Ledger::Device& ledger) {
   reading.overlaps = ledger.overlaps.exchange(0, std::memory_order_relaxed);
   ledger.last_used.store(reading.used, std::memory_order_relaxed);
+  ledger.last_quiet_since.store(reading.quiet_since, std::memory_order_relaxed);
   log_driver_reading(reading);
+}
+
+/// Whether the driver holds what it held at the last reading, for the same blocks: what one
+/// thread's call takes another one may just have freed.
+bool is_as_before(const Ledger::Device& ledger, const DriverReading& reading) {
+  return reading.used == ledger.last_used.load(std::memory_order_relaxed) &&
+         reading.quiet_since != kNever &&
+         reading.quiet_since == ledger.last_quiet_since.load(std::memory_order_relaxed);
 }
 
 /// A reading for its own sake: what moved since the last one belongs to a bracket that is open.
@@ -203,12 +214,17 @@ void LedgerBracket::open(const ApiCall& call, gpupeak_ledger_cause cause, int de
   device_ = device;
   if (!ledger->in_use.exchange(true)) hook_exit();
   ledger->open_cause.store(static_cast<uint8_t>(cause), std::memory_order_relaxed);
+  const uint32_t opened = ledger->opened.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (ledger->open.fetch_add(1, std::memory_order_acq_rel) > 0) {
     ledger->overlaps.fetch_add(1, std::memory_order_relaxed);
     return;
   }
   DriverReading reading{.device = device};
-  if (read(device, reading)) log(reading, *ledger);
+  if (!read(device, reading)) return;
+  // Another thread's bracket that was opened meanwhile may have moved what was read.
+  if (ledger->opened.load(std::memory_order_acquire) != opened)
+    reading.cause = cause_of_reading(*ledger);
+  log(reading, *ledger);
 }
 
 void LedgerBracket::close() {
@@ -216,10 +232,9 @@ void LedgerBracket::close() {
   HookScope scope;
   if (scope.entered()) {
     DriverReading reading{.device = device_};
-    const uint64_t before = ledger.last_used.load(std::memory_order_relaxed);
     // Arrays are estimated: what the driver took may be less, too.
     const bool is_estimate = cause_ == GPUPEAK_LEDGER_ARRAYS;
-    if (read(device_, reading) && (reading.used != before || is_estimate)) {
+    if (read(device_, reading) && (is_estimate || !is_as_before(ledger, reading))) {
       reading.cause = cause_;
       std::string_view name;
       if (function_ != nullptr) {
@@ -299,7 +314,7 @@ void sample_driver_memory_at_border() {
 void forget_ledger() {
   for (Ledger::Device& device : g_ledger.devices) {
     device.open = 0;
-    device.last_used = kNever;
+    device.last_used = device.last_quiet_since = kNever;
     device.overlaps = 0;
     device.asked_nvml = false;
     device.nvml = nullptr;
