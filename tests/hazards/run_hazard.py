@@ -123,6 +123,37 @@ def case_confined(folder):
 case_confined_alone = case_confined
 
 
+def case_bare_tsc(folder):
+    """A limit, docs/accuracy.md names it: who takes the TSC away by a bare system call is ended by the next time stamp. The log
+    holds what came before."""
+    native, preloaded = run(folder, False), run(folder, True)
+    expect(native.returncode == 0 or native.returncode == 77, f"without the preload: {native}")
+    if native.returncode == 77:
+        raise Skipped("the program cannot do here what it is about")
+    (log,) = logs(folder)
+    summary = report(log)
+    reads_tsc = "GP019" not in [w["code"] for w in summary["quality"]["warnings"]]
+    expected = -signal.SIGSEGV if reads_tsc else 0
+    expect(preloaded.returncode == expected, f"with the preload: {preloaded}, not {expected}")
+    expect(summary["metrics"]["host.kind.heap.peak_bytes"] >= 50000000, "what came before is missing")
+    unharmed(folder)
+
+
+def unharmed(folder):
+    same(run(folder, False), run(folder, True, GPUPEAK_HOST="off"))
+
+
+def case_bare_strict(folder):
+    """The same limit for strict seccomp. Where the TSC is not read, asking for the time is the forbidden system call."""
+    native, preloaded = run(folder, False), run(folder, True)
+    if native.returncode == 77:
+        raise Skipped("the program cannot do here what it is about")
+    expect(native.returncode == 0, f"without the preload: {native}")
+    expect(preloaded.returncode in (-signal.SIGSEGV, -signal.SIGKILL), f"with the preload: {preloaded}")
+    expect(report(logs(folder)[0])["metrics"]["host.kind.heap.peak_bytes"] >= 50000000, "what came before is missing")
+    unharmed(folder)
+
+
 def case_threads(folder):
     no_repairs(plain(folder))
     size = os.path.getsize(logs(folder)[0])
