@@ -173,6 +173,8 @@ void print_summary(const std::vector<RunLog>& logs, const std::string& children)
   } catch (const std::exception& error) {
     say("{}: {}", logs.front().path, error.what());
   }
+  for (size_t i = 1; i <= logs.front().parts; ++i)
+    say_text(fmt::format("  part: {}#{}\n", logs.front().path, i));
   constexpr size_t kMostNamed = 5;
   size_t beside = 0, in_folder = 0;
   for (size_t i = 1; i < logs.size(); ++i) {
@@ -248,6 +250,7 @@ int run(const RunOptions& options) {
   }
   std::vector<RunLog> logs = find_logs({pattern, children}, began, child);
   drop_short_images(logs);
+  join_programs(logs, pattern);
   for (const RunLog& log : logs) {
     if (log.of_child) note_exit(log.path, status, static_cast<uint64_t>(usage.ru_maxrss) * 1024);
   }

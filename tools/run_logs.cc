@@ -14,6 +14,9 @@
 #include <set>
 #include <sstream>
 
+#include "collector/log/log_parts.h"
+#include "collector/log/log_reader.h"
+#include "collector/text/error.h"
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::tools {
@@ -104,6 +107,35 @@ bool may_be_running(const gpupeak_file_header& header, const gpupeak_counters_pa
   return counters.ended == 0;
 }
 
+bool is_running(const RunLog& log) {
+  const File file(log.path, O_RDONLY);
+  gpupeak_file_header header{};
+  gpupeak_counters_page counters{};
+  return !read_header(file, header) || !file.read_at(header.counters_offset, counters) ||
+         may_be_running(header, counters);
+}
+
+/// File name of the program whose log it is.
+std::string program_of(const std::string& path) {
+  try {
+    const std::string exe(collector::LogReader(path).definitions().fact("exe"));
+    return exe.substr(exe.rfind('/') + 1);
+  } catch (const collector::LogError&) {
+    return "";
+  }
+}
+
+bool is_same_process(const RunLog& a, const RunLog& b) {
+  return a.pid == b.pid && a.process_start_time == b.process_start_time;
+}
+
+/// Puts `log` into that of another program of its process, which is its only place from then on.
+bool move_into(RunLog& main, const RunLog& log) {
+  if (!collector::add_part(main.path, log.path, program_of(log.path))) return false;
+  ++main.parts;
+  return unlink(log.path.c_str()) == 0;
+}
+
 }  // namespace
 
 OldLog remove_old_log(const std::string& path) {
@@ -151,6 +183,32 @@ void drop_short_images(std::vector<RunLog>& logs) {
     });
     return was_short && log.device_events == 0 && unlink(log.path.c_str()) == 0;
   });
+}
+
+void join_programs(std::vector<RunLog>& logs, const std::string& wanted) {
+  std::vector<RunLog> kept;
+  for (const RunLog& log : logs) {  // the main one of each process comes first
+    const bool is_other = std::any_of(
+        kept.begin(), kept.end(), [&](const RunLog& main) { return is_same_process(main, log); });
+    if (is_other) continue;
+    std::vector<RunLog> others;
+    for (const RunLog& other : logs) {
+      if (is_same_process(other, log) && other.path != log.path) others.push_back(other);
+    }
+    std::sort(others.begin(), others.end(), [](const RunLog& a, const RunLog& b) {
+      return a.start_realtime_ns < b.start_realtime_ns;
+    });
+    RunLog main = log;
+    const bool ended = !others.empty() && !is_running(log);
+    std::erase_if(others, [&](const RunLog& other) { return ended && move_into(main, other); });
+    const bool is_renamed = ended && main.of_child && wanted.find('%') == std::string::npos &&
+                            main.path != wanted && access(wanted.c_str(), F_OK) != 0 &&
+                            rename(main.path.c_str(), wanted.c_str()) == 0;
+    if (is_renamed) main.path = wanted;
+    kept.push_back(std::move(main));
+    kept.insert(kept.end(), others.begin(), others.end());
+  }
+  logs = std::move(kept);
 }
 
 void note_exit(const std::string& path, int wait_status, uint64_t rss_peak_bytes) {

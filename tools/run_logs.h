@@ -16,6 +16,7 @@ struct RunLog {
   bool of_child = false;            ///< its process is the one that `run` started
   uint64_t start_realtime_ns = 0;
   uint64_t device_events = 0;
+  size_t parts = 0;  ///< logs of other programs of the process that join_programs() put into it
 };
 
 /// Logs in the folders of `patterns` that began at or after `since_ns` (CLOCK_REALTIME). The one to
@@ -32,6 +33,11 @@ OldLog remove_old_log(const std::string& path);
 /// Removes what a process recorded before it went on with another program by exec, where that took
 /// less than a second and used no device: wrappers and shims. (Under one name the library does.)
 void drop_short_images(std::vector<RunLog>& logs);
+
+/// Leaves one log of each process that went on with other programs and has ended: of the one that
+/// used the GPU last, or of the last one. The others become parts of it (log_parts.h). That of the
+/// started process gets the name `wanted`, unless that is a pattern.
+void join_programs(std::vector<RunLog>& logs, const std::string& wanted);
 
 /// Writes into a log's counters page how its process ended. `wait_status` as waitpid gives it;
 /// `rss_peak_bytes` only where the log has none of its own.

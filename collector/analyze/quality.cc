@@ -28,6 +28,7 @@ class QualityReport {
     coverage();
     stacks();
     contradictions();
+    other_programs();
     if (!replay_.log().symbols_problem().empty()) warn("GP050", replay_.log().symbols_problem());
     quality_.warnings.insert(quality_.warnings.end(), symbol_warnings.begin(),
                              symbol_warnings.end());
@@ -102,6 +103,30 @@ class QualityReport {
     if (page_.early_calls > 0) {
       warn_inexact("GP010", counted(page_.early_calls, "allocator call") +
                                 " before the log was open not seen");
+    }
+  }
+
+  /// What the process ran before it became this program by exec, or after.
+  void other_programs() {
+    const std::vector<LogPart>& parts = replay_.log().parts();
+    const uint64_t own_start = replay_.log().header().start_monotonic_ns;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const LogPart& part = parts[i];
+      const bool before = part.start_monotonic_ns < own_start;
+      uint64_t end = before ? own_start : 0;
+      for (const LogPart& other : parts) {
+        if (other.start_monotonic_ns > part.start_monotonic_ns)
+          end = std::min(end, other.start_monotonic_ns);
+      }
+      const std::string lasted =
+          before ? fmt::format(" for {:.1f} s",
+                               static_cast<double>(end - part.start_monotonic_ns) / 1e9)
+                 : "";
+      warn("GP048",
+           fmt::format("{} this program the process ran {}{}, which used {}: add #{} to the "
+                       "log's name to read that part of it",
+                       before ? "before" : "after", replay_.log().definitions().shown(part.program),
+                       lasted, part.device_events > 0 ? "the GPU" : "no GPU", i + 1));
     }
   }
 

@@ -41,6 +41,16 @@ LogReader::LogReader(const std::string& path, const Sanitizer& sanitizer)
 
 /// Returns the symbols that a bundle carries.
 std::string LogReader::open(const std::string& path) {
+  if (const PartName name = part_name(path); name.number != 0) {
+    LogReader whole(name.log);
+    if (name.number > whole.parts_.size()) {
+      throw LogError(path + ": that log has " + std::to_string(whole.parts_.size()) + " parts", 0);
+    }
+    const LogPart& part = whole.parts_[name.number - 1];
+    file_ = std::move(whole.file_);
+    file_->narrow(part.begin, part.bytes);
+    return "";
+  }
   file_ = std::make_unique<MappedFile>(path);
   const std::span<const uint8_t> bytes(file_->data(), file_->bytes());
   if (!is_packed(bytes)) return "";
@@ -116,6 +126,29 @@ bool LogReader::read_chunk_header(uint64_t offset, gpupeak_chunk_header& chunk) 
          chunk.bytes >= GPUPEAK_LOG_PAGE && chunk.bytes % GPUPEAK_LOG_PAGE == 0;
 }
 
+/// Its pages are no chunks of this log: their check is that of another one.
+void LogReader::add_part(uint64_t begin, uint64_t end) {
+  gpupeak_log_part part;
+  gpupeak_file_header header;
+  gpupeak_counters_page counters;
+  const uint64_t log = begin + GPUPEAK_LOG_PAGE;
+  const bool has_page = log <= end;
+  if (has_page) memcpy(&part, data() + begin + sizeof(gpupeak_chunk_header), sizeof part);
+  if (!has_page || part.bytes > end - log || part.bytes < 2 * GPUPEAK_LOG_PAGE ||
+      part.bytes % GPUPEAK_LOG_PAGE != 0) {
+    ++damage_.cut_chunks;
+    return;
+  }
+  memcpy(&header, data() + log, sizeof header);
+  memcpy(&counters, data() + log + GPUPEAK_LOG_PAGE, sizeof counters);
+  parts_.push_back({log,
+                    part.bytes,
+                    {part.program, strnlen(part.program, sizeof part.program)},
+                    header.start_monotonic_ns,
+                    counters.device_events});
+  used_bytes_ = std::max(used_bytes_, end);
+}
+
 void LogReader::find_chunks() {
   uint64_t limit = file_->bytes();
   // The file is longer than what was written, by a hole, which the process cuts off when it ends.
@@ -136,6 +169,11 @@ void LogReader::find_chunks() {
     }
     gpupeak_chunk_header header;
     if (!read_chunk_header(offset, header)) continue;
+    if (header.kind == GPUPEAK_CHUNK_PART) {
+      add_part(offset, std::min(offset + header.bytes, limit));
+      previous = nullptr;
+      continue;
+    }
     // A chunk that begins inside another one: the other one's length is damaged.
     if (previous != nullptr && previous->end > offset) {
       previous->end = offset;

@@ -9,6 +9,7 @@
 
 #include "collector/log/clock_map.h"
 #include "collector/log/definitions.h"
+#include "collector/log/log_parts.h"
 #include "collector/log/mapped_file.h"
 #include "collector/log/symbol_table.h"
 #include "gpupeak/log_format.h"
@@ -39,8 +40,8 @@ struct LogDamage {
 
 class LogReader {
  public:
-  /// Throws LogError if the file cannot be read, is no log, is cut inside its header or was made by
-  /// a newer version.
+  /// `path` names a log, or a part of one (log_parts.h). Throws LogError if the file cannot be
+  /// read, is no log, is cut inside its header or was made by a newer version.
   explicit LogReader(const std::string& path, const Sanitizer& sanitizer = {});
 
   const gpupeak_file_header& header() const { return header_; }
@@ -49,6 +50,8 @@ class LogReader {
   const ClockMap& clock() const { return clock_; }
   const std::vector<Slot>& slots() const { return slots_; }
   const LogDamage& damage() const { return damage_; }
+  /// Other programs that the process ran, as they lie in the file: LOG#1 is the first.
+  const std::vector<LogPart>& parts() const { return parts_; }
   /// Symbols that came with the log: in a bundle, or in the file LOG.symbols beside it.
   const SymbolTable& symbols() const { return symbols_; }
   /// Why such symbols cannot be used; empty: they can, or there are none.
@@ -68,10 +71,11 @@ class LogReader {
   void read_header(const std::string& path);
   void find_chunks();
   bool read_chunk_header(uint64_t offset, gpupeak_chunk_header& chunk) const;
+  void add_part(uint64_t begin, uint64_t end);
   void order_slots();
   void read_definitions();
 
-  std::unique_ptr<const MappedFile> file_;
+  std::unique_ptr<MappedFile> file_;
   SymbolTable symbols_;
   std::string symbols_problem_;
   gpupeak_file_header header_{};
@@ -80,6 +84,7 @@ class LogReader {
   std::vector<Chunk> definition_chunks_;
   std::vector<Slot> slots_;
   LogDamage damage_;
+  std::vector<LogPart> parts_;
   Definitions definitions_;
   ClockMap clock_{true, 0, 0};
 };

@@ -50,6 +50,14 @@ MappedFile::~MappedFile() {
   munmap(const_cast<uint8_t*>(data_), bytes_);
 }
 
+void MappedFile::narrow(uint64_t begin, uint64_t bytes) {
+  auto* mapped = const_cast<uint8_t*>(data_);
+  if (begin > 0) munmap(mapped, begin);
+  if (bytes_ > begin + bytes) munmap(mapped + begin + bytes, bytes_ - begin - bytes);
+  data_ += begin;
+  bytes_ = bytes;
+}
+
 void MappedFile::release(uint64_t begin, uint64_t end) const {
   const uint64_t page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t from = (begin + page_bytes - 1) / page_bytes * page_bytes;

@@ -17,6 +17,9 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
+  /// Keeps only `bytes` bytes from `begin` on; both are whole pages within the file.
+  void narrow(uint64_t begin, uint64_t bytes);
+
   const uint8_t* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
   /// Gives the memory of whole pages in [begin, end) back; reading them again is slow, but works.

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 from common import GPUPEAK, Skipped, expect, run_checks
 
@@ -53,21 +52,74 @@ def exec_away(folder):
         if not shutil.which(wrapper[0]):
             continue
         place = tempfile.mkdtemp(dir=folder)
-        began = time.monotonic()
-        names, _ = run(place, *wrapper, BENCHMARK)
-        if time.monotonic() - began > 1:  # a wrapper may have taken a second, which is not dropped but put aside
-            names = [name for name in names if ".before" not in name]
+        names, _ = run(place, *wrapper, BENCHMARK)  # one that took a second is not dropped, but a part of this
         expect(names == ["d.gplog"], f"{wrapper} leaves {names}")
         found = summary(place)
         expect(found["metrics"]["device.peak_bytes"] == peak, f"{wrapper}: {found['metrics']['device.peak_bytes']}, not {peak}")
         expect(found["run"]["exit"]["code"] == 0 if "exit" in found["run"] else True, str(found["run"]))
 
 
+def programs_before(found):
+    return [warning["message"] for warning in found["quality"]["warnings"] if warning["code"] == "GP048"]
+
+
 def slow_wrapper(folder):
-    """What took more than a second is kept aside, and the name is the program's all the same."""
-    names, _ = run(folder, "bash", "-c", "x=$(sleep 1.2); exec \"$0\"", BENCHMARK)
-    expect(names == ["d.before1.gplog", "d.gplog"], str(names))
-    expect(summary(folder)["metrics"]["device.peak_bytes"] > 0, "the program's log is not at the name")
+    """What took more than a second is a part of the program's log."""
+    for out, left in (("d.gplog", "d.gplog"), ("%n.gplog", os.path.basename(BENCHMARK) + ".gplog"), ("own/", None)):
+        place = tempfile.mkdtemp(dir=folder)
+        os.mkdir(os.path.join(place, "own"))
+        script = "exec -a shell bash -c 'x=$(sleep 1.2); exec \"$0\"' \"$0\""
+        _, said = run(place, "bash", "-c", script, BENCHMARK, out=out)
+        names = [os.path.relpath(os.path.join(at, name), place) for at, _, files in os.walk(place) for name in files]
+        expect(len(names) == 1 and left in (None, names[0]), f"{out}: {names}")
+        found = summary(place, names[0])
+        expect(found["metrics"]["device.peak_bytes"] > 0 and found["quality"]["exact"], f"{out}: not the program's log")
+        expect(found["quality"]["log_complete"] and found["run"]["exit"]["code"] == 0, str(found["run"]))
+        told = programs_before(found)
+        expect(len(told) == 1 and "before this program the process ran bash" in told[0] and "no GPU" in told[0], str(told))
+        expect(f"part: {os.path.join(place, names[0])}#1" in said, said)
+        part = summary(place, names[0] + "#1")
+        expect(part["run"]["command"][0] == "shell", str(part["run"]))
+        expect(part["metrics"]["device.peak_bytes"] in (0, None) and part["metrics"]["host.peak_bytes"] > 0, str(part["metrics"]))
+        done = subprocess.run([GPUPEAK, "report", os.path.join(place, names[0]) + "#2"], stderr=subprocess.PIPE, check=False)
+        expect(done.returncode == 3 and b"has 1 parts" in done.stderr, str(done))
+
+
+WRAPPER_WITH_GPU = """
+import ctypes, os, sys
+cuda, context, address = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0 and cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(3 << 20)) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def wrapper_with_gpu(folder):
+    """The program's log has the name also where the wrapper used the GPU; so has that of a program which ends as another one."""
+    peak = expected_peak(folder)
+    before, after = os.path.join(folder, "before"), os.path.join(folder, "after")
+    os.mkdir(before)
+    names, _ = run(before, sys.executable, "-c", WRAPPER_WITH_GPU, BENCHMARK)
+    expect(names == ["d.gplog"], str(names))
+    found = summary(before)
+    expect(found["metrics"]["device.peak_bytes"] == peak, f"the peak is {found['metrics']['device.peak_bytes']}, not {peak}")
+    told = programs_before(found)
+    expect(len(told) == 1 and "which used the GPU" in told[0], str(told))
+    expect(summary(before, "d.gplog#1")["metrics"]["device.peak_bytes"] == 3 << 20, "the wrapper's peak")
+    os.mkdir(after)
+    names, _ = run(after, sys.executable, "-c", WRAPPER_WITH_GPU, "/bin/sh", "-c", "exit 6", code=6)
+    expect(names == ["d.gplog"], str(names))
+    found = summary(after)
+    expect(found["metrics"]["device.peak_bytes"] == 3 << 20 and found["run"]["exit"]["code"] == 6, str(found["run"]))
+    expect("after this program the process ran" in programs_before(found)[0], str(programs_before(found)))
+    # A part survives what is done to logs, and is a log itself.
+    for verb in ("compress", "bundle"):
+        packed = os.path.join(before, "packed." + verb)
+        subprocess.run([GPUPEAK, verb, "-q", os.path.join(before, "d.gplog"), "-o", packed], check=True)
+        expect(summary(before, "packed." + verb + "#1")["metrics"]["device.peak_bytes"] == 3 << 20, f"{verb}: the wrapper's peak")
+    gate = subprocess.run([GPUPEAK, "check", "--max", "device.peak_bytes=3MiB", os.path.join(before, "d.gplog#1")], check=False,
+                          stdout=subprocess.PIPE)
+    expect(gate.returncode == 0, f"a gate on a part gives {gate.returncode}")
 
 
 def old_log(folder):
@@ -152,5 +204,5 @@ def main():
         CASES[sys.argv[5]](folder)
 
 
-CASES = {case.__name__: case for case in (exec_away, slow_wrapper, old_log, children, bad_stderr)}
+CASES = {case.__name__: case for case in (exec_away, slow_wrapper, wrapper_with_gpu, old_log, children, bad_stderr)}
 run_checks(main)

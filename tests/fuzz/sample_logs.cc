@@ -1,9 +1,12 @@
 #include "sample_logs.h"
 
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "collector/analyze/analyze.h"
+#include "collector/log/log_parts.h"
 #include "collector/log/packed_log.h"
 #include "collector/write/write_json.h"
 #include "log_builder.h"
@@ -125,6 +128,19 @@ void shorten(nlohmann::json& value) {
   for (nlohmann::json& member : value) shorten(member);
 }
 
+/// `log` with another one as a part of it.
+std::vector<uint8_t> with_part(const std::vector<uint8_t>& log, const std::string& program) {
+  LogBuilder other;
+  other.alloc(0, 1, 0x1000, 10);
+  other.counters().device_events = 1;
+  const TemporaryFile file, part;
+  file.write(log);
+  part.write(other.bytes());
+  collector::add_part(file.path(), part.path(), program);
+  std::ifstream joined(file.path(), std::ios::binary);
+  return {std::istreambuf_iterator<char>(joined), {}};
+}
+
 std::vector<uint8_t> bytes_of(const std::string& text) {
   return {text.begin(), text.end()};
 }
@@ -134,13 +150,16 @@ std::vector<uint8_t> bytes_of(const std::string& text) {
 std::vector<SampleLog> sample_logs() {
   std::vector<SampleLog> logs;
   logs.push_back({"whole", every_record("name").bytes()});
-  logs.push_back({"hostile", every_record(kAttack).bytes()});
+  logs.push_back({"hostile", with_part(every_record(kAttack).bytes(), kAttack)});
   const std::string symbols =
       R"({"schema":"gpupeak.symbols/1","log":"1122334455667788","strings":["f","g.cc"],"modules":)"
       R"([{"path":"/opt/name7.so","build_id":"30313233343536373839","frames":[[511,0,1,7]]}]})";
   std::ostringstream bundle;
   collector::write_packed(logs.front().bytes, symbols, bundle, {});
   logs.push_back({"bundle", bytes_of(bundle.str())});
+  LogBuilder short_log;
+  short_log.alloc(0, 1, 0x1000, 10);
+  logs.push_back({"parts", with_part(short_log.bytes(), "name")});
   const TemporaryFile file;
   file.write(logs.front().bytes);
   std::ostringstream json;

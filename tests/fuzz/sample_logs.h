@@ -13,8 +13,8 @@ struct SampleLog {
   std::vector<uint8_t> bytes;
 };
 
-/// "whole", "hostile" (its names are attacks on terminals, HTML, XML and JSON), "bundle", "summary"
-/// (JSON).
+/// "whole", "hostile" (its names are attacks on terminals, HTML, XML and JSON), "bundle", "parts"
+/// (another log is in it), "summary" (JSON).
 std::vector<SampleLog> sample_logs();
 
 /// A log in which every text contains `secret`.

@@ -83,6 +83,9 @@ std::vector<Writer> make_writers() {
   all.push_back({"reader", [](const std::string& path, const Reading& reading, std::ostream&) {
                    Profile profile(path, {}, nullptr, reading);
                  }});
+  all.push_back({"part", [](const std::string& path, const Reading& reading, std::ostream&) {
+                   Profile profile(path + "#1", {}, nullptr, reading);
+                 }});
   all.push_back(
       of_summary("text", [=](const Summary& s, std::ostream& o) { write_text(s, o, style); }));
   all.push_back(

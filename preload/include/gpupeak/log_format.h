@@ -140,7 +140,11 @@ typedef struct gpupeak_counters_page {
 } gpupeak_counters_page;
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
-enum gpupeak_chunk_kind { GPUPEAK_CHUNK_EVENTS = 1, GPUPEAK_CHUNK_DEFINITIONS = 2 };
+enum gpupeak_chunk_kind {
+  GPUPEAK_CHUNK_EVENTS = 1,
+  GPUPEAK_CHUNK_DEFINITIONS = 2,
+  GPUPEAK_CHUNK_PART = 3 /* the log of another program of this process; made by `gpupeak run` */
+};
 
 /* A chunk starts at a multiple of 4 KiB of the file. A page that holds no valid header was handed
  * out but not begun: go on to the next page. Every chunk is decoded alone: at its start the running
@@ -157,6 +161,12 @@ typedef struct gpupeak_chunk_header {
   uint32_t tid;                /* the thread that holds the slot at the chunk's start */
   uint32_t reserved[3];
 } gpupeak_chunk_header;
+
+/* Behind the header of a GPUPEAK_CHUNK_PART. The other log, whole, begins at the chunk's second page. */
+typedef struct gpupeak_log_part {
+  uint64_t bytes;     /* of that log: whole pages */
+  char program[256];  /* file name, nul-terminated */
+} gpupeak_log_part;
 
 /* ---- hot records: tag bits 0-3 type, then flags; no length -------------------------------------
  * Fields in order: [dt] address [size slack stack]
@@ -312,6 +322,7 @@ enum gpupeak_definition {
 GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_file_header) <= GPUPEAK_LOG_PAGE, "header fits its page");
 GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_counters_page) <= GPUPEAK_LOG_PAGE, "counters fit their page");
 GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_chunk_header) == 64, "chunk header is 64 bytes");
+GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_log_part) == 264, "what is said of a part is 264 bytes");
 GPUPEAK_STATIC_ASSERT(GPUPEAK_KIND_LIMIT - GPUPEAK_FIRST_DEVICE_KIND == GPUPEAK_DEVICE_KINDS, "kinds");
 
 #endif /* GPUPEAK_LOG_FORMAT_H */
