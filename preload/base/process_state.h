@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "base/spinlock.h"
+#include "base/futex_lock.h"
 
 namespace gpupeak::preload {
 

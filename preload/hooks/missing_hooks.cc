@@ -4,9 +4,9 @@
 #include <initializer_list>
 
 #include "base/elf_lookup.h"
+#include "base/futex_lock.h"
 #include "base/hook_scope.h"
 #include "base/process_state.h"
-#include "base/spinlock.h"
 #include "base/text.h"
 #include "hooks/cuda_lookup.h"
 #include "log/log.h"

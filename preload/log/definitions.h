@@ -2,7 +2,7 @@
 // ids, so a child's own log can be given all of them again. HOOK-SAFE, inside a HookScope.
 #pragma once
 
-#include "base/spinlock.h"
+#include "base/futex_lock.h"
 #include "log/record.h"
 
 namespace gpupeak::preload {

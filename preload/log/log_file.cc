@@ -12,10 +12,10 @@
 
 #include "base/clock.h"
 #include "base/environment.h"
+#include "base/futex_lock.h"
 #include "base/memory.h"
 #include "base/process_state.h"
 #include "base/signals_held.h"
-#include "base/spinlock.h"
 #include "base/syscalls.h"
 #include "log/counters.h"
 #include "log/log.h"

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/elf_lookup.h"
+#include "base/futex_lock.h"
 #include "base/memory.h"
-#include "base/spinlock.h"
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "log/definitions.h"

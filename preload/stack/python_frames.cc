@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "base/flat_map.h"
+#include "base/futex_lock.h"
 #include "base/memory.h"
-#include "base/spinlock.h"
 #include "log/log.h"
 
 namespace gpupeak::preload {

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <new>
 
+#include "base/futex_lock.h"
 #include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/signals_held.h"
-#include "base/spinlock.h"
 #include "base/syscalls.h"
 #include "log/log.h"
 #include "thread/emit.h"

@@ -1,8 +1,8 @@
 #include "track/contexts.h"
 
 #include "base/flat_map.h"
+#include "base/futex_lock.h"
 #include "base/hook_scope.h"
-#include "base/spinlock.h"
 #include "log/log.h"
 #include "thread/emit.h"
 #include "thread/own_stack.h"

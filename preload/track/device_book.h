@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/flat_map.h"
-#include "base/spinlock.h"
+#include "base/futex_lock.h"
 #include "log/record.h"
 #include "track/device_memory.h"
 

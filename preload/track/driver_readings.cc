@@ -1,6 +1,6 @@
 #include "track/driver_readings.h"
 
-#include "base/spinlock.h"
+#include "base/futex_lock.h"
 #include "log/log.h"
 #include "thread/emit.h"
 #include "thread/own_stack.h"

@@ -2,8 +2,8 @@
 
 #include <atomic>
 
+#include "base/futex_lock.h"
 #include "base/hook_scope.h"
-#include "base/spinlock.h"
 #include "log/log.h"
 #include "thread/own_stack.h"
 #include "track/device_book.h"

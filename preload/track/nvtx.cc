@@ -1,9 +1,9 @@
 #include "track/nvtx.h"
 
 #include "base/flat_map.h"
+#include "base/futex_lock.h"
 #include "base/hook_scope.h"
 #include "base/process_state.h"
-#include "base/spinlock.h"
 #include "log/log.h"
 #include "track/arenas.h"
 

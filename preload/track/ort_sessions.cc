@@ -1,10 +1,10 @@
 #include "track/ort_sessions.h"
 
 #include "base/flat_map.h"
+#include "base/futex_lock.h"
 #include "base/hook_scope.h"
 #include "base/memory.h"
 #include "base/process_state.h"
-#include "base/spinlock.h"
 #include "base/text.h"
 #include "log/log.h"
 

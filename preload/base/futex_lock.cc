@@ -1,4 +1,4 @@
-#include "base/spinlock.h"
+#include "base/futex_lock.h"
 
 #include <linux/futex.h>
 #include <sched.h>
