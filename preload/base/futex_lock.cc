@@ -44,20 +44,20 @@ bool wait_lending(std::atomic<uint32_t>& word) {
 }  // namespace
 
 /// Kept for the next time, but not by a vfork child, whose flags are its parent's.
-uint32_t SpinLock::ask_own_thread() {
+uint32_t FutexLock::ask_own_thread() {
   const auto thread = static_cast<uint32_t>(sys::gettid());
   if (sys::getpid() == g_process->pid) t_flags.thread = thread;
   return thread;
 }
 
-bool SpinLock::try_lock() {
+bool FutexLock::try_lock() {
   uint32_t nobody = 0;
   return word_.load(std::memory_order_relaxed) == 0 &&
          word_.compare_exchange_strong(nobody, own_thread());
 }
 
 /// For a nap, or until an unlock. True: the lock is ours.
-bool SpinLock::sleep() {
+bool FutexLock::sleep() {
   sleepers_.store(1);
   if (try_lock()) return true;  // unlocked just before it could see that we are here
   const Time nap{0, kNapNs};
@@ -69,7 +69,7 @@ bool SpinLock::sleep() {
          word_.compare_exchange_strong(held, own_thread());
 }
 
-void SpinLock::wait() {
+void FutexLock::wait() {
   for (int spins = 0; spins < 128; ++spins) {
     if (try_lock()) return;
     __builtin_ia32_pause();
@@ -82,13 +82,13 @@ void SpinLock::wait() {
 }
 
 /// Real-time threads wait in the kernel: it makes one of them the holder.
-void SpinLock::hand_over() {
+void FutexLock::hand_over() {
   // A vfork child has its parent's id in our flags, and the kernel refuses: they wake by
   // themselves.
   if (sys::failed(futex(word_, FUTEX_UNLOCK_PI, 0, nullptr))) word_.store(0);
 }
 
-void SpinLock::wake() {
+void FutexLock::wake() {
   constexpr uint32_t kAll = 0x7fffffff;
   sleepers_.store(0);
   futex(sleepers_, FUTEX_WAKE, kAll, nullptr);

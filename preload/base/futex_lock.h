@@ -12,7 +12,7 @@
 
 namespace gpupeak::preload {
 
-class SpinLock {
+class FutexLock {
  public:
   void lock() {
     uint32_t nobody = 0;
@@ -53,7 +53,7 @@ class SpinLock {
 /// The lock is noted in the thread's flags first, so that one that a jump left can be released.
 class LockGuard {
  public:
-  explicit LockGuard(SpinLock& lock) : lock_(lock), place_(t_flags.lock_count) {
+  explicit LockGuard(FutexLock& lock) : lock_(lock), place_(t_flags.lock_count) {
     if (place_ < ThreadFlags::kMostLocks) t_flags.locks[place_] = &lock;
     t_flags.lock_count = place_ + 1;
     asm volatile("" ::: "memory");
@@ -68,7 +68,7 @@ class LockGuard {
   LockGuard& operator=(const LockGuard&) = delete;
 
  private:
-  SpinLock& lock_;
+  FutexLock& lock_;
   const uint32_t place_;
 };
 

@@ -20,8 +20,8 @@ struct ThreadFlags {
   uint64_t process_generation = 0;    ///< of `slot`; a forked child's differs
   uint32_t thread = 0;                ///< its id, as locks have it; 0: not asked for yet
   static constexpr uint32_t kMostLocks = 6;
-  uint32_t lock_count = 0;                 ///< LockGuards that are open
-  class SpinLock* locks[kMostLocks] = {};  ///< theirs, outermost first
+  uint32_t lock_count = 0;                  ///< LockGuards that are open
+  class FutexLock* locks[kMostLocks] = {};  ///< theirs, outermost first
 };
 extern constinit thread_local ThreadFlags t_flags __attribute__((tls_model("initial-exec")));
 

@@ -17,12 +17,12 @@ struct ProcessPage {
   uint32_t host_recording;  ///< 1: the malloc and mmap hooks log too
   uint32_t decided;         ///< 1: ensure_started() has nothing to do
   HostMode host_mode;
-  uint32_t only_writer;    ///< slot index + 1 of the one thread that logs for now; 0: several may
-  uint32_t sampled_late;   ///< host_mode was kFull until the log reached its limit
-  uint64_t generation;     ///< of this process's log, counted over forks; see ThreadFlags
-  int pid;                 ///< whose log it is; a vfork child, which has this page too, has another
-  uint64_t initial_brk;    ///< brk at the log's start
-  SpinLock missing_hooks;  ///< of hooks/missing_hooks, here so that a child finds it free
+  uint32_t only_writer;   ///< slot index + 1 of the one thread that logs for now; 0: several may
+  uint32_t sampled_late;  ///< host_mode was kFull until the log reached its limit
+  uint64_t generation;    ///< of this process's log, counted over forks; see ThreadFlags
+  int pid;                ///< whose log it is; a vfork child, which has this page too, has another
+  uint64_t initial_brk;   ///< brk at the log's start
+  FutexLock missing_hooks;  ///< of hooks/missing_hooks, here so that a child finds it free
 };
 extern ProcessPage* g_process;    ///< never null: g_first_page until there is one of its own
 extern bool g_children_know;      ///< a child finds the page wiped, however it was forked

@@ -57,7 +57,7 @@ const char* gnu_get_libc_version() __attribute__((weak));
 namespace gpupeak::preload {
 namespace {
 
-constinit SpinLock g_start_lock;
+constinit FutexLock g_start_lock;
 constinit long g_open_error = 0;
 constinit bool g_log_was_opened = false;  // in this process or the one it was forked from
 constinit int g_start_pid = 0;

@@ -36,7 +36,7 @@ struct Strings {
   FlatMap<Place> places;  ///< by hash; where two strings share one, by the next keys
 };
 
-constinit SpinLock g_lock;
+constinit FutexLock g_lock;
 constinit Stream g_stream;
 constinit Strings g_strings;
 
@@ -86,7 +86,7 @@ void define_string_locked(std::string_view text) {
 
 }  // namespace
 
-SpinLock& definitions_lock() {
+FutexLock& definitions_lock() {
   return g_lock;
 }
 

@@ -9,7 +9,7 @@ namespace gpupeak::preload {
 
 /// Held while ids are given out, so that the order in the stream is the order of the ids. Never
 /// call into the loader with it held.
-SpinLock& definitions_lock();
+FutexLock& definitions_lock();
 /// define() for a caller that holds the lock.
 void define_locked(const Record& record);
 /// A NODE record; holds the lock. `distance` and `ip_delta` as in log_format.h.

@@ -34,7 +34,7 @@ constexpr uint64_t kFirstAheadBytes = 1 << 20;
 /// The file is longer than what is written, and its next page is mapped, as an address without
 /// access: mremap makes a chunk of that wherever the file goes on, with no descriptor.
 struct LogFile {
-  SpinLock lock;
+  FutexLock lock;
   Path path;
   dev_t device = 0;
   ino_t inode = 0;

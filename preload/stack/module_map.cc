@@ -49,7 +49,7 @@ struct Module {
 };
 
 struct ModuleMap {
-  SpinLock lock;  ///< taken inside the loader's lock, never around a call into the loader
+  FutexLock lock;  ///< taken inside the loader's lock, never around a call into the loader
   Module* modules = nullptr;
   uint32_t count = 0;       ///< also the ids given out
   uint32_t last_found = 0;  ///< where find_module() looks first

@@ -17,7 +17,7 @@ struct Frame {
 };
 
 struct Frames {
-  SpinLock lock;
+  FutexLock lock;
   struct Known {
     uint64_t check;  ///< another hash of the same
     uint32_t number;

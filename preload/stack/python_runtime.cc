@@ -14,7 +14,7 @@ constexpr uint32_t kMaxFailures = 8;  // without a single success
 
 constinit PythonRuntime g_runtimes[kMaxRuntimes];
 constinit std::atomic<uint32_t> g_count{0};
-constinit SpinLock g_lock;  // around checks
+constinit FutexLock g_lock;  // around checks
 
 void define_fact(std::string_view key, std::string_view value) {
   Record record(GPUPEAK_DEF_FACT);

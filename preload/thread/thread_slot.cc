@@ -23,7 +23,7 @@ constexpr size_t kLookBytes = 8 << 10;
 /// Of a slot that a vfork child has made, for the thread whose memory it is in: it has another id.
 constexpr int kUnknownThread = 0;
 
-constinit SpinLock g_slots_lock;
+constinit FutexLock g_slots_lock;
 constinit ThreadSlot* g_slots = nullptr;
 constinit ThreadSlot* g_look = nullptr;  // where find_free_slot() goes on; nullptr: at g_slots
 constinit uint32_t g_slot_count = 0;

@@ -13,7 +13,7 @@
 namespace gpupeak::preload {
 
 struct DeviceBook {
-  SpinLock lock;  ///< held for all that follows
+  FutexLock lock;  ///< held for all that follows
   FlatMap<DeviceBlock> blocks;
   uint64_t next_id = 1;
   uint64_t next_seq = 1;

@@ -14,7 +14,7 @@ struct Region {
   uint64_t heap, arena, bytes;
 };
 
-constinit SpinLock g_lock;
+constinit FutexLock g_lock;
 constinit FlatMap<uint32_t> g_categories;  // string id by key_of(domain, category)
 constinit FlatMap<uint32_t> g_schemas;     // likewise by key_of(domain, schema)
 constinit FlatMap<uint64_t> g_arenas;      // by heap + 1

@@ -11,7 +11,7 @@
 namespace gpupeak::preload {
 namespace {
 
-constinit SpinLock g_lock;
+constinit FutexLock g_lock;
 constinit FlatMap<uint64_t> g_numbers;  // by address of the session
 constinit uint64_t g_last_number = 0;
 constinit OrtAsyncRun* g_free_runs = nullptr;
