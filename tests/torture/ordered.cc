@@ -66,8 +66,8 @@ void step(Random& random) {
   }
 }
 
-void work(unsigned seed) {
-  Random random(seed);
+void work(unsigned thread) {
+  Random random = random_of(thread);
   g_begin.wait();
   for (unsigned i = 0; i < kSteps;) {
     const bool is_long = g_long_turns && random.below(10) == 0;

@@ -58,7 +58,7 @@ void note_peak() {
 }
 
 void work(unsigned thread) {
-  Random random(thread + 1);
+  Random random = random_of(thread + 1);
   Held& held = g_held[thread];
   g_barrier.wait();
   for (unsigned round = 0; round < kRounds; ++round) {

@@ -8,7 +8,11 @@
 #include <cstdint>
 #include <cstdlib>
 
-constexpr unsigned kThreads = 4;
+#ifndef TORTURE_THREADS
+#define TORTURE_THREADS 4
+#endif
+
+constexpr unsigned kThreads = TORTURE_THREADS;
 constexpr unsigned kSites = 3;
 
 template <unsigned kSite>
@@ -32,6 +36,12 @@ class Random {
  private:
   uint64_t state_;
 };
+
+/// Another one for each thread, and for each TORTURE_SEED.
+inline Random random_of(unsigned thread) {
+  const char* seed = getenv("TORTURE_SEED");
+  return Random(thread + (seed != nullptr ? strtoull(seed, nullptr, 10) * kThreads : 0));
+}
 
 class Barrier {
  public:
