@@ -171,7 +171,7 @@ std::vector<SampleLog> sample_logs() {
 }
 
 SampleLog secret_log(const std::string& secret) {
-  return {"secret", every_record(secret).bytes()};
+  return {"secret", with_part(every_record(secret).bytes(), secret)};
 }
 
 }  // namespace gpupeak::testing
