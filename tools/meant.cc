@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "collector/log/log_parts.h"
 #include "collector/text/nearest.h"
 #include "collector/text/sanitize.h"
 
@@ -206,7 +207,7 @@ std::optional<std::string> answer_to_missing_log(const CLI::App& verb) {
     }
     for (const std::string& log : option->results()) {
       std::error_code error;
-      if (fs::exists(log, error)) continue;
+      if (fs::exists(collector::part_name(log).log, error)) continue;
       const fs::path path(log);
       Words there;
       for (fs::directory_iterator at(path.has_parent_path() ? path.parent_path() : ".", error), end;
