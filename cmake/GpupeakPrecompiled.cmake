@@ -22,6 +22,4 @@ foreach(room IN LISTS gpupeak_rooms)
 endforeach()
 if(TARGET gpupeak_unit_tests)
   target_precompile_headers(gpupeak_unit_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests/unit/catch.h ${gpupeak_common_headers})
-  set_source_files_properties(tests/unit/main.cc TARGET_DIRECTORY gpupeak_unit_tests
-                              PROPERTIES SKIP_PRECOMPILE_HEADERS ON)  # it asks Catch2 for more than the others
 endif()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs all tests that need no GPU: those of the release build, whose warnings are
-# errors; the collector's and the fuzzers' under the address and undefined-behaviour sanitizers; those with threads under
+# Installs what is missing, builds, and runs all tests that need no GPU: those of programs as users have them, with warnings
+# as errors; the collector's and the fuzzers' under the address and undefined-behaviour sanitizers; those with threads under
 # the thread sanitizer. Ends with ctest's closing lines.
 # usage: run.sh [-DNAME=VALUE…] [ctest's options…]   (-D: to cmake, such as -DGPUPEAK_CUDA_INCLUDE_DIR=FOLDER)
 set -euo pipefail
@@ -37,19 +37,14 @@ run() {
   ${still[@]+"${still[@]}"} ctest --test-dir "build/$preset" -j "$jobs" --output-on-failure "$@" ${chosen[@]+"${chosen[@]}"} || failed=$?
 }
 
-options+=(-DGPUPEAK_WERROR=ON) still=()
+options+=(-DGPUPEAK_WERROR=ON)
 # Without address randomisation: clang 14's run-time library does not know the mappings of newer kernels.
 still=(setarch "$(uname -m)" -R)
 build tsan
 run tsan -L threads
 still=()
 build sanitized
-run sanitized -L 'unit|threads' -E 'tens of thousands within'  # a minute by itself there
-build release
-left_out=gpu
-if ((${#chosen[@]} == 0)); then
-  left_out='gpu|unit'  # they have run, and under the sanitizers they see more
-  run release -R 'tens of thousands within'
-fi
-run release -LE "$left_out" --no-tests=error
+run sanitized -L 'unit|threads'
+build tests
+run tests -LE gpu
 exit $failed

@@ -248,20 +248,6 @@ TEST_CASE("phases: a range owns nothing, so what it keeps is not known", "[colle
   CHECK_FALSE(phase(summary, "range").instances.at(0).device.kept_bytes.has_value());
 }
 
-TEST_CASE("phases: tens of thousands within each other are closed in time", "[collector]") {
-  LogBuilder log;
-  const uint32_t name = log.string("deep");
-  constexpr uint64_t kDepth = 60'000;
-  for (uint64_t i = 1; i <= kDepth; ++i) log.phase_push(0, i, false, name);
-  log.device_alloc(0, kDepth + 1, 1, GPUPEAK_KIND_LINEAR, 0, 10);
-  for (uint64_t i = 1; i <= kDepth; ++i) log.phase_pop(0, kDepth + 1 + i, false);
-  const Summary summary = analyze_log(log);
-  CHECK(summary.phases.size() == kDepth);
-  // 60 000 squared is more than is added up: what was kept is not known then, what is live is.
-  CHECK_FALSE(metric(summary.phases[0].metrics, "device.kept_bytes").has_value());
-  CHECK(value(summary.phases[0].metrics, "device.live_at_exit_bytes") == 10);
-}
-
 TEST_CASE("phases: names that differ in numbers alone are one phase, a model's layers are not",
           "[collector]") {
   const auto phases_of = [](uint64_t count, uint32_t source = GPUPEAK_PHASE_NVTX) {
