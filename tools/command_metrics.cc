@@ -26,7 +26,7 @@ struct MetricsOptions {
 
 using collector::MetricsFormat;
 
-MetricsFormat format_of(const std::string& name) {
+MetricsFormat metrics_format_of(const std::string& name) {
   if (name == "jsonl") return MetricsFormat::kJsonl;
   if (name == "bencher") return MetricsFormat::kBencher;
   if (name == "github-benchmark") return MetricsFormat::kGithubBenchmark;
@@ -63,7 +63,7 @@ int metrics(const MetricsOptions& options) {
   }
   bar.clear();
   write_output(options.out, [&](std::ostream& out) {
-    collector::write_metrics(runs, format_of(options.format), choice, out);
+    collector::write_metrics(runs, metrics_format_of(options.format), choice, out);
   });
   return strict_code(options.strict, std::all_of(runs.begin(), runs.end(), [](const auto& run) {
                        return is_whole(run.quality);

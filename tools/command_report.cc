@@ -35,8 +35,8 @@ struct ReportOptions {
   collector::Reading reading;
 };
 
-void write(const collector::Summary& summary, const ReportOptions& options, std::ostream& out,
-           const collector::TextStyle& style) {
+void write_one(const collector::Summary& summary, const ReportOptions& options, std::ostream& out,
+               const collector::TextStyle& style) {
   if (options.format == "json")
     collector::write_json(summary, out);
   else if (options.format == "csv")
@@ -57,7 +57,7 @@ void write_all(const std::vector<collector::Summary>& summaries, const ReportOpt
   const char* separator = array ? "[\n" : "";
   for (const collector::Summary& summary : summaries) {
     out << separator;
-    write(summary, options, out, style);
+    write_one(summary, options, out, style);
     separator = array ? ",\n" : "\n";
   }
   if (array) out << "]\n";

@@ -18,19 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using collector::escape;
-using Words = std::vector<std::string>;
 
 constexpr const char* kLogEndings[] = {".gplog", ".gpbundle", ".gpz", ".zst"};
 
 bool ends_like_log(const std::string& word) {
   return std::any_of(std::begin(kLogEndings), std::end(kLogEndings),
                      [&](const char* ending) { return word.ends_with(ending); });
-}
-
-Words verbs_of(const CLI::App& app) {
-  Words names;
-  for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
-  return names;
 }
 
 /// Its own and those of its groups.
@@ -49,10 +42,6 @@ Words option_names(const CLI::App& verb) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   return names;
-}
-
-bool contains(const Words& words, const std::string& word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 /// `a b "c d"`, to be pasted.
@@ -129,6 +118,16 @@ std::string swallowed_log(const CLI::App& verb) {
 }
 
 }  // namespace
+
+bool contains(const Words& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+Words verbs_of(const CLI::App& app) {
+  Words names;
+  for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
+  return names;
+}
 
 bool looks_like_log(const std::string& word) {
   std::error_code error;

@@ -11,18 +11,6 @@
 namespace gpupeak::tools {
 namespace {
 
-using Words = std::vector<std::string>;
-
-Words verbs_of(const CLI::App& app) {
-  Words names;
-  for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
-  return names;
-}
-
-bool contains(const Words& words, const std::string& word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
 /// `gpupeak help report`, `gpupeak version`, `gpupeak LOG`. Else an unknown verb stays as it is.
 void understand(Words& words, const Words& verbs) {
   if (words.empty()) return;

@@ -6,6 +6,7 @@
 
 #include "collector/text/function_names.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/title_text.h"
 
 namespace gpupeak::collector {
 
@@ -188,7 +189,10 @@ std::string SiteTitles::title(uint32_t stack) {
   const Site& named = site(stack);
   if (named.frame_count == 0) return std::string(kNoStack);
   std::string title = part_title(named.parts[0]);
-  for (size_t i = 1; i < named.frame_count; ++i) title += " ← " + part_title(named.parts[i]);
+  for (size_t i = 1; i < named.frame_count; ++i) {
+    title += kArrow;
+    title += part_title(named.parts[i]);
+  }
   return title;
 }
 
@@ -197,7 +201,8 @@ std::string SiteTitles::whole_title(const Site& site) {
   std::string title;
   for (size_t i = 0; i < site.frame_count; ++i) {
     const Frame& frame = *site.parts[i].frame;
-    title += (i > 0 ? " ← " : "") + frame_name(frame);
+    if (i > 0) title += kArrow;
+    title += frame_name(frame);
     if (frame.is_python) title += fmt::format(":{}", frame.line);
     if (!frame.is_python && !frame.function.empty()) {
       title += fmt::format(" {}+{:#x}", frame.module, frame.offset);

@@ -16,7 +16,7 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr uint64_t kPage = GPUPEAK_LOG_PAGE;
-constexpr size_t kStepBytes = 1 << 20;
+constexpr size_t kCopyBytes = 1 << 20;
 
 /// A log, opened to be copied or added to.
 class LogFile {
@@ -74,9 +74,9 @@ bool write_all(int fd, const char* bytes, size_t size, uint64_t offset) {
 }
 
 bool copy(const LogFile& from, const LogFile& to, uint64_t offset) {
-  std::vector<char> buffer(kStepBytes);
+  std::vector<char> buffer(kCopyBytes);
   for (uint64_t done = 0; done < from.bytes();) {
-    const size_t step = std::min<uint64_t>(kStepBytes, from.bytes() - done);
+    const size_t step = std::min<uint64_t>(kCopyBytes, from.bytes() - done);
     const ssize_t got = pread(from.fd(), buffer.data(), step, static_cast<off_t>(done));
     if (got <= 0) return got == 0;  // the last page's rest, which is zeros
     if (!write_all(to.fd(), buffer.data(), static_cast<size_t>(got), offset + done)) return false;

@@ -5,10 +5,11 @@
 #include <set>
 #include <tuple>
 
+#include "collector/text/title_text.h"
+
 namespace gpupeak::collector {
 namespace {
 
-constexpr std::string_view kArrow = " ← ";
 constexpr std::string_view kPeakSuffix = ".peak_bytes";
 
 /// "device" or "host" and the kind of a peak's metric: "device.kind.pool.peak_bytes" → device/pool.

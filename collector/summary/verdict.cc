@@ -10,6 +10,7 @@
 
 #include "collector/summary/ledger_text.h"
 #include "collector/summary/run_text.h"
+#include "collector/text/title_text.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -17,7 +18,6 @@ namespace {
 constexpr size_t kMaxParts = 3;
 constexpr size_t kNameColumns = 28;
 constexpr uint64_t kWorthAHint = 10;  ///< a tenth of the peak
-constexpr std::string_view kArrow = " ← ";
 constexpr std::string_view kOutOfMemory = "CUDA_ERROR_OUT_OF_MEMORY";
 
 std::string first_frame(const std::string& title) {

@@ -48,6 +48,7 @@ struct Verdict {
 Verdict verdict_of(const Summary& summary, const TextStyle& style);
 /// A path for a shell to take back.
 std::string quoted(const std::string& path);
+inline constexpr size_t kBarColumns = 32;
 /// The bar's parts in `columns` characters, each that is not empty in one at least.
 std::string bar_text(const std::vector<Verdict::Part>& parts, size_t columns);
 /// "weights 456 MiB · context and code 620 MiB · free 77.5 GiB".

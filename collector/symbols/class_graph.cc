@@ -6,7 +6,6 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint64_t kWord = 8;
 constexpr uint64_t kAddressPoint = 2 * kWord;  // of a vtable: behind offset and type_info
 constexpr int kMaxDepth = 64;                  // of bases: a damaged file may have a circle
 constexpr uint32_t kMaxBases = 1024;

@@ -9,7 +9,6 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint64_t kWord = 8;
 constexpr uint32_t kTypeRelr = 36;  // DT_RELR and DT_RELRSZ: newer than some <elf.h>
 constexpr uint32_t kTypeRelrBytes = 35;
 constexpr uint64_t kMaxText = 64 << 10;  // longer names are not ours to show

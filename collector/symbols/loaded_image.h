@@ -12,6 +12,8 @@
 
 namespace gpupeak::collector {
 
+inline constexpr uint64_t kWord = 8;  ///< bytes
+
 /// A word that the dynamic linker fills in.
 struct RelocatedWord {
   static constexpr uint32_t kNoSymbol = 0;

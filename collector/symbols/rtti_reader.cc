@@ -11,7 +11,6 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint64_t kWord = 8;
 constexpr uint64_t kNoFunction = 0;      // a slot that the linker or the compiler left empty
 constexpr uint64_t kElsewhere = 1;       // a function of another library
 constexpr int64_t kMaxObject = 1 << 30;  // a larger offset within an object is other data

@@ -30,6 +30,8 @@ std::string signed_size(const std::optional<int64_t>& bytes, const TextStyle& st
 std::string change_size(uint64_t before, uint64_t after, const TextStyle& style = {});
 /// What a column of sizes takes.
 size_t size_columns(const TextStyle& style);
+/// What a column of counts takes.
+inline constexpr size_t kCountColumns = 9;
 /// MiB for files: every byte counts.
 std::string exact_mib(uint64_t bytes);
 /// "85.1", "–" if there is no whole or it is less than the part.

@@ -7,7 +7,6 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr std::string_view kArrow = " ← ";
 constexpr size_t kShortName = 12;  // columns that a name keeps at least
 
 std::vector<std::string> frames_of(std::string_view title) {

@@ -8,6 +8,9 @@
 
 namespace gpupeak::collector {
 
+/// Between a frame and its caller.
+inline constexpr std::string_view kArrow = " ← ";
+
 /// At most `width` columns. The middle is cut: first frames between the first and the last, then
 /// the middle of the longest name. The first frame and the last, with its line, are what rows
 /// differ in.

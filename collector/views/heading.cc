@@ -33,12 +33,12 @@ void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
                        const std::string& mark) {
     const std::string figures =
         fmt::format("{} {} {}  ", right(size_text(bytes, style), size_columns(style)),
-                    right(percent(bytes, whole), 5), right(count, kCountColumns));
+                    right(percent(bytes, whole), 5), right(count, kRowCountColumns));
     const size_t used = display_width(figures) + display_width(mark);
     out << figures << fit(title, width > used ? width - used : 0) << mark << '\n';
   };
   out << fmt::format("{} {} {}  site\n", right("size", size_columns(style)), right("%", 5),
-                     right("n", kCountColumns));
+                     right("n", kRowCountColumns));
   for (const Holder& holder : table.rows) {
     row(holder.bytes, grouped(holder.count), holder.title,
         fmt::format("  [{}]", holder.kind.substr(holder.kind.find('.') + 1)));

@@ -11,7 +11,7 @@
 
 namespace gpupeak::collector {
 
-inline constexpr size_t kCountColumns = 8;
+inline constexpr size_t kRowCountColumns = 8;
 
 /// Calls below `min_percent` of the whole, or more than `depth` calls down, are not shown one by
 /// one.

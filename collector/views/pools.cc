@@ -194,11 +194,11 @@ void write_pools(Profile& profile, const PoolInstant& instant, const std::vector
     for (size_t i = top; i < rows.size(); ++i) other += rows[i].second.bytes;
     for (size_t i = 0; i < std::min(top, rows.size()); ++i) {
       out << fmt::format("  {} {}  {}\n", right(size_text(rows[i].second.bytes), kSizeColumns),
-                         right(grouped(rows[i].second.count), kCountColumns), rows[i].first);
+                         right(grouped(rows[i].second.count), kRowCountColumns), rows[i].first);
     }
     if (other > 0) {
       out << fmt::format("  {} {}  {} more sites\n", right(size_text(other), kSizeColumns),
-                         right("", kCountColumns), rows.size() - top);
+                         right("", kRowCountColumns), rows.size() - top);
     }
     size_t shown = 0;
     for (const PoolSegment& segment : state.segments) {

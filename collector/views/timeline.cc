@@ -15,7 +15,7 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kLabelColumns = 12;
-constexpr size_t kMaxLanes = 3;
+constexpr size_t kTextLanes = 3;
 constexpr size_t kColumnsPerTick = 14;
 constexpr std::array<std::string_view, 9> kEighths{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 
@@ -118,8 +118,8 @@ class Chart {
   }
 
   void write_phases() {
-    const std::vector<PhaseBand> bands = phase_bands(profile_, kMaxLanes);
-    for (size_t lane = 0; lane < kMaxLanes; ++lane) {
+    const std::vector<PhaseBand> bands = phase_bands(profile_, kTextLanes);
+    for (size_t lane = 0; lane < kTextLanes; ++lane) {
       std::string line;
       for (const PhaseBand& band : bands) {
         if (band.lane != lane) continue;

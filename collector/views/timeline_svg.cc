@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kWidth = 960, kLeft = 76, kRight = 16;
 constexpr double kChartHeight = 190, kTitleHeight = 40, kAxisHeight = 26, kLaneHeight = 18;
-constexpr size_t kMaxLanes = 4;
+constexpr size_t kPictureLanes = 4;
 constexpr double kMiB = 1 << 20;
 constexpr double kLetterWidth = 7.2;
 constexpr std::array<const char*, 6> kLineColors{"#2a9d8f", "#e9a23b", "#8e6bbf",
@@ -42,7 +42,7 @@ class Drawing {
       : profile_(profile),
         times_(times),
         out_(out),
-        bands_(phase_bands(profile, kMaxLanes)),
+        bands_(phase_bands(profile, kPictureLanes)),
         end_ns_(std::max<int64_t>(1, times.begin_ns(times.bucket_count(), profile.log().clock()))) {
     for (const PhaseBand& band : bands_) lanes_ = std::max(lanes_, band.lane + 1);
   }

@@ -39,7 +39,7 @@ class TreeText {
 
   void write() {
     out_ << fmt::format("{} {} {}  call\n", right("size", size_columns(style_)), right("%", 5),
-                        right("n", kCountColumns));
+                        right("n", kRowCountColumns));
     write_below(tree_.root(), "", 0);
   }
 
@@ -48,7 +48,7 @@ class TreeText {
     const uint64_t whole = tree_.root().bytes;
     const std::string figures =
         fmt::format("{} {} {}  ", right(size_text(bytes, style_), size_columns(style_)),
-                    right(percent(bytes, whole), 5), right(grouped(count), kCountColumns));
+                    right(percent(bytes, whole), 5), right(grouped(count), kRowCountColumns));
     out_ << fit(figures + indent + title, width_) << '\n';
   }
 

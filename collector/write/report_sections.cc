@@ -15,10 +15,8 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kPhaseColumns = 22;
-constexpr size_t kCountColumns = 9;
 constexpr size_t kCommandColumns = 12;
 constexpr size_t kMaxFailureHolders = 3;
-constexpr size_t kBarColumns = 32;
 
 /// The error bar of an estimate, if it is one.
 std::string error_text(const std::optional<uint64_t>& bytes, std::string_view before,

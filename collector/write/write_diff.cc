@@ -12,7 +12,7 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kMetricColumns = 42;
-constexpr size_t kPhaseColumns = 28;
+constexpr size_t kPhaseNameColumns = 28;
 
 std::string command_of(const Summary& summary) {
   std::string command;
@@ -182,14 +182,14 @@ class TextDiff {
         return there ? right(size(value), columns_) : right("none", columns_);
       };
       std::string text =
-          fmt::format("  {} {} {}", left(fit(phase.name, kPhaseColumns), kPhaseColumns),
+          fmt::format("  {} {} {}", left(fit(phase.name, kPhaseNameColumns), kPhaseNameColumns),
                       figure(phase.in_a, peak->a), figure(phase.in_b, peak->b));
       if (peak->a && peak->b) text += right(change_size(*peak->a, *peak->b, style_), columns_ + 1);
       lines.push_back(std::move(text));
     }
     if (lines.empty()) return;
     heading("PHASES", what + ", those that differ");
-    line(fmt::format("  {} {} {} {}", left("phase", kPhaseColumns), right("A", columns_),
+    line(fmt::format("  {} {} {} {}", left("phase", kPhaseNameColumns), right("A", columns_),
                      right("B", columns_), right("change", columns_)));
     for (const std::string& text : lines) line(text);
   }
@@ -228,7 +228,7 @@ Json metrics_json(const std::vector<MetricDiff>& metrics) {
   return json;
 }
 
-Json peak_json(const PeakDiff& peak) {
+Json change_json(const PeakDiff& peak) {
   Json json;
   json["scope"] = peak.scope;
   json["a_bytes"] = nullable(peak.a_bytes);
@@ -266,7 +266,7 @@ void write_diff_json(const Summary& a, const Summary& b, std::ostream& out) {
   json["b"] = run_json(b);
   json["grouped_by"] = b.grouped_by;
   json["peaks"] = Json::array();
-  for (const PeakDiff& peak : changes.peaks) json["peaks"].push_back(peak_json(peak));
+  for (const PeakDiff& peak : changes.peaks) json["peaks"].push_back(change_json(peak));
   json["metrics"] = metrics_json(changes.metrics);
   json["phases"] = Json::array();
   for (const PhaseDiff& phase : changes.phases) {

@@ -12,7 +12,6 @@ namespace {
 
 constexpr size_t kNameColumns = 22;
 constexpr size_t kTimeColumns = 9;
-constexpr size_t kCountColumns = 9;
 constexpr std::string_view kUnknown = "–";
 
 class PhaseTable {

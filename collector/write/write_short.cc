@@ -17,7 +17,6 @@ constexpr size_t kMaxScriptLines = 8;  // one a GPU
 constexpr size_t kMaxSites = 3;
 constexpr size_t kMaxPhases = 6;
 constexpr size_t kMaxHints = 2;
-constexpr size_t kBarColumns = 32;
 
 class ShortSummary {
  public:

@@ -32,13 +32,11 @@ def build(options):
     if probe.returncode != 0:
         print("clang++ has no libFuzzer here; Debian: libclang-rt-dev")
         sys.exit(SKIPPED)
-    # What fuzzes for long is optimized; for the test, compiling that would take longer than it gains.
-    preset = "fuzz" if options.pack else "sanitized"
-    configure = [options.cmake, "--preset", preset] + ([f"-DGPUPEAK_CUDA_INCLUDE_DIR={options.cuda}"] if options.cuda else [])
+    configure = [options.cmake, "--preset", "sanitized"] + ([f"-DGPUPEAK_CUDA_INCLUDE_DIR={options.cuda}"] if options.cuda else [])
     subprocess.run(configure, cwd=options.source, stdout=subprocess.DEVNULL, check=True)
-    subprocess.run([options.cmake, "--build", "--preset", preset, "-j", str(options.jobs), "--target", "gpupeak_fuzz",
+    subprocess.run([options.cmake, "--build", "--preset", "sanitized", "-j", str(options.jobs), "--target", "gpupeak_fuzz",
                     "gpupeak_make_corpus"], cwd=options.source, stdout=subprocess.DEVNULL, check=True)
-    folder = os.path.join(options.source, "build", preset)
+    folder = os.path.join(options.source, "build/sanitized")
     make_corpus = os.path.join(folder, "tests/fuzz/gpupeak_make_corpus")
     names = subprocess.run([make_corpus, os.path.join(folder, "samples")], stdout=subprocess.PIPE, check=True).stdout.decode()
     with open(os.path.join(folder, "writers"), "w", encoding="ascii") as file:
