@@ -33,7 +33,7 @@ __attribute__((noinline)) void forget_code(StackCache& cache, uint64_t generatio
   if (fresh) return;  // all zero, and not yet in memory
   for (StackCache::Edge& edge : cache.edges) edge = {};
   for (FrameRule& rule : cache.rules) rule = {};
-  for (StackTrace& trace : cache.traces) trace.innermost = {};
+  cache.traces.forget();
 }
 
 /// Drops what the cache knows of code that has been unloaded since.
@@ -42,13 +42,24 @@ inline void refresh(StackCache& cache) {
   if (__builtin_expect(cache.trie_generation != generation, 0)) forget_code(cache, generation);
 }
 
+/// A signal handler that leaves by a jump leaves no rule that is half another one.
+void replace_rule(FrameRule& old, const FrameRule& rule) {
+  old.ip = 0;
+  asm volatile("" ::: "memory");
+  old.fp_offset = rule.fp_offset;
+  old.cfa_offset = rule.cfa_offset;
+  old.base = rule.base;
+  asm volatile("" ::: "memory");
+  old.ip = rule.ip;
+}
+
 /// A rule lies in one of two places beside each other.
 const FrameRule& rule_for(StackCache& cache, uintptr_t ip) {
   FrameRule* rules = &cache.rules[(ip * 0x9e3779b97f4a7c15u >> 40) & (StackCache::kRules - 2)];
   if (rules[0].ip == ip) return rules[0];
   if (rules[1].ip != ip) {
-    rules[1] = rules[0];
-    rules[0] = frame_rule(ip);
+    replace_rule(rules[1], rules[0]);
+    replace_rule(rules[0], frame_rule(ip));
     return rules[0];
   }
   return rules[1];
@@ -146,7 +157,7 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
 /// address comes last, so that it is the first to be compared.
 CachedFrame join(StackCache& cache, uint32_t depth, const FreshFrame& fresh, uint32_t node,
                  const uintptr_t* end) {
-  CachedFrame frame{fresh.ip, fresh.sp, fresh.fp, node, 0, fresh.uses_fp};
+  CachedFrame frame{fresh.ip, fresh.sp, fresh.fp, node, 0, fresh.uses_fp, fresh.uses_fp};
   if (depth == 0) {
     if (end != nullptr) cache.words[++frame.words] = {end, 0};
     return frame;
@@ -191,17 +202,40 @@ uint32_t adopt(StackCache& cache, const Walk& found) {
   return node;
 }
 
+/// The words of the thread's last stack in the order in which a walk depends on them: that by which
+/// a frame's fp was restored comes when a frame uses it, since until then it makes no difference.
+void list_steps(StackCache& cache, const CallerFrame& caller) {
+  StackSteps& stack = cache.steps;
+  stack.count = stack.tail_count = 0;
+  StackWord fp{nullptr, caller.fp};
+  bool fp_is_listed = false;
+  for (uint32_t i = cache.depth; i-- > 0;) {
+    const CachedFrame& frame = cache.last[i];
+    const uint32_t outer_words = i > 0 ? cache.last[i - 1].words : 0;
+    if ((i + 1) % StackSteps::kTailFrames == 0) stack.begin_tail(i / StackSteps::kTailFrames);
+    if (frame.uses_fp && !fp_is_listed) {
+      stack.steps[stack.count++] = fp;
+      fp_is_listed = true;
+    }
+    if (frame.words > outer_words) stack.steps[stack.count++] = cache.words[frame.words];
+    if (frame.words > outer_words + 1) {
+      fp = cache.words[frame.words - 1];
+      fp_is_listed = false;
+    }
+  }
+}
+
 /// Keeps the thread's last stack whole if it was met before: many are met once only.
 void remember(StackCache& cache, const CallerFrame& caller) {
-  const CachedFrame& innermost = cache.last[cache.depth - 1];
-  uint32_t& seen = cache.seen[innermost.node & (StackCache::kSeen - 1)];
-  if (seen != innermost.node || innermost.words >= StackTrace::kWords) {
-    seen = innermost.node;
+  const uint32_t node = cache.last[cache.depth - 1].node, bit = node % StackCache::kSeen;
+  const auto mask = static_cast<uint8_t>(1u << bit % 8);
+  if ((cache.seen[bit / 8] & mask) == 0) {
+    cache.seen[bit / 8] |= mask;
     return;
   }
-  StackTrace& trace = cache.traces_for(caller)[cache.next_way++ % StackCache::kWays];
-  trace.innermost = innermost;
-  for (uint32_t i = 0; i <= innermost.words; ++i) trace.words[i] = cache.words[i];
+  if (cache.traces.find(caller) != 0) return;
+  list_steps(cache, caller);
+  cache.traces.learn(caller, cache.steps, node);
 }
 
 /// The node of frames[first … count), innermost first. 0: the trie is full.

@@ -7,11 +7,11 @@
 //   [0] main   node 1, words 1      [1] return address 0 above main: the end
 //   [1] parse  node 2, words 2      [2] parse's return address: "into main"
 //
-// First, parse calls malloc again from the same place. known_stack() finds the trace of {ip, sp} in
-// parse, sees that words [2] and [1] hold what they held, and answers node 2: two loads, two
-// comparisons, no unwind rule.
+// First, parse calls malloc again from the same place. known_stack() finds {ip, sp} in parse among
+// the whole stacks that are remembered (trace_tree.h), sees that words [2] and [1] hold what they
+// held, and answers node 2: two loads, two comparisons, no unwind rule.
 //
-// Then parse calls read, which calls malloc. No trace has read's sp. The walk applies read's rule,
+// Then parse calls read, which calls malloc. No stack has read's sp. The walk applies read's rule,
 // comes to {ip, sp} in parse and finds that last[1] stands there with its words unchanged: one
 // frame is walked and looked up in the trie, main is not looked at.
 //
@@ -28,6 +28,7 @@
 #include "stack/frame_rules.h"
 #include "stack/readable_stack.h"
 #include "stack/stack.h"
+#include "stack/trace_tree.h"
 #include "stack/trie.h"
 
 namespace gpupeak::preload {
@@ -40,18 +41,13 @@ struct CachedFrame {
   uintptr_t ip, sp;  ///< registers in this frame, as its callee will leave them
   uintptr_t fp;
   uint32_t node;        ///< of the stack up to and with this frame
-  uint32_t words : 31;  ///< StackCache::words up to this one lead from here to the outermost frame
+  uint32_t words : 30;  ///< StackCache::words up to this one lead from here to the outermost frame
   uint32_t needs_fp : 1;
+  uint32_t uses_fp : 1;  ///< its caller was found by fp
 
   bool is_at(uintptr_t other_ip, uintptr_t other_sp, uintptr_t other_fp) const {
     return sp == other_sp && ip == other_ip && (fp == other_fp || needs_fp == 0);
   }
-};
-
-/// A word of the stack by which a frame was left for its caller, and what it held then.
-struct StackWord {
-  const uintptr_t* at;
-  uintptr_t value;
 };
 
 /// A frame that was just walked.
@@ -61,25 +57,15 @@ struct FreshFrame {
   bool uses_fp;       ///< its caller was found by fp
 };
 
-/// A whole stack, by where its innermost frame stands.
-struct StackTrace {
-  static constexpr uint32_t kWords = 62;
-  CachedFrame innermost;    ///< all zero: none yet
-  StackWord words[kWords];  ///< as StackCache::words
-};
-static_assert(sizeof(StackTrace) == 1024);
-
 struct StackCache {
   static constexpr uint32_t kEdges = 2048;
   static constexpr uint32_t kRules = 1024;
-  static constexpr uint32_t kTraces = 256, kWays = 4;
-  static constexpr uint32_t kSeen = 1024;
+  static constexpr uint32_t kSeen = 1 << 19;
   struct Edge {
     uintptr_t ip;
     uint32_t parent, node;
   };
   uint64_t trie_generation = 0;
-  uint32_t next_way = 0;
   bool verify = false;                          ///< every stack is to be unwound as well
   bool guessed = false;                         ///< a frame was found by FrameRule::kGuessed
   ReadableStack readable;                       ///< for what lies outside of a guessed frame
@@ -92,13 +78,15 @@ struct StackCache {
   void* unwound[GPUPEAK_MAX_FRAMES + 16];       ///< scratch: hooks may run on tiny stacks
   Edge edges[kEdges];
   FrameRule rules[kRules];
-  StackTrace traces[kTraces];
-  uint32_t seen[kSeen];  ///< nodes that were met, by their last bits
+  TraceTree traces;
+  StackSteps steps;         ///< scratch
+  uint8_t seen[kSeen / 8];  ///< a bit for each node that was met, by its last bits
 
   /// For a new thread in the slot of one that has ended: what a guess led to may be gone with the
   /// stack that it lay on.
   void begin_thread() {
     if (guessed) trie_generation = UINT64_MAX;
+    traces.begin_thread();
   }
 
   /// Where the stack is not as it was: each frame led to its caller by words on the stack (return
@@ -111,26 +99,16 @@ struct StackCache {
     return word;
   }
 
-  /// Stacks of different callers of a function may have their innermost frames at one place, so
-  /// there are kWays beside each other.
-  StackTrace* traces_for(const CallerFrame& caller) {
-    const uint64_t mixed = (caller.ip ^ caller.sp << 24) * 0x9e3779b97f4a7c15u;
-    return &traces[mixed >> 40 & (kTraces - kWays)];
-  }
-
   /// The stack's node if it is one of those that are known whole, and stands as it did; else 0: it
   /// has to be walked.
   uint32_t known_stack(const CallerFrame& caller) {
     if (trie_generation != gpupeak::preload::trie_generation()) return 0;
-    const StackTrace* trace = traces_for(caller);
-    for (const StackTrace* end = trace + kWays; trace != end; ++trace) {
-      const CachedFrame& frame = trace->innermost;
-      if (frame.is_at(caller.ip, caller.sp, caller.fp) &&
-          changed_word(trace->words + frame.words) == trace->words) {
-        return frame.node;
-      }
-    }
-    return 0;
+    return traces.find(caller);
+  }
+  /// The same, but none where every stack is to be unwound as well.
+  uint32_t trusted_stack(const CallerFrame& caller) {
+    const uint32_t node = known_stack(caller);
+    return __builtin_expect(verify, 0) ? 0 : node;
   }
 };
 

@@ -15,7 +15,15 @@ inline __attribute__((always_inline)) uint32_t child(StackCache& cache, uint32_t
                                                      uintptr_t ip, uint64_t path) {
   StackCache::Edge& edge = cache.edges[(path >> 32) & (StackCache::kEdges - 1)];
   if (edge.ip != ip || edge.parent != parent || edge.node == 0) {
-    edge = {ip, parent, trie_node(parent, ip, path)};
+    const uint32_t node = trie_node(parent, ip, path);
+    // A signal handler that leaves by a jump leaves no edge that is half another one.
+    edge.node = 0;
+    asm volatile("" ::: "memory");
+    edge.ip = ip;
+    edge.parent = parent;
+    asm volatile("" ::: "memory");
+    edge.node = node;
+    return node;
   }
   return edge.node;
 }

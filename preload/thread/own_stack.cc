@@ -9,7 +9,9 @@ namespace gpupeak::preload {
 
 uint32_t capture_stack(const CallerFrame& caller) {
   ThreadSlot* slot = thread_slot();
-  return slot != nullptr ? capture_stack(slot->stacks, caller) : 0;
+  if (slot == nullptr) return 0;
+  const uint32_t node = slot->stacks.trusted_stack(caller);
+  return node != 0 ? node : capture_stack(slot->stacks, caller);
 }
 
 uint32_t capture_call_site(const CallerFrame& caller) {

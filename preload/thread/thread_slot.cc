@@ -220,6 +220,7 @@ void abandon_slots() {
   g_slots_lock.reset();
   g_slots = g_look = nullptr;
   g_slot_count = 0;
+  TraceTree::abandon_all();
 }
 
 }  // namespace gpupeak::preload

@@ -74,9 +74,8 @@ inline __attribute__((always_inline)) ThreadSlot* prepared_slot(ProcessPage& pro
 /// The stack of an outermost call; none for those libraries' own.
 inline uint32_t stack_of(const HookScope& scope, ThreadSlot& slot, const CallerFrame& caller) {
   if (!scope.entered()) return 0;
-  const uint32_t node = slot.stacks.known_stack(caller);
-  if (__builtin_expect(node != 0 && !slot.stacks.verify, 1)) return node;
-  return capture_stack(slot.stacks, caller);
+  const uint32_t node = slot.stacks.trusted_stack(caller);
+  return __builtin_expect(node != 0, 1) ? node : capture_stack(slot.stacks, caller);
 }
 
 bool logs_events() {
@@ -155,8 +154,8 @@ __attribute__((noinline)) void log_allocated(ProcessPage& process, ThreadSlot& s
                                              const CallerFrame& caller) {
   {
     const OutermostScope scope;
-    const uint32_t node = slot.stacks.known_stack(caller);
-    if (node != 0 && !slot.stacks.verify) {
+    const uint32_t node = slot.stacks.trusted_stack(caller);
+    if (node != 0) {
       ++slot.alloc_delta;
       slot.heap_delta += static_cast<int64_t>(usable_bytes);
       return put_block(process, slot, GPUPEAK_REC_ALLOC, {block, bytes, usable_bytes, node}, tsc);

@@ -1,0 +1,214 @@
+#include "stack/trace_tree.h"
+
+#include <sys/mman.h>
+
+#include "base/memory.h"
+#include "base/signals_held.h"
+#include "base/syscalls.h"
+#include "stack/trie.h"
+
+namespace gpupeak::preload {
+
+constinit const uint32_t TraceTree::kNoEntries[1] = {0};
+constinit std::atomic<size_t> TraceTree::g_all_bytes{0};
+
+namespace {
+
+uintptr_t place_of(const StackWord& step) {
+  return reinterpret_cast<uintptr_t>(step.at);
+}
+
+/// A signal handler that leaves by a jump leaves what comes before without what comes after, never
+/// the other way round.
+void in_order() {
+  asm volatile("" ::: "memory");
+}
+
+}  // namespace
+
+/// Maps `bytes` in place of what the arena has, if this thread and all together may have that many.
+bool TraceTree::grow(size_t bytes) {
+  const size_t before = capacity_ * sizeof(uint64_t);
+  if (before == 0 && addresses_are_limited()) most_bytes_ = kMostWithFewAddresses;
+  if (bytes > most_bytes_) return false;
+  const size_t more = bytes - before;
+  void* at = nullptr;
+  if (g_all_bytes.fetch_add(more, std::memory_order_relaxed) + more <= kMostOfAll) {
+    at = before == 0 ? reserve_pages(bytes)
+                     : reinterpret_cast<void*>(sys::call6(
+                           SYS_mremap, reinterpret_cast<long>(arena_), static_cast<long>(before),
+                           static_cast<long>(bytes), MREMAP_MAYMOVE, 0, 0));
+  }
+  if (at == nullptr || sys::mmap_failed(at)) {
+    g_all_bytes.fetch_sub(more, std::memory_order_relaxed);
+    most_bytes_ = before;  // not to be asked for at each stack
+    return false;
+  }
+  if (mask_ > 0) table_ = static_cast<uint32_t*>(at) + (table_ - entries_at(0));
+  arena_ = static_cast<uint64_t*>(at);
+  capacity_ = static_cast<uint32_t>(bytes / sizeof(uint64_t));
+  add_self_bytes(static_cast<ptrdiff_t>(more));
+  return true;
+}
+
+/// Makes a table of that many entries, behind what the arena holds.
+bool TraceTree::make_table(uint32_t entries) {
+  const uint32_t words = entries * sizeof(uint32_t) / sizeof(uint64_t);
+  if (!has_words(words)) return false;
+  uint32_t* table = entries_at(used_);
+  for (uint32_t i = 0; i < entries; ++i) table[i] = 0;
+  const uint32_t mask = entries - 1;
+  for (uint32_t i = 0; i <= mask_; ++i) {
+    if (table_[i] != 0) enter(table, mask, record_at(table_[i]));
+  }
+  used_ += words;
+  table_ = table;
+  mask_ = mask;
+  return true;
+}
+
+void TraceTree::enter(uint32_t* table, uint32_t mask, const Record* record) const {
+  uint32_t i = hash(record->key);
+  while (table[i & mask] != 0) ++i;
+  table[i & mask] = offset_of(record);
+}
+
+bool TraceTree::has_words(size_t words) {
+  while (used_ + words > capacity_) {
+    if (!grow(capacity_ == 0 ? kFirstBytes : capacity_ * sizeof(uint64_t) * 2)) return false;
+  }
+  return true;
+}
+
+/// Whether the stack's record and its tails can be kept.
+bool TraceTree::has_room(const StackSteps& stack) {
+  const uint32_t records = stack.tail_count + 1;
+  const size_t words = records * (kHeadWords + 2) + stack.count * kMostWordsOfStep;
+  const uint32_t wanted = (records_ + records) * kSparseness;
+  if (used_ + words <= capacity_ && wanted <= mask_) return true;
+  if (is_full_) return false;
+  const SignalsHeld held;
+  uint32_t entries = mask_ > 0 ? mask_ + 1 : kFirstEntries;
+  while (entries <= wanted) entries *= 2;
+  is_full_ = (entries > mask_ + 1 && !make_table(entries)) || !has_words(words);
+  return !is_full_;
+}
+
+void TraceTree::forget() {
+  if (mask_ == 0) return;
+  const SignalsHeld held;
+  table_ = kNoEntries;
+  mask_ = records_ = used_ = refused_ = 0;
+  is_full_ = false;
+}
+
+void TraceTree::begin_thread() {
+  const size_t bytes = capacity_ * sizeof(uint64_t);
+  if (bytes <= kMostOfEnded) return;
+  const SignalsHeld held;
+  forget();
+  capacity_ = 0;
+  unmap_pages(arena_, bytes);
+  g_all_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+/// A body: steps[begin … end), and what comes after.
+uint64_t* TraceTree::put_body(uint64_t* to, const StackSteps& stack, uint32_t begin, uint32_t end,
+                              uint32_t tail) {
+  uintptr_t base = UINTPTR_MAX & ~(sizeof(uintptr_t) - 1);
+  for (uint32_t i = begin; i < end; ++i) {
+    const uintptr_t place = place_of(stack.steps[i]);
+    if (place != 0 && place < base) base = place;
+  }
+  *to++ = base;
+  uintptr_t n = 0;
+  for (uint32_t i = begin; i < end; ++i) {
+    const uintptr_t place = place_of(stack.steps[i]), value = stack.steps[i].value;
+    const bool fits = place != 0 && (place - base) % sizeof(uintptr_t) == 0 &&
+                      (place - base) / sizeof(uintptr_t) <= kPlaceMask && value >> kValueBits == 0;
+    if (fits) {
+      n = (place - base) / sizeof(uintptr_t);
+      *to++ = value << kPlaceBits | n;
+    } else {
+      *to++ = kWide | n;
+      *to++ = place;
+      *to++ = value;
+    }
+  }
+  *to++ = (tail != 0 ? kTail | uint64_t{tail} << kPlaceBits : kEnd) | n;
+  return to;
+}
+
+/// Room at the arena's end. It is taken before it is written: whoever interrupts takes other room.
+TraceTree::Record* TraceTree::claim(uint32_t steps) {
+  auto* record = reinterpret_cast<Record*>(arena_ + used_);
+  used_ += kHeadWords + 2 + steps * kMostWordsOfStep;
+  in_order();
+  return record;
+}
+
+/// Gives back what `record`, claimed last, does not need, and makes it known to look_up().
+void TraceTree::publish(Record* record, const uint64_t* end) {
+  used_ = offset_of(end);
+  ++records_;
+  in_order();
+  enter(const_cast<uint32_t*>(table_), mask_, record);
+}
+
+/// The body of a tail, which goes on with that of the next outer one.
+uint32_t TraceTree::tail(const StackSteps& stack, uint32_t number, uint32_t outer) {
+  const uint32_t begin = stack.tails[number];
+  const uint32_t end = number > 0 ? stack.tails[number - 1] : stack.count;
+  Record* record = claim(end - begin);
+  const uint64_t* body_end = put_body(record->body, stack, begin, end, outer);
+  const auto words = static_cast<uint32_t>(body_end - record->body);
+  uint64_t content = 0;
+  for (uint32_t i = 0; i < words; ++i) content = path_hash(content, record->body[i]);
+  record->key = {content, kIsTail};
+  record->node = 0;
+  for (uint32_t i = hash(record->key);; ++i) {
+    const uint32_t offset = table_[i & mask_];
+    if (offset == 0) break;
+    const Record* other = record_at(offset);
+    if (other->key.a != content || other->key.b != kIsTail) continue;
+    uint32_t same = 0;
+    while (same < words && other->body[same] == record->body[same]) ++same;
+    if (same < words) continue;
+    used_ = offset_of(record);
+    return offset_of(other->body);
+  }
+  publish(record, body_end);
+  return offset_of(record->body);
+}
+
+void TraceTree::learn(const CallerFrame& caller, const StackSteps& stack, uint32_t node) {
+  Key key{caller.ip, caller.sp};
+  uint32_t passed = 0;
+  while (const Record* record = look_up(key)) {
+    bool alike = true;
+    uintptr_t there = 0;
+    const uint64_t* word =
+        first_difference(record, caller.fp, there, [&alike, &passed, &stack](uintptr_t place) {
+          alike = alike && passed < stack.count && place == place_of(stack.steps[passed]);
+          ++passed;
+        });
+    // Known already; or what a walk found did not follow from the words before.
+    if (is(kEnd, *word) || !alike || there != stack.steps[passed - 1].value) return;
+    key = branch(record, word, there);
+  }
+  if (!has_room(stack)) {
+    if (++refused_ > records_) forget();
+    return;
+  }
+  uint32_t end = stack.count, outer = 0;
+  for (uint32_t i = 0; i < stack.tail_count && stack.tails[i] >= passed; ++i) {
+    outer = tail(stack, i, outer);
+    end = stack.tails[i];
+  }
+  Record* record = claim(end - passed);
+  record->key = key;
+  record->node = node;
+  publish(record, put_body(record->body, stack, passed, end, outer));
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,195 @@
+// The whole stacks that a thread remembers, as a tree that is followed from the innermost frame
+// outwards. One in every StackCache. HOOK-SAFE, inside a HookScope.
+//
+// A stack is given by where its innermost frame stands (ip, sp) and by the words that lead from
+// each frame to its caller, in the order in which a walk needs them: before all else return
+// addresses. Where the next one lies is known once those before have been read, so stacks that are
+// alike so far have the next word at one place, and differ in what it holds. Say that main calls
+// parse twice, and both times parse calls malloc:
+//
+//   record 1   key: ip and sp in parse           node 3   words: "line 7 of main", end
+//   record 2   key: "line 9", in place of record 1's word 0   node 5   words: end
+//
+// To find a stack is to compare record 1's words with those on the stack. At the first that differs
+// there may be a record for what is there instead; its words are what remains to be compared. If
+// there is none, the stack is not known and has to be walked. Nothing is believed by its hash.
+//
+// The outer parts of stacks are shared: 16 frames at a time, counted from the outermost, they are
+// tails, to which the words of many records lead.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "gpupeak/log_format.h"
+#include "stack/stack.h"
+
+namespace gpupeak::preload {
+
+/// A word of the stack by which a frame was left for its caller, and what it held then.
+struct StackWord {
+  const uintptr_t* at;  ///< in StackSteps, nullptr: the frame pointer's register
+  uintptr_t value;
+};
+
+/// A stack's words from the innermost on, in the order in which a walk depends on them.
+struct StackSteps {
+  static constexpr uint32_t kTailFrames = 16;
+  static constexpr uint32_t kMost = 2 * GPUPEAK_MAX_FRAMES + 2;
+  uint32_t count = 0, tail_count = 0;
+  StackWord steps[kMost];
+  /// Outermost first: where the frames begin that are a multiple of kTailFrames from the outermost.
+  uint32_t tails[GPUPEAK_MAX_FRAMES / kTailFrames];
+
+  /// From the innermost tail on.
+  void begin_tail(uint32_t number) {
+    if (tail_count == 0) tail_count = number + 1;
+    tails[number] = count;
+  }
+};
+
+class TraceTree {
+ public:
+  /// The node of the caller's stack if it is remembered; else 0.
+  __attribute__((always_inline)) uint32_t find(const CallerFrame& caller) const {
+    const Record* record = look_up({caller.ip, caller.sp});
+    while (record != nullptr) {
+      uintptr_t there = 0;
+      const uint64_t* word = first_difference(record, caller.fp, there, [](uintptr_t) {});
+      if (__builtin_expect(is(kEnd, *word), 1)) return static_cast<uint32_t>(record->node);
+      record = look_up(branch(record, word, there));
+    }
+    return 0;
+  }
+
+  /// Remembers a stack that has just been walked. Where memory is used up, now and then forgets all
+  /// others.
+  void learn(const CallerFrame& caller, const StackSteps& stack, uint32_t node);
+  void forget();
+  /// For a new thread in the place of one that has ended: what is large is given back.
+  void begin_thread();
+  /// In a forked child: the trees of the parent's threads are nobody's here.
+  static void abandon_all() { g_all_bytes.store(0, std::memory_order_relaxed); }
+
+  // The memory of one thread, and of all.
+  static constexpr size_t kFirstBytes = 64 << 10, kMostBytes = 4 << 20, kMostOfAll = 64 << 20;
+  static constexpr size_t kMostWithFewAddresses = 256 << 10, kMostOfEnded = 256 << 10;
+
+ private:
+  struct Key {
+    uint64_t a, b;
+  };
+  /// Followed by `body`: the base of its words, then these, packed:
+  ///   value << 16 | n       the word n above the base
+  ///   kWide, place, value   one that does not fit into that; place 0: the frame pointer's register
+  ///   kTail | offset << 16  goes on with the body of a tail
+  ///   kEnd                  all are as they were
+  /// The marks hold the n of the word before, so that they may be compared as if they were words:
+  /// what is there is known not to be a mark.
+  struct Record {
+    Key key;
+    uint64_t node;
+    uint64_t body[1];
+  };
+  static constexpr uint32_t kHeadWords = offsetof(Record, body) / sizeof(uint64_t);
+  static constexpr uint64_t kMark = uint64_t{1} << 63;  ///< values that are packed are addresses
+  static constexpr unsigned kMarkShift = 61;
+  static constexpr uint64_t kEnd = kMark, kWide = uint64_t{5} << kMarkShift;
+  static constexpr uint64_t kTail = uint64_t{6} << kMarkShift;
+  static constexpr unsigned kPlaceBits = 16, kValueBits = 47;
+  static constexpr uint64_t kPlaceMask = (1u << kPlaceBits) - 1;
+  static constexpr uint64_t kIsBranch = kMark, kIsTail = kMark | uint64_t{1} << 62;  ///< in Key::b
+
+  static uint32_t hash(Key key) {
+    return static_cast<uint32_t>((key.a + key.b * 0x9e3779b97f4a7c15u) * 0xd1342543de82ef95u >> 32);
+  }
+  uint32_t offset_of(const void* at) const {
+    return static_cast<uint32_t>(static_cast<const uint64_t*>(at) - arena_);
+  }
+  const Record* record_at(uint32_t offset) const {
+    return reinterpret_cast<const Record*>(arena_ + offset);
+  }
+  /// Of the record for stacks that hold `there` where `record` has `word`.
+  Key branch(const Record* record, const uint64_t* word, uintptr_t there) const {
+    return {there, kIsBranch | uint64_t{offset_of(record)} << 32 | offset_of(word)};
+  }
+
+  const Record* look_up(Key key) const {
+    for (uint32_t i = hash(key);; ++i) {
+      const uint32_t offset = table_[i & mask_];
+      if (offset == 0) return nullptr;
+      const Record* record = record_at(offset);
+      if (record->key.a == key.a && record->key.b == key.b) return record;
+    }
+  }
+
+  /// Compares a record's words with the stack's. Each is read only once those before have proved
+  /// that its frame stands where it stood. Returns kEnd's place, or that of the first that differs,
+  /// and what is `there`. `passes` hears of each place.
+  template <typename Passes>
+  __attribute__((always_inline)) const uint64_t* first_difference(const Record* record,
+                                                                  uintptr_t fp, uintptr_t& there,
+                                                                  Passes passes) const {
+    const uint64_t* word = record->body;
+    uintptr_t base = *word++;
+    for (;;) {
+      if ((*word & kMark) == 0) {
+        while (in_stack(base, *word) == *word >> kPlaceBits) {
+          passes(base + (*word & kPlaceMask) * sizeof(uintptr_t));
+          ++word;
+        }
+        asm("" : "+r"(word));  // to be read again: so the loop needs to keep nothing of it
+        if ((*word & kMark) == 0) {
+          passes(base + (*word & kPlaceMask) * sizeof(uintptr_t));
+          there = in_stack(base, *word);
+          return word;
+        }
+      }
+      if (is(kEnd, *word)) return word;
+      if (is(kTail, *word)) {
+        word = arena_ + static_cast<uint32_t>(*word >> kPlaceBits);
+        base = *word++;
+      } else {
+        const uintptr_t place = word[1];
+        passes(place);
+        there = place != 0 ? *reinterpret_cast<const uintptr_t*>(place) : fp;
+        if (there != word[2]) return word;
+        word += 3;
+      }
+    }
+  }
+  static bool is(uint64_t mark, uint64_t word) { return word >> kMarkShift == mark >> kMarkShift; }
+  static uintptr_t in_stack(uintptr_t base, uint64_t word) {
+    return reinterpret_cast<const uintptr_t*>(base)[word & kPlaceMask];
+  }
+
+  static uint64_t* put_body(uint64_t* to, const StackSteps& stack, uint32_t begin, uint32_t end,
+                            uint32_t tail);
+  uint32_t tail(const StackSteps& stack, uint32_t number, uint32_t outer);
+  Record* claim(uint32_t steps);
+  void publish(Record* record, const uint64_t* end);
+  void enter(uint32_t* table, uint32_t mask, const Record* record) const;
+  uint32_t* entries_at(uint32_t offset) const {
+    return reinterpret_cast<uint32_t*>(arena_ + offset);
+  }
+  bool make_table(uint32_t entries);
+  bool has_words(size_t words);
+  bool has_room(const StackSteps& stack);
+  bool grow(size_t bytes);
+
+  static constexpr uint32_t kFirstEntries = 1024, kSparseness = 4, kMostWordsOfStep = 3;
+  static const uint32_t kNoEntries[1];
+  static std::atomic<size_t> g_all_bytes;
+
+  uint64_t* arena_ = nullptr;
+  const uint32_t* table_ = kNoEntries;  ///< offsets of records in the arena, hashed; 0: none
+  uint32_t mask_ = 0;                   ///< entries - 1; 0: no table yet
+  uint32_t records_ = 0;
+  uint32_t used_ = 0, capacity_ = 0;  ///< of the arena, words
+  uint32_t refused_ = 0;              ///< stacks for which there was no room
+  bool is_full_ = false;              ///< until it has forgotten
+  size_t most_bytes_ = kMostBytes;
+};
+
+}  // namespace gpupeak::preload
