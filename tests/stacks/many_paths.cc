@@ -116,9 +116,9 @@ bool threads_do_not_grow() {
   constexpr long kMostKib = 4096;
   run_waves(4);
   const long before = anonymous_kib();
-  run_waves(40);
+  run_waves(20);
   const long grown = anonymous_kib() - before;
-  printf("%ld KiB more after ten times as many threads\n", grown);
+  printf("%ld KiB more after five times as many threads\n", grown);
   return grown <= kMostKib;
 }
 
@@ -156,7 +156,7 @@ int main(int argc, char** argv) {
   } else if (strcmp(way, "many") == 0) {
     in_turns(2000, 10, random_path);
   } else if (strcmp(way, "beyond") == 0) {
-    in_turns(20'000, 4, random_path);
+    in_turns(12'000, 3, random_path);
   } else if (strcmp(way, "threads") == 0) {
     return threads_do_not_grow() ? 0 : 1;
   } else if (strcmp(way, "jumps") == 0) {
