@@ -252,6 +252,10 @@ class QualityReport {
 
   /// An allocator's own totals are a second account of what we saw of it.
   void warn_of_pools() {
+    const Definitions& definitions = replay_.log().definitions();
+    if (const std::string why = definitions.shown(definitions.fact("pools.off")); !why.empty()) {
+      warn("GP049", "what a framework's allocator hands out is not seen: " + why);
+    }
     for (const ArenaTable::Arena& arena : replay_.arenas().arenas()) {
       const std::string name = replay_.log().definitions().shown(replay_.name(arena.name));
       if (arena.contradictions > 0) {

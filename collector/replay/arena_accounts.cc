@@ -5,7 +5,9 @@
 namespace gpupeak::collector {
 
 size_t ArenaAccounts::row_for(uint32_t name, int32_t place) {
-  const auto known = by_name_.find({name, place});
+  auto known = by_name_.find({name, place});
+  // One more of those that have been in the host's memory so far is most likely another of them.
+  if (known == by_name_.end() && place == kNowhere) known = by_name_.find({name, kHost});
   if (known != by_name_.end()) return known->second;
   if (arenas_.size() == kMostRows) return kMostRows - 1;
   Arena& fresh = arenas_.emplace_back();

@@ -317,7 +317,9 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
   open.blocks.emplace(event.address, block);
   open.in_use += event.bytes;
   apply(ticks, claims);
-  compare(open, event.in_use_plus_1, event.reserved_plus_1);
+  // A block that lies in nothing that the log knows (as in the host's heap where that is not
+  // recorded): then what the arena holds beside it is not known either.
+  compare(open, event.in_use_plus_1, block.alone ? 0 : event.reserved_plus_1);
 }
 
 void ArenaTable::free(const ArenaFreeEvent& event, uint64_t ticks) {

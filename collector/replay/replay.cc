@@ -25,6 +25,8 @@ Replay::Replay(const LogReader& log, ReplayObserver* observer)
       heap_(log, live_, circumstances_, arenas_, troubles_),
       device_(log, live_, circumstances_, arenas_, troubles_, observer) {
   arenas_.use_heap([this](uint64_t address, uint64_t& begin, uint64_t& bytes) {
+    // A sampled block stands for more bytes than it has, and most are not there.
+    if (log_.header().host_mode == GPUPEAK_HOST_SAMPLED || heap_.sampled_since()) return false;
     const Block* block = heap_.block_around(address);
     if (block == nullptr) return false;
     begin = block->address;

@@ -24,6 +24,8 @@ bool is_public(std::string_view text) {
                                                 "boot",
                                                 "python",
                                                 "python.off",
+                                                "pools.off",
+                                                "pools.onnxruntime",
                                                 "start",
                                                 "main",
                                                 "exit",

@@ -162,7 +162,8 @@ void write_pools(Profile& profile, const PoolInstant& instant, const std::vector
   write_losses(profile.quality(), out, style);
   const ArenaTable& table = profile.replay().arenas();
   if (table.arenas().empty()) {
-    out << "no pool was seen: neither PyTorch's, nor one that the program declares\n";
+    out << "no pool was seen: neither PyTorch's nor ONNX Runtime's, nor one that the program "
+           "declares\n";
     return;
   }
   out << bold("POOLS", style) << "  at "

@@ -25,16 +25,18 @@ void release_left_locks() {
   }
 }
 
+bool is_within_handler(uintptr_t target) {
+  stack_t alternate{};
+  sys::call6(SYS_sigaltstack, 0, reinterpret_cast<long>(&alternate), 0, 0, 0, 0);
+  return (alternate.ss_flags & SS_ONSTACK) != 0 &&
+         target - reinterpret_cast<uintptr_t>(alternate.ss_sp) <= alternate.ss_size;
+}
+
 void leave_scopes_for(uintptr_t target) {
   ThreadFlags& flags = t_flags;
   const auto leaves = [target](uintptr_t opened) { return opened != 0 && target > opened; };
   if (!leaves(flags.in_hook) && !leaves(flags.in_allocator) && !leaves(flags.in_driver)) return;
-  stack_t alternate{};
-  sys::call6(SYS_sigaltstack, 0, reinterpret_cast<long>(&alternate), 0, 0, 0, 0);
-  const bool within_handler =
-      (alternate.ss_flags & SS_ONSTACK) != 0 &&
-      target - reinterpret_cast<uintptr_t>(alternate.ss_sp) <= alternate.ss_size;
-  if (within_handler) return;
+  if (is_within_handler(target)) return;
   if (leaves(flags.in_hook)) {
     release_left_locks();
     flags.in_hook = 0;

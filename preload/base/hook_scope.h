@@ -37,6 +37,10 @@ void release_left_locks();
 /// the lock.
 void leave_scopes_for(uintptr_t target);
 
+/// Whether `target` lies on a signal handler's own stack, on which the thread is now: a jump there
+/// leaves nothing of the other stack.
+bool is_within_handler(uintptr_t target);
+
 /// Where the calling function's frame ends.
 inline __attribute__((always_inline)) uintptr_t stack_pointer() {
   uintptr_t at;

@@ -5,6 +5,7 @@
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
 #include "hooks/export.h"
+#include "hooks/ort_arena.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -29,6 +30,7 @@ struct RealJump {
       __atomic_store_n(&function, jump, __ATOMIC_RELAXED);
     }
     leave_scopes_for(target_of(buffer));
+    leave_ort_arena_calls_for(target_of(buffer));
     jump(buffer, value);
     __builtin_unreachable();
   }

@@ -14,9 +14,11 @@
 #include "base/memory.h"
 #include "base/process_state.h"
 #include "hooks/export.h"
+#include "hooks/ort_arena.h"
 #include "stack/module_map.h"
 #include "track/ort_sessions.h"
 #include "track/phases.h"
+#include "track/pool_ort.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -100,6 +102,7 @@ Word create_session(const Real& real, Word env, Word model, Arguments... argumen
   const uint64_t session = number_ort_session(!from_file        ? "(in memory)"
                                               : path != nullptr ? path
                                                                 : "");
+  say_ort_pools();
   CallPhase phase(real.label(session), real.frame);
   const Word status = real(env, model, arguments...);
   const auto* out = reinterpret_cast<void* const*>(last_of(arguments...));
@@ -241,6 +244,7 @@ Table table_for(Table real) {
     return library.real_table.load(std::memory_order_relaxed) == real ? copy : real;
   }
   const int minor = minor_version(library.base.get_version());
+  if (minor >= 0) take_over_ort_arenas(real, minor, library.base.get_version());
   const void* const end = minor < 0 ? nullptr : data_end(real);
   if (end == nullptr) return real;
   Word wrappers[kRowCount];
@@ -315,6 +319,7 @@ void* ort_entry_for(void* found) {
 }
 
 void forget_unloaded_ort() {
+  forget_unloaded_ort_arenas();
   for (Library& library : g_libraries) {
     const GetApiBase get_base = library.get_base.load(std::memory_order_acquire);
     if (get_base == nullptr || data_end(reinterpret_cast<const void*>(get_base)) != nullptr)

@@ -13,6 +13,7 @@
 #include "hooks/export.h"
 #include "hooks/loader.h"
 #include "hooks/ort.h"
+#include "hooks/ort_arena.h"
 #include "log/log_file.h"
 #include "stack/module_map.h"
 #include "track/phases.h"
@@ -44,6 +45,7 @@ __attribute__((constructor)) void begin() {
 
 __attribute__((destructor)) void end() {
   end_process();
+  put_back_ort_arenas();
 }
 
 }  // namespace

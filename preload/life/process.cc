@@ -38,6 +38,7 @@
 #include "track/nvtx.h"
 #include "track/ort_sessions.h"
 #include "track/phases.h"
+#include "track/pool_ort.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -172,6 +173,7 @@ void forget_parent() {
   forget_device_memory();
   forget_ledger();
   reset_ort_sessions();
+  reset_ort_arenas();
   reset_nvtx();
   g_generation += 1;
 }

@@ -13,6 +13,7 @@ import tempfile
 
 from common import (GPUPEAK, Skipped, environment, expect, expect_heap_is_what_events_leave, expect_nothing_dropped,
                     logs, report, run_checks)
+import npm_package
 import tiny_onnx
 
 VERSION, WORK, CLIENTS = sys.argv[3:6]
@@ -31,30 +32,12 @@ const ort = require('onnxruntime-node');
 """
 
 
-def fetch(place):
-    """The two packages, the Linux binaries only; False if npm cannot bring them."""
-    if os.path.exists(os.path.join(place, "ready")):
-        return True
-    with tempfile.TemporaryDirectory() as folder:
-        for name, parts in (("onnxruntime-node", ["package/bin/napi-v*/linux/x64/*", "package/dist/*", "package/package.json"]),
-                            ("onnxruntime-common", ["package/*"])):
-            if subprocess.run(["npm", "pack", "--silent", f"{name}@{VERSION}"], cwd=folder, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL, check=False).returncode != 0:
-                return False
-            target = os.path.join(place, "node_modules", name)
-            os.makedirs(target, exist_ok=True)
-            subprocess.run(["tar", "xzf", f"{name}-{VERSION}.tgz", "-C", target, "--strip-components", "1", "--wildcards",
-                            *parts], cwd=folder, check=True)
+def main():
+    place = npm_package.fetch(VERSION, WORK) if shutil.which("node") is not None else None
+    if place is None:
+        raise Skipped("no node, npm or network")
     with open(os.path.join(place, "test.js"), "w") as file:
         file.write(PROGRAM)
-    open(os.path.join(place, "ready"), "w").close()
-    return True
-
-
-def main():
-    place = os.path.join(WORK, f"onnxruntime-node-{VERSION}")
-    if None in (shutil.which("node"), shutil.which("npm")) or not fetch(place):
-        raise Skipped("no node, npm or network")
     model = os.path.join(CLIENTS, "onnxruntime/models/light_squeezenet.onnx")
     if not os.path.exists(model):
         model = os.path.join(place, "tiny.onnx")

@@ -248,6 +248,35 @@ TEST_CASE("arenas: the allocator's own totals are compared", "[collector]") {
   CHECK(pool.table.arenas()[0].told == 4);
 }
 
+TEST_CASE("arenas: what is taken from below is not compared where that is not in the log",
+          "[collector]") {
+  Pooled pool;
+  ArenaAllocEvent given = alloc(1, 900 * kMiB, kMiB);  // in nothing that was seen
+  given.in_use_plus_1 = kMiB + 1;
+  given.reserved_plus_1 = 8 * kMiB + 1;
+  pool.table.allocate(given, 7, ++pool.time);
+  CHECK(pool.table.arenas()[0].told == 1);
+  CHECK(pool.table.arenas()[0].contradictions == 0);
+}
+
+TEST_CASE("arenas: one that follows another on the host is in the same row", "[collector]") {
+  ArenaTable table;
+  table.use_heap([&](uint64_t, uint64_t& begin, uint64_t& bytes) {
+    begin = 0x10000;
+    bytes = 0x10000;
+    return true;
+  });
+  for (uint64_t arena = 1; arena <= 3; ++arena) {
+    table.on_arena(event(arena, GPUPEAK_ARENA_CREATED), kPool, 1);
+    table.allocate(alloc(arena, 0x11000, 0x1000), 7, 2);
+    table.on_arena(event(arena, GPUPEAK_ARENA_DESTROYED), kPool, 3);
+  }
+  REQUIRE(table.arenas().size() == 1);
+  CHECK(table.arenas()[0].count == 3);
+  CHECK(table.arenas()[0].alloc_count == 3);
+  table.finish();
+}
+
 TEST_CASE("arenas: on the host they lie in the heap's blocks", "[collector]") {
   ArenaTable table;
   unsigned asked = 0;

@@ -1,0 +1,40 @@
+#include "base/timed_lock.h"
+
+#include <linux/futex.h>
+
+#include <cerrno>
+
+#include "base/syscalls.h"
+
+namespace gpupeak::preload {
+namespace {
+
+/// In naps, so that a process that was stopped meanwhile has waited for one of them only. Longer
+/// than any single allocation takes.
+constexpr int kNaps = 80;
+struct Time {
+  int64_t seconds, ns;
+};
+constexpr Time kNap{0, 50'000'000};
+
+long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const Time* time) {
+  return sys::call6(SYS_futex, reinterpret_cast<long>(&word), operation | FUTEX_PRIVATE_FLAG, value,
+                    reinterpret_cast<long>(time), 0, 0);
+}
+
+}  // namespace
+
+bool TimedLock::wait() {
+  for (int naps = 0; naps < kNaps;) {
+    // Whoever sleeps here leaves it marked, since others may sleep here too.
+    if (word_.exchange(kAwaited) == kFree) return true;
+    if (futex(word_, FUTEX_WAIT, kAwaited, &kNap) == -ETIMEDOUT) ++naps;
+  }
+  return false;
+}
+
+void TimedLock::wake() {
+  futex(word_, FUTEX_WAKE, 1, nullptr);
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,154 @@
+#include "base/virtual_table.h"
+
+#include <elf.h>
+#include <link.h>
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "base/syscalls.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr uintptr_t kPage = 4096;
+constexpr uintptr_t kWord = sizeof(uintptr_t);
+
+struct Range {
+  uintptr_t begin = 0, end = 0;
+  bool holds(uintptr_t at, size_t bytes = 1) const {
+    return at >= begin && at < end && end - at >= bytes;
+  }
+};
+
+struct Ranges {
+  static constexpr size_t kMost = 16;
+  Range all[kMost];
+  size_t count = 0;
+
+  bool add(const Range& range) {
+    if (count == kMost) return false;
+    all[count++] = range;
+    return true;
+  }
+  bool hold(uintptr_t at, size_t bytes = 1) const {
+    for (size_t i = 0; i < count; ++i) {
+      if (all[i].holds(at, bytes)) return true;
+    }
+    return false;
+  }
+};
+
+/// What of a library's memory is what.
+struct Library {
+  Range all;               ///< from its first byte to its last
+  Range relro;             ///< was written by the loader and is read-only since
+  Ranges code, read_only;  ///< read_only: as in the file
+};
+
+bool read(const dl_phdr_info& object, Library& library) {
+  bool fits = true;
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    const uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
+    const Range range{begin, begin + segment.p_memsz};
+    if (segment.p_type == PT_GNU_RELRO) {
+      // The loader protects from the first one's page on; of the last one a whole page alone.
+      library.relro = {(range.begin + kWord - 1) & ~(kWord - 1), range.end & ~(kPage - 1)};
+    }
+    if (segment.p_type != PT_LOAD) continue;
+    if (library.all.end == 0) library.all.begin = range.begin;
+    if (range.end > library.all.end) library.all.end = range.end;
+    if ((segment.p_flags & PF_X) != 0) fits = fits && library.code.add(range);
+    if ((segment.p_flags & (PF_W | PF_R)) == PF_R) fits = fits && library.read_only.add(range);
+  }
+  return fits && library.relro.end > library.relro.begin;
+}
+
+bool is_text(const Library& library, uintptr_t at, const char* text) {
+  const size_t bytes = strlen(text) + 1;
+  return library.read_only.hold(at, bytes) &&
+         memcmp(reinterpret_cast<const void*>(at), text, bytes) == 0;
+}
+
+/// The class's type information: the table of a class of the C++ library's, then the name. 0: none,
+/// or several.
+uintptr_t find_type(const Library& library, const char* name) {
+  uintptr_t found = 0;
+  for (uintptr_t at = library.relro.begin; at + 2 * kWord <= library.relro.end; at += kWord) {
+    const auto* const words = reinterpret_cast<const uintptr_t*>(at);
+    if (words[0] == 0 || !is_text(library, words[1], name)) continue;
+    if (found != 0) return 0;
+    found = at;
+  }
+  return found;
+}
+
+/// The third word of a class with one base.
+const char* base_name(const Library& library, uintptr_t type) {
+  if (!library.relro.holds(type, 3 * kWord)) return "";
+  const uintptr_t base = reinterpret_cast<const uintptr_t*>(type)[2];
+  if (base % kWord != 0 || !library.relro.holds(base, 2 * kWord)) return "";
+  const uintptr_t name = reinterpret_cast<const uintptr_t*>(base)[1];
+  return library.read_only.hold(name) ? reinterpret_cast<const char*>(name) : "";
+}
+
+bool find_library(const void* inside, Library& library) {
+  struct Search {
+    uintptr_t inside;
+    Library& library;
+    bool found;
+  } search{reinterpret_cast<uintptr_t>(inside), library, false};
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* data) {
+        auto& wanted = *static_cast<Search*>(data);
+        Library candidate;
+        const bool usable = read(*object, candidate);
+        if (!candidate.all.holds(wanted.inside)) return 0;
+        wanted.library = candidate;
+        wanted.found = usable;
+        return 1;
+      },
+      &search);
+  return search.found;
+}
+
+}  // namespace
+
+VirtualTable find_virtual_table(const void* inside, const char* type_name) {
+  Library library;
+  if (!find_library(inside, library)) return {};
+  const uintptr_t type = find_type(library, type_name);
+  if (type == 0) return {};
+  VirtualTable table;
+  for (uintptr_t at = library.relro.begin + kWord; at + 2 * kWord <= library.relro.end;
+       at += kWord) {
+    auto* const words = reinterpret_cast<uintptr_t*>(at);
+    // The distance to the whole object, the type, the functions.
+    if (words[0] != type || words[-1] != 0 || !library.code.hold(words[1])) continue;
+    if (table.slots != nullptr) return {};
+    table.slots = words + 1;
+    while (library.relro.holds(reinterpret_cast<uintptr_t>(table.slots + table.count), kWord) &&
+           library.code.hold(table.slots[table.count])) {
+      ++table.count;
+    }
+  }
+  table.base = base_name(library, type);
+  return table;
+}
+
+bool replace_slot(uintptr_t* slot, uintptr_t function) {
+  const uintptr_t page = reinterpret_cast<uintptr_t>(slot) & ~(kPage - 1);
+  const auto protect = [&](int protection) {
+    return !sys::failed(sys::call6(SYS_mprotect, static_cast<long>(page), static_cast<long>(kPage),
+                                   protection, 0, 0, 0));
+  };
+  if (reinterpret_cast<uintptr_t>(slot) % sizeof *slot != 0 || !protect(PROT_READ | PROT_WRITE)) {
+    return false;
+  }
+  __atomic_store_n(slot, function, __ATOMIC_RELEASE);
+  protect(PROT_READ);
+  return true;
+}
+
+}  // namespace gpupeak::preload

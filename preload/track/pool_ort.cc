@@ -1,0 +1,208 @@
+#include "track/pool_ort.h"
+
+#include "base/futex_lock.h"
+#include "base/hook_scope.h"
+#include "base/process_state.h"
+#include "base/text.h"
+#include "log/log.h"
+#include "thread/emit.h"
+#include "thread/own_stack.h"
+#include "track/arenas.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr size_t kMostArenas = 256;  // a power of two
+constexpr uint64_t kFree = 0, kGone = 1;
+
+/// By object, looked up without a lock: an entry that is gone stays one to go on from.
+constinit OrtArena g_arenas[kMostArenas];
+constinit FutexLock g_lock;  // who adds and removes
+constinit std::atomic<bool> g_were_too_many{false};
+
+/// What the log of this generation has been told.
+struct Fact {
+  Text<256> text;
+  uint64_t said_in = 0;
+};
+constinit Fact g_on, g_off;
+
+uint64_t generation() {
+  return g_process->generation + 1;  // 0 is never one
+}
+
+size_t home(uint64_t object) {
+  return static_cast<size_t>((object * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % kMostArenas;
+}
+
+OrtArena* find(uint64_t object) {
+  for (size_t i = 0; i < kMostArenas; ++i) {
+    OrtArena& arena = g_arenas[(home(object) + i) % kMostArenas];
+    const uint64_t of = arena.object.load(std::memory_order_acquire);
+    if (of == object) return &arena;
+    if (of == kFree) return nullptr;
+  }
+  return nullptr;
+}
+
+/// The lowest that no arena has, so that those that follow each other share one.
+uint32_t free_ordinal() {
+  for (uint32_t ordinal = 1;; ++ordinal) {
+    bool taken = false;
+    for (const OrtArena& arena : g_arenas) {
+      taken = taken ||
+              (arena.object.load(std::memory_order_relaxed) > kGone && arena.ordinal == ordinal);
+    }
+    if (!taken) return ordinal;
+  }
+}
+
+OrtArena* add(uint64_t object) {
+  HookScope hook;
+  if (!hook.entered()) return nullptr;
+  LockGuard guard(g_lock);
+  if (OrtArena* known = find(object)) return known;
+  for (size_t i = 0; i < kMostArenas; ++i) {
+    OrtArena& arena = g_arenas[(home(object) + i) % kMostArenas];
+    if (arena.object.load(std::memory_order_relaxed) > kGone) continue;
+    arena.lock.reset();
+    arena.given_up.store(false, std::memory_order_relaxed);
+    arena.number = 0;
+    arena.requests = 0;
+    arena.ordinal = free_ordinal();
+    arena.object.store(object, std::memory_order_release);
+    return &arena;
+  }
+  return nullptr;
+}
+
+void say(const char* key, Fact& fact) {
+  HookScope hook;
+  if (!hook.entered() || !recording() || fact.text.view().empty()) return;
+  LockGuard guard(g_lock);
+  if (fact.said_in == generation()) return;
+  fact.said_in = generation();
+  Record record(GPUPEAK_DEF_FACT);
+  define(record.s(key).s(fact.text.view()));
+}
+
+/// The first reason is said; of others the report would be no clearer.
+void note(Fact& fact, std::string_view text) {
+  HookScope hook;
+  if (!hook.entered()) return;
+  LockGuard guard(g_lock);
+  if (fact.text.view().empty()) fact.text.add(text);
+}
+
+bool is_known(const OrtArena& arena) {
+  return arena.number != 0 && arena.generation == generation() &&
+         !arena.given_up.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+OrtArena* ort_arena_of(uint64_t object) {
+  if (object <= kGone || !recording()) return nullptr;
+  OrtArena* arena = find(object);
+  if (arena == nullptr) arena = add(object);
+  if (arena == nullptr && !g_were_too_many.exchange(true)) {
+    ort_pools_off("more ONNX Runtime arenas at once than are followed");
+  }
+  return arena != nullptr && !arena->given_up.load(std::memory_order_relaxed) ? arena : nullptr;
+}
+
+uint32_t ort_call_site(const CallerFrame& caller) {
+  HookScope hook;
+  return hook.entered() && recording() ? capture_call_site(caller) : 0;
+}
+
+void ort_arena_asked(OrtArena& arena, const OrtArenaTotals& now) {
+  if (is_known(arena) && now.requests < arena.requests) {
+    // Another object, where one was that went without its destructor being called through its
+    // table.
+    arena_event(arena.number, GPUPEAK_ARENA_DESTROYED);
+    arena.number = 0;
+  }
+  arena.requests = now.requests;
+  if (is_known(arena) || arena.given_up.load(std::memory_order_relaxed) || !recording()) return;
+  say_ort_pools();
+  Text<32> name;
+  name.add("ONNX Runtime");
+  if (arena.ordinal > 1) name.add(" (").add(uint64_t{arena.ordinal}).add(")");
+  arena.number = arena_create(name.view(), 0, 0);
+  arena.generation = generation();
+}
+
+void ort_block_given(OrtArena& arena, uint64_t address, uint64_t bytes, const OrtArenaTotals& after,
+                     uint32_t stack) {
+  arena.requests = after.requests;
+  HookScope hook;
+  if (!is_known(arena) || !hook.entered() || !recording()) return;
+  // Where not all of the heap is in the log, the host's arenas lie in blocks that it does not know.
+  const bool heap_is_whole =
+      g_process->host_mode == HostMode::kFull && g_process->sampled_late == 0;
+  const bool compares = heap_is_whole || g_process->host_mode == HostMode::kOff;
+  Record record(GPUPEAK_REC_ARENA_ALLOC);
+  record.u(arena.number).u(address).u(bytes).u(0).u(stack);
+  record.u(static_cast<uint64_t>(after.in_use) + 1);
+  emit(record.u(compares ? static_cast<uint64_t>(after.reserved) + 1 : 0));
+}
+
+void ort_block_taken(OrtArena& arena, uint64_t address) {
+  if (is_known(arena)) arena_freed(arena.number, address);
+}
+
+void ort_request_failed(OrtArena& arena, uint64_t bytes, const OrtArenaTotals& before,
+                        uint32_t stack) {
+  HookScope hook;
+  if (!is_known(arena) || !hook.entered() || !recording()) return;
+  Record record(GPUPEAK_REC_ARENA_FAILED);
+  record.u(arena.number).u(bytes).u(static_cast<uint64_t>(before.in_use) + 1);
+  emit(record.u(static_cast<uint64_t>(before.reserved) + 1).u(stack));
+}
+
+void ort_arena_gone(uint64_t object) {
+  OrtArena* const arena = object > kGone ? find(object) : nullptr;
+  if (arena == nullptr) return;
+  if (is_known(*arena)) arena_event(arena->number, GPUPEAK_ARENA_DESTROYED);
+  HookScope hook;
+  if (!hook.entered()) return;
+  LockGuard guard(g_lock);
+  arena->object.store(kGone, std::memory_order_release);
+}
+
+void ort_arena_give_up(OrtArena& arena, std::string_view why) {
+  const bool known = is_known(arena);
+  if (arena.given_up.exchange(true)) return;
+  ort_pools_off(why);
+  if (known) arena_event(arena.number, GPUPEAK_ARENA_DESTROYED);
+}
+
+void ort_give_up_all(std::string_view why) {
+  ort_pools_off(why);
+  for (OrtArena& arena : g_arenas) {
+    if (arena.object.load(std::memory_order_acquire) > kGone) ort_arena_give_up(arena, why);
+  }
+}
+
+void ort_pools_on(std::string_view version) {
+  note(g_on, version);
+  say("pools.onnxruntime", g_on);
+}
+
+void ort_pools_off(std::string_view why) {
+  note(g_off, why);
+  say("pools.off", g_off);
+}
+
+void say_ort_pools() {
+  say("pools.onnxruntime", g_on);
+  say("pools.off", g_off);
+}
+
+void reset_ort_arenas() {
+  g_lock.reset();
+  for (OrtArena& arena : g_arenas) arena.lock.reset();
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""ONNX Runtime's arenas through stand-ins: what the log says against the arenas' own statistics.
+
+usage: check_ort.py PRELOAD GPUPEAK CLIENT seen|not_seen|given_up LIBRARY … [threads|jump|hold]
+
+seen: after every call in use and reserved are what the arenas say, to the byte, in the end the same blocks, and the
+same peaks; not_seen: the program runs as without, the log has no block, and the report says why; given_up: the program
+runs as without, and the report says why there are no blocks any more.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+preload, gpupeak, client, expected = sys.argv[1:5]
+arguments = sys.argv[5:]
+what = arguments[-1] if "/" not in arguments[-1] else ""
+
+
+def run(folder, name, **environment):
+    log, truth = os.path.join(folder, name + ".gplog"), os.path.join(folder, name + ".truth")
+    subprocess.run([client, truth, *arguments], check=True, timeout=100,
+                   env=dict(os.environ, LD_PRELOAD=preload, GPUPEAK_OUT=log, GPUPEAK_SUMMARY="off", **environment))
+    dump = subprocess.run([gpupeak, "dump", log], check=True, capture_output=True, text=True, errors="replace").stdout
+    view = subprocess.run([gpupeak, "pools", log, "--at", "last" if " last" in dump else "end", "--json"], check=True,
+                          capture_output=True, text=True)
+    return json.loads(view.stdout), open(truth).read().split("\n"), log
+
+
+def ours(pools):
+    found = [p for p in pools if p["name"].startswith("ONNX Runtime")]
+    return sum(p["in_use_bytes"] for p in found), sum(p["reserved_bytes"] for p in found)
+
+
+def peaks_of(pools):
+    return {p["peak"]["in_use_bytes"] for p in pools["pools"]}
+
+
+with tempfile.TemporaryDirectory() as folder:
+    pools, truth, log = run(folder, "auto")
+    report = json.loads(subprocess.run([gpupeak, "report", "--json", log], check=True, capture_output=True, text=True).stdout)
+    said = [w["message"] for w in report["quality"]["warnings"] if w["code"] == "GP049"]
+    others = [w for w in report["quality"]["warnings"] if w["code"] in ("GP045", "GP046", "GP047")]
+    assert not others, others
+    if expected != "seen":
+        assert not any(p["blocks"] for p in pools["pools"]), pools["pools"]
+        assert len(said) == 1, report["quality"]
+        print(said[0])
+        sys.exit(0)
+    assert not said, said
+    marks = {m["name"]: m["pools"] for m in pools["marks"]}
+    blocks, peaks, checked = set(), set(), 0
+    for line in truth:
+        field = line.split()
+        if field and field[0] == "block":
+            blocks.add((int(field[1]), int(field[2])))
+        elif field and field[0] == "peak":
+            peaks.add(int(field[1]))
+        elif field:
+            assert ours(marks[field[1]]) == (int(field[2]), int(field[3])), (line, marks[field[1]])
+            checked += 1
+    assert checked > (800 if what == "" else 0), checked
+    seen = [(b["address"], b["bytes"]) for p in pools["pools"] for b in p["blocks"]]
+    assert set(seen) == blocks and len(seen) == len(blocks), (set(seen) - blocks, blocks - set(seen))
+    assert all(p["contradictions"] == 0 for p in pools["pools"]), pools["pools"]
+    assert all(p["in_use_bytes"] + p["idle_bytes"] == p["reserved_bytes"] for p in pools["pools"])
+    assert any(p["checks"] > 0 for p in pools["pools"])
+    # Arenas that follow each other share a row, so the larger peak is the one that shows.
+    assert max(peaks_of(pools)) >= max(peaks) and (what == "" or peaks_of(pools) >= peaks - {0}), (peaks_of(pools), peaks)
+    if what != "jump":
+        assert "use" in " ".join(b["site"] for p in pools["pools"] for b in p["blocks"])
+    assert sum(p["failed_count"] for p in pools["pools"]) > 0
+    text = subprocess.run([gpupeak, "pools", log], check=True, capture_output=True, text=True).stdout
+    assert "ONNX Runtime on the host" in text and "█" in text, text
+    # Where not all of the heap is in the log, what is in use is known all the same.
+    for host in ("sampled", "off"):
+        other, _, _ = run(folder, host, GPUPEAK_HOST=host)
+        assert all(p["contradictions"] == 0 for p in other["pools"]), other["pools"]
+        if what == "":
+            assert peaks_of(other) == peaks_of(pools), (peaks_of(other), peaks_of(pools))
+    without, _, _ = run(folder, "without", GPUPEAK_POOLS="off")
+    assert without["pools"] == []
+print(f"{checked} steps equal")
