@@ -101,12 +101,12 @@ struct StackCache {
 
   /// The stack's node if it is one of those that are known whole, and stands as it did; else 0: it
   /// has to be walked.
-  uint32_t known_stack(const CallerFrame& caller) {
+  __attribute__((always_inline)) uint32_t known_stack(const CallerFrame& caller) {
     if (trie_generation != gpupeak::preload::trie_generation()) return 0;
     return traces.find(caller);
   }
   /// The same, but none where every stack is to be unwound as well.
-  uint32_t trusted_stack(const CallerFrame& caller) {
+  __attribute__((always_inline)) uint32_t trusted_stack(const CallerFrame& caller) {
     const uint32_t node = known_stack(caller);
     return __builtin_expect(verify, 0) ? 0 : node;
   }

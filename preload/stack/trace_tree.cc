@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <initializer_list>
+
 #include "base/memory.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"
@@ -14,7 +16,7 @@ constinit std::atomic<size_t> TraceTree::g_all_bytes{0};
 
 namespace {
 
-uintptr_t place_of(const StackWord& step) {
+uintptr_t address_of(const StackWord& step) {
   return reinterpret_cast<uintptr_t>(step.at);
 }
 
@@ -112,31 +114,45 @@ void TraceTree::begin_thread() {
   g_all_bytes.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
-/// A body: steps[begin … end), and what comes after.
-uint64_t* TraceTree::put_body(uint64_t* to, const StackSteps& stack, uint32_t begin, uint32_t end,
-                              uint32_t tail) {
-  uintptr_t base = UINTPTR_MAX & ~(sizeof(uintptr_t) - 1);
+/// Writes what comes after the key: steps[begin … end), and what comes after those. Returns the
+/// end.
+uint64_t* TraceTree::put(Record* record, const StackSteps& stack, uint32_t begin, uint32_t end,
+                         uint32_t tail) {
+  uintptr_t base = UINTPTR_MAX;
   for (uint32_t i = begin; i < end; ++i) {
-    const uintptr_t place = place_of(stack.steps[i]);
+    const uintptr_t place = address_of(stack.steps[i]);
     if (place != 0 && place < base) base = place;
   }
-  *to++ = base;
-  uintptr_t n = 0;
+  const auto number_of = [base](const StackWord& step) {
+    const uintptr_t bytes = address_of(step) - base;
+    const bool fits = step.at != nullptr && bytes % sizeof(uintptr_t) == 0 &&
+                      bytes / sizeof(uintptr_t) <= UINT16_MAX && (step.value & kMark) == 0;
+    return fits ? static_cast<int32_t>(bytes / sizeof(uintptr_t)) : -1;
+  };
+  record->base = base;
+  record->count = 1;
+  for (uint32_t i = begin; i < end; ++i) record->count += number_of(stack.steps[i]) < 0 ? 3 : 1;
+  uint64_t* word = record->words;
+  uint64_t* const body_end = word + record->count + (record->count + 3) / 4;
+  body_end[-1] = 0;  // the whole of it is compared
+  auto* place = const_cast<uint16_t*>(record->places());
+  uint16_t last = 0;
   for (uint32_t i = begin; i < end; ++i) {
-    const uintptr_t place = place_of(stack.steps[i]), value = stack.steps[i].value;
-    const bool fits = place != 0 && (place - base) % sizeof(uintptr_t) == 0 &&
-                      (place - base) / sizeof(uintptr_t) <= kPlaceMask && value >> kValueBits == 0;
-    if (fits) {
-      n = (place - base) / sizeof(uintptr_t);
-      *to++ = value << kPlaceBits | n;
+    const StackWord& step = stack.steps[i];
+    const int32_t number = number_of(step);
+    if (number >= 0) {
+      *word++ = step.value;
+      *place++ = last = static_cast<uint16_t>(number);
     } else {
-      *to++ = kWide | n;
-      *to++ = place;
-      *to++ = value;
+      for (const uint64_t part : {kWide, uint64_t{address_of(step)}, uint64_t{step.value}}) {
+        *word++ = part;
+        *place++ = last;
+      }
     }
   }
-  *to++ = (tail != 0 ? kTail | uint64_t{tail} << kPlaceBits : kEnd) | n;
-  return to;
+  *word = tail != 0 ? kTail | tail : kEnd;
+  *place = last;
+  return body_end;
 }
 
 /// Room at the arena's end. It is taken before it is written: whoever interrupts takes other room.
@@ -155,30 +171,31 @@ void TraceTree::publish(Record* record, const uint64_t* end) {
   enter(const_cast<uint32_t*>(table_), mask_, record);
 }
 
-/// The body of a tail, which goes on with that of the next outer one.
+/// The record of a tail, which goes on with that of the next outer one.
 uint32_t TraceTree::tail(const StackSteps& stack, uint32_t number, uint32_t outer) {
   const uint32_t begin = stack.tails[number];
   const uint32_t end = number > 0 ? stack.tails[number - 1] : stack.count;
   Record* record = claim(end - begin);
-  const uint64_t* body_end = put_body(record->body, stack, begin, end, outer);
-  const auto words = static_cast<uint32_t>(body_end - record->body);
-  uint64_t content = 0;
-  for (uint32_t i = 0; i < words; ++i) content = path_hash(content, record->body[i]);
+  const uint64_t* record_end = put(record, stack, begin, end, outer);
+  const auto size = static_cast<size_t>(record_end - record->words);
+  uint64_t content = path_hash(record->base, record->count);
+  for (size_t i = 0; i < size; ++i) content = path_hash(content, record->words[i]);
   record->key = {content, kIsTail};
   record->node = 0;
-  for (uint32_t i = hash(record->key);; ++i) {
-    const uint32_t offset = table_[i & mask_];
-    if (offset == 0) break;
-    const Record* other = record_at(offset);
-    if (other->key.a != content || other->key.b != kIsTail) continue;
-    uint32_t same = 0;
-    while (same < words && other->body[same] == record->body[same]) ++same;
-    if (same < words) continue;
+  for (uint32_t i = hash(record->key); table_[i & mask_] != 0; ++i) {
+    const Record* other = record_at(table_[i & mask_]);
+    if (other->key.a != content || other->key.b != kIsTail || other->base != record->base ||
+        other->count != record->count) {
+      continue;
+    }
+    size_t same = 0;
+    while (same < size && other->words[same] == record->words[same]) ++same;
+    if (same < size) continue;
     used_ = offset_of(record);
-    return offset_of(other->body);
+    return offset_of(other);
   }
-  publish(record, body_end);
-  return offset_of(record->body);
+  publish(record, record_end);
+  return offset_of(record);
 }
 
 void TraceTree::learn(const CallerFrame& caller, const StackSteps& stack, uint32_t node) {
@@ -187,13 +204,13 @@ void TraceTree::learn(const CallerFrame& caller, const StackSteps& stack, uint32
   while (const Record* record = look_up(key)) {
     bool alike = true;
     uintptr_t there = 0;
-    const uint64_t* word =
-        first_difference(record, caller.fp, there, [&alike, &passed, &stack](uintptr_t place) {
-          alike = alike && passed < stack.count && place == place_of(stack.steps[passed]);
+    const uint64_t* word = first_difference(
+        record, caller.fp, there, [&alike, &passed, &stack](const uintptr_t* place) {
+          alike = alike && passed < stack.count && place == stack.steps[passed].at;
           ++passed;
         });
     // Known already; or what a walk found did not follow from the words before.
-    if (is(kEnd, *word) || !alike || there != stack.steps[passed - 1].value) return;
+    if (*word == kEnd || !alike || there != stack.steps[passed - 1].value) return;
     key = branch(record, word, there);
   }
   if (!has_room(stack)) {
@@ -208,7 +225,7 @@ void TraceTree::learn(const CallerFrame& caller, const StackSteps& stack, uint32
   Record* record = claim(end - passed);
   record->key = key;
   record->node = node;
-  publish(record, put_body(record->body, stack, passed, end, outer));
+  publish(record, put(record, stack, passed, end, outer));
 }
 
 }  // namespace gpupeak::preload

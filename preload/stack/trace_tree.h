@@ -56,8 +56,8 @@ class TraceTree {
     const Record* record = look_up({caller.ip, caller.sp});
     while (record != nullptr) {
       uintptr_t there = 0;
-      const uint64_t* word = first_difference(record, caller.fp, there, [](uintptr_t) {});
-      if (__builtin_expect(is(kEnd, *word), 1)) return static_cast<uint32_t>(record->node);
+      const uint64_t* word = first_difference(record, caller.fp, there, [](const uintptr_t*) {});
+      if (__builtin_expect(*word == kEnd, 1)) return record->node;
       record = look_up(branch(record, word, there));
     }
     return 0;
@@ -80,29 +80,28 @@ class TraceTree {
   struct Key {
     uint64_t a, b;
   };
-  /// Followed by `body`: the base of its words, then these, packed:
-  ///   value << 16 | n       the word n above the base
-  ///   kWide, place, value   one that does not fit into that; place 0: the frame pointer's register
-  ///   kTail | offset << 16  goes on with the body of a tail
-  ///   kEnd                  all are as they were
-  /// The marks hold the n of the word before, so that they may be compared as if they were words:
-  /// what is there is known not to be a mark.
+  /// Its words, the last of them kEnd or kTail, and then as many uint16_t: the word of the stack
+  /// that holds the same is that many above the base. The marks have the number of the word before,
+  /// so that they may be compared as if they were words: what is there is known not to be a mark.
   struct Record {
     Key key;
-    uint64_t node;
-    uint64_t body[1];
+    uint32_t node, count;
+    uintptr_t base;
+    uint64_t words[1];
+
+    const uint16_t* places() const { return reinterpret_cast<const uint16_t*>(words + count); }
   };
-  static constexpr uint32_t kHeadWords = offsetof(Record, body) / sizeof(uint64_t);
-  static constexpr uint64_t kMark = uint64_t{1} << 63;  ///< values that are packed are addresses
-  static constexpr unsigned kMarkShift = 61;
-  static constexpr uint64_t kEnd = kMark, kWide = uint64_t{5} << kMarkShift;
-  static constexpr uint64_t kTail = uint64_t{6} << kMarkShift;
-  static constexpr unsigned kPlaceBits = 16, kValueBits = 47;
-  static constexpr uint64_t kPlaceMask = (1u << kPlaceBits) - 1;
+  static constexpr uint32_t kHeadWords = offsetof(Record, words) / sizeof(uint64_t);
+  static constexpr uint64_t kMark = uint64_t{1} << 63;  ///< of all that is no word
+  static constexpr uint64_t kEnd = ~uint64_t{0};        ///< all are as they were
+  /// A word that does not fit into that; its place and value come next. Place 0: the frame
+  /// pointer's register.
+  static constexpr uint64_t kWide = ~uint64_t{1};
+  static constexpr uint64_t kTail = kMark;  ///< and the offset of a record with which it goes on
   static constexpr uint64_t kIsBranch = kMark, kIsTail = kMark | uint64_t{1} << 62;  ///< in Key::b
 
   static uint32_t hash(Key key) {
-    return static_cast<uint32_t>((key.a + key.b * 0x9e3779b97f4a7c15u) * 0xd1342543de82ef95u >> 32);
+    return static_cast<uint32_t>((key.a ^ key.b << 20) * 0x9e3779b97f4a7c15u >> 32);
   }
   uint32_t offset_of(const void* at) const {
     return static_cast<uint32_t>(static_cast<const uint64_t*>(at) - arena_);
@@ -131,41 +130,36 @@ class TraceTree {
   __attribute__((always_inline)) const uint64_t* first_difference(const Record* record,
                                                                   uintptr_t fp, uintptr_t& there,
                                                                   Passes passes) const {
-    const uint64_t* word = record->body;
-    uintptr_t base = *word++;
+    size_t i = 0;
     for (;;) {
-      if ((*word & kMark) == 0) {
-        while (in_stack(base, *word) == *word >> kPlaceBits) {
-          passes(base + (*word & kPlaceMask) * sizeof(uintptr_t));
-          ++word;
-        }
-        asm("" : "+r"(word));  // to be read again: so the loop needs to keep nothing of it
-        if ((*word & kMark) == 0) {
-          passes(base + (*word & kPlaceMask) * sizeof(uintptr_t));
-          there = in_stack(base, *word);
-          return word;
+      const uint64_t* words = record->words;
+      if ((words[i] & kMark) == 0) {
+        const auto* base = reinterpret_cast<const uintptr_t*>(record->base);
+        const uint16_t* places = record->places();
+        for (; base[places[i]] == words[i]; ++i) passes(base + places[i]);
+        asm("" : "+r"(i));  // so that the loop need keep nothing but that
+        if ((words[i] & kMark) == 0) {
+          passes(base + places[i]);
+          there = base[places[i]];
+          return words + i;
         }
       }
-      if (is(kEnd, *word)) return word;
-      if (is(kTail, *word)) {
-        word = arena_ + static_cast<uint32_t>(*word >> kPlaceBits);
-        base = *word++;
-      } else {
-        const uintptr_t place = word[1];
+      if (words[i] == kEnd) return words + i;
+      if (words[i] == kWide) {
+        const auto* place = reinterpret_cast<const uintptr_t*>(words[i + 1]);
         passes(place);
-        there = place != 0 ? *reinterpret_cast<const uintptr_t*>(place) : fp;
-        if (there != word[2]) return word;
-        word += 3;
+        there = place != nullptr ? *place : fp;
+        if (there != words[i + 2]) return words + i;
+        i += 3;
+      } else {
+        record = record_at(static_cast<uint32_t>(words[i]));
+        i = 0;
       }
     }
   }
-  static bool is(uint64_t mark, uint64_t word) { return word >> kMarkShift == mark >> kMarkShift; }
-  static uintptr_t in_stack(uintptr_t base, uint64_t word) {
-    return reinterpret_cast<const uintptr_t*>(base)[word & kPlaceMask];
-  }
 
-  static uint64_t* put_body(uint64_t* to, const StackSteps& stack, uint32_t begin, uint32_t end,
-                            uint32_t tail);
+  static uint64_t* put(Record* record, const StackSteps& stack, uint32_t begin, uint32_t end,
+                       uint32_t tail);
   uint32_t tail(const StackSteps& stack, uint32_t number, uint32_t outer);
   Record* claim(uint32_t steps);
   void publish(Record* record, const uint64_t* end);
@@ -178,7 +172,7 @@ class TraceTree {
   bool has_room(const StackSteps& stack);
   bool grow(size_t bytes);
 
-  static constexpr uint32_t kFirstEntries = 1024, kSparseness = 4, kMostWordsOfStep = 3;
+  static constexpr uint32_t kFirstEntries = 1024, kSparseness = 4, kMostWordsOfStep = 4;
   static const uint32_t kNoEntries[1];
   static std::atomic<size_t> g_all_bytes;
 
