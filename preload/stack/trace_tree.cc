@@ -131,7 +131,9 @@ uint64_t* TraceTree::put(Record* record, const StackSteps& stack, uint32_t begin
   };
   record->base = base;
   record->count = 1;
-  for (uint32_t i = begin; i < end; ++i) record->count += number_of(stack.steps[i]) < 0 ? 3 : 1;
+  for (uint32_t i = begin; i < end; ++i) {
+    record->count = static_cast<uint16_t>(record->count + (number_of(stack.steps[i]) < 0 ? 3 : 1));
+  }
   uint64_t* word = record->words;
   uint64_t* const body_end = word + record->count + (record->count + 3) / 4;
   body_end[-1] = 0;  // the whole of it is compared
@@ -182,6 +184,7 @@ uint32_t TraceTree::tail(const StackSteps& stack, uint32_t number, uint32_t oute
   for (size_t i = 0; i < size; ++i) content = path_hash(content, record->words[i]);
   record->key = {content, kIsTail};
   record->node = 0;
+  record->lines = 0;
   for (uint32_t i = hash(record->key); table_[i & mask_] != 0; ++i) {
     const Record* other = record_at(table_[i & mask_]);
     if (other->key.a != content || other->key.b != kIsTail || other->base != record->base ||
@@ -217,6 +220,7 @@ void TraceTree::learn(const CallerFrame& caller, const StackSteps& stack, uint32
     if (++refused_ > records_) forget();
     return;
   }
+  const uint32_t before = used_;
   uint32_t end = stack.count, outer = 0;
   for (uint32_t i = 0; i < stack.tail_count && stack.tails[i] >= passed; ++i) {
     outer = tail(stack, i, outer);
@@ -225,7 +229,10 @@ void TraceTree::learn(const CallerFrame& caller, const StackSteps& stack, uint32
   Record* record = claim(end - passed);
   record->key = key;
   record->node = node;
-  publish(record, put(record, stack, passed, end, outer));
+  const uint64_t* record_end = put(record, stack, passed, end, outer);
+  const size_t lines = (offset_of(record_end) - before) * sizeof(uint64_t) / kLine;
+  record->lines = static_cast<uint16_t>(lines > kFewLines ? lines : 0);
+  publish(record, record_end);
 }
 
 }  // namespace gpupeak::preload

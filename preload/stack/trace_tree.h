@@ -14,7 +14,7 @@
 // there may be a record for what is there instead; its words are what remains to be compared. If
 // there is none, the stack is not known and has to be walked. Nothing is believed by its hash.
 //
-// The outer parts of stacks are shared: 16 frames at a time, counted from the outermost, they are
+// The outer parts of stacks are shared: 32 frames at a time, counted from the outermost, they are
 // tails, to which the words of many records lead.
 #pragma once
 
@@ -35,7 +35,7 @@ struct StackWord {
 
 /// A stack's words from the innermost on, in the order in which a walk depends on them.
 struct StackSteps {
-  static constexpr uint32_t kTailFrames = 16;
+  static constexpr uint32_t kTailFrames = 32;
   static constexpr uint32_t kMost = 2 * GPUPEAK_MAX_FRAMES + 2;
   uint32_t count = 0, tail_count = 0;
   StackWord steps[kMost];
@@ -55,6 +55,7 @@ class TraceTree {
   __attribute__((always_inline)) uint32_t find(const CallerFrame& caller) const {
     const Record* record = look_up({caller.ip, caller.sp});
     while (record != nullptr) {
+      if (__builtin_expect(record->lines > 0, 0)) fetch(record);
       uintptr_t there = 0;
       const uint64_t* word = first_difference(record, caller.fp, there, [](const uintptr_t*) {});
       if (__builtin_expect(*word == kEnd, 1)) return record->node;
@@ -85,7 +86,9 @@ class TraceTree {
   /// so that they may be compared as if they were words: what is there is known not to be a mark.
   struct Record {
     Key key;
-    uint32_t node, count;
+    uint32_t node;
+    uint16_t count;
+    uint16_t lines;  ///< of the cache, up to its end, that were written with it; 0: few
     uintptr_t base;
     uint64_t words[1];
 
@@ -112,6 +115,16 @@ class TraceTree {
   /// Of the record for stacks that hold `there` where `record` has `word`.
   Key branch(const Record* record, const uint64_t* word, uintptr_t there) const {
     return {there, kIsBranch | uint64_t{offset_of(record)} << 32 | offset_of(word)};
+  }
+
+  /// All at once what would be waited for piece by piece. No loop: its end would be guessed wrong.
+  static __attribute__((always_inline)) void fetch(const Record* record) {
+    const char* end = reinterpret_cast<const char*>(record->places() + record->count);
+    const char* at = end - record->lines * kLine;
+#pragma GCC unroll 12
+    for (uint32_t line = 0; line < kFetched; ++line) {
+      asm volatile("prefetcht0 %0" : : "m"(at[line * kLine]));  // as a builtin it is dropped
+    }
   }
 
   const Record* look_up(Key key) const {
@@ -173,6 +186,7 @@ class TraceTree {
   bool grow(size_t bytes);
 
   static constexpr uint32_t kFirstEntries = 1024, kSparseness = 4, kMostWordsOfStep = 4;
+  static constexpr uint32_t kLine = 64, kFewLines = 4, kFetched = 12;
   static const uint32_t kNoEntries[1];
   static std::atomic<size_t> g_all_bytes;
 

@@ -3,8 +3,8 @@
 
 usage: tests/bench/host.py [FOLDER] [--quick] [--client=FOLDER] [--compare=LIBRARY] [TABLE…]
 
-FOLDER: a build folder (build/release), or where one was installed. TABLE: instructions, pairs, programs, memory or logs;
-all of them if none is named.
+FOLDER: a build folder (build/release), or where one was installed. TABLE: instructions, pairs, deep, programs, memory or
+logs; all of them if none is named.
 --quick: short runs in place of long ones, and without heaptrack's own compression, which takes longest.
 --client: the folder with onnxruntime_perf_test and its models; without, the one that the end-to-end tests have brought.
 --compare: another libgpupeak.so, in full mode, beside the others.
@@ -27,7 +27,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 QUICK = "--quick" in sys.argv
 OPTIONS = dict(a[2:].split("=", 1) for a in sys.argv[1:] if a.startswith("--") and "=" in a)
-TABLES = ("instructions", "pairs", "programs", "memory", "logs")
+TABLES = ("instructions", "pairs", "deep", "programs", "memory", "logs")
 words = [a for a in sys.argv[1:] if not a.startswith("--")]
 chosen = [w for w in words if w in TABLES] or TABLES
 BUILD = os.path.abspath(next((w for w in words if w not in TABLES), os.path.join(ROOT, "build/release")))
@@ -87,15 +87,52 @@ def beside_peer(native, full, peer):
     return f"{(full - native) / (peer - native):.2f}" if peer is not None else "–"
 
 
-def pairs_program(folder):
-    """The micro benchmark; made here where only an installation is at hand."""
-    program = os.path.join(BUILD, "tests/bench/bench_malloc_pairs")
+def bench_program(folder, name):
+    """A micro benchmark; made here where only an installation is at hand."""
+    program = os.path.join(BUILD, "tests/bench/bench_" + name)
     if not os.path.exists(program):
-        program = os.path.join(folder, "malloc_pairs")
+        program = os.path.join(folder, name)
         if not os.path.exists(program):
-            subprocess.run(["g++", "-std=c++20", "-O2", "-pthread", "-o", program,
-                            os.path.join(ROOT, "tests/bench/malloc_pairs.cc")], check=True)
+            subprocess.run(["g++", "-std=c++20", "-O2", "-fno-optimize-sibling-calls", "-pthread", "-o", program,
+                            os.path.join(ROOT, f"tests/bench/{name}.cc")], check=True)
     return program
+
+
+def pairs_program(folder):
+    return bench_program(folder, "malloc_pairs")
+
+
+def printed_ns(done):
+    """heaptrack's own lines go to the same stream."""
+    return float(next(line for line in done.stdout.decode().split() if line.replace(".", "", 1).isdigit()))
+
+
+def deep_loops(folder):
+    """As eager PyTorch allocates: thousands of deep stacks, one after the other, in the same order again and again."""
+    program = bench_program(folder, "deep_loop")
+    shapes = {"own": "all frames differ", "mixed": "one of four functions in each frame", "outer": "the 16 outermost differ"}
+    rounds = "50" if QUICK else "300"
+    runs = 9
+    print("\nnanoseconds of processor time a malloc+free pair in a loop over 2,000 stacks of 60 frames, the 60 calls included, "
+          f"median of {runs}\nalternating runs; in brackets: added, median and quartiles of the rounds' differences\n")
+    print("| | " + " | ".join(shapes.values()) + " |")
+    print("|---|" + "---|" * len(shapes))
+    table = {name: [] for name, _, _ in ways(folder)}
+    for shape in shapes:
+        times = {name: [] for name in table}
+        for _ in range(runs):
+            for name, environment, prefix in ways(folder):
+                # heaptrack is so slow that it has fewer rounds; it knows no stacks by heart
+                count = "50" if "heaptrack" in name else rounds
+                times[name].append(printed_ns(run(prefix, environment, [program, "2000", "60", count, shape], folder)[1]))
+        for name, values in times.items():
+            cell = f"{statistics.median(values):.0f}"
+            if name != "native":
+                low, middle, high = statistics.quantiles([v - n for v, n in zip(values, times["native"])], n=4)
+                cell += f" ({middle:+.0f}; {low:+.0f} to {high:+.0f})"
+            table[name].append(cell)
+    for name, cells in table.items():
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 
 def pair_times(folder):
@@ -111,9 +148,7 @@ def pair_times(folder):
         for _ in range(RUNS):
             for name, environment, prefix in ways(folder):
                 _, done = run(prefix, environment, [program, str(depth), str(threads), pairs], folder)
-                # heaptrack's own lines go to the same stream
-                figures = [line for line in done.stdout.decode().split() if line.replace(".", "", 1).isdigit()]
-                times[name].append(float(figures[0]))
+                times[name].append(printed_ns(done))
         for name in table:
             table[name].append(statistics.median(times[name]))
     for name, values in table.items():
@@ -291,7 +326,7 @@ def main():
         with open("/proc/cpuinfo") as cpus:
             model = next((line.split(":")[1].strip() for line in cpus if line.startswith("model name")), "")
         print(f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} × {model}, Linux {platform.release()}")
-        tables = dict(zip(TABLES, (instructions, pair_times, program_times, memory_growth, log_figures)))
+        tables = dict(zip(TABLES, (instructions, pair_times, deep_loops, program_times, memory_growth, log_figures)))
         for table in TABLES:
             if table in chosen:
                 tables[table](folder)
