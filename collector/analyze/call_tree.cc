@@ -40,8 +40,11 @@ CallTree::CallTree(Profile& profile, const std::vector<Contribution>& held, Orde
 }
 
 std::string CallTree::title(const Node& node) {
-  if (node.frame == nullptr) return std::string(kNoStack);
-  return node.frame->is_python ? frame_name(*node.frame) : frame_title(*node.frame);
+  return node.frame == nullptr ? std::string(kNoStack) : title(*node.frame);
+}
+
+std::string CallTree::title(const Frame& frame) {
+  return frame.is_python ? frame_name(frame) : frame_title(frame);
 }
 
 }  // namespace gpupeak::collector

@@ -28,6 +28,7 @@ class CallTree {
   const Node& node(uint32_t id) const { return nodes_[id]; }
   /// The name to show.
   static std::string title(const Node& node);
+  static std::string title(const Frame& frame);
 
  private:
   std::vector<Node> nodes_;

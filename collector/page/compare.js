@@ -48,11 +48,28 @@ const largest = (values) => Math.max(...values.map((value) => value ?? 0));
 /** Whether it is the largest of values that differ by what is shown of them. */
 const stands = (row, i) => row.values[i] === row.most && row.values.some((value) => format.size(value) !== format.size(row.most));
 
-/** One column a run; the largest of a row stands out. */
-function columnsOf(runs) {
-  return runs.map((run, i) => ({key: `run${i}`, label: run.shortName(), number: true,
-    cell: (row) => h('span', {class: stands(row, i) ? 'most' : null},
-      format.size(row.values[i]))}));
+/** "+12.0 MiB (+3.2 %)"; null where there is nothing to compare. */
+function difference(value, base) {
+  if (value === null || base === null || value === base) return null;
+  const sign = value > base ? '+' : '−';
+  const share = base > 0 ? ` (${sign}${(100 * Math.abs(value - base) / base).toFixed(1)} %)` : '';
+  return `${sign}${format.size(Math.abs(value - base))}${share}`;
+}
+
+/**
+ * One column a run, with the difference to the first of those that ended in order; the largest of a row stands out. What a
+ * run that did not end in order took is the least that its peaks would have been (`atLeast`): it is compared with nothing, and
+ * never looks best.
+ */
+function columnsOf(runs, atLeast = true) {
+  const base = runs.findIndex((run) => run.ended);
+  return runs.map((run, i) => ({key: `run${i}`, label: run.ended ? run.shortName() : `${run.shortName()}: ${run.exit}`, number: true,
+    cell: (row) => {
+      const value = row.values[i];
+      if (!run.ended) return h('span', {class: 'died', title: run.exit}, value === null || !atLeast ? format.size(value) : `≥ ${format.size(value)}`);
+      const change = i === base ? null : difference(value, row.values[base]);
+      return [h('span', {class: stands(row, i) ? 'most' : null}, format.size(value)), change && h('div', {class: 'faint'}, change)];
+    }}));
 }
 function rowOf(title, values) {
   const row = {title, values};
@@ -100,16 +117,15 @@ export function compare(runs, onrun, drawn) {
   };
   const show = (scope) => {
     draw(scope);
-    const columns = columnsOf(runs);
-    const of = (rows, label, title) => rows.length > 0 && h('section', {}, h('h2', {}, title),
+    const of = (rows, label, title, columns) => rows.length > 0 && h('section', {}, h('h2', {}, title),
       table({label, rows: rows.map((row, i) => ({...row, order: i})), order: {key: 'order', down: false}, columns: [{key: 'title', label, class: 'title', cell: (row) => h('span', {title: row.title}, row.title)}, ...columns]}));
     replace(box, h('section', {}, h('div', {class: 'tools'}, choice('Axis', [{value: 'time', text: 'Time'},
       {value: 'share', text: 'Share of the run'}], relative ? 'share' : 'time', (value) => {
       relative = value === 'share';
       draw(scope);
     })), plot),
-      of(phaseRows(runs, scope), 'phase', 'Phases'),
-      of(siteRows(runs, scope), 'site', 'Largest sites at the peak'));
+      of(phaseRows(runs, scope), 'phase', 'Phases', columnsOf(runs)),
+      of(siteRows(runs, scope), 'site', 'Largest sites at the peak', columnsOf(runs, false)));
     if (box.isConnected && !overlay.u) overlay.draw();
   };
   const peaks = scopes.map((name) => rowOf(name, runs.map((run) => run.scopeByName.get(name)?.bytes ?? null)));
@@ -119,7 +135,7 @@ export function compare(runs, onrun, drawn) {
     h('section', {}, h('h2', {}, `${runs.length} runs`), h('div', {class: 'legend'}, runs.map((run) => h('button', {
       type: 'button', title: run.command, onclick: () => onrun(run)},
     h('span', {class: 'swatch', style: {borderColor: `var(${COLORS[run.index % COLORS.length]})`}}), run.shortName(), ' ',
-    h('span', {class: 'faint'}, run.command)))),
+    h('span', {class: run.ended ? 'faint' : 'died'}, run.exit), ' ', h('span', {class: 'faint'}, run.command)))),
     table({label: 'peak', rows: peaks, search: false, order: {key: 'title', down: false}, columns: [{key: 'title', label: 'peak of'}, ...columnsOf(runs)]})),
     scopes.length > 0 && h('nav', {class: 'sticky', 'aria-label': 'Memory shown below'},
       choice('Memory', scopes.map((name) => ({value: name, text: name})), scopes[0], show)),

@@ -3,8 +3,38 @@ import {select} from 'd3-selection';
 import flamegraph from 'd3-flame-graph';
 import {h} from './dom.js';
 import * as format from './format.js';
+import {isInterpreter, isScript} from './model.js';
 
 const FRAME_HEIGHT = 20;
+
+/** Nodes of the same call as one. */
+function merged(nodes) {
+  const byCall = new Map();
+  for (const node of nodes) {
+    const key = `${node.n}\u0000${node.place}`;
+    const other = byCall.get(key);
+    byCall.set(key, other ? {...other, v: other.v + node.v, c: [...other.c, ...node.c]} : node);
+  }
+  return [...byCall.values()];
+}
+
+const hasScript = (node) => isScript(node.place) || node.c.some(hasScript);
+/** The calls of a node without those that `skips`: the calls of these take their place. */
+const meant = (node, skips) => merged(node.c.flatMap((call) => skips(call) ? meant(call, skips) : [call]));
+
+/** The tree with a single cell for a run of calls of which each only makes the next. `calls`: what a cell stands for. */
+function folded(node, skips, isRoot = true) {
+  const calls = [{n: node.n, place: node.place}];
+  let last = node, below = meant(node, skips);
+  while (!isRoot && below.length === 1 && below[0].v === last.v) {
+    [last] = below;
+    calls.push({n: last.n, place: last.place});
+    below = meant(last, skips);
+  }
+  const name = calls.length === 1 ? node.n : [node.n, calls.length > 2 ? '…' : null, last.n].filter(Boolean).join(' → ');
+  return {n: name, v: node.v, place: node.place, calls, c: below.map((call) => folded(call, skips, false))};
+}
+const whole = (node) => ({...node, calls: [{n: node.n, place: node.place}], c: node.c.map(whole)});
 
 /** A steady colour for each module: a warm hue, so that text is legible on it in both themes. */
 function color(place) {
@@ -23,16 +53,18 @@ export class Flame {
     this.details = h('p', {class: 'details', role: 'status'});
     this.search = h('input', {type: 'search', placeholder: 'Search functions', 'aria-label': 'Search functions',
       oninput: () => this.find()});
+    this.every = h('input', {type: 'checkbox', onchange: () => this.rebuild()});
     this.element = h('div', {},
-      h('div', {class: 'tools'}, this.search, h('button', {type: 'button', class: 'plain', onclick: () => this.reset()}, 'Show all')),
+      h('div', {class: 'tools'}, this.search, h('button', {type: 'button', class: 'plain', onclick: () => this.reset()}, 'Show all'),
+        h('label', {title: 'also those that only make the next call, and those of the Python interpreter'}, this.every, ' every call')),
       this.box, this.details,
       h('p', {class: 'faint hint'}, 'Click a call to zoom in, or move with ', h('kbd', {}, '↑'), h('kbd', {}, '↓'),
         h('kbd', {}, '←'), h('kbd', {}, '→'), ' and press ', h('kbd', {}, 'Enter'), '; ', h('kbd', {}, 'Esc'), ' shows all.'));
   }
 
   draw() {
-    this.data = this.run.flame(this.scope);
-    this.plot();
+    this.tree = this.run.flame(this.scope);
+    this.rebuild();
     this.resize = new ResizeObserver(() => {
       if (Math.abs(this.box.clientWidth - this.width) > 2) this.plot();
     });
@@ -42,14 +74,22 @@ export class Flame {
     if (this.resize) this.resize.disconnect();
   }
 
+  rebuild() {
+    const scripted = !this.every.checked && hasScript(this.tree);
+    this.skips = ({place}) => scripted && isInterpreter(place);
+    this.data = this.every.checked ? whole(this.tree) : folded(this.tree, this.skips);
+    this.plot();
+    this.find();
+  }
+
   plot() {
     this.width = this.box.clientWidth || 800;
     this.box.replaceChildren();
     this.chart = flamegraph().width(this.width).cellHeight(FRAME_HEIGHT).transitionDuration(0).minFrameSize(1)
       .inverted(true).sort((a, b) => b.value - a.value)
       .setLabelHandler((node) => this.describe(node))
-      .setColorMapper((node) => node.highlight ? 'var(--found)' : node.depth === 0 ? 'var(--root)' : color(node.data.place))
-      .setSearchMatch((node, term) => term !== '' && node.data.n.toLowerCase().includes(term.toLowerCase()))
+      .setColorMapper((node) => this.color(node))
+      .setSearchMatch((node, term) => term !== '' && node.data.calls.some(({n}) => n.toLowerCase().includes(term.toLowerCase())))
       .setSearchHandler((found, bytes) => { this.say(`${found.length} calls, ${this.amount(bytes)}`); })
       .setDetailsHandler((text) => this.say(text))
       .onHover((node) => { this.current = node; })
@@ -59,11 +99,20 @@ export class Flame {
     this.say(null);
   }
 
+  /** What a search has found stands out: all else is grey while there is one. */
+  color(node) {
+    if (node.highlight) return 'var(--found)';
+    if (node.depth === 0) return 'var(--root)';
+    return this.search.value.trim() === '' ? color(node.data.place) : 'var(--unfound)';
+  }
+
   amount(bytes) {
     return `${format.size(bytes)}, ${format.percent(bytes, this.scope.bytes)} of the peak`;
   }
   describe(node) {
-    return `${node.data.n}\n${this.amount(node.value)}${node.data.place ? `\n${node.data.place}` : ''}`;
+    const {calls} = node.data;
+    const names = calls.length === 1 ? calls[0].n : calls.map(({n}) => n).join(' → ');
+    return `${names}\n${this.amount(node.value)}${node.data.place ? `\n${node.data.place}` : ''}`;
   }
   say(text) {
     this.details.textContent = (text || this.describe(this.current || this.root.datum())).replaceAll('\n', '  —  ');
@@ -74,6 +123,25 @@ export class Flame {
     if (term === '') this.chart.clear();
     else this.chart.search(term);
     if (term === '') this.say(null);
+  }
+  /** Zooms into the cell of a stack (innermost first), or of as much of it as is drawn. */
+  reveal(stack) {
+    const calls = stack.filter((call) => !this.skips(call)).reverse();
+    const deepest = (node, at) => {
+      let best = {node, at};
+      for (const child of node.children || []) {
+        const ahead = child.data.calls.findIndex(({n}, i) => calls[at + i]?.n !== n);
+        if (ahead === 0) continue;
+        const found = ahead < 0 ? deepest(child, at + child.data.calls.length) : {node: child, at: at + ahead};
+        if (found.at > best.at) best = found;
+      }
+      return best;
+    };
+    this.reset();
+    const {node} = deepest(this.root.datum(), 0);
+    this.chart.zoomTo(node);
+    this.outline(node);
+    this.box.focus({preventScroll: true});
   }
   reset() {
     this.search.value = '';

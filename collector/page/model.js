@@ -26,14 +26,19 @@ function decodeSeries(packed, buckets) {
 
 function decodeRow(run, row) {
   const text = (id) => id === null ? null : run.strings[id];
-  const [title, kind, bytes, count, module, phase, thread, api, flags, life] = row;
+  const [title, kind, bytes, count, module, phase, thread, api, flags, life, stack] = row;
   return {title: text(title), kind: text(kind), bytes, count, module: text(module), phase: text(phase),
-    thread, api: text(api), temporary: (flags & 1) !== 0, life};
+    thread, api: text(api), temporary: (flags & 1) !== 0, life, stack};
 }
 
 function decodeCall(run, [name, bytes, place, ...calls]) {
   return {n: run.strings[name], v: bytes, place: run.strings[place], c: calls.map((call) => decodeCall(run, call))};
 }
+
+/** Whether a call is one of a Python script. */
+export const isScript = (place) => /\.py( · |$)|^</.test(place);
+/** Whether a call is the Python interpreter's own, not one of the script. */
+export const isInterpreter = (place) => /^(lib)?python[\d.]*(\.so[\d.]*)?( · |$)/.test(place);
 
 export class Run {
   constructor(packed, index) {
@@ -46,6 +51,9 @@ export class Run {
     this.moments = new Map();
     this.scopeByName = new Map(this.scopes.map((scope) => [scope.name, scope]));
     this.command = this.summary.run.command.join(' ') || this.log;
+    const {kind, code} = this.summary.run.exit;
+    this.exit = kind === 'signal' ? `killed by signal ${code}` : kind === 'exit' ? `exit ${code}` : 'no exit seen';
+    this.ended = kind === 'exit' && code === 0;  // else its figures are of a part of what it was to do
   }
 
   /** Devices first, then the host: what one looks at first. */
@@ -58,6 +66,29 @@ export class Run {
   kindsOf(scope) {
     const kinds = this.scopes.filter((other) => other.kind !== '' && other.name.startsWith(`${scope.name}/`));
     return kinds.filter((kind) => kind.counts).concat(kinds.filter((kind) => !kind.counts));
+  }
+
+  /** Whether it is the only part of a sum, and so the same. */
+  isWhole(scope) {
+    const sum = scope.kind !== '' ? scope.name.slice(0, scope.name.indexOf('/'))
+      : scope.name === 'device' ? this.scopes.find(({device}) => device >= 0)?.name : null;
+    const whole = sum && sum !== scope.name && this.scopeByName.get(sum);
+    return Boolean(whole) && scope.counts && whole.bytes === scope.bytes && whole.time_ns === scope.time_ns;
+  }
+
+  /** The stack that holds most of a row by site, innermost first; null where none was recorded. */
+  stackOf(row) {
+    if (!this.stacks) {
+      this.stacks = new Map();
+      const tables = [...this.scopes.map((scope) => scope.tables.site), ...this.live_at_exit];
+      for (const known of tables.flatMap((table) => this.rows(table.rows))) {
+        const key = `${known.kind}\u0000${known.title}`;
+        if (known.stack && !this.stacks.has(key)) this.stacks.set(key, known.stack);
+      }
+    }
+    const packed = row.stack || this.stacks.get(`${row.kind}\u0000${row.title}`);
+    return packed ? Array.from({length: packed.length / 2}, (_, i) =>
+      ({n: this.strings[packed[2 * i]], place: this.strings[packed[2 * i + 1]]})) : null;
   }
 
   seriesOf(name) {

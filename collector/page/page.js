@@ -50,7 +50,7 @@ function scopeName(scope) {
 function scopePicker(run) {
   const main = run.mainScopes();
   const options = main.map((scope) => ({value: scope.name, text: scopeName(scope), title: scope.text}));
-  const others = run.scopes.filter((scope) => !main.includes(scope));
+  const others = run.scopes.filter((scope) => !main.includes(scope) && !run.isWhole(scope));
   const picker = choice('Memory', options, state.scope.name, showScope);
   if (others.length === 0) return picker;
   const select = h('select', {'aria-label': 'Other sums and kinds', onchange: (event) => showScope(event.target.value)},
@@ -61,28 +61,30 @@ function scopePicker(run) {
 }
 
 /** What was live at the chosen instant. */
-function liveView(scope, moments, index) {
+function liveView(run, scope, moments, index, find) {
   const live = moments.live(index), recorded = moments.reason(index);
   const reason = index === moments.peak ? ' · the peak' : recorded === '' || recorded.startsWith('peak of') ? '' : ` · ${recorded}`;
   return [
     h('h3', {}, `Live at ${format.instant(moments.ns(index), 6)}`, h('span', {class: 'faint'}, reason)),
     h('p', {class: 'total'}, format.size(live.total), h('span', {class: 'faint'}, ` ${scope.text} · `,
       `${format.percent(live.total, scope.bytes)} of its peak`)),
-    sections.holderTable(live, live.total, {label: 'What was live', search: false, details: false}),
+    sections.holderTable(live, live.total, {label: 'What was live', search: false, details: false,
+      stackOf: (row) => run.stackOf(row), onfind: find}),
   ];
 }
 
-function timelineSection(run, scope) {
+function timelineSection(run, scope, find) {
   if (run.instants.list.length === 0) return null;
   const moments = run.momentsOf(scope);
   const live = h('div', {class: 'live', 'aria-live': 'polite'});
-  const show = (index) => replace(live, liveView(scope, moments, index));
+  const show = (index) => replace(live, liveView(run, scope, moments, index, find));
   const timeline = new Timeline(run, scope, moments, show);
   drawn.push(timeline);
   show(timeline.index);
   return sections.titled('timeline', 'Over time', timeline.element, live);
 }
 
+/** The section, and what shows a stack in its flame graph. */
 function peakSection(run, scope) {
   const box = h('div');
   const groupings = GROUPINGS.filter((name) => scope.tables[name]);
@@ -98,7 +100,8 @@ function peakSection(run, scope) {
       replace(box, flame.element);
       if (box.isConnected) flame.draw();
     } else {
-      replace(box, sections.holderTable(run.table(scope, state.by), scope.bytes, {label: `Holders by ${state.by}`, by: state.by}));
+      replace(box, sections.holderTable(run.table(scope, state.by), scope.bytes, {label: `Holders by ${state.by}`, by: state.by,
+        stackOf: (row) => run.stackOf(row), onfind: find}));
     }
   };
   const view = choice('View', [{value: 'flame', text: 'Flame graph'}, {value: 'table', text: 'Table'}], state.view,
@@ -110,8 +113,16 @@ function peakSection(run, scope) {
     state.by = value;
     show();
   });
+  const find = (stack) => {
+    state.view = 'flame';
+    view.mark('flame');
+    show();
+    flame.element.scrollIntoView({block: 'center'});
+    flame.reveal(stack);
+  };
   show();
-  return sections.titled('peak', 'Who held the peak', sections.peakLine(run, scope), h('div', {class: 'tools'}, view, by), box);
+  return {find, element: sections.titled('peak', 'Who held the peak', sections.peakLine(run, scope),
+    h('div', {class: 'tools'}, view, by), box)};
 }
 
 function header() {
@@ -134,12 +145,13 @@ function render(keepPlace = false) {
     const {run, scope} = state;
     document.title = `gpupeak: ${run.shortName()}`;
     const said = [sections.verdict(run), sections.failures(run)];
+    const peak = scope && peakSection(run, scope);
     if (!scope) replace(content, said, h('p', {class: 'notice fair'}, 'No memory was recorded.'), sections.phases(run), sections.about(run));
     else replace(content, said,
       sections.cards(run, scope, showScope),
       h('nav', {class: 'sticky', 'aria-label': 'Memory shown below'}, scopePicker(run)),
-      peakSection(run, scope),
-      timelineSection(run, scope),
+      peak.element,
+      timelineSection(run, scope, peak.find),
       sections.ledger(run, scope),
       sections.phases(run),
       sections.temporaries(run),

@@ -2,6 +2,7 @@
 // nothing to show.
 import {h} from './dom.js';
 import * as format from './format.js';
+import {isInterpreter, isScript} from './model.js';
 import {share, table} from './table.js';
 
 export const titled = (id, title, ...children) =>
@@ -38,12 +39,10 @@ function partsBar(parts) {
 /** What was run, where and how it was recorded. */
 export function about(run) {
   const {run: process, quality, tool} = run.summary;
-  const exit = process.exit.kind === 'signal' ? `killed by signal ${process.exit.code}`
-    : process.exit.kind === 'exit' ? `exit ${process.exit.code}` : 'no exit seen';
   const started = process.start_time ? process.start_time.replace('T', ' ').replace('Z', ' UTC') : '';
   const pairs = [
     ['Process', `${process.pid}${process.host ? ` on ${process.host}` : ''}${process.rank === null ? '' : `, rank ${process.rank}`}`],
-    ['Started', started], ['Ran', `${format.time(process.duration_ns)}, ${exit}`],
+    ['Started', started], ['Ran', `${format.time(process.duration_ns)}, ${run.exit}`],
     ['Events', `${format.count(quality.device_events)} device, ${format.count(quality.host_events)} host`],
     ['Log', `${run.log} (${format.size(run.log_bytes)}), gpupeak ${tool.version}`],
     ...run.summary.devices.map((device) => [`GPU ${device.ordinal}`, `${device.name || 'name not known'}, ${format.size(device.total_bytes)}`]),
@@ -68,9 +67,11 @@ function reserve(run) {
   const rss = run.summary.metrics['host.rss.peak_bytes'];
   if (rss === null || rss === undefined) return null;
   const ended = run.summary.quality.log_complete;
-  return h('div', {class: 'card still'}, h('span', {class: 'what'}, 'Resident memory (RSS)'),
+  const host = run.scopeByName.get('host');
+  return h('div', {class: 'card still'}, h('span', {class: 'what'}, `Resident memory (RSS)${ended ? '' : ', sampled'}`),
     h('span', {class: 'big'}, `${ended ? '' : '≥ '}${format.size(rss)}`),
-    h('span', {class: 'faint'}, `peak, ${ended ? 'as the kernel says' : 'of samples'}; only pages that were touched`));
+    h('span', {class: 'faint'}, `peak, ${ended ? 'as the kernel says' : 'of samples'}; only pages that were touched`,
+      ended && host && rss < host.bytes && `: of the ${format.size(host.bytes)} of the host, ${format.size(host.bytes - rss)} or more never were`));
 }
 
 export function peakLine(run, scope) {
@@ -80,8 +81,31 @@ export function peakLine(run, scope) {
     trigger && h('span', {class: 'faint'}, `Reached by ${format.size(trigger.bytes)} for `, h('code', {}, trigger.title), '.'));
 }
 
-/** held: {rows, otherBytes, otherRows}, which add up to whole. */
-export function holderTable(held, whole, {label, by = 'site', search = true, details = true}) {
+/** A stack, innermost first. Between a script's calls only how many the interpreter's own are. */
+function stackList(stack, onfind) {
+  const item = ({n, place}) => h('li', {}, h('code', {}, n), place && h('span', {class: 'faint'}, ` ${place}`));
+  const items = [];
+  const scripted = stack.some(({place}) => isScript(place));
+  for (let i = 0; i < stack.length;) {
+    let end = i;
+    while (scripted && end < stack.length && isInterpreter(stack[end].place)) ++end;
+    if (end - i > 1) {
+      items.push(h('li', {class: 'run'}, h('details', {}, h('summary', {}, `${format.count(end - i)} calls of the interpreter`),
+        h('ol', {}, stack.slice(i, end).map(item)))));
+      i = end;
+    } else {
+      items.push(item(stack[i++]));
+    }
+  }
+  return h('div', {class: 'whole'}, h('ol', {}, items),
+    onfind && h('button', {type: 'button', class: 'plain', onclick: () => onfind(stack)}, 'Show in the flame graph'));
+}
+
+/**
+ * held: {rows, otherBytes, otherRows}, which add up to whole. stackOf(row), onfind(stack): rows open to their stack, which
+ * leads to its place in the flame graph.
+ */
+export function holderTable(held, whole, {label, by = 'site', search = true, details = true, stackOf, onfind}) {
   const columns = [
     {key: 'title', label: by, class: 'title', cell: (row) => [h('span', {title: row.title}, row.title),
       row.temporary && h('span', {class: 'tag'}, 'temporary')]},
@@ -101,7 +125,11 @@ export function holderTable(held, whole, {label, by = 'site', search = true, det
   if (held.otherRows > 0) footer.push(line(`${format.count(held.otherRows)} more`, held.otherBytes));
   const sum = held.rows.reduce((all, row) => all + row.bytes, held.otherBytes);
   footer.push(line(sum === whole ? 'sum = peak, residual 0'.replace('peak', details ? 'peak' : 'live') : 'sum', sum));
-  return table({columns: shown, rows, footer, search, label});
+  const detail = stackOf && by === 'site' && ((row) => {
+    const stack = stackOf(row);
+    return stack && stackList(stack, onfind);
+  });
+  return table({columns: shown, rows, footer, search, label, detail});
 }
 
 /// How near to the peak a reading was: its causes are those of its own instant.
@@ -198,5 +226,5 @@ export function leaks(run) {
     h('p', {class: 'faint'}, 'Not freed by the end. Most programs leave some memory to the kernel on purpose.'),
     sides.map((side) => [h('h3', {}, side.text, h('span', {class: 'faint'}, ` ${format.size(side.bytes)} in ${format.counted(side.count, 'block')}`)),
       holderTable({rows: run.rows(side.rows), otherBytes: side.other_bytes, otherRows: side.other_rows}, side.bytes,
-        {label: `Live at exit: ${side.text}`, details: false})]));
+        {label: `Live at exit: ${side.text}`, details: false, stackOf: (row) => run.stackOf(row)})]));
 }

@@ -6,9 +6,9 @@ const firstRows = () => NARROW.matches ? 12 : 25;
 
 /**
  * columns: [{key, label, number, cell(row)}]; sorted by `order`, else by the first number column, largest first.
- * footer: rows of cells below, which neither sort nor filter.
+ * footer: rows of cells below, which neither sort nor filter. detail(row): what a row opens to, or null.
  */
-export function table({columns, rows, footer = [], search = true, label, order: first}) {
+export function table({columns, rows, footer = [], search = true, label, order: first, detail}) {
   let order = first || {key: (columns.find((column) => column.number) || columns[0]).key, down: true};
   let needle = '', all = false;
   const body = h('tbody'), status = h('span', {class: 'faint', role: 'status'});
@@ -21,6 +21,18 @@ export function table({columns, rows, footer = [], search = true, label, order: 
     fill();
   }});
 
+  /** A row's title that opens and closes what is behind it, in a row below. */
+  function opener(line, row, inside) {
+    const more = detail(row);
+    if (!more) return inside;
+    const below = h('tr', {class: 'detail'}, h('td', {colspan: String(columns.length)}, more));
+    return h('button', {type: 'button', class: 'opener', 'aria-expanded': 'false', onclick: (event) => {
+      const open = !below.isConnected;
+      if (open) line.after(below);
+      else below.remove();
+      event.currentTarget.setAttribute('aria-expanded', String(open));
+    }}, inside);
+  }
   function sortBy(column) {
     order = {key: column.key, down: order.key === column.key ? !order.down : Boolean(column.number)};
     fill();
@@ -36,9 +48,14 @@ export function table({columns, rows, footer = [], search = true, label, order: 
       return order.down ? -less : less;
     });
     const shown = all || found.length <= firstRows() + 5 ? found : found.slice(0, firstRows());
-    replace(body, shown.map((row) => h('tr', {}, columns.map((column, i) => h(i === 0 && !column.number ? 'th' : 'td',
-      {class: column.number ? 'number' : column.class, scope: i === 0 && !column.number ? 'row' : null},
-      column.cell ? column.cell(row) : row[column.key] ?? '–')))));
+    replace(body, shown.map((row) => {
+      const line = h('tr', {});
+      const inside = (column) => column.cell ? column.cell(row) : row[column.key] ?? '–';
+      replace(line, columns.map((column, i) => h(i === 0 && !column.number ? 'th' : 'td',
+        {class: column.number ? 'number' : column.class, scope: i === 0 && !column.number ? 'row' : null},
+        column.class === 'title' && detail ? opener(line, row, inside(column)) : inside(column))));
+      return line;
+    }));
     more.hidden = shown.length === found.length;
     more.textContent = `Show all ${found.length} rows`;
     status.textContent = needle === '' ? '' : `${found.length} of ${rows.length} rows`;

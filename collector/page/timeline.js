@@ -24,6 +24,12 @@ function sumCurve(run, scope) {
   return {times: run.times, values: series.max, low: varies ? series.min : null};
 }
 
+/** What samples say: where they changed, since nothing is known between them. */
+function sampledCurve(run, series) {
+  const at = series.max.flatMap((value, i) => value !== null && value !== series.max[i - 1] && i < series.max.length - 1 ? [i] : []);
+  return {times: at.map((i) => run.times[i]), values: at.map((i) => series.max[i]), readings: true, dotted: true};
+}
+
 /** What the chart of a scope shows. */
 function curvesOf(run, scope) {
   const curves = [];
@@ -41,9 +47,15 @@ function curvesOf(run, scope) {
   }
   const gauges = scope.name === 'host' ? ['host.rss'] : [`${scope.name}/pool reserved`];
   for (const series of gauges.map((name) => run.seriesOf(name)).filter(Boolean)) {
-    curves.push({label: series.name.endsWith('rss') ? 'RSS, sampled' : 'pool reserved', times: run.times, values: series.max,
-      color: '--observed-2', dash: [2, 3], width: 1.4,
-      title: series.name.endsWith('rss') ? 'resident memory of the process, from samples' : 'held by the pools'});
+    const isRss = series.name.endsWith('rss');
+    curves.push({label: isRss ? 'RSS, sampled' : 'pool reserved', color: '--observed-2', dash: [2, 3], width: 1.4,
+      ...(isRss ? sampledCurve(run, series) : {times: run.times, values: series.max}),
+      title: isRss ? 'resident memory of the process at the dots: only pages that were touched' : 'held by the pools'});
+  }
+  if (device && device.total_bytes && scope.kind === '') {
+    const highest = Math.max(scope.bytes, ...curves.filter(({readings}) => readings).flatMap(({values}) => values));
+    curves.push({label: 'card', title: 'all the memory that the GPU has', times: [0, run.endNs], values: [device.total_bytes, device.total_bytes],
+      color: '--faint', dash: [8, 4], width: 1, limit: true, hidden: highest < device.total_bytes / 4});
   }
   if (run.seriesOf(scope.name)) {  // last, so that it lies above its parts
     curves.push({...sumCurve(run, scope), label: scope.kind || 'sum', color: '--accent', fill: true, width: 1.8});
@@ -96,7 +108,7 @@ export class Timeline {
     this.curves.forEach((curve) => {
       curve.at = series.length;
       const dots = curve.readings ? {show: true, size: 5, fill: themed(curve.color)} : {show: false};
-      const common = {paths: stepped, show: !curve.hidden, points: dots, spanGaps: Boolean(curve.readings)};
+      const common = {paths: curve.dotted ? () => null : stepped, show: !curve.hidden, points: dots, spanGaps: Boolean(curve.readings)};
       series.push({...common, label: curve.label, stroke: themed(curve.color), width: curve.width, dash: curve.dash,
         fill: curve.fill ? themed('--area') : undefined});
       drawn.push(curve);
@@ -230,7 +242,8 @@ export class Timeline {
       let at = bucket === null || bucket === undefined ? null : curve.shown[bucket];
       for (let i = bucket; at === undefined && i > 0;) at = curve.shown[--i];  // the reading before
       const highest = curve.shown.reduce((most, value) => Math.max(most, value ?? 0), 0);
-      curve.figure.textContent = at === null || at === undefined ? `≤ ${format.size(highest)}` : format.size(at);
+      curve.figure.textContent = curve.limit ? format.size(highest)
+        : at === null || at === undefined ? `≤ ${format.size(highest)}` : format.size(at);
     }
   }
 }

@@ -133,19 +133,31 @@ class PageData {
     return all;
   }
 
-  /// title, kind, bytes, count, module, phase, thread, api, flags, longest life
+  /// title, kind, bytes, count, module, phase, thread, api, flags, longest life, and the stack that
+  /// holds most of it, if it is known: names and places in turn, innermost first, as in flame_json.
   Json row_json(const Holder& holder) {
     constexpr int kTemporary = 1;
-    return {strings_.id(holder.title),
-            strings_.id(holder.kind),
-            holder.bytes,
-            holder.count,
-            strings_.id(holder.module),
-            holder.phase ? Json(strings_.id(*holder.phase)) : Json(nullptr),
-            nullable(holder.thread_id),
-            strings_.id(holder.api),
-            holder.temporary ? kTemporary : 0,
-            holder.longest_life_ns};
+    Json row = {strings_.id(holder.title),
+                strings_.id(holder.kind),
+                holder.bytes,
+                holder.count,
+                strings_.id(holder.module),
+                holder.phase ? Json(strings_.id(*holder.phase)) : Json(nullptr),
+                nullable(holder.thread_id),
+                strings_.id(holder.api),
+                holder.temporary ? kTemporary : 0,
+                holder.longest_life_ns};
+    if (!holder.stack.empty()) row.push_back(stack_json(holder.stack));
+    return row;
+  }
+  Json stack_json(const std::vector<Frame>& stack) {
+    Json json = Json::array();
+    for (const Frame& frame : stack) {
+      if (frame.module.starts_with(kOwnModule)) continue;
+      json.push_back(strings_.id(CallTree::title(frame)));
+      json.push_back(strings_.id(place(frame)));
+    }
+    return json;
   }
   Json rows_json(const std::vector<Holder>& rows) {
     Json json = Json::array();
@@ -182,7 +194,7 @@ class PageData {
       Json tables;
       const size_t top = is_main(info) ? kMainRows : kOtherRows;
       for (Attribution& rows : attributions_) {
-        const HolderTable table = rows.table(held, top, false);
+        const HolderTable table = rows.table(held, top, is_main(info) && rows.by() == GroupBy::kSite);
         if (rows.by() == GroupBy::kTag && no_tags(table)) continue;
         tables[std::string(group_by_name(rows.by()))] = table_json(table);
       }
@@ -313,7 +325,7 @@ class PageData {
         bytes += part.bytes;
         count += part.count;
       }
-      Json side = table_json(profile_.sites().table(live, kListRows, false));
+      Json side = table_json(profile_.sites().table(live, kListRows, true));
       side["scope"] = info.name;
       side["text"] = profile_.scope_text(id);
       side["bytes"] = bytes;

@@ -133,6 +133,12 @@ async function run() {
   assert.ok(frames >= 4);
   await page.type('[aria-label="Search functions"]', 'libengine');
   assert.match(await text('.details'), /calls, 728 MiB, 100\.0 % of the peak/);
+  const fills = () => page.$$eval('.flame rect', (cells) => cells.map((cell) => cell.getAttribute('fill')));
+  assert.ok((await fills()).includes('var(--found)'));
+  await page.$eval('[aria-label="Search functions"]', (box) => { box.value = ''; });
+  await page.type('[aria-label="Search functions"]', '+0x400');
+  assert.ok((await fills()).includes('var(--unfound)'), 'what is not found is grey');
+  await accessible('a search');
   await page.focus('.flame');
   await press('ArrowDown', 'ArrowDown');
   assert.equal(await count('.flame g.current'), 1);
@@ -163,9 +169,43 @@ async function run() {
   const sites = await page.$$eval('#peak tbody .title', (cells) => cells.map((cell) => cell.textContent));
   assert.deepEqual(sites, [...sites].sort((a, b) => a.localeCompare(b)));
 
-  // Another memory, then one kind of it.
+  // A row opens to its whole stack, which leads to its cell of the flame graph.
+  const turn = (where, row) => page.evaluate(([selector, part]) => [...document.querySelectorAll(`${selector} .opener`)]
+    .find((opener) => opener.textContent.includes(part)).click(), [where, row]);
+  await turn('#peak', '+0x400');
+  assert.deepEqual(await page.$$eval('#peak .detail code', (calls) => calls.map((call) => call.textContent)),
+    ['libengine.so+0x400', 'libengine.so+0x300', 'libengine.so+0x100']);
+  await accessible('an open row');
+  await turn('#peak', '+0x400');
+  assert.equal(await count('#peak .detail'), 0);
+  await turn('#peak', '+0x400');
+  await page.click('#peak .detail .plain');
+  await pause();
+  assert.match(await text('.details'), /\+0x400.*528 MiB/);
+  assert.ok(await count('.flame g.fade') > 0, 'it is zoomed in');
+  await page.focus('.timeline');
+  await press('p');
+  await turn('#timeline .live', '+0x400');
+  assert.equal(await count('#timeline .live .detail li'), 3);
+  await turn('#timeline .live', '+0x400');
+
+  // Another memory, then one kind of it. The interpreter's own calls are one line, and no cells.
   await clickChoice('Memory', 'device:1');
-  assert.match(await text('#peak'), /7\.00 MiB/);
+  assert.match(await text('#peak'), /12\.0 MiB/);
+  const cells = () => page.$$eval('.flame g.frame', (all) => all.map((cell) => cell.textContent));
+  assert.ok(!(await cells()).some((cell) => cell.includes('libpython')), `${await cells()}`);
+  const few = await count('.flame g.frame');
+  await page.click('[title^="also those that only"] input');
+  await pause();
+  assert.equal((await cells()).filter((cell) => cell.includes('libpython')).length, 3);
+  assert.ok(await count('.flame g.frame') > few);
+  await clickChoice('View', 'table');
+  await turn('#peak', '+0x600');
+  assert.match(await text('#peak .detail summary'), /3 calls of the interpreter/);
+  assert.match(await text('#peak .detail ol'), /\+0x600.*3 calls of the interpreter.*train train\.py/);
+  const kinds = await page.$$eval('.pickers select option', (options) => options.map((option) => option.value));
+  assert.ok(kinds.includes('device:0/pool'));
+  assert.ok(!kinds.includes('host/heap'), 'a kind that is all of its sum is not offered');
   await page.select('.pickers select', 'device:0/pool');
   await pause();
   assert.match(await text('#peak tfoot'), /16\.0 MiB.*residual 0/);
@@ -202,7 +242,10 @@ async function empty() {
 
 async function compare() {
   await open();
-  assert.match(await text('main'), /2 runs/);
+  assert.match(await text('main'), /3 runs/);
+  assert.match(await text('.legend'), /exit 0.*exit 0.*killed by signal 11/);
+  const row = await page.$$eval('tbody tr:first-child td', (cells) => cells.map((cell) => cell.textContent));
+  assert.match(row.join('|'), /^740 MiB\|840 MiB\+100 MiB \(\+13\.5 %\)\|≥ 840 MiB/);
   assert.equal(await count('.plot canvas'), 1);
   assert.match(await text('tbody'), /728 MiB/);
   assert.match(await text('tbody'), /828 MiB/);

@@ -54,7 +54,7 @@ def main():
     folder = os.path.join(os.getcwd(), "page-" + CASE)
     os.makedirs(folder, exist_ok=True)
     if CASE == "compare":
-        page = make_page(folder, [make_log(folder, "run"), make_log(folder, "other")], ("compare",))
+        page = make_page(folder, [make_log(folder, "run"), make_log(folder, "other"), make_log(folder, "died")], ("compare",))
     elif CASE == "big":
         log = os.path.join(folder, "big.gplog")
         subprocess.run([PAGE_LOG, "big", log], check=True)

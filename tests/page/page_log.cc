@@ -1,5 +1,5 @@
 // Writes a log for the tests of the page. Usage: gpupeak_page_log KIND FILE; KIND: run, hostile,
-// other, empty, big.
+// other, died, empty, big.
 #include <random>
 #include <string>
 #include <vector>
@@ -21,8 +21,11 @@ const char* const kHostile =
 /// Two devices and the host: weights stay, a workspace makes the peak of GPU 0 at 40 ms, phases
 /// load and steps, a failed allocation, thirteen small sites, and what the driver says is in use.
 /// `hostile`: all names are.
-void write(const std::string& path, bool hostile, uint64_t weights_mib) {
+void write(const std::string& path, bool hostile, uint64_t weights_mib,
+           gpupeak_exit_kind exit_kind = GPUPEAK_EXIT_CODE) {
   LogBuilder log;
+  log.counters().exit_kind = exit_kind;
+  log.counters().exit_code = exit_kind == GPUPEAK_EXIT_SIGNAL ? 11 : 0;
   const auto name = [&](const char* text) { return hostile ? kHostile : text; };
   log.fact("arg", name("benchmark"));
   log.fact("arg", name("--model"));
@@ -37,6 +40,11 @@ void write(const std::string& path, bool hostile, uint64_t weights_mib) {
   const uint32_t load = log.node(main, 0x100200);
   const uint32_t step = log.node(main, 0x100300);
   const uint32_t workspace = log.node(step, 0x100400);
+  // A script's line that the interpreter calls in three steps of its own.
+  log.module("/usr/lib/libpython3.11.so.1.0", "", 0x200000, 0x200000, 0x10000);
+  log.python_frame(log.string(name("train")), log.string(name("train.py")), 7);
+  uint32_t script = log.node(main, GPUPEAK_PYTHON_IP + 1);
+  for (const uint64_t ip : {0x200100, 0x200200, 0x200300}) script = log.node(script, ip);
   log.event(0, 0, GPUPEAK_REC_THREAD, Fields().u(100).s(name("worker")));
   log.phase_push(0, 1, true, log.string(name("main")), GPUPEAK_PHASE_AUTO);
   log.alloc(0, kMillisecond, 0x1000, 12 * kMiB, main, 16);
@@ -46,6 +54,8 @@ void write(const std::string& path, bool hostile, uint64_t weights_mib) {
   log.driver_reading(0, kMillisecond, {.used = 100 * kMiB});
   log.device_event(0, kMillisecond, GPUPEAK_REC_CONTEXT, Fields().u(0xc).u(1).u(0));
   log.driver_reading(0, kMillisecond, {.used = 500 * kMiB, .cause = GPUPEAK_LEDGER_CONTEXT});
+  log.device_alloc(0, 2 * kMillisecond, 300, GPUPEAK_KIND_LINEAR, 1, 5 * kMiB, api,
+                   log.node(script, 0x100600));
   log.phase_push(0, 2 * kMillisecond, false, log.string(name("load")));
   for (uint64_t i = 0; i < 10; ++i) {
     log.device_alloc(0, (10 + i) * kMillisecond, 1 + i, GPUPEAK_KIND_LINEAR, 0, weights_mib * kMiB,
@@ -130,6 +140,7 @@ int main(int argc, char** argv) {
     write_big(argv[2]);
     return 0;
   }
-  write(argv[2], kind == "hostile", kind == "other" ? 30 : 20);
+  write(argv[2], kind == "hostile", kind == "run" || kind == "hostile" ? 20 : 30,
+        kind == "died" ? GPUPEAK_EXIT_SIGNAL : GPUPEAK_EXIT_CODE);
   return 0;
 }
