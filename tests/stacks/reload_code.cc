@@ -21,6 +21,17 @@ void allocate_further_in() {
   allocate();
   g_sink = 2;
 }
+/// The plugin's frame in the middle of a deep stack.
+__attribute__((noinline)) void allocate_at(int depth) {
+  if (depth > 0)
+    allocate_at(depth - 1);
+  else
+    allocate();
+  g_sink = depth;
+}
+void allocate_deep() {
+  allocate_at(80);
+}
 
 /// Where the plugin's function was.
 void* use(const char* path) {
@@ -34,6 +45,7 @@ void* use(const char* path) {
   for (int i = 0; i < 5; ++i) {
     call(allocate);
     call(allocate_further_in);
+    call(allocate_deep);
   }
   std::thread([call] { call(allocate_further_in); }).join();
   dlclose(plugin);
@@ -43,15 +55,15 @@ void* use(const char* path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const void* first = nullptr;
+  const void* last = nullptr;
   int same = 0;
   for (int round = 0; round < kRounds; ++round) {
     for (int i = 1; i < argc; ++i) {
       const void* at = use(argv[i]);
-      if (first == nullptr) first = at;
-      same += at == first;
+      same += at == last;
+      last = at;
     }
   }
-  printf("%d of %d at one place\n", same, kRounds * (argc - 1));
+  printf("%d of %d at the place of the one before\n", same, kRounds * (argc - 1));
   return same > kRounds ? 0 : 1;  // else nothing was tried
 }
