@@ -38,6 +38,32 @@ def heaptrack_peak(command, folder):
     return float(number) * {b"": 1, b"K": 1e3, b"M": 1e6, b"G": 1e9}[unit]
 
 
+def check_arena(summary, log):
+    """The arena on the CPU: each block compared with its own statistics, nothing left."""
+    arenas = [a for a in summary["arenas"] if a["name"] == "ONNX Runtime"]
+    expect(len(arenas) == 1, f"arenas {summary['arenas']}")
+    arena = arenas[0]
+    expect(arena["checks"] == arena["alloc_count"] > 0 == arena["contradictions"], f"{arena}")
+    expect(arena["live_bytes"] == 0 and arena["peak_bytes"] > 2**20, f"{arena}")
+    expect(sum(p["bytes"] for p in arena["parts"]) + arena["other_bytes"] == arena["peak_bytes"], f"{arena}")
+    print(f"arena: {arena['peak_bytes']} in use at its peak, {arena['checks']} checks")
+    for view in ("report", "pools"):
+        text = subprocess.run([GPUPEAK, view, log], stdout=subprocess.PIPE, check=True, text=True).stdout
+        expect("ONNX Runtime on the host" in text, text)
+
+
+def check_without_arena(command, folder):
+    command = [command[0], "-A", *command[1:]]
+    log = os.path.join(folder, "no_arena.gplog")
+    native = subprocess.run(command, env=environment(folder, False), capture_output=True, text=True, check=False)
+    ours = subprocess.run(command, env=environment(folder, True, GPUPEAK_OUT=log), capture_output=True, text=True, check=False)
+    expect(native.returncode == 0 == ours.returncode, f"-A: exit codes {native.returncode} and {ours.returncode}")
+    expect(plain_output(native.stdout) == plain_output(ours.stdout), "-A: stdout differs by more than figures")
+    summary = report(log)
+    expect(summary["arenas"] == [] and not any(w["code"] == "GP049" for w in summary["quality"]["warnings"]),
+           f"-A: {summary['arenas']} {summary['quality']['warnings']}")
+
+
 def check_killed(command, folder):
     """Killed in the middle of its runs: the weights are live, and create_session's."""
     log = os.path.join(folder, "killed.gplog")
@@ -88,6 +114,8 @@ def main():
         expect(create["metrics"]["host.kept_bytes"] > 50 * 2**20, "create_session keeps no weights")
         run = next(p for p in summary["phases"] if p["name"] == "run")
         expect(run["instances"][-1]["last"] == 4 and len(run["instances"]) < 4, f"runs are not folded: {run['instances']}")
+        check_arena(summary, logs(folder)[0])
+        check_without_arena(command, folder)
         peak = summary["metrics"]["host.kind.heap.peak_bytes"]
         theirs = heaptrack_peak(command, folder)
         print(f"{model}: heap peak {peak}, heaptrack {theirs}")

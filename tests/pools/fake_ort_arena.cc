@@ -85,6 +85,7 @@ class BFCArena : public Base {
     if (const auto reserved = reserved_.find(at); reserved != reserved_.end()) {
       stats_.bytes_in_use -= static_cast<int64_t>(reserved->second);
       stats_.total_allocated_bytes -= static_cast<int64_t>(reserved->second);
+      padding_ -= padded(reserved->second) - reserved->second;
       reserved_.erase(reserved);
       free(at);
       return;
@@ -99,6 +100,7 @@ class BFCArena : public Base {
     const std::lock_guard guard(lock_);
     void* const at = Get(size);
     reserved_[at] = size;
+    padding_ += padded(size) - size;
     ++stats_.num_reserves;
     ++stats_.num_allocs;
     Count(size);
@@ -118,6 +120,10 @@ class BFCArena : public Base {
     return 0;
   }
 #endif
+  /// What was taken from the heap beyond what the statistics say.
+  size_t padding() const {
+    return padding_;
+  }
   void each(void (*visit)(uint64_t, uint64_t)) {
     for (const auto& [at, bytes] : used_) visit(reinterpret_cast<uint64_t>(at), bytes);
     for (const auto& [at, bytes] : reserved_) visit(reinterpret_cast<uint64_t>(at), bytes);
@@ -157,7 +163,7 @@ class BFCArena : public Base {
       throw std::runtime_error("no memory for the arena");
     }
     void* at = nullptr;
-    if (posix_memalign(&at, 64, size) != 0) throw std::bad_alloc();
+    if (posix_memalign(&at, 64, padded(size)) != 0) throw std::bad_alloc();
     stats_.total_allocated_bytes += static_cast<int64_t>(size);
     return at;
   }
@@ -167,8 +173,13 @@ class BFCArena : public Base {
       stats_.max_bytes_in_use = stats_.bytes_in_use;
   }
 
+  static size_t padded(size_t size) {
+    return (size + 63) / 64 * 64;
+  }
+
   std::mutex lock_;
   AllocatorStats stats_{};
+  size_t padding_ = 0;
   size_t next_region_ = 1 << 20;
   std::map<char*, size_t> free_, used_, regions_;
   std::map<void*, size_t> reserved_;
@@ -272,7 +283,7 @@ const FakeOrt kTable = {
       AllocatorStats stats{};
       arena_of(arena)->BFCArena::GetStats(&stats);
       return {static_cast<uint64_t>(stats.bytes_in_use),
-              static_cast<uint64_t>(stats.total_allocated_bytes),
+              static_cast<uint64_t>(stats.total_allocated_bytes) + arena_of(arena)->padding(),
               static_cast<uint64_t>(stats.max_bytes_in_use)};
     },
     [](void* arena, void (*visit)(uint64_t, uint64_t)) { arena_of(arena)->each(visit); },

@@ -6,7 +6,8 @@
 #include <cstdint>
 
 struct FakeOrtLedger {
-  uint64_t in_use, reserved, peak;
+  uint64_t in_use, reserved,
+      peak;  ///< reserved: of the heap, which is more than the statistics say
 };
 struct FakeOrt {
   void* (*make)(bool streamed, int64_t limit);

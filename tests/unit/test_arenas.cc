@@ -259,6 +259,24 @@ TEST_CASE("arenas: what is taken from below is not compared where that is not in
   CHECK(pool.table.arenas()[0].contradictions == 0);
 }
 
+TEST_CASE("arenas: in the heap there may be more than an arena says, never less", "[collector]") {
+  ArenaTable table;
+  table.use_heap([&](uint64_t, uint64_t& begin, uint64_t& bytes) {
+    begin = 0x10000;
+    bytes = 64;
+    return true;
+  });
+  table.on_arena(event(1, GPUPEAK_ARENA_CREATED), kPool, 1);
+  ArenaAllocEvent given = alloc(1, 0x10000, 16);
+  given.in_use_plus_1 = 16 + 1;
+  for (const uint64_t reserved : {64, 16, 65}) {
+    given.reserved_plus_1 = reserved + 1;
+    table.allocate(given, 7, 2);
+  }
+  CHECK(table.arenas()[0].told == 3);
+  CHECK(table.arenas()[0].contradictions == 1);
+}
+
 TEST_CASE("arenas: one that follows another on the host is in the same row", "[collector]") {
   ArenaTable table;
   table.use_heap([&](uint64_t, uint64_t& begin, uint64_t& bytes) {
