@@ -18,10 +18,25 @@ constexpr size_t kLargestChunkBytes = 256 << 10;
 
 /// The stream's place in the file.
 struct Stream {
-  uint8_t* at = nullptr;
+  struct Position {
+    uint8_t* at = nullptr;
+    uint64_t nodes = 0;  ///< that were defined until there
+  };
+  /// One is what holds, the other what will: a definition is whole by the store of `current`, also
+  /// if a signal handler's jump comes between.
+  Position positions[2];
+  uint32_t current = 0;
   uint8_t* end = nullptr;
   Chunk chunk;
   uint64_t sequence = 0;
+
+  uint8_t*& at() { return positions[current].at; }
+  uint64_t nodes() const { return positions[current].nodes; }
+  void move_to(uint8_t* at, uint64_t nodes) {
+    positions[1 - current] = {at, nodes};
+    asm volatile("" ::: "memory");
+    current = 1 - current;
+  }
 };
 
 /// All strings one after the other, each ended by a nul; ids count from 1.
@@ -43,12 +58,12 @@ constinit Strings g_strings;
 bool make_room(size_t bytes) {
   // What is defined before is defined again when it opens. A forked child has none of its parent's.
   if (log_path().empty()) return false;
-  if (static_cast<size_t>(g_stream.end - g_stream.at) >= bytes) return true;
+  if (static_cast<size_t>(g_stream.end - g_stream.at()) >= bytes) return true;
   const SignalsHeld held;  // else a jump might leave the old chunk to be unmapped once more
   retire_chunk(g_stream.chunk);
   const size_t size =
       g_stream.chunk.bytes == 0 ? kFirstChunkBytes : fitting_chunk_bytes(kLargestChunkBytes);
-  g_stream.at = g_stream.end = nullptr;
+  g_stream.at() = g_stream.end = nullptr;
   g_stream.chunk = new_chunk(size, GPUPEAK_CHUNK_DEFINITIONS, 0, g_stream.sequence,
                              static_cast<uint32_t>(sys::gettid()));
   if (g_stream.chunk.begin == nullptr) {
@@ -56,17 +71,21 @@ bool make_room(size_t bytes) {
     return false;
   }
   ++g_stream.sequence;
-  g_stream.at = g_stream.chunk.begin + sizeof(gpupeak_chunk_header);
+  g_stream.at() = g_stream.chunk.begin + sizeof(gpupeak_chunk_header);
   g_stream.end = g_stream.chunk.begin + g_stream.chunk.bytes;
-  return static_cast<size_t>(g_stream.end - g_stream.at) >= bytes;
+  return static_cast<size_t>(g_stream.end - g_stream.at()) >= bytes;
 }
 
 void append(uint8_t tag, const uint8_t* body, size_t bytes) {
-  if (!make_room(bytes + 8)) return;
-  uint8_t* to = put_varint(g_stream.at + 1, bytes);
-  memcpy(to, body, bytes);
-  std::atomic_ref<uint8_t>(*g_stream.at).store(tag, std::memory_order_release);
-  g_stream.at = to + bytes;
+  const bool has_room = make_room(bytes + 8);
+  uint8_t* at = g_stream.at();
+  if (has_room) {
+    uint8_t* to = put_varint(at + 1, bytes);
+    memcpy(to, body, bytes);
+    std::atomic_ref<uint8_t>(*at).store(tag, std::memory_order_release);
+    at = to + bytes;
+  }
+  g_stream.move_to(at, g_stream.nodes() + (tag == GPUPEAK_DEF_NODE));
 }
 
 /// FNV-1a; never 0, which is no key.
@@ -100,6 +119,10 @@ void define_node_locked(uint32_t distance, int64_t ip_delta) {
   append(GPUPEAK_DEF_NODE, body, static_cast<size_t>(end - body));
 }
 
+uint64_t defined_nodes_locked() {
+  return g_stream.nodes();
+}
+
 void define(const Record& record) {
   LockGuard guard(g_lock);
   define_locked(record);
@@ -116,6 +139,7 @@ uint32_t intern_string(std::string_view text) {
   for (; const Strings::Place* place = g_strings.places.find(key); key = next_key(key)) {
     if (g_strings.text + place->offset == text) return place->id;
   }
+  const SignalsHeld held;  // else a jump might leave a string without its definition
   if (g_strings.bytes + text.size() + 1 > Strings::kCapacity ||
       !g_strings.places.insert(key,
                                {g_strings.count + 1, static_cast<uint32_t>(g_strings.bytes)})) {

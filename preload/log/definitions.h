@@ -14,6 +14,8 @@ FutexLock& definitions_lock();
 void define_locked(const Record& record);
 /// A NODE record; holds the lock. `distance` and `ip_delta` as in log_format.h.
 void define_node_locked(uint32_t distance, int64_t ip_delta);
+/// How many define_node_locked() have come to their end, here or by a jump right after.
+uint64_t defined_nodes_locked();
 
 /// In a forked child: starts the stream anew, with all strings defined again under their old ids.
 void restart_definitions();

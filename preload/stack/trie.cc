@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "base/memory.h"
+#include "base/signals_held.h"
 #include "base/syscalls.h"
 #include "log/definitions.h"
 #include "log/log.h"
@@ -29,6 +30,9 @@ struct Trie {
   uint32_t mask = 0;   ///< buckets in use - 1; grows by doubling within the reservation
   uint32_t count = 0;  ///< nodes; ids 1 … count
   uintptr_t last_ip = 0;
+  uint32_t pending = 0;  ///< a node that is being inserted; stays if a jump leaves that
+  uint64_t pending_path = 0;
+  uint64_t defined_before = 0;
 };
 constinit Trie g_trie;
 
@@ -71,6 +75,7 @@ bool commit(void* nodes, void* bucket_array, uint32_t buckets) {
 bool double_buckets() {
   const uint32_t mask = g_trie.mask * 2 + 1;
   if (mask >= g_trie.capacity / 2 || !commit(g_trie.nodes, g_trie.buckets, mask + 1)) return false;
+  const SignalsHeld held;  // else a jump might leave nodes that nothing leads to
   const size_t paths_bytes = (size_t{g_trie.count} + 1) * sizeof(uint64_t);
   auto* paths = static_cast<uint64_t*>(reserve_pages(paths_bytes));
   if (paths == nullptr) return false;
@@ -108,21 +113,46 @@ bool reserve() {
   return false;
 }
 
+/// What is left to do once a node has been defined.
+void complete(uint32_t id, uint64_t path) {
+  Node& node = g_trie.nodes[id];
+  g_trie.count = id;
+  g_trie.last_ip = node.ip;
+  asm volatile("" ::: "memory");
+  if (find(node.parent, node.ip, path) == 0) link(id, path);
+  asm volatile("" ::: "memory");
+  g_trie.pending = 0;
+}
+
+/// A signal handler's jump may have left an insertion: the log has the node then, or it has not.
+void complete_what_was_left() {
+  if (__builtin_expect(g_trie.pending == 0, 1)) return;
+  if (defined_nodes_locked() != g_trie.defined_before) {
+    complete(g_trie.pending, g_trie.pending_path);
+  }
+  g_trie.pending = 0;
+}
+
 uint32_t insert(uint32_t parent, uintptr_t ip, uint64_t path) {
   LockGuard guard(definitions_lock());
   if (g_trie.buckets == nullptr && !reserve()) return 0;
+  complete_what_was_left();
   if (const uint32_t id = find(parent, ip, path)) return id;
   if (g_trie.count > g_trie.mask && !double_buckets()) {
     set_quality(GPUPEAK_Q_TRIE_FULL);
     return 0;
   }
-  const uint32_t id = ++g_trie.count;
+  const uint32_t id = g_trie.count + 1;
   Node& node = g_trie.nodes[id];
   node.parent = parent;
+  node.ip = ip;
+  g_trie.pending_path = path;
+  g_trie.defined_before = defined_nodes_locked();
+  asm volatile("" ::: "memory");
+  g_trie.pending = id;
+  asm volatile("" ::: "memory");
   define_node_locked(id - parent, static_cast<int64_t>(ip - g_trie.last_ip));
-  g_trie.last_ip = ip;
-  std::atomic_ref<uintptr_t>(node.ip).store(ip, std::memory_order_release);
-  link(id, path);
+  complete(id, path);
   if (id % 128 == 0) add_self_bytes(128 * 24);
   return id;
 }
@@ -164,6 +194,7 @@ void drop_cached_stacks() {
 
 void redefine_nodes() {
   LockGuard guard(definitions_lock());
+  g_trie.pending = 0;  // the new log does not have it
   uintptr_t last_ip = 0;
   for (uint32_t id = 1; id <= g_trie.count; ++id) {
     const Node& node = g_trie.nodes[id];

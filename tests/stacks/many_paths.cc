@@ -132,13 +132,13 @@ void run_jumps() {
   g_maps = true;
   signal(SIGALRM, strike);
   const itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
-  static int at = 0, met = 0, jumps = 0, more = 0;  // not on the stack: a jump may lose those
+  static int at = 0, jumps = 0, more = 0;  // not on the stack: a jump may lose those
+  setitimer(ITIMER_REAL, &often, nullptr);
   if (sigsetjmp(g_back, 1) != 0) {
     g_may_jump = 0;
     if (++jumps == kJumps) setitimer(ITIMER_REAL, &never, nullptr);
   }
   for (; more < kMore; at = (at + 1) % kPaths) {
-    if (met < kPaths && ++met == kPaths) setitimer(ITIMER_REAL, &often, nullptr);
     if (jumps == kJumps) ++more;
     g_may_jump = jumps < kJumps ? 1 : 0;
     descend(random_path(static_cast<uint64_t>(at)), at, 0);
