@@ -126,7 +126,7 @@ def compare(gpupeak, folder, work, name, client):
                  if w["code"] in ("GP045", "GP046", "GP047", "GP049")]
     for peak in told["report"]["peaks"]:
         held = sum(h["bytes"] for h in peak["holders"]) + peak.get("other_bytes", 0)
-        if peak["scope"] == "device" and held != peak["bytes"]:
+        if re.fullmatch(r"device:\d+", peak["scope"]) and held != peak["bytes"]:
             problems.append(f"the device's peak is {peak['bytes']}, its rows add up to {held}")
     return problems, told
 

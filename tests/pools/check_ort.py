@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """ONNX Runtime's arenas through stand-ins: what the log says against the arenas' own statistics.
 
-usage: check_ort.py PRELOAD GPUPEAK CLIENT seen|not_seen|given_up LIBRARY … [threads|jump|hold]
+usage: check_ort.py PRELOAD GPUPEAK CLIENT seen|not_seen|given_up LIBRARY … [threads|jump|hold|gpu]
 
 seen: after every call in use and reserved are what the arenas say, to the byte, in the end the same blocks, and the
 same peaks; not_seen: the program runs as without, the log has no block, and the report says why; given_up: the program
@@ -16,6 +16,7 @@ import tempfile
 preload, gpupeak, client, expected = sys.argv[1:5]
 arguments = sys.argv[5:]
 what = arguments[-1] if "/" not in arguments[-1] else ""
+steps_are_seen = what in ("", "gpu")
 
 
 def run(folder, name, **environment):
@@ -60,24 +61,32 @@ with tempfile.TemporaryDirectory() as folder:
         elif field:
             assert ours(marks[field[1]]) == (int(field[2]), int(field[3])), (line, marks[field[1]])
             checked += 1
-    assert checked > (800 if what == "" else 0), checked
+    assert checked > (800 if steps_are_seen else 0), checked
     seen = [(b["address"], b["bytes"]) for p in pools["pools"] for b in p["blocks"]]
     assert set(seen) == blocks and len(seen) == len(blocks), (set(seen) - blocks, blocks - set(seen))
     assert all(p["contradictions"] == 0 for p in pools["pools"]), pools["pools"]
     assert all(p["in_use_bytes"] + p["idle_bytes"] == p["reserved_bytes"] for p in pools["pools"])
     assert any(p["checks"] > 0 for p in pools["pools"])
     # Arenas that follow each other share a row, so the larger peak is the one that shows.
-    assert max(peaks_of(pools)) >= max(peaks) and (what == "" or peaks_of(pools) >= peaks - {0}), (peaks_of(pools), peaks)
+    assert max(peaks_of(pools)) >= max(peaks) and (steps_are_seen or peaks_of(pools) >= peaks - {0}), (peaks_of(pools), peaks)
     if what != "jump":
         assert "use" in " ".join(b["site"] for p in pools["pools"] for b in p["blocks"])
     assert sum(p["failed_count"] for p in pools["pools"]) > 0
+    if what == "gpu":
+        # What the driver handed out is in use by the arena's sites or idle in it, at the device's peak too.
+        device = next(p for p in pools["pools"] if p.get("device") == 0)
+        assert device["checks"] > 0 and device["segments"], device
+        peak = next(p for p in report["peaks"] if p["scope"] == "device:0")
+        held = {kind: sum(h["bytes"] for h in peak["holders"] if h["kind"] == kind) for kind in ("device.pooled", "device.idle")}
+        assert held["device.pooled"] > 0 and held["device.idle"] > 0 and not peak["other_bytes"], peak
+        assert sum(held.values()) == peak["bytes"] == device["reserved_peak_bytes"], (held, peak["bytes"], device)
     text = subprocess.run([gpupeak, "pools", log], check=True, capture_output=True, text=True).stdout
     assert "ONNX Runtime on the host" in text and "█" in text, text
     # Where not all of the heap is in the log, what is in use is known all the same.
     for host in ("sampled", "off"):
         other, _, _ = run(folder, host, GPUPEAK_HOST=host)
         assert all(p["contradictions"] == 0 for p in other["pools"]), other["pools"]
-        if what == "":
+        if steps_are_seen:
             assert peaks_of(other) == peaks_of(pools), (peaks_of(other), peaks_of(pools))
     without, _, _ = run(folder, "without", GPUPEAK_POOLS="off")
     assert without["pools"] == []

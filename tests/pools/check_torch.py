@@ -77,6 +77,6 @@ with tempfile.TemporaryDirectory() as folder:
         assert without["pools"] == []
         same = json.loads(subprocess.run([gpupeak, "report", "--json", other], check=True, capture_output=True,
                                          text=True).stdout)
-        peak = lambda r: [p["bytes"] for p in r["peaks"] if p["scope"] == "device"]
-        assert peak(report) == peak(same), (peak(report), peak(same))
+        peak = lambda r: [p["bytes"] for p in r["peaks"] if p["scope"].startswith("device")]
+        assert peak(report) == peak(same) != [], (peak(report), peak(same))
 print(f"{checked} steps equal")

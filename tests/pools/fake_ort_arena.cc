@@ -2,9 +2,12 @@
 // virtual functions and the words of the statistics by FAKE_MINOR, chunks of 256 bytes' multiples
 // that are not always split, regions that double, reservations, a limit. FAKE_ODD: the same names
 // and number of functions, and each function another one than its place says; with FAKE_ODD_STREAM
-// only a call shows it.
+// only a call shows it. FAKE_GPU: the arena for streams takes its memory from the driver.
 #include "fake_ort_arena.h"
 
+#ifdef FAKE_GPU
+#include <cuda.h>
+#endif
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -76,8 +79,8 @@ class BFCArena : public Base {
  public:
   explicit BFCArena(int64_t limit) { stats_.bytes_limit = limit; }
   ~BFCArena() override {
-    for (const auto& [at, bytes] : regions_) free(at);
-    for (const auto& [at, bytes] : reserved_) free(at);
+    for (const auto& [at, bytes] : regions_) Put(at);
+    for (const auto& [at, bytes] : reserved_) Put(at);
   }
   void* Alloc(size_t size) override { return Take(size); }
   void Free(void* at) override {
@@ -87,7 +90,7 @@ class BFCArena : public Base {
       stats_.total_allocated_bytes -= static_cast<int64_t>(reserved->second);
       padding_ -= padded(reserved->second) - reserved->second;
       reserved_.erase(reserved);
-      free(at);
+      Put(at);
       return;
     }
     const auto chunk = used_.find(static_cast<char*>(at));
@@ -163,7 +166,12 @@ class BFCArena : public Base {
       throw std::runtime_error("no memory for the arena");
     }
     void* at = nullptr;
-    if (posix_memalign(&at, 64, padded(size)) != 0) throw std::bad_alloc();
+#ifdef FAKE_GPU
+    CUdeviceptr place = 0;
+    if (on_gpu_ && cuMemAlloc(&place, size) != CUDA_SUCCESS) throw std::bad_alloc();
+    at = reinterpret_cast<void*>(place);
+#endif
+    if (!on_gpu_ && posix_memalign(&at, 64, padded(size)) != 0) throw std::bad_alloc();
     stats_.total_allocated_bytes += static_cast<int64_t>(size);
     return at;
   }
@@ -173,10 +181,23 @@ class BFCArena : public Base {
       stats_.max_bytes_in_use = stats_.bytes_in_use;
   }
 
-  static size_t padded(size_t size) {
-    return (size + 63) / 64 * 64;
+  void Put(void* at) {
+#ifdef FAKE_GPU
+    if (on_gpu_) {
+      cuMemFree(reinterpret_cast<CUdeviceptr>(at));
+      return;
+    }
+#endif
+    free(at);
+  }
+  size_t padded(size_t size) const {
+    return on_gpu_ ? size : (size + 63) / 64 * 64;
   }
 
+ protected:
+  bool on_gpu_ = false;
+
+ private:
   std::mutex lock_;
   AllocatorStats stats_{};
   size_t padding_ = 0;
@@ -191,7 +212,17 @@ class StreamAwareBFCArena : public BFCArena {
 class StreamAwareArena : public BFCArena {
 #endif
  public:
+#ifdef FAKE_GPU
+  explicit StreamAwareBFCArena(int64_t limit) : BFCArena(limit) {
+    on_gpu_ = true;
+    CUcontext context = nullptr;
+    cuInit(0);
+    cuDevicePrimaryCtxRetain(&context, 0);
+    cuCtxSetCurrent(context);
+  }
+#else
   using BFCArena::BFCArena;
+#endif
 #if FAKE_MINOR >= 23
   bool IsStreamAware() const override {
     return true;
