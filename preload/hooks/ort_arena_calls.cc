@@ -107,7 +107,11 @@ void note_block(const Call& call, uint64_t address) {
 /// Under the arena's lock. False: it is not what it was taken for.
 bool begin(Call& call) {
   if (!gives(call.function)) {
-    ort_block_taken(*call.arena, call.argument);
+    if (call.arena->has_older) {
+      call.before = totals_of(*call.table, call.object);
+    } else {
+      ort_block_taken(*call.arena, call.argument);
+    }
     return true;
   }
   call.before = totals_of(*call.table, call.object);
@@ -176,6 +180,10 @@ void gpupeak_ort_arena_after(OrtArenaCall* at) {
     } else {
       refused(call);
     }
+  } else if (call.arena->has_older) {
+    const OrtArenaTotals after = totals_of(*call.table, call.object);
+    ort_block_returned(*call.arena, call.argument,
+                       static_cast<uint64_t>(call.before.in_use - after.in_use), after);
   }
   call.arena->lock.unlock();
   errno = program_errno;

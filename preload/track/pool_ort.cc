@@ -131,6 +131,7 @@ void ort_arena_asked(OrtArena& arena, const OrtArenaTotals& now) {
   if (arena.ordinal > 1) name.add(" (").add(uint64_t{arena.ordinal}).add(")");
   arena.number = arena_create(name.view(), 0, 0);
   arena.generation = generation();
+  arena.has_older = now.in_use > 0;
 }
 
 void ort_block_given(OrtArena& arena, uint64_t address, uint64_t bytes, const OrtArenaTotals& after,
@@ -150,6 +151,14 @@ void ort_block_given(OrtArena& arena, uint64_t address, uint64_t bytes, const Or
 
 void ort_block_taken(OrtArena& arena, uint64_t address) {
   if (is_known(arena)) arena_freed(arena.number, address);
+}
+
+void ort_block_returned(OrtArena& arena, uint64_t address, uint64_t bytes,
+                        const OrtArenaTotals& after) {
+  HookScope hook;
+  if (!is_known(arena) || !hook.entered() || !recording()) return;
+  Record record(GPUPEAK_REC_ARENA_FREE);
+  emit(record.u(arena.number).u(address).u(bytes).u(static_cast<uint64_t>(after.in_use) + 1).u(0));
 }
 
 void ort_request_failed(OrtArena& arena, uint64_t bytes, const OrtArenaTotals& before,

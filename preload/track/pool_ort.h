@@ -21,6 +21,7 @@ struct OrtArena {
   uint64_t generation = 0;  ///< of the log in which it has that number
   uint32_t ordinal = 0;     ///< among those that are there at once, from 1 on
   int64_t requests = 0;     ///< that it had served when we last looked
+  bool has_older = false;   ///< had handed out blocks before this log knew it
 };
 /// What an arena says of itself.
 struct OrtArenaTotals {
@@ -37,6 +38,10 @@ void ort_block_given(OrtArena& arena, uint64_t address, uint64_t bytes, const Or
                      uint32_t stack);
 /// Before it can be handed out again.
 void ort_block_taken(OrtArena& arena, uint64_t address);
+/// The same of an arena that has older blocks, which the log knows by their bytes alone:
+/// afterwards, still under the lock.
+void ort_block_returned(OrtArena& arena, uint64_t address, uint64_t bytes,
+                        const OrtArenaTotals& after);
 /// A request that it refused.
 void ort_request_failed(OrtArena& arena, uint64_t bytes, const OrtArenaTotals& before,
                         uint32_t stack);

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """ONNX Runtime's arenas through stand-ins: what the log says against the arenas' own statistics.
 
-usage: check_ort.py PRELOAD GPUPEAK CLIENT seen|not_seen|given_up LIBRARY … [threads|jump|hold|gpu]
+usage: check_ort.py PRELOAD GPUPEAK CLIENT seen|not_seen|given_up LIBRARY … [threads|jump|hold|gpu|fork]
 
 seen: after every call in use and reserved are what the arenas say, to the byte, in the end the same blocks, and the
-same peaks; not_seen: the program runs as without, the log has no block, and the report says why; given_up: the program
+same peaks (fork: in both processes' logs no comparison differs); not_seen: the program runs as without, the log has no block, and the report says why; given_up: the program
 runs as without, and the report says why there are no blocks any more.
 """
 import json
@@ -38,7 +38,24 @@ def peaks_of(pools):
     return {p["peak"]["in_use_bytes"] for p in pools["pools"]}
 
 
+def check_fork(folder):
+    subprocess.run([client, os.path.join(folder, "truth"), *arguments], check=True, timeout=100,
+                   env=dict(os.environ, LD_PRELOAD=preload, GPUPEAK_OUT=os.path.join(folder, "%p.gplog"), GPUPEAK_SUMMARY="off",
+                            GPUPEAK_CHILDREN="all"))
+    logs = [os.path.join(folder, f) for f in os.listdir(folder) if f.endswith(".gplog")]
+    assert len(logs) == 2, logs
+    for log in logs:
+        report = json.loads(subprocess.run([gpupeak, "report", "--json", log], check=True, capture_output=True, text=True).stdout)
+        wrong = [w for w in report["quality"]["warnings"] if w["code"] in ("GP045", "GP046", "GP047", "GP049")]
+        assert not wrong, wrong
+        assert report["arenas"][0]["checks"] > 0 and report["arenas"][0]["live_bytes"] > 0, report["arenas"]
+    print("parent and child: no difference")
+
+
 with tempfile.TemporaryDirectory() as folder:
+    if what == "fork":
+        check_fork(folder)
+        sys.exit(0)
     pools, truth, log = run(folder, "auto")
     report = json.loads(subprocess.run([gpupeak, "report", "--json", log], check=True, capture_output=True, text=True).stdout)
     said = [w["message"] for w in report["quality"]["warnings"] if w["code"] == "GP049"]

@@ -1,10 +1,12 @@
 // A program over the stand-in for ONNX Runtime's arenas. After each call a mark and a line of what
 // the arena's own ledger says; the blocks that are left come last.
-//   ort_client TRUTH LIBRARY [LIBRARY] [threads|jump|hold|gpu]
-// With two libraries the first one is unloaded in between. jump: a request is left by longjmp.
-// hold: a request waits until another thread has given a block of the same arena back. Of releases
-// in which the arena for streams cannot be seen it is left out.
+//   ort_client TRUTH LIBRARY [LIBRARY] [threads|jump|hold|gpu|fork]
+// With two libraries the first one is unloaded in between. fork: a child goes on with the arenas.
+// jump: a request is left by longjmp. hold: a request waits until another thread has given a block
+// of the same arena back. Of releases in which the arena for streams cannot be seen it is left out.
 #include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csetjmp>
@@ -133,6 +135,25 @@ void hold(const FakeOrt* ort, void* arena) {
   other.join();
 }
 
+/// The child has blocks from before its own log.
+void fork_off(const FakeOrt* ort, void* arena) {
+  void* const first = ort->alloc(arena, 1000);
+  void* const second = ort->alloc(arena, 2000);
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    ort->free(arena, first);
+    void* const own = ort->alloc(arena, 5000);
+    ort->free(arena, second);
+    ort->free(arena, own);
+    ort->alloc(arena, 700);
+    exit(0);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  ort->free(arena, second);
+}
+
 const FakeOrt* load(const char* path, void** library) {
   *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (*library == nullptr) fprintf(stderr, "%s\n", dlerror());
@@ -160,6 +181,8 @@ void run(const char* path, const std::string& what, bool unload) {
     leave_by_jump(ort, arenas);
   } else if (what == "hold") {
     hold(ort, arenas[0]);
+  } else if (what == "fork") {
+    fork_off(ort, arenas[0]);
   } else {
     use(ort, arenas[0], 1, &arenas);
     use(ort, arenas[1], 2, &arenas);
