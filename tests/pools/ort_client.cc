@@ -2,8 +2,9 @@
 // the arena's own ledger says; the blocks that are left come last.
 //   ort_client TRUTH LIBRARY [LIBRARY] [threads|jump|hold|gpu|fork]
 // With two libraries the first one is unloaded in between. fork: a child goes on with the arenas.
-// jump: a request is left by longjmp. hold: a request waits until another thread has given a block
-// of the same arena back. Of releases in which the arena for streams cannot be seen it is left out.
+// jump: requests are left by longjmp and by exceptions. hold: a request waits until another thread
+// has given a block of the same arena back. Of releases in which the arena for streams cannot be
+// seen it is left out.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -111,8 +112,17 @@ void leave_by_jump(const FakeOrt* ort, const std::vector<void*>& arenas) {
     ort->before_lock(nullptr);
     // Another thread does not wait for the one that left.
     if (i % 2 == 0) ort->alloc(arenas[0], 3000);
-    std::thread([&] { ort->free(arenas[0], ort->alloc(arenas[0], 5000)); }).join();
-    note(ort, arenas);
+    const auto by_another = [&] {
+      std::thread([&] { ort->free(arenas[0], ort->alloc(arenas[0], 5000)); }).join();
+      note(ort, arenas);
+    };
+    by_another();
+    try {
+      ort->alloc(arenas[0], size_t{1} << 40);
+      CHECK(false);
+    } catch (const std::runtime_error&) {
+    }
+    by_another();
   }
 }
 
@@ -154,6 +164,23 @@ void fork_off(const FakeOrt* ort, void* arena) {
   ort->free(arena, second);
 }
 
+/// Whether the object's table of functions lies where nobody can write, as the loader left it.
+bool is_protected(void* object) {
+  const auto table = *static_cast<uintptr_t*>(object);
+  FILE* const maps = fopen("/proc/self/maps", "r");
+  CHECK(maps != nullptr);
+  char line[4096];
+  bool found = false;
+  while (!found && fgets(line, sizeof line, maps) != nullptr) {
+    uintptr_t begin = 0, end = 0;
+    char rights[8] = {};
+    found = sscanf(line, "%lx-%lx %7s", &begin, &end, rights) == 3 && begin <= table &&
+            table < end && strcmp(rights, "r--p") == 0;
+  }
+  fclose(maps);
+  return found;
+}
+
 const FakeOrt* load(const char* path, void** library) {
   *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (*library == nullptr) fprintf(stderr, "%s\n", dlerror());
@@ -172,6 +199,7 @@ void run(const char* path, const std::string& what, bool unload) {
   }
   constexpr int64_t kLimit = int64_t{1} << 30;
   std::vector<void*> arenas = {ort->make(false, kLimit), ort->make(true, kLimit)};
+  for (void* arena : arenas) CHECK(is_protected(arena));
   if (what == "threads") {
     std::vector<std::thread> all;
     for (unsigned i = 0; i < 4; ++i) all.emplace_back(use, ort, arenas[i % 2], i + 1, nullptr);
