@@ -11,7 +11,8 @@ import subprocess
 import sys
 import time
 
-PRELOAD, TOOL, FOLDER, MINUTES = sys.argv[1:5]
+PRELOAD, TOOL, FOLDER = map(os.path.abspath, sys.argv[1:4])
+MINUTES = sys.argv[4]
 CHECK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../torture/check.py")
 
 
