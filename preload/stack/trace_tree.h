@@ -186,7 +186,7 @@ class TraceTree {
   bool grow(size_t bytes);
 
   static constexpr uint32_t kFirstEntries = 1024, kSparseness = 4, kMostWordsOfStep = 4;
-  static constexpr uint32_t kLine = 64, kFewLines = 4, kFetched = 12;
+  static constexpr uint32_t kLine = 64, kFewLines = 8, kFetched = 12;
   static const uint32_t kNoEntries[1];
   static std::atomic<size_t> g_all_bytes;
 
