@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdlib>
 #include <numeric>
+#include <set>
 #include <string_view>
 
 #include "collector/summary/ledger_text.h"
@@ -288,10 +289,9 @@ class Judge {
     if (warnings.empty()) return;
     verdict_.warnings =
         fmt::format("{} warning{}:", warnings.size(), warnings.size() == 1 ? "" : "s");
-    std::string last;
+    std::set<std::string_view> said;
     for (const Warning& warning : warnings) {
-      if (warning.code != last) verdict_.warnings += " " + warning.code;
-      last = warning.code;
+      if (said.insert(warning.code).second) verdict_.warnings += " " + warning.code;
     }
   }
 

@@ -175,8 +175,9 @@ TEST_CASE("verdict: losses come before any figure", "[collector]") {
 
 TEST_CASE("verdict: warnings are one line with a way to see them", "[collector]") {
   Summary summary = full_card();
-  summary.quality.warnings = {{"GP007", "one"}, {"GP023", "two"}, {"GP023", "three"}};
-  CHECK(report(summary).find("3 warnings: GP007 GP023  gpupeak report --full run.gplog") !=
+  summary.quality.warnings = {
+      {"GP007", "one"}, {"GP023", "two"}, {"GP007", "three"}, {"GP023", "four"}};
+  CHECK(report(summary).find("4 warnings: GP007 GP023  gpupeak report --full run.gplog") !=
         std::string::npos);
   std::ostringstream full;
   write_text(summary, full, {}, ReportLength::kFull);
