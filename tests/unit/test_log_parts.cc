@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -87,7 +88,7 @@ TEST_CASE("parts: what is no log or does not fit leaves the log as it was", "[co
   CHECK_FALSE(add_part(log.path(), "/nowhere/at.all", "nothing"));
   CHECK_FALSE(add_part(text.path(), part.path(), "text"));
   CHECK(bytes_of(log.path()) == before);
-  for (const size_t room : {0, 100, GPUPEAK_LOG_PAGE, 3 * GPUPEAK_LOG_PAGE}) {
+  for (const size_t room : std::array<size_t, 4>{0, 100, GPUPEAK_LOG_PAGE, 3 * GPUPEAK_LOG_PAGE}) {
     {
       const FileLimit limit(before.size() + room);
       CHECK_FALSE(add_part(log.path(), part.path(), "large"));
