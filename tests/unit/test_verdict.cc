@@ -181,7 +181,7 @@ TEST_CASE("verdict: warnings are one line with a way to see them", "[collector]"
         std::string::npos);
   std::ostringstream full;
   write_text(summary, full, {}, ReportLength::kFull);
-  CHECK(full.str().find("GP023  three") != std::string::npos);
+  CHECK(full.str().find("GP007  three") != std::string::npos);
 }
 
 TEST_CASE("verdict: what to do next is made from the log", "[collector]") {
