@@ -74,13 +74,32 @@ void add_pool_metrics(const Replay& replay, int32_t device, Metrics& metrics) {
   idle = sum;
 }
 
-/// In counters mode the counters page is all there is. Of a sample it is a bound: nothing that was
-/// asked for is larger than what was usable.
-std::optional<uint64_t> heap_peak(const Replay& replay, const Coverage& coverage) {
+/// What the counters page, which sees every block, bounds the estimate of a sample by: nothing that
+/// was asked for is larger than what was usable. None: nothing bounds it, or it is exact.
+std::optional<uint64_t> heap_bound(const Replay& replay, const Coverage& coverage) {
   const uint64_t bound = replay.log().counters().heap.peak;
-  if (!coverage.heap_events) return if_covered(coverage.heap_counters, bound);
+  const bool counted = coverage.heap_counters && bound != 0;  // 0: never written
+  return if_covered(coverage.sampled && counted, bound);
+}
+
+/// In counters mode the counters page is all there is.
+std::optional<uint64_t> heap_peak(const Replay& replay, const Coverage& coverage) {
+  if (!coverage.heap_events)
+    return if_covered(coverage.heap_counters, replay.log().counters().heap.peak);
   const uint64_t peak = scope_peak(replay, "host/heap");
-  if (!coverage.sampled || !coverage.heap_counters || bound == 0) return peak;  // 0: never written
+  return std::min(peak, heap_bound(replay, coverage).value_or(peak));
+}
+
+/// The host's other kinds are exact beside a sample.
+uint64_t host_peak(const Replay& replay, const Coverage& coverage) {
+  const uint64_t peak = scope_peak(replay, "host");
+  const std::optional<uint64_t> heap = heap_bound(replay, coverage);
+  if (!heap) return peak;
+  uint64_t bound = *heap;
+  for (uint8_t kind = 1; kind < GPUPEAK_KIND_LIMIT; ++kind) {
+    if (kind == GPUPEAK_KIND_HEAP || is_device_kind(kind) || !counts_into_sum(kind)) continue;
+    bound += scope_peak(replay, "host/" + std::string(kind_name(kind)));
+  }
   return std::min(peak, bound);
 }
 
@@ -138,7 +157,8 @@ Metrics process_metrics(const Replay& replay, const Coverage& coverage) {
   const auto host = [&](const std::string& metric, const std::string& scope) {
     metrics[metric] = if_covered(covers_scope(coverage, scope), scope_peak(replay, scope));
   };
-  host("host.peak_bytes", "host");
+  metrics["host.peak_bytes"] =
+      if_covered(covers_scope(coverage, "host"), host_peak(replay, coverage));
   metrics["host.live_bytes"] = if_covered(coverage.host(), scope_live(replay, "host"));
   metrics["device.outside_phases.live_bytes"] = owned_bytes(replay, 0, kDeviceSide);
   metrics["host.outside_phases.live_bytes"] =

@@ -157,6 +157,9 @@ class Judge {
     }
     std::string text = fmt::format("peak {}", size(peak_->bytes));
     if (peak_->error_bytes) text += fmt::format(" ± {}", size(peak_->error_bytes));
+    const std::optional<uint64_t> bound = metric(summary_.metrics, "host.peak_bytes");
+    if (peak_->error_bytes && peak_->scope == "host" && bound && *bound < peak_->bytes)
+      text += fmt::format(" (at most {} by exact counters)", size(bound));
     if (verdict_.device != nullptr) {
       if (verdict_.device->total_bytes > 0)
         text += fmt::format(" of {}", size(verdict_.device->total_bytes));

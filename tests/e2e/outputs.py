@@ -1,6 +1,7 @@
 """No gate passes on nothing, and nothing is overwritten that nobody meant. argv: … CUDA_BENCHMARK FOLDER_OF_THE_DRIVER"""
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -179,8 +180,14 @@ def sampled(folder):
     for seed in range(3):
         log = os.path.join(folder, f"{seed}.gplog")
         gpupeak("run", "-q", "--host", "sampled", "-o", log, "--", "/usr/bin/python3", "-S", "-c", script, env=dict(os.environ, GPUPEAK_SAMPLE="4MiB"))
-        metrics = json.loads(gpupeak("report", "--json", log))["metrics"]
+        report = json.loads(gpupeak("report", "--json", log))
+        metrics = report["metrics"]
         expect(metrics["host.kind.heap.peak_bytes"] <= metrics["host.kind.heap.usable_peak_bytes"], str(metrics))
+        others = sum(value for name, value in metrics.items() if re.fullmatch(r"host\.kind\.(?!heap)\w+\.peak_bytes", name))
+        expect(metrics["host.peak_bytes"] <= metrics["host.kind.heap.usable_peak_bytes"] + others, str(metrics))
+        (host,) = [peak for peak in report["peaks"] if peak["scope"] == "host"]
+        said = b"by exact counters" in gpupeak("report", log)
+        expect(said == (metrics["host.peak_bytes"] < host["bytes"]), "an estimate that is too large is said to be")
 
 
 def main():
