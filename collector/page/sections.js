@@ -127,7 +127,7 @@ export function holderTable(held, whole, {label, by = 'site', search = true, det
   footer.push(line(sum === whole ? 'sum = peak, residual 0'.replace('peak', details ? 'peak' : 'live') : 'sum', sum));
   const detail = stackOf && by === 'site' && ((row) => {
     const stack = stackOf(row);
-    return stack && stackList(stack, onfind);
+    return stack && (() => stackList(stack, onfind));
   });
   return table({columns: shown, rows, footer, search, label, detail});
 }

@@ -6,7 +6,7 @@ const firstRows = () => NARROW.matches ? 12 : 25;
 
 /**
  * columns: [{key, label, number, cell(row)}]; sorted by `order`, else by the first number column, largest first.
- * footer: rows of cells below, which neither sort nor filter. detail(row): what a row opens to, or null.
+ * footer: rows of cells below, which neither sort nor filter. detail(row): what makes that to which a row opens, or null.
  */
 export function table({columns, rows, footer = [], search = true, label, order: first, detail}) {
   let order = first || {key: (columns.find((column) => column.number) || columns[0]).key, down: true};
@@ -23,10 +23,11 @@ export function table({columns, rows, footer = [], search = true, label, order: 
 
   /** A row's title that opens and closes what is behind it, in a row below. */
   function opener(line, row, inside) {
-    const more = detail(row);
-    if (!more) return inside;
-    const below = h('tr', {class: 'detail'}, h('td', {colspan: String(columns.length)}, more));
+    const makeDetail = detail(row);
+    if (!makeDetail) return inside;
+    let below = null;  // most rows are never opened
     return h('button', {type: 'button', class: 'opener', 'aria-expanded': 'false', onclick: (event) => {
+      below = below || h('tr', {class: 'detail'}, h('td', {colspan: String(columns.length)}, makeDetail()));
       const open = !below.isConnected;
       if (open) line.after(below);
       else below.remove();
