@@ -142,7 +142,7 @@ void set_unless_empty(const char* name, const std::string& value) {
   arguments.push_back(nullptr);
   execvp(arguments[0], arguments.data());
   const int error = errno;
-  const ssize_t written = ::write(failure, &error, sizeof error);
+  const ssize_t written = write(failure, &error, sizeof error);
   _exit(written == sizeof error && error == ENOENT ? kNotFound : kCannotExec);
 }
 

@@ -37,7 +37,7 @@ void close_on_exec(int descriptor) {
 /// False if nobody reads there any more.
 bool write_all(int to, const char* bytes, size_t count) {
   while (count > 0) {
-    const ssize_t written = ::write(to, bytes, count);
+    const ssize_t written = write(to, bytes, count);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) {
       pollfd ready{to, POLLOUT, 0};
