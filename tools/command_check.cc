@@ -20,7 +20,9 @@ struct CheckOptions {
   std::string baseline;  ///< likewise; empty: none
   std::vector<std::string> max, max_increase;
   std::string junit, markdown;  ///< files; empty: none
-  std::string color = "auto";
+  std::string out;              ///< file; empty: standard output
+  TextOptions text;
+  bool json = false;
   bool strict = false;
   bool allow_no_device = false;
   collector::Reading reading;
@@ -46,7 +48,7 @@ std::vector<collector::Gate> parse_gates(const CheckOptions& options) {
 
 int check(const CheckOptions& options) {
   const std::vector<collector::Gate> gates = parse_gates(options);
-  for (const std::string& out : {options.junit, options.markdown})
+  for (const std::string& out : {options.out, options.junit, options.markdown})
     require_output(out, {options.log, options.baseline});
   collector::Options analysis;
   analysis.top = collector::kAllRows;
@@ -59,11 +61,16 @@ int check(const CheckOptions& options) {
     baseline = collector::load_summary(options.baseline, analysis, bar.callback());
   }
   bar.clear();
+  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
   const std::vector<collector::GateResult> results = collector::check_gates(
       gates, summary, baseline ? &*baseline : nullptr,
-      options.allow_no_device ? collector::NoDevice::kIsZero : collector::NoDevice::kFails);
-  write_output("", [&](std::ostream& out) {
-    collector::write_gates(summary, results, out, style_for(STDOUT_FILENO, options.color));
+      options.allow_no_device ? collector::NoDevice::kIsZero : collector::NoDevice::kFails, style);
+  write_output(options.out, [&](std::ostream& out) {
+    if (options.json) {
+      collector::write_gates_json(summary, results, out);
+    } else {
+      collector::write_gates(summary, results, out, style);
+    }
   });
   if (!options.junit.empty()) {
     write_output(options.junit,
@@ -101,11 +108,13 @@ void add_check(CommandLine& line) {
   verb.add_option("--markdown", options.markdown,
                   "Append the results as Markdown, for instance to $GITHUB_STEP_SUMMARY")
       ->type_name("FILE");
+  verb.add_flag("--json", options.json, "As JSON");
+  add_out(verb, options.out);
   verb.add_flag("--strict", options.strict,
                 "Exit with 4 if all passed, but anything was lost, or the run has no end");
   verb.add_flag("--allow-no-device", options.allow_no_device,
                 "A limit on device memory is kept if the run used no device");
-  add_color(verb, options.color);
+  add_text_options(verb, options.text);
   add_rules(verb, options.reading.rules);
   add_reading(verb, options.reading);
 }

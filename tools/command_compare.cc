@@ -19,7 +19,7 @@ struct CompareOptions {
   std::string scope;  ///< as collector::Profile::scope() takes it
   std::string html;   ///< file of a page; empty: text
   std::string out;    ///< file; empty: standard output
-  std::string color = "auto";
+  TextOptions text;
   size_t top = 20;
   bool json = false;
   bool strict = false;
@@ -42,7 +42,7 @@ int compare(const CompareOptions& options) {
       collector::write_compare_json(runs, options.scope, options.top, out);
     } else {
       collector::write_compare(runs, options.scope, options.top, out,
-                               style_for(output_descriptor(options.out), options.color));
+                               style_for(output_descriptor(options.out), options.text));
     }
   });
   return strict_code(options.strict, std::all_of(runs.begin(), runs.end(), [](const auto& run) {
@@ -66,7 +66,7 @@ void add_compare(CommandLine& line) {
   verb.add_flag("--json", options.json, "As JSON");
   add_strict(verb, options.strict);
   add_out(verb, options.out);
-  add_color(verb, options.color);
+  add_text_options(verb, options.text);
   add_rules(verb, options.reading.rules);
   add_reading(verb, options.reading);
 }

@@ -19,7 +19,7 @@ struct DiffOptions {
   std::string a, b;  ///< logs, or JSON that `report --json` wrote
   std::string out;   ///< file; empty: standard output
   std::string by = "site";
-  std::string color = "auto";
+  TextOptions text;
   size_t top = 10;
   bool json = false;
   bool strict = false;
@@ -42,7 +42,7 @@ int diff(const DiffOptions& options) {
       collector::write_diff_json(a, b, out);
     } else {
       collector::write_diff(a, b, options.top, out,
-                            style_for(output_descriptor(options.out), options.color));
+                            style_for(output_descriptor(options.out), options.text));
     }
   });
   return strict_code(options.strict, is_whole(a.quality) && is_whole(b.quality));
@@ -64,7 +64,7 @@ void add_diff(CommandLine& line) {
   verb.add_flag("--strict", options.strict,
                 "Exit with 4 if anything was lost in either run, or it has no end");
   add_out(verb, options.out);
-  add_color(verb, options.color);
+  add_text_options(verb, options.text);
   add_rules(verb, options.reading.rules);
   add_reading(verb, options.reading);
 }

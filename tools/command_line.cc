@@ -75,6 +75,12 @@ void add_log(CLI::App& verb, std::string& log) {
       ->type_name("FILE");
 }
 
+void add_logs(CLI::App& verb, std::vector<std::string>& logs) {
+  verb.add_option("log", logs, "Logs that `run` or the preloaded library wrote; shown in turn")
+      ->required()
+      ->type_name("FILE ...");
+}
+
 void add_scope(CLI::App& verb, std::string& scope) {
   verb.add_option("--scope", scope,
                   "Which memory: device, device:0, host, host/heap, device:0/pool, total ...");
@@ -92,10 +98,11 @@ void add_out(CLI::App& verb, std::string& out) {
   verb.add_option("-o,--out", out, "Write to a file instead of standard output")->type_name("FILE");
 }
 
-void add_color(CLI::App& verb, std::string& color) {
-  verb.add_option("--color", color, "Colours in text")
+void add_text_options(CLI::App& verb, TextOptions& text) {
+  verb.add_option("--color", text.color, "Colours in text")
       ->check(one_of({"auto", "always", "never"}))
       ->capture_default_str();
+  verb.add_flag("--bytes", text.bytes, "Sizes in text as plain bytes, to be pasted");
 }
 
 void add_rules(CLI::App& verb, collector::RuleChoice& rules) {

@@ -34,6 +34,12 @@ struct CommandLine {
   }
 };
 
+/// How text is to look.
+struct TextOptions {
+  std::string color = "auto";  ///< always, never, auto: on a terminal, unless NO_COLOR is set
+  bool bytes = false;          ///< sizes as plain bytes
+};
+
 /// A value out of a list; of another one the nearest is named.
 CLI::Validator one_of(const std::vector<std::string>& values);
 
@@ -44,11 +50,12 @@ CLI::Validator between(double low, double high);
 std::vector<std::string> grouping_names();
 
 void add_log(CLI::App& verb, std::string& log);
+void add_logs(CLI::App& verb, std::vector<std::string>& logs);
 void add_scope(CLI::App& verb, std::string& scope);
 void add_top(CLI::App& verb, size_t& top, const char* rows);
 void add_strict(CLI::App& verb, bool& strict);
 void add_out(CLI::App& verb, std::string& out);
-void add_color(CLI::App& verb, std::string& color);
+void add_text_options(CLI::App& verb, TextOptions& text);
 /// --rules, --phase, --tag: which rules name phases and tags (docs/rules.md).
 void add_rules(CLI::App& verb, collector::RuleChoice& rules);
 /// Where binaries and their debug information are looked for.

@@ -16,7 +16,7 @@ namespace {
 struct MergeOptions {
   std::vector<std::string> logs;
   std::string out;  ///< file; empty: standard output
-  std::string color = "auto";
+  TextOptions text;
   bool json = false;
   bool strict = false;
   collector::Reading reading;
@@ -32,7 +32,7 @@ int merge(const MergeOptions& options) {
     if (options.json) {
       collector::write_merge_json(merged, out);
     } else {
-      collector::write_merge(merged, out, style_for(output_descriptor(options.out), options.color));
+      collector::write_merge(merged, out, style_for(output_descriptor(options.out), options.text));
     }
   });
   return strict_code(options.strict,
@@ -49,7 +49,7 @@ void add_merge(CommandLine& line) {
   verb.add_flag("--json", options.json, "As JSON");
   add_strict(verb, options.strict);
   add_out(verb, options.out);
-  add_color(verb, options.color);
+  add_text_options(verb, options.text);
   add_reading(verb, options.reading);
 }
 

@@ -1,11 +1,10 @@
-#include <unistd.h>
-
 #include "collector/analyze/analyze.h"
 #include "collector/write/write_phases.h"
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
+#include "several_logs.h"
 #include "strict.h"
 #include "terminal.h"
 
@@ -13,34 +12,41 @@ namespace gpupeak::tools {
 namespace {
 
 struct PhasesOptions {
-  std::string log;
+  std::vector<std::string> logs;
   std::string out;  ///< file; empty: standard output
-  std::string color = "auto";
+  TextOptions text;
   bool csv = false;
+  bool json = false;
   bool strict = false;
   collector::Reading reading;
 };
 
+void write_one(const collector::Summary& summary, const PhasesOptions& options, std::ostream& out,
+               const collector::TextStyle& style) {
+  if (options.csv) {
+    collector::write_phases_csv(summary, out);
+  } else if (options.json) {
+    collector::write_phases_json(summary, out);
+  } else {
+    if (options.logs.size() > 1) out << bold(summary.log_path, style) << '\n';
+    collector::write_phases(summary, out, style);
+  }
+}
+
 int phases(const PhasesOptions& options) {
-  require_output(options.out, {options.log});
+  require_one_log_for_csv(options.csv, options.logs);
+  require_output(options.out, options.logs);
   collector::Options analysis;
   analysis.top = 1;
   analysis.stacks = false;
   analysis.reading = options.reading;
-  collector::Summary summary;
-  {
-    ProgressBar bar;
-    summary = collector::analyze(options.log, analysis, bar.callback());
-  }
-  const int fd = output_descriptor(options.out);
+  const std::vector<collector::Summary> summaries = analyze_all(options.logs, analysis);
+  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
   write_output(options.out, [&](std::ostream& out) {
-    if (options.csv) {
-      collector::write_phases_csv(summary, out);
-    } else {
-      collector::write_phases(summary, out, style_for(fd, options.color));
-    }
+    write_in_turn(out, summaries.size(), options.json,
+                  [&](size_t i) { write_one(summaries[i], options, out, style); });
   });
-  return strict_code(options.strict, is_whole(summary.quality));
+  return strict_code(options.strict, are_whole(summaries));
 }
 
 }  // namespace
@@ -48,11 +54,12 @@ int phases(const PhasesOptions& options) {
 void add_phases(CommandLine& line) {
   auto [verb, options] =
       line.add("phases", "The phases and their repetitions, host beside device", phases);
-  add_log(verb, options.log);
+  add_logs(verb, options.logs);
   verb.add_flag("--csv", options.csv, "As CSV, in bytes");
+  verb.add_flag("--json", options.json, "As JSON")->excludes("--csv");
   add_strict(verb, options.strict);
   add_out(verb, options.out);
-  add_color(verb, options.color);
+  add_text_options(verb, options.text);
   add_rules(verb, options.reading.rules);
   add_reading(verb, options.reading);
 }

@@ -1,14 +1,6 @@
-#include <unistd.h>
-
-#include <optional>
-
 #include "collector/views/pools.h"
 #include "command_line.h"
 #include "commands.h"
-#include "exit_codes.h"
-#include "output.h"
-#include "strict.h"
-#include "terminal.h"
 #include "view.h"
 
 namespace gpupeak::tools {
@@ -19,27 +11,33 @@ struct PoolsOptions : ViewOptions {
   size_t top = 20;
 };
 
-int pools(const PoolsOptions& options) {
-  require_output(options.out, {options.log});
+/// One log's pools at the instant that is asked for.
+struct PoolsOfLog {
   collector::PoolMoments moments;
-  std::optional<collector::Profile> profile;
-  std::vector<collector::PoolState> states;
-  collector::PoolInstant instant;
-  {
-    ProgressBar bar;
-    profile.emplace(options.log, bar.callback(), &moments, options.reading);
-    instant = collector::pool_instant(*profile, moments, options.at);
-    states = collector::pools_at(*profile, instant, bar.callback());
-  }
-  write_output(options.out, [&](std::ostream& out) {
-    if (options.json) {
-      collector::write_pools_json(*profile, moments, instant, states, out);
-    } else {
-      collector::write_pools(*profile, instant, states, options.top, out,
-                             style_for(output_descriptor(options.out), options.color));
-    }
+  collector::Profile profile;
+  const collector::PoolInstant instant;
+  const std::vector<collector::PoolState> states;
+
+  PoolsOfLog(const std::string& log, const collector::Progress& progress,
+             const PoolsOptions& options)
+      : profile(log, progress, &moments, options.reading),
+        instant(collector::pool_instant(profile, moments, options.at)),
+        states(collector::pools_at(profile, instant, progress)) {}
+};
+
+int pools(const PoolsOptions& options) {
+  return show_views(options, [&](const std::string& log, const collector::Progress& progress) {
+    auto of_log = std::make_shared<PoolsOfLog>(log, progress, options);
+    return LogView{std::shared_ptr<const collector::Profile>(of_log, &of_log->profile),
+                   [of_log, &options](std::ostream& out, const collector::TextStyle& style) {
+                     collector::write_pools(of_log->profile, of_log->instant, of_log->states,
+                                            options.top, out, style);
+                   },
+                   [of_log](std::ostream& out) {
+                     collector::write_pools_json(of_log->profile, of_log->moments, of_log->instant,
+                                                 of_log->states, out);
+                   }};
   });
-  return strict_code(options.strict, is_whole(profile->quality()));
 }
 
 }  // namespace

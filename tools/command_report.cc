@@ -13,6 +13,7 @@
 #include "exit_codes.h"
 #include "output.h"
 #include "page.h"
+#include "several_logs.h"
 #include "strict.h"
 #include "terminal.h"
 
@@ -27,10 +28,9 @@ struct ReportOptions {
   std::string html;             ///< file of a page, instead of the format
   std::string out;              ///< file; empty: standard output
   std::string by = "site";
-  std::string color = "auto";
+  TextOptions text;
   size_t top = kUsualRows;
   bool full = false;
-  bool bytes = false;
   bool strict = false;
   collector::Reading reading;
 };
@@ -50,19 +50,6 @@ void write_one(const collector::Summary& summary, const ReportOptions& options, 
                               : collector::ReportLength::kOneScreen);
 }
 
-/// One summary as ever; several in turn, as JSON an array of them.
-void write_all(const std::vector<collector::Summary>& summaries, const ReportOptions& options,
-               std::ostream& out, const collector::TextStyle& style) {
-  const bool array = options.format == "json" && summaries.size() > 1;
-  const char* separator = array ? "[\n" : "";
-  for (const collector::Summary& summary : summaries) {
-    out << separator;
-    write_one(summary, options, out, style);
-    separator = array ? ",\n" : "\n";
-  }
-  if (array) out << "]\n";
-}
-
 int report(const ReportOptions& options) {
   if (!options.html.empty()) {
     return strict_code(options.strict, write_page(options.logs, options.reading, options.html));
@@ -73,25 +60,14 @@ int report(const ReportOptions& options) {
   analysis.top = options.top;
   analysis.reading = options.reading;
   analysis.stacks = options.format == "json" || options.format == "csv";
-  if (options.format == "csv" && options.logs.size() > 1) {
-    throw collector::UsageError("--csv takes one log: its rows do not say which log they are of");
-  }
-  std::vector<collector::Summary> summaries;
-  {
-    ProgressBar bar;
-    for (const std::string& log : options.logs) {
-      summaries.push_back(collector::analyze(log, analysis, bar.callback()));
-    }
-  }
-  const int fd = output_descriptor(options.out);
+  require_one_log_for_csv(options.format == "csv", options.logs);
+  const std::vector<collector::Summary> summaries = analyze_all(options.logs, analysis);
+  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
   write_output(options.out, [&](std::ostream& out) {
-    collector::TextStyle style = style_for(fd, options.color);
-    style.bytes = options.bytes;
-    write_all(summaries, options, out, style);
+    write_in_turn(out, summaries.size(), options.format == "json",
+                  [&](size_t i) { write_one(summaries[i], options, out, style); });
   });
-  return strict_code(options.strict,
-                     std::all_of(summaries.begin(), summaries.end(),
-                                 [](const auto& summary) { return is_whole(summary.quality); }));
+  return strict_code(options.strict, are_whole(summaries));
 }
 
 }  // namespace
@@ -99,9 +75,7 @@ int report(const ReportOptions& options) {
 void add_report(CommandLine& line) {
   auto [verb, options] =
       line.add("report", "Who held the memory at the peak, in which phase", report);
-  verb.add_option("log", options.logs, "Logs that `run` or the preloaded library wrote")
-      ->required()
-      ->type_name("FILE ...");
+  add_logs(verb, options.logs);
   auto* format = verb.add_option_group("format");
   const auto add_format = [format, &chosen = options.format](const char* option, const char* name,
                                                              const char* description) {
@@ -118,11 +92,10 @@ void add_report(CommandLine& line) {
       ->check(one_of(grouping_names()))
       ->capture_default_str();
   verb.add_flag("--full", options.full, "Every section and row, not one screen");
-  verb.add_flag("--bytes", options.bytes, "Sizes as plain bytes");
   add_top(verb, options.top, "Rows of each table; any other number implies --full");
   add_strict(verb, options.strict);
   add_out(verb, options.out);
-  add_color(verb, options.color);
+  add_text_options(verb, options.text);
   add_rules(verb, options.reading.rules);
   add_reading(verb, options.reading);
 }

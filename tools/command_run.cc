@@ -168,7 +168,7 @@ void print_summary(const std::vector<RunLog>& logs, const std::string& children)
     const collector::Summary summary = collector::analyze(logs.front().path, {}, bar.callback());
     bar.clear();
     std::ostringstream text;
-    collector::write_short(summary, text, style_for(STDERR_FILENO, "auto"));
+    collector::write_short(summary, text, style_for(STDERR_FILENO, {}));
     say_text(text.str());
   } catch (const std::exception& error) {
     say("{}: {}", logs.front().path, error.what());

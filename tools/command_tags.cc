@@ -1,6 +1,7 @@
 #include "collector/views/tags.h"
 #include "command_line.h"
 #include "commands.h"
+#include "several_logs.h"
 #include "view.h"
 
 namespace gpupeak::tools {
@@ -12,6 +13,7 @@ struct TagsOptions : ViewOptions {
 };
 
 int tags(const TagsOptions& options) {
+  require_one_log_for_csv(options.csv, options.logs);
   return show_view(
       options,
       [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {

@@ -1,7 +1,4 @@
-#include <unistd.h>
-
-#include <optional>
-
+#include "collector/text/error.h"
 #include "collector/timeline/time_series.h"
 #include "collector/views/timeline.h"
 #include "command_line.h"
@@ -21,33 +18,46 @@ struct TimelineOptions : ViewOptions {
   size_t height = 8;     ///< rows of a chart
 };
 
-int timeline(const TimelineOptions& options) {
-  for (const std::string& out : {options.svg, options.png, options.out})
-    require_output(out, {options.log});
+struct TimelineOfLog {
   collector::TimeSeries times;
-  std::optional<collector::Profile> profile;
-  {
-    ProgressBar bar;
-    profile.emplace(options.log, bar.callback(), &times, options.reading);
+  collector::Profile profile;
+
+  TimelineOfLog(const std::string& log, const collector::Progress& progress,
+                const TimelineOptions& options)
+      : profile(log, progress, &times, options.reading) {
+    times.finish(profile.replay());
   }
-  times.finish(profile->replay());
+};
+
+int draw(const TimelineOptions& options) {
+  if (options.logs.size() > 1) throw collector::UsageError("--svg and --png take one log");
+  for (const std::string& out : {options.svg, options.png}) require_output(out, options.logs);
+  ProgressBar bar;
+  const TimelineOfLog of_log(options.logs.front(), bar.callback(), options);
+  bar.clear();
   const auto svg = [&](std::ostream& out) {
-    collector::write_timeline_svg(*profile, times, options.scope, out);
+    collector::write_timeline_svg(of_log.profile, of_log.times, options.scope, out);
   };
   if (!options.svg.empty()) write_output(options.svg, svg);
   if (!options.png.empty()) write_png(options.png, svg);
   for (const std::string& path : {options.svg, options.png}) say_written(path);
-  if (options.json) {
-    write_output(options.out, [&](std::ostream& out) {
-      collector::write_timeline_json(*profile, times, options.scope, out);
-    });
-  } else if (options.svg.empty() && options.png.empty()) {
-    write_output(options.out, [&](std::ostream& out) {
-      collector::write_timeline(*profile, times, options.scope, options.height, out,
-                                style_for(output_descriptor(options.out), options.color));
-    });
-  }
-  return strict_code(options.strict, is_whole(profile->quality()));
+  return strict_code(options.strict, is_whole(of_log.profile.quality()));
+}
+
+int timeline(const TimelineOptions& options) {
+  if (!options.svg.empty() || !options.png.empty()) return draw(options);
+  return show_views(options, [&](const std::string& log, const collector::Progress& progress) {
+    auto of_log = std::make_shared<TimelineOfLog>(log, progress, options);
+    return LogView{std::shared_ptr<const collector::Profile>(of_log, &of_log->profile),
+                   [of_log, &options](std::ostream& out, const collector::TextStyle& style) {
+                     collector::write_timeline(of_log->profile, of_log->times, options.scope,
+                                               options.height, out, style);
+                   },
+                   [of_log, &options](std::ostream& out) {
+                     collector::write_timeline_json(of_log->profile, of_log->times, options.scope,
+                                                    out);
+                   }};
+  });
 }
 
 }  // namespace
@@ -58,8 +68,12 @@ void add_timeline(CommandLine& line) {
   verb.add_option("--height", options.height, "Rows of a chart")
       ->check(between(1, 100))
       ->capture_default_str();
-  verb.add_option("--svg", options.svg, "Draw it into this file instead")->type_name("FILE");
-  verb.add_option("--png", options.png, "The same as PNG; needs rsvg-convert")->type_name("FILE");
+  verb.add_option("--svg", options.svg, "Draw it into this file instead")
+      ->type_name("FILE")
+      ->excludes("--json");
+  verb.add_option("--png", options.png, "The same as PNG; needs rsvg-convert")
+      ->type_name("FILE")
+      ->excludes("--json");
   add_reading(verb, options.reading);
 }
 

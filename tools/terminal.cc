@@ -16,12 +16,13 @@ constexpr int kNarrowest = 60, kWidest = 200;
 
 }  // namespace
 
-collector::TextStyle style_for(int fd, const std::string& color) {
+collector::TextStyle style_for(int fd, const TextOptions& options) {
   collector::TextStyle style;
+  style.bytes = options.bytes;
   const bool terminal = isatty(fd) != 0;
   const char* no_color = getenv("NO_COLOR");
-  style.color =
-      color == "always" || (color == "auto" && terminal && (no_color == nullptr || *no_color == 0));
+  style.color = options.color == "always" ||
+                (options.color == "auto" && terminal && (no_color == nullptr || *no_color == 0));
   winsize size{};
   const char* columns =
       getenv("COLUMNS");  // what the user says comes before what the terminal says

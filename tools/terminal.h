@@ -6,12 +6,12 @@
 
 #include "collector/log/event_stream.h"
 #include "collector/text/text_format.h"
+#include "command_line.h"
 
 namespace gpupeak::tools {
 
-/// How to write text to a file descriptor. `color`: auto (a terminal, and NO_COLOR is not set),
-/// always, never.
-collector::TextStyle style_for(int fd, const std::string& color);
+/// How to write text to a file descriptor.
+collector::TextStyle style_for(int fd, const TextOptions& options);
 
 /// A bar on standard error once something has taken a second; nothing unless that is a terminal.
 class ProgressBar {

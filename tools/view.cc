@@ -1,23 +1,22 @@
 #include "view.h"
 
-#include <unistd.h>
-
-#include <optional>
+#include <algorithm>
 
 #include "exit_codes.h"
 #include "output.h"
+#include "several_logs.h"
 #include "strict.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
 
 void add_view_options(CLI::App& verb, ViewOptions& options) {
-  add_log(verb, options.log);
+  add_logs(verb, options.logs);
   add_scope(verb, options.scope);
   verb.add_flag("--json", options.json, "As JSON");
   add_strict(verb, options.strict);
   add_out(verb, options.out);
-  add_color(verb, options.color);
+  add_text_options(verb, options.text);
   add_rules(verb, options.reading.rules);
 }
 
@@ -30,24 +29,45 @@ void add_tree_options(CLI::App& verb, TreeOptions& options) {
   add_reading(verb, options.reading);
 }
 
+int show_views(
+    const ViewOptions& options,
+    const std::function<LogView(const std::string& log, const collector::Progress&)>& read) {
+  require_output(options.out, options.logs);
+  std::vector<LogView> views;
+  {
+    ProgressBar bar;
+    for (const std::string& log : options.logs) views.push_back(read(log, bar.callback()));
+  }
+  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
+  write_output(options.out, [&](std::ostream& out) {
+    write_in_turn(out, views.size(), options.json, [&](size_t i) {
+      if (options.json) {
+        views[i].json(out);
+        return;
+      }
+      const collector::Profile& profile = *views[i].profile;
+      if (views.size() > 1) out << bold(profile.definitions().shown(profile.path()), style) << '\n';
+      views[i].text(out, style);
+    });
+  });
+  return strict_code(options.strict,
+                     std::all_of(views.begin(), views.end(), [](const LogView& view) {
+                       return is_whole(view.profile->quality());
+                     }));
+}
+
 int show_view(const ViewOptions& options,
               const std::function<void(collector::Profile&, std::ostream&,
                                        const collector::TextStyle&)>& text,
               const std::function<void(collector::Profile&, std::ostream&)>& json) {
-  require_output(options.out, {options.log});
-  std::optional<collector::Profile> profile;
-  {
-    ProgressBar bar;
-    profile.emplace(options.log, bar.callback(), nullptr, options.reading);
-  }
-  write_output(options.out, [&](std::ostream& out) {
-    if (options.json) {
-      json(*profile, out);
-    } else {
-      text(*profile, out, style_for(output_descriptor(options.out), options.color));
-    }
+  return show_views(options, [&](const std::string& log, const collector::Progress& progress) {
+    auto profile = std::make_shared<collector::Profile>(log, progress, nullptr, options.reading);
+    return LogView{profile,
+                   [profile, &text](std::ostream& out, const collector::TextStyle& style) {
+                     text(*profile, out, style);
+                   },
+                   [profile, &json](std::ostream& out) { json(*profile, out); }};
   });
-  return strict_code(options.strict, is_whole(profile->quality()));
 }
 
 }  // namespace gpupeak::tools

@@ -1,8 +1,11 @@
-// What the verbs that show a view of one log share.
+// What the verbs that show a view of a log share.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <ostream>
+#include <string>
+#include <vector>
 
 #include "collector/analyze/profile.h"
 #include "collector/text/text_format.h"
@@ -11,10 +14,10 @@
 namespace gpupeak::tools {
 
 struct ViewOptions {
-  std::string log;
+  std::vector<std::string> logs;
   std::string scope;  ///< "device:0", "host/heap" …; empty: the verb's own choice
   std::string out;    ///< file; empty: standard output
-  std::string color = "auto";
+  TextOptions text;
   bool json = false;
   bool strict = false;
   collector::Reading reading;
@@ -33,7 +36,19 @@ struct SitesOptions : ViewOptions {
   size_t top = 20;
 };
 
-/// Replays the log and has `text` or `json` write to standard output. Returns the exit code.
+/// What a verb shows of a log that has been read.
+struct LogView {
+  std::shared_ptr<const collector::Profile> profile;
+  std::function<void(std::ostream&, const collector::TextStyle&)> text;
+  std::function<void(std::ostream&)> json;
+};
+/// Has `read` replay each log, then writes them in turn; JSON of several is an array. Returns the
+/// exit code.
+int show_views(
+    const ViewOptions& options,
+    const std::function<LogView(const std::string& log, const collector::Progress&)>& read);
+
+/// The same for what needs no more than each log's profile.
 int show_view(const ViewOptions& options,
               const std::function<void(collector::Profile&, std::ostream&,
                                        const collector::TextStyle&)>& text,

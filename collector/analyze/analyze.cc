@@ -112,9 +112,7 @@ class SummaryBuilder {
       run.duration_ns =
           std::max(run.duration_ns, static_cast<int64_t>(std::min<uint64_t>(to_end, INT64_MAX)));
     }
-    if (page.exit_kind == GPUPEAK_EXIT_CODE) run.exit_kind = ExitKind::kExit;
-    if (page.exit_kind == GPUPEAK_EXIT_SIGNAL) run.exit_kind = ExitKind::kSignal;
-    run.exit_code = page.exit_code;
+    run.end = run_end(page);
   }
 
   void list_devices() {

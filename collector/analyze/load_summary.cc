@@ -150,9 +150,9 @@ RunSummary run_of(const Json& json) {
   run.duration_ns = number<int64_t>(json, "duration_ns");
   const Json& exit = field(json, "exit");
   const std::string kind = text(exit, "kind");
-  if (kind == "exit") run.exit_kind = ExitKind::kExit;
-  if (kind == "signal") run.exit_kind = ExitKind::kSignal;
-  run.exit_code = number<int32_t>(exit, "code");
+  if (kind == "exit") run.end.kind = ExitKind::kExit;
+  if (kind == "signal") run.end.kind = ExitKind::kSignal;
+  run.end.code = number<int32_t>(exit, "code");
   for (const auto& [name, value] : object(json, "labels").items()) {
     run.labels[escape(name)] = escape(value.get_ref<const std::string&>());
   }

@@ -293,6 +293,17 @@ class QualityReport {
 
 }  // namespace
 
+RunEnd run_end(const gpupeak_counters_page& page) {
+  switch (page.exit_kind) {
+    case GPUPEAK_EXIT_CODE:
+      return {ExitKind::kExit, page.exit_code};
+    case GPUPEAK_EXIT_SIGNAL:
+      return {ExitKind::kSignal, page.exit_code};
+    default:
+      return {};
+  }
+}
+
 Quality assess_quality(const Replay& replay, const Coverage& coverage,
                        const std::vector<Warning>& symbol_warnings) {
   return QualityReport(replay, coverage).make(symbol_warnings);

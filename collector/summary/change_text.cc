@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "collector/text/text_format.h"
-
 namespace gpupeak::collector {
 
 std::string change_percent(uint64_t a, uint64_t b) {
@@ -12,10 +10,10 @@ std::string change_percent(uint64_t a, uint64_t b) {
                                       static_cast<double>(a));
 }
 
-std::string change_text(const SiteDiff& site) {
-  return fmt::format("{}  ({}{}{})  {}  [{}]", change_size(site.a_bytes, site.b_bytes),
-                     size_text(site.a_bytes), kChangeArrow, size_text(site.b_bytes), site.title,
-                     site.kind);
+std::string change_text(const SiteDiff& site, const TextStyle& style) {
+  return fmt::format("{}  ({}{}{})  {}  [{}]", change_size(site.a_bytes, site.b_bytes, style),
+                     size_text(site.a_bytes, style), kChangeArrow, size_text(site.b_bytes, style),
+                     site.title, site.kind);
 }
 
 }  // namespace gpupeak::collector

@@ -153,19 +153,19 @@ std::string scope_of(const Gate& gate, const Summary& summary) {
   return gate.where + scope.substr(slash);
 }
 
-std::string holder_text(const Holder& holder) {
-  return fmt::format("{}  {}  [{}]", size_text(holder.bytes), holder.title, holder.kind);
+std::string holder_text(const Holder& holder, const TextStyle& style) {
+  return fmt::format("{}  {}  [{}]", size_text(holder.bytes, style), holder.title, holder.kind);
 }
 
-std::vector<std::string> reasons(const Gate& gate, const Summary& summary,
-                                 const Summary* baseline) {
+std::vector<std::string> reasons(const Gate& gate, const Summary& summary, const Summary* baseline,
+                                 const TextStyle& style) {
   std::vector<std::string> lines;
   if (gate.where.starts_with(kPhase)) {
     for (const PhaseSummary& phase : summary.phases) {
       if (gate.where != fmt::format("{}{}", kPhase, phase.name)) continue;
       const auto& site = gate.metric.starts_with("device") ? phase.biggest_new_device_site
                                                            : phase.biggest_new_host_site;
-      if (site) lines.push_back("biggest new site: " + holder_text(*site));
+      if (site) lines.push_back("biggest new site: " + holder_text(*site, style));
       break;
     }
     return lines;
@@ -174,12 +174,12 @@ std::vector<std::string> reasons(const Gate& gate, const Summary& summary,
   if (baseline != nullptr) {
     for (const SiteDiff& site : diff_peak(*baseline, summary, scope).sites) {
       if (lines.size() == kMaxReasons) break;
-      if (site.grew()) lines.push_back(change_text(site));
+      if (site.grew()) lines.push_back(change_text(site, style));
     }
   } else if (const Peak* peak = summary.find_peak(scope)) {
     for (const Holder& holder : peak->holders) {
       if (lines.size() == kMaxReasons) break;
-      lines.push_back(holder_text(holder));
+      lines.push_back(holder_text(holder, style));
     }
   }
   return lines;
@@ -285,7 +285,8 @@ Gate parse_max_increase(const std::string& text, const Sanitizer& sanitizer) {
 }
 
 std::vector<GateResult> check_gates(const std::vector<Gate>& gates, const Summary& summary,
-                                    const Summary* baseline, NoDevice no_device) {
+                                    const Summary* baseline, NoDevice no_device,
+                                    const TextStyle& style) {
   std::vector<GateResult> results;
   for (const Gate& gate : gates) {
     if (gate.increase && baseline == nullptr) {
@@ -301,7 +302,9 @@ std::vector<GateResult> check_gates(const std::vector<Gate>& gates, const Summar
       continue;
     }
     gate.increase ? judge_increase(result) : judge_max(result);
-    if (!result.passed) result.reasons = reasons(gate, summary, gate.increase ? baseline : nullptr);
+    if (!result.passed) {
+      result.reasons = reasons(gate, summary, gate.increase ? baseline : nullptr, style);
+    }
   }
   return results;
 }

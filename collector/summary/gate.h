@@ -10,6 +10,7 @@
 #include "collector/summary/diff.h"
 #include "collector/summary/summary.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 
@@ -43,8 +44,10 @@ struct GateResult {
 enum class NoDevice { kFails, kIsZero };
 
 /// `baseline` is needed if any gate limits an increase. A figure that was not measured breaks its
-/// gate. Throws UsageError for a metric, device or phase that the summary does not know.
+/// gate. Sizes in the reasons look as `style` says. Throws UsageError for a metric, device or phase
+/// that the summary does not know.
 std::vector<GateResult> check_gates(const std::vector<Gate>& gates, const Summary& summary,
-                                    const Summary* baseline, NoDevice no_device = NoDevice::kFails);
+                                    const Summary* baseline, NoDevice no_device = NoDevice::kFails,
+                                    const TextStyle& style = {});
 
 }  // namespace gpupeak::collector

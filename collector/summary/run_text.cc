@@ -6,12 +6,12 @@
 
 namespace gpupeak::collector {
 
-std::string exit_text(const RunSummary& run) {
-  switch (run.exit_kind) {
+std::string exit_text(const RunEnd& end) {
+  switch (end.kind) {
     case ExitKind::kExit:
-      return fmt::format("exit {}", run.exit_code);
+      return fmt::format("exit {}", end.code);
     case ExitKind::kSignal:
-      return fmt::format("killed by signal {}", run.exit_code);
+      return fmt::format("killed by signal {}", end.code);
     case ExitKind::kUnknown:
       break;
   }

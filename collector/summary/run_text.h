@@ -9,7 +9,7 @@
 namespace gpupeak::collector {
 
 /// "exit 0", "killed by signal 9"; empty if it is not known.
-std::string exit_text(const RunSummary& run);
+std::string exit_text(const RunEnd& end);
 /// "2 964 device + 61 204 host events".
 std::string events_text(const Quality& quality);
 /// "nothing lost", or what was.

@@ -227,6 +227,14 @@ struct DeviceSummary {
 
 enum class ExitKind { kUnknown, kExit, kSignal };
 
+/// How the process ended.
+struct RunEnd {
+  ExitKind kind = ExitKind::kUnknown;
+  int32_t code = 0;  ///< or the signal
+  /// Else its figures are those of a part of what it was to do.
+  bool in_order() const { return kind == ExitKind::kExit && code == 0; }
+};
+
 struct RunSummary {
   std::vector<std::string> command;
   std::string host;
@@ -235,8 +243,7 @@ struct RunSummary {
   std::optional<int32_t> rank;
   std::string start_time;  ///< ISO 8601, UTC
   int64_t duration_ns = 0;
-  ExitKind exit_kind = ExitKind::kUnknown;
-  int32_t exit_code = 0;  ///< or the signal
+  RunEnd end;
   std::map<std::string, std::string> labels;
 };
 

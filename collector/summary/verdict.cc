@@ -81,9 +81,7 @@ class Judge {
     return nullptr;
   }
 
-  bool ended_well() const {
-    return summary_.run.exit_kind == ExitKind::kExit && summary_.run.exit_code == 0;
-  }
+  bool ended_well() const { return summary_.run.end.in_order(); }
 
   void failures() {
     const std::vector<FailureGroup> groups = fold_failures(summary_);
@@ -284,7 +282,7 @@ class Judge {
   void facts() {
     std::string& text = verdict_.facts;
     text = duration(summary_.run.duration_ns);
-    const std::string exit = exit_text(summary_.run);
+    const std::string exit = exit_text(summary_.run.end);
     if (!exit.empty()) text += " · " + exit;
     text += fmt::format(" · {} · log {}", events_text(summary_.quality), size(summary_.log_bytes));
     if (summary_.quality.exact && summary_.quality.log_complete) text += " · ✓ nothing lost";

@@ -109,6 +109,14 @@ std::string cut(std::string_view text, size_t width, const TextStyle& style) {
   return style.whole_lines ? std::string(text) : fit(text, width);
 }
 
+size_t name_columns(size_t usual, size_t longest, const TextStyle& style) {
+  return style.whole_lines ? std::max(usual, longest) : usual;
+}
+
+std::string name_cell(std::string_view name, size_t columns, const TextStyle& style) {
+  return left(cut(name, columns, style), columns);
+}
+
 std::vector<std::string> wrapped(std::string_view text, size_t width, size_t indent,
                                  const TextStyle& style) {
   std::vector<std::string> lines;

@@ -47,6 +47,10 @@ size_t display_width(std::string_view text);
 std::string fit(std::string_view text, size_t width);
 /// fit(), unless style.whole_lines.
 std::string cut(std::string_view text, size_t width, const TextStyle& style);
+/// What a column of names takes: `usual`, or all that the longest needs where lines are whole.
+size_t name_columns(size_t usual, size_t longest, const TextStyle& style);
+/// A name in its column, cut where it must be.
+std::string name_cell(std::string_view name, size_t columns, const TextStyle& style);
 /// Broken between words into lines of `width` columns, the later ones indented; whole with
 /// style.whole_lines.
 std::vector<std::string> wrapped(std::string_view text, size_t width, size_t indent,

@@ -77,6 +77,10 @@ std::string fit_title(std::string_view title, size_t width) {
   }
 }
 
+std::string cut_title(std::string_view title, size_t width, const TextStyle& style) {
+  return style.whole_lines ? std::string(title) : fit_title(title, width);
+}
+
 std::string shared_outer_frames(const std::vector<std::string>& titles) {
   if (titles.size() < 2) return "";
   std::vector<std::string> shared = frames_of(titles[0]);

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "collector/text/text_format.h"
+
 namespace gpupeak::collector {
 
 /// Between a frame and its caller.
@@ -15,6 +17,8 @@ inline constexpr std::string_view kArrow = " ← ";
 /// the middle of the longest name. The first frame and the last, with its line, are what rows
 /// differ in.
 std::string fit_title(std::string_view title, size_t width);
+/// fit_title(), unless style.whole_lines.
+std::string cut_title(std::string_view title, size_t width, const TextStyle& style);
 
 /// The outer frames that all of several titles end in, less what a title would lose all by; as text
 /// ("C ← D"), to be said once. Empty: there are none.

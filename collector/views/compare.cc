@@ -6,15 +6,21 @@
 #include <map>
 #include <utility>
 
+#include "collector/analyze/quality.h"
+#include "collector/summary/change_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/title_text.h"
 #include "collector/views/heading.h"
 
 namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kNarrowestTitle = 20;
+constexpr size_t kPercentColumns = 9;
+/// In front of a figure that is the least that it would have been.
+constexpr std::string_view kAtLeast = "≥ ";
 
 /// A figure of each run; none: the run has nothing of it.
 struct Row {
@@ -121,12 +127,24 @@ Comparison compare(const Profiles& runs, const std::string& scope, size_t top) {
   return result;
 }
 
+/// One column a run, and behind it how it differs from the first of those that ended in order. What
+/// a run that did not end in order took is the least that its peaks would have been: it is compared
+/// with nothing, and never looks best.
 class CompareText {
  public:
   CompareText(const Profiles& runs, std::ostream& out, const TextStyle& style)
-      : runs_(runs), out_(out), style_(style), figure_columns_(size_columns(style)) {
+      : runs_(runs),
+        out_(out),
+        style_(style),
+        figure_columns_(size_columns(style) + display_width(kAtLeast)),
+        with_change_(runs.size() == 2) {
+    for (const auto& run : runs) ends_.push_back(run_end(run->log().counters()));
+    base_ = static_cast<size_t>(
+        std::find_if(ends_.begin(), ends_.end(), [](const RunEnd& end) { return end.in_order(); }) -
+        ends_.begin());
+    size_t figures = 2;
+    for (size_t i = 0; i < runs.size(); ++i) figures += display_width(head(i));
     const auto width = static_cast<size_t>(style.width);
-    const size_t figures = 2 + runs.size() * (figure_columns_ + 1);
     title_columns_ = std::max(kNarrowestTitle, width > figures ? width - figures : 0);
   }
 
@@ -135,48 +153,92 @@ class CompareText {
       const Quality quality = runs_[i]->quality();
       const bool fine = quality.exact && quality.log_complete;
       const std::string losses = losses_text(quality);
+      const std::string end = exit_text(ends_[i]);
       out_ << fmt::format("{}  {}", bold(letter(i), style_),
-                          fit(runs_[i]->definitions().shown(runs_[i]->path()), title_columns_))
+                          cut(runs_[i]->definitions().shown(runs_[i]->path()),
+                              static_cast<size_t>(style_.width), style_))
+           << "  "
+           << (ends_[i].in_order() ? end : alarm(end.empty() ? "no exit seen" : end, style_))
            << "  " << (fine ? losses : alarm(losses, style_)) << '\n';
     }
-    table("PEAKS", "", comparison.peaks);
-    table("PHASES", "peak within, " + side(comparison.scope), comparison.phases);
-    table("SITES", "at the peak of " + comparison.scope, comparison.sites);
+    widen(comparison);
+    table("PEAKS", "", comparison.peaks, Shows::kPeak);
+    table("PHASES", "peak within, " + side(comparison.scope), comparison.phases, Shows::kPeak);
+    table("SITES", "at the peak of " + comparison.scope, comparison.sites, Shows::kHeldAtPeak);
     if (comparison.more_sites > 0) {
       out_ << fmt::format("  {} more sites\n", grouped(comparison.more_sites));
     }
   }
 
  private:
+  enum class Shows { kPeak, kHeldAtPeak };
+
   static std::string letter(size_t run) {
     return run < 26 ? std::string(1, static_cast<char>('A' + run)) : std::to_string(run + 1);
   }
   static std::string side(const std::string& scope) {
     return scope.starts_with("device") ? "device memory" : "host memory";
   }
+  static std::string kind_text(const Row& row) {
+    return row.kind.empty() ? "" : fmt::format("  [{}]", row.kind.substr(row.kind.find('.') + 1));
+  }
+  bool is_compared(size_t run) const { return ends_[run].in_order() && run != base_; }
 
-  void table(std::string_view name, const std::string& what, const std::vector<Row>& rows) {
+  /// Where lines are whole, the column of titles takes the longest.
+  void widen(const Comparison& comparison) {
+    size_t longest = 0;
+    for (const auto* rows : {&comparison.peaks, &comparison.phases, &comparison.sites}) {
+      for (const Row& row : *rows) {
+        longest = std::max(longest, display_width(row.title) + display_width(kind_text(row)));
+      }
+    }
+    title_columns_ = name_columns(title_columns_, longest, style_);
+  }
+
+  std::string head(size_t run) const {
+    std::string text = ' ' + right(letter(run), figure_columns_);
+    if (!is_compared(run)) return text;
+    if (with_change_) text += ' ' + right("change", figure_columns_);
+    return text + ' ' + right("", kPercentColumns);
+  }
+
+  std::string figure(const Row& row, size_t run, Shows shows) const {
+    const std::optional<uint64_t>& value = row.values[run];
+    const bool at_least = !ends_[run].in_order() && value && shows == Shows::kPeak;
+    const std::string text =
+        right((at_least ? std::string(kAtLeast) : "") + size_text(value, style_), figure_columns_);
+    if (!ends_[run].in_order()) return ' ' + faint(text, style_);
+    const bool stands_out = runs_.size() > 1 && value == row.largest() && differ(row);
+    std::string cells = ' ' + (stands_out ? bold(text, style_) : text);
+    if (!is_compared(run)) return cells;
+    const std::optional<uint64_t>& base = row.values[base_];
+    const bool both = value && base && *value != *base;
+    if (with_change_) {
+      cells += ' ' + right(both ? change_size(*base, *value, style_) : "", figure_columns_);
+    }
+    return cells + ' ' + right(both ? change_percent(*base, *value) : "", kPercentColumns);
+  }
+
+  void table(std::string_view name, const std::string& what, const std::vector<Row>& rows,
+             Shows shows) {
     const bool empty =
         std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.largest() == 0; });
     if (empty) return;
-    out_ << '\n'
-         << bold(name, style_) << left("  " + what, title_columns_ + 2 - display_width(name));
-    for (size_t i = 0; i < runs_.size(); ++i) out_ << ' ' << right(letter(i), figure_columns_);
-    out_ << '\n';
+    std::string line =
+        bold(name, style_) + left("  " + what, title_columns_ + 2 - display_width(name));
+    for (size_t i = 0; i < runs_.size(); ++i) line += head(i);
+    out_ << '\n' << without_end_spaces(line) << '\n';
     for (const Row& row : rows) {
-      const uint64_t largest = row.largest();
-      if (largest == 0) continue;
-      const std::string kind =
-          row.kind.empty() ? "" : fmt::format("  [{}]", row.kind.substr(row.kind.find('.') + 1));
+      if (row.largest() == 0) continue;
+      const std::string kind = kind_text(row);
       const size_t room = title_columns_ - std::min(title_columns_, display_width(kind));
-      out_ << "  " << left(fit(row.title, room) + kind, title_columns_);
-      for (const auto& value : row.values) {
-        const std::string text = right(size_text(value, style_), figure_columns_);
-        const bool stands_out = runs_.size() > 1 && value == largest && differ(row);
-        out_ << ' ' << (stands_out ? bold(text, style_) : text);
-      }
-      out_ << '\n';
+      line = "  " + left(cut_title(row.title, room, style_) + kind, title_columns_);
+      for (size_t i = 0; i < runs_.size(); ++i) line += figure(row, i, shows);
+      out_ << without_end_spaces(line) << '\n';
     }
+  }
+  static std::string_view without_end_spaces(std::string_view line) {
+    return line.substr(0, line.find_last_not_of(' ') + 1);
   }
   static bool differ(const Row& row) {
     return std::any_of(row.values.begin(), row.values.end(),
@@ -187,6 +249,9 @@ class CompareText {
   std::ostream& out_;
   const TextStyle& style_;
   const size_t figure_columns_;
+  const bool with_change_;    ///< room for the difference in bytes
+  std::vector<RunEnd> ends_;  ///< of the runs
+  size_t base_ = 0;           ///< with which the others are compared
   size_t title_columns_;
 };
 
@@ -219,6 +284,7 @@ void write_compare_json(const Profiles& runs, const std::string& scope, size_t t
   json["runs"] = Json::array();
   for (const auto& run : runs) {
     json["runs"].push_back({{"log", run->definitions().shown(run->path())},
+                            {"exit", exit_json(run_end(run->log().counters()))},
                             {"quality", quality_json(run->quality())}});
   }
   json["scope"] = comparison.scope;

@@ -4,6 +4,7 @@
 
 #include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/title_text.h"
 
 namespace gpupeak::collector {
 
@@ -23,7 +24,8 @@ void write_peak_heading(const Profile& profile, ScopeId scope, std::ostream& out
   const std::string text =
       fmt::format("{}: {} at {}{}", profile.scope_text(scope), size_text(sum.peak, style),
                   instant(profile.to_ns(sum.peak_ticks)), phase ? ", phase " + *phase : "");
-  out << bold("PEAK", style) << "  " << fit(text, static_cast<size_t>(style.width) - 6) << '\n';
+  out << bold("PEAK", style) << "  " << cut(text, static_cast<size_t>(style.width) - 6, style)
+      << '\n';
 }
 
 void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
@@ -35,7 +37,7 @@ void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
         fmt::format("{} {} {}  ", right(size_text(bytes, style), size_columns(style)),
                     right(percent(bytes, whole), 5), right(count, kRowCountColumns));
     const size_t used = display_width(figures) + display_width(mark);
-    out << figures << fit(title, width > used ? width - used : 0) << mark << '\n';
+    out << figures << cut_title(title, width > used ? width - used : 0, style) << mark << '\n';
   };
   out << fmt::format("{} {} {}  site\n", right("size", size_columns(style)), right("%", 5),
                      right("n", kRowCountColumns));

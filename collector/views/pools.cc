@@ -7,12 +7,12 @@
 
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/title_text.h"
 
 namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kMapColumns = 64;
-constexpr size_t kSizeColumns = 11;
 
 /// Takes what was there after so many events; what follows is replayed for nothing, which keeps the
 /// sums whole.
@@ -159,6 +159,10 @@ std::vector<PoolState> pools_at(Profile& profile, const PoolInstant& instant,
 
 void write_pools(Profile& profile, const PoolInstant& instant, const std::vector<PoolState>& states,
                  size_t top, std::ostream& out, const TextStyle& style) {
+  const size_t columns = size_columns(style);
+  const size_t used = 2 + columns + 1 + kRowCountColumns + 2;
+  const auto width = static_cast<size_t>(style.width);
+  const size_t room = width > used ? width - used : 0;
   write_losses(profile.quality(), out, style);
   const ArenaTable& table = profile.replay().arenas();
   if (table.arenas().empty()) {
@@ -174,13 +178,13 @@ void write_pools(Profile& profile, const PoolInstant& instant, const std::vector
     const PeakFinder::Scope& in_use = table.peaks().scope(info.scope);
     out << '\n' << bold(pool_text(profile, info), style);
     out << fmt::format("  {} in use of {} reserved, {} idle (largest {})\n",
-                       size_text(state.level.in_use), size_text(state.level.reserved),
-                       size_text(state.level.idle()), size_text(state.largest_idle));
+                       size_text(state.level.in_use, style), size_text(state.level.reserved, style),
+                       size_text(state.level.idle(), style), size_text(state.largest_idle, style));
     out << fmt::format(
         "  peak {} in use of {} reserved, {} idle (largest {}); {} allocations{}\n",
-        size_text(in_use.peak), size_text(info.reserved_at_peak),
-        size_text(info.reserved_at_peak - in_use.peak), size_text(info.largest_idle_at_peak),
-        grouped(info.alloc_count),
+        size_text(in_use.peak, style), size_text(info.reserved_at_peak, style),
+        size_text(info.reserved_at_peak - in_use.peak, style),
+        size_text(info.largest_idle_at_peak, style), grouped(info.alloc_count),
         info.failed_count > 0 ? fmt::format(", {} refused", grouped(info.failed_count)) : "");
     std::map<std::string, SiteRow> by_site;
     for (const PoolBlock& block : state.blocks) {
@@ -194,11 +198,12 @@ void write_pools(Profile& profile, const PoolInstant& instant, const std::vector
     uint64_t other = 0;
     for (size_t i = top; i < rows.size(); ++i) other += rows[i].second.bytes;
     for (size_t i = 0; i < std::min(top, rows.size()); ++i) {
-      out << fmt::format("  {} {}  {}\n", right(size_text(rows[i].second.bytes), kSizeColumns),
-                         right(grouped(rows[i].second.count), kRowCountColumns), rows[i].first);
+      out << fmt::format("  {} {}  {}\n", right(size_text(rows[i].second.bytes, style), columns),
+                         right(grouped(rows[i].second.count), kRowCountColumns),
+                         cut_title(rows[i].first, room, style));
     }
     if (other > 0) {
-      out << fmt::format("  {} {}  {} more sites\n", right(size_text(other), kSizeColumns),
+      out << fmt::format("  {} {}  {} more sites\n", right(size_text(other, style), columns),
                          right("", kRowCountColumns), rows.size() - top);
     }
     size_t shown = 0;
@@ -208,7 +213,7 @@ void write_pools(Profile& profile, const PoolInstant& instant, const std::vector
         break;
       }
       out << fmt::format("  {:#x} {} {}\n", segment.begin,
-                         right(size_text(segment.end - segment.begin), kSizeColumns),
+                         right(size_text(segment.end - segment.begin, style), columns),
                          segment_map(segment, state.blocks));
     }
   }

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "collector/text/csv_field.h"
+#include "collector/text/title_text.h"
 #include "collector/views/heading.h"
 
 namespace gpupeak::collector {
@@ -104,12 +105,17 @@ class TagsText {
   TagsText(std::ostream& out, const TextStyle& style, uint64_t whole)
       : out_(out),
         width_(static_cast<size_t>(std::max(style.width, 60))),
-        half_((width_ - kGap) / 2),
         whole_(whole),
         style_(style),
-        size_(size_columns(style)) {}
+        size_(size_columns(style)),
+        names_((width_ - kGap) / 2 - size_ - kPercent - 2) {}
 
   void two_views(const TagTables& tables) {
+    size_t longest = 0;
+    for (const auto* shares : {&tables.layers, &tables.tags}) {
+      for (const Share& share : *shares) longest = std::max(longest, display_width(share.name));
+    }
+    names_ = name_columns(names_, longest, style_);
     out_ << cells(head("by layer"), head("by data structure"));
     const size_t rows = std::max(tables.layers.size(), tables.tags.size());
     for (size_t i = 0; i < rows; ++i) {
@@ -117,7 +123,7 @@ class TagsText {
                     i < tables.tags.size() ? cell(tables.tags[i]) : "");
     }
     const std::string sum = fmt::format("sum {} = peak", size_text(whole_, style_));
-    out_ << cells(right(sum, half_), right(sum, half_));
+    out_ << cells(right(sum, half()), right(sum, half()));
   }
 
   void entries(const std::vector<Entry>& entries, size_t top) {
@@ -130,11 +136,11 @@ class TagsText {
         continue;
       }
       const Entry& entry = entries[i];
-      out_ << fit(fmt::format("{}  {} {} {}", figures(entry.bytes, grouped(entry.count)),
-                              left(fit(entry.tag, kName), kName),
-                              left(fit(entry.layer, kName), kName), entry.site),
-                  width_)
-           << '\n';
+      const std::string before =
+          fmt::format("{}  {} {} ", figures(entry.bytes, grouped(entry.count)),
+                      name_cell(entry.tag, kName, style_), name_cell(entry.layer, kName, style_));
+      const size_t used = display_width(before);
+      out_ << before << cut_title(entry.site, width_ > used ? width_ - used : 0, style_) << '\n';
     }
     if (entries.size() > top) {
       out_ << fmt::format("{}  {} more\n", figures(rest, ""), grouped(entries.size() - top));
@@ -151,16 +157,15 @@ class TagsText {
   static constexpr size_t kGap = 4, kPercent = 5, kCount = 8, kName = 18;
 
   std::string cells(const std::string& one, const std::string& other) const {
-    const std::string line = left(one, half_ + kGap) + other;
+    const std::string line = left(one, half() + kGap) + other;
     return line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
   }
-  size_t name_columns() const { return half_ - size_ - kPercent - 2; }
+  size_t half() const { return names_ + size_ + kPercent + 2; }
   std::string head(std::string_view name) const {
-    return fmt::format("{} {} {}", left(name, name_columns()), right("size", size_),
-                       right("%", kPercent));
+    return fmt::format("{} {} {}", left(name, names_), right("size", size_), right("%", kPercent));
   }
   std::string cell(const Share& share) const {
-    return fmt::format("{} {} {}", left(fit(share.name, name_columns()), name_columns()),
+    return fmt::format("{} {} {}", name_cell(share.name, names_, style_),
                        right(size_text(share.bytes, style_), size_),
                        right(percent(share.bytes, whole_), kPercent));
   }
@@ -170,10 +175,11 @@ class TagsText {
   }
 
   std::ostream& out_;
-  const size_t width_, half_;
+  const size_t width_;
   const uint64_t whole_;
   const TextStyle& style_;
   const size_t size_;
+  size_t names_;  ///< what a column of names takes
 };
 
 Json shares_json(const std::vector<Share>& shares) {

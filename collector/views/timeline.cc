@@ -14,7 +14,6 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr size_t kLabelColumns = 12;
 constexpr size_t kTextLanes = 3;
 constexpr size_t kColumnsPerTick = 14;
 constexpr std::array<std::string_view, 9> kEighths{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -34,7 +33,8 @@ class Chart {
         height_(std::max<size_t>(height, 1)),
         out_(out),
         style_(style),
-        columns_(static_cast<size_t>(style.width) - kLabelColumns - 1),
+        label_columns_(size_columns(style) + 3),
+        columns_(static_cast<size_t>(style.width) - label_columns_ - 1),
         end_ns_(std::max<int64_t>(1, times.begin_ns(times.bucket_count(), profile.log().clock()))) {
   }
 
@@ -82,7 +82,7 @@ class Chart {
     const std::vector<uint64_t> values = maxima(scope);
     const auto highest =
         static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
-    out_ << std::string(kLabelColumns + 1 + highest, ' ') << alarm("▼", style_) << '\n';
+    out_ << std::string(label_columns_ + 1 + highest, ' ') << alarm("▼", style_) << '\n';
     for (size_t row = height_; row-- > 0;) {
       const bool labelled = row + 1 == height_ || (height_ >= 4 && row + 1 == height_ / 2);
       const uint64_t value = row + 1 == height_ ? peak : peak * (row + 1) / height_;
@@ -94,7 +94,7 @@ class Chart {
         cells +=
             i == highest && here > 0 ? alarm(kEighths[here], style_) : std::string(kEighths[here]);
       }
-      out_ << right(label, kLabelColumns + 1) << cells << '\n';
+      out_ << right(label, label_columns_ + 1) << cells << '\n';
     }
   }
 
@@ -113,8 +113,8 @@ class Chart {
       at = where + 1;
     }
     line += repeat("─", columns_ - at);
-    out_ << right("0 └", kLabelColumns + 1) << line << '\n'
-         << std::string(kLabelColumns + 1, ' ') << labels << '\n';
+    out_ << right("0 └", label_columns_ + 1) << line << '\n'
+         << std::string(label_columns_ + 1, ' ') << labels << '\n';
   }
 
   void write_phases() {
@@ -131,7 +131,7 @@ class Chart {
         line += "╶" + name + repeat("─", end - begin - 2 - display_width(name)) + "╴";
       }
       if (!line.empty()) {
-        out_ << left(lane == 0 ? "  phases" : "", kLabelColumns + 1) << line << '\n';
+        out_ << left(lane == 0 ? "  phases" : "", label_columns_ + 1) << line << '\n';
       }
     }
   }
@@ -141,7 +141,7 @@ class Chart {
       std::string cells;
       for (const uint64_t value : maxima(kind)) cells += kEighths[eighths(value, peak, 1)];
       const std::string name{kind_name(profile_.scope_info(kind).kind)};
-      out_ << left("  " + fit(name, kLabelColumns - 2), kLabelColumns + 1) << cells << '\n';
+      out_ << left("  " + fit(name, label_columns_ - 2), label_columns_ + 1) << cells << '\n';
     }
   }
 
@@ -150,6 +150,7 @@ class Chart {
   const size_t height_;
   std::ostream& out_;
   const TextStyle& style_;
+  const size_t label_columns_;  ///< beside the chart
   const size_t columns_;
   const int64_t end_ns_;
 };

@@ -49,7 +49,7 @@ class TreeText {
     const std::string figures =
         fmt::format("{} {} {}  ", right(size_text(bytes, style_), size_columns(style_)),
                     right(percent(bytes, whole), 5), right(grouped(count), kRowCountColumns));
-    out_ << fit(figures + indent + title, width_) << '\n';
+    out_ << cut(figures + indent + title, width_, style_) << '\n';
   }
 
   /// Only branches indent: a call that passes all but a little on to one other shares its column,

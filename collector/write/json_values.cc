@@ -46,6 +46,12 @@ Json holders_json(const std::vector<Holder>& holders) {
   return json;
 }
 
+Json exit_json(const RunEnd& end) {
+  const bool known = end.kind != ExitKind::kUnknown;
+  const char* kind = end.kind == ExitKind::kSignal ? "signal" : "exit";
+  return {{"kind", known ? kind : "unknown"}, {"code", known ? Json(end.code) : Json(nullptr)}};
+}
+
 Json quality_json(const Quality& quality) {
   Json json;
   json["exact"] = quality.exact;

@@ -24,6 +24,8 @@ inline Json text_or_null(const std::string& text) {
 Json frame_json(const Frame& frame);
 Json holder_json(const Holder& holder);
 Json holders_json(const std::vector<Holder>& holders);
+/// How the run ended.
+Json exit_json(const RunEnd& end);
 Json quality_json(const Quality& quality);
 
 }  // namespace gpupeak::collector

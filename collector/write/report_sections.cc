@@ -49,7 +49,7 @@ std::string ReportSections::row(uint64_t bytes, uint64_t whole, const std::strin
                                           right(percent(bytes, whole), 5), right(count, 7));
   const size_t used = display_width(figures) + display_width(marks);
   const size_t room = width_ > used ? width_ - used : 0;
-  return figures + (style_.whole_lines ? title : fit_title(title, room)) + marks;
+  return figures + cut_title(title, room, style_) + marks;
 }
 
 void ReportSections::add_wrapped(const std::string& text, Lines& lines) const {
@@ -331,7 +331,7 @@ ReportSections::Lines ReportSections::phases(bool of_device, bool full, size_t r
     };
     const PhaseInstanceSide figures = side.value_or(PhaseInstanceSide{});
     lines.push_back(line(fmt::format(
-        "  {} {} {} {} {} {}  {}", left(fit(name, kPhaseColumns), kPhaseColumns),
+        "  {} {} {} {} {} {}  {}", name_cell(name, kPhaseColumns, style_),
         bytes(side.has_value(), figures.start_bytes), bytes(side.has_value(), figures.peak_bytes),
         bytes(side && instances->end_ns, figures.end_bytes),
         right(signed_size(figures.kept_bytes, style_), columns_),
@@ -342,16 +342,17 @@ ReportSections::Lines ReportSections::phases(bool of_device, bool full, size_t r
 
 ReportSections::Lines ReportSections::arenas(size_t rows) const {
   if (summary_.arenas.empty()) return {};
-  Lines lines{"", heading("POOLS", "what sub-allocators had in use of their memory; each at its own peak")};
+  Lines lines{
+      "", heading("POOLS", "what sub-allocators had in use of their memory; each at its own peak")};
   for (const ArenaSummary& arena : summary_.arenas) {
     const std::string where = arena.device    ? fmt::format(" on GPU {}", *arena.device)
                               : arena.on_host ? " on the host"
                                               : "";
-    lines.push_back(line(fmt::format(
-        "  {}{}  {} in use of {} reserved at its peak, {} idle (largest {}), {}", arena.name, where,
-        size(arena.at_peak.in_use_bytes), size(arena.at_peak.reserved_bytes),
-        size(arena.at_peak.idle_bytes()), size(arena.largest_idle_bytes),
-        instant(arena.peak_time_ns))));
+    lines.push_back(
+        line(fmt::format("  {}{}  {} in use of {} reserved at its peak, {} idle (largest {}), {}",
+                         arena.name, where, size(arena.at_peak.in_use_bytes),
+                         size(arena.at_peak.reserved_bytes), size(arena.at_peak.idle_bytes()),
+                         size(arena.largest_idle_bytes), instant(arena.peak_time_ns))));
     lines.push_back(line(fmt::format(
         "    at the end {} in use of {}; {} allocations{}", size(arena.live_bytes),
         size(arena.reserved_bytes), grouped(arena.alloc_count),

@@ -6,6 +6,7 @@
 
 #include "collector/summary/change_text.h"
 #include "collector/summary/run_text.h"
+#include "collector/text/title_text.h"
 #include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
@@ -52,7 +53,7 @@ class TextDiff {
 
  private:
   std::string size(const std::optional<uint64_t>& bytes) const { return size_text(bytes, style_); }
-  void line(const std::string& text) { out_ << fit(text, width_) << '\n'; }
+  void line(const std::string& text) { out_ << cut(text, width_, style_) << '\n'; }
   void heading(std::string_view name, const std::string& rest) {
     out_ << '\n' << bold(name, style_) << "  " << rest << '\n';
   }
@@ -145,7 +146,7 @@ class TextDiff {
         fmt::format("{} {} {}  ", right(change_size(site.a_bytes, site.b_bytes, style_), columns_),
                     right(size(site.a_bytes), columns_), right(size(site.b_bytes), columns_));
     const size_t used = display_width(figures) + display_width(marks);
-    out_ << figures << fit(title, width_ > used ? width_ - used : 0) << marks << '\n';
+    out_ << figures << cut_title(title, width_ > used ? width_ - used : 0, style_) << marks << '\n';
   }
 
   void write_metrics() {
@@ -174,6 +175,10 @@ class TextDiff {
   void write_phases(const std::string& side, const std::string& what) {
     const std::string wanted = side + ".peak_bytes";
     std::vector<std::string> lines;
+    size_t longest = 0;
+    for (const PhaseDiff& phase : diff_.phases)
+      longest = std::max(longest, display_width(phase.name));
+    const size_t names = name_columns(kPhaseNameColumns, longest, style_);
     for (const PhaseDiff& phase : diff_.phases) {
       const auto peak = std::find_if(phase.metrics.begin(), phase.metrics.end(),
                                      [&](const MetricDiff& m) { return m.name == wanted; });
@@ -181,15 +186,14 @@ class TextDiff {
       const auto figure = [&](bool there, const std::optional<uint64_t>& value) {
         return there ? right(size(value), columns_) : right("none", columns_);
       };
-      std::string text =
-          fmt::format("  {} {} {}", left(fit(phase.name, kPhaseNameColumns), kPhaseNameColumns),
-                      figure(phase.in_a, peak->a), figure(phase.in_b, peak->b));
+      std::string text = fmt::format("  {} {} {}", name_cell(phase.name, names, style_),
+                                     figure(phase.in_a, peak->a), figure(phase.in_b, peak->b));
       if (peak->a && peak->b) text += right(change_size(*peak->a, *peak->b, style_), columns_ + 1);
       lines.push_back(std::move(text));
     }
     if (lines.empty()) return;
     heading("PHASES", what + ", those that differ");
-    line(fmt::format("  {} {} {} {}", left("phase", kPhaseNameColumns), right("A", columns_),
+    line(fmt::format("  {} {} {} {}", left("phase", names), right("A", columns_),
                      right("B", columns_), right("change", columns_)));
     for (const std::string& text : lines) line(text);
   }

@@ -8,6 +8,7 @@
 #include "collector/summary/change_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/xml.h"
+#include "collector/write/json_values.h"
 #include "collector/write/write_diff.h"
 #include "collector/write/write_metrics.h"
 
@@ -63,6 +64,28 @@ void write_gates(const Summary& summary, const std::vector<GateResult>& results,
     out << (result.passed ? "pass" : alarm("FAIL", style)) << "  " << result.message << '\n';
     for (const std::string& reason : result.reasons) out << "        " << reason << '\n';
   }
+}
+
+void write_gates_json(const Summary& summary, const std::vector<GateResult>& results,
+                      std::ostream& out) {
+  Json json;
+  json["schema"] = "gpupeak.check/1";
+  json["log"] = summary.log_path;
+  json["passed"] = all_passed(results);
+  json["quality"] = quality_json(summary.quality);
+  json["limits"] = Json::array();
+  for (const GateResult& result : results) {
+    json["limits"].push_back(
+        {{"limit", result.gate.text},
+         {"metric", result.gate.shown},
+         {"passed", result.passed},
+         {"value", nullable(result.value)},
+         {"baseline", result.gate.increase ? nullable(result.baseline) : Json(nullptr)},
+         {"allowed", nullable(result.allowed)},
+         {"message", result.message},
+         {"reasons", result.reasons}});
+  }
+  out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
 void write_junit(const Summary& summary, const std::vector<GateResult>& results,

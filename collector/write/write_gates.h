@@ -14,6 +14,9 @@ bool all_passed(const std::vector<GateResult>& results);
 
 void write_gates(const Summary& summary, const std::vector<GateResult>& results, std::ostream& out,
                  const TextStyle& style = {});
+/// Schema gpupeak.check/1 (docs/json.md).
+void write_gates_json(const Summary& summary, const std::vector<GateResult>& results,
+                      std::ostream& out);
 /// One test case a gate.
 void write_junit(const Summary& summary, const std::vector<GateResult>& results, std::ostream& out);
 /// A section with a table, as GitHub renders it; names are escaped.

@@ -194,7 +194,8 @@ class PageData {
       Json tables;
       const size_t top = is_main(info) ? kMainRows : kOtherRows;
       for (Attribution& rows : attributions_) {
-        const HolderTable table = rows.table(held, top, is_main(info) && rows.by() == GroupBy::kSite);
+        const HolderTable table =
+            rows.table(held, top, is_main(info) && rows.by() == GroupBy::kSite);
         if (rows.by() == GroupBy::kTag && no_tags(table)) continue;
         tables[std::string(group_by_name(rows.by()))] = table_json(table);
       }

@@ -23,10 +23,7 @@ Json run_json(const RunSummary& run) {
   json["rank"] = nullable(run.rank);
   json["start_time"] = run.start_time;
   json["duration_ns"] = run.duration_ns;
-  const bool known = run.exit_kind != ExitKind::kUnknown;
-  const char* kind = run.exit_kind == ExitKind::kSignal ? "signal" : "exit";
-  json["exit"] = {{"kind", known ? kind : "unknown"},
-                  {"code", known ? Json(run.exit_code) : Json(nullptr)}};
+  json["exit"] = exit_json(run.end);
   json["labels"] = Json::object();
   for (const auto& [key, value] : run.labels) json["labels"][key] = value;
   return json;

@@ -20,12 +20,12 @@ std::string process_text(const MergedProcess& process) {
 void write_merge(const Merged& merged, std::ostream& out, const TextStyle& style) {
   const auto width = static_cast<size_t>(style.width);
   const size_t columns = size_columns(style);
-  const auto line = [&](const std::string& text) { out << fit(text, width) << '\n'; };
+  const auto line = [&](const std::string& text) { out << cut(text, width, style) << '\n'; };
   out << bold("MERGED", style) << "  " << merged.processes.size() << " processes\n";
   for (const MergedProcess& process : merged.processes) {
     const bool fine = process.quality.exact && process.quality.log_complete;
     const std::string losses = losses_text(process.quality);
-    out << fit(fmt::format("  {}  {}: ", process_text(process), process.log_path), width)
+    out << cut(fmt::format("  {}  {}: ", process_text(process), process.log_path), width, style)
         << (fine ? losses : alarm(losses, style)) << '\n';
   }
   for (const std::string& note : merged.notes) out << "  " << alarm(note, style) << '\n';

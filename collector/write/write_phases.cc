@@ -6,6 +6,9 @@
 
 #include "collector/summary/run_text.h"
 #include "collector/text/csv_field.h"
+#include "collector/text/title_text.h"
+#include "collector/write/json_values.h"
+#include "collector/write/write_json.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -18,19 +21,24 @@ class PhaseTable {
  public:
   PhaseTable(const Summary& summary, std::ostream& out, const TextStyle& style)
       : summary_(summary), out_(out), style_(style), columns_(size_columns(style)) {
+    size_t longest = 0;
     for (const PhaseSummary& phase : summary.phases) {
       device_ = std::max(device_, metric(phase.metrics, "device.peak_bytes").value_or(0));
       host_ = std::max(host_, metric(phase.metrics, "host.peak_bytes").value_or(0));
+      for (const PhaseInstances& instances : phase.instances) {
+        longest = std::max(longest, display_width(name_of(phase, instances)));
+      }
     }
+    names_ = name_columns(kNameColumns, longest, style);
   }
 
   void write() {
     out_ << bold("PHASES", style_) << "  peak: with what was live before; kept: of the phase's "
          << "own allocations, live at its end\n";
-    std::string head(kNameColumns + kTimeColumns + 1, ' ');
+    std::string head(names_ + kTimeColumns + 1, ' ');
     if (device_ > 0) head += "   " + left("device memory", 4 * (columns_ + 1) + kCountColumns);
     out_ << head << (host_ > 0 ? "   host memory" : "") << '\n';
-    out_ << left("phase", kNameColumns) << ' ' << right("time", kTimeColumns)
+    out_ << left("phase", names_) << ' ' << right("time", kTimeColumns)
          << sides(side_head(), side_head()) << '\n';
     for (const PhaseSummary& phase : summary_.phases) {
       for (const PhaseInstances& instances : phase.instances) row(phase, instances);
@@ -61,12 +69,16 @@ class PhaseTable {
            cell(side->alloc_count ? grouped(*side->alloc_count) : none);
   }
 
+  static std::string indent_of(const PhaseSummary& phase) {
+    return std::string(static_cast<size_t>(std::min(phase.depth, 8)) * 2, ' ');
+  }
+  static std::string name_of(const PhaseSummary& phase, const PhaseInstances& instances) {
+    return indent_of(phase) + instances_text(phase, instances) + (instances.alike ? "" : " ≠");
+  }
+
   void row(const PhaseSummary& phase, const PhaseInstances& instances) {
-    std::string name(static_cast<size_t>(std::min(phase.depth, 8)) * 2, ' ');
-    name += instances_text(phase, instances);
-    if (!instances.alike) name += " ≠";
     const bool ended = instances.end_ns.has_value();
-    out_ << left(fit(name, kNameColumns), kNameColumns) << ' '
+    out_ << name_cell(name_of(phase, instances), names_, style_) << ' '
          << right(duration(instances.open_ns), kTimeColumns)
          << sides(side(instances.device, ended), side(instances.host, ended)) << '\n';
   }
@@ -89,12 +101,12 @@ class PhaseTable {
         if (!*site || (*site)->bytes == 0) continue;
         if (!any) out_ << '\n' << bold("BIGGEST NEW SITES", style_) << '\n';
         any = true;
-        const std::string name =
-            std::string(static_cast<size_t>(std::min(phase.depth, 8)) * 2, ' ') + phase.name;
-        out_ << fit(fmt::format("{} {} {}  {}", left(fit(name, kNameColumns), kNameColumns),
-                                right(size_text((*site)->bytes, style_), columns_),
-                                left((*site)->kind, 16), (*site)->title),
-                    static_cast<size_t>(std::max(style_.width, 100)))
+        const std::string figures = fmt::format(
+            "{} {} {}  ", name_cell(indent_of(phase) + phase.name, names_, style_),
+            right(size_text((*site)->bytes, style_), columns_), left((*site)->kind, 16));
+        const size_t used = display_width(figures);
+        const auto width = static_cast<size_t>(style_.width);
+        out_ << figures << cut_title((*site)->title, width > used ? width - used : 0, style_)
              << '\n';
       }
     }
@@ -105,6 +117,7 @@ class PhaseTable {
   const TextStyle& style_;
   const size_t columns_;
   uint64_t device_ = 0, host_ = 0;
+  size_t names_ = kNameColumns;
 };
 
 std::string side_csv(const std::optional<PhaseInstanceSide>& side, bool ended) {
@@ -121,6 +134,16 @@ std::string side_csv(const std::optional<PhaseInstanceSide>& side, bool ended) {
 
 void write_phases(const Summary& summary, std::ostream& out, const TextStyle& style) {
   PhaseTable(summary, out, style).write();
+}
+
+void write_phases_json(const Summary& summary, std::ostream& out) {
+  Json whole = summary_json(summary);
+  Json json;
+  json["schema"] = "gpupeak.phases/1";
+  json["log"] = summary.log_path;
+  json["quality"] = std::move(whole["quality"]);
+  json["phases"] = std::move(whole["phases"]);
+  out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
 void write_phases_csv(const Summary& summary, std::ostream& out) {

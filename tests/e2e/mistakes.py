@@ -42,7 +42,7 @@ MISTAKES = {
         ("report cut.gplog", 3, "ends inside its header"),
         ("report --html LOG", 2, "--html has taken 'LOG'"),
         ("check --max LOG", 2, "--max has taken 'LOG'"),
-        ("tree LOG OTHER", 2, "one argument too many"),
+        ("symbolize LOG OTHER", 2, "one argument too many"),
         ("diff LOG", 2, "no B is named"),
         ("compare LOG", 2, "2 logs are needed"),
         ("merge LOG LOG", 2, "given twice"),

@@ -42,6 +42,44 @@ def gates(folder):
     gpupeak("check", "--max", "host.peak_bytes=1TiB", host)
 
 
+def in_turn(folder):
+    """Verbs that show a log show several in turn; their JSON is an array, and one log's is as ever."""
+    logs = [record(folder, f"turn{i}.gplog", BENCHMARK) for i in range(2)]
+    for verb in ("report", "phases", "tree", "flame", "leaks", "temporary", "tags", "timeline", "pools"):
+        one = json.loads(gpupeak(verb, "--json", logs[0]))
+        both = json.loads(gpupeak(verb, "--json", *logs))
+        expect(isinstance(one, dict) and one["schema"].startswith("gpupeak."), f"{verb} --json of one log: {type(one)}")
+        expect(isinstance(both, list) and len(both) == 2 and both[0] == one, f"{verb} --json of two logs is no array of both")
+        text = gpupeak(verb, *logs).decode()
+        expect(all(log in text for log in logs), f"{verb} of two logs does not say whose is which")
+        alone = [gpupeak(verb, log).decode() for log in logs]
+        expect(text.count("\n") >= sum(part.count("\n") for part in alone), f"{verb} of two logs leaves lines out")
+    for verb in ("report", "phases", "tags"):
+        gpupeak(verb, "--csv", *logs, code=2, says="--csv takes one log")
+    gpupeak("timeline", "--svg", os.path.join(folder, "x.svg"), *logs, code=2, says="take one log")
+    limits = json.loads(gpupeak("check", "--json", "--max", "device.peak_bytes=1", "--max", "host.peak_bytes=1TiB", logs[0], code=1))
+    expect([limit["passed"] for limit in limits["limits"]] == [False, True] and not limits["passed"], f"check --json: {limits}")
+    peak = json.loads(gpupeak("report", "--json", logs[0]))["metrics"]["device.peak_bytes"]
+    expect(limits["limits"][0]["value"] == peak and limits["limits"][0]["allowed"] == 1, f"check --json: {limits}")
+
+
+def compared(folder):
+    """A run that died is compared with nothing; of those that ended in order the difference is said."""
+    small, large = (record(folder, f"{n}.gplog", "/usr/bin/python3", "-c", f"x = bytearray({n} << 20)") for n in (10, 20))
+    died = record(folder, "died.gplog", "/usr/bin/python3", "-c", "import os; x = bytearray(30 << 20); os.kill(os.getpid(), 9)", code=128 + 9)
+    values = json.loads(gpupeak("compare", "--json", small, large))
+    host = next(row["bytes"] for row in values["peaks"] if row["scope"] == "host")
+    text = gpupeak("compare", "--bytes", small, large).decode()
+    row = next(line for line in text.splitlines() if line.startswith("  host "))
+    percent = f"{100 * (host[1] - host[0]) / host[0]:+.1f} %"
+    expect(row.split()[1:4] == [str(host[0]), str(host[1]), f"+{host[1] - host[0]}"] and row.endswith(percent), f"compare says {row}")
+    text = gpupeak("compare", small, died).decode()
+    row = next(line for line in text.splitlines() if line.startswith("  host "))
+    expect("killed by signal 9" in text and "≥ " in row and "%" not in row, f"compare of a run that died says {text}")
+    expect([run["exit"] for run in json.loads(gpupeak("compare", "--json", small, died))["runs"]] ==
+           [{"kind": "exit", "code": 0}, {"kind": "signal", "code": 9}], "compare --json does not say how the runs ended")
+
+
 def strict(folder):
     """One rule for all verbs: a run that was killed is not whole, though every figure of it is exact."""
     killed = record(folder, "killed.gplog", "/bin/bash", "-c", "kill -9 $$", code=128 + 9)
@@ -195,5 +233,5 @@ def main():
         CASES[sys.argv[5]](folder)
 
 
-CASES = {case.__name__: case for case in (gates, strict, overwriting, special, bombs, sampled)}
+CASES = {case.__name__: case for case in (gates, strict, overwriting, special, bombs, sampled, in_turn, compared)}
 run_checks(main)

@@ -16,6 +16,7 @@ from common import GPUPEAK, expect, run_checks
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # The table of phases has its width, whatever is behind it: two sides beside each other.
+CHARTS = (["flame"], ["timeline"])  # as wide as they are
 VERBS = (["report"], ["report", "--short"], ["tree"], ["flame"], ["timeline"], ["leaks"], ["temporary"], ["tags"], ["phases"])
 
 
@@ -47,6 +48,33 @@ def width(line):
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in shown)
 
 
+def in_a_pipe(log, folder):
+    """Whole lines, whose sizes are plain bytes with --bytes: they go to grep and into spreadsheets."""
+    deep = os.path.join(folder, "deep.gplog")
+    # Names of functions that no terminal has room for.
+    program = "\n".join(f"def {'f' * 90}{i}(n): return {'f' * 90}{i + 1}(n)" for i in range(8)) + (
+        f"\ndef {'f' * 90}8(n): return bytearray(n)\nkept = [{'f' * 90}0(10**6) for _ in range(30)]")
+    path = os.path.join(folder, "deep.py")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(program)
+    subprocess.run([GPUPEAK, "run", "-q", "--phase-on-output", "never", "-o", deep, "--", "/usr/bin/python3", path], check=True)
+    for verb in (*VERBS, ["diff", log], ["compare", log], ["merge", log], ["check", "--max", "host.peak_bytes=1", "--baseline", log,
+                                                                          "--max-increase", "host.peak_bytes=1"]):
+        done = subprocess.run([GPUPEAK, *verb, deep, "--bytes"], stdout=subprocess.PIPE, check=False, env=plain_environment())
+        text = done.stdout.decode()
+        expect(done.returncode == (1 if verb[0] == "check" else 0), f"{verb} gives {done.returncode}")
+        sizes = re.findall(r"\b[0-9.]+ [KMGT]iB", "\n".join(without_sentences(text, verb)))
+        expect(not sizes, f"{verb} --bytes prints {sizes[:5]} in a pipe")
+        if verb not in CHARTS:
+            cut = [line for line in text.splitlines() if "…" in line and " more" not in line]
+            expect(not cut, f"{verb} cuts lines in a pipe: {cut[:3]}")
+
+
+def without_sentences(text, verb):
+    """The lines of figures: warnings are sentences of their own, and a limit that was broken is said in both ways."""
+    return [line for line in text.splitlines() if not re.match(r" *GP\d", line) and not (verb[0] == "check" and " bytes)" in line)]
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "x.gplog")
@@ -72,6 +100,7 @@ def main():
             # Frames of a flame graph are told apart by colours or by brackets.
             same = COLOUR.sub("", always) == piped or verb == ["flame"]
             expect(COLOUR.search(always) and same, f"{verb} --color always")
+        in_a_pipe(log, folder)
         text, code = in_terminal(100, GPUPEAK, "export", "csv", log, "-o", log + ".csv")
         expect(code == 0 and text.endswith(f"gpupeak: wrote {log}.csv\n"), f"what was written is not said: {text}")
         text, code = in_terminal(60, "env", "COLUMNS=90", GPUPEAK, "report", log)

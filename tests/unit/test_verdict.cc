@@ -27,7 +27,7 @@ Holder holder(std::string title, uint64_t bytes) {
 Summary full_card() {
   Summary summary;
   summary.log_path = "run.gplog";
-  summary.run.exit_kind = ExitKind::kExit;
+  summary.run.end.kind = ExitKind::kExit;
   summary.run.duration_ns = 25'700'000'000;
   DeviceSummary device;
   device.name = "NVIDIA H100";
@@ -131,8 +131,8 @@ TEST_CASE("verdict: without a reading at the peak nothing is called free", "[col
 
 TEST_CASE("verdict: a failed allocation comes first, with why", "[collector]") {
   Summary summary = full_card();
-  summary.run.exit_kind = ExitKind::kSignal;
-  summary.run.exit_code = 6;
+  summary.run.end.kind = ExitKind::kSignal;
+  summary.run.end.code = 6;
   fail(summary, failure(9 * kGiB, "step ← main"));
   const TextStyle whole{.whole_lines = true};
   for (const std::string& text : {ending(summary, whole), report(summary, whole)}) {

@@ -48,21 +48,21 @@ _gpupeak() {
   fi
   local options="--help"
   case $verb in
-    report) options="--full --bytes --html --json --csv --short --by --top --strict --out --color --help" ;;
-    phases) options="--csv --strict --out --color --help" ;;
-    tags) options="--scope --top --csv --json --strict --out --color --help" ;;
-    diff) options="--by --top --json --strict --out --color --help" ;;
-    check) options="--max --baseline --max-increase --junit --markdown --strict --allow-no-device --color --help" ;;
-    timeline) options="--scope --height --svg --png --json --strict --out --color --help" ;;
-    compare) options="--scope --html --top --json --strict --out --color --help" ;;
+    report) options="--full --html --json --csv --short --by --top --strict --out --color --bytes --help" ;;
+    phases) options="--csv --json --strict --out --color --bytes --help" ;;
+    tags) options="--scope --top --csv --json --strict --out --color --bytes --help" ;;
+    diff) options="--by --top --json --strict --out --color --bytes --help" ;;
+    check) options="--max --baseline --max-increase --json --out --junit --markdown --strict --allow-no-device --color --bytes --help" ;;
+    timeline) options="--scope --height --svg --png --json --strict --out --color --bytes --help" ;;
+    compare) options="--scope --html --top --json --strict --out --color --bytes --help" ;;
     metrics) options="--format --metric --label --benchmark --strict --out --help" ;;
-    merge) options="--json --strict --out --color --help" ;;
+    merge) options="--json --strict --out --color --bytes --help" ;;
     symbolize | bundle | compress) options="--out --quiet --help" ;;
-    tree | flame) options="--scope --min-percent --depth --json --strict --out --color --help" ;;
+    tree | flame) options="--scope --min-percent --depth --json --strict --out --color --bytes --help" ;;
     export) options="--out --scope --strict --help" ;;
     dump) options="--out --help" ;;
-    pools) options="--at --scope --top --json --strict --out --color --help" ;;
-    leaks | temporary) options="--scope --top --json --strict --out --color --help" ;;
+    pools) options="--at --scope --top --json --strict --out --color --bytes --help" ;;
+    leaks | temporary) options="--scope --top --json --strict --out --color --bytes --help" ;;
   esac
   case $verb in
     mark | rules) ;;
