@@ -34,7 +34,8 @@ failed=0
 run() {
   local preset=$1
   shift
-  ${still[@]+"${still[@]}"} ctest --test-dir "build/$preset" -j "$jobs" --output-on-failure "$@" ${chosen[@]+"${chosen[@]}"} || failed=$?
+  # One more than there are processors: many tests wait for a program.
+  ${still[@]+"${still[@]}"} ctest --test-dir "build/$preset" -j $((jobs + 1)) --output-on-failure "$@" ${chosen[@]+"${chosen[@]}"} || failed=$?
 }
 
 options+=(-DGPUPEAK_WERROR=ON)
