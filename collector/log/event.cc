@@ -181,7 +181,8 @@ ArenaFreeEvent parse_arena_free(const Event& event) {
 ArenaFailedEvent parse_arena_failed(const Event& event) {
   ArenaFailedEvent failed;
   Body(event, failed) >> failed.arena >> failed.bytes >> failed.in_use_plus_1 >>
-      failed.reserved_plus_1 >> failed.stack;
+      failed.reserved_plus_1 >> failed.stack >> failed.device >> failed.free >> failed.total >>
+      failed.limit;
   return failed;
 }
 
@@ -206,7 +207,7 @@ SamplingEvent parse_sampling(const Event& event) {
 DeviceAllocEvent parse_device_alloc(const Event& event) {
   DeviceAllocEvent alloc;
   Body(event, alloc) >> alloc.id >> Kind{alloc.kind} >> alloc.device >> alloc.address >>
-      alloc.bytes >> alloc.api >> alloc.stack >> alloc.context >> alloc.aux;
+      alloc.bytes >> alloc.api >> alloc.stack >> alloc.context >> alloc.aux >> alloc.captured;
   alloc.malformed |= too_large(alloc.bytes) || alloc.kind == GPUPEAK_KIND_NONE;
   return alloc;
 }

@@ -116,8 +116,11 @@ struct ArenaFreeEvent : Parsed {
 };
 struct ArenaFailedEvent : Parsed {
   uint64_t arena, bytes;
-  uint64_t in_use_plus_1, reserved_plus_1;
+  uint64_t in_use_plus_1, reserved_plus_1;  ///< value + 1; 0: not known
   uint32_t stack;
+  int32_t device;
+  std::optional<uint64_t> free, total;  ///< of the device, by the driver
+  std::optional<uint64_t> limit;        ///< what the arena may take at most
 };
 struct DeviceMappedEvent : Parsed {
   uint64_t address, bytes, id;
@@ -133,6 +136,7 @@ struct DeviceAllocEvent : Parsed {
   int32_t device;
   uint32_t api, stack;
   uint8_t kind;
+  bool captured;  ///< for a graph that was being captured
 };
 struct DeviceFreeEvent : Parsed {
   uint64_t id;

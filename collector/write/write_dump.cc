@@ -229,6 +229,10 @@ class Dump {
   void fields(const ArenaFreeEvent& e) { print(" {} {:#x}{}", e.arena, e.address, totals(e)); }
   void fields(const ArenaFailedEvent& e) {
     print(" {} bytes {} stack {}{}", e.arena, e.bytes, e.stack, totals(e));
+    if (e.device >= 0) print(" device {}", e.device);
+    if (e.free) print(" free {}", *e.free);
+    if (e.total) print(" total {}", *e.total);
+    if (e.limit) print(" limit {}", *e.limit);
   }
   void fields(const DeviceMappedEvent& e) {
     print(" {:#x} bytes {} id {}", e.address, e.bytes, e.id);
@@ -252,6 +256,7 @@ class Dump {
     print(" id {} kind {} device {} {:#x} bytes {} api {} stack {} context {:#x} aux {:#x}", e.id,
           kind_path(e.kind), e.device, e.address, e.bytes, string(e.api), e.stack, e.context,
           e.aux);
+    if (e.captured) print(" captured");
   }
   void fields(const DeviceFreeEvent& e) {
     print(" id {} api {} stack {}", e.id, string(e.api), e.stack);

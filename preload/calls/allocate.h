@@ -23,9 +23,9 @@ inline uint64_t value_of(uint64_t pointer) {
   return pointer;
 }
 
-/// Short of memory, the driver takes back what pools and graphs hold in reserve. Pools may be asked
-/// only after a call that breaks a capture as an allocation does (driver.h), graphs' reserves
-/// always.
+/// Short of memory, the driver takes back what pools and graphs hold in reserve. Logged before the
+/// failure, so that what is known of that moment is what was left. Pools may be asked only after a
+/// call that breaks a capture as an allocation does (driver.h), graphs' reserves always.
 inline void read_reserves_after_failure(const ApiCall& call, gpupeak_kind kind, CUresult result) {
   if (result != CUDA_ERROR_OUT_OF_MEMORY) return;
   if (kind == GPUPEAK_KIND_LINEAR || kind == GPUPEAK_KIND_POOL) read_all_pools();
@@ -43,8 +43,8 @@ CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run ru
   if (!scope.accounts()) return result;
   const int device = current_device();
   if (result != CUDA_SUCCESS) {
-    device_failed(call, kind, device, bytes, result);
     read_reserves_after_failure(call, kind, result);
+    device_failed(call, kind, device, bytes, result);
   } else {
     device_allocated(
         call, space, value(),

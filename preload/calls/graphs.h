@@ -8,13 +8,37 @@
 #include <cstdint>
 
 #include "calls/allocate.h"
+#include "track/captures.h"
 
 namespace gpupeak::preload::calls {
 
+/// The last argument, if it is the mode; the first form has none, and is global.
+inline CUstreamCaptureMode capture_mode() {
+  return CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+inline CUstreamCaptureMode capture_mode(CUstreamCaptureMode mode) {
+  return mode;
+}
+template <typename First, typename... Rest>
+CUstreamCaptureMode capture_mode(First, Rest... rest) {
+  return capture_mode(rest...);
+}
+
 template <typename Real, typename... Arguments>
-CUresult begin_capture(const ApiCall&, Real real, Arguments... arguments) {
+CUresult begin_capture(const ApiCall&, Real real, CUstream stream, Arguments... arguments) {
   captures_begin();
-  return real(arguments...);
+  const CUresult result = real(stream, arguments...);
+  if (result == CUDA_SUCCESS)
+    capture_began(stream, capture_mode(arguments...) == CU_STREAM_CAPTURE_MODE_GLOBAL);
+  return result;
+}
+
+/// Whatever the result: a capture that was broken is over, too.
+template <typename Real>
+CUresult end_capture(const ApiCall&, Real real, CUstream stream, CUgraph* graph) {
+  const CUresult result = real(stream, graph);
+  capture_ended(stream);
+  return result;
 }
 
 /// A node that allocates: addresses now, memory when the graph runs.

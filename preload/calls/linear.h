@@ -28,8 +28,8 @@ CUresult mem_alloc_pitch(const ApiCall& call, Real real, Pointer* out, Size* pit
   const int device = current_device();
   const uint64_t rows = height;
   if (result != CUDA_SUCCESS) {
-    device_failed(call, GPUPEAK_KIND_LINEAR, device, width * rows, result);
     read_reserves_after_failure(call, GPUPEAK_KIND_LINEAR, result);
+    device_failed(call, GPUPEAK_KIND_LINEAR, device, width * rows, result);
   } else {
     device_allocated(call, KeySpace::kPointer, value_of(*out),
                      {.bytes = *pitch * rows,

@@ -28,8 +28,8 @@ CUresult allocate_async(const ApiCall& call, CUstream stream, bool per_thread, C
   const PoolPlace from = captured ? PoolPlace{} : find_pool();
   if (result != CUDA_SUCCESS) {
     const PoolPlace place = pool_place(from.pool, from.device);
-    device_failed(call, place.kind, place.device, bytes, result);
     read_reserves_after_failure(call, place.kind, result);
+    device_failed(call, place.kind, place.device, bytes, result);
     return result;
   }
   const uint64_t reserved = pool_attribute(from.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);

@@ -26,8 +26,8 @@ CUresult mem_create(const ApiCall& call, Real real, CUmemGenericAllocationHandle
     vmm_created(call, *out, kind, device, bytes);
     sample_driver_memory();
   } else {
-    device_failed(call, kind, device, bytes, result);
     read_reserves_after_failure(call, kind, result);
+    device_failed(call, kind, device, bytes, result);
   }
   return result;
 }

@@ -24,8 +24,8 @@ OrtArenaTotals totals_of(const OrtArenaTable& table, uint64_t object) {
   reinterpret_cast<void (*)(uint64_t, int64_t*)>(table.statistics)(object, words);
   size_t written = kRoom;
   while (written > 0 && words[written - 1] == kUnwritten) --written;
-  if (written != 9 && written != 10) return {-1, 0, 0};
-  return {words[0] + words[1], words[4], words[written - 4]};
+  if (written != 9 && written != 10) return {-1, 0, 0, 0};
+  return {words[0] + words[1], words[4], words[written - 4], words[written - 1]};
 }
 
 bool gives(uint64_t function) {

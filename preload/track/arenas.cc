@@ -7,6 +7,8 @@
 #include "log/log.h"
 #include "thread/emit.h"
 #include "thread/own_stack.h"
+#include "track/device_book.h"
+#include "track/driver.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -48,6 +50,22 @@ void arena_freed(uint64_t arena, uint64_t address) {
   if (arena == 0 || !hook.entered() || !recording()) return;
   Record record(GPUPEAK_REC_ARENA_FREE);
   emit(record.u(arena).u(address));
+}
+
+void arena_refused(uint64_t arena, uint64_t bytes, const Refusal& refusal, uint32_t stack) {
+  // cuMemGetInfo breaks no capture (docs/driver-behaviour.md), and needs a context.
+  const int current = recording() ? current_device() : kNoDevice;
+  uint64_t free_bytes = 0, total_bytes = 0;
+  const bool known = current != kNoDevice && (refusal.device < 0 || refusal.device == current) &&
+                     memory_info(free_bytes, total_bytes);
+  HookScope hook;
+  if (arena == 0 || !hook.entered() || !recording()) return;
+  if (known) introduce_device(current);
+  Record record(GPUPEAK_REC_ARENA_FAILED);
+  record.u(arena).u(bytes).u(refusal.in_use_plus_1).u(refusal.reserved_plus_1).u(stack);
+  record.u(logged_device(refusal.device < 0 ? current : refusal.device));
+  record.u(known ? free_bytes + 1 : 0).u(known ? total_bytes + 1 : 0);
+  emit(record.u(refusal.limit_plus_1));
 }
 
 }  // namespace gpupeak::preload

@@ -22,4 +22,13 @@ void arena_allocated(uint64_t arena, uint64_t address, uint64_t bytes, const Nam
 /// Before the arena may hand the memory out again.
 void arena_freed(uint64_t arena, uint64_t address);
 
+/// What a sub-allocator and the driver say when the former refuses a request: value + 1, 0: not
+/// known.
+struct Refusal {
+  uint64_t in_use_plus_1 = 0, reserved_plus_1 = 0, limit_plus_1 = 0;
+  int device = -1;  ///< whose memory it shares out; -1: the one that is current
+};
+/// Asks the driver how much is free, if it is loaded. `stack`: who asked.
+void arena_refused(uint64_t arena, uint64_t bytes, const Refusal& refusal, uint32_t stack);
+
 }  // namespace gpupeak::preload

@@ -2,6 +2,7 @@
 
 #include "log/log.h"
 #include "thread/emit.h"
+#include "track/captures.h"
 #include "track/driver_readings.h"
 
 namespace gpupeak::preload {
@@ -123,8 +124,8 @@ void add_block(KeySpace space, uint64_t value, DeviceBlock block, uint32_t api, 
       .u(block.bytes)
       .u(api)
       .u(stack);
-  emit(record.u(reinterpret_cast<uint64_t>(block.context))
-           .u(reinterpret_cast<uint64_t>(block.pool)));
+  record.u(reinterpret_cast<uint64_t>(block.context)).u(reinterpret_cast<uint64_t>(block.pool));
+  emit(record.u(allocates_for_capture() ? 1 : 0));
 }
 
 }  // namespace gpupeak::preload

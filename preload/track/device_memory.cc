@@ -4,6 +4,7 @@
 #include "log/log.h"
 #include "thread/emit.h"
 #include "thread/own_stack.h"
+#include "track/captures.h"
 #include "track/contexts.h"
 #include "track/device_book.h"
 #include "track/driver.h"
@@ -102,6 +103,7 @@ void forget_device_memory() {
   forget_virtual_memory();
   forget_readings();
   forget_introductions();
+  forget_captures();
 }
 
 }  // namespace gpupeak::preload

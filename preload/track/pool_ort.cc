@@ -163,11 +163,12 @@ void ort_block_returned(OrtArena& arena, uint64_t address, uint64_t bytes,
 
 void ort_request_failed(OrtArena& arena, uint64_t bytes, const OrtArenaTotals& before,
                         uint32_t stack) {
-  HookScope hook;
-  if (!is_known(arena) || !hook.entered() || !recording()) return;
-  Record record(GPUPEAK_REC_ARENA_FAILED);
-  record.u(arena.number).u(bytes).u(static_cast<uint64_t>(before.in_use) + 1);
-  emit(record.u(static_cast<uint64_t>(before.reserved) + 1).u(stack));
+  if (!is_known(arena)) return;
+  Refusal refusal{static_cast<uint64_t>(before.in_use) + 1,
+                  static_cast<uint64_t>(before.reserved) + 1};
+  if (before.limit > 0 && before.limit != INT64_MAX)
+    refusal.limit_plus_1 = static_cast<uint64_t>(before.limit) + 1;
+  arena_refused(arena.number, bytes, refusal, stack);
 }
 
 void ort_arena_gone(uint64_t object) {

@@ -26,6 +26,7 @@ struct OrtArena {
 /// What an arena says of itself.
 struct OrtArenaTotals {
   int64_t requests, in_use, reserved;
+  int64_t limit;  ///< that it was given; 0 or the largest number: none
 };
 
 /// nullptr: it has been given up, or there are more than we have room for.

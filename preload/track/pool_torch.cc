@@ -57,11 +57,13 @@ void torch_block_taken(int device, uint64_t address, uint64_t bytes, const PoolS
 
 void torch_failed(int device, uint64_t bytes, const PoolSays& says, const CallerFrame& caller) {
   const uint64_t arena = arena_of(device);
-  HookScope hook;
-  if (arena == 0 || !hook.entered() || !recording()) return;
-  Record record(GPUPEAK_REC_ARENA_FAILED);
-  record.u(arena).u(bytes).u(says.in_use_plus_1).u(says.reserved_plus_1);
-  emit(record.u(capture_call_site(caller)));
+  uint32_t stack = 0;
+  {
+    HookScope hook;
+    if (arena == 0 || !hook.entered() || !recording()) return;
+    stack = capture_call_site(caller);
+  }
+  arena_refused(arena, bytes, {says.in_use_plus_1, says.reserved_plus_1, 0, device}, stack);
 }
 
 }  // namespace gpupeak::preload

@@ -1,0 +1,63 @@
+#include "track/captures.h"
+
+#include <atomic>
+
+#include "base/hook_scope.h"
+
+namespace gpupeak::preload {
+namespace {
+
+/// A stream that is captured, and by which thread; 0: any.
+struct Capture {
+  std::atomic<uintptr_t> stream{0};  ///< + 1, since the default stream is null; 0: free
+  std::atomic<uintptr_t> thread{0};
+};
+constexpr size_t kMostCaptures = 16;  // of more, blocks are not marked
+constinit Capture g_captures[kMostCaptures];
+constinit std::atomic<uint32_t> g_open{0};
+
+uintptr_t key_of(CUstream stream) {
+  return reinterpret_cast<uintptr_t>(stream) + 1;
+}
+/// Told apart by where its flags lie.
+uintptr_t this_thread() {
+  return reinterpret_cast<uintptr_t>(&t_flags);
+}
+
+}  // namespace
+
+void capture_began(CUstream stream, bool of_all_threads) {
+  for (Capture& capture : g_captures) {
+    uintptr_t free = 0;
+    if (!capture.stream.compare_exchange_strong(free, key_of(stream))) continue;
+    capture.thread.store(of_all_threads ? 0 : this_thread(), std::memory_order_relaxed);
+    g_open.fetch_add(1, std::memory_order_release);
+    return;
+  }
+}
+
+void capture_ended(CUstream stream) {
+  for (Capture& capture : g_captures) {
+    uintptr_t key = key_of(stream);
+    if (!capture.stream.compare_exchange_strong(key, 0)) continue;
+    g_open.fetch_sub(1, std::memory_order_relaxed);
+    return;
+  }
+}
+
+bool allocates_for_capture() {
+  if (__builtin_expect(g_open.load(std::memory_order_acquire) == 0, 1)) return false;
+  for (const Capture& capture : g_captures) {
+    if (capture.stream.load(std::memory_order_relaxed) == 0) continue;
+    const uintptr_t thread = capture.thread.load(std::memory_order_relaxed);
+    if (thread == 0 || thread == this_thread()) return true;
+  }
+  return false;
+}
+
+void forget_captures() {
+  for (Capture& capture : g_captures) capture.stream = 0;
+  g_open = 0;
+}
+
+}  // namespace gpupeak::preload
