@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "collector/analyze/failure_summary.h"
+#include "collector/analyze/growth_summary.h"
 #include "collector/analyze/ledger_summary.h"
 #include "collector/analyze/metrics.h"
 #include "collector/analyze/phase_summary.h"
@@ -79,10 +80,10 @@ class SummaryBuilder {
     list_devices();
     list_peaks();
     summary_.phases = summarize_phases(replay_, by_site_, coverage_, summary_.run.duration_ns);
+    summary_.growth = summarize_growth(replay_, by_site_, coverage_.host());
     list_arenas();
     list_marks();
-    summary_.oom_count = replay_.device().failure_count();
-    summary_.oom = summarize_failures(replay_, by_site_, options_.top);
+    list_failures();
     list_live_at_exit();
     list_temporaries();
     summary_.quality = assess_quality(replay_, coverage_, symbolizer_.warnings());
@@ -250,6 +251,12 @@ class SummaryBuilder {
   }
 
   void list_arenas() { summary_.arenas = summarize_arenas(replay_, by_site_, options_.top); }
+
+  void list_failures() {
+    summary_.oom = summarize_failures(replay_, by_site_, summary_.growth, options_.top);
+    summary_.oom_count = replay_.device().failure_count() + replay_.arenas().failure_count();
+    for (const OutOfMemory& oom : summary_.oom) summary_.oom_count -= oom.told_by_pool;
+  }
 
   void list_marks() {
     summary_.mark_count = replay_.mark_count();

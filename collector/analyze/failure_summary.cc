@@ -2,52 +2,211 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
 #include "collector/analyze/ledger_summary.h"
+#include "collector/analyze/pool_summary.h"
 #include "collector/log/kinds.h"
+#include "collector/summary/failure_cause.h"
 
 namespace gpupeak::collector {
 namespace {
 
-void add_room_left(const FailedAllocation& failure, OutOfMemory& oom) {
-  constexpr uint64_t kPage = 2 << 20;
-  const auto beyond = [](uint64_t a, uint64_t b) { return a > b ? a - b : 0; };
-  const TrackedBytes& tracked = failure.tracked;
-  oom.pool_slack_bytes = beyond(tracked.pool_reserved, tracked.pool_used);
-  oom.page_slack_bytes = beyond(failure.linear_page_bytes, tracked.linear);
-  oom.unmapped_address_bytes = beyond(failure.reserved_addresses, tracked.vmm);
-  if (oom.driver_free_bytes) oom.largest_fit_bytes = *oom.driver_free_bytes / kPage * kPage;
-}
+class Failures {
+ public:
+  Failures(const Replay& replay, Attribution& by_site, const std::vector<GrowthSummary>& growth,
+           size_t top)
+      : replay_(replay),
+        definitions_(replay.log().definitions()),
+        by_site_(by_site),
+        growth_(growth),
+        top_(top) {}
+
+  std::vector<OutOfMemory> list() {
+    const std::vector<FailedAllocation>& by_driver = replay_.device().failures();
+    auto next = by_driver.begin();
+    const auto add_until = [&](uint64_t ticks) {
+      for (; next != by_driver.end() && next->ticks <= ticks; ++next) {
+        shown_[&*next] = failures_.size();
+        failures_.push_back(refused_by_driver(*next));
+      }
+    };
+    for (const ArenaTable::Failure& failure : replay_.arenas().failures()) {
+      add_until(failure.ticks);
+      failures_.push_back(refused_by_pool(failure));
+    }
+    add_until(UINT64_MAX);
+    for (OutOfMemory& oom : failures_) find_causes(oom);
+    return std::move(failures_);
+  }
+
+ private:
+  int64_t to_ns(uint64_t ticks) const { return replay_.log().clock().to_ns(ticks); }
+
+  PoolThen pool_then(const ArenaTable::Then& then) const {
+    PoolThen pool;
+    pool.name = definitions_.shown(replay_.name(replay_.arenas().arenas()[then.arena].name));
+    pool.in_use_bytes = then.level.in_use;
+    pool.reserved_bytes = then.level.reserved;
+    pool.largest_idle_bytes = then.idle.largest;
+    pool.idle_pieces = then.idle.pieces;
+    pool.graph_idle_bytes = std::min(then.idle.captured_bytes, then.level.idle());
+    pool.largest_graph_idle_bytes = then.idle.captured_largest;
+    pool.grows_in_place = then.idle.grows_in_place;
+    return pool;
+  }
+
+  /// What was growing then, until shortly before: its next step would have been due.
+  std::optional<GrowthSummary> growth_until(const OutOfMemory& oom) const {
+    for (const GrowthSummary& growth : growth_) {
+      const int64_t period =
+          (growth.end_ns - growth.begin_ns) / static_cast<int64_t>(growth.steps());
+      const bool goes_on =
+          growth.end_ns <= oom.time_ns && oom.time_ns - growth.end_ns <= 2 * period;
+      if (goes_on && growth.device == oom.device &&
+          growth.side == (oom.on_host ? "host" : "device"))
+        return growth;  // the largest comes first
+    }
+    return std::nullopt;
+  }
+
+  void add_total(OutOfMemory& oom) const {
+    if (oom.driver_total_bytes || !oom.device) return;
+    for (const DeviceInfo& info : definitions_.devices()) {
+      if (static_cast<int32_t>(info.ordinal) == *oom.device && info.total_bytes > 0)
+        oom.driver_total_bytes = info.total_bytes;
+    }
+  }
+
+  void add_room_left(const FailedAllocation& failure, OutOfMemory& oom) const {
+    constexpr uint64_t kPage = 2 << 20;
+    const auto beyond = [](uint64_t a, uint64_t b) { return a > b ? a - b : 0; };
+    const TrackedBytes& tracked = failure.tracked;
+    oom.pool_slack_bytes = beyond(tracked.pool_reserved, tracked.pool_used);
+    oom.page_slack_bytes = beyond(failure.linear_page_bytes, tracked.linear);
+    oom.unmapped_address_bytes = beyond(failure.reserved_addresses, tracked.vmm);
+    if (oom.driver_free_bytes) oom.largest_fit_bytes = *oom.driver_free_bytes / kPage * kPage;
+    for (const ArenaTable::Then& then : failure.pools) oom.pools.push_back(pool_then(then));
+    if (failure.ledger)
+      oom.ledger = ledger_view(*failure.ledger, [this](uint64_t ticks) { return to_ns(ticks); });
+  }
+
+  OutOfMemory refused_by_driver(const FailedAllocation& failure) {
+    const DeviceFailedEvent& event = failure.event;
+    OutOfMemory oom;
+    oom.time_ns = to_ns(failure.ticks);
+    oom.api = definitions_.shown_string(event.api);
+    if (event.device >= 0) oom.device = event.device;
+    oom.requested_bytes = event.bytes;
+    const std::string_view result = cuda_result_name(event.result);
+    oom.result = result.empty() ? fmt::format("CUresult {}", event.result) : result;
+    oom.live_bytes = event.live;
+    if (event.free_plus_1 > 0) oom.driver_free_bytes = event.free_plus_1 - 1;
+    if (event.total_plus_1 > 0) oom.driver_total_bytes = event.total_plus_1 - 1;
+    oom.on_host = event.kind != GPUPEAK_KIND_NONE && !is_device_kind(event.kind);
+    oom.only_addresses = event.kind == GPUPEAK_KIND_VMM_VA;
+    oom.of_driver_pool = event.kind == GPUPEAK_KIND_POOL;
+    add_total(oom);
+    add_room_left(failure, oom);
+    oom.phase = by_site_.phase_name(failure.phase);
+    const bool defined = event.stack < definitions_.nodes().size();
+    oom.title = by_site_.site_title(defined ? event.stack : 0);
+    std::vector<Contribution> held;
+    for (const auto& holder : failure.holders)
+      held.push_back({holder.group, holder.bytes, holder.count});
+    oom.holders = by_site_.table(held, top_, false).rows;
+    oom.growth = growth_until(oom);
+    return oom;
+  }
+
+  OutOfMemory refused_by_pool(const ArenaTable::Failure& failure) {
+    OutOfMemory oom;
+    oom.time_ns = to_ns(failure.ticks);
+    oom.refused_by = pool_then(failure.then);
+    oom.api = oom.refused_by->name;
+    if (failure.device >= 0) oom.device = failure.device;
+    oom.on_host = failure.device < 0;
+    oom.requested_bytes = failure.event.bytes;
+    oom.result = cuda_result_name(2);
+    oom.live_bytes = failure.driver_bytes;
+    oom.limit_bytes = failure.event.limit;
+    if (failure.event.device == failure.device) {
+      oom.driver_free_bytes = failure.event.free;
+      oom.driver_total_bytes = failure.event.total;
+    }
+    add_total(oom);
+    take_over_driver_refusals(failure, oom);
+    oom.phase = by_site_.phase_name(failure.asker.phase);
+    oom.title = by_site_.site_title(failure.asker.stack);
+    oom.holders = holders_of(failure);
+    oom.growth = growth_until(oom);
+    return oom;
+  }
+
+  /// Before a pool refuses, it asks the driver, gives back what it can, and asks again. So what the
+  /// driver refused this thread since the pool last answered a request was for this one.
+  void take_over_driver_refusals(const ArenaTable::Failure& failure, OutOfMemory& oom) {
+    if (failure.device < 0) return;
+    const FailedAllocation* last = nullptr;
+    for (const FailedAllocation& refused : replay_.device().failures()) {
+      const bool before = refused.ticks > failure.since_ticks && refused.ticks <= failure.ticks;
+      if (!before || refused.tid != failure.asker.tid || refused.event.device != failure.device)
+        continue;
+      ++oom.driver_refusals;
+      oom.driver_asked_bytes = refused.event.bytes;
+      failures_[shown_.at(&refused)].told_by_pool = true;
+      last = &refused;
+    }
+    if (last == nullptr) return;
+    if (!oom.driver_free_bytes && last->event.free_plus_1 > 0)
+      oom.driver_free_bytes = last->event.free_plus_1 - 1;
+    add_room_left(*last, oom);
+  }
+
+  std::vector<Holder> holders_of(const ArenaTable::Failure& failure) {
+    std::map<std::pair<std::string, std::string>, Holder> rows;  // by title and kind
+    for (const ArenaTable::Held& held : failure.holders) {
+      const ArenaTable::Holder& holder = replay_.arenas().holders()[held.holder];
+      const bool outside = holder.what == ArenaTable::What::kOutside;
+      Holder row;
+      if (outside) {
+        row = by_site_.holder({holder.outside, held.bytes, held.count}, false);
+      } else {
+        row.title = pool_holder_title(replay_, by_site_, holder);
+        row.kind = failure.device < 0 ? "host.pooled" : "device.pooled";
+        if (holder.name == 0) row.module = by_site_.site_module(holder.stack);
+      }
+      Holder& known = rows[{row.title, row.kind}];
+      const uint64_t bytes = known.bytes + held.bytes, count = known.count + held.count;
+      known = std::move(row);
+      known.bytes = bytes;
+      known.count = count;
+    }
+    std::vector<Holder> holders;
+    for (auto& [key, row] : rows) holders.push_back(std::move(row));
+    std::stable_sort(holders.begin(), holders.end(),
+                     [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
+    if (holders.size() > top_) holders.resize(top_);
+    return holders;
+  }
+
+  const Replay& replay_;
+  const Definitions& definitions_;
+  Attribution& by_site_;
+  const std::vector<GrowthSummary>& growth_;
+  const size_t top_;
+  std::vector<OutOfMemory> failures_;
+  std::map<const FailedAllocation*, size_t> shown_;  // where in failures_
+};
 
 }  // namespace
 
 std::vector<OutOfMemory> summarize_failures(const Replay& replay, Attribution& by_site,
-                                            size_t top) {
-  const LogReader& log = replay.log();
-  const Definitions& definitions = log.definitions();
-  const TicksToNs to_ns = [&](uint64_t ticks) { return log.clock().to_ns(ticks); };
-  std::vector<OutOfMemory> failures;
-  for (const FailedAllocation& failure : replay.device().failures()) {
-    OutOfMemory& oom = failures.emplace_back();
-    oom.time_ns = log.clock().to_ns(failure.ticks);
-    oom.api = definitions.shown_string(failure.event.api);
-    if (failure.event.device >= 0) oom.device = failure.event.device;
-    oom.requested_bytes = failure.event.bytes;
-    const std::string_view result = cuda_result_name(failure.event.result);
-    oom.result = result.empty() ? fmt::format("CUresult {}", failure.event.result) : result;
-    oom.live_bytes = failure.event.live;
-    if (failure.event.free_plus_1 > 0) oom.driver_free_bytes = failure.event.free_plus_1 - 1;
-    if (failure.event.total_plus_1 > 0) oom.driver_total_bytes = failure.event.total_plus_1 - 1;
-    add_room_left(failure, oom);
-    if (failure.ledger) oom.ledger = ledger_view(*failure.ledger, to_ns);
-    oom.phase = by_site.phase_name(failure.phase);
-    const bool defined = failure.event.stack < definitions.nodes().size();
-    oom.title = by_site.site_title(defined ? failure.event.stack : 0);
-    std::vector<Contribution> held;
-    for (const auto& holder : failure.holders)
-      held.push_back({holder.group, holder.bytes, holder.count});
-    oom.holders = by_site.table(held, top, false).rows;
-  }
-  return failures;
+                                            const std::vector<GrowthSummary>& growth, size_t top) {
+  return Failures(replay, by_site, growth, top).list();
 }
 
 }  // namespace gpupeak::collector

@@ -13,12 +13,6 @@ namespace {
 
 using What = ArenaTable::What;
 
-std::string holder_title(const Replay& replay, Attribution& by_site,
-                         const ArenaTable::Holder& holder) {
-  return holder.name != 0 ? replay.log().definitions().shown(replay.name(holder.name))
-                          : by_site.site_title(holder.stack);
-}
-
 void add_parts(const Replay& replay, Attribution& by_site, size_t arena, size_t top,
                ArenaSummary& out) {
   const ArenaTable& table = replay.arenas();
@@ -28,7 +22,7 @@ void add_parts(const Replay& replay, Attribution& by_site, size_t arena, size_t 
     if (holder.what != What::kInUse || holder.arena != arena) continue;
     const PeakFinder::AtPeak held = table.peaks().at_peak(group, table.arenas()[arena].scope);
     if (held.bytes == 0) continue;
-    const std::string title = holder_title(replay, by_site, holder);
+    const std::string title = pool_holder_title(replay, by_site, holder);
     ArenaSummary::Part& part = parts[title];
     part.title = title;
     part.bytes += held.bytes;
@@ -56,6 +50,12 @@ std::optional<ArenaSummary::Level> level_at_device_peak(const ArenaTable& table,
 }
 
 }  // namespace
+
+std::string pool_holder_title(const Replay& replay, Attribution& by_site,
+                              const ArenaTable::Holder& holder) {
+  return holder.name != 0 ? replay.log().definitions().shown(replay.name(holder.name))
+                          : by_site.site_title(holder.stack);
+}
 
 std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by_site, size_t top) {
   std::vector<ArenaSummary> summaries;
@@ -128,7 +128,7 @@ void add_pool_rows(const Replay& replay, Attribution& by_site, int32_t device, s
     const std::string pool =
         replay.log().definitions().shown(replay.name(table.arenas()[holder.arena].name));
     const std::string title =
-        idle ? "idle in " + pool + "'s pool" : holder_title(replay, by_site, holder);
+        idle ? "idle in " + pool + "'s pool" : pool_holder_title(replay, by_site, holder);
     Holder& row = rows[{title, idle ? "device.idle" : "device.pooled"}];
     row.title = title;
     row.kind = idle ? "device.idle" : "device.pooled";

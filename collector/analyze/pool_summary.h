@@ -2,6 +2,7 @@
 // takes the place of those who took that memory from the driver.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "collector/analyze/attribution.h"
@@ -10,6 +11,9 @@
 
 namespace gpupeak::collector {
 
+/// What the arena called it, or the site.
+std::string pool_holder_title(const Replay& replay, Attribution& by_site,
+                              const ArenaTable::Holder& holder);
 /// Largest first, with the `top` largest holders each.
 std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by_site, size_t top);
 

@@ -154,6 +154,7 @@ function render(keepPlace = false) {
       timelineSection(run, scope, peak.find),
       sections.ledger(run, scope),
       sections.phases(run),
+      sections.growth(run),
       sections.temporaries(run),
       sections.leaks(run),
       sections.about(run));

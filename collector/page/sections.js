@@ -189,7 +189,8 @@ export function phases(run) {
 function foldFailures(oom) {
   const groups = new Map();
   for (const failed of oom) {
-    const key = JSON.stringify([failed.device, failed.requested_bytes, failed.result, failed.phase, failed.site]);
+    if (failed.told_by_pool) continue;
+    const key = JSON.stringify([Boolean(failed.refused_by), failed.device, failed.requested_bytes, failed.result, failed.phase, failed.site]);
     const count = (groups.get(key)?.count ?? 0) + 1;
     groups.delete(key);  // the order is that of the last ones
     groups.set(key, {failed, count});
@@ -204,9 +205,22 @@ export function failures(run) {
     h('p', {}, h('strong', {}, `${format.size(failed.requested_bytes)} by ${failed.api}: ${failed.result}`), ` at ${format.instant(failed.time_ns)}`,
       failed.phase && `, in phase ${failed.phase}`, count > 1 && `, ${format.count(count)} times`,
       `. Held then ${format.size(failed.live_bytes)}, free ${format.size(failed.driver_free_bytes)}, would have fitted ${format.size(failed.largest_fit_bytes)}.`),
+    failed.why && h('p', {}, h('strong', {}, 'Why: '), failed.why, '.', failed.help && [' ', h('strong', {}, 'Try: '), failed.help, '.']),
     h('p', {}, 'At ', h('code', {}, failed.site)),
     failed.holders.length > 0 && holderTable({rows: failed.holders.map((row) => ({...row, title: row.site})), otherBytes: 0, otherRows: 0},
       failed.holders.reduce((sum, row) => sum + row.bytes, 0), {label: 'What was live', search: false, details: false}))));
+}
+
+/** What grew at each step (collector/analyze/growth_summary.h). */
+export function growth(run) {
+  const rows = run.summary.growth ?? [];
+  if (rows.length === 0) return null;
+  const bytes = (key, label) => ({key, label, number: true, cell: (row) => format.size(row[key])});
+  return titled('growth', 'Growth', h('p', {class: 'faint'}, 'Sites that held more at each end of a repeated phase than at the one before.'),
+    table({label: 'Growth', rows, columns: [
+      bytes('bytes_each', 'each time'), {key: 'steps', label: 'times', number: true, cell: (row) => format.count(row.steps)},
+      bytes('grown_bytes', 'in all'), {key: 'phase', label: 'phase'}, {key: 'side', label: 'memory'},
+      {key: 'site', label: 'site', class: 'title', cell: (row) => h('span', {title: row.site}, row.site)}]}));
 }
 
 export function temporaries(run) {

@@ -52,7 +52,7 @@ GroupId ArenaAccounts::outside_group(GroupId group, int32_t device) {
   const auto [entry, added] = outside_groups_.try_emplace(group);
   if (added) {
     entry->second = peaks_.add_group(std::array{scope_in(driver_scopes_, device)});
-    holders_.push_back({.what = What::kOutside, .outside = group});
+    holders_.push_back({.what = What::kOutside, .outside = group, .device = device});
   }
   return entry->second;
 }

@@ -50,6 +50,7 @@ class ArenaAccounts {
     uint32_t name = 0;
     uint32_t stack = 0;
     GroupId outside = kNoGroup;
+    int32_t device = -1;  ///< of what is outside
   };
   /// One arena at one instant.
   struct Level {

@@ -27,6 +27,7 @@ void ArenaTable::device_allocated(const DriverBlock& block, uint64_t ticks) {
   parent.bytes = block.bytes;
   parent.address = has_own_address(block.kind) ? block.address : 0;
   parent.place = of_device ? block.device : ArenaAccounts::kHost;
+  parent.captured = block.captured;
   if (counted) {
     parent.outside = accounts_.outside_group(block.group, block.device);
     change(parent.outside, static_cast<int64_t>(block.bytes), 1, true);
@@ -168,11 +169,12 @@ bool ArenaTable::can_place(size_t arena, const Open& open, uint64_t address, uin
   return available && !others && covered == bytes;
 }
 
-void ArenaTable::claim(PoolParents::Parent& parent, size_t arena) {
+void ArenaTable::claim(PoolParents::Key key, PoolParents::Parent& parent, size_t arena) {
   if (parent.owner != PoolParents::kNobody) return;
   const bool counted = parent.outside != kNoGroup;
   const auto bytes = static_cast<int64_t>(parent.bytes);
   parent.owner = arena;
+  if (!PoolParents::is_heap(key)) shared_out_.insert(key);
   if (counted) change(parent.outside, -bytes, -1);
   change(accounts_.idle_group(arena, counted), bytes);
 }
@@ -304,9 +306,9 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
     block.counted = open.carved ? open.counted : parent->outside != kNoGroup;
     if (!open.carved) {
       parents_.for_each_in(event.address, std::max<uint64_t>(event.bytes, 1),
-                           [&](PoolParents::Key, PoolParents::Parent& of, uint64_t, uint64_t) {
+                           [&](PoolParents::Key key, PoolParents::Parent& of, uint64_t, uint64_t) {
                              claims = claims || of.owner == PoolParents::kNobody;
-                             claim(of, index);
+                             claim(key, of, index);
                            });
     }
     change(accounts_.idle_group(index, block.counted), -static_cast<int64_t>(event.bytes));
@@ -316,6 +318,7 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
   change(block.group, static_cast<int64_t>(event.bytes), 1, !again);
   open.blocks.emplace(event.address, block);
   open.in_use += event.bytes;
+  open.answered_ticks = ticks;
   apply(ticks, claims);
   // A block that lies in nothing that the log knows (as in the host's heap where that is not
   // recorded): then what the arena holds beside it is not known either.
@@ -343,24 +346,43 @@ void ArenaTable::free(const ArenaFreeEvent& event, uint64_t ticks) {
   compare(open, event.in_use_plus_1, event.reserved_plus_1);
 }
 
-void ArenaTable::failed(const ArenaFailedEvent& event, uint32_t stack, uint64_t ticks) {
+void ArenaTable::failed(const ArenaFailedEvent& event, const Asker& asker, uint64_t ticks) {
   const auto found = open_.find(event.arena);
   if (found == open_.end()) {
     ++unmatched_;
     return;
   }
   const size_t index = found->second.arena;
+  const uint64_t since_ticks = found->second.answered_ticks;
+  found->second.answered_ticks = ticks;
   ++rows()[index].failed_count;
+  ++failure_count_;
   if (failures_.size() == kMaxFailures) return;
+  if (failures_.size() > kMaxFailuresWithHolders) failures_.back().holders.clear();
   Failure& failure = failures_.emplace_back();
   failure.ticks = ticks;
-  failure.arena = index;
-  failure.bytes = event.bytes;
-  failure.stack = stack;
-  failure.level = level(index);
-  failure.largest_idle = largest_idle(index);
-  if (const ScopeId* driver = accounts_.device_scope(rows()[index].place)) {
+  failure.since_ticks = since_ticks;
+  failure.asker = asker;
+  failure.event = event;
+  failure.then = then(index);
+  const int32_t place = rows()[index].place;
+  // An arena that has not had any block lies nowhere yet.
+  failure.device = place == ArenaAccounts::kNowhere ? event.device : std::max(place, -1);
+  if (const ScopeId* driver = accounts_.device_scope(failure.device)) {
     failure.driver_bytes = peaks().scope(*driver).current;
+  }
+  note_holders(failure);
+}
+
+void ArenaTable::note_holders(Failure& failure) const {
+  for (GroupId group = 0; group < holders().size(); ++group) {
+    const Holder& holder = holders()[group];
+    const PeakFinder::Group& held = peaks().group(group);
+    if (held.live_bytes == 0 || holder.what == What::kIdle) continue;
+    const bool same_place = holder.what == What::kOutside
+                                ? holder.device == failure.device
+                                : arenas()[holder.arena].place == failure.device;
+    if (same_place) failure.holders.push_back({group, held.live_bytes, held.live_count});
   }
 }
 
@@ -385,35 +407,69 @@ void ArenaTable::compare(Open& open, uint64_t in_use_plus_1, uint64_t reserved_p
 }
 
 uint64_t ArenaTable::largest_idle(size_t arena) const {
-  std::vector<std::pair<uint64_t, uint64_t>> segments;  // begin, end
+  const Idle idle = idle_pieces(arena);
+  return std::max(idle.largest, idle.captured_largest);
+}
+
+ArenaTable::Idle ArenaTable::idle_pieces(size_t arena) const {
+  struct Segment {
+    uint64_t begin, end;
+    bool captured;
+    auto operator<=>(const Segment&) const = default;
+  };
+  std::vector<Segment> segments;
+  Idle idle;
   bool joins = false;
   parents_.for_each_of(arena, [&](uint64_t begin, uint64_t end, const PoolParents::Parent& parent) {
     // Pieces that were mapped side by side are one to who uses them.
-    if (joins && parent.mapped && segments.back().second == begin) {
-      segments.back().second = end;
+    if (joins && parent.mapped && segments.back().end == begin &&
+        segments.back().captured == parent.captured) {
+      segments.back().end = end;
     } else {
-      segments.emplace_back(begin, end);
+      segments.push_back({begin, end, parent.captured});
     }
     joins = parent.mapped;
+    idle.grows_in_place |= parent.mapped;
   });
   for (const auto& [number, open] : open_) {
     if (open.arena == arena && open.carved) {
-      segments.emplace_back(open.address, open.address + open.capacity_bytes);
+      segments.push_back({open.address, open.address + open.capacity_bytes, false});
     }
   }
   std::sort(segments.begin(), segments.end());
+  const auto add = [&idle](uint64_t bytes, bool captured) {
+    if (bytes == 0) return;
+    uint64_t& largest = captured ? idle.captured_largest : idle.largest;
+    largest = std::max(largest, bytes);
+    if (captured) {
+      idle.captured_bytes += bytes;
+    } else {
+      ++idle.pieces;
+    }
+  };
   const auto& placed = arenas()[arena].placed;
-  uint64_t largest = 0;
-  for (const auto& [begin, end] : segments) {
+  for (const auto& [begin, end, captured] : segments) {
     uint64_t from = begin;
     for (auto block = placed.lower_bound(begin); block != placed.end() && block->first < end;
          ++block) {
-      largest = std::max(largest, block->first - std::min(from, block->first));
+      add(block->first - std::min(from, block->first), captured);
       from = std::max(from, block->second);
     }
-    if (end > from) largest = std::max(largest, end - from);
+    if (end > from) add(end - from, captured);
   }
-  return largest;
+  return idle;
+}
+
+ArenaTable::Then ArenaTable::then(size_t arena) const {
+  return {arena, level(arena), idle_pieces(arena)};
+}
+
+std::vector<ArenaTable::Then> ArenaTable::all_on(int32_t device) const {
+  std::vector<Then> all;
+  for (size_t arena = 0; arena < arenas().size(); ++arena) {
+    if (arenas()[arena].place == device && level(arena).reserved > 0) all.push_back(then(arena));
+  }
+  return all;
 }
 
 void ArenaTable::finish() {

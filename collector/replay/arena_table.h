@@ -13,6 +13,7 @@
 #include <map>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -28,17 +29,43 @@ class ArenaTable {
   using What = ArenaAccounts::What;
   using Holder = ArenaAccounts::Holder;
   using Level = ArenaAccounts::Level;
+  using PhaseNumber = uint32_t;  ///< PhaseTree's
 
+  /// What of an arena is idle, in pieces that are each of one segment. What was taken while a graph
+  /// was captured is kept for that graph, so it is apart.
+  struct Idle {
+    uint64_t largest = 0, pieces = 0;
+    uint64_t captured_bytes = 0, captured_largest = 0;
+    bool grows_in_place = false;  ///< has mapped memory, which goes on where it ends
+  };
+  /// An arena at one instant.
+  struct Then {
+    size_t arena = 0;
+    Level level;
+    Idle idle;
+  };
+  /// Of a request that was refused: who asked.
+  struct Asker {
+    uint32_t stack = 0, tid = 0;
+    PhaseNumber phase = 0;
+  };
+  struct Held {
+    size_t holder;  ///< of holders()
+    uint64_t bytes;
+    uint32_t count;
+  };
   struct Failure {
     uint64_t ticks = 0;
-    size_t arena = 0;
-    uint64_t bytes = 0;
-    uint32_t stack = 0;
-    Level level;
-    uint64_t largest_idle = 0;
+    uint64_t since_ticks = 0;  ///< when the arena last answered a request, well or not; 0: never
+    Asker asker;
+    ArenaFailedEvent event;
+    Then then;
+    int32_t device = -1;        ///< -1: of no device
     uint64_t driver_bytes = 0;  ///< what the driver had handed out of the device, to all
+    std::vector<Held>
+        holders;  ///< of the device; of the first kMaxFailuresWithHolders and the last
   };
-  static constexpr size_t kMaxFailures = 1000;
+  static constexpr size_t kMaxFailures = 1000, kMaxFailuresWithHolders = 32;
 
   // The memory that arenas share out.
   struct DriverBlock {
@@ -46,7 +73,8 @@ class ArenaTable {
     uint8_t kind;
     int32_t device;
     uint64_t address, bytes;
-    GroupId group;  ///< Replay's
+    GroupId group;          ///< Replay's
+    bool captured = false;  ///< for a graph
   };
   void device_allocated(const DriverBlock& block, uint64_t ticks);
   void device_freed(uint64_t id, uint64_t ticks);
@@ -66,18 +94,26 @@ class ArenaTable {
   void on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks);
   void allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t ticks);
   void free(const ArenaFreeEvent& event, uint64_t ticks);
-  void failed(const ArenaFailedEvent& event, uint32_t stack, uint64_t ticks);
+  void failed(const ArenaFailedEvent& event, const Asker& asker, uint64_t ticks);
   void finish();
 
   const std::vector<Arena>& arenas() const { return accounts_.arenas(); }
   Level level(size_t arena) const { return accounts_.level(arena); }
   /// The largest piece that the arena could hand out without asking for more. Now; O(blocks).
   uint64_t largest_idle(size_t arena) const;
+  /// Now; O(blocks).
+  Then then(size_t arena) const;
+  /// Those that have memory of a device, now; O(blocks).
+  std::vector<Then> all_on(int32_t device) const;
   const PeakFinder& peaks() const { return accounts_.peaks(); }
   const ScopeId* device_scope(int32_t device) const { return accounts_.device_scope(device); }
   const ScopeId* pooled_scope(int32_t device) const { return accounts_.pooled_scope(device); }
   const std::vector<Holder>& holders() const { return accounts_.holders(); }
+  /// The first kMaxFailures.
   const std::vector<Failure>& failures() const { return failures_; }
+  uint64_t failure_count() const { return failure_count_; }
+  /// Ids of the driver's blocks that arenas have ever shared out.
+  const std::unordered_set<uint64_t>& shared_out() const { return shared_out_; }
   /// Frees of blocks that are not in use, and events of arenas that nobody created.
   uint64_t unmatched() const { return unmatched_; }
 
@@ -119,6 +155,7 @@ class ArenaTable {
     uint64_t in_use = 0;
     uint64_t unseen = 0;  // in use before the first event that we saw
     bool told = false;
+    uint64_t answered_ticks = 0;  // its last request
   };
 
   std::vector<Arena>& rows() { return accounts_.arenas(); }
@@ -129,7 +166,7 @@ class ArenaTable {
   void find_in_heap(uint64_t address, uint64_t ticks);
   PoolParents::Parent* parent_at(const Open& open, uint64_t address, uint64_t ticks);
   bool can_place(size_t arena, const Open& open, uint64_t address, uint64_t bytes);
-  void claim(PoolParents::Parent& parent, size_t arena);
+  void claim(PoolParents::Key key, PoolParents::Parent& parent, size_t arena);
   void carve(Open& open, const ArenaEvent& event, uint64_t ticks);
   void uncarve(uint64_t number, Open& open);
   void vacate(uint64_t address, uint64_t bytes);
@@ -139,12 +176,16 @@ class ArenaTable {
   void note_peak(size_t arena) {
     accounts_.before_change(arena, [this](size_t row) { return largest_idle(row); });
   }
+  Idle idle_pieces(size_t arena) const;
+  void note_holders(Failure& failure) const;
   void compare(Open& open, uint64_t in_use_plus_1, uint64_t reserved_plus_1);
 
   ArenaAccounts accounts_;
   PoolParents parents_;
   std::unordered_map<uint64_t, Open> open_;  // by the log's number
+  std::unordered_set<uint64_t> shared_out_;
   std::vector<Failure> failures_;
+  uint64_t failure_count_ = 0;
   FindHeapBlock find_heap_block_;
   unsigned fruitless_looks_ = 0;
   uint64_t unmatched_ = 0;

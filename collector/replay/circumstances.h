@@ -62,6 +62,7 @@ class Circumstances {
   }
 
   const PhaseTree& phases() const { return phases_; }
+  void watch(InstanceWatcher& watcher) { phases_.watch(watcher); }
   NameTable& names() { return names_; }
   const NameTable& names() const { return names_; }
   uint32_t thread_of(uint32_t slot) const { return threads_[slot].tid; }

@@ -45,7 +45,7 @@ void DeviceReplay::count_in(const DeviceBlock& block, uint64_t ticks, bool alloc
   }
   const SiteContext& context = live_.sites().context_of(block.group);
   arenas_.device_allocated({block.alloc.id, context.kind, context.device, block.alloc.address,
-                            block.alloc.bytes, block.group},
+                            block.alloc.bytes, block.group, block.alloc.captured},
                            ticks);
   if (PageCount* pages = pages_of(block)) pages->add(block.alloc.address, block.alloc.bytes);
   if (observer_ != nullptr) observer_->on_block_alloc(block);
@@ -134,6 +134,7 @@ void DeviceReplay::take(const DeviceFailedEvent& failed, const Event& event) {
   FailedAllocation& failure = failures_.emplace_back();
   failure.ticks = event.ticks;
   failure.event = failed;
+  failure.tid = event.tid;
   failure.phase = circumstances_.phases().innermost(event.slot);
   if (failed.device >= 0) {
     failure.tracked = tracked_bytes(failed.device);
@@ -144,7 +145,9 @@ void DeviceReplay::take(const DeviceFailedEvent& failed, const Event& event) {
           failed.total_plus_1 - failed.free_plus_1, failure.tracked, event.ticks);
     }
   }
-  if (failures_.size() <= kMaxFailuresWithHolders) note_holders(failure);
+  if (failures_.size() > kMaxFailuresWithHolders) return;
+  note_holders(failure);
+  if (failed.device >= 0) failure.pools = arenas_.all_on(failed.device);
 }
 
 /// Those on the side, and of the device, that had no room.

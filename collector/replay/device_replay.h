@@ -43,7 +43,9 @@ struct FailedAllocation {
   uint64_t linear_page_bytes = 0;        ///< pages that linear memory has there
   std::optional<LedgerSnapshot> ledger;  ///< what was in use then; none: the driver did not say
   uint64_t reserved_addresses = 0;
-  std::vector<Held> holders;  ///< empty after the first kMaxFailuresWithHolders
+  uint32_t tid = 0;
+  std::vector<ArenaTable::Then> pools;  ///< of the device; empty as holders are
+  std::vector<Held> holders;            ///< empty after the first kMaxFailuresWithHolders
 };
 
 class DeviceReplay {

@@ -83,12 +83,23 @@ struct PhaseSpan {
   uint64_t begin_ticks = 0, end_ticks = 0;
 };
 
+/// Told of the instances of phases, while what is live is what it was then.
+class InstanceWatcher {
+ public:
+  virtual ~InstanceWatcher() = default;
+  virtual void instance_began(PhaseId phase, uint64_t number, uint64_t ticks) = 0;
+  virtual void instance_ended(PhaseId phase, uint64_t number, uint64_t ticks) = 0;
+};
+
 class PhaseTree {
  public:
   static constexpr size_t kMaxSpans = 4000;
 
   /// `observer` is told of the phases and ranges that begin and end.
   explicit PhaseTree(ReplayObserver* observer = nullptr) : observer_(observer), phases_(1) {}
+
+  /// Before the first event; it must outlive this.
+  void watch(InstanceWatcher& watcher) { watcher_ = &watcher; }
 
   PhaseId push(PhaseTrack track, const PhaseLabel& label, const PhaseMoment& at);
   /// Closes the track's innermost open phase with this source and instance, whatever its name. If
@@ -183,6 +194,7 @@ class PhaseTree {
   }
 
   ReplayObserver* const observer_;
+  InstanceWatcher* watcher_ = nullptr;
   std::vector<Phase> phases_;
   std::vector<PhaseSpan> spans_;
   std::map<std::tuple<PhaseId, uint32_t, uint8_t, uint64_t>, PhaseId> ids_;

@@ -21,6 +21,7 @@ class PoolParents {
     uint64_t bytes = 0;
     uint64_t address = 0;          ///< of its range; 0: it has none now
     bool mapped = false;           ///< has the range by a mapping, and goes on where that ends
+    bool captured = false;         ///< was taken while a graph was captured, for it
     int32_t place = 0;             ///< ArenaTable's
     GroupId outside = kNoGroup;    ///< that holds it while no pool does; kNoGroup: in no sum
     size_t owner = kNobody;        ///< index of the arena whose memory it is
@@ -30,6 +31,7 @@ class PoolParents {
 
   /// No address that a program sees has this bit.
   static Key heap_key(uint64_t address) { return address | UINT64_C(1) << 63; }
+  static bool is_heap(Key key) { return key >> 63 != 0; }
 
   // The caller has emptied the ranges that end.
 

@@ -22,6 +22,7 @@ Replay::Replay(const LogReader& log, ReplayObserver* observer)
       observer_(observer),
       live_(observer),
       circumstances_(log, live_, troubles_, observer),
+      growth_(live_, arenas_),
       heap_(log, live_, circumstances_, arenas_, troubles_),
       device_(log, live_, circumstances_, arenas_, troubles_, observer) {
   arenas_.use_heap([this](uint64_t address, uint64_t& begin, uint64_t& bytes) {
@@ -33,6 +34,7 @@ Replay::Replay(const LogReader& log, ReplayObserver* observer)
     bytes = block->bytes;
     return true;
   });
+  circumstances_.watch(growth_);
   if (observer != nullptr) observer->replay_ = this;
 }
 
@@ -149,26 +151,36 @@ void Replay::on(const MarkEvent& mark, const Event& event) {
 
 void Replay::on(const ArenaEvent& arena, const Event& event) {
   arenas_.on_arena(arena, circumstances_.names().id(arena.name, arena.text), event.ticks);
+  if (observer_ != nullptr) observer_->on_arena(arena);
 }
 
 void Replay::on(const ArenaAllocEvent& alloc, const Event& event) {
-  arenas_.allocate(alloc, circumstances_.defined_stack(alloc.stack), event.ticks);
+  const uint32_t stack = circumstances_.defined_stack(alloc.stack);
+  arenas_.allocate(alloc, stack, event.ticks);
+  if (observer_ != nullptr) observer_->on_arena_alloc(alloc, stack);
 }
 
 void Replay::on(const ArenaFreeEvent& free, const Event& event) {
   arenas_.free(free, event.ticks);
+  if (observer_ != nullptr) observer_->on_arena_free(free);
 }
 
 void Replay::on(const ArenaFailedEvent& failed, const Event& event) {
-  arenas_.failed(failed, circumstances_.defined_stack(failed.stack), event.ticks);
+  const uint32_t stack = circumstances_.defined_stack(failed.stack);
+  circumstances_.enter_rule(event, stack);
+  arenas_.failed(failed, {stack, event.tid, circumstances_.phases().innermost(event.slot)},
+                 event.ticks);
+  if (observer_ != nullptr) observer_->on_arena_failed(failed, stack);
 }
 
 void Replay::on(const DeviceMappedEvent& mapped, const Event& event) {
   arenas_.device_mapped(mapped.address, mapped.bytes, mapped.id, event.ticks);
+  if (observer_ != nullptr) observer_->on_mapped(mapped);
 }
 
 void Replay::on(const DeviceUnmappedEvent& unmapped, const Event& event) {
   arenas_.device_unmapped(unmapped.address, unmapped.bytes, event.ticks);
+  if (observer_ != nullptr) observer_->on_unmapped(unmapped);
 }
 
 void Replay::on(const SamplingEvent& sampling, const Event& event) {

@@ -5,6 +5,7 @@
 //   event ─ Replay ──┼ MappingTable    mmap and its like         ├─ LiveMemory ─ PeakFinder
 //                    ├ DeviceReplay    the driver's blocks       ┘       └ ReplayObserver
 //                    ├ Circumstances   threads, phases, rules, tags
+//                    ├ GrowthTable     what sites held at the ends of repeated phases
 //                    └ ArenaTable      what sub-allocators have in use and idle of heap and device
 //
 // analyze() runs one and builds the summary from it; views and exports read it, or look on.
@@ -23,6 +24,7 @@
 #include "collector/replay/circumstances.h"
 #include "collector/replay/device_replay.h"
 #include "collector/replay/gauge.h"
+#include "collector/replay/growth_table.h"
 #include "collector/replay/heap_replay.h"
 #include "collector/replay/live_memory.h"
 #include "collector/replay/mapping_table.h"
@@ -60,6 +62,7 @@ class Replay {
   const HeapReplay& heap() const { return heap_; }
   const DeviceReplay& device() const { return device_; }
   const ArenaTable& arenas() const { return arenas_; }
+  const GrowthTable& growth() const { return growth_; }
   /// The first kMaxMarks.
   const std::vector<Mark>& marks() const { return marks_; }
   uint64_t mark_count() const { return mark_count_; }
@@ -151,6 +154,7 @@ class Replay {
   LiveMemory live_;
   Circumstances circumstances_;
   ArenaTable arenas_;
+  GrowthTable growth_;
   HeapReplay heap_;
   DeviceReplay device_;
   MappingTable mappings_;

@@ -60,6 +60,17 @@ class ReplayObserver {
   virtual void on_block_alloc(const DeviceBlock& /*block*/) {}
   virtual void on_block_free(const DeviceBlock& /*block*/) {}
 
+  // Sub-allocators, after their events were counted. Blocks that end with their arena or with the
+  // memory under them are not told one by one.
+  virtual void on_arena(const ArenaEvent& /*arena*/) {}
+  /// `stack`: one that the log defines.
+  virtual void on_arena_alloc(const ArenaAllocEvent& /*alloc*/, uint32_t /*stack*/) {}
+  virtual void on_arena_free(const ArenaFreeEvent& /*free*/) {}
+  virtual void on_arena_failed(const ArenaFailedEvent& /*failed*/, uint32_t /*stack*/) {}
+  /// Where created memory can be used.
+  virtual void on_mapped(const DeviceMappedEvent& /*mapped*/) {}
+  virtual void on_unmapped(const DeviceUnmappedEvent& /*unmapped*/) {}
+
   /// A phase lies on top of its track from `ticks` on.
   virtual void on_phase_begin(PhaseTrack /*track*/, const PhaseLabel& /*label*/,
                               uint64_t /*ticks*/) {}

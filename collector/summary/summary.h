@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -177,6 +178,50 @@ struct LedgerView {
   bool by_failed_call = false;  ///< said by the driver when an allocation failed
 };
 
+/// A pool when memory ran out: idle is what it has and nobody uses. What it took while a CUDA graph
+/// was captured it keeps for that graph, so that is apart.
+struct PoolThen {
+  std::string name;
+  uint64_t in_use_bytes = 0, reserved_bytes = 0;
+  uint64_t largest_idle_bytes = 0, idle_pieces = 0;  ///< without the graphs'
+  uint64_t graph_idle_bytes = 0, largest_graph_idle_bytes = 0;
+  bool grows_in_place = false;  ///< maps memory behind what it has, as expandable segments do
+  uint64_t idle_bytes() const { return reserved_bytes - in_use_bytes - graph_idle_bytes; }
+};
+
+/// One site's memory that was more at each end of a repeated phase than at the one before.
+struct GrowthSummary {
+  std::string phase;
+  std::string source;  ///< of the phase
+  std::string side;    ///< "device", "host"
+  std::optional<int32_t> device;
+  std::string title;
+  uint64_t first = 0, last = 0;      ///< instances: from the end of the one to that of the other
+  uint64_t grown_bytes = 0;          ///< meanwhile
+  bool same_each_time = false;       ///< to the byte
+  int64_t begin_ns = 0, end_ns = 0;  ///< these ends
+  uint64_t steps() const { return last - first; }
+  uint64_t bytes_each() const { return grown_bytes / steps(); }
+};
+
+/// Why a request was refused, as far as figures prove it: without this alone it would have been
+/// served.
+enum class FailureCause {
+  kLargerThanCard,  ///< asked for more than the card has
+  kOwnLimit,        ///< the pool refused by itself: it did not ask the driver
+  kFragmented,      ///< free, but not in one piece
+  kGraphPool,       ///< idle in what a pool keeps for CUDA graphs
+  kSetApart,        ///< idle in one piece, which the pool did not use: another stream's, for one
+  kIdleInPool,      ///< idle in a pool that the request went past
+  kPagesOfSmallBlocks,  ///< in the driver's pages, which small blocks fill in part
+  kOtherProcess,
+  kGrowth,    ///< taken step by step by a site that never gives back
+  kTogether,  ///< none of the above alone would have been enough, all of them would
+  kFull,      ///< nor would all of them: what is in use and what was asked exceed the card
+};
+/// As JSON has them: "larger_than_card" …
+std::string_view cause_name(FailureCause cause);
+
 struct OutOfMemory {
   int64_t time_ns = 0;
   std::string api;
@@ -195,6 +240,28 @@ struct OutOfMemory {
   std::string title;
   std::vector<Holder> holders;
   std::optional<LedgerView> ledger;  ///< what was in use at that instant; none: not known
+  // Of a pool that refused.
+  std::optional<PoolThen> refused_by;
+  std::optional<uint64_t> limit_bytes;  ///< what it may take at most, if it says so
+  uint64_t driver_refusals = 0;         ///< of the same request, before
+  uint64_t driver_asked_bytes = 0;      ///< in the last of them
+  /// The driver's refusal of a request that its pool refused too: told there.
+  bool told_by_pool = false;
+
+  bool on_host = false;                 ///< the host's memory was asked for, not the card's
+  bool only_addresses = false;          ///< addresses were asked for, not memory
+  bool of_driver_pool = false;          ///< asked of one of the driver's memory pools
+  std::vector<PoolThen> pools;          ///< of the device
+  std::optional<GrowthSummary> growth;  ///< of what was in use, the largest
+  /// What each cause would have made free, largest first; the first one is told as the cause.
+  /// Empty: the figures prove none.
+  struct Cause {
+    FailureCause cause;
+    uint64_t bytes = 0;
+  };
+  std::vector<Cause> causes;
+  /// Of kTogether, what is put together.
+  std::vector<Cause> parts;
 };
 
 /// One thing behind a cause: a library's code, a function's local memory.
@@ -272,6 +339,7 @@ struct Summary {
   std::string grouped_by = "site";  ///< what the rows of peaks are
   std::vector<Peak> peaks;
   std::vector<PhaseSummary> phases;
+  std::vector<GrowthSummary> growth;  ///< largest first
   std::vector<ArenaSummary> arenas;
   std::vector<MarkSummary> marks;
   uint64_t mark_count = 0;  ///< in all; marks lists the first ones

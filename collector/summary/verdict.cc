@@ -9,6 +9,7 @@
 #include <set>
 #include <string_view>
 
+#include "collector/summary/failure_text.h"
 #include "collector/summary/ledger_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/title_text.h"
@@ -95,54 +96,21 @@ class Judge {
     if (where != nullptr) text += " on " + device_text(*where);
     if (ended_well()) text += " and the program went on";
     text += fmt::format(": {} asked", size(oom.requested_bytes));
+    if (oom.refused_by) text += " of " + oom.refused_by->name;
     if (oom.driver_free_bytes) text += fmt::format(", {} free", size(oom.driver_free_bytes));
     text += fmt::format(", {} held", size(oom.live_bytes));
     if (!of_memory) text += fmt::format(" ({}: {})", oom.api, oom.result);
     if (group.count > 1) text += fmt::format(", {} times", grouped(group.count));
     if (groups.size() > 1) text += fmt::format("; {} other failures", grouped(groups.size() - 1));
     say(std::move(text), true);
-    if (of_memory) say(why(oom, where));
-  }
-
-  std::string why(const OutOfMemory& oom, const DeviceSummary* where) const {
-    std::string text;
-    const auto add = [&](const std::string& clause) {
-      text += (text.empty() ? "" : "; ") + clause;
-    };
-    std::optional<uint64_t> total = oom.driver_total_bytes;
-    if (!total && where != nullptr && where->total_bytes > 0) total = where->total_bytes;
-    if (total && oom.requested_bytes > *total)
-      add(fmt::format("that is more than the card has, {}", size(total)));
-    const std::string most = oom.holders.empty()
-                                 ? ""
-                                 : fmt::format("{} of it by {}", size(oom.holders.front().bytes),
-                                               oom.holders.front().title);
-    if (total && oom.live_bytes <= *total) {
-      add(fmt::format("this process holds {} % of the card{}", percent(oom.live_bytes, *total),
-                      most.empty() ? "" : ", " + most));
-    } else if (!most.empty()) {
-      add(most);
-    }
-    if (oom.ledger) {
-      const uint64_t others = of_others(*oom.ledger);
-      if (others > oom.requested_bytes / kWorthAHint)
-        add(fmt::format("{} are the driver's and other processes'", size(others)));
-    }
-    if (oom.driver_free_bytes && oom.requested_bytes <= *oom.driver_free_bytes)
-      add("as much was free, but not for this request");
-    if (oom.pool_slack_bytes > oom.requested_bytes / kWorthAHint)
-      add(fmt::format("pools keep {} that nobody uses", size(oom.pool_slack_bytes)));
-    if (oom.largest_fit_bytes)
-      add(fmt::format("{} would have fitted", size(oom.largest_fit_bytes)));
-    return "why: " + text;
-  }
-
-  static uint64_t of_others(const LedgerView& view) {
-    int64_t bytes = 0;
-    for (const LedgerRow& row : view.rows) {
-      if (row.cause == "start" || row.cause == "external") bytes += row.bytes;
-    }
-    return static_cast<uint64_t>(std::max<int64_t>(0, bytes));
+    if (!of_memory) return;
+    say("why: " + why_text(oom, style_));
+    // What everybody knows need not be said on the first screen.
+    const bool plain =
+        !oom.causes.empty() && (oom.causes.front().cause == FailureCause::kFull ||
+                                oom.causes.front().cause == FailureCause::kLargerThanCard);
+    if (plain) return;
+    if (const std::string help = help_text(oom, style_); !help.empty()) say("try: " + help);
   }
 
   void peaks() {
@@ -258,11 +226,24 @@ class Judge {
           "{} % of it has no names: debug symbols of these libraries give them (docs/symbols.md)",
           percent(unnamed, listed)));
     }
+    growth();
     const auto slack = verdict_.device == nullptr
                            ? std::nullopt
                            : metric(verdict_.device->metrics, "device.ledger.pool_slack_bytes");
     if (slack.value_or(0) > peak_->bytes / kWorthAHint)
       verdict_.hints.push_back(fmt::format("pools keep {} more that nobody uses", size(slack)));
+  }
+
+  /// Unless it is told as the reason of a failure.
+  void growth() {
+    const bool told = !summary_.oom.empty() && summary_.oom.back().growth.has_value();
+    for (const GrowthSummary& growth : summary_.growth) {
+      const bool of_peak = verdict_.device == nullptr ? growth.side == "host"
+                                                      : growth.device == verdict_.device->ordinal;
+      if (told || !of_peak || growth.grown_bytes < peak_->bytes / kWorthAHint) continue;
+      verdict_.hints.push_back("it grows: " + growth_text(growth, style_));
+      return;  // the largest comes first
+    }
   }
 
   void step(std::string_view verb, std::string why) {
@@ -317,10 +298,13 @@ std::string quoted(const std::string& path) {
 std::vector<FailureGroup> fold_failures(const Summary& summary) {
   std::vector<FailureGroup> groups;
   for (const OutOfMemory& oom : summary.oom) {
+    if (oom.told_by_pool) continue;
     const auto alike = [&](const FailureGroup& group) {
       const OutOfMemory& other = *group.last;
-      return oom.device == other.device && oom.requested_bytes == other.requested_bytes &&
-             oom.result == other.result && oom.phase == other.phase && oom.title == other.title;
+      const bool same_pool = oom.refused_by.has_value() == other.refused_by.has_value();
+      return same_pool && oom.device == other.device &&
+             oom.requested_bytes == other.requested_bytes && oom.result == other.result &&
+             oom.phase == other.phase && oom.title == other.title;
     };
     const auto known = std::find_if(groups.begin(), groups.end(), alike);
     uint64_t count = 1;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <tuple>
 
+#include "collector/summary/failure_text.h"
 #include "collector/summary/ledger_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/title_text.h"
@@ -103,7 +104,7 @@ ReportSections::Lines ReportSections::verdict(bool full) const {
   return lines;
 }
 
-ReportSections::Lines ReportSections::failure(const FailureGroup& group) const {
+ReportSections::Lines ReportSections::failure(const FailureGroup& group, bool with_why) const {
   const OutOfMemory& oom = *group.last;
   const std::string where = oom.device ? fmt::format(" on GPU {}", *oom.device) : "";
   const std::string times = group.count > 1 ? fmt::format(", {} times", grouped(group.count)) : "";
@@ -114,13 +115,25 @@ ReportSections::Lines ReportSections::failure(const FailureGroup& group) const {
   add("pools", oom.pool_slack_bytes);
   add("pages of small blocks", oom.page_slack_bytes);
   add("addresses without memory", oom.unmapped_address_bytes);
+  const std::string result =
+      !oom.refused_by ? oom.result
+      : oom.driver_refusals == 0
+          ? "refused by the pool itself"
+          : fmt::format("refused by the pool, after the driver ({} of {})",
+                        grouped(oom.driver_refusals), size(oom.driver_asked_bytes));
   Lines lines{line(fmt::format("  {}  {} of {}{}: {}{}", instant(oom.time_ns), oom.api,
-                               size(oom.requested_bytes), where, oom.result, times))};
+                               size(oom.requested_bytes), where, result, times))};
   lines.push_back(
       line(fmt::format("    held {}, free {}, would have fitted {}{}", size(oom.live_bytes),
                        size(oom.driver_free_bytes), size(oom.largest_fit_bytes),
                        slack.empty() ? "" : "; held and not in use: " + slack)));
   lines.push_back(line("    at " + oom.title));
+  const std::string why = with_why ? why_text(oom, style_) : "";
+  if (!why.empty()) {
+    add_wrapped("    why: " + why, lines);
+    if (const std::string help = help_text(oom, style_); !help.empty())
+      add_wrapped("    try: " + help, lines);
+  }
   if (oom.ledger)
     lines.push_back(line("    nvidia-smi: " +
                          ledger_sum_text(*oom.ledger, oom.ledger->used_bytes / 1000, style_)));
@@ -137,7 +150,7 @@ ReportSections::Lines ReportSections::failures(size_t rows) const {
   Lines lines{"", heading("FAILED ALLOCATIONS", grouped(summary_.oom_count))};
   uint64_t told = 0;
   for (size_t i = 0; i < std::min(rows, groups.size()); ++i) {
-    const Lines one = failure(groups[i]);
+    const Lines one = failure(groups[i], i > 0);  // the verdict says why of the first
     lines.insert(lines.end(), one.begin(), one.end());
     told += groups[i].count;
   }
@@ -337,6 +350,20 @@ ReportSections::Lines ReportSections::phases(bool of_device, bool full, size_t r
         right(signed_size(figures.kept_bytes, style_), columns_),
         right(figures.alloc_count ? grouped(*figures.alloc_count) : "–", kCountColumns), site)));
   }
+  return lines;
+}
+
+ReportSections::Lines ReportSections::growth(size_t rows) const {
+  if (summary_.growth.empty()) return {};
+  Lines lines{"", heading("GROWTH", "more at each end of a repeated phase than at the one before")};
+  for (size_t i = 0; i < std::min(rows, summary_.growth.size()); ++i) {
+    const GrowthSummary& growth = summary_.growth[i];
+    const std::string where =
+        growth.device ? fmt::format("GPU {}", *growth.device) : std::string("host");
+    lines.push_back(line(fmt::format("  {}  [{}]", growth_text(growth, style_), where)));
+  }
+  if (summary_.growth.size() > rows)
+    lines.push_back(fmt::format("  … {} more", summary_.growth.size() - rows));
   return lines;
 }
 

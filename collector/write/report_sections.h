@@ -34,6 +34,8 @@ class ReportSections {
   Lines kinds() const;
   /// Without those that only every process has, unless `full`.
   Lines phases(bool of_device, bool full, size_t rows) const;
+  /// What grew at each step.
+  Lines growth(size_t rows) const;
   Lines arenas(size_t rows) const;
   Lines marks(size_t rows) const;
   Lines live_at_exit() const;
@@ -49,7 +51,7 @@ class ReportSections {
   std::string line(const std::string& text) const { return cut(text, width_, style_); }
   std::string row(uint64_t bytes, uint64_t whole, const std::string& count,
                   const std::string& title, const std::string& marks) const;
-  Lines failure(const FailureGroup& group) const;
+  Lines failure(const FailureGroup& group, bool with_why) const;
   void add_wrapped(const std::string& text, Lines& lines) const;
 
   const Summary& summary_;

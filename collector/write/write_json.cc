@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "collector/summary/failure_text.h"
 #include "collector/text/sanitize.h"
 #include "collector/write/json_values.h"
 
@@ -176,6 +177,47 @@ Json mark_json(const MarkSummary& mark) {
   return json;
 }
 
+template <class T, class ToJson>
+Json list_json(const std::vector<T>& values, ToJson to_json) {
+  Json json = Json::array();
+  for (const T& value : values) json.push_back(to_json(value));
+  return json;
+}
+
+Json pool_then_json(const PoolThen& pool) {
+  return {{"name", pool.name},
+          {"in_use_bytes", pool.in_use_bytes},
+          {"reserved_bytes", pool.reserved_bytes},
+          {"idle_bytes", pool.idle_bytes()},
+          {"largest_idle_bytes", pool.largest_idle_bytes},
+          {"idle_pieces", pool.idle_pieces},
+          {"graph_idle_bytes", pool.graph_idle_bytes},
+          {"grows_in_place", pool.grows_in_place}};
+}
+
+Json cause_json(const OutOfMemory::Cause& cause) {
+  return {{"cause", cause_name(cause.cause)}, {"bytes", cause.bytes}};
+}
+
+Json growth_json(const GrowthSummary& growth) {
+  Json json;
+  json["phase"] = growth.phase;
+  json["source"] = growth.source;
+  json["side"] = growth.side;
+  if (growth.device) json["device"] = *growth.device;
+  json["site"] = growth.title;
+  json["first"] = growth.first;
+  json["last"] = growth.last;
+  json["steps"] = growth.steps();
+  json["grown_bytes"] = growth.grown_bytes;
+  json["bytes_each"] = growth.bytes_each();
+  json["same_each_time"] = growth.same_each_time;
+  json["begin_ns"] = growth.begin_ns;
+  json["end_ns"] = growth.end_ns;
+  json["text"] = growth_text(growth, {});
+  return json;
+}
+
 Json oom_json(const OutOfMemory& oom) {
   Json json;
   json["time_ns"] = oom.time_ns;
@@ -194,13 +236,18 @@ Json oom_json(const OutOfMemory& oom) {
   json["site"] = oom.title;
   json["holders"] = holders_json(oom.holders);
   json["ledger"] = oom.ledger ? ledger_view_json(*oom.ledger) : Json(nullptr);
-  return json;
-}
-
-template <class T, class ToJson>
-Json list_json(const std::vector<T>& values, ToJson to_json) {
-  Json json = Json::array();
-  for (const T& value : values) json.push_back(to_json(value));
+  json["cause"] = oom.causes.empty() ? Json(nullptr) : Json(cause_name(oom.causes.front().cause));
+  json["causes"] = list_json(oom.causes, cause_json);
+  if (!oom.parts.empty()) json["together"] = list_json(oom.parts, cause_json);
+  json["why"] = why_text(oom, {});
+  json["help"] = help_text(oom, {});
+  if (oom.told_by_pool) json["told_by_pool"] = true;
+  if (oom.refused_by) {
+    json["refused_by"] = pool_then_json(*oom.refused_by);
+    json["refused_by"]["limit_bytes"] = nullable(oom.limit_bytes);
+    json["refused_by"]["driver_refusals"] = oom.driver_refusals;
+  }
+  json["pools"] = list_json(oom.pools, pool_then_json);
   return json;
 }
 
@@ -218,6 +265,7 @@ Json summary_json(const Summary& summary) {
   json["grouped_by"] = summary.grouped_by;
   json["peaks"] = list_json(summary.peaks, peak_json);
   json["phases"] = list_json(summary.phases, phase_json);
+  json["growth"] = list_json(summary.growth, growth_json);
   json["arenas"] = list_json(summary.arenas, arena_json);
   json["marks"] = list_json(summary.marks, mark_json);
   json["mark_count"] = summary.mark_count;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "collector/summary/failure_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/csv_field.h"
 #include "collector/text/title_text.h"
@@ -44,6 +45,7 @@ class PhaseTable {
       for (const PhaseInstances& instances : phase.instances) row(phase, instances);
     }
     outside();
+    growth();
     sites();
   }
 
@@ -92,6 +94,18 @@ class PhaseTable {
         "live at exit: device {}, host {}; of it allocated outside of all phases: {}, {}\n",
         text("device.live_bytes"), text("host.live_bytes"),
         text("device.outside_phases.live_bytes"), text("host.outside_phases.live_bytes"));
+  }
+
+  void growth() {
+    if (summary_.growth.empty()) return;
+    out_ << '\n' << bold("GROWTH", style_) << "  more at each end than at the one before\n";
+    for (const GrowthSummary& growth : summary_.growth) {
+      const std::string where =
+          growth.device ? fmt::format("GPU {}", *growth.device) : std::string("host");
+      out_ << cut(fmt::format("{}  [{}]", growth_text(growth, style_), where),
+                  static_cast<size_t>(std::max(style_.width, 100)), style_)
+           << '\n';
+    }
   }
 
   void sites() {

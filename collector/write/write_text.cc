@@ -58,6 +58,7 @@ void write_one_screen(const ReportSections& report, std::ostream& out) {
   add(4, 0, [&](size_t rows) { return report.arenas(rows); });
   if (device != nullptr) add(8, 1, [&](size_t rows) { return report.ledger(*device, rows); });
   add(10, 1, [&](size_t rows) { return report.phases(device != nullptr, false, rows); });
+  add(3, 0, [&](size_t rows) { return rows == 0 ? Lines{} : report.growth(rows); });
   if (device != nullptr) add(3, 0, host);
   add(3, 0, [&](size_t rows) { return rows == 0 ? Lines{} : report.marks(rows); });
   add(0, 0, [&](size_t) { return report.more(); });
@@ -103,6 +104,7 @@ void write_all(const Summary& summary, const ReportSections& report, const TextS
   put(report.holders("host", "host memory", kAllReportRows), out);
   if (summary.find_peak("host") == nullptr)
     put(report.holders("host/pinned", "pinned host memory", kAllReportRows), out);
+  put(report.growth(kAllReportRows), out);
   put(report.arenas(kAllReportRows), out);
   for (const DeviceSummary& device : summary.devices) {
     put(report.ledger(device, kAllReportRows), out);

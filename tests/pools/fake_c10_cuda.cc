@@ -35,6 +35,7 @@ struct DeviceAllocator {
 
 DeviceAllocator g_devices[kDevices];
 bool g_expandable;
+uint64_t g_limit = UINT64_MAX;  // of reserved bytes
 FakeTorchObserver g_observer;
 std::atomic<uint64_t> g_calls, g_failures, g_hash;
 std::atomic<int64_t> g_bytes;
@@ -124,6 +125,7 @@ bool grow(int device, Pool& pool, uint64_t bytes) {
   FakeTorchLedger& ledger = g_devices[device].ledger;
   const uint64_t unit = bytes <= kMiB ? kSmallSegment : kLargeSegment;
   const uint64_t size = (bytes + unit - 1) / unit * unit;
+  if (ledger.reserved + size > g_limit) return false;
   if (!g_expandable) {
     CUdeviceptr at;
     if (cuMemAlloc(&at, size) != CUDA_SUCCESS) return false;
@@ -143,16 +145,35 @@ bool grow(int device, Pool& pool, uint64_t bytes) {
     if (last->first + last->second == pool.range + pool.mapped) tail = last->second;
   }
   // PyTorch maps into the holes that were unmapped too; ours only appends.
+  const uint64_t mapped_before = pool.mapped;
+  const auto give_up = [&] {
+    for (uint64_t at = pool.range + mapped_before; at < pool.range + pool.mapped; at += unit) {
+      cuMemUnmap(at, unit);
+      cuMemRelease(pool.handles[at].second);
+      pool.handles.erase(at);
+      ledger.reserved -= unit;
+    }
+    const uint64_t end = pool.range + mapped_before;
+    auto last = pool.free_blocks.lower_bound(end);
+    if (last != pool.free_blocks.begin()) {
+      last = std::prev(last);
+      if (last->first + last->second > end) last->second = end - last->first;
+      if (last->second == 0) pool.free_blocks.erase(last);
+    }
+    pool.free_blocks.erase(pool.free_blocks.lower_bound(end), pool.free_blocks.end());
+    pool.mapped = mapped_before;
+    return false;
+  };
   for (uint64_t need = bytes - std::min(tail, bytes); need > 0;) {
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
     CUmemGenericAllocationHandle handle;
-    if (cuMemCreate(&handle, unit, &properties, 0) != CUDA_SUCCESS) return false;
+    if (cuMemCreate(&handle, unit, &properties, 0) != CUDA_SUCCESS) return give_up();
     const uint64_t at = pool.range + pool.mapped;
     if (cuMemMap(at, unit, 0, handle, 0) != CUDA_SUCCESS) {
       cuMemRelease(handle);
-      return false;
+      return give_up();
     }
     pool.handles[at] = {unit, handle};
     pool.mapped += unit;
@@ -269,6 +290,7 @@ const FakeTorch* fake_torch() {
                                [] {
                                  return FakeC10Calls{g_calls, g_failures, g_bytes, g_hash};
                                },
-                               fake_c10_throw_once};
+                               fake_c10_throw_once,
+                               [](uint64_t bytes) { g_limit = bytes; }};
   return &table;
 }

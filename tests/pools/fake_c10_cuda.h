@@ -1,6 +1,6 @@
 // The stand-in for PyTorch's caching allocator: segments from the driver, blocks of 512 bytes'
 // multiples, split and merged, private pools, segments that grow in place, a lock a device; with a
-// ledger of its own, which is the truth.
+// ledger of its own, which is the truth. What could not be mapped whole is unmapped again.
 #pragma once
 
 #include <cstddef>
@@ -25,5 +25,7 @@ struct FakeTorch {
   FakeC10Calls (*real_calls)();
   FakeC10Calls (*own_calls)();  ///< what it called, as fake_c10_calls() counts
   void (*throw_once)();
+  /// As set_per_process_memory_fraction does: beyond it the driver is not asked.
+  void (*limit)(uint64_t bytes);
 };
 extern "C" const FakeTorch* fake_torch();

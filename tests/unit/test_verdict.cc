@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "catch.h"
+#include "collector/summary/failure_cause.h"
 #include "collector/summary/verdict.h"
 #include "collector/write/write_short.h"
 #include "collector/write/write_text.h"
@@ -64,6 +65,7 @@ OutOfMemory failure(uint64_t bytes, std::string title) {
   oom.largest_fit_bytes = 8 * kGiB;
   oom.title = std::move(title);
   oom.holders = {holder("load_weights load.cc:88 ← main", 40 * kGiB)};
+  find_causes(oom);
   return oom;
 }
 

@@ -1,0 +1,17 @@
+// What grows with each step of the run: sites that held more at each end of a repeated phase.
+// analyze() calls it.
+#pragma once
+
+#include <vector>
+
+#include "collector/analyze/attribution.h"
+#include "collector/replay/replay.h"
+#include "collector/summary/summary.h"
+
+namespace gpupeak::collector {
+
+/// Only what grew all the time, at much the same rate; largest first.
+std::vector<GrowthSummary> summarize_growth(const Replay& replay, Attribution& by_site,
+                                            bool with_host);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,72 @@
+// What each site held at the ends of a repeated phase's instances: from these points growth_summary
+// tells what grows with each step. Bounded: of many instances every second, fourth … is kept, of
+// many phases the first ones that came again; in between only what has been growing is noted.
+//
+//   instance   1   2   3   4   5   6   7        (kMostPoints = 4)
+//   points     1   2   3   4
+//                  2       4   5→  6   7→       thinned; → is the latest
+//
+// Replay keeps one; PhaseTree tells it of instances.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "collector/replay/arena_table.h"
+#include "collector/replay/live_memory.h"
+#include "collector/replay/phase_tree.h"
+
+namespace gpupeak::collector {
+
+class GrowthTable : public InstanceWatcher {
+ public:
+  static constexpr size_t kMostPoints = 32, kMostTracks = 48;
+
+  /// A group and its bytes: on the device side ArenaTable's, on the host side Replay's.
+  struct Held {
+    GroupId group;
+    uint64_t bytes;
+  };
+  struct Point {
+    uint64_t number = 0;  ///< of the instance that has ended
+    uint64_t ticks = 0;
+    std::vector<Held> sides[kPhaseSides];  ///< by group; those with bytes
+  };
+  struct Track {
+    PhaseId phase = 0;
+    uint64_t stride = 1;
+    std::vector<Point> points;  ///< in the order of their numbers
+    Point latest;               ///< after them; of what grew from the last but one to the last
+  };
+
+  GrowthTable(const LiveMemory& live, const ArenaTable& arenas) : live_(live), arenas_(arenas) {}
+
+  void instance_began(PhaseId phase, uint64_t number, uint64_t ticks) override;
+  void instance_ended(PhaseId phase, uint64_t number, uint64_t ticks) override;
+
+  /// Empty if looking at all of them would have taken too long.
+  const std::vector<Track>& tracks() const { return tracks_; }
+
+ private:
+  static constexpr uint64_t kMostVisits[kPhaseSides] = {UINT64_C(1) << 26, UINT64_C(1) << 25};
+  static constexpr uint64_t kMostHeld = UINT64_C(1) << 22;
+
+  Track* track_of(PhaseId phase);
+  Point look(uint64_t number, uint64_t ticks);
+  void look_at(PhaseSide side, std::vector<Held>& held);
+  void keep(Track& track, Point point);
+  void thin(Track& track);
+  void note_latest(Track& track, uint64_t number, uint64_t ticks);
+  uint64_t bytes_of(PhaseSide side, GroupId group) const;
+  void give_up(PhaseSide side);
+
+  const LiveMemory& live_;
+  const ArenaTable& arenas_;
+  std::vector<Track> tracks_;
+  std::vector<uint32_t> by_phase_;  // place in tracks_ + 1
+  uint64_t visits_[kPhaseSides] = {};
+  bool off_[kPhaseSides] = {};
+  uint64_t held_ = 0;
+};
+
+}  // namespace gpupeak::collector

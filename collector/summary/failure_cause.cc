@@ -1,0 +1,188 @@
+#include "collector/summary/failure_cause.h"
+
+#include <algorithm>
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr uint64_t kPage = 2 << 20;
+constexpr std::string_view kOutOfMemory = "CUDA_ERROR_OUT_OF_MEMORY";
+
+using Cause = OutOfMemory::Cause;
+
+/// The driver has whole pages of 2 MiB.
+uint64_t in_pages(uint64_t bytes) {
+  return bytes > UINT64_MAX - kPage ? bytes : (bytes + kPage - 1) / kPage * kPage;
+}
+
+class Finder {
+ public:
+  explicit Finder(OutOfMemory& oom) : oom_(oom) {}
+
+  void find() {
+    if (oom_.result != kOutOfMemory || oom_.only_addresses) return;
+    if (oom_.on_host) return own_limit_of_host();
+    const std::optional<uint64_t> total = oom_.driver_total_bytes;
+    if (total && oom_.requested_bytes > *total) return only(FailureCause::kLargerThanCard, 0);
+    gather();
+    if (!oom_.driver_free_bytes) return without_driver();
+    const uint64_t needed = needed_of_driver(oom_), free = *oom_.driver_free_bytes;
+    if (refused_alone()) {
+      // A limit is the pool's business where the card had room.
+      if (needed <= free) name(FailureCause::kOwnLimit, free);
+    } else if (needed <= free) {
+      return;  // as much was free, and yet it was refused: nothing here says why
+    }
+    for (const Cause& one : gathered_) {
+      if (enough(one.bytes)) oom_.causes.push_back(one);
+    }
+    largest_first(oom_.causes);
+    if (!oom_.causes.empty() || refused_alone()) return;
+    uint64_t sum = 0;
+    largest_first(gathered_);
+    for (const Cause& one : gathered_) {
+      oom_.parts.push_back(one);
+      sum += one.bytes;
+      if (enough(sum)) return only(FailureCause::kTogether, sum);
+    }
+    oom_.parts.clear();
+    // What is neither this process's nor free is others' and the driver's own: without a ledger,
+    // all of it may be others'.
+    if (!enough(sum + (others_bytes(oom_) ? 0 : beside()))) only(FailureCause::kFull, 0);
+  }
+
+ private:
+  void name(FailureCause cause, uint64_t bytes) { oom_.causes.push_back({cause, bytes}); }
+  void only(FailureCause cause, uint64_t bytes) { oom_.causes = {{cause, bytes}}; }
+  static void largest_first(std::vector<Cause>& causes) {
+    // A pool's own limit stays in front: the driver was not even asked.
+    std::stable_sort(causes.begin(), causes.end(), [](const Cause& a, const Cause& b) {
+      const bool a_limit = a.cause == FailureCause::kOwnLimit;
+      const bool b_limit = b.cause == FailureCause::kOwnLimit;
+      return a_limit != b_limit ? a_limit : a.bytes > b.bytes;
+    });
+  }
+  bool refused_alone() const { return oom_.refused_by && oom_.driver_refusals == 0; }
+
+  /// Whether the request would have been served if so much more were free, in one piece.
+  bool enough(uint64_t more) const {
+    if (!refused_alone() && *oom_.driver_free_bytes + more >= needed_of_driver(oom_)) return true;
+    return oom_.refused_by && idle_serves_ && more >= oom_.requested_bytes;
+  }
+
+  /// Used by nobody that is seen: the driver's own, and other processes'.
+  uint64_t beside() const {
+    const uint64_t total = oom_.driver_total_bytes.value_or(0);
+    const uint64_t known = *oom_.driver_free_bytes + oom_.live_bytes;
+    return total > known ? total - known : 0;
+  }
+
+  void gather() {
+    const auto add = [&](FailureCause cause, uint64_t bytes) {
+      if (bytes > 0) gathered_.push_back({cause, bytes});
+    };
+    if (oom_.refused_by) {
+      const PoolThen& pool = *oom_.refused_by;
+      idle_serves_ = true;
+      const bool whole = pool.largest_idle_bytes >= oom_.requested_bytes;
+      add(whole ? FailureCause::kSetApart : FailureCause::kFragmented,
+          whole ? pool.largest_idle_bytes : pool.idle_bytes());
+      add(FailureCause::kGraphPool, pool.graph_idle_bytes);
+    }
+    uint64_t idle = 0;
+    for (const PoolThen& pool : oom_.pools) {
+      if (!oom_.refused_by || pool.name != oom_.refused_by->name)
+        idle += pool.idle_bytes() + pool.graph_idle_bytes;
+    }
+    // Of its own reserve a pool of the driver's has given back what was whole: the rest has holes.
+    if (oom_.of_driver_pool) add(FailureCause::kFragmented, oom_.pool_slack_bytes);
+    add(FailureCause::kIdleInPool, idle + (oom_.of_driver_pool ? 0 : oom_.pool_slack_bytes));
+    add(FailureCause::kPagesOfSmallBlocks, oom_.page_slack_bytes);
+    add(FailureCause::kOtherProcess, others_bytes(oom_).value_or(0));
+    if (oom_.growth) add(FailureCause::kGrowth, oom_.growth->grown_bytes);
+  }
+
+  /// Then only what lies within the pool can be proved: its idle memory would have been enough by
+  /// itself, or the driver was not asked.
+  void without_driver() {
+    if (refused_alone()) name(FailureCause::kOwnLimit, 0);
+    for (const Cause& one : gathered_) {
+      const bool inside =
+          one.cause == FailureCause::kFragmented || one.cause == FailureCause::kGraphPool ||
+          one.cause == FailureCause::kSetApart || one.cause == FailureCause::kGrowth;
+      if (oom_.refused_by && inside && one.bytes >= oom_.requested_bytes)
+        oom_.causes.push_back(one);
+    }
+    largest_first(oom_.causes);
+  }
+
+  void own_limit_of_host() {
+    if (oom_.refused_by && oom_.limit_bytes &&
+        oom_.refused_by->reserved_bytes + oom_.requested_bytes > *oom_.limit_bytes)
+      name(FailureCause::kOwnLimit, 0);
+  }
+
+  OutOfMemory& oom_;
+  std::vector<Cause> gathered_;
+  bool idle_serves_ = false;
+};
+
+}  // namespace
+
+void find_causes(OutOfMemory& oom) {
+  oom.causes.clear();
+  oom.parts.clear();
+  Finder(oom).find();
+}
+
+std::optional<uint64_t> others_bytes(const OutOfMemory& oom) {
+  if (!oom.ledger) return std::nullopt;
+  std::optional<int64_t> bytes;
+  for (const LedgerRow& row : oom.ledger->rows) {
+    if (row.cause == "start" || row.cause == "external") bytes = bytes.value_or(0) + row.bytes;
+  }
+  // Without a reading from before the first context, what was there is one row with that.
+  const bool apart =
+      std::none_of(oom.ledger->rows.begin(), oom.ledger->rows.end(),
+                   [](const LedgerRow& row) { return row.cause == "start_and_context"; });
+  if (!bytes) return apart ? std::optional<uint64_t>(0) : std::nullopt;
+  return static_cast<uint64_t>(std::max<int64_t>(0, *bytes));
+}
+
+uint64_t needed_of_driver(const OutOfMemory& oom) {
+  // One that maps page by page has asked for one of them.
+  const bool by_pages = oom.refused_by && oom.refused_by->grows_in_place;
+  const uint64_t asked =
+      by_pages ? oom.requested_bytes : std::max(oom.requested_bytes, oom.driver_asked_bytes);
+  return in_pages(asked);
+}
+
+std::string_view cause_name(FailureCause cause) {
+  switch (cause) {
+    case FailureCause::kLargerThanCard:
+      return "larger_than_card";
+    case FailureCause::kOwnLimit:
+      return "own_limit";
+    case FailureCause::kFragmented:
+      return "fragmented";
+    case FailureCause::kGraphPool:
+      return "graph_pool";
+    case FailureCause::kSetApart:
+      return "set_apart";
+    case FailureCause::kIdleInPool:
+      return "idle_in_pool";
+    case FailureCause::kPagesOfSmallBlocks:
+      return "pages_of_small_blocks";
+    case FailureCause::kOtherProcess:
+      return "other_process";
+    case FailureCause::kGrowth:
+      return "growth";
+    case FailureCause::kTogether:
+      return "together";
+    case FailureCause::kFull:
+      return "full";
+  }
+  return "";
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,19 @@
+// Why a request for memory was refused, from the figures of that moment alone. A cause is one
+// without which the request would have been served; where the figures prove none, none is named.
+// analyze() calls it; verdict, report and JSON print what failure_text says of it.
+#pragma once
+
+#include <optional>
+
+#include "collector/summary/summary.h"
+
+namespace gpupeak::collector {
+
+/// Fills `oom.causes` and `oom.parts` from its other fields.
+void find_causes(OutOfMemory& oom);
+/// What other processes had of the card then; nullopt: not known.
+std::optional<uint64_t> others_bytes(const OutOfMemory& oom);
+/// What the driver was short of, in its own pages: of a pool that asked it, what that asked for.
+uint64_t needed_of_driver(const OutOfMemory& oom);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,285 @@
+#include "collector/summary/failure_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collector/summary/failure_cause.h"
+
+namespace gpupeak::collector {
+namespace {
+
+using Cause = OutOfMemory::Cause;
+
+constexpr uint64_t kWorthSaying = 10;  ///< a tenth of the request
+
+/// One word with its article for what PyTorch, ONNX Runtime and others call theirs.
+std::string pool_name(const PoolThen& pool) {
+  return pool.name + "'s pool";
+}
+bool is_torch(const PoolThen& pool) {
+  return pool.name == "PyTorch";
+}
+
+class Teller {
+ public:
+  Teller(const OutOfMemory& oom, const TextStyle& style) : oom_(oom), style_(style) {}
+
+  std::string why() const {
+    if (oom_.causes.empty()) return what_is_known();
+    std::string text = clause(oom_.causes.front());
+    for (size_t i = 1; i < oom_.causes.size(); ++i)
+      text += (i == 1 ? "; also enough by itself: " : ", ") + short_clause(oom_.causes[i]);
+    return text + room();
+  }
+
+  std::string help() const {
+    if (oom_.causes.empty()) return "";
+    switch (oom_.causes.front().cause) {
+      case FailureCause::kLargerThanCard:
+        return "ask for less at once: a smaller batch, or the work in parts";
+      case FailureCause::kOwnLimit:
+        return own_limit_help();
+      case FailureCause::kFragmented:
+        return fragmented_help();
+      case FailureCause::kGraphPool:
+        return "let several graphs share one pool (torch.cuda.graph(g, pool=…)), or delete graphs "
+               "that "
+               "are not replayed any more";
+      case FailureCause::kSetApart:
+        return "work on one stream, or torch.cuda.empty_cache() before the request";
+      case FailureCause::kIdleInPool:
+        return "give it back before (torch.cuda.empty_cache(), cuMemPoolTrimTo), or bound the pool "
+               "(torch.cuda.set_per_process_memory_fraction, gpu_mem_limit)";
+      case FailureCause::kPagesOfSmallBlocks:
+        return "take many small blocks as one large one: the driver's pages have 2 MiB";
+      case FailureCause::kOtherProcess:
+        return "nvidia-smi lists the processes: end the other one, or use another card";
+      case FailureCause::kGrowth:
+        return fmt::format("what is kept from one {} to the next: gpupeak tree, gpupeak timeline",
+                           oom_.growth->phase);
+      case FailureCause::kTogether:
+        return oom_.parts.empty() ? "" : "the largest part first";
+      case FailureCause::kFull:
+        return "a smaller batch or model, lower precision, recomputing activations, or a larger "
+               "card";
+    }
+    return "";
+  }
+
+ private:
+  std::string size(const std::optional<uint64_t>& bytes) const { return size_text(bytes, style_); }
+
+  std::string asked() const { return size(oom_.requested_bytes); }
+
+  std::string clause(const Cause& cause) const {
+    switch (cause.cause) {
+      case FailureCause::kLargerThanCard:
+        return fmt::format("that is more than the card has, {}{}", size(oom_.driver_total_bytes),
+                           holding());
+      case FailureCause::kOwnLimit:
+        return own_limit();
+      case FailureCause::kFragmented:
+        return fragmented(cause);
+      case FailureCause::kGraphPool:
+        return fmt::format(
+            "CUDA graphs' memory: {} of {} are idle, kept for graphs that were captured "
+            "(largest piece {}){}",
+            size(cause.bytes), pool_name(*oom_.refused_by),
+            size(oom_.refused_by->largest_graph_idle_bytes), and_free());
+      case FailureCause::kSetApart:
+        return fmt::format(
+            "set apart: {} has {} idle in one piece and did not use it for this request, as it "
+            "does "
+            "with what another stream, a private pool or blocks of another size class had{}",
+            pool_name(*oom_.refused_by), size(cause.bytes), and_free());
+      case FailureCause::kIdleInPool:
+        return fmt::format("idle in pools: {}, and this request went past {} to the driver{}",
+                           idle_in_pools(cause), oom_.pools.size() > 1 ? "them" : "it", and_free());
+      case FailureCause::kPagesOfSmallBlocks:
+        return fmt::format("small blocks: they leave {} of the driver's 2 MiB pages unused{}",
+                           size(cause.bytes), and_free());
+      case FailureCause::kOtherProcess:
+        return fmt::format(
+            "another process holds it: {} of the card's {} are not this process's, "
+            "which holds {}{}",
+            size(cause.bytes), size(oom_.driver_total_bytes), size(oom_.live_bytes), and_free());
+      case FailureCause::kGrowth:
+        return "it grows: " + growth_text(*oom_.growth, style_) + and_free();
+      case FailureCause::kTogether:
+        return together();
+      case FailureCause::kFull:
+        return full();
+    }
+    return "";
+  }
+
+  /// Of a cause that is not the largest.
+  std::string short_clause(const Cause& cause) const {
+    switch (cause.cause) {
+      case FailureCause::kFragmented:
+        return fmt::format("{} idle in pieces", size(cause.bytes));
+      case FailureCause::kGraphPool:
+        return fmt::format("{} idle that graphs keep", size(cause.bytes));
+      case FailureCause::kSetApart:
+        return fmt::format("{} idle and set apart", size(cause.bytes));
+      case FailureCause::kIdleInPool:
+        return fmt::format("{} idle in pools", size(cause.bytes));
+      case FailureCause::kPagesOfSmallBlocks:
+        return fmt::format("{} in pages of small blocks", size(cause.bytes));
+      case FailureCause::kOtherProcess:
+        return fmt::format("{} of other processes", size(cause.bytes));
+      case FailureCause::kGrowth:
+        return growth_text(*oom_.growth, style_);
+      default:
+        return std::string(cause_name(cause.cause));
+    }
+  }
+
+  std::string and_free() const {
+    return oom_.driver_free_bytes
+               ? fmt::format("; {} are free on the card", size(oom_.driver_free_bytes))
+               : "";
+  }
+
+  /// ", this process holds 58.4 % of the card, 192 MiB of it by …".
+  std::string holding() const {
+    const std::optional<uint64_t> total = oom_.driver_total_bytes;
+    const std::string most = oom_.holders.empty()
+                                 ? ""
+                                 : fmt::format("{} of it by {}", size(oom_.holders.front().bytes),
+                                               oom_.holders.front().title);
+    if (total && oom_.live_bytes <= *total) {
+      return fmt::format("; this process holds {} % of the card{}",
+                         percent(oom_.live_bytes, *total), most.empty() ? "" : ", " + most);
+    }
+    return most.empty() ? "" : "; " + most;
+  }
+
+  std::string own_limit() const {
+    if (!oom_.refused_by) return "";
+    const PoolThen& pool = *oom_.refused_by;
+    const std::string whose = oom_.on_host ? "" : ", not the card's";
+    std::string text;
+    if (oom_.limit_bytes) {
+      text = fmt::format("{}'s own limit of {}{}: it has {}", pool.name, size(oom_.limit_bytes),
+                         whose, size(pool.reserved_bytes));
+    } else {
+      text = fmt::format("{}'s own limit{}: it has {} and did not ask the driver for more",
+                         pool.name, whose, size(pool.reserved_bytes));
+      // What it has and what was asked for go beyond it: that bounds it.
+      const uint64_t below = pool.reserved_bytes + oom_.requested_bytes;
+      if (oom_.driver_total_bytes && below <= *oom_.driver_total_bytes)
+        text += fmt::format(", so the limit is below {} ({} % of the card)", size(below),
+                            percent(below, *oom_.driver_total_bytes));
+    }
+    return text + and_free();
+  }
+
+  std::string own_limit_help() const {
+    if (oom_.refused_by && is_torch(*oom_.refused_by))
+      return "a larger torch.cuda.set_per_process_memory_fraction";
+    if (oom_.refused_by && oom_.refused_by->name.starts_with("ONNX Runtime"))
+      return oom_.on_host ? "a larger limit of the arena (max_mem)"
+                          : "a larger gpu_mem_limit of the CUDA provider";
+    return "a larger limit of that pool";
+  }
+
+  std::string fragmented(const Cause& cause) const {
+    if (!oom_.refused_by)
+      return fmt::format(
+          "fragmented: the driver's memory pools keep {} that nobody uses, in chunks that others "
+          "use in part{}",
+          size(cause.bytes), and_free());
+    const PoolThen& pool = *oom_.refused_by;
+    return fmt::format("fragmented: {} of {} are idle, but in {} pieces, the largest {}{}",
+                       size(cause.bytes), pool_name(pool), grouped(pool.idle_pieces),
+                       size(pool.largest_idle_bytes), and_free());
+  }
+
+  std::string fragmented_help() const {
+    if (!oom_.refused_by)
+      return "free what keeps the chunks, or use a pool of its own for short-lived blocks";
+    if (is_torch(*oom_.refused_by) && !oom_.refused_by->grows_in_place)
+      return "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
+    if (oom_.refused_by->name.starts_with("ONNX Runtime"))
+      return "arena_extend_strategy=kSameAsRequested";
+    return "fewer different sizes; free short-lived blocks before long-lived ones are taken";
+  }
+
+  std::string idle_in_pools(const Cause& cause) const {
+    std::string text;
+    const auto add = [&](const std::string& whose, uint64_t bytes) {
+      if (bytes > 0)
+        text += fmt::format("{}{} keeps {}", text.empty() ? "" : ", ", whose, size(bytes));
+    };
+    for (const PoolThen& pool : oom_.pools) {
+      if (!oom_.refused_by || pool.name != oom_.refused_by->name)
+        add(pool_name(pool), pool.idle_bytes() + pool.graph_idle_bytes);
+    }
+    if (!oom_.of_driver_pool) add("cudaMallocAsync's", oom_.pool_slack_bytes);
+    return text.empty() ? size(cause.bytes) : text + " that nobody uses";
+  }
+
+  std::string together() const {
+    std::string text = "several things together, none of them enough alone: ";
+    for (const Cause& part : oom_.parts)
+      text += (&part == oom_.parts.data() ? "" : ", ") + short_clause(part);
+    return text + and_free();
+  }
+
+  std::string full() const {
+    return fmt::format("the card is too small for what is in use and {} more{}", asked(),
+                       holding());
+  }
+
+  /// What would have fitted.
+  std::string room() const {
+    const bool told = oom_.causes.front().cause == FailureCause::kLargerThanCard ||
+                      oom_.causes.front().cause == FailureCause::kFull;
+    if (!oom_.largest_fit_bytes || !told) return "";
+    return fmt::format("; {} would have fitted", size(oom_.largest_fit_bytes));
+  }
+
+  std::string what_is_known() const {
+    if (oom_.only_addresses)
+      return "addresses were asked for, not memory: the process has no room for them in one piece";
+    if (oom_.on_host)
+      return "the host's memory was asked for, not the card's; the cause is not known";
+    std::string text = "the cause is not known";
+    if (oom_.refused_by && oom_.driver_refusals == 0) {
+      text += fmt::format(": {} refused without asking the driver", pool_name(*oom_.refused_by));
+    } else if (oom_.driver_free_bytes && needed_of_driver(oom_) <= *oom_.driver_free_bytes) {
+      text += ": as much was free, but not for this request";
+    } else if (!oom_.driver_free_bytes) {
+      text += ": the driver did not say how much was free";
+    } else {
+      text +=
+          ": what neither this process holds nor is free is the driver's and other processes', and "
+          "was not told apart";
+    }
+    return text + and_free() + holding();
+  }
+
+  const OutOfMemory& oom_;
+  const TextStyle& style_;
+};
+
+}  // namespace
+
+std::string why_text(const OutOfMemory& oom, const TextStyle& style) {
+  return oom.result == "CUDA_ERROR_OUT_OF_MEMORY" ? Teller(oom, style).why() : "";
+}
+
+std::string help_text(const OutOfMemory& oom, const TextStyle& style) {
+  return Teller(oom, style).help();
+}
+
+std::string growth_text(const GrowthSummary& growth, const TextStyle& style) {
+  return fmt::format("{}{} at each {}, {} times, {} in all: {}",
+                     growth.same_each_time ? "+" : "about +", size_text(growth.bytes_each(), style),
+                     growth.phase, grouped(growth.steps()), size_text(growth.grown_bytes, style),
+                     growth.title);
+}
+
+}  // namespace gpupeak::collector
