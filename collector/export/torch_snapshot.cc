@@ -1,19 +1,17 @@
-// PyTorch's memory snapshot, as torch.cuda.memory._snapshot() gives it: each block of the driver's
-// is a segment with one block in it. Pickled as the events come, one walk a device.
+// PyTorch's memory snapshot, as torch.cuda.memory._snapshot() gives it. Pickled as the events come,
+// one walk a device.
 #include <map>
-#include <set>
+#include <utility>
+#include <vector>
 
 #include "collector/export/export.h"
 #include "collector/export/pickle.h"
+#include "collector/export/torch_segments.h"
 #include "collector/log/kinds.h"
 #include "collector/text/error.h"
 
 namespace gpupeak::collector {
 namespace {
-
-/// Where blocks without an address of their own are put: JavaScript's numbers hold it.
-constexpr uint64_t kNoAddress = UINT64_C(1) << 48;
-constexpr unsigned kNoAddressShift = 24;
 
 class FramePickler {
  public:
@@ -50,20 +48,17 @@ class FramePickler {
   std::map<const Frame*, uint32_t> frames_;
 };
 
-struct Segment {
-  uint64_t address;
-  uint64_t bytes;
-  uint32_t stack;
-};
-using Segments = std::map<uint64_t, Segment>;  // by block id
-
 /// The events of one device, as a list.
-class DeviceTrace : public ReplayObserver {
+class DeviceTrace : public ReplayObserver, public TorchSegments {
  public:
-  DeviceTrace(const Profile& profile, ScopeId scope, Pickle& pickle, FramePickler& frames)
-      : profile_(profile), scope_(scope), pickle_(pickle), frames_(frames) {}
-
-  const Segments& live() const { return live_; }
+  DeviceTrace(const Profile& profile, int32_t device, ScopeId scope, Pickle& pickle,
+              FramePickler& frames)
+      : TorchSegments(profile.replay().arenas().shared_out()),
+        profile_(profile),
+        device_(device),
+        scope_(scope),
+        pickle_(pickle),
+        frames_(frames) {}
 
  private:
   bool is_of_device(const DeviceBlock& block) const {
@@ -72,81 +67,81 @@ class DeviceTrace : public ReplayObserver {
   }
 
   void on_block_alloc(const DeviceBlock& block) override {
-    if (!is_of_device(block)) return;
-    uint64_t address = block.alloc.address;
-    if (address == 0 || !addresses_.insert(address).second) {
-      address = kNoAddress + (block.alloc.id << kNoAddressShift);
-      addresses_.insert(address);
-    }
-    const Segment& segment =
-        live_
-            .insert_or_assign(block.alloc.id,
-                              Segment{address, block.alloc.bytes, block.alloc.stack})
-            .first->second;
-    event("segment_alloc", segment);
-    event("alloc", segment);
+    if (is_of_device(block)) allocated(block);
   }
-
   void on_block_free(const DeviceBlock& block) override {
-    const auto entry = live_.find(block.alloc.id);
-    if (entry == live_.end()) return;
-    event("free_requested", entry->second);
-    event("free_completed", entry->second);
-    event("segment_free", entry->second);
-    addresses_.erase(entry->second.address);
-    live_.erase(entry);
+    if (is_of_device(block)) freed(block);
+  }
+  void on_mapped(const DeviceMappedEvent& event) override { mapped(event); }
+  void on_unmapped(const DeviceUnmappedEvent& event) override { unmapped(event); }
+  void on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t stack) override {
+    given(alloc, stack);
+  }
+  void on_arena_free(const ArenaFreeEvent& free) override { taken(free); }
+  void on_arena(const ArenaEvent& arena) override {
+    if (arena.event != GPUPEAK_ARENA_CREATED) emptied(arena.arena);
+  }
+  void on_arena_failed(const ArenaFailedEvent& failed, uint32_t stack) override {
+    if (failed.device == device_) refused(failed, stack);
   }
 
-  void event(std::string_view action, const Segment& segment) {
+  void on_event(const TorchEvent& event) override {
     constexpr int64_t kNsPerUs = 1000;
     pickle_.begin_dict();
-    pickle_.item("action", action);
-    pickle_.item("addr", static_cast<int64_t>(segment.address));
-    pickle_.item("size", static_cast<int64_t>(segment.bytes));
+    pickle_.item("action", event.action);
+    pickle_.item(event.action == "oom" ? "device_free" : "addr",
+                 static_cast<int64_t>(event.address));
+    pickle_.item("size", static_cast<int64_t>(event.bytes));
     pickle_.item("stream", int64_t{0});
     pickle_.item("time_us", profile_.to_ns(replay().last_ticks()) / kNsPerUs);
     pickle_.key("frames");
-    frames_.write(segment.stack);
+    frames_.write(event.stack);
     pickle_.end_dict();
   }
 
   const Profile& profile_;
+  const int32_t device_;
   const ScopeId scope_;
   Pickle& pickle_;
   FramePickler& frames_;
-  Segments live_;
-  std::set<uint64_t> addresses_;
 };
 
-void write_segment(Pickle& pickle, FramePickler& frames, int32_t device, const Segment& segment) {
-  const auto bytes = static_cast<int64_t>(segment.bytes);
+void write_block(Pickle& pickle, FramePickler& frames, const TorchSegment::Block& block) {
+  const auto bytes = static_cast<int64_t>(block.bytes);
+  pickle.begin_dict();
+  pickle.item("address", static_cast<int64_t>(block.address));
+  pickle.item("size", bytes);
+  pickle.item("requested_size", block.active ? bytes : int64_t{0});
+  pickle.item("state", block.active ? "active_allocated" : "inactive");
+  pickle.key("frames");
+  frames.write(block.stack);
+  pickle.end_dict();
+}
+
+void write_segment(Pickle& pickle, FramePickler& frames, int32_t device,
+                   const TorchSegment& segment) {
+  constexpr uint64_t kSmallSegment = 2 << 20;  // PyTorch's, for blocks of up to 1 MiB
+  const auto active = static_cast<int64_t>(segment.active_bytes());
   pickle.begin_dict();
   pickle.item("device", device);
   pickle.item("address", static_cast<int64_t>(segment.address));
-  pickle.item("total_size", bytes);
-  pickle.item("allocated_size", bytes);
-  pickle.item("active_size", bytes);
-  pickle.item("requested_size", bytes);
+  pickle.item("total_size", static_cast<int64_t>(segment.bytes));
+  pickle.item("allocated_size", active);
+  pickle.item("active_size", active);
+  pickle.item("requested_size", active);
   pickle.item("stream", int64_t{0});
-  pickle.item("segment_type", "large");
+  pickle.item("segment_type", segment.bytes <= kSmallSegment ? "small" : "large");
   pickle.key("segment_pool_id");
   pickle.integer(0);
   pickle.integer(0);
   pickle.pair_end();
   pickle.key("is_expandable");
-  pickle.boolean(false);
+  pickle.boolean(segment.expandable);
   pickle.key("frames");
   frames.write(segment.stack);
   pickle.key("blocks");
   pickle.begin_list();
-  pickle.begin_dict();
-  pickle.item("address", static_cast<int64_t>(segment.address));
-  pickle.item("size", bytes);
-  pickle.item("requested_size", bytes);
-  pickle.item("state", "active_allocated");
-  pickle.key("frames");
-  frames.write(segment.stack);
-  pickle.end_dict();
+  for (const TorchSegment::Block& block : segment.blocks) write_block(pickle, frames, block);
   pickle.end_list();
   pickle.end_dict();
 }
@@ -178,16 +173,16 @@ void export_torch_snapshot(Profile& profile, const ExportOptions& options, std::
   const int32_t devices = scopes.rbegin()->first + 1;
   Pickle pickle(out);
   FramePickler frames(profile, pickle);
-  std::map<int32_t, Segments> live;
+  std::map<int32_t, std::vector<TorchSegment>> live;
   pickle.begin_dict();
   pickle.key("device_traces");
   pickle.begin_list();
   for (int32_t device = 0; device < devices; ++device) {
     pickle.begin_list();
     if (const auto scope = scopes.find(device); scope != scopes.end()) {
-      DeviceTrace trace(profile, scope->second, pickle, frames);
+      DeviceTrace trace(profile, device, scope->second, pickle, frames);
       profile.replay_again(trace, options.progress);
-      live[device] = trace.live();
+      live[device] = trace.segments();
     }
     pickle.end_list();
   }
@@ -195,7 +190,7 @@ void export_torch_snapshot(Profile& profile, const ExportOptions& options, std::
   pickle.key("segments");
   pickle.begin_list();
   for (const auto& [device, segments] : live) {
-    for (const auto& [id, segment] : segments) write_segment(pickle, frames, device, segment);
+    for (const TorchSegment& segment : segments) write_segment(pickle, frames, device, segment);
   }
   pickle.end_list();
   pickle.key("allocator_settings");

@@ -251,6 +251,24 @@ VIZ_OPCODES = {"PROTO", "STOP", "MARK", "EMPTY_DICT", "EMPTY_LIST", "SETITEMS", 
                "TUPLE2", "NEWTRUE", "NEWFALSE", "LONG_BINPUT", "LONG_BINGET"}
 
 
+def check_torch_segment(segment):
+    """All that torch/cuda/_memory_viz.py reads of one, and what it asserts."""
+    at, used = segment["address"], 0
+    for block in segment["blocks"]:
+        same(block["address"], at, "torch-snapshot, where a block begins")
+        active = block["state"] == "active_allocated"
+        expect(active or block["state"] == "inactive", f"torch-snapshot: state {block['state']}")
+        same(block["requested_size"], block["size"] if active else 0, "torch-snapshot, requested size")
+        expect(isinstance(block["frames"], list), "torch-snapshot: frames of a block")
+        at += block["size"]
+        used += block["size"] if active else 0
+    same(at - segment["address"], segment["total_size"], "torch-snapshot, blocks of a segment")
+    for name in ("allocated_size", "active_size", "requested_size"):
+        same(segment[name], used, f"torch-snapshot, {name}")
+    expect(segment["segment_type"] in ("small", "large") and segment["stream"] == 0, "torch-snapshot: a segment's type")
+    expect(isinstance(segment["is_expandable"], bool), "torch-snapshot: is_expandable")
+
+
 def torch_snapshot(log, _work):
     if not log.devices:
         return  # there is nothing that it could hold: it is refused
@@ -265,23 +283,30 @@ def torch_snapshot(log, _work):
         live, reserved, peak = {}, {}, 0
         for event in snapshot["device_traces"][device]:
             expect(all("name" in f and "filename" in f and "line" in f for f in event["frames"]), "torch-snapshot: frames")
-            action, place = event["action"], event["addr"]
-            if action == "segment_alloc":
+            action = event["action"]
+            if action == "oom":
+                expect(event["device_free"] >= 0 and event["size"] > 0, "torch-snapshot: oom")
+                continue
+            place = event["addr"]
+            if action in ("segment_alloc", "segment_map"):
                 expect(place not in reserved, f"torch-snapshot: {place:#x} is reserved twice")
                 reserved[place] = event["size"]
+                peak = max(peak, sum(reserved.values()))
             elif action == "alloc":
+                expect(place not in live, f"torch-snapshot: {place:#x} is given twice")
                 live[place] = event["size"]
-                peak = max(peak, sum(live.values()))
             elif action == "free_completed":
                 same(live.pop(place), event["size"], "torch-snapshot, size of a freed block")
-            elif action == "segment_free":
-                reserved.pop(place)
+            elif action in ("segment_free", "segment_unmap"):
+                same(reserved.pop(place), event["size"], "torch-snapshot, size of a freed segment")
         same(peak, log.peak(scope), f"torch-snapshot, peak of {scope}")
         segments = [s for s in snapshot["segments"] if s["device"] == device]
         same(sum(s["total_size"] for s in segments), log.live(scope), f"torch-snapshot, segments of {scope}")
-        same({s["address"]: s["total_size"] for s in segments}, live, "torch-snapshot, segments and trace")
+        same(sum(s["total_size"] for s in segments), sum(reserved.values()), "torch-snapshot, segments and trace")
+        active = {b["address"]: b["size"] for s in segments for b in s["blocks"] if b["state"] == "active_allocated"}
+        same(active, live, "torch-snapshot, blocks and trace")
         for segment in segments:
-            same(sum(b["size"] for b in segment["blocks"]), segment["total_size"], "torch-snapshot, blocks of a segment")
+            check_torch_segment(segment)
 
 
 # ---- tables

@@ -4,8 +4,9 @@
 usage: pools.py GPUPEAK [CASE …]      (GPUPEAK: bin/gpupeak of an installed build; no network is used)
 
 Each case runs in a process of its own under `gpupeak run --host off`. After every step it marks the instant and notes
-memory_stats(); at the end it notes torch.cuda.memory._snapshot(). Prints a Markdown row a case. Exit code 1 on any
-difference.
+memory_stats(); at the end it notes torch.cuda.memory._snapshot(). Our `export torch-snapshot` is read by PyTorch's own
+torch.cuda._memory_viz, and its segments and blocks are compared with those. Prints a Markdown row a case. Exit code 1
+on any difference.
 """
 import ctypes
 import json
@@ -155,19 +156,80 @@ def client(model_name, mode, out_path):
     stats = torch.cuda.memory_stats(0)
     out.update(max_allocated=torch.cuda.max_memory_allocated(0), max_reserved=torch.cuda.max_memory_reserved(0),
                alloc_count=stats.get("allocation.all.allocated", 0), seconds=seconds)
-    blocks = []
+    blocks, segments = [], []
     for segment in torch.cuda.memory._snapshot(0)["segments"]:
         at = segment["address"]
+        segments.append([at, segment["total_size"]])
         for block in segment["blocks"]:
             if block["state"] == "active_allocated":
                 python = [f for f in block.get("frames", []) if f["filename"].endswith(".py")]
                 blocks.append([block.get("address", at), block["size"],
                                [[f["filename"], f["line"]] for f in python]])
             at += block["size"]
-    out["blocks"] = blocks
+    out["blocks"], out["segments"] = blocks, segments
     with open(out_path, "w") as file:
         json.dump(out, file)
     os._exit(0) if os.environ.get("POOLS_HARD_EXIT") else None
+
+
+# ---- our snapshot, by PyTorch's own reader ------------------------------------------------------------------------------
+def visualize(pickled):
+    """Prints what torch.cuda._memory_viz finds in it; its own assertions must hold."""
+    import pickle
+    from torch.cuda import _memory_viz as viz
+
+    snapshot = pickle.load(open(pickled, "rb"))
+    segments = [s for s in snapshot["segments"] if s["device"] == 0]
+    flames = {name: getattr(viz, name)(snapshot, format_flamegraph=lambda lines: lines) for name in ("memory", "segments")}
+    json.dump({"summary": viz.segsum(snapshot).splitlines(), "trace": len(viz.trace(snapshot).splitlines()),
+               "page": len(viz.trace_plot(snapshot)) + len(viz.segment_plot(snapshot)),
+               "flame_bytes": {name: sum(int(line.rsplit(" ", 1)[1]) for line in lines.splitlines())
+                               for name, lines in flames.items()},
+               "segments": [[s["address"], s["total_size"]] for s in segments],
+               "allocated": sum(s["allocated_size"] for s in segments),
+               "blocks": [[b["address"], b["size"]] for s in segments for b in s["blocks"]
+                          if b["state"] == "active_allocated"]}, sys.stdout)
+
+
+def joined(segments):
+    """Ranges without the borders between those side by side: expandable segments have them elsewhere."""
+    ranges = []
+    for at, size in sorted(map(tuple, segments)):
+        if ranges and sum(ranges[-1]) == at:
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + size)
+        else:
+            ranges.append((at, size))
+    return ranges
+
+
+def compare_snapshot(gpupeak, log, told, pool):
+    pickled = log + ".pickle"
+    done = subprocess.run([gpupeak, "export", "torch-snapshot", log, "-o", pickled], capture_output=True, text=True)
+    if done.returncode != 0:
+        return [f"export torch-snapshot: {done.stderr.strip()[:160]}"]
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), "--visualize", pickled], capture_output=True, text=True,
+                          timeout=300)
+    if done.returncode != 0:
+        return [f"_memory_viz: {(done.stderr.strip().splitlines() or ['?'])[-1][:200]}"]
+    ours = json.loads(done.stdout)
+    problems = []
+    # Device memory beside the pool's (a library's own workspace) is a segment with one block in ours.
+    pools = {tuple(s) for s in joined(told["segments"])}
+    mine = joined(ours["segments"])
+    missing = [s for s in pools if not any(at <= s[0] and s[0] + s[1] <= at + size for at, size in mine)]
+    if missing:
+        problems.append(f"snapshot: {len(missing)} of {len(pools)} segments of PyTorch's are not ours: {missing[:2]} in {mine[:3]}")
+    beside = sum(size for _, size in ours["segments"]) - pool["reserved_bytes"]
+    if beside < 0 or ours["allocated"] - pool["in_use_bytes"] != beside:
+        problems.append(f"snapshot: {beside} bytes beside the pool, allocated {ours['allocated']}, in use {pool['in_use_bytes']}")
+    if not {(b[0], b[1]) for b in told["blocks"]} <= {tuple(b) for b in ours["blocks"]}:
+        problems.append("snapshot: not all of PyTorch's blocks")
+    for name, total in ours["flame_bytes"].items():
+        if total != sum(size for _, size in ours["segments"]):
+            problems.append(f"_memory_viz.{name}: {total} bytes")
+    if ours["trace"] < 2 or ours["page"] < 1000 or not any("total_reserved" in line for line in ours["summary"]):
+        problems.append(f"_memory_viz says little: {ours['trace']} lines, {ours['page']} bytes of page")
+    return problems
 
 
 # ---- what both say ----------------------------------------------------------------------------------------------------
@@ -222,6 +284,7 @@ def compare(gpupeak, name, folder):
     only_mine, only_theirs = set(mine) - set(theirs), set(theirs) - set(mine)
     if only_mine or only_theirs:
         problems.append(f"blocks: {len(only_mine)} only ours, {len(only_theirs)} only PyTorch's")
+    problems += compare_snapshot(gpupeak, log, told, pool)
     lines = other_lines = no_line = 0
     examples = []
     for key in set(mine) & set(theirs):
@@ -269,5 +332,7 @@ def main():
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--client"]:
         client(*sys.argv[2:5])
+    elif sys.argv[1:2] == ["--visualize"]:
+        visualize(sys.argv[2])
     else:
         sys.exit(main())

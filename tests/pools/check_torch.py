@@ -8,9 +8,14 @@ addresses. Both peaks, the count of blocks, refused requests; no contradiction w
 """
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
+
+for folder in ("export", "e2e"):
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", folder))
+import readers  # noqa: E402
 
 preload, gpupeak, driver, client, library = sys.argv[1:6]
 arguments = sys.argv[6:]
@@ -25,6 +30,49 @@ def run(folder, pools):
     subprocess.run([client, library, truth, *arguments], env=environment, check=True, timeout=100)
     view = subprocess.run([gpupeak, "pools", log, "--at", "last", "--json"], check=True, capture_output=True, text=True)
     return json.loads(view.stdout), open(truth).read().split("\n"), log
+
+
+def check_snapshot(log, folder, blocks, pools):
+    """PyTorch's own form: the allocator's blocks and segments in the end, and a trace that leads there. It is read as
+    torch.cuda._memory_viz reads it."""
+    out = os.path.join(folder, "snapshot.pickle")
+    subprocess.run([gpupeak, "export", "torch-snapshot", log, "-o", out], check=True, capture_output=True)
+    snapshot = pickle.load(open(out, "rb"))
+    for device, trace in enumerate(snapshot["device_traces"]):
+        given, reserved, refused = {}, {}, 0
+        for event in trace:
+            action, at = event["action"], event.get("addr")
+            assert event["stream"] == 0 and event["time_us"] >= 0 and isinstance(event["frames"], list), event
+            if action == "alloc":
+                assert at not in given, event
+                given[at] = event["size"]
+            elif action == "free_completed":
+                assert given.pop(at) == event["size"], event
+            elif action in ("segment_alloc", "segment_map"):
+                reserved[at] = event["size"]
+            elif action in ("segment_free", "segment_unmap"):
+                assert reserved.pop(at) == event["size"], event
+            elif action == "oom":
+                assert event["device_free"] >= 0, event
+                refused += 1
+        segments = [s for s in snapshot["segments"] if s["device"] == device]
+        for segment in segments:
+            readers.check_torch_segment(segment)
+        active = {(b["address"], b["size"]) for s in segments for b in s["blocks"] if b["state"] == "active_allocated"}
+        assert active == set(given.items()), (device, active ^ set(given.items()))
+        if device not in pools:
+            continue
+        pool = pools[device]
+        # A segment for a request that then failed has no block yet: whoever took it from the driver has it all.
+        unshared = sum(s["total_size"] for s in segments) - pool["reserved_bytes"]
+        assert unshared == 0 or "small_card" in arguments, (device, unshared)
+        assert active >= blocks.get(device, set()) and (unshared or active == blocks.get(device, set()))
+        assert sum(reserved.values()) == sum(s["total_size"] for s in segments)
+        assert refused == pool["failed_count"], (refused, pool["failed_count"])
+        assert {s["is_expandable"] for s in segments} <= {"expandable" in arguments}
+        if active:
+            names = {f["name"] for s in segments for b in s["blocks"] for f in b["frames"]}
+            assert any("work" in name for name in names), names
 
 
 def pool_of(pools, device):
@@ -67,6 +115,7 @@ with tempfile.TemporaryDirectory() as folder:
             assert pool["failed_count"] > 0
         if pool["blocks"]:
             assert "work" in " ".join(b["site"] for b in pool["blocks"]), pool["blocks"][0]
+    check_snapshot(log, folder, blocks, {d: pool_of(ours["pools"], d) for d in peaks})
     text = subprocess.run([gpupeak, "pools", log], check=True, capture_output=True, text=True).stdout
     assert "PyTorch on GPU " in text and "█" in text, text  # the largest peak; a device may be without blocks then
     # The driver's side of the log stays whole, and with pools off there is nothing but it.

@@ -1,0 +1,97 @@
+// One device's memory as PyTorch's snapshots have it: segments, which the driver handed out, in
+// them blocks, and the events that led there. A pool's memory has the pool's blocks, wherever they
+// begin and end; all else is a segment with one block, since who took it uses it. Created memory
+// (cuMemCreate) that a pool shares out is a segment where it is mapped. torch_snapshot.cc writes
+// it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "collector/replay/replay_observer.h"
+
+namespace gpupeak::collector {
+
+/// What happened, by PyTorch's names.
+struct TorchEvent {
+  std::string_view action;  ///< "segment_alloc", "alloc" …
+  uint64_t address = 0;     ///< of "oom" what the driver has free
+  uint64_t bytes = 0;
+  uint32_t stack = 0;
+};
+
+struct TorchSegment {
+  struct Block {
+    uint64_t address = 0, bytes = 0;
+    uint32_t stack = 0;
+    bool active = false;
+  };
+  uint64_t address = 0, bytes = 0;
+  uint32_t stack = 0;
+  bool expandable = false;
+  std::vector<Block> blocks;  ///< by address; they fill it
+  uint64_t active_bytes() const;
+};
+
+class TorchSegments {
+ public:
+  /// `shared_out`: ids of the driver's blocks that pools share out.
+  explicit TorchSegments(const std::unordered_set<uint64_t>& shared_out)
+      : shared_out_(shared_out) {}
+  virtual ~TorchSegments() = default;
+
+  // The driver.
+  void allocated(const DeviceBlock& block);
+  void freed(const DeviceBlock& block);
+  void mapped(const DeviceMappedEvent& mapped);
+  void unmapped(const DeviceUnmappedEvent& unmapped);
+  // Pools; what lies elsewhere is passed over.
+  void given(const ArenaAllocEvent& given, uint32_t stack);
+  void taken(const ArenaFreeEvent& taken);
+  /// It has gone, or all that it gave is free.
+  void emptied(uint64_t arena);
+  void refused(const ArenaFailedEvent& refused, uint32_t stack);
+
+  /// As it stands, by address. Mapped memory that goes on where another piece ends is one segment.
+  std::vector<TorchSegment> segments() const;
+
+ protected:
+  virtual void on_event(const TorchEvent& event) = 0;
+
+ private:
+  struct Piece {
+    uint64_t id = 0, bytes = 0;
+    uint32_t stack = 0;
+    bool shared = false;
+    bool mapped = false;
+  };
+  struct Block {
+    uint64_t arena = 0, bytes = 0;
+    uint32_t stack = 0;
+  };
+  /// Created, and not mapped now.
+  struct Created {
+    uint64_t bytes = 0;
+    uint32_t stack = 0;
+  };
+  using Pieces = std::map<uint64_t, Piece>;
+  using Blocks = std::map<uint64_t, Block>;
+
+  uint64_t free_address(uint64_t wanted, uint64_t id) const;
+  void add(uint64_t address, const Piece& piece, std::string_view action);
+  Pieces::iterator remove(Pieces::iterator piece);
+  Blocks::iterator take(Blocks::iterator block);
+  /// Of a pool's piece around it; end(): none.
+  Pieces::const_iterator around(uint64_t address) const;
+
+  const std::unordered_set<uint64_t>& shared_out_;
+  Pieces pieces_;                         // by address
+  std::map<uint64_t, uint64_t> places_;   // by the driver's id
+  std::map<uint64_t, Created> unmapped_;  // the same
+  Blocks blocks_;                         // of pools, by address
+};
+
+}  // namespace gpupeak::collector
