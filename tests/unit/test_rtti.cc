@@ -181,3 +181,58 @@ TEST_CASE("rtti: the built-in rules name ONNX Runtime's slots by version", "[col
   CHECK(name("VERS_1.14.1", 0x20) == "onnxruntime::IAllocator::[virtual 4]");
   CHECK(name("VERS_1.31.0", 0x20) == "onnxruntime::IAllocator::[virtual 4]");
 }
+
+TEST_CASE("rtti: the built-in rules name a provider's slots by version", "[collector]") {
+  RttiTable table;
+  table.classes = {{"N11onnxruntime20CPUExecutionProviderE", 1, {}},
+                   {"N11onnxruntime18IExecutionProviderE", RttiTable::kNone, {}}};
+  for (uint32_t slot = 0; slot < 40; ++slot) {
+    table.functions.push_back({0x100 + 16 * slot, 0x110 + 16 * slot, 0, 0, slot, 1});
+  }
+  const auto name = [&](const char* version, uint64_t slot) {
+    table.version = version;
+    const std::string whole =
+        name_at(table, 0x100 + 16 * slot, &builtin_name_rules(), "libonnxruntime.so.1");
+    return whole.substr(whole.rfind("::") + 2);
+  };
+  // Where the release's CPU provider has functions of its own.
+  struct {
+    const char* version;
+    uint64_t registry, allocators;
+  } const releases[] = {{"VERS_1.17.3", 4, 25}, {"VERS_1.20.1", 5, 26}, {"VERS_1.22.0", 5, 26},
+                        {"VERS_1.23.2", 5, 29}, {"VERS_1.24.1", 5, 29}, {"VERS_1.29.0", 5, 31},
+                        {"VERS_1.30.0", 5, 31}};
+  for (const auto& release : releases) {
+    INFO(release.version);
+    CHECK(name(release.version, 2) == "GetDataTransfer");
+    CHECK(name(release.version, release.registry) == "GetKernelRegistry");
+    CHECK(name(release.version, release.allocators) == "CreatePreferredAllocators");
+  }
+  CHECK(name("VERS_1.15.1", 3) == "GetDataTransfer");
+  CHECK(name("VERS_1.15.1", 5) == "GetKernelRegistry");
+  CHECK(name("VERS_1.29.0", 27) == "RegisterStreamHandlers");
+  // A release that was not at hand, and slots that could not be confirmed.
+  CHECK(name("VERS_1.26.0", 5) == "[virtual 5]");
+  CHECK(name("VERS_1.16.0", 5) == "[virtual 5]");
+  CHECK(name("VERS_1.30.0", 17) == "[virtual 17]");
+  CHECK(name("VERS_1.30.0", 33) == "[virtual 33]");
+}
+
+TEST_CASE("rtti: the built-in rules name the slots of XLA's allocators", "[collector]") {
+  RttiTable table;
+  table.classes = {{"N3tsl12BFCAllocatorE", 1, {}},
+                   {"N3tsl9AllocatorE", RttiTable::kNone, {}},
+                   {"N15stream_executor18DeviceMemAllocatorE", 3, {}},
+                   {"N3tsl12SubAllocatorE", RttiTable::kNone, {}}};
+  table.functions = {{0x10, 0x20, 0, 0, 3, 1},
+                     {0x20, 0x30, 0, 0, 4, 1},
+                     {0x30, 0x40, 0, 0, 6, 1},
+                     {0x40, 0x50, 2, 2, 2, 1}};
+  const auto name = [&](uint64_t address) {
+    return name_at(table, address, &builtin_name_rules(), "xla_cuda_plugin.so");
+  };
+  CHECK(name(0x10) == "tsl::BFCAllocator::AllocateRaw");
+  CHECK(name(0x20) == "tsl::BFCAllocator::AllocateRaw");
+  CHECK(name(0x30) == "tsl::BFCAllocator::[virtual 6]");
+  CHECK(name(0x40) == "stream_executor::DeviceMemAllocator::Alloc");
+}
