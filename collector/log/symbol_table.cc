@@ -56,11 +56,13 @@ SymbolTable::SymbolTable(std::string_view text, uint64_t log_cookie) {
     if (json.at("schema") != kSchema) throw LogError("its schema is another", 0);
     const Json& strings = json.at("strings");
     const bool same_log = json.at("log") == fmt::format("{:016x}", log_cookie);
+    is_of_this_log_ = same_log;
     for (const Json& module : json.at("modules")) {
       Key key{module.at("path").get<std::string>(), module.at("build_id").get<std::string>()};
       if (key.build_id.empty() && !same_log) continue;
       ModuleFrames& known = modules_[key.build_id.empty() ? key : Key{"", key.build_id}];
       known.path = key.path;
+      known.problem = module.value("problem", "");
       const Json& rows = module.at("frames");
       const Json sources = module.value("sources", Json::array());  // older files have none
       for (size_t i = 0; i < rows.size(); ++i) {
@@ -79,6 +81,17 @@ void SymbolTable::add(const Module& module, uint64_t address, std::vector<DwarfF
   ModuleFrames& known = modules_[key(module)];
   known.path = escape(module.path);
   known.frames[address] = std::move(frames);
+}
+
+void SymbolTable::add_problem(const Module& module, std::string_view problem) {
+  ModuleFrames& known = modules_[key(module)];
+  known.path = escape(module.path);
+  known.problem = problem;
+}
+
+std::string_view SymbolTable::problem(const Module& module) const {
+  const auto known = modules_.find(key(module));
+  return known == modules_.end() ? std::string_view{} : std::string_view(known->second.problem);
 }
 
 std::string SymbolTable::json(uint64_t log_cookie) const {
@@ -106,6 +119,7 @@ std::string SymbolTable::json(uint64_t log_cookie) const {
                        {"build_id", key.build_id},
                        {"frames", std::move(rows)},
                        {"sources", std::move(sources)}});
+    if (!known.problem.empty()) modules.back()["problem"] = known.problem;
   }
   const Json json{{"schema", kSchema},
                   {"log", fmt::format("{:016x}", log_cookie)},

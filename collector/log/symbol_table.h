@@ -36,6 +36,10 @@ class SymbolTable {
   SymbolTable(std::string_view json, uint64_t log_cookie);
 
   void add(const Module& module, uint64_t address, std::vector<DwarfFrame> frames);
+  /// Why the module's file gave no names where the table was made: kMissing, kOtherBuild.
+  static constexpr std::string_view kMissing = "missing";
+  static constexpr std::string_view kOtherBuild = "other build";
+  void add_problem(const Module& module, std::string_view problem);
   /// Compact JSON.
   std::string json(uint64_t log_cookie) const;
 
@@ -44,7 +48,11 @@ class SymbolTable {
   const std::vector<DwarfFrame>* find(const Module& module, uint64_t address) const;
   /// Whether it has functions of this module at all.
   bool knows(const Module& module) const { return modules_.contains(key(module)); }
+  /// Empty: its file could be read, or the table does not say.
+  std::string_view problem(const Module& module) const;
   bool empty() const { return modules_.empty(); }
+  /// Made from the log at hand, so that all of its modules were looked for.
+  bool is_of_this_log() const { return is_of_this_log_; }
 
  private:
   struct Key {
@@ -55,12 +63,14 @@ class SymbolTable {
   using Frames = std::unordered_map<uint64_t, std::vector<DwarfFrame>>;
   struct ModuleFrames {
     std::string path;  ///< for those who read the file
+    std::string problem;
     Frames frames;
   };
 
   static Key key(const Module& module);
 
   std::map<Key, ModuleFrames> modules_;
+  bool is_of_this_log_ = false;
 };
 
 }  // namespace gpupeak::collector

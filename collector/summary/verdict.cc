@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <map>
 #include <numeric>
 #include <set>
 #include <string_view>
@@ -209,9 +210,13 @@ class Judge {
     uint64_t temporary = 0;
     int64_t longest = 0;
     uint64_t listed = 0, unnamed = 0;
+    std::map<std::string, uint64_t> by_module;  // of what has no names
     for (const Holder& holder : peak_->holders) {
       listed += holder.bytes;
-      if (has_no_name(holder.title)) unnamed += holder.bytes;
+      if (has_no_name(holder.title)) {
+        unnamed += holder.bytes;
+        by_module[holder.module] += holder.bytes;
+      }
       if (!holder.temporary || holder.longest_life_ns <= 0) continue;
       temporary += holder.bytes;
       longest = std::max(longest, holder.longest_life_ns);
@@ -222,9 +227,8 @@ class Judge {
     }
     const bool by_site = summary_.grouped_by == "site" || summary_.grouped_by == "function";
     if (by_site && unnamed > listed / 2) {
-      verdict_.hints.push_back(fmt::format(
-          "{} % of it has no names: debug symbols of these libraries give them (docs/symbols.md)",
-          percent(unnamed, listed)));
+      verdict_.hints.push_back(fmt::format("{} % of it has no names{}", percent(unnamed, listed),
+                                           what_names(by_module, unnamed)));
     }
     growth();
     const auto slack = verdict_.device == nullptr
@@ -244,6 +248,25 @@ class Judge {
       verdict_.hints.push_back("it grows: " + growth_text(growth, style_));
       return;  // the largest comes first
     }
+  }
+
+  /// Which library it is, and what gives its functions names.
+  std::string what_names(const std::map<std::string, uint64_t>& by_module, uint64_t unnamed) const {
+    const auto most = std::max_element(by_module.begin(), by_module.end(),
+                                       [](auto& a, auto& b) { return a.second < b.second; });
+    if (most == by_module.end() || most->first.empty()) return "";
+    const bool is_alone = most->second >= unnamed - unnamed / kWorthAHint;
+    const std::string& library = most->first;
+    const auto not_read = [&](const Warning& warning) {
+      return (warning.code == "GP025" || warning.code == "GP026") &&
+             warning.message.find("/" + library + " ") != std::string::npos;
+    };
+    const std::vector<Warning>& warnings = summary_.quality.warnings;
+    const bool is_here = std::none_of(warnings.begin(), warnings.end(), not_read);
+    return fmt::format(", {} {}, which {} (docs/symbols.md)", is_alone ? "all in" : "most in",
+                       library,
+                       is_here ? "is stripped: its debug symbols give them"
+                               : "is not here: gpupeak bundle takes them along");
   }
 
   void step(std::string_view verb, std::string why) {

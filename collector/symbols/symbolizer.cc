@@ -38,17 +38,25 @@ ModuleSymbols* Symbolizer::symbols_of(uint32_t id) {
   auto& symbols = modules_[id];
   if (!symbols) {
     symbols = std::make_unique<ModuleSymbols>(module, search_, rules_);
-    const std::string path = definitions_.shown(module.path);
-    if (symbols->state() == ModuleSymbols::State::kMissing) {
-      warnings_.push_back(
-          {std::string(kMissing), path + " cannot be read: its functions have no names"});
-    } else if (symbols->state() == ModuleSymbols::State::kMismatch) {
-      warnings_.push_back(
-          {std::string(kMismatch),
-           path + " is not the file that ran (other build-id): its functions have no names"});
-    }
+    if (symbols->state() != ModuleSymbols::State::kUsable) note_problem(id, symbols->state());
   }
   return symbols->state() == ModuleSymbols::State::kUsable ? symbols.get() : nullptr;
+}
+
+/// Symbols that came with the log were made where its files were: a file that could be read there
+/// is not missed here.
+void Symbolizer::note_problem(uint32_t id, ModuleSymbols::State state) {
+  const Module& module = definitions_.modules()[id];
+  const bool is_missing = state == ModuleSymbols::State::kMissing;
+  const bool were_made = known_ != nullptr && (known_->is_of_this_log() || known_->knows(module));
+  if (were_made && known_->problem(module).empty()) return;
+  problems_.emplace(id, is_missing ? SymbolTable::kMissing : SymbolTable::kOtherBuild);
+  const std::string path = definitions_.shown(module.path);
+  warnings_.push_back(
+      is_missing
+          ? Warning{std::string(kMissing), path + " cannot be read: its functions have no names"}
+          : Warning{std::string(kMismatch), path + " is not the file that ran (other "
+                                                   "build-id): its functions have no names"});
 }
 
 uint32_t Symbolizer::function_id(const Frame& frame) {

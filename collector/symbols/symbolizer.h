@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -48,6 +50,8 @@ class Symbolizer {
 
   /// One for each module that could not be read or is not the file that ran.
   const std::vector<Warning>& warnings() const { return warnings_; }
+  /// The same by module: SymbolTable::kMissing, kOtherBuild.
+  const std::map<uint32_t, std::string_view>& problems() const { return problems_; }
 
  private:
   struct Key {
@@ -63,6 +67,7 @@ class Symbolizer {
   };
 
   ModuleSymbols* symbols_of(uint32_t module);
+  void note_problem(uint32_t module, ModuleSymbols::State state);
   uint32_t function_id(const Frame& frame);
   Frame native_frame(const StackNode& node) const;
   Frame python_frame(const PythonFrame& logged) const;
@@ -75,6 +80,7 @@ class Symbolizer {
   std::unordered_map<Key, ResolvedAddress, KeyHash> resolved_;
   std::unordered_map<std::string, uint32_t> function_ids_;
   std::vector<Warning> warnings_;
+  std::map<uint32_t, std::string_view> problems_;
 };
 
 }  // namespace gpupeak::collector

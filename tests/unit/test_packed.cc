@@ -83,6 +83,23 @@ TEST_CASE("packed: a bundle brings its symbols", "[collector]") {
   CHECK_FALSE(warns(summary, "GP025"));
 }
 
+TEST_CASE("packed: of what a bundle could read nothing is missed here, of what it could not it is",
+          "[collector]") {
+  LogBuilder log = sample("id");
+  log.module("/opt/libplain.so", "plain", 0x20000, 0x20000, 0x1000);
+  log.alloc(0, 1000, 0x900000, 5, log.node(0, 0x20100));
+  const TemporaryFile file;
+  SymbolTable made(symbols_for("id", log.header().cookie), log.header().cookie);
+  file.write(packed(log.bytes(), made.json(log.header().cookie)));
+  CHECK_FALSE(warns(analyze(file.path()), "GP025"));
+  Module module;
+  module.path = "/opt/libplain.so";
+  module.build_id = "plain";
+  made.add_problem(module, SymbolTable::kMissing);
+  file.write(packed(log.bytes(), made.json(log.header().cookie)));
+  CHECK(warns(analyze(file.path()), "GP025"));
+}
+
 TEST_CASE("packed: symbols beside the log are found, those of another build are not used",
           "[collector]") {
   LogBuilder log = sample("id");

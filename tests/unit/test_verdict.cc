@@ -193,13 +193,38 @@ TEST_CASE("verdict: what to do next is made from the log", "[collector]") {
   most.temporary = true;
   most.longest_life_ns = 64'000;
   most.title = "libx.so+0x200 ← main";
+  most.module = "libx.so";
   summary.peaks[0].tags = {{"weights", 40 * kGiB, 1}, {"Others", 30 * kGiB, 6}};
   const std::string text = report(summary);
   CHECK(text.find("the peak was temporary: 40.0 GiB of it freed within 64 us") !=
         std::string::npos);
-  CHECK(text.find("66.7 % of it has no names") != std::string::npos);
+  CHECK(text.find(
+            "66.7 % of it has no names, all in libx.so, which is stripped: its debug symbols") !=
+        std::string::npos);
   CHECK(text.find("gpupeak tags 'my run.gplog'") != std::string::npos);
   CHECK(verdict_of(summary, {}).bar[0].name == "weights");
+}
+
+TEST_CASE("verdict: the library whose names are missing is named once, with what to do",
+          "[collector]") {
+  Summary summary = full_card();
+  std::vector<Holder>& holders = summary.peaks[0].holders;
+  REQUIRE(holders.size() >= 2);
+  const auto unname = [&](size_t i, const std::string& library) {
+    holders[i].title = library + "+0x" + std::to_string(200 + i);
+    holders[i].module = library;
+  };
+  unname(0, "libx.so");
+  unname(1, "liby.so");
+  const std::string two = report(summary);
+  CHECK(two.find("most in libx.so, which is stripped") != std::string::npos);
+  CHECK(two.find("in liby.so") == std::string::npos);
+  unname(1, "libx.so");
+  summary.quality.warnings.push_back({"GP025", "/opt/libx.so cannot be read: …"});
+  const std::string one = report(summary);
+  const size_t at = one.find("all in libx.so, which is not here: gpupeak bundle");
+  CHECK(at != std::string::npos);
+  CHECK(one.find("has no names", at + 1) == std::string::npos);
 }
 
 TEST_CASE("write_text: one screen, whatever the log holds", "[collector]") {
