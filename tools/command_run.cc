@@ -34,6 +34,7 @@ struct RunOptions {
   std::string children;  ///< as GPUPEAK_CHILDREN
   std::string python;    ///< as GPUPEAK_PYTHON
   std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
+  bool ort_nodes = false;                     ///< ONNX Runtime's sessions write a profile
   bool audit = false;                         ///< reach clients that bypass a preloaded library
   bool quiet = false;
 };
@@ -134,6 +135,7 @@ void set_unless_empty(const char* name, const std::string& value) {
   set_unless_empty("GPUPEAK_CHILDREN", options.children);
   set_unless_empty("GPUPEAK_PYTHON", options.python);
   if (options.quiet) setenv("GPUPEAK_QUIET", "1", 1);
+  if (options.ort_nodes) setenv("GPUPEAK_ORT_NODES", "1", 1);
   // So that what comes from outside falls between the right events.
   if (!options.phases_on_output.empty()) setenv("GPUPEAK_STAMP_ALL", "1", 1);
   std::vector<char*> arguments;
@@ -287,6 +289,9 @@ void add_run(CommandLine& line) {
                   "A line of the program's output with this text begins a phase (may be repeated)")
       ->type_name("[NAME=]TEXT")
       ->allow_extra_args(false);
+  verb.add_flag("--ort-nodes", options.ort_nodes,
+                "Have ONNX Runtime write its profile of each session, and make phases of its nodes "
+                "(costs time and host memory of its own: docs/phases.md)");
   verb.add_option("command", options.command, "The program and its arguments")
       ->required()
       ->type_name("-- PROGRAM ...");

@@ -33,9 +33,10 @@ std::string without_numbers(std::string_view name) {
   return out;
 }
 
-/// What phases of one row have in common. The program's own words are as it meant them.
+/// What phases of one row have in common. The program's own words are as it meant them, and a
+/// model's nodes are what was asked for.
 std::string pattern_of(const PhaseSummary& phase) {
-  return phase.source == "api" ? phase.name : without_numbers(phase.name);
+  return phase.source == "api" || phase.source == "node" ? phase.name : without_numbers(phase.name);
 }
 
 /// What a sum, a largest or a last value of several phases is.

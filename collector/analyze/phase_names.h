@@ -19,7 +19,8 @@ struct ListedPhase {
 };
 
 /// In the order of their first begins. Up to 64 names that differ in numbers are kept apart: the
-/// layers of a model are. Those that the program opens by gpupeak.h are never folded.
+/// layers of a model are. Those that the program opens by gpupeak.h
+/// and the nodes of a model are never folded.
 std::vector<PhaseSummary> fold_phase_names(std::vector<ListedPhase> phases);
 
 }  // namespace gpupeak::collector

@@ -40,7 +40,8 @@ class PhaseLister {
       out.parent = by_site_.phase_name(phase.parent);
       out.depth = depths[id];
       out.count = phase.count;
-      if (phase.source == GPUPEAK_PHASE_ORT) out.session = phase.instance;
+      if (phase.source == GPUPEAK_PHASE_ORT || phase.source == kPhaseNode)
+        out.session = phase.instance;
       out.begin_ns = replay_.log().clock().to_ns(phase.begin_ticks);
       const bool ended_with_process = phase.open > 0 && replay_.log().counters().ended != 0;
       if (phase.open == 0) {
@@ -132,6 +133,8 @@ std::string_view phase_source_name(uint8_t source) {
       return "rule";
     case GPUPEAK_PHASE_MARK:
       return "mark";
+    case kPhaseNode:
+      return "node";
     default:
       return "api";
   }

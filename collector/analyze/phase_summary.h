@@ -13,7 +13,7 @@
 
 namespace gpupeak::collector {
 
-/// Of GPUPEAK_PHASE_*: "auto", "nvtx", "ort", "rule", "mark" or "api".
+/// Of GPUPEAK_PHASE_*: "auto", "nvtx", "ort", "rule", "mark", "node" or "api".
 std::string_view phase_source_name(uint8_t source);
 
 /// In the order of their first begins, folded as phase_names.h says. A phase that was open when the

@@ -244,6 +244,7 @@ class QualityReport {
                "that were never created");
     }
     warn_of_pools();
+    for (const std::string& problem : replay_.nodes().problems()) warn("GP051", problem);
     compare_with_counters();
     if (page_.ended != 0 && page_.exit_kind == GPUPEAK_EXIT_SIGNAL) {
       warn("GP031", fmt::format("the process was ended by signal {}", page_.exit_code));

@@ -68,4 +68,17 @@ int64_t ClockMap::to_ns(uint64_t ticks) const {
   return static_cast<int64_t>(std::min(ns, kMaxNs));
 }
 
+// The lines have nearly one slope, so that each step brings the difference down by thousands.
+uint64_t ClockMap::to_ticks(int64_t ns) const {
+  constexpr int kSteps = 4;
+  const uint64_t start = pairs_.front().ticks;
+  const double ticks_per_ns = 1 / std::clamp(slope(), kMinNsPerTick, kMaxNsPerTick);
+  double ticks = static_cast<double>(ns) * ticks_per_ns;
+  for (int step = 0; step < kSteps; ++step) {
+    const int64_t there = to_ns(start + static_cast<uint64_t>(std::max(ticks, 0.0)));
+    ticks += static_cast<double>(ns - there) * ticks_per_ns;
+  }
+  return start + static_cast<uint64_t>(std::max(ticks, 0.0));
+}
+
 }  // namespace gpupeak::collector

@@ -19,6 +19,8 @@ class ClockMap {
 
   /// Nanoseconds since the start; 0 for anything before it.
   int64_t to_ns(uint64_t ticks) const;
+  /// to_ns() backwards, to a tick.
+  uint64_t to_ticks(int64_t ns) const;
   /// From the first pair to the last: as long as the log is known to be, in ticks.
   uint64_t span_ticks() const { return pairs_.back().ticks - pairs_.front().ticks; }
   /// How many ticks one second has, about.

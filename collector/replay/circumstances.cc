@@ -9,6 +9,7 @@ Circumstances::Circumstances(const LogReader& log, LiveMemory& live, ReplayTroub
       stack_count_(log.definitions().nodes().size()),
       names_(log.definitions()),
       phases_(observer),
+      nodes_(log, names_),
       threads_(log.slots().size()) {}
 
 void Circumstances::use_rules(const StackPhases& rules) {
@@ -31,6 +32,17 @@ void Circumstances::change_thread(const Event& event) {
   if (thread.tid != 0) phases_.end_thread(event.slot, live_.moment(event.ticks));
   thread.tid = event.tid;
   thread.tags.clear();
+  ++version_;
+}
+
+void Circumstances::change_nodes(uint64_t ticks) {
+  const auto slot_of = [this](uint32_t tid) {
+    for (uint32_t slot = 0; slot < threads_.size(); ++slot) {
+      if (threads_[slot].tid == tid) return slot;
+    }
+    return NodePhases::kNoSlot;
+  };
+  nodes_.pass(ticks, slot_of, live_, phases_);
   ++version_;
 }
 

@@ -1,6 +1,7 @@
 // Under which circumstances memory is allocated: by which thread, in which phase, for which tag.
 // Follows the threads of a log by its phases, ranges and tags, and by the rules that its stacks
-// match. Replay tells it of every event; heap and device ask it when a block is made.
+// match, and by the nodes of ONNX Runtime's profiles. Replay tells it of every event; heap and
+// device ask it when a block is made.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include "collector/log/log_reader.h"
 #include "collector/replay/live_memory.h"
 #include "collector/replay/name_table.h"
+#include "collector/replay/node_phases.h"
 #include "collector/replay/phase_tree.h"
 #include "collector/replay/troubles.h"
 #include "collector/rules/stack_rules.h"
@@ -31,6 +33,11 @@ class Circumstances {
   void turn_to(uint32_t slot, uint64_t last_ticks);
   void wake(uint32_t slot) { phases_.wake(slot); }
 
+  /// Before all that an event does: the nodes of profiles that began or ended until then.
+  void pass_nodes(uint64_t ticks) {
+    if (ticks >= nodes_.next_ticks()) [[unlikely]]
+      change_nodes(ticks);
+  }
   /// Before all that an event does: whether its slot has another thread now.
   bool changes_thread(const Event& event) const { return threads_[event.slot].tid != event.tid; }
   void change_thread(const Event& event);
@@ -46,7 +53,10 @@ class Circumstances {
   void push_tag(const TagPushEvent& tag, uint32_t slot);
   /// One without a push says nothing: the push may have been lost.
   void pop_tag(uint32_t slot);
-  void finish(uint64_t ticks) { phases_.finish(live_.moment(ticks)); }
+  void finish(uint64_t ticks) {
+    pass_nodes(ticks);
+    phases_.finish(live_.moment(ticks));
+  }
 
   /// Of memory that this event makes.
   SiteContext context(const Event& event, uint8_t kind, int32_t device = -1,
@@ -63,6 +73,7 @@ class Circumstances {
 
   const PhaseTree& phases() const { return phases_; }
   void watch(InstanceWatcher& watcher) { phases_.watch(watcher); }
+  const NodePhases& nodes() const { return nodes_; }
   NameTable& names() { return names_; }
   const NameTable& names() const { return names_; }
   uint32_t thread_of(uint32_t slot) const { return threads_[slot].tid; }
@@ -75,6 +86,7 @@ class Circumstances {
     std::vector<uint32_t> tags;   // name ids, the innermost last
   };
 
+  [[gnu::noinline]] void change_nodes(uint64_t ticks);
   [[gnu::noinline]] void change_rule(const Event& event, uint32_t stack);
 
   LiveMemory& live_;
@@ -82,6 +94,7 @@ class Circumstances {
   const size_t stack_count_;
   NameTable names_;
   PhaseTree phases_;
+  NodePhases nodes_;
   std::vector<Thread> threads_;  // by slot
   const StackPhases* rules_ = nullptr;
   std::vector<uint32_t> rule_names_;   // by rule: name ids

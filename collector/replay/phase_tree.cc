@@ -6,6 +6,14 @@
 #include "collector/text/wrapping_sum.h"
 
 namespace gpupeak::collector {
+namespace {
+
+/// What grows with each node grows with each run, and a model has hundreds of nodes.
+bool is_watched(const PhaseLabel& label) {
+  return label.source != kPhaseNode;
+}
+
+}  // namespace
 
 PhaseId PhaseTree::innermost(uint32_t slot) const {
   const auto thread = threads_.find(slot);
@@ -84,7 +92,8 @@ void PhaseTree::enter(Open& open, PhaseId parent, const PhaseMoment& at) {
   open.number = ++phases_[id].count;
   ++phases_[id].open;
   open.owned = owned(id, at);
-  if (watcher_ != nullptr) watcher_->instance_began(id, open.number, open.begin_ticks);
+  if (watcher_ != nullptr && is_watched(open.label))
+    watcher_->instance_began(id, open.number, open.begin_ticks);
 }
 
 PhaseId PhaseTree::push(PhaseTrack track, const PhaseLabel& label, const PhaseMoment& at) {
@@ -135,7 +144,8 @@ void PhaseTree::end_instance(const Open& open, const Bytes& peak, const End& end
     phase.kept_bytes[i] = wrapping_sum(phase.kept_bytes[i], side.kept_bytes);
   }
   phase.instances.add(row);
-  if (watcher_ != nullptr && end.seen) watcher_->instance_ended(open.phase, open.number, end.ticks);
+  if (watcher_ != nullptr && is_watched(open.label) && end.seen)
+    watcher_->instance_ended(open.phase, open.number, end.ticks);
   if (spans_.size() < kMaxSpans) spans_.push_back({open.phase, row.begin_ticks, row.end_ticks});
 }
 

@@ -47,6 +47,10 @@ namespace gpupeak::collector {
 
 using PhaseId = uint32_t;  ///< index into PhaseTree::phases(); 0: outside of all phases
 
+/// Source of the phases of ONNX Runtime's nodes, which no log has: another than all of
+/// gpupeak_phase_source.
+inline constexpr uint8_t kPhaseNode = 16;
+
 /// The owner of what a phase allocates; PeakFinder adds it up. Side kPhaseSides: in no sum.
 inline constexpr OwnerId owner_of(PhaseId phase, size_t side) {
   return static_cast<OwnerId>(phase * (kPhaseSides + 1) + side);

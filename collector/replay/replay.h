@@ -59,6 +59,7 @@ class Replay {
   const PeakFinder& peaks() const { return live_.peaks(); }
   const SiteTable& sites() const { return live_.sites(); }
   const PhaseTree& phases() const { return circumstances_.phases(); }
+  const NodePhases& nodes() const { return circumstances_.nodes(); }
   const HeapReplay& heap() const { return heap_; }
   const DeviceReplay& device() const { return device_; }
   const ArenaTable& arenas() const { return arenas_; }
@@ -94,6 +95,7 @@ class Replay {
     if (is_heap_event(event.tag)) heap_.prefetch_next(event);
   }
   void on_event(const Event& event) {
+    circumstances_.pass_nodes(event.ticks);
     if (circumstances_.has_rules() && circumstances_.turns_to(event.slot)) [[unlikely]]
       return take_of_other_slot(event);
     take(event);

@@ -56,4 +56,58 @@ std::string instances_text(const PhaseSummary& phase, const PhaseInstances& inst
   return text;
 }
 
+namespace {
+
+constexpr uint64_t kWorthARow = 64;  ///< a 64th of what the heaviest node has
+
+/// Of its own allocations, what one site held at most: instances that are folded no longer tell how
+/// high each rose.
+uint64_t weight(const PhaseSummary& phase) {
+  const auto of = [](const std::optional<Holder>& site) { return site ? site->bytes : 0; };
+  return std::max(of(phase.biggest_new_device_site), of(phase.biggest_new_host_site));
+}
+
+/// The first instances are those that fill pools.
+const PhaseInstances* highest(const PhaseSummary& phase) {
+  const auto rise = [](const PhaseInstances& instances) {
+    const auto of = [](const PhaseInstanceSide& side) {
+      return side.peak_bytes > side.start_bytes ? side.peak_bytes - side.start_bytes : 0;
+    };
+    return std::max(of(instances.device), instances.host ? of(*instances.host) : 0) /
+           std::max<uint64_t>(instances.count, 1);
+  };
+  const auto found = std::max_element(
+      phase.instances.begin(), phase.instances.end(),
+      [&](const PhaseInstances& a, const PhaseInstances& b) { return rise(a) < rise(b); });
+  return found == phase.instances.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+PhaseRows phase_rows(const Summary& summary, size_t most_nodes) {
+  std::vector<std::pair<uint64_t, const PhaseSummary*>> nodes;
+  for (const PhaseSummary& phase : summary.phases) {
+    const PhaseInstances* top = phase.source == "node" ? highest(phase) : nullptr;
+    if (top != nullptr) nodes.emplace_back(weight(phase), &phase);
+  }
+  std::stable_sort(nodes.begin(), nodes.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  nodes.resize(std::min(nodes.size(), most_nodes));
+  const uint64_t least = nodes.empty() || most_nodes == SIZE_MAX ? 0 : nodes[0].first / kWorthARow;
+  std::erase_if(nodes, [&](const auto& node) { return node.first < least; });
+  PhaseRows table;
+  for (const PhaseSummary& phase : summary.phases) {
+    if (phase.source != "node") {
+      for (const PhaseInstances& instances : phase.instances)
+        table.rows.emplace_back(&phase, &instances);
+    } else if (std::any_of(nodes.begin(), nodes.end(),
+                           [&](const auto& node) { return node.second == &phase; })) {
+      table.rows.emplace_back(&phase, highest(phase));
+    } else {
+      ++table.nodes_left_out;
+    }
+  }
+  return table;
+}
+
 }  // namespace gpupeak::collector

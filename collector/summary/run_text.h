@@ -1,7 +1,10 @@
 // Lines about a run as a whole that the short summary and the report share.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "collector/summary/summary.h"
 #include "collector/text/text_format.h"
@@ -21,5 +24,13 @@ bool was_used(const DeviceSummary& device);
 
 /// "run", "run[1]", "run[2..100]"; with "#2" where it is of the second session.
 std::string instances_text(const PhaseSummary& phase, const PhaseInstances& instances);
+
+/// The rows of a table of phases. A model has hundreds of nodes: only those whose sites
+/// hold most are shown, and of each the instances that rise highest.
+struct PhaseRows {
+  std::vector<std::pair<const PhaseSummary*, const PhaseInstances*>> rows;
+  size_t nodes_left_out = 0;
+};
+PhaseRows phase_rows(const Summary& summary, size_t most_nodes);
 
 }  // namespace gpupeak::collector

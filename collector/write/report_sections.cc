@@ -18,6 +18,7 @@ namespace {
 constexpr size_t kPhaseColumns = 22;
 constexpr size_t kCommandColumns = 12;
 constexpr size_t kMaxFailureHolders = 3;
+constexpr size_t kNodeRows = 4;
 
 /// The error bar of an estimate, if it is one.
 std::string error_text(const std::optional<uint64_t>& bytes, std::string_view before,
@@ -306,15 +307,16 @@ ReportSections::Lines ReportSections::kinds() const {
 
 ReportSections::Lines ReportSections::phases(bool of_device, bool full, size_t rows) const {
   const std::string peak_name = of_device ? "device.peak_bytes" : "host.peak_bytes";
-  std::vector<std::pair<const PhaseSummary*, const PhaseInstances*>> all;
+  PhaseRows table = phase_rows(summary_, full ? SIZE_MAX : kNodeRows);
+  auto& all = table.rows;
   uint64_t largest = 0;
   int outermost = INT_MAX;  // of those that are shown
   for (const PhaseSummary& phase : summary_.phases) {
     largest = std::max(largest, metric(phase.metrics, peak_name).value_or(0));
     if (!full && phase.source == "auto") continue;
     outermost = std::min(outermost, phase.depth);
-    for (const PhaseInstances& instances : phase.instances) all.emplace_back(&phase, &instances);
   }
+  std::erase_if(all, [&](const auto& row) { return !full && row.first->source == "auto"; });
   if (largest == 0 || all.empty()) return {};
   const auto figure = [&](std::string_view name) { return right(name, columns_); };
   Lines lines{"", heading("PHASES", of_device ? "device memory" : "host memory")};

@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kNameColumns = 22;
 constexpr size_t kTimeColumns = 9;
+constexpr size_t kNodeRows = 12;
 constexpr std::string_view kUnknown = "–";
 
 class PhaseTable {
@@ -41,12 +42,15 @@ class PhaseTable {
     out_ << head << (host_ > 0 ? "   host memory" : "") << '\n';
     out_ << left("phase", names_) << ' ' << right("time", kTimeColumns)
          << sides(side_head(), side_head()) << '\n';
-    for (const PhaseSummary& phase : summary_.phases) {
-      for (const PhaseInstances& instances : phase.instances) row(phase, instances);
+    const PhaseRows table = phase_rows(summary_, kNodeRows);
+    for (const auto& [phase, instances] : table.rows) row(*phase, *instances);
+    if (table.nodes_left_out > 0) {
+      out_ << fmt::format("… {} more nodes, which hold less: --csv has them\n",
+                          grouped(table.nodes_left_out));
     }
     outside();
     growth();
-    sites();
+    sites(table);
   }
 
  private:
@@ -108,9 +112,13 @@ class PhaseTable {
     }
   }
 
-  void sites() {
+  void sites(const PhaseRows& table) {
     bool any = false;
-    for (const PhaseSummary& phase : summary_.phases) {
+    const PhaseSummary* before = nullptr;
+    for (const auto& [row, instances] : table.rows) {
+      const PhaseSummary& phase = *row;
+      if (row == before) continue;
+      before = row;
       for (const auto* site : {&phase.biggest_new_device_site, &phase.biggest_new_host_site}) {
         if (!*site || (*site)->bytes == 0) continue;
         if (!any) out_ << '\n' << bold("BIGGEST NEW SITES", style_) << '\n';

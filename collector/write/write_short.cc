@@ -140,7 +140,7 @@ class ShortSummary {
     size_t shown = 0;
     const bool of_host = verdict_.device == nullptr;
     for (const PhaseSummary& phase : summary_.phases) {
-      if (phase.source == "auto") continue;
+      if (phase.source == "auto" || phase.source == "node") continue;
       for (const PhaseInstances& instances : phase.instances) {
         if (of_host && !instances.host) continue;
         if (++shown > kMaxPhases) break;

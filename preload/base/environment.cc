@@ -161,6 +161,7 @@ bool read_environment() {
   e.quiet = read_switch("GPUPEAK_QUIET", false);
   e.verify_stacks = read_switch("GPUPEAK_VERIFY_STACKS", false);
   e.nvtx = read_switch("GPUPEAK_NVTX", true);
+  e.ort_nodes = read_switch("GPUPEAK_ORT_NODES", false);
   e.stamp_all = read_switch("GPUPEAK_STAMP_ALL", false);
   e.summary = read_switch("GPUPEAK_SUMMARY", true);
   read_ledger();

@@ -10,12 +10,15 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/elf_lookup.h"
 #include "base/memory.h"
 #include "base/process_state.h"
 #include "hooks/export.h"
 #include "hooks/ort_arena.h"
+#include "hooks/ort_profile.h"
 #include "stack/module_map.h"
+#include "track/ort_profile.h"
 #include "track/ort_sessions.h"
 #include "track/phases.h"
 #include "track/pool_ort.h"
@@ -54,6 +57,7 @@ struct Library {
   ApiBase base{};
   std::atomic<Table> real_table{nullptr};
   std::atomic<Word*> table{nullptr};
+  int minor = -1;  ///< of release 1.x; before `table` is there
   Word real[kRowCount] = {};
 };
 constexpr size_t kMostLibraries = 4;
@@ -63,6 +67,7 @@ constinit Library g_libraries[kMostLibraries];
 /// do before and after.
 template <size_t kRow, typename Function>
 struct RealCall {
+  const Library& library;
   Function* function;
   int& program_errno;
   const void* frame;
@@ -79,12 +84,6 @@ struct RealCall {
   }
 };
 
-template <typename... Arguments>
-Word last_of(Arguments... arguments) {
-  const Word all[] = {arguments...};
-  return all[sizeof...(arguments) - 1];
-}
-
 // Handlers: how a call becomes a phase.
 namespace handlers {
 
@@ -94,9 +93,22 @@ Word phase(const Real& real, Arguments... arguments) {
   return real(arguments...);
 }
 
-/// (env, path or data, …, out): a status, null if it went well.
+template <typename Real>
+Word enable_profiling(const Real& real, Word options, Word prefix) {
+  ort_profile_is_the_programs();
+  return real(options, prefix);
+}
+
+template <typename Real, size_t... kIndex>
+Word make_session(const Real& real, Word env, Word model, const Word* rest,
+                  std::index_sequence<kIndex...>) {
+  return real(env, model, rest[kIndex]...);
+}
+
+/// (env, path or data and its size, options, …, out): a status, null if it went well.
 template <typename Real, typename... Arguments>
 Word create_session(const Real& real, Word env, Word model, Arguments... arguments) {
+  constexpr auto kRest = std::make_index_sequence<sizeof...(arguments)>();
   const bool from_file = real.label().category.text == "file";
   const char* path = reinterpret_cast<const char*>(model);
   const uint64_t session = number_ort_session(!from_file        ? "(in memory)"
@@ -104,9 +116,26 @@ Word create_session(const Real& real, Word env, Word model, Arguments... argumen
                                                                 : "");
   say_ort_pools();
   CallPhase phase(real.label(session), real.frame);
-  const Word status = real(env, model, arguments...);
-  const auto* out = reinterpret_cast<void* const*>(last_of(arguments...));
-  if (status == 0 && out != nullptr && *out != nullptr) ort_session_created(*out, session);
+  const Table api = real.library.real_table.load(std::memory_order_relaxed);
+  const int minor = real.library.minor;
+  const uint64_t called_ns = monotonic_ns();
+  Word rest[] = {arguments...};
+  const auto* out = reinterpret_cast<void* const*>(rest[sizeof...(arguments) - 1]);
+  Word& options = rest[from_file ? 0 : 1];
+  const Word programs = options;
+  const Word ours = ort_options_with_profile(api, minor, programs, session);
+  if (ours != 0) options = ours;
+  Word status = make_session(real, env, model, rest, kRest);
+  if (ours != 0) {
+    ort_forget_options(api, ours, status);
+    options = programs;
+    // A copy of options may lack the program's own operators.
+    if (status != 0) status = make_session(real, env, model, rest, kRest);
+  }
+  if (status == 0 && out != nullptr && *out != nullptr) {
+    ort_session_created(*out, session);
+    ort_note_profile(api, minor, *out, session, called_ns);
+  }
   return status;
 }
 
@@ -182,6 +211,7 @@ struct Wrapper;
       int program_errno = errno;                                                                 \
       using Function = Word(Arguments...);                                                       \
       const RealCall<kRowOfSlot##slot, Function> real{                                           \
+          g_libraries[kLibrary],                                                                 \
           reinterpret_cast<Function*>(g_libraries[kLibrary].real[kRowOfSlot##slot]),             \
           program_errno, __builtin_frame_address(0)};                                            \
       const Word result = handlers::handler(real, arguments...);                                 \
@@ -251,6 +281,7 @@ Table table_for(Table real) {
   wrapper_addresses<kLibrary>(wrappers);
   Word* const copy = copy_table(real, end, minor, wrappers, library);
   if (copy == nullptr) return real;
+  library.minor = minor;
   library.real_table.store(real, std::memory_order_relaxed);
   Word* first = nullptr;  // another thread's, perhaps; then this one's pages stay unused
   return library.table.compare_exchange_strong(first, copy) ? copy : first;

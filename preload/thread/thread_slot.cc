@@ -101,6 +101,12 @@ void allow_only_writer(bool allowed) {
   g_may_claim = allowed && !sys::failed(sys::membarrier(kRegisterPrivateExpedited));
 }
 
+void stamp_every_event() {
+  LockGuard guard(g_slots_lock);  // no claim is under way
+  g_may_claim = false;
+  std::atomic_ref<uint32_t>(g_process->only_writer).store(0, std::memory_order_release);
+}
+
 /// If nobody else has logged since, becomes the only writer. Of another thread that is about to
 /// log, either it will see the claim and end it, or its `stamping` is seen here: the barrier is one
 /// for all threads.

@@ -87,6 +87,8 @@ bool any_slot_reads(uintptr_t begin, uintptr_t end);
 
 /// Whether threads may become the only writer, in this process from now on.
 void allow_only_writer(bool allowed);
+/// From now on each record has a time stamp of its own, in this process.
+void stamp_every_event();
 
 /// Adds to the heap counters what the slot has not added yet.
 void flush_slot(ThreadSlot& slot);

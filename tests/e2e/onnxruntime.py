@@ -15,6 +15,7 @@ import time
 
 from common import (GPUPEAK, Skipped, environment, expect, expect_heap_is_what_events_leave, expect_nothing_dropped,
                     logs, report, run_checks)
+import ort_nodes
 
 model, clients, work = sys.argv[3:6]
 
@@ -89,6 +90,18 @@ def check_killed(command, folder):
     expect(inner <= phases["main"]["metrics"]["host.live_at_exit_bytes"], f"main's phases hold {inner}, more than main")
 
 
+def check_nodes(command, folder):
+    """The nodes of the program's own profile below its runs, and those of one that is asked for."""
+    for how, options, arguments in (("own", [], ["-p", "own"]), ("asked for", ["--ort-nodes"], [])):
+        log = os.path.join(folder, "nodes.gplog")
+        ours = subprocess.run([GPUPEAK, "run", "-q", "-o", log, *options, "--", command[0], *arguments, *command[1:]],
+                              cwd=folder, env=environment(folder, False), capture_output=True, text=True, check=False)
+        expect(ours.returncode == 0, f"{how}: {ours}")
+        summary = report(log)
+        expect_nothing_dropped(summary)
+        ort_nodes.expect_as_in_profile(summary, folder, "own_*.json" if how == "own" else "nodes.gplog.ort-1_*.json")
+
+
 def main():
     get = os.path.join(clients, "onnxruntime/get.sh")
     if not os.path.exists(get):
@@ -122,6 +135,7 @@ def main():
         if theirs is not None:
             expect(abs(peak - theirs) <= 0.01 * theirs, "more than 1 % from heaptrack's")
         check_killed(command, folder)
+        check_nodes(command, folder)
 
 
 run_checks(main)

@@ -14,6 +14,7 @@ import tempfile
 from common import (GPUPEAK, Skipped, environment, expect, expect_heap_is_what_events_leave, expect_nothing_dropped,
                     logs, report, run_checks)
 import npm_package
+import ort_nodes
 import tiny_onnx
 
 VERSION, WORK, CLIENTS = sys.argv[3:6]
@@ -55,6 +56,11 @@ def main():
         phases = {p["name"]: p["count"] for p in summary["phases"] if p["source"] == "ort"}
         print(VERSION, phases)
         expect(phases == {"create_env": 1, "create_session": 1, "run": 4, "release_session": 1}, f"phases {phases}")
+        log = os.path.join(folder, "nodes.gplog")
+        nodes = subprocess.run([GPUPEAK, "run", "-q", "--ort-nodes", "-o", log, "--", *command],
+                               env=environment(folder, False), capture_output=True, check=False)
+        expect(nodes.returncode == 0 and nodes.stdout == native.stdout, f"with --ort-nodes {nodes}")
+        ort_nodes.expect_as_in_profile(report(log), folder, "nodes.gplog.ort-1_*.json")
 
 
 run_checks(main)

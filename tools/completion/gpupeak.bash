@@ -35,7 +35,7 @@ _gpupeak() {
         return
       fi
     done
-    mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --log-max --children --python --audit --phase-on-output --help --" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --log-max --children --python --audit --ort-nodes --phase-on-output --help --" -- "$word")
     return
   fi
   if [ "$verb" = export ] && [ "$COMP_CWORD" -eq 2 ] && [[ $word != -* ]]; then

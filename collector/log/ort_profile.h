@@ -1,0 +1,41 @@
+// The nodes of ONNX Runtime's own profiles: which ran when, and in which thread. The preload notes
+// in the log where the profile of a session lies and when its clock began (facts ort.profile);
+// replay makes phases of what is read here. docs/phases.md says how the clocks are joined.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collector/log/log_reader.h"
+
+namespace gpupeak::collector {
+
+/// One run of one node.
+struct NodeSpan {
+  uint64_t begin_ticks = 0, end_ticks = 0;
+  uint32_t tid = 0;
+  uint32_t name = 0;  ///< index into NodeProfiles::names
+  uint64_t session = 0;
+};
+
+struct NodeProfiles {
+  std::vector<NodeSpan> spans;        ///< by begin; what lies within another comes after it
+  std::vector<std::string> names;     ///< "conv1 (Conv)"
+  std::vector<std::string> problems;  ///< sentences: what is missing, and why
+};
+
+/// Of all sessions of the log. What cannot be read is a problem, not an error.
+NodeProfiles read_ort_profiles(const LogReader& log);
+
+/// The same of the text of one file, `name` in messages. `zero_ns`: when the profile's clock was 0,
+/// in nanoseconds since the log's start, and by how much that may be wrong.
+struct ProfileClock {
+  int64_t zero_ns = 0;
+  uint64_t error_ns = 0;
+};
+void read_ort_profile(const LogReader& log, std::string_view text, const std::string& name,
+                      uint64_t session, const ProfileClock& clock, NodeProfiles& profiles);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,52 @@
+// Phases of ONNX Runtime's nodes. They are in no event of the log but in a profile, with times of
+// their own; so they begin and end between events. A node has a phase only while its session runs:
+// in the thread that runs it, below that run, else in the thread that helps.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "collector/log/ort_profile.h"
+#include "collector/replay/live_memory.h"
+#include "collector/replay/name_table.h"
+#include "collector/replay/phase_tree.h"
+
+namespace gpupeak::collector {
+
+class NodePhases {
+ public:
+  NodePhases(const LogReader& log, NameTable& names);
+
+  /// Nothing happens before this.
+  uint64_t next_ticks() const { return next_ticks_; }
+  /// Begins and ends what does until then. `slot_of`: the slot that a thread has now, or kNoSlot.
+  static constexpr uint32_t kNoSlot = UINT32_MAX;
+  void pass(uint64_t ticks, const std::function<uint32_t(uint32_t tid)>& slot_of, LiveMemory& live,
+            PhaseTree& phases);
+
+  /// What is missing, and why. After the last event.
+  std::vector<std::string> problems() const;
+
+ private:
+  struct Border {
+    uint64_t ticks;
+    uint32_t span;
+    bool is_end;
+  };
+
+  bool runs(const PhaseTree& phases, uint32_t slot, uint64_t session);
+
+  NodeProfiles profiles_;
+  const NameTable& names_;
+  std::vector<Border> borders_;        // in their order
+  std::vector<uint32_t> name_ids_;     // of profiles_.names
+  std::vector<uint32_t> slots_;        // by span: where it is open
+  std::vector<PhaseId> runs_;          // of all sessions
+  size_t next_ = 0, seen_phases_ = 0;  // of borders_, of the phases looked through for runs_
+  uint64_t next_ticks_ = UINT64_MAX;
+  uint64_t misplaced_ = 0;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,116 @@
+#include "track/ort_profile.h"
+
+#include <sys/stat.h>
+
+#include <atomic>
+
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/hook_scope.h"
+#include "base/process_state.h"
+#include "base/syscalls.h"
+#include "log/log.h"
+#include "log/log_file.h"
+#include "thread/thread_slot.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr uint64_t kNsPerSecond = 1'000'000'000;
+/// Files' times advance by the kernel's tick, 10 ms at most.
+constexpr uint64_t kFileTimeNs = 20'000'000;
+constexpr int kMostDescriptors = 4096;
+
+std::atomic<bool> g_is_programs{false};
+
+bool ends_with(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && tail(text, text.size() - end.size()) == end;
+}
+
+/// Both clocks at one instant.
+struct Instant {
+  uint64_t monotonic_ns = 0, realtime_ns = 0, error_ns = UINT64_MAX;
+};
+Instant now_by_both_clocks() {
+  Instant best;
+  for (int i = 0; i < 8; ++i) {  // the thread may lose its processor between two readings
+    const uint64_t before = monotonic_ns();
+    const uint64_t realtime = realtime_ns();
+    const uint64_t after = monotonic_ns();
+    if (after - before < best.error_ns) best = {before, realtime, after - before};
+  }
+  return best;
+}
+
+/// The one file that is open, still empty, named *.json, and was made or emptied right before the
+/// profile began. Several sessions made at once have several: then it cannot be told.
+bool find_file(uint64_t began_realtime_ns, Path& path) {
+  bool found = false;
+  for (int fd = 0; fd < kMostDescriptors; ++fd) {
+    struct stat status {};
+    if (sys::failed(sys::fstat(fd, &status)) || !S_ISREG(status.st_mode) || status.st_size != 0) {
+      continue;
+    }
+    const uint64_t changed = static_cast<uint64_t>(status.st_mtim.tv_sec) * kNsPerSecond +
+                             static_cast<uint64_t>(status.st_mtim.tv_nsec);
+    if (changed > began_realtime_ns || changed + kFileTimeNs < began_realtime_ns) continue;
+    Text<40> link;
+    link.add("/proc/self/fd/").add(static_cast<uint64_t>(fd));
+    char name[4096];
+    const long bytes = sys::readlink(link.c_str(), name, sizeof name);
+    if (sys::failed(bytes)) continue;
+    const std::string_view file(name, static_cast<size_t>(bytes));
+    if (!ends_with(file, ".json")) continue;
+    if (found) return false;
+    path.clear();
+    path.add(file);
+    found = true;
+  }
+  return found;
+}
+
+void define_profile_fact(std::string_view key, const Path& value) {
+  Record record(GPUPEAK_DEF_FACT);
+  define(record.s(key).s(value.view()));
+}
+
+}  // namespace
+
+bool wants_ort_profile() {
+  return recording() && environment().ort_nodes && !g_is_programs.load(std::memory_order_relaxed);
+}
+
+void ort_profile_is_the_programs() {
+  g_is_programs.store(true, std::memory_order_relaxed);
+}
+
+void ort_profile_prefix(uint64_t session, Path& prefix) {
+  prefix.add(log_path()).add(".ort-").add(session);
+}
+
+void ort_session_profiled(uint64_t session, uint64_t start_ns, uint64_t called_ns) {
+  HookScope hook;
+  if (!hook.entered() || !recording()) return;
+  const Instant now = now_by_both_clocks();
+  // std::chrono::high_resolution_clock is the real time's clock in libstdc++, the monotonic one in
+  // libc++. The right one has the profile begin while the session was made.
+  const bool is_monotonic = start_ns >= called_ns && start_ns <= now.monotonic_ns;
+  const uint64_t age_ns = is_monotonic ? now.monotonic_ns - start_ns : now.realtime_ns - start_ns;
+  const uint64_t zero_ns = now.monotonic_ns - age_ns;
+  Path text;
+  if (age_ns > now.monotonic_ns || zero_ns < called_ns) {
+    text.add("session ").add(session).add(": its clock is not known");
+    return define_profile_fact("ort.profile.off", text);
+  }
+  Path file;
+  if (!find_file(now.realtime_ns - age_ns, file)) {
+    text.add("session ").add(session).add(": its file could not be told from others");
+    return define_profile_fact("ort.profile.off", text);
+  }
+  stamp_every_event();
+  text.add(session).add(" ").add(zero_ns).add(" ").add(is_monotonic ? 0 : now.error_ns).add(" ");
+  text.add(file.view());
+  define_profile_fact("ort.profile", text);
+}
+
+}  // namespace gpupeak::preload

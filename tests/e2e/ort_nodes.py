@@ -1,0 +1,49 @@
+"""ONNX Runtime's nodes as phases, compared with the profile that they come from."""
+import collections
+import glob
+import json
+import os
+import re
+
+from common import expect
+
+SUFFIX = "_kernel_time"
+SHORT_US = 1  # shorter runs of nodes have no phase
+
+
+def runs_of_nodes(path):
+    """How often each node ran, as its phase is called; how often it was too short."""
+    with open(path) as file:
+        events = json.load(file)
+    counts = collections.Counter()
+    short = 0
+    for event in events:
+        if event["cat"] != "Node" or not event["name"].endswith(SUFFIX):
+            continue
+        if event["dur"] <= SHORT_US:
+            short += 1
+        else:
+            counts[f"{event['name'][:-len(SUFFIX)]} ({event['args']['op_name']})"] += 1
+    return counts, short
+
+
+def expect_as_in_profile(summary, folder, pattern):
+    paths = glob.glob(os.path.join(folder, pattern))
+    expect(len(paths) == 1, f"{pattern}: {paths}")
+    truth, short = runs_of_nodes(paths[0])
+    nodes = {p["name"]: p for p in summary["phases"] if p["source"] == "node"}
+    expect({name: node["count"] for name, node in nodes.items()} == dict(truth),
+           f"{len(nodes)} nodes, in the profile {len(truth)}, short {short}: {summary['quality']['warnings']}")
+    expect(all(node["parent"] == "run" for node in nodes.values()), "a node that is not below run")
+    # What stands in a kernel's own function stands in a node of that operator.
+    named = 0
+    for name, node in nodes.items():
+        site = node["biggest_new_host_site"]
+        kernel = re.match(r"(?:[\w:]*::)?(\w+)(?:<.*>)?::Compute\b", site["site"]) if site else None
+        if kernel is None:
+            continue
+        named += 1
+        operator = name[name.rindex("(") + 1:-1].removeprefix("Global").lower()
+        kernel = kernel.group(1).removeprefix("Nchwc").lower()
+        expect(operator in kernel or kernel in operator, f"{name} allocates in {site['site']}")
+    print(f"{sum(truth.values())} runs of {len(nodes)} nodes below run, {named} with a kernel's own site; {short} too short")
