@@ -4,10 +4,11 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS gpupeak gpupeak_audit LIBRARY DESTINATION lib/gpupeak)
+install(TARGETS gpupeak_tool RUNTIME DESTINATION bin)
+if(NOT GPUPEAK_STATIC)
 # DT_RPATH, not DT_RUNPATH: the libraries that the command needs find theirs in the same place.
 set_target_properties(gpupeak_tool PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/gpupeak")
 target_link_options(gpupeak_tool PRIVATE -Wl,--disable-new-dtags)
-install(TARGETS gpupeak_tool RUNTIME DESTINATION bin)
 install(CODE "
   file(GET_RUNTIME_DEPENDENCIES
     EXECUTABLES $<TARGET_FILE:gpupeak_tool>
@@ -23,6 +24,10 @@ install(CODE "
     file(INSTALL \"\${library}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/lib/gpupeak\" FOLLOW_SYMLINK_CHAIN)
   endforeach()
 ")
+else()
+  install(DIRECTORY ${GPUPEAK_STATIC_BESIDE}/ DESTINATION lib/gpupeak)
+  install(DIRECTORY ${GPUPEAK_STATIC_LICENCES}/ DESTINATION share/doc/gpupeak/licences)
+endif()
 install(DIRECTORY preload/include/gpupeak DESTINATION include)
 install(FILES LICENSE DESTINATION share/doc/gpupeak)
 install(DIRECTORY rules DESTINATION share/gpupeak)
@@ -45,7 +50,15 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gpupeak-config-version.cmake DESTINATI
 set(CPACK_GENERATOR "DEB;TGZ")
 set(CPACK_PACKAGE_CONTACT "the gpupeak authors <gpupeak@example.org>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Exact peak memory of GPU programs, and who held it")
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.34)")
+if(GPUPEAK_STATIC)  # what libgpupeak.so asks for; the command asks for nothing
+  set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.17)")
+else()
+  set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.34)")
+endif()
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-set(CPACK_STRIP_FILES OFF)
+set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
+set(CPACK_RPM_PACKAGE_LICENSE MIT)
+set(CPACK_RPM_PACKAGE_AUTOREQPROV OFF)  # libunwind and liblzma are inside
+set(CPACK_RPM_SPEC_MORE_DEFINE "%define _build_id_links none")
+set(CPACK_STRIP_FILES ON)
 include(CPack)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what this machine lacks. Debian and Ubuntu; does nothing twice.
-# usage: bootstrap.sh [build] [page] [tests]   (build: the command and its library, page: for report --html; default: all)
+# usage: bootstrap.sh [build] [page] [tests] [portable]   (build: the command and its library, page: for report --html,
+# portable: for tools/portable.sh; default: build, page, tests)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 [ $# -gt 0 ] || set -- build page tests
@@ -19,6 +20,9 @@ packages=()
 if wants build; then
   packages+=(g++ cmake ninja-build libunwind8 libdw-dev libelf-dev libfmt-dev libspdlog-dev libcli11-dev libzstd-dev
     libmd-dev nlohmann-json3-dev libtomlplusplus-dev libsqlite3-dev zlib1g-dev libprotozero-dev)
+fi
+if wants portable; then
+  packages+=(binutils patchelf libbz2-dev liblzma-dev python3 rpm)
 fi
 if wants tests; then
   packages+=(binutils clang clang-tidy libclang-rt-dev catch2 libjemalloc-dev libbenchmark-dev libunwind-dev python3

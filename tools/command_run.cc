@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -66,10 +67,18 @@ uint64_t realtime_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
+/// This program's file, also where there is no /proc.
+fs::path own_path() {
+  std::error_code error;
+  fs::path own = fs::read_symlink("/proc/self/exe", error);
+  if (error) own = fs::canonical(reinterpret_cast<const char*>(getauxval(AT_EXECFN)), error);
+  return own;
+}
+
 /// Where a build folder or an installation keeps the library, seen from this program.
 fs::path find_preload() {
   std::error_code error;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path folder = own_path().parent_path();
   for (const char* place : {"../preload/libgpupeak.so", "../lib/gpupeak/libgpupeak.so",
                             "../lib64/gpupeak/libgpupeak.so"}) {
     const fs::path library = (folder / place).lexically_normal();
