@@ -109,6 +109,8 @@ class Failures {
     oom.on_host = event.kind != GPUPEAK_KIND_NONE && !is_device_kind(event.kind);
     oom.only_addresses = event.kind == GPUPEAK_KIND_VMM_VA;
     oom.of_driver_pool = event.kind == GPUPEAK_KIND_POOL;
+    oom.for_driver = event.kind == GPUPEAK_KIND_NONE && event.bytes == 0;
+    oom.figures_are_whole = failure.whole;
     add_total(oom);
     add_room_left(failure, oom);
     oom.phase = by_site_.phase_name(failure.phase);

@@ -357,7 +357,7 @@ void ArenaTable::failed(const ArenaFailedEvent& event, const Asker& asker, uint6
   found->second.answered_ticks = ticks;
   ++rows()[index].failed_count;
   ++failure_count_;
-  if (failures_.size() == kMaxFailures) return;
+  if (failures_.size() == kMaxFailures) failures_.pop_back();
   if (failures_.size() > kMaxFailuresWithHolders) failures_.back().holders.clear();
   Failure& failure = failures_.emplace_back();
   failure.ticks = ticks;

@@ -109,7 +109,7 @@ class ArenaTable {
   const ScopeId* device_scope(int32_t device) const { return accounts_.device_scope(device); }
   const ScopeId* pooled_scope(int32_t device) const { return accounts_.pooled_scope(device); }
   const std::vector<Holder>& holders() const { return accounts_.holders(); }
-  /// The first kMaxFailures.
+  /// The first kMaxFailures, the last of all in the place of the last of these.
   const std::vector<Failure>& failures() const { return failures_; }
   uint64_t failure_count() const { return failure_count_; }
   /// Ids of the driver's blocks that arenas have ever shared out.

@@ -130,7 +130,13 @@ void DeviceReplay::take(const DeviceReviveEvent& revive, const Event& event) {
 void DeviceReplay::take(const DeviceFailedEvent& failed, const Event& event) {
   circumstances_.enter_rule(event, failed.stack);
   ++failure_count_;
-  if (failures_.size() == kMaxFailures) return;
+  if (failures_.size() == kMaxFailures) failures_.pop_back();
+  if (failures_.size() > kMaxFailuresWithHolders) {
+    FailedAllocation& before = failures_.back();
+    before.holders.clear();
+    before.pools.clear();
+    before.whole = false;
+  }
   FailedAllocation& failure = failures_.emplace_back();
   failure.ticks = event.ticks;
   failure.event = failed;
@@ -143,10 +149,13 @@ void DeviceReplay::take(const DeviceFailedEvent& failed, const Event& event) {
     if (failed.free_plus_1 > 0 && failed.total_plus_1 >= failed.free_plus_1) {
       failure.ledger = ledgers_[failed.device].on_failed_allocation(
           failed.total_plus_1 - failed.free_plus_1, failure.tracked, event.ticks);
+    } else if (failed.kind == GPUPEAK_KIND_NONE) {
+      // Before there is a context only NVML can be asked, and was, just before the call.
+      failure.ledger = ledgers_[failed.device].last();
     }
   }
-  if (failures_.size() > kMaxFailuresWithHolders) return;
   note_holders(failure);
+  failure.whole = true;
   if (failed.device >= 0) failure.pools = arenas_.all_on(failed.device);
 }
 

@@ -44,8 +44,9 @@ struct FailedAllocation {
   std::optional<LedgerSnapshot> ledger;  ///< what was in use then; none: the driver did not say
   uint64_t reserved_addresses = 0;
   uint32_t tid = 0;
-  std::vector<ArenaTable::Then> pools;  ///< of the device; empty as holders are
-  std::vector<Held> holders;            ///< empty after the first kMaxFailuresWithHolders
+  std::vector<ArenaTable::Then> pools;  ///< of the device
+  bool whole = false;                   ///< holders and pools are what they were; else left out
+  std::vector<Held> holders;
 };
 
 class DeviceReplay {
@@ -72,6 +73,8 @@ class DeviceReplay {
 
   /// Of all devices (-1), or of one.
   uint64_t largest_alloc_bytes(int32_t device) const;
+  /// The first kMaxFailures, the last of all in the place of the last of these. The first
+  /// kMaxFailuresWithHolders and the last are whole.
   const std::vector<FailedAllocation>& failures() const { return failures_; }
   uint64_t failure_count() const { return failure_count_; }
   /// Bytes that pools have reserved, per device; -1: all devices.

@@ -24,6 +24,8 @@ class Finder {
     if (oom_.on_host) return own_limit_of_host();
     const std::optional<uint64_t> total = oom_.driver_total_bytes;
     if (total && oom_.requested_bytes > *total) return only(FailureCause::kLargerThanCard, 0);
+    if (!oom_.figures_are_whole) return;
+    if (oom_.for_driver) return without_amount();
     gather();
     if (!oom_.driver_free_bytes) return without_driver();
     const uint64_t needed = needed_of_driver(oom_), free = *oom_.driver_free_bytes;
@@ -114,6 +116,13 @@ class Finder {
         oom_.causes.push_back(one);
     }
     largest_first(oom_.causes);
+  }
+
+  /// A context, code: what the driver needs for them, it does not say. If this process holds
+  /// nothing, it is not what is in the way.
+  void without_amount() {
+    const uint64_t others = others_bytes(oom_).value_or(0);
+    if (oom_.live_bytes == 0 && others > 0) name(FailureCause::kOtherProcess, others);
   }
 
   void own_limit_of_host() {

@@ -247,7 +247,11 @@ class Teller {
     if (oom_.on_host)
       return "the host's memory was asked for, not the card's; the cause is not known";
     std::string text = "the cause is not known";
-    if (oom_.refused_by && oom_.driver_refusals == 0) {
+    if (!oom_.figures_are_whole) {
+      text += ": of so many failures not all figures are kept";
+    } else if (oom_.for_driver) {
+      text += ": the driver does not say how much it needs for itself";
+    } else if (oom_.refused_by && oom_.driver_refusals == 0) {
       text += fmt::format(": {} refused without asking the driver", pool_name(*oom_.refused_by));
     } else if (oom_.driver_free_bytes && needed_of_driver(oom_) <= *oom_.driver_free_bytes) {
       text += ": as much was free, but not for this request";

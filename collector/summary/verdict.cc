@@ -96,7 +96,8 @@ class Judge {
     std::string text = !ended_well() && of_memory ? "OUT OF MEMORY" : "an allocation failed";
     if (where != nullptr) text += " on " + device_text(*where);
     if (ended_well()) text += " and the program went on";
-    text += fmt::format(": {} asked", size(oom.requested_bytes));
+    text += oom.for_driver ? ": for the driver's own use by " + oom.api
+                           : fmt::format(": {} asked", size(oom.requested_bytes));
     if (oom.refused_by) text += " of " + oom.refused_by->name;
     if (oom.driver_free_bytes) text += fmt::format(", {} free", size(oom.driver_free_bytes));
     text += fmt::format(", {} held", size(oom.live_bytes));

@@ -122,8 +122,10 @@ ReportSections::Lines ReportSections::failure(const FailureGroup& group, bool wi
           ? "refused by the pool itself"
           : fmt::format("refused by the pool, after the driver ({} of {})",
                         grouped(oom.driver_refusals), size(oom.driver_asked_bytes));
-  Lines lines{line(fmt::format("  {}  {} of {}{}: {}{}", instant(oom.time_ns), oom.api,
-                               size(oom.requested_bytes), where, result, times))};
+  const std::string asked =
+      oom.for_driver ? " for the driver's own use" : " of " + size(oom.requested_bytes);
+  Lines lines{line(fmt::format("  {}  {}{}{}: {}{}", instant(oom.time_ns), oom.api, asked, where,
+                               result, times))};
   lines.push_back(
       line(fmt::format("    held {}, free {}, would have fitted {}{}", size(oom.live_bytes),
                        size(oom.driver_free_bytes), size(oom.largest_fit_bytes),

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "calls/driver_scope.h"
+#include "calls/ledger_calls.h"
 #include "track/contexts.h"
 #include "track/driver.h"
 #include "track/ledger.h"
@@ -21,8 +22,9 @@ CUresult context_create(const ApiCall& call, CUcontext* out, CUdevice device, Ru
   LedgerBracket bracket;
   if (scope.accounts()) bracket.open(call, GPUPEAK_LEDGER_CONTEXT, device);
   const CUresult result = run();
-  if (scope.accounts() && result == CUDA_SUCCESS) context_began(*out, device);
-  return result;
+  if (!scope.accounts()) return result;
+  if (result == CUDA_SUCCESS) context_began(*out, device);
+  return note_shortage(call, device, result);
 }
 
 template <typename Real>
@@ -96,7 +98,7 @@ CUresult primary_retain(const ApiCall& call, Real real, CUcontext* out, CUdevice
     primary_context(device) = *out;
     if (!was_active) context_began(*out, device);
   }
-  return result;
+  return scope.accounts() ? note_shortage(call, device, result) : result;
 }
 
 /// Release and Reset: the context is gone only when the driver says that it is inactive.

@@ -6,18 +6,27 @@
 #include <cuda.h>
 
 #include "calls/driver_scope.h"
+#include "track/device_memory.h"
 #include "track/driver.h"
 #include "track/ledger.h"
 
 namespace gpupeak::preload::calls {
+
+/// The driver had no room for what it needs itself.
+inline CUresult note_shortage(const ApiCall& call, int device, CUresult result) {
+  if (__builtin_expect(result == CUDA_ERROR_OUT_OF_MEMORY, 0))
+    device_failed(call, GPUPEAK_KIND_NONE, device, 0, result);
+  return result;
+}
 
 /// Any rare call: what the driver's figure moves by belongs to `kCause`.
 template <gpupeak_ledger_cause kCause, typename Real, typename... Arguments>
 CUresult bracketed(const ApiCall& call, Real real, Arguments... arguments) {
   DriverScope scope;
   if (!scope.accounts()) return real(arguments...);
-  const LedgerBracket bracket(call, kCause, current_device());
-  return real(arguments...);
+  const int device = current_device();
+  const LedgerBracket bracket(call, kCause, device);
+  return note_shortage(call, device, real(arguments...));
 }
 
 template <typename Real, typename... Arguments>
@@ -25,9 +34,10 @@ CUresult load_file(const ApiCall& call, Real real, void** out, const char* path,
                    Arguments... arguments) {
   DriverScope scope;
   if (!scope.accounts()) return real(out, path, arguments...);
-  LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, current_device());
+  const int device = current_device();
+  LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, device);
   bracket.of_file(path);
-  return real(out, path, arguments...);
+  return note_shortage(call, device, real(out, path, arguments...));
 }
 
 /// Functions are gone, and their addresses may come again.
@@ -56,9 +66,10 @@ template <typename Run>
 CUresult first_launch(const ApiCall& call, CUfunction function, Run run) {
   DriverScope scope;
   if (!scope.accounts()) return run();
-  LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, current_device());
+  const int device = current_device();
+  LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, device);
   bracket.of_function(function);
-  return run();
+  return note_shortage(call, device, run());
 }
 
 /// A launch whose first argument is the function. All but a function's first one go straight

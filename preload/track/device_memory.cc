@@ -73,7 +73,9 @@ void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t 
                    CUresult result) {
   // Other errors may come from a capture that forbids the call: ask the driver nothing then.
   uint64_t free_bytes = 0, total_bytes = 0;
-  const bool known = result == CUDA_ERROR_OUT_OF_MEMORY && memory_info(free_bytes, total_bytes);
+  const bool of_current = kind != GPUPEAK_KIND_NONE || current_device() == device;
+  const bool known =
+      result == CUDA_ERROR_OUT_OF_MEMORY && of_current && memory_info(free_bytes, total_bytes);
   HookScope scope;
   if (!scope.entered()) return;
   introduce_device(device);

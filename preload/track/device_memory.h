@@ -52,7 +52,8 @@ bool device_find(KeySpace space, uint64_t value, DeviceBlock& block);
 /// The real free of a pointer that was never seen succeeded.
 void device_unknown_freed(const ApiCall& call, uint64_t value);
 
-/// An allocation failed with `result`.
+/// An allocation failed with `result`. Kind NONE and no bytes: a call that takes memory for the
+/// driver's own use.
 void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t bytes,
                    CUresult result);
 

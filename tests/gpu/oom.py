@@ -93,9 +93,9 @@ def client(case, end):
             kept.append(block(torch, 4 * GIB))
         elif case in ("fragmented", "fragmented_expandable"):
             kept.append(ballast(torch, 5 * GIB))
-            # Blocks of 10 MiB lie two in a segment of 20; with expandable segments in one range, and what is between
+            # Blocks of 9 MiB lie two in a segment of 20; with expandable segments in one range, and what is between
             # two of them is no whole page of 20 MiB.
-            kept.append(half_used(torch, 180, 10 * MIB if case == "fragmented" else 9 * MIB))
+            kept.append(half_used(torch, 180, 9 * MIB))
             block(torch, 2.2 * GIB)
         elif case.startswith("fraction"):
             torch.cuda.set_per_process_memory_fraction(2 * GIB / total)

@@ -36,6 +36,11 @@ CASES = {
                             "the cause is not known: as much was free, but not for this request", "", {}),
     "pinned": ("exit", dict(NVML, FAKE_CUDA_FAIL="cuMemHostAlloc:1:2"), None, "the host's memory was asked for", "", {}),
     "addresses": ("exit", dict(NVML, FAKE_CUDA_FAIL="cuMemAddressReserve:1:2"), None, "addresses were asked for, not memory", "", {}),
+    "context": ("abort", dict(NVML, FAKE_CUDA_OTHERS="900MiB", FAKE_CUDA_COSTS="on"), "other_process",
+                "another process holds it: 900 MiB of the card's 1.00 GiB", "nvidia-smi", {"requested_bytes": 0}),
+    "code": ("abort", dict(NVML, FAKE_CUDA_COSTS="on", FAKE_CUDA_FAIL="cuModuleLoadData:1:2"), None, "the driver does not say how much it needs for itself; 4.00 MiB are free", "",
+             {}),
+    "many": ("abort", NVML, "idle_in_pool", "PyTorch's pool keeps 600 MiB", "empty_cache", {"requested_bytes": 500 * MIB + 1199}),
     "torch_fragmented": ("kill", NVML, "fragmented",
                          "fragmented: 450 MiB of PyTorch's pool are idle, but in 45 pieces, the largest 10.0 MiB; 124 MiB are free",
                          "expandable_segments:True", {"requested_bytes": 300 * MIB, "driver_free_bytes": 124 * MIB}),
@@ -74,7 +79,7 @@ def check(name, folder):
     assert ended.returncode == ENDS[end], ended
     report = json.loads(subprocess.run([gpupeak, "report", "--json", log], check=True, capture_output=True, text=True).stdout)
     told = [oom for oom in report["oom"] if not oom.get("told_by_pool")]
-    assert len(told) == report["oom_count"] > 0, report["oom"]
+    assert 0 < len(told) == min(report["oom_count"], 1000), (len(told), report["oom_count"])
     oom = told[-1]
     said = {"why": oom["why"], "help": oom["help"], "causes": oom["causes"]}
     assert oom["cause"] == cause, said

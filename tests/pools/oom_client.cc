@@ -139,6 +139,21 @@ void addresses() {
   CHECK(cuMemAddressReserve(&at, 50 * kMiB, 0, 0, 0) == CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+/// There is no room for the context itself.
+void context() {
+  CUcontext context;
+  CHECK(cuInit(0) == CUDA_SUCCESS);
+  CHECK(cuDevicePrimaryCtxRetain(&context, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/// Nor for code.
+void code() {
+  use_device();
+  load_weights(1, 620 * kMiB);
+  CUmodule module;
+  CHECK(cuModuleLoadData(&module, "code") == CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 // PyTorch's pool refuses.
 
 const FakeTorch* torch(bool expandable = false) {
@@ -249,6 +264,15 @@ void workspace() {
   ask(500 * kMiB);
 }
 
+/// Asks a hundred times, each time for more than there is: the last one is what counts.
+void many() {
+  const FakeTorch* const allocator = torch();
+  void* const block = allocator->give(0, 0, 600 * kMiB);
+  allocator->take(0, block);
+  use_device();
+  for (int i = 0; i < 1200; ++i) ask(500 * kMiB + static_cast<uint64_t>(i));
+}
+
 /// Others' and idle memory: each of them is too little alone.
 void together() {
   const FakeTorch* const allocator = torch();
@@ -323,6 +347,9 @@ const std::map<std::string, std::function<void()>> kCases = {
     {"refused_for_nothing", refused_for_nothing},
     {"pinned", pinned},
     {"addresses", addresses},
+    {"context", context},
+    {"code", code},
+    {"many", many},
     {"torch_fragmented", torch_fragmented},
     {"torch_expandable_fragmented", torch_expandable_fragmented},
     {"torch_limit", torch_limit},
