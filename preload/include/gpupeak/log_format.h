@@ -1,7 +1,6 @@
 /*
  * log_format.h: the event log as it lies in the file. The one header that the preload (writer) and
- * the collector (reader) share; compiles alone as C11 and as C++20. docs/log-format.md is the
- * prose.
+ * the collector (reader) share; compiles alone as C11 and as C++20. docs/log-format.md is the prose.
  *
  * File:   FileHeader (one page) | CountersPage (one page) | chunks, each a multiple of 4 KiB.
  * Chunk:  ChunkHeader, then records until the chunk's end. A zero byte where a tag is expected is
@@ -25,54 +24,48 @@
 #define GPUPEAK_LOG_MAX_DEVICES 24u
 #define GPUPEAK_MAX_FRAMES 1024u
 
-/* FileHeader.clock: what a tick is. Ticks become nanoseconds through the (ticks, monotonic_ns)
- * pairs in the file header, in every chunk header and in the counters page. */
+/* FileHeader.clock: what a tick is. Ticks become nanoseconds through the (ticks, monotonic_ns) pairs
+ * in the file header, in every chunk header and in the counters page. */
 enum gpupeak_clock { GPUPEAK_CLOCK_MONOTONIC_NS = 0, GPUPEAK_CLOCK_TSC = 1 };
 
 /* FileHeader.host_mode */
 enum gpupeak_host_mode {
   GPUPEAK_HOST_OFF = 0,      /* heap and mmap not hooked: host figures are null */
   GPUPEAK_HOST_COUNTERS = 1, /* heap peak from the counters page only; mappings logged */
-  GPUPEAK_HOST_SAMPLED =
-      2,                /* heap events are a Poisson sample by bytes (FileHeader.sample_bytes) */
-  GPUPEAK_HOST_FULL = 3 /* every event */
+  GPUPEAK_HOST_SAMPLED = 2,  /* heap events are a Poisson sample by bytes (FileHeader.sample_bytes) */
+  GPUPEAK_HOST_FULL = 3      /* every event */
 };
 
 /* FileHeader.flags */
-#define GPUPEAK_FLAG_LATE_START \
-  1u /* opened after the process had run a while: earlier host blocks unseen */
-#define GPUPEAK_FLAG_FORKED \
-  2u /* a forked child's own log: blocks inherited from the parent unseen */
+#define GPUPEAK_FLAG_LATE_START 1u /* opened after the process had run a while: earlier host blocks unseen */
+#define GPUPEAK_FLAG_FORKED 2u     /* a forked child's own log: blocks inherited from the parent unseen */
 
 /* CountersPage.quality: a bit a kind of degradation; the reader turns each into a warning. */
-#define GPUPEAK_Q_NO_LIBUNWIND (1u << 0) /* libunwind not loadable: libgcc's unwinder used */
-#define GPUPEAK_Q_NO_UNWINDER (1u << 1)  /* none at all: call sites are one frame deep */
-#define GPUPEAK_Q_FOREIGN_MALLOC \
-  (1u << 2)                           /* the program defines malloc itself: its heap is unseen */
-#define GPUPEAK_Q_DISK_FULL (1u << 3) /* the log could not grow */
-#define GPUPEAK_Q_TRIE_FULL (1u << 4) /* no room for new stacks: events carry stack 0 */
+#define GPUPEAK_Q_NO_LIBUNWIND (1u << 0)      /* libunwind not loadable: libgcc's unwinder used */
+#define GPUPEAK_Q_NO_UNWINDER (1u << 1)       /* none at all: call sites are one frame deep */
+#define GPUPEAK_Q_FOREIGN_MALLOC (1u << 2)    /* the program defines malloc itself: its heap is unseen */
+#define GPUPEAK_Q_DISK_FULL (1u << 3)         /* the log could not grow */
+#define GPUPEAK_Q_TRIE_FULL (1u << 4)         /* no room for new stacks: events carry stack 0 */
 #define GPUPEAK_Q_DEVICE_TABLE_FULL (1u << 5) /* live map of device memory full: events lost */
 #define GPUPEAK_Q_NO_DRIVER (1u << 6)         /* CUDA was asked for, libcuda.so.1 not loadable */
 #define GPUPEAK_Q_BAD_ENVIRONMENT (1u << 7)   /* a GPUPEAK_* variable was not understood */
 #define GPUPEAK_Q_NO_TSC (1u << 8)            /* no invariant TSC: clock_gettime used */
-#define GPUPEAK_Q_LOG_MAX (1u << 9) /* the log reached GPUPEAK_LOG_MAX: heap events sampled since \
-                                     */
-#define GPUPEAK_Q_PYTHON_OFF \
-  (1u << 16) /* Python ran, and its frames could not be read: fact python.off */
+#define GPUPEAK_Q_LOG_MAX (1u << 9)           /* the log reached GPUPEAK_LOG_MAX: heap events sampled since */
+#define GPUPEAK_Q_PYTHON_OFF (1u << 16)       /* Python ran, and its frames could not be read: fact python.off */
 
 /* ---- file header: written once, before the first chunk ------------------------------------- */
 typedef struct gpupeak_file_header {
-  uint64_t magic;           /* GPUPEAK_LOG_MAGIC */
-  uint32_t version;         /* GPUPEAK_LOG_VERSION */
-  uint32_t header_bytes;    /* 4096 */
-  uint64_t cookie;          /* random; every chunk repeats it (ChunkHeader.check) */
-  uint64_t counters_offset; /* of CountersPage */
-  uint64_t chunks_offset;   /* of the first chunk */
-  uint32_t clock;           /* enum gpupeak_clock */
-  uint32_t host_mode;       /* enum gpupeak_host_mode */
-  uint64_t start_ticks;     /* one instant, three clocks */
+  uint64_t magic;              /* GPUPEAK_LOG_MAGIC */
+  uint32_t version;            /* GPUPEAK_LOG_VERSION */
+  uint32_t header_bytes;       /* 4096 */
+  uint64_t cookie;             /* random; every chunk repeats it (ChunkHeader.check) */
+  uint64_t counters_offset;    /* of CountersPage */
+  uint64_t chunks_offset;      /* of the first chunk */
+  uint32_t clock;              /* enum gpupeak_clock */
+  uint32_t host_mode;          /* enum gpupeak_host_mode */
+  uint64_t start_ticks;        /* one instant, three clocks */
   uint64_t start_monotonic_ns;
-  uint64_t start_realtime_ns; /* since 1970 */
+  uint64_t start_realtime_ns;  /* since 1970 */
   uint32_t pid, ppid;
   int32_t rank;                /* -1: none known */
   uint32_t flags;              /* GPUPEAK_FLAG_* */
@@ -122,27 +115,26 @@ typedef struct gpupeak_device_counters {
 enum gpupeak_exit_kind { GPUPEAK_EXIT_UNKNOWN = 0, GPUPEAK_EXIT_CODE = 1, GPUPEAK_EXIT_SIGNAL = 2 };
 
 typedef struct gpupeak_counters_page {
-  uint64_t quality;        /* GPUPEAK_Q_* */
-  uint64_t dropped_events; /* events that should have been logged and were not */
-  uint64_t
-      reentrant_calls; /* allocator calls from a signal handler inside a hook: passed through */
-  uint64_t truncated_stacks; /* deeper than GPUPEAK_MAX_FRAMES: innermost kept */
-  uint64_t early_calls;      /* allocator calls before the log could be opened: passed through */
-  uint64_t unmatched_frees;  /* device frees of pointers never seen */
+  uint64_t quality;            /* GPUPEAK_Q_* */
+  uint64_t dropped_events;     /* events that should have been logged and were not */
+  uint64_t reentrant_calls;    /* allocator calls from a signal handler inside a hook: passed through */
+  uint64_t truncated_stacks;   /* deeper than GPUPEAK_MAX_FRAMES: innermost kept */
+  uint64_t early_calls;        /* allocator calls before the log could be opened: passed through */
+  uint64_t unmatched_frees;    /* device frees of pointers never seen */
   uint64_t device_events;
-  uint64_t verified_stacks; /* GPUPEAK_VERIFY_STACKS=1: stacks that a full unwinding confirmed */
-  uint64_t wrong_stacks;    /* … and that it did not */
-  uint64_t file_bytes;      /* end of the last chunk handed out */
+  uint64_t verified_stacks;    /* GPUPEAK_VERIFY_STACKS=1: stacks that a full unwinding confirmed */
+  uint64_t wrong_stacks;       /* … and that it did not */
+  uint64_t file_bytes;         /* end of the last chunk handed out */
   uint64_t heap_alloc_count, heap_free_count; /* with the slack of heap.live */
-  gpupeak_gauge heap; /* usable bytes; each thread adds in steps of 64 KiB (the slack) */
+  gpupeak_gauge heap;          /* usable bytes; each thread adds in steps of 64 KiB (the slack) */
   gpupeak_gauge pinned, registered, managed; /* all devices */
   uint64_t end_ticks, end_monotonic_ns;      /* last refresh of the pair; 0: none yet */
-  uint32_t ended;                            /* 1: the process passed its exit handlers */
-  uint32_t exit_kind;                        /* enum gpupeak_exit_kind; set by `gpupeak run` */
-  int32_t exit_code;                         /* exit code, or the signal */
-  uint32_t device_count;                     /* devices seen */
-  uint64_t self_bytes;     /* what the preload has mapped for itself, log chunks included */
-  uint64_t rss_peak_bytes; /* VmHWM at exit, or ru_maxrss by `gpupeak run`; 0: not known */
+  uint32_t ended;              /* 1: the process passed its exit handlers */
+  uint32_t exit_kind;          /* enum gpupeak_exit_kind; set by `gpupeak run` */
+  int32_t exit_code;           /* exit code, or the signal */
+  uint32_t device_count;       /* devices seen */
+  uint64_t self_bytes;         /* what the preload has mapped for itself, log chunks included */
+  uint64_t rss_peak_bytes;     /* VmHWM at exit, or ru_maxrss by `gpupeak run`; 0: not known */
   gpupeak_device_counters device[GPUPEAK_LOG_MAX_DEVICES];
   uint64_t unread_python_stacks; /* device events without the Python frames that there were */
 } gpupeak_counters_page;
@@ -158,40 +150,41 @@ enum gpupeak_chunk_kind {
  * out but not begun: go on to the next page. Every chunk is decoded alone: at its start the running
  * time is start_ticks and the running address 0. */
 typedef struct gpupeak_chunk_header {
-  uint32_t magic;    /* GPUPEAK_CHUNK_MAGIC; written last */
-  uint32_t bytes;    /* of the chunk, this header included */
-  uint64_t check;    /* FileHeader.cookie ^ offset of this chunk in the file */
-  uint32_t kind;     /* enum gpupeak_chunk_kind */
-  uint32_t slot;     /* the writer: events of one slot are in program order */
-  uint64_t sequence; /* 0, 1, 2 … within the slot (within the definitions) */
+  uint32_t magic;              /* GPUPEAK_CHUNK_MAGIC; written last */
+  uint32_t bytes;              /* of the chunk, this header included */
+  uint64_t check;              /* FileHeader.cookie ^ offset of this chunk in the file */
+  uint32_t kind;               /* enum gpupeak_chunk_kind */
+  uint32_t slot;               /* the writer: events of one slot are in program order */
+  uint64_t sequence;           /* 0, 1, 2 … within the slot (within the definitions) */
   uint64_t start_ticks;
   uint64_t start_monotonic_ns; /* taken with start_ticks */
   uint32_t tid;                /* the thread that holds the slot at the chunk's start */
   uint32_t reserved[3];
 } gpupeak_chunk_header;
 
-/* Behind the header of a GPUPEAK_CHUNK_PART. The other log, whole, begins at the chunk's second
- * page. */
+/* Behind the header of a GPUPEAK_CHUNK_PART. The other log, whole, begins at the chunk's second page. */
 typedef struct gpupeak_log_part {
-  uint64_t bytes;    /* of that log: whole pages */
-  char program[256]; /* file name, nul-terminated */
+  uint64_t bytes;     /* of that log: whole pages */
+  char program[256];  /* file name, nul-terminated */
 } gpupeak_log_part;
 
 /* ---- hot records: tag bits 0-3 type, then flags; no length -------------------------------------
  * Fields in order: [dt] address [size slack stack]
- *   dt       only with GPUPEAK_TAG_TIMED: ticks since the slot's running time (else: same time as
- * the record before; of a thread that alone logs for a while, only some are stamped) address zigzag
- * delta to the running address, in units of 16 bytes, or of 1 with GPUPEAK_TAG_UNALIGNED. The
- * running address is kept in bytes: with units of 16 the delta is between (address >> 4) and
- * (running >> 4). size     bytes asked for slack    usable bytes - size (usable: what the allocator
- * really set aside); zigzag, since an allocator without malloc_usable_size reports 0 stack    node
- * of the stack trie, 0 = none
+ *   dt       only with GPUPEAK_TAG_TIMED: ticks since the slot's running time (else: same time as the
+ *            record before; of a thread that alone logs for a while, only some are stamped)
+ *   address  zigzag delta to the running address, in units of 16 bytes, or of 1 with
+ *            GPUPEAK_TAG_UNALIGNED. The running address is kept in bytes: with units of 16 the delta
+ *            is between (address >> 4) and (running >> 4).
+ *   size     bytes asked for
+ *   slack    usable bytes - size (usable: what the allocator really set aside); zigzag, since an
+ *            allocator without malloc_usable_size reports 0
+ *   stack    node of the stack trie, 0 = none
  */
 enum gpupeak_hot_record {
   GPUPEAK_REC_ALLOC = 1,         /* logged after the real call: address size slack stack */
   GPUPEAK_REC_FREE = 2,          /* logged before the real call: address */
   GPUPEAK_REC_REALLOC_BEGIN = 3, /* before: address of the old block, which stays live till… */
-  GPUPEAK_REC_REALLOC_END = 4, /* …after: address size slack stack of the new; the old is gone */
+  GPUPEAK_REC_REALLOC_END = 4,   /* …after: address size slack stack of the new; the old is gone */
   GPUPEAK_REC_REALLOC_FAILED = 5 /* …or after: address of the old block, which lives on unchanged */
 };
 #define GPUPEAK_TAG_TYPE_MASK 0x0fu
@@ -200,96 +193,83 @@ enum gpupeak_hot_record {
 #define GPUPEAK_TAG_EXTENDED 0x80u
 #define GPUPEAK_MAX_HOT_RECORD 64u
 
-/* ---- extended records: tag, length of the body in bytes, body
- * ------------------------------------- In event chunks the body starts with dt (ticks since the
- * slot's running time), always. Fields marked s are strings: length, bytes (any bytes; readers
- * sanitise). "string" is an id of the string table. seq numbers the device events of all threads
- * without a gap, in the order in which the counters moved. device: ordinal + 1, 0 = host or
- * unknown. free/total: value + 1, 0 = not known.
+/* ---- extended records: tag, length of the body in bytes, body -------------------------------------
+ * In event chunks the body starts with dt (ticks since the slot's running time), always. Fields marked
+ * s are strings: length, bytes (any bytes; readers sanitise). "string" is an id of the string table.
+ * seq numbers the device events of all threads without a gap, in the order in which the counters moved.
+ * device: ordinal + 1, 0 = host or unknown. free/total: value + 1, 0 = not known.
  */
 enum gpupeak_extended_record {
   GPUPEAK_REC_THREAD = 0x81, /* dt tid s:name: from here on the slot belongs to this thread */
-  GPUPEAK_REC_MAP = 0x82, /* dt address bytes prot kind stack; logged after the real call. Replaces
-                             what was mapped there. kind: MMAP_ANON, MMAP_FILE, BACKING, DRIVER */
-  GPUPEAK_REC_UNMAP = 0x83,   /* dt address bytes; logged before; may split mappings */
+  GPUPEAK_REC_MAP = 0x82,    /* dt address bytes prot kind stack; logged after the real call. Replaces
+                                what was mapped there. kind: MMAP_ANON, MMAP_FILE, BACKING, DRIVER */
+  GPUPEAK_REC_UNMAP = 0x83,  /* dt address bytes; logged before; may split mappings */
   GPUPEAK_REC_PROTECT = 0x84, /* dt address bytes prot; with prot 0 a mapping is addresses only */
-  GPUPEAK_REC_REMAP =
-      0x85, /* dt old_address old_bytes new_address new_bytes stack; logged after the
-               real call. old_bytes 0: what lies there stays too (MREMAP_DONTUNMAP) */
-  GPUPEAK_REC_PHASE_PUSH =
-      0x86, /* dt scope source name(string) instance category(string) s:text;
-               scope 0 this thread, 1 the process; text: the name, if name is 0 */
-  GPUPEAK_REC_PHASE_POP =
-      0x87, /* dt scope source instance: closes the scope's innermost open phase of
-               the same source and instance; if none, and source is AUTO, of any */
-  GPUPEAK_REC_DEVICE_ALLOC =
-      0x88, /* dt seq id kind device address bytes api(string) stack context aux
-               captured. id: unique in the process. aux: pool handle for POOL,
-               else 0. captured: 1 = while a graph was captured, for it */
+  GPUPEAK_REC_REMAP = 0x85,  /* dt old_address old_bytes new_address new_bytes stack; logged after the
+                                real call. old_bytes 0: what lies there stays too (MREMAP_DONTUNMAP) */
+  GPUPEAK_REC_PHASE_PUSH = 0x86, /* dt scope source name(string) instance category(string) s:text;
+                                    scope 0 this thread, 1 the process; text: the name, if name is 0 */
+  GPUPEAK_REC_PHASE_POP = 0x87,  /* dt scope source instance: closes the scope's innermost open phase of
+                                    the same source and instance; if none, and source is AUTO, of any */
+  GPUPEAK_REC_DEVICE_ALLOC = 0x88, /* dt seq id kind device address bytes api(string) stack context aux
+                                      captured. id: unique in the process. aux: pool handle for POOL,
+                                      else 0. captured: 1 = while a graph was captured, for it */
   GPUPEAK_REC_DEVICE_FREE = 0x89,   /* dt seq id api(string) stack; logged before the real call */
   GPUPEAK_REC_DEVICE_REVIVE = 0x8a, /* dt seq id: the real free failed, the block lives on */
-  GPUPEAK_REC_DEVICE_FAILED = 0x8b, /* dt seq kind device bytes result live free total api(string)
-                                       stack: an allocation that failed; result is the CUresult,
-                                       live the device's tracked bytes then */
-  GPUPEAK_REC_DEVICE_UNKNOWN =
-      0x8c, /* dt seq address api(string) stack: free of a pointer never seen */
-  GPUPEAK_REC_POOL =
-      0x8d, /* dt seq pool device reserved used event; event: enum gpupeak_pool_event */
+  GPUPEAK_REC_DEVICE_FAILED = 0x8b, /* dt seq kind device bytes result live free total api(string) stack:
+                                       an allocation that failed; result is the CUresult, live the
+                                       device's tracked bytes then. kind 0, bytes 0: for the driver's
+                                       own use */
+  GPUPEAK_REC_DEVICE_UNKNOWN = 0x8c, /* dt seq address api(string) stack: free of a pointer never seen */
+  GPUPEAK_REC_POOL = 0x8d,    /* dt seq pool device reserved used event; event: enum gpupeak_pool_event */
   GPUPEAK_REC_CONTEXT = 0x8e, /* dt seq context device event; event: enum gpupeak_context_event */
   GPUPEAK_REC_SAMPLE = 0x8f,  /* dt rss rss_file brk_growth: bytes, of this process */
-  GPUPEAK_REC_DRIVER_READING =
-      0x90,                /* dt device used source cause reserved own others overlaps uncertain
-                       api name stack. used: bytes of the device in use by the driver's own
-                       account, by all processes, without `reserved`. cause: who moved it
-                       since the reading before (NONE: a reading only). reserved, own (this
-                       process), others: value + 1, 0 = not known. overlaps: brackets
-                       opened inside another since the last reading. uncertain: 1 = a
-                       call that allocates or frees was under way, whose event may stand on
-                       the other side of this reading. api, name: strings;
-                       name: the function or file behind the cause, 0 = none. Written under
-                       the lock that numbers device events: in order with them */
-  GPUPEAK_REC_MARK = 0xa0, /* dt source name(string) instance category(string) s:text: an instant */
-  GPUPEAK_REC_RANGE_BEGIN =
-      0xa1, /* dt id source name(string) instance category(string) s:text: a phase
-               that any thread may end, and that overlaps others freely */
-  GPUPEAK_REC_RANGE_END = 0xa2, /* dt id */
-  GPUPEAK_REC_TAG_PUSH = 0xa3,  /* dt name(string) s:text: from here on this thread works for it */
-  GPUPEAK_REC_TAG_POP = 0xa4,   /* dt */
-  GPUPEAK_REC_ARENA = 0xa5,     /* dt arena event name(string) address bytes s:text device;
-                                   event: enum gpupeak_arena_event; device: 0 = where its blocks lie */
+  GPUPEAK_REC_DRIVER_READING = 0x90, /* dt device used source cause reserved own others overlaps uncertain
+                                 api name stack. used: bytes of the device in use by the driver's own
+                                 account, by all processes, without `reserved`. cause: who moved it
+                                 since the reading before (NONE: a reading only). reserved, own (this
+                                 process), others: value + 1, 0 = not known. overlaps: brackets
+                                 opened inside another since the last reading. uncertain: 1 = a
+                                 call that allocates or frees was under way, whose event may stand on
+                                 the other side of this reading. api, name: strings;
+                                 name: the function or file behind the cause, 0 = none. Written under
+                                 the lock that numbers device events: in order with them */
+  GPUPEAK_REC_MARK = 0xa0,    /* dt source name(string) instance category(string) s:text: an instant */
+  GPUPEAK_REC_RANGE_BEGIN = 0xa1, /* dt id source name(string) instance category(string) s:text: a phase
+                                     that any thread may end, and that overlaps others freely */
+  GPUPEAK_REC_RANGE_END = 0xa2,   /* dt id */
+  GPUPEAK_REC_TAG_PUSH = 0xa3,    /* dt name(string) s:text: from here on this thread works for it */
+  GPUPEAK_REC_TAG_POP = 0xa4,     /* dt */
+  GPUPEAK_REC_ARENA = 0xa5,       /* dt arena event name(string) address bytes s:text device;
+                                     event: enum gpupeak_arena_event; device: 0 = where its blocks lie */
   GPUPEAK_REC_ARENA_ALLOC = 0xa6, /* dt arena address bytes name(string) stack in_use reserved: a
                                      sub-allocator handed out bytes of memory that is counted
-                                     elsewhere. Of an address in use: it has this size and, if not
-                                     0, name now. in_use, reserved: value + 1, what the allocator
-                                     itself then says; 0 = nothing */
-  GPUPEAK_REC_ARENA_FREE =
-      0xa7, /* dt arena address bytes in_use reserved; logged before the memory can
-               be handed out again. bytes: as the allocator says, 0 = nothing */
-  GPUPEAK_REC_SAMPLING = 0xa8, /* dt sample_bytes: this slot's heap blocks are a Poisson sample from
-                                  here on, with this mean; of blocks before, all frees follow */
-  GPUPEAK_REC_ARENA_FAILED = 0xa9,  /* dt arena bytes in_use reserved stack device free total limit:
-                                       a  request that the sub-allocator refused. free, total: what
-                                       the  driver says of `device` then. limit: value + 1, what the
-                                       sub-allocator may take at most; 0 = it does not say */
-  GPUPEAK_REC_DEVICE_MAPPED = 0xaa, /* dt address bytes id: the device block `id`, of kind VMM, can
-                                       be used at these addresses too */
-  GPUPEAK_REC_DEVICE_UNMAPPED = 0xab, /* dt address bytes; logged before the real call. Addresses
-                                         alone: that a block ends is said by DEVICE_FREE */
-  GPUPEAK_REC_REMAP_BEGIN = 0xac, /* dt address bytes; before a mremap, which may give the addresses
-                                     to others before it is logged: what lies there is counted on,
-                                     but lies nowhere till the same slot's next REMAP … */
+                                     elsewhere. Of an address in use: it has this size and, if not 0,
+                                     name now. in_use, reserved: value + 1, what the allocator itself
+                                     then says; 0 = nothing */
+  GPUPEAK_REC_ARENA_FREE = 0xa7,  /* dt arena address bytes in_use reserved; logged before the memory can
+                                     be handed out again. bytes: as the allocator says, 0 = nothing */
+  GPUPEAK_REC_SAMPLING = 0xa8,    /* dt sample_bytes: this slot's heap blocks are a Poisson sample from here
+                                     on, with this mean; of blocks before, all frees follow */
+  GPUPEAK_REC_ARENA_FAILED = 0xa9, /* dt arena bytes in_use reserved stack device free total limit: a
+                                      request that the sub-allocator refused. free, total: what the
+                                      driver says of `device` then. limit: value + 1, what the
+                                      sub-allocator may take at most; 0 = it does not say */
+  GPUPEAK_REC_DEVICE_MAPPED = 0xaa, /* dt address bytes id: the device block `id`, of kind VMM, can be
+                                       used at these addresses too */
+  GPUPEAK_REC_DEVICE_UNMAPPED = 0xab, /* dt address bytes; logged before the real call. Addresses alone:
+                                         that a block ends is said by DEVICE_FREE */
+  GPUPEAK_REC_REMAP_BEGIN = 0xac, /* dt address bytes; before a mremap, which may give the addresses to
+                                     others before it is logged: what lies there is counted on, but
+                                     lies nowhere till the same slot's next REMAP … */
   GPUPEAK_REC_REMAP_FAILED = 0xad /* dt address bytes; … or this, by which it lies there again */
 };
 enum gpupeak_arena_event {
   GPUPEAK_ARENA_CREATED = 0,
   GPUPEAK_ARENA_DESTROYED = 1, /* all that it had handed out has gone with it */
-  GPUPEAK_ARENA_RESET = 2      /* all that it had handed out is free, the arena stays */
+  GPUPEAK_ARENA_RESET = 2     /* all that it had handed out is free, the arena stays */
 };
-enum gpupeak_pool_event {
-  GPUPEAK_POOL_CREATED = 0,
-  GPUPEAK_POOL_DESTROYED = 1,
-  GPUPEAK_POOL_READ = 2
-};
+enum gpupeak_pool_event { GPUPEAK_POOL_CREATED = 0, GPUPEAK_POOL_DESTROYED = 1, GPUPEAK_POOL_READ = 2 };
 enum gpupeak_context_event {
   GPUPEAK_CONTEXT_CREATED = 0, /* or primary context retained for the first time */
   GPUPEAK_CONTEXT_DESTROYED = 1,
@@ -303,20 +283,16 @@ enum gpupeak_ledger_cause {
   GPUPEAK_LEDGER_LOCAL_MEMORY = 3, /* a function that needs more than any before; the stack limit */
   GPUPEAK_LEDGER_LIMITS = 4,       /* printf and heap limits */
   GPUPEAK_LEDGER_STREAMS = 5,
-  GPUPEAK_LEDGER_PEER = 6,     /* peer access, access of pools */
-  GPUPEAK_LEDGER_GRAPHS = 7,   /* executable graphs: their nodes, not their memory */
-  GPUPEAK_LEDGER_ARRAYS = 8,   /* what arrays take beyond the estimate */
-  GPUPEAK_LEDGER_MANAGED = 9,  /* managed memory: freed or prefetched */
-  GPUPEAK_LEDGER_INTEROP = 10, /* imports, graphics */
+  GPUPEAK_LEDGER_PEER = 6,         /* peer access, access of pools */
+  GPUPEAK_LEDGER_GRAPHS = 7,       /* executable graphs: their nodes, not their memory */
+  GPUPEAK_LEDGER_ARRAYS = 8,       /* what arrays take beyond the estimate */
+  GPUPEAK_LEDGER_MANAGED = 9,      /* managed memory: freed or prefetched */
+  GPUPEAK_LEDGER_INTEROP = 10,     /* imports, graphics */
   GPUPEAK_LEDGER_LIMIT = 11
 };
 enum gpupeak_phase_source {
-  GPUPEAK_PHASE_AUTO = 0,
-  GPUPEAK_PHASE_API = 1,
-  GPUPEAK_PHASE_NVTX = 2,
-  GPUPEAK_PHASE_ORT = 3,
-  GPUPEAK_PHASE_RULE = 4,
-  GPUPEAK_PHASE_MARK = 5
+  GPUPEAK_PHASE_AUTO = 0, GPUPEAK_PHASE_API = 1, GPUPEAK_PHASE_NVTX = 2, GPUPEAK_PHASE_ORT = 3,
+  GPUPEAK_PHASE_RULE = 4, GPUPEAK_PHASE_MARK = 5
 };
 
 /* ---- definitions: extended records without dt, in chunks of their own ---------------------------
@@ -325,22 +301,20 @@ enum gpupeak_phase_source {
  */
 enum gpupeak_definition {
   GPUPEAK_DEF_NODE = 0xc1,   /* distance ip: parent = own id - distance (distance = own id: a root);
-                                ip is the return address (pc of the innermost frame), zigzag delta to
-                                the   ip of the NODE before. Belongs to the module that is loaded at
-                                this point   of the stream. A caller's frame is the parent. */
+                                ip is the return address (pc of the innermost frame), zigzag delta to the
+                                ip of the NODE before. Belongs to the module that is loaded at this point
+                                of the stream. A caller's frame is the parent. */
   GPUPEAK_DEF_STRING = 0xc2, /* s */
   GPUPEAK_DEF_MODULE = 0xc3, /* ticks bias s:path s:build_id segments {address bytes file_offset}…:
                                 loaded; bias = run-time address - ELF address; segments: PT_LOAD, as
                                 run-time address, p_memsz, p_offset */
   GPUPEAK_DEF_UNLOAD = 0xc4, /* ticks module */
-  GPUPEAK_DEF_FACT =
-      0xc5, /* s:key s:value; keys: arg (one each, in order), exe, host, cwd, label.*,
-               python (version), python.off (why its frames are not recorded) */
+  GPUPEAK_DEF_FACT = 0xc5,   /* s:key s:value; keys: arg (one each, in order), exe, host, cwd, label.*,
+                                python (version), python.off (why its frames are not recorded) */
   GPUPEAK_DEF_DEVICE = 0xc6, /* ordinal total s:uuid(16 bytes) s:name */
-  GPUPEAK_DEF_PYTHON_FRAME =
-      0xc8 /* function(string) file(string) line, 0 = not known. A NODE whose ip is
-              GPUPEAK_PYTHON_IP + n is the n-th of these, counted from 1: a frame
-              of the Python interpreter that its caller, native code, runs */
+  GPUPEAK_DEF_PYTHON_FRAME = 0xc8 /* function(string) file(string) line, 0 = not known. A NODE whose ip is
+                                     GPUPEAK_PYTHON_IP + n is the n-th of these, counted from 1: a frame
+                                     of the Python interpreter that its caller, native code, runs */
 };
 #define GPUPEAK_PYTHON_IP (UINT64_C(1) << 62) /* no x86-64 address */
 
@@ -353,7 +327,6 @@ GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_file_header) <= GPUPEAK_LOG_PAGE, "header f
 GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_counters_page) <= GPUPEAK_LOG_PAGE, "counters fit their page");
 GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_chunk_header) == 64, "chunk header is 64 bytes");
 GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_log_part) == 264, "what is said of a part is 264 bytes");
-GPUPEAK_STATIC_ASSERT(GPUPEAK_KIND_LIMIT - GPUPEAK_FIRST_DEVICE_KIND == GPUPEAK_DEVICE_KINDS,
-                      "kinds");
+GPUPEAK_STATIC_ASSERT(GPUPEAK_KIND_LIMIT - GPUPEAK_FIRST_DEVICE_KIND == GPUPEAK_DEVICE_KINDS, "kinds");
 
 #endif /* GPUPEAK_LOG_FORMAT_H */
