@@ -84,6 +84,7 @@ void GrowthTable::keep(Track& track, Point point) {
   track.latest = {};
   track.points.push_back(std::move(point));
   if (off_[kDeviceSide]) track.points.clear();
+  find_growing(track);
   if (track.points.size() == kMostPoints) thin(track);
   if (held_ > kMostHeld) {
     for (Track& one : tracks_) thin(one);
@@ -103,24 +104,32 @@ void GrowthTable::thin(Track& track) {
   });
 }
 
-void GrowthTable::note_latest(Track& track, uint64_t number, uint64_t ticks) {
+void GrowthTable::find_growing(Track& track) {
+  for (std::vector<GroupId>& growing : track.growing) growing.clear();
   if (track.points.size() < 2) return;
   const Point& last = track.points.back();
   const Point& before = track.points[track.points.size() - 2];
-  Point latest;
-  latest.number = number;
-  latest.ticks = ticks;
   for (const PhaseSide side : {kDeviceSide, kHostSide}) {
     auto old = before.sides[side].begin();
     for (const Held& held : last.sides[side]) {
       while (old != before.sides[side].end() && old->group < held.group) ++old;
       const bool known = old != before.sides[side].end() && old->group == held.group;
-      if (held.bytes <= (known ? old->bytes : 0)) continue;
-      latest.sides[side].push_back({held.group, bytes_of(side, held.group)});
+      if (held.bytes > (known ? old->bytes : 0)) track.growing[side].push_back(held.group);
     }
-    visits_[side] += last.sides[side].size();
   }
-  track.latest = std::move(latest);
+}
+
+/// Where that would take too long, the last point is near enough.
+void GrowthTable::note_latest(Track& track, uint64_t number, uint64_t ticks) {
+  track.latest = {};
+  latest_visits_ += 1 + track.growing[kDeviceSide].size() + track.growing[kHostSide].size();
+  if (latest_visits_ > kMostLatest) return;
+  track.latest.number = number;
+  track.latest.ticks = ticks;
+  for (const PhaseSide side : {kDeviceSide, kHostSide}) {
+    for (const GroupId group : track.growing[side])
+      track.latest.sides[side].push_back({group, bytes_of(side, group)});
+  }
 }
 
 }  // namespace gpupeak::collector

@@ -36,7 +36,9 @@ class GrowthTable : public InstanceWatcher {
     PhaseId phase = 0;
     uint64_t stride = 1;
     std::vector<Point> points;  ///< in the order of their numbers
-    Point latest;               ///< after them; of what grew from the last but one to the last
+    /// What grew from the last but one to the last, and what it holds after the latest instance.
+    std::vector<GroupId> growing[kPhaseSides];
+    Point latest;
   };
 
   GrowthTable(const LiveMemory& live, const ArenaTable& arenas) : live_(live), arenas_(arenas) {}
@@ -49,13 +51,14 @@ class GrowthTable : public InstanceWatcher {
 
  private:
   static constexpr uint64_t kMostVisits[kPhaseSides] = {UINT64_C(1) << 26, UINT64_C(1) << 25};
-  static constexpr uint64_t kMostHeld = UINT64_C(1) << 22;
+  static constexpr uint64_t kMostHeld = UINT64_C(1) << 22, kMostLatest = UINT64_C(1) << 26;
 
   Track* track_of(PhaseId phase);
   Point look(uint64_t number, uint64_t ticks);
   void look_at(PhaseSide side, std::vector<Held>& held);
   void keep(Track& track, Point point);
   void thin(Track& track);
+  static void find_growing(Track& track);
   void note_latest(Track& track, uint64_t number, uint64_t ticks);
   uint64_t bytes_of(PhaseSide side, GroupId group) const;
   void give_up(PhaseSide side);
@@ -67,6 +70,7 @@ class GrowthTable : public InstanceWatcher {
   uint64_t visits_[kPhaseSides] = {};
   bool off_[kPhaseSides] = {};
   uint64_t held_ = 0;
+  uint64_t latest_visits_ = 0;
 };
 
 }  // namespace gpupeak::collector

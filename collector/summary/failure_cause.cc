@@ -31,7 +31,7 @@ class Finder {
     const uint64_t needed = needed_of_driver(oom_), free = *oom_.driver_free_bytes;
     if (refused_alone()) {
       // A limit is the pool's business where the card had room.
-      if (needed <= free) name(FailureCause::kOwnLimit, free);
+      if (needed <= free && is_beyond_limit()) name(FailureCause::kOwnLimit, free);
     } else if (needed <= free) {
       return;  // as much was free, and yet it was refused: nothing here says why
     }
@@ -63,6 +63,11 @@ class Finder {
       const bool b_limit = b.cause == FailureCause::kOwnLimit;
       return a_limit != b_limit ? a_limit : a.bytes > b.bytes;
     });
+  }
+  /// Of a pool that tells its limit; of others not having asked the driver is the proof.
+  bool is_beyond_limit() const {
+    return !oom_.limit_bytes ||
+           oom_.refused_by->reserved_bytes + oom_.requested_bytes > *oom_.limit_bytes;
   }
   bool refused_alone() const { return oom_.refused_by && oom_.driver_refusals == 0; }
 
@@ -107,7 +112,7 @@ class Finder {
   /// Then only what lies within the pool can be proved: its idle memory would have been enough by
   /// itself, or the driver was not asked.
   void without_driver() {
-    if (refused_alone()) name(FailureCause::kOwnLimit, 0);
+    if (refused_alone() && is_beyond_limit()) name(FailureCause::kOwnLimit, 0);
     for (const Cause& one : gathered_) {
       const bool inside =
           one.cause == FailureCause::kFragmented || one.cause == FailureCause::kGraphPool ||
@@ -126,9 +131,7 @@ class Finder {
   }
 
   void own_limit_of_host() {
-    if (oom_.refused_by && oom_.limit_bytes &&
-        oom_.refused_by->reserved_bytes + oom_.requested_bytes > *oom_.limit_bytes)
-      name(FailureCause::kOwnLimit, 0);
+    if (oom_.refused_by && oom_.limit_bytes && is_beyond_limit()) name(FailureCause::kOwnLimit, 0);
   }
 
   OutOfMemory& oom_;

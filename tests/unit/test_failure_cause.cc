@@ -94,6 +94,12 @@ TEST_CASE("failure cause: a pool that did not ask the driver has a limit of its 
   CHECK(cause_of(oom) == "own_limit");
   find_causes(oom);
   CHECK(why_text(oom, {}).find("not the card's") != std::string::npos);
+  // One that tells its limit, and is far from it.
+  oom.limit_bytes = 1000 * kMiB;
+  CHECK(cause_of(oom).empty());
+  oom.limit_bytes = 850 * kMiB;
+  CHECK(cause_of(oom) == "own_limit");
+  oom.limit_bytes = std::nullopt;
   // Where the card had no room either, the limit alone is not why.
   oom.requested_bytes = 200 * kMiB;
   CHECK(cause_of(oom).empty());
