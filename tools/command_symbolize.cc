@@ -9,6 +9,7 @@
 #include "collector/rules/rule_book.h"
 #include "collector/symbols/symbolize.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
@@ -89,10 +90,9 @@ int compress(const PackOptions& options) {
   pack(log, symbols, out);
   struct stat written {};
   if (!options.quiet && stat(out.c_str(), &written) == 0 && S_ISREG(written.st_mode)) {
-    constexpr double kMib = 1 << 20;
-    fmt::print(stderr, "gpupeak: {}: {:.1f} MiB of {:.1f}\n", collector::escape(out),
-               static_cast<double>(written.st_size) / kMib,
-               static_cast<double>(written_bytes(log)) / kMib);
+    fmt::print(stderr, "gpupeak: {}: {} of {}\n", collector::escape(out),
+               collector::size_text(static_cast<uint64_t>(written.st_size)),
+               collector::size_text(written_bytes(log)));
   }
   return kOk;
 }

@@ -2,6 +2,7 @@
 and a debuginfod server. What is not the file that ran is never used."""
 import functools
 import http.server
+import json
 import os
 import re
 import shutil
@@ -85,7 +86,8 @@ def main():
         expect_names(report(log), "as it ran")
         _, message = run(GPUPEAK, "bundle", log)
         expect(re.search(r"\d+ of \d+ addresses have a function", message), message)
-        run(GPUPEAK, "compress", log)
+        _, message = run(GPUPEAK, "compress", log)
+        expect(re.search(r"x.gplog.zst: [\d.]+ [KM]iB of [\d.]+ [KM]iB", message), message)
         run(GPUPEAK, "symbolize", log)
         os.rename(log + ".symbols", log + ".aside")
         expect(os.path.getsize(packed) < os.path.getsize(log), "compress does not")
@@ -99,6 +101,8 @@ def main():
 
         expect_no_names(report(log), "GP025", "the file is gone")
         expect_names(report(bundle), "bundle")
+        codes = {w["code"] for w in json.loads(run(GPUPEAK, "report", "--json", bundle)[0])["quality"]["warnings"]}
+        expect(not codes & {"GP025", "GP026"}, f"a bundle misses what it has brought along: {codes}")
         expect_names(run(GPUPEAK, "dump", bundle)[0] and report(bundle), "bundle again")
         expect_no_names(report(packed), "GP025", "compressed")
         run(GPUPEAK, "compress", bundle)
