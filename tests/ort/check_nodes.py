@@ -92,6 +92,17 @@ def check_killed(folder):
     expect(len(said(summary)) == 1 and "is empty or cannot be read" in said(summary)[0], f"{said(summary)}")
 
 
+def check_threads(folder):
+    """Of sessions that are made at once the files cannot be told apart: what is shown is right, the rest is said."""
+    _, summary = run(folder, "-", "threads", options=["--ort-nodes"])
+    runs = {p["session"] for p in summary["phases"] if p["name"] == "run"}
+    expect(runs == set(range(1, 41)), f"runs of sessions {runs}")
+    nodes = [p for p in summary["phases"] if p["source"] == "node"]
+    expect(all(p["parent"] == "run" and p["name"] in (CONV, RELU) and p["count"] == 1 for p in nodes), f"{nodes}")
+    untold = sum("could not be told from others" in text for text in said(summary))
+    expect(len({p["session"] for p in nodes}) + untold == 40, f"{len(nodes)} nodes, {untold} files not told: {said(summary)}")
+
+
 def check_shifted(folder):
     """Somebody sets the clock in the middle: no name is better than a wrong one."""
     _, summary = run(folder, "own", FAKE_CLOCK="shifted")

@@ -5,6 +5,7 @@
 //   FAKE_CLOCK=shifted   the clock is set back by an hour after the first run
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -62,7 +63,7 @@ Word create_session(Word, const char* path, const Options* options, Session** ou
   auto* session = new Session;
   session->start = Clock::now();
   if (options->profile) {
-    static int number = 0;
+    static std::atomic<int> number{0};
     const std::string name = options->prefix + "_" + std::to_string(++number) + ".json";
     session->file = fopen(name.c_str(), "w");
     session->start = Clock::now();
