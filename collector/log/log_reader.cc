@@ -24,7 +24,7 @@ std::string bounded_string(const char* text, size_t capacity) {
 }  // namespace
 
 LogReader::LogReader(const std::string& path, const Sanitizer& sanitizer)
-    : definitions_(sanitizer) {
+    : path_(path), definitions_(sanitizer) {
   const std::string symbols = open(path);
   read_header(path);
   clock_ = ClockMap(header_.clock == GPUPEAK_CLOCK_MONOTONIC_NS, header_.start_ticks,

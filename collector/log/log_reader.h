@@ -64,6 +64,8 @@ class LogReader {
   /// How much of the file is in use: a preallocated tail is not counted.
   uint64_t used_bytes() const { return used_bytes_; }
   std::string tool_version() const;
+  /// As it was given: what else belongs to the log may lie beside it.
+  const std::string& path() const { return path_; }
 
  private:
   std::string open(const std::string& path);
@@ -75,6 +77,7 @@ class LogReader {
   void order_slots();
   void read_definitions();
 
+  std::string path_;
   std::unique_ptr<MappedFile> file_;
   SymbolTable symbols_;
   std::string symbols_problem_;

@@ -1,6 +1,7 @@
 #include "collector/log/ort_profile.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -193,6 +194,12 @@ std::optional<ProfileFact> parse(std::string_view fact) {
   return parsed;
 }
 
+/// Where it was written, else beside the log, which may have travelled with it.
+std::string where_it_is(const LogReader& log, const std::string& written) {
+  if (access(written.c_str(), R_OK) == 0) return written;
+  return log.path().substr(0, log.path().rfind('/') + 1) + written.substr(written.rfind('/') + 1);
+}
+
 /// On one thread a span ends before the next one begins, or lies around it: by `slack`, since ends
 /// are a little late. What overlaps by more is damaged.
 void nest(NodeProfiles& profiles, uint64_t slack) {
@@ -251,7 +258,7 @@ NodeProfiles read_ort_profiles(const LogReader& log) {
     const ProfileClock clock{static_cast<int64_t>(fact->zero_ns - log.header().start_monotonic_ns),
                              fact->error_ns};
     try {
-      const MappedFile file(fact->path);
+      const MappedFile file(where_it_is(log, fact->path));
       read_ort_profile(log, {reinterpret_cast<const char*>(file.data()), file.bytes()}, name,
                        fact->session, clock, profiles);
     } catch (const LogError&) {

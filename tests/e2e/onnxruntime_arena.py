@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The CPU arena of a released ONNX Runtime: what the log says against the arena's own statistics.
+"""The CPU arena of a released ONNX Runtime: what the log says against the arena's own statistics; and its nodes.
 
 usage: onnxruntime_arena.py LIBGPUPEAK GPUPEAK VERSION WORK_FOLDER CLIENTS_FOLDER CLIENT
 The model is SqueezeNet where the folder of clients is at hand, a tiny one of our own elsewhere.
@@ -13,6 +13,7 @@ import tempfile
 
 from common import GPUPEAK, Skipped, environment, expect, expect_nothing_dropped, report, run_checks
 import npm_package
+import ort_nodes
 import tiny_onnx
 
 VERSION, WORK, CLIENTS, CLIENT = sys.argv[3:7]
@@ -72,6 +73,12 @@ def main():
         expect(output == plain and not any(p["alloc_count"] for p in pools["pools"]), f"without an arena: {pools['pools']}")
         output, pools, _, _ = run(folder, library, model, "arena", GPUPEAK_POOLS="off")
         expect(output == native and pools["pools"] == [], f"switched off: {pools['pools']}")
+        log = os.path.join(folder, "nodes.gplog")
+        done = subprocess.run([GPUPEAK, "run", "-q", "--ort-nodes", "-o", log, "--", CLIENT, library, model,
+                               os.path.join(folder, "truth"), "arena"], env=environment(folder, False), capture_output=True,
+                              text=True, check=False)
+        expect(done.returncode == 0 and done.stdout == native, f"with --ort-nodes: {done}")
+        ort_nodes.expect_as_in_profile(report(log), folder, "nodes.gplog.ort-1_*.json")
 
 
 run_checks(main)
