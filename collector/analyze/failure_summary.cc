@@ -140,6 +140,7 @@ class Failures {
       oom.driver_total_bytes = failure.event.total;
     }
     add_total(oom);
+    oom.unmapped_address_bytes = failure.asker.unmapped_addresses;
     take_over_driver_refusals(failure, oom);
     oom.phase = by_site_.phase_name(failure.asker.phase);
     oom.title = by_site_.site_title(failure.asker.stack);

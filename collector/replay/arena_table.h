@@ -48,6 +48,7 @@ class ArenaTable {
   struct Asker {
     uint32_t stack = 0, tid = 0;
     PhaseNumber phase = 0;
+    uint64_t unmapped_addresses = 0;  ///< that the process has of the device, to map memory at
   };
   struct Held {
     size_t holder;  ///< of holders()

@@ -21,7 +21,8 @@ GrowthTable::Track* GrowthTable::track_of(PhaseId phase) {
 
 /// A phase that comes again is worth a look; this is the end of its first instance, or soon after.
 void GrowthTable::instance_began(PhaseId phase, uint64_t number, uint64_t ticks) {
-  if (number != 2 || tracks_.size() == kMostTracks || off_[kDeviceSide]) return;
+  const size_t most = few_ ? kFewTracks : kMostTracks;
+  if (number != 2 || tracks_.size() >= most || off_[kDeviceSide]) return;
   if (by_phase_.size() <= phase) by_phase_.resize(phase + 1);
   tracks_.emplace_back().phase = phase;
   by_phase_[phase] = static_cast<uint32_t>(tracks_.size());
@@ -49,6 +50,7 @@ void GrowthTable::look_at(PhaseSide side, std::vector<Held>& held) {
   const size_t groups =
       side == kDeviceSide ? arenas_.holders().size() : live_.sites().group_count();
   visits_[side] += groups;
+  if (visits_[side] > kMostVisits[side] && !few_) keep_few();
   if (visits_[side] > kMostVisits[side]) return give_up(side);
   for (GroupId group = 0; group < groups; ++group) {
     if (const uint64_t bytes = bytes_of(side, group); bytes > 0) held.push_back({group, bytes});
@@ -69,6 +71,18 @@ uint64_t GrowthTable::bytes_of(PhaseSide side, GroupId group) const {
   return counts && !context.sampled ? live_.peaks().group(group).live_bytes : 0;
 }
 
+/// They begin with a budget of their own.
+void GrowthTable::keep_few() {
+  few_ = true;
+  for (const PhaseSide side : {kDeviceSide, kHostSide}) visits_[side] = 0;
+  for (Track& track : tracks_) {
+    if (!is_dropped(track)) continue;
+    for (const Point& point : track.points) held_ -= held_by(point);
+    track.points.clear();
+    track.latest = {};
+  }
+}
+
 /// What is said of half of a run would be wrong of the whole.
 void GrowthTable::give_up(PhaseSide side) {
   off_[side] = true;
@@ -83,7 +97,7 @@ void GrowthTable::keep(Track& track, Point point) {
   held_ += held_by(point);
   track.latest = {};
   track.points.push_back(std::move(point));
-  if (off_[kDeviceSide]) track.points.clear();
+  if (off_[kDeviceSide] || is_dropped(track)) track.points.clear();
   find_growing(track);
   if (track.points.size() == kMostPoints) thin(track);
   if (held_ > kMostHeld) {

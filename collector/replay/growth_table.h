@@ -21,6 +21,8 @@ namespace gpupeak::collector {
 class GrowthTable : public InstanceWatcher {
  public:
   static constexpr size_t kMostPoints = 32, kMostTracks = 48;
+  /// Of these alone points are taken once all of them have cost much: the outermost come first.
+  static constexpr size_t kFewTracks = 6;
 
   /// A group and its bytes: on the device side ArenaTable's, on the host side Replay's.
   struct Held {
@@ -61,6 +63,10 @@ class GrowthTable : public InstanceWatcher {
   static void find_growing(Track& track);
   void note_latest(Track& track, uint64_t number, uint64_t ticks);
   uint64_t bytes_of(PhaseSide side, GroupId group) const;
+  bool is_dropped(const Track& track) const {
+    return few_ && &track >= tracks_.data() + kFewTracks;
+  }
+  void keep_few();
   void give_up(PhaseSide side);
 
   const LiveMemory& live_;
@@ -69,6 +75,7 @@ class GrowthTable : public InstanceWatcher {
   std::vector<uint32_t> by_phase_;  // place in tracks_ + 1
   uint64_t visits_[kPhaseSides] = {};
   bool off_[kPhaseSides] = {};
+  bool few_ = false;
   uint64_t held_ = 0;
   uint64_t latest_visits_ = 0;
 };

@@ -168,7 +168,11 @@ void Replay::on(const ArenaFreeEvent& free, const Event& event) {
 void Replay::on(const ArenaFailedEvent& failed, const Event& event) {
   const uint32_t stack = circumstances_.defined_stack(failed.stack);
   circumstances_.enter_rule(event, stack);
-  arenas_.failed(failed, {stack, event.tid, circumstances_.phases().innermost(event.slot)},
+  const uint64_t addresses = live_.bytes_of(failed.device, GPUPEAK_KIND_VMM_VA);
+  const uint64_t mapped = live_.bytes_of(failed.device, GPUPEAK_KIND_VMM);
+  arenas_.failed(failed,
+                 {stack, event.tid, circumstances_.phases().innermost(event.slot),
+                  addresses > mapped ? addresses - mapped : 0},
                  event.ticks);
   if (observer_ != nullptr) observer_->on_arena_failed(failed, stack);
 }

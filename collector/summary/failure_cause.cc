@@ -64,10 +64,13 @@ class Finder {
       return a_limit != b_limit ? a_limit : a.bytes > b.bytes;
     });
   }
-  /// Of a pool that tells its limit; of others not having asked the driver is the proof.
+  /// Of a pool that tells its limit; of others not having asked the driver is the proof, unless it
+  /// may be addresses that it is short of.
   bool is_beyond_limit() const {
-    return !oom_.limit_bytes ||
-           oom_.refused_by->reserved_bytes + oom_.requested_bytes > *oom_.limit_bytes;
+    if (!oom_.limit_bytes)
+      return !oom_.refused_by->grows_in_place ||
+             oom_.unmapped_address_bytes >= in_pages(oom_.requested_bytes);
+    return oom_.refused_by->reserved_bytes + oom_.requested_bytes > *oom_.limit_bytes;
   }
   bool refused_alone() const { return oom_.refused_by && oom_.driver_refusals == 0; }
 

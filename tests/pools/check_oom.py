@@ -49,6 +49,8 @@ CASES = {
     "torch_limit": ("abort", NVML, "own_limit", "PyTorch's own limit, not the card's: it has 300 MiB and did not ask the driver for "
                     "more, so the limit is below 600 MiB (58.6 % of the card); 724 MiB are free", "set_per_process_memory_fraction",
                     {"live_bytes": 300 * MIB}),
+    "torch_limit_expandable": ("kill", NVML, "own_limit", "PyTorch's own limit, not the card's: it has 300 MiB",
+                               "set_per_process_memory_fraction", {}),
     "torch_set_apart": ("exit", NVML, "set_apart", "PyTorch's pool has 598 MiB idle in one piece and did not use it", "one stream", {}),
     "torch_graph": ("kill", NVML, "graph_pool", "CUDA graphs' memory: 598 MiB of PyTorch's pool are idle, kept for graphs",
                     "share one pool", {}),

@@ -187,11 +187,17 @@ void torch_expandable_fragmented() {
   CHECK(allocator->give(0, 0, 300 * kMiB) == nullptr);
 }
 
-void torch_limit() {
-  const FakeTorch* const allocator = torch();
+void reach_limit(bool expandable) {
+  const FakeTorch* const allocator = torch(expandable);
   allocator->limit(500 * kMiB);
   CHECK(allocator->give(0, 0, 300 * kMiB) != nullptr);
   CHECK(allocator->give(0, 0, 300 * kMiB) == nullptr);
+}
+void torch_limit() {
+  reach_limit(false);
+}
+void torch_limit_expandable() {
+  reach_limit(true);
 }
 
 /// One piece of 598 MiB is idle in a pool that others do not share.
@@ -353,6 +359,7 @@ const std::map<std::string, std::function<void()>> kCases = {
     {"torch_fragmented", torch_fragmented},
     {"torch_expandable_fragmented", torch_expandable_fragmented},
     {"torch_limit", torch_limit},
+    {"torch_limit_expandable", torch_limit_expandable},
     {"torch_set_apart", torch_set_apart},
     {"torch_graph", torch_graph},
     {"torch_grow", torch_grow},

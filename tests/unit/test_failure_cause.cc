@@ -100,6 +100,13 @@ TEST_CASE("failure cause: a pool that did not ask the driver has a limit of its 
   oom.limit_bytes = 850 * kMiB;
   CHECK(cause_of(oom) == "own_limit");
   oom.limit_bytes = std::nullopt;
+  // One that maps behind what it has may have come to the end of its addresses.
+  oom.refused_by->grows_in_place = true;
+  oom.unmapped_address_bytes = 79 * kMiB;
+  CHECK(cause_of(oom).empty());
+  oom.unmapped_address_bytes = 80 * kMiB;
+  CHECK(cause_of(oom) == "own_limit");
+  oom.refused_by->grows_in_place = false;
   // Where the card had no room either, the limit alone is not why.
   oom.requested_bytes = 200 * kMiB;
   CHECK(cause_of(oom).empty());
