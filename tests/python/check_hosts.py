@@ -134,9 +134,9 @@ def finalise(options):
     count = 0
     for version in VERSIONS:
         for python in find_pythons(version):
-            for i in range(5):
+            for i in range(3):
                 with tempfile.TemporaryDirectory() as folder:
-                    command = [python, os.path.join(HERE, "finalise.py"), options.program, str(0.01 + 0.013 * i)]
+                    command = [python, os.path.join(HERE, "finalise.py"), options.program, str(0.01 + 0.026 * i)]
                     (path,) = run_both(options, command, folder)
                     if "GP040" in warnings_of(options, path):
                         raise Problem(f"{python}: {warnings_of(options, path)}")
