@@ -49,15 +49,15 @@ struct Calls {
 };
 constinit thread_local Calls t_calls __attribute__((tls_model("initial-exec")));
 
-void refused(const Call& call) {
+void refused(const Call& call, bool jumped) {
   if (!gives(call.function) || call.argument == 0) return;
-  ort_request_failed(*call.arena, call.argument, call.before, call.stack);
+  ort_request_failed(*call.arena, call.argument, call.before, call.stack, jumped);
 }
 
 /// The innermost call was left without a result, by an exception or a jump.
-void leave_last() {
+void leave_last(bool jumped) {
   const Call call = t_calls.open[--t_calls.count];
-  refused(call);
+  refused(call, jumped);
   call.arena->lock.unlock();
 }
 
@@ -126,7 +126,7 @@ bool begin(Call& call) {
 /// Whether the result is of interest.
 bool begin(OrtArenaTable& table, uint64_t function, const OrtArenaCall* at) {
   if (!recording() || table.off.load(std::memory_order_relaxed)) return false;
-  while (leaves_last(reinterpret_cast<uintptr_t>(at))) leave_last();
+  while (leaves_last(reinterpret_cast<uintptr_t>(at))) leave_last(true);
   // One of these functions called by another is the same request.
   if (is_inside(at->object) || t_calls.count == Calls::kMost) return false;
   if (function >= kOrtDestroy) {
@@ -156,7 +156,7 @@ bool begin(OrtArenaTable& table, uint64_t function, const OrtArenaCall* at) {
 
 void leave_ort_arena_calls_for(uintptr_t target) {
   if (!leaves_last(target) || is_within_handler(target)) return;
-  while (leaves_last(target)) leave_last();
+  while (leaves_last(target)) leave_last(true);
 }
 
 OrtArenaStep gpupeak_ort_arena_before(OrtArenaCall* call) {
@@ -178,7 +178,7 @@ void gpupeak_ort_arena_after(OrtArenaCall* at) {
     if (at->rax != 0) {
       note_block(call, at->rax);
     } else {
-      refused(call);
+      refused(call, false);
     }
   } else if (call.arena->has_older) {
     const OrtArenaTotals after = totals_of(*call.table, call.object);
@@ -193,7 +193,7 @@ int gpupeak_ort_arena_left(int /*version*/, int actions, uint64_t /*exception_cl
                            void* /*exception*/, void* /*context*/) {
   constexpr int kCleanup = 2, kGoOn = 8;  // _UA_CLEANUP_PHASE, _URC_CONTINUE_UNWIND
   const int program_errno = errno;
-  if ((actions & kCleanup) != 0 && t_calls.count > 0) leave_last();
+  if ((actions & kCleanup) != 0 && t_calls.count > 0) leave_last(false);
   errno = program_errno;
   return kGoOn;
 }

@@ -1,6 +1,7 @@
 #include "track/arenas.h"
 
 #include <atomic>
+#include <cerrno>
 
 #include "base/hook_scope.h"
 #include "base/process_state.h"
@@ -54,10 +55,12 @@ void arena_freed(uint64_t arena, uint64_t address) {
 
 void arena_refused(uint64_t arena, uint64_t bytes, const Refusal& refusal, uint32_t stack) {
   // cuMemGetInfo breaks no capture (docs/driver-behaviour.md), and needs a context.
-  const int current = recording() ? current_device() : kNoDevice;
+  const int program_errno = errno;
+  const int current = recording() && refusal.ask_driver ? current_device() : kNoDevice;
   uint64_t free_bytes = 0, total_bytes = 0;
   const bool known = current != kNoDevice && (refusal.device < 0 || refusal.device == current) &&
                      memory_info(free_bytes, total_bytes);
+  errno = program_errno;
   HookScope hook;
   if (arena == 0 || !hook.entered() || !recording()) return;
   if (known) introduce_device(current);

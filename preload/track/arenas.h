@@ -26,7 +26,8 @@ void arena_freed(uint64_t arena, uint64_t address);
 /// known.
 struct Refusal {
   uint64_t in_use_plus_1 = 0, reserved_plus_1 = 0, limit_plus_1 = 0;
-  int device = -1;  ///< whose memory it shares out; -1: the one that is current
+  int device = -1;         ///< whose memory it shares out; -1: the one that is current
+  bool ask_driver = true;  ///< not where a jump may have left the driver in the middle of a call
 };
 /// Asks the driver how much is free, if it is loaded. `stack`: who asked.
 void arena_refused(uint64_t arena, uint64_t bytes, const Refusal& refusal, uint32_t stack);

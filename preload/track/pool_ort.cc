@@ -162,10 +162,11 @@ void ort_block_returned(OrtArena& arena, uint64_t address, uint64_t bytes,
 }
 
 void ort_request_failed(OrtArena& arena, uint64_t bytes, const OrtArenaTotals& before,
-                        uint32_t stack) {
+                        uint32_t stack, bool jumped) {
   if (!is_known(arena)) return;
-  Refusal refusal{static_cast<uint64_t>(before.in_use) + 1,
-                  static_cast<uint64_t>(before.reserved) + 1};
+  Refusal refusal{.in_use_plus_1 = static_cast<uint64_t>(before.in_use) + 1,
+                  .reserved_plus_1 = static_cast<uint64_t>(before.reserved) + 1,
+                  .ask_driver = !jumped};
   if (before.limit > 0 && before.limit != INT64_MAX)
     refusal.limit_plus_1 = static_cast<uint64_t>(before.limit) + 1;
   arena_refused(arena.number, bytes, refusal, stack);

@@ -43,9 +43,9 @@ void ort_block_taken(OrtArena& arena, uint64_t address);
 /// afterwards, still under the lock.
 void ort_block_returned(OrtArena& arena, uint64_t address, uint64_t bytes,
                         const OrtArenaTotals& after);
-/// A request that it refused.
+/// A request that it refused. `jumped`: a jump has left it.
 void ort_request_failed(OrtArena& arena, uint64_t bytes, const OrtArenaTotals& before,
-                        uint32_t stack);
+                        uint32_t stack, bool jumped);
 /// Needs no lock: nobody else uses what is being destroyed.
 void ort_arena_gone(uint64_t object);
 /// Its blocks are not known any more, and the report says why. Needs no lock.
