@@ -22,14 +22,18 @@ constexpr std::string_view kUnknown = "–";
 class PhaseTable {
  public:
   PhaseTable(const Summary& summary, std::ostream& out, const TextStyle& style)
-      : summary_(summary), out_(out), style_(style), columns_(size_columns(style)) {
+      : summary_(summary),
+        out_(out),
+        style_(style),
+        columns_(size_columns(style)),
+        table_(phase_rows(summary, kNodeRows)) {
     size_t longest = 0;
     for (const PhaseSummary& phase : summary.phases) {
       device_ = std::max(device_, metric(phase.metrics, "device.peak_bytes").value_or(0));
       host_ = std::max(host_, metric(phase.metrics, "host.peak_bytes").value_or(0));
-      for (const PhaseInstances& instances : phase.instances) {
-        longest = std::max(longest, display_width(name_of(phase, instances)));
-      }
+    }
+    for (const auto& [phase, instances] : table_.rows) {
+      longest = std::max(longest, display_width(name_of(*phase, *instances)));
     }
     names_ = name_columns(kNameColumns, longest, style);
   }
@@ -42,15 +46,14 @@ class PhaseTable {
     out_ << head << (host_ > 0 ? "   host memory" : "") << '\n';
     out_ << left("phase", names_) << ' ' << right("time", kTimeColumns)
          << sides(side_head(), side_head()) << '\n';
-    const PhaseRows table = phase_rows(summary_, kNodeRows);
-    for (const auto& [phase, instances] : table.rows) row(*phase, *instances);
-    if (table.nodes_left_out > 0) {
+    for (const auto& [phase, instances] : table_.rows) row(*phase, *instances);
+    if (table_.nodes_left_out > 0) {
       out_ << fmt::format("… {} more nodes, which hold less: --csv has them\n",
-                          grouped(table.nodes_left_out));
+                          grouped(table_.nodes_left_out));
     }
     outside();
     growth();
-    sites(table);
+    sites();
   }
 
  private:
@@ -112,10 +115,10 @@ class PhaseTable {
     }
   }
 
-  void sites(const PhaseRows& table) {
+  void sites() {
     bool any = false;
     const PhaseSummary* before = nullptr;
-    for (const auto& [row, instances] : table.rows) {
+    for (const auto& [row, instances] : table_.rows) {
       const PhaseSummary& phase = *row;
       if (row == before) continue;
       before = row;
@@ -138,6 +141,7 @@ class PhaseTable {
   std::ostream& out_;
   const TextStyle& style_;
   const size_t columns_;
+  const PhaseRows table_;
   uint64_t device_ = 0, host_ = 0;
   size_t names_ = kNameColumns;
 };

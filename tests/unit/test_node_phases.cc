@@ -1,10 +1,12 @@
 // The nodes of ONNX Runtime's profiles as phases, seen through analyze().
 #include <unistd.h>
 
+#include <sstream>
 #include <string>
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
+#include "collector/write/write_phases.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;
@@ -154,4 +156,28 @@ TEST_CASE("node phases: facts that make no sense, and a profile that is not ther
   const Summary summary = analyze(run.log.save(run.file.path()), {});
   CHECK(said(summary).find("/nowhere/at/all.json is empty or cannot be read") != std::string::npos);
   CHECK(said(summary).find("session 2: its clock is not known") != std::string::npos);
+}
+
+TEST_CASE("node phases: a table has the nodes that hold most, and is as wide as these need",
+          "[collector]") {
+  RunLog run;
+  const std::string light =
+      "a node with a name so long that no table of the others would be as wide";
+  run.node("heavy", 10, 10);
+  run.node(light, 40, 10);
+  run.push(0, 10, "run", 1);
+  run.alloc(0, 20, 1 << 20);
+  run.alloc(0, 50, 16);
+  run.pop(0, 90, 1);
+  const Summary summary = run.analyze_with();
+  REQUIRE(find(summary, light + " (Op)") != nullptr);
+  std::ostringstream out;
+  write_phases(summary, out, {});
+  const std::string text = out.str();
+  CHECK(text.find("heavy (Op)") != std::string::npos);
+  CHECK(text.find("so long") == std::string::npos);
+  CHECK(text.find("1 more nodes, which hold less") != std::string::npos);
+  const size_t head = text.find("\nphase ");
+  REQUIRE(head != std::string::npos);
+  CHECK(text.find("time", head) - head < light.size());
 }
