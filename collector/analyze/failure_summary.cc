@@ -59,13 +59,14 @@ class Failures {
     return pool;
   }
 
-  /// What was growing then, until shortly before: its next step would have been due.
+  /// What was growing then: its next step was under way, or would have been due. (An allocator that
+  /// is out of memory may try for long before it says so.)
   std::optional<GrowthSummary> growth_until(const OutOfMemory& oom) const {
     for (const GrowthSummary& growth : growth_) {
       const int64_t period =
           (growth.end_ns - growth.begin_ns) / static_cast<int64_t>(growth.steps());
-      const bool goes_on =
-          growth.end_ns <= oom.time_ns && oom.time_ns - growth.end_ns <= 2 * period;
+      const bool goes_on = growth.end_ns <= oom.time_ns &&
+                           (growth.to_the_last || oom.time_ns - growth.end_ns <= 2 * period);
       if (goes_on && growth.device == oom.device &&
           growth.side == (oom.on_host ? "host" : "device"))
         return growth;  // the largest comes first

@@ -200,6 +200,8 @@ class Growth {
     found.growth.title = row.second;
     found.growth.first = numbers[rise->from];
     found.growth.last = numbers[rise->to];
+    found.growth.to_the_last =
+        replay_.phases().phases()[track.phase].count <= found.growth.last + 1;
     found.growth.grown_bytes = rise->bytes;
     found.growth.same_each_time = rise->same;
     found.growth.begin_ns = replay_.log().clock().to_ns(ticks[rise->from]);

@@ -127,9 +127,10 @@ class Folder {
       const PhaseSummary& phase = phases_[i].phase;
       alike[place_of(phases_[i])][pattern_of(phase)].insert(phase.name);
     }
-    std::map<Place, size_t> rows;  // that numbers alone would leave
+    std::map<uint64_t, size_t>
+        rows;  // of a domain, under whichever phases; numbers alone leave them
     for (const auto& [place, names] : alike) {
-      size_t& count = rows[place];
+      size_t& count = rows[std::get<2>(place)];
       for (const auto& [text, same] : names) count += same.size() > kKeptApart ? 1 : same.size();
     }
     std::map<std::pair<Place, std::string>, uint32_t> groups;
@@ -139,7 +140,7 @@ class Folder {
       std::string name = listed.phase.name;
       std::string less = pattern_of(listed.phase);
       if (alike.at(place).at(less).size() > kKeptApart) name = std::move(less);
-      if (listed.domain != 0 && rows.at(place) > kKeptApart) {
+      if (listed.domain != 0 && rows.at(listed.domain) > kKeptApart) {
         name = name.substr(0, name.find(':')) + ":…";
       }
       const auto next = static_cast<uint32_t>(groups_.size());

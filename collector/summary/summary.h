@@ -200,6 +200,7 @@ struct GrowthSummary {
   uint64_t grown_bytes = 0;          ///< meanwhile
   bool same_each_time = false;       ///< to the byte
   int64_t begin_ns = 0, end_ns = 0;  ///< these ends
+  bool to_the_last = false;          ///< the phase has no later instance that ended
   uint64_t steps() const { return last - first; }
   uint64_t bytes_each() const { return grown_bytes / steps(); }
 };

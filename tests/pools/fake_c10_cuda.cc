@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 namespace {
@@ -65,6 +67,8 @@ void report(int device, void* at, int64_t bytes) {
 void report_failure(int device, uint64_t bytes) {
   FakeTorchLedger& ledger = g_devices[device].ledger;
   ++ledger.failed;
+  // PyTorch tries for long before it says so: longer than a step takes.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
 #if FAKE_C10_ABI == 0
   ++g_failures;
   c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(bytes), ledger.in_use, ledger.reserved,

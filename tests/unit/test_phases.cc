@@ -6,6 +6,7 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
+#include "collector/analyze/phase_names.h"
 #include "collector/write/write_phases.h"
 #include "log_builder.h"
 
@@ -77,7 +78,8 @@ TEST_CASE("phases: bytes at entry, peak within, at exit, kept", "[collector]") {
   CHECK(within.instances[0].device.peak_bytes == 187);
 }
 
-TEST_CASE("phases: a hundred thousand runs are folded, the first and an odd one are alone", "[collector]") {
+TEST_CASE("phases: a hundred thousand runs are folded, the first and an odd one are alone",
+          "[collector]") {
   LogBuilder log;
   const uint32_t run = log.string("run");
   constexpr uint64_t kRuns = 100'000;
@@ -271,4 +273,32 @@ TEST_CASE("phases: names that differ in numbers alone are one phase, a model's l
   REQUIRE(folded[0].instances.size() == 1);
   CHECK(folded[0].instances[0].last == 3000);
   CHECK_FALSE(folded[0].instances[0].alike);
+}
+
+TEST_CASE("phases: a library's domain is one row under each phase once it has many rows in all",
+          "[collector]") {
+  const auto rows_of = [](uint32_t modules, uint64_t domain) {
+    std::vector<ListedPhase> listed;
+    for (uint32_t module = 0; module < modules; ++module) {
+      const auto parent = static_cast<uint32_t>(listed.size());
+      const std::string letters{static_cast<char>('a' + module / 26),
+                                static_cast<char>('a' + module % 26)};
+      for (const char* name : {"", "fold", "fuse", "lower"}) {
+        ListedPhase& phase = listed.emplace_back();
+        phase.phase.name = "XLA:" + letters + name;
+        phase.phase.source = "nvtx";
+        phase.phase.depth = *name != 0 ? 1 : 0;
+        phase.phase.count = 1;
+        if (*name != 0) phase.parent = parent;
+        phase.domain = domain;
+      }
+    }
+    return fold_phase_names(std::move(listed));
+  };
+  CHECK(rows_of(20, 7).size() == 20 + 60);  // 60 passes: each has its row
+  const std::vector<PhaseSummary> folded = rows_of(30, 7);
+  REQUIRE(folded.size() == 30 + 30);
+  CHECK(folded[1].name == "XLA:…");
+  CHECK(folded[1].name_count == 3);
+  CHECK(rows_of(30, 0).size() == 30 * 4);  // the program's own
 }
