@@ -12,6 +12,7 @@ export const titled = (id, title, ...children) =>
 export function verdict(run) {
   const {sentences, bar, hints, next, facts: line} = run.verdict;
   const {warnings, exact} = run.summary.quality;
+  const steps = next.filter((step) => !step.command.includes(' --html '));  // here it is
   return h('section', {class: 'verdict', 'aria-label': 'In short'},
     sentences.map(({text, alarm}) => h('p', {class: alarm ? 'said alarm' : 'said'}, sentence(text))),
     bar.length > 0 && partsBar(bar.map((part) => ({...part, title: part.name}))),
@@ -19,7 +20,8 @@ export function verdict(run) {
     h('p', {class: 'faint line'}, line),
     warnings.length > 0 && h('details', {open: !exact}, h('summary', {}, format.counted(warnings.length, 'warning')),
       h('ul', {}, warnings.map((warning) => h('li', {}, h('code', {}, warning.code), ' ', warning.message)))),
-    h('p', {class: 'faint line'}, 'Next: ', next.map((step, i) => [i > 0 && ' · ', h('code', {}, step.command), ' ', step.why])));
+    steps.length > 0 && h('p', {class: 'faint line'}, 'Next: ',
+      steps.map((step, i) => [i > 0 && ' · ', h('code', {}, step.command), ' ', step.why])));
 }
 
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);

@@ -44,6 +44,7 @@ class Judge {
     peaks();
     bar();
     hints();
+    probes();
     steps();
     facts();
     return std::move(verdict_);
@@ -85,14 +86,20 @@ class Judge {
 
   bool ended_well() const { return summary_.run.end.in_order(); }
 
+  static bool is_of_memory(const FailureGroup& group) { return group.last->result == kOutOfMemory; }
+
+  /// A program may ask for what this driver or card does not have, only to see whether it does.
+  bool was_a_probe(const FailureGroup& group) const { return ended_well() && !is_of_memory(group); }
+
   void failures() {
-    const std::vector<FailureGroup> groups = fold_failures(summary_);
+    std::vector<FailureGroup> groups = fold_failures(summary_);
+    std::erase_if(groups, [this](const FailureGroup& group) { return was_a_probe(group); });
     if (groups.empty()) return;
     // The one that the program could not live with is the last.
     const FailureGroup& group = groups.back();
     const OutOfMemory& oom = *group.last;
     const DeviceSummary* where = device(oom.device);
-    const bool of_memory = oom.result == kOutOfMemory;
+    const bool of_memory = is_of_memory(group);
     std::string text = !ended_well() && of_memory ? "OUT OF MEMORY" : "an allocation failed";
     if (where != nullptr) text += " on " + device_text(*where);
     if (ended_well()) text += " and the program went on";
@@ -113,6 +120,18 @@ class Judge {
                                 oom.causes.front().cause == FailureCause::kLargerThanCard);
     if (plain) return;
     if (const std::string help = help_text(oom, style_); !help.empty()) say("try: " + help);
+  }
+
+  void probes() {
+    std::vector<FailureGroup> groups = fold_failures(summary_);
+    std::erase_if(groups, [this](const FailureGroup& group) { return !was_a_probe(group); });
+    if (groups.empty()) return;
+    const OutOfMemory& last = *groups.back().last;
+    uint64_t count = 0;
+    for (const FailureGroup& group : groups) count += group.count;
+    verdict_.hints.push_back(fmt::format(
+        "{} allocation{} refused, not for want of memory, and the program went on ({}: {})",
+        grouped(count), count == 1 ? " was" : "s were", last.api, last.result));
   }
 
   void peaks() {

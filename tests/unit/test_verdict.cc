@@ -149,6 +149,19 @@ TEST_CASE("verdict: a failed allocation comes first, with why", "[collector]") {
   CHECK(report(larger).find("and the program went on") != std::string::npos);
 }
 
+TEST_CASE("verdict: what a program only tried for does not come first", "[collector]") {
+  OutOfMemory probe = failure(2 * kMiB, "probe");
+  probe.result = "CUDA_ERROR_NOT_SUPPORTED";
+  Summary summary = full_card();
+  fail(summary, probe);
+  const std::string went_on = report(summary, TextStyle{.whole_lines = true});
+  CHECK(went_on.find("an allocation failed") == std::string::npos);
+  CHECK(went_on.find("1 allocation was refused, not for want of memory, and the program went on") !=
+        std::string::npos);
+  summary.run.end = {ExitKind::kSignal, 6};  // it may be what ended it
+  CHECK(report(summary).find("an allocation failed") < 60);
+}
+
 TEST_CASE("verdict: a request that is tried again stands once", "[collector]") {
   Summary summary = full_card();
   for (int i = 0; i < 3; ++i) {
