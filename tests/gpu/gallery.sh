@@ -23,7 +23,7 @@ one torch python3 "$here/torch_model.py" resnet50 train
 one jax python3 "$here/jax_matmul.py"
 one cupy python3 "$here/cupy_pool.py"
 python3 -c 'import flax' 2>/dev/null && one flax python3 "$here/flax_train.py"
-python3 -c 'import numba.cuda' 2>/dev/null && one numba python3 "$here/numba_kernel.py"
+python3 -c 'import numba.cuda' 2>/dev/null && one numba python3 "$here/numba_arrays.py"
 nvcc -O2 -arch=native -o static_cudart "$here/static_cudart.cu" && one static ./static_cudart
 nvidia=$(python3 -c 'import nvidia, os; print(list(nvidia.__path__)[0])')
 if [ -n "$ort" ]; then

@@ -1,4 +1,5 @@
-// llama.cpp with CUDA as node-llama-cpp ships it: node llama_cuda.js FOLDER_OF_ITS_LIBRARIES MODEL.gguf
+// llama.cpp with CUDA as node-llama-cpp ships it, a model and a context: node llama_cuda.js FOLDER_OF_ITS_LIBRARIES MODEL.gguf
+// Nothing is decoded: its kernels are not built for every card.
 const [folder, path] = process.argv.slice(2);
 const llama = require(folder + '/llama-addon.node');
 (async () => {
@@ -10,9 +11,4 @@ const llama = require(folder + '/llama-addon.node');
   const context = new llama.AddonContext(model, {contextSize: 4096, batchSize: 512, sequences: 1, threads: 1});
   await context.init();
   console.log('model', JSON.stringify(model.getMemoryBreakdown()), 'context', JSON.stringify(context.getMemoryBreakdown()));
-  for (let i = 0; i < 3; ++i) {
-    context.initBatch(5);
-    context.addToBatch(0, 5 * i, Uint32Array.from([1, 5, 6, 7, 8]), Uint32Array.from([4]));
-    await context.decodeBatch();
-  }
 })();
