@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace gpupeak::collector {
 
 std::string change_percent(uint64_t a, uint64_t b) {
   if (a == 0) return "";
-  return fmt::format("{:+.1f} %", 100.0 * (static_cast<double>(b) - static_cast<double>(a)) /
-                                      static_cast<double>(a));
+  const double percent =
+      100.0 * (static_cast<double>(b) - static_cast<double>(a)) / static_cast<double>(a);
+  return std::abs(percent) < 0.05 ? "0.0 %" : fmt::format("{:+.1f} %", percent);
 }
 
 std::string change_text(const SiteDiff& site, const TextStyle& style) {
