@@ -6,7 +6,6 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr uint64_t kPage = 2 << 20;
-constexpr std::string_view kOutOfMemory = "CUDA_ERROR_OUT_OF_MEMORY";
 
 using Cause = OutOfMemory::Cause;
 

@@ -4,10 +4,14 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "collector/summary/summary.h"
 
 namespace gpupeak::collector {
+
+/// The result of a request that found no memory; others have another reason.
+inline constexpr std::string_view kOutOfMemory = "CUDA_ERROR_OUT_OF_MEMORY";
 
 /// Fills `oom.causes` and `oom.parts` from its other fields.
 void find_causes(OutOfMemory& oom);

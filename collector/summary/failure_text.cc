@@ -272,7 +272,7 @@ class Teller {
 }  // namespace
 
 std::string why_text(const OutOfMemory& oom, const TextStyle& style) {
-  return oom.result == "CUDA_ERROR_OUT_OF_MEMORY" ? Teller(oom, style).why() : "";
+  return oom.result == kOutOfMemory ? Teller(oom, style).why() : "";
 }
 
 std::string help_text(const OutOfMemory& oom, const TextStyle& style) {

@@ -251,8 +251,8 @@ struct OutOfMemory {
 
   bool on_host = false;                 ///< the host's memory was asked for, not the card's
   bool only_addresses = false;          ///< addresses were asked for, not memory
-  bool for_driver = false;             ///< the driver's own need: how much, nobody says
-  bool figures_are_whole = true;       ///< false: one of many, of which not all is kept
+  bool for_driver = false;              ///< the driver's own need: how much, nobody says
+  bool figures_are_whole = true;        ///< false: one of many, of which not all is kept
   bool of_driver_pool = false;          ///< asked of one of the driver's memory pools
   std::vector<PoolThen> pools;          ///< of the device
   std::optional<GrowthSummary> growth;  ///< of what was in use, the largest

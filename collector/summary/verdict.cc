@@ -10,6 +10,7 @@
 #include <set>
 #include <string_view>
 
+#include "collector/summary/failure_cause.h"
 #include "collector/summary/failure_text.h"
 #include "collector/summary/ledger_text.h"
 #include "collector/summary/run_text.h"
@@ -21,7 +22,6 @@ namespace {
 constexpr size_t kMaxParts = 3;
 constexpr size_t kNameColumns = 28;
 constexpr uint64_t kWorthAHint = 10;  ///< a tenth of the peak
-constexpr std::string_view kOutOfMemory = "CUDA_ERROR_OUT_OF_MEMORY";
 
 std::string first_frame(const std::string& title) {
   return title.substr(0, title.find(kArrow));

@@ -387,8 +387,9 @@ class Totals {
     for (const Json& events : snapshot.at("device_traces")) {
       for (const Json& event : events) {
         const int64_t size = event.at("size");
-        if (event.at("action") == "segment_alloc") trace.add(size);
-        if (event.at("action") == "segment_free") trace.add(-size);
+        const std::string& action = event.at("action").get_ref<const std::string&>();
+        if (action == "segment_alloc" || action == "segment_map") trace.add(size);
+        if (action == "segment_free" || action == "segment_unmap") trace.add(-size);
       }
     }
     expect("torch-snapshot's peak", trace.peak, peak_);
