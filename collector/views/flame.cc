@@ -112,8 +112,9 @@ void write_flame(Profile& profile, ScopeId scope, const TreeCut& cut, std::ostre
   const uint64_t peak = profile.sum(scope).peak;
   if (peak == 0) return;
   const auto columns = static_cast<uint64_t>(style.width);
-  out << fmt::format("one column is {}, {} % of it; narrower calls have no place\n",
-                     size_text(peak / columns, style), percent(1, columns));
+  write_wrapped(fmt::format("one column is {}, {} % of it; narrower calls have no place",
+                            size_text(peak / columns, style), percent(1, columns)),
+                out, style);
   Flame(tree, cut, out, style).write();
 }
 

@@ -8,6 +8,12 @@
 
 namespace gpupeak::collector {
 
+void write_wrapped(const std::string& text, std::ostream& out, const TextStyle& style) {
+  for (const std::string& line : wrapped(text, static_cast<size_t>(style.width), 4, style)) {
+    out << line << '\n';
+  }
+}
+
 void write_losses(const Quality& quality, std::ostream& out, const TextStyle& style) {
   const bool fine = quality.exact && quality.log_complete;
   if (!fine) out << alarm(losses_text(quality), style) << '\n';

@@ -12,6 +12,11 @@
 namespace gpupeak::collector {
 
 inline constexpr size_t kRowCountColumns = 8;
+/// Below it two tables do not stand beside each other.
+inline constexpr int kNarrow = 80;
+
+/// Broken at the width of lines.
+void write_wrapped(const std::string& text, std::ostream& out, const TextStyle& style);
 
 /// Calls below `min_percent` of the whole, or more than `depth` calls down, are not shown one by
 /// one.

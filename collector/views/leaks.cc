@@ -53,8 +53,11 @@ void write_leaks(Profile& profile, const std::string& scope, size_t top, std::os
   for (const Leaks& leaks : all) {
     const std::string heading = fmt::format("{}: {} in {} blocks", profile.scope_text(leaks.scope),
                                             size_text(leaks.bytes, style), grouped(leaks.count));
-    out << separator << bold(ended ? "LIVE AT EXIT" : "LIVE AT THE LAST EVENT", style) << "  "
-        << heading << '\n';
+    const std::string_view name = ended ? "LIVE AT EXIT" : "LIVE AT THE LAST EVENT";
+    const size_t used = name.size() + 2;
+    const auto width = static_cast<size_t>(style.width);
+    out << separator << bold(name, style) << "  "
+        << cut(heading, width > used ? width - used : 0, style) << '\n';
     separator = "\n";
     if (leaks.bytes == 0) continue;
     write_sites(leaks.table, leaks.bytes, out, style);

@@ -13,6 +13,7 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kMapColumns = 64;
+constexpr size_t kAddressColumns = 14;
 
 /// Takes what was there after so many events; what follows is replayed for nothing, which keeps the
 /// sums whole.
@@ -63,11 +64,12 @@ std::string block_title(Profile& profile, const PoolBlock& block) {
 }
 
 /// A column is a 64th of the segment: full, partly used or idle.
-std::string segment_map(const PoolSegment& segment, const std::vector<PoolBlock>& blocks) {
+std::string segment_map(const PoolSegment& segment, const std::vector<PoolBlock>& blocks,
+                        size_t columns) {
   const uint64_t bytes = segment.end - segment.begin;
-  std::vector<uint64_t> used(kMapColumns, 0);
+  std::vector<uint64_t> used(columns, 0);
   const auto column_begin = [&](size_t column) {  // no log has a block of 2^57 bytes
-    return segment.begin + bytes * column / kMapColumns;
+    return segment.begin + bytes * column / columns;
   };
   auto block = std::lower_bound(blocks.begin(), blocks.end(), segment.begin,
                                 [](const PoolBlock& a, uint64_t at) { return a.address < at; });
@@ -78,15 +80,15 @@ std::string segment_map(const PoolSegment& segment, const std::vector<PoolBlock>
   size_t first = 0;
   for (; block != blocks.end() && block->address < segment.end; ++block) {
     const uint64_t end = block->address + block->bytes;
-    while (first + 1 < kMapColumns && column_begin(first + 1) <= block->address) ++first;
-    for (size_t column = first; column < kMapColumns && column_begin(column) < end; ++column) {
+    while (first + 1 < columns && column_begin(first + 1) <= block->address) ++first;
+    for (size_t column = first; column < columns && column_begin(column) < end; ++column) {
       const uint64_t from = std::max(block->address, column_begin(column));
       const uint64_t to = std::min(end, column_begin(column + 1));
       if (to > from) used[column] += to - from;
     }
   }
   std::string map;
-  for (size_t column = 0; column < kMapColumns; ++column) {
+  for (size_t column = 0; column < columns; ++column) {
     const uint64_t room = column_begin(column + 1) - column_begin(column);
     map += used[column] == 0 ? "·" : used[column] >= room ? "█" : "▒";
   }
@@ -163,11 +165,13 @@ void write_pools(Profile& profile, const PoolInstant& instant, const std::vector
   const size_t used = 2 + columns + 1 + kRowCountColumns + 2;
   const auto width = static_cast<size_t>(style.width);
   const size_t room = width > used ? width - used : 0;
+  const size_t map_columns = std::min(kMapColumns, width - kAddressColumns - columns - 4);
   write_losses(profile.quality(), out, style);
   const ArenaTable& table = profile.replay().arenas();
   if (table.arenas().empty()) {
-    out << "no pool was seen: neither PyTorch's nor ONNX Runtime's, nor one that the program "
-           "declares\n";
+    write_wrapped(
+        "no pool was seen: neither PyTorch's nor ONNX Runtime's, nor one that the program declares",
+        out, style);
     return;
   }
   out << bold("POOLS", style) << "  at "
@@ -176,16 +180,20 @@ void write_pools(Profile& profile, const PoolInstant& instant, const std::vector
     const PoolState& state = states[arena];
     const ArenaTable::Arena& info = table.arenas()[arena];
     const PeakFinder::Scope& in_use = table.peaks().scope(info.scope);
-    out << '\n' << bold(pool_text(profile, info), style);
-    out << fmt::format("  {} in use of {} reserved, {} idle (largest {})\n",
-                       size_text(state.level.in_use, style), size_text(state.level.reserved, style),
-                       size_text(state.level.idle(), style), size_text(state.largest_idle, style));
-    out << fmt::format(
-        "  peak {} in use of {} reserved, {} idle (largest {}); {} allocations{}\n",
-        size_text(in_use.peak, style), size_text(info.reserved_at_peak, style),
-        size_text(info.reserved_at_peak - in_use.peak, style),
-        size_text(info.largest_idle_at_peak, style), grouped(info.alloc_count),
-        info.failed_count > 0 ? fmt::format(", {} refused", grouped(info.failed_count)) : "");
+    out << '\n' << bold(pool_text(profile, info), style) << '\n';
+    write_wrapped(
+        fmt::format("  {} in use of {} reserved, {} idle (largest {})",
+                    size_text(state.level.in_use, style), size_text(state.level.reserved, style),
+                    size_text(state.level.idle(), style), size_text(state.largest_idle, style)),
+        out, style);
+    write_wrapped(
+        fmt::format(
+            "  peak {} in use of {} reserved, {} idle (largest {}); {} allocations{}",
+            size_text(in_use.peak, style), size_text(info.reserved_at_peak, style),
+            size_text(info.reserved_at_peak - in_use.peak, style),
+            size_text(info.largest_idle_at_peak, style), grouped(info.alloc_count),
+            info.failed_count > 0 ? fmt::format(", {} refused", grouped(info.failed_count)) : ""),
+        out, style);
     std::map<std::string, SiteRow> by_site;
     for (const PoolBlock& block : state.blocks) {
       SiteRow& row = by_site[block_title(profile, block)];
@@ -214,7 +222,7 @@ void write_pools(Profile& profile, const PoolInstant& instant, const std::vector
       }
       out << fmt::format("  {:#x} {} {}\n", segment.begin,
                          right(size_text(segment.end - segment.begin, style), columns),
-                         segment_map(segment, state.blocks));
+                         segment_map(segment, state.blocks, map_columns));
     }
   }
 }

@@ -108,7 +108,8 @@ class TagsText {
         whole_(whole),
         style_(style),
         size_(size_columns(style)),
-        names_((width_ - kGap) / 2 - size_ - kPercent - 2) {}
+        beside_(style.width >= kNarrow),
+        names_((beside_ ? (width_ - kGap) / 2 : width_) - size_ - kPercent - 2) {}
 
   void two_views(const TagTables& tables) {
     size_t longest = 0;
@@ -116,19 +117,22 @@ class TagsText {
       for (const Share& share : *shares) longest = std::max(longest, display_width(share.name));
     }
     names_ = name_columns(names_, longest, style_);
+    if (!beside_) {
+      one_view("by layer", tables.layers);
+      return one_view("by data structure", tables.tags);
+    }
     out_ << cells(head("by layer"), head("by data structure"));
     const size_t rows = std::max(tables.layers.size(), tables.tags.size());
     for (size_t i = 0; i < rows; ++i) {
       out_ << cells(i < tables.layers.size() ? cell(tables.layers[i]) : "",
                     i < tables.tags.size() ? cell(tables.tags[i]) : "");
     }
-    const std::string sum = fmt::format("sum {} = peak", size_text(whole_, style_));
-    out_ << cells(right(sum, half()), right(sum, half()));
+    out_ << cells(right(sum(), half()), right(sum(), half()));
   }
 
   void entries(const std::vector<Entry>& entries, size_t top) {
     out_ << fmt::format("{} {} {}  {} {} site\n", right("size", size_), right("%", kPercent),
-                        right("n", kCount), left("tag", kName), left("layer", kName));
+                        right("n", kCount), left("tag", name_), left("layer", name_));
     uint64_t rest = 0;
     for (size_t i = 0; i < entries.size(); ++i) {
       if (i >= top) {
@@ -138,7 +142,7 @@ class TagsText {
       const Entry& entry = entries[i];
       const std::string before =
           fmt::format("{}  {} {} ", figures(entry.bytes, grouped(entry.count)),
-                      name_cell(entry.tag, kName, style_), name_cell(entry.layer, kName, style_));
+                      name_cell(entry.tag, name_, style_), name_cell(entry.layer, name_, style_));
       const size_t used = display_width(before);
       out_ << before << cut_title(entry.site, width_ > used ? width_ - used : 0, style_) << '\n';
     }
@@ -148,13 +152,21 @@ class TagsText {
   }
 
   void untrackable(const std::optional<uint64_t>& bytes) {
-    out_ << fmt::format("{} {}  {}: {}\n", right(size_text(bytes, style_), size_),
-                        right("", kPercent), kUntrackable,
-                        bytes ? kUntrackableNote : "not measured");
+    write_wrapped(
+        fmt::format("{} {}  {}: {}", right(size_text(bytes, style_), size_), right("", kPercent),
+                    kUntrackable, bytes ? kUntrackableNote : "not measured"),
+        out_, style_);
   }
 
  private:
-  static constexpr size_t kGap = 4, kPercent = 5, kCount = 8, kName = 18;
+  static constexpr size_t kGap = 4, kPercent = 5, kCount = 8, kName = 18, kNarrowName = 10;
+
+  void one_view(std::string_view name, const std::vector<Share>& shares) {
+    out_ << head(name) << '\n';
+    for (const Share& share : shares) out_ << cell(share) << '\n';
+    out_ << right(sum(), half()) << '\n';
+  }
+  std::string sum() const { return fmt::format("sum {} = peak", size_text(whole_, style_)); }
 
   std::string cells(const std::string& one, const std::string& other) const {
     const std::string line = left(one, half() + kGap) + other;
@@ -179,6 +191,8 @@ class TagsText {
   const uint64_t whole_;
   const TextStyle& style_;
   const size_t size_;
+  const bool beside_;  ///< the two views stand beside each other
+  const size_t name_ = beside_ ? kName : kNarrowName;
   size_t names_;  ///< what a column of names takes
 };
 

@@ -49,9 +49,11 @@ void write_temporary(Profile& profile, const std::string& scope, size_t top, std
   const Temporaries found = find_temporaries(profile, scope, top);
   const auto width = static_cast<size_t>(style.width);
   write_losses(profile.quality(), out, style);
-  out << bold("TEMPORARY", style) << "  "
-      << fmt::format("{} of {} allocations ({} %) were freed at once\n", grouped(found.temporary),
-                     grouped(found.allocations), percent(found.temporary, found.allocations));
+  constexpr std::string_view kName = "TEMPORARY";
+  const std::string heading =
+      fmt::format("{} of {} allocations ({} %) were freed at once", grouped(found.temporary),
+                  grouped(found.allocations), percent(found.temporary, found.allocations));
+  out << bold(kName, style) << "  " << cut(heading, width - kName.size() - 2, style) << '\n';
   if (found.temporary == 0) return;
   constexpr size_t kColumns = 12;
   out << fmt::format("{} {} {}  site\n", right("temporary", kColumns), right("of", kColumns),

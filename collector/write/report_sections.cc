@@ -329,8 +329,9 @@ ReportSections::Lines ReportSections::phases(bool of_device, bool full, size_t r
   size_t shown = 0;
   for (const auto& [phase, instances] : all) {
     if (shown++ == rows) {
-      lines.push_back(fmt::format("  … {} more: gpupeak phases {}", all.size() - rows,
-                                  quoted(summary_.log_path)));
+      add_wrapped(fmt::format("  … {} more: gpupeak phases {}", all.size() - rows,
+                              quoted(summary_.log_path)),
+                  lines);
       break;
     }
     const auto depth = static_cast<size_t>(std::min(phase->depth - outermost, 8)) * 2;

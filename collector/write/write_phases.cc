@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <vector>
 
 #include "collector/summary/failure_text.h"
 #include "collector/summary/run_text.h"
@@ -36,20 +38,21 @@ class PhaseTable {
       longest = std::max(longest, display_width(name_of(*phase, *instances)));
     }
     names_ = name_columns(kNameColumns, longest, style);
+    choose_figures();
   }
 
   void write() {
-    out_ << bold("PHASES", style_) << "  peak: with what was live before; kept: of the phase's "
-         << "own allocations, live at its end\n";
+    out_ << bold("PHASES", style_) << '\n';
+    line("peak: with what was live before; kept: of the phase's own allocations, live at its end");
     std::string head(names_ + kTimeColumns + 1, ' ');
-    if (device_ > 0) head += "   " + left("device memory", 4 * (columns_ + 1) + kCountColumns);
+    if (device_ > 0) head += "   " + left("device memory", side_columns() - 3);
     out_ << head << (host_ > 0 ? "   host memory" : "") << '\n';
     out_ << left("phase", names_) << ' ' << right("time", kTimeColumns)
          << sides(side_head(), side_head()) << '\n';
     for (const auto& [phase, instances] : table_.rows) row(*phase, *instances);
     if (table_.nodes_left_out > 0) {
-      out_ << fmt::format("… {} more nodes, which hold less: --csv has them\n",
-                          grouped(table_.nodes_left_out));
+      line(fmt::format("… {} more nodes, which hold less: --csv has them",
+                       grouped(table_.nodes_left_out)));
     }
     outside();
     growth();
@@ -57,25 +60,63 @@ class PhaseTable {
   }
 
  private:
+  enum class Figure : uint8_t { kEntry, kPeak, kExit, kKept, kAllocs };
+
   /// Of a side without any memory nothing is shown.
   std::string sides(const std::string& device, const std::string& host) const {
     return (device_ > 0 ? "  " + device : "") + (host_ > 0 ? "  " + host : "");
   }
 
+  /// Where lines are too narrow for all figures of both sides, the first ones are shown.
+  void choose_figures() {
+    const size_t sides = (device_ > 0) + (host_ > 0);
+    const auto width = static_cast<size_t>(style_.width);
+    while (!style_.whole_lines && figures_.size() > 1 &&
+           names_ + 1 + kTimeColumns + sides * side_columns() > width) {
+      figures_.pop_back();
+    }
+    std::sort(figures_.begin(), figures_.end());
+  }
+  size_t side_columns() const { return 2 + figures_.size() * (columns_ + 1); }
+
   std::string side_head() const {
+    constexpr std::array<std::string_view, 5> kNames = {"entry", "peak", "exit", "kept", "allocs"};
     std::string text;
-    for (const char* name : {"entry", "peak", "exit", "kept"}) text += ' ' + right(name, columns_);
-    return text + ' ' + right("allocs", kCountColumns);
+    for (const Figure figure : figures_) {
+      text += ' ' + right(kNames[static_cast<size_t>(figure)], columns_);
+    }
+    return text;
+  }
+
+  std::string figure_text(Figure figure, const PhaseInstanceSide& side, bool ended) const {
+    switch (figure) {
+      case Figure::kEntry:
+        return size_text(side.start_bytes, style_);
+      case Figure::kPeak:
+        return size_text(side.peak_bytes, style_);
+      case Figure::kExit:
+        return ended ? size_text(side.end_bytes, style_) : std::string(kUnknown);
+      case Figure::kKept:
+        return signed_size(side.kept_bytes, style_);
+      case Figure::kAllocs:
+        return side.alloc_count ? grouped(*side.alloc_count) : std::string(kUnknown);
+    }
+    return "";
   }
 
   std::string side(const std::optional<PhaseInstanceSide>& side, bool ended) const {
-    const auto cell = [this](const std::string& text) { return ' ' + right(text, columns_); };
-    const std::string none(kUnknown);
-    if (!side) return cell(none) + cell(none) + cell(none) + cell(none) + cell(none);
-    return cell(size_text(side->start_bytes, style_)) + cell(size_text(side->peak_bytes, style_)) +
-           cell(ended ? size_text(side->end_bytes, style_) : none) +
-           cell(signed_size(side->kept_bytes, style_)) +
-           cell(side->alloc_count ? grouped(*side->alloc_count) : none);
+    std::string text;
+    for (const Figure figure : figures_) {
+      text +=
+          ' ' + right(side ? figure_text(figure, *side, ended) : std::string(kUnknown), columns_);
+    }
+    return text;
+  }
+
+  void line(const std::string& text) {
+    for (const std::string& part : wrapped(text, static_cast<size_t>(style_.width), 2, style_)) {
+      out_ << part << '\n';
+    }
   }
 
   static std::string indent_of(const PhaseSummary& phase) {
@@ -97,10 +138,10 @@ class PhaseTable {
     const auto text = [&](const char* name) {
       return size_text(metric(summary_.metrics, name), style_);
     };
-    out_ << fmt::format(
-        "live at exit: device {}, host {}; of it allocated outside of all phases: {}, {}\n",
+    line(fmt::format(
+        "live at exit: device {}, host {}; of it allocated outside of all phases: {}, {}",
         text("device.live_bytes"), text("host.live_bytes"),
-        text("device.outside_phases.live_bytes"), text("host.outside_phases.live_bytes"));
+        text("device.outside_phases.live_bytes"), text("host.outside_phases.live_bytes")));
   }
 
   void growth() {
@@ -110,7 +151,7 @@ class PhaseTable {
       const std::string where =
           growth.device ? fmt::format("GPU {}", *growth.device) : std::string("host");
       out_ << cut(fmt::format("{}  [{}]", growth_text(growth, style_), where),
-                  static_cast<size_t>(std::max(style_.width, 100)), style_)
+                  static_cast<size_t>(style_.width), style_)
            << '\n';
     }
   }
@@ -144,6 +185,9 @@ class PhaseTable {
   const PhaseRows table_;
   uint64_t device_ = 0, host_ = 0;
   size_t names_ = kNameColumns;
+  /// The most wanted first, until they are chosen.
+  std::vector<Figure> figures_{Figure::kPeak, Figure::kKept, Figure::kAllocs, Figure::kExit,
+                               Figure::kEntry};
 };
 
 std::string side_csv(const std::optional<PhaseInstanceSide>& side, bool ended) {

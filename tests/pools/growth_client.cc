@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "fake_c10_cuda.h"
 #include "gpupeak/gpupeak.h"
 
@@ -23,14 +24,6 @@ FILE* g_truth;
 const char* g_torch_path;
 unsigned g_steps;
 FakeTorchLedger g_pool;
-
-#define CHECK(condition)                                              \
-  do {                                                                \
-    if (!(condition)) {                                               \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      exit(1);                                                        \
-    }                                                                 \
-  } while (false)
 
 CUdeviceptr take(uint64_t bytes) {
   CUdeviceptr at = 0;

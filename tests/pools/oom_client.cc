@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "fake_c10_cuda.h"
 #include "fake_ort_arena.h"
 #include "gpupeak/gpupeak.h"
@@ -25,14 +26,6 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 const char *g_torch_path, *g_ort_path;
-
-#define CHECK(condition)                                              \
-  do {                                                                \
-    if (!(condition)) {                                               \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      exit(1);                                                        \
-    }                                                                 \
-  } while (false)
 
 void use_device() {
   CUcontext context;

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "check.h"
 #include "fake_ort_arena.h"
 #include "gpupeak/gpupeak.h"
 
@@ -27,14 +28,6 @@ namespace {
 
 FILE* g_truth;
 unsigned g_step;
-
-#define CHECK(condition)                                              \
-  do {                                                                \
-    if (!(condition)) {                                               \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      exit(1);                                                        \
-    }                                                                 \
-  } while (false)
 
 struct ApiBase {
   const void* (*get_api)(uint32_t);

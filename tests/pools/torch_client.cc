@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "check.h"
 #include "fake_c10_cuda.h"
 #include "gpupeak/gpupeak.h"
 
@@ -24,14 +25,6 @@ std::mutex g_truth_lock;
 std::atomic<unsigned> g_step;
 const FakeTorch* g_torch;
 bool g_expandable, g_threads, g_small_card, g_throw;
-
-#define CHECK(condition)                                              \
-  do {                                                                \
-    if (!(condition)) {                                               \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      exit(1);                                                        \
-    }                                                                 \
-  } while (false)
 
 void on_change(int device, const FakeTorchLedger& ledger) {
   char name[32];
