@@ -91,9 +91,15 @@ class Judge {
   /// A program may ask for what this driver or card does not have, only to see whether it does.
   bool was_a_probe(const FailureGroup& group) const { return ended_well() && !is_of_memory(group); }
 
-  void failures() {
+  /// Those that were probes, or those that were not.
+  std::vector<FailureGroup> failure_groups(bool probes) const {
     std::vector<FailureGroup> groups = fold_failures(summary_);
-    std::erase_if(groups, [this](const FailureGroup& group) { return was_a_probe(group); });
+    std::erase_if(groups, [&](const FailureGroup& group) { return was_a_probe(group) != probes; });
+    return groups;
+  }
+
+  void failures() {
+    const std::vector<FailureGroup> groups = failure_groups(false);
     if (groups.empty()) return;
     // The one that the program could not live with is the last.
     const FailureGroup& group = groups.back();
@@ -123,8 +129,7 @@ class Judge {
   }
 
   void probes() {
-    std::vector<FailureGroup> groups = fold_failures(summary_);
-    std::erase_if(groups, [this](const FailureGroup& group) { return !was_a_probe(group); });
+    const std::vector<FailureGroup> groups = failure_groups(true);
     if (groups.empty()) return;
     const OutOfMemory& last = *groups.back().last;
     uint64_t count = 0;
