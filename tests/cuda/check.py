@@ -3,7 +3,8 @@
 The program must behave the same, and the counters page of its log must hold what the simulated driver's own
 ledger says: live and peak bytes of each device and kind, exactly. With --unordered (several threads at once)
 the order of the calls is not the same for both, so that peaks are bounded only: a tool that takes a free
-down before the call and an allocation up after it can see no more than the driver did.
+down before the call and an allocation up after it can see no more than the driver did. How much a trim of
+the graphs' reserve lets go is known only after the call, so of a device's total that reserve is left open.
 """
 import argparse
 import glob
@@ -84,13 +85,15 @@ class Comparison:
         if ours != truth:
             self.problems.append(f"{what}: gpupeak {ours:,}, driver {truth:,}")
 
-    def gauge(self, what, ours, truth):
+    def gauge(self, what, ours, truth, left_open=0):
+        """`left_open`: bytes that a peak may be above the driver's where the calls run at once."""
         live, peak = ours
         self.equal(f"{what} live", live, truth["live"])
         if not self.unordered:
             self.equal(f"{what} peak", peak, truth["peak"])
-        elif not truth["live"] <= peak <= truth["peak"]:
-            self.problems.append(f"{what} peak: gpupeak {peak:,} is not within {truth['live']:,} … {truth['peak']:,}")
+        elif not truth["live"] <= peak <= truth["peak"] + left_open:
+            self.problems.append(f"{what} peak: gpupeak {peak:,} is not within {truth['live']:,} … "
+                                 f"{truth['peak']:,} + {left_open:,}")
 
 
 def main():
@@ -146,7 +149,8 @@ def compare(page, ledger_path, options, comparison):
     comparison.gauge("managed", page["managed"], host["managed"])
     for ordinal, truth in enumerate(ledger["devices"]):
         ours = page["devices"][ordinal]
-        comparison.gauge(f"device {ordinal} total", ours["total"], truth["device_total"])
+        comparison.gauge(f"device {ordinal} total", ours["total"], truth["device_total"],
+                         left_open=truth["graph_reserved"]["peak"])
         for kind, name in KINDS.items():
             comparison.gauge(f"device {ordinal} {name}", ours["kinds"][kind - FIRST_DEVICE_KIND], truth[name])
 
