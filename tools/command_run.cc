@@ -12,6 +12,7 @@
 #include <ctime>
 #include <filesystem>
 #include <optional>
+#include <regex>
 #include <sstream>
 
 #include "collector/analyze/analyze.h"
@@ -200,6 +201,13 @@ void print_summary(const std::vector<RunLog>& logs, const std::string& children)
   }
 }
 
+/// What the library takes for a size, so that a mistake ends before the program begins.
+std::string log_size(const std::string& text) {
+  static const std::regex size("[0-9]*[1-9][0-9]*(b|B|[kKmMgG](iB|B)?)?");
+  if (text == "off" || std::regex_match(text, size)) return "";
+  return fmt::format("'{}' is not a size such as 1GiB, or off", text);
+}
+
 /// Before the program starts: what was recorded earlier under this name is not to be taken for this
 /// run's, if this one records nothing.
 void prepare_place(const RunOptions& options, const std::string& pattern) {
@@ -285,8 +293,9 @@ void add_run(CommandLine& line) {
   verb.add_option("--host", options.host, "What to record of host memory")
       ->check(one_of({"full", "sampled", "counters", "off"}));
   verb.add_option("--log-max", options.log_max,
-                  "Once the log has this size, go on with a sample of the heap")
-      ->type_name("SIZE");
+                  "Once the log has this size (1GiB), go on with a sample of the heap; off: never")
+      ->type_name("SIZE")
+      ->check(log_size);
   verb.add_option("--children", options.children, "Which child processes record too")
       ->check(one_of({"cuda", "all", "none"}));
   verb.add_flag(

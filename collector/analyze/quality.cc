@@ -30,6 +30,7 @@ class QualityReport {
     contradictions();
     other_programs();
     if (!replay_.log().symbols_problem().empty()) warn("GP050", replay_.log().symbols_problem());
+    quality_.only_heap_inexact = !quality_.exact && !others_inexact_;
     quality_.warnings.insert(quality_.warnings.end(), symbol_warnings.begin(),
                              symbol_warnings.end());
     return std::move(quality_);
@@ -40,6 +41,10 @@ class QualityReport {
     quality_.warnings.push_back({std::string(code), std::move(message)});
   }
   void warn_inexact(std::string_view code, std::string message) {
+    others_inexact_ = true;
+    warn_heap_inexact(code, std::move(message));
+  }
+  void warn_heap_inexact(std::string_view code, std::string message) {
     quality_.exact = false;
     warn(code, std::move(message));
   }
@@ -135,23 +140,28 @@ class QualityReport {
     if (header.host_mode == GPUPEAK_HOST_OFF) {
       warn("GP011", "host memory was not measured (GPUPEAK_HOST=off)");
     } else if (header.host_mode == GPUPEAK_HOST_COUNTERS) {
-      warn_inexact("GP012", fmt::format("heap peak from counters (GPUPEAK_HOST=counters): usable "
-                                        "bytes, within {} KiB a thread, without call sites",
-                                        kHeapSlackBytesPerThread >> 10));
+      warn_heap_inexact("GP012",
+                        fmt::format("heap peak from counters (GPUPEAK_HOST=counters): usable "
+                                    "bytes, within {} KiB a thread, without call sites",
+                                    kHeapSlackBytesPerThread >> 10));
     } else if (has(GPUPEAK_Q_LOG_MAX)) {
       const std::optional<uint64_t> since = replay_.heap().sampled_since();
       const ClockMap& clock = replay_.log().clock();
-      warn_inexact("GP033",
-                   fmt::format("the log reached GPUPEAK_LOG_MAX: {} heap figures are estimates "
-                               "from a sample of one block in {} bytes",
-                               since ? fmt::format("from +{:.2f} s on",
-                                                   static_cast<double>(clock.to_ns(*since)) / 1e9)
-                                     : "at the end",
-                               replay_.heap().sample_bytes()));
+      warn_heap_inexact(
+          "GP033",
+          fmt::format(
+              "the log reached its limit (GPUPEAK_LOG_MAX): {} heap figures are "
+              "estimates from a sample of one block in {} bytes; the number of "
+              "allocations, and the peak of usable bytes within 64 KiB a thread, stay exact",
+              since
+                  ? fmt::format("from +{:.2f} s on", static_cast<double>(clock.to_ns(*since)) / 1e9)
+                  : "at the end",
+              replay_.heap().sample_bytes()));
     } else if (coverage_.sampled) {
-      warn_inexact("GP013", fmt::format("heap figures are estimates from a sample of one block in "
-                                        "{} bytes (GPUPEAK_HOST=sampled)",
-                                        header.sample_bytes));
+      warn_heap_inexact("GP013",
+                        fmt::format("heap figures are estimates from a sample of one block in "
+                                    "{} bytes (GPUPEAK_HOST=sampled)",
+                                    header.sample_bytes));
     }
     if ((header.flags & GPUPEAK_FLAG_FORKED) != 0) {
       warn("GP014",
@@ -273,7 +283,7 @@ class QualityReport {
   /// The device counters are exact on their own: the replay of a whole log must arrive at the same
   /// peaks.
   void compare_with_counters() {
-    if (!quality_.exact || page_.ended == 0) return;
+    if (others_inexact_ || page_.ended == 0) return;
     const uint32_t devices = std::min<uint32_t>(page_.device_count, GPUPEAK_LOG_MAX_DEVICES);
     for (uint32_t i = 0; i < devices; ++i) {
       const ScopeId* scope = replay_.sites().find_scope("device:" + std::to_string(i));
@@ -290,6 +300,7 @@ class QualityReport {
   const Coverage& coverage_;
   const gpupeak_counters_page& page_;
   Quality quality_;
+  bool others_inexact_ = false;  // figures that the heap is no part of
 };
 
 }  // namespace

@@ -26,6 +26,7 @@ std::string events_text(const Quality& quality) {
 std::string losses_text(const Quality& quality) {
   if (quality.dropped_events > 0)
     return fmt::format("{} EVENTS LOST", grouped(quality.dropped_events));
+  if (quality.only_heap_inexact) return "HEAP FIGURES ARE NOT EXACT";
   if (!quality.exact) return "FIGURES ARE NOT EXACT";
   if (!quality.log_complete) return "log without an end";
   return "nothing lost";

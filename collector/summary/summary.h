@@ -318,8 +318,9 @@ struct RunSummary {
 };
 
 struct Quality {
-  bool exact = true;         ///< every figure that is given is exact
-  bool log_complete = true;  ///< the process ended in order and nothing of its log is missing
+  bool exact = true;               ///< every figure that is given is exact
+  bool only_heap_inexact = false;  ///< all but those that the heap is a part of
+  bool log_complete = true;        ///< the process ended in order and nothing of its log is missing
   uint64_t events = 0, device_events = 0, host_events = 0;
   uint64_t dropped_events = 0;
   uint64_t truncated_stacks = 0;

@@ -73,8 +73,17 @@ class Judge {
 
   void losses() {
     const Quality& quality = summary_.quality;
-    if (!quality.exact || !quality.log_complete)
-      say(losses_text(quality) + (quality.exact ? "" : ": the figures are what was seen"), true);
+    std::string text = losses_text(quality);
+    if (quality.only_heap_inexact && quality.dropped_events == 0) {
+      const bool at_limit =
+          std::any_of(quality.warnings.begin(), quality.warnings.end(),
+                      [](const Warning& warning) { return warning.code == "GP033"; });
+      if (at_limit) text += " since the log reached its limit";
+      text += ": those of GPUs and mappings are";
+    } else if (!quality.exact) {
+      text += ": the figures are what was seen";
+    }
+    if (!quality.exact || !quality.log_complete) say(std::move(text), true);
   }
 
   const DeviceSummary* device(std::optional<int32_t> ordinal) const {

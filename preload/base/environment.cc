@@ -119,6 +119,18 @@ void read_ledger() {
     complain("GPUPEAK_LEDGER_HZ", hz, "a number from 0 to 1000");
 }
 
+void read_log_max() {
+  const std::string_view value = variable("GPUPEAK_LOG_MAX");
+  uint64_t bytes;
+  if (value.empty()) return;
+  if (value == "off")
+    g_environment.log_max_bytes = UINT64_MAX;
+  else if (parse_size(value, bytes) && bytes > 0)
+    g_environment.log_max_bytes = bytes;
+  else
+    complain("GPUPEAK_LOG_MAX", value, "a size such as 1GiB, or off");
+}
+
 void read_rank() {
   for (const char* name :
        {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"}) {
@@ -172,12 +184,7 @@ bool read_environment() {
     else
       complain("GPUPEAK_SAMPLE", value, "a size such as 512KiB");
   }
-  if (const auto value = variable("GPUPEAK_LOG_MAX"); !value.empty()) {
-    if (parse_size(value, number) && number > 0)
-      e.log_max_bytes = number;
-    else
-      complain("GPUPEAK_LOG_MAX", value, "a size such as 1GiB");
-  }
+  read_log_max();
   if (parse_number(variable("GPUPEAK_RUN_PID"), number)) e.run_pid = static_cast<int>(number);
   return true;
 }

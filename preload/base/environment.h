@@ -15,7 +15,7 @@ struct Environment {
   Path children_pattern;                ///< GPUPEAK_CHILDREN_OUT; empty: as out_pattern
   uint32_t host_mode = 3;               ///< GPUPEAK_HOST, enum gpupeak_host_mode
   uint64_t sample_bytes = 524288;       ///< GPUPEAK_SAMPLE
-  uint64_t log_max_bytes = 0;           ///< GPUPEAK_LOG_MAX; 0: none
+  uint64_t log_max_bytes = 1 << 30;     ///< GPUPEAK_LOG_MAX; off: as if the log had no end
   Children children = Children::kCuda;  ///< GPUPEAK_CHILDREN
   bool ledger = true;          ///< GPUPEAK_LEDGER=off: the driver is not asked for its figures
   uint32_t ledger_hz = 10;     ///< GPUPEAK_LEDGER_HZ: readings between the causes; 0: none

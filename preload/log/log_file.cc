@@ -309,14 +309,14 @@ Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t s
 
 size_t fitting_chunk_bytes(size_t wanted) {
   constexpr uint64_t kShares = 32;  // of what is left: so many threads may take a chunk each
-  constexpr uint64_t kSmallBytes = 16 << 10;
   const uint64_t limit = environment().log_max_bytes;
-  if (limit == 0) return wanted;
+  constexpr uint64_t kLeastBytes = 16 << 10, kPiecesOfAll = 1 << 14;
+  const uint64_t small = limit / kPiecesOfAll > kLeastBytes ? limit / kPiecesOfAll : kLeastBytes;
   const uint64_t taken =
       std::atomic_ref<uint64_t>(counters().file_bytes).load(std::memory_order_relaxed);
   const uint64_t left = taken < limit ? limit - taken : 0;
   uint64_t bytes = wanted;
-  while (bytes > kSmallBytes && bytes > left / kShares) bytes /= 2;
+  while (bytes > small && bytes > left / kShares) bytes /= 2;
   return bytes;
 }
 

@@ -124,7 +124,7 @@ bool sampled_set_erase(const void* block) {
 void keep_to_log_limit() {
   const uint64_t limit = environment().log_max_bytes;
   ProcessPage& page = *g_process;
-  if (limit == 0 || page.host_mode != HostMode::kFull || counters().file_bytes < limit) return;
+  if (page.host_mode != HostMode::kFull || counters().file_bytes < limit) return;
   if (std::atomic_ref<uint32_t>(page.sampled_late).exchange(1) != 0)
     return;  // another thread does it
   if (!init_sampling(environment().sample_bytes) || !reserve_marks()) return;

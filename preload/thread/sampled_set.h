@@ -1,6 +1,6 @@
-// Which live blocks are in the log's sample (GPUPEAK_HOST=sampled, or a log that has reached
-// GPUPEAK_LOG_MAX), so that the frees of these blocks are logged, and no others. Lock-free.
-// HOOK-SAFE.
+// Which live blocks the log has, so that their frees are logged, and no others.
+// GPUPEAK_HOST=sampled: a set of those in the sample. A log that has reached GPUPEAK_LOG_MAX: marks
+// at those that it lacks, since what it had before may be much. Lock-free. HOOK-SAFE.
 #pragma once
 
 #include <cstdint>

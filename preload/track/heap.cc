@@ -90,7 +90,7 @@ __attribute__((noinline)) bool joins_sample(ThreadSlot& slot, void* block, size_
     slot.write(record.u(environment().sample_bytes));
     slot.sampling_said = true;
   }
-  if (sampled(slot, bytes) && sampled_set_insert(block)) return true;
+  if (sampled(slot, bytes) && (late || sampled_set_insert(block))) return true;
   if (late) note_unlogged(block);
   return false;
 }
@@ -105,9 +105,7 @@ inline bool chosen(ThreadSlot& slot, void* block, size_t bytes) {
 inline bool was_logged(const void* block) {
   if (g_process->host_mode == HostMode::kFull) return true;
   if (g_process->sampled_late == 0) return sampled_set_erase(block);
-  if (forget_unlogged(block)) return false;
-  sampled_set_erase(block);
-  return true;
+  return !forget_unlogged(block);
 }
 
 __attribute__((noinline)) void heap_allocated_otherwise(void* block, size_t bytes,

@@ -104,6 +104,7 @@ def main():
     parser.add_argument("--unmatched", type=int, default=0, help="frees of pointers never seen")
     parser.add_argument("--expected-peak", action="store_true",
                         help=f"the program prints its own peak of device 0, as '{PEAK_LINE}N bytes'")
+    parser.add_argument("--gpupeak", help="the command: what it replays of the log must be the same")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     options.command = [part for part in options.command if part != "--"]
@@ -120,19 +121,34 @@ def main():
             if ours != theirs:
                 comparison.problems.append(f"{what}: {ours!r} with the preload, {theirs!r} without")
 
-        logs = [page for page in map(read_counters, glob.glob(os.path.join(folder, "*.gplog")))
-                if page["device_events"] > 0]
+        paths = [path for path in glob.glob(os.path.join(folder, "*.gplog")) if read_counters(path)["device_events"] > 0]
+        logs = [read_counters(path) for path in paths]
         if len(logs) != 1 or not os.path.exists(ledger_path):
             comparison.problems.append(f"{len(logs)} logs with device events, one expected; in the folder: "
                                        f"{sorted(os.listdir(folder))}")
         else:
             compare(logs[0], ledger_path, options, comparison)
+            if options.gpupeak:
+                compare_replayed(paths[0], logs[0], options, comparison)
             if options.expected_peak:
                 expected = int(text_of(hooked, options)[0].removeprefix(PEAK_LINE).split()[0])
                 comparison.equal("peak as the program knows it", logs[0]["devices"][0]["total"][1], expected)
         if comparison.problems:
             sys.exit("\n".join(comparison.problems))
         print(f"{comparison.compared} figures equal")
+
+
+def compare_replayed(path, page, options, comparison):
+    """Of a log that has long reached its limit: no event of the device is left out."""
+    summary = json.loads(subprocess.run([options.gpupeak, "report", "--json", path], stdout=subprocess.PIPE, check=True).stdout)
+    codes = [warning["code"] for warning in summary["quality"]["warnings"]]
+    comparison.equal("warnings of the limit", codes.count("GP033"), 1)
+    comparison.equal("warnings of what is missing", codes.count("GP004") + codes.count("GP030"), 0)
+    comparison.equal("device events", summary["quality"]["device_events"], page["device_events"])
+    for device in summary["devices"]:
+        live, peak = page["devices"][device["ordinal"]]["total"]
+        comparison.equal(f"replayed peak of device {device['ordinal']}", device["metrics"]["device.peak_bytes"], peak)
+        comparison.equal(f"replayed live bytes of device {device['ordinal']}", device["metrics"]["device.live_bytes"], live)
 
 
 def compare(page, ledger_path, options, comparison):

@@ -291,11 +291,12 @@ def case_unwritable(folder):
 
 def case_nonsense(folder):
     native = run(folder, False)
-    preloaded = run(folder, True, GPUPEAK_HOST="everything", GPUPEAK_CHILDREN="some", GPUPEAK_SAMPLE="1 potato")
+    preloaded = run(folder, True, GPUPEAK_HOST="everything", GPUPEAK_CHILDREN="some", GPUPEAK_SAMPLE="1 potato",
+                    GPUPEAK_LOG_MAX="1 potato")
     expect(preloaded.returncode == native.returncode and preloaded.stdout == native.stdout, "the result differs")
     lines = preloaded.stderr.decode().splitlines()
     expect(len(lines) == 1, f"one line expected: {lines}")
-    for name in ("GPUPEAK_HOST", "GPUPEAK_CHILDREN", "GPUPEAK_SAMPLE"):
+    for name in ("GPUPEAK_HOST", "GPUPEAK_CHILDREN", "GPUPEAK_SAMPLE", "GPUPEAK_LOG_MAX"):
         expect(name in lines[0], f"{name} is not named: {lines[0]}")
     report(logs(folder)[0])
 
