@@ -21,6 +21,7 @@
 #include "commands.h"
 #include "exit_codes.h"
 #include "output_phases.h"
+#include "run_compress.h"
 #include "run_logs.h"
 #include "say.h"
 #include "terminal.h"
@@ -35,6 +36,7 @@ struct RunOptions {
   std::string host;      ///< as GPUPEAK_HOST; empty: as the environment has it
   std::string children;  ///< as GPUPEAK_CHILDREN
   std::string python;    ///< as GPUPEAK_PYTHON
+  std::string compress = "auto";              ///< run_compress.h
   std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
   bool ort_nodes = false;                     ///< ONNX Runtime's sessions write a profile
   bool audit = false;                         ///< reach clients that bypass a preloaded library
@@ -45,12 +47,19 @@ namespace fs = std::filesystem;
 
 constexpr const char* kDefaultPattern = "gpupeak.%n.%p.%r.gplog";
 constexpr const char* kChildPattern = "%n.%p.%r.gplog";
-volatile sig_atomic_t g_child = 0;
+volatile sig_atomic_t g_child = 0;  // 0: none runs
+volatile sig_atomic_t g_stop = 0;   // somebody wants us to end, whose program has ended
 
 /// Signals sent to us alone go on to the program. What the terminal sends reaches it by itself,
 /// since it is in our process group; then the sender is the kernel.
 void forward_signal(int signal, siginfo_t* info, void*) {
-  if (g_child > 0 && info->si_code != SI_KERNEL) kill(static_cast<pid_t>(g_child), signal);
+  if (g_child == 0) {
+    const bool ends =
+        signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+    if (ends) g_stop = 1;
+  } else if (info->si_code != SI_KERNEL) {
+    kill(static_cast<pid_t>(g_child), signal);
+  }
 }
 
 void forward_signals() {
@@ -263,6 +272,7 @@ int run(const RunOptions& options) {
   if (output) output->pump(child);
   rusage usage{};
   const int status = wait_for(child, usage);
+  g_child = 0;
   if (failed) {
     say("cannot run {}: {}", options.command[0], strerror(error));
     return error == ENOENT ? kNotFound : kCannotExec;
@@ -279,6 +289,7 @@ int run(const RunOptions& options) {
     else
       print_summary(logs, fs::path(children).parent_path().string());
   }
+  compress_logs(logs, compression(options.compress), options.quiet, g_stop);
   return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -296,6 +307,10 @@ void add_run(CommandLine& line) {
                   "Once the log has this size (1GiB), go on with a sample of the heap; off: never")
       ->type_name("SIZE")
       ->check(log_size);
+  verb.add_option("--compress", options.compress,
+                  "Compress logs in their place in the end: those of 64 MiB and more, all, none")
+      ->check(one_of({"auto", "always", "never"}))
+      ->capture_default_str();
   verb.add_option("--children", options.children, "Which child processes record too")
       ->check(one_of({"cuda", "all", "none"}));
   verb.add_flag(

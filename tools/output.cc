@@ -121,7 +121,8 @@ void require_output(const std::string& path, const std::vector<std::string>& inp
     }
   }
   const uint64_t first = first_bytes(path);
-  const bool packed = static_cast<uint32_t>(first) == ZSTD_MAGICNUMBER;
+  const auto magic = static_cast<uint32_t>(first);
+  const bool packed = magic == ZSTD_MAGICNUMBER || magic == GPUPEAK_PACKED_MAGIC;
   if (first == GPUPEAK_LOG_MAGIC || (packed && replaces != Replaces::kPackedLogs)) {
     throw collector::UsageError(
         fmt::format("{} is a log, which is not overwritten: name another file to write", name));

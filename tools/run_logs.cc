@@ -57,6 +57,13 @@ bool read_header(const File& file, gpupeak_file_header& header) {
          header.version == GPUPEAK_LOG_VERSION;
 }
 
+/// By an earlier run, when its process had ended.
+bool is_packed_in_place(const File& file) {
+  gpupeak_packed_mark mark{};
+  return file.read_at(0, mark) && mark.magic == GPUPEAK_PACKED_MAGIC &&
+         memcmp(mark.text, GPUPEAK_PACKED_TEXT, sizeof mark.text) == 0;
+}
+
 std::optional<RunLog> read_log(const std::string& path, uint64_t since_ns, pid_t child) {
   const File file(path, O_RDONLY);
   gpupeak_file_header header{};
@@ -107,14 +114,6 @@ bool may_be_running(const gpupeak_file_header& header, const gpupeak_counters_pa
   return counters.ended == 0;
 }
 
-bool is_running(const RunLog& log) {
-  const File file(log.path, O_RDONLY);
-  gpupeak_file_header header{};
-  gpupeak_counters_page counters{};
-  return !read_header(file, header) || !file.read_at(header.counters_offset, counters) ||
-         may_be_running(header, counters);
-}
-
 /// File name of the program whose log it is.
 std::string program_of(const std::string& path) {
   try {
@@ -138,15 +137,25 @@ bool move_into(RunLog& main, const RunLog& log) {
 
 }  // namespace
 
+bool is_running(const RunLog& log) {
+  const File file(log.path, O_RDONLY);
+  gpupeak_file_header header{};
+  gpupeak_counters_page counters{};
+  return !read_header(file, header) || !file.read_at(header.counters_offset, counters) ||
+         may_be_running(header, counters);
+}
+
 OldLog remove_old_log(const std::string& path) {
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return OldLog::kNone;
   const File file(path, O_RDONLY);
   gpupeak_file_header header{};
   gpupeak_counters_page counters{};
-  if (!file.read_at(0, header) || header.magic != GPUPEAK_LOG_MAGIC) return OldLog::kNone;
-  file.read_at(GPUPEAK_LOG_PAGE, counters);
-  if (may_be_running(header, counters)) return OldLog::kInUse;
+  if (!is_packed_in_place(file)) {
+    if (!file.read_at(0, header) || header.magic != GPUPEAK_LOG_MAGIC) return OldLog::kNone;
+    file.read_at(GPUPEAK_LOG_PAGE, counters);
+    if (may_be_running(header, counters)) return OldLog::kInUse;
+  }
   return unlink(path.c_str()) == 0 ? OldLog::kRemoved : OldLog::kNone;
 }
 

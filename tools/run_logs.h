@@ -25,6 +25,9 @@ struct RunLog {
 std::vector<RunLog> find_logs(const std::vector<std::string>& patterns, uint64_t since_ns,
                               pid_t child);
 
+/// Whether its process runs, or may run on another machine.
+bool is_running(const RunLog& log);
+
 enum class OldLog { kNone, kRemoved, kInUse };
 /// Removes the log of a process that has ended. What is no log stays, and so does one whose process
 /// runs, or may run on another machine.

@@ -1,6 +1,7 @@
 #include "collector/log/packed_log.h"
 
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include <zstd.h>
 
@@ -8,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -16,6 +18,7 @@
 
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
+#include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -23,7 +26,6 @@ namespace {
 constexpr std::string_view kSymbolsFollow = "gpupeak.symbols/1";
 constexpr uint32_t kFirstSkippable = 0x184D2A50, kLastSkippable = 0x184D2A5F;
 constexpr size_t kSkippableHeader = 8;
-constexpr int kLevel = 9;
 constexpr size_t kStepBytes = 4 << 20;
 /// A package may claim to hold more than any disk has. Real logs shrink to a tenth. Zeros are not
 /// written but count: who reads a hole of a tmpfs is given memory for it.
@@ -41,15 +43,39 @@ bool is_skippable(uint32_t magic) {
   return magic >= kFirstSkippable && magic <= kLastSkippable;
 }
 
+/// What the first frame says of itself; 0: it does not.
+uint64_t told_bytes(std::span<const uint8_t> file) {
+  while (is_skippable(word_at(file, 0)) && file.size() >= kSkippableHeader) {
+    const size_t bytes = kSkippableHeader + word_at(file, sizeof(uint32_t));
+    file = file.subspan(std::min(bytes, file.size()));
+  }
+  const unsigned long long bytes = ZSTD_getFrameContentSize(file.data(), file.size());
+  return bytes == ZSTD_CONTENTSIZE_ERROR || bytes == ZSTD_CONTENTSIZE_UNKNOWN ? 0 : bytes;
+}
+
+bool has_room(const std::string& folder, uint64_t bytes) {
+  struct statvfs disk {};
+  return access(folder.c_str(), W_OK) == 0 && statvfs(folder.c_str(), &disk) == 0 &&
+         disk.f_bavail >= bytes / disk.f_frsize;
+}
+
+/// TMPDIR or /tmp; the log's own folder, where it once lay unpacked, if only that has room.
+std::string folder_for(uint64_t bytes, const std::string& log) {
+  const char* variable = getenv("TMPDIR");
+  const std::string usual = variable != nullptr && *variable != 0 ? variable : "/tmp";
+  if (has_room(usual, bytes)) return usual;
+  const std::string own = std::filesystem::path(log).parent_path().string();
+  const std::string beside = own.empty() ? "." : own;
+  return has_room(beside, bytes) ? beside : usual;
+}
+
 /// The unpacked log: a file that no one else sees and that goes away with its descriptor.
 class TemporaryLog {
  public:
-  explicit TemporaryLog(const std::string& name) : name_(name) {
-    const char* variable = getenv("TMPDIR");
-    const std::string folder = variable != nullptr && *variable != 0 ? variable : "/tmp";
-    fd_ = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  TemporaryLog(const std::string& name, const std::string& folder) : name_(name), folder_(folder) {
+    fd_ = open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd_ >= 0) return;
-    std::string path = folder + "/gpupeak-XXXXXX";  // not all file systems have O_TMPFILE
+    std::string path = folder_ + "/gpupeak-XXXXXX";  // not all file systems have O_TMPFILE
     fd_ = mkostemp(path.data(), O_CLOEXEC);
     if (fd_ < 0) fail();
     unlink(path.c_str());
@@ -83,10 +109,13 @@ class TemporaryLog {
 
  private:
   [[noreturn]] void fail() const {
-    throw LogError("cannot unpack " + name_ + " into TMPDIR or /tmp: " + strerror(errno), bytes_);
+    throw LogError("cannot unpack " + name_ + " into " + escape(folder_) +
+                       " (TMPDIR names another folder): " + strerror(errno),
+                   bytes_);
   }
 
   const std::string& name_;
+  const std::string folder_;
   int fd_ = -1;
   uint64_t bytes_ = 0;
 };
@@ -113,10 +142,12 @@ size_t unpack_frame(ZSTD_DCtx* context, std::span<const uint8_t> from, const std
   }
 }
 
-void pack_frame(std::span<const uint8_t> from, std::ostream& out, const Progress& progress) {
+void pack_frame(std::span<const uint8_t> from, std::ostream& out, const Progress& progress,
+                const Packing& packing) {
   const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context(ZSTD_createCCtx(),
                                                                      &ZSTD_freeCCtx);
-  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, kLevel);
+  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, packing.level);
+  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_nbWorkers, packing.threads);
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
   ZSTD_CCtx_setPledgedSrcSize(context.get(), from.size());
   std::vector<char> buffer(ZSTD_CStreamOutSize());
@@ -131,6 +162,7 @@ void pack_frame(std::span<const uint8_t> from, std::ostream& out, const Progress
       if (ZSTD_isError(left) != 0) throw std::runtime_error(ZSTD_getErrorName(left));
       out.write(buffer.data(), static_cast<std::streamsize>(to.pos));
       more = last ? left != 0 : in.pos != in.size;
+      if (!out) return;
     }
     done += step;
     if (progress) progress(done, from.size());
@@ -149,7 +181,7 @@ Unpacked unpack(std::span<const uint8_t> file, const std::string& path) {
   const std::string name = escape(path);
   const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(),
                                                                      &ZSTD_freeDCtx);
-  TemporaryLog log(name);
+  TemporaryLog log(name, folder_for(told_bytes(file), path));
   Unpacked result;
   const uint64_t allowed_bytes = kAlwaysAllowedBytes + file.size() * kMaxRatio;
   const Sink to_log = [&](const char* bytes, size_t size) {
@@ -185,14 +217,19 @@ Unpacked unpack(std::span<const uint8_t> file, const std::string& path) {
 }
 
 void write_packed(std::span<const uint8_t> log, std::string_view symbols, std::ostream& out,
-                  const Progress& progress) {
-  pack_frame(log, out, progress);
+                  const Progress& progress, const Packing& packing) {
+  if (packing.in_place) {
+    gpupeak_packed_mark mark{GPUPEAK_PACKED_MAGIC, sizeof mark.text, {}};
+    memcpy(mark.text, GPUPEAK_PACKED_TEXT, sizeof mark.text);
+    out.write(reinterpret_cast<const char*>(&mark), sizeof mark);
+  }
+  pack_frame(log, out, progress, packing);
   if (symbols.empty()) return;
   const uint32_t header[] = {kFirstSkippable, static_cast<uint32_t>(kSymbolsFollow.size())};
   static_assert(sizeof header == kSkippableHeader);
   out.write(reinterpret_cast<const char*>(header), sizeof header);
   out << kSymbolsFollow;
-  pack_frame({reinterpret_cast<const uint8_t*>(symbols.data()), symbols.size()}, out, {});
+  pack_frame({reinterpret_cast<const uint8_t*>(symbols.data()), symbols.size()}, out, {}, packing);
 }
 
 }  // namespace gpupeak::collector

@@ -27,8 +27,14 @@ struct Unpacked {
 /// Throws LogError if the package is damaged or cut off, or there is no room for what is in it.
 Unpacked unpack(std::span<const uint8_t> file, const std::string& name);
 
-/// `symbols` empty: the log alone.
+struct Packing {
+  int level = 9;          ///< as the zstd command's
+  int threads = 0;        ///< besides the caller's; 0 also where zstd was built without
+  bool in_place = false;  ///< takes the log's own name: gpupeak_packed_mark comes first
+};
+
+/// `symbols` empty: the log alone. Where `out` fails it ends at once.
 void write_packed(std::span<const uint8_t> log, std::string_view symbols, std::ostream& out,
-                  const Progress& progress);
+                  const Progress& progress, const Packing& packing = {});
 
 }  // namespace gpupeak::collector

@@ -82,6 +82,15 @@ Owner owner_of(int fd, const gpupeak_file_header& theirs, const gpupeak_file_hea
   return theirs.pid == ours.pid ? Owner::kOurselves : Owner::kLiveProcess;
 }
 
+/// Whether a file begins as the packed log of a process that has ended.
+bool is_packed(const void* begin, long bytes) {
+  gpupeak_packed_mark mark;
+  if (bytes < static_cast<long>(sizeof mark)) return false;
+  __builtin_memcpy(&mark, begin, sizeof mark);
+  return mark.magic == GPUPEAK_PACKED_MAGIC && mark.bytes == sizeof mark.text &&
+         __builtin_memcmp(mark.text, GPUPEAK_PACKED_TEXT, sizeof mark.text) == 0;
+}
+
 bool is_still_at(const char* path, const struct stat& file) {
   struct stat now;
   return !sys::failed(sys::lstat(path, &now)) && now.st_dev == file.st_dev &&
@@ -107,9 +116,11 @@ long make_free(const char* path, const gpupeak_file_header& ours, Place& place) 
   if (status.st_size != 0) {
     gpupeak_file_header theirs{};
     const long bytes = sys::read(file.fd, &theirs, sizeof theirs);
-    if (bytes < static_cast<long>(sizeof theirs.magic) || theirs.magic != GPUPEAK_LOG_MAGIC)
-      return -EEXIST;
-    const Owner owner = owner_of(file.fd, theirs, ours);
+    const bool packed = is_packed(&theirs, bytes);
+    const bool is_log =
+        bytes >= static_cast<long>(sizeof theirs.magic) && theirs.magic == GPUPEAK_LOG_MAGIC;
+    if (!packed && !is_log) return -EEXIST;
+    const Owner owner = packed ? Owner::kNobody : owner_of(file.fd, theirs, ours);
     if (owner == Owner::kOurselves && yield_name(path, file.fd, theirs, ours)) return 0;
     if (owner != Owner::kNobody) {
       place = owner == Owner::kOurselves ? Place::kOurs : Place::kTaken;

@@ -19,6 +19,7 @@ _gpupeak() {
     --children) mapfile -t COMPREPLY < <(compgen -W "cuda all none" -- "$word"); return ;;
     --python) mapfile -t COMPREPLY < <(compgen -W "auto off" -- "$word"); return ;;
     --scope) mapfile -t COMPREPLY < <(compgen -W "device device:0 host host/heap host/mmap_anon host/pinned total" -- "$word"); __ltrim_colon_completions "$word" 2>/dev/null; return ;;
+    --compress) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word"); return ;;
     --color) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word"); return ;;
     --max | --max-increase) compopt -o nospace; mapfile -t COMPREPLY < <(compgen -S = -W "device.peak_bytes device.live_bytes device.alloc_bytes device.alloc_count host.peak_bytes host.kind.heap.peak_bytes host.kind.pinned.peak_bytes host.rss.peak_bytes" -- "$word"); return ;;
     --format) mapfile -t COMPREPLY < <(compgen -W "text jsonl bencher github-benchmark google-benchmark" -- "$word"); return ;;
@@ -35,7 +36,7 @@ _gpupeak() {
         return
       fi
     done
-    mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --log-max --children --python --audit --ort-nodes --phase-on-output --help --" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --log-max --compress --children --python --audit --ort-nodes --phase-on-output --help --" -- "$word")
     return
   fi
   if [ "$verb" = export ] && [ "$COMP_CWORD" -eq 2 ] && [[ $word != -* ]]; then

@@ -168,6 +168,18 @@ typedef struct gpupeak_log_part {
   char program[256];  /* file name, nul-terminated */
 } gpupeak_log_part;
 
+/* ---- packed logs -------------------------------------------------------------------------------
+ * A log may be compressed with zstd as a whole. One that `gpupeak run` has packed in its place, after its
+ * process had ended, begins with this skippable frame, so that the next run may replace it as it would
+ * replace the log. */
+#define GPUPEAK_PACKED_MAGIC 0x184d2a50u /* of a skippable frame, by zstd's own format */
+#define GPUPEAK_PACKED_TEXT "gpupeak.packed/1"
+typedef struct gpupeak_packed_mark {
+  uint32_t magic;              /* GPUPEAK_PACKED_MAGIC */
+  uint32_t bytes;              /* of what follows */
+  char text[16];               /* GPUPEAK_PACKED_TEXT, not terminated */
+} gpupeak_packed_mark;
+
 /* ---- hot records: tag bits 0-3 type, then flags; no length -------------------------------------
  * Fields in order: [dt] address [size slack stack]
  *   dt       only with GPUPEAK_TAG_TIMED: ticks since the slot's running time (else: same time as the
@@ -326,6 +338,7 @@ enum gpupeak_definition {
 GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_file_header) <= GPUPEAK_LOG_PAGE, "header fits its page");
 GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_counters_page) <= GPUPEAK_LOG_PAGE, "counters fit their page");
 GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_chunk_header) == 64, "chunk header is 64 bytes");
+GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_packed_mark) == 24, "the mark of a packed log is 24 bytes");
 GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_log_part) == 264, "what is said of a part is 264 bytes");
 GPUPEAK_STATIC_ASSERT(GPUPEAK_KIND_LIMIT - GPUPEAK_FIRST_DEVICE_KIND == GPUPEAK_DEVICE_KINDS, "kinds");
 

@@ -1,0 +1,170 @@
+"""`gpupeak run` compresses the log in its place: it says the same as before, and whatever goes wrong leaves it as it was.
+
+usage: compress.py LIBGPUPEAK GPUPEAK MUCH LOG_LIMIT CASE
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from common import GPUPEAK, LIBRARY, Skipped, environment, expect, report, run_checks
+
+MUCH, WAITS, CASE = sys.argv[3:6]
+LOG = "x.gplog"
+PACKED = b"\x50\x2a\x4d\x18\x10\x00\x00\x00gpupeak.packed/1"
+MUCH_CODE = 9  # its exit code
+
+
+def run(folder, *options, program=(MUCH,), **more):
+    return subprocess.run([GPUPEAK, "run", "-o", LOG, *options, "--", *program], cwd=folder, env=environment(folder, False, **more),
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+
+
+def is_packed(path):
+    with open(path, "rb") as file:
+        return file.read(len(PACKED)) == PACKED
+
+
+def nothing_beside(folder):
+    expect(os.listdir(folder) == [LOG], f"there is more than the log: {os.listdir(folder)}")
+
+
+def case_same():
+    """Every verb says the same of both; the log is kept by a second name, under which it stays as it was written."""
+    with tempfile.TemporaryDirectory() as folder:
+        log, kept = os.path.join(folder, LOG), os.path.join(folder, "kept", LOG)
+        os.mkdir(os.path.dirname(kept))
+        running = subprocess.Popen([GPUPEAK, "run", "-o", LOG, "--compress", "always", "--", WAITS, "waits"], cwd=folder,
+                                   env=environment(folder, False), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        running.stdout.readline()
+        os.link(log, kept)
+        said = running.communicate(b"x")[1].decode()
+        expect(running.returncode == 0 and " compressed: " in said.splitlines()[-1], f"exit {running.returncode}: {said}")
+        expect(is_packed(log) and not is_packed(kept), "the log is not packed, or both are")
+        expect(os.path.getsize(log) < os.path.getsize(kept) // 2, f"{os.path.getsize(log)} of {os.path.getsize(kept)} bytes")
+        outputs = []
+        for name in (log, kept):
+            report(name)
+            output = []
+            for verb in ("report --json", "report --full", "report --csv", "phases", "tree", "leaks", "temporary", "timeline", "dump",
+                         "metrics --format jsonl", "export folded", "export csv", "tags", "pools"):
+                done = subprocess.run([GPUPEAK, *verb.split(), name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+                output.append((verb, done.returncode, done.stdout.replace(name, "LOG")))
+            outputs.append(output)
+        for (verb, code, text), (_, other_code, other) in zip(*outputs):
+            expect(code == other_code and text == other, f"{verb} differs: exit {code} and {other_code}")
+        bundled = os.path.join(folder, "x.gpbundle")
+        subprocess.run([GPUPEAK, "bundle", "-q", log, "-o", bundled], check=True, stderr=subprocess.DEVNULL)
+        expect(report(bundled)["metrics"] == report(kept)["metrics"], "the packed log's bundle differs")
+
+
+def case_exit_code():
+    """The exit code is the program's; small logs are left alone; -q says nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, LOG)
+        for options, packed in (((), False), (("--compress", "never"), False), (("--compress", "always"), True)):
+            done = run(folder, *options)
+            expect(done.returncode == MUCH_CODE, f"{options}: exit {done.returncode}, {done.stderr}")
+            expect(is_packed(log) == packed and ("compressed" in done.stderr) == packed, f"{options}: {done.stderr}")
+            expect(report(log)["run"]["exit"]["code"] == MUCH_CODE, "the log has another exit code")
+        done = run(folder, "-q", "--compress", "always")
+        expect(done.stderr == "" and done.returncode == MUCH_CODE and is_packed(log), f"{done}")
+        done = run(folder, "--compress", "always", program=("sh", "-c", "kill -TERM $$"))
+        expect(done.returncode == 128 + signal.SIGTERM and is_packed(log), f"{done}")
+        nothing_beside(folder)
+
+
+def case_replaced():
+    """The next run of that name replaces it, as it would replace the log; what somebody else has packed it does not."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, LOG)
+        for again in (run, lambda folder: subprocess.run([MUCH], env=environment(folder, True, GPUPEAK_OUT=log), check=False, text=True,
+                                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)):
+            run(folder, "--compress", "always")
+            expect(is_packed(log), "it is not packed")
+            done = again(folder)
+            expect(done.returncode == MUCH_CODE and not is_packed(log), f"the old log is still there: {done}")
+            report(log)
+            nothing_beside(folder)
+        with open(log, "wb") as file:
+            file.write(PACKED.replace(b"/1", b"/2") * 1000)
+        before = open(log, "rb").read()
+        run(folder)
+        expect(open(log, "rb").read() == before, "what is no log of ours was replaced")
+
+
+def unpacked_and_whole(log):
+    expect(not is_packed(log), "the log is packed")
+    summary = report(log)
+    expect(summary["quality"]["log_complete"] and summary["run"]["exit"]["code"] == MUCH_CODE, f"the log is not whole: {summary['quality']}")
+
+
+def case_full_disk():
+    if os.geteuid() != 0:
+        raise Skipped("mounting a small tmpfs needs root")
+    with tempfile.TemporaryDirectory() as folder:
+        first = run(folder)
+        bytes_needed = os.path.getsize(os.path.join(folder, LOG))
+        expect(first.returncode == MUCH_CODE, f"{first}")
+        disk = os.path.join(folder, "disk")
+        os.mkdir(disk)
+        size = (bytes_needed + (300 << 10)) // 4096 * 4096
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], stderr=subprocess.DEVNULL, check=False).returncode:
+            raise Skipped("tmpfs cannot be mounted here")
+        try:
+            done = run(disk, "--compress", "always")
+            expect(done.returncode == MUCH_CODE, f"{done}")
+            expect("stays as it is" in done.stderr and "No space left" in done.stderr, f"nothing is said: {done.stderr}")
+            nothing_beside(disk)
+            unpacked_and_whole(os.path.join(disk, LOG))
+        finally:
+            subprocess.run(["umount", disk], check=False)
+
+
+def case_interrupted():
+    """Whoever ends it while it compresses has the log as it was, at once, and the program's exit code."""
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        for _ in range(10):
+            with tempfile.TemporaryDirectory() as folder:
+                running = subprocess.Popen([GPUPEAK, "run", "-q", "-o", LOG, "--compress", "always", "--", MUCH], cwd=folder,
+                                           env=environment(folder, False), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                while running.poll() is None and not any(name.endswith(".tmp") for name in os.listdir(folder)):
+                    time.sleep(0.0005)
+                running.send_signal(stop)
+                said = running.communicate()[1]
+                expect(running.returncode == MUCH_CODE and said == b"", f"exit {running.returncode}: {said}")
+                nothing_beside(folder)
+                log = os.path.join(folder, LOG)
+                if is_packed(log):  # it was faster
+                    report(log)
+                    continue
+                unpacked_and_whole(log)
+                break
+        else:
+            raise Skipped("it was always done before it was told")
+
+
+def case_no_room_to_read():
+    """A packed log is read where only its own folder has room for what is in it."""
+    if os.geteuid() != 0:
+        raise Skipped("mounting a small tmpfs needs root")
+    with tempfile.TemporaryDirectory() as folder:
+        run(folder, "--compress", "always")
+        log = os.path.join(folder, LOG)
+        small = os.path.join(folder, "small")
+        os.mkdir(small)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", small], stderr=subprocess.DEVNULL, check=False).returncode:
+            raise Skipped("tmpfs cannot be mounted here")
+        try:
+            done = subprocess.run([GPUPEAK, "report", "--json", log], env=dict(os.environ, TMPDIR=small), stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, check=False)
+            expect(done.returncode == 0 and json.loads(done.stdout)["quality"]["log_complete"], f"{done.stderr}")
+        finally:
+            subprocess.run(["umount", small], check=False)
+
+
+assert LIBRARY
+run_checks(globals()[f"case_{CASE}"])
