@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from common import GPUPEAK, LIBRARY, Skipped, environment, expect, report, run_checks
+from common import GPUPEAK, Failed, Skipped, environment, expect, report, run_checks
 
 MUCH, WAITS, CASE = sys.argv[3:6]
 LOG = "x.gplog"
@@ -144,7 +144,7 @@ def case_interrupted():
                 unpacked_and_whole(log)
                 break
         else:
-            raise Skipped("it was always done before it was told")
+            raise Failed("ten times nobody could end it")
 
 
 def case_no_room_to_read():
@@ -166,5 +166,4 @@ def case_no_room_to_read():
             subprocess.run(["umount", small], check=False)
 
 
-assert LIBRARY
 run_checks(globals()[f"case_{CASE}"])
