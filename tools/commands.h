@@ -25,6 +25,7 @@ void add_list_rules(CommandLine& line);
 void add_export(CommandLine& line);
 void add_timeline(CommandLine& line);
 void add_compare(CommandLine& line);
+void add_fit(CommandLine& line);
 void add_dump(CommandLine& line);
 
 }  // namespace gpupeak::tools

@@ -21,6 +21,7 @@ Examples:
   gpupeak check --max device.peak_bytes=8GiB bert.gplog
   gpupeak report --html bert.html bert.gplog   a page to look around in
   gpupeak compare --html abc.html a.gplog b.gplog c.gplog
+  gpupeak fit --gpu T4 bert.gplog              would it fit a smaller card
   gpupeak timeline bert.gplog                  memory over time; --svg FILE draws it
   gpupeak dump bert.gplog | grep device_alloc
 
@@ -72,6 +73,9 @@ inline constexpr VerbExamples kVerbExamples[] = {
   gpupeak timeline --svg bert.svg bert.gplog)"},
     {"compare", R"(  gpupeak compare a.gplog b.gplog c.gplog
   gpupeak compare --html abc.html a.gplog b.gplog)"},
+    {"fit", R"(  gpupeak fit bert.gplog                     which cards would do
+  gpupeak fit --capacity 24GiB bert.gplog
+  gpupeak fit --gpu T4 bert.gplog)"},
     {"dump", R"(  gpupeak dump bert.gplog | grep device_alloc)"},
 };
 

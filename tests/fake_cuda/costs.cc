@@ -69,16 +69,22 @@ void discharge_context(int device, const void* context) {
   std::erase_if(all.launched, [&](const auto& entry) { return entry.first == context; });
 }
 
-void charge_launch(int device, const void* context, const void* handle) {
+bool charge_launch(int device, const void* context, const void* handle) {
   const Function* const function = driver().functions.find(handle);
-  if (function == nullptr) return;
+  if (function == nullptr) return true;
   Costs& all = costs(device);
-  if (all.launched.emplace(context, function->module).second)
-    charge_in_context(device, context, Cost::code, kCodeBytes);
-  if (function->local_bytes <= all.local_bytes) return;
-  charge(device, Cost::local_memory,
-         static_cast<int64_t>(kThreads) * (function->local_bytes - all.local_bytes));
+  const std::pair copy(context, static_cast<const void*>(function->module));
+  if (!all.launched.contains(copy)) {
+    if (!charge_in_context(device, context, Cost::code, kCodeBytes)) return false;
+    all.launched.insert(copy);
+  }
+  if (function->local_bytes <= all.local_bytes) return true;
+  if (!charge(device, Cost::local_memory,
+              static_cast<int64_t>(kThreads) * (function->local_bytes - all.local_bytes))) {
+    return false;
+  }
   all.local_bytes = function->local_bytes;  // never given back
+  return true;
 }
 
 void discharge_module(const void* module) {
@@ -94,10 +100,15 @@ void discharge_module(const void* module) {
   }
 }
 
-void charge_stream(int device, const void* context) {
+bool charge_stream(int device, const void* context) {
   constexpr uint64_t kGroupBytes = 4 * kMiB;
-  if (costs(device).streams[context]++ % kStreamsInGroup == 0)
-    charge_in_context(device, context, Cost::streams, kGroupBytes);
+  int& streams = costs(device).streams[context];
+  if (streams % kStreamsInGroup == 0 &&
+      !charge_in_context(device, context, Cost::streams, kGroupBytes)) {
+    return false;
+  }
+  ++streams;
+  return true;
 }
 
 std::string costs_as_json(int device) {

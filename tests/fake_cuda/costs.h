@@ -20,11 +20,12 @@ void discharge_context(int device, const void* context);
 bool charge_in_context(int device, const void* context, Cost cost, uint64_t bytes);
 
 /// A function's first launch: its module's code, and the device's memory for its local variables.
-void charge_launch(int device, const void* context, const void* function);
+/// False if the device has not that much.
+bool charge_launch(int device, const void* context, const void* function);
 /// An unload gives back the module's code, of every context that had it.
 void discharge_module(const void* module);
 /// Streams come in groups, of which a context keeps the memory.
-void charge_stream(int device, const void* context);
+bool charge_stream(int device, const void* context);
 
 /// `"cost": bytes` for each cost of the device, for the ledger's file.
 std::string costs_as_json(int device);

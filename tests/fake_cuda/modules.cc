@@ -67,8 +67,8 @@ CUresult function_name(const char** out, CUfunction handle) {
 CUresult launch(CUfunction function) {
   const Context* const context = current_context();
   if (context == nullptr) return no_context();
-  charge_launch(context->device, context, function);
-  return CUDA_SUCCESS;
+  return charge_launch(context->device, context, function) ? CUDA_SUCCESS
+                                                           : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult loading_mode(int* out) {

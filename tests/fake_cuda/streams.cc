@@ -31,9 +31,9 @@ CUresult create(CUstream* out, unsigned flags, int priority) {
   if (out == nullptr || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   Context* const context = current_context();
   if (context == nullptr) return no_context();
+  if (!charge_stream(context->device, context)) return CUDA_ERROR_OUT_OF_MEMORY;
   Stream* const stream =
       driver().streams.add({.context = context, .flags = flags, .priority = priority});
-  charge_stream(context->device, context);
   *out = reinterpret_cast<CUstream>(stream);
   return CUDA_SUCCESS;
 }

@@ -1,0 +1,95 @@
+// What a run needs of each device, between two bounds: what of it is in use at each instant, and
+// what it had taken from the driver, each with what the driver had taken for itself then. A largest
+// sum of both, not the sum at one peak: pools may hold most where least of it is in use.
+//
+//   at each instant            upper bound                    lower bound
+//   linear memory              its pages                      its pages, without the pools' ones
+//   the driver's pools         reserved                       in use
+//   segments of PyTorch's …    all                            blocks in use
+//   contexts, code …           the larger of the readings     the smaller of the readings
+//                              before and after
+//
+// `gpupeak fit` and `gpupeak sweep` ask for it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "collector/analyze/analyze.h"
+#include "collector/replay/replay_observer.h"
+#include "collector/summary/fit.h"
+
+namespace gpupeak::collector {
+
+/// Watches a replay.
+class NeedWatch : public ReplayObserver {
+ public:
+  /// What the driver has taken for itself, by the readings before and after.
+  struct Beyond {
+    uint64_t least = 0, most = 0;
+  };
+  struct Sums {
+    uint64_t in_use = 0, held = 0;    ///< largest, without the driver's own
+    uint64_t least = 0, most = 0;     ///< largest, with it
+    std::optional<Beyond> beyond;     ///< largest; none: no reading
+    uint64_t local_memory = 0;        ///< largest; part of `beyond`
+    uint64_t unexplained = 0;         ///< largest, in either direction
+    bool others_known = false;        ///< the driver told other processes' memory apart
+    std::optional<uint64_t> refused;  ///< asked for and in use, if nothing was handed out since
+  };
+
+  /// `shared_out`: blocks that pools share out sooner or later. Until they do, such a block is as
+  /// idle as what they have not handed out; a first replay tells which.
+  explicit NeedWatch(std::unordered_set<uint64_t> shared_out = {})
+      : shared_out_(std::move(shared_out)) {}
+
+  void on_block_alloc(const DeviceBlock& block) override;
+  void on_block_free(const DeviceBlock& block) override;
+  void on_arena_failed(const ArenaFailedEvent& failed, uint32_t stack) override;
+  void after(const Event& event) override;
+
+  /// After the replay.
+  std::map<int32_t, Sums> finish();
+
+ private:
+  struct Device {
+    Sums sums;
+    std::map<uint8_t, uint64_t> by_kind;  // live, as asked for
+    PageCount pages, outside_pages;       // linear; without the pools' blocks
+    uint64_t outside_linear = 0;
+    std::unordered_map<uint64_t, uint64_t> unclaimed;  // pools' blocks to be, with their bytes
+    uint64_t unclaimed_bytes = 0;
+    uint64_t held = 0, in_use = 0;  // now
+    // Since the last reading. What the driver has for itself is known with the next one.
+    uint64_t held_since = 0, in_use_since = 0;
+    Beyond last;
+    std::optional<uint64_t> start, others_at_start;  // in use before the first context
+    uint64_t uncertain_beyond = 0;                   // largest of the uncertain readings since
+  };
+
+  Device& device_of(const DeviceBlock& block) {
+    return devices_[replay().sites().context_of(block.group).device];
+  }
+  bool counts(const DeviceBlock& block) const;
+  void look(int32_t ordinal, Device& device);
+  void read(const Event& event);
+  void refused(int32_t ordinal, uint64_t bytes);
+  static void settle(Device& device, const Beyond& now);
+
+  const std::unordered_set<uint64_t> shared_out_;
+  std::map<int32_t, Device> devices_;
+};
+
+struct LogNeeds {
+  Summary summary;
+  std::vector<DeviceNeed> devices;  ///< those that the process used
+};
+/// Of one log, with the other programs that its process ran. Throws LogError.
+LogNeeds needs_of(const std::string& path, const Options& options, const Progress& progress = {});
+
+}  // namespace gpupeak::collector

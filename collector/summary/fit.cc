@@ -1,0 +1,152 @@
+#include "collector/summary/fit.h"
+
+#include <algorithm>
+
+#include "collector/text/glob.h"
+
+namespace gpupeak::collector {
+namespace {
+
+using Bytes = std::optional<uint64_t>;
+
+Bytes sum(Bytes a, Bytes b) {
+  return a && b ? Bytes(*a + *b) : std::nullopt;
+}
+/// Of two lower bounds that both hold.
+Bytes higher(Bytes a, Bytes b) {
+  return a && b ? std::max(a, b) : a ? a : b;
+}
+Bytes largest(Bytes a, Bytes b) {
+  return a && b ? std::max(a, b) : std::nullopt;
+}
+
+void add_new(std::vector<std::string>& to, const std::vector<std::string>& from) {
+  for (const std::string& text : from) {
+    if (std::find(to.begin(), to.end(), text) == to.end()) to.push_back(text);
+  }
+}
+
+void add_texts(DeviceNeed& to, const DeviceNeed& from) {
+  add_new(to.no_most, from.no_most);
+  add_new(to.no_least, from.no_least);
+  add_new(to.notes, from.notes);
+  if (to.name.empty()) to.name = from.name;
+  if (to.uuid.empty()) to.uuid = from.uuid;
+  to.card_bytes = std::max(to.card_bytes, from.card_bytes);
+}
+
+}  // namespace
+
+DeviceNeed together(const std::vector<DeviceNeed>& needs) {
+  DeviceNeed all = needs.front();
+  for (size_t i = 1; i < needs.size(); ++i) {
+    const DeviceNeed& one = needs[i];
+    all.in_use_bytes = higher(all.in_use_bytes, one.in_use_bytes);
+    all.least_bytes = higher(all.least_bytes, one.least_bytes);
+    all.refused_bytes = higher(all.refused_bytes, one.refused_bytes);
+    all.held_bytes += one.held_bytes;
+    all.most_bytes = sum(all.most_bytes, one.most_bytes);
+    all.beyond_bytes = sum(all.beyond_bytes, one.beyond_bytes);
+    all.local_memory_bytes += one.local_memory_bytes;
+    add_texts(all, one);
+  }
+  return all;
+}
+
+DeviceNeed in_turn(const std::vector<DeviceNeed>& needs) {
+  DeviceNeed all = needs.front();
+  for (size_t i = 1; i < needs.size(); ++i) {
+    const DeviceNeed& one = needs[i];
+    all.in_use_bytes = higher(all.in_use_bytes, one.in_use_bytes);
+    all.least_bytes = higher(all.least_bytes, one.least_bytes);
+    all.refused_bytes = higher(all.refused_bytes, one.refused_bytes);
+    all.held_bytes = std::max(all.held_bytes, one.held_bytes);
+    all.most_bytes = largest(all.most_bytes, one.most_bytes);
+    all.beyond_bytes = largest(all.beyond_bytes, one.beyond_bytes);
+    all.local_memory_bytes = std::max(all.local_memory_bytes, one.local_memory_bytes);
+    add_texts(all, one);
+  }
+  return all;
+}
+
+std::string_view fit_name(Fit fit) {
+  switch (fit) {
+    case Fit::kFits:
+      return "fits";
+    case Fit::kMayFit:
+      return "may_fit";
+    case Fit::kDoesNotFit:
+      return "does_not_fit";
+    case Fit::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+std::string_view fit_text(Fit fit) {
+  switch (fit) {
+    case Fit::kFits:
+      return "fits";
+    case Fit::kMayFit:
+      return "may fit";
+    case Fit::kDoesNotFit:
+      return "does not fit";
+    case Fit::kUnknown:
+      break;
+  }
+  return "not known";
+}
+
+Fit worse(Fit a, Fit b) {
+  const auto rank = [](Fit fit) {
+    return fit == Fit::kFits ? 0 : fit == Fit::kMayFit ? 1 : fit == Fit::kUnknown ? 2 : 3;
+  };
+  return rank(a) >= rank(b) ? a : b;
+}
+
+FitBounds fit_bounds(const DeviceNeed& need, bool same_kind) {
+  FitBounds bounds;
+  bounds.margin = kSameCardMargin;
+  if (same_kind) {
+    bounds.least = higher(need.least_bytes, need.refused_bytes);
+  } else {
+    // How much of the driver's own there would be at least, nobody knows.
+    bounds.least = need.in_use_bytes;
+    const uint64_t beyond = need.beyond_bytes.value_or(0);
+    const uint64_t local = std::min(need.local_memory_bytes, beyond);
+    bounds.margin += std::max(kOtherCardMargin, (beyond - local) / 2);
+    bounds.margin += (kLocalMemoryTimes - 1) * local;
+  }
+  bounds.most = sum(need.most_bytes, bounds.margin);
+  return bounds;
+}
+
+FitAnswer fit_into(const FitBounds& bounds, uint64_t least_capacity, uint64_t most_capacity) {
+  FitAnswer answer{.bounds = bounds, .capacity = least_capacity};
+  if (bounds.least && *bounds.least > most_capacity) {
+    answer.fit = Fit::kDoesNotFit;
+    answer.missing = *bounds.least - most_capacity;
+  } else if (bounds.most && *bounds.most <= least_capacity) {
+    answer.fit = Fit::kFits;
+    answer.left = least_capacity - *bounds.most;
+  } else if (bounds.least || bounds.most) {
+    answer.fit = Fit::kMayFit;
+    if (bounds.most) answer.missing = *bounds.most - least_capacity;
+  }
+  return answer;
+}
+
+FitAnswer fit_on(const DeviceNeed& need, uint64_t capacity) {
+  return fit_into(fit_bounds(need, true), capacity, capacity);
+}
+
+FitAnswer fit_on(const DeviceNeed& need, const Card& card) {
+  return fit_into(fit_bounds(need, is_card(card, need.name)), card.least_bytes, card.most_bytes);
+}
+
+bool is_card(const Card& card, std::string_view device_name) {
+  return std::any_of(card.devices.begin(), card.devices.end(),
+                     [&](const std::string& device) { return glob_match(device, device_name); });
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,345 @@
+#include "collector/views/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "collector/text/title_text.h"
+#include "collector/views/heading.h"
+#include "collector/write/json_values.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr size_t kMostHolders = 10;
+/// Less is not worth a row.
+constexpr uint64_t kLeastChange = 1u << 20;
+
+bool is_same(const FitDevice& known, const std::string& host, const DeviceNeed& need) {
+  const bool both = !known.need.uuid.empty() && !need.uuid.empty();
+  return known.host == host &&
+         (both ? known.need.uuid == need.uuid : known.need.device == need.device);
+}
+
+std::string pool_advice(const std::string& pool) {
+  if (pool == "PyTorch") return "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
+  if (pool.find("Cuda") != std::string::npos || pool.starts_with("ONNX")) {
+    return "arena_extend_strategy=kSameAsRequested";
+  }
+  return "";
+}
+
+/// What one process's device has at its peak: first what nobody uses, then who holds the rest.
+void add_changes(const Summary& summary, const DeviceSummary& device, FitDevice& out) {
+  for (const ArenaSummary& arena : summary.arenas) {
+    if (arena.device != device.ordinal || !arena.at_device_peak) continue;
+    out.changes.push_back({"idle in " + arena.name + "'s pool", arena.at_device_peak->idle_bytes(),
+                           true, pool_advice(arena.name)});
+  }
+  if (device.ledger) {
+    for (const LedgerRow& row : device.ledger->at_peak.rows) {
+      const uint64_t bytes = row.bytes > 0 ? static_cast<uint64_t>(row.bytes) : 0;
+      if (row.cause == "pool_slack") {
+        out.changes.push_back({"idle in the driver's memory pools", bytes, true,
+                               "a lower cudaMemPoolAttrReleaseThreshold"});
+      } else if (row.cause == "rounding") {
+        out.changes.push_back({"rounding to pages of 2 MiB", bytes, true, ""});
+      } else if (row.cause == "local_memory") {
+        out.changes.push_back({"local memory of kernels", bytes, false, ""});
+      } else if (row.cause == "code") {
+        out.changes.push_back({"code", bytes, false, ""});
+      }
+    }
+  }
+  const Peak* peak = summary.find_peak(fmt::format("device:{}", device.ordinal));
+  if (peak == nullptr) return;
+  for (const Holder& holder : peak->holders) {
+    if (holder.kind == "device.idle") continue;
+    out.changes.push_back({holder.title, holder.bytes, false, holder.temporary ? "temporary" : ""});
+  }
+  if (peak->tags.empty() || !out.tags.empty()) return;
+  out.tags = peak->tags;
+}
+
+void sort_changes(std::vector<FitChange>& changes) {
+  std::erase_if(changes, [](const FitChange& change) { return change.bytes < kLeastChange; });
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const FitChange& a, const FitChange& b) { return a.bytes > b.bytes; });
+}
+
+std::string device_name(const FitReport& report, const FitDevice& device) {
+  const bool several_hosts =
+      std::any_of(report.devices.begin(), report.devices.end(),
+                  [&](const FitDevice& other) { return other.host != device.host; });
+  return fmt::format("{}GPU {}{}", several_hosts ? device.host + " " : "", device.need.device,
+                     device.need.name.empty() ? "" : " (" + device.need.name + ")");
+}
+
+std::string answer_text(const FitAnswer& answer, const TextStyle& style) {
+  switch (answer.fit) {
+    case Fit::kFits:
+      return fmt::format("fits, {} left", size_text(answer.left, style));
+    case Fit::kDoesNotFit:
+      return fmt::format("does not fit: {} missing at least", size_text(answer.missing, style));
+    case Fit::kMayFit:
+      if (!answer.bounds.most) return "may fit: no upper bound";
+      if (!answer.bounds.least) return "may fit: no lower bound";
+      return fmt::format("may fit, if {} less will do", size_text(answer.missing, style));
+    case Fit::kUnknown:
+      break;
+  }
+  return "not known";
+}
+
+std::string painted(const FitAnswer& answer, const std::string& text, const TextStyle& style) {
+  return answer.fit == Fit::kFits ? bold(text, style) : alarm(text, style);
+}
+
+void write_bounds(const FitDevice& device, std::ostream& out, const TextStyle& style) {
+  const DeviceNeed& need = device.need;
+  const size_t columns = size_columns(style);
+  const auto row = [&](const std::string& what, const std::optional<uint64_t>& bytes,
+                       const std::string& why) {
+    const std::string figures =
+        fmt::format("  {} {}  ", left(what, 9), right(size_text(bytes, style), columns));
+    const auto width = static_cast<size_t>(style.width);
+    const size_t indent = display_width(figures);
+    const std::vector<std::string> lines =
+        wrapped(why, width > indent + 20 ? width - indent : width, 0, style);
+    for (size_t i = 0; i < lines.size(); ++i) {
+      out << (i == 0 ? figures : std::string(indent, ' ')) << lines[i] << '\n';
+    }
+  };
+  const std::string driver =
+      need.beyond_bytes ? " and " + size_text(*need.beyond_bytes, style) + " of the driver's own"
+                        : "";
+  row("at least", need.least_bytes, "in use of pools, all outside of them" + driver);
+  if (need.refused_bytes && need.refused_bytes > need.least_bytes) {
+    row("at least", need.refused_bytes, "what was in use and asked for when memory ran out");
+  }
+  row("at most", need.most_bytes, "as recorded: with what is idle in pools" + driver);
+}
+
+void write_texts(const DeviceNeed& need, std::ostream& out, const TextStyle& style) {
+  for (const std::string& text : need.no_most) {
+    write_wrapped(alarm("  no upper bound: ", style) + text, out, style);
+  }
+  for (const std::string& text : need.no_least) {
+    write_wrapped(alarm("  no lower bound: ", style) + text, out, style);
+  }
+  for (const std::string& text : need.notes) write_wrapped("  " + text, out, style);
+}
+
+void write_cards(const FitReport& report, const FitDevice& device, std::ostream& out,
+                 const TextStyle& style) {
+  size_t longest = 4;
+  for (const Card& card : report.question.cards) longest = std::max(longest, card.name.size());
+  const size_t columns = size_columns(style);
+  out << fmt::format("\n  {}  {}\n", left("card", longest), right("usable", columns + 1));
+  for (size_t i = 0; i < device.cards.size(); ++i) {
+    const Card& card = report.question.cards[i];
+    const FitAnswer& answer = device.cards[i];
+    out << fmt::format("  {}  {}{}  {}\n", left(card.name, longest), card.by_size ? "~" : " ",
+                       right(size_text(card.least_bytes, style), columns),
+                       painted(answer, answer_text(answer, style), style));
+  }
+  const bool by_size = std::any_of(report.question.cards.begin(), report.question.cards.end(),
+                                   [](const Card& card) { return card.by_size; });
+  write_wrapped(fmt::format("  \"at most\" and {} for another kind of card{}",
+                            size_text(fit_bounds(device.need, false).margin, style),
+                            by_size ? "; ~ by the size it is sold by, less a tenth" : ""),
+                out, style);
+}
+
+void write_changes(const FitDevice& device, size_t top, std::ostream& out, const TextStyle& style) {
+  if (device.changes.empty()) return;
+  out << '\n' << bold("WHAT TO CHANGE", style) << ", largest first, at the peak\n";
+  const size_t columns = size_columns(style);
+  const auto width = static_cast<size_t>(style.width);
+  for (size_t i = 0; i < std::min(top, device.changes.size()); ++i) {
+    const FitChange& change = device.changes[i];
+    const std::string mark = change.slack                   ? "  [slack]"
+                             : change.advice == "temporary" ? "  [temporary]"
+                                                            : "";
+    const size_t used = 2 + columns + 2 + display_width(mark);
+    out << fmt::format("  {}  {}{}\n", right(size_text(change.bytes, style), columns),
+                       cut_title(change.what, width > used ? width - used : 0, style), mark);
+    if (!change.advice.empty() && change.advice != "temporary") {
+      out << std::string(columns + 4, ' ')
+          << cut("→ " + change.advice, width > columns + 4 ? width - columns - 4 : 0, style)
+          << '\n';
+    }
+  }
+  if (device.changes.size() > top) {
+    out << fmt::format("  … {} more; --top shows them\n", device.changes.size() - top);
+  }
+  if (device.tags.empty()) return;
+  uint64_t whole = 0;
+  for (const TagShare& tag : device.tags) whole += tag.bytes;
+  std::string text = "  by tag:";
+  for (const TagShare& tag : device.tags) {
+    text += fmt::format("{} {} {} %", text.back() == ':' ? "" : ",", tag.name,
+                        percent(tag.bytes, whole));
+  }
+  write_wrapped(text, out, style);
+}
+
+Json answer_json(const FitAnswer& answer) {
+  Json json;
+  json["verdict"] = fit_name(answer.fit);
+  json["least_bytes"] = nullable(answer.bounds.least);
+  json["most_bytes"] = nullable(answer.bounds.most);
+  json["margin_bytes"] = answer.bounds.margin;
+  json["left_bytes"] = answer.fit == Fit::kFits ? Json(answer.left) : Json(nullptr);
+  const bool misses = answer.fit == Fit::kDoesNotFit ||
+                      (answer.fit == Fit::kMayFit && answer.bounds.most.has_value());
+  json["missing_bytes"] = misses ? Json(answer.missing) : Json(nullptr);
+  return json;
+}
+
+Json card_json(const Card& card) {
+  Json json;
+  json["name"] = card.name;
+  json["least_usable_bytes"] = card.least_bytes;
+  json["most_usable_bytes"] = card.most_bytes;
+  json["by_size"] = card.by_size;
+  json["source"] = card.note;
+  return json;
+}
+
+Json device_json(const FitReport& report, const FitDevice& device) {
+  const DeviceNeed& need = device.need;
+  Json json;
+  json["host"] = text_or_null(device.host);
+  json["ordinal"] = need.device;
+  json["uuid"] = text_or_null(need.uuid);
+  json["name"] = text_or_null(need.name);
+  json["total_bytes"] = need.card_bytes > 0 ? Json(need.card_bytes) : Json(nullptr);
+  json["logs"] = device.logs;
+  json["in_use_bytes"] = nullable(need.in_use_bytes);
+  json["held_bytes"] = need.held_bytes;
+  json["beyond_bytes"] = nullable(need.beyond_bytes);
+  json["least_bytes"] = nullable(need.least_bytes);
+  json["most_bytes"] = nullable(need.most_bytes);
+  json["refused_bytes"] = nullable(need.refused_bytes);
+  json["no_most"] = need.no_most;
+  json["no_least"] = need.no_least;
+  json["notes"] = need.notes;
+  json["answer"] = device.answer ? answer_json(*device.answer) : Json(nullptr);
+  json["cards"] = Json::array();
+  for (size_t i = 0; i < device.cards.size(); ++i) {
+    Json card = card_json(report.question.cards[i]);
+    card["answer"] = answer_json(device.cards[i]);
+    json["cards"].push_back(std::move(card));
+  }
+  json["changes"] = Json::array();
+  for (const FitChange& change : device.changes) {
+    json["changes"].push_back({{"what", change.what},
+                               {"bytes", change.bytes},
+                               {"slack", change.slack},
+                               {"advice", text_or_null(change.advice)}});
+  }
+  json["tags"] = Json::array();
+  for (const TagShare& tag : device.tags) {
+    json["tags"].push_back({{"name", tag.name}, {"bytes", tag.bytes}});
+  }
+  return json;
+}
+
+}  // namespace
+
+FitReport answer_fit(const std::vector<LogNeeds>& logs, const FitQuestion& question) {
+  FitReport report;
+  report.question = question;
+  std::vector<std::vector<DeviceNeed>> needs;  // by device of the report
+  for (size_t i = 0; i < logs.size(); ++i) {
+    const Summary& summary = logs[i].summary;
+    report.logs.push_back(summary.log_path);
+    for (const DeviceNeed& need : logs[i].devices) {
+      auto known =
+          std::find_if(report.devices.begin(), report.devices.end(),
+                       [&](const FitDevice& of) { return is_same(of, summary.run.host, need); });
+      if (known == report.devices.end()) {
+        FitDevice& fresh = report.devices.emplace_back();
+        fresh.host = summary.run.host;
+        fresh.need = need;
+        needs.emplace_back();
+        known = std::prev(report.devices.end());
+      }
+      known->logs.push_back(i);
+      needs[static_cast<size_t>(known - report.devices.begin())].push_back(need);
+      for (const DeviceSummary& device : summary.devices) {
+        if (device.ordinal == need.device) add_changes(summary, device, *known);
+      }
+    }
+  }
+  const bool asked = question.capacity || question.card != nullptr;
+  if (asked) report.fit = report.devices.empty() ? Fit::kUnknown : Fit::kFits;
+  for (size_t i = 0; i < report.devices.size(); ++i) {
+    FitDevice& device = report.devices[i];
+    device.need = together(needs[i]);
+    sort_changes(device.changes);
+    if (question.capacity) device.answer = fit_on(device.need, *question.capacity);
+    if (question.card != nullptr) device.answer = fit_on(device.need, *question.card);
+    if (device.answer) report.fit = worse(*report.fit, device.answer->fit);
+    for (const Card& card : question.cards) device.cards.push_back(fit_on(device.need, card));
+  }
+  return report;
+}
+
+void write_fit(const FitReport& report, size_t top, std::ostream& out, const TextStyle& style) {
+  if (report.devices.empty()) {
+    write_wrapped(
+        "no GPU memory was seen: nothing is known of what would fit. Most often such a log is of "
+        "another program than was meant (a wrapper)",
+        out, style);
+    return;
+  }
+  bool first = true;
+  for (const FitDevice& device : report.devices) {
+    if (!first) out << '\n';
+    first = false;
+    out << bold("FIT", style) << "  "
+        << cut(device_name(report, device) +
+                   (device.logs.size() > 1
+                        ? fmt::format(", {} processes together", device.logs.size())
+                        : ""),
+               static_cast<size_t>(style.width) - 5, style)
+        << '\n';
+    write_bounds(device, out, style);
+    write_texts(device.need, out, style);
+    if (device.answer) {
+      const std::string asked = report.question.card != nullptr
+                                    ? fmt::format("{} ({})", report.question.card->name,
+                                                  size_text(device.answer->capacity, style))
+                                    : size_text(device.answer->capacity, style);
+      out << '\n';
+      write_wrapped(fmt::format("  {}: {}", asked,
+                                painted(*device.answer, answer_text(*device.answer, style), style)),
+                    out, style);
+      write_wrapped(fmt::format("  (\"at most\" and a margin of {})",
+                                size_text(device.answer->bounds.margin, style)),
+                    out, style);
+    }
+    if (!device.cards.empty()) write_cards(report, device, out, style);
+    write_changes(device, top, out, style);
+  }
+}
+
+void write_fit_json(const FitReport& report, std::ostream& out) {
+  Json json;
+  json["schema"] = "gpupeak.fit/1";
+  json["logs"] = report.logs;
+  const FitQuestion& question = report.question;
+  json["capacity_bytes"] = nullable(question.capacity);
+  json["card"] = question.card != nullptr ? card_json(*question.card) : Json(nullptr);
+  json["verdict"] = report.fit ? Json(fit_name(*report.fit)) : Json(nullptr);
+  json["devices"] = Json::array();
+  for (const FitDevice& device : report.devices) {
+    json["devices"].push_back(device_json(report, device));
+  }
+  write_line(json, out);
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,266 @@
+// Programs whose need of device memory is a function of a number: check_fit.py asks whether they
+// fit, and runs them; check_sweep.py asks for the largest number. Ends with 3 where memory was not
+// enough.
+//   fit_client CASE NUMBER [TORCH]
+#include <cuda.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "../pools/check.h"
+#include "../pools/fake_c10_cuda.h"
+#include "gpupeak/gpupeak.h"
+
+extern "C" void fake_cuda_touch(unsigned long long at);
+
+namespace {
+
+constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
+constexpr int kOutOfMemory = 3;
+const FakeTorch* g_torch;
+
+void must(CUresult result) {
+  if (result == CUDA_SUCCESS) return;
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    puts("torch.OutOfMemoryError: CUDA out of memory.");
+    exit(kOutOfMemory);
+  }
+  fprintf(stderr, "CUresult %d\n", result);
+  exit(1);
+}
+
+CUdeviceptr take(uint64_t bytes) {
+  CUdeviceptr at = 0;
+  must(cuMemAlloc(&at, bytes));
+  return at;
+}
+void give_back(CUdeviceptr at) {
+  must(cuMemFree(at));
+}
+
+__attribute__((noinline)) CUdeviceptr weights() {
+  const gpupeak::Tag tag("weights");
+  return take(300 * kMiB);
+}
+__attribute__((noinline)) CUdeviceptr activations(uint64_t bytes) {
+  const gpupeak::Tag tag("activations");
+  return take(bytes);
+}
+
+void use_device() {
+  must(cuInit(0));
+  CUcontext context;
+  must(cuDevicePrimaryCtxRetain(&context, 0));
+  must(cuCtxSetCurrent(context));
+}
+
+CUfunction function(const char* name) {
+  CUmodule module;
+  must(cuModuleLoadData(&module, "image"));
+  CUfunction function;
+  must(cuModuleGetFunction(&function, module, name));
+  return function;
+}
+void launch(CUfunction function) {
+  must(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+}
+
+/// Steps of the same size.
+void line(uint64_t number) {
+  weights();
+  launch(function("plain"));
+  for (int step = 0; step < 3; ++step) {
+    const CUdeviceptr at = activations(number * 37 * kMiB);
+    const CUdeviceptr other = take(11 * kMiB);
+    give_back(other);
+    give_back(at);
+  }
+}
+
+/// Attention: grows with the square.
+void square(uint64_t number) {
+  weights();
+  launch(function("plain"));
+  const CUdeviceptr at = activations(number * 20 * kMiB + number * number * 3 * kMiB);
+  give_back(at);
+}
+
+/// No better than a line, but not on it.
+void noisy(uint64_t number) {
+  weights();
+  give_back(activations(number * 37 * kMiB + number * 7919 % 13 * 9 * kMiB));
+}
+
+/// The most is taken early; code and local memory come later.
+void late_code(uint64_t number) {
+  const CUdeviceptr staging = take(number * 40 * kMiB);
+  const CUdeviceptr kept = weights();
+  give_back(staging);
+  launch(function("local_4096"));
+  for (int i = 0; i < 10; ++i) launch(function("plain"));
+  give_back(activations(number * 38 * kMiB));
+  give_back(kept);
+}
+
+/// Blocks that pages of 2 MiB do not hold without a rest.
+void odd_sizes(uint64_t number) {
+  std::vector<CUdeviceptr> blocks;
+  for (uint64_t i = 0; i < number * 10; ++i) blocks.push_back(take(3 * kMiB + 5 * kKiB));
+  for (uint64_t i = 0; i < number * 100; ++i) blocks.push_back(take(70 * kKiB));
+  for (const CUdeviceptr at : blocks) give_back(at);
+}
+
+/// The driver's pools keep what is freed.
+void driver_pool(uint64_t number) {
+  CUmemoryPool pool;
+  must(cuDeviceGetDefaultMemPool(&pool, 0));
+  cuuint64_t threshold = UINT64_MAX;
+  must(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+  CUstream stream;
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  for (const uint64_t bytes : {number * 30 * kMiB, number * 45 * kMiB}) {
+    CUdeviceptr at = 0;
+    must(cuMemAllocAsync(&at, bytes, stream));
+    must(cuMemFreeAsync(at, stream));
+    must(cuStreamSynchronize(stream));
+  }
+  give_back(activations(number * 5 * kMiB));
+}
+
+void* of_torch(uint64_t bytes) {
+  const gpupeak::Tag tag("activations");
+  void* const at = g_torch->give(0, 0, bytes);
+  if (at != nullptr) return at;
+  puts("torch.OutOfMemoryError: CUDA out of memory.");
+  exit(kOutOfMemory);
+}
+
+/// What a first part leaves in the pool a second one cannot use all of.
+void torch(uint64_t number) {
+  weights();
+  launch(function("plain"));
+  std::vector<void*> blocks;
+  for (uint64_t i = 0; i < number; ++i) blocks.push_back(of_torch((17 + i % 5) * kMiB));
+  for (void* const at : blocks) g_torch->take(0, at);
+  blocks.clear();
+  for (uint64_t i = 0; i < number / 2; ++i) blocks.push_back(of_torch((33 + i % 3) * kMiB));
+  // A library's workspace is outside of the pool.
+  give_back(take(number * kMiB));
+  for (void* const at : blocks) g_torch->take(0, at);
+}
+
+/// Most is reserved where little is in use: loading.
+void torch_idle(uint64_t number) {
+  std::vector<void*> blocks;
+  for (uint64_t i = 0; i < 40; ++i) blocks.push_back(of_torch(20 * kMiB));
+  for (void* const at : blocks) g_torch->take(0, at);
+  blocks.clear();
+  for (uint64_t i = 0; i < 40; ++i) blocks.push_back(of_torch((20 + number) * kMiB));
+  launch(function("local_4096"));
+  for (void* const at : blocks) g_torch->take(0, at);
+}
+
+/// Threads take and give back at the same time. What they have together depends on nothing else.
+void threads(uint64_t number) {
+  const auto work = [number] {
+    use_device();
+    const CUdeviceptr kept = take(number * 8 * kMiB);
+    launch(function("plain"));
+    give_back(kept);
+  };
+  std::vector<CUdeviceptr> kept;
+  for (int i = 0; i < 4; ++i) kept.push_back(activations(number * 10 * kMiB));
+  for (int i = 0; i < 4; ++i) std::thread(work).join();
+  std::vector<std::thread> all;
+  for (int i = 0; i < 2; ++i) {
+    all.emplace_back([] {
+      use_device();
+      for (int round = 0; round < 30; ++round) give_back(take(64 * kKiB));
+    });
+  }
+  for (std::thread& thread : all) thread.join();
+  for (const CUdeviceptr at : kept) give_back(at);
+}
+
+/// Goes to the host where there is no room for it.
+void managed(uint64_t number) {
+  CUdeviceptr at;
+  must(cuMemAllocManaged(&at, number * 10 * kMiB, CU_MEM_ATTACH_GLOBAL));
+  fake_cuda_touch(at);
+  weights();
+  must(cuMemFree(at));
+}
+
+void killed(uint64_t number) {
+  give_back(activations(number * 37 * kMiB));
+  kill(getpid(), SIGKILL);
+}
+void fails(uint64_t number) {
+  line(number);
+  exit(7);
+}
+/// Goes on with less where it does not get what it asks for.
+void adapts(uint64_t number) {
+  weights();
+  CUdeviceptr at = 0;
+  if (cuMemAlloc(&at, number << 40) != CUDA_SUCCESS) at = take(number * 10 * kMiB);
+  give_back(at);
+}
+void fails_at_3(uint64_t number) {
+  if (number == 3) exit(5);
+  line(number);
+}
+void no_gpu(uint64_t) {}
+
+struct Case {
+  const char* name;
+  void (*run)(uint64_t number);
+  bool torch, expandable;
+};
+const Case kCases[] = {{"line", line, false, false},
+                       {"square", square, false, false},
+                       {"noisy", noisy, false, false},
+                       {"late_code", late_code, false, false},
+                       {"odd_sizes", odd_sizes, false, false},
+                       {"driver_pool", driver_pool, false, false},
+                       {"torch", torch, true, false},
+                       {"torch_expandable", torch, true, true},
+                       {"torch_idle", torch_idle, true, false},
+                       {"threads", threads, false, false},
+                       {"managed", managed, false, false},
+                       {"killed", killed, false, false},
+                       {"fails", fails, false, false},
+                       {"adapts", adapts, false, false},
+                       {"fails_at_3", fails_at_3, false, false}};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CHECK(argc >= 3);
+  const uint64_t number = strtoull(argv[2], nullptr, 10);
+  CHECK(number > 0);
+  if (strcmp(argv[1], "no_gpu") == 0) return no_gpu(number), 0;
+  for (const Case& one : kCases) {
+    if (strcmp(argv[1], one.name) != 0) continue;
+    if (one.torch) {
+      CHECK(argc == 4);
+      void* const library = dlopen(argv[3], RTLD_NOW | RTLD_LOCAL);
+      CHECK(library != nullptr);
+      g_torch = reinterpret_cast<const FakeTorch* (*)()>(dlsym(library, "fake_torch"))();
+      g_torch->init(one.expandable, [](int, const FakeTorchLedger&) {});
+    }
+    use_device();
+    one.run(number);
+    puts("done");
+    return 0;
+  }
+  CHECK(!"such a case");
+}
