@@ -168,9 +168,10 @@ const Card& find_card(const std::string& name) {
     }
     names.push_back(card.name);
   }
+  const std::string meant = did_you_mean(name, names);
   throw UsageError(
-      fmt::format("no card '{}' is known{}. Of any other, give what it has: --capacity 24GiB",
-                  escape(name), did_you_mean(name, names)));
+      fmt::format("no card '{}' is known{}{} Of any other, say what it has: --capacity 24GiB",
+                  escape(name), meant, meant.ends_with('?') ? "" : "."));
 }
 
 }  // namespace gpupeak::collector

@@ -49,6 +49,10 @@ MISTAKES = {
         ("mark 0 here", 2, "no process 0"),
     ],
     "Options and their values": [
+        ("fit --gpu RTX4900 LOG", 2, "did you mean RTX 4090"),
+        ("fit --capacity 24G LOG", 2, "24G"),
+        ("fit --capacity 0 LOG", 2, "no card has 0 bytes"),
+        ("fit --gpu T4 --capacity 8GiB LOG", 2, "--capacity"),
         ("report --jsn LOG", 2, "did you mean --json?"),
         ("report -json LOG", 2, "did you mean --json?"),
         ("report --htlm x.html LOG", 2, "did you mean --html?"),

@@ -10,7 +10,7 @@ _gpupeak() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    mapfile -t COMPREPLY < <(compgen -W "run mark report diff check phases pools tags rules metrics merge symbolize bundle compress tree flame leaks temporary timeline compare export dump help version --help --version" -- "$word"; _gpupeak_logs "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run mark report diff check fit phases pools tags rules metrics merge symbolize bundle compress tree flame leaks temporary timeline compare export dump help version --help --version" -- "$word"; _gpupeak_logs "$word")
     return
   fi
   case $before in
@@ -54,6 +54,7 @@ _gpupeak() {
     tags) options="--scope --top --csv --json --strict --out --color --bytes --help" ;;
     diff) options="--by --top --json --strict --out --color --bytes --help" ;;
     check) options="--max --baseline --max-increase --json --out --junit --markdown --strict --allow-no-device --color --bytes --help" ;;
+    fit) options="--capacity --gpu --top --json --out --color --bytes --help" ;;
     timeline) options="--scope --height --svg --png --json --strict --out --color --bytes --help" ;;
     compare) options="--scope --html --top --json --strict --out --color --bytes --help" ;;
     metrics) options="--format --metric --label --benchmark --strict --out --help" ;;
@@ -70,7 +71,7 @@ _gpupeak() {
     *) options+=" --sysroot --debug-dir" ;;
   esac
   case $verb in
-    report | phases | pools | tags | diff | check | timeline | compare | tree | flame | leaks | temporary | export)
+    report | phases | pools | tags | diff | check | fit | timeline | compare | tree | flame | leaks | temporary | export)
       options+=" --rules --phase --tag" ;;
   esac
   case $verb in

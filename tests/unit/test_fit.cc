@@ -1,0 +1,229 @@
+// Whether a run fits: the bounds of a log made by hand, and what they say of a capacity.
+#include "catch.h"
+#include "collector/analyze/need.h"
+#include "collector/rules/cards.h"
+#include "collector/summary/fit.h"
+#include "collector/text/error.h"
+#include "log_builder.h"
+
+using namespace gpupeak::collector;
+using namespace gpupeak::testing;
+
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;  // a device block `id` of log_builder.h lies at id MiB
+constexpr uint64_t kSegment = 20 * kMiB;
+
+/// A device with a context of 500 MiB; the driver itself has 3, another process 1000.
+LogBuilder with_context() {
+  LogBuilder log(GPUPEAK_HOST_OFF);
+  log.device(0, 80'000 * kMiB, std::string(16, '\1'), "NVIDIA H100");
+  log.counters().ended = 1;
+  log.counters().exit_kind = GPUPEAK_EXIT_CODE;
+  log.driver_reading(0, 1, {.used = 1003 * kMiB, .others = 1000 * kMiB});
+  log.device_event(0, 2, GPUPEAK_REC_CONTEXT, Fields().u(1).u(1).u(GPUPEAK_CONTEXT_CREATED));
+  log.driver_reading(0, 3, {.used = 1503 * kMiB, .cause = GPUPEAK_LEDGER_CONTEXT});
+  return log;
+}
+
+DeviceNeed need_of(LogBuilder& log, uint64_t peak) {
+  log.counters().device_count = 1;
+  log.counters().device[0].total.peak = peak;
+  const TemporaryFile file;
+  const LogNeeds needs = needs_of(log.save(file.path()), {});
+  REQUIRE(needs.devices.size() == 1);
+  return needs.devices[0];
+}
+
+void pool(LogBuilder& log, uint64_t time) {
+  const uint32_t name = log.string("PyTorch");
+  log.event(0, time, GPUPEAK_REC_ARENA, Fields().u(1).u(0).u(name).u(0).u(0).s("").u(1));
+}
+void give(LogBuilder& log, uint32_t slot, uint64_t time, uint64_t at, uint64_t bytes) {
+  log.event(slot, time, GPUPEAK_REC_ARENA_ALLOC,
+            Fields().u(1).u(at * kMiB).u(bytes).u(0).u(0).u(0).u(0));
+}
+void take(LogBuilder& log, uint64_t time, uint64_t at, uint64_t bytes) {
+  log.event(0, time, GPUPEAK_REC_ARENA_FREE, Fields().u(1).u(at * kMiB).u(bytes).u(0).u(0));
+}
+
+DeviceNeed bounds(uint64_t least, uint64_t most, uint64_t beyond = 0) {
+  DeviceNeed need;
+  need.in_use_bytes = least - beyond;
+  need.least_bytes = least;
+  need.held_bytes = most - beyond;
+  need.most_bytes = most;
+  need.beyond_bytes = beyond;
+  return need;
+}
+
+}  // namespace
+
+TEST_CASE("fit: without pools both bounds are what was held, with the driver's own",
+          "[collector]") {
+  LogBuilder log = with_context();
+  log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 100 * kMiB);
+  log.driver_reading(0, 11, {.used = 1603 * kMiB});
+  log.device_free(0, 12, 1000);
+  // Code comes where less is held: the two are never there together.
+  log.driver_reading(0, 13, {.used = 1503 * kMiB});
+  log.driver_reading(0, 14, {.used = 1533 * kMiB, .cause = GPUPEAK_LEDGER_CODE});
+  log.device_alloc(0, 15, 2000, GPUPEAK_KIND_LINEAR, 0, 50 * kMiB);
+  log.driver_reading(0, 16, {.used = 1583 * kMiB});
+  const DeviceNeed need = need_of(log, 100 * kMiB);
+  CHECK(need.no_most.empty());
+  CHECK(need.least_bytes == 600 * kMiB);
+  CHECK(need.most_bytes == 603 * kMiB);  // of the other process's 1000 nothing
+  CHECK(need.in_use_bytes == 100 * kMiB);
+  CHECK(need.beyond_bytes == 533 * kMiB);
+}
+
+TEST_CASE("fit: what is needed is the largest sum, not the sum at the largest reserve",
+          "[collector]") {
+  LogBuilder log = with_context();
+  pool(log, 4);
+  // Three segments, of which little is in use; two of them go back; then two full ones outside.
+  for (uint64_t i = 0; i < 3; ++i) {
+    log.device_alloc(0, 10 + 2 * i, 1000 + 100 * i, GPUPEAK_KIND_LINEAR, 0, kSegment);
+    give(log, 0, 11 + 2 * i, 1000 + 100 * i, 2 * kMiB);
+  }
+  take(log, 20, 1000, 2 * kMiB);
+  take(log, 21, 1100, 2 * kMiB);
+  log.device_free(0, 22, 1000);
+  log.device_free(0, 23, 1100);
+  log.device_alloc(0, 24, 3000, GPUPEAK_KIND_LINEAR, 0, 30 * kMiB);
+  log.driver_reading(0, 25, {.used = 1553 * kMiB});
+  const DeviceNeed need = need_of(log, 60 * kMiB);
+  CHECK(need.held_bytes == 60 * kMiB);
+  CHECK(need.in_use_bytes == 32 * kMiB);
+  CHECK(need.most_bytes == 563 * kMiB);
+  CHECK(need.least_bytes == 532 * kMiB);
+}
+
+TEST_CASE("fit: a segment that is still to be shared out is as idle as one that is",
+          "[collector]") {
+  LogBuilder log = with_context();
+  pool(log, 4);
+  log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 100 * kMiB);
+  // Before the pool has shared out its first block another thread's event comes in between.
+  log.device_alloc(1, 11, 5000, GPUPEAK_KIND_LINEAR, 0, 2 * kMiB);
+  log.device_free(1, 12, 5000);
+  give(log, 0, 13, 1000, 4 * kMiB);
+  log.driver_reading(0, 14, {.used = 1603 * kMiB});
+  const DeviceNeed need = need_of(log, 102 * kMiB);
+  CHECK(need.in_use_bytes == 4 * kMiB);
+  CHECK(need.held_bytes == 102 * kMiB);
+}
+
+TEST_CASE("fit: what another thread takes while the driver is asked is in the upper bound",
+          "[collector]") {
+  LogBuilder log = with_context();
+  log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 100 * kMiB);
+  log.driver_reading(0, 11, {.used = 1703 * kMiB, .uncertain = true});
+  const DeviceNeed need = need_of(log, 100 * kMiB);
+  CHECK(need.most_bytes >= 700 * kMiB);
+  CHECK(need.least_bytes == 600 * kMiB);
+}
+
+TEST_CASE("fit: a run that was cut short has no upper bound, a damaged log has none",
+          "[collector]") {
+  LogBuilder log = with_context();
+  log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 100 * kMiB);
+  log.driver_reading(0, 11, {.used = 1603 * kMiB});
+  SECTION("exit code") {
+    log.counters().exit_code = 1;
+    const DeviceNeed need = need_of(log, 100 * kMiB);
+    CHECK(!need.most_bytes);
+    CHECK(need.least_bytes == 600 * kMiB);
+    CHECK(fit_on(need, 4000 * kMiB).fit == Fit::kMayFit);
+    CHECK(fit_on(need, 599 * kMiB).fit == Fit::kDoesNotFit);
+  }
+  SECTION("no end") {
+    log.counters().ended = 0;
+    CHECK(!need_of(log, 100 * kMiB).most_bytes);
+  }
+  SECTION("lost events") {
+    log.counters().dropped_events = 1;
+    const DeviceNeed need = need_of(log, 100 * kMiB);
+    CHECK(!need.most_bytes);
+    CHECK(!need.least_bytes);
+    CHECK(fit_on(need, 4000 * kMiB).fit == Fit::kUnknown);
+  }
+  SECTION("the counters say otherwise") {
+    CHECK(!need_of(log, 200 * kMiB).most_bytes);
+  }
+  SECTION("refused, and asked for nothing after that") {
+    log.counters().exit_code = 1;
+    log.device_event(
+        0, 12, GPUPEAK_REC_DEVICE_FAILED,
+        Fields().u(GPUPEAK_KIND_LINEAR).u(1).u(50 * kMiB).u(2).u(100 * kMiB).u(0).u(0).u(0).u(0));
+    const DeviceNeed need = need_of(log, 100 * kMiB);
+    CHECK(need.refused_bytes == 650 * kMiB);
+    CHECK(fit_on(need, 649 * kMiB).fit == Fit::kDoesNotFit);
+    CHECK(fit_on(need, 650 * kMiB).fit == Fit::kMayFit);
+  }
+}
+
+TEST_CASE("fit: the three answers, to the byte", "[collector]") {
+  const DeviceNeed need = bounds(1000 * kMiB, 1500 * kMiB, 400 * kMiB);
+  const uint64_t fits = 1500 * kMiB + kSameCardMargin;
+  CHECK(fit_on(need, fits).fit == Fit::kFits);
+  CHECK(fit_on(need, fits + 5).left == 5);
+  CHECK(fit_on(need, fits - 1).fit == Fit::kMayFit);
+  CHECK(fit_on(need, fits - 7).missing == 7);
+  CHECK(fit_on(need, 1000 * kMiB).fit == Fit::kMayFit);
+  CHECK(fit_on(need, 1000 * kMiB - 3).fit == Fit::kDoesNotFit);
+  CHECK(fit_on(need, 1000 * kMiB - 3).missing == 3);
+  CHECK(worse(Fit::kFits, Fit::kMayFit) == Fit::kMayFit);
+  CHECK(worse(Fit::kDoesNotFit, Fit::kUnknown) == Fit::kDoesNotFit);
+}
+
+TEST_CASE("fit: another kind of card has a larger margin above and nothing of the driver's below",
+          "[collector]") {
+  DeviceNeed need = bounds(1000 * kMiB, 1500 * kMiB, 400 * kMiB);
+  CHECK(fit_bounds(need, false).least == 600 * kMiB);
+  CHECK(fit_bounds(need, false).most == 1500 * kMiB + kSameCardMargin + kOtherCardMargin);
+  need.beyond_bytes = 2000 * kMiB;
+  need.local_memory_bytes = 10 * kMiB;
+  CHECK(fit_bounds(need, false).margin == kSameCardMargin + 995 * kMiB + 70 * kMiB);
+}
+
+TEST_CASE("fit: processes together need no less than the largest and no more than all",
+          "[collector]") {
+  const std::vector<DeviceNeed> needs{bounds(100, 200, 10), bounds(150, 180, 20)};
+  CHECK(together(needs).least_bytes == 150);
+  CHECK(together(needs).most_bytes == 380);
+  CHECK(together(needs).beyond_bytes == 30);
+  CHECK(in_turn(needs).most_bytes == 200);
+  CHECK(in_turn(needs).least_bytes == 150);
+  DeviceNeed unknown;
+  unknown.no_most = {"why"};
+  CHECK(!together({needs[0], unknown}).most_bytes);
+  CHECK(together({needs[0], unknown}).least_bytes == 100);
+  CHECK(together({needs[0], unknown}).no_most.size() == 1);
+}
+
+TEST_CASE("fit: every card has its figures and where they are from", "[collector]") {
+  for (const Card& card : builtin_cards()) {
+    INFO(card.name);
+    CHECK(card.least_bytes > 4096 * kMiB);
+    CHECK(card.least_bytes < card.most_bytes);
+    CHECK(card.note.find("20") != std::string::npos);
+  }
+  CHECK(find_card("rtx4090").name == "RTX 4090");
+  CHECK(find_card("A10G").name == "A10, A10G");
+  CHECK(find_card("NVIDIA H100 80GB HBM3").name == "H100 80GB");
+  CHECK(is_card(find_card("A100 40GB"), "NVIDIA A100-SXM4-40GB"));
+  CHECK(!is_card(find_card("A100 40GB"), "NVIDIA A100-SXM4-80GB"));
+  CHECK(!is_card(find_card("RTX 4080"), "NVIDIA GeForce RTX 4080 Laptop GPU"));
+  CHECK_THROWS_AS(find_card("Voodoo 2"), UsageError);
+  for (const char* wrong :
+       {"[[card]]\nname = \"X\"\n", "[[card]]\nname = \"X\"\ndevice = \"X\"\nusable_gib = 8\n",
+        "[[card]]\nname = \"X\"\ndevice = \"X\"\nusable_gib = -8\nsource = \"s\"\ndate = "
+        "2026-01-01\n",
+        "[[card]]\nname = \"X\"\ndevice = \"X\"\nusable_gib = 8\nsource = \"s\"\ndate = \"now\"\n",
+        "[[card]]\nspeed = 3\n", "[card]\n", "x = 1\n", "["}) {
+    INFO(wrong);
+    CHECK_THROWS_AS(parse_cards(wrong, "cards"), UsageError);
+  }
+}
