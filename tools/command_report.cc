@@ -11,6 +11,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
+#include "in_time.h"
 #include "output.h"
 #include "page.h"
 #include "several_logs.h"
@@ -30,6 +31,7 @@ struct ReportOptions {
   std::string by = "site";
   TextOptions text;
   size_t top = kUsualRows;
+  double within = 0;  ///< seconds for a short summary; 0: as long as it takes
   bool full = false;
   bool strict = false;
   collector::Reading reading;
@@ -50,11 +52,25 @@ void write_one(const collector::Summary& summary, const ReportOptions& options, 
                               : collector::ReportLength::kOneScreen);
 }
 
+/// As far as can be told in so many seconds.
+int report_within(const ReportOptions& options) {
+  if (options.format != "short" || options.strict)
+    throw collector::UsageError("--within goes with --short, and without --strict");
+  const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
+  write_output(options.out, [&](std::ostream& out) {
+    write_in_turn(out, options.logs.size(), false, [&](size_t i) {
+      out << short_summary(options.logs[i], options.reading, style, options.within);
+    });
+  });
+  return kOk;
+}
+
 int report(const ReportOptions& options) {
   if (!options.html.empty()) {
     return strict_code(options.strict, write_page(options.logs, options.reading, options.html));
   }
   require_output(options.out, options.logs);
+  if (options.within > 0) return report_within(options);
   collector::Options analysis;
   analysis.by = collector::parse_group_by(options.by);
   analysis.top = options.top;
@@ -85,6 +101,10 @@ void add_report(CommandLine& line) {
   add_format("--json", "json", "The summary as JSON (docs/summary.schema.json)");
   add_format("--csv", "csv", "The holders at each peak as CSV");
   add_format("--short", "short", "The lines that a run ends with");
+  verb.add_option("--within", options.within,
+                  "With --short: where that takes longer, what was counted, without who held it")
+      ->type_name("SECONDS")
+      ->check(a_time());
   format->add_option("--html", options.html, "A page of one log or several, into this file")
       ->type_name("FILE");
   format->require_option(0, 1);

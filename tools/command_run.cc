@@ -13,13 +13,11 @@
 #include <filesystem>
 #include <optional>
 #include <regex>
-#include <sstream>
 
-#include "collector/analyze/analyze.h"
-#include "collector/write/write_short.h"
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
+#include "in_time.h"
 #include "output_phases.h"
 #include "run_compress.h"
 #include "run_logs.h"
@@ -36,6 +34,7 @@ struct RunOptions {
   std::string host;      ///< as GPUPEAK_HOST; empty: as the environment has it
   std::string children;  ///< as GPUPEAK_CHILDREN
   std::string python;    ///< as GPUPEAK_PYTHON
+  double summary_within_s = 1;                ///< then what was counted has to do
   std::string compress = "auto";              ///< run_compress.h
   std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
   bool ort_nodes = false;                     ///< ONNX Runtime's sessions write a profile
@@ -183,14 +182,10 @@ void say_why_there_is_no_log(const std::string& program) {
       program);
 }
 
-void print_summary(const std::vector<RunLog>& logs, const std::string& children) {
+void print_summary(const std::vector<RunLog>& logs, const std::string& children,
+                   double patience_s) {
   try {
-    ProgressBar bar;
-    const collector::Summary summary = collector::analyze(logs.front().path, {}, bar.callback());
-    bar.clear();
-    std::ostringstream text;
-    collector::write_short(summary, text, style_for(STDERR_FILENO, {}));
-    say_text(text.str());
+    say_text(short_summary(logs.front().path, {}, style_for(STDERR_FILENO, {}), patience_s));
   } catch (const std::exception& error) {
     say("{}: {}", logs.front().path, error.what());
   }
@@ -287,7 +282,7 @@ int run(const RunOptions& options) {
     if (logs.empty())
       say_why_there_is_no_log(options.command[0]);
     else
-      print_summary(logs, fs::path(children).parent_path().string());
+      print_summary(logs, fs::path(children).parent_path().string(), options.summary_within_s);
   }
   compress_logs(logs, compression(options.compress), options.quiet, g_stop);
   return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
@@ -307,6 +302,11 @@ void add_run(CommandLine& line) {
                   "Once the log has this size (1GiB), go on with a sample of the heap; off: never")
       ->type_name("SIZE")
       ->check(log_size);
+  verb.add_option("--summary-within", options.summary_within_s,
+                  "What the summary at the end may take; else it is what was counted alone (1)")
+      ->type_name("SECONDS")
+      ->envname("GPUPEAK_SUMMARY_WITHIN")
+      ->check(a_time());
   verb.add_option("--compress", options.compress,
                   "Compress logs in their place in the end: those of 64 MiB and more, all, none")
       ->check(one_of({"auto", "always", "never"}))

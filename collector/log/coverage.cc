@@ -2,14 +2,12 @@
 
 namespace gpupeak::collector {
 
-Coverage coverage_of(const LogReader& log) {
-  const uint32_t mode = log.header().host_mode;
-  const bool from_start =
-      (log.header().flags & (GPUPEAK_FLAG_LATE_START | GPUPEAK_FLAG_FORKED)) == 0;
-  const bool own_malloc = (log.counters().quality & GPUPEAK_Q_FOREIGN_MALLOC) != 0;
+Coverage coverage_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {
+  const uint32_t mode = header.host_mode;
+  const bool from_start = (header.flags & (GPUPEAK_FLAG_LATE_START | GPUPEAK_FLAG_FORKED)) == 0;
+  const bool own_malloc = (counters.quality & GPUPEAK_Q_FOREIGN_MALLOC) != 0;
   Coverage coverage;
-  coverage.sampled =
-      mode == GPUPEAK_HOST_SAMPLED || (log.counters().quality & GPUPEAK_Q_LOG_MAX) != 0;
+  coverage.sampled = mode == GPUPEAK_HOST_SAMPLED || (counters.quality & GPUPEAK_Q_LOG_MAX) != 0;
   coverage.mappings = from_start && mode != GPUPEAK_HOST_OFF;
   coverage.heap_counters = from_start && mode != GPUPEAK_HOST_OFF && !own_malloc;
   coverage.heap_events =

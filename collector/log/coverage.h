@@ -18,7 +18,10 @@ struct Coverage {
   bool host() const { return heap_events && mappings; }
 };
 
-Coverage coverage_of(const LogReader& log);
+Coverage coverage_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters);
+inline Coverage coverage_of(const LogReader& log) {
+  return coverage_of(log.header(), log.counters());
+}
 
 /// Whether the peak of this scope is a figure to show.
 bool covers_scope(const Coverage& coverage, std::string_view scope);

@@ -18,8 +18,8 @@ PACKED = b"\x50\x2a\x4d\x18\x10\x00\x00\x00gpupeak.packed/1"
 MUCH_CODE = 9  # its exit code
 
 
-def run(folder, *options, program=(MUCH,), **more):
-    return subprocess.run([GPUPEAK, "run", "-o", LOG, *options, "--", *program], cwd=folder, env=environment(folder, False, **more),
+def run(folder, *options, program=(MUCH,)):
+    return subprocess.run([GPUPEAK, "run", "-o", LOG, *options, "--", *program], cwd=folder, env=environment(folder, False),
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
 
 

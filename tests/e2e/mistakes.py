@@ -100,6 +100,7 @@ MISTAKES = {
         ("run -o x.gplog", 2, "no command is named"),
         ("run --hots off -- true", 2, "did you mean --host?"),
         ("run --host on -- true", 2, "there is no 'on'"),
+        ("run --summary-within soon -- true", 2, "no number of seconds"),
         ("run --compress mayby -- true", 2, "auto, always, never"),
         ("run --log-max 1potato -- true", 2, "such as 1GiB, or off"),
         ("run -q -- none-such-program", 127, "none-such-program"),

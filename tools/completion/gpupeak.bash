@@ -36,7 +36,7 @@ _gpupeak() {
         return
       fi
     done
-    mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --log-max --compress --children --python --audit --ort-nodes --phase-on-output --help --" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --log-max --summary-within --compress --children --python --audit --ort-nodes --phase-on-output --help --" -- "$word")
     return
   fi
   if [ "$verb" = export ] && [ "$COMP_CWORD" -eq 2 ] && [[ $word != -* ]]; then
@@ -49,7 +49,7 @@ _gpupeak() {
   fi
   local options="--help"
   case $verb in
-    report) options="--full --html --json --csv --short --by --top --strict --out --color --bytes --help" ;;
+    report) options="--full --html --json --csv --short --within --by --top --strict --out --color --bytes --help" ;;
     phases) options="--csv --json --strict --out --color --bytes --help" ;;
     tags) options="--scope --top --csv --json --strict --out --color --bytes --help" ;;
     diff) options="--by --top --json --strict --out --color --bytes --help" ;;
