@@ -30,19 +30,27 @@ class RuleReader {
       } else if (key == "modules") {
         set.chosen_by = texts(key, value);
       } else if (key == "phase") {
-        set.phases = rules(key, value, false);
+        set.phases =
+            each<Rule>(key, value, [this](const toml::table& part) { return rule(part, false); });
       } else if (key == "tag") {
-        set.tags = rules(key, value, true);
+        set.tags =
+            each<Rule>(key, value, [this](const toml::table& part) { return rule(part, true); });
       } else if (key == "class") {
-        set.names.classes = classes(key, value);
+        set.names.classes = each<ClassRule>(
+            key, value, [this](const toml::table& part) { return class_rule(part); });
+      } else if (key == "table") {
+        set.names.tables = each<TableRule>(
+            key, value, [this](const toml::table& part) { return table_rule(part); });
       } else if (key == "plumbing") {
-        set.names.plumbing = frames(key, value);
+        set.names.plumbing = each<FrameGlobs>(
+            key, value, [this](const toml::table& part) { return frame_globs(part); });
       } else if (key == "landmark") {
-        set.names.landmarks = frames(key, value);
+        set.names.landmarks = each<FrameGlobs>(
+            key, value, [this](const toml::table& part) { return frame_globs(part); });
       } else {
         fail(value,
              fmt::format("no such key '{}': there are name, description, modules, [[phase]], "
-                         "[[tag]], [[class]], [[plumbing]] and [[landmark]]",
+                         "[[tag]], [[class]], [[table]], [[plumbing]] and [[landmark]]",
                          escape(key.str())));
       }
     }
@@ -73,53 +81,33 @@ class RuleReader {
     return found;
   }
 
-  std::vector<Rule> rules(const toml::key& key, const toml::node& node, bool tags) const {
+  template <typename T, typename Read>
+  std::vector<T> each(const toml::key& key, const toml::node& node, Read read) const {
     const toml::array* list = node.as_array();
     if (list == nullptr) fail(node, fmt::format("write [[{}]]", escape(key.str())));
-    std::vector<Rule> found;
+    std::vector<T> found;
     for (const toml::node& part : *list) {
       const toml::table* table = part.as_table();
       if (table == nullptr) fail(part, fmt::format("write [[{}]]", escape(key.str())));
-      found.push_back(rule(*table, tags));
+      found.push_back(read(*table));
     }
     return found;
   }
 
-  std::vector<ClassRule> classes(const toml::key& key, const toml::node& node) const {
-    const toml::array* list = node.as_array();
-    if (list == nullptr) fail(node, fmt::format("write [[{}]]", escape(key.str())));
-    std::vector<ClassRule> found;
-    for (const toml::node& part : *list) {
-      const toml::table* table = part.as_table();
-      if (table == nullptr) fail(part, fmt::format("write [[{}]]", escape(key.str())));
-      found.push_back(class_rule(*table));
-    }
-    return found;
-  }
-
-  std::vector<FrameGlobs> frames(const toml::key& key, const toml::node& node) const {
-    const toml::array* list = node.as_array();
-    if (list == nullptr) fail(node, fmt::format("write [[{}]]", escape(key.str())));
-    std::vector<FrameGlobs> found;
-    for (const toml::node& part : *list) {
-      const toml::table* table = part.as_table();
-      if (table == nullptr) fail(part, fmt::format("write [[{}]]", escape(key.str())));
-      FrameGlobs& globs = found.emplace_back();
-      for (const auto& [name, value] : *table) {
-        if (name == "function") {
-          globs.functions = texts(name, value);
-        } else if (name == "module") {
-          globs.modules = texts(name, value);
-        } else {
-          fail(value,
-               fmt::format("no such key '{}': there are function and module", escape(name.str())));
-        }
-      }
-      if (globs.functions.empty() && globs.modules.empty()) {
-        fail(part, "give function or module");
+  FrameGlobs frame_globs(const toml::table& table) const {
+    FrameGlobs globs;
+    for (const auto& [name, value] : table) {
+      if (name == "function") {
+        globs.functions = texts(name, value);
+      } else if (name == "module") {
+        globs.modules = texts(name, value);
+      } else {
+        fail(value,
+             fmt::format("no such key '{}': there are function and module", escape(name.str())));
       }
     }
-    return found;
+    if (globs.functions.empty() && globs.modules.empty()) fail(table, "give function or module");
+    return globs;
   }
 
   ClassRule class_rule(const toml::table& table) const {
@@ -150,6 +138,63 @@ class RuleReader {
     if (rule.libraries.empty()) fail(table, "the class has no library");
     if (rule.slots.empty()) fail(table, "the class has no slots");
     return rule;
+  }
+
+  TableRule table_rule(const toml::table& table) const {
+    TableRule rule;
+    for (const auto& [key, value] : table) {
+      if (key == "name") {
+        rule.name = text(key, value);
+      } else if (key == "library") {
+        rule.libraries = texts(key, value);
+      } else if (key == "entry") {
+        rule.entry = text(key, value);
+      } else if (key == "through") {
+        rule.through = slot(key, value);
+      } else if (key == "functions") {
+        rule.functions = each<TableRule::Function>(
+            key, value, [this](const toml::table& part) { return table_function(part); });
+      } else {
+        fail(value, fmt::format("no such key '{}' in a table: there are name, library, entry, "
+                                "through and functions",
+                                escape(key.str())));
+      }
+    }
+    if (rule.name.empty()) fail(table, "the table has no name");
+    if (rule.libraries.empty()) fail(table, "the table has no library");
+    if (rule.entry.empty()) fail(table, "the table has no entry");
+    if (rule.functions.empty()) fail(table, "the table has no functions");
+    return rule;
+  }
+
+  TableRule::Function table_function(const toml::table& table) const {
+    TableRule::Function function;
+    bool has_slot = false;
+    for (const auto& [key, value] : table) {
+      if (key == "slot") {
+        function.slot = slot(key, value);
+        has_slot = true;
+      } else if (key == "name") {
+        function.name = text(key, value);
+      } else if (key == "since") {
+        function.since = parse_version(text(key, value));
+        if (function.since.empty()) fail(value, "'since' must read like '1.16'");
+      } else {
+        fail(value, fmt::format("no such key '{}' in a function: there are slot, name and since",
+                                escape(key.str())));
+      }
+    }
+    if (!has_slot || function.name.empty()) fail(table, "a function has a slot and a name");
+    return function;
+  }
+
+  uint32_t slot(const toml::key& key, const toml::node& node) const {
+    constexpr int64_t kMost = 4095;
+    const auto value = node.value<int64_t>();
+    if (!node.is_integer() || !value || *value < 0 || *value > kMost) {
+      fail(node, fmt::format("'{}' must be a number from 0 to {}", escape(key.str()), kMost));
+    }
+    return static_cast<uint32_t>(*value);
   }
 
   /// An empty text stands for a function whose name is not known.

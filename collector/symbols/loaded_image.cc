@@ -362,6 +362,24 @@ std::optional<LoadedImage::Range> LoadedImage::function_from(uint64_t start) con
   return Range{start, start + *bytes};
 }
 
+/// lea register, [rip + distance]. Bytes that only look so are the caller's to tell apart.
+std::vector<uint64_t> LoadedImage::taken_in(Range code) const {
+  constexpr uint64_t kInstruction = 7;
+  constexpr uint64_t kMost = 64 << 10;  // of a function of a damaged file
+  std::vector<uint64_t> taken;
+  const uint64_t end = std::min(code.end, code.begin + kMost);
+  for (uint64_t at = code.begin; at + kInstruction <= end; ++at) {
+    const uint8_t* bytes = bytes_at(at, kInstruction);
+    if (bytes == nullptr) break;
+    const bool wide = (bytes[0] & 0xfb) == 0x48;  // any of the sixteen registers
+    if (!wide || bytes[1] != 0x8d || (bytes[2] & 0xc7) != 0x05) continue;
+    int32_t distance;
+    memcpy(&distance, bytes + 3, sizeof distance);
+    taken.push_back(at + kInstruction + static_cast<uint64_t>(int64_t{distance}));
+  }
+  return taken;
+}
+
 /// Code refers to data relative to the instruction's end: a byte that says so, four bytes of
 /// distance, and at times one more byte of a constant. Bytes that only look so do no harm: a word
 /// too many is marked.

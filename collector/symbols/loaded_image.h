@@ -54,6 +54,9 @@ class LoadedImage {
   /// The function that begins right there.
   std::optional<Range> function_from(uint64_t start) const;
 
+  /// Addresses of words that code between these addresses takes the address of, in its order.
+  std::vector<uint64_t> taken_in(Range code) const;
+
   /// For each word of the constant data whether code or another word refers to it.
   class References {
    public:

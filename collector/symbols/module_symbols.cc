@@ -147,7 +147,38 @@ std::vector<DwarfFrame> ModuleSymbols::frames_at(uint64_t address) {
       if (!name.empty()) frames.push_back({name, "", 0, NameSource::kRtti});
     }
   }
+  if (frames.empty()) {
+    load_api_tables();
+    if (const ApiFunction* function = api_function_at(address))
+      frames.push_back({function->name, "", 0, NameSource::kApiTable});
+  }
   return frames;
+}
+
+void ModuleSymbols::load_api_tables() {
+  if (api_tables_loaded_ || rules_ == nullptr) return;
+  api_tables_loaded_ = true;
+  Dwarf_Addr bias = 0;
+  Elf* elf = dwfl_module_getelf(module_, &bias);
+  for (const TableRule& rule : rules_->tables) {
+    if (!rule.applies_to(file_name_)) continue;
+    const auto entry = std::find_if(symbols_.begin(), symbols_.end(),
+                                    [&](const Symbol& s) { return rule.entry == s.name; });
+    if (entry == symbols_.end()) continue;
+    for (ApiFunction& function : api_functions(elf, rule, entry->begin))
+      api_functions_.push_back(std::move(function));
+  }
+  std::stable_sort(api_functions_.begin(), api_functions_.end(),
+                   [](const ApiFunction& a, const ApiFunction& b) { return a.begin < b.begin; });
+}
+
+const ApiFunction* ModuleSymbols::api_function_at(uint64_t address) const {
+  auto next =
+      std::upper_bound(api_functions_.begin(), api_functions_.end(), address,
+                       [](uint64_t value, const ApiFunction& f) { return value < f.begin; });
+  if (next == api_functions_.begin()) return nullptr;
+  const ApiFunction& function = *std::prev(next);
+  return address < function.end ? &function : nullptr;
 }
 
 /// Only once an address has no other name: most modules keep their symbols.

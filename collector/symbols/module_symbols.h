@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collector/symbols/api_table.h"
 #include "collector/symbols/dwarf_functions.h"
 #include "collector/symbols/rtti_names.h"
 #include "collector/symbols/rtti_table.h"
@@ -46,6 +47,8 @@ class ModuleSymbols {
   void load();
   NameSource source_of(Elf* elf) const;
   void load_rtti();
+  void load_api_tables();
+  const ApiFunction* api_function_at(uint64_t address) const;
   const Symbol* symbol_at(uint64_t address) const;
 
   std::string debug_path_;
@@ -63,6 +66,8 @@ class ModuleSymbols {
   std::string build_id_;
   std::unique_ptr<RttiTable> rtti_;
   std::unique_ptr<RttiNames> rtti_names_;
+  bool api_tables_loaded_ = false;
+  std::vector<ApiFunction> api_functions_;  // ascending
 };
 
 }  // namespace gpupeak::collector

@@ -9,15 +9,6 @@
 namespace gpupeak::collector {
 namespace {
 
-/// 1.22.3 is within 1.15 to 1.22: only what a bound says is compared.
-int compare(const Version& version, const Version& bound) {
-  for (size_t i = 0; i < bound.size(); ++i) {
-    const uint32_t part = i < version.size() ? version[i] : 0;
-    if (part != bound[i]) return part < bound[i] ? -1 : 1;
-  }
-  return 0;
-}
-
 bool any_matches(const std::vector<std::string>& globs, std::string_view text) {
   return std::any_of(globs.begin(), globs.end(),
                      [&](const std::string& glob) { return glob_match(glob, text); });
@@ -31,6 +22,14 @@ bool any_matches(const std::vector<FrameGlobs>& frames, std::string_view module,
 }
 
 }  // namespace
+
+int compare(const Version& version, const Version& bound) {
+  for (size_t i = 0; i < bound.size(); ++i) {
+    const uint32_t part = i < version.size() ? version[i] : 0;
+    if (part != bound[i]) return part < bound[i] ? -1 : 1;
+  }
+  return 0;
+}
 
 bool FrameGlobs::matches(std::string_view module, std::string_view function) const {
   return (modules.empty() || any_matches(modules, module)) &&
@@ -47,6 +46,7 @@ bool NameRules::is_landmark(std::string_view module, std::string_view function) 
 
 void NameRules::append(const NameRules& more) {
   classes.insert(classes.end(), more.classes.begin(), more.classes.end());
+  tables.insert(tables.end(), more.tables.begin(), more.tables.end());
   plumbing.insert(plumbing.end(), more.plumbing.begin(), more.plumbing.end());
   landmarks.insert(landmarks.end(), more.landmarks.begin(), more.landmarks.end());
 }
@@ -70,6 +70,10 @@ bool ClassRule::applies_to(std::string_view library, const Version& version) con
   if (!any_matches(libraries, library)) return false;
   if (first.empty() && last.empty()) return true;
   return !version.empty() && compare(version, first) >= 0 && compare(version, last) <= 0;
+}
+
+bool TableRule::applies_to(std::string_view library) const {
+  return any_matches(libraries, library);
 }
 
 }  // namespace gpupeak::collector

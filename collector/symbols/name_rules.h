@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,9 @@ using Version = std::vector<uint32_t>;
 
 /// The numbers behind whatever precedes them ("VERS_1.29.0"); empty if there are none.
 Version parse_version(std::string_view text);
+/// Negative, 0 or positive; of `bound` only the numbers that it has are compared, so that 1.22.3 is
+/// within 1.15 to 1.22.
+int compare(const Version& version, const Version& bound);
 
 /// The virtual functions of one class, in some versions of some libraries.
 struct ClassRule {
@@ -23,6 +27,25 @@ struct ClassRule {
   std::vector<std::string> slots;      ///< "~": a destructor; empty: a name that is not known
 
   bool applies_to(std::string_view library, const Version& version) const;
+};
+
+/// The functions of a C API that a library hands out as a table (OrtGetApiBase()->GetApi(…)), in
+/// all versions: later ones only append.
+struct TableRule {
+  struct Function {
+    uint32_t slot = 0;  ///< in the table, from 0 on
+    std::string name;
+    Version since;  ///< the first version that has it; empty: all
+  };
+
+  std::string name;                    ///< what stands before "::" and the function's name
+  std::vector<std::string> libraries;  ///< globs of file names
+  std::string entry;                   ///< the exported function that returns the table
+  /// It returns another table, whose function in this slot returns the one that is meant.
+  std::optional<uint32_t> through;
+  std::vector<Function> functions;
+
+  bool applies_to(std::string_view library) const;
 };
 
 /// Frames by globs: of each list one has to match, an empty list does not matter.
@@ -35,6 +58,7 @@ struct FrameGlobs {
 
 struct NameRules {
   std::vector<ClassRule> classes;
+  std::vector<TableRule> tables;
   std::vector<FrameGlobs> plumbing;   ///< what merely passes an allocation on
   std::vector<FrameGlobs> landmarks;  ///< what a title shows wherever it is in the stack
 

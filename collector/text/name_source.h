@@ -15,11 +15,12 @@ enum class NameSource : uint8_t {
   kDebugData,  ///< the small table of symbols within a stripped file (.gnu_debugdata)
   kRtti,       ///< type information: class and virtual function
   kPython,     ///< the interpreter itself
+  kApiTable,   ///< the table of a C API, which a rule describes
 };
 
 /// In JSON.
-inline constexpr std::array<std::string_view, 7> kNameSources{
-    "", "symtab", "dynsym", "dwarf", "debugdata", "rtti", "python"};
+inline constexpr std::array<std::string_view, 8> kNameSources{
+    "", "symtab", "dynsym", "dwarf", "debugdata", "rtti", "python", "api_table"};
 
 constexpr std::string_view name_source_text(NameSource source) {
   return kNameSources[static_cast<size_t>(source)];

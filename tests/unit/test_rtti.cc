@@ -93,6 +93,34 @@ TEST_CASE("rtti: rules hold for the versions that they name", "[collector]") {
   CHECK_THROWS_AS(kernel_rules("versions = 'new'\n"), UsageError);
 }
 
+TEST_CASE("rtti: rules describe tables of C APIs", "[collector]") {
+  const auto rules = [](const std::string& functions) {
+    const std::string toml =
+        "[[table]]\nname = 'Api'\nlibrary = 'libk*.so'\nentry = 'get'\n" + functions;
+    return parse_rules(toml, "test").names.tables.at(0);
+  };
+  const TableRule rule = rules(
+      "through = 2\nfunctions = [{slot = 7, name = 'run', since = '1.16'}, {slot = 0, name = 'a'}]");
+  CHECK(rule.through == 2);
+  CHECK(rule.functions.at(0).slot == 7);
+  CHECK(rule.functions.at(0).since == Version{1, 16});
+  CHECK(rule.functions.at(1).name == "a");
+  CHECK(rule.applies_to("libk-1.so"));
+  CHECK_FALSE(rule.applies_to("libother.so"));
+  CHECK_FALSE(rules("functions = [{slot = 1, name = 'a'}]").through.has_value());
+  for (const char* bad :
+       {"", "functions = []", "functions = 3", "functions = [{name = 'a'}]",
+        "functions = [{slot = 1}]", "functions = [{slot = -1, name = 'a'}]",
+        "functions = [{slot = 4096, name = 'a'}]", "functions = [{slot = 'x', name = 'a'}]",
+        "functions = [{slot = 1, name = 'a', since = 'new'}]",
+        "functions = [{slot = 1, name = 'a', until = '1'}]",
+        "through = 1.5\nfunctions = [{slot = 1, name = 'a'}]",
+        "size = 1\nfunctions = [{slot = 1, name = 'a'}]"}) {
+    INFO(bad);
+    CHECK_THROWS_AS(rules(bad), UsageError);
+  }
+}
+
 TEST_CASE("rtti: a circle of bases has an end", "[collector]") {
   RttiTable table = small_table();
   table.classes[0].fronts = {0, 0, 1};
