@@ -175,15 +175,6 @@ class SummaryBuilder {
     return by.empty() ? "not known" : by;
   }
 
-  std::vector<Contribution> contributions_at_peak(ScopeId scope) const {
-    std::vector<Contribution> contributions;
-    for (GroupId group = 0; group < replay_.sites().group_count(); ++group) {
-      const PeakFinder::AtPeak held = replay_.peaks().at_peak(group, scope);
-      if (held.bytes > 0) contributions.push_back({group, held.bytes, held.count});
-    }
-    return contributions;
-  }
-
   /// Sums that only repeat another one are left out: of all devices if there is one, of device and
   /// host if there is no device.
   bool worth_showing(const ScopeInfo& info) const {
@@ -217,26 +208,28 @@ class SummaryBuilder {
       peak.phase = by_site_.phase_name(replay_.sites().context_of(scope.peak_group).phase);
       peak.trigger = by_site_.holder({scope.peak_group, scope.peak_step_bytes, 1}, false);
     }
-    std::vector<Contribution> contributions = contributions_at_peak(id);
-    const ScopeInfo& info = replay_.sites().scopes()[id];
-    const bool inside = by_choice_.by() == GroupBy::kSite && info.kind == 0 && info.device >= 0 &&
-                        leave_out_pools(replay_, info.device, scope.peak, contributions);
-    HolderTable table = by_choice_.table(contributions, options_.top, options_.stacks);
+    const PeakParts parts = parts_at_peak(replay_, id);
+    // By function, module … a pool's memory is of those who took it from the driver.
+    const bool inside = by_choice_.by() == GroupBy::kSite;
+    HolderTable table = by_choice_.table(
+        inside ? parts.outside : contributions_at_peak(replay_, id), options_.top, options_.stacks);
     peak.holders = std::move(table.rows);
     peak.other_bytes = table.other_bytes;
     peak.other_sites = table.other_rows;
     peak.error_bytes = table.error_bytes;
-    if (inside) add_pool_rows(replay_, by_site_, info.device, options_.top, peak);
-    if (peak.scope.find('/') == std::string::npos) peak.tags = tag_shares(id);
+    if (inside && !parts.pooled.empty())
+      add_pool_rows(replay_, by_site_, parts.pooled, options_.top, peak);
+    if (peak.scope.find('/') == std::string::npos) peak.tags = tag_shares(parts);
   }
 
-  std::vector<TagShare> tag_shares(ScopeId scope) {
+  std::vector<TagShare> tag_shares(const PeakParts& parts) {
     std::map<uint32_t, TagShare> by_tag;
-    for (const Contribution& part : contributions_at_peak(scope)) {
-      TagShare& share = by_tag[tagger_.tag(part.group)];
-      share.bytes += part.bytes;
-      share.count += part.count;
-    }
+    const auto add = [&](uint32_t tag, const auto& part) {
+      by_tag[tag].bytes += part.bytes;
+      by_tag[tag].count += part.count;
+    };
+    for (const Contribution& part : parts.outside) add(tagger_.tag(part.group), part);
+    for (const PoolPart& part : parts.pooled) add(tagger_.tag(*part.holder), part);
     std::vector<TagShare> shares;
     for (auto& [tag, share] : by_tag) {
       share.name = tagger_.name(tag);

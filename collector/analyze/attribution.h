@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "collector/analyze/pool_peak.h"
 #include "collector/analyze/site_titles.h"
 #include "collector/analyze/tagger.h"
 #include "collector/replay/replay.h"
@@ -36,13 +37,6 @@ inline constexpr std::array<Grouping, 8> kGroupings{{{GroupBy::kSite, "site"},
 /// ip.
 GroupBy parse_group_by(std::string_view name);
 std::string_view group_by_name(GroupBy by);
-
-/// What one group contributes to a table.
-struct Contribution {
-  GroupId group;
-  uint64_t bytes;
-  uint64_t count;
-};
 
 struct HolderTable {
   std::vector<Holder> rows;  ///< largest first

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "collector/text/sanitize.h"
@@ -88,52 +87,18 @@ std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by
   return summaries;
 }
 
-bool leave_out_pools(const Replay& replay, int32_t device, uint64_t peak_bytes,
-                     std::vector<Contribution>& contributions) {
-  const ArenaTable& table = replay.arenas();
-  const ScopeId* driver = table.device_scope(device);
-  if (driver == nullptr || table.peaks().scope(*driver).peak != peak_bytes) return false;
-  bool any = false;
-  std::unordered_map<GroupId, PeakFinder::AtPeak> outside;
-  for (GroupId group = 0; group < table.holders().size(); ++group) {
-    const PeakFinder::AtPeak held = table.peaks().at_peak(group, *driver);
-    const ArenaTable::Holder& holder = table.holders()[group];
-    if (holder.what == What::kOutside) {
-      outside[holder.outside] = held;
-    } else {
-      any = any || held.bytes > 0;
-    }
-  }
-  if (!any) return false;
-  for (Contribution& part : contributions) {
-    const auto held = outside.find(part.group);
-    if (held == outside.end()) continue;
-    part.bytes = held->second.bytes;
-    part.count = held->second.count;
-  }
-  std::erase_if(contributions, [](const Contribution& part) { return part.bytes == 0; });
-  return true;
-}
-
-void add_pool_rows(const Replay& replay, Attribution& by_site, int32_t device, size_t top,
-                   Peak& peak) {
-  const ArenaTable& table = replay.arenas();
-  const ScopeId driver = *table.device_scope(device);
+void add_pool_rows(const Replay& replay, Attribution& by_site, const std::vector<PoolPart>& parts,
+                   size_t top, Peak& peak) {
   std::map<std::pair<std::string, std::string>, Holder> rows;  // by title and kind
-  for (GroupId group = 0; group < table.holders().size(); ++group) {
-    const ArenaTable::Holder& holder = table.holders()[group];
-    const PeakFinder::AtPeak held = table.peaks().at_peak(group, driver);
-    if (holder.what == What::kOutside || held.bytes == 0) continue;
-    const bool idle = holder.what == What::kIdle;
-    const std::string pool =
-        replay.log().definitions().shown(replay.name(table.arenas()[holder.arena].name));
-    const std::string title =
-        idle ? "idle in " + pool + "'s pool" : pool_holder_title(replay, by_site, holder);
-    Holder& row = rows[{title, idle ? "device.idle" : "device.pooled"}];
+  for (const PoolPart& part : parts) {
+    const std::string title = part.is_idle() ? idle_title(replay, *part.holder)
+                                             : pool_holder_title(replay, by_site, *part.holder);
+    const char* kind = part.is_idle() ? "device.idle" : "device.pooled";
+    Holder& row = rows[{title, kind}];
     row.title = title;
-    row.kind = idle ? "device.idle" : "device.pooled";
-    row.bytes += held.bytes;
-    row.count += idle ? 0 : held.count;
+    row.kind = kind;
+    row.bytes += part.bytes;
+    row.count += part.count;
   }
   for (auto& [key, row] : rows) peak.holders.push_back(std::move(row));
   std::stable_sort(peak.holders.begin(), peak.holders.end(),

@@ -17,12 +17,8 @@ std::string pool_holder_title(const Replay& replay, Attribution& by_site,
 /// Largest first, with the `top` largest holders each.
 std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by_site, size_t top);
 
-/// What of the contributions to a device's peak was no arena's; true if any was, so that rows are
-/// to be added for it.
-bool leave_out_pools(const Replay& replay, int32_t device, uint64_t peak_bytes,
-                     std::vector<Contribution>& contributions);
-/// In use by site, then idle by arena; the rows go on adding up to the peak.
-void add_pool_rows(const Replay& replay, Attribution& by_site, int32_t device, size_t top,
-                   Peak& peak);
+/// In use by site, then idle by arena; with the rows of what is outside they add up to the peak.
+void add_pool_rows(const Replay& replay, Attribution& by_site, const std::vector<PoolPart>& parts,
+                   size_t top, Peak& peak);
 
 }  // namespace gpupeak::collector

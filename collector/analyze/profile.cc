@@ -80,12 +80,7 @@ bool Profile::counts_into(GroupId group, ScopeId scope) const {
 }
 
 std::vector<Contribution> Profile::at_peak(ScopeId scope) const {
-  std::vector<Contribution> held;
-  for (GroupId group = 0; group < replay_.sites().group_count(); ++group) {
-    const PeakFinder::AtPeak at = replay_.peaks().at_peak(group, scope);
-    if (at.bytes > 0) held.push_back({group, at.bytes, at.count});
-  }
-  return held;
+  return contributions_at_peak(replay_, scope);
 }
 
 std::vector<Contribution> Profile::live(ScopeId scope) const {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "collector/analyze/pool_peak.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
@@ -16,14 +17,24 @@ uint32_t Tagger::intern(const std::string& name) {
   return entry->second;
 }
 
+/// `named`: what the program said that it is for, or 0.
+uint32_t Tagger::tag_of(uint32_t named, PhaseId phase, uint32_t stack) {
+  if (named != 0) return intern(replay_.log().definitions().shown(replay_.name(named)));
+  const std::string in =
+      phase == 0 ? "" : std::string(replay_.name(replay_.phases().phases()[phase].name));
+  const uint32_t rule = rules_.rule_of(stack, in);
+  return rule == kNoRule ? 0 : intern(replay_.log().definitions().shown(rules_.name(rule)));
+}
+
 uint32_t Tagger::tag(GroupId group) {
   const SiteContext& context = replay_.sites().context_of(group);
-  if (context.tag != 0) return intern(replay_.log().definitions().shown(replay_.name(context.tag)));
-  const std::string phase =
-      context.phase == 0 ? ""
-                         : std::string(replay_.name(replay_.phases().phases()[context.phase].name));
-  const uint32_t rule = rules_.rule_of(replay_.sites().info(group).stack, phase);
-  return rule == kNoRule ? 0 : intern(replay_.log().definitions().shown(rules_.name(rule)));
+  return tag_of(context.tag, context.phase, replay_.sites().info(group).stack);
+}
+
+uint32_t Tagger::tag(const ArenaTable::Holder& holder) {
+  if (holder.what == ArenaTable::What::kIdle) return intern(idle_title(replay_, holder));
+  const uint32_t named = holder.cause.tag != 0 ? holder.cause.tag : holder.name;
+  return tag_of(named, holder.cause.phase, holder.stack);
 }
 
 }  // namespace gpupeak::collector

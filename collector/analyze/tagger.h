@@ -21,10 +21,13 @@ class Tagger {
 
   /// Equal for equal tags; 0: none.
   uint32_t tag(GroupId group);
+  /// Of what a pool has in use: also what the pool itself calls it. Of what is idle: which pool.
+  uint32_t tag(const ArenaTable::Holder& holder);
   const std::string& name(uint32_t tag) const { return names_[tag]; }
 
  private:
   uint32_t intern(const std::string& name);
+  uint32_t tag_of(uint32_t named, PhaseId phase, uint32_t stack);
 
   const Replay& replay_;
   StackTags rules_;

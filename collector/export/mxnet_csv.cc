@@ -15,14 +15,22 @@ namespace gpupeak::collector {
 void export_mxnet_csv(Profile& profile, const ExportOptions& options, std::ostream& out) {
   Attribution modules(profile.replay(), profile.symbolizer(), GroupBy::kModule);
   std::map<std::string, uint64_t> bytes;
-  for (const Contribution& part : profile.at_peak(profile.scope(options.scope))) {
-    const uint32_t tag = profile.tagger().tag(part.group);
+  Tagger& tagger = profile.tagger();
+  const PeakParts parts = parts_at_peak(profile.replay(), profile.scope(options.scope));
+  for (const Contribution& part : parts.outside) {
+    const uint32_t tag = tagger.tag(part.group);
     if (tag != 0) {
-      bytes[profile.tagger().name(tag)] += part.bytes;
+      bytes[tagger.name(tag)] += part.bytes;
       continue;
     }
     const Holder row = modules.holder(part, false);
     bytes[row.title + ":" + row.kind.substr(row.kind.find('.') + 1)] += part.bytes;
+  }
+  for (const PoolPart& part : parts.pooled) {
+    const uint32_t tag = tagger.tag(*part.holder);
+    const std::string module = profile.sites().site_module(part.holder->stack);
+    const std::string name = (module.empty() ? "(no module)" : module) + ":pooled";
+    bytes[tag != 0 ? tagger.name(tag) : name] += part.bytes;
   }
   std::vector<std::pair<std::string, uint64_t>> rows(bytes.begin(), bytes.end());
   std::stable_sort(rows.begin(), rows.end(),

@@ -68,9 +68,10 @@ GroupId ArenaAccounts::idle_group(size_t row, bool counted) {
   return group;
 }
 
-GroupId ArenaAccounts::use_group(size_t row, bool counted, uint32_t name, uint32_t stack) {
+GroupId ArenaAccounts::use_group(size_t row, bool counted, uint32_t name, uint32_t stack,
+                                 const Cause& cause) {
   if (name != 0) stack = 0;
-  const auto [entry, added] = use_groups_.try_emplace({row, counted, name, stack}, kNoGroup);
+  const auto [entry, added] = use_groups_.try_emplace({row, counted, name, stack, cause}, kNoGroup);
   if (added) {
     const Arena& of = arenas_[row];
     entry->second =
@@ -78,7 +79,8 @@ GroupId ArenaAccounts::use_group(size_t row, bool counted, uint32_t name, uint32
                       of.scope, of.reserved_scope, scope_in(driver_scopes_, of.place),
                       scope_in(pooled_scopes_, of.place), scope_in(pooled_scopes_, kAllDevices)})
                 : peaks_.add_group(std::array{of.scope, of.reserved_scope});
-    holders_.push_back({.what = What::kInUse, .arena = row, .name = name, .stack = stack});
+    holders_.push_back(
+        {.what = What::kInUse, .arena = row, .name = name, .stack = stack, .cause = cause});
   }
   return entry->second;
 }

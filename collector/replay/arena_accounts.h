@@ -41,6 +41,12 @@ class ArenaAccounts {
     // Blocks that are part of the arena's memory, begin and end: they never overlap.
     std::map<uint64_t, uint64_t> placed;
   };
+  /// Under which circumstances a block was handed out.
+  struct Cause {
+    uint32_t phase = 0;  ///< PhaseTree's
+    uint32_t tag = 0;    ///< Replay::name() of what the program said that it is for; 0: nothing
+    auto operator<=>(const Cause&) const = default;
+  };
   enum class What : uint8_t { kInUse, kIdle, kOutside };
   /// Who holds bytes. In use: what the arena called the block or, if nothing, where it was handed
   /// out. Outside of all arenas: a group of Replay's.
@@ -49,6 +55,7 @@ class ArenaAccounts {
     size_t arena = 0;
     uint32_t name = 0;
     uint32_t stack = 0;
+    Cause cause{};
     GroupId outside = kNoGroup;
     int32_t device = -1;  ///< of what is outside
   };
@@ -71,7 +78,7 @@ class ArenaAccounts {
   GroupId outside_group(GroupId group, int32_t device);
   /// `counted`: in its device's sum.
   GroupId idle_group(size_t row, bool counted);
-  GroupId use_group(size_t row, bool counted, uint32_t name, uint32_t stack);
+  GroupId use_group(size_t row, bool counted, uint32_t name, uint32_t stack, const Cause& cause);
   /// Of each group of peaks().
   const std::vector<Holder>& holders() const { return holders_; }
 
@@ -104,6 +111,7 @@ class ArenaAccounts {
     size_t row;
     bool counted;
     uint32_t name, stack;
+    Cause cause{};
     auto operator<=>(const UseKey&) const = default;
   };
 

@@ -270,7 +270,8 @@ void ArenaTable::on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks
   apply(ticks);
 }
 
-void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t ticks) {
+void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t ticks,
+                          Cause cause) {
   const auto found = open_.find(event.arena);
   if (found == open_.end()) {
     ++unmatched_;
@@ -290,8 +291,10 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
   uint32_t name = event.name;
   if (again) {
     if (name == 0) {
-      name = holders()[known->second.group].name;
-      stack = holders()[known->second.group].stack;
+      const Holder& before = holders()[known->second.group];
+      name = before.name;
+      stack = before.stack;
+      cause = before.cause;
     }
     take_out(open, event.address, known->second);
     open.blocks.erase(known);
@@ -314,7 +317,7 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
     change(accounts_.idle_group(index, block.counted), -static_cast<int64_t>(event.bytes));
     arena.placed.emplace(event.address, event.address + event.bytes);
   }
-  block.group = accounts_.use_group(index, block.counted, name, stack);
+  block.group = accounts_.use_group(index, block.counted, name, stack, cause);
   change(block.group, static_cast<int64_t>(event.bytes), 1, !again);
   open.blocks.emplace(event.address, block);
   open.in_use += event.bytes;

@@ -28,6 +28,7 @@ class ArenaTable {
   using Arena = ArenaAccounts::Arena;
   using What = ArenaAccounts::What;
   using Holder = ArenaAccounts::Holder;
+  using Cause = ArenaAccounts::Cause;
   using Level = ArenaAccounts::Level;
   using PhaseNumber = uint32_t;  ///< PhaseTree's
 
@@ -93,7 +94,7 @@ class ArenaTable {
   // Arenas.
   /// `name`: of an ARENA that was created.
   void on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks);
-  void allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t ticks);
+  void allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t ticks, Cause cause = {});
   void free(const ArenaFreeEvent& event, uint64_t ticks);
   void failed(const ArenaFailedEvent& event, const Asker& asker, uint64_t ticks);
   void finish();

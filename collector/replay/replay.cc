@@ -156,7 +156,9 @@ void Replay::on(const ArenaEvent& arena, const Event& event) {
 
 void Replay::on(const ArenaAllocEvent& alloc, const Event& event) {
   const uint32_t stack = circumstances_.defined_stack(alloc.stack);
-  arenas_.allocate(alloc, stack, event.ticks);
+  circumstances_.enter_rule(event, stack);
+  const SiteContext context = circumstances_.context(event, GPUPEAK_KIND_NONE);
+  arenas_.allocate(alloc, stack, event.ticks, {context.phase, context.tag});
   if (observer_ != nullptr) observer_->on_arena_alloc(alloc, stack);
 }
 

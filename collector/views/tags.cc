@@ -6,6 +6,8 @@
 #include <map>
 #include <tuple>
 
+#include "collector/analyze/pool_peak.h"
+#include "collector/analyze/pool_summary.h"
 #include "collector/text/csv_field.h"
 #include "collector/text/title_text.h"
 #include "collector/views/heading.h"
@@ -67,17 +69,25 @@ TagTables make_tables(Profile& profile, ScopeId scope) {
   std::map<std::string, Share> layers;
   std::map<std::string, Share> tags;
   std::map<std::tuple<std::string, std::string, std::string>, Share> entries;
-  for (const Contribution& part : profile.at_peak(scope)) {
-    const SiteContext& context = profile.replay().sites().context_of(part.group);
-    const std::string layer =
-        profile.sites().phase_name(context.phase).value_or(std::string(kNoPhase));
-    const std::string tag = profile.tagger().name(profile.tagger().tag(part.group));
-    const std::string site =
-        profile.sites().site_title(profile.replay().sites().info(part.group).stack);
+  const auto add = [&](uint32_t tag_id, PhaseId phase, const std::string& site, const auto& part) {
+    const std::string layer = profile.sites().phase_name(phase).value_or(std::string(kNoPhase));
+    const std::string& tag = profile.tagger().name(tag_id);
     for (Share* share : {&layers[layer], &tags[tag], &entries[{tag, layer, site}]}) {
       share->bytes += part.bytes;
       share->count += part.count;
     }
+  };
+  const Replay& replay = profile.replay();
+  const PeakParts parts = parts_at_peak(replay, scope);
+  for (const Contribution& part : parts.outside) {
+    add(profile.tagger().tag(part.group), replay.sites().context_of(part.group).phase,
+        profile.sites().site_title(replay.sites().info(part.group).stack), part);
+  }
+  for (const PoolPart& part : parts.pooled) {
+    add(profile.tagger().tag(*part.holder), part.holder->cause.phase,
+        part.is_idle() ? idle_title(replay, *part.holder)
+                       : pool_holder_title(replay, profile.sites(), *part.holder),
+        part);
   }
   TagTables tables;
   tables.layers = shares(layers, kNoPhase);
