@@ -29,6 +29,10 @@ def run(folder, name, **environment):
     return json.loads(view.stdout), open(truth).read().split("\n"), log
 
 
+def output(*command):
+    return subprocess.run([gpupeak, *command], check=True, capture_output=True, text=True).stdout
+
+
 def ours(pools):
     found = [p for p in pools if p["name"].startswith("ONNX Runtime")]
     return sum(p["in_use_bytes"] for p in found), sum(p["reserved_bytes"] for p in found)
@@ -104,6 +108,18 @@ with tempfile.TemporaryDirectory() as folder:
         held = {kind: sum(h["bytes"] for h in peak["holders"] if h["kind"] == kind) for kind in ("device.pooled", "device.idle")}
         assert held["device.pooled"] > 0 and held["device.idle"] > 0 and not peak["other_bytes"], peak
         assert sum(held.values()) == peak["bytes"] == device["reserved_peak_bytes"], (held, peak["bytes"], device)
+        # Tags tell the two apart, in every view that has tags: rules go by who uses the pool, not by who made it grow.
+        wanted = {"used": held["device.pooled"], "idle in ONNX Runtime's pool": held["device.idle"]}
+        rule = ["--rules", "none", "--tag", "used=use*"]
+        tags = {t["name"]: t["bytes"] for t in json.loads(output("report", "--json", *rule, log))["peaks"][0]["tags"]}
+        assert tags == wanted, (tags, wanted)
+        view = json.loads(output("tags", "--json", "--scope", "device:0", *rule, log))
+        assert {t["name"]: t["bytes"] for t in view["tags"]} == wanted, view["tags"]
+        assert sum(layer["bytes"] for layer in view["layers"]) == sum(e["bytes"] for e in view["entries"]) == peak["bytes"], view
+        # The pool's blocks are the main phase's as any others; nobody's phase is what is idle.
+        assert {layer["name"] for layer in view["layers"]} == {"main", "(no phase)"}, view["layers"]
+        rows = dict(line.rsplit(",", 1) for line in output("export", "mxnet-csv", "--scope", "device:0", *rule, log).splitlines())
+        assert {name: float(mib) * 2**20 for name, mib in rows.items()} == wanted, (rows, wanted)
     text = subprocess.run([gpupeak, "pools", log], check=True, capture_output=True, text=True).stdout
     assert "ONNX Runtime on the host" in text and "█" in text, text
     # Where not all of the heap is in the log, what is in use is known all the same.
