@@ -25,6 +25,15 @@ bool starts_code_point(char c) {
   return (static_cast<uint8_t>(c) & 0xc0) != 0x80;
 }
 
+/// Whether the space there stands between a number and its unit.
+bool is_within_size(std::string_view text, size_t space) {
+  if (space == 0 || text[space - 1] < '0' || text[space - 1] > '9') return false;
+  const std::string_view unit =
+      text.substr(space + 1, text.find_first_of(" ,.:;)", space + 1) - space - 1);
+  return unit == "B" || unit == "KiB" || unit == "MiB" || unit == "GiB" || unit == "TiB" ||
+         unit == "%";
+}
+
 }  // namespace
 
 std::string grouped(uint64_t value) {
@@ -125,7 +134,7 @@ std::vector<std::string> wrapped(std::string_view text, size_t width, size_t ind
     size_t end = std::string_view::npos, columns = 0;
     for (size_t i = 0; i < text.size(); ++i) {
       columns += starts_code_point(text[i]);
-      if (text[i] != ' ' || i < indent) continue;
+      if (text[i] != ' ' || i < indent || is_within_size(text, i)) continue;
       if (columns > width + 1) break;
       end = i;
     }

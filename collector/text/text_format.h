@@ -51,7 +51,7 @@ std::string cut(std::string_view text, size_t width, const TextStyle& style);
 size_t name_columns(size_t usual, size_t longest, const TextStyle& style);
 /// A name in its column, cut where it must be.
 std::string name_cell(std::string_view name, size_t columns, const TextStyle& style);
-/// Broken between words into lines of `width` columns, the later ones indented; whole with
+/// Broken between words, but not between a number and its unit, into lines of `width` columns, the later ones indented; whole with
 /// style.whole_lines.
 std::vector<std::string> wrapped(std::string_view text, size_t width, size_t indent,
                                  const TextStyle& style);

@@ -105,6 +105,16 @@ TEST_CASE("sanitize: what could harm a terminal is escaped", "[collector]") {
   CHECK(escape(std::string_view("\0x", 2)) == "\\x00x");
 }
 
+TEST_CASE("text_format: a number and its unit stay together", "[collector]") {
+  const auto lines = [](std::string_view text, size_t width) {
+    return fmt::format("{}", fmt::join(wrapped(text, width, 2, {}), "|"));
+  };
+  CHECK(lines("others 164 KiB of it", 10) == "others|  164 KiB|  of it");
+  CHECK(lines("others 164 kittens", 10) == "others 164|  kittens");
+  CHECK(lines("a line of 47.5 %, no less", 14) == "a line of|  47.5 %, no|  less");
+  CHECK(lines("123456789 MiB", 10) == "123456789|   MiB");  // wider than a line
+}
+
 TEST_CASE("text_format: figures", "[collector]") {
   CHECK(grouped(0) == "0");
   CHECK(grouped(999) == "999");
