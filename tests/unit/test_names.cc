@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "catch.h"
 #include "collector/log/clock_map.h"
 #include "collector/rules/rule_book.h"
