@@ -219,7 +219,7 @@ TEST_CASE("rules: the built-in sets know their libraries' functions", "[collecto
         "ONNX Runtime, create_session");
   CHECK(named_by("onnxruntime", ort,
                  "OrtApis::CreateSession(OrtEnv const*, char const*, OrtSessionOptions const*, "
-                 "OrtSession**)") == "ONNX Runtime, create_session");
+                 "OrtSession**)") == "session, create_session");
   CHECK(named_by("onnxruntime", "libonnxruntime_providers_cuda.so",
                  "onnxruntime::cuda::Conv<float, "
                  "false>::UpdateState(onnxruntime::OpKernelContext*, bool) const") ==
