@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 namespace gpupeak::collector {
 namespace {
@@ -50,24 +51,21 @@ ClassGraph::ClassGraph(const LoadedImage& image) : image_(image) {
 /// Of a library that brings its own copy of the C++ runtime: the runtime's classes describe
 /// themselves, so that their vtables are found by their names. Otherwise a symbol names them.
 void ClassGraph::find_own_forms() {
-  const auto info_named = [&](std::string_view name) -> uint64_t {
-    const std::vector<uint64_t> places = image_.places_of(name);
-    uint64_t info = 0;
-    if (places.empty()) return info;
-    for (const RelocatedWord& word : image_.words()) {
-      const bool names_it = word.symbol == RelocatedWord::kNoSymbol &&
-                            std::find(places.begin(), places.end(), word.value) != places.end();
-      if (!names_it || image_.word_at(word.at - kWord) == nullptr) continue;
-      if (info != 0) return 0;
-      info = word.at - kWord;
-    }
-    return info;
-  };
+  // Only texts that words lead to are looked at: a library of hundreds of megabytes, most of them
+  // code for the GPU, is not to be read for this.
   std::array<uint64_t, kForms.size()> infos{};
-  for (size_t i = 0; i < kForms.size(); ++i) {
-    infos[i] = info_named(kForms[i]);
-    if (infos[i] == 0) return;
+  std::array<int, kForms.size()> counts{};
+  uint64_t beginning = 0;  // of all their names
+  memcpy(&beginning, kForms[0].data(), sizeof beginning);
+  for (const RelocatedWord& word : image_.words()) {
+    if (word.symbol != RelocatedWord::kNoSymbol || image_.plain_word(word.value) != beginning)
+      continue;
+    const auto form = std::find(kForms.begin(), kForms.end(), image_.text_at(word.value));
+    if (form == kForms.end() || image_.word_at(word.at - kWord) == nullptr) continue;
+    infos[static_cast<size_t>(form - kForms.begin())] = word.at - kWord;
+    ++counts[static_cast<size_t>(form - kForms.begin())];
   }
+  if (counts != std::array<int, kForms.size()>{1, 1, 1}) return;
   // All three derive from one class each, so that their first words lead to the same vtable.
   const RelocatedWord* single = image_.word_at(infos[1]);
   if (single == nullptr || single->symbol != RelocatedWord::kNoSymbol) return;

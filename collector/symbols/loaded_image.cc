@@ -151,23 +151,6 @@ bool LoadedImage::is_constant(uint64_t address) const {
   return address >= relro_begin_ && address < relro_end_ && !linkers;
 }
 
-std::vector<uint64_t> LoadedImage::places_of(std::string_view text) const {
-  std::vector<uint64_t> places;
-  const uint64_t bytes = text.size() + 1;  // with the zero that ends it
-  for (const Segment& segment : segments_) {
-    if ((segment.flags & (PF_X | PF_W)) != 0) continue;
-    const uint8_t* at = file_ + segment.offset;
-    const uint8_t* const end = at + segment.bytes;
-    while (const void* hit = memmem(at, static_cast<size_t>(end - at), text.data(), bytes)) {
-      at = static_cast<const uint8_t*>(hit);
-      places.push_back(segment.address +
-                       static_cast<uint64_t>(at - file_ - static_cast<ptrdiff_t>(segment.offset)));
-      ++at;
-    }
-  }
-  return places;
-}
-
 void LoadedImage::read_dynamic(Elf* elf) {
   size_t count = 0;
   if (elf_getphdrnum(elf, &count) != 0) return;

@@ -43,8 +43,6 @@ class LoadedImage {
   bool is_code(uint64_t address) const;
   /// Data that is constant once relocated: vtables lie nowhere else.
   bool is_constant(uint64_t address) const;
-  /// Where the text, with its end, is stored in data that is no code.
-  std::vector<uint64_t> places_of(std::string_view text) const;
 
   /// Starts of functions, ascending.
   const std::vector<uint64_t>& function_starts() const { return starts_; }

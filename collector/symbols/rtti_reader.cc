@@ -39,6 +39,7 @@ class Reader {
   RttiTable read() {
     RttiTable table;
     table.version = image_.symbol_version();
+    if (classes().empty()) return table;  // spares a look at all code
     find_vtables();
     if (vtables_.empty()) return table;
     graph_.settle();
