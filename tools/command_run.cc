@@ -1,7 +1,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include "run_compress.h"
 #include "run_logs.h"
 #include "say.h"
+#include "self.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -74,14 +74,6 @@ uint64_t realtime_ns() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
-
-/// This program's file, also where there is no /proc.
-fs::path own_path() {
-  std::error_code error;
-  fs::path own = fs::read_symlink("/proc/self/exe", error);
-  if (error) own = fs::canonical(reinterpret_cast<const char*>(getauxval(AT_EXECFN)), error);
-  return own;
 }
 
 /// Where a build folder or an installation keeps the library, seen from this program.

@@ -13,6 +13,7 @@ void add_diff(CommandLine& line);
 void add_check(CommandLine& line);
 void add_metrics(CommandLine& line);
 void add_merge(CommandLine& line);
+void add_sweep(CommandLine& line);
 void add_symbolize(CommandLine& line);  ///< and bundle, compress
 void add_tree(CommandLine& line);
 void add_flame(CommandLine& line);

@@ -76,6 +76,8 @@ inline constexpr VerbExamples kVerbExamples[] = {
     {"fit", R"(  gpupeak fit bert.gplog                     which cards would do
   gpupeak fit --capacity 24GiB bert.gplog
   gpupeak fit --gpu T4 bert.gplog)"},
+    {"sweep", R"(  gpupeak sweep -P batch=1,2,4,8 -- python3 train.py --batch {batch}
+  gpupeak sweep -P batch=8:64:8 --capacity 24GiB --verify -- python3 train.py --batch {batch})"},
     {"dump", R"(  gpupeak dump bert.gplog | grep device_alloc)"},
 };
 

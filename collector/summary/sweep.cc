@@ -1,0 +1,320 @@
+#include "collector/summary/sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr size_t kMostRuns = 10'000;
+/// How far a curve is followed.
+constexpr size_t kMostSteps = 100'000;
+constexpr size_t kLeastPoints = 3;
+
+[[noreturn]] void refuse(const std::string& text, const std::string& why) {
+  throw UsageError(fmt::format("-P {}: {}", escape(text), why));
+}
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == at) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+/// The least difference of two values that follow each other.
+double step_of(const std::vector<std::string>& values) {
+  std::set<double> numbers;
+  for (const std::string& value : values) {
+    const std::optional<double> number = number_of(value);
+    if (!number) return 0;
+    numbers.insert(*number);
+  }
+  double step = 0;
+  for (auto it = numbers.begin(); std::next(it) != numbers.end(); ++it) {
+    const double difference = *std::next(it) - *it;
+    if (step == 0 || difference < step) step = difference;
+  }
+  return step == 0 ? 1 : step;
+}
+
+double first_number(const SweepRun& run) {
+  return number_of(run.values.front()).value_or(0);
+}
+
+bool is_measured(const SweepRun& run) {
+  return run.status == SweepStatus::kDone && run.most_bytes.has_value();
+}
+
+template <typename Bytes>
+std::vector<CurvePoint> points_of(const std::vector<const SweepRun*>& runs, Bytes bytes) {
+  std::vector<CurvePoint> points;
+  for (const SweepRun* run : runs) {
+    if (const std::optional<uint64_t> y = bytes(*run)) {
+      points.push_back({first_number(*run), static_cast<double>(*y)});
+    }
+  }
+  return points;
+}
+
+}  // namespace
+
+std::optional<double> number_of(const std::string& value) {
+  double number = 0;
+  const char* const end = value.data() + value.size();
+  const auto [behind, error] = std::from_chars(value.data(), end, number);
+  if (error != std::errc() || behind != end || !std::isfinite(number)) return std::nullopt;
+  return number;
+}
+
+std::string number_text(double number) {
+  return fmt::format("{:.12g}", number);
+}
+
+SweepParameter parse_parameter(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    refuse(text, "give NAME=VALUE,VALUE… or NAME=FIRST:LAST:STEP, for instance batch=1,2,4,8");
+  }
+  SweepParameter parameter;
+  parameter.name = text.substr(0, equals);
+  if (parameter.name.find_first_of("{}") != std::string::npos) refuse(text, "a name without { }");
+  const std::string values = text.substr(equals + 1);
+  const std::vector<std::string> range = split(values, ':');
+  if (range.size() == 2 || range.size() == 3) {
+    const std::optional<double> first = number_of(range[0]), last = number_of(range[1]);
+    const std::optional<double> step = range.size() == 3 ? number_of(range[2]) : 1;
+    if (first && last && step) {
+      if (*step <= 0 || *last < *first)
+        refuse(text, "FIRST ≤ LAST, and a STEP above 0, are needed");
+      const double count = std::floor((*last - *first) / *step + 1e-9) + 1;
+      if (count > static_cast<double>(kMostRuns)) refuse(text, "more than 10,000 values");
+      for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+        parameter.values.push_back(number_text(*first + static_cast<double>(i) * *step));
+      }
+      parameter.step = *step;
+      return parameter;
+    }
+  }
+  parameter.values = split(values, ',');
+  std::set<std::string> known;
+  for (const std::string& value : parameter.values) {
+    if (value.empty()) refuse(text, "a value is empty");
+    if (!known.insert(value).second) refuse(text, fmt::format("{} twice", escape(value)));
+  }
+  parameter.step = step_of(parameter.values);
+  return parameter;
+}
+
+std::vector<SweepValues> combinations(const std::vector<SweepParameter>& parameters) {
+  std::vector<SweepValues> all(1);
+  for (const SweepParameter& parameter : parameters) {
+    if (all.size() * parameter.values.size() > kMostRuns) {
+      throw UsageError("-P: more than 10,000 combinations");
+    }
+    std::vector<SweepValues> next;
+    for (const SweepValues& before : all) {
+      for (const std::string& value : parameter.values) {
+        next.push_back(before);
+        next.back().push_back(value);
+      }
+    }
+    all = std::move(next);
+  }
+  return all;
+}
+
+std::string values_text(const std::vector<SweepParameter>& parameters, const SweepValues& values) {
+  std::string text;
+  for (size_t i = 0; i < values.size(); ++i) {
+    text += fmt::format("{}{}={}", i == 0 ? "" : ", ", parameters[i].name, values[i]);
+  }
+  return text;
+}
+
+std::vector<std::string> command_for(const std::vector<std::string>& command,
+                                     const std::vector<SweepParameter>& parameters,
+                                     const SweepValues& values) {
+  std::vector<std::string> words = command;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const std::string place = "{" + parameters[i].name + "}";
+    bool any = false;
+    for (std::string& word : words) {
+      for (size_t at = 0; (at = word.find(place, at)) != std::string::npos;) {
+        word.replace(at, place.size(), values[i]);
+        at += values[i].size();
+        any = true;
+      }
+    }
+    if (!any) {
+      throw UsageError(fmt::format("{} is in no word of the command: each run would be the same",
+                                   escape(place)));
+    }
+  }
+  return words;
+}
+
+bool is_no_smaller(const SweepValues& values, const SweepValues& other) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const std::optional<double> a = number_of(values[i]), b = number_of(other[i]);
+    if (a && b ? *a < *b : values[i] != other[i]) return false;
+  }
+  return true;
+}
+
+std::string_view sweep_status_name(SweepStatus status) {
+  switch (status) {
+    case SweepStatus::kDone:
+      return "done";
+    case SweepStatus::kOutOfMemory:
+      return "out_of_memory";
+    case SweepStatus::kRefused:
+      return "refused";
+    case SweepStatus::kFailed:
+      return "failed";
+    case SweepStatus::kNotRun:
+      break;
+  }
+  return "not_run";
+}
+
+std::vector<SweepGroup> groups_of(const std::vector<SweepRun>& runs) {
+  std::vector<SweepGroup> groups;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const SweepValues others(runs[i].values.begin() + 1, runs[i].values.end());
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const SweepGroup& of) { return of.others == others; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {others, {}});
+    group->runs.push_back(i);
+  }
+  for (SweepGroup& group : groups) {
+    std::stable_sort(group.runs.begin(), group.runs.end(), [&](size_t a, size_t b) {
+      const auto x = number_of(runs[a].values.front()), y = number_of(runs[b].values.front());
+      return x && y && *x < *y;
+    });
+  }
+  return groups;
+}
+
+std::optional<Curve> need_curve(const std::vector<const SweepRun*>& runs) {
+  return Curve::through(points_of(
+      runs, [](const SweepRun& run) { return is_measured(run) ? run.most_bytes : std::nullopt; }));
+}
+
+std::map<std::string, Curve> tag_curves(const std::vector<const SweepRun*>& runs) {
+  std::map<std::string, Curve> curves;
+  std::set<std::string> names;
+  std::vector<const SweepRun*> measured;
+  for (const SweepRun* run : runs) {
+    if (run->status != SweepStatus::kDone) continue;
+    measured.push_back(run);
+    for (const TagShare& tag : run->tags) names.insert(tag.name);
+  }
+  const auto add = [&](const std::string& name, auto bytes) {
+    if (const auto curve = Curve::through(points_of(measured, bytes))) curves.emplace(name, *curve);
+  };
+  add("", [](const SweepRun& run) { return std::optional(run.peak_bytes); });
+  for (const std::string& name : names) {
+    add(name, [&](const SweepRun& run) {
+      uint64_t bytes = 0;
+      for (const TagShare& tag : run.tags) bytes += tag.name == name ? tag.bytes : 0;
+      return std::optional(bytes);
+    });
+  }
+  return curves;
+}
+
+SweepPrediction predict(const std::vector<const SweepRun*>& runs, double step,
+                        const SweepCapacity& capacity) {
+  SweepPrediction prediction;
+  if (step == 0) {
+    prediction.why = "the values are no numbers";
+    return prediction;
+  }
+  std::optional<double> first, too_large;
+  std::set<double> fits, above;  // of those that were run
+  double largest_run = 0;
+  for (const SweepRun* run : runs) {
+    const double x = first_number(*run);
+    // What ran out of memory on this card says nothing of a larger one.
+    const bool here = run->card_bytes == 0 || capacity.most <= run->card_bytes;
+    // One that was refused memory and went on fits for want of any better.
+    const bool ran_out =
+        run->status == SweepStatus::kOutOfMemory || run->status == SweepStatus::kRefused;
+    const bool too_much = is_measured(*run) ? *run->most_bytes > capacity.least : ran_out && here;
+    if (too_much) {
+      above.insert(x);
+      if (!too_large || x < *too_large) too_large = x;
+    }
+    if (!is_measured(*run)) continue;
+    largest_run = first ? std::max(largest_run, x) : x;
+    if (!first || x < *first) first = x;
+    if (!too_much) fits.insert(x);
+  }
+  if (!first) {
+    prediction.why = "no run was measured";
+    return prediction;
+  }
+  // One that fits beyond one that does not is not believed.
+  const double end = too_large.value_or(HUGE_VAL);
+  for (const double x : fits) {
+    if (x < end) prediction.largest = x;
+  }
+  const std::optional<Curve> most = need_curve(runs);
+  const bool can_predict = most && most->points() >= kLeastPoints;
+  const auto room = static_cast<double>(capacity.least);
+  if (!can_predict) {
+    prediction.why = "with fewer than 3 runs nothing is predicted beyond them";
+  } else if (prediction.largest) {
+    const double from = *prediction.largest;
+    size_t steps = 0;
+    for (double x = from + step; x < end; x = from + static_cast<double>(steps + 1) * step) {
+      if (!(most->upper(x) <= room)) break;
+      if (++steps == kMostSteps || most->slope() + 2 * most->square() * x <= 0) {
+        prediction.beyond = true;
+        break;
+      }
+      prediction.largest = x;
+    }
+    if (prediction.beyond) {
+      prediction.largest = std::max(from, std::min(largest_run, end));
+      prediction.why = "it hardly grows with the value: nothing is predicted beyond the runs";
+    }
+  }
+  if (!prediction.largest) {
+    if (prediction.why.empty()) prediction.why = "the smallest value does not surely fit";
+    return prediction;
+  }
+  prediction.was_run = fits.contains(*prediction.largest);
+  prediction.next_was_run = std::any_of(above.begin(), above.end(), [&](double x) {
+    return std::abs(x - *prediction.largest - step) < step * 1e-6;
+  });
+  const std::optional<Curve> least = Curve::through(points_of(
+      runs, [](const SweepRun& run) { return is_measured(run) ? run.least_bytes : std::nullopt; }));
+  if (!least || least->points() < kLeastPoints || prediction.beyond) return prediction;
+  const auto most_room = static_cast<double>(capacity.most);
+  for (size_t steps = 1; steps < kMostSteps; ++steps) {
+    const double x = *prediction.largest + static_cast<double>(steps) * step;
+    const bool ran_out = std::any_of(runs.begin(), runs.end(), [&](const SweepRun* run) {
+      const bool here = run->card_bytes == 0 || capacity.most <= run->card_bytes;
+      return run->status == SweepStatus::kOutOfMemory && here && first_number(*run) <= x;
+    });
+    if (ran_out || !(least->lower(x) <= most_room)) break;
+    prediction.may_fit = x;
+  }
+  return prediction;
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,336 @@
+#include "collector/views/sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "collector/views/heading.h"
+#include "collector/write/json_values.h"
+
+namespace gpupeak::collector {
+namespace {
+
+using Runs = std::vector<const SweepRun*>;
+
+/// What tags are drawn with, the largest first; the last is for all others.
+constexpr std::string_view kShades[] = {"█", "▓", "▒", "░", "·"};
+/// Less is what floating point has left of a term that there is not.
+constexpr double kNothing = 64;
+constexpr size_t kMostTags = std::size(kShades) - 1;
+
+Runs runs_of(const SweepReport& report, const SweepGroup& group) {
+  Runs runs;
+  for (const size_t i : group.runs) runs.push_back(&report.runs[i]);
+  return runs;
+}
+
+bool has_figures(const SweepRun& run) {
+  return run.status == SweepStatus::kDone || run.status == SweepStatus::kRefused;
+}
+
+uint64_t bytes_of(const SweepRun& run, const std::string& tag) {
+  uint64_t bytes = 0;
+  for (const TagShare& share : run.tags) bytes += share.name == tag ? share.bytes : 0;
+  return bytes;
+}
+
+/// By the most that any run has of them.
+std::vector<std::string> largest_tags(const Runs& runs) {
+  std::map<std::string, uint64_t> most;
+  for (const SweepRun* run : runs) {
+    for (const TagShare& tag : run->tags) most[tag.name] = std::max(most[tag.name], tag.bytes);
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, bytes] : most) names.push_back(name);
+  std::stable_sort(names.begin(), names.end(),
+                   [&](const std::string& a, const std::string& b) { return most[a] > most[b]; });
+  return names;
+}
+
+/// "300 MiB + 37.0 MiB × batch".
+std::string curve_text(const Curve& curve, const std::string& name, const TextStyle& style) {
+  std::string text;
+  const auto term = [&](double bytes, const std::string& of) {
+    if (std::abs(bytes) < kNothing) return;
+    const std::string size = size_text(static_cast<uint64_t>(std::llround(std::abs(bytes))), style);
+    text += text.empty() ? (bytes < 0 ? "-" : "") : bytes < 0 ? " - " : " + ";
+    text += size + of;
+  };
+  term(curve.constant(), "");
+  term(curve.slope(), " × " + name);
+  if (curve.is_parabola()) term(curve.square(), " × " + name + "²");
+  if (text.empty()) text = "0";
+  if (curve.points() > (curve.is_parabola() ? 3 : 2)) {
+    const double error = curve.error() < kNothing ? 0 : curve.error();
+    text += fmt::format("  (±{})", size_text(static_cast<uint64_t>(std::llround(error)), style));
+  }
+  return text;
+}
+
+/// A row of the plot: as long as the peak, each tag in its shade.
+std::string bar(const SweepRun& run, const std::vector<std::string>& tags, double scale,
+                size_t columns) {
+  std::string text;
+  size_t drawn = 0;
+  double sum = 0;
+  const auto draw_to = [&](double bytes, std::string_view shade) {
+    const auto to = std::min(columns, static_cast<size_t>(std::llround(bytes * scale)));
+    for (; drawn < to; ++drawn) text += shade;
+  };
+  for (size_t i = 0; i < std::min(tags.size(), kMostTags); ++i) {
+    sum += static_cast<double>(bytes_of(run, tags[i]));
+    draw_to(sum, kShades[i]);
+  }
+  draw_to(static_cast<double>(run.peak_bytes), tags.empty() ? kShades[0] : kShades[kMostTags]);
+  return text;
+}
+
+std::string status_text(const SweepRun& run) {
+  switch (run.status) {
+    case SweepStatus::kOutOfMemory:
+      return "out of memory";
+    case SweepStatus::kFailed:
+      return "left out: " + run.why;
+    case SweepStatus::kNotRun:
+      return "not run: " + run.why;
+    case SweepStatus::kRefused:
+      return "left out: " + run.why;
+    case SweepStatus::kDone:
+      break;
+  }
+  return run.most_bytes ? "" : "no upper bound: " + run.why;
+}
+
+void write_table(const SweepReport& report, const Runs& runs, std::ostream& out,
+                 const TextStyle& style) {
+  const std::string& name = report.parameters.front().name;
+  size_t longest = display_width(name);
+  double largest = 0;
+  for (const SweepRun* run : runs) {
+    longest = std::max(longest, display_width(run->values.front()));
+    if (has_figures(*run)) largest = std::max(largest, static_cast<double>(run->peak_bytes));
+  }
+  const size_t columns = size_columns(style);
+  const std::vector<std::string> tags = largest_tags(runs);
+  const auto width = static_cast<size_t>(style.width);
+  const size_t used = 2 + longest + 2 * (columns + 2) + 2;
+  const size_t room = width > used ? std::min<size_t>(width - used, 60) : 0;
+  out << fmt::format("  {}  {}  {}\n", right(name, longest), right("at most", columns),
+                     right("peak", columns));
+  for (const SweepRun* run : runs) {
+    const std::string begin = "  " + right(run->values.front(), longest) + "  ";
+    if (!has_figures(*run)) {
+      write_wrapped(begin + status_text(*run), out, style);
+      continue;
+    }
+    out << begin
+        << fmt::format(
+               "{}  {}  {}\n", right(size_text(run->most_bytes, style), columns),
+               right(size_text(run->peak_bytes, style), columns),
+               largest > 0 ? bar(*run, tags, static_cast<double>(room) / largest, room) : "");
+    const std::string status = status_text(*run);
+    if (!status.empty()) write_wrapped("  " + std::string(longest + 2, ' ') + status, out, style);
+  }
+  std::string legend;
+  for (size_t i = 0; i < std::min(tags.size(), kMostTags); ++i) {
+    legend += fmt::format("{}{} {}", legend.empty() ? "  " : "  ", kShades[i], tags[i]);
+  }
+  if (tags.size() > kMostTags) legend += fmt::format("  {} others", kShades[kMostTags]);
+  if (!legend.empty()) write_wrapped(legend, out, style);
+}
+
+/// Peak by tag against the parameter, as many tags as there is room for.
+void write_tags(const SweepReport& report, const Runs& runs, std::ostream& out,
+                const TextStyle& style) {
+  const std::vector<std::string> tags = largest_tags(runs);
+  if (tags.empty()) return;
+  const std::string& name = report.parameters.front().name;
+  size_t longest = display_width(name);
+  for (const SweepRun* run : runs) longest = std::max(longest, display_width(run->values.front()));
+  const auto width = static_cast<size_t>(style.width);
+  std::vector<size_t> widths;
+  size_t used = 2 + longest;
+  for (const std::string& tag : tags) {
+    const size_t columns = std::max(size_columns(style), std::min<size_t>(display_width(tag), 20));
+    if (used + 2 + columns > width) break;
+    used += 2 + columns;
+    widths.push_back(columns);
+  }
+  out << "\n  " << right(name, longest);
+  for (size_t i = 0; i < widths.size(); ++i)
+    out << "  " << right(fit(tags[i], widths[i]), widths[i]);
+  out << '\n';
+  for (const SweepRun* run : runs) {
+    if (!has_figures(*run)) continue;
+    out << "  " << right(run->values.front(), longest);
+    for (size_t i = 0; i < widths.size(); ++i) {
+      out << "  " << right(size_text(bytes_of(*run, tags[i]), style), widths[i]);
+    }
+    out << '\n';
+  }
+  if (widths.size() < tags.size()) {
+    out << fmt::format("  … {} more tags, with less\n", tags.size() - widths.size());
+  }
+}
+
+void write_curves(const SweepReport& report, const Runs& runs, std::ostream& out,
+                  const TextStyle& style) {
+  const std::string& name = report.parameters.front().name;
+  const std::map<std::string, Curve> curves = tag_curves(runs);
+  const std::optional<Curve> need = need_curve(runs);
+  if (curves.empty()) return;
+  out << '\n';
+  const auto line = [&](const std::string& of, const Curve& curve) {
+    write_wrapped(fmt::format("  {}: {}", of, curve_text(curve, name, style)), out, style);
+  };
+  if (need) line("at most", *need);
+  if (const auto peak = curves.find(""); peak != curves.end()) line("peak", peak->second);
+  for (const std::string& tag : largest_tags(runs)) {
+    if (const auto curve = curves.find(tag); curve != curves.end()) line(tag, curve->second);
+  }
+}
+
+std::string prediction_text(const SweepReport& report, const SweepCapacity& capacity,
+                            const SweepPrediction& prediction) {
+  const SweepParameter& parameter = report.parameters.front();
+  const auto value = [&](double number) {
+    return fmt::format("{}={}", parameter.name, number_text(number));
+  };
+  if (capacity.name.empty()) return "no capacity is known: give --capacity or --gpu";
+  std::string text;
+  if (prediction.largest) {
+    text = fmt::format("{}: {} fits{}", capacity.name, value(*prediction.largest),
+                       prediction.was_run ? " (was run)" : " (predicted)");
+    if (prediction.next_was_run) {
+      text += fmt::format(", {} does not, or not surely (was run)",
+                          value(*prediction.largest + parameter.step));
+    }
+    if (prediction.may_fit) text += fmt::format("; up to {} may", value(*prediction.may_fit));
+  } else {
+    text = capacity.name + ": no value";
+    if (prediction.may_fit) text += fmt::format("; up to {} may", value(*prediction.may_fit));
+  }
+  if (!prediction.why.empty()) text += "; " + prediction.why;
+  return text;
+}
+
+Json curve_json(const Curve& curve) {
+  Json json;
+  json["model"] = curve.is_parabola() ? "quadratic" : "line";
+  json["constant"] = curve.constant();
+  json["slope"] = curve.slope();
+  json["square"] = curve.is_parabola() ? Json(curve.square()) : Json(nullptr);
+  json["points"] = curve.points();
+  const bool has_error = curve.points() > (curve.is_parabola() ? 3u : 2u);
+  json["largest_error_bytes"] = has_error ? Json(std::llround(curve.error())) : Json(nullptr);
+  return json;
+}
+
+Json values_json(const SweepReport& report, const SweepValues& values, size_t from) {
+  Json json = Json::object();
+  for (size_t i = 0; i < values.size(); ++i) json[report.parameters[from + i].name] = values[i];
+  return json;
+}
+
+Json run_json(const SweepReport& report, const SweepRun& run) {
+  Json json;
+  json["values"] = values_json(report, run.values, 0);
+  json["status"] = sweep_status_name(run.status);
+  json["why"] = text_or_null(run.why);
+  json["exit_code"] = nullable(run.exit_code);
+  json["from_before"] = run.from_before;
+  json["for_check"] = run.for_check;
+  json["log"] = text_or_null(run.log);
+  json["output"] = text_or_null(run.output);
+  json["device"] = has_figures(run) ? Json(run.device) : Json(nullptr);
+  json["device_name"] = text_or_null(run.device_name);
+  json["peak_bytes"] = has_figures(run) ? Json(run.peak_bytes) : Json(nullptr);
+  json["least_bytes"] = nullable(run.least_bytes);
+  json["most_bytes"] = nullable(run.most_bytes);
+  json["tags"] = Json::array();
+  for (const TagShare& tag : run.tags) {
+    json["tags"].push_back({{"name", tag.name}, {"bytes", tag.bytes}});
+  }
+  return json;
+}
+
+}  // namespace
+
+void write_sweep(const SweepReport& report, std::ostream& out, const TextStyle& style) {
+  const std::vector<SweepGroup> groups = groups_of(report.runs);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const Runs runs = runs_of(report, groups[i]);
+    if (i > 0) out << '\n';
+    std::string title = report.parameters.front().name;
+    for (size_t p = 0; p < groups[i].others.size(); ++p) {
+      title += fmt::format("{}{}={}", p == 0 ? ", " : " ", report.parameters[p + 1].name,
+                           groups[i].others[p]);
+    }
+    const auto named = std::find_if(runs.begin(), runs.end(), [](const SweepRun* run) {
+      return has_figures(*run) && !run->device_name.empty();
+    });
+    if (named != runs.end()) {
+      title += fmt::format("  GPU {} ({})", (*named)->device, (*named)->device_name);
+    }
+    out << bold("SWEEP", style) << "  " << cut(title, static_cast<size_t>(style.width) - 7, style)
+        << '\n';
+    write_table(report, runs, out, style);
+    write_tags(report, runs, out, style);
+    write_curves(report, runs, out, style);
+    out << '\n';
+    write_wrapped(
+        bold("  " + prediction_text(report, report.capacities[i], report.predictions[i]), style),
+        out, style);
+  }
+  for (const std::string& note : report.notes) write_wrapped("  " + note, out, style);
+  if (report.interrupted) {
+    write_wrapped(alarm("  interrupted: what was run is kept; the same command goes on", style),
+                  out, style);
+  }
+}
+
+void write_sweep_json(const SweepReport& report, std::ostream& out) {
+  Json json;
+  json["schema"] = "gpupeak.sweep/1";
+  json["command"] = report.command;
+  json["folder"] = report.folder;
+  json["interrupted"] = report.interrupted;
+  json["parameters"] = Json::array();
+  for (const SweepParameter& parameter : report.parameters) {
+    json["parameters"].push_back(
+        {{"name", parameter.name},
+         {"values", parameter.values},
+         {"step", parameter.step > 0 ? Json(parameter.step) : Json(nullptr)}});
+  }
+  json["runs"] = Json::array();
+  for (const SweepRun& run : report.runs) json["runs"].push_back(run_json(report, run));
+  json["groups"] = Json::array();
+  const std::vector<SweepGroup> groups = groups_of(report.runs);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const Runs runs = runs_of(report, groups[i]);
+    const SweepCapacity& capacity = report.capacities[i];
+    const SweepPrediction& prediction = report.predictions[i];
+    Json group;
+    group["others"] = values_json(report, groups[i].others, 1);
+    const std::optional<Curve> need = need_curve(runs);
+    group["most_curve"] = need ? curve_json(*need) : Json(nullptr);
+    group["peak_curve"] = nullptr;
+    group["tag_curves"] = Json::object();
+    for (const auto& [name, curve] : tag_curves(runs)) {
+      (name.empty() ? group["peak_curve"] : group["tag_curves"][name]) = curve_json(curve);
+    }
+    group["capacity"] = text_or_null(capacity.name);
+    group["capacity_bytes"] = capacity.name.empty() ? Json(nullptr) : Json(capacity.least);
+    group["largest"] = nullable(prediction.largest);
+    group["was_run"] = prediction.was_run;
+    group["next_was_run"] = prediction.next_was_run;
+    group["may_fit"] = nullable(prediction.may_fit);
+    group["why"] = text_or_null(prediction.why);
+    json["groups"].push_back(std::move(group));
+  }
+  json["notes"] = report.notes;
+  write_line(json, out);
+}
+
+}  // namespace gpupeak::collector

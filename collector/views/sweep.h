@@ -1,0 +1,28 @@
+// `gpupeak sweep`: a table and a plot of what runs with different values of a parameter needed, the
+// curves through that, and the largest value that fits.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "collector/summary/sweep.h"
+#include "collector/text/text_format.h"
+
+namespace gpupeak::collector {
+
+struct SweepReport {
+  std::vector<SweepParameter> parameters;
+  std::vector<std::string> command;  ///< with its {names}
+  std::string folder;
+  std::vector<SweepRun> runs;
+  std::vector<SweepCapacity> capacities;     ///< of each group; empty name: not known
+  std::vector<SweepPrediction> predictions;  ///< likewise; both in the order of groups_of(runs)
+  bool interrupted = false;
+  std::vector<std::string> notes;
+};
+
+void write_sweep(const SweepReport& report, std::ostream& out, const TextStyle& style);
+void write_sweep_json(const SweepReport& report, std::ostream& out);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,367 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "collector/analyze/need.h"
+#include "collector/rules/cards.h"
+#include "collector/summary/gate.h"
+#include "collector/text/error.h"
+#include "collector/text/text_format.h"
+#include "collector/views/fit.h"
+#include "collector/views/sweep.h"
+#include "command_line.h"
+#include "commands.h"
+#include "exit_codes.h"
+#include "output.h"
+#include "say.h"
+#include "sweep_folder.h"
+#include "terminal.h"
+
+namespace gpupeak::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Runs that a check may take: above, below and beside of what was predicted.
+constexpr int kMostChecks = 10;
+constexpr size_t kOutputTail = 64 << 10;
+
+struct SweepOptions {
+  std::vector<std::string> parameters, command;
+  std::string capacity, gpu;  ///< empty: the card that it runs on
+  std::string folder;         ///< empty: by the program's name
+  std::string out;            ///< file; empty: standard output
+  std::string host = "off";
+  bool verify = false, again = false, json = false, quiet = false;
+  TextOptions text;
+  collector::Reading reading;
+};
+
+/// What the program said last.
+bool says_out_of_memory(const std::string& output) {
+  std::ifstream file(output, std::ios::binary | std::ios::ate);
+  if (!file) return false;
+  const auto bytes = static_cast<size_t>(file.tellg());
+  std::string text(std::min(bytes, kOutputTail), '\0');
+  file.seekg(static_cast<std::streamoff>(bytes - text.size()));
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text.find("out of memory") != std::string::npos ||
+         text.find("outofmemory") != std::string::npos ||
+         text.find("resource_exhausted") != std::string::npos;
+}
+
+class Sweep {
+ public:
+  explicit Sweep(const SweepOptions& options) : options_(options) {
+    for (const std::string& text : options.parameters) {
+      report_.parameters.push_back(collector::parse_parameter(text));
+      for (size_t i = 0; i + 1 < report_.parameters.size(); ++i) {
+        if (report_.parameters[i].name == report_.parameters.back().name) {
+          throw collector::UsageError(
+              fmt::format("-P {}: given twice", report_.parameters.back().name));
+        }
+      }
+    }
+    if (!options.capacity.empty()) {
+      const uint64_t bytes = collector::parse_size(options.capacity);
+      if (bytes == 0) throw collector::UsageError("--capacity: no card has 0 bytes");
+      capacity_ = {bytes, bytes, collector::size_text(bytes)};
+    }
+    if (!options.gpu.empty()) {
+      card_ = &collector::find_card(options.gpu);
+      capacity_ = {card_->least_bytes, card_->most_bytes, card_->name};
+    }
+    report_.command = options.command;
+    all_ = collector::combinations(report_.parameters);
+    // Before anything runs: is every parameter in the command?
+    collector::command_for(options.command, report_.parameters, all_.front());
+    folder_ = options.folder;
+    if (folder_.empty()) {
+      folder_ = "gpupeak.sweep." + fs::path(options.command.front()).filename().string();
+    }
+    folder_ = fs::absolute(folder_).lexically_normal().string();
+    report_.folder = folder_;
+  }
+
+  int run() {
+    SweepFolder folder(folder_, report_.parameters, options_.host);
+    stop_on_signals();
+    signal(SIGPIPE, SIG_IGN);
+    std::vector<collector::SweepValues> too_large;
+    int failure = 0;
+    for (const collector::SweepValues& values : all_) {
+      const auto smaller = std::find_if(
+          too_large.begin(), too_large.end(),
+          [&](const collector::SweepValues& of) { return collector::is_no_smaller(values, of); });
+      if (smaller != too_large.end()) {
+        collector::SweepRun& left = report_.runs.emplace_back();
+        left.values = values;
+        left.why = collector::values_text(report_.parameters, *smaller) + " ran out of memory";
+        continue;
+      }
+      if (!make(folder, values, false, failure)) break;
+      if (report_.runs.back().status == collector::SweepStatus::kOutOfMemory) {
+        too_large.push_back(values);
+      }
+    }
+    bool checked = true;
+    if (failure == 0 && !was_stopped() && options_.verify) checked = verify(folder, failure);
+    report_.interrupted = was_stopped();
+    predict_all();
+    if (failure != 0 && report_.runs.empty()) return failure;
+    write();
+    if (failure != 0) return failure;
+    if (report_.interrupted) return kSignalBase + SIGINT;
+    const bool any = std::any_of(report_.runs.begin(), report_.runs.end(), [](const auto& run) {
+      return run.status == collector::SweepStatus::kDone;
+    });
+    return any && checked ? kOk : kGateFailed;
+  }
+
+ private:
+  /// False: interrupted, or the program cannot be run at all, which `failure` then says.
+  bool make(SweepFolder& folder, const collector::SweepValues& values, bool for_check,
+            int& failure) {
+    const std::string name = collector::values_text(report_.parameters, values);
+    const std::vector<std::string> command =
+        collector::command_for(options_.command, report_.parameters, values);
+    const std::optional<EndedRun> ended = folder.run(values, command, options_.again);
+    if (!ended) return false;
+    if (ended->exit_code == kNotFound || ended->exit_code == kCannotExec ||
+        (ended->exit_code == kOwnFailure && folder.logs(values).empty())) {
+      failure = ended->exit_code;
+      say("{}: cannot be run; {} says why", name, folder.output(values));
+      return false;
+    }
+    collector::SweepRun run;
+    run.values = values;
+    run.for_check = for_check;
+    run.from_before = ended->from_before;
+    run.exit_code = ended->exit_code;
+    run.seconds = ended->seconds;
+    run.output = folder.output(values);
+    fill(run, folder.logs(values));
+    if (!options_.quiet) say_run(name, run);
+    report_.runs.push_back(std::move(run));
+    return true;
+  }
+
+  void say_run(const std::string& name, const collector::SweepRun& run) const {
+    const bool done = run.status == collector::SweepStatus::kDone;
+    say("{}: {}{}", name,
+        done ? fmt::format("peak {}, {:.1f} s", collector::size_text(run.peak_bytes), run.seconds)
+        : run.status == collector::SweepStatus::kOutOfMemory
+            ? "out of memory; what is no smaller is not run"
+            : "left out: " + run.why,
+        run.from_before ? " (from before)" : "");
+  }
+
+  /// From its logs.
+  void fill(collector::SweepRun& run, const std::vector<std::string>& logs) const {
+    using collector::SweepStatus;
+    collector::Options analysis;
+    analysis.stacks = false;
+    analysis.reading = options_.reading;
+    std::vector<collector::LogNeeds> needs;
+    bool refused = false;
+    for (const std::string& log : logs) {
+      try {
+        collector::LogNeeds of = collector::needs_of(log, analysis);
+        for (const collector::OutOfMemory& oom : of.summary.oom) {
+          refused = refused || (!oom.on_host && !oom.only_addresses);
+        }
+        if (!of.devices.empty()) {
+          if (run.log.empty()) run.log = log;
+          needs.push_back(std::move(of));
+        }
+      } catch (const collector::LogError& error) {
+        run.why = error.what();
+      }
+    }
+    if (run.log.empty() && !logs.empty()) run.log = logs.front();
+    const int code = run.exit_code.value_or(0);
+    const collector::FitReport fit = collector::answer_fit(needs, {});
+    run.status = SweepStatus::kDone;
+    if (code != 0) {
+      const bool ran_out = refused || says_out_of_memory(run.output);
+      run.status = ran_out ? SweepStatus::kOutOfMemory : SweepStatus::kFailed;
+      run.why = code > kSignalBase ? fmt::format("signal {}", code - kSignalBase)
+                                   : fmt::format("exit code {}", code);
+    } else if (fit.devices.empty()) {
+      run.status = SweepStatus::kFailed;
+      if (run.why.empty()) run.why = "no GPU memory was seen";
+    } else if (refused) {
+      run.status = SweepStatus::kRefused;
+      run.why = "it was refused memory and went on without";
+    }
+    const collector::FitDevice* most = nullptr;  // of several GPUs the one that needs most
+    for (const collector::FitDevice& device : fit.devices) {
+      if (most == nullptr || device.need.held_bytes > most->need.held_bytes) most = &device;
+    }
+    if (most == nullptr) return;
+    const collector::DeviceNeed& need = most->need;
+    run.device = need.device;
+    run.device_name = need.name;
+    run.card_bytes = need.card_bytes;
+    const bool same = card_ == nullptr || collector::is_card(*card_, need.name);
+    const collector::FitBounds bounds = collector::fit_bounds(need, same);
+    run.least_bytes = bounds.least;
+    if (run.status == SweepStatus::kDone) {
+      run.most_bytes = bounds.most;
+      if (!bounds.most && !need.no_most.empty()) run.why = need.no_most.front();
+    }
+    for (const size_t log : most->logs) {
+      const collector::Summary& summary = needs[log].summary;
+      for (const collector::DeviceSummary& device : summary.devices) {
+        if (device.ordinal != need.device && device.uuid != need.uuid) continue;
+        const collector::Peak* peak = summary.find_peak(fmt::format("device:{}", device.ordinal));
+        if (peak == nullptr || peak->bytes <= run.peak_bytes) continue;
+        run.peak_bytes = peak->bytes;
+        run.tags = peak->tags;
+      }
+    }
+  }
+
+  std::vector<const collector::SweepRun*> runs_of(const collector::SweepGroup& group) const {
+    std::vector<const collector::SweepRun*> runs;
+    for (const size_t i : group.runs) runs.push_back(&report_.runs[i]);
+    return runs;
+  }
+
+  /// What is asked, or else the card that the runs were made on.
+  collector::SweepCapacity capacity_of(const collector::SweepGroup& group) const {
+    if (!capacity_.name.empty()) return capacity_;
+    for (const collector::SweepRun* run : runs_of(group)) {
+      if (run->card_bytes == 0) continue;
+      return {run->card_bytes, run->card_bytes,
+              fmt::format("this card ({})", collector::size_text(run->card_bytes))};
+    }
+    return {};
+  }
+
+  collector::SweepPrediction prediction_of(const collector::SweepGroup& group) const {
+    const collector::SweepCapacity capacity = capacity_of(group);
+    if (capacity.name.empty()) return {};
+    return collector::predict(runs_of(group), report_.parameters.front().step, capacity);
+  }
+
+  /// Runs at the predicted value and the step above, and again where that shows another one. False:
+  /// it could not be shown for all groups.
+  bool verify(SweepFolder& folder, int& failure) {
+    bool all = true;
+    for (const collector::SweepGroup& group : collector::groups_of(report_.runs)) {
+      all = verify_one(folder, group.others, failure) && all;
+      if (failure != 0 || was_stopped()) return false;
+    }
+    return all;
+  }
+
+  bool verify_one(SweepFolder& folder, const collector::SweepValues& others, int& failure) {
+    const double step = report_.parameters.front().step;
+    for (int i = 0; i < kMostChecks; ++i) {
+      const std::vector<collector::SweepGroup> groups = collector::groups_of(report_.runs);
+      const auto group = std::find_if(groups.begin(), groups.end(),
+                                      [&](const auto& of) { return of.others == others; });
+      const collector::SweepCapacity capacity = capacity_of(*group);
+      const collector::SweepPrediction prediction = prediction_of(*group);
+      if (!prediction.largest || prediction.beyond) return false;
+      if (prediction.was_run && prediction.next_was_run) return true;
+      uint64_t card = 0;
+      for (const collector::SweepRun* run : runs_of(*group)) card = std::max(card, run->card_bytes);
+      if (card > 0 && capacity.most > card) {
+        report_.notes.push_back(
+            fmt::format("{} has more than the card here: not checked", capacity.name));
+        return false;
+      }
+      const double x = *prediction.largest + (prediction.was_run ? step : 0);
+      collector::SweepValues values{collector::number_text(x)};
+      values.insert(values.end(), others.begin(), others.end());
+      const bool known = std::any_of(
+          report_.runs.begin(), report_.runs.end(), [&](const collector::SweepRun& run) {
+            return run.values == values && run.status != collector::SweepStatus::kNotRun;
+          });
+      if (known) return false;  // it failed, or its log bounds nothing
+      std::erase_if(report_.runs,
+                    [&](const collector::SweepRun& run) { return run.values == values; });
+      if (!make(folder, values, true, failure)) return false;
+    }
+    return false;
+  }
+
+  void predict_all() {
+    for (const collector::SweepGroup& group : collector::groups_of(report_.runs)) {
+      report_.capacities.push_back(capacity_of(group));
+      report_.predictions.push_back(prediction_of(group));
+    }
+  }
+
+  void write() const {
+    const collector::TextStyle style = style_for(output_descriptor(options_.out), options_.text);
+    write_output(options_.out, [&](std::ostream& out) {
+      if (options_.json) {
+        collector::write_sweep_json(report_, out);
+      } else {
+        collector::write_sweep(report_, out, style);
+      }
+    });
+  }
+
+  const SweepOptions& options_;
+  std::string folder_;
+  std::vector<collector::SweepValues> all_;
+  collector::SweepCapacity capacity_;
+  const collector::Card* card_ = nullptr;
+  collector::SweepReport report_;
+};
+
+int sweep(const SweepOptions& options) {
+  Sweep sweep(options);
+  require_output(options.out, {});
+  return sweep.run();
+}
+
+}  // namespace
+
+void add_sweep(CommandLine& line) {
+  auto [verb, options] = line.add(
+      "sweep", "Run a program with several values of a parameter: what each takes, what fits",
+      sweep);
+  verb.add_option("-P,--parameter", options.parameters,
+                  "Values for {NAME} in the command: batch=1,2,4,8 or batch=8:64:8; of several "
+                  "parameters all combinations")
+      ->required()
+      ->allow_extra_args(false)
+      ->type_name("NAME=VALUES");
+  CLI::Option* capacity =
+      verb.add_option("--capacity", options.capacity,
+                      "The largest value for so much of a card like this one: 24GiB")
+          ->type_name("SIZE");
+  verb.add_option("--gpu", options.gpu, "The largest value for that card, such as T4")
+      ->type_name("NAME")
+      ->excludes(capacity);
+  verb.add_flag("--verify", options.verify,
+                "Run at the predicted value, too, and at the next one above");
+  verb.add_option("--out", options.folder,
+                  "Folder that keeps a log for each value (gpupeak.sweep.PROGRAM)")
+      ->type_name("FOLDER");
+  verb.add_flag("--again", options.again, "Also run what is there from before");
+  verb.add_option("--host", options.host, "What to record of host memory")
+      ->check(one_of({"full", "sampled", "counters", "off"}))
+      ->capture_default_str();
+  verb.add_flag("-q,--quiet", options.quiet, "No line for each run");
+  verb.add_flag("--json", options.json, "As JSON");
+  verb.add_option("-o,--export", options.out, "Write the result to a file")->type_name("FILE");
+  add_text_options(verb, options.text);
+  add_rules(verb, options.reading.rules);
+  add_reading(verb, options.reading);
+  verb.add_option("command", options.command, "The program and its arguments, with {NAME}")
+      ->required()
+      ->type_name("-- PROGRAM ...");
+  verb.positionals_at_end();
+}
+
+}  // namespace gpupeak::tools
