@@ -268,7 +268,8 @@ class Sweep {
                                       [&](const auto& of) { return of.others == others; });
       const collector::SweepCapacity capacity = capacity_of(*group);
       const collector::SweepPrediction prediction = prediction_of(*group);
-      if (!prediction.largest || prediction.beyond) return false;
+      if (!prediction.largest) return false;
+      if (prediction.beyond) return prediction.was_run;  // there is no edge to look for
       if (prediction.was_run && prediction.next_was_run) return true;
       uint64_t card = 0;
       for (const collector::SweepRun* run : runs_of(*group)) card = std::max(card, run->card_bytes);

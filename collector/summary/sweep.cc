@@ -17,6 +17,7 @@ constexpr size_t kMostRuns = 10'000;
 /// How far a curve is followed.
 constexpr size_t kMostSteps = 100'000;
 constexpr size_t kLeastPoints = 3;
+constexpr double kRounding = 2 << 20;
 
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
   throw UsageError(fmt::format("-P {}: {}", escape(text), why));
@@ -56,6 +57,13 @@ double first_number(const SweepRun& run) {
 
 bool is_measured(const SweepRun& run) {
   return run.status == SweepStatus::kDone && run.most_bytes.has_value();
+}
+
+/// By more than it scatters, and at the last value still. Else its slope is what pages were rounded
+/// by, and would lead to values that nobody meant.
+bool grows(const Curve& curve, double first, double last) {
+  const double least = std::max(kRounding, 2 * curve.error());
+  return curve.at(last) - curve.at(first) > least && curve.slope() + 2 * curve.square() * last > 0;
 }
 
 template <typename Bytes>
@@ -280,16 +288,15 @@ SweepPrediction predict(const std::vector<const SweepRun*>& runs, double step,
   } else if (prediction.largest) {
     const double from = *prediction.largest;
     size_t steps = 0;
-    for (double x = from + step; x < end; x = from + static_cast<double>(steps + 1) * step) {
+    prediction.beyond = !grows(*most, *first, largest_run);
+    for (double x = from + step; x < end && !prediction.beyond;
+         x = from + static_cast<double>(steps + 1) * step) {
       if (!(most->upper(x) <= room)) break;
-      if (++steps == kMostSteps || most->slope() + 2 * most->square() * x <= 0) {
-        prediction.beyond = true;
-        break;
-      }
+      prediction.beyond = ++steps == kMostSteps;
       prediction.largest = x;
     }
     if (prediction.beyond) {
-      prediction.largest = std::max(from, std::min(largest_run, end));
+      prediction.largest = from;
       prediction.why = "it hardly grows with the value: nothing is predicted beyond the runs";
     }
   }

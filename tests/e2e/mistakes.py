@@ -49,6 +49,10 @@ MISTAKES = {
         ("mark 0 here", 2, "no process 0"),
     ],
     "Options and their values": [
+        ("sweep -P batch -- PROGRAM {batch}", 2, "batch=1,2,4,8"),
+        ("sweep -P batch=1,2 -- PROGRAM", 2, "each run would be the same"),
+        ("sweep -P batch=8:1 -- PROGRAM {batch}", 2, "FIRST"),
+        ("sweep -- PROGRAM", 2, "--parameter is required"),
         ("fit --gpu RTX4900 LOG", 2, "did you mean RTX 4090"),
         ("fit --capacity 24G LOG", 2, "24G"),
         ("fit --capacity 0 LOG", 2, "no card has 0 bytes"),

@@ -96,16 +96,17 @@ TEST_CASE("curve: a parabola through few points is not taken for a line", "[coll
 }
 
 TEST_CASE("sweep: the largest value is the last whose upper end fits", "[collector]") {
-  const std::vector<SweepRun> runs{run_at(4, 1040), run_at(8, 1080), run_at(12, 1120)};
-  CHECK(predict(runs, 4, 1400).largest == 40);
-  CHECK(predict(runs, 4, 1439).largest == 40);
-  CHECK(!predict(runs, 4, 1439).was_run);
-  CHECK(predict(runs, 4, 1125).largest == 12);
-  CHECK(predict(runs, 4, 1125).was_run);
-  CHECK(predict(runs, 4, 1110).largest == 8);
-  CHECK(predict(runs, 4, 1110).next_was_run);
-  CHECK(!predict(runs, 4, 1000).largest);
-  CHECK(!predict(runs, 0, 1400).largest);
+  const std::vector<SweepRun> runs{run_at(4, 1040 * kMiB), run_at(8, 1080 * kMiB),
+                                   run_at(12, 1120 * kMiB)};
+  CHECK(predict(runs, 4, 1400 * kMiB).largest == 40);
+  CHECK(predict(runs, 4, 1439 * kMiB).largest == 40);
+  CHECK(!predict(runs, 4, 1439 * kMiB).was_run);
+  CHECK(predict(runs, 4, 1125 * kMiB).largest == 12);
+  CHECK(predict(runs, 4, 1125 * kMiB).was_run);
+  CHECK(predict(runs, 4, 1110 * kMiB).largest == 8);
+  CHECK(predict(runs, 4, 1110 * kMiB).next_was_run);
+  CHECK(!predict(runs, 4, 1000 * kMiB).largest);
+  CHECK(!predict(runs, 0, 1400 * kMiB).largest);
 }
 
 TEST_CASE("sweep: nothing is predicted beyond two runs, nor where it does not grow",
@@ -116,18 +117,23 @@ TEST_CASE("sweep: nothing is predicted beyond two runs, nor where it does not gr
   const std::vector<SweepRun> flat{run_at(1, 1000), run_at(2, 1000), run_at(3, 1000)};
   CHECK(predict(flat, 1, 5000).beyond);
   CHECK(predict(flat, 1, 5000).largest == 3);
+  // A slope that is no more than what the points are off it by.
+  const std::vector<SweepRun> rounded{run_at(8, 1000 * kMiB), run_at(16, 1003 * kMiB),
+                                      run_at(24, 1001 * kMiB), run_at(32, 1004 * kMiB)};
+  CHECK(predict(rounded, 8, 5000 * kMiB).beyond);
+  CHECK(predict(rounded, 8, 5000 * kMiB).largest == 32);
 }
 
 TEST_CASE("sweep: what ran out of memory is a limit of no larger card", "[collector]") {
-  std::vector<SweepRun> runs{run_at(4, 1040), run_at(8, 1080), run_at(12, 1120),
-                             run_at(16, 0, SweepStatus::kOutOfMemory)};
-  for (SweepRun& run : runs) run.card_bytes = 1150;
-  CHECK(predict(runs, 4, 1150).largest == 12);
-  CHECK(predict(runs, 4, 1150).next_was_run);
-  CHECK(predict(runs, 4, 2000).largest == 100);
+  std::vector<SweepRun> runs{run_at(4, 1040 * kMiB), run_at(8, 1080 * kMiB),
+                             run_at(12, 1120 * kMiB), run_at(16, 0, SweepStatus::kOutOfMemory)};
+  for (SweepRun& run : runs) run.card_bytes = 1150u << 20;
+  CHECK(predict(runs, 4, 1150 * kMiB).largest == 12);
+  CHECK(predict(runs, 4, 1150 * kMiB).next_was_run);
+  CHECK(predict(runs, 4, 2000 * kMiB).largest == 100);
   // A run that failed for another reason says nothing.
   runs[3].status = SweepStatus::kFailed;
-  CHECK(predict(runs, 4, 1200).largest == 20);
+  CHECK(predict(runs, 4, 1200 * kMiB).largest == 20);
 }
 
 TEST_CASE("sweep: values, combinations and commands", "[collector]") {

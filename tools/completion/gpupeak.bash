@@ -10,7 +10,7 @@ _gpupeak() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    mapfile -t COMPREPLY < <(compgen -W "run mark report diff check fit phases pools tags rules metrics merge symbolize bundle compress tree flame leaks temporary timeline compare export dump help version --help --version" -- "$word"; _gpupeak_logs "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run mark report diff check fit sweep phases pools tags rules metrics merge symbolize bundle compress tree flame leaks temporary timeline compare export dump help version --help --version" -- "$word"; _gpupeak_logs "$word")
     return
   fi
   case $before in
@@ -27,7 +27,7 @@ _gpupeak() {
     --rules) mapfile -t COMPREPLY < <(compgen -W "none auto titles cuda onnxruntime tensorrt openvino llamacpp jax pytorch" -- "$word"; compgen -f -X '!*.toml' -- "$word"; compgen -d -- "$word"); return ;;
     --baseline) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
   esac
-  if [ "$verb" = run ]; then
+  if [ "$verb" = run ] || [ "$verb" = sweep ]; then
     local i
     for ((i = 2; i < COMP_CWORD; i++)); do
       if [ "${COMP_WORDS[i]}" = -- ]; then  # the program and its arguments
@@ -36,8 +36,10 @@ _gpupeak() {
         return
       fi
     done
-    mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --log-max --summary-within --compress --children --python --audit --ort-nodes --phase-on-output --help --" -- "$word")
-    return
+    if [ "$verb" = run ]; then
+      mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --log-max --summary-within --compress --children --python --audit --ort-nodes --phase-on-output --help --" -- "$word")
+      return
+    fi
   fi
   if [ "$verb" = export ] && [ "$COMP_CWORD" -eq 2 ] && [[ $word != -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "massif heaptrack pprof chrome speedscope folded sqlite torch-snapshot mxnet-csv csv" -- "$word")
@@ -55,6 +57,7 @@ _gpupeak() {
     diff) options="--by --top --json --strict --out --color --bytes --help" ;;
     check) options="--max --baseline --max-increase --json --out --junit --markdown --strict --allow-no-device --color --bytes --help" ;;
     fit) options="--capacity --gpu --top --json --out --color --bytes --help" ;;
+    sweep) options="--parameter --capacity --gpu --verify --out --again --host --quiet --json --export --color --bytes --help --" ;;
     timeline) options="--scope --height --svg --png --json --strict --out --color --bytes --help" ;;
     compare) options="--scope --html --top --json --strict --out --color --bytes --help" ;;
     metrics) options="--format --metric --label --benchmark --strict --out --help" ;;
@@ -71,7 +74,7 @@ _gpupeak() {
     *) options+=" --sysroot --debug-dir" ;;
   esac
   case $verb in
-    report | phases | pools | tags | diff | check | fit | timeline | compare | tree | flame | leaks | temporary | export)
+    report | phases | pools | tags | diff | check | fit | sweep | timeline | compare | tree | flame | leaks | temporary | export)
       options+=" --rules --phase --tag" ;;
   esac
   case $verb in

@@ -54,7 +54,7 @@ def fish(command):
     for name, description in verbs(command):
         lines.append(f"complete -c gpupeak -n __fish_use_subcommand -a {name} -d {quoted(description)}")
         seen = f"'__fish_seen_subcommand_from {name}'"
-        if name not in ("run", "rules", "export"):
+        if name not in ("run", "sweep", "rules", "export"):
             lines.append(f"complete -c gpupeak -n {seen} -F")
         for letter, option, value, values, description in options(command, name):
             line = f"complete -c gpupeak -n {seen} -l {option}" + (f" -s {letter}" if letter else "")
@@ -93,7 +93,7 @@ def zsh(command):
                 text += f":{quoted(value)}:{action}"
             names = f"{{-{letter},--{option}}}" if letter else f"--{option}"
             lines.append(f"        '*'{names}'{text}' \\")
-        if name == "run":
+        if name in ("run", "sweep"):
             lines.append("        '*::program:_normal'")
         elif name == "export":
             lines.append(f"        '1:format:({' '.join(n for n, _ in formats(command))})' '*:log:_files'")
