@@ -20,7 +20,7 @@ namespace gpupeak::tools {
 namespace {
 
 constexpr uint64_t kLargeBytes = 64 << 20;
-/// Measured: docs/performance.md. The next levels take twice the time for a fiftieth of the size.
+/// Measured: docs/performance.md. Higher levels take much longer and gain little.
 constexpr int kLevel = 3;
 constexpr unsigned kMostThreads = 4;
 

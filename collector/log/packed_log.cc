@@ -11,11 +11,14 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "collector/log/log_columns.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "gpupeak/log_format.h"
@@ -24,6 +27,7 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr std::string_view kSymbolsFollow = "gpupeak.symbols/1";
+constexpr std::string_view kColumnsFollow = "gpupeak.columns/1";  // and how many bytes they are
 constexpr uint32_t kFirstSkippable = 0x184D2A50, kLastSkippable = 0x184D2A5F;
 constexpr size_t kSkippableHeader = 8;
 constexpr size_t kStepBytes = 4 << 20;
@@ -43,9 +47,22 @@ bool is_skippable(uint32_t magic) {
   return magic >= kFirstSkippable && magic <= kLastSkippable;
 }
 
+/// Of a skippable frame that says so, what follows being a log's columns.
+std::optional<uint64_t> bytes_of_columns(std::span<const uint8_t> frame) {
+  uint64_t bytes;
+  const size_t size = word_at(frame, sizeof(uint32_t));
+  if (size != kColumnsFollow.size() + sizeof bytes || size > frame.size() - kSkippableHeader)
+    return std::nullopt;
+  const uint8_t* text = frame.data() + kSkippableHeader;
+  if (memcmp(text, kColumnsFollow.data(), kColumnsFollow.size()) != 0) return std::nullopt;
+  memcpy(&bytes, text + kColumnsFollow.size(), sizeof bytes);
+  return bytes;
+}
+
 /// What the first frame says of itself; 0: it does not.
 uint64_t told_bytes(std::span<const uint8_t> file) {
   while (is_skippable(word_at(file, 0)) && file.size() >= kSkippableHeader) {
+    if (const auto told = bytes_of_columns(file)) return *told;
     const size_t bytes = kSkippableHeader + word_at(file, sizeof(uint32_t));
     file = file.subspan(std::min(bytes, file.size()));
   }
@@ -142,32 +159,95 @@ size_t unpack_frame(ZSTD_DCtx* context, std::span<const uint8_t> from, const std
   }
 }
 
+/// One frame, from pieces.
+class Packer {
+ public:
+  Packer(std::ostream& out, const Packing& packing)
+      : out_(out), context_(ZSTD_createCCtx(), &ZSTD_freeCCtx), buffer_(ZSTD_CStreamOutSize()) {
+    ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, packing.level);
+    ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_nbWorkers, packing.threads);
+    ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_checksumFlag, 1);
+  }
+  /// What all pieces have together, where that is known.
+  void pledge(uint64_t bytes) { ZSTD_CCtx_setPledgedSrcSize(context_.get(), bytes); }
+
+  void add(std::span<const uint8_t> piece, bool last) {
+    ZSTD_inBuffer in{piece.data(), piece.size(), 0};
+    for (bool more = true; more && out_;) {
+      ZSTD_outBuffer to{buffer_.data(), buffer_.size(), 0};
+      const size_t left =
+          ZSTD_compressStream2(context_.get(), &to, &in, last ? ZSTD_e_end : ZSTD_e_continue);
+      if (ZSTD_isError(left) != 0) throw std::runtime_error(ZSTD_getErrorName(left));
+      out_.write(buffer_.data(), static_cast<std::streamsize>(to.pos));
+      more = last ? left != 0 : in.pos != in.size;
+    }
+  }
+
+ private:
+  std::ostream& out_;
+  const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context_;
+  std::vector<char> buffer_;
+};
+
 void pack_frame(std::span<const uint8_t> from, std::ostream& out, const Progress& progress,
                 const Packing& packing) {
-  const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context(ZSTD_createCCtx(),
-                                                                     &ZSTD_freeCCtx);
-  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, packing.level);
-  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_nbWorkers, packing.threads);
-  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
-  ZSTD_CCtx_setPledgedSrcSize(context.get(), from.size());
-  std::vector<char> buffer(ZSTD_CStreamOutSize());
-  for (size_t done = 0;;) {
+  Packer packer(out, packing);
+  packer.pledge(from.size());
+  for (size_t done = 0; out;) {
     const size_t step = std::min(kStepBytes, from.size() - done);
     const bool last = done + step == from.size();
-    ZSTD_inBuffer in{from.data() + done, step, 0};
-    for (bool more = true; more;) {
-      ZSTD_outBuffer to{buffer.data(), buffer.size(), 0};
-      const size_t left =
-          ZSTD_compressStream2(context.get(), &to, &in, last ? ZSTD_e_end : ZSTD_e_continue);
-      if (ZSTD_isError(left) != 0) throw std::runtime_error(ZSTD_getErrorName(left));
-      out.write(buffer.data(), static_cast<std::streamsize>(to.pos));
-      more = last ? left != 0 : in.pos != in.size;
-      if (!out) return;
-    }
+    packer.add(from.subspan(done, step), last);
     done += step;
     if (progress) progress(done, from.size());
     if (last) return;
   }
+}
+
+void write_skippable(std::string_view text, std::ostream& out) {
+  const uint32_t header[] = {GPUPEAK_PACKED_MAGIC, static_cast<uint32_t>(text.size())};
+  static_assert(sizeof header == kSkippableHeader);
+  out.write(reinterpret_cast<const char*>(header), sizeof header);
+  out << text;
+}
+
+/// That what was split is joined again to what it was: asked of each block before it counts, since
+/// the log itself will go.
+void check_block(ColumnJoiner& joiner, std::span<const uint8_t> block,
+                 std::span<const uint8_t> stretch) {
+  joiner.take(reinterpret_cast<const char*>(block.data()), block.size(),
+              [&stretch](const char* bytes, size_t size) {
+                if (size > stretch.size() || memcmp(bytes, stretch.data(), size) != 0)
+                  throw std::runtime_error("it cannot be packed without loss");
+                stretch = stretch.subspan(size);
+              });
+  joiner.finish();
+  if (!stretch.empty()) throw std::runtime_error("it cannot be packed without loss");
+}
+
+void pack_columns(std::span<const uint8_t> log, std::ostream& out, const Progress& progress,
+                  const Packing& packing) {
+  std::string told(kColumnsFollow);
+  const uint64_t size = log.size();
+  told.append(reinterpret_cast<const char*>(&size), sizeof size);
+  write_skippable(told, out);
+  Packer packer(out, packing);
+  ColumnSplitter splitter;
+  ColumnJoiner joiner("it");
+  std::vector<uint8_t> blocks[2];  // one is made while the other is checked
+  std::future<void> check;
+  for (size_t done = 0, i = 0; done < log.size() && out; ++i) {
+    std::vector<uint8_t>& block = blocks[i % 2];
+    const auto stretch = log.subspan(done, ColumnSplitter::stretch(log, done));
+    splitter.split(stretch, block);
+    if (check.valid()) check.get();
+    check = std::async(std::launch::async,
+                       [&joiner, &block, stretch] { check_block(joiner, block, stretch); });
+    packer.add(block, false);
+    done += stretch.size();
+    if (progress) progress(done, log.size());
+  }
+  if (check.valid()) check.get();
+  packer.add({}, true);
 }
 
 }  // namespace
@@ -196,7 +276,7 @@ Unpacked unpack(std::span<const uint8_t> file, const std::string& path) {
       throw LogError(name + " is no bundle: its symbols have no end", 0);
     }
   };
-  bool symbols_follow = false;
+  bool symbols_follow = false, columns_follow = false;
   while (!file.empty()) {
     size_t taken = 0;
     if (is_skippable(word_at(file, 0)) && file.size() >= kSkippableHeader) {
@@ -206,7 +286,15 @@ Unpacked unpack(std::span<const uint8_t> file, const std::string& path) {
       }
       const auto* text = reinterpret_cast<const char*>(file.data() + kSkippableHeader);
       symbols_follow |= std::string_view(text, bytes) == kSymbolsFollow;
+      columns_follow |= bytes_of_columns(file).has_value();
       taken = kSkippableHeader + bytes;
+    } else if (columns_follow && !symbols_follow) {
+      ColumnJoiner joiner(name);
+      taken = unpack_frame(context.get(), file, name, [&](const char* bytes, size_t size) {
+        joiner.take(bytes, size, to_log);
+      });
+      joiner.finish();
+      columns_follow = false;
     } else {
       taken = unpack_frame(context.get(), file, name, symbols_follow ? to_symbols : to_log);
     }
@@ -219,16 +307,12 @@ Unpacked unpack(std::span<const uint8_t> file, const std::string& path) {
 void write_packed(std::span<const uint8_t> log, std::string_view symbols, std::ostream& out,
                   const Progress& progress, const Packing& packing) {
   if (packing.in_place) {
-    gpupeak_packed_mark mark{GPUPEAK_PACKED_MAGIC, sizeof mark.text, {}};
-    memcpy(mark.text, GPUPEAK_PACKED_TEXT, sizeof mark.text);
-    out.write(reinterpret_cast<const char*>(&mark), sizeof mark);
+    write_skippable({GPUPEAK_PACKED_TEXT, sizeof gpupeak_packed_mark::text}, out);
+    return pack_columns(log, out, progress, packing);
   }
   pack_frame(log, out, progress, packing);
   if (symbols.empty()) return;
-  const uint32_t header[] = {kFirstSkippable, static_cast<uint32_t>(kSymbolsFollow.size())};
-  static_assert(sizeof header == kSkippableHeader);
-  out.write(reinterpret_cast<const char*>(header), sizeof header);
-  out << kSymbolsFollow;
+  write_skippable(kSymbolsFollow, out);
   pack_frame({reinterpret_cast<const uint8_t*>(symbols.data()), symbols.size()}, out, {}, packing);
 }
 

@@ -28,9 +28,11 @@ struct Unpacked {
 Unpacked unpack(std::span<const uint8_t> file, const std::string& name);
 
 struct Packing {
-  int level = 9;          ///< as the zstd command's
-  int threads = 0;        ///< besides the caller's; 0 also where zstd was built without
-  bool in_place = false;  ///< takes the log's own name: gpupeak_packed_mark comes first
+  int level = 9;    ///< as the zstd command's
+  int threads = 0;  ///< besides the caller's; 0 also where zstd was built without
+  /// Takes the log's own name: gpupeak_packed_mark comes first, and then its columns
+  /// (log_columns.h), without symbols.
+  bool in_place = false;
 };
 
 /// `symbols` empty: the log alone. Where `out` fails it ends at once.

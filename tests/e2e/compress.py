@@ -4,6 +4,8 @@ usage: compress.py LIBGPUPEAK GPUPEAK MUCH LOG_LIMIT CASE
 """
 import json
 import os
+import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -145,6 +147,39 @@ def case_interrupted():
                 break
         else:
             raise Failed("ten times nobody could end it")
+
+
+def case_damaged():
+    """Whatever stands in the columns, it is read or refused, and quickly."""
+    if shutil.which("zstd") is None:
+        raise Skipped("no zstd to make damaged ones with")
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([GPUPEAK, "run", "-q", "-o", LOG, "--compress", "always", "--", "sh", "-c", ":"], cwd=folder,
+                       env=environment(folder, False), check=True)
+        with open(os.path.join(folder, LOG), "rb") as file:
+            packed = file.read()
+        begin = packed[:len(PACKED) + 8 + len("gpupeak.columns/1") + 8]
+        expect(b"gpupeak.columns/1" in begin, f"{begin}")
+        columns = subprocess.run(["zstd", "-dcq"], input=packed, stdout=subprocess.PIPE, check=True).stdout
+        seed = random.randrange(1 << 32)
+        print(f"seed {seed}")
+        chance = random.Random(seed)
+        codes = set()
+        for i in range(120):
+            damaged = bytearray(columns)
+            if i % 3 == 0:
+                del damaged[chance.randrange(len(damaged)):]
+            else:
+                for _ in range(chance.randrange(1, 20)):
+                    place = chance.randrange(48 if i % 3 == 1 else len(damaged))  # the columns' sizes, or anything
+                    damaged[place] = chance.randrange(256)
+            path = os.path.join(folder, "damaged.gplog")
+            with open(path, "wb") as file:
+                file.write(begin + subprocess.run(["zstd", "-cq"], input=bytes(damaged), stdout=subprocess.PIPE, check=True).stdout)
+            done = subprocess.run([GPUPEAK, "report", "--json", path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=100, check=False)
+            codes.add(done.returncode)
+            expect(done.returncode in (0, 3), f"a damaged one gives {done.returncode}: {done.stderr}")
+        expect(3 in codes, "no damage was found")
 
 
 def case_no_room_to_read():

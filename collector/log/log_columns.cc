@@ -1,0 +1,477 @@
+#include "collector/log/log_columns.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "collector/log/address_model.h"
+#include "collector/text/error.h"
+#include "gpupeak/log_format.h"
+
+namespace gpupeak::collector {
+
+namespace {
+
+constexpr size_t kStretchBytes = 32 << 20;
+constexpr size_t kLargestChunk = 1 << 20;
+constexpr size_t kMostBlockBytes = 256 << 20;
+constexpr uint8_t kNoGuess = 0xff;
+constexpr uint8_t kNoTag = 0;  ///< the chunk's rest is no records: zeros, or raw
+constexpr size_t kMostVarintBytes = 10;
+
+/// A block is the sizes of its columns, four bytes each, and the columns. kPlan: numbers of pages,
+/// in turn raw and of chunks of events, each as a varint. kRaw: raw pages, headers of chunks,
+/// rests.
+enum Column : size_t {
+  kPlan,
+  kRaw,
+  kRests,
+  kTags,
+  kTimes,
+  kGuessed,
+  kAllocated,
+  kFreed,
+  kSizes,
+  kSlacks,
+  kStacks,
+  kOthers,
+  kColumns
+};
+
+/// A column that grows. As large as it can become, so that nobody has to ask whether there is room;
+/// what is not used of it has no memory.
+struct Growing {
+  std::unique_ptr<uint8_t[]> bytes;
+  size_t size = 0;
+
+  void put(uint8_t byte) { bytes[size++] = byte; }
+  void put(const uint8_t* from, size_t count) {
+    memcpy(bytes.get() + size, from, count);
+    size += count;
+  }
+  /// A few bytes: a call would cost more.
+  void put_few(const uint8_t* from, const uint8_t* end) {
+    while (from != end) bytes[size++] = *from++;
+  }
+};
+using GrowingColumns = std::array<Growing, kColumns>;
+
+bool is_events_chunk(std::span<const uint8_t> bytes, gpupeak_chunk_header& header) {
+  if (bytes.size() < sizeof header) return false;
+  memcpy(&header, bytes.data(), sizeof header);
+  return header.magic == GPUPEAK_CHUNK_MAGIC && header.kind == GPUPEAK_CHUNK_EVENTS &&
+         header.bytes >= GPUPEAK_LOG_PAGE && header.bytes % GPUPEAK_LOG_PAGE == 0 &&
+         header.bytes <= std::min(bytes.size(), kLargestChunk);
+}
+
+bool has_block(uint8_t type) {
+  return type == GPUPEAK_REC_ALLOC || type == GPUPEAK_REC_REALLOC_END;
+}
+
+/// A hot record's tag that is known to the bit.
+bool is_hot(uint8_t tag) {
+  const uint8_t type = tag & GPUPEAK_TAG_TYPE_MASK;
+  return type >= GPUPEAK_REC_ALLOC && type <= GPUPEAK_REC_REALLOC_FAILED &&
+         (tag & ~(GPUPEAK_TAG_TYPE_MASK | GPUPEAK_TAG_TIMED | GPUPEAK_TAG_UNALIGNED)) == 0;
+}
+
+struct Varint {
+  uint64_t value = 0;
+  size_t bytes = 0;  ///< 0: there is none
+};
+
+inline Varint varint_at(const uint8_t* at, const uint8_t* end) {
+  Varint varint;
+  for (size_t i = 0; i < kMostVarintBytes && at + i < end; ++i) {
+    varint.value |= static_cast<uint64_t>(at[i] & 0x7f) << (7 * i);
+    if (at[i] < 0x80) {
+      varint.bytes = i + 1;
+      return varint;
+    }
+  }
+  return {};
+}
+
+inline size_t put_varint(uint8_t* to, uint64_t value) {
+  size_t bytes = 0;
+  for (; value >= 0x80; value >>= 7) to[bytes++] = static_cast<uint8_t>(value | 0x80);
+  to[bytes++] = static_cast<uint8_t>(value);
+  return bytes;
+}
+
+uint64_t unzigzag(uint64_t value) {
+  return (value >> 1) ^ (0 - (value & 1));
+}
+uint64_t zigzag(uint64_t value) {
+  return (value << 1) ^ (0 - (value >> 63));
+}
+
+uint64_t address_of(uint64_t delta, uint64_t running, bool unaligned) {
+  const uint64_t step = unzigzag(delta);
+  return unaligned ? running + step : ((running >> 4) + step) << 4;
+}
+uint64_t delta_of(uint64_t address, uint64_t running, bool unaligned) {
+  return zigzag(unaligned ? address - running : (address >> 4) - (running >> 4));
+}
+
+/// A record's fields as they lie in the log; where is nothing, nullptr.
+struct HotRecord {
+  const uint8_t* time = nullptr;
+  const uint8_t *address = nullptr, *size = nullptr, *slack = nullptr, *stack = nullptr;
+  const uint8_t* end = nullptr;
+  uint64_t delta = 0, usable_bytes = 0;
+};
+
+/// False if it is not whole.
+inline bool read_hot(const uint8_t* at, const uint8_t* end, HotRecord& record) {
+  const uint8_t tag = *at++;
+  const auto field = [&](const uint8_t*& place, uint64_t& value) {
+    const Varint varint = varint_at(at, end);
+    place = at;
+    value = varint.value;
+    at += varint.bytes;
+    return varint.bytes != 0;
+  };
+  uint64_t ignored;
+  record.time = at;
+  if ((tag & GPUPEAK_TAG_TIMED) != 0 && !field(record.time, ignored)) return false;
+  if (!field(record.address, record.delta)) return false;
+  record.size = at;
+  if (has_block(tag & GPUPEAK_TAG_TYPE_MASK)) {
+    uint64_t size, slack;
+    if (!field(record.size, size) || !field(record.slack, slack) || !field(record.stack, ignored))
+      return false;
+    record.usable_bytes = size + unzigzag(slack);
+  }
+  record.end = at;
+  return true;
+}
+
+class StretchSplitter {
+ public:
+  StretchSplitter(AddressModel& model, GrowingColumns& columns)
+      : model_(model), columns_(columns) {}
+
+  void split(std::span<const uint8_t> stretch) {
+    size_t raw = 0, events = 0;  // pages since the plan's last entries
+    for (size_t at = 0; at < stretch.size();) {
+      gpupeak_chunk_header header;
+      if (is_events_chunk(stretch.subspan(at), header)) {
+        split_chunk(stretch.subspan(at, header.bytes));
+        ++events;
+        at += header.bytes;
+        continue;
+      }
+      if (events != 0) plan(std::exchange(raw, 0), std::exchange(events, 0));
+      const size_t bytes = std::min<size_t>(GPUPEAK_LOG_PAGE, stretch.size() - at);
+      put(kRaw, stretch.data() + at, bytes);
+      raw += bytes;
+      at += bytes;
+    }
+    plan(raw, events);
+  }
+
+ private:
+  void put(Column column, const uint8_t* bytes, size_t size) { columns_[column].put(bytes, size); }
+  void put_number(Column column, uint64_t value) {
+    uint8_t bytes[kMostVarintBytes];
+    put(column, bytes, put_varint(bytes, value));
+  }
+  void plan(size_t raw_bytes, size_t chunks) {
+    put_number(kPlan, raw_bytes);
+    put_number(kPlan, chunks);
+  }
+
+  void split_chunk(std::span<const uint8_t> chunk) {
+    put(kRaw, chunk.data(), sizeof(gpupeak_chunk_header));
+    const uint8_t* at = chunk.data() + sizeof(gpupeak_chunk_header);
+    const uint8_t* end = chunk.data() + chunk.size();
+    uint64_t running = 0;
+    while (at < end) {
+      const uint8_t* next = (*at & GPUPEAK_TAG_EXTENDED) != 0 ? split_extended(at, end)
+                            : is_hot(*at)                     ? split_hot(at, end, running)
+                                                              : nullptr;
+      if (next == nullptr) return split_rest(at, end);
+      at = next;
+    }
+  }
+
+  void split_rest(const uint8_t* at, const uint8_t* end) {
+    columns_[kTags].put(kNoTag);
+    const bool zeros = std::all_of(at, end, [](uint8_t byte) { return byte == 0; });
+    columns_[kRests].put(zeros ? 0 : 1);
+    if (!zeros) put(kRaw, at, static_cast<size_t>(end - at));
+  }
+
+  const uint8_t* split_extended(const uint8_t* at, const uint8_t* end) {
+    const Varint length = varint_at(at + 1, end);
+    if (length.bytes == 0 || length.value > static_cast<uint64_t>(end - at - 1) - length.bytes)
+      return nullptr;
+    columns_[kTags].put(*at);
+    put(kOthers, at + 1, length.bytes + length.value);
+    return at + 1 + length.bytes + length.value;
+  }
+
+  const uint8_t* split_hot(const uint8_t* at, const uint8_t* end, uint64_t& running) {
+    HotRecord record;
+    if (!read_hot(at, end, record)) return nullptr;
+    const uint8_t tag = *at;
+    const bool allocates = has_block(tag & GPUPEAK_TAG_TYPE_MASK);
+    const bool unaligned = (tag & GPUPEAK_TAG_UNALIGNED) != 0;
+    const uint64_t address = address_of(record.delta, running, unaligned);
+    columns_[kTags].put(tag);
+    if ((tag & GPUPEAK_TAG_TIMED) != 0) columns_[kTimes].put_few(record.time, record.address);
+    const AddressModel::Guesses guesses =
+        allocates ? model_.of_allocated(record.usable_bytes) : model_.of_freed();
+    const auto right = std::find(guesses.begin(), guesses.end(), address);
+    // As the joiner will write it, or else as it stands there.
+    uint8_t again[kMostVarintBytes];
+    const size_t again_bytes = put_varint(again, delta_of(address, running, unaligned));
+    const auto bytes = static_cast<size_t>(record.size - record.address);
+    if (right != guesses.end() && again_bytes == bytes &&
+        memcmp(again, record.address, bytes) == 0) {
+      columns_[kGuessed].put(static_cast<uint8_t>(right - guesses.begin()));
+    } else {
+      columns_[kGuessed].put(kNoGuess);
+      columns_[allocates ? kAllocated : kFreed].put_few(record.address, record.size);
+    }
+    if (allocates) {
+      columns_[kSizes].put_few(record.size, record.slack);
+      columns_[kSlacks].put_few(record.slack, record.stack);
+      columns_[kStacks].put_few(record.stack, record.end);
+      model_.allocated(address, record.usable_bytes);
+    } else {
+      model_.freed(address);
+    }
+    running = address;
+    return record.end;
+  }
+
+  AddressModel& model_;
+  GrowingColumns& columns_;
+};
+
+struct BrokenColumns {};
+
+/// A column that is read to its end. Whatever is not there is BrokenColumns.
+class ColumnReader {
+ public:
+  void set(std::span<const uint8_t> bytes) {
+    at_ = bytes.data();
+    end_ = at_ + bytes.size();
+  }
+  bool is_at_end() const { return at_ == end_; }
+  uint8_t byte() {
+    if (at_ == end_) throw BrokenColumns{};
+    return *at_++;
+  }
+  std::span<const uint8_t> take(uint64_t bytes) {
+    if (bytes > static_cast<uint64_t>(end_ - at_)) throw BrokenColumns{};
+    const std::span<const uint8_t> taken(at_, bytes);
+    at_ += bytes;
+    return taken;
+  }
+  std::span<const uint8_t> varint(uint64_t& value) {
+    const Varint varint = varint_at(at_, end_);
+    if (varint.bytes == 0) throw BrokenColumns{};
+    value = varint.value;
+    return take(varint.bytes);
+  }
+
+ private:
+  const uint8_t *at_ = nullptr, *end_ = nullptr;
+};
+
+class BlockJoiner {
+ public:
+  BlockJoiner(AddressModel& model, std::array<ColumnReader, kColumns>& columns,
+              const ColumnJoiner::Sink& sink)
+      : model_(model), columns_(columns), sink_(sink), chunk_(kLargestChunk) {}
+
+  void join() {
+    while (!columns_[kPlan].is_at_end()) {
+      uint64_t raw, chunks;
+      columns_[kPlan].varint(raw);
+      columns_[kPlan].varint(chunks);
+      give(columns_[kRaw].take(raw));
+      for (; chunks > 0; --chunks) join_chunk();
+    }
+    for (const ColumnReader& column : columns_) {
+      if (!column.is_at_end()) throw BrokenColumns{};
+    }
+  }
+
+ private:
+  void give(std::span<const uint8_t> bytes) {
+    if (!bytes.empty()) sink_(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  /// Appends to the chunk.
+  void put(std::span<const uint8_t> bytes) {
+    if (bytes.size() > static_cast<size_t>(end_ - at_)) throw BrokenColumns{};
+    std::copy(bytes.begin(), bytes.end(), at_);
+    at_ += bytes.size();
+  }
+
+  void join_chunk() {
+    const std::span<const uint8_t> begin = columns_[kRaw].take(sizeof(gpupeak_chunk_header));
+    gpupeak_chunk_header header;
+    memcpy(&header, begin.data(), sizeof header);
+    if (header.bytes < sizeof header || header.bytes > kLargestChunk) throw BrokenColumns{};
+    at_ = chunk_.data();
+    end_ = at_ + header.bytes;
+    put(begin);
+    running_ = 0;
+    while (at_ < end_) {
+      const uint8_t tag = columns_[kTags].byte();
+      if (tag == kNoTag) {
+        join_rest();
+        break;
+      }
+      put({&tag, 1});
+      if ((tag & GPUPEAK_TAG_EXTENDED) != 0)
+        join_extended();
+      else
+        join_hot(tag);
+    }
+    give({chunk_.data(), header.bytes});
+  }
+
+  void join_rest() {
+    const auto left = static_cast<size_t>(end_ - at_);
+    if (columns_[kRests].byte() != 0)
+      put(columns_[kRaw].take(left));
+    else
+      std::fill(at_, end_, uint8_t{0});
+    at_ = end_;
+  }
+
+  void join_extended() {
+    uint64_t length;
+    put(columns_[kOthers].varint(length));
+    put(columns_[kOthers].take(length));
+  }
+
+  void join_hot(uint8_t tag) {
+    if (!is_hot(tag)) throw BrokenColumns{};
+    uint64_t ignored, size = 0, slack = 0;
+    const bool allocates = has_block(tag & GPUPEAK_TAG_TYPE_MASK);
+    const bool unaligned = (tag & GPUPEAK_TAG_UNALIGNED) != 0;
+    if ((tag & GPUPEAK_TAG_TIMED) != 0) put(columns_[kTimes].varint(ignored));
+    std::span<const uint8_t> sizes, slacks, stacks;
+    if (allocates) {  // the guess depends on them
+      sizes = columns_[kSizes].varint(size);
+      slacks = columns_[kSlacks].varint(slack);
+      stacks = columns_[kStacks].varint(ignored);
+    }
+    const uint64_t usable_bytes = size + unzigzag(slack);
+    const uint8_t guess = columns_[kGuessed].byte();
+    if (guess == kNoGuess) {
+      uint64_t delta;
+      put(columns_[allocates ? kAllocated : kFreed].varint(delta));
+      running_ = address_of(delta, running_, unaligned);
+    } else {
+      if (guess >= AddressModel::kGuesses) throw BrokenColumns{};
+      const uint64_t address =
+          (allocates ? model_.of_allocated(usable_bytes) : model_.of_freed())[guess];
+      uint8_t bytes[kMostVarintBytes];
+      put({bytes, put_varint(bytes, delta_of(address, running_, unaligned))});
+      running_ = address;
+    }
+    if (allocates) {
+      put(sizes);
+      put(slacks);
+      put(stacks);
+      model_.allocated(running_, usable_bytes);
+    } else {
+      model_.freed(running_);
+    }
+  }
+
+  AddressModel& model_;
+  std::array<ColumnReader, kColumns>& columns_;
+  const ColumnJoiner::Sink& sink_;
+  std::vector<uint8_t> chunk_;
+  uint8_t *at_ = nullptr, *end_ = nullptr;
+  uint64_t running_ = 0;
+};
+
+}  // namespace
+
+struct LogColumnsState {
+  AddressModel model;
+  GrowingColumns columns;  // of a splitter
+};
+
+ColumnSplitter::ColumnSplitter() : state_(std::make_unique<LogColumnsState>()) {}
+ColumnSplitter::~ColumnSplitter() = default;
+
+size_t ColumnSplitter::stretch(std::span<const uint8_t> log, size_t begin) {
+  size_t at = begin;
+  while (at < log.size() && at - begin < kStretchBytes) {
+    gpupeak_chunk_header header;
+    const bool chunk = is_events_chunk(log.subspan(at), header);
+    at += std::min<size_t>(chunk ? header.bytes : GPUPEAK_LOG_PAGE, log.size() - at);
+  }
+  return at - begin;
+}
+
+void ColumnSplitter::split(std::span<const uint8_t> stretch, std::vector<uint8_t>& block) {
+  // No column has more bytes than the stretch: of each record it has one part, or a byte.
+  constexpr size_t kMost = kStretchBytes + kLargestChunk + GPUPEAK_LOG_PAGE;
+  if (stretch.size() > kStretchBytes + kLargestChunk) throw LogError("the stretch is too long", 0);
+  for (Growing& column : state_->columns) {
+    if (column.bytes == nullptr) column.bytes = std::make_unique_for_overwrite<uint8_t[]>(kMost);
+    column.size = 0;
+  }
+  StretchSplitter(state_->model, state_->columns).split(stretch);
+  block.clear();
+  for (const Growing& column : state_->columns) {
+    const auto size = static_cast<uint32_t>(column.size);
+    const auto* bytes = reinterpret_cast<const uint8_t*>(&size);
+    block.insert(block.end(), bytes, bytes + sizeof size);
+  }
+  for (const Growing& column : state_->columns)
+    block.insert(block.end(), column.bytes.get(), column.bytes.get() + column.size);
+}
+
+ColumnJoiner::ColumnJoiner(std::string name)
+    : name_(std::move(name)), state_(std::make_unique<LogColumnsState>()) {}
+ColumnJoiner::~ColumnJoiner() = default;
+
+void ColumnJoiner::take(const char* bytes, size_t size, const Sink& sink) {
+  pending_.insert(pending_.end(), bytes, bytes + size);
+  constexpr size_t kSizes = kColumns * sizeof(uint32_t);
+  while (pending_.size() >= kSizes) {
+    uint32_t sizes[kColumns];
+    memcpy(sizes, pending_.data(), kSizes);
+    uint64_t whole = kSizes;
+    for (const uint32_t column : sizes) whole += column;
+    if (whole > kMostBlockBytes) throw LogError(name_ + " is damaged: a block is too large", 0);
+    if (pending_.size() < whole) return;
+    join(std::span(pending_).first(whole), sink);
+    pending_.erase(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(whole));
+  }
+}
+
+void ColumnJoiner::join(std::span<const uint8_t> block, const Sink& sink) {
+  std::array<ColumnReader, kColumns> columns;
+  std::span<const uint8_t> rest = block.subspan(kColumns * sizeof(uint32_t));
+  for (size_t i = 0; i < kColumns; ++i) {
+    uint32_t size;
+    memcpy(&size, block.data() + i * sizeof size, sizeof size);
+    columns[i].set(rest.first(size));
+    rest = rest.subspan(size);
+  }
+  try {
+    BlockJoiner(state_->model, columns, sink).join();
+  } catch (const BrokenColumns&) {
+    throw LogError(name_ + " is damaged: its columns do not fit together", 0);
+  }
+}
+
+void ColumnJoiner::finish() const {
+  if (!pending_.empty()) throw LogError(name_ + " is cut off: the end of it is missing", 0);
+}
+
+}  // namespace gpupeak::collector
