@@ -60,6 +60,22 @@ bool NeedWatch::counts(const DeviceBlock& block) const {
   return is_device_kind(context.kind) && context.device >= 0 && counts_into_sum(context.kind);
 }
 
+void NeedWatch::on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/) {
+  const auto [entry, added] = given_.try_emplace({alloc.arena, alloc.address}, alloc.bytes);
+  if (!added) {
+    sizes_.erase(sizes_.find(entry->second));
+    entry->second = alloc.bytes;
+  }
+  sizes_.insert(alloc.bytes);
+}
+
+void NeedWatch::on_arena_free(const ArenaFreeEvent& free) {
+  const auto entry = given_.find({free.arena, free.address});
+  if (entry == given_.end()) return;
+  sizes_.erase(sizes_.find(entry->second));
+  given_.erase(entry);
+}
+
 void NeedWatch::on_block_alloc(const DeviceBlock& block) {
   if (!counts(block)) return;
   Device& device = device_of(block);
@@ -67,6 +83,7 @@ void NeedWatch::on_block_alloc(const DeviceBlock& block) {
   const bool of_pool = shared_out_.contains(alloc.id);
   device.sums.refused.reset();
   device.by_kind[alloc.kind] += alloc.bytes;
+  if (!of_pool) sizes_.insert(alloc.bytes);
   if (alloc.kind == GPUPEAK_KIND_LINEAR) {
     device.pages.add(alloc.address, alloc.bytes);
     if (!of_pool) {
@@ -85,6 +102,7 @@ void NeedWatch::on_block_free(const DeviceBlock& block) {
   Device& device = device_of(block);
   const DeviceAllocEvent& alloc = block.alloc;
   device.by_kind[alloc.kind] -= alloc.bytes;
+  if (!shared_out_.contains(alloc.id)) sizes_.erase(sizes_.find(alloc.bytes));
   if (alloc.kind == GPUPEAK_KIND_LINEAR) {
     device.pages.remove(alloc.address, alloc.bytes);
     if (!shared_out_.contains(alloc.id)) {
@@ -139,6 +157,9 @@ void NeedWatch::look(int32_t ordinal, Device& device) {
   device.in_use = tracked - std::min(tracked, idle);
   const uint64_t outside = device.outside_pages.bytes();
   device.in_use += outside - std::min(outside, device.outside_linear);
+  const uint64_t largest = sizes_.empty() ? 0 : *sizes_.rbegin();
+  device.lean = device.in_use - std::min(device.in_use, largest);
+  device.lean_since = std::max(device.lean_since, device.lean);
   device.held_since = std::max(device.held_since, device.held);
   device.in_use_since = std::max(device.in_use_since, device.in_use);
 }
@@ -148,9 +169,13 @@ void NeedWatch::settle(Device& device, const Beyond& now) {
   sums.held = std::max(sums.held, device.held_since);
   sums.in_use = std::max(sums.in_use, device.in_use_since);
   sums.most = std::max(sums.most, device.held_since + std::max(device.last.most, now.most));
-  sums.least = std::max(sums.least, device.in_use_since + std::min(device.last.least, now.least));
+  const uint64_t beyond = std::min(device.last.least, now.least);
+  sums.least = std::max(sums.least, device.in_use_since + beyond);
+  sums.lean_in_use = std::max(sums.lean_in_use, device.lean_since);
+  sums.lean_least = std::max(sums.lean_least, device.lean_since + beyond);
   device.held_since = device.held;
   device.in_use_since = device.in_use;
+  device.lean_since = device.lean;
   device.uncertain_beyond = 0;
   device.last = now;
 }
@@ -260,6 +285,8 @@ class Trust {
     pools();
   }
   std::vector<std::string> no_most, no_least, notes;
+  /// Libraries that try for a workspace, and go on with a smaller one, are part of it.
+  bool has_workspaces = false;
 
  private:
   /// Whether the replay arrives at the same peaks of devices as the preload's own counters.
@@ -329,6 +356,9 @@ class Trust {
       return arena.device.has_value();
     });
     for (const Module& module : profile_.definitions().modules()) {
+      // Loaded when the first convolution is planned.
+      has_workspaces |= glob_match("*libcudnn_engines*", module.path) ||
+                        glob_match("*libcudnn_cnn*", module.path);
       for (const Pool& pool : kPools) {
         if (!glob_match(pool.modules, module.path) || (pool.may_be_seen && any_seen)) continue;
         say_once(no_least, fmt::format("{}'s pool was not seen inside: how much of it is idle, and "
@@ -373,8 +403,14 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const DeviceSummary& device, con
         "contexts and code take is not known");
   }
   if (need.no_least.empty()) {
-    need.in_use_bytes = sums.in_use;
-    need.least_bytes = sums.least;
+    need.in_use_bytes = trust.has_workspaces ? sums.lean_in_use : sums.in_use;
+    need.least_bytes = trust.has_workspaces ? sums.lean_least : sums.least;
+    if (trust.has_workspaces) {
+      need.notes.push_back(
+          "cuDNN plans convolutions by the room there is: \"at least\" is without the largest "
+          "block "
+          "in use at each instant, which may be its workspace");
+    }
     if (!in_order) need.refused_bytes = sums.refused;
   }
   if (need.no_most.empty()) {

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -34,8 +35,11 @@ class NeedWatch : public ReplayObserver {
     uint64_t least = 0, most = 0;
   };
   struct Sums {
-    uint64_t in_use = 0, held = 0;    ///< largest, without the driver's own
-    uint64_t least = 0, most = 0;     ///< largest, with it
+    uint64_t in_use = 0, held = 0;  ///< largest, without the driver's own
+    uint64_t least = 0, most = 0;   ///< largest, with it
+    /// As in_use and least, without the largest block in use at each instant: it may be a workspace
+    /// that a library was given because there was room.
+    uint64_t lean_in_use = 0, lean_least = 0;
     std::optional<Beyond> beyond;     ///< largest; none: no reading
     uint64_t local_memory = 0;        ///< largest; part of `beyond`
     uint64_t unexplained = 0;         ///< largest, in either direction
@@ -50,6 +54,8 @@ class NeedWatch : public ReplayObserver {
 
   void on_block_alloc(const DeviceBlock& block) override;
   void on_block_free(const DeviceBlock& block) override;
+  void on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t stack) override;
+  void on_arena_free(const ArenaFreeEvent& free) override;
   void on_arena_failed(const ArenaFailedEvent& failed, uint32_t stack) override;
   void after(const Event& event) override;
 
@@ -64,9 +70,9 @@ class NeedWatch : public ReplayObserver {
     uint64_t outside_linear = 0;
     std::unordered_map<uint64_t, uint64_t> unclaimed;  // pools' blocks to be, with their bytes
     uint64_t unclaimed_bytes = 0;
-    uint64_t held = 0, in_use = 0;  // now
+    uint64_t held = 0, in_use = 0, lean = 0;  // now
     // Since the last reading. What the driver has for itself is known with the next one.
-    uint64_t held_since = 0, in_use_since = 0;
+    uint64_t held_since = 0, in_use_since = 0, lean_since = 0;
     Beyond last;
     std::optional<uint64_t> start, others_at_start;  // in use before the first context
     uint64_t uncertain_beyond = 0;                   // largest of the uncertain readings since
@@ -83,6 +89,8 @@ class NeedWatch : public ReplayObserver {
 
   const std::unordered_set<uint64_t> shared_out_;
   std::map<int32_t, Device> devices_;
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t> given_;  // by arena and address: bytes
+  std::multiset<uint64_t> sizes_;  // of these, and of the driver's blocks outside of pools
 };
 
 struct LogNeeds {

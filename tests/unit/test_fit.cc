@@ -115,6 +115,25 @@ TEST_CASE("fit: a segment that is still to be shared out is as idle as one that 
   CHECK(need.held_bytes == 102 * kMiB);
 }
 
+TEST_CASE("fit: where cuDNN plans convolutions the largest block is no part of the lower bound",
+          "[collector]") {
+  for (const bool with_cudnn : {false, true}) {
+    LogBuilder log = with_context();
+    if (with_cudnn) log.module("/usr/lib/libcudnn_engines_precompiled.so.9", "", 0, 0x1000, 0x1000);
+    pool(log, 4);
+    log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 100 * kMiB);
+    give(log, 0, 11, 1000, 4 * kMiB);
+    give(log, 0, 12, 1010, 50 * kMiB);
+    take(log, 13, 1010, 50 * kMiB);
+    give(log, 0, 14, 1010, 6 * kMiB);
+    log.driver_reading(0, 15, {.used = 1603 * kMiB});
+    const DeviceNeed need = need_of(log, 100 * kMiB);
+    CHECK(need.in_use_bytes == (with_cudnn ? 4 : 54) * kMiB);
+    CHECK(need.least_bytes == (with_cudnn ? 504 : 554) * kMiB);
+    CHECK(need.most_bytes == 603 * kMiB);
+  }
+}
+
 TEST_CASE("fit: what another thread takes while the driver is asked is in the upper bound",
           "[collector]") {
   LogBuilder log = with_context();

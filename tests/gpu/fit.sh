@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Whether what `gpupeak fit` and `gpupeak sweep` say fits does, on a real GPU, PyTorch's ResNet-50 and a transformer: two minutes.
+#   tests/gpu/fit.sh PREFIX [PROGRAM…]
+# The tables and a last line go to standard output, and to ${OUT:-/tmp/gpupeak-gpu}/fit.txt.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+prefix=$(cd "${1:?usage: tests/gpu/fit.sh PREFIX [PROGRAM…]}" && pwd)
+shift
+out=${OUT:-/tmp/gpupeak-gpu}
+mkdir -p "$out"
+timeout 200 python3 "$here/fit.py" "$prefix/bin/gpupeak" "$@" | tee "$out/fit.txt"
