@@ -11,6 +11,7 @@ void add_mark(CommandLine& line);
 void add_report(CommandLine& line);
 void add_diff(CommandLine& line);
 void add_check(CommandLine& line);
+void add_watch(CommandLine& line);
 void add_metrics(CommandLine& line);
 void add_merge(CommandLine& line);
 void add_sweep(CommandLine& line);

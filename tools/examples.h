@@ -46,6 +46,8 @@ inline constexpr VerbExamples kVerbExamples[] = {
   gpupeak report --html bert.html bert.gplog)"},
     {"diff", R"(  gpupeak diff before.gplog after.gplog
   gpupeak diff --by function baseline.json after.gplog)"},
+    {"watch", R"(  gpupeak watch --max device.peak_bytes=70GiB 4711 || kill 4711
+  gpupeak watch --wait 10 --max device.peak_bytes=70GiB train.gplog)"},
     {"check", R"(  gpupeak check --max device.peak_bytes=8GiB bert.gplog
   gpupeak check --baseline before.gplog --max-increase device.peak_bytes=2% after.gplog)"},
     {"metrics", R"(  gpupeak metrics bert.gplog

@@ -23,12 +23,12 @@ int main(int argc, char** argv) {
   line.app.require_subcommand(1);
   line.app.footer(tools::kExamples);
   for (const auto add :
-       {tools::add_run,    tools::add_mark,     tools::add_report,  tools::add_diff,
-        tools::add_check,  tools::add_metrics,  tools::add_merge,   tools::add_symbolize,
-        tools::add_tree,   tools::add_flame,    tools::add_leaks,   tools::add_temporary,
-        tools::add_tags,   tools::add_phases,   tools::add_pools,   tools::add_list_rules,
-        tools::add_export, tools::add_timeline, tools::add_compare, tools::add_fit,
-        tools::add_sweep,  tools::add_dump}) {
+       {tools::add_run,        tools::add_mark,   tools::add_report,   tools::add_diff,
+        tools::add_check,      tools::add_watch,  tools::add_metrics,  tools::add_merge,
+        tools::add_symbolize,  tools::add_tree,   tools::add_flame,    tools::add_leaks,
+        tools::add_temporary,  tools::add_tags,   tools::add_phases,   tools::add_pools,
+        tools::add_list_rules, tools::add_export, tools::add_timeline, tools::add_compare,
+        tools::add_fit,        tools::add_sweep,  tools::add_dump}) {
     add(line);
   }
   if (const std::optional<int> code = tools::parse(line, argc, argv)) return *code;

@@ -47,6 +47,9 @@ MISTAKES = {
         ("compare LOG", 2, "2 logs are needed"),
         ("merge LOG LOG", 2, "given twice"),
         ("mark 0 here", 2, "no process 0"),
+        ("watch LOG", 2, "nothing to watch"),
+        ("watch --max device.peak=8GiB LOG", 2, "did you mean device.peak_bytes"),
+        ("watch --max host.kind.heap.usable_peak_bytes@phase:load=1GiB LOG", 2, "only a metric of a GPU"),
     ],
     "Options and their values": [
         ("sweep -P batch -- PROGRAM {batch}", 2, "batch=1,2,4,8"),

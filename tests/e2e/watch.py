@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""A limit on a program that runs, watched from outside: on the simulated driver, while it still runs.
+
+usage: watch.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER
+"""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from common import GPUPEAK, environment, expect, run_checks
+
+DRIVER = sys.argv[3]
+MIB = 1 << 20
+# A step for each line that it reads: "N" allocates N MiB of GPU 0, "free" gives the last one back.
+CLIENT = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+def ok(result): assert result == 0, result
+context, device, blocks = ctypes.c_void_p(), ctypes.c_int(), []
+ok(cuda.cuInit(0)); ok(cuda.cuDeviceGet(ctypes.byref(device), 0)); ok(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+ok(cuda.cuCtxSetCurrent(context))
+print("ready", flush=True)
+for line in sys.stdin:
+    if line.strip() == "free":
+        ok(cuda.cuMemFree_v2(ctypes.c_uint64(blocks.pop())))
+    else:
+        at = ctypes.c_uint64()
+        ok(cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(int(line) << 20)))
+        blocks.append(at.value)
+    print("done", flush=True)
+"""
+
+
+def watch(*arguments, **more):
+    return subprocess.Popen([GPUPEAK, "watch", "--every", "0.05", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, **more)
+
+
+def finished(watcher, code):
+    out, errors = watcher.communicate(timeout=30)
+    expect(watcher.returncode == code, f"exit code {watcher.returncode}, not {code}: {out!r} {errors!r}")
+    return out
+
+
+class Program:
+    def __init__(self, log):
+        env = dict(environment(os.path.dirname(log), True), GPUPEAK_OUT=log, LD_LIBRARY_PATH=DRIVER)
+        self.process = subprocess.Popen([sys.executable, "-c", CLIENT], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        expect(self.process.stdout.readline() == "ready\n", "the client does not start")
+
+    def step(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        expect(self.process.stdout.readline() == "done\n", "the client has ended")
+
+    def end(self):
+        self.process.stdin.close()
+        expect(self.process.wait(30) == 0, "the client fails")
+
+
+def metric(log, name):
+    lines = subprocess.run([GPUPEAK, "metrics", "--metric", name, log], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return int(lines.split()[1])
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "a.gplog")
+        early = watch("--wait", "20", "--max", "device.peak_bytes=1GiB", log)  # before there is a log
+        program = Program(log)
+        tight = watch("--max", "device.peak_bytes=300MiB", "--max", "host.kind.heap.usable_peak_bytes=1GiB", str(program.process.pid))
+        live = watch("--max", "device.live_bytes@device:0=300MiB", log)
+        other = watch("--max", "device.peak_bytes@device:1=1MiB", log)
+        program.step("200")
+        program.step("free")
+        program.step("250")
+        time.sleep(0.3)
+        for watcher in (early, tight, live, other):
+            expect(watcher.poll() is None, "it ends within the limit")
+        # Up and down between two looks: the high-water mark has it, what is live has not.
+        os.kill(live.pid, signal.SIGSTOP)
+        program.step("100")
+        program.step("free")
+        os.kill(live.pid, signal.SIGCONT)
+        said = finished(tight, 1)
+        expect("350 MiB" in said and "367 001 600 bytes" in said and "runs on" in said, said)
+        expect(program.process.poll() is None and live.poll() is None, "the program or another watcher has ended")
+        program.end()
+        said = finished(early, 0)
+        expect("device.peak_bytes of GPU 0 is 350 MiB" in said and "within the limit" in said, said)
+        finished(live, 0)
+        expect("no memory of that GPU" in finished(other, 0), "a GPU without memory")
+        # What the library counted is what the replay finds, whichever metric.
+        for name in ("device.peak_bytes", "device.live_bytes", "device.kind.linear.peak_bytes", "device.kind.pool.peak_bytes",
+                     "device.managed.peak_bytes"):
+            value = metric(log, name)
+            expect(finished(watch("--strict", "--max", f"{name}={value}", log), 0), name)
+            if value > 0:
+                finished(watch("--max", f"{name}={value - 1}", log), 1)
+        expect(metric(log, "device.peak_bytes") == 350 * MIB, "the peak")
+        # Killed: no end, which --strict says; a compressed log is read as well.
+        killed = os.path.join(folder, "killed.gplog")
+        program = Program(killed)
+        program.step("10")
+        watcher, strict = (watch(*more, "--max", "device.peak_bytes=1GiB", killed) for more in ([], ["--strict"]))
+        program.process.kill()
+        program.process.wait()
+        expect("no end" in finished(watcher, 0), "of one that was killed")
+        finished(strict, 4)
+        subprocess.run([GPUPEAK, "compress", "-q", "-o", log + ".zst", log], check=True)
+        finished(watch("--max", "device.peak_bytes=300MiB", log + ".zst"), 1)
+
+
+run_checks(main)
