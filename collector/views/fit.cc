@@ -81,7 +81,7 @@ std::string answer_text(const FitAnswer& answer, const TextStyle& style) {
     case Fit::kFits:
       return fmt::format("fits, {} left", size_text(answer.left, style));
     case Fit::kDoesNotFit:
-      return fmt::format("does not fit: {} missing at least", size_text(answer.missing, style));
+      return fmt::format("does not fit, {} missing", size_text(answer.missing, style));
     case Fit::kMayFit:
       if (!answer.bounds.most) return "may fit: no upper bound";
       if (!answer.bounds.least) return "may fit: no lower bound";

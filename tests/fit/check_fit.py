@@ -155,5 +155,6 @@ with tempfile.TemporaryDirectory() as folder:
         text = subprocess.run([gpupeak, "fit", log], capture_output=True, text=True,
                               env=dict(os.environ, COLUMNS=str(width))).stdout
         assert "idle in PyTorch's pool" in text and "expandable_segments" in text, text
+        assert max(map(len, text.splitlines())) <= width, text
 print(f"{held} runs held at a capacity agree: {verdicts}")
 assert held >= 90 and min(verdicts.values()) >= 20, verdicts
