@@ -14,7 +14,7 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kStretchBytes = 32 << 20;
-constexpr size_t kLargestChunk = 1 << 20;
+constexpr size_t kLargestSplitChunk = 1 << 20;
 constexpr size_t kMostBlockBytes = 256 << 20;
 constexpr uint8_t kNoGuess = 0xff;
 constexpr uint8_t kNoTag = 0;  ///< the chunk's rest is no records: zeros, or raw
@@ -62,7 +62,7 @@ bool is_events_chunk(std::span<const uint8_t> bytes, gpupeak_chunk_header& heade
   memcpy(&header, bytes.data(), sizeof header);
   return header.magic == GPUPEAK_CHUNK_MAGIC && header.kind == GPUPEAK_CHUNK_EVENTS &&
          header.bytes >= GPUPEAK_LOG_PAGE && header.bytes % GPUPEAK_LOG_PAGE == 0 &&
-         header.bytes <= std::min(bytes.size(), kLargestChunk);
+         header.bytes <= std::min(bytes.size(), kLargestSplitChunk);
 }
 
 bool has_block(uint8_t type) {
@@ -287,7 +287,7 @@ class BlockJoiner {
  public:
   BlockJoiner(AddressModel& model, std::array<ColumnReader, kColumns>& columns,
               const ColumnJoiner::Sink& sink)
-      : model_(model), columns_(columns), sink_(sink), chunk_(kLargestChunk) {}
+      : model_(model), columns_(columns), sink_(sink), chunk_(kLargestSplitChunk) {}
 
   void join() {
     while (!columns_[kPlan].is_at_end()) {
@@ -317,7 +317,7 @@ class BlockJoiner {
     const std::span<const uint8_t> begin = columns_[kRaw].take(sizeof(gpupeak_chunk_header));
     gpupeak_chunk_header header;
     memcpy(&header, begin.data(), sizeof header);
-    if (header.bytes < sizeof header || header.bytes > kLargestChunk) throw BrokenColumns{};
+    if (header.bytes < sizeof header || header.bytes > kLargestSplitChunk) throw BrokenColumns{};
     at_ = chunk_.data();
     end_ = at_ + header.bytes;
     put(begin);
@@ -418,8 +418,9 @@ size_t ColumnSplitter::stretch(std::span<const uint8_t> log, size_t begin) {
 
 void ColumnSplitter::split(std::span<const uint8_t> stretch, std::vector<uint8_t>& block) {
   // No column has more bytes than the stretch: of each record it has one part, or a byte.
-  constexpr size_t kMost = kStretchBytes + kLargestChunk + GPUPEAK_LOG_PAGE;
-  if (stretch.size() > kStretchBytes + kLargestChunk) throw LogError("the stretch is too long", 0);
+  constexpr size_t kMost = kStretchBytes + kLargestSplitChunk + GPUPEAK_LOG_PAGE;
+  if (stretch.size() > kStretchBytes + kLargestSplitChunk)
+    throw LogError("the stretch is too long", 0);
   for (Growing& column : state_->columns) {
     if (column.bytes == nullptr) column.bytes = std::make_unique_for_overwrite<uint8_t[]>(kMost);
     column.size = 0;
@@ -441,11 +442,11 @@ ColumnJoiner::~ColumnJoiner() = default;
 
 void ColumnJoiner::take(const char* bytes, size_t size, const Sink& sink) {
   pending_.insert(pending_.end(), bytes, bytes + size);
-  constexpr size_t kSizes = kColumns * sizeof(uint32_t);
-  while (pending_.size() >= kSizes) {
+  constexpr size_t kHead = kColumns * sizeof(uint32_t);
+  while (pending_.size() >= kHead) {
     uint32_t sizes[kColumns];
-    memcpy(sizes, pending_.data(), kSizes);
-    uint64_t whole = kSizes;
+    memcpy(sizes, pending_.data(), kHead);
+    uint64_t whole = kHead;
     for (const uint32_t column : sizes) whole += column;
     if (whole > kMostBlockBytes) throw LogError(name_ + " is damaged: a block is too large", 0);
     if (pending_.size() < whole) return;
