@@ -34,6 +34,9 @@ constexpr size_t kStepBytes = 4 << 20;
 /// A package may claim to hold more than any disk has. Real logs shrink to a tenth. Zeros are not
 /// written but count: who reads a hole of a tmpfs is given memory for it.
 constexpr uint64_t kMaxRatio = 1000, kAlwaysAllowedBytes = 64 << 20;
+/// A loop of the same two calls leaves next to nothing in its columns. What would be more than this
+/// is not packed.
+constexpr uint64_t kMaxColumnsRatio = 20'000;
 constexpr uint64_t kMaxSymbolBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxLogBytes = uint64_t{1} << 42;
 
@@ -59,13 +62,19 @@ std::optional<uint64_t> bytes_of_columns(std::span<const uint8_t> frame) {
   return bytes;
 }
 
-/// What the first frame says of itself; 0: it does not.
-uint64_t told_bytes(std::span<const uint8_t> file) {
+/// The same of the frames before the first that has content, which is left in `file`.
+std::optional<uint64_t> bytes_of_columns_in(std::span<const uint8_t>& file) {
   while (is_skippable(word_at(file, 0)) && file.size() >= kSkippableHeader) {
-    if (const auto told = bytes_of_columns(file)) return *told;
+    if (const auto told = bytes_of_columns(file)) return told;
     const size_t bytes = kSkippableHeader + word_at(file, sizeof(uint32_t));
     file = file.subspan(std::min(bytes, file.size()));
   }
+  return std::nullopt;
+}
+
+/// What the first frame says of itself; 0: it does not.
+uint64_t told_bytes(std::span<const uint8_t> file) {
+  if (const auto told = bytes_of_columns_in(file)) return *told;
   const unsigned long long bytes = ZSTD_getFrameContentSize(file.data(), file.size());
   return bytes == ZSTD_CONTENTSIZE_ERROR || bytes == ZSTD_CONTENTSIZE_UNKNOWN ? 0 : bytes;
 }
@@ -169,6 +178,7 @@ class Packer {
     ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_checksumFlag, 1);
   }
   /// What all pieces have together, where that is known.
+  uint64_t written() const { return written_; }
   void pledge(uint64_t bytes) { ZSTD_CCtx_setPledgedSrcSize(context_.get(), bytes); }
 
   void add(std::span<const uint8_t> piece, bool last) {
@@ -179,12 +189,14 @@ class Packer {
           ZSTD_compressStream2(context_.get(), &to, &in, last ? ZSTD_e_end : ZSTD_e_continue);
       if (ZSTD_isError(left) != 0) throw std::runtime_error(ZSTD_getErrorName(left));
       out_.write(buffer_.data(), static_cast<std::streamsize>(to.pos));
+      written_ += to.pos;
       more = last ? left != 0 : in.pos != in.size;
     }
   }
 
  private:
   std::ostream& out_;
+  uint64_t written_ = 0;
   const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context_;
   std::vector<char> buffer_;
 };
@@ -248,6 +260,8 @@ void pack_columns(std::span<const uint8_t> log, std::ostream& out, const Progres
   }
   if (check.valid()) check.get();
   packer.add({}, true);
+  if (out && log.size() / kMaxColumnsRatio > packer.written())
+    throw std::runtime_error("it is too uniform");
 }
 
 }  // namespace
@@ -263,11 +277,15 @@ Unpacked unpack(std::span<const uint8_t> file, const std::string& path) {
                                                                      &ZSTD_freeDCtx);
   TemporaryLog log(name, folder_for(told_bytes(file), path));
   Unpacked result;
-  const uint64_t allowed_bytes = kAlwaysAllowedBytes + file.size() * kMaxRatio;
+  auto front = file;
+  const uint64_t ratio = bytes_of_columns_in(front) ? kMaxColumnsRatio : kMaxRatio;
+  const uint64_t allowed_bytes = kAlwaysAllowedBytes + file.size() * ratio;
   const Sink to_log = [&](const char* bytes, size_t size) {
     log.append(bytes, size);
     if (log.bytes() > allowed_bytes) {
-      throw LogError(name + " is no log: it unpacks to more than a thousand times its size", 0);
+      throw LogError(
+          name + " is no log: it unpacks to more than " + std::to_string(ratio) + " times its size",
+          0);
     }
   };
   const Sink to_symbols = [&](const char* bytes, size_t size) {

@@ -200,7 +200,7 @@ def bombs(folder):
     bomb, large = os.path.join(folder, "bomb.zst"), os.path.join(folder, "large.zst")
     for path, mebibytes in ((bomb, 1024), (large, 40)):
         subprocess.run(f"(cat {log}; head -c {mebibytes}M /dev/zero) | zstd -q -f -o {path}", shell=True, check=True)
-    gpupeak("report", bomb, code=3, says="more than a thousand times")
+    gpupeak("report", bomb, code=3, says="more than 1000 times")
     gpupeak("report", large)
     script = f"mount -t tmpfs -o size=8m none {folder}/small && TMPDIR={folder}/small {GPUPEAK} report {large}"
     os.mkdir(os.path.join(folder, "small"))
