@@ -113,6 +113,7 @@ class Sweep {
     report_.interrupted = was_stopped();
     predict_all();
     if (failure != 0 && report_.runs.empty()) return failure;
+    hide();
     write();
     if (failure != 0) return failure;
     if (report_.interrupted) return kSignalBase + SIGINT;
@@ -297,6 +298,18 @@ class Sweep {
     for (const collector::SweepGroup& group : collector::groups_of(report_.runs)) {
       report_.capacities.push_back(capacity_of(group));
       report_.predictions.push_back(prediction_of(group));
+    }
+  }
+
+  /// As --confidential asks for: the values stay, since they are what is asked about.
+  void hide() {
+    const collector::Sanitizer& sanitizer = options_.reading.sanitizer;
+    if (!sanitizer.is_confidential()) return;
+    for (std::string& word : report_.command) word = sanitizer.text(word);
+    report_.folder = sanitizer.text(report_.folder);
+    for (collector::SweepRun& run : report_.runs) {
+      if (!run.log.empty()) run.log = sanitizer.text(run.log);
+      if (!run.output.empty()) run.output = sanitizer.text(run.output);
     }
   }
 

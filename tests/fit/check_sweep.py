@@ -131,6 +131,10 @@ with tempfile.TemporaryDirectory() as top:
     report = sweep(folder, "-P", "n=4:20:4", command=command)
     assert [run["from_before"] for run in report["runs"]] == [True, True, False, False, False], report["runs"]
 
+    # Hashes where names would be.
+    report = sweep(folder, "-P", "n=4:20:4", "--confidential", command=command)
+    assert top not in json.dumps(report) and "sleep" not in json.dumps(report) and statuses(report) == ["done"] * 5, report
+
     # Mistakes, and programs that there are not.
     for arguments, words in ((["-P", "n"], "NAME=VALUE"), (["-P", "n=1", "-P", "n=2"], "twice"), (["-P", "m=1"], "{m}"),
                              (["-P", "n=1", "--gpu", "X9"], "no card"), (["-P", "n=4:1"], "FIRST")):
