@@ -1,3 +1,8 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
 #include "collector/analyze/need.h"
 #include "collector/rules/cards.h"
 #include "collector/summary/gate.h"
@@ -35,6 +40,33 @@ collector::FitQuestion question_of(const FitOptions& options) {
   return question;
 }
 
+/// Processes that the program started have logs of their own in a folder beside its log, where
+/// `run` put them: what they need is no part of the answer, unless they are given too.
+void note_children(const std::string& log, const std::vector<std::string>& given,
+                   collector::LogNeeds& needs) {
+  namespace fs = std::filesystem;
+  const fs::path path(log);
+  const fs::path folder = path.parent_path() / (path.stem().string() + ".children");
+  size_t left_out = 0;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().extension() != ".gplog") continue;
+    const bool is_given = std::any_of(given.begin(), given.end(), [&](const std::string& other) {
+      std::error_code none;
+      return fs::equivalent(other, entry->path(), none);
+    });
+    left_out += !is_given;
+  }
+  if (left_out == 0) return;
+  for (collector::DeviceNeed& need : needs.devices) {
+    need.notes.push_back(
+        fmt::format("{} of processes that it started {} not part of this: give {} as well",
+                    left_out == 1 ? "the log" : fmt::format("{} logs", left_out),
+                    left_out == 1 ? "is" : "are", left_out == 1 ? "it" : "them"));
+  }
+}
+
 int fit(const FitOptions& options) {
   const collector::FitQuestion question = question_of(options);
   require_output(options.out, options.logs);
@@ -44,8 +76,10 @@ int fit(const FitOptions& options) {
   std::vector<collector::LogNeeds> needs;
   {
     ProgressBar bar;
-    for (const std::string& log : options.logs)
+    for (const std::string& log : options.logs) {
       needs.push_back(collector::needs_of(log, analysis, bar.callback()));
+      note_children(log, options.logs, needs.back());
+    }
   }
   const collector::FitReport report = collector::answer_fit(needs, question);
   const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);

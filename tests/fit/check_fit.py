@@ -129,6 +129,15 @@ with tempfile.TemporaryDirectory() as folder:
     answer = fit(log, "--capacity", "70GiB")
     assert answer["verdict"] == "unknown" and answer["devices"] == [], answer
 
+    # What a child needs is in a log of its own, which may be forgotten.
+    both = os.path.join(folder, "both.gplog")
+    subprocess.run([gpupeak, "run", "-q", "--host", "off", "-o", both, "--", "sh", "-c", f"{client} line 100; exec {client} line 4"],
+                   env=environment(BIG), check=True, capture_output=True)
+    of_child = [os.path.join(folder, "both.children", name) for name in os.listdir(os.path.join(folder, "both.children"))]
+    assert len(of_child) == 1 and any("processes that it started" in note for note in fit(both)["devices"][0]["notes"])
+    alone, together = fit(both)["devices"][0], fit([both, *of_child])["devices"][0]
+    assert together["least_bytes"] > 3 * alone["least_bytes"] and not any("started" in note for note in together["notes"]), together
+
     # Several processes on one GPU: no less than the largest, no more than all of them.
     logs = [os.path.join(folder, f"rank{i}.gplog") for i in (0, 1)]
     one, other = [fit(path)["devices"][0] for path in logs if record(path, "line", 20 if path == logs[0] else 10) == 0]
