@@ -243,7 +243,8 @@ def check(command, place, verbose=False):
     said = done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace")
     if verbose:
         print(f"{command.page}:{command.line}: {done.returncode}  {text}")
-    wanted = (0, 1) if "gpupeak check" in text else (0,)  # whether a limit is kept depends on the log
+    # Whether a limit is kept, or a run fits, depends on the log.
+    wanted = (0, 1) if re.search(r"gpupeak (check|watch|fit)", text) else (0,)
     if "built without the page" in said:
         return None
     if done.returncode not in wanted or re.search(r"--help` tells more|command not found|No such file", said):
