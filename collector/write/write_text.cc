@@ -45,7 +45,7 @@ void write_one_screen(const ReportSections& report, std::ostream& out) {
       {0, 0, [&](size_t) { return report.verdict(false); }},
       {2, 1, [&](size_t rows) { return report.failures(rows); }},
       {8, 0, [&](size_t rows) { return rows == 0 ? Lines{} : report.devices(rows); }},
-      {6, 1, [&](size_t rows) { return report.tags(rows); }},
+      {6, 4, [&](size_t rows) { return report.tags(rows); }},
   };
   const auto add = [&](size_t rows, size_t least, std::function<Lines(size_t)> lines) {
     sections.push_back({rows, least, std::move(lines)});
