@@ -16,11 +16,12 @@ using Lines = ReportSections::Lines;
 
 constexpr size_t kMaxMarks = 20;
 
-/// A section of the one screen: how many rows it has at first, and how many it keeps if others need
-/// the lines more.
+/// A section of the one screen: how many rows it has at first, how many it keeps if others need the
+/// lines more, and to how many it goes down if nothing else helps.
 struct Section {
   size_t rows, least;
   std::function<Lines(size_t rows)> lines;
+  size_t last = least;
 };
 
 void put(const Lines& lines, std::ostream& out) {
@@ -45,7 +46,7 @@ void write_one_screen(const ReportSections& report, std::ostream& out) {
       {0, 0, [&](size_t) { return report.verdict(false); }},
       {2, 1, [&](size_t rows) { return report.failures(rows); }},
       {8, 0, [&](size_t rows) { return rows == 0 ? Lines{} : report.devices(rows); }},
-      {6, 4, [&](size_t rows) { return report.tags(rows); }},
+      {6, 4, [&](size_t rows) { return report.tags(rows); }, 1},
   };
   const auto add = [&](size_t rows, size_t least, std::function<Lines(size_t)> lines) {
     sections.push_back({rows, least, std::move(lines)});
@@ -77,7 +78,13 @@ void write_one_screen(const ReportSections& report, std::ostream& out) {
     for (size_t i = 0; i < sections.size(); ++i) {
       if (spare(i) > spare(widest)) widest = i;
     }
-    if (spare(widest) == 0) break;
+    if (spare(widest) == 0) {
+      const auto yields = std::find_if(sections.begin(), sections.end(),
+                                       [](const Section& s) { return s.least > s.last; });
+      if (yields == sections.end()) break;
+      yields->least = yields->last;
+      continue;
+    }
     --sections[widest].rows;
     lines -= texts[widest].size();
     texts[widest] = sections[widest].lines(sections[widest].rows);

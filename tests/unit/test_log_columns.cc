@@ -123,16 +123,16 @@ class OddLog {
 }  // namespace
 
 TEST_CASE("log_columns: any bytes come back", "[collector]") {
-  for (uint32_t seed = 0; seed < 300; ++seed) comes_back(OddLog(seed).make(1 + seed % 40));
+  for (uint32_t seed = 0; seed < 40; ++seed) comes_back(OddLog(seed).make(1 + seed % 40));
   comes_back({0});
   comes_back(Bytes(4095, 7));
-  comes_back(Bytes(5'000'000));
+  comes_back(Bytes(1'500'000));
 }
 
 TEST_CASE("log_columns: blocks that are damaged are refused or read, and no more", "[collector]") {
   std::mt19937 random(1);
   size_t refused = 0;
-  for (uint32_t seed = 0; seed < 2000; ++seed) {
+  for (uint32_t seed = 0; seed < 150; ++seed) {
     std::vector<Bytes> blocks = split(OddLog(seed % 50).make(8));
     Bytes& block = blocks.front();
     if (block.empty()) continue;
@@ -146,5 +146,5 @@ TEST_CASE("log_columns: blocks that are damaged are refused or read, and no more
       ++refused;
     }
   }
-  CHECK(refused > 200);
+  CHECK(refused > 15);
 }
