@@ -8,6 +8,7 @@
 
 #include "base/syscalls.h"
 #include "gpupeak/log_format.h"
+#include "log/counters.h"
 
 // The library's own code, as the linker lays it out.
 extern "C" const char __ehdr_start[] __attribute__((visibility("hidden")));
@@ -27,12 +28,16 @@ constinit std::atomic<int> g_flags{0};
 constinit std::atomic<int> g_guarded_process{0};
 constinit Notice g_on_cut = nullptr;
 
-/// Our own code writes into file mappings for the log alone.
-bool is_store_of_ours(const siginfo_t& info, const ucontext_t& context) {
+/// Our own code writes into file mappings for the log alone. It reads many files of the program's,
+/// but only the log has the counters page, which it reads as well.
+bool is_of_the_log(const siginfo_t& info, const ucontext_t& context) {
   constexpr greg_t kWrite = 2;  // of the page fault's error code
   const auto at = reinterpret_cast<const char*>(context.uc_mcontext.gregs[REG_RIP]);
-  return info.si_code == BUS_ADRERR && at >= __ehdr_start && at < etext &&
-         (context.uc_mcontext.gregs[REG_ERR] & kWrite) != 0;
+  const bool is_ours = info.si_code == BUS_ADRERR && at >= __ehdr_start && at < etext;
+  const auto from_counters =
+      reinterpret_cast<uintptr_t>(info.si_addr) - reinterpret_cast<uintptr_t>(&counters());
+  return is_ours && ((context.uc_mcontext.gregs[REG_ERR] & kWrite) != 0 ||
+                     from_counters < sizeof(gpupeak_counters_page));
 }
 
 bool put_page(void* address) {
@@ -56,8 +61,7 @@ void take_default(const siginfo_t& info) {
 }
 
 void on_bus_error(int number, siginfo_t* info, void* context) {
-  if (is_store_of_ours(*info, *static_cast<const ucontext_t*>(context)) &&
-      put_page(info->si_addr)) {
+  if (is_of_the_log(*info, *static_cast<const ucontext_t*>(context)) && put_page(info->si_addr)) {
     g_on_cut();
     return;
   }
