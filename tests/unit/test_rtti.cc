@@ -176,7 +176,7 @@ TEST_CASE("rtti: a cache that is missing, damaged or another's is as if there we
   CHECK(read() == small_table());
   chmod(file.c_str(), 0666);
   CHECK(read() == truth);
-  put("gpupeak rtti 1\nnonsense");
+  put("gpupeak rtti 2\nnonsense");
   CHECK(read() == truth);
   std::filesystem::remove(file);
   const std::string elsewhere = folder.path_ + "/elsewhere";
