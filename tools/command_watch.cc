@@ -11,7 +11,7 @@
 
 #include "collector/analyze/counter_metrics.h"
 #include "collector/analyze/quality.h"
-#include "collector/log/log_reader.h"
+#include "collector/log/log_head.h"
 #include "collector/summary/gate.h"
 #include "collector/summary/run_text.h"
 #include "collector/text/error.h"
@@ -44,16 +44,6 @@ void sleep_seconds(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-/// A log that is packed, as `run` leaves a large one, is one of a run that has ended.
-LogHead head_of(const std::string& path) {
-  try {
-    return collector::read_head(path);
-  } catch (const collector::LogError&) {
-    const collector::LogReader log(path);
-    return {log.header(), log.counters(), log.file_bytes()};
-  }
-}
-
 class Watch {
  public:
   Watch(const WatchOptions& options, std::string path)
@@ -74,7 +64,7 @@ class Watch {
       const bool ended = has_ended(head);
       if (ended || is_abandoned(head)) return report_end(head, ended);
       sleep_seconds(options_.every);
-      head = head_of(path_);
+      head = collector::read_any_head(path_);
     }
   }
 
@@ -104,7 +94,7 @@ class Watch {
         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.wait));
     for (;;) {
       try {
-        return head_of(path_);
+        return collector::read_any_head(path_);
       } catch (const collector::LogError&) {
         if (Clock::now() >= until) throw;
       }

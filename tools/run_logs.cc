@@ -1,7 +1,6 @@
 #include "run_logs.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,15 +8,14 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include "collector/log/log_parts.h"
 #include "collector/log/log_reader.h"
 #include "collector/text/error.h"
 #include "gpupeak/log_format.h"
+#include "log_process.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -76,42 +74,6 @@ std::optional<RunLog> read_log(const std::string& path, uint64_t since_ns, pid_t
                 static_cast<pid_t>(header.pid) == child,
                 header.start_realtime_ns,
                 counters.device_events};
-}
-
-/// Since boot, in clock ticks, as /proc has it; 0 if there is no such process.
-uint64_t start_time_of(uint32_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::stringstream text;
-  text << file.rdbuf();
-  const std::string stat = text.str();
-  const size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  constexpr int kFieldsBefore = 19;  // between the name and the start time
-  std::istringstream fields(stat.substr(name_end + 1));
-  std::string field;
-  for (int i = 0; i < kFieldsBefore; ++i) fields >> field;
-  uint64_t start = 0;
-  fields >> start;
-  return start;
-}
-
-bool is_of_this_boot(const gpupeak_file_header& header) {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  file >> id;
-  std::erase(id, '-');
-  constexpr uint8_t kNotKnown[sizeof header.boot_id] = {};
-  if (memcmp(header.boot_id, kNotKnown, sizeof kNotKnown) == 0) return true;  // an older gpupeak's
-  std::string theirs;
-  for (const uint8_t byte : header.boot_id) theirs += fmt::format("{:02x}", byte);
-  struct stat space {};
-  return theirs == id && stat("/proc/self/ns/pid", &space) == 0 &&
-         header.pid_namespace == space.st_ino;
-}
-
-bool may_be_running(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {
-  if (is_of_this_boot(header)) return start_time_of(header.pid) == header.process_start_time;
-  return counters.ended == 0;
 }
 
 /// File name of the program whose log it is.

@@ -17,5 +17,7 @@ struct LogHead {
 
 /// Of a log that is not packed. Throws LogError if it is none, or of a version that is not known.
 LogHead read_head(const std::string& path);
+/// Of any log: of a packed one no more than its begin is unpacked. `bytes` are those on the disk.
+LogHead read_any_head(const std::string& path);
 
 }  // namespace gpupeak::collector

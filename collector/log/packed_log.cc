@@ -148,9 +148,10 @@ class TemporaryLog {
 
 using Sink = std::function<void(const char* bytes, size_t size)>;
 
-/// Unpacks one frame. Returns how many bytes of `from` it takes.
+/// Unpacks one frame, as long as `goes_on`, if there is one, says so. Returns how many bytes of
+/// `from` it takes.
 size_t unpack_frame(ZSTD_DCtx* context, std::span<const uint8_t> from, const std::string& name,
-                    const Sink& sink) {
+                    const Sink& sink, const std::function<bool()>& goes_on = {}) {
   std::vector<char> buffer(ZSTD_DStreamOutSize());
   ZSTD_inBuffer in{from.data(), from.size(), 0};
   ZSTD_DCtx_reset(context, ZSTD_reset_session_only);
@@ -161,7 +162,7 @@ size_t unpack_frame(ZSTD_DCtx* context, std::span<const uint8_t> from, const std
       throw LogError(name + " is damaged: " + ZSTD_getErrorName(left), in.pos);
     }
     sink(buffer.data(), out.pos);
-    if (left == 0) return in.pos;
+    if (left == 0 || (goes_on && !goes_on())) return in.pos;
     if (in.pos == in.size && out.pos < out.size) {
       throw LogError(name + " is cut off: the end of it is missing", in.pos);
     }
@@ -320,6 +321,28 @@ Unpacked unpack(std::span<const uint8_t> file, const std::string& path) {
   }
   result.fd = log.release();
   return result;
+}
+
+std::vector<uint8_t> unpack_front(std::span<const uint8_t> file, const std::string& path,
+                                  size_t bytes) {
+  const std::string name = escape(path);
+  const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(),
+                                                                     &ZSTD_freeDCtx);
+  std::vector<uint8_t> front;
+  const Sink keep = [&](const char* piece, size_t size) {
+    front.insert(front.end(), piece, piece + std::min(size, bytes - front.size()));
+  };
+  const auto goes_on = [&] { return front.size() < bytes; };
+  bool has_columns = false;
+  while (is_skippable(word_at(file, 0)) && file.size() >= kSkippableHeader) {
+    has_columns |= bytes_of_columns(file).has_value();
+    const size_t frame = kSkippableHeader + word_at(file, sizeof(uint32_t));
+    file = file.subspan(std::min(frame, file.size()));
+  }
+  ColumnJoiner joiner(name);
+  const Sink join = [&](const char* piece, size_t size) { joiner.take(piece, size, keep); };
+  unpack_frame(context.get(), file, name, has_columns ? join : keep, goes_on);
+  return front;
 }
 
 void write_packed(std::span<const uint8_t> log, std::string_view symbols, std::ostream& out,

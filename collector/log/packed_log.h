@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "collector/log/progress.h"
 
@@ -26,6 +27,11 @@ struct Unpacked {
 
 /// Throws LogError if the package is damaged or cut off, or there is no room for what is in it.
 Unpacked unpack(std::span<const uint8_t> file, const std::string& name);
+
+/// The log's first bytes, without unpacking more of it than a block; fewer where it ends before.
+/// Throws LogError as unpack() does.
+std::vector<uint8_t> unpack_front(std::span<const uint8_t> file, const std::string& name,
+                                  size_t bytes);
 
 struct Packing {
   int level = 9;    ///< as the zstd command's

@@ -10,28 +10,11 @@ import sys
 import tempfile
 import time
 
-from common import GPUPEAK, environment, expect, run_checks
+from common import GPUPEAK, expect, run_checks
+from stepped_program import Program
 
 DRIVER = sys.argv[3]
 MIB = 1 << 20
-# A step for each line that it reads: "N" allocates N MiB of GPU 0, "free" gives the last one back.
-CLIENT = """
-import ctypes, sys
-cuda = ctypes.CDLL("libcuda.so.1")
-def ok(result): assert result == 0, result
-context, device, blocks = ctypes.c_void_p(), ctypes.c_int(), []
-ok(cuda.cuInit(0)); ok(cuda.cuDeviceGet(ctypes.byref(device), 0)); ok(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
-ok(cuda.cuCtxSetCurrent(context))
-print("ready", flush=True)
-for line in sys.stdin:
-    if line.strip() == "free":
-        ok(cuda.cuMemFree_v2(ctypes.c_uint64(blocks.pop())))
-    else:
-        at = ctypes.c_uint64()
-        ok(cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(int(line) << 20)))
-        blocks.append(at.value)
-    print("done", flush=True)
-"""
 
 
 def watch(*arguments, **more):
@@ -45,22 +28,6 @@ def finished(watcher, code):
     return out
 
 
-class Program:
-    def __init__(self, log):
-        env = dict(environment(os.path.dirname(log), True), GPUPEAK_OUT=log, LD_LIBRARY_PATH=DRIVER)
-        self.process = subprocess.Popen([sys.executable, "-c", CLIENT], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        expect(self.process.stdout.readline() == "ready\n", "the client does not start")
-
-    def step(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        expect(self.process.stdout.readline() == "done\n", "the client has ended")
-
-    def end(self):
-        self.process.stdin.close()
-        expect(self.process.wait(30) == 0, "the client fails")
-
-
 def metric(log, name):
     lines = subprocess.run([GPUPEAK, "metrics", "--metric", name, log], stdout=subprocess.PIPE, text=True, check=True).stdout
     return int(lines.split()[1])
@@ -70,7 +37,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "a.gplog")
         early = watch("--wait", "20", "--max", "device.peak_bytes=1GiB", log)  # before there is a log
-        program = Program(log)
+        program = Program(log, DRIVER)
         tight = watch("--max", "device.peak_bytes=300MiB", "--max", "host.kind.heap.usable_peak_bytes=1GiB", str(program.process.pid))
         live = watch("--max", "device.live_bytes@device:0=300MiB", log)
         other = watch("--max", "device.peak_bytes@device:1=1MiB", log)
@@ -103,11 +70,10 @@ def main():
         expect(metric(log, "device.peak_bytes") == 350 * MIB, "the peak")
         # Killed: no end, which --strict says; a compressed log is read as well.
         killed = os.path.join(folder, "killed.gplog")
-        program = Program(killed)
+        program = Program(killed, DRIVER)
         program.step("10")
         watcher, strict = (watch(*more, "--max", "device.peak_bytes=1GiB", killed) for more in ([], ["--strict"]))
-        program.process.kill()
-        program.process.wait()
+        program.kill()
         expect("no end" in finished(watcher, 0), "of one that was killed")
         finished(strict, 4)
         subprocess.run([GPUPEAK, "compress", "-q", "-o", log + ".zst", log], check=True)

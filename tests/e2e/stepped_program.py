@@ -1,0 +1,54 @@
+"""A program on the simulated driver that goes on step by step, to be looked at while it runs."""
+import os
+import subprocess
+import sys
+
+from common import environment, expect
+
+# A step for each line that it reads: "N" allocates N MiB of GPU 0, "free" gives the last one back, "host N" N MiB of the heap,
+# "loop N" allocates and frees N times 64 bytes of the heap.
+CLIENT = """
+import ctypes, sys
+cuda, libc = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+def ok(result): assert result == 0, result
+context, device, blocks = ctypes.c_void_p(), ctypes.c_int(), []
+ok(cuda.cuInit(0)); ok(cuda.cuDeviceGet(ctypes.byref(device), 0)); ok(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+ok(cuda.cuCtxSetCurrent(context))
+print("ready", flush=True)
+for line in sys.stdin:
+    words = line.split()
+    if words[0] == "free":
+        ok(cuda.cuMemFree_v2(ctypes.c_uint64(blocks.pop())))
+    elif words[0] == "host":
+        libc.malloc(ctypes.c_size_t(int(words[1]) << 20))
+    elif words[0] == "loop":
+        for _ in range(int(words[1])):
+            libc.free(libc.malloc(ctypes.c_size_t(64)))
+    else:
+        at = ctypes.c_uint64()
+        ok(cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(int(line) << 20)))
+        blocks.append(at.value)
+    print("done", flush=True)
+"""
+
+
+class Program:
+    def __init__(self, log, driver, **more):
+        env = dict(environment(os.path.dirname(log), True), GPUPEAK_OUT=log, LD_LIBRARY_PATH=driver, **more)
+        self.process = subprocess.Popen([sys.executable, "-c", CLIENT], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        expect(self.process.stdout.readline() == "ready\n", "the client does not start")
+
+    def step(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        expect(self.process.stdout.readline() == "done\n", "the client has ended")
+
+    def end(self):
+        self.process.stdin.close()
+        expect(self.process.wait(30) == 0, "the client fails")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()

@@ -1,0 +1,23 @@
+// The process of a log: whether it runs still. By its header alone, so that it can be asked often.
+#pragma once
+
+#include <cstdint>
+
+#include "collector/log/log_head.h"
+
+namespace gpupeak::tools {
+
+enum class LogState {
+  kRunning,
+  kEnded,
+  kKilled,     ///< gone without an end
+  kElsewhere,  ///< without an end so far, on another machine or in another container
+};
+inline constexpr const char* kLogStates[] = {"running", "ended", "killed", "elsewhere"};
+
+LogState state_of(const collector::LogHead& head);
+
+/// Whether a process runs as this log's, or may run where its process id means nothing here.
+bool may_be_running(const gpupeak_file_header& header, const gpupeak_counters_page& counters);
+
+}  // namespace gpupeak::tools
