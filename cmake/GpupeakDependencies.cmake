@@ -80,3 +80,15 @@ target_include_directories(gpupeak_libmd SYSTEM INTERFACE ${GPUPEAK_LIBMD_INCLUD
 target_link_libraries(gpupeak_libmd INTERFACE ${GPUPEAK_LIBMD})
 add_library(gpupeak_tomlplusplus INTERFACE)
 target_include_directories(gpupeak_tomlplusplus SYSTEM INTERFACE ${GPUPEAK_TOMLPLUSPLUS_INCLUDE})
+# Not needed: `serve` (a program of its own) is left out without it. Distributions have it as shared libraries alone, so a static
+# build goes without.
+find_path(GPUPEAK_PROMETHEUS_INCLUDE prometheus/exposer.h)
+find_library(GPUPEAK_PROMETHEUS_CORE prometheus-cpp-core)
+find_library(GPUPEAK_PROMETHEUS_PULL prometheus-cpp-pull)
+set(GPUPEAK_HAS_PROMETHEUS OFF)
+if(GPUPEAK_PROMETHEUS_INCLUDE AND GPUPEAK_PROMETHEUS_CORE AND GPUPEAK_PROMETHEUS_PULL AND NOT GPUPEAK_STATIC)
+  set(GPUPEAK_HAS_PROMETHEUS ON)
+  add_library(gpupeak_prometheus INTERFACE)
+  target_include_directories(gpupeak_prometheus SYSTEM INTERFACE ${GPUPEAK_PROMETHEUS_INCLUDE})
+  target_link_libraries(gpupeak_prometheus INTERFACE ${GPUPEAK_PROMETHEUS_PULL} ${GPUPEAK_PROMETHEUS_CORE})
+endif()

@@ -9,9 +9,17 @@ if(NOT GPUPEAK_STATIC)
 # DT_RPATH, not DT_RUNPATH: the libraries that the command needs find theirs in the same place.
 set_target_properties(gpupeak_tool PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/gpupeak")
 target_link_options(gpupeak_tool PRIVATE -Wl,--disable-new-dtags)
+set(gpupeak_programs $<TARGET_FILE:gpupeak_tool>)
+if(GPUPEAK_HAS_PROMETHEUS)
+  set_target_properties(gpupeak_serve PROPERTIES INSTALL_RPATH "$ORIGIN")
+  target_link_options(gpupeak_serve PRIVATE -Wl,--disable-new-dtags)
+  install(TARGETS gpupeak_serve RUNTIME DESTINATION lib/gpupeak)
+  list(APPEND gpupeak_programs $<TARGET_FILE:gpupeak_serve>)
+endif()
+list(JOIN gpupeak_programs " " gpupeak_programs)
 install(CODE "
   file(GET_RUNTIME_DEPENDENCIES
-    EXECUTABLES $<TARGET_FILE:gpupeak_tool>
+    EXECUTABLES ${gpupeak_programs}
     LIBRARIES ${GPUPEAK_LIBUNWIND}
     RESOLVED_DEPENDENCIES_VAR found
     UNRESOLVED_DEPENDENCIES_VAR missing

@@ -15,6 +15,7 @@ void add_watch(CommandLine& line);
 void add_metrics(CommandLine& line);
 void add_merge(CommandLine& line);
 void add_sweep(CommandLine& line);
+void add_serve(CommandLine& line);
 void add_symbolize(CommandLine& line);  ///< and bundle, compress
 void add_tree(CommandLine& line);
 void add_flame(CommandLine& line);

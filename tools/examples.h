@@ -80,6 +80,9 @@ inline constexpr VerbExamples kVerbExamples[] = {
   gpupeak fit --gpu T4 bert.gplog)"},
     {"sweep", R"(  gpupeak sweep -P batch=1,2,4,8 -- python3 train.py --batch {batch}
   gpupeak sweep -P batch=8:64:8 --capacity 24GiB --verify -- python3 train.py --batch {batch})"},
+    {"serve",
+     R"(  gpupeak serve logs                         then: curl http://127.0.0.1:9464/metrics
+  gpupeak serve --textfile /var/lib/prometheus/node-exporter/gpupeak.prom logs)"},
     {"dump", R"(  gpupeak dump bert.gplog | grep device_alloc)"},
 };
 

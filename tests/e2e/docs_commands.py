@@ -212,6 +212,7 @@ def spelt_out(text):
     text = re.sub(r"\bgpupeak help VERB\b", "gpupeak help report", text)
     text = re.sub(r"\bgpupeak VERB\b", "gpupeak report", text)
     text = re.sub(r"\bexport FORMAT\b", "export csv", text)
+    text = re.sub(r"\bgpupeak serve (?:--textfile \S+ )?", "gpupeak serve --textfile - ", text)  # which ends
     return text
 
 

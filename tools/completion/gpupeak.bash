@@ -10,7 +10,7 @@ _gpupeak() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    mapfile -t COMPREPLY < <(compgen -W "run mark watch report diff check fit sweep phases pools tags rules metrics merge symbolize bundle compress tree flame leaks temporary timeline compare export dump help version --help --version" -- "$word"; _gpupeak_logs "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run mark watch serve report diff check fit sweep phases pools tags rules metrics merge symbolize bundle compress tree flame leaks temporary timeline compare export dump help version --help --version" -- "$word"; _gpupeak_logs "$word")
     return
   fi
   case $before in
@@ -56,6 +56,7 @@ _gpupeak() {
     tags) options="--scope --top --csv --json --strict --out --color --bytes --help" ;;
     diff) options="--by --top --json --strict --out --color --bytes --help" ;;
     watch) options="--max --every --wait --quiet --strict --color --bytes --help" ;;
+    serve) options="--listen --textfile --every --logs --help" ;;
     check) options="--max --baseline --max-increase --json --out --junit --markdown --strict --allow-no-device --color --bytes --help" ;;
     fit) options="--capacity --gpu --top --json --out --color --bytes --help" ;;
     sweep) options="--parameter --capacity --gpu --verify --out --again --host --quiet --json --export --color --bytes --help --" ;;
@@ -71,7 +72,7 @@ _gpupeak() {
     leaks | temporary) options="--scope --top --json --strict --out --color --bytes --help" ;;
   esac
   case $verb in
-    mark | watch | rules) ;;
+    mark | watch | serve | rules) ;;
     *) options+=" --sysroot --debug-dir" ;;
   esac
   case $verb in
@@ -79,7 +80,7 @@ _gpupeak() {
       options+=" --rules --phase --tag" ;;
   esac
   case $verb in
-    mark | watch | rules | symbolize | bundle | compress) ;;
+    mark | watch | serve | rules | symbolize | bundle | compress) ;;
     *) options+=" --confidential" ;;
   esac
   case $word in

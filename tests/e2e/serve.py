@@ -1,0 +1,317 @@
+#!/usr/bin/env python3
+"""`gpupeak serve`: what Prometheus is told of programs that run and that have ended, and that it is the truth.
+
+usage: serve.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER values|textfile|absent|files|prometheus
+"""
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from common import GPUPEAK, Skipped, expect, run_checks
+from stepped_program import Program
+
+DRIVER, CASE = sys.argv[3:5]
+MIB = 1 << 20
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/prometheus")
+SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
+LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def samples(text):
+    """(name, labels) → value."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("#") or not line:
+            continue
+        name, labels, value = SAMPLE.match(line).groups()
+        key = (name, frozenset(LABEL.findall(labels or "")))
+        expect(key not in found, f"twice: {line}")
+        found[key] = float(value)
+    return found
+
+
+class Told:
+    def __init__(self, text):
+        self.text, self.samples = text, samples(text)
+
+    def value(self, name, **labels):
+        return self.samples.get((name, frozenset(labels.items())))
+
+    def labels_of(self, name):
+        return [dict(labels) for found, labels in self.samples if found == name]
+
+    def state(self, log):
+        states = [labels["state"] for labels in self.labels_of("gpupeak_run_state")
+                  if labels["log"] == log and self.value("gpupeak_run_state", **labels) == 1]
+        expect(len(states) == 1, f"states of {log}: {states}")
+        return states[0]
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return answer.read().decode()
+
+
+class Server:
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen([GPUPEAK, "serve", "--listen", "127.0.0.1:0", *arguments], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        if not line and "not in this build" in self.process.stderr.read():
+            raise Skipped("built without prometheus-cpp")
+        found = re.match(r"gpupeak: (http://\S+)$", line)
+        expect(found, f"it says {line!r}")
+        self.url = found[1]
+
+    def ask(self):
+        return Told(get(self.url))
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        expect(self.process.wait(20) == 0, f"the server ends with {self.process.returncode}")
+
+
+def metric(log, name):
+    lines = subprocess.run([GPUPEAK, "metrics", "--metric", name, log], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return int(lines.split()[1])
+
+
+def values():
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkdir(os.path.join(folder, "job"))
+        log, off, dead = "job/a.gplog", "off.gplog", "dead.gplog"
+        path = {name: os.path.join(folder, name) for name in (log, off, dead)}
+        server = Server(folder)
+        told = server.ask()
+        expect(told.value("gpupeak_logs", state="running") == 0, "an empty folder")
+        program = Program(path[log], DRIVER)
+        program.step("200")
+        program.step("free")
+        program.step("150")
+        program.step("host 30")
+        told = server.ask()
+        device = {"log": log, "device": "0"}
+        expect(told.state(log) == "running", "its state while it runs")
+        expect(told.value("gpupeak_device_live_bytes", **device) == 150 * MIB, "live bytes")
+        expect(told.value("gpupeak_device_peak_bytes", **device) == 200 * MIB, "the peak")
+        expect(told.value("gpupeak_device_kind_live_bytes", kind="linear", **device) == 150 * MIB, "live by kind")
+        expect(told.value("gpupeak_device_allocations_total", **device) == 2, "allocations")
+        expect(told.value("gpupeak_device_kind_live_bytes", kind="vmm", **device) is None, "a kind that it never had")
+        expect(told.value("gpupeak_device_live_bytes", log=log, device="1") is None, "a GPU without memory")
+        expect(told.value("gpupeak_host_heap_live_bytes", log=log) >= 30 * MIB, "the heap")
+        expect(told.value("gpupeak_device_capacity_bytes", **device) > 200 * MIB, "the card")
+        expect(told.value("gpupeak_host_rss_peak_bytes", log=log) is None, "the RSS is known at the end alone")
+        expect(told.value("gpupeak_dropped_events_total", log=log) == 0, "what was lost")
+        info = [labels for labels in told.labels_of("gpupeak_log_info") if labels["log"] == log]
+        expect(info and info[0]["pid"] == str(program.process.pid) and info[0]["program"].startswith("python"), f"info: {info}")
+        program.step("100")
+        expect(server.ask().value("gpupeak_device_live_bytes", **device) == 250 * MIB, "it does not follow")
+        # Not measured is absent, not 0.
+        silent = Program(path[off], DRIVER, GPUPEAK_HOST="off")
+        silent.step("10")
+        told = server.ask()
+        for name in ("live_bytes", "peak_bytes", "allocations_total", "frees_total"):
+            expect(told.value("gpupeak_host_heap_" + name, log=off) is None, f"heap {name} of --host off")
+        expect(told.value("gpupeak_device_live_bytes", log=off, device="0") == 10 * MIB, "the GPU of --host off")
+        silent.end()
+        program.end()
+        gone = Program(path[dead], DRIVER)
+        gone.step("70")
+        gone.kill()
+        with open(os.path.join(folder, "broken.gplog"), "w", encoding="ascii") as file:
+            file.write("no log")
+        told = server.ask()
+        expect((told.state(log), told.state(off), told.state(dead)) == ("ended", "ended", "killed"), "states at the end")
+        for name in (log, off, dead):  # their memory is no longer held
+            expect(told.value("gpupeak_device_live_bytes", log=name, device="0") is None, f"live memory of {name}, which has ended")
+            expect(told.value("gpupeak_device_peak_bytes", log=name, device="0") == metric(path[name], "device.peak_bytes"), f"peak of {name}")
+        expect(told.value("gpupeak_run_duration_seconds", log=log) > 0, "how long it ran")
+        expect(told.value("gpupeak_run_duration_seconds", log=dead) is None, "how long it ran, of one that has no end")
+        expect(told.value("gpupeak_run_exit_code", log=log) is None, "an exit code that nobody saw")
+        expect(told.value("gpupeak_logs_unreadable") == 1, "what cannot be read")
+        # Packed in its place, by `run`: the same figures.
+        subprocess.run([GPUPEAK, "run", "-q", "--compress", "always", "-o", os.path.join(folder, "r.gplog"), "--", "sh", "-c", "exit 3"],
+                       check=False)
+        subprocess.run([GPUPEAK, "compress", "-q", "-o", path[log] + ".zst", path[log]], check=True)
+        before, told = told, server.ask()
+        expect(told.value("gpupeak_run_exit_code", log="r.gplog") == 3, "the exit code of a packed log")
+        expect(open(os.path.join(folder, "r.gplog"), "rb").read(4) != b"GPPK", "it was not packed")
+        expect(told.value("gpupeak_device_peak_bytes", log=log + ".zst", device="0") ==
+               before.value("gpupeak_device_peak_bytes", **device), "the peak of a compressed log")
+        # Bounded, and what is left out is said.
+        server.end()
+        server = Server("--logs", "2", folder)
+        late = Program(os.path.join(folder, "late.gplog"), DRIVER)
+        told = server.ask()
+        shown = {labels["log"] for labels in told.labels_of("gpupeak_log_info")}
+        expect("late.gplog" in shown and len(shown) == 2, f"shown: {shown}")
+        expect(told.value("gpupeak_logs_left_out") == 4, f"left out: {told.value('gpupeak_logs_left_out')}")
+        late.end()
+        server.end()
+        for labels in (dict(labels) for _, labels in told.samples):
+            expect(set(labels) <= {"log", "device", "kind", "state", "reason", "pid", "rank", "program", "host", "name", "version", "quantile"},
+                   f"a label that is not bounded: {labels}")
+
+
+def textfile():
+    with tempfile.TemporaryDirectory() as folder:
+        program = Program(os.path.join(folder, "a.gplog"), DRIVER)
+        program.step("20")
+        done = subprocess.run([GPUPEAK, "serve", "--textfile", "-", folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        if "not in this build" in done.stderr:
+            raise Skipped("built without prometheus-cpp")
+        expect(Told(done.stdout).value("gpupeak_device_live_bytes", log="a.gplog", device="0") == 20 * MIB, done.stdout + done.stderr)
+        place = os.path.join(folder, "gpupeak.prom")
+        server = subprocess.Popen([GPUPEAK, "serve", "--textfile", place, "--every", "1", folder])
+        deadline, seen = time.monotonic() + 60, set()
+        while len(seen) < 3 and time.monotonic() < deadline:
+            if os.path.exists(place):
+                with open(place, encoding="utf-8") as file:
+                    text = file.read()
+                # Whole whenever it is read.
+                expect(text.rstrip().splitlines()[-1].startswith("gpupeak_build_info"), f"cut: {text[-200:]!r}")
+                value = Told(text).value("gpupeak_device_live_bytes", log="a.gplog", device="0")
+                if value not in seen:
+                    seen.add(value)
+                    program.step("30")
+        server.send_signal(signal.SIGTERM)
+        expect(server.wait(20) == 0, "how it ends")
+        expect({20 * MIB, 50 * MIB, 80 * MIB} <= seen, f"seen: {seen}")
+        expect(sorted(os.listdir(folder)) == ["a.gplog", "gpupeak.prom"], f"left behind: {os.listdir(folder)}")
+        program.end()
+        done = subprocess.run([GPUPEAK, "serve", "--textfile", "/proc/none/a.prom", folder], stderr=subprocess.PIPE, text=True, check=False)
+        expect(done.returncode == 125 and "cannot write" in done.stderr, f"{done.returncode}: {done.stderr}")
+
+
+def absent():
+    """A build without prometheus-cpp has no server beside the command."""
+    with tempfile.TemporaryDirectory() as folder:
+        alone = os.path.join(folder, "gpupeak")
+        shutil.copy(GPUPEAK, alone)
+        done = subprocess.run([alone, "serve", folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        expect(done.returncode == 125 and "apt-get install prometheus-cpp-dev" in done.stderr, f"{done.returncode}: {done.stderr}")
+        for arguments, said in ((["/none"], "there is no folder"), (["--listen", "9464", folder], "an address and a port")):
+            done = subprocess.run([GPUPEAK, "serve", *arguments], stderr=subprocess.PIPE, text=True, check=False)
+            expect(done.returncode == 2 and said in done.stderr, f"{arguments}: {done.returncode}: {done.stderr}")
+
+
+def expressions():
+    with open(os.path.join(EXAMPLES, "dashboard.json"), encoding="utf-8") as file:
+        for panel in json.load(file)["panels"]:
+            for target in panel["targets"]:
+                yield re.sub(r"\$(instance|log)", ".*", target["expr"]).replace("$__rate_interval", "1m")
+
+
+def files():
+    """The rules are what promtool takes, fire when they should, and ask for metrics that there are; likewise the dashboard."""
+    if not shutil.which("promtool"):
+        raise Skipped("no promtool")
+    for command in (["check", "rules", "gpupeak.rules.yml"], ["test", "rules", "gpupeak.rules.test.yml"], ["check", "config", "prometheus.yml"]):
+        done = subprocess.run(["promtool", *command], cwd=EXAMPLES, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        expect(done.returncode == 0, f"promtool {command}: {done.stdout}")
+    with open(os.path.join(EXAMPLES, "gpupeak.rules.yml"), encoding="utf-8") as file:
+        wanted = set(re.findall(r"\bgpupeak_\w+", file.read()))
+    wanted |= {name for text in expressions() for name in re.findall(r"\bgpupeak_\w+", text)}
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/serve_families.cc")
+    with open(source, encoding="utf-8") as file:
+        known = set(re.findall(r'"(gpupeak_\w+)"', file.read()))
+    expect(wanted <= known, f"there is no {wanted - known}")
+    with open(os.path.join(EXAMPLES, "../../docs/fleet.md"), encoding="utf-8") as file:
+        text = file.read()
+    expect(all(name in text for name in known), f"docs/fleet.md does not have {[n for n in known if n not in text]}")
+
+
+def free_port():
+    with socket.socket() as any_port:
+        any_port.bind(("127.0.0.1", 0))
+        return any_port.getsockname()[1]
+
+
+class Prometheus:
+    def __init__(self, folder, target):
+        port = free_port()
+        config = os.path.join(folder, "prometheus.yml")
+        with open(os.path.join(EXAMPLES, "prometheus.yml"), encoding="utf-8") as file:
+            text = file.read().replace("127.0.0.1:9464", target).replace("15s", "1s")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(text.replace("gpupeak.rules.yml", os.path.join(EXAMPLES, "gpupeak.rules.yml")).replace("global:", "global:\n  evaluation_interval: 1s"))
+        self.log = open(os.path.join(folder, "prometheus.log"), "w+", encoding="utf-8")
+        self.process = subprocess.Popen(["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/data",
+                                         f"--web.listen-address=127.0.0.1:{port}"], stdout=self.log, stderr=self.log)
+        self.url = f"http://127.0.0.1:{port}/api/v1/query?"
+
+    def query(self, expression):
+        """[(labels, value)]; None while it cannot be asked."""
+        try:
+            answer = json.loads(get(self.url + urllib.parse.urlencode({"query": expression})))
+        except urllib.error.HTTPError as error:
+            text = error.read().decode()
+            expect("error" not in text or error.code == 503, f"{expression}: {text}")
+            return None
+        except (urllib.error.URLError, ConnectionError):
+            expect(self.process.poll() is None, "Prometheus has ended")
+            return None
+        return [(of["metric"], float(of["value"][1])) for of in answer["data"]["result"]]
+
+    def wait_for(self, expression, value):
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline:
+            found = self.query(expression)
+            if found and found[0][1] == value:
+                return found
+            time.sleep(0.3)
+        raise AssertionError(f"{expression}: {found}, not {value}")
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(60)
+        self.log.close()
+
+
+def real_prometheus():
+    if not shutil.which("prometheus"):
+        raise Skipped("no prometheus")
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as own:
+        server = Server(folder)
+        told = server.ask().text
+        program = Program(os.path.join(folder, "a.gplog"), DRIVER)
+        prometheus = Prometheus(own, server.url.split("/")[2])
+        try:
+            program.step("300")
+            prometheus.wait_for('gpupeak_device_live_bytes{log="a.gplog"}', 300 * MIB)
+            program.step("free")
+            program.step("40")
+            prometheus.wait_for('gpupeak_device_live_bytes{log="a.gplog"}', 40 * MIB)
+            prometheus.wait_for('gpupeak_device_peak_bytes{log="a.gplog"}', 300 * MIB)
+            prometheus.wait_for('gpupeak_run_state{state="running"}', 1)
+            for text in expressions():
+                found = prometheus.query(text)
+                expect(found or " > 0" in text or "degraded" in text, f"the dashboard's {text} has nothing")
+            program.kill()
+            prometheus.wait_for('gpupeak_run_state{log="a.gplog",state="killed"}', 1)
+            prometheus.wait_for('ALERTS{alertname="GpupeakRunKilled",log="a.gplog",alertstate="firing"}', 1)
+            deadline = time.monotonic() + 60
+            while prometheus.query('gpupeak_device_live_bytes{log="a.gplog"}') and time.monotonic() < deadline:
+                time.sleep(0.3)
+            expect(prometheus.query('gpupeak_device_live_bytes{log="a.gplog"}') == [], "it holds memory although it is gone")
+            told = server.ask().text
+        finally:
+            prometheus.end()
+            server.end()
+        if shutil.which("promtool"):
+            done = subprocess.run(["promtool", "check", "metrics"], input=told, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            ours = [line for line in done.stdout.splitlines() if line.startswith("gpupeak")]
+            expect(not ours, f"promtool: {ours}")
+
+
+run_checks({"values": values, "textfile": textfile, "absent": absent, "files": files, "prometheus": real_prometheus}[CASE])
