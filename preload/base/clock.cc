@@ -1,13 +1,10 @@
 #include "base/clock.h"
 
-#include <cpuid.h>
 #include <sys/prctl.h>
 
 #include <atomic>
-#include <cstring>
 #include <ctime>
 
-#include "base/proc_file.h"
 #include "base/syscalls.h"
 #include "gpupeak/log_format.h"
 
@@ -29,6 +26,19 @@ Conversion g_conversion;
 uint64_t g_start_ns = 0;  // when the TSC was g_start_ticks
 uint64_t g_start_ticks = 0;
 
+/// What a clock that stands still for longer than threads need to hand something over cannot tell:
+/// later than all that was stamped before, in this thread and others.
+uint64_t later_than_all(uint64_t now) {
+  static constinit std::atomic<uint64_t> latest{0};
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // behind what this thread has seen
+  uint64_t before = latest.load(std::memory_order_relaxed), stamp;
+  do {
+    stamp = now > before ? now : before + 1;
+  } while (!latest.compare_exchange_weak(before, stamp, std::memory_order_relaxed));
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // before what it shows
+  return stamp;
+}
+
 uint64_t clock_ns(clockid_t clock) {
   timespec now{};
   if (__builtin_expect(g_tsc_faults, 0)) {  // the vDSO reads it too
@@ -46,26 +56,11 @@ bool tsc_faults() {
   return mode == PR_TSC_SIGSEGV;
 }
 
-/// That it ticks evenly and through sleep states, and that rdtscp exists.
-bool tsc_is_invariant() {
-  unsigned a, b, c, d;
-  return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8)) != 0 &&
-         __get_cpuid(0x80000001, &a, &b, &c, &d) && (d & (1u << 27)) != 0;
-}
-
-/// That it is in step over all processors: the kernel watches that, and leaves it if not.
-bool kernel_trusts_tsc() {
-  char name[8];
-  const size_t bytes = read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource",
-                                 name, sizeof name);
-  return bytes == 4 && memcmp(name, "tsc\n", 4) == 0;
-}
-
 }  // namespace
 
 uint32_t init_clock() {
   g_tsc_faults = g_tsc_faults || tsc_faults();  // if for one thread, then perhaps for others
-  g_use_tsc = !g_tsc_faults && tsc_is_invariant() && kernel_trusts_tsc();
+  g_use_tsc = !g_tsc_faults && arch::counter_can_be_trusted();
   g_conversion = {};
   if (g_use_tsc) {
     g_start_ns = monotonic_ns();
@@ -95,7 +90,9 @@ void leave_tsc() {
 
 uint64_t ticks_without_tsc() {
   const double ns = static_cast<double>(monotonic_ns() - g_conversion.base_ns);
-  return g_conversion.base_ticks + static_cast<uint64_t>(ns * g_conversion.ticks_per_ns);
+  const uint64_t now =
+      g_conversion.base_ticks + static_cast<uint64_t>(ns * g_conversion.ticks_per_ns);
+  return arch::kKernelClockMayStandStill ? later_than_all(now) : now;
 }
 
 uint64_t monotonic_ns() {

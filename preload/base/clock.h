@@ -1,8 +1,10 @@
-// Time stamps. A tick is a TSC cycle where the kernel itself keeps time by the TSC, else a
-// nanosecond of CLOCK_MONOTONIC. HOOK-SAFE.
+// Time stamps. A tick is one of the processor's time stamp counter (x86-64: the TSC, aarch64:
+// CNTVCT) where that can be trusted, else a nanosecond of CLOCK_MONOTONIC. HOOK-SAFE.
 #pragma once
 
 #include <cstdint>
+
+#include "base/arch.h"
 
 namespace gpupeak::preload {
 
@@ -17,13 +19,9 @@ void leave_tsc();
 /// The same time where the TSC is not read.
 uint64_t ticks_without_tsc();
 
-/// The same as below where g_use_tsc. rdtscp reads the time when all loads before it have their
-/// values, so never before the load that told this thread what another one has done; and what this
-/// thread stores afterwards others see only when the time has been read. rdtsc does neither.
+/// The processor's own counter: the same as below where g_use_tsc.
 inline __attribute__((always_inline)) uint64_t tsc() {
-  uint32_t low, high;
-  asm volatile("rdtscp" : "=a"(low), "=d"(high)::"rcx", "memory");
-  return (static_cast<uint64_t>(high) << 32) | low;
+  return arch::counter();
 }
 
 /// A time not earlier than what this thread did before, and not later than what it does next, nor

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/arch.h"
 namespace gpupeak::preload {
 namespace {
 
@@ -134,7 +135,7 @@ void* find_in_table(const SymbolTable& table, const char* name) {
   if (symbol == nullptr) return nullptr;
   void* at = reinterpret_cast<void*>(table.bias + symbol->st_value);
   if (ELF64_ST_TYPE(symbol->st_info) == STT_GNU_IFUNC) {
-    at = reinterpret_cast<void* (*)()>(at)();
+    at = arch::resolved(reinterpret_cast<uintptr_t>(at));
   }
   return at;
 }

@@ -10,6 +10,8 @@
 #pragma GCC optimize("no-tree-loop-distribute-patterns")
 #endif
 
+#include "base/arch.h"  // behind the pragma
+
 namespace {
 
 /// Overlapping copies of a fixed size, which the compiler makes in place: both ends of [16, 32].
@@ -51,13 +53,12 @@ void* memcpy(void* __restrict to, const void* __restrict from, size_t bytes) {
     __builtin_memcpy(target + bytes - 16, source + bytes - 16, 16);
     return to;
   }
-  asm volatile("rep movsb" : "+D"(target), "+S"(source), "+c"(bytes)::"memory");
+  gpupeak::preload::arch::copy_bytes(target, source, bytes);
   return to;
 }
 
 void* memset(void* to, int value, size_t bytes) {
-  void* at = to;
-  asm volatile("rep stosb" : "+D"(at), "+c"(bytes) : "a"(value) : "memory");
+  gpupeak::preload::arch::fill_bytes(static_cast<uint8_t*>(to), value, bytes);
   return to;
 }
 

@@ -72,7 +72,7 @@ bool FutexLock::sleep() {
 void FutexLock::wait() {
   for (int spins = 0; spins < 128; ++spins) {
     if (try_lock()) return;
-    __builtin_ia32_pause();
+    arch::pause();
   }
   const bool lends = may_lend_priority();
   while (!try_lock()) {

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "base/arch.h"
+
 namespace gpupeak::preload {
 
 /// All of a thread's state outside its slot. Initial-exec TLS: no allocation, no __tls_get_addr.
@@ -41,20 +43,13 @@ void leave_scopes_for(uintptr_t target);
 /// leaves nothing of the other stack.
 bool is_within_handler(uintptr_t target);
 
-/// Where the calling function's frame ends.
-inline __attribute__((always_inline)) uintptr_t stack_pointer() {
-  uintptr_t at;
-  asm("mov %%rsp, %0" : "=r"(at));
-  return at;
-}
-
 /// Marks a stretch of the thread's work in one of its flags. HOOK-SAFE. `entered` is false in a
 /// nested call.
 template <uintptr_t ThreadFlags::*kFlag>
 class Scope {
  public:
   __attribute__((always_inline)) Scope() {
-    const uintptr_t here = stack_pointer();
+    const uintptr_t here = arch::stack_pointer();
     const uintptr_t opened = t_flags.*kFlag;
     entered_ = true;
     if (__builtin_expect(opened != 0, 0)) {
@@ -99,7 +94,7 @@ using HookScope = Scope<&ThreadFlags::in_hook>;
 /// HookScope for where none is open.
 struct OutermostScope {
   __attribute__((always_inline)) OutermostScope() {
-    t_flags.in_hook = stack_pointer();
+    t_flags.in_hook = arch::stack_pointer();
     asm volatile("" ::: "memory");
   }
   __attribute__((always_inline)) ~OutermostScope() {

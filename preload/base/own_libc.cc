@@ -88,6 +88,13 @@ unsigned long getauxval(unsigned long type) noexcept {
   return function != nullptr ? function(type) : 0;
 }
 
+/// aarch64 has it nowhere else.
+pthread_t pthread_self() noexcept {
+  static constinit std::atomic<pthread_t (*)()> known{nullptr};
+  const auto function = from_libc(known, "pthread_self");
+  return function != nullptr ? function() : 0;
+}
+
 int setenv(const char* name, const char* value, int overwrite) noexcept {
   static constinit std::atomic<int (*)(const char*, const char*, int)> known{nullptr};
   const auto function = from_libc(known, "setenv");

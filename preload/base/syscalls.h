@@ -2,23 +2,18 @@
 // yet, and which sets errno. Called from every hook context. Results are -errno on failure.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/syscall.h>
 
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
+
 namespace gpupeak::preload::sys {
 
 inline long call6(long number, long a, long b, long c, long d, long e, long f) {
-  long result;
-  register long r10 asm("r10") = d;
-  register long r8 asm("r8") = e;
-  register long r9 asm("r9") = f;
-  asm volatile("syscall"
-               : "=a"(result)
-               : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-               : "rcx", "r11", "memory");
-  return result;
+  return arch::system_call(number, a, b, c, d, e, f);
 }
 
 inline bool failed(long result) {
@@ -39,7 +34,7 @@ inline long madvise(void* at, size_t bytes, int advice) {
   return call6(SYS_madvise, reinterpret_cast<long>(at), static_cast<long>(bytes), advice, 0, 0, 0);
 }
 inline long open(const char* path, int flags, int mode) {
-  return call6(SYS_open, reinterpret_cast<long>(path), flags, mode, 0, 0, 0);
+  return call6(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path), flags, mode, 0, 0);
 }
 inline long close(int fd) {
   return call6(SYS_close, fd, 0, 0, 0, 0, 0);
@@ -67,14 +62,23 @@ inline long fstat(int fd, void* stat) {
   return call6(SYS_fstat, fd, reinterpret_cast<long>(stat), 0, 0, 0, 0);
 }
 inline long stat(const char* path, void* stat) {
-  return call6(SYS_stat, reinterpret_cast<long>(path), reinterpret_cast<long>(stat), 0, 0, 0, 0);
+  return call6(SYS_newfstatat, AT_FDCWD, reinterpret_cast<long>(path), reinterpret_cast<long>(stat),
+               0, 0, 0);
 }
 inline long lstat(const char* path, void* stat) {
-  return call6(SYS_lstat, reinterpret_cast<long>(path), reinterpret_cast<long>(stat), 0, 0, 0, 0);
+  return call6(SYS_newfstatat, AT_FDCWD, reinterpret_cast<long>(path), reinterpret_cast<long>(stat),
+               AT_SYMLINK_NOFOLLOW, 0, 0);
 }
 inline long readlink(const char* path, char* to, size_t bytes) {
-  return call6(SYS_readlink, reinterpret_cast<long>(path), reinterpret_cast<long>(to),
-               static_cast<long>(bytes), 0, 0, 0);
+  return call6(SYS_readlinkat, AT_FDCWD, reinterpret_cast<long>(path), reinterpret_cast<long>(to),
+               static_cast<long>(bytes), 0, 0);
+}
+inline long link(const char* path, const char* name) {
+  return call6(SYS_linkat, AT_FDCWD, reinterpret_cast<long>(path), AT_FDCWD,
+               reinterpret_cast<long>(name), 0, 0);
+}
+inline long unlink(const char* path) {
+  return call6(SYS_unlinkat, AT_FDCWD, reinterpret_cast<long>(path), 0, 0, 0, 0);
 }
 inline int getpid() {
   return static_cast<int>(call6(SYS_getpid, 0, 0, 0, 0, 0, 0));

@@ -6,12 +6,12 @@
 
 #include <cstring>
 
+#include "base/arch.h"
 #include "base/syscalls.h"
 
 namespace gpupeak::preload {
 namespace {
 
-constexpr uintptr_t kPage = 4096;
 constexpr uintptr_t kWord = sizeof(uintptr_t);
 
 struct Range {
@@ -54,7 +54,8 @@ bool read(const dl_phdr_info& object, Library& library) {
     const Range range{begin, begin + segment.p_memsz};
     if (segment.p_type == PT_GNU_RELRO) {
       // The loader protects from the first one's page on; of the last one a whole page alone.
-      library.relro = {(range.begin + kWord - 1) & ~(kWord - 1), range.end & ~(kPage - 1)};
+      library.relro = {(range.begin + kWord - 1) & ~(kWord - 1),
+                       range.end & ~(arch::page_bytes() - 1)};
     }
     if (segment.p_type != PT_LOAD) continue;
     if (library.all.end == 0) library.all.begin = range.begin;
@@ -138,10 +139,11 @@ VirtualTable find_virtual_table(const void* inside, const char* type_name) {
 }
 
 bool replace_slot(uintptr_t* slot, uintptr_t function) {
-  const uintptr_t page = reinterpret_cast<uintptr_t>(slot) & ~(kPage - 1);
+  const uintptr_t page_bytes = arch::page_bytes();
+  const uintptr_t page = reinterpret_cast<uintptr_t>(slot) & ~(page_bytes - 1);
   const auto protect = [&](int protection) {
-    return !sys::failed(sys::call6(SYS_mprotect, static_cast<long>(page), static_cast<long>(kPage),
-                                   protection, 0, 0, 0));
+    return !sys::failed(sys::call6(SYS_mprotect, static_cast<long>(page),
+                                   static_cast<long>(page_bytes), protection, 0, 0, 0));
   };
   if (reinterpret_cast<uintptr_t>(slot) % sizeof *slot != 0 || !protect(PROT_READ | PROT_WRITE)) {
     return false;

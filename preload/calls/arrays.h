@@ -28,7 +28,7 @@ class ArrayBracket {
   }
 
  private:
-  static bool accounts() { return !DriverScope::is_open(stack_pointer()) && recording(); }
+  static bool accounts() { return !DriverScope::is_open(arch::stack_pointer()) && recording(); }
   LedgerBracket bracket_;
 };
 

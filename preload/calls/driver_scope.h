@@ -10,9 +10,9 @@ namespace gpupeak::preload {
 
 class DriverScope {
  public:
-  __attribute__((always_inline)) DriverScope() : outermost_(!is_open(stack_pointer())) {
+  __attribute__((always_inline)) DriverScope() : outermost_(!is_open(arch::stack_pointer())) {
     if (outermost_) {
-      t_flags.in_driver = stack_pointer();
+      t_flags.in_driver = arch::stack_pointer();
       if (__builtin_expect(t_flags.device_calls != 0, 0)) DeviceCall::end_left();
     }
     accounts_ = outermost_ && ensure_started_for_cuda();

@@ -111,8 +111,7 @@ enum RowIndex : int {
       return CUDA_ERROR_NOT_FOUND;                                                            \
     }                                                                                         \
     const DriverCall real{driver, program_errno};                                             \
-    const ApiCall call{base, &g_driver_rows[kRow_##name].api_id,                              \
-                       CallerFrame::of(__builtin_frame_address(0))};                          \
+    const ApiCall call{base, &g_driver_rows[kRow_##name].api_id, GPUPEAK_CALLER_FRAME};       \
     const CUresult result = calls::function(call, real GPUPEAK_ARGUMENTS arguments);          \
     errno = program_errno;                                                                    \
     return result;                                                                            \

@@ -1,4 +1,4 @@
-// dlsym: shared between its assembler entry (dlsym.S) and its C++ half.
+// dlsym: shared between its assembler entry (dlsym_*.S) and its C++ half.
 #pragma once
 
 namespace gpupeak::preload {

@@ -5,19 +5,13 @@
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
 #include "hooks/export.h"
+#include "hooks/jump_target.h"
 #include "hooks/ort_arena.h"
 
 namespace gpupeak::preload {
 namespace {
 
 using Jump = void (*)(void*, int);
-
-/// The stack pointer that a jmp_buf holds, as glibc keeps it on x86-64: its seventh word, mangled.
-uintptr_t target_of(const void* buffer) {
-  uintptr_t target = static_cast<const uintptr_t*>(buffer)[6];
-  asm("ror $17, %0\n\txor %%fs:0x30, %0" : "+r"(target) : : "cc");
-  return target;
-}
 
 struct RealJump {
   const char* name;
@@ -29,8 +23,9 @@ struct RealJump {
       jump = reinterpret_cast<Jump>(find_next(name));
       __atomic_store_n(&function, jump, __ATOMIC_RELAXED);
     }
-    leave_scopes_for(target_of(buffer));
-    leave_ort_arena_calls_for(target_of(buffer));
+    const uintptr_t target = jump_target(buffer);
+    leave_scopes_for(target);
+    leave_ort_arena_calls_for(target);
     jump(buffer, value);
     __builtin_unreachable();
   }

@@ -1,5 +1,5 @@
-// Calls of ONNX Runtime's arenas, as the thunks of ort_arena.S report them. The size of a block is
-// what its arena's own statistics grow by, since an arena rounds, and may hand out more; so that
+// Calls of ONNX Runtime's arenas, as the thunks of ort_arena_*.S report them. The size of a block
+// is what its arena's own statistics grow by, since an arena rounds, and may hand out more; so that
 // this holds with several threads, an arena's calls are made one after the other, as its own lock
 // has them be anyway.
 #include <cerrno>
@@ -175,8 +175,8 @@ void gpupeak_ort_arena_after(OrtArenaCall* at) {
   const int program_errno = errno;
   const Call call = calls.open[--calls.count];
   if (gives(call.function)) {
-    if (at->rax != 0) {
-      note_block(call, at->rax);
+    if (at->result != 0) {
+      note_block(call, at->result);
     } else {
       refused(call, false);
     }

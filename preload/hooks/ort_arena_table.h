@@ -1,11 +1,13 @@
 // The virtual functions that were taken over, of each table of each loaded ONNX Runtime: between
-// ort_arena.cc, which takes them over, ort_arena.S, which stands in their place, and
+// ort_arena.cc, which takes them over, ort_arena_*.S, which stands in their place, and
 // ort_arena_calls.cc, which notes the calls.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+
+#include "hooks/ort_arena_call.h"
 
 namespace gpupeak::preload {
 
@@ -29,21 +31,13 @@ struct OrtArenaTable {
   std::atomic<bool> proven{false};  ///< a request's statistics were as they must be
   std::atomic<bool> off{false};     ///< they were not
 };
-constexpr size_t kMostOrtArenaTables = 8;  // as many as ort_arena.S has thunks for
+constexpr size_t kMostOrtArenaTables = 8;  // as many as ort_arena_*.S has thunks for
 extern OrtArenaTable g_ort_arena_tables[kMostOrtArenaTables];
 extern "C" const uintptr_t gpupeak_ort_arena_thunks[kMostOrtArenaTables][kOrtArenaFunctions];
 
 /// Puts all of one table back: what is taken for an arena's function is another one.
 void put_back_ort_arena_table(OrtArenaTable& table);
 
-/// What the thunks save: the caller's registers.
-struct OrtArenaCall {
-  uint64_t object, argument, rdx, rcx, r8, r9;
-  uint64_t which;  ///< table * kOrtArenaFunctions + function
-  uint64_t rax;    ///< the result, afterwards
-  uint8_t vectors[128];
-  uint64_t frame_pointer, return_address;  ///< the caller's
-};
 struct OrtArenaStep {
   uintptr_t real;
   uint64_t comes_back;  ///< 0: goes on to the real function as if it had been called itself

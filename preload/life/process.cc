@@ -90,7 +90,7 @@ bool is_filed_as_child() {
 void make_folder_of(const Path& path) {
   Path folder;
   folder.add(head(path.view(), path.view().rfind('/')));
-  sys::call6(SYS_mkdir, reinterpret_cast<long>(folder.c_str()), 0777, 0, 0, 0, 0);
+  sys::call6(SYS_mkdirat, AT_FDCWD, reinterpret_cast<long>(folder.c_str()), 0777, 0, 0, 0);
 }
 
 /// GPUPEAK_OUT with %n name, %p pid, %r rank (none: its dot goes too), %h host, %% expanded;

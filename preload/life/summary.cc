@@ -43,7 +43,8 @@ bool find_command(Path& command) {
     command.add(folder).add(head(place, place.rfind('/')));
     if (!is_trustworthy(command.c_str())) continue;
     command.add("/gpupeak");
-    if (sys::call6(SYS_access, reinterpret_cast<long>(command.c_str()), X_OK, 0, 0, 0, 0) == 0)
+    if (sys::call6(SYS_faccessat, AT_FDCWD, reinterpret_cast<long>(command.c_str()), X_OK, 0, 0,
+                   0) == 0)
       return is_trustworthy(command.c_str());
   }
   return false;
@@ -79,7 +80,7 @@ bool run_command(const char* command) {
   const int child = clone(
       [](void* data) -> int {
         const auto* s = static_cast<const Start*>(data);
-        sys::call6(SYS_dup2, 2, 1, 0, 0, 0, 0);  // all it says goes to stderr
+        sys::call6(SYS_dup3, 2, 1, 0, 0, 0, 0);  // all it says goes to stderr
         sys::call6(SYS_execve, reinterpret_cast<long>(s->command),
                    reinterpret_cast<long>(s->arguments), reinterpret_cast<long>(s->variables), 0, 0,
                    0);

@@ -9,6 +9,7 @@
 #include "base/syscalls.h"
 #include "gpupeak/log_format.h"
 #include "log/counters.h"
+#include "log/fault.h"
 
 // The library's own code, as the linker lays it out.
 extern "C" const char __ehdr_start[] __attribute__((visibility("hidden")));
@@ -31,18 +32,16 @@ constinit Notice g_on_cut = nullptr;
 /// Our own code writes into file mappings for the log alone. It reads many files of the program's,
 /// but only the log has the counters page, which it reads as well.
 bool is_of_the_log(const siginfo_t& info, const ucontext_t& context) {
-  constexpr greg_t kWrite = 2;  // of the page fault's error code
-  const auto at = reinterpret_cast<const char*>(context.uc_mcontext.gregs[REG_RIP]);
+  const auto at = reinterpret_cast<const char*>(code_at_fault(context));
   const bool is_ours = info.si_code == BUS_ADRERR && at >= __ehdr_start && at < etext;
   const auto from_counters =
       reinterpret_cast<uintptr_t>(info.si_addr) - reinterpret_cast<uintptr_t>(&counters());
-  return is_ours && ((context.uc_mcontext.gregs[REG_ERR] & kWrite) != 0 ||
-                     from_counters < sizeof(gpupeak_counters_page));
+  return is_ours && (from_counters < sizeof(gpupeak_counters_page) || stores_at_fault(context));
 }
 
 bool put_page(void* address) {
-  const auto page = reinterpret_cast<uintptr_t>(address) / GPUPEAK_LOG_PAGE * GPUPEAK_LOG_PAGE;
-  return !sys::mmap_failed(sys::mmap(reinterpret_cast<void*>(page), GPUPEAK_LOG_PAGE,
+  const auto page = reinterpret_cast<uintptr_t>(address) / arch::page_bytes() * arch::page_bytes();
+  return !sys::mmap_failed(sys::mmap(reinterpret_cast<void*>(page), arch::page_bytes(),
                                      PROT_READ | PROT_WRITE,
                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
 }

@@ -223,7 +223,7 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
   }
   if (sys::failed(result)) {
     sys::close(static_cast<int>(fd));
-    sys::call6(SYS_unlink, reinterpret_cast<long>(g_file.path.c_str()), 0, 0, 0, 0, 0);
+    sys::unlink(g_file.path.c_str());
     g_file.path.clear();
     return result;
   }

@@ -52,7 +52,6 @@ bool used_device(int fd) {
 bool yield_name(const char* path, int fd, const gpupeak_file_header& theirs,
                 const gpupeak_file_header& ours) {
   if (used_device(fd)) return false;
-  const auto named = reinterpret_cast<long>(path);
   if (ours.start_monotonic_ns - theirs.start_monotonic_ns >= kShortImageNs) {
     const std::string_view all(path);
     const std::string_view ending = all.ends_with(".gplog") ? ".gplog" : "";
@@ -60,11 +59,11 @@ bool yield_name(const char* path, int fd, const gpupeak_file_header& theirs,
     for (uint64_t image = 1; result == -EEXIST && image < 100; ++image) {
       Path aside;
       aside.add(head(all, all.size() - ending.size())).add(".before").add(image).add(ending);
-      result = sys::call6(SYS_link, named, reinterpret_cast<long>(aside.c_str()), 0, 0, 0, 0);
+      result = sys::link(path, aside.c_str());
     }
     if (sys::failed(result)) return false;
   }
-  return !sys::failed(sys::call6(SYS_unlink, named, 0, 0, 0, 0, 0));
+  return !sys::failed(sys::unlink(path));
 }
 
 /// Whose log it is: this very process's from before it called exec, another one's that still runs
@@ -135,7 +134,7 @@ long make_free(const char* path, const gpupeak_file_header& ours, Place& place) 
     return 0;
   }
   if (!is_still_at(path, status)) return 0;
-  const long result = sys::call6(SYS_unlink, reinterpret_cast<long>(path), 0, 0, 0, 0, 0);
+  const long result = sys::unlink(path);
   if (!sys::failed(result)) place = Place::kFree;
   return result == -ENOENT ? 0 : result;
 }
@@ -190,7 +189,7 @@ long create_file(const char* path, const gpupeak_file_header& header) {
   const long result = write_head(static_cast<int>(fd), header);
   if (!sys::failed(result)) return fd;
   sys::close(static_cast<int>(fd));
-  sys::call6(SYS_unlink, reinterpret_cast<long>(path), 0, 0, 0, 0, 0);
+  sys::unlink(path);
   return result;
 }
 

@@ -9,7 +9,6 @@
 namespace gpupeak::preload {
 namespace {
 
-constexpr uint32_t kFp = 6, kSp = 7, kReturnAddress = 16;  // DWARF numbers of rbp, rsp, rip
 constexpr uint8_t kPcRelativeInt32 = 0x1b, kTableInt32 = 0x3b, kUint32 = 0x03, kAbsolute = 0x00,
                   kPcRelativeInt64 = 0x1c;
 
@@ -89,19 +88,19 @@ struct Row {
   Where fp, return_address;
 
   void set(uint64_t reg, Where where, int64_t offset = 0) {
-    if (reg == kFp) {
+    if (reg == kFpColumn) {
       fp = where;
       fp_offset = offset;
-    } else if (reg == kReturnAddress) {
+    } else if (reg == kReturnColumn) {
       return_address = where;
       return_offset = offset;
     }
   }
   void restore(uint64_t reg, const Row& initial) {
-    if (reg == kFp) {
+    if (reg == kFpColumn) {
       fp = initial.fp;
       fp_offset = initial.fp_offset;
-    } else if (reg == kReturnAddress) {
+    } else if (reg == kReturnColumn) {
       return_address = initial.return_address;
       return_offset = initial.return_offset;
     }
@@ -111,11 +110,11 @@ struct Row {
 /// What holds before any instruction.
 constexpr Row kFirstRow{.cfa_offset = 0,
                         .fp_offset = 0,
-                        .return_offset = -8,
-                        .cfa_register = kSp,
+                        .return_offset = kCallStoresReturn ? ReturnPlace{}.offset : 0,
+                        .cfa_register = kSpColumn,
                         .cfa_plain = true,
                         .fp = Row::kSame,
-                        .return_address = Row::kAtOffset};
+                        .return_address = kCallStoresReturn ? Row::kAtOffset : Row::kSame};
 
 struct CommonEntry {
   uint64_t code_alignment = 1;
@@ -142,7 +141,7 @@ bool read_common_entry(const uint8_t* at, CommonEntry& entry) {
   entry.code_alignment = cursor.uleb();
   entry.data_alignment = cursor.sleb();
   const uint64_t return_register = version == 1 ? cursor.fixed<uint8_t>() : cursor.uleb();
-  if (!cursor.ok || return_register != kReturnAddress) return false;
+  if (!cursor.ok || return_register != kReturnColumn) return false;
   if (*augmentation == 'z') {
     entry.has_augmentation = true;
     const uint64_t bytes = cursor.uleb();
@@ -161,6 +160,8 @@ bool read_common_entry(const uint8_t* at, CommonEntry& entry) {
           data.skip(encoding == 0x00 || encoding == 0x04 || encoding == 0x0c ? 8 : 4);
           break;
         }
+        case 'B':  // aarch64: returns are signed by the other key
+          break;
         default:
           return false;  // 'S': a signal frame keeps its registers elsewhere
       }
@@ -276,6 +277,8 @@ bool run(Cursor cursor, const CommonEntry& common, uintptr_t location, uintptr_t
             row.set(reg, Row::kOther);
             continue;
           }
+          case 0x2d:
+            continue;  // AARCH64_negate_ra_state: code_address() asks nobody whether it is signed
           case 0x2e:
             cursor.uleb();
             continue;  // GNU_args_size
@@ -342,6 +345,12 @@ bool fits(int64_t offset) {
   return offset > -(1 << 24) && offset < (1 << 24);
 }
 
+/// Where a return address can lie.
+bool can_be(int64_t return_offset) {
+  if constexpr (kCallStoresReturn) return return_offset == ReturnPlace{}.offset;
+  return return_offset < 0 && return_offset % 8 == 0 && fits(return_offset);
+}
+
 }  // namespace
 
 FrameRule read_frame_rule(uintptr_t ip) {
@@ -351,7 +360,7 @@ FrameRule read_frame_rule(uintptr_t ip) {
   Row row = kFirstRow;
   Found found = table.of_module ? Found::kUnreadable : Found::kNothing;
   if (table.header != nullptr) found = find_row(table.header, ip - 1, row);
-  if (found == Found::kNothing) {
+  if (found == Found::kNothing && kFramePointerEndsFrame) {
     rule.base = FrameRule::kGuessed;
     rule.cfa_offset = 16;
     rule.fp_offset = -16;
@@ -361,15 +370,17 @@ FrameRule read_frame_rule(uintptr_t ip) {
     rule.base = FrameRule::kOutermost;
     return rule;
   }
-  const bool plain = row.cfa_plain && (row.cfa_register == kSp || row.cfa_register == kFp) &&
-                     row.return_address == Row::kAtOffset && row.return_offset == -8 &&
+  const bool plain = row.cfa_plain &&
+                     (row.cfa_register == kSpColumn || row.cfa_register == kFpColumn) &&
+                     row.return_address == Row::kAtOffset && can_be(row.return_offset) &&
                      (row.fp == Row::kSame || (row.fp == Row::kAtOffset && row.fp_offset != 0)) &&
                      fits(row.cfa_offset) && fits(row.fp_offset);
   if (!plain) return rule;
-  rule.base = row.cfa_register == kSp ? FrameRule::kFromSp : FrameRule::kFromFp;
+  rule.base = row.cfa_register == kSpColumn ? FrameRule::kFromSp : FrameRule::kFromFp;
   rule.cfa_offset = static_cast<int32_t>(row.cfa_offset);
   rule.fp_offset =
       row.fp == Row::kSame ? FrameRule::kFpUnchanged : static_cast<int32_t>(row.fp_offset);
+  rule.returns = ReturnPlace::at(static_cast<int32_t>(row.return_offset));
   return rule;
 }
 

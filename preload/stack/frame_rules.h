@@ -5,10 +5,13 @@
 
 #include <cstdint>
 
+#include "stack/frame_layout.h"
+
 namespace gpupeak::preload {
 
 /// The canonical frame address is `sp` or the frame pointer, plus an offset; the return address
-/// lies right below it; the caller's frame pointer is ours, or lies at an offset from it.
+/// lies at an offset from it (on x86-64 right below it); the caller's frame pointer is ours, or
+/// lies at an offset from it.
 struct FrameRule {
   enum Base : uint32_t {
     kUnsupported = 0,
@@ -23,13 +26,14 @@ struct FrameRule {
   int32_t fp_offset;  ///< from the canonical frame address
   int32_t cfa_offset : 28;
   uint32_t base : 4;  ///< a Base
+  [[no_unique_address]] ReturnPlace returns;
 };
-static_assert(sizeof(FrameRule) == 16);
+static_assert(sizeof(FrameRule) == (kCallStoresReturn ? 16 : 24));
 
 /// The rule for the code before return address `ip`. kGuessed where the tables know nothing of it
 /// (generated code, assembly): it is taken to keep a frame pointer, as libunwind takes it.
-/// kUnsupported where the row needs more than the above (signal frames, expressions, other base
-/// registers), or the table is not of the usual form.
+/// (kUnsupported on aarch64.) kUnsupported where the row needs more than the above (signal frames,
+/// expressions, other base registers), or the table is not of the usual form.
 FrameRule read_frame_rule(uintptr_t ip);
 
 }  // namespace gpupeak::preload

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/arch.h"
 #include "log/log.h"
 #include "stack/python_frames.h"
 
@@ -19,13 +20,6 @@ T at(const uint8_t* structure, size_t offset) {
   T value;
   memcpy(&value, structure + offset, sizeof value);
   return value;
-}
-
-/// What threading.get_ident() returns: the thread pointer.
-uint64_t own_thread_id() {
-  uint64_t id;
-  asm("mov %%fs:0, %0" : "=r"(id));
-  return id;
 }
 
 /// Appends one character to UTF-8; false if it does not fit. Bytes that could not be decoded
@@ -165,7 +159,7 @@ uint32_t PythonStack::find_states(const PythonRuntime& python, uintptr_t (&state
     while (state != 0 && ++steps < kMaxSteps) {
       uint64_t id;
       if (!load(state + layout.thread.thread_id, id)) break;
-      if (id == own_thread_id() && state != states[0] && count < kMaxStates) {
+      if (id == arch::thread_id() && state != states[0] && count < kMaxStates) {
         states[count++] = state;
       }
       if (!load(state + layout.thread.next, state)) break;
@@ -196,7 +190,7 @@ bool PythonStack::read_state(const PythonRuntime& python, uintptr_t state) {
   const auto& offsets = layout.thread;
   uint64_t id;
   uintptr_t frame;  // or the CFrame that leads to it
-  if (!load(state + offsets.thread_id, id) || id != own_thread_id() ||
+  if (!load(state + offsets.thread_id, id) || id != arch::thread_id() ||
       !load(state + offsets.frame, frame)) {
     return false;
   }

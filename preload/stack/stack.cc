@@ -49,6 +49,7 @@ void replace_rule(FrameRule& old, const FrameRule& rule) {
   old.fp_offset = rule.fp_offset;
   old.cfa_offset = rule.cfa_offset;
   old.base = rule.base;
+  old.returns = rule.returns;
   asm volatile("" ::: "memory");
   old.ip = rule.ip;
 }
@@ -117,8 +118,8 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
     }
     const FrameRule& rule = rule_for(cache, ip);
     const bool guess = rule.base == FrameRule::kGuessed;
-    cache.fresh[result.count++] = {ip, sp, fp, rule.fp_offset,
-                                   guess || rule.base == FrameRule::kFromFp};
+    cache.fresh[result.count++] = {
+        ip, sp, fp, rule.fp_offset, guess || rule.base == FrameRule::kFromFp, rule.returns};
     if (rule.base == FrameRule::kOutermost) {
       result.complete = true;
       return result;
@@ -138,14 +139,15 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
       return result;
     }
     if (!plain) return result;
-    ip = word_at(cfa - 8);
+    const uintptr_t returns = moved(cfa, rule.returns.offset);
+    ip = code_address(word_at(returns));
     // Without a branch, which would be as good as random: the return address is there in any case.
     const bool fp_unchanged = rule.fp_offset == FrameRule::kFpUnchanged;
-    const uintptr_t saved_fp = word_at(moved(cfa, fp_unchanged ? -8 : rule.fp_offset));
+    const uintptr_t saved_fp = word_at(fp_unchanged ? returns : moved(cfa, rule.fp_offset));
     fp = fp_unchanged ? fp : saved_fp;
     sp = cfa;
     if (ip == 0) {
-      result.end = pointer_to(cfa - 8);
+      result.end = pointer_to(returns);
       result.complete = true;
       return result;
     }
@@ -167,7 +169,8 @@ CachedFrame join(StackCache& cache, uint32_t depth, const FreshFrame& fresh, uin
   uint32_t words = caller.words;
   cache.words[words + 1] = {pointer_to(moved(caller.sp, fresh.fp_offset)), caller.fp};
   words += kept_fp && caller.needs_fp;
-  cache.words[++words] = {pointer_to(caller.sp - 8), caller.ip};
+  const uintptr_t* returns = pointer_to(moved(caller.sp, fresh.returns.offset));
+  cache.words[++words] = {returns, kSignsReturns ? *returns : caller.ip};
   frame.words = words;
   frame.needs_fp |= !kept_fp && caller.needs_fp;
   return frame;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "stack/frame_layout.h"
+
 namespace gpupeak::preload {
 
 struct StackCache;
@@ -11,7 +13,8 @@ struct StackCache;
 struct CallerFrame {
   uintptr_t ip, sp, fp;
 
-  /// From the hook's own __builtin_frame_address(0).
+  /// From the hook's own __builtin_frame_address(0), where a call has pushed the return address and
+  /// the function then the frame pointer.
   static CallerFrame of(const void* frame_address) {
     const auto* frame = static_cast<const uintptr_t*>(frame_address);
     return {frame[1], reinterpret_cast<uintptr_t>(frame + 2), frame[0]};

@@ -55,6 +55,7 @@ struct FreshFrame {
   uintptr_t ip, sp, fp;
   int32_t fp_offset;  ///< where it kept its caller's fp, from the caller's sp; see FrameRule
   bool uses_fp;       ///< its caller was found by fp
+  [[no_unique_address]] ReturnPlace returns;
 };
 
 struct StackCache {

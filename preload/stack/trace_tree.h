@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "gpupeak/log_format.h"
 #include "stack/stack.h"
 
@@ -123,7 +124,7 @@ class TraceTree {
     const char* at = end - record->lines * kLine;
 #pragma GCC unroll 12
     for (uint32_t line = 0; line < kFetched; ++line) {
-      asm volatile("prefetcht0 %0" : : "m"(at[line * kLine]));  // as a builtin it is dropped
+      arch::prefetch(at + line * kLine);
     }
   }
 

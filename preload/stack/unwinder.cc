@@ -9,6 +9,8 @@
 #include "base/loader.h"
 #include "base/text.h"
 #include "log/log.h"
+#include "stack/frame_layout.h"
+#include "stack/libunwind.h"
 #include "stack/module_map.h"
 
 namespace gpupeak::preload {
@@ -29,18 +31,16 @@ struct Libunwind {
   int (*get_register)(void* cursor, int number, uintptr_t* value);
 };
 constinit Libunwind g_libunwind{};
-constexpr size_t kCursorWords = 127;  // unw_cursor_t of libunwind.so.8
-constexpr int kInstructionPointer = 16;
 
 int backtrace_with_steps(void** frames, int capacity) {
-  uintptr_t cursor[kCursorWords];
+  uintptr_t cursor[kUnwindCursorWords];
   ucontext_t context;
   int count = 0;
-  g_libunwind.get_context(&context);
+  GPUPEAK_UNWIND_CONTEXT(&context);
   if (g_libunwind.begin(cursor, &context, 0) < 0) return 0;
   do {
     uintptr_t ip = 0;
-    if (g_libunwind.get_register(cursor, kInstructionPointer, &ip) < 0 || ip == 0) break;
+    if (g_libunwind.get_register(cursor, kUnwindIp, &ip) < 0 || ip == 0) break;
     frames[count++] = reinterpret_cast<void*>(ip);
   } while (count < capacity && g_libunwind.step(cursor) > 0);
   return count;
@@ -71,12 +71,14 @@ int backtrace_with_libgcc(void** frames, int capacity) {
 
 bool find_libunwind(void* library, Libunwind& found) {
   return find_symbol(library, "unw_backtrace", found.backtrace) &&
-         find_symbol(library, "_Ux86_64_flush_cache", found.flush_cache) &&
-         find_symbol(library, "_ULx86_64_local_addr_space", found.local_address_space) &&
-         find_symbol(library, "_Ux86_64_getcontext", found.get_context) &&
-         find_symbol(library, "_ULx86_64_init_local2", found.begin) &&
-         find_symbol(library, "_ULx86_64_step", found.step) &&
-         find_symbol(library, "_ULx86_64_get_reg", found.get_register);
+         find_symbol(library, GPUPEAK_LIBUNWIND("flush_cache"), found.flush_cache) &&
+         find_symbol(library, GPUPEAK_LIBUNWIND_LOCAL("local_addr_space"),
+                     found.local_address_space) &&
+         (!kUnwindHasContext ||
+          find_symbol(library, GPUPEAK_LIBUNWIND("getcontext"), found.get_context)) &&
+         find_symbol(library, GPUPEAK_LIBUNWIND_LOCAL("init_local2"), found.begin) &&
+         find_symbol(library, GPUPEAK_LIBUNWIND_LOCAL("step"), found.step) &&
+         find_symbol(library, GPUPEAK_LIBUNWIND_LOCAL("get_reg"), found.get_register);
 }
 
 Backtrace load_libunwind() {
@@ -87,7 +89,7 @@ Backtrace load_libunwind() {
   }
   for (const char* name : {beside.c_str(), "libunwind.so.8"}) {
     if (name[0] != 0 && find_libunwind(load_library(name), g_libunwind)) {
-      return g_libunwind.backtrace;
+      return kUnwindFastIsWhole ? g_libunwind.backtrace : &backtrace_with_steps;
     }
   }
   return nullptr;
@@ -123,7 +125,13 @@ void forget_unwound_code() {
 
 int unwind(void** frames, int capacity) {
   const Backtrace backtrace = g_backtrace.load(std::memory_order_acquire);
-  return backtrace != nullptr ? backtrace(frames, capacity) : 0;
+  const int count = backtrace != nullptr ? backtrace(frames, capacity) : 0;
+  if constexpr (kSignsReturns) {
+    for (int i = 0; i < count; ++i) {
+      frames[i] = reinterpret_cast<void*>(code_address(reinterpret_cast<uintptr_t>(frames[i])));
+    }
+  }
+  return count;
 }
 
 }  // namespace gpupeak::preload

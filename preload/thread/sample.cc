@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "base/clock.h"
 #include "base/proc_file.h"
 #include "base/process_state.h"
@@ -41,8 +42,8 @@ void sample_process() {
   const char* at = text;
   const char* end = text + bytes;
   next_number(at, end);  // total size
-  const uint64_t resident = next_number(at, end) * 4096;
-  const uint64_t resident_file = next_number(at, end) * 4096;
+  const uint64_t resident = next_number(at, end) * arch::page_bytes();
+  const uint64_t resident_file = next_number(at, end) * arch::page_bytes();
   const uintptr_t top = sys::brk(0);
   Record record(GPUPEAK_REC_SAMPLE);
   emit(record.u(resident)

@@ -48,6 +48,7 @@ struct ThreadSlot {
   /// Whether no other thread has logged since this one's last stamp: what it logs needs no stamp
   /// then. To be asked where the stamp would be taken: before a free, after an allocation.
   bool is_only_writer(const ProcessPage& process) const {
+    arch::order_loads();
     return __atomic_load_n(&process.only_writer, __ATOMIC_ACQUIRE) == index + 1;
   }
   /// A time for the next record, never earlier than the last. Any other thread first revokes the
@@ -58,6 +59,7 @@ struct ThreadSlot {
     const uint32_t only = __atomic_load_n(&process.only_writer, __ATOMIC_ACQUIRE);
     if (only != 0 && only != index + 1) {
       __atomic_store_n(&process.only_writer, 0, __ATOMIC_RELEASE);
+      arch::order_stores();
     }
     const uint64_t now = clock();
     stamping.store(0, std::memory_order_release);

@@ -16,7 +16,7 @@ namespace {
 /// One owner a byte: memory that an allocator maps is counted as its heap, what the driver maps is
 /// its own.
 gpupeak_kind kind_of(int flags) {
-  if (t_flags.in_driver != 0 && !was_left_by_longjmp(t_flags.in_driver, stack_pointer()))
+  if (t_flags.in_driver != 0 && !was_left_by_longjmp(t_flags.in_driver, arch::stack_pointer()))
     return GPUPEAK_KIND_DRIVER;
   if (t_flags.in_allocator != 0) return GPUPEAK_KIND_BACKING;
   return (flags & MAP_ANONYMOUS) != 0 ? GPUPEAK_KIND_MMAP_ANON : GPUPEAK_KIND_MMAP_FILE;

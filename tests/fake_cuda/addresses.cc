@@ -9,6 +9,11 @@ namespace fake_cuda {
 namespace {
 
 constexpr uint64_t kStep = 512;
+#ifdef MAP_32BIT
+constexpr int kLowAddresses = MAP_32BIT;
+#else
+constexpr int kLowAddresses = 0;  // that ABI is older than CUDA on aarch64
+#endif
 
 uint64_t block_bytes(uint64_t bytes) {
   return round_up(std::max<uint64_t>(bytes, 1), kStep);
@@ -22,7 +27,7 @@ void unmap(uint64_t at, uint64_t bytes) {
 
 uint64_t reserve_addresses(uint64_t bytes, uint64_t alignment, bool below_4g) {
   const uint64_t wanted = bytes + alignment;
-  const int low = below_4g ? MAP_32BIT : 0;
+  const int low = below_4g ? kLowAddresses : 0;
   void* const found =
       mmap(nullptr, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | low, -1, 0);
   if (found == MAP_FAILED) return 0;

@@ -7,12 +7,21 @@
 #include <sys/syscall.h>
 
 static long bare_call(long number, long a, long b) {
+#ifdef __aarch64__
+  register long x8 __asm__("x8") = number;
+  register long x0 __asm__("x0") = a;
+  register long x1 __asm__("x1") = b;
+  register long x2 __asm__("x2") = 0;
+  __asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
+  return x0;
+#else
   long result;
   __asm__ volatile("syscall"
                    : "=a"(result)
                    : "a"(number), "D"(a), "S"(b), "d"(0L)
                    : "rcx", "r11", "memory");
   return result;
+#endif
 }
 
 int main(int argc, char** argv) {

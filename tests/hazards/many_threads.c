@@ -23,7 +23,12 @@ static void answer(int signal, siginfo_t* info, void* context) {
   (void)signal;
   (void)info;
   atomic_fetch_add(&g_questions, 1);
-  ((ucontext_t*)context)->uc_mcontext.gregs[REG_RAX] = 0; /* it lives */
+  mcontext_t* registers = &((ucontext_t*)context)->uc_mcontext;
+#ifdef __aarch64__
+  registers->regs[0] = 0; /* it lives */
+#else
+  registers->gregs[REG_RAX] = 0;
+#endif
 }
 
 static void* live(void* at) {

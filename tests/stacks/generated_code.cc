@@ -34,7 +34,8 @@ void deep() {
   g_sink = 1;
 }
 
-/// Calls `call`, with `frame_pointer` in rbp if it is of the kind that uses rbp for other things.
+/// Calls `call`, with `frame_pointer` in that register if it is of the kind that uses it for other
+/// things.
 using Generated = void (*)(void (*call)(), uintptr_t frame_pointer);
 enum Kind { kKeepsFramePointer, kOtherUse };
 
@@ -45,12 +46,20 @@ class Generator {
       : at_(static_cast<uint8_t*>(mmap(nullptr, 16 * kPage, PROT_READ | PROT_WRITE | PROT_EXEC,
                                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {}
   Generated make(Kind kind) {
+#ifdef __aarch64__
+    // stp x29, x30, [sp, #-16]!; mov x29, sp or x1; blr x0; ldp x29, x30, [sp], #16; ret
+    const uint32_t code[] = {0xa9bf7bfd, kind == kOtherUse ? 0xaa0103fdu : 0x910003fdu, 0xd63f0000,
+                             0xa8c17bfd, 0xd65f03c0};
+#else
     // push %rbp; mov %rsp or %rsi,%rbp; call *%rdi; pop %rbp; ret
     const uint8_t code[] = {0x55, 0x48, 0x89, kind == kOtherUse ? uint8_t{0xf5} : uint8_t{0xe5},
                             0xff, 0xd7, 0x5d, 0xc3};
+#endif
     uint8_t* begin = at_;
     memcpy(begin, code, sizeof code);
-    at_ += 16;
+    __builtin___clear_cache(reinterpret_cast<char*>(begin),
+                            reinterpret_cast<char*>(begin + sizeof code));
+    at_ += 32;
     return reinterpret_cast<Generated>(begin);
   }
 

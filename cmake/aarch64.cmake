@@ -1,0 +1,16 @@
+# Builds for aarch64 on another machine: cmake --toolchain cmake/aarch64.cmake -DGPUPEAK_AARCH64_ROOT=FOLDER …
+# The folder has what a machine of that kind has in /; tests/package/aarch64.sh makes one. Tests run by qemu-user.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_ASM_COMPILER aarch64-linux-gnu-gcc)
+set(GPUPEAK_AARCH64_ROOT "" CACHE PATH "What a machine of that kind has in /")
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES GPUPEAK_AARCH64_ROOT)
+set(CMAKE_SYSROOT ${GPUPEAK_AARCH64_ROOT})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L ${GPUPEAK_AARCH64_ROOT})

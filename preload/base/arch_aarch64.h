@@ -1,0 +1,114 @@
+// aarch64's part of base/: see arch.h. HOOK-SAFE.
+#pragma once
+
+#include <sys/auxv.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace gpupeak::preload::arch {
+
+inline long system_call(long number, long a, long b, long c, long d, long e, long f) {
+  register long x8 asm("x8") = number;
+  register long x0 asm("x0") = a;
+  register long x1 asm("x1") = b;
+  register long x2 asm("x2") = c;
+  register long x3 asm("x3") = d;
+  register long x4 asm("x4") = e;
+  register long x5 asm("x5") = f;
+  asm volatile("svc #0"
+               : "+r"(x0)
+               : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+               : "memory");
+  return x0;
+}
+
+/// The counter may be read out of order. dsb waits until all loads before it have their values, isb
+/// keeps the reading behind that; the load whose address depends on the reading comes after it, and
+/// dmb keeps what follows behind that load: docs/design.md, "Order".
+inline __attribute__((always_inline)) uint64_t counter() {
+  uint64_t now, zero;
+  asm volatile(
+      "dsb ishld\n\t"
+      "isb\n\t"
+      "mrs %0, cntvct_el0\n\t"
+      "eor %1, %0, %0\n\t"
+      "ldr xzr, [sp, %1]\n\t"
+      "dmb ishld"
+      : "=&r"(now), "=&r"(zero)::"memory");
+  return now;
+}
+/// Whether a reading of counter() takes longer than it stands still: machines count by 1 GHz and by
+/// 25 MHz. There is one counter for all processors.
+bool counter_can_be_trusted();
+/// The kernel's clock counts by the same counter: where that is slow, two readings of which one
+/// depends on the other may be the same.
+constexpr bool kKernelClockMayStandStill = true;
+
+/// What this thread loads or stores next it loads or stores after what it loaded so far; what it
+/// stores next others see after what it stored so far.
+inline void order_loads() {
+  asm volatile("dmb ishld" ::: "memory");
+}
+inline void order_stores() {
+  asm volatile("dmb ishst" ::: "memory");
+}
+
+/// Where the calling function's frame ends.
+inline __attribute__((always_inline)) uintptr_t stack_pointer() {
+  uintptr_t at;
+  asm("mov %0, sp" : "=r"(at));
+  return at;
+}
+
+/// What pthread_self() returns. It lies below the thread pointer, at a distance that glibc's
+/// releases differ in.
+uint64_t thread_id();
+
+inline void pause() {
+  asm volatile("isb");  // yield takes no time on most
+}
+inline __attribute__((always_inline)) void prefetch(const char* at) {
+  asm volatile("prfm pldl1keep, [%0]" : : "r"(at));
+}
+
+/// Of the kernel: 4, 16 or 64 KiB. The largest where it does not say.
+inline size_t page_bytes() {
+  const unsigned long bytes = getauxval(AT_PAGESZ);
+  return bytes != 0 ? bytes : 65536;
+}
+
+/// More than 256 bytes; for fewer there are quicker ways.
+inline void copy_bytes(uint8_t* to, const uint8_t* from, size_t bytes) {
+  struct Block {
+    uint64_t words[8];
+  };
+  Block block;
+  for (size_t at = 0; at + sizeof block < bytes; at += sizeof block) {
+    __builtin_memcpy(&block, from + at, sizeof block);
+    __builtin_memcpy(to + at, &block, sizeof block);
+  }
+  __builtin_memcpy(&block, from + bytes - sizeof block, sizeof block);
+  __builtin_memcpy(to + bytes - sizeof block, &block, sizeof block);
+}
+inline void fill_bytes(uint8_t* at, int value, size_t bytes) {
+  const uint64_t word = static_cast<uint8_t>(value) * 0x0101010101010101u;
+  for (; bytes >= sizeof word; bytes -= sizeof word, at += sizeof word) {
+    __builtin_memcpy(at, &word, sizeof word);
+  }
+  for (; bytes > 0; --bytes) *at++ = static_cast<uint8_t>(value);
+}
+
+/// Asks the resolver of an indirect function (STT_GNU_IFUNC) as glibc does: with what the processor
+/// can do.
+inline void* resolved(uintptr_t resolver) {
+  const struct {
+    unsigned long bytes, hwcap, hwcap2;
+  } features{sizeof features, getauxval(AT_HWCAP), getauxval(AT_HWCAP2)};
+  constexpr unsigned long kHasSecondArgument = 1ul << 62;
+  return reinterpret_cast<void* (*)(unsigned long, const void*)>(resolver)(
+      features.hwcap | kHasSecondArgument, &features);
+}
+
+}  // namespace gpupeak::preload::arch

@@ -1,0 +1,82 @@
+// x86-64's part of base/: see arch.h. HOOK-SAFE.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpupeak::preload::arch {
+
+inline long system_call(long number, long a, long b, long c, long d, long e, long f) {
+  long result;
+  register long r10 asm("r10") = d;
+  register long r8 asm("r8") = e;
+  register long r9 asm("r9") = f;
+  asm volatile("syscall"
+               : "=a"(result)
+               : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+               : "rcx", "r11", "memory");
+  return result;
+}
+
+/// rdtscp reads the time when all loads before it have their values, so never before the load that
+/// told this thread what another one has done; and what this thread stores afterwards others see
+/// only when the time has been read. rdtsc does neither.
+inline __attribute__((always_inline)) uint64_t counter() {
+  uint32_t low, high;
+  asm volatile("rdtscp" : "=a"(low), "=d"(high)::"rcx", "memory");
+  return (static_cast<uint64_t>(high) << 32) | low;
+}
+/// Whether counter() is there, ticks evenly, and is in step over all processors.
+bool counter_can_be_trusted();
+/// The kernel's clock counts this counter's cycles, or is read for longer than it stands still.
+constexpr bool kKernelClockMayStandStill = false;
+
+/// What this thread loads or stores next it loads or stores after what it loaded so far; what it
+/// stores next others see after what it stored so far. x86 does so by itself.
+inline void order_loads() {
+  asm volatile("" ::: "memory");
+}
+inline void order_stores() {
+  asm volatile("" ::: "memory");
+}
+
+/// Where the calling function's frame ends.
+inline __attribute__((always_inline)) uintptr_t stack_pointer() {
+  uintptr_t at;
+  asm("mov %%rsp, %0" : "=r"(at));
+  return at;
+}
+
+/// What pthread_self() returns: the thread pointer.
+inline uint64_t thread_id() {
+  uint64_t id;
+  asm("mov %%fs:0, %0" : "=r"(id));
+  return id;
+}
+
+inline void pause() {
+  __builtin_ia32_pause();
+}
+inline __attribute__((always_inline)) void prefetch(const char* at) {
+  asm volatile("prefetcht0 %0" : : "m"(*at));  // as a builtin it is dropped
+}
+
+/// Of the kernel; of other sizes there are none.
+constexpr size_t page_bytes() {
+  return 4096;
+}
+
+/// More than 256 bytes; for fewer there are quicker ways.
+inline void copy_bytes(uint8_t* to, const uint8_t* from, size_t bytes) {
+  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes)::"memory");
+}
+inline void fill_bytes(uint8_t* at, int value, size_t bytes) {
+  asm volatile("rep stosb" : "+D"(at), "+c"(bytes) : "a"(value) : "memory");
+}
+
+/// Asks the resolver of an indirect function (STT_GNU_IFUNC).
+inline void* resolved(uintptr_t resolver) {
+  return reinterpret_cast<void* (*)()>(resolver)();
+}
+
+}  // namespace gpupeak::preload::arch

@@ -1,0 +1,25 @@
+// aarch64's jmp_buf: see jump_target.h.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/elf_lookup.h"
+
+namespace gpupeak::preload {
+
+/// The stack pointer that a jmp_buf holds, as glibc keeps it: its fourteenth word, mangled by a
+/// word that the loader has. 0 where it has none (musl): nothing is known to be left then, and the
+/// thread's next hook finds it out.
+inline uintptr_t jump_target(const void* buffer) {
+  static constinit std::atomic<const uintptr_t*> known{nullptr};
+  const uintptr_t* guard = known.load(std::memory_order_relaxed);
+  if (guard == nullptr) {
+    guard = static_cast<const uintptr_t*>(find_in("ld-linux-aarch64.so", "__pointer_chk_guard"));
+    if (guard == nullptr) return 0;
+    known.store(guard, std::memory_order_relaxed);
+  }
+  return static_cast<const uintptr_t*>(buffer)[13] ^ *guard;
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,53 @@
+// aarch64's stack frames: see frame_layout.h. A call leaves the return address in x30. Who calls
+// another function stores it, mostly beside x29, and may sign it first: where pointer
+// authentication is on, the upper bits of the stored word are a signature.
+#pragma once
+
+#include <cstdint>
+
+namespace gpupeak::preload {
+
+/// Where the return address lies, from the canonical frame address.
+struct ReturnPlace {
+  int32_t offset = 0;
+  static constexpr ReturnPlace at(int32_t offset) { return {offset}; }
+};
+
+/// DWARF's numbers of x29, sp and x30.
+constexpr uint32_t kFpColumn = 29, kSpColumn = 31, kReturnColumn = 30;
+constexpr bool kCallStoresReturn = false;
+/// x29 leads to the caller's x29 and the return address, but not to where the frame ends: so of
+/// code without a table the caller's stack pointer cannot be known.
+constexpr bool kFramePointerEndsFrame = false;
+constexpr bool kSignsReturns = true;
+
+/// Without the signature. The instruction is one that older processors pass over.
+inline uintptr_t code_address(uintptr_t word) {
+  register uintptr_t x30 asm("x30") = word;
+  asm("hint #7" : "+r"(x30));  // xpaclri
+  return x30;
+}
+
+// How a rule is kept in few bits: by where the return address lies, and whether x29 lies right
+// below it.
+constexpr unsigned kCodeAddressBits = 48, kCodeAlignmentBits = 2, kFrameFormBits = 1;
+inline bool fold(int32_t fp_offset, ReturnPlace returns, int32_t& offset, uint64_t& form) {
+  offset = returns.offset;
+  form = fp_offset != 0;
+  return form == 0 || fp_offset == returns.offset - 8;
+}
+inline ReturnPlace unfold(int32_t offset, uint64_t form, int32_t& fp_offset) {
+  fp_offset = form != 0 ? offset - 8 : 0;
+  return {offset};
+}
+
+}  // namespace gpupeak::preload
+
+/// In a function itself only: the registers that its caller will have when it returns. x29 points
+/// to the caller's, which lies somewhere within the function's frame.
+#define GPUPEAK_CALLER_FRAME                                       \
+  ::gpupeak::preload::CallerFrame {                                \
+    reinterpret_cast<uintptr_t>(__builtin_return_address(0)),      \
+        reinterpret_cast<uintptr_t>(__builtin_dwarf_cfa()),        \
+        *static_cast<const uintptr_t*>(__builtin_frame_address(0)) \
+  }

@@ -1,0 +1,10 @@
+// How libunwind is asked, a file for each architecture.
+#pragma once
+
+#if defined(__x86_64__)
+#include "stack/libunwind_x86_64.h"
+#elif defined(__aarch64__)
+#include "stack/libunwind_aarch64.h"
+#else
+#error "gpupeak is made for x86-64 and aarch64"
+#endif
