@@ -80,6 +80,17 @@ target_include_directories(gpupeak_libmd SYSTEM INTERFACE ${GPUPEAK_LIBMD_INCLUD
 target_link_libraries(gpupeak_libmd INTERFACE ${GPUPEAK_LIBMD})
 add_library(gpupeak_tomlplusplus INTERFACE)
 target_include_directories(gpupeak_tomlplusplus SYSTEM INTERFACE ${GPUPEAK_TOMLPLUSPLUS_INCLUDE})
+# Not needed: the live screen of `top` is left out without it. Static where it can be: the command moves between machines.
+find_path(GPUPEAK_NCURSES_INCLUDE NAMES curses.h PATH_SUFFIXES ncursesw)
+find_library(GPUPEAK_NCURSES NAMES libncursesw.a ncursesw)
+find_library(GPUPEAK_TINFO NAMES libtinfo.a tinfo)
+set(GPUPEAK_HAS_NCURSES OFF)
+if(GPUPEAK_NCURSES_INCLUDE AND GPUPEAK_NCURSES AND GPUPEAK_TINFO)
+  set(GPUPEAK_HAS_NCURSES ON)
+  add_library(gpupeak_ncurses INTERFACE)
+  target_include_directories(gpupeak_ncurses SYSTEM INTERFACE ${GPUPEAK_NCURSES_INCLUDE})
+  target_link_libraries(gpupeak_ncurses INTERFACE ${GPUPEAK_NCURSES} ${GPUPEAK_TINFO})
+endif()
 # Not needed: `serve` (a program of its own) is left out without it. Distributions have it as shared libraries alone, so a static
 # build goes without.
 find_path(GPUPEAK_PROMETHEUS_INCLUDE prometheus/exposer.h)

@@ -22,12 +22,12 @@ if wants build; then
     libmd-dev nlohmann-json3-dev libtomlplusplus-dev libsqlite3-dev zlib1g-dev libprotozero-dev)
 fi
 if wants portable; then
-  packages+=(binutils patchelf libbz2-dev liblzma-dev python3 rpm)
+  packages+=(binutils patchelf libbz2-dev liblzma-dev libncurses-dev python3 rpm)
 fi
 if wants tests; then
   packages+=(binutils clang clang-tidy libclang-rt-dev catch2 libjemalloc-dev libbenchmark-dev libunwind-dev python3
     python3-jsonschema python3-pytest python3-yaml heaptrack sqlite3 protobuf-compiler golang-github-google-pprof-dev
-    valgrind librsvg2-bin libdevel-nytprof-perl prometheus-cpp-dev prometheus)
+    valgrind librsvg2-bin libdevel-nytprof-perl prometheus-cpp-dev prometheus libncurses-dev)
   command -v chromium >/dev/null || packages+=(chromium)
 fi
 if wants page || wants tests; then

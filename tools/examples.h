@@ -83,6 +83,9 @@ inline constexpr VerbExamples kVerbExamples[] = {
     {"serve",
      R"(  gpupeak serve logs                         then: curl http://127.0.0.1:9464/metrics
   gpupeak serve --textfile /var/lib/prometheus/node-exporter/gpupeak.prom logs)"},
+    {"top", R"(  gpupeak top                                programs whose logs lie here
+  gpupeak top 4711
+  gpupeak top --once train.gplog)"},
     {"dump", R"(  gpupeak dump bert.gplog | grep device_alloc)"},
 };
 

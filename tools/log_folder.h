@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <ctime>
 #include <filesystem>
@@ -26,6 +27,10 @@ struct FolderLog {
   /// Of a packed log none, since that would have to be unpacked.
   collector::LogFacts facts;
 
+  /// Without the hole behind the end of one that is being written.
+  uint64_t bytes() const {
+    return is_live() ? std::min(head.bytes, head.counters.file_bytes) : head.bytes;
+  }
   bool is_live() const { return state == LogState::kRunning || state == LogState::kElsewhere; }
 };
 

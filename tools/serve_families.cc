@@ -211,7 +211,7 @@ void add_runs(const OfLogs& logs) {
                return Value(log.head.header.start_realtime_ns / 1'000'000'000);
              });
   logs.gauge("gpupeak_log_size_bytes", "Of the log's file.",
-             [](const FolderLog& log) { return Value(log.head.bytes); });
+             [](const FolderLog& log) { return Value(log.bytes()); });
   logs.gauge("gpupeak_self_bytes", "What gpupeak's library has mapped in the program for itself.",
              [](const FolderLog& log) { return Value(log.head.counters.self_bytes); });
 }

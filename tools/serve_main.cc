@@ -2,7 +2,6 @@
 // prometheus-cpp are shared ones, which the command, that moves between machines, must not need.
 // usage: gpupeak_serve FOLDER LISTEN TEXTFILE EVERY_SECONDS MOST   (a text of "" is none; TEXTFILE
 // "-": prints once)
-#include <fcntl.h>
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
 #include <prometheus/text_serializer.h>

@@ -7,7 +7,7 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint64_t kLargestChunk = 1 << 20;
+constexpr uint64_t kLargestDefinitions = 1 << 20;
 
 class Chunks {
  public:
@@ -29,7 +29,7 @@ class Chunks {
         offset += GPUPEAK_LOG_PAGE;
         continue;
       }
-      if (chunk.kind == GPUPEAK_CHUNK_DEFINITIONS && chunk.bytes <= kLargestChunk) {
+      if (chunk.kind == GPUPEAK_CHUNK_DEFINITIONS && chunk.bytes <= kLargestDefinitions) {
         std::vector<uint8_t> body(chunk.bytes - sizeof chunk);
         if (read(offset + sizeof chunk, body.data(), body.size()))
           found.emplace(chunk.sequence, std::move(body));

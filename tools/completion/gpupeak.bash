@@ -10,7 +10,7 @@ _gpupeak() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    mapfile -t COMPREPLY < <(compgen -W "run mark watch serve report diff check fit sweep phases pools tags rules metrics merge symbolize bundle compress tree flame leaks temporary timeline compare export dump help version --help --version" -- "$word"; _gpupeak_logs "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run mark watch top serve report diff check fit sweep phases pools tags rules metrics merge symbolize bundle compress tree flame leaks temporary timeline compare export dump help version --help --version" -- "$word"; _gpupeak_logs "$word")
     return
   fi
   case $before in
@@ -20,6 +20,7 @@ _gpupeak() {
     --python) mapfile -t COMPREPLY < <(compgen -W "auto off" -- "$word"); return ;;
     --scope) mapfile -t COMPREPLY < <(compgen -W "device device:0 host host/heap host/mmap_anon host/pinned total" -- "$word"); __ltrim_colon_completions "$word" 2>/dev/null; return ;;
     --compress) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word"); return ;;
+    --sort) mapfile -t COMPREPLY < <(compgen -W "memory peak growth events name" -- "$word"); return ;;
     --color) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word"); return ;;
     --max | --max-increase) compopt -o nospace; mapfile -t COMPREPLY < <(compgen -S = -W "device.peak_bytes device.live_bytes device.alloc_bytes device.alloc_count host.peak_bytes host.kind.heap.peak_bytes host.kind.pinned.peak_bytes host.rss.peak_bytes" -- "$word"); return ;;
     --format) mapfile -t COMPREPLY < <(compgen -W "text jsonl bencher github-benchmark google-benchmark" -- "$word"); return ;;
@@ -56,6 +57,7 @@ _gpupeak() {
     tags) options="--scope --top --csv --json --strict --out --color --bytes --help" ;;
     diff) options="--by --top --json --strict --out --color --bytes --help" ;;
     watch) options="--max --every --wait --quiet --strict --color --bytes --help" ;;
+    top) options="--once --every --sort --filter --color --bytes --help" ;;
     serve) options="--listen --textfile --every --logs --help" ;;
     check) options="--max --baseline --max-increase --json --out --junit --markdown --strict --allow-no-device --color --bytes --help" ;;
     fit) options="--capacity --gpu --top --json --out --color --bytes --help" ;;
@@ -76,7 +78,7 @@ _gpupeak() {
     *) options+=" --sysroot --debug-dir" ;;
   esac
   case $verb in
-    report | phases | pools | tags | diff | check | fit | sweep | timeline | compare | tree | flame | leaks | temporary | export)
+    report | phases | pools | tags | diff | check | fit | sweep | top | timeline | compare | tree | flame | leaks | temporary | export)
       options+=" --rules --phase --tag" ;;
   esac
   case $verb in

@@ -1,0 +1,79 @@
+// One program as `top` knows it: what stands at its log's front at each look, and what a replay of
+// the log, which is made less often, has found.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/summary/summary.h"
+#include "log_folder.h"
+
+namespace gpupeak::tools {
+
+inline constexpr double kNsPerSecond = 1e9;
+
+struct CurvePoint {
+  double seconds = 0;  ///< since the recording began
+  uint64_t bytes = 0;
+};
+using TopCurve = std::vector<CurvePoint>;
+
+/// What a replay has found.
+struct TopFindings {
+  collector::Summary summary;
+  std::map<int32_t, TopCurve> devices;
+  TopCurve heap;
+  double at_seconds = 0;   ///< till then
+  double cpu_seconds = 0;  ///< that it took
+  uint64_t log_bytes = 0;
+  std::string problem;  ///< why there is nothing
+};
+
+class TopProgram {
+ public:
+  /// `now`: seconds since 1970.
+  void look(const FolderLog& log, double now);
+  void take(std::shared_ptr<const TopFindings> findings) { findings_ = std::move(findings); }
+
+  const FolderLog& log() const { return log_; }
+  const TopFindings* findings() const { return findings_.get(); }
+  /// Since the recording began; of a program that has ended, how long it ran, if that is known.
+  std::optional<double> seconds() const;
+  std::vector<int32_t> devices() const;
+  const gpupeak_device_counters& device(int32_t number) const {
+    return log_.head.counters.device[number];
+  }
+  const collector::DeviceInfo* info(int32_t number) const;
+  uint64_t device_live() const;
+  uint64_t device_peak() const;
+  bool has_heap() const;
+
+  /// Of the replay, and of the looks since.
+  TopCurve curve(int32_t device) const;
+  TopCurve heap_curve() const;
+  /// Recorded events; nothing before the second look.
+  std::optional<double> events_per_second() const;
+  /// Bytes a second of the last minute, by a straight line; nothing where too little was seen, or
+  /// the program runs no longer.
+  std::optional<double> growth(int32_t device) const;
+  /// Till the card is full if it goes on like that; nothing where it does not grow, or the card's
+  /// size is not known.
+  std::optional<double> seconds_to_full(int32_t device) const;
+  /// In use on the device by the driver's own account, brought up to now by what was tracked since;
+  /// nothing if no reading was found.
+  std::optional<uint64_t> used(int32_t device) const;
+
+ private:
+  FolderLog log_;
+  double now_ = 0;
+  std::map<int32_t, TopCurve> seen_;
+  TopCurve heap_seen_;
+  std::vector<CurvePoint> events_;  // "bytes" are counts
+  std::shared_ptr<const TopFindings> findings_;
+};
+
+}  // namespace gpupeak::tools

@@ -1,0 +1,49 @@
+// Replays logs for `top` beside its frames, one after the other, so seldom that it takes no more of
+// the processor than it may: holders, phases, pools and the ledger stand in the events alone.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "collector/rules/reading.h"
+#include "top_program.h"
+
+namespace gpupeak::tools {
+
+/// Till the end of the log as it is now.
+std::shared_ptr<const TopFindings> replay_for_top(const std::string& path,
+                                                  const collector::Reading& reading,
+                                                  const collector::Progress& progress = {});
+
+class TopReplay {
+ public:
+  explicit TopReplay(const collector::Reading& reading) : reading_(reading) {}
+  ~TopReplay();
+  TopReplay(const TopReplay&) = delete;
+  TopReplay& operator=(const TopReplay&) = delete;
+
+  /// Begins a replay unless one is under way or, if nobody `asked` for it by hand, it would take
+  /// more than this program may. `before`: what the last one found.
+  void want(const std::string& path, uint64_t log_bytes, const TopFindings* before, bool asked);
+  bool is_busy() const { return job_.valid(); }
+  /// Of which log.
+  const std::string& path() const { return path_; }
+  /// What was found, once.
+  std::shared_ptr<const TopFindings> done();
+  /// How long one would take.
+  static double estimate(uint64_t log_bytes, const TopFindings* before);
+
+ private:
+  const collector::Reading& reading_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  double spent_ = 0;  ///< seconds of a processor
+  std::string path_;
+  std::atomic<bool> is_given_up_{false};
+  std::future<std::shared_ptr<const TopFindings>> job_;
+};
+
+}  // namespace gpupeak::tools

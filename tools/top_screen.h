@@ -1,0 +1,35 @@
+// The terminal of `top`, by ncurses: whole frames, and keys. Built where ncurses is.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "top_text.h"
+
+namespace gpupeak::tools {
+
+enum class TopKey { kNone, kUp, kDown, kPageUp, kPageDown, kEnter, kBack, kErase, kResized, kText };
+
+struct TopInput {
+  TopKey key = TopKey::kNone;
+  char text = 0;  ///< of kText
+};
+
+class TopScreen {
+ public:
+  /// Takes the terminal over, till it is destroyed. Throws UsageError if it cannot.
+  TopScreen();
+  ~TopScreen();
+  TopScreen(const TopScreen&) = delete;
+  TopScreen& operator=(const TopScreen&) = delete;
+
+  int columns() const;
+  /// Below the frame is one more line, the footer.
+  size_t rows() const;
+  /// The lines from `first` on, as many as there is room for.
+  void draw(const TopLines& lines, size_t first, const std::string& footer);
+  /// Waits so long for a key.
+  TopInput wait(int milliseconds);
+};
+
+}  // namespace gpupeak::tools

@@ -1,0 +1,457 @@
+#include "top_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "collector/analyze/quality.h"
+#include "collector/log/kinds.h"
+#include "collector/summary/run_text.h"
+#include "collector/text/sanitize.h"
+#include "collector/text/title_text.h"
+
+namespace gpupeak::tools {
+namespace {
+
+using collector::grouped;
+using collector::size_text;
+using collector::TextStyle;
+using Look = TopLine::Look;
+
+constexpr size_t kCurveRows = 5, kLabelColumns = 11, kStackFrames = 40, kMostPhases = 6,
+                 kMostRows = 4;
+constexpr std::array<std::string_view, 9> kEighths{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+
+std::string span(double seconds) {
+  if (seconds >= 86400) return fmt::format("{:.1f} days", seconds / 86400);
+  if (seconds >= 7200) return fmt::format("{:.1f} h", seconds / 3600);
+  if (seconds >= 120) return fmt::format("{:.0f} min", seconds / 60);
+  return collector::duration(static_cast<int64_t>(seconds * kNsPerSecond));
+}
+
+std::string rate_text(const std::optional<double>& per_second) {
+  return per_second ? grouped(static_cast<uint64_t>(std::llround(*per_second))) : "–";
+}
+
+std::string growth_text(const std::optional<double>& growth, const TextStyle& style) {
+  if (!growth) return "–";
+  const auto bytes = static_cast<uint64_t>(std::llround(std::abs(*growth)));
+  const char* sign = bytes == 0 ? "" : *growth < 0 ? "-" : "+";
+  return sign + size_text(bytes, style);
+}
+
+std::string state_text(const TopProgram& program) {
+  const FolderLog& log = program.log();
+  if (log.state != LogState::kEnded) return kLogStates[static_cast<size_t>(log.state)];
+  const std::string how = collector::exit_text(collector::run_end(log.head.counters));
+  return how.empty() ? "ended" : how;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  const auto found = std::search(
+      text.begin(), text.end(), part.begin(), part.end(),
+      [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
+  return found != text.end();
+}
+
+/// The fastest growth, the soonest end: of all its devices.
+std::optional<double> growth_of(const TopProgram& program) {
+  std::optional<double> most;
+  for (const int32_t device : program.devices()) {
+    const auto growth = program.growth(device);
+    if (growth && (!most || *growth > *most)) most = growth;
+  }
+  return most;
+}
+std::optional<double> full_of(const TopProgram& program) {
+  std::optional<double> soonest;
+  for (const int32_t device : program.devices()) {
+    const auto seconds = program.seconds_to_full(device);
+    if (seconds && (!soonest || *seconds < *soonest)) soonest = seconds;
+  }
+  return soonest;
+}
+
+double order_of(const TopProgram& program, TopSort sort) {
+  switch (sort) {
+    case TopSort::kMemory:
+      return static_cast<double>(program.device_live());
+    case TopSort::kPeak:
+      return static_cast<double>(program.device_peak());
+    case TopSort::kGrowth:
+      return growth_of(program).value_or(-INFINITY);
+    case TopSort::kEvents:
+      return program.events_per_second().value_or(-1);
+    case TopSort::kName:
+      break;
+  }
+  return 0;
+}
+
+/// One program, part by part.
+class Page {
+ public:
+  Page(const TopProgram& program, const TopView& view, size_t rows, const TextStyle& style)
+      : program_(program), view_(view), rows_(rows), style_(style) {}
+
+  TopLines take() {
+    heading();
+    losses();
+    for (const int32_t device : program_.devices()) show_device(device);
+    host();
+    if (program_.devices().empty()) draw(program_.heap_curve());
+    if (findings() != nullptr) {
+      phases();
+      pools();
+    }
+    holders();
+    if (lines_.size() > rows_) lines_.resize(rows_);
+    return std::move(lines_);
+  }
+
+ private:
+  using Summary = collector::Summary;
+  const Summary* findings() const {
+    const TopFindings* found = program_.findings();
+    return found != nullptr && found->problem.empty() ? &found->summary : nullptr;
+  }
+  std::string size(uint64_t bytes) const { return size_text(bytes, style_); }
+  void add(const std::string& text, Look look = Look::kPlain) {
+    const auto width = static_cast<size_t>(style_.width);
+    lines_.push_back({style_.whole_lines ? text : collector::fit(text, width), look});
+  }
+  void add_row(std::string_view label, const std::string& text, Look look = Look::kPlain) {
+    add(collector::left(label, kLabelColumns) + text, look);
+  }
+
+  void heading() {
+    const FolderLog& log = program_.log();
+    std::string text = log.name;
+    if (!log.facts.program.empty()) text += "  " + collector::escape(log.facts.program);
+    text += fmt::format("  pid {}", log.head.header.pid);
+    if (log.head.header.rank >= 0) text += fmt::format("  rank {}", log.head.header.rank);
+    text += "  " + state_text(program_);
+    if (const auto seconds = program_.seconds())
+      text += (log.is_live() ? " " : ", ") + span(*seconds);
+    if (const auto rate = program_.events_per_second())
+      text += fmt::format(" · {} events/s", rate_text(rate));
+    add(text + " · log " + size(log.bytes()), Look::kBold);
+  }
+
+  void losses() {
+    const gpupeak_counters_page& page = program_.log().head.counters;
+    if (page.dropped_events > 0)
+      add(fmt::format("{} EVENTS LOST: the figures are what was seen",
+                      grouped(page.dropped_events)),
+          Look::kAlarm);
+    if ((page.quality & GPUPEAK_Q_DEVICE_TABLE_FULL) != 0)
+      add("DEVICE EVENTS LOST: the figures are what was seen", Look::kAlarm);
+    if ((page.quality & GPUPEAK_Q_LOG_MAX) != 0)
+      add("the log has reached its limit: holders of the heap are estimates", Look::kAlarm);
+    const TopFindings* found = program_.findings();
+    if (found != nullptr && !found->problem.empty()) add(found->problem, Look::kAlarm);
+    if (findings() != nullptr && findings()->oom_count > 0)
+      add(fmt::format("{} REQUESTS REFUSED: gpupeak report says why",
+                      grouped(findings()->oom_count)),
+          Look::kAlarm);
+  }
+
+  void show_device(int32_t device) {
+    const gpupeak_device_counters& counters = program_.device(device);
+    const collector::DeviceInfo* card = program_.info(device);
+    const bool live = program_.log().is_live();
+    std::string text = live ? size(counters.total.live) : "ended with " + size(counters.total.live);
+    if (card != nullptr && card->total_bytes > 0) text += " of " + size(card->total_bytes);
+    text += ", peak " + size(counters.total.peak);
+    if (const auto growth = program_.growth(device))
+      text += fmt::format(" · {}/s", growth_text(growth, style_));
+    if (const auto seconds = program_.seconds_to_full(device)) {
+      text += fmt::format(" · full in {}", span(*seconds));
+      if (!program_.used(device)) text += ", of this program alone";
+    }
+    if (card != nullptr && !card->name.empty()) text += " · " + collector::escape(card->name);
+    add_row(fmt::format("GPU {}", device), text, Look::kBold);
+    kinds(counters, live);
+    draw(program_.curve(device));
+    ledger(device);
+  }
+
+  void kinds(const gpupeak_device_counters& counters, bool live) {
+    std::string text;
+    for (uint32_t i = 0; i < GPUPEAK_DEVICE_KINDS; ++i) {
+      const gpupeak_gauge& gauge = counters.kind[i];
+      if (gauge.peak == 0) continue;
+      const auto kind = static_cast<uint8_t>(GPUPEAK_FIRST_DEVICE_KIND + i);
+      text += fmt::format("{}{} {}", text.empty() ? "" : " · ", collector::kind_name(kind),
+                          live ? size(gauge.live) : "peak " + size(gauge.peak));
+      if (live && gauge.peak > gauge.live) text += fmt::format(" (peak {})", size(gauge.peak));
+    }
+    if (!text.empty()) add_row("", text);
+  }
+
+  /// The largest value of each column's time.
+  void draw(const TopCurve& curve) {
+    const size_t columns = static_cast<size_t>(style_.width) - kLabelColumns - 2;
+    if (curve.size() < 2) return;
+    const double begin = curve.front().seconds, end = curve.back().seconds;
+    std::vector<uint64_t> values(columns);
+    uint64_t most = 1, current = 0;
+    size_t at = 0;
+    for (const CurvePoint& point : curve) {
+      const double part = end > begin ? (point.seconds - begin) / (end - begin) : 0;
+      const auto column =
+          static_cast<size_t>(std::clamp(part, 0.0, 1.0) * static_cast<double>(columns));
+      // Till the next point it stays as it was.
+      while (at < std::min(columns - 1, column)) values[++at] = current;
+      current = point.bytes;
+      values[at] = std::max(values[at], current);
+      most = std::max(most, current);
+    }
+    for (size_t row = kCurveRows; row-- > 0;) {
+      std::string cells;
+      for (const uint64_t value : values) {
+        const auto height =
+            static_cast<size_t>(static_cast<double>(value) / static_cast<double>(most) *
+                                    static_cast<double>(kCurveRows * 8) +
+                                0.5);
+        const size_t eighths = value > 0 ? std::max<size_t>(height, 1) : 0;
+        cells += kEighths[eighths > row * 8 ? std::min<size_t>(eighths - row * 8, 8) : 0];
+      }
+      add(collector::right(row + 1 == kCurveRows ? size(most) : "", kLabelColumns) + "│" + cells);
+    }
+    add(collector::right(span(begin), kLabelColumns) + "└" + collector::right(span(end), columns),
+        Look::kFaint);
+  }
+
+  void ledger(int32_t device) {
+    if (findings() == nullptr) return;
+    for (const collector::DeviceSummary& of : findings()->devices) {
+      if (of.ordinal != device || !of.ledger) continue;
+      const collector::LedgerView& reading = of.ledger->at_exit;
+      std::string text = fmt::format(
+          "{} in use on the card at {} = {} tracked", size(reading.used_bytes),
+          span(static_cast<double>(reading.time_ns) / kNsPerSecond), size(reading.tracked_bytes));
+      std::vector<collector::LedgerRow> rows = reading.rows;
+      std::sort(rows.begin(), rows.end(),
+                [](const auto& a, const auto& b) { return std::abs(a.bytes) > std::abs(b.bytes); });
+      for (const collector::LedgerRow& row : rows) {
+        if (row.bytes != 0)
+          text += fmt::format(" {} {} {}", row.bytes < 0 ? "-" : "+",
+                              size(static_cast<uint64_t>(std::abs(row.bytes))), row.cause);
+      }
+      add_row("  ledger", text);
+    }
+  }
+
+  void host() {
+    const gpupeak_counters_page& page = program_.log().head.counters;
+    const bool live = program_.log().is_live();
+    std::string text;
+    const auto part = [&](std::string_view name, const gpupeak_gauge& gauge) {
+      if (!text.empty()) text += " · ";
+      text += fmt::format("{} {}", name, live ? size(gauge.live) + ", " : "");
+      text += "peak " + size(gauge.peak);
+    };
+    if (program_.has_heap()) part("heap", page.heap);
+    if (page.pinned.peak > 0) part("pinned", page.pinned);
+    if (page.managed.peak > 0) part("managed", page.managed);
+    if (page.rss_peak_bytes > 0)
+      text += (text.empty() ? "" : " · ") + ("RSS peak " + size(page.rss_peak_bytes));
+    add_row("host", text.empty() ? "not measured" : text);
+  }
+
+  void phases() {
+    std::string text;
+    size_t count = 0;
+    for (const collector::PhaseSummary& phase : findings()->phases) {
+      if (phase.end_ns || ++count > kMostPhases) continue;
+      text += (text.empty() ? "" : " > ") + phase.name;
+      if (phase.count > 1) text += fmt::format("[{}]", phase.count);
+    }
+    if (!text.empty()) add_row("phase", text);
+  }
+
+  void pools() {
+    size_t count = 0;
+    for (const collector::ArenaSummary& pool : findings()->arenas) {
+      if (pool.reserved_bytes == 0 && pool.live_bytes == 0) continue;
+      if (++count > kMostRows) break;
+      std::string where = pool.device    ? fmt::format(" on GPU {}", *pool.device)
+                          : pool.on_host ? " on the host"
+                                         : "";
+      add_row(count == 1 ? "pools" : "",
+              fmt::format("{}{}: {} in use of {}, peak {}", pool.name, where, size(pool.live_bytes),
+                          size(pool.reserved_bytes), size(pool.peak_bytes)));
+    }
+  }
+
+  std::string age() const {
+    const TopFindings* found = program_.findings();
+    const auto now = program_.seconds();
+    if (found == nullptr || !program_.log().is_live() || !now) return "";
+    return fmt::format(", {} ago", span(std::max(0.0, *now - found->at_seconds)));
+  }
+
+  void holders() {
+    const TopFindings* found = program_.findings();
+    if (found == nullptr) {
+      add_row("holders",
+              view_.is_replaying ? "the log is being read"
+                                 : fmt::format("not yet read; r: read the log, some {}",
+                                               span(std::max(0.1, view_.replay_seconds))),
+              Look::kFaint);
+      return;
+    }
+    if (findings() == nullptr) return;
+    const auto rows = holders_of(program_, view_);
+    std::string text = are_of_peak(program_, view_) ? "who held it at the peak"
+                       : program_.log().is_live()   ? "who holds it" + age()
+                                                    : "who held it at the end";
+    if (!view_.filter.empty()) text += fmt::format(" · filter: {}", view_.filter);
+    if (view_.is_replaying) text += " · the log is being read";
+    add_row("holders", text, Look::kBold);
+    const size_t chosen = std::min(view_.chosen, rows.empty() ? 0 : rows.size() - 1);
+    const size_t room = rows_ > lines_.size() ? rows_ - lines_.size() : 0;
+    size_t first = 0;
+    if (view_.has_choice && !view_.shows_stack && room > 0 && chosen >= room)
+      first = chosen - room + 1;
+    for (size_t i = view_.shows_stack ? chosen : first; i < rows.size(); ++i) {
+      holder(*rows[i], view_.has_choice && i == chosen);
+      if (view_.shows_stack) return stack(*rows[i]);
+    }
+    if (rows.empty()) add_row("", "none", Look::kFaint);
+  }
+
+  void holder(const collector::Holder& holder, bool chosen) {
+    const std::string head = collector::right(size(holder.bytes), kLabelColumns) +
+                             collector::right(grouped(holder.count), collector::kCountColumns) +
+                             "  " + collector::left(holder.kind, 14);
+    const size_t width = static_cast<size_t>(style_.width) - collector::display_width(head);
+    add(head + collector::cut_title(holder.title, width, style_),
+        chosen ? Look::kChosen : Look::kPlain);
+  }
+
+  void stack(const collector::Holder& holder) {
+    size_t count = 0;
+    for (const collector::Frame& frame : holder.stack) {
+      if (++count > kStackFrames) break;
+      std::string text = frame.function.empty()
+                             ? fmt::format("{}+{:#x}", frame.module, frame.offset)
+                             : frame.function;
+      if (!frame.file.empty())
+        text += fmt::format("  {}:{}", frame.file, frame.line);
+      else if (!frame.function.empty() && !frame.module.empty())
+        text += "  " + frame.module;
+      add("    " + text);
+    }
+    if (holder.stack.empty()) add("    no stack", Look::kFaint);
+  }
+
+  const TopProgram& program_;
+  const TopView& view_;
+  const size_t rows_;
+  const TextStyle& style_;
+  TopLines lines_;
+};
+
+}  // namespace
+
+std::vector<const TopProgram*> arranged(const std::vector<TopProgram>& programs,
+                                        const TopView& view) {
+  std::vector<const TopProgram*> found;
+  for (const TopProgram& program : programs) {
+    const FolderLog& log = program.log();
+    if (view.filter.empty() || contains(log.name + " " + log.facts.program, view.filter))
+      found.push_back(&program);
+  }
+  std::sort(found.begin(), found.end(), [&](const TopProgram* a, const TopProgram* b) {
+    const bool live_a = a->log().is_live(), live_b = b->log().is_live();
+    if (live_a != live_b) return live_a;
+    const double of_a = order_of(*a, view.sort), of_b = order_of(*b, view.sort);
+    return of_a != of_b ? of_a > of_b : a->log().name < b->log().name;
+  });
+  return found;
+}
+
+TopLines list_text(const std::vector<const TopProgram*>& programs, size_t in_all,
+                   const TopView& view, const TextStyle& style) {
+  constexpr size_t kSize = 11, kState = 11, kRate = 11, kFull = 9;
+  TopLines lines;
+  const auto running = std::count_if(programs.begin(), programs.end(),
+                                     [](const TopProgram* of) { return of->log().is_live(); });
+  std::string title = programs.size() < in_all ? fmt::format("{} of ", programs.size()) : "";
+  title += fmt::format("{} logs, {} of running programs · by {}", in_all, running,
+                       kTopSorts[static_cast<size_t>(view.sort)]);
+  if (!view.filter.empty()) title += fmt::format(" · filter: {}", view.filter);
+  lines.push_back({title, Look::kBold});
+  const size_t others = kState + 3 * kSize + kRate + kFull + kSize;
+  const auto width = static_cast<size_t>(std::max(style.width, 80));
+  size_t longest = 3;
+  for (const TopProgram* program : programs)
+    longest = std::max(longest, collector::display_width(program->log().name));
+  const size_t name = style.whole_lines ? longest : std::min(longest, width - others - 1);
+  lines.push_back({collector::left("log", name) + collector::right("state", kState) +
+                       collector::right("GPU now", kSize) + collector::right("peak", kSize) +
+                       collector::right("heap", kSize) + collector::right("growth/s", kSize) +
+                       collector::right("full in", kFull) + collector::right("events/s", kRate),
+                   Look::kFaint});
+  for (size_t i = 0; i < programs.size(); ++i) {
+    const TopProgram& program = *programs[i];
+    const bool live = program.log().is_live();
+    const bool has_device = !program.devices().empty();
+    const auto full = full_of(program);
+    const gpupeak_counters_page& page = program.log().head.counters;
+    std::string text = collector::left(collector::fit(program.log().name, name), name);
+    text += collector::right(collector::fit(state_text(program), kState - 1), kState);
+    text +=
+        collector::right(live && has_device ? size_text(program.device_live(), style) : "–", kSize);
+    text += collector::right(has_device ? size_text(program.device_peak(), style) : "–", kSize);
+    text += collector::right(live && program.has_heap() ? size_text(page.heap.live, style) : "–",
+                             kSize);
+    text += collector::right(growth_text(growth_of(program), style), kSize);
+    text += collector::right(full ? span(*full) : "–", kFull);
+    text += collector::right(live ? rate_text(program.events_per_second()) : "–", kRate);
+    Look look = page.dropped_events > 0 ? Look::kAlarm : live ? Look::kPlain : Look::kFaint;
+    if (view.has_choice && i == view.chosen) look = Look::kChosen;
+    if (page.dropped_events > 0)
+      text += fmt::format("  {} events lost", grouped(page.dropped_events));
+    lines.push_back({text, look});
+  }
+  return lines;
+}
+
+std::vector<const collector::Holder*> holders_of(const TopProgram& program, const TopView& view) {
+  std::vector<const collector::Holder*> rows;
+  const TopFindings* found = program.findings();
+  if (found == nullptr) return rows;
+  const auto take = [&](const std::vector<collector::Holder>& holders) {
+    for (const collector::Holder& holder : holders) {
+      if (view.filter.empty() || contains(holder.title + " " + holder.kind, view.filter))
+        rows.push_back(&holder);
+    }
+  };
+  if (are_of_peak(program, view)) {
+    for (const collector::Peak& peak : found->summary.peaks) {
+      const bool whole = peak.scope == "host" || (peak.scope.starts_with("device:") &&
+                                                  peak.scope.find('/') == std::string::npos);
+      if (whole) take(peak.holders);
+    }
+  } else {
+    take(found->summary.live_at_exit);
+  }
+  // The GPU's first: that is what runs out.
+  std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) {
+    const bool device_a = a->kind.starts_with("device"), device_b = b->kind.starts_with("device");
+    return device_a != device_b ? device_a : a->bytes > b->bytes;
+  });
+  return rows;
+}
+
+TopLines program_text(const TopProgram& program, const TopView& view, size_t rows,
+                      const TextStyle& style) {
+  return Page(program, view, rows, style).take();
+}
+
+}  // namespace gpupeak::tools
