@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 
+#include "base/arch.h"
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/futex_lock.h"
@@ -24,8 +25,18 @@
 namespace gpupeak::preload {
 namespace {
 
-constexpr uint64_t kPage = GPUPEAK_LOG_PAGE;
-constexpr uint64_t kHeadBytes = 2 * kPage;
+/// The format's, and what the kernel maps files by: chunks are multiples of the larger.
+constexpr uint64_t kFormatPage = GPUPEAK_LOG_PAGE;
+uint64_t page_bytes() {
+  return arch::page_bytes();
+}
+uint64_t whole_pages(uint64_t bytes) {
+  return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
+}
+/// Header and counters page.
+uint64_t head_bytes() {
+  return whole_pages(2 * kFormatPage);
+}
 /// How much longer than its chunks the file is made, as a hole: what the program may still log once
 /// the file cannot be opened any more (other user, other root, folder gone).
 constexpr uint64_t kAheadBytes = 64 << 20;
@@ -57,7 +68,7 @@ uint64_t file_size_limit() {
       limit.rlim_cur > INT64_MAX) {
     return INT64_MAX;
   }
-  return limit.rlim_cur / kPage * kPage;
+  return limit.rlim_cur / page_bytes() * page_bytes();
 }
 
 /// The log opened anew, if it is still the file that we made. `status`: what fstat says of it.
@@ -113,11 +124,12 @@ bool reaches(uint64_t end) {
 /// one that writes into it from outside. The counters page says how far others have got.
 bool take_range(size_t bytes, uint64_t& offset) {
   std::atomic_ref<uint64_t> taken(counters().file_bytes);
-  offset = taken.load(std::memory_order_relaxed);
+  uint64_t before = taken.load(std::memory_order_relaxed);
   do {
-    if (offset % kPage != 0 || offset < g_file.tail_offset || !reaches(offset + bytes))
-      return false;
-  } while (!taken.compare_exchange_weak(offset, offset + bytes, std::memory_order_relaxed));
+    if (before % kFormatPage != 0 || before < g_file.tail_offset) return false;
+    offset = whole_pages(before);  // chunks from outside may be smaller than the kernel's pages
+    if (!reaches(offset + bytes)) return false;
+  } while (!taken.compare_exchange_weak(before, offset + bytes, std::memory_order_relaxed));
   return true;
 }
 
@@ -131,8 +143,8 @@ void give_back(uint64_t from, uint64_t end) {
 uint8_t* map_range(uint64_t offset, size_t bytes) {
   const uint64_t skipped = offset - g_file.tail_offset;  // others' chunks
   void* moved = reinterpret_cast<void*>(
-      sys::call6(SYS_mremap, reinterpret_cast<long>(g_file.tail), kPage,
-                 static_cast<long>(skipped + bytes + kPage), MREMAP_MAYMOVE, 0, 0));
+      sys::call6(SYS_mremap, reinterpret_cast<long>(g_file.tail), static_cast<long>(page_bytes()),
+                 static_cast<long>(skipped + bytes + page_bytes()), MREMAP_MAYMOVE, 0, 0));
   if (sys::mmap_failed(moved)) return nullptr;
   auto* at = static_cast<uint8_t*>(moved);
   if (skipped != 0) sys::munmap(at, skipped);
@@ -152,30 +164,32 @@ uint8_t* map_range(uint64_t offset, size_t bytes) {
 /// cut, that is an error and no SIGBUS. For kernels before 5.14, where the path leads nowhere:
 /// sandboxes may kill for it.
 long write_through(uint8_t* at, size_t bytes) {
-  static const uint8_t zeros[kPage] = {};
-  for (size_t done = 0; done < bytes; done += kPage) {
-    const iovec from{const_cast<uint8_t*>(zeros), kPage}, to{at + done, kPage};
+  static const uint8_t zeros[kFormatPage] = {};
+  for (size_t done = 0; done < bytes; done += kFormatPage) {
+    const iovec from{const_cast<uint8_t*>(zeros), kFormatPage}, to{at + done, kFormatPage};
     const long written =
         sys::call6(SYS_process_vm_writev, sys::getpid(), reinterpret_cast<long>(&from), 1,
                    reinterpret_cast<long>(&to), 1, 0);
-    if (written != static_cast<long>(kPage)) return sys::failed(written) ? written : -EFAULT;
+    if (written != static_cast<long>(kFormatPage)) return sys::failed(written) ? written : -EFAULT;
   }
   return 0;
 }
 
 /// The same into the file itself.
 long write_by_path(uint64_t offset, size_t bytes) {
-  static const uint8_t zeros[kPage] = {};
+  static const uint8_t zeros[kFormatPage] = {};
   if (offset + bytes > file_size_limit()) return -EFBIG;
   struct stat status;
   const long fd = reopen(status);
   if (sys::failed(fd)) return fd;
-  long written = kPage;
-  for (size_t done = 0; done < bytes && written == static_cast<long>(kPage); done += kPage) {
-    written = sys::pwrite(static_cast<int>(fd), zeros, kPage, static_cast<int64_t>(offset + done));
+  long written = kFormatPage;
+  for (size_t done = 0; done < bytes && written == static_cast<long>(kFormatPage);
+       done += kFormatPage) {
+    written =
+        sys::pwrite(static_cast<int>(fd), zeros, kFormatPage, static_cast<int64_t>(offset + done));
   }
   sys::close(static_cast<int>(fd));
-  return written == static_cast<long>(kPage) ? 0 : -ENOSPC;
+  return written == static_cast<long>(kFormatPage) ? 0 : -ENOSPC;
 }
 
 /// Real blocks and pages for a chunk, for half of what a page fault on each would cost.
@@ -203,7 +217,7 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
   header.magic = GPUPEAK_LOG_MAGIC;
   header.header_bytes = GPUPEAK_LOG_PAGE;
   header.counters_offset = GPUPEAK_LOG_PAGE;
-  header.chunks_offset = kHeadBytes;
+  header.chunks_offset = head_bytes();
   describe_place(header);
   const long fd = create_log(path, header, g_file.path);
   if (sys::failed(fd)) {
@@ -215,9 +229,13 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
   void* head = nullptr;
   void* tail = nullptr;
   if (!sys::failed(result)) {
-    head =
-        sys::mmap(nullptr, kHeadBytes, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<int>(fd), 0);
-    tail = sys::mmap(nullptr, kPage, PROT_NONE, MAP_SHARED, static_cast<int>(fd), kHeadBytes);
+    g_file.bytes = head_bytes();
+    g_file.ahead = kAheadBytes;
+    lengthen(static_cast<int>(fd), head_bytes());
+    head = sys::mmap(nullptr, head_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED,
+                     static_cast<int>(fd), 0);
+    tail =
+        sys::mmap(nullptr, page_bytes(), PROT_NONE, MAP_SHARED, static_cast<int>(fd), head_bytes());
     if (sys::mmap_failed(head)) result = reinterpret_cast<long>(head);
     if (sys::mmap_failed(tail)) result = reinterpret_cast<long>(tail);
   }
@@ -228,22 +246,19 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
     return result;
   }
   // And so of every chunk: a child holds none of it. One that could not know keeps them all.
-  if (g_children_know) sys::madvise(tail, kPage, MADV_DONTFORK);
-  add_self_bytes(static_cast<ptrdiff_t>(kHeadBytes));
+  if (g_children_know) sys::madvise(tail, page_bytes(), MADV_DONTFORK);
+  add_self_bytes(static_cast<ptrdiff_t>(head_bytes()));
   g_file.device = status.st_dev;
   g_file.inode = status.st_ino;
   g_file.cookie = header.cookie;
-  g_file.bytes = kHeadBytes;
-  g_file.ahead = kAheadBytes;
   g_file.tail = static_cast<uint8_t*>(tail);
-  g_file.tail_offset = kHeadBytes;
+  g_file.tail_offset = head_bytes();
   g_file.broken = false;
   g_file.cut = false;
-  lengthen(static_cast<int>(fd), kHeadBytes);
   sys::close(static_cast<int>(fd));
   g_file.head = static_cast<uint8_t*>(head);
-  move_counters_to(reinterpret_cast<gpupeak_counters_page*>(g_file.head + kPage));
-  counters().file_bytes = kHeadBytes;
+  move_counters_to(reinterpret_cast<gpupeak_counters_page*>(g_file.head + kFormatPage));
+  counters().file_bytes = head_bytes();
   return 0;
 }
 
@@ -265,7 +280,8 @@ namespace {
 Chunk take(size_t bytes, uint64_t& offset) {
   LockGuard guard(g_file.lock);
   if (g_file.broken || g_file.cut || g_file.tail == nullptr) return {};
-  for (; bytes >= kPage; bytes /= 2) {
+  const size_t page = page_bytes();
+  for (bytes = whole_pages(bytes); bytes >= page; bytes = bytes / 2 / page * page) {
     if (!take_range(bytes, offset)) continue;
     uint8_t* at = map_range(offset, bytes);
     if (at == nullptr) {
@@ -273,13 +289,12 @@ Chunk take(size_t bytes, uint64_t& offset) {
       continue;
     }
     size_t usable = bytes;  // the disk's last pages too
-    while (usable >= kPage && !populate(at, usable, offset)) usable /= 2;
-    if (usable < kPage) usable = 0;
+    while (usable >= page && !populate(at, usable, offset)) usable = usable / 2 / page * page;
     if (usable < bytes) {
       unmap_pages(at + usable, bytes - usable);
       give_back(offset + usable, offset + bytes);
     }
-    if (usable >= kPage) return {at, usable};
+    if (usable >= page) return {at, usable};
     break;
   }
   g_file.broken = true;
@@ -354,7 +369,7 @@ void abandon_log_file() {
   g_file.lock.reset();
   forget_counters();
   if (g_file.head != nullptr)
-    sys::munmap(g_file.head, kHeadBytes);  // the chunks were not inherited
+    sys::munmap(g_file.head, head_bytes());  // the chunks were not inherited
   g_file.head = g_file.tail = nullptr;
   g_file.path.clear();
   g_file.bytes = g_file.ahead = 0;

@@ -257,7 +257,7 @@ uint32_t unwound_node(StackCache& cache, const void* caller, Unwound& unwound) {
   int count = 0;
   {
     const LibraryScope inside;
-    count = unwind(cache.unwound, kCapacity);
+    count = unwind(cache.unwind_scratch, cache.unwound, kCapacity);
   }
   errno = saved_errno;
   int first = 0;

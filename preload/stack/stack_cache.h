@@ -30,6 +30,7 @@
 #include "stack/stack.h"
 #include "stack/trace_tree.h"
 #include "stack/trie.h"
+#include "stack/unwinder.h"
 
 namespace gpupeak::preload {
 
@@ -82,6 +83,7 @@ struct StackCache {
   TraceTree traces;
   StackSteps steps;         ///< scratch
   uint8_t seen[kSeen / 8];  ///< a bit for each node that was met, by its last bits
+  UnwindScratch unwind_scratch;
 
   /// For a new thread in the slot of one that has ended: what a guess led to may be gone with the
   /// stack that it lay on.

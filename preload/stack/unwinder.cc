@@ -1,7 +1,5 @@
 #include "stack/unwinder.h"
 
-#include <ucontext.h>
-
 #include <atomic>
 #include <cstring>
 #include <initializer_list>
@@ -10,18 +8,18 @@
 #include "base/text.h"
 #include "log/log.h"
 #include "stack/frame_layout.h"
-#include "stack/libunwind.h"
 #include "stack/module_map.h"
 
 namespace gpupeak::preload {
 namespace {
 
-using Backtrace = int (*)(void** frames, int capacity);
+using Backtrace = int (*)(UnwindScratch& scratch, void** frames, int capacity);
 constinit std::atomic<Backtrace> g_backtrace{nullptr};
 
 // The part of libunwind's interface that we use, so as not to link to it.
 struct Libunwind {
-  Backtrace backtrace;  ///< fast, and never forgets what it has seen at an address
+  /// Fast, and never forgets what it has seen at an address.
+  int (*backtrace)(void** frames, int capacity);
   // The slow way, of which it can be told to forget.
   void (*flush_cache)(void* address_space, uintptr_t begin, uintptr_t end);
   void** local_address_space;
@@ -32,17 +30,19 @@ struct Libunwind {
 };
 constinit Libunwind g_libunwind{};
 
-int backtrace_with_steps(void** frames, int capacity) {
-  uintptr_t cursor[kUnwindCursorWords];
-  ucontext_t context;
+int backtrace_fast(UnwindScratch&, void** frames, int capacity) {
+  return g_libunwind.backtrace(frames, capacity);
+}
+
+int backtrace_with_steps(UnwindScratch& scratch, void** frames, int capacity) {
   int count = 0;
-  GPUPEAK_UNWIND_CONTEXT(&context);
-  if (g_libunwind.begin(cursor, &context, 0) < 0) return 0;
+  GPUPEAK_UNWIND_CONTEXT(&scratch.context);
+  if (g_libunwind.begin(scratch.cursor, &scratch.context, 0) < 0) return 0;
   do {
     uintptr_t ip = 0;
-    if (g_libunwind.get_register(cursor, kUnwindIp, &ip) < 0 || ip == 0) break;
+    if (g_libunwind.get_register(scratch.cursor, kUnwindIp, &ip) < 0 || ip == 0) break;
     frames[count++] = reinterpret_cast<void*>(ip);
-  } while (count < capacity && g_libunwind.step(cursor) > 0);
+  } while (count < capacity && g_libunwind.step(scratch.cursor) > 0);
   return count;
 }
 
@@ -51,7 +51,7 @@ using UnwindStep = int (*)(void* context, void* data);
 int (*g_libgcc_backtrace)(UnwindStep, void*) = nullptr;
 uintptr_t (*g_libgcc_get_ip)(void*) = nullptr;
 
-int backtrace_with_libgcc(void** frames, int capacity) {
+int backtrace_with_libgcc(UnwindScratch&, void** frames, int capacity) {
   struct Walk {
     void** frames;
     int count, capacity;
@@ -89,7 +89,7 @@ Backtrace load_libunwind() {
   }
   for (const char* name : {beside.c_str(), "libunwind.so.8"}) {
     if (name[0] != 0 && find_libunwind(load_library(name), g_libunwind)) {
-      return kUnwindFastIsWhole ? g_libunwind.backtrace : &backtrace_with_steps;
+      return kUnwindFastIsWhole ? &backtrace_fast : &backtrace_with_steps;
     }
   }
   return nullptr;
@@ -123,9 +123,9 @@ void forget_unwound_code() {
   g_backtrace.store(backtrace_with_steps, std::memory_order_release);
 }
 
-int unwind(void** frames, int capacity) {
+int unwind(UnwindScratch& scratch, void** frames, int capacity) {
   const Backtrace backtrace = g_backtrace.load(std::memory_order_acquire);
-  const int count = backtrace != nullptr ? backtrace(frames, capacity) : 0;
+  const int count = backtrace != nullptr ? backtrace(scratch, frames, capacity) : 0;
   if constexpr (kSignsReturns) {
     for (int i = 0; i < count; ++i) {
       frames[i] = reinterpret_cast<void*>(code_address(reinterpret_cast<uintptr_t>(frames[i])));

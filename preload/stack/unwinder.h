@@ -2,9 +2,19 @@
 // caller.
 #pragma once
 
+#include <ucontext.h>
+
 #include <cstdint>
 
+#include "stack/libunwind.h"
+
 namespace gpupeak::preload {
+
+/// What single steps need, some KiB: signal handlers' stacks may be small.
+struct UnwindScratch {
+  uintptr_t cursor[kUnwindCursorWords];
+  ucontext_t context;
+};
 
 /// Loads an unwinder. Once, from the library's constructor or at a process's first CUDA call: it
 /// calls dlopen, so never from within an allocator hook. Sets the quality bit if libunwind is
@@ -16,6 +26,6 @@ void load_unwinder();
 void forget_unwound_code();
 
 /// Return addresses of the calling thread, innermost first, at most `capacity`. 0: no unwinder yet.
-int unwind(void** frames, int capacity);
+int unwind(UnwindScratch& scratch, void** frames, int capacity);
 
 }  // namespace gpupeak::preload

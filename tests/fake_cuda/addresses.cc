@@ -9,11 +9,6 @@ namespace fake_cuda {
 namespace {
 
 constexpr uint64_t kStep = 512;
-#ifdef MAP_32BIT
-constexpr int kLowAddresses = MAP_32BIT;
-#else
-constexpr int kLowAddresses = 0;  // that ABI is older than CUDA on aarch64
-#endif
 
 uint64_t block_bytes(uint64_t bytes) {
   return round_up(std::max<uint64_t>(bytes, 1), kStep);
@@ -23,13 +18,27 @@ void unmap(uint64_t at, uint64_t bytes) {
   if (bytes > 0) munmap(reinterpret_cast<void*>(at), bytes);
 }
 
+void* map(void* wish, uint64_t bytes) {
+  return mmap(wish, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+/// Below 4 GiB. Not every architecture has MAP_32BIT.
+void* map_low(uint64_t bytes) {
+  constexpr uint64_t kFirst = 64 << 20, kEnd = uint64_t{1} << 32, kStride = 16 << 20;
+  for (uint64_t wish = kFirst; wish + bytes <= kEnd; wish += kStride) {
+    void* const found = map(reinterpret_cast<void*>(wish), bytes);
+    if (found == MAP_FAILED) return found;
+    if (reinterpret_cast<uint64_t>(found) + bytes <= kEnd) return found;
+    munmap(found, bytes);
+  }
+  return MAP_FAILED;
+}
+
 }  // namespace
 
 uint64_t reserve_addresses(uint64_t bytes, uint64_t alignment, bool below_4g) {
   const uint64_t wanted = bytes + alignment;
-  const int low = below_4g ? kLowAddresses : 0;
-  void* const found =
-      mmap(nullptr, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | low, -1, 0);
+  void* const found = below_4g ? map_low(wanted) : map(nullptr, wanted);
   if (found == MAP_FAILED) return 0;
   const auto begin = reinterpret_cast<uint64_t>(found);
   const uint64_t at = round_up(begin, alignment);

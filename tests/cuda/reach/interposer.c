@@ -16,8 +16,13 @@ static int calls;
 
 static Any real_dlsym(Any handle, const char* name) {
 #ifdef OWN_DLSYM
+#ifdef __aarch64__
+  const char* const kFirstVersion = "GLIBC_2.17";
+#else
+  const char* const kFirstVersion = "GLIBC_2.2.5";
+#endif
   static Any (*real)(Any, const char*);
-  if (real == NULL) *(Any*)&real = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+  if (real == NULL) *(Any*)&real = dlvsym(RTLD_NEXT, "dlsym", kFirstVersion);
   return real(handle, name);
 #else
   return dlsym(handle, name);
