@@ -133,6 +133,8 @@ std::string_view phase_source_name(uint8_t source) {
       return "rule";
     case GPUPEAK_PHASE_MARK:
       return "mark";
+    case GPUPEAK_PHASE_PJRT:
+      return "pjrt";
     case kPhaseNode:
       return "node";
     default:

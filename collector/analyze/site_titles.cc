@@ -59,51 +59,68 @@ bool SiteTitles::has_python(uint32_t stack) const {
   return stack != 0;
 }
 
-/// Frames outside of ourselves that are no plumbing, innermost first, up to what started the
-/// thread. Runs of frames without names are one. If all of it is plumbing, all of it is given.
-std::vector<SiteTitles::Candidate> SiteTitles::candidates(uint32_t stack, bool until_python) {
-  const std::vector<StackNode>& nodes = definitions_.nodes();
-  std::vector<Candidate> found;
-  std::vector<Candidate> whole;
-  const auto add = [](std::vector<Candidate>& to, const ResolvedAddress& resolved, size_t i) {
-    const Frame& frame = resolved.frames[i];
-    const bool unnamed = frame.function.empty();
-    const auto of_same_run = [&](size_t back) {
-      return unnamed && !frame.module.empty() && to.size() >= back &&
-             to[to.size() - back].part.run > 0 &&
-             to[to.size() - back].part.frame->module == frame.module;
-    };
-    if (of_same_run(1) && to.back().part.run > 1) {
-      ++to.back().part.run;
-      return;
-    }
-    if (of_same_run(1) && of_same_run(2)) {  // two of them are shown as they are
-      to.pop_back();
-      to.back().part.run = 3;
-      return;
-    }
-    const uint32_t run = unnamed && !frame.module.empty() ? 1 : 0;
-    to.push_back({{&frame, resolved.function_ids[i], run}, false, bool{resolved.landmarks[i]}});
+/// Runs of frames without names are one.
+void SiteTitles::add(Candidates& to, const ResolvedAddress& resolved, size_t i) {
+  const Frame& frame = resolved.frames[i];
+  const bool unnamed = frame.function.empty();
+  const auto of_same_run = [&](size_t back) {
+    return unnamed && !frame.module.empty() && to.size() >= back &&
+           to[to.size() - back].part.run > 0 &&
+           to[to.size() - back].part.frame->module == frame.module;
   };
+  if (of_same_run(1) && to.back().part.run > 1) {
+    ++to.back().part.run;
+    return;
+  }
+  if (of_same_run(1) && of_same_run(2)) {  // two of them are shown as they are
+    to.pop_back();
+    to.back().part.run = 3;
+    return;
+  }
+  const uint32_t run = unnamed && !frame.module.empty() ? 1 : 0;
+  to.push_back({{&frame, resolved.function_ids[i], run}, false, bool{resolved.landmarks[i]}});
+}
+
+/// Frames outside of ourselves that are no plumbing, innermost first, up to what started the
+/// thread.
+void SiteTitles::find_candidates(uint32_t stack, bool until_python) {
+  const std::vector<StackNode>& nodes = definitions_.nodes();
+  candidates_.clear();
   for (uint32_t node = stack; node != 0; node = nodes[node].parent) {
     const ResolvedAddress& resolved = symbolizer_.resolve(node);
     if (until_python && resolved.frames[0].is_python) break;
     for (size_t i = 0; i < resolved.frames.size(); ++i) {
-      const Frame& frame = resolved.frames[i];
-      if (!frame.module.starts_with(kOwnModule)) add(whole, resolved, i);
       if (resolved.plumbing[i]) continue;
+      const Frame& frame = resolved.frames[i];
       if (until_python && is_python_interpreter(frame.module, frame.function)) continue;
-      if (!found.empty() && is_start_code(frame.function)) return found;
-      add(found, resolved, i);
-      found.back().own = !program_.empty() && frame.module == program_ && !frame.function.empty();
+      if (!candidates_.empty() && is_start_code(frame.function)) return;
+      add(candidates_, resolved, i);
+      candidates_.back().own =
+          !program_.empty() && frame.module == program_ && !frame.function.empty();
     }
   }
-  return found.empty() && !until_python ? whole : found;
+}
+
+void SiteTitles::take_all_frames(uint32_t stack) {
+  const std::vector<StackNode>& nodes = definitions_.nodes();
+  for (uint32_t node = stack; node != 0; node = nodes[node].parent) {
+    const ResolvedAddress& resolved = symbolizer_.resolve(node);
+    for (size_t i = 0; i < resolved.frames.size(); ++i) {
+      if (!resolved.frames[i].module.starts_with(kOwnModule)) add(candidates_, resolved, i);
+    }
+  }
+}
+
+/// If all of a stack is plumbing, all of it is given. Valid until the next call.
+const SiteTitles::Candidates& SiteTitles::candidates(uint32_t stack, bool until_python) {
+  find_candidates(stack, until_python);
+  if (candidates_.empty() && !until_python) take_all_frames(stack);
+  return candidates_;
 }
 
 /// A library's frames without names say less than its first one that has a name; those of another
 /// library say at least which one it is.
-SiteTitles::Site SiteTitles::make_native_site(const std::vector<Candidate>& found) const {
+SiteTitles::Site SiteTitles::make_native_site(const Candidates& found) {
   Site site;
   if (found.empty()) return site;
   const std::string& module = found[0].part.frame->module;

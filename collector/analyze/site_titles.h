@@ -74,8 +74,13 @@ class SiteTitles {
     bool own = false, landmark = false;
   };
 
-  std::vector<Candidate> candidates(uint32_t stack, bool until_python);
-  Site make_native_site(const std::vector<Candidate>& found) const;
+  using Candidates = std::vector<Candidate>;
+
+  static void add(Candidates& to, const ResolvedAddress& resolved, size_t frame);
+  void find_candidates(uint32_t stack, bool until_python);
+  void take_all_frames(uint32_t stack);
+  const Candidates& candidates(uint32_t stack, bool until_python);
+  static Site make_native_site(const Candidates& found);
   Site make_site(uint32_t stack);
   bool has_python(uint32_t stack) const;
   Site make_python_site(uint32_t stack);
@@ -85,6 +90,7 @@ class SiteTitles {
   std::string program_;  ///< the executable's name, escaped
   std::unordered_map<std::string, uint32_t> interned_;
   std::unordered_map<uint32_t, Site> sites_;
+  Candidates candidates_;  // of the stack under way
 };
 
 }  // namespace gpupeak::collector

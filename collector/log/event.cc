@@ -47,7 +47,7 @@ class Body {
   Body& operator>>(Kind field) { return took(field.kind = checked_kind(fields_.u())); }
   Body& operator>>(Source field) {
     const uint64_t source = fields_.u();
-    const bool known = source <= GPUPEAK_PHASE_MARK;
+    const bool known = source <= GPUPEAK_PHASE_PJRT;
     return took(field.source = static_cast<uint8_t>(known ? source : uint64_t{GPUPEAK_PHASE_API}));
   }
   Body& operator>>(LabelledEvent& label) {

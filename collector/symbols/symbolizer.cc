@@ -104,7 +104,14 @@ std::vector<DwarfFrame> Symbolizer::look_up(uint32_t id) {
   return symbols != nullptr ? symbols->frames_at(address) : std::vector<DwarfFrame>{};
 }
 
-const ResolvedAddress& Symbolizer::resolve(uint32_t id) {
+/// Whoever walks stacks asks for the same nodes again and again.
+const ResolvedAddress& Symbolizer::resolve(uint32_t node) {
+  if (node >= of_node_.size()) of_node_.resize(definitions_.nodes().size());
+  if (of_node_[node] == nullptr) of_node_[node] = &resolve_address(node);
+  return *of_node_[node];
+}
+
+const ResolvedAddress& Symbolizer::resolve_address(uint32_t id) {
   const StackNode& node = definitions_.nodes()[id];
   auto [entry, added] = resolved_.try_emplace({node.ip, node.module});
   ResolvedAddress& resolved = entry->second;

@@ -66,6 +66,7 @@ class Symbolizer {
     }
   };
 
+  const ResolvedAddress& resolve_address(uint32_t node);
   ModuleSymbols* symbols_of(uint32_t module);
   void note_problem(uint32_t module, ModuleSymbols::State state);
   uint32_t function_id(const Frame& frame);
@@ -78,6 +79,7 @@ class Symbolizer {
   const NameRules* rules_;
   std::unordered_map<uint32_t, std::unique_ptr<ModuleSymbols>> modules_;
   std::unordered_map<Key, ResolvedAddress, KeyHash> resolved_;
+  std::vector<const ResolvedAddress*> of_node_;  ///< in resolved_; nullptr: not asked for yet
   std::unordered_map<std::string, uint32_t> function_ids_;
   std::vector<Warning> warnings_;
   std::map<uint32_t, std::string_view> problems_;

@@ -9,9 +9,6 @@
 namespace gpupeak::preload {
 namespace {
 
-/// In naps, so that a process that was stopped meanwhile has waited for one of them only. Longer
-/// than any single allocation takes.
-constexpr int kNaps = 80;
 struct Time {
   int64_t seconds, ns;
 };
@@ -24,11 +21,11 @@ long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const Tim
 
 }  // namespace
 
-bool TimedLock::wait() {
-  for (int naps = 0; naps < kNaps;) {
+bool TimedLock::wait(int naps) {
+  for (int taken = 0; taken < naps;) {
     // Whoever sleeps here leaves it marked, since others may sleep here too.
     if (word_.exchange(kAwaited) == kFree) return true;
-    if (futex(word_, FUTEX_WAIT, kAwaited, &kNap) == -ETIMEDOUT) ++naps;
+    if (futex(word_, FUTEX_WAIT, kAwaited, &kNap) == -ETIMEDOUT) ++taken;
   }
   return false;
 }

@@ -1,6 +1,5 @@
 // A lock that is held while another library's function runs, which no lock of ours should be: who
-// has waited for some seconds goes on without it, so that it can keep nobody from going on for
-// good. HOOK-SAFE; any thread may unlock.
+// has waited for some time goes on without it, so that it can keep nobody from going on for good. HOOK-SAFE; any thread may unlock.
 #pragma once
 
 #include <atomic>
@@ -10,10 +9,13 @@ namespace gpupeak::preload {
 
 class TimedLock {
  public:
-  /// False: some seconds have passed, and it is still held.
-  bool lock() {
+  /// In naps of 50 ms, so that a process that was stopped meanwhile has waited for one of them only.
+  static constexpr int kFourSeconds = 80;  ///< longer than any single allocation takes
+
+  /// False: the time has passed, and it is still held.
+  bool lock(int naps = kFourSeconds) {
     uint32_t state = kFree;
-    return word_.compare_exchange_strong(state, kHeld) || wait();
+    return word_.compare_exchange_strong(state, kHeld) || wait(naps);
   }
   void unlock() {
     if (word_.exchange(kFree) == kAwaited) wake();
@@ -24,7 +26,7 @@ class TimedLock {
  private:
   static constexpr uint32_t kFree = 0, kHeld = 1, kAwaited = 2;
 
-  bool wait();
+  bool wait(int naps);
   void wake();
 
   std::atomic<uint32_t> word_{kFree};

@@ -1,4 +1,4 @@
-// What stands in the place of an arena's virtual functions. It asks gpupeak_ort_arena_before for the real function and either
+// What stands in the place of an arena's virtual functions. It asks gpupeak_bfc_arena_before for the real function and either
 // goes on to it with nothing changed, or calls it with every register that can hold an argument and sixteen words of
 // those on the stack, notes the result, and gives back every register that can hold one. A slot that were another
 // function than it is taken for would cost a figure and nothing else. Exceptions pass, and are noted.
@@ -21,15 +21,15 @@
         .endr
         .endm
 
-        .type   gpupeak_ort_arena_call, @function
-gpupeak_ort_arena_call:
+        .type   gpupeak_bfc_arena_call, @function
+gpupeak_bfc_arena_call:
         .cfi_startproc
-        .cfi_personality 0x1b, gpupeak_ort_arena_left
+        .cfi_personality 0x1b, gpupeak_bfc_arena_left
         .cfi_def_cfa %rbp, 16
         .cfi_offset %rbp, -16
         save_vectors
         movq    %rsp, %rdi
-        call    gpupeak_ort_arena_before@PLT
+        call    gpupeak_bfc_arena_before@PLT
         movq    %rax, %r11
         testq   %rdx, %rdx
         jz      1f
@@ -46,7 +46,7 @@ gpupeak_ort_arena_call:
         movups  %xmm0, 64(%rsp)
         movups  %xmm1, 80(%rsp)
         movq    %rsp, %rdi
-        call    gpupeak_ort_arena_after@PLT
+        call    gpupeak_bfc_arena_after@PLT
         movq    56(%rsp), %rax
         movq    16(%rsp), %rdx
         movups  64(%rsp), %xmm0
@@ -63,11 +63,11 @@ gpupeak_ort_arena_call:
         .cfi_restore %rbp
         jmp     *%r11
         .cfi_endproc
-        .size   gpupeak_ort_arena_call, .-gpupeak_ort_arena_call
+        .size   gpupeak_bfc_arena_call, .-gpupeak_bfc_arena_call
 
         .macro  thunk table, function
-        .type   gpupeak_ort_arena_\table\()_\function, @function
-gpupeak_ort_arena_\table\()_\function:
+        .type   gpupeak_bfc_arena_\table\()_\function, @function
+gpupeak_bfc_arena_\table\()_\function:
         .cfi_startproc
         endbr64
         pushq   %rbp
@@ -75,7 +75,7 @@ gpupeak_ort_arena_\table\()_\function:
         .cfi_offset %rbp, -16
         movq    %rsp, %rbp
         .cfi_def_cfa_register %rbp
-        subq    $192, %rsp              // OrtArenaCall, whose end is the pushed rbp and the return address
+        subq    $192, %rsp              // BfcArenaCall, whose end is the pushed rbp and the return address
         movq    %rdi, 0(%rsp)
         movq    %rsi, 8(%rsp)
         movq    %rdx, 16(%rsp)
@@ -84,9 +84,9 @@ gpupeak_ort_arena_\table\()_\function:
         movq    %r9, 40(%rsp)
         movq    $(\table * 6 + \function), 48(%rsp)
         movq    %rax, 56(%rsp)
-        jmp     gpupeak_ort_arena_call
+        jmp     gpupeak_bfc_arena_call
         .cfi_endproc
-        .size   gpupeak_ort_arena_\table\()_\function, .-gpupeak_ort_arena_\table\()_\function
+        .size   gpupeak_bfc_arena_\table\()_\function, .-gpupeak_bfc_arena_\table\()_\function
         .endm
 
         .irp    table, 0, 1, 2, 3, 4, 5, 6, 7
@@ -96,15 +96,15 @@ gpupeak_ort_arena_\table\()_\function:
         .endr
 
         .section .data.rel.ro.local, "aw", @progbits
-        .globl  gpupeak_ort_arena_thunks
-        .hidden gpupeak_ort_arena_thunks
-        .type   gpupeak_ort_arena_thunks, @object
+        .globl  gpupeak_bfc_arena_thunks
+        .hidden gpupeak_bfc_arena_thunks
+        .type   gpupeak_bfc_arena_thunks, @object
         .balign 8
-gpupeak_ort_arena_thunks:
+gpupeak_bfc_arena_thunks:
         .irp    table, 0, 1, 2, 3, 4, 5, 6, 7
         .irp    function, 0, 1, 2, 3, 4, 5
-        .quad   gpupeak_ort_arena_\table\()_\function
+        .quad   gpupeak_bfc_arena_\table\()_\function
         .endr
         .endr
-        .size   gpupeak_ort_arena_thunks, .-gpupeak_ort_arena_thunks
+        .size   gpupeak_bfc_arena_thunks, .-gpupeak_bfc_arena_thunks
         .section .note.GNU-stack, "", @progbits

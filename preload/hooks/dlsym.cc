@@ -7,6 +7,7 @@
 #include "hooks/cuda_lookup.h"
 #include "hooks/missing_hooks.h"
 #include "hooks/ort.h"
+#include "hooks/pjrt.h"
 #include "stack/module_map.h"
 
 namespace gpupeak::preload {
@@ -39,6 +40,10 @@ DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* c
     if (found == nullptr || !is_own_code(reinterpret_cast<uintptr_t>(found)))
       return {found, nullptr};
     return {real(RTLD_NEXT, name), nullptr};
+  }
+  if (is_pjrt_entry(name) && handle != RTLD_NEXT) {
+    void* const found = real(handle, name);
+    return {found != nullptr ? pjrt_entry_for(found) : nullptr, nullptr};
   }
   if (has_missing_hooks() && name != nullptr) note_asked_for(name);
   if (handle == RTLD_NEXT || (!is_ort && !is_hooked_name(name)) || is_in(caller, "libcuda.so") ||

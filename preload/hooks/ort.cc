@@ -21,7 +21,7 @@
 #include "track/ort_profile.h"
 #include "track/ort_sessions.h"
 #include "track/phases.h"
-#include "track/pool_ort.h"
+#include "track/pool_bfc.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -114,7 +114,7 @@ Word create_session(const Real& real, Word env, Word model, Arguments... argumen
   const uint64_t session = number_ort_session(!from_file        ? "(in memory)"
                                               : path != nullptr ? path
                                                                 : "");
-  say_ort_pools();
+  say_bfc_pools();
   CallPhase phase(real.label(session), real.frame);
   const Table api = real.library.real_table.load(std::memory_order_relaxed);
   const int minor = real.library.minor;
@@ -350,7 +350,6 @@ void* ort_entry_for(void* found) {
 }
 
 void forget_unloaded_ort() {
-  forget_unloaded_ort_arenas();
   for (Library& library : g_libraries) {
     const GetApiBase get_base = library.get_base.load(std::memory_order_acquire);
     if (get_base == nullptr || data_end(reinterpret_cast<const void*>(get_base)) != nullptr)

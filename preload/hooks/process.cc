@@ -8,12 +8,13 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "hooks/bfc_arena.h"
 #include "hooks/c10.h"
 #include "hooks/cuda_lookup.h"
 #include "hooks/export.h"
 #include "hooks/loader.h"
 #include "hooks/ort.h"
-#include "hooks/ort_arena.h"
+#include "hooks/pjrt.h"
 #include "log/log_file.h"
 #include "stack/module_map.h"
 #include "track/phases.h"
@@ -45,14 +46,16 @@ __attribute__((constructor)) void begin() {
 
 __attribute__((destructor)) void end() {
   end_process();
-  put_back_ort_arenas();
+  put_back_bfc_arenas();
 }
 
 }  // namespace
 
 void forget_unloaded_libraries() {
   check_driver_is_loaded();
+  forget_unloaded_bfc_arenas();
   forget_unloaded_ort();
+  forget_unloaded_pjrt();
   forget_unloaded_c10();
   if (!recording()) return;
   HookScope scope;

@@ -38,7 +38,8 @@
 #include "track/nvtx.h"
 #include "track/ort_sessions.h"
 #include "track/phases.h"
-#include "track/pool_ort.h"
+#include "track/pool_bfc.h"
+#include "track/xla_programs.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -173,7 +174,8 @@ void forget_parent() {
   forget_device_memory();
   forget_ledger();
   reset_ort_sessions();
-  reset_ort_arenas();
+  reset_bfc_arenas();
+  reset_xla_programs();
   reset_nvtx();
   g_generation += 1;
 }

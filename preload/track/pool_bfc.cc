@@ -1,4 +1,4 @@
-#include "track/pool_ort.h"
+#include "track/pool_bfc.h"
 
 #include "base/futex_lock.h"
 #include "base/hook_scope.h"
@@ -16,7 +16,7 @@ constexpr size_t kMostArenas = 256;  // a power of two
 constexpr uint64_t kFree = 0, kGone = 1;
 
 /// By object, looked up without a lock: an entry that is gone stays one to go on from.
-constinit OrtArena g_arenas[kMostArenas];
+constinit BfcArena g_arenas[kMostArenas];
 constinit FutexLock g_lock;  // who adds and removes
 constinit std::atomic<bool> g_were_too_many{false};
 
@@ -25,7 +25,16 @@ struct Fact {
   Text<256> text;
   uint64_t said_in = 0;
 };
-constinit Fact g_on, g_off;
+constinit Fact g_on[2], g_off;
+
+struct FrameworkNames {
+  const char* shown;
+  const char* fact;
+};
+constexpr FrameworkNames kNames[] = {{"ONNX Runtime", "pools.onnxruntime"}, {"XLA", "pools.xla"}};
+const FrameworkNames& names_of(BfcFramework framework) {
+  return kNames[static_cast<size_t>(framework)];
+}
 
 uint64_t generation() {
   return g_process->generation + 1;  // 0 is never one
@@ -35,9 +44,9 @@ size_t home(uint64_t object) {
   return static_cast<size_t>((object * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % kMostArenas;
 }
 
-OrtArena* find(uint64_t object) {
+BfcArena* find(uint64_t object) {
   for (size_t i = 0; i < kMostArenas; ++i) {
-    OrtArena& arena = g_arenas[(home(object) + i) % kMostArenas];
+    BfcArena& arena = g_arenas[(home(object) + i) % kMostArenas];
     const uint64_t of = arena.object.load(std::memory_order_acquire);
     if (of == object) return &arena;
     if (of == kFree) return nullptr;
@@ -46,30 +55,32 @@ OrtArena* find(uint64_t object) {
 }
 
 /// The lowest that no arena has, so that those that follow each other share one.
-uint32_t free_ordinal() {
+uint32_t free_ordinal(BfcFramework framework) {
   for (uint32_t ordinal = 1;; ++ordinal) {
     bool taken = false;
-    for (const OrtArena& arena : g_arenas) {
-      taken = taken ||
-              (arena.object.load(std::memory_order_relaxed) > kGone && arena.ordinal == ordinal);
+    for (const BfcArena& arena : g_arenas) {
+      taken = taken || (arena.object.load(std::memory_order_relaxed) > kGone &&
+                        arena.framework == framework && arena.ordinal == ordinal);
     }
     if (!taken) return ordinal;
   }
 }
 
-OrtArena* add(uint64_t object) {
+BfcArena* add(uint64_t object, BfcFramework framework) {
   HookScope hook;
   if (!hook.entered()) return nullptr;
   LockGuard guard(g_lock);
-  if (OrtArena* known = find(object)) return known;
+  if (BfcArena* known = find(object)) return known;
   for (size_t i = 0; i < kMostArenas; ++i) {
-    OrtArena& arena = g_arenas[(home(object) + i) % kMostArenas];
+    BfcArena& arena = g_arenas[(home(object) + i) % kMostArenas];
     if (arena.object.load(std::memory_order_relaxed) > kGone) continue;
     arena.lock.reset();
+    arena.apart_now.store(0, std::memory_order_relaxed);
     arena.given_up.store(false, std::memory_order_relaxed);
     arena.number = 0;
     arena.requests = 0;
-    arena.ordinal = free_ordinal();
+    arena.framework = framework;
+    arena.ordinal = free_ordinal(framework);
     arena.object.store(object, std::memory_order_release);
     return &arena;
   }
@@ -94,49 +105,49 @@ void note(Fact& fact, std::string_view text) {
   if (fact.text.view().empty()) fact.text.add(text);
 }
 
-bool is_known(const OrtArena& arena) {
+bool is_known(const BfcArena& arena) {
   return arena.number != 0 && arena.generation == generation() &&
          !arena.given_up.load(std::memory_order_relaxed);
 }
 
 }  // namespace
 
-OrtArena* ort_arena_of(uint64_t object) {
+BfcArena* bfc_arena_of(uint64_t object, BfcFramework framework) {
   if (object <= kGone || !recording()) return nullptr;
-  OrtArena* arena = find(object);
-  if (arena == nullptr) arena = add(object);
+  BfcArena* arena = find(object);
+  if (arena == nullptr) arena = add(object, framework);
   if (arena == nullptr && !g_were_too_many.exchange(true)) {
-    ort_pools_off("more ONNX Runtime arenas at once than are followed");
+    bfc_pools_off("more arenas at once than are followed");
   }
   return arena != nullptr && !arena->given_up.load(std::memory_order_relaxed) ? arena : nullptr;
 }
 
-uint32_t ort_call_site(const CallerFrame& caller) {
+uint32_t bfc_call_site(const CallerFrame& caller) {
   HookScope hook;
   return hook.entered() && recording() ? capture_call_site(caller) : 0;
 }
 
-void ort_arena_asked(OrtArena& arena, const OrtArenaTotals& now) {
-  if (is_known(arena) && now.requests < arena.requests) {
+void bfc_arena_asked(BfcArena& arena, const BfcArenaTotals& now) {
+  if (is_known(arena) && now.requests < arena.requests && now.in_use == 0) {
     // Another object, where one was that went without its destructor being called through its
-    // table.
+    // table (or one whose statistics were cleared).
     arena_event(arena.number, GPUPEAK_ARENA_DESTROYED);
     arena.number = 0;
   }
   arena.requests = now.requests;
   if (is_known(arena) || arena.given_up.load(std::memory_order_relaxed) || !recording()) return;
-  say_ort_pools();
+  say_bfc_pools();
   Text<32> name;
-  name.add("ONNX Runtime");
+  name.add(names_of(arena.framework).shown);
   if (arena.ordinal > 1) name.add(" (").add(uint64_t{arena.ordinal}).add(")");
   arena.number = arena_create(name.view(), 0, 0);
   arena.generation = generation();
   arena.has_older = now.in_use > 0;
 }
 
-void ort_block_given(OrtArena& arena, uint64_t address, uint64_t bytes, const OrtArenaTotals& after,
+void bfc_block_given(BfcArena& arena, uint64_t address, uint64_t bytes, const BfcArenaTotals* after,
                      uint32_t stack) {
-  arena.requests = after.requests;
+  if (after != nullptr) arena.requests = after->requests;
   HookScope hook;
   if (!is_known(arena) || !hook.entered() || !recording()) return;
   // Where not all of the heap is in the log, the host's arenas lie in blocks that it does not know.
@@ -145,23 +156,25 @@ void ort_block_given(OrtArena& arena, uint64_t address, uint64_t bytes, const Or
   const bool compares = heap_is_whole || g_process->host_mode == HostMode::kOff;
   Record record(GPUPEAK_REC_ARENA_ALLOC);
   record.u(arena.number).u(address).u(bytes).u(0).u(stack);
-  record.u(static_cast<uint64_t>(after.in_use) + 1);
-  emit(record.u(compares ? static_cast<uint64_t>(after.reserved) + 1 : 0));
+  record.u(after != nullptr ? static_cast<uint64_t>(after->in_use) + 1 : 0);
+  const bool says_reserved = after != nullptr && compares;
+  emit(record.u(says_reserved ? static_cast<uint64_t>(after->reserved) + 1 : 0));
 }
 
-void ort_block_taken(OrtArena& arena, uint64_t address) {
+void bfc_block_taken(BfcArena& arena, uint64_t address) {
   if (is_known(arena)) arena_freed(arena.number, address);
 }
 
-void ort_block_returned(OrtArena& arena, uint64_t address, uint64_t bytes,
-                        const OrtArenaTotals& after) {
+void bfc_block_returned(BfcArena& arena, uint64_t address, uint64_t bytes,
+                        const BfcArenaTotals* after) {
   HookScope hook;
   if (!is_known(arena) || !hook.entered() || !recording()) return;
   Record record(GPUPEAK_REC_ARENA_FREE);
-  emit(record.u(arena.number).u(address).u(bytes).u(static_cast<uint64_t>(after.in_use) + 1).u(0));
+  record.u(arena.number).u(address).u(bytes);
+  emit(record.u(after != nullptr ? static_cast<uint64_t>(after->in_use) + 1 : 0).u(0));
 }
 
-void ort_request_failed(OrtArena& arena, uint64_t bytes, const OrtArenaTotals& before,
+void bfc_request_failed(BfcArena& arena, uint64_t bytes, const BfcArenaTotals& before,
                         uint32_t stack, bool jumped) {
   if (!is_known(arena)) return;
   Refusal refusal{.in_use_plus_1 = static_cast<uint64_t>(before.in_use) + 1,
@@ -172,8 +185,8 @@ void ort_request_failed(OrtArena& arena, uint64_t bytes, const OrtArenaTotals& b
   arena_refused(arena.number, bytes, refusal, stack);
 }
 
-void ort_arena_gone(uint64_t object) {
-  OrtArena* const arena = object > kGone ? find(object) : nullptr;
+void bfc_arena_gone(uint64_t object) {
+  BfcArena* const arena = object > kGone ? find(object) : nullptr;
   if (arena == nullptr) return;
   if (is_known(*arena)) arena_event(arena->number, GPUPEAK_ARENA_DESTROYED);
   HookScope hook;
@@ -182,38 +195,46 @@ void ort_arena_gone(uint64_t object) {
   arena->object.store(kGone, std::memory_order_release);
 }
 
-void ort_arena_give_up(OrtArena& arena, std::string_view why) {
+void bfc_arena_give_up(BfcArena& arena, std::string_view why) {
   const bool known = is_known(arena);
   if (arena.given_up.exchange(true)) return;
-  ort_pools_off(why);
+  Text<256> text;
+  text.add(names_of(arena.framework).shown).add(": ").add(why);
+  bfc_pools_off(text.view());
   if (known) arena_event(arena.number, GPUPEAK_ARENA_DESTROYED);
 }
 
-void ort_give_up_all(std::string_view why) {
-  ort_pools_off(why);
-  for (OrtArena& arena : g_arenas) {
-    if (arena.object.load(std::memory_order_acquire) > kGone) ort_arena_give_up(arena, why);
+void bfc_give_up_all(BfcFramework framework, std::string_view why) {
+  for (BfcArena& arena : g_arenas) {
+    if (arena.object.load(std::memory_order_acquire) > kGone && arena.framework == framework)
+      bfc_arena_give_up(arena, why);
   }
 }
 
-void ort_pools_on(std::string_view version) {
-  note(g_on, version);
-  say("pools.onnxruntime", g_on);
+void bfc_pools_on(BfcFramework framework, std::string_view version) {
+  Fact& fact = g_on[static_cast<size_t>(framework)];
+  note(fact, version);
+  say(names_of(framework).fact, fact);
 }
 
-void ort_pools_off(std::string_view why) {
+void bfc_pools_off(std::string_view why) {
   note(g_off, why);
   say("pools.off", g_off);
 }
 
-void say_ort_pools() {
-  say("pools.onnxruntime", g_on);
+void say_bfc_pools() {
+  for (const BfcFramework framework : {BfcFramework::kOnnxRuntime, BfcFramework::kXla}) {
+    say(names_of(framework).fact, g_on[static_cast<size_t>(framework)]);
+  }
   say("pools.off", g_off);
 }
 
-void reset_ort_arenas() {
+void reset_bfc_arenas() {
   g_lock.reset();
-  for (OrtArena& arena : g_arenas) arena.lock.reset();
+  for (BfcArena& arena : g_arenas) {
+    arena.lock.reset();
+    arena.apart_now.store(0, std::memory_order_relaxed);
+  }
 }
 
 }  // namespace gpupeak::preload

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """ONNX Runtime's arenas through stand-ins: what the log says against the arenas' own statistics.
 
-usage: check_ort.py PRELOAD GPUPEAK CLIENT seen|not_seen|given_up LIBRARY … [threads|jump|hold|gpu|fork]
+usage: check_ort.py PRELOAD GPUPEAK CLIENT seen|not_seen|given_up LIBRARY … [threads|jump|hold|device|fork]
 
 seen: after every call in use and reserved are what the arenas say, to the byte, in the end the same blocks, and the
 same peaks (fork: in both processes' logs no comparison differs); not_seen: the program runs as without, the log has no block, and the report says why; given_up: the program
@@ -16,7 +16,7 @@ import tempfile
 preload, gpupeak, client, expected = sys.argv[1:5]
 arguments = sys.argv[5:]
 what = arguments[-1] if "/" not in arguments[-1] else ""
-steps_are_seen = what in ("", "gpu")
+steps_are_seen = what in ("", "device")
 
 
 def run(folder, name, **environment):
@@ -100,7 +100,7 @@ with tempfile.TemporaryDirectory() as folder:
     if what != "jump":
         assert "use" in " ".join(b["site"] for p in pools["pools"] for b in p["blocks"])
     assert sum(p["failed_count"] for p in pools["pools"]) > 0
-    if what == "gpu":
+    if what == "device":
         # What the driver handed out is in use by the arena's sites or idle in it, at the device's peak too.
         device = next(p for p in pools["pools"] if p.get("device") == 0)
         assert device["checks"] > 0 and device["segments"], device
@@ -109,7 +109,7 @@ with tempfile.TemporaryDirectory() as folder:
         assert held["device.pooled"] > 0 and held["device.idle"] > 0 and not peak["other_bytes"], peak
         assert sum(held.values()) == peak["bytes"] == device["reserved_peak_bytes"], (held, peak["bytes"], device)
         # Tags tell the two apart, in every view that has tags: rules go by who uses the pool, not by who made it grow.
-        wanted = {"used": held["device.pooled"], "idle in ONNX Runtime's pool": held["device.idle"]}
+        wanted = {"used": held["device.pooled"], f"idle in {device['name']}'s pool": held["device.idle"]}
         rule = ["--rules", "none", "--tag", "used=use*"]
         tags = {t["name"]: t["bytes"] for t in json.loads(output("report", "--json", *rule, log))["peaks"][0]["tags"]}
         assert tags == wanted, (tags, wanted)

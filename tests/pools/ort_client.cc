@@ -1,6 +1,6 @@
 // A program over the stand-in for ONNX Runtime's arenas. After each call a mark and a line of what
 // the arena's own ledger says; the blocks that are left come last.
-//   ort_client TRUTH LIBRARY [LIBRARY] [threads|jump|hold|gpu|fork]
+//   ort_client TRUTH LIBRARY [LIBRARY] [threads|jump|hold|device|fork]
 // With two libraries the first one is unloaded in between. fork: a child goes on with the arenas.
 // jump: requests are left by longjmp and by exceptions. hold: a request waits until another thread
 // has given a block of the same arena back. Of releases in which the arena for streams cannot be

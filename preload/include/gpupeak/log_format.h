@@ -304,7 +304,7 @@ enum gpupeak_ledger_cause {
 };
 enum gpupeak_phase_source {
   GPUPEAK_PHASE_AUTO = 0, GPUPEAK_PHASE_API = 1, GPUPEAK_PHASE_NVTX = 2, GPUPEAK_PHASE_ORT = 3,
-  GPUPEAK_PHASE_RULE = 4, GPUPEAK_PHASE_MARK = 5
+  GPUPEAK_PHASE_RULE = 4, GPUPEAK_PHASE_MARK = 5, GPUPEAK_PHASE_PJRT = 6
 };
 
 /* ---- definitions: extended records without dt, in chunks of their own ---------------------------

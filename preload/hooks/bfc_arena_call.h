@@ -1,4 +1,4 @@
-// What the thunks of ort_arena_*.S save: the caller's registers, where its frame ends.
+// What the thunks of bfc_arena_*.S save: the caller's registers, where its frame ends.
 #pragma once
 
 #include <cstdint>
@@ -6,17 +6,17 @@
 namespace gpupeak::preload {
 
 #if defined(__x86_64__)
-struct OrtArenaCall {
-  uint64_t object, argument, rdx, rcx, r8, r9;
-  uint64_t which;   ///< table * kOrtArenaFunctions + function
+struct BfcArenaCall {
+  uint64_t object, argument, next_argument, rcx, r8, r9;
+  uint64_t which;   ///< table * kBfcArenaFunctions + function
   uint64_t result;  ///< rax, before the call and after it
   uint8_t vectors[128];
   uint64_t frame_pointer, return_address;  ///< the caller's
 };
 #elif defined(__aarch64__)
-struct OrtArenaCall {
-  uint64_t object, argument, x2, x3, x4, x5, x6, x7, x8;
-  uint64_t which;                  ///< table * kOrtArenaFunctions + function
+struct BfcArenaCall {
+  uint64_t object, argument, next_argument, x3, x4, x5, x6, x7, x8;
+  uint64_t which;                  ///< table * kBfcArenaFunctions + function
   uint64_t result, second_result;  ///< x0 and x1, after the call
   uint8_t vectors[128];
   uint64_t frame_pointer, return_address;  ///< the caller's

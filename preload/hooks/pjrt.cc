@@ -1,0 +1,173 @@
+// PJRT: programs get a copy of a plugin's function table in which some functions are ours. Unlike
+// ONNX Runtime's this table says how long it is, and each function has one argument, a pointer to
+// what it takes and gives.
+#include "hooks/pjrt.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "base/elf_lookup.h"
+#include "base/memory.h"
+#include "hooks/xla_arena.h"
+#include "track/phases.h"
+#include "track/pool_bfc.h"
+#include "track/xla_programs.h"
+
+namespace gpupeak::preload {
+namespace {
+
+using Word = uintptr_t;
+using Function = Word (*)(Word* arguments);  ///< gives an error, 0 if it went well
+using GetApi = const Word* (*)();
+
+/// Words of PJRT_Api: its size, extensions, its version (size, extensions, major and minor), then
+/// the functions. Source: pjrt_c_api.h, which only ever appends to it within version 0.
+enum Slot : size_t {
+  kSize = 0,
+  kVersion = 4,
+  kDestroyError = 5,
+  kCompile = 25,
+  kDestroyExecutable = 45,
+  kNameOfExecutable = 46,
+  kDestroyProgram = 55,
+  kExecutableOfProgram = 56,
+  kExecute = 60,
+  kDeserializeAndLoad = 61,
+  kLeastSlots = 62,
+};
+constexpr size_t kMostSlots = 4096;
+
+/// One loaded plugin, as ort.cc's libraries. No lock: threads that fill one at the same time write
+/// the same.
+struct Plugin {
+  std::atomic<GetApi> get_api{nullptr};  ///< the real one; nullptr: this place is free
+  std::atomic<const Word*> real{nullptr};
+  std::atomic<Word*> copy{nullptr};
+};
+constexpr size_t kMostPlugins = 4;
+constinit Plugin g_plugins[kMostPlugins];
+
+/// `arguments`: what the function takes, which begins with its size.
+bool went_well(const Word* api, Slot slot, Word* arguments) {
+  const Word error = reinterpret_cast<Function>(api[slot])(arguments);
+  if (error == 0) return true;
+  Word destroy[] = {3 * sizeof(Word), 0, error};
+  reinterpret_cast<Function>(api[kDestroyError])(destroy);
+  return false;
+}
+
+/// Asked once for each program.
+Name ask_name(const Word* api, Word program) {
+  Word of_program[] = {4 * sizeof(Word), 0, program, 0};
+  if (!went_well(api, kExecutableOfProgram, of_program)) return {};
+  const Word executable = of_program[3];
+  Word name[] = {5 * sizeof(Word), 0, executable, 0, 0};
+  Name known;
+  if (went_well(api, kNameOfExecutable, name) && name[3] != 0) {
+    known = name_xla_program(program, {reinterpret_cast<const char*>(name[3]), name[4]});
+  }
+  Word destroy[] = {3 * sizeof(Word), 0, executable};
+  went_well(api, kDestroyExecutable, destroy);
+  return known;
+}
+
+Name name_of(const Word* api, Word program) {
+  const Name known = xla_program_name(program);
+  return known.id != 0 ? known : ask_name(api, program);
+}
+
+// Arguments' third word is the client or the program.
+
+template <size_t kPlugin, size_t kSlot>
+Word wrapper(Word* arguments) {
+  const Word* const api = g_plugins[kPlugin].real.load(std::memory_order_relaxed);
+  const auto real = reinterpret_cast<Function>(api[kSlot]);
+  const int program_errno = errno;
+  Label label{GPUPEAK_PHASE_PJRT, "compile"};
+  if constexpr (kSlot == kExecute) label.name = name_of(api, arguments[2]);
+  if constexpr (kSlot == kDestroyProgram) xla_program_gone(arguments[2]);
+  errno = program_errno;
+  if (kSlot == kDestroyProgram || (label.name.id == 0 && label.name.text.empty()))
+    return real(arguments);
+  CallPhase phase(label, __builtin_frame_address(0));
+  errno = program_errno;
+  return real(arguments);
+}
+
+template <size_t kPlugin>
+const Word* table_for(const Word* real) {
+  Plugin& plugin = g_plugins[kPlugin];
+  if (const Word* copy = plugin.copy.load(std::memory_order_acquire)) {
+    return plugin.real.load(std::memory_order_relaxed) == real ? copy : real;
+  }
+  const size_t slots = real[kSize] / sizeof(Word);
+  const auto major = static_cast<uint32_t>(real[kVersion]);
+  const auto minor = static_cast<int>(real[kVersion] >> 32);
+  if (major != 0 || slots < kLeastSlots || slots > kMostSlots) return real;
+  take_over_xla_arenas(reinterpret_cast<const void*>(real[kCompile]), minor);
+  auto* copy = static_cast<Word*>(map_pages((real[kSize] + 4095) / 4096 * 4096));
+  if (copy == nullptr) return real;
+  memcpy(copy, real, real[kSize]);
+  const std::pair<Slot, Function> ours[] = {
+      {kCompile, &wrapper<kPlugin, kCompile>},
+      {kDeserializeAndLoad, &wrapper<kPlugin, kDeserializeAndLoad>},
+      {kExecute, &wrapper<kPlugin, kExecute>},
+      {kDestroyProgram, &wrapper<kPlugin, kDestroyProgram>},
+  };
+  for (const auto& [slot, function] : ours) {
+    if (copy[slot] != 0) copy[slot] = reinterpret_cast<Word>(function);
+  }
+  plugin.real.store(real, std::memory_order_relaxed);
+  Word* first = nullptr;  // another thread's, perhaps; then this one's pages stay unused
+  return plugin.copy.compare_exchange_strong(first, copy) ? copy : first;
+}
+
+template <size_t kPlugin>
+const Word* get_api() {
+  const GetApi real = g_plugins[kPlugin].get_api.load(std::memory_order_relaxed);
+  const Word* const table = real();
+  if (table == nullptr) return nullptr;
+  const int program_errno = errno;
+  say_bfc_pools();
+  const Word* const ours = table_for<kPlugin>(table);
+  errno = program_errno;
+  return ours;
+}
+
+template <size_t... kPlugin>
+GetApi entry_of(size_t plugin, std::index_sequence<kPlugin...>) {
+  static constexpr GetApi entries[] = {&get_api<kPlugin>...};
+  return entries[plugin];
+}
+
+}  // namespace
+
+bool is_pjrt_entry(const char* name) {
+  return name != nullptr && strcmp(name, "GetPjrtApi") == 0;
+}
+
+void* pjrt_entry_for(void* found) {
+  const auto real = reinterpret_cast<GetApi>(found);
+  for (size_t place = 0; place < kMostPlugins; ++place) {
+    GetApi taken = nullptr;
+    if (g_plugins[place].get_api.compare_exchange_strong(taken, real) || taken == real) {
+      return reinterpret_cast<void*>(entry_of(place, std::make_index_sequence<kMostPlugins>()));
+    }
+  }
+  return found;
+}
+
+void forget_unloaded_pjrt() {
+  for (Plugin& plugin : g_plugins) {
+    const GetApi get_api = plugin.get_api.load(std::memory_order_acquire);
+    if (get_api == nullptr || data_end(reinterpret_cast<const void*>(get_api)) != nullptr) continue;
+    plugin.copy.store(nullptr, std::memory_order_relaxed);  // its pages stay
+    plugin.get_api.store(nullptr, std::memory_order_release);
+  }
+}
+
+}  // namespace gpupeak::preload

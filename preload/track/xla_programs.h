@@ -1,0 +1,20 @@
+// What XLA's compiled programs are called. HOOK-SAFE, outside any HookScope.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "track/phases.h"
+
+namespace gpupeak::preload {
+
+/// Of the loaded program; empty: not known in this log.
+Name xla_program_name(uint64_t program);
+/// The name as it is to be used from now on.
+Name name_xla_program(uint64_t program, std::string_view name);
+void xla_program_gone(uint64_t program);
+
+/// In a forked child.
+void reset_xla_programs();
+
+}  // namespace gpupeak::preload
