@@ -99,11 +99,18 @@ void disbelieve(const Call& call) {
   }
 }
 
-/// One request more, and as many bytes as it asked for at least.
-bool bears_out(const BfcArenaTotals& before, const BfcArenaTotals& after, uint64_t bytes) {
-  const int64_t requests = after.requests - before.requests;  // a reservation counts once or twice
-  return requests >= 1 && requests <= 2 && before.in_use >= 0 && after.reserved >= after.in_use &&
-         after.in_use - before.in_use >= static_cast<int64_t>(bytes);
+/// One request more, and as many bytes as it asked for at least; where an arena can be asked, as
+/// many as the block has.
+bool bears_out(const Call& call, const BfcArenaTotals& after, uint64_t address) {
+  const int64_t grown = after.in_use - call.before.in_use;
+  if (call.before.in_use < 0 || after.reserved < after.in_use ||
+      grown < static_cast<int64_t>(call.argument)) {
+    return false;
+  }
+  if (call.table->block_size != 0)
+    return static_cast<uint64_t>(grown) == block_bytes(call, address);
+  const int64_t requests = after.requests - call.before.requests;
+  return requests >= 1 && requests <= 2;  // a reservation counts once or twice
 }
 
 void note_block(const Call& call, uint64_t address) {
@@ -113,7 +120,7 @@ void note_block(const Call& call, uint64_t address) {
     return bfc_block_given(*call.arena, address, block_bytes(call, address), nullptr, call.stack);
   }
   const BfcArenaTotals after = totals_of(*call.table, call.object);
-  if (!bears_out(call.before, after, call.argument)) return disbelieve(call);
+  if (!bears_out(call, after, address)) return disbelieve(call);
   call.table->proven.store(true, std::memory_order_relaxed);
   bfc_block_given(*call.arena, address, static_cast<uint64_t>(after.in_use - call.before.in_use),
                   &after, call.stack);

@@ -43,7 +43,8 @@ BfcArenaTotals totals_of(uintptr_t statistics, uint64_t object) {
       told.in_use > told.pool.bytes || told.in_use > told.most_in_use) {
     return {-1, 0, 0, 0};
   }
-  return {told.requests, told.in_use, told.pool.bytes, told.limit.known ? told.limit.bytes : 0};
+  // Its count of requests may be set to 0 at any time (ClearStats).
+  return {0, told.in_use, told.pool.bytes, told.limit.known ? told.limit.bytes : 0};
 }
 
 /// As tsl::Allocator declares them, and as found in JAX 0.11.2's plugin. Those of other numbers of
