@@ -3,7 +3,7 @@
 
 usage: xla_pools.py GPUPEAK [CASE …]      (GPUPEAK: bin/gpupeak of an installed build; no network is used)
 
-Each case runs in a process of its own under `gpupeak run --host off`, three times, and as often without. After every
+Each case runs in a process of its own under `gpupeak run --host off`, RUNS times (3), and as often without. After every
 step it waits for the device, marks the instant and notes memory_stats(): in use and the pool's size must be ours to the
 byte, and so must the peak in use be. Programs must be phases by name. Prints a Markdown row a case. Exit code 1 on any
 difference.
@@ -27,7 +27,7 @@ CASES = {  # name: (program, environment)
     "threads": ("threads", GROWS),
     "out_of_memory": ("oom", {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.1"}),
 }
-RUNS = 3
+RUNS = int(os.environ.get("RUNS", "3"))
 
 
 # ---- the measured program ---------------------------------------------------------------------------------------------
