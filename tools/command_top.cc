@@ -236,6 +236,7 @@ class Top {
   }
 
   void press(const TopInput& input, const TopScreen& screen) {
+    if (input.key == TopKey::kGone) is_over_ = true;
     if (is_typing_) return type(input);
     const auto page = static_cast<ptrdiff_t>(screen.rows() / 2);
     switch (input.key) {

@@ -2,6 +2,8 @@
 
 #define NCURSES_NOMACROS
 #include <curses.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <clocale>
@@ -32,6 +34,13 @@ attr_t attributes(TopLine::Look look) {
       break;
   }
   return A_NORMAL;
+}
+
+/// From a terminal that was closed no key comes and nobody waits: without this it would be asked
+/// again at once, for ever.
+bool is_gone() {
+  pollfd terminal{STDIN_FILENO, POLLIN, 0};
+  return poll(&terminal, 1, 0) > 0 && (terminal.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
 }  // namespace
@@ -88,7 +97,7 @@ TopInput TopScreen::wait(int milliseconds) {
   const int key = wgetch(stdscr);
   switch (key) {
     case ERR:
-      return {};
+      return is_gone() ? TopInput{TopKey::kGone} : TopInput{};
     case KEY_UP:
       return {TopKey::kUp};
     case KEY_DOWN:

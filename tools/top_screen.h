@@ -8,7 +8,19 @@
 
 namespace gpupeak::tools {
 
-enum class TopKey { kNone, kUp, kDown, kPageUp, kPageDown, kEnter, kBack, kErase, kResized, kText };
+enum class TopKey {
+  kNone,
+  kUp,
+  kDown,
+  kPageUp,
+  kPageDown,
+  kEnter,
+  kBack,
+  kErase,
+  kResized,
+  kGone,
+  kText
+};
 
 struct TopInput {
   TopKey key = TopKey::kNone;

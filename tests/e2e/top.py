@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`gpupeak top`: one frame as text, and the live screen in a pseudo-terminal.
 
-usage: top.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER once|list|screen|folder
+usage: top.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER once|list|screen|folder|gone
 """
 import fcntl
 import os
@@ -82,6 +82,8 @@ class Screen:
             if "is not in this build" in found:
                 raise Skipped("built without ncurses")
             expect(self.child.poll() is None, f"it has ended: {found}")
+            if time.monotonic() >= deadline:
+                self.child.kill()
             expect(time.monotonic() < deadline, f"not {texts} without {without}, but: {found[:2000]}")
 
     def press(self, keys):
@@ -242,4 +244,16 @@ def folder_screen():
         late.end()
 
 
-run_checks({"once": once, "list": many, "screen": screen, "folder": folder_screen}[CASE])
+def gone():
+    """A terminal that is closed without a signal: it ends, and does not go on asking it."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Program(os.path.join(folder, "a.gplog"), DRIVER)
+        top = Screen(folder)
+        top.wait_for("a.gplog")
+        os.close(top.theirs)
+        os.close(top.ours)
+        expect(top.child.wait(60) == 0, f"exit code {top.child.returncode}")
+        program.end()
+
+
+run_checks({"gone": gone, "once": once, "list": many, "screen": screen, "folder": folder_screen}[CASE])
