@@ -15,6 +15,7 @@ void add_watch(CommandLine& line);
 void add_metrics(CommandLine& line);
 void add_merge(CommandLine& line);
 void add_top_verb(CommandLine& line);  ///< add_top() adds the option --top
+void add_tables(CommandLine& line);
 void add_sweep(CommandLine& line);
 void add_serve(CommandLine& line);
 void add_symbolize(CommandLine& line);  ///< and bundle, compress

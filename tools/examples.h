@@ -86,6 +86,8 @@ inline constexpr VerbExamples kVerbExamples[] = {
     {"top", R"(  gpupeak top                                programs whose logs lie here
   gpupeak top 4711
   gpupeak top --once train.gplog)"},
+    {"tables", R"(  gpupeak tables history train.gplog
+  gpupeak tables --run job4711 --label commit=1a2b3c history rank*.gplog)"},
     {"dump", R"(  gpupeak dump bert.gplog | grep device_alloc)"},
 };
 

@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
         tools::add_temporary,  tools::add_tags,   tools::add_phases,   tools::add_pools,
         tools::add_list_rules, tools::add_export, tools::add_timeline, tools::add_compare,
         tools::add_fit,        tools::add_sweep,  tools::add_serve,    tools::add_top_verb,
-        tools::add_dump}) {
+        tools::add_tables,     tools::add_dump}) {
     add(line);
   }
   if (const std::optional<int> code = tools::parse(line, argc, argv)) return *code;

@@ -10,7 +10,7 @@ _gpupeak() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    mapfile -t COMPREPLY < <(compgen -W "run mark watch top serve report diff check fit sweep phases pools tags rules metrics merge symbolize bundle compress tree flame leaks temporary timeline compare export dump help version --help --version" -- "$word"; _gpupeak_logs "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run mark watch top serve tables report diff check fit sweep phases pools tags rules metrics merge symbolize bundle compress tree flame leaks temporary timeline compare export dump help version --help --version" -- "$word"; _gpupeak_logs "$word")
     return
   fi
   case $before in
@@ -23,7 +23,7 @@ _gpupeak() {
     --sort) mapfile -t COMPREPLY < <(compgen -W "memory peak growth events name" -- "$word"); return ;;
     --color) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word"); return ;;
     --max | --max-increase) compopt -o nospace; mapfile -t COMPREPLY < <(compgen -S = -W "device.peak_bytes device.live_bytes device.alloc_bytes device.alloc_count host.peak_bytes host.kind.heap.peak_bytes host.kind.pinned.peak_bytes host.rss.peak_bytes" -- "$word"); return ;;
-    --format) mapfile -t COMPREPLY < <(compgen -W "text jsonl bencher github-benchmark google-benchmark" -- "$word"); return ;;
+    --format) [ "$verb" = tables ] && mapfile -t COMPREPLY < <(compgen -W "auto parquet ndjson" -- "$word") && return; mapfile -t COMPREPLY < <(compgen -W "text jsonl bencher github-benchmark google-benchmark" -- "$word"); return ;;
     --sysroot | --debug-dir) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
     --rules) mapfile -t COMPREPLY < <(compgen -W "none auto titles cuda onnxruntime tensorrt openvino llamacpp jax pytorch" -- "$word"; compgen -f -X '!*.toml' -- "$word"; compgen -d -- "$word"); return ;;
     --baseline) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
@@ -57,6 +57,7 @@ _gpupeak() {
     tags) options="--scope --top --csv --json --strict --out --color --bytes --help" ;;
     diff) options="--by --top --json --strict --out --color --bytes --help" ;;
     watch) options="--max --every --wait --quiet --strict --color --bytes --help" ;;
+    tables) options="--run --label --format --duckdb --top --quiet --help" ;;
     top) options="--once --every --sort --filter --color --bytes --help" ;;
     serve) options="--listen --textfile --every --logs --help" ;;
     check) options="--max --baseline --max-increase --json --out --junit --markdown --strict --allow-no-device --color --bytes --help" ;;
@@ -78,7 +79,7 @@ _gpupeak() {
     *) options+=" --sysroot --debug-dir" ;;
   esac
   case $verb in
-    report | phases | pools | tags | diff | check | fit | sweep | top | timeline | compare | tree | flame | leaks | temporary | export)
+    report | phases | pools | tags | diff | check | fit | sweep | top | tables | timeline | compare | tree | flame | leaks | temporary | export)
       options+=" --rules --phase --tag" ;;
   esac
   case $verb in

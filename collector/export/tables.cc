@@ -1,0 +1,318 @@
+#include "collector/export/tables.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace gpupeak::collector {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kNsPerSecond = 1e9;
+
+double seconds(int64_t ns) {
+  return static_cast<double>(ns) / kNsPerSecond;
+}
+template <typename T>
+Json known(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+Json named(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+Json exit_kind(const RunEnd& end) {
+  if (end.kind == ExitKind::kUnknown) return nullptr;
+  return end.kind == ExitKind::kExit ? "exit" : "signal";
+}
+
+std::string program(const Summary& summary) {
+  if (summary.run.command.empty()) return "";
+  const std::string& path = summary.run.command.front();
+  return path.substr(path.rfind('/') + 1);
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+/// The device that needs most, as far as its driver was asked.
+const DeviceSummary* fullest(const Summary& summary) {
+  const DeviceSummary* most = nullptr;
+  const auto peak = [](const DeviceSummary& device) {
+    return metric(device.metrics, "device.peak_bytes").value_or(0);
+  };
+  for (const DeviceSummary& device : summary.devices) {
+    if (most == nullptr || peak(device) > peak(*most)) most = &device;
+  }
+  return most;
+}
+
+class RunTables {
+ public:
+  RunTables(const std::string& run, const std::map<std::string, std::string>& labels)
+      : run_(run), labels_(labels) {}
+
+  void add(const Summary& summary) {
+    add_rank(summary);
+    for (const Peak& peak : summary.peaks) add_peak(summary, peak);
+    for (const PhaseSummary& phase : summary.phases) add_phase(summary, phase);
+    for (const ArenaSummary& pool : summary.arenas) add_pool(summary, pool);
+    for (const OutOfMemory& failure : summary.oom) add_failure(summary, failure);
+  }
+
+  void add_run(const std::vector<Summary>& ranks) {
+    const Summary& first = ranks.front();
+    std::map<std::string, std::string> labels = first.run.labels;
+    for (const auto& [name, value] : labels_) labels[name] = value;
+    std::optional<uint64_t> device, host;
+    int64_t longest = 0;
+    size_t failed = 0;
+    bool exact = true, complete = true;
+    for (const Summary& rank : ranks) {
+      device = std::max(device, metric(rank.metrics, "device.peak_bytes"));
+      host = std::max(host, metric(rank.metrics, "host.peak_bytes"));
+      longest = std::max(longest, rank.run.duration_ns);
+      failed += rank.run.end.kind != ExitKind::kUnknown && !rank.run.end.in_order() ? 1 : 0;
+      exact = exact && rank.quality.exact;
+      complete = complete && rank.quality.log_complete;
+    }
+    put(runs_, {{"run", run_},
+                {"program", named(program(first))},
+                {"command", named(joined(first.run.command))},
+                {"started", named(first.run.start_time)},
+                {"duration_s", seconds(longest)},
+                {"ranks", ranks.size()},
+                {"failed_ranks", failed},
+                {"device_peak_bytes", known(device)},
+                {"host_peak_bytes", known(host)},
+                {"exact", exact},
+                {"complete", complete},
+                {"labels", labels},
+                {"version", first.tool_version}});
+  }
+
+  std::vector<Table> take() {
+    return {
+        {"runs",
+         {{"run", "VARCHAR"},
+          {"program", "VARCHAR"},
+          {"command", "VARCHAR"},
+          {"started", "TIMESTAMP"},
+          {"duration_s", "DOUBLE"},
+          {"ranks", "UBIGINT"},
+          {"failed_ranks", "UBIGINT"},
+          {"device_peak_bytes", "UBIGINT"},
+          {"host_peak_bytes", "UBIGINT"},
+          {"exact", "BOOLEAN"},
+          {"complete", "BOOLEAN"},
+          {"labels", "MAP(VARCHAR, VARCHAR)"},
+          {"version", "VARCHAR"}},
+         std::move(runs_)},
+        {"ranks",
+         {{"run", "VARCHAR"},
+          {"log", "VARCHAR"},
+          {"rank", "INTEGER"},
+          {"host", "VARCHAR"},
+          {"pid", "UBIGINT"},
+          {"started", "TIMESTAMP"},
+          {"duration_s", "DOUBLE"},
+          {"exit_kind", "VARCHAR"},
+          {"exit_code", "INTEGER"},
+          {"device_peak_bytes", "UBIGINT"},
+          {"host_peak_bytes", "UBIGINT"},
+          {"rss_peak_bytes", "UBIGINT"},
+          {"card", "VARCHAR"},
+          {"card_bytes", "UBIGINT"},
+          {"card_overhead_bytes", "BIGINT"},
+          {"lost_events", "UBIGINT"},
+          {"exact", "BOOLEAN"},
+          {"complete", "BOOLEAN"}},
+         std::move(ranks_)},
+        {"peaks",
+         {{"run", "VARCHAR"},
+          {"log", "VARCHAR"},
+          {"rank", "INTEGER"},
+          {"scope", "VARCHAR"},
+          {"bytes", "UBIGINT"},
+          {"error_bytes", "UBIGINT"},
+          {"time_s", "DOUBLE"},
+          {"phase", "VARCHAR"}},
+         std::move(peaks_)},
+        {"holders",
+         {{"run", "VARCHAR"},
+          {"log", "VARCHAR"},
+          {"rank", "INTEGER"},
+          {"scope", "VARCHAR"},
+          {"name", "VARCHAR"},
+          {"kind", "VARCHAR"},
+          {"module", "VARCHAR"},
+          {"phase", "VARCHAR"},
+          {"bytes", "UBIGINT"},
+          {"error_bytes", "UBIGINT"},
+          {"blocks", "UBIGINT"}},
+         std::move(holders_)},
+        {"phases",
+         {{"run", "VARCHAR"},
+          {"log", "VARCHAR"},
+          {"rank", "INTEGER"},
+          {"phase", "VARCHAR"},
+          {"parent", "VARCHAR"},
+          {"source", "VARCHAR"},
+          {"depth", "INTEGER"},
+          {"instances", "UBIGINT"},
+          {"open_s", "DOUBLE"},
+          {"device_peak_bytes", "UBIGINT"},
+          {"device_kept_bytes", "UBIGINT"},
+          {"host_peak_bytes", "UBIGINT"},
+          {"host_kept_bytes", "UBIGINT"}},
+         std::move(phases_)},
+        {"pools",
+         {{"run", "VARCHAR"},
+          {"log", "VARCHAR"},
+          {"rank", "INTEGER"},
+          {"pool", "VARCHAR"},
+          {"device", "INTEGER"},
+          {"in_use_peak_bytes", "UBIGINT"},
+          {"idle_then_bytes", "UBIGINT"},
+          {"reserved_peak_bytes", "UBIGINT"},
+          {"refused", "UBIGINT"}},
+         std::move(pools_)},
+        {"failures",
+         {{"run", "VARCHAR"},
+          {"log", "VARCHAR"},
+          {"rank", "INTEGER"},
+          {"time_s", "DOUBLE"},
+          {"device", "INTEGER"},
+          {"api", "VARCHAR"},
+          {"requested_bytes", "UBIGINT"},
+          {"free_bytes", "UBIGINT"},
+          {"total_bytes", "UBIGINT"},
+          {"cause", "VARCHAR"},
+          {"phase", "VARCHAR"},
+          {"name", "VARCHAR"}},
+         std::move(failures_)},
+    };
+  }
+
+ private:
+  /// Names of any bytes are not UTF-8 always.
+  static void put(std::string& rows, const Json& row) {
+    rows += row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  Json of(const Summary& summary) const {
+    return {{"run", run_}, {"log", summary.log_path}, {"rank", known(summary.run.rank)}};
+  }
+  static Json with(Json row, const Json& more) {
+    row.update(more);
+    return row;
+  }
+
+  void add_rank(const Summary& summary) {
+    const RunSummary& run = summary.run;
+    const DeviceSummary* device = fullest(summary);
+    const bool has_ledger = device != nullptr && device->ledger.has_value();
+    Json overhead = nullptr;
+    if (has_ledger) {
+      const LedgerView& view = device->ledger->at_peak;
+      overhead = static_cast<int64_t>(view.used_bytes) - static_cast<int64_t>(view.tracked_bytes);
+    }
+    const bool ended = run.end.kind != ExitKind::kUnknown;
+    put(ranks_, with(of(summary),
+                     {{"host", named(run.host)},
+                      {"pid", run.pid},
+                      {"started", named(run.start_time)},
+                      {"duration_s", seconds(run.duration_ns)},
+                      {"exit_kind", exit_kind(run.end)},
+                      {"exit_code", ended ? Json(run.end.code) : Json(nullptr)},
+                      {"device_peak_bytes", known(metric(summary.metrics, "device.peak_bytes"))},
+                      {"host_peak_bytes", known(metric(summary.metrics, "host.peak_bytes"))},
+                      {"rss_peak_bytes", known(metric(summary.metrics, "host.rss.peak_bytes"))},
+                      {"card", device != nullptr ? named(device->name) : Json(nullptr)},
+                      {"card_bytes", device != nullptr && device->total_bytes > 0
+                                         ? Json(device->total_bytes)
+                                         : Json(nullptr)},
+                      {"card_overhead_bytes", overhead},
+                      {"lost_events", summary.quality.dropped_events},
+                      {"exact", summary.quality.exact},
+                      {"complete", summary.quality.log_complete}}));
+  }
+
+  void add_peak(const Summary& summary, const Peak& peak) {
+    put(peaks_, with(of(summary), {{"scope", peak.scope},
+                                   {"bytes", peak.bytes},
+                                   {"error_bytes", known(peak.error_bytes)},
+                                   {"time_s", seconds(peak.time_ns)},
+                                   {"phase", known(peak.phase)}}));
+    for (const Holder& holder : peak.holders) {
+      put(holders_, with(of(summary), {{"scope", peak.scope},
+                                       {"name", holder.title},
+                                       {"kind", holder.kind},
+                                       {"module", named(holder.module)},
+                                       {"phase", known(holder.phase)},
+                                       {"bytes", holder.bytes},
+                                       {"error_bytes", known(holder.error_bytes)},
+                                       {"blocks", holder.count}}));
+    }
+    if (peak.other_bytes == 0) return;
+    // So that a peak's holders add up to it.
+    put(holders_, with(of(summary), {{"scope", peak.scope}, {"bytes", peak.other_bytes}}));
+  }
+
+  void add_phase(const Summary& summary, const PhaseSummary& phase) {
+    const auto value = [&](const char* name) { return known(metric(phase.metrics, name)); };
+    put(phases_, with(of(summary), {{"phase", phase.name},
+                                    {"parent", known(phase.parent)},
+                                    {"source", phase.source},
+                                    {"depth", phase.depth},
+                                    {"instances", phase.count},
+                                    {"open_s", seconds(phase.open_ns)},
+                                    {"device_peak_bytes", value("device.peak_bytes")},
+                                    {"device_kept_bytes", value("device.kept_bytes")},
+                                    {"host_peak_bytes", value("host.peak_bytes")},
+                                    {"host_kept_bytes", value("host.kept_bytes")}}));
+  }
+
+  void add_pool(const Summary& summary, const ArenaSummary& pool) {
+    put(pools_, with(of(summary), {{"pool", pool.name},
+                                   {"device", known(pool.device)},
+                                   {"in_use_peak_bytes", pool.peak_bytes},
+                                   {"idle_then_bytes", pool.at_peak.idle_bytes()},
+                                   {"reserved_peak_bytes", pool.reserved_peak_bytes},
+                                   {"refused", pool.failed_count}}));
+  }
+
+  void add_failure(const Summary& summary, const OutOfMemory& failure) {
+    const Json cause = failure.causes.empty()
+                           ? Json(nullptr)
+                           : Json(std::string(cause_name(failure.causes.front().cause)));
+    put(failures_, with(of(summary), {{"time_s", seconds(failure.time_ns)},
+                                      {"device", known(failure.device)},
+                                      {"api", named(failure.api)},
+                                      {"requested_bytes", failure.requested_bytes},
+                                      {"free_bytes", known(failure.driver_free_bytes)},
+                                      {"total_bytes", known(failure.driver_total_bytes)},
+                                      {"cause", cause},
+                                      {"phase", known(failure.phase)},
+                                      {"name", named(failure.title)}}));
+  }
+
+  const std::string& run_;
+  const std::map<std::string, std::string>& labels_;
+  std::string runs_, ranks_, peaks_, holders_, phases_, pools_, failures_;
+};
+
+}  // namespace
+
+std::vector<Table> tables_of(const std::string& run, const std::vector<Summary>& ranks,
+                             const std::map<std::string, std::string>& labels) {
+  RunTables tables(run, labels);
+  tables.add_run(ranks);
+  for (const Summary& rank : ranks) tables.add(rank);
+  return tables.take();
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""`gpupeak tables`: its figures are the report's, in Parquet and in newline JSON; the questions of docs/fleet.md are answered
+over 100,000 runs.
+
+usage: tables.py LIBGPUPEAK GPUPEAK CUDA_BENCHMARK DRIVER_FOLDER FOLDER_FOR_DUCKDB written|absent|questions
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+import duckdb
+from common import GPUPEAK, Skipped, expect, run_checks
+
+BENCHMARK, DRIVER, WORK, CASE = sys.argv[3:7]
+TABLES = ("runs", "ranks", "peaks", "holders", "phases", "pools", "failures")
+RUNS = 100_000
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/fleet.md")
+
+
+def library():
+    found = duckdb.library(WORK)
+    if found is None:
+        raise Skipped("no DuckDB: npm cannot bring it")
+    return found
+
+
+def gpupeak(*arguments, code=0, **more):
+    done = subprocess.run([GPUPEAK, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
+                          env={k: v for k, v in os.environ.items() if k != "GPUPEAK_DUCKDB"} | more)
+    expect(done.returncode == code, f"{arguments}: {done.returncode}: {done.stderr}")
+    return done.stdout + done.stderr
+
+
+def record(log, *options, **more):
+    gpupeak("run", "-q", *options, "-o", log, "--", BENCHMARK, LD_LIBRARY_PATH=DRIVER, **more)
+
+
+def report(log):
+    return json.loads(gpupeak("report", "--json", "--top", "100", log))
+
+
+def expect_figures(rows, log, summary):
+    """`rows`: of a table."""
+    expect([row["device_peak_bytes"] for row in rows("runs")] == [summary["metrics"]["device.peak_bytes"]], "runs")
+    rank = rows("ranks")[0]
+    expect(rank["log"] == log and rank["pid"] == summary["run"]["pid"] and rank["exit_kind"] == "exit" and rank["exit_code"] == 0, f"rank: {rank}")
+    expect(rank["host_peak_bytes"] == summary["metrics"]["host.peak_bytes"], f"rank: {rank}")
+    expect(rank["card_bytes"] == summary["devices"][0]["total_bytes"] and rank["exact"] is True, f"rank: {rank}")
+    peaks = {row["scope"]: row["bytes"] for row in rows("peaks")}
+    expect(peaks == {peak["scope"]: peak["bytes"] for peak in summary["peaks"]}, f"peaks: {peaks}")
+    for scope, peak in peaks.items():
+        held = [row for row in rows("holders") if row["scope"] == scope]
+        expect(sum(row["bytes"] for row in held) == peak, f"holders of {scope}")
+    wanted = {holder["site"]: holder["bytes"] for peak in summary["peaks"] if peak["scope"] == "device:0" for holder in peak["holders"]}
+    expect({row["name"]: row["bytes"] for row in rows("holders") if row["scope"] == "device:0" and row.get("name")} == wanted, "holders by name")
+    expect({row["phase"] for row in rows("phases")} == {phase["name"] for phase in summary["phases"]}, "phases")
+
+
+def written():
+    engine = duckdb.DuckDb(library())
+    with tempfile.TemporaryDirectory() as folder:
+        log, tables = os.path.join(folder, "it's a.gplog"), os.path.join(folder, "it's tables")
+        record(log)
+        said = gpupeak("tables", "--label", "commit=1a2b3c", "--duckdb", library(), tables, log)
+        expect("1 run in" in said and "Parquet by DuckDB" in said, said)
+        summary = report(log)
+
+        def rows(table, where="*/*.parquet"):
+            return engine.rows(f"SELECT * FROM read_parquet('{tables.replace(chr(39), chr(39) * 2)}/{table}/{where}', hive_partitioning = true)")
+
+        expect_figures(rows, log, summary)
+        expect(rows("runs")[0]["labels"] == {"commit": "1a2b3c"} or {"key": "commit", "value": "1a2b3c"} in rows("runs")[0]["labels"], "labels")
+        expect(rows("runs")[0]["day"] == rows("runs")[0]["started"][:10], "the day")
+        for table in ("pools", "failures"):  # nothing of it: a file with columns and without rows
+            expect(rows(table) == [], table)
+        files = [name for _, _, names in os.walk(tables) for name in names]
+        expect(len(files) == len(TABLES) and not any(name.startswith(".") for name in files), f"files: {files}")
+        # Written again it takes the place of what was there; another run comes beside it.
+        gpupeak("tables", "-q", tables, log, GPUPEAK_DUCKDB=library())
+        expect(len(rows("runs")) == 1, "a run written twice")
+        off = os.path.join(folder, "off.gplog")
+        record(off, "--host", "off")
+        gpupeak("tables", "-q", "--duckdb", library(), tables, off)
+        ranks = {row["log"]: row for row in rows("ranks")}
+        expect(set(ranks) == {log, off}, f"logs: {set(ranks)}")
+        expect(ranks[off].get("host_peak_bytes") is None and ranks[log]["host_peak_bytes"] > 0, "what was not measured is null")
+        # Ranks of one run.
+        gpupeak("tables", "-q", "--run", "job4711", "--duckdb", library(), tables, log, off)
+        job = [row for row in rows("runs") if row["run"] == "job4711"]
+        expect(len(job) == 1 and job[0]["ranks"] == 2 and job[0]["failed_ranks"] == 0, f"job: {job}")
+        expect(len(rows("ranks", "*/job4711.parquet")) == 2, "its ranks")
+        # The same as newline JSON.
+        lines = os.path.join(folder, "lines")
+        gpupeak("tables", "-q", "--format", "ndjson", lines, log)
+        expect_figures(lambda table: engine.rows(f"SELECT * FROM read_json('{lines}/{table}/*/*.ndjson.zst', format = 'newline_delimited')"), log, summary)
+        hidden = os.path.join(folder, "hidden")
+        gpupeak("tables", "-q", "--confidential", "--format", "ndjson", hidden, log)
+        text = str([engine.rows(f"SELECT * FROM read_json('{hidden}/{table}/*/*.ndjson.zst', format = 'newline_delimited')")
+                    for table in ("runs", "ranks", "peaks", "holders", "phases")])
+        expect("host.heap" in text, "nothing to be read")
+        expect("load_model" not in text and os.path.basename(BENCHMARK) not in text and folder not in text, "a name in spite of --confidential")
+
+
+def absent():
+    with tempfile.TemporaryDirectory() as folder:
+        log, tables = os.path.join(folder, "a.gplog"), os.path.join(folder, "t")
+        record(log)
+        expect("newline JSON" in gpupeak("tables", tables, log, LD_LIBRARY_PATH=""), "without DuckDB")
+        expect("@duckdb/node-bindings-linux-x64" in gpupeak("tables", "--format", "parquet", tables, log, code=2), "Parquet without DuckDB")
+        expect("cannot be loaded" in gpupeak("tables", "--duckdb", log, tables, log, code=2), "another library")
+        expect("letters" in gpupeak("tables", "--run", "../a", tables, log, code=2), "a name that is a path")
+        expect("is a file" in gpupeak("tables", log, log, code=2), "a file in place of the folder")
+        gpupeak("tables", tables, os.path.join(folder, "none.gplog"), code=3)
+        os.chmod(tables, 0o500)
+        if os.geteuid() != 0:
+            gpupeak("tables", tables, log, code=125)
+        os.chmod(tables, 0o700)
+
+
+def generate(engine, real, folder):
+    """Runs of many programs, commits and days in columns that are those of a real run's: as they are put together, a file a day."""
+    numbers = f"range({RUNS}) AS numbers(i)"
+    started = "TIMESTAMP '2026-08-15' + INTERVAL (i * 86) SECOND"  # a hundred days
+    run = "CASE WHEN i % 1000 = 0 THEN printf('job%d', 4711 + i // 1000) ELSE printf('%016x', i) END"
+    peak = "(20000000000 + (hash(i) % 1000) * 10000000 + i * 10000)::UBIGINT"
+    columns = {
+        "runs": f"program: ['train', 'serve', 'bench'][1 + i % 3], started: {started}, labels: MAP {{'commit': printf('%07x', i // 500)}}, "
+                f"device_peak_bytes: {peak}",
+        "ranks": f"log: printf('r%d.gplog', i), rank: rank, host: printf('node%d', hash(i) % 200), started: {started}, "
+                 f"device_peak_bytes: {peak}, card_overhead_bytes: 700000000, exit_kind: CASE WHEN hash(i) % 50 = 0 THEN 'signal' ELSE 'exit' END, "
+                 f"lost_events: CASE WHEN hash(i) % 5000 = 0 THEN 7 ELSE 0 END, complete: hash(i) % 50 <> 0",
+        "peaks": f"log: printf('r%d.gplog', i), rank: rank, scope: 'device:0', bytes: {peak}",
+        "holders": "log: printf('r%d.gplog', i), rank: rank, scope: 'device:0', name: printf('function%d ← caller%d', hash(i * 31 + k) % 500, k), "
+                   "bytes: (1000000000 + (hash(i + k) % 100) * 10000000 + CASE WHEN rank = 3 AND k = 0 THEN 900000000 ELSE 0 END)::UBIGINT, blocks: k + 1",
+        "phases": f"log: printf('r%d.gplog', i), rank: rank, phase: ['start', 'load', 'train', 'exit'][1 + k], depth: 0, device_peak_bytes: {peak}",
+        "pools": "log: printf('r%d.gplog', i), rank: rank, pool: 'PyTorch', device: 0, idle_then_bytes: hash(i) % 2000000000, "
+                 "reserved_peak_bytes: 20000000000 + hash(i) % 2000000000",
+        "failures": "log: printf('r%d.gplog', i), rank: rank, cause: ['full', 'fragmented', 'growth'][1 + i % 7 % 3], "
+                    "requested_bytes: hash(i) % 4000000000, name: printf('function%d', hash(i) % 500)",
+    }
+    more = {"holders": 10, "phases": 4}
+    for table in TABLES:
+        schema = engine.rows(f"SELECT column_name, column_type FROM (DESCRIBE FROM read_parquet('{real}/{table}/*/*.parquet', hive_partitioning = false))")
+        given = dict(part.split(": ", 1) for part in re.split(r", (?=\w+: )", columns[table]))
+        given.update(run=run, day=f"({started})::DATE")
+        for name in given:
+            expect(name == "day" or name in [of["column_name"] for of in schema], f"{table} has no {name}")
+        select = ", ".join(f"({given.get(of['column_name'], 'NULL')})::{of['column_type']} AS {of['column_name']}" for of in schema)
+        # A job has eight ranks, another run one; a hundredth of the runs failed.
+        ranks = "range(CASE WHEN i % 1000 = 0 THEN 8 ELSE 1 END)" if table != "runs" else "range(1)"
+        where = "WHERE hash(i) % 100 = 0" if table == "failures" else ""
+        engine.run(f"COPY (SELECT {select}, {given['day']} AS day FROM {numbers}, {ranks} AS ranks(rank), range({more.get(table, 1)}) AS parts(k) {where}) "
+                   f"TO '{folder}/{table}' (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (day))")
+
+
+def questions():
+    engine = duckdb.DuckDb(library())
+    with open(DOCS, encoding="utf-8") as file:
+        text = file.read().split("### Ten questions")[1]
+    asked = re.findall(r"^\*\*(.+?)\*\*[^\n]*\n```sql\n(.*?)^```", text, re.S | re.M)
+    expect(len(asked) == 10, f"{len(asked)} questions")
+    view = re.search(r"^```sql\n(CREATE VIEW.*?)^```", text, re.S | re.M)[1]
+    with tempfile.TemporaryDirectory() as folder:
+        log, real, many = (os.path.join(folder, name) for name in ("a.gplog", "real", "many"))
+        record(log)
+        gpupeak("tables", "-q", "--duckdb", library(), real, log)
+        os.mkdir(many)
+        began = time.monotonic()
+        generate(engine, real, many)
+        print(f"{RUNS} runs generated in {time.monotonic() - began:.1f} s")
+        for table in TABLES:
+            engine.run(view.replace("history/runs", f"{many}/{table}").replace("VIEW runs", f"VIEW {table}"))
+        expect(engine.rows("SELECT count(*) AS n FROM runs")[0]["n"] == RUNS, "runs")
+        answers = {}
+        for question, sql in asked:
+            began = time.monotonic()
+            answers[question] = engine.rows(sql)
+            print(f"{time.monotonic() - began:6.2f} s  {question}")
+            expect(answers[question], f"no answer to: {question}")
+        outlier = answers[next(q for q in answers if q.startswith("Outliers"))][0]
+        expect(outlier["rank"] == 3 and outlier["bytes"] > 1.5e9, f"the outlier: {outlier}")
+        # The same over the files as they are written, a real run's, put together as the page says.
+        compact = re.search(r'duckdb -c "(COPY.*?)"\n', open(DOCS, encoding="utf-8").read())[1]
+        os.makedirs(folder + "/compact/holders")
+        engine.run(compact.replace("history/", real + "/").replace("'compact/", f"'{folder}/compact/"))
+        count = "SELECT count(*) AS n, sum(bytes) AS bytes FROM read_parquet('{}/holders/*/*.parquet', hive_partitioning = true)"
+        expect(engine.rows(count.format(real)) == engine.rows(count.format(folder + "/compact")), "put together")
+
+
+run_checks({"written": written, "absent": absent, "questions": questions}[CASE])
