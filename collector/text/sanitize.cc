@@ -44,6 +44,7 @@ bool is_public(std::string_view text) {
                                                 "libm.so.6",
                                                 "libpthread.so.0",
                                                 "ld-linux-x86-64.so.2",
+                                                "ld-linux-aarch64.so.1",
                                                 "libcuda.so.1",
                                                 "operator new(unsigned long)",
                                                 "operator new[](unsigned long)"};

@@ -41,7 +41,9 @@ int backtrace_with_steps(UnwindScratch& scratch, void** frames, int capacity) {
   do {
     uintptr_t ip = 0;
     if (g_libunwind.get_register(scratch.cursor, kUnwindIp, &ip) < 0 || ip == 0) break;
-    frames[count++] = reinterpret_cast<void*>(ip);
+    frames[count++] = reinterpret_cast<void*>(code_address(ip));
+    // A libunwind that knows nothing of signatures would stay here until the capacity is reached.
+    if (code_address(ip) != ip) break;
   } while (count < capacity && g_libunwind.step(scratch.cursor) > 0);
   return count;
 }
@@ -125,13 +127,7 @@ void forget_unwound_code() {
 
 int unwind(UnwindScratch& scratch, void** frames, int capacity) {
   const Backtrace backtrace = g_backtrace.load(std::memory_order_acquire);
-  const int count = backtrace != nullptr ? backtrace(scratch, frames, capacity) : 0;
-  if constexpr (kSignsReturns) {
-    for (int i = 0; i < count; ++i) {
-      frames[i] = reinterpret_cast<void*>(code_address(reinterpret_cast<uintptr_t>(frames[i])));
-    }
-  }
-  return count;
+  return backtrace != nullptr ? backtrace(scratch, frames, capacity) : 0;
 }
 
 }  // namespace gpupeak::preload
