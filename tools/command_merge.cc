@@ -6,7 +6,9 @@
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
+#include "log_folder.h"
 #include "output.h"
+#include "say.h"
 #include "strict.h"
 #include "terminal.h"
 
@@ -23,10 +25,12 @@ struct MergeOptions {
 };
 
 int merge(const MergeOptions& options) {
-  require_output(options.out, options.logs);
+  size_t unreadable = 0;
+  const std::vector<std::string> logs = with_logs_of_folders(options.logs, unreadable);
+  require_output(options.out, logs);
   ProgressBar bar;
   const collector::Merged merged =
-      collector::merge_processes(options.logs, options.reading, bar.callback());
+      collector::merge_processes(logs, options.reading, bar.callback());
   bar.clear();
   write_output(options.out, [&](std::ostream& out) {
     if (options.json) {
@@ -35,9 +39,10 @@ int merge(const MergeOptions& options) {
       collector::write_merge(merged, out, style_for(output_descriptor(options.out), options.text));
     }
   });
-  return strict_code(options.strict,
-                     std::all_of(merged.processes.begin(), merged.processes.end(),
-                                 [](const auto& process) { return is_whole(process.quality); }));
+  if (unreadable > 0) say("{} files named as logs cannot be read, and are left out", unreadable);
+  const bool whole = std::all_of(merged.processes.begin(), merged.processes.end(),
+                                 [](const auto& process) { return is_whole(process.quality); });
+  return strict_code(options.strict, whole && unreadable == 0);
 }
 
 }  // namespace
@@ -45,7 +50,9 @@ int merge(const MergeOptions& options) {
 void add_merge(CommandLine& line) {
   auto [verb, options] = line.add(
       "merge", "What several processes of one run, children or ranks, held at once", merge);
-  verb.add_option("log", options.logs, "Their logs")->required()->type_name("FILE ...");
+  verb.add_option("log", options.logs, "Their logs, or folders of them")
+      ->required()
+      ->type_name("FILE ...");
   verb.add_flag("--json", options.json, "As JSON");
   add_strict(verb, options.strict);
   add_out(verb, options.out);

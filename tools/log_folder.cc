@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "collector/text/error.h"
+#include "collector/text/sanitize.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -95,6 +96,26 @@ FolderView LogFolder::look() {
     view.logs.resize(most_);
   }
   return view;
+}
+
+std::vector<std::string> with_logs_of_folders(const std::vector<std::string>& paths,
+                                              size_t& unreadable) {
+  std::vector<std::string> logs;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      logs.push_back(path);
+      continue;
+    }
+    const FolderView view = LogFolder(path, SIZE_MAX).look();
+    if (view.logs.empty())
+      throw collector::UsageError("there are no logs in " + collector::escape(path));
+    const auto first = static_cast<ptrdiff_t>(logs.size());
+    for (const FolderLog& log : view.logs) logs.push_back(log.path);
+    std::sort(logs.begin() + first, logs.end());
+    unreadable += view.unreadable;
+  }
+  return logs;
 }
 
 }  // namespace gpupeak::tools

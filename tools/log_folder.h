@@ -69,4 +69,10 @@ class LogFolder {
   std::map<std::string, Known> known_;
 };
 
+/// The same paths, with the logs below it, by name, in place of each that is a folder. What is
+/// named as a log there and cannot be read is told of by `unreadable`. Throws UsageError for a
+/// folder without logs.
+std::vector<std::string> with_logs_of_folders(const std::vector<std::string>& paths,
+                                              size_t& unreadable);
+
 }  // namespace gpupeak::tools
