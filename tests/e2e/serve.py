@@ -3,6 +3,7 @@
 
 usage: serve.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER values|textfile|absent|files|prometheus
 """
+import atexit
 import json
 import os
 import re
@@ -66,6 +67,7 @@ class Server:
     def __init__(self, *arguments):
         self.process = subprocess.Popen([GPUPEAK, "serve", "--listen", "127.0.0.1:0", *arguments], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
+        atexit.register(self.process.kill)  # where a check fails it would serve for ever
         line = self.process.stdout.readline()
         if not line and "not in this build" in self.process.stderr.read():
             raise Skipped("built without prometheus-cpp")
