@@ -12,7 +12,8 @@
 namespace gpupeak::preload {
 namespace {
 
-/// std::optional<tsl::AllocatorStats>, as the function returns it.
+/// std::optional<tsl::AllocatorStats>, as the function returns it. Published headers have one word of
+/// `reserved` less; JAX 0.11.2's plugin writes these.
 struct OptionalBytes {
   int64_t bytes;
   uint8_t known;
@@ -20,13 +21,13 @@ struct OptionalBytes {
 struct Statistics {
   int64_t requests, in_use, most_in_use, largest_request;
   OptionalBytes limit;
-  int64_t reserved, most_reserved;  // of what is set aside in it, not of what it took from below
+  int64_t reserved[3];  // of what is set aside in it, not of what it took from below
   OptionalBytes most_reservable;
   int64_t largest_idle;
   OptionalBytes pool, most_pool;
   uint8_t known;
 };
-static_assert(sizeof(Statistics) == 128);
+static_assert(sizeof(Statistics) == 136);
 
 bool is_flag(uint8_t value) {
   return value <= 1;
@@ -35,7 +36,7 @@ bool is_flag(uint8_t value) {
 BfcArenaTotals totals_of(uintptr_t statistics, uint64_t object) {
   struct Returned {
     Statistics told;
-    uint8_t room[896];  // for what later releases add
+    uint8_t room[1024];  // for what later releases add
   };
   const Returned returned = reinterpret_cast<Returned (*)(uint64_t)>(statistics)(object);
   const Statistics& told = returned.told;

@@ -21,7 +21,7 @@ struct AllocationAttributes {
 struct AllocatorStats {
   int64_t num_allocs = 0, bytes_in_use = 0, peak_bytes_in_use = 0, largest_alloc_size = 0;
   std::optional<int64_t> bytes_limit;
-  int64_t bytes_reserved = 0, peak_bytes_reserved = 0;
+  int64_t bytes_reserved = 0, peak_bytes_reserved = 0, another = 0;
   std::optional<int64_t> bytes_reservable_limit;
   int64_t largest_free_block_bytes = 0;
   std::optional<int64_t> pool_bytes, peak_pool_bytes;
