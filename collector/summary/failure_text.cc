@@ -182,6 +182,8 @@ class Teller {
     if (oom_.refused_by && oom_.refused_by->name.starts_with("ONNX Runtime"))
       return oom_.on_host ? "a larger limit of the arena (max_mem)"
                           : "a larger gpu_mem_limit of the CUDA provider";
+    if (oom_.refused_by && oom_.refused_by->name.starts_with("XLA"))
+      return "a larger XLA_PYTHON_CLIENT_MEM_FRACTION";
     return "a larger limit of that pool";
   }
 

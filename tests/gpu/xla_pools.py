@@ -199,7 +199,7 @@ def main():
             for problem in problems[:6]:
                 print(f"|   | {problem} |", flush=True)
             for failure in told.get("oom", [])[:2]:
-                print(f"|   | {failure.get('text') or failure} |"[:600], flush=True)
+                print(f"|   | {failure.get('cause') or failure.get('api')} |", flush=True)
             failures += bool(problems)
     return 1 if failures else 0
 
