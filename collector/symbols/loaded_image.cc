@@ -50,14 +50,9 @@ bool has_its_dynamic_section(Elf* elf) {
 
 LoadedImage::LoadedImage(Elf* elf) {
   GElf_Ehdr header;
-  const bool is_known = elf != nullptr && gelf_getehdr(elf, &header) != nullptr &&
-                        (header.e_machine == EM_X86_64 || header.e_machine == EM_AARCH64);
-  if (!is_known || header.e_ident[EI_CLASS] != ELFCLASS64 || !has_its_dynamic_section(elf)) {
+  if (elf == nullptr || gelf_getehdr(elf, &header) == nullptr || header.e_machine != EM_X86_64 ||
+      header.e_ident[EI_CLASS] != ELFCLASS64 || !has_its_dynamic_section(elf)) {
     return;
-  }
-  if (header.e_machine == EM_AARCH64) {
-    relative_ = R_AARCH64_RELATIVE;
-    symbolic_ = {R_AARCH64_ABS64, R_AARCH64_GLOB_DAT};
   }
   file_ = reinterpret_cast<const uint8_t*>(elf_rawfile(elf, &file_bytes_));
   if (file_ == nullptr) return;
@@ -220,9 +215,9 @@ void LoadedImage::read_rela(uint64_t address, uint64_t bytes) {
     memcpy(&entry, table + i * sizeof entry, sizeof entry);
     const uint64_t type = ELF64_R_TYPE(entry.r_info);
     const auto addend = static_cast<uint64_t>(entry.r_addend);
-    if (type == relative_) {
+    if (type == R_X86_64_RELATIVE) {
       words_.push_back({entry.r_offset, addend, RelocatedWord::kNoSymbol});
-    } else if (type == symbolic_[0] || type == symbolic_[1]) {
+    } else if (type == R_X86_64_64 || type == R_X86_64_GLOB_DAT) {
       const auto index = static_cast<uint32_t>(ELF64_R_SYM(entry.r_info));
       const auto symbol = read<Elf64_Sym>(symbols_ + index * sizeof(Elf64_Sym));
       if (!symbol) continue;

@@ -3,10 +3,8 @@
 // rtti_reader finds classes with it.
 #pragma once
 
-#include <elf.h>
 #include <libelf.h>
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -26,8 +24,8 @@ struct RelocatedWord {
 
 class LoadedImage {
  public:
-  /// Of a file that cannot be read this way (not x86-64 or aarch64, a debug file, damaged), nothing
-  /// is known. `elf` must outlive this.
+  /// Of a file that cannot be read this way (not x86-64, a debug file, damaged), nothing is known.
+  /// `elf` must outlive this.
   explicit LoadedImage(Elf* elf);
 
   /// By address, each address once.
@@ -95,8 +93,6 @@ class LoadedImage {
   void read_unwind_header();
   void sort_words();
 
-  uint64_t relative_ = R_X86_64_RELATIVE;  // the relocations of its processor
-  std::array<uint64_t, 2> symbolic_ = {R_X86_64_64, R_X86_64_GLOB_DAT};
   const uint8_t* file_ = nullptr;
   size_t file_bytes_ = 0;
   std::vector<Segment> segments_;
