@@ -27,6 +27,10 @@ CASES = {  # name: (model, mode, allocator's settings)
     "threads": ("mlp", "threads", ""),
     "empty_cache": ("transformer", "empty_cache", ""),
     "out_of_memory": ("mlp", "oom", ""),
+    "resnet50_compiled": ("resnet50", "compiled", ""),
+    "huggingface_train": ("gpt2", "train", ""),
+    "huggingface_generate": ("gpt2", "generate", ""),
+    "two_devices": ("mlp", "devices", ""),
     "split_size": ("transformer", "train", "max_split_size_mb:64,garbage_collection_threshold:0.6"),
 }
 STEPS = 4
@@ -34,6 +38,7 @@ STEPS = 4
 
 # ---- the measured program ---------------------------------------------------------------------------------------------
 def client(model_name, mode, out_path):
+    import copy
     import threading
     import torch
 
@@ -49,8 +54,11 @@ def client(model_name, mode, out_path):
     def note(name):
         stats = torch.cuda.memory_stats(0)
         api_mark(name.encode())
+        others = [torch.cuda.memory_stats(i) for i in range(1, torch.cuda.device_count())] if mode == "devices" else []
         out["marks"].append({"name": name, "in_use": stats.get("allocated_bytes.all.current", 0),
-                             "reserved": stats.get("reserved_bytes.all.current", 0)})
+                             "reserved": stats.get("reserved_bytes.all.current", 0),
+                             "others": [[o.get("allocated_bytes.all.current", 0), o.get("reserved_bytes.all.current", 0),
+                                         o.get("allocated_bytes.all.peak", 0)] for o in others]})
 
     torch.manual_seed(0)
     torch.cuda.memory._record_memory_history(context="all", stacks="python")
@@ -70,6 +78,11 @@ def client(model_name, mode, out_path):
         model = torch.nn.TransformerEncoder(layer, 6).cuda()
         batch = lambda: torch.randn(4, 256, 512, device="cuda")
         loss_of = lambda y: y.float().pow(2).mean()
+    elif model_name == "gpt2":  # as Hugging Face builds it; random weights, since no network is used
+        from transformers import GPT2Config, GPT2LMHeadModel
+        model = GPT2LMHeadModel(GPT2Config(n_layer=6)).cuda()
+        batch = lambda: torch.randint(0, 50257, (4, 256), device="cuda")
+        loss_of = lambda y: torch.nn.functional.cross_entropy(y.logits.flatten(0, 1), batch().flatten())
     else:
         model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(6)]).cuda()
         batch = lambda: torch.randn(64, 1024, device="cuda")
@@ -82,7 +95,9 @@ def client(model_name, mode, out_path):
         optimizer.step()
 
     kept = []
-    if mode in ("train", "empty_cache"):
+    if mode in ("train", "compiled", "empty_cache"):
+        if mode == "compiled":
+            model = torch.compile(model)
         optimizer = torch.optim.Adam(model.parameters())
         for step in range(STEPS):
             begun = time.perf_counter()
@@ -102,6 +117,29 @@ def client(model_name, mode, out_path):
                 torch.cuda.synchronize()
                 seconds.append(time.perf_counter() - begun)
                 note(f"step{step}")
+    elif mode == "generate":
+        model.eval()
+        for step in range(STEPS):
+            kept.append(model.generate(batch()[:, :32], max_new_tokens=32, do_sample=False))
+            torch.cuda.synchronize()
+            note(f"step{step}")
+    elif mode == "devices":
+        def train_on(device):
+            own = copy.deepcopy(model).to(device)
+            optimizer = torch.optim.Adam(own.parameters())
+            for _ in range(20):
+                optimizer.zero_grad()
+                own(torch.randn(64 + 8 * device, 1024, device=device)).pow(2).mean().backward()
+                optimizer.step()
+            torch.cuda.synchronize(device)
+            kept.append((own, optimizer))
+        for step in range(STEPS):
+            threads = [threading.Thread(target=train_on, args=(device,)) for device in range(torch.cuda.device_count())]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            note(f"step{step}")
     elif mode == "graph":
         model.eval()
         with torch.no_grad():
@@ -233,8 +271,24 @@ def compare_snapshot(gpupeak, log, told, pool):
 
 
 # ---- what both say ----------------------------------------------------------------------------------------------------
-def pool_of(pools):
-    return next((p for p in pools if p["name"] == "PyTorch" and p.get("device") == 0), None)
+def pool_of(pools, device=0):
+    return next((p for p in pools if p["name"] == "PyTorch" and p.get("device") == device), None)
+
+
+def compare_others(ours, told):
+    """The further devices: levels after each step, and their peaks."""
+    problems = []
+    for mine, theirs in zip(ours["marks"], told["marks"]):
+        for device, (in_use, reserved, _) in enumerate(theirs["others"], 1):
+            level = pool_of(mine["pools"], device) or {"in_use_bytes": 0, "reserved_bytes": 0}
+            if (level["in_use_bytes"], level["reserved_bytes"]) != (in_use, reserved):
+                problems.append(f"{theirs['name']}: device {device}: in use {level['in_use_bytes']} not {in_use}, reserved "
+                                f"{level['reserved_bytes']} not {reserved}")
+    for device, (_, _, most) in enumerate(told["marks"][-1]["others"], 1):
+        pool = pool_of(ours["pools"], device)
+        if pool is None or pool["peak"]["in_use_bytes"] != most or pool["contradictions"]:
+            problems.append(f"device {device}: {pool and pool['peak']} and {pool and pool['contradictions']}, not {most}")
+    return problems
 
 
 def compare(gpupeak, name, folder):
@@ -265,6 +319,7 @@ def compare(gpupeak, name, folder):
         elif len(problems) < 6:
             problems.append(f"{theirs['name']}: in use {level['in_use_bytes']} not {theirs['in_use']}, reserved "
                             f"{level['reserved_bytes']} not {theirs['reserved']}")
+    problems += compare_others(ours, told)
     pool = pool_of(ours["pools"])
     if pool is None:
         return problems + ["no pool"], told
