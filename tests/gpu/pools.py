@@ -196,6 +196,8 @@ def client(model_name, mode, out_path):
                alloc_count=stats.get("allocation.all.allocated", 0), seconds=seconds)
     blocks, segments = [], []
     for segment in torch.cuda.memory._snapshot(0)["segments"]:
+        if segment["device"] != 0:
+            continue
         at = segment["address"]
         segments.append([at, segment["total_size"]])
         for block in segment["blocks"]:
@@ -224,6 +226,7 @@ def visualize(pickled):
                "flame_bytes": {name: sum(int(line.rsplit(" ", 1)[1]) for line in lines.splitlines())
                                for name, lines in flames.items()},
                "segments": [[s["address"], s["total_size"]] for s in segments],
+               "all_bytes": sum(s["total_size"] for s in snapshot["segments"]),
                "allocated": sum(s["allocated_size"] for s in segments),
                "blocks": [[b["address"], b["size"]] for s in segments for b in s["blocks"]
                           if b["state"] == "active_allocated"]}, sys.stdout)
@@ -263,7 +266,7 @@ def compare_snapshot(gpupeak, log, told, pool):
     if not {(b[0], b[1]) for b in told["blocks"]} <= {tuple(b) for b in ours["blocks"]}:
         problems.append("snapshot: not all of PyTorch's blocks")
     for name, total in ours["flame_bytes"].items():
-        if total != sum(size for _, size in ours["segments"]):
+        if total != ours["all_bytes"]:
             problems.append(f"_memory_viz.{name}: {total} bytes")
     if ours["trace"] < 2 or ours["page"] < 1000 or not any("total_reserved" in line for line in ours["summary"]):
         problems.append(f"_memory_viz says little: {ours['trace']} lines, {ours['page']} bytes of page")
