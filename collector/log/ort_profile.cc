@@ -244,6 +244,10 @@ void read_ort_profile(const LogReader& log, std::string_view text, const std::st
 NodeProfiles read_ort_profiles(const LogReader& log) {
   NodeProfiles profiles;
   const Definitions& definitions = log.definitions();
+  std::map<std::string, int> told;  // how often each file was
+  for (const auto& [key, value] : definitions.facts()) {
+    if (const auto fact = key == kProfile ? parse(value) : std::nullopt) ++told[fact->path];
+  }
   for (const auto& [key, value] : definitions.facts()) {
     if (key == kProfileOff) {
       profiles.problems.push_back("ONNX Runtime's profile: " + definitions.shown(value));
@@ -252,6 +256,12 @@ NodeProfiles read_ort_profiles(const LogReader& log) {
     const std::optional<ProfileFact> fact = parse(value);
     if (!fact) {
       profiles.problems.push_back("the log's words on ONNX Runtime's profile make no sense");
+      continue;
+    }
+    if (told[fact->path] > 1) {  // one of the two is another session's
+      profiles.problems.push_back(
+          fmt::format("ONNX Runtime's profile: session {}: its file could not be told from others",
+                      fact->session));
       continue;
     }
     const std::string name = definitions.shown(fact->path);

@@ -27,6 +27,10 @@ bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && tail(text, text.size() - end.size()) == end;
 }
 
+bool starts_with(std::string_view text, std::string_view begin) {
+  return text.size() >= begin.size() && std::string_view(text.data(), begin.size()) == begin;
+}
+
 /// Both clocks at one instant.
 struct Instant {
   uint64_t monotonic_ns = 0, realtime_ns = 0, error_ns = UINT64_MAX;
@@ -43,9 +47,13 @@ Instant now_by_both_clocks() {
 }
 
 /// The one file that is open, still empty, named *.json, and was made or emptied right before the
-/// profile began. Several sessions made at once have several: then it cannot be told.
-bool find_file(uint64_t began_realtime_ns, Path& path) {
+/// profile began. Several sessions made at once have several: those that we asked for say whose
+/// they are, others cannot be told.
+bool find_file(uint64_t session, uint64_t began_realtime_ns, Path& path) {
   bool found = false;
+  Path asked_for, own;
+  asked_for.add(log_path()).add(".ort-");
+  own.add(asked_for.view()).add(session).add("_");
   for (int fd = 0; fd < kMostDescriptors; ++fd) {
     struct stat status {};
     if (sys::failed(sys::fstat(fd, &status)) || !S_ISREG(status.st_mode) || status.st_size != 0) {
@@ -61,6 +69,12 @@ bool find_file(uint64_t began_realtime_ns, Path& path) {
     if (sys::failed(bytes)) continue;
     const std::string_view file(name, static_cast<size_t>(bytes));
     if (!ends_with(file, ".json")) continue;
+    if (starts_with(file, asked_for.view())) {
+      if (!starts_with(file, own.view())) continue;
+      path.clear();
+      path.add(file);
+      return true;
+    }
     if (found) return false;
     path.clear();
     path.add(file);
@@ -103,7 +117,7 @@ void ort_session_profiled(uint64_t session, uint64_t start_ns, uint64_t called_n
     return define_profile_fact("ort.profile.off", text);
   }
   Path file;
-  if (!find_file(now.realtime_ns - age_ns, file)) {
+  if (!find_file(session, now.realtime_ns - age_ns, file)) {
     text.add("session ").add(session).add(": its file could not be told from others");
     return define_profile_fact("ort.profile.off", text);
   }
