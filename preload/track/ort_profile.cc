@@ -59,9 +59,6 @@ bool find_file(uint64_t session, uint64_t began_realtime_ns, Path& path) {
     if (sys::failed(sys::fstat(fd, &status)) || !S_ISREG(status.st_mode) || status.st_size != 0) {
       continue;
     }
-    const uint64_t changed = static_cast<uint64_t>(status.st_mtim.tv_sec) * kNsPerSecond +
-                             static_cast<uint64_t>(status.st_mtim.tv_nsec);
-    if (changed > began_realtime_ns || changed + kFileTimeNs < began_realtime_ns) continue;
     Text<40> link;
     link.add("/proc/self/fd/").add(static_cast<uint64_t>(fd));
     char name[4096];
@@ -75,6 +72,9 @@ bool find_file(uint64_t session, uint64_t began_realtime_ns, Path& path) {
       path.add(file);
       return true;
     }
+    const uint64_t changed = static_cast<uint64_t>(status.st_mtim.tv_sec) * kNsPerSecond +
+                             static_cast<uint64_t>(status.st_mtim.tv_nsec);
+    if (changed > began_realtime_ns || changed + kFileTimeNs < began_realtime_ns) continue;
     if (found) return false;
     path.clear();
     path.add(file);
