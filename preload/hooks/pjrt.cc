@@ -82,20 +82,41 @@ Name name_of(const Word* api, Word program) {
 
 // Arguments' third word is the client or the program.
 
-template <size_t kPlugin, size_t kSlot>
-Word wrapper(Word* arguments) {
-  const Word* const api = g_plugins[kPlugin].real.load(std::memory_order_relaxed);
-  const auto real = reinterpret_cast<Function>(api[kSlot]);
-  const int program_errno = errno;
+template <size_t kPlugin>
+Function real_function(Slot slot) {
+  return reinterpret_cast<Function>(g_plugins[kPlugin].real.load(std::memory_order_relaxed)[slot]);
+}
+
+/// A call that is a phase: a program's by its name, if it has one; any other is `compile`. The real
+/// function finds the program's errno and the program finds what it left.
+template <size_t kPlugin, Slot kSlot>
+Word call_as_phase(Word* arguments) {
+  int program_errno = errno;
   Label label{GPUPEAK_PHASE_PJRT, "compile"};
-  if constexpr (kSlot == kExecute) label.name = name_of(api, arguments[2]);
-  if constexpr (kSlot == kDestroyProgram) xla_program_gone(arguments[2]);
+  if constexpr (kSlot == kExecute) {
+    label.name = name_of(g_plugins[kPlugin].real.load(std::memory_order_relaxed), arguments[2]);
+  }
+  if (label.name.id == 0 && label.name.text.empty()) {
+    errno = program_errno;
+    return real_function<kPlugin>(kSlot)(arguments);
+  }
+  Word error = 0;
+  {
+    CallPhase phase(label, __builtin_frame_address(0));
+    errno = program_errno;
+    error = real_function<kPlugin>(kSlot)(arguments);
+    program_errno = errno;
+  }
   errno = program_errno;
-  if (kSlot == kDestroyProgram || (label.name.id == 0 && label.name.text.empty()))
-    return real(arguments);
-  CallPhase phase(label, __builtin_frame_address(0));
+  return error;
+}
+
+template <size_t kPlugin>
+Word destroy_program(Word* arguments) {
+  const int program_errno = errno;
+  xla_program_gone(arguments[2]);  // before: its address may be used again at once
   errno = program_errno;
-  return real(arguments);
+  return real_function<kPlugin>(kDestroyProgram)(arguments);
 }
 
 template <size_t kPlugin>
@@ -113,10 +134,10 @@ const Word* table_for(const Word* real) {
   if (copy == nullptr) return real;
   memcpy(copy, real, real[kSize]);
   const std::pair<Slot, Function> ours[] = {
-      {kCompile, &wrapper<kPlugin, kCompile>},
-      {kDeserializeAndLoad, &wrapper<kPlugin, kDeserializeAndLoad>},
-      {kExecute, &wrapper<kPlugin, kExecute>},
-      {kDestroyProgram, &wrapper<kPlugin, kDestroyProgram>},
+      {kCompile, &call_as_phase<kPlugin, kCompile>},
+      {kDeserializeAndLoad, &call_as_phase<kPlugin, kDeserializeAndLoad>},
+      {kExecute, &call_as_phase<kPlugin, kExecute>},
+      {kDestroyProgram, &destroy_program<kPlugin>},
   };
   for (const auto& [slot, function] : ours) {
     if (copy[slot] != 0) copy[slot] = reinterpret_cast<Word>(function);

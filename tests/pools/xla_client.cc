@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -37,7 +38,10 @@ void note(const FakeXla* xla) {
 }
 
 Word call(const Word* api, FakePjrtSlot slot, Word* arguments) {
-  return reinterpret_cast<Function>(api[slot])(arguments);
+  errno = 4711;
+  const Word error = reinterpret_cast<Function>(api[slot])(arguments);
+  CHECK(errno == 4711);
+  return error;
 }
 
 Word compile(const Word* api, const char* name) {
