@@ -162,6 +162,8 @@ std::optional<double> TopProgram::seconds_to_full(int32_t device) const {
   const std::optional<double> growth = this->growth(device);
   const collector::DeviceInfo* card = info(device);
   if (!growth || card == nullptr || card->total_bytes == 0) return std::nullopt;
+  // The host takes of the same memory.
+  if ((card->memory & GPUPEAK_MEMORY_INTEGRATED) != 0) return std::nullopt;
   const uint64_t live = used(device).value_or(this->device(device).total.live);
   // Slower than this it takes longer than anybody waits.
   constexpr double kLeast = 1024;

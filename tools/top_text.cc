@@ -164,6 +164,8 @@ class Page {
     const bool live = program_.log().is_live();
     std::string text = live ? size(counters.total.live) : "ended with " + size(counters.total.live);
     if (card != nullptr && card->total_bytes > 0) text += " of " + size(card->total_bytes);
+    if (card != nullptr && (card->memory & GPUPEAK_MEMORY_INTEGRATED) != 0)
+      text += " that the host shares";
     text += ", peak " + size(counters.total.peak);
     if (const auto growth = program_.growth(device))
       text += fmt::format(" · {}/s", growth_text(growth, style_));

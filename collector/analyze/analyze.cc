@@ -125,6 +125,12 @@ class SummaryBuilder {
       device.uuid = uuid_text(log_.definitions().sanitizer(), info.uuid, info.name);
       device.name = escape(info.name);
       device.total_bytes = info.total_bytes;
+      const auto has = [&](uint64_t bit) { return (info.memory & bit) != 0; };
+      if (has(GPUPEAK_MEMORY_KNOWN)) {
+        device.memory = {has(GPUPEAK_MEMORY_INTEGRATED), has(GPUPEAK_MEMORY_PAGEABLE),
+                         has(GPUPEAK_MEMORY_HOST_PAGE_TABLES),
+                         has(GPUPEAK_MEMORY_CONCURRENT_MANAGED)};
+      }
     }
     for (const ScopeInfo& scope : replay_.sites().scopes()) {
       if (scope.device >= 0) devices[scope.device].ordinal = scope.device;
@@ -190,7 +196,10 @@ class SummaryBuilder {
       const ScopeId* scope = replay_.sites().find_scope(name);
       return scope != nullptr && replay_.peaks().scope(*scope).peak > 0;
     };
-    total_differs_ = live("device") && live("host");
+    const bool managed_counts =
+        std::any_of(summary_.devices.begin(), summary_.devices.end(),
+                    [](const DeviceSummary& device) { return device.is_integrated(); });
+    total_differs_ = (live("device") || (managed_counts && live("device/managed"))) && live("host");
     for (ScopeId id = 0; id < scopes.size(); ++id) {
       if (replay_.peaks().scope(id).peak > 0 && worth_showing(scopes[id])) add_peak(id);
     }

@@ -40,6 +40,7 @@ LedgerView ledger_view(const LedgerSnapshot& snapshot, const TicksToNs& to_ns) {
   row("rounding", snapshot.linear_rounding + snapshot.causes[GPUPEAK_LEDGER_ARRAYS]);
   row("pool_slack", static_cast<int64_t>(snapshot.tracked.pool_reserved) -
                         static_cast<int64_t>(snapshot.tracked.pool_used));
+  row("host", snapshot.host);
   row("unexplained", snapshot.unexplained);
   return view;
 }

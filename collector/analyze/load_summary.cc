@@ -133,9 +133,14 @@ PhaseSummary phase_of(const Json& json) {
 }
 
 DeviceSummary device_of(const Json& json) {
-  // The ledger's metrics are all that comparisons need of it.
-  return {number<int32_t>(json, "ordinal"), text(json, "uuid"), text(json, "name"),
-          count(json, "total_bytes"),       metrics_of(json),   std::nullopt};
+  // The ledger's metrics are all that comparisons need of it, and of the memory they need nothing.
+  return {number<int32_t>(json, "ordinal"),
+          text(json, "uuid"),
+          text(json, "name"),
+          count(json, "total_bytes"),
+          metrics_of(json),
+          std::nullopt,
+          std::nullopt};
 }
 
 RunSummary run_of(const Json& json) {

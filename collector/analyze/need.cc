@@ -402,6 +402,11 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const DeviceSummary& device, con
         "the driver was not asked what it has in use (GPUPEAK_LEDGER=off, or no NVML): what "
         "contexts and code take is not known");
   }
+  if (device.is_integrated()) {
+    need.no_most.push_back(
+        "the card's memory is the host's: what the program needs of it as host memory is no part "
+        "of these figures");
+  }
   if (need.no_least.empty()) {
     need.in_use_bytes = trust.has_workspaces ? sums.lean_in_use : sums.in_use;
     need.least_bytes = trust.has_workspaces ? sums.lean_least : sums.least;

@@ -70,6 +70,7 @@ bool Definitions::read_record(uint8_t tag, const uint8_t* body, size_t bytes) {
       device.total_bytes = fields.u();
       device.uuid = fields.s();
       device.name = fields.s();
+      device.memory = fields.u();
       if (device.ordinal < GPUPEAK_LOG_MAX_DEVICES) devices_.push_back(std::move(device));
       break;
     }
@@ -85,6 +86,14 @@ bool Definitions::read_record(uint8_t tag, const uint8_t* body, size_t bytes) {
       break;  // a newer writer's record: skipped
   }
   return !fields.malformed();
+}
+
+uint32_t Definitions::integrated_devices() const {
+  uint32_t devices = 0;
+  for (const DeviceInfo& device : devices_) {
+    if ((device.memory & GPUPEAK_MEMORY_INTEGRATED) != 0) devices |= 1u << device.ordinal;
+  }
+  return devices;
 }
 
 bool Definitions::read_node(const uint8_t* body, size_t bytes) {

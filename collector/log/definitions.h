@@ -39,6 +39,7 @@ struct DeviceInfo {
   uint64_t total_bytes = 0;
   std::string uuid;  ///< 16 raw bytes, or empty
   std::string name;
+  uint64_t memory = 0;  ///< GPUPEAK_MEMORY_*
 };
 
 class Definitions {
@@ -57,6 +58,8 @@ class Definitions {
   const std::vector<std::string_view>& strings() const { return strings_; }
   const std::vector<Module>& modules() const { return modules_; }
   const std::vector<DeviceInfo>& devices() const { return devices_; }
+  /// Devices whose memory is the host's: a bit each.
+  uint32_t integrated_devices() const;
   const std::vector<std::pair<std::string, std::string>>& facts() const { return facts_; }
   /// The string with this id, empty for 0 and for ids that the log does not define.
   std::string_view string(uint32_t id) const;

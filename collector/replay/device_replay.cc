@@ -181,6 +181,7 @@ TrackedBytes DeviceReplay::tracked_bytes(int32_t device) const {
                        .array = live_.bytes_of(device, GPUPEAK_KIND_ARRAY),
                        .graph = live_.bytes_of(device, GPUPEAK_KIND_GRAPH)};
   if (reserved != pools_.reserved().end()) tracked.pool_reserved = reserved->second.current;
+  if (live_.sites().is_integrated(device)) tracked.host = live_.host_bytes();
   return tracked;
 }
 

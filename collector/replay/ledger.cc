@@ -50,7 +50,8 @@ void DeviceLedger::add_to_curve(Point point) {
   in_last_point_ = 1;
 }
 
-void DeviceLedger::attribute(const DriverReadingEvent& reading, int64_t moved) {
+void DeviceLedger::attribute(const DriverReadingEvent& reading, const TrackedBytes& tracked,
+                             int64_t moved) {
   uint8_t cause = reading.cause;
   ItemKey key{cause, reading.name, reading.api, reading.stack};
   if (cause == GPUPEAK_LEDGER_NONE && pending_cause_ != GPUPEAK_LEDGER_NONE) {
@@ -67,8 +68,13 @@ void DeviceLedger::attribute(const DriverReadingEvent& reading, int64_t moved) {
     // Managed memory takes memory when it is touched, which no call tells: what nothing else
     // explains is its, up to as much as there is of it. The rest stays unexplained.
     int64_t& resident = causes_[GPUPEAK_LEDGER_MANAGED];
+    const int64_t before = resident;
     const auto most = std::max(resident, static_cast<int64_t>(managed_pages_.bytes()));
     resident = std::clamp<int64_t>(resident + moved, std::min<int64_t>(resident, 0), most);
+    // So does the host's, where it is of the same memory; what the process had at the start may go.
+    const int64_t grown = static_cast<int64_t>(tracked.host) - host_at_start_;
+    host_ = std::clamp(host_ + moved - (resident - before), std::min(host_, -host_at_start_),
+                       std::max(host_, grown));
   }
 }
 
@@ -80,8 +86,9 @@ LedgerSnapshot DeviceLedger::snapshot(uint64_t used, const TrackedBytes& tracked
                      .linear_rounding = static_cast<int64_t>(pages_.bytes() - tracked.linear),
                      .start = start_,
                      .external = external_,
-                     .causes = causes_};
-  int64_t explained = physical(tracked) + base_ + external_;
+                     .causes = causes_,
+                     .host = host_};
+  int64_t explained = physical(tracked) + base_ + external_ + host_;
   for (const int64_t bytes : causes_) explained += bytes;
   now.unexplained = static_cast<int64_t>(used) - explained;
   if (!start_) now.causes[GPUPEAK_LEDGER_CONTEXT] += base_;
@@ -135,10 +142,11 @@ void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBy
     // Before the first context it is what was there before us; else the context is in it already.
     if (!had_context_ && reading.cause == GPUPEAK_LEDGER_NONE) start_ = reading.used;
     base_ = used - now_physical;
+    host_at_start_ = static_cast<int64_t>(tracked.host);
   } else {
     const int64_t moved =
         used - last_used_ - (now_physical - last_physical_) - (external_ - external_before);
-    attribute(reading, moved);
+    attribute(reading, tracked, moved);
   }
   last_used_ = used;
   last_physical_ = now_physical;

@@ -32,6 +32,7 @@ struct TrackedBytes {
   uint64_t vmm = 0;
   uint64_t array = 0;
   uint64_t graph = 0;
+  uint64_t host = 0;  ///< the process's own, where the device's memory is the host's
   uint64_t total() const { return linear + pool_used + vmm + array + graph; }
 };
 
@@ -60,6 +61,7 @@ struct LedgerSnapshot {
   std::optional<uint64_t> start;  ///< before the first context; nullopt: not known, see `context`
   int64_t external = 0;           ///< by how much other processes' memory has changed since
   std::array<int64_t, GPUPEAK_LEDGER_LIMIT> causes{};
+  int64_t host = 0;  ///< by how much the process's host memory has changed what is in use
   int64_t unexplained = 0;
   std::optional<uint64_t> own = {};  ///< of this process, by NVML
   bool by_failed_call = false;       ///< the driver's free bytes at an allocation that failed
@@ -109,7 +111,7 @@ class DeviceLedger {
 
   int64_t physical(const TrackedBytes& tracked) const;
   void add_to_curve(Point point);
-  void attribute(const DriverReadingEvent& reading, int64_t moved);
+  void attribute(const DriverReadingEvent& reading, const TrackedBytes& tracked, int64_t moved);
   LedgerSnapshot snapshot(uint64_t used, const TrackedBytes& tracked, uint64_t ticks) const;
   void keep_nearest(const LedgerSnapshot& now);
 
@@ -123,6 +125,7 @@ class DeviceLedger {
   std::optional<uint64_t> others_at_start_;
   int64_t external_ = 0;
   std::array<int64_t, GPUPEAK_LEDGER_LIMIT> causes_{};
+  int64_t host_at_start_ = 0, host_ = 0;
   std::map<ItemKey, Item> items_;
   std::optional<LedgerSnapshot> at_peak_, last_;
   std::optional<Point> highest_;

@@ -6,9 +6,9 @@
 
 namespace gpupeak::collector {
 
-LiveMemory::LiveMemory(ReplayObserver* observer)
+LiveMemory::LiveMemory(ReplayObserver* observer, uint32_t integrated)
     : observer_(observer),
-      sites_(peaks_),
+      sites_(peaks_, integrated),
       device_scope_(sites_.scopes_for(GPUPEAK_KIND_LINEAR, -1)[1]),
       host_scope_(sites_.scopes_for(GPUPEAK_KIND_HEAP, -1)[1]) {}
 

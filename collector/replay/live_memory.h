@@ -14,7 +14,8 @@ namespace gpupeak::collector {
 
 class LiveMemory {
  public:
-  explicit LiveMemory(ReplayObserver* observer);
+  /// `integrated`: devices whose memory is the host's, a bit each.
+  LiveMemory(ReplayObserver* observer, uint32_t integrated);
   LiveMemory(const LiveMemory&) = delete;
   LiveMemory& operator=(const LiveMemory&) = delete;
 

@@ -20,7 +20,7 @@ struct Replay::Observed {
 Replay::Replay(const LogReader& log, ReplayObserver* observer)
     : log_(log),
       observer_(observer),
-      live_(observer),
+      live_(observer, log.definitions().integrated_devices()),
       circumstances_(log, live_, troubles_, observer),
       growth_(live_, arenas_),
       heap_(log, live_, circumstances_, arenas_, troubles_),

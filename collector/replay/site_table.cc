@@ -3,17 +3,24 @@
 #include "collector/log/kinds.h"
 
 namespace gpupeak::collector {
+namespace {
+
+constexpr char kTotal[] = "total";
+
+}  // namespace
 
 bool counts_into(const SiteContext& context, const ScopeInfo& scope) {
   if (scope.device >= 0 && scope.device != context.device) return false;
   if (scope.kind != 0) return scope.kind == context.kind;
+  if (context.kind == GPUPEAK_KIND_MANAGED && context.device >= 0)
+    return (scope.integrated >> context.device & 1) != 0;
   const bool side =
-      scope.name == "total" || scope.name.starts_with("device") == is_device_kind(context.kind);
+      scope.name == kTotal || scope.name.starts_with("device") == is_device_kind(context.kind);
   return side && counts_into_sum(context.kind);
 }
 
-SiteTable::SiteTable(PeakFinder& peaks)
-    : peaks_(peaks), index_(kFirstEntries), mask_(kFirstEntries - 1) {}
+SiteTable::SiteTable(PeakFinder& peaks, uint32_t integrated)
+    : peaks_(peaks), integrated_(integrated), index_(kFirstEntries), mask_(kFirstEntries - 1) {}
 
 ContextId SiteTable::context(const SiteContext& context) {
   const auto [entry, added] =
@@ -53,7 +60,7 @@ ScopeId SiteTable::scope(const std::string& name, int32_t device, uint8_t kind) 
   const auto [entry, added] = scope_ids_.try_emplace(name, ScopeId{0});
   if (added) {
     entry->second = peaks_.add_scope();
-    scopes_.push_back({name, device, kind});
+    scopes_.push_back({name, device, kind, name == kTotal ? integrated_ : 0});
   }
   return entry->second;
 }
@@ -68,9 +75,10 @@ std::vector<ScopeId> SiteTable::scopes_for(uint8_t kind, int32_t device) {
   const std::string name{kind_name(kind)};
   std::vector<ScopeId> scopes;
   if (counts_into_sum(kind)) {
-    scopes.push_back(scope("total", -1, 0));
+    scopes.push_back(scope(kTotal, -1, 0));
     scopes.push_back(scope(side, -1, 0));
   }
+  if (kind == GPUPEAK_KIND_MANAGED && is_integrated(device)) scopes.push_back(scope(kTotal, -1, 0));
   scopes.push_back(scope(side + "/" + name, -1, kind));
   if (is_device_kind(kind) && device >= 0) {
     const std::string one = "device:" + std::to_string(device);

@@ -32,6 +32,8 @@ struct ScopeInfo {
   std::string name;
   int32_t device = -1;  ///< -1: all devices, or the host
   uint8_t kind = 0;     ///< 0: all kinds that count
+  /// Devices whose managed memory counts, too: a bit each. There is but one memory for it to be in.
+  uint32_t integrated = 0;
 };
 
 /// Whether blocks of this kind and device are part of the sum.
@@ -46,7 +48,8 @@ struct GroupInfo {
 
 class SiteTable {
  public:
-  explicit SiteTable(PeakFinder& peaks);
+  /// `integrated`: devices whose memory is the host's, a bit each.
+  SiteTable(PeakFinder& peaks, uint32_t integrated);
 
   ContextId context(const SiteContext& context);
   GroupId group(ContextId context, uint32_t stack) {
@@ -71,6 +74,9 @@ class SiteTable {
   const GroupInfo& info(GroupId group) const { return groups_[group]; }
   const SiteContext& context_of(GroupId group) const { return contexts_[groups_[group].context]; }
   size_t group_count() const { return groups_.size(); }
+  bool is_integrated(int32_t device) const {
+    return device >= 0 && (integrated_ >> device & 1) != 0;
+  }
   const std::vector<ScopeInfo>& scopes() const { return scopes_; }
   /// The scope with this name, or nullptr if nothing was ever counted into it.
   const ScopeId* find_scope(const std::string& name) const;
@@ -93,6 +99,7 @@ class SiteTable {
   ScopeId scope(const std::string& name, int32_t device, uint8_t kind);
 
   PeakFinder& peaks_;
+  const uint32_t integrated_;
   std::vector<Entry> index_;
   size_t mask_;
   std::vector<GroupInfo> groups_;

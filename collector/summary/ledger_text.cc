@@ -13,6 +13,7 @@ std::string ledger_cause_text(const std::string& cause) {
   if (cause == "start") return "in use before (driver, other processes)";
   if (cause == "start_and_context") return "in use before, and context";
   if (cause == "external") return "other processes since";
+  if (cause == "host") return "the program's host memory, which is of the same";
   if (cause == "managed") return "managed memory, as far as it is on the device";
   std::string text = cause;
   std::replace(text.begin(), text.end(), '_', ' ');

@@ -286,6 +286,14 @@ struct DeviceLedgerSummary {
       readings;  ///< time (ns), bytes in use: the observed curve
 };
 
+/// What the driver says of how the device's memory and the host's are one.
+struct DeviceMemory {
+  bool integrated = false;          ///< the device has none of its own: its memory is the host's
+  bool pageable_access = false;     ///< kernels may use what malloc and mmap give
+  bool host_page_tables = false;    ///< … by the host's page tables
+  bool concurrent_managed = false;  ///< both may use managed memory at the same time
+};
+
 struct DeviceSummary {
   int32_t ordinal = 0;
   std::string uuid;
@@ -293,6 +301,8 @@ struct DeviceSummary {
   uint64_t total_bytes = 0;
   Metrics metrics;
   std::optional<DeviceLedgerSummary> ledger;  ///< none: the driver was not asked
+  std::optional<DeviceMemory> memory;         ///< none: not known
+  bool is_integrated() const { return memory && memory->integrated; }
 };
 
 enum class ExitKind { kUnknown, kExit, kSignal };

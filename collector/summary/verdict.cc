@@ -171,7 +171,27 @@ class Judge {
     text += " at " + instant(peak_->time_ns);
     if (peak_->phase) text += ", in " + *peak_->phase;
     say(std::move(text));
+    one_memory();
     other_devices();
+  }
+
+  /// Where the device's memory is the host's, or both are within each other's reach, no figure of
+  /// one side alone says what is left.
+  void one_memory() {
+    const DeviceSummary* device = verdict_.device;
+    if (device == nullptr || !device->memory) return;
+    if (device->is_integrated()) {
+      const Peak* total = summary_.find_peak("total");
+      say(fmt::format("its memory is the host's: {}",
+                      total == nullptr ? "what the host had of it was not measured"
+                                       : fmt::format("with host and managed memory, each byte "
+                                                     "once, at most {} at {}",
+                                                     size(total->bytes), instant(total->time_ns))));
+    } else if (device->memory->host_page_tables) {
+      say("it works on the host's memory in place: what malloc, mmap and cuMemAllocManaged give "
+          "may "
+          "lie on the card, which no call tells, and is counted as theirs alone");
+    }
   }
 
   void other_devices() {
@@ -213,7 +233,8 @@ class Judge {
       for (const Holder& holder : peak_->holders) part(first_frame(holder.title), holder.bytes);
     }
     add_part(parts == 0 ? "handed out" : "others", static_cast<int64_t>(rest), left);
-    std::string free = "free or the driver's";
+    std::string free = verdict_.device->is_integrated() ? "free, the host's or the driver's"
+                                                        : "free or the driver's";
     if (verdict_.device->ledger && is_of_peak(verdict_.device->ledger->at_peak, peak_)) {
       ledger_parts(verdict_.device->ledger->at_peak, left);
       free = "free";
@@ -222,12 +243,14 @@ class Judge {
   }
 
   void ledger_parts(const LedgerView& view, uint64_t& left) {
-    int64_t driver = 0, unused = 0, others = 0, unexplained = 0;
+    int64_t driver = 0, unused = 0, others = 0, host = 0, unexplained = 0;
     for (const LedgerRow& row : view.rows) {
       if (row.cause == "start" || row.cause == "external")
         others += row.bytes;
       else if (row.cause == "pool_slack" || row.cause == "rounding")
         unused += row.bytes;
+      else if (row.cause == "host")
+        host += row.bytes;
       else if (row.cause == "unexplained")
         unexplained += row.bytes;
       else
@@ -236,6 +259,7 @@ class Judge {
     add_part("context and code", driver, left);
     add_part("reserved, not in use", unused, left);
     add_part("in use before", others, left);
+    add_part("host memory", host, left);
     add_part("unexplained", unexplained, left);
   }
 

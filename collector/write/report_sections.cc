@@ -244,7 +244,7 @@ ReportSections::Lines ReportSections::ledger(const DeviceSummary& device, size_t
   const LedgerView& view = device.ledger->at_peak;
   const Peak* peak = summary_.find_peak(fmt::format("device:{}", device.ordinal));
   Lines lines{"",
-              heading("WHAT NVIDIA-SMI SHOWS",
+              heading(device.is_integrated() ? "WHAT THE DRIVER SHOWS" : "WHAT NVIDIA-SMI SHOWS",
                       fmt::format("{} {} ({})", device_text(device),
                                   ledger_nearness_text(view, peak, style_),
                                   view.by_failed_call ? "cuMemGetInfo" : device.ledger->source))};

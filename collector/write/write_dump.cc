@@ -80,8 +80,8 @@ class Dump {
       print("fact {} = {}\n", log_.definitions().shown(key), log_.definitions().shown(value));
     }
     for (const DeviceInfo& device : definitions.devices()) {
-      print("device {} total {} uuid {} name {}\n", device.ordinal, device.total_bytes,
-            log_.definitions().sanitizer().id(device.uuid), escape(device.name));
+      print("device {} total {} uuid {} memory {:#x} name {}\n", device.ordinal, device.total_bytes,
+            log_.definitions().sanitizer().id(device.uuid), device.memory, escape(device.name));
     }
     for (size_t id = 1; id < definitions.modules().size(); ++id) {
       const Module& module = definitions.modules()[id];

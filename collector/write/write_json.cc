@@ -58,11 +58,19 @@ Json ledger_json(const DeviceLedgerSummary& ledger) {
   return json;
 }
 
+Json memory_json(const DeviceMemory& memory) {
+  return {{"integrated", memory.integrated},
+          {"pageable_access", memory.pageable_access},
+          {"host_page_tables", memory.host_page_tables},
+          {"concurrent_managed", memory.concurrent_managed}};
+}
+
 Json device_json(const DeviceSummary& device) {
   return {{"ordinal", device.ordinal},
           {"uuid", device.uuid},
           {"name", device.name},
           {"total_bytes", device.total_bytes},
+          {"memory", device.memory ? memory_json(*device.memory) : Json(nullptr)},
           {"metrics", metrics_json(device.metrics)},
           {"ledger", device.ledger ? ledger_json(*device.ledger) : Json(nullptr)}};
 }

@@ -107,11 +107,12 @@ class ShortSummary {
   std::vector<std::string> ledger_line() const {
     if (verdict_.device == nullptr || !verdict_.device->ledger) return {};
     const LedgerView& view = verdict_.device->ledger->at_peak;
+    const std::string whose = verdict_.device->is_integrated() ? "the driver" : "nvidia-smi";
     if (!is_of_peak(view, peak_) && !view.by_failed_call)
-      return wrapped(
-          "  nvidia-smi's figure is not of the peak: " + ledger_nearness_text(view, peak_, style_),
-          width_, 4, style_);
-    return wrapped("  nvidia-smi shows " + ledger_sum_text(view, view.used_bytes / 100, style_),
+      return wrapped("  " + whose + "'s figure is not of the peak: " +
+                         ledger_nearness_text(view, peak_, style_),
+                     width_, 4, style_);
+    return wrapped("  " + whose + " shows " + ledger_sum_text(view, view.used_bytes / 100, style_),
                    width_, 4, style_);
   }
 

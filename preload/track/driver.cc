@@ -46,6 +46,8 @@ constinit DriverFunction<CUresult (*)(CUdevice, unsigned*, int*)> g_primary_stat
     "cuDevicePrimaryCtxGetState");
 constinit DriverFunction<CUresult (*)(char*, int, CUdevice)> g_device_name("cuDeviceGetName");
 constinit DriverFunction<CUresult (*)(size_t*, CUdevice)> g_device_total("cuDeviceTotalMem_v2");
+constinit DriverFunction<CUresult (*)(int*, CUdevice_attribute, CUdevice)> g_device_attribute(
+    "cuDeviceGetAttribute");
 constinit DriverFunction<CUresult (*)(CUuuid*, CUdevice)> g_device_uuid2("cuDeviceGetUuid_v2");
 constinit DriverFunction<CUresult (*)(CUuuid*, CUdevice)> g_device_uuid("cuDeviceGetUuid");
 
@@ -180,6 +182,26 @@ bool device_uuid(int ordinal, char* uuid) {
   return true;
 }
 
+/// GPUPEAK_MEMORY_*. A driver that does not know an attribute says so: the device lacks it then.
+static uint64_t memory_of(int ordinal) {
+  struct {
+    CUdevice_attribute attribute;
+    uint64_t bit;
+  } constexpr kAsked[] = {
+      {CU_DEVICE_ATTRIBUTE_INTEGRATED, GPUPEAK_MEMORY_INTEGRATED},
+      {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, GPUPEAK_MEMORY_PAGEABLE},
+      {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+       GPUPEAK_MEMORY_HOST_PAGE_TABLES},
+      {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, GPUPEAK_MEMORY_CONCURRENT_MANAGED}};
+  uint64_t memory = 0;
+  for (const auto& [attribute, bit] : kAsked) {
+    int value = 0;
+    if (g_device_attribute(&value, attribute, ordinal) != CUDA_SUCCESS) continue;
+    memory |= GPUPEAK_MEMORY_KNOWN | (value != 0 ? bit : 0);
+  }
+  return memory;
+}
+
 void introduce_device(int ordinal) {
   if (ordinal < 0 || ordinal >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
   const uint32_t bit = 1u << ordinal;
@@ -193,7 +215,7 @@ void introduce_device(int ordinal) {
   device_uuid(ordinal, uuid);
   Record record(GPUPEAK_DEF_DEVICE);
   record.u(static_cast<uint64_t>(ordinal)).u(total).s({uuid, sizeof uuid}).s({name, strlen(name)});
-  define(record);
+  define(record.u(memory_of(ordinal)));
   std::atomic_ref<uint32_t> count(counters().device_count);
   uint32_t seen = count.load();
   while (seen < static_cast<uint32_t>(ordinal) + 1 &&

@@ -85,7 +85,7 @@ bool primary_context_is_active(CUdevice device);
 CUcontext& primary_context(CUdevice device);
 /// 16 bytes; of a MIG instance where the device is one. False if the driver does not say.
 bool device_uuid(int ordinal, char* uuid);
-/// Logs name, UUID and size of a device at its first sight.
+/// Logs name, UUID and size of a device at its first sight, and whether its memory is the host's.
 void introduce_device(int ordinal);
 /// In a forked child with a log of its own.
 void forget_introductions();

@@ -41,6 +41,8 @@ Config read_config() {
   if (const auto text = environment("FAKE_CUDA_MEMORY"); !text.empty()) {
     result.memory_bytes = parse_bytes(text);
   }
+  result.integrated = environment("FAKE_CUDA_UNIFIED") == "integrated";
+  result.coherent = environment("FAKE_CUDA_UNIFIED") == "coherent";
   result.costs = environment("FAKE_CUDA_COSTS") == "on";
   result.others_bytes = parse_bytes(environment("FAKE_CUDA_OTHERS"));
   result.ledger_path = environment("FAKE_CUDA_LEDGER");

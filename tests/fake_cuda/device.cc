@@ -1,5 +1,6 @@
 // Devices: what they are called and how much they hold.
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -45,6 +46,7 @@ CUresult total_memory(Size* out, CUdevice device) {
 
 CUresult attribute(int* out, CUdevice_attribute which, CUdevice device) {
   if (device_of(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  errno = EAGAIN;  // the real driver, too, leaves there what it likes
   switch (which) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
       *out = 9;
@@ -70,6 +72,16 @@ CUresult attribute(int* out, CUdevice_attribute which, CUdevice device) {
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
       *out = 1;
+      break;
+    case CU_DEVICE_ATTRIBUTE_INTEGRATED:
+      *out = config().integrated;
+      break;
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
+    case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES:
+      *out = config().coherent;
+      break;
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
+      *out = !config().integrated;
       break;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
       *out = 0x10 + device;
@@ -102,6 +114,7 @@ CUresult by_pci_bus_id(CUdevice* out, const char* id) {
 // For the simulated NVML, and for programs under test.
 #define FAKE_CUDA_CONTROL extern "C" __attribute__((visibility("default")))
 FAKE_CUDA_CONTROL int fake_cuda_device_count();
+FAKE_CUDA_CONTROL int fake_cuda_is_integrated();
 FAKE_CUDA_CONTROL unsigned long long fake_cuda_total(int device);
 FAKE_CUDA_CONTROL unsigned long long fake_cuda_used(int device);
 FAKE_CUDA_CONTROL unsigned long long fake_cuda_used_by_others(int device);
@@ -110,13 +123,16 @@ FAKE_CUDA_CONTROL void fake_cuda_set_others(int device, unsigned long long bytes
 int fake_cuda_device_count() {
   return config().devices;
 }
+int fake_cuda_is_integrated() {
+  return config().integrated;
+}
 unsigned long long fake_cuda_total(int) {
   return config().memory_bytes;
 }
 unsigned long long fake_cuda_used(int device) {
   const std::lock_guard guard(driver().lock);
   const Device* const found = device_of(device);
-  return found != nullptr ? found->taken : config().others_bytes;
+  return found != nullptr ? in_use(*found) : config().others_bytes;
 }
 unsigned long long fake_cuda_used_by_others(int device) {
   const std::lock_guard guard(driver().lock);

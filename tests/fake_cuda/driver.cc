@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cstdio>
+
 #include "config.h"
 
 namespace fake_cuda {
@@ -11,10 +13,20 @@ Driver& driver() {
   return *instance;
 }
 
+uint64_t in_use(const Device& device) {
+  if (!config().integrated) return device.taken;
+  unsigned long long pages = 0;
+  if (FILE* const file = fopen("/proc/self/statm", "r"); file != nullptr) {
+    if (fscanf(file, "%*u %llu", &pages) != 1) pages = 0;
+    fclose(file);
+  }
+  return device.taken + pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
 bool take_memory(int device, uint64_t bytes) {
   if (device < 0) return true;
   Device& owner = *driver().devices[static_cast<size_t>(device)];
-  if (bytes > config().memory_bytes - owner.taken) return false;
+  if (bytes > config().memory_bytes - in_use(owner)) return false;
   owner.taken += bytes;
   return true;
 }

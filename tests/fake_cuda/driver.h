@@ -164,6 +164,8 @@ Driver& driver();
 
 /// Of the device; no more than it has.
 [[nodiscard]] bool take_memory(int device, uint64_t bytes);
+/// With what the process has of it as host memory, where devices have none of their own.
+uint64_t in_use(const Device& device);
 void give_memory(int device, uint64_t bytes);
 
 /// Null if the ordinal is none.

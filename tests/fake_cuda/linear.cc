@@ -112,7 +112,7 @@ CUresult mem_get_info(Size* free_bytes, Size* total) {
   };
   if (total != nullptr) *total = narrow(config().memory_bytes);
   if (free_bytes != nullptr)
-    *free_bytes = narrow(config().memory_bytes - device_of(context->device)->taken);
+    *free_bytes = narrow(config().memory_bytes - in_use(*device_of(context->device)));
   return CUDA_SUCCESS;
 }
 

@@ -13,10 +13,12 @@ extern "C" unsigned long long fake_cuda_used(int device);
 extern "C" unsigned long long fake_cuda_total(int device);
 extern "C" unsigned long long fake_cuda_used_by_others(int device);
 extern "C" int fake_cuda_device_count();
+extern "C" int fake_cuda_is_integrated();
 
 namespace {
 
-constexpr int kInvalidArgument = 2, kNotFound = 6, kInsufficientSize = 7, kUninitialized = 1;
+constexpr int kInvalidArgument = 2, kNotSupported = 3, kNotFound = 6, kInsufficientSize = 7,
+              kUninitialized = 1;
 constexpr uint64_t kReserve = 600ull << 20;
 
 struct MemoryV2 {
@@ -73,6 +75,7 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, void** out) {
 
 int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* out) {
   if (out->version != (sizeof(MemoryV2) | (2u << 24))) return kInvalidArgument;
+  if (fake_cuda_is_integrated() != 0) return kNotSupported;  // there is no such memory
   const int ordinal = ordinal_of(device);
   out->used = fake_cuda_used(ordinal);
   out->reserved = kReserve;

@@ -263,8 +263,9 @@ void LogBuilder::fact(std::string_view key, std::string_view value) {
 }
 
 void LogBuilder::device(uint64_t ordinal, uint64_t total_bytes, std::string_view uuid,
-                        std::string_view name) {
-  define(GPUPEAK_DEF_DEVICE, Fields().u(ordinal).u(total_bytes).s(uuid).s(name));
+                        std::string_view name, std::optional<uint64_t> memory) {
+  Fields fields = Fields().u(ordinal).u(total_bytes).s(uuid).s(name);
+  define(GPUPEAK_DEF_DEVICE, memory ? fields.u(*memory) : fields);
 }
 
 std::vector<uint8_t> LogBuilder::bytes() {

@@ -56,7 +56,9 @@ class LogBuilder {
   void unload(uint32_t module);
   void python_frame(uint32_t function, uint32_t file, uint64_t line);
   void fact(std::string_view key, std::string_view value);
-  void device(uint64_t ordinal, uint64_t total_bytes, std::string_view uuid, std::string_view name);
+  /// `memory`: GPUPEAK_MEMORY_*; none: as logs were before there was that field.
+  void device(uint64_t ordinal, uint64_t total_bytes, std::string_view uuid, std::string_view name,
+              std::optional<uint64_t> memory = {});
 
   // Events of `slot`, whose thread is slot + 100. Times within a slot must not run backwards.
   void alloc(uint32_t slot, uint64_t time, uint64_t address, uint64_t size, uint32_t stack = 0,

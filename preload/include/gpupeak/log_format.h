@@ -323,11 +323,17 @@ enum gpupeak_definition {
   GPUPEAK_DEF_UNLOAD = 0xc4, /* ticks module */
   GPUPEAK_DEF_FACT = 0xc5,   /* s:key s:value; keys: arg (one each, in order), exe, host, cwd, label.*,
                                 python (version), python.off (why its frames are not recorded) */
-  GPUPEAK_DEF_DEVICE = 0xc6, /* ordinal total s:uuid(16 bytes) s:name */
+  GPUPEAK_DEF_DEVICE = 0xc6, /* ordinal total s:uuid(16 bytes) s:name memory; memory: GPUPEAK_MEMORY_* */
   GPUPEAK_DEF_PYTHON_FRAME = 0xc8 /* function(string) file(string) line, 0 = not known. A NODE whose ip is
                                      GPUPEAK_PYTHON_IP + n is the n-th of these, counted from 1: a frame
                                      of the Python interpreter that its caller, native code, runs */
 };
+/* DEF_DEVICE.memory: what the driver says of how device and host memory are one; 0: it was not asked, or said nothing. */
+#define GPUPEAK_MEMORY_KNOWN 1u              /* it was asked; the other bits mean what they say */
+#define GPUPEAK_MEMORY_INTEGRATED 2u         /* the device's memory is the host's */
+#define GPUPEAK_MEMORY_PAGEABLE 4u           /* kernels may use what malloc and mmap give */
+#define GPUPEAK_MEMORY_HOST_PAGE_TABLES 8u   /* … by the host's page tables */
+#define GPUPEAK_MEMORY_CONCURRENT_MANAGED 16u /* both sides may use managed memory at the same time */
 #define GPUPEAK_PYTHON_IP (UINT64_C(1) << 62) /* no x86-64 address */
 
 #if defined(__cplusplus)
