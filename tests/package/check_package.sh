@@ -32,6 +32,11 @@ ln -s "moved here" "$work/moved"
 check "$work/moved"
 echo "the installed folder runs after it was moved"
 
+cmake --install "$build" --prefix "$work/gone" >/dev/null
+xargs -d '\n' rm -f <"$build/install_manifest.txt"
+if find "$work/gone" ! -type d | grep .; then echo "these are not in the list of what was installed"; exit 1; fi
+echo "what was installed can be removed by its list"
+
 (cd "$work" && cpack -G DEB --config "$build/CPackConfig.cmake" -B "$work/deb" >/dev/null)
 dpkg-deb -x "$work"/deb/*.deb "$work/root"
 check "$work/root/usr"
