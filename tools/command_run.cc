@@ -70,9 +70,9 @@ void forward_signals() {
   }
 }
 
-uint64_t realtime_ns() {
+uint64_t now_ns(clockid_t clock) {
   timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
+  clock_gettime(clock, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
@@ -239,7 +239,7 @@ int run(const RunOptions& options) {
   if (!options.quiet) say("recording to {}   (-q to silence)", pattern);
   std::optional<OutputPhases> output;
   if (!options.phases_on_output.empty()) output.emplace(options.phases_on_output);
-  const uint64_t began = realtime_ns();
+  const uint64_t began = now_ns(CLOCK_REALTIME);
   const pid_t child = fork();
   if (child < 0) {
     say("cannot fork: {}", strerror(errno));
@@ -259,6 +259,7 @@ int run(const RunOptions& options) {
   if (output) output->pump(child);
   rusage usage{};
   const int status = wait_for(child, usage);
+  const uint64_t ended = now_ns(CLOCK_MONOTONIC);
   g_child = 0;
   if (failed) {
     say("cannot run {}: {}", options.command[0], strerror(error));
@@ -268,7 +269,8 @@ int run(const RunOptions& options) {
   drop_short_images(logs);
   join_programs(logs, pattern);
   for (const RunLog& log : logs) {
-    if (log.of_child) note_exit(log.path, status, static_cast<uint64_t>(usage.ru_maxrss) * 1024);
+    if (log.of_child)
+      note_exit(log.path, {status, ended, static_cast<uint64_t>(usage.ru_maxrss) * 1024});
   }
   if (!options.quiet) {
     if (logs.empty())

@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "collector/text/error.h"
-#include "collector/text/sanitize.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -98,24 +97,13 @@ FolderView LogFolder::look() {
   return view;
 }
 
-std::vector<std::string> with_logs_of_folders(const std::vector<std::string>& paths,
-                                              size_t& unreadable) {
-  std::vector<std::string> logs;
-  for (const std::string& path : paths) {
-    std::error_code error;
-    if (!fs::is_directory(path, error)) {
-      logs.push_back(path);
-      continue;
-    }
-    const FolderView view = LogFolder(path, SIZE_MAX).look();
-    if (view.logs.empty())
-      throw collector::UsageError("there are no logs in " + collector::escape(path));
-    const auto first = static_cast<ptrdiff_t>(logs.size());
-    for (const FolderLog& log : view.logs) logs.push_back(log.path);
-    std::sort(logs.begin() + first, logs.end());
-    unreadable += view.unreadable;
+std::vector<std::string> files_named(const fs::path& folder, std::string_view ending) {
+  std::vector<std::string> names;
+  for (const fs::path& file : files_below(folder)) {
+    if (file.filename().string().ends_with(ending)) names.push_back(file);
   }
-  return logs;
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 }  // namespace gpupeak::tools

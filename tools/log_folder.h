@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "collector/log/log_facts.h"
@@ -69,10 +70,7 @@ class LogFolder {
   std::map<std::string, Known> known_;
 };
 
-/// The same paths, with the logs below it, by name, in place of each that is a folder. What is
-/// named as a log there and cannot be read is told of by `unreadable`. Throws UsageError for a
-/// folder without logs.
-std::vector<std::string> with_logs_of_folders(const std::vector<std::string>& paths,
-                                              size_t& unreadable);
+/// Files below a folder, and in the folders in it, whose names end so; by name.
+std::vector<std::string> files_named(const std::filesystem::path& folder, std::string_view ending);
 
 }  // namespace gpupeak::tools

@@ -182,19 +182,21 @@ void join_programs(std::vector<RunLog>& logs, const std::string& wanted) {
   logs = std::move(kept);
 }
 
-void note_exit(const std::string& path, int wait_status, uint64_t rss_peak_bytes) {
+void note_exit(const std::string& path, const ProcessExit& exit) {
   const File file(path, O_RDWR);
   gpupeak_file_header header{};
   gpupeak_counters_page counters{};
   if (!read_header(file, header) || !file.read_at(header.counters_offset, counters)) return;
-  const bool signalled = WIFSIGNALED(wait_status);
+  const bool signalled = WIFSIGNALED(exit.wait_status);
   const uint32_t kind = signalled ? GPUPEAK_EXIT_SIGNAL : GPUPEAK_EXIT_CODE;
-  const int32_t code = signalled ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+  const int32_t code = signalled ? WTERMSIG(exit.wait_status) : WEXITSTATUS(exit.wait_status);
   file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, exit_kind), kind);
   file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, exit_code), code);
+  file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, exit_monotonic_ns),
+                exit.monotonic_ns);
   if (counters.rss_peak_bytes == 0) {
     file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, rss_peak_bytes),
-                  rss_peak_bytes);
+                  exit.rss_peak_bytes);
   }
   // A process that was killed left the hole behind its log.
   if (counters.file_bytes >= header.chunks_offset) file.cut_to(counters.file_bytes);

@@ -42,8 +42,13 @@ void drop_short_images(std::vector<RunLog>& logs);
 /// started process gets the name `wanted`, unless that is a pattern.
 void join_programs(std::vector<RunLog>& logs, const std::string& wanted);
 
-/// Writes into a log's counters page how its process ended. `wait_status` as waitpid gives it;
-/// `rss_peak_bytes` only where the log has none of its own.
-void note_exit(const std::string& path, int wait_status, uint64_t rss_peak_bytes);
+/// How a process ended, as its parent saw it.
+struct ProcessExit {
+  int wait_status = 0;        ///< as waitpid gives it
+  uint64_t monotonic_ns = 0;  ///< when it had ended
+  uint64_t rss_peak_bytes = 0;
+};
+/// Writes it into a log's counters page; the peak only where the log has none of its own.
+void note_exit(const std::string& path, const ProcessExit& exit);
 
 }  // namespace gpupeak::tools

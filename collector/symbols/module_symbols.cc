@@ -126,7 +126,13 @@ bool ModuleSymbols::open(const std::string& path, std::string_view build_id) {
   return state_ == State::kUsable;
 }
 
-std::vector<DwarfFrame> ModuleSymbols::frames_at(uint64_t address) {
+const std::vector<DwarfFrame>& ModuleSymbols::frames_at(uint64_t address) {
+  const auto [entry, added] = found_.try_emplace(address);
+  if (added) entry->second = find_frames(address);
+  return entry->second;
+}
+
+std::vector<DwarfFrame> ModuleSymbols::find_frames(uint64_t address) {
   load();
   std::vector<DwarfFrame> frames;
   if (functions_) frames = functions_->frames_at(address - dwarf_bias_);

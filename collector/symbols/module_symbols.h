@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "collector/symbols/api_table.h"
@@ -32,7 +33,7 @@ class ModuleSymbols {
 
   State state() const { return state_; }
   /// Frames at an ELF address, innermost first; empty if nothing is known of it.
-  std::vector<DwarfFrame> frames_at(uint64_t address);
+  const std::vector<DwarfFrame>& frames_at(uint64_t address);
 
  private:
   struct Symbol {
@@ -42,6 +43,7 @@ class ModuleSymbols {
     const char* name;
   };
 
+  std::vector<DwarfFrame> find_frames(uint64_t address);
   bool open(const std::string& path, std::string_view build_id);
   void close();
   void load();
@@ -58,6 +60,7 @@ class ModuleSymbols {
   Dwfl_Module* module_ = nullptr;
   State state_ = State::kMissing;
   bool loaded_ = false;
+  std::unordered_map<uint64_t, std::vector<DwarfFrame>> found_;
   Dwarf_Addr dwarf_bias_ = 0;
   std::vector<Symbol> symbols_;
   std::unique_ptr<DwarfFunctions> functions_;

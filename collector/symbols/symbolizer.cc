@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "collector/symbols/module_cache.h"
 #include "collector/symbols/module_symbols.h"
 #include "collector/text/function_names.h"
 #include "collector/text/sanitize.h"
@@ -37,7 +38,8 @@ ModuleSymbols* Symbolizer::symbols_of(uint32_t id) {
   if (!search_.files || id == 0 || has_no_file(module.path)) return nullptr;
   auto& symbols = modules_[id];
   if (!symbols) {
-    symbols = std::make_unique<ModuleSymbols>(module, search_, rules_);
+    symbols = search_.cache ? search_.cache->of(module, search_, rules_)
+                            : std::make_shared<ModuleSymbols>(module, search_, rules_);
     if (symbols->state() != ModuleSymbols::State::kUsable) note_problem(id, symbols->state());
   }
   return symbols->state() == ModuleSymbols::State::kUsable ? symbols.get() : nullptr;

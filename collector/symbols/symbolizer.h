@@ -77,7 +77,7 @@ class Symbolizer {
   const SymbolSearch search_;
   const SymbolTable* known_;
   const NameRules* rules_;
-  std::unordered_map<uint32_t, std::unique_ptr<ModuleSymbols>> modules_;
+  std::unordered_map<uint32_t, std::shared_ptr<ModuleSymbols>> modules_;
   std::unordered_map<Key, ResolvedAddress, KeyHash> resolved_;
   std::vector<const ResolvedAddress*> of_node_;  ///< in resolved_; nullptr: not asked for yet
   std::unordered_map<std::string, uint32_t> function_ids_;

@@ -2,87 +2,315 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "collector/summary/run_text.h"
-#include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
 namespace {
 
-std::string process_text(const MergedProcess& process) {
-  const std::string rank = process.run.rank ? fmt::format("rank {}, ", *process.run.rank) : "";
-  std::string program = process.run.command.empty() ? "" : process.run.command.front();
-  program.erase(0, program.rfind('/') + 1);
-  return fmt::format("{}pid {} {}", rank, process.run.pid, program);
-}
+constexpr size_t kAllProcesses = 8;  ///< so many are listed, losses or not
+constexpr size_t kMostLosses = 4;    ///< else those with losses, up to so many
+constexpr size_t kMostOutliers = 6;
+constexpr size_t kMostNodes = 8;
+constexpr size_t kMostRanks = 5;
+constexpr size_t kMostSumLines = 30;  ///< else a line for each sum
+
+class MergeText {
+ public:
+  MergeText(const Merged& merged, std::ostream& out, const TextStyle& style)
+      : merged_(merged), out_(out), style_(style), columns_(size_columns(style)) {}
+
+  void write() {
+    heading();
+    for (const std::string& note : merged_.notes) out_ << "  " << alarm(note, style_) << '\n';
+    job_end();
+    outliers();
+    if (merged_.nodes.size() > 1) {
+      nodes();
+      ranks();
+    } else if (sum_lines() <= kMostSumLines) {
+      for (const MergedSum& sum : merged_.nodes.front().sums) sum_in_full(sum);
+    } else {
+      sums();
+      ranks();
+    }
+  }
+
+ private:
+  void line(const std::string& text) {
+    out_ << cut(text, static_cast<size_t>(style_.width), style_) << '\n';
+  }
+  std::string size(const std::optional<uint64_t>& bytes) const { return size_text(bytes, style_); }
+  std::string cell(const std::optional<uint64_t>& bytes) const {
+    return right(size(bytes), columns_);
+  }
+  void section(std::string_view title, std::string_view text) {
+    out_ << '\n' << bold(title, style_) << "  " << text << '\n';
+  }
+
+  std::string process_text(size_t i) const {
+    const ProcessRecord& process = merged_.processes[i];
+    const std::string rank = process.run.rank ? fmt::format("rank {}, ", *process.run.rank) : "";
+    const std::string program = process.program();
+    const std::string node =
+        merged_.nodes.size() > 1 ? " on " + merged_.nodes[merged_.node_of[i]].name() : "";
+    return fmt::format("{}pid {}{}{}{}", rank, process.run.pid, program.empty() ? "" : " ", program,
+                       node);
+  }
+
+  void heading() {
+    const size_t count = merged_.processes.size();
+    const size_t nodes = merged_.nodes.size();
+    out_ << bold("MERGED", style_) << "  " << grouped(count)
+         << (count == 1 ? " process" : " processes");
+    if (nodes > 1) out_ << fmt::format(" on {} nodes", grouped(nodes));
+    out_ << '\n';
+    size_t losses = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const ProcessRecord& process = merged_.processes[i];
+      const bool fine = process.quality.exact && process.quality.log_complete;
+      losses += !fine;
+      if (count > kAllProcesses && (fine || losses > kMostLosses)) continue;
+      const std::string text = losses_text(process.quality);
+      out_ << cut(fmt::format("  {}  {}: ", process_text(i), process.log_path),
+                  static_cast<size_t>(style_.width), style_)
+           << (fine ? text : alarm(text, style_)) << '\n';
+    }
+    if (count <= kAllProcesses) return;
+    line(losses == 0 ? "  nothing lost"
+                     : fmt::format("  {} in all with losses or without an end", grouped(losses)));
+  }
+
+  std::string ended_text(const Casualty& casualty) const {
+    const ProcessRecord& process = merged_.processes[casualty.process];
+    const std::string ended = exit_text(process.run.end);
+    if (casualty.how == Casualty::How::kRefused) {
+      const Refusal& refusal = *process.refusal;
+      return fmt::format("{} asked for {}{} at {} and was refused, then {}", refusal.api,
+                         size(refusal.requested_bytes),
+                         refusal.device ? fmt::format(" of GPU {}", *refusal.device) : "",
+                         instant(casualty.time_ns), ended);
+    }
+    return fmt::format("{} at {}", ended, instant(casualty.time_ns));
+  }
+
+  void job_end() {
+    const std::vector<Casualty>& all = merged_.end.casualties;
+    if (all.empty()) return;
+    const Casualty& first = all.front();
+    const std::string what = fmt::format("{}: {}", process_text(first.process), ended_text(first));
+    section("FAILED", alarm(what, style_));
+    if (first.how == Casualty::How::kSignalled) {
+      line(
+          "  nobody failed by itself before: such a signal is sent by the kernel where the host's "
+          "memory is short, by a scheduler, or by a person");
+    }
+    if (const auto& refusal = merged_.processes[first.process].refusal;
+        refusal && first.how == Casualty::How::kRefused) {
+      if (!refusal->site.empty()) line("  by " + refusal->site);
+      if (!refusal->why.empty()) line("  why: " + refusal->why);
+    }
+    others();
+  }
+
+  void others() {
+    const std::vector<Casualty>& all = merged_.end.casualties;
+    const auto later =
+        static_cast<size_t>(std::count_if(all.begin() + 1, all.end(), [](const Casualty& casualty) {
+          return casualty.how == Casualty::How::kSignalled;
+        }));
+    if (later > 0) {
+      line(fmt::format("  {} later by signals from outside, as launchers end the others",
+                       grouped(later)));
+    }
+    const size_t failed = all.size() - 1 - later;
+    const auto next = std::find_if(all.begin() + 1, all.end(), [](const Casualty& casualty) {
+      return casualty.how != Casualty::How::kSignalled;
+    });
+    if (failed > 0) {
+      line(fmt::format("  {} failed later, the first of them {}: {}", grouped(failed),
+                       process_text(next->process), ended_text(*next)));
+    }
+    const JobEnd& end = merged_.end;
+    if (end.without_end > 0) line(fmt::format("  {} have no end", grouped(end.without_end)));
+    if (end.not_said > 0)
+      line(fmt::format("  {} ended, how is not known: only `gpupeak run` notes that",
+                       grouped(end.not_said)));
+    if (merged_.nodes.size() > 1) line("  who was first is as true as the nodes' calendars agree");
+  }
+
+  static std::string excess_text(const Outlier& outlier, const TextStyle& style) {
+    const std::string bytes = signed_size(outlier.excess_bytes, style);
+    const std::string more = outlier.excess_bytes > 0 ? "+" + bytes : bytes;
+    if (outlier.median_bytes.value_or(0) == 0) return more;
+    const auto percent = static_cast<double>(outlier.excess_bytes) * 100 /
+                         static_cast<double>(*outlier.median_bytes);
+    return fmt::format("{:+.0f} % ({})", percent, more);
+  }
+
+  /// What it has more of by tag, and where; else how much more in all.
+  std::string outlier_text(const std::vector<const Outlier*>& of_process) const {
+    const auto largest = [&](std::string_view by) -> const Outlier* {
+      for (const Outlier* outlier : of_process) {
+        if (outlier->by == by && outlier->side == of_process.front()->side) return outlier;
+      }
+      return nullptr;
+    };
+    const std::string side = of_process.front()->side == "host" ? " of host memory" : "";
+    const Outlier* tag = largest("tag");
+    const Outlier* site = largest("site");
+    const Outlier* first = tag != nullptr ? tag : site != nullptr ? site : of_process.front();
+    std::string text = excess_text(*first, style_) + side;
+    if (first == tag) text += " in " + tag->name;
+    if (first->by == "peak") text += " in all";
+    if (first == site) return text + " at " + site->name;
+    if (site != nullptr) text += fmt::format("; {} at {}", excess_text(*site, style_), site->name);
+    return text;
+  }
+
+  void outliers() {
+    if (merged_.outliers.empty()) return;
+    std::vector<size_t> order;
+    std::vector<std::vector<const Outlier*>> of_process(merged_.processes.size());
+    for (const Outlier& outlier : merged_.outliers) {
+      if (of_process[outlier.process].empty()) order.push_back(outlier.process);
+      of_process[outlier.process].push_back(&outlier);
+    }
+    section("OUTLIERS", fmt::format("own peaks against the median of {} that do the same",
+                                    grouped(merged_.outliers.front().compared)));
+    for (size_t i = 0; i < std::min(order.size(), kMostOutliers); ++i)
+      line(fmt::format("  {}: {}", process_text(order[i]), outlier_text(of_process[order[i]])));
+    if (order.size() > kMostOutliers)
+      line(fmt::format("  {} more", grouped(order.size() - kMostOutliers)));
+  }
+
+  static std::optional<uint64_t> at_once(const MergedSum* sum) {
+    return sum == nullptr ? std::nullopt : sum->peak_bytes;
+  }
+  static const MergedSum* all_gpus(const MergedNode& node) {
+    const MergedSum* all = node.find_sum("device");
+    if (all != nullptr) return all;
+    const MergedSum& first = node.sums.empty() ? kNoSum : node.sums.front();
+    return first.scope.starts_with("device") ? &first : nullptr;
+  }
+  static std::optional<uint64_t> fullest_gpu(const MergedNode& node) {
+    std::optional<uint64_t> most;
+    for (const MergedSum& sum : node.sums) {
+      if (sum.scope.starts_with("device:")) most = std::max(most, sum.peak_bytes);
+    }
+    return most;
+  }
+
+  void nodes() {
+    std::vector<size_t> order(merged_.nodes.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    const auto key = [&](size_t i) {
+      const MergedNode& node = merged_.nodes[i];
+      return std::tuple(at_once(all_gpus(node)), at_once(node.find_sum("host")));
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return key(a) > key(b); });
+    section("NODES", "what each held at once; of the host at most");
+    line(fmt::format("{} {} {}  {}  node", right("all GPUs", columns_), right("one GPU", columns_),
+                     right("host", columns_), "processes"));
+    std::optional<uint64_t> device, host;
+    uint64_t error = 0;
+    bool host_known = true;
+    for (size_t i = 0; i < order.size(); ++i) {
+      const MergedNode& node = merged_.nodes[order[i]];
+      const MergedSum* gpus = all_gpus(node);
+      const std::optional<uint64_t> of_host = at_once(node.find_sum("host"));
+      if (at_once(gpus)) device = device.value_or(0) + *at_once(gpus);
+      if (gpus != nullptr) error += gpus->error_bytes;
+      host_known = host_known && of_host;
+      host = host.value_or(0) + of_host.value_or(0);
+      if (i >= kMostNodes) continue;
+      line(fmt::format("{} {} {}  {:>9}  {}", cell(at_once(gpus)), cell(fullest_gpu(node)),
+                       cell(of_host), grouped(node.processes.size()), node.name()));
+    }
+    if (order.size() > kMostNodes) line(fmt::format("  {} more nodes", order.size() - kMostNodes));
+    line(fmt::format("{} {} {}  {:>9}  all together at most: nodes share no clock", cell(device),
+                     right("", columns_), cell(host_known ? host : std::nullopt),
+                     grouped(merged_.processes.size())));
+    if (error > 0)
+      line(fmt::format("  all GPUs: up to {} less, since some logs have too many steps to keep",
+                       size(error)));
+  }
+
+  size_t sum_lines() const {
+    size_t lines = 0;
+    for (const MergedSum& sum : merged_.nodes.front().sums) lines += 3 + sum.parts.size();
+    return lines;
+  }
+
+  std::string at_once_text(const MergedSum& sum) const {
+    if (!sum.peak_bytes) return "not measured by all processes";
+    const std::optional<uint64_t> error = sum.error();
+    std::string text = error == 0 ? "" : "at most ";
+    text += fmt::format("{} at once at {}", size(sum.peak_bytes), instant(sum.peak_time_ns));
+    if (error.value_or(0) > 0) text += fmt::format(" (or up to {} less)", size(error));
+    return text +
+           fmt::format("; the processes' own peaks add up to {}", size(sum.sum_of_peaks_bytes));
+  }
+
+  void sum_in_full(const MergedSum& sum) {
+    out_ << '\n' << bold("PEAK", style_) << "  " << sum.name << ": ";
+    line(at_once_text(sum));
+    line(fmt::format("{} {}  process", right("then", columns_), right("own peak", columns_)));
+    for (const MergedPart& part : sum.parts) {
+      line(fmt::format("{} {}  {}", cell(part.at_peak_bytes), cell(part.peak_bytes),
+                       process_text(part.process)));
+    }
+  }
+
+  void sums() {
+    section("PEAKS", "what the processes held at once");
+    for (const MergedSum& sum : merged_.nodes.front().sums)
+      line(fmt::format("  {}: {}", sum.name, at_once_text(sum)));
+  }
+
+  static std::optional<uint64_t> own(const ProcessRecord& process, std::string_view side) {
+    const OwnPeak* peak = process.find_peak(side);
+    return peak == nullptr ? std::nullopt : std::optional(peak->bytes);
+  }
+
+  void rank_row(size_t i) {
+    const ProcessRecord& process = merged_.processes[i];
+    line(fmt::format("{} {}  {}", cell(own(process, "device")), cell(own(process, "host")),
+                     process_text(i)));
+  }
+
+  void ranks() {
+    std::vector<size_t> order(merged_.processes.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    const auto key = [&](size_t i) {
+      const ProcessRecord& process = merged_.processes[i];
+      return std::tuple(own(process, "device"), own(process, "host"));
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return key(a) > key(b); });
+    section("PROCESSES", "own peaks, largest first");
+    line(fmt::format("{} {}  process", right("GPUs", columns_), right("host", columns_)));
+    for (size_t i = 0; i < std::min(order.size(), kMostRanks); ++i) rank_row(order[i]);
+    if (order.size() <= kMostRanks) return;
+    if (order.size() > kMostRanks + 1)
+      line(fmt::format("  {} between", grouped(order.size() - kMostRanks - 1)));
+    rank_row(order.back());
+  }
+
+  static inline const MergedSum kNoSum{};
+  const Merged& merged_;
+  std::ostream& out_;
+  const TextStyle& style_;
+  const size_t columns_;
+};
 
 }  // namespace
 
 void write_merge(const Merged& merged, std::ostream& out, const TextStyle& style) {
-  const auto width = static_cast<size_t>(style.width);
-  const size_t columns = size_columns(style);
-  const auto line = [&](const std::string& text) { out << cut(text, width, style) << '\n'; };
-  out << bold("MERGED", style) << "  " << merged.processes.size() << " processes\n";
-  for (const MergedProcess& process : merged.processes) {
-    const bool fine = process.quality.exact && process.quality.log_complete;
-    const std::string losses = losses_text(process.quality);
-    out << cut(fmt::format("  {}  {}: ", process_text(process), process.log_path), width, style)
-        << (fine ? losses : alarm(losses, style)) << '\n';
-  }
-  for (const std::string& note : merged.notes) out << "  " << alarm(note, style) << '\n';
-  for (const MergedSum& sum : merged.sums) {
-    out << '\n' << bold("PEAK", style) << "  " << sum.name << ": ";
-    if (sum.peak_bytes) {
-      line(fmt::format("{}{} at once at {}; the processes' own peaks add up to {}",
-                       sum.scope == "host" ? "at most " : "", size_text(*sum.peak_bytes, style),
-                       instant(sum.peak_time_ns), size_text(sum.sum_of_peaks_bytes, style)));
-    } else if (!sum.sum_of_peaks_bytes) {
-      line("not measured by all processes");
-    } else {
-      line(fmt::format("at most {}, the sum of the processes' own peaks; {}",
-                       size_text(sum.sum_of_peaks_bytes, style), merged.no_common_clock));
-    }
-    line(fmt::format("{} {}  process", right("then", columns), right("own peak", columns)));
-    for (const MergedPart& part : sum.parts) {
-      line(fmt::format("{} {}  {}", right(size_text(part.at_peak_bytes, style), columns),
-                       right(size_text(part.peak_bytes, style), columns),
-                       process_text(merged.processes[part.process])));
-    }
-  }
-}
-
-void write_merge_json(const Merged& merged, std::ostream& out) {
-  Json json;
-  json["schema"] = "gpupeak.merge/1";
-  json["processes"] = Json::array();
-  for (const MergedProcess& process : merged.processes) {
-    json["processes"].push_back({{"log", process.log_path},
-                                 {"command", process.run.command},
-                                 {"host", process.run.host},
-                                 {"pid", process.run.pid},
-                                 {"rank", nullable(process.run.rank)},
-                                 {"start_time", process.run.start_time},
-                                 {"quality", quality_json(process.quality)}});
-  }
-  json["no_common_clock"] = text_or_null(merged.no_common_clock);
-  json["notes"] = merged.notes;
-  json["sums"] = Json::array();
-  for (const MergedSum& sum : merged.sums) {
-    Json parts = Json::array();
-    for (const MergedPart& part : sum.parts) {
-      parts.push_back({{"process", part.process},
-                       {"peak_bytes", nullable(part.peak_bytes)},
-                       {"at_peak_bytes", nullable(part.at_peak_bytes)}});
-    }
-    json["sums"].push_back(
-        {{"scope", sum.scope},
-         {"name", sum.name},
-         {"uuid", text_or_null(sum.uuid)},
-         {"sum_of_peaks_bytes", nullable(sum.sum_of_peaks_bytes)},
-         {"peak_bytes", nullable(sum.peak_bytes)},
-         {"peak_time_ns", sum.peak_bytes ? Json(sum.peak_time_ns) : Json(nullptr)},
-         {"parts", std::move(parts)}});
-  }
-  out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+  MergeText(merged, out, style).write();
 }
 
 }  // namespace gpupeak::collector

@@ -4,12 +4,14 @@
 
 #include <ostream>
 
-#include "collector/analyze/process_merge.h"
+#include "collector/merge/merged.h"
 #include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 
+/// However many processes there are: a screen, the largest of everything.
 void write_merge(const Merged& merged, std::ostream& out, const TextStyle& style = {});
+/// All of it.
 void write_merge_json(const Merged& merged, std::ostream& out);
 
 }  // namespace gpupeak::collector

@@ -123,8 +123,8 @@ def merged(folder):
     logs = sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.startswith("merge.python3"))
     expect(len(logs) == 3, f"three children, {logs}")
     result = json.loads(gpupeak("merge", "--json", *logs)[0])
-    host = [sum for sum in result["sums"] if sum["scope"] == "host"]
-    expect(len(host) == 1 and host[0]["peak_bytes"] is not None, f"no peak of the host: {result['sums']}")
+    host = [sum for node in result["nodes"] for sum in node["sums"] if sum["scope"] == "host"]
+    expect(len(host) == 1 and host[0]["peak_bytes"] is not None, f"no peak of the host: {result['nodes']}")
     peak = host[0]["peak_bytes"]
     expect(80 * MIB <= peak < 100 * MIB, f"at once: {peak}")
     expect(host[0]["sum_of_peaks_bytes"] >= 130 * MIB, "the sum of peaks is the upper bound")

@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""`gpupeak merge` of a folder: many ranks at once, in bounded memory.
+"""`gpupeak merge`: many ranks at once, in bounded memory; partial results, from which the same comes in whatever groups.
 
-usage: merge.py LIBGPUPEAK GPUPEAK CUDA_BENCHMARK DRIVER_FOLDER
+usage: merge.py LIBGPUPEAK GPUPEAK CUDA_BENCHMARK DRIVER_FOLDER folder|partial|thousand [MAKE_RANKS]
 """
+import json
 import os
+import random
 import resource
 import subprocess
 import sys
 import tempfile
+import time
 
 from common import GPUPEAK, environment, expect, run_checks
 
-BENCHMARK, DRIVER = sys.argv[3:5]
-RANKS = 300
+BENCHMARK, DRIVER, CASE = sys.argv[3:6]
 
 
 def merge(*arguments, code=0):
@@ -21,29 +23,121 @@ def merge(*arguments, code=0):
     return done
 
 
-def main():
-    with tempfile.TemporaryDirectory() as folder:
-        logs = []
-        for rank in range(RANKS):
-            node = os.path.join(folder, f"node{rank // 8}")
-            os.makedirs(node, exist_ok=True)
-            logs.append(os.path.join(node, f"rank{rank:03}.gplog"))
-            env = dict(environment(node, True), GPUPEAK_OUT=logs[-1], LD_LIBRARY_PATH=DRIVER, RANK=str(rank))
-            subprocess.run([BENCHMARK], env=env, stdout=subprocess.DEVNULL, check=True)
-        expect(merge("--json", folder).stdout == merge("--json", *sorted(logs)).stdout, "of the folder and of its logs")
-        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-        print(f"{RANKS} logs: at most {most:.0f} MiB")
-        expect(most < 300, f"{most} MiB")
-        one = os.path.dirname(logs[0])
-        expect(merge(one, logs[-1]).stdout == merge(*logs[:8], logs[-1]).stdout, "a folder beside a log")
-        # What cannot be read is not passed over in silence.
-        with open(os.path.join(one, "broken.gplog"), "w", encoding="ascii") as file:
+def record(folder, ranks):
+    """The logs of so many ranks, eight in a folder."""
+    logs = []
+    for rank in range(ranks):
+        node = os.path.join(folder, f"node{rank // 8}")
+        os.makedirs(node, exist_ok=True)
+        logs.append(os.path.join(node, f"rank{rank:03}.gplog"))
+        env = dict(environment(node, True), GPUPEAK_OUT=logs[-1], LD_LIBRARY_PATH=DRIVER, RANK=str(rank))
+        subprocess.run([BENCHMARK], env=env, stdout=subprocess.DEVNULL, check=True)
+    return logs
+
+
+def expect_little_memory():
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    print(f"at most {most:.0f} MiB")
+    expect(most < 300, f"{most} MiB")
+
+
+def folder(place):
+    logs = record(place, 24)
+    expect(merge("--json", place).stdout == merge("--json", *reversed(logs)).stdout, "of the folder and of its logs")
+    one = os.path.dirname(logs[0])
+    expect(merge(one, logs[-1]).stdout == merge(*logs[:8], logs[-1]).stdout, "a folder beside a log")
+    # What cannot be read is not passed over in silence.
+    for name in ("broken.gplog", "broken.gpmerge"):
+        with open(os.path.join(one, name), "w", encoding="ascii") as file:
             file.write("no log")
-        expect("1 files named as logs cannot be read" in merge(one).stderr, "what cannot be read")
-        merge("--strict", one, code=4)
-        empty = os.path.join(folder, "empty")
-        os.mkdir(empty)
-        expect("no logs in" in merge(empty, code=2).stderr, "an empty folder")
+    expect("2 files named as logs" in merge(one).stderr, "what cannot be read")
+    merge("--strict", one, code=4)
+    merge(os.path.join(one, "broken.gpmerge"), code=3)
+    empty = os.path.join(place, "empty")
+    os.mkdir(empty)
+    expect("no logs in" in merge(empty, code=2).stderr, "an empty folder")
+
+
+def outputs(*inputs):
+    return merge(*inputs).stdout + merge("--json", *inputs).stdout
+
+
+def partial(place):
+    logs = record(place, 24)
+    wanted = outputs(place)
+    expect(len(json.loads(merge("--json", place).stdout)["processes"]) == 24, "processes")
+    partials = os.path.join(place, "partials")
+    os.mkdir(partials)
+    for node in range(3):
+        merge("--partial", os.path.join(partials, f"{node}.gpmerge"), os.path.join(place, f"node{node}"))
+    expect(outputs(partials) == wanted, "a partial result of each node")
+    # In any order, beside logs, and merged once more.
+    several = os.path.join(place, "several")
+    names = [os.path.join(partials, f"{node}.gpmerge") for node in (2, 0)]
+    merge("--partial", several, *names)
+    expect(outputs(several, *logs[8:16]) == wanted, "partial results made one, and logs")
+    said = merge(several, *names, os.path.join(partials, "1.gpmerge"))
+    expect("16 logs came more than once" in said.stderr and said.stdout == merge(place).stdout, f"twice: {said.stderr}")
+    expect("given twice" in merge(logs[0], logs[0], code=2).stderr, "a log given twice is a mistake")
+    # Where it is made, and of what it may take the place.
+    merge("--partial", os.path.join(place, "of.%h.%%"), logs[0])
+    expect(os.path.exists(os.path.join(place, f"of.{os.uname().nodename}.%")), f"the host's name: {os.listdir(place)}")
+    merge("--partial", logs[0], logs[1], code=2)
+    merge("--partial", several, "--json", logs[1], code=2)
+    # Names in clear stay where they are.
+    expect("without --confidential" in merge("--confidential", several, code=2).stderr, "names that are in the file already")
+    hidden = os.path.join(place, "hidden")
+    merge("--confidential", "--partial", hidden, logs[0])
+    expect(os.path.basename(BENCHMARK) not in outputs(hidden), "a name in spite of --confidential")
+    # Cut, damaged, newer.
+    with open(several, "rb") as file:
+        whole = file.read()
+    for bytes_ in (whole[:-1], whole[:len(whole) // 2], whole[:100] + b"x" + whole[101:], whole + b"x"):
+        with open(several, "wb") as file:
+            file.write(bytes_)
+        said = merge(several, code=3).stderr
+        expect(several in said, f"damage: {said}")
+    newer = '{"schema":"gpupeak.partial/2","version":"9.1","logs":0}\n'
+    subprocess.run(["zstd", "-q", "-f", "-o", several], input=newer, text=True, check=True)
+    said = merge(several, code=3).stderr
+    expect("gpupeak.partial/2" in said and "9.1" in said, f"a newer one: {said}")
+    subprocess.run("head -c 100M /dev/zero | zstd -q -f -o " + several + ".gpmerge", shell=True, check=True)
+    merge(several + ".gpmerge", code=3)
+    expect_little_memory()
+
+
+def thousand(place):
+    """Generated logs of 125 nodes, all with more steps than there is room for."""
+    subprocess.run([sys.argv[6], place, "1000"], check=True)
+    began = time.monotonic()
+    everything = merge("--json", place).stdout
+    print(f"1000 logs in {time.monotonic() - began:.1f} s")
+    result = json.loads(everything)
+    expect(len(result["processes"]) == 1000 and len(result["nodes"]) == 125, "what was generated")
+    for node in result["nodes"]:
+        (device,) = [sum for sum in node["sums"] if sum["scope"] == "device:0"]
+        # Eight ranks hold a million bytes each, and for a moment, each at its own time, 500,000 more.
+        expect(device["peak_bytes"] - device["error_bytes"] <= 8_500_000 <= device["peak_bytes"], f"{device}")
+        expect(device["error_bytes"] < 200_000, f"{device}")
+    (worst,) = {result["processes"][outlier["process"]]["rank"] for outlier in result["outliers"]}
+    expect(worst == 417, f"outliers: {worst}")
+    casualties = result["end"]["casualties"]
+    expect(result["processes"][casualties[0]["process"]]["rank"] == 417 and len(casualties) == 1000, f"{casualties[0]}")
+    text = merge(place).stdout
+    expect(len(text.splitlines()) <= 50, text)
+    expect("rank 417, pid 517 on node52" in text, text)
+    parts = []
+    for first in range(0, 125, 25):
+        parts.append(os.path.join(place, f"{first}.gpmerge"))
+        merge("--partial", parts[-1], *[os.path.join(place, f"node{node}") for node in range(first, first + 25)])
+    random.Random(7).shuffle(parts)
+    expect(merge("--json", *parts).stdout == everything, "by partial results")
+    expect_little_memory()
+
+
+def main():
+    with tempfile.TemporaryDirectory() as place:
+        {"folder": folder, "partial": partial, "thousand": thousand}[CASE](place)
 
 
 run_checks(main)

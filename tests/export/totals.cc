@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "collector/analyze/analyze.h"
-#include "collector/analyze/process_merge.h"
 #include "collector/export/export.h"
 #include "collector/log/kinds.h"
+#include "collector/merge/merge.h"
 #include "collector/text/error.h"
 
 namespace {
@@ -413,8 +413,8 @@ class Totals {
 void check_merge(const std::string& log, const Summary& summary) {
   std::map<std::string, uint64_t> peaks;
   for (const Peak& peak : summary.peaks) peaks[peak.scope] = peak.bytes;
-  const Merged merged = merge_processes({log});
-  for (const MergedSum& sum : merged.sums) {
+  const Merged merged = merge_logs({log});
+  for (const MergedSum& sum : merged.nodes.front().sums) {
     const auto peak = peaks.find(sum.scope);
     if (peak == peaks.end() || !sum.sum_of_peaks_bytes) continue;
     const bool of_host = sum.scope == "host";  // coarse times: an upper bound

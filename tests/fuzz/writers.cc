@@ -9,6 +9,7 @@
 #include "collector/analyze/profile.h"
 #include "collector/export/export.h"
 #include "collector/log/packed_log.h"
+#include "collector/merge/merge.h"
 #include "collector/symbols/symbolize.h"
 #include "collector/timeline/instants.h"
 #include "collector/timeline/time_series.h"
@@ -130,7 +131,7 @@ std::vector<Writer> make_writers() {
     }
   }));
   all.push_back({"merge", [=](const std::string& path, const Reading& reading, std::ostream& out) {
-                   const Merged merged = merge_processes({path}, reading);
+                   const Merged merged = merge_logs({path}, reading);
                    write_merge(merged, out, style);
                    write_merge_json(merged, out);
                  }});

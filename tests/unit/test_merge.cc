@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "catch.h"
-#include "collector/analyze/process_merge.h"
+#include "collector/merge/merge.h"
 #include "collector/text/error.h"
 #include "collector/write/write_merge.h"
 #include "log_builder.h"
@@ -36,10 +36,7 @@ LogBuilder process(const std::string& boot, const std::string& uuid = "012345678
 }
 
 const MergedSum* find(const Merged& merged, const std::string& scope) {
-  for (const MergedSum& sum : merged.sums) {
-    if (sum.scope == scope) return &sum;
-  }
-  return nullptr;
+  return merged.nodes.front().find_sum(scope);
 }
 
 }  // namespace
@@ -53,8 +50,8 @@ TEST_CASE("merge: peaks at different times do not add up", "[collector]") {
   second.device_free(0, 40, 1);
   files.add(first);
   files.add(second);
-  const Merged merged = merge_processes(files.paths);
-  CHECK(merged.no_common_clock.empty());
+  const Merged merged = merge_logs(files.paths);
+  CHECK(merged.nodes.size() == 1);
   const MergedSum* sum = find(merged, "device:0");
   REQUIRE(sum != nullptr);
   CHECK(sum->sum_of_peaks_bytes == 170);
@@ -99,7 +96,7 @@ TEST_CASE("merge: the exact peak is that of brute force", "[collector]") {
         peak = std::max(peak, all);
       }
     }
-    const Merged merged = merge_processes(files.paths);
+    const Merged merged = merge_logs(files.paths);
     const MergedSum* sum = find(merged, "device:0");
     REQUIRE(sum != nullptr);
     CHECK(sum->peak_bytes == static_cast<uint64_t>(peak));
@@ -119,27 +116,42 @@ TEST_CASE("merge: GPUs are told apart by UUID, not by number", "[collector]") {
   second.alloc(0, 50, 0x1000, 1);
   files.add(first);
   files.add(second);
-  const Merged merged = merge_processes(files.paths);
-  const auto devices = std::count_if(merged.sums.begin(), merged.sums.end(),
+  const Merged merged = merge_logs(files.paths);
+  const std::vector<MergedSum>& sums = merged.nodes.front().sums;
+  const auto devices = std::count_if(sums.begin(), sums.end(),
                                      [](const MergedSum& sum) { return sum.scope == "device:0"; });
   CHECK(devices == 2);
   CHECK(find(merged, "device")->peak_bytes == 170);
 }
 
-TEST_CASE("merge: without a common clock there is an upper bound only", "[collector]") {
+TEST_CASE("merge: nodes share no clock, each has a peak of its own", "[collector]") {
   Files files;
-  LogBuilder first = process("b"), second = process("c");
-  first.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 100);
-  second.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 70);
-  files.add(first);
-  files.add(second);
-  const Merged merged = merge_processes(files.paths);
-  CHECK_FALSE(merged.no_common_clock.empty());
-  CHECK(find(merged, "device:0")->sum_of_peaks_bytes == 170);
-  CHECK_FALSE(find(merged, "device:0")->peak_bytes);
+  for (const char* boot : {"b", "c", "b"}) {
+    LogBuilder log = process(boot);
+    log.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 100);
+    log.alloc(0, 50, 0x1000, 1);  // it ends later
+    files.add(log);
+  }
+  const Merged merged = merge_logs(files.paths);
+  REQUIRE(merged.nodes.size() == 2);
+  CHECK(merged.nodes[0].find_sum("device:0")->peak_bytes == 200);
+  CHECK(merged.nodes[1].find_sum("device:0")->peak_bytes == 100);
+  CHECK(merged.node_of == std::vector<size_t>{0, 1, 0});
   std::ostringstream text;
   write_merge(merged, text);
-  CHECK(text.str().find("at most") != std::string::npos);
+  CHECK(text.str().find("300 B") != std::string::npos);
+  CHECK(text.str().find("all together at most") != std::string::npos);
+}
+
+TEST_CASE("merge: logs that do not name their boot are of one if it began at one time",
+          "[collector]") {
+  Files files;
+  for (const uint64_t later_s : {0, 1, 60}) {
+    LogBuilder log = process("");
+    log.header().start_realtime_ns += later_s * 1'000'000'000;
+    files.add(log);
+  }
+  CHECK(merge_logs(files.paths).nodes.size() == 2);
 }
 
 TEST_CASE("merge: a process that did not measure the host leaves its sum unknown", "[collector]") {
@@ -150,7 +162,7 @@ TEST_CASE("merge: a process that did not measure the host leaves its sum unknown
   second.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 70);
   files.add(first);
   files.add(second);
-  const Merged merged = merge_processes(files.paths);
+  const Merged merged = merge_logs(files.paths);
   const MergedSum* host = find(merged, "host");
   REQUIRE(host != nullptr);
   CHECK_FALSE(host->sum_of_peaks_bytes);
@@ -165,8 +177,8 @@ TEST_CASE("merge: a log without an end is said, a log given twice refused", "[co
   second.device_alloc(0, 30, 1, GPUPEAK_KIND_LINEAR, 0, 70);
   files.add(first);
   files.add(second);
-  const Merged merged = merge_processes(files.paths);
+  const Merged merged = merge_logs(files.paths);
   CHECK(merged.notes.size() == 1);
   CHECK(find(merged, "device:0")->peak_bytes == 170);
-  CHECK_THROWS_AS(merge_processes({files.paths[0], files.paths[0]}), UsageError);
+  CHECK_THROWS_AS(merge_logs({files.paths[0], files.paths[0]}), UsageError);
 }

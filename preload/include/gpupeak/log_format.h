@@ -137,6 +137,7 @@ typedef struct gpupeak_counters_page {
   uint64_t rss_peak_bytes;     /* VmHWM at exit, or ru_maxrss by `gpupeak run`; 0: not known */
   gpupeak_device_counters device[GPUPEAK_LOG_MAX_DEVICES];
   uint64_t unread_python_stacks; /* device events without the Python frames that there were */
+  uint64_t exit_monotonic_ns;    /* when `gpupeak run` had waited for its end; 0: it did not */
 } gpupeak_counters_page;
 
 /* ---- chunks ---------------------------------------------------------------------------------- */

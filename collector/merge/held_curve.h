@@ -1,0 +1,85 @@
+// What one process held over time, in bounded memory: steps, a few bytes each. Where there are more
+// than there is room for, steps that differ little become one, which has the largest of them: the
+// curve never lies below what was held, and error_bytes() says how far above at most.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace gpupeak::collector {
+
+/// Steps in the order of their times, coded by their differences.
+class StepList {
+ public:
+  void add(uint64_t ns, uint64_t bytes);
+  size_t coded_bytes() const { return data_.size(); }
+  uint64_t last_ns() const { return last_ns_; }
+
+  class Reader {
+   public:
+    explicit Reader(const StepList& steps)
+        : at_(steps.data_.data()), end_(at_ + steps.data_.size()) {}
+    bool next();
+    uint64_t ns() const { return ns_; }
+    uint64_t bytes() const { return bytes_; }
+    bool grows() const { return grows_; }
+
+   private:
+    const uint8_t* at_;
+    const uint8_t* end_;
+    uint64_t ns_ = 0, bytes_ = 0;
+    bool grows_ = false;
+  };
+
+ private:
+  void put(uint64_t value);
+
+  std::vector<uint8_t> data_;
+  uint64_t last_ns_ = 0, last_bytes_ = 0;
+};
+
+class HeldCurve {
+ public:
+  /// What the curves of one process may take together.
+  static constexpr size_t kRoomBytes = 128 << 10;
+
+  HeldCurve() = default;
+  /// As it was stored.
+  HeldCurve(StepList steps, uint64_t peak_bytes, uint64_t error_bytes)
+      : steps_(std::move(steps)), peak_bytes_(peak_bytes), error_bytes_(error_bytes) {}
+
+  /// Times that run backwards, as a damaged log may have them, count as the last one.
+  void add(uint64_t ns, uint64_t bytes);
+  /// After the last one.
+  void finish(size_t room_bytes) { coarsen(room_bytes); }
+  /// After finish(): nothing is held from then on.
+  void end_at(uint64_t ns) { steps_.add(std::max(ns, steps_.last_ns()), 0); }
+  /// Where the replay knows of more, between two steps.
+  void raise_peak(uint64_t bytes) { peak_bytes_ = std::max(peak_bytes_, bytes); }
+
+  /// After finish().
+  const StepList& steps() const { return steps_; }
+  uint64_t peak_bytes() const { return peak_bytes_; }
+  uint64_t error_bytes() const { return error_bytes_; }
+
+ private:
+  void gather(uint64_t ns, uint64_t bytes);
+  void flush();
+  void coarsen(size_t room_bytes);
+
+  struct Bucket {
+    uint64_t ns, least, most;
+  };
+  StepList steps_;
+  std::optional<Bucket> bucket_;  ///< what is not in steps_ yet
+  uint64_t last_ns_ = 0;
+  uint64_t peak_bytes_ = 0;
+  uint64_t tolerance_ = 0;  ///< by which the values of one step may differ
+  uint64_t error_bytes_ = 0;
+};
+
+}  // namespace gpupeak::collector

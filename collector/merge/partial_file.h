@@ -1,0 +1,27 @@
+// A partial result of `gpupeak merge`: the records of some logs in a file, small enough to be taken
+// where all come together. Compressed with zstd, a line of JSON each: first what the file is, then
+// a record a line, by their ids. The bytes depend on the set of logs alone.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collector/merge/process_record.h"
+
+namespace gpupeak::collector {
+
+/// As partial results are named, so that those in a folder are found.
+inline constexpr std::string_view kPartialEnding = ".gpmerge";
+
+/// By what stands at its front; false for what cannot be read.
+bool is_partial(const std::string& path);
+
+/// `version`: of this command. Throws std::runtime_error where zstd fails.
+void write_partial(std::vector<ProcessRecord> records, std::string_view version, std::ostream& out);
+
+/// Throws LogError if it is damaged, cut off, or made by a newer gpupeak.
+std::vector<ProcessRecord> read_partial(const std::string& path);
+
+}  // namespace gpupeak::collector

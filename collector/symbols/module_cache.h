@@ -1,0 +1,23 @@
+// Modules whose symbols were read already, for who reads many logs of the same programs.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "collector/symbols/module_symbols.h"
+
+namespace gpupeak::collector {
+
+class ModuleCache {
+ public:
+  /// All with the same search and rules.
+  std::shared_ptr<ModuleSymbols> of(const Module& module, const SymbolSearch& search,
+                                    const NameRules* rules);
+
+ private:
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<ModuleSymbols>> modules_;
+};
+
+}  // namespace gpupeak::collector
