@@ -52,7 +52,9 @@ inline constexpr VerbExamples kVerbExamples[] = {
   gpupeak check --baseline before.gplog --max-increase device.peak_bytes=2% after.gplog)"},
     {"metrics", R"(  gpupeak metrics bert.gplog
   gpupeak metrics --format jsonl --label commit=1a2b3c bert.gplog >> history.jsonl)"},
-    {"merge", R"(  gpupeak merge rank0.gplog rank1.gplog)"},
+    {"merge", R"(  gpupeak merge rank0.gplog rank1.gplog
+  srun --ntasks-per-node=1 gpupeak merge --partial parts.%h.gpmerge logs
+  gpupeak merge parts.*.gpmerge                 the same as of all logs at once)"},
     {"symbolize", R"(  gpupeak symbolize bert.gplog)"},
     {"bundle", R"(  gpupeak bundle bert.gplog                  makes bert.gpbundle)"},
     {"compress", R"(  gpupeak compress bert.gplog                makes bert.gplog.zst)"},

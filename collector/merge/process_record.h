@@ -55,7 +55,7 @@ struct ProcessRecord {
   uint64_t last_ns = 0;  ///< of the last event
   uint64_t end_ns = 0;   ///< when it had ended; 0: not known
   bool host_measured = false;
-  std::vector<DeviceSummary> devices;       ///< without metrics
+  std::vector<DeviceSummary> devices;       ///< which they are, without figures
   std::map<std::string, HeldCurve> curves;  ///< "device:N"; "device" if there are several; "host"
   std::vector<OwnPeak> peaks;
   std::optional<Refusal> refusal;

@@ -156,10 +156,12 @@ ProcessRecord read_process(const std::string& path, const Reading& reading,
   record.run = std::move(summary.run);
   record.run.labels.clear();
   record.quality = std::move(summary.quality);
-  for (DeviceSummary& device : summary.devices) {
-    device.metrics.clear();
-    device.ledger.reset();
-    record.devices.push_back(std::move(device));
+  for (const DeviceSummary& device : summary.devices) {
+    DeviceSummary& own = record.devices.emplace_back();
+    own.ordinal = device.ordinal;
+    own.uuid = device.uuid;
+    own.name = device.name;
+    own.total_bytes = device.total_bytes;
   }
   return record;
 }

@@ -289,12 +289,11 @@ ProcessRecord record_of(std::string_view text) {
   record.end_ns = part.number<uint64_t>("end_ns");
   record.host_measured = part.flag("host_measured");
   part.each("devices", [&](const Part& device) {
-    record.devices.push_back({device.number<int32_t>("ordinal"),
-                              device.text("uuid"),
-                              device.text("name"),
-                              device.number<uint64_t>("total_bytes"),
-                              {},
-                              {}});
+    DeviceSummary& own = record.devices.emplace_back();
+    own.ordinal = device.number<int32_t>("ordinal");
+    own.uuid = device.text("uuid");
+    own.name = device.text("name");
+    own.total_bytes = device.number<uint64_t>("total_bytes");
   });
   part.each("peaks", [&](const Part& peak) { record.peaks.push_back(read_peak(peak)); });
   if (part.has("refusal")) record.refusal = read_refusal(part.object("refusal"));

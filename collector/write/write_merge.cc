@@ -110,7 +110,11 @@ class MergeText {
     if (const auto& refusal = merged_.processes[first.process].refusal;
         refusal && first.how == Casualty::How::kRefused) {
       if (!refusal->site.empty()) line("  by " + refusal->site);
-      if (!refusal->why.empty()) line("  why: " + refusal->why);
+      if (!refusal->why.empty()) {
+        for (const std::string& part :
+             wrapped("  why: " + refusal->why, static_cast<size_t>(style_.width), 4, style_))
+          out_ << part << '\n';
+      }
     }
     others();
   }
@@ -122,7 +126,7 @@ class MergeText {
           return casualty.how == Casualty::How::kSignalled;
         }));
     if (later > 0) {
-      line(fmt::format("  {} later by signals from outside, as launchers end the others",
+      line(fmt::format("  {} ended later by signals from outside, as launchers end the others",
                        grouped(later)));
     }
     const size_t failed = all.size() - 1 - later;

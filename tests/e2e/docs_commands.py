@@ -189,6 +189,8 @@ class Place:
                 shutil.copy(os.path.join(self.models, "part.gplog"), os.path.join(self.folder, part[1]))
                 continue
             takes = words[i - 1]
+            if reads and word == "logs" and not os.listdir(os.path.join(self.folder, word)):
+                self.put("logs/of_a_rank.gplog")
             if takes in OUTPUTS or word.startswith("-") or os.path.exists(os.path.join(self.folder, word)):
                 continue
             is_log = word.endswith(LOG_ENDINGS) or re.fullmatch(r"[A-Z]+(\.\.\.)?", word)

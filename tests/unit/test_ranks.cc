@@ -196,7 +196,7 @@ TEST_CASE("ranks: a record with a field of another kind is refused", "[collector
   record.curves["device:0"].finish(HeldCurve::kRoomBytes);
   hold(record, {{"weights", 100}}, {{"a", 60}}, 40);
   record.refusal = Refusal{"cuMemAlloc", 0, 1, 2, "phase", "site", "why", 3};
-  record.devices.push_back({0, "GPU-1", "H200", 1 << 30, {}, {}});
+  record.devices.emplace_back().uuid = "GPU-1";
   const std::string text = record_text(record);
   CHECK(record_text(record_of(text)) == text);
   const auto with = [&](const std::string& from, const std::string& to) {
@@ -375,7 +375,7 @@ TEST_CASE("ranks: the job ended with who was refused first, not with who was end
   const std::string text = text_of(merged);
   CHECK(text.find("rank 4, pid 104 train on n1: cuMemAlloc asked for 2.00 GiB of GPU 0 at +10.00 s "
                   "and was refused, then exit 1") != std::string::npos);
-  CHECK(text.find("2 later by signals from outside") != std::string::npos);
+  CHECK(text.find("2 ended later by signals from outside") != std::string::npos);
 }
 
 TEST_CASE("ranks: a job that somebody ended is not blamed on a rank", "[collector]") {

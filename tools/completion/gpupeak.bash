@@ -66,7 +66,7 @@ _gpupeak() {
     timeline) options="--scope --height --svg --png --json --strict --out --color --bytes --help" ;;
     compare) options="--scope --html --top --json --strict --out --color --bytes --help" ;;
     metrics) options="--format --metric --label --benchmark --strict --out --help" ;;
-    merge) options="--json --strict --out --color --bytes --help" ;;
+    merge) options="--json --partial --strict --out --color --bytes --help" ;;
     symbolize | bundle | compress) options="--out --quiet --help" ;;
     tree | flame) options="--scope --min-percent --depth --json --strict --out --color --bytes --help" ;;
     export) options="--out --scope --strict --help" ;;
