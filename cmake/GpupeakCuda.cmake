@@ -1,6 +1,6 @@
-# gpupeak_cuda_headers: cuda.h and cudaTypedefs.h of a CUDA toolkit, 12.0 to 13.x. Headers only: neither
+# gpupeak_cuda_headers: cuda.h and cudaTypedefs.h of a CUDA toolkit, 11.8 to 13.x. Headers only: neither
 # a GPU nor libcuda is needed to build.
-set(GPUPEAK_OLDEST_CUDA 12000)
+set(GPUPEAK_OLDEST_CUDA 11080)
 set(GPUPEAK_CUDA_INCLUDE_DIR "" CACHE PATH "A CUDA toolkit's include folder (holds cuda.h and cudaTypedefs.h)")
 if(NOT GPUPEAK_CUDA_INCLUDE_DIR)
   execute_process(COMMAND bash ${PROJECT_SOURCE_DIR}/tools/find_cuda_headers.sh ${GPUPEAK_OLDEST_CUDA}
@@ -8,7 +8,7 @@ if(NOT GPUPEAK_CUDA_INCLUDE_DIR)
   set(GPUPEAK_CUDA_INCLUDE_DIR "${gpupeak_cuda_found}" CACHE PATH "" FORCE)
 endif()
 if(NOT EXISTS ${GPUPEAK_CUDA_INCLUDE_DIR}/cuda.h OR NOT EXISTS ${GPUPEAK_CUDA_INCLUDE_DIR}/cudaTypedefs.h)
-  message(FATAL_ERROR "No CUDA driver API headers (cuda.h and cudaTypedefs.h of 12.0 or newer) in "
+  message(FATAL_ERROR "No CUDA driver API headers (cuda.h and cudaTypedefs.h of 11.8 or newer) in "
           "'${GPUPEAK_CUDA_INCLUDE_DIR}'. Install a CUDA toolkit (pip: nvidia-cuda-runtime), set CUDA_HOME, or pass "
           "-DGPUPEAK_CUDA_INCLUDE_DIR=/path/to/cuda/include")
 endif()

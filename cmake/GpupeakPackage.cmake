@@ -67,6 +67,10 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
 set(CPACK_RPM_PACKAGE_LICENSE MIT)
 set(CPACK_RPM_PACKAGE_AUTOREQPROV OFF)  # libunwind and liblzma are inside
-set(CPACK_RPM_SPEC_MORE_DEFINE "%define _build_id_links none")
+# The same files give the same package, whenever and wherever it is made.
+set(CPACK_RPM_SPEC_MORE_DEFINE "%define _build_id_links none
+%define _buildhost gpupeak
+%define use_source_date_epoch_as_buildtime 1
+%define clamp_mtime_to_source_date_epoch 1")
 set(CPACK_STRIP_FILES ON)
 include(CPack)

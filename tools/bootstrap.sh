@@ -11,7 +11,7 @@ wanted="$*"
 # First what installing a package takes longest to find out. -DGPUPEAK_CUDA_INCLUDE_DIR is checked by cmake.
 if [ -z "${GPUPEAK_HAS_CUDA_HEADERS:-}" ] && ! "$root/tools/find_cuda_headers.sh" >/dev/null; then
   echo "bootstrap: no CUDA headers. Any of these brings them (headers are enough, no GPU is needed):" \
-    "a CUDA toolkit of 12.0 or newer; pip install nvidia-cuda-runtime; conda install cuda-driver-dev cuda-cudart-dev." \
+    "a CUDA toolkit of 11.8 or newer; pip install nvidia-cuda-runtime; conda install cuda-driver-dev cuda-cudart-dev." \
     "Or set CUDA_HOME, or pass -DGPUPEAK_CUDA_INCLUDE_DIR=FOLDER with cuda.h and cudaTypedefs.h" >&2
   exit 1
 fi

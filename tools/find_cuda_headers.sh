@@ -2,7 +2,7 @@
 # Prints the folder that holds the newest CUDA driver API headers here (cuda.h and cudaTypedefs.h), whoever brought them:
 # a toolkit, Debian's nvidia-cuda-dev, pip or conda. CUDA_HOME and CUDA_PATH come before what is found. Exit 1: none.
 set -u
-oldest=${1:-12000}
+oldest=${1:-11080}
 
 # version FOLDER: its CUDA_VERSION; nothing where it has no headers.
 version() {

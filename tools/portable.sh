@@ -14,6 +14,7 @@ mkdir -p "$root/build" "$out"
 out=$(cd "$out" && pwd)
 cd "$root"
 work=$(mktemp -d)
+export SOURCE_DATE_EPOCH=315532800 # 1980: all files say so; rpm takes 0 for none
 trap 'rm -rf "$work"' EXIT
 
 # apt-get on lists of its own: those of this machine stay as they are.
@@ -46,7 +47,8 @@ for package in libc6 libstdc++6 libdw1 libelf1 libfmt-dev libspdlog-dev libcli11
 done
 
 build=build/static
-flags="-ffile-prefix-map=$root=gpupeak" # the paths of this machine are in no file
+# The paths of this machine are in no file, also where a compiler cache has made them relative.
+flags="-ffile-prefix-map=$root=gpupeak -ffile-prefix-map=../..=gpupeak"
 {
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGPUPEAK_STATIC=ON -DGPUPEAK_BUILD_TESTS=OFF \
     -DGPUPEAK_UNITY=ON "-DGPUPEAK_STATIC_BESIDE=$work/beside" "-DGPUPEAK_STATIC_LICENCES=$work/licences" \
@@ -68,7 +70,7 @@ for file in bin/gpupeak lib/gpupeak/libgpupeak.so lib/gpupeak/libgpupeak_audit.s
   (cd "$work/$name-debug/$(dirname "$file")" && objcopy --add-gnu-debuglink="$(basename "$file").debug" "$work/$name/$file")
 done
 for folder in "$name" "$name-debug"; do
-  tar -C "$work" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=go-w,a+rX -cf - "$folder" | gzip -9n >"$out/$folder.tar.gz"
+  tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=go-w,a+rX -cf - "$folder" | gzip -9n >"$out/$folder.tar.gz"
 done
 python3 tools/wheel.py "$work/$name" "$version" "$out" >/dev/null
 generators=DEB
@@ -79,4 +81,4 @@ if command -v rpmbuild >/dev/null; then generators="DEB;RPM"; fi
 }
 mv "$work"/packages/*.deb "$out"
 if [[ $generators == *RPM ]]; then mv "$work"/packages/*.rpm "$out"; fi
-ls -l "$out"/*.tar.gz "$out"/*.whl "$out"/*.deb
+ls -l "$out"/gpupeak*

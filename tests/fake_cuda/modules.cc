@@ -6,6 +6,11 @@
 #include "costs.h"
 #include "export.h"
 
+#if CUDA_VERSION < 12000  // whose headers do not have them yet
+using CUlibrary = struct CUlib_st*;
+using CUkernel = struct CUkern_st*;
+#endif
+
 namespace fake_cuda {
 namespace {
 
