@@ -47,12 +47,12 @@ for package in libc6 libstdc++6 libdw1 libelf1 libfmt-dev libspdlog-dev libcli11
 done
 
 build=build/static
-# The paths of this machine are in no file, also where a compiler cache has made them relative.
-flags="-ffile-prefix-map=$root=gpupeak -ffile-prefix-map=../..=gpupeak"
+flags="-ffile-prefix-map=$root=gpupeak" # the paths of this machine are in no file
+export CCACHE_DISABLE=1 # whose relative paths would be, and so another build-id
 {
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGPUPEAK_STATIC=ON -DGPUPEAK_BUILD_TESTS=OFF \
     -DGPUPEAK_UNITY=ON "-DGPUPEAK_STATIC_BESIDE=$work/beside" "-DGPUPEAK_STATIC_LICENCES=$work/licences" \
-    -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" ${options[@]+"${options[@]}"} &&
+    -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" -DCMAKE_ASM_FLAGS="$flags" ${options[@]+"${options[@]}"} &&
     cmake --build "$build" -j "$(nproc)" --target gpupeak gpupeak_audit gpupeak_tool
 } >"$out/build.log" 2>&1 || {
   tail -n 40 "$out/build.log" >&2
