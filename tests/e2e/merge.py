@@ -65,7 +65,15 @@ def outputs(*inputs):
 def partial(place):
     logs = record(place, 24)
     wanted = outputs(place)
-    expect(len(json.loads(merge("--json", place).stdout)["processes"]) == 24, "processes")
+    processes = json.loads(merge("--json", place).stdout)["processes"]
+    expect([process["rank"] for process in processes] == list(range(24)), "processes, by their ranks")
+    for process in (processes[0], processes[23]):  # of one that was read first, and of one whose libraries were read before
+        report = json.loads(subprocess.run([GPUPEAK, "report", "--json", "--top", "20", process["log"]], stdout=subprocess.PIPE, check=True).stdout)
+        own = {peak["side"]: peak for peak in process["peaks"]}
+        for side, scope in (("device", "device:0"), ("host", "host")):
+            (peak,) = [peak for peak in report["peaks"] if peak["scope"] == scope]
+            holders = [{"name": holder["site"], "bytes": holder["bytes"]} for holder in peak["holders"]]
+            expect(own[side]["bytes"] == peak["bytes"] and own[side]["sites"] == holders, f"{side}: {own[side]} in place of {holders}")
     partials = os.path.join(place, "partials")
     os.mkdir(partials)
     for node in range(3):
@@ -97,6 +105,11 @@ def partial(place):
             file.write(bytes_)
         said = merge(several, code=3).stderr
         expect(several in said, f"damage: {said}")
+    with open(several, "wb") as file:
+        file.write(whole)
+    lines = subprocess.run(["zstd", "-dc", several], stdout=subprocess.PIPE, check=True).stdout.splitlines(keepends=True)
+    subprocess.run(["zstd", "-q", "-f", "-o", several], input=b"".join(lines[:-1]), check=True)
+    expect("15 logs of 16" in merge(several, code=3).stderr, "a log that is missing")
     newer = '{"schema":"gpupeak.partial/2","version":"9.1","logs":0}\n'
     subprocess.run(["zstd", "-q", "-f", "-o", several], input=newer, text=True, check=True)
     said = merge(several, code=3).stderr

@@ -39,7 +39,9 @@ if what == "refused" and rank == 2:
     assert allocate(1 << 40) == 2
     time.sleep(0.5)
     sys.exit(3)
-if what == "killed" and rank == 2:
+if what == "killed" and rank == 2:  # its last event is the last of all, its end the first
+    assert allocate(1 << 20) == 0
+    time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGKILL)
 if what != "fine":
     time.sleep(%d)

@@ -10,6 +10,7 @@
 #include "collector/export/export.h"
 #include "collector/log/packed_log.h"
 #include "collector/merge/merge.h"
+#include "collector/merge/record_json.h"
 #include "collector/symbols/symbolize.h"
 #include "collector/timeline/instants.h"
 #include "collector/timeline/time_series.h"
@@ -134,6 +135,10 @@ std::vector<Writer> make_writers() {
                    const Merged merged = merge_logs({path}, reading);
                    write_merge(merged, out, style);
                    write_merge_json(merged, out);
+                   // What any log leaves in a partial result can be read back.
+                   const std::string record = record_text(merged.processes.front());
+                   if (record_text(record_of(record)) != record) abort();
+                   out << record;
                  }});
   all.push_back({"bundle", [](const std::string& path, const Reading& reading, std::ostream& out) {
                    const LogReader log(path, reading.sanitizer);
