@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -6,7 +5,6 @@
 #include <filesystem>
 #include <iostream>
 #include <iterator>
-#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,10 +15,9 @@
 #include "commands.h"
 #include "exit_codes.h"
 #include "in_time.h"
-#include "log_folder.h"
 #include "target_log.h"
 #include "terminal.h"
-#include "top_program.h"
+#include "top_programs.h"
 #include "top_replay.h"
 #include "top_screen.h"
 #include "top_text.h"
@@ -40,14 +37,9 @@ struct TopOptions {
   TextOptions text;
 };
 
-constexpr size_t kMostLogs = 500;
 constexpr size_t kWholePage = 60;  ///< lines of --once
 constexpr double kSummarySeconds = 5;
 constexpr std::chrono::milliseconds kOnceApart{500};  // two looks, for what there is a second
-
-double seconds_since_1970() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::string place_of(const std::string& target) {
   std::error_code error;
@@ -56,49 +48,6 @@ std::string place_of(const std::string& target) {
     throw collector::LogError(collector::escape(place) + " is not there", 0);
   return place;
 }
-
-/// The programs below a folder, or the one of a log, as they are at each look.
-class Programs {
- public:
-  Programs(const std::string& place, const collector::Sanitizer& sanitizer)
-      : folder_(place, kMostLogs), sanitizer_(sanitizer) {}
-
-  void look() {
-    const FolderView view = folder_.look();
-    in_all_ = view.logs.size() + view.left_out;
-    const double now = seconds_since_1970();
-    std::vector<TopProgram> next;
-    for (FolderLog log : view.logs) {
-      log.name = sanitizer_.text(log.name);
-      log.facts.program = sanitizer_.text(log.facts.program);
-      const auto known = std::find_if(all_.begin(), all_.end(), [&](const TopProgram& program) {
-        return program.log().path == log.path;
-      });
-      next.push_back(known != all_.end() ? std::move(*known) : TopProgram());
-      next.back().look(log, now);
-    }
-    all_ = std::move(next);
-  }
-  std::vector<TopProgram>& all() { return all_; }
-  /// With those that are too many to be shown.
-  size_t in_all() const { return in_all_; }
-  TopProgram* find(const std::string& path) {
-    const auto found = std::find_if(all_.begin(), all_.end(), [&](const TopProgram& program) {
-      return program.log().path == path;
-    });
-    return found == all_.end() ? nullptr : &*found;
-  }
-  bool any_is_live() const {
-    return std::any_of(all_.begin(), all_.end(),
-                       [](const TopProgram& program) { return program.log().is_live(); });
-  }
-
- private:
-  LogFolder folder_;
-  const collector::Sanitizer& sanitizer_;
-  std::vector<TopProgram> all_;
-  size_t in_all_ = 0;
-};
 
 class Top {
  public:
@@ -314,7 +263,7 @@ class Top {
   const std::string place_;
   const bool is_folder_;
   collector::TextStyle style_;
-  Programs programs_;
+  TopPrograms programs_;
   TopReplay replay_;
   TopView view_;
   std::string open_;  // path of the log that is shown by itself; empty: the list is

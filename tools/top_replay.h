@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "collector/log/progress.h"
 #include "collector/rules/reading.h"
 #include "top_program.h"
 

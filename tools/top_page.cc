@@ -1,16 +1,14 @@
-#include "top_text.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
-#include "collector/analyze/quality.h"
 #include "collector/log/kinds.h"
-#include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
+#include "top_curve.h"
+#include "top_text.h"
+#include "top_words.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -20,75 +18,8 @@ using collector::size_text;
 using collector::TextStyle;
 using Look = TopLine::Look;
 
-constexpr size_t kCurveRows = 5, kLabelColumns = 11, kStackFrames = 40, kMostPhases = 6,
+constexpr size_t kLabelColumns = kTopLabelColumns, kStackFrames = 40, kMostPhases = 6,
                  kMostRows = 4;
-constexpr std::array<std::string_view, 9> kEighths{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-
-std::string span(double seconds) {
-  if (seconds >= 86400) return fmt::format("{:.1f} days", seconds / 86400);
-  if (seconds >= 7200) return fmt::format("{:.1f} h", seconds / 3600);
-  if (seconds >= 120) return fmt::format("{:.0f} min", seconds / 60);
-  return collector::duration(static_cast<int64_t>(seconds * kNsPerSecond));
-}
-
-std::string rate_text(const std::optional<double>& per_second) {
-  return per_second ? grouped(static_cast<uint64_t>(std::llround(*per_second))) : "–";
-}
-
-std::string growth_text(const std::optional<double>& growth, const TextStyle& style) {
-  if (!growth) return "–";
-  const auto bytes = static_cast<uint64_t>(std::llround(std::abs(*growth)));
-  const char* sign = bytes == 0 ? "" : *growth < 0 ? "-" : "+";
-  return sign + size_text(bytes, style);
-}
-
-std::string state_text(const TopProgram& program) {
-  const FolderLog& log = program.log();
-  if (log.state != LogState::kEnded) return kLogStates[static_cast<size_t>(log.state)];
-  const std::string how = collector::exit_text(collector::run_end(log.head.counters));
-  return how.empty() ? "ended" : how;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  const auto found = std::search(
-      text.begin(), text.end(), part.begin(), part.end(),
-      [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
-  return found != text.end();
-}
-
-/// The fastest growth, the soonest end: of all its devices.
-std::optional<double> growth_of(const TopProgram& program) {
-  std::optional<double> most;
-  for (const int32_t device : program.devices()) {
-    const auto growth = program.growth(device);
-    if (growth && (!most || *growth > *most)) most = growth;
-  }
-  return most;
-}
-std::optional<double> full_of(const TopProgram& program) {
-  std::optional<double> soonest;
-  for (const int32_t device : program.devices()) {
-    const auto seconds = program.seconds_to_full(device);
-    if (seconds && (!soonest || *seconds < *soonest)) soonest = seconds;
-  }
-  return soonest;
-}
-
-double order_of(const TopProgram& program, TopSort sort) {
-  switch (sort) {
-    case TopSort::kMemory:
-      return static_cast<double>(program.device_live());
-    case TopSort::kPeak:
-      return static_cast<double>(program.device_peak());
-    case TopSort::kGrowth:
-      return growth_of(program).value_or(-INFINITY);
-    case TopSort::kEvents:
-      return program.events_per_second().value_or(-1);
-    case TopSort::kName:
-      break;
-  }
-  return 0;
-}
 
 /// One program, part by part.
 class Page {
@@ -134,7 +65,7 @@ class Page {
     if (log.head.header.rank >= 0) text += fmt::format("  rank {}", log.head.header.rank);
     text += "  " + state_text(program_);
     if (const auto seconds = program_.seconds())
-      text += (log.is_live() ? " " : ", ") + span(*seconds);
+      text += (log.is_live() ? " " : ", ") + span_text(*seconds);
     if (const auto rate = program_.events_per_second())
       text += fmt::format(" · {} events/s", rate_text(rate));
     add(text + " · log " + size(log.bytes()), Look::kBold);
@@ -170,7 +101,7 @@ class Page {
     if (const auto growth = program_.growth(device))
       text += fmt::format(" · {}/s", growth_text(growth, style_));
     if (const auto seconds = program_.seconds_to_full(device)) {
-      text += fmt::format(" · full in {}", span(*seconds));
+      text += fmt::format(" · full in {}", span_text(*seconds));
       if (!program_.used(device)) text += ", of this program alone";
     }
     if (card != nullptr && !card->name.empty()) text += " · " + collector::escape(card->name);
@@ -193,38 +124,8 @@ class Page {
     if (!text.empty()) add_row("", text);
   }
 
-  /// The largest value of each column's time.
   void draw(const TopCurve& curve) {
-    const size_t columns = static_cast<size_t>(style_.width) - kLabelColumns - 2;
-    if (curve.size() < 2) return;
-    const double begin = curve.front().seconds, end = curve.back().seconds;
-    std::vector<uint64_t> values(columns);
-    uint64_t most = 1, current = 0;
-    size_t at = 0;
-    for (const CurvePoint& point : curve) {
-      const double part = end > begin ? (point.seconds - begin) / (end - begin) : 0;
-      const auto column =
-          static_cast<size_t>(std::clamp(part, 0.0, 1.0) * static_cast<double>(columns));
-      // Till the next point it stays as it was.
-      while (at < std::min(columns - 1, column)) values[++at] = current;
-      current = point.bytes;
-      values[at] = std::max(values[at], current);
-      most = std::max(most, current);
-    }
-    for (size_t row = kCurveRows; row-- > 0;) {
-      std::string cells;
-      for (const uint64_t value : values) {
-        const auto height =
-            static_cast<size_t>(static_cast<double>(value) / static_cast<double>(most) *
-                                    static_cast<double>(kCurveRows * 8) +
-                                0.5);
-        const size_t eighths = value > 0 ? std::max<size_t>(height, 1) : 0;
-        cells += kEighths[eighths > row * 8 ? std::min<size_t>(eighths - row * 8, 8) : 0];
-      }
-      add(collector::right(row + 1 == kCurveRows ? size(most) : "", kLabelColumns) + "│" + cells);
-    }
-    add(collector::right(span(begin), kLabelColumns) + "└" + collector::right(span(end), columns),
-        Look::kFaint);
+    for (TopLine& line : curve_text(curve, style_)) add(line.text, line.look);
   }
 
   void ledger(int32_t device) {
@@ -232,9 +133,10 @@ class Page {
     for (const collector::DeviceSummary& of : findings()->devices) {
       if (of.ordinal != device || !of.ledger) continue;
       const collector::LedgerView& reading = of.ledger->at_exit;
-      std::string text = fmt::format(
-          "{} in use on the card at {} = {} tracked", size(reading.used_bytes),
-          span(static_cast<double>(reading.time_ns) / kNsPerSecond), size(reading.tracked_bytes));
+      std::string text =
+          fmt::format("{} in use on the card at {} = {} tracked", size(reading.used_bytes),
+                      span_text(static_cast<double>(reading.time_ns) / kNsPerSecond),
+                      size(reading.tracked_bytes));
       std::vector<collector::LedgerRow> rows = reading.rows;
       std::sort(rows.begin(), rows.end(),
                 [](const auto& a, const auto& b) { return std::abs(a.bytes) > std::abs(b.bytes); });
@@ -293,7 +195,7 @@ class Page {
     const TopFindings* found = program_.findings();
     const auto now = program_.seconds();
     if (found == nullptr || !program_.log().is_live() || !now) return "";
-    return fmt::format(", {} ago", span(std::max(0.0, *now - found->at_seconds)));
+    return fmt::format(", {} ago", span_text(std::max(0.0, *now - found->at_seconds)));
   }
 
   void holders() {
@@ -302,7 +204,7 @@ class Page {
       add_row("holders",
               view_.is_replaying ? "the log is being read"
                                  : fmt::format("not yet read; r: read the log, some {}",
-                                               span(std::max(0.1, view_.replay_seconds))),
+                                               span_text(std::max(0.1, view_.replay_seconds))),
               Look::kFaint);
       return;
     }
@@ -359,97 +261,6 @@ class Page {
 };
 
 }  // namespace
-
-std::vector<const TopProgram*> arranged(const std::vector<TopProgram>& programs,
-                                        const TopView& view) {
-  std::vector<const TopProgram*> found;
-  for (const TopProgram& program : programs) {
-    const FolderLog& log = program.log();
-    if (view.filter.empty() || contains(log.name + " " + log.facts.program, view.filter))
-      found.push_back(&program);
-  }
-  std::sort(found.begin(), found.end(), [&](const TopProgram* a, const TopProgram* b) {
-    const bool live_a = a->log().is_live(), live_b = b->log().is_live();
-    if (live_a != live_b) return live_a;
-    const double of_a = order_of(*a, view.sort), of_b = order_of(*b, view.sort);
-    return of_a != of_b ? of_a > of_b : a->log().name < b->log().name;
-  });
-  return found;
-}
-
-TopLines list_text(const std::vector<const TopProgram*>& programs, size_t in_all,
-                   const TopView& view, const TextStyle& style) {
-  constexpr size_t kSize = 11, kState = 11, kRate = 11, kFull = 9;
-  TopLines lines;
-  const auto running = std::count_if(programs.begin(), programs.end(),
-                                     [](const TopProgram* of) { return of->log().is_live(); });
-  std::string title = programs.size() < in_all ? fmt::format("{} of ", programs.size()) : "";
-  title += fmt::format("{} logs, {} of running programs · by {}", in_all, running,
-                       kTopSorts[static_cast<size_t>(view.sort)]);
-  if (!view.filter.empty()) title += fmt::format(" · filter: {}", view.filter);
-  lines.push_back({title, Look::kBold});
-  const size_t others = kState + 3 * kSize + kRate + kFull + kSize;
-  const auto width = static_cast<size_t>(std::max(style.width, 80));
-  size_t longest = 3;
-  for (const TopProgram* program : programs)
-    longest = std::max(longest, collector::display_width(program->log().name));
-  const size_t name = style.whole_lines ? longest : std::min(longest, width - others - 1);
-  lines.push_back({collector::left("log", name) + collector::right("state", kState) +
-                       collector::right("GPU now", kSize) + collector::right("peak", kSize) +
-                       collector::right("heap", kSize) + collector::right("growth/s", kSize) +
-                       collector::right("full in", kFull) + collector::right("events/s", kRate),
-                   Look::kFaint});
-  for (size_t i = 0; i < programs.size(); ++i) {
-    const TopProgram& program = *programs[i];
-    const bool live = program.log().is_live();
-    const bool has_device = !program.devices().empty();
-    const auto full = full_of(program);
-    const gpupeak_counters_page& page = program.log().head.counters;
-    std::string text = collector::left(collector::fit(program.log().name, name), name);
-    text += collector::right(collector::fit(state_text(program), kState - 1), kState);
-    text +=
-        collector::right(live && has_device ? size_text(program.device_live(), style) : "–", kSize);
-    text += collector::right(has_device ? size_text(program.device_peak(), style) : "–", kSize);
-    text += collector::right(live && program.has_heap() ? size_text(page.heap.live, style) : "–",
-                             kSize);
-    text += collector::right(growth_text(growth_of(program), style), kSize);
-    text += collector::right(full ? span(*full) : "–", kFull);
-    text += collector::right(live ? rate_text(program.events_per_second()) : "–", kRate);
-    Look look = page.dropped_events > 0 ? Look::kAlarm : live ? Look::kPlain : Look::kFaint;
-    if (view.has_choice && i == view.chosen) look = Look::kChosen;
-    if (page.dropped_events > 0)
-      text += fmt::format("  {} events lost", grouped(page.dropped_events));
-    lines.push_back({text, look});
-  }
-  return lines;
-}
-
-std::vector<const collector::Holder*> holders_of(const TopProgram& program, const TopView& view) {
-  std::vector<const collector::Holder*> rows;
-  const TopFindings* found = program.findings();
-  if (found == nullptr) return rows;
-  const auto take = [&](const std::vector<collector::Holder>& holders) {
-    for (const collector::Holder& holder : holders) {
-      if (view.filter.empty() || contains(holder.title + " " + holder.kind, view.filter))
-        rows.push_back(&holder);
-    }
-  };
-  if (are_of_peak(program, view)) {
-    for (const collector::Peak& peak : found->summary.peaks) {
-      const bool whole = peak.scope == "host" || (peak.scope.starts_with("device:") &&
-                                                  peak.scope.find('/') == std::string::npos);
-      if (whole) take(peak.holders);
-    }
-  } else {
-    take(found->summary.live_at_exit);
-  }
-  // The GPU's first: that is what runs out.
-  std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) {
-    const bool device_a = a->kind.starts_with("device"), device_b = b->kind.starts_with("device");
-    return device_a != device_b ? device_a : a->bytes > b->bytes;
-  });
-  return rows;
-}
 
 TopLines program_text(const TopProgram& program, const TopView& view, size_t rows,
                       const TextStyle& style) {

@@ -1,0 +1,16 @@
+// Memory over time as lines of text.
+#pragma once
+
+#include "top_program.h"
+#include "top_text.h"
+
+namespace gpupeak::tools {
+
+/// What stands before each line of a program's page.
+inline constexpr size_t kTopLabelColumns = 11;
+
+/// As wide as `style` says: the largest value of each column's time. Nothing of less than two
+/// points.
+TopLines curve_text(const TopCurve& curve, const collector::TextStyle& style);
+
+}  // namespace gpupeak::tools

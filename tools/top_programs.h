@@ -1,0 +1,34 @@
+// The programs that `top` shows, as they are at each look.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "collector/text/sanitize.h"
+#include "log_folder.h"
+#include "top_program.h"
+
+namespace gpupeak::tools {
+
+/// Those below a folder, or the one of a log.
+class TopPrograms {
+ public:
+  TopPrograms(const std::string& place, const collector::Sanitizer& sanitizer);
+
+  void look();
+  std::vector<TopProgram>& all() { return all_; }
+  /// With those that are too many to be shown.
+  size_t in_all() const { return in_all_; }
+  /// By the path of its log; nullptr: there is none.
+  TopProgram* find(const std::string& path);
+  bool any_is_live() const;
+
+ private:
+  LogFolder folder_;
+  const collector::Sanitizer& sanitizer_;
+  std::vector<TopProgram> all_;
+  size_t in_all_ = 0;
+};
+
+}  // namespace gpupeak::tools
