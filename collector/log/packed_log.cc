@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "collector/log/log_columns.h"
+#include "collector/log/zstd_packer.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "gpupeak/log_format.h"
@@ -169,42 +170,9 @@ size_t unpack_frame(ZSTD_DCtx* context, std::span<const uint8_t> from, const std
   }
 }
 
-/// One frame, from pieces.
-class Packer {
- public:
-  Packer(std::ostream& out, const Packing& packing)
-      : out_(out), context_(ZSTD_createCCtx(), &ZSTD_freeCCtx), buffer_(ZSTD_CStreamOutSize()) {
-    ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, packing.level);
-    ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_nbWorkers, packing.threads);
-    ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_checksumFlag, 1);
-  }
-  /// What all pieces have together, where that is known.
-  uint64_t written() const { return written_; }
-  void pledge(uint64_t bytes) { ZSTD_CCtx_setPledgedSrcSize(context_.get(), bytes); }
-
-  void add(std::span<const uint8_t> piece, bool last) {
-    ZSTD_inBuffer in{piece.data(), piece.size(), 0};
-    for (bool more = true; more && out_;) {
-      ZSTD_outBuffer to{buffer_.data(), buffer_.size(), 0};
-      const size_t left =
-          ZSTD_compressStream2(context_.get(), &to, &in, last ? ZSTD_e_end : ZSTD_e_continue);
-      if (ZSTD_isError(left) != 0) throw std::runtime_error(ZSTD_getErrorName(left));
-      out_.write(buffer_.data(), static_cast<std::streamsize>(to.pos));
-      written_ += to.pos;
-      more = last ? left != 0 : in.pos != in.size;
-    }
-  }
-
- private:
-  std::ostream& out_;
-  uint64_t written_ = 0;
-  const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context_;
-  std::vector<char> buffer_;
-};
-
 void pack_frame(std::span<const uint8_t> from, std::ostream& out, const Progress& progress,
                 const Packing& packing) {
-  Packer packer(out, packing);
+  ZstdPacker packer(out, packing.level, packing.threads);
   packer.pledge(from.size());
   for (size_t done = 0; out;) {
     const size_t step = std::min(kStepBytes, from.size() - done);
@@ -243,7 +211,7 @@ void pack_columns(std::span<const uint8_t> log, std::ostream& out, const Progres
   const uint64_t size = log.size();
   told.append(reinterpret_cast<const char*>(&size), sizeof size);
   write_skippable(told, out);
-  Packer packer(out, packing);
+  ZstdPacker packer(out, packing.level, packing.threads);
   ColumnSplitter splitter;
   ColumnJoiner joiner("it");
   std::vector<uint8_t> blocks[2];  // one is made while the other is checked

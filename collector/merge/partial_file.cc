@@ -7,9 +7,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <stdexcept>
 
 #include "collector/log/mapped_file.h"
+#include "collector/log/zstd_packer.h"
 #include "collector/merge/record_json.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
@@ -104,28 +106,9 @@ uint64_t read_front(Lines& lines) {
   return front["logs"].get<uint64_t>();
 }
 
-class Packer {
- public:
-  explicit Packer(std::ostream& out) : out_(out) {
-    ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_checksumFlag, 1);
-  }
-  void add(std::string_view text, ZSTD_EndDirective directive) {
-    ZSTD_inBuffer in{text.data(), text.size(), 0};
-    for (bool more = true; more && out_;) {
-      char buffer[1 << 16];
-      ZSTD_outBuffer to{buffer, sizeof buffer, 0};
-      const size_t left = ZSTD_compressStream2(context_.get(), &to, &in, directive);
-      if (ZSTD_isError(left) != 0) throw std::runtime_error(ZSTD_getErrorName(left));
-      out_.write(buffer, static_cast<std::streamsize>(to.pos));
-      more = directive == ZSTD_e_end ? left != 0 : in.pos != in.size;
-    }
-  }
-
- private:
-  std::ostream& out_;
-  const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context_{ZSTD_createCCtx(),
-                                                                      &ZSTD_freeCCtx};
-};
+std::span<const uint8_t> bytes_of(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
 
 }  // namespace
 
@@ -142,14 +125,14 @@ void write_partial(std::vector<ProcessRecord> records, std::string_view version,
                    std::ostream& out) {
   std::sort(records.begin(), records.end(),
             [](const ProcessRecord& a, const ProcessRecord& b) { return a.id < b.id; });
-  Packer packer(out);
+  ZstdPacker packer(out, ZSTD_CLEVEL_DEFAULT, 0);
   const Json front{{"schema", fmt::format("{}{}", kSchema, kVersion)},
                    {"version", version},
                    {"logs", records.size()}};
-  packer.add(front.dump() + "\n", ZSTD_e_continue);
+  packer.add(bytes_of(front.dump() + "\n"), false);
   for (const ProcessRecord& record : records)
-    packer.add(record_text(record) + "\n", ZSTD_e_continue);
-  packer.add("", ZSTD_e_end);
+    packer.add(bytes_of(record_text(record) + "\n"), false);
+  packer.add({}, true);
 }
 
 std::vector<ProcessRecord> read_partial(const std::string& path) {

@@ -37,6 +37,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "a.gplog")
         early = watch("--wait", "20", "--max", "device.peak_bytes=1GiB", log)  # before there is a log
+        time.sleep(0.3)
+        expect(early.poll() is None, "it does not wait for a log")
         program = Program(log, DRIVER)
         tight = watch("--max", "device.peak_bytes=300MiB", "--max", "host.kind.heap.usable_peak_bytes=1GiB", str(program.process.pid))
         live = watch("--max", "device.live_bytes@device:0=300MiB", log)
