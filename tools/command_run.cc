@@ -13,6 +13,9 @@
 #include <optional>
 #include <regex>
 
+#include "collector/rules/rule_book.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
@@ -37,8 +40,9 @@ struct RunOptions {
   double summary_within_s = 1;                ///< then what was counted has to do
   std::string compress = "auto";              ///< run_compress.h
   std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
-  bool ort_nodes = false;                     ///< ONNX Runtime's sessions write a profile
-  bool audit = false;                         ///< reach clients that bypass a preloaded library
+  std::string pool_rules;  ///< a file with [[pool]]; empty: as GPUPEAK_POOL_RULES
+  bool ort_nodes = false;  ///< ONNX Runtime's sessions write a profile
+  bool audit = false;      ///< reach clients that bypass a preloaded library
   bool quiet = false;
 };
 
@@ -144,6 +148,8 @@ void set_unless_empty(const char* name, const std::string& value) {
   set_unless_empty("GPUPEAK_LOG_MAX", options.log_max);
   set_unless_empty("GPUPEAK_CHILDREN", options.children);
   set_unless_empty("GPUPEAK_PYTHON", options.python);
+  if (!options.pool_rules.empty())
+    setenv("GPUPEAK_POOL_RULES", fs::absolute(options.pool_rules).c_str(), 1);
   if (options.quiet) setenv("GPUPEAK_QUIET", "1", 1);
   if (options.ort_nodes) setenv("GPUPEAK_ORT_NODES", "1", 1);
   // So that what comes from outside falls between the right events.
@@ -227,6 +233,9 @@ int run(const RunOptions& options) {
     say("libgpupeak.so is not beside this command (../lib/gpupeak or ../preload)");
     return kOwnFailure;
   }
+  if (!options.pool_rules.empty() && collector::read_rule_set(options.pool_rules).pools.empty())
+    throw collector::UsageError(fmt::format("{} has no [[pool]]: docs/rules.md has one",
+                                            collector::escape(options.pool_rules)));
   const std::string pattern = absolute_pattern(options);
   const std::string children = children_pattern(pattern);
   const fs::path preload = preloadable(library);
@@ -316,6 +325,10 @@ void add_run(CommandLine& line) {
                   "A line of the program's output with this text begins a phase (may be repeated)")
       ->type_name("[NAME=]TEXT")
       ->allow_extra_args(false);
+  verb.add_option("--pool-rules", options.pool_rules,
+                  "Look into the allocators that the [[pool]] parts of this rule file describe")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
   verb.add_flag("--ort-nodes", options.ort_nodes,
                 "Have ONNX Runtime write its profile of each session, and make phases of its nodes "
                 "(costs time and host memory of its own: docs/phases.md)");

@@ -40,6 +40,9 @@ class ArenaAccounts {
     bool at_peak = false;                    // nothing has changed since the last new maximum
     // Blocks that are part of the arena's memory, begin and end: they never overlap.
     std::map<uint64_t, uint64_t> placed;
+
+    /// Also where those that came after it have turned out to be in another place.
+    bool is_unused() const { return place == kNowhere && alloc_count == 0 && failed_count == 0; }
   };
   /// Under which circumstances a block was handed out.
   struct Cause {

@@ -43,7 +43,19 @@ std::string names_of_builtin_sets() {
   return names;
 }
 
-RuleSet load(const std::string& name) {
+bool applies(const RuleSet& set, const Definitions& definitions) {
+  return std::any_of(
+      definitions.modules().begin(), definitions.modules().end(), [&](const Module& module) {
+        const std::string_view path = module.path;
+        const std::string_view name = path.substr(path.rfind('/') + 1);
+        return std::any_of(set.chosen_by.begin(), set.chosen_by.end(),
+                           [&](const std::string& glob) { return glob_match(glob, name); });
+      });
+}
+
+}  // namespace
+
+RuleSet read_rule_set(const std::string& name) {
   for (const RuleSet& set : builtin_sets()) {
     if (set.name == name) return set;
   }
@@ -59,18 +71,6 @@ RuleSet load(const std::string& name) {
   if (set.name.empty()) set.name = name;
   return set;
 }
-
-bool applies(const RuleSet& set, const Definitions& definitions) {
-  return std::any_of(
-      definitions.modules().begin(), definitions.modules().end(), [&](const Module& module) {
-        const std::string_view path = module.path;
-        const std::string_view name = path.substr(path.rfind('/') + 1);
-        return std::any_of(set.chosen_by.begin(), set.chosen_by.end(),
-                           [&](const std::string& glob) { return glob_match(glob, name); });
-      });
-}
-
-}  // namespace
 
 const NameRules& builtin_name_rules() {
   static const NameRules names = [] {
@@ -99,7 +99,7 @@ RuleBook choose_rules(const RuleChoice& choice, const Definitions& definitions) 
       choose_by_modules();
       continue;
     }
-    const RuleSet set = load(name);
+    const RuleSet set = read_rule_set(name);
     book.sets.push_back(definitions.shown(set.name));
     append(book.phases, set.phases);
     append(book.tags, set.tags);

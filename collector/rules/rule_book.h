@@ -34,6 +34,9 @@ struct RuleBook {
   std::vector<Rule> phases, tags;
 };
 
+/// The set of this name, or the file. Throws UsageError.
+RuleSet read_rule_set(const std::string& name);
+
 /// Throws UsageError for rules that cannot be read.
 RuleBook choose_rules(const RuleChoice& choice, const Definitions& definitions);
 

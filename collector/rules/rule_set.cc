@@ -41,6 +41,9 @@ class RuleReader {
       } else if (key == "table") {
         set.names.tables = each<TableRule>(
             key, value, [this](const toml::table& part) { return table_rule(part); });
+      } else if (key == "pool") {
+        set.pools = each<std::string>(key, value,
+                                      [this](const toml::table& part) { return pool_name(part); });
       } else if (key == "plumbing") {
         set.names.plumbing = each<FrameGlobs>(
             key, value, [this](const toml::table& part) { return frame_globs(part); });
@@ -50,7 +53,7 @@ class RuleReader {
       } else {
         fail(value,
              fmt::format("no such key '{}': there are name, description, modules, [[phase]], "
-                         "[[tag]], [[class]], [[table]], [[plumbing]] and [[landmark]]",
+                         "[[tag]], [[class]], [[table]], [[pool]], [[plumbing]] and [[landmark]]",
                          escape(key.str())));
       }
     }
@@ -186,6 +189,50 @@ class RuleReader {
     }
     if (!has_slot || function.name.empty()) fail(table, "a function has a slot and a name");
     return function;
+  }
+
+  /// The library that records reads these parts (preload/hooks/pool_rule_text.h), with less of TOML
+  /// than there is: what is wrong is said here, where there is a terminal.
+  std::string pool_name(const toml::table& table) const {
+    constexpr int64_t kLastArgument = 5, kMostSlots = 4095;
+    std::string name;
+    for (const auto& [key, value] : table) {
+      const auto number = value.value<int64_t>();
+      const bool is_number = value.is_integer() && number && *number >= 0;
+      const bool is_argument = key == "size" || key == "address" || key == "given" || key == "pool";
+      const bool is_slot = key == "functions" || key == "destructor";
+      const bool is_text = key == "name" || key == "library" || key == "class" || key == "type";
+      if (!is_argument && !is_slot && !is_text && key != "allocate" && key != "free") {
+        fail(value, fmt::format("no such key '{}' in a pool: there are name, library, class, type, "
+                                "functions, allocate, free, destructor, size, given, address and "
+                                "pool",
+                                escape(key.str())));
+      }
+      if (is_argument && (!is_number || *number > kLastArgument))
+        fail(value, fmt::format("'{}' must be an argument's number, 0 to 5", escape(key.str())));
+      if (is_slot && (!is_number || *number > kMostSlots))
+        fail(value, fmt::format("'{}' must be a number", escape(key.str())));
+      if (is_argument || is_slot || is_number) continue;
+      const std::string given = text(key, value);
+      if (given.find_first_of("\"'\\\n") != std::string::npos || given.size() > 255)
+        fail(value, fmt::format("'{}' must be a plain text in quotes", escape(key.str())));
+      if (key == "name") name = given;
+    }
+    if (name.empty() || name.size() > 47)
+      fail(table, "a pool has a name, of 47 characters at most");
+    const bool of_class = table.contains("class") || table.contains("type");
+    for (const char* key : {"library", "allocate", "free", "size", "address"}) {
+      if (!table.contains(key)) fail(table, fmt::format("the pool has no {}", key));
+    }
+    for (const char* key : {"allocate", "free"}) {
+      if (table[key].is_integer() != of_class)
+        fail(table, fmt::format("'{}' must be {}", key,
+                                of_class ? "the number of a virtual function"
+                                         : "the name of an exported function, or give the class"));
+    }
+    if (of_class && !table.contains("functions"))
+      fail(table, "the pool has no functions: how many virtual ones its class has");
+    return name;
   }
 
   uint32_t slot(const toml::key& key, const toml::node& node) const {

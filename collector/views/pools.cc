@@ -179,6 +179,7 @@ void write_pools(Profile& profile, const PoolInstant& instant, const std::vector
   for (size_t arena = 0; arena < states.size(); ++arena) {
     const PoolState& state = states[arena];
     const ArenaTable::Arena& info = table.arenas()[arena];
+    if (info.is_unused()) continue;
     const PeakFinder::Scope& in_use = table.peaks().scope(info.scope);
     out << '\n' << bold(pool_text(profile, info), style) << '\n';
     write_wrapped(
@@ -236,6 +237,7 @@ void write_pools_json(Profile& profile, const PoolMoments& moments, const PoolIn
   for (size_t arena = 0; arena < states.size(); ++arena) {
     const PoolState& state = states[arena];
     const ArenaTable::Arena& info = table.arenas()[arena];
+    if (info.is_unused()) continue;
     const PeakFinder::Scope& in_use = table.peaks().scope(info.scope);
     const PeakFinder::Scope& reserved = table.peaks().scope(info.reserved_scope);
     Json pool;
@@ -280,6 +282,7 @@ void write_pools_json(Profile& profile, const PoolMoments& moments, const PoolIn
     row["pools"] = Json::array();
     for (size_t arena = 0; arena < mark.levels.size(); ++arena) {
       const ArenaTable::Arena& info = table.arenas()[arena];
+      if (info.is_unused()) continue;
       Json level = {{"name", profile.definitions().shown(profile.replay().name(info.name))},
                     {"in_use_bytes", mark.levels[arena].in_use},
                     {"reserved_bytes", mark.levels[arena].reserved}};

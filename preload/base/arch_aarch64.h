@@ -1,6 +1,7 @@
 // aarch64's part of base/: see arch.h. HOOK-SAFE.
 #pragma once
 
+#include <elf.h>
 #include <sys/auxv.h>
 
 #include <cstddef>
@@ -45,6 +46,10 @@ bool counter_can_be_trusted();
 /// The kernel's clock counts by the same counter: where that is slow, two readings of which one
 /// depends on the other may be the same.
 constexpr bool kKernelClockMayStandStill = true;
+
+/// How a slot is filled in through which a function is called, and one that holds its address.
+constexpr uint32_t kCallRelocation = R_AARCH64_JUMP_SLOT;
+constexpr uint32_t kAddressRelocation = R_AARCH64_GLOB_DAT;
 
 /// What this thread loads or stores next it loads or stores after what it loaded so far; what it
 /// stores next others see after what it stored so far.

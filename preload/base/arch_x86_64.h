@@ -1,6 +1,8 @@
 // x86-64's part of base/: see arch.h. HOOK-SAFE.
 #pragma once
 
+#include <elf.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -30,6 +32,10 @@ inline __attribute__((always_inline)) uint64_t counter() {
 bool counter_can_be_trusted();
 /// The kernel's clock counts this counter's cycles, or is read for longer than it stands still.
 constexpr bool kKernelClockMayStandStill = false;
+
+/// How a slot is filled in through which a function is called, and one that holds its address.
+constexpr uint32_t kCallRelocation = R_X86_64_JUMP_SLOT;
+constexpr uint32_t kAddressRelocation = R_X86_64_GLOB_DAT;
 
 /// What this thread loads or stores next it loads or stores after what it loaded so far; what it
 /// stores next others see after what it stored so far. x86 does so by itself.

@@ -16,10 +16,14 @@ long copy(const iovec* pieces, uint32_t count, uint8_t* to, size_t bytes) {
 
 }  // namespace
 
+bool copy_word(uintptr_t address, uint64_t& word) {
+  const iovec piece{reinterpret_cast<void*>(address), sizeof word};
+  return copy(&piece, 1, reinterpret_cast<uint8_t*>(&word), sizeof word) == sizeof word;
+}
+
 bool CopiedMemory::is_allowed() {
   uint64_t from = 1, to = 0;
-  const iovec piece{&from, sizeof from};
-  return copy(&piece, 1, reinterpret_cast<uint8_t*>(&to), sizeof to) == sizeof to;
+  return copy_word(reinterpret_cast<uintptr_t>(&from), to) && to == from;
 }
 
 void CopiedMemory::index(uint32_t range) {

@@ -12,6 +12,9 @@
 
 namespace gpupeak::preload {
 
+/// One word; false if it cannot be read. Callable by any thread.
+bool copy_word(uintptr_t address, uint64_t& word);
+
 class CopiedMemory {
  public:
   /// Begins a session: nothing that was read before is believed any more. True if all that the last

@@ -8,6 +8,7 @@
 #include "hooks/missing_hooks.h"
 #include "hooks/ort.h"
 #include "hooks/pjrt.h"
+#include "hooks/pool_rules.h"
 #include "stack/module_map.h"
 
 namespace gpupeak::preload {
@@ -44,6 +45,10 @@ DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* c
   if (is_pjrt_entry(name) && handle != RTLD_NEXT) {
     void* const found = real(handle, name);
     return {found != nullptr ? pjrt_entry_for(found) : nullptr, nullptr};
+  }
+  take_over_rule_pools();
+  if (is_rule_pool_entry(name) && handle != RTLD_NEXT) {
+    return {rule_pool_entry_for(real(handle, name)), nullptr};
   }
   if (has_missing_hooks() && name != nullptr) note_asked_for(name);
   if (handle == RTLD_NEXT || (!is_ort && !is_hooked_name(name)) || is_in(caller, "libcuda.so") ||

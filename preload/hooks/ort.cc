@@ -21,7 +21,7 @@
 #include "track/ort_profile.h"
 #include "track/ort_sessions.h"
 #include "track/phases.h"
-#include "track/pool_bfc.h"
+#include "track/pool_objects.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -114,7 +114,7 @@ Word create_session(const Real& real, Word env, Word model, Arguments... argumen
   const uint64_t session = number_ort_session(!from_file        ? "(in memory)"
                                               : path != nullptr ? path
                                                                 : "");
-  say_bfc_pools();
+  say_pools();
   CallPhase phase(real.label(session), real.frame);
   const Table api = real.library.real_table.load(std::memory_order_relaxed);
   const int minor = real.library.minor;

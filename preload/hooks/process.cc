@@ -8,13 +8,14 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
-#include "hooks/bfc_arena.h"
 #include "hooks/c10.h"
 #include "hooks/cuda_lookup.h"
 #include "hooks/export.h"
 #include "hooks/loader.h"
 #include "hooks/ort.h"
 #include "hooks/pjrt.h"
+#include "hooks/pool_rules.h"
+#include "hooks/pool_tables.h"
 #include "log/log_file.h"
 #include "stack/module_map.h"
 #include "track/phases.h"
@@ -36,24 +37,28 @@ int main_with_phase(int argc, char** argv, char** environment) {
 /// The process page is zero already, but on kernels without MADV_WIPEONFORK.
 void on_fork_in_child() {
   abandon_log_file();
+  reset_rule_pools();
   if (g_process->decided != 0) memset(static_cast<void*>(g_process), 0, sizeof *g_process);
 }
 
 __attribute__((constructor)) void begin() {
   finish_start();
+  take_over_rule_pools();
   pthread_atfork(nullptr, nullptr, &on_fork_in_child);
 }
 
 __attribute__((destructor)) void end() {
   end_process();
-  put_back_bfc_arenas();
+  put_back_rule_pools();
+  put_back_pool_tables();
 }
 
 }  // namespace
 
 void forget_unloaded_libraries() {
   check_driver_is_loaded();
-  forget_unloaded_bfc_arenas();
+  forget_unloaded_pool_tables();
+  forget_unloaded_rule_pools();
   forget_unloaded_ort();
   forget_unloaded_pjrt();
   forget_unloaded_c10();

@@ -5,15 +5,17 @@
 #include "base/environment.h"
 #include "base/text.h"
 #include "base/virtual_table.h"
-#include "hooks/bfc_arena.h"
+#include "hooks/pool_tables.h"
 #include "life/process.h"
-#include "track/pool_bfc.h"
+#include "track/pool_objects.h"
 
 namespace gpupeak::preload {
 namespace {
 
-/// std::optional<tsl::AllocatorStats>, as the function returns it. Published headers have one word of
-/// `reserved` less; JAX 0.11.2's plugin writes these.
+constinit PoolMaker g_maker{"XLA", "pools.xla"};
+
+/// std::optional<tsl::AllocatorStats>, as the function returns it. Published headers have one word
+/// of `reserved` less; JAX 0.11.2's plugin writes these.
 struct OptionalBytes {
   int64_t bytes;
   uint8_t known;
@@ -33,7 +35,7 @@ bool is_flag(uint8_t value) {
   return value <= 1;
 }
 
-BfcArenaTotals totals_of(uintptr_t statistics, uint64_t object) {
+PoolTotals totals_of(uintptr_t statistics, uint64_t object) {
   struct Returned {
     Statistics told;
     uint8_t room[1024];  // for what later releases add
@@ -51,13 +53,13 @@ BfcArenaTotals totals_of(uintptr_t statistics, uint64_t object) {
 /// As tsl::Allocator declares them, and as found in JAX 0.11.2's plugin. Those of other numbers of
 /// functions were declared in another order.
 constexpr size_t kFunctions = 21;
-constexpr BfcClass kClass{BfcFramework::kXla,
-                          {/*AllocateRaw*/ 3, /*with attributes*/ 4, kNoSlot, /*DeallocateRaw*/ 7,
-                           /*destructors*/ 0, 1},
-                          true,
-                          /*GetStats*/ 16,
-                          &totals_of,
-                          /*AllocatedSize*/ 13};
+constexpr PoolClass kClass{.maker = &g_maker,
+                           .slot = {/*AllocateRaw*/ 3, /*with attributes*/ 4, kNoSlot,
+                                    /*DeallocateRaw*/ 7, /*destructors*/ 0, 1},
+                           .size_at = 2,
+                           .statistics = /*GetStats*/ 16,
+                           .totals = &totals_of,
+                           .block_size = /*AllocatedSize*/ 13};
 /// The C API's versions around the one that this was seen with, 0.115.
 constexpr int kFirstMinor = 105, kLastMinor = 125;
 
@@ -65,7 +67,7 @@ void off(int minor, const char* why) {
   Text<256> text;
   text.add("XLA (PJRT 0.").add(static_cast<uint64_t>(minor)).add("): ").add(why);
   text.add("; XLA_PYTHON_CLIENT_ALLOCATOR=platform shows each buffer");
-  bfc_pools_off(text.view());
+  pools_off(text.view());
 }
 
 }  // namespace
@@ -78,11 +80,11 @@ void take_over_xla_arenas(const void* inside, int minor) {
       strcmp(arena.base, "N3tsl9AllocatorE") != 0) {
     return off(minor, "its arenas are not those of a release that is known");
   }
-  if (!take_over_bfc_tables(kClass, &arena, 1))
+  if (!take_over_pool_tables(kClass, &arena, 1))
     return off(minor, "its table of functions cannot be written");
   Text<32> version;
   version.add("PJRT 0.").add(static_cast<uint64_t>(minor));
-  bfc_pools_on(BfcFramework::kXla, version.view());
+  pools_on(g_maker, version.view());
 }
 
 }  // namespace gpupeak::preload

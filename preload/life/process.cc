@@ -38,7 +38,7 @@
 #include "track/nvtx.h"
 #include "track/ort_sessions.h"
 #include "track/phases.h"
-#include "track/pool_bfc.h"
+#include "track/pool_objects.h"
 #include "track/xla_programs.h"
 
 #ifndef MADV_WIPEONFORK
@@ -174,7 +174,7 @@ void forget_parent() {
   forget_device_memory();
   forget_ledger();
   reset_ort_sessions();
-  reset_bfc_arenas();
+  reset_pool_objects();
   reset_xla_programs();
   reset_nvtx();
   g_generation += 1;

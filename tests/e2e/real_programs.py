@@ -19,6 +19,7 @@ SOURCE = """#include <algorithm>
 int main() { std::map<std::string, std::vector<int>> m; m["a"].push_back(1); return (int)m.size() - 1; }
 """
 
+SOURCES = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 EXIT_CODES = {"bash": 3, "python3": 4, "node": 5, "perl": 6}  # 0 elsewhere: a program that fails shows nothing
 PROGRAMS = {
     "bash": ["bash", "-c", "x=0; for i in $(seq 200); do x=$((x+i)); done; echo $x | tr 0-9 a-j; exit 3"],
@@ -33,7 +34,7 @@ PROGRAMS = {
     "perl": ["perl", "-e", "my %h; $h{$_}=$_ x 10 for 1..50000; print scalar(keys %h), qq(\\n); exit 6"],
     "rustc": ["rustc", "--version"],
     "cargo": ["cargo", "--version"],
-    "tar": ["sh", "-c", "tar cf - /usr/share/doc 2>/dev/null | wc -c"],
+    "tar": ["sh", "-c", f"tar cf - {SOURCES}/docs {SOURCES}/collector {SOURCES}/preload 2>/dev/null | wc -c"],
     "chromium": ["sh", "-c", "echo '<h1>hello</h1><script>document.title=1+1</script>' > page.html; chromium --headless "
                  "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
                  "--disable-component-update --disable-sync --user-data-dir=profile --dump-dom page.html 2>/dev/null"],

@@ -38,7 +38,7 @@ _gpupeak() {
       fi
     done
     if [ "$verb" = run ]; then
-      mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --log-max --summary-within --compress --children --python --audit --ort-nodes --phase-on-output --help --" -- "$word")
+      mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --log-max --summary-within --compress --children --python --audit --ort-nodes --phase-on-output --pool-rules --help --" -- "$word")
       return
     fi
   fi

@@ -1,7 +1,7 @@
-// What stands in the place of an arena's virtual functions. It asks gpupeak_bfc_arena_before for the real function and either
+// What stands in the place of a pool's functions. It asks gpupeak_pool_before for the real function and either
 // goes on to it with nothing changed, or calls it with every register that can hold an argument and sixteen words of
-// those on the stack, notes the result, and gives back every register that can hold one. A slot that were another
-// function than it is taken for would cost a figure and nothing else. Exceptions pass, and are noted.
+// those on the stack, notes the result, and gives back every register that can hold one. A function that is
+// not what it is taken for costs a figure and nothing else. Exceptions pass, and are noted.
         .text
         .macro  save_vectors
         .irp    n, 0, 1, 2, 3, 4, 5, 6, 7
@@ -21,15 +21,15 @@
         .endr
         .endm
 
-        .type   gpupeak_bfc_arena_call, @function
-gpupeak_bfc_arena_call:
+        .type   gpupeak_pool_call, @function
+gpupeak_pool_call:
         .cfi_startproc
-        .cfi_personality 0x1b, gpupeak_bfc_arena_left
+        .cfi_personality 0x1b, gpupeak_pool_left
         .cfi_def_cfa %rbp, 16
         .cfi_offset %rbp, -16
         save_vectors
         movq    %rsp, %rdi
-        call    gpupeak_bfc_arena_before@PLT
+        call    gpupeak_pool_before@PLT
         movq    %rax, %r11
         testq   %rdx, %rdx
         jz      1f
@@ -46,7 +46,7 @@ gpupeak_bfc_arena_call:
         movups  %xmm0, 64(%rsp)
         movups  %xmm1, 80(%rsp)
         movq    %rsp, %rdi
-        call    gpupeak_bfc_arena_after@PLT
+        call    gpupeak_pool_after@PLT
         movq    56(%rsp), %rax
         movq    16(%rsp), %rdx
         movups  64(%rsp), %xmm0
@@ -63,11 +63,11 @@ gpupeak_bfc_arena_call:
         .cfi_restore %rbp
         jmp     *%r11
         .cfi_endproc
-        .size   gpupeak_bfc_arena_call, .-gpupeak_bfc_arena_call
+        .size   gpupeak_pool_call, .-gpupeak_pool_call
 
         .macro  thunk table, function
-        .type   gpupeak_bfc_arena_\table\()_\function, @function
-gpupeak_bfc_arena_\table\()_\function:
+        .type   gpupeak_pool_\table\()_\function, @function
+gpupeak_pool_\table\()_\function:
         .cfi_startproc
         endbr64
         pushq   %rbp
@@ -75,7 +75,7 @@ gpupeak_bfc_arena_\table\()_\function:
         .cfi_offset %rbp, -16
         movq    %rsp, %rbp
         .cfi_def_cfa_register %rbp
-        subq    $192, %rsp              // BfcArenaCall, whose end is the pushed rbp and the return address
+        subq    $192, %rsp              // PoolCall, whose end is the pushed rbp and the return address
         movq    %rdi, 0(%rsp)
         movq    %rsi, 8(%rsp)
         movq    %rdx, 16(%rsp)
@@ -84,27 +84,27 @@ gpupeak_bfc_arena_\table\()_\function:
         movq    %r9, 40(%rsp)
         movq    $(\table * 6 + \function), 48(%rsp)
         movq    %rax, 56(%rsp)
-        jmp     gpupeak_bfc_arena_call
+        jmp     gpupeak_pool_call
         .cfi_endproc
-        .size   gpupeak_bfc_arena_\table\()_\function, .-gpupeak_bfc_arena_\table\()_\function
+        .size   gpupeak_pool_\table\()_\function, .-gpupeak_pool_\table\()_\function
         .endm
 
-        .irp    table, 0, 1, 2, 3, 4, 5, 6, 7
+        .irp    table, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
         .irp    function, 0, 1, 2, 3, 4, 5
         thunk   \table, \function
         .endr
         .endr
 
         .section .data.rel.ro.local, "aw", @progbits
-        .globl  gpupeak_bfc_arena_thunks
-        .hidden gpupeak_bfc_arena_thunks
-        .type   gpupeak_bfc_arena_thunks, @object
+        .globl  gpupeak_pool_thunks
+        .hidden gpupeak_pool_thunks
+        .type   gpupeak_pool_thunks, @object
         .balign 8
-gpupeak_bfc_arena_thunks:
-        .irp    table, 0, 1, 2, 3, 4, 5, 6, 7
+gpupeak_pool_thunks:
+        .irp    table, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
         .irp    function, 0, 1, 2, 3, 4, 5
-        .quad   gpupeak_bfc_arena_\table\()_\function
+        .quad   gpupeak_pool_\table\()_\function
         .endr
         .endr
-        .size   gpupeak_bfc_arena_thunks, .-gpupeak_bfc_arena_thunks
+        .size   gpupeak_pool_thunks, .-gpupeak_pool_thunks
         .section .note.GNU-stack, "", @progbits

@@ -1,4 +1,4 @@
-#include "track/pool_bfc.h"
+#include "track/pool_objects.h"
 
 #include "base/futex_lock.h"
 #include "base/hook_scope.h"
@@ -16,25 +16,13 @@ constexpr size_t kMostArenas = 256;  // a power of two
 constexpr uint64_t kFree = 0, kGone = 1;
 
 /// By object, looked up without a lock: an entry that is gone stays one to go on from.
-constinit BfcArena g_arenas[kMostArenas];
+constinit PoolObject g_arenas[kMostArenas];
 constinit FutexLock g_lock;  // who adds and removes
 constinit std::atomic<bool> g_were_too_many{false};
 
-/// What the log of this generation has been told.
-struct Fact {
-  Text<256> text;
-  uint64_t said_in = 0;
-};
-constinit Fact g_on[2], g_off;
-
-struct FrameworkNames {
-  const char* shown;
-  const char* fact;
-};
-constexpr FrameworkNames kNames[] = {{"ONNX Runtime", "pools.onnxruntime"}, {"XLA", "pools.xla"}};
-const FrameworkNames& names_of(BfcFramework framework) {
-  return kNames[static_cast<size_t>(framework)];
-}
+constexpr size_t kMostMakers = 32;
+constinit PoolMaker* g_makers[kMostMakers];  // of which something was taken over
+constinit PoolFact g_off;
 
 uint64_t generation() {
   return g_process->generation + 1;  // 0 is never one
@@ -44,9 +32,9 @@ size_t home(uint64_t object) {
   return static_cast<size_t>((object * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % kMostArenas;
 }
 
-BfcArena* find(uint64_t object) {
+PoolObject* find(uint64_t object) {
   for (size_t i = 0; i < kMostArenas; ++i) {
-    BfcArena& arena = g_arenas[(home(object) + i) % kMostArenas];
+    PoolObject& arena = g_arenas[(home(object) + i) % kMostArenas];
     const uint64_t of = arena.object.load(std::memory_order_acquire);
     if (of == object) return &arena;
     if (of == kFree) return nullptr;
@@ -55,39 +43,39 @@ BfcArena* find(uint64_t object) {
 }
 
 /// The lowest that no arena has, so that those that follow each other share one.
-uint32_t free_ordinal(BfcFramework framework) {
+uint32_t free_ordinal(const PoolMaker& maker) {
   for (uint32_t ordinal = 1;; ++ordinal) {
     bool taken = false;
-    for (const BfcArena& arena : g_arenas) {
+    for (const PoolObject& arena : g_arenas) {
       taken = taken || (arena.object.load(std::memory_order_relaxed) > kGone &&
-                        arena.framework == framework && arena.ordinal == ordinal);
+                        arena.maker == &maker && arena.ordinal == ordinal);
     }
     if (!taken) return ordinal;
   }
 }
 
-BfcArena* add(uint64_t object, BfcFramework framework) {
+PoolObject* add(uint64_t object, const PoolMaker& maker) {
   HookScope hook;
   if (!hook.entered()) return nullptr;
   LockGuard guard(g_lock);
-  if (BfcArena* known = find(object)) return known;
+  if (PoolObject* known = find(object)) return known;
   for (size_t i = 0; i < kMostArenas; ++i) {
-    BfcArena& arena = g_arenas[(home(object) + i) % kMostArenas];
+    PoolObject& arena = g_arenas[(home(object) + i) % kMostArenas];
     if (arena.object.load(std::memory_order_relaxed) > kGone) continue;
     arena.lock.reset();
     arena.apart_now.store(0, std::memory_order_relaxed);
     arena.given_up.store(false, std::memory_order_relaxed);
     arena.number = 0;
     arena.requests = 0;
-    arena.framework = framework;
-    arena.ordinal = free_ordinal(framework);
+    arena.maker = &maker;
+    arena.ordinal = free_ordinal(maker);
     arena.object.store(object, std::memory_order_release);
     return &arena;
   }
   return nullptr;
 }
 
-void say(const char* key, Fact& fact) {
+void say(const char* key, PoolFact& fact) {
   HookScope hook;
   if (!hook.entered() || !recording() || fact.text.view().empty()) return;
   LockGuard guard(g_lock);
@@ -97,37 +85,47 @@ void say(const char* key, Fact& fact) {
   define(record.s(key).s(fact.text.view()));
 }
 
+void add_maker(PoolMaker& maker) {
+  HookScope hook;
+  if (!hook.entered()) return;
+  LockGuard guard(g_lock);
+  for (PoolMaker*& place : g_makers) {
+    if (place == nullptr) place = &maker;
+    if (place == &maker) return;
+  }
+}
+
 /// The first reason is said; of others the report would be no clearer.
-void note(Fact& fact, std::string_view text) {
+void note(PoolFact& fact, std::string_view text) {
   HookScope hook;
   if (!hook.entered()) return;
   LockGuard guard(g_lock);
   if (fact.text.view().empty()) fact.text.add(text);
 }
 
-bool is_known(const BfcArena& arena) {
+bool is_known(const PoolObject& arena) {
   return arena.number != 0 && arena.generation == generation() &&
          !arena.given_up.load(std::memory_order_relaxed);
 }
 
 }  // namespace
 
-BfcArena* bfc_arena_of(uint64_t object, BfcFramework framework) {
+PoolObject* pool_object_of(uint64_t object, const PoolMaker& maker) {
   if (object <= kGone || !recording()) return nullptr;
-  BfcArena* arena = find(object);
-  if (arena == nullptr) arena = add(object, framework);
+  PoolObject* arena = find(object);
+  if (arena == nullptr) arena = add(object, maker);
   if (arena == nullptr && !g_were_too_many.exchange(true)) {
-    bfc_pools_off("more arenas at once than are followed");
+    pools_off("more arenas at once than are followed");
   }
   return arena != nullptr && !arena->given_up.load(std::memory_order_relaxed) ? arena : nullptr;
 }
 
-uint32_t bfc_call_site(const CallerFrame& caller) {
+uint32_t pool_call_site(const CallerFrame& caller) {
   HookScope hook;
   return hook.entered() && recording() ? capture_call_site(caller) : 0;
 }
 
-void bfc_arena_asked(BfcArena& arena, const BfcArenaTotals& now) {
+void pool_asked(PoolObject& arena, const PoolTotals& now) {
   if (is_known(arena) && now.requests < arena.requests && now.in_use == 0) {
     // Another object, where one was that went without its destructor being called through its
     // table (or one whose statistics were cleared).
@@ -136,17 +134,17 @@ void bfc_arena_asked(BfcArena& arena, const BfcArenaTotals& now) {
   }
   arena.requests = now.requests;
   if (is_known(arena) || arena.given_up.load(std::memory_order_relaxed) || !recording()) return;
-  say_bfc_pools();
-  Text<32> name;
-  name.add(names_of(arena.framework).shown);
+  say_pools();
+  Text<64> name;
+  name.add(arena.maker->shown);
   if (arena.ordinal > 1) name.add(" (").add(uint64_t{arena.ordinal}).add(")");
   arena.number = arena_create(name.view(), 0, 0);
   arena.generation = generation();
   arena.has_older = now.in_use > 0;
 }
 
-void bfc_block_given(BfcArena& arena, uint64_t address, uint64_t bytes, const BfcArenaTotals* after,
-                     uint32_t stack) {
+void pool_block_given(PoolObject& arena, uint64_t address, uint64_t bytes, const PoolTotals* after,
+                      uint32_t stack) {
   if (after != nullptr) arena.requests = after->requests;
   HookScope hook;
   if (!is_known(arena) || !hook.entered() || !recording()) return;
@@ -161,12 +159,12 @@ void bfc_block_given(BfcArena& arena, uint64_t address, uint64_t bytes, const Bf
   emit(record.u(says_reserved ? static_cast<uint64_t>(after->reserved) + 1 : 0));
 }
 
-void bfc_block_taken(BfcArena& arena, uint64_t address) {
+void pool_block_taken(PoolObject& arena, uint64_t address) {
   if (is_known(arena)) arena_freed(arena.number, address);
 }
 
-void bfc_block_returned(BfcArena& arena, uint64_t address, uint64_t bytes,
-                        const BfcArenaTotals* after) {
+void pool_block_returned(PoolObject& arena, uint64_t address, uint64_t bytes,
+                         const PoolTotals* after) {
   HookScope hook;
   if (!is_known(arena) || !hook.entered() || !recording()) return;
   Record record(GPUPEAK_REC_ARENA_FREE);
@@ -174,19 +172,21 @@ void bfc_block_returned(BfcArena& arena, uint64_t address, uint64_t bytes,
   emit(record.u(after != nullptr ? static_cast<uint64_t>(after->in_use) + 1 : 0).u(0));
 }
 
-void bfc_request_failed(BfcArena& arena, uint64_t bytes, const BfcArenaTotals& before,
-                        uint32_t stack, bool jumped) {
+void pool_request_failed(PoolObject& arena, uint64_t bytes, const PoolTotals* before,
+                         uint32_t stack, bool jumped) {
   if (!is_known(arena)) return;
-  Refusal refusal{.in_use_plus_1 = static_cast<uint64_t>(before.in_use) + 1,
-                  .reserved_plus_1 = static_cast<uint64_t>(before.reserved) + 1,
-                  .ask_driver = !jumped};
-  if (before.limit > 0 && before.limit != INT64_MAX)
-    refusal.limit_plus_1 = static_cast<uint64_t>(before.limit) + 1;
+  Refusal refusal{.ask_driver = !jumped};
+  if (before != nullptr) {
+    refusal.in_use_plus_1 = static_cast<uint64_t>(before->in_use) + 1;
+    refusal.reserved_plus_1 = static_cast<uint64_t>(before->reserved) + 1;
+    if (before->limit > 0 && before->limit != INT64_MAX)
+      refusal.limit_plus_1 = static_cast<uint64_t>(before->limit) + 1;
+  }
   arena_refused(arena.number, bytes, refusal, stack);
 }
 
-void bfc_arena_gone(uint64_t object) {
-  BfcArena* const arena = object > kGone ? find(object) : nullptr;
+void pool_object_gone(uint64_t object) {
+  PoolObject* const arena = object > kGone ? find(object) : nullptr;
   if (arena == nullptr) return;
   if (is_known(*arena)) arena_event(arena->number, GPUPEAK_ARENA_DESTROYED);
   HookScope hook;
@@ -195,43 +195,43 @@ void bfc_arena_gone(uint64_t object) {
   arena->object.store(kGone, std::memory_order_release);
 }
 
-void bfc_arena_give_up(BfcArena& arena, std::string_view why) {
+void pool_object_give_up(PoolObject& arena, std::string_view why) {
   const bool known = is_known(arena);
   if (arena.given_up.exchange(true)) return;
   Text<256> text;
-  text.add(names_of(arena.framework).shown).add(": ").add(why);
-  bfc_pools_off(text.view());
+  text.add(arena.maker->shown).add(": ").add(why);
+  pools_off(text.view());
   if (known) arena_event(arena.number, GPUPEAK_ARENA_DESTROYED);
 }
 
-void bfc_give_up_all(BfcFramework framework, std::string_view why) {
-  for (BfcArena& arena : g_arenas) {
-    if (arena.object.load(std::memory_order_acquire) > kGone && arena.framework == framework)
-      bfc_arena_give_up(arena, why);
+void give_up_pools_of(const PoolMaker& maker, std::string_view why) {
+  for (PoolObject& arena : g_arenas) {
+    if (arena.object.load(std::memory_order_acquire) > kGone && arena.maker == &maker)
+      pool_object_give_up(arena, why);
   }
 }
 
-void bfc_pools_on(BfcFramework framework, std::string_view version) {
-  Fact& fact = g_on[static_cast<size_t>(framework)];
-  note(fact, version);
-  say(names_of(framework).fact, fact);
+void pools_on(PoolMaker& maker, std::string_view version) {
+  note(maker.on, version);
+  add_maker(maker);
+  say(maker.fact, maker.on);
 }
 
-void bfc_pools_off(std::string_view why) {
+void pools_off(std::string_view why) {
   note(g_off, why);
   say("pools.off", g_off);
 }
 
-void say_bfc_pools() {
-  for (const BfcFramework framework : {BfcFramework::kOnnxRuntime, BfcFramework::kXla}) {
-    say(names_of(framework).fact, g_on[static_cast<size_t>(framework)]);
+void say_pools() {
+  for (PoolMaker* maker : g_makers) {
+    if (maker != nullptr) say(maker->fact, maker->on);
   }
   say("pools.off", g_off);
 }
 
-void reset_bfc_arenas() {
+void reset_pool_objects() {
   g_lock.reset();
-  for (BfcArena& arena : g_arenas) {
+  for (PoolObject& arena : g_arenas) {
     arena.lock.reset();
     arena.apart_now.store(0, std::memory_order_relaxed);
   }

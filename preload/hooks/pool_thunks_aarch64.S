@@ -1,4 +1,4 @@
-// bfc_arena_x86_64.S says what this is; here for aarch64.
+// pool_thunks_x86_64.S says what this is; here for aarch64.
         .text
         .macro  load_arguments
         ldp     x0, x1, [sp]
@@ -20,10 +20,10 @@
         .cfi_restore x30
         .endm
 
-        .type   gpupeak_bfc_arena_call, %function
-gpupeak_bfc_arena_call:
+        .type   gpupeak_pool_call, %function
+gpupeak_pool_call:
         .cfi_startproc
-        .cfi_personality 0x1b, gpupeak_bfc_arena_left
+        .cfi_personality 0x1b, gpupeak_pool_left
         .cfi_def_cfa x29, 16
         .cfi_offset x29, -16
         .cfi_offset x30, -8
@@ -32,7 +32,7 @@ gpupeak_bfc_arena_call:
         stp     q4, q5, [sp, #160]
         stp     q6, q7, [sp, #192]
         mov     x0, sp
-        bl      gpupeak_bfc_arena_before
+        bl      gpupeak_pool_before
         mov     x16, x0
         cbz     x1, 1f
         load_arguments
@@ -47,7 +47,7 @@ gpupeak_bfc_arena_call:
         stp     q0, q1, [sp, #96]
         stp     q2, q3, [sp, #128]
         mov     x0, sp
-        bl      gpupeak_bfc_arena_after
+        bl      gpupeak_pool_after
         ldp     x0, x1, [sp, #80]
         ldp     q0, q1, [sp, #96]
         ldp     q2, q3, [sp, #128]
@@ -59,11 +59,11 @@ gpupeak_bfc_arena_call:
         leave
         br      x16
         .cfi_endproc
-        .size   gpupeak_bfc_arena_call, .-gpupeak_bfc_arena_call
+        .size   gpupeak_pool_call, .-gpupeak_pool_call
 
         .macro  thunk table, function
-        .type   gpupeak_bfc_arena_\table\()_\function, %function
-gpupeak_bfc_arena_\table\()_\function:
+        .type   gpupeak_pool_\table\()_\function, %function
+gpupeak_pool_\table\()_\function:
         .cfi_startproc
         hint    #34                     // bti c
         stp     x29, x30, [sp, #-16]!
@@ -72,34 +72,34 @@ gpupeak_bfc_arena_\table\()_\function:
         .cfi_offset x30, -8
         mov     x29, sp
         .cfi_def_cfa_register x29
-        sub     sp, sp, #224            // BfcArenaCall, whose end is the stored x29 and x30
+        sub     sp, sp, #224            // PoolCall, whose end is the stored x29 and x30
         stp     x0, x1, [sp]
         stp     x2, x3, [sp, #16]
         stp     x4, x5, [sp, #32]
         stp     x6, x7, [sp, #48]
         mov     x9, #(\table * 6 + \function)
         stp     x8, x9, [sp, #64]
-        b       gpupeak_bfc_arena_call
+        b       gpupeak_pool_call
         .cfi_endproc
-        .size   gpupeak_bfc_arena_\table\()_\function, .-gpupeak_bfc_arena_\table\()_\function
+        .size   gpupeak_pool_\table\()_\function, .-gpupeak_pool_\table\()_\function
         .endm
 
-        .irp    table, 0, 1, 2, 3, 4, 5, 6, 7
+        .irp    table, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
         .irp    function, 0, 1, 2, 3, 4, 5
         thunk   \table, \function
         .endr
         .endr
 
         .section .data.rel.ro.local, "aw", %progbits
-        .globl  gpupeak_bfc_arena_thunks
-        .hidden gpupeak_bfc_arena_thunks
-        .type   gpupeak_bfc_arena_thunks, %object
+        .globl  gpupeak_pool_thunks
+        .hidden gpupeak_pool_thunks
+        .type   gpupeak_pool_thunks, %object
         .balign 8
-gpupeak_bfc_arena_thunks:
-        .irp    table, 0, 1, 2, 3, 4, 5, 6, 7
+gpupeak_pool_thunks:
+        .irp    table, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
         .irp    function, 0, 1, 2, 3, 4, 5
-        .quad   gpupeak_bfc_arena_\table\()_\function
+        .quad   gpupeak_pool_\table\()_\function
         .endr
         .endr
-        .size   gpupeak_bfc_arena_thunks, .-gpupeak_bfc_arena_thunks
+        .size   gpupeak_pool_thunks, .-gpupeak_pool_thunks
         .section .note.GNU-stack, "", %progbits

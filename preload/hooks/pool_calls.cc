@@ -1,36 +1,44 @@
-// Calls of arenas, as the thunks of bfc_arena_*.S report them. The size of a block is what its
-// arena's own statistics grow by, since an arena rounds, and may hand out more; so that this holds
-// with several threads, an arena's calls are made one after the other, as its own lock has them be
+// Calls of pools, as the thunks of pool_thunks_*.S report them. The size of a block is what its
+// pool's own statistics grow by, since a pool rounds, and may hand out more; so that this holds
+// with several threads, a pool's calls are made one after the other, as its own lock has them be
 // anyway. XLA's may wait with that lock released until another thread gives a block back: calls
-// that come meanwhile soon go on apart, and what statistics say then is not asked.
+// that come meanwhile soon go on apart, and what statistics say then is not asked. Of a pool
+// without statistics the size is what was asked for, or what it writes beside the block.
 #include <cerrno>
 
+#include "base/copied_memory.h"
 #include "base/hook_scope.h"
 #include "base/process_state.h"
-#include "hooks/bfc_arena.h"
-#include "hooks/bfc_arena_table.h"
-#include "track/pool_bfc.h"
+#include "hooks/pool_tables.h"
+#include "hooks/pool_thunks.h"
+#include "track/pool_objects.h"
 
 namespace gpupeak::preload {
 namespace {
 
-BfcArenaTotals totals_of(const BfcArenaTable& table, uint64_t object) {
+PoolTotals totals_of(const PoolTable& table, uint64_t object) {
   return table.of->totals(table.statistics, object);
 }
 
+bool keeps_statistics(const PoolTable& table) {
+  return table.of->totals != nullptr;
+}
+
 bool gives(uint64_t function) {
-  return function <= kBfcReserve;
+  return function <= kPoolReserve;
 }
 
 /// A thread's calls that are under way, innermost last. Not in the thunk's frame, which may be
 /// gone.
 struct Call {
-  const BfcArenaCall* at = nullptr;
-  BfcArenaTable* table = nullptr;
-  BfcArena* arena = nullptr;
-  uint64_t function = 0, object = 0, argument = 0;
+  const PoolCall* at = nullptr;
+  PoolTable* table = nullptr;
+  PoolObject* arena = nullptr;
+  uint64_t function = 0, object = 0;
+  uint64_t argument = 0;  ///< bytes that are asked for, or the block that is given back
+  uint64_t given = 0;     ///< where the pool writes how many bytes it has handed out; 0: nowhere
   uint32_t stack = 0;
-  BfcArenaTotals before{};
+  PoolTotals before{};
   bool apart = false;        ///< without the arena's lock
   uint64_t other_calls = 0;  ///< that went on apart until this one began
   uint64_t block_bytes = 0;  ///< of the block that is given back, where it had to be asked for
@@ -43,11 +51,13 @@ struct Calls {
 constinit thread_local Calls t_calls __attribute__((tls_model("initial-exec")));
 
 void refused(const Call& call, bool jumped) {
-  if (!gives(call.function) || call.argument == 0) return;
-  bfc_request_failed(*call.arena, call.argument, call.before, call.stack, jumped);
+  if (!gives(call.function)) return;
+  const PoolTotals* const before = keeps_statistics(*call.table) ? &call.before : nullptr;
+  pool_request_failed(*call.arena, call.argument, before, call.stack, jumped);
 }
 
 void finish(const Call& call) {
+  if (!keeps_statistics(*call.table)) return;
   if (call.apart) {
     call.arena->apart_now.fetch_sub(1);
   } else {
@@ -91,17 +101,17 @@ bool is_inside(uint64_t object) {
 void disbelieve(const Call& call) {
   constexpr const char* kWhy = "the statistics of an arena do not bear out what was seen of it";
   if (call.table->proven.load(std::memory_order_relaxed)) {
-    bfc_arena_give_up(*call.arena, kWhy);
+    pool_object_give_up(*call.arena, kWhy);
   } else {
     call.table->off.store(true, std::memory_order_relaxed);
-    put_back_bfc_arena_table(*call.table);
-    bfc_give_up_all(call.table->of->framework, kWhy);
+    put_back_pool_table(*call.table);
+    give_up_pools_of(*call.table->of->maker, kWhy);
   }
 }
 
 /// One request more, and as many bytes as it asked for at least; where an arena can be asked, as
 /// many as the block has.
-bool bears_out(const Call& call, const BfcArenaTotals& after, uint64_t address) {
+bool bears_out(const Call& call, const PoolTotals& after, uint64_t address) {
   const int64_t grown = after.in_use - call.before.in_use;
   if (call.before.in_use < 0 || after.reserved < after.in_use ||
       grown < static_cast<int64_t>(call.argument)) {
@@ -113,39 +123,59 @@ bool bears_out(const Call& call, const BfcArenaTotals& after, uint64_t address) 
   return requests >= 1 && requests <= 2;  // a reservation counts once or twice
 }
 
+/// Whether what a pool has written may be the size of what it gave.
+bool is_size(uint64_t given, uint64_t asked) {
+  constexpr uint64_t kMost = UINT64_C(1) << 40;  // an address is larger
+  return given >= asked && given < kMost;
+}
+
+/// Of a pool without statistics.
+void note_plain_block(const Call& call, uint64_t address) {
+  uint64_t bytes = call.argument;
+  if (call.given != 0 && (!copy_word(call.given, bytes) || !is_size(bytes, call.argument)))
+    return pool_object_give_up(*call.arena, "the size that it gives is not where the rule says");
+  pool_block_given(*call.arena, address, bytes, nullptr, call.stack);
+}
+
 void note_block(const Call& call, uint64_t address) {
   const bool proven = call.table->proven.load(std::memory_order_relaxed);
   if (!was_alone(call)) {
     if (!proven) return disbelieve(call);
-    return bfc_block_given(*call.arena, address, block_bytes(call, address), nullptr, call.stack);
+    return pool_block_given(*call.arena, address, block_bytes(call, address), nullptr, call.stack);
   }
-  const BfcArenaTotals after = totals_of(*call.table, call.object);
+  const PoolTotals after = totals_of(*call.table, call.object);
   if (!bears_out(call, after, address)) return disbelieve(call);
   call.table->proven.store(true, std::memory_order_relaxed);
-  bfc_block_given(*call.arena, address, static_cast<uint64_t>(after.in_use - call.before.in_use),
-                  &after, call.stack);
+  pool_block_given(*call.arena, address, static_cast<uint64_t>(after.in_use - call.before.in_use),
+                   &after, call.stack);
 }
 
 void note_return(const Call& call) {
   if (!was_alone(call)) {
     if (call.block_bytes != 0)
-      bfc_block_returned(*call.arena, call.argument, call.block_bytes, nullptr);
+      pool_block_returned(*call.arena, call.argument, call.block_bytes, nullptr);
     return;
   }
-  const BfcArenaTotals after = totals_of(*call.table, call.object);
-  bfc_block_returned(*call.arena, call.argument,
-                     static_cast<uint64_t>(call.before.in_use - after.in_use), &after);
+  const PoolTotals after = totals_of(*call.table, call.object);
+  pool_block_returned(*call.arena, call.argument,
+                      static_cast<uint64_t>(call.before.in_use - after.in_use), &after);
 }
 
 /// False: it is not what it was taken for.
 bool begin(Call& call) {
   if (!gives(call.function)) {
     if (!call.arena->has_older) {
-      bfc_block_taken(*call.arena, call.argument);
+      pool_block_taken(*call.arena, call.argument);
       return true;
     }
     call.before = totals_of(*call.table, call.object);
     if (call.table->block_size != 0) call.block_bytes = block_bytes(call, call.argument);
+    return true;
+  }
+  if (!keeps_statistics(*call.table)) {
+    if (!call.arena->lock.lock()) return false;
+    pool_asked(*call.arena, {});
+    call.arena->lock.unlock();
     return true;
   }
   call.before = totals_of(*call.table, call.object);
@@ -153,16 +183,17 @@ bool begin(Call& call) {
     disbelieve(call);
     return false;
   }
-  bfc_arena_asked(*call.arena, call.before);
+  pool_asked(*call.arena, call.before);
   return true;
 }
 
 /// False: it is given up.
 bool enter(Call& call) {
-  BfcArena& arena = *call.arena;
+  if (!keeps_statistics(*call.table)) return true;
+  PoolObject& arena = *call.arena;
   if (call.table->block_size == 0) {
     if (arena.lock.lock()) return true;
-    bfc_arena_give_up(arena, "a call of an arena kept another waiting for seconds");
+    pool_object_give_up(arena, "a call of an arena kept another waiting for seconds");
     return false;
   }
   // Whoever holds it now waits for memory: the next one need not find that out again.
@@ -177,24 +208,28 @@ bool enter(Call& call) {
 }
 
 /// Whether the result is of interest.
-bool begin(BfcArenaTable& table, uint64_t function, const BfcArenaCall* at) {
+bool begin(PoolTable& table, uint64_t function, const PoolCall* at) {
   if (!recording() || table.off.load(std::memory_order_relaxed)) return false;
   while (leaves_last(reinterpret_cast<uintptr_t>(at))) leave_last(true);
+  const PoolClass& of = *table.of;
+  const uint64_t object = of.object_at == kNoArgument ? reinterpret_cast<uint64_t>(&table)
+                                                      : at->arguments[of.object_at];
   // One of these functions called by another is the same request.
-  if (is_inside(at->object) || t_calls.count == Calls::kMost) return false;
-  if (function >= kBfcDestroy) {
-    bfc_arena_gone(at->object);
+  if (is_inside(object) || t_calls.count == Calls::kMost) return false;
+  if (function >= kPoolDestroy) {
+    pool_object_gone(object);
     return false;
   }
-  const bool second = gives(function) && table.of->size_comes_second;
-  const uint64_t argument = second ? at->next_argument : at->argument;
-  if (argument == 0) return false;  // no bytes, no block
-  BfcArena* const arena = bfc_arena_of(at->object, table.of->framework);
+  const uint64_t argument = at->arguments[gives(function) ? of.size_at : of.address_at];
+  if (argument == 0 && (!gives(function) || keeps_statistics(table)))
+    return false;  // no bytes, no block
+  const uint64_t given = of.given_at == kNoArgument ? 0 : at->arguments[of.given_at];
+  PoolObject* const arena = pool_object_of(object, *of.maker);
   if (arena == nullptr) return false;
   const CallerFrame caller{at->return_address, reinterpret_cast<uintptr_t>(&at->return_address + 1),
                            at->frame_pointer};
-  const uint32_t stack = gives(function) ? bfc_call_site(caller) : 0;
-  Call call{at, &table, arena, function, at->object, argument, stack};
+  const uint32_t stack = gives(function) ? pool_call_site(caller) : 0;
+  Call call{at, &table, arena, function, object, argument, given, stack};
   if (!enter(call)) return false;
   if (!begin(call)) {
     finish(call);
@@ -206,29 +241,31 @@ bool begin(BfcArenaTable& table, uint64_t function, const BfcArenaCall* at) {
 
 }  // namespace
 
-void leave_bfc_arena_calls_for(uintptr_t target) {
+void leave_pool_calls_for(uintptr_t target) {
   if (!leaves_last(target) || is_within_handler(target)) return;
   while (leaves_last(target)) leave_last(true);
 }
 
-BfcArenaStep gpupeak_bfc_arena_before(BfcArenaCall* call) {
+PoolStep gpupeak_pool_before(PoolCall* call) {
   const int program_errno = errno;
-  BfcArenaTable& table = g_bfc_arena_tables[call->which / kBfcArenaFunctions];
-  const uint64_t function = call->which % kBfcArenaFunctions;
+  PoolTable& table = g_pool_tables[call->which / kPoolFunctions];
+  const uint64_t function = call->which % kPoolFunctions;
   const bool comes_back = begin(table, function, call);
   errno = program_errno;
   return {table.real[function], comes_back ? 1u : 0u};
 }
 
-void gpupeak_bfc_arena_after(BfcArenaCall* at) {
+void gpupeak_pool_after(PoolCall* at) {
   Calls& calls = t_calls;
   if (calls.count == 0 || calls.open[calls.count - 1].at != at)
     return;  // taken for one that was left
   const int program_errno = errno;
   const Call call = calls.open[--calls.count];
   if (gives(call.function)) {
-    if (at->result != 0) {
+    if (at->result != 0 && keeps_statistics(*call.table)) {
       note_block(call, at->result);
+    } else if (at->result != 0) {
+      note_plain_block(call, at->result);
     } else {
       refused(call, false);
     }
@@ -239,8 +276,8 @@ void gpupeak_bfc_arena_after(BfcArenaCall* at) {
   errno = program_errno;
 }
 
-int gpupeak_bfc_arena_left(int /*version*/, int actions, uint64_t /*exception_class*/,
-                           void* /*exception*/, void* /*context*/) {
+int gpupeak_pool_left(int /*version*/, int actions, uint64_t /*exception_class*/,
+                      void* /*exception*/, void* /*context*/) {
   constexpr int kCleanup = 2, kGoOn = 8;  // _UA_CLEANUP_PHASE, _URC_CONTINUE_UNWIND
   const int program_errno = errno;
   if ((actions & kCleanup) != 0 && t_calls.count > 0) leave_last(false);

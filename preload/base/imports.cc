@@ -1,0 +1,107 @@
+#include "base/imports.h"
+
+#include <elf.h>
+
+#include <cstring>
+
+#include "base/arch.h"
+#include "base/symbol_table.h"
+
+namespace gpupeak::preload {
+namespace {
+
+/// The relocations of an object that may fill such slots in.
+struct Relocations {
+  const ElfW(Rela) * calls = nullptr;  // of the procedure linkage table
+  const ElfW(Rela) * data = nullptr;
+  size_t call_count = 0, data_count = 0;
+  size_t relative_count = 0;  ///< of `data`, at its beginning
+};
+
+Relocations relocations_of(const SymbolTable& table) {
+  Relocations found;
+  bool with_addends = true;
+  for (const ElfW(Dyn)* entry = table.dynamic; entry->d_tag != DT_NULL; ++entry) {
+    uintptr_t at = entry->d_un.d_ptr;
+    if (at < table.bias) at += table.bias;
+    switch (entry->d_tag) {
+      case DT_JMPREL:
+        found.calls = reinterpret_cast<const ElfW(Rela)*>(at);
+        break;
+      case DT_PLTRELSZ:
+        found.call_count = entry->d_un.d_val / sizeof(ElfW(Rela));
+        break;
+      case DT_PLTREL:
+        with_addends = entry->d_un.d_val == DT_RELA;
+        break;
+      case DT_RELA:
+        found.data = reinterpret_cast<const ElfW(Rela)*>(at);
+        break;
+      case DT_RELASZ:
+        found.data_count = entry->d_un.d_val / sizeof(ElfW(Rela));
+        break;
+      case DT_RELACOUNT:
+        found.relative_count = entry->d_un.d_val;
+        break;
+      default:
+        break;
+    }
+  }
+  if (!with_addends || found.calls == nullptr) found.call_count = 0;
+  if (found.data == nullptr || found.relative_count > found.data_count) found.data_count = 0;
+  return found;
+}
+
+struct Range {
+  uintptr_t begin = 0, end = 0;
+  bool holds(uintptr_t at) const { return at >= begin && at < end; }
+};
+
+/// What the loader has made read-only: whole pages.
+Range read_only_of(const dl_phdr_info& object) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    if (segment.p_type != PT_GNU_RELRO) continue;
+    const uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
+    const uintptr_t page = ~(arch::page_bytes() - 1);
+    return {begin & page, (begin + segment.p_memsz) & page};
+  }
+  return {};
+}
+
+bool is_code_of(const dl_phdr_info& object, uintptr_t at) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0 &&
+        at - (object.dlpi_addr + segment.p_vaddr) < segment.p_memsz) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+void for_each_import(const dl_phdr_info& object, const char* name,
+                     void (*visit)(const ImportSlot& slot, void* data), void* data) {
+  const SymbolTable table = symbol_table(object);
+  if (table.symbols == nullptr || table.strings == nullptr) return;
+  const Range read_only = read_only_of(object);
+  const Relocations relocations = relocations_of(table);
+  const auto look = [&](const ElfW(Rela) & entry, uint32_t type) {
+    if (ELF64_R_TYPE(entry.r_info) != type) return;
+    const ElfW(Sym)& symbol = table.symbols[ELF64_R_SYM(entry.r_info)];
+    if (strcmp(table.strings + symbol.st_name, name) != 0) return;
+    auto* const slot = reinterpret_cast<uintptr_t*>(table.bias + entry.r_offset);
+    // Until it is filled in it leads to the object's own code, which asks the loader.
+    const bool own = symbol.st_shndx != SHN_UNDEF && *slot == table.bias + symbol.st_value;
+    const bool bound = own || !is_code_of(object, *slot);
+    visit({slot, read_only.holds(reinterpret_cast<uintptr_t>(slot)), bound}, data);
+  };
+  for (size_t i = 0; i < relocations.call_count; ++i)
+    look(relocations.calls[i], arch::kCallRelocation);
+  for (size_t i = relocations.relative_count; i < relocations.data_count; ++i)
+    look(relocations.data[i], arch::kAddressRelocation);
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,64 @@
+#include "hooks/pool_imports.h"
+
+#include "base/elf_lookup.h"
+#include "base/imports.h"
+#include "base/virtual_table.h"
+
+namespace gpupeak::preload {
+namespace {
+
+struct Import {
+  uintptr_t* slot;
+  uintptr_t stand_in, was;
+  bool read_only;
+};
+constexpr size_t kMost = 4096;
+constinit Import g_imports[kMost];
+constinit size_t g_count = 0;
+
+bool write(const Import& import, uintptr_t to) {
+  if (import.read_only) return replace_slot(import.slot, to);
+  __atomic_store_n(import.slot, to, __ATOMIC_RELEASE);
+  return true;
+}
+
+/// An unfilled slot leads to what the loader would find for it.
+bool leads_to(const ImportSlot& slot, const char* name, uintptr_t real) {
+  if (slot.bound) return *slot.at == real;
+  return reinterpret_cast<uintptr_t>(find_for(slot.at, name)) == real;
+}
+
+}  // namespace
+
+bool replace_imports(const dl_phdr_info& object, const char* name, uintptr_t real,
+                     uintptr_t stand_in) {
+  bool fits = true;
+  for_each_import(object, name, [&](const ImportSlot& slot) {
+    if (*slot.at == stand_in || !leads_to(slot, name, real)) return;
+    if (g_count == kMost) {
+      fits = false;
+      return;
+    }
+    const Import import{slot.at, stand_in, *slot.at, slot.read_only};
+    if (write(import, stand_in)) g_imports[g_count++] = import;
+  });
+  return fits;
+}
+
+void put_back_imports(uintptr_t stand_in) {
+  for (size_t i = 0; i < g_count; ++i) {
+    const Import& import = g_imports[i];
+    if (import.stand_in == stand_in && data_end(import.slot) != nullptr && *import.slot == stand_in)
+      write(import, import.was);
+  }
+}
+
+void forget_unloaded_imports() {
+  size_t kept = 0;
+  for (size_t i = 0; i < g_count; ++i) {
+    if (data_end(g_imports[i].slot) != nullptr) g_imports[kept++] = g_imports[i];
+  }
+  g_count = kept;
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,309 @@
+#include "hooks/pool_rules.h"
+
+#include <link.h>
+
+#include <atomic>
+#include <cstring>
+#include <initializer_list>
+
+#include "base/elf_lookup.h"
+#include "base/environment.h"
+#include "base/syscalls.h"
+#include "base/virtual_table.h"
+#include "hooks/pool_imports.h"
+#include "hooks/pool_rule_book.h"
+#include "hooks/pool_tables.h"
+#include "life/process.h"
+#include "track/pool_objects.h"
+
+namespace gpupeak::preload {
+namespace {
+
+using Rule = PoolRuleState;
+constinit bool g_is_read = false;
+
+/// One thread looks, without waiting for another one: the loader may wait for a thread that waits
+/// for us.
+constinit std::atomic<bool> g_looking{false};
+constinit std::atomic<uint64_t> g_loads_seen{0};
+constinit uint64_t g_unloads_seen = 0;
+constinit size_t g_objects_seen = 0;  ///< whose calls were replaced, from the list's beginning on
+
+/// The loader's list at one time.
+struct Loaded {
+  uint64_t loads = 0, unloads = 0;
+  size_t objects = 0;
+};
+
+void off(const Rule& rule, const char* library, const char* why) {
+  Text<512> text;
+  text.add(rule.says.name.view()).add(" (").add(library).add("): ").add(why);
+  pools_off(text.view());
+}
+
+void on(Rule& rule, const char* library) {
+  Text<256> text;
+  text.add(rule.says.name.view()).add(" of ").add(library);
+  pools_on(rule.maker, text.view());
+}
+
+template <typename Visit>
+void for_each_object(Visit visit) {
+  dl_iterate_phdr([](dl_phdr_info* object, size_t,
+                     void* data) { return (*static_cast<Visit*>(data))(*object) ? 0 : 1; },
+                  &visit);
+}
+
+/// An address within; 0: it has none.
+uintptr_t begin_of(const dl_phdr_info& object) {
+  return object.dlpi_phnum == 0 ? 0 : object.dlpi_addr + object.dlpi_phdr[0].p_vaddr;
+}
+
+const char* file_name(const dl_phdr_info& object) {
+  const char* const path = object.dlpi_name == nullptr ? "" : object.dlpi_name;
+  const char* const slash = strrchr(path, '/');
+  return slash != nullptr ? slash + 1 : path;
+}
+
+/// A library of which a rule is, as it was when the loader's list was read.
+struct Candidate {
+  Rule* rule;
+  uintptr_t inside;
+  Text<96> library;
+};
+constexpr size_t kMostCandidates = 16;
+constinit Candidate g_candidates[kMostCandidates];
+
+bool is_new(const Rule& rule, uintptr_t inside) {
+  for (const uintptr_t known : rule.libraries) {
+    if (known == inside) return false;
+  }
+  return true;
+}
+
+/// The program itself has no name in the loader's list.
+const char* program_name() {
+  static char path[4096];
+  const long bytes = sys::readlink("/proc/self/exe", path, sizeof path - 1);
+  path[bytes > 0 ? bytes : 0] = 0;
+  const char* const slash = strrchr(path, '/');
+  return slash != nullptr ? slash + 1 : path;
+}
+
+size_t find_candidates(Loaded& loaded) {
+  size_t count = 0;
+  bool is_program = true;
+  for_each_object([&](const dl_phdr_info& object) {
+    loaded.loads = object.dlpi_adds;
+    loaded.unloads = object.dlpi_subs;
+    ++loaded.objects;
+    const char* const library = is_program ? program_name() : file_name(object);
+    is_program = false;
+    for (size_t i = 0; i < g_pool_rule_count; ++i) {
+      Rule& rule = g_pool_rules[i];
+      const uintptr_t inside = begin_of(object);
+      if (count == kMostCandidates || !fits_glob(rule.says.library.view(), library) ||
+          !is_new(rule, inside)) {
+        continue;
+      }
+      g_candidates[count].rule = &rule;
+      g_candidates[count].inside = inside;
+      g_candidates[count].library.clear();
+      g_candidates[count++].library.add(library);
+    }
+    return true;
+  });
+  return count;
+}
+
+void remember(Rule& rule, uintptr_t inside) {
+  for (uintptr_t& known : rule.libraries) {
+    if (known == 0) {
+      known = inside;
+      return;
+    }
+  }
+}
+
+/// nullptr: taken over; else why not.
+const char* take_over_class(Rule& rule, uintptr_t inside) {
+  const VirtualTable table =
+      find_virtual_table(reinterpret_cast<const void*>(inside), rule.says.type.c_str());
+  if (table.slots == nullptr) return "its class was not found";
+  if (table.count != rule.says.functions)
+    return "its class has another number of virtual functions";
+  return take_over_pool_tables(rule.of, &table, 1) ? nullptr
+                                                   : "its table of functions cannot be written";
+}
+
+/// The same; callers are looked at later.
+const char* take_over_functions(Rule& rule, const dl_phdr_info& object) {
+  if (rule.stand_in.load(std::memory_order_relaxed) != nullptr) return "a second copy of it";
+  const auto find = [&](const Text<256>& name) {
+    return reinterpret_cast<uintptr_t>(find_symbol(object, name.c_str()).at);
+  };
+  rule.real[kPoolAlloc] = find(rule.says.allocate_name);
+  rule.real[kPoolFree] = find(rule.says.free_name);
+  if (rule.real[kPoolAlloc] == 0 || rule.real[kPoolFree] == 0)
+    return "it does not export its functions";
+  const uintptr_t* const stand_in = stand_in_for(rule.of, rule.real);
+  if (stand_in == nullptr) return "more pools than are followed";
+  rule.stand_in.store(stand_in, std::memory_order_release);
+  g_objects_seen = 0;  // those that are there may call it
+  return nullptr;
+}
+
+/// While the loader's list cannot change, so that the library stays.
+bool take_over(const Candidate& found, const char*& why) {
+  bool there = false;
+  for_each_object([&](const dl_phdr_info& object) {
+    there = begin_of(object) == found.inside;
+    if (there && found.rule->exported())
+      why = take_over_functions(*found.rule, object);
+    else if (there)
+      why = take_over_class(*found.rule, found.inside);
+    return !there;
+  });
+  return there;
+}
+
+/// Whether all calls are replaced that this object makes.
+bool replace_calls(const Rule& rule, const dl_phdr_info& object) {
+  const uintptr_t* const stand_in = rule.stand_in.load(std::memory_order_relaxed);
+  return stand_in == nullptr || (replace_imports(object, rule.says.allocate_name.c_str(),
+                                                 rule.real[kPoolAlloc], stand_in[kPoolAlloc]) &&
+                                 replace_imports(object, rule.says.free_name.c_str(),
+                                                 rule.real[kPoolFree], stand_in[kPoolFree]));
+}
+
+void put_back(Rule& rule) {
+  const uintptr_t* const stand_in = rule.stand_in.exchange(nullptr);
+  if (stand_in == nullptr) return;
+  put_back_imports(stand_in[kPoolAlloc]);
+  put_back_imports(stand_in[kPoolFree]);
+}
+
+/// Of the objects that are complete and were not there when we last looked.
+void replace_new_calls(const Loaded& complete) {
+  size_t number = 0;
+  bool fits = true;
+  for_each_object([&](const dl_phdr_info& object) {
+    if (object.dlpi_subs != complete.unloads || number == complete.objects) return false;
+    if (number++ < g_objects_seen) return true;
+    for (size_t i = 0; i < g_pool_rule_count; ++i) {
+      if (replace_calls(g_pool_rules[i], object)) continue;
+      put_back(g_pool_rules[i]);
+      fits = false;
+    }
+    return true;
+  });
+  g_objects_seen = number;
+  if (!fits) pools_off("functions of a pool are called from more places than are followed");
+}
+
+uint64_t loads_so_far() {
+  uint64_t loads = 0;
+  for_each_object([&](const dl_phdr_info& object) {
+    loads = object.dlpi_adds;
+    return false;
+  });
+  return loads;
+}
+
+/// The loader shows a library before it has written all that it writes into it, which it does under
+/// a lock that dladdr takes: what was shown before is complete afterwards.
+bool wait_for_loader() {
+  using Dladdr = int (*)(const void*, void*);
+  static Dladdr dladdr = nullptr;
+  if (dladdr == nullptr) dladdr = reinterpret_cast<Dladdr>(find_in("libc.so.6", "dladdr"));
+  if (dladdr == nullptr) dladdr = reinterpret_cast<Dladdr>(find_in("libdl.so.2", "dladdr"));
+  struct {
+    const void* words[8];
+  } found;
+  return dladdr != nullptr && dladdr(reinterpret_cast<const void*>(&wait_for_loader), &found) != 0;
+}
+
+void look() {
+  if (!g_is_read) {
+    g_is_read = true;
+    read_pool_rules();
+  }
+  Loaded loaded;
+  const size_t count = find_candidates(loaded);
+  if (g_pool_rule_count == 0 || !wait_for_loader()) return;
+  for (size_t i = 0; i < count; ++i) {
+    const Candidate& found = g_candidates[i];
+    const char* why = nullptr;
+    if (!take_over(found, why)) continue;
+    remember(*found.rule, found.inside);
+    if (why == nullptr)
+      on(*found.rule, found.library.c_str());
+    else
+      off(*found.rule, found.library.c_str(), why);
+  }
+  if (loaded.unloads != g_unloads_seen) {
+    g_unloads_seen = loaded.unloads;
+    g_objects_seen = 0;  // those behind what is gone have moved up
+  }
+  replace_new_calls(loaded);
+  g_loads_seen.store(loaded.loads, std::memory_order_release);
+}
+
+}  // namespace
+
+void take_over_rule_pools() {
+  if (!environment().pools || !may_record()) return;
+  if (loads_so_far() == g_loads_seen.load(std::memory_order_acquire)) return;
+  if (g_looking.exchange(true, std::memory_order_acquire)) return;
+  look();
+  g_looking.store(false, std::memory_order_release);
+}
+
+bool is_rule_pool_entry(const char* name) {
+  for (size_t i = 0; name != nullptr && i < g_pool_rule_count; ++i) {
+    const Rule& rule = g_pool_rules[i];
+    if (rule.exported() &&
+        (rule.says.allocate_name.view() == name || rule.says.free_name.view() == name))
+      return true;
+  }
+  return false;
+}
+
+void* rule_pool_entry_for(void* found) {
+  for (size_t i = 0; found != nullptr && i < g_pool_rule_count; ++i) {
+    const Rule& rule = g_pool_rules[i];
+    const uintptr_t* const stand_in = rule.stand_in.load(std::memory_order_acquire);
+    if (stand_in == nullptr) continue;
+    for (const PoolFunction function : {kPoolAlloc, kPoolFree}) {
+      if (reinterpret_cast<uintptr_t>(found) == rule.real[function])
+        return reinterpret_cast<void*>(stand_in[function]);
+    }
+  }
+  return found;
+}
+
+void put_back_rule_pools() {
+  if (g_looking.exchange(true, std::memory_order_acquire)) return;
+  for (Rule& rule : g_pool_rules) put_back(rule);
+  g_looking.store(false, std::memory_order_release);
+}
+
+void forget_unloaded_rule_pools() {
+  if (g_looking.exchange(true, std::memory_order_acquire)) return;
+  for (Rule& rule : g_pool_rules) {
+    for (uintptr_t& inside : rule.libraries) {
+      if (inside != 0 && data_end(reinterpret_cast<const void*>(inside)) == nullptr) inside = 0;
+    }
+    const uintptr_t real = rule.real[kPoolAlloc];
+    if (real != 0 && data_end(reinterpret_cast<const void*>(real)) == nullptr)
+      rule.stand_in.store(nullptr, std::memory_order_release);
+  }
+  forget_unloaded_imports();
+  g_looking.store(false, std::memory_order_release);
+}
+
+void reset_rule_pools() {
+  g_looking.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace gpupeak::preload
