@@ -8,9 +8,9 @@ namespace gpupeak::preload {
 namespace {
 
 struct Import {
-  uintptr_t* slot;
-  uintptr_t stand_in, was;
-  bool read_only;
+  uintptr_t* slot = nullptr;
+  uintptr_t stand_in = 0, was = 0;
+  bool read_only = false;
 };
 constexpr size_t kMost = 4096;
 constinit Import g_imports[kMost];

@@ -67,8 +67,8 @@ const char* file_name(const dl_phdr_info& object) {
 
 /// A library of which a rule is, as it was when the loader's list was read.
 struct Candidate {
-  Rule* rule;
-  uintptr_t inside;
+  Rule* rule = nullptr;
+  uintptr_t inside = 0;
   Text<96> library;
 };
 constexpr size_t kMostCandidates = 16;

@@ -283,6 +283,10 @@ def make_models(folder):
     for arguments, name in ((("report", "--json", "--top", "1000", log), "baseline.json"), (("rules", "onnxruntime"), "rules.toml")):
         with open(os.path.join(folder, name), "wb") as file:
             subprocess.run([GPUPEAK, *arguments], stdout=file, check=True)
+    # Those have no pool.
+    llamacpp = subprocess.run([GPUPEAK, "rules", "llamacpp"], stdout=subprocess.PIPE, check=True).stdout
+    with open(os.path.join(folder, "rules.toml"), "ab") as file:
+        file.write(b"\n" + llamacpp[llamacpp.index(b"[[pool]]"):])
     subprocess.run([GPUPEAK, "bundle", "-q", log, "-o", os.path.join(folder, "bundle")], check=True)
 
 
