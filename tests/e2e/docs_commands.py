@@ -196,7 +196,7 @@ class Place:
             is_log = word.endswith(LOG_ENDINGS) or re.fullmatch(r"[A-Z]+(\.\.\.)?", word)
             if reads and is_log and (words[0] != "mark" or i == 1) and takes not in ("--sysroot", "--debug-dir"):
                 self.put(word)
-            elif word.endswith((".toml", ".json")) and takes in ("--rules", "--baseline"):
+            elif word.endswith((".toml", ".json")) and takes in ("--rules", "--pool-rules", "--baseline"):
                 self.put(word)
             elif reads and word.endswith(".json") and takes not in OUTPUTS:
                 self.put(word)
