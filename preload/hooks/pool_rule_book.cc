@@ -40,7 +40,7 @@ PoolClass class_of(PoolRuleState& rule) {
           .object_at = rule.exported() ? argument(says.pool) : uint8_t{0}};
 }
 
-void read_rules(std::string_view text, std::string_view origin) {
+void read_rules(std::string_view text, std::string_view origin, bool built_in) {
   size_t at = 0;
   while (at < text.size() && g_pool_rule_count < kMostPoolRules) {
     PoolRuleState& rule = g_pool_rules[g_pool_rule_count];
@@ -49,6 +49,7 @@ void read_rules(std::string_view text, std::string_view origin) {
       rule.maker.shown = rule.says.name.c_str();
       rule.maker.fact = "pools.rule";
       rule.of = class_of(rule);
+      rule.built_in = built_in;
       ++g_pool_rule_count;
     } else if (!problem.view().empty()) {
       Text<512> whole;
@@ -71,12 +72,12 @@ void read_pool_rules() {
       Text<512> problem;
       pools_off(problem.add("GPUPEAK_POOL_RULES: ").add(path).add(" cannot be read").view());
     }
-    read_rules({text, bytes}, path);
+    read_rules({text, bytes}, path, false);
     if (text != nullptr) unmap_pages(text, kMostBytes);
   }
   read_rules({gpupeak_pool_rules_begin,
               static_cast<size_t>(gpupeak_pool_rules_end - gpupeak_pool_rules_begin)},
-             "built-in rules");
+             "built-in rules", true);
 }
 
 }  // namespace gpupeak::preload

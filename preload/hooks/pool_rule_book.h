@@ -16,6 +16,7 @@ struct PoolRuleState {
   static constexpr size_t kMostLibraries = 4;
 
   PoolRule says;
+  bool built_in = false;
   PoolMaker maker{};
   PoolClass of{};
   uintptr_t libraries[kMostLibraries] = {};  ///< an address in each that was looked at; 0: none

@@ -35,7 +35,11 @@ struct Loaded {
   size_t objects = 0;
 };
 
+constexpr const char* kNoClass = "its class was not found";
+
+/// A library may be built without a class that a built-in rule is about.
 void off(const Rule& rule, const char* library, const char* why) {
+  if (rule.built_in && why == kNoClass) return;
   Text<512> text;
   text.add(rule.says.name.view()).add(" (").add(library).add("): ").add(why);
   pools_off(text.view());
@@ -129,7 +133,7 @@ void remember(Rule& rule, uintptr_t inside) {
 const char* take_over_class(Rule& rule, uintptr_t inside) {
   const VirtualTable table =
       find_virtual_table(reinterpret_cast<const void*>(inside), rule.says.type.c_str());
-  if (table.slots == nullptr) return "its class was not found";
+  if (table.slots == nullptr) return kNoClass;
   if (table.count != rule.says.functions)
     return "its class has another number of virtual functions";
   return take_over_pool_tables(rule.of, &table, 1) ? nullptr
@@ -223,6 +227,14 @@ bool wait_for_loader() {
   return dladdr != nullptr && dladdr(reinterpret_cast<const void*>(&wait_for_loader), &found) != 0;
 }
 
+/// Then callers of all libraries matter.
+bool has_exported() {
+  for (size_t i = 0; i < g_pool_rule_count; ++i) {
+    if (g_pool_rules[i].exported()) return true;
+  }
+  return false;
+}
+
 void look() {
   if (!g_is_read) {
     g_is_read = true;
@@ -230,7 +242,8 @@ void look() {
   }
   Loaded loaded;
   const size_t count = find_candidates(loaded);
-  if (g_pool_rule_count == 0 || !wait_for_loader()) return;
+  const bool is_of_interest = count > 0 || has_exported();
+  if (is_of_interest && !wait_for_loader()) return;
   for (size_t i = 0; i < count; ++i) {
     const Candidate& found = g_candidates[i];
     const char* why = nullptr;
@@ -245,7 +258,7 @@ void look() {
     g_unloads_seen = loaded.unloads;
     g_objects_seen = 0;  // those behind what is gone have moved up
   }
-  replace_new_calls(loaded);
+  if (is_of_interest) replace_new_calls(loaded);
   g_loads_seen.store(loaded.loads, std::memory_order_release);
 }
 

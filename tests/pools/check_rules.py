@@ -8,6 +8,7 @@ wrong: rules that do not fit, of which the program must notice nothing and the r
 import collections
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,7 @@ def rules_of(*pools):
     return text
 
 
-def run(folder, name, text, **environment):
+def run(folder, name, text, library=library, **environment):
     log, truth, rules = (os.path.join(folder, name + ending) for ending in (".gplog", ".truth", ".toml"))
     with open(rules, "w") as file:
         file.write(text)
@@ -72,6 +73,11 @@ with tempfile.TemporaryDirectory() as folder:
             check(*run(folder, host, rules_of(CLASS, PAIR), GPUPEAK_HOST=host), ALL)
         _, report, _ = run(folder, "without", rules_of(CLASS, PAIR), GPUPEAK_POOLS="off")
         assert "pools" not in report or not report["pools"], report["pools"]
+        # Built without the class that a built-in rule is about: that is no fault.
+        other = os.path.join(folder, "libggml-cuda.so")
+        shutil.copy(library, other)
+        _, report, _ = run(folder, "other_build", "# none\n", library=other)
+        assert not said(report), said(report)
     else:
         check(*run(folder, "asked", rules_of({k: v for k, v in PAIR.items()}), GPUPEAK_HOST="off"), {"functions": "Demo functions"})
         for name, change, wanted in (
