@@ -19,6 +19,10 @@ std::string_view base_name(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
 }
 
+bool module_matches(const Rule& rule, const Frame& frame) {
+  return rule.modules.empty() || any_matches(rule.modules, frame.module);
+}
+
 /// As titles show it, and whole.
 bool function_matches(const Rule& rule, const Frame& frame) {
   if (rule.functions.empty()) return true;
@@ -45,8 +49,7 @@ bool file_matches(const Rule& rule, const Frame& frame) {
 }  // namespace
 
 bool rule_matches(const Rule& rule, const Frame& frame) {
-  return (rule.modules.empty() || any_matches(rule.modules, frame.module)) &&
-         function_matches(rule, frame) && file_matches(rule, frame);
+  return module_matches(rule, frame) && function_matches(rule, frame) && file_matches(rule, frame);
 }
 
 FrameRules::FrameRules(const Definitions& definitions, Symbolizer& symbolizer,
@@ -70,16 +73,31 @@ const FrameRules::Candidates& FrameRules::candidates(const StackNode& node) {
   return found;
 }
 
+const std::vector<uint32_t>& FrameRules::of_function(uint32_t function_id, const Frame& frame,
+                                                     const Candidates& possible) {
+  const auto [entry, added] = of_function_.try_emplace(function_id);
+  if (!added) return entry->second;
+  for (const uint32_t rule : possible.rules) {
+    if (module_matches(rules_[rule], frame) && function_matches(rules_[rule], frame))
+      entry->second.push_back(rule);
+  }
+  return entry->second;
+}
+
 std::vector<uint32_t> FrameRules::all(uint32_t node) {
   const Candidates& possible = candidates(nodes()[node]);
   if (possible.by_module_alone) return possible.rules;
-  const std::vector<Frame>& frames = symbolizer_.resolve(node).named_frames();
+  const ResolvedAddress& resolved = symbolizer_.resolve(node);
+  const std::vector<Frame>& frames = resolved.named_frames();
   std::vector<uint32_t> found;
-  for (const uint32_t rule : possible.rules) {
-    if (std::any_of(frames.begin(), frames.end(),
-                    [&](const Frame& frame) { return rule_matches(rules_[rule], frame); })) {
-      found.push_back(rule);
+  for (size_t i = 0; i < frames.size(); ++i) {
+    for (const uint32_t rule : of_function(resolved.function_ids[i], frames[i], possible)) {
+      if (file_matches(rules_[rule], frames[i])) found.push_back(rule);
     }
+  }
+  if (frames.size() > 1) {
+    std::sort(found.begin(), found.end());
+    found.erase(std::unique(found.begin(), found.end()), found.end());
   }
   return found;
 }
@@ -88,10 +106,11 @@ uint32_t FrameRules::outermost(uint32_t node) {
   const Candidates& possible = candidates(nodes()[node]);
   if (possible.rules.empty()) return kNoRule;
   if (possible.by_module_alone) return possible.rules.front();
-  const std::vector<Frame>& frames = symbolizer_.resolve(node).named_frames();
-  for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
-    for (const uint32_t rule : possible.rules) {
-      if (rule_matches(rules_[rule], *frame)) return rule;
+  const ResolvedAddress& resolved = symbolizer_.resolve(node);
+  const std::vector<Frame>& frames = resolved.named_frames();
+  for (size_t i = frames.size(); i-- > 0;) {
+    for (const uint32_t rule : of_function(resolved.function_ids[i], frames[i], possible)) {
+      if (file_matches(rules_[rule], frames[i])) return rule;
     }
   }
   return kNoRule;
@@ -117,6 +136,7 @@ StackTags::StackTags(FrameRules rules) : rules_(std::move(rules)) {
   for (uint32_t i = 0; i < rules_.rules().size(); ++i) {
     if (!rules_.rules()[i].wants_frame()) always->push_back(i);
   }
+  memory_.resize(rules_.nodes().size());
   memory_[0] = always.get();
   lists_.push_back(std::move(always));
 }
@@ -124,7 +144,7 @@ StackTags::StackTags(FrameRules rules) : rules_(std::move(rules)) {
 const std::vector<uint32_t>& StackTags::matches(uint32_t stack) {
   std::vector<uint32_t> path;
   uint32_t node = stack;
-  while (!memory_.contains(node)) {
+  while (memory_[node] == nullptr) {
     path.push_back(node);
     node = rules_.nodes()[node].parent;
   }

@@ -1,5 +1,6 @@
-// Which rules a stack of a log matches. Each node of the stack trie is looked at once, and symbols
-// are read only where a rule asks for the module's functions.
+// Which rules a stack of a log matches. Each node of the stack trie is looked at once, each
+// function compared with the rules once, and symbols are read only where a rule asks for the
+// module's functions.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +39,15 @@ class FrameRules {
     bool by_module_alone = true;
   };
   const Candidates& candidates(const StackNode& node);
+  /// What a frame's module and function match, whatever its file.
+  const std::vector<uint32_t>& of_function(uint32_t function_id, const Frame& frame,
+                                           const Candidates& possible);
 
   const Definitions& definitions_;
   Symbolizer& symbolizer_;
   std::vector<Rule> rules_;
   std::unordered_map<uint32_t, Candidates> candidates_;  // by module
+  std::unordered_map<uint32_t, std::vector<uint32_t>> of_function_;
 };
 
 /// For each stack the rule of its outermost frame that matches any: the phase it is part of.
@@ -78,8 +83,9 @@ class StackTags {
   const std::vector<uint32_t>& matches(uint32_t stack);
 
   FrameRules rules_;
-  /// By node. A node that matches no more than its caller has the caller's list.
-  std::unordered_map<uint32_t, const std::vector<uint32_t>*> memory_;
+  /// By node; nullptr: not asked for yet. A node that matches no more than its caller has the
+  /// caller's list.
+  std::vector<const std::vector<uint32_t>*> memory_;
   std::vector<std::unique_ptr<const std::vector<uint32_t>>> lists_;
 };
 
