@@ -46,7 +46,7 @@ DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* c
     void* const found = real(handle, name);
     return {found != nullptr ? pjrt_entry_for(found) : nullptr, nullptr};
   }
-  take_over_rule_pools();
+  take_over_rule_pools(handle);
   if (is_rule_pool_entry(name) && handle != RTLD_NEXT) {
     return {rule_pool_entry_for(real(handle, name)), nullptr};
   }

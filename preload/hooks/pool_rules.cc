@@ -25,13 +25,12 @@ constinit bool g_is_read = false;
 /// One thread looks, without waiting for another one: the loader may wait for a thread that waits
 /// for us.
 constinit std::atomic<bool> g_looking{false};
-constinit std::atomic<uint64_t> g_loads_seen{0};
 constinit uint64_t g_unloads_seen = 0;
 constinit size_t g_objects_seen = 0;  ///< whose calls were replaced, from the list's beginning on
 
 /// The loader's list at one time.
 struct Loaded {
-  uint64_t loads = 0, unloads = 0;
+  uint64_t unloads = 0;
   size_t objects = 0;
 };
 
@@ -98,7 +97,6 @@ size_t find_candidates(Loaded& loaded) {
   size_t count = 0;
   bool is_program = true;
   for_each_object([&](const dl_phdr_info& object) {
-    loaded.loads = object.dlpi_adds;
     loaded.unloads = object.dlpi_subs;
     ++loaded.objects;
     const char* const library = is_program ? program_name() : file_name(object);
@@ -205,13 +203,15 @@ void replace_new_calls(const Loaded& complete) {
   if (!fits) pools_off("functions of a pool are called from more places than are followed");
 }
 
-uint64_t loads_so_far() {
-  uint64_t loads = 0;
-  for_each_object([&](const dl_phdr_info& object) {
-    loads = object.dlpi_adds;
-    return false;
-  });
-  return loads;
+/// Handles of libraries that functions were asked of. Looking takes a lock of the loader's that a
+/// forked child may find taken, so it is done once for each. By the handle's bits: two that share a
+/// place are looked at again and again.
+constexpr size_t kHandles = 1024;
+constinit std::atomic<uintptr_t> g_handles[kHandles];  // + 1; 0: none
+
+bool was_seen(const void* handle) {
+  const uintptr_t key = reinterpret_cast<uintptr_t>(handle) + 1;
+  return g_handles[(key * UINT64_C(0x9e3779b97f4a7c15)) >> 54].exchange(key) == key;
 }
 
 /// The loader shows a library before it has written all that it writes into it, which it does under
@@ -259,14 +259,12 @@ void look() {
     g_objects_seen = 0;  // those behind what is gone have moved up
   }
   if (is_of_interest) replace_new_calls(loaded);
-  g_loads_seen.store(loaded.loads, std::memory_order_release);
 }
 
 }  // namespace
 
-void take_over_rule_pools() {
-  if (!environment().pools || !may_record()) return;
-  if (loads_so_far() == g_loads_seen.load(std::memory_order_acquire)) return;
+void take_over_rule_pools(const void* handle) {
+  if (!environment().pools || !may_record() || was_seen(handle)) return;
   if (g_looking.exchange(true, std::memory_order_acquire)) return;
   look();
   g_looking.store(false, std::memory_order_release);
@@ -312,11 +310,12 @@ void forget_unloaded_rule_pools() {
       rule.stand_in.store(nullptr, std::memory_order_release);
   }
   forget_unloaded_imports();
+  for (std::atomic<uintptr_t>& handle : g_handles) handle.store(0);
   g_looking.store(false, std::memory_order_release);
 }
 
-void reset_rule_pools() {
-  g_looking.store(false, std::memory_order_relaxed);
+void leave_rule_pools() {
+  g_looking.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace gpupeak::preload

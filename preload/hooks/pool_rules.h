@@ -6,9 +6,9 @@
 
 namespace gpupeak::preload {
 
-/// Takes over what rules say of libraries that have been loaded since it was last called. Where the
-/// program itself would wait for the loader.
-void take_over_rule_pools();
+/// Takes over what rules say of libraries that have come, if this is the first time that something
+/// is asked of this handle of the loader's. Where the program itself would wait for the loader.
+void take_over_rule_pools(const void* handle);
 /// Whether a rule is about an exported function of this name.
 bool is_rule_pool_entry(const char* name);
 /// What the program is to find in the place of what it has looked up by such a name.
@@ -17,7 +17,8 @@ void* rule_pool_entry_for(void* found);
 void put_back_rule_pools();
 /// After a dlclose.
 void forget_unloaded_rule_pools();
-/// In a forked child.
-void reset_rule_pools();
+/// In a forked child: what was taken over stays so, and no more is looked for, since a lock of the
+/// loader's may be held by a thread that is not there.
+void leave_rule_pools();
 
 }  // namespace gpupeak::preload

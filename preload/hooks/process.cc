@@ -37,13 +37,13 @@ int main_with_phase(int argc, char** argv, char** environment) {
 /// The process page is zero already, but on kernels without MADV_WIPEONFORK.
 void on_fork_in_child() {
   abandon_log_file();
-  reset_rule_pools();
+  leave_rule_pools();
   if (g_process->decided != 0) memset(static_cast<void*>(g_process), 0, sizeof *g_process);
 }
 
 __attribute__((constructor)) void begin() {
   finish_start();
-  take_over_rule_pools();
+  take_over_rule_pools(nullptr);
   pthread_atfork(nullptr, nullptr, &on_fork_in_child);
 }
 
