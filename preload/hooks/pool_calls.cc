@@ -51,7 +51,7 @@ struct Calls {
 constinit thread_local Calls t_calls __attribute__((tls_model("initial-exec")));
 
 void refused(const Call& call, bool jumped) {
-  if (!gives(call.function)) return;
+  if (!gives(call.function) || call.argument == 0) return;
   const PoolTotals* const before = keeps_statistics(*call.table) ? &call.before : nullptr;
   pool_request_failed(*call.arena, call.argument, before, call.stack, jumped);
 }
