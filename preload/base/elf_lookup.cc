@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/arch.h"
+#include "base/loaded_objects.h"
 #include "base/symbol_table.h"
 
 namespace gpupeak::preload {
@@ -33,12 +34,6 @@ bool holds(const dl_phdr_info& object, const void* address) {
   return false;
 }
 
-const char* file_name(const dl_phdr_info& object) {
-  if (object.dlpi_name == nullptr) return "";
-  const char* slash = strrchr(object.dlpi_name, '/');
-  return slash != nullptr ? slash + 1 : object.dlpi_name;
-}
-
 bool named(const dl_phdr_info& object, const char* library) {
   return strncmp(file_name(object), library, strlen(library)) == 0;
 }
@@ -62,14 +57,6 @@ bool needs(const SymbolTable& user, const dl_phdr_info& object, const SymbolTabl
     if (strcmp(library, soname(table)) == 0) return true;
   }
   return false;
-}
-
-/// Calls `visit(object)` for each loaded object in load order until it returns true.
-template <typename Visit>
-void for_each_object(Visit visit) {
-  dl_iterate_phdr([](dl_phdr_info* object, size_t,
-                     void* data) { return (*static_cast<Visit*>(data))(*object) ? 1 : 0; },
-                  &visit);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "base/elf_lookup.h"
 #include "base/environment.h"
+#include "base/loaded_objects.h"
 #include "base/syscalls.h"
 #include "base/virtual_table.h"
 #include "hooks/pool_imports.h"
@@ -50,22 +51,9 @@ void on(Rule& rule, const char* library) {
   pools_on(rule.maker, text.view());
 }
 
-template <typename Visit>
-void for_each_object(Visit visit) {
-  dl_iterate_phdr([](dl_phdr_info* object, size_t,
-                     void* data) { return (*static_cast<Visit*>(data))(*object) ? 0 : 1; },
-                  &visit);
-}
-
 /// An address within; 0: it has none.
 uintptr_t begin_of(const dl_phdr_info& object) {
   return object.dlpi_phnum == 0 ? 0 : object.dlpi_addr + object.dlpi_phdr[0].p_vaddr;
-}
-
-const char* file_name(const dl_phdr_info& object) {
-  const char* const path = object.dlpi_name == nullptr ? "" : object.dlpi_name;
-  const char* const slash = strrchr(path, '/');
-  return slash != nullptr ? slash + 1 : path;
 }
 
 /// A library of which a rule is, as it was when the loader's list was read.
@@ -113,7 +101,7 @@ size_t find_candidates(Loaded& loaded) {
       g_candidates[count].library.clear();
       g_candidates[count++].library.add(library);
     }
-    return true;
+    return false;
   });
   return count;
 }
@@ -164,7 +152,7 @@ bool take_over(const Candidate& found, const char*& why) {
       why = take_over_functions(*found.rule, object);
     else if (there)
       why = take_over_class(*found.rule, found.inside);
-    return !there;
+    return there;
   });
   return there;
 }
@@ -190,14 +178,14 @@ void replace_new_calls(const Loaded& complete) {
   size_t number = 0;
   bool fits = true;
   for_each_object([&](const dl_phdr_info& object) {
-    if (object.dlpi_subs != complete.unloads || number == complete.objects) return false;
-    if (number++ < g_objects_seen) return true;
+    if (object.dlpi_subs != complete.unloads || number == complete.objects) return true;
+    if (number++ < g_objects_seen) return false;
     for (size_t i = 0; i < g_pool_rule_count; ++i) {
       if (replace_calls(g_pool_rules[i], object)) continue;
       put_back(g_pool_rules[i]);
       fits = false;
     }
-    return true;
+    return false;
   });
   g_objects_seen = number;
   if (!fits) pools_off("functions of a pool are called from more places than are followed");
