@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "collector/analyze/need.h"
+#include "collector/fit/need.h"
 #include "collector/rules/cards.h"
 #include "collector/summary/gate.h"
 #include "collector/text/error.h"

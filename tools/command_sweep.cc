@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "collector/analyze/need.h"
+#include "collector/fit/need.h"
 #include "collector/rules/cards.h"
 #include "collector/summary/gate.h"
 #include "collector/text/error.h"

@@ -26,6 +26,11 @@ void add_new(std::vector<std::string>& to, const std::vector<std::string>& from)
   }
 }
 
+/// As recorded where it is not known what the pool gives back.
+Bytes enough(const DeviceNeed& need) {
+  return need.enough_bytes ? need.enough_bytes : need.most_bytes;
+}
+
 void add_texts(DeviceNeed& to, const DeviceNeed& from) {
   add_new(to.no_most, from.no_most);
   add_new(to.no_least, from.no_least);
@@ -46,6 +51,9 @@ DeviceNeed together(const std::vector<DeviceNeed>& needs) {
     all.refused_bytes = higher(all.refused_bytes, one.refused_bytes);
     all.held_bytes += one.held_bytes;
     all.most_bytes = sum(all.most_bytes, one.most_bytes);
+    // What one of them gives back another may not get: pools fill what room there is.
+    all.enough_bytes.reset();
+    all.no_enough = "several processes share the card, and a pool takes what another gave back";
     all.beyond_bytes = sum(all.beyond_bytes, one.beyond_bytes);
     all.local_memory_bytes += one.local_memory_bytes;
     add_texts(all, one);
@@ -61,6 +69,11 @@ DeviceNeed in_turn(const std::vector<DeviceNeed>& needs) {
     all.least_bytes = higher(all.least_bytes, one.least_bytes);
     all.refused_bytes = higher(all.refused_bytes, one.refused_bytes);
     all.held_bytes = std::max(all.held_bytes, one.held_bytes);
+    all.enough_bytes =
+        all.enough_bytes || one.enough_bytes ? largest(enough(all), enough(one)) : std::nullopt;
+    all.pool_requests += one.pool_requests;
+    all.pool_repeated += one.pool_repeated;
+    if (all.no_enough.empty()) all.no_enough = one.no_enough;
     all.most_bytes = largest(all.most_bytes, one.most_bytes);
     all.beyond_bytes = largest(all.beyond_bytes, one.beyond_bytes);
     all.local_memory_bytes = std::max(all.local_memory_bytes, one.local_memory_bytes);
@@ -117,7 +130,7 @@ FitBounds fit_bounds(const DeviceNeed& need, bool same_kind) {
     bounds.margin += std::max(kOtherCardMargin, (beyond - local) / 2);
     bounds.margin += (kLocalMemoryTimes - 1) * local;
   }
-  bounds.most = sum(need.most_bytes, bounds.margin);
+  bounds.most = sum(enough(need), bounds.margin);
   return bounds;
 }
 

@@ -2,8 +2,10 @@
 // say of a capacity. need.h finds the bounds in a log, `gpupeak fit` shows the answer, `gpupeak
 // sweep` takes the upper bound for its prediction.
 //
-//   least ≤ what the run needs ≤ most
-//   capacity < least: does not fit · most + margin ≤ capacity: fits · between: may fit
+//   least ≤ what the run needs ≤ enough ≤ most
+//   capacity < least: does not fit · enough + margin ≤ capacity: fits · between: may fit
+//
+// `enough` is below `most` where it is known how a pool gives back what is idle.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +47,14 @@ struct DeviceNeed {
   std::optional<uint64_t> in_use_bytes;
   /// The same with the driver's own. None: not known.
   std::optional<uint64_t> least_bytes;
-  uint64_t held_bytes = 0;               ///< in the driver's pages, idle or not; without its own
-  std::optional<uint64_t> most_bytes;    ///< the same with the driver's own; none: not known
+  uint64_t held_bytes = 0;             ///< in the driver's pages, idle or not; without its own
+  std::optional<uint64_t> most_bytes;  ///< the same with the driver's own; none: not known
+  /// What would do, since PyTorch's pool gives idle segments back when it is refused memory: as
+  /// long as nobody else takes of it. None: not known, as `no_enough` says (empty: no such pool).
+  std::optional<uint64_t> enough_bytes;
+  std::string no_enough;
+  /// Requests to that pool, and how many of them a simulation gives the address that they had.
+  uint64_t pool_requests = 0, pool_repeated = 0;
   std::optional<uint64_t> beyond_bytes;  ///< the driver's own: contexts, code …; none: not read
   uint64_t local_memory_bytes = 0;       ///< part of it
   /// Of what ended the run: what it had in use and asked for. Not more than it needs.

@@ -118,7 +118,18 @@ void write_bounds(const FitDevice& device, std::ostream& out, const TextStyle& s
   if (need.refused_bytes && need.refused_bytes > need.least_bytes) {
     row("at least", need.refused_bytes, "what was in use and asked for when memory ran out");
   }
+  if (need.enough_bytes) {
+    row("enough", need.enough_bytes,
+        fmt::format("by a simulation of PyTorch's pool, which gives back what is idle when it is "
+                    "refused memory; it puts all {} blocks where they were",
+                    grouped(need.pool_requests)));
+  }
   row("at most", need.most_bytes, "as recorded: with what is idle in pools" + driver);
+}
+
+/// What is compared with a capacity.
+std::string_view upper_bound_name(const DeviceNeed& need) {
+  return need.enough_bytes ? "enough" : "at most";
 }
 
 void write_texts(const DeviceNeed& need, std::ostream& out, const TextStyle& style) {
@@ -127,6 +138,13 @@ void write_texts(const DeviceNeed& need, std::ostream& out, const TextStyle& sty
   }
   for (const std::string& text : need.no_least) {
     write_wrapped(alarm("  no lower bound: ", style) + text, out, style);
+  }
+  if (!need.no_enough.empty()) {
+    write_wrapped(
+        fmt::format("  what PyTorch's pool would give back is not known: {} ({} of {} "
+                    "blocks where a simulation puts them)",
+                    need.no_enough, grouped(need.pool_repeated), grouped(need.pool_requests)),
+        out, style);
   }
   for (const std::string& text : need.notes) write_wrapped("  " + text, out, style);
 }
@@ -146,10 +164,11 @@ void write_cards(const FitReport& report, const FitDevice& device, std::ostream&
   }
   const bool by_size = std::any_of(report.question.cards.begin(), report.question.cards.end(),
                                    [](const Card& card) { return card.by_size; });
-  write_wrapped(fmt::format("  \"at most\" and {} for another kind of card{}",
-                            size_text(fit_bounds(device.need, false).margin, style),
-                            by_size ? "; ~ by the size it is sold by, less a tenth" : ""),
-                out, style);
+  write_wrapped(
+      fmt::format("  \"{}\" and {} for another kind of card{}", upper_bound_name(device.need),
+                  size_text(fit_bounds(device.need, false).margin, style),
+                  by_size ? "; ~ by the size it is sold by, less a tenth" : ""),
+      out, style);
 }
 
 void write_changes(const FitDevice& device, size_t top, std::ostream& out, const TextStyle& style) {
@@ -222,6 +241,10 @@ Json device_json(const FitReport& report, const FitDevice& device) {
   json["beyond_bytes"] = nullable(need.beyond_bytes);
   json["least_bytes"] = nullable(need.least_bytes);
   json["most_bytes"] = nullable(need.most_bytes);
+  json["enough_bytes"] = nullable(need.enough_bytes);
+  json["no_enough"] = text_or_null(need.no_enough);
+  json["pool_requests"] = need.pool_requests;
+  json["pool_repeated"] = need.pool_repeated;
   json["refused_bytes"] = nullable(need.refused_bytes);
   json["no_most"] = need.no_most;
   json["no_least"] = need.no_least;
@@ -318,7 +341,7 @@ void write_fit(const FitReport& report, size_t top, std::ostream& out, const Tex
       write_wrapped(fmt::format("  {}: {}", asked,
                                 painted(*device.answer, answer_text(*device.answer, style), style)),
                     out, style);
-      write_wrapped(fmt::format("  (\"at most\" and a margin of {})",
+      write_wrapped(fmt::format("  (\"{}\" and a margin of {})", upper_bound_name(device.need),
                                 size_text(device.answer->bounds.margin, style)),
                     out, style);
     }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "collector/analyze/need.h"
+#include "collector/fit/need.h"
 #include "collector/summary/fit.h"
 #include "collector/text/text_format.h"
 

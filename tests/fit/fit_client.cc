@@ -168,6 +168,94 @@ void torch_idle(uint64_t number) {
   for (void* const at : blocks) g_torch->take(0, at);
 }
 
+/// A training that nobody wrote, another one for each number: parameters, steps forward and back
+/// whose blocks are of all sizes, libraries' own blocks and code that comes late.
+class RandomTraining {
+ public:
+  explicit RandomTraining(uint64_t number) : state_(number) {}
+
+  void run() {
+    const uint64_t layers = 6 + below(25);
+    for (uint64_t i = 0; i < layers; ++i) of_torch(size());
+    std::vector<uint64_t> sizes(layers), workspaces(layers);
+    const bool empties = below(8) == 0;
+    for (int step = 0; step < 4; ++step) {
+      // What one shape leaves idle is of little use for the next.
+      const bool other_shape = step == 0 || below(2) == 0;
+      for (uint64_t i = 0; other_shape && i < layers; ++i) {
+        sizes[i] = size();
+        workspaces[i] = below(3) == 0 ? 2 * size() : 0;
+      }
+      std::vector<void*> kept;
+      for (uint64_t i = 0; i < layers; ++i) {
+        if (workspaces[i] != 0) g_torch->take(0, of_torch(workspaces[i]));
+        kept.push_back(of_torch(sizes[i]));
+        if (step < 2) of_others();
+      }
+      for (uint64_t i = layers; i-- > 0;) {
+        void* const gradient = of_torch(sizes[i] + (i % 3 == 0 ? 0 : 700 * kKiB));
+        g_torch->take(0, kept[i]);
+        if (step < 2) of_others();
+        g_torch->take(0, gradient);
+      }
+      if (empties && step == 0) g_torch->empty_cache(0);
+      if (step == 0) of_torch(size());  // an optimizer's
+    }
+  }
+
+ private:
+  uint64_t below(uint64_t limit) {
+    state_ = state_ * 6364136223846793005 + 1442695040888963407;
+    return (state_ >> 33) % limit;
+  }
+  uint64_t size() {
+    switch (below(4)) {
+      case 0:
+        return 1 + below(kMiB);
+      case 1:
+        return kMiB + below(9 * kMiB);
+      case 2:
+        return 2 * kMiB * (5 + below(20)) - 1100 * kKiB + below(1300 * kKiB);
+      default:
+        return kMiB * (5 + below(40));
+    }
+  }
+  void of_others() {
+    switch (below(16)) {
+      case 0:
+        launch(function(("late" + std::to_string(state_)).c_str()));
+        break;
+      case 1:
+        give_back(take(1 + below(12 * kMiB)));
+        break;
+      case 2:
+        take(1 + below(3 * kMiB));
+        break;
+      default:
+        break;
+    }
+  }
+  uint64_t state_;
+};
+void torch_random(uint64_t number) {
+  RandomTraining(number).run();
+}
+
+/// Two streams, each with blocks of its own.
+void torch_streams(uint64_t number) {
+  std::vector<std::pair<int, void*>> blocks;
+  for (uint64_t i = 0; i < 3 * number; ++i) {
+    const int stream = static_cast<int>(i % 2);
+    void* const at = g_torch->give(0, stream, (1 + i * 7 % 40) * kMiB);
+    if (at == nullptr) exit(kOutOfMemory);
+    blocks.emplace_back(stream, at);
+    if (i % 3 == 2) {
+      g_torch->take(0, blocks.front().second);
+      blocks.erase(blocks.begin());
+    }
+  }
+}
+
 /// Threads take and give back at the same time. What they have together depends on nothing else.
 void threads(uint64_t number) {
   const auto work = [number] {
@@ -234,6 +322,8 @@ const Case kCases[] = {{"line", line, false, false},
                        {"torch", torch, true, false},
                        {"torch_expandable", torch, true, true},
                        {"torch_idle", torch_idle, true, false},
+                       {"torch_random", torch_random, true, false},
+                       {"torch_streams", torch_streams, true, false},
                        {"threads", threads, false, false},
                        {"managed", managed, false, false},
                        {"killed", killed, false, false},

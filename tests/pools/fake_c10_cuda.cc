@@ -8,29 +8,34 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kRound = 512, kSmallSegment = 2 * kMiB, kLargeSegment = 20 * kMiB;
+constexpr uint64_t kLargestSmall = kMiB, kOwnSegment = 10 * kMiB;
 constexpr uint64_t kAddresses = UINT64_C(1) << 32;
 constexpr int kDevices = 2;
 
-/// Blocks of one pool by address; a segment of its own range, or handles side by side in one.
+/// Blocks of one pool, small or large ones, by address; segments each of its own range, or handles
+/// side by side in one.
 struct Pool {
+  bool small = false;
   std::map<uint64_t, uint64_t> free_blocks;  // address → bytes
   std::map<uint64_t, uint64_t> segments;     // not expandable
   uint64_t range = 0, mapped = 0;            // expandable
   std::map<uint64_t, std::pair<uint64_t, CUmemGenericAllocationHandle>> handles;  // by address
 };
+using PoolId = std::pair<int, bool>;  // small ones lie apart
 struct Given {
   uint64_t bytes;
-  int pool;
+  PoolId pool;
 };
 struct DeviceAllocator {
   std::recursive_mutex lock;
-  std::map<int, Pool> pools;
+  std::map<PoolId, Pool> pools;
   std::map<uint64_t, Given> given;
   FakeTorchLedger ledger{};
 };
@@ -90,16 +95,22 @@ void use(int device) {
   cuCtxSetCurrent(context);
 }
 
-/// The first free block that is large enough.
-uint64_t take_free(Pool& pool, uint64_t bytes) {
+/// The smallest free block that is large enough, of equal ones the lowest; with its bytes, which
+/// are more than asked for where the rest is too little to be split off. 0: there is none.
+std::pair<uint64_t, uint64_t> take_free(Pool& pool, uint64_t bytes) {
+  auto best = pool.free_blocks.end();
   for (auto block = pool.free_blocks.begin(); block != pool.free_blocks.end(); ++block) {
     if (block->second < bytes) continue;
-    const auto [address, size] = *block;
-    pool.free_blocks.erase(block);
-    if (size > bytes) pool.free_blocks[address + bytes] = size - bytes;
-    return address;
+    if (best == pool.free_blocks.end() || block->second < best->second) best = block;
   }
-  return 0;
+  if (best == pool.free_blocks.end()) return {0, 0};
+  const auto [address, size] = *best;
+  const uint64_t rest = size - bytes;
+  const bool split = pool.small || g_expandable ? rest >= kRound : rest > kLargestSmall;
+  pool.free_blocks.erase(best);
+  if (!split) return {address, size};
+  pool.free_blocks[address + bytes] = rest;
+  return {address, bytes};
 }
 
 bool same_segment(const Pool& pool, uint64_t a, uint64_t b) {
@@ -127,8 +138,11 @@ void put_free(Pool& pool, uint64_t address, uint64_t bytes) {
 
 bool grow(int device, Pool& pool, uint64_t bytes) {
   FakeTorchLedger& ledger = g_devices[device].ledger;
-  const uint64_t unit = bytes <= kMiB ? kSmallSegment : kLargeSegment;
-  const uint64_t size = (bytes + unit - 1) / unit * unit;
+  const uint64_t unit = pool.small ? kSmallSegment : kLargeSegment;
+  uint64_t size = (bytes + unit - 1) / unit * unit;
+  if (!g_expandable && bytes >= kOwnSegment) {
+    size = (bytes + kSmallSegment - 1) / kSmallSegment * kSmallSegment;
+  }
   if (ledger.reserved + size > g_limit) return false;
   if (!g_expandable) {
     CUdeviceptr at;
@@ -231,21 +245,23 @@ void* give(int device, int id, size_t bytes) {
   const std::lock_guard guard(allocator.lock);
   use(device);
   FakeTorchLedger& ledger = allocator.ledger;
-  Pool& pool = allocator.pools[id];
-  const uint64_t size = std::max<uint64_t>((bytes + kRound - 1) / kRound * kRound, kRound);
-  uint64_t at = take_free(pool, size);
-  if (at == 0 && grow(device, pool, size)) at = take_free(pool, size);
+  const uint64_t rounded = std::max<uint64_t>((bytes + kRound - 1) / kRound * kRound, kRound);
+  const PoolId place{id, rounded <= kLargestSmall};
+  Pool& pool = allocator.pools[place];
+  pool.small = place.second;
+  auto [at, size] = take_free(pool, rounded);
+  if (at == 0 && grow(device, pool, rounded)) std::tie(at, size) = take_free(pool, rounded);
   if (at == 0) {
     empty_cache(device);
-    if (grow(device, pool, size)) at = take_free(pool, size);
+    if (grow(device, pool, rounded)) std::tie(at, size) = take_free(pool, rounded);
   }
   ledger.peak_reserved = std::max(ledger.peak_reserved, ledger.reserved);
   if (at == 0) {
-    report_failure(device, size);
+    report_failure(device, rounded);
     g_observer(device, ledger);
     return nullptr;
   }
-  allocator.given[at] = {size, id};
+  allocator.given[at] = {size, place};
   ledger.in_use += size;
   ++ledger.given;
   ledger.peak_in_use = std::max(ledger.peak_in_use, ledger.in_use);

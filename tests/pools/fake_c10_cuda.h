@@ -1,6 +1,8 @@
-// The stand-in for PyTorch's caching allocator: segments from the driver, blocks of 512 bytes'
-// multiples, split and merged, private pools, segments that grow in place, a lock a device; with a
-// ledger of its own, which is the truth. What could not be mapped whole is unmapped again.
+// The stand-in for PyTorch's caching allocator, by its rules: blocks of 512 bytes' multiples, small
+// and large ones apart, the best fit split and merged; segments from the driver of 2 MiB, 20 MiB or
+// as asked for, given back where the driver refuses; private pools, segments that grow in place, a
+// lock a device; with a ledger of its own, which is the truth. What could not be mapped whole is
+// unmapped again.
 #pragma once
 
 #include <cstddef>

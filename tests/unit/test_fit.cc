@@ -1,6 +1,6 @@
 // Whether a run fits: the bounds of a log made by hand, and what they say of a capacity.
 #include "catch.h"
-#include "collector/analyze/need.h"
+#include "collector/fit/need.h"
 #include "collector/rules/cards.h"
 #include "collector/summary/fit.h"
 #include "collector/text/error.h"

@@ -9,7 +9,7 @@
 //   contexts, code …           the larger of the readings     the smaller of the readings
 //                              before and after
 //
-// `gpupeak fit` and `gpupeak sweep` ask for it.
+// need.h asks for it, with what PyTorch's pool was asked for (torch_history.h).
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@
 #include <unordered_set>
 #include <vector>
 
-#include "collector/analyze/analyze.h"
+#include "collector/fit/torch_history.h"
+#include "collector/replay/ledger.h"
 #include "collector/replay/replay_observer.h"
-#include "collector/summary/fit.h"
 
 namespace gpupeak::collector {
 
@@ -48,12 +48,14 @@ class NeedWatch : public ReplayObserver {
   };
 
   /// `shared_out`: blocks that pools share out sooner or later. Until they do, such a block is as
-  /// idle as what they have not handed out; a first replay tells which.
-  explicit NeedWatch(std::unordered_set<uint64_t> shared_out = {})
-      : shared_out_(std::move(shared_out)) {}
+  /// idle as what they have not handed out; a first replay tells which. `torch_devices`: of these
+  /// nobody but PyTorch shares out memory.
+  explicit NeedWatch(std::unordered_set<uint64_t> shared_out = {},
+                     const std::set<int32_t>& torch_devices = {});
 
   void on_block_alloc(const DeviceBlock& block) override;
   void on_block_free(const DeviceBlock& block) override;
+  void on_arena(const ArenaEvent& arena) override;
   void on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t stack) override;
   void on_arena_free(const ArenaFreeEvent& free) override;
   void on_arena_failed(const ArenaFailedEvent& failed, uint32_t stack) override;
@@ -61,6 +63,11 @@ class NeedWatch : public ReplayObserver {
 
   /// After the replay.
   std::map<int32_t, Sums> finish();
+  /// Of PyTorch's pool on the device, after finish(); nullptr: it was not asked for.
+  const TorchHistory* torch(int32_t device) const {
+    const auto history = torch_.find(device);
+    return history == torch_.end() ? nullptr : &history->second;
+  }
 
  private:
   struct Device {
@@ -85,19 +92,15 @@ class NeedWatch : public ReplayObserver {
   void look(int32_t ordinal, Device& device);
   void read(const Event& event);
   void refused(int32_t ordinal, uint64_t bytes);
-  static void settle(Device& device, const Beyond& now);
+  void settle(int32_t ordinal, Device& device, const Beyond& now);
+  TorchHistory* torch_of(uint64_t arena);
 
   const std::unordered_set<uint64_t> shared_out_;
   std::map<int32_t, Device> devices_;
+  std::map<int32_t, TorchHistory> torch_;                    // by device
+  std::unordered_map<uint64_t, int32_t> arena_device_;       // of arenas that said it
   std::map<std::pair<uint64_t, uint64_t>, uint64_t> given_;  // by arena and address: bytes
   std::multiset<uint64_t> sizes_;  // of these, and of the driver's blocks outside of pools
 };
-
-struct LogNeeds {
-  Summary summary;
-  std::vector<DeviceNeed> devices;  ///< those that the process used
-};
-/// Of one log, with the other programs that its process ran. Throws LogError.
-LogNeeds needs_of(const std::string& path, const Options& options, const Progress& progress = {});
 
 }  // namespace gpupeak::collector

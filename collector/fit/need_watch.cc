@@ -1,14 +1,10 @@
-#include "collector/analyze/need.h"
-
-#include <fmt/format.h>
+#include "collector/fit/need_watch.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "collector/log/kinds.h"
-#include "collector/text/glob.h"
-#include "collector/text/text_format.h"
+#include "collector/replay/replay.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -16,8 +12,6 @@ namespace {
 /// What the driver has on a card that nobody uses, at most (3.2 MiB on an H200): where it is not
 /// told what of the memory in use at the start was other processes'.
 constexpr uint64_t kIdleCard = 16u << 20;
-/// Worth saying.
-constexpr uint64_t kMuchUnexplained = 64u << 20;
 
 uint64_t positive(int64_t bytes) {
   return static_cast<uint64_t>(std::max<int64_t>(bytes, 0));
@@ -55,12 +49,33 @@ NeedWatch::Beyond beyond_of(const LedgerSnapshot& now) {
 
 }  // namespace
 
+NeedWatch::NeedWatch(std::unordered_set<uint64_t> shared_out,
+                     const std::set<int32_t>& torch_devices)
+    : shared_out_(std::move(shared_out)) {
+  for (const int32_t device : torch_devices) torch_.try_emplace(device);
+}
+
 bool NeedWatch::counts(const DeviceBlock& block) const {
   const SiteContext& context = replay().sites().context_of(block.group);
   return is_device_kind(context.kind) && context.device >= 0 && counts_into_sum(context.kind);
 }
 
+void NeedWatch::on_arena(const ArenaEvent& arena) {
+  if (arena.event == GPUPEAK_ARENA_CREATED) {
+    arena_device_[arena.arena] = arena.device;
+  } else if (TorchHistory* torch = torch_of(arena.arena)) {
+    torch->give_up("it came to an end");
+  }
+}
+
+TorchHistory* NeedWatch::torch_of(uint64_t arena) {
+  const auto device = arena_device_.find(arena);
+  const auto torch = device == arena_device_.end() ? torch_.end() : torch_.find(device->second);
+  return torch == torch_.end() ? nullptr : &torch->second;
+}
+
 void NeedWatch::on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/) {
+  if (TorchHistory* torch = torch_of(alloc.arena)) torch->given(alloc.address, alloc.bytes);
   const auto [entry, added] = given_.try_emplace({alloc.arena, alloc.address}, alloc.bytes);
   if (!added) {
     sizes_.erase(sizes_.find(entry->second));
@@ -70,6 +85,7 @@ void NeedWatch::on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/)
 }
 
 void NeedWatch::on_arena_free(const ArenaFreeEvent& free) {
+  if (TorchHistory* torch = torch_of(free.arena)) torch->taken(free.address);
   const auto entry = given_.find({free.arena, free.address});
   if (entry == given_.end()) return;
   sizes_.erase(sizes_.find(entry->second));
@@ -84,6 +100,12 @@ void NeedWatch::on_block_alloc(const DeviceBlock& block) {
   device.sums.refused.reset();
   device.by_kind[alloc.kind] += alloc.bytes;
   if (!of_pool) sizes_.insert(alloc.bytes);
+  const auto torch = torch_.find(replay().sites().context_of(block.group).device);
+  if (of_pool && torch != torch_.end()) {
+    torch->second.segment_taken(alloc.address, alloc.bytes);
+    if (alloc.kind != GPUPEAK_KIND_LINEAR) torch->second.give_up("its segments grow in place");
+    if (alloc.captured) torch->second.give_up("graphs have pools of their own");
+  }
   if (alloc.kind == GPUPEAK_KIND_LINEAR) {
     device.pages.add(alloc.address, alloc.bytes);
     if (!of_pool) {
@@ -102,10 +124,15 @@ void NeedWatch::on_block_free(const DeviceBlock& block) {
   Device& device = device_of(block);
   const DeviceAllocEvent& alloc = block.alloc;
   device.by_kind[alloc.kind] -= alloc.bytes;
-  if (!shared_out_.contains(alloc.id)) sizes_.erase(sizes_.find(alloc.bytes));
+  const bool of_pool = shared_out_.contains(alloc.id);
+  if (!of_pool) sizes_.erase(sizes_.find(alloc.bytes));
+  const auto torch = torch_.find(replay().sites().context_of(block.group).device);
+  if (of_pool && torch != torch_.end()) {
+    torch->second.segment_given_back(alloc.address, alloc.bytes);
+  }
   if (alloc.kind == GPUPEAK_KIND_LINEAR) {
     device.pages.remove(alloc.address, alloc.bytes);
-    if (!shared_out_.contains(alloc.id)) {
+    if (!of_pool) {
       device.outside_pages.remove(alloc.address, alloc.bytes);
       device.outside_linear -= alloc.bytes;
     }
@@ -162,13 +189,20 @@ void NeedWatch::look(int32_t ordinal, Device& device) {
   device.lean_since = std::max(device.lean_since, device.lean);
   device.held_since = std::max(device.held_since, device.held);
   device.in_use_since = std::max(device.in_use_since, device.in_use);
+  if (const auto torch = torch_.find(ordinal); torch != torch_.end()) {
+    const uint64_t of_torch = torch->second.reserved();
+    torch->second.others_have(device.held - std::min(device.held, of_torch));
+  }
 }
 
-void NeedWatch::settle(Device& device, const Beyond& now) {
+void NeedWatch::settle(int32_t ordinal, Device& device, const Beyond& now) {
   Sums& sums = device.sums;
   sums.held = std::max(sums.held, device.held_since);
   sums.in_use = std::max(sums.in_use, device.in_use_since);
   sums.most = std::max(sums.most, device.held_since + std::max(device.last.most, now.most));
+  if (const auto torch = torch_.find(ordinal); torch != torch_.end()) {
+    torch->second.driver_had(std::max(device.last.most, now.most));
+  }
   const uint64_t beyond = std::min(device.last.least, now.least);
   sums.least = std::max(sums.least, device.in_use_since + beyond);
   sums.lean_in_use = std::max(sums.lean_in_use, device.lean_since);
@@ -199,10 +233,13 @@ void NeedWatch::read(const Event& event) {
     device.sums.most = std::max(device.sums.most, positive(own));
     device.uncertain_beyond =
         std::max(device.uncertain_beyond, positive(own - static_cast<int64_t>(device.held)));
+    if (const auto torch = torch_.find(reading.device); torch != torch_.end()) {
+      torch->second.at_once(positive(own - static_cast<int64_t>(torch->second.reserved())));
+    }
     return;
   }
   const Beyond beyond = beyond_of(now);
-  settle(device, beyond);
+  settle(reading.device, device, beyond);
   Sums& sums = device.sums;
   if (!sums.beyond || beyond.most > sums.beyond->most) sums.beyond = beyond;
   sums.local_memory =
@@ -241,235 +278,13 @@ std::map<int32_t, NeedWatch::Sums> NeedWatch::finish() {
   for (auto& [ordinal, device] : devices_) {
     // Readings that were never followed by a certain one: the largest of them bounds the rest.
     const Beyond last{device.last.least, std::max(device.last.most, device.uncertain_beyond)};
-    settle(device, last);
+    settle(ordinal, device, last);
     Sums& sums = all[ordinal] = device.sums;
     sums.others_known = device.others_at_start.has_value();
     const uint64_t start = device.start ? own_start(*device.start, device.others_at_start) : 0;
     sums.most += start;
     if (sums.beyond) sums.beyond->most += start;
-  }
-  return all;
-}
-
-namespace {
-
-/// Pools whose inside is not seen, or not in all releases: what of their memory is idle is not
-/// known, and some take a share of whatever card they find.
-struct Pool {
-  std::string_view modules, name;
-  bool may_be_seen = false;  ///< then it is one of the log's arenas
-};
-constexpr Pool kPools[] = {
-    {"*xla_cuda_plugin*", "JAX"},
-    {"*xla_extension*", "JAX"},
-    {"*libtensorflow*", "TensorFlow"},
-    {"*_pywrap_tensorflow*", "TensorFlow"},
-    {"*/cupy/*", "CuPy"},
-    {"*librmm*", "RMM"},
-    {"*libonnxruntime_providers_cuda*", "ONNX Runtime", true},
-    {"*libc10_cuda*", "PyTorch", true},
-};
-
-void say_once(std::vector<std::string>& texts, std::string text) {
-  if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(std::move(text));
-}
-
-/// What makes the bounds of a process no bounds.
-class Trust {
- public:
-  Trust(const Profile& profile, const Summary& summary, bool is_part)
-      : profile_(profile), summary_(summary) {
-    losses(is_part);
-    if (!is_part) end();
-    refusals();
-    pools();
-  }
-  std::vector<std::string> no_most, no_least, notes;
-  /// Libraries that try for a workspace, and go on with a smaller one, are part of it.
-  bool has_workspaces = false;
-
- private:
-  /// Whether the replay arrives at the same peaks of devices as the preload's own counters.
-  bool peaks_are_the_counters() const {
-    const gpupeak_counters_page& page = profile_.log().counters();
-    if (page.ended == 0) return false;
-    const uint32_t devices = std::min<uint32_t>(page.device_count, GPUPEAK_LOG_MAX_DEVICES);
-    for (uint32_t i = 0; i < devices; ++i) {
-      const Replay& replay = profile_.replay();
-      const ScopeId* scope = replay.sites().find_scope("device:" + std::to_string(i));
-      const uint64_t replayed = scope != nullptr ? replay.peaks().scope(*scope).peak : 0;
-      if (replayed != page.device[i].total.peak) return false;
-    }
-    return true;
-  }
-
-  void losses(bool is_part) {
-    for (const Warning& warning : summary_.quality.warnings) {
-      const std::string& code = warning.code;
-      const std::string text = code + ": " + warning.message;
-      const auto is = [&](std::initializer_list<std::string_view> codes) {
-        return std::find(codes.begin(), codes.end(), code) != codes.end();
-      };
-      const bool heap_alone = code == "GP028" && peaks_are_the_counters();
-      if (is({"GP001", "GP003", "GP004", "GP005", "GP007", "GP008", "GP028", "GP030"}) &&
-          !heap_alone) {
-        no_most.push_back(text);
-        no_least.push_back(text);
-      } else if (is({"GP006", "GP027", "GP032"}) || (code == "GP002" && !is_part)) {
-        no_most.push_back(text);
-      } else if (is({"GP045", "GP046", "GP047", "GP049"})) {
-        no_least.push_back(text);
-      }
-    }
-  }
-
-  void end() {
-    const RunEnd& end = summary_.run.end;
-    if (end.kind == ExitKind::kSignal) {
-      no_most.push_back(fmt::format(
-          "signal {} ended the program: what it would have needed after that is not known",
-          end.code));
-    } else if (end.kind == ExitKind::kExit && end.code != 0) {
-      no_most.push_back(fmt::format(
-          "the program ended with exit code {}: what it would have needed after that is not known",
-          end.code));
-    } else if (end.kind == ExitKind::kUnknown && profile_.log().counters().ended != 0) {
-      notes.push_back(
-          "with which exit code the program ended is not known, since `gpupeak run` did not start "
-          "it: if it failed, it may need more");
-    }
-  }
-
-  void refusals() {
-    const auto of_device =
-        std::count_if(summary_.oom.begin(), summary_.oom.end(),
-                      [](const OutOfMemory& oom) { return !oom.on_host && !oom.only_addresses; });
-    if (of_device == 0) return;
-    no_most.push_back(fmt::format(
-        "{} for device memory {} refused: with more memory the program would have taken more",
-        of_device == 1 ? "a request" : "requests", of_device == 1 ? "was" : "were"));
-  }
-
-  void pools() {
-    const auto& arenas = summary_.arenas;
-    const bool any_seen = std::any_of(arenas.begin(), arenas.end(), [](const ArenaSummary& arena) {
-      return arena.device.has_value();
-    });
-    for (const Module& module : profile_.definitions().modules()) {
-      // Loaded when the first convolution is planned.
-      has_workspaces |= glob_match("*libcudnn_engines*", module.path) ||
-                        glob_match("*libcudnn_cnn*", module.path);
-      for (const Pool& pool : kPools) {
-        if (!glob_match(pool.modules, module.path) || (pool.may_be_seen && any_seen)) continue;
-        say_once(no_least, fmt::format("{}'s pool was not seen inside: how much of it is idle, and "
-                                       "whether it would take less of a smaller card, is not known",
-                                       pool.name));
-      }
-    }
-  }
-
-  const Profile& profile_;
-  const Summary& summary_;
-};
-
-DeviceNeed need_of(const NeedWatch::Sums& sums, const DeviceSummary& device, const Trust& trust,
-                   bool in_order) {
-  DeviceNeed need;
-  need.device = device.ordinal;
-  need.uuid = device.uuid;
-  need.name = device.name;
-  need.card_bytes = device.total_bytes;
-  need.held_bytes = sums.held;
-  need.no_most = trust.no_most;
-  need.no_least = trust.no_least;
-  need.notes = trust.notes;
-  if (sums.beyond) {
-    need.beyond_bytes = sums.beyond->most;
-    need.local_memory_bytes = sums.local_memory;
-    if (sums.unexplained >= kMuchUnexplained) {
-      need.notes.push_back(fmt::format(
-          "up to {} of what the driver had in use is explained by nothing that was seen: counted "
-          "as needed, other processes' or not",
-          size_text(sums.unexplained)));
-    }
-    if (!sums.others_known) {
-      need.notes.push_back(
-          "the driver does not tell other processes' memory apart here: if they took or gave back "
-          "memory meanwhile, the figures are off by that");
-    }
-  } else {
-    need.no_most.push_back(
-        "the driver was not asked what it has in use (GPUPEAK_LEDGER=off, or no NVML): what "
-        "contexts and code take is not known");
-  }
-  if (device.is_integrated()) {
-    need.no_most.push_back(
-        "the card's memory is the host's: what the program needs of it as host memory is no part "
-        "of these figures");
-  }
-  if (need.no_least.empty()) {
-    need.in_use_bytes = trust.has_workspaces ? sums.lean_in_use : sums.in_use;
-    need.least_bytes = trust.has_workspaces ? sums.lean_least : sums.least;
-    if (trust.has_workspaces) {
-      need.notes.push_back(
-          "cuDNN plans convolutions by the room there is: \"at least\" is without the largest "
-          "block "
-          "in use at each instant, which may be its workspace");
-    }
-    if (!in_order) need.refused_bytes = sums.refused;
-  }
-  if (need.no_most.empty()) {
-    // NVML's own figure for the process is a second account.
-    const auto own = metric(device.metrics, "device.nvml_process.peak_bytes");
-    need.most_bytes = std::max(sums.most, own.value_or(0));
-  }
-  return need;
-}
-
-LogNeeds needs_of_program(const std::string& path, const Options& options, const Progress& progress,
-                          bool is_part, size_t* parts) {
-  LogNeeds found;
-  auto watch = std::make_unique<NeedWatch>();
-  Profile profile(path, progress, watch.get(), options.reading);
-  const auto& shared_out = profile.replay().arenas().shared_out();
-  if (!shared_out.empty()) {
-    watch = std::make_unique<NeedWatch>(shared_out);
-    profile.replay_again(*watch, progress);
-  }
-  const std::map<int32_t, NeedWatch::Sums> sums = watch->finish();
-  found.summary = summarize(profile, options);
-  const Trust trust(profile, found.summary, is_part);
-  for (const DeviceSummary& device : found.summary.devices) {
-    const auto entry = sums.find(device.ordinal);
-    if (entry == sums.end()) continue;
-    found.devices.push_back(
-        need_of(entry->second, device, trust, found.summary.run.end.in_order()));
-  }
-  if (parts != nullptr) *parts = profile.log().parts().size();
-  return found;
-}
-
-bool is_same_device(const DeviceNeed& a, const DeviceNeed& b) {
-  return a.uuid.empty() || b.uuid.empty() ? a.device == b.device : a.uuid == b.uuid;
-}
-
-}  // namespace
-
-LogNeeds needs_of(const std::string& path, const Options& options, const Progress& progress) {
-  size_t parts = 0;
-  LogNeeds all = needs_of_program(path, options, progress, false, &parts);
-  for (size_t part = 1; part <= parts; ++part) {
-    const LogNeeds other =
-        needs_of_program(path + "#" + std::to_string(part), options, progress, true, nullptr);
-    for (const DeviceNeed& need : other.devices) {
-      const auto same = std::find_if(all.devices.begin(), all.devices.end(),
-                                     [&](const auto& of) { return is_same_device(of, need); });
-      if (same == all.devices.end()) {
-        all.devices.push_back(need);
-      } else {
-        *same = in_turn({*same, need});
-      }
-    }
+    if (const auto torch = torch_.find(ordinal); torch != torch_.end()) torch->second.finish(start);
   }
   return all;
 }

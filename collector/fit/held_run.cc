@@ -1,0 +1,135 @@
+#include "collector/fit/held_run.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace gpupeak::collector {
+namespace {
+
+/// All variants together may go through so many steps, some seconds.
+constexpr uint64_t kMostWork = 40'000'000;
+/// Where that is too little for every capacity with another course, they are this far apart at
+/// most.
+constexpr uint64_t kCoarsest = 8u << 20;
+/// No address has these bits: segments that were not recorded lie above or below those that were.
+constexpr uint64_t kRecorded = UINT64_C(1) << 61, kAbove = UINT64_C(1) << 62;
+
+enum class Choice { kHigh, kLow, kMixed };
+
+bool coin(uint64_t number, unsigned variant) {
+  uint64_t mixed = (number + 1) * UINT64_C(0x9e3779b97f4a7c15) + variant;
+  mixed = (mixed ^ mixed >> 31) * UINT64_C(0xbf58476d1ce4e5b9);
+  return (mixed >> 40 & 1) != 0;
+}
+bool is_high(Choice choice, uint64_t number, unsigned variant) {
+  return choice == Choice::kMixed ? coin(number, variant) : choice == Choice::kHigh;
+}
+
+class Holding {
+ public:
+  Holding(const TorchHistory& history, uint64_t capacity, unsigned variant)
+      : history_(history),
+        capacity_(capacity),
+        variant_(variant),
+        requests_(variant >= 4       ? Choice::kMixed
+                  : variant % 2 == 0 ? Choice::kHigh
+                                     : Choice::kLow),
+        places_(variant >= 4       ? Choice::kMixed
+                : variant / 2 == 0 ? Choice::kHigh
+                                   : Choice::kLow),
+        blocks_(history.requests()) {}
+
+  HeldRun run() {
+    for (const TorchHistory::Step& step : history_.steps()) {
+      if (!take(step)) return {false, needed_};
+    }
+    return {true, needed_};
+  }
+
+ private:
+  bool has_room(uint64_t more) {
+    const uint64_t sum = outside_ + cache_.reserved() + more;
+    if (sum > capacity_) return false;
+    needed_ = std::max(needed_, sum);
+    return true;
+  }
+
+  bool give(const TorchHistory::Step& step) {
+    const bool most = step.slack == 0 || is_high(requests_, step.block, variant_);
+    const uint64_t bytes = most ? step.bytes : step.bytes - step.slack;
+    std::optional<TorchCache::Piece> piece = cache_.find(bytes);
+    if (!piece) {
+      const uint64_t segment = TorchCache::segment_for(bytes);
+      if (!has_room(segment)) {
+        as_recorded_ = false;
+        cache_.release_idle();
+        if (!has_room(segment)) return false;
+      }
+      piece = cache_.add_segment(place(step.block, segment), segment, TorchCache::is_small(bytes));
+    }
+    cache_.take(*piece, bytes);
+    blocks_[step.block] = *piece;
+    return true;
+  }
+
+  uint64_t place(uint32_t block, uint64_t bytes) {
+    if (as_recorded_) return kRecorded + history_.segment_of(block);
+    if (!is_high(places_, block, variant_)) return below_ -= bytes;
+    above_ += bytes;
+    return above_ - bytes;
+  }
+
+  bool take(const TorchHistory::Step& step) {
+    switch (step.what) {
+      case TorchHistory::What::kGive:
+        return give(step);
+      case TorchHistory::What::kTake:
+        cache_.put_back(blocks_[step.block]);
+        return true;
+      case TorchHistory::What::kEmpty:
+        cache_.release_idle();
+        return true;
+      case TorchHistory::What::kOutside:
+        outside_ = step.bytes;
+        return has_room(0);
+    }
+    return false;
+  }
+
+  const TorchHistory& history_;
+  const uint64_t capacity_;
+  const unsigned variant_;
+  const Choice requests_, places_;
+  TorchCache cache_;
+  std::vector<TorchCache::Piece> blocks_;
+  uint64_t outside_ = 0, needed_ = 0;
+  uint64_t above_ = kAbove, below_ = kRecorded;
+  bool as_recorded_ = true;  ///< nothing was refused yet
+};
+
+}  // namespace
+
+HeldRun hold(const TorchHistory& history, uint64_t capacity, unsigned variant) {
+  return Holding(history, capacity, variant).run();
+}
+
+std::optional<uint64_t> enough_for(const TorchHistory& history, uint64_t least, uint64_t most) {
+  const uint64_t runs =
+      kMostWork / kHeldRunVariants / std::max<uint64_t>(history.steps().size(), 1) + 1;
+  const uint64_t apart = std::clamp<uint64_t>((most - std::min(least, most)) / runs, 1, kCoarsest);
+  uint64_t enough = least;
+  for (unsigned variant = 0; variant < kHeldRunVariants; ++variant) {
+    uint64_t good = UINT64_MAX, capacity = most;
+    for (uint64_t i = 0; i < runs && good > enough; ++i) {
+      const HeldRun run = hold(history, capacity, variant);
+      if (!run.fits) break;
+      good = std::min(capacity, run.needed);
+      capacity = good - std::min(good, apart);
+    }
+    if (good == UINT64_MAX) return std::nullopt;
+    enough = std::max(enough, good);
+  }
+  return enough;
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,269 @@
+#include "collector/fit/need.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "collector/fit/held_run.h"
+#include "collector/fit/need_watch.h"
+#include "collector/text/glob.h"
+#include "collector/text/text_format.h"
+
+namespace gpupeak::collector {
+namespace {
+
+/// Worth saying.
+constexpr uint64_t kMuchUnexplained = 64u << 20;
+
+/// Pools whose inside is not seen, or not in all releases: what of their memory is idle is not
+/// known, and some take a share of whatever card they find.
+struct Pool {
+  std::string_view modules, name;
+  bool may_be_seen = false;  ///< then it is one of the log's arenas
+};
+constexpr Pool kPools[] = {
+    {"*xla_cuda_plugin*", "JAX"},
+    {"*xla_extension*", "JAX"},
+    {"*libtensorflow*", "TensorFlow"},
+    {"*_pywrap_tensorflow*", "TensorFlow"},
+    {"*/cupy/*", "CuPy"},
+    {"*librmm*", "RMM"},
+    {"*libonnxruntime_providers_cuda*", "ONNX Runtime", true},
+    {"*libc10_cuda*", "PyTorch", true},
+};
+
+void say_once(std::vector<std::string>& texts, std::string text) {
+  if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(std::move(text));
+}
+
+/// What makes the bounds of a process no bounds.
+class Trust {
+ public:
+  Trust(const Profile& profile, const Summary& summary, bool is_part)
+      : profile_(profile), summary_(summary) {
+    losses(is_part);
+    if (!is_part) end();
+    refusals();
+    pools();
+  }
+  std::vector<std::string> no_most, no_least, notes;
+  /// Libraries that try for a workspace, and go on with a smaller one, are part of it.
+  bool has_workspaces = false;
+
+ private:
+  /// Whether the replay arrives at the same peaks of devices as the preload's own counters.
+  bool peaks_are_the_counters() const {
+    const gpupeak_counters_page& page = profile_.log().counters();
+    if (page.ended == 0) return false;
+    const uint32_t devices = std::min<uint32_t>(page.device_count, GPUPEAK_LOG_MAX_DEVICES);
+    for (uint32_t i = 0; i < devices; ++i) {
+      const Replay& replay = profile_.replay();
+      const ScopeId* scope = replay.sites().find_scope("device:" + std::to_string(i));
+      const uint64_t replayed = scope != nullptr ? replay.peaks().scope(*scope).peak : 0;
+      if (replayed != page.device[i].total.peak) return false;
+    }
+    return true;
+  }
+
+  void losses(bool is_part) {
+    for (const Warning& warning : summary_.quality.warnings) {
+      const std::string& code = warning.code;
+      const std::string text = code + ": " + warning.message;
+      const auto is = [&](std::initializer_list<std::string_view> codes) {
+        return std::find(codes.begin(), codes.end(), code) != codes.end();
+      };
+      const bool heap_alone = code == "GP028" && peaks_are_the_counters();
+      if (is({"GP001", "GP003", "GP004", "GP005", "GP007", "GP008", "GP028", "GP030"}) &&
+          !heap_alone) {
+        no_most.push_back(text);
+        no_least.push_back(text);
+      } else if (is({"GP006", "GP027", "GP032"}) || (code == "GP002" && !is_part)) {
+        no_most.push_back(text);
+      } else if (is({"GP045", "GP046", "GP047", "GP049"})) {
+        no_least.push_back(text);
+      }
+    }
+  }
+
+  void end() {
+    const RunEnd& end = summary_.run.end;
+    if (end.kind == ExitKind::kSignal) {
+      no_most.push_back(fmt::format(
+          "signal {} ended the program: what it would have needed after that is not known",
+          end.code));
+    } else if (end.kind == ExitKind::kExit && end.code != 0) {
+      no_most.push_back(fmt::format(
+          "the program ended with exit code {}: what it would have needed after that is not known",
+          end.code));
+    } else if (end.kind == ExitKind::kUnknown && profile_.log().counters().ended != 0) {
+      notes.push_back(
+          "with which exit code the program ended is not known, since `gpupeak run` did not start "
+          "it: if it failed, it may need more");
+    }
+  }
+
+  void refusals() {
+    const auto of_device =
+        std::count_if(summary_.oom.begin(), summary_.oom.end(),
+                      [](const OutOfMemory& oom) { return !oom.on_host && !oom.only_addresses; });
+    if (of_device == 0) return;
+    no_most.push_back(fmt::format(
+        "{} for device memory {} refused: with more memory the program would have taken more",
+        of_device == 1 ? "a request" : "requests", of_device == 1 ? "was" : "were"));
+  }
+
+  void pools() {
+    const auto& arenas = summary_.arenas;
+    const bool any_seen = std::any_of(arenas.begin(), arenas.end(), [](const ArenaSummary& arena) {
+      return arena.device.has_value();
+    });
+    for (const Module& module : profile_.definitions().modules()) {
+      // Loaded when the first convolution is planned.
+      has_workspaces |= glob_match("*libcudnn_engines*", module.path) ||
+                        glob_match("*libcudnn_cnn*", module.path);
+      for (const Pool& pool : kPools) {
+        if (!glob_match(pool.modules, module.path) || (pool.may_be_seen && any_seen)) continue;
+        say_once(no_least, fmt::format("{}'s pool was not seen inside: how much of it is idle, and "
+                                       "whether it would take less of a smaller card, is not known",
+                                       pool.name));
+      }
+    }
+  }
+
+  const Profile& profile_;
+  const Summary& summary_;
+};
+
+/// What would do if PyTorch's pool gave back what is idle when it is refused memory.
+void add_enough(DeviceNeed& need, const TorchHistory& torch, const NeedWatch::Sums& sums) {
+  need.pool_requests = torch.requests();
+  need.pool_repeated = torch.repeated();
+  if (torch.requests() == 0) return;
+  need.no_enough = torch.why_not();
+  if (!need.no_enough.empty()) return;
+  const std::optional<uint64_t> enough = enough_for(torch, need.least_bytes.value_or(0), sums.most);
+  if (enough) {
+    need.enough_bytes = *enough + (*need.most_bytes - sums.most);
+  } else {
+    need.no_enough = "by its blocks it needs more than the driver said";
+  }
+}
+
+DeviceNeed need_of(const NeedWatch::Sums& sums, const TorchHistory* torch,
+                   const DeviceSummary& device, const Trust& trust, bool in_order) {
+  DeviceNeed need;
+  need.device = device.ordinal;
+  need.uuid = device.uuid;
+  need.name = device.name;
+  need.card_bytes = device.total_bytes;
+  need.held_bytes = sums.held;
+  need.no_most = trust.no_most;
+  need.no_least = trust.no_least;
+  need.notes = trust.notes;
+  if (sums.beyond) {
+    need.beyond_bytes = sums.beyond->most;
+    need.local_memory_bytes = sums.local_memory;
+    if (sums.unexplained >= kMuchUnexplained) {
+      need.notes.push_back(fmt::format(
+          "up to {} of what the driver had in use is explained by nothing that was seen: counted "
+          "as needed, other processes' or not",
+          size_text(sums.unexplained)));
+    }
+    if (!sums.others_known) {
+      need.notes.push_back(
+          "the driver does not tell other processes' memory apart here: if they took or gave back "
+          "memory meanwhile, the figures are off by that");
+    }
+  } else {
+    need.no_most.push_back(
+        "the driver was not asked what it has in use (GPUPEAK_LEDGER=off, or no NVML): what "
+        "contexts and code take is not known");
+  }
+  if (device.is_integrated()) {
+    need.no_most.push_back(
+        "the card's memory is the host's: what the program needs of it as host memory is no part "
+        "of these figures");
+  }
+  if (need.no_least.empty()) {
+    need.in_use_bytes = trust.has_workspaces ? sums.lean_in_use : sums.in_use;
+    need.least_bytes = trust.has_workspaces ? sums.lean_least : sums.least;
+    if (trust.has_workspaces) {
+      need.notes.push_back(
+          "cuDNN plans convolutions by the room there is: \"at least\" is without the largest "
+          "block "
+          "in use at each instant, which may be its workspace");
+    }
+    if (!in_order) need.refused_bytes = sums.refused;
+  }
+  if (need.no_most.empty()) {
+    // NVML's own figure for the process is a second account.
+    const auto own = metric(device.metrics, "device.nvml_process.peak_bytes");
+    need.most_bytes = std::max(sums.most, own.value_or(0));
+    if (torch != nullptr) add_enough(need, *torch, sums);
+  }
+  return need;
+}
+
+/// Those whose memory PyTorch's pool shares out, and no other.
+std::set<int32_t> torch_devices(const Replay& replay) {
+  std::set<int32_t> torch, others;
+  for (const ArenaTable::Arena& arena : replay.arenas().arenas()) {
+    if (arena.place < 0 || arena.alloc_count == 0) continue;
+    (replay.name(arena.name) == "PyTorch" ? torch : others).insert(arena.place);
+  }
+  for (const int32_t device : others) torch.erase(device);
+  return torch;
+}
+
+LogNeeds needs_of_program(const std::string& path, const Options& options, const Progress& progress,
+                          bool is_part, size_t* parts) {
+  LogNeeds found;
+  auto watch = std::make_unique<NeedWatch>();
+  Profile profile(path, progress, watch.get(), options.reading);
+  const auto& shared_out = profile.replay().arenas().shared_out();
+  if (!shared_out.empty()) {
+    watch = std::make_unique<NeedWatch>(shared_out, torch_devices(profile.replay()));
+    profile.replay_again(*watch, progress);
+  }
+  const std::map<int32_t, NeedWatch::Sums> sums = watch->finish();
+  found.summary = summarize(profile, options);
+  const Trust trust(profile, found.summary, is_part);
+  for (const DeviceSummary& device : found.summary.devices) {
+    const auto entry = sums.find(device.ordinal);
+    if (entry == sums.end()) continue;
+    found.devices.push_back(need_of(entry->second, watch->torch(device.ordinal), device, trust,
+                                    found.summary.run.end.in_order()));
+  }
+  if (parts != nullptr) *parts = profile.log().parts().size();
+  return found;
+}
+
+bool is_same_device(const DeviceNeed& a, const DeviceNeed& b) {
+  return a.uuid.empty() || b.uuid.empty() ? a.device == b.device : a.uuid == b.uuid;
+}
+
+}  // namespace
+
+LogNeeds needs_of(const std::string& path, const Options& options, const Progress& progress) {
+  size_t parts = 0;
+  LogNeeds all = needs_of_program(path, options, progress, false, &parts);
+  for (size_t part = 1; part <= parts; ++part) {
+    const LogNeeds other =
+        needs_of_program(path + "#" + std::to_string(part), options, progress, true, nullptr);
+    for (const DeviceNeed& need : other.devices) {
+      const auto same = std::find_if(all.devices.begin(), all.devices.end(),
+                                     [&](const auto& of) { return is_same_device(of, need); });
+      if (same == all.devices.end()) {
+        all.devices.push_back(need);
+      } else {
+        *same = in_turn({*same, need});
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace gpupeak::collector
