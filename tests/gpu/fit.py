@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """`gpupeak fit` and `gpupeak sweep` on a real GPU: what they say fits is tried, with a second process holding the rest of the card.
 
-usage: fit.py GPUPEAK [--budget SECONDS] [PROGRAM …]      (GPUPEAK: bin/gpupeak of an installed build; no network is used)
+usage: fit.py GPUPEAK [--budget SECONDS] [--keep FOLDER] [PROGRAM …]   (GPUPEAK: bin/gpupeak of an installed build; no network is used)
 
 PROGRAM: resnet50 (training), transformer (inference), driver (cuMemAlloc alone, without PyTorch). Of each, `gpupeak sweep` records four
-batches with the whole card free. Then for three capacities: the largest batch that it says fits must run, and two steps above it must
-not (so it is never too large and at most one step too small). And for five capacities around the bounds of `gpupeak fit` for one of
-the logs: what "fits" must run, what "does not fit" must not. Prints Markdown tables and a last line; exit code 1 if any is wrong.
-What the budget leaves no time for is said, and is not counted.
+batches with the whole card free, and for three capacities `sweep --verify` records what it predicts and the next one. Then, with the
+rest of the card held: the largest batch that it says fits must run, and two steps above it must not (so it is never too large and at
+most one step too small). And for ten capacities around the bounds of `gpupeak fit` for one of the logs: what "fits" must run, what
+"does not fit" must not. Prints Markdown tables and a last line; exit code 1 if any is wrong. What the budget leaves no time for is
+said, and is not counted. --keep: the logs and what was said of them, for another look.
 """
 import concurrent.futures
 import ctypes
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -215,6 +217,7 @@ class Card:
 
 
 def sweep(gpupeak, folder, name, *arguments):
+    """With --verify its code may be 1: that it could not be shown is no failure of the test."""
     step = STEPS[name]
     run = subprocess.run([gpupeak, "sweep", "-q", "--json", "--out", os.path.join(folder, name), "-P", f"batch={step}:{4 * step}:{step}",
                           *arguments, "--", sys.executable, os.path.abspath(__file__), "client", name, "{batch}"],
@@ -235,53 +238,69 @@ def seconds():
     return time.monotonic() - began
 
 
-def test(gpupeak, programs, budget):
-    wrong, tried, left_out, held, verdicts = [], 0, 0, 0, []
-    rows = []
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(8) as pool:
-        # First with the card free: nobody else's memory may come and go meanwhile.
-        recorded = {}
-        for name in programs:
-            report = sweep(gpupeak, folder, name)
-            bad = [run["values"]["batch"] + ": " + str(run["why"]) for run in report["runs"] if run["status"] != "done" or not run["most_bytes"]]
-            if bad:
-                wrong.append(f"{name}: {', '.join(bad)}")
-                continue
-            recorded[name] = report
-            print(f"{name} recorded, {seconds():.0f} s", file=sys.stderr)
+def mib(count):
+    return "" if count is None else f"{count / MIB:,.0f}"
+
+
+def record(gpupeak, folder, programs, budget, wrong):
+    """With the card free: nobody else's memory may come and go meanwhile. Returns by program its sweep, by program and capacity what was
+    predicted before and after the check."""
+    recorded, predicted = {}, {}
+    for name in programs:
+        report = sweep(gpupeak, folder, name)
+        bad = [run["values"]["batch"] + ": " + str(run["why"]) for run in report["runs"] if run["status"] != "done" or not run["most_bytes"]]
+        if bad:
+            wrong.append(f"{name}: {', '.join(bad)}")
+            continue
+        recorded[name] = report
+        print(f"{name} recorded, {seconds():.0f} s", file=sys.stderr)
+        curve = report["groups"][0]["most_curve"]
+        for place in PLACES:
+            x = place * STEPS[name]
+            capacity = int(curve["constant"] + curve["slope"] * x + (curve["square"] or 0) * x * x) // (2 * MIB) * 2 * MIB
+            before = sweep(gpupeak, folder, name, "--capacity", str(capacity))["groups"][0]
+            after = before
+            if seconds() < budget / 2:
+                after = sweep(gpupeak, folder, name, "--capacity", str(capacity), "--verify")["groups"][0]
+            predicted[name, capacity] = before, after
+        print(f"{name} predicted, {seconds():.0f} s", file=sys.stderr)
+    return recorded, predicted
+
+
+def test(gpupeak, programs, budget, folder):
+    wrong, tried, left_out, held, fits_said, ran = [], 0, 0, 0, 0, 0
+    rows, verdicts, bounds = [], [], []
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        recorded, predicted = record(gpupeak, folder, programs, budget, wrong)
+        judged = {}
+        for name, report in recorded.items():
+            run = report["runs"][2]
+            batch = int(run["values"]["batch"])
+            device = fit(gpupeak, run["log"])["devices"][0]
+            least, most = device["least_bytes"] or 0, device["most_bytes"]
+            enough = device["enough_bytes"] or most
+            bounds.append(f"| {name} | {batch} | {mib(least)} | {mib(device['enough_bytes'])} | {mib(most)} | "
+                          f"{device['pool_repeated']} of {device['pool_requests']} | {device['no_enough'] or ''} |")
+            for capacity in (least - 512 * MIB, least - 64 * MIB, least + (enough - least) // 2, enough - 64 * MIB, enough,
+                             enough + 66 * MIB, enough + 128 * MIB, enough + 256 * MIB, most + 66 * MIB, most + 512 * MIB):
+                capacity = capacity // (2 * MIB) * 2 * MIB
+                judged[name, batch, capacity] = pool.submit(fit, gpupeak, run["log"], "--capacity", str(capacity))
         card = Card(recorded)
         try:
-            # What is said, for all at once: it takes no GPU.
-            asked = {}
-            for name, report in recorded.items():
-                curve = report["groups"][0]["most_curve"]
-                at = lambda x: int(curve["constant"] + curve["slope"] * x + (curve["square"] or 0) * x * x)  # noqa: B023
-                for place in PLACES:
-                    capacity = at(place * STEPS[name]) // (2 * MIB) * 2 * MIB
-                    asked[name, capacity] = pool.submit(sweep, gpupeak, folder, name, "--capacity", str(capacity))
-            judged = {}
-            for name, report in recorded.items():
-                run = report["runs"][2]
-                least, most = run["least_bytes"], run["most_bytes"]  # with the margin
-                for capacity in (least - 512 * MIB, least - 64 * MIB, (least + most) // 2, most, most + 512 * MIB):
-                    capacity = capacity // (2 * MIB) * 2 * MIB + (2 * MIB if capacity >= most else 0)
-                    judged[name, int(run["values"]["batch"]), capacity] = pool.submit(fit, gpupeak, run["log"], "--capacity", str(capacity))
-
-            for (name, capacity), future in asked.items():
-                group = future.result()["groups"][0]
-                largest, step = group["largest"], STEPS[name]
+            for (name, capacity), (before, after) in predicted.items():
+                step = STEPS[name]
                 if seconds() > budget:
                     left_out += 1
                     continue
-                if largest is None:
+                if after["largest"] is None:
                     wrong.append(f"{name} at {capacity / MIB:.0f} MiB: nothing fits")
                     continue
-                largest = int(largest)
+                largest = int(after["largest"])
                 fits, above = card.runs(name, largest, capacity), card.runs(name, largest + 2 * step, capacity)
                 tried += 1
                 right = fits is True and above is False
                 words = "right" if right else "TOO LARGE" if fits is False else "more than one step too small" if above else "FAILED"
-                rows.append(f"| {name} | {capacity / MIB:,.0f} | {largest} | {int(group['may_fit'] or largest)} | "
+                rows.append(f"| {name} | {mib(capacity)} | {'none' if before['largest'] is None else int(before['largest'])} | {largest}{'' if after['was_run'] else ' (not run)'} | "
                             f"{'runs' if fits else 'does not'} | {largest + 2 * step} {'runs' if above else 'does not'} | {words} |")
                 if not right:
                     wrong.append(f"{name} at {capacity / MIB:.0f} MiB: batch {largest}: {words}")
@@ -292,22 +311,27 @@ def test(gpupeak, programs, budget):
                     continue
                 works = card.runs(name, batch, capacity)
                 held += 1
+                fits_said += verdict == "fits"
+                ran += works is True
                 right = works is not None and (verdict == "may_fit" or verdict == ("fits" if works else "does_not_fit"))
-                verdicts.append(f"| {name} | {batch} | {capacity / MIB:,.0f} | {verdict} | {'runs' if works else 'does not'} | "
+                verdicts.append(f"| {name} | {batch} | {mib(capacity)} | {verdict} | {'runs' if works else 'does not'} | "
                                 f"{'right' if right else 'WRONG'} |")
                 if not right:
                     wrong.append(f"{name}, batch {batch} at {capacity / MIB:.0f} MiB: {verdict}, and it {'runs' if works else 'does not run'}")
         finally:
             card.end()
-    print("| program | free, MiB | largest batch that fits, said | may fit up to | it | two steps above | |\n|---|---|---|---|---|---|---|")
+    print("| program | free, MiB | `sweep`: fits up to | `sweep --verify` | it | two steps above | |\n|---|---|---|---|---|---|---|")
     print("\n".join(rows))
+    print("\n| program | batch | at least, MiB | enough | at most | blocks repeated | why not |\n|---|---|---|---|---|---|---|")
+    print("\n".join(bounds))
     print("\n| program | batch | free, MiB | said | it | |\n|---|---|---|---|---|---|")
     print("\n".join(verdicts))
     for text in wrong:
         print(f"WRONG: {text}")
     more = f"; {left_out} left out for want of time" if left_out else ""
     good = not wrong and tried + held > 0
-    print(f"fit: {tried} predictions and {held} held runs, {'all right' if good else f'{len(wrong)} WRONG'}{more}, {seconds():.0f} s")
+    print(f"fit: {tried} predictions and {held} held runs, of which {ran} ran and {fits_said} were said to fit, "
+          f"{'all right' if good else f'{len(wrong)} WRONG'}{more}, {seconds():.0f} s")
     return 0 if good else 1
 
 
@@ -319,16 +343,22 @@ def main():
         return hold()
     if arguments == ["forks"]:
         return fork_server()
-    budget = 140.0
-    if "--budget" in arguments:
-        at = arguments.index("--budget")
-        budget = float(arguments[at + 1])
-        del arguments[at:at + 2]
+    options = {"--budget": "400", "--keep": ""}
+    for option in options:
+        if option in arguments:
+            at = arguments.index(option)
+            options[option] = arguments[at + 1]
+            del arguments[at:at + 2]
     if not arguments:
         print(__doc__)
         return 2
     programs = arguments[1:] or ["resnet50", "transformer", "driver"]
-    return test(os.path.abspath(arguments[0]), programs, budget)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return test(os.path.abspath(arguments[0]), programs, float(options["--budget"]), folder)
+        finally:
+            if options["--keep"]:
+                shutil.copytree(folder, options["--keep"], dirs_exist_ok=True)
 
 
 if __name__ == "__main__":
