@@ -3,7 +3,6 @@
 #include <gelf.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace gpupeak::collector {
@@ -50,10 +49,12 @@ bool has_its_dynamic_section(Elf* elf) {
 
 LoadedImage::LoadedImage(Elf* elf) {
   GElf_Ehdr header;
-  if (elf == nullptr || gelf_getehdr(elf, &header) == nullptr || header.e_machine != EM_X86_64 ||
-      header.e_ident[EI_CLASS] != ELFCLASS64 || !has_its_dynamic_section(elf)) {
-    return;
-  }
+  if (elf == nullptr || gelf_getehdr(elf, &header) == nullptr) return;
+  if (header.e_machine == EM_X86_64) machine_ = &kX86_64;
+  if (header.e_machine == EM_AARCH64) machine_ = &kAarch64;
+  const bool known = machine_ != nullptr && header.e_ident[EI_CLASS] == ELFCLASS64 &&
+                     header.e_ident[EI_DATA] == ELFDATA2LSB;
+  if (!known || !has_its_dynamic_section(elf)) return;
   file_ = reinterpret_cast<const uint8_t*>(elf_rawfile(elf, &file_bytes_));
   if (file_ == nullptr) return;
   read_segments(elf);
@@ -79,6 +80,12 @@ void LoadedImage::read_segments(Elf* elf) {
     }
     if (header.p_type == PT_GNU_EH_FRAME) unwind_header_ = header.p_vaddr;
   }
+  // Not more than the file has, whatever its header says.
+  uint64_t end = relro_begin_;
+  for (const Segment& segment : segments_) {
+    if (relro_begin_ - segment.address < segment.bytes) end = segment.address + segment.bytes;
+  }
+  relro_end_ = std::min(relro_end_, end);
 }
 
 void LoadedImage::find_linkers_words(Elf* elf) {
@@ -190,6 +197,10 @@ void LoadedImage::read_dynamic(Elf* elf) {
       case kTypeRelrBytes:
         relr_bytes = value;
         break;
+      case DT_INIT_ARRAY:
+      case DT_FINI_ARRAY:
+        arrays_.push_back(value);
+        break;
       case DT_VERDEF:
         versions = value;
         break;
@@ -215,9 +226,9 @@ void LoadedImage::read_rela(uint64_t address, uint64_t bytes) {
     memcpy(&entry, table + i * sizeof entry, sizeof entry);
     const uint64_t type = ELF64_R_TYPE(entry.r_info);
     const auto addend = static_cast<uint64_t>(entry.r_addend);
-    if (type == R_X86_64_RELATIVE) {
+    if (type == machine_->relative) {
       words_.push_back({entry.r_offset, addend, RelocatedWord::kNoSymbol});
-    } else if (type == R_X86_64_64 || type == R_X86_64_GLOB_DAT) {
+    } else if (type == machine_->absolute || type == machine_->global) {
       const auto index = static_cast<uint32_t>(ELF64_R_SYM(entry.r_info));
       const auto symbol = read<Elf64_Sym>(symbols_ + index * sizeof(Elf64_Sym));
       if (!symbol) continue;
@@ -345,55 +356,26 @@ std::optional<LoadedImage::Range> LoadedImage::function_from(uint64_t start) con
   return Range{start, start + *bytes};
 }
 
-/// lea register, [rip + distance]. Bytes that only look so are the caller's to tell apart.
 std::vector<uint64_t> LoadedImage::taken_in(Range code) const {
-  constexpr uint64_t kInstruction = 7;
   constexpr uint64_t kMost = 64 << 10;  // of a function of a damaged file
-  std::vector<uint64_t> taken;
   const uint64_t end = std::min(code.end, code.begin + kMost);
-  for (uint64_t at = code.begin; at + kInstruction <= end; ++at) {
-    const uint8_t* bytes = bytes_at(at, kInstruction);
-    if (bytes == nullptr) break;
-    const bool wide = (bytes[0] & 0xfb) == 0x48;  // any of the sixteen registers
-    if (!wide || bytes[1] != 0x8d || (bytes[2] & 0xc7) != 0x05) continue;
-    int32_t distance;
-    memcpy(&distance, bytes + 3, sizeof distance);
-    taken.push_back(at + kInstruction + static_cast<uint64_t>(int64_t{distance}));
-  }
-  return taken;
+  const uint8_t* bytes = end > code.begin ? bytes_at(code.begin, end - code.begin) : nullptr;
+  return bytes == nullptr ? std::vector<uint64_t>() : machine_->taken({bytes, code.begin, end});
 }
 
-/// Code refers to data relative to the instruction's end: a byte that says so, four bytes of
-/// distance, and at times one more byte of a constant. Bytes that only look so do no harm: a word
-/// too many is marked.
 LoadedImage::References LoadedImage::references() const {
-  constexpr uint64_t kBytes = UINT64_C(0x0101010101010101);
-  constexpr uint64_t kDistance = 4;
   References found;
   found.begin_ = relro_begin_ / kWord * kWord;
   found.marks_.resize(relro_end_ > found.begin_ ? (relro_end_ - found.begin_) / kWord : 0);
   for (const RelocatedWord& word : words_) {
     if (word.symbol == RelocatedWord::kNoSymbol) found.mark(word.value);
   }
+  for (const uint64_t at : arrays_) found.mark(at);
+  const uint64_t end = found.begin_ + found.marks_.size() * kWord;
   for (const Segment& segment : segments_) {
     if ((segment.flags & PF_X) == 0) continue;
-    const uint8_t* code = file_ + segment.offset;
-    for (uint64_t i = 0; i + kWord + kDistance <= segment.bytes; i += kWord) {
-      uint64_t eight;
-      memcpy(&eight, code + i, sizeof eight);
-      // The highest bit of each byte that fits, and at times of one behind it.
-      const uint64_t odd = (eight & kBytes * 0xc7) ^ kBytes * 0x05;
-      for (uint64_t hits = (odd - kBytes) & ~odd & kBytes * 0x80; hits != 0; hits &= hits - 1) {
-        const uint64_t at = i + static_cast<uint64_t>(std::countr_zero(hits)) / 8;
-        int32_t distance;
-        memcpy(&distance, code + at + 1, sizeof distance);
-        const uint64_t end = segment.address + at + 1 + kDistance;
-        const uint64_t target = end + static_cast<uint64_t>(int64_t{distance});
-        if (target - found.begin_ >= found.marks_.size() * kWord) continue;
-        found.mark(target);
-        found.mark(target + 1);
-      }
-    }
+    const Code code{file_ + segment.offset, segment.address, segment.address + segment.bytes};
+    for (const uint64_t at : machine_->referred(code, found.begin_, end, starts_)) found.mark(at);
   }
   return found;
 }

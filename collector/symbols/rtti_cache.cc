@@ -17,7 +17,7 @@ namespace gpupeak::collector {
 namespace {
 
 // Another number whenever the reader finds more than before.
-constexpr std::string_view kMagic = "gpupeak rtti 2\n";
+constexpr std::string_view kMagic = "gpupeak rtti 3\n";
 constexpr off_t kMaxCache = 256 << 20;  // bytes; a larger file is none of ours
 constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
 

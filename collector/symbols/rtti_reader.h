@@ -9,7 +9,7 @@
 
 namespace gpupeak::collector {
 
-/// Empty for a file without type information, or one that is no x86-64 ELF file.
+/// Empty for a file without type information, or one that is no ELF file of x86-64 or aarch64.
 RttiTable read_rtti(Elf* elf);
 
 }  // namespace gpupeak::collector

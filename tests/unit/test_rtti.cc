@@ -100,7 +100,8 @@ TEST_CASE("rtti: rules describe tables of C APIs", "[collector]") {
     return parse_rules(toml, "test").names.tables.at(0);
   };
   const TableRule rule = rules(
-      "through = 2\nfunctions = [{slot = 7, name = 'run', since = '1.16'}, {slot = 0, name = 'a'}]");
+      "through = 2\nfunctions = [{slot = 7, name = 'run', since = '1.16'}, {slot = 0, name = "
+      "'a'}]");
   CHECK(rule.through == 2);
   CHECK(rule.functions.at(0).slot == 7);
   CHECK(rule.functions.at(0).since == Version{1, 16});
@@ -176,7 +177,7 @@ TEST_CASE("rtti: a cache that is missing, damaged or another's is as if there we
   CHECK(read() == small_table());
   chmod(file.c_str(), 0666);
   CHECK(read() == truth);
-  put("gpupeak rtti 2\nnonsense");
+  put("gpupeak rtti 3\nnonsense");
   CHECK(read() == truth);
   std::filesystem::remove(file);
   const std::string elsewhere = folder.path_ + "/elsewhere";
@@ -191,6 +192,30 @@ TEST_CASE("rtti: a cache that is missing, damaged or another's is as if there we
   unsetenv("XDG_CACHE_HOME");
   elf_end(elf);
   close(fd);
+}
+
+TEST_CASE("rtti: of a file that says more of itself than is in it, what is in it is read",
+          "[collector]") {
+  elf_version(EV_CURRENT);
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  const auto* header = reinterpret_cast<const Elf64_Ehdr*>(bytes.data());
+  auto* segments = reinterpret_cast<Elf64_Phdr*>(bytes.data() + header->e_phoff);
+  const auto found = [&] {
+    Elf* elf = elf_memory(bytes.data(), bytes.size());
+    const size_t count = read_rtti(elf).functions.size();
+    elf_end(elf);
+    return count;
+  };
+  const size_t truth = found();
+  CHECK(truth > 10);
+  size_t relro = 0;
+  while (relro < header->e_phnum && segments[relro].p_type != PT_GNU_RELRO) ++relro;
+  REQUIRE(relro < header->e_phnum);
+  segments[relro].p_memsz = UINT64_C(1) << 60;  // constant data
+  CHECK(found() >= truth);
+  segments[relro].p_vaddr = UINT64_C(1) << 60;
+  CHECK(found() == 0);
 }
 
 TEST_CASE("rtti: the built-in rules name ONNX Runtime's slots by version", "[collector]") {

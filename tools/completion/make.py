@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the completions for zsh and fish from what the command itself says: usage: make.py GPUPEAK FOLDER
+"""Writes the completions for zsh and fish from what the command itself says: usage: make.py FOLDER GPUPEAK…
 
-The build runs it, so that they never offer what the command does not have.
+The build runs it, so that they never offer what the command does not have. GPUPEAK may be two words or more: an
+emulator of another machine and the command.
 """
 import os
 import re
@@ -12,7 +13,7 @@ LOGS = "gplog|gpbundle|gpz|zst|json"
 
 
 def help_of(command, *verb):
-    return subprocess.run([command, *verb, "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return subprocess.run([*command, *verb, "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def verbs(command):
@@ -107,12 +108,12 @@ def zsh(command):
 
 
 def sets(command):
-    text = subprocess.run([command, "rules"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    text = subprocess.run([*command, "rules"], stdout=subprocess.PIPE, text=True, check=True).stdout
     return re.findall(r"^(\w+) ", text, re.M)
 
 
 def main():
-    command, folder = sys.argv[1:3]
+    folder, *command = sys.argv[1:]
     for name, make in (("gpupeak.fish", fish), ("_gpupeak", zsh)):
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             file.write(make(command))

@@ -1,0 +1,240 @@
+#include <elf.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include "collector/symbols/machine_code.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr uint64_t kInstructionBytes = 4;
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint32_t kRegisters = 32;
+
+constexpr uint32_t bits(uint32_t word, int low, int count) {
+  return word >> low & ((1U << count) - 1);
+}
+constexpr uint64_t signed_bits(uint64_t value, int count) {
+  const uint64_t sign = uint64_t{1} << (count - 1);
+  return (value ^ sign) - sign;
+}
+
+/// An instruction, as far as it says something of an address (Arm Architecture Reference Manual,
+/// C4.1).
+struct Instruction {
+  enum class Kind : uint8_t {
+    kOther,
+    kWrites,   ///< something into `to`
+    kPage,     ///< adrp: `value` into `to`
+    kAddress,  ///< adr: `value` into `to`
+    kSum,      ///< what `from` holds and `value` into `to`
+    kLoad,     ///< from there into `to`
+    kStore,    ///< or anything else there
+    kJump,     ///< to `value` perhaps
+    kLeave,    ///< and what follows is not reached from here
+    kJumpAway  ///< both
+  };
+  Kind kind = Kind::kOther;
+  uint32_t to = 0, from = 0;  ///< registers
+  uint64_t value = 0;
+};
+using Kind = Instruction::Kind;
+
+std::optional<Instruction> jump_of(uint32_t word, uint64_t at) {
+  const auto target = [&](int low, int count) {
+    return at + (signed_bits(bits(word, low, count), count) << 2);
+  };
+  if ((word & 0xff000000) == 0x54000000) return Instruction{Kind::kJump, 0, 0, target(5, 19)};
+  if ((word & 0x7e000000) == 0x34000000) return Instruction{Kind::kJump, 0, 0, target(5, 19)};
+  if ((word & 0x7e000000) == 0x36000000) return Instruction{Kind::kJump, 0, 0, target(5, 14)};
+  if ((word & 0xfc000000) == 0x14000000) return Instruction{Kind::kJumpAway, 0, 0, target(0, 26)};
+  const bool call = (word & 0xfe600000) == 0xd6200000;
+  if ((word & 0xfe000000) == 0xd6000000 && !call) return Instruction{Kind::kLeave, 0, 0, 0};
+  return std::nullopt;
+}
+
+/// ldr, str, ldp, stp and their like.
+std::optional<Instruction> access_of(uint32_t word) {
+  const uint32_t to = bits(word, 0, 5), from = bits(word, 5, 5), size = bits(word, 30, 2);
+  const bool vector = bits(word, 26, 1) != 0;
+  const bool here = (word & 0x3b000000) == 0x18000000;  // a constant beside the code
+  if (here && !vector) return Instruction{Kind::kWrites, to, 0, 0};
+  const auto of = [&](uint64_t distance, bool loads) {
+    return Instruction{loads && !vector ? Kind::kLoad : Kind::kStore, to, from, distance};
+  };
+  const bool fetches_ahead = size == 3 && bits(word, 22, 2) == 2;
+  const bool loads = bits(word, 22, 2) != 0 && !fetches_ahead;
+  if ((word & 0x3b000000) == 0x39000000) {
+    const bool sixteen_bytes = vector && bits(word, 23, 1) != 0;
+    return of(uint64_t{bits(word, 10, 12)} << (sixteen_bytes ? 4 : size), loads);
+  }
+  if ((word & 0x3b200000) == 0x38000000) return of(signed_bits(bits(word, 12, 9), 9), loads);
+  if ((word & 0x3b200c00) == 0x38200800) return of(0, loads);  // and another register's value on
+  if ((word & 0x3a000000) == 0x28000000) {
+    const uint32_t scale = 2 + (vector ? size : size >> 1);
+    return of(signed_bits(bits(word, 15, 7), 7) << scale, bits(word, 22, 1) != 0);
+  }
+  return std::nullopt;
+}
+
+Instruction decode(uint32_t word, uint64_t at) {
+  const uint32_t to = bits(word, 0, 5), from = bits(word, 5, 5);
+  if ((word & 0x1f000000) == 0x10000000) {
+    const uint64_t distance = signed_bits(uint64_t{bits(word, 5, 19)} << 2 | bits(word, 29, 2), 21);
+    if (bits(word, 31, 1) == 0) return {Kind::kAddress, to, 0, at + distance};
+    return {Kind::kPage, to, 0, at / kPageBytes * kPageBytes + distance * kPageBytes};
+  }
+  if ((word & 0xbf800000) == 0x91000000) {  // add, sub of 64 bits
+    const uint64_t distance = uint64_t{bits(word, 10, 12)} << (bits(word, 22, 1) != 0 ? 12 : 0);
+    return {Kind::kSum, to, from, bits(word, 30, 1) != 0 ? 0 - distance : distance};
+  }
+  if ((word & 0xffe0ffe0) == 0xaa0003e0) return {Kind::kSum, to, bits(word, 16, 5), 0};  // mov
+  if (const auto found = jump_of(word, at)) return *found;
+  if (const auto found = access_of(word)) return *found;
+  const bool compares = (word & 0x1fe00000) == 0x1a400000;  // ccmp: flags in a register's place
+  const bool computes = bits(word, 26, 3) == 4 || bits(word, 25, 3) == 5;
+  return {computes && !compares ? Kind::kWrites : Kind::kOther, to, 0, 0};
+}
+
+/// Goes through code as it lies and follows what registers hold. An address takes two instructions
+/// or more: adrp for the page, add or the access itself for the rest, another add for one of
+/// several objects that the compiler addresses together (section anchors). What comes behind a jump
+/// is reached from elsewhere: a jump ahead passes on what registers held there.
+class Walk {
+ public:
+  explicit Walk(const Code& code) : code_(code), next_(code.begin) {}
+
+  /// Whether there was one more instruction.
+  bool step() {
+    if (code_.end - next_ < kInstructionBytes) return false;
+    at_ = next_;
+    next_ += kInstructionBytes;
+    memcpy(&word_, code_.bytes + (at_ - code_.begin), sizeof word_);
+    arrive();
+    instruction_ = decode(word_, at_);
+    apply();
+    return true;
+  }
+  /// A function begins here: nothing is known.
+  void forget() {
+    held_ = {};
+    waiting_.clear();
+  }
+  uint64_t next() const { return next_; }
+  const Instruction& instruction() const { return instruction_; }
+  /// What address it takes or goes to; 0: unknown, or none.
+  uint64_t target() const { return target_; }
+  /// Whether it may read or write that register: any of the places where instructions name one.
+  bool mentions(uint32_t number) const {
+    const bool has_constant = bits(word_, 26, 3) == 4;  // in the other places
+    const bool is_constant = has_constant && bits(word_, 23, 3) == 5;
+    const std::array<int, 4> places{0, 5, 10, 16};
+    const int count = is_constant ? 1 : has_constant ? 2 : 4;
+    return std::any_of(places.begin(), places.begin() + count,
+                       [&](int low) { return bits(word_, low, 5) == number; });
+  }
+
+ private:
+  using Registers = std::array<uint64_t, kRegisters>;  // 0: unknown
+
+  void arrive() {
+    if (waiting_.empty() || waiting_.begin()->first > at_) return;
+    const auto here = waiting_.begin();
+    if (here->first == at_) {
+      for (uint32_t i = 0; i < kRegisters; ++i) {
+        if (left_ || held_[i] == 0) held_[i] = here->second[i];
+      }
+    }
+    waiting_.erase(here);
+  }
+  void pass_on(uint64_t to) {
+    if (to > at_ && to < code_.end) waiting_.try_emplace(to, held_);
+  }
+  void apply() {
+    const Instruction& now = instruction_;
+    const uint64_t reached = held_[now.from] == 0 ? 0 : held_[now.from] + now.value;
+    left_ = now.kind == Kind::kLeave || now.kind == Kind::kJumpAway;
+    target_ = 0;
+    switch (now.kind) {
+      case Kind::kPage:
+        held_[now.to] = now.value;
+        break;
+      case Kind::kAddress:
+        held_[now.to] = target_ = now.value;
+        break;
+      case Kind::kSum:
+        held_[now.to] = target_ = reached;
+        break;
+      case Kind::kLoad:
+        target_ = reached;
+        held_[now.to] = 0;
+        break;
+      case Kind::kStore:
+        target_ = reached;
+        break;
+      case Kind::kWrites:
+        held_[now.to] = 0;
+        break;
+      case Kind::kJump:
+      case Kind::kJumpAway:
+        pass_on(now.value);
+        break;
+      case Kind::kLeave:
+      case Kind::kOther:
+        break;
+    }
+  }
+
+  Code code_;
+  uint64_t at_ = 0, next_;
+  uint32_t word_ = 0;
+  Instruction instruction_;
+  uint64_t target_ = 0;
+  bool left_ = false;
+  Registers held_{};
+  std::map<uint64_t, Registers> waiting_;  // by where jumps from before lead to
+};
+
+std::vector<uint64_t> referred_by_aarch64(const Code& code, uint64_t begin, uint64_t end,
+                                          const std::vector<uint64_t>& starts) {
+  std::vector<uint64_t> found;
+  auto start = std::lower_bound(starts.begin(), starts.end(), code.begin);
+  for (Walk walk(code);;) {
+    for (; start != starts.end() && *start <= walk.next(); ++start) walk.forget();
+    if (!walk.step()) return found;
+    if (walk.target() - begin < end - begin) found.push_back(walk.target());
+  }
+}
+
+/// An address that is only on the way to another one, in the same register, is not taken.
+std::vector<uint64_t> taken_by_aarch64(const Code& function) {
+  std::vector<uint64_t> found;
+  std::array<bool, kRegisters> unused{};  // since its address was taken
+  std::array<size_t, kRegisters> last{};  // which of those found it is
+  for (Walk walk(function); walk.step();) {
+    const Instruction& now = walk.instruction();
+    const bool takes = now.kind == Kind::kAddress || now.kind == Kind::kSum;
+    const bool on_the_way = takes && now.to == now.from && unused[now.to];
+    for (uint32_t i = 0; i < kRegisters; ++i) unused[i] = unused[i] && !walk.mentions(i);
+    if (!takes || walk.target() == 0) continue;
+    if (on_the_way) {
+      found[last[now.to]] = walk.target();
+    } else {
+      last[now.to] = found.size();
+      found.push_back(walk.target());
+    }
+    unused[now.to] = true;
+  }
+  return found;
+}
+
+}  // namespace
+
+const Machine kAarch64{R_AARCH64_RELATIVE, R_AARCH64_ABS64, R_AARCH64_GLOB_DAT, referred_by_aarch64,
+                       taken_by_aarch64};
+
+}  // namespace gpupeak::collector
