@@ -77,7 +77,7 @@ def check_logs_without_extglob():
 def check_made_completions():
     """Those for zsh and fish are made from the help: nothing of it is missing, and their shells can read them."""
     with tempfile.TemporaryDirectory() as made:
-        subprocess.run([sys.executable, os.path.join(os.path.dirname(COMPLETION), "make.py"), GPUPEAK, made], check=True)
+        subprocess.run([sys.executable, os.path.join(os.path.dirname(COMPLETION), "make.py"), made, GPUPEAK], check=True)
         text = {}
         for shell, name in (("fish", "gpupeak.fish"), ("zsh", "_gpupeak")):
             with open(os.path.join(made, name), encoding="utf-8") as file:
