@@ -115,6 +115,59 @@ TEST_CASE("fit: a segment that is still to be shared out is as idle as one that 
   CHECK(need.held_bytes == 102 * kMiB);
 }
 
+TEST_CASE("fit: what PyTorch's pool gives back is not needed, as long as its rules are known",
+          "[collector]") {
+  LogBuilder log = with_context();
+  pool(log, 4);
+  log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 40 * kMiB);
+  give(log, 0, 11, 1000, 40 * kMiB);
+  take(log, 12, 1000, 40 * kMiB);
+  log.device_alloc(0, 13, 2000, GPUPEAK_KIND_LINEAR, 0, 80 * kMiB);
+  SECTION("the first segment, when there is no room for the second") {
+    give(log, 0, 14, 2000, 80 * kMiB);
+    log.driver_reading(0, 15, {.used = 1623 * kMiB});
+    const DeviceNeed need = need_of(log, 120 * kMiB);
+    CHECK(need.most_bytes == 623 * kMiB);
+    CHECK(need.enough_bytes == 583 * kMiB);
+    CHECK(need.no_enough == "");
+    CHECK(need.pool_requests == 2);
+    CHECK(need.pool_repeated == 2);
+    CHECK(fit_on(need, 583 * kMiB + kSameCardMargin).fit == Fit::kFits);
+    CHECK(fit_on(need, 583 * kMiB + kSameCardMargin - 1).fit == Fit::kMayFit);
+  }
+  SECTION("the driver may have had all along what the next reading shows") {
+    give(log, 0, 14, 2000, 80 * kMiB);
+    log.driver_reading(0, 15, {.used = 1653 * kMiB});
+    CHECK(need_of(log, 120 * kMiB).enough_bytes == 613 * kMiB);
+  }
+  SECTION("a library's block needs room at once: 613 MiB would do, and 640 would not") {
+    give(log, 0, 14, 2000, 80 * kMiB);
+    take(log, 15, 2000, 80 * kMiB);
+    log.device_alloc(0, 16, 3000, GPUPEAK_KIND_LINEAR, 0, 30 * kMiB);
+    log.driver_reading(0, 17, {.used = 1653 * kMiB});
+    CHECK(need_of(log, 150 * kMiB).enough_bytes == 653 * kMiB);
+  }
+  SECTION("nothing is simulated by other rules than the run's") {
+    give(log, 0, 14, 2001, 79 * kMiB);
+    log.driver_reading(0, 15, {.used = 1623 * kMiB});
+    const DeviceNeed need = need_of(log, 120 * kMiB);
+    CHECK(!need.enough_bytes);
+    CHECK(need.no_enough != "");
+    CHECK(need.pool_repeated == 1);
+    CHECK(fit_on(need, 623 * kMiB + kSameCardMargin - 1).fit == Fit::kMayFit);
+  }
+  SECTION("nor where another pool shares out memory of the device") {
+    give(log, 0, 14, 2000, 80 * kMiB);
+    const uint32_t name = log.string("ONNX Runtime, Cuda");
+    log.event(0, 15, GPUPEAK_REC_ARENA, Fields().u(2).u(0).u(name).u(0).u(0).s("").u(1));
+    log.device_alloc(0, 16, 3000, GPUPEAK_KIND_LINEAR, 0, 2 * kMiB);
+    log.event(0, 17, GPUPEAK_REC_ARENA_ALLOC,
+              Fields().u(2).u(3000 * kMiB).u(kMiB).u(0).u(0).u(0).u(0));
+    log.driver_reading(0, 18, {.used = 1625 * kMiB});
+    CHECK(!need_of(log, 122 * kMiB).enough_bytes);
+  }
+}
+
 TEST_CASE("fit: where cuDNN plans convolutions the largest block is no part of the lower bound",
           "[collector]") {
   for (const bool with_cudnn : {false, true}) {
@@ -215,6 +268,13 @@ TEST_CASE("fit: processes together need no less than the largest and no more tha
   CHECK(together(needs).beyond_bytes == 30);
   CHECK(in_turn(needs).most_bytes == 200);
   CHECK(in_turn(needs).least_bytes == 150);
+  // What one gives back the other one may take; of programs in turn each has all of it.
+  std::vector<DeviceNeed> pools = needs;
+  pools[0].enough_bytes = 160;
+  CHECK(in_turn(pools).enough_bytes == 180);
+  CHECK(!together(pools).enough_bytes);
+  CHECK(fit_on(together(pools), 380 + kSameCardMargin - 1).fit == Fit::kMayFit);
+  CHECK(together({pools[0]}).enough_bytes == 160);
   DeviceNeed unknown;
   unknown.no_most = {"why"};
   CHECK(!together({needs[0], unknown}).most_bytes);
