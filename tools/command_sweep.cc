@@ -212,7 +212,8 @@ class Sweep {
     const collector::FitBounds bounds = collector::fit_bounds(need, same);
     run.least_bytes = bounds.least;
     if (run.status == SweepStatus::kDone) {
-      run.most_bytes = bounds.most;
+      run.most_bytes = collector::enough(bounds);
+      run.unsure = bounds.unsure;
       if (!bounds.most && !need.no_most.empty()) run.why = need.no_most.front();
     }
     for (const size_t log : most->logs) {

@@ -1,13 +1,13 @@
 #include "collector/fit/held_run.h"
 
 #include <algorithm>
-#include <vector>
+#include <utility>
 
 namespace gpupeak::collector {
 namespace {
 
 /// All variants together may go through so many steps, some seconds.
-constexpr uint64_t kMostWork = 40'000'000;
+constexpr uint64_t kMostWork = 30'000'000;
 /// Where that is too little for every capacity with another course, they are this far apart at
 /// most.
 constexpr uint64_t kCoarsest = 8u << 20;
@@ -113,23 +113,34 @@ HeldRun hold(const TorchHistory& history, uint64_t capacity, unsigned variant) {
   return Holding(history, capacity, variant).run();
 }
 
-std::optional<uint64_t> enough_for(const TorchHistory& history, uint64_t least, uint64_t most) {
+std::optional<std::vector<FitRange>> fails_for(const TorchHistory& history, uint64_t least,
+                                               uint64_t most) {
   const uint64_t runs =
       kMostWork / kHeldRunVariants / std::max<uint64_t>(history.steps().size(), 1) + 1;
-  const uint64_t apart = std::clamp<uint64_t>((most - std::min(least, most)) / runs, 1, kCoarsest);
-  uint64_t enough = least;
+  // Courses part where segments have room or not, so they are some pages wide.
+  const uint64_t span = most - std::min(least, most);
+  const uint64_t apart =
+      span / runs < TorchCache::kSmallSegment ? 1 : std::min(span / runs, kCoarsest);
+  std::vector<FitRange> fails{{0, least}};
   for (unsigned variant = 0; variant < kHeldRunVariants; ++variant) {
-    uint64_t good = UINT64_MAX, capacity = most;
-    for (uint64_t i = 0; i < runs && good > enough; ++i) {
+    uint64_t known = most + 1;  // from here on
+    bool fits = true;           // there
+    for (uint64_t i = 0; i < runs && known > least; ++i) {
+      const uint64_t capacity = known - std::min(known, known > most ? 1 : apart);
       const HeldRun run = hold(history, capacity, variant);
-      if (!run.fits) break;
-      good = std::min(capacity, run.needed);
-      capacity = good - std::min(good, apart);
+      if (known > most && !run.fits) return std::nullopt;
+      // What lies between two courses is as the worse of them.
+      if (!run.fits) {
+        fails.push_back({run.needed, known});
+      } else if (!fits && capacity + 1 < known) {
+        fails.push_back({capacity + 1, known});
+      }
+      known = run.needed;
+      fits = run.fits;
     }
-    if (good == UINT64_MAX) return std::nullopt;
-    enough = std::max(enough, good);
+    if (known > least) fails.push_back({0, known});
   }
-  return enough;
+  return joined(std::move(fails));
 }
 
 }  // namespace gpupeak::collector

@@ -137,19 +137,22 @@ class Trust {
   const Summary& summary_;
 };
 
-/// What would do if PyTorch's pool gave back what is idle when it is refused memory.
-void add_enough(DeviceNeed& need, const TorchHistory& torch, const NeedWatch::Sums& sums) {
+/// With how little it would do if PyTorch's pool gave back what is idle when it is refused memory.
+void simulate(DeviceNeed& need, const TorchHistory& torch, const NeedWatch::Sums& sums) {
   need.pool_requests = torch.requests();
   need.pool_repeated = torch.repeated();
   if (torch.requests() == 0) return;
-  need.no_enough = torch.why_not();
-  if (!need.no_enough.empty()) return;
-  const std::optional<uint64_t> enough = enough_for(torch, need.least_bytes.value_or(0), sums.most);
-  if (enough) {
-    need.enough_bytes = *enough + (*need.most_bytes - sums.most);
-  } else {
-    need.no_enough = "by its blocks it needs more than the driver said";
+  need.no_simulation = torch.why_not();
+  if (!need.no_simulation.empty()) return;
+  std::optional<std::vector<FitRange>> fails =
+      fails_for(torch, need.least_bytes.value_or(0), sums.most);
+  if (!fails) {
+    need.no_simulation = "by its blocks it needs more than the driver said";
+    return;
   }
+  need.fails = std::move(*fails);
+  for (FitRange& range : need.fails) range.end += *need.most_bytes - sums.most;
+  need.fails = joined(std::move(need.fails));
 }
 
 DeviceNeed need_of(const NeedWatch::Sums& sums, const TorchHistory* torch,
@@ -202,7 +205,7 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const TorchHistory* torch,
     // NVML's own figure for the process is a second account.
     const auto own = metric(device.metrics, "device.nvml_process.peak_bytes");
     need.most_bytes = std::max(sums.most, own.value_or(0));
-    if (torch != nullptr) add_enough(need, *torch, sums);
+    if (torch != nullptr) simulate(need, *torch, sums);
   }
   return need;
 }

@@ -1,6 +1,7 @@
 #include "collector/summary/fit.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "collector/text/glob.h"
 
@@ -26,9 +27,9 @@ void add_new(std::vector<std::string>& to, const std::vector<std::string>& from)
   }
 }
 
-/// As recorded where it is not known what the pool gives back.
-Bytes enough(const DeviceNeed& need) {
-  return need.enough_bytes ? need.enough_bytes : need.most_bytes;
+/// As recorded where there was no simulation.
+std::vector<FitRange> fails_of(const DeviceNeed& need) {
+  return need.fails.empty() ? std::vector{FitRange{0, need.most_bytes.value_or(0)}} : need.fails;
 }
 
 void add_texts(DeviceNeed& to, const DeviceNeed& from) {
@@ -42,6 +43,21 @@ void add_texts(DeviceNeed& to, const DeviceNeed& from) {
 
 }  // namespace
 
+std::vector<FitRange> joined(std::vector<FitRange> ranges) {
+  std::sort(ranges.begin(), ranges.end(),
+            [](const FitRange& a, const FitRange& b) { return a.begin < b.begin; });
+  std::vector<FitRange> all;
+  for (const FitRange& range : ranges) {
+    if (range.begin >= range.end) continue;
+    if (!all.empty() && range.begin <= all.back().end) {
+      all.back().end = std::max(all.back().end, range.end);
+    } else {
+      all.push_back(range);
+    }
+  }
+  return all;
+}
+
 DeviceNeed together(const std::vector<DeviceNeed>& needs) {
   DeviceNeed all = needs.front();
   for (size_t i = 1; i < needs.size(); ++i) {
@@ -52,8 +68,8 @@ DeviceNeed together(const std::vector<DeviceNeed>& needs) {
     all.held_bytes += one.held_bytes;
     all.most_bytes = sum(all.most_bytes, one.most_bytes);
     // What one of them gives back another may not get: pools fill what room there is.
-    all.enough_bytes.reset();
-    all.no_enough = "several processes share the card, and a pool takes what another gave back";
+    all.fails.clear();
+    all.no_simulation = "several processes share the card, and one takes what another gave back";
     all.beyond_bytes = sum(all.beyond_bytes, one.beyond_bytes);
     all.local_memory_bytes += one.local_memory_bytes;
     add_texts(all, one);
@@ -69,11 +85,14 @@ DeviceNeed in_turn(const std::vector<DeviceNeed>& needs) {
     all.least_bytes = higher(all.least_bytes, one.least_bytes);
     all.refused_bytes = higher(all.refused_bytes, one.refused_bytes);
     all.held_bytes = std::max(all.held_bytes, one.held_bytes);
-    all.enough_bytes =
-        all.enough_bytes || one.enough_bytes ? largest(enough(all), enough(one)) : std::nullopt;
+    if (!all.fails.empty() || !one.fails.empty()) {
+      std::vector<FitRange> fails = fails_of(all);
+      for (const FitRange& range : fails_of(one)) fails.push_back(range);
+      all.fails = joined(std::move(fails));
+    }
     all.pool_requests += one.pool_requests;
     all.pool_repeated += one.pool_repeated;
-    if (all.no_enough.empty()) all.no_enough = one.no_enough;
+    if (all.no_simulation.empty()) all.no_simulation = one.no_simulation;
     all.most_bytes = largest(all.most_bytes, one.most_bytes);
     all.beyond_bytes = largest(all.beyond_bytes, one.beyond_bytes);
     all.local_memory_bytes = std::max(all.local_memory_bytes, one.local_memory_bytes);
@@ -130,8 +149,17 @@ FitBounds fit_bounds(const DeviceNeed& need, bool same_kind) {
     bounds.margin += std::max(kOtherCardMargin, (beyond - local) / 2);
     bounds.margin += (kLocalMemoryTimes - 1) * local;
   }
-  bounds.most = sum(enough(need), bounds.margin);
+  bounds.most = sum(need.most_bytes, bounds.margin);
+  if (!bounds.most) return bounds;
+  for (const FitRange& range : need.fails) {
+    bounds.unsure.push_back({range.begin, range.end + bounds.margin});
+  }
+  bounds.unsure = joined(std::move(bounds.unsure));
   return bounds;
+}
+
+std::optional<uint64_t> enough(const FitBounds& bounds) {
+  return bounds.unsure.empty() ? bounds.most : bounds.unsure.back().end;
 }
 
 FitAnswer fit_into(const FitBounds& bounds, uint64_t least_capacity, uint64_t most_capacity) {
@@ -139,12 +167,23 @@ FitAnswer fit_into(const FitBounds& bounds, uint64_t least_capacity, uint64_t mo
   if (bounds.least && *bounds.least > most_capacity) {
     answer.fit = Fit::kDoesNotFit;
     answer.missing = *bounds.least - most_capacity;
-  } else if (bounds.most && *bounds.most <= least_capacity) {
+    return answer;
+  }
+  if (!bounds.least && !bounds.most) return answer;
+  answer.fit = Fit::kMayFit;
+  if (!bounds.most) return answer;
+  std::vector<FitRange> unsure = bounds.unsure;
+  if (unsure.empty()) unsure.push_back({0, *bounds.most});
+  uint64_t from = 0;  // it fits from here on, until the next one
+  for (const FitRange& range : unsure) {
+    if (range.begin > most_capacity) break;
+    from = range.end;
+  }
+  if (from <= least_capacity) {
     answer.fit = Fit::kFits;
-    answer.left = least_capacity - *bounds.most;
-  } else if (bounds.least || bounds.most) {
-    answer.fit = Fit::kMayFit;
-    if (bounds.most) answer.missing = *bounds.most - least_capacity;
+    answer.left = least_capacity - from;
+  } else {
+    answer.missing = from - least_capacity;
   }
   return answer;
 }

@@ -2,10 +2,11 @@
 // say of a capacity. need.h finds the bounds in a log, `gpupeak fit` shows the answer, `gpupeak
 // sweep` takes the upper bound for its prediction.
 //
-//   least ≤ what the run needs ≤ enough ≤ most
-//   capacity < least: does not fit · enough + margin ≤ capacity: fits · between: may fit
+//   least ≤ what the run needs ≤ most
+//   capacity < least: does not fit · most + margin ≤ capacity: fits · between: may fit
 //
-// `enough` is below `most` where it is known how a pool gives back what is idle.
+// Between them it fits also where it is known how a pool gives back what is idle, and nothing fails
+// from the capacity down to the margin below it.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,13 @@ inline constexpr uint64_t kOtherCardMargin = 512u << 20;
 /// up to seven times in that.
 inline constexpr uint64_t kLocalMemoryTimes = 8;
 
+/// Amounts of memory: from `begin` to before `end`.
+struct FitRange {
+  uint64_t begin = 0, end = 0;
+};
+/// Ascending, without those that touch.
+std::vector<FitRange> joined(std::vector<FitRange> ranges);
+
 /// What a run needs of one device, largest over all instants of each sum.
 struct DeviceNeed {
   int32_t device = 0;
@@ -49,10 +57,11 @@ struct DeviceNeed {
   std::optional<uint64_t> least_bytes;
   uint64_t held_bytes = 0;             ///< in the driver's pages, idle or not; without its own
   std::optional<uint64_t> most_bytes;  ///< the same with the driver's own; none: not known
-  /// What would do, since PyTorch's pool gives idle segments back when it is refused memory: as
-  /// long as nobody else takes of it. None: not known, as `no_enough` says (empty: no such pool).
-  std::optional<uint64_t> enough_bytes;
-  std::string no_enough;
+  /// With which amounts a simulated run fails, in which PyTorch's pool gives idle segments back when
+  /// it is refused memory, and nobody else takes them; with more than the last one it never does.
+  /// Empty: not known, as `no_simulation` says (empty: no such pool).
+  std::vector<FitRange> fails;
+  std::string no_simulation;
   /// Requests to that pool, and how many of them a simulation gives the address that they had.
   uint64_t pool_requests = 0, pool_repeated = 0;
   std::optional<uint64_t> beyond_bytes;  ///< the driver's own: contexts, code …; none: not read
@@ -82,6 +91,7 @@ Fit worse(Fit a, Fit b);
 struct FitBounds {
   std::optional<uint64_t> least, most;  ///< none: not known
   uint64_t margin = 0;                  ///< part of `most`
+  std::vector<FitRange> unsure;  ///< ascending; other capacities fit. Empty: only from `most`
 };
 /// `same_kind`: a card like the one that was recorded.
 FitBounds fit_bounds(const DeviceNeed& need, bool same_kind);
@@ -93,6 +103,8 @@ struct FitAnswer {
   uint64_t left = 0;     ///< of kFits
   uint64_t missing = 0;  ///< of kDoesNotFit: at least; of kMayFit: what must become free, at most
 };
+/// From where on it always fits, with a simulation's help; none: not known.
+std::optional<uint64_t> enough(const FitBounds& bounds);
 FitAnswer fit_into(const FitBounds& bounds, uint64_t least_capacity, uint64_t most_capacity);
 FitAnswer fit_on(const DeviceNeed& need, uint64_t capacity);
 FitAnswer fit_on(const DeviceNeed& need, const Card& card);

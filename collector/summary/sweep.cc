@@ -59,6 +59,11 @@ bool is_measured(const SweepRun& run) {
   return run.status == SweepStatus::kDone && run.most_bytes.has_value();
 }
 
+bool fits_into(const SweepRun& run, const SweepCapacity& capacity) {
+  const FitBounds bounds{run.least_bytes, run.most_bytes, 0, run.unsure};
+  return fit_into(bounds, capacity.least, capacity.most).fit == Fit::kFits;
+}
+
 /// By more than it scatters, and at the last value still. Else its slope is what pages were rounded
 /// by, and would lead to values that nobody meant.
 bool grows(const Curve& curve, double first, double last) {
@@ -261,7 +266,7 @@ SweepPrediction predict(const std::vector<const SweepRun*>& runs, double step,
     // One that was refused memory and went on fits for want of any better.
     const bool ran_out =
         run->status == SweepStatus::kOutOfMemory || run->status == SweepStatus::kRefused;
-    const bool too_much = is_measured(*run) ? *run->most_bytes > capacity.least : ran_out && here;
+    const bool too_much = is_measured(*run) ? !fits_into(*run, capacity) : ran_out && here;
     if (too_much) {
       above.insert(x);
       if (!too_large || x < *too_large) too_large = x;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collector/summary/curve.h"
+#include "collector/summary/fit.h"
 #include "collector/summary/summary.h"
 
 namespace gpupeak::collector {
@@ -65,7 +66,8 @@ struct SweepRun {
   uint64_t peak_bytes = 0;  ///< tracked
   /// Bounds of what it needs (fit.h), without and with a margin for the capacity that is asked for.
   std::optional<uint64_t> least_bytes, most_bytes;
-  std::vector<TagShare> tags;  ///< of the peak
+  std::vector<FitRange> unsure;  ///< FitBounds'; others fit
+  std::vector<TagShare> tags;    ///< of the peak
   double seconds = 0;
 };
 

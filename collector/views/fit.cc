@@ -118,8 +118,8 @@ void write_bounds(const FitDevice& device, std::ostream& out, const TextStyle& s
   if (need.refused_bytes && need.refused_bytes > need.least_bytes) {
     row("at least", need.refused_bytes, "what was in use and asked for when memory ran out");
   }
-  if (need.enough_bytes) {
-    row("enough", need.enough_bytes,
+  if (!need.fails.empty()) {
+    row("enough", need.fails.back().end,
         fmt::format("by a simulation of PyTorch's pool, which gives back what is idle when it is "
                     "refused memory; it puts all {} blocks where they were",
                     grouped(need.pool_requests)));
@@ -127,9 +127,17 @@ void write_bounds(const FitDevice& device, std::ostream& out, const TextStyle& s
   row("at most", need.most_bytes, "as recorded: with what is idle in pools" + driver);
 }
 
-/// What is compared with a capacity.
 std::string_view upper_bound_name(const DeviceNeed& need) {
-  return need.enough_bytes ? "enough" : "at most";
+  return need.fails.empty() ? "at most" : "enough";
+}
+
+/// What a capacity was compared with.
+std::string compared_text(const DeviceNeed& need, const FitAnswer& answer, const TextStyle& style) {
+  const std::string margin = size_text(answer.bounds.margin, style);
+  if (answer.fit == Fit::kFits && answer.capacity < enough(answer.bounds)) {
+    return fmt::format("the simulated run goes well with that, and with up to {} less", margin);
+  }
+  return fmt::format("\"{}\" and a margin of {}", upper_bound_name(need), margin);
 }
 
 void write_texts(const DeviceNeed& need, std::ostream& out, const TextStyle& style) {
@@ -139,11 +147,11 @@ void write_texts(const DeviceNeed& need, std::ostream& out, const TextStyle& sty
   for (const std::string& text : need.no_least) {
     write_wrapped(alarm("  no lower bound: ", style) + text, out, style);
   }
-  if (!need.no_enough.empty()) {
+  if (!need.no_simulation.empty()) {
     write_wrapped(
         fmt::format("  what PyTorch's pool would give back is not known: {} ({} of {} "
                     "blocks where a simulation puts them)",
-                    need.no_enough, grouped(need.pool_repeated), grouped(need.pool_requests)),
+                    need.no_simulation, grouped(need.pool_repeated), grouped(need.pool_requests)),
         out, style);
   }
   for (const std::string& text : need.notes) write_wrapped("  " + text, out, style);
@@ -241,8 +249,10 @@ Json device_json(const FitReport& report, const FitDevice& device) {
   json["beyond_bytes"] = nullable(need.beyond_bytes);
   json["least_bytes"] = nullable(need.least_bytes);
   json["most_bytes"] = nullable(need.most_bytes);
-  json["enough_bytes"] = nullable(need.enough_bytes);
-  json["no_enough"] = text_or_null(need.no_enough);
+  json["enough_bytes"] = need.fails.empty() ? Json(nullptr) : Json(need.fails.back().end);
+  json["fails"] = Json::array();
+  for (const FitRange& range : need.fails) json["fails"].push_back({range.begin, range.end});
+  json["no_simulation"] = text_or_null(need.no_simulation);
   json["pool_requests"] = need.pool_requests;
   json["pool_repeated"] = need.pool_repeated;
   json["refused_bytes"] = nullable(need.refused_bytes);
@@ -341,9 +351,7 @@ void write_fit(const FitReport& report, size_t top, std::ostream& out, const Tex
       write_wrapped(fmt::format("  {}: {}", asked,
                                 painted(*device.answer, answer_text(*device.answer, style), style)),
                     out, style);
-      write_wrapped(fmt::format("  (\"{}\" and a margin of {})", upper_bound_name(device.need),
-                                size_text(device.answer->bounds.margin, style)),
-                    out, style);
+      write_wrapped("  (" + compared_text(device.need, *device.answer, style) + ")", out, style);
     }
     if (!device.cards.empty()) write_cards(report, device, out, style);
     write_changes(device, top, out, style);

@@ -280,9 +280,9 @@ def test(gpupeak, programs, budget, folder):
             least, most = device["least_bytes"] or 0, device["most_bytes"]
             enough = device["enough_bytes"] or most
             bounds.append(f"| {name} | {batch} | {mib(least)} | {mib(device['enough_bytes'])} | {mib(most)} | "
-                          f"{device['pool_repeated']} of {device['pool_requests']} | {device['no_enough'] or ''} |")
-            for capacity in (least - 512 * MIB, least - 64 * MIB, least + (enough - least) // 2, enough - 64 * MIB, enough,
-                             enough + 66 * MIB, enough + 128 * MIB, enough + 256 * MIB, most + 66 * MIB, most + 512 * MIB):
+                          f"{device['pool_repeated']} of {device['pool_requests']} | {len(device['fails'])} | {device['no_simulation'] or ''} |")
+            for capacity in (least - 512 * MIB, least - 64 * MIB, *(least + (enough - least) * i // 5 for i in range(1, 5)),
+                             enough + 66 * MIB, enough + 128 * MIB, most + 66 * MIB, most + 512 * MIB):
                 capacity = capacity // (2 * MIB) * 2 * MIB
                 judged[name, batch, capacity] = pool.submit(fit, gpupeak, run["log"], "--capacity", str(capacity))
         card = Card(recorded)
@@ -322,7 +322,7 @@ def test(gpupeak, programs, budget, folder):
             card.end()
     print("| program | free, MiB | `sweep`: fits up to | `sweep --verify` | it | two steps above | |\n|---|---|---|---|---|---|---|")
     print("\n".join(rows))
-    print("\n| program | batch | at least, MiB | enough | at most | blocks repeated | why not |\n|---|---|---|---|---|---|---|")
+    print("\n| program | batch | at least, MiB | enough | at most | blocks repeated | failing ranges | not simulated |\n|---|---|---|---|---|---|---|---|")
     print("\n".join(bounds))
     print("\n| program | batch | free, MiB | said | it | |\n|---|---|---|---|---|---|")
     print("\n".join(verdicts))

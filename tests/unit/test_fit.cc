@@ -57,6 +57,10 @@ DeviceNeed bounds(uint64_t least, uint64_t most, uint64_t beyond = 0) {
   return need;
 }
 
+uint64_t enough_of(const DeviceNeed& need) {
+  return need.fails.empty() ? 0 : need.fails.back().end;
+}
+
 }  // namespace
 
 TEST_CASE("fit: without pools both bounds are what was held, with the driver's own",
@@ -128,8 +132,8 @@ TEST_CASE("fit: what PyTorch's pool gives back is not needed, as long as its rul
     log.driver_reading(0, 15, {.used = 1623 * kMiB});
     const DeviceNeed need = need_of(log, 120 * kMiB);
     CHECK(need.most_bytes == 623 * kMiB);
-    CHECK(need.enough_bytes == 583 * kMiB);
-    CHECK(need.no_enough == "");
+    CHECK(enough_of(need) == 583 * kMiB);
+    CHECK(need.no_simulation == "");
     CHECK(need.pool_requests == 2);
     CHECK(need.pool_repeated == 2);
     CHECK(fit_on(need, 583 * kMiB + kSameCardMargin).fit == Fit::kFits);
@@ -138,21 +142,21 @@ TEST_CASE("fit: what PyTorch's pool gives back is not needed, as long as its rul
   SECTION("the driver may have had all along what the next reading shows") {
     give(log, 0, 14, 2000, 80 * kMiB);
     log.driver_reading(0, 15, {.used = 1653 * kMiB});
-    CHECK(need_of(log, 120 * kMiB).enough_bytes == 613 * kMiB);
+    CHECK(enough_of(need_of(log, 120 * kMiB)) == 613 * kMiB);
   }
   SECTION("a library's block needs room at once: 613 MiB would do, and 640 would not") {
     give(log, 0, 14, 2000, 80 * kMiB);
     take(log, 15, 2000, 80 * kMiB);
     log.device_alloc(0, 16, 3000, GPUPEAK_KIND_LINEAR, 0, 30 * kMiB);
     log.driver_reading(0, 17, {.used = 1653 * kMiB});
-    CHECK(need_of(log, 150 * kMiB).enough_bytes == 653 * kMiB);
+    CHECK(enough_of(need_of(log, 150 * kMiB)) == 653 * kMiB);
   }
   SECTION("nothing is simulated by other rules than the run's") {
     give(log, 0, 14, 2001, 79 * kMiB);
     log.driver_reading(0, 15, {.used = 1623 * kMiB});
     const DeviceNeed need = need_of(log, 120 * kMiB);
-    CHECK(!need.enough_bytes);
-    CHECK(need.no_enough != "");
+    CHECK(need.fails.empty());
+    CHECK(need.no_simulation != "");
     CHECK(need.pool_repeated == 1);
     CHECK(fit_on(need, 623 * kMiB + kSameCardMargin - 1).fit == Fit::kMayFit);
   }
@@ -164,7 +168,7 @@ TEST_CASE("fit: what PyTorch's pool gives back is not needed, as long as its rul
     log.event(0, 17, GPUPEAK_REC_ARENA_ALLOC,
               Fields().u(2).u(3000 * kMiB).u(kMiB).u(0).u(0).u(0).u(0));
     log.driver_reading(0, 18, {.used = 1625 * kMiB});
-    CHECK(!need_of(log, 122 * kMiB).enough_bytes);
+    CHECK(need_of(log, 122 * kMiB).fails.empty());
   }
 }
 
@@ -250,6 +254,29 @@ TEST_CASE("fit: the three answers, to the byte", "[collector]") {
   CHECK(worse(Fit::kDoesNotFit, Fit::kUnknown) == Fit::kDoesNotFit);
 }
 
+TEST_CASE("fit: between the bounds it fits where nothing fails down to the margin", "[collector]") {
+  DeviceNeed need = bounds(1000 * kMiB, 1500 * kMiB, 400 * kMiB);
+  need.fails = {{0, 1050 * kMiB}, {1200 * kMiB, 1210 * kMiB}, {1260 * kMiB, 1261 * kMiB}};
+  const auto verdict = [&](uint64_t capacity) { return fit_on(need, capacity); };
+  CHECK(verdict(1050 * kMiB + kSameCardMargin).fit == Fit::kFits);
+  CHECK(verdict(1050 * kMiB + kSameCardMargin - 1).fit == Fit::kMayFit);
+  CHECK(verdict(1050 * kMiB + kSameCardMargin - 1).missing == 1);
+  CHECK(verdict(1200 * kMiB - 1).fit == Fit::kFits);
+  CHECK(verdict(1200 * kMiB - 1).left == 150 * kMiB - kSameCardMargin - 1);
+  CHECK(verdict(1200 * kMiB).fit == Fit::kMayFit);
+  // The margin below reaches into the next failure, or over it.
+  CHECK(verdict(1265 * kMiB).fit == Fit::kMayFit);
+  CHECK(verdict(1261 * kMiB + kSameCardMargin - 1).fit == Fit::kMayFit);
+  CHECK(verdict(1261 * kMiB + kSameCardMargin).fit == Fit::kFits);
+  CHECK(enough(fit_bounds(need, true)) == 1261 * kMiB + kSameCardMargin);
+  // A card whose total is known between two figures has to fit with each of them.
+  const FitBounds of = fit_bounds(need, true);
+  CHECK(fit_into(of, 1150 * kMiB, 1199 * kMiB).fit == Fit::kFits);
+  CHECK(fit_into(of, 1150 * kMiB, 1200 * kMiB).fit == Fit::kMayFit);
+  CHECK(fit_into(of, 990 * kMiB, 1199 * kMiB).fit == Fit::kMayFit);
+  CHECK(joined({{5, 7}, {1, 3}, {3, 4}, {6, 9}, {2, 2}}).size() == 2);
+}
+
 TEST_CASE("fit: another kind of card has a larger margin above and nothing of the driver's below",
           "[collector]") {
   DeviceNeed need = bounds(1000 * kMiB, 1500 * kMiB, 400 * kMiB);
@@ -270,11 +297,11 @@ TEST_CASE("fit: processes together need no less than the largest and no more tha
   CHECK(in_turn(needs).least_bytes == 150);
   // What one gives back the other one may take; of programs in turn each has all of it.
   std::vector<DeviceNeed> pools = needs;
-  pools[0].enough_bytes = 160;
-  CHECK(in_turn(pools).enough_bytes == 180);
-  CHECK(!together(pools).enough_bytes);
+  pools[0].fails = {{0, 160}};
+  CHECK(enough_of(in_turn(pools)) == 180);
+  CHECK(together(pools).fails.empty());
   CHECK(fit_on(together(pools), 380 + kSameCardMargin - 1).fit == Fit::kMayFit);
-  CHECK(together({pools[0]}).enough_bytes == 160);
+  CHECK(enough_of(together({pools[0]})) == 160);
   DeviceNeed unknown;
   unknown.no_most = {"why"};
   CHECK(!together({needs[0], unknown}).most_bytes);

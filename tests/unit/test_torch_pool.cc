@@ -1,5 +1,7 @@
 // PyTorch's pool by its rules: what a request gets, whether a log's blocks lie where the rules put
 // them, and what becomes of the run with less memory.
+#include <optional>
+
 #include "catch.h"
 #include "collector/fit/held_run.h"
 #include "collector/fit/torch_cache.h"
@@ -31,6 +33,15 @@ void give_new(TorchHistory& history, uint64_t number, uint64_t bytes, uint64_t s
 void end(TorchHistory& history, uint64_t driver = 500 * kMiB) {
   history.driver_had(driver);
   history.finish(3 * kMiB);
+}
+
+/// From where on it always goes well.
+std::optional<uint64_t> enough_for(const TorchHistory& history, uint64_t least, uint64_t most) {
+  const auto fails = fails_for(history, least, most);
+  if (!fails) return std::nullopt;
+  REQUIRE(!fails->empty());
+  CHECK(fails->front().begin == 0);
+  return fails->back().end;
 }
 
 }  // namespace
@@ -247,6 +258,25 @@ TEST_CASE("held run: what the program itself gave back is no part of it", "[coll
   REQUIRE(log.why_not() == "");
   CHECK(enough_for(log, 0, 603 * kMiB) == 603 * kMiB);
   CHECK(hold(log, 603 * kMiB, 0).needed == 603 * kMiB);
+}
+
+TEST_CASE("held run: with less memory it may go well where with more it fails", "[collector]") {
+  TorchHistory log = history();
+  give_new(log, 0, 40 * kMiB, 40 * kMiB);
+  log.taken(segment(0));
+  give_new(log, 1, 80 * kMiB, 80 * kMiB);
+  log.taken(segment(1));
+  log.others_have(30 *
+                  kMiB);  // with 120 MiB in the pool, or with the 80 of a pool that was refused
+  end(log);
+  REQUIRE(log.why_not() == "");
+  const uint64_t driver = 503 * kMiB;
+  const auto fails = fails_for(log, driver, driver + 150 * kMiB);
+  REQUIRE(fails);
+  REQUIRE(fails->size() == 2);
+  CHECK(fails->at(0).end == driver + 110 * kMiB);
+  CHECK(fails->at(1).begin == driver + 120 * kMiB);
+  CHECK(fails->at(1).end == driver + 150 * kMiB);
 }
 
 TEST_CASE("held run: what a log does not tell of a request is tried both ways", "[collector]") {
