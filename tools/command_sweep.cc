@@ -34,6 +34,7 @@ struct SweepOptions {
   std::string capacity, gpu;  ///< empty: the card that it runs on
   std::string folder;         ///< empty: by the program's name
   std::string out;            ///< file; empty: standard output
+  std::string html;           ///< file of a page; empty: none
   std::string host = "off";
   bool verify = false, again = false, json = false, quiet = false;
   TextOptions text;
@@ -323,6 +324,10 @@ class Sweep {
         collector::write_sweep(report_, out, style);
       }
     });
+    if (options_.html.empty()) return;
+    write_output(options_.html,
+                 [&](std::ostream& out) { collector::write_sweep_page(report_, out); });
+    say_written(options_.html);
   }
 
   const SweepOptions& options_;
@@ -335,7 +340,7 @@ class Sweep {
 
 int sweep(const SweepOptions& options) {
   Sweep sweep(options);
-  require_output(options.out, {});
+  for (const std::string& out : {options.out, options.html}) require_output(out, {});
   return sweep.run();
 }
 
@@ -370,6 +375,8 @@ void add_sweep(CommandLine& line) {
   verb.add_flag("-q,--quiet", options.quiet, "No line for each run");
   verb.add_flag("--json", options.json, "As JSON");
   verb.add_option("-o,--export", options.out, "Write the result to a file")->type_name("FILE");
+  verb.add_option("--html", options.html, "Also write a page: the plot, with its tables")
+      ->type_name("FILE");
   add_text_options(verb, options.text);
   add_rules(verb, options.reading.rules);
   add_reading(verb, options.reading);

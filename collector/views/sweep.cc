@@ -6,67 +6,15 @@
 #include <cmath>
 
 #include "collector/views/heading.h"
+#include "collector/views/sweep_rows.h"
 #include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
 namespace {
 
-using Runs = std::vector<const SweepRun*>;
-
 /// What tags are drawn with, the largest first; the last is for all others.
 constexpr std::string_view kShades[] = {"█", "▓", "▒", "░", "·"};
-/// Less is what floating point has left of a term that there is not.
-constexpr double kNothing = 64;
 constexpr size_t kMostTags = std::size(kShades) - 1;
-
-Runs runs_of(const SweepReport& report, const SweepGroup& group) {
-  Runs runs;
-  for (const size_t i : group.runs) runs.push_back(&report.runs[i]);
-  return runs;
-}
-
-bool has_figures(const SweepRun& run) {
-  return run.status == SweepStatus::kDone || run.status == SweepStatus::kRefused;
-}
-
-uint64_t bytes_of(const SweepRun& run, const std::string& tag) {
-  uint64_t bytes = 0;
-  for (const TagShare& share : run.tags) bytes += share.name == tag ? share.bytes : 0;
-  return bytes;
-}
-
-/// By the most that any run has of them.
-std::vector<std::string> largest_tags(const Runs& runs) {
-  std::map<std::string, uint64_t> most;
-  for (const SweepRun* run : runs) {
-    for (const TagShare& tag : run->tags) most[tag.name] = std::max(most[tag.name], tag.bytes);
-  }
-  std::vector<std::string> names;
-  for (const auto& [name, bytes] : most) names.push_back(name);
-  std::stable_sort(names.begin(), names.end(),
-                   [&](const std::string& a, const std::string& b) { return most[a] > most[b]; });
-  return names;
-}
-
-/// "300 MiB + 37.0 MiB × batch".
-std::string curve_text(const Curve& curve, const std::string& name, const TextStyle& style) {
-  std::string text;
-  const auto term = [&](double bytes, const std::string& of) {
-    if (std::abs(bytes) < kNothing) return;
-    const std::string size = size_text(static_cast<uint64_t>(std::llround(std::abs(bytes))), style);
-    text += text.empty() ? (bytes < 0 ? "-" : "") : bytes < 0 ? " - " : " + ";
-    text += size + of;
-  };
-  term(curve.constant(), "");
-  term(curve.slope(), " × " + name);
-  if (curve.is_parabola()) term(curve.square(), " × " + name + "²");
-  if (text.empty()) text = "0";
-  if (curve.points() > (curve.is_parabola() ? 3 : 2)) {
-    const double error = curve.error() < kNothing ? 0 : curve.error();
-    text += fmt::format("  (±{})", size_text(static_cast<uint64_t>(std::llround(error)), style));
-  }
-  return text;
-}
 
 /// A row of the plot: as long as the peak, each tag in its shade.
 std::string bar(const SweepRun& run, const std::vector<std::string>& tags, double scale,
@@ -86,23 +34,7 @@ std::string bar(const SweepRun& run, const std::vector<std::string>& tags, doubl
   return text;
 }
 
-std::string status_text(const SweepRun& run) {
-  switch (run.status) {
-    case SweepStatus::kOutOfMemory:
-      return "out of memory";
-    case SweepStatus::kFailed:
-      return "left out: " + run.why;
-    case SweepStatus::kNotRun:
-      return "not run: " + run.why;
-    case SweepStatus::kRefused:
-      return "left out: " + run.why;
-    case SweepStatus::kDone:
-      break;
-  }
-  return run.most_bytes ? "" : "no upper bound: " + run.why;
-}
-
-void write_table(const SweepReport& report, const Runs& runs, std::ostream& out,
+void write_table(const SweepReport& report, const SweepRuns& runs, std::ostream& out,
                  const TextStyle& style) {
   const std::string& name = report.parameters.front().name;
   size_t longest = display_width(name);
@@ -141,7 +73,7 @@ void write_table(const SweepReport& report, const Runs& runs, std::ostream& out,
 }
 
 /// Peak by tag against the parameter, as many tags as there is room for.
-void write_tags(const SweepReport& report, const Runs& runs, std::ostream& out,
+void write_tags(const SweepReport& report, const SweepRuns& runs, std::ostream& out,
                 const TextStyle& style) {
   const std::vector<std::string> tags = largest_tags(runs);
   if (tags.empty()) return;
@@ -174,7 +106,7 @@ void write_tags(const SweepReport& report, const Runs& runs, std::ostream& out,
   }
 }
 
-void write_curves(const SweepReport& report, const Runs& runs, std::ostream& out,
+void write_curves(const SweepReport& report, const SweepRuns& runs, std::ostream& out,
                   const TextStyle& style) {
   const std::string& name = report.parameters.front().name;
   const std::map<std::string, Curve> curves = tag_curves(runs);
@@ -189,30 +121,6 @@ void write_curves(const SweepReport& report, const Runs& runs, std::ostream& out
   for (const std::string& tag : largest_tags(runs)) {
     if (const auto curve = curves.find(tag); curve != curves.end()) line(tag, curve->second);
   }
-}
-
-std::string prediction_text(const SweepReport& report, const SweepCapacity& capacity,
-                            const SweepPrediction& prediction) {
-  const SweepParameter& parameter = report.parameters.front();
-  const auto value = [&](double number) {
-    return fmt::format("{}={}", parameter.name, number_text(number));
-  };
-  if (capacity.name.empty()) return "no capacity is known: give --capacity or --gpu";
-  std::string text;
-  if (prediction.largest) {
-    text = fmt::format("{}: {} fits{}", capacity.name, value(*prediction.largest),
-                       prediction.was_run ? " (was run)" : " (predicted)");
-    if (prediction.next_was_run) {
-      text += fmt::format(", {} does not, or not surely (was run)",
-                          value(*prediction.largest + parameter.step));
-    }
-    if (prediction.may_fit) text += fmt::format("; up to {} may", value(*prediction.may_fit));
-  } else {
-    text = capacity.name + ": no value";
-    if (prediction.may_fit) text += fmt::format("; up to {} may", value(*prediction.may_fit));
-  }
-  if (!prediction.why.empty()) text += "; " + prediction.why;
-  return text;
 }
 
 Json curve_json(const Curve& curve) {
@@ -260,19 +168,9 @@ Json run_json(const SweepReport& report, const SweepRun& run) {
 void write_sweep(const SweepReport& report, std::ostream& out, const TextStyle& style) {
   const std::vector<SweepGroup> groups = groups_of(report.runs);
   for (size_t i = 0; i < groups.size(); ++i) {
-    const Runs runs = runs_of(report, groups[i]);
+    const SweepRuns runs = runs_of(report, groups[i]);
     if (i > 0) out << '\n';
-    std::string title = report.parameters.front().name;
-    for (size_t p = 0; p < groups[i].others.size(); ++p) {
-      title += fmt::format("{}{}={}", p == 0 ? ", " : " ", report.parameters[p + 1].name,
-                           groups[i].others[p]);
-    }
-    const auto named = std::find_if(runs.begin(), runs.end(), [](const SweepRun* run) {
-      return has_figures(*run) && !run->device_name.empty();
-    });
-    if (named != runs.end()) {
-      title += fmt::format("  GPU {} ({})", (*named)->device, (*named)->device_name);
-    }
+    const std::string title = sweep_title(report, groups[i]);
     out << bold("SWEEP", style) << "  " << cut(title, static_cast<size_t>(style.width) - 7, style)
         << '\n';
     write_table(report, runs, out, style);
@@ -308,7 +206,7 @@ void write_sweep_json(const SweepReport& report, std::ostream& out) {
   json["groups"] = Json::array();
   const std::vector<SweepGroup> groups = groups_of(report.runs);
   for (size_t i = 0; i < groups.size(); ++i) {
-    const Runs runs = runs_of(report, groups[i]);
+    const SweepRuns runs = runs_of(report, groups[i]);
     const SweepCapacity& capacity = report.capacities[i];
     const SweepPrediction& prediction = report.predictions[i];
     Json group;

@@ -24,5 +24,7 @@ struct SweepReport {
 
 void write_sweep(const SweepReport& report, std::ostream& out, const TextStyle& style);
 void write_sweep_json(const SweepReport& report, std::ostream& out);
+/// A page of HTML that needs no other file.
+void write_sweep_page(const SweepReport& report, std::ostream& out);
 
 }  // namespace gpupeak::collector

@@ -6,11 +6,13 @@ usage: check_sweep.py GPUPEAK DRIVER_FOLDER CLIENT TORCH
 """
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import xml.dom.minidom
 
 gpupeak, driver, client, torch = sys.argv[1:5]
 MIB = 1 << 20
@@ -79,6 +81,21 @@ with tempfile.TemporaryDirectory() as top:
     assert not os.path.exists(os.path.join(folder, "n=80")) and "n=40" in report["runs"][3]["why"], report["runs"][3]
     assert "CUDA out of memory" in open(report["runs"][1]["output"]).read()
     assert report["runs"][1]["most_bytes"] is None, report["runs"][1]
+
+    # The page: a bar for each run that was measured, as high as its tags; the answer, and nothing from elsewhere.
+    page = os.path.join(top, "page.html")
+    report = sweep(os.path.join(top, "page"), "-P", "n=4,8,12,400", "--html", page, memory=2000 * MIB, command=[client, "square", "{n}"])
+    text = open(page).read()
+    assert "n=12 fits (was run)" in text and "out of memory" in text and "src=" not in text and "http://" not in text, text
+    drawing = xml.dom.minidom.parseString(re.search(r"<svg.*?</svg>", text, re.S).group(0))
+    bars = {}
+    for bar in drawing.getElementsByTagName("rect"):
+        bars.setdefault(bar.getAttribute("x"), []).append(float(bar.getAttribute("height")))
+    assert len(bars) == 3 and all(len(parts) == 2 for parts in bars.values()), bars  # weights and activations
+    heights = [sum(bars[x]) for x in sorted(bars, key=float)]
+    peaks = [run["peak_bytes"] for run in report["runs"][:3]]
+    assert all(abs(h / heights[0] - p / peaks[0]) < 0.01 for h, p in zip(heights, peaks)), (heights, peaks)
+    assert len(drawing.getElementsByTagName("circle")) == 3
 
     # A run that fails otherwise is left out; so is one that adapts.
     report = sweep(os.path.join(top, "fails"), "-P", "n=1:4", command=[client, "fails_at_3", "{n}"])

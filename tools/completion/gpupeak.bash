@@ -62,7 +62,7 @@ _gpupeak() {
     serve) options="--listen --textfile --every --logs --help" ;;
     check) options="--max --baseline --max-increase --json --out --junit --markdown --strict --allow-no-device --color --bytes --help" ;;
     fit) options="--capacity --gpu --top --json --out --color --bytes --help" ;;
-    sweep) options="--parameter --capacity --gpu --verify --out --again --host --quiet --json --export --color --bytes --help --" ;;
+    sweep) options="--parameter --capacity --gpu --verify --out --again --host --quiet --json --export --html --color --bytes --help --" ;;
     timeline) options="--scope --height --svg --png --json --strict --out --color --bytes --help" ;;
     compare) options="--scope --html --top --json --strict --out --color --bytes --help" ;;
     metrics) options="--format --metric --label --benchmark --strict --out --help" ;;

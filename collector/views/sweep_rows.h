@@ -1,0 +1,30 @@
+// What the text and the page of `gpupeak sweep` have in common: runs of one group, tags by size,
+// curves and predictions in words.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collector/views/sweep.h"
+
+namespace gpupeak::collector {
+
+using SweepRuns = std::vector<const SweepRun*>;
+
+SweepRuns runs_of(const SweepReport& report, const SweepGroup& group);
+/// Whether it was measured, even if it is left out.
+bool has_figures(const SweepRun& run);
+uint64_t bytes_of(const SweepRun& run, const std::string& tag);
+/// By the most that any run has of them.
+std::vector<std::string> largest_tags(const SweepRuns& runs);
+/// "300 MiB + 37.0 MiB × batch".
+std::string curve_text(const Curve& curve, const std::string& name, const TextStyle& style);
+/// Why it counts for nothing, or not for all; empty: it counts.
+std::string status_text(const SweepRun& run);
+std::string prediction_text(const SweepReport& report, const SweepCapacity& capacity,
+                            const SweepPrediction& prediction);
+/// "batch, length=128  GPU 0 (H200)".
+std::string sweep_title(const SweepReport& report, const SweepGroup& group);
+
+}  // namespace gpupeak::collector
