@@ -1,5 +1,6 @@
-# Builds for aarch64 on another machine: cmake --toolchain cmake/aarch64.cmake -DGPUPEAK_AARCH64_ROOT=FOLDER …
-# The folder has what a machine of that kind has in /; tests/package/aarch64.sh makes one. Tests run by qemu-user.
+# Builds for aarch64 on another machine: cmake --toolchain cmake/aarch64.cmake [-DGPUPEAK_AARCH64_ROOT=FOLDER] …
+# The folder has what a machine of that kind has in /; tests/package/aarch64.sh makes one. Without it there is what comes with
+# the compiler: the C and C++ libraries, for what is loaded into programs. Tests run by qemu-user.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
@@ -8,9 +9,15 @@ set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 set(CMAKE_ASM_COMPILER aarch64-linux-gnu-gcc)
 set(GPUPEAK_AARCH64_ROOT "" CACHE PATH "What a machine of that kind has in /")
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES GPUPEAK_AARCH64_ROOT)
-set(CMAKE_SYSROOT ${GPUPEAK_AARCH64_ROOT})
+if(GPUPEAK_AARCH64_ROOT)
+  set(CMAKE_SYSROOT ${GPUPEAK_AARCH64_ROOT})
+  set(gpupeak_loader_root ${GPUPEAK_AARCH64_ROOT})
+else()
+  set(gpupeak_loader_root /usr/aarch64-linux-gnu)
+  set(CMAKE_FIND_ROOT_PATH ${gpupeak_loader_root})
+endif()
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
-set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L ${GPUPEAK_AARCH64_ROOT})
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L ${gpupeak_loader_root})

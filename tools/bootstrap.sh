@@ -27,7 +27,8 @@ fi
 if wants tests; then
   packages+=(binutils clang clang-tidy libclang-rt-dev catch2 libjemalloc-dev libbenchmark-dev libunwind-dev python3
     python3-jsonschema python3-pytest python3-yaml heaptrack sqlite3 protobuf-compiler golang-github-google-pprof-dev
-    valgrind librsvg2-bin libdevel-nytprof-perl prometheus-cpp-dev prometheus libncurses-dev openmpi-bin slurm-wlm munge g++-aarch64-linux-gnu)
+    valgrind librsvg2-bin libdevel-nytprof-perl prometheus-cpp-dev prometheus libncurses-dev openmpi-bin slurm-wlm munge g++-aarch64-linux-gnu
+    qemu-user-static)
   command -v chromium >/dev/null || packages+=(chromium)
 fi
 if wants page || wants tests; then

@@ -219,8 +219,8 @@ class Tables : public PhaseSlices {
     int64_t depth = 0;
     for (const Call& call : profile_.calls(stack)) {
       const Frame& frame = *call.frame;
-      chains_(stack, string(frame_name(frame)), string(frame.module), frame.function.empty(),
-              frame.address, depth++);
+      const int64_t name = string(frame_name(frame));  // numbered in this order by every compiler
+      chains_(stack, name, string(frame.module), frame.function.empty(), frame.address, depth++);
     }
     return stack;
   }
