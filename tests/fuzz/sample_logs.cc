@@ -120,6 +120,41 @@ LogBuilder every_record(const std::string& name) {
   return log;
 }
 
+/// PyTorch's pool by its rules, so that `fit` simulates it: also with what damage makes of it.
+LogBuilder torch_pool() {
+  constexpr uint64_t kMiB = 1 << 20;
+  LogBuilder log(GPUPEAK_HOST_OFF);
+  log.device(0, 1 << 30, std::string(16, 'u'), "card");
+  log.counters().ended = 1;
+  log.counters().exit_kind = GPUPEAK_EXIT_CODE;
+  log.counters().device_count = 1;
+  log.counters().device[0].total.peak = 62 * kMiB;
+  log.driver_reading(0, 1, {.used = 1 * kMiB, .others = 0});
+  log.device_event(0, 2, GPUPEAK_REC_CONTEXT, Fields().u(0xc).u(1).u(GPUPEAK_CONTEXT_CREATED));
+  log.driver_reading(0, 3, {.used = 401 * kMiB, .cause = GPUPEAK_LEDGER_CONTEXT});
+  const uint32_t name = log.string("PyTorch");
+  log.event(0, 4, GPUPEAK_REC_ARENA, Fields().u(1).u(0).u(name).u(0).u(0).s("").u(1));
+  const auto give = [&](uint64_t time, uint64_t at, uint64_t bytes) {
+    log.event(0, time, GPUPEAK_REC_ARENA_ALLOC,
+              Fields().u(1).u(at * kMiB).u(bytes).u(0).u(0).u(0).u(0));
+  };
+  const auto take = [&](uint64_t time, uint64_t at) {
+    log.event(0, time, GPUPEAK_REC_ARENA_FREE, Fields().u(1).u(at * kMiB).u(0).u(0).u(0));
+  };
+  log.device_alloc(0, 5, 1000, GPUPEAK_KIND_LINEAR, 0, 20 * kMiB);
+  give(6, 1000, 5 * kMiB);
+  give(7, 1005, 15 * kMiB);
+  take(8, 1000);
+  give(9, 1000, 3 * kMiB);
+  take(10, 1000);
+  take(11, 1005);
+  log.device_alloc(0, 12, 2000, GPUPEAK_KIND_LINEAR, 0, 40 * kMiB);
+  give(13, 2000, 40 * kMiB);
+  log.device_alloc(0, 14, 3000, GPUPEAK_KIND_LINEAR, 0, 2 * kMiB);
+  log.driver_reading(0, 15, {.used = 463 * kMiB});
+  return log;
+}
+
 /// Two of a list's members are read as all are. Each byte of the text is damaged and the whole then
 /// read, so that its length counts twice.
 void shorten(nlohmann::json& value) {
@@ -160,6 +195,7 @@ std::vector<SampleLog> sample_logs() {
   LogBuilder short_log;
   short_log.alloc(0, 1, 0x1000, 10);
   logs.push_back({"parts", with_part(short_log.bytes(), "name")});
+  logs.push_back({"torch", torch_pool().bytes()});
   const TemporaryFile file;
   file.write(logs.front().bytes);
   std::ostringstream json;

@@ -39,10 +39,11 @@ std::vector<size_t> places(const std::vector<uint8_t>& bytes) {
   return found;
 }
 
-/// Unpacking is the same for all writers, and JSON is read by one.
+/// Unpacking is the same for all writers, JSON is read by one, and a pool simulated by one.
 bool reads(const Writer& writer, const SampleLog& log) {
   if (log.name == "summary") return writer.name == "summary_json";
   if (log.name == "parts") return writer.name == "part" || writer.name == "text";
+  if (log.name == "torch") return writer.name == "fit";
   if (log.name == "bundle") return writer.name == "reader" || writer.name == "text";
   return writer.name != "summary_json";
 }

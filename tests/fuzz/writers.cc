@@ -11,10 +11,12 @@
 #include "collector/log/packed_log.h"
 #include "collector/merge/merge.h"
 #include "collector/merge/record_json.h"
+#include "collector/rules/cards.h"
 #include "collector/symbols/symbolize.h"
 #include "collector/timeline/instants.h"
 #include "collector/timeline/time_series.h"
 #include "collector/views/compare.h"
+#include "collector/views/fit.h"
 #include "collector/views/flame.h"
 #include "collector/views/leaks.h"
 #include "collector/views/tags.h"
@@ -139,6 +141,18 @@ std::vector<Writer> make_writers() {
                    const std::string record = record_text(merged.processes.front());
                    if (record_text(record_of(record)) != record) abort();
                    out << record;
+                 }});
+  all.push_back({"fit", [=](const std::string& path, const Reading& reading, std::ostream& out) {
+                   Options options;
+                   options.reading = reading;
+                   const std::vector<LogNeeds> needs{needs_of(path, options)};
+                   for (const FitQuestion& question :
+                        {FitQuestion{600 << 20, nullptr, {}},
+                         FitQuestion{std::nullopt, nullptr, builtin_cards()}}) {
+                     const FitReport report = answer_fit(needs, question);
+                     write_fit(report, kTop, out, style);
+                     write_fit_json(report, out);
+                   }
                  }});
   all.push_back({"bundle", [](const std::string& path, const Reading& reading, std::ostream& out) {
                    const LogReader log(path, reading.sanitizer);
