@@ -1,6 +1,8 @@
 #include "collector/fit/held_run.h"
 
 #include <algorithm>
+#include <functional>
+#include <future>
 #include <utility>
 
 namespace gpupeak::collector {
@@ -107,6 +109,30 @@ class Holding {
   bool as_recorded_ = true;  ///< nothing was refused yet
 };
 
+/// With which amounts one variant fails, of `runs` that lie `apart` or have other courses.
+std::optional<std::vector<FitRange>> fails_of(const TorchHistory& history, uint64_t least,
+                                              uint64_t most, uint64_t runs, uint64_t apart,
+                                              unsigned variant) {
+  std::vector<FitRange> fails;
+  uint64_t known = most + 1;  // from here on
+  bool fits = true;           // there
+  for (uint64_t i = 0; i < runs && known > least; ++i) {
+    const uint64_t capacity = known - std::min(known, known > most ? 1 : apart);
+    const HeldRun run = Holding(history, capacity, variant).run();
+    if (known > most && !run.fits) return std::nullopt;
+    // What lies between two courses is as the worse of them.
+    if (!run.fits) {
+      fails.push_back({run.needed, known});
+    } else if (!fits && capacity + 1 < known) {
+      fails.push_back({capacity + 1, known});
+    }
+    known = run.needed;
+    fits = run.fits;
+  }
+  if (known > least) fails.push_back({0, known});
+  return fails;
+}
+
 }  // namespace
 
 HeldRun hold(const TorchHistory& history, uint64_t capacity, unsigned variant) {
@@ -121,26 +147,23 @@ std::optional<std::vector<FitRange>> fails_for(const TorchHistory& history, uint
   const uint64_t span = most - std::min(least, most);
   const uint64_t apart =
       span / runs < TorchCache::kSmallSegment ? 1 : std::min(span / runs, kCoarsest);
-  std::vector<FitRange> fails{{0, least}};
+  std::vector<std::future<std::optional<std::vector<FitRange>>>> variants;
   for (unsigned variant = 0; variant < kHeldRunVariants; ++variant) {
-    uint64_t known = most + 1;  // from here on
-    bool fits = true;           // there
-    for (uint64_t i = 0; i < runs && known > least; ++i) {
-      const uint64_t capacity = known - std::min(known, known > most ? 1 : apart);
-      const HeldRun run = hold(history, capacity, variant);
-      if (known > most && !run.fits) return std::nullopt;
-      // What lies between two courses is as the worse of them.
-      if (!run.fits) {
-        fails.push_back({run.needed, known});
-      } else if (!fits && capacity + 1 < known) {
-        fails.push_back({capacity + 1, known});
-      }
-      known = run.needed;
-      fits = run.fits;
-    }
-    if (known > least) fails.push_back({0, known});
+    variants.push_back(std::async(std::launch::async | std::launch::deferred, fails_of,
+                                  std::cref(history), least, most, runs, apart, variant));
   }
-  return joined(std::move(fails));
+  std::vector<FitRange> all{{0, least}};
+  bool contradicts = false;
+  for (auto& variant : variants) {
+    const std::optional<std::vector<FitRange>> fails = variant.get();
+    if (fails) {
+      all.insert(all.end(), fails->begin(), fails->end());
+    } else {
+      contradicts = true;
+    }
+  }
+  if (contradicts) return std::nullopt;
+  return joined(std::move(all));
 }
 
 }  // namespace gpupeak::collector
