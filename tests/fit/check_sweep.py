@@ -66,6 +66,15 @@ with tempfile.TemporaryDirectory() as top:
             assert (group["may_fit"] or largest) >= largest, group
         assert all(run["from_before"] for run in report["runs"]), report["runs"]
 
+    # A pool that gives much back: the runs that check a prediction are judged by the simulation, and lead to the largest value.
+    for capacity in (1900, 2300, 3100):
+        folder = os.path.join(top, "torch_train")
+        group = sweep(folder, "-P", f"n={STEP}:{4 * STEP}:{STEP}", "--verify", "--capacity", f"{capacity}MiB",
+                      command=[client, "torch_train", "{n}", torch])["groups"][0]
+        real = truth("torch_train", capacity * MIB)
+        print(f"torch_train at {capacity} MiB: {group['largest']} checked, {real} found")
+        assert group["was_run"] and real - STEP <= group["largest"] <= real, (capacity, group, real)
+
     # On a card of that size: stops where memory runs out, checks the value and the next one.
     for case, capacity in (("line", 3000), ("square", 3000), ("torch", 1500)):
         folder = os.path.join(top, "verify-" + case)

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -172,7 +173,8 @@ void torch_idle(uint64_t number) {
 /// whose blocks are of all sizes, libraries' own blocks and code that comes late.
 class RandomTraining {
  public:
-  explicit RandomTraining(uint64_t number) : state_(number) {}
+  /// `scale`: sizes in sixteenths of what they are.
+  explicit RandomTraining(uint64_t number, uint64_t scale = 16) : state_(number), scale_(scale) {}
 
   void run() {
     const uint64_t layers = 6 + below(25);
@@ -208,8 +210,9 @@ class RandomTraining {
     state_ = state_ * 6364136223846793005 + 1442695040888963407;
     return (state_ >> 33) % limit;
   }
-  uint64_t size() {
-    switch (below(4)) {
+  uint64_t size() { return std::max<uint64_t>(size_of(below(4)) * scale_ / 16, 1); }
+  uint64_t size_of(uint64_t kind) {
+    switch (kind) {
       case 0:
         return 1 + below(kMiB);
       case 1:
@@ -235,10 +238,14 @@ class RandomTraining {
         break;
     }
   }
-  uint64_t state_;
+  uint64_t state_, scale_;
 };
 void torch_random(uint64_t number) {
   RandomTraining(number).run();
+}
+/// One of them, whose blocks grow with the number.
+void torch_train(uint64_t number) {
+  RandomTraining(8, number).run();
 }
 
 /// Two streams, each with blocks of its own.
@@ -323,6 +330,7 @@ const Case kCases[] = {{"line", line, false, false},
                        {"torch_expandable", torch, true, true},
                        {"torch_idle", torch_idle, true, false},
                        {"torch_random", torch_random, true, false},
+                       {"torch_train", torch_train, true, false},
                        {"torch_streams", torch_streams, true, false},
                        {"threads", threads, false, false},
                        {"managed", managed, false, false},
