@@ -137,6 +137,17 @@ std::string compared_text(const DeviceNeed& need, const FitAnswer& answer, const
   if (answer.fit == Fit::kFits && answer.capacity < enough(answer.bounds)) {
     return fmt::format("the simulated run goes well with that, and with up to {} less", margin);
   }
+  if (answer.fit == Fit::kMayFit && !need.fails.empty()) {
+    const bool fails =
+        std::any_of(need.fails.begin(), need.fails.end(), [&](const FitRange& range) {
+          return range.begin <= answer.capacity && answer.capacity < range.end;
+        });
+    return fails ? "the simulated run fails with that"
+                 : fmt::format(
+                       "the simulated run goes well with that, and fails with less than "
+                       "{} less",
+                       margin);
+  }
   return fmt::format("\"{}\" and a margin of {}", upper_bound_name(need), margin);
 }
 

@@ -73,6 +73,11 @@ with tempfile.TemporaryDirectory() as folder:
     text = subprocess.run([gpupeak, "fit", os.path.join(folder, "torch_random8.gplog")], capture_output=True, text=True).stdout
     assert "enough" in text and "simulation" in text, text
 
+    for capacity, words in ((fails[-1][1] - 1, "the simulated run fails with that"), (fails[-1][1], "goes well with that, and fails with less")):
+        log = os.path.join(folder, f"torch_random{number}.gplog")
+        text = subprocess.run([gpupeak, "fit", "--capacity", str(capacity), log], capture_output=True, text=True).stdout
+        assert words in " ".join(text.split()), text
+
     # What the simulation does not know it does not judge: the bounds are as without it.
     for case, why in (("torch_streams", "lies elsewhere"), ("torch_expandable", "grow in place")):
         device = fit(folder, case, 24)["devices"][0]
