@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """`gpupeak fit` and `gpupeak sweep` on a real GPU: what they say fits is tried, with a second process holding the rest of the card.
 
-usage: fit.py GPUPEAK [--budget SECONDS] [--keep FOLDER] [PROGRAM …]   (GPUPEAK: bin/gpupeak of an installed build; no network is used)
+usage: fit.py GPUPEAK [--budget SECONDS] [--keep NAME] [PROGRAM …]   (GPUPEAK: bin/gpupeak of an installed build; no network is used)
 
 PROGRAM: resnet50 (training), transformer (inference), driver (cuMemAlloc alone, without PyTorch). Of each, `gpupeak sweep` records four
 batches with the whole card free, and for three capacities `sweep --verify` records what it predicts and the next one. Then, with the
 rest of the card held: the largest batch that it says fits must run, and two steps above it must not (so it is never too large and at
 most one step too small). And for ten capacities around the bounds of `gpupeak fit` for one of the logs: what "fits" must run, what
 "does not fit" must not. Prints Markdown tables and a last line; exit code 1 if any is wrong. What the budget leaves no time for is
-said, and is not counted. --keep: the logs and what was said of them, for another look.
+said, and is not counted. --keep: all logs, in NAME.tar.gz.
 """
 import concurrent.futures
 import ctypes
@@ -281,8 +281,8 @@ def test(gpupeak, programs, budget, folder):
             enough = device["enough_bytes"] or most
             bounds.append(f"| {name} | {batch} | {mib(least)} | {mib(device['enough_bytes'])} | {mib(most)} | "
                           f"{device['pool_repeated']} of {device['pool_requests']} | {len(device['fails'])} | {device['no_simulation'] or ''} |")
-            for capacity in (least - 512 * MIB, least - 64 * MIB, *(least + (enough - least) * i // 5 for i in range(1, 5)),
-                             enough + 66 * MIB, enough + 128 * MIB, most + 66 * MIB, most + 512 * MIB):
+            for capacity in (least - 512 * MIB, least - 64 * MIB, *(least + (enough - least) * i // 5 for i in range(1, 5)), enough + 66 * MIB,
+                             enough + 128 * MIB, enough + 256 * MIB, most + 66 * MIB, most + 512 * MIB, most + 1024 * MIB):
                 capacity = capacity // (2 * MIB) * 2 * MIB
                 judged[name, batch, capacity] = pool.submit(fit, gpupeak, run["log"], "--capacity", str(capacity))
         card = Card(recorded)
@@ -343,7 +343,7 @@ def main():
         return hold()
     if arguments == ["forks"]:
         return fork_server()
-    options = {"--budget": "400", "--keep": ""}
+    options = {"--budget": "450", "--keep": ""}
     for option in options:
         if option in arguments:
             at = arguments.index(option)
@@ -358,7 +358,7 @@ def main():
             return test(os.path.abspath(arguments[0]), programs, float(options["--budget"]), folder)
         finally:
             if options["--keep"]:
-                shutil.copytree(folder, options["--keep"], dirs_exist_ok=True)
+                shutil.make_archive(options["--keep"], "gztar", folder)
 
 
 if __name__ == "__main__":
