@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "collector/log/kinds.h"
-#include "collector/replay/replay.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -23,7 +23,7 @@
 
 #include "collector/fit/torch_history.h"
 #include "collector/replay/ledger.h"
-#include "collector/replay/replay_observer.h"
+#include "collector/replay/replay.h"
 
 namespace gpupeak::collector {
 
