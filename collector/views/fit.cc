@@ -12,7 +12,6 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr size_t kMostHolders = 10;
 /// Less is not worth a row.
 constexpr uint64_t kLeastChange = 1u << 20;
 

@@ -69,10 +69,13 @@ with tempfile.TemporaryDirectory() as top:
     # A pool that gives much back: the runs that check a prediction are judged by the simulation, and lead to the largest value.
     for capacity in (1900, 2300, 3100):
         folder = os.path.join(top, "torch_train")
+        predicted = sweep(folder, "-P", f"n={STEP}:{4 * STEP}:{STEP}", "--capacity", f"{capacity}MiB",
+                          command=[client, "torch_train", "{n}", torch])["groups"][0]["largest"]
         group = sweep(folder, "-P", f"n={STEP}:{4 * STEP}:{STEP}", "--verify", "--capacity", f"{capacity}MiB",
                       command=[client, "torch_train", "{n}", torch])["groups"][0]
         real = truth("torch_train", capacity * MIB)
-        print(f"torch_train at {capacity} MiB: {group['largest']} checked, {real} found")
+        print(f"torch_train at {capacity} MiB: {predicted} said, {group['largest']} checked, {real} found")
+        assert real - 2 * STEP <= predicted <= real, (capacity, predicted, real)
         assert group["was_run"] and real - STEP <= group["largest"] <= real, (capacity, group, real)
 
     # On a card of that size: stops where memory runs out, checks the value and the next one.

@@ -298,9 +298,10 @@ def test(gpupeak, programs, budget, folder):
                 largest = int(after["largest"])
                 fits, above = card.runs(name, largest, capacity), card.runs(name, largest + 2 * step, capacity)
                 tried += 1
-                right = fits is True and above is False
-                words = "right" if right else "TOO LARGE" if fits is False else "more than one step too small" if above else "FAILED"
-                rows.append(f"| {name} | {mib(capacity)} | {'none' if before['largest'] is None else int(before['largest'])} | {largest}{'' if after['was_run'] else ' (not run)'} | "
+                curve = before["largest"]
+                right = fits is True and above is False and (curve is None or int(curve) <= largest)
+                words = "right" if right else "the curve is TOO LARGE" if fits and above is False else "TOO LARGE" if fits is False else "more than one step too small" if above else "FAILED"
+                rows.append(f"| {name} | {mib(capacity)} | {'none' if curve is None else int(curve)} | {largest}{'' if after['was_run'] else ' (not run)'} | "
                             f"{'runs' if fits else 'does not'} | {largest + 2 * step} {'runs' if above else 'does not'} | {words} |")
                 if not right:
                     wrong.append(f"{name} at {capacity / MIB:.0f} MiB: batch {largest}: {words}")

@@ -109,6 +109,31 @@ TEST_CASE("sweep: the largest value is the last whose upper end fits", "[collect
   CHECK(!predict(runs, 0, 1400 * kMiB).largest);
 }
 
+TEST_CASE("sweep: what a simulated pool needs beyond the lower bound is taken from the worst run",
+          "[collector]") {
+  // 1000 MiB + 100 × n at least; 4, 12, 6 and 10 % more: such scatter says little of n = 9.
+  std::vector<SweepRun> runs;
+  const double parts[] = {1.04, 1.12, 1.06, 1.10};
+  for (int i = 0; i < 4; ++i) {
+    const double least = 1000 * kMiB + 100 * kMiB * (i + 1);
+    runs.push_back(run_at(i + 1, least * parts[i]));
+    runs.back().least_bytes = static_cast<uint64_t>(least);
+  }
+  // 15 % more is counted with: 1.15 × 1700 = 1955 MiB.
+  CHECK(predict(runs, 1, 1956 * kMiB).largest == 4.0);
+  for (SweepRun& run : runs) run.unsure = {{0, *run.most_bytes}};
+  CHECK(predict(runs, 1, 1956 * kMiB).largest == 7.0);
+  CHECK(predict(runs, 1, 1954 * kMiB).largest == 6.0);
+  // One that was not simulated may have much more idle than the others.
+  runs[2].unsure.clear();
+  CHECK(predict(runs, 1, 1956 * kMiB).largest == 4.0);
+  // A value that was run counts as it was: where the simulation goes well, or not.
+  const uint64_t mib = 1 << 20;
+  runs[2].unsure = {{0, 1350 * mib}, {1370 * mib, *runs[2].most_bytes}};
+  CHECK(predict({runs[0], runs[2]}, 1, 1360 * kMiB).largest == 3.0);
+  CHECK(predict({runs[0], runs[2]}, 1, 1371 * kMiB).largest == 1.0);
+}
+
 TEST_CASE("sweep: nothing is predicted beyond two runs, nor where it does not grow",
           "[collector]") {
   const std::vector<SweepRun> two{run_at(4, 1040), run_at(8, 1080)};
