@@ -2,11 +2,14 @@
 # What a cross build for aarch64 needs: the compiler and the emulator, as programs of this machine, and its libraries, in a
 # folder: as packages of another architecture beside this machine's own they would have to be of the very same versions, so
 # that apt-get would replace libraries here.
-# usage: aarch64_root.sh FOLDER PACKAGE…   (into FOLDER: these and what they depend on, unpacked; nothing is done twice)
+# usage: aarch64_root.sh FOLDER   (nothing is done twice)
 # 77: cannot be had here, and a line says why. GPUPEAK_DEBIAN_MIRROR: where packages are.
 set -euo pipefail
 machine=$1
-shift
+# What the command, its tests and the programs under test are made of; all that they depend on comes along.
+packages=(libc6-dev libstdc++6 libgcc-s1 libunwind8 libjemalloc-dev libdw-dev libelf-dev libfmt-dev libspdlog-dev libcli11-dev
+  libzstd-dev libmd-dev nlohmann-json3-dev libtomlplusplus-dev libsqlite3-dev zlib1g-dev libprotozero-dev libncurses-dev
+  libbz2-dev liblzma-dev catch2)
 skip() {
   echo "aarch64: skipped: $*" >&2
   exit 77
@@ -23,7 +26,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } \
     >"$log" 2>&1 || skip "apt-get could not install ${missing[*]} (all it said: $log)"
 fi
-[ "$(cat "$machine/packages" 2>/dev/null)" != "$*" ] || exit 0
+[ "$(cat "$machine/packages" 2>/dev/null)" != "${packages[*]}" ] || exit 0
 command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || skip "Debian's packages are unpacked by apt-get and dpkg-deb"
 
 apt=$machine/apt
@@ -37,7 +40,7 @@ its_apt() {
     -o Dir::Etc::sourceparts=- -o Dir::State::lists="$apt/lists" -o Dir::State::status=/dev/null \
     -o Dir::Cache="$apt/cache" -o APT::Sandbox::User=root "$@"
 }
-{ its_apt -qq update && its_apt -qq install -y --download-only --no-install-recommends "$@"; } >"$log" 2>&1 ||
+{ its_apt -qq update && its_apt -qq install -y --download-only --no-install-recommends "${packages[@]}"; } >"$log" 2>&1 ||
   skip "its packages cannot be had (all apt-get said: $log)"
 for package in "$apt"/cache/archives/*.deb; do
   dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$machine"
@@ -47,4 +50,4 @@ find "$machine" -type l -lname '/*' | while read -r link; do
   ln -sfn "$(realpath -m --relative-to="$(dirname "$link")" "$machine$(readlink "$link")")" "$link"
 done
 rm -rf "$apt"
-echo "$*" >"$machine/packages"
+echo "${packages[*]}" >"$machine/packages"

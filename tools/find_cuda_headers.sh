@@ -30,14 +30,14 @@ finish_if_found() {
 }
 
 for home in "${CUDA_HOME:-}" "${CUDA_PATH:-}"; do
-  [ -n "$home" ] && look "$home/include" "$home/targets/x86_64-linux/include" "$home"
+  [ -n "$home" ] && look "$home/include" "$home"/targets/*-linux/include "$home"
   finish_if_found
 done
-look /usr/local/cuda*/include /usr/local/cuda*/targets/x86_64-linux/include /opt/cuda/include \
+look /usr/local/cuda*/include /usr/local/cuda*/targets/*-linux/include /opt/cuda/include \
   /usr/include /usr/lib/cuda/include
 finish_if_found
 for home in "${CONDA_PREFIX:-}" "${VIRTUAL_ENV:-}"; do
-  [ -n "$home" ] && look "$home/targets/x86_64-linux/include" "$home/include" \
+  [ -n "$home" ] && look "$home"/targets/*-linux/include "$home/include" \
     "$home"/lib/python3*/site-packages/nvidia/*/include
 done
 if command -v python3 >/dev/null; then
@@ -45,7 +45,7 @@ if command -v python3 >/dev/null; then
     look "$folder"/nvidia/*/include
   done < <(python3 -c 'import site, sys; print(*dict.fromkeys(sys.path + site.getsitepackages() + [site.getusersitepackages()]), sep="\n")' 2>/dev/null)
 fi
-look "$HOME"/.local/lib/python3*/site-packages/nvidia/*/include "$HOME"/*conda*/targets/x86_64-linux/include \
-  /opt/*conda*/targets/x86_64-linux/include
+look "$HOME"/.local/lib/python3*/site-packages/nvidia/*/include "$HOME"/*conda*/targets/*-linux/include \
+  /opt/*conda*/targets/*-linux/include
 finish_if_found
 exit 1

@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "examples.h"
 #include "exit_codes.h"
+#include "help_text.h"
 #include "parse.h"
 #include "say.h"
 
@@ -22,6 +23,7 @@ int main(int argc, char** argv) {
   line.app.name("gpupeak");
   line.app.require_subcommand(1);
   line.app.footer(tools::kExamples);
+  line.app.formatter(std::make_shared<tools::HelpText>());
   for (const auto add :
        {tools::add_run,        tools::add_mark,   tools::add_report,   tools::add_diff,
         tools::add_check,      tools::add_watch,  tools::add_metrics,  tools::add_merge,

@@ -1,6 +1,7 @@
 #include "collector/analyze/attribution.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

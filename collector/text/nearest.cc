@@ -1,6 +1,7 @@
 #include "collector/text/nearest.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>

@@ -1,7 +1,10 @@
 #include "collector/write/page_template.h"
 
 #ifdef GPUPEAK_PAGE_FILE
+// Global, if hidden: of two names of one file that are not, linkers for aarch64 make one address.
 __asm__(
+    ".globl gpupeak_page_begin, gpupeak_page_end\n"
+    ".hidden gpupeak_page_begin, gpupeak_page_end\n"
     ".section .rodata\n"
     "gpupeak_page_begin:\n"
     ".incbin \"" GPUPEAK_PAGE_FILE
@@ -9,8 +12,9 @@ __asm__(
     "gpupeak_page_end:\n"
     ".byte 0\n"
     ".text\n");
-extern const char gpupeak_page_begin[] __asm__("gpupeak_page_begin");
-extern const char gpupeak_page_end[] __asm__("gpupeak_page_end");
+#define HIDDEN __attribute__((visibility("hidden")))
+extern const char gpupeak_page_begin[] __asm__("gpupeak_page_begin") HIDDEN;
+extern const char gpupeak_page_end[] __asm__("gpupeak_page_end") HIDDEN;
 #endif
 
 namespace gpupeak::collector {

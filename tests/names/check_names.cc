@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gelf.h>
 #include <libelf.h>
 

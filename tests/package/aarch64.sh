@@ -23,10 +23,7 @@ skip() {
   exit 77
 }
 mkdir -p "$place"
-# What the command, its tests and the programs under test are made of.
-tools/aarch64_root.sh "$machine" libc6-dev libstdc++6 libgcc-s1 libunwind8 libjemalloc-dev libdw-dev libelf-dev libfmt-dev \
-  libspdlog-dev libcli11-dev libzstd-dev libmd-dev nlohmann-json3-dev libtomlplusplus-dev libsqlite3-dev zlib1g-dev \
-  libprotozero-dev libncurses-dev libbz2-dev liblzma-dev catch2
+tools/aarch64_root.sh "$machine"
 
 # Its programs start like any others, also those that tests start and that start themselves.
 formats=/proc/sys/fs/binfmt_misc
@@ -78,6 +75,15 @@ record ledger -- "$build/tests/cuda/cuda_ledger"
 record callers -- "$build/tests/stacks/stacks_many_paths" callers 1000
 for folder in examples preload tests/cuda tests/fake_cuda tests/stacks; do symbols+=(--debug-dir "$build/$folder"); done
 tests/package/same_output.py "$command" "$its" "${symbols[@]}" "${logs[@]}" || failed=1
+# The same with the portable archive, where tools/portable.sh --aarch64 has made one.
+for archive in build/portable-aarch64/gpupeak-*-linux-aarch64.tar.gz; do
+  [ -e "$archive" ] || continue
+  rm -rf "$place/archive" && mkdir "$place/archive" && tar -C "$place/archive" --strip-components 1 -xzf "$archive"
+  its=$place/archive/bin/gpupeak logs=()
+  record archive -- "$build/examples/cuda_benchmark"
+  echo "the archive:"
+  tests/package/same_output.py "$command" "$its" "${symbols[@]}" --debug-dir "$place/archive/lib/gpupeak" "${logs[@]}" || failed=1
+done
 
 # What tries the emulator, or programs of this machine, in place of the library. qemu-user gives each mapping a new address
 # (reload), has vfork be a fork, refuses MADV_WIPEONFORK (raw_clone), ignores MADV_POPULATE_WRITE (full_disk), makes up its

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "catch.h"
 #include "collector/log/clock_map.h"
