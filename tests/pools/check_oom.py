@@ -54,7 +54,7 @@ CASES = {
     "torch_set_apart": ("exit", NVML, "set_apart", "PyTorch's pool has 598 MiB idle in one piece and did not use it", "one stream", {}),
     "torch_graph": ("kill", NVML, "graph_pool", "CUDA graphs' memory: 598 MiB of PyTorch's pool are idle, kept for graphs",
                     "share one pool", {}),
-    "torch_grow": ("kill", NVML, "growth", "it grows: +25.0 MiB at each iteration, ", "from one iteration to the next", {}),
+    "torch_grow": ("kill", NVML, "growth", "it grows: +26.0 MiB at each iteration, ", "from one iteration to the next", {}),
     "torch_others": ("abort", OTHERS, "other_process", "another process holds it: 700 MiB", "nvidia-smi", {}),
     "torch_larger_than_card": ("abort", NVML, "larger_than_card", "more than the card has, 1.00 GiB", "smaller batch",
                                {"requested_bytes": 2048 * MIB}),

@@ -104,8 +104,9 @@ void replaced() {
   });
 }
 
+/// Of a size that leaves no rest of a segment, which a block would be given with it.
 __attribute__((noinline)) void* append(const FakeTorch* torch) {
-  return torch->give(0, 0, 2 * kMiB);
+  return torch->give(0, 0, 4 * kMiB);
 }
 
 void torch_steady() {
@@ -116,7 +117,7 @@ void torch_steady() {
     if (device == 0) g_pool = ledger;
   });
   run_steps([&](unsigned) {
-    void* const temporary = torch->give(0, 0, 5 * kMiB);
+    void* const temporary = torch->give(0, 0, 4 * kMiB);
     CHECK(append(torch) != nullptr);
     torch->take(0, temporary);
   });

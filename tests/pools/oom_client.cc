@@ -159,10 +159,10 @@ const FakeTorch* torch(bool expandable = false) {
 }
 
 /// Half of each segment stays in use.
-__attribute__((noinline)) void fragment(const FakeTorch* torch, unsigned segments) {
+__attribute__((noinline)) void fragment(const FakeTorch* torch, unsigned segments, size_t half) {
   std::vector<void*> blocks;
   for (unsigned i = 0; i < 2 * segments; ++i) {
-    blocks.push_back(torch->give(0, 0, 10 * kMiB));
+    blocks.push_back(torch->give(0, 0, half));
     CHECK(blocks.back() != nullptr);
   }
   for (size_t i = 0; i < blocks.size(); i += 2) torch->take(0, blocks[i]);
@@ -170,13 +170,13 @@ __attribute__((noinline)) void fragment(const FakeTorch* torch, unsigned segment
 
 void torch_fragmented() {
   const FakeTorch* const allocator = torch();
-  fragment(allocator, 45);
+  fragment(allocator, 45, 10 * kMiB - 512);  // from 10 MiB on each would have a segment of its own
   CHECK(allocator->give(0, 0, 300 * kMiB) == nullptr);
 }
 
 void torch_expandable_fragmented() {
   const FakeTorch* const allocator = torch(true);
-  fragment(allocator, 45);
+  fragment(allocator, 45, 10 * kMiB);
   CHECK(allocator->give(0, 0, 300 * kMiB) == nullptr);
 }
 
@@ -221,7 +221,7 @@ void torch_graph() {
 }
 
 __attribute__((noinline)) void* append_loss(const FakeTorch* allocator) {
-  return allocator->give(0, 0, 25 * kMiB);
+  return allocator->give(0, 0, 26 * kMiB);
 }
 
 void torch_grow() {
