@@ -275,7 +275,7 @@ void many() {
 /// Others' and idle memory: each of them is too little alone.
 void together() {
   const FakeTorch* const allocator = torch();
-  fragment(allocator, 10);  // 100 MiB of 200 are idle
+  fragment(allocator, 10, 10 * kMiB - 512);  // 100 MiB of 200 are idle
   load_weights(1, 100 * kMiB);
   ask(800 * kMiB);
 }
