@@ -12,7 +12,7 @@ GPUPEAK_EXPORT void* gpupeak_audit_symbol(const char* name, void* found, uintptr
                                           const void* dynamic, int apart) {
   if (apart != 0) driver_lies_apart(bias, dynamic);
   void* const hook = hook_of_name(name);
-  return hook != nullptr && has_driver() ? hook : found;
+  return hook != nullptr && driver_is_there() ? hook : found;
 }
 
 GPUPEAK_EXPORT void gpupeak_audit_forget(uintptr_t bias) {

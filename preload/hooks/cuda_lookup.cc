@@ -157,6 +157,13 @@ bool has_driver() {
   return resolve();
 }
 
+bool driver_is_there() {
+  if (g_resolved.load(std::memory_order_acquire)) return true;
+  if (find_in(kDriver, "cuInit") != nullptr) return true;
+  const uintptr_t bias = g_apart_bias.load(std::memory_order_acquire);
+  return bias != 0 && find_in_image(bias, g_apart_dynamic, "cuInit") != nullptr;
+}
+
 void check_driver_is_loaded() {
   if (!g_resolved.load(std::memory_order_acquire)) return;
   if (find_in_driver("cuInit") == g_cu_init) return;

@@ -48,8 +48,11 @@ void* hook_of_name(const char* name);
 void driver_lies_apart(uintptr_t bias, const void* dynamic);
 void driver_apart_is_gone(uintptr_t bias);
 
-/// Whether libcuda is loaded.
+/// Whether libcuda is loaded. Asks it for its functions when it is first seen.
 bool has_driver();
+
+/// The same, without a call of the driver: its constructors may not have run yet.
+bool driver_is_there();
 
 /// After a dlclose: libcuda may be gone (programs probe for it), and come back at another address.
 void check_driver_is_loaded();

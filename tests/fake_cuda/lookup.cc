@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -56,8 +57,16 @@ Found newest(const char* name, int version, int stream) {
 
 enum Status { kFound = 0, kNotFound = 1, kVersionTooLow = 2 };  // CUdriverProcAddressQueryResult
 
+/// A driver cannot be called before its constructors have run: nor can its C library, if it has one
+/// of its own.
+constinit bool g_constructed = false;
+__attribute__((constructor)) void constructed() {
+  g_constructed = true;
+}
+
 CUresult find_function(const char* name, void** out, int version, cuuint64_t flags, int* status) {
   if (name == nullptr || out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!g_constructed) abort();
   Found found;
   if ((flags & kPerThreadStream) != 0) found = newest(name, version, kPerThreadStream);
   // Most functions take no stream and have one variant only.
