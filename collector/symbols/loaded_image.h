@@ -26,8 +26,8 @@ struct RelocatedWord {
 
 class LoadedImage {
  public:
-  /// Of a file that cannot be read this way (not x86-64 or aarch64, a debug file, damaged), nothing is known.
-  /// `elf` must outlive this.
+  /// Of a file that cannot be read this way (not x86-64 or aarch64, a debug file, damaged), nothing
+  /// is known. `elf` must outlive this.
   explicit LoadedImage(Elf* elf);
 
   /// By address, each address once.
@@ -101,7 +101,7 @@ class LoadedImage {
   std::vector<Segment> segments_;
   uint64_t relro_begin_ = 0, relro_end_ = 0;
   uint64_t got_begin_ = 0, got_end_ = 0;  // the linker's own words, constant as well
-  std::vector<uint64_t> arrays_;  // functions to be called at the beginning and the end
+  std::vector<uint64_t> arrays_;          // functions to be called at the beginning and the end
   uint64_t unwind_header_ = 0;
   uint64_t symbols_ = 0, strings_ = 0, string_bytes_ = 0;
   std::string_view version_;
