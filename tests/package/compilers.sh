@@ -10,7 +10,7 @@ portable=$(cd "$1" && pwd)
 roots=${2:-$source/build/roots}
 shift $(($# < 2 ? $# : 2))
 [ $# -gt 0 ] || set -- bookworm:gcc:recorder bookworm:clang-{14,15,16}:recorder trixie:gcc-{12,13}:recorder trixie:gcc:all trixie:clang-{17,18,19}:recorder \
-  forky:gcc:recorder
+  forky:gcc:recorder forky:gcc-15:all forky:gcc:all
 mkdir -p "$roots"
 roots=$(cd "$roots" && pwd)
 headers=$("$source/tools/find_cuda_headers.sh")
