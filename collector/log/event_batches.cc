@@ -1,23 +1,13 @@
 #include "collector/log/event_batches.h"
 
-#include <sched.h>
-
 #include <system_error>
 
+#include "collector/log/parallel.h"
+
 namespace gpupeak::collector {
-namespace {
-
-/// Those that this process may run on: the standard library counts all that are switched on. False
-/// as well where there are so many that their set does not fit.
-bool has_one_processor() {
-  cpu_set_t usable;
-  return sched_getaffinity(0, sizeof usable, &usable) == 0 && CPU_COUNT(&usable) == 1;
-}
-
-}  // namespace
 
 EventBatches::EventBatches(EventMerger& merger) : merger_(merger) {
-  if (merger.total_bytes() < kWorthThread || has_one_processor()) return;
+  if (merger.total_bytes() < kWorthThread || usable_processors() < 2) return;
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { fill_ahead(stop); });
   } catch (const std::system_error&) {

@@ -13,14 +13,16 @@ namespace gpupeak::collector {
 
 namespace {
 
-constexpr size_t kStretchBytes = 32 << 20;
+constexpr size_t kStretchBytes = 16 << 20;
 constexpr size_t kLargestSplitChunk = 1 << 20;
+constexpr size_t kMostStretchBytes = kStretchBytes + kLargestSplitChunk;
 constexpr size_t kMostBlockBytes = 256 << 20;
 constexpr uint8_t kNoGuess = 0xff;
 constexpr uint8_t kNoTag = 0;  ///< the chunk's rest is no records: zeros, or raw
 constexpr size_t kMostVarintBytes = 10;
 
-/// A block is the sizes of its columns, four bytes each, and the columns. kPlan: numbers of pages,
+/// A block is the size of its stretch and those of its columns, four bytes each, and the columns.
+/// kPlan: numbers of pages,
 /// in turn raw and of chunks of events, each as a varint. kRaw: raw pages, headers of chunks,
 /// rests.
 enum Column : size_t {
@@ -39,6 +41,8 @@ enum Column : size_t {
   kColumns
 };
 
+constexpr size_t kBlockHeadWords = 1 + kColumns, kBlockHeadBytes = kBlockHeadWords * sizeof(uint32_t);
+
 /// A column that grows. As large as it can become, so that nobody has to ask whether there is room;
 /// what is not used of it has no memory.
 struct Growing {
@@ -56,6 +60,7 @@ struct Growing {
   }
 };
 using GrowingColumns = std::array<Growing, kColumns>;
+using PieceSink = std::function<void(const char* bytes, size_t size)>;
 
 bool is_events_chunk(std::span<const uint8_t> bytes, gpupeak_chunk_header& header) {
   if (bytes.size() < sizeof header) return false;
@@ -286,10 +291,11 @@ class ColumnReader {
 class BlockJoiner {
  public:
   BlockJoiner(AddressModel& model, std::array<ColumnReader, kColumns>& columns,
-              const ColumnJoiner::Sink& sink)
+              const PieceSink& sink)
       : model_(model), columns_(columns), sink_(sink), chunk_(kLargestSplitChunk) {}
 
-  void join() {
+  /// Returns how many bytes it gave.
+  uint64_t join() {
     while (!columns_[kPlan].is_at_end()) {
       uint64_t raw, chunks;
       columns_[kPlan].varint(raw);
@@ -300,10 +306,13 @@ class BlockJoiner {
     for (const ColumnReader& column : columns_) {
       if (!column.is_at_end()) throw BrokenColumns{};
     }
+    return given_;
   }
 
  private:
   void give(std::span<const uint8_t> bytes) {
+    given_ += bytes.size();
+    if (given_ > kMostStretchBytes) throw BrokenColumns{};
     if (!bytes.empty()) sink_(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
   /// Appends to the chunk.
@@ -390,7 +399,8 @@ class BlockJoiner {
 
   AddressModel& model_;
   std::array<ColumnReader, kColumns>& columns_;
-  const ColumnJoiner::Sink& sink_;
+  const PieceSink& sink_;
+  uint64_t given_ = 0;
   std::vector<uint8_t> chunk_;
   uint8_t *at_ = nullptr, *end_ = nullptr;
   uint64_t running_ = 0;
@@ -398,12 +408,11 @@ class BlockJoiner {
 
 }  // namespace
 
-struct LogColumnsState {
-  AddressModel model;
-  GrowingColumns columns;  // of a splitter
+struct ColumnSplitter::Columns {
+  GrowingColumns all;
 };
 
-ColumnSplitter::ColumnSplitter() : state_(std::make_unique<LogColumnsState>()) {}
+ColumnSplitter::ColumnSplitter() : columns_(std::make_unique<Columns>()) {}
 ColumnSplitter::~ColumnSplitter() = default;
 
 size_t ColumnSplitter::stretch(std::span<const uint8_t> log, size_t begin) {
@@ -418,61 +427,64 @@ size_t ColumnSplitter::stretch(std::span<const uint8_t> log, size_t begin) {
 
 void ColumnSplitter::split(std::span<const uint8_t> stretch, std::vector<uint8_t>& block) {
   // No column has more bytes than the stretch: of each record it has one part, or a byte.
-  constexpr size_t kMost = kStretchBytes + kLargestSplitChunk + GPUPEAK_LOG_PAGE;
-  if (stretch.size() > kStretchBytes + kLargestSplitChunk)
-    throw LogError("the stretch is too long", 0);
-  for (Growing& column : state_->columns) {
+  constexpr size_t kMost = kMostStretchBytes + GPUPEAK_LOG_PAGE;
+  if (stretch.size() > kMostStretchBytes) throw LogError("the stretch is too long", 0);
+  for (Growing& column : columns_->all) {
     if (column.bytes == nullptr) column.bytes = std::make_unique_for_overwrite<uint8_t[]>(kMost);
     column.size = 0;
   }
-  StretchSplitter(state_->model, state_->columns).split(stretch);
+  AddressModel model;
+  StretchSplitter(model, columns_->all).split(stretch);
   block.clear();
-  for (const Growing& column : state_->columns) {
-    const auto size = static_cast<uint32_t>(column.size);
-    const auto* bytes = reinterpret_cast<const uint8_t*>(&size);
-    block.insert(block.end(), bytes, bytes + sizeof size);
-  }
-  for (const Growing& column : state_->columns)
+  const auto put_size = [&block](size_t bytes) {
+    const auto size = static_cast<uint32_t>(bytes);
+    const auto* word = reinterpret_cast<const uint8_t*>(&size);
+    block.insert(block.end(), word, word + sizeof size);
+  };
+  put_size(stretch.size());
+  for (const Growing& column : columns_->all) put_size(column.size);
+  for (const Growing& column : columns_->all)
     block.insert(block.end(), column.bytes.get(), column.bytes.get() + column.size);
 }
 
-ColumnJoiner::ColumnJoiner(std::string name)
-    : name_(std::move(name)), state_(std::make_unique<LogColumnsState>()) {}
-ColumnJoiner::~ColumnJoiner() = default;
+ColumnCutter::ColumnCutter(std::string name) : name_(std::move(name)) {}
 
-void ColumnJoiner::take(const char* bytes, size_t size, const Sink& sink) {
+void ColumnCutter::take(const char* bytes, size_t size, const Sink& sink) {
   pending_.insert(pending_.end(), bytes, bytes + size);
-  constexpr size_t kHead = kColumns * sizeof(uint32_t);
-  while (pending_.size() >= kHead) {
-    uint32_t sizes[kColumns];
-    memcpy(sizes, pending_.data(), kHead);
-    uint64_t whole = kHead;
-    for (const uint32_t column : sizes) whole += column;
-    if (whole > kMostBlockBytes) throw LogError(name_ + " is damaged: a block is too large", 0);
+  while (pending_.size() >= kBlockHeadBytes) {
+    uint32_t sizes[kBlockHeadWords];
+    memcpy(sizes, pending_.data(), kBlockHeadBytes);
+    uint64_t whole = kBlockHeadBytes;
+    for (size_t i = 0; i < kColumns; ++i) whole += sizes[i + 1];
+    if (whole > kMostBlockBytes || sizes[0] > kMostStretchBytes)
+      throw LogError(name_ + " is damaged: a block is too large", 0);
     if (pending_.size() < whole) return;
-    join(std::span(pending_).first(whole), sink);
-    pending_.erase(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(whole));
+    const auto end = pending_.begin() + static_cast<ptrdiff_t>(whole);
+    std::vector<uint8_t> rest(end, pending_.end());
+    pending_.resize(whole);
+    sink({std::exchange(pending_, std::move(rest)), sizes[0]});
   }
 }
 
-void ColumnJoiner::join(std::span<const uint8_t> block, const Sink& sink) {
+void ColumnCutter::finish() const {
+  if (!pending_.empty()) throw LogError(name_ + " is cut off: the end of it is missing", 0);
+}
+
+void join_columns(const ColumnBlock& block, const std::string& name, const PieceSink& sink) {
   std::array<ColumnReader, kColumns> columns;
-  std::span<const uint8_t> rest = block.subspan(kColumns * sizeof(uint32_t));
+  std::span<const uint8_t> rest = std::span(block.bytes).subspan(kBlockHeadBytes);
   for (size_t i = 0; i < kColumns; ++i) {
     uint32_t size;
-    memcpy(&size, block.data() + i * sizeof size, sizeof size);
+    memcpy(&size, block.bytes.data() + (i + 1) * sizeof size, sizeof size);
     columns[i].set(rest.first(size));
     rest = rest.subspan(size);
   }
+  AddressModel model;
   try {
-    BlockJoiner(state_->model, columns, sink).join();
+    if (BlockJoiner(model, columns, sink).join() == block.stretch_bytes) return;
   } catch (const BrokenColumns&) {
-    throw LogError(name_ + " is damaged: its columns do not fit together", 0);
   }
-}
-
-void ColumnJoiner::finish() const {
-  if (!pending_.empty()) throw LogError(name_ + " is cut off: the end of it is missing", 0);
+  throw LogError(name + " is damaged: its columns do not fit together", 0);
 }
 
 }  // namespace gpupeak::collector

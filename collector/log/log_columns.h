@@ -13,9 +13,8 @@
 
 namespace gpupeak::collector {
 
-struct LogColumnsState;
-
-/// Blocks of columns, made one after the other of a log's stretches.
+/// Makes blocks of columns of a log's stretches. Each block stands for itself, so that several
+/// threads, each with a splitter of its own, may make them.
 class ColumnSplitter {
  public:
   ColumnSplitter();
@@ -27,26 +26,33 @@ class ColumnSplitter {
   void split(std::span<const uint8_t> stretch, std::vector<uint8_t>& block);
 
  private:
-  std::unique_ptr<LogColumnsState> state_;
+  struct Columns;
+  std::unique_ptr<Columns> columns_;
 };
 
-/// Takes blocks in pieces of any size and gives the log. Throws LogError, with `name`, if they are
-/// none.
-class ColumnJoiner {
+/// One block, and how many of the log's bytes it says that it stands for.
+struct ColumnBlock {
+  std::vector<uint8_t> bytes;
+  uint64_t stretch_bytes = 0;
+};
+
+/// Cuts blocks out of pieces of any size. Throws LogError, with `name`, for what cannot be one.
+class ColumnCutter {
  public:
-  using Sink = std::function<void(const char* bytes, size_t size)>;
-  explicit ColumnJoiner(std::string name);
-  ~ColumnJoiner();
+  using Sink = std::function<void(ColumnBlock block)>;
+  explicit ColumnCutter(std::string name);
   void take(const char* bytes, size_t size, const Sink& sink);
   /// Throws if a block is incomplete.
   void finish() const;
 
  private:
-  void join(std::span<const uint8_t> block, const Sink& sink);
-
   std::string name_;
   std::vector<uint8_t> pending_;
-  std::unique_ptr<LogColumnsState> state_;
 };
+
+/// Gives the stretch of a block, in pieces. Throws LogError, with `name`, if that is not what the
+/// block says.
+void join_columns(const ColumnBlock& block, const std::string& name,
+                  const std::function<void(const char* bytes, size_t size)>& sink);
 
 }  // namespace gpupeak::collector

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <future>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "collector/log/log_columns.h"
+#include "collector/log/parallel.h"
 #include "collector/log/zstd_packer.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
@@ -28,7 +30,8 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr std::string_view kSymbolsFollow = "gpupeak.symbols/1";
-constexpr std::string_view kColumnsFollow = "gpupeak.columns/1";  // and how many bytes they are
+constexpr std::string_view kAnyColumnsFollow = "gpupeak.columns/";
+constexpr std::string_view kColumnsFollow = "gpupeak.columns/2";  // and how many bytes they are
 constexpr uint32_t kFirstSkippable = 0x184D2A50, kLastSkippable = 0x184D2A5F;
 constexpr size_t kSkippableHeader = 8;
 constexpr size_t kStepBytes = 4 << 20;
@@ -61,6 +64,16 @@ std::optional<uint64_t> bytes_of_columns(std::span<const uint8_t> frame) {
   if (memcmp(text, kColumnsFollow.data(), kColumnsFollow.size()) != 0) return std::nullopt;
   memcpy(&bytes, text + kColumnsFollow.size(), sizeof bytes);
   return bytes;
+}
+
+/// Throws LogError for columns of another version than this one reads.
+void refuse_other_columns(std::span<const uint8_t> frame, const std::string& name) {
+  const auto* text = reinterpret_cast<const char*>(frame.data()) + kSkippableHeader;
+  const size_t size = std::min<size_t>(word_at(frame, sizeof(uint32_t)),
+                                       frame.size() - kSkippableHeader);
+  if (std::string_view(text, size).starts_with(kAnyColumnsFollow) && !bytes_of_columns(frame))
+    throw LogError(name + " is damaged, or was packed by another version of gpupeak, which reads it",
+                   0);
 }
 
 /// The same of the frames before the first that has content, which is left in `file`.
@@ -113,17 +126,22 @@ class TemporaryLog {
   TemporaryLog(const TemporaryLog&) = delete;
   TemporaryLog& operator=(const TemporaryLog&) = delete;
 
-  void append(const char* bytes, size_t size) {
+  /// Several threads may write, each elsewhere.
+  void write_at(uint64_t place, const char* bytes, size_t size) const {
     const bool zeros = std::all_of(bytes, bytes + size, [](char byte) { return byte == 0; });
     for (size_t done = 0; !zeros && done < size;) {
       const ssize_t written =
-          pwrite(fd_, bytes + done, size - done, static_cast<off_t>(bytes_ + done));
+          pwrite(fd_, bytes + done, size - done, static_cast<off_t>(place + done));
       if (written < 0 && errno == EINTR) continue;
       if (written <= 0) fail();
       done += static_cast<size_t>(written);
     }
-    bytes_ += size;
+  }
+  /// Room for so much more. Returns where it begins.
+  uint64_t grow(uint64_t bytes) {
+    bytes_ += bytes;
     if (bytes_ > kMaxLogBytes) throw LogError(name_ + " unpacks to more than 4 TiB", bytes_);
+    return bytes_ - bytes;
   }
   uint64_t bytes() const { return bytes_; }
   /// With room for all of it, holes too: where there is none, reading one would be a SIGBUS.
@@ -193,16 +211,26 @@ void write_skippable(std::string_view text, std::ostream& out) {
 
 /// That what was split is joined again to what it was: asked of each block before it counts, since
 /// the log itself will go.
-void check_block(ColumnJoiner& joiner, std::span<const uint8_t> block,
-                 std::span<const uint8_t> stretch) {
-  joiner.take(reinterpret_cast<const char*>(block.data()), block.size(),
-              [&stretch](const char* bytes, size_t size) {
-                if (size > stretch.size() || memcmp(bytes, stretch.data(), size) != 0)
-                  throw std::runtime_error("it cannot be packed without loss");
-                stretch = stretch.subspan(size);
-              });
-  joiner.finish();
-  if (!stretch.empty()) throw std::runtime_error("it cannot be packed without loss");
+void check_block(const ColumnBlock& block, std::span<const uint8_t> stretch) {
+  join_columns(block, "it", [&stretch](const char* bytes, size_t size) {
+    if (size > stretch.size() || memcmp(bytes, stretch.data(), size) != 0)
+      throw std::runtime_error("it cannot be packed without loss");
+    stretch = stretch.subspan(size);
+  });
+}
+
+ColumnBlock checked_block(std::span<const uint8_t> stretch) {
+  ColumnBlock block;
+  block.stretch_bytes = stretch.size();
+  ColumnSplitter().split(stretch, block.bytes);
+  check_block(block, stretch);
+  return block;
+}
+
+/// Blocks that are made or joined at the same time, each by a thread.
+size_t blocks_at_once() {
+  constexpr size_t kMost = 4;  // each takes twice a stretch of memory
+  return std::min(kMost, usable_processors());
 }
 
 void pack_columns(std::span<const uint8_t> log, std::ostream& out, const Progress& progress,
@@ -212,26 +240,60 @@ void pack_columns(std::span<const uint8_t> log, std::ostream& out, const Progres
   told.append(reinterpret_cast<const char*>(&size), sizeof size);
   write_skippable(told, out);
   ZstdPacker packer(out, packing.level, packing.threads);
-  ColumnSplitter splitter;
-  ColumnJoiner joiner("it");
-  std::vector<uint8_t> blocks[2];  // one is made while the other is checked
-  std::future<void> check;
-  for (size_t done = 0, i = 0; done < log.size() && out; ++i) {
-    std::vector<uint8_t>& block = blocks[i % 2];
-    const auto stretch = log.subspan(done, ColumnSplitter::stretch(log, done));
-    splitter.split(stretch, block);
-    if (check.valid()) check.get();
-    check = std::async(std::launch::async,
-                       [&joiner, &block, stretch] { check_block(joiner, block, stretch); });
-    packer.add(block, false);
-    done += stretch.size();
+  std::deque<std::future<ColumnBlock>> making;
+  for (size_t begun = 0, done = 0; done < log.size() && out;) {
+    while (begun < log.size() && making.size() < blocks_at_once()) {
+      const auto stretch = log.subspan(begun, ColumnSplitter::stretch(log, begun));
+      begun += stretch.size();
+      making.push_back(std::async(checked_block, stretch));
+    }
+    const ColumnBlock block = making.front().get();
+    making.pop_front();
+    packer.add(block.bytes, false);
+    done += block.stretch_bytes;
     if (progress) progress(done, log.size());
   }
-  if (check.valid()) check.get();
   packer.add({}, true);
   if (out && log.size() / kMaxColumnsRatio > packer.written())
     throw std::runtime_error("it is too uniform");
 }
+
+/// Puts the blocks of columns into the log, several at once.
+class LogJoiner {
+ public:
+  LogJoiner(const std::string& name, TemporaryLog& log) : name_(name), log_(log), cutter_(name) {}
+
+  /// `check` is called when the log has become longer.
+  void take(const char* bytes, size_t size, const std::function<void()>& check) {
+    cutter_.take(bytes, size, [&](ColumnBlock block) {
+      const uint64_t place = log_.grow(block.stretch_bytes);
+      check();
+      if (joining_.size() == blocks_at_once()) finish_first();
+      joining_.push_back(std::async([this, place, block = std::move(block)] {
+        uint64_t at = place;
+        join_columns(block, name_, [&](const char* piece, size_t piece_bytes) {
+          log_.write_at(at, piece, piece_bytes);
+          at += piece_bytes;
+        });
+      }));
+    });
+  }
+  void finish() {
+    cutter_.finish();
+    while (!joining_.empty()) finish_first();
+  }
+
+ private:
+  void finish_first() {
+    joining_.front().get();
+    joining_.pop_front();
+  }
+
+  const std::string& name_;
+  TemporaryLog& log_;
+  ColumnCutter cutter_;
+  std::deque<std::future<void>> joining_;
+};
 
 }  // namespace
 
@@ -249,13 +311,15 @@ Unpacked unpack(std::span<const uint8_t> file, const std::string& path) {
   auto front = file;
   const uint64_t ratio = bytes_of_columns_in(front) ? kMaxColumnsRatio : kMaxRatio;
   const uint64_t allowed_bytes = kAlwaysAllowedBytes + file.size() * ratio;
+  const auto check_ratio = [&] {
+    if (log.bytes() <= allowed_bytes) return;
+    throw LogError(
+        name + " is no log: it unpacks to more than " + std::to_string(ratio) + " times its size",
+        0);
+  };
   const Sink to_log = [&](const char* bytes, size_t size) {
-    log.append(bytes, size);
-    if (log.bytes() > allowed_bytes) {
-      throw LogError(
-          name + " is no log: it unpacks to more than " + std::to_string(ratio) + " times its size",
-          0);
-    }
+    log.write_at(log.grow(size), bytes, size);
+    check_ratio();
   };
   const Sink to_symbols = [&](const char* bytes, size_t size) {
     result.symbols.append(bytes, size);
@@ -273,12 +337,13 @@ Unpacked unpack(std::span<const uint8_t> file, const std::string& path) {
       }
       const auto* text = reinterpret_cast<const char*>(file.data() + kSkippableHeader);
       symbols_follow |= std::string_view(text, bytes) == kSymbolsFollow;
+      refuse_other_columns(file, name);
       columns_follow |= bytes_of_columns(file).has_value();
       taken = kSkippableHeader + bytes;
     } else if (columns_follow && !symbols_follow) {
-      ColumnJoiner joiner(name);
+      LogJoiner joiner(name, log);
       taken = unpack_frame(context.get(), file, name, [&](const char* bytes, size_t size) {
-        joiner.take(bytes, size, to_log);
+        joiner.take(bytes, size, check_ratio);
       });
       joiner.finish();
       columns_follow = false;
@@ -303,12 +368,15 @@ std::vector<uint8_t> unpack_front(std::span<const uint8_t> file, const std::stri
   const auto goes_on = [&] { return front.size() < bytes; };
   bool has_columns = false;
   while (is_skippable(word_at(file, 0)) && file.size() >= kSkippableHeader) {
+    refuse_other_columns(file, name);
     has_columns |= bytes_of_columns(file).has_value();
     const size_t frame = kSkippableHeader + word_at(file, sizeof(uint32_t));
     file = file.subspan(std::min(frame, file.size()));
   }
-  ColumnJoiner joiner(name);
-  const Sink join = [&](const char* piece, size_t size) { joiner.take(piece, size, keep); };
+  ColumnCutter cutter(name);
+  const Sink join = [&](const char* piece, size_t size) {
+    cutter.take(piece, size, [&](const ColumnBlock& block) { join_columns(block, name, keep); });
+  };
   unpack_frame(context.get(), file, name, has_columns ? join : keep, goes_on);
   return front;
 }

@@ -158,8 +158,8 @@ def case_damaged():
                        env=environment(folder, False), check=True)
         with open(os.path.join(folder, LOG), "rb") as file:
             packed = file.read()
-        begin = packed[:len(PACKED) + 8 + len("gpupeak.columns/1") + 8]
-        expect(b"gpupeak.columns/1" in begin, f"{begin}")
+        begin = packed[:len(PACKED) + 8 + len("gpupeak.columns/2") + 8]
+        expect(b"gpupeak.columns/2" in begin, f"{begin}")
         columns = subprocess.run(["zstd", "-dcq"], input=packed, stdout=subprocess.PIPE, check=True).stdout
         seed = random.randrange(1 << 32)
         print(f"seed {seed}")

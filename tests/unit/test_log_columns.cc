@@ -15,18 +15,19 @@ namespace {
 using Bytes = std::vector<uint8_t>;
 
 Bytes joined(const std::vector<Bytes>& blocks, size_t piece) {
-  ColumnJoiner joiner("x");
+  ColumnCutter cutter("x");
   Bytes log;
-  const ColumnJoiner::Sink sink = [&log](const char* bytes, size_t size) {
-    log.insert(log.end(), bytes, bytes + size);
+  const auto join = [&log](const ColumnBlock& block) {
+    join_columns(block, "x",
+                 [&](const char* bytes, size_t size) { log.insert(log.end(), bytes, bytes + size); });
   };
   for (const Bytes& block : blocks) {
     for (size_t at = 0; at < block.size(); at += piece) {
-      joiner.take(reinterpret_cast<const char*>(block.data()) + at,
-                  std::min(piece, block.size() - at), sink);
+      cutter.take(reinterpret_cast<const char*>(block.data()) + at,
+                  std::min(piece, block.size() - at), join);
     }
   }
-  joiner.finish();
+  cutter.finish();
   return log;
 }
 
@@ -147,4 +148,16 @@ TEST_CASE("log_columns: blocks that are damaged are refused or read, and no more
     }
   }
   CHECK(refused > 15);
+}
+
+TEST_CASE("log_columns: a block that gives more or less than it says is refused", "[collector]") {
+  const Bytes log = OddLog(7).make(8);
+  for (const int more : {-1, 1, 4096}) {
+    std::vector<Bytes> blocks = split(log);
+    uint32_t says;
+    memcpy(&says, blocks.front().data(), sizeof says);
+    says += static_cast<uint32_t>(more);
+    memcpy(blocks.front().data(), &says, sizeof says);
+    CHECK_THROWS_AS(joined(blocks, 1 << 20), LogError);
+  }
 }
