@@ -63,8 +63,9 @@ class SummaryBuilder {
         coverage_(coverage_of(log)),
         symbolizer_(symbolizer),
         tagger_(replay, symbolizer_, rules.tags),
-        by_choice_(replay, symbolizer_, options.by, &tagger_),
-        by_site_(replay, symbolizer_, GroupBy::kSite) {
+        titles_(log.definitions(), symbolizer_),
+        by_choice_(replay, titles_, options.by, &tagger_),
+        by_site_(replay, titles_, GroupBy::kSite) {
     summary_.rules = {rules.sets, rules.automatic};
   }
 
@@ -306,6 +307,7 @@ class SummaryBuilder {
   const Coverage coverage_;
   Symbolizer& symbolizer_;
   Tagger tagger_;
+  SiteTitles titles_;
   Attribution by_choice_;
   Attribution by_site_;
   bool total_differs_ = false;

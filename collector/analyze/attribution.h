@@ -47,8 +47,8 @@ struct HolderTable {
 
 class Attribution {
  public:
-  /// `tagger`: by tag only; it must outlive this.
-  Attribution(const Replay& replay, Symbolizer& symbolizer, GroupBy by, Tagger* tagger = nullptr);
+  /// `tagger`: by tag only; it must outlive this, as `sites` must.
+  Attribution(const Replay& replay, SiteTitles& sites, GroupBy by, Tagger* tagger = nullptr);
 
   GroupBy by() const { return by_; }
   /// The `top` largest rows; rows of different kinds are never added up. `with_stacks`: fill
@@ -82,6 +82,8 @@ class Attribution {
     bool same_api = true, same_phase = true, same_thread = true;
   };
 
+  bool by_stack() const;
+  void name_stacks(const std::vector<Contribution>& contributions);
   Key key(GroupId group);
   std::string title(GroupId group);
   Holder make_holder(const Row& row, bool with_stack);
@@ -90,10 +92,9 @@ class Attribution {
   std::string thread_title(uint32_t tid) const;
 
   const Replay& replay_;
-  Symbolizer& symbolizer_;
   GroupBy by_;
   Tagger* tagger_;
-  SiteTitles sites_;
+  SiteTitles& sites_;
   std::unordered_map<Key, uint32_t, KeyHash> rows_;
   std::vector<uint32_t> row_of_group_;  ///< kNoRow: not asked for yet
   std::vector<uint32_t> place_of_row_;  ///< scratch of table(), all kNoRow outside of it

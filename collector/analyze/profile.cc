@@ -29,7 +29,8 @@ Profile::Profile(const std::string& path, const Progress& progress, ReplayObserv
       rules_(choose_rules(reading.rules, log_.definitions())),
       phases_(log_.definitions(), symbolizer_, rules_.phases),
       tagger_(replay_, symbolizer_, rules_.tags),
-      sites_(replay_, symbolizer_, GroupBy::kSite) {
+      titles_(log_.definitions(), symbolizer_),
+      sites_(replay_, titles_, GroupBy::kSite) {
   replay_.use_phases(phases_);
   replay_.run(progress);
 }

@@ -40,6 +40,7 @@ class Profile {
   Symbolizer& symbolizer() { return symbolizer_; }
   /// Rows by site.
   Attribution& sites() { return sites_; }
+  SiteTitles& titles() { return titles_; }
   const Attribution& sites() const { return sites_; }
   const RuleBook& rules() const { return rules_; }
   Tagger& tagger() { return tagger_; }
@@ -78,6 +79,7 @@ class Profile {
   const RuleBook rules_;
   const StackPhases phases_;
   Tagger tagger_;
+  SiteTitles titles_;
   Attribution sites_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "collector/log/parallel.h"
 #include "collector/text/function_names.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
@@ -39,9 +40,58 @@ uint32_t SiteTitles::intern(std::string text) {
 }
 
 const SiteTitles::Site& SiteTitles::site(uint32_t stack) {
-  const auto known = sites_.find(stack);
-  if (known != sites_.end()) return known->second;
-  return sites_.emplace(stack, make_site(stack)).first->second;
+  if (stack >= of_stack_.size()) of_stack_.resize(definitions_.nodes().size());
+  if (of_stack_[stack] == 0) keep(stack, make_site(stack, scratch_));
+  return sites_[of_stack_[stack] - 1];
+}
+
+void SiteTitles::prepare(std::span<const uint32_t> stacks) {
+  constexpr size_t kWorthThreads = 256;
+  constexpr size_t kPiece = 64;
+  constexpr size_t kBlock = size_t{1} << 14;
+  of_stack_.resize(definitions_.nodes().size());
+  std::vector<uint32_t> unknown;
+  for (const uint32_t stack : stacks) {
+    if (of_stack_[stack] == 0) unknown.push_back(stack);
+  }
+  std::sort(unknown.begin(), unknown.end());
+  unknown.erase(std::unique(unknown.begin(), unknown.end()), unknown.end());
+  if (unknown.size() < kWorthThreads) return;
+  symbolizer_.resolve_all(unknown);
+  std::vector<Site> made(std::min(kBlock, unknown.size()));
+  for (size_t from = 0; from < unknown.size(); from += kBlock) {
+    const auto block = std::span(unknown).subspan(from, std::min(kBlock, unknown.size() - from));
+    in_parallel(block.size(), kPiece, [&](size_t begin, size_t end) {
+      Candidates scratch;
+      for (size_t i = begin; i < end; ++i) made[i] = make_site(block[i], scratch);
+    });
+    for (size_t i = 0; i < block.size(); ++i) keep(block[i], made[i]);
+  }
+}
+
+void SiteTitles::keep(uint32_t stack, Site site) {
+  // A run beside a name goes by its library and length, one on its own by its address.
+  for (size_t i = 0; i < site.frame_count; ++i) {
+    TitlePart& part = site.parts[i];
+    const bool alone = i == 0 && (site.frame_count == 1 || site.parts[1].run > 0);
+    if (part.run < 2 || alone) continue;
+    part.id = intern(fmt::format("{} {}", part.run, part.frame->module));
+  }
+  const auto [entry, added] = numbers_.try_emplace(site, static_cast<uint32_t>(sites_.size()));
+  if (added) sites_.push_back(site);
+  of_stack_[stack] = entry->second + 1;
+}
+
+size_t SiteTitles::SiteHash::operator()(const Site& site) const {
+  uint64_t mixed = 0;
+  for (size_t i = 0; i < site.frame_count; ++i) {
+    const TitlePart& part = site.parts[i];
+    const uint64_t rest = uint64_t{part.run} << 33 | uint64_t{part.with_line} << 32 | part.id;
+    mixed = (mixed ^ reinterpret_cast<uintptr_t>(part.frame)) * UINT64_C(0x9e3779b97f4a7c15);
+    mixed = (mixed ^ mixed >> 32 ^ rest) * UINT64_C(0x9e3779b97f4a7c15);
+    mixed ^= mixed >> 32;
+  }
+  return mixed;
 }
 
 void SiteTitles::Site::add(const TitlePart& part) {
@@ -78,44 +128,37 @@ void SiteTitles::add(Candidates& to, const ResolvedAddress& resolved, size_t i) 
     return;
   }
   const uint32_t run = unnamed && !frame.module.empty() ? 1 : 0;
-  to.push_back({{&frame, resolved.function_ids[i], run}, false, bool{resolved.landmarks[i]}});
+  to.push_back({{&frame, resolved.function_ids[i], run}, false, resolved.roles[i].landmark});
 }
 
 /// Frames outside of ourselves that are no plumbing, innermost first, up to what started the
-/// thread.
-void SiteTitles::find_candidates(uint32_t stack, bool until_python) {
+/// thread. If all of a stack is plumbing, all of it is given.
+void SiteTitles::find_candidates(uint32_t stack, bool until_python, Candidates& found) const {
   const std::vector<StackNode>& nodes = definitions_.nodes();
-  candidates_.clear();
+  found.clear();
   for (uint32_t node = stack; node != 0; node = nodes[node].parent) {
     const ResolvedAddress& resolved = symbolizer_.resolve(node);
     if (until_python && resolved.frames[0].is_python) break;
     for (size_t i = 0; i < resolved.frames.size(); ++i) {
-      if (resolved.plumbing[i]) continue;
+      const FrameRole& role = resolved.roles[i];
+      if (role.plumbing || (until_python && role.interpreter)) continue;
+      if (!found.empty() && role.start) return;
+      add(found, resolved, i);
       const Frame& frame = resolved.frames[i];
-      if (until_python && is_python_interpreter(frame.module, frame.function)) continue;
-      if (!candidates_.empty() && is_start_code(frame.function)) return;
-      add(candidates_, resolved, i);
-      candidates_.back().own =
-          !program_.empty() && frame.module == program_ && !frame.function.empty();
+      found.back().own = !program_.empty() && frame.module == program_ && !frame.function.empty();
     }
   }
+  if (found.empty() && !until_python) take_all_frames(stack, found);
 }
 
-void SiteTitles::take_all_frames(uint32_t stack) {
+void SiteTitles::take_all_frames(uint32_t stack, Candidates& found) const {
   const std::vector<StackNode>& nodes = definitions_.nodes();
   for (uint32_t node = stack; node != 0; node = nodes[node].parent) {
     const ResolvedAddress& resolved = symbolizer_.resolve(node);
     for (size_t i = 0; i < resolved.frames.size(); ++i) {
-      if (!resolved.frames[i].module.starts_with(kOwnModule)) add(candidates_, resolved, i);
+      if (!resolved.frames[i].module.starts_with(kOwnModule)) add(found, resolved, i);
     }
   }
-}
-
-/// If all of a stack is plumbing, all of it is given. Valid until the next call.
-const SiteTitles::Candidates& SiteTitles::candidates(uint32_t stack, bool until_python) {
-  find_candidates(stack, until_python);
-  if (candidates_.empty() && !until_python) take_all_frames(stack);
-  return candidates_;
 }
 
 /// A library's frames without names say less than its first one that has a name; those of another
@@ -155,7 +198,7 @@ SiteTitles::Site SiteTitles::make_native_site(const Candidates& found) {
 /// Where Python's line is known, it says more than the native frames between it and the library
 /// that allocates: that library's function, the nearest Python frame, and then, past what lies in
 /// installed packages, the program's own.
-SiteTitles::Site SiteTitles::make_python_site(uint32_t stack) {
+SiteTitles::Site SiteTitles::make_python_site(uint32_t stack, Candidates& scratch) const {
   const std::vector<StackNode>& nodes = definitions_.nodes();
   Site site;
   std::vector<const ResolvedAddress*> python;
@@ -163,7 +206,8 @@ SiteTitles::Site SiteTitles::make_python_site(uint32_t stack) {
     const ResolvedAddress& resolved = symbolizer_.resolve(node);
     if (resolved.frames[0].is_python) python.push_back(&resolved);
   }
-  const Site leaf = make_native_site(candidates(stack, true));
+  find_candidates(stack, true, scratch);
+  const Site leaf = make_native_site(scratch);
   if (leaf.frame_count > 0) site.add(leaf.parts[0]);
   const auto add = [&](const ResolvedAddress* resolved) {
     site.add({&resolved->frames[0], resolved->function_ids[0]});
@@ -177,17 +221,10 @@ SiteTitles::Site SiteTitles::make_python_site(uint32_t stack) {
   return site;
 }
 
-SiteTitles::Site SiteTitles::make_site(uint32_t stack) {
-  Site site =
-      has_python(stack) ? make_python_site(stack) : make_native_site(candidates(stack, false));
-  // A run beside a name goes by its library and length, one on its own by its address.
-  for (size_t i = 0; i < site.frame_count; ++i) {
-    TitlePart& part = site.parts[i];
-    const bool alone = i == 0 && (site.frame_count == 1 || site.parts[1].run > 0);
-    if (part.run < 2 || alone) continue;
-    part.id = intern(fmt::format("{} {}", part.run, part.frame->module));
-  }
-  return site;
+SiteTitles::Site SiteTitles::make_site(uint32_t stack, Candidates& scratch) const {
+  if (has_python(stack)) return make_python_site(stack, scratch);
+  find_candidates(stack, false, scratch);
+  return make_native_site(scratch);
 }
 
 /// `libx.so+0x1234 (4 frames)` where the address is all there is, else `libx.so (4 frames)`.

@@ -14,6 +14,8 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -43,6 +45,7 @@ class SiteTitles {
     uint32_t id = 0;         ///< equal for parts that are alike
     uint32_t run = 0;        ///< frames that it stands for; 0: one that has a name
     bool with_line = false;  ///< with its place in the source, if that is known
+    bool operator==(const TitlePart&) const = default;
   };
   /// What a stack is called: its first frame that means something, the nearest one around it, and
   /// the nearest of the program's own code; in Python its nearest Python frames.
@@ -51,10 +54,14 @@ class SiteTitles {
     std::array<TitlePart, kTitleFrames> parts{};
 
     void add(const TitlePart& part);
+    bool operator==(const Site&) const = default;
   };
 
   SiteTitles(const Definitions& definitions, Symbolizer& symbolizer);
+  Symbolizer& symbolizer() { return symbolizer_; }
 
+  /// So that site() knows these stacks. On several processors where they are many.
+  void prepare(std::span<const uint32_t> stacks);
   /// Stays valid until the end.
   const Site& site(uint32_t stack);
   std::string title(uint32_t stack);
@@ -76,21 +83,29 @@ class SiteTitles {
 
   using Candidates = std::vector<Candidate>;
 
+  struct SiteHash {
+    size_t operator()(const Site& site) const;
+  };
+
+  // These ask the symbolizer alone: where it knows the stack, several threads may call them.
   static void add(Candidates& to, const ResolvedAddress& resolved, size_t frame);
-  void find_candidates(uint32_t stack, bool until_python);
-  void take_all_frames(uint32_t stack);
-  const Candidates& candidates(uint32_t stack, bool until_python);
+  void find_candidates(uint32_t stack, bool until_python, Candidates& found) const;
+  void take_all_frames(uint32_t stack, Candidates& found) const;
   static Site make_native_site(const Candidates& found);
-  Site make_site(uint32_t stack);
+  Site make_site(uint32_t stack, Candidates& scratch) const;
   bool has_python(uint32_t stack) const;
-  Site make_python_site(uint32_t stack);
+  Site make_python_site(uint32_t stack, Candidates& scratch) const;
+
+  void keep(uint32_t stack, Site site);
 
   const Definitions& definitions_;
   Symbolizer& symbolizer_;
   std::string program_;  ///< the executable's name, escaped
   std::unordered_map<std::string, uint32_t> interned_;
-  std::unordered_map<uint32_t, Site> sites_;
-  Candidates candidates_;  // of the stack under way
+  std::deque<Site> sites_;                               ///< each once, most have many stacks
+  std::unordered_map<Site, uint32_t, SiteHash> numbers_;  ///< in sites_
+  std::vector<uint32_t> of_stack_;  ///< by node: number in sites_ + 1; 0: not asked for yet
+  Candidates scratch_;
 };
 
 }  // namespace gpupeak::collector

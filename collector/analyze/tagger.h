@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ class Tagger {
   const Replay& replay_;
   StackTags rules_;
   std::vector<std::string> names_{std::string(kOthers)};
+  std::vector<std::optional<uint32_t>> of_rule_;  ///< ids; nullopt: not asked for yet
   std::map<std::string, uint32_t> ids_{{std::string(kOthers), 0}};
 };
 

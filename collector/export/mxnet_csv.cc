@@ -13,7 +13,7 @@
 namespace gpupeak::collector {
 
 void export_mxnet_csv(Profile& profile, const ExportOptions& options, std::ostream& out) {
-  Attribution modules(profile.replay(), profile.symbolizer(), GroupBy::kModule);
+  Attribution modules(profile.replay(), profile.titles(), GroupBy::kModule);
   std::map<std::string, uint64_t> bytes;
   Tagger& tagger = profile.tagger();
   const PeakParts parts = parts_at_peak(profile.replay(), profile.scope(options.scope));

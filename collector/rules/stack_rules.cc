@@ -162,7 +162,7 @@ const std::vector<uint32_t>& StackTags::matches(uint32_t stack) {
   return *list;
 }
 
-uint32_t StackTags::rule_of(uint32_t stack, const std::string& phase) {
+uint32_t StackTags::rule_of(uint32_t stack, std::string_view phase) {
   for (const uint32_t rule : matches(stack)) {
     const std::vector<std::string>& phases = rules_.rules()[rule].phases;
     if (phases.empty() || (!phase.empty() && any_matches(phases, phase))) return rule;

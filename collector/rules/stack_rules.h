@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -76,7 +77,7 @@ class StackTags {
 
   /// The first rule that holds for an allocation with this stack, made in this phase (empty: in
   /// none); kNoRule.
-  uint32_t rule_of(uint32_t stack, const std::string& phase);
+  uint32_t rule_of(uint32_t stack, std::string_view phase);
   const std::string& name(uint32_t rule) const { return rules_.rules()[rule].name; }
 
  private:

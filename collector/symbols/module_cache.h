@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -12,11 +13,12 @@ namespace gpupeak::collector {
 
 class ModuleCache {
  public:
-  /// All with the same search and rules.
+  /// All with the same search and rules. Several threads may ask.
   std::shared_ptr<ModuleSymbols> of(const Module& module, const SymbolSearch& search,
                                     const NameRules* rules);
 
  private:
+  std::mutex mutex_;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<ModuleSymbols>> modules_;
 };
 

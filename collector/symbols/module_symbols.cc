@@ -127,6 +127,7 @@ bool ModuleSymbols::open(const std::string& path, std::string_view build_id) {
 }
 
 const std::vector<DwarfFrame>& ModuleSymbols::frames_at(uint64_t address) {
+  const std::lock_guard lock(mutex_);
   const auto [entry, added] = found_.try_emplace(address);
   if (added) entry->second = find_frames(address);
   return entry->second;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -32,7 +33,8 @@ class ModuleSymbols {
   ModuleSymbols& operator=(const ModuleSymbols&) = delete;
 
   State state() const { return state_; }
-  /// Frames at an ELF address, innermost first; empty if nothing is known of it.
+  /// Frames at an ELF address, innermost first; empty if nothing is known of it. Several threads
+  /// may ask; one at a time looks.
   const std::vector<DwarfFrame>& frames_at(uint64_t address);
 
  private:
@@ -59,6 +61,7 @@ class ModuleSymbols {
   Dwfl* dwfl_ = nullptr;
   Dwfl_Module* module_ = nullptr;
   State state_ = State::kMissing;
+  std::mutex mutex_;  // of all below
   bool loaded_ = false;
   std::unordered_map<uint64_t, std::vector<DwarfFrame>> found_;
   Dwarf_Addr dwarf_bias_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "collector/log/parallel.h"
 #include "collector/symbols/module_cache.h"
 #include "collector/symbols/module_symbols.h"
 #include "collector/text/function_names.h"
@@ -28,28 +29,35 @@ bool has_no_file(std::string_view path) {
 
 Symbolizer::Symbolizer(const Definitions& definitions, const SymbolSearch& search,
                        const SymbolTable* known, const NameRules* rules)
-    : definitions_(definitions), search_(search), known_(known), rules_(rules) {}
+    : definitions_(definitions),
+      search_(search),
+      known_(known),
+      rules_(rules),
+      modules_(definitions.modules().size()) {}
 
 Symbolizer::~Symbolizer() = default;
 
-/// nullptr if there are no symbols to be had.
+/// nullptr if there are no symbols to be had. Several threads may ask.
 ModuleSymbols* Symbolizer::symbols_of(uint32_t id) {
   const Module& module = definitions_.modules()[id];
   if (!search_.files || id == 0 || has_no_file(module.path)) return nullptr;
-  auto& symbols = modules_[id];
-  if (!symbols) {
-    symbols = search_.cache ? search_.cache->of(module, search_, rules_)
-                            : std::make_shared<ModuleSymbols>(module, search_, rules_);
-    if (symbols->state() != ModuleSymbols::State::kUsable) note_problem(id, symbols->state());
-  }
-  return symbols->state() == ModuleSymbols::State::kUsable ? symbols.get() : nullptr;
+  ModuleFile& file = modules_[id];
+  std::call_once(file.looked_for, [&] {
+    file.symbols = search_.cache ? search_.cache->of(module, search_, rules_)
+                                 : std::make_shared<ModuleSymbols>(module, search_, rules_);
+  });
+  return file.symbols->state() == ModuleSymbols::State::kUsable ? file.symbols.get() : nullptr;
 }
 
-/// Symbols that came with the log were made where its files were: a file that could be read there
-/// is not missed here.
-void Symbolizer::note_problem(uint32_t id, ModuleSymbols::State state) {
+/// If the module was looked for in vain. Symbols that came with the log were made where its files
+/// were: a file that could be read there is not missed here.
+void Symbolizer::note_problem(uint32_t id) {
+  ModuleFile& file = modules_[id];
+  if (file.problem_noted || !file.symbols) return;
+  file.problem_noted = true;
+  if (file.symbols->state() == ModuleSymbols::State::kUsable) return;
   const Module& module = definitions_.modules()[id];
-  const bool is_missing = state == ModuleSymbols::State::kMissing;
+  const bool is_missing = file.symbols->state() == ModuleSymbols::State::kMissing;
   const bool were_made = known_ != nullptr && (known_->is_of_this_log() || known_->knows(module));
   if (were_made && known_->problem(module).empty()) return;
   problems_.emplace(id, is_missing ? SymbolTable::kMissing : SymbolTable::kOtherBuild);
@@ -94,6 +102,13 @@ Frame Symbolizer::python_frame(const PythonFrame& logged) const {
 }
 
 std::vector<DwarfFrame> Symbolizer::look_up(uint32_t id) {
+  std::vector<DwarfFrame> frames = frames_of(id);
+  note_problem(definitions_.nodes()[id].module);
+  return frames;
+}
+
+/// Several threads may ask.
+std::vector<DwarfFrame> Symbolizer::frames_of(uint32_t id) {
   const StackNode& node = definitions_.nodes()[id];
   if (!search_.files || node.module == 0 || definitions_.python_frame(node) != nullptr) return {};
   const Module& module = definitions_.modules()[node.module];
@@ -107,20 +122,52 @@ std::vector<DwarfFrame> Symbolizer::look_up(uint32_t id) {
 }
 
 /// Whoever walks stacks asks for the same nodes again and again.
-const ResolvedAddress& Symbolizer::resolve(uint32_t node) {
-  if (node >= of_node_.size()) of_node_.resize(definitions_.nodes().size());
-  if (of_node_[node] == nullptr) of_node_[node] = &resolve_address(node);
-  return *of_node_[node];
+const ResolvedAddress& Symbolizer::resolve(uint32_t id) {
+  if (id >= of_node_.size()) of_node_.resize(definitions_.nodes().size());
+  if (of_node_[id] == nullptr) {
+    const StackNode& node = definitions_.nodes()[id];
+    const auto [entry, added] = resolved_.try_emplace({node.ip, node.module});
+    of_node_[id] = &entry->second;
+    if (added) {
+      describe(id, entry->second);
+      finish(id, entry->second);
+    }
+  }
+  return *of_node_[id];
 }
 
-const ResolvedAddress& Symbolizer::resolve_address(uint32_t id) {
+void Symbolizer::resolve_all(std::span<const uint32_t> stacks) {
+  constexpr size_t kPiece = 64;
+  const std::vector<StackNode>& nodes = definitions_.nodes();
+  of_node_.resize(nodes.size());
+  stack_resolved_.resize(nodes.size());
+  struct New {
+    uint32_t node;
+    ResolvedAddress* resolved;
+  };
+  std::vector<New> added;
+  for (const uint32_t stack : stacks) {
+    for (uint32_t id = stack; id != 0 && !stack_resolved_[id]; id = nodes[id].parent) {
+      stack_resolved_[id] = true;
+      if (of_node_[id] != nullptr) continue;
+      const auto [entry, is_new] = resolved_.try_emplace({nodes[id].ip, nodes[id].module});
+      of_node_[id] = &entry->second;
+      if (is_new) added.push_back({id, &entry->second});
+    }
+  }
+  in_parallel(added.size(), kPiece, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) describe(added[i].node, *added[i].resolved);
+  });
+  // Numbers and warnings in the same order, however many threads there were.
+  for (const New& one : added) finish(one.node, *one.resolved);
+}
+
+/// All but what depends on others. Several threads may ask, each for another address.
+void Symbolizer::describe(uint32_t id, ResolvedAddress& resolved) {
   const StackNode& node = definitions_.nodes()[id];
-  auto [entry, added] = resolved_.try_emplace({node.ip, node.module});
-  ResolvedAddress& resolved = entry->second;
-  if (!added) return resolved;
   const PythonFrame* python = definitions_.python_frame(node);
   Frame frame = python != nullptr ? python_frame(*python) : native_frame(node);
-  for (const DwarfFrame& part : look_up(id)) {
+  for (const DwarfFrame& part : frames_of(id)) {
     frame.function = escape(demangle(part.function));
     frame.file = escape(part.file);
     frame.line = part.line;
@@ -129,23 +176,27 @@ const ResolvedAddress& Symbolizer::resolve_address(uint32_t id) {
   }
   if (resolved.frames.empty()) resolved.frames.push_back(frame);
   for (const Frame& part : resolved.frames) {
-    resolved.function_ids.push_back(function_id(part));
-    const bool by_rule = rules_ != nullptr && rules_->is_plumbing(part.module, part.function);
-    resolved.plumbing.push_back(!part.is_python &&
-                                (by_rule || is_plumbing(part.module, part.function)));
-    resolved.landmarks.push_back(rules_ != nullptr && !part.is_python &&
-                                 rules_->is_landmark(part.module, part.function));
+    FrameRole& role = resolved.roles.emplace_back();
+    role.start = is_start_code(part.function);
+    if (part.is_python) continue;
+    role.interpreter = is_python_interpreter(part.module, part.function);
+    role.plumbing = (rules_ != nullptr && rules_->is_plumbing(part.module, part.function)) ||
+                    is_plumbing(part.module, part.function);
+    role.landmark = rules_ != nullptr && rules_->is_landmark(part.module, part.function);
   }
+}
+
+void Symbolizer::finish(uint32_t id, ResolvedAddress& resolved) {
+  note_problem(definitions_.nodes()[id].module);
+  for (const Frame& part : resolved.frames) resolved.function_ids.push_back(function_id(part));
   const Sanitizer& sanitizer = definitions_.sanitizer();
-  if (sanitizer.is_confidential()) {
-    resolved.plain_frames = resolved.frames;
-    for (Frame& shown : resolved.frames) {
-      shown.module = sanitizer.text(shown.module);
-      shown.function = sanitizer.text(shown.function);
-      shown.file = sanitizer.text(shown.file);
-    }
+  if (!sanitizer.is_confidential()) return;
+  resolved.plain_frames = resolved.frames;
+  for (Frame& shown : resolved.frames) {
+    shown.module = sanitizer.text(shown.module);
+    shown.function = sanitizer.text(shown.function);
+    shown.file = sanitizer.text(shown.file);
   }
-  return resolved;
 }
 
 std::vector<Frame> Symbolizer::stack(uint32_t node) {

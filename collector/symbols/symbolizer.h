@@ -1,11 +1,14 @@
 // Addresses to functions, files and lines: from the symbols that came with the log, else by libdw
 // for each module on its own, if its file is still the one that ran (build-id). Lazy and cached:
-// only what is shown is looked up. attribution.h and the summary use it.
+// only what is shown is looked up, on several processors where many stacks are asked for at once.
+// attribution.h and the summary use it.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -18,14 +21,21 @@
 
 namespace gpupeak::collector {
 
+/// What a title needs to know of a frame.
+struct FrameRole {
+  bool plumbing = false;     ///< code that merely passes an allocation on
+  bool landmark = false;     ///< to be shown in any case
+  bool interpreter = false;  ///< Python's own native code
+  bool start = false;        ///< what runs before main or before a thread's function
+};
+
 /// What a return address stands for: the function called from there first, then those that it was
 /// inlined into.
 struct ResolvedAddress {
   std::vector<Frame> frames;           ///< never empty
   std::vector<uint32_t> function_ids;  ///< beside frames: equal for equal functions
   std::vector<Frame> plain_frames;     ///< with --confidential: `frames` with their names
-  std::vector<bool> plumbing;          ///< beside frames: code that merely passes an allocation on
-  std::vector<bool> landmarks;         ///< beside frames: to be shown in a title in any case
+  std::vector<FrameRole> roles;        ///< beside frames
   /// For rules that match names; not to be shown.
   const std::vector<Frame>& named_frames() const {
     return plain_frames.empty() ? frames : plain_frames;
@@ -43,6 +53,9 @@ class Symbolizer {
 
   /// `node` is an index into Definitions::nodes(), not 0.
   const ResolvedAddress& resolve(uint32_t node);
+  /// As if resolve() had been called for each node of these stacks. From then on several threads
+  /// may ask resolve() for them at once.
+  void resolve_all(std::span<const uint32_t> stacks);
   /// The functions at a node as the symbols name them, innermost first; empty if none are known.
   std::vector<DwarfFrame> look_up(uint32_t node);
   /// All frames of a stack, innermost first; empty for node 0.
@@ -66,9 +79,18 @@ class Symbolizer {
     }
   };
 
-  const ResolvedAddress& resolve_address(uint32_t node);
+  /// The symbols of a module of the log, once its file was looked for.
+  struct ModuleFile {
+    std::once_flag looked_for;
+    std::shared_ptr<ModuleSymbols> symbols;
+    bool problem_noted = false;
+  };
+
+  void describe(uint32_t node, ResolvedAddress& resolved);
+  void finish(uint32_t node, ResolvedAddress& resolved);
+  std::vector<DwarfFrame> frames_of(uint32_t node);
   ModuleSymbols* symbols_of(uint32_t module);
-  void note_problem(uint32_t module, ModuleSymbols::State state);
+  void note_problem(uint32_t module);
   uint32_t function_id(const Frame& frame);
   Frame native_frame(const StackNode& node) const;
   Frame python_frame(const PythonFrame& logged) const;
@@ -77,9 +99,10 @@ class Symbolizer {
   const SymbolSearch search_;
   const SymbolTable* known_;
   const NameRules* rules_;
-  std::unordered_map<uint32_t, std::shared_ptr<ModuleSymbols>> modules_;
+  std::vector<ModuleFile> modules_;  ///< by module
   std::unordered_map<Key, ResolvedAddress, KeyHash> resolved_;
   std::vector<const ResolvedAddress*> of_node_;  ///< in resolved_; nullptr: not asked for yet
+  std::vector<bool> stack_resolved_;  ///< by node: with all of its callers, by resolve_all()
   std::unordered_map<std::string, uint32_t> function_ids_;
   std::vector<Warning> warnings_;
   std::map<uint32_t, std::string_view> problems_;

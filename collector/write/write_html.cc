@@ -45,7 +45,7 @@ class PageData {
       : profile_(profile), times_(times), instants_(instants) {
     for (const Grouping& grouping : kGroupings) {
       if (grouping.by == GroupBy::kIp) continue;  // the flame graph has the instructions
-      attributions_.emplace_back(profile.replay(), profile.symbolizer(), grouping.by,
+      attributions_.emplace_back(profile.replay(), profile.titles(), grouping.by,
                                  &profile.tagger());
     }
   }

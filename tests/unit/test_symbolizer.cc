@@ -98,6 +98,28 @@ TEST_CASE("symbolizer: a node belongs to the module loaded when it was defined",
   CHECK(holders[2].title == "two.so+0x108");
 }
 
+TEST_CASE("attribution: many stacks at once have the titles that each has alone", "[collector]") {
+  const ThisProgram self = this_program();
+  LogBuilder log;
+  log.module(self.path, "", self.bias, self.begin, self.end - self.begin);
+  log.module("/a/one.so", "", 0x10000, 0x10000, 0x10000);
+  std::vector<uint32_t> stacks;
+  for (uint32_t i = 0; i < 1000; ++i) {
+    const uint64_t step = (self.end - self.begin) / 1000;
+    uint32_t node = log.node(0, self.begin + i * step);
+    for (uint32_t unnamed = i % 5; unnamed > 0; --unnamed)  // runs of frames without names
+      node = log.node(node, 0x10000 + i + unnamed * 0x1000);
+    stacks.push_back(node);
+  }
+  const TemporaryFile file;
+  const LogReader reader(log.save(file.path()));
+  Symbolizer symbolizer(reader.definitions(), {});
+  SiteTitles at_once(reader.definitions(), symbolizer);
+  SiteTitles alone(reader.definitions(), symbolizer);
+  at_once.prepare(stacks);
+  for (const uint32_t stack : stacks) REQUIRE(at_once.title(stack) == alone.title(stack));
+}
+
 TEST_CASE("attribution: every grouping adds up to the peak", "[collector]") {
   LogBuilder log;
   log.module("/a/one.so", "", 0x10000, 0x10000, 0x1000);
