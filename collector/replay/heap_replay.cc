@@ -68,8 +68,10 @@ HeapReplay::HeapReplay(const LogReader& log, LiveMemory& live, Circumstances& ci
 /// size / mean it is that times (x/2 / sinh(x/2))^2.
 uint64_t HeapReplay::sampling_error(uint64_t sampled_count) const {
   constexpr double kDeviations = 1.96;
-  return static_cast<uint64_t>(
-      std::ceil(kDeviations * sample_bytes_ * std::sqrt(static_cast<double>(sampled_count))));
+  const double error =
+      std::ceil(kDeviations * sample_bytes_ * std::sqrt(static_cast<double>(sampled_count)));
+  // As above: of a damaged header.
+  return static_cast<uint64_t>(std::min<double>(error, kMaxBlockBytes));
 }
 
 void HeapReplay::begin_sampling(uint32_t slot, const SamplingEvent& sampling, uint64_t ticks) {

@@ -11,24 +11,75 @@ ScopeId PeakFinder::add_scope() {
   return static_cast<ScopeId>(scopes_.size() - 1);
 }
 
-GroupId PeakFinder::add_group(std::span<const ScopeId> scopes, OwnerId owner) {
+ScopeListId PeakFinder::scope_list(std::span<const ScopeId> scopes) {
   if (scopes.size() > kMaxScopesOfGroup) throw std::logic_error("peak_finder: too many scopes");
-  const ScopeList list(scopes.begin(), scopes.end());
+  ScopeList list;
+  list.count = static_cast<uint32_t>(scopes.size());
+  std::copy(scopes.begin(), scopes.end(), list.ids.begin());
   const auto known = std::find(scope_lists_.begin(), scope_lists_.end(), list);
-  Group& group = groups_.emplace_back();
+  const auto id = static_cast<ScopeListId>(known - scope_lists_.begin());
+  if (known == scope_lists_.end()) scope_lists_.push_back(list);
+  return id;
+}
+
+GroupId PeakFinder::add_group(ScopeListId scopes, OwnerId owner) {
+  Group& group = groups_.append();
   group.owner = owner;
   if (owner >= owned_.size()) owned_.resize(owner + 1);
-  group.scope_list = static_cast<uint32_t>(known - scope_lists_.begin());
-  if (known == scope_lists_.end()) scope_lists_.push_back(list);
+  group.scope_list = scopes;
   group.folded = peaks_ended_;
-  auto& at_peak = at_peaks_.emplace_back();
-  for (size_t i = 0; i < list.size(); ++i) {
-    at_peak[i].number = scopes_[list[i]].number;  // it held nothing at the peak
-  }
+  at_peaks_.append();  // it held nothing at the peaks until now
   return static_cast<GroupId>(groups_.size() - 1);
 }
 
+void PeakFinder::begin_run(ScopeListId list) const {
+  settle();
+  run_ = {};
+  run_.list = list;
+  run_.room = INT64_MAX;
+  for (const ScopeId id : scope_lists_[list]) {
+    const Scope& scope = scopes_[id];
+    run_.at_maximum |= scope.at_maximum;
+    // Damaged logs make sums that go round.
+    const auto room = static_cast<int64_t>(scope.peak - scope.current);
+    run_.room = std::min(run_.room, scope.current > scope.peak ? 0 : std::max<int64_t>(room, 0));
+  }
+}
+
+void PeakFinder::tell_scopes() const {
+  for (const ScopeId id : scope_lists_[run_.list]) {
+    Scope& scope = scopes_[id];
+    scope.recent_max =
+        std::max(scope.recent_max, scope.current + static_cast<uint64_t>(run_.largest));
+    scope.current += static_cast<uint64_t>(run_.sum);
+  }
+  run_.list = kNoList;
+}
+
+void PeakFinder::end_maxima_of_run() const {
+  for (const ScopeId id : scope_lists_[run_.list]) end_maximum(scopes_[id]);
+  run_.at_maximum = false;
+}
+
+/// An allocation that makes a new maximum of one of the run's scopes.
+void PeakFinder::grow_beyond_run(GroupId id, uint64_t bytes, uint64_t ticks) {
+  const ScopeListId list = run_.list;
+  settle();
+  for (const ScopeId scope_id : scope_lists_[list]) {
+    Scope& scope = scopes_[scope_id];
+    scope.current += bytes;
+    if (scope.current > scope.peak) {
+      raise(scope, id, bytes, ticks);
+    } else {
+      end_maximum(scope);
+    }
+    if (scope.current > scope.recent_max) scope.recent_max = scope.current;
+  }
+  begin_run(list);
+}
+
 void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks, bool keeps_maximum) {
+  settle();
   touched_.clear();
   GroupId last_allocating = kNoGroup;
   uint64_t last_bytes = 0;
@@ -59,7 +110,7 @@ void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks, bool kee
   }
   for (const Change& change : changes) {
     Group& group = groups_[change.group];
-    fold(change.group);
+    fold(group, change.group);
     group.live_bytes += static_cast<uint64_t>(change.bytes);
     group.live_count += static_cast<uint32_t>(change.count);
     Owned& owned = owned_[group.owner];
@@ -79,21 +130,22 @@ void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks, bool kee
 void PeakFinder::note_at_peaks(GroupId id) {
   Group& group = groups_[id];
   const ScopeList& list = scopes_of(group);
-  for (size_t i = 0; i < list.size(); ++i) {
-    AtPeak& stored = at_peaks_[id][i];
-    const uint32_t number = scopes_[list[i]].number;
-    if (stored.number != number) stored = {group.live_bytes, group.live_count, number};
+  group.stored |= group.live_bytes > 0 || group.live_count > 0;
+  for (size_t i = 0; group.stored && i < list.count; ++i) {
+    if (scopes_[list.ids[i]].ended > group.folded)
+      at_peaks_[id][i] = {group.live_bytes, group.live_count};
   }
   group.folded = peaks_ended_;
 }
 
 void PeakFinder::finish() {
+  settle();
   for (Scope& scope : scopes_) end_maximum(scope);
   std::vector<uint64_t> sums(scopes_.size());
   for (GroupId id = 0; id < groups_.size(); ++id) {
-    fold(id);
+    fold(groups_[id], id);
     const ScopeList& list = scopes_of(groups_[id]);
-    for (size_t i = 0; i < list.size(); ++i) sums[list[i]] += at_peaks_[id][i].bytes;
+    for (size_t i = 0; i < list.count; ++i) sums[list.ids[i]] += at_peaks_[id][i].bytes;
   }
   for (size_t i = 0; i < scopes_.size(); ++i) {
     if (sums[i] != scopes_[i].peak) {
@@ -111,8 +163,8 @@ uint64_t PeakFinder::take_recent_max(ScopeId id) {
 
 PeakFinder::AtPeak PeakFinder::at_peak(GroupId id, ScopeId scope) const {
   const ScopeList& list = scopes_of(groups_[id]);
-  for (size_t i = 0; i < list.size(); ++i) {
-    if (list[i] == scope) return at_peaks_[id][i];
+  for (size_t i = 0; i < list.count; ++i) {
+    if (list.ids[i] == scope) return at_peaks_[id][i];
   }
   return {};
 }

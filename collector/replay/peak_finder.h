@@ -2,20 +2,23 @@
 // told apart by (site_table.h makes them), a scope is a sum that has a peak (a device, the host, a
 // kind …); every group counts into a fixed list of scopes. Replay drives it, the summary reads it.
 //
-// How: a scope numbers its peaks. While the sum stands at a new maximum, what each group holds now
-// is what it holds at the peak, and nothing need be stored. The first change that makes no new
-// maximum ends that state and raises the number; from then on a group stores what it holds just
-// before it changes for the first time under this number. O(1) an event, memory O(groups). Of equal
-// maxima the first one wins. Two groups in one scope; what a group has stored is shown with the
-// number that it was stored under:
+// How: the ends of peaks are numbered, and a scope keeps the number of its last one. While the sum
+// stands at a new maximum, what each group holds now is what it holds at the peak, and nothing need
+// be stored. The first change that makes no new maximum ends that state; from then on a group
+// stores what it holds just before it changes for the first time since. O(1) an event, memory
+// O(groups). Of equal maxima the first one wins. Two groups in one scope; what a group has stored
+// is shown with the number of the end that it was stored after:
 //
-//   change    sum  peak  number   A holds  stored     B holds  stored
-//   A +100    100   100       0       100  –                0  –
-//   B  +50    150   150       0       100  –               50  –
-//   A  -40    110   150       1        60  100 (1)         50  –         B changes nothing: no work
-//   B +130    240   240       1        60  100 (1)        180   50 (1)
-//   A  -60    180   240       2         0   60 (2)        180   50 (1)
-//   finish          240       2         0   60 (2)        180  180 (2)   60 + 180 = 240
+//   change    sum  peak  end      A holds  stored     B holds  stored
+//   A +100    100   100    0          100  –                0  –
+//   B  +50    150   150    0          100  –               50  –
+//   A  -40    110   150    1           60  100 (1)         50  –         B changes nothing: no work
+//   B +130    240   240    1           60  100 (1)        180   50 (1)
+//   A  -60    180   240    2            0   60 (2)        180   50 (1)
+//   finish          240    2            0   60 (2)        180  180 (2)   60 + 180 = 240
+//
+// Most changes in a row are of groups that count into the same scopes, the heap's, and make no new
+// maximum: such a run is one sum for all of its scopes, which get it when somebody looks.
 #pragma once
 
 #include <array>
@@ -24,12 +27,14 @@
 #include <span>
 #include <vector>
 
+#include "collector/replay/chunked_array.h"
 #include "collector/replay/prefetch.h"
 
 namespace gpupeak::collector {
 
 using GroupId = uint32_t;
 using ScopeId = uint16_t;
+using ScopeListId = uint32_t;
 using OwnerId = uint32_t;  ///< whatever the caller wants a plain sum for; small numbers
 inline constexpr GroupId kNoGroup = UINT32_MAX;
 
@@ -45,14 +50,13 @@ class PeakFinder {
     uint64_t peak_step_bytes = 0;   ///< what that allocation added
     uint64_t recent_max = 0;        ///< since the last take_recent_max()
     int64_t step = 0;               // of the change under way
-    uint32_t number = 0;            // of the peak
+    uint64_t ended = 0;             // peaks_ended_ at the end of its last peak
     bool at_maximum = false;        // nothing has changed since the last new maximum
     bool touched = false;           // listed in touched_
   };
   struct AtPeak {
     uint64_t bytes = 0;
     uint32_t count = 0;
-    uint32_t number = 0;
   };
   /// What the groups of one owner hold and have allocated.
   struct Owned {
@@ -67,8 +71,9 @@ class PeakFinder {
     uint64_t alloc_count = 0;
     uint64_t folded = 0;  // peaks_ended_ when what it held at the peaks was last noted
     uint32_t live_count = 0;
-    uint32_t scope_list = 0;  // index into scope_lists_
+    ScopeListId scope_list = 0;
     OwnerId owner = 0;
+    bool stored = false;  // it held something at a peak that has ended
   };
   /// One part of a change that happens in one step.
   struct Change {
@@ -79,8 +84,10 @@ class PeakFinder {
   };
 
   ScopeId add_scope();
-  /// At most kMaxScopesOfGroup scopes.
-  GroupId add_group(std::span<const ScopeId> scopes, OwnerId owner = 0);
+  /// At most kMaxScopesOfGroup scopes. Equal for equal ones.
+  ScopeListId scope_list(std::span<const ScopeId> scopes);
+  GroupId add_group(ScopeListId scopes, OwnerId owner = 0);
+  GroupId add_group(std::span<const ScopeId> scopes) { return add_group(scope_list(scopes)); }
 
   void prefetch(GroupId group) const { prefetch_line(&groups_[group]); }
   void add(GroupId group, uint64_t bytes, uint64_t ticks);
@@ -97,7 +104,10 @@ class PeakFinder {
   /// The scope's maximum since the last call.
   uint64_t take_recent_max(ScopeId scope);
 
-  const Scope& scope(ScopeId id) const { return scopes_[id]; }
+  const Scope& scope(ScopeId id) const {
+    settle();
+    return scopes_[id];
+  }
   size_t scope_count() const { return scopes_.size(); }
   const Group& group(GroupId id) const { return groups_[id]; }
   size_t group_count() const { return groups_.size(); }
@@ -108,28 +118,54 @@ class PeakFinder {
   AtPeak at_peak(GroupId group, ScopeId scope) const;
 
  private:
-  using ScopeList = std::vector<ScopeId>;
+  static constexpr ScopeListId kNoList = UINT32_MAX;
+  struct ScopeList {
+    std::array<ScopeId, kMaxScopesOfGroup> ids{};
+    uint32_t count = 0;
+
+    bool operator==(const ScopeList&) const = default;
+    const ScopeId* begin() const { return ids.data(); }
+    const ScopeId* end() const { return ids.data() + count; }
+  };
+  /// What the scopes of one list have not yet been told.
+  struct Run {
+    ScopeListId list = kNoList;
+    bool at_maximum = false;  // any of them
+    int64_t sum = 0;
+    int64_t largest = 0;
+    int64_t room = 0;  // a larger sum is a new maximum of one of them
+  };
 
   void apply(std::span<const Change> changes, uint64_t ticks, bool keeps_maximum);
   const ScopeList& scopes_of(const Group& group) const { return scope_lists_[group.scope_list]; }
-  void end_maximum(Scope& scope) {
-    scope.number += scope.at_maximum;
-    peaks_ended_ += scope.at_maximum;
+  void end_maximum(Scope& scope) const {
+    if (!scope.at_maximum) return;
+    scope.ended = ++peaks_ended_;
     scope.at_maximum = false;
   }
+  /// Ends the run under way, if there is one.
+  void settle() const {
+    if (run_.list != kNoList) tell_scopes();
+  }
+  void tell_scopes() const;
+  void begin_run(ScopeListId list) const;
+  void end_maxima_of_run() const;
+  void grow_beyond_run(GroupId id, uint64_t bytes, uint64_t ticks);
   /// Before the group changes.
-  void fold(GroupId id) {
-    if (groups_[id].folded != peaks_ended_) note_at_peaks(id);
+  void fold(Group& group, GroupId id) {
+    if (group.folded != peaks_ended_) note_at_peaks(id);
   }
   void note_at_peaks(GroupId id);
   static void raise(Scope& scope, GroupId group, uint64_t bytes, uint64_t ticks);
 
-  std::vector<Scope> scopes_;
+  // Who looks settles what is under way, which changes nothing that he could see otherwise.
+  mutable std::vector<Scope> scopes_;
+  mutable Run run_;
+  mutable uint64_t peaks_ended_ = 0;  // of all scopes
   std::vector<ScopeList> scope_lists_;
-  std::vector<Group> groups_;
+  ChunkedArray<Group> groups_;
   // By group, beside its list; final after finish().
-  std::vector<std::array<AtPeak, kMaxScopesOfGroup>> at_peaks_;
-  uint64_t peaks_ended_ = 0;  // of all scopes
+  ChunkedArray<std::array<AtPeak, kMaxScopesOfGroup>> at_peaks_;
   std::vector<Owned> owned_;
   std::vector<ScopeId> touched_;
 };
@@ -144,17 +180,17 @@ inline void PeakFinder::raise(Scope& scope, GroupId group, uint64_t bytes, uint6
 
 inline void PeakFinder::add(GroupId id, uint64_t bytes, uint64_t ticks) {
   Group& group = groups_[id];
-  for (const ScopeId scope_id : scopes_of(group)) {
-    Scope& scope = scopes_[scope_id];
-    scope.current += bytes;
-    if (scope.current > scope.peak) {
-      raise(scope, id, bytes, ticks);
-    } else {
-      end_maximum(scope);
-    }
-    if (scope.current > scope.recent_max) scope.recent_max = scope.current;
+  if (run_.list != group.scope_list) [[unlikely]]
+    begin_run(group.scope_list);
+  const int64_t sum = run_.sum + static_cast<int64_t>(bytes);
+  if (sum > run_.room) {
+    grow_beyond_run(id, bytes, ticks);
+  } else {
+    run_.sum = sum;
+    if (run_.at_maximum) end_maxima_of_run();
+    if (sum > run_.largest) run_.largest = sum;
   }
-  fold(id);
+  fold(group, id);
   group.live_bytes += bytes;
   ++group.live_count;
   group.alloc_bytes += bytes;
@@ -167,12 +203,11 @@ inline void PeakFinder::add(GroupId id, uint64_t bytes, uint64_t ticks) {
 
 inline void PeakFinder::remove(GroupId id, uint64_t bytes) {
   Group& group = groups_[id];
-  for (const ScopeId scope_id : scopes_of(group)) {
-    Scope& scope = scopes_[scope_id];
-    end_maximum(scope);
-    scope.current -= bytes;
-  }
-  fold(id);
+  if (run_.list != group.scope_list) [[unlikely]]
+    begin_run(group.scope_list);
+  if (run_.at_maximum) end_maxima_of_run();
+  run_.sum -= static_cast<int64_t>(bytes);
+  fold(group, id);
   group.live_bytes -= bytes;
   --group.live_count;
   owned_[group.owner].live_bytes -= bytes;

@@ -25,8 +25,18 @@ SiteTable::SiteTable(PeakFinder& peaks, uint32_t integrated)
 ContextId SiteTable::context(const SiteContext& context) {
   const auto [entry, added] =
       context_ids_.try_emplace(context, static_cast<ContextId>(contexts_.size()));
-  if (added) contexts_.push_back(context);
+  if (added) {
+    contexts_.push_back(context);
+    countings_.push_back(counting(context));
+  }
   return entry->second;
+}
+
+SiteTable::Counting SiteTable::counting(const SiteContext& context) {
+  size_t side = is_device_kind(context.kind) ? size_t{kDeviceSide} : size_t{kHostSide};
+  if (!counts_into_sum(context.kind)) side = kPhaseSides;
+  return {peaks_.scope_list(scopes_for(context.kind, context.device)),
+          owner_of(context.phase, side)};
 }
 
 void SiteTable::grow() {
@@ -44,12 +54,8 @@ void SiteTable::grow() {
 GroupId SiteTable::add_group(uint64_t key) {
   if (groups_.size() * 2 >= index_.size()) grow();
   const auto context = static_cast<ContextId>(key >> 32);
-  const SiteContext& circumstances = contexts_[context];
-  const std::vector<ScopeId> scopes = scopes_for(circumstances.kind, circumstances.device);
-  size_t side = is_device_kind(circumstances.kind) ? size_t{kDeviceSide} : size_t{kHostSide};
-  if (!counts_into_sum(circumstances.kind)) side = kPhaseSides;
-  const GroupId id = peaks_.add_group(scopes, owner_of(circumstances.phase, side));
-  groups_.push_back({static_cast<uint32_t>(key), context, 0, 0});
+  const GroupId id = peaks_.add_group(countings_[context].scopes, countings_[context].owner);
+  groups_.append() = {static_cast<uint32_t>(key), context, 0, 0};
   size_t i = home(key);
   while (index_[i].key != kFreeKey) i = (i + 1) & mask_;
   index_[i] = {key, id};

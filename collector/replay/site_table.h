@@ -102,8 +102,16 @@ class SiteTable {
   const uint32_t integrated_;
   std::vector<Entry> index_;
   size_t mask_;
-  std::vector<GroupInfo> groups_;
+  /// How the groups of a context are counted.
+  struct Counting {
+    ScopeListId scopes;
+    OwnerId owner;
+  };
+  Counting counting(const SiteContext& context);
+
+  ChunkedArray<GroupInfo> groups_;
   std::vector<SiteContext> contexts_;
+  std::vector<Counting> countings_;  // by context
   std::map<SiteContext, ContextId> context_ids_;
   std::vector<ScopeInfo> scopes_;  // by ScopeId
   std::map<std::string, ScopeId> scope_ids_;

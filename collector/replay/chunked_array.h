@@ -1,0 +1,52 @@
+// An array that grows without moving: events make entries and change them at random for as long as
+// a log lasts, and copying millions of them would take as long as the events themselves. What has
+// not been written is zero and takes no memory. The tables of groups are such.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+namespace gpupeak::collector {
+
+/// Zeroed memory in chunks of one size, each aligned to it.
+class ZeroedChunks {
+ public:
+  static constexpr size_t kChunkBytes = size_t{2} << 20;  // a huge page, where the kernel has some
+  struct Unmap {
+    void operator()(std::byte* chunk) const;
+  };
+  using Chunk = std::unique_ptr<std::byte, Unmap>;
+
+  /// Throws std::bad_alloc. `many`: it will be filled, so huge pages are asked for.
+  static Chunk make(bool many);
+};
+
+template <class T>
+class ChunkedArray {
+  static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
+
+ public:
+  size_t size() const { return size_; }
+  T& operator[](size_t i) { return *at(i); }
+  const T& operator[](size_t i) const { return *at(i); }
+  /// The new last entry, all bytes of which are zero.
+  T& append() {
+    if (size_ == chunks_.size() * kEntries) chunks_.push_back(ZeroedChunks::make(size_ > 0));
+    return *at(size_++);
+  }
+
+ private:
+  static constexpr size_t kEntries = std::bit_floor(ZeroedChunks::kChunkBytes / sizeof(T));
+
+  T* at(size_t i) const {
+    return reinterpret_cast<T*>(chunks_[i / kEntries].get()) + i % kEntries;
+  }
+
+  std::vector<ZeroedChunks::Chunk> chunks_;
+  size_t size_ = 0;
+};
+
+}  // namespace gpupeak::collector
