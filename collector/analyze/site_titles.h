@@ -102,7 +102,7 @@ class SiteTitles {
   Symbolizer& symbolizer_;
   std::string program_;  ///< the executable's name, escaped
   std::unordered_map<std::string, uint32_t> interned_;
-  std::deque<Site> sites_;                               ///< each once, most have many stacks
+  std::deque<Site> sites_;                                ///< each once, most have many stacks
   std::unordered_map<Site, uint32_t, SiteHash> numbers_;  ///< in sites_
   std::vector<uint32_t> of_stack_;  ///< by node: number in sites_ + 1; 0: not asked for yet
   Candidates scratch_;

@@ -20,12 +20,12 @@ uint32_t Tagger::intern(const std::string& name) {
 /// `named`: what the program said that it is for, or 0.
 uint32_t Tagger::tag_of(uint32_t named, PhaseId phase, uint32_t stack) {
   if (named != 0) return intern(replay_.log().definitions().shown(replay_.name(named)));
-  const std::string_view in =
-      phase == 0 ? "" : replay_.name(replay_.phases().phases()[phase].name);
+  const std::string_view in = phase == 0 ? "" : replay_.name(replay_.phases().phases()[phase].name);
   const uint32_t rule = rules_.rule_of(stack, in);
   if (rule == kNoRule) return 0;
   if (rule >= of_rule_.size()) of_rule_.resize(rule + 1);
-  if (!of_rule_[rule]) of_rule_[rule] = intern(replay_.log().definitions().shown(rules_.name(rule)));
+  if (!of_rule_[rule])
+    of_rule_[rule] = intern(replay_.log().definitions().shown(rules_.name(rule)));
   return *of_rule_[rule];
 }
 

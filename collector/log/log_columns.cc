@@ -41,7 +41,8 @@ enum Column : size_t {
   kColumns
 };
 
-constexpr size_t kBlockHeadWords = 1 + kColumns, kBlockHeadBytes = kBlockHeadWords * sizeof(uint32_t);
+constexpr size_t kBlockHeadWords = 1 + kColumns,
+                 kBlockHeadBytes = kBlockHeadWords * sizeof(uint32_t);
 
 /// A column that grows. As large as it can become, so that nobody has to ask whether there is room;
 /// what is not used of it has no memory.

@@ -69,11 +69,11 @@ std::optional<uint64_t> bytes_of_columns(std::span<const uint8_t> frame) {
 /// Throws LogError for columns of another version than this one reads.
 void refuse_other_columns(std::span<const uint8_t> frame, const std::string& name) {
   const auto* text = reinterpret_cast<const char*>(frame.data()) + kSkippableHeader;
-  const size_t size = std::min<size_t>(word_at(frame, sizeof(uint32_t)),
-                                       frame.size() - kSkippableHeader);
+  const size_t size =
+      std::min<size_t>(word_at(frame, sizeof(uint32_t)), frame.size() - kSkippableHeader);
   if (std::string_view(text, size).starts_with(kAnyColumnsFollow) && !bytes_of_columns(frame))
-    throw LogError(name + " is damaged, or was packed by another version of gpupeak, which reads it",
-                   0);
+    throw LogError(
+        name + " is damaged, or was packed by another version of gpupeak, which reads it", 0);
 }
 
 /// The same of the frames before the first that has content, which is left in `file`.

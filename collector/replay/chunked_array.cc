@@ -12,8 +12,8 @@ void ZeroedChunks::Unmap::operator()(std::byte* chunk) const {
 }
 
 ZeroedChunks::Chunk ZeroedChunks::make(bool many) {
-  void* room = mmap(nullptr, 2 * kChunkBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                    -1, 0);
+  void* room =
+      mmap(nullptr, 2 * kChunkBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (room == MAP_FAILED) throw std::bad_alloc();
   auto* const begin = static_cast<std::byte*>(room);
   const size_t before = -reinterpret_cast<uintptr_t>(begin) % kChunkBytes;

@@ -41,9 +41,7 @@ class ChunkedArray {
  private:
   static constexpr size_t kEntries = std::bit_floor(ZeroedChunks::kChunkBytes / sizeof(T));
 
-  T* at(size_t i) const {
-    return reinterpret_cast<T*>(chunks_[i / kEntries].get()) + i % kEntries;
-  }
+  T* at(size_t i) const { return reinterpret_cast<T*>(chunks_[i / kEntries].get()) + i % kEntries; }
 
   std::vector<ZeroedChunks::Chunk> chunks_;
   size_t size_ = 0;

@@ -18,8 +18,9 @@ Bytes joined(const std::vector<Bytes>& blocks, size_t piece) {
   ColumnCutter cutter("x");
   Bytes log;
   const auto join = [&log](const ColumnBlock& block) {
-    join_columns(block, "x",
-                 [&](const char* bytes, size_t size) { log.insert(log.end(), bytes, bytes + size); });
+    join_columns(block, "x", [&](const char* bytes, size_t size) {
+      log.insert(log.end(), bytes, bytes + size);
+    });
   };
   for (const Bytes& block : blocks) {
     for (size_t at = 0; at < block.size(); at += piece) {

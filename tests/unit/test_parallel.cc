@@ -1,6 +1,4 @@
 // What several threads share: each piece is done once, and names are the same as one by one.
-#include "collector/log/parallel.h"
-
 #include <atomic>
 #include <map>
 #include <stdexcept>
@@ -9,6 +7,7 @@
 
 #include "catch.h"
 #include "collector/log/log_reader.h"
+#include "collector/log/parallel.h"
 #include "collector/symbols/symbolizer.h"
 #include "log_builder.h"
 #include "this_program.h"
