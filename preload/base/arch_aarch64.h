@@ -50,6 +50,7 @@ constexpr bool kKernelClockMayStandStill = true;
 /// How a slot is filled in through which a function is called, and one that holds its address.
 constexpr uint32_t kCallRelocation = R_AARCH64_JUMP_SLOT;
 constexpr uint32_t kAddressRelocation = R_AARCH64_GLOB_DAT;
+constexpr uint32_t kPointerRelocation = R_AARCH64_ABS64;
 
 /// What this thread loads or stores next it loads or stores after what it loaded so far; what it
 /// stores next others see after what it stored so far.

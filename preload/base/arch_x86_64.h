@@ -36,6 +36,7 @@ constexpr bool kKernelClockMayStandStill = false;
 /// How a slot is filled in through which a function is called, and one that holds its address.
 constexpr uint32_t kCallRelocation = R_X86_64_JUMP_SLOT;
 constexpr uint32_t kAddressRelocation = R_X86_64_GLOB_DAT;
+constexpr uint32_t kPointerRelocation = R_X86_64_64;
 
 /// What this thread loads or stores next it loads or stores after what it loaded so far; what it
 /// stores next others see after what it stored so far. x86 does so by itself.

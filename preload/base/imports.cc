@@ -88,20 +88,30 @@ void for_each_import(const dl_phdr_info& object, const char* name,
   if (table.symbols == nullptr || table.strings == nullptr) return;
   const Range read_only = read_only_of(object);
   const Relocations relocations = relocations_of(table);
-  const auto look = [&](const ElfW(Rela) & entry, uint32_t type) {
-    if (ELF64_R_TYPE(entry.r_info) != type) return;
+  const auto look = [&](const ElfW(Rela) & entry) {
     const ElfW(Sym)& symbol = table.symbols[ELF64_R_SYM(entry.r_info)];
     if (strcmp(table.strings + symbol.st_name, name) != 0) return;
-    auto* const slot = reinterpret_cast<uintptr_t*>(table.bias + entry.r_offset);
+    const uintptr_t at = table.bias + entry.r_offset;
+    auto* const slot = reinterpret_cast<uintptr_t*>(at);
+    const uint32_t type = ELF64_R_TYPE(entry.r_info);
+    // In a table of functions it is at once what it will be; in code it could not be written.
+    const bool in_table = type == arch::kPointerRelocation;
+    if (at % sizeof *slot != 0 || (in_table && (entry.r_addend != 0 || is_code_of(object, at))))
+      return;
     // Until it is filled in it leads to the object's own code, which asks the loader.
     const bool own = symbol.st_shndx != SHN_UNDEF && *slot == table.bias + symbol.st_value;
-    const bool bound = own || !is_code_of(object, *slot);
-    visit({slot, read_only.holds(reinterpret_cast<uintptr_t>(slot)), bound}, data);
+    const bool bound = in_table || own || !is_code_of(object, *slot);
+    visit({slot, read_only.holds(at), bound}, data);
   };
-  for (size_t i = 0; i < relocations.call_count; ++i)
-    look(relocations.calls[i], arch::kCallRelocation);
-  for (size_t i = relocations.relative_count; i < relocations.data_count; ++i)
-    look(relocations.data[i], arch::kAddressRelocation);
+  for (size_t i = 0; i < relocations.call_count; ++i) {
+    if (ELF64_R_TYPE(relocations.calls[i].r_info) == arch::kCallRelocation)
+      look(relocations.calls[i]);
+  }
+  for (size_t i = relocations.relative_count; i < relocations.data_count; ++i) {
+    const uint32_t type = ELF64_R_TYPE(relocations.data[i].r_info);
+    if (type == arch::kAddressRelocation || type == arch::kPointerRelocation)
+      look(relocations.data[i]);
+  }
 }
 
 }  // namespace gpupeak::preload

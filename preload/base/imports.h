@@ -1,5 +1,6 @@
 // The slots through which a loaded object calls a function of another one, or an exported one of
-// its own: what the loader has filled in, or will at the first call. HOOK-SAFE.
+// its own: what the loader has filled in, or will at the first call, and tables of functions in its
+// data. HOOK-SAFE.
 #pragma once
 
 #include <link.h>
@@ -15,8 +16,8 @@ struct ImportSlot {
   bool bound;      ///< filled in: else the first call does it
 };
 
-/// Calls `visit(slot)` for each of one object's. Addresses in other data (tables of functions) are
-/// not among them.
+/// Calls `visit(slot)` for each of one object's. What a program has itself stored since is not
+/// among them.
 template <typename Visit>
 void for_each_import(const dl_phdr_info& object, const char* name, Visit visit) {
   for_each_import(

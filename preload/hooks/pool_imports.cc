@@ -16,10 +16,11 @@ constexpr size_t kMost = 4096;
 constinit Import g_imports[kMost];
 constinit size_t g_count = 0;
 
-bool write(const Import& import, uintptr_t to) {
+/// A table of functions is the program's own to write, which it may do at this moment.
+bool write(const Import& import, uintptr_t from, uintptr_t to) {
   if (import.read_only) return replace_slot(import.slot, to);
-  __atomic_store_n(import.slot, to, __ATOMIC_RELEASE);
-  return true;
+  return __atomic_compare_exchange_n(import.slot, &from, to, false, __ATOMIC_RELEASE,
+                                     __ATOMIC_RELAXED);
 }
 
 /// An unfilled slot leads to what the loader would find for it.
@@ -40,7 +41,7 @@ bool replace_imports(const dl_phdr_info& object, const char* name, uintptr_t rea
       return;
     }
     const Import import{slot.at, stand_in, *slot.at, slot.read_only};
-    if (write(import, stand_in)) g_imports[g_count++] = import;
+    if (write(import, import.was, stand_in)) g_imports[g_count++] = import;
   });
   return fits;
 }
@@ -49,7 +50,7 @@ void put_back_imports(uintptr_t stand_in) {
   for (size_t i = 0; i < g_count; ++i) {
     const Import& import = g_imports[i];
     if (import.stand_in == stand_in && data_end(import.slot) != nullptr && *import.slot == stand_in)
-      write(import, import.was);
+      write(import, stand_in, import.was);
   }
 }
 
