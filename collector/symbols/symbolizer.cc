@@ -129,7 +129,7 @@ const ResolvedAddress& Symbolizer::resolve(uint32_t id) {
     const auto [entry, added] = resolved_.try_emplace({node.ip, node.module});
     of_node_[id] = &entry->second;
     if (added) {
-      describe(id, entry->second);
+      describe(id, frames_of(id), entry->second);
       finish(id, entry->second);
     }
   }
@@ -144,30 +144,42 @@ void Symbolizer::resolve_all(std::span<const uint32_t> stacks) {
   struct New {
     uint32_t node;
     ResolvedAddress* resolved;
+    std::vector<DwarfFrame> known;
   };
   std::vector<New> added;
+  std::vector<std::vector<size_t>> of_module(modules_.size());
   for (const uint32_t stack : stacks) {
     for (uint32_t id = stack; id != 0 && !stack_resolved_[id]; id = nodes[id].parent) {
       stack_resolved_[id] = true;
       if (of_node_[id] != nullptr) continue;
       const auto [entry, is_new] = resolved_.try_emplace({nodes[id].ip, nodes[id].module});
       of_node_[id] = &entry->second;
-      if (is_new) added.push_back({id, &entry->second});
+      if (!is_new) continue;
+      of_module[nodes[id].module].push_back(added.size());
+      added.push_back({id, &entry->second, {}});
     }
   }
+  // Of a module's file one thread reads at a time: the largest are begun first.
+  std::sort(of_module.begin(), of_module.end(),
+            [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  in_parallel(of_module.size(), 1, [&](size_t begin, size_t /*end*/) {
+    for (const size_t i : of_module[begin]) added[i].known = frames_of(added[i].node);
+  });
   in_parallel(added.size(), kPiece, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) describe(added[i].node, *added[i].resolved);
+    for (size_t i = begin; i < end; ++i)
+      describe(added[i].node, added[i].known, *added[i].resolved);
   });
   // Numbers and warnings in the same order, however many threads there were.
   for (const New& one : added) finish(one.node, *one.resolved);
 }
 
 /// All but what depends on others. Several threads may ask, each for another address.
-void Symbolizer::describe(uint32_t id, ResolvedAddress& resolved) {
+void Symbolizer::describe(uint32_t id, const std::vector<DwarfFrame>& known,
+                          ResolvedAddress& resolved) const {
   const StackNode& node = definitions_.nodes()[id];
   const PythonFrame* python = definitions_.python_frame(node);
   Frame frame = python != nullptr ? python_frame(*python) : native_frame(node);
-  for (const DwarfFrame& part : frames_of(id)) {
+  for (const DwarfFrame& part : known) {
     frame.function = escape(demangle(part.function));
     frame.file = escape(part.file);
     frame.line = part.line;

@@ -86,7 +86,8 @@ class Symbolizer {
     bool problem_noted = false;
   };
 
-  void describe(uint32_t node, ResolvedAddress& resolved);
+  void describe(uint32_t node, const std::vector<DwarfFrame>& known,
+                ResolvedAddress& resolved) const;
   void finish(uint32_t node, ResolvedAddress& resolved);
   std::vector<DwarfFrame> frames_of(uint32_t node);
   ModuleSymbols* symbols_of(uint32_t module);

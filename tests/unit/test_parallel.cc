@@ -1,6 +1,7 @@
 // What several threads share: each piece is done once, and names are the same as one by one.
 #include <atomic>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "catch.h"
 #include "collector/log/log_reader.h"
 #include "collector/log/parallel.h"
+#include "collector/symbols/module_cache.h"
 #include "collector/symbols/symbolizer.h"
 #include "log_builder.h"
 #include "this_program.h"
@@ -40,20 +42,24 @@ TEST_CASE("parallel: of several failures the first piece's is thrown", "[collect
 TEST_CASE("symbolizer: many stacks at once have the frames, numbers and warnings of one by one",
           "[collector]") {
   const ThisProgram self = this_program();
-  constexpr uint64_t kGone = 0x10000, kOther = 0x20000;
+  constexpr uint64_t kGone = 0x10000, kOther = 0x20000, kAgain = 0x100000000;
+  const uint64_t text = self.begin - self.bias;  // loaded twice, it is still one file
   LogBuilder log;
   log.module("/nowhere/libgone.so", "id", kGone, kGone, 0x10000);
   log.module(self.path, "", self.bias, self.begin, self.end - self.begin);
   log.module(self.path, "not this build", kOther, kOther, 0x10000);
+  log.module(self.path, "", kAgain, kAgain + text, self.end - self.begin);
   std::vector<uint32_t> stacks;
   for (uint32_t i = 0; i < 3000; ++i) {
     const uint64_t step = (self.end - self.begin) / 3000;
-    const uint32_t outer = log.node(0, self.begin + i * step);
+    const uint32_t outer = log.node(0, (i % 3 == 0 ? kAgain + text : self.begin) + i * step);
     stacks.push_back(log.node(outer, (i % 2 == 0 ? kGone : kOther) + 1 + i % 997));
   }
   const TemporaryFile file;
   const LogReader reader(log.save(file.path()));
-  Symbolizer at_once(reader.definitions(), {});
+  SymbolSearch search;
+  search.cache = std::make_shared<ModuleCache>();
+  Symbolizer at_once(reader.definitions(), search);
   Symbolizer alone(reader.definitions(), {});
   at_once.resolve_all(stacks);
   std::map<uint32_t, uint32_t> numbers;
