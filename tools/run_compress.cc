@@ -20,11 +20,10 @@ namespace gpupeak::tools {
 namespace {
 
 constexpr uint64_t kLargeBytes = 64 << 20;
-/// Measured: docs/performance.md. A higher level leaves a twentieth less and takes twice the
-/// processors' time, which nobody waits for where there are many.
-constexpr int kLevel = 3, kLevelOfMany = 9;
-constexpr size_t kMany = 8;
-constexpr size_t kMostThreads = 8;
+/// Measured: docs/performance.md. Level 9 leaves a twentieth less, and one waits three times as
+/// long.
+constexpr int kLevel = 3;
+constexpr size_t kMostThreads = 4;
 
 struct Stopped {};
 
@@ -37,9 +36,8 @@ void compress(const std::string& path, const collector::Progress& show,
               const volatile sig_atomic_t& stop) {
   const collector::MappedFile log(path);
   collector::Packing packing;
-  const size_t processors = collector::usable_processors();
-  packing.level = processors < kMany ? kLevel : kLevelOfMany;
-  packing.threads = static_cast<int>(std::min(processors, kMostThreads));
+  packing.level = kLevel;
+  packing.threads = static_cast<int>(std::min(collector::usable_processors(), kMostThreads));
   packing.in_place = true;
   const auto progress = [&](uint64_t done, uint64_t total) {
     if (stop != 0) throw Stopped{};
