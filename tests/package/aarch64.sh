@@ -89,9 +89,9 @@ done
 # (reload), has vfork be a fork, refuses MADV_WIPEONFORK (raw_clone), ignores MADV_POPULATE_WRITE (full_disk), makes up its
 # own /proc/self/stat (start_together), delivers ignored SIGBUS for ever, has no process_vm_writev (pools.rules), and needs memory
 # and time of its own. Of XLA's stand-in the one table of functions has other addresses right behind it by this compiler, and so
-# is left alone (pools.xla). Not looked into yet: pools.growth, pools.rules.wrong.
+# is left alone (pools.xla).
 beside='reload|vfork|raw_clone|full_disk|start_together|bus_ignored|many_paths_(threads|jumps)'
-beside+='|unfit|stacks.(node|python)|hazard.python|pools.(rules|growth|xla)|start_programs|log_places.summary|log_keeps.(short|children)|abi.phases|torture.handover'
+beside+='|unfit|stacks.(node|python)|hazard.python|pools.(rules.(bound|lazy|loaded|threads|unloaded)|xla)|start_programs|log_places.summary|log_keeps.(short|children)|abi.phases|torture.handover'
 ctest --test-dir "$build" -j "$(nproc)" -R "$only" -E "$beside" --timeout 300 >"$log" 2>&1 || failed=1
 grep -E '\*\*\*(Failed|Timeout|Exception)|SEGFAULT' "$log" || true
 echo "| tests | held | failed | cannot be tried under qemu |"
