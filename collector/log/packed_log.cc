@@ -66,17 +66,19 @@ std::optional<uint64_t> bytes_of_columns(std::span<const uint8_t> frame) {
   return bytes;
 }
 
-/// Throws LogError for columns of another version than this one reads.
-void refuse_other_columns(std::span<const uint8_t> frame, const std::string& name) {
+/// Whether a skippable frame says so. Throws LogError for columns of another version.
+bool columns_follow_it(std::span<const uint8_t> frame, const std::string& name) {
+  if (bytes_of_columns(frame)) return true;
   const auto* text = reinterpret_cast<const char*>(frame.data()) + kSkippableHeader;
   const size_t size =
       std::min<size_t>(word_at(frame, sizeof(uint32_t)), frame.size() - kSkippableHeader);
-  if (std::string_view(text, size).starts_with(kAnyColumnsFollow) && !bytes_of_columns(frame))
+  if (std::string_view(text, size).starts_with(kAnyColumnsFollow))
     throw LogError(
         name + " is damaged, or was packed by another version of gpupeak, which reads it", 0);
+  return false;
 }
 
-/// The same of the frames before the first that has content, which is left in `file`.
+/// What the frames say of columns before the first that has content, which is left in `file`.
 std::optional<uint64_t> bytes_of_columns_in(std::span<const uint8_t>& file) {
   while (is_skippable(word_at(file, 0)) && file.size() >= kSkippableHeader) {
     if (const auto told = bytes_of_columns(file)) return told;
@@ -337,8 +339,7 @@ Unpacked unpack(std::span<const uint8_t> file, const std::string& path) {
       }
       const auto* text = reinterpret_cast<const char*>(file.data() + kSkippableHeader);
       symbols_follow |= std::string_view(text, bytes) == kSymbolsFollow;
-      refuse_other_columns(file, name);
-      columns_follow |= bytes_of_columns(file).has_value();
+      columns_follow |= columns_follow_it(file, name);
       taken = kSkippableHeader + bytes;
     } else if (columns_follow && !symbols_follow) {
       LogJoiner joiner(name, log);
@@ -368,8 +369,7 @@ std::vector<uint8_t> unpack_front(std::span<const uint8_t> file, const std::stri
   const auto goes_on = [&] { return front.size() < bytes; };
   bool has_columns = false;
   while (is_skippable(word_at(file, 0)) && file.size() >= kSkippableHeader) {
-    refuse_other_columns(file, name);
-    has_columns |= bytes_of_columns(file).has_value();
+    has_columns |= columns_follow_it(file, name);
     const size_t frame = kSkippableHeader + word_at(file, sizeof(uint32_t));
     file = file.subspan(std::min(frame, file.size()));
   }

@@ -160,6 +160,11 @@ def case_damaged():
             packed = file.read()
         begin = packed[:len(PACKED) + 8 + len("gpupeak.columns/2") + 8]
         expect(b"gpupeak.columns/2" in begin, f"{begin}")
+        other = os.path.join(folder, "other.gplog")
+        with open(other, "wb") as file:
+            file.write(packed.replace(b"gpupeak.columns/2", b"gpupeak.columns/1", 1))
+        done = subprocess.run([GPUPEAK, "report", other], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        expect(done.returncode == 3 and "packed by another version of gpupeak" in done.stderr, f"{done.returncode}: {done.stderr}")
         columns = subprocess.run(["zstd", "-dcq"], input=packed, stdout=subprocess.PIPE, check=True).stdout
         seed = random.randrange(1 << 32)
         print(f"seed {seed}")
@@ -171,7 +176,7 @@ def case_damaged():
                 del damaged[chance.randrange(len(damaged)):]
             else:
                 for _ in range(chance.randrange(1, 20)):
-                    place = chance.randrange(48 if i % 3 == 1 else len(damaged))  # the columns' sizes, or anything
+                    place = chance.randrange(52 if i % 3 == 1 else len(damaged))  # the sizes of stretch and columns, or anything
                     damaged[place] = chance.randrange(256)
             path = os.path.join(folder, "damaged.gplog")
             with open(path, "wb") as file:

@@ -139,7 +139,7 @@ TEST_CASE("log_columns: blocks that are damaged are refused or read, and no more
     Bytes& block = blocks.front();
     if (block.empty()) continue;
     for (uint32_t i = 0; i <= random() % 8; ++i)
-      block[random() % (seed % 3 == 0 ? std::min<size_t>(48, block.size()) : block.size())] =
+      block[random() % (seed % 3 == 0 ? std::min<size_t>(52, block.size()) : block.size())] =
           static_cast<uint8_t>(random());
     if (seed % 5 == 0) block.resize(random() % block.size());
     try {
