@@ -20,7 +20,8 @@ struct PoolsOfLog {
 
   PoolsOfLog(const std::string& log, const collector::Progress& progress,
              const PoolsOptions& options)
-      : profile(log, progress, &moments, options.reading),
+      : moments(options.at),
+        profile(log, progress, &moments, options.reading),
         instant(collector::pool_instant(profile, moments, options.at)),
         states(collector::pools_at(profile, instant, progress)) {}
 };
@@ -46,7 +47,7 @@ void add_pools(CommandLine& line) {
   auto [verb, options] = line.add(
       "pools", "What PyTorch's and other sub-allocators had in use and idle, by segment", pools);
   add_view_options(verb, options);
-  verb.add_option("--at", options.at, "peak, end, or the name of a mark")
+  verb.add_option("--at", options.at, "peak, end, the name of a mark, or a time: +1.25s, +40ms")
       ->capture_default_str()
       ->type_name("INSTANT");
   add_top(verb, options.top, "Sites and segments of each pool");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collector/log/kinds.h"
+#include "collector/replay/replay_observer.h"
 
 namespace gpupeak::collector {
 
@@ -173,7 +174,7 @@ void ArenaTable::claim(PoolParents::Key key, PoolParents::Parent& parent, size_t
   if (parent.owner != PoolParents::kNobody) return;
   const bool counted = parent.outside != kNoGroup;
   const auto bytes = static_cast<int64_t>(parent.bytes);
-  parent.owner = arena;
+  parents_.give(parent, arena);
   if (!PoolParents::is_heap(key)) shared_out_.insert(key);
   if (counted) change(parent.outside, -bytes, -1);
   change(accounts_.idle_group(arena, counted), bytes);
@@ -182,6 +183,7 @@ void ArenaTable::claim(PoolParents::Key key, PoolParents::Parent& parent, size_t
 /// An arena that has said where its memory is: that much of what the driver handed out there.
 void ArenaTable::carve(Open& open, const ArenaEvent& event, uint64_t ticks) {
   open.carved = true;
+  ++carved_version_;
   open.address = event.address;
   PoolParents::Parent* parent = parent_at(open, event.address, ticks);
   if (parent != nullptr && event.address - parent->address + event.bytes > parent->bytes) {
@@ -216,11 +218,18 @@ void ArenaTable::uncarve(uint64_t number, Open& open) {
     }
   }
   open.carved = open.counted = false;
+  ++carved_version_;
 }
 
 // Arenas.
 
+void ArenaTable::tell(uint64_t address, const Block& block, bool in_use) const {
+  if (observer_ == nullptr) return;
+  observer_->on_pool_block({address, block.bytes, block.group, block.alone, in_use});
+}
+
 void ArenaTable::take_out(Open& open, uint64_t address, const Block& block) {
+  tell(address, block, false);
   const size_t arena = holders()[block.group].arena;
   const auto bytes = static_cast<int64_t>(block.bytes);
   change(block.group, -bytes, -1);
@@ -320,6 +329,8 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
   block.group = accounts_.use_group(index, block.counted, name, stack, cause);
   change(block.group, static_cast<int64_t>(event.bytes), 1, !again);
   open.blocks.emplace(event.address, block);
+  tell(event.address, block, true);
+  arena.largest_block = std::max(arena.largest_block, event.bytes);
   open.in_use += event.bytes;
   open.answered_ticks = ticks;
   apply(ticks, claims);
@@ -358,7 +369,9 @@ void ArenaTable::failed(const ArenaFailedEvent& event, const Asker& asker, uint6
   const size_t index = found->second.arena;
   const uint64_t since_ticks = found->second.answered_ticks;
   found->second.answered_ticks = ticks;
-  ++rows()[index].failed_count;
+  Arena& arena = rows()[index];
+  ++arena.failed_count;
+  arena.largest_refused = std::max(arena.largest_refused, event.bytes);
   ++failure_count_;
   if (failures_.size() == kMaxFailures) failures_.pop_back();
   if (failures_.size() > kMaxFailuresWithHolders) failures_.back().holders.clear();
@@ -368,7 +381,7 @@ void ArenaTable::failed(const ArenaFailedEvent& event, const Asker& asker, uint6
   failure.asker = asker;
   failure.event = event;
   failure.then = then(index);
-  const int32_t place = rows()[index].place;
+  const int32_t place = arena.place;
   // An arena that has not had any block lies nowhere yet.
   failure.device = place == ArenaAccounts::kNowhere ? event.device : std::max(place, -1);
   if (const ScopeId* driver = accounts_.device_scope(failure.device)) {
@@ -414,14 +427,8 @@ uint64_t ArenaTable::largest_idle(size_t arena) const {
   return std::max(idle.largest, idle.captured_largest);
 }
 
-ArenaTable::Idle ArenaTable::idle_pieces(size_t arena) const {
-  struct Segment {
-    uint64_t begin, end;
-    bool captured;
-    auto operator<=>(const Segment&) const = default;
-  };
+std::vector<ArenaTable::Segment> ArenaTable::segments(size_t arena) const {
   std::vector<Segment> segments;
-  Idle idle;
   bool joins = false;
   parents_.for_each_of(arena, [&](uint64_t begin, uint64_t end, const PoolParents::Parent& parent) {
     // Pieces that were mapped side by side are one to who uses them.
@@ -432,7 +439,6 @@ ArenaTable::Idle ArenaTable::idle_pieces(size_t arena) const {
       segments.push_back({begin, end, parent.captured});
     }
     joins = parent.mapped;
-    idle.grows_in_place |= parent.mapped;
   });
   for (const auto& [number, open] : open_) {
     if (open.arena == arena && open.carved) {
@@ -440,8 +446,16 @@ ArenaTable::Idle ArenaTable::idle_pieces(size_t arena) const {
     }
   }
   std::sort(segments.begin(), segments.end());
-  const auto add = [&idle](uint64_t bytes, bool captured) {
-    if (bytes == 0) return;
+  return segments;
+}
+
+ArenaTable::Idle ArenaTable::idle_pieces(size_t arena) const {
+  Idle idle;
+  parents_.for_each_of(arena, [&](uint64_t, uint64_t, const PoolParents::Parent& parent) {
+    idle.grows_in_place |= parent.mapped;
+  });
+  for_each_hole(arena, [&idle](uint64_t begin, uint64_t end, bool captured) {
+    const uint64_t bytes = end - begin;
     uint64_t& largest = captured ? idle.captured_largest : idle.largest;
     largest = std::max(largest, bytes);
     if (captured) {
@@ -449,17 +463,7 @@ ArenaTable::Idle ArenaTable::idle_pieces(size_t arena) const {
     } else {
       ++idle.pieces;
     }
-  };
-  const auto& placed = arenas()[arena].placed;
-  for (const auto& [begin, end, captured] : segments) {
-    uint64_t from = begin;
-    for (auto block = placed.lower_bound(begin); block != placed.end() && block->first < end;
-         ++block) {
-      add(block->first - std::min(from, block->first), captured);
-      from = std::max(from, block->second);
-    }
-    if (end > from) add(end - from, captured);
-  }
+  });
   return idle;
 }
 

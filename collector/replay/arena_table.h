@@ -8,8 +8,10 @@
 // stands until the step is done, so that its holders are the pool's.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <span>
 #include <unordered_map>
@@ -22,6 +24,8 @@
 #include "collector/replay/pool_parents.h"
 
 namespace gpupeak::collector {
+
+class ReplayObserver;
 
 class ArenaTable {
  public:
@@ -38,6 +42,12 @@ class ArenaTable {
     uint64_t largest = 0, pieces = 0;
     uint64_t captured_bytes = 0, captured_largest = 0;
     bool grows_in_place = false;  ///< has mapped memory, which goes on where it ends
+  };
+  /// Addresses that an arena shares out. Ranges that were mapped side by side are one.
+  struct Segment {
+    uint64_t begin = 0, end = 0;
+    bool captured = false;  ///< kept for a graph
+    auto operator<=>(const Segment&) const = default;
   };
   /// An arena at one instant.
   struct Then {
@@ -90,6 +100,8 @@ class ArenaTable {
   /// seldom: once for each block that an arena shares out.
   using FindHeapBlock = std::function<bool(uint64_t address, uint64_t& begin, uint64_t& bytes)>;
   void use_heap(FindHeapBlock find) { find_heap_block_ = std::move(find); }
+  /// Who is told of each block; nullptr: nobody.
+  void watch(ReplayObserver* observer) { observer_ = observer; }
 
   // Arenas.
   /// `name`: of an ARENA that was created.
@@ -119,22 +131,35 @@ class ArenaTable {
   /// Frees of blocks that are not in use, and events of arenas that nobody created.
   uint64_t unmatched() const { return unmatched_; }
 
-  /// Calls `visit(arena, address, bytes, holder)` for each block in use, by address in each arena.
+  /// Calls `visit(address, bytes, group, alone)` for each block in use, in no order. Group: of
+  /// holders(). Alone: in no segment, its own memory.
   template <typename Visit>
   void for_each_block(Visit visit) const {
     for (const auto& [number, open] : open_) {
       for (const auto& [address, block] : open.blocks) {
-        visit(open.arena, address, block.bytes, holders()[block.group]);
+        visit(address, block.bytes, block.group, block.alone);
       }
     }
   }
-  /// Calls `visit(arena, begin, end)` for each range of addresses that arenas share out.
+  /// Now, by address; O(ranges of all).
+  std::vector<Segment> segments(size_t arena) const;
+  /// Changes whenever those of any arena do.
+  uint64_t segments_version() const { return parents_.owned_version() + carved_version_; }
+  /// What segments() takes.
+  size_t range_count() const { return parents_.range_count() + open_.size(); }
+  /// Calls `visit(begin, end, captured)` for each piece of a segment that is idle, by address.
   template <typename Visit>
-  void for_each_segment(Visit visit) const {
-    for (size_t arena = 0; arena < arenas().size(); ++arena) {
-      parents_.for_each_of(arena, [&](uint64_t begin, uint64_t end, const PoolParents::Parent&) {
-        visit(arena, begin, end);
-      });
+  void for_each_hole(size_t arena, Visit visit) const {
+    const auto& placed = arenas()[arena].placed;
+    for (const auto& [begin, end, captured] : segments(arena)) {
+      uint64_t from = begin;
+      auto block = placed.lower_bound(begin);
+      if (block != placed.begin()) from = std::clamp(std::prev(block)->second, begin, end);
+      for (; block != placed.end() && block->first < end; ++block) {
+        if (block->first > from) visit(from, block->first, captured);
+        from = std::max(from, block->second);
+      }
+      if (end > from) visit(from, end, captured);
     }
   }
 
@@ -172,6 +197,7 @@ class ArenaTable {
   void carve(Open& open, const ArenaEvent& event, uint64_t ticks);
   void uncarve(uint64_t number, Open& open);
   void vacate(uint64_t address, uint64_t bytes);
+  void tell(uint64_t address, const Block& block, bool in_use) const;
   void take_out(Open& open, uint64_t address, const Block& block);
   void take_out_all(Open& open);
   void remove_parent(PoolParents::Key key, uint64_t ticks);
@@ -188,6 +214,8 @@ class ArenaTable {
   std::unordered_set<uint64_t> shared_out_;
   std::vector<Failure> failures_;
   uint64_t failure_count_ = 0;
+  uint64_t carved_version_ = 0;
+  ReplayObserver* observer_ = nullptr;
   FindHeapBlock find_heap_block_;
   unsigned fruitless_looks_ = 0;
   uint64_t unmatched_ = 0;

@@ -23,6 +23,7 @@ PoolParents::Parent* PoolParents::find(Key key) {
 void PoolParents::remove(Key key) {
   const auto entry = parents_.find(key);
   if (entry == parents_.end()) return;
+  if (entry->second.owner != kNobody) ++owned_version_;
   const auto range = ranges_.find(entry->second.address);
   if (range != ranges_.end() && range->second.key == key) ranges_.erase(range);
   if (key >> 63 != 0) --heap_blocks_;
@@ -35,6 +36,7 @@ void PoolParents::map(uint64_t address, uint64_t bytes, Key key) {
   if (parent == nullptr || parent->address != 0 || bytes == 0) return;
   parent->address = address;
   parent->mapped = true;
+  if (parent->owner != kNobody) ++owned_version_;
   ranges_[address] = {address + std::min(bytes, parent->bytes), key};
 }
 
@@ -47,7 +49,10 @@ void PoolParents::unmap(uint64_t address, uint64_t bytes) {
       ++range;
       continue;
     }
-    if (Parent* parent = find(range->second.key)) parent->address = 0;
+    if (Parent* parent = find(range->second.key)) {
+      parent->address = 0;
+      if (parent->owner != kNobody) ++owned_version_;
+    }
     range = ranges_.erase(range);
   }
 }

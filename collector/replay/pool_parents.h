@@ -44,6 +44,14 @@ class PoolParents {
   void map(uint64_t address, uint64_t bytes, Key key);
   void unmap(uint64_t address, uint64_t bytes);
   bool has_heap_blocks() const { return heap_blocks_ > 0; }
+  /// From now on the parent is an arena's.
+  void give(Parent& parent, size_t owner) {
+    parent.owner = owner;
+    ++owned_version_;
+  }
+  /// Changes with every range that an owner has, gets or loses.
+  uint64_t owned_version() const { return owned_version_; }
+  size_t range_count() const { return ranges_.size(); }
 
   /// Calls `visit(key, parent, begin, end)` for what overlaps the range, lowest first. `visit` must
   /// not add or remove.
@@ -79,6 +87,7 @@ class PoolParents {
   std::unordered_map<Key, Parent> parents_;
   std::map<uint64_t, Range> ranges_;  // by begin; never overlapping
   size_t heap_blocks_ = 0;
+  uint64_t owned_version_ = 0;
 };
 
 }  // namespace gpupeak::collector

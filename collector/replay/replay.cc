@@ -35,7 +35,10 @@ Replay::Replay(const LogReader& log, ReplayObserver* observer)
     return true;
   });
   circumstances_.watch(growth_);
-  if (observer != nullptr) observer->replay_ = this;
+  if (observer != nullptr) {
+    observer->replay_ = this;
+    arenas_.watch(observer);
+  }
 }
 
 void Replay::run(const Progress& progress) {

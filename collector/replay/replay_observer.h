@@ -30,6 +30,14 @@ struct DeviceBlock {
   PoolReserves::Id pool = PoolReserves::kNone;
 };
 
+/// A pool's block that comes into use, or goes out of it.
+struct PoolBlockChange {
+  uint64_t address = 0, bytes = 0;
+  GroupId group = kNoGroup;  ///< of ArenaTable::holders(): whose, in which arena
+  bool alone = false;        ///< lies in no segment: is its own memory
+  bool in_use = false;       ///< from now on
+};
+
 /// What a phase is called, and by whom.
 struct PhaseLabel {
   uint32_t name = 0;      ///< Replay::name()
@@ -67,6 +75,8 @@ class ReplayObserver {
   virtual void on_arena_alloc(const ArenaAllocEvent& /*alloc*/, uint32_t /*stack*/) {}
   virtual void on_arena_free(const ArenaFreeEvent& /*free*/) {}
   virtual void on_arena_failed(const ArenaFailedEvent& /*failed*/, uint32_t /*stack*/) {}
+  /// Each block of theirs, also when it ends with its arena or with the memory under it.
+  virtual void on_pool_block(const PoolBlockChange& /*change*/) {}
   /// Where created memory can be used.
   virtual void on_mapped(const DeviceMappedEvent& /*mapped*/) {}
   virtual void on_unmapped(const DeviceUnmappedEvent& /*unmapped*/) {}

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <numeric>
 
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/time_text.h"
 #include "collector/text/title_text.h"
+#include "collector/views/pool_map.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -24,18 +26,19 @@ class Snapshot : public ReplayObserver {
     if (++events_ == at_) take(replay().arenas(), states_);
   }
   static void take(const ArenaTable& table, std::vector<PoolState>& states) {
-    states.assign(table.arenas().size(), {});
+    states.resize(table.arenas().size());
     for (size_t arena = 0; arena < states.size(); ++arena) {
-      states[arena].level = table.level(arena);
-      states[arena].largest_idle = table.largest_idle(arena);
+      PoolState& state = states[arena];
+      state.level = table.level(arena);
+      state.segments = table.segments(arena);
+      table.for_each_hole(arena, [&state](uint64_t begin, uint64_t end, bool captured) {
+        state.holes.push_back({begin, end, captured});
+      });
     }
-    table.for_each_segment([&](size_t arena, uint64_t begin, uint64_t end) {
-      states[arena].segments.push_back({begin, end});
+    table.for_each_block([&](uint64_t address, uint64_t bytes, GroupId group, bool alone) {
+      const ArenaTable::Holder& holder = table.holders()[group];
+      states[holder.arena].blocks.push_back({address, bytes, holder.name, holder.stack, alone});
     });
-    table.for_each_block(
-        [&](size_t arena, uint64_t address, uint64_t bytes, const ArenaTable::Holder& holder) {
-          states[arena].blocks.push_back({address, bytes, holder.name, holder.stack});
-        });
     for (PoolState& state : states) {
       std::sort(state.blocks.begin(), state.blocks.end(),
                 [](const auto& a, const auto& b) { return a.address < b.address; });
@@ -58,51 +61,61 @@ std::string pool_text(const Profile& profile, const ArenaTable::Arena& arena) {
   return profile.definitions().shown(profile.replay().name(arena.name)) + place_text(arena.place);
 }
 
-std::string block_title(Profile& profile, const PoolBlock& block) {
-  return block.name != 0 ? profile.definitions().shown(profile.replay().name(block.name))
-                         : profile.sites().site_title(block.stack);
+uint64_t bytes_of(const std::vector<ArenaTable::Segment>& pieces) {
+  return std::accumulate(
+      pieces.begin(), pieces.end(), uint64_t{0},
+      [](uint64_t sum, const auto& piece) { return sum + piece.end - piece.begin; });
 }
 
-/// A column is a 64th of the segment: full, partly used or idle.
-std::string segment_map(const PoolSegment& segment, const std::vector<PoolBlock>& blocks,
-                        size_t columns) {
-  const uint64_t bytes = segment.end - segment.begin;
-  std::vector<uint64_t> used(columns, 0);
-  const auto column_begin = [&](size_t column) {  // no log has a block of 2^57 bytes
-    return segment.begin + bytes * column / columns;
+/// How much of what is idle its largest requests could not have had.
+std::string fragmentation_text(const PoolState& state, const ArenaTable::Arena& info,
+                               const TextStyle& style) {
+  std::string text;
+  const auto add = [&](uint64_t bytes, const char* what) {
+    if (bytes == 0) return;
+    const uint64_t idle = state.idle_in_smaller(bytes);
+    text += fmt::format("{}{} ({} %) in holes too small for its largest {}, {}",
+                        text.empty() ? "  fragmentation: " : "; ", size_text(idle, style),
+                        percent(idle, state.level.idle()), what, size_text(bytes, style));
   };
-  auto block = std::lower_bound(blocks.begin(), blocks.end(), segment.begin,
-                                [](const PoolBlock& a, uint64_t at) { return a.address < at; });
-  if (block != blocks.begin() &&
-      std::prev(block)->address + std::prev(block)->bytes > segment.begin) {
-    --block;
-  }
-  size_t first = 0;
-  for (; block != blocks.end() && block->address < segment.end; ++block) {
-    const uint64_t end = block->address + block->bytes;
-    while (first + 1 < columns && column_begin(first + 1) <= block->address) ++first;
-    for (size_t column = first; column < columns && column_begin(column) < end; ++column) {
-      const uint64_t from = std::max(block->address, column_begin(column));
-      const uint64_t to = std::min(end, column_begin(column + 1));
-      if (to > from) used[column] += to - from;
-    }
-  }
-  std::string map;
-  for (size_t column = 0; column < columns; ++column) {
-    const uint64_t room = column_begin(column + 1) - column_begin(column);
-    map += used[column] == 0 ? "·" : used[column] >= room ? "█" : "▒";
-  }
-  return map;
+  if (state.level.idle() == 0) return text;
+  add(info.largest_block, "block");
+  add(info.largest_refused, "refused request");
+  return text;
 }
-
-struct SiteRow {
-  uint64_t bytes = 0, count = 0;
-};
 
 }  // namespace
 
+uint64_t PoolState::largest_idle() const {
+  uint64_t largest = 0;
+  for (const auto& hole : holes) largest = std::max(largest, hole.end - hole.begin);
+  return largest;
+}
+
+uint64_t PoolState::idle_in_smaller(uint64_t bytes) const {
+  uint64_t sum = 0;
+  for (const auto& hole : holes) {
+    if (hole.end - hole.begin < bytes) sum += hole.end - hole.begin;
+  }
+  return sum;
+}
+
+uint64_t PoolState::idle_unplaced() const {
+  const uint64_t placed = bytes_of(holes);
+  return level.idle() > placed ? level.idle() - placed : 0;
+}
+
+uint64_t PoolState::alone_bytes() const {
+  return std::accumulate(
+      blocks.begin(), blocks.end(), uint64_t{0},
+      [](uint64_t sum, const PoolBlock& block) { return sum + (block.alone ? block.bytes : 0); });
+}
+
+PoolMoments::PoolMoments(const std::string& at) : time_ns_(parse_instant(at)) {}
+
 void PoolMoments::after(const Event& event) {
   ++events_;
+  if (time_ns_ && replay().log().clock().to_ns(event.ticks) <= *time_ns_) events_at_time_ = events_;
   const ArenaTable& table = replay().arenas();
   if (event.tag == GPUPEAK_REC_MARK && marks_.size() < kMaxMarks && !replay().marks().empty()) {
     AtMark& mark = marks_.emplace_back();
@@ -144,7 +157,19 @@ PoolInstant pool_instant(const Profile& profile, const PoolMoments& moments,
       return {mark->events, profile.to_ns(mark->ticks), "mark " + profile.definitions().shown(at)};
     }
   }
-  throw UsageError("the log has no mark \"" + at + "\"; peak and end are instants too");
+  const std::string shown = profile.definitions().shown(at);
+  if (!moments.time_ns()) {
+    throw UsageError("the log has no mark \"" + shown +
+                     "\"; peak, end and times such as +1.25s are instants, too");
+  }
+  const int64_t end_ns = profile.to_ns(profile.replay().last_ticks());
+  if (*moments.time_ns() < 0 || *moments.time_ns() > end_ns) {
+    throw UsageError(fmt::format(
+        "{} is {}, which is at {} (+{}ns)", shown,
+        *moments.time_ns() < 0 ? "before the log's start; its end" : "behind the log's end",
+        instant(end_ns), end_ns));
+  }
+  return {moments.events_at_time(), *moments.time_ns(), shown};
 }
 
 std::vector<PoolState> pools_at(Profile& profile, const PoolInstant& instant,
@@ -154,15 +179,18 @@ std::vector<PoolState> pools_at(Profile& profile, const PoolInstant& instant,
     Snapshot::take(profile.replay().arenas(), states);
     return states;
   }
-  Snapshot snapshot(instant.events, states);
-  profile.replay_again(snapshot, progress);
+  if (instant.events > 0) {
+    Snapshot snapshot(instant.events, states);
+    profile.replay_again(snapshot, progress);
+  }
+  states.resize(profile.replay().arenas().arenas().size());  // those that come later have nothing
   return states;
 }
 
 void write_pools(Profile& profile, const PoolInstant& instant, const std::vector<PoolState>& states,
                  size_t top, std::ostream& out, const TextStyle& style) {
   const size_t columns = size_columns(style);
-  const size_t used = 2 + columns + 1 + kRowCountColumns + 2;
+  const size_t used = 2 + 2 + columns + 1 + kRowCountColumns + 2;
   const auto width = static_cast<size_t>(style.width);
   const size_t room = width > used ? width - used : 0;
   const size_t map_columns = std::min(kMapColumns, width - kAddressColumns - columns - 4);
@@ -176,17 +204,25 @@ void write_pools(Profile& profile, const PoolInstant& instant, const std::vector
   }
   out << bold("POOLS", style) << "  at "
       << fmt::format("{}, {:+.3f} s\n", instant.name, static_cast<double>(instant.time_ns) / 1e9);
+  bool mapped = false;
   for (size_t arena = 0; arena < states.size(); ++arena) {
     const PoolState& state = states[arena];
     const ArenaTable::Arena& info = table.arenas()[arena];
     if (info.is_unused()) continue;
     const PeakFinder::Scope& in_use = table.peaks().scope(info.scope);
+    mapped |= !state.segments.empty();
     out << '\n' << bold(pool_text(profile, info), style) << '\n';
     write_wrapped(
         fmt::format("  {} in use of {} reserved, {} idle (largest {})",
                     size_text(state.level.in_use, style), size_text(state.level.reserved, style),
-                    size_text(state.level.idle(), style), size_text(state.largest_idle, style)),
+                    size_text(state.level.idle(), style), size_text(state.largest_idle(), style)),
         out, style);
+    const std::string fragmentation = fragmentation_text(state, info, style);
+    if (!fragmentation.empty()) write_wrapped(fragmentation, out, style);
+    if (const uint64_t bytes = state.idle_unplaced(); bytes > 0) {
+      write_wrapped(fmt::format("  {} of it at no address then", size_text(bytes, style)), out,
+                    style);
+    }
     write_wrapped(
         fmt::format(
             "  peak {} in use of {} reserved, {} idle (largest {}); {} allocations{}",
@@ -195,103 +231,41 @@ void write_pools(Profile& profile, const PoolInstant& instant, const std::vector
             size_text(info.largest_idle_at_peak, style), grouped(info.alloc_count),
             info.failed_count > 0 ? fmt::format(", {} refused", grouped(info.failed_count)) : ""),
         out, style);
-    std::map<std::string, SiteRow> by_site;
-    for (const PoolBlock& block : state.blocks) {
-      SiteRow& row = by_site[block_title(profile, block)];
-      row.bytes += block.bytes;
-      ++row.count;
-    }
-    std::vector<std::pair<std::string, SiteRow>> rows(by_site.begin(), by_site.end());
-    std::stable_sort(rows.begin(), rows.end(),
-                     [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+    const PoolMap map(profile, state.blocks, top);
+    const std::vector<PoolMap::Row>& rows = map.rows();
     uint64_t other = 0;
-    for (size_t i = top; i < rows.size(); ++i) other += rows[i].second.bytes;
+    for (size_t i = top; i < rows.size(); ++i) other += rows[i].bytes;
     for (size_t i = 0; i < std::min(top, rows.size()); ++i) {
-      out << fmt::format("  {} {}  {}\n", right(size_text(rows[i].second.bytes, style), columns),
-                         right(grouped(rows[i].second.count), kRowCountColumns),
-                         cut_title(rows[i].first, room, style));
+      out << fmt::format(
+          "  {} {} {}  {}\n", map.letter(i, style), right(size_text(rows[i].bytes, style), columns),
+          right(grouped(rows[i].count), kRowCountColumns), cut_title(rows[i].title, room, style));
     }
     if (other > 0) {
-      out << fmt::format("  {} {}  {} more sites\n", right(size_text(other, style), columns),
+      out << fmt::format("    {} {}  {} more sites\n", right(size_text(other, style), columns),
                          right("", kRowCountColumns), rows.size() - top);
     }
     size_t shown = 0;
-    for (const PoolSegment& segment : state.segments) {
+    for (const ArenaTable::Segment& segment : state.segments) {
       if (++shown > top) {
         out << fmt::format("  … {} more segments\n", state.segments.size() - top);
         break;
       }
       out << fmt::format("  {:#x} {} {}\n", segment.begin,
                          right(size_text(segment.end - segment.begin, style), columns),
-                         segment_map(segment, state.blocks, map_columns));
+                         map.line(segment, map_columns, style));
+    }
+    if (const uint64_t bytes = state.alone_bytes(); bytes > 0) {
+      write_wrapped(
+          fmt::format("  {} in use in memory that the log does not have", size_text(bytes, style)),
+          out, style);
     }
   }
-}
-
-void write_pools_json(Profile& profile, const PoolMoments& moments, const PoolInstant& instant,
-                      const std::vector<PoolState>& states, std::ostream& out) {
-  const ArenaTable& table = profile.replay().arenas();
-  Json json = view_json(profile, "gpupeak.pools/1");
-  json["at"] = {{"name", instant.name}, {"time_ns", instant.time_ns}};
-  json["pools"] = Json::array();
-  for (size_t arena = 0; arena < states.size(); ++arena) {
-    const PoolState& state = states[arena];
-    const ArenaTable::Arena& info = table.arenas()[arena];
-    if (info.is_unused()) continue;
-    const PeakFinder::Scope& in_use = table.peaks().scope(info.scope);
-    const PeakFinder::Scope& reserved = table.peaks().scope(info.reserved_scope);
-    Json pool;
-    pool["name"] = profile.definitions().shown(profile.replay().name(info.name));
-    if (info.place >= 0) pool["device"] = info.place;
-    pool["in_use_bytes"] = state.level.in_use;
-    pool["reserved_bytes"] = state.level.reserved;
-    pool["idle_bytes"] = state.level.idle();
-    pool["largest_idle_bytes"] = state.largest_idle;
-    pool["peak"] = {{"in_use_bytes", in_use.peak},
-                    {"reserved_bytes", info.reserved_at_peak},
-                    {"largest_idle_bytes", info.largest_idle_at_peak},
-                    {"time_ns", profile.to_ns(in_use.peak_ticks)}};
-    pool["reserved_peak_bytes"] = reserved.peak;
-    pool["alloc_count"] = info.alloc_count;
-    pool["failed_count"] = info.failed_count;
-    pool["checks"] = info.told;
-    pool["contradictions"] = info.contradictions;
-    pool["segments"] = Json::array();
-    for (const PoolSegment& segment : state.segments) {
-      pool["segments"].push_back(
-          {{"address", segment.begin}, {"bytes", segment.end - segment.begin}});
-    }
-    pool["blocks"] = Json::array();
-    for (const PoolBlock& block : state.blocks) {
-      Json row = {{"address", block.address},
-                  {"bytes", block.bytes},
-                  {"site", block_title(profile, block)}};
-      for (const Frame& frame : profile.symbolizer().stack(block.stack)) {
-        if (!frame.is_python) continue;
-        row["python"].push_back(
-            {{"function", frame.function}, {"file", frame.file}, {"line", frame.line}});
-      }
-      pool["blocks"].push_back(std::move(row));
-    }
-    json["pools"].push_back(std::move(pool));
-  }
-  json["marks"] = Json::array();
-  for (const PoolMoments::AtMark& mark : moments.marks()) {
-    Json row = {{"name", profile.definitions().shown(profile.replay().name(mark.name))},
-                {"time_ns", profile.to_ns(mark.ticks)}};
-    row["pools"] = Json::array();
-    for (size_t arena = 0; arena < mark.levels.size(); ++arena) {
-      const ArenaTable::Arena& info = table.arenas()[arena];
-      if (info.is_unused()) continue;
-      Json level = {{"name", profile.definitions().shown(profile.replay().name(info.name))},
-                    {"in_use_bytes", mark.levels[arena].in_use},
-                    {"reserved_bytes", mark.levels[arena].reserved}};
-      if (info.place >= 0) level["device"] = info.place;
-      row["pools"].push_back(std::move(level));
-    }
-    json["marks"].push_back(std::move(row));
-  }
-  write_line(json, out);
+  if (!mapped) return;
+  out << '\n';
+  write_wrapped(
+      "maps: a letter is who holds most of a column, a small one if part of it is idle; · all "
+      "idle, █ and ▒ other sites",
+      out, style);
 }
 
 }  // namespace gpupeak::collector

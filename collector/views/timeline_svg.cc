@@ -14,10 +14,10 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr double kWidth = 960, kLeft = 76, kRight = 16;
+constexpr double kWidth = 960, kPlotLeft = 76, kPlotRight = 16;
 constexpr double kChartHeight = 190, kTitleHeight = 40, kAxisHeight = 26, kLaneHeight = 18;
 constexpr size_t kPictureLanes = 4;
-constexpr double kMiB = 1 << 20;
+constexpr double kBytesPerMiB = 1 << 20;
 constexpr double kLetterWidth = 7.2;
 constexpr std::array<const char*, 6> kLineColors{"#2a9d8f", "#e9a23b", "#8e6bbf",
                                                  "#d1495b", "#5c7cfa", "#7f8c8d"};
@@ -71,7 +71,7 @@ class Drawing {
   double x(int64_t ns) const {
     // The times of a damaged log may lie anywhere.
     const double part = static_cast<double>(ns) / static_cast<double>(end_ns_);
-    return kLeft + (kWidth - kLeft - kRight) * std::clamp(part, 0.0, 1.0);
+    return kPlotLeft + (kWidth - kPlotLeft - kPlotRight) * std::clamp(part, 0.0, 1.0);
   }
   void text(double at_x, double at_y, std::string_view anchor, std::string_view css,
             const std::string& what) {
@@ -104,19 +104,19 @@ class Drawing {
                      : fmt::format("H{:.1f}V{:.1f}", x(begin), y);
       last = value;
     }
-    return d + fmt::format("H{:.1f}", kWidth - kRight);
+    return d + fmt::format("H{:.1f}", kWidth - kPlotRight);
   }
 
   void chart(ScopeId scope, double top) {
     const PeakFinder::Scope& sum = profile_.sum(scope);
     const double bottom = top + kTitleHeight + kChartHeight;
-    text(kLeft, top + 16, "start", "title", profile_.scope_text(scope));
+    text(kPlotLeft, top + 16, "start", "title", profile_.scope_text(scope));
     if (sum.peak == 0) return;
     grid(bottom, sum.peak);
     const Series* series = times_.find(profile_.scope_info(scope).name);
     if (series == nullptr) return;
     const std::string d = path(*series, bottom, sum.peak);
-    out_ << fmt::format("<path class=\"area\" d=\"{}V{:.1f}H{:.1f}Z\"/>\n", d, bottom, kLeft)
+    out_ << fmt::format("<path class=\"area\" d=\"{}V{:.1f}H{:.1f}Z\"/>\n", d, bottom, kPlotLeft)
          << fmt::format("<path class=\"sum\" d=\"{}\"/>\n", d);
     kinds(scope, top, bottom, sum.peak);
     const double peak_x = x(profile_.to_ns(sum.peak_ticks));
@@ -131,12 +131,12 @@ class Drawing {
   }
 
   void grid(double bottom, uint64_t peak) {
-    const double whole = static_cast<double>(peak) / kMiB;
+    const double whole = static_cast<double>(peak) / kBytesPerMiB;
     const double step = axis_step(whole, 4);
     for (double value = 0; value <= whole; value += step) {
       const double y = bottom - kChartHeight * value / whole;
-      line(kLeft, y, kWidth - kRight, y, value == 0 ? "axis" : "grid");
-      text(kLeft - 8, y + 4, "end", "faint", fmt::format("{:.6g} MiB", value));
+      line(kPlotLeft, y, kWidth - kPlotRight, y, value == 0 ? "axis" : "grid");
+      text(kPlotLeft - 8, y + 4, "end", "faint", fmt::format("{:.6g} MiB", value));
     }
     const TimeUnit unit = time_unit(end_ns_);
     const double end = static_cast<double>(end_ns_) / unit.ns;
@@ -150,7 +150,7 @@ class Drawing {
 
   void kinds(ScopeId sum, double top, double bottom, uint64_t whole) {
     size_t color = 0;
-    double legend = kWidth - kRight;
+    double legend = kWidth - kPlotRight;
     for (const ScopeId kind : timeline_kinds(profile_, sum)) {
       const Series* series = times_.find(profile_.scope_info(kind).name);
       if (series == nullptr) continue;
@@ -178,13 +178,13 @@ class Drawing {
       const auto room = static_cast<size_t>(std::max(0.0, (end - begin - 8) / kLetterWidth));
       if (room >= 3) text(begin + 4, y + 12, "start", "", fit(band.label(), room));
     }
-    if (!bands_.empty()) text(kLeft - 8, top + 12, "end", "faint", "phases");
+    if (!bands_.empty()) text(kPlotLeft - 8, top + 12, "end", "faint", "phases");
   }
 
   void losses(double y) {
     const Quality quality = profile_.quality();
     if (quality.exact && quality.log_complete) return;
-    text(kLeft, y, "start", "peak", losses_note(quality));
+    text(kPlotLeft, y, "start", "peak", losses_note(quality));
   }
   static std::string losses_note(const Quality& quality) {
     return quality.exact ? "the log has no end: killed, or still running"

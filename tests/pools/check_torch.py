@@ -24,7 +24,7 @@ arguments = sys.argv[6:]
 def run(folder, pools):
     log, truth = os.path.join(folder, f"{pools}.gplog"), os.path.join(folder, f"{pools}.truth")
     environment = dict(os.environ, LD_PRELOAD=preload, LD_LIBRARY_PATH=driver, GPUPEAK_OUT=log, GPUPEAK_HOST="off",
-                       GPUPEAK_SUMMARY="off", GPUPEAK_POOLS=pools, FAKE_CUDA_DEVICES="2")
+                       GPUPEAK_SUMMARY="off", GPUPEAK_POOLS=pools, GPUPEAK_STAMP_ALL="1", FAKE_CUDA_DEVICES="2")
     if "small_card" in arguments:
         environment["FAKE_CUDA_MEMORY"] = "64MiB"
     subprocess.run([client, library, truth, *arguments], env=environment, check=True, timeout=100)
@@ -75,6 +75,58 @@ def check_snapshot(log, folder, blocks, pools):
             assert any("work" in name for name in names), names
 
 
+def holes_of(pool):
+    """What of the segments no block covers, found without gpupeak's own sums."""
+    holes = []
+    for segment in pool["segments"]:
+        at, end = segment["address"], segment["address"] + segment["bytes"]
+        for block in sorted((b for b in pool["blocks"] if at <= b["address"] < end), key=lambda b: b["address"]):
+            holes.append(block["address"] - at)
+            at = block["address"] + block["bytes"]
+        holes.append(end - at)
+    return [hole for hole in holes if hole]
+
+
+def check_holes(pool, largest_block):
+    holes = holes_of(pool)
+    assert sum(holes) == pool["idle_bytes"] and max(holes, default=0) == pool["largest_idle_bytes"], (holes, pool["idle_bytes"])
+    assert pool["unplaced_idle_bytes"] == 0
+    if pool["alloc_count"]:
+        assert pool["largest_block"]["bytes"] == largest_block, (pool["largest_block"], largest_block)
+    assert (pool["largest_refused"] is not None) == (pool["failed_count"] > 0), pool["largest_refused"]
+    for request in filter(None, (pool["largest_block"], pool["largest_refused"])):
+        small = sum(hole for hole in holes if hole < request["bytes"])
+        assert request["idle_in_smaller_bytes"] == small, (request, small)
+
+
+def check_instants(log, steps, largest):
+    """At any time the view shows what the ledger said last. steps: (ns, device, in use, reserved), in order."""
+    texts = {}
+    for at in range(len(steps) // 7, len(steps), len(steps) // 7):
+        ns = steps[at][0]
+        view = json.loads(run_pools(log, "--at", f"+{ns / 1e6:.6f}ms", "--json"))
+        assert view["at"]["time_ns"] == ns, (view["at"], ns)
+        for device in (0, 1):
+            said = [step for step in steps[:at + 1] if step[1] == device]
+            in_use, reserved = said[-1][2:] if said else (0, 0)
+            pool = pool_of(view["pools"], device)
+            if pool is None:
+                assert not said
+                continue
+            assert (pool["in_use_bytes"], pool["reserved_bytes"]) == (in_use, reserved), (ns, device, pool["in_use_bytes"], in_use)
+            assert sum(b["bytes"] for b in pool["blocks"]) == in_use
+            check_holes(pool, largest[device])
+        texts[ns] = run_pools(log, "--at", f"+{ns}ns")
+    assert len(set(texts.values())) == len(texts) > 5
+    for wrong, why in (("-1s", "before the log's start"), (f"+{steps[-1][0] + 10**10}ns", "behind the log's end"), ("+5 parsecs", "no mark")):
+        done = subprocess.run([gpupeak, "pools", log, f"--at={wrong}"], capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and why in done.stderr and done.stdout == "", done
+
+
+def run_pools(*arguments):
+    return subprocess.run([gpupeak, "pools", *arguments], check=True, capture_output=True, text=True).stdout
+
+
 def pool_of(pools, device):
     return next((p for p in pools if p["name"] == "PyTorch" and p.get("device") == device), None)
 
@@ -82,7 +134,7 @@ def pool_of(pools, device):
 with tempfile.TemporaryDirectory() as folder:
     ours, truth, log = run(folder, "auto")
     marks = {m["name"]: m for m in ours["marks"]}
-    peaks, blocks, checked = {}, {}, 0
+    peaks, blocks, checked, steps, largest, last = {}, {}, 0, [], {}, {}
     for line in truth:
         field = line.split()
         if not field:
@@ -97,6 +149,9 @@ with tempfile.TemporaryDirectory() as folder:
             assert level["reserved_bytes"] == reserved, (line, level)
         assert level["in_use_bytes"] == in_use, (line, level)
         checked += 1
+        steps.append((marks[name]["time_ns"], device, in_use, reserved))
+        largest[device] = max(largest.get(device, 0), in_use - last.get(device, 0))
+        last[device] = in_use
         peak = peaks.setdefault(device, [0, 0])
         peak[0], peak[1] = max(peak[0], in_use), max(peak[1], reserved)
     assert checked > 400 and len(peaks) == 2, (checked, peaks)
@@ -115,6 +170,11 @@ with tempfile.TemporaryDirectory() as folder:
             assert pool["failed_count"] > 0
         if pool["blocks"]:
             assert "work" in " ".join(b["site"] for b in pool["blocks"]), pool["blocks"][0]
+    if "small_card" not in arguments:
+        for device in peaks:
+            check_holes(pool_of(ours["pools"], device), pool_of(ours["pools"], device)["largest_block"]["bytes"])
+    if not {"threads", "small_card", "throw"} & set(arguments):
+        check_instants(log, steps, largest)
     check_snapshot(log, folder, blocks, {d: pool_of(ours["pools"], d) for d in peaks})
     text = subprocess.run([gpupeak, "pools", log], check=True, capture_output=True, text=True).stdout
     assert "PyTorch on GPU " in text and "█" in text, text  # the largest peak; a device may be without blocks then

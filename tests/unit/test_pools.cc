@@ -4,6 +4,7 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
+#include "collector/text/time_text.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;
@@ -83,4 +84,65 @@ TEST_CASE("pools: without any the metrics are null and the rows are the driver's
   CHECK(!summary.metrics.at("device.pool.in_use.peak_bytes").has_value());
   CHECK(!summary.metrics.at("device.pool.idle_at_peak_bytes").has_value());
   CHECK(bytes_of(*summary.find_peak("device:0"), "device.linear") == 20 * kMiB);
+}
+
+TEST_CASE("pools: an instant is asked for as reports print it", "[collector]") {
+  CHECK(parse_instant("+9.81 s") == 9'810'000'000);
+  CHECK(parse_instant("+1.25s") == 1'250'000'000);
+  CHECK(parse_instant("+40ms") == 40'000'000);
+  CHECK(parse_instant("+17.5us") == 17'500);
+  CHECK(parse_instant("+17.5 µs") == 17'500);
+  CHECK(parse_instant("+16711234567ns") == 16'711'234'567);
+  CHECK(parse_instant("+0.4ns") == 0);
+  CHECK(parse_instant("-1s") == -1'000'000'000);
+  CHECK(parse_instant("+1" + std::string(400, '0') + "s") == INT64_MAX);
+  for (const char* text : {"", "+", "-", "1s", "+1", "+s", "+1 m", "+-1s", "++1s", "+infs", "+nans",
+                           "+1e3s", "+1s ", " +1s", "+0x10s", "peak", "step 3"}) {
+    INFO(text);
+    CHECK(!parse_instant(text));
+  }
+}
+
+TEST_CASE("pools: holes are what no block covers, also of one that spans two segments",
+          "[collector]") {
+  ArenaTable table;
+  ArenaEvent created{};
+  created.arena = 1;
+  created.event = GPUPEAK_ARENA_CREATED;
+  table.on_arena(created, 7, 0);
+  for (uint64_t id : {1, 2}) {
+    table.device_allocated({.id = id,
+                            .kind = GPUPEAK_KIND_LINEAR,
+                            .device = 0,
+                            .address = id * kMiB,
+                            .bytes = kMiB,
+                            .group = 0},
+                           id);
+  }
+  const uint64_t before = table.segments_version();
+  const auto give = [&](uint64_t at, uint64_t bytes) {
+    ArenaAllocEvent alloc{};
+    alloc.arena = 1;
+    alloc.address = at;
+    alloc.bytes = bytes;
+    table.allocate(alloc, 5, 10);
+  };
+  give(kMiB + 100, 50);
+  CHECK(table.segments_version() > before);
+  give(2 * kMiB - 10, 30);
+  const auto holes = [&] {
+    std::vector<std::pair<uint64_t, uint64_t>> found;
+    table.for_each_hole(0, [&](uint64_t begin, uint64_t end, bool) {
+      found.emplace_back(begin - kMiB, end - kMiB);
+    });
+    return found;
+  };
+  using Holes = std::vector<std::pair<uint64_t, uint64_t>>;
+  CHECK(holes() == Holes{{0, 100}, {150, kMiB - 10}, {kMiB + 20, 2 * kMiB}});
+  CHECK(table.level(0).reserved == 2 * kMiB);
+  CHECK(table.level(0).idle() == 2 * kMiB - 80);
+  CHECK(table.largest_idle(0) == kMiB - 20);
+  CHECK(table.arenas()[0].largest_block == 50);
+  table.device_freed(2, 11);
+  CHECK(table.segments(0).size() == 1);
 }
