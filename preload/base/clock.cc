@@ -102,4 +102,15 @@ uint64_t realtime_ns() {
   return clock_ns(CLOCK_REALTIME);
 }
 
+Instant now_by_all_clocks(int tries) {
+  Instant best;
+  for (int i = 0; i < tries; ++i) {
+    Instant now{.monotonic_ns = monotonic_ns(), .realtime_ns = realtime_ns()};
+    now.ticks = ticks();
+    now.error_ns = monotonic_ns() - now.monotonic_ns;
+    if (now.error_ns < best.error_ns) best = now;
+  }
+  return best;
+}
+
 }  // namespace gpupeak::preload

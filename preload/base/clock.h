@@ -13,6 +13,15 @@ uint32_t init_clock();
 extern bool g_use_tsc;
 uint64_t monotonic_ns();
 uint64_t realtime_ns();
+
+/// All clocks at one instant, as closely as some tries come: the thread may lose its processor
+/// between two readings, and a function that runs for the first time may take long.
+struct Instant {
+  uint64_t ticks = 0, monotonic_ns = 0, realtime_ns = 0;
+  uint64_t error_ns = UINT64_MAX;  ///< so much after monotonic_ns the others were read, at most
+};
+Instant now_by_all_clocks(int tries = 8);
+
 /// The calling thread is about to forbid itself, and those it will start, to read the TSC: from now
 /// on no thread does.
 void leave_tsc();

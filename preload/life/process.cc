@@ -185,9 +185,10 @@ gpupeak_file_header describe_process(Reason reason, bool forked) {
   header.version = GPUPEAK_LOG_VERSION;
   header.clock = init_clock();
   header.host_mode = environment().host_mode;
-  header.start_ticks = ticks();
-  header.start_monotonic_ns = monotonic_ns();
-  header.start_realtime_ns = realtime_ns();
+  const Instant start = now_by_all_clocks();
+  header.start_ticks = start.ticks;
+  header.start_monotonic_ns = start.monotonic_ns;
+  header.start_realtime_ns = start.realtime_ns;
   header.pid = static_cast<uint32_t>(sys::getpid());
   header.ppid = static_cast<uint32_t>(sys::getppid());
   header.rank = environment().rank;

@@ -315,8 +315,9 @@ Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t s
   header->kind = kind;
   header->slot = slot;
   header->sequence = sequence;
-  header->start_ticks = ticks();
-  header->start_monotonic_ns = monotonic_ns();
+  const Instant now = now_by_all_clocks(2);
+  header->start_ticks = now.ticks;
+  header->start_monotonic_ns = now.monotonic_ns;
   header->tid = tid;
   std::atomic_ref<uint32_t>(header->magic).store(GPUPEAK_CHUNK_MAGIC, std::memory_order_release);
   return chunk;

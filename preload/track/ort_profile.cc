@@ -31,21 +31,6 @@ bool starts_with(std::string_view text, std::string_view begin) {
   return text.size() >= begin.size() && std::string_view(text.data(), begin.size()) == begin;
 }
 
-/// Both clocks at one instant.
-struct Instant {
-  uint64_t monotonic_ns = 0, realtime_ns = 0, error_ns = UINT64_MAX;
-};
-Instant now_by_both_clocks() {
-  Instant best;
-  for (int i = 0; i < 8; ++i) {  // the thread may lose its processor between two readings
-    const uint64_t before = monotonic_ns();
-    const uint64_t realtime = realtime_ns();
-    const uint64_t after = monotonic_ns();
-    if (after - before < best.error_ns) best = {before, realtime, after - before};
-  }
-  return best;
-}
-
 /// The one file that is open, still empty, named *.json, and was made or emptied right before the
 /// profile began. Several sessions made at once have several: those that we asked for say whose
 /// they are, others cannot be told.
@@ -105,7 +90,7 @@ void ort_profile_prefix(uint64_t session, Path& prefix) {
 void ort_session_profiled(uint64_t session, uint64_t start_ns, uint64_t called_ns) {
   HookScope hook;
   if (!hook.entered() || !recording()) return;
-  const Instant now = now_by_both_clocks();
+  const Instant now = now_by_all_clocks();
   // std::chrono::high_resolution_clock is the real time's clock in libstdc++, the monotonic one in
   // libc++. The right one has the profile begin while the session was made.
   const bool is_monotonic = start_ns >= called_ns && start_ns <= now.monotonic_ns;

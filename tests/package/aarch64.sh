@@ -8,7 +8,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root"
-only='^(unit|pools|threads|depth|names|e2e\.(cuda|stacks|pools)|hazard|torture|abi)\.' options=()
+only='^(unit|pools|threads|depth|names|e2e\.(cuda|stacks|pools|ort_nodes)|hazard|torture|abi)\.' options=()
 while [ $# -gt 0 ]; do
   case $1 in
     -R) only=$2 && shift ;;
@@ -88,10 +88,9 @@ done
 # What tries the emulator, or programs of this machine, in place of the library. qemu-user gives each mapping a new address
 # (reload), has vfork be a fork, refuses MADV_WIPEONFORK (raw_clone), ignores MADV_POPULATE_WRITE (full_disk), makes up its
 # own /proc/self/stat (start_together), delivers ignored SIGBUS for ever, has no process_vm_writev (pools.rules), and needs memory
-# and time of its own. Of XLA's stand-in the one table of functions has other addresses right behind it by this compiler, and so
-# is left alone (pools.xla).
+# and time of its own.
 beside='reload|vfork|raw_clone|full_disk|start_together|bus_ignored|many_paths_(threads|jumps)'
-beside+='|unfit|stacks.(node|python)|hazard.python|pools.(rules.(bound|lazy|loaded|threads|unloaded)|xla)|start_programs|log_places.summary|log_keeps.(short|children)|abi.phases|torture.handover'
+beside+='|unfit|stacks.(node|python)|hazard.python|pools.rules.(bound|lazy|loaded|threads|unloaded)|start_programs|log_places.summary|log_keeps.(short|children)|abi.phases|torture.handover'
 ctest --test-dir "$build" -j "$(nproc)" -R "$only" -E "$beside" --timeout 300 >"$log" 2>&1 || failed=1
 grep -E '\*\*\*(Failed|Timeout|Exception)|SEGFAULT' "$log" || true
 echo "| tests | held | failed | cannot be tried under qemu |"

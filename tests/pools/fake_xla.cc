@@ -166,7 +166,8 @@ tsl::Allocator* allocator() {
   return base;
 }
 
-const FakeXla kTable = {
+// Not constant: right behind the allocator's table of functions it would be taken for more of them.
+FakeXla g_table = {
     [](size_t size) -> void* { return allocator()->AllocateRaw(64, size); },
     [](size_t size, bool retry) -> void* { return allocator()->AllocateRaw(64, size, {retry}); },
     [](void* at) { allocator()->DeallocateRaw(at, 64, 0); },
@@ -245,5 +246,5 @@ extern "C" __attribute__((visibility("default"))) const Word* GetPjrtApi() {
   return g_api;
 }
 extern "C" __attribute__((visibility("default"))) const FakeXla* fake_xla() {
-  return &kTable;
+  return &g_table;
 }
