@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gpupeak for every Linux with glibc 2.17 or newer, on x86-64 or, cross-compiled, aarch64: the command with everything inside,
 # the library that is preloaded, and beside it libunwind of Debian 11, which asks for no newer glibc. As archive, wheel for pip,
-# .deb and, for x86-64 where rpmbuild is, .rpm; what debuggers need is in an archive of its own. The same source gives the same
+# .deb and, where rpmbuild is, .rpm; what debuggers need is in an archive of its own. The same source gives the same
 # files.
 # usage: portable.sh [--aarch64] [OUT_FOLDER] [-DNAME=VALUE…]   (GPUPEAK_DEBIAN_MIRROR: where Debian 11's packages are)
 set -euo pipefail
@@ -84,8 +84,8 @@ for folder in "$name" "$name-debug"; do
   tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=go-w,a+rX -cf - "$folder" | gzip -9n >"$out/$folder.tar.gz"
 done
 python3 tools/wheel.py "$work/$name" "$version" "$out" "manylinux2014_$processor" >/dev/null
-generators=DEB packages=(-D "CPACK_DEBIAN_PACKAGE_ARCHITECTURE=$debian")
-if [ $processor = x86_64 ] && command -v rpmbuild >/dev/null; then generators="DEB;RPM"; fi
+generators=DEB packages=(-D "CPACK_DEBIAN_PACKAGE_ARCHITECTURE=$debian" -D "CPACK_RPM_PACKAGE_ARCHITECTURE=$processor")
+if command -v rpmbuild >/dev/null; then generators="DEB;RPM"; fi
 (cd "$work" && cpack -G "$generators" "${packages[@]}" --config "$root/$build/CPackConfig.cmake" -B "$work/packages" >"$out/cpack.log" 2>&1) || {
   cat "$out/cpack.log" >&2
   exit 1

@@ -5,6 +5,11 @@ import shutil
 import subprocess
 import tempfile
 
+from common import LIBRARY
+
+with open(LIBRARY, "rb") as elf:
+    BINARIES = "linux/arm64" if elf.read(20)[18:] == b"\xb7\0" else "linux/x64"  # of the kind that is tested
+
 
 def fetch(version, work):
     """The folder with onnxruntime-node and what it needs, the Linux binaries only; None if npm cannot bring them."""
@@ -14,7 +19,7 @@ def fetch(version, work):
     if shutil.which("npm") is None:
         return None
     with tempfile.TemporaryDirectory() as folder:
-        for name, parts in (("onnxruntime-node", ["package/bin/napi-v*/linux/x64/*", "package/dist/*", "package/package.json"]),
+        for name, parts in (("onnxruntime-node", [f"package/bin/napi-v*/{BINARIES}/*", "package/dist/*", "package/package.json"]),
                             ("onnxruntime-common", ["package/*"])):
             if subprocess.run(["npm", "pack", "--silent", f"{name}@{version}"], cwd=folder, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL, check=False).returncode != 0:
@@ -29,4 +34,4 @@ def fetch(version, work):
 
 def library(place):
     """Its libonnxruntime, under whichever name this release has it."""
-    return glob.glob(os.path.join(place, "node_modules/onnxruntime-node/bin/napi-v*/linux/x64/libonnxruntime.so.1*"))[0]
+    return glob.glob(os.path.join(place, f"node_modules/onnxruntime-node/bin/napi-v*/{BINARIES}/libonnxruntime.so.1*"))[0]

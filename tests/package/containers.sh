@@ -1,43 +1,71 @@
 #!/usr/bin/env bash
-# docs/hurry/containers.md, tried with podman (as root): images made of a root file system of debootstrap's, the portable archive, a client of
-# the simulated driver. Prints what held. 77: no container can be run here, and why. Needs podman, runc or crun, catatonit (for pods).
-# usage: containers.sh PORTABLE_FOLDER BUILD_FOLDER ROOT
+# docs/hurry/containers.md, tried with podman or docker (as root): images made of a root file system of debootstrap's, the portable archive,
+# a client of the simulated driver. Prints what held. 77: no container can be run here, and why. Podman needs runc or crun, catatonit for pods.
+# usage: containers.sh podman|podman:USER|docker PORTABLE_FOLDER BUILD_FOLDER ROOT
+# podman:USER: without root, as that user, who has ids in /etc/subuid. docker: with the daemon that runs, else one of its own.
 set -euo pipefail
-portable=$(cd "$1" && pwd) build=$(cd "$2" && pwd) root=$(cd "$3" && pwd)
+kind=$1 portable=$(cd "$2" && pwd) build=$(cd "$3" && pwd) root=$(cd "$4" && pwd)
 page=$(cd "$(dirname "$0")/../../docs/hurry" && pwd)/containers.md
 bench=localhost/gpupeak-bench:1 tools=localhost/gpupeak-tools:1 peak=795344896
 work=$(mktemp -d)
+daemon=
 # Without these podman asks for limits that are higher than a container's own; runc goes with cgroups of either version.
 {
   printf '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=10000:10000"]\n'
   if command -v runc >/dev/null; then printf '[engine]\nruntime = "runc"\n'; fi
 } >"$work/containers.conf"
 export CONTAINERS_CONF=$work/containers.conf
+user=${kind#podman:}
+case $kind in
+  podman) engine() { podman "$@"; } ;;
+  podman:*) engine() { runuser -u "$user" -- env -C / "HOME=$(getent passwd "$user" | cut -d: -f6)" podman "$@"; } ;;
+  docker) engine() { docker "$@"; } ;;
+  *) sed -n '4s/^# //p' "$0" >&2; exit 2 ;;
+esac
 finish() {
   {
-    podman pod rm -f gpupeak-pod
-    podman rm -f gpupeak-killed
-    podman volume rm -f gpupeak-logs gpupeak-claim tools
-    podman rmi -f "$bench" "$tools"
+    engine pod rm -f gpupeak-pod
+    engine rm -f gpupeak-killed
+    engine volume rm -f gpupeak-logs gpupeak-claim tools
+    engine rmi -f "$bench" "$tools"
+    if [ -n "$daemon" ]; then kill "$daemon" && wait "$daemon"; fi
   } >/dev/null 2>&1 || true
   rm -rf "$work"
 }
 trap finish EXIT
+cannot() {
+  echo "containers: cannot be run here: $*"
+  exit 77
+}
+if [ "$kind" = docker ] && ! docker version >/dev/null 2>&1; then
+  command -v dockerd >/dev/null || cannot "no daemon runs, and there is no dockerd (Debian: docker.io)"
+  export DOCKER_HOST=unix://$work/docker.sock
+  dockerd --host "$DOCKER_HOST" --data-root "$work/docker" --exec-root "$work/run" --pidfile "$work/docker.pid" \
+    --storage-driver vfs --bridge none --iptables=false --ip6tables=false >"$work/docker.log" 2>&1 &
+  daemon=$!
+  for _ in $(seq 300); do docker version >/dev/null 2>&1 && break || sleep 0.1; done
+  docker version >/dev/null 2>&1 || cannot "$(tail -n 3 "$work/docker.log")"
+fi
 
-mkdir -p "$work/tools/opt/gpupeak" "$work/logs" "$work/bench/bench"
+mkdir -p "$work/tools/opt/gpupeak" "$work/logs" "$work"/bench/{bench,logs}
 tar -C "$work/tools/opt/gpupeak" --strip-components 1 -xzf "$portable"/gpupeak-*-linux-x86_64.tar.gz
 cp "$build/examples/cuda_benchmark" "$work/bench/bench"
 cp -L "$build"/tests/fake_cuda/lib{cuda,nvidia-ml}.so.1 "$work/bench/bench"
 chmod 755 "$work"
-chown 65534:65534 "$work/logs"
-# image NAME FOLDER PATH: the root with what the folder has there.
+# The container's user, as the host sees it; docker gives an empty volume the owner that the image has there.
+if [ "$user" = "$kind" ]; then chown 65534:65534 "$work/logs"; else
+  chown "$user" "$work/logs"
+  engine unshare chown 65534:65534 "$work/logs"
+fi
+chown 65534:65534 "$work/bench/logs"
+# image NAME FOLDER PATH…: the root with what the folder has there.
 image() {
-  tar --exclude ./proc --exclude ./sys -cf - -C "$root" . -C "$2" "$3" | podman import --change 'ENV PATH=/usr/bin:/bin' - "$1" >/dev/null 2>"$work/said" ||
-    { echo "containers: no image: $(cat "$work/said")"; exit 77; }
+  tar --exclude ./proc --exclude ./sys -cf - -C "$root" . -C "$2" "${@:3}" | engine import --change 'ENV PATH=/usr/bin:/bin' - "$1" >/dev/null 2>"$work/said" ||
+    cannot "no image: $(cat "$work/said")"
 }
-image "$bench" "$work/bench" ./bench
+image "$bench" "$work/bench" ./bench ./logs
 image "$tools" "$work/tools" ./opt/gpupeak
-podman run --rm "$bench" true 2>"$work/said" || { echo "containers: cannot be run here: $(cat "$work/said")"; exit 77; }
+engine run --rm --network none "$bench" true 2>"$work/said" || cannot "$(cat "$work/said")"
 
 failed=0
 # check WHAT COMMAND…
@@ -60,8 +88,8 @@ exact() {
   done
 }
 # As the page has it, without any privilege and with a root that cannot be written.
-confined=(--rm --read-only --cap-drop=ALL --security-opt=no-new-privileges --user 65534:65534 -v "$work/tools/opt/gpupeak:/opt/gpupeak:ro")
-benchmark() { podman run "${confined[@]}" -e LD_LIBRARY_PATH=/bench -e LD_PRELOAD=/opt/gpupeak/lib/gpupeak/libgpupeak.so "$@"; }
+confined=(--rm --network none --read-only --cap-drop=ALL --security-opt=no-new-privileges --user 65534:65534 -v "$work/tools/opt/gpupeak:/opt/gpupeak:ro")
+benchmark() { engine run "${confined[@]}" -e LD_LIBRARY_PATH=/bench -e LD_PRELOAD=/opt/gpupeak/lib/gpupeak/libgpupeak.so "$@"; }
 
 alone() {
   benchmark --hostname box -v "$work/logs:/logs" -e GPUPEAK_OUT=/logs/%n.%h.%p.gplog "$bench" /bench/cuda_benchmark
@@ -82,18 +110,18 @@ two_of_one_name() {
   exact "$work"/logs/same*.gplog
 }
 volume() {
-  podman volume create gpupeak-logs
+  engine volume create gpupeak-logs
   benchmark -v gpupeak-logs:/logs -e GPUPEAK_OUT=/logs/kept.gplog "$bench" /bench/cuda_benchmark
-  exact "$(podman volume inspect -f '{{.Mountpoint}}' gpupeak-logs)/kept.gplog"
+  exact "$(engine volume inspect -f '{{.Mountpoint}}' gpupeak-logs)/kept.gplog"
 }
 reported_inside() {
-  podman run "${confined[@]}" -v "$work/logs:/logs:ro" "$bench" /opt/gpupeak/bin/gpupeak report /logs/cuda_benchmark.box.1.gplog
+  engine run "${confined[@]}" -v "$work/logs:/logs:ro" "$bench" /opt/gpupeak/bin/gpupeak report /logs/cuda_benchmark.box.1.gplog
   grep -q "peak 758 MiB" "$work/said"
 }
 killed() {
   benchmark --name gpupeak-killed -d -v "$work/logs:/logs" -e GPUPEAK_OUT=/logs/killed.gplog "$bench" sh -c 'while :; do :; done'
   for _ in $(seq 100); do [ -e "$work/logs/killed.gplog" ] && break || sleep 0.1; done
-  podman kill gpupeak-killed
+  engine kill gpupeak-killed
   "$command" report "$work/logs/killed.gplog" && grep -q 'GP002' "$work/said"
 }
 # The page's own pod: these images, the client, a volume of its own, since the one above is user 65534's.
@@ -103,12 +131,12 @@ pod() {
     sed -n '/^```yaml/,/^```$/{/^```/d;p}' "$page" | sed -E "s|^spec:|&\n  restartPolicy: Never|; s|IMAGE_WITH_GPUPEAK|$tools|; s|claimName: logs|claimName: gpupeak-claim|
       s|image: IMAGE\$|image: $bench\n      command: [/bench/cuda_benchmark]|; s|^      env:|&\n        - {name: LD_LIBRARY_PATH, value: /bench}|"
   } >"$work/pod.yaml"
-  podman play kube --network=host "$work/pod.yaml"
-  for _ in $(seq 100); do [ "$(podman inspect -f '{{.State.Status}}' gpupeak-pod-bench)" = exited ] && break || sleep 0.1; done
-  exact "$(podman volume inspect -f '{{.Mountpoint}}' gpupeak-claim)/cuda_benchmark.gpupeak-pod.1.gplog"
+  engine play kube --network=host "$work/pod.yaml"
+  for _ in $(seq 100); do [ "$(engine inspect -f '{{.State.Status}}' gpupeak-pod-bench)" = exited ] && break || sleep 0.1; done
+  exact "$(engine volume inspect -f '{{.Mountpoint}}' gpupeak-claim)/cuda_benchmark.gpupeak-pod.1.gplog"
 }
 
-echo '| podman | |'
+echo "| $(engine --version) | |"
 echo '|---|---|'
 check "read-only root, no capabilities, no new privileges, user 65534: the log is exact" alone
 check "exit code and output are the program's" own_exit_code
@@ -116,5 +144,5 @@ check "two at once with one name in one folder: each has its own, exact log" two
 check "a named volume keeps the log" volume
 check "the command reports inside, in the same confines" reported_inside
 check "killed: the log can be read, and says that it has no end" killed
-check "the pod of Kubernetes, by podman play kube: init container, emptyDir, claim, read-only root, no capabilities" pod
+[ "$kind" = docker ] || check "the pod of Kubernetes, by podman play kube: init container, emptyDir, claim, read-only root, no capabilities" pod
 exit $failed
