@@ -15,11 +15,14 @@ daemon=
   if command -v runc >/dev/null; then printf '[engine]\nruntime = "runc"\n'; fi
 } >"$work/containers.conf"
 export CONTAINERS_CONF=$work/containers.conf
-user=${kind#podman:}
+user=${kind#podman:} version=(--version)
 case $kind in
   podman) engine() { podman "$@"; } ;;
   podman:*) engine() { runuser -u "$user" -- env -C / "HOME=$(getent passwd "$user" | cut -d: -f6)" podman "$@"; } ;;
-  docker) engine() { docker "$@"; } ;;
+  docker)
+    engine() { docker "$@"; }
+    version=(version -f 'docker {{.Server.Version}}')
+    ;;
   *) sed -n '4s/^# //p' "$0" >&2; exit 2 ;;
 esac
 finish() {
@@ -47,23 +50,23 @@ if [ "$kind" = docker ] && ! docker version >/dev/null 2>&1; then
   docker version >/dev/null 2>&1 || cannot "$(tail -n 3 "$work/docker.log")"
 fi
 
-mkdir -p "$work/tools/opt/gpupeak" "$work/logs" "$work"/bench/{bench,logs}
+mkdir -p "$work/tools/opt/gpupeak" "$work/logs" "$work"/bench/{bench,kept}
 tar -C "$work/tools/opt/gpupeak" --strip-components 1 -xzf "$portable"/gpupeak-*-linux-x86_64.tar.gz
 cp "$build/examples/cuda_benchmark" "$work/bench/bench"
 cp -L "$build"/tests/fake_cuda/lib{cuda,nvidia-ml}.so.1 "$work/bench/bench"
 chmod 755 "$work"
-# The container's user, as the host sees it; docker gives an empty volume the owner that the image has there.
+# The container's user, as the host sees it; an empty volume gets the owner of what the image has in its place.
 if [ "$user" = "$kind" ]; then chown 65534:65534 "$work/logs"; else
-  chown "$user" "$work/logs"
+  chown "$user:" "$work/logs"
   engine unshare chown 65534:65534 "$work/logs"
 fi
-chown 65534:65534 "$work/bench/logs"
+chown 65534:65534 "$work/bench/kept"
 # image NAME FOLDER PATH…: the root with what the folder has there.
 image() {
   tar --exclude ./proc --exclude ./sys -cf - -C "$root" . -C "$2" "${@:3}" | engine import --change 'ENV PATH=/usr/bin:/bin' - "$1" >/dev/null 2>"$work/said" ||
     cannot "no image: $(cat "$work/said")"
 }
-image "$bench" "$work/bench" ./bench ./logs
+image "$bench" "$work/bench" ./bench ./kept
 image "$tools" "$work/tools" ./opt/gpupeak
 engine run --rm --network none "$bench" true 2>"$work/said" || cannot "$(cat "$work/said")"
 
@@ -111,7 +114,7 @@ two_of_one_name() {
 }
 volume() {
   engine volume create gpupeak-logs
-  benchmark -v gpupeak-logs:/logs -e GPUPEAK_OUT=/logs/kept.gplog "$bench" /bench/cuda_benchmark
+  benchmark -v gpupeak-logs:/kept -e GPUPEAK_OUT=/kept/kept.gplog "$bench" /bench/cuda_benchmark
   exact "$(engine volume inspect -f '{{.Mountpoint}}' gpupeak-logs)/kept.gplog"
 }
 reported_inside() {
@@ -136,7 +139,7 @@ pod() {
   exact "$(engine volume inspect -f '{{.Mountpoint}}' gpupeak-claim)/cuda_benchmark.gpupeak-pod.1.gplog"
 }
 
-echo "| $(engine --version) | |"
+echo "| $(engine "${version[@]}") | |"
 echo '|---|---|'
 check "read-only root, no capabilities, no new privileges, user 65534: the log is exact" alone
 check "exit code and output are the program's" own_exit_code
