@@ -1,5 +1,6 @@
 // The data of the page, decoded. collector/write_html.cc writes it and says how it is packed.
 import {everyMoment, RecordedMoments} from './moments.js';
+import {decodePools} from './pools.js';
 
 /** Of a packed list of differences the values. */
 function running(differences) {
@@ -117,6 +118,20 @@ export class Run {
   momentsOf(scope) {
     if (!this.moments.has(scope)) this.moments.set(scope, everyMoment(this, scope) || new RecordedMoments(this, scope));
     return this.moments.get(scope);
+  }
+
+  /** Pools whose memory is part of the scope; without one all. */
+  poolsOf(scope) {
+    if (!this.pools) return [];
+    this.decodedPools = this.decodedPools || decodePools(this, this.pools);
+    const host = !scope || scope.name === 'total' || scope.name.startsWith('host');
+    const holds = ({place}) => place < 0 ? host : !scope || scope.name === 'total' || (scope.name.startsWith('device') && (scope.device < 0 || scope.device === place));
+    return this.decodedPools.filter(holds);
+  }
+  /** A course over time that is packed as those of sums are. */
+  decode(packed) {
+    const {max} = decodeSeries(packed, this.times.length - 1);
+    return {times: this.times, values: max};
   }
 
   /** Whether memory of this kind, on this device, is part of the scope. */

@@ -57,6 +57,40 @@ export class RecordedMoments {
   }
 }
 
+/** Of times in order the index of the last at or before ns; 0 if there is none. */
+export function lastBefore(times, ns) {
+  let low = 0, high = times.length;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (times[middle] <= ns) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Times and values to draw: of steps at one time the highest, and half a nanosecond later what remains. */
+export function stepCurve(steps, totals, endNs) {
+  const times = [], values = [];
+  for (let i = 0; i < steps.length;) {
+    const ns = steps[i];
+    let highest = 0, last = 0;
+    for (; i < steps.length && steps[i] === ns; ++i) {
+      last = totals[i];
+      highest = Math.max(highest, last);
+    }
+    times.push(ns);
+    values.push(highest);
+    if (last === highest) continue;
+    times.push(ns + 0.5);
+    values.push(last);
+  }
+  if (times.length > 0 && endNs > times.at(-1)) {
+    times.push(endNs);
+    values.push(values.at(-1));
+  }
+  return {times, values};
+}
+
 /** [ns, parts…] of each step of a side; a part is place, bytes, count. */
 function stepsOf(flat) {
   const steps = [];
@@ -105,20 +139,10 @@ class EveryMoment {
   ns(i) { return this.times[i]; }
   reason(i) { return this.reasons.get(this.times[i]) || ''; }
 
-  /** The last that began at or before ns. */
-  lastBefore(ns) {
-    let low = 0, high = this.length;
-    while (high - low > 1) {
-      const middle = (low + high) >> 1;
-      if (this.times[middle] <= ns) low = middle;
-      else high = middle;
-    }
-    return low;
-  }
   /** The highest within the tolerance, which is what one aims at; if none begins there, what held at ns. */
   pick(ns, tolerance) {
-    let best = this.lastBefore(ns - tolerance);
-    const end = this.lastBefore(ns + tolerance);
+    let best = lastBefore(this.times, ns - tolerance);
+    const end = lastBefore(this.times, ns + tolerance);
     if (best === end) return best;
     for (let i = ++best; i <= end; ++i) {
       if (this.totals[i] > this.totals[best]) best = i;
@@ -130,27 +154,8 @@ class EveryMoment {
     for (const [row, bytes, count] of this.parts.slice(0, this.ends[i])) rows.add(row, bytes, count);
     return {rows: rows.list(), otherBytes: 0, otherRows: 0, total: this.totals[i]};
   }
-  /** Times and values to draw: of steps at one time the highest, and half a nanosecond later what remains. */
   curve() {
-    const times = [], values = [];
-    for (let i = 0; i < this.length;) {
-      const ns = this.times[i];
-      let highest = 0, last = 0;
-      for (; i < this.length && this.times[i] === ns; ++i) {
-        last = this.totals[i];
-        highest = Math.max(highest, last);
-      }
-      times.push(ns);
-      values.push(highest);
-      if (last === highest) continue;
-      times.push(ns + 0.5);
-      values.push(last);
-    }
-    if (this.run.endNs > times.at(-1)) {
-      times.push(this.run.endNs);
-      values.push(values.at(-1));
-    }
-    return {times, values};
+    return stepCurve(this.times, this.totals, this.run.endNs);
   }
 }
 

@@ -7,6 +7,7 @@ import {choice, h, replace} from './dom.js';
 import {Flame} from './flame.js';
 import * as format from './format.js';
 import {load} from './model.js';
+import {poolSection} from './pool_section.js';
 import * as sections from './sections.js';
 import {Timeline} from './timeline.js';
 
@@ -73,12 +74,15 @@ function liveView(run, scope, moments, index, find) {
   ];
 }
 
-function timelineSection(run, scope, find) {
+function timelineSection(run, scope, find, pools) {
   if (run.instants.list.length === 0) return null;
   const moments = run.momentsOf(scope);
   const live = h('div', {class: 'live', 'aria-live': 'polite'});
   const show = (index) => replace(live, liveView(run, scope, moments, index, find));
-  const timeline = new Timeline(run, scope, moments, show);
+  const timeline = new Timeline(run, scope, moments, (index) => {
+    show(index);
+    if (pools) pools.follow(moments.ns(index));
+  });
   drawn.push(timeline);
   show(timeline.index);
   return sections.titled('timeline', 'Over time', timeline.element, live);
@@ -146,12 +150,15 @@ function render(keepPlace = false) {
     document.title = `gpupeak: ${run.shortName()}`;
     const said = [sections.verdict(run), sections.failures(run)];
     const peak = scope && peakSection(run, scope);
-    if (!scope) replace(content, said, h('p', {class: 'notice fair'}, 'No memory was recorded.'), sections.phases(run), sections.about(run));
+    const pools = poolSection(run, scope);
+    if (pools) drawn.push(pools);
+    if (!scope) replace(content, said, h('p', {class: 'notice fair'}, 'No memory was recorded.'), pools && pools.element, sections.phases(run), sections.about(run));
     else replace(content, said,
       sections.cards(run, scope, showScope),
       h('nav', {class: 'sticky', 'aria-label': 'Memory shown below'}, scopePicker(run)),
       peak.element,
-      timelineSection(run, scope, peak.find),
+      timelineSection(run, scope, peak.find, pools),
+      pools && pools.element,
       sections.ledger(run, scope),
       sections.phases(run),
       sections.growth(run),

@@ -69,12 +69,13 @@ function instancesOf({instances}) {
 }
 
 export class Timeline {
-  /** `onchoose(index)`: one of the moments was chosen. */
-  constructor(run, scope, moments, onchoose) {
+  /** `onchoose(index)`: one of the moments was chosen. curves(): what is drawn, the sum last. */
+  constructor(run, scope, moments, onchoose, curves = () => curvesOf(run, scope)) {
     this.run = run;
     this.scope = scope;
     this.moments = moments;
     this.onchoose = onchoose;
+    this.curvesOf = curves;
     this.index = moments.peak;
     this.lanes = h('div', {class: 'lanes', 'aria-hidden': 'true'});
     this.legend = h('div', {class: 'legend'});
@@ -90,7 +91,7 @@ export class Timeline {
   }
 
   draw() {
-    this.curves = curvesOf(this.run, this.scope);
+    this.curves = this.curvesOf();
     this.resize = new ResizeObserver(() => this.fit());
     this.resize.observe(this.plotBox);
     this.plot();

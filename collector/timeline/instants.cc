@@ -50,15 +50,8 @@ void choose_spread(const Profile& profile, const TimeSeries& times, Chosen& chos
   if (main.empty()) return;
   const size_t slices = (kMaxInstants - std::min(chosen.size(), kMaxInstants)) / main.size();
   for (const Series* series : main) {
-    for (size_t slice = 0; slice < slices; ++slice) {
-      const size_t end = (slice + 1) * series->buckets.size() / slices;
-      const SeriesBucket* highest = nullptr;
-      for (size_t b = slice * series->buckets.size() / slices; b < end; ++b) {
-        const SeriesBucket& bucket = series->buckets[b];
-        if (bucket.max_event == kNoEvent) continue;
-        if (highest == nullptr || bucket.max > highest->max) highest = &bucket;
-      }
-      if (highest != nullptr) chosen.try_emplace(highest->max_event);
+    for (const uint64_t event : TimeSeries::highest_events(*series, slices)) {
+      chosen.try_emplace(event);
     }
   }
 }

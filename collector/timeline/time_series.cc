@@ -32,10 +32,16 @@ bool is_border(uint8_t tag) {
     case GPUPEAK_REC_RANGE_BEGIN:
     case GPUPEAK_REC_RANGE_END:
     case GPUPEAK_REC_DEVICE_FAILED:
+    case GPUPEAK_REC_ARENA_FAILED:
       return true;
     default:
       return false;
   }
+}
+
+bool is_of_pools(uint8_t tag) {
+  return tag == GPUPEAK_REC_ARENA || tag == GPUPEAK_REC_ARENA_ALLOC ||
+         tag == GPUPEAK_REC_ARENA_FREE;
 }
 
 }  // namespace
@@ -49,7 +55,7 @@ void TimeSeries::start(const LogReader& log) {
 }
 
 void TimeSeries::merge_pairs() {
-  for (Series& series : series_) {
+  for_each_series([](Series& series) {
     // A series that begins inside a pair has that pair's second half only.
     const size_t odd = series.first_bucket % 2;
     std::vector<SeriesBucket> merged;
@@ -64,7 +70,7 @@ void TimeSeries::merge_pairs() {
     }
     series.buckets = std::move(merged);
     series.first_bucket /= 2;
-  }
+  });
   width_ticks_ *= 2;
 }
 
@@ -122,8 +128,23 @@ void TimeSeries::read_gauges(uint8_t tag) {
   }
 }
 
+void TimeSeries::set_pools() {
+  const ArenaTable& table = replay().arenas();
+  segments_version_ = table.segments_version();
+  for (size_t arena = 0; arena < table.arenas().size(); ++arena) {
+    const auto [in_use, reserved] = table.level(arena);
+    if (arena == pools_.size()) {
+      pools_.push_back({{"in use", Series::Kind::kSum, {}, bucket_, 0},
+                        {"reserved", Series::Kind::kSum, {}, bucket_, 0}});
+    }
+    set(pools_[arena].in_use, in_use);
+    set(pools_[arena].reserved, reserved);
+  }
+}
+
 void TimeSeries::note_border(const Event& event) {
-  const bool failure = event.tag == GPUPEAK_REC_DEVICE_FAILED;
+  const bool failure =
+      event.tag == GPUPEAK_REC_DEVICE_FAILED || event.tag == GPUPEAK_REC_ARENA_FAILED;
   uint64_t& stride = failure ? failure_stride_ : border_stride_;
   uint64_t& count = failure ? failure_count_ : border_count_;
   if (count++ % stride != 0) return;
@@ -154,6 +175,10 @@ void TimeSeries::after(const Event& event) {
     read_gauges(event.tag);
     if (is_border(event.tag)) note_border(event);
   }
+  // A free of the driver's or the heap's may take memory from a pool.
+  if (is_of_pools(event.tag) || replay().arenas().segments_version() != segments_version_) {
+    set_pools();
+  }
   ++event_count_;
 }
 
@@ -162,7 +187,7 @@ void TimeSeries::finish(const Replay& replay) {
   const uint64_t clock_end = start_ticks_ + replay.log().clock().span_ticks();
   bucket_ = bucket_at(std::max(clock_end, replay.last_ticks()));
   bucket_count_ = bucket_ + 1;
-  for (Series& series : series_) extend(series, bucket_count_);
+  for_each_series([this](Series& series) { extend(series, bucket_count_); });
 }
 
 const Series* TimeSeries::find(const std::string& name) const {
@@ -170,6 +195,14 @@ const Series* TimeSeries::find(const std::string& name) const {
     if (series.name == name) return &series;
   }
   return nullptr;
+}
+
+const Series* TimeSeries::pool_in_use(size_t arena) const {
+  return arena < pools_.size() ? &pools_[arena].in_use : nullptr;
+}
+
+const Series* TimeSeries::pool_reserved(size_t arena) const {
+  return arena < pools_.size() ? &pools_[arena].reserved : nullptr;
 }
 
 int64_t TimeSeries::begin_ns(size_t bucket, const ClockMap& clock) const {
@@ -184,6 +217,21 @@ uint64_t TimeSeries::peak_event(const Series& series) {
     event = bucket.max_event;
   }
   return event;
+}
+
+std::vector<uint64_t> TimeSeries::highest_events(const Series& series, size_t parts) {
+  std::vector<uint64_t> events;
+  for (size_t part = 0; part < parts; ++part) {
+    const size_t end = (part + 1) * series.buckets.size() / parts;
+    const SeriesBucket* highest = nullptr;
+    for (size_t b = part * series.buckets.size() / parts; b < end; ++b) {
+      const SeriesBucket& bucket = series.buckets[b];
+      if (bucket.max_event == kNoEvent) continue;
+      if (highest == nullptr || bucket.max > highest->max) highest = &bucket;
+    }
+    if (highest != nullptr) events.push_back(highest->max_event);
+  }
+  return events;
 }
 
 }  // namespace gpupeak::collector

@@ -49,12 +49,17 @@ class TimeSeries : public ReplayObserver {
 
   const std::vector<Series>& series() const { return series_; }
   const Series* find(const std::string& name) const;
+  /// Of a pool, by its number in ArenaTable; nullptr: it never had a block.
+  const Series* pool_in_use(size_t arena) const;
+  const Series* pool_reserved(size_t arena) const;
   size_t bucket_count() const { return bucket_count_; }
   /// Nanoseconds since the start at which a bucket begins.
   int64_t begin_ns(size_t bucket, const ClockMap& clock) const;
   uint64_t event_count() const { return event_count_; }
   /// The first event at which the series had its largest value.
   static uint64_t peak_event(const Series& series);
+  /// Of each of so many equal parts of the series the event that brought its highest value.
+  static std::vector<uint64_t> highest_events(const Series& series, size_t parts);
   /// At most kBorders and as many failures; of more, each second, fourth … one.
   const std::vector<Border>& borders() const { return borders_; }
 
@@ -67,7 +72,21 @@ class TimeSeries : public ReplayObserver {
   void set_gauge(const std::string& name, uint64_t bytes);
   void read_gauges(uint8_t tag);
   void note_border(const Event& event);
+  void set_pools();
+  template <typename Visit>
+  void for_each_series(Visit visit) {
+    for (Series& series : series_) visit(series);
+    for (PoolSeries& pool : pools_) {
+      visit(pool.in_use);
+      visit(pool.reserved);
+    }
+  }
 
+  struct PoolSeries {
+    Series in_use, reserved;
+  };
+  std::vector<PoolSeries> pools_;  // by arena
+  uint64_t segments_version_ = 0;
   std::vector<Series> series_;
   std::vector<size_t> sums_;      // by ScopeId: index into series_
   std::vector<ScopeId> of_heap_;  // what a heap event changes

@@ -12,6 +12,8 @@
 #include "collector/text/sanitize.h"
 #include "collector/timeline/phase_bands.h"
 #include "collector/write/json_values.h"
+#include "collector/write/page_pools.h"
+#include "collector/write/page_series.h"
 #include "collector/write/page_template.h"
 #include "collector/write/write_json.h"
 
@@ -41,8 +43,9 @@ class Strings {
 
 class PageData {
  public:
-  PageData(Profile& profile, const TimeSeries& times, const Instants& instants)
-      : profile_(profile), times_(times), instants_(instants) {
+  PageData(Profile& profile, const TimeSeries& times, const Instants& instants,
+           const PoolHistory& pools)
+      : profile_(profile), times_(times), instants_(instants), pools_(pools) {
     for (const Grouping& grouping : kGroupings) {
       if (grouping.by == GroupBy::kIp) continue;  // the flame graph has the instructions
       attributions_.emplace_back(profile.replay(), profile.titles(), grouping.by,
@@ -70,6 +73,8 @@ class PageData {
     json["scopes"] = scopes_json();
     json["phases"] = phases_json();
     json["instants"] = instants_json();
+    json["pools"] =
+        page_pools(pools_, times_, [this](const std::string& text) { return strings_.id(text); });
     json["live_at_exit"] = leaks_json();
     json["temporaries"] = rows_json(temporaries);
     json["strings"] = strings_.json();  // last: the others fill it
@@ -102,8 +107,6 @@ class PageData {
     return begins;
   }
 
-  /// Of each series the buckets that differ from the one before, as [how many further on, max,
-  /// min]; without min where it is max.
   Json series_json() const {
     Json all = Json::array();
     for (const Series& series : times_.series()) {
@@ -113,22 +116,9 @@ class PageData {
       const bool any = std::any_of(series.buckets.begin(), series.buckets.end(),
                                    [](const SeriesBucket& bucket) { return bucket.max > 0; });
       if (!shown || !any) continue;
-      Json changes = Json::array();
-      size_t last = 0;
-      const SeriesBucket* before = nullptr;
-      for (size_t i = 0; i < series.buckets.size(); ++i) {
-        const SeriesBucket& bucket = series.buckets[i];
-        if (before != nullptr && before->max == bucket.max && before->min == bucket.min) continue;
-        before = &bucket;
-        const size_t at = series.first_bucket + i;
-        Json change = {at - last, bucket.max};
-        if (bucket.min != bucket.max) change.push_back(bucket.min);
-        changes.push_back(std::move(change));
-        last = at;
-      }
       all.push_back({{"name", series.name},
                      {"gauge", series.kind == Series::Kind::kGauge},
-                     {"changes", std::move(changes)}});
+                     {"changes", series_changes(series)}});
     }
     return all;
   }
@@ -339,6 +329,7 @@ class PageData {
   Profile& profile_;
   const TimeSeries& times_;
   const Instants& instants_;
+  const PoolHistory& pools_;
   std::vector<Attribution> attributions_;
   Strings strings_;
 };
@@ -363,8 +354,9 @@ void write_inside_script(const std::string& json, std::ostream& out) {
 
 }  // namespace
 
-std::string page_data(Profile& profile, const TimeSeries& times, const Instants& instants) {
-  return PageData(profile, times, instants).make();
+std::string page_data(Profile& profile, const TimeSeries& times, const Instants& instants,
+                      const PoolHistory& pools) {
+  return PageData(profile, times, instants, pools).make();
 }
 
 void require_page() {

@@ -9,12 +9,14 @@
 
 #include "collector/analyze/profile.h"
 #include "collector/timeline/instants.h"
+#include "collector/timeline/pool_history.h"
 #include "collector/timeline/time_series.h"
 
 namespace gpupeak::collector {
 
 /// Everything that a page shows of one log, as JSON.
-std::string page_data(Profile& profile, const TimeSeries& times, const Instants& instants);
+std::string page_data(Profile& profile, const TimeSeries& times, const Instants& instants,
+                      const PoolHistory& pools);
 
 /// `runs`: page_data() of each. Throws std::runtime_error if this program was built without the
 /// page.

@@ -203,7 +203,8 @@ std::vector<Writer> make_writers() {
                    Profile profile(path, {}, &times, reading);
                    times.finish(profile.replay());
                    const Instants instants = live_at_instants(profile, times, kTop, {});
-                   out << page_data(profile, times, instants);
+                   out << page_data(profile, times, instants,
+                                    pool_history(profile, times, instants));
                  }});
   all.push_back(
       {"compare", [=](const std::string& path, const Reading& reading, std::ostream& out) {

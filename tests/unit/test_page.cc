@@ -69,7 +69,9 @@ uint64_t sum_of(const KindHolders& holders) {
 
 std::string page_of(LogBuilder log) {
   Timed timed(std::move(log));
-  return page_data(timed.profile, timed.times, live_at_instants(timed.profile, timed.times, 5));
+  const Instants instants = live_at_instants(timed.profile, timed.times, 5);
+  return page_data(timed.profile, timed.times, instants,
+                   pool_history(timed.profile, timed.times, instants));
 }
 
 LogBuilder one_block(uint64_t bytes, const char* phase) {
