@@ -16,7 +16,7 @@ function sites(pool, state) {
     h('td', {class: 'number'}, format.percent(bytes, whole)), h('td')];
   const footer = [];
   if (sum < whole) footer.push(line('in segments that the page does not have', whole - sum));
-  footer.push(line('sum = in use, residual 0', whole));
+  footer.push(line(sum > whole ? 'sum' : 'sum = in use, residual 0', Math.max(sum, whole)));
   return table({label: 'Who holds what of the pool', rows, footer, search: false, columns: [
     {key: 'bytes', label: 'size', number: true, cell: (row) => share(row.bytes, whole, format.size(row.bytes))},
     {key: 'title', label: 'site', class: 'title', cell: (row) => h('span', {title: row.title, class: 'keyed', style: {borderColor: row.color}}, row.title)},

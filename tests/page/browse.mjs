@@ -2,6 +2,7 @@
 import {strict as assert} from 'node:assert';
 import {existsSync, readFileSync} from 'node:fs';
 import {createRequire} from 'node:module';
+import * as inside from './pools.mjs';
 
 const [, , which, file, executablePath, modules, folder] = process.argv;
 const puppeteer = createRequire(`${modules}/`)('puppeteer-core');
@@ -273,8 +274,18 @@ async function big() {
   await picture('big', 1280, 'light');
 }
 
+const tools = {page, text, count, press, clickChoice, picture};
+async function pools() {
+  await open();
+  await inside.pools(tools, folder);
+}
+async function pools_wrong() {
+  await open();
+  await inside.wrong(tools);
+}
+
 try {
-  await {run, hostile, empty, compare, big}[which]();
+  await {run, hostile, empty, compare, big, pools, pools_wrong}[which]();
   assert.deepEqual(said, []);
 } finally {
   await browser.close();

@@ -3,6 +3,7 @@
 console, and names from a log stay text. The screenshots lie in the test's folder.
 
 usage: page.py run|hostile|empty|compare|big GPUPEAK PAGE_LOG NODE CHROMIUM MODULES
+       page.py pools_torch|pools_many|pools_ort GPUPEAK PAGE_LOG NODE CHROMIUM MODULES PRELOAD DRIVER CLIENT LIBRARY
 Exit code 77: there is no browser, or this gpupeak was built without the page.
 """
 import json
@@ -10,6 +11,8 @@ import os
 import subprocess
 import sys
 import time
+
+import pools_log
 
 CASE, GPUPEAK, PAGE_LOG, NODE, CHROMIUM, MODULES = sys.argv[1:7]
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -42,9 +45,31 @@ def expect_self_contained(page):
     return text
 
 
-def browse(page, folder):
-    done = subprocess.run([NODE, os.path.join(HERE, "browse.mjs"), CASE, page, CHROMIUM, MODULES, folder], check=False)
+def browse(page, folder, case=CASE):
+    done = subprocess.run([NODE, os.path.join(HERE, "browse.mjs"), case, page, CHROMIUM, MODULES, folder], check=False)
     return done.returncode
+
+
+def pools(folder):
+    """The inside of pools at some instants: those of marks, or, where the page has chosen instants only, some of them."""
+    preload, driver, client, library = sys.argv[7:11]
+    of_torch = CASE != "pools_ort"
+    command = [client, library, "TRUTH"] + (["many"] if CASE == "pools_many" else []) if of_torch else [client, "TRUTH", library]
+    run = pools_log.PoolRun(GPUPEAK, folder, preload, driver, command, **({"GPUPEAK_HOST": "off"} if of_torch else {}))
+    page = make_page(folder, [run.log])
+    size = os.path.getsize(page)
+    assert size <= BIG_PAGE_BYTES, f"the page is too large: {size}"
+    instants = run.at_marks(5, pools_log.ledger_of_torch if of_torch else pools_log.ledger_of_ort)
+    every = pools_log.page_data(page)["runs"][0]["pools"]["every"]
+    assert every == (CASE != "pools_many")
+    if not every:
+        instants = [run.expected(ns) for ns in pools_log.recorded_times(page, 6)]
+    with open(os.path.join(folder, "expected.json"), "w", encoding="utf-8") as file:
+        json.dump({"instants": instants, "walks": CASE == "pools_torch", "every": every}, file)
+    expect_self_contained(page)
+    wrong = os.path.join(folder, "wrong.html")
+    pools_log.write_wrong(page, wrong)
+    return browse(page, folder, "pools") or (browse(wrong, folder, "pools_wrong") if CASE == "pools_torch" else 0)
 
 
 def main():
@@ -53,6 +78,8 @@ def main():
         return 77
     folder = os.path.join(os.getcwd(), "page-" + CASE)
     os.makedirs(folder, exist_ok=True)
+    if CASE.startswith("pools"):
+        return pools(folder)
     if CASE == "compare":
         page = make_page(folder, [make_log(folder, "run"), make_log(folder, "other"), make_log(folder, "died")], ("compare",))
     elif CASE == "big":

@@ -1,7 +1,8 @@
 // A program over the stand-in for PyTorch, which it loads as Python does, with RTLD_LOCAL. Every
 // change of a device's pool is a mark in the log and a line of what the allocator's own ledger says
 // then; the blocks that are left come last.
-//   torch_client LIBRARY TRUTH [expandable] [threads] [small_card] [throw]
+// many: tens of thousands of blocks; then each hundredth change is told.
+//   torch_client LIBRARY TRUTH [expandable] [threads] [small_card] [throw] [many]
 #include <dlfcn.h>
 
 #include <atomic>
@@ -24,11 +25,13 @@ FILE* g_truth;
 std::mutex g_truth_lock;
 std::atomic<unsigned> g_step;
 const FakeTorch* g_torch;
-bool g_expandable, g_threads, g_small_card, g_throw;
+bool g_expandable, g_threads, g_small_card, g_throw, g_many;
 
 void on_change(int device, const FakeTorchLedger& ledger) {
+  const unsigned step = g_step++;
+  if (g_many && step % 100 != 0) return;
   char name[32];
-  snprintf(name, sizeof name, "s%u", g_step++);
+  snprintf(name, sizeof name, "s%u", step);
   gpupeak_mark(name);
   const std::lock_guard guard(g_truth_lock);
   fprintf(g_truth, "mark %s %d %lu %lu\n", name, device, ledger.in_use, ledger.reserved);
@@ -66,6 +69,26 @@ void work(unsigned seed, int device, unsigned steps) {
   }
 }
 
+/// Small blocks that come and go, thousands of them at once.
+void work_with_many() {
+  std::vector<void*> kept;
+  unsigned state = 5;
+  const auto random = [&](unsigned below) {
+    state = state * 1664525 + 1013904223;
+    return (state >> 8) % below;
+  };
+  for (unsigned i = 0; i < 60'000; ++i) {
+    if (kept.size() < 9000 ? random(100) < 70 || kept.empty() : random(2) == 0) {
+      const size_t bytes = random(50) == 0 ? size_t{2 + random(6)} << 20 : 512 + random(20'000);
+      kept.push_back(g_torch->give(0, 0, bytes));
+    } else {
+      std::swap(kept[random(static_cast<unsigned>(kept.size()))], kept.back());
+      g_torch->take(0, kept.back());
+      kept.pop_back();
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -75,6 +98,7 @@ int main(int argc, char** argv) {
     g_threads = g_threads || strcmp(argv[i], "threads") == 0;
     g_small_card = g_small_card || strcmp(argv[i], "small_card") == 0;
     g_throw = g_throw || strcmp(argv[i], "throw") == 0;
+    g_many = g_many || strcmp(argv[i], "many") == 0;
   }
   // What the program finds is what it would find without a preload: nothing.
   for (const char* name : {"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
@@ -102,7 +126,9 @@ int main(int argc, char** argv) {
     CHECK(caught);
     g_torch->take(0, first);
   }
-  if (g_threads) {
+  if (g_many) {
+    work_with_many();
+  } else if (g_threads) {
     std::vector<std::thread> threads;
     for (unsigned i = 0; i < 6; ++i)
       threads.emplace_back(work, i + 1, static_cast<int>(i % 2), 120);
