@@ -29,7 +29,7 @@ bool is_high(Choice choice, uint64_t number, unsigned variant) {
 
 class Holding {
  public:
-  Holding(const TorchHistory& history, uint64_t capacity, unsigned variant)
+  Holding(const PoolHistory& history, uint64_t capacity, unsigned variant)
       : history_(history),
         capacity_(capacity),
         variant_(variant),
@@ -42,7 +42,7 @@ class Holding {
         blocks_(history.requests()) {}
 
   HeldRun run() {
-    for (const TorchHistory::Step& step : history_.steps()) {
+    for (const PoolHistory::Step& step : history_.steps()) {
       if (!take(step)) return {false, needed_};
     }
     return {true, needed_};
@@ -56,7 +56,7 @@ class Holding {
     return true;
   }
 
-  bool give(const TorchHistory::Step& step) {
+  bool give(const PoolHistory::Step& step) {
     const bool most = step.slack == 0 || is_high(requests_, step.block, variant_);
     const uint64_t bytes = most ? step.bytes : step.bytes - step.slack;
     std::optional<TorchCache::Piece> piece = cache_.find(bytes);
@@ -81,24 +81,24 @@ class Holding {
     return above_ - bytes;
   }
 
-  bool take(const TorchHistory::Step& step) {
+  bool take(const PoolHistory::Step& step) {
     switch (step.what) {
-      case TorchHistory::What::kGive:
+      case PoolHistory::What::kGive:
         return give(step);
-      case TorchHistory::What::kTake:
+      case PoolHistory::What::kTake:
         cache_.put_back(blocks_[step.block]);
         return true;
-      case TorchHistory::What::kEmpty:
+      case PoolHistory::What::kEmpty:
         cache_.release_idle();
         return true;
-      case TorchHistory::What::kOutside:
+      case PoolHistory::What::kOutside:
         outside_ = step.bytes;
         return has_room(0);
     }
     return false;
   }
 
-  const TorchHistory& history_;
+  const PoolHistory& history_;
   const uint64_t capacity_;
   const unsigned variant_;
   const Choice requests_, places_;
@@ -110,7 +110,7 @@ class Holding {
 };
 
 /// With which amounts one variant fails, of `runs` that lie `apart` or have other courses.
-std::optional<std::vector<FitRange>> fails_of(const TorchHistory& history, uint64_t least,
+std::optional<std::vector<FitRange>> fails_of(const PoolHistory& history, uint64_t least,
                                               uint64_t most, uint64_t runs, uint64_t apart,
                                               unsigned variant) {
   std::vector<FitRange> fails;
@@ -135,11 +135,11 @@ std::optional<std::vector<FitRange>> fails_of(const TorchHistory& history, uint6
 
 }  // namespace
 
-HeldRun hold(const TorchHistory& history, uint64_t capacity, unsigned variant) {
+HeldRun hold(const PoolHistory& history, uint64_t capacity, unsigned variant) {
   return Holding(history, capacity, variant).run();
 }
 
-std::optional<std::vector<FitRange>> fails_for(const TorchHistory& history, uint64_t least,
+std::optional<std::vector<FitRange>> fails_for(const PoolHistory& history, uint64_t least,
                                                uint64_t most) {
   const uint64_t runs =
       kMostWork / kHeldRunVariants / std::max<uint64_t>(history.steps().size(), 1) + 1;

@@ -138,7 +138,7 @@ class Trust {
 };
 
 /// With how little it would do if PyTorch's pool gave back what is idle when it is refused memory.
-void simulate(DeviceNeed& need, const TorchHistory& torch, const NeedWatch::Sums& sums) {
+void simulate(DeviceNeed& need, const PoolHistory& torch, const NeedWatch::Sums& sums) {
   need.pool_requests = torch.requests();
   need.pool_repeated = torch.repeated();
   if (torch.requests() == 0) return;
@@ -155,7 +155,7 @@ void simulate(DeviceNeed& need, const TorchHistory& torch, const NeedWatch::Sums
   need.fails = joined(std::move(need.fails));
 }
 
-DeviceNeed need_of(const NeedWatch::Sums& sums, const TorchHistory* torch,
+DeviceNeed need_of(const NeedWatch::Sums& sums, const PoolHistory* torch,
                    const DeviceSummary& device, const Trust& trust, bool in_order) {
   DeviceNeed need;
   need.device = device.ordinal;

@@ -62,19 +62,19 @@ bool NeedWatch::counts(const DeviceBlock& block) const {
 void NeedWatch::on_arena(const ArenaEvent& arena) {
   if (arena.event == GPUPEAK_ARENA_CREATED) {
     arena_device_[arena.arena] = arena.device;
-  } else if (TorchHistory* torch = torch_of(arena.arena)) {
+  } else if (PoolHistory* torch = torch_of(arena.arena)) {
     torch->give_up("it came to an end");
   }
 }
 
-TorchHistory* NeedWatch::torch_of(uint64_t arena) {
+PoolHistory* NeedWatch::torch_of(uint64_t arena) {
   const auto device = arena_device_.find(arena);
   const auto torch = device == arena_device_.end() ? torch_.end() : torch_.find(device->second);
   return torch == torch_.end() ? nullptr : &torch->second;
 }
 
 void NeedWatch::on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/) {
-  if (TorchHistory* torch = torch_of(alloc.arena)) torch->given(alloc.address, alloc.bytes);
+  if (PoolHistory* torch = torch_of(alloc.arena)) torch->given(alloc.address, alloc.bytes);
   const auto [entry, added] = given_.try_emplace({alloc.arena, alloc.address}, alloc.bytes);
   if (!added) {
     sizes_.erase(sizes_.find(entry->second));
@@ -84,7 +84,7 @@ void NeedWatch::on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/)
 }
 
 void NeedWatch::on_arena_free(const ArenaFreeEvent& free) {
-  if (TorchHistory* torch = torch_of(free.arena)) torch->taken(free.address);
+  if (PoolHistory* torch = torch_of(free.arena)) torch->taken(free.address);
   const auto entry = given_.find({free.arena, free.address});
   if (entry == given_.end()) return;
   sizes_.erase(sizes_.find(entry->second));

@@ -9,7 +9,7 @@
 //   contexts, code …           the larger of the readings     the smaller of the readings
 //                              before and after
 //
-// need.h asks for it, with what PyTorch's pool was asked for (torch_history.h).
+// need.h asks for it, with what PyTorch's pool was asked for (pool_history.h).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "collector/fit/torch_history.h"
+#include "collector/fit/pool_history.h"
 #include "collector/replay/ledger.h"
 #include "collector/replay/replay.h"
 
@@ -64,7 +64,7 @@ class NeedWatch : public ReplayObserver {
   /// After the replay.
   std::map<int32_t, Sums> finish();
   /// Of PyTorch's pool on the device, after finish(); nullptr: it was not asked for.
-  const TorchHistory* torch(int32_t device) const {
+  const PoolHistory* torch(int32_t device) const {
     const auto history = torch_.find(device);
     return history == torch_.end() ? nullptr : &history->second;
   }
@@ -93,11 +93,11 @@ class NeedWatch : public ReplayObserver {
   void read(const Event& event);
   void refused(int32_t ordinal, uint64_t bytes);
   void settle(int32_t ordinal, Device& device, const Beyond& now);
-  TorchHistory* torch_of(uint64_t arena);
+  PoolHistory* torch_of(uint64_t arena);
 
   const std::unordered_set<uint64_t> shared_out_;
   std::map<int32_t, Device> devices_;
-  std::map<int32_t, TorchHistory> torch_;                    // by device
+  std::map<int32_t, PoolHistory> torch_;                    // by device
   std::unordered_map<uint64_t, int32_t> arena_device_;       // of arenas that said it
   std::map<std::pair<uint64_t, uint64_t>, uint64_t> given_;  // by arena and address: bytes
   std::multiset<uint64_t> sizes_;  // of these, and of the driver's blocks outside of pools

@@ -1,7 +1,7 @@
 // PyTorch's caching allocator of one device by its rules, without a device: which idle piece a
 // request gets, what is split off it, which segments the driver is asked for and which go back when
 // it refuses. The rules are those of its releases since 2019, for one stream, without graphs'
-// pools, segments that grow in place and limits of its own; TorchHistory finds out whether a
+// pools, segments that grow in place and limits of its own; PoolHistory finds out whether a
 // recorded run went by them, held_run.h asks what they make of less memory.
 //
 //   request        rounded to   segment                        rest is split off

@@ -1,4 +1,4 @@
-#include "collector/fit/torch_history.h"
+#include "collector/fit/pool_history.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 namespace gpupeak::collector {
 
-void TorchHistory::add(const Step& step) {
+void PoolHistory::add(const Step& step) {
   if (!why_not_.empty()) return;
   if (steps_.size() == kMostSteps) {
     return give_up(fmt::format("more than {} steps of it were recorded", kMostSteps));
@@ -15,7 +15,7 @@ void TorchHistory::add(const Step& step) {
   steps_.push_back(step);
 }
 
-void TorchHistory::give_up(std::string why) {
+void PoolHistory::give_up(std::string why) {
   if (!why_not_.empty()) return;
   why_not_ = std::move(why);
   steps_ = {};
@@ -24,13 +24,13 @@ void TorchHistory::give_up(std::string why) {
   cache_ = {};
 }
 
-void TorchHistory::segment_taken(uint64_t address, uint64_t bytes) {
+void PoolHistory::segment_taken(uint64_t address, uint64_t bytes) {
   if (fresh_.bytes != 0) give_up("it took memory that it did not share out");
   fresh_ = {address, bytes};
   reserved_ += bytes;
 }
 
-void TorchHistory::segment_given_back(uint64_t address, uint64_t bytes) {
+void PoolHistory::segment_given_back(uint64_t address, uint64_t bytes) {
   reserved_ -= std::min(reserved_, bytes);
   if (!why_not_.empty()) return;
   if (!cache_.release(address, bytes)) {
@@ -43,7 +43,7 @@ void TorchHistory::segment_given_back(uint64_t address, uint64_t bytes) {
 
 /// Whether the rules give a request this block. `step` then has what may have been asked for: of a
 /// piece that was not split, no more than the piece, and more than what idle ones had.
-bool TorchHistory::repeats(uint64_t address, uint64_t bytes, Step& step) {
+bool PoolHistory::repeats(uint64_t address, uint64_t bytes, Step& step) {
   const bool small = TorchCache::is_small(bytes);
   std::optional<TorchCache::Piece> piece = cache_.find(bytes);
   if (piece.has_value() == (fresh_.bytes != 0)) return false;
@@ -66,7 +66,7 @@ bool TorchHistory::repeats(uint64_t address, uint64_t bytes, Step& step) {
   return live_.try_emplace(address, Live{step.block, *piece}).second;
 }
 
-void TorchHistory::given(uint64_t address, uint64_t bytes) {
+void PoolHistory::given(uint64_t address, uint64_t bytes) {
   Step step{.bytes = bytes, .block = blocks_++, .what = What::kGive};
   if (!why_not_.empty()) return;
   if (emptying_ && cache_.has_idle_segment()) {
@@ -81,7 +81,7 @@ void TorchHistory::given(uint64_t address, uint64_t bytes) {
   add(step);
 }
 
-void TorchHistory::taken(uint64_t address) {
+void PoolHistory::taken(uint64_t address) {
   if (!why_not_.empty()) return;
   const auto block = live_.find(address);
   if (block == live_.end()) return give_up("a block came back that it had not given");
@@ -91,7 +91,7 @@ void TorchHistory::taken(uint64_t address) {
   add({.block = live.block, .what = What::kTake});
 }
 
-void TorchHistory::others_have(uint64_t bytes) {
+void PoolHistory::others_have(uint64_t bytes) {
   if (bytes == others_ && !open_.empty()) return;
   others_ = bytes;
   if (!why_not_.empty()) return;
@@ -99,7 +99,7 @@ void TorchHistory::others_have(uint64_t bytes) {
   add({.bytes = bytes, .what = What::kOutside});
 }
 
-void TorchHistory::driver_had(uint64_t bytes) {
+void PoolHistory::driver_had(uint64_t bytes) {
   if (why_not_.empty()) {
     for (const size_t step : open_) steps_[step].bytes += bytes;
   }
@@ -107,14 +107,14 @@ void TorchHistory::driver_had(uint64_t bytes) {
   others_have(others_);
 }
 
-void TorchHistory::at_once(uint64_t bytes) {
+void PoolHistory::at_once(uint64_t bytes) {
   if (!why_not_.empty()) return;
   add({.bytes = bytes, .what = What::kOutside});
   open_.push_back(steps_.size());
   add({.bytes = others_, .what = What::kOutside});
 }
 
-void TorchHistory::finish(uint64_t start) {
+void PoolHistory::finish(uint64_t start) {
   if (fresh_.bytes != 0) give_up("it took memory that it did not share out");
   if (emptying_ && cache_.has_idle_segment()) {
     give_up("it gave back some idle segments and kept others");

@@ -14,7 +14,7 @@
 
 namespace gpupeak::collector {
 
-class TorchHistory {
+class PoolHistory {
  public:
   enum class What : uint8_t {
     kGive,    ///< a request of `bytes`, or up to `slack` less
