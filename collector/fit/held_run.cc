@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <future>
+#include <memory>
 #include <utility>
 
 namespace gpupeak::collector {
@@ -39,6 +40,7 @@ class Holding {
         places_(variant >= 4       ? Choice::kMixed
                 : variant / 2 == 0 ? Choice::kHigh
                                    : Choice::kLow),
+        model_(history.rules()),
         blocks_(history.requests()) {}
 
   HeldRun run() {
@@ -50,7 +52,7 @@ class Holding {
 
  private:
   bool has_room(uint64_t more) {
-    const uint64_t sum = outside_ + cache_.reserved() + more;
+    const uint64_t sum = outside_ + model_->pieces().reserved() + SegmentPieces::pages_of(more);
     if (sum > capacity_) return false;
     needed_ = std::max(needed_, sum);
     return true;
@@ -59,18 +61,25 @@ class Holding {
   bool give(const PoolHistory::Step& step) {
     const bool most = step.slack == 0 || is_high(requests_, step.block, variant_);
     const uint64_t bytes = most ? step.bytes : step.bytes - step.slack;
-    std::optional<TorchCache::Piece> piece = cache_.find(bytes);
+    const PoolModel::Request request{bytes, step.on_stream};
+    std::optional<PoolModel::Piece> piece = model_->find(request);
     if (!piece) {
-      const uint64_t segment = TorchCache::segment_for(bytes);
-      if (!has_room(segment)) {
+      uint64_t segment = model_->segment_for(bytes);
+      for (unsigned refusals = 1; !has_room(segment); ++refusals) {
         as_recorded_ = false;
-        cache_.release_idle();
-        if (!has_room(segment)) return false;
+        segment = model_->after_refusal(bytes, segment, refusals);
+        if (segment == 0) return false;
       }
-      piece = cache_.add_segment(place(step.block, segment), segment, TorchCache::is_small(bytes));
+      piece = model_->add_segment(place(step.block, segment), segment, request);
     }
-    cache_.take(*piece, bytes);
+    model_->take(*piece, request);
     blocks_[step.block] = *piece;
+    return true;
+  }
+
+  bool give_own(uint64_t bytes) {
+    if (!has_room(bytes)) return false;
+    model_->pieces().add_own(bytes);
     return true;
   }
 
@@ -86,10 +95,18 @@ class Holding {
       case PoolHistory::What::kGive:
         return give(step);
       case PoolHistory::What::kTake:
-        cache_.put_back(blocks_[step.block]);
+        model_->pieces().put_back(blocks_[step.block]);
+        return true;
+      case PoolHistory::What::kGiveOwn:
+        return give_own(step.bytes);
+      case PoolHistory::What::kTakeOwn:
+        model_->pieces().drop_own(step.bytes);
+        return true;
+      case PoolHistory::What::kEndRun:
+        model_->pieces().forget_kinds();
         return true;
       case PoolHistory::What::kEmpty:
-        cache_.release_idle();
+        model_->pieces().release_idle();
         return true;
       case PoolHistory::What::kOutside:
         outside_ = step.bytes;
@@ -102,8 +119,8 @@ class Holding {
   const uint64_t capacity_;
   const unsigned variant_;
   const Choice requests_, places_;
-  TorchCache cache_;
-  std::vector<TorchCache::Piece> blocks_;
+  const std::unique_ptr<PoolModel> model_;
+  std::vector<PoolModel::Piece> blocks_;
   uint64_t outside_ = 0, needed_ = 0;
   uint64_t above_ = kAbove, below_ = kRecorded;
   bool as_recorded_ = true;  ///< nothing was refused yet
@@ -145,8 +162,7 @@ std::optional<std::vector<FitRange>> fails_for(const PoolHistory& history, uint6
       kMostWork / kHeldRunVariants / std::max<uint64_t>(history.steps().size(), 1) + 1;
   // Courses part where segments have room or not, so they are some pages wide.
   const uint64_t span = most - std::min(least, most);
-  const uint64_t apart =
-      span / runs < TorchCache::kSmallSegment ? 1 : std::min(span / runs, kCoarsest);
+  const uint64_t apart = span / runs < SegmentPieces::kPage ? 1 : std::min(span / runs, kCoarsest);
   std::vector<std::future<std::optional<std::vector<FitRange>>>> variants;
   for (unsigned variant = 0; variant < kHeldRunVariants; ++variant) {
     variants.push_back(std::async(std::launch::async | std::launch::deferred, fails_of,

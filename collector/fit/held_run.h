@@ -1,11 +1,10 @@
-// A recorded run of PyTorch's with less memory: when the driver refuses a segment, the pool gives
-// back all its idle ones and asks once more; for what else takes memory meanwhile, libraries and
-// the driver itself, there must be room at once. So it may fail with more memory and go well with
-// less, where the pool has given back in time. need.cc asks with how much it fails.
+// A recorded run with less memory: when the driver refuses a segment, the pool gives back its idle
+// ones, or asks for a smaller one (pool_model.h); for what else takes memory meanwhile, libraries
+// and the driver itself, there must be room at once. So it may fail with more memory and go well
+// with less, where the pool has given back in time. need.cc asks with how much it fails.
 //
-// What a log does not tell is tried both ways and mixed: how much was asked for of a block that was
-// not split (up to 1 MiB less than it has), and where new segments lie, since of equal pieces the
-// lowest is taken.
+// What a log does not tell is tried both ways and mixed: how much was asked for of a block that got
+// a whole piece, and where new segments lie, since of equal pieces the lowest is taken.
 #pragma once
 
 #include <cstdint>

@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <utility>
 
+#include "collector/fit/bfc_arena.h"
 #include "collector/fit/held_run.h"
 #include "collector/fit/need_watch.h"
+#include "collector/fit/torch_cache.h"
 #include "collector/text/glob.h"
 #include "collector/text/text_format.h"
 
@@ -22,17 +26,17 @@ constexpr uint64_t kMuchUnexplained = 64u << 20;
 /// known, and some take a share of whatever card they find.
 struct Pool {
   std::string_view modules, name;
-  bool may_be_seen = false;  ///< then it is one of the log's arenas
+  std::string_view arena = {};  ///< what the log's arenas are called if it is seen
 };
 constexpr Pool kPools[] = {
-    {"*xla_cuda_plugin*", "JAX"},
+    {"*xla_cuda_plugin*", "JAX", "XLA"},
     {"*xla_extension*", "JAX"},
     {"*libtensorflow*", "TensorFlow"},
     {"*_pywrap_tensorflow*", "TensorFlow"},
     {"*/cupy/*", "CuPy"},
     {"*librmm*", "RMM"},
-    {"*libonnxruntime_providers_cuda*", "ONNX Runtime", true},
-    {"*libc10_cuda*", "PyTorch", true},
+    {"*libonnxruntime_providers_cuda*", "ONNX Runtime", "ONNX Runtime"},
+    {"*libc10_cuda*", "PyTorch", "PyTorch"},
 };
 
 void say_once(std::vector<std::string>& texts, std::string text) {
@@ -115,17 +119,21 @@ class Trust {
         of_device == 1 ? "a request" : "requests", of_device == 1 ? "was" : "were"));
   }
 
-  void pools() {
+  bool is_seen(std::string_view name) const {
     const auto& arenas = summary_.arenas;
-    const bool any_seen = std::any_of(arenas.begin(), arenas.end(), [](const ArenaSummary& arena) {
-      return arena.device.has_value();
-    });
+    return !name.empty() &&
+           std::any_of(arenas.begin(), arenas.end(), [&](const ArenaSummary& arena) {
+             return arena.device.has_value() && arena.name.starts_with(name);
+           });
+  }
+
+  void pools() {
     for (const Module& module : profile_.definitions().modules()) {
       // Loaded when the first convolution is planned.
       has_workspaces |= glob_match("*libcudnn_engines*", module.path) ||
                         glob_match("*libcudnn_cnn*", module.path);
       for (const Pool& pool : kPools) {
-        if (!glob_match(pool.modules, module.path) || (pool.may_be_seen && any_seen)) continue;
+        if (!glob_match(pool.modules, module.path) || is_seen(pool.arena)) continue;
         say_once(no_least, fmt::format("{}'s pool was not seen inside: how much of it is idle, and "
                                        "whether it would take less of a smaller card, is not known",
                                        pool.name));
@@ -137,17 +145,18 @@ class Trust {
   const Summary& summary_;
 };
 
-/// With how little it would do if PyTorch's pool gave back what is idle when it is refused memory.
-void simulate(DeviceNeed& need, const PoolHistory& torch, const NeedWatch::Sums& sums) {
-  need.pool_requests = torch.requests();
-  need.pool_repeated = torch.repeated();
-  if (torch.requests() == 0) return;
-  need.no_simulation = torch.why_not();
+/// With how little it would do by what the pool does when it is refused memory.
+void simulate(DeviceNeed& need, const PoolHistory& pool, const NeedWatch::Sums& sums) {
+  need.pool_requests = pool.requests();
+  need.pool_repeated = pool.repeated();
+  if (pool.requests() == 0) return;
+  need.simulated = pool.rules()->when_refused();
+  need.no_simulation = pool.why_not();
   if (!need.no_simulation.empty()) return;
   std::optional<std::vector<FitRange>> fails =
-      fails_for(torch, need.least_bytes.value_or(0), sums.most);
+      fails_for(pool, need.least_bytes.value_or(0), sums.most);
   if (!fails) {
-    need.no_simulation = "by its blocks it needs more than the driver said";
+    need.no_simulation = "its segments, each in pages of its own, need more than the driver said";
     return;
   }
   need.fails = std::move(*fails);
@@ -155,7 +164,7 @@ void simulate(DeviceNeed& need, const PoolHistory& torch, const NeedWatch::Sums&
   need.fails = joined(std::move(need.fails));
 }
 
-DeviceNeed need_of(const NeedWatch::Sums& sums, const PoolHistory* torch,
+DeviceNeed need_of(const NeedWatch::Sums& sums, const PoolHistory* pool,
                    const DeviceSummary& device, const Trust& trust, bool in_order) {
   DeviceNeed need;
   need.device = device.ordinal;
@@ -205,20 +214,33 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const PoolHistory* torch,
     // NVML's own figure for the process is a second account.
     const auto own = metric(device.metrics, "device.nvml_process.peak_bytes");
     need.most_bytes = std::max(sums.most, own.value_or(0));
-    if (torch != nullptr) simulate(need, *torch, sums);
+    if (pool != nullptr) simulate(need, *pool, sums);
   }
   return need;
 }
 
-/// Those whose memory PyTorch's pool shares out, and no other.
-std::set<int32_t> torch_devices(const Replay& replay) {
-  std::set<int32_t> torch, others;
+/// The rules of the pools that alone share out their device's memory, where they are known;
+/// several: any of them. PyTorch has one pool a device, ONNX Runtime one for each session that does
+/// not share it.
+std::multimap<int32_t, std::unique_ptr<PoolModel>> rules_of(const Replay& replay) {
+  std::multimap<int32_t, std::unique_ptr<PoolModel>> rules;
+  std::set<int32_t> seen, torch;
   for (const ArenaTable::Arena& arena : replay.arenas().arenas()) {
-    if (arena.place < 0 || arena.alloc_count == 0) continue;
-    (replay.name(arena.name) == "PyTorch" ? torch : others).insert(arena.place);
+    const int32_t device = arena.place;
+    if (device < 0 || arena.alloc_count == 0) continue;
+    const std::string_view name = replay.name(arena.name);
+    const bool is_first = seen.insert(device).second;
+    rules.erase(device);
+    if (name == "PyTorch" && (is_first || torch.contains(device))) {
+      torch.insert(device);
+      rules.emplace(device, std::make_unique<TorchCache>());
+    } else if (name.starts_with("ONNX Runtime") && is_first && arena.count == 1) {
+      using Extends = BfcArena::Extends;
+      rules.emplace(device, std::make_unique<BfcArena>(Extends::kNextPowerOfTwo));
+      rules.emplace(device, std::make_unique<BfcArena>(Extends::kSameAsRequested));
+    }
   }
-  for (const int32_t device : others) torch.erase(device);
-  return torch;
+  return rules;
 }
 
 LogNeeds needs_of_program(const std::string& path, const Options& options, const Progress& progress,
@@ -228,7 +250,7 @@ LogNeeds needs_of_program(const std::string& path, const Options& options, const
   Profile profile(path, progress, watch.get(), options.reading);
   const auto& shared_out = profile.replay().arenas().shared_out();
   if (!shared_out.empty()) {
-    watch = std::make_unique<NeedWatch>(shared_out, torch_devices(profile.replay()));
+    watch = std::make_unique<NeedWatch>(shared_out, rules_of(profile.replay()));
     profile.replay_again(*watch, progress);
   }
   const std::map<int32_t, NeedWatch::Sums> sums = watch->finish();
@@ -237,7 +259,7 @@ LogNeeds needs_of_program(const std::string& path, const Options& options, const
   for (const DeviceSummary& device : found.summary.devices) {
     const auto entry = sums.find(device.ordinal);
     if (entry == sums.end()) continue;
-    found.devices.push_back(need_of(entry->second, watch->torch(device.ordinal), device, trust,
+    found.devices.push_back(need_of(entry->second, watch->pool(device.ordinal), device, trust,
                                     found.summary.run.end.in_order()));
   }
   if (parts != nullptr) *parts = profile.log().parts().size();

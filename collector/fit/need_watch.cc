@@ -27,8 +27,9 @@ uint64_t physical(const LedgerSnapshot& now) {
          tracked.pool_reserved + tracked.vmm + tracked.array + tracked.graph;
 }
 
-/// Without what was there before the first context.
-NeedWatch::Beyond beyond_of(const LedgerSnapshot& now) {
+/// Without what was there before the first context. `own_bytes`: what NVML says of the process, if
+/// this reading has it; a snapshot keeps that of an earlier one.
+NeedWatch::Beyond beyond_of(const LedgerSnapshot& now, const std::optional<uint64_t>& own_bytes) {
   int64_t causes = 0;
   for (const int64_t bytes : now.causes) causes += bytes;
   const int64_t managed = now.causes[GPUPEAK_LEDGER_MANAGED];
@@ -38,8 +39,8 @@ NeedWatch::Beyond beyond_of(const LedgerSnapshot& now) {
   NeedWatch::Beyond beyond{
       positive(causes - managed - with_others + std::min<int64_t>(now.unexplained, 0)),
       positive(causes + std::max<int64_t>(now.unexplained, 0))};
-  if (now.own) {
-    const auto own = static_cast<int64_t>(*now.own) - static_cast<int64_t>(physical(now));
+  if (own_bytes) {
+    const auto own = static_cast<int64_t>(*own_bytes) - static_cast<int64_t>(physical(now));
     beyond.most = std::max(beyond.most, positive(own));
     beyond.least = std::min(beyond.least, positive(own - managed));
   }
@@ -49,9 +50,9 @@ NeedWatch::Beyond beyond_of(const LedgerSnapshot& now) {
 }  // namespace
 
 NeedWatch::NeedWatch(std::unordered_set<uint64_t> shared_out,
-                     const std::set<int32_t>& torch_devices)
+                     std::multimap<int32_t, std::unique_ptr<PoolModel>> pools)
     : shared_out_(std::move(shared_out)) {
-  for (const int32_t device : torch_devices) torch_.try_emplace(device);
+  for (auto& [device, rules] : pools) pools_[device].emplace_back(std::move(rules));
 }
 
 bool NeedWatch::counts(const DeviceBlock& block) const {
@@ -59,22 +60,46 @@ bool NeedWatch::counts(const DeviceBlock& block) const {
   return is_device_kind(context.kind) && context.device >= 0 && counts_into_sum(context.kind);
 }
 
-void NeedWatch::on_arena(const ArenaEvent& arena) {
-  if (arena.event == GPUPEAK_ARENA_CREATED) {
-    arena_device_[arena.arena] = arena.device;
-  } else if (PoolHistory* torch = torch_of(arena.arena)) {
-    torch->give_up("it came to an end");
+void NeedWatch::on_phase_begin(PhaseTrack track, const PhaseLabel& label, uint64_t /*ticks*/) {
+  if (pools_.empty() || track.of_process) return;
+  const bool is_run = label.source == GPUPEAK_PHASE_ORT && replay().name(label.name) == "run";
+  is_run_[track.slot].push_back(is_run);
+  if (!is_run) return;
+  for (auto& [device, histories] : pools_) {
+    for (PoolHistory& pool : histories) pool.begin_run();
   }
 }
 
-PoolHistory* NeedWatch::torch_of(uint64_t arena) {
-  const auto device = arena_device_.find(arena);
-  const auto torch = device == arena_device_.end() ? torch_.end() : torch_.find(device->second);
-  return torch == torch_.end() ? nullptr : &torch->second;
+void NeedWatch::on_phase_end(PhaseTrack track, size_t depth, uint64_t /*ticks*/) {
+  if (pools_.empty() || track.of_process) return;
+  std::vector<bool>& phases = is_run_[track.slot];
+  if (depth >= phases.size()) return;
+  const bool was_run = phases[depth];
+  phases.erase(phases.begin() + static_cast<std::ptrdiff_t>(depth));
+  if (!was_run) return;
+  for (auto& [device, histories] : pools_) {
+    for (PoolHistory& pool : histories) pool.end_run();
+  }
+}
+
+NeedWatch::Histories& NeedWatch::pool_on(int32_t device) {
+  static Histories none;  // stays empty
+  const auto pool = pools_.find(device);
+  return pool == pools_.end() ? none : pool->second;
+}
+
+const PoolHistory* NeedWatch::pool(int32_t device) const {
+  const auto found = pools_.find(device);
+  if (found == pools_.end()) return nullptr;
+  const auto better = [](const PoolHistory& a, const PoolHistory& b) {
+    return std::pair(!a.why_not().empty(), b.repeated()) <
+           std::pair(!b.why_not().empty(), a.repeated());
+  };
+  return &*std::min_element(found->second.begin(), found->second.end(), better);
 }
 
 void NeedWatch::on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/) {
-  if (PoolHistory* torch = torch_of(alloc.arena)) torch->given(alloc.address, alloc.bytes);
+  for (PoolHistory& pool : pool_of(alloc.arena)) pool.given(alloc.address, alloc.bytes);
   const auto [entry, added] = given_.try_emplace({alloc.arena, alloc.address}, alloc.bytes);
   if (!added) {
     sizes_.erase(sizes_.find(entry->second));
@@ -84,7 +109,7 @@ void NeedWatch::on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/)
 }
 
 void NeedWatch::on_arena_free(const ArenaFreeEvent& free) {
-  if (PoolHistory* torch = torch_of(free.arena)) torch->taken(free.address);
+  for (PoolHistory& pool : pool_of(free.arena)) pool.taken(free.address);
   const auto entry = given_.find({free.arena, free.address});
   if (entry == given_.end()) return;
   sizes_.erase(sizes_.find(entry->second));
@@ -99,11 +124,11 @@ void NeedWatch::on_block_alloc(const DeviceBlock& block) {
   device.sums.refused.reset();
   device.by_kind[alloc.kind] += alloc.bytes;
   if (!of_pool) sizes_.insert(alloc.bytes);
-  const auto torch = torch_.find(replay().sites().context_of(block.group).device);
-  if (of_pool && torch != torch_.end()) {
-    torch->second.segment_taken(alloc.address, alloc.bytes);
-    if (alloc.kind != GPUPEAK_KIND_LINEAR) torch->second.give_up("its segments grow in place");
-    if (alloc.captured) torch->second.give_up("graphs have pools of their own");
+  for (PoolHistory& pool : pool_on(replay().sites().context_of(block.group).device)) {
+    if (!of_pool) break;
+    pool.segment_taken(alloc.address, alloc.bytes);
+    if (alloc.kind != GPUPEAK_KIND_LINEAR) pool.give_up("its segments grow in place");
+    if (alloc.captured) pool.give_up("graphs have pools of their own");
   }
   if (alloc.kind == GPUPEAK_KIND_LINEAR) {
     device.pages.add(alloc.address, alloc.bytes);
@@ -125,9 +150,8 @@ void NeedWatch::on_block_free(const DeviceBlock& block) {
   device.by_kind[alloc.kind] -= alloc.bytes;
   const bool of_pool = shared_out_.contains(alloc.id);
   if (!of_pool) sizes_.erase(sizes_.find(alloc.bytes));
-  const auto torch = torch_.find(replay().sites().context_of(block.group).device);
-  if (of_pool && torch != torch_.end()) {
-    torch->second.segment_given_back(alloc.address, alloc.bytes);
+  for (PoolHistory& pool : pool_on(replay().sites().context_of(block.group).device)) {
+    if (of_pool) pool.segment_given_back(alloc.address, alloc.bytes);
   }
   if (alloc.kind == GPUPEAK_KIND_LINEAR) {
     device.pages.remove(alloc.address, alloc.bytes);
@@ -188,9 +212,8 @@ void NeedWatch::look(int32_t ordinal, Device& device) {
   device.lean_since = std::max(device.lean_since, device.lean);
   device.held_since = std::max(device.held_since, device.held);
   device.in_use_since = std::max(device.in_use_since, device.in_use);
-  if (const auto torch = torch_.find(ordinal); torch != torch_.end()) {
-    const uint64_t of_torch = torch->second.reserved();
-    torch->second.others_have(device.held - std::min(device.held, of_torch));
+  for (PoolHistory& pool : pool_on(ordinal)) {
+    pool.others_have(device.held - std::min(device.held, pool.reserved()));
   }
 }
 
@@ -199,8 +222,8 @@ void NeedWatch::settle(int32_t ordinal, Device& device, const Beyond& now) {
   sums.held = std::max(sums.held, device.held_since);
   sums.in_use = std::max(sums.in_use, device.in_use_since);
   sums.most = std::max(sums.most, device.held_since + std::max(device.last.most, now.most));
-  if (const auto torch = torch_.find(ordinal); torch != torch_.end()) {
-    torch->second.driver_had(std::max(device.last.most, now.most));
+  for (PoolHistory& pool : pool_on(ordinal)) {
+    pool.driver_had(std::max(device.last.most, now.most));
   }
   const uint64_t beyond = std::min(device.last.least, now.least);
   sums.least = std::max(sums.least, device.in_use_since + beyond);
@@ -232,12 +255,12 @@ void NeedWatch::read(const Event& event) {
     device.sums.most = std::max(device.sums.most, positive(own));
     device.uncertain_beyond =
         std::max(device.uncertain_beyond, positive(own - static_cast<int64_t>(device.held)));
-    if (const auto torch = torch_.find(reading.device); torch != torch_.end()) {
-      torch->second.at_once(positive(own - static_cast<int64_t>(torch->second.reserved())));
+    for (PoolHistory& pool : pool_on(reading.device)) {
+      pool.at_once(positive(own - static_cast<int64_t>(pool.reserved())));
     }
     return;
   }
-  const Beyond beyond = beyond_of(now);
+  const Beyond beyond = beyond_of(now, reading.own);
   settle(reading.device, device, beyond);
   Sums& sums = device.sums;
   if (!sums.beyond || beyond.most > sums.beyond->most) sums.beyond = beyond;
@@ -283,7 +306,7 @@ std::map<int32_t, NeedWatch::Sums> NeedWatch::finish() {
     const uint64_t start = device.start ? own_start(*device.start, device.others_at_start) : 0;
     sums.most += start;
     if (sums.beyond) sums.beyond->most += start;
-    if (const auto torch = torch_.find(ordinal); torch != torch_.end()) torch->second.finish(start);
+    for (PoolHistory& pool : pool_on(ordinal)) pool.finish(start);
   }
   return all;
 }

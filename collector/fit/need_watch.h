@@ -9,11 +9,12 @@
 //   contexts, code …           the larger of the readings     the smaller of the readings
 //                              before and after
 //
-// need.h asks for it, with what PyTorch's pool was asked for (pool_history.h).
+// need.h asks for it, with what a pool was asked for (pool_history.h).
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -48,14 +49,15 @@ class NeedWatch : public ReplayObserver {
   };
 
   /// `shared_out`: blocks that pools share out sooner or later. Until they do, such a block is as
-  /// idle as what they have not handed out; a first replay tells which. `torch_devices`: of these
-  /// nobody but PyTorch shares out memory.
+  /// idle as what they have not handed out; a first replay tells which. `pools`: the rules of those
+  /// that alone share out their device's memory, by device; several: any of them.
   explicit NeedWatch(std::unordered_set<uint64_t> shared_out = {},
-                     const std::set<int32_t>& torch_devices = {});
+                     std::multimap<int32_t, std::unique_ptr<PoolModel>> pools = {});
 
   void on_block_alloc(const DeviceBlock& block) override;
   void on_block_free(const DeviceBlock& block) override;
-  void on_arena(const ArenaEvent& arena) override;
+  void on_phase_begin(PhaseTrack track, const PhaseLabel& label, uint64_t ticks) override;
+  void on_phase_end(PhaseTrack track, size_t depth, uint64_t ticks) override;
   void on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t stack) override;
   void on_arena_free(const ArenaFreeEvent& free) override;
   void on_arena_failed(const ArenaFailedEvent& failed, uint32_t stack) override;
@@ -63,11 +65,9 @@ class NeedWatch : public ReplayObserver {
 
   /// After the replay.
   std::map<int32_t, Sums> finish();
-  /// Of PyTorch's pool on the device, after finish(); nullptr: it was not asked for.
-  const PoolHistory* torch(int32_t device) const {
-    const auto history = torch_.find(device);
-    return history == torch_.end() ? nullptr : &history->second;
-  }
+  /// Of the device's pool, after finish(), by the rules by which it went, or else by those by which
+  /// it went longest; nullptr: it was not asked for.
+  const PoolHistory* pool(int32_t device) const;
 
  private:
   struct Device {
@@ -93,12 +93,15 @@ class NeedWatch : public ReplayObserver {
   void read(const Event& event);
   void refused(int32_t ordinal, uint64_t bytes);
   void settle(int32_t ordinal, Device& device, const Beyond& now);
-  PoolHistory* torch_of(uint64_t arena);
+  /// By each of the rules that it may have; those of the device's pool.
+  using Histories = std::vector<PoolHistory>;
+  Histories& pool_on(int32_t device);
+  Histories& pool_of(uint64_t arena) { return pool_on(replay().arenas().place_of(arena)); }
 
   const std::unordered_set<uint64_t> shared_out_;
   std::map<int32_t, Device> devices_;
-  std::map<int32_t, PoolHistory> torch_;                    // by device
-  std::unordered_map<uint64_t, int32_t> arena_device_;       // of arenas that said it
+  std::map<uint32_t, std::vector<bool>> is_run_;  // of a thread's phases: ONNX Runtime's run
+  std::map<int32_t, Histories> pools_;            // by device
   std::map<std::pair<uint64_t, uint64_t>, uint64_t> given_;  // by arena and address: bytes
   std::multiset<uint64_t> sizes_;  // of these, and of the driver's blocks outside of pools
 };

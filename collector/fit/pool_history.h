@@ -1,41 +1,52 @@
-// What PyTorch's pool of one device was asked for, in its order, with what all others had of the
-// device then: so that it can be asked what would have become of it with less memory. Only where
-// the rules of TorchCache give each block the very address that it had is the history good for
-// that; anything else (other streams, graphs' pools, settings, other releases' rules) shows in an
-// address sooner or later, and `why_not()` says so. NeedWatch fills it.
+// What a framework's pool of one device was asked for, in its order, with what all others had of
+// the device then: so that it can be asked what would have become of it with less memory. Only
+// where the rules of its PoolModel give each block the very address that it had is the history good
+// for that; anything else (other streams, graphs' pools, settings, other releases' rules) shows in
+// an address sooner or later, and `why_not()` says so. NeedWatch fills it.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
-#include "collector/fit/torch_cache.h"
+#include "collector/fit/pool_model.h"
 
 namespace gpupeak::collector {
 
 class PoolHistory {
  public:
   enum class What : uint8_t {
-    kGive,    ///< a request of `bytes`, or up to `slack` less
-    kTake,    ///< of the block
-    kEmpty,   ///< all idle segments go back, as the program asked for
-    kOutside  ///< so much is not this pool's from here on
+    kGive,     ///< a request of `bytes`, or up to `slack` less
+    kTake,     ///< of the block
+    kGiveOwn,  ///< a request of `bytes` got a segment of its own
+    kTakeOwn,  ///< of `bytes`
+    kEndRun,   ///< what was a stream's is no longer
+    kEmpty,    ///< all idle segments go back, as the program asked for
+    kOutside   ///< so much is not this pool's from here on
   };
   struct Step {
     uint64_t bytes = 0;
     uint32_t block = 0;  ///< numbered in the order in which they were given
     uint32_t slack = 0;
     What what = What::kGive;
+    bool on_stream = false;  ///< PoolModel::Request
   };
   /// Of a longer one nothing is asked.
   static constexpr size_t kMostSteps = 4'000'000;
+
+  explicit PoolHistory(std::unique_ptr<PoolModel> model) : model_(std::move(model)) {}
 
   // The driver, for the pool.
   void segment_taken(uint64_t address, uint64_t bytes);
   void segment_given_back(uint64_t address, uint64_t bytes);
   // The pool.
   void given(uint64_t address, uint64_t bytes);
+  /// Requests from here on are for a stream's work, until the run ends. Two at once: given up.
+  void begin_run();
+  void end_run();
   void taken(uint64_t address);
   /// What others have handed out of the device, without the driver's own.
   void others_have(uint64_t bytes);
@@ -48,7 +59,9 @@ class PoolHistory {
   /// Nothing can be said of it, and nothing of it is kept.
   void give_up(std::string why);
 
-  /// The driver's memory that is the pool's now.
+  /// The rules by which it went, as at its start.
+  std::unique_ptr<PoolModel> rules() const { return model_->fresh(); }
+  /// The driver's memory that is the pool's now, in whole pages.
   uint64_t reserved() const { return reserved_; }
   /// Empty: the rules give every block the address that it had.
   const std::string& why_not() const { return why_not_; }
@@ -69,14 +82,18 @@ class PoolHistory {
   };
   struct Live {
     uint32_t block;
-    TorchCache::Piece piece;
+    PoolModel::Piece piece;
+    uint64_t own;  // bytes of a segment of its own; 0: it has none
   };
   bool repeats(uint64_t address, uint64_t bytes, Step& step);
+  bool is_own(uint64_t address, uint64_t bytes) const;
+  bool give_own(Step& step);
   void add(const Step& step);
 
-  TorchCache cache_;
+  std::unique_ptr<PoolModel> model_;
   Fresh fresh_;
-  bool emptying_ = false;
+  std::unordered_set<uint64_t> own_;  // addresses of segments for one block
+  bool emptying_ = false, running_ = false;
   std::unordered_map<uint64_t, Live> live_;  // by address
   std::unordered_map<uint32_t, uint64_t> segments_;
   std::vector<Step> steps_;

@@ -1,126 +1,60 @@
 #include "collector/fit/torch_cache.h"
 
-#include <iterator>
+#include <algorithm>
 
 namespace gpupeak::collector {
+namespace {
+
+constexpr uint64_t kSmall = 1u << 20;  // the largest request of the small ones
+constexpr uint64_t kSmallSegment = 2u << 20, kLargeSegment = 20u << 20;
+constexpr uint64_t kLarge = 10u << 20;  // from here on a segment is for one request
+
+bool is_small(uint64_t bytes) {
+  return bytes <= kSmall;
+}
+
+}  // namespace
+
+SegmentPieces::Kinds TorchCache::kinds_for(const Request& request) const {
+  return is_small(request.bytes) ? 2 : 1;
+}
+
+SegmentPieces::Kind TorchCache::kind_in_use(const Request& request) const {
+  return is_small(request.bytes) ? 1 : 0;
+}
+
+SegmentPieces::Kind TorchCache::kind_of_segment(const Request& request) const {
+  return kind_in_use(request);
+}
+
+bool TorchCache::splits(uint64_t piece_bytes, uint64_t bytes) const {
+  return piece_bytes - bytes >= (is_small(bytes) ? rounding() : kSmall + 1);
+}
+
+uint64_t TorchCache::least_for_whole(uint64_t piece_bytes, bool new_segment) const {
+  if (is_small(piece_bytes)) return piece_bytes;
+  const uint64_t lowest = piece_bytes - std::min(piece_bytes, kSmall);
+  return std::max(lowest, new_segment ? kLarge : kSmall + rounding());
+}
+
+bool TorchCache::may_take(uint64_t bytes, uint64_t segment_bytes) {
+  return segment_for(bytes) == segment_bytes;
+}
 
 uint64_t TorchCache::segment_for(uint64_t bytes) {
   if (is_small(bytes)) return kSmallSegment;
   if (bytes < kLarge) return kLargeSegment;
-  return (bytes + kSmallSegment - 1) / kSmallSegment * kSmallSegment;
+  return SegmentPieces::pages_of(bytes);
 }
 
-std::optional<TorchCache::Piece> TorchCache::find(uint64_t bytes) const {
-  const IdleSet& idle = idle_of(is_small(bytes));
-  const auto found = idle.lower_bound({bytes, 0, kNone});
-  return found == idle.end() ? std::nullopt : std::optional(found->piece);
+uint64_t TorchCache::after_refusal(uint64_t /*bytes*/, uint64_t segment_bytes, unsigned refusals) {
+  if (refusals > 1) return 0;
+  pieces().release_idle();
+  return segment_bytes;
 }
 
-uint64_t TorchCache::largest_below(uint64_t bytes) const {
-  const IdleSet& idle = idle_of(is_small(bytes));
-  const auto above = idle.lower_bound({bytes, 0, kNone});
-  return above == idle.begin() ? 0 : std::prev(above)->bytes;
-}
-
-TorchCache::Piece TorchCache::make(const Part& part) {
-  if (unused_.empty()) {
-    pieces_.push_back(part);
-    return static_cast<Piece>(pieces_.size() - 1);
-  }
-  const Piece piece = unused_.back();
-  unused_.pop_back();
-  pieces_[piece] = part;
-  return piece;
-}
-
-void TorchCache::set_idle(Piece piece) {
-  Part& part = pieces_[piece];
-  part.idle = true;
-  idle_of(part.small).insert({part.bytes, part.address, piece});
-}
-
-void TorchCache::unset_idle(Piece piece) {
-  Part& part = pieces_[piece];
-  part.idle = false;
-  idle_of(part.small).erase({part.bytes, part.address, piece});
-}
-
-TorchCache::Piece TorchCache::add_segment(uint64_t address, uint64_t bytes, bool small) {
-  const Piece piece = make({address, bytes, kNone, kNone, small, false});
-  set_idle(piece);
-  reserved_ += bytes;
-  return piece;
-}
-
-void TorchCache::take(Piece piece, uint64_t bytes) {
-  unset_idle(piece);
-  if (!splits(pieces_[piece].bytes, bytes)) return;
-  const Part whole = pieces_[piece];
-  const Piece rest =
-      make({whole.address + bytes, whole.bytes - bytes, piece, whole.after, whole.small, false});
-  if (whole.after != kNone) pieces_[whole.after].before = rest;
-  pieces_[piece].bytes = bytes;
-  pieces_[piece].after = rest;
-  set_idle(rest);
-}
-
-void TorchCache::put_back(Piece piece) {
-  const Piece before = pieces_[piece].before, after = pieces_[piece].after;
-  if (after != kNone && pieces_[after].idle) {
-    unset_idle(after);
-    pieces_[piece].bytes += pieces_[after].bytes;
-    pieces_[piece].after = pieces_[after].after;
-    if (pieces_[piece].after != kNone) pieces_[pieces_[piece].after].before = piece;
-    unused_.push_back(after);
-  }
-  if (before != kNone && pieces_[before].idle) {
-    unset_idle(before);
-    pieces_[before].bytes += pieces_[piece].bytes;
-    pieces_[before].after = pieces_[piece].after;
-    if (pieces_[before].after != kNone) pieces_[pieces_[before].after].before = before;
-    unused_.push_back(piece);
-    set_idle(before);
-  } else {
-    set_idle(piece);
-  }
-}
-
-void TorchCache::drop(Piece piece) {
-  unset_idle(piece);
-  reserved_ -= pieces_[piece].bytes;
-  unused_.push_back(piece);
-}
-
-uint64_t TorchCache::release_idle() {
-  std::vector<Piece> whole;
-  for (const IdleSet& idle : idle_) {
-    for (const Idle& one : idle) {
-      if (is_whole(pieces_[one.piece])) whole.push_back(one.piece);
-    }
-  }
-  const uint64_t before = reserved_;
-  for (const Piece piece : whole) drop(piece);
-  return before - reserved_;
-}
-
-bool TorchCache::release(uint64_t address, uint64_t bytes) {
-  for (const bool small : {false, true}) {
-    const IdleSet& idle = idle_of(small);
-    const auto found = idle.find({bytes, address, kNone});
-    if (found == idle.end() || !is_whole(pieces_[found->piece])) continue;
-    drop(found->piece);
-    return true;
-  }
-  return false;
-}
-
-bool TorchCache::has_idle_segment() const {
-  for (const IdleSet& idle : idle_) {
-    for (const Idle& one : idle) {
-      if (is_whole(pieces_[one.piece])) return true;
-    }
-  }
-  return false;
+std::string_view TorchCache::when_refused() const {
+  return "PyTorch's pool, which gives back what is idle when it is refused memory";
 }
 
 }  // namespace gpupeak::collector

@@ -117,6 +117,11 @@ class ArenaTable {
   uint64_t largest_idle(size_t arena) const;
   /// Now; O(blocks).
   Then then(size_t arena) const;
+  /// Where the memory of an arena lies, by its number in the log: of ArenaAccounts's places. Now.
+  int32_t place_of(uint64_t number) const {
+    const auto open = open_.find(number);
+    return open == open_.end() ? ArenaAccounts::kNowhere : arenas()[open->second.arena].place;
+  }
   /// Those that have memory of a device, now; O(blocks).
   std::vector<Then> all_on(int32_t device) const;
   const PeakFinder& peaks() const { return accounts_.peaks(); }

@@ -92,6 +92,7 @@ DeviceNeed in_turn(const std::vector<DeviceNeed>& needs) {
     }
     all.pool_requests += one.pool_requests;
     all.pool_repeated += one.pool_repeated;
+    if (all.simulated.empty()) all.simulated = one.simulated;
     if (all.no_simulation.empty()) all.no_simulation = one.no_simulation;
     all.most_bytes = largest(all.most_bytes, one.most_bytes);
     all.beyond_bytes = largest(all.beyond_bytes, one.beyond_bytes);

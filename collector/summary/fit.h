@@ -57,10 +57,11 @@ struct DeviceNeed {
   std::optional<uint64_t> least_bytes;
   uint64_t held_bytes = 0;             ///< in the driver's pages, idle or not; without its own
   std::optional<uint64_t> most_bytes;  ///< the same with the driver's own; none: not known
-  /// With which amounts a simulated run fails, in which PyTorch's pool gives idle segments back when
-  /// it is refused memory, and nobody else takes them; with more than the last one it never does.
-  /// Empty: not known, as `no_simulation` says (empty: no such pool).
+  /// With which amounts a simulated run fails, in which a framework's pool goes on as it does when
+  /// it is refused memory, and nobody else takes what it gives back; with more than the last one it
+  /// never does. Empty: not known, as `no_simulation` says (empty: no such pool).
   std::vector<FitRange> fails;
+  std::string simulated;  ///< for people: which pool, which does what then
   std::string no_simulation;
   /// Requests to that pool, and how many of them a simulation gives the address that they had.
   uint64_t pool_requests = 0, pool_repeated = 0;

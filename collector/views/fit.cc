@@ -119,8 +119,7 @@ void write_bounds(const FitDevice& device, std::ostream& out, const TextStyle& s
   }
   if (!need.fails.empty()) {
     row("enough", need.fails.back().end,
-        fmt::format("by a simulation of PyTorch's pool, which gives back what is idle when it is "
-                    "refused memory; it puts all {} blocks where they were",
+        fmt::format("by a simulation of {}; it puts all {} blocks where they were", need.simulated,
                     grouped(need.pool_requests)));
   }
   row("at most", need.most_bytes, "as recorded: with what is idle in pools" + driver);
@@ -159,7 +158,7 @@ void write_texts(const DeviceNeed& need, std::ostream& out, const TextStyle& sty
   }
   if (!need.no_simulation.empty()) {
     write_wrapped(
-        fmt::format("  what PyTorch's pool would give back is not known: {} ({} of {} "
+        fmt::format("  what the pool would do with less memory is not known: {} ({} of {} "
                     "blocks where a simulation puts them)",
                     need.no_simulation, grouped(need.pool_repeated), grouped(need.pool_requests)),
         out, style);

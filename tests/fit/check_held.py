@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""gpupeak fit's simulation of PyTorch's pool, against runs that are really held at a capacity.
+"""gpupeak fit's simulation of frameworks' pools, against runs that are really held at a capacity.
 
-usage: check_held.py GPUPEAK DRIVER_FOLDER CLIENT TORCH
+usage: check_held.py GPUPEAK DRIVER_FOLDER CLIENT torch|arena LIBRARY
 
-Random trainings over the stand-in for PyTorch's allocator, which gives idle segments back and asks again. Recorded with plenty of
-memory; with what it is said to fail it must, with all else it must run: also where more would fail.
+Random trainings over the stand-in for PyTorch's allocator, which gives idle segments back and asks again; or inferences over that for
+ONNX Runtime's arena, which asks for less. Recorded with plenty of memory; with what it is said to fail it must, with all else it must
+run: also where more would fail.
 """
 import json
 import os
@@ -13,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 
-gpupeak, driver, client, torch = sys.argv[1:5]
+gpupeak, driver, client, pool, library = sys.argv[1:6]
+RANDOM = f"{pool}_random"
 MIB = 1 << 20
 BIG = 80 << 30
 STEP, MARGIN = 2 * MIB, 64 * MIB
@@ -24,7 +26,7 @@ def environment(memory):
 
 
 def runs(case, number, capacity):
-    code = subprocess.run([client, case, str(number), torch], env=environment(capacity), capture_output=True, timeout=100).returncode
+    code = subprocess.run([client, case, str(number), library], env=environment(capacity), capture_output=True, timeout=100).returncode
     assert code in (0, 3), (case, number, capacity, code)
     return code == 0
 
@@ -32,7 +34,7 @@ def runs(case, number, capacity):
 def fit(folder, case, number, *arguments):
     log = os.path.join(folder, f"{case}{number}.gplog")
     if not os.path.exists(log):
-        subprocess.run([gpupeak, "run", "-q", "--host", "off", "-o", log, "--", client, case, str(number), torch],
+        subprocess.run([gpupeak, "run", "-q", "--host", "off", "-o", log, "--", client, case, str(number), library],
                        env=environment(BIG), check=True, capture_output=True, timeout=100)
     run = subprocess.run([gpupeak, "fit", "--json", *arguments, log], capture_output=True, text=True, timeout=100)
     answer = json.loads(run.stdout)
@@ -43,7 +45,7 @@ def fit(folder, case, number, *arguments):
 held = below = between = careful = 0
 with tempfile.TemporaryDirectory() as folder:
     for number in range(1, 25):
-        device = fit(folder, "torch_random", number)["devices"][0]
+        device = fit(folder, RANDOM, number)["devices"][0]
         least, enough, most = device["least_bytes"], device["enough_bytes"], device["most_bytes"]
         assert device["no_simulation"] is None and device["pool_repeated"] == device["pool_requests"] > 40, device
         assert least <= enough <= most, device
@@ -55,7 +57,7 @@ with tempfile.TemporaryDirectory() as folder:
         capacities = {*random.Random(number).sample(edges, min(len(edges), 8)), most, *range(least, most, max(STEP, (most - least) // 4))}
         for capacity in sorted(c for c in capacities if least <= c <= most):
             said = not any(begin <= capacity < end for begin, end in fails)
-            really = runs("torch_random", number, capacity)
+            really = runs(RANDOM, number, capacity)
             assert really or not said, (number, "goes well", capacity / MIB, enough / MIB, most / MIB)
             careful += really and not said
             held += 1
@@ -64,31 +66,34 @@ with tempfile.TemporaryDirectory() as folder:
         asked = [(least - 1, "does_not_fit"), (enough + MARGIN - 1, "may_fit"), (enough + MARGIN, "fits")]
         asked += [pair for capacity in wide[:2] for pair in ((capacity, "fits"), (capacity - 1, "may_fit"))]
         for capacity, verdict in asked:
-            assert fit(folder, "torch_random", number, "--capacity", str(capacity))["verdict"] == verdict, (number, capacity, fails)
-        assert all(runs("torch_random", number, capacity) for capacity in wide), (number, wide)
+            assert fit(folder, RANDOM, number, "--capacity", str(capacity))["verdict"] == verdict, (number, capacity, fails)
+        assert all(runs(RANDOM, number, capacity) for capacity in wide), (number, wide)
         between += len(wide)
     # What is tried both ways may go well one way.
     assert careful <= held // 20, (careful, held)
-    assert below >= 10 and between >= 2, (below, between)
-    text = subprocess.run([gpupeak, "fit", os.path.join(folder, "torch_random8.gplog")], capture_output=True, text=True).stdout
+    assert below >= (10 if pool == "torch" else 2) and (between >= 2 or pool == "arena"), (below, between)
+    text = subprocess.run([gpupeak, "fit", os.path.join(folder, f"{RANDOM}8.gplog")], capture_output=True, text=True).stdout
     assert "enough" in text and "simulation" in text, text
 
     for capacity, words in ((fails[-1][1] - 1, "the simulated run fails with that"), (fails[-1][1], "goes well with that, and fails with less")):
-        log = os.path.join(folder, f"torch_random{number}.gplog")
+        log = os.path.join(folder, f"{RANDOM}{number}.gplog")
         text = subprocess.run([gpupeak, "fit", "--capacity", str(capacity), log], capture_output=True, text=True).stdout
         assert words in " ".join(text.split()), text
 
     # What the simulation does not know it does not judge: the bounds are as without it.
-    for case, why in (("torch_streams", "lies elsewhere"), ("torch_expandable", "grow in place")):
+    for case, why in (("torch_streams", "lies elsewhere"), ("torch_expandable", "grow in place")) if pool == "torch" else ():
         device = fit(folder, case, 24)["devices"][0]
         assert device["enough_bytes"] is None and device["fails"] == [] and why in device["no_simulation"], device
         assert fit(folder, case, 24, "--capacity", str(device["most_bytes"] + 64 * MIB))["verdict"] == "fits"
         assert fit(folder, case, 24, "--capacity", str(device["most_bytes"] + 64 * MIB - 1))["verdict"] == "may_fit"
         text = subprocess.run([gpupeak, "fit", os.path.join(folder, f"{case}24.gplog")], capture_output=True, text=True).stdout
         assert "is not known" in text and "enough" not in text, text
+    if pool == "arena":
+        device = fit(folder, "arena_twice", 24)["devices"][0]
+        assert device["enough_bytes"] is None and device["pool_requests"] == 0 and device["least_bytes"] < device["most_bytes"], device
     # Of two processes one may fill what the other gives back.
-    logs = [os.path.join(folder, f"torch_random{number}.gplog") for number in (8, 9)]
+    logs = [os.path.join(folder, f"{RANDOM}{number}.gplog") for number in (8, 9)]
     both = json.loads(subprocess.run([gpupeak, "fit", "--json", *logs], capture_output=True, text=True).stdout)["devices"][0]
-    alone = [fit(folder, "torch_random", number)["devices"][0] for number in (8, 9)]
+    alone = [fit(folder, RANDOM, number)["devices"][0] for number in (8, 9)]
     assert both["enough_bytes"] is None and both["most_bytes"] == sum(one["most_bytes"] for one in alone), both
-print(f"{held} held runs agree; {below} of 24 trainings need less than they had; {between} fit below what is always enough")
+print(f"{held} held runs agree; {below} of 24 programs need less than they had; {between} fit below what is always enough")

@@ -1,7 +1,7 @@
 // Programs whose need of device memory is a function of a number: check_fit.py asks whether they
 // fit, and runs them; check_sweep.py asks for the largest number. Ends with 3 where memory was not
 // enough.
-//   fit_client CASE NUMBER [TORCH]
+//   fit_client CASE NUMBER [TORCH | ARENA]
 #include <cuda.h>
 #include <dlfcn.h>
 #include <unistd.h>
@@ -12,12 +12,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "../pools/check.h"
 #include "../pools/fake_c10_cuda.h"
+#include "../pools/fake_ort_arena.h"
 #include "gpupeak/gpupeak.h"
 
 extern "C" void fake_cuda_touch(unsigned long long at);
@@ -27,6 +29,7 @@ namespace {
 constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
 constexpr int kOutOfMemory = 3;
 const FakeTorch* g_torch;
+const FakeOrt* g_ort;
 
 void must(CUresult result) {
   if (result == CUDA_SUCCESS) return;
@@ -205,24 +208,12 @@ class RandomTraining {
     }
   }
 
- private:
+  // For others whose programs nobody wrote.
   uint64_t below(uint64_t limit) {
     state_ = state_ * 6364136223846793005 + 1442695040888963407;
     return (state_ >> 33) % limit;
   }
   uint64_t size() { return std::max<uint64_t>(size_of(below(4)) * scale_ / 16, 1); }
-  uint64_t size_of(uint64_t kind) {
-    switch (kind) {
-      case 0:
-        return 1 + below(kMiB);
-      case 1:
-        return kMiB + below(9 * kMiB);
-      case 2:
-        return 2 * kMiB * (5 + below(20)) - 1100 * kKiB + below(1300 * kKiB);
-      default:
-        return kMiB * (5 + below(40));
-    }
-  }
   void of_others() {
     switch (below(16)) {
       case 0:
@@ -238,6 +229,20 @@ class RandomTraining {
         break;
     }
   }
+
+ private:
+  uint64_t size_of(uint64_t kind) {
+    switch (kind) {
+      case 0:
+        return 1 + below(kMiB);
+      case 1:
+        return kMiB + below(9 * kMiB);
+      case 2:
+        return 2 * kMiB * (5 + below(20)) - 1100 * kKiB + below(1300 * kKiB);
+      default:
+        return kMiB * (5 + below(40));
+    }
+  }
   uint64_t state_, scale_;
 };
 void torch_random(uint64_t number) {
@@ -246,6 +251,59 @@ void torch_random(uint64_t number) {
 /// One of them, whose blocks grow with the number.
 void torch_train(uint64_t number) {
   RandomTraining(8, number).run();
+}
+
+/// What ONNX Runtime does of its arena: weights that are reserved or not, then runs, each with a
+/// plan of its own; libraries' own blocks come late.
+class RandomInference {
+ public:
+  explicit RandomInference(uint64_t number) : random_(number) {}
+
+  void run() {
+    arena_ = g_ort->make(true, INT64_MAX);
+    const uint64_t layers = 12 + random_.below(20);
+    std::vector<void*> weights;
+    for (uint64_t i = 0; i < layers; ++i) weights.push_back(give(i % 4 == 3));
+    for (int step = 0; step < 3; ++step) {
+      std::vector<void*> kept;
+      for (uint64_t i = 0; i < layers; ++i) {
+        if (random_.below(3) == 0) g_ort->free(arena_, give(random_.below(2) == 0));
+        kept.push_back(give(false));
+        if (step == 0) random_.of_others();
+        if (kept.size() > 4) {
+          const auto any = static_cast<ptrdiff_t>(random_.below(kept.size()));
+          g_ort->free(arena_, kept[any]);
+          kept.erase(kept.begin() + any);
+        }
+      }
+      for (void* const at : kept) g_ort->free(arena_, at);
+    }
+    for (void* const at : weights) g_ort->free(arena_, at);
+    g_ort->destroy(arena_);
+  }
+
+ private:
+  void* give(bool reserved) {
+    const uint64_t bytes = random_.size() * (1 + random_.below(12));
+    try {
+      return reserved ? g_ort->reserve(arena_, bytes) : g_ort->alloc_on_stream(arena_, bytes);
+    } catch (const std::bad_alloc&) {
+      puts("Failed to allocate memory");
+      exit(kOutOfMemory);
+    }
+  }
+  RandomTraining random_;  // its numbers
+  void* arena_ = nullptr;
+};
+void arena_random(uint64_t number) {
+  RandomInference(number).run();
+}
+/// Two sessions, each with an arena.
+void arena_twice(uint64_t number) {
+  for (int i = 0; i < 2; ++i) {
+    void* const arena = g_ort->make(true, INT64_MAX);
+    g_ort->free(arena, g_ort->alloc(arena, number * kMiB));
+  }
 }
 
 /// Two streams, each with blocks of its own.
@@ -315,10 +373,22 @@ void fails_at_3(uint64_t number) {
 }
 void no_gpu(uint64_t) {}
 
+/// As programs do: gpupeak looks for the arenas when the library is asked for its table.
+void use_arenas(void* library) {
+  struct ApiBase {
+    const void* (*get_api)(uint32_t);
+    const char* (*get_version)();
+  };
+  const auto get_base = reinterpret_cast<const ApiBase* (*)()>(dlsym(library, "OrtGetApiBase"));
+  CHECK(get_base()->get_api(1) != nullptr);
+  g_ort = reinterpret_cast<const FakeOrt* (*)()>(dlsym(library, "fake_ort"))();
+}
+
 struct Case {
   const char* name;
   void (*run)(uint64_t number);
   bool torch, expandable;
+  bool arena = false;
 };
 const Case kCases[] = {{"line", line, false, false},
                        {"square", square, false, false},
@@ -332,6 +402,8 @@ const Case kCases[] = {{"line", line, false, false},
                        {"torch_random", torch_random, true, false},
                        {"torch_train", torch_train, true, false},
                        {"torch_streams", torch_streams, true, false},
+                       {"arena_random", arena_random, false, false, true},
+                       {"arena_twice", arena_twice, false, false, true},
                        {"threads", threads, false, false},
                        {"managed", managed, false, false},
                        {"killed", killed, false, false},
@@ -348,10 +420,14 @@ int main(int argc, char** argv) {
   if (strcmp(argv[1], "no_gpu") == 0) return no_gpu(number), 0;
   for (const Case& one : kCases) {
     if (strcmp(argv[1], one.name) != 0) continue;
-    if (one.torch) {
+    void* library = nullptr;
+    if (one.torch || one.arena) {
       CHECK(argc == 4);
-      void* const library = dlopen(argv[3], RTLD_NOW | RTLD_LOCAL);
+      library = dlopen(argv[3], RTLD_NOW | RTLD_LOCAL);
       CHECK(library != nullptr);
+    }
+    if (one.arena) use_arenas(library);
+    if (one.torch) {
       g_torch = reinterpret_cast<const FakeTorch* (*)()>(dlsym(library, "fake_torch"))();
       g_torch->init(one.expandable, [](int, const FakeTorchLedger&) {});
     }

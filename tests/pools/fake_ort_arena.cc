@@ -1,6 +1,7 @@
 // A library with ONNX Runtime's entry point, version and arena classes: the names, the order of the
 // virtual functions and the words of the statistics by FAKE_MINOR, chunks of 256 bytes' multiples
-// that are not always split, regions that double, reservations, a limit. FAKE_ODD: the same names
+// that are not always split, regions that double and are smaller where there is no more memory,
+// reservations, a limit: all as in its releases, without streams of a run. FAKE_ODD: the same names
 // and number of functions, and each function another one than its place says; with FAKE_ODD_STREAM
 // only a call shows it. FAKE_GPU: the arena for streams takes its memory from the driver.
 #include "fake_ort_arena.h"
@@ -96,8 +97,24 @@ class BFCArena : public Base {
     const auto chunk = used_.find(static_cast<char*>(at));
     if (chunk == used_.end()) return;
     stats_.bytes_in_use -= static_cast<int64_t>(chunk->second);
-    free_[chunk->first] = chunk->second;
+    char* begin = chunk->first;
+    size_t bytes = chunk->second;
     used_.erase(chunk);
+    // A region's begin never joins what lies before it.
+    if (const auto next = free_.find(begin + bytes);
+        next != free_.end() && regions_.count(next->first) == 0) {
+      bytes += next->second;
+      free_.erase(next);
+    }
+    if (auto before = free_.lower_bound(begin);
+        before != free_.begin() && regions_.count(begin) == 0) {
+      --before;
+      if (before->first + before->second == begin) {
+        begin = before->first;
+        bytes += before->second;
+      }
+    }
+    free_[begin] = bytes;
   }
   void* Reserve(size_t size) override {
     const std::lock_guard guard(lock_);
@@ -138,11 +155,15 @@ class BFCArena : public Base {
     const std::lock_guard guard(lock_);
     const size_t rounded = (size + 255) / 256 * 256;
     for (int attempt = 0; attempt < 2; ++attempt) {
+      auto best = free_.end();
       for (auto chunk = free_.begin(); chunk != free_.end(); ++chunk) {
         if (chunk->second < rounded) continue;
-        const auto [at, bytes] = *chunk;
-        free_.erase(chunk);
-        const bool split = bytes >= 2 * rounded;
+        if (best == free_.end() || chunk->second < best->second) best = chunk;
+      }
+      if (best != free_.end()) {
+        const auto [at, bytes] = *best;
+        free_.erase(best);
+        const bool split = bytes >= 2 * rounded || bytes - rounded >= size_t{128} << 20;
         const size_t given = split ? rounded : bytes;
         if (split) free_[at + rounded] = bytes - rounded;
         used_[at] = given;
@@ -150,17 +171,33 @@ class BFCArena : public Base {
         Count(given);
         return at;
       }
-      size_t bytes = next_region_;
-      while (bytes < rounded) bytes *= 2;
-      char* const region = static_cast<char*>(Get(bytes));
-      regions_[region] = free_[region] = bytes;
-      ++stats_.num_arena_extensions;
-      next_region_ = std::min<size_t>(2 * bytes, 16 << 20);
+      Extend(rounded);
     }
     return nullptr;
   }
 
  private:
+  void Extend(size_t rounded) {
+    constexpr size_t kMost = size_t{1} << 30;
+    const auto left = static_cast<size_t>(stats_.bytes_limit - stats_.total_allocated_bytes);
+    if (rounded > left) throw std::runtime_error("no memory for the arena");
+    const bool enough = rounded <= next_region_;
+    while (next_region_ < rounded) next_region_ *= 2;
+    size_t bytes = std::min(next_region_, left / 256 * 256);
+    if (enough) next_region_ = 2 * next_region_ < kMost ? 2 * next_region_ : kMost;
+    char* region = nullptr;
+    while (region == nullptr) {
+      try {
+        region = static_cast<char*>(Get(bytes));
+      } catch (const std::bad_alloc&) {
+        const float less = static_cast<float>(bytes) * 0.9F;
+        bytes = (static_cast<size_t>(less) + 255) / 256 * 256;
+        if (bytes < rounded || bytes < size_t{8} << 10) throw;
+      }
+    }
+    regions_[region] = free_[region] = bytes;
+    ++stats_.num_arena_extensions;
+  }
   void* Get(size_t size) {
     if (stats_.total_allocated_bytes + static_cast<int64_t>(size) > stats_.bytes_limit) {
       throw std::runtime_error("no memory for the arena");

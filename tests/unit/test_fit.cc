@@ -82,6 +82,18 @@ TEST_CASE("fit: without pools both bounds are what was held, with the driver's o
   CHECK(need.beyond_bytes == 533 * kMiB);
 }
 
+TEST_CASE("fit: what NVML said of the process belongs to the reading that asked it",
+          "[collector]") {
+  LogBuilder log = with_context();
+  log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 700 * kMiB);
+  log.driver_reading(0, 11, {.used = 2203 * kMiB, .own = 1200 * kMiB, .others = 1000 * kMiB});
+  log.device_free(0, 12, 1000);
+  log.driver_reading(0, 13, {.used = 1503 * kMiB});  // it was not asked again
+  const DeviceNeed need = need_of(log, 700 * kMiB);
+  CHECK(need.most_bytes == 1203 * kMiB);
+  CHECK(need.beyond_bytes == 503 * kMiB);
+}
+
 TEST_CASE("fit: what is needed is the largest sum, not the sum at the largest reserve",
           "[collector]") {
   LogBuilder log = with_context();

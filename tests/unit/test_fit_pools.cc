@@ -1,11 +1,12 @@
 // PyTorch's pool by its rules: what a request gets, whether a log's blocks lie where the rules put
 // them, and what becomes of the run with less memory.
+#include <memory>
 #include <optional>
 
 #include "catch.h"
 #include "collector/fit/held_run.h"
-#include "collector/fit/torch_cache.h"
 #include "collector/fit/pool_history.h"
+#include "collector/fit/torch_cache.h"
 
 using namespace gpupeak::collector;
 
@@ -20,7 +21,7 @@ uint64_t segment(uint64_t number) {
 
 /// With a context of 500 MiB.
 PoolHistory history() {
-  PoolHistory history;
+  PoolHistory history(std::make_unique<TorchCache>());
   history.others_have(0);
   history.driver_had(500 * kMiB);
   return history;
@@ -48,15 +49,15 @@ std::optional<uint64_t> enough_for(const PoolHistory& history, uint64_t least, u
 
 TEST_CASE("torch pool: segments and what is split off go by the size of the request",
           "[collector]") {
-  CHECK(TorchCache::segment_for(512) == 2 * kMiB);
-  CHECK(TorchCache::segment_for(kMiB) == 2 * kMiB);
-  CHECK(TorchCache::segment_for(kMiB + 512) == 20 * kMiB);
-  CHECK(TorchCache::segment_for(10 * kMiB - 512) == 20 * kMiB);
-  CHECK(TorchCache::segment_for(10 * kMiB) == 10 * kMiB);
-  CHECK(TorchCache::segment_for(10 * kMiB + 512) == 12 * kMiB);
-  CHECK(TorchCache::splits(kMiB, kMiB - 512));
-  CHECK(!TorchCache::splits(30 * kMiB, 29 * kMiB));
-  CHECK(TorchCache::splits(30 * kMiB, 29 * kMiB - 512));
+  CHECK(TorchCache().segment_for(512) == 2 * kMiB);
+  CHECK(TorchCache().segment_for(kMiB) == 2 * kMiB);
+  CHECK(TorchCache().segment_for(kMiB + 512) == 20 * kMiB);
+  CHECK(TorchCache().segment_for(10 * kMiB - 512) == 20 * kMiB);
+  CHECK(TorchCache().segment_for(10 * kMiB) == 10 * kMiB);
+  CHECK(TorchCache().segment_for(10 * kMiB + 512) == 12 * kMiB);
+  CHECK(TorchCache().splits(kMiB, kMiB - 512));
+  CHECK(!TorchCache().splits(30 * kMiB, 29 * kMiB));
+  CHECK(TorchCache().splits(30 * kMiB, 29 * kMiB - 512));
 }
 
 TEST_CASE(
@@ -64,46 +65,48 @@ TEST_CASE(
     "lowest",
     "[collector]") {
   TorchCache cache;
-  cache.add_segment(segment(3), 30 * kMiB, false);
-  cache.add_segment(segment(2), 20 * kMiB, false);
-  cache.add_segment(segment(1), 20 * kMiB, false);
-  cache.add_segment(segment(0), 2 * kMiB, true);
-  CHECK(cache.address_of(*cache.find(12 * kMiB)) == segment(1));
-  CHECK(cache.address_of(*cache.find(21 * kMiB)) == segment(3));
-  CHECK(cache.address_of(*cache.find(kMiB)) == segment(0));
-  CHECK(!cache.find(31 * kMiB));
-  CHECK(cache.largest_below(21 * kMiB) == 20 * kMiB);
-  CHECK(cache.largest_below(20 * kMiB) == 0);
+  cache.pieces().add_segment(segment(3), 30 * kMiB, 0);
+  cache.pieces().add_segment(segment(2), 20 * kMiB, 0);
+  cache.pieces().add_segment(segment(1), 20 * kMiB, 0);
+  cache.pieces().add_segment(segment(0), 2 * kMiB, 1);
+  CHECK(cache.pieces().address_of(*cache.find({12 * kMiB})) == segment(1));
+  CHECK(cache.pieces().address_of(*cache.find({21 * kMiB})) == segment(3));
+  CHECK(cache.pieces().address_of(*cache.find({kMiB})) == segment(0));
+  CHECK(!cache.find({31 * kMiB}));
+  CHECK(cache.largest_below({21 * kMiB}) == 20 * kMiB);
+  CHECK(cache.largest_below({20 * kMiB}) == 0);
 
-  const TorchCache::Piece first = *cache.find(12 * kMiB);
-  cache.take(first, 12 * kMiB);
-  const TorchCache::Piece second = *cache.find(8 * kMiB);
-  CHECK(cache.address_of(second) == segment(1) + 12 * kMiB);  // the rest
-  cache.take(second, 8 * kMiB);
-  CHECK(cache.reserved() == 72 * kMiB);
-  CHECK(!cache.release(segment(1), 20 * kMiB));
-  CHECK(cache.release_idle() == 52 * kMiB);
-  cache.put_back(first);
-  CHECK(cache.release_idle() == 0);  // a part is in use
-  cache.put_back(second);
-  CHECK(cache.bytes_of(*cache.find(20 * kMiB)) == 20 * kMiB);
-  CHECK(cache.release_idle() == 20 * kMiB);
-  CHECK(cache.reserved() == 0);
+  const TorchCache::Piece first = *cache.find({12 * kMiB});
+  cache.take(first, {12 * kMiB});
+  const TorchCache::Piece second = *cache.find({8 * kMiB});
+  CHECK(cache.pieces().address_of(second) == segment(1) + 12 * kMiB);  // the rest
+  cache.take(second, {8 * kMiB});
+  CHECK(cache.pieces().reserved() == 72 * kMiB);
+  CHECK(!cache.pieces().release(segment(1), 20 * kMiB));
+  cache.pieces().release_idle();
+  CHECK(cache.pieces().reserved() == 20 * kMiB);
+  cache.pieces().put_back(first);
+  cache.pieces().release_idle();
+  CHECK(cache.pieces().reserved() == 20 * kMiB);  // a part is in use
+  cache.pieces().put_back(second);
+  CHECK(cache.pieces().bytes_of(*cache.find({20 * kMiB})) == 20 * kMiB);
+  cache.pieces().release_idle();
+  CHECK(cache.pieces().reserved() == 0);
 }
 
 TEST_CASE("torch pool: a piece between two idle ones joins both", "[collector]") {
   TorchCache cache;
-  cache.add_segment(segment(0), 20 * kMiB, false);
+  cache.pieces().add_segment(segment(0), 20 * kMiB, 0);
   TorchCache::Piece pieces[3];
   for (TorchCache::Piece& piece : pieces) {
-    piece = *cache.find(5 * kMiB);
-    cache.take(piece, 5 * kMiB);
+    piece = *cache.find({5 * kMiB});
+    cache.take(piece, {5 * kMiB});
   }
-  cache.put_back(pieces[0]);
-  cache.put_back(pieces[2]);
-  CHECK(!cache.find(11 * kMiB));
-  cache.put_back(pieces[1]);
-  CHECK(cache.address_of(*cache.find(20 * kMiB)) == segment(0));
+  cache.pieces().put_back(pieces[0]);
+  cache.pieces().put_back(pieces[2]);
+  CHECK(!cache.find({11 * kMiB}));
+  cache.pieces().put_back(pieces[1]);
+  CHECK(cache.pieces().address_of(*cache.find({20 * kMiB})) == segment(0));
 }
 
 TEST_CASE("torch history: blocks that lie where the rules put them are repeated", "[collector]") {

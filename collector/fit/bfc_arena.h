@@ -1,0 +1,59 @@
+// ONNX Runtime's arena (best fit with coalescing) by its rules, those of 1.15 to 1.30: requests are
+// rounded to 256 bytes, and get the smallest idle piece that is large enough, whole unless half of
+// it or 128 MiB would be left over. Regions:
+//
+//   kNextPowerOfTwo    of 1 MiB, doubled until the request fits; if it did at once, the next one is
+//                      twice as large, or of 1 GiB from there on (of before 1.16: without that
+//                      bound)
+//   kSameAsRequested   as large as the request
+//
+// A piece that was in use for a stream stays that stream's when it is idle: it joins no others, and
+// is given to requests for the stream alone, until the run ends. There is one stream at a time
+// here, and all requests during a run are for it.
+//
+// When the driver refuses, it asks for a tenth less and less, down to the request. Nothing goes
+// back before its end, except blocks that were reserved: they have memory of their own.
+#pragma once
+
+#include <vector>
+
+#include "collector/fit/pool_model.h"
+
+namespace gpupeak::collector {
+
+class BfcArena final : public PoolModel {
+ public:
+  enum class Extends : uint8_t { kNextPowerOfTwo, kSameAsRequested };
+  /// A log does not say which it is: only a run that went by one of them tells.
+  explicit BfcArena(Extends extends);
+  std::unique_ptr<PoolModel> fresh() const override;
+  uint64_t rounding() const override { return 256; }
+  // What was a stream's is of kind 1.
+  SegmentPieces::Kinds kinds_for(const Request& request) const override {
+    return request.on_stream ? 3 : 1;
+  }
+  SegmentPieces::Kind kind_in_use(const Request& request) const override {
+    return request.on_stream ? 1 : 0;
+  }
+  SegmentPieces::Kind kind_of_segment(const Request& /*request*/) const override { return 0; }
+  bool splits(uint64_t piece_bytes, uint64_t bytes) const override;
+  uint64_t least_for_whole(uint64_t piece_bytes, bool new_segment) const override;
+  bool may_take(uint64_t bytes, uint64_t segment_bytes) override;
+  bool has_own_segments() const override { return true; }
+  uint64_t segment_for(uint64_t bytes) override;
+  uint64_t after_refusal(uint64_t bytes, uint64_t segment_bytes, unsigned refusals) override;
+  std::string_view when_refused() const override;
+
+ private:
+  /// How regions grow.
+  struct Growth {
+    uint64_t bound;     ///< of a next region that nothing asked for yet; 0: as requested
+    uint64_t next = 0;  ///< region
+    uint64_t region_for(uint64_t bytes);
+  };
+  explicit BfcArena(std::vector<Growth> growths) : growths_(std::move(growths)) {}
+
+  std::vector<Growth> growths_;  // not yet contradicted; never empty
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,86 @@
+// The segments that a pool had from the driver, cut into pieces: in use or idle, each with its
+// neighbours, the idle ones by size and address. Pieces are of one of two kinds, and join only
+// those of their own. What all pools do alike; whose rules say what is asked for, what is split off
+// and what the kinds mean is a PoolModel.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <vector>
+
+namespace gpupeak::collector {
+
+class SegmentPieces {
+ public:
+  using Piece = uint32_t;  ///< as long as it is neither split nor merged
+  /// The driver's pages: what a segment takes of the device.
+  static constexpr uint64_t kPage = 2u << 20;
+  static uint64_t pages_of(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+  using Kind = uint8_t;   ///< 0 or 1
+  using Kinds = uint8_t;  ///< bits 1 << Kind
+
+  /// The smallest idle piece of so many bytes or more, of equal ones the lowest.
+  std::optional<Piece> find(uint64_t bytes, Kinds kinds) const;
+  /// The largest idle piece that is smaller than that; 0: none.
+  uint64_t largest_below(uint64_t bytes, Kinds kinds) const;
+  uint64_t bytes_of(Piece piece) const { return pieces_[piece].bytes; }
+  uint64_t address_of(Piece piece) const { return pieces_[piece].address; }
+
+  /// From the driver. Idle. `address`: above 0, and of no other.
+  Piece add_segment(uint64_t address, uint64_t bytes, Kind kind);
+  /// From the driver for one request, and back to it with that: never idle.
+  void add_own(uint64_t bytes) { reserved_ += pages_of(bytes); }
+  void drop_own(uint64_t bytes) { reserved_ -= pages_of(bytes); }
+  /// No longer idle, and of that kind now. `bytes` below its own: the rest is split off and stays
+  /// idle, as it was.
+  void take(Piece piece, uint64_t bytes, Kind kind);
+  /// Idle again, with its neighbours of the same kind if they are.
+  void put_back(Piece piece);
+  /// All are of kind 0 now.
+  void forget_kinds();
+  /// Back to the driver, what is idle as a whole.
+  void release_idle();
+  /// One that is idle as a whole; false: there is none such.
+  bool release(uint64_t address, uint64_t bytes);
+  bool has_idle_segment() const;
+
+  /// Pages of the driver's.
+  uint64_t reserved() const { return reserved_; }
+
+ private:
+  static constexpr Piece kNone = UINT32_MAX;
+  struct Part {
+    uint64_t address = 0, bytes = 0;
+    Piece before = kNone, after = kNone;  // neighbours in the segment
+    Kind kind = 0;
+    bool idle = false;
+  };
+  struct Idle {
+    uint64_t bytes, address;
+    Piece piece;
+    bool operator<(const Idle& other) const {
+      return bytes != other.bytes ? bytes < other.bytes : address < other.address;
+    }
+  };
+  using IdleSet = std::set<Idle>;
+
+  bool joins(const Part& part, Piece neighbour) const {
+    return neighbour != kNone && pieces_[neighbour].idle && pieces_[neighbour].kind == part.kind;
+  }
+  bool is_whole(const Part& part) const { return part.before == kNone && part.after == kNone; }
+  Piece make(const Part& part);
+  void set_idle(Piece piece);
+  void unset_idle(Piece piece);
+  void join_next(Piece piece);
+  void drop(Piece piece);
+
+  std::vector<Part> pieces_;
+  std::vector<Piece> unused_;
+  std::array<IdleSet, 2> idle_;
+  uint64_t reserved_ = 0;
+};
+
+}  // namespace gpupeak::collector
