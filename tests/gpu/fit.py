@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """`gpupeak fit` and `gpupeak sweep` on a real GPU: what they say fits is tried, with a second process holding the rest of the card.
 
-usage: fit.py GPUPEAK [--budget SECONDS] [--keep NAME] [PROGRAM …]   (GPUPEAK: bin/gpupeak of an installed build; no network is used)
+usage: fit.py GPUPEAK [--budget SECONDS] [--keep NAME] [--onnxruntime FOLDER] [PROGRAM …]
+       (GPUPEAK: bin/gpupeak of an installed build; no network is used)
 
-PROGRAM: resnet50 (training), transformer (inference), driver (cuMemAlloc alone, without PyTorch). Of each, `gpupeak sweep` records four
+PROGRAM: resnet50 (training), transformer (inference), driver (cuMemAlloc alone, without PyTorch), vgg19 (onnxruntime_perf_test with the
+CUDA provider, in FOLDER as for ort_pools.py; not one of the default). Of each, `gpupeak sweep` records four
 batches with the whole card free, and for three capacities `sweep --verify` records what it predicts and the next one. Then, with the
 rest of the card held: the largest batch that it says fits must run, and two steps above it must not (so it is never too large and at
 most one step too small). And for ten capacities around the bounds of `gpupeak fit` for one of the logs: what "fits" must run, what
@@ -20,10 +22,12 @@ import sys
 import tempfile
 import time
 
+import onnx_batch
+
 MIB = 1 << 20
 OUT_OF_MEMORY = 3
 SIMULATED = "FIT_SIMULATED" in os.environ  # on the simulated driver, whose processes know nothing of each other
-STEPS = {"resnet50": 16, "transformer": 64, "driver": 8}
+STEPS = {"resnet50": 16, "transformer": 64, "driver": 8, "vgg19": 16}
 PLACES = (5.4, 6.5, 7.7)  # capacities: what the curve says of so many steps
 began = time.monotonic()
 
@@ -112,6 +116,34 @@ def with_driver(batch):
     return 0
 
 
+class OnnxRuntime:
+    """VGG-19 by perf_test, its batch a free dimension."""
+    folder = None
+
+    @classmethod
+    def use(cls, folder, work):
+        cls.folder, cls.model = os.path.abspath(folder), os.path.join(work, "vgg19.onnx")
+        onnx_batch.with_free_batch(os.path.join(cls.folder, "models", "light_vgg19.onnx"), cls.model)
+
+    @classmethod
+    def command(cls, batch):
+        return [os.path.join(cls.folder, "onnxruntime_perf_test"), "-e", "cuda", "-r", "2", "-I", "-m", "times", "-f", f"N:{batch}",
+                cls.model]
+
+    @classmethod
+    def runs(cls, batch, environment):
+        run = subprocess.run(cls.command(batch), env=environment, capture_output=True, text=True, timeout=100)
+        said = (run.stdout + run.stderr).lower()
+        if run.returncode != 0 and not any(w in said for w in ("out of memory", "failed to allocate memory", "alloc_failed", "bad_alloc")):
+            print(f"perf_test: {run.returncode}: {said[-600:]}", file=sys.stderr)
+            return None
+        return run.returncode == 0
+
+
+def command_of(name, batch):
+    return OnnxRuntime.command(batch) if name == "vgg19" else [sys.executable, os.path.abspath(__file__), "client", name, str(batch)]
+
+
 def client(name, batch):
     return with_driver(batch) if name == "driver" else with_torch(name, batch)
 
@@ -189,7 +221,7 @@ class Card:
 
     def __init__(self, programs):
         self.holder = None if SIMULATED else Server("hold")
-        self.forks = Server("forks") if any(name != "driver" for name in programs) else None
+        self.forks = Server("forks") if any(name in ("resnet50", "transformer") for name in programs) else None
         if self.forks:
             assert self.forks.process.stdout.readline().strip() == "ready"
 
@@ -203,9 +235,10 @@ class Card:
             if abs(free - capacity) > 4 * MIB:
                 print(f"{name} {batch}: {free} bytes are free in place of {capacity}", file=sys.stderr)
                 return None
+        if name == "vgg19":
+            return OnnxRuntime.runs(batch, environment)
         if name == "driver":
-            code = subprocess.run([sys.executable, os.path.abspath(__file__), "client", name, str(batch)], env=environment,
-                                  stderr=subprocess.DEVNULL, timeout=60).returncode
+            code = subprocess.run(command_of(name, batch), env=environment, stderr=subprocess.DEVNULL, timeout=60).returncode
         else:
             code = int(self.forks.ask(f"{name} {batch}"))
         return {0: True, OUT_OF_MEMORY: False}.get(code)
@@ -220,7 +253,7 @@ def sweep(gpupeak, folder, name, *arguments):
     """With --verify its code may be 1: that it could not be shown is no failure of the test."""
     step = STEPS[name]
     run = subprocess.run([gpupeak, "sweep", "-q", "--json", "--out", os.path.join(folder, name), "-P", f"batch={step}:{4 * step}:{step}",
-                          *arguments, "--", sys.executable, os.path.abspath(__file__), "client", name, "{batch}"],
+                          *arguments, "--", *command_of(name, "{batch}")],
                          capture_output=True, text=True, timeout=400)
     if not run.stdout:
         raise RuntimeError(f"sweep of {name}: exit code {run.returncode}: {run.stderr.strip()}")
@@ -344,7 +377,7 @@ def main():
         return hold()
     if arguments == ["forks"]:
         return fork_server()
-    options = {"--budget": "450", "--keep": ""}
+    options = {"--budget": "450", "--keep": "", "--onnxruntime": ""}
     for option in options:
         if option in arguments:
             at = arguments.index(option)
@@ -356,6 +389,8 @@ def main():
     programs = arguments[1:] or ["resnet50", "transformer", "driver"]
     with tempfile.TemporaryDirectory() as folder:
         try:
+            if options["--onnxruntime"]:
+                OnnxRuntime.use(options["--onnxruntime"], folder)
             return test(os.path.abspath(arguments[0]), programs, float(options["--budget"]), folder)
         finally:
             if options["--keep"]:
