@@ -1,5 +1,6 @@
 // What a page and a comparison are made of: holders add up at every instant, and no name ends the
 // data.
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -231,5 +232,103 @@ TEST_CASE("compare: a column a run, absent where a run has nothing", "[collector
       CHECK(display_width(line) <= static_cast<size_t>(width) + 20);
     }
     CHECK(text.str().find("–") != std::string::npos);
+  }
+}
+
+namespace {
+
+/// A pool of `steps` blocks, each of which takes the place of an older one; its segments come and
+/// go.
+LogBuilder churning_pool(uint64_t steps, uint64_t live) {
+  LogBuilder log(GPUPEAK_HOST_OFF);
+  log.device(0, 80'000 * kMiB, "", "Test GPU");
+  log.event(0, 1, GPUPEAK_REC_ARENA, Fields().u(1).u(0).u(log.string("Pool")).u(0).u(0).s("").u(1));
+  uint64_t time = 10;
+  for (uint64_t id = 1; id <= 20; ++id) {
+    log.device_alloc(0, time += 10, id, GPUPEAK_KIND_LINEAR, 0, kMiB, 0, log.node(0, 0x100));
+  }
+  const uint64_t room = 20 * kMiB / live;
+  for (uint64_t i = 0; i < steps; ++i) {
+    const uint64_t at = kMiB + (i * 7919 % live) * room / 512 * 512;
+    if (i >= live) {
+      log.event(0, time += 10, GPUPEAK_REC_ARENA_FREE, Fields().u(1).u(at).u(0).u(0).u(0));
+    }
+    log.event(0, time += 10, GPUPEAK_REC_ARENA_ALLOC,
+              Fields()
+                  .u(1)
+                  .u(at)
+                  .u(512 + i % 5 * (room / 10))
+                  .u(0)
+                  .u(log.node(0, 0x200 + i % 9))
+                  .u(0)
+                  .u(0));
+  }
+  return log;
+}
+
+struct Sums {
+  uint64_t in_use = 0, several = 0, segments = 0;
+};
+Sums sums_at(const PoolHistory& history, uint32_t step) {
+  Sums sums;
+  for (const auto& block : history.blocks) {
+    if (block.first <= step && step < block.end) sums.in_use += block.bytes;
+  }
+  for (const auto& run : history.several) {
+    if (run.step != step) continue;
+    sums.in_use += run.bytes;
+    ++sums.several;
+  }
+  for (const auto& segment : history.segments) {
+    if (segment.first <= step && step < segment.end) sums.segments += segment.bytes;
+  }
+  return sums;
+}
+
+PoolHistory history_of(LogBuilder log) {
+  Timed timed(std::move(log));
+  return pool_history(timed.profile, timed.times, live_at_instants(timed.profile, timed.times, 5));
+}
+
+/// At each step all pieces of the only pool add up to its own figures. How many steps left blocks
+/// out.
+size_t check_sums(const PoolHistory& history) {
+  REQUIRE(history.pools.size() == 1);
+  PoolHistory::Level level;
+  size_t level_at = 0, with_several = 0;
+  for (uint32_t step = 0; step < history.steps.size(); ++step) {
+    for (; level_at < history.levels.size() && history.levels[level_at].step <= step; ++level_at) {
+      level = history.levels[level_at];
+    }
+    const Sums sums = sums_at(history, step);
+    CHECK(sums.in_use == level.in_use);
+    CHECK(sums.segments == level.reserved);
+    with_several += sums.several > 0 ? 1 : 0;
+  }
+  return with_several;
+}
+
+}  // namespace
+
+TEST_CASE("page: of few changes of pools every instant is there", "[collector]") {
+  const PoolHistory history = history_of(churning_pool(400, 100));
+  CHECK(history.every);
+  CHECK(history.steps.size() == 700);
+  CHECK(check_sums(history) == 0);
+}
+
+TEST_CASE("page: of many changes of pools there are chosen instants, bounded, and whole",
+          "[collector]") {
+  const PoolHistory history = history_of(churning_pool(60'000, 5000));
+  CHECK(!history.every);
+  CHECK(history.steps.size() > 20);
+  CHECK(history.steps.size() <= kMaxPoolInstants);
+  CHECK(history.blocks.size() <= kMaxPoolBlocks);
+  CHECK(check_sums(history) > 10);
+  CHECK(history.steps.back().reason.find("the end") != std::string::npos);
+  CHECK(std::any_of(history.steps.begin(), history.steps.end(),
+                    [](const auto& step) { return step.reason.starts_with("peak of Pool"); }));
+  for (const PoolHistory::Several& run : history.several) {
+    CHECK(run.end - run.begin >= run.bytes);
   }
 }
