@@ -118,6 +118,9 @@ def check_instants(log, steps, largest):
             check_holes(pool, largest[device])
         texts[ns] = run_pools(log, "--at", f"+{ns}ns")
     assert len(set(texts.values())) == len(texts) > 5
+    for pool in view["pools"]:  # an instant has its own event
+        at_peak = json.loads(run_pools(log, "--at", f"+{pool['peak']['time_ns']}ns", "--json"))["pools"]
+        assert pool_of(at_peak, pool["device"])["in_use_bytes"] == pool["peak"]["in_use_bytes"], pool["peak"]
     for wrong, why in (("-1s", "before the log's start"), (f"+{steps[-1][0] + 10**10}ns", "behind the log's end"), ("+5 parsecs", "no mark")):
         done = subprocess.run([gpupeak, "pools", log, f"--at={wrong}"], capture_output=True, text=True, check=False)
         assert done.returncode == 2 and why in done.stderr and done.stdout == "", done
