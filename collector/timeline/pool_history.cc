@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <stdexcept>
-#include <tuple>
 
 #include "collector/analyze/pool_summary.h"
 #include "collector/timeline/pool_steps.h"
+#include "collector/timeline/pool_stock.h"
 
 namespace gpupeak::collector {
 namespace {

@@ -75,9 +75,10 @@ struct PoolHistory {
 
 /// Of all pools together, if every instant is kept.
 inline constexpr size_t kMaxPoolChanges = 40'000;
-/// Else: instants, and blocks and segments that they have in all.
+/// Else: instants, and blocks, segments and runs of smaller blocks that they have in all, about.
 inline constexpr size_t kMaxPoolInstants = 100;
-inline constexpr size_t kMaxPoolBlocks = 30'000, kMaxPoolSegments = 10'000;
+inline constexpr size_t kMaxPoolBlocks = 30'000, kMaxPoolSegments = 10'000,
+                        kMaxPoolSeveral = 40'000;
 
 /// Replays the log once more, unless it has no pool. Throws std::logic_error if the blocks of a
 /// pool do not add up to what it had in use.

@@ -5,13 +5,11 @@
 #include <stdexcept>
 
 namespace gpupeak::collector {
-namespace {
-
-int64_t later(int64_t ns, const std::vector<PoolHistory::Step>& steps) {
-  return steps.empty() ? ns : std::max(ns, steps.back().time_ns);  // damaged logs run backwards
+int64_t history_time(const PoolHistory& history, int64_t ns) {
+  return history.steps.empty() ? ns : std::max(ns, history.steps.back().time_ns);
 }
 
-void move_into(PoolHistory& history, PoolHistory& found) {
+void put_pieces(PoolHistory& history, PoolHistory& found) {
   history.every = found.every;
   history.steps = std::move(found.steps);
   history.segments = std::move(found.segments);
@@ -20,8 +18,6 @@ void move_into(PoolHistory& history, PoolHistory& found) {
   history.holes = std::move(found.holes);
   history.levels = std::move(found.levels);
 }
-
-}  // namespace
 
 PoolNumbers::PoolNumbers(const PoolHistory& history) {
   for (uint32_t pool = 0; pool < history.pools.size(); ++pool) {
@@ -41,8 +37,6 @@ void PoolLevels::note(const ArenaTable& table, uint32_t step,
     levels.push_back({step, pool, level.in_use, level.reserved});
   }
 }
-
-// Every change.
 
 PoolSteps::PoolSteps(const PoolHistory& history, const ClockMap& clock)
     : pools_(history.pools), numbers_(history), clock_(clock), levels_(history) {
@@ -83,7 +77,7 @@ void PoolSteps::after(const ArenaTable& table, uint64_t ticks) {
     }
   }
   levels_.note(table, step, found_.levels);
-  found_.steps.push_back({later(clock_.to_ns(ticks), found_.steps), ""});
+  found_.steps.push_back({history_time(found_, clock_.to_ns(ticks)), ""});
   if (changes_ > kMaxPoolChanges || looks_ > kMostLooks) give_up();
 }
 
@@ -139,148 +133,8 @@ bool PoolSteps::finish(PoolHistory& history) {
   for (const auto& of_pool : segments_) {
     for (const auto& [key, segment] : of_pool) found_.segments[segment].end = end;
   }
-  move_into(history, found_);
+  put_pieces(history, found_);
   return true;
-}
-
-// Chosen instants.
-
-PoolStock::PoolStock(const PoolHistory& history, Chosen chosen, const ClockMap& clock)
-    : pools_(history.pools),
-      numbers_(history),
-      chosen_(std::move(chosen)),
-      next_(chosen_.begin()),
-      clock_(clock),
-      levels_(history) {}
-
-void PoolStock::take(const ArenaTable& table, uint64_t ticks) {
-  const auto step = static_cast<uint32_t>(found_.steps.size());
-  std::vector<std::vector<Held>> held(pools_.size());
-  table.for_each_block([&](uint64_t address, uint64_t bytes, GroupId group, bool alone) {
-    const uint32_t pool = numbers_.of(table.holders()[group].arena);
-    if (pool != PoolNumbers::kNone) held[pool].push_back({address, bytes, group, alone});
-  });
-  blocks_before_ = std::move(blocks_);
-  segments_before_ = std::move(segments_);
-  blocks_.clear();
-  segments_.clear();
-  // What earlier instants did not need is there for the later ones.
-  const size_t left = kMaxPoolBlocks - std::min(kMaxPoolBlocks, found_.blocks.size());
-  const size_t most = left / (chosen_.size() - taken_) / pools_.size();
-  for (uint32_t pool = 0; pool < pools_.size(); ++pool) {
-    if (pools_[pool].arena < table.arenas().size()) take_pool(table, pool, held[pool], most);
-  }
-  ++taken_;
-  levels_.note(table, step, found_.levels);
-  found_.steps.push_back({later(clock_.to_ns(ticks), found_.steps), next_->second});
-}
-
-void PoolStock::take_pool(const ArenaTable& table, uint32_t pool, std::vector<Held>& held,
-                          size_t most) {
-  const auto step = static_cast<uint32_t>(found_.steps.size());
-  const PoolHistory::Pool& of = pools_[pool];
-  PoolHistory::Holes holes;
-  holes.step = step;
-  holes.pool = pool;
-  const std::vector<ArenaTable::Segment> segments = table.segments(of.arena);
-  for (const auto& [begin, end, captured] : segments) {
-    const SegmentKey key{pool, begin, end, captured};
-    const auto before = segments_before_.find(key);
-    if (before != segments_before_.end()) {
-      found_.segments[before->second].end = step + 1;
-      segments_.insert(*before);
-    } else if (found_.segments.size() < kMaxPoolSegments) {
-      segments_.emplace(key, static_cast<uint32_t>(found_.segments.size()));
-      found_.segments.push_back({pool, begin, end - begin, captured, step, step + 1});
-    } else {
-      ++holes.left_out_segments;
-      holes.left_out_bytes += end - begin;
-    }
-  }
-  // Which segment lies around an address; kAlone if it is left out.
-  const auto segment_of = [&](uint64_t address) {
-    auto around = segments_.upper_bound({pool, address, UINT64_MAX, true});
-    if (around == segments_.begin()) return PoolHistory::Block::kAlone;
-    --around;
-    const auto& [owner, begin, end, captured] = around->first;
-    return owner == pool && begin <= address && address < end ? around->second
-                                                              : PoolHistory::Block::kAlone;
-  };
-  // The largest first; those that were there before cost nothing.
-  std::sort(held.begin(), held.end(), [](const Held& a, const Held& b) {
-    return std::tuple(b.bytes, a.address, a.group) < std::tuple(a.bytes, b.address, b.group);
-  });
-  size_t added = 0;
-  for (Held& block : held) {
-    const uint32_t segment = block.alone ? PoolHistory::Block::kAlone : segment_of(block.address);
-    if (!block.alone && segment == PoolHistory::Block::kAlone) continue;
-    const BlockKey key{pool, block.address, block.bytes, block.group};
-    const auto before = blocks_before_.find(key);
-    if (before != blocks_before_.end() && !blocks_.contains(key)) {
-      found_.blocks[before->second].end = step + 1;
-      blocks_.insert(*before);
-    } else if (added < most) {
-      ++added;
-      blocks_.emplace(key, static_cast<uint32_t>(found_.blocks.size()));
-      found_.blocks.push_back(
-          {pool, segment, block.address, block.bytes, block.group, step, step + 1});
-    } else {
-      continue;
-    }
-    block.shown = true;
-  }
-  const bool all_shown =
-      std::all_of(held.begin(), held.end(), [](const Held& block) { return block.shown; });
-  if (all_shown && holes.left_out_segments == 0) return;
-  table.for_each_hole(of.arena, [&](uint64_t begin, uint64_t end, bool) {
-    const uint64_t bytes = end - begin;
-    holes.largest = std::max(holes.largest, bytes);
-    if (bytes < of.largest_block) holes.below_block += bytes;
-    if (bytes < of.largest_refused) holes.below_refused += bytes;
-  });
-  found_.holes.push_back(holes);
-  add_several(pool, held, segments, table.level(of.arena).reserved / kShownHole);
-}
-
-void PoolStock::add_several(uint32_t pool, const std::vector<Held>& held,
-                            const std::vector<ArenaTable::Segment>& segments, uint64_t shown_hole) {
-  const auto step = static_cast<uint32_t>(found_.steps.size());
-  std::vector<Held> by_address;
-  PoolHistory::Several alone{step, pool, 0, 0, 0, 0};
-  for (const Held& block : held) {
-    if (!block.alone) {
-      by_address.push_back(block);
-    } else if (!block.shown) {
-      alone.bytes += block.bytes;
-      ++alone.count;
-    }
-  }
-  if (alone.count > 0) found_.several.push_back(alone);
-  std::sort(by_address.begin(), by_address.end(),
-            [](const Held& a, const Held& b) { return a.address < b.address; });
-  auto segment = segments.begin();
-  PoolHistory::Several run{step, pool, 0, 0, 0, 0};
-  const auto close_run = [&] {
-    if (run.count > 0) found_.several.push_back(run);
-    run = {step, pool, 0, 0, 0, 0};
-  };
-  for (const Held& block : by_address) {
-    bool another = false;
-    for (; segment != segments.end() && segment->end <= block.address; ++segment) another = true;
-    if (another || block.shown || (run.count > 0 && block.address - run.end > shown_hole)) {
-      close_run();
-    }
-    if (block.shown) continue;
-    if (run.count == 0) run.begin = block.address;
-    run.end = block.address + block.bytes;
-    run.bytes += block.bytes;
-    ++run.count;
-  }
-  close_run();
-}
-
-void PoolStock::finish(PoolHistory& history) {
-  move_into(history, found_);
 }
 
 }  // namespace gpupeak::collector

@@ -1,12 +1,10 @@
-// The two ways in which pool_history.h finds out what pools had: PoolSteps follows every change as
-// long as there are few, PoolStock looks at chosen events. A block's `row` is its group until
-// pool_history() names it.
+// How pool_history.h finds out what pools had at every instant, as long as there are few changes. A
+// block's `row` is its group until pool_history() names it.
 #pragma once
 
 #include <map>
-#include <string>
-#include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "collector/timeline/pool_history.h"
@@ -37,6 +35,11 @@ class PoolLevels {
   const std::vector<PoolHistory::Pool>& pools_;
   std::vector<ArenaTable::Level> last_;
 };
+
+/// The time of a history's next step; in damaged logs times run backwards.
+int64_t history_time(const PoolHistory& history, int64_t ns);
+/// Moves all that was found but the pools and their sites.
+void put_pieces(PoolHistory& history, PoolHistory& found);
 
 class PoolSteps {
  public:
@@ -70,49 +73,6 @@ class PoolSteps {
   std::vector<std::map<SegmentKey, uint32_t>> segments_;  // by pool: those that there are now
   std::unordered_multimap<uint64_t, uint32_t> blocks_;    // by address: those in use now
   std::vector<uint64_t> in_use_;                          // by pool
-};
-
-class PoolStock {
- public:
-  using Chosen = std::map<uint64_t, std::string>;  ///< event → reason
-  PoolStock(const PoolHistory& history, Chosen chosen, const ClockMap& clock);
-  void after(const ArenaTable& table, uint64_t ticks) {
-    if (next_ == chosen_.end() || next_->first != events_++) return;
-    take(table, ticks);
-    ++next_;
-  }
-  void finish(PoolHistory& history);
-
- private:
-  /// A hole between blocks that are left out shows if it is as large a part of the pool.
-  static constexpr uint64_t kShownHole = 256;
-  struct Held {
-    uint64_t address, bytes;
-    GroupId group;
-    bool alone;
-    bool shown = false;
-  };
-  using BlockKey = std::tuple<uint32_t, uint64_t, uint64_t, GroupId>;  // pool, address, bytes
-  using SegmentKey = std::tuple<uint32_t, uint64_t, uint64_t, bool>;   // pool, begin, end
-  template <typename Key>
-  using Lives = std::map<Key, uint32_t>;  // index of what there was at the step before
-
-  void take(const ArenaTable& table, uint64_t ticks);
-  void take_pool(const ArenaTable& table, uint32_t pool, std::vector<Held>& held, size_t most);
-  void add_several(uint32_t pool, const std::vector<Held>& held,
-                   const std::vector<ArenaTable::Segment>& segments, uint64_t shown_hole);
-
-  const std::vector<PoolHistory::Pool>& pools_;
-  const PoolNumbers numbers_;
-  const Chosen chosen_;
-  Chosen::const_iterator next_;
-  const ClockMap& clock_;
-  PoolLevels levels_;
-  PoolHistory found_;
-  uint64_t events_ = 0;
-  size_t taken_ = 0;
-  Lives<BlockKey> blocks_, blocks_before_;
-  Lives<SegmentKey> segments_, segments_before_;
 };
 
 }  // namespace gpupeak::collector

@@ -333,3 +333,36 @@ TEST_CASE("page: of many changes of pools there are chosen instants, bounded, an
     CHECK(run.end - run.begin >= run.bytes);
   }
 }
+
+TEST_CASE("page: of thousands of segments with left out blocks the largest are shown",
+          "[collector]") {
+  constexpr uint64_t kSegments = 3000, kSlots = 3;
+  LogBuilder log(GPUPEAK_HOST_OFF);
+  log.event(0, 1, GPUPEAK_REC_ARENA, Fields().u(1).u(0).u(log.string("Pool")).u(0).u(0).s("").u(1));
+  uint64_t time = 10;
+  for (uint64_t id = 1; id <= kSegments; ++id) {
+    log.device_alloc(0, time += 10, id, GPUPEAK_KIND_LINEAR, 0, 4096 + id % 7 * 512);
+  }
+  for (uint64_t i = 0; i < 30'000; ++i) {
+    const uint64_t slot = i * 7919 % (kSegments * kSlots);
+    const uint64_t at = (1 + slot % kSegments) * kMiB + slot / kSegments * 1024;
+    if (i >= kSegments * kSlots) {
+      log.event(0, time += 10, GPUPEAK_REC_ARENA_FREE, Fields().u(1).u(at).u(0).u(0).u(0));
+    }
+    log.event(0, time += 10, GPUPEAK_REC_ARENA_ALLOC,
+              Fields().u(1).u(at).u(256 + i % 3 * 256).u(0).u(log.node(0, 0x200)).u(0).u(0));
+  }
+  const PoolHistory history = history_of(std::move(log));
+  CHECK(!history.every);
+  CHECK(history.several.size() < kMaxPoolSeveral * 3 / 2);
+  uint64_t left_out = 0;
+  for (const PoolHistory::Holes& holes : history.holes) {
+    left_out += holes.left_out_segments;
+    uint64_t reserved = 0;
+    for (const auto& level : history.levels) {
+      if (level.step <= holes.step) reserved = level.reserved;
+    }
+    CHECK(sums_at(history, holes.step).segments + holes.left_out_bytes == reserved);
+  }
+  CHECK(left_out > 0);
+}
