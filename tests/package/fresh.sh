@@ -9,24 +9,25 @@ headers=$("$source/tools/find_cuda_headers.sh")
 work=$(mktemp -d)
 finish() {
   local folder
-  for folder in "$work"/*/{proc,usr/local/cuda/include}; do umount "$folder" 2>/dev/null || true; done
+  for folder in "$work"/*/proc; do umount "$folder" 2>/dev/null || true; done
   rm -rf --one-file-system "$work"
 }
 trap finish EXIT
 
-# timed NAME COMMAND…: in the root; NAME is then how many seconds it took.
+# timed NAME COMMAND…: in the root; NAME is then how many seconds it took, and how many of the processors'.
 timed() {
-  local begin=$EPOCHSECONDS
-  chroot "$root" "${@:2}" >"$work/said" 2>&1 || {
+  local TIMEFORMAT='%0R %0U %0S' seconds
+  { time chroot "$root" "${@:2}" >"$work/said" 2>&1; } 2>"$work/time" || {
     tail -n 20 "$work/said" >&2
     exit 1
   }
-  printf -v "$1" %s $((EPOCHSECONDS - begin))
+  read -r -a seconds <"$work/time"
+  printf -v "$1" '%s (%s)' "${seconds[0]}" $((seconds[1] + seconds[2]))
 }
 packages() { chroot "$root" dpkg-query -W -f '${Package}\n' | wc -l; }
 megabytes() { du -xsm --exclude proc --exclude source "$root" | cut -f1; }
 
-echo '| distribution | packages and MB: before | for demo.sh | for tests/run.sh | seconds: installing for demo.sh | demo.sh after that | installing for tests/run.sh |'
+echo '| distribution | packages and MB: before | for demo.sh | for tests/run.sh | seconds (of processors): installing for demo.sh | demo.sh after that | installing for tests/run.sh |'
 echo '|---|---|---|---|---|---|---|'
 for suite in "$@"; do
   root=$work/$suite
@@ -34,9 +35,9 @@ for suite in "$@"; do
     echo "| $suite | no root: $(tail -n 1 "$work/said") |"
     continue
   }
-  mkdir -p "$root/usr/local/cuda/include" "$root/source"
+  mkdir -p "$root/usr/local/cuda" "$root/source"
+  cp -rL "$headers" "$root/usr/local/cuda/include"
   (cd "$source" && git ls-files -z --cached --others --exclude-standard | tar --null -T - -cf -) | tar -C "$root/source" -xf -
-  mount --bind "$headers" "$root/usr/local/cuda/include"
   mount -t proc proc "$root/proc"
   sizes="$(packages), $(megabytes)"
   timed build /source/tools/bootstrap.sh build
