@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # What the preload costs on a machine with a GPU and many processors: CUDA calls, latencies, threads.
 #   tests/gpu/costs.sh PREFIX [ONNXRUNTIME_FOLDER [TABLE…]]
-# TABLE is threads, cost or latency; all of them if none is named. Prints Markdown tables: medians of alternating runs.
+# TABLE is threads, cost, latency or torch; all of them if none is named. Prints Markdown tables: medians of alternating runs.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-preload=$(cd "${1:?usage: tests/gpu/costs.sh PREFIX [ONNXRUNTIME_FOLDER]}" && pwd)/lib/gpupeak/libgpupeak.so
+prefix=$(cd "${1:?usage: tests/gpu/costs.sh PREFIX [ONNXRUNTIME_FOLDER]}" && pwd)
+preload=$prefix/lib/gpupeak/libgpupeak.so
 ort=${2:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -30,7 +31,7 @@ for call in sorted({c for c, _ in times}):
     native, full, off = (statistics.median(times[call, way]) for way in ("native", "full", "off"))
     print(f"| {call} | {native:.0f} | {full - native:+.0f} | {off - native:+.0f} |")'
 }
-# latency_row NAME RUNS COMMAND…: its output has the latency in ms, as onnxruntime_perf_test or torch_latency.py prints it.
+# latency_row NAME RUNS COMMAND…: its output has the latency in ms, as onnxruntime_perf_test prints it.
 latency_row() {
   local name=$1 runs=$2 way extra
   shift 2
@@ -39,7 +40,7 @@ latency_row() {
       extra=()
       [ $way = native ] || extra=(GPUPEAK_HOST=$way GPUPEAK_OUT="$work/lat.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload")
       env "${extra[@]}" "$@" 2>/dev/null |
-        awk -v w=$way '/Average inference time cost/{print w, $(NF-1)} /^latency_ms/{print w, $2}'
+        awk -v w=$way '/Average inference time cost/{print w, $(NF-1)} '
     done
   done | python3 -c '
 import collections, statistics, sys
@@ -60,9 +61,9 @@ latency_table() {
         "$ort/onnxruntime_perf_test" -e cuda -r 200 -I -m times "$ort/models/light_$model.onnx"
     done
   fi
-  if python3 -c 'import torch, torchvision' 2>/dev/null; then
-    latency_row "PyTorch, resnet50, 300 runs" 3 python3 "$here/torch_latency.py"
-  fi
+}
+torch_table() {
+  python3 -c 'import torch, torchvision' 2>/dev/null && python3 "$here/torch_cost.py" "$prefix/bin/gpupeak"
 }
 
 # Every thread allocates all the time; the figure is processor time of a pair in one of them.
@@ -92,7 +93,7 @@ for way in ("native", "full", "sampled", "counters"):
 }
 
 echo "$(nproc) processors"
-[ $# -gt 2 ] || set -- "$1" "$ort" threads cost latency
+[ $# -gt 2 ] || set -- "$1" "$ort" threads cost latency torch
 for table in "${@:3}"; do
   echo
   "${table}_table"
