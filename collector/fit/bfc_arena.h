@@ -1,9 +1,9 @@
-// ONNX Runtime's arena (best fit with coalescing) by its rules, those of 1.15 to 1.30: requests are
+// ONNX Runtime's arena (best fit with coalescing) by its rules, as 1.29 has them: requests are
 // rounded to 256 bytes, and get the smallest idle piece that is large enough, whole unless half of
 // it or 128 MiB would be left over. Regions:
 //
 //   kNextPowerOfTwo    of 1 MiB, doubled until the request fits; if it did at once, the next one is
-//                      twice as large, or of 1 GiB from there on (of before 1.16: without that
+//                      twice as large, or of 1 GiB from there on (in older releases: without that
 //                      bound)
 //   kSameAsRequested   as large as the request
 //

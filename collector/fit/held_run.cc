@@ -30,7 +30,7 @@ bool is_high(Choice choice, uint64_t number, unsigned variant) {
 
 class Holding {
  public:
-  Holding(const PoolHistory& history, uint64_t capacity, unsigned variant)
+  Holding(const PoolRequests& history, uint64_t capacity, unsigned variant)
       : history_(history),
         capacity_(capacity),
         variant_(variant),
@@ -44,7 +44,7 @@ class Holding {
         blocks_(history.requests()) {}
 
   HeldRun run() {
-    for (const PoolHistory::Step& step : history_.steps()) {
+    for (const PoolRequests::Step& step : history_.steps()) {
       if (!take(step)) return {false, needed_};
     }
     return {true, needed_};
@@ -58,7 +58,7 @@ class Holding {
     return true;
   }
 
-  bool give(const PoolHistory::Step& step) {
+  bool give(const PoolRequests::Step& step) {
     const bool most = step.slack == 0 || is_high(requests_, step.block, variant_);
     const uint64_t bytes = most ? step.bytes : step.bytes - step.slack;
     const PoolModel::Request request{bytes, step.on_stream};
@@ -90,32 +90,32 @@ class Holding {
     return above_ - bytes;
   }
 
-  bool take(const PoolHistory::Step& step) {
+  bool take(const PoolRequests::Step& step) {
     switch (step.what) {
-      case PoolHistory::What::kGive:
+      case PoolRequests::What::kGive:
         return give(step);
-      case PoolHistory::What::kTake:
+      case PoolRequests::What::kTake:
         model_->pieces().put_back(blocks_[step.block]);
         return true;
-      case PoolHistory::What::kGiveOwn:
+      case PoolRequests::What::kGiveOwn:
         return give_own(step.bytes);
-      case PoolHistory::What::kTakeOwn:
+      case PoolRequests::What::kTakeOwn:
         model_->pieces().drop_own(step.bytes);
         return true;
-      case PoolHistory::What::kEndRun:
+      case PoolRequests::What::kEndRun:
         model_->pieces().forget_kinds();
         return true;
-      case PoolHistory::What::kEmpty:
+      case PoolRequests::What::kEmpty:
         model_->pieces().release_idle();
         return true;
-      case PoolHistory::What::kOutside:
+      case PoolRequests::What::kOutside:
         outside_ = step.bytes;
         return has_room(0);
     }
     return false;
   }
 
-  const PoolHistory& history_;
+  const PoolRequests& history_;
   const uint64_t capacity_;
   const unsigned variant_;
   const Choice requests_, places_;
@@ -127,7 +127,7 @@ class Holding {
 };
 
 /// With which amounts one variant fails, of `runs` that lie `apart` or have other courses.
-std::optional<std::vector<FitRange>> fails_of(const PoolHistory& history, uint64_t least,
+std::optional<std::vector<FitRange>> fails_of(const PoolRequests& history, uint64_t least,
                                               uint64_t most, uint64_t runs, uint64_t apart,
                                               unsigned variant) {
   std::vector<FitRange> fails;
@@ -152,11 +152,11 @@ std::optional<std::vector<FitRange>> fails_of(const PoolHistory& history, uint64
 
 }  // namespace
 
-HeldRun hold(const PoolHistory& history, uint64_t capacity, unsigned variant) {
+HeldRun hold(const PoolRequests& history, uint64_t capacity, unsigned variant) {
   return Holding(history, capacity, variant).run();
 }
 
-std::optional<std::vector<FitRange>> fails_for(const PoolHistory& history, uint64_t least,
+std::optional<std::vector<FitRange>> fails_for(const PoolRequests& history, uint64_t least,
                                                uint64_t most) {
   const uint64_t runs =
       kMostWork / kHeldRunVariants / std::max<uint64_t>(history.steps().size(), 1) + 1;

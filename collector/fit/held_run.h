@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "collector/fit/pool_history.h"
+#include "collector/fit/pool_requests.h"
 #include "collector/summary/fit.h"
 
 namespace gpupeak::collector {
@@ -23,13 +23,13 @@ struct HeldRun {
 };
 inline constexpr unsigned kHeldRunVariants = 6;
 /// With so much memory for the process. `variant` of kHeldRunVariants.
-HeldRun hold(const PoolHistory& history, uint64_t capacity, unsigned variant);
+HeldRun hold(const PoolRequests& history, uint64_t capacity, unsigned variant);
 
 /// The amounts of memory with which the run fails in some variant, up to what it needs as recorded:
 /// ascending, never touching; what is less than `least` is one of them. Courses are tried from
 /// `most` down, all of them, unless the history is so long that they must lie apart; what was not
 /// tried fails. None: it fails with `most`, so the history is not this run's.
-std::optional<std::vector<FitRange>> fails_for(const PoolHistory& history, uint64_t least,
+std::optional<std::vector<FitRange>> fails_for(const PoolRequests& history, uint64_t least,
                                                uint64_t most);
 
 }  // namespace gpupeak::collector

@@ -146,7 +146,7 @@ class Trust {
 };
 
 /// With how little it would do by what the pool does when it is refused memory.
-void simulate(DeviceNeed& need, const PoolHistory& pool, const NeedWatch::Sums& sums) {
+void simulate(DeviceNeed& need, const PoolRequests& pool, const NeedWatch::Sums& sums) {
   need.pool_requests = pool.requests();
   need.pool_repeated = pool.repeated();
   if (pool.requests() == 0) return;
@@ -164,7 +164,7 @@ void simulate(DeviceNeed& need, const PoolHistory& pool, const NeedWatch::Sums& 
   need.fails = joined(std::move(need.fails));
 }
 
-DeviceNeed need_of(const NeedWatch::Sums& sums, const PoolHistory* pool,
+DeviceNeed need_of(const NeedWatch::Sums& sums, const PoolRequests* pool,
                    const DeviceSummary& device, const Trust& trust, bool in_order) {
   DeviceNeed need;
   need.device = device.ordinal;

@@ -66,7 +66,7 @@ void NeedWatch::on_phase_begin(PhaseTrack track, const PhaseLabel& label, uint64
   is_run_[track.slot].push_back(is_run);
   if (!is_run) return;
   for (auto& [device, histories] : pools_) {
-    for (PoolHistory& pool : histories) pool.begin_run();
+    for (PoolRequests& pool : histories) pool.begin_run();
   }
 }
 
@@ -78,7 +78,7 @@ void NeedWatch::on_phase_end(PhaseTrack track, size_t depth, uint64_t /*ticks*/)
   phases.erase(phases.begin() + static_cast<std::ptrdiff_t>(depth));
   if (!was_run) return;
   for (auto& [device, histories] : pools_) {
-    for (PoolHistory& pool : histories) pool.end_run();
+    for (PoolRequests& pool : histories) pool.end_run();
   }
 }
 
@@ -88,10 +88,10 @@ NeedWatch::Histories& NeedWatch::pool_on(int32_t device) {
   return pool == pools_.end() ? none : pool->second;
 }
 
-const PoolHistory* NeedWatch::pool(int32_t device) const {
+const PoolRequests* NeedWatch::pool(int32_t device) const {
   const auto found = pools_.find(device);
   if (found == pools_.end()) return nullptr;
-  const auto better = [](const PoolHistory& a, const PoolHistory& b) {
+  const auto better = [](const PoolRequests& a, const PoolRequests& b) {
     return std::pair(!a.why_not().empty(), b.repeated()) <
            std::pair(!b.why_not().empty(), a.repeated());
   };
@@ -99,7 +99,7 @@ const PoolHistory* NeedWatch::pool(int32_t device) const {
 }
 
 void NeedWatch::on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/) {
-  for (PoolHistory& pool : pool_of(alloc.arena)) pool.given(alloc.address, alloc.bytes);
+  for (PoolRequests& pool : pool_of(alloc.arena)) pool.given(alloc.address, alloc.bytes);
   const auto [entry, added] = given_.try_emplace({alloc.arena, alloc.address}, alloc.bytes);
   if (!added) {
     sizes_.erase(sizes_.find(entry->second));
@@ -109,7 +109,7 @@ void NeedWatch::on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/)
 }
 
 void NeedWatch::on_arena_free(const ArenaFreeEvent& free) {
-  for (PoolHistory& pool : pool_of(free.arena)) pool.taken(free.address);
+  for (PoolRequests& pool : pool_of(free.arena)) pool.taken(free.address);
   const auto entry = given_.find({free.arena, free.address});
   if (entry == given_.end()) return;
   sizes_.erase(sizes_.find(entry->second));
@@ -124,7 +124,7 @@ void NeedWatch::on_block_alloc(const DeviceBlock& block) {
   device.sums.refused.reset();
   device.by_kind[alloc.kind] += alloc.bytes;
   if (!of_pool) sizes_.insert(alloc.bytes);
-  for (PoolHistory& pool : pool_on(replay().sites().context_of(block.group).device)) {
+  for (PoolRequests& pool : pool_on(replay().sites().context_of(block.group).device)) {
     if (!of_pool) break;
     pool.segment_taken(alloc.address, alloc.bytes);
     if (alloc.kind != GPUPEAK_KIND_LINEAR) pool.give_up("its segments grow in place");
@@ -150,7 +150,7 @@ void NeedWatch::on_block_free(const DeviceBlock& block) {
   device.by_kind[alloc.kind] -= alloc.bytes;
   const bool of_pool = shared_out_.contains(alloc.id);
   if (!of_pool) sizes_.erase(sizes_.find(alloc.bytes));
-  for (PoolHistory& pool : pool_on(replay().sites().context_of(block.group).device)) {
+  for (PoolRequests& pool : pool_on(replay().sites().context_of(block.group).device)) {
     if (of_pool) pool.segment_given_back(alloc.address, alloc.bytes);
   }
   if (alloc.kind == GPUPEAK_KIND_LINEAR) {
@@ -212,7 +212,7 @@ void NeedWatch::look(int32_t ordinal, Device& device) {
   device.lean_since = std::max(device.lean_since, device.lean);
   device.held_since = std::max(device.held_since, device.held);
   device.in_use_since = std::max(device.in_use_since, device.in_use);
-  for (PoolHistory& pool : pool_on(ordinal)) {
+  for (PoolRequests& pool : pool_on(ordinal)) {
     pool.others_have(device.held - std::min(device.held, pool.reserved()));
   }
 }
@@ -222,7 +222,7 @@ void NeedWatch::settle(int32_t ordinal, Device& device, const Beyond& now) {
   sums.held = std::max(sums.held, device.held_since);
   sums.in_use = std::max(sums.in_use, device.in_use_since);
   sums.most = std::max(sums.most, device.held_since + std::max(device.last.most, now.most));
-  for (PoolHistory& pool : pool_on(ordinal)) {
+  for (PoolRequests& pool : pool_on(ordinal)) {
     pool.driver_had(std::max(device.last.most, now.most));
   }
   const uint64_t beyond = std::min(device.last.least, now.least);
@@ -255,7 +255,7 @@ void NeedWatch::read(const Event& event) {
     device.sums.most = std::max(device.sums.most, positive(own));
     device.uncertain_beyond =
         std::max(device.uncertain_beyond, positive(own - static_cast<int64_t>(device.held)));
-    for (PoolHistory& pool : pool_on(reading.device)) {
+    for (PoolRequests& pool : pool_on(reading.device)) {
       pool.at_once(positive(own - static_cast<int64_t>(pool.reserved())));
     }
     return;
@@ -306,7 +306,7 @@ std::map<int32_t, NeedWatch::Sums> NeedWatch::finish() {
     const uint64_t start = device.start ? own_start(*device.start, device.others_at_start) : 0;
     sums.most += start;
     if (sums.beyond) sums.beyond->most += start;
-    for (PoolHistory& pool : pool_on(ordinal)) pool.finish(start);
+    for (PoolRequests& pool : pool_on(ordinal)) pool.finish(start);
   }
   return all;
 }

@@ -9,7 +9,7 @@
 //   contexts, code …           the larger of the readings     the smaller of the readings
 //                              before and after
 //
-// need.h asks for it, with what a pool was asked for (pool_history.h).
+// need.h asks for it, with what a pool was asked for (pool_requests.h).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "collector/fit/pool_history.h"
+#include "collector/fit/pool_requests.h"
 #include "collector/replay/ledger.h"
 #include "collector/replay/replay.h"
 
@@ -67,7 +67,7 @@ class NeedWatch : public ReplayObserver {
   std::map<int32_t, Sums> finish();
   /// Of the device's pool, after finish(), by the rules by which it went, or else by those by which
   /// it went longest; nullptr: it was not asked for.
-  const PoolHistory* pool(int32_t device) const;
+  const PoolRequests* pool(int32_t device) const;
 
  private:
   struct Device {
@@ -94,7 +94,7 @@ class NeedWatch : public ReplayObserver {
   void refused(int32_t ordinal, uint64_t bytes);
   void settle(int32_t ordinal, Device& device, const Beyond& now);
   /// By each of the rules that it may have; those of the device's pool.
-  using Histories = std::vector<PoolHistory>;
+  using Histories = std::vector<PoolRequests>;
   Histories& pool_on(int32_t device);
   Histories& pool_of(uint64_t arena) { return pool_on(replay().arenas().place_of(arena)); }
 

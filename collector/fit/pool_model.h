@@ -1,7 +1,7 @@
 // A framework's pool of one device by its rules, without a device: which piece a request gets, what
 // is split off it, what the driver is asked for, and what the pool does when it is refused.
-// PoolHistory finds out whether a recorded run went by them, held_run.h asks what they make of less
-// memory.
+// PoolRequests finds out whether a recorded run went by them, held_run.h asks what they make of
+// less memory.
 #pragma once
 
 #include <cstdint>

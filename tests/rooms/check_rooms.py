@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Reads every include of the collector and the preload, and fails on one that runs upwards between the rooms.
+"""Reads every include of the collector and the preload, and fails on one that runs upwards between the rooms. Fails also where two headers
+of a part define classes of one name: they share a namespace, and a program that links both would call one's functions for the other.
 
 A room is a folder. Which rooms it may include says its target: `gpupeak_room(NAME USES ...)` (the preload's:
 `gpupeak_preload_room`) in the part's CMakeLists.txt, where the rooms stand bottom first. Prints rooms, levels (the longest way down, plus one) and
@@ -66,6 +67,16 @@ def check(source, part):
     return faults, (len(order), max(levels.values(), default=0), len(edges))
 
 
+def defined_twice(source, part):
+    """Classes that two headers define at their outermost level; a header for each processor counts once."""
+    homes = {}
+    for file in sorted((source / part).rglob("*.h")):
+        home = re.sub(r"_(x86_64|aarch64)$", "", file.stem)
+        for name in re.findall(r"^(?:class|struct|enum class) (\w+)(?: final)?(?: ?:[^;{]*)? ?\{", file.read_text(), re.M):
+            homes.setdefault(name, {})[file.parent / home] = file.relative_to(source)
+    return [f"{name} is defined by {' and '.join(str(file) for file in files.values())}" for name, files in homes.items() if len(files) > 1]
+
+
 def named_in_design(source, part):
     text = (source / "docs/design.md").read_text()
     return re.findall(rf"^\| `{part}/(\w+)` \|", text, re.M)
@@ -77,7 +88,7 @@ def check_all(source):
         found, (rooms, levels, edges) = check(source, part)
         upward = sum("lies above" in fault for fault in found)
         print(f"{part}: {rooms} rooms on {levels} levels, {edges} edges, {upward} upwards")
-        faults += found
+        faults += found + defined_twice(source, part)
         named, order = named_in_design(source, part), list(declared(source, part))
         if named != order:
             faults.append(f"docs/design.md names {part}'s rooms as {named}, the build as {order}")
@@ -103,7 +114,11 @@ def plant(source):
                            for fault in check(copy, part)[0]):
                     missed.append(f"{part}: {lower} -> {upper} was not found")
                 file.write_text(text)
-    print(f"{planted} upward includes planted, {len(missed)} missed")
+        file = copy / "collector/log/planted.h"
+        file.write_text("struct ReplayObserver {\n};\n")
+        if len(defined_twice(copy, "collector")) != 1:
+            missed.append("a second ReplayObserver was not found")
+    print(f"{planted} upward includes and a class planted, {len(missed)} missed")
     return missed
 
 

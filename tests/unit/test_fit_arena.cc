@@ -9,7 +9,7 @@
 #include "catch.h"
 #include "collector/fit/bfc_arena.h"
 #include "collector/fit/held_run.h"
-#include "collector/fit/pool_history.h"
+#include "collector/fit/pool_requests.h"
 
 using namespace gpupeak::collector;
 
@@ -23,17 +23,17 @@ constexpr uint64_t kDriver = 503 * kMiB;
 uint64_t region(uint64_t number) {
   return kAt + number * 16 * kGiB;
 }
-PoolHistory history() {
-  PoolHistory history(std::make_unique<BfcArena>(Extends::kNextPowerOfTwo));
+PoolRequests history() {
+  PoolRequests history(std::make_unique<BfcArena>(Extends::kNextPowerOfTwo));
   history.others_have(0);
   history.driver_had(kDriver);
   return history;
 }
-void give_new(PoolHistory& history, uint64_t number, uint64_t bytes, uint64_t region_bytes) {
+void give_new(PoolRequests& history, uint64_t number, uint64_t bytes, uint64_t region_bytes) {
   history.segment_taken(region(number), region_bytes);
   history.given(region(number), bytes);
 }
-void end(PoolHistory& history) {
+void end(PoolRequests& history) {
   history.driver_had(kDriver);
   history.finish(0);
 }
@@ -99,7 +99,7 @@ TEST_CASE("arena: what is refused is asked for again with a tenth less, down to 
 
 TEST_CASE("arena: what was a stream's is given to that stream alone, until the run ends",
           "[collector]") {
-  PoolHistory log = history();
+  PoolRequests log = history();
   give_new(log, 0, 256, kMiB);
   log.begin_run();
   log.given(region(0) + 256, 512);
@@ -136,7 +136,7 @@ TEST_CASE("arena: between runs what is a stream's is not given", "[collector]") 
 
 TEST_CASE("arena: a block that was reserved has memory of its own, and gives it back",
           "[collector]") {
-  PoolHistory log = history();
+  PoolRequests log = history();
   give_new(log, 0, 256, kMiB);
   log.segment_taken(region(1), 700 * kMiB + 4);
   log.given(region(1), 700 * kMiB + 4);
@@ -155,7 +155,7 @@ TEST_CASE("arena: a block that was reserved has memory of its own, and gives it 
 
 TEST_CASE("arena: with less memory its regions are smaller, and may leave too little",
           "[collector]") {
-  PoolHistory log = history();
+  PoolRequests log = history();
   give_new(log, 0, 600 * kMiB, kGiB);
   give_new(log, 1, 600 * kMiB, kGiB);
   end(log);
@@ -175,7 +175,7 @@ TEST_CASE("arena: with less memory its regions are smaller, and may leave too li
 
 TEST_CASE("arena: the rules are ONNX Runtime's: every block of a real run lies where they put it",
           "[collector]") {
-  PoolHistory log = history();
+  PoolRequests log = history();
   std::ifstream file(GPUPEAK_GOLDEN_FOLDER "/onnxruntime_vgg19.txt");
   std::string line;
   size_t given = 0;
@@ -199,7 +199,7 @@ TEST_CASE("arena: the rules are ONNX Runtime's: every block of a real run lies w
 }
 
 TEST_CASE("arena: anything else than the rules is given up", "[collector]") {
-  PoolHistory log = history();
+  PoolRequests log = history();
   give_new(log, 0, 256, kMiB);
   SECTION("a region of another size") {
     give_new(log, 1, 3 * kMiB, 5 * kMiB);

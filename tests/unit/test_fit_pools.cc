@@ -5,7 +5,7 @@
 
 #include "catch.h"
 #include "collector/fit/held_run.h"
-#include "collector/fit/pool_history.h"
+#include "collector/fit/pool_requests.h"
 #include "collector/fit/torch_cache.h"
 
 using namespace gpupeak::collector;
@@ -20,24 +20,24 @@ uint64_t segment(uint64_t number) {
 }
 
 /// With a context of 500 MiB.
-PoolHistory history() {
-  PoolHistory history(std::make_unique<TorchCache>());
+PoolRequests history() {
+  PoolRequests history(std::make_unique<TorchCache>());
   history.others_have(0);
   history.driver_had(500 * kMiB);
   return history;
 }
 /// A request that took a segment, and lies at its begin.
-void give_new(PoolHistory& history, uint64_t number, uint64_t bytes, uint64_t segment_bytes) {
+void give_new(PoolRequests& history, uint64_t number, uint64_t bytes, uint64_t segment_bytes) {
   history.segment_taken(segment(number), segment_bytes);
   history.given(segment(number), bytes);
 }
-void end(PoolHistory& history, uint64_t driver = 500 * kMiB) {
+void end(PoolRequests& history, uint64_t driver = 500 * kMiB) {
   history.driver_had(driver);
   history.finish(3 * kMiB);
 }
 
 /// From where on it always goes well.
-std::optional<uint64_t> enough_for(const PoolHistory& history, uint64_t least, uint64_t most) {
+std::optional<uint64_t> enough_for(const PoolRequests& history, uint64_t least, uint64_t most) {
   const auto fails = fails_for(history, least, most);
   if (!fails) return std::nullopt;
   REQUIRE(!fails->empty());
@@ -110,7 +110,7 @@ TEST_CASE("torch pool: a piece between two idle ones joins both", "[collector]")
 }
 
 TEST_CASE("torch history: blocks that lie where the rules put them are repeated", "[collector]") {
-  PoolHistory log = history();
+  PoolRequests log = history();
   give_new(log, 0, 6 * kMiB, 20 * kMiB);
   log.given(segment(0) + 6 * kMiB, 7 * kMiB);
   log.taken(segment(0));
@@ -124,8 +124,8 @@ TEST_CASE("torch history: blocks that lie where the rules put them are repeated"
   CHECK(log.reserved() == 70 * kMiB);
   // What was asked for is known of what was split; else up to 1 MiB less may have been.
   uint64_t slack[5], i = 0;
-  for (const PoolHistory::Step& step : log.steps()) {
-    if (step.what == PoolHistory::What::kGive) slack[i++] = step.slack;
+  for (const PoolRequests::Step& step : log.steps()) {
+    if (step.what == PoolRequests::What::kGive) slack[i++] = step.slack;
   }
   CHECK(slack[0] == 0);
   CHECK(slack[1] == 0);
@@ -135,7 +135,7 @@ TEST_CASE("torch history: blocks that lie where the rules put them are repeated"
 }
 
 TEST_CASE("torch history: less was not asked for than a smaller idle piece had", "[collector]") {
-  PoolHistory log = history();
+  PoolRequests log = history();
   give_new(log, 0, 6 * kMiB, 20 * kMiB);
   log.given(segment(0) + 6 * kMiB, 13 * kMiB + 512 * kKiB);
   // 512 KiB are left; of the large ones, so that no request gets them.
@@ -154,14 +154,14 @@ TEST_CASE("torch history: less was not asked for than a smaller idle piece had",
   end(log);
   REQUIRE(log.why_not() == "");
   uint32_t slack = 0;
-  for (const PoolHistory::Step& step : log.steps()) {
-    if (step.what == PoolHistory::What::kGive) slack = step.slack;
+  for (const PoolRequests::Step& step : log.steps()) {
+    if (step.what == PoolRequests::What::kGive) slack = step.slack;
   }
   CHECK(slack == kMiB);  // 31 of 32
 }
 
 TEST_CASE("torch history: anything else than the rules is given up", "[collector]") {
-  PoolHistory log = history();
+  PoolRequests log = history();
   give_new(log, 0, 20 * kMiB, 20 * kMiB);
   SECTION("a new segment where an idle piece would do: another stream") {
     log.taken(segment(0));
@@ -206,7 +206,7 @@ TEST_CASE("torch history: anything else than the rules is given up", "[collector
 }
 
 TEST_CASE("held run: idle segments make room, pieces in use do not", "[collector]") {
-  PoolHistory log = history();
+  PoolRequests log = history();
   // 40 MiB, idle; 30 MiB, of which 12 are in use; then 80.
   give_new(log, 0, 40 * kMiB, 40 * kMiB);
   give_new(log, 1, 30 * kMiB, 30 * kMiB);
@@ -232,7 +232,7 @@ TEST_CASE("held run: idle segments make room, pieces in use do not", "[collector
 }
 
 TEST_CASE("held run: what others and the driver take is not made room for", "[collector]") {
-  PoolHistory log = history();
+  PoolRequests log = history();
   give_new(log, 0, 40 * kMiB, 40 * kMiB);
   log.taken(segment(0));
   SECTION("a library's block") {
@@ -252,7 +252,7 @@ TEST_CASE("held run: what others and the driver take is not made room for", "[co
 }
 
 TEST_CASE("held run: what the program itself gave back is no part of it", "[collector]") {
-  PoolHistory log = history();
+  PoolRequests log = history();
   give_new(log, 0, 40 * kMiB, 40 * kMiB);
   log.taken(segment(0));
   log.segment_given_back(segment(0), 40 * kMiB);
@@ -264,7 +264,7 @@ TEST_CASE("held run: what the program itself gave back is no part of it", "[coll
 }
 
 TEST_CASE("held run: with less memory it may go well where with more it fails", "[collector]") {
-  PoolHistory log = history();
+  PoolRequests log = history();
   give_new(log, 0, 40 * kMiB, 40 * kMiB);
   log.taken(segment(0));
   give_new(log, 1, 80 * kMiB, 80 * kMiB);
@@ -283,7 +283,7 @@ TEST_CASE("held run: with less memory it may go well where with more it fails", 
 }
 
 TEST_CASE("held run: what a log does not tell of a request is tried both ways", "[collector]") {
-  PoolHistory log = history();
+  PoolRequests log = history();
   give_new(log, 0, 34 * kMiB, 34 * kMiB);
   give_new(log, 1, 50 * kMiB, 50 * kMiB);
   log.taken(segment(0));

@@ -16,7 +16,7 @@
 
 namespace gpupeak::collector {
 
-class PoolHistory {
+class PoolRequests {
  public:
   enum class What : uint8_t {
     kGive,     ///< a request of `bytes`, or up to `slack` less
@@ -37,7 +37,7 @@ class PoolHistory {
   /// Of a longer one nothing is asked.
   static constexpr size_t kMostSteps = 4'000'000;
 
-  explicit PoolHistory(std::unique_ptr<PoolModel> model) : model_(std::move(model)) {}
+  explicit PoolRequests(std::unique_ptr<PoolModel> model) : model_(std::move(model)) {}
 
   // The driver, for the pool.
   void segment_taken(uint64_t address, uint64_t bytes);

@@ -1,4 +1,4 @@
-#include "collector/fit/pool_history.h"
+#include "collector/fit/pool_requests.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 namespace gpupeak::collector {
 
-void PoolHistory::add(const Step& step) {
+void PoolRequests::add(const Step& step) {
   if (!why_not_.empty()) return;
   if (steps_.size() == kMostSteps) {
     return give_up(fmt::format("more than {} steps of it were recorded", kMostSteps));
@@ -15,7 +15,7 @@ void PoolHistory::add(const Step& step) {
   steps_.push_back(step);
 }
 
-void PoolHistory::give_up(std::string why) {
+void PoolRequests::give_up(std::string why) {
   if (!why_not_.empty()) return;
   why_not_ = std::move(why);
   steps_ = {};
@@ -25,13 +25,13 @@ void PoolHistory::give_up(std::string why) {
   model_ = model_->fresh();
 }
 
-void PoolHistory::segment_taken(uint64_t address, uint64_t bytes) {
+void PoolRequests::segment_taken(uint64_t address, uint64_t bytes) {
   if (fresh_.bytes != 0) give_up("it took memory that it did not share out");
   fresh_ = {address, bytes};
   reserved_ += SegmentPieces::pages_of(bytes);
 }
 
-void PoolHistory::segment_given_back(uint64_t address, uint64_t bytes) {
+void PoolRequests::segment_given_back(uint64_t address, uint64_t bytes) {
   reserved_ -= std::min(reserved_, SegmentPieces::pages_of(bytes));
   if (!why_not_.empty() || own_.erase(address) == 1) return;
   if (!model_->pieces().release(address, bytes)) {
@@ -42,11 +42,11 @@ void PoolHistory::segment_given_back(uint64_t address, uint64_t bytes) {
   }
 }
 
-bool PoolHistory::is_own(uint64_t address, uint64_t bytes) const {
+bool PoolRequests::is_own(uint64_t address, uint64_t bytes) const {
   return model_->has_own_segments() && fresh_.address == address && fresh_.bytes == bytes;
 }
 
-bool PoolHistory::give_own(Step& step) {
+bool PoolRequests::give_own(Step& step) {
   const Fresh own = fresh_;
   fresh_ = {};
   step.what = What::kGiveOwn;
@@ -57,7 +57,7 @@ bool PoolHistory::give_own(Step& step) {
 
 /// Whether the rules give a request this block. `step` then has what may have been asked for: of a
 /// piece that was given whole more than what idle ones had, and no more than the piece.
-bool PoolHistory::repeats(uint64_t address, uint64_t bytes, Step& step) {
+bool PoolRequests::repeats(uint64_t address, uint64_t bytes, Step& step) {
   const PoolModel::Request request{bytes, step.on_stream};
   const bool new_segment = fresh_.bytes != 0;
   std::optional<PoolModel::Piece> piece = model_->find(request);
@@ -86,7 +86,7 @@ bool PoolHistory::repeats(uint64_t address, uint64_t bytes, Step& step) {
   return live_.try_emplace(address, Live{step.block, *piece, 0}).second;
 }
 
-void PoolHistory::given(uint64_t address, uint64_t bytes) {
+void PoolRequests::given(uint64_t address, uint64_t bytes) {
   Step step{.bytes = bytes, .block = blocks_++, .what = What::kGive, .on_stream = running_};
   if (!why_not_.empty()) return;
   if (emptying_ && model_->pieces().has_idle_segment()) {
@@ -101,7 +101,7 @@ void PoolHistory::given(uint64_t address, uint64_t bytes) {
   add(step);
 }
 
-void PoolHistory::taken(uint64_t address) {
+void PoolRequests::taken(uint64_t address) {
   if (!why_not_.empty()) return;
   const auto block = live_.find(address);
   if (block == live_.end()) return give_up("a block came back that it had not given");
@@ -115,19 +115,19 @@ void PoolHistory::taken(uint64_t address) {
   add({.block = live.block, .what = What::kTake});
 }
 
-void PoolHistory::begin_run() {
+void PoolRequests::begin_run() {
   if (running_) give_up("runs overlap, each with streams of its own");
   running_ = true;
 }
 
-void PoolHistory::end_run() {
+void PoolRequests::end_run() {
   running_ = false;
   if (!why_not_.empty()) return;
   model_->pieces().forget_kinds();
   add({.what = What::kEndRun});
 }
 
-void PoolHistory::others_have(uint64_t bytes) {
+void PoolRequests::others_have(uint64_t bytes) {
   if (bytes == others_ && !open_.empty()) return;
   others_ = bytes;
   if (!why_not_.empty()) return;
@@ -135,7 +135,7 @@ void PoolHistory::others_have(uint64_t bytes) {
   add({.bytes = bytes, .what = What::kOutside});
 }
 
-void PoolHistory::driver_had(uint64_t bytes) {
+void PoolRequests::driver_had(uint64_t bytes) {
   if (why_not_.empty()) {
     for (const size_t step : open_) steps_[step].bytes += bytes;
   }
@@ -143,14 +143,14 @@ void PoolHistory::driver_had(uint64_t bytes) {
   others_have(others_);
 }
 
-void PoolHistory::at_once(uint64_t bytes) {
+void PoolRequests::at_once(uint64_t bytes) {
   if (!why_not_.empty()) return;
   add({.bytes = bytes, .what = What::kOutside});
   open_.push_back(steps_.size());
   add({.bytes = others_, .what = What::kOutside});
 }
 
-void PoolHistory::finish(uint64_t start) {
+void PoolRequests::finish(uint64_t start) {
   if (fresh_.bytes != 0) give_up("it took memory that it did not share out");
   if (emptying_ && model_->pieces().has_idle_segment()) {
     give_up("it gave back some idle segments and kept others");
