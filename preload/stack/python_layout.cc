@@ -18,7 +18,8 @@ constexpr PythonLayout k39{
              .line_table = 120,
              .first_line = 40,
              .instructions = 48,
-             .first_traceable = 0},
+             .first_traceable = 0,
+             .version = 0},
     .ascii_bytes = 48,
     .compact_bytes = 72};
 
@@ -35,7 +36,8 @@ constexpr PythonLayout k310{
              .line_table = 120,
              .first_line = 40,
              .instructions = 48,
-             .first_traceable = 0},
+             .first_traceable = 0,
+             .version = 0},
     .ascii_bytes = 48,
     .compact_bytes = 72};
 
@@ -53,10 +55,12 @@ constexpr PythonLayout k311{
              .line_table = 136,
              .first_line = 72,
              .instructions = 184,
-             .first_traceable = 168},
+             .first_traceable = 168,
+             .version = 0},
     .ascii_bytes = 48,
     .compact_bytes = 72};
 
+// From 3.13 on versions of code begin anew with each interpreter.
 constexpr PythonLayout k312{
     .frames = PythonFrames::kEntryFrame,
     .runtime_finalizing = 24,
@@ -70,7 +74,8 @@ constexpr PythonLayout k312{
              .line_table = 136,
              .first_line = 68,
              .instructions = 192,
-             .first_traceable = 176},
+             .first_traceable = 176,
+             .version = 92},
     .ascii_bytes = 40,
     .compact_bytes = 56};
 

@@ -23,12 +23,16 @@ struct PythonEvidence {
   void begin() {
     count = 0;
     is_complete = true;
+    is_enough = false;
   }
+  /// What comes cannot have changed where these pieces have not.
+  void suffices() { is_enough = true; }
   /// A part of an object of which `copy` is a copy from its beginning on.
   void add(uintptr_t object, const uint8_t* copy, size_t offset, size_t bytes) {
     add_copied(object, object + offset, copy + offset, bytes);
   }
   void add_copied(uintptr_t object, uintptr_t at, const uint8_t* copy, size_t bytes) {
+    if (is_enough) return;
     if (count == kMaxPieces) is_complete = false;
     if (is_complete) pieces[count++] = {object, at, copy, static_cast<uint32_t>(bytes)};
   }
@@ -37,7 +41,7 @@ struct PythonEvidence {
 
   Piece pieces[kMaxPieces];
   uint32_t count;
-  bool is_complete;
+  bool is_complete, is_enough;
 };
 
 class PythonSites {

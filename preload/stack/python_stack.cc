@@ -306,8 +306,12 @@ bool PythonStack::add(const PythonRuntime& python, uintptr_t code, uint64_t inst
   if (copy == nullptr || at<uintptr_t>(copy, kPythonObjectType) != python.code_type()) return false;
   evidence_.begin();
   evidence_.add(code, copy, kPythonObjectType, sizeof(uintptr_t));
-  evidence_.add(code, copy, offsets.filename,
-                offsets.line_table + sizeof(uintptr_t) - offsets.filename);
+  // Where no other code object has ever had this version, its strings and its table are those that
+  // it was made with.
+  const bool is_unique = offsets.version != 0 && at<uint32_t>(copy, offsets.version) != 0;
+  const size_t begin = is_unique ? offsets.version : offsets.filename;
+  evidence_.add(code, copy, begin, offsets.line_table + sizeof(uintptr_t) - begin);
+  if (is_unique) evidence_.suffices();
   evidence_.add(code, copy, offsets.first_line, sizeof(int32_t));
   if (is_inline) evidence_.add(code, copy, offsets.first_traceable, sizeof(int32_t));
   if (is_inline) {
