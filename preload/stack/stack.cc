@@ -270,6 +270,14 @@ uint32_t unwound_node(StackCache& cache, const void* caller, Unwound& unwound) {
   } else if (count == kCapacity) {
     gpupeak::preload::count(&gpupeak_counters_page::truncated_stacks);
   }
+  // libunwind 1.3's fast way gives the byte before each return address, in place of it. Below a
+  // signal's frame it gives the address itself, which is then one byte too far.
+  if (reinterpret_cast<uintptr_t>(cache.unwound[first]) + 1 ==
+      reinterpret_cast<uintptr_t>(caller)) {
+    for (int i = first; i < count; ++i) {
+      cache.unwound[i] = static_cast<char*>(cache.unwound[i]) + 1;
+    }
+  }
   if (count - first > static_cast<int>(GPUPEAK_MAX_FRAMES)) count = first + GPUPEAK_MAX_FRAMES;
   unwound = {first, count, is_real};
   return node_of(cache, cache.unwound, first, count);
