@@ -43,7 +43,8 @@ bool BfcArena::splits(uint64_t piece_bytes, uint64_t bytes) const {
   return piece_bytes >= 2 * bytes || piece_bytes - bytes >= kMostIdle;
 }
 
-uint64_t BfcArena::least_for_whole(uint64_t piece_bytes, bool /*new_segment*/) const {
+uint64_t BfcArena::least_for_whole(uint64_t piece_bytes, bool new_segment) const {
+  if (new_segment && growths_.front().bound == 0) return piece_bytes;  // as large as the request
   const uint64_t most_idle = std::min(piece_bytes / 2, kMostIdle);
   return std::min(rounded(piece_bytes - most_idle + 1), piece_bytes);
 }

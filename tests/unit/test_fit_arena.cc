@@ -75,6 +75,8 @@ TEST_CASE("arena: a run shows how its regions grow", "[collector]") {
   CHECK(same.may_take(512, 512));
   CHECK(!same.may_take(512, kMiB));
   CHECK(same.segment_for(7 * kMiB) == 7 * kMiB);
+  CHECK(same.least_for_whole(7 * kMiB, true) == 7 * kMiB);  // a region tells what was asked for
+  CHECK(same.least_for_whole(7 * kMiB, false) < 7 * kMiB);
 }
 
 TEST_CASE("arena: a piece is given whole unless half of it or 128 MiB would be left",
