@@ -82,10 +82,9 @@ void NeedWatch::on_phase_end(PhaseTrack track, size_t depth, uint64_t /*ticks*/)
   }
 }
 
-NeedWatch::Histories& NeedWatch::pool_on(int32_t device) {
-  static Histories none;  // stays empty
+std::span<PoolRequests> NeedWatch::pool_on(int32_t device) {
   const auto pool = pools_.find(device);
-  return pool == pools_.end() ? none : pool->second;
+  return pool == pools_.end() ? std::span<PoolRequests>() : pool->second;
 }
 
 const PoolRequests* NeedWatch::pool(int32_t device) const {

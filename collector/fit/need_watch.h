@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -93,15 +94,17 @@ class NeedWatch : public ReplayObserver {
   void read(const Event& event);
   void refused(int32_t ordinal, uint64_t bytes);
   void settle(int32_t ordinal, Device& device, const Beyond& now);
-  /// By each of the rules that it may have; those of the device's pool.
-  using Histories = std::vector<PoolRequests>;
-  Histories& pool_on(int32_t device);
-  Histories& pool_of(uint64_t arena) { return pool_on(replay().arenas().place_of(arena)); }
+  /// What the device's pool was asked for, by each of the rules that it may have. Empty: it is not
+  /// watched.
+  std::span<PoolRequests> pool_on(int32_t device);
+  std::span<PoolRequests> pool_of(uint64_t arena) {
+    return pool_on(replay().arenas().place_of(arena));
+  }
 
   const std::unordered_set<uint64_t> shared_out_;
   std::map<int32_t, Device> devices_;
-  std::map<uint32_t, std::vector<bool>> is_run_;  // of a thread's phases: ONNX Runtime's run
-  std::map<int32_t, Histories> pools_;            // by device
+  std::map<uint32_t, std::vector<bool>> is_run_;        // of a thread's phases: ONNX Runtime's run
+  std::map<int32_t, std::vector<PoolRequests>> pools_;  // by device
   std::map<std::pair<uint64_t, uint64_t>, uint64_t> given_;  // by arena and address: bytes
   std::multiset<uint64_t> sizes_;  // of these, and of the driver's blocks outside of pools
 };

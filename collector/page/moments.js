@@ -68,6 +68,17 @@ export function lastBefore(times, ns) {
   return low;
 }
 
+/** Of values in order of time the index of the highest within the tolerance, which is what one aims at; if none begins there, what held at ns. */
+export function highestNear(times, values, ns, tolerance) {
+  let best = lastBefore(times, ns - tolerance);
+  const end = lastBefore(times, ns + tolerance);
+  if (best === end) return best;
+  for (let i = ++best; i <= end; ++i) {
+    if (values[i] > values[best]) best = i;
+  }
+  return best;
+}
+
 /** Times and values to draw: of steps at one time the highest, and half a nanosecond later what remains. */
 export function stepCurve(steps, totals, endNs) {
   const times = [], values = [];
@@ -139,16 +150,7 @@ class EveryMoment {
   ns(i) { return this.times[i]; }
   reason(i) { return this.reasons.get(this.times[i]) || ''; }
 
-  /** The highest within the tolerance, which is what one aims at; if none begins there, what held at ns. */
-  pick(ns, tolerance) {
-    let best = lastBefore(this.times, ns - tolerance);
-    const end = lastBefore(this.times, ns + tolerance);
-    if (best === end) return best;
-    for (let i = ++best; i <= end; ++i) {
-      if (this.totals[i] > this.totals[best]) best = i;
-    }
-    return best;
-  }
+  pick(ns, tolerance) { return highestNear(this.times, this.totals, ns, tolerance); }
   live(i) {
     const rows = new Rows(this.run);
     for (const [row, bytes, count] of this.parts.slice(0, this.ends[i])) rows.add(row, bytes, count);

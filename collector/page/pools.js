@@ -1,6 +1,6 @@
 // What pools had in use and idle at each instant that the page has, piece by piece. collector/write/page_pools.h says how it is
 // packed.
-import {lastBefore, stepCurve} from './moments.js';
+import {highestNear, lastBefore, stepCurve} from './moments.js';
 
 /** Of a flat list of numbers its rows of `width`. */
 const rowsOf = (flat, width) => Array.from({length: flat.length / width}, (_, i) => flat.slice(i * width, (i + 1) * width));
@@ -48,17 +48,7 @@ class PoolMoments {
     const nearer = !this.every && before + 1 < this.length && this.times[before + 1] - ns < Math.abs(ns - this.times[before]);
     return nearer ? before + 1 : before;
   }
-  /** The highest within the tolerance, which is what one aims at. */
-  pick(ns, tolerance) {
-    if (!this.every) return this.at(ns);
-    let best = lastBefore(this.times, ns - tolerance);
-    const end = lastBefore(this.times, ns + tolerance);
-    if (best === end) return best;
-    for (let i = ++best; i <= end; ++i) {
-      if (this.inUse[i] > this.inUse[best]) best = i;
-    }
-    return best;
-  }
+  pick(ns, tolerance) { return this.every ? highestNear(this.times, this.inUse, ns, tolerance) : this.at(ns); }
   state(i) {
     return new PoolState(this.pool, this.steps[i], this.inUse[i], this.reserved[i]);
   }

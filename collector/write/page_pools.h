@@ -11,13 +11,15 @@
 namespace gpupeak::collector {
 
 /// null without pools. Lists of numbers, one after the other; steps and times are how many further
-/// on than the one before, addresses beyond `base`:
-///   segments  pool, address, bytes, captured, first step, steps
-///   blocks    segment (-1 - pool: in none), address (in the segment), bytes, row, first step,
-///   steps several   step, pool, address, span, bytes, count holes     step, pool, largest, below
-///   the largest block, below the largest refused request,
-///             segments left out, their bytes
-///   levels    step, pool, in use, reserved (both: by how much more)
+/// on than the one before, addresses beyond `base`.
+///
+///   segments   pool, address, bytes, captured, first step, steps
+///   blocks     segment (-1 - pool: in none), address in it, bytes, row, first step, steps
+///   several    step, pool, address, span, bytes, count
+///   holes      step, pool, largest, below the largest block, below the largest refused request,
+///              segments left out, their bytes
+///   levels     step, pool, in use, reserved (both: by how much more)
+///
 /// `string`: the number of a text.
 Json page_pools(const PoolHistory& history, const TimeSeries& times,
                 const std::function<uint32_t(const std::string&)>& string);
