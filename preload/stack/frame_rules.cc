@@ -81,10 +81,11 @@ struct Cursor {
 
 /// One row of the unwind table, as far as we need it.
 struct Row {
-  enum Where : uint8_t { kSame, kAtOffset, kUndefined, kOther };
+  enum Where : uint8_t { kSame, kAtOffset, kUndefined, kOther, kAtFp };
+  enum Cfa : uint8_t { kRegister, kWordAtFp, kExpression };
   int64_t cfa_offset, fp_offset, return_offset;
   uint32_t cfa_register;
-  bool cfa_plain;
+  Cfa cfa;
   Where fp, return_address;
 
   void set(uint64_t reg, Where where, int64_t offset = 0) {
@@ -112,7 +113,7 @@ constexpr Row kFirstRow{.cfa_offset = 0,
                         .fp_offset = 0,
                         .return_offset = kCallStoresReturn ? ReturnPlace{}.offset : 0,
                         .cfa_register = kSpColumn,
-                        .cfa_plain = true,
+                        .cfa = Row::kRegister,
                         .fp = Row::kSame,
                         .return_address = kCallStoresReturn ? Row::kAtOffset : Row::kSame};
 
@@ -172,6 +173,33 @@ bool read_common_entry(const uint8_t* at, CommonEntry& entry) {
   }
   entry.instructions = cursor;
   return cursor.ok;
+}
+
+/// DWARF's operations: the frame pointer plus an offset, and the word at an address.
+constexpr uint8_t kFpPlus = 0x70 + kFpColumn, kDereference = 0x06;
+
+/// The next expression.
+Cursor expression_at(Cursor& cursor) {
+  const uint64_t bytes = cursor.uleb();
+  const uint8_t* const begin = cursor.at;
+  cursor.skip(bytes);
+  return {begin, cursor.at, cursor.ok};
+}
+
+void read_cfa_expression(Cursor& cursor, Row& row) {
+  Cursor expression = expression_at(cursor);
+  row.cfa = Row::kExpression;
+  if (expression.fixed<uint8_t>() != kFpPlus) return;
+  row.cfa_offset = expression.sleb();
+  const bool is_word = expression.fixed<uint8_t>() == kDereference && expression.ok;
+  if (is_word && expression.at == expression.end) row.cfa = Row::kWordAtFp;
+}
+
+/// Whether the expression is the frame pointer's own word.
+bool reads_fp_place(Cursor& cursor) {
+  Cursor expression = expression_at(cursor);
+  return expression.fixed<uint8_t>() == kFpPlus && expression.sleb() == 0 && expression.ok &&
+         expression.at == expression.end;
 }
 
 /// Runs unwind instructions up to the row of `pc`. False for what a FrameRule cannot say.
@@ -238,7 +266,7 @@ bool run(Cursor cursor, const CommonEntry& common, uintptr_t location, uintptr_t
           case 0x0c:  // def_cfa
             row.cfa_register = static_cast<uint32_t>(cursor.uleb());
             row.cfa_offset = static_cast<int64_t>(cursor.uleb());
-            row.cfa_plain = true;
+            row.cfa = Row::kRegister;
             continue;
           case 0x0d:
             row.cfa_register = static_cast<uint32_t>(cursor.uleb());
@@ -247,10 +275,13 @@ bool run(Cursor cursor, const CommonEntry& common, uintptr_t location, uintptr_t
             row.cfa_offset = static_cast<int64_t>(cursor.uleb());
             continue;
           case 0x0f:  // def_cfa_expression
-            row.cfa_plain = false;
-            cursor.skip(cursor.uleb());
+            read_cfa_expression(cursor, row);
             continue;
-          case 0x10:    // expression
+          case 0x10: {  // expression
+            const uint64_t reg = cursor.uleb();
+            row.set(reg, reads_fp_place(cursor) ? Row::kAtFp : Row::kOther);
+            continue;
+          }
           case 0x16: {  // val_expression
             const uint64_t reg = cursor.uleb();
             cursor.skip(cursor.uleb());
@@ -265,7 +296,7 @@ bool run(Cursor cursor, const CommonEntry& common, uintptr_t location, uintptr_t
           case 0x12:  // def_cfa_sf
             row.cfa_register = static_cast<uint32_t>(cursor.uleb());
             row.cfa_offset = cursor.sleb() * common.data_alignment;
-            row.cfa_plain = true;
+            row.cfa = Row::kRegister;
             continue;
           case 0x13:
             row.cfa_offset = cursor.sleb() * common.data_alignment;
@@ -370,17 +401,24 @@ FrameRule read_frame_rule(uintptr_t ip) {
     rule.base = FrameRule::kOutermost;
     return rule;
   }
-  const bool plain = row.cfa_plain &&
+  if (row.return_address != Row::kAtOffset || !can_be(row.return_offset) || !fits(row.cfa_offset)) {
+    return rule;
+  }
+  rule.cfa_offset = static_cast<int32_t>(row.cfa_offset);
+  rule.returns = ReturnPlace::at(static_cast<int32_t>(row.return_offset));
+  if (row.cfa == Row::kWordAtFp && row.fp == Row::kAtFp) {
+    const bool below = row.cfa_offset < 0 && row.cfa_offset % 8 == 0;
+    rule.base = below ? FrameRule::kRealigned : FrameRule::kUnsupported;
+    return rule;
+  }
+  const bool plain = row.cfa == Row::kRegister &&
                      (row.cfa_register == kSpColumn || row.cfa_register == kFpColumn) &&
-                     row.return_address == Row::kAtOffset && can_be(row.return_offset) &&
                      (row.fp == Row::kSame || (row.fp == Row::kAtOffset && row.fp_offset != 0)) &&
-                     fits(row.cfa_offset) && fits(row.fp_offset);
+                     fits(row.fp_offset);
   if (!plain) return rule;
   rule.base = row.cfa_register == kSpColumn ? FrameRule::kFromSp : FrameRule::kFromFp;
-  rule.cfa_offset = static_cast<int32_t>(row.cfa_offset);
   rule.fp_offset =
       row.fp == Row::kSame ? FrameRule::kFpUnchanged : static_cast<int32_t>(row.fp_offset);
-  rule.returns = ReturnPlace::at(static_cast<int32_t>(row.return_offset));
   return rule;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "log/log.h"
+#include "stack/known_table.h"
 #include "stack/python_stack.h"
 #include "stack/trie_path.h"
 
@@ -9,7 +10,12 @@ namespace gpupeak::preload {
 
 namespace {
 
-constexpr uint32_t kRemembered = 2048;
+constexpr uint32_t kRemembered = 4096;
+
+/// A signal handler that leaves by a jump leaves what comes before without what comes after.
+void in_order() {
+  asm volatile("" ::: "memory");
+}
 
 /// The interpreter whose code is on a native stack.
 struct RunningPython {
@@ -17,6 +23,7 @@ struct RunningPython {
   bool evaluates;          ///< it runs Python code
   PythonRuntime* runtime;  ///< nullptr: none
 
+  bool is_used() const { return node != 0; }
   void meet(uintptr_t ip) {
     if (runtime == nullptr) runtime = python_runtime_at(ip);
     if (runtime != nullptr && runtime->evaluates(ip)) evaluates = true;
@@ -29,6 +36,8 @@ struct RunningPython {
 struct MergedStack {
   uint32_t native, node;
   PythonStack::Signature python;
+
+  bool is_used() const { return node != 0; }
 };
 
 }  // namespace
@@ -43,8 +52,20 @@ struct PythonScratch {
   } native[GPUPEAK_MAX_FRAMES];                 ///< innermost first
   uint16_t native_of[PythonStack::kMaxFrames];  ///< beside the Python frames: which one runs it
   uint64_t trie_generation;                     ///< of the nodes in what follows
-  RunningPython running[kRemembered];           ///< by the native stack's node
-  MergedStack merged[kRemembered];
+  KnownTable<RunningPython, kRemembered> running;
+  KnownTable<MergedStack, kRemembered> merged;
+
+  const RunningPython* running_in(uint32_t captured) {
+    return running.find(captured,
+                        [captured](const RunningPython& it) { return it.node == captured; });
+  }
+  /// Of the Python frames that were read last.
+  const MergedStack* merged_with(uint32_t captured) {
+    const PythonStack::Signature& now = stack.signature();
+    return merged.find(now.a ^ captured, [captured, &now](const MergedStack& it) {
+      return it.native == captured && it.python == now;
+    });
+  }
 };
 
 namespace {
@@ -113,7 +134,8 @@ uint32_t merged_node(StackCache& cache, const PythonScratch& python) {
   return path.node;
 }
 
-RunningPython find_python(const StackCache& cache, const Captured& captured, uint32_t node) {
+const RunningPython& find_python(const StackCache& cache, const Captured& captured, uint32_t node,
+                                 PythonScratch& python) {
   RunningPython found{node, false, nullptr};
   if (captured.is_walked) {
     for (uint32_t i = cache.depth; i-- > 0 && !found.evaluates;) found.meet(cache.last[i].ip);
@@ -122,43 +144,73 @@ RunningPython find_python(const StackCache& cache, const Captured& captured, uin
       found.meet(reinterpret_cast<uintptr_t>(cache.unwound[i]));
     }
   }
-  return found;
+  RunningPython& running = python.running.add(node);
+  running.runtime = found.runtime;
+  running.evaluates = found.evaluates;
+  in_order();
+  running.node = node;
+  return running;
 }
 
-void forget_nodes(PythonScratch& python, uint64_t generation) {
-  for (RunningPython& running : python.running) running = {};
-  for (MergedStack& merged : python.merged) merged = {};
-  python.trie_generation = generation;
+void know_merged(PythonScratch& python, uint32_t native, uint32_t node) {
+  const PythonStack::Signature& now = python.stack.signature();
+  MergedStack& merged = python.merged.add(now.a ^ native);
+  merged.native = native;
+  merged.python = now;
+  in_order();
+  merged.node = node;
+}
+
+/// What the thread's tables are in. nullptr: no interpreter is loaded, or there is no memory.
+PythonScratch* scratch_of(StackCache& cache) {
+  if (cache.python == nullptr) {
+    if (!python_is_met()) return nullptr;
+    cache.python = static_cast<PythonScratch*>(reserve_pages(sizeof(PythonScratch)));
+    if (cache.python == nullptr) return nullptr;
+  }
+  PythonScratch& python = *cache.python;
+  if (python.trie_generation != cache.trie_generation) {
+    python.running.forget();
+    python.merged.forget();
+    python.trie_generation = cache.trie_generation;
+  }
+  return &python;
 }
 
 }  // namespace
 
+uint32_t known_call_site(StackCache& cache, uint32_t node) {
+  PythonScratch* const python = scratch_of(cache);
+  if (python == nullptr) return node;
+  const RunningPython* const running = python->running_in(node);
+  if (running == nullptr) return 0;
+  if (running->runtime == nullptr) return node;
+  python->stack.read(*running->runtime, running->evaluates, false);
+  if (python->stack.frame_count() == 0) return node;
+  const MergedStack* const merged = python->merged_with(node);
+  return merged != nullptr ? merged->node : 0;
+}
+
 uint32_t with_python_frames(StackCache& cache, const Captured& captured, uint32_t node) {
-  if (cache.python == nullptr) {
-    if (find_python(cache, captured, node).runtime == nullptr) return node;
-    cache.python = static_cast<PythonScratch*>(reserve_pages(sizeof(PythonScratch)));
-    if (cache.python == nullptr) return node;
-  }
-  PythonScratch& python = *cache.python;
-  if (python.trie_generation != cache.trie_generation) forget_nodes(python, cache.trie_generation);
-  RunningPython& running = python.running[node % kRemembered];
-  if (running.node != node) running = find_python(cache, captured, node);
-  if (running.runtime == nullptr) return node;
-  python.stack.read(*running.runtime, running.evaluates, cache.verify);
+  PythonScratch* const scratch = scratch_of(cache);
+  if (scratch == nullptr) return node;
+  PythonScratch& python = *scratch;
+  const RunningPython* running = python.running_in(node);
+  if (running == nullptr) running = &find_python(cache, captured, node, python);
+  if (running->runtime == nullptr) return node;
+  python.stack.read(*running->runtime, running->evaluates, cache.verify);
   if (python.stack.frame_count() == 0) return node;
-  const PythonStack::Signature signature = python.stack.signature();
-  MergedStack& known = python.merged[(signature.a ^ node) % kRemembered];
-  const bool is_known = captured.is_walked && known.native == node && known.python == signature;
-  if (is_known && !cache.verify) return known.node;
+  const MergedStack* const known = captured.is_walked ? python.merged_with(node) : nullptr;
+  if (known != nullptr && !cache.verify) return known->node;
   list_native_frames(cache, captured, python);
-  place_python_frames(*running.runtime, python);
+  place_python_frames(*running->runtime, python);
   const uint32_t merged = merged_node(cache, python);
-  if (is_known) {
-    const bool right = known.node == merged;
+  if (known != nullptr) {
+    const bool right = known->node == merged;
     count(right ? &gpupeak_counters_page::verified_stacks : &gpupeak_counters_page::wrong_stacks);
   }
   if (merged == 0) return node;
-  if (captured.is_walked) known = {node, merged, signature};
+  if (captured.is_walked && known == nullptr) know_merged(python, node, merged);
   return merged;
 }
 

@@ -34,6 +34,10 @@ bool is_release(uint32_t version) {
 
 }  // namespace
 
+bool python_is_met() {
+  return g_count.load(std::memory_order_relaxed) > 0;
+}
+
 PythonRuntime* python_runtime_at(uintptr_t ip) {
   const uint32_t count = g_count.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; ++i) {

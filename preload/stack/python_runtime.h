@@ -68,6 +68,8 @@ class PythonRuntime {
   PythonLayout layout_{};
 };
 
+/// Whether an interpreter was ever met.
+bool python_is_met();
 /// The interpreter that `ip` belongs to, or nullptr.
 PythonRuntime* python_runtime_at(uintptr_t ip);
 

@@ -42,46 +42,38 @@ bool PythonSites::prove(Code& code) const {
   return true;
 }
 
-uint32_t PythonSites::find(uintptr_t code, uint64_t instruction) {
+const PythonSites::Site* PythonSites::find(uintptr_t code, uint64_t instruction) {
   const auto place = static_cast<uint32_t>(instruction - code);
-  Site* site = sites_for(code, place);
-  for (const Site* end = site + kSiteWays; site != end; ++site) {
-    if (site->instruction != place || site->code != code) continue;
-    Code& known = codes_[site->slot];
-    const bool same = known.serial == site->serial && (known.proved == stack_ || prove(known));
-    return same ? site->number : 0;
-  }
-  return 0;
+  const Site* const site = sites_.find(key_of(code, place), [=](const Site& other) {
+    return other.instruction == place && other.code == code;
+  });
+  return site != nullptr && stands(site->known) ? site : nullptr;
 }
 
 /// The code object with its evidence; nullptr if that is too much to keep.
 PythonSites::Code* PythonSites::keep(uintptr_t code, const PythonEvidence& evidence) {
-  Code* const set = codes_ + (mixed(code) & (kCodes - kWays));
-  Code* known = set;
-  for (Code* way = set; way != set + kWays; ++way) {
-    if (way->code == code) {
-      known = way;
-      break;
-    }
-    if (way->proved < known->proved) known = way;  // not needed for longest
-  }
+  Code* known = codes_.find(code, [code](const Code& other) { return other.code == code; });
   // Of the same object only the line table can have been read further.
   const bool same =
-      known->code == code && known->serial != 0 && (known->proved == stack_ || prove(*known));
+      known != nullptr && known->serial != 0 && (known->proved == stack_ || prove(*known));
   const PythonEvidence::Piece& last = evidence.pieces[evidence.count - 1];
   if (same && known->end >= last.at + last.bytes) return known;
-  uint32_t bytes = 0;
+  uint32_t bytes = kLine;
   for (uint32_t i = 0; i < evidence.count; ++i) bytes += evidence.pieces[i].bytes + kGap;
   if (bytes > kBytes / 8) return nullptr;
   if (bytes > kBytes - end_) {
     forget();
     return keep(code, evidence);
   }
-  *known = {code, stack_, last.at + last.bytes, same ? known->serial : ++last_serial_, 0, {}};
+  end_ = (end_ + kLine - 1) & ~(kLine - 1);
+  const uint32_t serial = same ? known->serial : ++last_serial_;
+  if (known == nullptr) known = &codes_.add(code);
+  *known = {code, stack_, last.at + last.bytes, 0, 0, {}};
   for (uint32_t i = 0; i < evidence.count; ++i) {
     const PythonEvidence::Piece& piece = evidence.pieces[i];
     add(*known, piece, i > 0 && piece.object == evidence.pieces[i - 1].object);
   }
+  known->serial = serial;
   return known;
 }
 
@@ -105,27 +97,31 @@ void PythonSites::add(Code& code, const PythonEvidence::Piece& piece, bool same_
   end_ += piece.bytes;
 }
 
-void PythonSites::learn(uintptr_t code, uint64_t instruction, uint32_t number,
-                        const PythonEvidence& evidence) {
-  if (!evidence.is_complete || evidence.count == 0 || number == 0) return;
-  const Code* known = keep(code, evidence);
-  if (known == nullptr) return;
+PythonSites::Known PythonSites::learn(uintptr_t code, uint64_t instruction, uint32_t number,
+                                      const PythonEvidence& evidence) {
+  if (!evidence.is_complete || evidence.count == 0 || number == 0) return {};
+  const Code* const code_known = keep(code, evidence);
+  if (code_known == nullptr) return {};
+  const Known known{codes_.slot_of(*code_known), code_known->serial};
   const auto place = static_cast<uint32_t>(instruction - code);
-  Site* const set = sites_for(code, place);
-  Site* site = set + next_way_++ % kSiteWays;
-  for (Site* way = set; way != set + kSiteWays; ++way) {
-    if (way->instruction == place && way->code == code) {
-      site = way;
-      break;
-    }
-    if (way->number == 0 || codes_[way->slot].serial != way->serial) site = way;
-  }
-  *site = {code, place, known->serial, static_cast<uint32_t>(known - codes_), number, 0};
+  Site* site = sites_.find(key_of(code, place), [=](const Site& other) {
+    return other.instruction == place && other.code == code;
+  });
+  if (site == nullptr) site = &sites_.add(key_of(code, place));
+  site->number = 0;
+  asm volatile("" ::: "memory");
+  site->code = code;
+  site->instruction = place;
+  site->known = known;
+  asm volatile("" ::: "memory");
+  site->number = number;
+  return known;
 }
 
 /// Serials go on, so that no site is of what comes to lie in its code object's slot.
 void PythonSites::forget() {
-  for (Code& code : codes_) code = {};
+  codes_.forget();
+  sites_.forget();
   end_ = 0;
 }
 

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "stack/known_table.h"
+
 namespace gpupeak::preload {
 
 /// The bytes that a frame's name, file and line were read from, in the order of reading: what a
@@ -46,49 +48,64 @@ struct PythonEvidence {
 
 class PythonSites {
  public:
+  /// A code object with its evidence, as it was when its serial was given. Zeros: none.
+  struct Known {
+    uint32_t slot, serial;
+  };
+  /// What a frame with this instruction of a code object is called.
+  struct Site {
+    uintptr_t code;
+    uint32_t instruction;  ///< less the code object's address, or what distinguishes it as well
+    Known known;
+    uint32_t number;  ///< 0: none
+
+    bool is_used() const { return number != 0; }
+  };
+
   /// Begins a stack. No code object counts as being what it was.
   void begin() { ++stack_; }
 
-  /// The frame's number; 0: not known. Reads the code object and its strings in place, so they must
-  /// stand: they do as long as the frame does that runs them.
-  uint32_t find(uintptr_t code, uint64_t instruction);
+  /// nullptr: not known. Reads the code object and its strings in place, so they must stand: they
+  /// do as long as the frame does that runs them. Valid until the next learn().
+  const Site* find(uintptr_t code, uint64_t instruction);
+  /// Whether the code object is still what it was; reads as find().
+  bool stands(Known known) {
+    Code& code = codes_.at(known.slot);
+    return code.serial == known.serial && known.serial != 0 &&
+           (code.proved == stack_ || prove(code));
+  }
 
-  /// `evidence` must be of this stack.
-  void learn(uintptr_t code, uint64_t instruction, uint32_t number, const PythonEvidence& evidence);
+  /// `evidence` must be of this stack. Zeros if it was not enough.
+  Known learn(uintptr_t code, uint64_t instruction, uint32_t number,
+              const PythonEvidence& evidence);
 
   void forget();
 
  private:
-  static constexpr uint32_t kWays = 4;
-  static constexpr uint32_t kCodes = 1024, kSites = 8192, kSiteWays = 2;
+  static constexpr uint32_t kCodes = 2048, kSites = 8192;
   static constexpr uint32_t kBytes = 1 << 20;
-  static constexpr uint32_t kGap = 16;
+  static constexpr uint32_t kGap = 16, kLine = 64;
 
   struct Piece {
     uintptr_t at;
     uint32_t offset;  ///< of the copy in bytes_
     uint32_t bytes;
   };
-  struct Code {
+  /// Where a version tells all, what has to be looked at fills one cache line, and its copy
+  /// another.
+  struct alignas(kLine) Code {
     uintptr_t code;
     uint64_t proved;  ///< the stack for which the pieces were last compared
     uintptr_t end;    ///< of the last piece, the line table's
     uint32_t serial;  ///< of what the pieces say; 0: none
     uint32_t count;
     Piece pieces[PythonEvidence::kMaxPieces];
-  };
-  struct Site {
-    uintptr_t code;
-    uint32_t instruction;   ///< less the code object's address, or what distinguishes it as well
-    uint32_t serial, slot;  ///< of its code object
-    uint32_t number;
-    uint64_t unused;
-  };
-  static_assert(sizeof(Site) == 32);  // a set is a cache line
 
-  static uint64_t mixed(uint64_t key) { return key * 0x9e3779b97f4a7c15u >> 32; }
-  Site* sites_for(uintptr_t code, uint32_t instruction) {
-    return sites_ + (mixed(code ^ instruction * 0xff51afd7ed558ccd) & (kSites - kSiteWays));
+    bool is_used() const { return code != 0; }
+  };
+
+  static uint64_t key_of(uintptr_t code, uint32_t place) {
+    return code ^ place * 0xff51afd7ed558ccd;
   }
   bool prove(Code& code) const;
   Code* keep(uintptr_t code, const PythonEvidence& evidence);
@@ -96,11 +113,10 @@ class PythonSites {
 
   uint64_t stack_;
   uint32_t last_serial_;
-  uint32_t next_way_;
   uint32_t end_;  ///< of what bytes_ holds
-  Code codes_[kCodes];
-  alignas(64) Site sites_[kSites];
-  uint8_t bytes_[kBytes];
+  KnownTable<Code, kCodes> codes_;
+  KnownTable<Site, kSites> sites_;
+  alignas(kLine) uint8_t bytes_[kBytes];
 };
 
 }  // namespace gpupeak::preload

@@ -9,6 +9,7 @@
 namespace gpupeak::preload {
 namespace {
 
+constexpr uint32_t kPrefetched = 112;  // in the midst of what is read of a code object
 constexpr uint32_t kMaxSteps = 4 * PythonStack::kMaxFrames;  // also of frames that are not kept
 constexpr uint8_t kOwnedByGenerator = 1;
 constexpr uint8_t kFirstOwnerWithoutCode = 3;  // entry frames on the C stack
@@ -82,25 +83,20 @@ void PythonStack::read_copies(PythonRuntime& python, bool evaluates) {
 
 void PythonStack::verify_with_copies(PythonRuntime& python, bool evaluates) {
   const uint32_t in_place = count_;
-  memcpy(verified_numbers_, numbers_, in_place * sizeof numbers_[0]);
-  memcpy(verified_anchors_, anchors_, in_place * sizeof anchors_[0]);
+  memcpy(verified_, frames_, in_place * sizeof frames_[0]);
   read_copies(python, evaluates);
   bool same = in_place == count_;
   for (uint32_t i = 0; same && i < count_; ++i) {
-    same = verified_numbers_[i] == numbers_[i] && verified_anchors_[i] == anchors_[i];
+    same = verified_[i].number == frames_[i].number && verified_[i].anchor == frames_[i].anchor;
   }
   count(same ? &gpupeak_counters_page::verified_stacks : &gpupeak_counters_page::wrong_stacks);
 }
 
-PythonStack::Signature PythonStack::signature() const {
-  Signature sum{count_, count_};
-  for (uint32_t i = 0; i < count_; ++i) {
-    const uint64_t frame = anchors_[i] ^ uint64_t { numbers_[i] } << 36 ^ numbers_[i];
-    const uint64_t mixed = (frame ^ (i + 1) * UINT64_C(0xff51afd7ed558ccd)) * 0x9e3779b97f4a7c15u;
-    sum.a += mixed ^ mixed >> 32;
-    sum.b += (mixed ^ mixed >> 29) * 0xc4ceb9fe1a85ec53;
-  }
-  return sum;
+PythonStack::Signature PythonStack::signature_of(const Frame& frame, uint32_t depth) {
+  const uint64_t content = frame.anchor ^ uint64_t { frame.number } << 36 ^ frame.number;
+  const uint64_t mixed =
+      (content ^ (depth + 1) * UINT64_C(0xff51afd7ed558ccd)) * 0x9e3779b97f4a7c15u;
+  return {mixed ^ mixed >> 32, (mixed ^ mixed >> 29) * 0xc4ceb9fe1a85ec53};
 }
 
 const uint8_t* PythonStack::read_in_pages(uintptr_t address, uintptr_t last) {
@@ -109,6 +105,7 @@ const uint8_t* PythonStack::read_in_pages(uintptr_t address, uintptr_t last) {
     if (!is_known_page(address)) know_page(address);
     if (!is_known_page(last)) know_page(last);
   }
+  other_page_ = page_;
   page_ = number_of_page(last);
   return reinterpret_cast<const uint8_t*>(address);
 }
@@ -135,7 +132,7 @@ bool PythonStack::read_frames(const PythonRuntime& python) {
     if (!read_state(python, states[i])) return false;
   }
   if (count > 1) sort_by_anchor();
-  return true;
+  return number_frames(python);
 }
 
 /// The thread's states: one in each interpreter that it has called. Nearly always there is but one
@@ -173,15 +170,10 @@ uint32_t PythonStack::find_states(const PythonRuntime& python, uintptr_t (&state
 /// Interpreters call each other: their frames interleave as their calls do on the C stack.
 void PythonStack::sort_by_anchor() {
   for (uint32_t i = 1; i < count_; ++i) {
-    const uintptr_t anchor = anchors_[i];
-    const uint32_t number = numbers_[i];
+    const Frame frame = frames_[i];
     uint32_t to = i;
-    for (; to > 0 && anchors_[to - 1] > anchor; --to) {
-      anchors_[to] = anchors_[to - 1];
-      numbers_[to] = numbers_[to - 1];
-    }
-    anchors_[to] = anchor;
-    numbers_[to] = number;
+    for (; to > 0 && frames_[to - 1].anchor > frame.anchor; --to) frames_[to] = frames_[to - 1];
+    frames_[to] = frame;
   }
 }
 
@@ -224,7 +216,7 @@ bool PythonStack::read_objects(const PythonRuntime& python, uintptr_t state, uin
     const auto instruction = at<int32_t>(copy, layout.frame.instruction);
     const uint64_t offset =
         instruction < 0 ? 0 : static_cast<uint64_t>(instruction) * (by_cframe ? 2 : 1);
-    if (!add(python, at<uintptr_t>(copy, layout.frame.code), offset, false, cframe)) return false;
+    add(at<uintptr_t>(copy, layout.frame.code), offset, false, cframe);
     frame = at<uintptr_t>(copy, layout.frame.previous);
     if (by_cframe && !load(cframe + layout.cframe.previous, cframe)) return false;
   }
@@ -241,10 +233,8 @@ bool PythonStack::read_flagged(const PythonRuntime& python, uintptr_t cframe) {
     const uint8_t* copy = read(frame, layout.frame.owner + size_t{1});
     if (copy == nullptr) return false;
     const bool is_generator = copy[layout.frame.owner] == kOwnedByGenerator;
-    if (!add(python, at<uintptr_t>(copy, layout.frame.code),
-             at<uintptr_t>(copy, layout.frame.instruction), !is_generator, cframe)) {
-      return false;
-    }
+    add(at<uintptr_t>(copy, layout.frame.code), at<uintptr_t>(copy, layout.frame.instruction),
+        !is_generator, cframe);
     frame = at<uintptr_t>(copy, layout.frame.previous);
     if (copy[layout.frame.is_entry] != 0 && !load(cframe + layout.cframe.previous, cframe)) {
       return false;
@@ -269,13 +259,12 @@ bool PythonStack::read_chain(const PythonRuntime& python, uintptr_t frame) {
     if (copy == nullptr) return false;
     const uint8_t owner = copy[layout.frame.owner];
     if (owner >= kFirstOwnerWithoutCode) {
-      for (; anchored < count_; ++anchored) anchors_[anchored] = frame;
+      for (; anchored < count_; ++anchored) frames_[anchored].anchor = frame;
     } else if (count_ == kMaxFrames) {
       truncated = true;
-    } else if (!add(python, at<uintptr_t>(copy, layout.frame.code) & ~uintptr_t{7},
-                    at<uintptr_t>(copy, layout.frame.instruction), owner != kOwnedByGenerator,
-                    kFarAnchor)) {
-      return false;
+    } else {
+      add(at<uintptr_t>(copy, layout.frame.code) & ~uintptr_t{7},
+          at<uintptr_t>(copy, layout.frame.instruction), owner != kOwnedByGenerator, kFarAnchor);
     }
     frame = at<uintptr_t>(copy, layout.frame.previous);
   }
@@ -286,17 +275,59 @@ bool PythonStack::read_chain(const PythonRuntime& python, uintptr_t frame) {
   return anchored == count_;
 }
 
-/// `instruction` is an offset into the code for frame objects, else an address.
-bool PythonStack::add(const PythonRuntime& python, uintptr_t code, uint64_t instruction,
-                      bool may_be_incomplete, uintptr_t anchor) {
-  anchors_[count_] = anchor;
-  if (in_place_) {
-    if (const uint32_t known = sites_.find(code, instruction)) {
-      numbers_[count_++] = known;
-      return true;
+void PythonStack::add(uintptr_t code, uint64_t instruction, bool may_be_incomplete,
+                      uintptr_t anchor) {
+  // Soon compared with what it was.
+  if (in_place_) arch::prefetch(reinterpret_cast<const char*>(code) + kPrefetched);
+  frames_[count_++] = {code, instruction, anchor, 0, may_be_incomplete};
+}
+
+/// From the outermost on, since those are mostly the last stack's.
+bool PythonStack::number_frames(const PythonRuntime& python) {
+  Signature sum;
+  for (uint32_t depth = 0; depth < count_; ++depth) {
+    Frame& frame = frames_[count_ - 1 - depth];
+    if (!in_place_) {
+      PythonSites::Known known;
+      if (!read_number(python, frame, known)) return false;
+      sum.add(signature_of(frame, depth));
+      continue;
     }
+    LastFrame& last = last_[depth];
+    if (last.is(frame) && sites_.stands(last.known)) {
+      frame.number = last.number;
+    } else {
+      last.known = {};  // until it is whole again: a signal handler may leave by a jump
+      asm volatile("" ::: "memory");
+      PythonSites::Known known{};
+      if (!find_number(python, frame, known)) return false;
+      last.code = frame.code;
+      last.instruction = frame.instruction;
+      last.anchor = frame.anchor;
+      last.number = frame.number;
+      last.signature = signature_of(frame, depth);
+      asm volatile("" ::: "memory");
+      last.known = known;
+    }
+    sum.add(last.signature);
   }
-  const uint64_t place = instruction;
+  signature_ = sum;
+  return true;
+}
+
+bool PythonStack::find_number(const PythonRuntime& python, Frame& frame,
+                              PythonSites::Known& known) {
+  const PythonSites::Site* const site = sites_.find(frame.code, frame.instruction);
+  if (site == nullptr) return read_number(python, frame, known);
+  frame.number = site->number;
+  known = site->known;
+  return true;
+}
+
+bool PythonStack::read_number(const PythonRuntime& python, Frame& frame,
+                              PythonSites::Known& known) {
+  const uintptr_t code = frame.code;
+  uint64_t instruction = frame.instruction;
   const PythonLayout& layout = python.layout();
   const auto& offsets = layout.code;
   const bool is_inline = offsets.first_traceable != 0;
@@ -319,8 +350,8 @@ bool PythonStack::add(const PythonRuntime& python, uintptr_t code, uint64_t inst
     const auto offset = static_cast<int64_t>(instruction - (code + offsets.instructions));
     if (offset < -2 || offset > INT32_MAX) return false;
     const int64_t first = int64_t{at<int32_t>(copy, offsets.first_traceable)} * 2;
-    if (may_be_incomplete && offset < first) return true;  // as tracebacks have it
-    if (offset < first) evidence_.give_up();               // another's frame would not be shown
+    if (frame.may_be_incomplete && offset < first) return true;  // as tracebacks have it
+    if (offset < first) evidence_.give_up();  // another's frame would not be shown
     instruction = offset < 0 ? 0 : static_cast<uint64_t>(offset);
   }
   std::string_view function, file;
@@ -332,9 +363,8 @@ bool PythonStack::add(const PythonRuntime& python, uintptr_t code, uint64_t inst
       read_line(python, at<uintptr_t>(copy, offsets.line_table),
                 at<int32_t>(copy, offsets.first_line), static_cast<uint32_t>(instruction), line);
   if (!read) return false;
-  numbers_[count_] = python_frame(function, file, line);
-  if (in_place_) sites_.learn(code, place, numbers_[count_], evidence_);
-  ++count_;
+  frame.number = python_frame(function, file, line);
+  if (in_place_) known = sites_.learn(code, frame.instruction, frame.number, evidence_);
   return true;
 }
 

@@ -29,17 +29,23 @@ class PythonStack {
 
   /// Innermost first; at most kMaxFrames.
   uint32_t frame_count() const { return count_; }
-  /// Number of the frame in the log (python_frames.h); 0 if there was no more room for it.
-  uint32_t number(uint32_t i) const { return numbers_[i]; }
+  /// Number of the frame in the log (python_frames.h); 0 if there was no more room for it, or if it
+  /// has not begun to run code of its own, so that tracebacks leave it out.
+  uint32_t number(uint32_t i) const { return frames_[i].number; }
   /// An address in the native frame of the evaluation function that runs the frame; the same for
   /// all frames that one call runs. 0: not known (3.9), each frame has a call of its own.
-  uintptr_t anchor(uint32_t i) const { return anchors_[i]; }
+  uintptr_t anchor(uint32_t i) const { return frames_[i].anchor; }
   /// Of all numbers and anchors: two hashes, each of sums, so that no frame waits for another.
   struct Signature {
-    uint64_t a, b;
+    uint64_t a = 0, b = 0;
+
+    void add(const Signature& other) {
+      a += other.a;
+      b += other.b;
+    }
     bool operator==(const Signature& other) const { return a == other.a && b == other.b; }
   };
-  Signature signature() const;
+  const Signature& signature() const { return signature_; }
 
  private:
   static constexpr uint32_t kMaxStates = 8;
@@ -51,9 +57,9 @@ class PythonStack {
 
   /// Of memory that stands where `in_place_`, else as CopiedMemory has it.
   const uint8_t* read(uintptr_t address, size_t bytes) {
-    const uintptr_t last = address + bytes - 1;
-    if (__builtin_expect(
-            in_place_ && number_of_page(address) == page_ && number_of_page(last) == page_, 1)) {
+    const uintptr_t last = address + bytes - 1, page = number_of_page(address);
+    const bool on_known = page == page_ || page == other_page_;
+    if (__builtin_expect(in_place_ && on_known && number_of_page(last) == page, 1)) {
       return reinterpret_cast<const uint8_t*>(address);
     }
     return in_place_ ? read_in_pages(address, last) : memory_.read(address, bytes);
@@ -89,6 +95,29 @@ class PythonStack {
   /// start.
   const uint8_t* read_object(uintptr_t object, size_t bytes);
 
+  /// A frame as the interpreter has it, and what the log calls it.
+  struct Frame {
+    uintptr_t code;
+    uint64_t instruction;  ///< for frame objects an offset into the code, else an address
+    uintptr_t anchor;
+    uint32_t number;
+    bool may_be_incomplete;
+  };
+  /// The frame that had this distance from the outermost one in the last stack, if it is known what
+  /// it rests on.
+  struct LastFrame {
+    uintptr_t code;
+    uint64_t instruction;
+    uintptr_t anchor;
+    PythonSites::Known known;
+    uint32_t number;
+    Signature signature;
+
+    bool is(const Frame& frame) const {
+      return code == frame.code && instruction == frame.instruction && anchor == frame.anchor;
+    }
+  };
+
   bool read_frames(const PythonRuntime& python);
   uint32_t find_states(const PythonRuntime& python, uintptr_t (&states)[kMaxStates]);
   bool read_state(const PythonRuntime& python, uintptr_t state);
@@ -96,8 +125,11 @@ class PythonStack {
   bool read_objects(const PythonRuntime& python, uintptr_t state, uintptr_t frame);
   bool read_flagged(const PythonRuntime& python, uintptr_t cframe);
   bool read_chain(const PythonRuntime& python, uintptr_t frame);
-  bool add(const PythonRuntime& python, uintptr_t code, uint64_t instruction,
-           bool may_be_incomplete, uintptr_t anchor);
+  void add(uintptr_t code, uint64_t instruction, bool may_be_incomplete, uintptr_t anchor);
+  bool number_frames(const PythonRuntime& python);
+  bool find_number(const PythonRuntime& python, Frame& frame, PythonSites::Known& known);
+  bool read_number(const PythonRuntime& python, Frame& frame, PythonSites::Known& known);
+  static Signature signature_of(const Frame& frame, uint32_t depth);
   bool read_text(const PythonRuntime& python, uintptr_t object, char* buffer,
                  std::string_view& text);
   bool read_line(const PythonRuntime& python, uintptr_t table, int first_line, uint32_t offset,
@@ -106,19 +138,19 @@ class PythonStack {
   const PythonRuntime* last_python_ = nullptr;  ///< of the last stack, if it could be read
   uintptr_t last_state_ = 0;
   uint32_t count_ = 0;
-  uint32_t numbers_[kMaxFrames];
-  uintptr_t anchors_[kMaxFrames];
+  Frame frames_[kMaxFrames];
+  Signature signature_;
   CopiedMemory memory_;
-  bool in_place_;            ///< of this stack frames are read in place
-  bool session_;             ///< memory_ has begun for this stack
-  uintptr_t page_;           ///< the known page that was read from last
-  uintptr_t pages_[kPages];  ///< numbers of known pages
+  bool in_place_;                ///< of this stack frames are read in place
+  bool session_;                 ///< memory_ has begun for this stack
+  uintptr_t page_, other_page_;  ///< known pages: frames lie on two stacks, Python's and C's
+  uintptr_t pages_[kPages];      ///< numbers of known pages
   PythonSites sites_;
   PythonEvidence evidence_;                      ///< of the frame that is being read
   const PythonRuntime* known_python_ = nullptr;  ///< whose code objects sites_ knows
-  uint32_t verified_numbers_[kMaxFrames];
-  uintptr_t verified_anchors_[kMaxFrames];
-  char function_[1024], file_[1024];  ///< scratch: hooks may run on small stacks
+  LastFrame last_[kMaxFrames];                   ///< of those that were read in place
+  Frame verified_[kMaxFrames];                   ///< scratch
+  char function_[1024], file_[1024];             ///< scratch: hooks may run on small stacks
 };
 
 }  // namespace gpupeak::preload

@@ -25,15 +25,20 @@ uint64_t tag_of(uintptr_t ip) {
 }
 constexpr uint64_t kRuleMask = (uint64_t{1} << kRuleBits) - 1;
 
+/// Below the frame pointer, or above a register.
+int32_t sign_of_cfa(uint32_t base) {
+  return base == FrameRule::kRealigned ? -1 : 1;
+}
+
 /// Of a usual frame; that of code without a table is quick to find, and may be of code that
 /// changes.
 std::optional<uint64_t> packed(const FrameRule& rule) {
   const bool usual = rule.base == FrameRule::kFromSp || rule.base == FrameRule::kFromFp ||
-                     rule.base == FrameRule::kOutermost;
+                     rule.base == FrameRule::kOutermost || rule.base == FrameRule::kRealigned;
   int32_t folded;
   uint64_t form;
   if (!usual || !fold(rule.fp_offset, rule.returns, folded, form)) return std::nullopt;
-  const int32_t cfa = rule.cfa_offset, below = -folded;
+  const int32_t cfa = rule.cfa_offset * sign_of_cfa(rule.base), below = -folded;
   const bool fits = cfa >= 0 && cfa <= kLargestOffset && cfa % kWord == 0 && below >= 0 &&
                     below <= kLargestOffset && below % kWord == 0 &&
                     rule.ip >> kCodeAddressBits == 0 && rule.ip % (1u << kCodeAlignmentBits) == 0;
@@ -46,7 +51,8 @@ FrameRule unpacked(uintptr_t ip, uint64_t entry) {
   FrameRule rule{};
   rule.ip = ip;
   rule.base = static_cast<uint32_t>(entry >> (2 * kOffsetBits)) & ((1u << kBaseBits) - 1);
-  rule.cfa_offset = static_cast<int32_t>(entry >> kOffsetBits & kOffsetMask) * kWord;
+  rule.cfa_offset =
+      static_cast<int32_t>(entry >> kOffsetBits & kOffsetMask) * kWord * sign_of_cfa(rule.base);
   const uint64_t form = entry >> (2 * kOffsetBits + kBaseBits) & ((1u << kFrameFormBits) - 1);
   rule.returns = unfold(-static_cast<int32_t>(entry & kOffsetMask) * kWord, form, rule.fp_offset);
   return rule;

@@ -118,8 +118,8 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
     }
     const FrameRule& rule = rule_for(cache, ip);
     const bool guess = rule.base == FrameRule::kGuessed;
-    cache.fresh[result.count++] = {
-        ip, sp, fp, rule.fp_offset, guess || rule.base == FrameRule::kFromFp, rule.returns};
+    FreshFrame& fresh = cache.fresh[result.count++];
+    fresh = {ip, sp, fp, rule.fp_offset, guess || rule.base == FrameRule::kFromFp, 0, rule.returns};
     if (rule.base == FrameRule::kOutermost) {
       result.complete = true;
       return result;
@@ -131,10 +131,19 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
       guessed = true;
       begin_guessing(cache);
     }
-    const uintptr_t cfa = moved(rule.base == FrameRule::kFromSp ? sp : fp, rule.cfa_offset);
+    uintptr_t cfa = moved(rule.base == FrameRule::kFromSp ? sp : fp, rule.cfa_offset);
+    if (__builtin_expect(rule.base == FrameRule::kRealigned, 0)) {
+      const bool inside = sp <= cfa && cfa < fp && fp - sp <= kLargestFrameBytes && fp % 8 == 0;
+      if (guessed || !inside) return result;
+      cfa = word_at(cfa);
+      if (cfa <= fp) return result;
+      fresh.uses_fp = true;
+      fresh.cfa_word = rule.cfa_offset;
+      fresh.fp_offset = static_cast<int32_t>(fp - cfa);
+    }
     const uintptr_t largest = guess ? kLargestGuessedBytes : kLargestFrameBytes;
     const bool plain = sp < cfa && cfa - sp <= largest && (cfa & 7) == 0;
-    if (guessed && !(plain && can_leave(cache, sp, cfa, rule.fp_offset))) {
+    if (guessed && !(plain && can_leave(cache, sp, cfa, fresh.fp_offset))) {
       result.complete = true;  // nothing leads on from here
       return result;
     }
@@ -142,13 +151,13 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
     const uintptr_t returns = moved(cfa, rule.returns.offset);
     ip = code_address(word_at(returns));
     // Without a branch, which would be as good as random: the return address is there in any case.
-    const bool fp_unchanged = rule.fp_offset == FrameRule::kFpUnchanged;
-    const uintptr_t saved_fp = word_at(fp_unchanged ? returns : moved(cfa, rule.fp_offset));
+    const bool fp_unchanged = fresh.fp_offset == FrameRule::kFpUnchanged;
+    const uintptr_t saved_fp = word_at(fp_unchanged ? returns : moved(cfa, fresh.fp_offset));
     fp = fp_unchanged ? fp : saved_fp;
     sp = cfa;
     if (ip == 0) {
       result.end = pointer_to(returns);
-      result.complete = true;
+      result.complete = fresh.cfa_word == 0;  // else there is no caller for that to be checked with
       return result;
     }
   }
@@ -156,10 +165,12 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
 }
 
 /// The frame as last[depth]: what leads from it to last[depth - 1] goes to the words. The return
-/// address comes last, so that it is the first to be compared.
+/// address comes last, so that it is the first to be compared; behind it only what tells where it
+/// lies.
 CachedFrame join(StackCache& cache, uint32_t depth, const FreshFrame& fresh, uint32_t node,
                  const uintptr_t* end) {
-  CachedFrame frame{fresh.ip, fresh.sp, fresh.fp, node, 0, fresh.uses_fp, fresh.uses_fp};
+  CachedFrame frame{fresh.ip, fresh.sp,      fresh.fp,      node,
+                    0,        fresh.uses_fp, fresh.uses_fp, fresh.cfa_word != 0};
   if (depth == 0) {
     if (end != nullptr) cache.words[++frame.words] = {end, 0};
     return frame;
@@ -171,6 +182,8 @@ CachedFrame join(StackCache& cache, uint32_t depth, const FreshFrame& fresh, uin
   words += kept_fp && caller.needs_fp;
   const uintptr_t* returns = pointer_to(moved(caller.sp, fresh.returns.offset));
   cache.words[++words] = {returns, kSignsReturns ? *returns : caller.ip};
+  cache.words[words + 1] = {pointer_to(moved(fresh.fp, fresh.cfa_word)), caller.sp};
+  words += frame.realigned;
   frame.words = words;
   frame.needs_fp |= !kept_fp && caller.needs_fp;
   return frame;
@@ -220,9 +233,11 @@ void list_steps(StackCache& cache, const CallerFrame& caller) {
       stack.steps[stack.count++] = fp;
       fp_is_listed = true;
     }
-    if (frame.words > outer_words) stack.steps[stack.count++] = cache.words[frame.words];
-    if (frame.words > outer_words + 1) {
-      fp = cache.words[frame.words - 1];
+    uint32_t word = frame.words;
+    if (frame.realigned != 0) stack.steps[stack.count++] = cache.words[word--];
+    if (word > outer_words) stack.steps[stack.count++] = cache.words[word];
+    if (word > outer_words + 1) {
+      fp = cache.words[word - 1];
       fp_is_listed = false;
     }
   }
@@ -310,10 +325,14 @@ uint32_t capture_stack(StackCache& cache, const CallerFrame& caller) {
 }
 
 uint32_t capture_call_site(StackCache& cache, const CallerFrame& caller) {
+  const bool python = environment().python;
+  if (const uint32_t known = cache.trusted_stack(caller)) {
+    const uint32_t site = python ? known_call_site(cache, known) : known;
+    if (site != 0) return site;
+  }
   Captured captured;
   const uint32_t node = capture(cache, caller, captured);
-  if (node == 0 || !environment().python) return node;
-  return with_python_frames(cache, captured, node);
+  return node != 0 && python ? with_python_frames(cache, captured, node) : node;
 }
 
 }  // namespace gpupeak::preload

@@ -42,9 +42,10 @@ struct CachedFrame {
   uintptr_t ip, sp;  ///< registers in this frame, as its callee will leave them
   uintptr_t fp;
   uint32_t node;        ///< of the stack up to and with this frame
-  uint32_t words : 30;  ///< StackCache::words up to this one lead from here to the outermost frame
+  uint32_t words : 29;  ///< StackCache::words up to this one lead from here to the outermost frame
   uint32_t needs_fp : 1;
-  uint32_t uses_fp : 1;  ///< its caller was found by fp
+  uint32_t uses_fp : 1;    ///< its caller was found by fp
+  uint32_t realigned : 1;  ///< its last word is where its caller's frame begins
 
   bool is_at(uintptr_t other_ip, uintptr_t other_sp, uintptr_t other_fp) const {
     return sp == other_sp && ip == other_ip && (fp == other_fp || needs_fp == 0);
@@ -56,6 +57,7 @@ struct FreshFrame {
   uintptr_t ip, sp, fp;
   int32_t fp_offset;  ///< where it kept its caller's fp, from the caller's sp; see FrameRule
   bool uses_fp;       ///< its caller was found by fp
+  int32_t cfa_word;   ///< from fp, what holds the caller's sp; 0: it was computed
   [[no_unique_address]] ReturnPlace returns;
 };
 
@@ -75,7 +77,7 @@ struct StackCache {
   uint32_t depth = 0;                           ///< of `last`; 0: it is not valid
   CachedFrame last[GPUPEAK_MAX_FRAMES];         ///< outermost first
   uint64_t paths[GPUPEAK_MAX_FRAMES];           ///< of `last`: path_hash() up to and with each
-  StackWord words[1 + 2 * GPUPEAK_MAX_FRAMES];  ///< of `last`, outermost first, from words[1] on
+  StackWord words[1 + 3 * GPUPEAK_MAX_FRAMES];  ///< of `last`, outermost first, from words[1] on
   FreshFrame fresh[GPUPEAK_MAX_FRAMES];         ///< scratch, innermost first
   void* unwound[GPUPEAK_MAX_FRAMES + 16];       ///< scratch: hooks may run on tiny stacks
   Edge edges[kEdges];

@@ -37,7 +37,7 @@ struct StackWord {
 /// A stack's words from the innermost on, in the order in which a walk depends on them.
 struct StackSteps {
   static constexpr uint32_t kTailFrames = 32;
-  static constexpr uint32_t kMost = 2 * GPUPEAK_MAX_FRAMES + 2;
+  static constexpr uint32_t kMost = 3 * GPUPEAK_MAX_FRAMES + 2;
   uint32_t count = 0, tail_count = 0;
   StackWord steps[kMost];
   /// Outermost first: where the frames begin that are a multiple of kTailFrames from the outermost.

@@ -55,6 +55,16 @@ __attribute__((noinline)) void realigned_frame(int i) {
   g_sink = room[0];
 }
 
+/// The same where arguments lie on the stack as well: gcc keeps the CFA in a word of the frame.
+__attribute__((noinline)) void realigned_with_arguments(int i, int b, int c, int d, int e, int f,
+                                                        int g, int h) {
+  alignas(64) volatile char room[64];
+  volatile char* more = static_cast<char*>(alloca(static_cast<size_t>(i % 7 + 1) * 16));
+  more[0] = room[i % 64] = 1;
+  recurse(i % 3);
+  g_sink = room[0] + more[0] + b + c + d + e + f + g + h;
+}
+
 // clang has no such attribute; its default omits the frame pointer as well.
 #ifdef __clang__
 #define WITHOUT_FRAME_POINTER __attribute__((noinline))
@@ -100,12 +110,29 @@ __attribute__((noinline)) void between(int) {
   leftovers(0);
   g_sink = 3;
 }
-void leave_leftovers() {
-  for (int size = 0; size < 16; ++size) {
-    for (int i = 0; i < 8; ++i) {
-      void (*volatile next)(int) = i % 2 == 0 ? between : leftovers;
-      next(size);
-    }
+
+/// And two of which only the word tells them apart in which a realigned frame keeps its CFA: what
+/// is aligned lies at one place for both, and below `room`, which nobody writes, is what the other
+/// has left.
+__attribute__((noinline)) void leftovers_realigned(int) {
+  volatile char room[96];
+  asm volatile("" : : "r"(&room));
+  realigned_with_arguments(0, 1, 2, 3, 4, 5, 6, 7);
+  g_sink = 5;
+}
+__attribute__((noinline)) void between_realigned(int) {
+  volatile char room[24];
+  asm volatile("" : : "r"(&room));
+  leftovers_realigned(0);
+  g_sink = 4;
+}
+
+__attribute__((noinline)) void leave_leftovers(int size, void (*one)(int), void (*other)(int)) {
+  volatile char* room = static_cast<char*>(alloca(static_cast<size_t>(size) * 16 + 16));
+  room[0] = 1;
+  for (int i = 0; i < 8; ++i) {
+    void (*volatile next)(int) = i % 2 == 0 ? one : other;
+    next(size);
   }
 }
 
@@ -157,6 +184,8 @@ void all_shapes(int rounds) {
     recurse(i % 60);
     variable_frame(i);
     realigned_frame(i);
+    realigned_with_arguments(i, 1, 2, 3, 4, 5, 6, 7);
+    realigned_with_arguments(i % 2, 1, 2, 3, 4, 5, 6, 7);
     g_sink = static_cast<int>(busy_registers(i, i + 1, i * 3, i ^ 5));
     (i % 2 != 0 ? left : right)();
     try {
@@ -171,7 +200,10 @@ void all_shapes(int rounds) {
 
 int main() {
   all_shapes(2000);
-  leave_leftovers();
+  for (int size = 0; size < 16; ++size) {
+    leave_leftovers(size, between, leftovers);
+    leave_leftovers(size, between_realigned, leftovers_realigned);
+  }
   recurse(1000);  // deeper than what is kept
   for (int i = 0; i < 200; ++i) large_frame(i);
   signal(SIGUSR1, in_handler);
