@@ -68,10 +68,11 @@ class Dump {
     const gpupeak_counters_page& page = log_.counters();
     print(
         "counters quality {:#x} dropped {} reentrant {} early {} truncated_stacks {} "
-        "device_events {} heap_live {} heap_peak {} ended {} exit {}:{} rss_peak {}\n",
+        "verified_stacks {} wrong_stacks {} device_events {} heap_live {} heap_peak {} ended {} exit {}:{} rss_peak {}\n",
         page.quality, page.dropped_events, page.reentrant_calls, page.early_calls,
-        page.truncated_stacks, page.device_events, page.heap.live, page.heap.peak, page.ended,
-        page.exit_kind, page.exit_code, page.rss_peak_bytes);
+        page.truncated_stacks, page.verified_stacks, page.wrong_stacks, page.device_events,
+        page.heap.live, page.heap.peak, page.ended, page.exit_kind, page.exit_code,
+        page.rss_peak_bytes);
   }
 
   void write_definitions() {

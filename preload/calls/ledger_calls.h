@@ -72,6 +72,20 @@ CUresult first_launch(const ApiCall& call, CUfunction function, Run run) {
   return note_shortage(call, device, run());
 }
 
+/// Whether a launch with these arguments is of what was launched before. (Asked of launches alone;
+/// the last is for all other calls to compile.)
+template <typename... Arguments>
+bool launched_before(void* function, Arguments...) {
+  return g_launches.before(function);
+}
+inline bool launched_before(const void*, void* function, void**, void**) {
+  return g_launches.before(function);
+}
+template <typename... Arguments>
+bool launched_before(Arguments...) {
+  return false;
+}
+
 /// A launch whose first argument is the function. All but a function's first one go straight
 /// through.
 template <typename Real, typename... Arguments>

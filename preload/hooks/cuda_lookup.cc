@@ -10,12 +10,14 @@
 #include "track/driver.h"
 
 namespace gpupeak::preload {
+
+constinit std::atomic<bool> g_driver_is_resolved{false};
+
 namespace {
 
 constexpr const char* kDriver = "libcuda.so";
 constexpr int kLegacyStream = 1;  // CU_GET_PROC_ADDRESS_LEGACY_STREAM
 
-constinit std::atomic<bool> g_resolved{false};
 constinit void* g_cu_init = nullptr;  ///< of the driver that was resolved
 
 /// In a namespace of its own, as the auditor has told.
@@ -57,7 +59,7 @@ void* look_up(const DriverRow& row, GetProcAddress5 by_five, GetProcAddress4 by_
 /// The driver's addresses, once it is loaded. False before. Threads may do it at once: all find the
 /// same.
 bool resolve() {
-  if (g_resolved.load(std::memory_order_acquire)) return true;
+  if (g_driver_is_resolved.load(std::memory_order_acquire)) return true;
   g_use_apart = find_in(kDriver, "cuInit") == nullptr;
   void* const cu_init = find_in_driver("cuInit");
   if (cu_init == nullptr) return false;
@@ -76,20 +78,17 @@ bool resolve() {
   set_driver_lookup([](const char* name) { return find_in_driver(name); });
   g_cu_init = cu_init;
   look_for_missing_hooks(kDriver);
-  g_resolved.store(true, std::memory_order_release);
+  g_driver_is_resolved.store(true, std::memory_order_release);
   return true;
 }
 
 }  // namespace
 
 void* real_function(int index) {
-  if (__builtin_expect(!g_resolved.load(std::memory_order_acquire), 0) && !resolve()) {
-    void* const instead = find_preloaded(g_driver_rows[index].export_name);
-    if (instead == nullptr) set_quality(GPUPEAK_Q_NO_DRIVER);
-    return instead;
-  }
-  const DriverRow& row = g_driver_rows[index];
-  return row.next != nullptr ? row.next : row.looked_up;
+  if (resolve()) return known_function(index);
+  void* const instead = find_preloaded(g_driver_rows[index].export_name);
+  if (instead == nullptr) set_quality(GPUPEAK_Q_NO_DRIVER);
+  return instead;
 }
 
 void* hook_of_address(void* real) {
@@ -158,16 +157,16 @@ bool has_driver() {
 }
 
 bool driver_is_there() {
-  if (g_resolved.load(std::memory_order_acquire)) return true;
+  if (g_driver_is_resolved.load(std::memory_order_acquire)) return true;
   if (find_in(kDriver, "cuInit") != nullptr) return true;
   const uintptr_t bias = g_apart_bias.load(std::memory_order_acquire);
   return bias != 0 && find_in_image(bias, g_apart_dynamic, "cuInit") != nullptr;
 }
 
 void check_driver_is_loaded() {
-  if (!g_resolved.load(std::memory_order_acquire)) return;
+  if (!g_driver_is_resolved.load(std::memory_order_acquire)) return;
   if (find_in_driver("cuInit") == g_cu_init) return;
-  g_resolved.store(false, std::memory_order_release);
+  g_driver_is_resolved.store(false, std::memory_order_release);
   forget_driver_functions();
 }
 

@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 
 namespace gpupeak::preload {
@@ -25,7 +26,15 @@ struct DriverRow {
 };
 extern DriverRow g_driver_rows[];
 extern const int kDriverRowCount;
+/// Whether the rows' functions have been looked up.
+extern constinit std::atomic<bool> g_driver_is_resolved;
 
+/// The real function of a row, if the driver has been looked at and has it.
+inline void* known_function(int row) {
+  if (!g_driver_is_resolved.load(std::memory_order_acquire)) return nullptr;
+  const DriverRow& it = g_driver_rows[row];
+  return it.next != nullptr ? it.next : it.looked_up;
+}
 /// The real function of a row, or nullptr: the driver is not loaded, or too old to have it.
 void* real_function(int row);
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/elf_lookup.h"
+#include "base/environment.h"
 #include "base/hook_scope.h"
 #include "base/process_state.h"
 #include "hooks/export.h"
@@ -13,12 +14,16 @@
 namespace gpupeak::preload {
 namespace {
 
-/// The allocator that the program would have without us: libc's, or another preloaded one.
-struct RealAllocator {
+/// The allocator that the program would have without us: libc's, or another preloaded one. What
+/// nearly all calls need fills the first cache line.
+struct alignas(64) RealAllocator {
+  bool resolved;
+  bool passes;  ///< the host's memory is not recorded, and never will be
   void* (*malloc)(size_t);
   void (*free)(void*);
   void* (*calloc)(size_t, size_t);
   void* (*realloc)(void*, size_t);
+  size_t (*usable_size)(void*);
   int (*posix_memalign)(void**, size_t, size_t);
   void* (*aligned_alloc)(size_t, size_t);
   void* (*memalign)(size_t, size_t);
@@ -26,10 +31,8 @@ struct RealAllocator {
   void* (*pvalloc)(size_t);
   void (*free_sized)(void*, size_t);
   void (*free_aligned_sized)(void*, size_t, size_t);
-  size_t (*usable_size)(void*);
 };
 constinit RealAllocator g_real{};
-constinit bool g_resolved = false;
 
 template <typename Function>
 void resolve(Function& function, const char* name) {
@@ -56,12 +59,24 @@ __attribute__((noinline)) void resolve_all() {
   void* usable_size = find_next("malloc_usable_size");
   g_real.usable_size =
       usable_size != nullptr ? reinterpret_cast<size_t (*)(void*)>(usable_size) : unknown_size;
-  __atomic_store_n(&g_resolved, true, __ATOMIC_RELEASE);
+  __atomic_store_n(&g_real.resolved, true, __ATOMIC_RELEASE);
 }
 
 inline RealAllocator& real() {
-  if (__builtin_expect(!__atomic_load_n(&g_resolved, __ATOMIC_ACQUIRE), 0)) resolve_all();
+  if (__builtin_expect(!__atomic_load_n(&g_real.resolved, __ATOMIC_ACQUIRE), 0)) resolve_all();
   return g_real;
+}
+
+inline bool passes() {
+  return __builtin_expect(__atomic_load_n(&g_real.passes, __ATOMIC_RELAXED), 0);
+}
+
+/// Whether this call is to be recorded.
+inline bool records() {
+  if (host_recording()) return true;
+  const bool is_off = environment().host_mode == static_cast<uint32_t>(HostMode::kOff);
+  if (is_off && g_process->decided != 0) __atomic_store_n(&g_real.passes, true, __ATOMIC_RELAXED);
+  return false;
 }
 
 /// Calls `allocate` and records its block, unless an allocator function called another one.
@@ -69,7 +84,7 @@ template <typename Allocate>
 inline __attribute__((always_inline)) void* record_allocation(size_t bytes,
                                                               const CallerFrame& caller,
                                                               Allocate allocate) {
-  if (!host_recording()) return allocate();
+  if (!records()) return allocate();
   void* block;
   {
     AllocatorScope scope;
@@ -82,7 +97,7 @@ inline __attribute__((always_inline)) void* record_allocation(size_t bytes,
 
 template <typename Free>
 inline __attribute__((always_inline)) void record_free(void* block, Free free_block) {
-  if (block == nullptr || !host_recording()) return free_block();
+  if (block == nullptr || !records()) return free_block();
   if (t_flags.in_allocator == 0) heap_freed(block, g_real.usable_size(block));
   AllocatorScope scope;
   free_block();
@@ -93,7 +108,7 @@ inline __attribute__((always_inline)) void* record_reallocation(void* old_block,
                                                                 const CallerFrame& caller,
                                                                 Reallocate reallocate) {
   if (old_block == nullptr) return record_allocation(bytes, caller, reallocate);
-  if (!host_recording() || t_flags.in_allocator != 0) return reallocate();
+  if (!records() || t_flags.in_allocator != 0) return reallocate();
   const ReallocState state = heap_realloc_begin(old_block, g_real.usable_size(old_block));
   void* block;
   {
@@ -121,13 +136,15 @@ void* missing() {
 using namespace gpupeak::preload;
 
 GPUPEAK_EXPORT void* malloc(size_t bytes) {
+  if (passes()) return g_real.malloc(bytes);
   RealAllocator& next = real();
   return record_allocation(bytes, GPUPEAK_CALLER, [&] { return next.malloc(bytes); });
 }
 
 GPUPEAK_EXPORT void free(void* block) {
-  RealAllocator& next = real();
   hear_free(__builtin_return_address(0));
+  if (passes()) return g_real.free(block);
+  RealAllocator& next = real();
   record_free(block, [&] { next.free(block); });
 }
 

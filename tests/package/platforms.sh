@@ -12,7 +12,8 @@ mirror=${GPUPEAK_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 archive=$(ls "$portable"/gpupeak-*-linux-x86_64.tar.gz)
 failed=0
 
-# Records a shell whose exit code and output must be its own; its report must be exact, with whole stacks; an export.
+# Records a shell whose exit code and output must be its own; its report must be exact, with whole stacks, and each of them the same by
+# the libunwind that the package brings; an export.
 try='set -eu
 code=0
 "$1" run -o /tmp/a.gplog -- /bin/sh -c "ls / >/dev/null; echo out; exit 7" >/tmp/out 2>/tmp/err || code=$?
@@ -23,6 +24,8 @@ grep -q "Peak host heap: " /tmp/err || { echo "no summary: $(cat /tmp/err)"; exi
 "$1" report --json /tmp/a.gplog >/tmp/report
 grep -q "\"exact\": *true" /tmp/report || { echo "not exact"; exit 1; }
 ! grep -E "GP02[01]" /tmp/report || exit 1
+GPUPEAK_VERIFY_STACKS=1 "$1" run -o /tmp/v.gplog -- /bin/sh -c "ls -lR /etc >/dev/null" >/dev/null 2>&1
+"$1" dump /tmp/v.gplog | grep -Eq "verified_stacks [1-9][0-9]* wrong_stacks 0 " || { echo "stacks differ"; exit 1; }
 "$1" export sqlite -o /tmp/a.sqlite /tmp/a.gplog'
 
 echo '| distribution | glibc | archive | archive, no /proc | package | wheel |'
