@@ -292,7 +292,7 @@ class SummaryBuilder {
   void list_temporaries() {
     std::vector<Contribution> temporaries;
     for (GroupId id = 0; id < replay_.sites().group_count(); ++id) {
-      const uint64_t count = replay_.sites().info(id).temporary_count;
+      const uint64_t count = replay_.peaks().group(id).temporary_count;
       const bool shown = is_device_kind(replay_.sites().context_of(id).kind) || coverage_.host();
       if (shown && count > 0)
         temporaries.push_back({id, count, count});  // the table sorts by bytes

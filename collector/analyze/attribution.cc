@@ -161,7 +161,7 @@ void Attribution::add(Row& row, const Contribution& contribution) const {
   row.count += contribution.count;
   if (context.sampled) row.sampled_count += contribution.count;
   row.alloc_count += group.alloc_count;
-  row.temporary_count += info.temporary_count;
+  row.temporary_count += group.temporary_count;
   row.longest_life_ticks = std::max(row.longest_life_ticks, info.longest_life_ticks);
 }
 

@@ -35,7 +35,7 @@ Rows rows_of(Profile& profile, ScopeId scope) {
     row.leaked_count += group.live_count;
     row.alloc_bytes += group.alloc_bytes;
     row.alloc_count += group.alloc_count;
-    row.temporary_count += replay.sites().info(id).temporary_count;
+    row.temporary_count += group.temporary_count;
   }
   return rows;
 }

@@ -85,7 +85,7 @@ GroupId ArenaAccounts::use_group(size_t row, bool counted, uint32_t name, uint32
   return entry->second;
 }
 
-void ArenaAccounts::change(GroupId group, int64_t bytes, int32_t count, bool allocates) {
+void ArenaAccounts::change(GroupId group, int64_t bytes, int16_t count, bool allocates) {
   changes_.push_back({group, bytes, count, allocates});
 }
 

@@ -87,7 +87,7 @@ class ArenaAccounts {
   const std::vector<Holder>& holders() const { return holders_; }
 
   // One step.
-  void change(GroupId group, int64_t bytes, int32_t count = 0, bool allocates = false);
+  void change(GroupId group, int64_t bytes, int16_t count = 0, bool allocates = false);
   /// `claims`: memory only goes from one holder to another.
   void apply(uint64_t ticks, bool claims = false);
   /// What is idle in one piece is known only by looking at all blocks, so it is not asked for at

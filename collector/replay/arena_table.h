@@ -191,7 +191,7 @@ class ArenaTable {
   };
 
   std::vector<Arena>& rows() { return accounts_.arenas(); }
-  void change(GroupId group, int64_t bytes, int32_t count = 0, bool allocates = false) {
+  void change(GroupId group, int64_t bytes, int16_t count = 0, bool allocates = false) {
     accounts_.change(group, bytes, count, allocates);
   }
   void apply(uint64_t ticks, bool claims = false) { accounts_.apply(ticks, claims); }

@@ -7,16 +7,16 @@
 
 namespace gpupeak::collector {
 
-void BlockMap::Unmap::operator()(Block* table) const {
+void BlockMap::Unmap::operator()(Entry* table) const {
   munmap(table, bytes);
 }
 
 BlockMap::Table BlockMap::make_table(size_t entries) {
-  const size_t bytes = entries * sizeof(Block);
+  const size_t bytes = entries * sizeof(Entry);
   void* table = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (table == MAP_FAILED) throw std::bad_alloc();
   madvise(table, bytes, MADV_HUGEPAGE);
-  return Table(static_cast<Block*>(table), {bytes});
+  return Table(static_cast<Entry*>(table), {bytes});
 }
 
 void BlockMap::grow() {
@@ -31,6 +31,11 @@ void BlockMap::grow() {
     while (table_[to].address != 0) to = (to + 1) & mask_;
     table_[to] = old[from];
   }
+}
+
+void BlockMap::keep_large(Entry& entry, const Block& block) {
+  entry.size = kLarge;
+  large_[entry.address] = block;
 }
 
 }  // namespace gpupeak::collector

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "collector/replay/prefetch.h"
+
 namespace gpupeak::collector {
 
 /// Zeroed memory in chunks of one size, each aligned to it.
@@ -32,6 +34,10 @@ class ChunkedArray {
   size_t size() const { return size_; }
   T& operator[](size_t i) { return *at(i); }
   const T& operator[](size_t i) const { return *at(i); }
+  /// Any i may be asked for.
+  void prefetch(size_t i) const {
+    if (i < size_) prefetch_line(at(i));
+  }
   /// The new last entry, all bytes of which are zero.
   T& append() {
     if (size_ == chunks_.size() * kEntries) chunks_.push_back(ZeroedChunks::make(size_ > 0));

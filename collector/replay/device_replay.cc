@@ -92,7 +92,7 @@ uint64_t DeviceReplay::largest_alloc_bytes(int32_t device) const {
 void DeviceReplay::note_life(const DeviceBlock& block, uint64_t ticks) {
   GroupInfo& info = live_.sites().info(block.group);
   const uint64_t life = ticks - block.ticks;
-  info.temporary_count += life < short_life_ticks_;
+  if (life < short_life_ticks_) live_.peaks().note_temporary(block.group);
   info.longest_life_ticks = std::max(info.longest_life_ticks, life);
 }
 

@@ -94,17 +94,18 @@ GroupId HeapReplay::group(Slot& slot, const Event& event) {
   return live_.sites().group(slot.context, circumstances_.defined_stack(event.stack));
 }
 
-/// The place of the block that the event makes. A block still live at an address that is handed out
+/// The entry of the block that the event makes. A block still live at an address that is handed out
 /// again was freed unseen.
-Block& HeapReplay::claim(const Event& event) {
+BlockMap::Entry& HeapReplay::claim(const Event& event) {
   bool added = false;
-  Block& block = blocks_.claim(event.address, added);
+  BlockMap::Entry& entry = blocks_.claim(event.address, added);
   if (!added) [[unlikely]] {
+    const Block block = blocks_.block(entry);
     ++troubles_.repairs;
     live_.count_out(block.group, block.bytes);
     usable_.current -= usable_bytes(block);
   }
-  return block;
+  return entry;
 }
 
 Block HeapReplay::new_block(Slot& slot, const Event& event) {
@@ -117,50 +118,51 @@ void HeapReplay::allocate(Slot& slot, const Event& event) {
     ++troubles_.malformed_events;
     return;
   }
-  Block& block = claim(event);
-  block = new_block(slot, event);
+  BlockMap::Entry& entry = claim(event);
+  const Block block = new_block(slot, event);
+  blocks_.set(entry, block);
   live_.count_in(block.group, block.bytes, event.ticks);
   usable_.set(usable_.current + usable_bytes(block));
   slot.last_allocated = event.address;
 }
 
 void HeapReplay::free(Slot& slot, const Event& event) {
-  Block* block = blocks_.find(event.address);
-  if (block == nullptr) {
+  BlockMap::Entry* entry = blocks_.find(event.address);
+  if (entry == nullptr) {
     ++troubles_.unknown_heap_frees;
     return;
   }
   if (arenas_.has_heap_blocks()) [[unlikely]]
     arenas_.heap_freed(event.address, event.ticks);
-  live_.count_out(block->group, block->bytes);
-  usable_.current -= usable_bytes(*block);
-  if (slot.last_allocated == event.address) {
-    ++live_.sites().info(block->group).temporary_count;
-    slot.last_allocated = 0;
-  }
-  blocks_.erase(block);
+  const bool temporary = slot.last_allocated == event.address;
+  if (temporary) slot.last_allocated = 0;
+  const Block block = blocks_.block(*entry);
+  blocks_.erase(*entry);
+  live_.count_out(block.group, block.bytes, temporary);
+  usable_.current -= usable_bytes(block);
 }
 
 void HeapReplay::realloc_begin(Slot& slot, const Event& event) {
   forget_realloc(slot);
   slot.reallocating = true;
   slot.old_block = {};
-  Block* block = blocks_.find(event.address);
-  if (block == nullptr) {
+  BlockMap::Entry* entry = blocks_.find(event.address);
+  if (entry == nullptr) {
     ++troubles_.unknown_heap_frees;
     return;
   }
   if (arenas_.has_heap_blocks()) arenas_.heap_freed(event.address, event.ticks);
-  slot.old_block = *block;  // counted until the end, but its address may be handed out before
-  blocks_.erase(block);
+  // Counted until the end, but its address may be handed out before.
+  slot.old_block = blocks_.block(*entry);
+  blocks_.erase(*entry);
 }
 
 void HeapReplay::put_back_old_block(Slot& slot) {
   if (slot.old_block.address == 0) return;
   bool added = false;
-  Block& place = blocks_.claim(slot.old_block.address, added);
+  BlockMap::Entry& entry = blocks_.claim(slot.old_block.address, added);
   if (added) {
-    place = slot.old_block;
+    blocks_.set(entry, slot.old_block);
     return;
   }
   ++troubles_.repairs;
@@ -183,8 +185,9 @@ void HeapReplay::realloc_end(Slot& slot, const Event& event) {
   if (begun && event.address == 0) put_back_old_block(slot);
   const Block old = std::exchange(slot.old_block, {});
   if (!begun || old.address == 0 || event.address == 0) return allocate(slot, event);
-  Block& block = claim(event);
-  block = new_block(slot, event);
+  BlockMap::Entry& entry = claim(event);
+  const Block block = new_block(slot, event);
+  blocks_.set(entry, block);
   const std::array<PeakFinder::Change, 2> step{
       {{old.group, -static_cast<int64_t>(old.bytes), -1, false},
        {block.group, static_cast<int64_t>(block.bytes), +1, true}}};

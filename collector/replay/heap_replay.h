@@ -36,21 +36,17 @@ class HeapReplay {
       live_.sites().prefetch(slots_[event.slot].context, event.stack);
     }
   }
+  /// Without a look at what event it is, which would be guessed wrong.
   void prefetch_next(const Event& event) const {
-    if (event.tag == GPUPEAK_REC_FREE) {
-      if (const Block* block = blocks_.peek(event.address)) live_.peaks().prefetch(block->group);
-    } else if (event.tag == GPUPEAK_REC_ALLOC) {
-      const GroupId group = live_.sites().peek(slots_[event.slot].context, event.stack);
-      if (group != kNoGroup) live_.peaks().prefetch(group);
-    }
+    live_.peaks().prefetch(blocks_.likely_group(event.address));
   }
   void take(const Event& event);
 
   void change_thread(uint32_t slot) { slots_[slot].last_allocated = 0; }
   void begin_sampling(uint32_t slot, const SamplingEvent& sampling, uint64_t ticks);
 
-  /// The block that an address lies in; nullptr: none.
-  const Block* block_around(uint64_t address) { return blocks_.around(address); }
+  /// The block that an address lies in, if any.
+  std::optional<Block> block_around(uint64_t address) const { return blocks_.around(address); }
   /// Usable bytes: requested bytes and what the allocator rounds them up by.
   const Gauge& usable() const { return usable_; }
   /// Mean of the sample that blocks are, or were at the end; 0: none was taken.
@@ -76,7 +72,7 @@ class HeapReplay {
   void realloc_begin(Slot& slot, const Event& event);
   void realloc_end(Slot& slot, const Event& event);
   void realloc_failed(Slot& slot);
-  Block& claim(const Event& event);
+  BlockMap::Entry& claim(const Event& event);
   Block new_block(Slot& slot, const Event& event);
   GroupId group(Slot& slot, const Event& event);
   [[gnu::noinline]] void renew_context(Slot& slot, const Event& event);

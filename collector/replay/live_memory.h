@@ -24,8 +24,9 @@ class LiveMemory {
     if (observer_ != nullptr) [[unlikely]]
       tell({group, static_cast<int64_t>(bytes), +1, true});
   }
-  void count_out(GroupId group, uint64_t bytes) {
-    peaks_.remove(group, bytes);
+  /// `temporary`: it was freed at once.
+  void count_out(GroupId group, uint64_t bytes, bool temporary = false) {
+    peaks_.remove(group, bytes, temporary);
     if (observer_ != nullptr) [[unlikely]]
       tell({group, -static_cast<int64_t>(bytes), -1, false});
   }

@@ -14,7 +14,7 @@ uint64_t round_up(uint64_t bytes) {
 }  // namespace
 
 /// What nobody may touch is addresses only.
-void MappingTable::count(uint64_t begin, const Mapping& mapping, int sign, bool allocates,
+void MappingTable::count(uint64_t begin, const Mapping& mapping, int16_t sign, bool allocates,
                          Changes& changes) {
   if (mapping.prot == 0) return;
   changes.push_back(

@@ -48,7 +48,7 @@ class MappingTable {
   };
   using Map = std::map<uint64_t, Mapping>;  // by start; never overlapping
 
-  static void count(uint64_t begin, const Mapping& mapping, int sign, bool allocates,
+  static void count(uint64_t begin, const Mapping& mapping, int16_t sign, bool allocates,
                     Changes& changes);
   void split_at(uint64_t address, Changes& changes);
   void join_with_previous(Map::iterator it, Changes& changes);

@@ -8,6 +8,7 @@ namespace gpupeak::collector {
 ScopeId PeakFinder::add_scope() {
   if (scopes_.size() > UINT16_MAX) throw std::logic_error("peak_finder: too many scopes");
   scopes_.emplace_back();
+  accounts_.add_scope();
   return static_cast<ScopeId>(scopes_.size() - 1);
 }
 
@@ -18,18 +19,19 @@ ScopeListId PeakFinder::scope_list(std::span<const ScopeId> scopes) {
   std::copy(scopes.begin(), scopes.end(), list.ids.begin());
   const auto known = std::find(scope_lists_.begin(), scope_lists_.end(), list);
   const auto id = static_cast<ScopeListId>(known - scope_lists_.begin());
-  if (known == scope_lists_.end()) scope_lists_.push_back(list);
+  if (known == scope_lists_.end()) {
+    scope_lists_.push_back(list);
+    accounts_.add_scope_list(list);
+  }
   return id;
 }
 
 GroupId PeakFinder::add_group(ScopeListId scopes, OwnerId owner) {
-  Group& group = groups_.append();
-  group.owner = owner;
   if (owner >= owned_.size()) owned_.resize(owner + 1);
-  group.scope_list = scopes;
-  group.folded = peaks_ended_;
-  at_peaks_.append();  // it held nothing at the peaks until now
-  return static_cast<GroupId>(groups_.size() - 1);
+  countings_.append() = {scopes, owner};
+  const auto id = static_cast<GroupId>(countings_.size() - 1);
+  accounts_.note({scopes, id, 0, GroupAccounts::kNewGroup});
+  return id;
 }
 
 void PeakFinder::begin_run(ScopeListId list) const {
@@ -56,8 +58,8 @@ void PeakFinder::tell_scopes() const {
   run_.list = kNoList;
 }
 
-void PeakFinder::end_maxima_of_run() const {
-  for (const ScopeId id : scope_lists_[run_.list]) end_maximum(scopes_[id]);
+void PeakFinder::end_maxima_of_run() {
+  for (const ScopeId id : scope_lists_[run_.list]) end_maximum(id);
   run_.at_maximum = false;
 }
 
@@ -71,7 +73,7 @@ void PeakFinder::grow_beyond_run(GroupId id, uint64_t bytes, uint64_t ticks) {
     if (scope.current > scope.peak) {
       raise(scope, id, bytes, ticks);
     } else {
-      end_maximum(scope);
+      end_maximum(scope_id);
     }
     if (scope.current > scope.recent_max) scope.recent_max = scope.current;
   }
@@ -84,7 +86,7 @@ void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks, bool kee
   GroupId last_allocating = kNoGroup;
   uint64_t last_bytes = 0;
   for (const Change& change : changes) {
-    for (const ScopeId id : scopes_of(groups_[change.group])) {
+    for (const ScopeId id : scope_lists_[countings_[change.group].scopes]) {
       Scope& scope = scopes_[id];
       scope.step = static_cast<int64_t>(static_cast<uint64_t>(scope.step) +
                                         static_cast<uint64_t>(change.bytes));
@@ -102,51 +104,33 @@ void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks, bool kee
     if (scope.step > 0 && scope.current > scope.peak) {
       raise(scope, last_allocating, last_bytes, ticks);
     } else if (scope.step != 0 || !keeps_maximum) {
-      end_maximum(scope);
+      end_maximum(id);
     }
     if (scope.current > scope.recent_max) scope.recent_max = scope.current;
     scope.step = 0;
     scope.touched = false;
   }
+  // What a group holds between two parts of a step it does not hold at any time.
+  const bool apart =
+      changes.size() == 1 || (changes.size() == 2 && changes[0].group != changes[1].group);
   for (const Change& change : changes) {
-    Group& group = groups_[change.group];
-    fold(group, change.group);
-    group.live_bytes += static_cast<uint64_t>(change.bytes);
-    group.live_count += static_cast<uint32_t>(change.count);
-    Owned& owned = owned_[group.owner];
+    const int flags =
+        (change.allocates ? GroupAccounts::kAllocates : 0) | (apart ? GroupAccounts::kSettles : 0);
+    accounts_.note({static_cast<uint64_t>(change.bytes), change.group, change.count,
+                    static_cast<uint8_t>(flags)});
+    Owned& owned = owned_[countings_[change.group].owner];
     owned.live_bytes += static_cast<uint64_t>(change.bytes);
     owned.alloc_count += change.allocates;
-    if (change.allocates) {
-      group.alloc_bytes += static_cast<uint64_t>(change.bytes);
-      ++group.alloc_count;
-    }
   }
-  for (const Change& change : changes) {
-    Group& group = groups_[change.group];
-    if (group.live_bytes > group.max_live_bytes) group.max_live_bytes = group.live_bytes;
-  }
-}
-
-void PeakFinder::note_at_peaks(GroupId id) {
-  Group& group = groups_[id];
-  const ScopeList& list = scopes_of(group);
-  group.stored |= group.live_bytes > 0 || group.live_count > 0;
-  for (size_t i = 0; group.stored && i < list.count; ++i) {
-    if (scopes_[list.ids[i]].ended > group.folded)
-      at_peaks_[id][i] = {group.live_bytes, group.live_count};
-  }
-  group.folded = peaks_ended_;
+  if (apart) return;
+  for (const Change& change : changes)
+    accounts_.note({0, change.group, 0, GroupAccounts::kSettles});
 }
 
 void PeakFinder::finish() {
   settle();
-  for (Scope& scope : scopes_) end_maximum(scope);
-  std::vector<uint64_t> sums(scopes_.size());
-  for (GroupId id = 0; id < groups_.size(); ++id) {
-    fold(groups_[id], id);
-    const ScopeList& list = scopes_of(groups_[id]);
-    for (size_t i = 0; i < list.count; ++i) sums[list.ids[i]] += at_peaks_[id][i].bytes;
-  }
+  for (size_t id = 0; id < scopes_.size(); ++id) end_maximum(static_cast<ScopeId>(id));
+  const std::vector<uint64_t> sums = accounts_.finish();
   for (size_t i = 0; i < scopes_.size(); ++i) {
     if (sums[i] != scopes_[i].peak) {
       throw std::logic_error("peak_finder: holders do not add up to the peak");
@@ -159,14 +143,6 @@ uint64_t PeakFinder::take_recent_max(ScopeId id) {
   const uint64_t recent = scope.recent_max;
   scope.recent_max = scope.current;
   return recent;
-}
-
-PeakFinder::AtPeak PeakFinder::at_peak(GroupId id, ScopeId scope) const {
-  const ScopeList& list = scopes_of(groups_[id]);
-  for (size_t i = 0; i < list.count; ++i) {
-    if (list.ids[i] == scope) return at_peaks_[id][i];
-  }
-  return {};
 }
 
 }  // namespace gpupeak::collector

@@ -21,27 +21,20 @@
 // maximum: such a run is one sum for all of its scopes, which get it when somebody looks.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "collector/replay/chunked_array.h"
-#include "collector/replay/prefetch.h"
+#include "collector/replay/group_accounts.h"
 
 namespace gpupeak::collector {
 
-using GroupId = uint32_t;
-using ScopeId = uint16_t;
-using ScopeListId = uint32_t;
 using OwnerId = uint32_t;  ///< whatever the caller wants a plain sum for; small numbers
-inline constexpr GroupId kNoGroup = UINT32_MAX;
 
 class PeakFinder {
  public:
-  static constexpr size_t kMaxScopesOfGroup = 5;
-
   struct Scope {
     uint64_t current = 0;  ///< bytes
     uint64_t peak = 0;     ///< bytes
@@ -50,36 +43,21 @@ class PeakFinder {
     uint64_t peak_step_bytes = 0;   ///< what that allocation added
     uint64_t recent_max = 0;        ///< since the last take_recent_max()
     int64_t step = 0;               // of the change under way
-    uint64_t ended = 0;             // peaks_ended_ at the end of its last peak
     bool at_maximum = false;        // nothing has changed since the last new maximum
     bool touched = false;           // listed in touched_
   };
-  struct AtPeak {
-    uint64_t bytes = 0;
-    uint32_t count = 0;
-  };
+  using AtPeak = GroupAccounts::AtPeak;
+  using Group = GroupAccounts::Group;
   /// What the groups of one owner hold and have allocated.
   struct Owned {
     uint64_t live_bytes = 0;
     uint64_t alloc_count = 0;
   };
-  /// One cache line: every event touches one at random.
-  struct alignas(64) Group {
-    uint64_t live_bytes = 0;
-    uint64_t max_live_bytes = 0;
-    uint64_t alloc_bytes = 0;
-    uint64_t alloc_count = 0;
-    uint64_t folded = 0;  // peaks_ended_ when what it held at the peaks was last noted
-    uint32_t live_count = 0;
-    ScopeListId scope_list = 0;
-    OwnerId owner = 0;
-    bool stored = false;  // it held something at a peak that has ended
-  };
   /// One part of a change that happens in one step.
   struct Change {
     GroupId group;
     int64_t bytes;
-    int32_t count;
+    int16_t count;
     bool allocates;  ///< counts as an allocation of its group
   };
 
@@ -89,9 +67,12 @@ class PeakFinder {
   GroupId add_group(ScopeListId scopes, OwnerId owner = 0);
   GroupId add_group(std::span<const ScopeId> scopes) { return add_group(scope_list(scopes)); }
 
-  void prefetch(GroupId group) const { prefetch_line(&groups_[group]); }
+  void prefetch(GroupId group) const { countings_.prefetch(group); }
   void add(GroupId group, uint64_t bytes, uint64_t ticks);
-  void remove(GroupId group, uint64_t bytes);
+  /// `temporary`: counted as such beside the change.
+  void remove(GroupId group, uint64_t bytes, bool temporary = false);
+  /// A block of it was temporary, as was found out later.
+  void note_temporary(GroupId group) { accounts_.note({0, group, 0, GroupAccounts::kTemporary}); }
   /// All of `changes` at one instant: neither a dip nor double counting in between.
   void apply(std::span<const Change> changes, uint64_t ticks) { apply(changes, ticks, false); }
   /// The same where bytes get another holder: a sum that this leaves as it is, and which stands at
@@ -109,23 +90,20 @@ class PeakFinder {
     return scopes_[id];
   }
   size_t scope_count() const { return scopes_.size(); }
-  const Group& group(GroupId id) const { return groups_[id]; }
-  size_t group_count() const { return groups_.size(); }
+  const Group& group(GroupId id) const { return accounts_.group(id); }
+  size_t group_count() const { return countings_.size(); }
   /// By OwnerId.
   std::span<const Owned> owned() const { return owned_; }
   /// What `group` held at the peak of `scope`; nothing if it does not count into it. After
   /// finish().
-  AtPeak at_peak(GroupId group, ScopeId scope) const;
+  AtPeak at_peak(GroupId group, ScopeId scope) const { return accounts_.at_peak(group, scope); }
 
  private:
   static constexpr ScopeListId kNoList = UINT32_MAX;
-  struct ScopeList {
-    std::array<ScopeId, kMaxScopesOfGroup> ids{};
-    uint32_t count = 0;
-
-    bool operator==(const ScopeList&) const = default;
-    const ScopeId* begin() const { return ids.data(); }
-    const ScopeId* end() const { return ids.data() + count; }
+  /// How a group is counted.
+  struct Counting {
+    ScopeListId scopes;
+    OwnerId owner;
   };
   /// What the scopes of one list have not yet been told.
   struct Run {
@@ -137,10 +115,10 @@ class PeakFinder {
   };
 
   void apply(std::span<const Change> changes, uint64_t ticks, bool keeps_maximum);
-  const ScopeList& scopes_of(const Group& group) const { return scope_lists_[group.scope_list]; }
-  void end_maximum(Scope& scope) const {
+  void end_maximum(ScopeId id) {
+    Scope& scope = scopes_[id];
     if (!scope.at_maximum) return;
-    scope.ended = ++peaks_ended_;
+    accounts_.note({id, kNoGroup, 0, GroupAccounts::kPeakEnds});
     scope.at_maximum = false;
   }
   /// Ends the run under way, if there is one.
@@ -149,23 +127,16 @@ class PeakFinder {
   }
   void tell_scopes() const;
   void begin_run(ScopeListId list) const;
-  void end_maxima_of_run() const;
+  void end_maxima_of_run();
   void grow_beyond_run(GroupId id, uint64_t bytes, uint64_t ticks);
-  /// Before the group changes.
-  void fold(Group& group, GroupId id) {
-    if (group.folded != peaks_ended_) note_at_peaks(id);
-  }
-  void note_at_peaks(GroupId id);
   static void raise(Scope& scope, GroupId group, uint64_t bytes, uint64_t ticks);
 
   // Who looks settles what is under way, which changes nothing that he could see otherwise.
   mutable std::vector<Scope> scopes_;
   mutable Run run_;
-  mutable uint64_t peaks_ended_ = 0;  // of all scopes
+  mutable GroupAccounts accounts_;
   std::vector<ScopeList> scope_lists_;
-  ChunkedArray<Group> groups_;
-  // By group, beside its list; final after finish().
-  ChunkedArray<std::array<AtPeak, kMaxScopesOfGroup>> at_peaks_;
+  ChunkedArray<Counting> countings_;  // by group
   std::vector<Owned> owned_;
   std::vector<ScopeId> touched_;
 };
@@ -179,9 +150,9 @@ inline void PeakFinder::raise(Scope& scope, GroupId group, uint64_t bytes, uint6
 }
 
 inline void PeakFinder::add(GroupId id, uint64_t bytes, uint64_t ticks) {
-  Group& group = groups_[id];
-  if (run_.list != group.scope_list) [[unlikely]]
-    begin_run(group.scope_list);
+  const Counting counting = countings_[id];
+  if (run_.list != counting.scopes) [[unlikely]]
+    begin_run(counting.scopes);
   const int64_t sum = run_.sum + static_cast<int64_t>(bytes);
   if (sum > run_.room) {
     grow_beyond_run(id, bytes, ticks);
@@ -190,27 +161,21 @@ inline void PeakFinder::add(GroupId id, uint64_t bytes, uint64_t ticks) {
     if (run_.at_maximum) end_maxima_of_run();
     if (sum > run_.largest) run_.largest = sum;
   }
-  fold(group, id);
-  group.live_bytes += bytes;
-  ++group.live_count;
-  group.alloc_bytes += bytes;
-  ++group.alloc_count;
-  if (group.live_bytes > group.max_live_bytes) group.max_live_bytes = group.live_bytes;
-  Owned& owned = owned_[group.owner];
+  accounts_.note({bytes, id, +1, GroupAccounts::kAllocates | GroupAccounts::kSettles});
+  Owned& owned = owned_[counting.owner];
   owned.live_bytes += bytes;
   ++owned.alloc_count;
 }
 
-inline void PeakFinder::remove(GroupId id, uint64_t bytes) {
-  Group& group = groups_[id];
-  if (run_.list != group.scope_list) [[unlikely]]
-    begin_run(group.scope_list);
+inline void PeakFinder::remove(GroupId id, uint64_t bytes, bool temporary) {
+  const Counting counting = countings_[id];
+  if (run_.list != counting.scopes) [[unlikely]]
+    begin_run(counting.scopes);
   if (run_.at_maximum) end_maxima_of_run();
   run_.sum -= static_cast<int64_t>(bytes);
-  fold(group, id);
-  group.live_bytes -= bytes;
-  --group.live_count;
-  owned_[group.owner].live_bytes -= bytes;
+  const uint8_t flags = temporary ? GroupAccounts::kTemporary : 0;
+  accounts_.note({-bytes, id, -1, flags});
+  owned_[counting.owner].live_bytes -= bytes;
 }
 
 }  // namespace gpupeak::collector

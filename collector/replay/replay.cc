@@ -28,8 +28,8 @@ Replay::Replay(const LogReader& log, ReplayObserver* observer)
   arenas_.use_heap([this](uint64_t address, uint64_t& begin, uint64_t& bytes) {
     // A sampled block stands for more bytes than it has, and most are not there.
     if (log_.header().host_mode == GPUPEAK_HOST_SAMPLED || heap_.sampled_since()) return false;
-    const Block* block = heap_.block_around(address);
-    if (block == nullptr) return false;
+    const std::optional<Block> block = heap_.block_around(address);
+    if (!block) return false;
     begin = block->address;
     bytes = block->bytes;
     return true;

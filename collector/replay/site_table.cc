@@ -52,10 +52,10 @@ void SiteTable::grow() {
 }
 
 GroupId SiteTable::add_group(uint64_t key) {
-  if (groups_.size() * 2 >= index_.size()) grow();
+  if (groups_.size() + groups_.size() / 3 >= mask_) grow();
   const auto context = static_cast<ContextId>(key >> 32);
   const GroupId id = peaks_.add_group(countings_[context].scopes, countings_[context].owner);
-  groups_.append() = {static_cast<uint32_t>(key), context, 0, 0};
+  groups_.append() = {static_cast<uint32_t>(key), context, 0};
   size_t i = home(key);
   while (index_[i].key != kFreeKey) i = (i + 1) & mask_;
   index_[i] = {key, id};

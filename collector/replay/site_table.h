@@ -42,7 +42,6 @@ bool counts_into(const SiteContext& context, const ScopeInfo& scope);
 struct GroupInfo {
   uint32_t stack = 0;
   ContextId context = 0;
-  uint64_t temporary_count = 0;     ///< blocks freed at once; docs/metrics.md says what that means
   uint64_t longest_life_ticks = 0;  ///< of blocks freed; device kinds only
 };
 
@@ -62,12 +61,6 @@ class SiteTable {
 
   void prefetch(ContextId context, uint32_t stack) const {
     prefetch_line(&index_[home(static_cast<uint64_t>(context) << 32 | stack)]);
-  }
-  /// The group if it is known and lies where its hash says, else kNoGroup; for prefetching only.
-  GroupId peek(ContextId context, uint32_t stack) const {
-    const uint64_t key = static_cast<uint64_t>(context) << 32 | stack;
-    const Entry& entry = index_[home(key)];
-    return entry.key == key ? entry.group : kNoGroup;
   }
 
   GroupInfo& info(GroupId group) { return groups_[group]; }

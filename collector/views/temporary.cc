@@ -21,12 +21,12 @@ Temporaries find_temporaries(Profile& profile, const std::string& scope, size_t 
   Temporaries found;
   std::vector<Contribution> parts;
   for (GroupId id = 0; id < sites.group_count(); ++id) {
-    const uint64_t allocations = profile.replay().peaks().group(id).alloc_count;
+    const PeakFinder::Group& group = profile.replay().peaks().group(id);
     const bool measured = is_device_kind(sites.context_of(id).kind) || profile.coverage().host();
     if (scope.empty() ? !measured : !profile.counts_into(id, wanted)) continue;
-    found.allocations += allocations;
-    found.temporary += sites.info(id).temporary_count;
-    parts.push_back({id, sites.info(id).temporary_count, allocations});
+    found.allocations += group.alloc_count;
+    found.temporary += group.temporary_count;
+    parts.push_back({id, group.temporary_count, group.alloc_count});
   }
   // All rows first: those without any temporary block, the last ones, are none of the others.
   std::vector<Holder> rows = profile.sites().table(parts, SIZE_MAX, false).rows;

@@ -1,0 +1,93 @@
+// Accounts that are counted behind the replay: whoever looks, whenever he does, sees what was noted
+// until then. There are notes enough for a thread of its own where there are several processors.
+#include <array>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "catch.h"
+#include "collector/replay/peak_finder.h"
+
+using namespace gpupeak::collector;
+
+namespace {
+
+constexpr size_t kGroups = 200;
+
+/// Plain sums, and a copy of all of them at each new maximum.
+struct Oracle {
+  std::vector<uint64_t> live = std::vector<uint64_t>(kGroups), count = live, at_peak = live;
+  uint64_t sum = 0, peak = 0;
+
+  void add(GroupId group, uint64_t bytes) {
+    live[group] += bytes;
+    ++count[group];
+    sum += bytes;
+    if (sum <= peak) return;
+    peak = sum;
+    at_peak = live;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("group_accounts: a look in between sees all changes until then", "[collector]") {
+  std::mt19937_64 random(1);
+  PeakFinder peaks;
+  Oracle oracle;
+  const std::array<ScopeId, 1> scope{peaks.add_scope()};
+  for (size_t i = 0; i < kGroups; ++i) peaks.add_group(scope);
+  std::vector<std::pair<GroupId, uint64_t>> blocks;
+  constexpr uint64_t kChanges = 300'000;
+  for (uint64_t i = 0; i < kChanges; ++i) {
+    const auto group = static_cast<GroupId>(random() % kGroups);
+    if (random() % 100 < 51 || blocks.empty()) {
+      blocks.emplace_back(group, random() % 4096);
+      oracle.add(group, blocks.back().second);
+      peaks.add(group, blocks.back().second, i);
+    } else {
+      std::swap(blocks[random() % blocks.size()], blocks.back());
+      const auto [of, bytes] = blocks.back();
+      blocks.pop_back();
+      oracle.live[of] -= bytes;
+      oracle.sum -= bytes;
+      peaks.remove(of, bytes);
+    }
+    // Often at once, and seldom: then many batches are waiting, or none.
+    if (random() % (i < kChanges / 2 ? 20'000 : 1'000) != 0) continue;
+    REQUIRE(peaks.group(group).live_bytes == oracle.live[group]);
+    REQUIRE(peaks.group(group).alloc_count == oracle.count[group]);
+  }
+  peaks.finish();
+  CHECK(peaks.scope(scope[0]).peak == oracle.peak);
+  for (GroupId group = 0; group < kGroups; ++group) {
+    CHECK(peaks.group(group).live_bytes == oracle.live[group]);
+    CHECK(peaks.at_peak(group, scope[0]).bytes == oracle.at_peak[group]);
+  }
+}
+
+TEST_CASE("group_accounts: groups and scopes may come while changes are being counted",
+          "[collector]") {
+  PeakFinder peaks;
+  uint64_t sum = 0;
+  std::vector<ScopeId> scopes{peaks.add_scope()};
+  constexpr uint64_t kSteps = 40'000;
+  for (uint64_t i = 0; i < kSteps; ++i) {
+    if (i % 4'000 == 0) scopes.push_back(peaks.add_scope());
+    const GroupId group = peaks.add_group(std::array{scopes.front(), scopes.back()});
+    peaks.add(group, i + 1, i);
+    peaks.remove(group, i + 1, i % 2 == 0);
+    peaks.add(group, 8, i);
+    sum += 8;
+  }
+  peaks.finish();
+  CHECK(peaks.group_count() == kSteps);
+  CHECK(peaks.scope(scopes.front()).current == sum);
+  uint64_t live = 0, temporary = 0;
+  for (GroupId group = 0; group < peaks.group_count(); ++group) {
+    live += peaks.group(group).live_bytes;
+    temporary += peaks.group(group).temporary_count;
+  }
+  CHECK(live == sum);
+  CHECK(temporary == kSteps / 2);
+}
