@@ -37,62 +37,92 @@ std::string replayed(const std::string& log, const collector::Reading& reading,
   return text.str();
 }
 
-/// What comes through the pipe till its end; nothing if that does not come in time.
-std::optional<std::string> read_until(int pipe, Clock::time_point deadline) {
-  std::string text;
-  for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    pollfd wanted{pipe, POLLIN, 0};
-    const int ready = left.count() > 0 ? poll(&wanted, 1, static_cast<int>(left.count())) : 0;
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return std::nullopt;
-    char bytes[4096];
-    const ssize_t got = read(pipe, bytes, sizeof bytes);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return text;
-    text.append(bytes, static_cast<size_t>(got));
+/// A process of its own that makes the lines: whatever takes long there, a slow disk or a huge file
+/// of symbols, can be given up at once.
+class Attempt {
+ public:
+  Attempt(const std::string& log, const collector::Reading& reading,
+          const collector::TextStyle& style) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return;
+    child_ = fork();
+    if (child_ == 0) replay_into(ends[1], log, reading, style);
+    close(ends[1]);
+    pipe_ = ends[0];
   }
-}
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+  ~Attempt() {
+    if (pipe_ >= 0) close(pipe_);
+    if (child_ <= 0) return;
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, WNOHANG);  // to free its memory takes time, too: not ours
+  }
 
-[[noreturn]] void replay_into(int pipe, const std::string& log, const collector::Reading& reading,
-                              const collector::TextStyle& style) {
-  try {
-    const std::string text = replayed(log, reading, style);
-    for (size_t done = 0; done < text.size();) {
-      const ssize_t written = write(pipe, text.data() + done, text.size() - done);
-      if (written < 0 && errno != EINTR) _exit(1);
-      if (written > 0) done += static_cast<size_t>(written);
+  /// The lines; nothing if they were not made by then.
+  std::optional<std::string> wait_until(Clock::time_point deadline) {
+    if (child_ <= 0) return std::nullopt;
+    std::string text;
+    for (;;) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+      pollfd wanted{pipe_, POLLIN, 0};
+      const int ready = left.count() > 0 ? poll(&wanted, 1, static_cast<int>(left.count())) : 0;
+      if (ready < 0 && errno == EINTR) continue;
+      if (ready <= 0) return std::nullopt;
+      char bytes[4096];
+      const ssize_t got = read(pipe_, bytes, sizeof bytes);
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) break;
+      text.append(bytes, static_cast<size_t>(got));
     }
-    _exit(0);
-  } catch (...) {
-    _exit(1);
+    int status = 0;
+    while (waitpid(child_, &status, 0) < 0 && errno == EINTR) {
+    }
+    child_ = -1;
+    failed_ = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+    return failed_ ? std::nullopt : std::optional(text);
   }
-}
+  bool failed() const { return failed_; }
 
-/// By a process of its own: whatever takes long there, a slow disk or a huge file of symbols, can
-/// be given up at once. Nothing: it took too long. What fails is told by trying it again.
+ private:
+  [[noreturn]] static void replay_into(int pipe, const std::string& log,
+                                       const collector::Reading& reading,
+                                       const collector::TextStyle& style) {
+    try {
+      const std::string text = replayed(log, reading, style);
+      for (size_t done = 0; done < text.size();) {
+        const ssize_t written = write(pipe, text.data() + done, text.size() - done);
+        if (written < 0 && errno != EINTR) _exit(1);
+        if (written > 0) done += static_cast<size_t>(written);
+      }
+      _exit(0);
+    } catch (...) {
+      _exit(1);
+    }
+  }
+
+  pid_t child_ = -1;
+  int pipe_ = -1;
+  bool failed_ = false;
+};
+
+/// With names if they are found in time, else without: large libraries' symbols take longer than a
+/// log that is read at once. Nothing: neither was there. What fails is told by trying it again.
 std::optional<std::string> replayed_in_time(const std::string& log,
                                             const collector::Reading& reading,
-                                            const collector::TextStyle& style,
-                                            Clock::time_point deadline) {
-  int pipe[2];
-  if (pipe2(pipe, O_CLOEXEC) != 0) return std::nullopt;
-  const pid_t child = fork();
-  if (child == 0) replay_into(pipe[1], log, reading, style);
-  close(pipe[1]);
-  std::optional<std::string> text;
-  if (child > 0) text = read_until(pipe[0], deadline);
-  close(pipe[0]);
-  int status = 0;
-  if (!text) {
-    if (child > 0) kill(child, SIGKILL);
-    waitpid(child, &status, WNOHANG);  // to free its memory takes time, too: not ours
-    return std::nullopt;
+                                            const collector::TextStyle& style, bool is_small,
+                                            Clock::time_point deadline, Clock::time_point last) {
+  Attempt with_names(log, reading, style);
+  std::optional<Attempt> without;
+  if (is_small) {
+    collector::Reading nameless = reading;
+    nameless.search.files = false;
+    without.emplace(log, nameless, style);
   }
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  const bool whole = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  return whole ? text : replayed(log, reading, style);
+  std::optional<std::string> text = with_names.wait_until(deadline);
+  if (with_names.failed()) return replayed(log, reading, style);
+  if (!text && without) text = without->wait_until(last);
+  return text;
 }
 
 }  // namespace
@@ -111,7 +141,9 @@ std::string short_summary(const std::string& log, const collector::Reading& read
   const auto hopeless = kHopelessBytesPerSecond * static_cast<uint64_t>(most.count()) / 1000;
   if (head->bytes <= hopeless) {
     const auto rest = std::min(kForTheRest, most / 2);
-    if (auto text = replayed_in_time(log, reading, style, began + most - rest)) return *text;
+    const bool is_small = head->bytes <= hopeless / 4;
+    const auto deadline = began + most - rest, last = deadline + rest / 2;
+    if (auto text = replayed_in_time(log, reading, style, is_small, deadline, last)) return *text;
   }
   std::ostringstream text;
   collector::write_counters(*head, reading.sanitizer.text(log), text, style);

@@ -9,8 +9,8 @@
 
 namespace gpupeak::tools {
 
-/// The short summary of a log; where it takes longer than `most_seconds` to make it, what the
-/// library itself has counted. Throws LogError.
+/// The short summary of a log; where it takes longer than `most_seconds` to find its names, without
+/// them; where it takes longer to read it, what the library itself has counted. Throws LogError.
 std::string short_summary(const std::string& log, const collector::Reading& reading,
                           const collector::TextStyle& style, double most_seconds);
 

@@ -310,6 +310,7 @@ class Judge {
 
   /// Which library it is, and what gives its functions names.
   std::string what_names(const std::map<std::string, uint64_t>& by_module, uint64_t unnamed) const {
+    if (!summary_.names_were_looked_for) return " yet: the libraries' symbols take longer to read";
     const auto most = std::max_element(by_module.begin(), by_module.end(),
                                        [](auto& a, auto& b) { return a.second < b.second; });
     if (most == by_module.end() || most->first.empty()) return "";

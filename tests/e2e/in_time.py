@@ -1,6 +1,6 @@
 """The lines that a run ends with are there in time: of a log that takes longer they are what the library has counted.
 
-usage: in_time.py LIBGPUPEAK GPUPEAK CUDA_BENCHMARK FOLDER_OF_THE_DRIVER MUCH LOG_LIMIT CASE
+usage: in_time.py LIBGPUPEAK GPUPEAK CUDA_BENCHMARK FOLDER_OF_THE_DRIVER MUCH LOG_LIMIT SLOW_OPEN CASE
 """
 import os
 import re
@@ -13,14 +13,14 @@ import tempfile
 
 from common import GPUPEAK, environment, expect, report, run_checks
 
-BENCHMARK, DRIVER, MUCH, WAITS, CASE = sys.argv[3:8]
+BENCHMARK, DRIVER, MUCH, WAITS, SLOW_OPEN, CASE = sys.argv[3:9]
 HUGE = 300 << 20  # more than is tried
 FILE_BYTES = 4096 + 9 * 8  # of the counters page
 COUNTED = "as it was counted: to read the log takes longer"
 
 
-def text(*arguments, code=0):
-    done = subprocess.run([GPUPEAK, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+def text(*arguments, code=0, **variables):
+    done = subprocess.run([GPUPEAK, *arguments], env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     expect(done.returncode == code, f"{arguments} gives {done.returncode}: {done.stdout}{done.stderr}")
     return done.stdout + done.stderr
 
@@ -52,6 +52,21 @@ def case_counted():
         expect(whole == text("report", "--short", log) and COUNTED not in whole, f"in time it differs: {whole}")
         hidden = text("report", "--short", "--within", "0.001", "--confidential", log)
         expect("x.gplog" not in hidden, f"the name of the log is told: {hidden}")
+
+
+def case_names():
+    """Where the names take too long, all else is there, and a word that they are not."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = run(folder, BENCHMARK, LD_LIBRARY_PATH=DRIVER)
+        slow = dict(LD_PRELOAD=SLOW_OPEN, SLOW_FILE=os.path.basename(BENCHMARK))
+        named = text("report", "--short", log).splitlines()
+        said = text("report", "--short", "--within", "3", log, **slow)
+        lines = said.splitlines()
+        expect(COUNTED not in said and lines[0] == named[0], f"not as it is with names: {said}")
+        place = os.path.basename(BENCHMARK) + "+0x"
+        expect(place in said and not any(place in line for line in named), f"the sites have names or are none: {said}")
+        hint = "of it has no names yet: the libraries' symbols take longer to read"
+        expect(hint in said and hint not in "".join(named), said)
 
 
 def case_losses():

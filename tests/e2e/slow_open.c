@@ -1,0 +1,22 @@
+// Preloaded into the command: a file whose name ends with SLOW_FILE opens after a minute, as on a
+// disk that is far away.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int slowly(const char* function, const char* path, int flags, int mode) {
+  const char* slow = getenv("SLOW_FILE");
+  const size_t length = strlen(path), wanted = slow != NULL ? strlen(slow) : 0;
+  if (wanted > 0 && length >= wanted && strcmp(path + length - wanted, slow) == 0) sleep(60);
+  return ((int (*)(const char*, int, int))dlsym(RTLD_NEXT, function))(path, flags, mode);
+}
+
+int open(const char* path, int flags, ...) {
+  return slowly("open", path, flags, 0644);
+}
+int open64(const char* path, int flags, ...) {
+  return slowly("open64", path, flags, 0644);
+}
