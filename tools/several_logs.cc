@@ -13,7 +13,9 @@ std::vector<collector::Summary> analyze_all(const std::vector<std::string>& logs
   std::vector<collector::Summary> summaries;
   ProgressBar bar;
   for (const std::string& log : logs) {
-    summaries.push_back(collector::analyze(log, options, bar.callback()));
+    collector::Options of_log = options;
+    of_log.process_ends = &log == &logs.back();
+    summaries.push_back(collector::analyze(log, of_log, bar.callback()));
   }
   return summaries;
 }

@@ -11,7 +11,7 @@
 
 namespace gpupeak::tools {
 
-/// With a progress bar.
+/// With a progress bar. For verbs that end when they have shown the summaries.
 std::vector<collector::Summary> analyze_all(const std::vector<std::string>& logs,
                                             const collector::Options& options);
 bool are_whole(const std::vector<collector::Summary>& summaries);

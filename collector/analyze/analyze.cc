@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <ctime>
 #include <map>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -64,8 +66,10 @@ class SummaryBuilder {
         symbolizer_(symbolizer),
         tagger_(replay, symbolizer_, rules.tags),
         titles_(log.definitions(), symbolizer_),
-        by_choice_(replay, titles_, options.by, &tagger_),
-        by_site_(replay, titles_, GroupBy::kSite) {
+        by_site_(replay, titles_, GroupBy::kSite),
+        by_choice_(options.by == GroupBy::kSite
+                       ? by_site_
+                       : other_.emplace(replay, titles_, options.by, &tagger_)) {
     summary_.rules = {rules.sets, rules.automatic};
   }
 
@@ -309,28 +313,53 @@ class SummaryBuilder {
   Symbolizer& symbolizer_;
   Tagger tagger_;
   SiteTitles titles_;
-  Attribution by_choice_;
   Attribution by_site_;
+  std::optional<Attribution> other_;
+  Attribution& by_choice_;
   bool total_differs_ = false;
   Summary summary_;
+};
+
+/// All that is made of a log on the way to its summary.
+class Analysis {
+ public:
+  Analysis(const LogReader& log, const Options& options, ReplayObserver* observer)
+      : symbolizer_(log.definitions(), options.reading.search, &log.symbols(),
+                    &builtin_name_rules()),
+        rules_(choose_rules(options.reading.rules, log.definitions())),
+        replay_(log, observer),
+        phases_(log.definitions(), symbolizer_, rules_.phases),
+        builder_(log, replay_, symbolizer_, rules_, options) {}
+
+  Summary run(const std::string& path, const Progress& progress) {
+    replay_.use_phases(phases_);
+    replay_.run(progress);
+    return builder_.build(path);
+  }
+
+ private:
+  Symbolizer symbolizer_;
+  const RuleBook rules_;
+  Replay replay_;
+  const StackPhases phases_;
+  SummaryBuilder builder_;
 };
 
 }  // namespace
 
 Summary analyze(const std::string& path, const Options& options, const Progress& progress) {
-  return analyze(LogReader(path, options.reading.sanitizer), path, options, progress);
+  auto log = std::make_unique<const LogReader>(path, options.reading.sanitizer);
+  Summary summary = analyze(*log, path, options, progress);
+  if (options.process_ends) static_cast<void>(log.release());
+  return summary;
 }
 
 Summary analyze(const LogReader& log, const std::string& path, const Options& options,
                 const Progress& progress, ReplayObserver* observer) {
-  const NameRules& names = builtin_name_rules();
-  Symbolizer symbolizer(log.definitions(), options.reading.search, &log.symbols(), &names);
-  const RuleBook rules = choose_rules(options.reading.rules, log.definitions());
-  Replay replay(log, observer);
-  const StackPhases phases(log.definitions(), symbolizer, rules.phases);
-  replay.use_phases(phases);
-  replay.run(progress);
-  return SummaryBuilder(log, replay, symbolizer, rules, options).build(path);
+  auto analysis = std::make_unique<Analysis>(log, options, observer);
+  Summary summary = analysis->run(path, progress);
+  if (options.process_ends) static_cast<void>(analysis.release());
+  return summary;
 }
 
 Summary summarize(Profile& profile, const Options& options) {

@@ -1,6 +1,5 @@
 #include "collector/analyze/phase_summary.h"
 
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -22,8 +21,8 @@ class PhaseLister {
 
   std::vector<PhaseSummary> list() {
     const std::vector<Phase>& phases = replay_.phases().phases();
-    const std::map<PhaseId, GroupId> biggest_device = biggest_new_groups(true);
-    const std::map<PhaseId, GroupId> biggest_host = biggest_new_groups(false);
+    const std::vector<GroupId> biggest_device = biggest_new_groups(true);
+    const std::vector<GroupId> biggest_host = biggest_new_groups(false);
     const auto alloc_counts = phase_alloc_counts(replay_);
     const auto live = phase_live_bytes(replay_);
     std::vector<int> depths(phases.size());
@@ -53,34 +52,31 @@ class PhaseLister {
       out.metrics = phase_metrics(phase, alloc_counts[id], live[id],
                                   replay_.phases().kept_is_known(), coverage_);
       out.instances = instances(phase);
-      out.biggest_new_device_site = biggest_new_site(biggest_device, id);
-      if (coverage_.host()) out.biggest_new_host_site = biggest_new_site(biggest_host, id);
+      out.biggest_new_device_site = biggest_new_site(biggest_device[id]);
+      if (coverage_.host()) out.biggest_new_host_site = biggest_new_site(biggest_host[id]);
     }
     return fold_phase_names(std::move(listed));
   }
 
  private:
   /// Of the allocations of each phase the group that held most at once.
-  std::map<PhaseId, GroupId> biggest_new_groups(bool device_side) const {
-    std::map<PhaseId, GroupId> biggest;
+  std::vector<GroupId> biggest_new_groups(bool device_side) const {
+    std::vector<GroupId> biggest(replay_.phases().phases().size(), kNoGroup);
     for (GroupId group = 0; group < replay_.sites().group_count(); ++group) {
       const SiteContext& context = replay_.sites().context_of(group);
       const uint64_t bytes = replay_.peaks().group(group).max_live_bytes;
       const bool of_side = is_device_kind(context.kind) == device_side;
       if (!of_side || !counts_into_sum(context.kind) || bytes == 0) continue;
-      const auto [entry, added] = biggest.try_emplace(context.phase, group);
-      if (!added && bytes > replay_.peaks().group(entry->second).max_live_bytes) {
-        entry->second = group;
-      }
+      GroupId& most = biggest[context.phase];
+      if (most == kNoGroup || bytes > replay_.peaks().group(most).max_live_bytes) most = group;
     }
     return biggest;
   }
 
-  std::optional<Holder> biggest_new_site(const std::map<PhaseId, GroupId>& biggest, PhaseId phase) {
-    const auto entry = biggest.find(phase);
-    if (entry == biggest.end()) return std::nullopt;
-    const PeakFinder::Group& group = replay_.peaks().group(entry->second);
-    return by_site_.holder({entry->second, group.max_live_bytes, group.alloc_count}, false);
+  std::optional<Holder> biggest_new_site(GroupId biggest) {
+    if (biggest == kNoGroup) return std::nullopt;
+    const PeakFinder::Group& group = replay_.peaks().group(biggest);
+    return by_site_.holder({biggest, group.max_live_bytes, group.alloc_count}, false);
   }
 
   int64_t duration_ns(uint64_t ticks) const {

@@ -22,10 +22,9 @@ const ScopeId* split_scope(const Replay& replay, ScopeId scope) {
 
 std::vector<Contribution> contributions_at_peak(const Replay& replay, ScopeId scope) {
   std::vector<Contribution> held;
-  for (GroupId group = 0; group < replay.sites().group_count(); ++group) {
-    const PeakFinder::AtPeak at = replay.peaks().at_peak(group, scope);
+  replay.peaks().visit_at_peak(scope, [&](GroupId group, const PeakFinder::AtPeak& at) {
     if (at.bytes > 0) held.push_back({group, at.bytes, at.count});
-  }
+  });
   return held;
 }
 

@@ -49,14 +49,17 @@ void SiteTitles::prepare(std::span<const uint32_t> stacks) {
   constexpr size_t kWorthThreads = 256;
   constexpr size_t kPiece = 64;
   constexpr size_t kBlock = size_t{1} << 14;
+  constexpr uint32_t kWanted = UINT32_MAX;
   of_stack_.resize(definitions_.nodes().size());
   std::vector<uint32_t> unknown;
   for (const uint32_t stack : stacks) {
-    if (of_stack_[stack] == 0) unknown.push_back(stack);
+    if (of_stack_[stack] != 0) continue;
+    of_stack_[stack] = kWanted;  // once: tables name a stack many times
+    unknown.push_back(stack);
   }
-  std::sort(unknown.begin(), unknown.end());
-  unknown.erase(std::unique(unknown.begin(), unknown.end()), unknown.end());
+  for (const uint32_t stack : unknown) of_stack_[stack] = 0;
   if (unknown.size() < kWorthThreads) return;
+  std::sort(unknown.begin(), unknown.end());
   symbolizer_.resolve_all(unknown);
   std::vector<Site> made(std::min(kBlock, unknown.size()));
   for (size_t from = 0; from < unknown.size(); from += kBlock) {

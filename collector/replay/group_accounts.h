@@ -9,6 +9,7 @@
 //   group(B)                        counts what is left, then answers
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -98,6 +99,8 @@ class GroupAccounts {
     return groups_[id];
   }
   AtPeak at_peak(GroupId id, ScopeId scope);
+  template <class Visit>
+  void visit_at_peak(ScopeId scope, const Visit& visit);
 
  private:
   static constexpr size_t kBatchNotes = 2048;
@@ -135,5 +138,21 @@ class GroupAccounts {
   std::optional<std::jthread> thread_;  // none: not yet needed
   bool alone_ = false;                  // there will be none
 };
+
+template <class Visit>
+void GroupAccounts::visit_at_peak(ScopeId scope, const Visit& visit) {
+  catch_up();
+  std::vector<size_t> places;  // of the scope in each list
+  for (const ScopeList& list : scope_lists_)
+    places.push_back(
+        static_cast<size_t>(std::find(list.begin(), list.end(), scope) - list.begin()));
+  for (size_t id = 0; id < groups_.size(); ++id) {
+    const Group& group = groups_[id];
+    if (group.stored == 0) continue;
+    const size_t place = places[group.scope_list];
+    if (place == scope_lists_[group.scope_list].count) continue;
+    visit(static_cast<GroupId>(id), at_peaks_[group.stored - 1][place]);
+  }
+}
 
 }  // namespace gpupeak::collector

@@ -52,9 +52,11 @@ void GrowthTable::look_at(PhaseSide side, std::vector<Held>& held) {
   visits_[side] += groups;
   if (visits_[side] > kMostVisits[side] && !few_) keep_few();
   if (visits_[side] > kMostVisits[side]) return give_up(side);
+  held.reserve(last_held_[side] + last_held_[side] / 8);
   for (GroupId group = 0; group < groups; ++group) {
     if (const uint64_t bytes = bytes_of(side, group); bytes > 0) held.push_back({group, bytes});
   }
+  last_held_[side] = held.size();
 }
 
 /// 0 of what is no site's, or counted elsewhere.
@@ -66,9 +68,11 @@ uint64_t GrowthTable::bytes_of(PhaseSide side, GroupId group) const {
         (holder.what == ArenaTable::What::kInUse && arenas_.arenas()[holder.arena].place >= 0);
     return of_device ? arenas_.peaks().group(group).live_bytes : 0;
   }
+  const uint64_t bytes = live_.peaks().group(group).live_bytes;
+  if (bytes == 0) return 0;  // as most do, of many phases
   const SiteContext& context = live_.sites().context_of(group);
   const bool counts = !is_device_kind(context.kind) && counts_into_sum(context.kind);
-  return counts && !context.sampled ? live_.peaks().group(group).live_bytes : 0;
+  return counts && !context.sampled ? bytes : 0;
 }
 
 /// They begin with a budget of their own.

@@ -77,6 +77,7 @@ class GrowthTable : public InstanceWatcher {
   bool off_[kPhaseSides] = {};
   bool few_ = false;
   uint64_t held_ = 0;
+  size_t last_held_[kPhaseSides] = {};  ///< of the last look: the next one's will be about as many
   uint64_t latest_visits_ = 0;
 };
 

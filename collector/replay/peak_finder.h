@@ -98,6 +98,12 @@ class PeakFinder {
   /// finish().
   AtPeak at_peak(GroupId group, ScopeId scope) const { return accounts_.at_peak(group, scope); }
 
+  /// visit(GroupId, const AtPeak&) for all that may have held something at that peak, by group.
+  template <class Visit>
+  void visit_at_peak(ScopeId scope, const Visit& visit) const {
+    accounts_.visit_at_peak(scope, visit);
+  }
+
  private:
   static constexpr ScopeListId kNoList = UINT32_MAX;
   /// How a group is counted.
