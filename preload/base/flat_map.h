@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/in_order.h"
 #include "base/memory.h"
 
 namespace gpupeak::preload {
@@ -99,7 +100,7 @@ class FlatMap {
       if (old[i].key != 0) place(entries, capacity, old[i].key, old[i].value);
     }
     entries_ = entries;
-    asm volatile("" ::: "memory");  // a jump out of here leaves a table that can be read
+    in_order();  // a jump out of here leaves a table that can be read
     capacity_ = capacity;
     if (old != nullptr) unmap_pages(old, pages(old_capacity));
     return true;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/flat_map.h"
+#include "base/in_order.h"
 #include "base/memory.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"
@@ -34,7 +35,7 @@ struct Stream {
   uint64_t nodes() const { return positions[current].nodes; }
   void move_to(uint8_t* at, uint64_t nodes) {
     positions[1 - current] = {at, nodes};
-    asm volatile("" ::: "memory");
+    in_order();
     current = 1 - current;
   }
 };

@@ -1,5 +1,6 @@
 #include "stack/python_places.h"
 
+#include "base/in_order.h"
 #include "base/memory.h"
 #include "log/log.h"
 #include "stack/known_table.h"
@@ -11,11 +12,6 @@ namespace gpupeak::preload {
 namespace {
 
 constexpr uint32_t kRemembered = 4096;
-
-/// A signal handler that leaves by a jump leaves what comes before without what comes after.
-void in_order() {
-  asm volatile("" ::: "memory");
-}
 
 /// The interpreter whose code is on a native stack.
 struct RunningPython {

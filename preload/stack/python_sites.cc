@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/in_order.h"
+
 namespace gpupeak::preload {
 namespace {
 
@@ -109,11 +111,11 @@ PythonSites::Known PythonSites::learn(uintptr_t code, uint64_t instruction, uint
   });
   if (site == nullptr) site = &sites_.add(key_of(code, place));
   site->number = 0;
-  asm volatile("" ::: "memory");
+  in_order();
   site->code = code;
   site->instruction = place;
   site->known = known;
-  asm volatile("" ::: "memory");
+  in_order();
   site->number = number;
   return known;
 }

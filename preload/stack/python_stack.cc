@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/arch.h"
+#include "base/in_order.h"
 #include "log/log.h"
 #include "stack/python_frames.h"
 
@@ -298,7 +299,7 @@ bool PythonStack::number_frames(const PythonRuntime& python) {
       frame.number = last.number;
     } else {
       last.known = {};  // until it is whole again: a signal handler may leave by a jump
-      asm volatile("" ::: "memory");
+      in_order();
       PythonSites::Known known{};
       if (!find_number(python, frame, known)) return false;
       last.code = frame.code;
@@ -306,7 +307,7 @@ bool PythonStack::number_frames(const PythonRuntime& python) {
       last.anchor = frame.anchor;
       last.number = frame.number;
       last.signature = signature_of(frame, depth);
-      asm volatile("" ::: "memory");
+      in_order();
       last.known = known;
     }
     sum.add(last.signature);

@@ -4,6 +4,7 @@
 
 #include "base/environment.h"
 #include "base/hook_scope.h"
+#include "base/in_order.h"
 #include "base/process_state.h"
 #include "log/log.h"
 #include "stack/captured.h"
@@ -45,12 +46,12 @@ inline void refresh(StackCache& cache) {
 /// A signal handler that leaves by a jump leaves no rule that is half another one.
 void replace_rule(FrameRule& old, const FrameRule& rule) {
   old.ip = 0;
-  asm volatile("" ::: "memory");
+  in_order();
   old.fp_offset = rule.fp_offset;
   old.cfa_offset = rule.cfa_offset;
   old.base = rule.base;
   old.returns = rule.returns;
-  asm volatile("" ::: "memory");
+  in_order();
   old.ip = rule.ip;
 }
 

@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 
+#include "base/in_order.h"
 #include "base/memory.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"
@@ -18,12 +19,6 @@ namespace {
 
 uintptr_t address_of(const StackWord& step) {
   return reinterpret_cast<uintptr_t>(step.at);
-}
-
-/// A signal handler that leaves by a jump leaves what comes before without what comes after, never
-/// the other way round.
-void in_order() {
-  asm volatile("" ::: "memory");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "base/in_order.h"
 #include "base/memory.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"
@@ -118,9 +119,9 @@ void complete(uint32_t id, uint64_t path) {
   Node& node = g_trie.nodes[id];
   g_trie.count = id;
   g_trie.last_ip = node.ip;
-  asm volatile("" ::: "memory");
+  in_order();
   if (find(node.parent, node.ip, path) == 0) link(id, path);
-  asm volatile("" ::: "memory");
+  in_order();
   g_trie.pending = 0;
 }
 
@@ -148,9 +149,9 @@ uint32_t insert(uint32_t parent, uintptr_t ip, uint64_t path) {
   node.ip = ip;
   g_trie.pending_path = path;
   g_trie.defined_before = defined_nodes_locked();
-  asm volatile("" ::: "memory");
+  in_order();
   g_trie.pending = id;
-  asm volatile("" ::: "memory");
+  in_order();
   define_node_locked(id - parent, static_cast<int64_t>(ip - g_trie.last_ip));
   complete(id, path);
   if (id % 128 == 0) add_self_bytes(128 * 24);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "base/in_order.h"
 #include "stack/stack_cache.h"
 #include "stack/trie.h"
 
@@ -18,10 +19,10 @@ inline __attribute__((always_inline)) uint32_t child(StackCache& cache, uint32_t
     const uint32_t node = trie_node(parent, ip, path);
     // A signal handler that leaves by a jump leaves no edge that is half another one.
     edge.node = 0;
-    asm volatile("" ::: "memory");
+    in_order();
     edge.ip = ip;
     edge.parent = parent;
-    asm volatile("" ::: "memory");
+    in_order();
     edge.node = node;
     return node;
   }
