@@ -327,7 +327,9 @@ uint32_t capture_stack(StackCache& cache, const CallerFrame& caller) {
 
 uint32_t capture_call_site(StackCache& cache, const CallerFrame& caller) {
   const bool python = environment().python;
-  if (const uint32_t known = cache.trusted_stack(caller)) {
+  // Where the loader's frees do not reach us, only a walk asks it whether code has gone.
+  const bool hears_loader = g_hears_loader.load(std::memory_order_relaxed);
+  if (const uint32_t known = hears_loader ? cache.trusted_stack(caller) : 0) {
     const uint32_t site = python ? known_call_site(cache, known) : known;
     if (site != 0) return site;
   }
