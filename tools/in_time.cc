@@ -62,7 +62,6 @@ class Attempt {
   /// The lines; nothing if they were not made by then.
   std::optional<std::string> wait_until(Clock::time_point deadline) {
     if (child_ <= 0) return std::nullopt;
-    std::string text;
     for (;;) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
       pollfd wanted{pipe_, POLLIN, 0};
@@ -73,14 +72,14 @@ class Attempt {
       const ssize_t got = read(pipe_, bytes, sizeof bytes);
       if (got < 0 && errno == EINTR) continue;
       if (got <= 0) break;
-      text.append(bytes, static_cast<size_t>(got));
+      text_.append(bytes, static_cast<size_t>(got));
     }
     int status = 0;
     while (waitpid(child_, &status, 0) < 0 && errno == EINTR) {
     }
     child_ = -1;
     failed_ = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-    return failed_ ? std::nullopt : std::optional(text);
+    return failed_ ? std::nullopt : std::optional(text_);
   }
   bool failed() const { return failed_; }
 
@@ -103,23 +102,28 @@ class Attempt {
 
   pid_t child_ = -1;
   int pipe_ = -1;
+  std::string text_;
   bool failed_ = false;
 };
 
 /// With names if they are found in time, else without: large libraries' symbols take longer than a
-/// log that is read at once. Nothing: neither was there. What fails is told by trying it again.
+/// log that is read at once. That is begun when half the time has gone, since it takes from the
+/// processors what finds the names. Nothing: neither was there. What fails is told by trying it
+/// again.
 std::optional<std::string> replayed_in_time(const std::string& log,
                                             const collector::Reading& reading,
                                             const collector::TextStyle& style, bool is_small,
                                             Clock::time_point deadline, Clock::time_point last) {
   Attempt with_names(log, reading, style);
   std::optional<Attempt> without;
-  if (is_small) {
+  const auto now = Clock::now();
+  std::optional<std::string> text = with_names.wait_until(now + (deadline - now) / 2);
+  if (!text && !with_names.failed() && is_small) {
     collector::Reading nameless = reading;
     nameless.search.files = false;
     without.emplace(log, nameless, style);
   }
-  std::optional<std::string> text = with_names.wait_until(deadline);
+  if (!text && !with_names.failed()) text = with_names.wait_until(deadline);
   if (with_names.failed()) return replayed(log, reading, style);
   if (!text && without) text = without->wait_until(last);
   return text;
