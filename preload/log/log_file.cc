@@ -41,6 +41,9 @@ uint64_t head_bytes() {
 /// the file cannot be opened any more (other user, other root, folder gone).
 constexpr uint64_t kAheadBytes = 64 << 20;
 constexpr uint64_t kFirstAheadBytes = 1 << 20;
+/// From here on a chunk is written by its path first, which then is cheaper than to touch its
+/// pages.
+constexpr size_t kWrittenBytes = 64 << 10;
 
 /// The file is longer than what is written, and its next page is mapped, as an address without
 /// access: mremap makes a chunk of that wherever the file goes on, with no descriptor.
@@ -175,25 +178,28 @@ long write_through(uint8_t* at, size_t bytes) {
   return 0;
 }
 
-/// The same into the file itself.
+/// The same into the file itself, in pieces as large as the page cache likes them: a page by itself
+/// costs the kernel several times as much, be it written or touched.
 long write_by_path(uint64_t offset, size_t bytes) {
-  static const uint8_t zeros[kFormatPage] = {};
+  static uint8_t zeros[256 << 10];  // nobody writes there, so no memory stands behind it
   if (offset + bytes > file_size_limit()) return -EFBIG;
   struct stat status;
   const long fd = reopen(status);
   if (sys::failed(fd)) return fd;
-  long written = kFormatPage;
-  for (size_t done = 0; done < bytes && written == static_cast<long>(kFormatPage);
-       done += kFormatPage) {
-    written =
-        sys::pwrite(static_cast<int>(fd), zeros, kFormatPage, static_cast<int64_t>(offset + done));
+  size_t done = 0;
+  while (done < bytes) {
+    const size_t piece = bytes - done < sizeof zeros ? bytes - done : sizeof zeros;
+    if (sys::pwrite(static_cast<int>(fd), zeros, piece, static_cast<int64_t>(offset + done)) !=
+        static_cast<long>(piece))
+      break;
+    done += piece;
   }
   sys::close(static_cast<int>(fd));
-  return written == static_cast<long>(kFormatPage) ? 0 : -ENOSPC;
+  return done == bytes ? 0 : -ENOSPC;
 }
 
-/// Real blocks and pages for a chunk, for half of what a page fault on each would cost.
-bool populate(uint8_t* at, size_t bytes, uint64_t offset) {
+/// Real blocks and pages for a chunk. `written`: by its path it has them already.
+bool populate(uint8_t* at, size_t bytes, uint64_t offset, bool written) {
   constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
   long result;
   int tries = 0;
@@ -201,7 +207,7 @@ bool populate(uint8_t* at, size_t bytes, uint64_t offset) {
     result = sys::madvise(at, bytes, kPopulateWrite);
   } while ((result == -EINTR || result == -EAGAIN) && ++tries < 1000);
   if (result == -EINVAL || result == -EPERM || result == -ENOSYS) {
-    result = write_by_path(offset, bytes);
+    result = written ? 0 : write_by_path(offset, bytes);
     if (sys::failed(result) && result != -ENOSPC) result = write_through(at, bytes);
   }
   return !sys::failed(result);
@@ -245,7 +251,9 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
     g_file.path.clear();
     return result;
   }
-  // And so of every chunk: a child holds none of it. One that could not know keeps them all.
+  // And so of every chunk: no page is read in ahead, in pieces of which each page's first write
+  // would take all; a child holds none of it. One that could not know keeps them all.
+  sys::madvise(tail, page_bytes(), MADV_RANDOM);
   if (g_children_know) sys::madvise(tail, page_bytes(), MADV_DONTFORK);
   add_self_bytes(static_cast<ptrdiff_t>(head_bytes()));
   g_file.device = status.st_dev;
@@ -283,13 +291,15 @@ Chunk take(size_t bytes, uint64_t& offset) {
   const size_t page = page_bytes();
   for (bytes = whole_pages(bytes); bytes >= page; bytes = bytes / 2 / page * page) {
     if (!take_range(bytes, offset)) continue;
+    const bool written = bytes >= kWrittenBytes && !sys::failed(write_by_path(offset, bytes));
     uint8_t* at = map_range(offset, bytes);
     if (at == nullptr) {
       give_back(offset, offset + bytes);
       continue;
     }
     size_t usable = bytes;  // the disk's last pages too
-    while (usable >= page && !populate(at, usable, offset)) usable = usable / 2 / page * page;
+    while (usable >= page && !populate(at, usable, offset, written))
+      usable = usable / 2 / page * page;
     if (usable < bytes) {
       unmap_pages(at + usable, bytes - usable);
       give_back(offset + usable, offset + bytes);
