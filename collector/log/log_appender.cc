@@ -107,7 +107,7 @@ LogAppender::LogAppender(const std::string& path) : LogAppender() {
   gpupeak_file_header header{};
   if (pread(inside_, &header, sizeof header, 0) != sizeof header ||
       header.magic != GPUPEAK_LOG_MAGIC || header.version != GPUPEAK_LOG_VERSION ||
-      header.counters_offset != GPUPEAK_LOG_PAGE) {
+      header.counters_offset != GPUPEAK_LOG_PAGE || header.clock > GPUPEAK_CLOCK_TSC_16) {
     errno = 0;
     fail("is not a log that this gpupeak can write into");
   }
@@ -117,7 +117,7 @@ LogAppender::LogAppender(const std::string& path) : LogAppender() {
     fail("cannot be mapped");
   }
   cookie_ = header.cookie;
-  uses_tsc_ = header.clock == GPUPEAK_CLOCK_TSC;
+  clock_ = header.clock;
 }
 
 LogAppender::~LogAppender() {
@@ -130,7 +130,14 @@ void LogAppender::fail(const std::string& what) const {
 }
 
 uint64_t LogAppender::ticks() const {
-  return uses_tsc_ ? counter() : monotonic_ns();
+  switch (clock_) {
+    case GPUPEAK_CLOCK_TSC:
+      return counter();
+    case GPUPEAK_CLOCK_TSC_16:
+      return counter() / GPUPEAK_CYCLES_OF_TICK;
+    default:
+      return monotonic_ns();
+  }
 }
 
 void LogAppender::new_chunk(uint64_t now) {

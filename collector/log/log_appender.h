@@ -40,7 +40,7 @@ class LogAppender {
   int inside_ = -1;
   void* head_ = nullptr;  // header and counters page, mapped
   uint64_t cookie_ = 0;
-  bool uses_tsc_ = false;
+  uint32_t clock_ = 0;  ///< enum gpupeak_clock
   uint32_t slot_ = 0;
   uint64_t sequence_ = 0;
   uint64_t chunk_ = 0;  // offset; 0: none yet

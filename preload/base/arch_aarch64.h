@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "gpupeak/log_format.h"
+
 namespace gpupeak::preload::arch {
 
 inline long system_call(long number, long a, long b, long c, long d, long e, long f) {
@@ -40,6 +42,8 @@ inline __attribute__((always_inline)) uint64_t counter() {
       : "=&r"(now), "=&r"(zero)::"memory");
   return now;
 }
+/// What a tick of it is.
+constexpr gpupeak_clock kCounter = GPUPEAK_CLOCK_TSC;
 /// Whether a reading of counter() takes longer than it stands still: machines count by 1 GHz and by
 /// 25 MHz. There is one counter for all processors.
 bool counter_can_be_trusted();

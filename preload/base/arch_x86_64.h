@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gpupeak/log_format.h"
+
 namespace gpupeak::preload::arch {
 
 inline long system_call(long number, long a, long b, long c, long d, long e, long f) {
@@ -26,8 +28,10 @@ inline long system_call(long number, long a, long b, long c, long d, long e, lon
 inline __attribute__((always_inline)) uint64_t counter() {
   uint32_t low, high;
   asm volatile("rdtscp" : "=a"(low), "=d"(high)::"rcx", "memory");
-  return (static_cast<uint64_t>(high) << 32) | low;
+  return ((static_cast<uint64_t>(high) << 32) | low) / GPUPEAK_CYCLES_OF_TICK;
 }
+/// What a tick of it is.
+constexpr gpupeak_clock kCounter = GPUPEAK_CLOCK_TSC_16;
 /// Whether counter() is there, ticks evenly, and is in step over all processors.
 bool counter_can_be_trusted();
 /// The kernel's clock counts this counter's cycles, or is read for longer than it stands still.

@@ -66,7 +66,7 @@ uint32_t init_clock() {
     g_start_ns = monotonic_ns();
     g_start_ticks = tsc();
   }
-  return g_use_tsc ? GPUPEAK_CLOCK_TSC : GPUPEAK_CLOCK_MONOTONIC_NS;
+  return g_use_tsc ? arch::kCounter : GPUPEAK_CLOCK_MONOTONIC_NS;
 }
 
 // Another thread may read the TSC once more if it has just looked at g_use_tsc. What is stamped

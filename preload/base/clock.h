@@ -1,5 +1,6 @@
-// Time stamps. A tick is one of the processor's time stamp counter (x86-64: the TSC, aarch64:
-// CNTVCT) where that can be trusted, else a nanosecond of CLOCK_MONOTONIC. HOOK-SAFE.
+// Time stamps. A tick is that of the processor's time stamp counter where that can be trusted
+// (x86-64: 16 cycles of the TSC, aarch64: one of CNTVCT), else a nanosecond of CLOCK_MONOTONIC.
+// HOOK-SAFE.
 #pragma once
 
 #include <cstdint>

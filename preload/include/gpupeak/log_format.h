@@ -26,7 +26,14 @@
 
 /* FileHeader.clock: what a tick is. Ticks become nanoseconds through the (ticks, monotonic_ns) pairs
  * in the file header, in every chunk header and in the counters page. */
-enum gpupeak_clock { GPUPEAK_CLOCK_MONOTONIC_NS = 0, GPUPEAK_CLOCK_TSC = 1 };
+enum gpupeak_clock {
+  GPUPEAK_CLOCK_MONOTONIC_NS = 0,
+  GPUPEAK_CLOCK_TSC = 1,   /* one count of the processor's own counter */
+  GPUPEAK_CLOCK_TSC_16 = 2 /* GPUPEAK_CYCLES_OF_TICK of them */
+};
+/* Less than one thread takes to hand something to another. What is finer is noise, which nothing
+ * compresses. */
+#define GPUPEAK_CYCLES_OF_TICK 16u
 
 /* FileHeader.host_mode */
 enum gpupeak_host_mode {
