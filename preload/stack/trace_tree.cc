@@ -13,6 +13,7 @@
 namespace gpupeak::preload {
 
 constinit const uint32_t TraceTree::kNoEntries[1] = {0};
+constinit const TraceTree::Way TraceTree::kNowhere = {};
 constinit std::atomic<size_t> TraceTree::g_all_bytes{0};
 
 namespace {
@@ -95,7 +96,7 @@ void TraceTree::forget() {
   if (mask_ == 0) return;
   const SignalsHeld held;
   table_ = kNoEntries;
-  mask_ = records_ = used_ = refused_ = 0;
+  mask_ = records_ = used_ = refused_ = last_found_ = 0;
   is_full_ = false;
 }
 
@@ -179,6 +180,7 @@ uint32_t TraceTree::tail(const StackSteps& stack, uint32_t number, uint32_t oute
   for (size_t i = 0; i < size; ++i) content = path_hash(content, record->words[i]);
   record->key = {content, kIsTail};
   record->node = 0;
+  record->next = {};
   record->lines = 0;
   for (uint32_t i = hash(record->key); table_[i & mask_] != 0; ++i) {
     const Record* other = record_at(table_[i & mask_]);
@@ -224,6 +226,7 @@ void TraceTree::learn(const CallerFrame& caller, const StackSteps& stack, uint32
   Record* record = claim(end - passed);
   record->key = key;
   record->node = node;
+  record->next = {};
   const uint64_t* record_end = put(record, stack, passed, end, outer);
   const size_t lines = (offset_of(record_end) - before) * sizeof(uint64_t) / kLine;
   record->lines = static_cast<uint16_t>(lines > kFewLines ? lines : 0);

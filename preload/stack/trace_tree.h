@@ -53,16 +53,24 @@ struct StackSteps {
 class TraceTree {
  public:
   /// The node of the caller's stack if it is remembered; else 0.
-  __attribute__((always_inline)) uint32_t find(const CallerFrame& caller) const {
-    const Record* record = look_up({caller.ip, caller.sp});
-    while (record != nullptr) {
+  __attribute__((always_inline)) uint32_t find(const CallerFrame& caller) {
+    Key key{caller.ip, caller.sp};
+    const Way& expected = last_found_ != 0 ? record_at(last_found_)->next : kNowhere;
+    Way way{};
+    for (uint32_t hop = 0;; ++hop) {
+      const Record* record = record_at(hop < kHops ? expected.records[hop] : 0);
+      if (record == record_at(0) || !record->is(key)) record = look_up(key);
+      if (record == nullptr) return 0;
+      if (hop < kHops) way.records[hop] = offset_of(record);
       if (__builtin_expect(record->lines > 0, 0)) fetch(record);
       uintptr_t there = 0;
       const uint64_t* word = first_difference(record, caller.fp, there, [](const uintptr_t*) {});
-      if (__builtin_expect(*word == kEnd, 1)) return record->node;
-      record = look_up(branch(record, word, there));
+      if (__builtin_expect(*word == kEnd, 1)) {
+        expect_next(record, way);
+        return record->node;
+      }
+      key = branch(record, word, there);
     }
-    return 0;
   }
 
   /// Remembers a stack that has just been walked. Where memory is used up, now and then forgets all
@@ -82,6 +90,13 @@ class TraceTree {
   struct Key {
     uint64_t a, b;
   };
+  static constexpr uint32_t kHops = 4;
+  /// By which records a stack was found, the first few of them; 0: no more.
+  struct Way {
+    uint32_t records[kHops];
+
+    bool operator==(const Way&) const = default;
+  };
   /// Its words, the last of them kEnd or kTail, and then as many uint16_t: the word of the stack
   /// that holds the same is that many above the base. The marks have the number of the word before,
   /// so that they may be compared as if they were words: what is there is known not to be a mark.
@@ -91,8 +106,10 @@ class TraceTree {
     uint16_t count;
     uint16_t lines;  ///< of the cache, up to its end, that were written with it; 0: few
     uintptr_t base;
+    Way next;  ///< of the stack that was found after this one the last time
     uint64_t words[1];
 
+    bool is(const Key& other) const { return key.a == other.a && key.b == other.b; }
     const uint16_t* places() const { return reinterpret_cast<const uint16_t*>(words + count); }
   };
   static constexpr uint32_t kHeadWords = offsetof(Record, words) / sizeof(uint64_t);
@@ -128,12 +145,28 @@ class TraceTree {
     }
   }
 
+  /// Programs repeat themselves: the next stack is looked for where the one after this was found
+  /// the last time. Of many stacks that is in no cache any more.
+  __attribute__((always_inline)) void expect_next(const Record* record, const Way& way) {
+    if (last_found_ != 0) {
+      auto* before = const_cast<Record*>(record_at(last_found_));
+      if (!(before->next == way)) before->next = way;
+    }
+    last_found_ = offset_of(record);
+    if (mask_ < kManyEntries) return;
+    for (const uint32_t offset : record->next.records) {
+      const char* at = reinterpret_cast<const char*>(arena_ + offset);
+      arch::prefetch(at);
+      arch::prefetch(at + kLine);
+    }
+  }
+
   const Record* look_up(Key key) const {
     for (uint32_t i = hash(key);; ++i) {
       const uint32_t offset = table_[i & mask_];
       if (offset == 0) return nullptr;
       const Record* record = record_at(offset);
-      if (record->key.a == key.a && record->key.b == key.b) return record;
+      if (record->is(key)) return record;
     }
   }
 
@@ -188,7 +221,9 @@ class TraceTree {
 
   static constexpr uint32_t kFirstEntries = 1024, kSparseness = 4, kMostWordsOfStep = 4;
   static constexpr uint32_t kLine = 64, kFewLines = 8, kFetched = 12;
+  static constexpr uint32_t kManyEntries = 4096;  ///< that with their records fill the first cache
   static const uint32_t kNoEntries[1];
+  static const Way kNowhere;
   static std::atomic<size_t> g_all_bytes;
 
   uint64_t* arena_ = nullptr;
@@ -197,6 +232,7 @@ class TraceTree {
   uint32_t records_ = 0;
   uint32_t used_ = 0, capacity_ = 0;  ///< of the arena, words
   uint32_t refused_ = 0;              ///< stacks for which there was no room
+  uint32_t last_found_ = 0;           ///< record; 0: none
   bool is_full_ = false;              ///< until it has forgotten
   size_t most_bytes_ = kMostBytes;
 };
