@@ -14,6 +14,7 @@
 #include "collector/analyze/growth_summary.h"
 #include "collector/analyze/ledger_summary.h"
 #include "collector/analyze/metrics.h"
+#include "collector/analyze/names_ahead.h"
 #include "collector/analyze/phase_summary.h"
 #include "collector/analyze/pool_summary.h"
 #include "collector/analyze/quality.h"
@@ -72,6 +73,8 @@ class SummaryBuilder {
                        : other_.emplace(replay, titles_, options.by, &tagger_)) {
     summary_.rules = {rules.sets, rules.automatic};
   }
+
+  NamesAhead names_ahead() { return {symbolizer_, tagger_, NamesAhead::worth_threads(log_)}; }
 
   Summary build(const std::string& path) {
     summary_.confidential = log_.definitions().sanitizer().is_confidential();
@@ -333,7 +336,9 @@ class Analysis {
 
   Summary run(const std::string& path, const Progress& progress) {
     replay_.use_phases(phases_);
+    NamesAhead names = builder_.names_ahead();
     replay_.run(progress);
+    names.finish();
     return builder_.build(path);
   }
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,9 @@ class Tagger {
   /// Of what a pool has in use: also what the pool itself calls it. Of what is idle: which pool.
   uint32_t tag(const ArenaTable::Holder& holder);
   const std::string& name(uint32_t tag) const { return names_[tag]; }
+  void prepare_ahead(std::span<const uint32_t> nodes, const std::stop_token& stop) {
+    rules_.prepare_ahead(nodes, stop);
+  }
 
  private:
   uint32_t intern(const std::string& name);

@@ -60,10 +60,11 @@ size_t usable_processors() {
   return static_cast<size_t>(CPU_COUNT(&usable));
 }
 
-void in_parallel(size_t count, size_t piece, const std::function<void(size_t, size_t)>& work) {
+void in_parallel(size_t count, size_t piece, const std::function<void(size_t, size_t)>& work,
+                 size_t most_threads) {
   Pieces pieces(count, piece, work);
   const size_t parts = (count + piece - 1) / piece;
-  const size_t threads = std::min({parts, usable_processors(), kMostThreads});
+  const size_t threads = std::min({parts, usable_processors(), kMostThreads, most_threads});
   {
     std::vector<std::jthread> others;
     try {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 
 namespace gpupeak::collector {
@@ -12,8 +13,9 @@ namespace gpupeak::collector {
 size_t usable_processors();
 
 /// Calls work(begin, end) for pieces of at most `piece` of [0, count), on as many threads as are
-/// worth it, the caller's among them, and returns when all is done. Throws what the first piece
-/// that failed threw; later ones may then be left out.
-void in_parallel(size_t count, size_t piece, const std::function<void(size_t, size_t)>& work);
+/// worth it, at most `most_threads`, the caller's among them, and returns when all is done. Throws
+/// what the first piece that failed threw; later ones may then be left out.
+void in_parallel(size_t count, size_t piece, const std::function<void(size_t, size_t)>& work,
+                 size_t most_threads = SIZE_MAX);
 
 }  // namespace gpupeak::collector

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "collector/log/parallel.h"
 #include "collector/symbols/module_cache.h"
@@ -53,7 +54,7 @@ ModuleSymbols* Symbolizer::symbols_of(uint32_t id) {
 /// were: a file that could be read there is not missed here.
 void Symbolizer::note_problem(uint32_t id) {
   ModuleFile& file = modules_[id];
-  if (file.problem_noted || !file.symbols) return;
+  if (file.problem_noted || !file.wanted) return;
   file.problem_noted = true;
   if (file.symbols->state() == ModuleSymbols::State::kUsable) return;
   const Module& module = definitions_.modules()[id];
@@ -102,13 +103,16 @@ Frame Symbolizer::python_frame(const PythonFrame& logged) const {
 }
 
 std::vector<DwarfFrame> Symbolizer::look_up(uint32_t id) {
-  std::vector<DwarfFrame> frames = frames_of(id);
-  note_problem(definitions_.nodes()[id].module);
+  bool wants_file = false;
+  std::vector<DwarfFrame> frames = frames_of(id, wants_file);
+  const uint32_t module = definitions_.nodes()[id].module;
+  modules_[module].wanted |= wants_file;
+  note_problem(module);
   return frames;
 }
 
-/// Several threads may ask.
-std::vector<DwarfFrame> Symbolizer::frames_of(uint32_t id) {
+/// Several threads may ask. `wants_file` tells whether the module's file was looked for.
+std::vector<DwarfFrame> Symbolizer::frames_of(uint32_t id, bool& wants_file) {
   const StackNode& node = definitions_.nodes()[id];
   if (!search_.files || node.module == 0 || definitions_.python_frame(node) != nullptr) return {};
   const Module& module = definitions_.modules()[node.module];
@@ -118,6 +122,7 @@ std::vector<DwarfFrame> Symbolizer::frames_of(uint32_t id) {
     if (const std::vector<DwarfFrame>* frames = known_->find(module, address)) return *frames;
   }
   ModuleSymbols* symbols = symbols_of(node.module);
+  wants_file = modules_[node.module].symbols != nullptr;
   return symbols != nullptr ? symbols->frames_at(address) : std::vector<DwarfFrame>{};
 }
 
@@ -129,48 +134,99 @@ const ResolvedAddress& Symbolizer::resolve(uint32_t id) {
     const auto [entry, added] = resolved_.try_emplace({node.ip, node.module});
     of_node_[id] = &entry->second;
     if (added) {
-      describe(id, frames_of(id), entry->second);
-      finish(id, entry->second);
+      describe(id, frames_of(id, entry->second.wants_file), entry->second);
+      finish(entry->second);
     }
   }
+  if (!of_node_[id]->wanted && !silent_) want(id);
   return *of_node_[id];
 }
 
+/// Whoever asks hears of what is missing.
+void Symbolizer::want(uint32_t id) {
+  const uint32_t module = definitions_.nodes()[id].module;
+  of_node_[id]->wanted = true;
+  modules_[module].wanted |= of_node_[id]->wants_file;
+  note_problem(module);
+}
+
+std::vector<uint32_t> Symbolizer::resolve_ahead(size_t threads, const std::stop_token& stop) {
+  const std::vector<StackNode>& nodes = definitions_.nodes();
+  silent_ = true;
+  of_node_.resize(nodes.size());
+  NewAddresses added;
+  for (uint32_t id = 1; id < nodes.size(); ++id) list(id, added);
+  describe_all(added, threads, stop);
+  forget_undescribed();
+  if (stop.stop_requested()) return {};
+  all_there_ = std::all_of(modules_.begin(), modules_.end(), [](const ModuleFile& file) {
+    return !file.symbols || file.symbols->state() == ModuleSymbols::State::kUsable;
+  });
+  std::vector<uint32_t> each;
+  for (const New& one : added.all) each.push_back(one.node);
+  return each;
+}
+
+/// Those that it was stopped before.
+void Symbolizer::forget_undescribed() {
+  for (ResolvedAddress*& resolved : of_node_) {
+    if (resolved != nullptr && resolved->frames.empty()) resolved = nullptr;
+  }
+  std::erase_if(resolved_, [](const auto& entry) { return entry.second.frames.empty(); });
+}
+
 void Symbolizer::resolve_all(std::span<const uint32_t> stacks) {
-  constexpr size_t kPiece = 64;
+  if (all_there_) return;
   const std::vector<StackNode>& nodes = definitions_.nodes();
   of_node_.resize(nodes.size());
   stack_resolved_.resize(nodes.size());
-  struct New {
-    uint32_t node;
-    ResolvedAddress* resolved;
-    std::vector<DwarfFrame> known;
-  };
-  std::vector<New> added;
-  std::vector<std::vector<size_t>> of_module(modules_.size());
+  NewAddresses added;
+  std::vector<uint32_t> wanted;
   for (const uint32_t stack : stacks) {
     for (uint32_t id = stack; id != 0 && !stack_resolved_[id]; id = nodes[id].parent) {
       stack_resolved_[id] = true;
-      if (of_node_[id] != nullptr) continue;
-      const auto [entry, is_new] = resolved_.try_emplace({nodes[id].ip, nodes[id].module});
-      of_node_[id] = &entry->second;
-      if (!is_new) continue;
-      of_module[nodes[id].module].push_back(added.size());
-      added.push_back({id, &entry->second, {}});
+      if (of_node_[id] == nullptr) list(id, added);
+      if (std::exchange(of_node_[id]->wanted, true)) continue;
+      wanted.push_back(id);
     }
   }
+  describe_all(added, SIZE_MAX, {});
+  // Warnings in the same order, however many threads there were: of all files that were looked for.
+  for (const uint32_t id : wanted) modules_[nodes[id].module].wanted |= of_node_[id]->wants_file;
+  for (const uint32_t id : wanted) note_problem(nodes[id].module);
+}
+
+void Symbolizer::list(uint32_t id, NewAddresses& added) {
+  const StackNode& node = definitions_.nodes()[id];
+  const auto [entry, is_new] = resolved_.try_emplace({node.ip, node.module});
+  of_node_[id] = &entry->second;
+  if (!is_new) return;
+  added.of_module.resize(modules_.size());
+  added.of_module[node.module].push_back(added.all.size());
+  added.all.push_back({id, &entry->second, {}});
+}
+
+void Symbolizer::describe_all(NewAddresses& added, size_t most_threads,
+                              const std::stop_token& stop) {
+  constexpr size_t kPiece = 64;
+  std::vector<New>& all = added.all;
   // Of a module's file one thread reads at a time: the largest are begun first.
-  std::sort(of_module.begin(), of_module.end(),
+  std::sort(added.of_module.begin(), added.of_module.end(),
             [](const auto& a, const auto& b) { return a.size() > b.size(); });
-  in_parallel(of_module.size(), 1, [&](size_t begin, size_t /*end*/) {
-    for (const size_t i : of_module[begin]) added[i].known = frames_of(added[i].node);
-  });
-  in_parallel(added.size(), kPiece, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i)
-      describe(added[i].node, added[i].known, *added[i].resolved);
-  });
-  // Numbers and warnings in the same order, however many threads there were.
-  for (const New& one : added) finish(one.node, *one.resolved);
+  const auto read = [&](size_t begin, size_t /*end*/) {
+    for (const size_t i : added.of_module[begin]) {
+      if (!stop.stop_requested())
+        all[i].known = frames_of(all[i].node, all[i].resolved->wants_file);
+    }
+  };
+  in_parallel(added.of_module.size(), 1, read, most_threads);
+  if (stop.stop_requested()) return;
+  const auto describe_some = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) describe(all[i].node, all[i].known, *all[i].resolved);
+  };
+  in_parallel(all.size(), kPiece, describe_some, most_threads);
+  // Numbers in the same order, however many threads there were.
+  for (const New& one : all) finish(*one.resolved);
 }
 
 /// All but what depends on others. Several threads may ask, each for another address.
@@ -198,8 +254,8 @@ void Symbolizer::describe(uint32_t id, const std::vector<DwarfFrame>& known,
   }
 }
 
-void Symbolizer::finish(uint32_t id, ResolvedAddress& resolved) {
-  note_problem(definitions_.nodes()[id].module);
+/// What several threads may not do at once.
+void Symbolizer::finish(ResolvedAddress& resolved) {
   for (const Frame& part : resolved.frames) resolved.function_ids.push_back(function_id(part));
   const Sanitizer& sanitizer = definitions_.sanitizer();
   if (!sanitizer.is_confidential()) return;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -36,6 +37,8 @@ struct ResolvedAddress {
   std::vector<uint32_t> function_ids;  ///< beside frames: equal for equal functions
   std::vector<Frame> plain_frames;     ///< with --confidential: `frames` with their names
   std::vector<FrameRole> roles;        ///< beside frames
+  bool wants_file = false;             ///< its names were looked for in the module's file
+  bool wanted = false;                 ///< somebody has asked for it
   /// For rules that match names; not to be shown.
   const std::vector<Frame>& named_frames() const {
     return plain_frames.empty() ? frames : plain_frames;
@@ -56,6 +59,12 @@ class Symbolizer {
   /// As if resolve() had been called for each node of these stacks. From then on several threads
   /// may ask resolve() for them at once.
   void resolve_all(std::span<const uint32_t> stacks);
+  /// So that there is less to do later: all that the log defines, by so many threads, until they
+  /// are stopped. Gives one node for each address, or none if it was stopped. From here to
+  /// end_ahead() nobody is told of a module that is missing: he will be when he asks for it after
+  /// that.
+  std::vector<uint32_t> resolve_ahead(size_t threads, const std::stop_token& stop);
+  void end_ahead() { silent_ = all_there_; }
   /// The functions at a node as the symbols name them, innermost first; empty if none are known.
   std::vector<DwarfFrame> look_up(uint32_t node);
   /// All frames of a stack, innermost first; empty for node 0.
@@ -83,13 +92,28 @@ class Symbolizer {
   struct ModuleFile {
     std::once_flag looked_for;
     std::shared_ptr<ModuleSymbols> symbols;
+    bool wanted = false;
     bool problem_noted = false;
   };
 
+  /// Addresses that are not known yet, with all that depends on no other one.
+  struct New {
+    uint32_t node;
+    ResolvedAddress* resolved;
+    std::vector<DwarfFrame> known;
+  };
+  struct NewAddresses {
+    std::vector<New> all;
+    std::vector<std::vector<size_t>> of_module;  ///< places in `all`
+  };
+  void list(uint32_t node, NewAddresses& added);
+  void describe_all(NewAddresses& added, size_t most_threads, const std::stop_token& stop);
+  void forget_undescribed();
   void describe(uint32_t node, const std::vector<DwarfFrame>& known,
                 ResolvedAddress& resolved) const;
-  void finish(uint32_t node, ResolvedAddress& resolved);
-  std::vector<DwarfFrame> frames_of(uint32_t node);
+  void finish(ResolvedAddress& resolved);
+  void want(uint32_t node);
+  std::vector<DwarfFrame> frames_of(uint32_t node, bool& wants_file);
   ModuleSymbols* symbols_of(uint32_t module);
   void note_problem(uint32_t module);
   uint32_t function_id(const Frame& frame);
@@ -102,8 +126,10 @@ class Symbolizer {
   const NameRules* rules_;
   std::vector<ModuleFile> modules_;  ///< by module
   std::unordered_map<Key, ResolvedAddress, KeyHash> resolved_;
-  std::vector<const ResolvedAddress*> of_node_;  ///< in resolved_; nullptr: not asked for yet
-  std::vector<bool> stack_resolved_;  ///< by node: with all of its callers, by resolve_all()
+  std::vector<ResolvedAddress*> of_node_;  ///< in resolved_; nullptr: not known yet
+  std::vector<bool> stack_resolved_;       ///< by node: with all of its callers, by resolve_all()
+  bool all_there_ = false;                 ///< all nodes are known, and no file was missing
+  bool silent_ = false;                    ///< nobody has to be told what is missing
   std::unordered_map<std::string, uint32_t> function_ids_;
   std::vector<Warning> warnings_;
   std::map<uint32_t, std::string_view> problems_;
