@@ -325,11 +325,13 @@ uint32_t capture_stack(StackCache& cache, const CallerFrame& caller) {
   return capture(cache, caller, captured);
 }
 
+uint32_t standing_stack(StackCache& cache, const CallerFrame& caller) {
+  return g_hears_loader.load(std::memory_order_relaxed) ? cache.trusted_stack(caller) : 0;
+}
+
 uint32_t capture_call_site(StackCache& cache, const CallerFrame& caller) {
   const bool python = environment().python;
-  // Where the loader's frees do not reach us, only a walk asks it whether code has gone.
-  const bool hears_loader = g_hears_loader.load(std::memory_order_relaxed);
-  if (const uint32_t known = hears_loader ? cache.trusted_stack(caller) : 0) {
+  if (const uint32_t known = standing_stack(cache, caller)) {
     const uint32_t site = python ? known_call_site(cache, known) : known;
     if (site != 0) return site;
   }

@@ -10,7 +10,7 @@ namespace gpupeak::preload {
 uint32_t capture_stack(const CallerFrame& caller) {
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return 0;
-  const uint32_t node = slot->stacks.trusted_stack(caller);
+  const uint32_t node = standing_stack(slot->stacks, caller);
   return node != 0 ? node : capture_stack(slot->stacks, caller);
 }
 
