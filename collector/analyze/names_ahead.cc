@@ -9,8 +9,6 @@
 namespace gpupeak::collector {
 
 size_t NamesAhead::worth_threads(const LogReader& log) {
-  // The replay itself, decoding, and counting behind.
-  constexpr size_t kReplayThreads = 3;
   // More gain little, and take from the replay what processors share.
   constexpr size_t kMost = 4;
   // A shorter log is replayed before a file has been read.

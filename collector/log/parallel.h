@@ -12,6 +12,10 @@ namespace gpupeak::collector {
 /// How many this process may use.
 size_t usable_processors();
 
+/// Processors that a replay keeps busy: its own, decoding ahead, and counting behind. What is done
+/// beside it is done where there are more.
+inline constexpr size_t kReplayThreads = 3;
+
 /// Calls work(begin, end) for pieces of at most `piece` of [0, count), on as many threads as are
 /// worth it, at most `most_threads`, the caller's among them, and returns when all is done. Throws
 /// what the first piece that failed threw; later ones may then be left out.

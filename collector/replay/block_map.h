@@ -6,11 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <unordered_map>
 
 #include "collector/replay/prefetch.h"
+#include "collector/replay/zeroed_table.h"
 
 namespace gpupeak::collector {
 
@@ -109,16 +109,6 @@ class BlockMap {
   static constexpr unsigned kSizeBits = 32, kSlackBits = 12;
   static constexpr uint32_t kLarge = UINT32_MAX;
 
-  struct Unmap {
-    size_t bytes = 0;
-    void operator()(Entry* table) const;
-  };
-  using Table = std::unique_ptr<Entry[], Unmap>;
-
-  /// Zeroed, and on huge pages if the kernel has some: events hit it at random, each time another
-  /// page.
-  static Table make_table(size_t entries);
-
   size_t home(uint64_t address) const {
     return static_cast<size_t>(((address >> 4) * UINT64_C(0x9e3779b97f4a7c15)) >> shift_);
   }
@@ -128,7 +118,7 @@ class BlockMap {
   unsigned bits_ = kMinBits;
   unsigned shift_ = kAddressBits - kMinBits;
   size_t mask_ = (size_t{1} << kMinBits) - 1;
-  Table table_ = make_table(mask_ + 1);
+  ZeroedTable<Entry> table_{mask_ + 1};
   size_t size_ = 0;
   std::unordered_map<uint64_t, Block> large_;  // by address
 };

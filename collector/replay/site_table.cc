@@ -1,5 +1,7 @@
 #include "collector/replay/site_table.h"
 
+#include <utility>
+
 #include "collector/log/kinds.h"
 
 namespace gpupeak::collector {
@@ -20,7 +22,7 @@ bool counts_into(const SiteContext& context, const ScopeInfo& scope) {
 }
 
 SiteTable::SiteTable(PeakFinder& peaks, uint32_t integrated)
-    : peaks_(peaks), integrated_(integrated), index_(kFirstEntries), mask_(kFirstEntries - 1) {}
+    : peaks_(peaks), integrated_(integrated) {}
 
 ContextId SiteTable::context(const SiteContext& context) {
   const auto [entry, added] =
@@ -40,10 +42,11 @@ SiteTable::Counting SiteTable::counting(const SiteContext& context) {
 }
 
 void SiteTable::grow() {
-  std::vector<Entry> old(index_.size() * 2);
-  old.swap(index_);
-  mask_ = index_.size() - 1;
-  for (const Entry& entry : old) {
+  const size_t old_mask = mask_;
+  const ZeroedTable<Entry> old = std::exchange(index_, ZeroedTable<Entry>(2 * (mask_ + 1)));
+  mask_ = 2 * old_mask + 1;
+  for (size_t from = 0; from <= old_mask; ++from) {
+    const Entry& entry = old[from];
     if (entry.key == kFreeKey) continue;
     size_t i = home(entry.key);
     while (index_[i].key != kFreeKey) i = (i + 1) & mask_;
@@ -53,9 +56,9 @@ void SiteTable::grow() {
 
 GroupId SiteTable::add_group(uint64_t key) {
   if (groups_.size() + groups_.size() / 3 >= mask_) grow();
-  const auto context = static_cast<ContextId>(key >> 32);
+  const auto context = static_cast<ContextId>((key - 1) >> 32);
   const GroupId id = peaks_.add_group(countings_[context].scopes, countings_[context].owner);
-  groups_.append() = {static_cast<uint32_t>(key), context, 0};
+  groups_.append() = {static_cast<uint32_t>(key - 1), context, 0};
   size_t i = home(key);
   while (index_[i].key != kFreeKey) i = (i + 1) & mask_;
   index_[i] = {key, id};

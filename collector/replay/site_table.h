@@ -11,6 +11,7 @@
 #include "collector/replay/peak_finder.h"
 #include "collector/replay/phase_tree.h"
 #include "collector/replay/prefetch.h"
+#include "collector/replay/zeroed_table.h"
 
 namespace gpupeak::collector {
 
@@ -52,7 +53,7 @@ class SiteTable {
 
   ContextId context(const SiteContext& context);
   GroupId group(ContextId context, uint32_t stack) {
-    const uint64_t key = static_cast<uint64_t>(context) << 32 | stack;
+    const uint64_t key = key_of(context, stack);
     for (size_t i = home(key);; i = (i + 1) & mask_) {
       if (index_[i].key == key) return index_[i].group;
       if (index_[i].key == kFreeKey) return add_group(key);
@@ -60,7 +61,7 @@ class SiteTable {
   }
 
   void prefetch(ContextId context, uint32_t stack) const {
-    prefetch_line(&index_[home(static_cast<uint64_t>(context) << 32 | stack)]);
+    prefetch_line(&index_[home(key_of(context, stack))]);
   }
 
   GroupInfo& info(GroupId group) { return groups_[group]; }
@@ -81,9 +82,12 @@ class SiteTable {
     uint64_t key = kFreeKey;
     GroupId group = 0;
   };
-  static constexpr uint64_t kFreeKey = UINT64_MAX;
+  static constexpr uint64_t kFreeKey = 0;  // as of zeroed memory
   static constexpr size_t kFirstEntries = 4096;
 
+  static uint64_t key_of(ContextId context, uint32_t stack) {
+    return (static_cast<uint64_t>(context) << 32 | stack) + 1;
+  }
   size_t home(uint64_t key) const {
     return static_cast<size_t>((key * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & mask_;
   }
@@ -93,8 +97,8 @@ class SiteTable {
 
   PeakFinder& peaks_;
   const uint32_t integrated_;
-  std::vector<Entry> index_;
-  size_t mask_;
+  size_t mask_ = kFirstEntries - 1;
+  ZeroedTable<Entry> index_{kFirstEntries};
   /// How the groups of a context are counted.
   struct Counting {
     ScopeListId scopes;
