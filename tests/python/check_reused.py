@@ -28,7 +28,7 @@ def check(options, python, verify):
         expected_path = os.path.join(folder, "expected.json")
         environment = dict(environment_of(options, folder), GPUPEAK_HOST="off", GPUPEAK_VERIFY_STACKS=str(verify))
         done = subprocess.run([python, os.path.join(HERE, "reused_code.py"), expected_path], env=environment, check=False,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=250)
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100)
         if done.returncode != 0:
             return f"{python}: exit code {done.returncode}\n{done.stdout[-3000:]}"
         reused = int(done.stdout)

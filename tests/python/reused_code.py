@@ -132,6 +132,9 @@ def main():
     for thread in threads:
         thread.join()
     recurse(230, fresh(1, "deep recursion"), allocate)
+    many = [fresh(i, "more than are kept in mind") for i in range(2200)]
+    for call in many + many:
+        call(allocate)
     expected.close()
     print(reused)
 
