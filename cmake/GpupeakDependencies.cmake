@@ -103,3 +103,27 @@ if(GPUPEAK_PROMETHEUS_INCLUDE AND GPUPEAK_PROMETHEUS_CORE AND GPUPEAK_PROMETHEUS
   target_include_directories(gpupeak_prometheus SYSTEM INTERFACE ${GPUPEAK_PROMETHEUS_INCLUDE})
   target_link_libraries(gpupeak_prometheus INTERFACE ${GPUPEAK_PROMETHEUS_PULL} ${GPUPEAK_PROMETHEUS_CORE})
 endif()
+# Not needed: names of Rust stay mangled without it. Before the middle of 2022 its recursion had no bound, and a damaged log could
+# overflow the stack: such a one is not used, which is told by what the header has since then. There is no shared one.
+find_path(GPUPEAK_LIBIBERTY_INCLUDE demangle.h PATH_SUFFIXES libiberty)
+find_library(GPUPEAK_LIBIBERTY libiberty.a)
+set(GPUPEAK_HAS_LIBIBERTY OFF)
+if(GPUPEAK_LIBIBERTY_INCLUDE AND GPUPEAK_LIBIBERTY)
+  include(CheckCXXSourceCompiles)
+  set(CMAKE_REQUIRED_INCLUDES ${GPUPEAK_LIBIBERTY_INCLUDE})
+  set(CMAKE_REQUIRED_LIBRARIES ${GPUPEAK_LIBIBERTY})
+  check_cxx_source_compiles("
+    #include <demangle.h>
+    int main() { return rust_demangle_callback(\"\", DMGL_NO_OPTS, nullptr, nullptr) + DEMANGLE_COMPONENT_MODULE_INIT; }"
+    GPUPEAK_LIBIBERTY_IS_BOUNDED)
+  unset(CMAKE_REQUIRED_INCLUDES)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+endif()
+if(GPUPEAK_LIBIBERTY_IS_BOUNDED)
+  set(GPUPEAK_HAS_LIBIBERTY ON)
+  add_library(gpupeak_libiberty INTERFACE)
+  target_include_directories(gpupeak_libiberty SYSTEM INTERFACE ${GPUPEAK_LIBIBERTY_INCLUDE})
+  target_link_libraries(gpupeak_libiberty INTERFACE ${GPUPEAK_LIBIBERTY})
+else()
+  message(STATUS "Names of Rust functions stay mangled: libiberty of 2022-07 or newer is missing (Debian and Ubuntu: libiberty-dev)")
+endif()

@@ -144,8 +144,9 @@ void SiteTitles::find_candidates(uint32_t stack, bool until_python, Candidates& 
     if (until_python && resolved.frames[0].is_python) break;
     for (size_t i = 0; i < resolved.frames.size(); ++i) {
       const FrameRole& role = resolved.roles[i];
-      if (role.plumbing || (until_python && role.interpreter)) continue;
       if (!found.empty() && role.start) return;
+      if (role.plumbing && !role.landmark) continue;
+      if (until_python && role.interpreter) continue;
       add(found, resolved, i);
       const Frame& frame = resolved.frames[i];
       found.back().own = !program_.empty() && frame.module == program_ && !frame.function.empty();

@@ -5,6 +5,7 @@
 
 #include "collector/text/function_names.h"
 #include "collector/text/glob.h"
+#include "collector/text/rust_names.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -16,9 +17,15 @@ bool any_matches(const std::vector<std::string>& globs, std::string_view text) {
 
 bool any_matches(const std::vector<FrameGlobs>& frames, std::string_view module,
                  std::string_view function) {
+  const auto any = [&](std::string_view name) {
+    return std::any_of(frames.begin(), frames.end(),
+                       [&](const FrameGlobs& globs) { return globs.matches(module, name); });
+  };
   const std::string_view name = without_signature(function);
-  return std::any_of(frames.begin(), frames.end(),
-                     [&](const FrameGlobs& globs) { return globs.matches(module, name); });
+  if (any(name)) return true;
+  // `<T as Trait>::f` is in the crate of one of both: it is of those who own both.
+  const std::optional<ImplName> impl = impl_name(name);
+  return impl && any(type_path(impl->type)) && (impl->trait.empty() || any(impl->trait));
 }
 
 }  // namespace

@@ -1,11 +1,17 @@
 #include "collector/text/function_names.h"
 
 #include <cxxabi.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdlib>
 #include <memory>
+
+#include "collector/text/brackets.h"
+#include "collector/text/rust_demangle.h"
+#include "collector/text/rust_names.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -21,19 +27,73 @@ bool starts_with_any(std::string_view text, const auto& prefixes) {
 constexpr std::string_view kAnonymous = "(anonymous namespace)";
 constexpr std::string_view kLambda = "{lambda(";
 
-/// The end of the bracket that opens at `at`, after its closing partner; npos if there is none.
-size_t after_bracket(std::string_view text, size_t at) {
-  int depth = 0;
-  for (; at < text.size(); ++at) {
-    const char c = text[at];
-    const bool arrow_or_shift = (c == '>' || c == '<') && at > 0 &&
-                                (text[at - 1] == '-' || text.substr(0, at).ends_with("operator"));
-    if (arrow_or_shift) continue;
-    if (c == '(' || c == '<' || c == '{' || c == '[') ++depth;
-    if (c == ')' || c == '>' || c == '}' || c == ']') --depth;
-    if (depth == 0) return at + 1;
+/// The keyword, not a name that begins so.
+bool starts_with_operator(std::string_view text) {
+  constexpr std::string_view kOperator = "operator";
+  if (!text.starts_with(kOperator) || text.size() == kOperator.size()) return false;
+  const char next = text[kOperator.size()];
+  return std::isalnum(static_cast<unsigned char>(next)) == 0 && next != '_' && next != ':';
+}
+
+/// `<a::B>::f`, as v0 has it, is a::B::f, as all else has it.
+std::string without_brackets(const std::string& name) {
+  const std::optional<ImplName> impl = impl_name(name);
+  if (!impl || !impl->trait.empty() || !is_type_path(impl->type)) return name;
+  return fmt::format("{}{}", impl->type, impl->rest);
+}
+
+/// The last so many names of a qualified one, without parameters and long template arguments.
+std::string last_names(std::string_view name, size_t most) {
+  std::string out;
+  std::array<size_t, kMaxNames> name_starts{};  // where the last names begin in `out`
+  const auto begin_name = [&] {
+    std::copy(name_starts.begin() + 1, name_starts.end(), name_starts.begin());
+    name_starts.back() = out.size();
+  };
+  for (size_t at = 0; at < name.size();) {
+    const std::string_view rest = name.substr(at);
+    if (starts_with_operator(rest)) {
+      out += rest;
+      break;
+    }
+    if (rest.starts_with("::")) {
+      out += "::";
+      at += 2;
+      if (!rest.starts_with("::<")) begin_name();  // Rust's arguments belong to the name before
+      continue;
+    }
+    if (rest.starts_with(kAnonymous) && rest.substr(kAnonymous.size()).starts_with("::")) {
+      at += kAnonymous.size() + 2;
+      continue;
+    }
+    const char c = name[at];
+    if (c == '<' || c == '(' || c == '{') {
+      const size_t end = std::min(after_bracket(name, at), name.size());
+      const std::string_view inside = name.substr(at, end - at);
+      const bool is_name = c == '{' && !inside.starts_with(kLambda);
+      if (inside.size() <= kMaxTemplateArguments || is_name) {
+        out += inside;
+      } else if (c == '{') {
+        out += "{lambda}";
+      } else {
+        out += c == '<' ? "<…>" : "(…)";
+      }
+      at = end;
+      continue;
+    }
+    out += c;
+    ++at;
   }
-  return std::string_view::npos;
+  return out.substr(name_starts[kMaxNames - most]);
+}
+
+/// Of Rust: `&mut a::b::C<D>` → `&mut C<D>`.
+std::string short_type(std::string_view type) {
+  const std::string_view sigils = type_sigils(type);
+  const std::string_view bare = type.substr(sigils.size());
+  const bool whole = !is_type_path(bare) && bare.size() <= kMaxTemplateArguments;
+  if (whole) return std::string(type);
+  return std::string(sigils) + (is_type_path(bare) ? last_names(bare, 1) : "…");
 }
 
 }  // namespace
@@ -44,7 +104,7 @@ std::string_view without_signature(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
     const std::string_view rest = text.substr(at);
-    if (rest.starts_with("operator")) {
+    if (starts_with_operator(rest)) {
       size_t skip = std::string_view("operator").size();
       if (rest.substr(skip).starts_with("()")) skip += 2;
       while (skip < rest.size() && rest[skip] != '(') ++skip;  // "operator new[]", "operator<<"
@@ -79,6 +139,7 @@ std::string_view without_signature(std::string_view text) {
 }
 
 std::string demangle(const std::string& name) {
+  if (const std::optional<std::string> rust = rust_demangle(name)) return without_brackets(*rust);
   if (!name.starts_with("_Z")) return name;
   int status = 0;
   const std::unique_ptr<char, decltype(&free)> text(
@@ -88,47 +149,10 @@ std::string demangle(const std::string& name) {
 
 std::string short_function_name(std::string_view function) {
   const std::string_view name = without_signature(function);
-  std::string out;
-  std::array<size_t, kMaxNames> name_starts{};  // where the last names begin in `out`
-  const auto begin_name = [&] {
-    std::copy(name_starts.begin() + 1, name_starts.end(), name_starts.begin());
-    name_starts.back() = out.size();
-  };
-  for (size_t at = 0; at < name.size();) {
-    const std::string_view rest = name.substr(at);
-    if (rest.starts_with("operator")) {
-      out += rest;
-      break;
-    }
-    if (rest.starts_with("::")) {
-      out += "::";
-      at += 2;
-      begin_name();
-      continue;
-    }
-    if (rest.starts_with(kAnonymous) && rest.substr(kAnonymous.size()).starts_with("::")) {
-      at += kAnonymous.size() + 2;
-      continue;
-    }
-    const char c = name[at];
-    if (c == '<' || c == '(' || c == '{') {
-      const size_t end = std::min(after_bracket(name, at), name.size());
-      const std::string_view inside = name.substr(at, end - at);
-      const bool is_name = c == '{' && !inside.starts_with(kLambda);
-      if (inside.size() <= kMaxTemplateArguments || is_name) {
-        out += inside;
-      } else if (c == '{') {
-        out += "{lambda}";
-      } else {
-        out += c == '<' ? "<…>" : "(…)";
-      }
-      at = end;
-      continue;
-    }
-    out += c;
-    ++at;
-  }
-  return out.substr(name_starts.front());
+  const std::optional<ImplName> impl = impl_name(name);
+  if (!impl || impl->trait.empty()) return last_names(name, kMaxNames);
+  return fmt::format("<{} as {}>{}", short_type(impl->type), short_type(impl->trait),
+                     last_names(impl->rest, kMaxNames));
 }
 
 bool is_plumbing(std::string_view module, std::string_view function) {
@@ -193,7 +217,11 @@ bool is_start_code(std::string_view function) {
   static constexpr std::array<std::string_view, 8> kNames{
       "_start", "__libc_start_main", "start_thread", "clone",
       "clone3", "__clone3",          "call_init",    "__libc_csu_init"};
-  return function.starts_with("__libc_start_") ||
+  // Rust's own of a program and of a thread.
+  static constexpr std::array<std::string_view, 4> kPrefixes{
+      "__libc_start_", "std::rt::lang_start", "std::sys::backtrace::__rust_begin_short_backtrace",
+      "std::sys_common::backtrace::__rust_begin_short_backtrace"};
+  return starts_with_any(function, kPrefixes) ||
          std::find(kNames.begin(), kNames.end(), function) != kNames.end();
 }
 

@@ -6,14 +6,15 @@
 
 namespace gpupeak::collector {
 
-/// The demangled form, or the name itself if it is no mangled C++ name.
+/// The demangled form, or the name itself if it is no mangled name of C++ or Rust.
 std::string demangle(const std::string& name);
 
 /// "int f<int>(char)" → "f<int>": without parameters and return type.
 std::string_view without_signature(std::string_view function);
 
 /// For titles: without parameters, return type and anonymous namespaces, long template arguments as
-/// <…>, at most the last three names of a qualified one.
+/// <…>, at most the last three names of a qualified one; of Rust's `<a::T as b::Trait>::f` it is
+/// `<T as Trait>::f`.
 std::string short_function_name(std::string_view function);
 
 /// An allocator's own code, or what merely passes an allocation on: malloc and its family, operator

@@ -34,6 +34,27 @@ TEST_CASE("function_names: short names", "[collector]") {
   CHECK(short_function_name("<<<>") == "<<<>");
 }
 
+TEST_CASE("function_names: short names of Rust", "[collector]") {
+  CHECK(short_function_name("store::spell::{closure#0}") == "store::spell::{closure#0}");
+  CHECK(short_function_name("store::Store<T>::grow") == "store::Store<T>::grow");
+  CHECK(short_function_name("a::b::store::grow::<u8>") == "b::store::grow::<u8>");
+  CHECK(short_function_name("store::grow::<alloc::string::String>") == "store::grow::<…>");
+  CHECK(short_function_name("a::b::<impl c::Tr for alloc::vec::Vec<T>>::go") == "a::b::<…>::go");
+  CHECK(short_function_name("<std::collections::hash::map::HashMap<u64,[u64; 15]> as "
+                            "store::Fill>::fill::{{closure}}") ==
+        "<HashMap<u64,[u64; 15]> as Fill>::fill::{{closure}}");
+  CHECK(short_function_name("<&mut dyn a::b::C as a::Tr<fn(u8) -> u64>>::f") ==
+        "<&mut dyn C as Tr<fn(u8) -> u64>>::f");
+  CHECK(short_function_name("<[alloc::string::String] as a::Tr>::f") == "<… as Tr>::f");
+  CHECK(short_function_name("<(u8, &str) as a::Tr>::f") == "<(u8, &str) as Tr>::f");
+  CHECK(short_function_name("<<a::S>::f::Local as core::fmt::Display>::fmt") ==
+        "<Local as Display>::fmt");
+  CHECK(short_function_name("<[u8]>::to_vec") == "<[u8]>::to_vec");
+  CHECK(short_function_name("<a as ") == "<a as ");
+  CHECK(short_function_name("a::operator_table::build::<alloc::string::String>") ==
+        "a::operator_table::build::<…>");
+}
+
 TEST_CASE("function_names: demangling leaves other names alone", "[collector]") {
   CHECK(demangle("_Z3foov") == "foo()");
   CHECK(demangle("_Znotmangled?") == "_Znotmangled?");
@@ -68,6 +89,35 @@ TEST_CASE("function_names: rules add frameworks' plumbing", "[collector]") {
   CHECK(rules.is_landmark("libtorch_cuda.so",
                           "torch::autograd::generated::ConvolutionBackward0::apply(x&&)"));
   CHECK_FALSE(rules.is_landmark("libtorch_cuda.so", "at::native::conv2d"));
+}
+
+TEST_CASE("function_names: Rust's own library is plumbing, what a program adds to it is not",
+          "[collector]") {
+  const NameRules& rules = builtin_name_rules();
+  for (const char* name :
+       {"__rust_alloc", "__rdl_alloc", "__rustc::__rust_alloc", "alloc::alloc::alloc",
+        "alloc::raw_vec::RawVec<T,A>::grow_one", "hashbrown::raw::RawTable<T,A>::reserve_rehash",
+        "<alloc::vec::Vec<T,A> as core::iter::traits::collect::Extend<T>>::extend",
+        "<std::collections::hash::map::HashMap<store::Key, u64> as core::clone::Clone>::clone",
+        "<[store::Row]>::to_vec", "<T as alloc::string::ToString>::to_string", "<u64>::pow",
+        "<&[u8] as core::convert::Into<alloc::vec::Vec<u8>>>::into",
+        "<store::main::{closure#0} as core::ops::function::FnOnce<()>>::call_once::{shim:vtable#0}",
+        "core::ops::function::FnOnce::call_once"}) {
+    INFO(name);
+    CHECK(rules.is_plumbing("store", name));
+  }
+  for (const char* name :
+       {"store::main", "<alloc::vec::Vec<u8> as store::Fill>::fill", "<[u8] as store::Fill>::fill",
+        "<store::Row as core::clone::Clone>::clone", "<&store::Row as core::fmt::Debug>::fmt",
+        "<<store::Row>::f::Local as core::fmt::Display>::fmt", "<dyn store::Fill>::fill",
+        "alloc::Pool::take", "core::Engine::run(int)", "<alloc::vec::Vec<"}) {
+    INFO(name);
+    CHECK_FALSE(rules.is_plumbing("store", name));
+  }
+  CHECK(is_start_code("std::sys::backtrace::__rust_begin_short_backtrace::<fn(), ()>"));
+  CHECK(is_start_code("std::rt::lang_start_internal"));
+  CHECK(rules.is_landmark("store", "std::panicking::default_hook"));
+  CHECK_FALSE(rules.is_landmark("store", "<[u8]>::to_vec"));
 }
 
 TEST_CASE("title_text: titles are cut in the middle", "[collector]") {

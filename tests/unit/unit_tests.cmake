@@ -5,6 +5,9 @@ add_executable(gpupeak_unit_tests
   test_page.cc test_peak_finder.cc test_phase_fold.cc test_phase_tree.cc test_phases.cc test_python_frames.cc
   test_replay.cc test_rtti.cc test_rules.cc test_symbolizer.cc test_time_series.cc test_verdict.cc test_views.cc
   test_writers.cc this_program.cc)
+if(GPUPEAK_HAS_LIBIBERTY)
+  target_sources(gpupeak_unit_tests PRIVATE test_rust_names.cc)
+endif()
 target_compile_options(gpupeak_unit_tests PRIVATE -O0 -g1)  # to optimize them takes longer than they do
 target_compile_definitions(gpupeak_unit_tests PRIVATE
   GPUPEAK_GOLDEN_FOLDER="${CMAKE_CURRENT_SOURCE_DIR}/../golden")

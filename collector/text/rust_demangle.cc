@@ -1,0 +1,112 @@
+// By libiberty, which bounds how deep it goes, but not how much it says, nor how often it counts: a
+// name in a damaged log must not keep us.
+#include "collector/text/rust_demangle.h"
+
+#include <demangle.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <csetjmp>
+#include <string_view>
+#include <vector>
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr size_t kMaxMangled = size_t{1} << 14;
+constexpr size_t kMaxText = size_t{1} << 13;
+
+struct Output {
+  std::array<char, kMaxText> text;
+  size_t size = 0;
+  bool cut = false;
+  std::jmp_buf full;
+
+  std::string_view view() const { return {text.data(), size}; }
+};
+
+/// A few letters can stand for a text that doubles again and again; libiberty cannot be told to
+/// stop, so it is left.
+void add(const char* data, size_t size, void* to) {
+  Output& out = *static_cast<Output*>(to);
+  const std::string_view piece(data, size);
+  out.cut = out.cut || size > out.text.size() - out.size;
+  if (!out.cut) {
+    std::copy(piece.begin(), piece.end(), out.text.begin() + static_cast<ptrdiff_t>(out.size));
+    out.size += size;
+    return;
+  }
+  // What is not ASCII lies in memory that is freed behind this call: the next piece ends it.
+  if (std::none_of(piece.begin(), piece.end(), [](char c) { return (c & 0x80) != 0; })) {
+    std::longjmp(out.full, 1);
+  }
+}
+
+/// Whether it is a Rust name. `out` is not of this frame, so that it is whole after longjmp.
+bool write(const std::string& name, Output& out) {
+  if (setjmp(out.full) != 0) return true;
+  return rust_demangle_callback(name.c_str(), DMGL_NO_OPTS, &add, &out) != 0;
+}
+
+bool is_digit(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0;
+}
+
+/// Where a function's or a trait object's type might say that more than a few lifetimes are bound
+/// in it (FG…_, DG…_, a number of base 62): libiberty counts them one by one, up to 2^64.
+std::vector<size_t> many_lifetimes(std::string_view name) {
+  std::vector<size_t> found;
+  for (size_t at = name.find('G', 1); at < name.size(); at = name.find('G', at + 1)) {
+    const auto digits = name.begin() + static_cast<ptrdiff_t>(at) + 1;
+    const auto end = std::find_if_not(digits, name.end(), is_digit);
+    const bool is_long = end - digits > 1 && end != name.end() && *end == '_';
+    if (is_long && (name[at - 1] == 'F' || name[at - 1] == 'D')) found.push_back(at);
+  }
+  return found;
+}
+
+/// An identifier of a thousand characters beyond ASCII: it is put together in quadratic time.
+bool has_long_punycode(std::string_view name) {
+  constexpr size_t kDigits = 4;
+  for (size_t at = name.find('u'); at < name.size(); at = name.find('u', at + 1)) {
+    const std::string_view length = name.substr(at + 1, kDigits);
+    if (length.size() == kDigits &&
+        std::all_of(length.begin(), length.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// The same letters stand in hashes, which are not shown, and in words, which are. So the G is made
+/// two others in turn, which bind nothing: where the two texts differ is a G.
+bool write_without_lifetimes(std::string name, const std::vector<size_t>& places, Output& out) {
+  Output other;
+  for (const size_t place : places) name[place] = 'H';
+  if (!write(name, out)) return false;
+  for (const size_t place : places) name[place] = 'I';
+  if (!write(name, other) || other.size != out.size) return false;
+  for (size_t i = 0; i < out.size; ++i) {
+    if (out.text[i] == other.text[i]) continue;
+    if (out.text[i] != 'H' || other.text[i] != 'I') return false;
+    out.text[i] = 'G';
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<std::string> rust_demangle(const std::string& name) {
+  const bool is_v0 = name.starts_with("_R");
+  if ((!is_v0 && !name.starts_with("_ZN")) || name.size() > kMaxMangled) return std::nullopt;
+  if (is_v0 && has_long_punycode(name)) return std::nullopt;
+  const std::vector<size_t> lifetimes = is_v0 ? many_lifetimes(name) : std::vector<size_t>{};
+  Output out;
+  const bool is_rust =
+      lifetimes.empty() ? write(name, out) : write_without_lifetimes(name, lifetimes, out);
+  if (!is_rust || out.size == 0) return std::nullopt;
+  return std::string(out.view()) + (out.cut ? "…" : "");
+}
+
+}  // namespace gpupeak::collector
