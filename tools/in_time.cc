@@ -12,7 +12,7 @@
 #include <optional>
 #include <sstream>
 
-#include "collector/analyze/analyze.h"
+#include "collector/analyze/kept_summary.h"
 #include "collector/log/log_head.h"
 #include "collector/text/error.h"
 #include "collector/write/write_counters.h"
@@ -27,14 +27,22 @@ using Clock = std::chrono::steady_clock;
 constexpr uint64_t kHopelessBytesPerSecond = 256 << 20;
 constexpr std::chrono::milliseconds kForTheRest{100};  // to give up, and to show what was counted
 
-std::string replayed(const std::string& log, const collector::Reading& reading,
-                     const collector::TextStyle& style) {
+collector::Options options_of(const collector::Reading& reading) {
   collector::Options options;
   options.reading = reading;
   options.stacks = false;
+  return options;
+}
+
+std::string lines_of(const collector::Summary& summary, const collector::TextStyle& style) {
   std::ostringstream text;
-  collector::write_short(collector::analyze(log, options), text, style);
+  collector::write_short(summary, text, style);
   return text.str();
+}
+
+std::string replayed(const std::string& log, const collector::Reading& reading,
+                     const collector::TextStyle& style) {
+  return lines_of(collector::analyze(log, options_of(reading)), style);
 }
 
 /// A process of its own that makes the lines: whatever takes long there, a slow disk or a huge file
@@ -133,6 +141,8 @@ std::optional<std::string> replayed_in_time(const std::string& log,
 
 std::string short_summary(const std::string& log, const collector::Reading& reading,
                           const collector::TextStyle& style, double most_seconds) {
+  if (const auto kept = collector::KeptSummary(log, options_of(reading)).find())
+    return lines_of(*kept, style);
   const auto began = Clock::now();
   const auto most = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(most_seconds));

@@ -13,6 +13,7 @@
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 #include "output.h"
+#include "run_summary.h"
 #include "say.h"
 #include "terminal.h"
 
@@ -23,8 +24,6 @@ constexpr uint64_t kLargeBytes = 64 << 20;
 /// Measured: docs/performance.md. Level 9 leaves a twentieth less, and one waits three times as
 /// long.
 constexpr int kLevel = 3;
-constexpr size_t kMostThreads = 4;
-
 struct Stopped {};
 
 uint64_t size_of(const std::string& path) {
@@ -37,7 +36,7 @@ void compress(const std::string& path, const collector::Progress& show,
   const collector::MappedFile log(path);
   collector::Packing packing;
   packing.level = kLevel;
-  packing.threads = static_cast<int>(std::min(collector::usable_processors(), kMostThreads));
+  packing.threads = static_cast<int>(std::min(collector::usable_processors(), kCompressionThreads));
   packing.in_place = true;
   const auto progress = [&](uint64_t done, uint64_t total) {
     if (stop != 0) throw Stopped{};
@@ -58,7 +57,7 @@ Compression compression(const std::string& name) {
 void compress_logs(const std::vector<RunLog>& logs, Compression compression, bool quiet,
                    const volatile sig_atomic_t& stop) {
   using Clock = std::chrono::steady_clock;
-  const auto began = Clock::now();
+  Clock::duration took{};
   uint64_t count = 0, before = 0, after = 0;
   ProgressBar bar("compressing (Ctrl-C leaves the log as it is)");
   const collector::Progress show = quiet ? collector::Progress() : bar.callback();
@@ -68,10 +67,15 @@ void compress_logs(const std::vector<RunLog>& logs, Compression compression, boo
                         (compression == Compression::kAuto && bytes >= kLargeBytes);
     if (!wanted || stop != 0 || is_running(log)) continue;
     try {
+      const auto began = Clock::now();
+      SummaryBeside summary(log.path);
       compress(log.path, show, stop);
+      const auto of_log = Clock::now() - began;
+      took += of_log;
       ++count;
       before += bytes;
       after += size_of(log.path);
+      summary.keep(of_log / 2);
     } catch (const Stopped&) {
     } catch (const std::exception& error) {
       bar.clear();
@@ -82,7 +86,7 @@ void compress_logs(const std::vector<RunLog>& logs, Compression compression, boo
   bar.clear();
   if (quiet || count == 0) return;
   const collector::TextStyle style;
-  const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
+  const double seconds = std::chrono::duration<double>(took).count();
   say_text(fmt::format("  compressed{}: {} to {} ({:.0f} %) in {:.1f} s\n",
                        count == 1 ? "" : fmt::format(" {} logs", count),
                        collector::size_text(before, style), collector::size_text(after, style),

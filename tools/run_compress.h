@@ -3,12 +3,16 @@
 #pragma once
 
 #include <csignal>
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "run_logs.h"
 
 namespace gpupeak::tools {
+
+/// At most.
+inline constexpr size_t kCompressionThreads = 4;
 
 enum class Compression { kAuto, kAlways, kNever };
 /// "auto", "always" or "never".

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collector/analyze/kept_summary.h"
 #include "collector/text/error.h"
 #include "strict.h"
 #include "terminal.h"
@@ -15,7 +16,7 @@ std::vector<collector::Summary> analyze_all(const std::vector<std::string>& logs
   for (const std::string& log : logs) {
     collector::Options of_log = options;
     of_log.process_ends = &log == &logs.back();
-    summaries.push_back(collector::analyze(log, of_log, bar.callback()));
+    summaries.push_back(collector::kept_or_analyzed(log, of_log, bar.callback()));
   }
   return summaries;
 }

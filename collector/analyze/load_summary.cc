@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "collector/analyze/kept_summary.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 
@@ -231,7 +232,7 @@ Summary summary_from_json(std::string_view content, const std::string& name,
 
 Summary load_summary(const std::string& path, const Options& options, const Progress& progress) {
   std::ifstream file(path, std::ios::binary);
-  if (!file || !begins_like_json(file)) return analyze(path, options, progress);
+  if (!file || !begins_like_json(file)) return kept_or_analyzed(path, options, progress);
   std::ostringstream content;
   content << file.rdbuf();
   Summary summary = summary_from_json(content.str(), path, options.reading.sanitizer);

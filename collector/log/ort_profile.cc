@@ -241,6 +241,13 @@ void read_ort_profile(const LogReader& log, std::string_view text, const std::st
   Reader(log, session, clock, profiles).read(text, name);
 }
 
+bool has_ort_profiles(const LogReader& log) {
+  const auto& facts = log.definitions().facts();
+  return std::any_of(facts.begin(), facts.end(), [](const auto& fact) {
+    return fact.first == kProfile || fact.first == kProfileOff;
+  });
+}
+
 NodeProfiles read_ort_profiles(const LogReader& log) {
   NodeProfiles profiles;
   const Definitions& definitions = log.definitions();

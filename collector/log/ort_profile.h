@@ -26,6 +26,9 @@ struct NodeProfiles {
   std::vector<std::string> problems;  ///< sentences: what is missing, and why
 };
 
+/// Whether the log says anything of such profiles.
+bool has_ort_profiles(const LogReader& log);
+
 /// Of all sessions of the log. What cannot be read is a problem, not an error.
 NodeProfiles read_ort_profiles(const LogReader& log);
 

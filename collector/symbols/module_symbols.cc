@@ -1,7 +1,6 @@
 #include "collector/symbols/module_symbols.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,21 +11,10 @@
 
 #include "collector/log/definitions.h"
 #include "collector/symbols/rtti_cache.h"
+#include "collector/symbols/symbol_files.h"
 
 namespace gpupeak::collector {
 namespace {
-
-constexpr const char* kDefaultDebugDir = "/usr/lib/debug";
-
-/// "ab/cdef…", as debug files are named by build-id.
-std::string build_id_path(std::string_view build_id) {
-  std::string text;
-  for (const char byte : build_id) {
-    text += fmt::format("{:02x}", static_cast<uint8_t>(byte));
-    if (text.size() == 2) text += '/';
-  }
-  return text;
-}
 
 /// The debug file of a build-id from the servers that DEBUGINFOD_URLS names, or empty. The library
 /// is loaded only then; it keeps what it fetched in a cache of its own.
@@ -57,23 +45,6 @@ std::string from_debuginfod(std::string_view build_id) {
   return path;
 }
 
-/// The file itself, then debug files that hold its symbols as well.
-std::vector<std::string> candidates(const Module& module, const SymbolSearch& search) {
-  std::vector<std::string> paths{search.sysroot + module.path};
-  std::vector<std::string> folders = search.debug_dirs;
-  folders.push_back(search.sysroot + kDefaultDebugDir);
-  for (const std::string& folder : folders) {
-    if (!module.build_id.empty()) {
-      paths.push_back(folder + "/.build-id/" + build_id_path(module.build_id) + ".debug");
-    }
-    paths.push_back(folder + module.path + ".debug");
-  }
-  for (const std::string& folder : search.debug_dirs) {  // a folder of binaries
-    paths.push_back(folder + "/" + module.path.substr(module.path.rfind('/') + 1));
-  }
-  return paths;
-}
-
 }  // namespace
 
 ModuleSymbols::ModuleSymbols(const Module& module, const SymbolSearch& search,
@@ -84,11 +55,11 @@ ModuleSymbols::ModuleSymbols(const Module& module, const SymbolSearch& search,
   debug_path_ =
       ":.debug:";  // libdwfl's own way: beside the file, and by build-id below the folders
   for (const std::string& folder : search.debug_dirs) debug_path_ += folder + ":";
-  debug_path_ += search.sysroot + kDefaultDebugDir;
+  debug_path_ += search.sysroot + std::string(kDefaultDebugDir);
   debug_path_text_ = debug_path_.data();
   callbacks_ = {dwfl_build_id_find_elf, dwfl_standard_find_debuginfo, dwfl_offline_section_address,
                 &debug_path_text_};
-  for (const std::string& path : candidates(module, search)) {
+  for (const std::string& path : symbol_files(module, search)) {
     if (open(path, module.build_id)) return;
   }
   const std::string fetched = from_debuginfod(module.build_id);

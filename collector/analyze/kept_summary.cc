@@ -1,0 +1,210 @@
+#include "collector/analyze/kept_summary.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "collector/log/cache_file.h"
+#include "collector/rules/rule_book.h"
+#include "collector/summary/summary_bytes.h"
+#include "collector/symbols/symbol_files.h"
+#include "collector/text/byte_pack.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr std::string_view kMagic = "gpupeak summary 1\n";
+constexpr std::string_view kFolder = "summaries";
+constexpr uint64_t kMostBytes = 64 << 20;  // of all that are kept
+constexpr uint64_t kMostOfOne = kMostBytes / 4;
+/// A program's last events are written after it has passed its exit handlers.
+constexpr std::chrono::seconds kSettled{2};
+
+int64_t ns(const timespec& time) {
+  return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+std::string canonical(const std::string& path) {
+  std::error_code error;
+  const std::string found = std::filesystem::canonical(path, error).string();
+  return error ? "" : found;
+}
+
+/// Where symbols of the log may lie: beside what it was called, which may be a link to it.
+std::string symbols_beside(const std::string& log) {
+  const std::filesystem::path path(log);
+  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+  return canonical(folder) + "/" + path.filename().string() + kSymbolsSuffix;
+}
+
+/// Names of rules that are a file's, and not built in.
+std::vector<std::string> rule_files(const RuleChoice& rules) {
+  std::vector<std::string> files;
+  for (const std::string& name : rules.sets) {
+    const bool builtin = name == "auto" || name == "none" ||
+                         std::any_of(builtin_rules().begin(), builtin_rules().end(),
+                                     [&](const BuiltinRules& set) { return set.name == name; });
+    if (!builtin) files.push_back(canonical(name));
+  }
+  return files;
+}
+
+/// A few rows have their stacks in any case, so that one summary serves text and JSON.
+bool with_stacks(const Options& options) {
+  constexpr size_t kFewRows = 1000;
+  return options.stacks || options.top <= kFewRows;
+}
+
+/// What a summary depends on besides files.
+std::string key_of(const std::string& log, const Options& options) {
+  BytePacker key;
+  key.text(log);
+  key.number(options.top);
+  key.number(options.by);
+  key.number(with_stacks(options));
+  const SymbolSearch& search = options.reading.search;
+  key.number(search.files);
+  const RuleChoice& rules = options.reading.rules;
+  for (const auto* texts : {&search.debug_dirs, &rules.sets, &rules.phases, &rules.tags}) {
+    key.count(texts->size());
+    for (const std::string& text : *texts) key.text(text);
+  }
+  key.text(search.sysroot);
+  return key.bytes();
+}
+
+/// Names the command that makes it, too: another build may know better.
+FileState own_state() {
+  return state_of_file(canonical("/proc/self/exe"));
+}
+
+void pack(const FileState& state, BytePacker& out) {
+  out.text(state.path);
+  for (const uint64_t value : {state.device, state.inode, state.bytes}) out.number(value);
+  out.number(state.modified_ns);
+  out.number(state.changed_ns);
+}
+
+FileState unpack_state(ByteUnpacker& in) {
+  FileState state;
+  state.path = in.text();
+  for (uint64_t* value : {&state.device, &state.inode, &state.bytes})
+    *value = in.number<uint64_t>();
+  state.modified_ns = in.number<int64_t>();
+  state.changed_ns = in.number<int64_t>();
+  return state;
+}
+
+}  // namespace
+
+FileState state_of_file(std::string path) {
+  struct stat status {};
+  FileState state;
+  const bool there = stat(path.c_str(), &status) == 0;
+  state.path = std::move(path);
+  if (!there) return state;
+  state.device = status.st_dev;
+  state.inode = status.st_ino;
+  state.bytes = static_cast<uint64_t>(status.st_size);
+  state.modified_ns = ns(status.st_mtim);
+  state.changed_ns = ns(status.st_ctim);
+  return state;
+}
+
+KeptSummary::KeptSummary(const std::string& log, const Options& options, uint64_t worth_bytes)
+    : path_(log),
+      worth_bytes_(worth_bytes),
+      sanitizer_(options.reading.sanitizer),
+      search_(options.reading.search) {
+  // What is confidential is not written anywhere; what a server has today it may not have had.
+  const char* servers = getenv("DEBUGINFOD_URLS");
+  if (sanitizer_.is_confidential() || (servers != nullptr && *servers != 0)) return;
+  log_ = canonical(log);
+  if (log_.empty()) return;
+  key_ = key_of(log_, options);
+  files_.push_back(state_of_file(log_));
+  files_.push_back(state_of_file(symbols_beside(log)));
+  files_.push_back(own_state());
+  for (const std::string& file : rule_files(options.reading.rules))
+    files_.push_back(state_of_file(file));
+}
+
+std::string KeptSummary::file() const {
+  const std::string folder = cache_folder(kFolder);
+  return folder.empty() ? folder : fmt::format("{}/{:016x}", folder, checksum(key_));
+}
+
+std::optional<Summary> KeptSummary::find() const {
+  const std::string path = log_.empty() ? "" : file();
+  const auto sealed = path.empty() ? std::nullopt : read_cache_file(path);
+  const auto bytes = sealed ? unseal(kMagic, *sealed) : std::nullopt;
+  if (!bytes) return std::nullopt;
+  ByteUnpacker in(*bytes);
+  if (in.text() != key_) return std::nullopt;
+  const uint32_t count = in.count(1);
+  for (uint32_t i = 0; i < count && !in.failed(); ++i) {
+    const FileState then = unpack_state(in);
+    if (i < files_.size() ? then != files_[i] : then != state_of_file(then.path))
+      return std::nullopt;
+  }
+  std::optional<Summary> summary = unpack_summary(in.text());
+  if (summary) summary->log_path = sanitizer_.text(path_);
+  return summary;
+}
+
+bool KeptSummary::can_keep(const LogReader& log) {
+  if (log_.empty() || log.used_bytes() < worth_bytes_) return false;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto age = now - std::chrono::nanoseconds(files_.front().modified_ns);
+  const bool is_packed = files_.front().bytes != log.file_bytes();
+  const bool ended = log.counters().exit_kind != GPUPEAK_EXIT_UNKNOWN ||
+                     (log.counters().ended != 0 && age > kSettled);
+  // Profiles of ONNX Runtime lie in files of their own, and a text about symbols names the log.
+  if ((!is_packed && !ended) || has_ort_profiles(log) || !log.symbols_problem().empty())
+    return false;
+  if (!search_.files) return true;
+  for (const Module& module : log.definitions().modules()) {
+    for (std::string& file : watched_symbol_files(module, search_))
+      files_.push_back(state_of_file(std::move(file)));
+  }
+  return true;
+}
+
+bool KeptSummary::is_unchanged() const {
+  return std::all_of(files_.begin(), files_.end(),
+                     [](const FileState& state) { return state == state_of_file(state.path); });
+}
+
+void KeptSummary::keep(const Summary& summary) const {
+  const std::string path = file();
+  if (path.empty() || !is_unchanged()) return;
+  BytePacker out;
+  out.text(key_);
+  out.count(files_.size());
+  for (const FileState& state : files_) pack(state, out);
+  out.text(pack_summary(summary));
+  if (out.bytes().size() > kMostOfOne) return;
+  write_cache_file(path, seal(kMagic, out.bytes()));
+  limit_cache(std::filesystem::path(path).parent_path(), kMostBytes);
+}
+
+Summary kept_or_analyzed(const std::string& log, const Options& options, const Progress& progress) {
+  KeptSummary kept(log, options);
+  if (auto summary = kept.find()) return *std::move(summary);
+  auto reader = std::make_unique<const LogReader>(log, options.reading.sanitizer);
+  const bool keeps = kept.can_keep(*reader);
+  Options all = options;
+  all.stacks = options.stacks || (keeps && with_stacks(options));
+  Summary summary = analyze(*reader, log, all, progress);
+  if (keeps) kept.keep(summary);
+  if (options.process_ends) static_cast<void>(reader.release());
+  return summary;
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,63 @@
+// The summary of a large log is kept, so that who asks again need not wait: the log is then neither
+// unpacked nor replayed, and no names are looked up. It is used only as long as all that it was
+// made of is as it was: the log and its symbols beside it, the libraries' and debug files or that
+// they were missing, rules, options, and this command itself. What is shown is the same, byte for
+// byte.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/analyze/analyze.h"
+
+namespace gpupeak::collector {
+
+/// What tells whether a file, or that there is none, is as it was.
+struct FileState {
+  std::string path;
+  uint64_t device = 0, inode = 0, bytes = 0;
+  int64_t modified_ns = 0, changed_ns = 0;  ///< all 0: there is none
+
+  bool operator==(const FileState&) const = default;
+};
+FileState state_of_file(std::string path);
+
+class KeptSummary {
+ public:
+  /// Shorter logs are replayed in a moment.
+  static constexpr uint64_t kWorthBytes = 32 << 20;
+
+  /// Of the log as it is now. `worth_bytes`: of a log; the summary of a shorter one is not kept.
+  KeptSummary(const std::string& log, const Options& options, uint64_t worth_bytes = kWorthBytes);
+
+  /// As analyze() would make it, or with stacks besides; nullopt if none is kept, or something has
+  /// changed.
+  std::optional<Summary> find() const;
+  /// Whether the summary of this log can be kept. Asked before the log is read for it, so that what
+  /// changes meanwhile is noticed.
+  bool can_keep(const LogReader& log);
+  /// The log has become another file with the same content.
+  void log_was_replaced() { files_.front() = state_of_file(log_); }
+  /// After can_keep() has said so. Nothing, if anything has changed since then.
+  void keep(const Summary& summary) const;
+
+ private:
+  std::string file() const;
+  bool is_unchanged() const;
+
+  const std::string path_;
+  const uint64_t worth_bytes_;
+  const Sanitizer& sanitizer_;
+  const SymbolSearch& search_;
+  std::string log_;               // its canonical path; empty: nothing is kept
+  std::string key_;               // of options, command and log
+  std::vector<FileState> files_;  // the log first
+};
+
+/// analyze(), or what it made before.
+Summary kept_or_analyzed(const std::string& log, const Options& options,
+                         const Progress& progress = {});
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,48 @@
+#include "collector/symbols/symbol_files.h"
+
+#include <fmt/format.h>
+
+namespace gpupeak::collector {
+namespace {
+
+/// "ab/cdef…", as debug files are named by build-id.
+std::string build_id_path(std::string_view build_id) {
+  std::string text;
+  for (const char byte : build_id) {
+    text += fmt::format("{:02x}", static_cast<uint8_t>(byte));
+    if (text.size() == 2) text += '/';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& search) {
+  std::vector<std::string> paths{search.sysroot + module.path};
+  std::vector<std::string> folders = search.debug_dirs;
+  folders.push_back(search.sysroot + std::string(kDefaultDebugDir));
+  for (const std::string& folder : folders) {
+    if (!module.build_id.empty()) {
+      paths.push_back(folder + "/.build-id/" + build_id_path(module.build_id) + ".debug");
+    }
+    paths.push_back(folder + module.path + ".debug");
+  }
+  for (const std::string& folder : search.debug_dirs) {  // a folder of binaries
+    paths.push_back(folder + "/" + module.path.substr(module.path.rfind('/') + 1));
+  }
+  return paths;
+}
+
+std::vector<std::string> watched_symbol_files(const Module& module, const SymbolSearch& search) {
+  std::vector<std::string> paths = symbol_files(module, search);
+  const size_t name_at = module.path.rfind('/') + 1;
+  const std::string folder = module.path.substr(0, name_at), name = module.path.substr(name_at);
+  paths.push_back(search.sysroot + folder + name + ".debug");
+  paths.push_back(search.sysroot + folder + ".debug");
+  paths.push_back(search.sysroot + folder + ".debug/" + name + ".debug");
+  for (const std::string& debug : search.debug_dirs) paths.push_back(debug + folder);
+  paths.push_back(search.sysroot + std::string(kDefaultDebugDir) + folder);
+  return paths;
+}
+
+}  // namespace gpupeak::collector

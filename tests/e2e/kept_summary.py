@@ -1,0 +1,82 @@
+"""The summary of a large log is kept: the next report of it is there at once, says the same, and is made anew as soon as names can be others.
+
+usage: kept_summary.py LIBGPUPEAK GPUPEAK MUCH MANY_PROCESSORS CASE
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from common import GPUPEAK, Skipped, environment, expect, run_checks
+
+MUCH, MANY_PROCESSORS, CASE = sys.argv[3:6]
+
+
+class Place:
+    """A folder with a program of its own, its log and a cache."""
+
+    def __init__(self, folder):
+        self.program, self.log, self.cache = (os.path.join(folder, name) for name in ("program", "x.gplog", "cache"))
+        self.folder = folder
+        os.mkdir(self.cache)
+        shutil.copy(MUCH, self.program)
+
+    def run(self, *options, **variables):
+        subprocess.run([GPUPEAK, "run", "-q", "-o", self.log, *options, "--", self.program, "1", "5"], check=False, stdout=subprocess.DEVNULL,
+                       env=dict(environment(self.folder, False), XDG_CACHE_HOME=self.cache, **variables))
+        expect(os.path.exists(self.log), "there is no log")
+
+    def report(self, *options, cache=None):
+        environment_ = dict(os.environ, XDG_CACHE_HOME=cache or self.cache)
+        environment_.pop("DEBUGINFOD_URLS", None)
+        return subprocess.run([GPUPEAK, "report", *options, self.log], stdout=subprocess.PIPE, text=True, check=True, env=environment_).stdout
+
+    def anew(self, *options):
+        return self.report(*options, cache="/proc/no such folder")
+
+    def kept(self):
+        """File -> when it was last used, written or read."""
+        folder = os.path.join(self.cache, "gpupeak", "summaries")
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        return {name: os.stat(os.path.join(folder, name)).st_mtime_ns for name in names}
+
+
+def case_report():
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(folder)
+        place.run("--compress", "never")
+        expect(os.path.getsize(place.log) > 32 << 20, f"the log has {os.path.getsize(place.log)} bytes only")
+        expect(not place.kept(), "something was kept before anybody asked")
+        first = place.report("--json")
+        kept = place.kept()
+        expect(len(kept) == 1 and first == place.anew("--json"), f"not kept, or another report: {kept}")
+        for options in ((), ("--json",), ("--full",), ("--short",), ("--csv",), ("--short", "--within", "0.001")):
+            anew = place.anew(*(option for option in options if option not in ("--within", "0.001")))
+            expect(place.report(*options) == anew, f"report {options} says something else")
+            used, kept = kept, place.kept()
+            expect(len(kept) == 1 and kept != used, f"report {options} did not use what was kept")
+        named = re.compile(r"\bwork\b")
+        expect(named.search(place.report()), f"the function's name is not there: {place.report()}")
+        if shutil.which("strip") is None:
+            raise Skipped("no strip to take names away with")
+        subprocess.run(["strip", place.program], check=True)
+        expect(not named.search(place.report()), "a name that the program no longer has")
+        shutil.copy(MUCH, os.path.join(folder, "program.debug"))
+        subprocess.run(["objcopy", "--add-gnu-debuglink=program.debug", place.program], cwd=folder, check=True)
+        expect(named.search(place.report()), f"a name that the debug file has is missing: {place.report()}")
+
+
+def case_beside():
+    """Where processors are idle while the log is compressed, it is made meanwhile."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(folder)
+        place.run("--compress", "always", LD_PRELOAD=MANY_PROCESSORS)
+        kept = place.kept()
+        expect(len(kept) == 1, f"nothing was kept: {kept}")
+        expect(place.report() == place.anew() and place.report("--json") == place.anew("--json"), "what was kept says something else")
+        expect(len(place.kept()) == 1 and place.kept() != kept, "what was kept is not used")
+
+
+run_checks(globals()[f"case_{CASE}"])
