@@ -25,7 +25,7 @@ bool any_matches(const std::vector<FrameGlobs>& frames, std::string_view module,
   if (any(name)) return true;
   // `<T as Trait>::f` is in the crate of one of both: it is of those who own both.
   const std::optional<ImplName> impl = impl_name(name);
-  return impl && any(type_path(impl->type)) && (impl->trait.empty() || any(impl->trait));
+  return impl && any(type_path(impl->type)) && (impl->trait.empty() || any(type_path(impl->trait)));
 }
 
 }  // namespace

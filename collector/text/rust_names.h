@@ -23,8 +23,8 @@ std::string_view type_sigils(std::string_view type);
 /// `(A, B)`, `fn(A)`, nor a parameter's letter.
 bool is_type_path(std::string_view type);
 
-/// The path that says whose a type is, of one inside a method (`<a::B>::f::C`) that of the
-/// method's; of those that are built in it is core::primitive.
+/// The path that says whose a type or a trait is, of one inside a method (`<a::B>::f::C`) that of
+/// the method's; of those that are built in it is core::primitive.
 std::string_view type_path(std::string_view type);
 
 }  // namespace gpupeak::collector
