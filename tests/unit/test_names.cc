@@ -99,7 +99,9 @@ TEST_CASE("function_names: Rust's own library is plumbing, what a program adds t
         "alloc::raw_vec::RawVec<T,A>::grow_one", "hashbrown::raw::RawTable<T,A>::reserve_rehash",
         "<alloc::vec::Vec<T,A> as core::iter::traits::collect::Extend<T>>::extend",
         "<std::collections::hash::map::HashMap<store::Key, u64> as core::clone::Clone>::clone",
-        "<[store::Row]>::to_vec", "<T as alloc::string::ToString>::to_string", "<u64>::pow",
+        "<[store::Row]>::to_vec",
+        "<u8 as <[_]>::to_vec_in::ConvertVec>::to_vec::<alloc::alloc::Global>",
+        "<T as alloc::string::ToString>::to_string", "<u64>::pow",
         "<&[u8] as core::convert::Into<alloc::vec::Vec<u8>>>::into",
         "<store::main::{closure#0} as core::ops::function::FnOnce<()>>::call_once::{shim:vtable#0}",
         "core::ops::function::FnOnce::call_once"}) {
