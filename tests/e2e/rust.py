@@ -127,7 +127,7 @@ def main():
         if case == "panic":
             check_panic(folder)
             return
-        for options in ([], ["-g"], ["-O"], ["-O", "-g"]):
+        for options in ([], ["-O", "-g"]):
             check_names(folder, case, options)
 
 
