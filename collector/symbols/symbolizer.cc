@@ -138,7 +138,7 @@ const ResolvedAddress& Symbolizer::resolve(uint32_t id) {
       finish(entry->second);
     }
   }
-  if (!of_node_[id]->wanted && !silent_) want(id);
+  if (!of_node_[id]->wanted && telling_ == Telling::kWhoAsks) want(id);
   return *of_node_[id];
 }
 
@@ -152,16 +152,17 @@ void Symbolizer::want(uint32_t id) {
 
 std::vector<uint32_t> Symbolizer::resolve_ahead(size_t threads, const std::stop_token& stop) {
   const std::vector<StackNode>& nodes = definitions_.nodes();
-  silent_ = true;
+  telling_ = Telling::kLater;
   of_node_.resize(nodes.size());
   NewAddresses added;
   for (uint32_t id = 1; id < nodes.size(); ++id) list(id, added);
   describe_all(added, threads, stop);
   forget_undescribed();
   if (stop.stop_requested()) return {};
-  all_there_ = std::all_of(modules_.begin(), modules_.end(), [](const ModuleFile& file) {
+  const bool all_there = std::all_of(modules_.begin(), modules_.end(), [](const ModuleFile& file) {
     return !file.symbols || file.symbols->state() == ModuleSymbols::State::kUsable;
   });
+  if (all_there) telling_ = Telling::kNobody;
   std::vector<uint32_t> each;
   for (const New& one : added.all) each.push_back(one.node);
   return each;
@@ -176,7 +177,7 @@ void Symbolizer::forget_undescribed() {
 }
 
 void Symbolizer::resolve_all(std::span<const uint32_t> stacks) {
-  if (all_there_) return;
+  if (telling_ == Telling::kNobody) return;
   const std::vector<StackNode>& nodes = definitions_.nodes();
   of_node_.resize(nodes.size());
   stack_resolved_.resize(nodes.size());

@@ -64,7 +64,9 @@ class Symbolizer {
   /// end_ahead() nobody is told of a module that is missing: he will be when he asks for it after
   /// that.
   std::vector<uint32_t> resolve_ahead(size_t threads, const std::stop_token& stop);
-  void end_ahead() { silent_ = all_there_; }
+  void end_ahead() {
+    if (telling_ == Telling::kLater) telling_ = Telling::kWhoAsks;
+  }
   /// The functions at a node as the symbols name them, innermost first; empty if none are known.
   std::vector<DwarfFrame> look_up(uint32_t node);
   /// All frames of a stack, innermost first; empty for node 0.
@@ -94,6 +96,13 @@ class Symbolizer {
     std::shared_ptr<ModuleSymbols> symbols;
     bool wanted = false;
     bool problem_noted = false;
+  };
+
+  /// Who is told what is missing.
+  enum class Telling {
+    kWhoAsks,
+    kLater,   ///< nobody before end_ahead()
+    kNobody,  ///< all nodes are known, and nothing is missing
   };
 
   /// Addresses that are not known yet, with all that depends on no other one.
@@ -128,8 +137,7 @@ class Symbolizer {
   std::unordered_map<Key, ResolvedAddress, KeyHash> resolved_;
   std::vector<ResolvedAddress*> of_node_;  ///< in resolved_; nullptr: not known yet
   std::vector<bool> stack_resolved_;       ///< by node: with all of its callers, by resolve_all()
-  bool all_there_ = false;                 ///< all nodes are known, and no file was missing
-  bool silent_ = false;                    ///< nobody has to be told what is missing
+  Telling telling_ = Telling::kWhoAsks;
   std::unordered_map<std::string, uint32_t> function_ids_;
   std::vector<Warning> warnings_;
   std::map<uint32_t, std::string_view> problems_;

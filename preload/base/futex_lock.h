@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/hook_scope.h"
+#include "base/in_order.h"
 
 namespace gpupeak::preload {
 
@@ -56,12 +57,12 @@ class LockGuard {
   explicit LockGuard(FutexLock& lock) : lock_(lock), place_(t_flags.lock_count) {
     if (place_ < ThreadFlags::kMostLocks) t_flags.locks[place_] = &lock;
     t_flags.lock_count = place_ + 1;
-    asm volatile("" ::: "memory");
+    in_order();
     lock_.lock();
   }
   ~LockGuard() {
     lock_.unlock();
-    asm volatile("" ::: "memory");
+    in_order();
     t_flags.lock_count = place_;
   }
   LockGuard(const LockGuard&) = delete;

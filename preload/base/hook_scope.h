@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/arch.h"
+#include "base/in_order.h"
 
 namespace gpupeak::preload {
 
@@ -60,12 +61,12 @@ class Scope {
     }
     if (entered_) {
       t_flags.*kFlag = here;
-      asm volatile("" ::: "memory");  // a signal handler on this thread sees it from here on
+      in_order();  // a signal handler on this thread sees it from here on
     }
   }
   __attribute__((always_inline)) ~Scope() {
     if (entered_) {
-      asm volatile("" ::: "memory");
+      in_order();
       t_flags.*kFlag = 0;
     }
   }
@@ -95,10 +96,10 @@ using HookScope = Scope<&ThreadFlags::in_hook>;
 struct OutermostScope {
   __attribute__((always_inline)) OutermostScope() {
     t_flags.in_hook = arch::stack_pointer();
-    asm volatile("" ::: "memory");
+    in_order();
   }
   __attribute__((always_inline)) ~OutermostScope() {
-    asm volatile("" ::: "memory");
+    in_order();
     t_flags.in_hook = 0;
   }
   OutermostScope(const OutermostScope&) = delete;

@@ -179,9 +179,6 @@ uint32_t TraceTree::tail(const StackSteps& stack, uint32_t number, uint32_t oute
   uint64_t content = path_hash(record->base, record->count);
   for (size_t i = 0; i < size; ++i) content = path_hash(content, record->words[i]);
   record->key = {content, kIsTail};
-  record->node = 0;
-  record->next = {};
-  record->lines = 0;
   for (uint32_t i = hash(record->key); table_[i & mask_] != 0; ++i) {
     const Record* other = record_at(table_[i & mask_]);
     if (other->key.a != content || other->key.b != kIsTail || other->base != record->base ||

@@ -100,6 +100,7 @@ class TraceTree {
   /// Its words, the last of them kEnd or kTail, and then as many uint16_t: the word of the stack
   /// that holds the same is that many above the base. The marks have the number of the word before,
   /// so that they may be compared as if they were words: what is there is known not to be a mark.
+  /// A tail has no node, lines and next: no stack ends in it.
   struct Record {
     Key key;
     uint32_t node;

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/hook_scope.h"
+#include "base/in_order.h"
 #include "base/process_state.h"
 #include "gpupeak/log_format.h"
 #include "log/log_file.h"
@@ -55,7 +56,7 @@ struct ThreadSlot {
   /// only writer's privilege. docs/design.md, "Order".
   __attribute__((always_inline)) uint64_t take_stamp(ProcessPage& process, uint64_t (*clock)()) {
     stamping.store(1, std::memory_order_relaxed);
-    asm volatile("" ::: "memory");  // claim_only_writer() has the barrier for the processor
+    in_order();  // claim_only_writer() has the barrier for the processor
     const uint32_t only = __atomic_load_n(&process.only_writer, __ATOMIC_ACQUIRE);
     if (only != 0 && only != index + 1) {
       __atomic_store_n(&process.only_writer, 0, __ATOMIC_RELEASE);
