@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,6 +39,7 @@ void make_summary(const std::string& path, int word) {
 }
 
 [[noreturn]] void be_child(const std::string& path, int word) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // however `run` ends: nobody waits for this any more
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_DFL);
   // Where memory runs out, this is what can be spared.
   std::ofstream("/proc/self/oom_score_adj") << 1000;

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 from common import GPUPEAK, Skipped, environment, expect, run_checks
 
@@ -77,6 +78,38 @@ def case_beside():
         expect(len(kept) == 1, f"nothing was kept: {kept}")
         expect(place.report() == place.anew() and place.report("--json") == place.anew("--json"), "what was kept says something else")
         expect(len(place.kept()) == 1 and place.kept() != kept, "what was kept is not used")
+
+
+def processes_of(folder):
+    """Those whose command names the folder."""
+    found = []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{process}/cmdline", "rb") as file:
+                if folder.encode() in file.read():
+                    found.append(int(process))
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def case_killed():
+    """Whoever kills `run` meanwhile leaves no process behind."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(folder)
+        running = subprocess.Popen([GPUPEAK, "run", "-q", "-o", place.log, "--compress", "always", "--", place.program, "1", "5"],
+                                   env=dict(environment(folder, False), XDG_CACHE_HOME=place.cache, LD_PRELOAD=MANY_PROCESSORS),
+                                   stdout=subprocess.DEVNULL)
+        while running.poll() is None and not any(name.endswith(".tmp") for name in os.listdir(folder)):
+            time.sleep(0.001)
+        expect(running.poll() is None and len(processes_of(folder)) == 2, f"nothing works beside it: {processes_of(folder)}")
+        running.kill()
+        running.wait()
+        until = time.monotonic() + 60
+        while processes_of(folder) and time.monotonic() < until:
+            time.sleep(0.01)
+        expect(not processes_of(folder), f"left behind: {processes_of(folder)}")
+        expect(not place.kept(), "a summary of a log that was not finished")
 
 
 run_checks(globals()[f"case_{CASE}"])
