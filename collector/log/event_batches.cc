@@ -1,13 +1,30 @@
 #include "collector/log/event_batches.h"
 
+#include <algorithm>
 #include <system_error>
 
 #include "collector/log/parallel.h"
+#include "collector/log/window_bounds.h"
 
 namespace gpupeak::collector {
 
-EventBatches::EventBatches(EventMerger& merger) : merger_(merger) {
-  if (merger.total_bytes() < kWorthThread || usable_processors() < 2) return;
+/// 0: there are too few processors for it, or too few events.
+size_t EventBatches::window_threads(uint64_t total_bytes) {
+  // More gain little: the caller is not as fast as these.
+  constexpr size_t kMost = 8;
+  const size_t processors = usable_processors();
+  if (total_bytes < kWorthWindows || processors <= kReplayThreads) return 0;
+  return std::min(kMost, processors - kReplayThreads + 1);  // in place of the one that goes ahead
+}
+
+EventBatches::EventBatches(const LogReader& log)
+    : total_bytes_(gpupeak::collector::total_bytes(log)) {
+  if (const size_t threads = window_threads(total_bytes_); threads > 0) {
+    windows_.emplace(log, threads);
+    return;
+  }
+  merger_.emplace(log);
+  if (total_bytes_ < kWorthThread || usable_processors() < 2) return;
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { fill_ahead(stop); });
   } catch (const std::system_error&) {
@@ -17,8 +34,8 @@ EventBatches::EventBatches(EventMerger& merger) : merger_(merger) {
 
 void EventBatches::fill(Batch& batch) {
   batch.events.resize(kBatchEvents);
-  batch.count = merger_.fill(batch.events);
-  batch.done_bytes = merger_.done_bytes();
+  batch.count = merger_->fill(batch.events);
+  batch.done_bytes = merger_->done_bytes();
 }
 
 /// The thread's: until the end, which is an empty batch.
@@ -53,6 +70,11 @@ std::span<const Event> EventBatches::take(const Batch& batch) {
 }
 
 std::span<const Event> EventBatches::next() {
+  if (windows_) {
+    const std::span<const Event> events = windows_->next();
+    done_bytes_ = windows_->done_bytes();
+    return events;
+  }
   if (!thread_.joinable()) {
     fill(batches_[0]);
     return take(batches_[0]);

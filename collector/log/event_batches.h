@@ -1,6 +1,6 @@
 // The events of a log, a batch at a time. Where there are several processors, a thread of its own
-// decodes and merges them ahead of the caller; the order is the merger's, whoever runs it.
-// EventStream drives it.
+// decodes and merges them ahead of the caller, and several do where there are more; the order is
+// the merger's, whoever runs it. EventStream drives it.
 #pragma once
 
 #include <array>
@@ -9,31 +9,37 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <thread>
 #include <vector>
 
 #include "collector/log/event_merger.h"
+#include "collector/log/event_windows.h"
 
 namespace gpupeak::collector {
 
 class EventBatches {
  public:
-  /// The merger is this object's alone until it is destroyed.
-  explicit EventBatches(EventMerger& merger);
+  explicit EventBatches(const LogReader& log);
 
   /// The next events, valid until the next call; none at the end, after which it must not be called
   /// again. Throws what decoding threw.
   std::span<const Event> next();
   /// How much of the log has been decoded with the last batch.
   uint64_t done_bytes() const { return done_bytes_; }
+  uint64_t total_bytes() const { return total_bytes_; }
+  /// At the end.
+  StreamCounts counts() const { return windows_ ? windows_->counts() : merger_->counts(); }
 
  private:
   static constexpr size_t kBatchEvents = 2048;
   static constexpr size_t kBatches = 4;  ///< with the one that the caller has
   /// Of a shorter log a thread takes longer to start than to decode it.
   static constexpr uint64_t kWorthThread = 256 << 10;
+  /// Of windows, several threads share several.
+  static constexpr uint64_t kWorthWindows = 8 * EventWindows::kWindowBytes;
 
   struct Batch {
     std::vector<Event> events;
@@ -46,7 +52,11 @@ class EventBatches {
   void fill_ahead(const std::stop_token& stop);
   std::span<const Event> take(const Batch& batch);
 
-  EventMerger& merger_;
+  static size_t window_threads(uint64_t total_bytes);
+
+  const uint64_t total_bytes_;
+  std::optional<EventWindows> windows_;
+  std::optional<EventMerger> merger_;  // where there are no windows
   std::array<Batch, kBatches> batches_;
   uint64_t done_bytes_ = 0;
   std::mutex mutex_;

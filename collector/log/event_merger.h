@@ -11,10 +11,15 @@
 // number that does not turn up within a second of the log's time was lost: it is counted, and not
 // waited for. While one slot's events all come before those of the others, it is decoded without
 // looking at these.
+//
+// A log can be merged in pieces: up to a time, and from there on by another merger. Where it begins
+// that one may not know yet how the one before it will end; what it took for granted is asked
+// later.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,45 +31,66 @@ namespace gpupeak::collector {
 
 class EventMerger {
  public:
-  explicit EventMerger(const LogReader& log);
-  EventMerger(const EventMerger&) = delete;
-  EventMerger& operator=(const EventMerger&) = delete;
-
-  /// The next events; fewer than there is room for at the end alone. Event::ticks never runs
-  /// backwards.
-  size_t fill(std::span<Event> events);
-  const StreamCounts& counts() const { return counts_; }
-  /// Of the chunks that have been decoded, and of all.
-  uint64_t done_bytes() const;
-  uint64_t total_bytes() const { return total_bytes_; }
-
- private:
+  /// A slot that has events left.
   struct Source {
     SlotDecoder decoder;
     Event next;
   };
+  /// How a merger goes on where another has ended.
+  struct Turn {
+    std::optional<uint32_t> slot;  ///< whose turn it is; none: whose event comes first
+    uint64_t next_sequence = 1;    ///< of device events; kAnySequence: it is not known yet
+  };
+  static constexpr uint64_t kAnySequence = 0;
+
+  /// The whole log.
+  explicit EventMerger(const LogReader& log);
+  /// What follows some time; `sources` are in the order of their slots.
+  EventMerger(const LogReader& log, std::vector<Source> sources, const Turn& turn);
+  EventMerger(EventMerger&&) = default;
+  EventMerger(const EventMerger&) = delete;
+  EventMerger& operator=(const EventMerger&) = delete;
+
+  /// The next events, none of them later than `until`; fewer than there is room for where these end
+  /// alone. Event::ticks never runs backwards.
+  size_t fill(std::span<Event> events, uint64_t until = UINT64_MAX);
+  /// How it goes on, after a fill() that left room.
+  Turn turn() const;
+  /// Whether events up to that time wait for others that follow it.
+  bool holds_back() const { return !parked_.empty(); }
+  /// For a merger that began with kAnySequence: whether what it gave is right behind `turn`. If so
+  /// it may go on.
+  bool follows(const Turn& turn);
+  StreamCounts counts() const;
+  /// Of the chunks that have been decoded.
+  uint64_t done_bytes() const;
+  const std::vector<Source>& sources() const { return sources_; }
+
+ private:
   /// A slot that has events, by the time of the next one.
   struct Ready {
     uint64_t ticks;
-    uint32_t slot;
+    uint32_t source;
     bool operator<(const Ready& other) const {
-      return ticks != other.ticks ? ticks < other.ticks : slot < other.slot;
+      return ticks != other.ticks ? ticks < other.ticks : source < other.source;
     }
   };
 
   Source* pick();
-  size_t run_on(std::span<Event> events);
+  size_t run_on(std::span<Event> events, uint64_t until);
+  void stop_running(uint64_t next_ticks);
+  void begin_with(uint32_t slot);
   uint64_t others_from() const;
   bool held_back(const Event& event) const {
-    return is_device_event(event.tag) && event.sequence > next_sequence_;
+    return is_device_event(event.tag) && event.sequence > next_sequence_ &&
+           next_sequence_ != kAnySequence;
   }
   void pass(Event& event);
-  void push_ready(const Source& source);
+  void push_ready(uint32_t source);
   void sift_down();
   void remove_first();
 
-  StreamCounts counts_;
-  std::vector<Source> sources_;  // by slot
+  std::vector<Source> sources_;  // in the order of slots
   std::vector<Ready> ready_;     // binary heap, the earliest first
   std::vector<Source*> parked_;  // next is a device event whose predecessor is not yet seen
   Source* running_ = nullptr;    // the heap's first, until another slot's event comes before its
@@ -73,7 +99,11 @@ class EventMerger {
   uint64_t next_sequence_ = 1;
   uint64_t patience_ticks_;
   bool recheck_ = false;  // a device event has passed while others are parked
-  uint64_t total_bytes_ = 0;
+  uint64_t missing_device_events_ = 0;
+  // What follows() asks for.
+  std::optional<uint32_t> first_slot_;
+  uint64_t first_sequence_ = 0;  // was taken for the next one; 0: none was
+  bool has_parked_ = false;
 };
 
 }  // namespace gpupeak::collector

@@ -5,10 +5,9 @@
 namespace gpupeak::collector {
 
 EventStream::EventStream(const LogReader& log, Progress progress)
-    : merger_(log), progress_(std::move(progress)) {}
+    : log_(log), progress_(std::move(progress)) {}
 
-void EventStream::report_progress(uint64_t done_bytes) {
-  const uint64_t total_bytes = merger_.total_bytes();
+void EventStream::report_progress(uint64_t done_bytes, uint64_t total_bytes) {
   if (done_bytes < total_bytes && done_bytes - reported_bytes_ < kProgressStepBytes) return;
   reported_bytes_ = done_bytes;
   if (progress_) progress_(done_bytes, total_bytes);

@@ -9,9 +9,9 @@
 
 #include "collector/log/event.h"
 #include "collector/log/event_batches.h"
-#include "collector/log/event_merger.h"
 #include "collector/log/log_reader.h"
 #include "collector/log/progress.h"
+#include "collector/log/slot_decoder.h"
 
 namespace gpupeak::collector {
 
@@ -24,16 +24,17 @@ class EventStream {
   /// few ahead.
   template <class Visitor>
   void run(Visitor& visitor) {
-    EventBatches batches(merger_);
+    EventBatches batches(log_);
     for (auto events = batches.next(); !events.empty(); events = batches.next()) {
       visit(events, visitor);
-      report_progress(batches.done_bytes());
+      report_progress(batches.done_bytes(), batches.total_bytes());
     }
-    report_progress(merger_.total_bytes());
+    report_progress(batches.total_bytes(), batches.total_bytes());
+    counts_ = batches.counts();
   }
 
   /// After run().
-  const StreamCounts& counts() const { return merger_.counts(); }
+  const StreamCounts& counts() const { return counts_; }
 
  private:
   static constexpr size_t kFarAhead = 40;
@@ -50,11 +51,12 @@ class EventStream {
       visitor.on_event(events[i]);
     }
   }
-  void report_progress(uint64_t done_bytes);
+  void report_progress(uint64_t done_bytes, uint64_t total_bytes);
 
-  EventMerger merger_;
+  const LogReader& log_;
   Progress progress_;
   uint64_t reported_bytes_ = 0;
+  StreamCounts counts_;
 };
 
 }  // namespace gpupeak::collector

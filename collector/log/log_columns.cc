@@ -451,20 +451,35 @@ void ColumnSplitter::split(std::span<const uint8_t> stretch, std::vector<uint8_t
 ColumnCutter::ColumnCutter(std::string name) : name_(std::move(name)) {}
 
 void ColumnCutter::take(const char* bytes, size_t size, const Sink& sink) {
-  pending_.insert(pending_.end(), bytes, bytes + size);
-  while (pending_.size() >= kBlockHeadBytes) {
-    uint32_t sizes[kBlockHeadWords];
-    memcpy(sizes, pending_.data(), kBlockHeadBytes);
-    uint64_t whole = kBlockHeadBytes;
-    for (size_t i = 0; i < kColumns; ++i) whole += sizes[i + 1];
-    if (whole > kMostBlockBytes || sizes[0] > kMostStretchBytes)
-      throw LogError(name_ + " is damaged: a block is too large", 0);
-    if (pending_.size() < whole) return;
-    const auto end = pending_.begin() + static_cast<ptrdiff_t>(whole);
-    std::vector<uint8_t> rest(end, pending_.end());
-    pending_.resize(whole);
-    sink({std::exchange(pending_, std::move(rest)), sizes[0]});
+  while (size > 0) {
+    const size_t wanted = pending_.size() < kBlockHeadBytes ? kBlockHeadBytes : block_bytes();
+    const size_t step = std::min(size, wanted - pending_.size());
+    pending_.insert(pending_.end(), bytes, bytes + step);
+    bytes += step;
+    size -= step;
+    if (pending_.size() < kBlockHeadBytes) return;
+    const size_t whole = block_bytes();
+    pending_.reserve(whole);
+    if (pending_.size() == whole) {
+      const uint32_t stretch_bytes = head_word(0);
+      sink({std::exchange(pending_, {}), stretch_bytes});
+    }
   }
+}
+
+uint32_t ColumnCutter::head_word(size_t i) const {
+  uint32_t word;
+  memcpy(&word, pending_.data() + i * sizeof word, sizeof word);
+  return word;
+}
+
+/// What the pending block's head says.
+size_t ColumnCutter::block_bytes() const {
+  uint64_t whole = kBlockHeadBytes;
+  for (size_t i = 0; i < kColumns; ++i) whole += head_word(i + 1);
+  if (whole > kMostBlockBytes || head_word(0) > kMostStretchBytes)
+    throw LogError(name_ + " is damaged: a block is too large", 0);
+  return whole;
 }
 
 void ColumnCutter::finish() const {

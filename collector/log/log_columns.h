@@ -46,8 +46,11 @@ class ColumnCutter {
   void finish() const;
 
  private:
+  uint32_t head_word(size_t i) const;
+  size_t block_bytes() const;
+
   std::string name_;
-  std::vector<uint8_t> pending_;
+  std::vector<uint8_t> pending_;  // a block, not yet whole; with room for it once its head is there
 };
 
 /// Gives the stretch of a block, in pieces. Throws LogError, with `name`, if that is not what the

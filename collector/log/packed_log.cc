@@ -229,11 +229,9 @@ ColumnBlock checked_block(std::span<const uint8_t> stretch) {
   return block;
 }
 
-/// Blocks that are made or joined at the same time, each by a thread.
-size_t blocks_at_once() {
-  constexpr size_t kMost = 4;  // each takes twice a stretch of memory
-  return std::min(kMost, usable_processors());
-}
+/// Blocks that are made or joined at the same time, each by a thread. To make one takes twice a
+/// stretch of memory, 32 MiB; to join one takes the block alone, some 10 MiB.
+constexpr size_t kMostMade = 4, kMostJoined = 8;
 
 void pack_columns(std::span<const uint8_t> log, std::ostream& out, const Progress& progress,
                   const Packing& packing) {
@@ -243,8 +241,9 @@ void pack_columns(std::span<const uint8_t> log, std::ostream& out, const Progres
   write_skippable(told, out);
   ZstdPacker packer(out, packing.level, packing.threads);
   std::deque<std::future<ColumnBlock>> making;
+  const size_t at_once = std::min(kMostMade, usable_processors());
   for (size_t begun = 0, done = 0; done < log.size() && out;) {
-    while (begun < log.size() && making.size() < blocks_at_once()) {
+    while (begun < log.size() && making.size() < at_once) {
       const auto stretch = log.subspan(begun, ColumnSplitter::stretch(log, begun));
       begun += stretch.size();
       making.push_back(std::async(checked_block, stretch));
@@ -270,7 +269,7 @@ class LogJoiner {
     cutter_.take(bytes, size, [&](ColumnBlock block) {
       const uint64_t place = log_.grow(block.stretch_bytes);
       check();
-      if (joining_.size() == blocks_at_once()) finish_first();
+      if (joining_.size() == at_once_) finish_first();
       joining_.push_back(std::async([this, place, block = std::move(block)] {
         uint64_t at = place;
         join_columns(block, name_, [&](const char* piece, size_t piece_bytes) {
@@ -294,6 +293,7 @@ class LogJoiner {
   const std::string& name_;
   TemporaryLog& log_;
   ColumnCutter cutter_;
+  const size_t at_once_ = std::min(kMostJoined, usable_processors());
   std::deque<std::future<void>> joining_;
 };
 

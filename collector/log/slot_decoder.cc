@@ -61,19 +61,29 @@ struct HotFields {
 
 }  // namespace
 
-SlotDecoder::SlotDecoder(const LogReader& log, uint32_t slot_index, StreamCounts& counts)
-    : log_(log), slot_(log.slots()[slot_index]), counts_(counts), slot_index_(slot_index) {}
+StreamCounts& StreamCounts::operator+=(const StreamCounts& other) {
+  events += other.events;
+  host_events += other.host_events;
+  device_events += other.device_events;
+  unknown_records += other.unknown_records;
+  corrupt_chunks += other.corrupt_chunks;
+  missing_device_events += other.missing_device_events;
+  return *this;
+}
+
+SlotDecoder::SlotDecoder(const LogReader& log, uint32_t slot_index)
+    : log_(&log), slot_(&log.slots()[slot_index]), slot_index_(slot_index) {}
 
 bool SlotDecoder::next_chunk() {
   if (next_chunk_ > 0) {
-    const Chunk& done = slot_.chunks[next_chunk_ - 1];
+    const Chunk& done = slot_->chunks[next_chunk_ - 1];
     done_bytes_ += done.end - done.begin;
-    log_.release(done);
+    if (!keeps_chunks_) log_->release(done);
   }
-  if (next_chunk_ == slot_.chunks.size()) return false;
-  const Chunk& chunk = slot_.chunks[next_chunk_++];
-  at_ = log_.data() + chunk.begin;
-  end_ = log_.data() + chunk.end;
+  if (next_chunk_ == slot_->chunks.size()) return false;
+  const Chunk& chunk = slot_->chunks[next_chunk_++];
+  at_ = log_->data() + chunk.begin;
+  end_ = log_->data() + chunk.end;
   ticks_ = chunk.start_ticks;
   address_ = 0;
   tid_ = chunk.tid;

@@ -1,4 +1,5 @@
-// Decodes the events of one slot in program order. EventMerger has one for each slot of a log.
+// Decodes the events of one slot in program order. EventMerger has one for each slot of a log. A
+// copy goes on from where the decoder was.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +18,13 @@ struct StreamCounts {
   uint64_t unknown_records = 0;        ///< of a newer writer: skipped
   uint64_t corrupt_chunks = 0;         ///< decoding stopped inside
   uint64_t missing_device_events = 0;  ///< holes in the numbers
+
+  StreamCounts& operator+=(const StreamCounts& other);
 };
 
 class SlotDecoder {
  public:
-  SlotDecoder(const LogReader& log, uint32_t slot_index, StreamCounts& counts);
+  SlotDecoder(const LogReader& log, uint32_t slot_index);
 
   /// Decodes the slot's next events: up to one that is later than `limit`, or is no hot record, or
   /// fills the room. Returns how many; 0 at the slot's end, after which it must not be called
@@ -29,6 +32,9 @@ class SlotDecoder {
   size_t next(std::span<Event> events, uint64_t limit);
   /// Of the chunks that have been decoded.
   uint64_t done_bytes() const { return done_bytes_; }
+  const StreamCounts& counts() const { return counts_; }
+  /// Whether what has been decoded stays in memory, since another decoder comes after this one.
+  void keep_chunks(bool keep) { keeps_chunks_ = keep; }
 
  private:
   bool next_chunk();
@@ -36,15 +42,16 @@ class SlotDecoder {
   bool decode_extended(Event& event, bool& known);
   void give_up_chunk();
 
-  const LogReader& log_;
-  const Slot& slot_;
-  StreamCounts& counts_;
+  const LogReader* log_;
+  const Slot* slot_;
+  StreamCounts counts_;
   const uint8_t* at_ = nullptr;
   const uint8_t* end_ = nullptr;
   uint64_t ticks_ = 0;
   uint64_t address_ = 0;
   uint32_t slot_index_;
   uint32_t tid_ = 0;
+  bool keeps_chunks_ = false;
   size_t next_chunk_ = 0;
   uint64_t done_bytes_ = 0;
 };

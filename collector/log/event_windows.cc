@@ -1,0 +1,162 @@
+#include "collector/log/event_windows.h"
+
+#include <algorithm>
+#include <array>
+#include <system_error>
+#include <utility>
+
+#include "collector/log/window_bounds.h"
+
+namespace gpupeak::collector {
+
+EventWindows::Cursor::Cursor(const LogReader& log, uint32_t slot)
+    : source{SlotDecoder(log, slot), {}} {
+  source.decoder.keep_chunks(true);
+  has_events = source.decoder.next({&source.next, 1}, 0) > 0;
+}
+
+/// To the slot's first event that is later.
+void EventWindows::Cursor::advance(uint64_t until, std::span<Event> scratch) {
+  while (has_events && source.next.ticks <= until) {
+    const size_t decoded = source.decoder.next(scratch, until);
+    has_events = decoded > 0;
+    if (has_events) source.next = scratch[decoded - 1];
+  }
+}
+
+EventWindows::EventWindows(const LogReader& log, size_t threads, uint64_t window_bytes)
+    : log_(log),
+      bounds_(window_bounds(log, window_bytes)),
+      windows_(std::max<size_t>(1, threads * kWindowsPerThread)),
+      batch_(kBatchEvents) {
+  for (uint32_t i = 0; i < log.slots().size(); ++i) cursors_.emplace_back(log, i);
+  for (Window& window : windows_) window.begin.reserve(cursors_.size());
+  try {
+    while (threads_.size() < threads)
+      threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+  } catch (const std::system_error&) {
+    // No more threads are to be had: those that there are do it all, or the caller's.
+  }
+}
+
+void EventWindows::work(const std::stop_token& stop) {
+  while (true) {
+    size_t number;
+    {
+      std::unique_lock lock(mutex_);
+      const auto has_room = [this] {
+        const size_t left = taken_ == 0 ? 0 : taken_ - 1;
+        return begun_ == bounds_.size() || begun_ - left < windows_.size();
+      };
+      if (!room_.wait(lock, stop, has_room) || begun_ == bounds_.size()) return;
+      number = begun_++;
+    }
+    prepare(number);
+    {
+      const std::lock_guard lock(mutex_);
+      window(number).is_done = true;
+    }
+    done_.notify_one();
+  }
+}
+
+void EventWindows::prepare(size_t number) {
+  scan(number);
+  try {
+    merge(number);
+  } catch (...) {
+    window(number).error = std::current_exception();
+  }
+}
+
+/// Whoever has the window before this one need not be asked whether it is scanned: each slot says
+/// so itself. Never throws, or others would wait for it for ever.
+void EventWindows::scan(size_t number) {
+  Window& window = this->window(number);
+  std::array<Event, 128> scratch;
+  window.begin.clear();
+  window.done_bytes = 0;
+  for (Cursor& cursor : cursors_) {
+    uint32_t windows;
+    while ((windows = cursor.windows.load(std::memory_order_acquire)) != number)
+      cursor.windows.wait(windows, std::memory_order_acquire);
+    if (cursor.has_events) {
+      window.begin.push_back(cursor.source);
+      window.begin.back().decoder.keep_chunks(false);
+    }
+    cursor.advance(bounds_[number], scratch);
+    window.done_bytes += cursor.source.decoder.done_bytes();
+    cursor.windows.store(static_cast<uint32_t>(number + 1), std::memory_order_release);
+    cursor.windows.notify_all();
+  }
+}
+
+void EventWindows::merge(size_t number) {
+  constexpr size_t kFirstEvents = 1 << 13;
+  Window& window = this->window(number);
+  window.count = 0;
+  window.merger.emplace(log_, window.begin,
+                        EventMerger::Turn{.slot = {}, .next_sequence = EventMerger::kAnySequence});
+  while (window.count < kMostEvents) {
+    if (window.count == window.events.size())
+      window.events.resize(std::max(kFirstEvents, 2 * window.events.size()));
+    const std::span<Event> room = std::span(window.events).subspan(window.count);
+    const size_t merged = window.merger->fill(room, bounds_[number]);
+    window.count += merged;
+    if (merged < room.size()) return;
+  }
+}
+
+/// The next one, which is merged, in place of the one that the caller had.
+EventWindows::Window& EventWindows::take_window() {
+  const size_t number = taken_;
+  Window& window = this->window(number);
+  if (threads_.empty()) {
+    prepare(number);
+    ++taken_;
+  } else {
+    std::unique_lock lock(mutex_);
+    ++taken_;
+    room_.notify_one();
+    done_.wait(lock, [&window] { return window.is_done; });
+    window.is_done = false;
+  }
+  if (window.error) std::rethrow_exception(window.error);
+  done_bytes_ = window.done_bytes;
+  return window;
+}
+
+std::span<const Event> EventWindows::next() {
+  while (true) {
+    if (serial_) {
+      const size_t count = serial_->fill(batch_, bounds_[taken_ - 1]);
+      if (count > 0) return {batch_.data(), count};
+      if (serial_->holds_back()) {
+        take_window();  // serial_ merges it, too
+        continue;
+      }
+      turn_ = serial_->turn();
+      missing_device_events_ += serial_->counts().missing_device_events;
+      serial_.reset();
+    }
+    if (taken_ == bounds_.size()) return {};
+    Window& window = take_window();
+    if (!window.merger->follows(turn_)) {
+      ++merged_again_;
+      serial_.emplace(log_, window.begin, turn_);
+      continue;
+    }
+    turn_ = window.merger->turn();
+    if (window.count == kMostEvents) serial_.emplace(std::move(*window.merger));
+    if (window.count > 0) return {window.events.data(), window.count};
+  }
+}
+
+StreamCounts EventWindows::counts() const {
+  StreamCounts counts;
+  for (const Cursor& cursor : cursors_) counts += cursor.source.decoder.counts();
+  counts.missing_device_events += missing_device_events_;
+  return counts;
+}
+
+}  // namespace gpupeak::collector

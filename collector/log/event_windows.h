@@ -1,0 +1,102 @@
+// The events of a log, merged by several threads: each takes the next window of the log's time,
+// finds where each slot enters it, and merges what lies in it, while the others have those before
+// and behind.
+//
+//   bounds       |     1     |     2     |     3     |
+//   scanned by   thread 1 .. thread 2 .. thread 3 ..    one slot after another, at each others'
+//   heels merged by    thread 1    thread 2    thread 3       at the same time handed on    in
+//   order: what a window took for granted of those before it is asked first
+//
+// To scan a slot is to decode it and to keep nothing but the place: a quarter of what merging it
+// costs, and none of it twice by the same thread. A window's thread takes for granted that no event
+// of earlier ones waits for a device event, that the first device event has the next number, and
+// that of several first events the one of the lowest slot comes first. Where that turns out wrong,
+// the caller merges that window again, one event after another, and goes on so until no event
+// waits. EventBatches has one for a long log, where there are processors for it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "collector/log/event_merger.h"
+
+namespace gpupeak::collector {
+
+class EventWindows {
+ public:
+  /// Some 40,000 events.
+  static constexpr uint64_t kWindowBytes = 256 << 10;
+
+  /// As many of `threads` as are to be had; with none the caller merges all windows.
+  EventWindows(const LogReader& log, size_t threads, uint64_t window_bytes = kWindowBytes);
+
+  /// As EventBatches::next().
+  std::span<const Event> next();
+  /// How much of the log has been decoded with what next() gave.
+  uint64_t done_bytes() const { return done_bytes_; }
+  /// At the end.
+  StreamCounts counts() const;
+  /// Windows that were merged again, at the end.
+  size_t merged_again() const { return merged_again_; }
+
+ private:
+  static constexpr size_t kWindowsPerThread = 2;
+  static constexpr size_t kBatchEvents = 2048;
+  /// Of a window, ahead of the caller, who merges the rest: headers of chunks do not tell all.
+  static constexpr size_t kMostEvents = 1 << 17;
+
+  /// How far a slot has been scanned. Threads come by one after another.
+  struct alignas(64) Cursor {
+    Cursor(const LogReader& log, uint32_t slot);
+    void advance(uint64_t until, std::span<Event> scratch);
+
+    EventMerger::Source source;
+    bool has_events;
+    std::atomic<uint32_t> windows = 0;  ///< up to the end of how many
+  };
+  struct Window {
+    std::vector<EventMerger::Source> begin;
+    std::optional<EventMerger> merger;
+    std::vector<Event> events;
+    size_t count = 0;
+    uint64_t done_bytes = 0;
+    bool is_done = false;
+    std::exception_ptr error;
+  };
+  Window& window(size_t number) { return windows_[number % windows_.size()]; }
+
+  void work(const std::stop_token& stop);
+  void prepare(size_t number);
+  void scan(size_t number);
+  void merge(size_t number);
+  Window& take_window();
+
+  const LogReader& log_;
+  const std::vector<uint64_t> bounds_;
+  std::deque<Cursor> cursors_;
+  std::vector<Window> windows_;
+  std::mutex mutex_;
+  std::condition_variable_any room_;
+  std::condition_variable done_;
+  size_t begun_ = 0;
+  size_t taken_ = 0;  ///< the last of them is the caller's
+  uint64_t done_bytes_ = 0;
+  EventMerger::Turn turn_;             ///< of what follows the caller's window
+  std::optional<EventMerger> serial_;  ///< merges what is left of it
+  std::vector<Event> batch_;           ///< of serial_
+  uint64_t missing_device_events_ = 0;
+  size_t merged_again_ = 0;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace gpupeak::collector
