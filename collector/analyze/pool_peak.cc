@@ -23,7 +23,7 @@ const ScopeId* split_scope(const Replay& replay, ScopeId scope) {
 std::vector<Contribution> contributions_at_peak(const Replay& replay, ScopeId scope) {
   std::vector<Contribution> held;
   replay.peaks().visit_at_peak(scope, [&](GroupId group, const PeakFinder::AtPeak& at) {
-    if (at.bytes > 0) held.push_back({group, at.bytes, at.count});
+    held.push_back({group, at.bytes, at.count});
   });
   return held;
 }

@@ -143,8 +143,13 @@ std::vector<uint64_t> GroupAccounts::finish() {
     note_at_peaks(group);
     if (group.stored == 0) continue;
     const ScopeList& list = scope_lists_[group.scope_list];
-    for (size_t i = 0; i < list.count; ++i)
-      sums[list.ids[i]] += at_peaks_[group.stored - 1][i].bytes;
+    uint64_t all = 0;
+    for (size_t i = 0; i < list.count; ++i) {
+      const uint64_t bytes = at_peaks_[group.stored - 1][i].bytes;
+      sums[list.ids[i]] += bytes;
+      all |= bytes;
+    }
+    if (all != 0) holders_.push_back(static_cast<GroupId>(id));
   }
   return sums;
 }

@@ -99,6 +99,7 @@ class GroupAccounts {
     return groups_[id];
   }
   AtPeak at_peak(GroupId id, ScopeId scope);
+  /// visit(GroupId, const AtPeak&) for each that held bytes at that peak, by group. After finish().
   template <class Visit>
   void visit_at_peak(ScopeId scope, const Visit& visit);
 
@@ -127,6 +128,8 @@ class GroupAccounts {
   ChunkedArray<Group> groups_;
   // Of groups that held something at one: beside their lists of scopes.
   ChunkedArray<std::array<AtPeak, kMaxScopesOfGroup>> at_peaks_;
+  // Of millions of groups those few that held bytes at the end of any peak. After finish().
+  std::vector<GroupId> holders_;
 
   std::unique_ptr<Note[]> notes_;                             // kBatches batches, used in turn
   Note *begin_ = nullptr, *next_ = nullptr, *end_ = nullptr;  // of the one that is being filled
@@ -141,17 +144,16 @@ class GroupAccounts {
 
 template <class Visit>
 void GroupAccounts::visit_at_peak(ScopeId scope, const Visit& visit) {
-  catch_up();
   std::vector<size_t> places;  // of the scope in each list
   for (const ScopeList& list : scope_lists_)
     places.push_back(
         static_cast<size_t>(std::find(list.begin(), list.end(), scope) - list.begin()));
-  for (size_t id = 0; id < groups_.size(); ++id) {
+  for (const GroupId id : holders_) {
     const Group& group = groups_[id];
-    if (group.stored == 0) continue;
     const size_t place = places[group.scope_list];
     if (place == scope_lists_[group.scope_list].count) continue;
-    visit(static_cast<GroupId>(id), at_peaks_[group.stored - 1][place]);
+    const AtPeak& held = at_peaks_[group.stored - 1][place];
+    if (held.bytes > 0) visit(id, held);
   }
 }
 

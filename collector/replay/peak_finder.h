@@ -98,7 +98,7 @@ class PeakFinder {
   /// finish().
   AtPeak at_peak(GroupId group, ScopeId scope) const { return accounts_.at_peak(group, scope); }
 
-  /// visit(GroupId, const AtPeak&) for all that may have held something at that peak, by group.
+  /// visit(GroupId, const AtPeak&) for each that held bytes at that peak, by group. After finish().
   template <class Visit>
   void visit_at_peak(ScopeId scope, const Visit& visit) const {
     accounts_.visit_at_peak(scope, visit);
