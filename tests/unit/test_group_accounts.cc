@@ -90,4 +90,17 @@ TEST_CASE("group_accounts: groups and scopes may come while changes are being co
   }
   CHECK(live == sum);
   CHECK(temporary == kSteps / 2);
+  // Who asks for a scope's holders is given those that have something there, and no others.
+  for (const ScopeId scope : scopes) {
+    std::vector<std::pair<GroupId, uint64_t>> expected, visited;
+    for (GroupId group = 0; group < peaks.group_count(); ++group) {
+      const uint64_t bytes = peaks.at_peak(group, scope).bytes;
+      if (bytes > 0) expected.emplace_back(group, bytes);
+    }
+    peaks.visit_at_peak(scope, [&](GroupId group, const PeakFinder::AtPeak& at) {
+      visited.emplace_back(group, at.bytes);
+    });
+    CHECK(visited.size() > 1000);
+    CHECK((visited == expected));
+  }
 }
