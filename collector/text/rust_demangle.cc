@@ -2,6 +2,8 @@
 // name in a damaged log must not keep us.
 #include "collector/text/rust_demangle.h"
 
+// Else its own declaration of basename is not that of <string.h>, which clang refuses.
+#define HAVE_DECL_BASENAME 1
 #include <demangle.h>
 
 #include <algorithm>
