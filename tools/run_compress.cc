@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <span>
 
 #include "collector/log/mapped_file.h"
@@ -59,6 +61,8 @@ void compress_logs(const std::vector<RunLog>& logs, Compression compression, boo
   using Clock = std::chrono::steady_clock;
   Clock::duration took{};
   uint64_t count = 0, before = 0, after = 0;
+  // Who has a terminal will ask for the report; others would wait for what nobody reads.
+  const bool somebody_reads = !quiet && isatty(STDERR_FILENO) != 0;
   ProgressBar bar("compressing (Ctrl-C leaves the log as it is)");
   const collector::Progress show = quiet ? collector::Progress() : bar.callback();
   for (const RunLog& log : logs) {
@@ -68,14 +72,16 @@ void compress_logs(const std::vector<RunLog>& logs, Compression compression, boo
     if (!wanted || stop != 0 || is_running(log)) continue;
     try {
       const auto began = Clock::now();
-      SummaryBeside summary(log.path);
+      std::optional<SummaryBeside> summary;
+      if (somebody_reads && &log == &logs.front()) summary.emplace(log.path);
       compress(log.path, show, stop);
       const auto of_log = Clock::now() - began;
       took += of_log;
       ++count;
       before += bytes;
       after += size_of(log.path);
-      summary.keep(of_log / 2);
+      bar.clear();
+      if (summary) summary->keep(2 * of_log, stop);
     } catch (const Stopped&) {
     } catch (const std::exception& error) {
       bar.clear();

@@ -2,20 +2,27 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <fstream>
 
 #include "collector/analyze/kept_summary.h"
 #include "collector/log/parallel.h"
 #include "run_compress.h"
+#include "terminal.h"
 
 namespace gpupeak::tools {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct HowFar {
+  uint64_t done, total;
+};
 
 /// Until somebody says that the log is what it stays; false: nobody will.
 bool wait_for_word(int pipe) {
@@ -27,24 +34,29 @@ bool wait_for_word(int pipe) {
 }
 
 /// As `report` and `report --json` will ask for it.
-void make_summary(const std::string& path, int word) {
+void make_summary(const std::string& path, int word, int news) {
   const collector::Options options;
   collector::KeptSummary kept(path, options);
   const collector::LogReader log(path);
   if (!kept.can_keep(log)) return;
-  const collector::Summary summary = collector::analyze(log, path, options);
+  const auto tell = [news](uint64_t done, uint64_t total) {
+    const HowFar how_far{done, total};
+    // While nobody reads, what does not fit is left out.
+    [[maybe_unused]] const ssize_t written = write(news, &how_far, sizeof how_far);
+  };
+  const collector::Summary summary = collector::analyze(log, path, options, tell);
   if (!wait_for_word(word)) return;
   kept.log_was_replaced();
   kept.keep(summary);
 }
 
-[[noreturn]] void be_child(const std::string& path, int word) {
+[[noreturn]] void be_child(const std::string& path, int word, int news) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // however `run` ends: nobody waits for this any more
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_DFL);
   // Where memory runs out, this is what can be spared.
   std::ofstream("/proc/self/oom_score_adj") << 1000;
   try {
-    make_summary(path, word);
+    make_summary(path, word, news);
   } catch (...) {  // the report tells what is wrong with the log
   }
   _exit(0);
@@ -54,35 +66,49 @@ void make_summary(const std::string& path, int word) {
 
 SummaryBeside::SummaryBeside(const std::string& log) {
   if (collector::usable_processors() <= kCompressionThreads + collector::kReplayThreads) return;
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return;
-  child_ = fork();
-  if (child_ == 0) {
-    close(ends[1]);
-    be_child(log, ends[0]);
+  int word[2], news[2];
+  if (pipe2(word, O_CLOEXEC) != 0) return;
+  word_ = word[1];
+  if (pipe2(news, O_CLOEXEC | O_NONBLOCK) == 0) {
+    news_ = news[0];
+    child_ = fork();
+    if (child_ == 0) {
+      close(word_);
+      be_child(log, word[0], news[1]);
+    }
+    close(news[1]);
   }
-  close(ends[0]);
-  word_ = ends[1];
+  close(word[0]);
 }
 
 SummaryBeside::~SummaryBeside() {
-  if (word_ >= 0) close(word_);
+  for (const int pipe : {word_, news_}) {
+    if (pipe >= 0) close(pipe);
+  }
   if (child_ <= 0) return;
   kill(child_, SIGKILL);
   waitpid(child_, nullptr, WNOHANG);  // to free its memory takes time, too: not ours
 }
 
-void SummaryBeside::keep(std::chrono::duration<double> patience) {
-  if (child_ <= 0) return;
-  const char word = 1;
-  if (write(word_, &word, sizeof word) != sizeof word)
-    return;  // it has ended, with nothing to keep
-  // The other end is closed when the child ends.
-  pollfd ended{word_, 0, 0};
-  const auto most = std::chrono::ceil<std::chrono::milliseconds>(patience);
-  if (poll(&ended, 1, static_cast<int>(most.count())) <= 0) return;
-  waitpid(child_, nullptr, 0);
-  child_ = -1;
+void SummaryBeside::keep(std::chrono::duration<double> most, const volatile sig_atomic_t& stop) {
+  const char done = 1;
+  if (child_ <= 0 || write(word_, &done, sizeof done) != sizeof done) return;
+  const auto deadline = Clock::now() + most;
+  ProgressBar bar("making the report (Ctrl-C: when it is asked for)");
+  const collector::Progress show = bar.callback();
+  while (stop == 0 && Clock::now() < deadline) {
+    constexpr int kLookAgainMs = 100;
+    pollfd wanted{news_, POLLIN, 0};
+    if (poll(&wanted, 1, kLookAgainMs) <= 0) continue;
+    HowFar how_far{};
+    const ssize_t got = read(news_, &how_far, sizeof how_far);
+    if (got == 0) {  // it has ended
+      waitpid(child_, nullptr, 0);
+      child_ = -1;
+      return;
+    }
+    if (got == sizeof how_far && show) show(how_far.done, how_far.total);
+  }
 }
 
 }  // namespace gpupeak::tools

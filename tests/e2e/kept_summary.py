@@ -3,6 +3,7 @@
 usage: kept_summary.py LIBGPUPEAK GPUPEAK MUCH MANY_PROCESSORS CASE
 """
 import os
+import pty
 import re
 import shutil
 import subprocess
@@ -69,11 +70,37 @@ def case_report():
         expect(named.search(place.report()), f"a name that the debug file has is missing: {place.report()}")
 
 
+def begin_at_terminal(place):
+    """A run on a machine with processors to spare, whose log is to be compressed."""
+    terminal, end = pty.openpty()
+    running = subprocess.Popen([GPUPEAK, "run", "-o", place.log, "--compress", "always", "--", place.program, "1", "5"], stderr=end,
+                               stdout=subprocess.DEVNULL,
+                               env=dict(environment(place.folder, False), XDG_CACHE_HOME=place.cache, LD_PRELOAD=MANY_PROCESSORS))
+    os.close(end)
+    return running, terminal
+
+
+def read_all(terminal):
+    """Until nobody writes any more."""
+    said = b""
+    try:
+        while piece := os.read(terminal, 4096):
+            said += piece
+    except OSError:
+        pass
+    os.close(terminal)
+    return said.decode()
+
+
 def case_beside():
-    """Where processors are idle while the log is compressed, it is made meanwhile."""
+    """Where processors are idle while the log is compressed, it is made meanwhile: for who sits at a terminal, who need not wait for it."""
     with tempfile.TemporaryDirectory() as folder:
         place = Place(folder)
         place.run("--compress", "always", LD_PRELOAD=MANY_PROCESSORS)
+        expect(not place.kept(), "a summary for nobody")
+        running, terminal = begin_at_terminal(place)
+        said = read_all(terminal)
+        expect(running.wait() == 9 and "compressed: " in said, f"exit {running.returncode}: {said}")
         kept = place.kept()
         expect(len(kept) == 1, f"nothing was kept: {kept}")
         expect(place.report() == place.anew() and place.report("--json") == place.anew("--json"), "what was kept says something else")
@@ -97,14 +124,13 @@ def case_killed():
     """Whoever kills `run` meanwhile leaves no process behind."""
     with tempfile.TemporaryDirectory() as folder:
         place = Place(folder)
-        running = subprocess.Popen([GPUPEAK, "run", "-q", "-o", place.log, "--compress", "always", "--", place.program, "1", "5"],
-                                   env=dict(environment(folder, False), XDG_CACHE_HOME=place.cache, LD_PRELOAD=MANY_PROCESSORS),
-                                   stdout=subprocess.DEVNULL)
+        running, terminal = begin_at_terminal(place)
         while running.poll() is None and not any(name.endswith(".tmp") for name in os.listdir(folder)):
             time.sleep(0.001)
         expect(running.poll() is None and len(processes_of(folder)) == 2, f"nothing works beside it: {processes_of(folder)}")
         running.kill()
         running.wait()
+        os.close(terminal)
         until = time.monotonic() + 60
         while processes_of(folder) and time.monotonic() < until:
             time.sleep(0.01)
