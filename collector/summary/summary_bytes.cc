@@ -246,7 +246,7 @@ class Reader {
     bool has = false;
     get(has);
     value.reset();
-    if (has) get(value.emplace());
+    if (has) get(value.emplace(T{}));
   }
   template <typename T>
   void get(std::vector<T>& values) {
