@@ -280,14 +280,20 @@ class LogJoiner {
     });
   }
   void finish() {
+    join_rest();
     cutter_.finish();
+  }
+  /// What a block is found to be is said before what is found behind it, however many are joined at
+  /// once.
+  void join_rest() {
     while (!joining_.empty()) finish_first();
   }
 
  private:
   void finish_first() {
-    joining_.front().get();
+    std::future<void> first = std::move(joining_.front());
     joining_.pop_front();
+    first.get();
   }
 
   const std::string& name_;
@@ -343,9 +349,14 @@ Unpacked unpack(std::span<const uint8_t> file, const std::string& path) {
       taken = kSkippableHeader + bytes;
     } else if (columns_follow && !symbols_follow) {
       LogJoiner joiner(name, log);
-      taken = unpack_frame(context.get(), file, name, [&](const char* bytes, size_t size) {
-        joiner.take(bytes, size, check_ratio);
-      });
+      try {
+        taken = unpack_frame(context.get(), file, name, [&](const char* bytes, size_t size) {
+          joiner.take(bytes, size, check_ratio);
+        });
+      } catch (const LogError&) {
+        joiner.join_rest();
+        throw;
+      }
       joiner.finish();
       columns_follow = false;
     } else {
