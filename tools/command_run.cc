@@ -180,10 +180,13 @@ void say_why_there_is_no_log(const std::string& program) {
       program);
 }
 
-void print_summary(const std::vector<RunLog>& logs, const std::string& children,
-                   double patience_s) {
+/// Returns what it has said of the first log.
+std::string print_summary(const std::vector<RunLog>& logs, const std::string& children,
+                          double patience_s) {
+  std::string said;
   try {
-    say_text(short_summary(logs.front().path, {}, style_for(STDERR_FILENO, {}), patience_s));
+    said = short_summary(logs.front().path, {}, style_for(STDERR_FILENO, {}), patience_s);
+    say_text(said);
   } catch (const std::exception& error) {
     say("{}: {}", logs.front().path, error.what());
   }
@@ -201,6 +204,14 @@ void print_summary(const std::vector<RunLog>& logs, const std::string& children,
     say_text(fmt::format("  also: {} of child processes in {}\n",
                          in_folder == 1 ? "the log" : fmt::format("{} logs", in_folder), children));
   }
+  return said;
+}
+
+/// The first screen of a log whose summary is kept by now, if it was said without its names, or as
+/// it was counted.
+void complete_summary(const std::string& log, const std::string& said, double patience_s) {
+  const std::string whole = short_summary(log, {}, style_for(STDERR_FILENO, {}), patience_s);
+  if (whole != said) say_text(whole);
 }
 
 /// What the library takes for a size, so that a mistake ends before the program begins.
@@ -281,13 +292,16 @@ int run(const RunOptions& options) {
     if (log.of_child)
       note_exit(log.path, {status, ended, static_cast<uint64_t>(usage.ru_maxrss) * 1024});
   }
+  std::string said;
   if (!options.quiet) {
     if (logs.empty())
       say_why_there_is_no_log(options.command[0]);
     else
-      print_summary(logs, fs::path(children).parent_path().string(), options.summary_within_s);
+      said =
+          print_summary(logs, fs::path(children).parent_path().string(), options.summary_within_s);
   }
-  compress_logs(logs, compression(options.compress), options.quiet, g_stop);
+  if (compress_logs(logs, compression(options.compress), options.quiet, g_stop))
+    complete_summary(logs.front().path, said, options.summary_within_s);
   return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
 }
 

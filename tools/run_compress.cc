@@ -56,11 +56,12 @@ Compression compression(const std::string& name) {
   return name == "never" ? Compression::kNever : Compression::kAuto;
 }
 
-void compress_logs(const std::vector<RunLog>& logs, Compression compression, bool quiet,
+bool compress_logs(const std::vector<RunLog>& logs, Compression compression, bool quiet,
                    const volatile sig_atomic_t& stop) {
   using Clock = std::chrono::steady_clock;
   Clock::duration took{};
   uint64_t count = 0, before = 0, after = 0;
+  bool is_kept = false;
   // Who has a terminal will ask for the report; others would wait for what nobody reads.
   const bool somebody_reads = !quiet && isatty(STDERR_FILENO) != 0;
   ProgressBar bar("compressing (Ctrl-C leaves the log as it is)");
@@ -81,7 +82,7 @@ void compress_logs(const std::vector<RunLog>& logs, Compression compression, boo
       before += bytes;
       after += size_of(log.path);
       bar.clear();
-      if (summary) summary->keep(2 * of_log, stop);
+      if (summary) is_kept = summary->keep(2 * of_log, stop);
     } catch (const Stopped&) {
     } catch (const std::exception& error) {
       bar.clear();
@@ -90,13 +91,14 @@ void compress_logs(const std::vector<RunLog>& logs, Compression compression, boo
     }
   }
   bar.clear();
-  if (quiet || count == 0) return;
+  if (quiet || count == 0) return is_kept;
   const collector::TextStyle style;
   const double seconds = std::chrono::duration<double>(took).count();
   say_text(fmt::format("  compressed{}: {} to {} ({:.0f} %) in {:.1f} s\n",
                        count == 1 ? "" : fmt::format(" {} logs", count),
                        collector::size_text(before, style), collector::size_text(after, style),
                        100.0 * static_cast<double>(after) / static_cast<double>(before), seconds));
+  return is_kept;
 }
 
 }  // namespace gpupeak::tools

@@ -33,21 +33,22 @@ bool wait_for_word(int pipe) {
   return got == sizeof word;
 }
 
-/// As `report` and `report --json` will ask for it.
-void make_summary(const std::string& path, int word, int news) {
+/// As `report` and `report --json` will ask for it. Whether it is kept.
+bool make_summary(const std::string& path, int word, int news) {
   const collector::Options options;
   collector::KeptSummary kept(path, options);
   const collector::LogReader log(path);
-  if (!kept.can_keep(log)) return;
+  if (!kept.can_keep(log)) return false;
   const auto tell = [news](uint64_t done, uint64_t total) {
     const HowFar how_far{done, total};
     // While nobody reads, what does not fit is left out.
     [[maybe_unused]] const ssize_t written = write(news, &how_far, sizeof how_far);
   };
   const collector::Summary summary = collector::analyze(log, path, options, tell);
-  if (!wait_for_word(word)) return;
+  if (!wait_for_word(word)) return false;
   kept.log_was_replaced();
   kept.keep(summary);
+  return kept.find().has_value();
 }
 
 [[noreturn]] void be_child(const std::string& path, int word, int news) {
@@ -56,10 +57,10 @@ void make_summary(const std::string& path, int word, int news) {
   // Where memory runs out, this is what can be spared.
   std::ofstream("/proc/self/oom_score_adj") << 1000;
   try {
-    make_summary(path, word, news);
+    _exit(make_summary(path, word, news) ? 0 : 1);
   } catch (...) {  // the report tells what is wrong with the log
+    _exit(1);
   }
-  _exit(0);
 }
 
 }  // namespace
@@ -90,9 +91,9 @@ SummaryBeside::~SummaryBeside() {
   waitpid(child_, nullptr, WNOHANG);  // to free its memory takes time, too: not ours
 }
 
-void SummaryBeside::keep(std::chrono::duration<double> most, const volatile sig_atomic_t& stop) {
+bool SummaryBeside::keep(std::chrono::duration<double> most, const volatile sig_atomic_t& stop) {
   const char done = 1;
-  if (child_ <= 0 || write(word_, &done, sizeof done) != sizeof done) return;
+  if (child_ <= 0 || write(word_, &done, sizeof done) != sizeof done) return false;
   const auto deadline = Clock::now() + most;
   ProgressBar bar("making the report (Ctrl-C: when it is asked for)");
   const collector::Progress show = bar.callback();
@@ -103,12 +104,14 @@ void SummaryBeside::keep(std::chrono::duration<double> most, const volatile sig_
     HowFar how_far{};
     const ssize_t got = read(news_, &how_far, sizeof how_far);
     if (got == 0) {  // it has ended
-      waitpid(child_, nullptr, 0);
+      int status = 0;
+      waitpid(child_, &status, 0);
       child_ = -1;
-      return;
+      return status == 0;
     }
     if (got == sizeof how_far && show) show(how_far.done, how_far.total);
   }
+  return false;
 }
 
 }  // namespace gpupeak::tools

@@ -21,8 +21,8 @@ class SummaryBeside {
   ~SummaryBeside();
 
   /// The log has become a file with the same content, and stays. Waits until the summary is kept,
-  /// with a progress bar: at most so long, and until `stop` becomes true.
-  void keep(std::chrono::duration<double> most, const volatile sig_atomic_t& stop);
+  /// with a progress bar: at most so long, and until `stop` becomes true. False: it is not kept.
+  bool keep(std::chrono::duration<double> most, const volatile sig_atomic_t& stop);
 
  private:
   pid_t child_ = -1;

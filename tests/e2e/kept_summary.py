@@ -70,10 +70,10 @@ def case_report():
         expect(named.search(place.report()), f"a name that the debug file has is missing: {place.report()}")
 
 
-def begin_at_terminal(place):
+def begin_at_terminal(place, *options):
     """A run on a machine with processors to spare, whose log is to be compressed."""
     terminal, end = pty.openpty()
-    running = subprocess.Popen([GPUPEAK, "run", "-o", place.log, "--compress", "always", "--", place.program, "1", "5"], stderr=end,
+    running = subprocess.Popen([GPUPEAK, "run", "-o", place.log, "--compress", "always", *options, "--", place.program, "1", "5"], stderr=end,
                                stdout=subprocess.DEVNULL,
                                env=dict(environment(place.folder, False), XDG_CACHE_HOME=place.cache, LD_PRELOAD=MANY_PROCESSORS))
     os.close(end)
@@ -98,9 +98,12 @@ def case_beside():
         place = Place(folder)
         place.run("--compress", "always", LD_PRELOAD=MANY_PROCESSORS)
         expect(not place.kept(), "a summary for nobody")
-        running, terminal = begin_at_terminal(place)
+        running, terminal = begin_at_terminal(place, "--summary-within", "0.001")
         said = read_all(terminal)
         expect(running.wait() == 9 and "compressed: " in said, f"exit {running.returncode}: {said}")
+        first, then = said.split("compressed: ")
+        expect("as it was counted" in first and "work" not in first, f"the first screen was whole at once: {first}")
+        expect("as it was counted" not in then and re.search(r"\bwork\b", then), f"and is not said again with who held it: {then}")
         kept = place.kept()
         expect(len(kept) == 1, f"nothing was kept: {kept}")
         expect(place.report() == place.anew() and place.report("--json") == place.anew("--json"), "what was kept says something else")
