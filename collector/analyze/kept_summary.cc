@@ -25,6 +25,8 @@ constexpr uint64_t kMostBytes = 64 << 20;  // of all that are kept
 constexpr uint64_t kMostOfOne = kMostBytes / 4;
 /// A program's last events are written after it has passed its exit handlers.
 constexpr std::chrono::seconds kSettled{2};
+/// What a server did not have it may have by now: libdebuginfod, too, asks again after so long.
+constexpr std::chrono::minutes kServersMiss{10};
 
 int64_t ns(const timespec& time) {
   return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
@@ -34,6 +36,12 @@ std::string canonical(const std::string& path) {
   std::error_code error;
   const std::string found = std::filesystem::canonical(path, error).string();
   return error ? "" : found;
+}
+
+/// That may know names; empty: none are asked.
+std::string servers() {
+  const char* urls = getenv("DEBUGINFOD_URLS");
+  return urls != nullptr ? urls : "";
 }
 
 /// Where symbols of the log may lie: beside what it was called, which may be a link to it.
@@ -70,6 +78,7 @@ std::string key_of(const std::string& log, const Options& options) {
   key.number(with_stacks(options));
   const SymbolSearch& search = options.reading.search;
   key.number(search.files);
+  key.text(servers());
   const RuleChoice& rules = options.reading.rules;
   for (const auto* texts : {&search.debug_dirs, &rules.sets, &rules.phases, &rules.tags}) {
     key.count(texts->size());
@@ -122,9 +131,8 @@ KeptSummary::KeptSummary(const std::string& log, const Options& options, uint64_
       worth_bytes_(worth_bytes),
       sanitizer_(options.reading.sanitizer),
       search_(options.reading.search) {
-  // What is confidential is not written anywhere; what a server has today it may not have had.
-  const char* servers = getenv("DEBUGINFOD_URLS");
-  if (sanitizer_.is_confidential() || (servers != nullptr && *servers != 0)) return;
+  // What is confidential is not written anywhere.
+  if (sanitizer_.is_confidential()) return;
   log_ = canonical(log);
   if (log_.empty()) return;
   key_ = key_of(log_, options);
@@ -140,13 +148,15 @@ std::string KeptSummary::file() const {
   return folder.empty() ? folder : fmt::format("{}/{:016x}", folder, checksum(key_));
 }
 
-std::optional<Summary> KeptSummary::find() const {
+std::optional<Summary> KeptSummary::find(Time now) const {
   const std::string path = log_.empty() ? "" : file();
   const auto sealed = path.empty() ? std::nullopt : read_cache_file(path);
   const auto bytes = sealed ? unseal(kMagic, *sealed) : std::nullopt;
   if (!bytes) return std::nullopt;
   ByteUnpacker in(*bytes);
   if (in.text() != key_) return std::nullopt;
+  const Time made{Time::duration(in.number<Time::rep>())};
+  if (!servers().empty() && now - made > kServersMiss) return std::nullopt;
   const uint32_t count = in.count(1);
   for (uint32_t i = 0; i < count && !in.failed(); ++i) {
     const FileState then = unpack_state(in);
@@ -160,7 +170,7 @@ std::optional<Summary> KeptSummary::find() const {
 
 bool KeptSummary::can_keep(const LogReader& log) {
   if (log_.empty() || log.used_bytes() < worth_bytes_) return false;
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto now = Time::clock::now().time_since_epoch();
   const auto age = now - std::chrono::nanoseconds(files_.front().modified_ns);
   const bool is_packed = files_.front().bytes != log.file_bytes();
   const bool ended = log.counters().exit_kind != GPUPEAK_EXIT_UNKNOWN ||
@@ -186,6 +196,7 @@ void KeptSummary::keep(const Summary& summary) const {
   if (path.empty() || !is_unchanged()) return;
   BytePacker out;
   out.text(key_);
+  out.number(Time::clock::now().time_since_epoch().count());
   out.count(files_.size());
   for (const FileState& state : files_) pack(state, out);
   out.text(pack_summary(summary));

@@ -5,6 +5,7 @@
 // byte.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -26,6 +27,8 @@ FileState state_of_file(std::string path);
 
 class KeptSummary {
  public:
+  using Time = std::chrono::system_clock::time_point;
+
   /// Shorter logs are replayed in a moment.
   static constexpr uint64_t kWorthBytes = 32 << 20;
 
@@ -34,7 +37,7 @@ class KeptSummary {
 
   /// As analyze() would make it, or with stacks besides; nullopt if none is kept, or something has
   /// changed.
-  std::optional<Summary> find() const;
+  std::optional<Summary> find(Time now = Time::clock::now()) const;
   /// Whether the summary of this log can be kept. Asked before the log is read for it, so that what
   /// changes meanwhile is noticed.
   bool can_keep(const LogReader& log);

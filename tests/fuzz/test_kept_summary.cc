@@ -191,6 +191,17 @@ TEST_CASE("kept summary: is found as long as nothing has changed", "[collector]"
   SECTION("there are servers to ask for names") {
     setenv("DEBUGINFOD_URLS", "http://localhost:1", 1);
     CHECK_FALSE(place.find());
+    REQUIRE(place.keep());
+    CHECK(place.find());
+    const auto later = [](int minutes) {
+      return KeptSummary::Time::clock::now() + std::chrono::minutes(minutes);
+    };
+    const KeptSummary asked(place.log(), place.options_);
+    CHECK(asked.find(later(9)).has_value());
+    CHECK_FALSE(asked.find(later(11)).has_value());
+    unsetenv("DEBUGINFOD_URLS");
+    REQUIRE(place.keep());
+    CHECK(KeptSummary(place.log(), place.options_).find(later(100'000)).has_value());
   }
   SECTION("what was kept is damaged") {
     std::ifstream in(place.kept_file(), std::ios::binary);
