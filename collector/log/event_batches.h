@@ -39,7 +39,7 @@ class EventBatches {
   /// Of a shorter log a thread takes longer to start than to decode it.
   static constexpr uint64_t kWorthThread = 256 << 10;
   /// Of windows, several threads share several.
-  static constexpr uint64_t kWorthWindows = 8 * EventWindows::kWindowBytes;
+  static constexpr uint64_t kWorthWindows = 16 * EventWindows::kWindowBytes;
 
   struct Batch {
     std::vector<Event> events;

@@ -30,7 +30,10 @@ EventWindows::EventWindows(const LogReader& log, size_t threads, uint64_t window
       windows_(std::max<size_t>(1, threads * kWindowsPerThread)),
       batch_(kBatchEvents) {
   for (uint32_t i = 0; i < log.slots().size(); ++i) cursors_.emplace_back(log, i);
-  for (Window& window : windows_) window.begin.reserve(cursors_.size());
+  for (Window& window : windows_) {
+    window.begin.reserve(cursors_.size());
+    window.events.resize(kMostEvents);  // here, since memory of threads that end stays theirs
+  }
   try {
     while (threads_.size() < threads)
       threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
@@ -92,19 +95,10 @@ void EventWindows::scan(size_t number) {
 }
 
 void EventWindows::merge(size_t number) {
-  constexpr size_t kFirstEvents = 1 << 13;
   Window& window = this->window(number);
-  window.count = 0;
   window.merger.emplace(log_, window.begin,
                         EventMerger::Turn{.slot = {}, .next_sequence = EventMerger::kAnySequence});
-  while (window.count < kMostEvents) {
-    if (window.count == window.events.size())
-      window.events.resize(std::max(kFirstEvents, 2 * window.events.size()));
-    const std::span<Event> room = std::span(window.events).subspan(window.count);
-    const size_t merged = window.merger->fill(room, bounds_[number]);
-    window.count += merged;
-    if (merged < room.size()) return;
-  }
+  window.count = window.merger->fill(window.events, bounds_[number]);
 }
 
 /// The next one, which is merged, in place of the one that the caller had.

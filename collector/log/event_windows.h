@@ -34,8 +34,8 @@ namespace gpupeak::collector {
 
 class EventWindows {
  public:
-  /// Some 40,000 events.
-  static constexpr uint64_t kWindowBytes = 256 << 10;
+  /// Some 20,000 events.
+  static constexpr uint64_t kWindowBytes = 128 << 10;
 
   /// As many of `threads` as are to be had; with none the caller merges all windows.
   EventWindows(const LogReader& log, size_t threads, uint64_t window_bytes = kWindowBytes);
@@ -53,7 +53,7 @@ class EventWindows {
   static constexpr size_t kWindowsPerThread = 2;
   static constexpr size_t kBatchEvents = 2048;
   /// Of a window, ahead of the caller, who merges the rest: headers of chunks do not tell all.
-  static constexpr size_t kMostEvents = 1 << 17;
+  static constexpr size_t kMostEvents = 1 << 15;
 
   /// How far a slot has been scanned. Threads come by one after another.
   struct alignas(64) Cursor {
