@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "log/log.h"
 #include "stack/known_table.h"
+#include "stack/python_chain.h"
 #include "stack/python_stack.h"
 #include "stack/trie_path.h"
 
@@ -32,6 +33,7 @@ struct RunningPython {
 struct MergedStack {
   uint32_t native, node;
   PythonStack::Signature python;
+  uint32_t chain;  ///< one of those that are this stack; 0: none yet
 
   bool is_used() const { return node != 0; }
 };
@@ -50,17 +52,45 @@ struct PythonScratch {
   uint64_t trie_generation;                     ///< of the nodes in what follows
   KnownTable<RunningPython, kRemembered> running;
   KnownTable<MergedStack, kRemembered> merged;
+  PythonChains chains;
 
   const RunningPython* running_in(uint32_t captured) {
     return running.find(captured,
                         [captured](const RunningPython& it) { return it.node == captured; });
   }
   /// Of the Python frames that were read last.
-  const MergedStack* merged_with(uint32_t captured) {
+  MergedStack* merged_with(uint32_t captured) {
     const PythonStack::Signature& now = stack.signature();
     return merged.find(now.a ^ captured, [captured, &now](const MergedStack& it) {
       return it.native == captured && it.python == now;
     });
+  }
+
+  /// The node of the stack whose Python frames lie as they lay when it stood before, in the place
+  /// where it is expected; 0: not known.
+  uint32_t standing_chain(uint32_t captured) {
+    const PythonChain* const chain = chains.expected(
+        captured, [this](const PythonChain& expected) { return stack.stands(expected); });
+    return chain != nullptr ? chain->node : 0;
+  }
+  /// The frames that were read last are those of `met`, which was known before.
+  void keep_chain(MergedStack& met) {
+    const auto stands = [this](const PythonChain& known) { return stack.stands(known); };
+    if (chains.is_among(met.chain, stands)) return;
+    const auto describe = [this](PythonChain& chain, size_t room) {
+      return stack.describe(chain, room);
+    };
+    const uint32_t chain = chains.learn(met.native, met.node, met.chain, describe);
+    if (chain != 0) {
+      met.chain = chain;
+    } else if (chains.is_worn()) {
+      forget_merged();
+    }
+  }
+  void forget_merged() {
+    merged.forget();
+    in_order();
+    chains.forget();
   }
 };
 
@@ -153,6 +183,7 @@ void know_merged(PythonScratch& python, uint32_t native, uint32_t node) {
   MergedStack& merged = python.merged.add(now.a ^ native);
   merged.native = native;
   merged.python = now;
+  merged.chain = 0;
   in_order();
   merged.node = node;
 }
@@ -167,7 +198,7 @@ PythonScratch* scratch_of(StackCache& cache) {
   PythonScratch& python = *cache.python;
   if (python.trie_generation != cache.trie_generation) {
     python.running.forget();
-    python.merged.forget();
+    python.forget_merged();
     python.trie_generation = cache.trie_generation;
   }
   return &python;
@@ -178,13 +209,17 @@ PythonScratch* scratch_of(StackCache& cache) {
 uint32_t known_call_site(StackCache& cache, uint32_t node) {
   PythonScratch* const python = scratch_of(cache);
   if (python == nullptr) return node;
+  if (const uint32_t site = python->standing_chain(node)) return site;
   const RunningPython* const running = python->running_in(node);
   if (running == nullptr) return 0;
   if (running->runtime == nullptr) return node;
   python->stack.read(*running->runtime, running->evaluates, false);
   if (python->stack.frame_count() == 0) return node;
-  const MergedStack* const merged = python->merged_with(node);
-  return merged != nullptr ? merged->node : 0;
+  MergedStack* const merged = python->merged_with(node);
+  if (merged == nullptr) return 0;
+  const uint32_t site = merged->node;
+  python->keep_chain(*merged);
+  return site;
 }
 
 uint32_t with_python_frames(StackCache& cache, const Captured& captured, uint32_t node) {
@@ -194,17 +229,20 @@ uint32_t with_python_frames(StackCache& cache, const Captured& captured, uint32_
   const RunningPython* running = python.running_in(node);
   if (running == nullptr) running = &find_python(cache, captured, node, python);
   if (running->runtime == nullptr) return node;
+  const uint32_t standing = captured.is_walked && cache.verify ? python.standing_chain(node) : 0;
   python.stack.read(*running->runtime, running->evaluates, cache.verify);
   if (python.stack.frame_count() == 0) return node;
-  const MergedStack* const known = captured.is_walked ? python.merged_with(node) : nullptr;
+  MergedStack* const known = captured.is_walked ? python.merged_with(node) : nullptr;
   if (known != nullptr && !cache.verify) return known->node;
   list_native_frames(cache, captured, python);
   place_python_frames(*running->runtime, python);
   const uint32_t merged = merged_node(cache, python);
-  if (known != nullptr) {
-    const bool right = known->node == merged;
+  if (known != nullptr || standing != 0) {
+    const bool right =
+        (known == nullptr || known->node == merged) && (standing == 0 || standing == merged);
     count(right ? &gpupeak_counters_page::verified_stacks : &gpupeak_counters_page::wrong_stacks);
   }
+  if (known != nullptr && standing == 0) python.keep_chain(*known);
   if (merged == 0) return node;
   if (captured.is_walked && known == nullptr) know_merged(python, node, merged);
   return merged;

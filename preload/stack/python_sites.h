@@ -51,6 +51,11 @@ class PythonSites {
   /// A code object with its evidence, as it was when its serial was given. Zeros: none.
   struct Known {
     uint32_t slot, serial;
+
+    uint64_t word() const { return uint64_t{slot} << 32 | serial; }
+    static Known of(uint64_t word) {
+      return {static_cast<uint32_t>(word >> 32), static_cast<uint32_t>(word)};
+    }
   };
   /// What a frame with this instruction of a code object is called.
   struct Site {

@@ -13,7 +13,6 @@ namespace {
 constexpr uint32_t kPrefetched = 112;  // in the midst of what is read of a code object
 constexpr uint32_t kMaxSteps = 4 * PythonStack::kMaxFrames;  // also of frames that are not kept
 constexpr uint8_t kOwnedByGenerator = 1;
-constexpr uint8_t kFirstOwnerWithoutCode = 3;  // entry frames on the C stack
 constexpr uint64_t kStringSubclass = 1 << 28;  // in a type's flags
 constexpr uint64_t kLargestLineTable = 128 << 10;
 
@@ -44,7 +43,8 @@ bool put_utf8(char* buffer, size_t capacity, size_t& used, uint32_t c) {
 }  // namespace
 
 void PythonStack::read(PythonRuntime& python, bool evaluates, bool verify) {
-  if (!read_in_place(python, evaluates)) {
+  was_in_place_ = read_in_place(python, evaluates);
+  if (!was_in_place_) {
     read_copies(python, evaluates);
   } else if (verify) {
     verify_with_copies(python, evaluates);

@@ -11,6 +11,7 @@
 
 #include "base/copied_memory.h"
 #include "gpupeak/log_format.h"
+#include "stack/python_chain.h"
 #include "stack/python_runtime.h"
 #include "stack/python_sites.h"
 
@@ -47,9 +48,16 @@ class PythonStack {
   };
   const Signature& signature() const { return signature_; }
 
+  /// Whether the thread's frames are those of the chain, and lie as they lay; reads them in place.
+  bool stands(const PythonChain& chain);
+  /// Writes down how the frames that read() has just read lie. Returns how many links, at most
+  /// `room`; 0: they cannot be known again by that.
+  uint32_t describe(PythonChain& chain, size_t room);
+
  private:
   static constexpr uint32_t kMaxStates = 8;
   static constexpr uint32_t kPages = 1024, kPageWays = 4;
+  static constexpr uint8_t kFirstOwnerWithoutCode = 3;  ///< entry frames on the C stack
 
   bool read_in_place(PythonRuntime& python, bool evaluates);
   void read_copies(PythonRuntime& python, bool evaluates);
@@ -118,6 +126,9 @@ class PythonStack {
     }
   };
 
+  template <bool kFlagged>
+  bool links_stand(const PythonChain& chain);
+  uint32_t list_links(PythonChain& chain, size_t room);
   bool read_frames(const PythonRuntime& python);
   uint32_t find_states(const PythonRuntime& python, uintptr_t (&states)[kMaxStates]);
   bool read_state(const PythonRuntime& python, uintptr_t state);
@@ -142,6 +153,7 @@ class PythonStack {
   Signature signature_;
   CopiedMemory memory_;
   bool in_place_;                ///< of this stack frames are read in place
+  bool was_in_place_;            ///< the last read() could
   bool session_;                 ///< memory_ has begun for this stack
   uintptr_t page_, other_page_;  ///< known pages: frames lie on two stacks, Python's and C's
   uintptr_t pages_[kPages];      ///< numbers of known pages

@@ -4,6 +4,7 @@ came again with another code object.
 
 usage: reused_code.py EXPECTED
 """
+import _imp
 import asyncio
 import ctypes
 import json
@@ -107,14 +108,58 @@ class Finaliser:
         fresh(self.i, "finaliser")(allocate)
 
 
+def variant(second):
+    """One of two functions with the same instructions: made anew, it lies where the other one lay."""
+    source = "\n\n\ndef second(allocate):\n  allocate('variant')\n" if second else "def a_first(allocate):\n  allocate('variant')\n"
+    names = {}
+    exec(compile(source, "<variant>", "exec"), names)
+    return names.popitem()[1]
+
+
+def resume(depth, generator):
+    return next(generator) if depth == 0 else resume(depth - 1, generator)
+
+
+def endless():
+    while True:
+        allocate("resumed")
+        yield
+
+
+def here(case):
+    allocate(case)
+
+
+def standing():
+    """The same stack again and again, until one thing about it is another one."""
+    for i in range(120):
+        variant(i // 6 % 2)(allocate)
+    renamed = fresh(1, "renamed")
+    for i in range(24):
+        if i % 6 == 0:
+            _imp._fix_co_filename(renamed.__code__, f"<renamed {i}>")
+        renamed(allocate)
+    for i in range(30):
+        here("line")
+        here("another line")
+        here("one line"), here("one line")
+    for i in range(40):
+        recurse(2, allocate, "other native frames", (cuda, cuda_with_gil)[i // 5 % 2])
+    generator = endless()
+    for i in range(60):
+        resume(i // 6 % 3, generator)
+
+
 def in_thread(i):
     use_device()
     for k in range(40):
         recurse(k % 5, fresh(i + k, "thread"), allocate)
+    standing()
 
 
 def main():
     use_device()
+    standing()
     for i in range(600):
         fresh(i, "fresh")(allocate)
         recurse(i % 37, fresh(i * 3, "deep"), allocate)

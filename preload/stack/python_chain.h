@@ -1,0 +1,130 @@
+// Chains of Python frames that a thread knows as they lie in memory, each with the native stack
+// that it stood in. Where all words of a chain are what they were, it is the same stack: nothing is
+// read, numbered or looked up. HOOK-SAFE, inside a HookScope; of one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/in_order.h"
+#include "stack/python_runtime.h"
+
+namespace gpupeak::preload {
+
+/// A frame of the interpreter's, as it was.
+struct PythonLink {
+  uintptr_t at;          ///< 0: behind the outermost
+  uintptr_t code;        ///< 0: it runs none, it marks where a call of the evaluation begins
+  uint64_t instruction;  ///< of `code`
+  /// What the frame's number rests on besides: of a code object that has a version, where its
+  /// file's name lies; of others a PythonSites::Known.
+  uint64_t evidence;
+  uintptr_t outer_call;  ///< 3.11: the CFrame of those further out; 0: they are of the same call
+  uint32_t version;      ///< 0: the code object has none
+  uint8_t owner;
+};
+
+/// Innermost first, and one more link that has no frame.
+struct PythonChain {
+  const PythonRuntime* python;
+  uintptr_t state, cframe;  ///< the thread's, and what leads from there to the first frame, or 0
+  uint32_t native, node;    ///< of the native stack, and of that with the Python frames placed
+  uint32_t next[2];         ///< in PythonChains: those found after this one, the last one first
+  uint32_t alike;           ///< another one that is the same stack, at other places; 0: none
+  uint32_t count_alike;     ///< with those that `alike` leads to
+  PythonLink links[1];
+};
+
+/// Programs repeat themselves: a stack is looked for among those that were found after the last one
+/// before.
+class PythonChains {
+ public:
+  /// The chain of this native stack that comes next, if `stands` says so of it; else nullptr.
+  template <typename Stands>
+  const PythonChain* expected(uint32_t native, Stands stands) {
+    for (const uint32_t offset : at(last_)->next) {
+      const PythonChain* const chain = at(offset);
+      if (chain->native != native || !stands(*chain)) continue;
+      found(offset);
+      return chain;
+    }
+    return nullptr;
+  }
+
+  /// The same among `first` and those that are alike; true if it was there.
+  template <typename Stands>
+  bool is_among(uint32_t first, Stands stands) {
+    for (; first != 0; first = at(first)->alike) {
+      if (!stands(*at(first))) continue;
+      found(first);
+      return true;
+    }
+    return false;
+  }
+
+  /// Adds one, which `describe` fills; 0: there is no room for more of this stack, or of any.
+  template <typename Describe>
+  uint32_t learn(uint32_t native, uint32_t node, uint32_t alike, Describe describe) {
+    const uint32_t count_alike = alike != 0 ? at(alike)->count_alike + 1 : 1;
+    if (count_alike > kMostAlike) return 0;
+    const uint32_t offset = used_;
+    PythonChain* const chain = at(offset);
+    const size_t room = sizeof bytes_ - offset * kUnit;
+    if (room < sizeof(PythonChain)) return refuse();
+    used_ = static_cast<uint32_t>(sizeof bytes_ / kUnit);  // who interrupts takes none of it
+    in_order();
+    const size_t links = describe(*chain, (room - sizeof(PythonChain)) / sizeof(PythonLink));
+    if (links == 0) {
+      used_ = offset;
+      return room < sizeof bytes_ / 16 ? refuse() : 0;
+    }
+    chain->native = native;
+    chain->node = node;
+    chain->next[0] = chain->next[1] = 0;
+    chain->alike = alike;
+    chain->count_alike = count_alike;
+    in_order();
+    const size_t bytes = offsetof(PythonChain, links) + (links + 1) * sizeof(PythonLink);
+    used_ = static_cast<uint32_t>(offset + (bytes + kUnit - 1) / kUnit);
+    ++count_;
+    found(offset);
+    return offset;
+  }
+
+  /// More stacks were turned away than are known.
+  bool is_worn() const { return refused_ > count_; }
+  void forget() {
+    last_ = 0;
+    at(0)->next[0] = at(0)->next[1] = 0;
+    in_order();
+    count_ = refused_ = 0;
+    used_ = kFirst;
+  }
+
+ private:
+  static constexpr uint32_t kUnit = 64, kMostAlike = 4;
+  static constexpr uint32_t kFirst = (sizeof(PythonChain) + kUnit - 1) / kUnit;
+
+  /// At 0 lies one that is of no stack.
+  PythonChain* at(uint32_t offset) {
+    return reinterpret_cast<PythonChain*>(bytes_ + size_t{offset} * kUnit);
+  }
+  void found(uint32_t offset) {
+    uint32_t* const next = at(last_)->next;
+    if (next[0] != offset) {
+      next[1] = next[0];
+      next[0] = offset;
+    }
+    last_ = offset;
+  }
+  uint32_t refuse() {
+    ++refused_;
+    return 0;
+  }
+
+  uint32_t last_;
+  uint32_t used_, count_, refused_;
+  alignas(kUnit) uint8_t bytes_[2 << 20];
+};
+
+}  // namespace gpupeak::preload
