@@ -19,42 +19,52 @@ constexpr uintptr_t kCodeMask = ~uintptr_t{7};  // since 3.14 references are tag
 
 }  // namespace
 
-/// Each pointer is followed only where it is what it was.
-template <bool kFlagged>
-bool PythonStack::links_stand(const PythonChain& chain) {
-  const PythonLayout& layout = chain.python->layout();
-  const uintptr_t code_type = chain.python->code_type();
-  uintptr_t call = chain.cframe;
+/// Each pointer is followed only where it is what it was. The owner of a frame that runs code need
+/// not be compared: those that mark a call have no code object that runs.
+inline bool PythonStack::code_stands(const PythonRuntime& python, const PythonLink& link) {
+  const PythonLayout& layout = python.layout();
+  const uintptr_t at = link.at, code = link.code;
+  const auto instruction = word_at<uintptr_t>(at + layout.frame.instruction) - code;
+  const auto runs = word_at<uintptr_t>(at + layout.frame.code) & kCodeMask;
+  if (((runs ^ code) | (instruction ^ link.instruction)) != 0) return false;
+  if (link.version == 0) return sites_.stands(PythonSites::Known::of(link.evidence));
+  return ((word_at<uintptr_t>(code + kPythonObjectType) ^ python.code_type()) |
+          (word_at<uint32_t>(code + layout.code.version) ^ link.version) |
+          (word_at<uintptr_t>(code + layout.code.filename) ^ link.evidence)) == 0;
+}
+
+/// Since 3.12.
+bool PythonStack::marked_links_stand(const PythonChain& chain) {
+  const PythonRuntime& python = *chain.python;
+  const PythonLayout& layout = python.layout();
   for (const PythonLink* link = chain.links;; ++link) {
+    const uintptr_t at = link->at, outer = link[1].at;
+    if (word_at<uintptr_t>(at + layout.frame.previous) != outer) return false;
+    const bool same = link->code != 0 ? code_stands(python, *link)
+                                      : word_at<uint8_t>(at + layout.frame.owner) == link->version;
+    if (!same) return false;
+    if (outer == 0) return true;
+  }
+}
+
+/// 3.11.
+bool PythonStack::flagged_links_stand(const PythonChain& chain) {
+  const PythonLayout& layout = chain.python->layout();
+  uintptr_t call = chain.cframe;
+  for (const PythonLink* link = chain.links;;) {
     const uintptr_t at = link->at;
-    if (word_at<uintptr_t>(at + layout.frame.previous) != link[1].at ||
-        word_at<uint8_t>(at + layout.frame.owner) != link->owner) {
-      return false;
+    const PythonLink* outer = link + 1;
+    const bool is_last_of_call = outer->code == 0 && outer->at != 0;
+    if ((word_at<uint8_t>(at + layout.frame.is_entry) != 0) != is_last_of_call) return false;
+    if (is_last_of_call) {
+      call = word_at<uintptr_t>(call + layout.cframe.previous);
+      if (call != outer->at) return false;
+      ++outer;
     }
-    if (const uintptr_t code = link->code) {
-      if ((word_at<uintptr_t>(at + layout.frame.code) & kCodeMask) != code ||
-          word_at<uintptr_t>(at + layout.frame.instruction) != link->instruction) {
-        return false;
-      }
-      if (link->version != 0) {
-        if (word_at<uintptr_t>(code + kPythonObjectType) != code_type ||
-            word_at<uint32_t>(code + layout.code.version) != link->version ||
-            word_at<uintptr_t>(code + layout.code.filename) != link->evidence) {
-          return false;
-        }
-      } else if (!sites_.stands(PythonSites::Known::of(link->evidence))) {
-        return false;
-      }
-    }
-    if constexpr (kFlagged) {
-      const bool is_entry = word_at<uint8_t>(at + layout.frame.is_entry) != 0;
-      if (is_entry != (link->outer_call != 0)) return false;
-      if (is_entry) {
-        call = word_at<uintptr_t>(call + layout.cframe.previous);
-        if (call != link->outer_call) return false;
-      }
-    }
-    if (link[1].at == 0) return true;
+    if (word_at<uintptr_t>(at + layout.frame.previous) != outer->at) return false;
+    if (!code_stands(*chain.python, *link)) return false;
+    if (outer->at == 0) return true;
+    link = outer;
   }
 }
 
@@ -72,8 +82,8 @@ bool PythonStack::stands(const PythonChain& chain) {
   }
   if (frame != chain.links[0].at) return false;
   sites_.begin();
-  return layout.frames == PythonFrames::kEntryFlag ? links_stand<true>(chain)
-                                                   : links_stand<false>(chain);
+  return layout.frames == PythonFrames::kEntryFlag ? flagged_links_stand(chain)
+                                                   : marked_links_stand(chain);
 }
 
 uint32_t PythonStack::describe(PythonChain& chain, size_t room) {
@@ -82,6 +92,23 @@ uint32_t PythonStack::describe(PythonChain& chain, size_t room) {
   const uint32_t links = list_links(chain, room);
   in_place_ = false;
   return links;
+}
+
+/// `last`: the frame as it was numbered; `now`: as it lies there.
+bool PythonStack::describe_code(const LastFrame& last, const uint8_t* now, PythonLink& link) {
+  const PythonLayout& layout = known_python_->layout();
+  const auto place = reinterpret_cast<uintptr_t>(now);
+  const uint64_t instruction = word_at<uintptr_t>(place + layout.frame.instruction) - last.code;
+  const bool is_last = (word_at<uintptr_t>(place + layout.frame.code) & kCodeMask) == last.code &&
+                       last.code + instruction == last.instruction && instruction <= UINT32_MAX;
+  if (!is_last || !sites_.stands(last.known)) return false;
+  link.code = last.code;
+  link.instruction = static_cast<uint32_t>(instruction);
+  link.evidence = last.known.word();
+  link.version = 0;
+  if (layout.code.version != 0) link.version = word_at<uint32_t>(link.code + layout.code.version);
+  if (link.version != 0) link.evidence = word_at<uint64_t>(link.code + layout.code.filename);
+  return true;
 }
 
 /// The thread is still inside of the call whose frames were just read, so they are read once more.
@@ -98,28 +125,19 @@ uint32_t PythonStack::list_links(PythonChain& chain, size_t room) {
   chain.state = last_state_;
   chain.cframe = call;
   uint32_t count = 0, listed = 0;
-  for (; frame != 0; ++count) {
-    const uint8_t* const now = count < room ? read(frame, layout.frame.owner + size_t{1}) : nullptr;
+  while (frame != 0) {
+    const bool has_room = count + 2 <= room;
+    const uint8_t* const now = has_room ? read(frame, layout.frame.owner + size_t{1}) : nullptr;
     if (now == nullptr) return 0;
-    const auto place = reinterpret_cast<uintptr_t>(now);
-    PythonLink& link = chain.links[count];
-    link = {frame, 0, 0, 0, 0, 0, now[layout.frame.owner]};
-    if (flagged || link.owner < kFirstOwnerWithoutCode) {
-      if (listed == count_) return 0;
-      const LastFrame& last = last_[count_ - ++listed];
-      link.code = word_at<uintptr_t>(place + layout.frame.code) & kCodeMask;
-      link.instruction = word_at<uintptr_t>(place + layout.frame.instruction);
-      const bool is_last = last.code == link.code && last.instruction == link.instruction;
-      if (!is_last || !sites_.stands(last.known)) return 0;
-      link.evidence = last.known.word();
-      if (layout.code.version != 0) {
-        link.version = word_at<uint32_t>(link.code + layout.code.version);
-        if (link.version != 0) link.evidence = word_at<uint64_t>(link.code + layout.code.filename);
-      }
+    const uint8_t owner = now[layout.frame.owner];
+    PythonLink& link = chain.links[count++];
+    link = {frame, 0, 0, 0, owner};
+    if (flagged || owner < kFirstOwnerWithoutCode) {
+      if (listed == count_ || !describe_code(last_[count_ - ++listed], now, link)) return 0;
     }
     if (flagged && now[layout.frame.is_entry] != 0) {
-      if (!load(call + layout.cframe.previous, call)) return 0;
-      link.outer_call = call;
+      if (!load(call + layout.cframe.previous, call) || call == 0) return 0;
+      chain.links[count++] = {call, 0, 0, 0, 0};
     }
     if (!load(frame + layout.frame.previous, frame)) return 0;
   }

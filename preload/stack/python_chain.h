@@ -11,17 +11,17 @@
 
 namespace gpupeak::preload {
 
-/// A frame of the interpreter's, as it was.
+/// A frame that runs code, and what the frame's number rests on; or one that marks where a call of
+/// the evaluation begins, since 3.12; or, behind the last frame of such a call, the CFrame of those
+/// further out: 3.11.
 struct PythonLink {
-  uintptr_t at;          ///< 0: behind the outermost
-  uintptr_t code;        ///< 0: it runs none, it marks where a call of the evaluation begins
-  uint64_t instruction;  ///< of `code`
-  /// What the frame's number rests on besides: of a code object that has a version, where its
-  /// file's name lies; of others a PythonSites::Known.
+  uintptr_t at;    ///< 0: behind the outermost
+  uintptr_t code;  ///< 0: it runs none
+  /// Of a code object that has a version, where its file's name lies; of others a
+  /// PythonSites::Known.
   uint64_t evidence;
-  uintptr_t outer_call;  ///< 3.11: the CFrame of those further out; 0: they are of the same call
-  uint32_t version;      ///< 0: the code object has none
-  uint8_t owner;
+  uint32_t instruction;  ///< from the code object's address on
+  uint32_t version;      ///< 0: the code object has none; where there is no code the frame's owner
 };
 
 /// Innermost first, and one more link that has no frame.
@@ -29,9 +29,10 @@ struct PythonChain {
   const PythonRuntime* python;
   uintptr_t state, cframe;  ///< the thread's, and what leads from there to the first frame, or 0
   uint32_t native, node;    ///< of the native stack, and of that with the Python frames placed
-  uint32_t next[2];         ///< in PythonChains: those found after this one, the last one first
-  uint32_t alike;           ///< another one that is the same stack, at other places; 0: none
-  uint32_t count_alike;     ///< with those that `alike` leads to
+  static constexpr uint32_t kNext = 4;
+  uint32_t next[kNext];  ///< in PythonChains: those found after this one, the last one first
+  uint32_t alike;        ///< another one that is the same stack, at other places; 0: none
+  uint32_t count_alike;  ///< with those that `alike` leads to
   PythonLink links[1];
 };
 
@@ -80,7 +81,7 @@ class PythonChains {
     }
     chain->native = native;
     chain->node = node;
-    chain->next[0] = chain->next[1] = 0;
+    for (uint32_t& next : chain->next) next = 0;
     chain->alike = alike;
     chain->count_alike = count_alike;
     in_order();
@@ -95,7 +96,7 @@ class PythonChains {
   bool is_worn() const { return refused_ > count_; }
   void forget() {
     last_ = 0;
-    at(0)->next[0] = at(0)->next[1] = 0;
+    for (uint32_t& next : at(0)->next) next = 0;
     in_order();
     count_ = refused_ = 0;
     used_ = kFirst;
@@ -110,10 +111,12 @@ class PythonChains {
     return reinterpret_cast<PythonChain*>(bytes_ + size_t{offset} * kUnit);
   }
   void found(uint32_t offset) {
-    uint32_t* const next = at(last_)->next;
-    if (next[0] != offset) {
-      next[1] = next[0];
-      next[0] = offset;
+    uint32_t last = offset;
+    for (uint32_t& next : at(last_)->next) {
+      const uint32_t before = next;
+      next = last;
+      if (before == offset) break;
+      last = before;
     }
     last_ = offset;
   }

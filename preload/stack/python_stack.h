@@ -126,9 +126,11 @@ class PythonStack {
     }
   };
 
-  template <bool kFlagged>
-  bool links_stand(const PythonChain& chain);
+  bool code_stands(const PythonRuntime& python, const PythonLink& link);
+  bool marked_links_stand(const PythonChain& chain);
+  bool flagged_links_stand(const PythonChain& chain);
   uint32_t list_links(PythonChain& chain, size_t room);
+  bool describe_code(const LastFrame& last, const uint8_t* now, PythonLink& link);
   bool read_frames(const PythonRuntime& python);
   uint32_t find_states(const PythonRuntime& python, uintptr_t (&states)[kMaxStates]);
   bool read_state(const PythonRuntime& python, uintptr_t state);
