@@ -180,16 +180,21 @@ void say_why_there_is_no_log(const std::string& program) {
       program);
 }
 
+/// Never throws: what is wrong with a log is said, and the program's exit code stays ours.
+std::string first_screen(const std::string& log, double patience_s) {
+  try {
+    return short_summary(log, {}, style_for(STDERR_FILENO, {}), patience_s);
+  } catch (const std::exception& error) {
+    say("{}: {}", log, error.what());
+    return {};
+  }
+}
+
 /// Returns what it has said of the first log.
 std::string print_summary(const std::vector<RunLog>& logs, const std::string& children,
                           double patience_s) {
-  std::string said;
-  try {
-    said = short_summary(logs.front().path, {}, style_for(STDERR_FILENO, {}), patience_s);
-    say_text(said);
-  } catch (const std::exception& error) {
-    say("{}: {}", logs.front().path, error.what());
-  }
+  const std::string said = first_screen(logs.front().path, patience_s);
+  say_text(said);
   for (size_t i = 1; i <= logs.front().parts; ++i)
     say_text(fmt::format("  part: {}#{}\n", logs.front().path, i));
   constexpr size_t kMostNamed = 5;
@@ -210,7 +215,7 @@ std::string print_summary(const std::vector<RunLog>& logs, const std::string& ch
 /// The first screen of a log whose summary is kept by now, if it was said without its names, or as
 /// it was counted.
 void complete_summary(const std::string& log, const std::string& said, double patience_s) {
-  const std::string whole = short_summary(log, {}, style_for(STDERR_FILENO, {}), patience_s);
+  const std::string whole = first_screen(log, patience_s);
   if (whole != said) say_text(whole);
 }
 
