@@ -89,6 +89,9 @@ inline size_t page_bytes() {
   return bytes != 0 ? bytes : 65536;
 }
 
+/// Memory may have tags, by which what lies beside a block must not be read by the block's address.
+constexpr bool kPlainAddresses = false;
+
 /// More than 256 bytes; for fewer there are quicker ways.
 inline void copy_bytes(uint8_t* to, const uint8_t* from, size_t bytes) {
   struct Block {

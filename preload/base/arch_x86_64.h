@@ -77,6 +77,9 @@ constexpr size_t page_bytes() {
   return 4096;
 }
 
+/// Memory has no tags, so that what lies beside a block may be read by the block's address.
+constexpr bool kPlainAddresses = true;
+
 /// More than 256 bytes; for fewer there are quicker ways.
 inline void copy_bytes(uint8_t* to, const uint8_t* from, size_t bytes) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes)::"memory");

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <ctime>
 
+#include "base/process_state.h"
 #include "base/syscalls.h"
 #include "gpupeak/log_format.h"
 
@@ -86,6 +87,7 @@ void leave_tsc() {
   }
   std::atomic_ref<bool>(g_tsc_faults).store(true, std::memory_order_release);
   std::atomic_ref<bool>(g_use_tsc).store(false, std::memory_order_release);
+  std::atomic_ref<uint64_t>(g_process->whole_heap_generation).store(0, std::memory_order_release);
 }
 
 uint64_t ticks_without_tsc() {

@@ -18,10 +18,10 @@ struct ThreadFlags {
   uintptr_t in_driver = 0;  ///< the same for DriverScope (calls/): only the outermost accounts
   bool in_library =
       false;  ///< inside a library of our choice (unwinder, driver, NVML), which may allocate
-  uint32_t device_calls = 0;          ///< DeviceCalls (track/driver_readings) that are open
-  struct ThreadSlot* slot = nullptr;  ///< this thread's event stream, once it has one
-  uint64_t process_generation = 0;    ///< of `slot`; a forked child's differs
-  uint32_t thread = 0;                ///< its id, as locks have it; 0: not asked for yet
+  uint32_t device_calls = 0;                 ///< DeviceCalls (track/driver_readings) that are open
+  struct ThreadSlot* slot = nullptr;         ///< this thread's event stream, once it has one
+  uint64_t process_generation = UINT64_MAX;  ///< of `slot`; a forked child's differs
+  uint32_t thread = 0;                       ///< its id, as locks have it; 0: not asked for yet
   static constexpr uint32_t kMostLocks = 6;
   uint32_t lock_count = 0;                  ///< LockGuards that are open
   class FutexLock* locks[kMostLocks] = {};  ///< theirs, outermost first

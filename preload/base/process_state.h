@@ -20,8 +20,9 @@ struct ProcessPage {
   uint32_t only_writer;   ///< slot index + 1 of the one thread that logs for now; 0: several may
   uint32_t sampled_late;  ///< host_mode was kFull until the log reached its limit
   uint64_t generation;    ///< of this process's log, counted over forks; see ThreadFlags
-  int pid;                ///< whose log it is; a vfork child, which has this page too, has another
-  uint64_t initial_brk;   ///< brk at the log's start
+  uint64_t whole_heap_generation;  ///< the same while each heap call is logged, by the TSC; else 0
+  int pid;               ///< whose log it is; a vfork child, which has this page too, has another
+  uint64_t initial_brk;  ///< brk at the log's start
   FutexLock missing_hooks;  ///< of hooks/missing_hooks, here so that a child finds it free
 };
 extern ProcessPage* g_process;    ///< never null: g_first_page until there is one of its own

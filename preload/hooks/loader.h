@@ -1,8 +1,6 @@
 // Libraries that go, by dlclose's hook or without it. HOOK-SAFE, outside any HookScope.
 #pragma once
 
-#include "stack/module_map.h"
-
 namespace gpupeak::preload {
 
 /// What is known of libraries that are gone does not hold for what comes to lie there.
@@ -10,8 +8,5 @@ void forget_unloaded_libraries();
 
 /// The dynamic loader frees memory, as it does when it has unmapped a library.
 void loader_has_freed();
-inline void hear_free(const void* caller) {
-  if (__builtin_expect(is_loader_code(reinterpret_cast<uintptr_t>(caller)), 0)) loader_has_freed();
-}
 
 }  // namespace gpupeak::preload

@@ -2,11 +2,15 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
+#include "base/arch.h"
 #include "base/elf_lookup.h"
 #include "base/environment.h"
 #include "base/hook_scope.h"
+#include "base/loaded_objects.h"
 #include "base/process_state.h"
+#include "hooks/block_size.h"
 #include "hooks/export.h"
 #include "hooks/loader.h"
 #include "track/heap.h"
@@ -15,15 +19,16 @@ namespace gpupeak::preload {
 namespace {
 
 /// The allocator that the program would have without us: libc's, or another preloaded one. What
-/// nearly all calls need fills the first cache line.
+/// nearly all calls need fills the first cache line; malloc_entry_*.S know where its first members
+/// are.
 struct alignas(64) RealAllocator {
   bool resolved;
   bool passes;  ///< the host's memory is not recorded, and never will be
   void* (*malloc)(size_t);
   void (*free)(void*);
+  BlockSize usable_bytes;
   void* (*calloc)(size_t, size_t);
   void* (*realloc)(void*, size_t);
-  size_t (*usable_size)(void*);
   int (*posix_memalign)(void**, size_t, size_t);
   void* (*aligned_alloc)(size_t, size_t);
   void* (*memalign)(size_t, size_t);
@@ -32,7 +37,20 @@ struct alignas(64) RealAllocator {
   void (*free_sized)(void*, size_t);
   void (*free_aligned_sized)(void*, size_t, size_t);
 };
-constinit RealAllocator g_real{};
+static_assert(offsetof(RealAllocator, passes) == 1 && offsetof(RealAllocator, malloc) == 8 &&
+              offsetof(RealAllocator, free) == 16);
+
+}  // namespace
+}  // namespace gpupeak::preload
+
+extern "C" {
+constinit gpupeak::preload::RealAllocator gpupeak_real_allocator{};
+}
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr RealAllocator& g_real = gpupeak_real_allocator;
 
 template <typename Function>
 void resolve(Function& function, const char* name) {
@@ -41,6 +59,28 @@ void resolve(Function& function, const char* name) {
 
 size_t unknown_size(void*) {
   return 0;
+}
+
+/// Valgrind's tools that look for errors replace the allocator's functions where they are, by a
+/// library of the tool's beside the core's, and what lies before a block is nobody's.
+bool is_replaced_in_place() {
+  bool found = false;
+  for_each_object([&](const dl_phdr_info& object) {
+    constexpr char kOfValgrind[] = "vgpreload_", kCore[] = "vgpreload_core";
+    const char* name = file_name(object);
+    found = strncmp(name, kOfValgrind, sizeof kOfValgrind - 1) == 0 &&
+            strncmp(name, kCore, sizeof kCore - 1) != 0;
+    return found;
+  });
+  return found;
+}
+
+/// Whether blocks are glibc's own.
+bool is_glibc(const void* usable_size) {
+  const auto is_libc = [](const void* function) { return is_in(function, "libc.so.6"); };
+  return arch::kPlainAddresses && is_libc(reinterpret_cast<const void*>(g_real.malloc)) &&
+         is_libc(reinterpret_cast<const void*>(g_real.free)) && is_libc(usable_size) &&
+         find_in("libc.so.6", "gnu_get_libc_version") != nullptr && !is_replaced_in_place();
 }
 
 /// Threads that come here at the same time find the same addresses.
@@ -57,8 +97,9 @@ __attribute__((noinline)) void resolve_all() {
   resolve(g_real.free_aligned_sized, "free_aligned_sized");
   resolve(g_real.malloc, "malloc");
   void* usable_size = find_next("malloc_usable_size");
-  g_real.usable_size =
-      usable_size != nullptr ? reinterpret_cast<size_t (*)(void*)>(usable_size) : unknown_size;
+  g_real.usable_bytes.init(
+      usable_size != nullptr ? reinterpret_cast<BlockSize::UsableSize>(usable_size) : unknown_size,
+      is_glibc(usable_size));
   __atomic_store_n(&g_real.resolved, true, __ATOMIC_RELEASE);
 }
 
@@ -67,15 +108,11 @@ inline RealAllocator& real() {
   return g_real;
 }
 
-inline bool passes() {
-  return __builtin_expect(__atomic_load_n(&g_real.passes, __ATOMIC_RELAXED), 0);
-}
-
 /// Whether this call is to be recorded.
 inline bool records() {
   if (host_recording()) return true;
   const bool is_off = environment().host_mode == static_cast<uint32_t>(HostMode::kOff);
-  if (is_off && g_process->decided != 0) __atomic_store_n(&g_real.passes, true, __ATOMIC_RELAXED);
+  if (is_off && g_process->decided != 0) __atomic_store_n(&g_real.passes, true, __ATOMIC_RELEASE);
   return false;
 }
 
@@ -91,14 +128,14 @@ inline __attribute__((always_inline)) void* record_allocation(size_t bytes,
     if (!scope.entered()) return allocate();
     block = allocate();
   }
-  if (block != nullptr) heap_allocated(block, bytes, g_real.usable_size(block), caller);
+  if (block != nullptr) heap_allocated(block, bytes, g_real.usable_bytes(block), caller);
   return block;
 }
 
 template <typename Free>
 inline __attribute__((always_inline)) void record_free(void* block, Free free_block) {
   if (block == nullptr || !records()) return free_block();
-  if (t_flags.in_allocator == 0) heap_freed(block, g_real.usable_size(block));
+  if (t_flags.in_allocator == 0) heap_freed(block, g_real.usable_bytes(block));
   AllocatorScope scope;
   free_block();
 }
@@ -109,14 +146,14 @@ inline __attribute__((always_inline)) void* record_reallocation(void* old_block,
                                                                 Reallocate reallocate) {
   if (old_block == nullptr) return record_allocation(bytes, caller, reallocate);
   if (!records() || t_flags.in_allocator != 0) return reallocate();
-  const ReallocState state = heap_realloc_begin(old_block, g_real.usable_size(old_block));
+  const ReallocState state = heap_realloc_begin(old_block, g_real.usable_bytes(old_block));
   void* block;
   {
     AllocatorScope scope;
     block = reallocate();
   }
   if (block != nullptr) {
-    heap_realloc_end(state, block, bytes, g_real.usable_size(block), caller);
+    heap_realloc_end(state, block, bytes, g_real.usable_bytes(block), caller);
   } else if (bytes == 0) {
     heap_realloc_freed(state, old_block);
   } else {
@@ -135,17 +172,23 @@ void* missing() {
 
 using namespace gpupeak::preload;
 
-GPUPEAK_EXPORT void* malloc(size_t bytes) {
-  if (passes()) return g_real.malloc(bytes);
+// malloc and free are in malloc_entry_*.S. They jump to these two, so that the frames of these are
+// those of malloc and free themselves; or to the real ones, where nothing is recorded.
+
+extern "C" void* gpupeak_record_malloc(size_t bytes) {
   RealAllocator& next = real();
   return record_allocation(bytes, GPUPEAK_CALLER, [&] { return next.malloc(bytes); });
 }
 
-GPUPEAK_EXPORT void free(void* block) {
-  hear_free(__builtin_return_address(0));
-  if (passes()) return g_real.free(block);
+extern "C" void gpupeak_record_free(void* block) {
   RealAllocator& next = real();
   record_free(block, [&] { next.free(block); });
+}
+
+extern "C" void gpupeak_free_of_loader(void* block) {
+  loader_has_freed();
+  if (__atomic_load_n(&g_real.passes, __ATOMIC_RELAXED)) return g_real.free(block);
+  gpupeak_record_free(block);
 }
 
 GPUPEAK_EXPORT void* calloc(size_t count, size_t bytes) {

@@ -234,6 +234,7 @@ void open_log(Reason reason) {
     page.host_mode = HostMode::kCounters;
   }
   page.recording = 1;
+  if (page.host_mode == HostMode::kFull && g_use_tsc) page.whole_heap_generation = page.generation;
   std::atomic_ref<uint32_t>(page.host_recording)
       .store(page.host_mode != HostMode::kOff ? 1 : 0, std::memory_order_release);
 }

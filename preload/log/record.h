@@ -16,18 +16,32 @@ inline uint8_t* put_varint(uint8_t* at, uint64_t value) {
   *at++ = static_cast<uint8_t>(value);
   return at;
 }
+/// By the highest bit of a value that put_hot_varint() takes.
+struct HotVarints {
+  static constexpr size_t kMostBits = 28;
+  uint32_t marks[kMostBits] = {};  ///< of all bytes but the last
+  uint8_t bytes[kMostBits] = {};
+
+  constexpr HotVarints() {
+    for (size_t bit = 0; bit < kMostBits; ++bit) {
+      for (size_t byte = 0; byte < bit / 7; ++byte) marks[bit] |= uint32_t{0x80} << 8 * byte;
+      bytes[bit] = static_cast<uint8_t>(bit / 7 + 1);
+    }
+  }
+};
+inline constexpr HotVarints kHotVarints;
+
 /// The same for hot records: without a branch on the length, which is as good as random there, for
 /// all that is likely. Stores 4 bytes, zeros behind the value.
 inline __attribute__((always_inline)) uint8_t* put_hot_varint(uint8_t* at, uint64_t value) {
-  if (__builtin_expect(value >> 28 != 0, 0)) return put_varint(at, value);
-  const auto bits = static_cast<uint32_t>(value);
-  uint32_t spread = (bits & 0x3fff) | (bits & 0x0fffc000) << 2;
-  spread = (spread & 0x007f007f) | (spread & 0x3f803f80) << 1;
-  const auto highest_bit = static_cast<uint32_t>(31 - __builtin_clz(spread | 1));
-  const uint32_t more = highest_bit / 8;
-  spread |= 0x00808080u >> (~highest_bit & 24);  // on all bytes but the last, `more`
+  const auto highest_bit = static_cast<uint64_t>(63 ^ __builtin_clzll(value | 1));
+  if (__builtin_expect(highest_bit >= HotVarints::kMostBits, 0)) return put_varint(at, value);
+  auto spread = static_cast<uint32_t>(value);
+  spread += 3 * (spread & 0x0fffc000);  // two times 14 bits, 16 apart
+  spread += spread & 0x3f803f80;        // four times 7
+  spread |= kHotVarints.marks[highest_bit];
   memcpy(at, &spread, sizeof spread);
-  return at + more + 1;
+  return at + kHotVarints.bytes[highest_bit];
 }
 inline uint64_t zigzag(int64_t value) {
   return (static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63);

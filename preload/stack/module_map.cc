@@ -155,12 +155,12 @@ const Module* find_module(uintptr_t ip) {
 
 /// Where the dynamic loader lies: a function that all its versions have says so.
 void find_loader() {
-  if (g_loader_bytes != 0) return;
+  if (gpupeak_loader_bytes != 0) return;
   const auto inside = reinterpret_cast<uintptr_t>(find_first("__tls_get_addr"));
   LockGuard guard(g_map.lock);
   if (const Module* loader = inside != 0 ? find_module(inside) : nullptr) {
-    g_loader_begin = loader->begin;
-    __atomic_store_n(&g_loader_bytes, loader->end - loader->begin, __ATOMIC_RELEASE);
+    gpupeak_loader_begin = loader->begin;
+    __atomic_store_n(&gpupeak_loader_bytes, loader->end - loader->begin, __ATOMIC_RELEASE);
   }
 }
 
@@ -283,7 +283,9 @@ bool covered(uintptr_t ip) {
 
 }  // namespace
 
-constinit uintptr_t g_loader_begin = 0, g_loader_bytes = 0;
+extern "C" {
+constinit uintptr_t gpupeak_loader_begin = 0, gpupeak_loader_bytes = 0;
+}
 constinit std::atomic<bool> g_hears_loader{false};
 
 void cover_with_modules(uintptr_t ip) {

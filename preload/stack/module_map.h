@@ -7,7 +7,8 @@
 
 namespace gpupeak::preload {
 
-extern uintptr_t g_loader_begin, g_loader_bytes;
+/// Where the dynamic loader lies, once it is known; read in hooks/malloc_entry_*.S as well.
+extern "C" uintptr_t gpupeak_loader_begin, gpupeak_loader_bytes;
 
 /// Makes sure that the module that holds `ip` is in the log, if the loader knows one.
 void cover_with_modules(uintptr_t ip);
@@ -23,11 +24,11 @@ bool modules_were_unloaded();
 void drop_unloaded_modules();
 
 /// The loader frees what it knew of a library right after it has unmapped it, before any other can
-/// take the place. That free is a hook of ours (hooks/loader.h), and the moment at which we notice:
-/// libraries go without dlclose's hook too (libc's own calls for gconv, those of a library that was
-/// opened with RTLD_DEEPBIND). Whether `ip` lies in the loader. Callable anywhere.
+/// take the place. That free is a hook of ours (hooks/malloc_entry_*.S), and the moment at which we
+/// notice: libraries go without dlclose's hook too (libc's own calls for gconv, those of a library
+/// that was opened with RTLD_DEEPBIND). Whether `ip` lies in the loader. Callable anywhere.
 inline bool is_loader_code(uintptr_t ip) {
-  return ip - g_loader_begin < g_loader_bytes;
+  return ip - gpupeak_loader_begin < gpupeak_loader_bytes;
 }
 /// Whether such frees reach us, which they do not where the program has a malloc of its own. While
 /// false, each stack that is walked asks the loader whether something is gone.

@@ -106,15 +106,22 @@ struct StackCache {
 
   /// The stack's node if it is one of those that are known whole, and stands as it did; else 0: it
   /// has to be walked.
-  __attribute__((always_inline)) uint32_t known_stack(const CallerFrame& caller) {
-    if (trie_generation != gpupeak::preload::trie_generation()) return 0;
-    return traces.find(caller);
-  }
+  uint32_t known_stack(const CallerFrame& caller) { return is_current() ? traces.find(caller) : 0; }
   /// The same, but none where every stack is to be unwound as well.
-  __attribute__((always_inline)) uint32_t trusted_stack(const CallerFrame& caller) {
-    const uint32_t node = known_stack(caller);
-    return __builtin_expect(verify, 0) ? 0 : node;
+  uint32_t trusted_stack(const CallerFrame& caller) { return verify ? 0 : known_stack(caller); }
+
+  /// trusted_stack() in two halves: if it is the one that came after the last one the last time …
+  __attribute__((always_inline)) uint32_t expected_stack(const CallerFrame& caller) {
+    return __builtin_expect(is_current(), 1) ? traces.find_expected(caller) : 0;
   }
+  /// … and if not. None of either if that has to be walked to be verified.
+  uint32_t unexpected_stack(const CallerFrame& caller) {
+    return is_current() ? traces.find_otherwise(caller) : 0;
+  }
+
+ private:
+  /// Whether no code was unloaded since the stacks were remembered.
+  bool is_current() const { return trie_generation == gpupeak::preload::trie_generation(); }
 };
 
 }  // namespace gpupeak::preload

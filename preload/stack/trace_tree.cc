@@ -13,7 +13,6 @@
 namespace gpupeak::preload {
 
 constinit const uint32_t TraceTree::kNoEntries[1] = {0};
-constinit const TraceTree::Way TraceTree::kNowhere = {};
 constinit std::atomic<size_t> TraceTree::g_all_bytes{0};
 
 namespace {
@@ -193,6 +192,55 @@ uint32_t TraceTree::tail(const StackSteps& stack, uint32_t number, uint32_t oute
   }
   publish(record, record_end);
   return offset_of(record);
+}
+
+uint32_t TraceTree::find_expected(const CallerFrame& caller) {
+  Key key{caller.ip, caller.sp};
+  uint32_t hop = 0;
+  if (__builtin_expect(last_found_ != 0, 1)) {
+    const Way& expected = record_at(last_found_)->next;
+    do {
+      const uint32_t offset = expected.records[hop];
+      if (offset == 0) break;
+      const Record* record = record_at(offset);
+      if (!record->is(key)) break;
+      if (__builtin_expect(record->lines > 0, 0)) fetch(record);
+      uintptr_t there = 0;
+      const uint64_t* word = first_difference(record, caller.fp, there, [](const uintptr_t*) {});
+      if (__builtin_expect(*word == kEnd, 1)) {
+        if (hop + 1 < kHops && expected.records[hop + 1] != 0) break;
+        last_found_ = offset;
+        fetch_expected(record);
+        return record->node;
+      }
+      key = branch(record, word, there);
+    } while (++hop < kHops);
+  }
+  sought_ = key;
+  sought_hop_ = hop;
+  return 0;
+}
+
+uint32_t TraceTree::find_otherwise(const CallerFrame& caller) {
+  auto* before = last_found_ != 0 ? const_cast<Record*>(record_at(last_found_)) : nullptr;
+  Way way{};
+  for (uint32_t i = 0; i < sought_hop_; ++i) way.records[i] = before->next.records[i];
+  Key key = sought_;
+  for (uint32_t hop = sought_hop_;; ++hop) {
+    const Record* record = look_up(key);
+    if (record == nullptr) return 0;
+    if (hop < kHops) way.records[hop] = offset_of(record);
+    if (record->lines > 0) fetch(record);
+    uintptr_t there = 0;
+    const uint64_t* word = first_difference(record, caller.fp, there, [](const uintptr_t*) {});
+    if (*word == kEnd) {
+      if (before != nullptr) before->next = way;
+      last_found_ = offset_of(record);
+      fetch_expected(record);
+      return record->node;
+    }
+    key = branch(record, word, there);
+  }
 }
 
 void TraceTree::learn(const CallerFrame& caller, const StackSteps& stack, uint32_t node) {

@@ -53,25 +53,16 @@ struct StackSteps {
 class TraceTree {
  public:
   /// The node of the caller's stack if it is remembered; else 0.
-  __attribute__((always_inline)) uint32_t find(const CallerFrame& caller) {
-    Key key{caller.ip, caller.sp};
-    const Way& expected = last_found_ != 0 ? record_at(last_found_)->next : kNowhere;
-    Way way{};
-    for (uint32_t hop = 0;; ++hop) {
-      const Record* record = record_at(hop < kHops ? expected.records[hop] : 0);
-      if (record == record_at(0) || !record->is(key)) record = look_up(key);
-      if (record == nullptr) return 0;
-      if (hop < kHops) way.records[hop] = offset_of(record);
-      if (__builtin_expect(record->lines > 0, 0)) fetch(record);
-      uintptr_t there = 0;
-      const uint64_t* word = first_difference(record, caller.fp, there, [](const uintptr_t*) {});
-      if (__builtin_expect(*word == kEnd, 1)) {
-        expect_next(record, way);
-        return record->node;
-      }
-      key = branch(record, word, there);
-    }
+  uint32_t find(const CallerFrame& caller) {
+    const uint32_t node = find_expected(caller);
+    return node != 0 ? node : find_otherwise(caller);
   }
+  /// The first half of that. Programs repeat themselves: the stack is looked for where the one
+  /// after the last was found before. A function of its own and without calls, so that its
+  /// registers do.
+  uint32_t find_expected(const CallerFrame& caller);
+  /// The second half, right after the first has found nothing.
+  uint32_t find_otherwise(const CallerFrame& caller);
 
   /// Remembers a stack that has just been walked. Where memory is used up, now and then forgets all
   /// others.
@@ -146,14 +137,8 @@ class TraceTree {
     }
   }
 
-  /// Programs repeat themselves: the next stack is looked for where the one after this was found
-  /// the last time. Of many stacks that is in no cache any more.
-  __attribute__((always_inline)) void expect_next(const Record* record, const Way& way) {
-    if (last_found_ != 0) {
-      auto* before = const_cast<Record*>(record_at(last_found_));
-      if (!(before->next == way)) before->next = way;
-    }
-    last_found_ = offset_of(record);
+  /// What comes after this record most likely; of many stacks that is in no cache any more.
+  __attribute__((always_inline)) void fetch_expected(const Record* record) const {
     if (mask_ < kManyEntries) return;
     for (const uint32_t offset : record->next.records) {
       const char* at = reinterpret_cast<const char*>(arena_ + offset);
@@ -224,7 +209,6 @@ class TraceTree {
   static constexpr uint32_t kLine = 64, kFewLines = 8, kFetched = 12;
   static constexpr uint32_t kManyEntries = 4096;  ///< that with their records fill the first cache
   static const uint32_t kNoEntries[1];
-  static const Way kNowhere;
   static std::atomic<size_t> g_all_bytes;
 
   uint64_t* arena_ = nullptr;
@@ -234,6 +218,8 @@ class TraceTree {
   uint32_t used_ = 0, capacity_ = 0;  ///< of the arena, words
   uint32_t refused_ = 0;              ///< stacks for which there was no room
   uint32_t last_found_ = 0;           ///< record; 0: none
+  Key sought_{};                      ///< where find_expected() had to leave the expected way
+  uint32_t sought_hop_ = 0;           ///< behind so many of its records
   bool is_full_ = false;              ///< until it has forgotten
   size_t most_bytes_ = kMostBytes;
 };

@@ -130,6 +130,7 @@ void keep_to_log_limit() {
   if (!init_sampling(environment().sample_bytes) || !reserve_marks()) return;
   set_quality(GPUPEAK_Q_LOG_MAX);
   std::atomic_ref<HostMode>(page.host_mode).store(HostMode::kSampled, std::memory_order_release);
+  std::atomic_ref<uint64_t>(page.whole_heap_generation).store(0, std::memory_order_release);
 }
 
 void note_unlogged(const void* block) {

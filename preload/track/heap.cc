@@ -60,15 +60,23 @@ inline bool may_record(const HookScope& scope) {
   return false;
 }
 
-/// The thread's slot if all is as nearly always: no hook is open, the stream belongs to this
-/// process's log and has room, and the counters keep their slack. Else nullptr.
-inline __attribute__((always_inline)) ThreadSlot* prepared_slot(ProcessPage& process,
-                                                                int64_t usable_bytes) {
-  ThreadSlot* slot = t_flags.slot;
-  const bool prepared = slot != nullptr && t_flags.in_hook == 0 &&
-                        t_flags.process_generation == process.generation && slot->has_room() &&
-                        within_slack(slot->heap_delta + usable_bytes);
-  return __builtin_expect(prepared, 1) ? slot : nullptr;
+/// Whether no hook is open, and the thread's stream has room and the counters their slack.
+inline __attribute__((always_inline)) bool is_prepared(const ThreadSlot& slot,
+                                                       int64_t usable_bytes) {
+  const bool prepared =
+      t_flags.in_hook == 0 && slot.has_room() && within_slack(slot.heap_delta + usable_bytes);
+  return __builtin_expect(prepared, 1);
+}
+
+/// Whether all heap calls are logged, and the thread has its slot in this process's log.
+inline __attribute__((always_inline)) bool logs_all(const ProcessPage& process) {
+  return __builtin_expect(t_flags.process_generation == process.whole_heap_generation, 1);
+}
+
+/// Whether heap calls are counted alone, and the thread has its slot.
+inline __attribute__((always_inline)) bool counts_alone(const ProcessPage& process) {
+  return process.host_mode == HostMode::kCounters &&
+         t_flags.process_generation == process.generation;
 }
 
 /// The stack of an outermost call; none for those libraries' own.
@@ -133,37 +141,36 @@ __attribute__((noinline)) void heap_freed_otherwise(void* block, size_t usable_b
   write_address(*slot, GPUPEAK_REC_FREE, block);
 }
 
-/// A stack that has to be walked, or is to be verified.
-__attribute__((noinline)) void log_walked(ThreadSlot& slot, void* block, size_t bytes,
-                                          size_t usable_bytes, const CallerFrame& caller) {
+/// A stack that is not the expected one, has to be walked, or is to be verified.
+__attribute__((noinline)) void log_unexpected(ThreadSlot& slot, void* block, size_t bytes,
+                                              size_t usable_bytes, const CallerFrame& caller) {
   const OutermostScope scope;
   ++slot.alloc_delta;
   slot.heap_delta += static_cast<int64_t>(usable_bytes);
-  const uint32_t node = capture_stack(slot.stacks, caller);
+  uint32_t node = slot.stacks.verify ? 0 : slot.stacks.unexpected_stack(caller);
+  if (node == 0) node = capture_stack(slot.stacks, caller);
   write_block(slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
 }
 
-inline bool has_common_way(HostMode mode) {
-  return mode != HostMode::kSampled && (g_use_tsc || mode == HostMode::kCounters);
-}
+// Arguments are in an order in which none need be moved on the way.
 
-__attribute__((noinline)) void log_allocated(ProcessPage& process, ThreadSlot& slot, void* block,
-                                             size_t bytes, size_t usable_bytes,
-                                             const CallerFrame& caller) {
+__attribute__((noinline)) void log_allocated(void* block, size_t bytes, size_t usable_bytes,
+                                             const CallerFrame& caller, ThreadSlot& slot,
+                                             ProcessPage& process) {
   {
     const OutermostScope scope;
-    const uint32_t node = slot.stacks.trusted_stack(caller);
-    if (node != 0) {
+    const uint32_t node = slot.stacks.expected_stack(caller);
+    if (__builtin_expect(node != 0, 1)) {
       ++slot.alloc_delta;
       slot.heap_delta += static_cast<int64_t>(usable_bytes);
       return put_block(process, slot, GPUPEAK_REC_ALLOC, {block, bytes, usable_bytes, node}, tsc);
     }
   }
-  log_walked(slot, block, bytes, usable_bytes, caller);
+  log_unexpected(slot, block, bytes, usable_bytes, caller);
 }
 
-__attribute__((noinline)) void log_freed(ProcessPage& process, ThreadSlot& slot, void* block,
-                                         size_t usable_bytes) {
+__attribute__((noinline)) void log_freed(void* block, size_t usable_bytes, ThreadSlot& slot,
+                                         ProcessPage& process) {
   const OutermostScope scope;
   ++slot.free_delta;
   slot.heap_delta -= static_cast<int64_t>(usable_bytes);
@@ -177,28 +184,38 @@ __attribute__((noinline)) void log_freed(ProcessPage& process, ThreadSlot& slot,
 
 void heap_allocated(void* block, size_t bytes, size_t usable_bytes, const CallerFrame& caller) {
   ProcessPage& process = *g_process;
-  const HostMode mode = process.host_mode;
-  ThreadSlot* slot =
-      has_common_way(mode) ? prepared_slot(process, static_cast<int64_t>(usable_bytes)) : nullptr;
-  if (slot == nullptr) return heap_allocated_otherwise(block, bytes, usable_bytes, caller);
-  if (mode == HostMode::kFull) {
-    return log_allocated(process, *slot, block, bytes, usable_bytes, caller);
+  if (logs_all(process)) {
+    ThreadSlot& slot = *t_flags.slot;
+    if (is_prepared(slot, static_cast<int64_t>(usable_bytes)))
+      return log_allocated(block, bytes, usable_bytes, caller, slot, process);
+  } else if (counts_alone(process)) {
+    ThreadSlot& slot = *t_flags.slot;
+    if (is_prepared(slot, static_cast<int64_t>(usable_bytes))) {
+      const OutermostScope scope;
+      ++slot.alloc_delta;
+      slot.heap_delta += static_cast<int64_t>(usable_bytes);
+      return;
+    }
   }
-  const OutermostScope scope;
-  ++slot->alloc_delta;
-  slot->heap_delta += static_cast<int64_t>(usable_bytes);
+  heap_allocated_otherwise(block, bytes, usable_bytes, caller);
 }
 
 void heap_freed(void* block, size_t usable_bytes) {
   ProcessPage& process = *g_process;
-  const HostMode mode = process.host_mode;
-  ThreadSlot* slot =
-      has_common_way(mode) ? prepared_slot(process, -static_cast<int64_t>(usable_bytes)) : nullptr;
-  if (slot == nullptr) return heap_freed_otherwise(block, usable_bytes);
-  if (mode == HostMode::kFull) return log_freed(process, *slot, block, usable_bytes);
-  const OutermostScope scope;
-  ++slot->free_delta;
-  slot->heap_delta -= static_cast<int64_t>(usable_bytes);
+  if (logs_all(process)) {
+    ThreadSlot& slot = *t_flags.slot;
+    if (is_prepared(slot, -static_cast<int64_t>(usable_bytes)))
+      return log_freed(block, usable_bytes, slot, process);
+  } else if (counts_alone(process)) {
+    ThreadSlot& slot = *t_flags.slot;
+    if (is_prepared(slot, -static_cast<int64_t>(usable_bytes))) {
+      const OutermostScope scope;
+      ++slot.free_delta;
+      slot.heap_delta -= static_cast<int64_t>(usable_bytes);
+      return;
+    }
+  }
+  heap_freed_otherwise(block, usable_bytes);
 }
 
 ReallocState heap_realloc_begin(void* old_block, size_t usable_bytes) {

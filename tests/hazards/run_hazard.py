@@ -5,6 +5,8 @@ usage: run_hazard.py LIBGPUPEAK GPUPEAK CASE PROGRAM [ARGUMENT…]
 
 Exit code 0: held; 1: did not; 77: cannot be tried on this machine.
 """
+import collections
+import ctypes.util
 import glob
 import json
 import os
@@ -194,6 +196,39 @@ def case_foreign_malloc(folder):
     summary = plain(folder)
     text = json.dumps(summary["quality"])
     expect("malloc" in text, f"the report does not say that the heap is unseen: {text}")
+
+
+def case_sizes(folder, **more):
+    """What is recorded of each block is what the allocator says that it keeps for it."""
+    done = run(folder, True, **more)
+    expect(done.returncode == 0 and done.stderr == b"", f"exit {done.returncode}: {done.stderr!r}")
+    (log,) = logs(folder)
+    dump = subprocess.run([sys.argv[2], "dump", log], capture_output=True, text=True, check=True).stdout
+    recorded = re.findall(r"(?:alloc|realloc_end) (0x[0-9a-f]+) size \d+ usable (\d+)", dump)
+    told = re.findall(r"block (0x[0-9a-f]+) (\d+)", done.stdout.decode())
+    missing = collections.Counter(told) - collections.Counter(recorded)
+    expect(len(told) > 2000 and not missing, f"{len(told)} blocks, not so recorded: {list(missing)[:5]}")
+
+
+def case_sizes_mapped(folder):
+    """Small blocks that glibc maps one by one, whose headers say other things."""
+    case_sizes(folder, MALLOC_MMAP_THRESHOLD_="1000")
+
+
+def case_sizes_jemalloc(folder):
+    library = ctypes.util.find_library("jemalloc")
+    if library is None:
+        raise Skipped("there is no libjemalloc.so")
+    case_sizes(folder, LD_PRELOAD=f"{sys.argv[1]} {library}")
+
+
+def case_sizes_memcheck(folder):
+    if shutil.which("valgrind") is None:
+        raise Skipped("there is no valgrind")
+    # Its allocator has nothing before a block. It would replace our functions as well, but for the option.
+    program = ["valgrind", "-q", "--error-exitcode=9", "--soname-synonyms=somalloc=nouserintercepts", *COMMAND]
+    done = run(folder, True, program)
+    expect(done.returncode == 0 and done.stderr == b"", f"exit {done.returncode}: {done.stderr!r}")
 
 
 def case_kill9(folder):

@@ -1,0 +1,58 @@
+// What the allocator keeps for a block: malloc_usable_size(), without the call where it is glibc's.
+// Every recorded malloc and free asks. HOOK-SAFE.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace gpupeak::preload {
+
+/// glibc has a block's size in the word before it, and flags in its lowest bits, which free() reads
+/// in any case; malloc_usable_size() looks at the block behind as well, to see that this one is in
+/// use, and that is in no cache. Whether the word says what malloc_usable_size() says is seen from
+/// the first blocks of this process: until then, and for all other allocators, it is asked.
+class BlockSize {
+ public:
+  using UsableSize = size_t (*)(void*);
+
+  /// Before all else. `is_glibc`: malloc, free and `usable_size` are those of glibc.
+  void init(UsableSize usable_size, bool is_glibc) {
+    ask_ = usable_size;
+    if (is_glibc) to_compare_.store(kCompared, std::memory_order_relaxed);
+  }
+
+  /// Usable bytes of a live block; 0 where the allocator cannot say.
+  __attribute__((always_inline)) size_t operator()(void* block) {
+    if (__builtin_expect(reads_word_.load(std::memory_order_relaxed), 1)) {
+      const size_t word = word_before(block);
+      if (__builtin_expect((word & kIsMapped) == 0, 1)) return bytes_by(word);
+    }
+    return ask(block);
+  }
+
+ private:
+  static constexpr size_t kFlags = 7, kIsMapped = 2;
+  static constexpr uint32_t kCompared = 64;
+
+  static size_t word_before(const void* block) { return static_cast<const size_t*>(block)[-1]; }
+  static size_t bytes_by(size_t word) { return (word & ~kFlags) - sizeof(size_t); }
+
+  __attribute__((noinline)) size_t ask(void* block) {
+    const size_t bytes = ask_(block);
+    const uint32_t left = to_compare_.load(std::memory_order_relaxed);
+    if (left == 0) return bytes;
+    const size_t word = word_before(block);
+    if ((word & kIsMapped) != 0) return bytes;
+    const bool is_same = bytes_by(word) == bytes;
+    to_compare_.store(is_same ? left - 1 : 0, std::memory_order_relaxed);
+    if (is_same && left == 1) reads_word_.store(true, std::memory_order_relaxed);
+    return bytes;
+  }
+
+  std::atomic<bool> reads_word_{false};
+  std::atomic<uint32_t> to_compare_{0};  ///< blocks; 0: decided
+  UsableSize ask_ = nullptr;
+};
+
+}  // namespace gpupeak::preload

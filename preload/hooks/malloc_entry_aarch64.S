@@ -1,0 +1,51 @@
+// void* malloc(size_t bytes); void free(void* block)
+// Where the host's memory is not recorded these two are all that a program pays: they jump to the real ones. Else they
+// jump to the functions that record, which have the frames that malloc and free would have: no compiler promises that.
+        .hidden gpupeak_real_allocator, gpupeak_record_malloc, gpupeak_record_free, gpupeak_free_of_loader
+        .hidden gpupeak_loader_begin, gpupeak_loader_bytes
+        .set    PASSES, 1
+        .set    MALLOC, 8
+        .set    FREE, 16
+        .text
+        .p2align 4
+        .globl  malloc
+        .type   malloc, %function
+malloc:
+        .cfi_startproc
+        hint    #34                     // bti c
+        adrp    x16, gpupeak_real_allocator
+        add     x16, x16, :lo12:gpupeak_real_allocator
+        add     x17, x16, #PASSES
+        ldarb   w17, [x17]
+        cbz     w17, 1f
+        ldr     x16, [x16, #MALLOC]
+        br      x16
+1:      b       gpupeak_record_malloc
+        .cfi_endproc
+        .size   malloc, .-malloc
+
+        .p2align 4
+        .globl  free
+        .type   free, %function
+free:
+        .cfi_startproc
+        hint    #34                     // bti c
+        adrp    x16, gpupeak_loader_begin
+        ldr     x17, [x16, :lo12:gpupeak_loader_begin]
+        adrp    x16, gpupeak_loader_bytes
+        ldr     x16, [x16, :lo12:gpupeak_loader_bytes]
+        sub     x17, x30, x17
+        cmp     x17, x16
+        b.lo    2f
+        adrp    x16, gpupeak_real_allocator
+        add     x16, x16, :lo12:gpupeak_real_allocator
+        add     x17, x16, #PASSES
+        ldarb   w17, [x17]
+        cbz     w17, 1f
+        ldr     x16, [x16, #FREE]
+        br      x16
+1:      b       gpupeak_record_free
+2:      b       gpupeak_free_of_loader
+        .cfi_endproc
+        .size   free, .-free
+        .section .note.GNU-stack,"",%progbits
