@@ -111,6 +111,7 @@ inline RealAllocator& real() {
 /// Whether this call is to be recorded.
 inline bool records() {
   if (host_recording()) return true;
+  if (__atomic_load_n(&g_real.passes, __ATOMIC_RELAXED)) return false;
   const bool is_off = environment().host_mode == static_cast<uint32_t>(HostMode::kOff);
   if (is_off && g_process->decided != 0) __atomic_store_n(&g_real.passes, true, __ATOMIC_RELEASE);
   return false;

@@ -195,27 +195,30 @@ uint32_t TraceTree::tail(const StackSteps& stack, uint32_t number, uint32_t oute
 }
 
 uint32_t TraceTree::find_expected(const CallerFrame& caller) {
-  Key key{caller.ip, caller.sp};
-  uint32_t hop = 0;
-  if (__builtin_expect(last_found_ != 0, 1)) {
-    const Way& expected = record_at(last_found_)->next;
-    do {
-      const uint32_t offset = expected.records[hop];
-      if (offset == 0) break;
-      const Record* record = record_at(offset);
-      if (!record->is(key)) break;
-      if (__builtin_expect(record->lines > 0, 0)) fetch(record);
-      uintptr_t there = 0;
-      const uint64_t* word = first_difference(record, caller.fp, there, [](const uintptr_t*) {});
-      if (__builtin_expect(*word == kEnd, 1)) {
-        if (hop + 1 < kHops && expected.records[hop + 1] != 0) break;
-        last_found_ = offset;
-        fetch_expected(record);
-        return record->node;
-      }
-      key = branch(record, word, there);
-    } while (++hop < kHops);
+  if (__builtin_expect(last_found_ == 0, 0)) return leave_expected({caller.ip, caller.sp}, 0);
+  const Way& expected = record_at(last_found_)->next;
+  const Record* record = record_at(expected.records[0]);
+  if (!record->is({caller.ip, caller.sp}) || expected.records[0] == 0)
+    return leave_expected({caller.ip, caller.sp}, 0);
+  for (uint32_t hop = 0;;) {
+    if (__builtin_expect(record->lines > 0, 0)) fetch(record);
+    uintptr_t there = 0;
+    const uint64_t* word = first_difference(record, caller.fp, there, [](const uintptr_t*) {});
+    const uint32_t next = ++hop < kHops ? expected.records[hop] : 0;
+    if (*word == kEnd) {
+      if (__builtin_expect(next != 0, 0)) return leave_expected(record->key, hop - 1);
+      last_found_ = offset_of(record);
+      fetch_expected(record);
+      return record->node;
+    }
+    const Key key = branch(record, word, there);
+    record = record_at(next);
+    if (next == 0 || !record->is(key)) return leave_expected(key, hop);
   }
+}
+
+/// From there on find_otherwise() goes on.
+uint32_t TraceTree::leave_expected(Key key, uint32_t hop) {
   sought_ = key;
   sought_hop_ = hop;
   return 0;

@@ -191,6 +191,7 @@ class TraceTree {
     }
   }
 
+  uint32_t leave_expected(Key key, uint32_t hop);
   static uint64_t* put(Record* record, const StackSteps& stack, uint32_t begin, uint32_t end,
                        uint32_t tail);
   uint32_t tail(const StackSteps& stack, uint32_t number, uint32_t outer);
