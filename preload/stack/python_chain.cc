@@ -19,14 +19,14 @@ constexpr uintptr_t kCodeMask = ~uintptr_t{7};  // since 3.14 references are tag
 
 }  // namespace
 
-/// Each pointer is followed only where it is what it was. The owner of a frame that runs code need
-/// not be compared: those that mark a call have no code object that runs.
+/// Each pointer is followed only where it is what it was.
 inline bool PythonStack::code_stands(const PythonRuntime& python, const PythonLink& link) {
   const PythonLayout& layout = python.layout();
   const uintptr_t at = link.at, code = link.code;
   const auto instruction = word_at<uintptr_t>(at + layout.frame.instruction) - code;
   const auto runs = word_at<uintptr_t>(at + layout.frame.code) & kCodeMask;
   if (((runs ^ code) | (instruction ^ link.instruction)) != 0) return false;
+  if (word_at<uint8_t>(at + layout.frame.owner) >= kFirstOwnerWithoutCode) return false;
   if (link.version == 0) return sites_.stands(PythonSites::Known::of(link.evidence));
   return ((word_at<uintptr_t>(code + kPythonObjectType) ^ python.code_type()) |
           (word_at<uint32_t>(code + layout.code.version) ^ link.version) |

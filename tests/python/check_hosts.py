@@ -5,11 +5,12 @@ import argparse
 import glob
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 
-from python_log import (HERE, SKIPPED, Log, add_common_options, environment_of, expected_frames, find_pythons)
+from python_log import (HERE, SKIPPED, Log, add_common_options, counters_of, environment_of, expected_frames, find_pythons)
 
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 KNOWN_VERSIONS = ("030911f0", "030a0df0", "030b02f0", "030c01f0")
@@ -70,6 +71,27 @@ def false_runtime(options):
             if "GP040" not in warnings or reason not in warnings["GP040"]:
                 raise Problem(f"{version} {structure}: not said that there are no Python frames, or why: {warnings}")
     print(f"{len(FALSE_PROGRAMS)} false interpreters")
+
+
+def stand_in(options):
+    """Of an interpreter whose frames the program writes itself: whatever word has changed, each stack is what stands there."""
+    for version in ("030b02f0", "030c01f0"):
+        for verify in "01":
+            with tempfile.TemporaryDirectory() as folder:
+                variables = dict(environment_of(options, folder), GPUPEAK_HOST="off", GPUPEAK_VERIFY_STACKS=verify)
+                said = subprocess.run([options.program, version], env=variables, stdout=subprocess.PIPE, check=True, timeout=60,
+                                      text=True).stdout
+                (path,) = glob.glob(os.path.join(folder, "*.gplog"))
+                log = Log(options.tool, path)
+                for line in said.splitlines():
+                    size, what, frames = re.fullmatch(r"(\d+) (.*?):((?: \S+)*)", line).groups()
+                    expected = [[file, function, int(number)] for file, function, number in re.findall(r" (\S+)!(\S+):(\d+)", frames)]
+                    if log.python_frames(int(size)) != expected:
+                        raise Problem(f"{version}, {what} ({size} bytes): {log.python_frames(int(size))}, not {expected}")
+                counters = counters_of(path)
+                if counters["wrong_stacks"] != 0 or (verify == "1") != (counters["verified_stacks"] > 0):
+                    raise Problem(f"{version}: {counters['wrong_stacks']} stacks wrong, {counters['verified_stacks']} right")
+            print(f"{version}, verify {verify}: {len(said.splitlines())} stacks")
 
 
 def library_of(python):
@@ -187,7 +209,7 @@ def main():
     parser = argparse.ArgumentParser()
     add_common_options(parser)
     parser.add_argument("--program", help="the host program or library")
-    parser.add_argument("test", choices=("false_runtime", "embedded", "finalise", "forbidden", "lines"))
+    parser.add_argument("test", choices=("false_runtime", "stand_in", "embedded", "finalise", "forbidden", "lines"))
     options = parser.parse_args()
     try:
         globals()[options.test](options)

@@ -5,23 +5,11 @@ import argparse
 import glob
 import json
 import os
-import struct
 import subprocess
 import sys
 import tempfile
 
-from python_log import HERE, SKIPPED, Log, add_common_options, environment_of, expected_frames, find_pythons
-
-FIELDS = ("quality dropped_events reentrant_calls truncated_stacks early_calls unmatched_frees device_events "
-          "verified_stacks wrong_stacks").split()  # the counters page's first, see log_format.h
-
-
-def counters_of(path):
-    with open(path, "rb") as file:
-        head = file.read(8192)
-    (offset,) = struct.unpack_from("<Q", head, 24)
-    return dict(zip(FIELDS, struct.unpack_from(f"<{len(FIELDS)}Q", head, offset)))
-
+from python_log import HERE, SKIPPED, Log, add_common_options, counters_of, environment_of, expected_frames, find_pythons
 
 def check(options, python, verify):
     with tempfile.TemporaryDirectory() as folder:

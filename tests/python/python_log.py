@@ -3,6 +3,7 @@ import glob
 import os
 import re
 import shutil
+import struct
 import subprocess
 
 SKIPPED = 77
@@ -62,6 +63,17 @@ class Log:
 
     def python_frames(self, size):
         return [self.frames[frame] for _, frame, _ in self.stack(size) if frame is not None]
+
+
+FIELDS = ("quality dropped_events reentrant_calls truncated_stacks early_calls unmatched_frees device_events "
+          "verified_stacks wrong_stacks").split()  # the counters page's first, see log_format.h
+
+
+def counters_of(path):
+    with open(path, "rb") as file:
+        head = file.read(8192)
+    (offset,) = struct.unpack_from("<Q", head, 24)
+    return dict(zip(FIELDS, struct.unpack_from(f"<{len(FIELDS)}Q", head, offset)))
 
 
 def shown(text):
