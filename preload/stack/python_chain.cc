@@ -87,6 +87,7 @@ bool PythonStack::stands(const PythonChain& chain) {
 }
 
 uint32_t PythonStack::describe(PythonChain& chain, size_t room) {
+  // Frame objects lie elsewhere each time.
   if (!was_in_place_ || known_python_->layout().frames < PythonFrames::kEntryFlag) return 0;
   in_place_ = true;
   const uint32_t links = list_links(chain, room);

@@ -32,42 +32,51 @@ struct PythonChain {
   static constexpr uint32_t kNext = 4;
   uint32_t next[kNext];  ///< in PythonChains: those found after this one, the last one first
   uint32_t alike;        ///< another one that is the same stack, at other places; 0: none
-  uint32_t count_alike;  ///< with those that `alike` leads to
   PythonLink links[1];
 };
 
 /// Programs repeat themselves: a stack is looked for among those that were found after the last one
-/// before.
+/// before. Where known stacks lie elsewhere nearly each time, nothing is looked for during the next
+/// kRest.
 class PythonChains {
  public:
   /// The chain of this native stack that comes next, if `stands` says so of it; else nullptr.
   template <typename Stands>
   const PythonChain* expected(uint32_t native, Stands stands) {
+    if (rest_ > 0) {
+      --rest_;
+      return nullptr;
+    }
     for (const uint32_t offset : at(last_)->next) {
       const PythonChain* const chain = at(offset);
       if (chain->native != native || !stands(*chain)) continue;
       found(offset);
+      credit_ += credit_ < kMostCredit;
       return chain;
     }
     return nullptr;
   }
 
+  bool rests() const { return rest_ > 0; }
   /// The same among `first` and those that are alike; true if it was there.
   template <typename Stands>
   bool is_among(uint32_t first, Stands stands) {
+    const bool has_any = first != 0;
     for (; first != 0; first = at(first)->alike) {
       if (!stands(*at(first))) continue;
       found(first);
       return true;
     }
+    if (has_any && (credit_ -= kCostOfMiss) < 0) {
+      credit_ = kFirstCredit;
+      rest_ = kRest;
+    }
     return false;
   }
 
-  /// Adds one, which `describe` fills; 0: there is no room for more of this stack, or of any.
+  /// Adds one, which `describe` fills; 0: it could not, or there is no room.
   template <typename Describe>
   uint32_t learn(uint32_t native, uint32_t node, uint32_t alike, Describe describe) {
-    const uint32_t count_alike = alike != 0 ? at(alike)->count_alike + 1 : 1;
-    if (count_alike > kMostAlike) return 0;
     const uint32_t offset = used_;
     PythonChain* const chain = at(offset);
     const size_t room = sizeof bytes_ - offset * kUnit;
@@ -83,7 +92,6 @@ class PythonChains {
     chain->node = node;
     for (uint32_t& next : chain->next) next = 0;
     chain->alike = alike;
-    chain->count_alike = count_alike;
     in_order();
     const size_t bytes = offsetof(PythonChain, links) + (links + 1) * sizeof(PythonLink);
     used_ = static_cast<uint32_t>(offset + (bytes + kUnit - 1) / kUnit);
@@ -98,12 +106,14 @@ class PythonChains {
     last_ = 0;
     for (uint32_t& next : at(0)->next) next = 0;
     in_order();
-    count_ = refused_ = 0;
+    count_ = refused_ = rest_ = 0;
+    credit_ = kFirstCredit;
     used_ = kFirst;
   }
 
  private:
-  static constexpr uint32_t kUnit = 64, kMostAlike = 4;
+  static constexpr uint32_t kUnit = 64, kRest = 1024;
+  static constexpr int32_t kMostCredit = 256, kFirstCredit = 32, kCostOfMiss = 4;
   static constexpr uint32_t kFirst = (sizeof(PythonChain) + kUnit - 1) / kUnit;
 
   /// At 0 lies one that is of no stack.
@@ -127,6 +137,8 @@ class PythonChains {
 
   uint32_t last_;
   uint32_t used_, count_, refused_;
+  int32_t credit_;
+  uint32_t rest_;
   alignas(kUnit) uint8_t bytes_[2 << 20];
 };
 

@@ -13,6 +13,7 @@ namespace gpupeak::preload {
 namespace {
 
 constexpr uint32_t kRemembered = 4096;
+constexpr uint32_t kMostChains = 4;  // of one stack
 
 /// The interpreter whose code is on a native stack.
 struct RunningPython {
@@ -33,7 +34,8 @@ struct RunningPython {
 struct MergedStack {
   uint32_t native, node;
   PythonStack::Signature python;
-  uint32_t chain;  ///< one of those that are this stack; 0: none yet
+  uint32_t chain;    ///< the last of those that are this stack; 0: none yet
+  uint32_t learned;  ///< how often it was to be one more
 
   bool is_used() const { return node != 0; }
 };
@@ -75,8 +77,10 @@ struct PythonScratch {
   }
   /// The frames that were read last are those of `met`, which was known before.
   void keep_chain(MergedStack& met) {
+    if (chains.rests()) return;
     const auto stands = [this](const PythonChain& known) { return stack.stands(known); };
-    if (chains.is_among(met.chain, stands)) return;
+    if (chains.is_among(met.chain, stands) || met.learned == kMostChains) return;
+    ++met.learned;
     const auto describe = [this](PythonChain& chain, size_t room) {
       return stack.describe(chain, room);
     };
@@ -183,7 +187,7 @@ void know_merged(PythonScratch& python, uint32_t native, uint32_t node) {
   MergedStack& merged = python.merged.add(now.a ^ native);
   merged.native = native;
   merged.python = now;
-  merged.chain = 0;
+  merged.chain = merged.learned = 0;
   in_order();
   merged.node = node;
 }

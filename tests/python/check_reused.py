@@ -11,6 +11,7 @@ import tempfile
 
 from python_log import HERE, SKIPPED, Log, add_common_options, counters_of, environment_of, expected_frames, find_pythons
 
+
 def check(options, python, verify):
     with tempfile.TemporaryDirectory() as folder:
         expected_path = os.path.join(folder, "expected.json")
