@@ -76,7 +76,8 @@ bool is_ours(Device device) {
   return device.type == kCuda && device.index >= 0 && environment().pools;
 }
 
-void note(const void* at, int64_t bytes, PoolSays says, Device device, const CallerFrame& caller) {
+inline __attribute__((always_inline)) void note(const void* at, int64_t bytes, const PoolSays& says,
+                                                Device device, const CallerFrame& caller) {
   if (!is_ours(device) || at == nullptr) return;
   const auto address = reinterpret_cast<uint64_t>(at);
   if (bytes >= 0) {

@@ -19,19 +19,25 @@ struct DeviceArena {
 };
 constinit DeviceArena g_arenas[GPUPEAK_LOG_MAX_DEVICES];
 
+__attribute__((noinline)) uint64_t make_arena(int device, uint64_t generation) {
+  if (!recording()) return 0;
+  const uint64_t arena = arena_create("PyTorch", 0, 0, device);
+  if (arena == 0) return 0;
+  DeviceArena& known = g_arenas[device];
+  known.arena.store(arena, std::memory_order_relaxed);
+  known.generation.store(generation, std::memory_order_release);
+  return arena;
+}
+
 /// 0: not recording, or a device that the log has no place for. Of one device no two threads are
 /// here at once, since they hold its allocator's lock.
-uint64_t arena_of(int device) {
-  if (!recording() || device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return 0;
-  DeviceArena& known = g_arenas[device];
+inline uint64_t arena_of(int device) {
+  if (device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return 0;
+  const DeviceArena& known = g_arenas[device];
   const uint64_t generation = g_process->generation + 1;
-  if (known.generation.load(std::memory_order_acquire) != generation) {
-    const uint64_t arena = arena_create("PyTorch", 0, 0, device);
-    if (arena == 0) return 0;
-    known.arena.store(arena, std::memory_order_relaxed);
-    known.generation.store(generation, std::memory_order_release);
-  }
-  return known.arena.load(std::memory_order_relaxed);
+  return known.generation.load(std::memory_order_acquire) == generation
+             ? known.arena.load(std::memory_order_relaxed)
+             : make_arena(device, generation);
 }
 
 }  // namespace
