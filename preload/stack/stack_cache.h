@@ -70,8 +70,9 @@ struct StackCache {
     uint32_t parent, node;
   };
   uint64_t trie_generation = 0;
-  bool verify = false;                          ///< every stack is to be unwound as well
-  bool guessed = false;                         ///< a frame was found by FrameRule::kGuessed
+  bool verify = false;   ///< every stack is to be unwound as well
+  bool guessed = false;  ///< a frame was found by FrameRule::kGuessed
+  TraceTree traces;
   ReadableStack readable;                       ///< for what lies outside of a guessed frame
   PythonScratch* python = nullptr;              ///< once it is needed
   uint32_t depth = 0;                           ///< of `last`; 0: it is not valid
@@ -82,7 +83,6 @@ struct StackCache {
   void* unwound[GPUPEAK_MAX_FRAMES + 16];       ///< scratch: hooks may run on tiny stacks
   Edge edges[kEdges];
   FrameRule rules[kRules];
-  TraceTree traces;
   StackSteps steps;         ///< scratch
   uint8_t seen[kSeen / 8];  ///< a bit for each node that was met, by its last bits
   UnwindScratch unwind_scratch;

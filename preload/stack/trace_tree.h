@@ -212,13 +212,14 @@ class TraceTree {
   static const uint32_t kNoEntries[1];
   static std::atomic<size_t> g_all_bytes;
 
+  // First what find_expected() needs.
   uint64_t* arena_ = nullptr;
-  const uint32_t* table_ = kNoEntries;  ///< offsets of records in the arena, hashed; 0: none
+  uint32_t last_found_ = 0;             ///< record; 0: none
   uint32_t mask_ = 0;                   ///< entries - 1; 0: no table yet
+  const uint32_t* table_ = kNoEntries;  ///< offsets of records in the arena, hashed; 0: none
   uint32_t records_ = 0;
   uint32_t used_ = 0, capacity_ = 0;  ///< of the arena, words
   uint32_t refused_ = 0;              ///< stacks for which there was no room
-  uint32_t last_found_ = 0;           ///< record; 0: none
   Key sought_{};                      ///< where find_expected() had to leave the expected way
   uint32_t sought_hop_ = 0;           ///< behind so many of its records
   bool is_full_ = false;              ///< until it has forgotten

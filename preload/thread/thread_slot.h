@@ -20,25 +20,28 @@ namespace gpupeak::preload {
 /// Of the only writer's records, each that many carries a time stamp.
 constexpr uint32_t kStampEvery = 32;
 
-struct ThreadSlot {
+struct alignas(64) ThreadSlot {
+  // What most mallocs and frees need lies in two cache lines, the second of which ends with what
+  // StackCache begins with.
   uint8_t* at = nullptr;              ///< next byte to write
   uint8_t* end = nullptr;             ///< how far it may write before it looks around in refill()
   uint64_t time = 0;                  ///< running time of the stream, ticks
-  uint64_t looked = 0;                ///< `time` when it last looked around
   uint64_t address = 0;               ///< running address of the stream
   uint32_t unstamped = 0;             ///< records since the last stamp
   std::atomic<uint32_t> stamping{0};  ///< in take_stamp()
-  Chunk chunk;
-  uint64_t sequence = 0;
   uint32_t index = 0;
   std::atomic<int> tid{0};
-  ThreadSlot* next = nullptr;
   int64_t heap_delta = 0;  ///< usable bytes not yet added to the counters page
-  uint64_t alloc_delta = 0, free_delta = 0;
+  uint64_t alloc_delta = 0;
+  uint64_t free_delta = 0;
+  StackCache stacks;
+  uint64_t looked = 0;  ///< `time` when it last looked around
+  Chunk chunk;
+  uint64_t sequence = 0;
+  ThreadSlot* next = nullptr;
   int64_t bytes_to_sample = 0;
   bool sampling_said = false;  ///< the stream says that it is a sample from there on
   uint64_t random = 0;
-  StackCache stacks;
 
   /// Room for one hot record, or false (counted as dropped).
   bool ready() { return __builtin_expect(has_room(), 1) || refill(GPUPEAK_MAX_HOT_RECORD); }

@@ -12,6 +12,7 @@ logs; all of them if none is named.
 Prints Markdown tables; every figure is the median of alternating runs on this machine, now. Times are processor time,
 which a busy machine changes least; waiting for locks is not in it.
 """
+import glob
 import json
 import os
 import platform
@@ -76,6 +77,9 @@ def run(prefix, environment, command, cwd):
     def used():
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime
+    # The last run's log would be taken away at this one's expense.
+    for log in glob.glob(os.path.join(cwd, "bench.gplog*")) + glob.glob(os.path.join(cwd, "heaptrack.*")):
+        os.remove(log)
     start = used()
     done = subprocess.run(prefix + command, env=dict(os.environ, **environment), cwd=cwd,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
