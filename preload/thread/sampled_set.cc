@@ -19,6 +19,9 @@ constexpr uint32_t kSlots = 1 << 20;
 constexpr uint32_t kWindow = 16;  // a block lies within 16 slots (two cache lines) of its hash
 
 constinit std::atomic<uint64_t>* g_slots = nullptr;
+/// How many blocks each window holds: nearly every free asks in vain, and the slots are in no
+/// cache.
+constinit std::atomic<uint8_t>* g_filled = nullptr;
 constinit double g_mean_bytes = 0;
 
 /// A bit for each 8 bytes of all addresses that a program can have, in leaves of 64 MiB of them:
@@ -62,9 +65,9 @@ uint8_t mark_of(uint64_t address) {
   return static_cast<uint8_t>(1u << (address >> 3 & 7));
 }
 
-std::atomic<uint64_t>* window(const void* block) {
+uint32_t window(const void* block) {
   const uint64_t mixed = reinterpret_cast<uint64_t>(block) * 0x9e3779b97f4a7c15u;
-  return g_slots + (mixed >> 44) / kWindow * kWindow;
+  return static_cast<uint32_t>((mixed >> 44) / kWindow);
 }
 
 /// ln(x) for x in (0, 1], to about 1e-5: this library has no libm.
@@ -87,8 +90,11 @@ bool init_sampling(uint64_t mean_bytes) {
   if (g_slots == nullptr) {
     g_slots = static_cast<std::atomic<uint64_t>*>(reserve_pages(kSlots * sizeof(uint64_t)));
   }
+  if (g_filled == nullptr) {
+    g_filled = static_cast<std::atomic<uint8_t>*>(reserve_pages(kSlots / kWindow));
+  }
   g_mean_bytes = static_cast<double>(mean_bytes);
-  return g_slots != nullptr;
+  return g_slots != nullptr && g_filled != nullptr;
 }
 
 int64_t exponential_gap(uint64_t random) {
@@ -97,11 +103,13 @@ int64_t exponential_gap(uint64_t random) {
 }
 
 bool sampled_set_insert(const void* block) {
-  std::atomic<uint64_t>* slots = window(block);
+  const uint32_t number = window(block);
+  std::atomic<uint64_t>* slots = g_slots + number * kWindow;
   for (uint32_t i = 0; i < kWindow; ++i) {
     uint64_t empty = 0;
     if (slots[i].compare_exchange_strong(empty, reinterpret_cast<uint64_t>(block),
                                          std::memory_order_relaxed)) {
+      g_filled[number].fetch_add(1, std::memory_order_relaxed);
       return true;
     }
   }
@@ -109,12 +117,19 @@ bool sampled_set_insert(const void* block) {
   return false;
 }
 
+bool sampled_set_may_have(const void* block) {
+  return g_filled[window(block)].load(std::memory_order_relaxed) != 0;
+}
+
 bool sampled_set_erase(const void* block) {
-  std::atomic<uint64_t>* slots = window(block);
+  if (!sampled_set_may_have(block)) return false;
+  const uint32_t number = window(block);
+  std::atomic<uint64_t>* slots = g_slots + number * kWindow;
   for (uint32_t i = 0; i < kWindow; ++i) {
     uint64_t mine = reinterpret_cast<uint64_t>(block);
     if (slots[i].load(std::memory_order_relaxed) == mine &&
         slots[i].compare_exchange_strong(mine, 0, std::memory_order_relaxed)) {
+      g_filled[number].fetch_sub(1, std::memory_order_relaxed);
       return true;
     }
   }

@@ -13,6 +13,8 @@ bool init_sampling(uint64_t mean_bytes);
 int64_t exponential_gap(uint64_t random);
 /// False if there is no room: the block is then left out of the sample and counted as dropped.
 bool sampled_set_insert(const void* block);
+/// Whether the block may be in the set; else it is not.
+bool sampled_set_may_have(const void* block);
 /// True if the block was in the set.
 bool sampled_set_erase(const void* block);
 

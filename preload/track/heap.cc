@@ -73,10 +73,9 @@ inline __attribute__((always_inline)) bool logs_all(const ProcessPage& process) 
   return __builtin_expect(t_flags.process_generation == process.whole_heap_generation, 1);
 }
 
-/// Whether heap calls are counted alone, and the thread has its slot.
-inline __attribute__((always_inline)) bool counts_alone(const ProcessPage& process) {
-  return process.host_mode == HostMode::kCounters &&
-         t_flags.process_generation == process.generation;
+/// Whether the thread has its slot in this process's log, of which not all heap calls are part.
+inline __attribute__((always_inline)) bool has_slot(const ProcessPage& process) {
+  return t_flags.process_generation == process.generation;
 }
 
 /// The stack of an outermost call; none for those libraries' own.
@@ -114,6 +113,24 @@ inline bool was_logged(const void* block) {
   if (g_process->host_mode == HostMode::kFull) return true;
   if (g_process->sampled_late == 0) return sampled_set_erase(block);
   return !forget_unlogged(block);
+}
+
+/// Whether an allocation is counted and no more: all of them are, or it is not in the sample.
+inline bool is_counted_alone(const ProcessPage& process, ThreadSlot& slot, size_t bytes) {
+  if (process.host_mode == HostMode::kCounters) return true;
+  // What is sampled late is marked; and before the first sample nothing is known of the gap.
+  if (process.host_mode != HostMode::kSampled || process.sampled_late != 0 || slot.random == 0)
+    return false;
+  if (slot.bytes_to_sample <= static_cast<int64_t>(bytes)) return false;
+  slot.bytes_to_sample -= static_cast<int64_t>(bytes);
+  return true;
+}
+
+/// The same of a block that is about to go.
+inline bool was_counted_alone(const ProcessPage& process, const void* block) {
+  if (process.host_mode == HostMode::kCounters) return true;
+  return process.host_mode == HostMode::kSampled && process.sampled_late == 0 &&
+         !sampled_set_may_have(block);
 }
 
 __attribute__((noinline)) void heap_allocated_otherwise(void* block, size_t bytes,
@@ -177,6 +194,29 @@ __attribute__((noinline)) void log_freed(void* block, size_t usable_bytes, Threa
   put_address(process, slot, GPUPEAK_REC_FREE, block, tsc);
 }
 
+__attribute__((noinline)) void count_allocated(void* block, size_t bytes, size_t usable_bytes,
+                                               const CallerFrame& caller, ThreadSlot& slot,
+                                               const ProcessPage& process) {
+  if (!is_prepared(slot, static_cast<int64_t>(usable_bytes)) ||
+      !is_counted_alone(process, slot, bytes)) {
+    return heap_allocated_otherwise(block, bytes, usable_bytes, caller);
+  }
+  const OutermostScope scope;
+  ++slot.alloc_delta;
+  slot.heap_delta += static_cast<int64_t>(usable_bytes);
+}
+
+__attribute__((noinline)) void count_freed(void* block, size_t usable_bytes, ThreadSlot& slot,
+                                           const ProcessPage& process) {
+  if (!is_prepared(slot, -static_cast<int64_t>(usable_bytes)) ||
+      !was_counted_alone(process, block)) {
+    return heap_freed_otherwise(block, usable_bytes);
+  }
+  const OutermostScope scope;
+  ++slot.free_delta;
+  slot.heap_delta -= static_cast<int64_t>(usable_bytes);
+}
+
 }  // namespace
 
 // The common ways through these two are free of calls, so that few registers need be saved: what
@@ -188,14 +228,8 @@ void heap_allocated(void* block, size_t bytes, size_t usable_bytes, const Caller
     ThreadSlot& slot = *t_flags.slot;
     if (is_prepared(slot, static_cast<int64_t>(usable_bytes)))
       return log_allocated(block, bytes, usable_bytes, caller, slot, process);
-  } else if (counts_alone(process)) {
-    ThreadSlot& slot = *t_flags.slot;
-    if (is_prepared(slot, static_cast<int64_t>(usable_bytes))) {
-      const OutermostScope scope;
-      ++slot.alloc_delta;
-      slot.heap_delta += static_cast<int64_t>(usable_bytes);
-      return;
-    }
+  } else if (has_slot(process)) {
+    return count_allocated(block, bytes, usable_bytes, caller, *t_flags.slot, process);
   }
   heap_allocated_otherwise(block, bytes, usable_bytes, caller);
 }
@@ -206,14 +240,8 @@ void heap_freed(void* block, size_t usable_bytes) {
     ThreadSlot& slot = *t_flags.slot;
     if (is_prepared(slot, -static_cast<int64_t>(usable_bytes)))
       return log_freed(block, usable_bytes, slot, process);
-  } else if (counts_alone(process)) {
-    ThreadSlot& slot = *t_flags.slot;
-    if (is_prepared(slot, -static_cast<int64_t>(usable_bytes))) {
-      const OutermostScope scope;
-      ++slot.free_delta;
-      slot.heap_delta -= static_cast<int64_t>(usable_bytes);
-      return;
-    }
+  } else if (has_slot(process)) {
+    return count_freed(block, usable_bytes, *t_flags.slot, process);
   }
   heap_freed_otherwise(block, usable_bytes);
 }

@@ -73,6 +73,9 @@ def check_truths(output, summary):
             expect(value <= heap <= value + HEAP_OF_LIBC, f"heap peak {heap}, in truth {value}")
         elif name == "heap_peak_at_least":
             expect(metrics["host.kind.heap.peak_bytes"] >= value, f"heap peak {metrics['host.kind.heap.peak_bytes']} < {value}")
+        elif name in ("about_peak", "about_live"):
+            heap = metrics[f"host.kind.heap.{name[6:]}_bytes"]
+            expect(0.8 * value < heap < 1.2 * value, f"{name}: {heap}, in truth {value}")
         elif name == "mmap_anon_live":
             live = metrics["host.live_bytes"] - metrics["host.kind.heap.live_bytes"]  # there is no third kind
             expect(live == value, f"{live} bytes of anonymous mappings live, in truth {value}")
@@ -363,6 +366,11 @@ def case_modes(folder):
         metrics = report(logs(sub)[0])["metrics"]
         if mode == "off":
             expect(metrics.get("host.kind.heap.peak_bytes") is None, "a heap peak without measuring")
+
+
+def case_sampled(folder):
+    """A sample of some hundred blocks tells the sums, whoever frees them: what stays of it at each free would add up."""
+    no_repairs(plain(folder, GPUPEAK_HOST="sampled", GPUPEAK_SAMPLE="16KiB"))
 
 
 def case_bare_summary(folder):
