@@ -3,28 +3,29 @@
 #include <algorithm>
 #include <system_error>
 
-#include "collector/log/parallel.h"
 #include "collector/log/window_bounds.h"
 
 namespace gpupeak::collector {
 
 /// 0: there are too few processors for it, or too few events.
-size_t EventBatches::window_threads(uint64_t total_bytes) {
+size_t EventBatches::window_threads(uint64_t total_bytes, size_t processors) {
   // More gain little: the caller is not as fast as these.
   constexpr size_t kMost = 8;
-  const size_t processors = usable_processors();
   if (total_bytes < kWorthWindows || processors <= kReplayThreads) return 0;
-  return std::min(kMost, processors - kReplayThreads + 1);  // in place of the one that goes ahead
+  return std::min(kMost, processors - kReplayThreads);
 }
 
-EventBatches::EventBatches(const LogReader& log)
-    : total_bytes_(gpupeak::collector::total_bytes(log)) {
-  if (const size_t threads = window_threads(total_bytes_); threads > 0) {
+EventBatches::EventBatches(const LogReader& log, EventPass* pass, size_t processors)
+    : total_bytes_(gpupeak::collector::total_bytes(log)), pass_(pass) {
+  if (const size_t threads = window_threads(total_bytes_, processors); threads > 0)
     windows_.emplace(log, threads);
-    return;
+  else
+    merger_.emplace(log);
+  for (Batch& batch : batches_) {  // here, since memory of threads that end stays theirs
+    batch.events.resize(windows_ ? EventWindows::kMostEvents : kBatchEvents);
+    if (pass_ != nullptr) batch.notes.resize(batch.events.size());
   }
-  merger_.emplace(log);
-  if (total_bytes_ < kWorthThread || usable_processors() < 2) return;
+  if (total_bytes_ < kWorthThread || processors < 2) return;
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { fill_ahead(stop); });
   } catch (const std::system_error&) {
@@ -33,9 +34,14 @@ EventBatches::EventBatches(const LogReader& log)
 }
 
 void EventBatches::fill(Batch& batch) {
-  batch.events.resize(kBatchEvents);
-  batch.count = merger_->fill(batch.events);
-  batch.done_bytes = merger_->done_bytes();
+  if (windows_) {
+    batch.count = windows_->next(batch.events);
+    batch.done_bytes = windows_->done_bytes();
+  } else {
+    batch.count = merger_->fill(batch.events);
+    batch.done_bytes = merger_->done_bytes();
+  }
+  if (pass_ != nullptr) pass_->pass({batch.events.data(), batch.count}, batch.notes);
 }
 
 /// The thread's: until the end, which is an empty batch.
@@ -63,18 +69,13 @@ void EventBatches::fill_ahead(const std::stop_token& stop) {
   }
 }
 
-std::span<const Event> EventBatches::take(const Batch& batch) {
+EventBatches::Noted EventBatches::take(const Batch& batch) {
   if (batch.error) std::rethrow_exception(batch.error);
   done_bytes_ = batch.done_bytes;
-  return {batch.events.data(), batch.count};
+  return {{batch.events.data(), batch.count}, batch.notes};
 }
 
-std::span<const Event> EventBatches::next() {
-  if (windows_) {
-    const std::span<const Event> events = windows_->next();
-    done_bytes_ = windows_->done_bytes();
-    return events;
-  }
+EventBatches::Noted EventBatches::next() {
   if (!thread_.joinable()) {
     fill(batches_[0]);
     return take(batches_[0]);

@@ -1,6 +1,7 @@
 // The events of a log, a batch at a time. Where there are several processors, a thread of its own
 // decodes and merges them ahead of the caller, and several do where there are more; the order is
-// the merger's, whoever runs it. EventStream drives it.
+// the merger's, whoever runs it. What has to go over them in that order first does it there, too.
+// EventStream drives it.
 #pragma once
 
 #include <array>
@@ -16,17 +17,26 @@
 #include <vector>
 
 #include "collector/log/event_merger.h"
+#include "collector/log/event_pass.h"
 #include "collector/log/event_windows.h"
+#include "collector/log/parallel.h"
 
 namespace gpupeak::collector {
 
 class EventBatches {
  public:
-  explicit EventBatches(const LogReader& log);
+  /// `pass`: what goes over the events first; nullptr: nothing. Must outlive this. `processors`:
+  /// how many it is to be made for.
+  explicit EventBatches(const LogReader& log, EventPass* pass = nullptr,
+                        size_t processors = usable_processors());
 
+  struct Noted {
+    std::span<const Event> events;
+    std::span<const uint32_t> notes;  ///< on each, where there is a pass
+  };
   /// The next events, valid until the next call; none at the end, after which it must not be called
-  /// again. Throws what decoding threw.
-  std::span<const Event> next();
+  /// again. Throws what decoding or the pass threw.
+  Noted next();
   /// How much of the log has been decoded with the last batch.
   uint64_t done_bytes() const { return done_bytes_; }
   uint64_t total_bytes() const { return total_bytes_; }
@@ -43,6 +53,7 @@ class EventBatches {
 
   struct Batch {
     std::vector<Event> events;
+    std::vector<uint32_t> notes;
     size_t count = 0;
     uint64_t done_bytes = 0;
     std::exception_ptr error;
@@ -50,11 +61,12 @@ class EventBatches {
 
   void fill(Batch& batch);
   void fill_ahead(const std::stop_token& stop);
-  std::span<const Event> take(const Batch& batch);
+  Noted take(const Batch& batch);
 
-  static size_t window_threads(uint64_t total_bytes);
+  static size_t window_threads(uint64_t total_bytes, size_t processors);
 
   const uint64_t total_bytes_;
+  EventPass* const pass_;
   std::optional<EventWindows> windows_;
   std::optional<EventMerger> merger_;  // where there are no windows
   std::array<Batch, kBatches> batches_;

@@ -2,8 +2,6 @@
 // visitor.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -19,14 +17,13 @@ class EventStream {
  public:
   explicit EventStream(const LogReader& log, Progress progress = {});
 
-  /// Calls visitor.on_event(event) for each event in order. Event::ticks never runs backwards.
-  /// Before that it calls prefetch(event) some dozens of events ahead, and prefetch_next(event) a
-  /// few ahead.
-  template <class Visitor>
-  void run(Visitor& visitor) {
-    EventBatches batches(log_);
-    for (auto events = batches.next(); !events.empty(); events = batches.next()) {
-      visit(events, visitor);
+  /// Calls visit(events, notes) for batch after batch, in order. Event::ticks never runs backwards.
+  /// `pass` goes over all events first and makes the notes; without one there are none.
+  template <class Visit>
+  void run(const Visit& visit, EventPass* pass = nullptr) {
+    EventBatches batches(log_, pass);
+    for (auto batch = batches.next(); !batch.events.empty(); batch = batches.next()) {
+      visit(batch.events, batch.notes);
       report_progress(batches.done_bytes(), batches.total_bytes());
     }
     report_progress(batches.total_bytes(), batches.total_bytes());
@@ -37,20 +34,8 @@ class EventStream {
   const StreamCounts& counts() const { return counts_; }
 
  private:
-  static constexpr size_t kFarAhead = 40;
-  static constexpr size_t kAhead = 12;
   static constexpr uint64_t kProgressStepBytes = 1 << 20;
 
-  template <class Visitor>
-  static void visit(std::span<const Event> events, Visitor& visitor) {
-    const size_t count = events.size();
-    for (size_t i = 0; i < std::min(kFarAhead, count); ++i) visitor.prefetch(events[i]);
-    for (size_t i = 0; i < count; ++i) {
-      if (i + kFarAhead < count) visitor.prefetch(events[i + kFarAhead]);
-      if (i + kAhead < count) visitor.prefetch_next(events[i + kAhead]);
-      visitor.on_event(events[i]);
-    }
-  }
   void report_progress(uint64_t done_bytes, uint64_t total_bytes);
 
   const LogReader& log_;

@@ -27,8 +27,7 @@ void EventWindows::Cursor::advance(uint64_t until, std::span<Event> scratch) {
 EventWindows::EventWindows(const LogReader& log, size_t threads, uint64_t window_bytes)
     : log_(log),
       bounds_(window_bounds(log, window_bytes)),
-      windows_(std::max<size_t>(1, threads * kWindowsPerThread)),
-      batch_(kBatchEvents) {
+      windows_(std::max<size_t>(1, threads * kWindowsPerThread)) {
   for (uint32_t i = 0; i < log.slots().size(); ++i) cursors_.emplace_back(log, i);
   for (Window& window : windows_) {
     window.begin.reserve(cursors_.size());
@@ -120,11 +119,12 @@ EventWindows::Window& EventWindows::take_window() {
   return window;
 }
 
-std::span<const Event> EventWindows::next() {
+size_t EventWindows::next(std::vector<Event>& events) {
   while (true) {
     if (serial_) {
-      const size_t count = serial_->fill(batch_, bounds_[taken_ - 1]);
-      if (count > 0) return {batch_.data(), count};
+      const size_t count =
+          serial_->fill(std::span(events).first(kBatchEvents), bounds_[taken_ - 1]);
+      if (count > 0) return count;
       if (serial_->holds_back()) {
         take_window();  // serial_ merges it, too
         continue;
@@ -133,7 +133,7 @@ std::span<const Event> EventWindows::next() {
       missing_device_events_ += serial_->counts().missing_device_events;
       serial_.reset();
     }
-    if (taken_ == bounds_.size()) return {};
+    if (taken_ == bounds_.size()) return 0;
     Window& window = take_window();
     if (!window.merger->follows(turn_)) {
       ++merged_again_;
@@ -142,7 +142,9 @@ std::span<const Event> EventWindows::next() {
     }
     turn_ = window.merger->turn();
     if (window.count == kMostEvents) serial_.emplace(std::move(*window.merger));
-    if (window.count > 0) return {window.events.data(), window.count};
+    if (window.count == 0) continue;
+    events.swap(window.events);
+    return window.count;
   }
 }
 

@@ -36,12 +36,15 @@ class EventWindows {
  public:
   /// Some 20,000 events.
   static constexpr uint64_t kWindowBytes = 128 << 10;
+  /// Of a window, ahead of the caller, who merges the rest: headers of chunks do not tell all.
+  static constexpr size_t kMostEvents = 1 << 15;
 
   /// As many of `threads` as are to be had; with none the caller merges all windows.
   EventWindows(const LogReader& log, size_t threads, uint64_t window_bytes = kWindowBytes);
 
-  /// As EventBatches::next().
-  std::span<const Event> next();
+  /// Puts the next ones into `events`, of kMostEvents, and returns how many; 0 at the end, after
+  /// which it must not be called again. It may swap the memory. Throws what decoding threw.
+  size_t next(std::vector<Event>& events);
   /// How much of the log has been decoded with what next() gave.
   uint64_t done_bytes() const { return done_bytes_; }
   /// At the end.
@@ -52,8 +55,6 @@ class EventWindows {
  private:
   static constexpr size_t kWindowsPerThread = 2;
   static constexpr size_t kBatchEvents = 2048;
-  /// Of a window, ahead of the caller, who merges the rest: headers of chunks do not tell all.
-  static constexpr size_t kMostEvents = 1 << 15;
 
   /// How far a slot has been scanned. Threads come by one after another.
   struct alignas(64) Cursor {
@@ -93,7 +94,6 @@ class EventWindows {
   uint64_t done_bytes_ = 0;
   EventMerger::Turn turn_;             ///< of what follows the caller's window
   std::optional<EventMerger> serial_;  ///< merges what is left of it
-  std::vector<Event> batch_;           ///< of serial_
   uint64_t missing_device_events_ = 0;
   size_t merged_again_ = 0;
   std::vector<std::jthread> threads_;

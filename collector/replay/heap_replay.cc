@@ -41,23 +41,23 @@ HeapReplay::HeapReplay(const LogReader& log, LiveMemory& live, Circumstances& ci
   for (Slot& slot : slots_) slot.sample_bytes = sample_bytes_;
 }
 
-[[gnu::flatten]] void HeapReplay::take(const Event& event) {
+[[gnu::flatten]] void HeapReplay::take(const Event& event, Match match) {
   Slot& slot = slots_[event.slot];
   switch (event.tag) {
     case GPUPEAK_REC_ALLOC:
-      allocate(slot, event);
+      allocate(slot, event, match);
       break;
     case GPUPEAK_REC_FREE:
-      free(slot, event);
+      free(event, match);
       break;
     case GPUPEAK_REC_REALLOC_BEGIN:
-      realloc_begin(slot, event);
+      realloc_begin(slot, event, match);
       break;
     case GPUPEAK_REC_REALLOC_END:
-      realloc_end(slot, event);
+      realloc_end(slot, event, match);
       break;
     case GPUPEAK_REC_REALLOC_FAILED:
-      realloc_failed(slot);
+      realloc_failed(slot, match);
       break;
     default:
       break;
@@ -94,18 +94,12 @@ GroupId HeapReplay::group(Slot& slot, const Event& event) {
   return live_.sites().group(slot.context, circumstances_.defined_stack(event.stack));
 }
 
-/// The entry of the block that the event makes. A block still live at an address that is handed out
-/// again was freed unseen.
-BlockMap::Entry& HeapReplay::claim(const Event& event) {
-  bool added = false;
-  BlockMap::Entry& entry = blocks_.claim(event.address, added);
-  if (!added) [[unlikely]] {
-    const Block block = blocks_.block(entry);
-    ++troubles_.repairs;
-    live_.count_out(block.group, block.bytes);
-    usable_.current -= usable_bytes(block);
-  }
-  return entry;
+/// A block that is gone though nobody saw it go: its address has another one.
+void HeapReplay::end_unseen(BlockNumber number) {
+  const Block block = blocks_.block(number);
+  ++troubles_.repairs;
+  live_.count_out(block.group, block.bytes);
+  usable_.current -= usable_bytes(block);
 }
 
 Block HeapReplay::new_block(Slot& slot, const Event& event) {
@@ -113,97 +107,86 @@ Block HeapReplay::new_block(Slot& slot, const Event& event) {
   return {event.address, weight(slot.sample_bytes, event.size), slack, group(slot, event)};
 }
 
-void HeapReplay::allocate(Slot& slot, const Event& event) {
+void HeapReplay::allocate(Slot& slot, const Event& event, Match match) {
   if (event.address == 0) {
     ++troubles_.malformed_events;
     return;
   }
-  BlockMap::Entry& entry = claim(event);
+  if (match.differs != 0) [[unlikely]]
+    end_unseen(match.block);
   const Block block = new_block(slot, event);
-  blocks_.set(entry, block);
+  blocks_.set(match.block, block);
   live_.count_in(block.group, block.bytes, event.ticks);
   usable_.set(usable_.current + usable_bytes(block));
-  slot.last_allocated = event.address;
 }
 
-void HeapReplay::free(Slot& slot, const Event& event) {
-  BlockMap::Entry* entry = blocks_.find(event.address);
-  if (entry == nullptr) {
+void HeapReplay::free(const Event& event, Match match) {
+  if (match.block == kNoBlock) {
     ++troubles_.unknown_heap_frees;
     return;
   }
   if (arenas_.has_heap_blocks()) [[unlikely]]
     arenas_.heap_freed(event.address, event.ticks);
-  const bool temporary = slot.last_allocated == event.address;
-  if (temporary) slot.last_allocated = 0;
-  const Block block = blocks_.block(*entry);
-  blocks_.erase(*entry);
-  live_.count_out(block.group, block.bytes, temporary);
+  const Block block = blocks_.block(match.block);
+  blocks_.erase(match.block);
+  live_.count_out(block.group, block.bytes, match.differs != 0);
   usable_.current -= usable_bytes(block);
 }
 
-void HeapReplay::realloc_begin(Slot& slot, const Event& event) {
-  forget_realloc(slot);
+void HeapReplay::realloc_begin(Slot& slot, const Event& event, Match match) {
+  if (slot.reallocating) {  // its end never came: the writer lost it
+    ++troubles_.repairs;
+    put_back_old_block(slot, match);
+  }
   slot.reallocating = true;
-  slot.old_block = {};
-  BlockMap::Entry* entry = blocks_.find(event.address);
-  if (entry == nullptr) {
+  slot.old_block = match.block;
+  if (match.block == kNoBlock) {
     ++troubles_.unknown_heap_frees;
     return;
   }
   if (arenas_.has_heap_blocks()) arenas_.heap_freed(event.address, event.ticks);
   // Counted until the end, but its address may be handed out before.
-  slot.old_block = blocks_.block(*entry);
-  blocks_.erase(*entry);
+  slot.old_address = event.address;
+  blocks_.move_away(match.block);
 }
 
-void HeapReplay::put_back_old_block(Slot& slot) {
-  if (slot.old_block.address == 0) return;
-  bool added = false;
-  BlockMap::Entry& entry = blocks_.claim(slot.old_block.address, added);
-  if (added) {
-    blocks_.set(entry, slot.old_block);
-    return;
+void HeapReplay::put_back_old_block(Slot& slot, Match match) {
+  if (slot.old_block == kNoBlock) return;
+  if (match.differs != 0) {
+    end_unseen(slot.old_block);
+    blocks_.erase(slot.old_block);
+  } else {
+    blocks_.move_back(slot.old_block, slot.old_address);
   }
-  ++troubles_.repairs;
-  live_.count_out(slot.old_block.group, slot.old_block.bytes);
-  usable_.current -= usable_bytes(slot.old_block);
 }
 
-/// A realloc whose end never came: the writer lost it.
-void HeapReplay::forget_realloc(Slot& slot) {
-  if (!slot.reallocating) return;
-  ++troubles_.repairs;
-  slot.reallocating = false;
-  put_back_old_block(slot);
-}
-
-void HeapReplay::realloc_end(Slot& slot, const Event& event) {
+void HeapReplay::realloc_end(Slot& slot, const Event& event, Match match) {
   const bool begun = slot.reallocating;
   slot.reallocating = false;
   if (!begun) ++troubles_.repairs;
-  if (begun && event.address == 0) put_back_old_block(slot);
-  const Block old = std::exchange(slot.old_block, {});
-  if (!begun || old.address == 0 || event.address == 0) return allocate(slot, event);
-  BlockMap::Entry& entry = claim(event);
+  if (begun && event.address == 0) put_back_old_block(slot, match);
+  const BlockNumber old_block = std::exchange(slot.old_block, kNoBlock);
+  if (!begun || old_block == kNoBlock || event.address == 0) return allocate(slot, event, match);
+  const Block old = blocks_.block(old_block);
+  blocks_.erase(old_block);
+  if (match.differs != 0) end_unseen(match.block);
   const Block block = new_block(slot, event);
-  blocks_.set(entry, block);
+  blocks_.set(match.block, block);
   const std::array<PeakFinder::Change, 2> step{
       {{old.group, -static_cast<int64_t>(old.bytes), -1, false},
        {block.group, static_cast<int64_t>(block.bytes), +1, true}}};
   live_.apply(step, event.ticks);
   usable_.set(usable_.current - usable_bytes(old) + usable_bytes(block));
-  slot.last_allocated = event.address;
 }
 
-void HeapReplay::realloc_failed(Slot& slot) {
+void HeapReplay::realloc_failed(Slot& slot, Match match) {
   if (!slot.reallocating) {
     ++troubles_.repairs;
     return;
   }
   slot.reallocating = false;
-  put_back_old_block(slot);
-  slot.old_block = {};
+  put_back_old_block(slot, match);
+  slot.old_block = kNoBlock;
 }
 
 }  // namespace gpupeak::collector

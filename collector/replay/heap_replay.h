@@ -4,9 +4,11 @@
 // A realloc is logged in two halves. The old block counts until the second one, so that the sum has
 // no dip, but its address is free from the first on: another thread may be handed it.
 //
-//   REALLOC_BEGIN a   blocks_ {}    old_block a   counted: a
-//   (another thread's ALLOC a)      …             counted: a and the new a
-//   REALLOC_END b     blocks_ {b}   –             counted: b, in one step
+//   REALLOC_BEGIN a   lies at a: –    old_block a   counted: a
+//   (another thread's ALLOC a)        …             counted: a and the new a
+//   REALLOC_END b     lies at b: b    –             counted: b, in one step
+//
+// Which block an event is about BlockMatcher has found out before.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +18,10 @@
 #include "collector/log/event.h"
 #include "collector/log/log_reader.h"
 #include "collector/replay/arena_table.h"
-#include "collector/replay/block_map.h"
+#include "collector/replay/block_matcher.h"
 #include "collector/replay/circumstances.h"
 #include "collector/replay/gauge.h"
+#include "collector/replay/live_blocks.h"
 #include "collector/replay/live_memory.h"
 #include "collector/replay/troubles.h"
 
@@ -29,20 +32,18 @@ class HeapReplay {
   HeapReplay(const LogReader& log, LiveMemory& live, Circumstances& circumstances,
              ArenaTable& arenas, ReplayTroubles& troubles);
 
-  /// Of a heap event: far ahead of it, and shortly before it.
-  void prefetch(const Event& event) const {
-    blocks_.prefetch(event.address);
-    if (event.tag == GPUPEAK_REC_ALLOC) {
-      live_.sites().prefetch(slots_[event.slot].context, event.stack);
-    }
+  /// Of any event: far ahead of it, and shortly before it. Without a look at what event it is,
+  /// which would be guessed wrong.
+  void prefetch(const Event& event, Match match) const {
+    blocks_.prefetch(match.block);
+    const uint32_t makes_block = event.tag == GPUPEAK_REC_ALLOC;
+    live_.sites().prefetch(slots_[event.slot].context, event.stack * makes_block);
   }
-  /// Without a look at what event it is, which would be guessed wrong.
-  void prefetch_next(const Event& event) const {
-    live_.peaks().prefetch(blocks_.likely_group(event.address));
+  void prefetch_next(Match match) const {
+    live_.peaks().prefetch(blocks_.likely_group(match.block));
   }
-  void take(const Event& event);
+  void take(const Event& event, Match match);
 
-  void change_thread(uint32_t slot) { slots_[slot].last_allocated = 0; }
   void begin_sampling(uint32_t slot, const SamplingEvent& sampling, uint64_t ticks);
 
   /// The block that an address lies in, if any.
@@ -61,29 +62,28 @@ class HeapReplay {
   struct Slot {
     ContextId context = 0;           // of heap blocks that its thread allocates
     uint64_t context_valid_for = 0;  // Circumstances::version() when it was made; 0: none yet
-    uint64_t last_allocated = 0;     // address
     double sample_bytes = 0;         // mean of the sample that its blocks are; 0: all
     bool reallocating = false;
-    Block old_block;  // while reallocating; address 0: not known
+    BlockNumber old_block = kNoBlock;  // while reallocating; kNoBlock: not known
+    uint64_t old_address = 0;
   };
 
-  void allocate(Slot& slot, const Event& event);
-  void free(Slot& slot, const Event& event);
-  void realloc_begin(Slot& slot, const Event& event);
-  void realloc_end(Slot& slot, const Event& event);
-  void realloc_failed(Slot& slot);
-  BlockMap::Entry& claim(const Event& event);
+  void allocate(Slot& slot, const Event& event, Match match);
+  void free(const Event& event, Match match);
+  void realloc_begin(Slot& slot, const Event& event, Match match);
+  void realloc_end(Slot& slot, const Event& event, Match match);
+  void realloc_failed(Slot& slot, Match match);
+  void end_unseen(BlockNumber block);
   Block new_block(Slot& slot, const Event& event);
   GroupId group(Slot& slot, const Event& event);
   [[gnu::noinline]] void renew_context(Slot& slot, const Event& event);
-  void forget_realloc(Slot& slot);
-  void put_back_old_block(Slot& slot);
+  void put_back_old_block(Slot& slot, Match match);
 
   LiveMemory& live_;
   Circumstances& circumstances_;
   ArenaTable& arenas_;  // told of the end of blocks that arenas share out
   ReplayTroubles& troubles_;
-  BlockMap blocks_;
+  LiveBlocks blocks_;
   std::vector<Slot> slots_;
   Gauge usable_;
   double sample_bytes_ = 0;  // of the slots that are sampled

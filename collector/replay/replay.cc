@@ -1,21 +1,12 @@
 #include "collector/replay/replay.h"
 
+#include <algorithm>
+
 #include "collector/log/kinds.h"
+#include "collector/replay/block_matcher.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
-
-/// The stream's visitor where somebody looks on.
-struct Replay::Observed {
-  Replay& replay;
-  ReplayObserver& observer;
-  void prefetch(const Event& event) const { replay.prefetch(event); }
-  void prefetch_next(const Event& event) const { replay.prefetch_next(event); }
-  void on_event(const Event& event) {
-    replay.on_event(event);
-    observer.after(event);
-  }
-};
 
 Replay::Replay(const LogReader& log, ReplayObserver* observer)
     : log_(log),
@@ -41,14 +32,31 @@ Replay::Replay(const LogReader& log, ReplayObserver* observer)
   }
 }
 
-void Replay::run(const Progress& progress) {
-  EventStream stream(log_, progress);
-  if (observer_ == nullptr) {
-    stream.run(*this);
-  } else {
-    Observed visitor{*this, *observer_};
-    stream.run(visitor);
+template <class After>
+void Replay::take_all(std::span<const Event> events, std::span<const uint32_t> notes,
+                      const After& after) {
+  const auto match = [notes](size_t i) { return std::bit_cast<Match>(notes[i]); };
+  const auto prefetch = [&](size_t i) { heap_.prefetch(events[i], match(i)); };
+  for (size_t i = 0; i < std::min(kFarAhead, events.size()); ++i) prefetch(i);
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (i + kFarAhead < events.size()) prefetch(i + kFarAhead);
+    if (i + kAhead < events.size()) heap_.prefetch_next(match(i + kAhead));
+    take_next(events[i], notes[i]);
+    after(events[i]);
   }
+}
+
+void Replay::run(const Progress& progress) {
+  BlockMatcher matcher(log_);
+  EventStream stream(log_, progress);
+  stream.run(
+      [this](std::span<const Event> events, std::span<const uint32_t> notes) {
+        if (observer_ == nullptr)
+          take_all(events, notes, [](const Event&) {});
+        else
+          take_all(events, notes, [this](const Event& event) { observer_->after(event); });
+      },
+      &matcher);
   finish(stream.counts());
 }
 
@@ -59,15 +67,10 @@ void Replay::finish(const StreamCounts& counts) {
   stream_counts_ = counts;
 }
 
-void Replay::take_of_other_slot(const Event& event) {
+void Replay::take_of_other_slot(const Event& event, uint32_t note) {
   circumstances_.turn_to(event.slot, last_ticks_);
-  take(event);
+  take(event, note);
   circumstances_.wake(event.slot);
-}
-
-void Replay::change_thread(const Event& event) {
-  circumstances_.change_thread(event);
-  heap_.change_thread(event.slot);
 }
 
 void Replay::take_extended(const Event& event) {

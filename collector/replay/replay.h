@@ -11,9 +11,11 @@
 // analyze() runs one and builds the summary from it; views and exports read it, or look on.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -87,33 +89,27 @@ class Replay {
     return track.of_process ? 0 : circumstances_.thread_of(track.slot);
   }
 
-  // EventStream's visitor.
-  void prefetch(const Event& event) const {
-    if (is_heap_event(event.tag)) heap_.prefetch(event);
-  }
-  void prefetch_next(const Event& event) const {
-    if (is_heap_event(event.tag)) heap_.prefetch_next(event);
-  }
-  void on_event(const Event& event) {
+ private:
+  static constexpr size_t kFarAhead = 40;
+  static constexpr size_t kAhead = 12;
+
+  template <class After>
+  void take_all(std::span<const Event> events, std::span<const uint32_t> notes, const After& after);
+  void take_next(const Event& event, uint32_t note) {
     circumstances_.pass_nodes(event.ticks);
     if (circumstances_.has_rules() && circumstances_.turns_to(event.slot)) [[unlikely]]
-      return take_of_other_slot(event);
-    take(event);
+      return take_of_other_slot(event, note);
+    take(event, note);
   }
-
- private:
-  struct Observed;
-
-  void take(const Event& event) {
+  void take(const Event& event, uint32_t note) {
     last_ticks_ = event.ticks;
     if (circumstances_.changes_thread(event)) [[unlikely]]
-      change_thread(event);
+      circumstances_.change_thread(event);
     if (is_heap_event(event.tag)) [[likely]]
-      return heap_.take(event);
+      return heap_.take(event, std::bit_cast<Match>(note));
     take_extended(event);
   }
-  [[gnu::noinline]] void take_of_other_slot(const Event& event);
-  [[gnu::noinline]] void change_thread(const Event& event);
+  [[gnu::noinline]] void take_of_other_slot(const Event& event, uint32_t note);
   [[gnu::noinline]] void take_extended(const Event& event);
   void finish(const StreamCounts& counts);
   GroupId mapping_group(const Event& event, uint8_t kind, uint32_t stack);

@@ -41,28 +41,11 @@ SiteTable::Counting SiteTable::counting(const SiteContext& context) {
           owner_of(context.phase, side)};
 }
 
-void SiteTable::grow() {
-  const size_t old_mask = mask_;
-  const ZeroedTable<Entry> old = std::exchange(index_, ZeroedTable<Entry>(2 * (mask_ + 1)));
-  mask_ = 2 * old_mask + 1;
-  for (size_t from = 0; from <= old_mask; ++from) {
-    const Entry& entry = old[from];
-    if (entry.key == kFreeKey) continue;
-    size_t i = home(entry.key);
-    while (index_[i].key != kFreeKey) i = (i + 1) & mask_;
-    index_[i] = entry;
-  }
-}
-
-GroupId SiteTable::add_group(uint64_t key) {
-  if (groups_.size() + groups_.size() / 3 >= mask_) grow();
-  const auto context = static_cast<ContextId>((key - 1) >> 32);
+GroupId SiteTable::add_group(ContextId context, uint32_t stack) {
   const GroupId id = peaks_.add_group(countings_[context].scopes, countings_[context].owner);
-  groups_.append() = {static_cast<uint32_t>(key - 1), context, 0};
-  size_t i = home(key);
-  while (index_[i].key != kFreeKey) i = (i + 1) & mask_;
-  index_[i] = {key, id};
-  return id;
+  groups_.append() = {stack, context, 0};
+  bool added;
+  return index_.claim(key_of(context, stack), added) = id;
 }
 
 ScopeId SiteTable::scope(const std::string& name, int32_t device, uint8_t kind) {

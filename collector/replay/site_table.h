@@ -8,10 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "collector/replay/key_table.h"
 #include "collector/replay/peak_finder.h"
 #include "collector/replay/phase_tree.h"
-#include "collector/replay/prefetch.h"
-#include "collector/replay/zeroed_table.h"
 
 namespace gpupeak::collector {
 
@@ -53,15 +52,12 @@ class SiteTable {
 
   ContextId context(const SiteContext& context);
   GroupId group(ContextId context, uint32_t stack) {
-    const uint64_t key = key_of(context, stack);
-    for (size_t i = home(key);; i = (i + 1) & mask_) {
-      if (index_[i].key == key) return index_[i].group;
-      if (index_[i].key == kFreeKey) return add_group(key);
-    }
+    const GroupId* const group = index_.find(key_of(context, stack));
+    return group != nullptr ? *group : add_group(context, stack);
   }
 
   void prefetch(ContextId context, uint32_t stack) const {
-    prefetch_line(&index_[home(key_of(context, stack))]);
+    index_.prefetch(key_of(context, stack));
   }
 
   GroupInfo& info(GroupId group) { return groups_[group]; }
@@ -78,27 +74,15 @@ class SiteTable {
   std::vector<ScopeId> scopes_for(uint8_t kind, int32_t device);
 
  private:
-  struct Entry {
-    uint64_t key = kFreeKey;
-    GroupId group = 0;
-  };
-  static constexpr uint64_t kFreeKey = 0;  // as of zeroed memory
-  static constexpr size_t kFirstEntries = 4096;
-
   static uint64_t key_of(ContextId context, uint32_t stack) {
     return (static_cast<uint64_t>(context) << 32 | stack) + 1;
   }
-  size_t home(uint64_t key) const {
-    return static_cast<size_t>((key * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & mask_;
-  }
-  GroupId add_group(uint64_t key);
-  void grow();
+  GroupId add_group(ContextId context, uint32_t stack);
   ScopeId scope(const std::string& name, int32_t device, uint8_t kind);
 
   PeakFinder& peaks_;
   const uint32_t integrated_;
-  size_t mask_ = kFirstEntries - 1;
-  ZeroedTable<Entry> index_{kFirstEntries};
+  KeyTable index_;  // groups, by key_of()
   /// How the groups of a context are counted.
   struct Counting {
     ScopeListId scopes;

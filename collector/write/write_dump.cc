@@ -52,7 +52,6 @@ std::string_view arena_event_name(uint64_t event) {
   }
 }
 
-/// EventStream's visitor.
 class Dump {
  public:
   Dump(const LogReader& log, std::ostream& out) : log_(log), out_(out) {}
@@ -107,9 +106,6 @@ class Dump {
       print("node {} parent {} ip {:#x} module {}\n", id, node.parent, node.ip, node.module);
     }
   }
-
-  void prefetch(const Event&) const {}
-  void prefetch_next(const Event&) const {}
 
   void on_event(const Event& event) {
     print("+{:.9f} slot {} tid {} ", static_cast<double>(log_.clock().to_ns(event.ticks)) / 1e9,
@@ -291,7 +287,9 @@ void write_dump(const LogReader& log, std::ostream& out, const Progress& progres
   dump.write_header();
   dump.write_definitions();
   EventStream stream(log, progress);
-  stream.run(dump);
+  stream.run([&dump](std::span<const Event> events, std::span<const uint32_t> /*notes*/) {
+    for (const Event& event : events) dump.on_event(event);
+  });
 }
 
 }  // namespace gpupeak::collector

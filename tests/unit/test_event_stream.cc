@@ -1,6 +1,7 @@
 // The order of events, whoever decodes them: the log is long enough that a thread of its own does
 // where there are several processors.
 #include <array>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -14,7 +15,7 @@ using namespace gpupeak::testing;
 
 namespace {
 
-constexpr uint64_t kEvents = 200'000;
+constexpr uint64_t kEvents = 400'000;
 constexpr uint32_t kSlots = 5;
 
 /// Slots take turns, some for longer. An event's size is its number in their true order.
@@ -31,12 +32,21 @@ void write_turns(const std::string& path) {
 struct Order {
   uint64_t stop_at = UINT64_MAX;
   uint64_t seen = 0;
-  void prefetch(const Event& /*event*/) const {}
-  void prefetch_next(const Event& /*event*/) const {}
-  void on_event(const Event& event) {
+  void take(const Event& event) {
     if (seen == stop_at) throw std::runtime_error("enough");
     if (event.size != seen) throw std::runtime_error("out of order");
     ++seen;
+  }
+};
+
+/// Notes on each event its number and one more.
+struct Numbers : EventPass {
+  Order order;
+  void pass(std::span<const Event> events, std::span<uint32_t> notes) override {
+    for (size_t i = 0; i < events.size(); ++i) {
+      order.take(events[i]);
+      notes[i] = static_cast<uint32_t>(order.seen);
+    }
   }
 };
 
@@ -49,7 +59,10 @@ TEST_CASE("event_stream: all events of all slots come in the order of their stam
   const LogReader reader(file.path());
   EventStream stream(reader);
   Order order;
-  stream.run(order);
+  stream.run([&order](std::span<const Event> events, std::span<const uint32_t> notes) {
+    if (!notes.empty()) throw std::runtime_error("nobody makes notes");
+    for (const Event& event : events) order.take(event);
+  });
   CHECK(order.seen == kEvents);
   CHECK(stream.counts().events == kEvents);
 }
@@ -59,11 +72,55 @@ TEST_CASE("event_stream: what a visitor throws reaches the caller, wherever deco
   const TemporaryFile file;
   write_turns(file.path());
   const LogReader reader(file.path());
-  for (const uint64_t at : {0, 1, 2047, 2048, 10'000, 199'999}) {
+  for (const uint64_t at : {0, 1, 2047, 2048, 10'000, 399'999}) {
     EventStream stream(reader);
     Order order{.stop_at = at};
-    CHECK_THROWS_AS(stream.run(order), std::runtime_error);
+    Numbers numbers;
+    const auto take = [&order](std::span<const Event> events, std::span<const uint32_t> /*notes*/) {
+      for (const Event& event : events) order.take(event);
+    };
+    CHECK_THROWS_AS(stream.run(take, &numbers), std::runtime_error);
     CHECK(order.seen == at);
+  }
+}
+
+TEST_CASE("event_batches: a pass sees all events first, on however many processors",
+          "[collector]") {
+  const TemporaryFile file;
+  write_turns(file.path());
+  const LogReader reader(file.path());
+  for (const size_t processors : {1, 2, 3, 4, 16}) {
+    Numbers numbers;
+    EventBatches batches(reader, &numbers, processors);
+    Order order;
+    for (auto batch = batches.next(); !batch.events.empty(); batch = batches.next()) {
+      for (size_t i = 0; i < batch.events.size(); ++i) {
+        order.take(batch.events[i]);
+        REQUIRE(batch.notes[i] == order.seen);
+      }
+    }
+    CHECK(order.seen == kEvents);
+    CHECK(batches.counts().events == kEvents);
+  }
+}
+
+TEST_CASE("event_batches: what a pass throws reaches the caller where it threw", "[collector]") {
+  const TemporaryFile file;
+  write_turns(file.path());
+  const LogReader reader(file.path());
+  for (const size_t processors : {1, 2, 16}) {
+    for (const uint64_t at : {uint64_t{0}, uint64_t{50'000}, kEvents - 1}) {
+      Numbers numbers;
+      numbers.order.stop_at = at;
+      EventBatches batches(reader, &numbers, processors);
+      uint64_t seen = 0;
+      const auto take_all = [&] {
+        for (auto batch = batches.next(); !batch.events.empty(); batch = batches.next())
+          seen += batch.events.size();
+      };
+      CHECK_THROWS_AS(take_all(), std::runtime_error);
+      CHECK(seen <= at);
+    }
   }
 }
 

@@ -58,8 +58,9 @@ Merged merged_serially(const LogReader& log) {
 Merged merged_in_windows(const LogReader& log, size_t threads) {
   Merged merged;
   EventWindows windows(log, threads, kWindowBytes);
-  for (auto events = windows.next(); !events.empty(); events = windows.next()) {
-    for (const Event& event : events) merged.events.push_back(told(event));
+  std::vector<Event> events(EventWindows::kMostEvents);
+  while (const size_t count = windows.next(events)) {
+    for (size_t i = 0; i < count; ++i) merged.events.push_back(told(events[i]));
   }
   merged.counts = told(windows.counts());
   merged.merged_again = windows.merged_again();
@@ -209,6 +210,7 @@ TEST_CASE("event_windows: who has seen enough need not see the end", "[collector
   const LogReader reader(log.save(file.path()));
   for (int taken = 0; taken < 8; ++taken) {
     EventWindows windows(reader, 3, kWindowBytes);
-    for (int i = 0; i < taken; ++i) CHECK_FALSE(windows.next().empty());
+    std::vector<Event> events(EventWindows::kMostEvents);
+    for (int i = 0; i < taken; ++i) CHECK(windows.next(events) > 0);
   }
 }

@@ -1,0 +1,69 @@
+// Which heap events are about the same block. It goes over the events ahead of the replay, a batch
+// at a time, on another thread where there is one, and notes for each heap event the number of the
+// block that it makes or ends; so the replay finds blocks by number, in an array, and knows which
+// long before it needs them. Numbers are used again, the one that got free last first: what blocks
+// with short lives need stays in the cache.
+//
+//   ALLOC a   ALLOC b   FREE a   ALLOC c   REALLOC_BEGIN b   ALLOC b   REALLOC_FAILED
+//   0         1         0        0         1                 2         1, lost: b is 2 by now
+//
+// What does not fit together is only noted here: the replay counts it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "collector/log/event.h"
+#include "collector/log/event_pass.h"
+#include "collector/log/log_reader.h"
+#include "collector/replay/key_table.h"
+
+namespace gpupeak::collector {
+
+using BlockNumber = uint32_t;
+/// Of a block that is not known.
+inline constexpr BlockNumber kNoBlock = (1U << 31) - 1;
+
+/// What a heap event does. `differs` says
+/// - of one that makes a block: a block of that number is still live at the address;
+/// - of FREE: its thread has allocated no other block since this one;
+/// - of one that ends a realloc without a new block, or whose realloc ended unseen before it: the
+///   old block is lost, since its address has another one by now.
+struct Match {
+  BlockNumber block : 31;
+  uint32_t differs : 1;
+};
+
+class BlockMatcher : public EventPass {
+ public:
+  explicit BlockMatcher(const LogReader& log) : slots_(log.slots().size()) {}
+
+  /// Notes a Match of each heap event.
+  void pass(std::span<const Event> events, std::span<uint32_t> notes) override;
+
+ private:
+  /// What is known of one writer.
+  struct Slot {
+    uint64_t last_allocated = 0;  // address
+    uint64_t old_address = 0;     // while reallocating
+    uint32_t tid = 0;
+    BlockNumber old_block = kNoBlock;  // while reallocating; kNoBlock: not known
+    bool reallocating = false;
+  };
+
+  Match match(const Event& event);
+  Match allocate(Slot& slot, uint64_t address);
+  Match free(Slot& slot, uint64_t address);
+  Match realloc_begin(Slot& slot, uint64_t address);
+  Match realloc_end(Slot& slot, uint64_t address);
+  bool put_back_old_block(Slot& slot);
+  BlockNumber new_number();
+
+  KeyTable numbers_;                 // by address
+  std::vector<BlockNumber> unused_;  // below made_
+  BlockNumber made_ = 0;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,128 @@
+// Numbers by 64-bit keys: a hash table whose buckets are a cache line each. Which line an event
+// hits nobody can guess, and what it waits for is that line; so a key lies in the bucket that its
+// hash says, whose five are compared without a branch. Keys for which there is no room go on to the
+// next bucket. Of these a bucket counts in eight parts, by their hashes, how many there are: a
+// search ends where none of the key's part has gone on, so that a key which is nowhere is looked
+// for in one bucket nearly always.
+//
+//   bucket   keys                 numbers          gone on
+//     7      A   B   C   D   E    3  0  9  1  6    0 1 0 0 0 0 0 0
+//     8      G   F   -   -   -    5  2             0 0 0 0 0 0 0 0    F belongs to 7
+//
+// Live blocks, by their addresses, and groups of sites lie in such.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "collector/replay/prefetch.h"
+#include "collector/replay/zeroed_table.h"
+
+namespace gpupeak::collector {
+
+class KeyTable {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  size_t size() const { return size_; }
+  void prefetch(uint64_t key) const { prefetch_line(&buckets_[home(hash(key))]); }
+
+  /// nullptr if the key, which must not be 0, is not there.
+  const uint32_t* find(uint64_t key) const {
+    const Bucket& bucket = buckets_[home(hash(key))];
+    const unsigned found = places(bucket, key);
+    if (found != 0) [[likely]]
+      return &bucket.numbers[first(found)];
+    return gone_on(bucket, key) == 0 ? nullptr : find_beyond(bucket, key);
+  }
+
+  /// The key's number, valid until the next claim; if it was not there yet, which `added` tells,
+  /// any.
+  uint32_t& claim(uint64_t key, bool& added) {
+    Bucket& bucket = buckets_[home(hash(key))];
+    const unsigned found = places(bucket, key), free = places(bucket, kFree);
+    added = found == 0;
+    if (!added) [[unlikely]]
+      return bucket.numbers[first(found)];
+    if (gone_on(bucket, key) != 0 || free == 0 || size_ == limit_) [[unlikely]]
+      return claim_beyond(bucket, key, added);
+    ++size_;
+    bucket.keys[first(free)] = key;
+    return bucket.numbers[first(free)];
+  }
+
+  /// Takes a key out and returns its number; kNone if it is not there.
+  uint32_t take(uint64_t key) {
+    Bucket& bucket = buckets_[home(hash(key))];
+    const unsigned found = places(bucket, key);
+    if (found == 0) [[unlikely]]
+      return gone_on(bucket, key) == 0 ? kNone : take_beyond(bucket, key);
+    --size_;
+    bucket.keys[first(found)] = kFree;
+    return bucket.numbers[first(found)];
+  }
+
+ private:
+  static constexpr uint64_t kFree = 0;  // as of zeroed memory
+  static constexpr size_t kBucketKeys = 5;
+  static constexpr size_t kFirstBuckets = 1024;
+  static constexpr uint32_t kMostCounted = 15;  // and more: no longer counted
+  struct alignas(64) Bucket {
+    std::array<uint64_t, kBucketKeys> keys;
+    std::array<uint32_t, kBucketKeys> numbers;
+    uint32_t gone_on;  // eight times four bits
+  };
+  static_assert(sizeof(Bucket) == 64);
+
+  /// A bit for each place that has the key.
+  static unsigned places(const Bucket& bucket, uint64_t key) {
+    unsigned places = 0;
+#pragma GCC unroll 5
+    for (unsigned i = 0; i < kBucketKeys; ++i)
+      places |= static_cast<unsigned>(bucket.keys[i] == key) << i;
+    return places;
+  }
+  static size_t first(unsigned places) {
+    return static_cast<size_t>(std::countr_zero(places));
+  }
+
+  static uint64_t hash(uint64_t key) {
+    return key * UINT64_C(0x9e3779b97f4a7c15);
+  }
+  /// In the order of the hashes, so that a table which grows is copied from begin to end.
+  size_t home(uint64_t hash) const {
+    return (hash >> 32) * bucket_count_ >> 32;
+  }
+  Bucket& next(const Bucket& bucket) const {
+    const auto place = static_cast<size_t>(&bucket - buckets_.get()) + 1;
+    return buckets_[place == bucket_count_ ? 0 : place];
+  }
+  static unsigned part_shift(uint64_t key) {
+    return (hash(key) >> 29 & 7) * 4;
+  }
+  static uint32_t gone_on(const Bucket& bucket, uint64_t key) {
+    return bucket.gone_on >> part_shift(key) & kMostCounted;
+  }
+  static void count_gone_on(Bucket& bucket, uint64_t key, uint32_t by) {
+    if (gone_on(bucket, key) != kMostCounted) bucket.gone_on += by << part_shift(key);
+  }
+  static size_t limit(size_t buckets) {
+    return buckets * kBucketKeys * 6 / 10;
+  }
+
+  // Where the key's own bucket is not enough.
+  [[gnu::noinline]] const uint32_t* find_beyond(const Bucket& home, uint64_t key) const;
+  [[gnu::noinline]] uint32_t& claim_beyond(Bucket& home, uint64_t key, bool& added);
+  [[gnu::noinline]] uint32_t take_beyond(Bucket& home, uint64_t key);
+  uint32_t& add(Bucket& home, uint64_t key);
+  void grow();
+
+  size_t bucket_count_ = kFirstBuckets;
+  size_t limit_ = limit(kFirstBuckets);
+  size_t size_ = 0;
+  ZeroedTable<Bucket> buckets_{kFirstBuckets};
+};
+
+}  // namespace gpupeak::collector
