@@ -46,9 +46,9 @@ TEST_CASE("live_blocks: a block of any size is what was set last", "[collector]"
 TEST_CASE("live_blocks: an address within a block leads to it, wherever it lies", "[collector]") {
   LiveBlocks blocks;
   const Block small{0x1000, 100, 12, 1}, large{0x100000, UINT64_C(8) << 20, 0, 2};
-  const Block empty{0x3000, 0, 0, 3}, inside{0x200000, 64, 0, 4};
+  const Block empty{0x3000, 0, 0, 3}, inside{0x200000, 64, 0, 4}, also{0x300000, 64, 0, 5};
   BlockNumber number = 0;
-  for (const Block& block : {small, large, empty, inside}) blocks.set(number++, block);
+  for (const Block& block : {inside, small, large, empty, also}) blocks.set(number++, block);
   for (const Block& block : {small, large}) {
     CHECK(same(blocks.around(block.address).value(), block));
     CHECK(same(blocks.around(block.address + block.bytes - 1).value(), block));
@@ -57,7 +57,8 @@ TEST_CASE("live_blocks: an address within a block leads to it, wherever it lies"
   CHECK(same(blocks.around(empty.address).value(), empty));
   CHECK(!blocks.around(empty.address + 1));
   CHECK(!blocks.around(small.address - 1));
-  CHECK(same(blocks.around(inside.address + 63).value(), inside));  // the one that begins last
+  for (const Block& block : {inside, also})  // the one that begins last
+    CHECK(same(blocks.around(block.address + 63).value(), block));
   CHECK(same(blocks.around(inside.address + 64).value(), large));
 }
 

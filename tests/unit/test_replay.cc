@@ -4,6 +4,7 @@
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
+#include "collector/replay/replay.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;
@@ -91,6 +92,41 @@ TEST_CASE("replay: a failed realloc leaves the block alone", "[collector]") {
   CHECK(metric(summary, "host.kind.heap.peak_bytes") == 100);
   CHECK(metric(summary, "host.kind.heap.live_bytes") == 0);
   CHECK(summary.quality.repairs == 0);
+}
+
+TEST_CASE("replay: of two blocks at one address the one whose realloc fails is gone",
+          "[collector]") {
+  for (const bool end_is_lost : {false, true}) {
+    LogBuilder log;
+    log.alloc(0, 1, 0x1000, 100);
+    log.realloc_begin(0, 2, 0x1000);
+    log.alloc(1, 3, 0x1000, 10);
+    if (end_is_lost) {
+      log.realloc_begin(0, 4, 0x5000);
+    } else {
+      log.realloc_failed(0, 4, 0x1000);
+    }
+    const Summary summary = analyze(log);
+    CHECK(metric(summary, "host.kind.heap.peak_bytes") == 110);
+    CHECK(metric(summary, "host.kind.heap.live_bytes") == 10);
+    CHECK(summary.quality.repairs == (end_is_lost ? 2 : 1));
+    CHECK(summary.quality.unknown_heap_frees == (end_is_lost ? 1 : 0));
+  }
+}
+
+TEST_CASE("replay: a block lies nowhere while it is reallocated, and there again if that fails",
+          "[collector]") {
+  for (const bool fails : {false, true}) {
+    LogBuilder log;
+    log.alloc(0, 1, 0x1000, 100);
+    log.realloc_begin(0, 2, 0x1000);
+    if (fails) log.realloc_failed(0, 3, 0x1000);
+    const TemporaryFile file;
+    const LogReader reader(log.save(file.path()));
+    Replay replay(reader);
+    replay.run({});
+    CHECK(replay.heap().block_around(0x1010).has_value() == fails);
+  }
 }
 
 TEST_CASE("replay: frees from before the log are counted apart", "[collector]") {
