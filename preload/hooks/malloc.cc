@@ -5,12 +5,12 @@
 #include <cstring>
 
 #include "base/arch.h"
+#include "base/block_size.h"
 #include "base/elf_lookup.h"
 #include "base/environment.h"
 #include "base/hook_scope.h"
 #include "base/loaded_objects.h"
 #include "base/process_state.h"
-#include "hooks/block_size.h"
 #include "hooks/export.h"
 #include "hooks/loader.h"
 #include "track/heap.h"
@@ -136,7 +136,7 @@ inline __attribute__((always_inline)) void* record_allocation(size_t bytes,
 template <typename Free>
 inline __attribute__((always_inline)) void record_free(void* block, Free free_block) {
   if (block == nullptr || !records()) return free_block();
-  if (t_flags.in_allocator == 0) heap_freed(block, g_real.usable_bytes(block));
+  if (t_flags.in_allocator == 0) heap_freed(block, g_real.usable_bytes);
   AllocatorScope scope;
   free_block();
 }

@@ -60,12 +60,9 @@ inline bool may_record(const HookScope& scope) {
   return false;
 }
 
-/// Whether no hook is open, and the thread's stream has room and the counters their slack.
-inline __attribute__((always_inline)) bool is_prepared(const ThreadSlot& slot,
-                                                       int64_t usable_bytes) {
-  const bool prepared =
-      t_flags.in_hook == 0 && slot.has_room() && within_slack(slot.heap_delta + usable_bytes);
-  return __builtin_expect(prepared, 1);
+/// Whether no hook is open, and the thread's stream has room.
+inline __attribute__((always_inline)) bool is_prepared(const ThreadSlot& slot) {
+  return __builtin_expect(t_flags.in_hook == 0 && slot.has_room(), 1);
 }
 
 /// Whether all heap calls are logged, and the thread has its slot in this process's log.
@@ -147,7 +144,8 @@ __attribute__((noinline)) void heap_allocated_otherwise(void* block, size_t byte
   write_block(*slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
 }
 
-__attribute__((noinline)) void heap_freed_otherwise(void* block, size_t usable_bytes) {
+__attribute__((noinline)) void heap_freed_otherwise(void* block, BlockSize& size) {
+  const size_t usable_bytes = size(block);
   HookScope scope;
   if (!may_record(scope)) return;
   ThreadSlot* slot = thread_slot();
@@ -163,7 +161,7 @@ __attribute__((noinline)) void log_unexpected(ThreadSlot& slot, void* block, siz
                                               size_t usable_bytes, const CallerFrame& caller) {
   const OutermostScope scope;
   ++slot.alloc_delta;
-  slot.heap_delta += static_cast<int64_t>(usable_bytes);
+  add_to_counters(slot, static_cast<int64_t>(usable_bytes));
   uint32_t node = slot.stacks.verify ? 0 : slot.stacks.unexpected_stack(caller);
   if (node == 0) node = capture_stack(slot.stacks, caller);
   write_block(slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
@@ -178,43 +176,39 @@ __attribute__((noinline)) void log_allocated(void* block, size_t bytes, size_t u
     const OutermostScope scope;
     const uint32_t node = slot.stacks.expected_stack(caller);
     if (__builtin_expect(node != 0, 1)) {
+      put_block(process, slot, GPUPEAK_REC_ALLOC, {block, bytes, usable_bytes, node}, tsc);
       ++slot.alloc_delta;
-      slot.heap_delta += static_cast<int64_t>(usable_bytes);
-      return put_block(process, slot, GPUPEAK_REC_ALLOC, {block, bytes, usable_bytes, node}, tsc);
+      return add_to_counters(slot, static_cast<int64_t>(usable_bytes));
     }
   }
   log_unexpected(slot, block, bytes, usable_bytes, caller);
 }
 
-__attribute__((noinline)) void log_freed(void* block, size_t usable_bytes, ThreadSlot& slot,
+__attribute__((noinline)) void log_freed(void* block, BlockSize& size, ThreadSlot& slot,
                                          ProcessPage& process) {
   const OutermostScope scope;
-  ++slot.free_delta;
-  slot.heap_delta -= static_cast<int64_t>(usable_bytes);
   put_address(process, slot, GPUPEAK_REC_FREE, block, tsc);
+  ++slot.free_delta;
+  add_to_counters(slot, -static_cast<int64_t>(size(block)));
 }
 
 __attribute__((noinline)) void count_allocated(void* block, size_t bytes, size_t usable_bytes,
                                                const CallerFrame& caller, ThreadSlot& slot,
                                                const ProcessPage& process) {
-  if (!is_prepared(slot, static_cast<int64_t>(usable_bytes)) ||
-      !is_counted_alone(process, slot, bytes)) {
+  if (!is_prepared(slot) || !is_counted_alone(process, slot, bytes))
     return heap_allocated_otherwise(block, bytes, usable_bytes, caller);
-  }
   const OutermostScope scope;
   ++slot.alloc_delta;
-  slot.heap_delta += static_cast<int64_t>(usable_bytes);
+  add_to_counters(slot, static_cast<int64_t>(usable_bytes));
 }
 
-__attribute__((noinline)) void count_freed(void* block, size_t usable_bytes, ThreadSlot& slot,
+__attribute__((noinline)) void count_freed(void* block, BlockSize& size, ThreadSlot& slot,
                                            const ProcessPage& process) {
-  if (!is_prepared(slot, -static_cast<int64_t>(usable_bytes)) ||
-      !was_counted_alone(process, block)) {
-    return heap_freed_otherwise(block, usable_bytes);
-  }
+  if (!is_prepared(slot) || !was_counted_alone(process, block))
+    return heap_freed_otherwise(block, size);
   const OutermostScope scope;
   ++slot.free_delta;
-  slot.heap_delta -= static_cast<int64_t>(usable_bytes);
+  add_to_counters(slot, -static_cast<int64_t>(size(block)));
 }
 
 }  // namespace
@@ -226,24 +220,22 @@ void heap_allocated(void* block, size_t bytes, size_t usable_bytes, const Caller
   ProcessPage& process = *g_process;
   if (logs_all(process)) {
     ThreadSlot& slot = *t_flags.slot;
-    if (is_prepared(slot, static_cast<int64_t>(usable_bytes)))
-      return log_allocated(block, bytes, usable_bytes, caller, slot, process);
+    if (is_prepared(slot)) return log_allocated(block, bytes, usable_bytes, caller, slot, process);
   } else if (has_slot(process)) {
     return count_allocated(block, bytes, usable_bytes, caller, *t_flags.slot, process);
   }
   heap_allocated_otherwise(block, bytes, usable_bytes, caller);
 }
 
-void heap_freed(void* block, size_t usable_bytes) {
+void heap_freed(void* block, BlockSize& size) {
   ProcessPage& process = *g_process;
   if (logs_all(process)) {
     ThreadSlot& slot = *t_flags.slot;
-    if (is_prepared(slot, -static_cast<int64_t>(usable_bytes)))
-      return log_freed(block, usable_bytes, slot, process);
+    if (is_prepared(slot)) return log_freed(block, size, slot, process);
   } else if (has_slot(process)) {
-    return count_freed(block, usable_bytes, *t_flags.slot, process);
+    return count_freed(block, size, *t_flags.slot, process);
   }
-  heap_freed_otherwise(block, usable_bytes);
+  heap_freed_otherwise(block, size);
 }
 
 ReallocState heap_realloc_begin(void* old_block, size_t usable_bytes) {

@@ -4,13 +4,15 @@
 
 #include <cstddef>
 
+#include "base/block_size.h"
 #include "stack/stack.h"
 
 namespace gpupeak::preload {
 
-/// `usable_bytes` is the block's size by malloc_usable_size; 0 where the allocator cannot say.
+/// `usable_bytes` is the block's size by malloc_usable_size; 0 where the allocator cannot say. Of a
+/// block that is freed it is asked for late: a time stamp would wait for it.
 void heap_allocated(void* block, size_t bytes, size_t usable_bytes, const CallerFrame& caller);
-void heap_freed(void* block, size_t usable_bytes);
+void heap_freed(void* block, BlockSize& usable_bytes);
 
 /// A realloc in three steps: begin before the real call; then exactly one of end, failed and freed,
 /// with what begin returned. `freed`: the size was 0 and the allocator took that as a free.
