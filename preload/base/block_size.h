@@ -44,9 +44,14 @@ class BlockSize {
     if (left == 0) return bytes;
     const size_t word = word_before(block);
     if ((word & kIsMapped) != 0) return bytes;
-    const bool is_same = bytes_by(word) == bytes;
-    to_compare_.store(is_same ? left - 1 : 0, std::memory_order_relaxed);
-    if (is_same && left == 1) reads_word_.store(true, std::memory_order_relaxed);
+    if (bytes_by(word) != bytes) {
+      to_compare_.store(0, std::memory_order_relaxed);
+      return bytes;
+    }
+    uint32_t before = left;  // another thread's block may have differed since
+    const bool counted =
+        to_compare_.compare_exchange_strong(before, left - 1, std::memory_order_relaxed);
+    if (counted && left == 1) reads_word_.store(true, std::memory_order_relaxed);
     return bytes;
   }
 
