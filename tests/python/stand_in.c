@@ -5,6 +5,7 @@
  * innermost first. usage: stand_in VERSION; PY_VERSION_HEX in hexadecimal. */
 #define _GNU_SOURCE
 #include <cuda.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,13 +210,7 @@ int main(int argc, char** argv) {
   }
   for (int i = 0; i < 5; ++i) make_code(i);
   for (int i = 0; i < 4; ++i) make_frame(i, i < 3 ? frames[i + 1] : NULL, i + 1);
-  uintptr_t id;
-#if defined(__x86_64__)
-  __asm__("mov %%fs:0, %0" : "=r"(id));
-#else
-  __asm__("mrs %0, tpidr_el0" : "=r"(id));
-#endif
-  put(state, at->thread_id, (void*)id);
+  put(state, at->thread_id, (void*)pthread_self());
   put(_PyRuntime, at->interpreters, interpreter);
   put(interpreter, at->threads, state);
   CUcontext context;
