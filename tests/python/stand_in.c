@@ -159,7 +159,9 @@ static void change_all(char* const marks[2]) {
 
 /* By this name it is as if Python code ran. What tells one call from the other lies on the stack.
  */
-EXPORT __attribute__((noinline, noclone)) int _PyEval_EvalFrameDefault(char* const* outer) {
+EXPORT int _PyEval_EvalFrameDefault(char* const* outer);
+static int (*volatile evaluate)(char* const*) = _PyEval_EvalFrameDefault;  // no copy of it is made
+EXPORT __attribute__((noinline)) int _PyEval_EvalFrameDefault(char* const* outer) {
   char mark[128] = {0};
   if (outer == NULL) {
     if (is_312) {
@@ -169,7 +171,7 @@ EXPORT __attribute__((noinline, noclone)) int _PyEval_EvalFrameDefault(char* con
       frames[3][kIsEntry] = 1;
     }
     char* const marks[2] = {NULL, mark};
-    const int result = _PyEval_EvalFrameDefault(marks);
+    const int result = evaluate(marks);
     __asm__ volatile("" : : "r"(mark) : "memory");
     return result;
   }
@@ -220,7 +222,7 @@ int main(int argc, char** argv) {
   }
   char call[64] = {0};
   far_call = call;
-  const int result = _PyEval_EvalFrameDefault(NULL);
+  const int result = evaluate(NULL);
   __asm__ volatile("" : : "r"(call) : "memory");
   return result;
 }
