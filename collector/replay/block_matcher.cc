@@ -6,7 +6,7 @@
 
 namespace gpupeak::collector {
 
-void BlockMatcher::pass(std::span<const Event> events, std::span<uint32_t> notes) {
+[[gnu::flatten]] void BlockMatcher::pass(std::span<const Event> events, std::span<uint32_t> notes) {
   constexpr size_t kAhead = 24;
   const size_t count = events.size();
   for (size_t i = 0; i < std::min(kAhead, count); ++i) numbers_.prefetch(events[i].address);
@@ -16,7 +16,7 @@ void BlockMatcher::pass(std::span<const Event> events, std::span<uint32_t> notes
   }
 }
 
-[[gnu::flatten]] inline Match BlockMatcher::match(const Event& event) {
+inline Match BlockMatcher::match(const Event& event) {
   Slot& slot = slots_[event.slot];
   if (slot.tid != event.tid) [[unlikely]] {
     slot.tid = event.tid;

@@ -88,8 +88,9 @@ class KeyTable {
     return static_cast<size_t>(std::countr_zero(places));
   }
 
+  /// Addresses, whose last four bits are mostly 0, are spread as evenly as small numbers.
   static uint64_t hash(uint64_t key) {
-    return key * UINT64_C(0x9e3779b97f4a7c15);
+    return std::rotr(key, 4) * UINT64_C(0x9e3779b97f4a7c15);
   }
   /// In the order of the hashes, so that a table which grows is copied from begin to end.
   size_t home(uint64_t hash) const {

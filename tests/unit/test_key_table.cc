@@ -1,3 +1,4 @@
+#include <bit>
 #include <random>
 #include <unordered_map>
 #include <vector>
@@ -59,13 +60,13 @@ TEST_CASE("key_table: agrees with a standard map on random use", "[collector]") 
 }
 
 TEST_CASE("key_table: keys that belong to few buckets find room in others", "[collector]") {
-  // The same hash but for its lowest bits: a multiple of the inverse of what keys are multiplied
-  // with. The highest hashes belong to the last bucket, behind which the first one comes.
+  // The same hash but for its lowest bits, by the inverse of how it is made. The highest hashes
+  // belong to the last bucket, behind which the first one comes.
   constexpr uint64_t kInverse = UINT64_C(0xf1de83e19937733d);
   static_assert(kInverse * UINT64_C(0x9e3779b97f4a7c15) == 1);
   for (const uint64_t hash : {UINT64_C(1) << 40, UINT64_MAX - 1000}) {
     std::vector<uint64_t> keys;
-    for (uint64_t i = 0; i < 300; ++i) keys.push_back((hash + i) * kInverse);
+    for (uint64_t i = 0; i < 300; ++i) keys.push_back(std::rotl((hash + i) * kInverse, 4));
     for (const unsigned fill : {20, 50, 90}) check_random_use(keys, fill, 20'000);
   }
 }
