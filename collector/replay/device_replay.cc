@@ -37,7 +37,7 @@ PageCount* DeviceReplay::pages_of(const DeviceBlock& block) {
 
 void DeviceReplay::count_in(const DeviceBlock& block, uint64_t ticks, bool allocates) {
   if (allocates) {
-    live_.count_in(block.group, block.alloc.bytes, ticks);
+    live_.count_in(block.group, live_.peaks().counting_of(block.group), block.alloc.bytes, ticks);
   } else {
     const PeakFinder::Change change{block.group, static_cast<int64_t>(block.alloc.bytes), +1,
                                     false};

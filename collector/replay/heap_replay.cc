@@ -84,6 +84,7 @@ void HeapReplay::renew_context(Slot& slot, const Event& event) {
   SiteContext context = circumstances_.context(event, GPUPEAK_KIND_HEAP);
   context.sampled = slot.sample_bytes > 0;
   slot.context = live_.sites().context(context);
+  slot.counting = live_.sites().counting_of(slot.context);
   slot.context_valid_for = circumstances_.version();
 }
 
@@ -116,7 +117,7 @@ void HeapReplay::allocate(Slot& slot, const Event& event, Match match) {
     end_unseen(match.block);
   const Block block = new_block(slot, event);
   blocks_.set(match.block, block);
-  live_.count_in(block.group, block.bytes, event.ticks);
+  live_.count_in(block.group, slot.counting, block.bytes, event.ticks);
   usable_.set(usable_.current + usable_bytes(block));
 }
 

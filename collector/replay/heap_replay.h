@@ -61,6 +61,7 @@ class HeapReplay {
   /// What is known of one writer.
   struct Slot {
     ContextId context = 0;           // of heap blocks that its thread allocates
+    PeakFinder::Counting counting;   // of the groups of that context
     uint64_t context_valid_for = 0;  // Circumstances::version() when it was made; 0: none yet
     double sample_bytes = 0;         // mean of the sample that its blocks are; 0: all
     bool reallocating = false;

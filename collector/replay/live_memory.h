@@ -19,8 +19,8 @@ class LiveMemory {
   LiveMemory(const LiveMemory&) = delete;
   LiveMemory& operator=(const LiveMemory&) = delete;
 
-  void count_in(GroupId group, uint64_t bytes, uint64_t ticks) {
-    peaks_.add(group, bytes, ticks);
+  void count_in(GroupId group, PeakFinder::Counting counting, uint64_t bytes, uint64_t ticks) {
+    peaks_.add(group, counting, bytes, ticks);
     if (observer_ != nullptr) [[unlikely]]
       tell({group, static_cast<int64_t>(bytes), +1, true});
   }

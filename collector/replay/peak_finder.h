@@ -53,6 +53,11 @@ class PeakFinder {
     uint64_t live_bytes = 0;
     uint64_t alloc_count = 0;
   };
+  /// How a group is counted.
+  struct Counting {
+    ScopeListId scopes = 0;
+    OwnerId owner = 0;
+  };
   /// One part of a change that happens in one step.
   struct Change {
     GroupId group;
@@ -68,7 +73,12 @@ class PeakFinder {
   GroupId add_group(std::span<const ScopeId> scopes) { return add_group(scope_list(scopes)); }
 
   void prefetch(GroupId group) const { countings_.prefetch(group); }
-  void add(GroupId group, uint64_t bytes, uint64_t ticks);
+  /// `counting`: the group's, which the caller may know without waiting for the group.
+  void add(GroupId group, Counting counting, uint64_t bytes, uint64_t ticks);
+  void add(GroupId group, uint64_t bytes, uint64_t ticks) {
+    add(group, counting_of(group), bytes, ticks);
+  }
+  Counting counting_of(GroupId group) const { return countings_[group]; }
   /// `temporary`: counted as such beside the change.
   void remove(GroupId group, uint64_t bytes, bool temporary = false);
   /// A block of it was temporary, as was found out later.
@@ -106,11 +116,6 @@ class PeakFinder {
 
  private:
   static constexpr ScopeListId kNoList = UINT32_MAX;
-  /// How a group is counted.
-  struct Counting {
-    ScopeListId scopes;
-    OwnerId owner;
-  };
   /// What the scopes of one list have not yet been told.
   struct Run {
     ScopeListId list = kNoList;
@@ -155,8 +160,7 @@ inline void PeakFinder::raise(Scope& scope, GroupId group, uint64_t bytes, uint6
   scope.at_maximum = true;
 }
 
-inline void PeakFinder::add(GroupId id, uint64_t bytes, uint64_t ticks) {
-  const Counting counting = countings_[id];
+inline void PeakFinder::add(GroupId id, Counting counting, uint64_t bytes, uint64_t ticks) {
   if (run_.list != counting.scopes) [[unlikely]]
     begin_run(counting.scopes);
   const int64_t sum = run_.sum + static_cast<int64_t>(bytes);

@@ -34,7 +34,7 @@ ContextId SiteTable::context(const SiteContext& context) {
   return entry->second;
 }
 
-SiteTable::Counting SiteTable::counting(const SiteContext& context) {
+PeakFinder::Counting SiteTable::counting(const SiteContext& context) {
   size_t side = is_device_kind(context.kind) ? size_t{kDeviceSide} : size_t{kHostSide};
   if (!counts_into_sum(context.kind)) side = kPhaseSides;
   return {peaks_.scope_list(scopes_for(context.kind, context.device)),

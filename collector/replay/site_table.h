@@ -51,6 +51,8 @@ class SiteTable {
   SiteTable(PeakFinder& peaks, uint32_t integrated);
 
   ContextId context(const SiteContext& context);
+  /// How the groups of a context are counted.
+  PeakFinder::Counting counting_of(ContextId context) const { return countings_[context]; }
   GroupId group(ContextId context, uint32_t stack) {
     const GroupId* const group = index_.find(key_of(context, stack));
     return group != nullptr ? *group : add_group(context, stack);
@@ -83,16 +85,11 @@ class SiteTable {
   PeakFinder& peaks_;
   const uint32_t integrated_;
   KeyTable index_;  // groups, by key_of()
-  /// How the groups of a context are counted.
-  struct Counting {
-    ScopeListId scopes;
-    OwnerId owner;
-  };
-  Counting counting(const SiteContext& context);
+  PeakFinder::Counting counting(const SiteContext& context);
 
   ChunkedArray<GroupInfo> groups_;
   std::vector<SiteContext> contexts_;
-  std::vector<Counting> countings_;  // by context
+  std::vector<PeakFinder::Counting> countings_;  // by context
   std::map<SiteContext, ContextId> context_ids_;
   std::vector<ScopeInfo> scopes_;  // by ScopeId
   std::map<std::string, ScopeId> scope_ids_;
