@@ -112,7 +112,7 @@ struct StackCache {
 
   /// trusted_stack() in two halves: if it is the one that came after the last one the last time …
   __attribute__((always_inline)) uint32_t expected_stack(const CallerFrame& caller) {
-    return __builtin_expect(is_current(), 1) ? traces.find_expected(caller) : 0;
+    return __builtin_expect(is_current() && !verify, 1) ? traces.find_expected(caller) : 0;
   }
   /// … and if not. None of either if that has to be walked to be verified.
   uint32_t unexpected_stack(const CallerFrame& caller) {
