@@ -15,6 +15,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -66,33 +67,65 @@ std::optional<uint64_t> bytes_of_columns(std::span<const uint8_t> frame) {
   return bytes;
 }
 
-/// Whether a skippable frame says so. Throws LogError for columns of another version.
-bool columns_follow_it(std::span<const uint8_t> frame, const std::string& name) {
-  if (bytes_of_columns(frame)) return true;
+/// The same. Throws LogError for columns of another version.
+std::optional<uint64_t> columns_told(std::span<const uint8_t> frame, const std::string& name) {
+  if (const auto bytes = bytes_of_columns(frame)) return bytes;
   const auto* text = reinterpret_cast<const char*>(frame.data()) + kSkippableHeader;
   const size_t size =
       std::min<size_t>(word_at(frame, sizeof(uint32_t)), frame.size() - kSkippableHeader);
   if (std::string_view(text, size).starts_with(kAnyColumnsFollow))
     throw LogError(
         name + " is damaged, or was packed by another version of gpupeak, which reads it", 0);
-  return false;
-}
-
-/// What the frames say of columns before the first that has content, which is left in `file`.
-std::optional<uint64_t> bytes_of_columns_in(std::span<const uint8_t>& file) {
-  while (is_skippable(word_at(file, 0)) && file.size() >= kSkippableHeader) {
-    if (const auto told = bytes_of_columns(file)) return told;
-    const size_t bytes = kSkippableHeader + word_at(file, sizeof(uint32_t));
-    file = file.subspan(std::min(bytes, file.size()));
-  }
   return std::nullopt;
 }
 
-/// What the first frame says of itself; 0: it does not.
-uint64_t told_bytes(std::span<const uint8_t> file) {
-  if (const auto told = bytes_of_columns_in(file)) return *told;
-  const unsigned long long bytes = ZSTD_getFrameContentSize(file.data(), file.size());
+/// A frame with content, and what the skippable ones before it say of it.
+struct Section {
+  enum Kind { kLog, kColumns, kSymbols };
+  Kind kind = kLog;
+  std::span<const uint8_t> frame;
+  uint64_t log_bytes = 0;  ///< 0: it does not say
+};
+
+uint64_t content_bytes(std::span<const uint8_t> frame) {
+  const unsigned long long bytes = ZSTD_getFrameContentSize(frame.data(), frame.size());
   return bytes == ZSTD_CONTENTSIZE_ERROR || bytes == ZSTD_CONTENTSIZE_UNKNOWN ? 0 : bytes;
+}
+
+/// What a package consists of. A frame that has no end is the last one: who unpacks it says why.
+std::vector<Section> sections_of(std::span<const uint8_t> file, const std::string& name) {
+  std::vector<Section> sections;
+  bool symbols_follow = false;
+  bool columns_follow = false;
+  uint64_t told_bytes = 0;
+  while (!file.empty()) {
+    size_t taken = 0;
+    if (is_skippable(word_at(file, 0)) && file.size() >= kSkippableHeader) {
+      const size_t bytes = word_at(file, sizeof(uint32_t));
+      if (bytes > file.size() - kSkippableHeader)
+        throw LogError(name + " is cut off: the end of it is missing", 0);
+      const auto* text = reinterpret_cast<const char*>(file.data() + kSkippableHeader);
+      symbols_follow |= std::string_view(text, bytes) == kSymbolsFollow;
+      if (const auto told = columns_told(file, name)) {
+        columns_follow = true;
+        told_bytes = *told;
+      }
+      taken = kSkippableHeader + bytes;
+    } else {
+      const size_t bytes = ZSTD_findFrameCompressedSize(file.data(), file.size());
+      taken = ZSTD_isError(bytes) != 0 ? file.size() : bytes;
+      const auto frame = file.first(taken);
+      if (symbols_follow)
+        sections.push_back({Section::kSymbols, frame, 0});
+      else if (columns_follow)
+        sections.push_back({Section::kColumns, frame, told_bytes});
+      else
+        sections.push_back({Section::kLog, frame, content_bytes(frame)});
+      columns_follow = false;
+    }
+    file = file.subspan(taken);
+  }
+  return sections;
 }
 
 bool has_room(const std::string& folder, uint64_t bytes) {
@@ -169,21 +202,21 @@ class TemporaryLog {
 
 using Sink = std::function<void(const char* bytes, size_t size)>;
 
-/// Unpacks one frame, as long as `goes_on`, if there is one, says so. Returns how many bytes of
-/// `from` it takes.
-size_t unpack_frame(ZSTD_DCtx* context, std::span<const uint8_t> from, const std::string& name,
-                    const Sink& sink, const std::function<bool()>& goes_on = {}) {
+/// Unpacks one frame, as long as `goes_on`, if there is one, says so.
+void unpack_frame(std::span<const uint8_t> from, const std::string& name, const Sink& sink,
+                  const std::function<bool()>& goes_on = {}) {
+  const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(),
+                                                                     &ZSTD_freeDCtx);
   std::vector<char> buffer(ZSTD_DStreamOutSize());
   ZSTD_inBuffer in{from.data(), from.size(), 0};
-  ZSTD_DCtx_reset(context, ZSTD_reset_session_only);
   for (;;) {
     ZSTD_outBuffer out{buffer.data(), buffer.size(), 0};
-    const size_t left = ZSTD_decompressStream(context, &out, &in);
+    const size_t left = ZSTD_decompressStream(context.get(), &out, &in);
     if (ZSTD_isError(left) != 0) {
       throw LogError(name + " is damaged: " + ZSTD_getErrorName(left), in.pos);
     }
     sink(buffer.data(), out.pos);
-    if (left == 0 || (goes_on && !goes_on())) return in.pos;
+    if (left == 0 || (goes_on && !goes_on())) return;
     if (in.pos == in.size && out.pos < out.size) {
       throw LogError(name + " is cut off: the end of it is missing", in.pos);
     }
@@ -221,54 +254,83 @@ void check_block(const ColumnBlock& block, std::span<const uint8_t> stretch) {
   });
 }
 
-ColumnBlock checked_block(std::span<const uint8_t> stretch) {
-  ColumnBlock block;
-  block.stretch_bytes = stretch.size();
-  ColumnSplitter().split(stretch, block.bytes);
-  check_block(block, stretch);
-  return block;
+/// Stretches of a part. Who packs or unpacks takes as many parts at once as there are processors,
+/// and zstd sees nothing of one part in another one.
+constexpr size_t kPartStretches = 2;
+
+/// A frame of columns, and before it a skippable one that says so.
+struct PackedPart {
+  std::string frames;
+  uint64_t log_bytes = 0;
+};
+
+size_t part_bytes(std::span<const uint8_t> log, size_t begin) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < kPartStretches; ++i) bytes += ColumnSplitter::stretch(log, begin + bytes);
+  return bytes;
 }
 
-/// Blocks that are made or joined at the same time, each by a thread. To make one takes twice a
-/// stretch of memory, 32 MiB; to join one takes the block alone, some 10 MiB.
-constexpr size_t kMostMade = 4, kMostJoined = 8;
-
-void pack_columns(std::span<const uint8_t> log, std::ostream& out, const Progress& progress,
-                  const Packing& packing) {
+PackedPart pack_part(std::span<const uint8_t> log, int level) {
   std::string told(kColumnsFollow);
   const uint64_t size = log.size();
   told.append(reinterpret_cast<const char*>(&size), sizeof size);
+  std::ostringstream out;
   write_skippable(told, out);
-  ZstdPacker packer(out, packing.level, packing.threads);
-  std::deque<std::future<ColumnBlock>> making;
-  const size_t at_once = std::min(kMostMade, usable_processors());
-  for (size_t begun = 0, done = 0; done < log.size() && out;) {
-    while (begun < log.size() && making.size() < at_once) {
-      const auto stretch = log.subspan(begun, ColumnSplitter::stretch(log, begun));
-      begun += stretch.size();
-      making.push_back(std::async(checked_block, stretch));
-    }
-    const ColumnBlock block = making.front().get();
-    making.pop_front();
+  ZstdPacker packer(out, level, 0);
+  ColumnSplitter splitter;
+  ColumnBlock block;
+  for (size_t done = 0; done < log.size(); done += block.stretch_bytes) {
+    const auto stretch = log.subspan(done, ColumnSplitter::stretch(log, done));
+    block.stretch_bytes = stretch.size();
+    splitter.split(stretch, block.bytes);
+    check_block(block, stretch);
     packer.add(block.bytes, false);
-    done += block.stretch_bytes;
-    if (progress) progress(done, log.size());
   }
   packer.add({}, true);
-  if (out && log.size() / kMaxColumnsRatio > packer.written())
-    throw std::runtime_error("it is too uniform");
+  return {std::move(out).str(), log.size()};
 }
 
-/// Puts the blocks of columns into the log, several at once.
+void pack_columns(std::span<const uint8_t> log, std::ostream& out, const Progress& progress,
+                  const Packing& packing) {
+  const auto at_once = static_cast<size_t>(std::max(packing.threads, 1));
+  std::deque<std::future<PackedPart>> packing_now;
+  uint64_t packed = 0;
+  for (size_t begun = 0, done = 0; done < log.size() && out;) {
+    while (begun < log.size() && packing_now.size() < at_once) {
+      const auto part = log.subspan(begun, part_bytes(log, begun));
+      begun += part.size();
+      packing_now.push_back(std::async(pack_part, part, packing.level));
+    }
+    const PackedPart part = packing_now.front().get();
+    packing_now.pop_front();
+    out << part.frames;
+    packed += part.frames.size();
+    done += part.log_bytes;
+    if (progress) progress(done, log.size());
+  }
+  if (out && log.size() / kMaxColumnsRatio > packed) throw std::runtime_error("it is too uniform");
+}
+
+/// Blocks that are joined at the same time, each by a thread: each takes some 10 MiB.
+constexpr size_t kMostJoined = 8;
+/// Parts that are unpacked at the same time: each takes up to 60 MiB, and writing the log is half
+/// of the work.
+constexpr size_t kMostUnpacked = 8;
+
+/// Puts the blocks of a part into the log, several at once.
 class LogJoiner {
  public:
-  LogJoiner(const std::string& name, TemporaryLog& log) : name_(name), log_(log), cutter_(name) {}
+  /// The part is the log's [begin, begin + bytes).
+  LogJoiner(const std::string& name, const TemporaryLog& log, uint64_t begin, uint64_t bytes,
+            size_t at_once)
+      : name_(name), log_(log), at_(begin), left_(bytes), at_once_(at_once), cutter_(name) {}
 
-  /// `check` is called when the log has become longer.
-  void take(const char* bytes, size_t size, const std::function<void()>& check) {
+  void take(const char* bytes, size_t size) {
     cutter_.take(bytes, size, [&](ColumnBlock block) {
-      const uint64_t place = log_.grow(block.stretch_bytes);
-      check();
+      if (block.stretch_bytes > left_) fail();
+      const uint64_t place = at_;
+      at_ += block.stretch_bytes;
+      left_ -= block.stretch_bytes;
       if (joining_.size() == at_once_) finish_first();
       joining_.push_back(std::async([this, place, block = std::move(block)] {
         uint64_t at = place;
@@ -282,6 +344,7 @@ class LogJoiner {
   void finish() {
     join_rest();
     cutter_.finish();
+    if (left_ != 0) fail();
   }
   /// What a block is found to be is said before what is found behind it, however many are joined at
   /// once.
@@ -290,6 +353,9 @@ class LogJoiner {
   }
 
  private:
+  [[noreturn]] void fail() const {
+    throw LogError(name_ + " is damaged: its columns are not what it says", at_);
+  }
   void finish_first() {
     std::future<void> first = std::move(joining_.front());
     joining_.pop_front();
@@ -297,10 +363,91 @@ class LogJoiner {
   }
 
   const std::string& name_;
-  TemporaryLog& log_;
+  const TemporaryLog& log_;
+  uint64_t at_, left_;
+  const size_t at_once_;
   ColumnCutter cutter_;
-  const size_t at_once_ = std::min(kMostJoined, usable_processors());
   std::deque<std::future<void>> joining_;
+};
+
+/// Takes a log out of the sections of its package.
+class Unpacker {
+ public:
+  Unpacker(const std::string& path, size_t file_bytes, const std::vector<Section>& sections)
+      : name_(escape(path)), sections_(sections), log_(name_, folder_for(told_bytes(), path)) {
+    const bool has_columns = !sections.empty() && sections.front().kind == Section::kColumns;
+    ratio_ = has_columns ? kMaxColumnsRatio : kMaxRatio;
+    allowed_bytes_ = kAlwaysAllowedBytes + file_bytes * ratio_;
+  }
+
+  Unpacked unpack() {
+    for (size_t i = 0; i < sections_.size();) {
+      size_t end = i + 1;
+      if (sections_[i].kind == Section::kColumns) {
+        while (end < sections_.size() && sections_[end].kind == Section::kColumns) ++end;
+        unpack_columns(std::span(sections_).subspan(i, end - i));
+      } else {
+        unpack_section(sections_[i]);
+      }
+      i = end;
+    }
+    result_.fd = log_.release();
+    return std::move(result_);
+  }
+
+ private:
+  uint64_t told_bytes() const {
+    uint64_t bytes = 0;
+    for (const Section& section : sections_) bytes += section.log_bytes;
+    return bytes;
+  }
+  uint64_t grow_log(uint64_t bytes) {
+    const uint64_t begin = log_.grow(bytes);
+    if (log_.bytes() <= allowed_bytes_) return begin;
+    throw LogError(
+        name_ + " is no log: it unpacks to more than " + std::to_string(ratio_) + " times its size",
+        0);
+  }
+
+  void unpack_section(const Section& section) {
+    if (section.kind == Section::kLog) {
+      unpack_frame(section.frame, name_, [this](const char* bytes, size_t size) {
+        log_.write_at(grow_log(size), bytes, size);
+      });
+      return;
+    }
+    unpack_frame(section.frame, name_, [this](const char* bytes, size_t size) {
+      result_.symbols.append(bytes, size);
+      if (result_.symbols.size() > std::min(kMaxSymbolBytes, allowed_bytes_))
+        throw LogError(name_ + " is no bundle: its symbols have no end", 0);
+    });
+  }
+
+  void unpack_columns(std::span<const Section> parts) {
+    std::vector<uint64_t> begins;
+    for (const Section& part : parts) begins.push_back(grow_log(part.log_bytes));
+    const size_t at_once = parts.size() > 1 ? 1 : std::min(kMostJoined, usable_processors());
+    in_parallel(
+        parts.size(), 1,
+        [&](size_t i, size_t) {
+          LogJoiner joiner(name_, log_, begins[i], parts[i].log_bytes, at_once);
+          try {
+            unpack_frame(parts[i].frame, name_,
+                         [&](const char* bytes, size_t size) { joiner.take(bytes, size); });
+          } catch (const LogError&) {
+            joiner.join_rest();
+            throw;
+          }
+          joiner.finish();
+        },
+        kMostUnpacked);
+  }
+
+  const std::string name_;
+  const std::vector<Section>& sections_;
+  TemporaryLog log_;
+  uint64_t ratio_ = 0, allowed_bytes_ = 0;
+  Unpacked result_;
 };
 
 }  // namespace
@@ -311,68 +458,13 @@ bool is_packed(std::span<const uint8_t> file) {
 }
 
 Unpacked unpack(std::span<const uint8_t> file, const std::string& path) {
-  const std::string name = escape(path);
-  const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(),
-                                                                     &ZSTD_freeDCtx);
-  TemporaryLog log(name, folder_for(told_bytes(file), path));
-  Unpacked result;
-  auto front = file;
-  const uint64_t ratio = bytes_of_columns_in(front) ? kMaxColumnsRatio : kMaxRatio;
-  const uint64_t allowed_bytes = kAlwaysAllowedBytes + file.size() * ratio;
-  const auto check_ratio = [&] {
-    if (log.bytes() <= allowed_bytes) return;
-    throw LogError(
-        name + " is no log: it unpacks to more than " + std::to_string(ratio) + " times its size",
-        0);
-  };
-  const Sink to_log = [&](const char* bytes, size_t size) {
-    log.write_at(log.grow(size), bytes, size);
-    check_ratio();
-  };
-  const Sink to_symbols = [&](const char* bytes, size_t size) {
-    result.symbols.append(bytes, size);
-    if (result.symbols.size() > std::min(kMaxSymbolBytes, allowed_bytes)) {
-      throw LogError(name + " is no bundle: its symbols have no end", 0);
-    }
-  };
-  bool symbols_follow = false, columns_follow = false;
-  while (!file.empty()) {
-    size_t taken = 0;
-    if (is_skippable(word_at(file, 0)) && file.size() >= kSkippableHeader) {
-      const size_t bytes = word_at(file, sizeof(uint32_t));
-      if (bytes > file.size() - kSkippableHeader) {
-        throw LogError(name + " is cut off: the end of it is missing", 0);
-      }
-      const auto* text = reinterpret_cast<const char*>(file.data() + kSkippableHeader);
-      symbols_follow |= std::string_view(text, bytes) == kSymbolsFollow;
-      columns_follow |= columns_follow_it(file, name);
-      taken = kSkippableHeader + bytes;
-    } else if (columns_follow && !symbols_follow) {
-      LogJoiner joiner(name, log);
-      try {
-        taken = unpack_frame(context.get(), file, name, [&](const char* bytes, size_t size) {
-          joiner.take(bytes, size, check_ratio);
-        });
-      } catch (const LogError&) {
-        joiner.join_rest();
-        throw;
-      }
-      joiner.finish();
-      columns_follow = false;
-    } else {
-      taken = unpack_frame(context.get(), file, name, symbols_follow ? to_symbols : to_log);
-    }
-    file = file.subspan(taken);
-  }
-  result.fd = log.release();
-  return result;
+  const std::vector<Section> sections = sections_of(file, escape(path));
+  return Unpacker(path, file.size(), sections).unpack();
 }
 
 std::vector<uint8_t> unpack_front(std::span<const uint8_t> file, const std::string& path,
                                   size_t bytes) {
   const std::string name = escape(path);
-  const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(),
-                                                                     &ZSTD_freeDCtx);
   std::vector<uint8_t> front;
   const Sink keep = [&](const char* piece, size_t size) {
     front.insert(front.end(), piece, piece + std::min(size, bytes - front.size()));
@@ -380,7 +472,7 @@ std::vector<uint8_t> unpack_front(std::span<const uint8_t> file, const std::stri
   const auto goes_on = [&] { return front.size() < bytes; };
   bool has_columns = false;
   while (is_skippable(word_at(file, 0)) && file.size() >= kSkippableHeader) {
-    has_columns |= columns_follow_it(file, name);
+    has_columns |= columns_told(file, name).has_value();
     const size_t frame = kSkippableHeader + word_at(file, sizeof(uint32_t));
     file = file.subspan(std::min(frame, file.size()));
   }
@@ -388,7 +480,7 @@ std::vector<uint8_t> unpack_front(std::span<const uint8_t> file, const std::stri
   const Sink join = [&](const char* piece, size_t size) {
     cutter.take(piece, size, [&](const ColumnBlock& block) { join_columns(block, name, keep); });
   };
-  unpack_frame(context.get(), file, name, has_columns ? join : keep, goes_on);
+  unpack_frame(file, name, has_columns ? join : keep, goes_on);
   return front;
 }
 

@@ -37,7 +37,7 @@ struct Packing {
   int level = 9;    ///< as the zstd command's
   int threads = 0;  ///< besides the caller's; 0 also where zstd was built without
   /// Takes the log's own name: gpupeak_packed_mark comes first, and then its columns
-  /// (log_columns.h), without symbols.
+  /// (log_columns.h) in parts, each by a thread, without symbols.
   bool in_place = false;
 };
 

@@ -1,12 +1,19 @@
 // Logs that are compressed, bundled with their symbols, or have them beside.
+#include <algorithm>
+#include <cstring>
 #include <fstream>
+#include <span>
 #include <sstream>
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
+#include "collector/log/log_columns.h"
+#include "collector/log/mapped_file.h"
 #include "collector/log/packed_log.h"
+#include "collector/log/zstd_packer.h"
 #include "collector/symbols/symbolize.h"
 #include "collector/text/error.h"
+#include "gpupeak/log_format.h"
 #include "log_builder.h"
 
 using namespace gpupeak::collector;
@@ -170,4 +177,120 @@ TEST_CASE("packed: what unpacks without end is refused", "[collector]") {
   const TemporaryFile file;
   file.write(packed(bomb, ""));
   CHECK_THROWS_AS(analyze(file.path()), LogError);
+}
+
+namespace {
+
+/// More than a part's bytes, like a log's in that zstd makes less of them.
+std::vector<uint8_t> long_log() {
+  std::vector<uint8_t> log((size_t{80} << 20) + 123);
+  uint32_t random = 1;
+  for (size_t i = 0; i < log.size(); i += 61) {
+    random = random * 1664525 + 1013904223;
+    log[i] = static_cast<uint8_t>(random >> 24);
+  }
+  return log;
+}
+
+std::vector<uint8_t> packed_in_place(const std::vector<uint8_t>& log, int threads) {
+  Packing packing;
+  packing.level = 1;
+  packing.threads = threads;
+  packing.in_place = true;
+  std::ostringstream out;
+  write_packed(log, "", out, {}, packing);
+  const std::string text = out.str();
+  return {text.begin(), text.end()};
+}
+
+std::vector<uint8_t> unpacked(std::span<const uint8_t> package) {
+  const Unpacked result = unpack(package, "x");
+  const MappedFile log(result.fd, "x");
+  return {log.data(), log.data() + log.bytes()};
+}
+
+/// Where each part of a package says how much of the log it is.
+std::vector<size_t> told_sizes(std::span<const uint8_t> package) {
+  constexpr std::string_view kTold = "gpupeak.columns/2";
+  std::vector<size_t> places;
+  for (auto at = package.begin();;) {
+    at = std::search(at, package.end(), kTold.begin(), kTold.end());
+    if (at == package.end()) return places;
+    at += kTold.size();
+    places.push_back(static_cast<size_t>(at - package.begin()));
+  }
+}
+
+void add_to_word(std::vector<uint8_t>& package, size_t place, int64_t amount) {
+  int64_t value;
+  memcpy(&value, package.data() + place, sizeof value);
+  value += amount;
+  memcpy(package.data() + place, &value, sizeof value);
+}
+
+}  // namespace
+
+TEST_CASE("packed: a log in several parts comes back byte by byte, whoever packed how many at once",
+          "[collector]") {
+  const std::vector<uint8_t> log = long_log();
+  const std::vector<uint8_t> package = packed_in_place(log, 3);
+  CHECK(told_sizes(package).size() > 2);
+  CHECK(package.size() < log.size() / 4);
+  CHECK(package == packed_in_place(log, 0));
+  CHECK(unpacked(package) == log);
+  const std::vector<uint8_t> front = unpack_front(package, "x", 5000);
+  CHECK(std::equal(front.begin(), front.end(), log.begin(), log.begin() + 5000));
+}
+
+TEST_CASE("packed: columns of a log in one part, as they once were, are read", "[collector]") {
+  const std::vector<uint8_t> log = long_log();
+  std::ostringstream out;
+  const uint32_t header[] = {GPUPEAK_PACKED_MAGIC, 25};
+  const uint64_t bytes = log.size();
+  out.write(reinterpret_cast<const char*>(header), sizeof header);
+  out << "gpupeak.columns/2";
+  out.write(reinterpret_cast<const char*>(&bytes), sizeof bytes);
+  ZstdPacker packer(out, 1, 0);
+  ColumnSplitter splitter;
+  std::vector<uint8_t> block;
+  for (size_t at = 0; at < log.size();) {
+    const size_t stretch = ColumnSplitter::stretch(log, at);
+    splitter.split(std::span(log).subspan(at, stretch), block);
+    packer.add(block, false);
+    at += stretch;
+  }
+  packer.add({}, true);
+  const std::string package = out.str();
+  CHECK(unpacked({reinterpret_cast<const uint8_t*>(package.data()), package.size()}) == log);
+}
+
+TEST_CASE("packed: a part that is not as long as it says is refused", "[collector]") {
+  const std::vector<uint8_t> package = packed_in_place(long_log(), 3);
+  const std::vector<size_t> told = told_sizes(package);
+  REQUIRE(told.size() > 2);
+  for (const size_t part : {size_t{0}, size_t{1}, told.size() - 1}) {
+    for (const int64_t amount : {INT64_C(-4096), INT64_C(4096), INT64_C(1) << 45}) {
+      std::vector<uint8_t> damaged = package;
+      add_to_word(damaged, told[part], amount);
+      CHECK_THROWS_AS(unpack(damaged, "x"), LogError);
+    }
+  }
+  // One says more and the next one less: the log would be as long as it was.
+  std::vector<uint8_t> damaged = package;
+  add_to_word(damaged, told[0], 4096);
+  add_to_word(damaged, told[1], -4096);
+  CHECK_THROWS_AS(unpack(damaged, "x"), LogError);
+}
+
+TEST_CASE("packed: parts that are cut, damaged or missing are refused", "[collector]") {
+  const std::vector<uint8_t> package = packed_in_place(long_log(), 3);
+  const std::vector<size_t> told = told_sizes(package);
+  for (const size_t place : told) {
+    std::vector<uint8_t> damaged = package;
+    damaged[place + 5000] ^= 0x10;
+    CHECK_THROWS_AS(unpack(damaged, "x"), LogError);
+    damaged = package;
+    damaged.resize(place + 5000);
+    CHECK_THROWS_AS(unpack(damaged, "x"), LogError);
+  }
 }
