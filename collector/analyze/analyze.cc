@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collector/analyze/failure_summary.h"
+#include "collector/analyze/group_totals.h"
 #include "collector/analyze/growth_summary.h"
 #include "collector/analyze/ledger_summary.h"
 #include "collector/analyze/metrics.h"
@@ -84,17 +85,19 @@ class SummaryBuilder {
     summary_.tool_version = log_.tool_version();
     summary_.log_format = log_.header().version;
     summary_.grouped_by = group_by_name(options_.by);
+    const GroupTotals totals(replay_);
     describe_run();
-    summary_.metrics = process_metrics(replay_, coverage_);
-    list_devices();
+    summary_.metrics = process_metrics(replay_, totals, coverage_);
+    list_devices(totals);
     list_peaks();
-    summary_.phases = summarize_phases(replay_, by_site_, coverage_, summary_.run.duration_ns);
+    summary_.phases =
+        summarize_phases(replay_, totals, by_site_, coverage_, summary_.run.duration_ns);
     summary_.growth = summarize_growth(replay_, by_site_, coverage_.host());
     list_arenas();
     list_marks();
     list_failures();
-    list_live_at_exit();
-    list_temporaries();
+    list_live_at_exit(totals);
+    list_temporaries(totals);
     summary_.quality = assess_quality(replay_, coverage_, symbolizer_.warnings());
     return std::move(summary_);
   }
@@ -125,7 +128,7 @@ class SummaryBuilder {
     run.end = run_end(page);
   }
 
-  void list_devices() {
+  void list_devices(const GroupTotals& totals) {
     std::map<int32_t, DeviceSummary> devices;
     for (const DeviceInfo& info : log_.definitions().devices()) {
       const auto ordinal = static_cast<int32_t>(info.ordinal);
@@ -145,7 +148,7 @@ class SummaryBuilder {
       if (scope.device >= 0) devices[scope.device].ordinal = scope.device;
     }
     for (auto& [ordinal, device] : devices) {
-      device.metrics = device_metrics(replay_, ordinal);
+      device.metrics = device_metrics(replay_, totals, ordinal);
       add_ledger(device);
       summary_.devices.push_back(std::move(device));
     }
@@ -286,24 +289,20 @@ class SummaryBuilder {
     }
   }
 
-  void list_live_at_exit() {
+  void list_live_at_exit(const GroupTotals& totals) {
     std::vector<Contribution> live;
-    for (GroupId id = 0; id < replay_.sites().group_count(); ++id) {
-      const PeakFinder::Group& group = replay_.peaks().group(id);
-      const uint8_t kind = replay_.sites().context_of(id).kind;
-      const bool shown = counts_into_sum(kind) && (is_device_kind(kind) || coverage_.host());
-      if (shown && group.live_bytes > 0) live.push_back({id, group.live_bytes, group.live_count});
+    for (const Contribution& held : totals.live) {
+      const uint8_t kind = replay_.sites().context_of(held.group).kind;
+      if (counts_into_sum(kind) && (is_device_kind(kind) || coverage_.host())) live.push_back(held);
     }
     summary_.live_at_exit = by_site_.table(live, options_.top, options_.stacks).rows;
   }
 
-  void list_temporaries() {
+  void list_temporaries(const GroupTotals& totals) {
     std::vector<Contribution> temporaries;
-    for (GroupId id = 0; id < replay_.sites().group_count(); ++id) {
-      const uint64_t count = replay_.peaks().group(id).temporary_count;
-      const bool shown = is_device_kind(replay_.sites().context_of(id).kind) || coverage_.host();
-      if (shown && count > 0)
-        temporaries.push_back({id, count, count});  // the table sorts by bytes
+    for (const Contribution& freed : totals.temporaries) {
+      const uint8_t kind = replay_.sites().context_of(freed.group).kind;
+      if (is_device_kind(kind) || coverage_.host()) temporaries.push_back(freed);
     }
     summary_.temporaries = by_site_.table(temporaries, options_.top, false).rows;
     for (Holder& row : summary_.temporaries) row.bytes = 0;

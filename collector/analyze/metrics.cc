@@ -33,21 +33,21 @@ std::optional<uint64_t> if_covered(bool covered, uint64_t value) {
   return covered ? std::optional<uint64_t>(value) : std::nullopt;
 }
 
-/// Sums over the groups that count into a device.
-struct Totals {
+/// Sums over what counts into a device.
+struct DeviceTotals {
   uint64_t alloc_bytes = 0, alloc_count = 0;
 };
 
-Totals device_totals(const Replay& replay, int32_t device) {
-  Totals totals;
-  for (GroupId id = 0; id < replay.sites().group_count(); ++id) {
-    const SiteContext& context = replay.sites().context_of(id);
+DeviceTotals device_totals(const Replay& replay, const GroupTotals& totals, int32_t device) {
+  DeviceTotals sums;
+  for (ContextId id = 0; id < totals.contexts.size(); ++id) {
+    const SiteContext& context = replay.sites().contexts()[id];
     if (!is_device_kind(context.kind) || !counts_into_sum(context.kind)) continue;
     if (device >= 0 && context.device != device) continue;
-    totals.alloc_bytes += replay.peaks().group(id).alloc_bytes;
-    totals.alloc_count += replay.peaks().group(id).alloc_count;
+    sums.alloc_bytes += totals.contexts[id].alloc_bytes;
+    sums.alloc_count += totals.contexts[id].alloc_count;
   }
-  return totals;
+  return sums;
 }
 
 /// Most that pools had in use, and what they held idle when the driver had handed out most. Null
@@ -114,28 +114,28 @@ uint64_t owned_bytes(const Replay& replay, PhaseId phase, size_t side) {
   return owner < replay.peaks().owned().size() ? replay.peaks().owned()[owner].live_bytes : 0;
 }
 
-uint64_t heap_alloc_count(const Replay& replay, const Coverage& coverage) {
+uint64_t heap_alloc_count(const Replay& replay, const GroupTotals& totals,
+                          const Coverage& coverage) {
   if (!coverage.heap_events || coverage.sampled) return replay.log().counters().heap_alloc_count;
   uint64_t count = 0;
-  for (GroupId id = 0; id < replay.sites().group_count(); ++id) {
-    if (replay.sites().context_of(id).kind == GPUPEAK_KIND_HEAP) {
-      count += replay.peaks().group(id).alloc_count;
-    }
+  for (ContextId id = 0; id < totals.contexts.size(); ++id) {
+    if (replay.sites().contexts()[id].kind == GPUPEAK_KIND_HEAP)
+      count += totals.contexts[id].alloc_count;
   }
   return count;
 }
 
 }  // namespace
 
-Metrics device_metrics(const Replay& replay, int32_t device) {
+Metrics device_metrics(const Replay& replay, const GroupTotals& totals, int32_t device) {
   const std::string scope = device < 0 ? "device" : "device:" + std::to_string(device);
-  const Totals totals = device_totals(replay, device);
+  const DeviceTotals sums = device_totals(replay, totals, device);
   const auto reserved = replay.device().pool_reserved().find(device);
   Metrics metrics;
   metrics["device.peak_bytes"] = scope_peak(replay, scope);
   metrics["device.live_bytes"] = scope_live(replay, scope);
-  metrics["device.alloc_bytes"] = totals.alloc_bytes;
-  metrics["device.alloc_count"] = totals.alloc_count;
+  metrics["device.alloc_bytes"] = sums.alloc_bytes;
+  metrics["device.alloc_count"] = sums.alloc_count;
   metrics["device.largest_alloc_bytes"] = replay.device().largest_alloc_bytes(device);
   for (const uint8_t kind : kSummedDeviceKinds) {
     const std::string name{kind_name(kind)};
@@ -150,9 +150,9 @@ Metrics device_metrics(const Replay& replay, int32_t device) {
   return metrics;
 }
 
-Metrics process_metrics(const Replay& replay, const Coverage& coverage) {
+Metrics process_metrics(const Replay& replay, const GroupTotals& totals, const Coverage& coverage) {
   const gpupeak_counters_page& page = replay.log().counters();
-  Metrics metrics = device_metrics(replay, -1);
+  Metrics metrics = device_metrics(replay, totals, -1);
   metrics["device.sum_of_peaks_bytes"] = sum_of_device_peaks(replay);
   const auto host = [&](const std::string& metric, const std::string& scope) {
     metrics[metric] = if_covered(covers_scope(coverage, scope), scope_peak(replay, scope));
@@ -168,7 +168,7 @@ Metrics process_metrics(const Replay& replay, const Coverage& coverage) {
   metrics["host.kind.heap.live_bytes"] =
       if_covered(coverage.heap_events, scope_live(replay, "host/heap"));
   metrics["host.kind.heap.alloc_count"] =
-      if_covered(coverage.heap_counters, heap_alloc_count(replay, coverage));
+      if_covered(coverage.heap_counters, heap_alloc_count(replay, totals, coverage));
   host("host.kind.mmap_anon.peak_bytes", "host/mmap_anon");
   host("host.kind.mmap_file.peak_bytes", "host/mmap_file");
   host("host.kind.pinned.peak_bytes", "host/pinned");
@@ -184,13 +184,14 @@ Metrics process_metrics(const Replay& replay, const Coverage& coverage) {
   return metrics;
 }
 
-std::vector<std::array<uint64_t, kPhaseSides>> phase_alloc_counts(const Replay& replay) {
+std::vector<std::array<uint64_t, kPhaseSides>> phase_alloc_counts(const Replay& replay,
+                                                                  const GroupTotals& totals) {
   std::vector<std::array<uint64_t, kPhaseSides>> counts(replay.phases().phases().size());
-  for (GroupId group = 0; group < replay.sites().group_count(); ++group) {
-    const SiteContext& context = replay.sites().context_of(group);
+  for (ContextId id = 0; id < totals.contexts.size(); ++id) {
+    const SiteContext& context = replay.sites().contexts()[id];
     if (!counts_into_sum(context.kind)) continue;
     counts[context.phase][is_device_kind(context.kind) ? kDeviceSide : kHostSide] +=
-        replay.peaks().group(group).alloc_count;
+        totals.contexts[id].alloc_count;
   }
   return counts;
 }

@@ -12,9 +12,10 @@ namespace {
 
 class PhaseLister {
  public:
-  PhaseLister(const Replay& replay, Attribution& by_site, const Coverage& coverage,
-              int64_t run_duration_ns)
+  PhaseLister(const Replay& replay, const GroupTotals& totals, Attribution& by_site,
+              const Coverage& coverage, int64_t run_duration_ns)
       : replay_(replay),
+        totals_(totals),
         by_site_(by_site),
         coverage_(coverage),
         run_duration_ns_(run_duration_ns) {}
@@ -23,7 +24,7 @@ class PhaseLister {
     const std::vector<Phase>& phases = replay_.phases().phases();
     const std::vector<GroupId> biggest_device = biggest_new_groups(true);
     const std::vector<GroupId> biggest_host = biggest_new_groups(false);
-    const auto alloc_counts = phase_alloc_counts(replay_);
+    const auto alloc_counts = phase_alloc_counts(replay_, totals_);
     const auto live = phase_live_bytes(replay_);
     std::vector<int> depths(phases.size());
     std::vector<ListedPhase> listed;
@@ -62,13 +63,18 @@ class PhaseLister {
   /// Of the allocations of each phase the group that held most at once.
   std::vector<GroupId> biggest_new_groups(bool device_side) const {
     std::vector<GroupId> biggest(replay_.phases().phases().size(), kNoGroup);
-    for (GroupId group = 0; group < replay_.sites().group_count(); ++group) {
-      const SiteContext& context = replay_.sites().context_of(group);
-      const uint64_t bytes = replay_.peaks().group(group).max_live_bytes;
+    std::vector<uint64_t> most_bytes(biggest.size());
+    for (ContextId id = 0; id < totals_.contexts.size(); ++id) {
+      const SiteContext& context = replay_.sites().contexts()[id];
+      const GroupTotals::OfContext& of = totals_.contexts[id];
       const bool of_side = is_device_kind(context.kind) == device_side;
-      if (!of_side || !counts_into_sum(context.kind) || bytes == 0) continue;
+      if (!of_side || !counts_into_sum(context.kind) || of.biggest == kNoGroup) continue;
       GroupId& most = biggest[context.phase];
-      if (most == kNoGroup || bytes > replay_.peaks().group(most).max_live_bytes) most = group;
+      uint64_t& most_held = most_bytes[context.phase];
+      const bool is_earlier = of.biggest_bytes == most_held && of.biggest < most;
+      if (of.biggest_bytes <= most_held && !is_earlier) continue;
+      most = of.biggest;
+      most_held = of.biggest_bytes;
     }
     return biggest;
   }
@@ -110,6 +116,7 @@ class PhaseLister {
   }
 
   const Replay& replay_;
+  const GroupTotals& totals_;
   Attribution& by_site_;
   const Coverage& coverage_;
   const int64_t run_duration_ns_;
@@ -138,9 +145,10 @@ std::string_view phase_source_name(uint8_t source) {
   }
 }
 
-std::vector<PhaseSummary> summarize_phases(const Replay& replay, Attribution& by_site,
-                                           const Coverage& coverage, int64_t run_duration_ns) {
-  return PhaseLister(replay, by_site, coverage, run_duration_ns).list();
+std::vector<PhaseSummary> summarize_phases(const Replay& replay, const GroupTotals& totals,
+                                           Attribution& by_site, const Coverage& coverage,
+                                           int64_t run_duration_ns) {
+  return PhaseLister(replay, totals, by_site, coverage, run_duration_ns).list();
 }
 
 }  // namespace gpupeak::collector

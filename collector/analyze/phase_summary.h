@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collector/analyze/attribution.h"
+#include "collector/analyze/group_totals.h"
 #include "collector/log/coverage.h"
 #include "collector/replay/replay.h"
 #include "collector/summary/summary.h"
@@ -18,7 +19,8 @@ std::string_view phase_source_name(uint8_t source);
 
 /// In the order of their first begins, folded as phase_names.h says. A phase that was open when the
 /// process ended ends with the run, after `run_duration_ns`.
-std::vector<PhaseSummary> summarize_phases(const Replay& replay, Attribution& by_site,
-                                           const Coverage& coverage, int64_t run_duration_ns);
+std::vector<PhaseSummary> summarize_phases(const Replay& replay, const GroupTotals& totals,
+                                           Attribution& by_site, const Coverage& coverage,
+                                           int64_t run_duration_ns);
 
 }  // namespace gpupeak::collector

@@ -66,6 +66,8 @@ class SiteTable {
   const GroupInfo& info(GroupId group) const { return groups_[group]; }
   const SiteContext& context_of(GroupId group) const { return contexts_[groups_[group].context]; }
   size_t group_count() const { return groups_.size(); }
+  /// By ContextId.
+  const std::vector<SiteContext>& contexts() const { return contexts_; }
   bool is_integrated(int32_t device) const {
     return device >= 0 && (integrated_ >> device & 1) != 0;
   }

@@ -1,0 +1,62 @@
+#include "collector/analyze/group_totals.h"
+
+#include <algorithm>
+
+#include "collector/log/parallel.h"
+
+namespace gpupeak::collector {
+namespace {
+
+struct Part {
+  std::vector<GroupTotals::OfContext> contexts;
+  std::vector<Contribution> live, temporaries;
+};
+
+void take_biggest(GroupTotals::OfContext& of, GroupId group, uint64_t bytes) {
+  if (bytes <= of.biggest_bytes) return;
+  of.biggest = group;
+  of.biggest_bytes = bytes;
+}
+
+Part part_of(const Replay& replay, size_t begin, size_t end) {
+  Part part;
+  part.contexts.resize(replay.sites().contexts().size());
+  for (auto id = static_cast<GroupId>(begin); id < end; ++id) {
+    const PeakFinder::Group& group = replay.peaks().group(id);
+    GroupTotals::OfContext& of = part.contexts[replay.sites().info(id).context];
+    of.alloc_bytes += group.alloc_bytes;
+    of.alloc_count += group.alloc_count;
+    take_biggest(of, id, group.max_live_bytes);
+    if (group.live_bytes > 0) part.live.push_back({id, group.live_bytes, group.live_count});
+    if (group.temporary_count > 0)
+      part.temporaries.push_back({id, group.temporary_count, group.temporary_count});
+  }
+  return part;
+}
+
+void append(std::vector<Contribution>& to, const std::vector<Contribution>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
+}  // namespace
+
+GroupTotals::GroupTotals(const Replay& replay) : contexts(replay.sites().contexts().size()) {
+  const size_t count = replay.sites().group_count();
+  // Large enough for what each piece has of every context to be little beside its groups.
+  const size_t piece = std::max(size_t{1} << 16, 4 * contexts.size());
+  std::vector<Part> parts((count + piece - 1) / piece);
+  in_parallel(count, piece, [&](size_t begin, size_t end) {
+    parts[begin / piece] = part_of(replay, begin, end);
+  });
+  for (const Part& part : parts) {
+    for (size_t i = 0; i < contexts.size(); ++i) {
+      contexts[i].alloc_bytes += part.contexts[i].alloc_bytes;
+      contexts[i].alloc_count += part.contexts[i].alloc_count;
+      take_biggest(contexts[i], part.contexts[i].biggest, part.contexts[i].biggest_bytes);
+    }
+    append(live, part.live);
+    append(temporaries, part.temporaries);
+  }
+}
+
+}  // namespace gpupeak::collector
