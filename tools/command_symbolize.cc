@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <span>
 
-#include "collector/log/packed_log.h"
+#include "collector/log/pack_log.h"
 #include "collector/rules/rule_book.h"
 #include "collector/symbols/symbolize.h"
 #include "collector/text/sanitize.h"

@@ -13,7 +13,7 @@
 #include "collector/analyze/analyze.h"
 #include "collector/export/tables.h"
 #include "collector/log/log_reader.h"
-#include "collector/log/packed_log.h"
+#include "collector/log/pack_log.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "command_line.h"

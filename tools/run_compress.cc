@@ -10,7 +10,7 @@
 #include <span>
 
 #include "collector/log/mapped_file.h"
-#include "collector/log/packed_log.h"
+#include "collector/log/pack_log.h"
 #include "collector/log/parallel.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"

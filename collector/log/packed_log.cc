@@ -1,49 +1,32 @@
 #include "collector/log/packed_log.h"
 
-#include <fcntl.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 #include <zstd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <filesystem>
 #include <functional>
 #include <future>
 #include <memory>
 #include <optional>
-#include <sstream>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "collector/log/log_columns.h"
+#include "collector/log/packed_frames.h"
 #include "collector/log/parallel.h"
-#include "collector/log/zstd_packer.h"
+#include "collector/log/temporary_log.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
-#include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
 namespace {
 
-constexpr std::string_view kSymbolsFollow = "gpupeak.symbols/1";
-constexpr std::string_view kAnyColumnsFollow = "gpupeak.columns/";
-constexpr std::string_view kColumnsFollow = "gpupeak.columns/2";  // and how many bytes they are
 constexpr uint32_t kFirstSkippable = 0x184D2A50, kLastSkippable = 0x184D2A5F;
-constexpr size_t kSkippableHeader = 8;
-constexpr size_t kStepBytes = 4 << 20;
 /// A package may claim to hold more than any disk has. Real logs shrink to a tenth. Zeros are not
 /// written but count: who reads a hole of a tmpfs is given memory for it.
 constexpr uint64_t kMaxRatio = 1000, kAlwaysAllowedBytes = 64 << 20;
-/// A loop of the same two calls leaves next to nothing in its columns. What would be more than this
-/// is not packed.
-constexpr uint64_t kMaxColumnsRatio = 20'000;
 constexpr uint64_t kMaxSymbolBytes = uint64_t{1} << 30;
-constexpr uint64_t kMaxLogBytes = uint64_t{1} << 42;
 
 uint32_t word_at(std::span<const uint8_t> bytes, size_t at) {
   uint32_t word = 0;
@@ -128,78 +111,6 @@ std::vector<Section> sections_of(std::span<const uint8_t> file, const std::strin
   return sections;
 }
 
-bool has_room(const std::string& folder, uint64_t bytes) {
-  struct statvfs disk {};
-  return access(folder.c_str(), W_OK) == 0 && statvfs(folder.c_str(), &disk) == 0 &&
-         disk.f_bavail >= bytes / disk.f_frsize;
-}
-
-/// TMPDIR or /tmp; the log's own folder, where it once lay unpacked, if only that has room.
-std::string folder_for(uint64_t bytes, const std::string& log) {
-  const char* variable = getenv("TMPDIR");
-  const std::string usual = variable != nullptr && *variable != 0 ? variable : "/tmp";
-  if (has_room(usual, bytes)) return usual;
-  const std::string own = std::filesystem::path(log).parent_path().string();
-  const std::string beside = own.empty() ? "." : own;
-  return has_room(beside, bytes) ? beside : usual;
-}
-
-/// The unpacked log: a file that no one else sees and that goes away with its descriptor.
-class TemporaryLog {
- public:
-  TemporaryLog(const std::string& name, const std::string& folder) : name_(name), folder_(folder) {
-    fd_ = open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd_ >= 0) return;
-    std::string path = folder_ + "/gpupeak-XXXXXX";  // not all file systems have O_TMPFILE
-    fd_ = mkostemp(path.data(), O_CLOEXEC);
-    if (fd_ < 0) fail();
-    unlink(path.c_str());
-  }
-  ~TemporaryLog() {
-    if (fd_ >= 0) close(fd_);
-  }
-  TemporaryLog(const TemporaryLog&) = delete;
-  TemporaryLog& operator=(const TemporaryLog&) = delete;
-
-  /// Several threads may write, each elsewhere.
-  void write_at(uint64_t place, const char* bytes, size_t size) const {
-    const bool zeros = std::all_of(bytes, bytes + size, [](char byte) { return byte == 0; });
-    for (size_t done = 0; !zeros && done < size;) {
-      const ssize_t written =
-          pwrite(fd_, bytes + done, size - done, static_cast<off_t>(place + done));
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) fail();
-      done += static_cast<size_t>(written);
-    }
-  }
-  /// Room for so much more. Returns where it begins.
-  uint64_t grow(uint64_t bytes) {
-    bytes_ += bytes;
-    if (bytes_ > kMaxLogBytes) throw LogError(name_ + " unpacks to more than 4 TiB", bytes_);
-    return bytes_ - bytes;
-  }
-  uint64_t bytes() const { return bytes_; }
-  /// With room for all of it, holes too: where there is none, reading one would be a SIGBUS.
-  int release() {
-    const auto end = static_cast<off_t>(bytes_);
-    if (ftruncate(fd_, end) != 0) fail();
-    if (end > 0 && fallocate(fd_, 0, 0, end) != 0 && (errno == ENOSPC || errno == EDQUOT)) fail();
-    return std::exchange(fd_, -1);
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    throw LogError("cannot unpack " + name_ + " into " + escape(folder_) +
-                       " (TMPDIR names another folder): " + strerror(errno),
-                   bytes_);
-  }
-
-  const std::string& name_;
-  const std::string folder_;
-  int fd_ = -1;
-  uint64_t bytes_ = 0;
-};
-
 using Sink = std::function<void(const char* bytes, size_t size)>;
 
 /// Unpacks one frame, as long as `goes_on`, if there is one, says so.
@@ -221,94 +132,6 @@ void unpack_frame(std::span<const uint8_t> from, const std::string& name, const 
       throw LogError(name + " is cut off: the end of it is missing", in.pos);
     }
   }
-}
-
-void pack_frame(std::span<const uint8_t> from, std::ostream& out, const Progress& progress,
-                const Packing& packing) {
-  ZstdPacker packer(out, packing.level, packing.threads);
-  packer.pledge(from.size());
-  for (size_t done = 0; out;) {
-    const size_t step = std::min(kStepBytes, from.size() - done);
-    const bool last = done + step == from.size();
-    packer.add(from.subspan(done, step), last);
-    done += step;
-    if (progress) progress(done, from.size());
-    if (last) return;
-  }
-}
-
-void write_skippable(std::string_view text, std::ostream& out) {
-  const uint32_t header[] = {GPUPEAK_PACKED_MAGIC, static_cast<uint32_t>(text.size())};
-  static_assert(sizeof header == kSkippableHeader);
-  out.write(reinterpret_cast<const char*>(header), sizeof header);
-  out << text;
-}
-
-/// That what was split is joined again to what it was: asked of each block before it counts, since
-/// the log itself will go.
-void check_block(const ColumnBlock& block, std::span<const uint8_t> stretch) {
-  join_columns(block, "it", [&stretch](const char* bytes, size_t size) {
-    if (size > stretch.size() || memcmp(bytes, stretch.data(), size) != 0)
-      throw std::runtime_error("it cannot be packed without loss");
-    stretch = stretch.subspan(size);
-  });
-}
-
-/// Stretches of a part. Who packs or unpacks takes as many parts at once as there are processors,
-/// and zstd sees nothing of one part in another one.
-constexpr size_t kPartStretches = 2;
-
-/// A frame of columns, and before it a skippable one that says so.
-struct PackedPart {
-  std::string frames;
-  uint64_t log_bytes = 0;
-};
-
-size_t part_bytes(std::span<const uint8_t> log, size_t begin) {
-  size_t bytes = 0;
-  for (size_t i = 0; i < kPartStretches; ++i) bytes += ColumnSplitter::stretch(log, begin + bytes);
-  return bytes;
-}
-
-PackedPart pack_part(std::span<const uint8_t> log, int level) {
-  std::string told(kColumnsFollow);
-  const uint64_t size = log.size();
-  told.append(reinterpret_cast<const char*>(&size), sizeof size);
-  std::ostringstream out;
-  write_skippable(told, out);
-  ZstdPacker packer(out, level, 0);
-  ColumnSplitter splitter;
-  ColumnBlock block;
-  for (size_t done = 0; done < log.size(); done += block.stretch_bytes) {
-    const auto stretch = log.subspan(done, ColumnSplitter::stretch(log, done));
-    block.stretch_bytes = stretch.size();
-    splitter.split(stretch, block.bytes);
-    check_block(block, stretch);
-    packer.add(block.bytes, false);
-  }
-  packer.add({}, true);
-  return {std::move(out).str(), log.size()};
-}
-
-void pack_columns(std::span<const uint8_t> log, std::ostream& out, const Progress& progress,
-                  const Packing& packing) {
-  const auto at_once = static_cast<size_t>(std::max(packing.threads, 1));
-  std::deque<std::future<PackedPart>> packing_now;
-  uint64_t packed = 0;
-  for (size_t begun = 0, done = 0; done < log.size() && out;) {
-    while (begun < log.size() && packing_now.size() < at_once) {
-      const auto part = log.subspan(begun, part_bytes(log, begun));
-      begun += part.size();
-      packing_now.push_back(std::async(pack_part, part, packing.level));
-    }
-    const PackedPart part = packing_now.front().get();
-    packing_now.pop_front();
-    out << part.frames;
-    packed += part.frames.size();
-    done += part.log_bytes;
-    if (progress) progress(done, log.size());
-  }
-  if (out && log.size() / kMaxColumnsRatio > packed) throw std::runtime_error("it is too uniform");
 }
 
 /// Blocks that are joined at the same time, each by a thread: each takes some 10 MiB.
@@ -374,7 +197,7 @@ class LogJoiner {
 class Unpacker {
  public:
   Unpacker(const std::string& path, size_t file_bytes, const std::vector<Section>& sections)
-      : name_(escape(path)), sections_(sections), log_(name_, folder_for(told_bytes(), path)) {
+      : name_(escape(path)), sections_(sections), log_(name_, told_bytes(), path) {
     const bool has_columns = !sections.empty() && sections.front().kind == Section::kColumns;
     ratio_ = has_columns ? kMaxColumnsRatio : kMaxRatio;
     allowed_bytes_ = kAlwaysAllowedBytes + file_bytes * ratio_;
@@ -482,18 +305,6 @@ std::vector<uint8_t> unpack_front(std::span<const uint8_t> file, const std::stri
   };
   unpack_frame(file, name, has_columns ? join : keep, goes_on);
   return front;
-}
-
-void write_packed(std::span<const uint8_t> log, std::string_view symbols, std::ostream& out,
-                  const Progress& progress, const Packing& packing) {
-  if (packing.in_place) {
-    write_skippable({GPUPEAK_PACKED_TEXT, sizeof gpupeak_packed_mark::text}, out);
-    return pack_columns(log, out, progress, packing);
-  }
-  pack_frame(log, out, progress, packing);
-  if (symbols.empty()) return;
-  write_skippable(kSymbolsFollow, out);
-  pack_frame({reinterpret_cast<const uint8_t*>(symbols.data()), symbols.size()}, out, {}, packing);
 }
 
 }  // namespace gpupeak::collector

@@ -1,5 +1,5 @@
 // Logs compressed with zstd, by gpupeak or by the zstd command, and bundles: a compressed log with
-// its symbols behind. LogReader unpacks them, `gpupeak compress` and `bundle` make them.
+// its symbols behind. LogReader unpacks them; pack_log.h makes them.
 //
 // A bundle is an ordinary zstd file: the log's frame, a skippable frame that says what follows, and
 // the frame of the symbols. A tool that unpacks it without knowing this gets the log with some text
@@ -7,13 +7,9 @@
 #pragma once
 
 #include <cstdint>
-#include <ostream>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
-
-#include "collector/log/progress.h"
 
 namespace gpupeak::collector {
 
@@ -32,17 +28,5 @@ Unpacked unpack(std::span<const uint8_t> file, const std::string& name);
 /// Throws LogError as unpack() does.
 std::vector<uint8_t> unpack_front(std::span<const uint8_t> file, const std::string& name,
                                   size_t bytes);
-
-struct Packing {
-  int level = 9;    ///< as the zstd command's
-  int threads = 0;  ///< besides the caller's; 0 also where zstd was built without
-  /// Takes the log's own name: gpupeak_packed_mark comes first, and then its columns
-  /// (log_columns.h) in parts, each by a thread, without symbols.
-  bool in_place = false;
-};
-
-/// `symbols` empty: the log alone. Where `out` fails it ends at once.
-void write_packed(std::span<const uint8_t> log, std::string_view symbols, std::ostream& out,
-                  const Progress& progress, const Packing& packing = {});
 
 }  // namespace gpupeak::collector

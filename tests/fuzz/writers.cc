@@ -8,7 +8,7 @@
 #include "collector/analyze/load_summary.h"
 #include "collector/analyze/profile.h"
 #include "collector/export/export.h"
-#include "collector/log/packed_log.h"
+#include "collector/log/pack_log.h"
 #include "collector/merge/merge.h"
 #include "collector/merge/record_json.h"
 #include "collector/rules/cards.h"

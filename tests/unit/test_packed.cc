@@ -9,6 +9,7 @@
 #include "collector/analyze/analyze.h"
 #include "collector/log/log_columns.h"
 #include "collector/log/mapped_file.h"
+#include "collector/log/pack_log.h"
 #include "collector/log/packed_log.h"
 #include "collector/log/zstd_packer.h"
 #include "collector/symbols/symbolize.h"
@@ -269,7 +270,8 @@ TEST_CASE("packed: a part that is not as long as it says is refused", "[collecto
   const std::vector<size_t> told = told_sizes(package);
   REQUIRE(told.size() > 2);
   for (const size_t part : {size_t{0}, size_t{1}, told.size() - 1}) {
-    for (const int64_t amount : {INT64_C(-4096), INT64_C(4096), INT64_C(1) << 45}) {
+    for (const int64_t amount :
+         {INT64_C(-4096), INT64_C(4096), INT64_C(1) << 45, -(INT64_C(1) << 45)}) {
       std::vector<uint8_t> damaged = package;
       add_to_word(damaged, told[part], amount);
       CHECK_THROWS_AS(unpack(damaged, "x"), LogError);

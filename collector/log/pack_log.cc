@@ -1,0 +1,124 @@
+#include "collector/log/pack_log.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <future>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "collector/log/log_columns.h"
+#include "collector/log/packed_frames.h"
+#include "collector/log/zstd_packer.h"
+#include "gpupeak/log_format.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr size_t kStepBytes = 4 << 20;
+
+void pack_frame(std::span<const uint8_t> from, std::ostream& out, const Progress& progress,
+                const Packing& packing) {
+  ZstdPacker packer(out, packing.level, packing.threads);
+  packer.pledge(from.size());
+  for (size_t done = 0; out;) {
+    const size_t step = std::min(kStepBytes, from.size() - done);
+    const bool last = done + step == from.size();
+    packer.add(from.subspan(done, step), last);
+    done += step;
+    if (progress) progress(done, from.size());
+    if (last) return;
+  }
+}
+
+void write_skippable(std::string_view text, std::ostream& out) {
+  const uint32_t header[] = {GPUPEAK_PACKED_MAGIC, static_cast<uint32_t>(text.size())};
+  static_assert(sizeof header == kSkippableHeader);
+  out.write(reinterpret_cast<const char*>(header), sizeof header);
+  out << text;
+}
+
+/// That what was split is joined again to what it was: asked of each block before it counts, since
+/// the log itself will go.
+void check_block(const ColumnBlock& block, std::span<const uint8_t> stretch) {
+  join_columns(block, "it", [&stretch](const char* bytes, size_t size) {
+    if (size > stretch.size() || memcmp(bytes, stretch.data(), size) != 0)
+      throw std::runtime_error("it cannot be packed without loss");
+    stretch = stretch.subspan(size);
+  });
+}
+
+/// Stretches of a part. Who packs or unpacks takes as many parts at once as there are processors,
+/// and zstd sees nothing of one part in another one.
+constexpr size_t kPartStretches = 2;
+
+/// A frame of columns, and before it a skippable one that says so.
+struct PackedPart {
+  std::string frames;
+  uint64_t log_bytes = 0;
+};
+
+size_t part_bytes(std::span<const uint8_t> log, size_t begin) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < kPartStretches; ++i) bytes += ColumnSplitter::stretch(log, begin + bytes);
+  return bytes;
+}
+
+PackedPart pack_part(std::span<const uint8_t> log, int level) {
+  std::string told(kColumnsFollow);
+  const uint64_t size = log.size();
+  told.append(reinterpret_cast<const char*>(&size), sizeof size);
+  std::ostringstream out;
+  write_skippable(told, out);
+  ZstdPacker packer(out, level, 0);
+  ColumnSplitter splitter;
+  ColumnBlock block;
+  for (size_t done = 0; done < log.size(); done += block.stretch_bytes) {
+    const auto stretch = log.subspan(done, ColumnSplitter::stretch(log, done));
+    block.stretch_bytes = stretch.size();
+    splitter.split(stretch, block.bytes);
+    check_block(block, stretch);
+    packer.add(block.bytes, false);
+  }
+  packer.add({}, true);
+  return {std::move(out).str(), log.size()};
+}
+
+void pack_columns(std::span<const uint8_t> log, std::ostream& out, const Progress& progress,
+                  const Packing& packing) {
+  const auto at_once = static_cast<size_t>(std::max(packing.threads, 1));
+  std::deque<std::future<PackedPart>> packing_now;
+  uint64_t packed = 0;
+  for (size_t begun = 0, done = 0; done < log.size() && out;) {
+    while (begun < log.size() && packing_now.size() < at_once) {
+      const auto part = log.subspan(begun, part_bytes(log, begun));
+      begun += part.size();
+      packing_now.push_back(std::async(pack_part, part, packing.level));
+    }
+    const PackedPart part = packing_now.front().get();
+    packing_now.pop_front();
+    out << part.frames;
+    packed += part.frames.size();
+    done += part.log_bytes;
+    if (progress) progress(done, log.size());
+  }
+  if (out && log.size() / kMaxColumnsRatio > packed) throw std::runtime_error("it is too uniform");
+}
+
+}  // namespace
+
+void write_packed(std::span<const uint8_t> log, std::string_view symbols, std::ostream& out,
+                  const Progress& progress, const Packing& packing) {
+  if (packing.in_place) {
+    write_skippable({GPUPEAK_PACKED_TEXT, sizeof gpupeak_packed_mark::text}, out);
+    return pack_columns(log, out, progress, packing);
+  }
+  pack_frame(log, out, progress, packing);
+  if (symbols.empty()) return;
+  write_skippable(kSymbolsFollow, out);
+  pack_frame({reinterpret_cast<const uint8_t*>(symbols.data()), symbols.size()}, out, {}, packing);
+}
+
+}  // namespace gpupeak::collector

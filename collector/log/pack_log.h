@@ -1,0 +1,25 @@
+// Compresses logs: packed_log.h says into what. `gpupeak compress`, `bundle` and `run` do it.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <span>
+#include <string_view>
+
+#include "collector/log/progress.h"
+
+namespace gpupeak::collector {
+
+struct Packing {
+  int level = 9;    ///< as the zstd command's
+  int threads = 0;  ///< besides the caller's; 0 also where zstd was built without
+  /// Takes the log's own name: gpupeak_packed_mark comes first, and then its columns
+  /// (log_columns.h) in parts, each by a thread, without symbols.
+  bool in_place = false;
+};
+
+/// `symbols` empty: the log alone. Where `out` fails it ends at once.
+void write_packed(std::span<const uint8_t> log, std::string_view symbols, std::ostream& out,
+                  const Progress& progress, const Packing& packing = {});
+
+}  // namespace gpupeak::collector
