@@ -85,7 +85,7 @@ class SummaryBuilder {
     summary_.tool_version = log_.tool_version();
     summary_.log_format = log_.header().version;
     summary_.grouped_by = group_by_name(options_.by);
-    const GroupTotals totals(replay_);
+    GroupTotals totals(replay_);
     describe_run();
     summary_.metrics = process_metrics(replay_, totals, coverage_);
     list_devices(totals);
@@ -96,8 +96,8 @@ class SummaryBuilder {
     list_arenas();
     list_marks();
     list_failures();
-    list_live_at_exit(totals);
-    list_temporaries(totals);
+    list_live_at_exit(std::move(totals.live));
+    list_temporaries(std::move(totals.temporaries));
     summary_.quality = assess_quality(replay_, coverage_, symbolizer_.warnings());
     return std::move(summary_);
   }
@@ -289,21 +289,21 @@ class SummaryBuilder {
     }
   }
 
-  void list_live_at_exit(const GroupTotals& totals) {
-    std::vector<Contribution> live;
-    for (const Contribution& held : totals.live) {
+  /// Whether anything of this kind is said.
+  bool covers(uint8_t kind) const { return is_device_kind(kind) || coverage_.host(); }
+
+  void list_live_at_exit(std::vector<Contribution> live) {
+    std::erase_if(live, [this](const Contribution& held) {
       const uint8_t kind = replay_.sites().context_of(held.group).kind;
-      if (counts_into_sum(kind) && (is_device_kind(kind) || coverage_.host())) live.push_back(held);
-    }
+      return !counts_into_sum(kind) || !covers(kind);
+    });
     summary_.live_at_exit = by_site_.table(live, options_.top, options_.stacks).rows;
   }
 
-  void list_temporaries(const GroupTotals& totals) {
-    std::vector<Contribution> temporaries;
-    for (const Contribution& freed : totals.temporaries) {
-      const uint8_t kind = replay_.sites().context_of(freed.group).kind;
-      if (is_device_kind(kind) || coverage_.host()) temporaries.push_back(freed);
-    }
+  void list_temporaries(std::vector<Contribution> temporaries) {
+    std::erase_if(temporaries, [this](const Contribution& freed) {
+      return !covers(replay_.sites().context_of(freed.group).kind);
+    });
     summary_.temporaries = by_site_.table(temporaries, options_.top, false).rows;
     for (Holder& row : summary_.temporaries) row.bytes = 0;
   }

@@ -34,8 +34,15 @@ Part part_of(const Replay& replay, size_t begin, size_t end) {
   return part;
 }
 
-void append(std::vector<Contribution>& to, const std::vector<Contribution>& from) {
-  to.insert(to.end(), from.begin(), from.end());
+/// One list of all parts, in their order.
+std::vector<Contribution> join(const std::vector<Part>& parts,
+                               std::vector<Contribution> Part::*list) {
+  size_t count = 0;
+  for (const Part& part : parts) count += (part.*list).size();
+  std::vector<Contribution> all;
+  all.reserve(count);
+  for (const Part& part : parts) all.insert(all.end(), (part.*list).begin(), (part.*list).end());
+  return all;
 }
 
 }  // namespace
@@ -54,9 +61,9 @@ GroupTotals::GroupTotals(const Replay& replay) : contexts(replay.sites().context
       contexts[i].alloc_count += part.contexts[i].alloc_count;
       take_biggest(contexts[i], part.contexts[i].biggest, part.contexts[i].biggest_bytes);
     }
-    append(live, part.live);
-    append(temporaries, part.temporaries);
   }
+  live = join(parts, &Part::live);
+  temporaries = join(parts, &Part::temporaries);
 }
 
 }  // namespace gpupeak::collector
