@@ -121,15 +121,15 @@ void GroupAccounts::take_special(const Note& note) {
 
 /// Before the group changes, if peaks have ended since it last did.
 void GroupAccounts::note_at_peaks(Group& group) {
+  const ScopeList& list = scope_lists_[group.scope_list];
   if (group.stored == 0 && (group.live_bytes > 0 || group.live_count > 0)) {
-    at_peaks_.append();
-    group.stored = static_cast<uint32_t>(at_peaks_.size());
+    group.stored = static_cast<uint32_t>(at_peaks_.size() + 1);
+    for (size_t i = 0; i < list.count; ++i) at_peaks_.append();
   }
   if (group.stored != 0) {
-    const ScopeList& list = scope_lists_[group.scope_list];
-    std::array<AtPeak, kMaxScopesOfGroup>& held = at_peaks_[group.stored - 1];
     for (size_t i = 0; i < list.count; ++i) {
-      if (ended_[list.ids[i]] > group.folded) held[i] = {group.live_bytes, group.live_count};
+      if (ended_[list.ids[i]] > group.folded)
+        at_peaks_[group.stored - 1 + i] = {group.live_bytes, group.live_count};
     }
   }
   group.folded = peaks_ended_;
@@ -145,7 +145,7 @@ std::vector<uint64_t> GroupAccounts::finish() {
     const ScopeList& list = scope_lists_[group.scope_list];
     uint64_t all = 0;
     for (size_t i = 0; i < list.count; ++i) {
-      const uint64_t bytes = at_peaks_[group.stored - 1][i].bytes;
+      const uint64_t bytes = at_peaks_[group.stored - 1 + i].bytes;
       sums[list.ids[i]] += bytes;
       all |= bytes;
     }
@@ -159,7 +159,7 @@ GroupAccounts::AtPeak GroupAccounts::at_peak(GroupId id, ScopeId scope) {
   if (of.stored == 0) return {};
   const ScopeList& list = scope_lists_[of.scope_list];
   for (size_t i = 0; i < list.count; ++i) {
-    if (list.ids[i] == scope) return at_peaks_[of.stored - 1][i];
+    if (list.ids[i] == scope) return at_peaks_[of.stored - 1 + i];
   }
   return {};
 }

@@ -60,7 +60,7 @@ class GroupAccounts {
     uint64_t folded = 0;           // peaks_ended_ when what it held at the peaks was last noted
     uint32_t live_count = 0;
     ScopeListId scope_list = 0;
-    uint32_t stored = 0;  // place in at_peaks_ + 1; 0: it held nothing at a peak that has ended
+    uint32_t stored = 0;  // its place in at_peaks_ + 1; 0: it held nothing when a peak ended
   };
   /// What a note says besides.
   enum Flag : uint8_t {
@@ -126,8 +126,8 @@ class GroupAccounts {
   std::vector<uint64_t> ended_;  // by scope: peaks_ended_ at the end of its last peak
   uint64_t peaks_ended_ = 0;     // of all scopes
   ChunkedArray<Group> groups_;
-  // Of groups that held something at one: beside their lists of scopes.
-  ChunkedArray<std::array<AtPeak, kMaxScopesOfGroup>> at_peaks_;
+  // Of groups that held something at one: as many in a row as their lists have scopes.
+  ChunkedArray<AtPeak> at_peaks_;
   // Of millions of groups those few that held bytes at the end of any peak. After finish().
   std::vector<GroupId> holders_;
 
@@ -152,7 +152,7 @@ void GroupAccounts::visit_at_peak(ScopeId scope, const Visit& visit) {
     const Group& group = groups_[id];
     const size_t place = places[group.scope_list];
     if (place == scope_lists_[group.scope_list].count) continue;
-    const AtPeak& held = at_peaks_[group.stored - 1][place];
+    const AtPeak& held = at_peaks_[group.stored - 1 + place];
     if (held.bytes > 0) visit(id, held);
   }
 }

@@ -1,6 +1,7 @@
 #include "collector/replay/key_table.h"
 
 #include <utility>
+#include <vector>
 
 namespace gpupeak::collector {
 
@@ -49,19 +50,33 @@ uint32_t& KeyTable::add(Bucket& home, uint64_t key) {
   return at->numbers[first(free)];
 }
 
-/// By half: keys are copied in their order, which costs little, while what stays empty takes cache.
+/// By half: while it is gone through little is waited for, and what stays empty takes cache. In its
+/// own memory, from the last bucket to the first, since keys move towards the end. One that gets a
+/// place in a bucket which is still to be emptied gets it again when that is; those for which their
+/// bucket has no room come last.
 void KeyTable::grow() {
   const size_t old_count = bucket_count_;
-  bucket_count_ += bucket_count_ / 2;
-  limit_ = limit(bucket_count_);
-  const ZeroedTable<Bucket> old = std::exchange(buckets_, ZeroedTable<Bucket>(bucket_count_));
-  for (size_t from = 0; from < old_count; ++from) {
-    const Bucket& bucket = old[from];
+  const size_t new_count = old_count + old_count / 2;
+  std::vector<std::pair<uint64_t, uint32_t>> last;
+  buckets_.grow(new_count);
+  for (size_t from = old_count; from-- > 0;) {
+    const Bucket bucket = std::exchange(buckets_[from], Bucket{});
     for (size_t i = 0; i < kBucketKeys; ++i) {
       const uint64_t key = bucket.keys[i];
-      if (key != kFree) add(buckets_[home(hash(key))], key) = bucket.numbers[i];
+      if (key == kFree) continue;
+      Bucket& to = buckets_[home(hash(key), new_count)];
+      const unsigned free = places(to, kFree);
+      if (free == 0) {
+        last.emplace_back(key, bucket.numbers[i]);
+      } else {
+        to.keys[first(free)] = key;
+        to.numbers[first(free)] = bucket.numbers[i];
+      }
     }
   }
+  bucket_count_ = new_count;
+  limit_ = limit(new_count);
+  for (const auto& [key, number] : last) add(buckets_[home(hash(key))], key) = number;
 }
 
 }  // namespace gpupeak::collector

@@ -92,9 +92,12 @@ class KeyTable {
   static uint64_t hash(uint64_t key) {
     return std::rotr(key, 4) * UINT64_C(0x9e3779b97f4a7c15);
   }
-  /// In the order of the hashes, so that a table which grows is copied from begin to end.
+  /// In the order of the hashes, so that a table which grows is gone through in one direction.
+  static size_t home(uint64_t hash, size_t buckets) {
+    return (hash >> 32) * buckets >> 32;
+  }
   size_t home(uint64_t hash) const {
-    return (hash >> 32) * bucket_count_ >> 32;
+    return home(hash, bucket_count_);
   }
   Bucket& next(const Bucket& bucket) const {
     const auto place = static_cast<size_t>(&bucket - buckets_.get()) + 1;

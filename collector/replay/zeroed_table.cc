@@ -2,18 +2,52 @@
 
 #include <sys/mman.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <new>
 
 namespace gpupeak::collector {
+namespace {
 
-ZeroedMemory::ZeroedMemory(size_t bytes)
-    : data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
-            Unmap{bytes}) {
-  if (data_.get() == MAP_FAILED) {
+constexpr size_t kHugePage = size_t{2} << 20;
+
+/// Whole huge pages where there are any: the kernel makes none of a part of one.
+size_t mapped_bytes(size_t bytes) {
+  return bytes < kHugePage ? bytes : (bytes + kHugePage - 1) / kHugePage * kHugePage;
+}
+
+/// Some that begin where a huge page may.
+void* map(size_t bytes) {
+  const size_t more = bytes < kHugePage ? 0 : kHugePage;
+  void* const room =
+      mmap(nullptr, bytes + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) throw std::bad_alloc();
+  if (more == 0) return room;
+  auto* const begin = static_cast<std::byte*>(room);
+  const size_t before = -reinterpret_cast<uintptr_t>(begin) % kHugePage;
+  if (before > 0) munmap(begin, before);
+  munmap(begin + before + bytes, more - before);
+  return begin + before;
+}
+
+}  // namespace
+
+ZeroedMemory::ZeroedMemory(size_t bytes) {
+  grow(bytes);
+}
+
+void ZeroedMemory::grow(size_t bytes) {
+  bytes = mapped_bytes(bytes);
+  const size_t old_bytes = data_.get_deleter().bytes;
+  if (bytes <= old_bytes) return;
+  void* const data = map(bytes);
+  if (old_bytes > 0) {  // its pages move to the new place, which has none yet
+    if (mremap(data_.get(), old_bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, data) == MAP_FAILED)
+      throw std::bad_alloc();
     (void)data_.release();
-    throw std::bad_alloc();
   }
-  madvise(data_.get(), bytes, MADV_HUGEPAGE);
+  data_ = std::unique_ptr<void, Unmap>(data, Unmap{bytes});
+  madvise(data, bytes, MADV_HUGEPAGE);
 }
 
 void ZeroedMemory::Unmap::operator()(void* data) const {

@@ -70,3 +70,25 @@ TEST_CASE("key_table: keys that belong to few buckets find room in others", "[co
     for (const unsigned fill : {20, 50, 90}) check_random_use(keys, fill, 20'000);
   }
 }
+
+TEST_CASE("key_table: all keys are there after it grew, wherever they lie", "[collector]") {
+  // Spread, all of a few buckets in the middle, and of the last one, behind which the first comes.
+  constexpr uint64_t kInverse = UINT64_C(0xf1de83e19937733d);
+  for (const uint64_t first : {UINT64_C(0), UINT64_C(1) << 63, UINT64_MAX - 20'000}) {
+    KeyTable table;
+    std::unordered_map<uint64_t, uint32_t> oracle;
+    std::vector<uint64_t> keys;
+    const uint64_t count = first == 0 ? 20'000 : 4'000;
+    for (uint64_t i = 1; i <= count; ++i)
+      keys.push_back(first == 0 ? 16 * i : std::rotl((first + i) * kInverse, 4));
+    for (size_t i = 0; i < keys.size(); ++i) {
+      bool added = false;
+      table.claim(keys[i], added) = oracle[keys[i]] = static_cast<uint32_t>(i);
+      REQUIRE(added);
+      if (std::has_single_bit(i)) {
+        for (const uint64_t key : keys) check_number(table, oracle, key);
+      }
+    }
+    for (const uint64_t key : keys) check_number(table, oracle, key);
+  }
+}
