@@ -50,8 +50,9 @@ void check_block(const ColumnBlock& block, std::span<const uint8_t> stretch) {
   });
 }
 
-/// Stretches of a part. Who packs or unpacks takes as many parts at once as there are processors,
-/// and zstd sees nothing of one part in another one.
+/// Stretches of a part. Parts are packed and unpacked at the same time, each by a thread, which
+/// takes some 100 MiB to pack one. With smaller ones more processors have work, but zstd, which
+/// sees nothing of one part in another one, leaves more bytes.
 constexpr size_t kPartStretches = 2;
 
 /// A frame of columns, and before it a skippable one that says so.
