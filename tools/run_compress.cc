@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -62,8 +61,6 @@ bool compress_logs(const std::vector<RunLog>& logs, Compression compression, boo
   Clock::duration took{};
   uint64_t count = 0, before = 0, after = 0;
   bool is_kept = false;
-  // Who has a terminal will ask for the report; others would wait for what nobody reads.
-  const bool somebody_reads = !quiet && isatty(STDERR_FILENO) != 0;
   ProgressBar bar("compressing (Ctrl-C leaves the log as it is)");
   const collector::Progress show = quiet ? collector::Progress() : bar.callback();
   for (const RunLog& log : logs) {
@@ -74,7 +71,7 @@ bool compress_logs(const std::vector<RunLog>& logs, Compression compression, boo
     try {
       const auto began = Clock::now();
       std::optional<SummaryBeside> summary;
-      if (somebody_reads && &log == &logs.front()) summary.emplace(log.path);
+      if (!quiet && &log == &logs.front()) summary.emplace(log.path);
       compress(log.path, show, stop);
       const auto of_log = Clock::now() - began;
       took += of_log;

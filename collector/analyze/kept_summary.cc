@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -170,6 +171,7 @@ std::optional<Summary> KeptSummary::find(Time now) const {
 
 bool KeptSummary::can_keep(const LogReader& log) {
   if (log_.empty() || log.used_bytes() < worth_bytes_) return false;
+  if (access(cache_folder(kFolder).c_str(), W_OK | X_OK) != 0) return false;
   const auto now = Time::clock::now().time_since_epoch();
   const auto age = now - std::chrono::nanoseconds(files_.front().modified_ns);
   const bool is_packed = files_.front().bytes != log.file_bytes();

@@ -70,44 +70,57 @@ def case_report():
         expect(named.search(place.report()), f"a name that the debug file has is missing: {place.report()}")
 
 
-def begin_at_terminal(place, *options):
-    """A run on a machine with processors to spare, whose log is to be compressed."""
-    terminal, end = pty.openpty()
-    running = subprocess.Popen([GPUPEAK, "run", "-o", place.log, "--compress", "always", *options, "--", place.program, "1", "5"], stderr=end,
-                               stdout=subprocess.DEVNULL,
-                               env=dict(environment(place.folder, False), XDG_CACHE_HOME=place.cache, LD_PRELOAD=MANY_PROCESSORS))
+def begin_beside(place, end, **variables):
+    """A run on a machine with processors to spare, whose log is to be compressed, and whose first screen has no time."""
+    running = subprocess.Popen([GPUPEAK, "run", "-o", place.log, "--compress", "always", "--summary-within", "0.001", "--", place.program, "1", "5"],
+                               stderr=end, stdout=subprocess.DEVNULL,
+                               env=dict(environment(place.folder, False), XDG_CACHE_HOME=place.cache, LD_PRELOAD=MANY_PROCESSORS, **variables))
     os.close(end)
-    return running, terminal
+    return running
 
 
-def read_all(terminal):
+def read_all(source):
     """Until nobody writes any more."""
     said = b""
     try:
-        while piece := os.read(terminal, 4096):
+        while piece := os.read(source, 4096):
             said += piece
     except OSError:
         pass
-    os.close(terminal)
+    os.close(source)
     return said.decode()
 
 
 def case_beside():
-    """Where processors are idle while the log is compressed, it is made meanwhile: for who sits at a terminal, who need not wait for it."""
+    """Where processors are idle while the log is compressed, it is made meanwhile: who asks for it afterwards, a person or a script, need not wait."""
+    for ends in (pty.openpty, os.pipe):
+        with tempfile.TemporaryDirectory() as folder:
+            place = Place(folder)
+            place.run("--compress", "always", LD_PRELOAD=MANY_PROCESSORS)
+            expect(not place.kept(), "a summary for nobody")
+            source, end = ends()
+            running = begin_beside(place, end)
+            said = read_all(source)
+            expect(running.wait() == 9 and "compressed: " in said, f"exit {running.returncode}: {said}")
+            first, then = said.split("compressed: ")
+            expect("as it was counted" in first and "work" not in first, f"the first screen was whole at once: {first}")
+            expect("as it was counted" not in then and re.search(r"\bwork\b", then), f"and is not said again with who held it: {then}")
+            kept = place.kept()
+            expect(len(kept) == 1, f"nothing was kept: {kept}")
+            expect(place.report() == place.anew() and place.report("--json") == place.anew("--json"), "what was kept says something else")
+            expect(len(place.kept()) == 1 and place.kept() != kept, "what was kept is not used")
+
+
+def case_vanished():
+    """A log that somebody takes away before the first screen is said again changes nothing but what is said."""
     with tempfile.TemporaryDirectory() as folder:
         place = Place(folder)
-        place.run("--compress", "always", LD_PRELOAD=MANY_PROCESSORS)
-        expect(not place.kept(), "a summary for nobody")
-        running, terminal = begin_at_terminal(place, "--summary-within", "0.001")
-        said = read_all(terminal)
-        expect(running.wait() == 9 and "compressed: " in said, f"exit {running.returncode}: {said}")
-        first, then = said.split("compressed: ")
-        expect("as it was counted" in first and "work" not in first, f"the first screen was whole at once: {first}")
-        expect("as it was counted" not in then and re.search(r"\bwork\b", then), f"and is not said again with who held it: {then}")
-        kept = place.kept()
-        expect(len(kept) == 1, f"nothing was kept: {kept}")
-        expect(place.report() == place.anew() and place.report("--json") == place.anew("--json"), "what was kept says something else")
-        expect(len(place.kept()) == 1 and place.kept() != kept, "what was kept is not used")
+        source, end = os.pipe()
+        running = begin_beside(place, end, VANISHES=place.log)
+        said = read_all(source)
+        expect(not os.path.exists(place.log) and place.kept(), f"the log did not vanish, or too early: {said}")
+        expect(running.wait() == 9, f"exit {running.returncode}: {said}")
+        expect(re.search("No such file", said.split("compressed: ")[1]), f"nobody says so: {said}")
 
 
 def processes_of(folder):
@@ -127,7 +140,8 @@ def case_killed():
     """Whoever kills `run` meanwhile leaves no process behind."""
     with tempfile.TemporaryDirectory() as folder:
         place = Place(folder)
-        running, terminal = begin_at_terminal(place)
+        terminal, end = pty.openpty()
+        running = begin_beside(place, end)
         while running.poll() is None and not any(name.endswith(".tmp") for name in os.listdir(folder)):
             time.sleep(0.001)
         expect(running.poll() is None and len(processes_of(folder)) == 2, f"nothing works beside it: {processes_of(folder)}")
