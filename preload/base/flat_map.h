@@ -24,11 +24,16 @@ class FlatMap {
 
   /// Adds or replaces. False if no memory could be had, or for key 0.
   bool insert(uint64_t key, const Value& value) {
-    if (key == 0) return false;
     if (Value* existing = find(key)) {
       *existing = value;
       return true;
     }
+    return add(key, value);
+  }
+
+  /// The same of a key that is not there.
+  bool add(uint64_t key, const Value& value) {
+    if (key == 0) return false;
     if ((count_ + 1) * 4 > capacity_ * 3 && !grow()) return false;
     place(entries_, capacity_, key, value);
     ++count_;
@@ -36,9 +41,13 @@ class FlatMap {
   }
 
   void erase(uint64_t key) {
-    if (find(key) == nullptr) return;
-    size_t hole = home(key);
-    while (entries_[hole].key != key) hole = (hole + 1) & (capacity_ - 1);
+    if (Value* value = find(key)) erase(value);
+  }
+
+  /// What find() has just given.
+  void erase(const Value* value) {
+    const auto offset = reinterpret_cast<const char*>(value) - reinterpret_cast<char*>(entries_);
+    size_t hole = static_cast<size_t>(offset) / sizeof(Entry);
     // Close the gap: move back what could not be found over an empty entry.
     for (size_t i = (hole + 1) & (capacity_ - 1); entries_[i].key != 0;
          i = (i + 1) & (capacity_ - 1)) {

@@ -43,6 +43,23 @@ inline __attribute__((always_inline)) uint8_t* put_hot_varint(uint8_t* at, uint6
   memcpy(at, &spread, sizeof spread);
   return at + kHotVarints.bytes[highest_bit];
 }
+/// The same for up to 56 bits, as addresses and totals of bytes have. Stores 1 or 8 bytes, zeros
+/// behind the value.
+inline uint8_t* put_wide_varint(uint8_t* at, uint64_t value) {
+  if (value < 0x80) {
+    *at = static_cast<uint8_t>(value);
+    return at + 1;
+  }
+  const auto highest_bit = static_cast<uint64_t>(63 ^ __builtin_clzll(value));
+  if (__builtin_expect(highest_bit >= 56, 0)) return put_varint(at, value);
+  const uint64_t more = highest_bit * 37 >> 8;  // highest_bit / 7
+  value += 15 * (value & 0x00fffffff0000000);   // two times 28 bits, 32 apart
+  value += 3 * (value & 0x0fffc0000fffc000);    // four times 14
+  value += value & 0x3f803f803f803f80;          // eight times 7
+  value |= uint64_t{0x8080808080808080} >> (64 - 8 * more);
+  memcpy(at, &value, sizeof value);
+  return at + more + 1;
+}
 inline uint64_t zigzag(int64_t value) {
   return (static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63);
 }
@@ -57,7 +74,7 @@ class Record {
   /// fit is left out with all that follow, which a reader takes as zero.
   Record& u(uint64_t value) {
     if (bytes_ + 10 <= kMaxBody) {
-      bytes_ = static_cast<size_t>(put_varint(body_ + bytes_, value) - body_);
+      bytes_ = static_cast<size_t>(put_wide_varint(body_ + bytes_, value) - body_);
     }
     return *this;
   }

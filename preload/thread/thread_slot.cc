@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/futex_lock.h"
+#include "base/hot.h"
 #include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/signals_held.h"
@@ -185,21 +186,27 @@ bool ThreadSlot::refill(size_t room) {
   return static_cast<size_t>(end - at) >= room;
 }
 
-void ThreadSlot::write(const Record& record) {
+GPUPEAK_HOT void ThreadSlot::write(const Record& record) {
   const size_t room = record.bytes() + 32;
   if (static_cast<size_t>(end - at) < room && !refill(room)) return;
   const uint64_t before = time;
-  uint8_t dt[10];
-  const size_t dt_bytes =
-      static_cast<size_t>(put_varint(dt, take_stamp(*g_process, ticks) - before) - dt);
-  uint8_t* body = put_varint(at + 1, dt_bytes + record.bytes());
-  memcpy(body, dt, dt_bytes);
-  memcpy(body + dt_bytes, record.body(), record.bytes());
+  const uint64_t dt = take_stamp(*g_process, ticks) - before;
+  // The length stands before dt: of most records it takes one byte, else dt moves on by another.
+  uint8_t* body = at + 2;
+  uint8_t* to = put_wide_varint(body, dt);
+  const size_t bytes = static_cast<size_t>(to - body) + record.bytes();
+  if (__builtin_expect(bytes < 0x80, 1)) {
+    at[1] = static_cast<uint8_t>(bytes);
+  } else {
+    body = put_varint(at + 1, bytes);
+    to = put_wide_varint(body, dt);
+  }
+  memcpy(to, record.body(), record.bytes());
   std::atomic_ref<uint8_t>(*at).store(record.tag(), std::memory_order_release);
-  at = body + dt_bytes + record.bytes();
+  at = to + record.bytes();
 }
 
-void emit(const Record& record) {
+GPUPEAK_HOT void emit(const Record& record) {
   if (ThreadSlot* slot = thread_slot()) {
     slot->write(record);
   } else {

@@ -74,14 +74,17 @@ void log_free(const DeviceBlock& block, uint32_t api, uint32_t stack) {
 }
 
 bool keep_block(uint64_t key, const DeviceBlock& block, uint32_t api, uint32_t stack) {
-  if (DeviceBlock* stale = g_book.blocks.find(key)) {
+  DeviceBlock* const stale = g_book.blocks.find(key);
+  if (stale != nullptr) {
     if (stale->kind == GPUPEAK_KIND_IMPORTED && block.kind == GPUPEAK_KIND_IMPORTED) {
       ++stale->opens;
       return false;
     }
     log_free(*stale, api, stack);
+    *stale = block;
+    return true;
   }
-  if (g_book.blocks.insert(key, block)) return true;
+  if (g_book.blocks.add(key, block)) return true;
   set_quality(GPUPEAK_Q_DEVICE_TABLE_FULL);
   count(&gpupeak_counters_page::dropped_events);
   return false;
@@ -96,7 +99,7 @@ bool take_block(uint64_t key, DeviceBlock& block, uint32_t api, uint32_t stack) 
     --known->opens;
     return true;
   }
-  g_book.blocks.erase(key);
+  g_book.blocks.erase(known);
   log_free(block, api, stack);
   return true;
 }

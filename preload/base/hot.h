@@ -1,0 +1,8 @@
+// What nearly every recorded allocation passes through lies together, in few pages: a program that
+// does much between two of them has pushed most pages out of the processor's tables.
+#pragma once
+
+/// Of a function. (malloc and free, in hooks/malloc_entry_*.S, lie there too.)
+#define GPUPEAK_HOT __attribute__((hot))
+/// Of a variable that has an initial value.
+#define GPUPEAK_HOT_DATA __attribute__((section("gpupeak_hot")))
