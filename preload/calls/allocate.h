@@ -72,8 +72,8 @@ CUresult release(const ApiCall& call, KeySpace space, uint64_t value, Run run) {
   LedgerBracket bracket;
   DeviceBlock block;
   if (is_managed(space, value, block)) bracket.open(call, GPUPEAK_LEDGER_MANAGED, block.device);
-  const DeviceCall under_way;
-  const bool known = device_freeing(call, space, value, block);
+  DeviceCall under_way{DeviceCall::kNotYet};
+  const bool known = device_freeing(call, space, value, block, under_way);
   const CUresult result = run();
   if (known && result != CUDA_SUCCESS) device_not_freed(space, value, block);
   if (!known && result == CUDA_SUCCESS) device_unknown_freed(call, value);

@@ -34,13 +34,20 @@ void device_noted(KeySpace space, uint64_t value, DeviceBlock block) {
   keep_block(key_of(space, value), block, 0, 0);
 }
 
-bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock& block) {
+bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock& block,
+                    DeviceCall& under_way) {
   HookScope scope;
-  if (!scope.entered()) return false;
+  if (!scope.entered()) {
+    under_way.begin();
+    return false;
+  }
   const uint32_t api = api_of(call);
   const uint32_t stack = capture_stack(call.caller);
+  const uint64_t key = key_of(space, value);
   LockGuard guard(g_book.lock);
-  return take_block(key_of(space, value), block, api, stack);
+  const DeviceBlock* known = g_book.blocks.find(key);
+  if (known == nullptr || known->kind != GPUPEAK_KIND_POOL) under_way.begin();
+  return take_block(key, block, api, stack);
 }
 
 void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block) {

@@ -9,6 +9,7 @@
 
 #include "gpupeak/log_format.h"
 #include "track/api_call.h"
+#include "track/driver_readings.h"
 
 namespace gpupeak::preload {
 
@@ -43,8 +44,9 @@ void device_noted(KeySpace space, uint64_t value, DeviceBlock block);
 
 /// The block is about to be freed: taken out, counted and logged as free. False if it was never
 /// seen. Memory of a captured graph stays known, since each launch makes it anew; and so does what
-/// was opened more than once.
-bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock& block);
+/// was opened more than once. `under_way` begins, unless it is of a pool.
+bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceBlock& block,
+                    DeviceCall& under_way);
 /// The real free failed after all: the block lives on.
 void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block);
 /// What is known of a block; false if nothing.

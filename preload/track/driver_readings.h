@@ -28,13 +28,19 @@ struct DriverReading {
 /// to be trusted. Calls from pools do not count: they are many, and what pools hold seldom moves.
 class DeviceCall {
  public:
-  DeviceCall() {
-    ++t_flags.device_calls;
-    begun_.fetch_add(1, std::memory_order_acq_rel);
-  }
+  enum NotYet { kNotYet };
+
+  DeviceCall() { begin(); }
+  explicit DeviceCall(NotYet) {}
   ~DeviceCall() {
+    if (!is_open_) return;
     ended_.fetch_add(1, std::memory_order_acq_rel);
     --t_flags.device_calls;
+  }
+  void begin() {
+    is_open_ = true;
+    ++t_flags.device_calls;
+    begun_.fetch_add(1, std::memory_order_acq_rel);
   }
   DeviceCall(const DeviceCall&) = delete;
   DeviceCall& operator=(const DeviceCall&) = delete;
@@ -55,6 +61,7 @@ class DeviceCall {
 
  private:
   static inline constinit std::atomic<uint64_t> begun_{0}, ended_{0};
+  bool is_open_ = false;
 };
 
 /// Inside a HookScope.
