@@ -5,11 +5,12 @@
 #include <cstring>
 
 #include "base/arch.h"
-#include "base/block_size.h"
 #include "base/elf_lookup.h"
 #include "base/environment.h"
 #include "base/hook_scope.h"
+#include "base/hot.h"
 #include "base/loaded_objects.h"
+#include "base/malloc_entry.h"
 #include "base/process_state.h"
 #include "hooks/export.h"
 #include "hooks/loader.h"
@@ -18,15 +19,8 @@
 namespace gpupeak::preload {
 namespace {
 
-/// The allocator that the program would have without us: libc's, or another preloaded one. What
-/// nearly all calls need fills the first cache line; malloc_entry_*.S know where its first members
-/// are.
-struct alignas(64) RealAllocator {
-  bool resolved;
-  bool passes;  ///< the host's memory is not recorded, and never will be
-  void* (*malloc)(size_t);
-  void (*free)(void*);
-  BlockSize usable_bytes;
+/// The allocator that the program would have without us: libc's, or another preloaded one.
+struct RealAllocator {
   void* (*calloc)(size_t, size_t);
   void* (*realloc)(void*, size_t);
   int (*posix_memalign)(void**, size_t, size_t);
@@ -37,20 +31,8 @@ struct alignas(64) RealAllocator {
   void (*free_sized)(void*, size_t);
   void (*free_aligned_sized)(void*, size_t, size_t);
 };
-static_assert(offsetof(RealAllocator, passes) == 1 && offsetof(RealAllocator, malloc) == 8 &&
-              offsetof(RealAllocator, free) == 16);
-
-}  // namespace
-}  // namespace gpupeak::preload
-
-extern "C" {
-constinit gpupeak::preload::RealAllocator gpupeak_real_allocator{};
-}
-
-namespace gpupeak::preload {
-namespace {
-
-constexpr RealAllocator& g_real = gpupeak_real_allocator;
+constinit RealAllocator g_real{};
+constexpr MallocEntry& g_entry = gpupeak_malloc_entry;
 
 template <typename Function>
 void resolve(Function& function, const char* name) {
@@ -78,14 +60,14 @@ bool is_replaced_in_place() {
 /// Whether blocks are glibc's own.
 bool is_glibc(const void* usable_size) {
   const auto is_libc = [](const void* function) { return is_in(function, "libc.so.6"); };
-  return arch::kPlainAddresses && is_libc(reinterpret_cast<const void*>(g_real.malloc)) &&
-         is_libc(reinterpret_cast<const void*>(g_real.free)) && is_libc(usable_size) &&
+  return arch::kPlainAddresses && is_libc(reinterpret_cast<const void*>(g_entry.malloc)) &&
+         is_libc(reinterpret_cast<const void*>(g_entry.free)) && is_libc(usable_size) &&
          find_in("libc.so.6", "gnu_get_libc_version") != nullptr && !is_replaced_in_place();
 }
 
 /// Threads that come here at the same time find the same addresses.
 __attribute__((noinline)) void resolve_all() {
-  resolve(g_real.free, "free");
+  resolve(g_entry.free, "free");
   resolve(g_real.calloc, "calloc");
   resolve(g_real.realloc, "realloc");
   resolve(g_real.posix_memalign, "posix_memalign");
@@ -95,25 +77,25 @@ __attribute__((noinline)) void resolve_all() {
   resolve(g_real.pvalloc, "pvalloc");
   resolve(g_real.free_sized, "free_sized");
   resolve(g_real.free_aligned_sized, "free_aligned_sized");
-  resolve(g_real.malloc, "malloc");
+  resolve(g_entry.malloc, "malloc");
   void* usable_size = find_next("malloc_usable_size");
-  g_real.usable_bytes.init(
+  g_entry.usable_bytes.init(
       usable_size != nullptr ? reinterpret_cast<BlockSize::UsableSize>(usable_size) : unknown_size,
       is_glibc(usable_size));
-  __atomic_store_n(&g_real.resolved, true, __ATOMIC_RELEASE);
+  __atomic_store_n(&g_entry.resolved, true, __ATOMIC_RELEASE);
 }
 
 inline RealAllocator& real() {
-  if (__builtin_expect(!__atomic_load_n(&g_real.resolved, __ATOMIC_ACQUIRE), 0)) resolve_all();
+  if (__builtin_expect(!__atomic_load_n(&g_entry.resolved, __ATOMIC_ACQUIRE), 0)) resolve_all();
   return g_real;
 }
 
 /// Whether this call is to be recorded.
 inline bool records() {
   if (host_recording()) return true;
-  if (__atomic_load_n(&g_real.passes, __ATOMIC_RELAXED)) return false;
+  if (__atomic_load_n(&g_entry.passes, __ATOMIC_RELAXED)) return false;
   const bool is_off = environment().host_mode == static_cast<uint32_t>(HostMode::kOff);
-  if (is_off && g_process->decided != 0) __atomic_store_n(&g_real.passes, true, __ATOMIC_RELEASE);
+  if (is_off && g_process->decided != 0) __atomic_store_n(&g_entry.passes, true, __ATOMIC_RELEASE);
   return false;
 }
 
@@ -129,14 +111,14 @@ inline __attribute__((always_inline)) void* record_allocation(size_t bytes,
     if (!scope.entered()) return allocate();
     block = allocate();
   }
-  if (block != nullptr) heap_allocated(block, bytes, g_real.usable_bytes(block), caller);
+  if (block != nullptr) heap_allocated(block, bytes, g_entry.usable_bytes(block), caller);
   return block;
 }
 
 template <typename Free>
 inline __attribute__((always_inline)) void record_free(void* block, Free free_block) {
   if (block == nullptr || !records()) return free_block();
-  if (t_flags.in_allocator == 0) heap_freed(block, g_real.usable_bytes);
+  if (t_flags.in_allocator == 0) heap_freed(block, g_entry.usable_bytes);
   AllocatorScope scope;
   free_block();
 }
@@ -147,14 +129,14 @@ inline __attribute__((always_inline)) void* record_reallocation(void* old_block,
                                                                 Reallocate reallocate) {
   if (old_block == nullptr) return record_allocation(bytes, caller, reallocate);
   if (!records() || t_flags.in_allocator != 0) return reallocate();
-  const ReallocState state = heap_realloc_begin(old_block, g_real.usable_bytes(old_block));
+  const ReallocState state = heap_realloc_begin(old_block, g_entry.usable_bytes(old_block));
   void* block;
   {
     AllocatorScope scope;
     block = reallocate();
   }
   if (block != nullptr) {
-    heap_realloc_end(state, block, bytes, g_real.usable_bytes(block), caller);
+    heap_realloc_end(state, block, bytes, g_entry.usable_bytes(block), caller);
   } else if (bytes == 0) {
     heap_realloc_freed(state, old_block);
   } else {
@@ -176,19 +158,19 @@ using namespace gpupeak::preload;
 // malloc and free are in malloc_entry_*.S. They jump to these two, so that the frames of these are
 // those of malloc and free themselves; or to the real ones, where nothing is recorded.
 
-extern "C" void* gpupeak_record_malloc(size_t bytes) {
-  RealAllocator& next = real();
-  return record_allocation(bytes, GPUPEAK_CALLER, [&] { return next.malloc(bytes); });
+extern "C" GPUPEAK_HOT void* gpupeak_record_malloc(size_t bytes) {
+  real();
+  return record_allocation(bytes, GPUPEAK_CALLER, [&] { return g_entry.malloc(bytes); });
 }
 
-extern "C" void gpupeak_record_free(void* block) {
-  RealAllocator& next = real();
-  record_free(block, [&] { next.free(block); });
+extern "C" GPUPEAK_HOT void gpupeak_record_free(void* block) {
+  real();
+  record_free(block, [&] { g_entry.free(block); });
 }
 
 extern "C" void gpupeak_free_of_loader(void* block) {
   loader_has_freed();
-  if (__atomic_load_n(&g_real.passes, __ATOMIC_RELAXED)) return g_real.free(block);
+  if (__atomic_load_n(&g_entry.passes, __ATOMIC_RELAXED)) return g_entry.free(block);
   gpupeak_record_free(block);
 }
 
@@ -253,7 +235,7 @@ GPUPEAK_EXPORT void free_sized(void* block, size_t bytes) {
     if (next.free_sized != nullptr)
       next.free_sized(block, bytes);
     else
-      next.free(block);
+      g_entry.free(block);
   });
 }
 
@@ -263,6 +245,6 @@ GPUPEAK_EXPORT void free_aligned_sized(void* block, size_t alignment, size_t byt
     if (next.free_aligned_sized != nullptr)
       next.free_aligned_sized(block, alignment, bytes);
     else
-      next.free(block);
+      g_entry.free(block);
   });
 }

@@ -1,20 +1,21 @@
 // void* malloc(size_t bytes); void free(void* block)
 // Where the host's memory is not recorded these two are all that a program pays: they jump to the real ones. Else they
 // jump to the functions that record, which have the frames that malloc and free would have: no compiler promises that.
-        .hidden gpupeak_real_allocator, gpupeak_record_malloc, gpupeak_record_free, gpupeak_free_of_loader
-        .hidden gpupeak_loader_begin, gpupeak_loader_bytes
+        .hidden gpupeak_malloc_entry, gpupeak_record_malloc, gpupeak_record_free, gpupeak_free_of_loader
         .set    PASSES, 1
         .set    MALLOC, 8
         .set    FREE, 16
-        .text
+        .set    LOADER_BEGIN, 24
+        .set    LOADER_BYTES, 32
+        .section .text.hot,"ax",%progbits
         .p2align 4
         .globl  malloc
         .type   malloc, %function
 malloc:
         .cfi_startproc
         hint    #34                     // bti c
-        adrp    x16, gpupeak_real_allocator
-        add     x16, x16, :lo12:gpupeak_real_allocator
+        adrp    x16, gpupeak_malloc_entry
+        add     x16, x16, :lo12:gpupeak_malloc_entry
         add     x17, x16, #PASSES
         ldarb   w17, [x17]
         cbz     w17, 1f
@@ -30,15 +31,14 @@ malloc:
 free:
         .cfi_startproc
         hint    #34                     // bti c
-        adrp    x16, gpupeak_loader_begin
-        ldr     x17, [x16, :lo12:gpupeak_loader_begin]
-        adrp    x16, gpupeak_loader_bytes
-        ldr     x16, [x16, :lo12:gpupeak_loader_bytes]
+        adrp    x16, gpupeak_malloc_entry
+        add     x16, x16, :lo12:gpupeak_malloc_entry
+        ldr     x17, [x16, #LOADER_BEGIN]
         sub     x17, x30, x17
-        cmp     x17, x16
+        // x15 is free: the AAPCS lets a call change it
+        ldr     x15, [x16, #LOADER_BYTES]
+        cmp     x17, x15
         b.lo    2f
-        adrp    x16, gpupeak_real_allocator
-        add     x16, x16, :lo12:gpupeak_real_allocator
         add     x17, x16, #PASSES
         ldarb   w17, [x17]
         cbz     w17, 1f

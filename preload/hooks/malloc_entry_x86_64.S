@@ -1,21 +1,22 @@
 // void* malloc(size_t bytes); void free(void* block)
 // Where the host's memory is not recorded these two are all that a program pays: they jump to the real ones. Else they
 // jump to the functions that record, which have the frames that malloc and free would have: no compiler promises that.
-        .hidden gpupeak_real_allocator, gpupeak_record_malloc, gpupeak_record_free, gpupeak_free_of_loader
-        .hidden gpupeak_loader_begin, gpupeak_loader_bytes
+        .hidden gpupeak_malloc_entry, gpupeak_record_malloc, gpupeak_record_free, gpupeak_free_of_loader
         .set    PASSES, 1
         .set    MALLOC, 8
         .set    FREE, 16
-        .text
+        .set    LOADER_BEGIN, 24
+        .set    LOADER_BYTES, 32
+        .section .text.hot,"ax",@progbits
         .p2align 4
         .globl  malloc
         .type   malloc, @function
 malloc:
         .cfi_startproc
         endbr64
-        cmpb    $0, gpupeak_real_allocator+PASSES(%rip)
+        cmpb    $0, gpupeak_malloc_entry+PASSES(%rip)
         je      gpupeak_record_malloc
-        jmp     *gpupeak_real_allocator+MALLOC(%rip)
+        jmp     *gpupeak_malloc_entry+MALLOC(%rip)
         .cfi_endproc
         .size   malloc, .-malloc
 
@@ -26,12 +27,12 @@ free:
         .cfi_startproc
         endbr64
         movq    (%rsp), %rax
-        subq    gpupeak_loader_begin(%rip), %rax
-        cmpq    gpupeak_loader_bytes(%rip), %rax
+        subq    gpupeak_malloc_entry+LOADER_BEGIN(%rip), %rax
+        cmpq    gpupeak_malloc_entry+LOADER_BYTES(%rip), %rax
         jb      gpupeak_free_of_loader
-        cmpb    $0, gpupeak_real_allocator+PASSES(%rip)
+        cmpb    $0, gpupeak_malloc_entry+PASSES(%rip)
         je      gpupeak_record_free
-        jmp     *gpupeak_real_allocator+FREE(%rip)
+        jmp     *gpupeak_malloc_entry+FREE(%rip)
         .cfi_endproc
         .size   free, .-free
         .section .note.GNU-stack,"",@progbits

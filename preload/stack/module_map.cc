@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/elf_lookup.h"
 #include "base/futex_lock.h"
+#include "base/hot.h"
 #include "base/memory.h"
 #include "base/syscalls.h"
 #include "base/text.h"
@@ -155,12 +156,13 @@ const Module* find_module(uintptr_t ip) {
 
 /// Where the dynamic loader lies: a function that all its versions have says so.
 void find_loader() {
-  if (gpupeak_loader_bytes != 0) return;
+  MallocEntry& entry = gpupeak_malloc_entry;
+  if (entry.loader_bytes != 0) return;
   const auto inside = reinterpret_cast<uintptr_t>(find_first("__tls_get_addr"));
   LockGuard guard(g_map.lock);
   if (const Module* loader = inside != 0 ? find_module(inside) : nullptr) {
-    gpupeak_loader_begin = loader->begin;
-    __atomic_store_n(&gpupeak_loader_bytes, loader->end - loader->begin, __ATOMIC_RELEASE);
+    entry.loader_begin = loader->begin;
+    __atomic_store_n(&entry.loader_bytes, loader->end - loader->begin, __ATOMIC_RELEASE);
   }
 }
 
@@ -284,7 +286,7 @@ bool covered(uintptr_t ip) {
 }  // namespace
 
 extern "C" {
-constinit uintptr_t gpupeak_loader_begin = 0, gpupeak_loader_bytes = 0;
+GPUPEAK_HOT_DATA constinit MallocEntry gpupeak_malloc_entry{};
 }
 constinit std::atomic<bool> g_hears_loader{false};
 

@@ -5,10 +5,9 @@
 #include <atomic>
 #include <cstdint>
 
-namespace gpupeak::preload {
+#include "base/malloc_entry.h"
 
-/// Where the dynamic loader lies, once it is known; read in hooks/malloc_entry_*.S as well.
-extern "C" uintptr_t gpupeak_loader_begin, gpupeak_loader_bytes;
+namespace gpupeak::preload {
 
 /// Makes sure that the module that holds `ip` is in the log, if the loader knows one.
 void cover_with_modules(uintptr_t ip);
@@ -28,7 +27,7 @@ void drop_unloaded_modules();
 /// notice: libraries go without dlclose's hook too (libc's own calls for gconv, those of a library
 /// that was opened with RTLD_DEEPBIND). Whether `ip` lies in the loader. Callable anywhere.
 inline bool is_loader_code(uintptr_t ip) {
-  return ip - gpupeak_loader_begin < gpupeak_loader_bytes;
+  return ip - gpupeak_malloc_entry.loader_begin < gpupeak_malloc_entry.loader_bytes;
 }
 /// Whether such frees reach us, which they do not where the program has a malloc of its own. While
 /// false, each stack that is walked asks the loader whether something is gone.
