@@ -6,6 +6,7 @@
 
 #include "base/elf_lookup.h"
 #include "base/environment.h"
+#include "base/hot.h"
 #include "hooks/export.h"
 #include "track/pool_torch.h"
 
@@ -52,7 +53,7 @@ void* find_real(const void* caller, Entry entry) {
   return real != nullptr ? real : find_in("libc10.so", kNames[entry]);
 }
 
-uintptr_t real_for(const void* caller, Entry entry) {
+GPUPEAK_HOT uintptr_t real_for(const void* caller, Entry entry) {
   const uintptr_t generation = g_generation.load(std::memory_order_acquire);
   const uintptr_t key =
       (reinterpret_cast<uintptr_t>(caller) * kEntries + entry) ^ (generation << 56);
@@ -111,10 +112,8 @@ using namespace gpupeak::preload;
 
 #define GPUPEAK_RETURN_ADDRESS __builtin_return_address(0)
 
-GPUPEAK_EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void* at, int64_t bytes,
-                                                                          uint64_t in_use,
-                                                                          uint64_t reserved,
-                                                                          Device device) {
+GPUPEAK_EXPORT GPUPEAK_HOT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(
+    void* at, int64_t bytes, uint64_t in_use, uint64_t reserved, Device device) {
   note(at, bytes, {in_use + 1, reserved + 1}, device, GPUPEAK_CALLER);
   go_on(GPUPEAK_RETURN_ADDRESS, kUsageTotals, at, bytes, in_use, reserved, device);
 }

@@ -4,6 +4,7 @@
 
 #include "base/environment.h"
 #include "base/hook_scope.h"
+#include "base/hot.h"
 #include "base/in_order.h"
 #include "base/process_state.h"
 #include "log/log.h"
@@ -325,11 +326,11 @@ uint32_t capture_stack(StackCache& cache, const CallerFrame& caller) {
   return capture(cache, caller, captured);
 }
 
-uint32_t standing_stack(StackCache& cache, const CallerFrame& caller) {
+GPUPEAK_HOT uint32_t standing_stack(StackCache& cache, const CallerFrame& caller) {
   return g_hears_loader.load(std::memory_order_relaxed) ? cache.trusted_stack(caller) : 0;
 }
 
-uint32_t capture_call_site(StackCache& cache, const CallerFrame& caller) {
+GPUPEAK_HOT uint32_t capture_call_site(StackCache& cache, const CallerFrame& caller) {
   const bool python = environment().python;
   if (const uint32_t known = standing_stack(cache, caller)) {
     const uint32_t site = python ? known_call_site(cache, known) : known;

@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 
+#include "base/hot.h"
 #include "base/in_order.h"
 #include "base/memory.h"
 #include "base/signals_held.h"
@@ -194,7 +195,7 @@ uint32_t TraceTree::tail(const StackSteps& stack, uint32_t number, uint32_t oute
   return offset_of(record);
 }
 
-uint32_t TraceTree::find_expected(const CallerFrame& caller) {
+GPUPEAK_HOT uint32_t TraceTree::find_expected(const CallerFrame& caller) {
   if (__builtin_expect(last_found_ == 0, 0)) return leave_expected({caller.ip, caller.sp}, 0);
   const Way& expected = record_at(last_found_)->next;
   const Record* record = record_at(expected.records[0]);
@@ -218,13 +219,13 @@ uint32_t TraceTree::find_expected(const CallerFrame& caller) {
 }
 
 /// From there on find_otherwise() goes on.
-uint32_t TraceTree::leave_expected(Key key, uint32_t hop) {
+GPUPEAK_HOT uint32_t TraceTree::leave_expected(Key key, uint32_t hop) {
   sought_ = key;
   sought_hop_ = hop;
   return 0;
 }
 
-uint32_t TraceTree::find_otherwise(const CallerFrame& caller) {
+GPUPEAK_HOT uint32_t TraceTree::find_otherwise(const CallerFrame& caller) {
   auto* before = last_found_ != 0 ? const_cast<Record*>(record_at(last_found_)) : nullptr;
   Way way{};
   for (uint32_t i = 0; i < sought_hop_; ++i) way.records[i] = before->next.records[i];

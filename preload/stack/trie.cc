@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "base/hot.h"
 #include "base/in_order.h"
 #include "base/memory.h"
 #include "base/signals_held.h"
@@ -160,7 +161,7 @@ uint32_t insert(uint32_t parent, uintptr_t ip, uint64_t path) {
 
 }  // namespace
 
-constinit std::atomic<uint64_t> g_trie_generation{1};
+GPUPEAK_HOT_DATA constinit std::atomic<uint64_t> g_trie_generation{1};
 constinit std::atomic<bool> g_guessing{false};
 
 void prefetch_trie(const uint64_t* paths, uint32_t count) {

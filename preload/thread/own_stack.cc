@@ -2,19 +2,20 @@
 
 #include <atomic>
 
+#include "base/hot.h"
 #include "stack/trie.h"
 #include "thread/thread_slot.h"
 
 namespace gpupeak::preload {
 
-uint32_t capture_stack(const CallerFrame& caller) {
+GPUPEAK_HOT uint32_t capture_stack(const CallerFrame& caller) {
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return 0;
   const uint32_t node = standing_stack(slot->stacks, caller);
   return node != 0 ? node : capture_stack(slot->stacks, caller);
 }
 
-uint32_t capture_call_site(const CallerFrame& caller) {
+GPUPEAK_HOT uint32_t capture_call_site(const CallerFrame& caller) {
   ThreadSlot* slot = thread_slot();
   return slot != nullptr ? capture_call_site(slot->stacks, caller) : 0;
 }

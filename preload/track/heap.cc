@@ -1,6 +1,7 @@
 #include "track/heap.h"
 
 #include "base/environment.h"
+#include "base/hot.h"
 #include "base/process_state.h"
 #include "log/log.h"
 #include "stack/stack.h"
@@ -157,8 +158,9 @@ __attribute__((noinline)) void heap_freed_otherwise(void* block, BlockSize& size
 }
 
 /// A stack that is not the expected one, has to be walked, or is to be verified.
-__attribute__((noinline)) void log_unexpected(ThreadSlot& slot, void* block, size_t bytes,
-                                              size_t usable_bytes, const CallerFrame& caller) {
+__attribute__((noinline)) GPUPEAK_HOT void log_unexpected(ThreadSlot& slot, void* block,
+                                                          size_t bytes, size_t usable_bytes,
+                                                          const CallerFrame& caller) {
   const OutermostScope scope;
   ++slot.alloc_delta;
   add_to_counters(slot, static_cast<int64_t>(usable_bytes));
@@ -169,9 +171,10 @@ __attribute__((noinline)) void log_unexpected(ThreadSlot& slot, void* block, siz
 
 // Arguments are in an order in which none need be moved on the way.
 
-__attribute__((noinline)) void log_allocated(void* block, size_t bytes, size_t usable_bytes,
-                                             const CallerFrame& caller, ThreadSlot& slot,
-                                             ProcessPage& process) {
+__attribute__((noinline)) GPUPEAK_HOT void log_allocated(void* block, size_t bytes,
+                                                         size_t usable_bytes,
+                                                         const CallerFrame& caller,
+                                                         ThreadSlot& slot, ProcessPage& process) {
   {
     const OutermostScope scope;
     const uint32_t node = slot.stacks.expected_stack(caller);
@@ -184,8 +187,8 @@ __attribute__((noinline)) void log_allocated(void* block, size_t bytes, size_t u
   log_unexpected(slot, block, bytes, usable_bytes, caller);
 }
 
-__attribute__((noinline)) void log_freed(void* block, BlockSize& size, ThreadSlot& slot,
-                                         ProcessPage& process) {
+__attribute__((noinline)) GPUPEAK_HOT void log_freed(void* block, BlockSize& size, ThreadSlot& slot,
+                                                     ProcessPage& process) {
   const OutermostScope scope;
   put_address(process, slot, GPUPEAK_REC_FREE, block, tsc);
   ++slot.free_delta;
@@ -216,7 +219,8 @@ __attribute__((noinline)) void count_freed(void* block, BlockSize& size, ThreadS
 // The common ways through these two are free of calls, so that few registers need be saved: what
 // they cost is what most programs pay.
 
-void heap_allocated(void* block, size_t bytes, size_t usable_bytes, const CallerFrame& caller) {
+GPUPEAK_HOT void heap_allocated(void* block, size_t bytes, size_t usable_bytes,
+                                const CallerFrame& caller) {
   ProcessPage& process = *g_process;
   if (logs_all(process)) {
     ThreadSlot& slot = *t_flags.slot;
@@ -227,7 +231,7 @@ void heap_allocated(void* block, size_t bytes, size_t usable_bytes, const Caller
   heap_allocated_otherwise(block, bytes, usable_bytes, caller);
 }
 
-void heap_freed(void* block, BlockSize& size) {
+GPUPEAK_HOT void heap_freed(void* block, BlockSize& size) {
   ProcessPage& process = *g_process;
   if (logs_all(process)) {
     ThreadSlot& slot = *t_flags.slot;

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "base/hook_scope.h"
+#include "base/hot.h"
 #include "base/process_state.h"
 #include "log/log.h"
 #include "thread/emit.h"
@@ -42,8 +43,8 @@ inline uint64_t arena_of(int device) {
 
 }  // namespace
 
-void torch_block_given(int device, uint64_t address, uint64_t bytes, const PoolSays& says,
-                       const CallerFrame& caller) {
+GPUPEAK_HOT void torch_block_given(int device, uint64_t address, uint64_t bytes,
+                                   const PoolSays& says, const CallerFrame& caller) {
   const uint64_t arena = arena_of(device);
   HookScope hook;
   if (arena == 0 || !hook.entered() || !recording()) return;
@@ -52,7 +53,8 @@ void torch_block_given(int device, uint64_t address, uint64_t bytes, const PoolS
   emit(record.u(says.in_use_plus_1).u(says.reserved_plus_1));
 }
 
-void torch_block_taken(int device, uint64_t address, uint64_t bytes, const PoolSays& says) {
+GPUPEAK_HOT void torch_block_taken(int device, uint64_t address, uint64_t bytes,
+                                   const PoolSays& says) {
   const uint64_t arena = arena_of(device);
   HookScope hook;
   if (arena == 0 || !hook.entered() || !recording()) return;
