@@ -7,6 +7,7 @@
 #include "hooks/cuda_lookup.h"
 #include "hooks/missing_hooks.h"
 #include "hooks/ort.h"
+#include "hooks/ort_wheel.h"
 #include "hooks/pjrt.h"
 #include "hooks/pool_rules.h"
 #include "stack/module_map.h"
@@ -45,6 +46,11 @@ DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* c
   if (is_pjrt_entry(name) && handle != RTLD_NEXT) {
     void* const found = real(handle, name);
     return {found != nullptr ? pjrt_entry_for(found) : nullptr, nullptr};
+  }
+  if (is_ort_wheel_entry(name) && handle != RTLD_NEXT) {
+    void* const found = real(handle, name);
+    if (found != nullptr) take_over_ort_wheel(found);
+    return {found, nullptr};
   }
   take_over_rule_pools(handle);
   if (is_rule_pool_entry(name) && handle != RTLD_NEXT) {

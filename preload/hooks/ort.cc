@@ -235,15 +235,6 @@ void wrapper_addresses(Word (&addresses)[kRowCount]) {
 #undef ROW
 }
 
-/// 23 for "1.23.2"; -1 for what is not release 1.x: its table may be another one.
-int minor_version(const char* version) {
-  if (version == nullptr || version[0] != '1' || version[1] != '.') return -1;
-  int minor = 0;
-  const char* at = version + 2;
-  for (; *at >= '0' && *at <= '9' && minor < 10'000; ++at) minor = minor * 10 + (*at - '0');
-  return at == version + 2 || *at != '.' ? -1 : minor;
-}
-
 /// The copy, or nullptr: the table's bound is not known, or there is no memory.
 Word* copy_table(Table real, const void* end, int minor, const Word (&wrappers)[kRowCount],
                  Library& library) {
@@ -273,8 +264,8 @@ Table table_for(Table real) {
     // Every release so far has one table for all the versions that it can be asked for.
     return library.real_table.load(std::memory_order_relaxed) == real ? copy : real;
   }
-  const int minor = minor_version(library.base.get_version());
-  if (minor >= 0) take_over_ort_arenas(real, minor, library.base.get_version());
+  const int minor = ort_minor_version(library.base.get_version());
+  if (minor >= 0) take_over_ort_arenas(real, library.base.get_version());
   const void* const end = minor < 0 ? nullptr : data_end(real);
   if (end == nullptr) return real;
   Word wrappers[kRowCount];

@@ -87,13 +87,21 @@ void off(const char* version, const char* why) {
 
 }  // namespace
 
-void take_over_ort_arenas(const void* inside, int minor, const char* version) {
+int ort_minor_version(const char* version) {
+  if (version == nullptr || version[0] != '1' || version[1] != '.') return -1;
+  int minor = 0;
+  const char* at = version + 2;
+  for (; *at >= '0' && *at <= '9' && minor < 10'000; ++at) minor = minor * 10 + (*at - '0');
+  return at == version + 2 || *at != '.' ? -1 : minor;
+}
+
+void take_over_ort_arenas(const void* inside, const char* version) {
   if (!environment().pools || !may_record()) return;
   // Searched without a lock of ours, since the loader's is taken.
   VirtualTable tables[2];
   tables[0] = find_virtual_table(inside, kArena);
   if (tables[0].slots == nullptr) return off(version, "the class of its arenas was not found");
-  const PoolClass* const of = class_of(minor, tables[0]);
+  const PoolClass* const of = class_of(ort_minor_version(version), tables[0]);
   if (of == nullptr) return off(version, "its arenas are not those of a release that is known");
   // Before 1.23 those for streams hand out by a function that is not virtual: they are left alone.
   const bool for_streams = of->slot[kPoolAllocOther] != kNoSlot;

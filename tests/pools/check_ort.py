@@ -99,7 +99,8 @@ with tempfile.TemporaryDirectory() as folder:
     assert max(peaks_of(pools)) >= max(peaks) and (steps_are_seen or peaks_of(pools) >= peaks - {0}), (peaks_of(pools), peaks)
     if what != "jump":
         assert "use" in " ".join(b["site"] for p in pools["pools"] for b in p["blocks"])
-    assert sum(p["failed_count"] for p in pools["pools"]) > 0
+    if not client.endswith(".py"):  # an exception of C++ would end Python
+        assert sum(p["failed_count"] for p in pools["pools"]) > 0
     if what == "device":
         # What the driver handed out is in use by the arena's sites or idle in it, at the device's peak too.
         device = next(p for p in pools["pools"] if p.get("device") == 0)

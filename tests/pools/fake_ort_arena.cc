@@ -4,6 +4,7 @@
 // reservations, a limit: all as in its releases, without streams of a run. FAKE_ODD: the same names
 // and number of functions, and each function another one than its place says; with FAKE_ODD_STREAM
 // only a call shows it. FAKE_GPU: the arena for streams takes its memory from the driver.
+// FAKE_WHEEL: the module of the Python package, without the entry point.
 #include "fake_ort_arena.h"
 
 #ifdef FAKE_GPU
@@ -398,6 +399,7 @@ const FakeOrt kTable = {
 #endif
 };
 
+#ifndef FAKE_WHEEL
 const void* g_api[400];
 const char* version() {
   return FAKE_VERSION;
@@ -411,12 +413,30 @@ struct ApiBase {
   const char* (*get_version)();
 };
 const ApiBase kBase = {get_api, version};
+#else
+/// PyModuleDef of every CPython so far.
+struct ModuleDefinition {
+  void* head[5];
+  const char *name, *text;
+  long bytes;
+  void* rest[5];
+};
+ModuleDefinition g_module = {{}, "onnxruntime_pybind11_state", nullptr, -1, {}};
+#endif
 
 }  // namespace
 
+#ifndef FAKE_WHEEL
 extern "C" __attribute__((visibility("default"))) const void* OrtGetApiBase() {
   return &kBase;
 }
+#else
+extern "C" void* PyModule_Create2(ModuleDefinition*, int api);
+extern "C" __attribute__((visibility("default"))) void* PyInit_onnxruntime_pybind11_state() {
+  constexpr int kPythonApi = 1013;
+  return PyModule_Create2(&g_module, kPythonApi);
+}
+#endif
 extern "C" __attribute__((visibility("default"))) const FakeOrt* fake_ort() {
   return &kTable;
 }
