@@ -3,16 +3,17 @@
 
 usage: tests/bench/host.py [FOLDER] [--quick] [--client=FOLDER] [--compare=LIBRARY] [TABLE…]
 
-FOLDER: a build folder (build/release), or where one was installed. TABLE: instructions, pairs, deep, programs, memory or
-logs; all of them if none is named.
+FOLDER: a build folder (build/release), or where one was installed. TABLE: instructions, pairs, deep, programs, where,
+memory or logs; all of them if none is named.
 --quick: short runs in place of long ones, and without heaptrack's own compression, which takes longest.
 --client: the folder with onnxruntime_perf_test and its models; without, the one that the end-to-end tests have brought.
 --compare: another libgpupeak.so, in full mode, beside the others.
 
 Prints Markdown tables; every figure is the median of alternating runs on this machine, now. Times are processor time,
-which a busy machine changes least; waiting for locks is not in it.
+which a busy machine changes least; waiting for locks is not in it. Programs have their time by the clock as well.
 """
 import glob
+import importlib.util
 import json
 import os
 import platform
@@ -28,7 +29,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 QUICK = "--quick" in sys.argv
 OPTIONS = dict(a[2:].split("=", 1) for a in sys.argv[1:] if a.startswith("--") and "=" in a)
-TABLES = ("instructions", "pairs", "deep", "programs", "memory", "logs")
+TABLES = ("instructions", "pairs", "deep", "programs", "where", "memory", "logs")
 words = [a for a in sys.argv[1:] if not a.startswith("--")]
 chosen = [w for w in words if w in TABLES] or TABLES
 BUILD = os.path.abspath(next((w for w in words if w not in TABLES), os.path.join(ROOT, "build/release")))
@@ -44,7 +45,11 @@ COMMAND = built("tools/gpupeak", "bin/gpupeak")
 HEAPTRACK_PRELOAD = os.environ.get("HEAPTRACK_PRELOAD", "/usr/lib/heaptrack/libheaptrack_preload.so")
 PEER = "heaptrack to /dev/null"  # heaptrack's cheapest
 MEMUSAGE = "/lib/x86_64-linux-gnu/libmemusage.so"  # glibc's own: totals alone, no stacks, no log
-RUNS = 5
+RUNS = 3 if QUICK else 9
+GOALS = {  # of `gpupeak full`: processor time and time by the clock, as ratios of native
+    "cc1plus -O2": (1.12, 1.2), "python3, PYTHONMALLOC=malloc": (1.3, None), "python3, a second thread idle": (1.3, None), "node": (1.25, None),
+    "Flax, three training steps": (None, 1.15),
+}
 
 
 def gpupeak(mode, log):
@@ -73,17 +78,17 @@ def ways(folder):
 
 
 def run(prefix, environment, command, cwd):
-    """Processor seconds of the program and its children, and what it printed."""
+    """Seconds of the program and its children, of the processor and by the clock, and what it printed."""
     def used():
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime
     # The last run's log would be taken away at this one's expense.
     for log in glob.glob(os.path.join(cwd, "bench.gplog*")) + glob.glob(os.path.join(cwd, "heaptrack.*")):
         os.remove(log)
-    start = used()
+    start, began = used(), time.perf_counter()
     done = subprocess.run(prefix + command, env=dict(os.environ, **environment), cwd=cwd,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-    return used() - start, done
+    return (used() - start, time.perf_counter() - began), done
 
 
 def beside_peer(native, full, peer):
@@ -116,7 +121,7 @@ def deep_loops(folder):
     program = bench_program(folder, "deep_loop")
     shapes = {"own": "all frames differ", "mixed": "one of four functions in each frame", "outer": "the 16 outermost differ"}
     rounds = "50" if QUICK else "300"
-    runs = 9
+    runs = RUNS
     print("\nnanoseconds of processor time a malloc+free pair in a loop over 2,000 stacks of 60 frames, the 60 calls included, "
           f"median of {runs}\nalternating runs; in brackets: added, median and quartiles of the rounds' differences\n")
     print("| | " + " | ".join(shapes.values()) + " |")
@@ -192,6 +197,8 @@ def programs(folder):
     if shutil.which("node"):
         script = "let s = 0; for (let i = 0; i < 3e5; i++) s += JSON.stringify({a: i}).length; console.log(s)"
         found.append(("node", [shutil.which("node"), "-e", script], {}))
+    if importlib.util.find_spec("flax"):
+        found.append(("Flax, three training steps", [sys.executable, os.path.join(ROOT, "tests/gpu/flax_train.py")], {}))
     client = OPTIONS.get("client", os.path.join(BUILD, "clients/onnxruntime"))
     model = os.path.join(client, "models/light_resnet50.onnx")
     if os.path.exists(model):
@@ -200,13 +207,19 @@ def programs(folder):
     return found
 
 
+def ratio(ours, native):
+    """Median and quartiles of the rounds' ratios."""
+    low, middle, high = statistics.quantiles([o / n for o, n in zip(ours, native)], n=4)
+    return f"{middle:.2f}× ({low:.2f} to {high:.2f})"
+
+
 def program_times(folder):
-    print(f"\nreal programs, processor time as a ratio of native, median of {RUNS} alternating runs\n")
-    print("| program | native s | " + " | ".join(name for name, _, _ in ways(folder)[1:]) +
-          " | added, of what heaptrack adds |")
-    print("|---|---|---|" + "---|" * len(ways(folder)[1:]))
+    names = [name for name, _, _ in ways(folder)]
+    print(f"\nreal programs: ratios to native of the same round, medians of {RUNS} alternating rounds and their quartiles\n")
+    print("| program | time | native s | " + " | ".join(names[1:]) + " | goal |")
+    print("|---|---|---|" + "---|" * len(names))
     for program, command, extra in programs(folder):
-        times = {name: [] for name, _, _ in ways(folder)}
+        times = {name: [] for name in names}
         died = set()
         for _ in range(RUNS):
             for name, environment, prefix in ways(folder):
@@ -214,11 +227,23 @@ def program_times(folder):
                 times[name].append(seconds)
                 if done.returncode < 0 or done.returncode >= 128:
                     died.add(name)
-        native = statistics.median(times.pop("native"))
-        medians = {name: statistics.median(values) for name, values in times.items()}
-        cells = ["died" if name in died else f"{seconds / native:.2f}×" for name, seconds in medians.items()]
-        cells.append(beside_peer(native, medians["gpupeak full"], medians.get(PEER)))
-        print(f"| {program} | {native:.2f} | " + " | ".join(cells) + " |", flush=True)
+        for i, clock in enumerate(("processor's", "by the clock")):
+            column = {name: [seconds[i] for seconds in values] for name, values in times.items()}
+            native = column.pop("native")
+            cells = ["died" if name in died else ratio(values, native) for name, values in column.items()]
+            goal = GOALS.get(program, (None, None))[i]
+            print(f"| {program} | {clock} | {statistics.median(native):.2f} | " + " | ".join(cells) +
+                  f" | {f'{goal}×' if goal else ''} |", flush=True)
+
+
+def shares(folder):
+    """Where the time goes that full recording adds: the library's share of the programs' own time."""
+    sampler = os.path.join(folder, "libsampler.so")
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", sampler, os.path.join(ROOT, "tests/bench/sampler.c")], check=True)
+    for program, command, extra in programs(folder):
+        print(f"\n{program}\n", flush=True)
+        subprocess.run([sys.executable, os.path.join(ROOT, "tests/bench/where.py"), sampler, PRELOAD, "--top=10", "--runs=9",
+                        "--way=full", "--", *command], env=dict(os.environ, **extra), check=False)
 
 
 def instructions(folder):
@@ -330,7 +355,7 @@ def main():
         with open("/proc/cpuinfo") as cpus:
             model = next((line.split(":")[1].strip() for line in cpus if line.startswith("model name")), "")
         print(f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} × {model}, Linux {platform.release()}")
-        tables = dict(zip(TABLES, (instructions, pair_times, deep_loops, program_times, memory_growth, log_figures)))
+        tables = dict(zip(TABLES, (instructions, pair_times, deep_loops, program_times, shares, memory_growth, log_figures)))
         for table in TABLES:
             if table in chosen:
                 tables[table](folder)

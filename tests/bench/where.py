@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Tells which share of a program's processor time is spent in libgpupeak.so, and in which of its functions, by samples.
 
-usage: where.py SAMPLER LIBRARY [--after=SECONDS] [--top=N] [--way=NAME …] -- COMMAND…
+usage: where.py SAMPLER LIBRARY [--after=SECONDS] [--top=N] [--runs=N] [--way=NAME …] -- COMMAND…
        (SAMPLER: libbench_sampler.so; LIBRARY: libgpupeak.so with its symbols; --after: processor time to leave out at the start;
-       program: the program says when by setting ITIMER_PROF)
+       program: the program says when by setting ITIMER_PROF; --runs: of short programs, whose samples are added up)
 
 Where a machine's speed changes by half within seconds, ratios of times say little; shares of one process's time do not change with it.
 A library that takes the share s makes the program 1 / (1 - s) times as long, besides what it pushes out of the caches.
@@ -90,21 +90,22 @@ def main():
     starts = [function[0] for function in known]
     print("| way | samples | in libgpupeak.so | in libunwind | makes it | where in libgpupeak.so |\n|---|---|---|---|---|---|")
     for name in [value for key, value in options if key == "way"] or WAYS:
-        with tempfile.TemporaryDirectory() as folder:
-            places, maps = measure(sampler, library, settings.get("after", "0"), WAYS[name], command, folder)
-        begins = [mapping[0] for mapping in maps]
         files, inside = collections.Counter(), collections.Counter()
-        for place, count in places.items():
-            at = bisect.bisect(begins, place) - 1
-            mapped = at >= 0 and place < maps[at][1]
-            file = os.path.basename(maps[at][3]) if mapped else ""
-            ours = mapped and os.path.realpath(maps[at][3]) == os.path.realpath(library)
-            files["ours" if ours else "libunwind" if file.startswith("libunwind") else "other"] += count
-            if ours:
-                offset = place - maps[at][0] + maps[at][2]
-                function = known[bisect.bisect(starts, offset) - 1]
-                inside[function[2] if offset < function[0] + function[1] else "?"] += count
-        total = max(1, sum(places.values()))
+        for _ in range(int(settings.get("runs", 1))):
+            with tempfile.TemporaryDirectory() as folder:
+                places, maps = measure(sampler, library, settings.get("after", "0"), WAYS[name], command, folder)
+            begins = [mapping[0] for mapping in maps]
+            for place, count in places.items():
+                at = bisect.bisect(begins, place) - 1
+                mapped = at >= 0 and place < maps[at][1]
+                file = os.path.basename(maps[at][3]) if mapped else ""
+                ours = mapped and os.path.realpath(maps[at][3]) == os.path.realpath(library)
+                files["ours" if ours else "libunwind" if file.startswith("libunwind") else "other"] += count
+                if ours:
+                    offset = place - maps[at][0] + maps[at][2]
+                    function = known[bisect.bisect(starts, offset) - 1]
+                    inside[function[2] if offset < function[0] + function[1] else "?"] += count
+        total = max(1, sum(files.values()))
         share = (files["ours"] + files["libunwind"]) / total
         top = inside.most_common(int(settings.get("top", 6)))
         names = demangled([function for function, _ in top])

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What the preload costs on a machine with a GPU and many processors: CUDA calls, latencies, threads.
 #   tests/gpu/costs.sh PREFIX [ONNXRUNTIME_FOLDER [TABLE…]]
-# TABLE is threads, cost, latency or torch; all of them if none is named. Prints Markdown tables: medians of alternating runs.
+# TABLE is threads, cost, latency, torch or shares; all of them if none is named. Prints Markdown tables: medians of alternating
+# runs; shares: how much of a program's own time is the library's, and in which functions.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=$(cd "${1:?usage: tests/gpu/costs.sh PREFIX [ONNXRUNTIME_FOLDER]}" && pwd)
@@ -65,6 +66,19 @@ latency_table() {
 torch_table() {
   python3 -c 'import torch, torchvision' 2>/dev/null && python3 "$here/torch_cost.py" "$prefix/bin/gpupeak"
 }
+shares_table() {
+  python3 -c 'import torch, torchvision' 2>/dev/null || return
+  gcc -O2 -shared -fPIC -o "$work/libsampler.so" "$here/../bench/sampler.c" || return
+  for step in infer:1500 train:350; do
+    echo "PyTorch, ResNet-50, eager, ${step/:/ }"
+    python3 "$here/../bench/where.py" "$work/libsampler.so" "$preload" --after=program "--way=host off, pools off" \
+      "--way=host off, without Python lines" "--way=host off" --way=full -- python3 "$here/torch_steps.py" "${step%:*}" "${step#*:}"
+  done
+  if python3 -c 'import flax' 2>/dev/null; then
+    echo "Flax, three training steps"
+    python3 "$here/../bench/where.py" "$work/libsampler.so" "$preload" --way=full -- python3 "$here/flax_train.py"
+  fi
+}
 
 # Every thread allocates all the time; the figure is processor time of a pair in one of them.
 threads_table() {
@@ -93,7 +107,7 @@ for way in ("native", "full", "sampled", "counters"):
 }
 
 echo "$(nproc) processors"
-[ $# -gt 2 ] || set -- "$1" "$ort" threads cost latency torch
+[ $# -gt 2 ] || set -- "$1" "$ort" threads cost latency torch shares
 for table in "${@:3}"; do
   echo
   "${table}_table"
