@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "collector/log/definitions.h"
+#include "collector/symbols/package_version.h"
 #include "collector/symbols/rtti_cache.h"
 #include "collector/symbols/symbol_files.h"
 
@@ -50,6 +51,7 @@ std::string from_debuginfod(std::string_view build_id) {
 ModuleSymbols::ModuleSymbols(const Module& module, const SymbolSearch& search,
                              const NameRules* rules)
     : rules_(rules),
+      path_(search.sysroot + module.path),
       file_name_(module.path.substr(module.path.rfind('/') + 1)),
       build_id_(module.build_id) {
   debug_path_ =
@@ -164,7 +166,7 @@ void ModuleSymbols::load_rtti() {
   if (rtti_) return;
   Dwarf_Addr bias = 0;
   rtti_ = std::make_unique<RttiTable>(cached_rtti(dwfl_module_getelf(module_, &bias), build_id_));
-  rtti_names_ = std::make_unique<RttiNames>(*rtti_, file_name_, rules_);
+  rtti_names_ = std::make_unique<RttiNames>(*rtti_, file_name_, package_version(path_), rules_);
 }
 
 /// Symbols come from the file, from its debug file, or from the table of symbols packed in it.

@@ -68,7 +68,7 @@ class ModuleSymbols {
   std::vector<Symbol> symbols_;
   std::unique_ptr<DwarfFunctions> functions_;
   const NameRules* rules_;
-  std::string file_name_;
+  std::string path_, file_name_;
   std::string build_id_;
   std::unique_ptr<RttiTable> rtti_;
   std::unique_ptr<RttiNames> rtti_names_;

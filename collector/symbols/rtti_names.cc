@@ -27,12 +27,13 @@ std::string_view last_name(std::string_view name) {
 
 }  // namespace
 
-RttiNames::RttiNames(const RttiTable& table, std::string_view library, const NameRules* rules)
+RttiNames::RttiNames(const RttiTable& table, std::string_view library, std::string_view version,
+                     const NameRules* rules)
     : table_(table) {
   if (rules == nullptr) return;
-  const Version version = parse_version(table.version);
+  const Version numbers = parse_version(version.empty() ? table.version : version);
   for (const ClassRule& rule : rules->classes) {
-    if (rule.applies_to(library, version)) rules_.try_emplace(rule.name, &rule);
+    if (rule.applies_to(library, numbers)) rules_.try_emplace(rule.name, &rule);
   }
 }
 

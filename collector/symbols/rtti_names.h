@@ -13,8 +13,10 @@ namespace gpupeak::collector {
 
 class RttiNames {
  public:
-  /// `library`: the file's name without its folder. Both tables must outlive this.
-  RttiNames(const RttiTable& table, std::string_view library, const NameRules* rules);
+  /// `library`: the file's name without its folder; `version`: its package's, if it is in one, else
+  /// that of its symbols. Both tables must outlive this.
+  RttiNames(const RttiTable& table, std::string_view library, std::string_view version,
+            const NameRules* rules);
 
   /// Empty where even the class is not known: folded functions of classes that share nothing.
   std::string name_of(const RttiTable::Function& function) const;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "collector/symbols/package_version.h"
+
 namespace gpupeak::collector {
 namespace {
 
@@ -37,6 +39,7 @@ std::vector<std::string> watched_symbol_files(const Module& module, const Symbol
   std::vector<std::string> paths = symbol_files(module, search);
   const size_t name_at = module.path.rfind('/') + 1;
   const std::string folder = module.path.substr(0, name_at), name = module.path.substr(name_at);
+  paths.push_back(package_file(search.sysroot + module.path));
   paths.push_back(search.sysroot + folder + name + ".debug");
   paths.push_back(search.sysroot + folder + ".debug");
   paths.push_back(search.sysroot + folder + ".debug/" + name + ".debug");

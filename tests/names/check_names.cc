@@ -139,7 +139,7 @@ int main(int argc, char** argv) {
   const RttiTable table = gpupeak::collector::read_rtti(stripped);
   const LoadedImage image(whole);
   const Truth truth(whole, image);
-  const RttiNames names(table, "sample.so", nullptr);
+  const RttiNames names(table, "sample.so", "", nullptr);
   size_t wrong = 0;
   size_t of_one_class = 0;
   size_t inherited = 0;

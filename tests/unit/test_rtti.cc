@@ -12,6 +12,7 @@
 #include "catch.h"
 #include "collector/rules/rule_book.h"
 #include "collector/rules/rule_set.h"
+#include "collector/symbols/package_version.h"
 #include "collector/symbols/rtti_cache.h"
 #include "collector/symbols/rtti_names.h"
 #include "collector/symbols/rtti_reader.h"
@@ -44,9 +45,9 @@ NameRules kernel_rules(const std::string& versions) {
 }
 
 std::string name_at(const RttiTable& table, uint64_t address, const NameRules* rules,
-                    std::string_view library = "libk-1.so") {
+                    std::string_view library = "libk-1.so", std::string_view version = "") {
   const RttiTable::Function* function = table.function_at(address);
-  return function == nullptr ? "?" : RttiNames(table, library, rules).name_of(*function);
+  return function == nullptr ? "?" : RttiNames(table, library, version, rules).name_of(*function);
 }
 
 class TemporaryFolder {
@@ -91,6 +92,40 @@ TEST_CASE("rtti: rules hold for the versions that they name", "[collector]") {
   const NameRules rules = kernel_rules("versions = '1.15 to 1.29'\n");
   CHECK(name_at(unknown, 0x1000, &rules) == "ns::Gemm<float>::[virtual 5]");
   CHECK_THROWS_AS(kernel_rules("versions = 'new'\n"), UsageError);
+}
+
+TEST_CASE("rtti: a package's version goes before that of symbols", "[collector]") {
+  const NameRules rules = kernel_rules("versions = '1.15 to 1.29'\n");
+  const auto name = [&](std::string_view version) {
+    return name_at(small_table(), 0x1000, &rules, "libk-1.so", version);
+  };
+  CHECK(name("") == "ns::Gemm<float>::prepack");
+  CHECK(name("1.28.1") == "ns::Gemm<float>::prepack");
+  CHECK(name("1.30.0") == "ns::Gemm<float>::[virtual 5]");
+}
+
+TEST_CASE("rtti: a module's version is that of the package around it", "[collector]") {
+  const TemporaryFolder folder;
+  const std::string inner = folder.path_ + "/runtime/capi", module = inner + "/state.so";
+  std::filesystem::create_directories(inner);
+  const auto write = [&](const std::string& path, const std::string& text) {
+    std::ofstream(folder.path_ + path) << text;
+  };
+  CHECK(package_version(module).empty());
+  CHECK(package_file(module) == inner + "/__init__.py");
+  write("/runtime/__init__.py", "# by us\nimport x\n__version__ = \"1.29.0\"\n");
+  CHECK(package_version(module).empty());  // the folder is no package
+  write("/runtime/capi/__init__.py", "__version__ = '7'\n");
+  CHECK(package_version(module) == "1.29.0");
+  CHECK(package_file(module) == folder.path_ + "/runtime/__init__.py");
+  for (const char* other : {"", "__version__ = version()\n", "__version__ = '1.2\n",
+                            "  __version__ = '1'\n", "__version__ = \n", "version = '1'\n"}) {
+    INFO(other);
+    write("/runtime/__init__.py", other);
+    CHECK(package_version(module).empty());
+  }
+  CHECK(package_version("state.so").empty());
+  CHECK(package_version("").empty());
 }
 
 TEST_CASE("rtti: rules describe tables of C APIs", "[collector]") {
