@@ -13,6 +13,8 @@ namespace gpupeak::preload {
 namespace {
 
 constexpr int64_t kCounterSlackBytes = 64 << 10;
+/// Blocks of that many bytes are few, and most of a peak: they have their Python lines.
+constexpr size_t kLargeBytes = 64 << 10;
 
 inline bool within_slack(int64_t heap_delta) {
   return heap_delta + kCounterSlackBytes >= 0 && heap_delta <= kCounterSlackBytes;
@@ -77,8 +79,10 @@ inline __attribute__((always_inline)) bool has_slot(const ProcessPage& process) 
 }
 
 /// The stack of an outermost call; none for those libraries' own.
-inline uint32_t stack_of(const HookScope& scope, ThreadSlot& slot, const CallerFrame& caller) {
+inline uint32_t stack_of(const HookScope& scope, ThreadSlot& slot, size_t bytes,
+                         const CallerFrame& caller) {
   if (!scope.entered()) return 0;
+  if (bytes >= kLargeBytes) return capture_call_site(slot.stacks, caller);
   const uint32_t node = slot.stacks.trusted_stack(caller);
   return __builtin_expect(node != 0, 1) ? node : capture_stack(slot.stacks, caller);
 }
@@ -141,7 +145,7 @@ __attribute__((noinline)) void heap_allocated_otherwise(void* block, size_t byte
   ++slot->alloc_delta;
   add_to_counters(*slot, static_cast<int64_t>(usable_bytes));
   if (!logs_events() || !chosen(*slot, block, bytes)) return;
-  const uint32_t node = stack_of(scope, *slot, caller);
+  const uint32_t node = stack_of(scope, *slot, bytes, caller);
   write_block(*slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
 }
 
@@ -157,15 +161,21 @@ __attribute__((noinline)) void heap_freed_otherwise(void* block, BlockSize& size
   write_address(*slot, GPUPEAK_REC_FREE, block);
 }
 
-/// A stack that is not the expected one, has to be walked, or is to be verified.
+/// Of a large block, or where the stack is not the expected one, has to be walked, or is to be
+/// verified.
 __attribute__((noinline)) GPUPEAK_HOT void log_unexpected(ThreadSlot& slot, void* block,
                                                           size_t bytes, size_t usable_bytes,
                                                           const CallerFrame& caller) {
   const OutermostScope scope;
   ++slot.alloc_delta;
   add_to_counters(slot, static_cast<int64_t>(usable_bytes));
-  uint32_t node = slot.stacks.verify ? 0 : slot.stacks.unexpected_stack(caller);
-  if (node == 0) node = capture_stack(slot.stacks, caller);
+  uint32_t node = 0;
+  if (bytes >= kLargeBytes) {
+    node = capture_call_site(slot.stacks, caller);
+  } else {
+    if (!slot.stacks.verify) node = slot.stacks.unexpected_stack(caller);
+    if (node == 0) node = capture_stack(slot.stacks, caller);
+  }
   write_block(slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
 }
 
@@ -175,7 +185,7 @@ __attribute__((noinline)) GPUPEAK_HOT void log_allocated(void* block, size_t byt
                                                          size_t usable_bytes,
                                                          const CallerFrame& caller,
                                                          ThreadSlot& slot, ProcessPage& process) {
-  {
+  if (__builtin_expect(bytes < kLargeBytes, 1)) {
     const OutermostScope scope;
     const uint32_t node = slot.stacks.expected_stack(caller);
     if (__builtin_expect(node != 0, 1)) {
@@ -269,7 +279,7 @@ void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, size
   add_to_counters(*slot, static_cast<int64_t>(usable_bytes - state.old_usable_bytes));
   const bool wanted = logs_events() && chosen(*slot, block, bytes);
   if (wanted) {
-    const uint32_t node = stack_of(scope, *slot, caller);
+    const uint32_t node = stack_of(scope, *slot, bytes, caller);
     const uint8_t tag = state.logged ? GPUPEAK_REC_REALLOC_END : GPUPEAK_REC_ALLOC;
     write_block(*slot, tag, block, bytes, usable_bytes, node);
   } else if (state.logged) {

@@ -6,6 +6,7 @@
 
 #include "base/hook_scope.h"
 #include "log/log.h"
+#include "stack/python_runtime.h"
 #include "stack/stack.h"
 #include "thread/emit.h"
 #include "thread/own_stack.h"
@@ -32,6 +33,14 @@ void forget_memory(void* at, size_t bytes) {
   forget_stack_memory(address_of(at), address_of(at) + whole_pages(bytes));
 }
 
+/// The program's own mappings have their Python lines, as large blocks do; but for those that an
+/// interpreter's allocator shares out itself, of which the line tells who came when it was empty.
+uint32_t site_of(gpupeak_kind kind, const CallerFrame& caller) {
+  const bool is_programs = kind == GPUPEAK_KIND_MMAP_ANON || kind == GPUPEAK_KIND_MMAP_FILE;
+  return is_programs && python_runtime_at(caller.ip) == nullptr ? capture_call_site(caller)
+                                                                : capture_stack(caller);
+}
+
 /// Opens a HookScope and passes on the record that `make` builds, unless this is a nested call.
 template <typename Make>
 void log(Make make) {
@@ -45,9 +54,10 @@ void log(Make make) {
 void mapped(void* at, size_t bytes, int prot, int flags, const CallerFrame& caller) {
   log([&] {
     if ((flags & MAP_FIXED) != 0) forget_memory(at, bytes);
+    const gpupeak_kind kind = kind_of(flags);
     Record record(GPUPEAK_REC_MAP);
-    record.u(address_of(at)).u(whole_pages(bytes)).u(static_cast<uint64_t>(prot)).u(kind_of(flags));
-    emit(record.u(capture_stack(caller)));
+    record.u(address_of(at)).u(whole_pages(bytes)).u(static_cast<uint64_t>(prot)).u(kind);
+    emit(record.u(site_of(kind, caller)));
   });
 }
 

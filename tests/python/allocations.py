@@ -1,4 +1,5 @@
-"""Allocates device memory from all kinds of Python code, and writes beside what Python says of its own stack.
+"""Allocates memory of the device and large blocks of the host's from all kinds of Python code, and writes beside what Python
+says of its own stack.
 
 Each allocation has a size of its own. The frames are taken on the line that makes the call.
 """
@@ -17,14 +18,19 @@ import traceback
 cuda = ctypes.CDLL("libcuda.so.1")  # releases the GIL around each call
 cuda_with_gil = ctypes.PyDLL("libcuda.so.1")
 libc = ctypes.CDLL(None)
+libc_with_gil = ctypes.PyDLL(None)
 expected = open(sys.argv[1], "a", encoding="utf-8", errors="surrogateescape")
 HAS_QUALNAME = sys.version_info >= (3, 11)
 sizes = iter(range(1000, 1000000))
 size_lock = threading.Lock()
 
 
-def note(case):
-    """Writes the caller's stack; returns the size to allocate."""
+LARGE = 1 << 20  # sizes that nothing else here has
+BYTES_HEAD = sys.getsizeof(b"")
+
+
+def note(case, of_host=0):
+    """Writes the caller's stack; returns the size to allocate. `of_host`: what is added to that for a block of the host's."""
     frames = []
     frame = sys._getframe(1)
     while frame is not None:
@@ -38,9 +44,13 @@ def note(case):
         raise SystemExit("Python disagrees with itself")
     with size_lock:
         size = next(sizes)
-        expected.write(json.dumps({"case": case, "pid": os.getpid(), "size": size, "frames": frames}) + "\n")
+        expected.write(json.dumps({"case": case, "pid": os.getpid(), "size": size + of_host, "frames": frames}) + "\n")
         expected.flush()
     return size
+
+
+def library_of_c(library):
+    return libc if library is cuda else libc_with_gil
 
 
 def allocate(case, library=cuda):
@@ -48,6 +58,8 @@ def allocate(case, library=cuda):
     result = library.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(note(case)))
     if result != 0:
         raise SystemExit(f"cuMemAlloc: {result}")
+    library_of_c(library).malloc(ctypes.c_size_t(LARGE + note(case + ", malloc", LARGE)))
+    bytes(2 * LARGE + note(case + ", of the interpreter's", 2 * LARGE + BYTES_HEAD))
     return pointer.value
 
 

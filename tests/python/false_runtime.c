@@ -46,6 +46,9 @@ EXPORT __attribute__((noinline)) int _PyEval_EvalFrameDefault(void) {
   CUdeviceptr at;
   for (size_t i = 1; i <= 20; ++i) {
     if (cuMemAlloc(&at, i * 1000) != CUDA_SUCCESS) return 1;
+    void *volatile block = malloc(i << 20); /* large ones would have Python's lines, too */
+    if (block == NULL) return 1;
+    free(block);
   }
   return 0;
 }

@@ -39,7 +39,8 @@ class Log:
     """What `gpupeak dump` says."""
 
     def __init__(self, tool, path):
-        self.frames, self.nodes, self.sites = {}, {}, {}
+        self.frames, self.nodes = {}, {}
+        self.sites, self.blocks = {}, {}  # of the device and of the heap, by size
         text = subprocess.run([tool, "dump", path], stdout=subprocess.PIPE, check=True).stdout.decode()
         for line in text.splitlines():
             words = line.split(" ")
@@ -52,11 +53,14 @@ class Log:
             elif " device_alloc " in line:
                 match = re.search(r" bytes (\d+) .* stack (\d+) ", line)
                 self.sites[int(match.group(1))] = match.group(2)
+            elif " alloc " in line:
+                match = re.search(r" size (\d+) usable \d+ stack (\d+)$", line)
+                self.blocks[int(match.group(1))] = match.group(2)
         self.text = text
 
     def stack(self, size):
         """Nodes, innermost first."""
-        node = self.sites.get(size)
+        node = self.sites.get(size, self.blocks.get(size))
         while node not in (None, "0"):
             yield self.nodes[node]
             node = self.nodes[node][0]
