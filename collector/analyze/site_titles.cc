@@ -205,11 +205,13 @@ SiteTitles::Site SiteTitles::make_native_site(const Candidates& found) {
 SiteTitles::Site SiteTitles::make_python_site(uint32_t stack, Candidates& scratch) const {
   const std::vector<StackNode>& nodes = definitions_.nodes();
   Site site;
-  std::vector<const ResolvedAddress*> python;
+  std::vector<const ResolvedAddress*> python, plumbing;
   for (uint32_t node = stack; node != 0; node = nodes[node].parent) {
     const ResolvedAddress& resolved = symbolizer_.resolve(node);
-    if (resolved.frames[0].is_python) python.push_back(&resolved);
+    if (resolved.frames[0].is_python)
+      (resolved.roles[0].plumbing ? plumbing : python).push_back(&resolved);
   }
+  if (python.empty()) python = plumbing;
   find_candidates(stack, true, scratch);
   const Site leaf = make_native_site(scratch);
   if (leaf.frame_count > 0) site.add(leaf.parts[0]);

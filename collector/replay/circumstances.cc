@@ -48,12 +48,13 @@ void Circumstances::change_nodes(uint64_t ticks) {
 
 void Circumstances::change_rule(const Event& event, uint32_t stack) {
   Thread& thread = threads_[event.slot];
-  const bool known = stack != 0;
+  const bool known = stack != 0 && !(thread.rule_by_python && rules_->hides_python(stack));
   const uint32_t rule = known ? rules_->rule_of(stack) : thread.rule;
   if (rule == thread.rule && thread.rule_valid_for == version_) return;
   if (known) {
     const uint32_t name = rule == kNoRule ? 0 : rule_names_[rule];
     phases_.set_rule(event.slot, name, live_.moment(event.ticks));
+    thread.rule_by_python = rules_->is_by_python(stack);
   } else {
     phases_.settle_rule(event.slot, live_.moment(event.ticks));
   }

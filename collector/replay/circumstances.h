@@ -81,7 +81,8 @@ class Circumstances {
  private:
   struct Thread {
     uint32_t tid = 0;
-    uint32_t rule = kNoRule;      // of its last stack
+    uint32_t rule = kNoRule;      // of its last stack that told
+    bool rule_by_python = false;  // that rule is by a frame of Python's
     uint64_t rule_valid_for = 0;  // version_ when it was told
     std::vector<uint32_t> tags;   // name ids, the innermost last
   };

@@ -116,6 +116,21 @@ uint32_t FrameRules::outermost(uint32_t node) {
   return kNoRule;
 }
 
+namespace {
+
+/// By module: those whose frames run Python's.
+std::vector<bool> interpreters_of(const Definitions& definitions) {
+  std::vector<bool> found(definitions.modules().size(), false);
+  for (const StackNode& node : definitions.nodes()) {
+    if (definitions.python_frame(node) == nullptr) continue;
+    const StackNode& caller = definitions.nodes()[node.parent];
+    if (caller.module != 0) found[caller.module] = true;
+  }
+  return found;
+}
+
+}  // namespace
+
 StackPhases::StackPhases(const Definitions& definitions, Symbolizer& symbolizer,
                          const std::vector<Rule>& rules) {
   if (rules.empty()) return;
@@ -123,10 +138,18 @@ StackPhases::StackPhases(const Definitions& definitions, Symbolizer& symbolizer,
   for (const Rule& rule : rules) names_.push_back(rule.name);
   const std::vector<StackNode>& nodes = definitions.nodes();
   rule_of_.resize(nodes.size(), kNoRule);
+  flags_.resize(nodes.size(), 0);
+  const std::vector<bool> interpreters = interpreters_of(definitions);
   // A caller is defined before what it calls.
   for (uint32_t node = 1; node < nodes.size(); ++node) {
-    const uint32_t outer = rule_of_[nodes[node].parent];
+    const StackNode& frame = nodes[node];
+    const bool is_python = definitions.python_frame(frame) != nullptr;
+    flags_[node] = flags_[frame.parent];
+    if (is_python) flags_[node] |= kPython;
+    if (interpreters[frame.module]) flags_[node] |= kInterpreter;
+    const uint32_t outer = rule_of_[frame.parent];
     rule_of_[node] = outer != kNoRule ? outer : frames.outermost(node);
+    if (outer == kNoRule && rule_of_[node] != kNoRule && is_python) flags_[node] |= kByPython;
   }
 }
 

@@ -64,12 +64,26 @@ class StackPhases {
   uint32_t rule_of(uint32_t stack) const {
     return stack < rule_of_.size() ? rule_of_[stack] : kNoRule;
   }
+  /// Whether the frame that the stack's rule matches is one of Python's.
+  bool is_by_python(uint32_t stack) const { return has(stack, kByPython); }
+  /// Whether the stack is within an interpreter, and Python's frames were not read (small blocks):
+  /// it does not tell which Python function runs.
+  bool hides_python(uint32_t stack) const {
+    return has(stack, kInterpreter) && !has(stack, kPython);
+  }
   const std::string& name(uint32_t rule) const { return names_[rule]; }
   size_t rule_count() const { return names_.size(); }
 
  private:
+  enum Flag : uint8_t { kInterpreter = 1, kPython = 2, kByPython = 4 };
+
+  bool has(uint32_t stack, Flag flag) const {
+    return stack < flags_.size() && (flags_[stack] & flag) != 0;
+  }
+
   std::vector<std::string> names_;
   std::vector<uint32_t> rule_of_;  // by node
+  std::vector<uint8_t> flags_;     // by node: of it and its callers
 };
 
 /// For each stack all rules that match any of its frames. Looks only at the stacks it is asked for.

@@ -47,6 +47,12 @@ bool NameRules::is_plumbing(std::string_view module, std::string_view function) 
   return any_matches(plumbing, module, function);
 }
 
+bool NameRules::is_plumbing_file(std::string_view file) const {
+  return std::any_of(plumbing.begin(), plumbing.end(), [file](const FrameGlobs& globs) {
+    return globs.functions.empty() && any_matches(globs.modules, file);
+  });
+}
+
 bool NameRules::is_landmark(std::string_view module, std::string_view function) const {
   return any_matches(landmarks, module, function);
 }

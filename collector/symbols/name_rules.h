@@ -64,6 +64,9 @@ struct NameRules {
 
   /// `function` empty: not known.
   bool is_plumbing(std::string_view module, std::string_view function) const;
+  /// Of a source file of Python's, whatever its function: native functions' names mean nothing
+  /// there.
+  bool is_plumbing_file(std::string_view file) const;
   bool is_landmark(std::string_view module, std::string_view function) const;
   void append(const NameRules& more);
 };

@@ -247,7 +247,10 @@ void Symbolizer::describe(uint32_t id, const std::vector<DwarfFrame>& known,
   for (const Frame& part : resolved.frames) {
     FrameRole& role = resolved.roles.emplace_back();
     role.start = is_start_code(part.function);
-    if (part.is_python) continue;
+    if (part.is_python) {
+      role.plumbing = rules_ != nullptr && rules_->is_plumbing_file(part.module);
+      continue;
+    }
     role.interpreter = is_python_interpreter(part.module, part.function);
     role.plumbing = (rules_ != nullptr && rules_->is_plumbing(part.module, part.function)) ||
                     is_plumbing(part.module, part.function);

@@ -111,6 +111,24 @@ TEST_CASE("python_frames: titles go from an installed package to the program", "
         "liballoc.so+0x5500 ← Conv.forward conv.py:548 ← Model.__init__ model.py:12");
 }
 
+TEST_CASE("python_frames: titles pass over Python's own import", "[collector]") {
+  PythonLog python;
+  python.log.python_frame(python.log.string("_call_with_frames_removed"),
+                          python.log.string("<frozen importlib._bootstrap>"), 241);
+  python.log.python_frame(python.log.string("free"), python.log.string("/work/pool.py"), 5);
+  const auto title_of = [&](uint32_t innermost) {
+    PythonLog own = python;
+    const uint32_t importing = own.python(own.python(own.native, 2), 5);
+    const uint32_t top = innermost != 0 ? own.python(importing, innermost) : importing;
+    own.log.device_alloc(0, 10, 1, GPUPEAK_KIND_LINEAR, 0, 100, 0, own.log.node(top, 0x5500));
+    return device_peak(analyze(own.log)).holders.at(0).title;
+  };
+  CHECK(title_of(1) == "liballoc.so+0x5500 ← Model.__init__ model.py:12 ← <module> main.py:3");
+  CHECK(title_of(0) == "liballoc.so+0x5500 ← <module> main.py:3");
+  // A name that is plumbing in C says nothing of a function in Python.
+  CHECK(title_of(6) == "liballoc.so+0x5500 ← free pool.py:5 ← <module> main.py:3");
+}
+
 TEST_CASE("python_frames: what a damaged log does not define is unknown", "[collector]") {
   for (const uint32_t number : {4u, 5u, 77u, 0xffffffffu}) {
     PythonLog python;

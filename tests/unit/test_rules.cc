@@ -495,6 +495,38 @@ TEST_CASE("rules: heap events and their frees move phases, too", "[collector]") 
   CHECK(*metric(load.metrics, "host.kept_bytes") == 40);
 }
 
+TEST_CASE("rules: stacks that do not tell Python's frames leave a phase of theirs open",
+          "[collector]") {
+  Stacks s;
+  s.log.module("/usr/bin/python3", "", 0x400000, 0x400000, 0x10000);
+  const uint32_t evaluate = s.log.node(0, 0x400100), file = s.log.string("/x/session.py");
+  s.log.python_frame(s.log.string("run"), file, 7);
+  s.log.python_frame(s.log.string("main"), file, 9);
+  const uint32_t run = s.log.node(evaluate, GPUPEAK_PYTHON_IP + 1);
+  const uint32_t other = s.log.node(evaluate, GPUPEAK_PYTHON_IP + 2);
+  const uint32_t large = s.log.node(run, 0x300100), later = s.log.node(other, 0x300100);
+  // The same calls, Python's frames not read.
+  const uint32_t small = s.log.node(evaluate, 0x300100);
+  const auto end_after = [&](std::vector<uint32_t> stacks) {
+    LogBuilder log = s.log;
+    uint64_t time = 0;
+    for (const uint32_t stack : stacks) {
+      time += 10;
+      log.alloc(0, time, 0x1000 * time, 100, stack);
+    }
+    const Summary summary =
+        analyze_log(log, with({{"none"}, {"run=session.py!run", "load=libload*!*"}, {}}));
+    REQUIRE_FALSE(summary.phases.empty());
+    CHECK(summary.phases[0].name == "run");
+    CHECK(summary.phases[0].begin_ns == 10);
+    return summary.phases[0].end_ns.value_or(0);
+  };
+  CHECK(end_after({large, small, small, later, small}) == 40);
+  CHECK(end_after({large, small, large, later}) == 40);
+  CHECK(end_after({large, s.main}) == 20);  // not in Python at all
+  CHECK(end_after({large, small, s.load}) == 30);
+}
+
 TEST_CASE("rules: thousands of changes between two phases stay two rows", "[collector]") {
   Stacks s;
   for (uint64_t i = 0; i < 5000; ++i) s.alloc(0, i, 1, i % 2 == 0 ? s.load : s.direct);
