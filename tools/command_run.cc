@@ -10,8 +10,11 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <regex>
+#include <sstream>
 
 #include "collector/rules/rule_book.h"
 #include "collector/text/error.h"
@@ -164,12 +167,31 @@ void set_unless_empty(const char* name, const std::string& value) {
   _exit(written == sizeof error && error == ENOENT ? kNotFound : kCannotExec);
 }
 
+/// Whether a process, which may have ended but was not waited for yet, has waited for children of
+/// its own: any of them has had minor faults.
+bool had_children(pid_t process) {
+  std::ifstream stat(fmt::format("/proc/{}/stat", process));
+  std::string text((std::istreambuf_iterator<char>(stat)), {});
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return true;  // not known
+  std::istringstream fields(text.substr(name_end + 1));
+  constexpr int kMinorFaultsOfChildren = 11, kFirst = 3;
+  std::string field;
+  for (int i = kFirst; i <= kMinorFaultsOfChildren; ++i) fields >> field;
+  return field != "0";
+}
+
 /// Waits for the program's end, not for its stops: the shell that stopped us together will resume
 /// us together.
 int wait_for(pid_t child, rusage& usage) {
+  siginfo_t ended;
+  while (waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+  }
+  const bool is_alone = !had_children(child);
   int status = 0;
   while (wait4(child, &status, 0, &usage) < 0 && errno == EINTR) {
   }
+  if (!is_alone) usage.ru_maxrss = 0;  // the largest of them and the process
   return status;
 }
 

@@ -194,7 +194,7 @@ void note_exit(const std::string& path, const ProcessExit& exit) {
   file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, exit_code), code);
   file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, exit_monotonic_ns),
                 exit.monotonic_ns);
-  if (counters.rss_peak_bytes == 0) {
+  if (counters.rss_peak_bytes == 0 && exit.rss_peak_bytes != 0) {
     file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, rss_peak_bytes),
                   exit.rss_peak_bytes);
   }

@@ -44,9 +44,9 @@ void join_programs(std::vector<RunLog>& logs, const std::string& wanted);
 
 /// How a process ended, as its parent saw it.
 struct ProcessExit {
-  int wait_status = 0;        ///< as waitpid gives it
-  uint64_t monotonic_ns = 0;  ///< when it had ended
-  uint64_t rss_peak_bytes = 0;
+  int wait_status = 0;          ///< as waitpid gives it
+  uint64_t monotonic_ns = 0;    ///< when it had ended
+  uint64_t rss_peak_bytes = 0;  ///< 0: not known
 };
 /// Writes it into a log's counters page; the peak only where the log has none of its own.
 void note_exit(const std::string& path, const ProcessExit& exit);

@@ -38,6 +38,18 @@ uint64_t process_start_time(int pid) {
   return value;
 }
 
+uint64_t peak_resident_bytes() {
+  char text[2048];
+  text[read_file("/proc/self/status", text, sizeof text - 1)] = 0;
+  const char* at = strstr(text, "\nVmHWM:");
+  if (at == nullptr) return 0;
+  for (at = strchr(at, ':') + 1; *at == ' ' || *at == '\t'; ++at) {
+  }
+  uint64_t kib = 0;
+  for (; *at >= '0' && *at <= '9'; ++at) kib = kib * 10 + static_cast<uint64_t>(*at - '0');
+  return kib << 10;
+}
+
 int call_filters() {
   char text[2048];  // hooks may run on small stacks
   const size_t bytes = read_file("/proc/thread-self/status", text, sizeof text - 1);

@@ -13,6 +13,10 @@ size_t read_file(const char* path, char* to, size_t capacity);
 /// 0: there is no such process.
 uint64_t process_start_time(int pid);
 
+/// The most that was resident at once of this process's memory since its last exec; 0: not known.
+/// Takes 2 KiB of stack.
+uint64_t peak_resident_bytes();
+
 /// How many filters of system calls the calling thread has put upon itself; -1: not to be found
 /// out, which a filter may be the reason for. Takes 2 KiB of stack.
 int call_filters();

@@ -409,6 +409,7 @@ void end_process() {
     page.end_ticks = ticks();
     page.end_monotonic_ns = monotonic_ns();
     page.self_bytes = self_bytes();
+    page.rss_peak_bytes = peak_resident_bytes();
     page.ended = 1;
     trim_log_file();
   }

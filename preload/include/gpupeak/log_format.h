@@ -141,7 +141,7 @@ typedef struct gpupeak_counters_page {
   int32_t exit_code;           /* exit code, or the signal */
   uint32_t device_count;       /* devices seen */
   uint64_t self_bytes;         /* what the preload has mapped for itself, log chunks included */
-  uint64_t rss_peak_bytes;     /* VmHWM at exit, or ru_maxrss by `gpupeak run`; 0: not known */
+  uint64_t rss_peak_bytes;     /* VmHWM at exit; where there is no end, ru_maxrss by `gpupeak run`; 0: not known */
   gpupeak_device_counters device[GPUPEAK_LOG_MAX_DEVICES];
   uint64_t unread_python_stacks; /* device events without the Python frames that there were */
   uint64_t exit_monotonic_ns;    /* when `gpupeak run` had waited for its end; 0: it did not */

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Resident memory is this process's largest: not what is left at its end, not its children's.
+
+usage: resident.py LIBGPUPEAK GPUPEAK CASE
+"""
+import glob
+import os
+import subprocess
+import sys
+import tempfile
+
+from common import GPUPEAK, environment, expect, report, run_checks
+
+CASE = sys.argv[3]
+PYTHON = "/usr/bin/python3"
+LARGE, SMALL = 200 << 20, 100 << 20
+TOUCH = f"import mmap; m = mmap.mmap(-1, {LARGE}); m.write(b'x' * {LARGE}); m.close(); "
+CHILD = f"import subprocess; subprocess.run(['{PYTHON}', '-c', \"{TOUCH}\"], check=True); "
+KILL = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+
+
+def resident(folder):
+    (log,) = glob.glob(os.path.join(folder, "*.gplog"))
+    return report(log)["metrics"]["host.rss.peak_bytes"]
+
+
+def bare(folder, program):
+    subprocess.run([PYTHON, "-c", program], env=environment(folder, True), cwd=folder, check=True)
+    return resident(folder)
+
+
+def below_run(folder, program):
+    subprocess.run([GPUPEAK, "run", "-q", "-o", os.path.join(folder, "a.gplog"), "--", PYTHON, "-c", program], cwd=folder,
+                   env=environment(folder, False), check=False)
+    return resident(folder)
+
+
+def case_freed(folder):
+    """What was given back before the end counts, with and without the command."""
+    for name, runs in (("bare", bare), ("run", below_run)):
+        inner = os.path.join(folder, name)
+        os.mkdir(inner)
+        bytes_seen = runs(inner, TOUCH)
+        expect(bytes_seen is not None and bytes_seen >= LARGE, f"{name}: resident {bytes_seen}, in truth {LARGE} and more")
+
+
+def case_child(folder):
+    seen = below_run(folder, CHILD)
+    expect(seen < SMALL, f"resident {seen}: that was a child's")
+
+
+def case_killed(folder):
+    seen = below_run(folder, TOUCH + KILL)
+    expect(seen >= LARGE, f"resident {seen}, in truth {LARGE} and more")
+
+
+def case_killed_with_child(folder):
+    seen = below_run(folder, CHILD + KILL)
+    expect(seen is None or seen < SMALL, f"resident {seen}: that was a child's")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        globals()[f"case_{CASE}"](folder)
+
+
+run_checks(main)
