@@ -1,5 +1,5 @@
 // The C library's own functions of these names, whatever the program or a sanitizer's runtime has
-// defined in their place (Seastar has a dl_iterate_phdr, bash a setenv): theirs may not be ready
+// defined in their place (Seastar has a dl_iterate_phdr, bash a getenv): theirs may not be ready
 // when we need them, may allocate, or may tell another time. Callers write the plain name, which
 // binds to what is here. HOOK-SAFE.
 #include <elf.h>
@@ -93,12 +93,6 @@ pthread_t pthread_self() noexcept {
   static constinit std::atomic<pthread_t (*)()> known{nullptr};
   const auto function = from_libc(known, "pthread_self");
   return function != nullptr ? function() : 0;
-}
-
-int setenv(const char* name, const char* value, int overwrite) noexcept {
-  static constinit std::atomic<int (*)(const char*, const char*, int)> known{nullptr};
-  const auto function = from_libc(known, "setenv");
-  return function != nullptr ? function(name, value, overwrite) : -1;
 }
 
 /// Without what may follow the four.

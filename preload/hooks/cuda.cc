@@ -17,6 +17,7 @@
 #include "hooks/cuda_lookup.h"
 #include "hooks/missing_hooks.h"
 #include "stack/stack.h"
+#include "stack/unwinder.h"
 
 namespace gpupeak::preload {
 
@@ -36,6 +37,7 @@ namespace calls {
 
 template <typename Real>
 CUresult init(const ApiCall&, Real real, unsigned flags) {
+  if (ensure_started_for_cuda()) load_unwinder();
   DriverScope scope;
   const CUresult result = real(flags);
   if (scope.accounts()) log_missing_hooks();

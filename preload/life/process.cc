@@ -4,6 +4,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -294,11 +295,26 @@ void decide() {
   g_process->decided = 1;
 }
 
-/// Says to the programs that this one will start that they were not the one asked for.
+/// Says to the programs that this one will start that they were not the one asked for. What setenv
+/// does, but without malloc: the program's own may not be ready before main.
 void mark_children() {
-  Text<16> pid;
-  pid.add(static_cast<uint64_t>(sys::getpid()));
-  setenv("GPUPEAK_RUN_PID", pid.c_str(), 1);
+  constexpr std::string_view kName = "GPUPEAK_RUN_PID=";
+  constexpr size_t kEntryBytes = 32;
+  size_t count = 0;
+  while (environ[count] != nullptr) ++count;
+  const size_t list_bytes = (count + 2) * sizeof(char*);
+  void* at = map_pages((list_bytes + kEntryBytes + 4095) / 4096 * 4096);
+  if (at == nullptr) return;
+  char** list = static_cast<char**>(at);
+  size_t n = 0;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (strncmp(*entry, kName.data(), kName.size()) != 0) list[n++] = *entry;
+  }
+  Text<kEntryBytes> own;
+  own.add(kName).add(static_cast<uint64_t>(sys::getpid()));
+  list[n] = static_cast<char*>(at) + list_bytes;
+  memcpy(list[n], own.c_str(), own.view().size() + 1);
+  environ = list;
 }
 
 /// False if the program's calls of malloc go elsewhere: it defines malloc itself.
@@ -392,8 +408,12 @@ void finish_start() {
   if (recording() || g_open_error != 0) say_what_is_wrong();
   if (!recording()) return;
   if (environment().run_pid == 0) mark_children();
-  if (!owns_malloc()) set_quality(GPUPEAK_Q_FOREIGN_MALLOC);
-  load_unwinder();
+  // The program's own malloc may not be ready before main, and the loader would call it. The
+  // unwinder, which device calls need most, is then loaded at the first of them.
+  if (owns_malloc())
+    load_unwinder();
+  else
+    set_quality(GPUPEAK_Q_FOREIGN_MALLOC);
   enter_process_phase("start");
 }
 

@@ -17,8 +17,8 @@ struct UnwindScratch {
 };
 
 /// Loads an unwinder. Once, from the library's constructor or at a process's first CUDA call: it
-/// calls dlopen, so never from within an allocator hook. Sets the quality bit if libunwind is
-/// missing.
+/// calls dlopen, which calls malloc, so never from within an allocator hook, nor before main where
+/// the program has its own. Sets the quality bit if libunwind is missing.
 void load_unwinder();
 
 /// Code has been unloaded: what the unwinder remembers of it need not hold for what comes to lie

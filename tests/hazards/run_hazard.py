@@ -201,6 +201,11 @@ def case_foreign_malloc(folder):
     expect("malloc" in text, f"the report does not say that the heap is unseen: {text}")
 
 
+def case_foreign_malloc_off(folder):
+    """Nothing is called there either where nothing of the host is recorded."""
+    plain(folder, GPUPEAK_HOST="off")
+
+
 def case_sizes(folder, **more):
     """What is recorded of each block is what the allocator says that it keeps for it."""
     done = run(folder, True, **more)
