@@ -318,6 +318,7 @@ int run(const RunOptions& options) {
   for (const RunLog& log : logs) {
     if (log.of_child)
       note_exit(log.path, {status, ended, static_cast<uint64_t>(usage.ru_maxrss) * 1024});
+    cut_hole(log.path);
   }
   std::string said;
   if (!options.quiet) {

@@ -198,8 +198,15 @@ void note_exit(const std::string& path, const ProcessExit& exit) {
     file.write_at(header.counters_offset + offsetof(gpupeak_counters_page, rss_peak_bytes),
                   exit.rss_peak_bytes);
   }
-  // A process that was killed left the hole behind its log.
-  if (counters.file_bytes >= header.chunks_offset) file.cut_to(counters.file_bytes);
+}
+
+void cut_hole(const std::string& path) {
+  const File file(path, O_RDWR);
+  gpupeak_file_header header{};
+  gpupeak_counters_page counters{};
+  if (!read_header(file, header) || !file.read_at(header.counters_offset, counters)) return;
+  if (counters.file_bytes >= header.chunks_offset && !may_be_running(header, counters))
+    file.cut_to(counters.file_bytes);
 }
 
 }  // namespace gpupeak::tools
