@@ -25,6 +25,14 @@ void release_left_locks() {
   }
 }
 
+bool is_short_of_stack() {
+  constexpr uintptr_t kPlenty = 8 << 10;  // twice what libunwind takes
+  stack_t alternate{};
+  sys::call6(SYS_sigaltstack, 0, reinterpret_cast<long>(&alternate), 0, 0, 0, 0);
+  return (alternate.ss_flags & SS_ONSTACK) != 0 &&
+         arch::stack_pointer() - reinterpret_cast<uintptr_t>(alternate.ss_sp) < kPlenty;
+}
+
 bool is_within_handler(uintptr_t target) {
   stack_t alternate{};
   sys::call6(SYS_sigaltstack, 0, reinterpret_cast<long>(&alternate), 0, 0, 0, 0);

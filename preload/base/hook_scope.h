@@ -40,6 +40,10 @@ void release_left_locks();
 /// the lock.
 void leave_scopes_for(uintptr_t target);
 
+/// Whether the thread is on a signal handler's own stack, which a program makes as large as its own
+/// needs, and too little of it is left for more than what a record takes. Asks the kernel.
+bool is_short_of_stack();
+
 /// Whether `target` lies on a signal handler's own stack, on which the thread is now: a jump there
 /// leaves nothing of the other stack.
 bool is_within_handler(uintptr_t target);

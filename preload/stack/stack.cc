@@ -267,12 +267,13 @@ uint32_t node_of(StackCache& cache, void* const* frames, int first, int count) {
   return path.node;
 }
 
-/// By libunwind, from here. `caller` stands for the whole stack if there is no unwinder.
+/// By libunwind, from here. `caller` stands for the whole stack if there is no unwinder, or no room
+/// for it.
 uint32_t unwound_node(StackCache& cache, const void* caller, Unwound& unwound) {
   const int saved_errno = errno;
   constexpr int kCapacity = sizeof cache.unwound / sizeof cache.unwound[0];
   int count = 0;
-  {
+  if (!is_short_of_stack()) {
     const LibraryScope inside;
     count = unwind(cache.unwind_scratch, cache.unwound, kCapacity);
   }

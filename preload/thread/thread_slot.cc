@@ -129,6 +129,7 @@ void ThreadSlot::claim_only_writer(uint64_t quiet_since) {
   std::atomic_ref<uint32_t> only_writer(g_process->only_writer);
   if (only_writer.load(std::memory_order_relaxed) != 0) return;
   const bool alone = !any_other([](ThreadSlot&) { return true; });
+  if (!alone && is_short_of_stack()) return;
   if (!alone && call_filters() != g_call_filters) {  // a filter since might kill for membarrier
     g_may_claim = false;
     return;
@@ -180,7 +181,7 @@ bool ThreadSlot::refill(size_t room) {
   address = 0;
   unstamped = 0;
   flush_slot(*this);
-  if (sample_now) sample_process();
+  if (sample_now && !is_short_of_stack()) sample_process();
   keep_to_log_limit();
   look_around(room);
   return static_cast<size_t>(end - at) >= room;

@@ -1,5 +1,6 @@
-/* A program whose own malloc cannot be called before main has set it up, as GNU Common Lisp's (Maxima). Nothing of ours may
- * do so: not the loader for us, nor the C library. Its environment is as it was, and can be changed as ever. */
+/* A program whose own malloc cannot be called before main has set it up, as GNU Common Lisp's
+ * (Maxima). Nothing of ours may do so: not the loader for us, nor the C library. Its environment is
+ * as it was, and can be changed as ever. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
