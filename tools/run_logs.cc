@@ -68,6 +68,8 @@ std::optional<RunLog> read_log(const std::string& path, uint64_t since_ns, pid_t
   gpupeak_counters_page counters{};
   if (!read_header(file, header) || header.start_realtime_ns < since_ns) return std::nullopt;
   if (!file.read_at(header.counters_offset, counters)) return std::nullopt;
+  // The folder may be that of other runs, too.
+  if (header.run_pid != static_cast<uint32_t>(child)) return std::nullopt;
   return RunLog{path,
                 static_cast<pid_t>(header.pid),
                 header.process_start_time,

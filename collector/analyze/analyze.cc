@@ -120,8 +120,10 @@ class SummaryBuilder {
     if (header.rank >= 0) run.rank = header.rank;
     run.start_time = iso_time(header.start_realtime_ns);
     run.duration_ns = log_.clock().to_ns(replay_.last_ticks());
-    if (page.end_monotonic_ns > header.start_monotonic_ns) {
-      const uint64_t to_end = page.end_monotonic_ns - header.start_monotonic_ns;
+    // Who left without an end may have done much since the last event; `run` knows when that was.
+    const uint64_t end = page.ended != 0 ? page.end_monotonic_ns : page.exit_monotonic_ns;
+    if (end > header.start_monotonic_ns) {
+      const uint64_t to_end = end - header.start_monotonic_ns;
       run.duration_ns =
           std::max(run.duration_ns, static_cast<int64_t>(std::min<uint64_t>(to_end, INT64_MAX)));
     }

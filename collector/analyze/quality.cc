@@ -95,7 +95,8 @@ class QualityReport {
                         " of kinds that this gpupeak does not know were skipped");
     }
     if (has(GPUPEAK_Q_DISK_FULL)) {
-      warn_inexact("GP007", "the log could not grow (disk full or file size limit)");
+      warn_inexact("GP007",
+                   "the log could not grow (disk full, file size limit, or a sandbox forbids it)");
     }
     if (has(GPUPEAK_Q_DEVICE_TABLE_FULL)) {
       warn_inexact("GP008", "the table of live device memory was full: device events were lost");
@@ -173,7 +174,9 @@ class QualityReport {
            "unseen, host sums are not given");
     }
     if (has(GPUPEAK_Q_FOREIGN_MALLOC)) {
-      warn("GP016", "the program brings its own malloc: its heap is unseen");
+      warn("GP016",
+           "the program, or a library preloaded before gpupeak's, brings its own malloc: its heap "
+           "is unseen");
       quality_.hooks_missing.emplace_back("malloc");
     }
     missing_hooks();

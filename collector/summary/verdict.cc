@@ -148,12 +148,24 @@ class Judge {
         grouped(count), count == 1 ? " was" : "s were", last.api, last.result));
   }
 
+  std::string why_no_host() const {
+    for (const Warning& warning : summary_.quality.warnings) {
+      if (warning.code == "GP011") return ": GPUPEAK_HOST=off";
+      if (warning.code == "GP014") return ": recording began in a forked child";
+      if (warning.code == "GP015") return ": recording began after the process had run a while";
+      if (warning.code == "GP016")
+        return ": the program, or a library preloaded before gpupeak's, brings its own malloc";
+    }
+    return "";
+  }
+
   void peaks() {
     if (peak_ == nullptr) {
       say(verdict_.device != nullptr ? "no memory of a GPU was handed out"
           : metric(summary_.metrics, "host.peak_bytes")
               ? "nothing was allocated"
-              : "no memory of a GPU was handed out, and the host's was not measured");
+              : "no memory of a GPU was handed out, and the host's was not measured" +
+                    why_no_host());
       return;
     }
     std::string text = fmt::format("peak {}", size(peak_->bytes));
@@ -288,12 +300,33 @@ class Judge {
       verdict_.hints.push_back(fmt::format("{} % of it has no names{}", percent(unnamed, listed),
                                            what_names(by_module, unnamed)));
     }
+    resident();
     growth();
     const auto slack = verdict_.device == nullptr
                            ? std::nullopt
                            : metric(verdict_.device->metrics, "device.ledger.pool_slack_bytes");
     if (slack.value_or(0) > peak_->bytes / kWorthAHint)
       verdict_.hints.push_back(fmt::format("pools keep {} more that nobody uses", size(slack)));
+  }
+
+  /// Where what was resident is far from what was asked for, whichever is larger: of the whole run,
+  /// whose largest RSS is known.
+  void resident() {
+    constexpr uint64_t kWorthWords = 32 << 20;
+    const std::optional<uint64_t> rss = metric(summary_.metrics, "host.rss.peak_bytes");
+    const Quality& quality = summary_.quality;
+    if (verdict_.device != nullptr || !rss || !quality.exact || !quality.log_complete) return;
+    const uint64_t peak = peak_->bytes;
+    if (*rss / 2 > peak && *rss - peak >= kWorthWords) {
+      verdict_.hints.push_back(fmt::format(
+          "RSS reached {}: {} of it or more is not in the peak, but code, files, stacks, what an "
+          "allocator kept, or mapped by bare system calls",
+          size(rss), size(*rss - peak)));
+    } else if (peak / 2 > *rss && peak - *rss >= kWorthWords) {
+      verdict_.hints.push_back(
+          fmt::format("{} of it or more was asked for and not resident: RSS never passed {}",
+                      size(peak - *rss), size(rss)));
+    }
   }
 
   /// Unless it is told as the reason of a failure.

@@ -193,6 +193,7 @@ gpupeak_file_header describe_process(Reason reason, bool forked) {
   header.pid = static_cast<uint32_t>(sys::getpid());
   header.ppid = static_cast<uint32_t>(sys::getppid());
   header.rank = environment().rank;
+  header.run_pid = static_cast<uint32_t>(environment().run_pid);
   if (reason == Reason::kFirstCudaCall || forked) header.flags |= GPUPEAK_FLAG_LATE_START;
   if (forked) header.flags |= GPUPEAK_FLAG_FORKED;
   header.process_start_time = process_start_time(static_cast<int>(header.pid));

@@ -172,6 +172,23 @@ def children(folder):
     expect(len(os.listdir(own)) == 1, "a folder as output")
 
 
+def other_run(folder):
+    """What another run leaves in the folder meanwhile is not taken for this one's."""
+    running = subprocess.Popen([GPUPEAK, "run", "-o", os.path.join(folder, "d.gplog"), "--", "/bin/sh", "-c", "echo; read x"], cwd=folder,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    running.stdout.readline()
+    run(folder, "/bin/true", out="other.gplog")
+    said = running.communicate(b"\n")[1].decode()
+    expect("d.gplog" in said and "other.gplog" not in said, said)
+
+
+def left_early(folder):
+    """A run that leaves without an end is as long as it was, not as the time of its last event."""
+    run(folder, "/usr/bin/python3", "-c", "import os, time; time.sleep(1.1); os._exit(0)")
+    found = summary(folder)
+    expect(not found["quality"]["log_complete"] and found["run"]["duration_ns"] > 1_000_000_000, str(found["run"]))
+
+
 def bad_stderr(folder):
     """Standard error closed, full, or without a reader: the program runs and gives its code."""
     out = os.path.join(folder, "d.gplog")
@@ -204,5 +221,5 @@ def main():
         CASES[sys.argv[5]](folder)
 
 
-CASES = {case.__name__: case for case in (exec_away, slow_wrapper, wrapper_with_gpu, old_log, children, bad_stderr)}
+CASES = {case.__name__: case for case in (exec_away, slow_wrapper, wrapper_with_gpu, old_log, children, other_run, left_early, bad_stderr)}
 run_checks(main)

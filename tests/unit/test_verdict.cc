@@ -295,3 +295,35 @@ TEST_CASE("writers: on a narrow terminal no line is wider, in a pipe none is cut
   CHECK(report(summary, pipe).find(std::string(300, 'x')) != std::string::npos);
   CHECK(report(summary, pipe).find("…") == std::string::npos);
 }
+
+TEST_CASE("verdict: RSS far from the peak is explained, of a whole run alone", "[collector]") {
+  Summary summary;
+  summary.log_path = "run.gplog";
+  Peak peak;
+  peak.scope = "host";
+  peak.bytes = 300 * kMiB;
+  peak.holders = {holder("main", 300 * kMiB)};
+  summary.peaks.push_back(peak);
+  summary.metrics["host.peak_bytes"] = peak.bytes;
+  const auto said = [&](uint64_t rss) {
+    summary.metrics["host.rss.peak_bytes"] = rss;
+    return ending(summary);
+  };
+  CHECK(said(100 * kMiB)
+            .find("200 MiB of it or more was asked for and not resident: RSS never "
+                  "passed 100 MiB") != std::string::npos);
+  CHECK(said(700 * kMiB).find("RSS reached 700 MiB: 400 MiB of it or more is not in the peak") !=
+        std::string::npos);
+  CHECK(said(250 * kMiB).find("resident") == std::string::npos);
+  CHECK(said(500 * kMiB).find("RSS reached") == std::string::npos);
+  summary.quality.log_complete = false;
+  CHECK(said(100 * kMiB).find("resident") == std::string::npos);
+}
+
+TEST_CASE("verdict: where nothing is known of the host it is said why", "[collector]") {
+  Summary summary;
+  summary.log_path = "run.gplog";
+  summary.quality.warnings = {{"GP016", "…"}};
+  CHECK(ending(summary).find("the host's was not measured: the program, or a library preloaded "
+                             "before gpupeak's, brings its own malloc") != std::string::npos);
+}

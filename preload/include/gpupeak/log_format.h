@@ -82,6 +82,8 @@ typedef struct gpupeak_file_header {
   char tool_version[32];       /* nul-terminated */
   uint8_t boot_id[16];         /* of the machine's boot, random; zeros: not known */
   uint64_t pid_namespace;      /* inode of /proc/self/ns/pid: where pid is a name; 0: not known */
+  uint32_t run_pid;            /* the process that was asked for, which this one descends from or is; 0: not said */
+  uint32_t reserved;
 } gpupeak_file_header;
 
 /* ---- counters page: rewritten in place, each field atomically ------------------------------ */
