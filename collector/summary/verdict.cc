@@ -148,15 +148,21 @@ class Judge {
         grouped(count), count == 1 ? " was" : "s were", last.api, last.result));
   }
 
-  std::string why_no_host() const {
+  /// Where there is no sum of it.
+  std::string what_of_host() const {
+    if (metric(summary_.metrics, "host.kind.heap.peak_bytes"))
+      return "of the host each kind's peak was counted, and no sum";
     for (const Warning& warning : summary_.quality.warnings) {
-      if (warning.code == "GP011") return ": GPUPEAK_HOST=off";
-      if (warning.code == "GP014") return ": recording began in a forked child";
-      if (warning.code == "GP015") return ": recording began after the process had run a while";
+      if (warning.code == "GP011") return "the host's was not measured: GPUPEAK_HOST=off";
+      if (warning.code == "GP014")
+        return "the host's was not measured: recording began in a forked child";
+      if (warning.code == "GP015")
+        return "the host's was not measured: recording began after the process had run a while";
       if (warning.code == "GP016")
-        return ": the program, or a library preloaded before gpupeak's, brings its own malloc";
+        return "the heap was not measured: the program, or a library preloaded before gpupeak's, "
+               "brings its own malloc";
     }
-    return "";
+    return "the host's was not measured";
   }
 
   void peaks() {
@@ -164,8 +170,7 @@ class Judge {
       say(verdict_.device != nullptr ? "no memory of a GPU was handed out"
           : metric(summary_.metrics, "host.peak_bytes")
               ? "nothing was allocated"
-              : "no memory of a GPU was handed out, and the host's was not measured" +
-                    why_no_host());
+              : "no memory of a GPU was handed out, and " + what_of_host());
       return;
     }
     std::string text = fmt::format("peak {}", size(peak_->bytes));

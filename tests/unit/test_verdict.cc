@@ -307,7 +307,7 @@ TEST_CASE("verdict: RSS far from the peak is explained, of a whole run alone", "
   summary.metrics["host.peak_bytes"] = peak.bytes;
   const auto said = [&](uint64_t rss) {
     summary.metrics["host.rss.peak_bytes"] = rss;
-    return ending(summary);
+    return ending(summary, {.width = 200});
   };
   CHECK(said(100 * kMiB)
             .find("200 MiB of it or more was asked for and not resident: RSS never "
@@ -324,6 +324,10 @@ TEST_CASE("verdict: where nothing is known of the host it is said why", "[collec
   Summary summary;
   summary.log_path = "run.gplog";
   summary.quality.warnings = {{"GP016", "…"}};
-  CHECK(ending(summary).find("the host's was not measured: the program, or a library preloaded "
-                             "before gpupeak's, brings its own malloc") != std::string::npos);
+  CHECK(ending(summary, {.width = 200})
+            .find("and the heap was not measured: the program, or a library preloaded "
+                  "before gpupeak's, brings its own malloc") != std::string::npos);
+  summary.metrics["host.kind.heap.peak_bytes"] = kMiB;
+  CHECK(ending(summary, {.width = 200})
+            .find("and of the host each kind's peak was counted, and no sum") != std::string::npos);
 }
