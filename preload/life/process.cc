@@ -299,6 +299,7 @@ void decide() {
 /// Says to the programs that this one will start that they were not the one asked for. What setenv
 /// does, but without malloc: the program's own may not be ready before main.
 void mark_children() {
+  if (environ == nullptr) return;
   constexpr std::string_view kName = "GPUPEAK_RUN_PID=";
   constexpr size_t kEntryBytes = 32;
   size_t count = 0;

@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <initializer_list>
 
 #include "base/environment.h"
+#include "base/signals_held.h"
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "log/log.h"
@@ -54,7 +56,8 @@ bool find_command(Path& command) {
 char** bare_environment() {
   static char* variables[kMaxEnvironment + 1];
   size_t n = 0;
-  for (char** entry = environ; *entry != nullptr && n < kMaxEnvironment; ++entry) {
+  char** entry = environ;  // none after clearenv()
+  for (; entry != nullptr && *entry != nullptr && n < kMaxEnvironment; ++entry) {
     if (strncmp(*entry, "LD_PRELOAD=", 11) != 0 && strncmp(*entry, "LD_AUDIT=", 9) != 0) {
       variables[n++] = *entry;
     }
@@ -72,15 +75,22 @@ bool run_command(const char* command) {
       "--",    log_path().data(), nullptr};
   char** variables = bare_environment();
   alignas(16) static char stack[64 << 10];
+  // No handler of the program's expects to run after its end for as long as this takes, least of
+  // all a timer's. Who wants to end or stop us can.
+  const SignalsHeld held(SignalsHeld::bit(SIGINT) | SignalsHeld::bit(SIGTERM) |
+                         SignalsHeld::bit(SIGHUP) | SignalsHeld::bit(SIGQUIT) |
+                         SignalsHeld::bit(SIGTSTP));
   struct Start {
     const char* command;
     const char** arguments;
     char** variables;
-  } start{command, arguments, variables};
+    const SignalsHeld& held;
+  } start{command, arguments, variables, held};
   const int child = clone(
       [](void* data) -> int {
         const auto* s = static_cast<const Start*>(data);
         sys::call6(SYS_dup3, 2, 1, 0, 0, 0, 0);  // all it says goes to stderr
+        s->held.let_go();
         sys::call6(SYS_execve, reinterpret_cast<long>(s->command),
                    reinterpret_cast<long>(s->arguments), reinterpret_cast<long>(s->variables), 0, 0,
                    0);

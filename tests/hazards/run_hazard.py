@@ -387,6 +387,9 @@ def case_bare_summary(folder):
     expect("gpupeak" in text and "Peak host heap" in text, f"stderr: {text}")
 
 
+case_bare_summary_timer = case_bare_summary
+
+
 def case_setuid(folder):
     """A program that gains privileges does not load us, or does nothing with us."""
     if os.geteuid() != 0:
