@@ -199,7 +199,7 @@ void say_why_there_is_no_log(const std::string& program) {
   say("{0} left no log, so nothing was measured. A statically linked program (also most Go "
       "programs) and a setuid program do not load preloaded libraries; `ldd {0}` tells. If it only "
       "starts the program that you mean, try --children all.",
-      program);
+      collector::escape(program));
 }
 
 /// Never throws: what is wrong with a log is said, and the program's exit code stays ours.
@@ -207,7 +207,7 @@ std::string first_screen(const std::string& log, double patience_s) {
   try {
     return short_summary(log, {}, style_for(STDERR_FILENO, {}), patience_s);
   } catch (const std::exception& error) {
-    say("{}: {}", log, error.what());
+    say("{}: {}", collector::escape(log), error.what());
     return {};
   }
 }
@@ -218,18 +218,20 @@ std::string print_summary(const std::vector<RunLog>& logs, const std::string& ch
   const std::string said = first_screen(logs.front().path, patience_s);
   say_text(said);
   for (size_t i = 1; i <= logs.front().parts; ++i)
-    say_text(fmt::format("  part: {}#{}\n", logs.front().path, i));
+    say_text(fmt::format("  part: {}#{}\n", collector::escape(logs.front().path), i));
   constexpr size_t kMostNamed = 5;
   size_t beside = 0, in_folder = 0;
   for (size_t i = 1; i < logs.size(); ++i) {
     const bool is_child = logs[i].path.starts_with(children + "/");
     ++(is_child ? in_folder : beside);
-    if (!is_child && beside <= kMostNamed) say_text(fmt::format("  also: {}\n", logs[i].path));
+    if (!is_child && beside <= kMostNamed)
+      say_text(fmt::format("  also: {}\n", collector::escape(logs[i].path)));
   }
   if (beside > kMostNamed) say_text(fmt::format("  also: {} more\n", beside - kMostNamed));
   if (in_folder > 0) {
     say_text(fmt::format("  also: {} of child processes in {}\n",
-                         in_folder == 1 ? "the log" : fmt::format("{} logs", in_folder), children));
+                         in_folder == 1 ? "the log" : fmt::format("{} logs", in_folder),
+                         collector::escape(children)));
   }
   return said;
 }
@@ -255,11 +257,12 @@ void prepare_place(const RunOptions& options, const std::string& pattern) {
   const bool is_known = folder.find('%') == std::string::npos;
   if (is_known && access(folder.c_str(), W_OK | X_OK) != 0 && !options.quiet) {
     say("cannot write a log into {}: {}. Nothing will be recorded; choose another place with -o",
-        folder, strerror(errno));
+        collector::escape(folder), strerror(errno));
   }
   if (pattern.find('%') != std::string::npos) return;
   if (remove_old_log(pattern) == OldLog::kInUse && !options.quiet) {
-    say("{} is the log of a process that still runs; this run's gets another name", pattern);
+    say("{} is the log of a process that still runs; this run's gets another name",
+        collector::escape(pattern));
   }
 }
 
@@ -283,7 +286,7 @@ int run(const RunOptions& options) {
     return kOwnFailure;
   }
   prepare_place(options, pattern);
-  if (!options.quiet) say("recording to {}   (-q to silence)", pattern);
+  if (!options.quiet) say("recording to {}   (-q to silence)", collector::escape(pattern));
   std::optional<OutputPhases> output;
   if (!options.phases_on_output.empty()) output.emplace(options.phases_on_output);
   const uint64_t began = now_ns(CLOCK_REALTIME);
@@ -309,7 +312,7 @@ int run(const RunOptions& options) {
   const uint64_t ended = now_ns(CLOCK_MONOTONIC);
   g_child = 0;
   if (failed) {
-    say("cannot run {}: {}", options.command[0], strerror(error));
+    say("cannot run {}: {}", collector::escape(options.command[0]), strerror(error));
     return error == ENOENT ? kNotFound : kCannotExec;
   }
   std::vector<RunLog> logs = find_logs({pattern, children}, began, child);

@@ -1,6 +1,7 @@
 """One program, one log: `run -o FILE -- wrapper … program` leaves the program's, or none. argv: … CUDA_BENCHMARK FOLDER_OF_THE_DRIVER CASE"""
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -189,6 +190,15 @@ def left_early(folder):
     expect(not found["quality"]["log_complete"] and found["run"]["duration_ns"] > 1_000_000_000, str(found["run"]))
 
 
+def odd_names(folder):
+    """No name reaches the terminal as more than text."""
+    odd = os.path.join(folder, "a\x1b[31m\nb")
+    os.mkdir(odd)
+    for command, code in (("/bin/true", 0), (os.path.join(odd, "absent"), 127), ("/bin/bash -c 'true; sleep 1.2; exec true'", 0)):
+        _, said = run(odd, *(shlex.split(command) if code == 0 else [command]), code=code, out="%n\x1b.gplog")
+        expect("\x1b" not in said and "\\x1b" in said, repr(said))
+
+
 def bad_stderr(folder):
     """Standard error closed, full, or without a reader: the program runs and gives its code."""
     out = os.path.join(folder, "d.gplog")
@@ -221,5 +231,5 @@ def main():
         CASES[sys.argv[5]](folder)
 
 
-CASES = {case.__name__: case for case in (exec_away, slow_wrapper, wrapper_with_gpu, old_log, children, other_run, left_early, bad_stderr)}
+CASES = {case.__name__: case for case in (exec_away, slow_wrapper, wrapper_with_gpu, old_log, children, other_run, left_early, odd_names, bad_stderr)}
 run_checks(main)
