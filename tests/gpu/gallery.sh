@@ -33,6 +33,10 @@ if [ -n "$ort" ]; then
         "$ort/onnxruntime_perf_test" -e $provider -r 20 -I -m times "$ort/models/light_$model.onnx"
     done
   done
+  if python3 -c 'import onnxruntime' 2>/dev/null; then
+    cp "$here/ort_infer.py" infer.py
+    one ort_python python3 infer.py "$ort/models/light_vgg19.onnx"
+  fi
 fi
 if [ -n "$llama" ]; then
   (cd "$here/../e2e" && python3 -c 'import sys, tiny_llama; tiny_llama.write(sys.argv[1])' "$OLDPWD/tiny.gguf")
