@@ -38,7 +38,7 @@ inline constexpr ptrdiff_t kVarintBytes = 10;
 
 /// As read_varint() does, without a branch on how long it is: of hot records nobody can guess that.
 /// kVarintBytes must be readable at `at`.
-inline const uint8_t* read_inner_varint(const uint8_t* at, uint64_t& value) {
+[[gnu::always_inline]] inline const uint8_t* read_inner_varint(const uint8_t* at, uint64_t& value) {
   static_assert(std::endian::native == std::endian::little);
   uint32_t word = 0;
   memcpy(&word, at, sizeof word);

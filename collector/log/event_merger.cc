@@ -17,25 +17,18 @@ EventMerger::EventMerger(const LogReader& log, std::vector<Source> sources, cons
     : sources_(std::move(sources)),
       next_sequence_(turn.next_sequence),
       patience_ticks_(log.clock().ticks_per_second()) {
-  ready_.reserve(sources_.size());
   for (uint32_t i = 0; i < sources_.size(); ++i) push_ready(i);
   if (turn.slot) begin_with(*turn.slot);
-  if (!ready_.empty()) first_slot_ = sources_[ready_.front().source].next.slot;
+  if (!ready_.empty()) first_slot_ = sources_[ready_.first().number].next.slot;
 }
 
 /// Of slots whose events are the first at the same time, the one that was running goes on.
 void EventMerger::begin_with(uint32_t slot) {
-  const auto first = std::find_if(ready_.begin(), ready_.end(), [&](const Ready& ready) {
-    return sources_[ready.source].next.slot == slot;
-  });
-  if (first == ready_.end() || first->ticks != ready_.front().ticks) return;
-  const uint32_t source = first->source;
-  std::make_heap(ready_.begin(), ready_.end(), [source](const Ready& a, const Ready& b) {
-    const bool tie = a.ticks == b.ticks && a.source != b.source;
-    if (tie && (a.source == source || b.source == source)) return b.source == source;
-    return b < a;
-  });
-  running_ = &sources_[source];
+  const auto source = std::find_if(sources_.begin(), sources_.end(),
+                                   [slot](const Source& one) { return one.next.slot == slot; });
+  if (source == sources_.end()) return;
+  if (!ready_.put_first(static_cast<uint32_t>(source - sources_.begin()))) return;
+  running_ = &*source;
   limit_ = others_from();
 }
 
@@ -93,7 +86,7 @@ size_t EventMerger::run_on(std::span<Event> events, uint64_t until) {
     const std::span<Event> room = in_place ? events.subspan(count) : next;
     const size_t decoded = running_->decoder.next(room, limit);
     if (decoded == 0) {
-      remove_first();
+      ready_.pop_first();
       running_ = nullptr;
       return count;
     }
@@ -112,8 +105,7 @@ size_t EventMerger::run_on(std::span<Event> events, uint64_t until) {
 }
 
 void EventMerger::stop_running(uint64_t next_ticks) {
-  ready_.front().ticks = next_ticks;
-  sift_down();
+  ready_.move_first(next_ticks);
   running_ = nullptr;
 }
 
@@ -125,32 +117,7 @@ void EventMerger::pass(Event& event) {
   recheck_ = !parked_.empty();
 }
 
-void EventMerger::push_ready(uint32_t source) {
-  ready_.push_back({sources_[source].next.ticks, source});
-  std::push_heap(ready_.begin(), ready_.end(),
-                 [](const Ready& a, const Ready& b) { return b < a; });
-}
-
-/// Restores the heap after its first entry has become later.
-void EventMerger::sift_down() {
-  size_t at = 0;
-  while (true) {
-    size_t child = 2 * at + 1;
-    if (child >= ready_.size()) return;
-    if (child + 1 < ready_.size()) child += ready_[child + 1] < ready_[child] ? 1 : 0;
-    if (!(ready_[child] < ready_[at])) return;
-    std::swap(ready_[child], ready_[at]);
-    at = child;
-  }
-}
-
-void EventMerger::remove_first() {
-  ready_.front() = ready_.back();
-  ready_.pop_back();
-  sift_down();
-}
-
-/// The slot whose event is next, which stays the heap's first; nullptr at the end.
+/// The slot whose event is next, which stays ready_'s first; nullptr at the end.
 EventMerger::Source* EventMerger::pick() {
   while (true) {
     recheck_ = false;
@@ -168,27 +135,24 @@ EventMerger::Source* EventMerger::pick() {
       const Source* first = *std::min_element(parked_.begin(), parked_.end(), [](auto* a, auto* b) {
         return a->next.sequence < b->next.sequence;
       });
-      if (ready_.empty() || ready_.front().ticks > first->next.ticks + patience_ticks_) {
+      if (ready_.empty() || ready_.first().ticks > first->next.ticks + patience_ticks_) {
         missing_device_events_ += first->next.sequence - next_sequence_;
         next_sequence_ = first->next.sequence;
         continue;
       }
     }
     if (ready_.empty()) return nullptr;
-    Source& source = sources_[ready_.front().source];
+    Source& source = sources_[ready_.first().number];
     if (!held_back(source.next)) return &source;
-    remove_first();
+    ready_.pop_first();
     parked_.push_back(&source);
     has_parked_ = true;
   }
 }
 
-/// The time up to which the heap's first slot goes on undisturbed.
+/// The time up to which ready_'s first slot goes on undisturbed.
 uint64_t EventMerger::others_from() const {
-  uint64_t from = UINT64_MAX;
-  for (size_t child = 1; child < std::min<size_t>(ready_.size(), 3); ++child) {
-    from = std::min(from, ready_[child].ticks);
-  }
+  uint64_t from = ready_.second_ticks();
   for (const Source* source : parked_) {
     const uint64_t ticks = source->next.ticks;
     from =

@@ -26,6 +26,7 @@
 #include "collector/log/event.h"
 #include "collector/log/log_reader.h"
 #include "collector/log/slot_decoder.h"
+#include "collector/log/slot_queue.h"
 
 namespace gpupeak::collector {
 
@@ -64,18 +65,8 @@ class EventMerger {
   StreamCounts counts() const;
   /// Of the chunks that have been decoded.
   uint64_t done_bytes() const;
-  const std::vector<Source>& sources() const { return sources_; }
 
  private:
-  /// A slot that has events, by the time of the next one.
-  struct Ready {
-    uint64_t ticks;
-    uint32_t source;
-    bool operator<(const Ready& other) const {
-      return ticks != other.ticks ? ticks < other.ticks : source < other.source;
-    }
-  };
-
   Source* pick();
   size_t run_on(std::span<Event> events, uint64_t until);
   void stop_running(uint64_t next_ticks);
@@ -86,14 +77,12 @@ class EventMerger {
            next_sequence_ != kAnySequence;
   }
   void pass(Event& event);
-  void push_ready(uint32_t source);
-  void sift_down();
-  void remove_first();
+  void push_ready(uint32_t source) { ready_.push({sources_[source].next.ticks, source}); }
 
   std::vector<Source> sources_;  // in the order of slots
-  std::vector<Ready> ready_;     // binary heap, the earliest first
+  SlotQueue ready_;              // those that have events, by their places in sources_
   std::vector<Source*> parked_;  // next is a device event whose predecessor is not yet seen
-  Source* running_ = nullptr;    // the heap's first, until another slot's event comes before its
+  Source* running_ = nullptr;    // ready_'s first, until another slot's event comes before its
   uint64_t limit_ = 0;           // when that is
   uint64_t now_ = 0;
   uint64_t next_sequence_ = 1;

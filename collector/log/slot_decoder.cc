@@ -20,7 +20,7 @@ struct HotFields {
 
   /// `kInner`: there is room for the longest record, so that the end need not be looked for.
   template <bool kInner>
-  const uint8_t* varint(const uint8_t* from, uint64_t& value) const {
+  [[gnu::always_inline]] const uint8_t* varint(const uint8_t* from, uint64_t& value) const {
     return kInner ? read_inner_varint(from, value) : read_varint(from, end, value);
   }
   /// A record; false if it makes no sense.
