@@ -145,7 +145,6 @@ std::optional<std::string> Attribution::phase_name(PhaseId phase) const {
 
 void Attribution::add(Row& row, const Contribution& contribution) const {
   const PeakFinder::Group& group = replay_.peaks().group(contribution.group);
-  const GroupInfo& info = replay_.sites().info(contribution.group);
   const SiteContext& context = replay_.sites().context_of(contribution.group);
   if (!row.any) {
     row.any = true;
@@ -162,13 +161,15 @@ void Attribution::add(Row& row, const Contribution& contribution) const {
   if (context.sampled) row.sampled_count += contribution.count;
   row.alloc_count += group.alloc_count;
   row.temporary_count += group.temporary_count;
-  row.longest_life_ticks = std::max(row.longest_life_ticks, info.longest_life_ticks);
+  if (context.kind == GPUPEAK_KIND_HEAP) return;
+  row.longest_life_ticks =
+      std::max(row.longest_life_ticks, replay_.device().longest_life_ticks(contribution.group));
 }
 
 Holder Attribution::make_holder(const Row& row, bool with_stack) {
   const GroupId group = row.largest.group;
   const SiteContext& context = replay_.sites().context_of(group);
-  const GroupInfo& info = replay_.sites().info(group);
+  const collector::Site& info = replay_.sites().info(group);
   const SiteTitles::Site& named = sites_.site(info.stack);
   Holder holder;
   holder.title = title(group);

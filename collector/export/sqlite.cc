@@ -132,7 +132,7 @@ class Tables : public PhaseSlices {
       const std::string& name = profile_.scope_info(scope).name;
       peaks(name, sum.peak, profile_.to_ns(sum.peak_ticks), profile_.phase_at_peak(scope));
       for (const Contribution& part : profile_.at_peak(scope)) {
-        const GroupInfo& info = profile_.replay().sites().info(part.group);
+        const Site& info = profile_.replay().sites().info(part.group);
         const SiteContext& context = profile_.replay().sites().context_of(part.group);
         holders(name, part.bytes, part.count, kind_path(context.kind),
                 profile_.sites().site_title(info.stack), profile_.sites().phase_name(context.phase),

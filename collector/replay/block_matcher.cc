@@ -7,7 +7,7 @@
 namespace gpupeak::collector {
 
 [[gnu::flatten]] void BlockMatcher::pass(std::span<const Event> events, std::span<uint32_t> notes) {
-  constexpr size_t kAhead = 24;
+  constexpr size_t kAhead = 48;
   const size_t count = events.size();
   for (size_t i = 0; i < std::min(kAhead, count); ++i) numbers_.prefetch(events[i].address);
   for (size_t i = 0; i < count; ++i) {

@@ -40,8 +40,14 @@ class ChunkedArray {
   }
   /// The new last entry, all bytes of which are zero.
   T& append() {
-    if (size_ == chunks_.size() * kEntries) chunks_.push_back(ZeroedChunks::make(size_ > 0));
-    return *at(size_++);
+    grow(size_ + 1);
+    return *at(size_ - 1);
+  }
+  /// Of the new entries, too, all bytes are zero.
+  void grow(size_t size) {
+    while (size > chunks_.size() * kEntries)
+      chunks_.push_back(ZeroedChunks::make(!chunks_.empty()));
+    size_ = size;
   }
 
  private:

@@ -14,6 +14,11 @@ uint64_t short_life_ticks(const ClockMap& clock) {
   return tenth == 0 ? second : std::min(second, tenth);
 }
 
+/// Whose memory it is; -1: the host's.
+int32_t device_of(const DeviceAllocEvent& alloc) {
+  return is_device_kind(alloc.kind) ? alloc.device : -1;
+}
+
 }  // namespace
 
 DeviceReplay::DeviceReplay(const LogReader& log, LiveMemory& live, Circumstances& circumstances,
@@ -28,25 +33,25 @@ DeviceReplay::DeviceReplay(const LogReader& log, LiveMemory& live, Circumstances
 
 /// Of the block's device, if its kind has pages there.
 PageCount* DeviceReplay::pages_of(const DeviceBlock& block) {
-  const SiteContext& context = live_.sites().context_of(block.group);
-  if (context.device < 0) return nullptr;
-  if (context.kind == GPUPEAK_KIND_LINEAR) return &ledgers_[context.device].pages();
-  if (context.kind == GPUPEAK_KIND_MANAGED) return &ledgers_[context.device].managed_pages();
+  const int32_t device = device_of(block.alloc);
+  if (device < 0) return nullptr;
+  if (block.alloc.kind == GPUPEAK_KIND_LINEAR) return &ledgers_[device].pages();
+  if (block.alloc.kind == GPUPEAK_KIND_MANAGED) return &ledgers_[device].managed_pages();
   return nullptr;
 }
 
 void DeviceReplay::count_in(const DeviceBlock& block, uint64_t ticks, bool allocates) {
   if (allocates) {
-    live_.count_in(block.group, live_.peaks().counting_of(block.group), block.alloc.bytes, ticks);
+    live_.count_in(block.group, block.alloc.bytes, ticks);
   } else {
     const PeakFinder::Change change{block.group, static_cast<int64_t>(block.alloc.bytes), +1,
                                     false};
     live_.apply({&change, 1}, ticks);
   }
-  const SiteContext& context = live_.sites().context_of(block.group);
-  arenas_.device_allocated({block.alloc.id, context.kind, context.device, block.alloc.address,
-                            block.alloc.bytes, block.group, block.alloc.captured},
-                           ticks);
+  arenas_.device_allocated(
+      {block.alloc.id, block.alloc.kind, device_of(block.alloc), block.alloc.address,
+       block.alloc.bytes, block.group, block.alloc.captured},
+      ticks);
   if (PageCount* pages = pages_of(block)) pages->add(block.alloc.address, block.alloc.bytes);
   if (observer_ != nullptr) observer_->on_block_alloc(block);
 }
@@ -67,12 +72,12 @@ void DeviceReplay::take(const DeviceAllocEvent& alloc, const Event& event) {
     blocks_.erase(stale);
   }
   circumstances_.enter_rule(event, alloc.stack);
-  const int32_t device = is_device_kind(alloc.kind) ? alloc.device : -1;
+  const int32_t device = device_of(alloc);
   const ContextId context =
       live_.sites().context(circumstances_.context(event, alloc.kind, device, alloc.api));
   DeviceBlock block{alloc, event.ticks, event.tid, kNoGroup, PoolReserves::kNone};
   block.alloc.stack = circumstances_.defined_stack(alloc.stack);
-  block.group = live_.sites().group(context, block.alloc.stack);
+  block.group = live_.sites().group({block.alloc.stack, context});
   if (alloc.kind == GPUPEAK_KIND_POOL) block.pool = pools_.allocated(alloc.aux);
   blocks_.emplace(alloc.id, block);
   count_in(block, event.ticks, true);
@@ -89,11 +94,16 @@ uint64_t DeviceReplay::largest_alloc_bytes(int32_t device) const {
   return entry == largest_alloc_bytes_.end() ? 0 : entry->second;
 }
 
+uint64_t DeviceReplay::longest_life_ticks(GroupId group) const {
+  const auto entry = longest_lives_.find(group);
+  return entry == longest_lives_.end() ? 0 : entry->second;
+}
+
 void DeviceReplay::note_life(const DeviceBlock& block, uint64_t ticks) {
-  GroupInfo& info = live_.sites().info(block.group);
   const uint64_t life = ticks - block.ticks;
   if (life < short_life_ticks_) live_.peaks().note_temporary(block.group);
-  info.longest_life_ticks = std::max(info.longest_life_ticks, life);
+  uint64_t& longest = longest_lives_[block.group];
+  longest = std::max(longest, life);
 }
 
 void DeviceReplay::take(const DeviceFreeEvent& free, const Event& event) {

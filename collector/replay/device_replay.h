@@ -71,6 +71,8 @@ class DeviceReplay {
   void take(const ContextEvent& context);
   void take(const DriverReadingEvent& reading, const Event& event);
 
+  /// Of blocks freed.
+  uint64_t longest_life_ticks(GroupId group) const;
   /// Of all devices (-1), or of one.
   uint64_t largest_alloc_bytes(int32_t device) const;
   /// The first kMaxFailures, the last of all in the place of the last of these. The first
@@ -98,6 +100,7 @@ class DeviceReplay {
   const uint64_t short_life_ticks_;
   std::unordered_map<uint64_t, DeviceBlock> blocks_;  // by id
   std::vector<std::vector<DeviceBlock>> just_freed_;  // by slot
+  std::unordered_map<GroupId, uint64_t> longest_lives_;
   PoolReserves pools_;
   std::map<int32_t, DeviceLedger> ledgers_;
   std::map<int32_t, uint64_t> largest_alloc_bytes_;

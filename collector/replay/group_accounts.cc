@@ -30,23 +30,24 @@ void GroupAccounts::add_scope_list(const ScopeList& list) {
 }
 
 void GroupAccounts::finish_batch() {
+  if (!thread_ && !alone_) begin_counting();
+  if (alone_) return count_rest();
   const size_t behind = ++noted_ - counted_;
   begin_batch();
-  if (!thread_ && !alone_) {
-    alone_ = usable_processors() < 2;
-    try {
-      if (!alone_) thread_.emplace([this](const std::stop_token& stop) { count_behind(stop); });
-    } catch (const std::system_error&) {
-      alone_ = true;  // no more threads are to be had
-    }
-  }
-  if (alone_) {
-    count_next();
-  } else if (behind == kWorthWaking) {
+  if (behind == kWorthWaking) {
     { const std::lock_guard lock(waiting_); }
     changed_.notify_one();
   } else if (behind == kBatches) {
     count_next();  // else there is no room for the next one
+  }
+}
+
+void GroupAccounts::begin_counting() {
+  alone_ = usable_processors() < 2;
+  try {
+    if (!alone_) thread_.emplace([this](const std::stop_token& stop) { count_behind(stop); });
+  } catch (const std::system_error&) {
+    alone_ = true;  // no more threads are to be had
   }
 }
 
@@ -83,21 +84,60 @@ void GroupAccounts::count_rest() {
   next_ = begin_;
 }
 
-void GroupAccounts::count(std::span<const Note> notes) {
-  constexpr size_t kAhead = 24;
-  size_t i = 0;
-  for (; i + kAhead < notes.size(); ++i) {
-    groups_.prefetch(notes[i + kAhead].group);
-    count(notes[i]);
+/// Twice over the notes, since the group has to be known for its line to be fetched.
+void GroupAccounts::count(std::span<Note> notes) {
+  constexpr size_t kAhead = 64, kGroupsAhead = 40;
+  const size_t count = notes.size();
+  for (size_t i = 0; i < std::min(kAhead, count); ++i) prefetch(notes[i]);
+  for (size_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) prefetch(notes[i + kAhead]);
+    find(notes[i]);
   }
-  for (; i < notes.size(); ++i) count(notes[i]);
+  for (size_t i = 0; i < count; ++i) {
+    if (i + kGroupsAhead < count) groups_.prefetch(notes[i + kGroupsAhead].of);
+    this->count(notes[i]);
+  }
+}
+
+/// Where groups are found at once no note is a block's: by then others change what says so.
+inline void GroupAccounts::prefetch(const Note& note) const {
+  if ((note.flags & (kBegins | kEnds)) == 0) return;
+  if ((note.flags & kBegins) != 0) sites_.prefetch(note.site);
+  sites_.prefetch(BlockNumber{note.of});
+}
+
+/// Whose note it is.
+inline void GroupAccounts::find(Note& note) {
+  if ((note.flags & kBegins) != 0) {
+    bool added = false;
+    const GroupId group = sites_.group(note.site, added);
+    if (added) [[unlikely]]
+      new_group(lists_of_contexts_[note.site.context]);
+    sites_.set(note.of, group);
+    note.of = group;
+  } else if ((note.flags & kEnds) != 0) {
+    note.of = sites_.of(note.of);
+  } else if ((note.flags & kNewGroup) != 0) {
+    new_group(note.of);
+  } else if ((note.flags & kNewContext) != 0) {
+    lists_of_contexts_.push_back(note.of);
+  }
+}
+
+/// It held nothing at the peaks until now, also where some that have ended are yet to be counted.
+void GroupAccounts::new_group(ScopeListId list) {
+  Group& group = groups_.append();
+  group.scope_list = list;
+  group.folded = peaks_ended_;
 }
 
 /// Without a branch on what is allocated and what freed, which nobody can guess.
 inline void GroupAccounts::count(const Note& note) {
-  if (note.flags >= kNewGroup) [[unlikely]]
-    return take_special(note);
-  Group& group = groups_[note.group];
+  if ((note.flags & kSpecial) != 0) [[unlikely]] {
+    if ((note.flags & kPeakEnds) != 0) ended_[note.of] = ++peaks_ended_;
+    return;
+  }
+  Group& group = groups_[note.of];
   if (group.folded != peaks_ended_) note_at_peaks(group);
   const uint64_t allocated = note.flags & kAllocates;
   group.live_bytes += note.bytes;
@@ -109,14 +149,26 @@ inline void GroupAccounts::count(const Note& note) {
   group.max_live_bytes = std::max(group.max_live_bytes, settled);
 }
 
-void GroupAccounts::take_special(const Note& note) {
-  if ((note.flags & kNewGroup) != 0) {
-    Group& group = groups_.append();
-    group.scope_list = static_cast<ScopeListId>(note.bytes);
-    group.folded = peaks_ended_;  // it held nothing at the peaks until now
-  } else {
-    ended_[note.bytes] = ++peaks_ended_;
-  }
+GroupId GroupAccounts::group_of(const Site& site, ScopeListId list) {
+  if (!finds_at_once_) catch_up();
+  bool added = false;
+  const GroupId group = sites_.group(site, added);
+  if (added) add_group(list);
+  return group;
+}
+
+GroupId GroupAccounts::begin_known_block(const Site& site, ScopeListId list, BlockNumber block,
+                                         uint64_t bytes) {
+  const GroupId group = group_of(site, list);
+  sites_.set(block, group);
+  note({bytes, group, +1, kAllocates | kSettles});
+  return group;
+}
+
+GroupId GroupAccounts::end_known_block(BlockNumber block, uint64_t bytes, uint8_t flags) {
+  const GroupId group = sites_.of(block);
+  note({-bytes, group, -1, flags});
+  return group;
 }
 
 /// Before the group changes, if peaks have ended since it last did.

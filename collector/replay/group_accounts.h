@@ -7,6 +7,9 @@
 //   PeakFinder   +100 A · -40 B · a peak ends · +8 B · …     notes, in batches
 //   thread                          counts full batches
 //   group(B)                        counts what is left, then answers
+//
+// Which group a block belongs to is looked up by whoever counts, too: its notes say its number and
+// the site where it was allocated. Who has to know it at once says so before the first note.
 #pragma once
 
 #include <algorithm>
@@ -25,13 +28,12 @@
 #include <vector>
 
 #include "collector/replay/chunked_array.h"
+#include "collector/replay/site_groups.h"
 
 namespace gpupeak::collector {
 
-using GroupId = uint32_t;
 using ScopeId = uint16_t;
 using ScopeListId = uint32_t;
-inline constexpr GroupId kNoGroup = UINT32_MAX;
 inline constexpr size_t kMaxScopesOfGroup = 5;
 
 /// The scopes that a group counts into.
@@ -64,18 +66,22 @@ class GroupAccounts {
   };
   /// What a note says besides.
   enum Flag : uint8_t {
-    kAllocates = 1,  ///< it counts as an allocation
-    kTemporary = 2,  ///< the block was freed at once
-    kSettles = 4,    ///< what the group holds now it holds after the step
-    kNewGroup = 8,   ///< no change: the next group, which counts into scope list `bytes`
-    kPeakEnds = 16,  ///< no change: of scope `bytes`; what comes does not belong to it
+    kAllocates = 1,     ///< it counts as an allocation
+    kTemporary = 2,     ///< the block was freed at once
+    kSettles = 4,       ///< what the group holds now it holds after the step
+    kPeakEnds = 8,      ///< no change: of scope `of`; what comes does not belong to it
+    kBegins = 16,       ///< `of` is the block that is allocated
+    kEnds = 32,         ///< `of` is the block that is freed
+    kNewGroup = 64,     ///< no change: the next group, which counts into scope list `of`
+    kNewContext = 128,  ///< no change: sites of the next context count into scope list `of`
   };
   /// One part of a change of a group; the sums may go round, as those of damaged logs do.
   struct Note {
     uint64_t bytes;
-    GroupId group;
+    uint32_t of;  ///< a group; a block where flags say so, until its group is found
     int16_t count;
-    uint8_t flags;  ///< of Flag
+    uint8_t flags;   ///< of Flag
+    Site site = {};  ///< kBegins: of the block
   };
 
   GroupAccounts();
@@ -88,9 +94,33 @@ class GroupAccounts {
     if (next_ == end_) [[unlikely]]
       finish_batch();
   }
+  /// A block comes and goes, of a site whose group counts into `list`. Its group, if that is found
+  /// at once; else kNoGroup.
+  GroupId begin_block(const Site& site, ScopeListId list, BlockNumber block, uint64_t bytes) {
+    if (finds_at_once_) [[unlikely]]
+      return begin_known_block(site, list, block, bytes);
+    note({bytes, block, +1, kAllocates | kSettles | kBegins, site});
+    return kNoGroup;
+  }
+  GroupId end_block(BlockNumber block, uint64_t bytes, bool temporary) {
+    const uint8_t flags = temporary ? kTemporary : 0;
+    if (finds_at_once_) [[unlikely]]
+      return end_known_block(block, bytes, flags);
+    note({-bytes, block, -1, static_cast<uint8_t>(flags | kEnds)});
+    return kNoGroup;
+  }
   /// Before anything is noted of them.
   void add_scope();
   void add_scope_list(const ScopeList& list);
+  /// The sites of the next context count into that list.
+  void add_context(ScopeListId list) { note({0, list, 0, kNewContext}); }
+  /// The next group, which is no site's.
+  void add_group(ScopeListId list) { note({0, list, 0, kNewGroup}); }
+  /// A site's group, found at once; new ones count into that list.
+  GroupId group_of(const Site& site, ScopeListId list);
+  /// Before the first block: its group is found when it comes, on the caller's thread.
+  void find_at_once() { finds_at_once_ = true; }
+  bool finds_at_once() const { return finds_at_once_; }
   /// After the last note: what every scope's groups held at its peak, by scope.
   std::vector<uint64_t> finish();
 
@@ -98,10 +128,20 @@ class GroupAccounts {
     catch_up();
     return groups_[id];
   }
+  size_t group_count() {
+    catch_up();
+    return groups_.size();
+  }
+  /// The groups of sites.
+  const SiteGroups& sites() {
+    if (!finds_at_once_) catch_up();
+    return sites_;
+  }
   AtPeak at_peak(GroupId id, ScopeId scope);
   /// visit(GroupId, const AtPeak&) for each that held bytes at that peak, by group. After finish().
   template <class Visit>
   void visit_at_peak(ScopeId scope, const Visit& visit);
+  size_t most_at_peak() const { return holders_.size(); }
 
  private:
   static constexpr size_t kBatchNotes = 2048;
@@ -109,23 +149,33 @@ class GroupAccounts {
   /// To wake the thread for each batch would take as long as to count some hundred notes.
   static constexpr size_t kWorthWaking = 4;
 
+  static constexpr uint8_t kSpecial = kPeakEnds | kNewGroup | kNewContext;
+
+  GroupId begin_known_block(const Site& site, ScopeListId list, BlockNumber block, uint64_t bytes);
+  GroupId end_known_block(BlockNumber block, uint64_t bytes, uint8_t flags);
   void begin_batch();
   void finish_batch();
+  void begin_counting();
   void count_behind(const std::stop_token& stop);
   bool count_next();
   void catch_up() {
     if (next_ != begin_ || counted_ != noted_) count_rest();
   }
   void count_rest();
-  void count(std::span<const Note> notes);
+  void count(std::span<Note> notes);
+  void prefetch(const Note& note) const;
+  void find(Note& note);
+  void new_group(ScopeListId list);
   void count(const Note& note);
-  void take_special(const Note& note);
   void note_at_peaks(Group& group);
 
   std::vector<ScopeList> scope_lists_;
   std::vector<uint64_t> ended_;  // by scope: peaks_ended_ at the end of its last peak
   uint64_t peaks_ended_ = 0;     // of all scopes
   ChunkedArray<Group> groups_;
+  SiteGroups sites_;  // whoever counts has it, but where it is to be found at once
+  bool finds_at_once_ = false;
+  std::vector<ScopeListId> lists_of_contexts_;
   // Of groups that held something at one: as many in a row as their lists have scopes.
   ChunkedArray<AtPeak> at_peaks_;
   // Of millions of groups those few that held bytes at the end of any peak. After finish().

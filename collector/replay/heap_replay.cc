@@ -1,7 +1,6 @@
 #include "collector/replay/heap_replay.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -88,24 +87,25 @@ void HeapReplay::renew_context(Slot& slot, const Event& event) {
   slot.context_valid_for = circumstances_.version();
 }
 
-GroupId HeapReplay::group(Slot& slot, const Event& event) {
-  circumstances_.enter_rule(event, event.stack);
-  if (slot.context_valid_for != circumstances_.version()) [[unlikely]]
-    renew_context(slot, event);
-  return live_.sites().group(slot.context, circumstances_.defined_stack(event.stack));
-}
-
 /// A block that is gone though nobody saw it go: its address has another one.
 void HeapReplay::end_unseen(BlockNumber number) {
   const Block block = blocks_.block(number);
   ++troubles_.repairs;
-  live_.count_out(block.group, block.bytes);
+  live_.count_out(counted(number, block));
   usable_.current -= usable_bytes(block);
 }
 
-Block HeapReplay::new_block(Slot& slot, const Event& event) {
+/// Takes its number.
+PeakFinder::NewBlock HeapReplay::new_block(Slot& slot, const Event& event, BlockNumber number) {
+  circumstances_.enter_rule(event, event.stack);
+  if (slot.context_valid_for != circumstances_.version()) [[unlikely]]
+    renew_context(slot, event);
   const auto slack = static_cast<int32_t>(std::clamp<int64_t>(event.slack, INT32_MIN, INT32_MAX));
-  return {event.address, weight(slot.sample_bytes, event.size), slack, group(slot, event)};
+  const Block block{event.address, weight(slot.sample_bytes, event.size), slack, slot.context};
+  blocks_.set(number, block);
+  usable_.current += usable_bytes(block);
+  const Site site{circumstances_.defined_stack(event.stack), slot.context};
+  return {number, block.bytes, site, slot.counting};
 }
 
 void HeapReplay::allocate(Slot& slot, const Event& event, Match match) {
@@ -115,10 +115,8 @@ void HeapReplay::allocate(Slot& slot, const Event& event, Match match) {
   }
   if (match.differs != 0) [[unlikely]]
     end_unseen(match.block);
-  const Block block = new_block(slot, event);
-  blocks_.set(match.block, block);
-  live_.count_in(block.group, slot.counting, block.bytes, event.ticks);
-  usable_.set(usable_.current + usable_bytes(block));
+  live_.count_in(new_block(slot, event, match.block), event.ticks);
+  usable_.set(usable_.current);
 }
 
 void HeapReplay::free(const Event& event, Match match) {
@@ -130,7 +128,7 @@ void HeapReplay::free(const Event& event, Match match) {
     arenas_.heap_freed(event.address, event.ticks);
   const Block block = blocks_.block(match.block);
   blocks_.erase(match.block);
-  live_.count_out(block.group, block.bytes, match.differs != 0);
+  live_.count_out(counted(match.block, block), match.differs != 0);
   usable_.current -= usable_bytes(block);
 }
 
@@ -166,18 +164,15 @@ void HeapReplay::realloc_end(Slot& slot, const Event& event, Match match) {
   slot.reallocating = false;
   if (!begun) ++troubles_.repairs;
   if (begun && event.address == 0) put_back_old_block(slot, match);
-  const BlockNumber old_block = std::exchange(slot.old_block, kNoBlock);
-  if (!begun || old_block == kNoBlock || event.address == 0) return allocate(slot, event, match);
-  const Block old = blocks_.block(old_block);
-  blocks_.erase(old_block);
+  const BlockNumber number = std::exchange(slot.old_block, kNoBlock);
+  if (!begun || number == kNoBlock || event.address == 0) return allocate(slot, event, match);
+  const Block old = blocks_.block(number);
+  blocks_.erase(number);
+  usable_.current -= usable_bytes(old);
   if (match.differs != 0) end_unseen(match.block);
-  const Block block = new_block(slot, event);
-  blocks_.set(match.block, block);
-  const std::array<PeakFinder::Change, 2> step{
-      {{old.group, -static_cast<int64_t>(old.bytes), -1, false},
-       {block.group, static_cast<int64_t>(block.bytes), +1, true}}};
-  live_.apply(step, event.ticks);
-  usable_.set(usable_.current - usable_bytes(old) + usable_bytes(block));
+  const PeakFinder::NewBlock fresh = new_block(slot, event, match.block);
+  live_.replace(counted(number, old), fresh, event.ticks);
+  usable_.set(usable_.current);
 }
 
 void HeapReplay::realloc_failed(Slot& slot, Match match) {

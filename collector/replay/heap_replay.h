@@ -32,15 +32,11 @@ class HeapReplay {
   HeapReplay(const LogReader& log, LiveMemory& live, Circumstances& circumstances,
              ArenaTable& arenas, ReplayTroubles& troubles);
 
-  /// Of any event: far ahead of it, and shortly before it. Without a look at what event it is,
-  /// which would be guessed wrong.
+  /// Of any event, ahead of it. Without a look at what event it is, which would be guessed wrong.
   void prefetch(const Event& event, Match match) const {
     blocks_.prefetch(match.block);
-    const uint32_t makes_block = event.tag == GPUPEAK_REC_ALLOC;
-    live_.sites().prefetch(slots_[event.slot].context, event.stack * makes_block);
-  }
-  void prefetch_next(Match match) const {
-    live_.peaks().prefetch(blocks_.likely_group(match.block));
+    if (live_.finds_groups_at_once()) [[unlikely]]
+      live_.prefetch({event.stack, slots_[event.slot].context}, match.block);
   }
   void take(const Event& event, Match match);
 
@@ -75,8 +71,10 @@ class HeapReplay {
   void realloc_end(Slot& slot, const Event& event, Match match);
   void realloc_failed(Slot& slot, Match match);
   void end_unseen(BlockNumber block);
-  Block new_block(Slot& slot, const Event& event);
-  GroupId group(Slot& slot, const Event& event);
+  PeakFinder::NewBlock new_block(Slot& slot, const Event& event, BlockNumber number);
+  PeakFinder::OldBlock counted(BlockNumber number, const Block& block) const {
+    return {number, block.bytes, live_.sites().counting_of(block.context)};
+  }
   [[gnu::noinline]] void renew_context(Slot& slot, const Event& event);
   void put_back_old_block(Slot& slot, Match match);
 

@@ -15,25 +15,21 @@ namespace gpupeak::collector {
 
 struct Block {
   uint64_t address = 0;
-  uint64_t bytes = 0;  ///< as it counts in the sums
-  int32_t slack = 0;   ///< usable bytes - bytes asked for
-  uint32_t group = 0;
+  uint64_t bytes = 0;    ///< as it counts in the sums
+  int32_t slack = 0;     ///< usable bytes - bytes asked for
+  uint32_t context = 0;  ///< it was allocated in
 };
 
 class LiveBlocks {
  public:
   /// Any number may be asked for.
   void prefetch(BlockNumber number) const { entries_.prefetch(number); }
-  /// The group that the block has, had, or will not have; any, if there is none.
-  uint32_t likely_group(BlockNumber number) const {
-    return number < entries_.size() ? entries_[number].group : 0;
-  }
   Block block(BlockNumber number) const {
     const Entry& entry = entries_[number];
     if (entry.size == kLarge) [[unlikely]]
       return large_.at(number);
     return {entry.address, entry.size >> kSlackBits,
-            static_cast<int32_t>(entry.size & ((1u << kSlackBits) - 1)), entry.group};
+            static_cast<int32_t>(entry.size & ((1u << kSlackBits) - 1)), entry.context};
   }
   /// A new number is the next one.
   void set(BlockNumber number, const Block& block) {
@@ -43,7 +39,7 @@ class LiveBlocks {
     const bool fits = block.bytes >> (kSizeBits - kSlackBits) == 0 &&
                       static_cast<uint32_t>(block.slack) >> kSlackBits == 0;
     entry.address = block.address;
-    entry.group = block.group;
+    entry.context = block.context;
     entry.size =
         static_cast<uint32_t>(block.bytes << kSlackBits) | static_cast<uint32_t>(block.slack);
     if (!fits || entry.size == kLarge) [[unlikely]]
@@ -68,7 +64,7 @@ class LiveBlocks {
   static constexpr uint32_t kLarge = UINT32_MAX;
   struct Entry {
     uint64_t address;  // 0: no block lies there now
-    uint32_t group;
+    uint32_t context;
     uint32_t size;  // bytes and slack, or kLarge
   };
 

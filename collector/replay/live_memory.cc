@@ -10,7 +10,9 @@ LiveMemory::LiveMemory(ReplayObserver* observer, uint32_t integrated)
     : observer_(observer),
       sites_(peaks_, integrated),
       device_scope_(sites_.scopes_for(GPUPEAK_KIND_LINEAR, -1)[1]),
-      host_scope_(sites_.scopes_for(GPUPEAK_KIND_HEAP, -1)[1]) {}
+      host_scope_(sites_.scopes_for(GPUPEAK_KIND_HEAP, -1)[1]) {
+  if (observer != nullptr) peaks_.find_groups_at_once();
+}
 
 uint64_t LiveMemory::bytes_of(int32_t device, uint8_t kind) const {
   const ScopeId* scope =

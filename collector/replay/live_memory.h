@@ -2,6 +2,7 @@
 // here and nowhere else, so that whoever looks on is told of every change.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -19,16 +20,42 @@ class LiveMemory {
   LiveMemory(const LiveMemory&) = delete;
   LiveMemory& operator=(const LiveMemory&) = delete;
 
-  void count_in(GroupId group, PeakFinder::Counting counting, uint64_t bytes, uint64_t ticks) {
-    peaks_.add(group, counting, bytes, ticks);
+  /// Blocks of the heap.
+  void count_in(const PeakFinder::NewBlock& block, uint64_t ticks) {
+    const GroupId group = peaks_.add(block, ticks);
     if (observer_ != nullptr) [[unlikely]]
-      tell({group, static_cast<int64_t>(bytes), +1, true});
+      tell({group, static_cast<int64_t>(block.bytes), +1, true});
   }
   /// `temporary`: it was freed at once.
-  void count_out(GroupId group, uint64_t bytes, bool temporary = false) {
-    peaks_.remove(group, bytes, temporary);
+  void count_out(const PeakFinder::OldBlock& block, bool temporary = false) {
+    const GroupId group = peaks_.remove(block, temporary);
     if (observer_ != nullptr) [[unlikely]]
-      tell({group, -static_cast<int64_t>(bytes), -1, false});
+      tell({group, -static_cast<int64_t>(block.bytes), -1, false});
+  }
+  void replace(const PeakFinder::OldBlock& old_block, const PeakFinder::NewBlock& new_block,
+               uint64_t ticks) {
+    const auto [old_group, new_group] = peaks_.replace(old_block, new_block, ticks);
+    if (observer_ == nullptr) [[likely]]
+      return;
+    const std::array<PeakFinder::Change, 2> step{
+        {{old_group, -static_cast<int64_t>(old_block.bytes), -1, false},
+         {new_group, static_cast<int64_t>(new_block.bytes), +1, true}}};
+    observer_->on_step(step);
+  }
+  /// An observer is told of groups, so that they are found on this thread, whose lines that takes.
+  bool finds_groups_at_once() const { return peaks_.finds_groups_at_once(); }
+  void prefetch(const Site& site, BlockNumber block) const {
+    peaks_.sites().prefetch(site);
+    peaks_.sites().prefetch(block);
+  }
+  // All else.
+  void count_in(GroupId group, uint64_t bytes, uint64_t ticks) {
+    peaks_.add(group, bytes, ticks);
+    if (observer_ != nullptr) tell({group, static_cast<int64_t>(bytes), +1, true});
+  }
+  void count_out(GroupId group, uint64_t bytes) {
+    peaks_.remove(group, bytes);
+    if (observer_ != nullptr) tell({group, -static_cast<int64_t>(bytes), -1, false});
   }
   /// All parts of `step` at once.
   void apply(std::span<const PeakFinder::Change> step, uint64_t ticks) {

@@ -26,11 +26,28 @@ ScopeListId PeakFinder::scope_list(std::span<const ScopeId> scopes) {
   return id;
 }
 
-GroupId PeakFinder::add_group(ScopeListId scopes, OwnerId owner) {
-  if (owner >= owned_.size()) owned_.resize(owner + 1);
-  countings_.append() = {scopes, owner};
-  const auto id = static_cast<GroupId>(countings_.size() - 1);
-  accounts_.note({scopes, id, 0, GroupAccounts::kNewGroup});
+void PeakFinder::set_counting(GroupId group, Counting counting) {
+  if (counting.owner >= owned_.size()) owned_.resize(counting.owner + 1);
+  if (group >= countings_.size()) countings_.grow(group + 1);
+  countings_[group] = counting;
+}
+
+GroupId PeakFinder::add_group(std::span<const ScopeId> scopes) {
+  const auto id = static_cast<GroupId>(countings_.size());
+  const ScopeListId list = scope_list(scopes);
+  set_counting(id, {list, 0});
+  accounts_.add_group(list);
+  return id;
+}
+
+void PeakFinder::add_context(Counting counting) {
+  if (counting.owner >= owned_.size()) owned_.resize(counting.owner + 1);
+  accounts_.add_context(counting.scopes);
+}
+
+GroupId PeakFinder::group_of(const Site& site, Counting counting) {
+  const GroupId id = accounts_.group_of(site, counting.scopes);
+  set_counting(id, counting);
   return id;
 }
 
@@ -64,20 +81,55 @@ void PeakFinder::end_maxima_of_run() {
 }
 
 /// An allocation that makes a new maximum of one of the run's scopes.
-void PeakFinder::grow_beyond_run(GroupId id, uint64_t bytes, uint64_t ticks) {
+void PeakFinder::grow_beyond_run(uint64_t by, const Step& step) {
   const ScopeListId list = run_.list;
   settle();
   for (const ScopeId scope_id : scope_lists_[list]) {
     Scope& scope = scopes_[scope_id];
-    scope.current += bytes;
+    scope.current += by;
     if (scope.current > scope.peak) {
-      raise(scope, id, bytes, ticks);
+      raise(scope, step);
     } else {
       end_maximum(scope_id);
     }
     if (scope.current > scope.recent_max) scope.recent_max = scope.current;
   }
   begin_run(list);
+}
+
+void PeakFinder::add(GroupId group, uint64_t bytes, uint64_t ticks) {
+  const Counting counting = countings_[group];
+  grow(counting, bytes, {group, {}, bytes, ticks});
+  accounts_.note({bytes, group, +1, GroupAccounts::kAllocates | GroupAccounts::kSettles});
+  Owned& owned = owned_[counting.owner];
+  owned.live_bytes += bytes;
+  ++owned.alloc_count;
+}
+
+void PeakFinder::remove(GroupId group, uint64_t bytes) {
+  const Counting counting = countings_[group];
+  shrink(counting, bytes);
+  accounts_.note({-bytes, group, -1, 0});
+  owned_[counting.owner].live_bytes -= bytes;
+}
+
+PeakFinder::Pair PeakFinder::replace(const OldBlock& old_block, const NewBlock& new_block,
+                                     uint64_t ticks) {
+  if (old_block.counting.scopes != new_block.counting.scopes)
+    throw std::logic_error("peak_finder: one for another of other sums");
+  const uint64_t old_bytes = old_block.bytes, new_bytes = new_block.bytes;
+  if (new_bytes > old_bytes) {
+    grow(new_block.counting, new_bytes - old_bytes, {kNoGroup, new_block.site, new_bytes, ticks});
+  } else {
+    shrink(new_block.counting, old_bytes - new_bytes);
+  }
+  owned_[old_block.counting.owner].live_bytes -= old_bytes;
+  Owned& owned = owned_[new_block.counting.owner];
+  owned.live_bytes += new_bytes;
+  ++owned.alloc_count;
+  const GroupId old_group = accounts_.end_block(old_block.number, old_bytes, false);
+  return {old_group, accounts_.begin_block(new_block.site, new_block.counting.scopes,
+                                           new_block.number, new_bytes)};
 }
 
 void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks, bool keeps_maximum) {
@@ -102,7 +154,7 @@ void PeakFinder::apply(std::span<const Change> changes, uint64_t ticks, bool kee
     Scope& scope = scopes_[id];
     scope.current += static_cast<uint64_t>(scope.step);
     if (scope.step > 0 && scope.current > scope.peak) {
-      raise(scope, last_allocating, last_bytes, ticks);
+      raise(scope, {last_allocating, {}, last_bytes, ticks});
     } else if (scope.step != 0 || !keeps_maximum) {
       end_maximum(id);
     }
@@ -132,9 +184,11 @@ void PeakFinder::finish() {
   for (size_t id = 0; id < scopes_.size(); ++id) end_maximum(static_cast<ScopeId>(id));
   const std::vector<uint64_t> sums = accounts_.finish();
   for (size_t i = 0; i < scopes_.size(); ++i) {
-    if (sums[i] != scopes_[i].peak) {
+    Scope& scope = scopes_[i];
+    if (sums[i] != scope.peak) {
       throw std::logic_error("peak_finder: holders do not add up to the peak");
     }
+    if (scope.peak_site) scope.peak_group = accounts_.group_of(*scope.peak_site, 0);
   }
 }
 

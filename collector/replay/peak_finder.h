@@ -19,10 +19,14 @@
 //
 // Most changes in a row are of groups that count into the same scopes, the heap's, and make no new
 // maximum: such a run is one sum for all of its scopes, which get it when somebody looks.
+//
+// Blocks of the heap come and go by their numbers: which group has them is found by whoever counts
+// (group_accounts.h), and is not known here.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,9 +43,10 @@ class PeakFinder {
     uint64_t current = 0;  ///< bytes
     uint64_t peak = 0;     ///< bytes
     uint64_t peak_ticks = 0;
-    GroupId peak_group = kNoGroup;  ///< the group whose allocation made the peak
+    GroupId peak_group = kNoGroup;  ///< whose allocation made the peak; a block's: after finish()
     uint64_t peak_step_bytes = 0;   ///< what that allocation added
     uint64_t recent_max = 0;        ///< since the last take_recent_max()
+    std::optional<Site> peak_site;  // where a block was allocated that made the peak
     int64_t step = 0;               // of the change under way
     bool at_maximum = false;        // nothing has changed since the last new maximum
     bool touched = false;           // listed in touched_
@@ -53,10 +58,23 @@ class PeakFinder {
     uint64_t live_bytes = 0;
     uint64_t alloc_count = 0;
   };
-  /// How a group is counted.
+  /// How a group is counted; all of one context are alike.
   struct Counting {
     ScopeListId scopes = 0;
     OwnerId owner = 0;
+  };
+  /// One that is allocated.
+  struct NewBlock {
+    BlockNumber number;
+    uint64_t bytes;
+    Site site;
+    Counting counting;  ///< of its site
+  };
+  /// One that was, as it was counted then.
+  struct OldBlock {
+    BlockNumber number;
+    uint64_t bytes;
+    Counting counting;
   };
   /// One part of a change that happens in one step.
   struct Change {
@@ -69,18 +87,25 @@ class PeakFinder {
   ScopeId add_scope();
   /// At most kMaxScopesOfGroup scopes. Equal for equal ones.
   ScopeListId scope_list(std::span<const ScopeId> scopes);
-  GroupId add_group(ScopeListId scopes, OwnerId owner = 0);
-  GroupId add_group(std::span<const ScopeId> scopes) { return add_group(scope_list(scopes)); }
+  GroupId add_group(std::span<const ScopeId> scopes);
+  /// The next context, whose sites are counted so.
+  void add_context(Counting counting);
+  /// Found at once, which takes long if it is new.
+  GroupId group_of(const Site& site, Counting counting);
+  /// Before the first block: whoever adds one wants to know its group.
+  void find_groups_at_once() { accounts_.find_at_once(); }
 
-  void prefetch(GroupId group) const { countings_.prefetch(group); }
-  /// `counting`: the group's, which the caller may know without waiting for the group.
-  void add(GroupId group, Counting counting, uint64_t bytes, uint64_t ticks);
-  void add(GroupId group, uint64_t bytes, uint64_t ticks) {
-    add(group, counting_of(group), bytes, ticks);
-  }
-  Counting counting_of(GroupId group) const { return countings_[group]; }
+  void add(GroupId group, uint64_t bytes, uint64_t ticks);
+  void remove(GroupId group, uint64_t bytes);
+  /// These three say the groups of the blocks if groups are found at once, else kNoGroup.
+  GroupId add(const NewBlock& block, uint64_t ticks);
   /// `temporary`: counted as such beside the change.
-  void remove(GroupId group, uint64_t bytes, bool temporary = false);
+  GroupId remove(const OldBlock& block, bool temporary = false);
+  /// One for another, in one step.
+  struct Pair {
+    GroupId old_group, new_group;
+  };
+  Pair replace(const OldBlock& old_block, const NewBlock& new_block, uint64_t ticks);
   /// A block of it was temporary, as was found out later.
   void note_temporary(GroupId group) { accounts_.note({0, group, 0, GroupAccounts::kTemporary}); }
   /// All of `changes` at one instant: neither a dip nor double counting in between.
@@ -101,18 +126,23 @@ class PeakFinder {
   }
   size_t scope_count() const { return scopes_.size(); }
   const Group& group(GroupId id) const { return accounts_.group(id); }
-  size_t group_count() const { return countings_.size(); }
+  size_t group_count() const { return accounts_.group_count(); }
+  /// Of the groups, where they are sites'.
+  const SiteGroups& sites() const { return accounts_.sites(); }
+  bool finds_groups_at_once() const { return accounts_.finds_at_once(); }
   /// By OwnerId.
   std::span<const Owned> owned() const { return owned_; }
   /// What `group` held at the peak of `scope`; nothing if it does not count into it. After
   /// finish().
   AtPeak at_peak(GroupId group, ScopeId scope) const { return accounts_.at_peak(group, scope); }
 
-  /// visit(GroupId, const AtPeak&) for each that held bytes at that peak, by group. After finish().
+  /// visit(GroupId, const AtPeak&) for each that held bytes at that peak, by group: no more than
+  /// most_at_peak(). After finish().
   template <class Visit>
   void visit_at_peak(ScopeId scope, const Visit& visit) const {
     accounts_.visit_at_peak(scope, visit);
   }
+  size_t most_at_peak() const { return accounts_.most_at_peak(); }
 
  private:
   static constexpr ScopeListId kNoList = UINT32_MAX;
@@ -125,11 +155,12 @@ class PeakFinder {
     int64_t room = 0;  // a larger sum is a new maximum of one of them
   };
 
+  void set_counting(GroupId group, Counting counting);
   void apply(std::span<const Change> changes, uint64_t ticks, bool keeps_maximum);
   void end_maximum(ScopeId id) {
     Scope& scope = scopes_[id];
     if (!scope.at_maximum) return;
-    accounts_.note({id, kNoGroup, 0, GroupAccounts::kPeakEnds});
+    accounts_.note({0, id, 0, GroupAccounts::kPeakEnds});
     scope.at_maximum = false;
   }
   /// Ends the run under way, if there is one.
@@ -139,53 +170,67 @@ class PeakFinder {
   void tell_scopes() const;
   void begin_run(ScopeListId list) const;
   void end_maxima_of_run();
-  void grow_beyond_run(GroupId id, uint64_t bytes, uint64_t ticks);
-  static void raise(Scope& scope, GroupId group, uint64_t bytes, uint64_t ticks);
+  /// Who allocates how much, when.
+  struct Step {
+    GroupId group;
+    std::optional<Site> site;
+    uint64_t bytes;
+    uint64_t ticks;
+  };
+  static void raise(Scope& scope, const Step& step);
+  void grow(Counting counting, uint64_t by, const Step& step);
+  void grow_beyond_run(uint64_t by, const Step& step);
+  void shrink(Counting counting, uint64_t by);
 
   // Who looks settles what is under way, which changes nothing that he could see otherwise.
   mutable std::vector<Scope> scopes_;
   mutable Run run_;
   mutable GroupAccounts accounts_;
   std::vector<ScopeList> scope_lists_;
-  ChunkedArray<Counting> countings_;  // by group
+  ChunkedArray<Counting> countings_;  // by group, of those whose changes say the group
   std::vector<Owned> owned_;
   std::vector<ScopeId> touched_;
 };
 
-inline void PeakFinder::raise(Scope& scope, GroupId group, uint64_t bytes, uint64_t ticks) {
+inline void PeakFinder::raise(Scope& scope, const Step& step) {
   scope.peak = scope.current;
-  scope.peak_ticks = ticks;
-  scope.peak_group = group;
-  scope.peak_step_bytes = bytes;
+  scope.peak_ticks = step.ticks;
+  scope.peak_group = step.group;
+  scope.peak_site = step.site;
+  scope.peak_step_bytes = step.bytes;
   scope.at_maximum = true;
 }
 
-inline void PeakFinder::add(GroupId id, Counting counting, uint64_t bytes, uint64_t ticks) {
+/// The sums of a list; `by` is what they grow by.
+inline void PeakFinder::grow(Counting counting, uint64_t by, const Step& step) {
   if (run_.list != counting.scopes) [[unlikely]]
     begin_run(counting.scopes);
-  const int64_t sum = run_.sum + static_cast<int64_t>(bytes);
-  if (sum > run_.room) {
-    grow_beyond_run(id, bytes, ticks);
-  } else {
-    run_.sum = sum;
-    if (run_.at_maximum) end_maxima_of_run();
-    if (sum > run_.largest) run_.largest = sum;
-  }
-  accounts_.note({bytes, id, +1, GroupAccounts::kAllocates | GroupAccounts::kSettles});
-  Owned& owned = owned_[counting.owner];
-  owned.live_bytes += bytes;
-  ++owned.alloc_count;
+  const int64_t sum = run_.sum + static_cast<int64_t>(by);
+  if (sum > run_.room) return grow_beyond_run(by, step);
+  run_.sum = sum;
+  if (run_.at_maximum) end_maxima_of_run();
+  if (sum > run_.largest) run_.largest = sum;
 }
 
-inline void PeakFinder::remove(GroupId id, uint64_t bytes, bool temporary) {
-  const Counting counting = countings_[id];
+inline void PeakFinder::shrink(Counting counting, uint64_t by) {
   if (run_.list != counting.scopes) [[unlikely]]
     begin_run(counting.scopes);
   if (run_.at_maximum) end_maxima_of_run();
-  run_.sum -= static_cast<int64_t>(bytes);
-  const uint8_t flags = temporary ? GroupAccounts::kTemporary : 0;
-  accounts_.note({-bytes, id, -1, flags});
-  owned_[counting.owner].live_bytes -= bytes;
+  run_.sum -= static_cast<int64_t>(by);
+}
+
+inline GroupId PeakFinder::add(const NewBlock& block, uint64_t ticks) {
+  grow(block.counting, block.bytes, {kNoGroup, block.site, block.bytes, ticks});
+  Owned& owned = owned_[block.counting.owner];
+  owned.live_bytes += block.bytes;
+  ++owned.alloc_count;
+  return accounts_.begin_block(block.site, block.counting.scopes, block.number, block.bytes);
+}
+
+inline GroupId PeakFinder::remove(const OldBlock& block, bool temporary) {
+  shrink(block.counting, block.bytes);
+  owned_[block.counting.owner].live_bytes -= block.bytes;
+  return accounts_.end_block(block.number, block.bytes, temporary);
 }
 
 }  // namespace gpupeak::collector

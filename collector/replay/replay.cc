@@ -37,10 +37,9 @@ void Replay::take_all(std::span<const Event> events, std::span<const uint32_t> n
                       const After& after) {
   const auto match = [notes](size_t i) { return std::bit_cast<Match>(notes[i]); };
   const auto prefetch = [&](size_t i) { heap_.prefetch(events[i], match(i)); };
-  for (size_t i = 0; i < std::min(kFarAhead, events.size()); ++i) prefetch(i);
+  for (size_t i = 0; i < std::min(kAhead, events.size()); ++i) prefetch(i);
   for (size_t i = 0; i < events.size(); ++i) {
-    if (i + kFarAhead < events.size()) prefetch(i + kFarAhead);
-    if (i + kAhead < events.size()) heap_.prefetch_next(match(i + kAhead));
+    if (i + kAhead < events.size()) prefetch(i + kAhead);
     take_next(events[i], notes[i]);
     after(events[i]);
   }
@@ -92,7 +91,7 @@ void Replay::on(const ThreadEvent& thread, const Event& /*event*/) {
 
 GroupId Replay::mapping_group(const Event& event, uint8_t kind, uint32_t stack) {
   const ContextId context = live_.sites().context(circumstances_.context(event, kind));
-  return live_.sites().group(context, circumstances_.defined_stack(stack));
+  return live_.sites().group({circumstances_.defined_stack(stack), context});
 }
 
 void Replay::on(const MapEvent& map, const Event& event) {

@@ -90,8 +90,7 @@ class Replay {
   }
 
  private:
-  static constexpr size_t kFarAhead = 40;
-  static constexpr size_t kAhead = 12;
+  static constexpr size_t kAhead = 64;
 
   template <class After>
   void take_all(std::span<const Event> events, std::span<const uint32_t> notes, const After& after);

@@ -30,6 +30,7 @@ ContextId SiteTable::context(const SiteContext& context) {
   if (added) {
     contexts_.push_back(context);
     countings_.push_back(counting(context));
+    peaks_.add_context(countings_.back());
   }
   return entry->second;
 }
@@ -41,11 +42,11 @@ PeakFinder::Counting SiteTable::counting(const SiteContext& context) {
           owner_of(context.phase, side)};
 }
 
-GroupId SiteTable::add_group(ContextId context, uint32_t stack) {
-  const GroupId id = peaks_.add_group(countings_[context].scopes, countings_[context].owner);
-  groups_.append() = {stack, context, 0};
-  bool added;
-  return index_.claim(key_of(context, stack), added) = id;
+GroupId SiteTable::group(const Site& site) {
+  const uint64_t key = uint64_t{site.context} << 32 | site.stack;
+  const auto [entry, added] = groups_.try_emplace(key, kNoGroup);
+  if (added) entry->second = peaks_.group_of(site, countings_[site.context]);
+  return entry->second;
 }
 
 ScopeId SiteTable::scope(const std::string& name, int32_t device, uint8_t kind) {

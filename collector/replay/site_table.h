@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
-#include "collector/replay/key_table.h"
 #include "collector/replay/peak_finder.h"
 #include "collector/replay/phase_tree.h"
 
@@ -25,7 +25,6 @@ struct SiteContext {
   bool sampled = false;  ///< its blocks are a sample, which stands for all
   auto operator<=>(const SiteContext&) const = default;
 };
-using ContextId = uint32_t;
 
 /// A sum that has a peak. The names are those of the summary's "scope" field.
 struct ScopeInfo {
@@ -39,12 +38,6 @@ struct ScopeInfo {
 /// Whether blocks of this kind and device are part of the sum.
 bool counts_into(const SiteContext& context, const ScopeInfo& scope);
 
-struct GroupInfo {
-  uint32_t stack = 0;
-  ContextId context = 0;
-  uint64_t longest_life_ticks = 0;  ///< of blocks freed; device kinds only
-};
-
 class SiteTable {
  public:
   /// `integrated`: devices whose memory is the host's, a bit each.
@@ -53,19 +46,12 @@ class SiteTable {
   ContextId context(const SiteContext& context);
   /// How the groups of a context are counted.
   PeakFinder::Counting counting_of(ContextId context) const { return countings_[context]; }
-  GroupId group(ContextId context, uint32_t stack) {
-    const GroupId* const group = index_.find(key_of(context, stack));
-    return group != nullptr ? *group : add_group(context, stack);
-  }
+  /// Of what is no block of the heap: those PeakFinder finds itself.
+  GroupId group(const Site& site);
 
-  void prefetch(ContextId context, uint32_t stack) const {
-    index_.prefetch(key_of(context, stack));
-  }
-
-  GroupInfo& info(GroupId group) { return groups_[group]; }
-  const GroupInfo& info(GroupId group) const { return groups_[group]; }
-  const SiteContext& context_of(GroupId group) const { return contexts_[groups_[group].context]; }
-  size_t group_count() const { return groups_.size(); }
+  const Site& info(GroupId group) const { return peaks_.sites().site(group); }
+  const SiteContext& context_of(GroupId group) const { return contexts_[info(group).context]; }
+  size_t group_count() const { return peaks_.sites().size(); }
   /// By ContextId.
   const std::vector<SiteContext>& contexts() const { return contexts_; }
   bool is_integrated(int32_t device) const {
@@ -78,18 +64,14 @@ class SiteTable {
   std::vector<ScopeId> scopes_for(uint8_t kind, int32_t device);
 
  private:
-  static uint64_t key_of(ContextId context, uint32_t stack) {
-    return (static_cast<uint64_t>(context) << 32 | stack) + 1;
-  }
-  GroupId add_group(ContextId context, uint32_t stack);
   ScopeId scope(const std::string& name, int32_t device, uint8_t kind);
 
   PeakFinder& peaks_;
   const uint32_t integrated_;
-  KeyTable index_;  // groups, by key_of()
   PeakFinder::Counting counting(const SiteContext& context);
 
-  ChunkedArray<GroupInfo> groups_;
+  // Groups that were asked for: to ask PeakFinder, which counts first, is dear.
+  std::unordered_map<uint64_t, GroupId> groups_;
   std::vector<SiteContext> contexts_;
   std::vector<PeakFinder::Counting> countings_;  // by context
   std::map<SiteContext, ContextId> context_ids_;

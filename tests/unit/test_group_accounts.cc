@@ -76,7 +76,8 @@ TEST_CASE("group_accounts: groups and scopes may come while changes are being co
     if (i % 4'000 == 0) scopes.push_back(peaks.add_scope());
     const GroupId group = peaks.add_group(std::array{scopes.front(), scopes.back()});
     peaks.add(group, i + 1, i);
-    peaks.remove(group, i + 1, i % 2 == 0);
+    peaks.remove(group, i + 1);
+    if (i % 2 == 0) peaks.note_temporary(group);
     peaks.add(group, 8, i);
     sum += 8;
   }
@@ -103,4 +104,97 @@ TEST_CASE("group_accounts: groups and scopes may come while changes are being co
     CHECK(visited.size() > 1000);
     CHECK((visited == expected));
   }
+}
+
+namespace {
+
+/// What became of a heap, of whose blocks only sites and numbers were told.
+struct Told {
+  std::vector<std::array<uint64_t, 6>> groups;  // site, and what it held
+  std::vector<GroupId> looked_up;
+  GroupId peak_group = kNoGroup;
+  uint64_t peak = 0, wrong = 0;
+
+  bool operator==(const Told&) const = default;
+};
+
+/// Contexts and groups that are no blocks' come in between, and so does who looks.
+Told told(bool at_once) {
+  constexpr uint32_t kStacks = 50;
+  std::mt19937_64 random(3);
+  PeakFinder peaks;
+  if (at_once) peaks.find_groups_at_once();
+  const std::array<ScopeId, 2> scopes{peaks.add_scope(), peaks.add_scope()};
+  const std::array<ScopeListId, 2> lists{peaks.scope_list(scopes),
+                                         peaks.scope_list(std::array{scopes[1]})};
+  std::vector<PeakFinder::Counting> contexts;
+  std::vector<uint64_t> live;  // by context and stack
+  struct Block {
+    Site site;
+    uint64_t bytes;
+  };
+  std::vector<Block> blocks;
+  Told told;
+  const auto at = [](const Site& site) { return size_t{site.context} * kStacks + site.stack; };
+  const auto check = [&](const Site& site) {
+    const GroupId group = peaks.group_of(site, contexts[site.context]);
+    told.wrong += peaks.group(group).live_bytes != live[at(site)];
+    told.wrong += peaks.sites().site(group).stack != site.stack;
+    told.looked_up.push_back(group);
+  };
+  for (uint64_t i = 0; i < 200'000; ++i) {
+    if (i % 5'000 == 0) {
+      contexts.push_back({lists[contexts.size() % 4 == 3], static_cast<OwnerId>(i % 3)});
+      peaks.add_context(contexts.back());
+      live.resize(contexts.size() * kStacks);
+    }
+    const Site site{static_cast<uint32_t>(random() % kStacks),
+                    static_cast<ContextId>(random() % contexts.size())};
+    const PeakFinder::Counting counting = contexts[site.context];
+    const auto number = static_cast<BlockNumber>(random() % (blocks.size() + 1));
+    const PeakFinder::NewBlock fresh{number, 1 + random() % 4096, site, counting};
+    if (number == blocks.size() && number < 500) {
+      blocks.push_back({site, fresh.bytes});
+      peaks.add(fresh, i);
+    } else if (number == blocks.size()) {
+      check(site);
+      continue;
+    } else {
+      Block& old = blocks[number];
+      const PeakFinder::OldBlock was{number, old.bytes, contexts[old.site.context]};
+      live[at(old.site)] -= old.bytes;
+      if (was.counting.scopes == counting.scopes) {
+        peaks.replace(was, fresh, i);
+      } else {
+        peaks.remove(was, i % 2 == 0);
+        peaks.add(fresh, i);
+      }
+      old = {site, fresh.bytes};
+    }
+    live[at(site)] += fresh.bytes;
+    // Often at once, and seldom: then many batches are waiting, or none.
+    if (random() % (i < 100'000 ? 20'000 : 200) == 0) check(site);
+  }
+  peaks.finish();
+  for (GroupId group = 0; group < peaks.group_count(); ++group) {
+    const PeakFinder::Group& held = peaks.group(group);
+    const Site& site = peaks.sites().site(group);
+    told.wrong += held.live_bytes != live[at(site)];
+    told.groups.push_back({at(site), held.live_bytes, held.max_live_bytes, held.alloc_count,
+                           held.temporary_count, peaks.at_peak(group, scopes[0]).bytes});
+  }
+  told.peak_group = peaks.scope(scopes[0]).peak_group;
+  told.peak = peaks.scope(scopes[0]).peak;
+  return told;
+}
+
+}  // namespace
+
+TEST_CASE("group_accounts: groups of blocks are the same whether they are found at once or behind",
+          "[collector]") {
+  const Told at_once = told(true), behind = told(false);
+  CHECK(at_once.wrong == 0);
+  CHECK(behind.wrong == 0);
+  CHECK(at_once.groups.size() > 1900);
+  CHECK((at_once == behind));
 }

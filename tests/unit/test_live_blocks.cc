@@ -19,7 +19,8 @@ Block random_block(std::mt19937_64& random, uint64_t address) {
 }
 
 bool same(const Block& a, const Block& b) {
-  return a.address == b.address && a.bytes == b.bytes && a.slack == b.slack && a.group == b.group;
+  return a.address == b.address && a.bytes == b.bytes && a.slack == b.slack &&
+         a.context == b.context;
 }
 
 }  // namespace

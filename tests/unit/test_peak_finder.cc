@@ -124,6 +124,30 @@ TEST_CASE("peak_finder: a step that moves bytes is neither dip nor double counti
   CHECK(peaks.at_peak(new_group, scope[0]).bytes == 130);
 }
 
+TEST_CASE("peak_finder: a block in another's place is neither dip nor double counting",
+          "[collector]") {
+  PeakFinder peaks;
+  const std::array<ScopeId, 1> scope{peaks.add_scope()};
+  const PeakFinder::Counting counting{peaks.scope_list(scope), 0};
+  peaks.add_context(counting);
+  const Site site{7, 0}, other{8, 0};
+  peaks.add({0, 100, site, counting}, 1);
+  peaks.replace({0, 100, counting}, {0, 130, site, counting}, 2);
+  peaks.replace({0, 130, counting}, {1, 130, other, counting}, 3);
+  peaks.replace({1, 130, counting}, {0, 20, site, counting}, 4);
+  CHECK(peaks.take_recent_max(scope[0]) == 130);
+  peaks.finish();
+  CHECK(peaks.scope(scope[0]).current == 20);
+  CHECK(peaks.scope(scope[0]).peak == 130);
+  CHECK(peaks.scope(scope[0]).peak_ticks == 2);
+  CHECK(peaks.scope(scope[0]).peak_step_bytes == 130);
+  CHECK(peaks.scope(scope[0]).peak_group == 0);
+  CHECK(peaks.group(0).max_live_bytes == 130);
+  CHECK(peaks.group(0).alloc_count == 3);
+  CHECK(peaks.at_peak(0, scope[0]).bytes == 130);
+  CHECK(peaks.at_peak(1, scope[0]).bytes == 0);
+}
+
 TEST_CASE("peak_finder: an allocation of 0 bytes after the peak is not counted at it",
           "[collector]") {
   PeakFinder peaks;

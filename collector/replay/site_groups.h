@@ -1,0 +1,66 @@
+// Groups by number: which one a site has, and which one a live block belongs to. To ask for either
+// takes a cache line that nobody can guess; GroupAccounts asks on whichever thread counts.
+//
+//   site                       group     block   belongs to
+//   stack 7 in context 0         0         0       0
+//   stack 9 in context 0         1         1       2
+//   stack 7 in context 1         2         2       0
+#pragma once
+
+#include <cstdint>
+
+#include "collector/replay/block_matcher.h"
+#include "collector/replay/chunked_array.h"
+#include "collector/replay/key_table.h"
+
+namespace gpupeak::collector {
+
+using GroupId = uint32_t;
+inline constexpr GroupId kNoGroup = UINT32_MAX;
+using ContextId = uint32_t;
+
+/// What holders are told apart by: where, and under which circumstances.
+struct Site {
+  uint32_t stack = 0;
+  ContextId context = 0;
+};
+
+class SiteGroups {
+ public:
+  void prefetch(const Site& site) const { index_.prefetch(key_of(site)); }
+  /// Any number may be asked for.
+  void prefetch(BlockNumber block) const { of_blocks_.prefetch(block); }
+
+  /// `added`: of a site that is new, the next number.
+  GroupId group(const Site& site, bool& added) {
+    const GroupId* const known = index_.find(key_of(site));
+    added = known == nullptr;
+    return added ? add(site) : *known;
+  }
+  GroupId of(BlockNumber block) const { return of_blocks_[block]; }
+  /// A new number is the next one.
+  void set(BlockNumber block, GroupId group) {
+    (block == of_blocks_.size() ? of_blocks_.append() : of_blocks_[block]) = group;
+  }
+
+  const Site& site(GroupId group) const { return sites_[group]; }
+  size_t size() const { return sites_.size(); }
+
+ private:
+  static uint64_t key_of(const Site& site) {
+    return (static_cast<uint64_t>(site.context) << 32 | site.stack) + 1;
+  }
+  [[gnu::noinline]] GroupId add(const Site& site) {
+    const auto group = static_cast<GroupId>(sites_.size());
+    bool added;
+    index_.claim(key_of(site), added) = group;
+    sites_.append() = site;
+    return group;
+  }
+
+  KeyTable index_;
+  ChunkedArray<Site> sites_;
+  ChunkedArray<GroupId> of_blocks_;
+};
+
+}  // namespace gpupeak::collector
