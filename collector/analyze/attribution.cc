@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "collector/log/kinds.h"
+#include "collector/replay/prefetch.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 
@@ -146,14 +147,13 @@ std::optional<std::string> Attribution::phase_name(PhaseId phase) const {
 void Attribution::add(Row& row, const Contribution& contribution) const {
   const PeakFinder::Group& group = replay_.peaks().group(contribution.group);
   const SiteContext& context = replay_.sites().context_of(contribution.group);
-  if (!row.any) {
-    row.any = true;
+  if (row.first == nullptr) {
+    row.first = &context;
     row.largest = contribution;
   } else {
-    const SiteContext& other = replay_.sites().context_of(row.largest.group);
-    row.same_api &= other.api == context.api;
-    row.same_phase &= other.phase == context.phase;
-    row.same_thread &= other.tid == context.tid;
+    row.same_api &= row.first->api == context.api;
+    row.same_phase &= row.first->phase == context.phase;
+    row.same_thread &= row.first->tid == context.tid;
     if (contribution.bytes > row.largest.bytes) row.largest = contribution;
   }
   row.bytes += contribution.bytes;
@@ -207,18 +207,31 @@ size_t Attribution::KeyHash::operator()(const Key& key) const {
   return mixed;
 }
 
-uint32_t Attribution::row_of(GroupId group) {
-  if (group >= row_of_group_.size()) row_of_group_.resize(replay_.sites().group_count(), kNoRow);
-  uint32_t& row = row_of_group_[group];
-  if (row == kNoRow) {
-    row = rows_.try_emplace(key(group), static_cast<uint32_t>(rows_.size())).first->second;
+/// Of the heap there may be as many groups of a stack as there are threads and phases.
+uint32_t& Attribution::known_row_of(GroupId group) {
+  const auto entry = [](std::vector<uint32_t>& rows, size_t i, size_t count) -> uint32_t& {
+    if (i >= rows.size()) rows.resize(count, kNoRow);
+    return rows[i];
+  };
+  const SiteContext& context = replay_.sites().context_of(group);
+  if (by_stack() && context.kind == GPUPEAK_KIND_HEAP && context.api == 0) {
+    return entry(row_of_stack_, replay_.sites().info(group).stack,
+                 replay_.log().definitions().nodes().size());
   }
+  return entry(row_of_group_, group, replay_.sites().group_count());
+}
+
+uint32_t Attribution::row_of(GroupId group) {
+  uint32_t& row = known_row_of(group);
+  if (row == kNoRow)
+    row = rows_.try_emplace(key(group), static_cast<uint32_t>(rows_.size())).first->second;
   return row;
 }
 
-HolderTable Attribution::table(const std::vector<Contribution>& contributions, size_t top,
-                               bool with_stacks) {
-  name_stacks(contributions);
+/// In the order in which they come.
+std::vector<Attribution::Row> Attribution::rows_of(const std::vector<Contribution>& contributions) {
+  std::vector<uint32_t> places;  // of each contribution's row
+  places.reserve(contributions.size());
   std::vector<Row> rows;
   for (const Contribution& contribution : contributions) {
     const uint32_t number = row_of(contribution.group);
@@ -228,21 +241,36 @@ HolderTable Attribution::table(const std::vector<Contribution>& contributions, s
       place = static_cast<uint32_t>(rows.size());
       rows.emplace_back().number = number;
     }
-    add(rows[place], contribution);
+    places.push_back(place);
   }
   for (const Row& row : rows) place_of_row_[row.number] = kNoRow;
+  constexpr size_t kAhead = 8;
+  for (size_t i = 0; i < contributions.size(); ++i) {
+    if (i + kAhead < places.size()) prefetch_line(&rows[places[i + kAhead]]);
+    add(rows[places[i]], contributions[i]);
+  }
+  return rows;
+}
+
+HolderTable Attribution::table(const std::vector<Contribution>& contributions, size_t top,
+                               bool with_stacks) {
+  name_stacks(contributions);
+  const std::vector<Row> rows = rows_of(contributions);
   std::vector<const Row*> order;
   order.reserve(rows.size());
   for (const Row& row : rows) order.push_back(&row);
-  std::stable_sort(order.begin(), order.end(), [](const Row* a, const Row* b) {
-    return a->bytes != b->bytes ? a->bytes > b->bytes : a->count > b->count;
-  });
+  const size_t shown = std::min(top, order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(shown), order.end(),
+                    [](const Row* a, const Row* b) {
+                      if (a->bytes != b->bytes) return a->bytes > b->bytes;
+                      return a->count != b->count ? a->count > b->count : a < b;
+                    });
   HolderTable table;
   uint64_t sampled_count = 0;
   for (const Row* row : order) sampled_count += row->sampled_count;
   if (sampled_count > 0) table.error_bytes = replay_.heap().sampling_error(sampled_count);
   for (size_t i = 0; i < order.size(); ++i) {
-    if (i < top) {
+    if (i < shown) {
       table.rows.push_back(make_holder(*order[i], with_stacks));
     } else {
       table.other_bytes += order[i]->bytes;

@@ -76,18 +76,20 @@ class Attribution {
     uint32_t number = 0;
     uint64_t bytes = 0, count = 0;
     Contribution largest{};
-    bool any = false;
+    const SiteContext* first = nullptr;  ///< of its first group; nullptr: it has none yet
     uint64_t alloc_count = 0, temporary_count = 0, longest_life_ticks = 0;
     uint64_t sampled_count = 0;
     bool same_api = true, same_phase = true, same_thread = true;
   };
 
   bool by_stack() const;
+  uint32_t& known_row_of(GroupId group);
   void name_stacks(const std::vector<Contribution>& contributions);
   Key key(GroupId group);
   std::string title(GroupId group);
   Holder make_holder(const Row& row, bool with_stack);
   void add(Row& row, const Contribution& contribution) const;
+  std::vector<Row> rows_of(const std::vector<Contribution>& contributions);
   void tell_apart(std::vector<Holder>& rows, const std::vector<const Row*>& order);
   std::string thread_title(uint32_t tid) const;
 
@@ -97,6 +99,7 @@ class Attribution {
   SiteTitles& sites_;
   std::unordered_map<Key, uint32_t, KeyHash> rows_;
   std::vector<uint32_t> row_of_group_;  ///< kNoRow: not asked for yet
+  std::vector<uint32_t> row_of_stack_;  ///< of the heap, whose rows may go by nothing else
   std::vector<uint32_t> place_of_row_;  ///< scratch of table(), all kNoRow outside of it
 };
 

@@ -22,6 +22,7 @@ const ScopeId* split_scope(const Replay& replay, ScopeId scope) {
 
 std::vector<Contribution> contributions_at_peak(const Replay& replay, ScopeId scope) {
   std::vector<Contribution> held;
+  held.reserve(replay.peaks().most_at_peak());
   replay.peaks().visit_at_peak(scope, [&](GroupId group, const PeakFinder::AtPeak& at) {
     held.push_back({group, at.bytes, at.count});
   });
