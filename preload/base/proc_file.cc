@@ -12,7 +12,8 @@ namespace gpupeak::preload {
 
 size_t read_file(const char* path, char* to, size_t capacity) {
   const SignalsHeld held;  // a handler might leave by a jump, and the descriptor stay open
-  const long fd = sys::open(path, O_RDONLY | O_CLOEXEC, 0);
+  // A FIFO has nothing, and none is waited for: the file may be one that the environment names.
+  const long fd = sys::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
   if (sys::failed(fd)) return 0;
   size_t bytes = 0;
   while (bytes < capacity) {

@@ -48,6 +48,11 @@ def case_fifo(folder):
     os.mkfifo(fifo)
     refused(folder, fifo, "not a regular file")
     expect(stat.S_ISFIFO(os.lstat(fifo).st_mode), "the FIFO is gone")
+    # Nobody writes into it either where rules are looked for.
+    log = os.path.join(folder, "a.gplog")
+    done = run(folder, log, GPUPEAK_POOL_RULES=fifo)
+    expect(done.returncode == 0 and os.path.exists(log), f"rules: {done}")
+    expect("cannot be read" in str(report(log)["quality"]["warnings"]), str(report(log)["quality"]))
 
 
 def case_streams(folder):
