@@ -59,7 +59,10 @@ GPUPEAK_EXPORT void* mmap64(void* at, size_t bytes, int prot, int flags, int fd,
 GPUPEAK_EXPORT int munmap(void* at, size_t bytes) {
   // Logged first, so that another thread's mapping of the same addresses comes after. What the
   // kernel would refuse is left out.
-  const bool valid = bytes != 0 && (reinterpret_cast<uintptr_t>(at) & 4095) == 0;
+  constexpr uintptr_t kMostAddress = uintptr_t{1} << 56;  // of a program, with five-level tables
+  const auto begin = reinterpret_cast<uintptr_t>(at);
+  const bool valid =
+      bytes != 0 && (begin & 4095) == 0 && begin < kMostAddress && bytes <= kMostAddress - begin;
   if (valid && host_recording()) unmapping(at, bytes);
   return real().munmap(at, bytes);
 }

@@ -4,13 +4,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static void show(const char* what, const void* block) {
   printf("%s %s errno %d\n", what, block ? "block" : "null", errno);
 }
 
 int main(void) {
-  volatile size_t huge = PTRDIFF_MAX;
+  volatile size_t huge = PTRDIFF_MAX, wraps = -4096;
+  errno = 0;
+  printf("munmap huge %d, wraps %d, errno %d\n", munmap((void*)4096, huge - 4095),
+         munmap((void*)4096, wraps), errno);
   errno = 0;
   show("malloc huge", malloc(huge));
   errno = 0;

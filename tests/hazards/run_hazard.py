@@ -87,6 +87,7 @@ def check_truths(output, summary):
 def no_repairs(summary):
     codes = [w["code"] for w in summary["quality"]["warnings"]]
     expect("GP028" not in codes, f"events contradict each other: {summary['quality']['warnings']}")
+    expect("GP005" not in codes, f"events make no sense: {summary['quality']['warnings']}")
 
 
 def case_plain(folder):
