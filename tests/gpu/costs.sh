@@ -2,7 +2,7 @@
 # What the preload costs on a machine with a GPU and many processors: CUDA calls, latencies, threads.
 #   tests/gpu/costs.sh PREFIX [ONNXRUNTIME_FOLDER [TABLE…]]
 # TABLE is threads, cost, latency, torch or shares; all of them if none is named. Prints Markdown tables: medians of alternating
-# runs; shares: how much of a program's own time is the library's, and in which functions.
+# runs, of latencies with their quartiles; shares: how much of a program's own time is the library's, and in which functions.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=$(cd "${1:?usage: tests/gpu/costs.sh PREFIX [ONNXRUNTIME_FOLDER]}" && pwd)
@@ -49,16 +49,19 @@ times = collections.defaultdict(list)
 for line in sys.stdin:
     way, ms = line.split()
     times[way].append(float(ms))
+cells = []
+for way in ("full", "sampled", "off"):  # of the same round
+    low, middle, high = statistics.quantiles([ours / native for ours, native in zip(times[way], times["native"])], n=4)
+    cells.append(f"{middle:.3f}× ({low:.3f} to {high:.3f})")
 native = statistics.median(times["native"])
-ratios = " | ".join(f"{statistics.median(times[w]) / native:.3f}×" for w in ("full", "sampled", "off"))
-print(f"| {sys.argv[1]} | {native:.3f} | {ratios} |")' "$name"
+print(f"| {sys.argv[1]} | {native:.3f} | " + " | ".join(cells) + " |")' "$name"
 }
 latency_table() {
   echo "| latency | native ms | full | sampled | host off |"
   echo "|---|---|---|---|---|"
   if [ -n "$ort" ]; then
     for model in vgg19 resnet50; do
-      latency_row "onnxruntime_perf_test -e cuda, $model, 200 runs" 5 \
+      latency_row "onnxruntime_perf_test -e cuda, $model, 200 runs" 9 \
         "$ort/onnxruntime_perf_test" -e cuda -r 200 -I -m times "$ort/models/light_$model.onnx"
     done
   fi

@@ -10,6 +10,7 @@ import ctypes
 import functools
 import gc
 import json
+import mmap
 import os
 import sys
 import threading
@@ -29,8 +30,8 @@ LARGE = 1 << 20  # sizes that nothing else here has
 BYTES_HEAD = sys.getsizeof(b"")
 
 
-def note(case, of_host=0):
-    """Writes the caller's stack; returns the size to allocate. `of_host`: what is added to that for a block of the host's."""
+def note(case, of_host=0, scale=1):
+    """Writes the caller's stack; returns the size to allocate, of which the log has `scale` times as much and `of_host` more."""
     frames = []
     frame = sys._getframe(1)
     while frame is not None:
@@ -44,7 +45,7 @@ def note(case, of_host=0):
         raise SystemExit("Python disagrees with itself")
     with size_lock:
         size = next(sizes)
-        expected.write(json.dumps({"case": case, "pid": os.getpid(), "size": size + of_host, "frames": frames}) + "\n")
+        expected.write(json.dumps({"case": case, "pid": os.getpid(), "size": size * scale + of_host, "frames": frames}) + "\n")
         expected.flush()
     return size
 
@@ -61,6 +62,12 @@ def allocate(case, library=cuda):
     library_of_c(library).malloc(ctypes.c_size_t(LARGE + note(case + ", malloc", LARGE)))
     bytes(2 * LARGE + note(case + ", of the interpreter's", 2 * LARGE + BYTES_HEAD))
     return pointer.value
+
+
+def in_mappings():
+    private_anonymous = 0x22
+    for _ in range(3):
+        libc.mmap(None, ctypes.c_size_t(mmap.PAGESIZE * note("mapping", scale=mmap.PAGESIZE)), 3, private_anonymous, -1, 0)
 
 
 def use_device():
@@ -261,6 +268,7 @@ def main():
     asyncio.run(gather())
     from_c_callback()
     in_exec()
+    in_mappings()
     in_unusual_names()
     in_long_function()
     while_traced()

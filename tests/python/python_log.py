@@ -40,7 +40,7 @@ class Log:
 
     def __init__(self, tool, path):
         self.frames, self.nodes = {}, {}
-        self.sites, self.blocks = {}, {}  # of the device and of the heap, by size
+        self.sites, self.blocks = {}, {}  # of the device and of the host, by size
         text = subprocess.run([tool, "dump", path], stdout=subprocess.PIPE, check=True).stdout.decode()
         for line in text.splitlines():
             words = line.split(" ")
@@ -53,8 +53,8 @@ class Log:
             elif " device_alloc " in line:
                 match = re.search(r" bytes (\d+) .* stack (\d+) ", line)
                 self.sites[int(match.group(1))] = match.group(2)
-            elif " alloc " in line:
-                match = re.search(r" size (\d+) usable \d+ stack (\d+)$", line)
+            elif " alloc " in line or " map " in line:
+                match = re.search(r" (?:size|bytes) (\d+) .*stack (\d+)$", line)
                 self.blocks[int(match.group(1))] = match.group(2)
         self.text = text
 
