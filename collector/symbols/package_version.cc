@@ -1,5 +1,6 @@
 #include "collector/symbols/package_version.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -9,7 +10,7 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr std::string_view kAssignment = "__version__ = ";
-constexpr int kMostLines = 10'000;
+constexpr size_t kMostBytes = 64 << 10;  // it stands near the begin
 
 bool is_file(const std::string& path) {
   struct stat status {};  // a log may name a pipe, which would wait for its other end
@@ -35,16 +36,17 @@ std::string package_file(const std::string& module_path) {
 std::string package_version(const std::string& module_path) {
   const std::string path = package_file(module_path);
   if (!is_file(path)) return "";
+  std::string text(kMostBytes, 0);
   std::ifstream file(path);
-  std::string line;
-  for (int lines = 0; lines < kMostLines && std::getline(file, line); ++lines) {
-    if (!line.starts_with(kAssignment)) continue;
-    const std::string_view value = std::string_view(line).substr(kAssignment.size());
-    if (value.empty() || (value[0] != '"' && value[0] != '\'')) return "";
-    const size_t end = value.find(value[0], 1);
-    return end == std::string_view::npos ? "" : std::string(value.substr(1, end - 1));
-  }
-  return "";
+  file.read(text.data(), kMostBytes);
+  text.resize(static_cast<size_t>(file.gcount()));
+  const size_t at = text.starts_with(kAssignment) ? 0 : text.find(fmt::format("\n{}", kAssignment));
+  if (at == std::string::npos) return "";
+  const size_t quote = text.find(kAssignment, at) + kAssignment.size();
+  if (quote >= text.size() || (text[quote] != '"' && text[quote] != '\'')) return "";
+  const size_t end = text.find_first_of("\"'\n", quote + 1);
+  if (end == std::string::npos || text[end] != text[quote]) return "";
+  return text.substr(quote + 1, end - quote - 1);
 }
 
 }  // namespace gpupeak::collector

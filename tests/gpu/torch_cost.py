@@ -33,29 +33,15 @@ STEPS = {"infer": 40, "train": 10}  # of a turn
 def client(stacks):
     """Answers each line, infer or train, with the milliseconds of one."""
     import torch
-    import torchvision
+
+    from torch_resnet50 import steps
 
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:4])  # threads that come after this, too
     if stacks != "none":
         torch.cuda.memory._record_memory_history(context="all", stacks=stacks)
-    model = torchvision.models.resnet50(weights=None).cuda()
-    image = torch.zeros(1, 3, 224, 224, device="cuda")
-    batch = torch.zeros(8, 3, 224, 224, device="cuda")
-    label = torch.zeros(8, dtype=torch.long, device="cuda")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-    def infer():
-        with torch.no_grad():
-            model(image)
-
-    def train():
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(batch), label).backward()
-        optimizer.step()
-
-    steps = {"infer": infer, "train": train}
+    functions = steps()
     for line in sys.stdin:
-        step, count = steps[line.strip()], STEPS[line.strip()]
+        step, count = functions[line.strip()], STEPS[line.strip()]
         torch.cuda.synchronize()
         began = time.perf_counter()
         for _ in range(count):
