@@ -7,7 +7,8 @@
 namespace gpupeak::collector {
 
 Database::Database(const std::string& path) : path_(path) {
-  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  // One thread alone uses it, so nobody need be locked out.
+  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
   if (sqlite3_open_v2(path.c_str(), &handle_, flags, nullptr) != SQLITE_OK) {
     const std::string reason = sqlite3_errmsg(handle_);
     sqlite3_close(handle_);
@@ -54,8 +55,9 @@ void Insert::bind(int column, int64_t value) {
 }
 
 void Insert::bind(int column, std::string_view value) {
+  // The text outlives step(), after which nobody looks at it.
   sqlite3_bind_text(statement_, column, value.data(), static_cast<int>(value.size()),
-                    SQLITE_TRANSIENT);
+                    SQLITE_STATIC);
 }
 
 void Insert::bind(int column, std::nullopt_t) {

@@ -1,11 +1,16 @@
 // What heaptrack's interpreter writes: strings, instructions and traces once, then every event.
 // All numbers are hexadecimal, indices count from 1 except those of allocations.
+#include <fmt/compile.h>
 #include <fmt/format.h>
 
+#include <array>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "collector/export/export.h"
+#include "collector/replay/prefetch.h"
+#include "collector/replay/zeroed_table.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
@@ -14,45 +19,53 @@ namespace {
 constexpr uint64_t kPageBytes = 4096;
 
 /// Numbers the different pairs of size and stack in the order in which they come. A log has
-/// millions.
+/// millions, which are hit at random.
 class Allocations {
  public:
   /// The number of the pair; `count()` before the call if it is a new one.
   uint32_t number(uint64_t bytes, uint32_t stack) {
-    if (size_t{2} * count_ >= entries_.size()) grow();
+    if (size_t{2} * count_ >= size()) grow();
     Entry& entry = find(bytes, stack);
     if (entry.number_plus_1 == 0) entry = {bytes, stack, ++count_};
     return entry.number_plus_1 - 1;
   }
   uint32_t count() const { return count_; }
+  /// What number() will need.
+  void prefetch(uint64_t bytes, uint32_t stack) const {
+    prefetch_line(&entries_[place_of(bytes, stack)]);
+  }
 
  private:
   struct Entry {
-    uint64_t bytes = 0;
-    uint32_t stack = 0, number_plus_1 = 0;  // 0: free
+    uint64_t bytes;
+    uint32_t stack, number_plus_1;  // 0: free
   };
   static constexpr unsigned kFirstBits = 12;
 
-  Entry& find(uint64_t bytes, uint32_t stack) {
+  size_t size() const { return size_t{1} << bits_; }
+  size_t place_of(uint64_t bytes, uint32_t stack) const {
     const uint64_t key = bytes ^ static_cast<uint64_t>(stack) << 32;
-    size_t at = static_cast<size_t>(key * UINT64_C(0x9e3779b97f4a7c15) >> (64 - bits_));
+    return static_cast<size_t>(key * UINT64_C(0x9e3779b97f4a7c15) >> (64 - bits_));
+  }
+  Entry& find(uint64_t bytes, uint32_t stack) {
+    size_t at = place_of(bytes, stack);
     while (entries_[at].number_plus_1 != 0 &&
            (entries_[at].bytes != bytes || entries_[at].stack != stack)) {
-      at = (at + 1) & (entries_.size() - 1);
+      at = (at + 1) & (size() - 1);
     }
     return entries_[at];
   }
   void grow() {
-    const std::vector<Entry> old = std::move(entries_);
-    bits_ = old.empty() ? kFirstBits : bits_ + 1;
-    entries_ = std::vector<Entry>(size_t{1} << bits_);
-    for (const Entry& entry : old) {
-      if (entry.number_plus_1 != 0) find(entry.bytes, entry.stack) = entry;
+    const size_t old_size = size();
+    ++bits_;
+    const ZeroedTable<Entry> old = std::exchange(entries_, ZeroedTable<Entry>(size()));
+    for (size_t i = 0; i < old_size; ++i) {
+      if (old[i].number_plus_1 != 0) find(old[i].bytes, old[i].stack) = old[i];
     }
   }
 
-  std::vector<Entry> entries_;
-  unsigned bits_ = 0;
+  unsigned bits_ = kFirstBits;
+  ZeroedTable<Entry> entries_{size_t{1} << kFirstBits};
   uint32_t count_ = 0;
 };
 
@@ -70,10 +83,11 @@ class Heaptrack : public ReplayObserver {
   }
 
   void finish() {
+    write_changes();
     // Samples miss the peak, which the kernel knows.
     const uint64_t peak = profile_.log().counters().rss_peak_bytes;
     if (peak > rss_peak_) write("R {:x}\n", peak / kPageBytes);
-    write("c {:x}\n", last_ms());
+    write("c {:x}\n", std::max<int64_t>(ms_of(profile_.replay().last_ticks()), 0));
     flush();
   }
 
@@ -81,7 +95,6 @@ class Heaptrack : public ReplayObserver {
   /// Text goes out in large pieces: a stream takes longer over a line than all else does.
   template <class... Args>
   void write(fmt::format_string<Args...> format, Args&&... args) {
-    constexpr size_t kPiece = 64 << 10;
     fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
     if (text_.size() >= kPiece) flush();
   }
@@ -90,15 +103,11 @@ class Heaptrack : public ReplayObserver {
     text_.clear();
   }
 
-  uint64_t last_ms() const {
+  int64_t ms_of(uint64_t ticks) const {
     constexpr int64_t kNsPerMs = 1'000'000;
-    const int64_t ns = profile_.to_ns(profile_.replay().last_ticks());
-    return static_cast<uint64_t>(std::max<int64_t>(ns / kNsPerMs, 0));
+    return profile_.to_ns(ticks) / kNsPerMs;
   }
-
-  void tell_time() {
-    constexpr int64_t kNsPerMs = 1'000'000;
-    const int64_t ms = profile_.to_ns(replay().last_ticks()) / kNsPerMs;
+  void tell_time(int64_t ms) {
     if (ms <= ms_) return;
     ms_ = ms;
     write("c {:x}\n", ms);
@@ -108,16 +117,31 @@ class Heaptrack : public ReplayObserver {
     for (const PeakFinder::Change& change : step) {
       const SiteContext& context = replay().sites().context_of(change.group);
       if (!counts_into(context, profile_.scope_info(scope_))) continue;
-      tell_time();
       const bool frees = change.count < 0;
       const auto bytes = static_cast<uint64_t>(frees ? -change.bytes : change.bytes);
       const uint32_t stack = replay().sites().info(change.group).stack;
-      write("{} {:x}\n", frees ? '-' : '+', allocation(bytes, stack));
+      allocations_.prefetch(bytes, stack);
+      changes_[change_count_++] = {bytes, stack, frees, ms_of(replay().last_ticks())};
+      if (change_count_ == kChanges) write_changes();
     }
   }
 
+  /// Some events late, so that what their numbers are looked up in has arrived.
+  void write_changes() {
+    for (size_t i = 0; i < change_count_; ++i) {
+      const Change& change = changes_[i];
+      tell_time(change.ms);
+      const uint32_t number = allocation(change.bytes, change.stack);
+      fmt::format_to(std::back_inserter(text_), FMT_COMPILE("{} {:x}\n"), change.frees ? '-' : '+',
+                     number);
+    }
+    change_count_ = 0;
+    if (text_.size() >= kPiece) flush();
+  }
+
   void on_sample(const SampleEvent& sample) override {
-    tell_time();
+    write_changes();
+    tell_time(ms_of(replay().last_ticks()));
     rss_peak_ = std::max(rss_peak_, sample.rss);
     write("R {:x}\n", sample.rss / kPageBytes);
   }
@@ -177,6 +201,14 @@ class Heaptrack : public ReplayObserver {
     return entry->second;
   }
 
+  struct Change {
+    uint64_t bytes;
+    uint32_t stack;
+    bool frees;
+    int64_t ms;
+  };
+  static constexpr size_t kPiece = 64 << 10, kChanges = 64;
+
   Profile& profile_;
   const ScopeId scope_;
   std::ostream& out_;
@@ -185,6 +217,8 @@ class Heaptrack : public ReplayObserver {
   size_t trace_count_ = 0;
   std::vector<size_t> traces_;  // by node; 0: not yet defined
   Allocations allocations_;
+  std::array<Change, kChanges> changes_;
+  size_t change_count_ = 0;
   fmt::memory_buffer text_;
   std::unordered_map<const ResolvedAddress*, size_t> instructions_;
   std::unordered_map<std::string, size_t> strings_;
