@@ -1,16 +1,21 @@
-// prctl: a thread that forbids itself to read the TSC, or nearly all system calls.
+// prctl and syscall: a thread that forbids itself to read the TSC, or system calls.
+#include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include <cstdarg>
 #include <cstdint>
 
+#include "base/call_filter.h"
 #include "base/clock.h"
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
 #include "base/process_state.h"
 #include "base/text.h"
 #include "hooks/export.h"
+#include "life/process.h"
+#include "life/summary.h"
 #include "log/log.h"
 
 namespace gpupeak::preload {
@@ -41,6 +46,21 @@ void stay_silent_in_this_thread() {
   t_flags.in_hook = UINTPTR_MAX;
 }
 
+void before_filter(unsigned long filter) {
+  const auto* program = reinterpret_cast<const sock_fprog*>(filter);
+  if (program == nullptr) return;
+  if (ends_our_calls(*program)) stop_for_filter();
+  if (ends_calls_of_summary(*program)) leave_out_command();
+}
+
+using Syscall = long (*)(long, long, long, long, long, long, long);
+constinit Syscall g_syscall = nullptr;
+
+/// Before the program's first, as in signals.cc.
+__attribute__((constructor)) void resolve_syscall() {
+  if (g_syscall == nullptr) g_syscall = reinterpret_cast<Syscall>(find_next("syscall"));
+}
+
 }  // namespace
 }  // namespace gpupeak::preload
 
@@ -54,6 +74,7 @@ GPUPEAK_EXPORT int prctl(int option, ...) {
   va_end(arguments);
   const Prctl real = real_prctl();
   if (option == PR_SET_TSC && a == PR_TSC_SIGSEGV) do_without_tsc();
+  if (option == PR_SET_SECCOMP && a == SECCOMP_MODE_FILTER) before_filter(b);
   const bool confined = option == PR_SET_SECCOMP && a == SECCOMP_MODE_STRICT &&
                         real(PR_GET_SECCOMP, 0, 0, 0, 0) == SECCOMP_MODE_DISABLED;
   if (confined && recording())
@@ -62,4 +83,17 @@ GPUPEAK_EXPORT int prctl(int option, ...) {
   const int result = real(option, a, b, c, d);
   if (confined && result == 0) stay_silent_in_this_thread();
   return result;
+}
+
+// libc's is variadic. It ends in a jump, so that a child of a bare clone returns as it would.
+GPUPEAK_EXPORT long gpupeak_hook_syscall(long number, long a, long b, long c, long d, long e,
+                                         long f) asm("syscall");
+long gpupeak_hook_syscall(long number, long a, long b, long c, long d, long e, long f) {
+  if (g_syscall == nullptr) resolve_syscall();
+  if (number == SYS_prctl) return prctl(static_cast<int>(a), b, c, d, e);
+  if (number == SYS_seccomp && a == SECCOMP_SET_MODE_STRICT)
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0);
+  if (number == SYS_seccomp && a == SECCOMP_SET_MODE_FILTER)
+    before_filter(static_cast<unsigned long>(c));
+  return g_syscall(number, a, b, c, d, e, f);
 }

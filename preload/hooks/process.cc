@@ -36,6 +36,7 @@ int main_with_phase(int argc, char** argv, char** environment) {
 
 /// The process page is zero already, but on kernels without MADV_WIPEONFORK.
 void on_fork_in_child() {
+  if (is_stopped_for_filter()) return;
   abandon_log_file();
   leave_rule_pools();
   if (g_process->decided != 0) memset(static_cast<void*>(g_process), 0, sizeof *g_process);

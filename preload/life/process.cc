@@ -62,7 +62,8 @@ namespace {
 
 constinit FutexLock g_start_lock;
 constinit long g_open_error = 0;
-constinit bool g_log_was_opened = false;  // in this process or the one it was forked from
+constinit bool g_stopped_for_filter = false;  // in this process or the one it was forked from
+constinit bool g_log_was_opened = false;      // in this process or the one it was forked from
 constinit int g_start_pid = 0;
 constinit uint64_t g_generation = 0;
 
@@ -349,9 +350,28 @@ void say_what_is_wrong() {
   }
 }
 
+/// What the counters page says of an end, and the log's own.
+void close_books() {
+  flush_own_slot();
+  gpupeak_counters_page& page = counters();
+  page.end_ticks = ticks();
+  page.end_monotonic_ns = monotonic_ns();
+  page.self_bytes = self_bytes();
+  page.rss_peak_bytes = peak_resident_bytes();
+  trim_log_file();
+}
+
 }  // namespace
 
+bool is_stopped_for_filter() {
+  return g_stopped_for_filter;
+}
+
 void start() {
+  if (g_stopped_for_filter) {  // in a child: to ask for its number may end it
+    g_process->decided = 1;
+    return;
+  }
   HookScope scope;
   if (!scope.entered()) return;
   const int saved_errno = errno;
@@ -377,6 +397,7 @@ bool may_record() {
 bool start_for_cuda() {
   ensure_started();
   if (recording() || g_process->decided == 0) return recording();
+  if (g_stopped_for_filter) return false;
   if (environment().children == Children::kNone || g_open_error != 0 || must_be_silent()) {
     if (!unfit_because().empty() && environment().children != Children::kNone) say_what_is_wrong();
     return false;
@@ -419,6 +440,24 @@ void finish_start() {
   enter_process_phase("start");
 }
 
+void stop_for_filter() {
+  if (g_stopped_for_filter) return;
+  if (recording()) {
+    say("the program confines itself by a filter of system calls that ends it for what recording "
+        "takes: from here on nothing is recorded");
+    HookScope scope;
+    if (scope.entered()) {
+      sample_process();
+      set_quality(GPUPEAK_Q_DISK_FULL);  // the log cannot go on
+      close_books();
+    }
+  }
+  g_stopped_for_filter = true;
+  g_process->host_recording = 0;
+  g_process->whole_heap_generation = 0;
+  g_process->recording = 0;
+}
+
 void end_process() {
   if (!recording()) return;
   enter_process_phase("exit");
@@ -426,14 +465,8 @@ void end_process() {
     HookScope scope;
     if (!scope.entered()) return;
     sample_process();
-    flush_own_slot();
-    gpupeak_counters_page& page = counters();
-    page.end_ticks = ticks();
-    page.end_monotonic_ns = monotonic_ns();
-    page.self_bytes = self_bytes();
-    page.rss_peak_bytes = peak_resident_bytes();
-    page.ended = 1;
-    trim_log_file();
+    counters().ended = 1;
+    close_books();
   }
   if (log_was_cut()) {
     Path line;

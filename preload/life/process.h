@@ -13,5 +13,10 @@ bool may_record();
 void finish_start();
 /// From the library's destructor.
 void end_process();
+/// The program is about to put a filter of system calls upon itself which ends it for one that
+/// recording takes: nothing is recorded from here on, nor in what it forks.
+void stop_for_filter();
+/// Whether it has.
+bool is_stopped_for_filter();
 
 }  // namespace gpupeak::preload

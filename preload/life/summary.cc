@@ -23,6 +23,7 @@ namespace gpupeak::preload {
 namespace {
 
 constexpr size_t kMaxEnvironment = 4096;
+constinit bool g_leave_out_command = false;
 
 /// Whether nobody but root and this process's own user could have put the file or folder there.
 bool is_trustworthy(const char* path) {
@@ -126,10 +127,15 @@ void print_counters() {
 
 }  // namespace
 
+void leave_out_command() {
+  g_leave_out_command = true;
+}
+
 void print_summary() {
   if (!environment().summary || environment().quiet || !stderr_is_unchanged()) return;
   Path command;
-  if (!find_command(command) || !run_command(command.c_str())) print_counters();
+  if (g_leave_out_command || !find_command(command) || !run_command(command.c_str()))
+    print_counters();
 }
 
 }  // namespace gpupeak::preload

@@ -7,5 +7,7 @@ namespace gpupeak::preload {
 /// library, or the bare counters if there is none. Nothing with GPUPEAK_SUMMARY=off or
 /// GPUPEAK_QUIET=1.
 void print_summary();
+/// No other process may be started for it: it is what was counted.
+void leave_out_command();
 
 }  // namespace gpupeak::preload

@@ -129,6 +129,24 @@ def case_confined(folder):
 case_confined_alone = case_confined
 
 
+def case_filtered(folder):
+    """A filter that ends the program for what recording takes: nothing is recorded any more, and that is said."""
+    off = CASE.startswith("filtered_off")
+    native = run(folder, False)
+    preloaded = run(folder, True, GPUPEAK_CHILDREN="all", **({"GPUPEAK_HOST": "off"} if off else {}))
+    same(native, subprocess.CompletedProcess([], preloaded.returncode, preloaded.stdout, b""))
+    lines = preloaded.stderr.decode().splitlines()
+    expect(len(lines) == 1 and "filter of system calls" in lines[0], f"stderr: {lines}")
+    summary = report(logs(folder)[0])
+    expect("GP007" in [w["code"] for w in summary["quality"]["warnings"]], f"not said: {summary['quality']}")
+    if not off:
+        expect(summary["metrics"]["host.kind.heap.peak_bytes"] >= 50000000, "the peak before is missing")
+
+
+for way in ("prctl", "call"):
+    globals()[f"case_filtered_by_{way}"] = globals()[f"case_filtered_off_by_{way}"] = case_filtered
+
+
 def case_bare_tsc(folder):
     """A limit, docs/accuracy.md names it: who takes the TSC away by a bare system call is ended by the next time stamp. The log
     holds what came before."""

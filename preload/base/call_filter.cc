@@ -1,0 +1,191 @@
+#include "base/call_filter.h"
+
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/bpf_common.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+
+namespace gpupeak::preload {
+namespace {
+
+#if defined(__x86_64__)
+constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
+#else
+constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
+#endif
+
+struct Call {
+  int number;
+  uint64_t arguments[4] = {};
+};
+constexpr uint64_t kHere = static_cast<uint64_t>(AT_FDCWD), kPage = 4096;
+/// Those of a thread's first record, of a chunk that is full, of locks and of the end.
+constexpr Call kCalls[] = {
+    {SYS_getpid},
+    {SYS_gettid},
+    {SYS_prctl, {16 /* PR_GET_NAME */}},
+    {SYS_rt_sigprocmask, {SIG_BLOCK, 0, 0, 8}},
+    {SYS_sigaltstack},
+    {SYS_mmap, {0, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS}},
+    {SYS_mremap, {0, kPage, 2 * kPage, MREMAP_MAYMOVE}},
+    {SYS_mprotect, {0, kPage, PROT_READ | PROT_WRITE}},
+    {SYS_madvise, {0, kPage, 23 /* MADV_POPULATE_WRITE */}},
+    {SYS_munmap, {0, kPage}},
+    {SYS_openat, {kHere, 0, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK}},
+    {SYS_openat, {kHere, 0, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY}},
+    {SYS_fstat},
+    {SYS_read},
+    {SYS_pwrite64},
+    {SYS_ftruncate},
+    {SYS_flock},
+    {SYS_close},
+    {SYS_brk},
+    {SYS_futex},
+    {SYS_tgkill},
+    {SYS_tkill},
+    {SYS_sched_getscheduler},
+};
+
+constexpr Call kCallsOfSummary[] = {
+    {SYS_clone, {CLONE_VM | CLONE_VFORK}}, {SYS_wait4}, {SYS_faccessat}, {SYS_geteuid}};
+
+/// What the filter says of a call: the kernel's interpreter of these programs, for what it lets in.
+/// 0, which is to kill, where it makes no sense.
+uint32_t verdict_on(const sock_fprog& filter, const seccomp_data& data) {
+  uint32_t a = 0, x = 0, memory[BPF_MEMWORDS] = {};
+  for (size_t at = 0; at < filter.len; ++at) {
+    const sock_filter& step = filter.filter[at];
+    const uint32_t k = step.k, source = BPF_SRC(step.code) == BPF_X ? x : k;
+    switch (BPF_CLASS(step.code)) {
+      case BPF_LD:
+        if (BPF_MODE(step.code) == BPF_ABS) {
+          if (k % 4 != 0 || k >= sizeof data) return 0;
+          a = reinterpret_cast<const uint32_t*>(&data)[k / 4];
+        } else if (BPF_MODE(step.code) == BPF_MEM) {
+          a = memory[k % BPF_MEMWORDS];
+        } else {
+          a = BPF_MODE(step.code) == BPF_LEN ? static_cast<uint32_t>(sizeof data) : k;
+        }
+        break;
+      case BPF_LDX:
+        if (BPF_MODE(step.code) == BPF_MEM)
+          x = memory[k % BPF_MEMWORDS];
+        else
+          x = BPF_MODE(step.code) == BPF_LEN ? static_cast<uint32_t>(sizeof data) : k;
+        break;
+      case BPF_ST:
+        memory[k % BPF_MEMWORDS] = a;
+        break;
+      case BPF_STX:
+        memory[k % BPF_MEMWORDS] = x;
+        break;
+      case BPF_ALU:
+        switch (BPF_OP(step.code)) {
+          case BPF_ADD:
+            a += source;
+            break;
+          case BPF_SUB:
+            a -= source;
+            break;
+          case BPF_MUL:
+            a *= source;
+            break;
+          case BPF_DIV:
+            if (source == 0) return 0;
+            a /= source;
+            break;
+          case BPF_OR:
+            a |= source;
+            break;
+          case BPF_AND:
+            a &= source;
+            break;
+          case BPF_XOR:
+            a ^= source;
+            break;
+          case BPF_LSH:
+            a = source < 32 ? a << source : 0;
+            break;
+          case BPF_RSH:
+            a = source < 32 ? a >> source : 0;
+            break;
+          default:
+            a = 0 - a;  // BPF_NEG
+            break;
+        }
+        break;
+      case BPF_JMP: {
+        bool holds = false;
+        switch (BPF_OP(step.code)) {
+          case BPF_JA:
+            at += k;
+            continue;
+          case BPF_JEQ:
+            holds = a == source;
+            break;
+          case BPF_JGT:
+            holds = a > source;
+            break;
+          case BPF_JGE:
+            holds = a >= source;
+            break;
+          default:
+            holds = (a & source) != 0;  // BPF_JSET
+            break;
+        }
+        at += holds ? step.jt : step.jf;
+        break;
+      }
+      case BPF_RET:
+        return BPF_RVAL(step.code) == BPF_A ? a : k;
+      default:  // BPF_MISC
+        if (BPF_MISCOP(step.code) == BPF_TAX)
+          x = a;
+        else
+          a = x;
+        break;
+    }
+  }
+  return 0;
+}
+
+bool does_harm(uint32_t verdict) {
+  constexpr uint32_t kAction = 0xffff0000;
+  constexpr uint32_t kErrno = 0x00050000, kTrace = 0x7ff00000, kLog = 0x7ffc0000,
+                     kAllow = 0x7fff0000;
+  const uint32_t action = verdict & kAction;
+  return action != kErrno && action != kTrace && action != kLog && action != kAllow;
+}
+
+template <size_t kCount>
+bool ends_any(const sock_fprog& filter, const Call (&calls)[kCount]) {
+  if (filter.filter == nullptr) return false;
+  for (const Call& call : calls) {
+    seccomp_data data{};
+    data.nr = call.number;
+    data.arch = kArchitecture;
+    data.instruction_pointer = reinterpret_cast<uint64_t>(&ends_our_calls);
+    for (size_t i = 0; i < 4; ++i) data.args[i] = call.arguments[i];
+    if (does_harm(verdict_on(filter, data))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool ends_our_calls(const sock_fprog& filter) {
+  return ends_any(filter, kCalls);
+}
+
+bool ends_calls_of_summary(const sock_fprog& filter) {
+  return ends_any(filter, kCallsOfSummary);
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,15 @@
+// What a filter of system calls (seccomp), which the program is about to put upon itself, means for
+// ours: looked at before it holds, since afterwards to ask may be forbidden too. HOOK-SAFE.
+#pragma once
+
+#include <linux/filter.h>
+
+namespace gpupeak::preload {
+
+/// Whether the process would be ended, its handler of SIGSYS be called or another process be asked
+/// for a call that recording takes. One that merely fails does no harm.
+bool ends_our_calls(const sock_fprog& filter);
+/// The same for what the summary at the end takes, which another process makes.
+bool ends_calls_of_summary(const sock_fprog& filter);
+
+}  // namespace gpupeak::preload
