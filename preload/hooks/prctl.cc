@@ -91,7 +91,8 @@ GPUPEAK_EXPORT long gpupeak_hook_syscall(long number, long a, long b, long c, lo
 long gpupeak_hook_syscall(long number, long a, long b, long c, long d, long e, long f) {
   if (g_syscall == nullptr) resolve_syscall();
   if (number == SYS_prctl) return prctl(static_cast<int>(a), b, c, d, e);
-  if (number == SYS_seccomp && a == SECCOMP_SET_MODE_STRICT)
+  // With flags it fails, by which libseccomp finds out whether there is this call.
+  if (number == SYS_seccomp && a == SECCOMP_SET_MODE_STRICT && b == 0 && c == 0)
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0);
   if (number == SYS_seccomp && a == SECCOMP_SET_MODE_FILTER)
     before_filter(static_cast<unsigned long>(c));

@@ -75,6 +75,9 @@ int main(int count, char** arguments) {
   free(malloc(50000000));
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 77;
   const int by_call = count > 1 && strcmp(arguments[1], "call") == 0;
+  /* Neither does anything, and that is how libseccomp asks what there is. */
+  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, 0) == 0) return 3;
+  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 1, 0) == 0) return 4;
   if (by_call ? syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter)
               : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
     return 77;
