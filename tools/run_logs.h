@@ -51,7 +51,7 @@ struct ProcessExit {
 /// Writes it into a log's counters page; the peak only where the log has none of its own.
 void note_exit(const std::string& path, const ProcessExit& exit);
 
-/// Of a process that has gone without an end (killed, left by _exit or exec), whose log ends in
+/// Of a process that has gone without an end (killed, left by exec), whose log ends in
 /// one, 64 MiB of it.
 void cut_hole(const std::string& path);
 

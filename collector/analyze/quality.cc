@@ -71,9 +71,8 @@ class QualityReport {
     if (page_.ended == 0) {
       quality_.log_complete = false;
       warn("GP002",
-           "the log has no end (killed, left by _exit or exec, or still running): figures hold up "
-           "to "
-           "its last event");
+           "the log has no end (killed, left by exec or a bare system call, or still running): "
+           "figures hold up to its last event");
     }
     const uint64_t corrupt = damage.corrupt_chunks + stream.corrupt_chunks;
     if (corrupt + damage.cut_chunks + damage.missing_chunks > 0) {

@@ -8,6 +8,7 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "base/syscalls.h"
 #include "hooks/c10.h"
 #include "hooks/cuda_lookup.h"
 #include "hooks/export.h"
@@ -42,7 +43,18 @@ void on_fork_in_child() {
   if (g_process->decided != 0) memset(static_cast<void*>(g_process), 0, sizeof *g_process);
 }
 
+using Leave = void (*)(int);
+constinit Leave g_leave = nullptr;
+
+/// _exit, which may be called from anywhere: it takes what was found before.
+[[noreturn]] void leave(int code) {
+  end_process_at_once();
+  if (g_leave != nullptr) g_leave(code);
+  for (;;) sys::call6(SYS_exit_group, code, 0, 0, 0, 0, 0);
+}
+
 __attribute__((constructor)) void begin() {
+  g_leave = reinterpret_cast<Leave>(find_next("_exit"));
   finish_start();
   take_over_rule_pools(nullptr);
   pthread_atfork(nullptr, nullptr, &on_fork_in_child);
@@ -94,4 +106,16 @@ GPUPEAK_EXPORT int dlclose(void* library) {
   const int result = next(library);
   forget_unloaded_libraries();
   return result;
+}
+
+extern "C" __attribute__((visibility("default"), noreturn)) void gpupeak_hook_exit(int) asm(
+    "_exit");
+void gpupeak_hook_exit(int code) {
+  leave(code);
+}
+
+extern "C" __attribute__((visibility("default"), noreturn)) void gpupeak_hook_Exit(int) asm(
+    "_Exit");
+void gpupeak_hook_Exit(int code) {
+  leave(code);
 }

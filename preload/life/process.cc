@@ -458,6 +458,16 @@ void stop_for_filter() {
   g_process->recording = 0;
 }
 
+void end_process_at_once() {
+  if (!recording() || sys::getpid() != g_process->pid) return;  // a vfork child, in our memory
+  HookScope scope;
+  if (!scope.entered() || counters().ended != 0) return;
+  counters().ended = 1;
+  if (is_short_of_stack()) return;
+  sample_process();
+  close_books();
+}
+
 void end_process() {
   if (!recording()) return;
   enter_process_phase("exit");

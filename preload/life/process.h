@@ -13,6 +13,9 @@ bool may_record();
 void finish_start();
 /// From the library's destructor.
 void end_process();
+/// The process is about to leave past its exit handlers, perhaps from a signal handler: the log
+/// gets its end, and nothing is said.
+void end_process_at_once();
 /// The program is about to put a filter of system calls upon itself which ends it for one that
 /// recording takes: nothing is recorded from here on, nor in what it forks.
 void stop_for_filter();

@@ -185,9 +185,20 @@ def other_run(folder):
 
 def left_early(folder):
     """A run that leaves without an end is as long as it was, not as the time of its last event."""
-    run(folder, "/usr/bin/python3", "-c", "import os, time; time.sleep(1.1); os._exit(0)")
+    run(folder, "/usr/bin/python3", "-c", "import os, time; time.sleep(1.1); os.kill(os.getpid(), 9)", code=137)
     found = summary(folder)
     expect(not found["quality"]["log_complete"] and found["run"]["duration_ns"] > 1_000_000_000, str(found["run"]))
+
+
+def past_handlers(folder):
+    """_exit, by which dash and os._exit leave, is an end, but not that of the process which a vfork child shares its memory with."""
+    run(folder, "/usr/bin/python3", "-c", "import os; os._exit(5)", code=5)
+    found = summary(folder)
+    expect(found["quality"]["log_complete"] and found["run"]["exit"]["code"] == 5, str(found["quality"]))
+    run(folder, "/usr/bin/python3", "-c", "import os, subprocess\ntry: subprocess.run(['/nowhere/x'], close_fds=False)\nexcept OSError: "
+        "pass\nx = b'x' * 5000000\nos.kill(os.getpid(), 9)", code=137)
+    found = summary(folder)
+    expect(not found["quality"]["log_complete"] and found["metrics"]["host.kind.heap.peak_bytes"] > 5000000, str(found["quality"]))
 
 
 def odd_names(folder):
@@ -231,5 +242,5 @@ def main():
         CASES[sys.argv[5]](folder)
 
 
-CASES = {case.__name__: case for case in (exec_away, slow_wrapper, wrapper_with_gpu, old_log, children, other_run, left_early, odd_names, bad_stderr)}
+CASES = {case.__name__: case for case in (exec_away, slow_wrapper, wrapper_with_gpu, old_log, children, other_run, left_early, past_handlers, odd_names, bad_stderr)}
 run_checks(main)
