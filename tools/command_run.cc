@@ -19,6 +19,7 @@
 #include "collector/rules/rule_book.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
@@ -183,16 +184,27 @@ bool had_children(pid_t process) {
 
 /// Waits for the program's end, not for its stops: the shell that stopped us together will resume
 /// us together.
-int wait_for(pid_t child, rusage& usage) {
+int wait_for(pid_t child, rusage& usage, bool& is_alone) {
   siginfo_t ended;
   while (waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
   }
-  const bool is_alone = !had_children(child);
+  is_alone = !had_children(child);
   int status = 0;
   while (wait4(child, &status, 0, &usage) < 0 && errno == EINTR) {
   }
-  if (!is_alone) usage.ru_maxrss = 0;  // the largest of them and the process
   return status;
+}
+
+/// Where only the started process has a log and a child of it was much larger: what the first
+/// screen does not speak of.
+void tell_of_children(const std::vector<RunLog>& logs, uint64_t largest_rss_bytes) {
+  constexpr uint64_t kWorthWords = 16 << 20;
+  const uint64_t own = rss_peak_of(logs.front().path);
+  if (logs.size() != 1 || largest_rss_bytes < kWorthWords || largest_rss_bytes / 2 < own) return;
+  say_text(
+      fmt::format("  not recorded: child processes (--children all); the largest of them and "
+                  "it had RSS {}\n",
+                  collector::size_text(largest_rss_bytes, {})));
 }
 
 void say_why_there_is_no_log(const std::string& program) {
@@ -308,7 +320,9 @@ int run(const RunOptions& options) {
   close(failure[0]);
   if (output) output->pump(child);
   rusage usage{};
-  const int status = wait_for(child, usage);
+  bool is_alone = true;
+  const int status = wait_for(child, usage, is_alone);
+  const uint64_t largest_rss = static_cast<uint64_t>(usage.ru_maxrss) * 1024;  // children's, too
   const uint64_t ended = now_ns(CLOCK_MONOTONIC);
   g_child = 0;
   if (failed) {
@@ -319,8 +333,7 @@ int run(const RunOptions& options) {
   drop_short_images(logs);
   join_programs(logs, pattern);
   for (const RunLog& log : logs) {
-    if (log.of_child)
-      note_exit(log.path, {status, ended, static_cast<uint64_t>(usage.ru_maxrss) * 1024});
+    if (log.of_child) note_exit(log.path, {status, ended, is_alone ? largest_rss : 0});
     cut_hole(log.path);
   }
   std::string said;
@@ -330,6 +343,7 @@ int run(const RunOptions& options) {
     else
       said =
           print_summary(logs, fs::path(children).parent_path().string(), options.summary_within_s);
+    if (!logs.empty() && !is_alone) tell_of_children(logs, largest_rss);
   }
   if (compress_logs(logs, compression(options.compress), options.quiet, g_stop))
     complete_summary(logs.front().path, said, options.summary_within_s);

@@ -202,6 +202,14 @@ void note_exit(const std::string& path, const ProcessExit& exit) {
   }
 }
 
+uint64_t rss_peak_of(const std::string& path) {
+  const File file(path, O_RDONLY);
+  gpupeak_file_header header{};
+  gpupeak_counters_page counters{};
+  const bool known = read_header(file, header) && file.read_at(header.counters_offset, counters);
+  return known ? counters.rss_peak_bytes : 0;
+}
+
 void cut_hole(const std::string& path) {
   const File file(path, O_RDWR);
   gpupeak_file_header header{};

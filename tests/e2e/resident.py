@@ -49,6 +49,14 @@ def case_child(folder):
     expect(seen < SMALL, f"resident {seen}: that was a child's")
 
 
+def case_unrecorded(folder):
+    """That a child was larger than what the first screen speaks of is said, unless it has a log of its own."""
+    for options, told in (((), True), (("--children", "all"), False)):
+        done = subprocess.run([GPUPEAK, "run", *options, "-o", os.path.join(folder, "a.gplog"), "--", PYTHON, "-c", CHILD], cwd=folder,
+                              env=environment(folder, False), stderr=subprocess.PIPE, text=True, check=True)
+        expect(("not recorded: child processes" in done.stderr) == told, f"{options}: {done.stderr}")
+
+
 def case_killed(folder):
     seen = below_run(folder, TOUCH + KILL)
     expect(seen >= LARGE, f"resident {seen}, in truth {LARGE} and more")
