@@ -325,7 +325,7 @@ class Judge {
     if (*rss / 2 > peak && *rss - peak >= kWorthWords) {
       verdict_.hints.push_back(fmt::format(
           "RSS reached {}: {} of it or more is not in the peak, but code, files, stacks, what an "
-          "allocator kept, or mapped by bare system calls",
+          "allocator kept, bare system calls mapped, or gpupeak has for itself",
           size(rss), size(*rss - peak)));
     } else if (peak / 2 > *rss && peak - *rss >= kWorthWords) {
       verdict_.hints.push_back(
