@@ -8,9 +8,12 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+
+#include "base/syscalls.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -166,7 +169,6 @@ bool does_harm(uint32_t verdict) {
 
 template <size_t kCount>
 bool ends_any(const sock_fprog& filter, const Call (&calls)[kCount]) {
-  if (filter.filter == nullptr) return false;
   for (const Call& call : calls) {
     seccomp_data data{};
     data.nr = call.number;
@@ -178,7 +180,27 @@ bool ends_any(const sock_fprog& filter, const Call (&calls)[kCount]) {
   return false;
 }
 
+/// The kernel copies a set of signals before it finds that there is nothing to be done with it.
+bool can_copy(uintptr_t at) {
+  constexpr long kNothing = -1, kSetBytes = 8;
+  return sys::call6(SYS_rt_sigprocmask, kNothing, static_cast<long>(at), 0, kSetBytes, 0, 0) !=
+         -EFAULT;
+}
+
+bool can_copy(const void* from, size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(from), last = begin + bytes - sizeof(uint64_t);
+  for (uintptr_t at = begin; at < last; at = (at / kPage + 1) * kPage) {
+    if (!can_copy(at)) return false;
+  }
+  return can_copy(last);
+}
+
 }  // namespace
+
+bool is_readable(const sock_fprog* filter) {
+  return can_copy(filter, sizeof *filter) && filter->len > 0 &&
+         can_copy(filter->filter, filter->len * sizeof *filter->filter);
+}
 
 bool ends_our_calls(const sock_fprog& filter) {
   return ends_any(filter, kCalls);

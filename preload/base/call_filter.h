@@ -6,6 +6,8 @@
 
 namespace gpupeak::preload {
 
+/// Whether the kernel can read it; else it refuses it.
+bool is_readable(const sock_fprog* filter);
 /// Whether the process would be ended, its handler of SIGSYS be called or another process be asked
 /// for a call that recording takes. One that merely fails does no harm.
 bool ends_our_calls(const sock_fprog& filter);

@@ -48,7 +48,7 @@ void stay_silent_in_this_thread() {
 
 void before_filter(unsigned long filter) {
   const auto* program = reinterpret_cast<const sock_fprog*>(filter);
-  if (program == nullptr) return;
+  if (!is_readable(program)) return;
   if (ends_our_calls(*program)) stop_for_filter();
   if (ends_calls_of_summary(*program)) leave_out_command();
 }
