@@ -20,9 +20,9 @@ def read(name):
 
 
 def costs(performance):
-    """The table of latencies, as it stands there."""
+    """The table of what programs cost, as it stands there."""
     tables = re.findall(r"^(?:\|.*\n)+", performance, re.M)
-    (table,) = [t for t in tables if t.startswith("| latency |")]
+    (table,) = [t for t in tables if t.startswith("| what it costs |")]
     return table
 
 
