@@ -36,9 +36,13 @@ class SlotQueue {
     Slot moved{ticks, few_[0].number};
     for (size_t i = 1; i < count_; ++i) {
       const Slot other = few_[i];
-      const bool earlier = other < moved;
-      few_[i - 1] = {earlier ? other.ticks : moved.ticks, earlier ? other.number : moved.number};
-      moved = {earlier ? moved.ticks : other.ticks, earlier ? moved.number : other.number};
+      // A mask, since of a condition the compiler makes a branch.
+      const uint64_t earlier = -static_cast<uint64_t>(other < moved);
+      const uint64_t ticks_differ = (other.ticks ^ moved.ticks) & earlier;
+      const uint32_t numbers_differ =
+          (other.number ^ moved.number) & static_cast<uint32_t>(earlier);
+      few_[i - 1] = {moved.ticks ^ ticks_differ, moved.number ^ numbers_differ};
+      moved = {other.ticks ^ ticks_differ, other.number ^ numbers_differ};
     }
     few_[count_ - 1] = moved;
     if (!heap_.empty() && heap_.front() < moved) [[unlikely]]
