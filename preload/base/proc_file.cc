@@ -9,6 +9,17 @@
 #include "base/text.h"
 
 namespace gpupeak::preload {
+namespace {
+
+uint64_t number_at(const char* text) {
+  while (*text == ' ' || *text == '\t') ++text;
+  uint64_t number = 0;
+  for (; *text >= '0' && *text <= '9'; ++text)
+    number = number * 10 + static_cast<uint64_t>(*text - '0');
+  return number;
+}
+
+}  // namespace
 
 size_t read_file(const char* path, char* to, size_t capacity) {
   const SignalsHeld held;  // a handler might leave by a jump, and the descriptor stay open
@@ -33,22 +44,15 @@ uint64_t process_start_time(int pid) {
   const char* at = strrchr(text, ')');  // ends the name, which may hold anything
   if (at == nullptr) return 0;
   int field = 2;
-  uint64_t value = 0;
   for (; *at != 0 && field < 22; ++at) field += *at == ' ';
-  for (; *at >= '0' && *at <= '9'; ++at) value = value * 10 + static_cast<uint64_t>(*at - '0');
-  return value;
+  return number_at(at);
 }
 
 uint64_t peak_resident_bytes() {
   char text[2048];
   text[read_file("/proc/self/status", text, sizeof text - 1)] = 0;
   const char* at = strstr(text, "\nVmHWM:");
-  if (at == nullptr) return 0;
-  for (at = strchr(at, ':') + 1; *at == ' ' || *at == '\t'; ++at) {
-  }
-  uint64_t kib = 0;
-  for (; *at >= '0' && *at <= '9'; ++at) kib = kib * 10 + static_cast<uint64_t>(*at - '0');
-  return kib << 10;
+  return at != nullptr ? number_at(strchr(at, ':') + 1) << 10 : 0;  // in KiB
 }
 
 int call_filters() {
@@ -59,11 +63,7 @@ int call_filters() {
   const char* at = strstr(text, "\nSeccomp_filters:");
   if (at == nullptr) at = strstr(text, "\nSeccomp:");  // old kernels: whether there is any
   if (at == nullptr) return bytes < sizeof text - 1 ? 0 : -1;
-  for (at = strchr(at, ':') + 1; *at == ' ' || *at == '\t'; ++at) {
-  }
-  int count = 0;
-  for (; *at >= '0' && *at <= '9'; ++at) count = count * 10 + (*at - '0');
-  return count;
+  return static_cast<int>(number_at(strchr(at, ':') + 1));
 }
 
 }  // namespace gpupeak::preload
