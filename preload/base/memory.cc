@@ -32,6 +32,17 @@ void* reserve_pages(size_t bytes) {
   return at;
 }
 
+void* reserve_large_pages(size_t bytes) {
+  void* at = map(bytes + kLargePageBytes, MAP_NORESERVE);
+  if (at == nullptr) return nullptr;
+  const size_t before = -reinterpret_cast<uintptr_t>(at) % kLargePageBytes;
+  char* begin = static_cast<char*>(at) + before;
+  if (before > 0) sys::munmap(at, before);
+  sys::munmap(begin + bytes, kLargePageBytes - before);
+  sys::madvise(begin, bytes, MADV_HUGEPAGE);
+  return begin;
+}
+
 void* reserve_addresses(size_t bytes) {
   return map(bytes, MAP_NORESERVE, PROT_NONE);
 }

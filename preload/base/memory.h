@@ -10,6 +10,9 @@ namespace gpupeak::preload {
 void* map_pages(size_t bytes);
 /// Addresses for `bytes`, with pages that come zeroed at their first touch (MAP_NORESERVE).
 void* reserve_pages(size_t bytes);
+constexpr size_t kLargePageBytes = 2 << 20;
+/// The same in large pages, where the kernel has them for who asks. `bytes`: a multiple of theirs.
+void* reserve_large_pages(size_t bytes);
 /// Addresses only, which commit_pages() makes usable: nothing of the rest is populated by
 /// mlockall().
 void* reserve_addresses(size_t bytes);

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
 #include <initializer_list>
 
 #include "base/hot.h"
@@ -22,6 +23,23 @@ uintptr_t address_of(const StackWord& step) {
   return reinterpret_cast<uintptr_t>(step.at);
 }
 
+/// `bytes` of memory that begin with what `arena` holds, in its place. A tree of that size is read
+/// here and there: in small pages each of them is a walk of the page table, too.
+void* moved_arena(void* arena, size_t before, size_t bytes) {
+  if (before == 0) return reserve_pages(bytes);
+  if (bytes % kLargePageBytes != 0) {
+    const long at =
+        sys::call6(SYS_mremap, reinterpret_cast<long>(arena), static_cast<long>(before),
+                   static_cast<long>(bytes), MREMAP_MAYMOVE, 0, 0);
+    return sys::failed(at) ? nullptr : reinterpret_cast<void*>(at);
+  }
+  void* at = reserve_large_pages(bytes);
+  if (at == nullptr) return nullptr;
+  memcpy(at, arena, before);
+  sys::munmap(arena, before);
+  return at;
+}
+
 }  // namespace
 
 /// Maps `bytes` in place of what the arena has, if this thread and all together may have that many.
@@ -32,12 +50,9 @@ bool TraceTree::grow(size_t bytes) {
   const size_t more = bytes - before;
   void* at = nullptr;
   if (g_all_bytes.fetch_add(more, std::memory_order_relaxed) + more <= kMostOfAll) {
-    at = before == 0 ? reserve_pages(bytes)
-                     : reinterpret_cast<void*>(sys::call6(
-                           SYS_mremap, reinterpret_cast<long>(arena_), static_cast<long>(before),
-                           static_cast<long>(bytes), MREMAP_MAYMOVE, 0, 0));
+    at = moved_arena(arena_, before, bytes);
   }
-  if (at == nullptr || sys::mmap_failed(at)) {
+  if (at == nullptr) {
     g_all_bytes.fetch_sub(more, std::memory_order_relaxed);
     most_bytes_ = before;  // not to be asked for at each stack
     return false;
