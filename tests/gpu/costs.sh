@@ -3,6 +3,7 @@
 #   tests/gpu/costs.sh PREFIX [ONNXRUNTIME_FOLDER [TABLE…]]
 # TABLE is threads, cost, latency, torch or shares; all of them if none is named. Prints Markdown tables: medians of alternating
 # runs, of latencies with their quartiles; shares: how much of a program's own time is the library's, and in which functions.
+# HEAPTRACK: where another libheaptrack_preload.so is than in /usr/lib/heaptrack, for shares.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=$(cd "${1:?usage: tests/gpu/costs.sh PREFIX [ONNXRUNTIME_FOLDER]}" && pwd)
@@ -69,17 +70,34 @@ latency_table() {
 torch_table() {
   python3 -c 'import torch, torchvision' 2>/dev/null && python3 "$here/torch_cost.py" "$prefix/bin/gpupeak"
 }
+# share_rows AFTER WAY|WAY… COMMAND…
+share_rows() {
+  local after=$1 ways
+  IFS='|' read -ra ways <<<"$2"
+  shift 2
+  python3 "$here/../bench/where.py" "$work/libsampler.so" "$preload" --after="$after" "${ways[@]/#/--way=}" "${peer[@]}" -- "$@"
+}
 shares_table() {
-  python3 -c 'import torch, torchvision' 2>/dev/null || return
   gcc -O2 -shared -fPIC -o "$work/libsampler.so" "$here/../bench/sampler.c" || return
-  for step in infer:1500 train:350; do
-    echo "PyTorch, ResNet-50, eager, ${step/:/ }"
-    python3 "$here/../bench/where.py" "$work/libsampler.so" "$preload" --after=program "--way=host off, pools off" \
-      "--way=host off, without Python lines" "--way=host off" --way=full -- python3 "$here/torch_steps.py" "${step%:*}" "${step#*:}"
-  done
+  local heaptrack=${HEAPTRACK:-/usr/lib/heaptrack/libheaptrack_preload.so} peer=() step model
+  [ ! -e "$heaptrack" ] || peer=("--heaptrack=$heaptrack")
+  if python3 -c 'import torch, torchvision' 2>/dev/null; then
+    for step in infer:1500 train:350; do
+      echo "PyTorch, ResNet-50, eager, ${step/:/ }"
+      share_rows program "host off, pools off|host off, without Python lines|host off|counters|sampled|full" \
+        python3 "$here/torch_steps.py" "${step%:*}" "${step#*:}"
+    done
+  fi
+  if [ -n "$ort" ]; then
+    for model in resnet50 vgg19; do
+      echo "onnxruntime_perf_test -e cuda, $model, without its first four seconds"
+      share_rows 4 "host off|sampled|full" "$ort/onnxruntime_perf_test" -e cuda -r 3000 -I -m times "$ort/models/light_$model.onnx"
+    done
+  fi
   if python3 -c 'import flax' 2>/dev/null; then
+    peer=()  # heaptrack takes minutes
     echo "Flax, three training steps"
-    python3 "$here/../bench/where.py" "$work/libsampler.so" "$preload" --way=full -- python3 "$here/flax_train.py"
+    share_rows 0 "host off|sampled|full" python3 "$here/flax_train.py"
   fi
 }
 
