@@ -24,20 +24,26 @@ uint64_t next_number(const char*& at, const char* end) {
 }
 
 constinit std::atomic<uint64_t> g_last_sample_ns{0};
+constinit std::atomic<uint64_t> g_sample_cost_ns{0};  ///< of the last one
 
 }  // namespace
 
 void sample_at_border() {
-  constexpr uint64_t kShortestNs = 1'000'000;
-  if (monotonic_ns() - g_last_sample_ns.load(std::memory_order_relaxed) >= kShortestNs) {
+  // An inference of a millisecond is a phase: of its time no more than that part goes to samples.
+  constexpr uint64_t kShortestNs = 1'000'000, kPart = 256;
+  const uint64_t cost = g_sample_cost_ns.load(std::memory_order_relaxed);
+  const uint64_t shortest = cost * kPart > kShortestNs ? cost * kPart : kShortestNs;
+  if (monotonic_ns() - g_last_sample_ns.load(std::memory_order_relaxed) >= shortest) {
     sample_process();
   }
 }
 
 void sample_process() {
-  g_last_sample_ns.store(monotonic_ns(), std::memory_order_relaxed);
+  const uint64_t now = monotonic_ns();
+  g_last_sample_ns.store(now, std::memory_order_relaxed);
   char text[128];
   const size_t bytes = read_file("/proc/self/statm", text, sizeof text);
+  g_sample_cost_ns.store(monotonic_ns() - now, std::memory_order_relaxed);
   if (bytes == 0) return;
   const char* at = text;
   const char* end = text + bytes;

@@ -19,9 +19,11 @@ constexpr uint32_t kSlots = 1 << 20;
 constexpr uint32_t kWindow = 16;  // a block lies within 16 slots (two cache lines) of its hash
 
 constinit std::atomic<uint64_t>* g_slots = nullptr;
-/// How many blocks each window holds: nearly every free asks in vain, and the slots are in no
-/// cache.
-constinit std::atomic<uint8_t>* g_filled = nullptr;
+/// How many blocks of the set lie in each page, in an array that repeats itself all 256 MiB of
+/// addresses. Nearly every free asks in vain; the slots are in no cache, the counts of the pages
+/// that a program uses at a time are.
+constinit std::atomic<uint32_t>* g_in_page = nullptr;
+constexpr uint32_t kPages = 1 << 16;
 constinit double g_mean_bytes = 0;
 
 /// A bit for each 8 bytes of all addresses that a program can have, in leaves of 64 MiB of them:
@@ -65,9 +67,14 @@ uint8_t mark_of(uint64_t address) {
   return static_cast<uint8_t>(1u << (address >> 3 & 7));
 }
 
-uint32_t window(const void* block) {
+/// The slots where a block may lie.
+std::atomic<uint64_t>* window(const void* block) {
   const uint64_t mixed = reinterpret_cast<uint64_t>(block) * 0x9e3779b97f4a7c15u;
-  return static_cast<uint32_t>((mixed >> 44) / kWindow);
+  return g_slots + (mixed >> 44) / kWindow * kWindow;
+}
+
+std::atomic<uint32_t>& count_of_page(const void* block) {
+  return g_in_page[(reinterpret_cast<uint64_t>(block) >> 12) % kPages];
 }
 
 /// ln(x) for x in (0, 1], to about 1e-5: this library has no libm.
@@ -90,11 +97,12 @@ bool init_sampling(uint64_t mean_bytes) {
   if (g_slots == nullptr) {
     g_slots = static_cast<std::atomic<uint64_t>*>(reserve_pages(kSlots * sizeof(uint64_t)));
   }
-  if (g_filled == nullptr) {
-    g_filled = static_cast<std::atomic<uint8_t>*>(reserve_pages(kSlots / kWindow));
+  if (g_in_page == nullptr) {
+    g_in_page =
+        static_cast<std::atomic<uint32_t>*>(reserve_pages(kPages * sizeof(uint32_t)));
   }
   g_mean_bytes = static_cast<double>(mean_bytes);
-  return g_slots != nullptr && g_filled != nullptr;
+  return g_slots != nullptr && g_in_page != nullptr;
 }
 
 int64_t exponential_gap(uint64_t random) {
@@ -103,13 +111,12 @@ int64_t exponential_gap(uint64_t random) {
 }
 
 bool sampled_set_insert(const void* block) {
-  const uint32_t number = window(block);
-  std::atomic<uint64_t>* slots = g_slots + number * kWindow;
+  std::atomic<uint64_t>* slots = window(block);
   for (uint32_t i = 0; i < kWindow; ++i) {
     uint64_t empty = 0;
     if (slots[i].compare_exchange_strong(empty, reinterpret_cast<uint64_t>(block),
                                          std::memory_order_relaxed)) {
-      g_filled[number].fetch_add(1, std::memory_order_relaxed);
+      count_of_page(block).fetch_add(1, std::memory_order_relaxed);
       return true;
     }
   }
@@ -118,18 +125,17 @@ bool sampled_set_insert(const void* block) {
 }
 
 bool sampled_set_may_have(const void* block) {
-  return g_filled[window(block)].load(std::memory_order_relaxed) != 0;
+  return count_of_page(block).load(std::memory_order_relaxed) != 0;
 }
 
 bool sampled_set_erase(const void* block) {
   if (!sampled_set_may_have(block)) return false;
-  const uint32_t number = window(block);
-  std::atomic<uint64_t>* slots = g_slots + number * kWindow;
+  std::atomic<uint64_t>* slots = window(block);
   for (uint32_t i = 0; i < kWindow; ++i) {
     uint64_t mine = reinterpret_cast<uint64_t>(block);
     if (slots[i].load(std::memory_order_relaxed) == mine &&
         slots[i].compare_exchange_strong(mine, 0, std::memory_order_relaxed)) {
-      g_filled[number].fetch_sub(1, std::memory_order_relaxed);
+      count_of_page(block).fetch_sub(1, std::memory_order_relaxed);
       return true;
     }
   }
