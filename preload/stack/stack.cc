@@ -196,6 +196,8 @@ uint32_t adopt(StackCache& cache, const Walk& found) {
   uint32_t depth = found.kept;
   uint32_t node = depth > 0 ? cache.last[depth - 1].node : 0;
   cache.depth = depth;
+  const uint32_t kept_tails = depth / StackSteps::kTailFrames;
+  if (kept_tails < cache.steps.kept_tails) cache.steps.kept_tails = kept_tails;
   if (found.count == 0) return node;
   if (depth + found.count > GPUPEAK_MAX_FRAMES) {
     cache.depth = 0;
@@ -230,7 +232,10 @@ void list_steps(StackCache& cache, const CallerFrame& caller) {
   for (uint32_t i = cache.depth; i-- > 0;) {
     const CachedFrame& frame = cache.last[i];
     const uint32_t outer_words = i > 0 ? cache.last[i - 1].words : 0;
-    if ((i + 1) % StackSteps::kTailFrames == 0) stack.begin_tail(i / StackSteps::kTailFrames);
+    if ((i + 1) % StackSteps::kTailFrames == 0) {
+      const bool uses_fp = frame.needs_fp != 0 && !fp_is_listed;
+      stack.begin_tail(i / StackSteps::kTailFrames, uses_fp ? fp : StackSteps::kNoFp);
+    }
     if (frame.uses_fp && !fp_is_listed) {
       stack.steps[stack.count++] = fp;
       fp_is_listed = true;
@@ -243,6 +248,7 @@ void list_steps(StackCache& cache, const CallerFrame& caller) {
       fp_is_listed = false;
     }
   }
+  stack.kept_tails = cache.depth / StackSteps::kTailFrames;
 }
 
 /// Keeps the thread's last stack whole if it was met before: many are met once only.

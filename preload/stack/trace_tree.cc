@@ -112,6 +112,7 @@ void TraceTree::forget() {
   const SignalsHeld held;
   table_ = kNoEntries;
   mask_ = records_ = used_ = refused_ = last_found_ = 0;
+  ++number_;
   is_full_ = false;
 }
 
@@ -185,9 +186,9 @@ void TraceTree::publish(Record* record, const uint64_t* end) {
 }
 
 /// The record of a tail, which goes on with that of the next outer one.
-uint32_t TraceTree::tail(const StackSteps& stack, uint32_t number, uint32_t outer) {
-  const uint32_t begin = stack.tails[number];
-  const uint32_t end = number > 0 ? stack.tails[number - 1] : stack.count;
+uint32_t TraceTree::put_tail(const StackSteps& stack, uint32_t number, uint32_t outer) {
+  const uint32_t begin = stack.tails[number].begin;
+  const uint32_t end = number > 0 ? stack.tails[number - 1].begin : stack.count;
   Record* record = claim(end - begin);
   const uint64_t* record_end = put(record, stack, begin, end, outer);
   const auto size = static_cast<size_t>(record_end - record->words);
@@ -262,7 +263,7 @@ GPUPEAK_HOT uint32_t TraceTree::find_otherwise(const CallerFrame& caller) {
   }
 }
 
-void TraceTree::learn(const CallerFrame& caller, const StackSteps& stack, uint32_t node) {
+void TraceTree::learn(const CallerFrame& caller, StackSteps& stack, uint32_t node) {
   Key key{caller.ip, caller.sp};
   uint32_t passed = 0;
   while (const Record* record = look_up(key)) {
@@ -282,10 +283,16 @@ void TraceTree::learn(const CallerFrame& caller, const StackSteps& stack, uint32
     return;
   }
   const uint32_t before = used_;
+  if (stack.tree_number != number_) {
+    for (StackSteps::Tail& tail : stack.tails) tail.record = 0;
+    stack.tree_number = number_;
+  }
   uint32_t end = stack.count, outer = 0;
-  for (uint32_t i = 0; i < stack.tail_count && stack.tails[i] >= passed; ++i) {
-    outer = tail(stack, i, outer);
-    end = stack.tails[i];
+  for (uint32_t i = 0; i < stack.tail_count && stack.tails[i].begin >= passed; ++i) {
+    StackSteps::Tail& tail = stack.tails[i];
+    if (tail.record == 0) tail.record = put_tail(stack, i, outer);
+    outer = tail.record;
+    end = tail.begin;
   }
   Record* record = claim(end - passed);
   record->key = key;

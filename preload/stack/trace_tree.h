@@ -38,15 +38,30 @@ struct StackWord {
 struct StackSteps {
   static constexpr uint32_t kTailFrames = 32;
   static constexpr uint32_t kMost = 3 * GPUPEAK_MAX_FRAMES + 2;
-  uint32_t count = 0, tail_count = 0;
-  StackWord steps[kMost];
-  /// Outermost first: where the frames begin that are a multiple of kTailFrames from the outermost.
-  uint32_t tails[GPUPEAK_MAX_FRAMES / kTailFrames];
+  static constexpr uint32_t kMostTails = GPUPEAK_MAX_FRAMES / kTailFrames;
+  /// The frames up to the next that is a multiple of kTailFrames from the outermost.
+  struct Tail {
+    uint32_t begin;   ///< its first step
+    uint32_t record;  ///< of the tree, if its steps are what they were when that was found; else 0
+    StackWord fp;     ///< what its first use of fp is compared with
+  };
+  /// In place of that where fp is not used, or was before.
+  static constexpr uintptr_t kNoWord = 0;
+  static constexpr StackWord kNoFp{&kNoWord, 0};
 
-  /// From the innermost tail on.
-  void begin_tail(uint32_t number) {
+  uint32_t count = 0, tail_count = 0;
+  uint32_t kept_tails = 0;   ///< so many of them consist of the frames that were listed the last time
+  uint32_t tree_number = 0;  ///< TraceTree::number_ that their records are of
+  StackWord steps[kMost];
+  Tail tails[kMostTails];  ///< outermost first
+
+  /// From the innermost tail on. Steps follow from the frames and from fp, so if both are as they
+  /// were, so is what lies further out: where a tail has its record, outer ones have theirs.
+  void begin_tail(uint32_t number, const StackWord& fp) {
     if (tail_count == 0) tail_count = number + 1;
-    tails[number] = count;
+    Tail& tail = tails[number];
+    const bool is_same = number < kept_tails && tail.fp.at == fp.at && tail.fp.value == fp.value;
+    tail = {count, is_same ? tail.record : 0, fp};
   }
 };
 
@@ -66,7 +81,7 @@ class TraceTree {
 
   /// Remembers a stack that has just been walked. Where memory is used up, now and then forgets all
   /// others.
-  void learn(const CallerFrame& caller, const StackSteps& stack, uint32_t node);
+  void learn(const CallerFrame& caller, StackSteps& stack, uint32_t node);
   void forget();
   /// For a new thread in the place of one that has ended: what is large is given back.
   void begin_thread();
@@ -194,7 +209,7 @@ class TraceTree {
   uint32_t leave_expected(Key key, uint32_t hop);
   static uint64_t* put(Record* record, const StackSteps& stack, uint32_t begin, uint32_t end,
                        uint32_t tail);
-  uint32_t tail(const StackSteps& stack, uint32_t number, uint32_t outer);
+  uint32_t put_tail(const StackSteps& stack, uint32_t number, uint32_t outer);
   Record* claim(uint32_t steps);
   void publish(Record* record, const uint64_t* end);
   void enter(uint32_t* table, uint32_t mask, const Record* record) const;
@@ -221,6 +236,7 @@ class TraceTree {
   uint32_t used_ = 0, capacity_ = 0;  ///< of the arena, words
   uint32_t refused_ = 0;              ///< stacks for which there was no room
   Key sought_{};                      ///< where find_expected() had to leave the expected way
+  uint32_t number_ = 0;               ///< another one since it has forgotten
   uint32_t sought_hop_ = 0;           ///< behind so many of its records
   bool is_full_ = false;              ///< until it has forgotten
   size_t most_bytes_ = kMostBytes;

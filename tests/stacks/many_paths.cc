@@ -5,6 +5,7 @@
 //
 //   callers   two paths in turns that differ in the outermost frame alone
 //   middle    each path differs from the first in one frame, at each level in turn
+//   crossed   each of some outer halves with each of some inner ones, three times on end
 //   many      2,000 paths at random, in the same order again and again
 //   beyond    more of them than a thread may remember
 //   threads   waves of threads with paths of their own; whoever remembers them must not grow
@@ -69,6 +70,14 @@ __attribute__((noinline)) void descend(uint64_t path, int number, int level) {
     next(path, number, level + 1);
   }
   g_sink = level;
+}
+
+/// The halves' frames are the levels 0 to 29 and 30 to 59; each inner half begins with another
+/// outer one.
+uint64_t crossed(uint64_t number) {
+  constexpr uint64_t kOuter = 4, kLow = (uint64_t{1} << kLevels / 2) - 1;
+  const uint64_t inner = number / kOuter, outer = (number + inner) % kOuter;
+  return (random_path(inner) & ~kLow) | (random_path(1000 + outer) & kLow);
 }
 
 void in_turns(int paths, int rounds, uint64_t (*path)(uint64_t)) {
@@ -153,6 +162,8 @@ int main(int argc, char** argv) {
     in_turns(2, 5000, one_bit);
   } else if (strcmp(way, "middle") == 0) {
     in_turns(1 + kLevels, 50, one_bit);
+  } else if (strcmp(way, "crossed") == 0) {
+    for (int i = 0; i < 3 * 400; ++i) descend(crossed(static_cast<uint64_t>(i / 3)), i / 3, 0);
   } else if (strcmp(way, "many") == 0) {
     in_turns(2000, 10, random_path);
   } else if (strcmp(way, "beyond") == 0) {

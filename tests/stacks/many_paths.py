@@ -18,6 +18,13 @@ MASK = 2**64 - 1
 def path_of(number):
     if way in ("callers", "middle"):
         return 0 if number == 0 else 1 << (number - 1)
+    if way == "crossed":
+        inner, outer, low = number // 4, (number + number // 4) % 4, 2 ** (LEVELS // 2) - 1
+        return random_path(inner) & ~low | random_path(1000 + outer) & low
+    return random_path(number)
+
+
+def random_path(number):
     x = number * 0x9E3779B97F4A7C15 & MASK
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & MASK
     x = (x ^ x >> 27) * 0x94D049BB133111EB & MASK
