@@ -24,20 +24,28 @@ class FlatMap {
 
   /// Adds or replaces. False if no memory could be had, or for key 0.
   bool insert(uint64_t key, const Value& value) {
-    if (Value* existing = find(key)) {
-      *existing = value;
-      return true;
-    }
-    return add(key, value);
+    bool added;
+    Value* const existing = find_or_add(key, value, added);
+    if (existing != nullptr) *existing = value;
+    return existing != nullptr || added;
   }
 
-  /// The same of a key that is not there.
-  bool add(uint64_t key, const Value& value) {
-    if (key == 0) return false;
-    if ((count_ + 1) * 4 > capacity_ * 3 && !grow()) return false;
-    place(entries_, capacity_, key, value);
+  /// What the key has already; else nullptr, and it is given `value`: `added`, unless no memory
+  /// could be had, or for key 0.
+  Value* find_or_add(uint64_t key, const Value& value, bool& added) {
+    added = false;
+    if (key == 0) return nullptr;
+    if (__builtin_expect((count_ + 1) * 4 > capacity_ * 3, 0) && !grow()) return find(key);
+    size_t i = home(key);
+    for (; entries_[i].key != 0; i = (i + 1) & (capacity_ - 1)) {
+      if (entries_[i].key == key) return &entries_[i].value;
+    }
+    entries_[i].value = value;
+    in_order();  // a jump out of here leaves no key that has another one's value
+    entries_[i].key = key;
     ++count_;
-    return true;
+    added = true;
+    return nullptr;
   }
 
   void erase(uint64_t key) {

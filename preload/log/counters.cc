@@ -6,7 +6,6 @@ namespace gpupeak::preload {
 namespace {
 
 constinit gpupeak_counters_page g_private_counters{};
-constinit gpupeak_counters_page* g_counters = &g_private_counters;
 constinit gpupeak_counters_page g_window{};  // of its gauges the peaks since the window began
 
 /// The window's peak lies in a page of our own, where the gauge lies in the counters page.
@@ -17,9 +16,7 @@ uint64_t& window_peak_of(const gpupeak_gauge& gauge) {
 
 }  // namespace
 
-gpupeak_counters_page& counters() {
-  return *g_counters;
-}
+constinit gpupeak_counters_page* g_counters = &g_private_counters;
 
 void count(uint64_t gpupeak_counters_page::*counter, uint64_t by) {
   std::atomic_ref<uint64_t>(g_counters->*counter).fetch_add(by, std::memory_order_relaxed);

@@ -8,8 +8,11 @@
 
 namespace gpupeak::preload {
 
+extern constinit gpupeak_counters_page* g_counters;
 /// The counters page; before the log is open a private page, so that it can always be written.
-gpupeak_counters_page& counters();
+inline gpupeak_counters_page& counters() {
+  return *g_counters;
+}
 void count(uint64_t gpupeak_counters_page::*counter, uint64_t by = 1);
 void set_quality(uint64_t bit);
 

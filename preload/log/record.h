@@ -16,26 +16,33 @@ inline uint8_t* put_varint(uint8_t* at, uint64_t value) {
   *at++ = static_cast<uint8_t>(value);
   return at;
 }
-/// By the highest bit of a value that put_hot_varint() takes.
-struct HotVarints {
-  static constexpr size_t kMostBits = 28;
-  uint32_t marks[kMostBits] = {};  ///< of all bytes but the last
-  uint8_t bytes[kMostBits] = {};
+/// By the highest bit of a value what its bytes have beside it, and how many they are.
+template <typename Word, size_t kBits>
+struct VarintTable {
+  static constexpr size_t kMostBits = kBits;
+  Word marks[kBits] = {};  ///< of all bytes but the last
+  uint8_t bytes[kBits] = {};
 
-  constexpr HotVarints() {
-    for (size_t bit = 0; bit < kMostBits; ++bit) {
-      for (size_t byte = 0; byte < bit / 7; ++byte) marks[bit] |= uint32_t{0x80} << 8 * byte;
+  constexpr VarintTable() {
+    for (size_t bit = 0; bit < kBits; ++bit) {
+      for (size_t byte = 0; byte < bit / 7; ++byte) marks[bit] |= Word{0x80} << 8 * byte;
       bytes[bit] = static_cast<uint8_t>(bit / 7 + 1);
     }
   }
 };
-inline constexpr HotVarints kHotVarints;
+inline constexpr VarintTable<uint32_t, 28> kHotVarints;
+inline constexpr VarintTable<uint64_t, 56> kWideVarints;
+
+/// Of a value that is not 0.
+inline uint32_t highest_bit_of(uint64_t value) {
+  return 63 ^ static_cast<uint32_t>(__builtin_clzll(value));
+}
 
 /// The same for hot records: without a branch on the length, which is as good as random there, for
 /// all that is likely. Stores 4 bytes, zeros behind the value.
 inline __attribute__((always_inline)) uint8_t* put_hot_varint(uint8_t* at, uint64_t value) {
-  const auto highest_bit = static_cast<uint64_t>(63 ^ __builtin_clzll(value | 1));
-  if (__builtin_expect(highest_bit >= HotVarints::kMostBits, 0)) return put_varint(at, value);
+  const uint32_t highest_bit = highest_bit_of(value | 1);
+  if (__builtin_expect(highest_bit >= kHotVarints.kMostBits, 0)) return put_varint(at, value);
   auto spread = static_cast<uint32_t>(value);
   spread += 3 * (spread & 0x0fffc000);  // two times 14 bits, 16 apart
   spread += spread & 0x3f803f80;        // four times 7
@@ -45,20 +52,19 @@ inline __attribute__((always_inline)) uint8_t* put_hot_varint(uint8_t* at, uint6
 }
 /// The same for up to 56 bits, as addresses and totals of bytes have. Stores 1 or 8 bytes, zeros
 /// behind the value.
-inline uint8_t* put_wide_varint(uint8_t* at, uint64_t value) {
+inline __attribute__((always_inline)) uint8_t* put_wide_varint(uint8_t* at, uint64_t value) {
   if (value < 0x80) {
     *at = static_cast<uint8_t>(value);
     return at + 1;
   }
-  const auto highest_bit = static_cast<uint64_t>(63 ^ __builtin_clzll(value));
-  if (__builtin_expect(highest_bit >= 56, 0)) return put_varint(at, value);
-  const uint64_t more = highest_bit * 37 >> 8;  // highest_bit / 7
-  value += 15 * (value & 0x00fffffff0000000);   // two times 28 bits, 32 apart
-  value += 3 * (value & 0x0fffc0000fffc000);    // four times 14
-  value += value & 0x3f803f803f803f80;          // eight times 7
-  value |= uint64_t{0x8080808080808080} >> (64 - 8 * more);
+  const uint32_t highest_bit = highest_bit_of(value);
+  if (__builtin_expect(highest_bit >= kWideVarints.kMostBits, 0)) return put_varint(at, value);
+  value += 15 * (value & 0x00fffffff0000000);  // two times 28 bits, 32 apart
+  value += 3 * (value & 0x0fffc0000fffc000);   // four times 14
+  value += value & 0x3f803f803f803f80;         // eight times 7
+  value |= kWideVarints.marks[highest_bit];
   memcpy(at, &value, sizeof value);
-  return at + more + 1;
+  return at + kWideVarints.bytes[highest_bit];
 }
 inline uint64_t zigzag(int64_t value) {
   return (static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63);

@@ -28,7 +28,7 @@ struct alignas(64) ThreadSlot {
   uint64_t time = 0;                  ///< running time of the stream, ticks
   uint64_t address = 0;               ///< running address of the stream
   uint32_t unstamped = 0;             ///< records since the last stamp
-  std::atomic<uint32_t> stamping{0};  ///< in take_stamp()
+  std::atomic<uint32_t> stamping{0};  ///< in stamp()
   uint32_t index = 0;
   std::atomic<int> tid{0};
   int64_t heap_delta = 0;  ///< usable bytes not yet added to the counters page
@@ -45,7 +45,9 @@ struct alignas(64) ThreadSlot {
 
   /// Room for one hot record, or false (counted as dropped).
   bool ready() { return __builtin_expect(has_room(), 1) || refill(GPUPEAK_MAX_HOT_RECORD); }
-  bool has_room() const { return end - at >= static_cast<ptrdiff_t>(GPUPEAK_MAX_HOT_RECORD); }
+  bool has_room(size_t room = GPUPEAK_MAX_HOT_RECORD) const {
+    return end - at >= static_cast<ptrdiff_t>(room);
+  }
   bool refill(size_t room);
   void write(const Record& record);
 
@@ -58,6 +60,10 @@ struct alignas(64) ThreadSlot {
   /// A time for the next record, never earlier than the last. Any other thread first revokes the
   /// only writer's privilege. docs/design.md, "Order".
   __attribute__((always_inline)) uint64_t take_stamp(ProcessPage& process, uint64_t (*clock)()) {
+    return time = stamp(process, clock);
+  }
+  /// The same for a record that says itself when `time` is that.
+  __attribute__((always_inline)) uint64_t stamp(ProcessPage& process, uint64_t (*clock)()) {
     stamping.store(1, std::memory_order_relaxed);
     in_order();  // claim_only_writer() has the barrier for the processor
     const uint32_t only = __atomic_load_n(&process.only_writer, __ATOMIC_ACQUIRE);
@@ -68,8 +74,7 @@ struct alignas(64) ThreadSlot {
     const uint64_t now = clock();
     stamping.store(0, std::memory_order_release);
     unstamped = 0;
-    if (now > time) time = now;
-    return time;
+    return now > time ? now : time;
   }
 
  private:

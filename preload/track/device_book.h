@@ -27,16 +27,14 @@ inline uint64_t logged_device(int device) {
 
 /// A record with the next number, to be emitted at once.
 Record numbered(uint8_t tag);
-/// A block's bytes come (> 0) or go, in the counters page.
-void move_gauges(const DeviceBlock& block, int64_t bytes);
 /// Counts and logs the end of a block, which stays in the book.
 void log_free(const DeviceBlock& block, uint32_t api, uint32_t stack);
 /// Puts a block into the book in place of what may have been there: then the old one's end was not
 /// seen. False if the block is there already, or there is no room.
 bool keep_block(uint64_t key, const DeviceBlock& block, uint32_t api, uint32_t stack);
-/// Takes a block that is about to be freed out of the book, counts and logs its end. False if it is
-/// not there. What stays: device_freeing() in track/device_memory.h.
-bool take_block(uint64_t key, DeviceBlock& block, uint32_t api, uint32_t stack);
+/// Takes a block that is about to be freed, `known` as the book has it, out of the book, counts and
+/// logs its end. False for nullptr. What stays: device_freeing() in track/device_memory.h.
+bool take_block(DeviceBlock* known, DeviceBlock& block, uint32_t api, uint32_t stack);
 /// It lives on after all.
 void put_back_block(uint64_t key, const DeviceBlock& block);
 /// Puts a new block into the book, counts and logs it.

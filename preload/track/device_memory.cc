@@ -43,11 +43,10 @@ bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceB
   }
   const uint32_t api = api_of(call);
   const uint32_t stack = capture_stack(call.caller);
-  const uint64_t key = key_of(space, value);
   LockGuard guard(g_book.lock);
-  const DeviceBlock* known = g_book.blocks.find(key);
+  DeviceBlock* const known = g_book.blocks.find(key_of(space, value));
   if (known == nullptr || known->kind != GPUPEAK_KIND_POOL) under_way.begin();
-  return take_block(key, block, api, stack);
+  return take_block(known, block, api, stack);
 }
 
 void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block) {

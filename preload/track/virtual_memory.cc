@@ -77,7 +77,8 @@ void in_book(const ApiCall& call, Change change) {
 
 void free_if_unused(const Site& site, CUmemGenericAllocationHandle handle, Handle& state) {
   if (state.references > 0 || state.mappings > 0 || state.freed) return;
-  state.freed = take_block(block_key(handle), state.block, site.api, site.stack);
+  DeviceBlock* const known = g_book.blocks.find(block_key(handle));
+  state.freed = take_block(known, state.block, site.api, site.stack);
 }
 
 /// A mapping of the handle's memory is taken away.

@@ -46,7 +46,9 @@ TEST_CASE("a table of blocks is what a map would be", "[record]") {
     uint64_t* const known = blocks.find(key);
     REQUIRE((known != nullptr) == (expected.count(key) != 0));
     if (known == nullptr) {
-      REQUIRE(blocks.add(key, random()));
+      bool added;
+      REQUIRE(blocks.find_or_add(key, random(), added) == nullptr);
+      REQUIRE(added);
       expected[key] = *blocks.find(key);
     } else if (random() % 4 == 0) {
       REQUIRE(blocks.insert(key, i));
