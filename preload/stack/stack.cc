@@ -333,8 +333,13 @@ uint32_t capture_stack(StackCache& cache, const CallerFrame& caller) {
   return capture(cache, caller, captured);
 }
 
-GPUPEAK_HOT uint32_t standing_stack(StackCache& cache, const CallerFrame& caller) {
-  return g_hears_loader.load(std::memory_order_relaxed) ? cache.trusted_stack(caller) : 0;
+/// Apart, so that what stands need not make room for what is captured.
+static __attribute__((noinline)) uint32_t captured_call_site(StackCache& cache,
+                                                             const CallerFrame& caller,
+                                                             bool python) {
+  Captured captured;
+  const uint32_t node = capture(cache, caller, captured);
+  return node != 0 && python ? with_python_frames(cache, captured, node) : node;
 }
 
 GPUPEAK_HOT uint32_t capture_call_site(StackCache& cache, const CallerFrame& caller) {
@@ -343,9 +348,7 @@ GPUPEAK_HOT uint32_t capture_call_site(StackCache& cache, const CallerFrame& cal
     const uint32_t site = python ? known_call_site(cache, known) : known;
     if (site != 0) return site;
   }
-  Captured captured;
-  const uint32_t node = capture(cache, caller, captured);
-  return node != 0 && python ? with_python_frames(cache, captured, node) : node;
+  return captured_call_site(cache, caller, python);
 }
 
 }  // namespace gpupeak::preload

@@ -27,10 +27,6 @@ struct CallerFrame {
 /// stack never seen.
 uint32_t capture_stack(StackCache& cache, const CallerFrame& caller);
 
-/// The same if the stack is known whole, else 0. Where the loader's frees do not reach us none is:
-/// only a walk asks the loader whether code has gone.
-uint32_t standing_stack(StackCache& cache, const CallerFrame& caller);
-
 /// The caller's stack with the thread's Python frames, each placed inside of the native frame that
 /// runs it. In Python code about a microsecond more; some 10 us and more at first sight, and in
 /// threads that are not the interpreter's first.

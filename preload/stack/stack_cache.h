@@ -22,10 +22,12 @@
 // (trie_generation).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "gpupeak/log_format.h"
 #include "stack/frame_rules.h"
+#include "stack/module_map.h"
 #include "stack/readable_stack.h"
 #include "stack/stack.h"
 #include "stack/trace_tree.h"
@@ -123,5 +125,13 @@ struct StackCache {
   /// Whether no code was unloaded since the stacks were remembered.
   bool is_current() const { return trie_generation == gpupeak::preload::trie_generation(); }
 };
+
+/// As capture_stack() if the stack is known whole, else 0. Where the loader's frees do not reach us
+/// none is: only a walk asks the loader whether code has gone.
+inline __attribute__((always_inline)) uint32_t standing_stack(StackCache& cache,
+                                                              const CallerFrame& caller) {
+  const bool hears = g_hears_loader.load(std::memory_order_relaxed);
+  return __builtin_expect(hears, 1) ? cache.trusted_stack(caller) : 0;
+}
 
 }  // namespace gpupeak::preload

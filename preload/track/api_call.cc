@@ -4,12 +4,9 @@
 
 namespace gpupeak::preload {
 
-uint32_t api_of(const ApiCall& call) {
-  uint32_t id = __atomic_load_n(call.string_id, __ATOMIC_RELAXED);
-  if (id == 0) {
-    id = intern_string(call.name);
-    __atomic_store_n(call.string_id, id, __ATOMIC_RELAXED);
-  }
+uint32_t new_api(const ApiCall& call) {
+  const uint32_t id = intern_string(call.name);
+  __atomic_store_n(call.string_id, id, __ATOMIC_RELAXED);
   return id;
 }
 

@@ -14,7 +14,11 @@ struct ApiCall {
   CallerFrame caller;
 };
 
+uint32_t new_api(const ApiCall& call);
 /// The id of its name in the log.
-uint32_t api_of(const ApiCall& call);
+inline uint32_t api_of(const ApiCall& call) {
+  const uint32_t known = __atomic_load_n(call.string_id, __ATOMIC_RELAXED);
+  return __builtin_expect(known != 0, 1) ? known : new_api(call);
+}
 
 }  // namespace gpupeak::preload

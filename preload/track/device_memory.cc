@@ -96,10 +96,6 @@ void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t 
   emit(record.u(api).u(stack));
 }
 
-bool has_managed_memory() {
-  return counters().managed.peak > 0;
-}
-
 void forget_device_memory() {
   g_book.lock.reset();
   LockGuard guard(g_book.lock);

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "gpupeak/log_format.h"
+#include "log/counters.h"
 #include "track/api_call.h"
 #include "track/driver_readings.h"
 
@@ -60,7 +61,9 @@ void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t 
                    CUresult result);
 
 /// Whether it has made managed memory.
-bool has_managed_memory();
+inline bool has_managed_memory() {
+  return counters().managed.peak > 0;
+}
 
 /// In a forked child: the parent's device memory is not ours.
 void forget_device_memory();

@@ -10,13 +10,11 @@ namespace gpupeak::preload {
 namespace {
 
 constinit DriverLookup g_lookup = nullptr;
-constinit std::atomic<int> g_device_count{0};
-constinit std::atomic<uint32_t> g_introduced{0};  // a bit a device
-constinit std::atomic<bool> g_captures_begun{false};
 
 /// What was answered last, and before which change: in one word, so that no lock is needed.
 struct DevicePools {
   static constexpr int kPointerBits = 48;
+  static constexpr uint64_t kPointer = (uint64_t{1} << kPointerBits) - 1;
   std::atomic<uint64_t> current[GPUPEAK_LOG_MAX_DEVICES];  ///< 0: to be asked for
   std::atomic<uint64_t> changes{1};
 
@@ -54,6 +52,8 @@ constinit DriverFunction<CUresult (*)(CUuuid*, CUdevice)> g_device_uuid("cuDevic
 }  // namespace
 
 constinit uint32_t g_driver_generation = 1;
+constinit std::atomic<uint32_t> g_introduced{0};
+constinit std::atomic<int> g_device_count{0};
 
 void forget_driver_functions() {
   __atomic_add_fetch(&g_driver_generation, 1, __ATOMIC_RELEASE);
@@ -87,12 +87,13 @@ bool memory_info(uint64_t& free_bytes, uint64_t& total_bytes) {
   return true;
 }
 
+constinit std::atomic<bool> g_captures_begun{false};
+
 void captures_begin() {
   g_captures_begun.store(true, std::memory_order_relaxed);
 }
 
-bool is_capturing(CUstream stream, bool per_thread_default) {
-  if (__builtin_expect(!g_captures_begun.load(std::memory_order_relaxed), 1)) return false;
+bool ask_if_capturing(CUstream stream, bool per_thread_default) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   auto& ask =
       per_thread_default && g_is_capturing_ptsz.exists() ? g_is_capturing_ptsz : g_is_capturing;
@@ -101,18 +102,11 @@ bool is_capturing(CUstream stream, bool per_thread_default) {
   return ask(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/// Of this process; 0 while it is not known.
-static int device_count() {
+int ask_for_stream_device(CUstream stream, bool per_thread_default) {
   int count = g_device_count.load(std::memory_order_relaxed);
-  if (count == 0) {
-    if (g_get_device_count(&count) != CUDA_SUCCESS) return 0;
+  if (count == 0 && g_get_device_count(&count) == CUDA_SUCCESS)
     g_device_count.store(count, std::memory_order_relaxed);
-  }
-  return count;
-}
-
-int stream_device(CUstream stream, bool per_thread_default) {
-  if (device_count() == 1) return 0;
+  if (count == 1) return 0;
   CUdevice device = kNoDevice;
   // Before CUDA 12.8 there is no such question; a stream's calls are then made in its own context
   // by all frameworks, since most others would fail.
@@ -120,19 +114,24 @@ int stream_device(CUstream stream, bool per_thread_default) {
   return ask(stream, &device) == CUDA_SUCCESS ? device : current_device();
 }
 
-CUmemoryPool device_pool(int device) {
-  if (device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return nullptr;
-  constexpr uint64_t kPointer = (uint64_t{1} << DevicePools::kPointerBits) - 1;
-  std::atomic<uint64_t>& current = g_pools.current[device];
-  const uint64_t tag = g_pools.tag();
-  const uint64_t known = current.load(std::memory_order_relaxed);
-  if (__builtin_expect((known & kPointer) != 0 && (known & ~kPointer) == tag, 1))
-    return reinterpret_cast<CUmemoryPool>(known & kPointer);
+/// Before the change that `tag` says.
+static __attribute__((noinline)) CUmemoryPool ask_for_device_pool(int device, uint64_t tag) {
   CUmemoryPool pool = nullptr;
   if (g_device_pool(&pool, device) != CUDA_SUCCESS) return nullptr;
   const auto address = reinterpret_cast<uint64_t>(pool);
-  if ((address & ~kPointer) == 0) current.store(tag | address, std::memory_order_relaxed);
+  if ((address & ~DevicePools::kPointer) == 0)
+    g_pools.current[device].store(tag | address, std::memory_order_relaxed);
   return pool;
+}
+
+CUmemoryPool device_pool(int device) {
+  if (device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return nullptr;
+  const uint64_t tag = g_pools.tag();
+  const uint64_t known = g_pools.current[device].load(std::memory_order_relaxed);
+  const uint64_t address = known & DevicePools::kPointer;
+  if (__builtin_expect(address != 0 && known - address == tag, 1))
+    return reinterpret_cast<CUmemoryPool>(address);
+  return ask_for_device_pool(device, tag);
 }
 
 void forget_device_pools() {
@@ -202,10 +201,8 @@ static uint64_t memory_of(int ordinal) {
   return memory;
 }
 
-void introduce_device(int ordinal) {
-  if (ordinal < 0 || ordinal >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
+void introduce_new_device(int ordinal) {
   const uint32_t bit = 1u << ordinal;
-  if ((g_introduced.load(std::memory_order_relaxed) & bit) != 0) return;
   if ((g_introduced.fetch_or(bit) & bit) != 0) return;
   char name[128] = {};
   size_t total = 0;

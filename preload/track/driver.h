@@ -7,9 +7,11 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 
 #include "base/hook_scope.h"
+#include "gpupeak/log_format.h"
 
 namespace gpupeak::preload {
 
@@ -63,12 +65,23 @@ CUcontext current_context();
 int current_device();
 /// False if the driver does not say.
 bool memory_info(uint64_t& free_bytes, uint64_t& total_bytes);
+bool ask_if_capturing(CUstream stream, bool per_thread_default);
+extern constinit std::atomic<bool> g_captures_begun;
 /// The driver is asked only once a capture has begun in this process: most never capture.
-bool is_capturing(CUstream stream, bool per_thread_default);
+inline bool is_capturing(CUstream stream, bool per_thread_default) {
+  return __builtin_expect(g_captures_begun.load(std::memory_order_relaxed), 0) &&
+         ask_if_capturing(stream, per_thread_default);
+}
 void captures_begin();
+int ask_for_stream_device(CUstream stream, bool per_thread_default);
+extern constinit std::atomic<int> g_device_count;  ///< 0: not known yet
 /// The device that a stream belongs to; kNoDevice if the driver does not say. Not for a capturing
-/// stream.
-int stream_device(CUstream stream, bool per_thread_default);
+/// stream. Asked only where there are several.
+inline int stream_device(CUstream stream, bool per_thread_default) {
+  return g_device_count.load(std::memory_order_relaxed) == 1
+             ? 0
+             : ask_for_stream_device(stream, per_thread_default);
+}
 /// The pool that cuMemAllocAsync takes from on this device now; nullptr if the driver does not say.
 /// Asked once, and again after forget_device_pools().
 CUmemoryPool device_pool(int device);
@@ -85,8 +98,14 @@ bool primary_context_is_active(CUdevice device);
 CUcontext& primary_context(CUdevice device);
 /// 16 bytes; of a MIG instance where the device is one. False if the driver does not say.
 bool device_uuid(int ordinal, char* uuid);
+void introduce_new_device(int ordinal);
+extern constinit std::atomic<uint32_t> g_introduced;  ///< a bit a device
 /// Logs name, UUID and size of a device at its first sight, and whether its memory is the host's.
-void introduce_device(int ordinal);
+inline void introduce_device(int ordinal) {
+  if (ordinal < 0 || ordinal >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;
+  if ((g_introduced.load(std::memory_order_relaxed) >> ordinal & 1) == 0)
+    introduce_new_device(ordinal);
+}
 /// In a forked child with a log of its own.
 void forget_introductions();
 

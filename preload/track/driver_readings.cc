@@ -20,7 +20,10 @@ constinit std::atomic<uint32_t> g_unread_peaks{0};
 
 void note_tracked_bytes(int device, uint64_t live) {
   const uint64_t read_at = g_read_at[device];
-  if (live > read_at + read_at / 1024) g_unread_peaks |= 1u << device;
+  const uint32_t bit = 1u << device;
+  if (live > read_at + read_at / 1024 &&
+      (g_unread_peaks.load(std::memory_order_relaxed) & bit) == 0)
+    g_unread_peaks |= bit;
 }
 
 void log_driver_reading(const DriverReading& reading) {

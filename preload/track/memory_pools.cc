@@ -99,16 +99,13 @@ bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemor
   const uint32_t api = api_of(call);
   const uint32_t stack = capture_call_site(call.caller);
   LockGuard guard(g_book.lock);
-  const PoolState* known = g_pools.find(pool_key(pool));
-  if (known == nullptr && pool != nullptr) {
-    g_pools.insert(pool_key(pool), {.place = {.pool = pool, .device = device}});
-    known = g_pools.find(pool_key(pool));
-  }
-  const PoolState state = known != nullptr ? *known : PoolState{.place = {.device = device}};
+  const PoolState* const known = g_pools.find(pool_key(pool));
+  const PoolState state = known != nullptr ? *known : PoolState{.place = {pool, device}};
+  if (__builtin_expect(known == nullptr, 0)) g_pools.insert(pool_key(pool), state);
   add_block(KeySpace::kPointer, value,
             {.bytes = bytes, .pool = pool, .device = state.place.device, .kind = state.place.kind},
             api, stack);
-  return known != nullptr && state.reserved_bytes != reserved_bytes;
+  return state.reserved_bytes != reserved_bytes;
 }
 
 void pool_read(CUmemoryPool pool) {
