@@ -24,28 +24,31 @@ class FlatMap {
 
   /// Adds or replaces. False if no memory could be had, or for key 0.
   bool insert(uint64_t key, const Value& value) {
-    bool added;
-    Value* const existing = find_or_add(key, value, added);
-    if (existing != nullptr) *existing = value;
-    return existing != nullptr || added;
+    bool is_new;
+    Value* const place = room_for(key, is_new);
+    if (place != nullptr) *place = value;
+    if (is_new) enter(key, place);
+    return place != nullptr;
   }
 
-  /// What the key has already; else nullptr, and it is given `value`: `added`, unless no memory
+  /// The key's value; if it `is_new`, one to be written and then to enter(). nullptr if no memory
   /// could be had, or for key 0.
-  Value* find_or_add(uint64_t key, const Value& value, bool& added) {
-    added = false;
+  __attribute__((always_inline)) Value* room_for(uint64_t key, bool& is_new) {
+    is_new = false;
     if (key == 0) return nullptr;
     if (__builtin_expect((count_ + 1) * 4 > capacity_ * 3, 0) && !grow()) return find(key);
     size_t i = home(key);
     for (; entries_[i].key != 0; i = (i + 1) & (capacity_ - 1)) {
       if (entries_[i].key == key) return &entries_[i].value;
     }
-    entries_[i].value = value;
+    is_new = true;
+    return &entries_[i].value;
+  }
+  /// What room_for() has just given.
+  void enter(uint64_t key, Value* value) {
     in_order();  // a jump out of here leaves no key that has another one's value
-    entries_[i].key = key;
+    reinterpret_cast<Entry*>(reinterpret_cast<char*>(value) - offsetof(Entry, value))->key = key;
     ++count_;
-    added = true;
-    return nullptr;
   }
 
   void erase(uint64_t key) {

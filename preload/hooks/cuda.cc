@@ -108,27 +108,25 @@ enum RowIndex : int {
 #define GPUPEAK_ARGUMENTS(...) __VA_OPT__(, ) __VA_ARGS__
 // cuda.h has other declarations of these names, or macros for them: so ours are named by assembler
 // labels.
-#define ROW(name, base, version, flags, function, parameters, arguments)                     \
-  extern "C" __attribute__((visibility("default")))                                          \
-  CUresult gpupeak_hook_##name parameters asm(#name);                                        \
-  CUresult gpupeak_hook_##name parameters {                                                  \
-    using Function = CUresult(*) parameters;                                                 \
-    auto driver = reinterpret_cast<Function>(known_function(kRow_##name));                   \
-    if constexpr (is_launch(#function)) { /* by far the most frequent: nothing is touched */ \
-      if (driver != nullptr && calls::launched_before arguments) return driver arguments;    \
-    }                                                                                        \
-    int program_errno = errno;                                                               \
-    if (__builtin_expect(driver == nullptr, 0))                                              \
-      driver = reinterpret_cast<Function>(real_function(kRow_##name));                       \
-    if (driver == nullptr) {                                                                 \
-      errno = program_errno;                                                                 \
-      return CUDA_ERROR_NOT_FOUND;                                                           \
-    }                                                                                        \
-    const DriverCall real{driver, program_errno};                                            \
-    const ApiCall call{base, &g_driver_rows[kRow_##name].api_id, GPUPEAK_CALLER_FRAME};      \
-    const CUresult result = calls::function(call, real GPUPEAK_ARGUMENTS arguments);         \
-    errno = program_errno;                                                                   \
-    return result;                                                                           \
+#define ROW(name, base, version, flags, function, parameters, arguments)                       \
+  extern "C" __attribute__((visibility("default")))                                            \
+  CUresult gpupeak_hook_##name parameters asm(#name);                                          \
+  CUresult gpupeak_hook_##name parameters {                                                    \
+    if constexpr (is_launch(#function)) { /* by far the most frequent: nothing is touched */   \
+      const auto next = reinterpret_cast<CUresult(*) parameters>(known_function(kRow_##name)); \
+      if (next != nullptr && calls::launched_before arguments) return next arguments;          \
+    }                                                                                          \
+    int program_errno = errno;                                                                 \
+    const auto driver = reinterpret_cast<CUresult(*) parameters>(real_function(kRow_##name));  \
+    if (driver == nullptr) {                                                                   \
+      errno = program_errno;                                                                   \
+      return CUDA_ERROR_NOT_FOUND;                                                             \
+    }                                                                                          \
+    const DriverCall real{driver, program_errno};                                              \
+    const ApiCall call{base, &g_driver_rows[kRow_##name].api_id, GPUPEAK_CALLER_FRAME};        \
+    const CUresult result = calls::function(call, real GPUPEAK_ARGUMENTS arguments);           \
+    errno = program_errno;                                                                     \
+    return result;                                                                             \
   }
 #include "hooks/cuda_table.def"
 #undef ROW

@@ -84,7 +84,7 @@ bool resolve() {
 
 }  // namespace
 
-void* real_function(int index) {
+void* look_for_function(int index) {
   if (resolve()) return known_function(index);
   void* const instead = find_preloaded(g_driver_rows[index].export_name);
   if (instead == nullptr) set_quality(GPUPEAK_Q_NO_DRIVER);

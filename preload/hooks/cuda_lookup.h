@@ -35,8 +35,13 @@ inline void* known_function(int row) {
   const DriverRow& it = g_driver_rows[row];
   return it.next != nullptr ? it.next : it.looked_up;
 }
+/// The same where known_function() has none: looks at the driver, if it is loaded by now.
+void* look_for_function(int row);
 /// The real function of a row, or nullptr: the driver is not loaded, or too old to have it.
-void* real_function(int row);
+inline void* real_function(int row) {
+  void* const known = known_function(row);
+  return __builtin_expect(known != nullptr, 1) ? known : look_for_function(row);
+}
 
 /// Our hook for a function that the driver gave out, or nullptr if it is not one of the table's. By
 /// address only: what name, version and flags mean is the driver's business.

@@ -12,56 +12,54 @@
 
 namespace gpupeak::preload {
 
-/// The numbers of a record that is being written.
-class Numbers {
+class ShortRecord {
  public:
-  __attribute__((always_inline)) explicit Numbers(uint8_t* to) : to_(to) {}
-  /// What is as likely to be large as small, like an id: below 1 << 28 without a branch.
-  __attribute__((always_inline)) Numbers& id(uint64_t value) {
+  /// The calling thread's slot with room for one; nullptr, and counted as dropped, if there is
+  /// none.
+  static __attribute__((always_inline)) ThreadSlot* find_slot() {
+    ThreadSlot* const slot = thread_slot();
+    if (__builtin_expect(slot == nullptr, 0)) {
+      count(&gpupeak_counters_page::dropped_events);
+      return nullptr;
+    }
+    const bool has_room = __builtin_expect(slot->has_room(kRoom), 1);
+    return has_room || slot->refill(kRoom) ? slot : nullptr;
+  }
+
+  /// Stamped now.
+  __attribute__((always_inline)) explicit ShortRecord(ThreadSlot& slot)
+      : slot_(slot),
+        time_(slot.stamp(*g_process, ticks)),
+        to_(put_hot_varint(slot.at + kHead, time_ - slot.time)) {}
+
+  /// A dozen numbers at most, in the order that log_format.h gives. What is as likely to be large
+  /// as small, like an id: below 1 << 28 without a branch.
+  __attribute__((always_inline)) ShortRecord& id(uint64_t value) {
     to_ = put_hot_varint(to_, value);
     return *this;
   }
-  __attribute__((always_inline)) Numbers& u(uint64_t value) {
+  __attribute__((always_inline)) ShortRecord& u(uint64_t value) {
     to_ = put_wide_varint(to_, value);
     return *this;
   }
-  uint8_t* end() const { return to_; }
+
+  /// It counts from here on: a jump out of it before has left nothing.
+  __attribute__((always_inline)) void end(uint8_t tag) {
+    uint8_t* const record = slot_.at;
+    record[1] = static_cast<uint8_t>(to_ - (record + kHead));
+    slot_.time = time_;
+    std::atomic_ref<uint8_t>(*record).store(tag, std::memory_order_release);
+    slot_.at = to_;
+  }
 
  private:
+  static constexpr size_t kHead = 2;                  ///< tag and length, which so takes one byte
+  static constexpr size_t kMost = 0x7f;               ///< of the length
+  static constexpr size_t kRoom = kHead + kMost + 8;  ///< and put_wide_varint()'s zeros
+
+  ThreadSlot& slot_;
+  const uint64_t time_;
   uint8_t* to_;
 };
-
-/// Of all numbers of a short record, so that one byte is enough for their length.
-constexpr size_t kMostOfShortRecord = 0x7f;
-constexpr size_t kRoomOfShortRecord = 2 + kMostOfShortRecord + 8;  // put_wide_varint()'s zeros
-
-/// The calling thread's slot with room for a short record; nullptr, and counted as dropped, if
-/// there is none.
-inline __attribute__((always_inline)) ThreadSlot* slot_for_short_record() {
-  ThreadSlot* const slot = thread_slot();
-  if (__builtin_expect(slot == nullptr, 0)) {
-    count(&gpupeak_counters_page::dropped_events);
-    return nullptr;
-  }
-  const bool has_room = __builtin_expect(slot->has_room(kRoomOfShortRecord), 1);
-  return has_room || slot->refill(kRoomOfShortRecord) ? slot : nullptr;
-}
-
-/// A record, stamped now, whose numbers `put(Numbers&)` writes; a dozen at most. A jump out of it
-/// leaves nothing.
-template <typename Put>
-__attribute__((always_inline)) inline void emit_short(uint8_t tag, Put put) {
-  ThreadSlot* const slot = slot_for_short_record();
-  if (__builtin_expect(slot == nullptr, 0)) return;
-  const uint64_t time = slot->stamp(*g_process, ticks);
-  uint8_t* const record = slot->at;
-  uint8_t* const body = record + 2;
-  Numbers numbers(put_hot_varint(body, time - slot->time));
-  put(numbers);
-  record[1] = static_cast<uint8_t>(numbers.end() - body);
-  slot->time = time;
-  std::atomic_ref<uint8_t>(*record).store(tag, std::memory_order_release);
-  slot->at = numbers.end();
-}
 
 }  // namespace gpupeak::preload

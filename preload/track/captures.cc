@@ -14,7 +14,6 @@ struct Capture {
 };
 constexpr size_t kMostCaptures = 16;  // of more, blocks are not marked
 constinit Capture g_captures[kMostCaptures];
-constinit std::atomic<uint32_t> g_open{0};
 
 uintptr_t key_of(CUstream stream) {
   return reinterpret_cast<uintptr_t>(stream) + 1;
@@ -26,12 +25,14 @@ uintptr_t this_thread() {
 
 }  // namespace
 
+constinit std::atomic<uint32_t> g_open_captures{0};
+
 void capture_began(CUstream stream, bool of_all_threads) {
   for (Capture& capture : g_captures) {
     uintptr_t free = 0;
     if (!capture.stream.compare_exchange_strong(free, key_of(stream))) continue;
     capture.thread.store(of_all_threads ? 0 : this_thread(), std::memory_order_relaxed);
-    g_open.fetch_add(1, std::memory_order_release);
+    g_open_captures.fetch_add(1, std::memory_order_release);
     return;
   }
 }
@@ -40,13 +41,12 @@ void capture_ended(CUstream stream) {
   for (Capture& capture : g_captures) {
     uintptr_t key = key_of(stream);
     if (!capture.stream.compare_exchange_strong(key, 0)) continue;
-    g_open.fetch_sub(1, std::memory_order_relaxed);
+    g_open_captures.fetch_sub(1, std::memory_order_relaxed);
     return;
   }
 }
 
-bool allocates_for_capture() {
-  if (__builtin_expect(g_open.load(std::memory_order_acquire) == 0, 1)) return false;
+bool is_captured_here() {
   for (const Capture& capture : g_captures) {
     if (capture.stream.load(std::memory_order_relaxed) == 0) continue;
     const uintptr_t thread = capture.thread.load(std::memory_order_relaxed);
@@ -57,7 +57,7 @@ bool allocates_for_capture() {
 
 void forget_captures() {
   for (Capture& capture : g_captures) capture.stream = 0;
-  g_open = 0;
+  g_open_captures = 0;
 }
 
 }  // namespace gpupeak::preload

@@ -4,6 +4,9 @@
 
 #include <cuda.h>
 
+#include <atomic>
+#include <cstdint>
+
 namespace gpupeak::preload {
 
 /// A capture of `stream` has begun. `of_all_threads`: it forbids all threads to allocate but those
@@ -11,9 +14,14 @@ namespace gpupeak::preload {
 void capture_began(CUstream stream, bool of_all_threads);
 /// It is over, be it by failing.
 void capture_ended(CUstream stream);
+extern constinit std::atomic<uint32_t> g_open_captures;
+bool is_captured_here();
 /// Whether what this thread takes from the driver now is taken for a graph. One load where nothing
 /// is captured.
-bool allocates_for_capture();
+inline bool allocates_for_capture() {
+  return __builtin_expect(g_open_captures.load(std::memory_order_acquire) != 0, 0) &&
+         is_captured_here();
+}
 /// In a forked child.
 void forget_captures();
 

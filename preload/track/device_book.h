@@ -29,6 +29,8 @@ inline uint64_t logged_device(int device) {
 Record numbered(uint8_t tag);
 /// Counts and logs the end of a block, which stays in the book.
 void log_free(const DeviceBlock& block, uint32_t api, uint32_t stack);
+/// `block` in place of what the book has of its key; nullptr: there is no room.
+bool replace_block(DeviceBlock* stale, DeviceBlock block, uint32_t api, uint32_t stack);
 /// Puts a block into the book in place of what may have been there: then the old one's end was not
 /// seen. False if the block is there already, or there is no room.
 bool keep_block(uint64_t key, const DeviceBlock& block, uint32_t api, uint32_t stack);
@@ -38,6 +40,7 @@ bool take_block(DeviceBlock* known, DeviceBlock& block, uint32_t api, uint32_t s
 /// It lives on after all.
 void put_back_block(uint64_t key, const DeviceBlock& block);
 /// Puts a new block into the book, counts and logs it.
-void add_block(KeySpace space, uint64_t value, DeviceBlock block, uint32_t api, uint32_t stack);
+void add_block(KeySpace space, uint64_t value, const DeviceBlock& block, uint32_t api,
+               uint32_t stack);
 
 }  // namespace gpupeak::preload

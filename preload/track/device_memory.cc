@@ -4,6 +4,7 @@
 #include "log/log.h"
 #include "thread/emit.h"
 #include "thread/own_stack.h"
+#include "track/block_events.h"
 #include "track/captures.h"
 #include "track/contexts.h"
 #include "track/device_book.h"
@@ -46,7 +47,7 @@ bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceB
   LockGuard guard(g_book.lock);
   DeviceBlock* const known = g_book.blocks.find(key_of(space, value));
   if (known == nullptr || known->kind != GPUPEAK_KIND_POOL) under_way.begin();
-  return take_block(known, block, api, stack);
+  return take_block_here(known, block, api, stack);
 }
 
 void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block) {

@@ -1,0 +1,117 @@
+// A block of device memory comes or goes: kept in the book, counted, numbered, logged. In place,
+// since that is most of what an asynchronous pair costs; rarer calls go through device_book.h.
+// HOOK-SAFE, inside a HookScope, with the book's lock held.
+#pragma once
+
+#include <cstdint>
+
+#include "log/counters.h"
+#include "thread/short_record.h"
+#include "track/captures.h"
+#include "track/device_book.h"
+#include "track/driver_readings.h"
+
+namespace gpupeak::preload {
+
+constexpr uint32_t bit_of(gpupeak_kind kind) {
+  return 1u << kind;
+}
+constexpr uint32_t kInDeviceTotal = bit_of(GPUPEAK_KIND_LINEAR) | bit_of(GPUPEAK_KIND_POOL) |
+                                    bit_of(GPUPEAK_KIND_VMM) | bit_of(GPUPEAK_KIND_ARRAY) |
+                                    bit_of(GPUPEAK_KIND_GRAPH);
+
+/// The lock makes us the only writer of these: others read, so that whole stores are enough.
+inline void store(uint64_t& to, uint64_t value) {
+  __atomic_store_n(&to, value, __ATOMIC_RELAXED);
+}
+
+inline void move(gpupeak_gauge& gauge, int64_t bytes) {
+  const uint64_t live = gauge.live + static_cast<uint64_t>(bytes);
+  store(gauge.live, live);
+  if (live > gauge.peak) store(gauge.peak, live);
+}
+
+inline bool has_counters(int device) {
+  return static_cast<unsigned>(device) < GPUPEAK_LOG_MAX_DEVICES;
+}
+
+/// A block's bytes come (> 0) or go, in the counters page.
+__attribute__((always_inline)) inline void move_gauges(const DeviceBlock& block, int64_t bytes) {
+  gpupeak_counters_page& page = counters();
+  if (block.kind < static_cast<int>(GPUPEAK_FIRST_DEVICE_KIND))
+    return move(block.kind == GPUPEAK_KIND_REGISTERED ? page.registered : page.pinned, bytes);
+  if (block.kind == GPUPEAK_KIND_MANAGED) move(page.managed, bytes);
+  if (!has_counters(block.device)) return;
+  gpupeak_device_counters& device = page.device[block.device];
+  move(device.kind[block.kind - GPUPEAK_FIRST_DEVICE_KIND], bytes);
+  if ((bit_of(block.kind) & kInDeviceTotal) == 0) return;
+  move(device.total, bytes);
+  if (bytes > 0) note_tracked_bytes(block.device, device.total.live);
+}
+
+/// Of an event that is logged at once.
+inline uint64_t next_number() {
+  store(counters().device_events, counters().device_events + 1);
+  return g_book.next_seq++;
+}
+
+/// keep_block()
+__attribute__((always_inline)) inline bool keep_block_here(uint64_t key, const DeviceBlock& block,
+                                                           uint32_t api, uint32_t stack) {
+  bool is_new;
+  DeviceBlock* const place = g_book.blocks.room_for(key, is_new);
+  if (__builtin_expect(!is_new, 0)) return replace_block(place, block, api, stack);
+  *place = block;
+  g_book.blocks.enter(key, place);
+  return true;
+}
+
+/// add_block()
+__attribute__((always_inline)) inline void add_block_here(KeySpace space, uint64_t value,
+                                                          DeviceBlock block, uint32_t api,
+                                                          uint32_t stack) {
+  block.id = g_book.next_id++;
+  if (!keep_block_here(key_of(space, value), block, api, stack)) return;
+  move_gauges(block, static_cast<int64_t>(block.bytes));
+  if (has_counters(block.device)) {
+    uint64_t& allocations = counters().device[block.device].alloc_count;
+    store(allocations, allocations + 1);
+  }
+  const uint64_t number = next_number();
+  ThreadSlot* const slot = ShortRecord::find_slot();
+  if (__builtin_expect(slot == nullptr, 0)) return;
+  ShortRecord record(*slot);
+  record.id(number).id(block.id).u(block.kind).u(logged_device(block.device)).u(value);
+  record.id(block.bytes).u(api).id(stack);
+  record.u(reinterpret_cast<uint64_t>(block.context)).u(reinterpret_cast<uint64_t>(block.pool));
+  record.u(allocates_for_capture() ? 1 : 0).end(GPUPEAK_REC_DEVICE_ALLOC);
+}
+
+/// log_free()
+__attribute__((always_inline)) inline void log_free_here(const DeviceBlock& block, uint32_t api,
+                                                         uint32_t stack) {
+  if (block.id == 0) return;
+  move_gauges(block, -static_cast<int64_t>(block.bytes));
+  const uint64_t number = next_number();
+  ThreadSlot* const slot = ShortRecord::find_slot();
+  if (__builtin_expect(slot == nullptr, 0)) return;
+  ShortRecord record(*slot);
+  record.id(number).id(block.id).u(api).id(stack).end(GPUPEAK_REC_DEVICE_FREE);
+}
+
+/// take_block()
+__attribute__((always_inline)) inline bool take_block_here(DeviceBlock* known, DeviceBlock& block,
+                                                           uint32_t api, uint32_t stack) {
+  if (known == nullptr) return false;
+  block = *known;
+  if (known->id == 0) return true;
+  if (known->opens > 1) {
+    --known->opens;
+    return true;
+  }
+  g_book.blocks.erase(known);
+  log_free_here(block, api, stack);
+  return true;
+}
+
+}  // namespace gpupeak::preload
