@@ -6,12 +6,13 @@
 #include <cstdint>
 
 #include "base/arch.h"
+#include "base/hot.h"
 
 namespace gpupeak::preload {
 
 /// Call once before ticks(). Returns an enum gpupeak_clock.
 uint32_t init_clock();
-extern bool g_use_tsc;
+extern GPUPEAK_OWN bool g_use_tsc;
 uint64_t monotonic_ns();
 uint64_t realtime_ns();
 

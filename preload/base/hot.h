@@ -4,5 +4,8 @@
 
 /// Of a function. (malloc and free, in hooks/malloc_entry_*.S, lie there too.)
 #define GPUPEAK_HOT __attribute__((hot))
+/// Of a variable that another file defines: it is this library's, so that its address is known and
+/// need not be loaded.
+#define GPUPEAK_OWN __attribute__((visibility("hidden")))
 /// Of a variable that has an initial value.
 #define GPUPEAK_HOT_DATA __attribute__((section("gpupeak_hot")))

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/futex_lock.h"
+#include "base/hot.h"
 
 namespace gpupeak::preload {
 
@@ -25,7 +26,8 @@ struct ProcessPage {
   uint64_t initial_brk;  ///< brk at the log's start
   FutexLock missing_hooks;  ///< of hooks/missing_hooks, here so that a child finds it free
 };
-extern ProcessPage* g_process;    ///< never null: g_first_page until there is one of its own
+/// Never null: g_first_page until there is one of its own.
+extern GPUPEAK_OWN ProcessPage* g_process;
 extern bool g_children_know;      ///< a child finds the page wiped, however it was forked
 extern ProcessPage g_first_page;  ///< all zero while it is used
 

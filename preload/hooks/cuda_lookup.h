@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/hot.h"
+
 namespace gpupeak::preload {
 
 /// A row of cuda_table.def at run time.
@@ -24,10 +26,10 @@ struct DriverRow {
                     ///< and flags
   uint32_t api_id;  ///< of base_name in the log's strings
 };
-extern DriverRow g_driver_rows[];
+extern GPUPEAK_OWN DriverRow g_driver_rows[];
 extern const int kDriverRowCount;
 /// Whether the rows' functions have been looked up.
-extern constinit std::atomic<bool> g_driver_is_resolved;
+extern constinit GPUPEAK_OWN std::atomic<bool> g_driver_is_resolved;
 
 /// The real function of a row, if the driver has been looked at and has it.
 inline void* known_function(int row) {

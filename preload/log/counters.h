@@ -4,11 +4,12 @@
 
 #include <cstdint>
 
+#include "base/hot.h"
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::preload {
 
-extern constinit gpupeak_counters_page* g_counters;
+extern constinit GPUPEAK_OWN gpupeak_counters_page* g_counters;
 /// The counters page; before the log is open a private page, so that it can always be written.
 inline gpupeak_counters_page& counters() {
   return *g_counters;

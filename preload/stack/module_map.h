@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/hot.h"
 #include "base/malloc_entry.h"
 
 namespace gpupeak::preload {
@@ -31,7 +32,7 @@ inline bool is_loader_code(uintptr_t ip) {
 }
 /// Whether such frees reach us, which they do not where the program has a malloc of its own. While
 /// false, each stack that is walked asks the loader whether something is gone.
-extern std::atomic<bool> g_hears_loader;
+extern GPUPEAK_OWN std::atomic<bool> g_hears_loader;
 /// Our own code. Callable anywhere.
 bool is_own_code(uintptr_t ip);
 /// The path under which the loader knows this library.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/hot.h"
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::preload {
@@ -27,7 +28,7 @@ void prefetch_trie(const uint64_t* paths, uint32_t count);
 /// the stack up to and with `ip`. 0 when full.
 uint32_t trie_node(uint32_t parent, uintptr_t ip, uint64_t path);
 /// Changes whenever nodes have become invalid: caches of ids made before must be dropped.
-extern constinit std::atomic<uint64_t> g_trie_generation;
+extern constinit GPUPEAK_OWN std::atomic<uint64_t> g_trie_generation;
 /// Set once a thread has followed a FrameRule::kGuessed.
 extern constinit std::atomic<bool> g_guessing;
 inline uint64_t trie_generation() {

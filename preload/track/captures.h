@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/hot.h"
+
 namespace gpupeak::preload {
 
 /// A capture of `stream` has begun. `of_all_threads`: it forbids all threads to allocate but those
@@ -14,7 +16,7 @@ namespace gpupeak::preload {
 void capture_began(CUstream stream, bool of_all_threads);
 /// It is over, be it by failing.
 void capture_ended(CUstream stream);
-extern constinit std::atomic<uint32_t> g_open_captures;
+extern constinit GPUPEAK_OWN std::atomic<uint32_t> g_open_captures;
 bool is_captured_here();
 /// Whether what this thread takes from the driver now is taken for a graph. One load where nothing
 /// is captured.

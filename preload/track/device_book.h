@@ -7,6 +7,7 @@
 
 #include "base/flat_map.h"
 #include "base/futex_lock.h"
+#include "base/hot.h"
 #include "log/record.h"
 #include "track/device_memory.h"
 
@@ -18,7 +19,7 @@ struct DeviceBook {
   uint64_t next_id = 1;
   uint64_t next_seq = 1;
 };
-extern constinit DeviceBook g_book;
+extern constinit GPUPEAK_OWN DeviceBook g_book;
 
 /// A device, or the host, as the log has it.
 inline uint64_t logged_device(int device) {

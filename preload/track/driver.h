@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/hook_scope.h"
+#include "base/hot.h"
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::preload {
@@ -22,7 +23,7 @@ void set_driver_lookup(DriverLookup lookup);
 /// The real function behind an export name, or nullptr: this driver is too old, or there is none.
 void* driver_function(const char* export_name);
 /// Counts the drivers that have been loaded: addresses found in an earlier one are void.
-extern uint32_t g_driver_generation;
+extern GPUPEAK_OWN uint32_t g_driver_generation;
 /// A question to the driver, which may allocate. CUDA_ERROR_NOT_FOUND if it has no such function.
 template <typename Function>
 class DriverFunction;
@@ -66,7 +67,7 @@ int current_device();
 /// False if the driver does not say.
 bool memory_info(uint64_t& free_bytes, uint64_t& total_bytes);
 bool ask_if_capturing(CUstream stream, bool per_thread_default);
-extern constinit std::atomic<bool> g_captures_begun;
+extern constinit GPUPEAK_OWN std::atomic<bool> g_captures_begun;
 /// The driver is asked only once a capture has begun in this process: most never capture.
 inline bool is_capturing(CUstream stream, bool per_thread_default) {
   return __builtin_expect(g_captures_begun.load(std::memory_order_relaxed), 0) &&
@@ -74,7 +75,7 @@ inline bool is_capturing(CUstream stream, bool per_thread_default) {
 }
 void captures_begin();
 int ask_for_stream_device(CUstream stream, bool per_thread_default);
-extern constinit std::atomic<int> g_device_count;  ///< 0: not known yet
+extern constinit GPUPEAK_OWN std::atomic<int> g_device_count;  ///< 0: not known yet
 /// The device that a stream belongs to; kNoDevice if the driver does not say. Not for a capturing
 /// stream. Asked only where there are several.
 inline int stream_device(CUstream stream, bool per_thread_default) {
@@ -99,7 +100,7 @@ CUcontext& primary_context(CUdevice device);
 /// 16 bytes; of a MIG instance where the device is one. False if the driver does not say.
 bool device_uuid(int ordinal, char* uuid);
 void introduce_new_device(int ordinal);
-extern constinit std::atomic<uint32_t> g_introduced;  ///< a bit a device
+extern constinit GPUPEAK_OWN std::atomic<uint32_t> g_introduced;  ///< a bit a device
 /// Logs name, UUID and size of a device at its first sight, and whether its memory is the host's.
 inline void introduce_device(int ordinal) {
   if (ordinal < 0 || ordinal >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/hook_scope.h"
+#include "base/hot.h"
 #include "gpupeak/log_format.h"
 #include "track/api_call.h"
 
@@ -71,7 +72,7 @@ uint32_t readings_logged(int device);
 /// A bit for each device whose tracked bytes have risen to a peak that no reading has met. A rise
 /// of less than a thousandth is let pass, so that a slowly growing program is not read at each
 /// step.
-extern std::atomic<uint32_t> g_unread_peaks;
+extern GPUPEAK_OWN std::atomic<uint32_t> g_unread_peaks;
 /// The driver cannot be asked about this device now.
 void peak_is_not_readable(int device);
 /// `live` bytes of a device are tracked now. Holds the book's lock.

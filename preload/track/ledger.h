@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "base/hook_scope.h"
+#include "base/hot.h"
 #include "base/seen_set.h"
 #include "gpupeak/log_format.h"
 #include "track/driver_readings.h"
@@ -65,7 +66,7 @@ struct Launches {
  private:
   static uint64_t key_in_current_context(uint64_t handle);
 };
-extern Launches g_launches;
+extern GPUPEAK_OWN Launches g_launches;
 
 /// Whether a launch must be bracketed: the first one of this function in its context.
 /// g_launches.before() is the fast path of every launch.
