@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "log/counters.h"
 #include "log/record.h"
 #include "thread/thread_slot.h"
@@ -50,6 +51,8 @@ class ShortRecord {
     slot_.time = time_;
     std::atomic_ref<uint8_t>(*record).store(tag, std::memory_order_release);
     slot_.at = to_;
+    // Who unlocks behind a record waits for its stores: the next ones' place is brought in ahead.
+    arch::prefetch(reinterpret_cast<const char*>(to_) + 128);
   }
 
  private:

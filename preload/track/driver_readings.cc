@@ -10,21 +10,12 @@
 namespace gpupeak::preload {
 namespace {
 
-constinit uint64_t g_read_at[GPUPEAK_LOG_MAX_DEVICES];  // tracked bytes at the highest reading;
-                                                        // under the book's lock
 constinit std::atomic<uint32_t> g_logged[GPUPEAK_LOG_MAX_DEVICES];
 
 }  // namespace
 
 constinit std::atomic<uint32_t> g_unread_peaks{0};
-
-void note_tracked_bytes(int device, uint64_t live) {
-  const uint64_t read_at = g_read_at[device];
-  const uint32_t bit = 1u << device;
-  if (live > read_at + read_at / 1024 &&
-      (g_unread_peaks.load(std::memory_order_relaxed) & bit) == 0)
-    g_unread_peaks |= bit;
-}
+constinit uint64_t g_read_at[GPUPEAK_LOG_MAX_DEVICES];
 
 void log_driver_reading(const DriverReading& reading) {
   introduce_device(reading.device);

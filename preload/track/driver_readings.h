@@ -73,10 +73,18 @@ uint32_t readings_logged(int device);
 /// of less than a thousandth is let pass, so that a slowly growing program is not read at each
 /// step.
 extern GPUPEAK_OWN std::atomic<uint32_t> g_unread_peaks;
+/// Tracked bytes at the highest reading; under the book's lock.
+extern GPUPEAK_OWN uint64_t g_read_at[GPUPEAK_LOG_MAX_DEVICES];
 /// The driver cannot be asked about this device now.
 void peak_is_not_readable(int device);
 /// `live` bytes of a device are tracked now. Holds the book's lock.
-void note_tracked_bytes(int device, uint64_t live);
+inline void note_tracked_bytes(int device, uint64_t live) {
+  const uint64_t read_at = g_read_at[device];
+  const uint32_t bit = 1u << device;
+  if (live > read_at + read_at / 1024 &&
+      (g_unread_peaks.load(std::memory_order_relaxed) & bit) == 0)
+    g_unread_peaks |= bit;
+}
 /// In a forked child. Holds the book's lock.
 void forget_readings();
 
