@@ -1,5 +1,5 @@
-// sigaction and signal: for SIGBUS alone, which log/cut_guard.h guards, they set and tell the
-// program's own action.
+// sigaction and signal, with its other names: for SIGBUS alone, which log/cut_guard.h guards, they
+// set and tell the program's own action.
 #include <csignal>
 
 #include "base/elf_lookup.h"
@@ -11,31 +11,69 @@ using namespace gpupeak::preload;
 namespace {
 
 using Signal = sighandler_t (*)(int, sighandler_t);
+constexpr int kOnce = static_cast<int>(SA_RESETHAND) | SA_NODEFER;
 constinit SetAction g_sigaction = nullptr;
-constinit Signal g_signal = nullptr;
+constinit Signal g_signal = nullptr, g_sysv_signal = nullptr, g_sigset = nullptr;
 
 /// Before the program's first: a look at the loaded libraries is not for signal handlers, nor for a
 /// child forked while another thread had the loader's lock.
 __attribute__((constructor)) void resolve() {
-  if (g_sigaction == nullptr) g_sigaction = reinterpret_cast<SetAction>(find_next("sigaction"));
-  if (g_signal == nullptr) g_signal = reinterpret_cast<Signal>(find_next("signal"));
+  if (g_sigset != nullptr) return;
+  g_sigaction = reinterpret_cast<SetAction>(find_next("sigaction"));
+  g_signal = reinterpret_cast<Signal>(find_next("signal"));
+  g_sysv_signal = reinterpret_cast<Signal>(find_next("__sysv_signal"));
+  g_sigset = reinterpret_cast<Signal>(find_next("sigset"));
+}
+
+/// What `set` does, one of signal's kin: an action for SIGBUS with `flags`, masked while it runs or
+/// not.
+sighandler_t set_handler(const Signal& set, int number, sighandler_t handler, int flags,
+                         bool masked) {
+  if (g_sigset == nullptr) resolve();  // a library's constructor, before ours
+  if (number != SIGBUS || handler == SIG_ERR) return set(number, handler);
+  struct sigaction action {
+  }, old{};
+  action.sa_handler = handler;
+  if (masked) action.sa_mask.__val[0] = 1ul << (SIGBUS - 1);
+  action.sa_flags = flags;
+  return program_action(g_sigaction, &action, &old) == 0 ? old.sa_handler : SIG_ERR;
 }
 
 }  // namespace
 
 GPUPEAK_EXPORT int sigaction(int number, const struct sigaction* action, struct sigaction* old) {
-  if (g_sigaction == nullptr) resolve();  // a library's constructor, before ours
+  if (g_sigset == nullptr) resolve();
   return number == SIGBUS ? program_action(g_sigaction, action, old)
                           : g_sigaction(number, action, old);
 }
 
 GPUPEAK_EXPORT sighandler_t signal(int number, sighandler_t handler) {
-  if (g_signal == nullptr) resolve();
-  if (number != SIGBUS || handler == SIG_ERR) return g_signal(number, handler);
-  struct sigaction action {
-  }, old{};
-  action.sa_handler = handler;
-  action.sa_mask.__val[0] = 1ul << (SIGBUS - 1);
-  action.sa_flags = SA_RESTART;
-  return program_action(g_sigaction, &action, &old) == 0 ? old.sa_handler : SIG_ERR;
+  return set_handler(g_signal, number, handler, SA_RESTART, true);
+}
+
+GPUPEAK_EXPORT sighandler_t bsd_signal(int number, sighandler_t handler) {
+  return set_handler(g_signal, number, handler, SA_RESTART, true);
+}
+
+GPUPEAK_EXPORT sighandler_t ssignal(int number, sighandler_t handler) {
+  return set_handler(g_signal, number, handler, SA_RESTART, true);
+}
+
+GPUPEAK_EXPORT sighandler_t sysv_signal(int number, sighandler_t handler) {
+  return set_handler(g_sysv_signal, number, handler, kOnce, false);
+}
+
+/// What signal() is in a program that asks for the C standard alone.
+GPUPEAK_EXPORT sighandler_t __sysv_signal(int number, sighandler_t handler) {
+  return set_handler(g_sysv_signal, number, handler, kOnce, false);
+}
+
+/// It moves the signal's mask as well: the C library does that, and only its answer may be wrong.
+GPUPEAK_EXPORT sighandler_t sigset(int number, sighandler_t handler) {
+  if (g_sigset == nullptr) resolve();
+  if (number != SIGBUS) return g_sigset(number, handler);
+  struct sigaction before {};
+  program_action(g_sigaction, nullptr, &before);
+  const sighandler_t answer = g_sigset(number, handler);
+  return answer == SIG_ERR || answer == SIG_HOLD ? answer : before.sa_handler;
 }

@@ -91,7 +91,7 @@ int program_action(SetAction set, const struct sigaction* action, struct sigacti
   struct sigaction ours {};
   if (action != nullptr) ours = *action;
   // Where it is ignored we stay away: that outlives exec, and a handler does not. Our own comes
-  // back from who learned of it by another way (sysv_signal, a bare system call).
+  // back from who learned of it by another way (a bare system call).
   if (is_ours && action != nullptr && action->sa_handler != SIG_IGN &&
       action->sa_sigaction != &on_bus_error) {
     const Handler handler = action->sa_sigaction;  // nullptr for SIG_DFL

@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint32_t kDead = UINT32_MAX;
 constexpr uint32_t kFirstBuckets = 4096;
+constexpr uint32_t kFewNodes = 1 << 18;  ///< as many as there are addresses for if those are few
 
 struct Node {
   uintptr_t ip;
@@ -97,7 +98,7 @@ bool double_buckets() {
 }
 
 bool reserve() {
-  for (uint32_t capacity = addresses_are_limited() ? 1u << 18 : 1u << 26; capacity >= 1u << 16;
+  for (uint32_t capacity = addresses_are_limited() ? kFewNodes : 1u << 26; capacity >= 1u << 16;
        capacity >>= 2) {
     const size_t node_bytes = capacity * sizeof(Node);
     void* nodes = reserve_addresses(node_bytes);
@@ -192,6 +193,19 @@ void forget_nodes(uintptr_t begin, uintptr_t end) {
 
 void drop_cached_stacks() {
   g_trie_generation.fetch_add(1, std::memory_order_release);
+}
+
+void give_back_spare_nodes() {
+  if (g_trie.buckets == nullptr) return;
+  const uint32_t committed = (bucket_mask() + 1) * 2;
+  const uint32_t kept = committed * 2 > kFewNodes ? committed * 2 : kFewNodes;
+  std::atomic_ref<uint32_t> capacity(g_trie.capacity);
+  uint32_t before = capacity.load();
+  do {
+    if (before <= kept) return;
+  } while (!capacity.compare_exchange_weak(before, kept));
+  sys::munmap(g_trie.nodes + kept, (size_t{before} - kept) * sizeof(Node));
+  sys::munmap(g_trie.buckets + kept, (size_t{before} - kept) * sizeof(uint32_t));
 }
 
 void redefine_nodes() {

@@ -38,6 +38,9 @@ inline uint64_t trie_generation() {
 void drop_cached_stacks();
 /// Code in [begin, end) was unloaded: its nodes are not used again, though they keep their meaning.
 void forget_nodes(uintptr_t begin, uintptr_t end);
+/// Keeps addresses for one doubling of the nodes at hand, or for as many as are reserved where
+/// addresses are few. The definitions' lock is held, unless this process does not record.
+void give_back_spare_nodes();
 /// In a forked child: defines all nodes again in the new log, under their old ids.
 void redefine_nodes();
 

@@ -1,5 +1,5 @@
 /* A program that has SIGBUS of its own, by a file that it cut or sent, and looks at what it set.
- * usage: bus_error died|raised|handler|once|signal|ignored|vforked|restored */
+ * usage: bus_error died|raised|handler|once|signal|named|sysv|sigset|ignored|vforked|restored */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <setjmp.h>
@@ -11,6 +11,11 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* Not all of them are declared in each mode of the compiler, and some with a warning. */
+typedef void (*handler)(int);
+extern handler other_signal(int, handler) __asm__("bsd_signal");
+extern handler set_and_unmask(int, handler) __asm__("sigset");
 
 static sigjmp_buf out;
 static char* page;
@@ -56,6 +61,17 @@ static __attribute__((noinline)) void reset_in_child(void) {
   fflush(stdout);
 }
 
+/* By the signal() of a program that asks for the C standard alone. */
+static int catch_once(void) {
+  printf("before: %d\n", sysv_signal(SIGBUS, SIG_DFL) == SIG_DFL);
+  printf("before: %d\n", __sysv_signal(SIGBUS, plain) == SIG_DFL);
+  say_action();
+  if (sigsetjmp(out, 1) == 0) *page = 1;
+  say_action();
+  printf("before: %d\n", sysv_signal(SIGBUS, SIG_DFL) == SIG_DFL);
+  return 0;
+}
+
 int main(int argc, char** argv) {
   const char* mode = argc > 1 ? argv[1] : "";
   char name[] = "/tmp/bus_error.XXXXXX";
@@ -87,6 +103,17 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "signal") == 0) {
     printf("before: %d\n", signal(SIGBUS, plain) == SIG_DFL);
     printf("before: %d\n", signal(SIGBUS, plain) == plain);
+  }
+  if (strcmp(mode, "named") == 0) { /* signal's other names */
+    printf("before: %d\n", ssignal(SIGBUS, SIG_DFL) == SIG_DFL);
+    printf("before: %d\n", other_signal(SIGBUS, plain) == SIG_DFL);
+    printf("before: %d\n", signal(SIGBUS, plain) == plain);
+  }
+  if (strcmp(mode, "sysv") == 0) return catch_once();
+  if (strcmp(mode, "sigset") == 0) {
+    printf("before: %d\n", set_and_unmask(SIGBUS, plain) == SIG_DFL);
+    printf("before: %d\n", set_and_unmask(SIGBUS, SIG_HOLD) == plain);
+    printf("before: %d\n", set_and_unmask(SIGBUS, plain) == SIG_HOLD);
   }
   if (strcmp(mode, "ignored") == 0) {
     signal(SIGBUS, SIG_IGN);

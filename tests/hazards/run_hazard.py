@@ -29,6 +29,7 @@ CASE = sys.argv[3]
 COMMAND = sys.argv[4:]
 # By program, 0 elsewhere: one that ends too early without the preload shows nothing.
 EXIT_CODES = {"hazard_much": 9, "hazard_before_and_after": 5, "hazard_exec_same_process": 6}
+ENDS_WELL = ("bus_handler", "bus_signal", "bus_named", "bus_sysv", "bus_sigset", "bus_vforked")
 HEAP_OF_LIBC = 96 << 10  # what libc and the loader allocate for themselves, at most
 
 
@@ -94,15 +95,18 @@ def case_plain(folder):
     no_repairs(plain(folder))
 
 
+case_limits_setrlimit = case_limits_prlimit = case_limits_forked = case_plain
+
+
 def case_bus_error(folder):
     """A SIGBUS of the program's own ends in what the program wants, and it finds the actions that it set."""
     native, preloaded = run(folder, False), run(folder, True)
-    same(native, preloaded, 0 if CASE in ("bus_handler", "bus_signal", "bus_vforked") else -signal.SIGBUS)
+    same(native, preloaded, 0 if CASE in ENDS_WELL else -signal.SIGBUS)
     (log,) = logs(folder)
     report(log)
 
 
-for mode in ("died", "raised", "handler", "once", "signal", "ignored", "vforked", "restored"):
+for mode in ("died", "raised", "handler", "once", "signal", "named", "sysv", "sigset", "ignored", "vforked", "restored"):
     globals()["case_bus_" + mode] = case_bus_error
 
 
