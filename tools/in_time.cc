@@ -86,9 +86,11 @@ class Attempt {
     while (waitpid(child_, &status, 0) < 0 && errno == EINTR) {
     }
     child_ = -1;
-    failed_ = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-    return failed_ ? std::nullopt : std::optional(text_);
+    failed_ = WIFEXITED(status) && WEXITSTATUS(status) != 0;
+    const bool died = WIFSIGNALED(status);  // of too little memory or stack, or of damaged symbols
+    return failed_ || died ? std::nullopt : std::optional(text_);
   }
+  /// There is no summary, and an exception says why.
   bool failed() const { return failed_; }
 
  private:

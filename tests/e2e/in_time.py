@@ -69,6 +69,14 @@ def case_names():
         expect(hint in said and hint not in "".join(named), said)
 
 
+def case_died():
+    """Who reads the names may die of them: `run` ends as the program did, and tells all but the names."""
+    with tempfile.TemporaryDirectory() as folder:
+        said = text("run", "-o", os.path.join(folder, "x.gplog"), "--", MUCH, code=9, LD_PRELOAD=SLOW_OPEN,
+                    SLOW_FILE=os.path.basename(MUCH), OPEN_KILLS="1")
+        expect("gpupeak: peak " in said and "has no names yet" in said and "exit 9" in said, said)
+
+
 def case_losses():
     """What is lost, and that the program has no end, is said before any figure."""
     with tempfile.TemporaryDirectory() as folder:

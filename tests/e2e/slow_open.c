@@ -1,8 +1,9 @@
 // Preloaded into the command: a file whose name ends with SLOW_FILE opens after a minute, as on a
-// disk that is far away.
+// disk that is far away. With OPEN_KILLS who opens it dies, as of damaged symbols.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +11,10 @@
 static int slowly(const char* function, const char* path, int flags, int mode) {
   const char* slow = getenv("SLOW_FILE");
   const size_t length = strlen(path), wanted = slow != NULL ? strlen(slow) : 0;
-  if (wanted > 0 && length >= wanted && strcmp(path + length - wanted, slow) == 0) sleep(60);
+  if (wanted > 0 && length >= wanted && strcmp(path + length - wanted, slow) == 0) {
+    if (getenv("OPEN_KILLS") != NULL) raise(SIGSEGV);
+    sleep(60);
+  }
   return ((int (*)(const char*, int, int))dlsym(RTLD_NEXT, function))(path, flags, mode);
 }
 
