@@ -13,14 +13,17 @@
 namespace gpupeak::preload {
 namespace {
 
-void* find_in_table(const SymbolTable& table, const char* name) {
-  const ElfW(Sym)* symbol = find_entry(table, name);
+void* address_of(const SymbolTable& table, const ElfW(Sym) * symbol) {
   if (symbol == nullptr) return nullptr;
   void* at = reinterpret_cast<void*>(table.bias + symbol->st_value);
   if (ELF64_ST_TYPE(symbol->st_info) == STT_GNU_IFUNC) {
     at = arch::resolved(reinterpret_cast<uintptr_t>(at));
   }
   return at;
+}
+
+void* find_in_table(const SymbolTable& table, const char* name) {
+  return address_of(table, find_entry(table, name));
 }
 
 bool holds(const dl_phdr_info& object, const void* address) {
@@ -59,6 +62,16 @@ bool needs(const SymbolTable& user, const dl_phdr_info& object, const SymbolTabl
   return false;
 }
 
+/// Programs ask for the C library's functions by their first versions. A library that takes their
+/// place may have that version alone, and not by default (glibc's libc_malloc_debug); in the C
+/// library itself such are older functions.
+void* find_next_in(const dl_phdr_info& object, const char* name) {
+  const SymbolTable table = symbol_table(object);
+  if (void* found = find_in_table(table, name)) return found;
+  return named(object, "libc.so.6") ? nullptr
+                                    : address_of(table, find_entry_of_any_version(table, name));
+}
+
 }  // namespace
 
 Symbol find_symbol(const dl_phdr_info& object, const char* name) {
@@ -73,7 +86,7 @@ void* find_next(const char* name) {
   bool after_ourselves = false;
   for_each_object([&](const dl_phdr_info& object) {
     if (after_ourselves) {
-      found = find_in_table(symbol_table(object), name);
+      found = find_next_in(object, name);
     } else {
       after_ourselves = holds(object, reinterpret_cast<const void*>(&find_next));
     }

@@ -7,15 +7,18 @@
 namespace gpupeak::preload {
 namespace {
 
-const ElfW(Sym) * definition(const SymbolTable& table, uint32_t index, const char* name) {
+enum class Version { kDefault, kAny };
+
+const ElfW(Sym) *
+    definition(const SymbolTable& table, uint32_t index, const char* name, Version version) {
   const ElfW(Sym)& symbol = table.symbols[index];
   if (symbol.st_shndx == SHN_UNDEF || symbol.st_value == 0) return nullptr;
-  if (table.versions != nullptr && (table.versions[index] & 0x8000) != 0)
-    return nullptr;  // not default
+  const bool is_default = table.versions == nullptr || (table.versions[index] & 0x8000) == 0;
+  if (version == Version::kDefault && !is_default) return nullptr;
   return strcmp(table.strings + symbol.st_name, name) == 0 ? &symbol : nullptr;
 }
 
-const ElfW(Sym) * find_by_gnu_hash(const SymbolTable& table, const char* name) {
+const ElfW(Sym) * find_by_gnu_hash(const SymbolTable& table, const char* name, Version version) {
   uint32_t hash = 5381;
   for (const char* c = name; *c != 0; ++c) hash = hash * 33 + static_cast<unsigned char>(*c);
   const uint32_t buckets = table.gnu_hash[0];
@@ -29,13 +32,13 @@ const ElfW(Sym) * find_by_gnu_hash(const SymbolTable& table, const char* name) {
   for (;; ++index) {
     const uint32_t other = chain[index - first];
     if ((other | 1) == (hash | 1)) {
-      if (const ElfW(Sym)* symbol = definition(table, index, name)) return symbol;
+      if (const ElfW(Sym)* symbol = definition(table, index, name, version)) return symbol;
     }
     if ((other & 1) != 0) return nullptr;
   }
 }
 
-const ElfW(Sym) * find_by_sysv_hash(const SymbolTable& table, const char* name) {
+const ElfW(Sym) * find_by_sysv_hash(const SymbolTable& table, const char* name, Version version) {
   uint32_t hash = 0;
   for (const char* c = name; *c != 0; ++c) {
     hash = (hash << 4) + static_cast<unsigned char>(*c);
@@ -47,8 +50,15 @@ const ElfW(Sym) * find_by_sysv_hash(const SymbolTable& table, const char* name) 
   const uint32_t* bucket = table.sysv_hash + 2;
   const uint32_t* chain = bucket + buckets;
   for (uint32_t i = bucket[hash % buckets]; i != 0; i = chain[i]) {
-    if (const ElfW(Sym)* symbol = definition(table, i, name)) return symbol;
+    if (const ElfW(Sym)* symbol = definition(table, i, name, version)) return symbol;
   }
+  return nullptr;
+}
+
+const ElfW(Sym) * find(const SymbolTable& table, const char* name, Version version) {
+  if (table.symbols == nullptr || table.strings == nullptr) return nullptr;
+  if (table.gnu_hash != nullptr) return find_by_gnu_hash(table, name, version);
+  if (table.sysv_hash != nullptr) return find_by_sysv_hash(table, name, version);
   return nullptr;
 }
 
@@ -112,10 +122,11 @@ uint32_t symbol_count(const SymbolTable& table) {
 }
 
 const ElfW(Sym) * find_entry(const SymbolTable& table, const char* name) {
-  if (table.symbols == nullptr || table.strings == nullptr) return nullptr;
-  if (table.gnu_hash != nullptr) return find_by_gnu_hash(table, name);
-  if (table.sysv_hash != nullptr) return find_by_sysv_hash(table, name);
-  return nullptr;
+  return find(table, name, Version::kDefault);
+}
+
+const ElfW(Sym) * find_entry_of_any_version(const SymbolTable& table, const char* name) {
+  return find(table, name, Version::kAny);
 }
 
 }  // namespace gpupeak::preload

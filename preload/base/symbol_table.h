@@ -24,6 +24,8 @@ SymbolTable symbol_table(const dl_phdr_info& object);
 
 /// The entry that defines `name` by default; nullptr if none does.
 const ElfW(Sym) * find_entry(const SymbolTable& table, const char* name);
+/// The first that defines it, by default or for those alone who ask for its version.
+const ElfW(Sym) * find_entry_of_any_version(const SymbolTable& table, const char* name);
 /// Entries of the table.
 uint32_t symbol_count(const SymbolTable& table);
 

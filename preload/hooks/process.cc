@@ -53,11 +53,19 @@ constinit Leave g_leave = nullptr;
   for (;;) sys::call6(SYS_exit_group, code, 0, 0, 0, 0, 0);
 }
 
+/// quick_exit calls no destructors. Ours is the last of what it calls, since it is the first.
+void end_quickly(void*) {
+  end_process();
+}
+
 __attribute__((constructor)) void begin() {
   g_leave = reinterpret_cast<Leave>(find_next("_exit"));
   finish_start();
   take_over_rule_pools(nullptr);
   pthread_atfork(nullptr, nullptr, &on_fork_in_child);
+  using AtQuickExit = int (*)(void (*)(void*), void*);
+  if (void* const at_quick_exit = find_next("__cxa_at_quick_exit"))
+    reinterpret_cast<AtQuickExit>(at_quick_exit)(&end_quickly, nullptr);
 }
 
 __attribute__((destructor)) void end() {

@@ -28,7 +28,7 @@ from common import Skipped, environment, expect, expect_nothing_dropped, logs, r
 CASE = sys.argv[3]
 COMMAND = sys.argv[4:]
 # By program, 0 elsewhere: one that ends too early without the preload shows nothing.
-EXIT_CODES = {"hazard_much": 9, "hazard_before_and_after": 5, "hazard_exec_same_process": 6}
+EXIT_CODES = {"hazard_much": 9, "hazard_before_and_after": 5, "hazard_exec_same_process": 6, "hazard_quick_end": 4}
 ENDS_WELL = ("bus_handler", "bus_signal", "bus_named", "bus_sysv", "bus_sigset", "bus_vforked")
 HEAP_OF_LIBC = 96 << 10  # what libc and the loader allocate for themselves, at most
 
@@ -260,6 +260,26 @@ def case_sizes_memcheck(folder):
     program = ["valgrind", "-q", "--error-exitcode=9", "--soname-synonyms=somalloc=nouserintercepts", *COMMAND]
     done = run(folder, True, program)
     expect(done.returncode == 0 and done.stderr == b"", f"exit {done.returncode}: {done.stderr!r}")
+
+
+def case_debugged(folder):
+    """glibc's debugging allocator, preloaded behind us, is called as it is without us."""
+    debugger = "libc_malloc_debug.so.0"
+    trace = os.path.join(folder, "trace")
+    native = subprocess.run(COMMAND, env=environment(folder, False) | dict(LD_PRELOAD=debugger, MALLOC_TRACE=trace),
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    if b"cannot be preloaded" in native.stderr:
+        raise Skipped("this glibc has its debugging allocator within")
+    preloaded = run(folder, True, LD_PRELOAD=f"{sys.argv[1]} {debugger}", MALLOC_TRACE=trace)
+    same(native, preloaded)
+    (log,) = logs(folder)
+    no_repairs(report(log))
+
+
+def case_ended(folder):
+    """However the program ends, the log says that it did."""
+    codes = [w["code"] for w in plain(folder)["quality"]["warnings"]]
+    expect("GP002" not in codes, f"a log without an end: {codes}")
 
 
 def case_kill9(folder):
