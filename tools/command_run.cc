@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -73,9 +74,18 @@ void forward_signals() {
   struct sigaction action {};
   action.sa_sigaction = forward_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGALRM,
+                           SIGVTALRM, SIGPROF, SIGXCPU, SIGIO, SIGPWR, SIGSTKFLT}) {
     sigaction(signal, &action, nullptr);
   }
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaction(signal, &action, nullptr);
+}
+
+/// In the child: SIGKILL cannot be handed on. Who sends it to us alone (subprocess.run with a
+/// timeout) means the program, which would go on by itself and keep its GPU.
+void end_with_launcher(pid_t launcher) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != launcher) raise(SIGKILL);  // it was killed before
 }
 
 uint64_t now_ns(clockid_t clock) {
@@ -302,6 +312,7 @@ int run(const RunOptions& options) {
   std::optional<OutputPhases> output;
   if (!options.phases_on_output.empty()) output.emplace(options.phases_on_output);
   const uint64_t began = now_ns(CLOCK_REALTIME);
+  const pid_t launcher = getpid();
   const pid_t child = fork();
   if (child < 0) {
     say("cannot fork: {}", strerror(errno));
@@ -309,6 +320,7 @@ int run(const RunOptions& options) {
   }
   if (child == 0) {
     signal(SIGPIPE, inherited);
+    end_with_launcher(launcher);
     if (output) output->redirect();
     exec_program(options, preload, pattern, children, failure[1]);
   }

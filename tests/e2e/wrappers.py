@@ -3,9 +3,11 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 from common import GPUPEAK, Skipped, expect, run_checks
 
@@ -190,6 +192,32 @@ def left_early(folder):
     expect(not found["quality"]["log_complete"] and found["run"]["duration_ns"] > 1_000_000_000, str(found["run"]))
 
 
+def killed_launcher(folder):
+    """Who kills `run` means the program: its standard output is closed at once, and so nobody waits for its end."""
+    running = subprocess.Popen([GPUPEAK, "run", "-q", "-o", os.path.join(folder, "d.gplog"), "--", "sh", "-c", "echo; exec sleep 30"],
+                               stdout=subprocess.PIPE)
+    running.stdout.readline()
+    running.kill()
+    running.wait()
+    began = time.monotonic()
+    running.stdout.read()
+    running.stdout.close()
+    expect(time.monotonic() - began < 20, "the program went on")
+
+
+def signals(folder):
+    """A signal that would end the program reaches it when it is sent to `run`."""
+    program = "import signal, sys, time\nfor s in map(int, sys.argv[1:]):\n signal.signal(s, lambda n, _: sys.exit(n))\n" \
+              "print(flush=True)\nfor _ in range(300): time.sleep(0.1)"
+    for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGXCPU, signal.SIGPROF, signal.SIGRTMIN, signal.SIGRTMAX):
+        running = subprocess.Popen([GPUPEAK, "run", "-q", "-o", os.path.join(folder, "d.gplog"), "--", "/usr/bin/python3", "-c", program,
+                                    str(int(number))], stdout=subprocess.PIPE)
+        running.stdout.readline()
+        running.send_signal(number)
+        expect(running.wait(20) == number, f"{number!r}: exit {running.returncode}")
+        running.stdout.close()
+
+
 def past_handlers(folder):
     """_exit, by which dash and os._exit leave, is an end, but not that of the process which a vfork child shares its memory with."""
     run(folder, "/usr/bin/python3", "-c", "import os; os._exit(5)", code=5)
@@ -242,5 +270,5 @@ def main():
         CASES[sys.argv[5]](folder)
 
 
-CASES = {case.__name__: case for case in (exec_away, slow_wrapper, wrapper_with_gpu, old_log, children, other_run, left_early, past_handlers, odd_names, bad_stderr)}
+CASES = {case.__name__: case for case in (exec_away, slow_wrapper, wrapper_with_gpu, old_log, children, other_run, left_early, killed_launcher, signals, past_handlers, odd_names, bad_stderr)}
 run_checks(main)
