@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -92,18 +93,6 @@ uint64_t now_ns(clockid_t clock) {
   timespec now{};
   clock_gettime(clock, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
-
-/// Where a build folder or an installation keeps the library, seen from this program.
-fs::path find_preload() {
-  std::error_code error;
-  const fs::path folder = own_path().parent_path();
-  for (const char* place : {"../preload/libgpupeak.so", "../lib/gpupeak/libgpupeak.so",
-                            "../lib64/gpupeak/libgpupeak.so"}) {
-    const fs::path library = (folder / place).lexically_normal();
-    if (fs::exists(library, error)) return library;
-  }
-  return {};
 }
 
 /// A name for the library that LD_PRELOAD can hold: spaces and colons separate there and cannot be
@@ -272,15 +261,30 @@ std::string log_size(const std::string& text) {
   return fmt::format("'{}' is not a size such as 1GiB, or off", text);
 }
 
+/// Whether there is room for a log's first chunks.
+bool has_room(const std::string& folder) {
+  constexpr uint64_t kLeastBytes = 64 << 10;
+  struct statvfs disk {};
+  return statvfs(folder.c_str(), &disk) != 0 || disk.f_bavail * disk.f_frsize >= kLeastBytes;
+}
+
+/// Says why no log can be written there. The library would say so, too.
+bool can_be_written(const std::string& pattern, bool quiet) {
+  const std::string folder = fs::path(pattern).parent_path().string();
+  if (folder.find('%') != std::string::npos) return true;  // not known yet
+  const int error = access(folder.c_str(), W_OK | X_OK) != 0 ? errno
+                    : has_room(folder)                       ? 0
+                                                             : ENOSPC;
+  if (error != 0 && !quiet) {
+    say("cannot write a log into {}: {}. Nothing will be recorded; choose another place with -o",
+        collector::escape(folder), strerror(error));
+  }
+  return error == 0;
+}
+
 /// Before the program starts: what was recorded earlier under this name is not to be taken for this
 /// run's, if this one records nothing.
 void prepare_place(const RunOptions& options, const std::string& pattern) {
-  const std::string folder = fs::path(pattern).parent_path().string();
-  const bool is_known = folder.find('%') == std::string::npos;
-  if (is_known && access(folder.c_str(), W_OK | X_OK) != 0 && !options.quiet) {
-    say("cannot write a log into {}: {}. Nothing will be recorded; choose another place with -o",
-        collector::escape(folder), strerror(errno));
-  }
   if (pattern.find('%') != std::string::npos) return;
   if (remove_old_log(pattern) == OldLog::kInUse && !options.quiet) {
     say("{} is the log of a process that still runs; this run's gets another name",
@@ -289,9 +293,11 @@ void prepare_place(const RunOptions& options, const std::string& pattern) {
 }
 
 int run(const RunOptions& options) {
+  if (options.out == "-")
+    throw collector::UsageError("-o: a log is a file; standard output is the program's own");
   // Whoever reads what is said may leave first; the program gets what we were given.
   const auto inherited = signal(SIGPIPE, SIG_IGN);
-  const fs::path library = find_preload();
+  const fs::path library = preload_library();
   if (library.empty()) {
     say("libgpupeak.so is not beside this command (../lib/gpupeak or ../preload)");
     return kOwnFailure;
@@ -307,8 +313,10 @@ int run(const RunOptions& options) {
     say("cannot make a pipe: {}", strerror(errno));
     return kOwnFailure;
   }
+  const bool is_writable = can_be_written(pattern, options.quiet);
   prepare_place(options, pattern);
-  if (!options.quiet) say("recording to {}   (-q to silence)", collector::escape(pattern));
+  if (is_writable && !options.quiet)
+    say("recording to {}   (-q to silence)", collector::escape(pattern));
   std::optional<OutputPhases> output;
   if (!options.phases_on_output.empty()) output.emplace(options.phases_on_output);
   const uint64_t began = now_ns(CLOCK_REALTIME);
@@ -350,11 +358,12 @@ int run(const RunOptions& options) {
   }
   std::string said;
   if (!options.quiet) {
-    if (logs.empty())
-      say_why_there_is_no_log(options.command[0]);
-    else
+    if (!logs.empty()) {
       said =
           print_summary(logs, fs::path(children).parent_path().string(), options.summary_within_s);
+    } else if (is_writable) {
+      say_why_there_is_no_log(options.command[0]);
+    }
     if (!logs.empty() && !is_alone) tell_of_children(logs, largest_rss);
   }
   if (compress_logs(logs, compression(options.compress), options.quiet, g_stop))

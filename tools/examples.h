@@ -24,8 +24,6 @@ Examples:
   gpupeak fit --gpu T4 bert.gplog              would it fit a smaller card
   gpupeak timeline bert.gplog                  memory over time; --svg FILE draws it
   gpupeak dump bert.gplog | grep device_alloc
-
-Without this command: LD_PRELOAD=/path/to/libgpupeak.so program arguments...
 )";
 
 struct VerbExamples {

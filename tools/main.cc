@@ -1,4 +1,5 @@
 // The command `gpupeak`: parses, calls a verb, turns what is thrown into exit codes.
+#include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -10,6 +11,7 @@
 #include "help_text.h"
 #include "parse.h"
 #include "say.h"
+#include "self.h"
 
 int main(int argc, char** argv) {
   using namespace gpupeak;
@@ -22,7 +24,9 @@ int main(int argc, char** argv) {
   line.app.set_version_flag("-V,--version", std::string("gpupeak ") + GPUPEAK_VERSION);
   line.app.name("gpupeak");
   line.app.require_subcommand(1);
-  line.app.footer(tools::kExamples);
+  const std::string library = tools::preload_library().string();
+  line.app.footer(fmt::format("{}\nWithout this command: LD_PRELOAD={} program arguments...\n",
+                              tools::kExamples, library));
   line.app.formatter(std::make_shared<tools::HelpText>());
   for (const auto add :
        {tools::add_run,        tools::add_mark,   tools::add_report,   tools::add_diff,

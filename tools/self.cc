@@ -13,4 +13,15 @@ fs::path own_path() {
   return own;
 }
 
+fs::path preload_library() {
+  std::error_code error;
+  const fs::path folder = own_path().parent_path();
+  for (const char* place : {"../preload/libgpupeak.so", "../lib/gpupeak/libgpupeak.so",
+                            "../lib64/gpupeak/libgpupeak.so"}) {
+    const fs::path library = (folder / place).lexically_normal();
+    if (fs::exists(library, error)) return library;
+  }
+  return {};
+}
+
 }  // namespace gpupeak::tools

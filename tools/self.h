@@ -7,5 +7,7 @@ namespace gpupeak::tools {
 
 /// This program's file, also where there is no /proc.
 std::filesystem::path own_path();
+/// The library that records, where a build folder or an installation keeps it; empty: nowhere.
+std::filesystem::path preload_library();
 
 }  // namespace gpupeak::tools

@@ -105,6 +105,7 @@ MISTAKES = {
     "Running a program": [
         ("run", 2, "no command is named"),
         ("run -o x.gplog", 2, "no command is named"),
+        ("run -o - -- true", 2, "a log is a file"),
         ("run --hots off -- true", 2, "did you mean --host?"),
         ("run --host on -- true", 2, "there is no 'on'"),
         ("run --summary-within soon -- true", 2, "no number of seconds"),

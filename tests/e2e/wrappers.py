@@ -238,6 +238,21 @@ def odd_names(folder):
         expect("\x1b" not in said and "\\x1b" in said, repr(said))
 
 
+def no_place(folder):
+    """Where no log can be written, that is the reason which is told, and no other."""
+    _, said = run(folder, "/bin/true", out="nowhere/d.gplog")
+    expect("Nothing will be recorded" in said and "recording to" not in said and "statically linked" not in said, said)
+    disk = os.path.join(folder, "disk")
+    os.mkdir(disk)
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", disk], check=False).returncode:
+        raise Skipped("tmpfs cannot be mounted here")
+    try:
+        _, said = run(folder, "/bin/true", out="disk/d.gplog")
+        expect("No space left" in said and "recording to" not in said and "statically linked" not in said, said)
+    finally:
+        subprocess.run(["umount", disk], check=False)
+
+
 def bad_stderr(folder):
     """Standard error closed, full, or without a reader: the program runs and gives its code."""
     out = os.path.join(folder, "d.gplog")
@@ -270,5 +285,5 @@ def main():
         CASES[sys.argv[5]](folder)
 
 
-CASES = {case.__name__: case for case in (exec_away, slow_wrapper, wrapper_with_gpu, old_log, children, other_run, left_early, killed_launcher, signals, past_handlers, odd_names, bad_stderr)}
+CASES = {case.__name__: case for case in (exec_away, slow_wrapper, wrapper_with_gpu, old_log, children, other_run, left_early, killed_launcher, signals, past_handlers, odd_names, no_place, bad_stderr)}
 run_checks(main)
