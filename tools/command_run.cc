@@ -167,27 +167,32 @@ void set_unless_empty(const char* name, const std::string& value) {
   _exit(written == sizeof error && error == ENOENT ? kNotFound : kCannotExec);
 }
 
-/// Whether a process, which may have ended but was not waited for yet, has waited for children of
-/// its own: any of them has had minor faults.
-bool had_children(pid_t process) {
+/// What the kernel still tells of a process that has ended and was not waited for yet.
+struct Ended {
+  bool had_children = true;  ///< and has waited for them; so where it is not known
+  std::string name;          ///< of its last program, or what it called itself; empty: not known
+};
+
+Ended look_at_ended(pid_t process) {
   std::ifstream stat(fmt::format("/proc/{}/stat", process));
-  std::string text((std::istreambuf_iterator<char>(stat)), {});
-  const size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return true;  // not known
+  const std::string text((std::istreambuf_iterator<char>(stat)), {});
+  const size_t name_begin = text.find('('), name_end = text.rfind(')');
+  if (name_begin == std::string::npos || name_end == std::string::npos) return {};
   std::istringstream fields(text.substr(name_end + 1));
   constexpr int kMinorFaultsOfChildren = 11, kFirst = 3;
   std::string field;
   for (int i = kFirst; i <= kMinorFaultsOfChildren; ++i) fields >> field;
-  return field != "0";
+  return {field != "0",  // any child has had minor faults
+          text.substr(name_begin + 1, name_end - name_begin - 1)};
 }
 
 /// Waits for the program's end, not for its stops: the shell that stopped us together will resume
 /// us together.
-int wait_for(pid_t child, rusage& usage, bool& is_alone) {
+int wait_for(pid_t child, rusage& usage, Ended& end) {
   siginfo_t ended;
   while (waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
   }
-  is_alone = !had_children(child);
+  end = look_at_ended(child);
   int status = 0;
   while (wait4(child, &status, 0, &usage) < 0 && errno == EINTR) {
   }
@@ -204,6 +209,18 @@ void tell_of_children(const std::vector<RunLog>& logs, uint64_t largest_rss_byte
       fmt::format("  not recorded: child processes (--children all); the largest of them and "
                   "it had RSS {}\n",
                   collector::size_text(largest_rss_bytes, {})));
+}
+
+/// Where the log has no end though the process ended by itself, and under another name than it
+/// began with: a wrapper has become a program that does not load the library.
+void tell_of_last_program(const RunLog& log, const std::string& command, const std::string& name) {
+  constexpr size_t kLongest = 15;  // the kernel's names
+  const std::string first = fs::path(command).filename().string();
+  if (name.empty() || name == first.substr(0, kLongest) || has_end(log.path)) return;
+  say_text(
+      fmt::format("  not recorded: {}, as the process was called in the end. A program that {} "
+                  "becomes has no log if it is static or does not get LD_PRELOAD (env -i)\n",
+                  collector::escape(name), collector::escape(first)));
 }
 
 void say_why_there_is_no_log(const std::string& program) {
@@ -340,8 +357,8 @@ int run(const RunOptions& options) {
   close(failure[0]);
   if (output) output->pump(child);
   rusage usage{};
-  bool is_alone = true;
-  const int status = wait_for(child, usage, is_alone);
+  Ended end;
+  const int status = wait_for(child, usage, end);
   const uint64_t largest_rss = static_cast<uint64_t>(usage.ru_maxrss) * 1024;  // children's, too
   const uint64_t ended = now_ns(CLOCK_MONOTONIC);
   g_child = 0;
@@ -353,7 +370,7 @@ int run(const RunOptions& options) {
   drop_short_images(logs);
   join_programs(logs, pattern);
   for (const RunLog& log : logs) {
-    if (log.of_child) note_exit(log.path, {status, ended, is_alone ? largest_rss : 0});
+    if (log.of_child) note_exit(log.path, {status, ended, end.had_children ? 0 : largest_rss});
     cut_hole(log.path);
   }
   std::string said;
@@ -364,7 +381,9 @@ int run(const RunOptions& options) {
     } else if (is_writable) {
       say_why_there_is_no_log(options.command[0]);
     }
-    if (!logs.empty() && !is_alone) tell_of_children(logs, largest_rss);
+    if (!logs.empty() && end.had_children) tell_of_children(logs, largest_rss);
+    if (!logs.empty() && WIFEXITED(status))
+      tell_of_last_program(logs.front(), options.command[0], end.name);
   }
   if (compress_logs(logs, compression(options.compress), options.quiet, g_stop))
     complete_summary(logs.front().path, said, options.summary_within_s);

@@ -202,12 +202,25 @@ void note_exit(const std::string& path, const ProcessExit& exit) {
   }
 }
 
-uint64_t rss_peak_of(const std::string& path) {
+namespace {
+
+/// All zero if they cannot be read.
+gpupeak_counters_page counters_of(const std::string& path) {
   const File file(path, O_RDONLY);
   gpupeak_file_header header{};
   gpupeak_counters_page counters{};
   const bool known = read_header(file, header) && file.read_at(header.counters_offset, counters);
-  return known ? counters.rss_peak_bytes : 0;
+  return known ? counters : gpupeak_counters_page{};
+}
+
+}  // namespace
+
+uint64_t rss_peak_of(const std::string& path) {
+  return counters_of(path).rss_peak_bytes;
+}
+
+bool has_end(const std::string& path) {
+  return counters_of(path).ended != 0;
 }
 
 void cut_hole(const std::string& path) {

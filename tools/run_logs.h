@@ -54,6 +54,9 @@ void note_exit(const std::string& path, const ProcessExit& exit);
 /// The most that was resident of a log's process, as its counters have it; 0: not known.
 uint64_t rss_peak_of(const std::string& path);
 
+/// Whether its process has said that it ends.
+bool has_end(const std::string& path);
+
 /// Of a process that has gone without an end (killed, left by exec), whose log ends in
 /// one, 64 MiB of it.
 void cut_hole(const std::string& path);

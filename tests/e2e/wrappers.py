@@ -238,6 +238,16 @@ def odd_names(folder):
         expect("\x1b" not in said and "\\x1b" in said, repr(said))
 
 
+def becomes_unrecorded(folder):
+    """Whose process goes on with a program that does not load the library is told so, and of which."""
+    name = "not recorded: true, as the process was called in the end"
+    _, said = run(folder, "env", "-i", "true")
+    expect(name in said, said)
+    for command in (("env", "true"), ("true",), ("sh", "-c", "exec true")):
+        _, said = run(folder, *command)
+        expect("not recorded" not in said, said)
+
+
 def no_place(folder):
     """Where no log can be written, that is the reason which is told, and no other."""
     _, said = run(folder, "/bin/true", out="nowhere/d.gplog")
@@ -285,5 +295,5 @@ def main():
         CASES[sys.argv[5]](folder)
 
 
-CASES = {case.__name__: case for case in (exec_away, slow_wrapper, wrapper_with_gpu, old_log, children, other_run, left_early, killed_launcher, signals, past_handlers, odd_names, no_place, bad_stderr)}
+CASES = {case.__name__: case for case in (exec_away, slow_wrapper, wrapper_with_gpu, old_log, children, other_run, left_early, killed_launcher, signals, past_handlers, odd_names, becomes_unrecorded, no_place, bad_stderr)}
 run_checks(main)
