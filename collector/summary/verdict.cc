@@ -323,10 +323,14 @@ class Judge {
     if (verdict_.device != nullptr || !rss || !quality.exact || !quality.log_complete) return;
     const uint64_t peak = peak_->bytes;
     if (*rss / 2 > peak && *rss - peak >= kWorthWords) {
+      const std::optional<uint64_t> files =
+          metric(summary_.metrics, "host.kind.mmap_file.peak_bytes");
       verdict_.hints.push_back(fmt::format(
-          "RSS reached {}: {} of it or more is not in the peak, but code, files, stacks, what an "
-          "allocator kept, bare system calls mapped, or gpupeak has for itself",
-          size(rss), size(*rss - peak)));
+          "RSS reached {}: {} of it or more is not in the peak, but code, files and shared "
+          "memory{}, stacks, what an allocator kept, bare system calls mapped, or gpupeak has for "
+          "itself",
+          size(rss), size(*rss - peak),
+          files.value_or(0) >= kWorthWords ? fmt::format(" (mapped: {})", size(files)) : ""));
     } else if (peak / 2 > *rss && peak - *rss >= kWorthWords) {
       verdict_.hints.push_back(
           fmt::format("{} of it or more was asked for and not resident: RSS never passed {}",

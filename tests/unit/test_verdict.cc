@@ -314,6 +314,9 @@ TEST_CASE("verdict: RSS far from the peak is explained, of a whole run alone", "
                   "passed 100 MiB") != std::string::npos);
   CHECK(said(700 * kMiB).find("RSS reached 700 MiB: 400 MiB of it or more is not in the peak") !=
         std::string::npos);
+  summary.metrics["host.kind.mmap_file.peak_bytes"] = 350 * kMiB;
+  CHECK(said(700 * kMiB).find("code, files and shared memory (mapped: 350 MiB), stacks") !=
+        std::string::npos);
   CHECK(said(250 * kMiB).find("resident") == std::string::npos);
   CHECK(said(500 * kMiB).find("RSS reached") == std::string::npos);
   summary.quality.log_complete = false;
