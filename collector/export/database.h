@@ -4,10 +4,14 @@
 
 #include <sqlite3.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 namespace gpupeak::collector {
 
@@ -29,14 +33,15 @@ class Database {
   sqlite3* handle_ = nullptr;
 };
 
-/// An INSERT: columns are bound in turn, then it runs.
+/// An INSERT: the columns of its rows are bound in turn, then it runs.
 class Insert {
  public:
-  Insert(Database& database, std::string_view table, int columns);
+  Insert(Database& database, std::string_view table, size_t columns, size_t rows = 1);
   ~Insert();
   Insert(const Insert&) = delete;
   Insert& operator=(const Insert&) = delete;
 
+  /// Of one row.
   template <class... Values>
   void operator()(const Values&... values) {
     int column = 0;
@@ -44,7 +49,7 @@ class Insert {
     step();
   }
 
- private:
+  /// What has been bound stays so for the next run. A text must last until then.
   void bind(int column, int64_t value);
   void bind(int column, uint64_t value) { bind(column, static_cast<int64_t>(value)); }
   void bind(int column, uint32_t value) { bind(column, static_cast<int64_t>(value)); }
@@ -63,8 +68,56 @@ class Insert {
   }
   void step();
 
+ private:
   Database& database_;
   sqlite3_stmt* statement_ = nullptr;
+};
+
+/// Rows of a table by the million: an INSERT writes many, since to begin and end one takes longer
+/// than a row does, and only what differs from the row that had its place before is bound. Texts
+/// must last until finish().
+template <class... Columns>
+class Rows {
+ public:
+  Rows(Database& database, std::string_view table)
+      : one_(database, table, kColumns), many_(database, table, kColumns, kRows) {
+    rows_.reserve(kRows);
+  }
+
+  void operator()(const Columns&... values) {
+    const Row row(values...);
+    const bool first = count_ == rows_.size();
+    if (first) rows_.push_back(row);
+    bind(row, first, std::index_sequence_for<Columns...>());
+    rows_[count_] = row;
+    if (++count_ < kRows) return;
+    many_.step();
+    count_ = 0;
+  }
+  /// After the last one.
+  void finish() {
+    for (size_t i = 0; i < count_; ++i) std::apply(one_, rows_[i]);
+    count_ = 0;
+  }
+
+ private:
+  using Row = std::tuple<Columns...>;
+  static constexpr size_t kColumns = sizeof...(Columns);
+  static constexpr size_t kMostBound = 999;  // by every version of SQLite
+  static constexpr size_t kRows = kMostBound / kColumns;
+
+  template <size_t... Places>
+  void bind(const Row& row, bool all, std::index_sequence<Places...>) {
+    const int before = static_cast<int>(count_ * kColumns) + 1;
+    const auto bind_one = [&](int place, const auto& value, const auto& old) {
+      if (all || value != old) many_.bind(before + place, value);
+    };
+    (bind_one(Places, std::get<Places>(row), std::get<Places>(rows_[count_])), ...);
+  }
+
+  Insert one_, many_;
+  std::vector<Row> rows_;
+  size_t count_ = 0;  // of them those that are not yet written
 };
 
 }  // namespace gpupeak::collector

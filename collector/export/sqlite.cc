@@ -97,9 +97,9 @@ class Tables : public PhaseSlices {
         pid_(static_cast<uint64_t>(profile.log().header().pid) << kPidShift),
         strings_(database, "StringIds", 2),
         events_(database, "CUDA_GPU_MEMORY_USAGE_EVENTS", 21),
-        chains_(database, "CUDA_CALLCHAINS", 6),
+        chains_(database, "CUDA_CALLCHAINS"),
         ranges_(database, "NVTX_EVENTS", 7),
-        changes_(database, "GPUPEAK_CHANGES", 7),
+        changes_(database, "GPUPEAK_CHANGES"),
         known_chains_(profile.definitions().nodes().size()) {}
 
   void write_run(Database& database) {
@@ -139,6 +139,12 @@ class Tables : public PhaseSlices {
                 chain(info.stack), pid_ | context.tid);
       }
     }
+  }
+
+  /// After the last event and the last peak.
+  void finish_rows() {
+    chains_.finish();
+    changes_.finish();
   }
 
   void write_summary(Database& database) {
@@ -256,7 +262,12 @@ class Tables : public PhaseSlices {
   Profile& profile_;
   const std::optional<ScopeId> only_;
   const uint64_t pid_;
-  Insert strings_, events_, chains_, ranges_, changes_;
+  Insert strings_, events_;
+  Rows<uint32_t, int64_t, int64_t, bool, uint64_t, int64_t> chains_;
+  Insert ranges_;
+  Rows<int64_t, int64_t, int, std::string_view, std::optional<int64_t>, std::optional<uint32_t>,
+       uint64_t>
+      changes_;
   std::vector<bool> known_chains_;
   std::unordered_map<std::string, int64_t> string_ids_;
   std::unordered_map<uint32_t, std::vector<Phase>> phases_;
@@ -275,6 +286,7 @@ void export_sqlite(Profile& profile, const ExportOptions& options, const std::st
   tables.write_run(database);
   profile.replay_again(tables, options.progress);
   tables.write_peaks(database);
+  tables.finish_rows();
   tables.write_summary(database);
   database.finish();
 }

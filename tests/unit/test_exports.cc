@@ -258,6 +258,41 @@ TEST_CASE("export chrome: an end that names no phase leaves the phase of a rule 
   CHECK(told == "+engine - ");
 }
 
+namespace {
+
+/// Exports a log as a database, and asks it.
+class Asked {
+ public:
+  explicit Asked(LogBuilder& log) {
+    Opened opened(log);
+    unlink(file_.path().c_str());
+    export_sqlite(opened.profile, {}, file_.path());
+    REQUIRE(sqlite3_open(file_.path().c_str(), &database_) == SQLITE_OK);
+  }
+  ~Asked() { sqlite3_close(database_); }
+  Asked(const Asked&) = delete;
+  Asked& operator=(const Asked&) = delete;
+
+  /// Rows as lines, columns apart by spaces.
+  std::string text(const char* sql) const {
+    std::string text;
+    const auto add = [](void* to, int count, char** values, char** /*names*/) {
+      for (int i = 0; i < count; ++i)
+        *static_cast<std::string*>(to) +=
+            std::string(values[i] != nullptr ? values[i] : "-") + (i + 1 < count ? " " : "\n");
+      return 0;
+    };
+    REQUIRE(sqlite3_exec(database_, sql, add, &text, nullptr) == SQLITE_OK);
+    return text;
+  }
+
+ private:
+  const TemporaryFile file_;
+  sqlite3* database_ = nullptr;
+};
+
+}  // namespace
+
 TEST_CASE("export sqlite: a running sum steps through what happens at the same time",
           "[collector]") {
   LogBuilder log;
@@ -265,25 +300,37 @@ TEST_CASE("export sqlite: a running sum steps through what happens at the same t
   for (uint64_t id = 1; id <= 3; ++id) log.device_free(0, 5, id);
   for (uint64_t i = 0; i < 3; ++i) log.alloc(0, 6, 0x1000 + 16 * i, 10);
   for (uint64_t i = 0; i < 3; ++i) log.free(0, 6, 0x1000 + 16 * i);
-  Opened opened(log);
-  const TemporaryFile file;
-  unlink(file.path().c_str());
-  export_sqlite(opened.profile, {}, file.path());
-  sqlite3* database = nullptr;
-  REQUIRE(sqlite3_open(file.path().c_str(), &database) == SQLITE_OK);
-  const auto number = [&](const char* sql) {
-    sqlite3_stmt* statement = nullptr;
-    REQUIRE(sqlite3_prepare_v2(database, sql, -1, &statement, nullptr) == SQLITE_OK);
-    REQUIRE(sqlite3_step(statement) == SQLITE_ROW);
-    const int64_t value = sqlite3_column_int64(statement, 0);
-    sqlite3_finalize(statement);
-    return value;
-  };
-  CHECK(number("SELECT MAX(s) FROM (SELECT SUM(CASE memoryOperationType WHEN 0 THEN bytes ELSE "
-               "-bytes END) OVER (ORDER BY start) AS s FROM CUDA_GPU_MEMORY_USAGE_EVENTS)") == 300);
-  CHECK(number("SELECT MAX(s) FROM (SELECT SUM(bytes) OVER (ORDER BY start) AS s FROM "
-               "GPUPEAK_CHANGES)") == 30);
-  sqlite3_close(database);
+  const Asked database(log);
+  CHECK(database.text(
+            "SELECT MAX(s) FROM (SELECT SUM(CASE memoryOperationType WHEN 0 THEN bytes ELSE -bytes "
+            "END) OVER (ORDER BY start) AS s FROM CUDA_GPU_MEMORY_USAGE_EVENTS)") == "300\n");
+  CHECK(database.text("SELECT MAX(s) FROM (SELECT SUM(bytes) OVER (ORDER BY start) AS s FROM "
+                      "GPUPEAK_CHANGES)") == "30\n");
+}
+
+TEST_CASE("export sqlite: changes have rows in their order, however many there are",
+          "[collector]") {
+  // Some are written many at once, the others one by one; what is next to each other differs.
+  for (const uint64_t count : {0, 1, 141, 142, 143, 284, 1000}) {
+    LogBuilder log;
+    const uint32_t stack = log.node(0, 0x400100);
+    std::string wanted;
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t time = 10 * (i + 1), bytes = 100 + i % 7;
+      if (i % 5 == 0)
+        log.device_alloc(0, time, i + 1, GPUPEAK_KIND_VMM_VA, i % 2 == 0 ? 0 : -1, bytes);
+      else
+        log.alloc(0, time, 0x1000 + 4096 * i, bytes, i % 3 == 0 ? stack : 0);
+      wanted += std::to_string(i + 1) + " " + std::to_string(bytes);
+      if (i % 5 == 0)
+        wanted += std::string(" device.vmm_va ") + (i % 2 == 0 ? "0" : "-") + " -\n";
+      else
+        wanted += std::string(" host.heap - ") + (i % 3 == 0 ? "1" : "-") + "\n";
+    }
+    const Asked database(log);
+    CHECK(database.text("SELECT rowid, bytes, kind, deviceId, callchainId FROM GPUPEAK_CHANGES "
+                        "ORDER BY start") == wanted);
+  }
 }
 
 TEST_CASE("export mxnet-csv: MiB to the byte", "[collector]") {
