@@ -5,7 +5,8 @@
 
 namespace gpupeak::collector {
 
-EventMerger::EventMerger(const LogReader& log) : patience_ticks_(log.clock().ticks_per_second()) {
+EventMerger::EventMerger(const LogReader& log)
+    : ready_(log.slots().size()), patience_ticks_(log.clock().ticks_per_second()) {
   sources_.reserve(log.slots().size());
   for (uint32_t i = 0; i < log.slots().size(); ++i) {
     Source& source = sources_.emplace_back(Source{SlotDecoder(log, i), {}});
@@ -15,6 +16,7 @@ EventMerger::EventMerger(const LogReader& log) : patience_ticks_(log.clock().tic
 
 EventMerger::EventMerger(const LogReader& log, std::vector<Source> sources, const Turn& turn)
     : sources_(std::move(sources)),
+      ready_(sources_.size()),
       next_sequence_(turn.next_sequence),
       patience_ticks_(log.clock().ticks_per_second()) {
   for (uint32_t i = 0; i < sources_.size(); ++i) push_ready(i);

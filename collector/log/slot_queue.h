@@ -1,14 +1,15 @@
-// The slots of a log by the time of their next event, the earliest first: EventMerger's queue. The
-// first few are sorted, the others a heap behind them. Which of the first few an event comes before
-// nobody can guess, so one that moves back among them goes past all of them without a branch; few
-// threads allocate at the same time, so the heap is seldom touched.
+// The slots of a log by the time of their next event, the earliest first: EventMerger's queue. Two
+// slots play a match, the winners of two matches the next one, and so on. An event has its slot
+// play again, those of its own path alone. Who wins nobody can guess, so each is decided without a
+// branch: who comes from below stays in registers, and the other one lies there.
 //
-//   first few       3 at 10   0 at 12   7 at 15        3's next event is at 20:
-//                   0 at 12   7 at 15   3 at 20        and nothing behind them comes before that
-//   heap            5 at 31   …
+//   first                0 at 10               0's next event is at 20: it loses to 1 at 15,
+//   matches       0 at 10       2 at 12        who loses to 2 at 12
+//   slots     0 at 10  1 at 15  2 at 12  –
 #pragma once
 
-#include <array>
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -21,46 +22,64 @@ class SlotQueue {
   struct Slot {
     uint64_t ticks;
     uint32_t number;
-    bool operator<(const Slot& other) const {
-      return (ticks < other.ticks) | ((ticks == other.ticks) & (number < other.number));
-    }
   };
 
-  bool empty() const { return count_ == 0; }
-  const Slot& first() const { return few_[0]; }
+  /// Of slots with smaller numbers than `slots`.
+  explicit SlotQueue(size_t slots)
+      : places_(std::bit_ceil(slots)), matches_(2 * places_, kNobody) {}
+
+  bool empty() const { return matches_[1].order == kNobody.order; }
+
+  // Of a queue that is not empty.
+  Slot first() const { return {matches_[1].ticks, static_cast<uint32_t>(matches_[1].order)}; }
   /// When the one behind the first comes; UINT64_MAX: there is none.
-  uint64_t second_ticks() const { return count_ > 1 ? few_[1].ticks : UINT64_MAX; }
+  uint64_t second_ticks() const {
+    uint64_t ticks = UINT64_MAX;
+    for (size_t at = place(first().number); at > 1; at /= 2)
+      ticks = std::min(ticks, matches_[at ^ 1].ticks);
+    return ticks;
+  }
 
   /// The first one's next event is later than it was.
-  void move_first(uint64_t ticks) {
-    Slot moved{ticks, few_[0].number};
-    for (size_t i = 1; i < count_; ++i) {
-      const Slot other = few_[i];
-      // A mask, since of a condition the compiler makes a branch.
-      const uint64_t earlier = -static_cast<uint64_t>(other < moved);
-      const uint64_t ticks_differ = (other.ticks ^ moved.ticks) & earlier;
-      const uint32_t numbers_differ =
-          (other.number ^ moved.number) & static_cast<uint32_t>(earlier);
-      few_[i - 1] = {moved.ticks ^ ticks_differ, moved.number ^ numbers_differ};
-      moved = {other.ticks ^ ticks_differ, other.number ^ numbers_differ};
-    }
-    few_[count_ - 1] = moved;
-    if (!heap_.empty() && heap_.front() < moved) [[unlikely]]
-      exchange_last();
-  }
-  void push(const Slot& slot);
-  void pop_first();
+  void move_first(uint64_t ticks) { push({ticks, first().number}); }
+  void pop_first() { set(first().number, kNobody); }
+
+  /// One that is not there.
+  void push(const Slot& slot) { set(slot.number, {slot.ticks, kInTurn | slot.number}); }
   /// Of those whose event is the first at the same time, this one comes first. False: it is none.
-  bool put_first(uint32_t number);
+  bool put_first(uint32_t number) {
+    const Entry& entry = matches_[place(number)];
+    if (empty() || entry.order == kNobody.order || entry.ticks != first().ticks) return false;
+    set(number, {entry.ticks, number});
+    return true;
+  }
 
  private:
-  static constexpr size_t kFew = 8;
+  struct Entry {
+    uint64_t ticks;
+    uint64_t order;  // of those at the same time
+  };
+  static constexpr uint64_t kInTurn = UINT64_C(1) << 32;  // of all but one that is put first
+  static constexpr Entry kNobody{UINT64_MAX, UINT64_MAX};
 
-  void exchange_last();
+  size_t place(uint32_t number) const { return places_ + number; }
+  void set(uint32_t number, Entry entry) {
+    size_t at = place(number);
+    matches_[at] = entry;
+    for (; at > 1; at /= 2) {
+      const Entry other = matches_[at ^ 1];
+      // A mask, since of a condition the compiler makes a branch.
+      const bool wins = (other.ticks < entry.ticks) |
+                        ((other.ticks == entry.ticks) & (other.order < entry.order));
+      const uint64_t differs = -static_cast<uint64_t>(wins);
+      entry.ticks ^= (other.ticks ^ entry.ticks) & differs;
+      entry.order ^= (other.order ^ entry.order) & differs;
+      matches_[at / 2] = entry;
+    }
+  }
 
-  std::array<Slot, kFew> few_;
-  size_t count_ = 0;  // of few_; less than kFew where heap_ is empty
-  std::vector<Slot> heap_;
+  size_t places_;
+  std::vector<Entry> matches_;  // the winner of 2i and 2i + 1 at i; the slots from places_ on
 };
 
 }  // namespace gpupeak::collector

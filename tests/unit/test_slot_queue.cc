@@ -12,7 +12,7 @@ TEST_CASE("slot_queue: slots come by time, of equal times the lower number first
   for (const uint32_t slots : {1, 2, 7, 8, 9, 10, 100}) {
     for (const uint64_t step : {3, 1000}) {  // many at the same time, and few
       std::mt19937_64 random(slots * step);
-      SlotQueue queue;
+      SlotQueue queue(slots);
       std::set<std::pair<uint64_t, uint32_t>> oracle;
       const auto push = [&](uint32_t number, uint64_t ticks) {
         queue.push({ticks, number});
@@ -47,7 +47,7 @@ TEST_CASE("slot_queue: slots come by time, of equal times the lower number first
 TEST_CASE("slot_queue: of those that come at the same time any can be the first", "[collector]") {
   for (const uint32_t slots : {3, 8, 20}) {
     for (uint32_t chosen = 0; chosen < slots; ++chosen) {
-      SlotQueue queue;
+      SlotQueue queue(slots + 1);
       for (uint32_t number = 0; number < slots; ++number) queue.push({5, number});
       queue.push({6, slots});
       CHECK_FALSE(queue.put_first(slots));
@@ -62,5 +62,5 @@ TEST_CASE("slot_queue: of those that come at the same time any can be the first"
       CHECK(queue.first().number == chosen);
     }
   }
-  CHECK_FALSE(SlotQueue().put_first(0));
+  CHECK_FALSE(SlotQueue(0).put_first(0));
 }
