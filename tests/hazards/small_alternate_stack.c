@@ -1,6 +1,6 @@
-/* Signal handlers on a stack that is large enough for them (8 KiB or so, as SIGSTKSZ long was), not
- * for an unwinder as well. They are called by raise(), so they may do what others do. Below each
- * stack lies a page without access. */
+/* Signal handlers on a stack that is large enough for them (8 KiB or so, as SIGSTKSZ long was; twice
+ * that on aarch64), not for an unwinder as well. They are called by raise(), so they may do what
+ * others do. Below each stack lies a page without access. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -9,7 +9,12 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { kGuard = 4096, kLargest = 64 << 10, kOwnNeed = 4608 };
+#ifdef __aarch64__
+enum { kOwnNeed = 8192 };
+#else
+enum { kOwnNeed = 4608 };
+#endif
+enum { kGuard = 4096, kLargest = 64 << 10 };
 static char* stack_top;
 static volatile size_t frame_bytes; /* what the kernel puts there depends on the processor */
 

@@ -87,9 +87,10 @@ done
 
 # What tries the emulator, or programs of this machine, in place of the library. qemu-user gives each mapping a new address
 # (reload), has vfork be a fork, refuses MADV_WIPEONFORK (raw_clone), ignores MADV_POPULATE_WRITE (full_disk), makes up its
-# own /proc/self/stat (start_together), delivers ignored SIGBUS for ever, has no process_vm_writev (pools.rules), and needs memory
+# own /proc/self/stat (start_together), delivers ignored SIGBUS for ever, keeps the flag
+# that says nothing (bus_sysv), answers no filter's questions (unreadable_filter), dies of sizes near 2^64 (odd_sizes), has no process_vm_writev (pools.rules), and needs memory
 # and time of its own.
-beside='reload|vfork|raw_clone|full_disk|start_together|bus_ignored|many_paths_(threads|jumps)'
+beside='reload|vfork|raw_clone|full_disk|start_together|bus_(ignored|sysv)|unreadable_filter|odd_sizes|many_paths_(threads|jumps)'
 beside+='|unfit|stacks.(node|python)|hazard.python|pools.rules.(bound|lazy|loaded|threads|unloaded)|start_programs|log_places.summary|log_keeps.(short|children)|abi.phases|torture.handover'
 # ONNX Runtime looks up in /proc/cpuinfo which Arm it is on, and finds this machine's: it would crash.
 for processor in $(seq 0 $(($(nproc) - 1))); do
