@@ -3,12 +3,12 @@
 // (emit.h). HOOK-SAFE, inside a HookScope.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "base/arch.h"
 #include "log/counters.h"
 #include "log/record.h"
+#include "thread/hot_record.h"
 #include "thread/thread_slot.h"
 
 namespace gpupeak::preload {
@@ -46,11 +46,9 @@ class ShortRecord {
 
   /// It counts from here on: a jump out of it before has left nothing.
   __attribute__((always_inline)) void end(uint8_t tag) {
-    uint8_t* const record = slot_.at;
-    record[1] = static_cast<uint8_t>(to_ - (record + kHead));
+    slot_.at[1] = static_cast<uint8_t>(to_ - (slot_.at + kHead));
     slot_.time = time_;
-    std::atomic_ref<uint8_t>(*record).store(tag, std::memory_order_release);
-    slot_.at = to_;
+    end_record(slot_, tag, to_);
     // Who unlocks behind a record waits for its stores: the next ones' place is brought in ahead.
     arch::prefetch(reinterpret_cast<const char*>(to_) + 128);
   }
