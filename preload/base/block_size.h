@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/hook_scope.h"
+
 namespace gpupeak::preload {
 
 /// glibc has a block's size in the word before it, and flags in its lowest bits, which free() reads
@@ -39,6 +41,7 @@ class BlockSize {
   static size_t bytes_by(size_t word) { return (word & ~kFlags) - sizeof(size_t); }
 
   __attribute__((noinline)) size_t ask(void* block) {
+    const AllocatorScope scope;  // tcmalloc allocates when it is asked for the first time
     const size_t bytes = ask_(block);
     const uint32_t left = to_compare_.load(std::memory_order_relaxed);
     if (left == 0) return bytes;

@@ -59,6 +59,10 @@ constexpr Call kCalls[] = {
 constexpr Call kCallsOfSummary[] = {
     {SYS_clone, {CLONE_VM | CLONE_VFORK}}, {SYS_wait4}, {SYS_faccessat}, {SYS_geteuid}};
 
+constexpr Call kCallsOfLookups[] = {
+    {SYS_prlimit64}, {SYS_faccessat, {kHere, 0, X_OK}}, {SYS_pread64}, {SYS_fgetxattr}};
+constinit bool g_gave_up_lookups = false;
+
 /// What the filter says of a call: the kernel's interpreter of these programs, for what it lets in.
 /// 0, which is to kill, where it makes no sense.
 uint32_t verdict_on(const sock_fprog& filter, const seccomp_data& data) {
@@ -208,6 +212,16 @@ bool ends_our_calls(const sock_fprog& filter) {
 
 bool ends_calls_of_summary(const sock_fprog& filter) {
   return ends_any(filter, kCallsOfSummary);
+}
+
+bool ends_calls_of_lookups(const sock_fprog& filter) {
+  return ends_any(filter, kCallsOfLookups);
+}
+void give_up_lookups() {
+  g_gave_up_lookups = true;
+}
+bool has_given_up_lookups() {
+  return g_gave_up_lookups;
 }
 
 }  // namespace gpupeak::preload

@@ -87,7 +87,6 @@ void leave_tsc() {
   }
   std::atomic_ref<bool>(g_tsc_faults).store(true, std::memory_order_release);
   std::atomic_ref<bool>(g_use_tsc).store(false, std::memory_order_release);
-  std::atomic_ref<uint64_t>(g_process->whole_heap_generation).store(0, std::memory_order_release);
 }
 
 uint64_t ticks_without_tsc() {

@@ -1,32 +1,73 @@
 #include <cpuid.h>
 
+#include <cstdint>
 #include <cstring>
+#include <ctime>
+#include <string_view>
 
 #include "base/arch.h"
 #include "base/proc_file.h"
+#include "base/syscalls.h"
 
 namespace gpupeak::preload {
 namespace {
 
-/// That it ticks evenly and through sleep states, and that rdtscp exists.
-bool tsc_is_invariant() {
+bool has(unsigned leaf, unsigned bit) {
   unsigned a, b, c, d;
-  return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8)) != 0 &&
-         __get_cpuid(0x80000001, &a, &b, &c, &d) && (d & (1u << 27)) != 0;
+  return __get_cpuid(leaf, &a, &b, &c, &d) && (d & (1u << bit)) != 0;
+}
+bool has_rdtscp() {
+  return has(0x80000001, 27);
+}
+/// That it ticks evenly and through sleep states.
+bool tsc_is_invariant() {
+  return has(0x80000007, 8);
 }
 
-/// That it is in step over all processors: the kernel watches that, and leaves it if not.
-bool kernel_trusts_tsc() {
-  char name[8];
+/// By which clock the kernel keeps time: it watches whether TSCs are in step over all processors,
+/// and leaves them if not.
+bool kernel_goes_by(std::string_view clock) {
+  char name[16];
   const size_t bytes = read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource",
                                  name, sizeof name);
-  return bytes == 4 && memcmp(name, "tsc\n", 4) == 0;
+  return bytes == clock.size() + 1 && memcmp(name, clock.data(), clock.size()) == 0;
+}
+
+/// Whether clock_gettime answers without the kernel. Of the time that either way takes the shortest
+/// of some tries counts: what disturbs one makes it longer, and a call of the kernel from within
+/// clock_gettime is never quicker than one made directly.
+bool reads_time_itself() {
+  constexpr int kTries = 16;
+  uint64_t library = UINT64_MAX, kernel = UINT64_MAX;
+  timespec now{};
+  const auto time = [](uint64_t& shortest, auto&& read) {
+    const uint64_t begin = __builtin_ia32_rdtsc();
+    read();
+    const uint64_t took = __builtin_ia32_rdtsc() - begin;
+    if (took < shortest) shortest = took;
+  };
+  for (int i = 0; i < kTries; ++i) {
+    time(library, [&] { clock_gettime(CLOCK_MONOTONIC, &now); });
+    time(kernel, [&] {
+      sys::call6(SYS_clock_gettime, CLOCK_MONOTONIC, reinterpret_cast<long>(&now), 0, 0, 0, 0);
+    });
+  }
+  return library < kernel / 2;
+}
+
+/// A guest's clock that its hypervisor gives the TSC's parameters for. The hypervisor says beside
+/// them (PVCLOCK_TSC_STABLE_BIT) whether the TSCs of all virtual processors are in step; only then
+/// does the library go by them, and by one set of parameters for all: so what the kernel's clock
+/// orders, the TSC does.
+bool hypervisor_trusts_tsc() {
+  return kernel_goes_by("kvm-clock") && reads_time_itself();
 }
 
 }  // namespace
 
 bool arch::counter_can_be_trusted() {
-  return tsc_is_invariant() && kernel_trusts_tsc();
+  if (!has_rdtscp()) return false;
+  return (tsc_is_invariant() && kernel_goes_by("tsc")) || hypervisor_trusts_tsc();
 }
 
 }  // namespace gpupeak::preload

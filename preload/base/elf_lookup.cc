@@ -133,11 +133,11 @@ void* find_preloaded(const char* name) {
   return found;
 }
 
-void* find_preloaded_at(const void* caller, const char* name) {
-  void* found = nullptr;
+bool is_preloaded_with(const void* caller, const char* (*name_of)(int), int count) {
+  bool found = false;
   for_each_preloaded([&](const dl_phdr_info& object, const SymbolTable& table) {
     if (!holds(object, caller)) return false;
-    found = find_function(table, name);
+    for (int i = 0; i < count && !found; ++i) found = find_function(table, name_of(i)) != nullptr;
     return true;
   });
   return found;

@@ -35,9 +35,10 @@ void for_each_export(const char* library, void (*visit)(const char* name));
 /// The function `name` of the first library that was preloaded behind this one and has one: another
 /// interposer, which the program would call without us. nullptr if there is none. HOOK-SAFE.
 void* find_preloaded(const char* name);
-/// The same in the one to which the code at `caller` belongs; nullptr too if that was not preloaded
-/// behind this one. HOOK-SAFE.
-void* find_preloaded_at(const void* caller, const char* name);
+/// Whether the code at `caller` belongs to a library that was preloaded behind this one and has one
+/// of the functions name_of(0) … name_of(count - 1). One pass over the loaded objects, whatever
+/// `count`: CUDA's runtime asks for hundreds of functions, each by a call. HOOK-SAFE.
+bool is_preloaded_with(const void* caller, const char* (*name_of)(int), int count);
 
 /// True if the function at `address` lies in the loaded library whose file name starts with
 /// `library`.

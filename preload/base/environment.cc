@@ -50,6 +50,17 @@ bool parse_size(std::string_view text, uint64_t& bytes) {
   return true;
 }
 
+/// Digits of a base that is a power of two, up to 16.
+bool parse_digits(std::string_view text, int base, uint64_t most, uint64_t& value) {
+  value = 0;
+  for (char c : text) {
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : 16;
+    if (digit >= base || value > most / static_cast<uint64_t>(base)) return false;
+    value = value * static_cast<uint64_t>(base) + static_cast<uint64_t>(digit);
+  }
+  return !text.empty() && value <= most;
+}
+
 void complain(std::string_view name, std::string_view value, std::string_view wanted) {
   Text<512>& text = g_environment.complaint;
   if (!text.view().empty()) text.add("; ");
@@ -58,26 +69,29 @@ void complain(std::string_view name, std::string_view value, std::string_view wa
 
 void read_host_mode() {
   const std::string_view value = variable("GPUPEAK_HOST");
-  if (value.empty() || value == "full") return;
-  if (value == "sampled")
-    g_environment.host_mode = 2;
+  uint32_t& mode = g_environment.host_mode;
+  if (value.empty() || value == "auto") return;
+  if (value == "full")
+    mode = GPUPEAK_HOST_FULL;
+  else if (value == "sampled")
+    mode = GPUPEAK_HOST_SAMPLED;
   else if (value == "counters")
-    g_environment.host_mode = 1;
+    mode = GPUPEAK_HOST_COUNTERS;
   else if (value == "off")
-    g_environment.host_mode = 0;
+    mode = GPUPEAK_HOST_OFF;
   else
-    complain("GPUPEAK_HOST", value, "full, sampled, counters or off");
+    complain("GPUPEAK_HOST", value, "auto, full, sampled, counters or off");
 }
 
 void read_children() {
   const std::string_view value = variable("GPUPEAK_CHILDREN");
-  if (value.empty() || value == "cuda") return;
+  if (value.empty() || value == "gpu" || value == "cuda") return;  // cuda: its name of before
   if (value == "all")
     g_environment.children = Children::kAll;
   else if (value == "none")
     g_environment.children = Children::kNone;
   else
-    complain("GPUPEAK_CHILDREN", value, "cuda, all or none");
+    complain("GPUPEAK_CHILDREN", value, "gpu, all or none");
 }
 
 void read_python() {
@@ -89,9 +103,9 @@ void read_python() {
     complain("GPUPEAK_PYTHON", value, "auto or off");
 }
 
-void read_pools() {
+void read_arenas() {
   const std::string_view value = variable("GPUPEAK_POOLS");
-  g_environment.pools = value != "off";
+  g_environment.arenas = value != "off";
   if (!value.empty() && value != "auto" && value != "off")
     complain("GPUPEAK_POOLS", value, "auto or off");
 }
@@ -131,6 +145,60 @@ void read_log_max() {
     complain("GPUPEAK_LOG_MAX", value, "a size such as 1GiB, or off");
 }
 
+void read_log_mode() {
+  constexpr uint64_t kOwners = 0600, kMost = 0666;
+  const std::string_view value = variable("GPUPEAK_LOG_MODE");
+  uint64_t mode;
+  if (value.empty()) return;
+  if (parse_digits(value, 8, kMost, mode) && (mode & kOwners) == kOwners && (mode & 0111) == 0)
+    g_environment.log_mode = static_cast<uint32_t>(mode);
+  else
+    complain("GPUPEAK_LOG_MODE", value, "a file mode such as 0640, with 0600 in it");
+}
+
+/// Of the first `c`, or npos. (string_view::find would call memchr.)
+size_t position(std::string_view text, char c) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == c) return i;
+  }
+  return std::string_view::npos;
+}
+
+/// "24GiB", or "24GiB:NAME" for a card of that name.
+bool parse_limit(std::string_view text, CardLimit& limit) {
+  const size_t colon = position(text, ':');
+  if (!parse_size(head(text, colon), limit.bytes) || limit.bytes == 0) return false;
+  limit.name.clear();
+  if (colon != std::string_view::npos) limit.name.add(tail(text, colon + 1));
+  return true;
+}
+
+/// "24GiB", or "0=24GiB,1=16GiB". Understood as a whole or not at all.
+void read_limits() {
+  const std::string_view value = variable("GPUPEAK_LIMIT");
+  if (value.empty()) return;
+  Environment& e = g_environment;
+  bool understood = true;
+  for (std::string_view rest = value; understood && !rest.empty();) {
+    const size_t comma = position(rest, ',');
+    const std::string_view entry = head(rest, comma);
+    rest = comma == std::string_view::npos ? std::string_view{} : tail(rest, comma + 1);
+    const size_t equals = position(entry, '=');
+    uint64_t device = 0;
+    if (equals == std::string_view::npos)
+      understood = parse_limit(entry, e.limit);
+    else
+      understood = parse_number(head(entry, equals), device) && device < GPUPEAK_LOG_MAX_DEVICES &&
+                   parse_limit(tail(entry, equals + 1), e.device_limits[device]);
+  }
+  if (!understood) {
+    e.limit = {};
+    for (CardLimit& limit : e.device_limits) limit = {};
+    complain("GPUPEAK_LIMIT", value, "a size such as 24GiB, or 0=24GiB,1=16GiB");
+  }
+  g_has_limits = understood;
+}
+
 void read_rank() {
   for (const char* name :
        {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"}) {
@@ -143,6 +211,8 @@ void read_rank() {
 }
 
 }  // namespace
+
+constinit bool g_has_limits = false;
 
 const Environment& environment() {
   return g_environment;
@@ -169,12 +239,13 @@ bool read_environment() {
   read_children();
   read_rank();
   read_python();
-  read_pools();
+  read_arenas();
   e.quiet = read_switch("GPUPEAK_QUIET", false);
   e.verify_stacks = read_switch("GPUPEAK_VERIFY_STACKS", false);
   e.nvtx = read_switch("GPUPEAK_NVTX", true);
   e.ort_nodes = read_switch("GPUPEAK_ORT_NODES", false);
   e.stamp_all = read_switch("GPUPEAK_STAMP_ALL", false);
+  e.keep_preload = read_switch("GPUPEAK_KEEP_PRELOAD", true);
   e.summary = read_switch("GPUPEAK_SUMMARY", true);
   read_ledger();
   uint64_t number;
@@ -185,7 +256,10 @@ bool read_environment() {
       complain("GPUPEAK_SAMPLE", value, "a size such as 512KiB");
   }
   read_log_max();
+  read_log_mode();
+  read_limits();
   if (parse_number(variable("GPUPEAK_RUN_PID"), number)) e.run_pid = static_cast<int>(number);
+  if (parse_digits(variable("GPUPEAK_RUN_ID"), 16, UINT64_MAX, number)) e.run_id = number;
   return true;
 }
 

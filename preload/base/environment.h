@@ -4,35 +4,51 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/hot.h"
 #include "base/text.h"
+#include "gpupeak/log_format.h"
 
 namespace gpupeak::preload {
 
-enum class Children : uint8_t { kCuda, kAll, kNone };
+enum class Children : uint8_t { kGpu, kAll, kNone };
+
+/// Of a device that is to look smaller than it is.
+struct CardLimit {
+  uint64_t bytes = 0;  ///< 0: none
+  Text<48> name;       ///< of the card that it stands for; empty: none
+};
 
 struct Environment {
-  Path out_pattern;                     ///< GPUPEAK_OUT
-  Path children_pattern;                ///< GPUPEAK_CHILDREN_OUT; empty: as out_pattern
-  uint32_t host_mode = 3;               ///< GPUPEAK_HOST, enum gpupeak_host_mode
-  uint64_t sample_bytes = 524288;       ///< GPUPEAK_SAMPLE
-  uint64_t log_max_bytes = 1 << 30;     ///< GPUPEAK_LOG_MAX; off: as if the log had no end
-  Children children = Children::kCuda;  ///< GPUPEAK_CHILDREN
-  bool ledger = true;          ///< GPUPEAK_LEDGER=off: the driver is not asked for its figures
+  Path out_pattern;                    ///< GPUPEAK_OUT
+  Path children_pattern;               ///< GPUPEAK_CHILDREN_OUT; empty: as out_pattern
+  uint32_t host_mode = GPUPEAK_HOST_AUTO;  ///< GPUPEAK_HOST, enum gpupeak_host_mode
+  uint64_t sample_bytes = 0;           ///< GPUPEAK_SAMPLE; 0: as host_mode has it
+  uint64_t log_max_bytes = 1 << 30;    ///< GPUPEAK_LOG_MAX; off: as if the log had no end
+  Children children = Children::kGpu;  ///< GPUPEAK_CHILDREN
+  bool keep_preload =
+      true;            ///< GPUPEAK_KEEP_PRELOAD=off: a program that is started without is left so
+  bool ledger = true;  ///< GPUPEAK_LEDGER=off: the driver is not asked for its figures
   uint32_t ledger_hz = 10;     ///< GPUPEAK_LEDGER_HZ: readings between the causes; 0: none
   bool verify_stacks = false;  ///< GPUPEAK_VERIFY_STACKS=1: check each cached stack by unwinding
   bool python = true;          ///< GPUPEAK_PYTHON=off: no Python frames
   bool quiet = false;          ///< GPUPEAK_QUIET=1: no line on stderr, ever
   bool nvtx = true;            ///< GPUPEAK_NVTX=off: not NVTX's tool
-  bool pools = true;           ///< GPUPEAK_POOLS=off: frameworks' allocators are left alone
+  bool arenas = true;          ///< GPUPEAK_POOLS=off: frameworks' allocators are left alone
   bool ort_nodes = false;      ///< GPUPEAK_ORT_NODES=1: sessions of ONNX Runtime write a profile
   bool stamp_all = false;      ///< GPUPEAK_STAMP_ALL=1: a time on each event, with one thread too
   bool summary = true;         ///< GPUPEAK_SUMMARY=off: none at exit
+  uint64_t run_id = 0;         ///< GPUPEAK_RUN_ID: what the processes of a run alone know; 0: none
+  uint32_t log_mode = 0600;    ///< GPUPEAK_LOG_MODE: who may read logs, which hold arguments
+  CardLimit limit;             ///< GPUPEAK_LIMIT=24GiB: of each device that has none of its own
+  CardLimit device_limits[GPUPEAK_LOG_MAX_DEVICES];  ///< GPUPEAK_LIMIT=0=24GiB,1=16GiB
   int run_pid = 0;             ///< GPUPEAK_RUN_PID: the process that was asked for; 0: not said
   int rank = -1;               ///< of the MPI or torchrun launcher
   Text<512> complaint;         ///< variables that were not understood; empty: none
 };
 
 const Environment& environment();
+/// Whether any device has a limit.
+extern constinit GPUPEAK_OWN bool g_has_limits;
 /// Reads the variables; false while libc has none yet (very early in the process's life).
 bool read_environment();
 /// The value of `name`, or empty. Never through getenv, which a program may define.

@@ -56,12 +56,13 @@ bool FutexLock::try_lock() {
          word_.compare_exchange_strong(nobody, own_thread());
 }
 
-/// For a nap, or until an unlock. True: the lock is ours.
-bool FutexLock::sleep() {
+/// For a nap, or until an unlock; `naps` become fewer by a whole one. True: the lock is ours.
+bool FutexLock::sleep(int& naps) {
   sleepers_.store(1);
   if (try_lock()) return true;  // unlocked just before it could see that we are here
   const Time nap{0, kNapNs};
   if (futex(sleepers_, FUTEX_WAIT, 1, &nap) != -ETIMEDOUT) return false;
+  if (naps > 0) --naps;
   // A thread that a jump took out of the lock, and that ended before its next hook.
   uint32_t held = word_.load(std::memory_order_relaxed);
   const long holder = held & kThread;
@@ -69,16 +70,31 @@ bool FutexLock::sleep() {
          word_.compare_exchange_strong(held, own_thread());
 }
 
-void FutexLock::wait() {
+bool FutexLock::wait(int naps) {
   for (int spins = 0; spins < 128; ++spins) {
-    if (try_lock()) return;
+    if (try_lock()) return true;
     arch::pause();
   }
   const bool lends = may_lend_priority();
-  while (!try_lock()) {
-    if (lends && wait_lending(word_)) return;
-    if (sleep()) return;
+  while (naps != 0) {
+    if (try_lock()) return true;
+    if (lends && wait_lending(word_)) return true;
+    if (sleep(naps)) return true;
   }
+  return try_lock();
+}
+
+/// In naps, so that a process that was stopped meanwhile has waited for one of them only. Where
+/// another has waited in vain for the same holder one must do: a stopped world need not stand for
+/// seconds at each call.
+bool FutexLock::wait_in_time() {
+  constexpr int kTwoSeconds = 200;
+  const uint32_t holder = word_.load(std::memory_order_relaxed) & kThread;
+  const bool is_stalled = holder != 0 && holder == stalled_.load(std::memory_order_relaxed);
+  const bool ours = wait(is_stalled ? 1 : kTwoSeconds);
+  stalled_.store(ours ? 0 : word_.load(std::memory_order_relaxed) & kThread,
+                 std::memory_order_relaxed);
+  return ours;
 }
 
 /// Real-time threads wait in the kernel: it makes one of them the holder.

@@ -3,6 +3,11 @@
 // the holder its priority. HOOK-SAFE. Held only inside a HookScope, so that a signal handler of the
 // same thread never waits for it; and never over a call into the loader, whose own lock may be held
 // while one of ours is taken.
+//
+// Runtimes stop all their threads by a signal, and wait until each handler has begun. Whoever waits
+// for a lock of a thread that stands in its handler waits for good. So a lock is taken by one of
+// two guards only: LockGuard, whose holder has its signals blocked, or OpenLockGuard, whose waiters
+// have not, and do not wait for long (docs/design.md, "Locks and signals"; the test locks.sites).
 #pragma once
 
 #include <atomic>
@@ -10,6 +15,7 @@
 
 #include "base/hook_scope.h"
 #include "base/in_order.h"
+#include "base/signals_held.h"
 
 namespace gpupeak::preload {
 
@@ -17,7 +23,13 @@ class FutexLock {
  public:
   void lock() {
     uint32_t nobody = 0;
-    if (!word_.compare_exchange_strong(nobody, own_thread())) wait();
+    if (!word_.compare_exchange_strong(nobody, own_thread())) wait(kForGood);
+  }
+  /// False: its holder has not gone on for seconds.
+  bool lock_in_time() {
+    uint32_t nobody = 0;
+    return __builtin_expect(word_.compare_exchange_strong(nobody, own_thread()), 1) ||
+           wait_in_time();
   }
   void unlock() {
     uint32_t held = own_thread();
@@ -29,9 +41,11 @@ class FutexLock {
   void reset() {
     word_.store(0, std::memory_order_relaxed);
     sleepers_.store(0, std::memory_order_relaxed);
+    stalled_.store(0, std::memory_order_relaxed);
   }
 
  private:
+  static constexpr int kForGood = -1;
   static constexpr uint32_t kThread = 0x3fffffff;  ///< FUTEX_TID_MASK
 
   static uint32_t own_thread() {
@@ -40,8 +54,9 @@ class FutexLock {
   }
   static uint32_t ask_own_thread();
   bool try_lock();
-  void wait();
-  bool sleep();
+  bool wait(int naps);
+  bool wait_in_time();
+  bool sleep(int& naps);
   void hand_over();
   void wake();
 
@@ -49,28 +64,61 @@ class FutexLock {
   /// real-time threads wait in it.
   std::atomic<uint32_t> word_{0};
   std::atomic<uint32_t> sleepers_{0};  ///< 1: others may sleep here
+  std::atomic<uint32_t> stalled_{0};   ///< the holder for whom somebody has waited in vain
 };
 
-/// The lock is noted in the thread's flags first, so that one that a jump left can be released.
-class LockGuard {
+/// Notes the lock in the thread's flags before it is taken, so that one that a jump left can be
+/// released.
+class NotedLock {
  public:
-  explicit LockGuard(FutexLock& lock) : lock_(lock), place_(t_flags.lock_count) {
+  explicit NotedLock(FutexLock& lock) : place_(t_flags.lock_count) {
     if (place_ < ThreadFlags::kMostLocks) t_flags.locks[place_] = &lock;
     t_flags.lock_count = place_ + 1;
     in_order();
-    lock_.lock();
   }
-  ~LockGuard() {
-    lock_.unlock();
+  ~NotedLock() {
     in_order();
     t_flags.lock_count = place_;
   }
+  NotedLock(const NotedLock&) = delete;
+  NotedLock& operator=(const NotedLock&) = delete;
+
+ private:
+  const uint32_t place_;
+};
+
+/// Of a lock that the hooks of malloc and mmap need too. Two system calls, so not on hot paths.
+class LockGuard {
+ public:
+  explicit LockGuard(FutexLock& lock) : noted_(lock), lock_(lock) { lock_.lock(); }
+  ~LockGuard() { lock_.unlock(); }
   LockGuard(const LockGuard&) = delete;
   LockGuard& operator=(const LockGuard&) = delete;
 
  private:
+  const SignalsHeld held_;
+  const NotedLock noted_;
   FutexLock& lock_;
-  const uint32_t place_;
+};
+
+/// Of a lock that is taken in calls of the driver only, and too often for system calls. Whoever
+/// waits for it holds none of ours, so that a signal reaches it; and where its holder does not go on
+/// (it stands in a handler, or a debugger has stopped it alone) goes on without it.
+class OpenLockGuard {
+ public:
+  explicit OpenLockGuard(FutexLock& lock)
+      : noted_(lock), lock_(lock), is_held_(lock.lock_in_time()) {}
+  ~OpenLockGuard() {
+    if (__builtin_expect(is_held_, 1)) lock_.unlock();
+  }
+  OpenLockGuard(const OpenLockGuard&) = delete;
+  OpenLockGuard& operator=(const OpenLockGuard&) = delete;
+  bool is_held() const { return __builtin_expect(is_held_, 1); }
+
+ private:
+  const NotedLock noted_;
+  FutexLock& lock_;
+  const bool is_held_;
 };
 
 }  // namespace gpupeak::preload

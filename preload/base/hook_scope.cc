@@ -19,6 +19,7 @@ bool was_left_by_longjmp(uintptr_t opened, uintptr_t here) {
 void release_left_locks() {
   ThreadFlags& flags = t_flags;
   flags.in_library = false;
+  flags.signals_held = 0;
   while (flags.lock_count > 0) {
     const uint32_t last = --flags.lock_count;
     if (last < ThreadFlags::kMostLocks && flags.locks[last]->is_ours()) flags.locks[last]->unlock();

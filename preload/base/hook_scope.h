@@ -18,10 +18,13 @@ struct ThreadFlags {
   uintptr_t in_driver = 0;  ///< the same for DriverScope (calls/): only the outermost accounts
   bool in_library =
       false;  ///< inside a library of our choice (unwinder, driver, NVML), which may allocate
+  bool refused_by_limit = false;             ///< the driver call that failed just now (track/limit)
   uint32_t device_calls = 0;                 ///< DeviceCalls (track/driver_readings) that are open
   struct ThreadSlot* slot = nullptr;         ///< this thread's event stream, once it has one
   uint64_t process_generation = UINT64_MAX;  ///< of `slot`; a forked child's differs
   uint32_t thread = 0;                       ///< its id, as locks have it; 0: not asked for yet
+  uint32_t arena_calls = 0;                  ///< of arenas that are open (hooks/arena_calls)
+  uint32_t signals_held = 0;                 ///< SignalsHeld that are open
   static constexpr uint32_t kMostLocks = 6;
   uint32_t lock_count = 0;                  ///< LockGuards that are open
   class FutexLock* locks[kMostLocks] = {};  ///< theirs, outermost first

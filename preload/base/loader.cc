@@ -1,10 +1,14 @@
 #include "base/loader.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
+#include <atomic>
 #include <initializer_list>
 
 #include "base/elf_lookup.h"
+
+#pragma weak _r_debug
 
 namespace gpupeak::preload {
 namespace {
@@ -32,6 +36,34 @@ void* load_library(const char* name) {
   }
   const auto open = reinterpret_cast<Dlopen>(find_in("libc.so.6", "__libc_dlopen_mode"));
   return open != nullptr ? open(name, static_cast<int>(RTLD_NOW | kFromDlopen)) : nullptr;
+}
+
+bool loader_is_removing() {
+  return &_r_debug == nullptr ||
+         __atomic_load_n(&_r_debug.r_state, __ATOMIC_RELAXED) == r_debug::RT_DELETE;
+}
+
+IsLoaded loader_has_code(uintptr_t ip) {
+  struct Object {  // glibc's dl_find_object
+    unsigned long long flags;
+    void *begin, *end;
+    link_map* map;
+    void* unwind_table;
+    unsigned long long reserved[11];
+  };
+  using Find = int (*)(void*, Object*);
+  static constinit std::atomic<Find> known{nullptr};
+  static constinit std::atomic<bool> asked{false};
+  if (!asked.load(std::memory_order_acquire)) {
+    void* found = find_in("libc.so.6", "_dl_find_object");
+    if (found == nullptr) found = find_in("ld-linux", "_dl_find_object");
+    known.store(reinterpret_cast<Find>(found), std::memory_order_relaxed);
+    asked.store(true, std::memory_order_release);
+  }
+  const Find find = known.load(std::memory_order_relaxed);
+  if (find == nullptr) return IsLoaded::kNotKnown;
+  Object object;
+  return find(reinterpret_cast<void*>(ip), &object) == 0 ? IsLoaded::kYes : IsLoaded::kNo;
 }
 
 void* find_symbol(void* library, const char* name) {

@@ -1,6 +1,8 @@
 // Libraries that we ask for at run time, since we are linked to libc alone.
 #pragma once
 
+#include <cstdint>
+
 namespace gpupeak::preload {
 
 /// dlopen(name, RTLD_NOW | RTLD_LOCAL); nullptr if there is none. Local, so that no symbol of it
@@ -10,6 +12,14 @@ void* load_library(const char* name);
 
 /// A function of a library that load_library gave; nullptr if it has none of that name.
 void* find_symbol(void* library, const char* name);
+
+/// Whether the loader is removing libraries now, as it tells debuggers; asked without its lock.
+bool loader_is_removing();
+
+/// The loader's lock-free answer to whether it has loaded the code at `ip`; glibc before 2.35 has
+/// none.
+enum class IsLoaded { kNo, kYes, kNotKnown };
+IsLoaded loader_has_code(uintptr_t ip);
 
 template <typename Function>
 bool find_symbol(void* library, const char* name, Function& function) {

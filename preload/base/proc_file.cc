@@ -9,7 +9,6 @@
 #include "base/text.h"
 
 namespace gpupeak::preload {
-namespace {
 
 uint64_t number_at(const char* text) {
   while (*text == ' ' || *text == '\t') ++text;
@@ -18,8 +17,6 @@ uint64_t number_at(const char* text) {
     number = number * 10 + static_cast<uint64_t>(*text - '0');
   return number;
 }
-
-}  // namespace
 
 size_t read_file(const char* path, char* to, size_t capacity) {
   const SignalsHeld held;  // a handler might leave by a jump, and the descriptor stay open

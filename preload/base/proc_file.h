@@ -9,6 +9,9 @@ namespace gpupeak::preload {
 /// Reads at most `capacity` bytes of a file; 0 if it cannot be opened.
 size_t read_file(const char* path, char* to, size_t capacity);
 
+/// The decimal number that a text begins with, spaces left out.
+uint64_t number_at(const char* text);
+
 /// When the process began, in clock ticks since boot: with the pid it names one process for good.
 /// 0: there is no such process.
 uint64_t process_start_time(int pid);

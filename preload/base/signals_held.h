@@ -1,11 +1,14 @@
-// As long as one of these lives, no signal handler interrupts its thread, so that none can leave by
-// a jump. Used where a descriptor of ours is open, or where memory must be unmapped exactly once,
-// on paths so rare that two system calls do not matter. HOOK-SAFE.
+// As long as one of these lives, no signal handler interrupts its thread: none can leave by a jump,
+// and none can keep the thread from going on. Used where a lock of ours is held, where a descriptor
+// of ours is open, or where memory must be unmapped exactly once, on paths so rare that two system
+// calls do not matter; one within another costs none. HOOK-SAFE.
 #pragma once
 
 #include <csignal>
 #include <cstdint>
 
+#include "base/hook_scope.h"
+#include "base/in_order.h"
 #include "base/syscalls.h"
 
 namespace gpupeak::preload {
@@ -16,13 +19,15 @@ class SignalsHeld {
 
   /// `but`: bits of those that are let through.
   explicit SignalsHeld(uint64_t but = 0) {
-    // All but those that an instruction of ours may raise: a blocked one of these would kill.
-    // SIGSYS is how sandboxes answer system calls.
-    const uint64_t held = ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP) |
-                            bit(SIGSYS) | but);
-    held_ = !sys::failed(set(SIG_BLOCK, &held, &before_));
+    if (t_flags.signals_held == 0) block(but);
+    in_order();
+    ++t_flags.signals_held;
   }
-  ~SignalsHeld() { let_go(); }
+  ~SignalsHeld() {
+    --t_flags.signals_held;
+    in_order();
+    let_go();
+  }
   SignalsHeld(const SignalsHeld&) = delete;
   SignalsHeld& operator=(const SignalsHeld&) = delete;
 
@@ -32,13 +37,20 @@ class SignalsHeld {
   }
 
  private:
+  void block(uint64_t but) {
+    // All but those that an instruction of ours may raise: a blocked one of these would kill.
+    // SIGSYS is how sandboxes answer system calls.
+    const uint64_t held = ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP) |
+                            bit(SIGSYS) | but);
+    held_ = !sys::failed(set(SIG_BLOCK, &held, &before_));
+  }
   static long set(int how, const uint64_t* mask, uint64_t* before) {
     return sys::call6(SYS_rt_sigprocmask, how, reinterpret_cast<long>(mask),
                       reinterpret_cast<long>(before), sizeof(uint64_t), 0, 0);
   }
 
   uint64_t before_ = 0;
-  bool held_;
+  bool held_ = false;
 };
 
 }  // namespace gpupeak::preload

@@ -52,6 +52,9 @@ inline long pwrite(int fd, const void* from, size_t bytes, int64_t offset) {
   return call6(SYS_pwrite64, fd, reinterpret_cast<long>(from), static_cast<long>(bytes), offset, 0,
                0);
 }
+inline long fchmod(int fd, uint32_t mode) {
+  return call6(SYS_fchmod, fd, static_cast<long>(mode), 0, 0, 0, 0);
+}
 inline long ftruncate(int fd, int64_t bytes) {
   return call6(SYS_ftruncate, fd, bytes, 0, 0, 0, 0);
 }
@@ -79,6 +82,12 @@ inline long link(const char* path, const char* name) {
 }
 inline long unlink(const char* path) {
   return call6(SYS_unlinkat, AT_FDCWD, reinterpret_cast<long>(path), 0, 0, 0, 0);
+}
+inline void sched_yield() {
+  call6(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+}
+inline uint32_t geteuid() {
+  return static_cast<uint32_t>(call6(SYS_geteuid, 0, 0, 0, 0, 0, 0));
 }
 inline int getpid() {
   return static_cast<int>(call6(SYS_getpid, 0, 0, 0, 0, 0, 0));

@@ -24,6 +24,14 @@ FileIdentity identity_of(int fd) {
   return {true, status.st_dev, status.st_ino};
 }
 
+/// What a terminal would obey, in two bytes (C1) too: names and values of variables may have any.
+bool is_control(std::string_view text, size_t i) {
+  const auto byte = static_cast<unsigned char>(text[i]);
+  const auto before = static_cast<unsigned char>(i > 0 ? text[i - 1] : ' ');
+  return byte < 0x20 || byte == 0x7f ||
+         (byte >= 0x80 && byte <= 0x9f && (before < 0x80 || before == 0xc2));
+}
+
 }  // namespace
 
 void remember_stderr() {
@@ -37,7 +45,11 @@ bool stderr_is_unchanged() {
 void say(std::string_view line) {
   if (environment().quiet || !stderr_is_unchanged()) return;
   Text<1024> text;
-  text.add("gpupeak: ").add(line).add("\n");
+  constexpr size_t kMostOfLine = 1000;
+  text.add("gpupeak: ");
+  for (size_t i = 0; i < line.size() && i < kMostOfLine; ++i)
+    text.add(is_control(line, i) ? std::string_view("?") : head(tail(line, i), 1));
+  text.add("\n");
   sys::write(2, text.view().data(), text.view().size());
 }
 

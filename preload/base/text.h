@@ -37,6 +37,12 @@ class Text {
     } while (number != 0);
     return add(std::string_view(digits + n, sizeof digits - n));
   }
+  Text& add_hex(uint64_t number) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    for (int shift = 60; shift >= 0; shift -= 4)
+      add(std::string_view(kDigits.data() + (number >> shift & 15), 1));
+    return *this;
+  }
   /// Takes back the last character if it is `c`.
   void drop_last(char c) {
     if (bytes_ > 0 && buffer_[bytes_ - 1] == c) buffer_[--bytes_] = 0;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/arch.h"
+#include "base/loaded_objects.h"
 #include "base/syscalls.h"
 
 namespace gpupeak::preload {
@@ -95,23 +96,16 @@ const char* base_name(const Library& library, uintptr_t type) {
 }
 
 bool find_library(const void* inside, Library& library) {
-  struct Search {
-    uintptr_t inside;
-    Library& library;
-    bool found;
-  } search{reinterpret_cast<uintptr_t>(inside), library, false};
-  dl_iterate_phdr(
-      [](dl_phdr_info* object, size_t, void* data) {
-        auto& wanted = *static_cast<Search*>(data);
-        Library candidate;
-        const bool usable = read(*object, candidate);
-        if (!candidate.all.holds(wanted.inside)) return 0;
-        wanted.library = candidate;
-        wanted.found = usable;
-        return 1;
-      },
-      &search);
-  return search.found;
+  bool found = false;
+  for_each_object([&](const dl_phdr_info& object) {
+    Library candidate;
+    const bool usable = read(object, candidate);
+    if (!candidate.all.holds(reinterpret_cast<uintptr_t>(inside))) return false;
+    library = candidate;
+    found = usable;
+    return true;
+  });
+  return found;
 }
 
 }  // namespace

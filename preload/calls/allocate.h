@@ -1,5 +1,10 @@
-// What the calls of all families share: run the real function, then account what it gave or took.
-// Templates, since the ABI versions of a call differ in integer widths only. HOOK-SAFE.
+// What the driver calls of all families have in common: run the real function, then tell track/
+// what it gave or took. Templates, since the ABI versions of a call differ only in the width of
+// integers.
+// HOOK-SAFE.
+//
+//   mem_alloc(call, real, out, bytes)      one line in linear.h, for cuMemAlloc and cuMemAlloc_v2
+//     └ allocate(…)                        DriverScope → real(out, bytes) → device_allocated(…)
 #pragma once
 
 #include <cuda.h>
@@ -12,6 +17,7 @@
 #include "track/driver_readings.h"
 #include "track/graph_memory.h"
 #include "track/ledger.h"
+#include "track/limit.h"
 #include "track/memory_pools.h"
 
 namespace gpupeak::preload::calls {
@@ -33,13 +39,21 @@ inline void read_reserves_after_failure(const ApiCall& call, gpupeak_kind kind, 
   if (device != kNoDevice) graph_reserve_read(call, device);
 }
 
+/// Whether blocks of this kind are the device's own memory from their allocation on: managed memory's
+/// pages come when they are touched, and go when there is no room.
+constexpr bool takes_device_memory(gpupeak_kind kind) {
+  return kind == GPUPEAK_KIND_LINEAR || kind == GPUPEAK_KIND_ARRAY;
+}
+
 /// The common shape: run `real`, then account what it gave, or that it failed.
 template <typename Run, typename Value>
 CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run run, Value value,
                   uint64_t bytes) {
   DriverScope scope;
   const DeviceCall under_way;
-  const CUresult result = run();
+  const CUresult result = takes_device_memory(kind)
+                              ? within_limit(scope, current_device, bytes, run)
+                              : run();
   if (!scope.accounts()) return result;
   const int device = current_device();
   if (result != CUDA_SUCCESS) {
@@ -75,6 +89,7 @@ CUresult release(const ApiCall& call, KeySpace space, uint64_t value, Run run) {
   DeviceCall under_way{DeviceCall::kNotYet};
   const bool known = device_freeing(call, space, value, block, under_way);
   const CUresult result = run();
+  rest_limits();
   if (known && result != CUDA_SUCCESS) device_not_freed(space, value, block);
   if (!known && result == CUDA_SUCCESS) device_unknown_freed(call, value);
   return result;

@@ -12,6 +12,7 @@
 #include "track/contexts.h"
 #include "track/driver.h"
 #include "track/ledger.h"
+#include "track/limit.h"
 
 namespace gpupeak::preload::calls {
 
@@ -21,7 +22,7 @@ CUresult context_create(const ApiCall& call, CUcontext* out, CUdevice device, Ru
   DriverScope scope;
   LedgerBracket bracket;
   if (scope.accounts()) bracket.open(call, GPUPEAK_LEDGER_CONTEXT, device);
-  const CUresult result = run();
+  const CUresult result = within_limit(scope, [device] { return device; }, kUnknownNeed, run);
   if (!scope.accounts()) return result;
   if (result == CUDA_SUCCESS) context_began(*out, device);
   return note_shortage(call, device, result);
@@ -70,9 +71,13 @@ template <typename Real>
 CUresult green_create(const ApiCall& call, Real real, void* out, void* resources, CUdevice device,
                       unsigned flags) {
   DriverScope scope;
-  if (!scope.accounts()) return real(out, resources, device, flags);
+  const auto run = [&] {
+    return within_limit(scope, [device] { return device; }, kUnknownNeed,
+                        [&] { return real(out, resources, device, flags); });
+  };
+  if (!scope.accounts()) return run();
   const LedgerBracket bracket(call, GPUPEAK_LEDGER_CONTEXT, device);
-  const CUresult result = real(out, resources, device, flags);
+  const CUresult result = run();
   if (result == CUDA_SUCCESS) green_context_began(*static_cast<void**>(out), device);
   return result;
 }
@@ -93,7 +98,8 @@ CUresult primary_retain(const ApiCall& call, Real real, CUcontext* out, CUdevice
   const bool was_active = scope.accounts() && primary_context_is_active(device);
   LedgerBracket bracket;
   if (scope.accounts() && !was_active) bracket.open(call, GPUPEAK_LEDGER_CONTEXT, device);
-  const CUresult result = real(out, device);
+  const CUresult result = within_limit(scope, [device] { return device; }, kUnknownNeed,
+                                       [&] { return real(out, device); });
   if (scope.accounts() && result == CUDA_SUCCESS) {
     primary_context(device) = *out;
     if (!was_active) context_began(*out, device);

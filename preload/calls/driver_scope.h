@@ -24,6 +24,7 @@ class DriverScope {
   DriverScope& operator=(const DriverScope&) = delete;
   /// Whether this call is the outermost and the process records.
   bool accounts() const { return accounts_; }
+  bool is_outermost() const { return outermost_; }
   /// Whether the thread is in a driver call. One that a jump has left, from a callback, lay where
   /// we are now or deeper; a call inside of it would lie deeper still.
   static bool is_open(uintptr_t here) {

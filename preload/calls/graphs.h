@@ -90,8 +90,12 @@ CUresult graph_add_node_with_edges(const ApiCall&, Real real, CUgraphNode* out, 
 /// Where the memory behind graphs comes and goes.
 template <typename Run>
 CUresult run_graph_call(const ApiCall& call, const DriverScope& scope, Run run) {
-  const CUresult result = run();
-  if (has_graph_memory() && scope.accounts() && result == CUDA_SUCCESS) {
+  // What its nodes take the driver reserves at the launch.
+  const bool may_take = has_graph_memory() || !scope.accounts();
+  const CUresult result = may_take ? within_limit(scope, run) : run();
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && scope.accounts()) {
+    device_failed(call, GPUPEAK_KIND_NONE, current_device(), 0, result);
+  } else if (has_graph_memory() && scope.accounts() && result == CUDA_SUCCESS) {
     const int device = current_device();
     if (device != kNoDevice) graph_reserve_read(call, device);
   }

@@ -9,6 +9,7 @@
 #include "track/device_memory.h"
 #include "track/driver.h"
 #include "track/ledger.h"
+#include "track/limit.h"
 
 namespace gpupeak::preload::calls {
 
@@ -23,21 +24,23 @@ inline CUresult note_shortage(const ApiCall& call, int device, CUresult result) 
 template <gpupeak_ledger_cause kCause, typename Real, typename... Arguments>
 CUresult bracketed(const ApiCall& call, Real real, Arguments... arguments) {
   DriverScope scope;
-  if (!scope.accounts()) return real(arguments...);
+  const auto run = [&] { return within_limit(scope, [&] { return real(arguments...); }); };
+  if (!scope.accounts()) return run();
   const int device = current_device();
   const LedgerBracket bracket(call, kCause, device);
-  return note_shortage(call, device, real(arguments...));
+  return note_shortage(call, device, run());
 }
 
 template <typename Real, typename... Arguments>
 CUresult load_file(const ApiCall& call, Real real, void** out, const char* path,
                    Arguments... arguments) {
   DriverScope scope;
-  if (!scope.accounts()) return real(out, path, arguments...);
+  const auto run = [&] { return within_limit(scope, [&] { return real(out, path, arguments...); }); };
+  if (!scope.accounts()) return run();
   const int device = current_device();
   LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, device);
   bracket.of_file(path);
-  return note_shortage(call, device, real(out, path, arguments...));
+  return note_shortage(call, device, run());
 }
 
 /// Functions are gone, and their addresses may come again.
@@ -55,21 +58,27 @@ CUresult unload(const ApiCall& call, Real real, Handle handle) {
 template <typename Real>
 CUresult set_limit(const ApiCall& call, Real real, CUlimit limit, size_t value) {
   DriverScope scope;
-  if (!scope.accounts()) return real(limit, value);
+  const auto run = [&] { return within_limit(scope, [&] { return real(limit, value); }); };
+  if (!scope.accounts()) return run();
   const bool is_stack = limit == CU_LIMIT_STACK_SIZE;
   const LedgerBracket bracket(call, is_stack ? GPUPEAK_LEDGER_LOCAL_MEMORY : GPUPEAK_LEDGER_LIMITS,
                               current_device());
-  return real(limit, value);
+  return run();
 }
 
 template <typename Run>
 CUresult first_launch(const ApiCall& call, CUfunction function, Run run) {
   DriverScope scope;
-  if (!scope.accounts()) return run();
+  const auto launch = [&] {
+    const CUresult result = within_limit(scope, run);
+    if (has_limits() && result != CUDA_SUCCESS) forget_launches();  // the next one is a first one, too
+    return result;
+  };
+  if (!scope.accounts()) return launch();
   const int device = current_device();
   LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, device);
   bracket.of_function(function);
-  return note_shortage(call, device, run());
+  return note_shortage(call, device, launch());
 }
 
 /// Whether a launch with these arguments is of what was launched before. (Asked of launches alone;
@@ -90,7 +99,7 @@ bool launched_before(Arguments...) {
 /// through.
 template <typename Real, typename... Arguments>
 CUresult launch(const ApiCall& call, Real real, void* function, Arguments... arguments) {
-  if (__builtin_expect(g_launches.before(function), 1) || !recording() ||
+  if (__builtin_expect(g_launches.before(function), 1) || (!recording() && !has_limits()) ||
       !is_first_launch(function))
     return real(function, arguments...);
   return first_launch(call, static_cast<CUfunction>(function),
@@ -101,7 +110,7 @@ CUresult launch(const ApiCall& call, Real real, void* function, Arguments... arg
 template <typename Real>
 CUresult launch_configured(const ApiCall& call, Real real, const void* configuration,
                            void* function, void** parameters, void** extra) {
-  if (__builtin_expect(g_launches.before(function), 1) || !recording() ||
+  if (__builtin_expect(g_launches.before(function), 1) || (!recording() && !has_limits()) ||
       !is_first_launch(function))
     return real(configuration, function, parameters, extra);
   return first_launch(call, static_cast<CUfunction>(function),
@@ -113,13 +122,16 @@ CUresult launch_configured(const ApiCall& call, Real real, const void* configura
 template <typename Real, typename First, typename... Arguments>
 CUresult use_function(const ApiCall& call, Real real, First first, void* function,
                       Arguments... arguments) {
-  if (__builtin_expect(!recording() || !is_first_use(function), 1))
+  if (__builtin_expect((!recording() && !has_limits()) || !is_first_use(function), 1))
     return real(first, function, arguments...);
   DriverScope scope;
-  if (!scope.accounts()) return real(first, function, arguments...);
+  const auto run = [&] {
+    return within_limit(scope, [&] { return real(first, function, arguments...); });
+  };
+  if (!scope.accounts()) return run();
   LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, current_device());
   bracket.of_function(static_cast<CUfunction>(function));
-  return real(first, function, arguments...);
+  return run();
 }
 
 }  // namespace gpupeak::preload::calls

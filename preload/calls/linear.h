@@ -23,7 +23,11 @@ CUresult mem_alloc_pitch(const ApiCall& call, Real real, Pointer* out, Size* pit
                          Size height, unsigned element_bytes) {
   DriverScope scope;
   const DeviceCall under_way;
-  const CUresult result = real(out, pitch, width, height, element_bytes);
+  // The driver rounds rows up: to 512 bytes, by what is known.
+  const uint64_t most = (static_cast<uint64_t>(width) + 4096) * height;
+  const CUresult result = within_limit(scope, current_device, most, [&] {
+    return real(out, pitch, width, height, element_bytes);
+  });
   if (!scope.accounts()) return result;
   const int device = current_device();
   const uint64_t rows = height;

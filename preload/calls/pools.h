@@ -18,8 +18,13 @@ template <typename FindPool, typename Run>
 CUresult allocate_async(const ApiCall& call, CUstream stream, bool per_thread, CUdeviceptr* out,
                         uint64_t bytes, FindPool find_pool, Run run) {
   DriverScope scope;
-  const bool captured = scope.accounts() && is_capturing(stream, per_thread);
-  const CUresult result = run();
+  const bool asks = scope.accounts() || (has_limits() && scope.is_outermost());
+  const bool captured = asks && is_capturing(stream, per_thread);
+  // A pool grows by 32 MiB and more at once. A captured call takes nothing.
+  constexpr uint64_t kMostGrowth = 64 << 20;
+  const CUresult result =
+      captured ? run()
+               : within_limit(scope, [&] { return find_pool().device; }, bytes + kMostGrowth, run);
   if (!scope.accounts()) return result;
   if (captured && result == CUDA_SUCCESS) {
     device_noted(KeySpace::kPointer, *out, {.bytes = bytes, .kind = GPUPEAK_KIND_GRAPH});
@@ -114,6 +119,7 @@ template <typename Real, typename... Arguments>
 CUresult synchronise(const ApiCall&, Real real, Arguments... arguments) {
   DriverScope scope;
   const CUresult result = real(arguments...);
+  rest_limits();
   if (scope.accounts() && result == CUDA_SUCCESS) {
     read_all_pools();
     sample_driver_memory();

@@ -8,7 +8,7 @@
 #include "base/environment.h"
 #include "base/hot.h"
 #include "hooks/export.h"
-#include "track/pool_torch.h"
+#include "track/arena_torch.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -74,11 +74,12 @@ __attribute__((always_inline)) inline void go_on(const void* caller, Entry entry
 }
 
 bool is_ours(Device device) {
-  return device.type == kCuda && device.index >= 0 && environment().pools;
+  return device.type == kCuda && device.index >= 0 && environment().arenas;
 }
 
-inline __attribute__((always_inline)) void note(const void* at, int64_t bytes, const PoolSays& says,
-                                                Device device, const CallerFrame& caller) {
+inline __attribute__((always_inline)) void note(const void* at, int64_t bytes,
+                                                const ArenaSays& says, Device device,
+                                                const CallerFrame& caller) {
   if (!is_ours(device) || at == nullptr) return;
   const auto address = reinterpret_cast<uint64_t>(at);
   if (bytes >= 0) {
@@ -88,7 +89,7 @@ inline __attribute__((always_inline)) void note(const void* at, int64_t bytes, c
   }
 }
 
-void note_failed(int64_t bytes, PoolSays says, Device device, const CallerFrame& caller) {
+void note_failed(int64_t bytes, ArenaSays says, Device device, const CallerFrame& caller) {
   if (is_ours(device)) torch_failed(device.index, static_cast<uint64_t>(bytes), says, caller);
 }
 

@@ -12,6 +12,7 @@
 #include "calls/graphs.h"
 #include "calls/ledger_calls.h"
 #include "calls/linear.h"
+#include "calls/memory_info.h"
 #include "calls/pools.h"
 #include "calls/virtual_memory.h"
 #include "hooks/cuda_lookup.h"

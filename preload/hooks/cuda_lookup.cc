@@ -106,10 +106,8 @@ void* hook_of_address(void* real) {
 }
 
 bool is_next_interposer(const void* caller) {
-  for (int i = 0; i < kDriverRowCount; ++i) {
-    if (find_preloaded_at(caller, g_driver_rows[i].export_name) != nullptr) return true;
-  }
-  return false;
+  return is_preloaded_with(
+      caller, [](int row) { return g_driver_rows[row].export_name; }, kDriverRowCount);
 }
 
 bool is_hooked_name(const char* name) {

@@ -4,9 +4,9 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "hooks/adapters.h"
 #include "hooks/export.h"
 #include "hooks/jump_target.h"
-#include "hooks/pool_tables.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -25,7 +25,7 @@ struct RealJump {
     }
     const uintptr_t target = jump_target(buffer);
     leave_scopes_for(target);
-    leave_pool_calls_for(target);
+    leave_adapters_for(target);
     jump(buffer, value);
     __builtin_unreachable();
   }

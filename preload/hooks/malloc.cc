@@ -1,4 +1,6 @@
 // malloc and its family. No logic here: call the real one, tell track/heap.
+#include "hooks/malloc.h"
+
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +16,9 @@
 #include "base/process_state.h"
 #include "hooks/export.h"
 #include "hooks/loader.h"
+#include "stack/readable_stack.h"
 #include "track/heap.h"
+#include "track/host_failure.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -44,8 +48,9 @@ size_t unknown_size(void*) {
 }
 
 /// Valgrind's tools that look for errors replace the allocator's functions where they are, by a
-/// library of the tool's beside the core's, and what lies before a block is nobody's.
-bool is_replaced_in_place() {
+/// library of the tool's beside the core's: what lies before a block is nobody's then, and every
+/// word that the kernel is to read has to have a value.
+bool errors_are_looked_for() {
   bool found = false;
   for_each_object([&](const dl_phdr_info& object) {
     constexpr char kOfValgrind[] = "vgpreload_", kCore[] = "vgpreload_core";
@@ -58,11 +63,11 @@ bool is_replaced_in_place() {
 }
 
 /// Whether blocks are glibc's own.
-bool is_glibc(const void* usable_size) {
+bool is_glibc(const void* usable_size, bool is_replaced_in_place) {
   const auto is_libc = [](const void* function) { return is_in(function, "libc.so.6"); };
   return arch::kPlainAddresses && is_libc(reinterpret_cast<const void*>(g_entry.malloc)) &&
          is_libc(reinterpret_cast<const void*>(g_entry.free)) && is_libc(usable_size) &&
-         find_in("libc.so.6", "gnu_get_libc_version") != nullptr && !is_replaced_in_place();
+         find_in("libc.so.6", "gnu_get_libc_version") != nullptr && !is_replaced_in_place;
 }
 
 /// Threads that come here at the same time find the same addresses.
@@ -79,9 +84,11 @@ __attribute__((noinline)) void resolve_all() {
   resolve(g_real.free_aligned_sized, "free_aligned_sized");
   resolve(g_entry.malloc, "malloc");
   void* usable_size = find_next("malloc_usable_size");
+  const bool looked_for = errors_are_looked_for();
+  if (looked_for) probe_by_copies();
   g_entry.usable_bytes.init(
       usable_size != nullptr ? reinterpret_cast<BlockSize::UsableSize>(usable_size) : unknown_size,
-      is_glibc(usable_size));
+      is_glibc(usable_size, looked_for));
   __atomic_store_n(&g_entry.resolved, true, __ATOMIC_RELEASE);
 }
 
@@ -99,11 +106,36 @@ inline bool records() {
   return false;
 }
 
+__attribute__((noinline, cold)) void note_failure(const char* name, size_t bytes,
+                                                  const CallerFrame& caller) {
+  host_allocation_failed(GPUPEAK_KIND_HEAP, name, bytes, errno, caller);
+}
+
+/// An allocator's function that calls another one of ours counts once.
+template <typename Call>
+inline __attribute__((always_inline)) auto in_allocator(Call call) {
+  t_flags.in_allocator = arch::stack_pointer();
+  in_order();
+  const auto result = call();
+  in_order();
+  t_flags.in_allocator = 0;
+  return result;
+}
+
 /// Calls `allocate` and records its block, unless an allocator function called another one.
 template <typename Allocate>
-inline __attribute__((always_inline)) void* record_allocation(size_t bytes,
+inline __attribute__((always_inline)) void* record_allocation(const char* name, size_t bytes,
                                                               const CallerFrame& caller,
                                                               Allocate allocate) {
+  if (ThreadSlot* slot = slot_that_counts(); slot != nullptr && is_counted_alone(*slot, bytes)) {
+    void* block = in_allocator(allocate);
+    if (__builtin_expect(block != nullptr, 1)) {
+      count_allocated(*slot, bytes, g_entry.usable_bytes(block));
+    } else {
+      note_failure(name, bytes, caller);
+    }
+    return block;
+  }
   if (!records()) return allocate();
   void* block;
   {
@@ -111,12 +143,22 @@ inline __attribute__((always_inline)) void* record_allocation(size_t bytes,
     if (!scope.entered()) return allocate();
     block = allocate();
   }
-  if (block != nullptr) heap_allocated(block, bytes, g_entry.usable_bytes(block), caller);
+  if (__builtin_expect(block != nullptr, 1)) {
+    heap_allocated(block, bytes, g_entry.usable_bytes(block), caller);
+  } else {
+    note_failure(name, bytes, caller);
+  }
   return block;
 }
 
 template <typename Free>
 inline __attribute__((always_inline)) void record_free(void* block, Free free_block) {
+  if (ThreadSlot* slot = slot_that_counts();
+      slot != nullptr && block != nullptr && was_counted_alone(block)) {
+    count_freed(*slot, g_entry.usable_bytes(block));
+    in_allocator([&] { return free_block(), 0; });
+    return;
+  }
   if (block == nullptr || !records()) return free_block();
   if (t_flags.in_allocator == 0) heap_freed(block, g_entry.usable_bytes);
   AllocatorScope scope;
@@ -124,10 +166,23 @@ inline __attribute__((always_inline)) void record_free(void* block, Free free_bl
 }
 
 template <typename Reallocate>
-inline __attribute__((always_inline)) void* record_reallocation(void* old_block, size_t bytes,
+inline __attribute__((always_inline)) void* record_reallocation(const char* name, void* old_block,
+                                                                size_t bytes,
                                                                 const CallerFrame& caller,
                                                                 Reallocate reallocate) {
-  if (old_block == nullptr) return record_allocation(bytes, caller, reallocate);
+  if (old_block == nullptr) return record_allocation(name, bytes, caller, reallocate);
+  if (ThreadSlot* slot = slot_that_counts(); slot != nullptr && bytes != 0 &&
+                                              is_counted_alone(*slot, bytes) &&
+                                              was_counted_alone(old_block)) {
+    const size_t old_usable_bytes = g_entry.usable_bytes(old_block);
+    void* block = in_allocator(reallocate);
+    if (__builtin_expect(block != nullptr, 1)) {
+      count_reallocated(*slot, bytes, old_usable_bytes, g_entry.usable_bytes(block));
+    } else {
+      note_failure(name, bytes, caller);
+    }
+    return block;
+  }
   if (!records() || t_flags.in_allocator != 0) return reallocate();
   const ReallocState state = heap_realloc_begin(old_block, g_entry.usable_bytes(old_block));
   void* block;
@@ -141,6 +196,7 @@ inline __attribute__((always_inline)) void* record_reallocation(void* old_block,
     heap_realloc_freed(state, old_block);
   } else {
     heap_realloc_failed(state, old_block);
+    note_failure(name, bytes, caller);
   }
   return block;
 }
@@ -150,7 +206,29 @@ void* missing() {
   return nullptr;
 }
 
+template <typename Function>
+void move_if(Function& function, const void* from, const void* to) {
+  if (reinterpret_cast<const void*>(function) == from)
+    function = reinterpret_cast<Function>(const_cast<void*>(to));
+}
+
 }  // namespace
+
+void real_allocator_moved(const void* from, const void* to) {
+  RealAllocator& next = real();
+  move_if(g_entry.malloc, from, to);
+  move_if(g_entry.free, from, to);
+  move_if(next.calloc, from, to);
+  move_if(next.realloc, from, to);
+  move_if(next.posix_memalign, from, to);
+  move_if(next.aligned_alloc, from, to);
+  move_if(next.memalign, from, to);
+  move_if(next.valloc, from, to);
+  move_if(next.pvalloc, from, to);
+  move_if(next.free_sized, from, to);
+  move_if(next.free_aligned_sized, from, to);
+}
+
 }  // namespace gpupeak::preload
 
 using namespace gpupeak::preload;
@@ -160,7 +238,7 @@ using namespace gpupeak::preload;
 
 extern "C" GPUPEAK_HOT void* gpupeak_record_malloc(size_t bytes) {
   real();
-  return record_allocation(bytes, GPUPEAK_CALLER, [&] { return g_entry.malloc(bytes); });
+  return record_allocation("malloc", bytes, GPUPEAK_CALLER, [&] { return g_entry.malloc(bytes); });
 }
 
 extern "C" GPUPEAK_HOT void gpupeak_record_free(void* block) {
@@ -176,13 +254,15 @@ extern "C" void gpupeak_free_of_loader(void* block) {
 
 GPUPEAK_EXPORT void* calloc(size_t count, size_t bytes) {
   RealAllocator& next = real();
-  return record_allocation(count * bytes, GPUPEAK_CALLER,
+  size_t total;
+  if (__builtin_mul_overflow(count, bytes, &total)) total = SIZE_MAX;  // it will fail
+  return record_allocation("calloc", total, GPUPEAK_CALLER,
                            [&] { return next.calloc(count, bytes); });
 }
 
 GPUPEAK_EXPORT void* realloc(void* block, size_t bytes) {
   RealAllocator& next = real();
-  return record_reallocation(block, bytes, GPUPEAK_CALLER,
+  return record_reallocation("realloc", block, bytes, GPUPEAK_CALLER,
                              [&] { return next.realloc(block, bytes); });
 }
 
@@ -190,42 +270,47 @@ GPUPEAK_EXPORT void* reallocarray(void* block, size_t count, size_t bytes) {
   RealAllocator& next = real();
   size_t total;
   if (__builtin_mul_overflow(count, bytes, &total)) return missing();
-  return record_reallocation(block, total, GPUPEAK_CALLER,
+  return record_reallocation("reallocarray", block, total, GPUPEAK_CALLER,
                              [&] { return next.realloc(block, total); });
 }
 
 GPUPEAK_EXPORT int posix_memalign(void** block, size_t alignment, size_t bytes) {
   RealAllocator& next = real();
   int result = 0;
-  record_allocation(bytes, GPUPEAK_CALLER, [&] {
+  int real_errno = 0;  // it says nothing by that
+  record_allocation("posix_memalign", bytes, GPUPEAK_CALLER, [&] {
     result = next.posix_memalign(block, alignment, bytes);
+    real_errno = errno;
+    errno = result;
     return result == 0 ? *block : nullptr;
   });
+  errno = real_errno;
   return result;
 }
 
 GPUPEAK_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) {
   RealAllocator& next = real();
-  return record_allocation(bytes, GPUPEAK_CALLER,
+  return record_allocation("aligned_alloc", bytes, GPUPEAK_CALLER,
                            [&] { return next.aligned_alloc(alignment, bytes); });
 }
 
 GPUPEAK_EXPORT void* memalign(size_t alignment, size_t bytes) {
   RealAllocator& next = real();
   if (next.memalign == nullptr) return missing();
-  return record_allocation(bytes, GPUPEAK_CALLER, [&] { return next.memalign(alignment, bytes); });
+  return record_allocation("memalign", bytes, GPUPEAK_CALLER,
+                           [&] { return next.memalign(alignment, bytes); });
 }
 
 GPUPEAK_EXPORT void* valloc(size_t bytes) {
   RealAllocator& next = real();
   if (next.valloc == nullptr) return missing();
-  return record_allocation(bytes, GPUPEAK_CALLER, [&] { return next.valloc(bytes); });
+  return record_allocation("valloc", bytes, GPUPEAK_CALLER, [&] { return next.valloc(bytes); });
 }
 
 GPUPEAK_EXPORT void* pvalloc(size_t bytes) {
   RealAllocator& next = real();
   if (next.pvalloc == nullptr) return missing();
-  return record_allocation(bytes, GPUPEAK_CALLER, [&] { return next.pvalloc(bytes); });
+  return record_allocation("pvalloc", bytes, GPUPEAK_CALLER, [&] { return next.pvalloc(bytes); });
 }
 
 // C23. An allocator that lacks them gets the plain free, which does the same.

@@ -2,13 +2,16 @@
 #include <sys/mman.h>
 #include <sys/types.h>
 
+#include <cerrno>
 #include <cstdarg>
 #include <cstddef>
 #include <cstdint>
 
 #include "base/elf_lookup.h"
+#include "base/hook_scope.h"
 #include "base/process_state.h"
 #include "hooks/export.h"
+#include "track/host_failure.h"
 #include "track/mapping.h"
 
 namespace gpupeak::preload {
@@ -19,6 +22,8 @@ struct RealMapping {
   int (*munmap)(void*, size_t);
   int (*mprotect)(void*, size_t, int);
   void* (*mremap)(void*, size_t, size_t, int, ...);
+  int (*brk)(void*);
+  void* (*sbrk)(intptr_t);
 };
 constinit RealMapping g_real{};
 constinit bool g_resolved = false;
@@ -28,6 +33,8 @@ __attribute__((noinline)) void resolve_all() {
   g_real.munmap = reinterpret_cast<decltype(g_real.munmap)>(find_next("munmap"));
   g_real.mprotect = reinterpret_cast<decltype(g_real.mprotect)>(find_next("mprotect"));
   g_real.mremap = reinterpret_cast<decltype(g_real.mremap)>(find_next("mremap"));
+  g_real.brk = reinterpret_cast<decltype(g_real.brk)>(find_next("brk"));
+  g_real.sbrk = reinterpret_cast<decltype(g_real.sbrk)>(find_next("sbrk"));
   __atomic_store_n(&g_resolved, true, __ATOMIC_RELEASE);
 }
 
@@ -36,10 +43,21 @@ inline RealMapping& real() {
   return g_real;
 }
 
+/// Of memory: not of addresses alone, nor of large pages, which programs try for before they ask
+/// for others; an allocator's own request is told by the function that it fails for.
+bool is_refusal(int prot, int flags) {
+  return (flags & MAP_ANONYMOUS) != 0 && (flags & MAP_HUGETLB) == 0 && prot != PROT_NONE &&
+         t_flags.in_allocator == 0;
+}
+
 void* map(void* at, size_t bytes, int prot, int flags, int fd, off64_t offset,
           const CallerFrame& caller) {
   void* result = real().mmap(at, bytes, prot, flags, fd, offset);
-  if (result != MAP_FAILED && host_recording()) mapped(result, bytes, prot, flags, caller);
+  if (result != MAP_FAILED) {
+    if (host_recording()) mapped(result, bytes, prot, flags, caller);
+  } else if (is_refusal(prot, flags) && host_recording()) {
+    host_allocation_failed(GPUPEAK_KIND_MMAP_ANON, "mmap", bytes, errno, caller);
+  }
   return result;
 }
 
@@ -88,8 +106,35 @@ GPUPEAK_EXPORT void* mremap(void* old_at, size_t old_bytes, size_t new_bytes, in
   if (result != MAP_FAILED) {
     if (host_recording())
       remapped(old_at, stays ? 0 : old_bytes, result, new_bytes, GPUPEAK_CALLER);
-  } else if (begun) {
-    not_remapped(old_at, old_bytes);
+  } else {
+    if (begun) not_remapped(old_at, old_bytes);
+    if (new_bytes > old_bytes && t_flags.in_allocator == 0 && host_recording()) {
+      host_allocation_failed(GPUPEAK_KIND_MMAP_ANON, "mremap", new_bytes - old_bytes, errno,
+                             GPUPEAK_CALLER);
+    }
+  }
+  return result;
+}
+
+// malloc of the C library calls neither of these two.
+
+GPUPEAK_EXPORT int brk(void* end) {
+  const int result = real().brk(end);
+  if (result != 0 && host_recording()) {
+    const auto wanted = reinterpret_cast<uintptr_t>(end);
+    const auto now = reinterpret_cast<uintptr_t>(real().sbrk(0));
+    host_allocation_failed(GPUPEAK_KIND_MMAP_ANON, "brk", wanted > now ? wanted - now : 0, errno,
+                           GPUPEAK_CALLER);
+  }
+  return result;
+}
+
+GPUPEAK_EXPORT void* sbrk(intptr_t increment) {
+  void* const result = real().sbrk(increment);
+  if (result == reinterpret_cast<void*>(-1) && increment > 0 && t_flags.in_allocator == 0 &&
+      host_recording()) {
+    host_allocation_failed(GPUPEAK_KIND_MMAP_ANON, "sbrk", static_cast<size_t>(increment), errno,
+                           GPUPEAK_CALLER);
   }
   return result;
 }

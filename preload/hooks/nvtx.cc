@@ -10,6 +10,7 @@
 #include "base/elf_lookup.h"
 #include "base/environment.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "hooks/export.h"
 #include "hooks/nvtx_types.h"
 #include "life/process.h"
@@ -27,22 +28,9 @@ using Utf8 = Text<1024>;
 /// Cut where it does not fit, never inside a character.
 void add_utf8(Utf8& out, const wchar_t* text) {
   for (; *text != 0 && out.view().size() < 1000; ++text) {
-    const auto c = static_cast<uint32_t>(*text);
     char bytes[4];
     size_t count = 0;
-    if (c < 0x80) {
-      bytes[count++] = static_cast<char>(c);
-    } else if (c < 0x800) {
-      bytes[count++] = static_cast<char>(0xc0 | (c >> 6));
-    } else if (c < 0x10000) {
-      bytes[count++] = static_cast<char>(0xe0 | (c >> 12));
-      bytes[count++] = static_cast<char>(0x80 | ((c >> 6) & 0x3f));
-    } else {
-      bytes[count++] = static_cast<char>(0xf0 | ((c >> 18) & 7));
-      bytes[count++] = static_cast<char>(0x80 | ((c >> 12) & 0x3f));
-      bytes[count++] = static_cast<char>(0x80 | ((c >> 6) & 0x3f));
-    }
-    if (c >= 0x80) bytes[count++] = static_cast<char>(0x80 | (c & 0x3f));
+    put_utf8(bytes, sizeof bytes, count, static_cast<uint32_t>(*text));
     out.add(std::string_view(bytes, count));
   }
 }

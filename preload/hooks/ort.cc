@@ -18,10 +18,10 @@
 #include "hooks/ort_arena.h"
 #include "hooks/ort_profile.h"
 #include "stack/module_map.h"
+#include "track/arena_objects.h"
 #include "track/ort_profile.h"
 #include "track/ort_sessions.h"
 #include "track/phases.h"
-#include "track/pool_objects.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -114,7 +114,7 @@ Word create_session(const Real& real, Word env, Word model, Arguments... argumen
   const uint64_t session = number_ort_session(!from_file        ? "(in memory)"
                                               : path != nullptr ? path
                                                                 : "");
-  say_pools();
+  say_arenas();
   CallPhase phase(real.label(session), real.frame);
   const Table api = real.library.real_table.load(std::memory_order_relaxed);
   const int minor = real.library.minor;

@@ -5,19 +5,19 @@
 #include "base/environment.h"
 #include "base/text.h"
 #include "base/virtual_table.h"
-#include "hooks/pool_tables.h"
+#include "hooks/arena_tables.h"
 #include "life/process.h"
-#include "track/pool_objects.h"
+#include "track/arena_objects.h"
 
 namespace gpupeak::preload {
 namespace {
 
-constinit PoolMaker g_maker{"ONNX Runtime", "pools.onnxruntime"};
+constinit ArenaMaker g_maker{"ONNX Runtime", "pools.onnxruntime"};
 
 /// onnxruntime::AllocatorStats, which the function fills in: allocations, reservations, extensions,
 /// shrinkages and the bytes in use; since 1.28 or 1.29 also the bytes that were asked for; then the
 /// bytes taken from below, and three words more. How many words are written tells which it is.
-PoolTotals totals_of(uintptr_t statistics, uint64_t object) {
+ArenaTotals totals_of(uintptr_t statistics, uint64_t object) {
   constexpr size_t kRoom = 64;  // for what later releases add
   constexpr int64_t kUnwritten = 0x5bd1e995a97c2d37;
   int64_t words[kRoom];
@@ -35,9 +35,9 @@ struct Layout {
   int first_minor, last_minor;
   size_t least, most;  ///< functions of the table
   const char* base;    ///< the class that the arena's is derived from
-  PoolClass of;
+  ArenaClass of;
 };
-constexpr PoolClass ort_class(size_t on_stream, size_t reserve, size_t free, size_t statistics) {
+constexpr ArenaClass ort_class(size_t on_stream, size_t reserve, size_t free, size_t statistics) {
   constexpr size_t kAlloc = 2, kDestroy = 0, kDelete = 1;
   return {.maker = &g_maker,
           .slot = {kAlloc, on_stream, reserve, free, kDestroy, kDelete},
@@ -55,7 +55,7 @@ constexpr const char* kArena = "N11onnxruntime8BFCArenaE";
 constexpr const char* kStreamArena = "N11onnxruntime19StreamAwareBFCArenaE";
 constexpr const char* kOldStreamArena = "N11onnxruntime16StreamAwareArenaE";  // till 1.23
 
-const PoolClass* class_of(int minor, const VirtualTable& table) {
+const ArenaClass* class_of(int minor, const VirtualTable& table) {
   for (const Layout& layout : kLayouts) {
     if (minor >= layout.first_minor && minor <= layout.last_minor && table.count >= layout.least &&
         table.count <= layout.most && strcmp(table.base, layout.base) == 0) {
@@ -66,23 +66,23 @@ const PoolClass* class_of(int minor, const VirtualTable& table) {
 }
 
 /// The arena for streams has these functions of the other one, and its own for streams.
-bool is_stream_arena(const VirtualTable& derived, const VirtualTable& arena, const PoolClass& of) {
+bool is_stream_arena(const VirtualTable& derived, const VirtualTable& arena, const ArenaClass& of) {
   if (derived.slots == nullptr || derived.count < arena.count ||
       strcmp(derived.base, kArena) != 0) {
     return false;
   }
   for (const size_t slot :
-       {of.slot[kPoolAlloc], of.slot[kPoolFree], of.slot[kPoolReserve], of.statistics}) {
+       {of.slot[kArenaAlloc], of.slot[kArenaFree], of.slot[kArenaReserve], of.statistics}) {
     if (derived.slots[slot] != arena.slots[slot]) return false;
   }
-  const size_t on_stream = of.slot[kPoolAllocOther];
+  const size_t on_stream = of.slot[kArenaAllocOther];
   return derived.slots[on_stream] != arena.slots[on_stream];
 }
 
 void off(const char* version, const char* why) {
   Text<256> text;
   text.add("ONNX Runtime ").add(version).add(": ").add(why);
-  pools_off(text.view());
+  arenas_off(text.view());
 }
 
 }  // namespace
@@ -96,15 +96,15 @@ int ort_minor_version(const char* version) {
 }
 
 void take_over_ort_arenas(const void* inside, const char* version) {
-  if (!environment().pools || !may_record()) return;
+  if (!environment().arenas || !may_record()) return;
   // Searched without a lock of ours, since the loader's is taken.
   VirtualTable tables[2];
   tables[0] = find_virtual_table(inside, kArena);
   if (tables[0].slots == nullptr) return off(version, "the class of its arenas was not found");
-  const PoolClass* const of = class_of(ort_minor_version(version), tables[0]);
+  const ArenaClass* const of = class_of(ort_minor_version(version), tables[0]);
   if (of == nullptr) return off(version, "its arenas are not those of a release that is known");
   // Before 1.23 those for streams hand out by a function that is not virtual: they are left alone.
-  const bool for_streams = of->slot[kPoolAllocOther] != kNoSlot;
+  const bool for_streams = of->slot[kArenaAllocOther] != kNoSlot;
   if (for_streams) {
     tables[1] = find_virtual_table(inside, kStreamArena);
     if (tables[1].slots == nullptr) tables[1] = find_virtual_table(inside, kOldStreamArena);
@@ -112,10 +112,10 @@ void take_over_ort_arenas(const void* inside, const char* version) {
       return off(version, "its arenas for streams are not those that are known");
     }
   }
-  if (!take_over_pool_tables(*of, tables, for_streams ? 2 : 1)) {
+  if (!take_over_arena_tables(*of, tables, for_streams ? 2 : 1)) {
     return off(version, "its table of functions cannot be written");
   }
-  pools_on(g_maker, version);
+  arenas_on(g_maker, version);
 }
 
 }  // namespace gpupeak::preload

@@ -13,8 +13,8 @@
 #include "base/elf_lookup.h"
 #include "base/memory.h"
 #include "hooks/xla_arena.h"
+#include "track/arena_objects.h"
 #include "track/phases.h"
-#include "track/pool_objects.h"
 #include "track/xla_programs.h"
 
 namespace gpupeak::preload {
@@ -153,7 +153,7 @@ const Word* get_api() {
   const Word* const table = real();
   if (table == nullptr) return nullptr;
   const int program_errno = errno;
-  say_pools();
+  say_arenas();
   const Word* const ours = table_for<kPlugin>(table);
   errno = program_errno;
   return ours;

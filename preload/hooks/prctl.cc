@@ -51,6 +51,7 @@ void before_filter(unsigned long filter) {
   if (!is_readable(program)) return;
   if (ends_our_calls(*program)) stop_for_filter();
   if (ends_calls_of_summary(*program)) leave_out_command();
+  if (ends_calls_of_lookups(*program)) give_up_lookups();
 }
 
 using Syscall = long (*)(long, long, long, long, long, long, long);

@@ -8,17 +8,15 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "base/loader.h"
 #include "base/syscalls.h"
-#include "hooks/c10.h"
+#include "hooks/adapters.h"
 #include "hooks/cuda_lookup.h"
 #include "hooks/export.h"
 #include "hooks/loader.h"
-#include "hooks/ort.h"
-#include "hooks/pjrt.h"
-#include "hooks/pool_rules.h"
-#include "hooks/pool_tables.h"
 #include "log/log_file.h"
 #include "stack/module_map.h"
+#include "thread/sample.h"
 #include "track/phases.h"
 
 namespace gpupeak::preload {
@@ -39,7 +37,7 @@ int main_with_phase(int argc, char** argv, char** environment) {
 void on_fork_in_child() {
   if (is_stopped_for_filter()) return;
   abandon_log_file();
-  leave_rule_pools();
+  reset_adapters_in_child();
   if (g_process->decided != 0) memset(static_cast<void*>(g_process), 0, sizeof *g_process);
 }
 
@@ -61,8 +59,8 @@ void end_quickly(void*) {
 __attribute__((constructor)) void begin() {
   g_leave = reinterpret_cast<Leave>(find_next("_exit"));
   finish_start();
-  take_over_rule_pools(nullptr);
-  pthread_atfork(nullptr, nullptr, &on_fork_in_child);
+  adapters_look();
+  pthread_atfork(nullptr, &share_pages, &on_fork_in_child);
   using AtQuickExit = int (*)(void (*)(void*), void*);
   if (void* const at_quick_exit = find_next("__cxa_at_quick_exit"))
     reinterpret_cast<AtQuickExit>(at_quick_exit)(&end_quickly, nullptr);
@@ -70,19 +68,14 @@ __attribute__((constructor)) void begin() {
 
 __attribute__((destructor)) void end() {
   end_process();
-  put_back_rule_pools();
-  put_back_pool_tables();
+  put_back_adapters();
 }
 
 }  // namespace
 
 void forget_unloaded_libraries() {
   check_driver_is_loaded();
-  forget_unloaded_pool_tables();
-  forget_unloaded_rule_pools();
-  forget_unloaded_ort();
-  forget_unloaded_pjrt();
-  forget_unloaded_c10();
+  forget_unloaded_adapters();
   if (!recording()) return;
   HookScope scope;
   if (scope.entered())
@@ -93,7 +86,8 @@ void forget_unloaded_libraries() {
 
 void loader_has_freed() {
   g_hears_loader.store(true, std::memory_order_relaxed);
-  if (modules_were_unloaded()) forget_unloaded_libraries();
+  // It frees something at the end of threads, too, where asking it is not worth its lock.
+  if (loader_is_removing() && modules_were_unloaded()) forget_unloaded_libraries();
 }
 
 }  // namespace gpupeak::preload

@@ -5,14 +5,14 @@
 #include "base/environment.h"
 #include "base/text.h"
 #include "base/virtual_table.h"
-#include "hooks/pool_tables.h"
+#include "hooks/arena_tables.h"
 #include "life/process.h"
-#include "track/pool_objects.h"
+#include "track/arena_objects.h"
 
 namespace gpupeak::preload {
 namespace {
 
-constinit PoolMaker g_maker{"XLA", "pools.xla"};
+constinit ArenaMaker g_maker{"XLA", "pools.xla"};
 
 /// std::optional<tsl::AllocatorStats>, as the function returns it. Published headers have one word
 /// of `reserved` less; JAX 0.11.2's plugin writes these.
@@ -26,7 +26,7 @@ struct Statistics {
   int64_t reserved[3];  // of what is set aside in it, not of what it took from below
   OptionalBytes most_reservable;
   int64_t largest_idle;
-  OptionalBytes pool, most_pool;
+  OptionalBytes arena, most_pool;
   uint8_t known;
 };
 static_assert(sizeof(Statistics) == 136);
@@ -35,31 +35,31 @@ bool is_flag(uint8_t value) {
   return value <= 1;
 }
 
-PoolTotals totals_of(uintptr_t statistics, uint64_t object) {
+ArenaTotals totals_of(uintptr_t statistics, uint64_t object) {
   struct Returned {
     Statistics told;
     uint8_t room[1024];  // for what later releases add
   };
   const Returned returned = reinterpret_cast<Returned (*)(uint64_t)>(statistics)(object);
   const Statistics& told = returned.told;
-  if (told.known != 1 || told.pool.known != 1 || !is_flag(told.limit.known) || told.in_use < 0 ||
-      told.in_use > told.pool.bytes || told.in_use > told.most_in_use) {
+  if (told.known != 1 || told.arena.known != 1 || !is_flag(told.limit.known) || told.in_use < 0 ||
+      told.in_use > told.arena.bytes || told.in_use > told.most_in_use) {
     return {-1, 0, 0, 0};
   }
   // Its count of requests may be set to 0 at any time (ClearStats).
-  return {0, told.in_use, told.pool.bytes, told.limit.known ? told.limit.bytes : 0};
+  return {0, told.in_use, told.arena.bytes, told.limit.known ? told.limit.bytes : 0};
 }
 
 /// As tsl::Allocator declares them, and as found in JAX 0.11.2's plugin. Those of other numbers of
 /// functions were declared in another order.
 constexpr size_t kFunctions = 21;
-constexpr PoolClass kClass{.maker = &g_maker,
-                           .slot = {/*AllocateRaw*/ 3, /*with attributes*/ 4, kNoSlot,
-                                    /*DeallocateRaw*/ 7, /*destructors*/ 0, 1},
-                           .size_at = 2,
-                           .statistics = /*GetStats*/ 16,
-                           .totals = &totals_of,
-                           .block_size = /*AllocatedSize*/ 13};
+constexpr ArenaClass kClass{.maker = &g_maker,
+                            .slot = {/*AllocateRaw*/ 3, /*with attributes*/ 4, kNoSlot,
+                                     /*DeallocateRaw*/ 7, /*destructors*/ 0, 1},
+                            .size_at = 2,
+                            .statistics = /*GetStats*/ 16,
+                            .totals = &totals_of,
+                            .block_size = /*AllocatedSize*/ 13};
 /// The C API's versions around the one that this was seen with, 0.115.
 constexpr int kFirstMinor = 105, kLastMinor = 125;
 
@@ -67,24 +67,24 @@ void off(int minor, const char* why) {
   Text<256> text;
   text.add("XLA (PJRT 0.").add(static_cast<uint64_t>(minor)).add("): ").add(why);
   text.add("; XLA_PYTHON_CLIENT_ALLOCATOR=platform shows each buffer");
-  pools_off(text.view());
+  arenas_off(text.view());
 }
 
 }  // namespace
 
 void take_over_xla_arenas(const void* inside, int minor) {
-  if (!environment().pools || !may_record()) return;
+  if (!environment().arenas || !may_record()) return;
   const VirtualTable arena = find_virtual_table(inside, "N3tsl12BFCAllocatorE");
   if (arena.slots == nullptr) return;  // a plugin without one: of another maker, or for the CPU
   if (minor < kFirstMinor || minor > kLastMinor || arena.count != kFunctions ||
       strcmp(arena.base, "N3tsl9AllocatorE") != 0) {
     return off(minor, "its arenas are not those of a release that is known");
   }
-  if (!take_over_pool_tables(kClass, &arena, 1))
+  if (!take_over_arena_tables(kClass, &arena, 1))
     return off(minor, "its table of functions cannot be written");
   Text<32> version;
   version.add("PJRT 0.").add(static_cast<uint64_t>(minor));
-  pools_on(g_maker, version.view());
+  arenas_on(g_maker, version.view());
 }
 
 }  // namespace gpupeak::preload

@@ -20,6 +20,7 @@
 #include "base/proc_file.h"
 #include "base/syscalls.h"
 #include "base/text.h"
+#include "life/kept_preload.h"
 #include "life/summary.h"
 #include "log/cut_guard.h"
 #include "log/definitions.h"
@@ -31,15 +32,19 @@
 #include "stack/python_runtime.h"
 #include "stack/trie.h"
 #include "stack/unwinder.h"
+#include "thread/heap_sample.h"
+#include "thread/heap_windows.h"
+#include "thread/heap_windows.h"
+#include "thread/resident.h"
 #include "thread/sample.h"
-#include "thread/sampled_set.h"
 #include "thread/thread_slot.h"
+#include "track/arena_objects.h"
+#include "track/counted_mappings.h"
 #include "track/device_memory.h"
 #include "track/ledger.h"
 #include "track/nvtx.h"
 #include "track/ort_sessions.h"
 #include "track/phases.h"
-#include "track/pool_objects.h"
 #include "track/xla_programs.h"
 
 #ifndef MADV_WIPEONFORK
@@ -64,11 +69,13 @@ constinit FutexLock g_start_lock;
 constinit long g_open_error = 0;
 constinit bool g_stopped_for_filter = false;  // in this process or the one it was forked from
 constinit bool g_log_was_opened = false;      // in this process or the one it was forked from
+constinit bool g_forked = false;              // of this process
 constinit int g_start_pid = 0;
 constinit uint64_t g_generation = 0;
+constinit bool g_sees_programs_malloc = false;  // which it defines itself
 
 /// What a log's start may find.
-enum class Reason { kProgramStart, kFirstCudaCall };
+enum class Reason { kProgramStart, kFirstCudaCall, kCountedEnough };
 
 std::string_view program_name(char* buffer, size_t capacity) {
   const long bytes = sys::readlink("/proc/self/exe", buffer, capacity);
@@ -89,11 +96,20 @@ bool is_filed_as_child() {
   return !e.children_pattern.view().empty() && e.run_pid != 0 && e.run_pid != sys::getpid();
 }
 
-/// The folder of the children is made by the first of them.
-void make_folder_of(const Path& path) {
-  Path folder;
-  folder.add(head(path.view(), path.view().rfind('/')));
-  sys::call6(SYS_mkdirat, AT_FDCWD, reinterpret_cast<long>(folder.c_str()), 0777, 0, 0, 0);
+/// Which the first of them makes. A pattern that is meant for all processes has no such folder.
+bool has_folder_of_children() {
+  return is_filed_as_child() &&
+         environment().children_pattern.view() != environment().out_pattern.view();
+}
+
+/// What the processes of a run have in common. `run` gives it to the first; without it the first
+/// that records makes it up.
+uint64_t run_id() {
+  static constinit uint64_t own = 0;
+  const uint64_t given = environment().run_id;
+  if (given != 0) return given;
+  if (own == 0 && sys::failed(sys::getrandom(&own, sizeof own))) own = 0;
+  return own;
 }
 
 /// GPUPEAK_OUT with %n name, %p pid, %r rank (none: its dot goes too), %h host, %% expanded;
@@ -139,11 +155,6 @@ void expand_out_pattern(Path& path) {
   }
 }
 
-void define_fact(std::string_view key, std::string_view value) {
-  Record record(GPUPEAK_DEF_FACT);
-  define(record.s(key).s(value));
-}
-
 void define_facts() {
   static char buffer[65536];
   const size_t bytes = read_file("/proc/self/cmdline", buffer, sizeof buffer - 1);
@@ -176,9 +187,11 @@ void forget_parent() {
   forget_device_memory();
   forget_ledger();
   reset_ort_sessions();
-  reset_pool_objects();
+  reset_arena_objects();
   reset_xla_programs();
   reset_nvtx();
+  forget_resident_memory();
+  share_pages();
   g_generation += 1;
 }
 
@@ -195,51 +208,92 @@ gpupeak_file_header describe_process(Reason reason, bool forked) {
   header.ppid = static_cast<uint32_t>(sys::getppid());
   header.rank = environment().rank;
   header.run_pid = static_cast<uint32_t>(environment().run_pid);
-  if (reason == Reason::kFirstCudaCall || forked) header.flags |= GPUPEAK_FLAG_LATE_START;
+  header.run_id = run_id();
+  if (reason == Reason::kFirstCudaCall) header.flags |= GPUPEAK_FLAG_LATE_START;
+  if (reason == Reason::kCountedEnough) {
+    header.flags |= GPUPEAK_FLAG_COUNTED;
+    header.host_mode = GPUPEAK_HOST_COUNTERS;
+  }
   if (forked) header.flags |= GPUPEAK_FLAG_FORKED;
   header.process_start_time = process_start_time(static_cast<int>(header.pid));
   header.sample_bytes =
-      environment().host_mode == GPUPEAK_HOST_SAMPLED ? environment().sample_bytes : 0;
+      environment().host_mode == GPUPEAK_HOST_SAMPLED
+          ? sample_bytes_asked_for(GPUPEAK_HOST_SAMPLED)
+          : 0;
   header.initial_brk_bytes = g_process->initial_brk = sys::brk(0);
   strcpy(header.tool_version, GPUPEAK_VERSION);
   return header;
 }
 
+/// The C library's, or that of a library before it. Looked for before the start lock is taken: the
+/// loader is asked.
+SetAction find_set_action() {
+  return reinterpret_cast<SetAction>(find_next("sigaction"));
+}
+
+/// Threads take new slots from here on.
+void begin_generation(ProcessPage& page) {
+  page.pid = sys::getpid();
+  page.generation = ++g_generation;
+}
+
+/// Once, where the heap is recorded or counted. The loader is asked: without the start lock.
+void look_for_allocators() {
+  static constinit std::atomic<bool> looked{false};
+  if (g_process->host_recording != 0 && !looked.exchange(true))
+    g_sees_programs_malloc = take_over_allocators();
+}
+
 /// Opens the log and switches the hooks on. Holds the start lock, inside a HookScope.
-void open_log(Reason reason) {
+void open_log(Reason reason, SetAction set_action) {
   const bool forked = g_log_was_opened;
-  if (forked) forget_parent();
+  if (forked && g_process->counting == 0) forget_parent();
   Path path;
   expand_out_pattern(path);
-  if (is_filed_as_child()) make_folder_of(path);
-  g_open_error = open_log_file(path.view(), describe_process(reason, forked));
+  g_open_error = has_folder_of_children() ? make_own_folder(path.view()) : 0;
+  if (g_open_error == 0)
+    g_open_error = open_log_file(path.view(), describe_process(reason, forked || g_forked));
   if (g_open_error != 0) return;
-  guard_log(reinterpret_cast<SetAction>(find_next("sigaction")), &note_log_was_cut);
+  guard_log(set_action, &note_log_was_cut);
   if (!g_use_tsc) set_quality(GPUPEAK_Q_NO_TSC);
   if (!environment().complaint.view().empty()) set_quality(GPUPEAK_Q_BAD_ENVIRONMENT);
   restart_definitions();
+  const bool was_counted = g_process->counting != 0;
+  if (forked || was_counted) redefine_modules(forked);
   if (forked) {
-    redefine_modules();
     redefine_python_frames();
     redefine_nodes();
   }
   define_facts();
-  if (forked) redefine_python_runtimes();
+  if (forked || was_counted) redefine_python_runtimes(forked);
   g_log_was_opened = true;
 
   ProcessPage& page = *g_process;
-  page.pid = sys::getpid();
-  page.generation = ++g_generation;
-  page.host_mode = static_cast<HostMode>(environment().host_mode);
+  if (!was_counted) begin_generation(page);
+  page.counting = 0;
   page.only_writer = 0;
   allow_only_writer(!environment().stamp_all);
-  if (page.host_mode == HostMode::kSampled && !init_sampling(environment().sample_bytes)) {
-    page.host_mode = HostMode::kCounters;
-  }
+  begin_heap_record(page, reason == Reason::kCountedEnough);
+  begin_listening(page);
   page.recording = 1;
-  if (page.host_mode == HostMode::kFull && g_use_tsc) page.whole_heap_generation = page.generation;
   std::atomic_ref<uint32_t>(page.host_recording)
       .store(page.host_mode != HostMode::kOff ? 1 : 0, std::memory_order_release);
+  if (was_counted) log_counted_mappings();
+}
+
+/// No log yet: the process may turn out to be of interest, and then what it has is known.
+void begin_counting() {
+  if (environment().host_mode == GPUPEAK_HOST_OFF) return;
+  if (g_forked) {
+    forget_parent();
+    reset_counted_mappings();
+  }
+  ProcessPage& page = *g_process;
+  begin_generation(page);
+  page.host_mode = HostMode::kCounters;
+  page.counting = 1;
+  page.counted_heap_generation = page.generation;
+  std::atomic_ref<uint32_t>(page.host_recording).store(1, std::memory_order_release);
 }
 
 bool is_asked_for() {
@@ -271,7 +325,7 @@ bool must_be_silent() {
 }
 
 /// Called with the lock held when nothing is decided: at the start, and in a forked child.
-void decide() {
+void decide(SetAction set_action) {
   if (g_process == &g_first_page) {
     ProcessPage* page = new_process_page();
     if (page == nullptr) {
@@ -290,40 +344,55 @@ void decide() {
     return;
   }
   const bool forked = g_start_pid != 0;
+  if (!forked) remember_own_variables();
   if (forked) abandon_log_file();
   g_start_pid = sys::getpid();
-  if (forked ? environment().children == Children::kAll : is_asked_for())
-    open_log(Reason::kProgramStart);
+  g_forked = forked;
+  if (forked ? environment().children == Children::kAll : is_asked_for()) {
+    open_log(Reason::kProgramStart, set_action);
+  } else if (is_filed_as_child() && environment().children == Children::kGpu) {
+    begin_counting();
+  }
   g_process->decided = 1;
 }
 
-/// Says to the programs that this one will start that they were not the one asked for. What setenv
-/// does, but without malloc: the program's own may not be ready before main.
+/// Says to the programs that this one will start that they were not the one asked for, and of which
+/// run they are. What setenv does, but without malloc: the program's own may not be ready before
+/// main.
 void mark_children() {
   if (environ == nullptr) return;
-  constexpr std::string_view kName = "GPUPEAK_RUN_PID=";
-  constexpr size_t kEntryBytes = 32;
+  constexpr std::string_view kPid = "GPUPEAK_RUN_PID=", kId = "GPUPEAK_RUN_ID=";
+  constexpr size_t kEntryBytes = 40;
   size_t count = 0;
   while (environ[count] != nullptr) ++count;
-  const size_t list_bytes = (count + 2) * sizeof(char*);
-  void* at = map_pages((list_bytes + kEntryBytes + 4095) / 4096 * 4096);
+  const size_t list_bytes = (count + 3) * sizeof(char*);
+  void* at = map_pages((list_bytes + 2 * kEntryBytes + 4095) / 4096 * 4096);
   if (at == nullptr) return;
   char** list = static_cast<char**>(at);
   size_t n = 0;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (strncmp(*entry, kName.data(), kName.size()) != 0) list[n++] = *entry;
+    if (strncmp(*entry, kPid.data(), kPid.size()) != 0 &&
+        strncmp(*entry, kId.data(), kId.size()) != 0)
+      list[n++] = *entry;
   }
-  Text<kEntryBytes> own;
-  own.add(kName).add(static_cast<uint64_t>(sys::getpid()));
-  list[n] = static_cast<char*>(at) + list_bytes;
-  memcpy(list[n], own.c_str(), own.view().size() + 1);
+  Text<kEntryBytes> pid, id;
+  pid.add(kPid).add(static_cast<uint64_t>(sys::getpid()));
+  id.add(kId).add_hex(run_id());
+  char* text = static_cast<char*>(at) + list_bytes;
+  for (const auto* own : {&pid, &id}) {
+    list[n++] = static_cast<char*>(memcpy(text, own->c_str(), own->view().size() + 1));
+    text += kEntryBytes;
+  }
   environ = list;
 }
 
 /// False if the program's calls of malloc go elsewhere: it defines malloc itself.
 bool owns_malloc() {
-  const void* used = find_first("malloc");
-  return used == nullptr || is_own_code(reinterpret_cast<uintptr_t>(used));
+  for (const char* name : {"malloc", "free"}) {
+    const void* used = find_first(name);
+    if (used != nullptr && !is_own_code(reinterpret_cast<uintptr_t>(used))) return false;
+  }
+  return true;
 }
 
 void say_what_is_wrong() {
@@ -353,6 +422,7 @@ void say_what_is_wrong() {
 /// What the counters page says of an end, and the log's own.
 void close_books() {
   flush_own_slot();
+  end_definitions();
   gpupeak_counters_page& page = counters();
   page.end_ticks = ticks();
   page.end_monotonic_ns = monotonic_ns();
@@ -380,11 +450,13 @@ void start() {
     g_start_lock.reset();
     t_flags.thread = 0;
   }
+  const SetAction set_action = find_set_action();
   {
     LockGuard guard(g_start_lock);
-    if (g_process->decided == 0) decide();
+    if (g_process->decided == 0) decide(set_action);
     if (g_process->decided == 0) count(&gpupeak_counters_page::early_calls);
   }
+  look_for_allocators();
   errno = saved_errno;
 }
 
@@ -406,18 +478,39 @@ bool start_for_cuda() {
     HookScope scope;
     if (!scope.entered()) return false;
     const int saved_errno = errno;
-    LockGuard guard(g_start_lock);
-    if (!recording() && g_open_error == 0) {
-      remember_stderr();
-      open_log(Reason::kFirstCudaCall);
-      say_what_is_wrong();
+    const SetAction set_action = find_set_action();
+    bool tried = false;
+    {
+      LockGuard guard(g_start_lock);
+      if (!recording() && g_open_error == 0) {
+        remember_stderr();
+        open_log(Reason::kFirstCudaCall, set_action);
+        tried = true;
+      }
     }
+    look_for_allocators();
+    if (tried) say_what_is_wrong();
     errno = saved_errno;
   }
   if (!recording()) return false;
   load_unwinder();
   enter_process_phase("main");
   return true;
+}
+
+void open_counted_log(size_t pending_bytes) {
+  const int saved_errno = errno;
+  const SetAction set_action = find_set_action();
+  {
+    LockGuard guard(g_start_lock);
+    if (g_process->counting != 0 && !recording()) {
+      remember_stderr();
+      open_log(Reason::kCountedEnough, set_action);
+      if (recording()) begin_window(*g_process, environment().host_mode, pending_bytes);
+      g_process->counting = 0;  // also where it cannot be opened: nobody asks again
+    }
+  }
+  errno = saved_errno;
 }
 
 void finish_start() {
@@ -429,14 +522,20 @@ void finish_start() {
     return;
   }
   if (recording() || g_open_error != 0) say_what_is_wrong();
+  if (g_process->counting != 0 && owns_malloc()) {  // within malloc it cannot be loaded
+    g_hears_loader.store(true, std::memory_order_relaxed);
+    load_unwinder();
+  }
   if (!recording()) return;
   if (environment().run_pid == 0) mark_children();
   // The program's own malloc may not be ready before main, and the loader would call it. The
   // unwinder, which device calls need most, is then loaded at the first of them.
-  if (owns_malloc())
+  if (owns_malloc()) {
+    g_hears_loader.store(true, std::memory_order_relaxed);  // it takes the first there is, too
     load_unwinder();
-  else
+  } else if (!g_sees_programs_malloc) {
     set_quality(GPUPEAK_Q_FOREIGN_MALLOC);
+  }
   enter_process_phase("start");
 }
 
@@ -453,8 +552,10 @@ void stop_for_filter() {
     }
   }
   g_stopped_for_filter = true;
+  g_process->counting = 0;
   g_process->host_recording = 0;
-  g_process->whole_heap_generation = 0;
+  g_process->whole_heap_generation = g_process->counted_heap_generation = 0;
+  g_process->window_request = nullptr;
   g_process->recording = 0;
 }
 

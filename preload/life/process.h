@@ -9,6 +9,11 @@ namespace gpupeak::preload {
 /// Whether it records, or will once it uses CUDA.
 bool may_record();
 
+/// Has calls of other allocators come to hooks, once, when the heap is recorded. True: the program
+/// has a malloc of its own, and its calls are seen. Defined in hooks/allocators.cc, by a fixed name
+/// for the reason that start() has.
+bool take_over_allocators();
+
 /// From the library's constructor: everything that may not happen inside an allocator call.
 void finish_start();
 /// From the library's destructor.

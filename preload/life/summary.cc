@@ -70,10 +70,7 @@ char** bare_environment() {
 /// Runs the command and waits. The child shares our memory until it has called exec, sends no
 /// SIGCHLD and is not seen by the program's own wait calls. False if it could not be run.
 bool run_command(const char* command) {
-  const std::string_view within = variable("GPUPEAK_SUMMARY_WITHIN");
-  const char* arguments[] = {
-      command, "report",          "--short", "--within", within.empty() ? "1" : within.data(),
-      "--",    log_path().data(), nullptr};
+  const char* arguments[] = {command, "report", "--short", "--", log_path().data(), nullptr};
   char** variables = bare_environment();
   alignas(16) static char stack[64 << 10];
   // No handler of the program's expects to run after its end for as long as this takes, least of

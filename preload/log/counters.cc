@@ -6,16 +6,10 @@ namespace gpupeak::preload {
 namespace {
 
 constinit gpupeak_counters_page g_private_counters{};
-constinit gpupeak_counters_page g_window{};  // of its gauges the peaks since the window began
-
-/// The window's peak lies in a page of our own, where the gauge lies in the counters page.
-uint64_t& window_peak_of(const gpupeak_gauge& gauge) {
-  const auto offset = reinterpret_cast<const char*>(&gauge) - reinterpret_cast<char*>(g_counters);
-  return reinterpret_cast<gpupeak_gauge*>(reinterpret_cast<char*>(&g_window) + offset)->peak;
-}
 
 }  // namespace
 
+constinit gpupeak_counters_page g_window{};
 constinit gpupeak_counters_page* g_counters = &g_private_counters;
 
 void count(uint64_t gpupeak_counters_page::*counter, uint64_t by) {
@@ -30,16 +24,23 @@ void set_quality(uint64_t bit) {
 }
 
 void gauge_add(gpupeak_gauge& gauge, int64_t bytes) {
-  const uint64_t live = std::atomic_ref<uint64_t>(gauge.live)
+  gauge_add(gauge, bytes, bytes);
+}
+
+void gauge_add(gpupeak_gauge& gauge, int64_t bytes, int64_t high) {
+  const uint64_t most = std::atomic_ref<uint64_t>(gauge.live)
                             .fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed) +
-                        static_cast<uint64_t>(bytes);
-  if (bytes <= 0 || static_cast<int64_t>(live) < 0) return;
-  raise_peak(gauge.peak, live);
-  raise_peak(window_peak_of(gauge), live);
+                        static_cast<uint64_t>(high);
+  if (high <= 0 || static_cast<int64_t>(most) < 0) return;
+  raise_peak(gauge.peak, most);
+  raise_peak(window_peak_of(gauge), most);
 }
 
 uint64_t window_peak(gpupeak_gauge& gauge) {
-  return std::atomic_ref<uint64_t>(window_peak_of(gauge)).load(std::memory_order_relaxed);
+  const uint64_t peak =
+      std::atomic_ref<uint64_t>(window_peak_of(gauge)).load(std::memory_order_relaxed);
+  const uint64_t live = std::atomic_ref<uint64_t>(gauge.live).load(std::memory_order_relaxed);
+  return static_cast<int64_t>(live) > static_cast<int64_t>(peak) ? live : peak;
 }
 
 void begin_window(gpupeak_gauge& gauge) {

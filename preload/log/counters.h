@@ -14,11 +14,20 @@ extern constinit GPUPEAK_OWN gpupeak_counters_page* g_counters;
 inline gpupeak_counters_page& counters() {
   return *g_counters;
 }
+/// Of its gauges the peaks since the window began, each where the counters page has the gauge.
+extern constinit GPUPEAK_OWN gpupeak_counters_page g_window;
+inline uint64_t& window_peak_of(const gpupeak_gauge& gauge) {
+  const auto offset = reinterpret_cast<const char*>(&gauge) - reinterpret_cast<char*>(g_counters);
+  return reinterpret_cast<gpupeak_gauge*>(reinterpret_cast<char*>(&g_window) + offset)->peak;
+}
 void count(uint64_t gpupeak_counters_page::*counter, uint64_t by = 1);
 void set_quality(uint64_t bit);
 
 /// live += bytes, peak = max: exact at once when the caller serialises, as the device tracker does.
 void gauge_add(gpupeak_gauge& gauge, int64_t bytes);
+/// The same for what a thread has added up since its last call: on the way it was `high` bytes more
+/// at most. The peak is exact as long as no other thread adds.
+void gauge_add(gpupeak_gauge& gauge, int64_t bytes, int64_t high);
 /// The gauge's peak since the last begin_window(), which leaves the gauge itself alone. Gauges of
 /// the counters page only.
 uint64_t window_peak(gpupeak_gauge& gauge);

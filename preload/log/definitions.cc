@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"
+#include "base/text.h"
 #include "log/log.h"
 #include "log/log_file.h"
 
@@ -30,6 +31,8 @@ struct Stream {
   uint8_t* end = nullptr;
   Chunk chunk;
   uint64_t sequence = 0;
+  bool waits = false;  ///< in g_waiting
+  bool lost = false;   ///< a definition has found no place: those behind it would have its number
 
   uint8_t*& at() { return positions[current].at; }
   uint64_t nodes() const { return positions[current].nodes; }
@@ -56,25 +59,57 @@ constinit FutexLock g_lock;
 constinit Stream g_stream;
 constinit Strings g_strings;
 
-bool make_room(size_t bytes) {
-  // What is defined before is defined again when it opens. A forked child has none of its parent's.
-  if (log_path().empty()) return false;
-  if (static_cast<size_t>(g_stream.end - g_stream.at()) >= bytes) return true;
-  const SignalsHeld held;  // else a jump might leave the old chunk to be unmapped once more
-  retire_chunk(g_stream.chunk);
-  const size_t size =
-      g_stream.chunk.bytes == 0 ? kFirstChunkBytes : fitting_chunk_bytes(kLargestChunkBytes);
-  g_stream.at() = g_stream.end = nullptr;
-  g_stream.chunk = new_chunk(size, GPUPEAK_CHUNK_DEFINITIONS, 0, g_stream.sequence,
-                             static_cast<uint32_t>(sys::gettid()));
-  if (g_stream.chunk.begin == nullptr) {
-    count(&gpupeak_counters_page::dropped_events);
+/// Definitions for which the log has no room now: numbers follow from their order, so none may be
+/// left out. Behind a header's place, as in a chunk. No memory stands behind it until it is used.
+constexpr size_t kMostWaiting = 1 << 20;
+constinit uint8_t g_waiting[kMostWaiting];
+
+/// The next chunk, which begins with what waited.
+bool begin_chunk(size_t room) {
+  constexpr size_t kHeader = sizeof(gpupeak_chunk_header);
+  const size_t waited =
+      g_stream.waits ? static_cast<size_t>(g_stream.at() - g_waiting) - kHeader : 0;
+  size_t size = g_stream.sequence == 0 ? kFirstChunkBytes : fitting_chunk_bytes(kLargestChunkBytes);
+  while (size < kHeader + waited + room) size *= 2;
+  const Chunk chunk = new_chunk(size, GPUPEAK_CHUNK_DEFINITIONS, 0, g_stream.sequence,
+                                static_cast<uint32_t>(sys::gettid()));
+  if (chunk.begin == nullptr) return false;
+  if (chunk.bytes < kHeader + waited + room) {  // the disk's last pages: too few
+    retire_chunk(chunk);
     return false;
   }
+  memcpy(chunk.begin + kHeader, g_waiting + kHeader, waited);
+  g_stream.chunk = chunk;
+  g_stream.waits = false;
   ++g_stream.sequence;
-  g_stream.at() = g_stream.chunk.begin + sizeof(gpupeak_chunk_header);
-  g_stream.end = g_stream.chunk.begin + g_stream.chunk.bytes;
-  return static_cast<size_t>(g_stream.end - g_stream.at()) >= bytes;
+  g_stream.at() = chunk.begin + kHeader + waited;
+  g_stream.end = chunk.begin + chunk.bytes;
+  return true;
+}
+
+bool make_room(size_t bytes) {
+  // What is defined before is defined again when it opens. A forked child has none of its parent's.
+  if (log_path().empty() || g_stream.lost) return false;
+  const auto has_room = [bytes] {
+    return static_cast<size_t>(g_stream.end - g_stream.at()) >= bytes;
+  };
+  if (has_room() && !(g_stream.waits && !log_rests())) return true;
+  const SignalsHeld held;  // else a jump might leave the old chunk to be unmapped once more
+  if (!g_stream.waits) {
+    retire_chunk(g_stream.chunk);
+    g_stream.chunk = {};
+    g_stream.at() = g_stream.end = nullptr;
+  }
+  if (begin_chunk(bytes)) return true;
+  if (!g_stream.waits) {
+    g_stream.waits = true;
+    g_stream.at() = g_waiting + sizeof(gpupeak_chunk_header);
+    g_stream.end = g_waiting + sizeof g_waiting;
+  }
+  if (has_room()) return true;
+  g_stream.lost = true;
+  count(&gpupeak_counters_page::dropped_events);
+  return false;
 }
 
 void append(uint8_t tag, const uint8_t* body, size_t bytes) {
@@ -122,6 +157,32 @@ void define_node_locked(uint32_t distance, int64_t ip_delta) {
 
 uint64_t defined_nodes_locked() {
   return g_stream.nodes();
+}
+
+uint64_t defined_nodes() {
+  const uint32_t current = std::atomic_ref<uint32_t>(g_stream.current).load(std::memory_order_relaxed);
+  return std::atomic_ref<uint64_t>(g_stream.positions[current].nodes)
+      .load(std::memory_order_relaxed);
+}
+
+void define_fact(std::string_view key, std::string_view value) {
+  Record record(GPUPEAK_DEF_FACT);
+  define(record.s(key).s(value));
+}
+
+void say_log_gap(bool at_end) {
+  LogGap gap;
+  if (!take_log_gap(gap, at_end)) return;
+  Text<64> text;
+  text.add(gap.begin_ns).add(" ").add(gap.end_ns);
+  define_fact("log.gap", text.view());
+}
+
+void end_definitions() {
+  end_log_rest();
+  say_log_gap(true);
+  LockGuard guard(g_lock);
+  if (g_stream.waits) make_room(0);
 }
 
 void define(const Record& record) {

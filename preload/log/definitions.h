@@ -16,6 +16,8 @@ void define_locked(const Record& record);
 void define_node_locked(uint32_t distance, int64_t ip_delta);
 /// How many define_node_locked() have come to their end, here or by a jump right after.
 uint64_t defined_nodes_locked();
+/// The same without the lock: some may come or go meanwhile.
+uint64_t defined_nodes();
 
 /// In a forked child: starts the stream anew, with all strings defined again under their old ids.
 void restart_definitions();

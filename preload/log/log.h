@@ -12,6 +12,12 @@ namespace gpupeak::preload {
 
 /// Appends to the definitions. Takes the definitions' lock.
 void define(const Record& record);
+void define_fact(std::string_view key, std::string_view value);
+/// Where the log can grow again: defines the fact log.gap, of the time in which it could not. Not
+/// with the definitions' lock held.
+void say_log_gap(bool at_end = false);
+/// At the log's end: what waits for room in it.
+void end_definitions();
 /// The id of `text` in the log's string table, defined at its first use; 0 if that failed.
 uint32_t intern_string(std::string_view text);
 

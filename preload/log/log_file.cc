@@ -35,7 +35,7 @@ uint64_t whole_pages(uint64_t bytes) {
 }
 /// Header and counters page.
 uint64_t head_bytes() {
-  return whole_pages(2 * kFormatPage);
+  return whole_pages(kFormatPage + GPUPEAK_COUNTERS_BYTES);
 }
 /// How much longer than its chunks the file is made, as a hole: what the program may still log once
 /// the file cannot be opened any more (other user, other root, folder gone).
@@ -53,13 +53,15 @@ struct LogFile {
   dev_t device = 0;
   ino_t inode = 0;
   uint64_t cookie = 0;
-  uint64_t bytes = 0;            ///< length, as we made it
-  uint64_t ahead = 0;            ///< by how much the file is to be longer than its chunks
-  uint8_t* head = nullptr;       ///< header and counters page
-  uint8_t* tail = nullptr;       ///< a page of addresses …
-  uint64_t tail_offset = 0;      ///< … that stands for this one of the file
-  bool broken = false;           ///< no chunk any more
-  std::atomic<bool> cut{false};  ///< by somebody else
+  uint64_t bytes = 0;                    ///< length, as we made it
+  uint64_t ahead = 0;                    ///< by how much the file is to be longer than its chunks
+  uint8_t* head = nullptr;               ///< header and counters page
+  uint8_t* tail = nullptr;               ///< a page of addresses …
+  uint64_t tail_offset = 0;              ///< … that stands for this one of the file
+  uint64_t rest_ns = 0;                  ///< how long nobody tries again after the next failure
+  std::atomic<uint64_t> rests_until{0};  ///< CLOCK_MONOTONIC
+  std::atomic<uint64_t> gap_began{0};    ///< likewise; 0: chunks can be had
+  std::atomic<bool> cut{false};          ///< by somebody else
 };
 
 constinit LogFile g_file;
@@ -142,6 +144,20 @@ void give_back(uint64_t from, uint64_t end) {
   std::atomic_ref<uint64_t>(counters().file_bytes).compare_exchange_strong(end, from);
 }
 
+/// Of a range that was mapped before the tail only the first `usable` bytes stay; the next page is
+/// the tail again, so that the file goes on there. Holds the lock.
+void keep_tail_at(uint8_t* at, size_t bytes, size_t usable, uint64_t offset) {
+  const size_t page = page_bytes();
+  if (sys::failed(sys::call6(SYS_mprotect, reinterpret_cast<long>(at + usable),
+                             static_cast<long>(page), PROT_NONE, 0, 0, 0))) {
+    sys::munmap(at + usable, bytes - usable);
+    return;
+  }
+  sys::munmap(at + usable + page, bytes - usable);
+  g_file.tail = at + usable;
+  g_file.tail_offset = offset + usable;
+}
+
 /// Maps [offset, offset + bytes) of the file. Holds the lock.
 uint8_t* map_range(uint64_t offset, size_t bytes) {
   const uint64_t skipped = offset - g_file.tail_offset;  // others' chunks
@@ -156,7 +172,7 @@ uint8_t* map_range(uint64_t offset, size_t bytes) {
   g_file.tail_offset = offset + bytes;
   if (sys::failed(sys::call6(SYS_mprotect, reinterpret_cast<long>(at), static_cast<long>(bytes),
                              PROT_READ | PROT_WRITE, 0, 0, 0))) {
-    sys::munmap(at, bytes);
+    keep_tail_at(at, bytes, 0, offset);
     return nullptr;
   }
   add_self_bytes(static_cast<ptrdiff_t>(bytes));
@@ -225,7 +241,7 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
   header.counters_offset = GPUPEAK_LOG_PAGE;
   header.chunks_offset = head_bytes();
   describe_place(header);
-  const long fd = create_log(path, header, g_file.path);
+  const long fd = file_size_limit() < head_bytes() ? -EFBIG : create_log(path, header, g_file.path);
   if (sys::failed(fd)) {
     g_file.path.clear();
     return fd;
@@ -261,13 +277,34 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
   g_file.cookie = header.cookie;
   g_file.tail = static_cast<uint8_t*>(tail);
   g_file.tail_offset = head_bytes();
-  g_file.broken = false;
+  g_file.rest_ns = 0;
+  g_file.rests_until = 0;
+  g_file.gap_began = 0;
   g_file.cut = false;
   sys::close(static_cast<int>(fd));
   g_file.head = static_cast<uint8_t*>(head);
   move_counters_to(reinterpret_cast<gpupeak_counters_page*>(g_file.head + kFormatPage));
   counters().file_bytes = head_bytes();
+  counters().run_id = header.run_id;
   return 0;
+}
+
+bool log_rests() {
+  const uint64_t until = g_file.rests_until.load(std::memory_order_relaxed);
+  return __builtin_expect(until != 0, 0) && monotonic_ns() < until;
+}
+
+void end_log_rest() {
+  uint64_t until = g_file.rests_until.load(std::memory_order_relaxed);
+  if (until != 0) g_file.rests_until.compare_exchange_strong(until, 1);
+}
+
+bool take_log_gap(LogGap& gap, bool at_end) {
+  if (__builtin_expect(g_file.gap_began.load(std::memory_order_relaxed) == 0, 1) ||
+      (!at_end && g_file.rests_until.load(std::memory_order_relaxed) != 0))
+    return false;
+  gap = {g_file.gap_began.exchange(0), monotonic_ns()};
+  return gap.begin_ns != 0;
 }
 
 std::string_view log_path() {
@@ -285,9 +322,7 @@ bool log_was_cut() {
 namespace {
 
 /// The next `bytes` of the file, or fewer where the disk ends, and where in it they lie.
-Chunk take(size_t bytes, uint64_t& offset) {
-  LockGuard guard(g_file.lock);
-  if (g_file.broken || g_file.cut || g_file.tail == nullptr) return {};
+Chunk take_now(size_t bytes, uint64_t& offset) {
   const size_t page = page_bytes();
   for (bytes = whole_pages(bytes); bytes >= page; bytes = bytes / 2 / page * page) {
     if (!take_range(bytes, offset)) continue;
@@ -301,13 +336,33 @@ Chunk take(size_t bytes, uint64_t& offset) {
     while (usable >= page && !populate(at, usable, offset, written))
       usable = usable / 2 / page * page;
     if (usable < bytes) {
-      unmap_pages(at + usable, bytes - usable);
+      keep_tail_at(at, bytes, usable, offset);
+      add_self_bytes(-static_cast<ptrdiff_t>(bytes - usable));
       give_back(offset + usable, offset + bytes);
     }
     if (usable >= page) return {at, usable};
     break;
   }
-  g_file.broken = true;
+  return {};
+}
+
+/// The same; where none can be had, others need not find that out anew at each event.
+Chunk take(size_t bytes, uint64_t& offset) {
+  constexpr uint64_t kShortestRestNs = 2'000'000, kLongestRestNs = 1'000'000'000;
+  LockGuard guard(g_file.lock);
+  if (log_rests() || g_file.cut || g_file.tail == nullptr) return {};
+  const Chunk chunk = take_now(bytes, offset);
+  if (chunk.begin != nullptr) {
+    g_file.rest_ns = 0;
+    g_file.rests_until = 0;
+    return chunk;
+  }
+  const uint64_t now = monotonic_ns();
+  uint64_t& rest = g_file.rest_ns;
+  rest = rest == 0 ? kShortestRestNs : rest < kLongestRestNs / 2 ? rest * 2 : kLongestRestNs;
+  g_file.rests_until = now + rest;
+  uint64_t none = 0;
+  g_file.gap_began.compare_exchange_strong(none, now);
   set_quality(GPUPEAK_Q_DISK_FULL);
   return {};
 }

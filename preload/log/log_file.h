@@ -23,10 +23,22 @@ long open_log_file(std::string_view path, gpupeak_file_header header);
 /// The path of the open log; empty if none.
 std::string_view log_path();
 
-/// A fresh chunk with its header written; {nullptr} when the log cannot grow any more (counted as
-/// quality DISK_FULL; every record that finds no room is then counted as dropped).
+/// A fresh chunk with its header written; {nullptr} when the log cannot grow now (quality
+/// DISK_FULL; every record that finds no room is then counted as dropped). A disk, a quota, memory
+/// or the number of mappings may be short for a moment only: it is tried again, after rests of 2 ms
+/// to 1 s.
 Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t sequence,
                 uint32_t tid);
+/// Whether no chunk can be had now, and it is too early to try again. Callable anywhere, cheap.
+bool log_rests();
+/// From when to when no chunk could be had (CLOCK_MONOTONIC).
+struct LogGap {
+  uint64_t begin_ns = 0, end_ns = 0;
+};
+/// The gap that has just ended, for the one who asks first; at the log's end also one that has not.
+bool take_log_gap(LogGap& gap, bool at_end = false);
+/// The log ends: it is tried once more at once.
+void end_log_rest();
 /// How large a next chunk is best, of `wanted` bytes at most: near GPUPEAK_LOG_MAX and behind it
 /// small, so that what threads have not filled does not add up.
 size_t fitting_chunk_bytes(size_t wanted);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "base/environment.h"
 #include "base/proc_file.h"
 #include "base/syscalls.h"
 
@@ -32,19 +33,53 @@ bool is_same_place(const gpupeak_file_header& a, const gpupeak_file_header& b) {
          a.pid_namespace == b.pid_namespace;
 }
 
+template <typename Value>
+bool read_counter(int fd, size_t offset, Value& value) {
+  return sys::pread(fd, &value, sizeof value, static_cast<off_t>(GPUPEAK_LOG_PAGE + offset)) ==
+         static_cast<long>(sizeof value);
+}
+
+/// Begins with the folder of `path`, and a slash.
+Path folder_of(std::string_view path) {
+  Path folder;
+  folder.add(head(path, path.rfind('/') + 1));
+  return folder;
+}
+
+/// Whether a file beside `path` is this user's: of whom we would make one there, who is not
+/// everywhere the one that we run as (NFS makes nobody of root).
+bool is_ours(const struct stat& file, std::string_view path) {
+  if (file.st_uid == sys::geteuid()) return true;
+  uint64_t name = 0;
+  if (sys::failed(sys::getrandom(&name, sizeof name))) return false;
+  Path probe = folder_of(path);
+  probe.add(".gpupeak.").add_hex(name);
+  const long fd =
+      sys::open(probe.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (sys::failed(fd)) return false;
+  struct stat own;
+  const bool known = !sys::failed(sys::fstat(static_cast<int>(fd), &own));
+  sys::close(static_cast<int>(fd));
+  sys::unlink(probe.c_str());
+  return known && own.st_uid == file.st_uid;
+}
+
+/// Whether somebody else has put a file or a link there. Other things have errors of their own.
+bool is_of_others(const char* path) {
+  struct stat there;
+  return !sys::failed(sys::lstat(path, &there)) &&
+         (S_ISREG(there.st_mode) || S_ISLNK(there.st_mode)) && !is_ours(there, path);
+}
+
 /// Whether the log's process passed its exit handlers.
 bool has_ended(int fd) {
-  gpupeak_counters_page counters{};
-  return sys::pread(fd, &counters, sizeof counters, GPUPEAK_LOG_PAGE) ==
-             static_cast<long>(sizeof counters) &&
-         counters.ended != 0;
+  uint32_t ended = 0;
+  return read_counter(fd, offsetof(gpupeak_counters_page, ended), ended) && ended != 0;
 }
 
 bool used_device(int fd) {
-  gpupeak_counters_page counters{};
-  return sys::pread(fd, &counters, sizeof counters, GPUPEAK_LOG_PAGE) ==
-             static_cast<long>(sizeof counters) &&
-         counters.device_events != 0;
+  uint64_t events = 0;
+  return read_counter(fd, offsetof(gpupeak_counters_page, device_events), events) && events != 0;
 }
 
 /// Makes room for the program that was meant where the image before has used no device: drops what
@@ -78,7 +113,8 @@ Owner owner_of(int fd, const gpupeak_file_header& theirs, const gpupeak_file_hea
   }
   if (process_start_time(static_cast<int>(theirs.pid)) != theirs.process_start_time)
     return Owner::kNobody;
-  return theirs.pid == ours.pid ? Owner::kOurselves : Owner::kLiveProcess;
+  return theirs.pid == ours.pid && theirs.run_id == ours.run_id ? Owner::kOurselves
+                                                                : Owner::kLiveProcess;
 }
 
 /// Whether a file begins as the packed log of a process that has ended.
@@ -102,6 +138,8 @@ enum class Place { kFree, kOurs, kTaken, kLookAgain };
 /// replace the same old log at once one does it; the others, who hold its lock after, look again.
 long make_free(const char* path, const gpupeak_file_header& ours, Place& place) {
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY;
+  place = Place::kTaken;
+  if (is_of_others(path)) return 0;
   const long fd = sys::open(path, kFlags, 0);
   place = Place::kFree;
   if (fd == -ENOENT) return 0;
@@ -112,6 +150,10 @@ long make_free(const char* path, const gpupeak_file_header& ours, Place& place) 
   if (const long result = sys::fstat(file.fd, &status); sys::failed(result)) return result;
   if (S_ISDIR(status.st_mode)) return -EISDIR;
   if (!S_ISREG(status.st_mode)) return -ENODEV;
+  if (!is_ours(status, path)) {  // put there since
+    place = Place::kTaken;
+    return 0;
+  }
   if (status.st_size != 0) {
     gpupeak_file_header theirs{};
     const long bytes = sys::read(file.fd, &theirs, sizeof theirs);
@@ -139,6 +181,9 @@ long make_free(const char* path, const gpupeak_file_header& ours, Place& place) 
   return result == -ENOENT ? 0 : result;
 }
 
+constexpr int kPrivate = 0600;
+
+/// And opens the file to whom it is meant for.
 long write_head(int fd, const gpupeak_file_header& header) {
   static uint8_t page[GPUPEAK_LOG_PAGE];  // hooks may run on small stacks; one caller at a time
   __builtin_memset(page, 0, sizeof page);
@@ -148,17 +193,16 @@ long write_head(int fd, const gpupeak_file_header& header) {
     if (sys::failed(written)) return written;
     if (written != static_cast<long>(sizeof page)) return -ENOSPC;
   }
+  const uint32_t mode = environment().log_mode;
+  if (mode != kPrivate) sys::fchmod(fd, mode);  // FAT has no modes
   return 0;
 }
 
 /// A file that nobody sees before its header stands: without a name first, then linked. -errno if
 /// this file system cannot do that, or -EEXIST.
 long create_unseen(const char* path, const gpupeak_file_header& header) {
-  Path folder;
-  const std::string_view all(path);
-  const size_t slash = all.rfind('/');
-  folder.add(slash == 0 ? "/" : head(all, slash));
-  const long fd = sys::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
+  const Path folder = folder_of(path);
+  const long fd = sys::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kPrivate);
   if (sys::failed(fd)) return fd;
   const Descriptor file{static_cast<int>(fd)};
   long result = write_head(file.fd, header);
@@ -184,7 +228,7 @@ long create_unseen(const char* path, const gpupeak_file_header& header) {
 long create_file(const char* path, const gpupeak_file_header& header) {
   const long unseen = create_unseen(path, header);
   if (!sys::failed(unseen) || unseen == -EEXIST || unseen == -ENOSPC) return unseen;
-  const long fd = sys::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  const long fd = sys::open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kPrivate);
   if (sys::failed(fd)) return fd;
   const long result = write_head(static_cast<int>(fd), header);
   if (!sys::failed(result)) return fd;
@@ -215,6 +259,20 @@ void describe_place(gpupeak_file_header& header) {
   if (!sys::failed(sys::stat("/proc/self/ns/pid", &status))) header.pid_namespace = status.st_ino;
 }
 
+long make_own_folder(std::string_view path) {
+  Path folder;
+  folder.add(head(path, path.rfind('/')));
+  const long readers = environment().log_mode & 044;
+  const long made = sys::call6(SYS_mkdirat, AT_FDCWD, reinterpret_cast<long>(folder.c_str()),
+                               0700 | readers | readers >> 2, 0, 0, 0);
+  if (made != -EEXIST) return made;
+  struct stat there;
+  if (const long result = sys::lstat(folder.c_str(), &there); sys::failed(result)) return result;
+  const bool is_good =
+      S_ISDIR(there.st_mode) && (there.st_mode & S_IWOTH) == 0 && is_ours(there, path);
+  return is_good ? 0 : -EPERM;
+}
+
 bool log_of_elsewhere_is_in_the_way() {
   return g_elsewhere;
 }
@@ -222,7 +280,9 @@ bool log_of_elsewhere_is_in_the_way() {
 long create_log(std::string_view wanted, const gpupeak_file_header& header, Path& path) {
   const std::string_view ending = wanted.ends_with(".gplog") ? ".gplog" : "";
   const std::string_view stem = head(wanted, wanted.size() - ending.size());
+  constexpr int kMostLooks = 50;  // a millisecond each: somebody may hold a lock for good
   uint64_t others = 0, execs = 0;
+  int looks = 0;
   for (int tries = 0; tries < 1000; ++tries) {
     path.clear();
     path.add(stem);
@@ -242,6 +302,7 @@ long create_log(std::string_view wanted, const gpupeak_file_header& header, Path
         execs = 0;
         break;
       case Place::kLookAgain:
+        if (++looks % kMostLooks == 0) ++others;
         break;
       case Place::kFree:
         result = create_file(path.c_str(), header);

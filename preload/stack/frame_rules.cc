@@ -4,13 +4,15 @@
 
 #include <cstring>
 
+#include "stack/dwarf.h"
 #include "stack/module_map.h"
 
 namespace gpupeak::preload {
 namespace {
 
-constexpr uint8_t kPcRelativeInt32 = 0x1b, kTableInt32 = 0x3b, kUint32 = 0x03, kAbsolute = 0x00,
-                  kPcRelativeInt64 = 0x1c;
+constexpr uint8_t kPcRelativeInt32 = DW_EH_PE_pcrel | DW_EH_PE_sdata4,
+                  kTableInt32 = DW_EH_PE_datarel | DW_EH_PE_sdata4, kUint32 = DW_EH_PE_udata4,
+                  kAbsolute = DW_EH_PE_absptr, kPcRelativeInt64 = DW_EH_PE_pcrel | DW_EH_PE_sdata8;
 
 /// Reads a table's bytes in order; `ok` turns false at the first thing out of bounds.
 struct Cursor {
@@ -157,8 +159,10 @@ bool read_common_entry(const uint8_t* at, CommonEntry& entry) {
           data.fixed<uint8_t>();
           break;
         case 'P': {
-          const auto encoding = data.fixed<uint8_t>() & 0x0f;
-          data.skip(encoding == 0x00 || encoding == 0x04 || encoding == 0x0c ? 8 : 4);
+          const auto form = data.fixed<uint8_t>() & 0x0f;
+          const bool is_long =
+              form == DW_EH_PE_absptr || form == DW_EH_PE_udata8 || form == DW_EH_PE_sdata8;
+          data.skip(is_long ? 8 : 4);
           break;
         }
         case 'B':  // aarch64: returns are signed by the other key
@@ -209,110 +213,110 @@ bool run(Cursor cursor, const CommonEntry& common, uintptr_t location, uintptr_t
   int depth = 0;
   while (cursor.ok && cursor.at < cursor.end) {
     const auto op = cursor.fixed<uint8_t>();
-    const uint8_t low = op & 0x3f;
+    const uint8_t low = op & kCfaOperand;
     uint64_t advance = 0;
-    switch (op & 0xc0) {
-      case 0x40:
+    switch (op & kCfaPrimary) {
+      case DW_CFA_advance_loc:
         advance = low;
         break;
-      case 0x80:
+      case DW_CFA_offset:
         row.set(low, Row::kAtOffset, static_cast<int64_t>(cursor.uleb()) * common.data_alignment);
         continue;
-      case 0xc0:
+      case DW_CFA_restore:
         row.restore(low, initial);
         continue;
       default:
         switch (op) {
-          case 0x00:
-            continue;  // nop
-          case 0x02:
+          case DW_CFA_nop:
+            continue;
+          case DW_CFA_advance_loc1:
             advance = cursor.fixed<uint8_t>();
-            break;  // advance_loc1
-          case 0x03:
+            break;
+          case DW_CFA_advance_loc2:
             advance = cursor.fixed<uint16_t>();
-            break;  // advance_loc2
-          case 0x04:
+            break;
+          case DW_CFA_advance_loc4:
             advance = cursor.fixed<uint32_t>();
-            break;      // advance_loc4
-          case 0x05: {  // offset_extended
+            break;
+          case DW_CFA_offset_extended: {
             const uint64_t reg = cursor.uleb();
             row.set(reg, Row::kAtOffset,
                     static_cast<int64_t>(cursor.uleb()) * common.data_alignment);
             continue;
           }
-          case 0x06:
+          case DW_CFA_restore_extended:
             row.restore(cursor.uleb(), initial);
-            continue;  // restore_extended
-          case 0x07:
+            continue;
+          case DW_CFA_undefined:
             row.set(cursor.uleb(), Row::kUndefined);
             continue;
-          case 0x08:
+          case DW_CFA_same_value:
             row.set(cursor.uleb(), Row::kSame);
             continue;
-          case 0x09: {  // register
+          case DW_CFA_register: {
             const uint64_t reg = cursor.uleb();
             cursor.uleb();
             row.set(reg, Row::kOther);
             continue;
           }
-          case 0x0a:  // remember_state
+          case DW_CFA_remember_state:
             if (depth == 8) return false;
             saved[depth++] = row;
             continue;
-          case 0x0b:  // restore_state
+          case DW_CFA_restore_state:
             if (depth == 0) return false;
             row = saved[--depth];
             continue;
-          case 0x0c:  // def_cfa
+          case DW_CFA_def_cfa:
             row.cfa_register = static_cast<uint32_t>(cursor.uleb());
             row.cfa_offset = static_cast<int64_t>(cursor.uleb());
             row.cfa = Row::kRegister;
             continue;
-          case 0x0d:
+          case DW_CFA_def_cfa_register:
             row.cfa_register = static_cast<uint32_t>(cursor.uleb());
-            continue;  // def_cfa_register
-          case 0x0e:
+            continue;
+          case DW_CFA_def_cfa_offset:
             row.cfa_offset = static_cast<int64_t>(cursor.uleb());
             continue;
-          case 0x0f:  // def_cfa_expression
+          case DW_CFA_def_cfa_expression:
             read_cfa_expression(cursor, row);
             continue;
-          case 0x10: {  // expression
+          case DW_CFA_expression: {
             const uint64_t reg = cursor.uleb();
             row.set(reg, reads_fp_place(cursor) ? Row::kAtFp : Row::kOther);
             continue;
           }
-          case 0x16: {  // val_expression
+          case DW_CFA_val_expression: {
             const uint64_t reg = cursor.uleb();
             cursor.skip(cursor.uleb());
             row.set(reg, Row::kOther);
             continue;
           }
-          case 0x11: {  // offset_extended_sf
+          case DW_CFA_offset_extended_sf: {
             const uint64_t reg = cursor.uleb();
             row.set(reg, Row::kAtOffset, cursor.sleb() * common.data_alignment);
             continue;
           }
-          case 0x12:  // def_cfa_sf
+          case DW_CFA_def_cfa_sf:
             row.cfa_register = static_cast<uint32_t>(cursor.uleb());
             row.cfa_offset = cursor.sleb() * common.data_alignment;
             row.cfa = Row::kRegister;
             continue;
-          case 0x13:
+          case DW_CFA_def_cfa_offset_sf:
             row.cfa_offset = cursor.sleb() * common.data_alignment;
             continue;
-          case 0x14:    // val_offset
-          case 0x15: {  // val_offset_sf
+          case DW_CFA_val_offset:
+          case DW_CFA_val_offset_sf: {
             const uint64_t reg = cursor.uleb();
             cursor.uleb();
             row.set(reg, Row::kOther);
             continue;
           }
-          case 0x2d:
-            continue;  // AARCH64_negate_ra_state: code_address() asks nobody whether it is signed
-          case 0x2e:
+          case DW_CFA_AARCH64_negate_ra_state:
+            continue;  // code_address() removes a signature from any address
+          case DW_CFA_GNU_args_size:
             cursor.uleb();
-            continue;  // GNU_args_size
+            continue;
           default:
             return false;
         }

@@ -10,6 +10,8 @@
 #include "base/elf_lookup.h"
 #include "base/futex_lock.h"
 #include "base/hot.h"
+#include "base/loaded_objects.h"
+#include "base/loader.h"
 #include "base/memory.h"
 #include "base/syscalls.h"
 #include "base/text.h"
@@ -52,10 +54,12 @@ struct Module {
 struct ModuleMap {
   FutexLock lock;  ///< taken inside the loader's lock, never around a call into the loader
   Module* modules = nullptr;
-  uint32_t count = 0;       ///< also the ids given out
-  uint32_t last_found = 0;  ///< where find_module() looks first
-  uint64_t scans = 0;       ///< begun so far; threads may scan at the same time
+  uint32_t count = 0;  ///< also the ids given out
+  static constexpr size_t kFound = 64;
+  uint32_t found[kFound] = {};  ///< where find_module() looks first, by pieces of addresses
+  uint64_t scans = 0;           ///< begun so far; threads may scan at the same time
   unsigned long long loads = 0, unloads = 0;
+  uint32_t objects = 0;  ///< that the loader showed then, in the order in which they were loaded
   const char* own_path = "";
 };
 constinit ModuleMap g_map;
@@ -138,17 +142,21 @@ const char* path_of(const dl_phdr_info& object, bool is_program) {
   return program;
 }
 
-/// The loaded module that holds `ip`, or nullptr. Modules never move or vanish. Holds the lock.
+/// The loaded module that holds `ip`, or nullptr. Modules never move or vanish, and one is whole
+/// before it is counted; without the lock, one may be unloaded meanwhile, as after any answer.
 const Module* find_module(uintptr_t ip) {
   const auto holds = [ip](const Module& module) {
-    return module.loaded && ip - module.begin < module.end - module.begin;
+    return std::atomic_ref<bool>(const_cast<bool&>(module.loaded)).load(std::memory_order_relaxed) &&
+           ip - module.begin < module.end - module.begin;
   };
-  if (g_map.last_found < g_map.count && holds(g_map.modules[g_map.last_found])) {
-    return &g_map.modules[g_map.last_found];
-  }
-  for (uint32_t i = g_map.count; i-- > 0;) {
+  constexpr uintptr_t kPieceBytes = 64 << 10;
+  const uint32_t count = std::atomic_ref<uint32_t>(g_map.count).load(std::memory_order_acquire);
+  const std::atomic_ref<uint32_t> found(g_map.found[ip / kPieceBytes % ModuleMap::kFound]);
+  const uint32_t last = found.load(std::memory_order_relaxed);
+  if (last < count && holds(g_map.modules[last])) return &g_map.modules[last];
+  for (uint32_t i = count; i-- > 0;) {
     if (!holds(g_map.modules[i])) continue;
-    g_map.last_found = i;
+    found.store(i, std::memory_order_relaxed);
     return &g_map.modules[i];
   }
   return nullptr;
@@ -159,7 +167,6 @@ void find_loader() {
   MallocEntry& entry = gpupeak_malloc_entry;
   if (entry.loader_bytes != 0) return;
   const auto inside = reinterpret_cast<uintptr_t>(find_first("__tls_get_addr"));
-  LockGuard guard(g_map.lock);
   if (const Module* loader = inside != 0 ? find_module(inside) : nullptr) {
     entry.loader_begin = loader->begin;
     __atomic_store_n(&entry.loader_bytes, loader->end - loader->begin, __ATOMIC_RELEASE);
@@ -169,7 +176,7 @@ void find_loader() {
 /// What is gone is logged, and what is known of its code forgotten. Holds the lock.
 void drop(uint32_t index) {
   Module& module = g_map.modules[index];
-  module.loaded = false;
+  std::atomic_ref<bool>(module.loaded).store(false, std::memory_order_relaxed);
   Record record(GPUPEAK_DEF_UNLOAD);
   define(record.u(ticks()).u(index + 1));
   forget_python(module.begin, module.end);
@@ -201,7 +208,8 @@ void meet(const dl_phdr_info& object, bool is_program) {
   if (module.path == nullptr) module.path = "";
   module.loaded = true;
   module.seen = g_map.scans;
-  g_map.modules[g_map.count++] = module;
+  g_map.modules[g_map.count] = module;
+  std::atomic_ref<uint32_t>(g_map.count).store(g_map.count + 1, std::memory_order_release);
   define_module(module);
   // What is remembered may be of code that was there.
   forget_frame_rules();
@@ -226,20 +234,21 @@ struct LoaderState {
   unsigned long long loads = 0, unloads = 0;
 };
 
+bool tells_unloads(size_t bytes) {
+  return bytes >= offsetof(dl_phdr_info, dlpi_subs) + sizeof(dl_phdr_info::dlpi_subs);
+}
+
 LoaderState loader_state() {
   LoaderState state;
-  dl_iterate_phdr(
-      [](dl_phdr_info* object, size_t bytes, void* data) {
-        if (bytes >= offsetof(dl_phdr_info, dlpi_subs) + sizeof object->dlpi_subs) {
-          *static_cast<LoaderState*>(data) = {object->dlpi_adds, object->dlpi_subs};
-        }
-        return 1;
-      },
-      &state);
+  for_each_described_object([&state](const dl_phdr_info& object, size_t bytes) {
+    if (tells_unloads(bytes)) state = {object.dlpi_adds, object.dlpi_subs};
+    return true;
+  });
   return state;
 }
 
-/// Meets all loaded modules; the scan's number, or 0 without memory.
+/// Meets what the loader has and we do not know; the scan's number if something may be gone, else
+/// 0.
 uint64_t scan() {
   if (g_map.modules == nullptr) {
     void* at = reserve_pages(kMaxModules * sizeof(Module));
@@ -252,21 +261,27 @@ uint64_t scan() {
   }
   const LoaderState state = loader_state();
   uint64_t number;
+  unsigned long long unloads;
+  uint32_t known;
   {
     LockGuard guard(g_map.lock);
     number = ++g_map.scans;
+    unloads = g_map.unloads;
+    known = g_map.objects;
   }
-  bool is_program = true;
-  dl_iterate_phdr(
-      [](dl_phdr_info* object, size_t, void* data) {
-        bool& first = *static_cast<bool*>(data);
-        meet(*object, first);
-        first = false;
-        return 0;
-      },
-      &is_program);
+  uint32_t objects = 0;
+  bool none_gone = true;
+  for_each_described_object([&](const dl_phdr_info& object, size_t bytes) {
+    // As long as none has gone new ones come behind those that we know.
+    none_gone = none_gone && tells_unloads(bytes) && object.dlpi_subs == unloads;
+    if (!none_gone || objects >= known) meet(object, objects == 0);
+    ++objects;
+    return false;
+  });
+  if (none_gone) number = 0;
   find_loader();
   LockGuard guard(g_map.lock);
+  g_map.objects = objects;
   g_map.loads = state.loads;
   g_map.unloads = state.unloads;
   return number;
@@ -278,11 +293,6 @@ void rescan() {
   if (const uint64_t number = scan()) sweep(number);
 }
 
-bool covered(uintptr_t ip) {
-  LockGuard guard(g_map.lock);
-  return find_module(ip) != nullptr;
-}
-
 }  // namespace
 
 extern "C" {
@@ -291,7 +301,7 @@ GPUPEAK_HOT_DATA constinit MallocEntry gpupeak_malloc_entry{};
 constinit std::atomic<bool> g_hears_loader{false};
 
 void cover_with_modules(uintptr_t ip) {
-  if (covered(ip)) return;
+  if (find_module(ip) != nullptr || loader_has_code(ip) == IsLoaded::kNo) return;
   const LoaderState state = loader_state();
   if (g_map.modules != nullptr && state.loads == g_map.loads && state.unloads == g_map.unloads) {
     return;  // code that the loader does not know: generated at run time
@@ -301,7 +311,6 @@ void cover_with_modules(uintptr_t ip) {
 
 UnwindTable unwind_table_of(uintptr_t ip) {
   cover_with_modules(ip);
-  LockGuard guard(g_map.lock);
   const Module* module = find_module(ip);
   return module != nullptr ? UnwindTable{module->unwind_table, true} : UnwindTable{nullptr, false};
 }
@@ -324,8 +333,8 @@ const char* own_path() {
   return g_map.own_path;
 }
 
-void redefine_modules() {
-  g_map.lock.reset();
+void redefine_modules(bool forked) {
+  if (forked) g_map.lock.reset();
   LockGuard guard(g_map.lock);
   for (uint32_t i = 0; i < g_map.count; ++i) define_module(g_map.modules[i]);
   for (uint32_t i = 0; i < g_map.count; ++i) {

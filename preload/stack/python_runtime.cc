@@ -16,11 +16,6 @@ constinit PythonRuntime g_runtimes[kMaxRuntimes];
 constinit std::atomic<uint32_t> g_count{0};
 constinit FutexLock g_lock;  // around checks
 
-void define_fact(std::string_view key, std::string_view value) {
-  Record record(GPUPEAK_DEF_FACT);
-  define(record.s(key).s(value));
-}
-
 Text<32> version_text(uint32_t version) {
   Text<32> text;
   text.add(uint64_t{version >> 24}).add(".").add(uint64_t{version >> 16 & 255});
@@ -80,8 +75,8 @@ void forget_python(uintptr_t begin, uintptr_t end) {
   }
 }
 
-void redefine_python_runtimes() {
-  g_lock.reset();
+void redefine_python_runtimes(bool forked) {
+  if (forked) g_lock.reset();
   for (uint32_t i = 0; i < g_count.load(); ++i) g_runtimes[i].say_state();
 }
 

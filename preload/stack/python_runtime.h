@@ -47,7 +47,7 @@ class PythonRuntime {
  private:
   friend void meet_python(const dl_phdr_info& object, uintptr_t begin, uintptr_t end);
   friend void forget_python(uintptr_t begin, uintptr_t end);
-  friend void redefine_python_runtimes();
+  friend void redefine_python_runtimes(bool forked);
   enum class State : uint8_t { kUnchecked, kUsable, kOff };
 
   const char* check(CopiedMemory& memory);
@@ -78,6 +78,6 @@ void meet_python(const dl_phdr_info& object, uintptr_t begin, uintptr_t end);
 /// A module was unloaded.
 void forget_python(uintptr_t begin, uintptr_t end);
 /// In a forked child: says again in the new log what is known of them.
-void redefine_python_runtimes();
+void redefine_python_runtimes(bool forked);
 
 }  // namespace gpupeak::preload

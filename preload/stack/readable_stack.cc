@@ -1,6 +1,11 @@
 #include "stack/readable_stack.h"
 
+#include <linux/futex.h>
+#include <sys/auxv.h>
+#include <sys/uio.h>
+
 #include <cerrno>
+#include <ctime>
 
 #include "base/syscalls.h"
 
@@ -10,20 +15,63 @@ namespace {
 constexpr uintptr_t kPage = 4096;
 constexpr uintptr_t kLargestGap = 64 * kPage;  // that is probed to join what is known
 
-/// The kernel reads the signal set before it refuses the operation, which there is not.
-bool is_readable(uintptr_t address) {
-  constexpr long kNoOperation = -1;
-  return sys::call6(SYS_rt_sigprocmask, kNoOperation, static_cast<long>(address), 0, 8, 0, 0) ==
-         -EINVAL;
+constinit std::atomic<bool> g_by_copies{false};
+
+/// As if the word were another process's.
+bool is_copied(uintptr_t address) {
+  uint32_t word;
+  const iovec to{&word, sizeof word}, from{reinterpret_cast<void*>(address), sizeof word};
+  return sys::call6(SYS_process_vm_readv, sys::getpid(), reinterpret_cast<long>(&to), 1,
+                    reinterpret_cast<long>(&from), 1, 0) == sizeof word;
 }
 
-/// Up to where, from page `at`, all pages are readable; not beyond `limit`.
-uintptr_t probe(uintptr_t at, uintptr_t limit) {
-  while (at < limit && is_readable(at)) at += kPage;
-  return at;
+/// The kernel reads the word before it finds that there is nothing to wait for: it has another
+/// value most often, and else the wait is over at once. `address`: of a word.
+bool is_readable(uintptr_t address) {
+  constexpr long kNobodysValue = 0x51a7c0de;
+  if (__builtin_expect(g_by_copies.load(std::memory_order_relaxed), 0)) return is_copied(address);
+  const timespec at_once{};
+  return sys::call6(SYS_futex, static_cast<long>(address), FUTEX_WAIT | FUTEX_PRIVATE_FLAG,
+                    kNobodysValue, reinterpret_cast<long>(&at_once), 0, 0) != -EFAULT;
 }
+
+/// Up to where, from the page of `at`, all pages are readable; not beyond `limit`. Of the first
+/// page nothing below `at` is touched: what lies below the stack's end is nobody's (valgrind).
+uintptr_t probe(uintptr_t at, uintptr_t limit) {
+  while (at < limit && is_readable(at)) at = (at & ~(kPage - 1)) + kPage;
+  return at < limit ? at & ~(kPage - 1) : at;
+}
+
+/// The lowest word in use.
+uintptr_t lowest_word(uintptr_t sp) {
+  return sp & ~uintptr_t{7};
+}
+
+constexpr uintptr_t kMostUnseen = 4 << 20;  // of its own stack that a thread looks at in one go
 
 }  // namespace
+
+void probe_by_copies() {
+  g_by_copies.store(true, std::memory_order_relaxed);
+}
+
+bool OwnStack::begins_at(uintptr_t sp, uintptr_t top) {
+  const uintptr_t first = sp & ~(kPage - 1);
+  if (sp >= top || top - sp > kMostUnseen || probe(lowest_word(sp), top) < top) return false;
+  if (end_ == 0) end_ = top;
+  begin_ = first;
+  return true;
+}
+
+bool OwnStack::reaches(uintptr_t sp, uintptr_t end) {
+  // glibc keeps what is the thread's at the top of its stack; above the first thread's lie the
+  // program's arguments, and its name.
+  const bool begins =
+      end_ != 0 ? sp < begin_ && begins_at(sp, begin_)
+                : begins_at(sp, reinterpret_cast<uintptr_t>(__builtin_thread_pointer())) ||
+                      begins_at(sp, getauxval(AT_EXECFN));
+  return begins && end <= end_;
+}
 
 bool ReadableStack::extend(uintptr_t sp, uintptr_t end) {
   const uintptr_t first = sp & ~(kPage - 1);
@@ -31,11 +79,11 @@ bool ReadableStack::extend(uintptr_t sp, uintptr_t end) {
   const bool joins = first <= known_end && known_begin <= first + kLargestGap;
   if (!joins) known_begin = known_end = first;
   if (first < known_begin) {
-    const uintptr_t reached = probe(first, known_begin);
+    const uintptr_t reached = probe(lowest_word(sp), known_begin);
     if (reached < known_begin) known_end = reached;  // a gap: another stack lies above it
     known_begin = first;
   }
-  if (known_end < end) known_end = probe(known_end, end);
+  if (known_end < end) known_end = probe(known_end < sp ? lowest_word(sp) : known_end, end);
   set(known_begin, known_end);
   return end <= known_end;
 }

@@ -1,5 +1,6 @@
-// Which part of its stack a thread may read while it follows frame pointers that no unwind rule
-// confirms.
+// Which part of its stack a thread may read while it follows frames. Unwind rules are wrong where
+// assembly goes over to another stack, and frame pointers where nothing confirms them: both lead to
+// words that nobody has written, or behind the stack's end.
 #pragma once
 
 #include <atomic>
@@ -7,15 +8,18 @@
 
 namespace gpupeak::preload {
 
+/// Valgrind complains of a word without a value that the kernel compares, not of one that it copies
+/// out of a process.
+void probe_by_copies();
+
 /// Pages in one piece that were found readable, page by page, and are still mapped: munmap and its
 /// like are watched (StackCache, mapping.cc). Written by its thread alone. HOOK-SAFE.
 class ReadableStack {
  public:
   /// Whether all from `sp`, where the thread's stack is in use, up to `end` can be read.
-  bool reaches(uintptr_t sp, uintptr_t end) {
-    return (begin() <= sp && end <= this->end()) || extend(sp, end);
-  }
+  bool reaches(uintptr_t sp, uintptr_t end) { return has(sp, end) || extend(sp, end); }
   /// Whether it has pages of [begin, end). Callable from any thread.
+  bool has(uintptr_t sp, uintptr_t end) const { return begin() <= sp && end <= this->end(); }
   bool overlaps(uintptr_t begin, uintptr_t end) const {
     return begin < this->end() && this->begin() < end;
   }
@@ -31,6 +35,21 @@ class ReadableStack {
   bool extend(uintptr_t sp, uintptr_t end);
 
   std::atomic<uintptr_t> begin_{0}, end_{0};
+};
+
+/// The stack that the thread was started on, from its top down to where it was seen in use: all of
+/// it was found readable, in one piece, and stays so as long as the thread lives. HOOK-SAFE.
+class OwnStack {
+ public:
+  bool has(uintptr_t sp, uintptr_t end) const { return begin_ <= sp && end <= end_; }
+  /// The same, after a look at what lies between. False: it is another stack, or none.
+  bool reaches(uintptr_t sp, uintptr_t end);
+  void forget() { begin_ = end_ = 0; }
+
+ private:
+  bool begins_at(uintptr_t sp, uintptr_t top);
+
+  uintptr_t begin_ = 0, end_ = 0;
 };
 
 }  // namespace gpupeak::preload

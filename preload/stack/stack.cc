@@ -91,11 +91,29 @@ void begin_guessing(StackCache& cache) {
   g_guessing.store(true, std::memory_order_relaxed);
 }
 
-/// Whether the words by which the frame at `sp` is left can be read.
-bool can_leave(StackCache& cache, uintptr_t sp, uintptr_t cfa, int32_t fp_offset) {
-  const bool inside = fp_offset == FrameRule::kFpUnchanged ||
-                      (fp_offset <= -8 && moved(cfa, fp_offset) - sp < cfa - sp);
-  return inside && cache.readable.reaches(sp, cfa);
+/// Whether a frame keeps its caller's fp in itself.
+bool keeps_fp_inside(uintptr_t sp, uintptr_t cfa, int32_t fp_offset) {
+  return fp_offset == FrameRule::kFpUnchanged ||
+         (fp_offset <= -8 && moved(cfa, fp_offset) - sp < cfa - sp);
+}
+
+/// Not the thread's own stack, but for where it is in use deeper than before. What is known of
+/// others lasts until they are unmapped.
+__attribute__((noinline)) bool is_readable_elsewhere(StackCache& cache, uintptr_t sp,
+                                                     uintptr_t end) {
+  const bool watched = host_recording();  // else nobody says when
+  if (watched && cache.readable.has(sp, end)) return true;
+  if (cache.own.reaches(sp, end)) return true;
+  if (watched)
+    begin_guessing(cache);
+  else
+    cache.readable.forget();
+  return cache.readable.reaches(sp, end);
+}
+
+/// Whether what lies between can be read.
+bool is_readable(StackCache& cache, uintptr_t sp, uintptr_t end) {
+  return __builtin_expect(cache.own.has(sp, end), 1) || is_readable_elsewhere(cache, sp, end);
 }
 
 Walk walk(StackCache& cache, const CallerFrame& caller) {
@@ -136,7 +154,11 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
     uintptr_t cfa = moved(rule.base == FrameRule::kFromSp ? sp : fp, rule.cfa_offset);
     if (__builtin_expect(rule.base == FrameRule::kRealigned, 0)) {
       const bool inside = sp <= cfa && cfa < fp && fp - sp <= kLargestFrameBytes && fp % 8 == 0;
-      if (guessed || !inside) return result;
+      if (guessed || !inside || cfa % 8 != 0) return result;
+      if (!is_readable(cache, sp, cfa + 8)) {
+        result.complete = true;
+        return result;
+      }
       cfa = word_at(cfa);
       if (cfa <= fp) return result;
       fresh.uses_fp = true;
@@ -145,11 +167,12 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
     }
     const uintptr_t largest = guess ? kLargestGuessedBytes : kLargestFrameBytes;
     const bool plain = sp < cfa && cfa - sp <= largest && (cfa & 7) == 0;
-    if (guessed && !(plain && can_leave(cache, sp, cfa, fresh.fp_offset))) {
+    const bool fits = plain && keeps_fp_inside(sp, cfa, fresh.fp_offset);
+    if (!fits && !guessed) return result;
+    if (!fits || !(guessed ? cache.readable.reaches(sp, cfa) : is_readable(cache, sp, cfa))) {
       result.complete = true;  // nothing leads on from here
       return result;
     }
-    if (!plain) return result;
     const uintptr_t returns = moved(cfa, rule.returns.offset);
     ip = code_address(word_at(returns));
     // Without a branch, which would be as good as random: the return address is there in any case.
@@ -191,6 +214,16 @@ CachedFrame join(StackCache& cache, uint32_t depth, const FreshFrame& fresh, uin
   return frame;
 }
 
+/// Hashes of the walk's frames, from cache.paths[depth] on.
+void hash_paths(StackCache& cache, const Walk& found, uint32_t depth) {
+  uint64_t path = depth > 0 ? cache.paths[depth - 1] : 0;
+  for (uint32_t i = 0; i < found.count; ++i) {
+    path = path_hash(path, cache.fresh[found.count - 1 - i].ip);
+    cache.paths[depth + i] = path;
+  }
+  prefetch_trie(cache.paths + depth, found.count);
+}
+
 /// Makes the walk the thread's last stack, with its nodes. 0 if the trie is full.
 uint32_t adopt(StackCache& cache, const Walk& found) {
   uint32_t depth = found.kept;
@@ -203,20 +236,31 @@ uint32_t adopt(StackCache& cache, const Walk& found) {
     cache.depth = 0;
     return 0;
   }
-  uint64_t path = depth > 0 ? cache.paths[depth - 1] : 0;
-  for (uint32_t i = 0; i < found.count; ++i) {
-    path = path_hash(path, cache.fresh[found.count - 1 - i].ip);
-    cache.paths[depth + i] = path;
+  hash_paths(cache, found, depth);
+  const auto enter = [&](const FreshFrame& fresh, uint32_t id) {
+    node = id;
+    cache.last[depth] = join(cache, depth, fresh, id, found.end);
+    ++depth;
+  };
+  uint32_t left = found.count;  // in cache.fresh, the outermost last
+  for (; left > 0; --left) {
+    const FreshFrame& fresh = cache.fresh[left - 1];
+    const uint32_t known = known_child(cache, node, fresh.ip, cache.paths[depth]);
+    if (known == 0) break;
+    enter(fresh, known);
   }
-  prefetch_trie(cache.paths + depth, found.count);
-  for (uint32_t i = found.count; i-- > 0; ++depth) {
-    const FreshFrame& fresh = cache.fresh[i];
-    node = child(cache, node, fresh.ip, cache.paths[depth]);
-    if (node == 0) {
-      cache.depth = 0;
-      return 0;
+  if (left > 0) {  // nothing is known below a new node
+    for (uint32_t i = left; i-- > 0;) cover_node(cache.fresh[i].ip);
+    NodeMaker maker;
+    for (; left > 0; --left) {
+      const FreshFrame& fresh = cache.fresh[left - 1];
+      const uint32_t made = maker.node(node, fresh.ip, cache.paths[depth]);
+      if (made == 0) {
+        cache.depth = 0;
+        return 0;
+      }
+      enter(fresh, keep_edge(cache, node, fresh.ip, cache.paths[depth], made));
     }
-    cache.last[depth] = join(cache, depth, fresh, node, found.end);
   }
   cache.depth = depth;
   return node;

@@ -75,6 +75,7 @@ struct StackCache {
   bool verify = false;   ///< every stack is to be unwound as well
   bool guessed = false;  ///< a frame was found by FrameRule::kGuessed
   TraceTree traces;
+  OwnStack own;                                 ///< the thread's
   ReadableStack readable;                       ///< for what lies outside of a guessed frame
   PythonScratch* python = nullptr;              ///< once it is needed
   uint32_t depth = 0;                           ///< of `last`; 0: it is not valid
@@ -93,6 +94,7 @@ struct StackCache {
   /// stack that it lay on.
   void begin_thread() {
     if (guessed) trie_generation = UINT64_MAX;
+    own.forget();
     traces.begin_thread();
   }
 

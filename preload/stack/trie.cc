@@ -46,18 +46,6 @@ std::atomic_ref<uint32_t> bucket_of(uint64_t path) {
   return std::atomic_ref<uint32_t>(g_trie.buckets[path & bucket_mask()]);
 }
 
-uint32_t find(uint32_t parent, uintptr_t ip, uint64_t path) {
-  if (g_trie.buckets == nullptr) return 0;
-  uint32_t id = bucket_of(path).load(std::memory_order_acquire);
-  while (id != 0) {
-    const Node& node = g_trie.nodes[id];
-    if (node.ip == ip && node.parent == parent) return id;
-    id =
-        std::atomic_ref<uint32_t>(const_cast<uint32_t&>(node.next)).load(std::memory_order_acquire);
-  }
-  return 0;
-}
-
 void link(uint32_t id, uint64_t path) {
   Node& node = g_trie.nodes[id];
   const std::atomic_ref<uint32_t> bucket = bucket_of(path);
@@ -122,7 +110,7 @@ void complete(uint32_t id, uint64_t path) {
   g_trie.count = id;
   g_trie.last_ip = node.ip;
   in_order();
-  if (find(node.parent, node.ip, path) == 0) link(id, path);
+  if (find_node(node.parent, node.ip, path) == 0) link(id, path);
   in_order();
   g_trie.pending = 0;
 }
@@ -134,30 +122,6 @@ void complete_what_was_left() {
     complete(g_trie.pending, g_trie.pending_path);
   }
   g_trie.pending = 0;
-}
-
-uint32_t insert(uint32_t parent, uintptr_t ip, uint64_t path) {
-  LockGuard guard(definitions_lock());
-  if (g_trie.buckets == nullptr && !reserve()) return 0;
-  complete_what_was_left();
-  if (const uint32_t id = find(parent, ip, path)) return id;
-  if (g_trie.count > g_trie.mask && !double_buckets()) {
-    set_quality(GPUPEAK_Q_TRIE_FULL);
-    return 0;
-  }
-  const uint32_t id = g_trie.count + 1;
-  Node& node = g_trie.nodes[id];
-  node.parent = parent;
-  node.ip = ip;
-  g_trie.pending_path = path;
-  g_trie.defined_before = defined_nodes_locked();
-  in_order();
-  g_trie.pending = id;
-  in_order();
-  define_node_locked(id - parent, static_cast<int64_t>(ip - g_trie.last_ip));
-  complete(id, path);
-  if (id % 128 == 0) add_self_bytes(128 * 24);
-  return id;
 }
 
 }  // namespace
@@ -175,11 +139,45 @@ void prefetch_trie(const uint64_t* paths, uint32_t count) {
   }
 }
 
-uint32_t trie_node(uint32_t parent, uintptr_t ip, uint64_t path) {
-  if (const uint32_t id = find(parent, ip, path)) return id;
-  if ((ip & GPUPEAK_PYTHON_IP) == 0)
-    cover_with_modules(ip);  // before the lock: may call into the loader
-  return insert(parent, ip, path);
+uint32_t find_node(uint32_t parent, uintptr_t ip, uint64_t path) {
+  if (g_trie.buckets == nullptr) return 0;
+  uint32_t id = bucket_of(path).load(std::memory_order_acquire);
+  while (id != 0) {
+    const Node& node = g_trie.nodes[id];
+    if (node.ip == ip && node.parent == parent) return id;
+    id =
+        std::atomic_ref<uint32_t>(const_cast<uint32_t&>(node.next)).load(std::memory_order_acquire);
+  }
+  return 0;
+}
+
+void cover_node(uintptr_t ip) {
+  if ((ip & GPUPEAK_PYTHON_IP) == 0) cover_with_modules(ip);
+}
+
+NodeMaker::NodeMaker() : guard_(definitions_lock()) {}
+
+uint32_t NodeMaker::node(uint32_t parent, uintptr_t ip, uint64_t path) {
+  if (g_trie.buckets == nullptr && !reserve()) return 0;
+  complete_what_was_left();
+  if (const uint32_t id = find_node(parent, ip, path)) return id;
+  if (g_trie.count > g_trie.mask && !double_buckets()) {
+    set_quality(GPUPEAK_Q_TRIE_FULL);
+    return 0;
+  }
+  const uint32_t id = g_trie.count + 1;
+  Node& node = g_trie.nodes[id];
+  node.parent = parent;
+  node.ip = ip;
+  g_trie.pending_path = path;
+  g_trie.defined_before = defined_nodes_locked();
+  in_order();
+  g_trie.pending = id;
+  in_order();
+  define_node_locked(id - parent, static_cast<int64_t>(ip - g_trie.last_ip));
+  complete(id, path);
+  if (id % 128 == 0) add_self_bytes(128 * 24);
+  return id;
 }
 
 void forget_nodes(uintptr_t begin, uintptr_t end) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/futex_lock.h"
 #include "base/hot.h"
 #include "gpupeak/log_format.h"
 
@@ -24,9 +25,21 @@ inline uint64_t path_hash(uint64_t caller, uintptr_t ip) {
 }
 /// For a trie_node() of each soon.
 void prefetch_trie(const uint64_t* paths, uint32_t count);
-/// The node for `ip` called from `parent` (0: outermost), defined at its first sight. `path`: of
-/// the stack up to and with `ip`. 0 when full.
-uint32_t trie_node(uint32_t parent, uintptr_t ip, uint64_t path);
+/// The node for `ip` called from `parent` (0: outermost); 0: there is none yet. `path`: of the stack
+/// up to and with `ip`.
+uint32_t find_node(uint32_t parent, uintptr_t ip, uint64_t path);
+/// Before a node for `ip` is made: its module is in the log. May call into the loader.
+void cover_node(uintptr_t ip);
+/// Makes nodes. One for all new frames of a stack, since its lock costs two system calls.
+class NodeMaker {
+ public:
+  NodeMaker();
+  /// As find_node(), defined if there is none; 0 when full. `ip` is covered.
+  uint32_t node(uint32_t parent, uintptr_t ip, uint64_t path);
+
+ private:
+  const LockGuard guard_;
+};
 /// Changes whenever nodes have become invalid: caches of ids made before must be dropped.
 extern constinit GPUPEAK_OWN std::atomic<uint64_t> g_trie_generation;
 /// Set once a thread has followed a FrameRule::kGuessed.

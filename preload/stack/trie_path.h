@@ -10,23 +10,34 @@
 
 namespace gpupeak::preload {
 
-/// trie_node() behind a small table of the thread's own: no shared cache line for what it met
-/// before.
-inline __attribute__((always_inline)) uint32_t child(StackCache& cache, uint32_t parent,
-                                                     uintptr_t ip, uint64_t path) {
+/// Keeps what was found or made in a small table of the thread's own.
+inline uint32_t keep_edge(StackCache& cache, uint32_t parent, uintptr_t ip, uint64_t path,
+                          uint32_t node) {
   StackCache::Edge& edge = cache.edges[(path >> 32) & (StackCache::kEdges - 1)];
-  if (edge.ip != ip || edge.parent != parent || edge.node == 0) {
-    const uint32_t node = trie_node(parent, ip, path);
-    // A signal handler that leaves by a jump leaves no edge that is half another one.
-    edge.node = 0;
-    in_order();
-    edge.ip = ip;
-    edge.parent = parent;
-    in_order();
-    edge.node = node;
-    return node;
-  }
-  return edge.node;
+  // A signal handler that leaves by a jump leaves no edge that is half another one.
+  edge.node = 0;
+  in_order();
+  edge.ip = ip;
+  edge.parent = parent;
+  in_order();
+  edge.node = node;
+  return node;
+}
+
+/// find_node() behind that table: no shared cache line for what it met before.
+inline __attribute__((always_inline)) uint32_t known_child(StackCache& cache, uint32_t parent,
+                                                           uintptr_t ip, uint64_t path) {
+  const StackCache::Edge& edge = cache.edges[(path >> 32) & (StackCache::kEdges - 1)];
+  if (edge.ip == ip && edge.parent == parent && edge.node != 0) return edge.node;
+  const uint32_t node = find_node(parent, ip, path);
+  return node != 0 ? keep_edge(cache, parent, ip, path, node) : 0;
+}
+
+/// The same, made at its first sight. 0 when full.
+inline uint32_t child(StackCache& cache, uint32_t parent, uintptr_t ip, uint64_t path) {
+  if (const uint32_t known = known_child(cache, parent, ip, path)) return known;
+  cover_node(ip);
+  return keep_edge(cache, parent, ip, path, NodeMaker().node(parent, ip, path));
 }
 
 /// Where one has come to in the trie, from the outermost frame on.

@@ -83,14 +83,25 @@ bool find_libunwind(void* library, Libunwind& found) {
          find_symbol(library, GPUPEAK_LIBUNWIND_LOCAL("get_reg"), found.get_register);
 }
 
+#if defined __aarch64__
+#define GPUPEAK_MACHINE "aarch64-linux-gnu"
+#else
+#define GPUPEAK_MACHINE "x86_64-linux-gnu"
+#endif
+constexpr const char* kSystemLibunwind[] = {"/usr/lib/" GPUPEAK_MACHINE "/libunwind.so.8",
+                                            "/lib/" GPUPEAK_MACHINE "/libunwind.so.8",
+                                            "/usr/lib64/libunwind.so.8", "/usr/lib/libunwind.so.8"};
+
 Backtrace load_libunwind() {
   Path beside;
   const char* own = own_path();
   if (const char* slash = strrchr(own, '/')) {
     beside.add(std::string_view(own, static_cast<size_t>(slash - own))).add("/libunwind.so.8");
   }
-  for (const char* name : {beside.c_str(), "libunwind.so.8"}) {
-    if (name[0] != 0 && find_libunwind(load_library(name), g_libunwind)) {
+  // By its whole path: the program's current folder may be in LD_LIBRARY_PATH.
+  for (const char* name : {beside.c_str(), kSystemLibunwind[0], kSystemLibunwind[1],
+                           kSystemLibunwind[2], kSystemLibunwind[3]}) {
+    if (name[0] == '/' && find_libunwind(load_library(name), g_libunwind)) {
       return kUnwindFastIsWhole ? &backtrace_fast : &backtrace_with_steps;
     }
   }

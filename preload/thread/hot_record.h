@@ -37,9 +37,10 @@ inline __attribute__((always_inline)) uint8_t* begin_record(ProcessPage& process
   return to;
 }
 
-inline void end_record(ThreadSlot& slot, uint8_t tag, uint8_t* end) {
-  std::atomic_ref<uint8_t>(*slot.at).store(tag, std::memory_order_release);
-  slot.at = end;
+/// `at`: of the slot's heap or events.
+inline void end_record(uint8_t*& at, uint8_t tag, uint8_t* end) {
+  std::atomic_ref<uint8_t>(*at).store(tag, std::memory_order_release);
+  at = end;
 }
 
 struct HeapBlock {
@@ -57,14 +58,14 @@ inline __attribute__((always_inline)) void put_block(ProcessPage& process, Threa
   // Nearly always one byte.
   to = put_varint(to, zigzag(static_cast<int64_t>(block.usable_bytes - block.bytes)));
   to = put_hot_varint(to, block.node);
-  end_record(slot, tag, to);
+  end_record(slot.at, tag, to);
 }
 
 inline __attribute__((always_inline)) void put_address(ProcessPage& process, ThreadSlot& slot,
                                                        uint8_t tag, const void* block,
                                                        Clock clock) {
   uint8_t* to = begin_record(process, slot, tag, block, clock);
-  end_record(slot, tag, to);
+  end_record(slot.at, tag, to);
 }
 
 }  // namespace gpupeak::preload

@@ -5,11 +5,13 @@
 
 #include "base/arch.h"
 #include "base/clock.h"
+#include "base/hook_scope.h"
 #include "base/proc_file.h"
 #include "base/process_state.h"
 #include "base/syscalls.h"
 #include "log/log.h"
 #include "thread/emit.h"
+#include "thread/resident.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -26,7 +28,13 @@ uint64_t next_number(const char*& at, const char* end) {
 constinit std::atomic<uint64_t> g_last_sample_ns{0};
 constinit std::atomic<uint64_t> g_sample_cost_ns{0};  ///< of the last one
 
+constinit bool g_shares_pages = false;
+
 }  // namespace
+
+void share_pages() {
+  g_shares_pages = true;
+}
 
 void sample_at_border() {
   // An inference of a millisecond is a phase: of its time no more than that part goes to samples.
@@ -43,7 +51,6 @@ void sample_process() {
   g_last_sample_ns.store(now, std::memory_order_relaxed);
   char text[128];
   const size_t bytes = read_file("/proc/self/statm", text, sizeof text);
-  g_sample_cost_ns.store(monotonic_ns() - now, std::memory_order_relaxed);
   if (bytes == 0) return;
   const char* at = text;
   const char* end = text + bytes;
@@ -51,10 +58,14 @@ void sample_process() {
   const uint64_t resident = next_number(at, end) * arch::page_bytes();
   const uint64_t resident_file = next_number(at, end) * arch::page_bytes();
   const uintptr_t top = sys::brk(0);
+  const uint64_t share = g_shares_pages && !is_short_of_stack() ? proportional_bytes() : 0;
+  g_sample_cost_ns.store(monotonic_ns() - now, std::memory_order_relaxed);
   Record record(GPUPEAK_REC_SAMPLE);
   emit(record.u(resident)
            .u(resident_file)
-           .u(top > g_process->initial_brk ? top - g_process->initial_brk : 0));
+           .u(top > g_process->initial_brk ? top - g_process->initial_brk : 0)
+           .u(share != 0 ? share + 1 : 0));
+  note_resident_memory(resident);
 }
 
 }  // namespace gpupeak::preload

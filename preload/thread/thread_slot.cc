@@ -4,7 +4,6 @@
 #include <cstring>
 #include <new>
 
-#include "base/futex_lock.h"
 #include "base/hot.h"
 #include "base/memory.h"
 #include "base/proc_file.h"
@@ -12,8 +11,9 @@
 #include "base/syscalls.h"
 #include "log/log.h"
 #include "thread/emit.h"
+#include "thread/heap_sample.h"
+#include "thread/hot_record.h"
 #include "thread/sample.h"
-#include "thread/sampled_set.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -23,11 +23,14 @@ constexpr size_t kLargestChunkBytes = 256 << 10;
 constexpr size_t kLookBytes = 8 << 10;
 /// Of a slot that a vfork child has made, for the thread whose memory it is in: it has another id.
 constexpr int kUnknownThread = 0;
+/// Of a slot that a thread is about to take over.
+constexpr int kBeingTaken = -1;
 
-constinit FutexLock g_slots_lock;
-constinit ThreadSlot* g_slots = nullptr;
-constinit ThreadSlot* g_look = nullptr;  // where find_free_slot() goes on; nullptr: at g_slots
-constinit uint32_t g_slot_count = 0;
+/// Slots are added in front and never removed: who reads the list needs no lock.
+constinit std::atomic<ThreadSlot*> g_slots{nullptr};
+constinit std::atomic<ThreadSlot*> g_look{
+    nullptr};  // where take_free_slot() goes on; nullptr: at g_slots
+constinit std::atomic<uint32_t> g_slot_count{0};
 constinit std::atomic<bool> g_may_claim{false};
 constinit int g_call_filters = 0;  // when claims were allowed
 
@@ -37,18 +40,54 @@ bool is_gone(int tid) {
   return sys::tgkill(g_process->pid, tid, 0) == -ESRCH;
 }
 
+/// Whether the slot's thread has ended; then it is `tid`'s now.
+bool take_over(ThreadSlot& slot, int tid) {
+  int owner = slot.tid.load(std::memory_order_relaxed);
+  const auto is_free = [&] { return owner == tid || is_gone(owner); };
+  if (owner == kUnknownThread || owner == kBeingTaken || !is_free()) return false;
+  if (!slot.tid.compare_exchange_strong(owner, kBeingTaken)) return false;
+  const bool free = is_free();  // else a new thread of the same number was faster
+  slot.tid.store(free ? tid : owner, std::memory_order_relaxed);
+  return free;
+}
+
 /// A slot whose thread has ended, if one of the next few is such: looking at all would cost each
-/// new thread a system call for each that lives. Holds the lock.
-ThreadSlot* find_free_slot(int tid) {
+/// new thread a system call for each that lives.
+ThreadSlot* take_free_slot(int tid) {
   constexpr uint32_t kLooks = 8;
-  const uint32_t looks = g_slot_count < kLooks ? g_slot_count : kLooks;
-  for (uint32_t i = 0; i < looks; ++i) {
-    ThreadSlot* slot = g_look != nullptr ? g_look : g_slots;
-    g_look = slot->next;
-    const int owner = slot->tid.load(std::memory_order_relaxed);
-    if (owner != kUnknownThread && (owner == tid || is_gone(owner))) return slot;
+  const uint32_t slots = g_slot_count.load(std::memory_order_relaxed);
+  ThreadSlot* slot = g_look.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < kLooks && i < slots; ++i) {
+    if (slot == nullptr) slot = g_slots.load(std::memory_order_acquire);
+    if (slot == nullptr) break;
+    ThreadSlot& looked_at = *slot;
+    slot = slot->next;
+    g_look.store(slot, std::memory_order_relaxed);
+    if (take_over(looked_at, tid)) return &looked_at;
   }
   return nullptr;
+}
+
+ThreadSlot* add_slot(int tid) {
+  void* at = map_pages((sizeof(ThreadSlot) + 4095) / 4096 * 4096);
+  if (at == nullptr) return nullptr;
+  auto* slot = new (at) ThreadSlot;
+  slot->index = g_slot_count.fetch_add(1, std::memory_order_relaxed);
+  slot->tid.store(tid, std::memory_order_relaxed);
+  slot->next = g_slots.load(std::memory_order_relaxed);
+  while (!g_slots.compare_exchange_weak(slot->next, slot, std::memory_order_release)) {
+  }
+  // Before its first stamp: claim_only_writer() sees the slot, or its thread the claim.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return slot;
+}
+
+/// Whether one of the slots is such.
+template <typename Is>
+bool any_slot(Is is) {
+  const ThreadSlot* slot = g_slots.load(std::memory_order_acquire);
+  while (slot != nullptr && !is(*slot)) slot = slot->next;
+  return slot != nullptr;
 }
 
 void read_thread_name(Text<32>& name) {
@@ -57,141 +96,12 @@ void read_thread_name(Text<32>& name) {
   name.add(std::string_view(buffer, strnlen(buffer, sizeof buffer)));
 }
 
-}  // namespace
-
-ThreadSlot* make_thread_slot() {
-  const int tid = sys::getpid() == g_process->pid ? sys::gettid() : kUnknownThread;
-  ThreadSlot* slot;
-  {
-    LockGuard guard(g_slots_lock);
-    slot = find_free_slot(tid);
-    if (slot == nullptr) {
-      void* at = map_pages((sizeof(ThreadSlot) + 4095) / 4096 * 4096);
-      if (at == nullptr) return nullptr;
-      slot = new (at) ThreadSlot;
-      slot->index = g_slot_count++;
-      slot->next = g_slots;
-      g_slots = slot;
-    } else {
-      slot->stacks.begin_thread();
-    }
-    slot->tid.store(tid, std::memory_order_relaxed);
-  }
-  t_flags.slot = slot;
-  t_flags.process_generation = g_process->generation;
-  if (tid == kUnknownThread) return slot;
-  Text<32> name;
-  read_thread_name(name);
-  Record record(GPUPEAK_REC_THREAD);
-  emit(record.u(static_cast<uint64_t>(tid)).s(name.view()));
-  return slot;
+uint64_t start_ticks_of(const Chunk& chunk) {
+  return reinterpret_cast<const gpupeak_chunk_header*>(chunk.begin)->start_ticks;
 }
 
-bool any_slot_reads(uintptr_t begin, uintptr_t end) {
-  LockGuard guard(g_slots_lock);
-  for (const ThreadSlot* slot = g_slots; slot != nullptr; slot = slot->next) {
-    if (slot->stacks.readable.overlaps(begin, end)) return true;
-  }
-  return false;
-}
-
-void allow_only_writer(bool allowed) {
-  constexpr long kRegisterPrivateExpedited = 1 << 4;
-  LockGuard guard(g_slots_lock);
-  g_call_filters = call_filters();
-  g_may_claim = allowed && !sys::failed(sys::membarrier(kRegisterPrivateExpedited));
-}
-
-void stamp_every_event() {
-  LockGuard guard(g_slots_lock);  // no claim is under way
-  g_may_claim = false;
-  std::atomic_ref<uint32_t>(g_process->only_writer).store(0, std::memory_order_release);
-}
-
-/// If nobody else has logged since, becomes the only writer. Of another thread that is about to
-/// log, either it will see the claim and end it, or its `stamping` is seen here: the barrier is one
-/// for all threads.
-void ThreadSlot::claim_only_writer(uint64_t quiet_since) {
-  constexpr long kPrivateExpedited = 1 << 3;
-  if (!g_may_claim.load(std::memory_order_relaxed)) return;
-  LockGuard guard(g_slots_lock);  // no new slots meanwhile
-  const auto any_other = [this](auto&& is_busy) {
-    for (ThreadSlot* slot = g_slots; slot != nullptr; slot = slot->next) {
-      if (slot != this && is_busy(*slot)) return true;
-    }
-    return false;
-  };
-  if (any_other([quiet_since](ThreadSlot& other) {
-        return std::atomic_ref<uint64_t>(other.time).load(std::memory_order_relaxed) > quiet_since;
-      })) {
-    return;
-  }
-  std::atomic_ref<uint32_t> only_writer(g_process->only_writer);
-  if (only_writer.load(std::memory_order_relaxed) != 0) return;
-  const bool alone = !any_other([](ThreadSlot&) { return true; });
-  if (!alone && is_short_of_stack()) return;
-  if (!alone && call_filters() != g_call_filters) {  // a filter since might kill for membarrier
-    g_may_claim = false;
-    return;
-  }
-  uint32_t nobody = 0, ourselves = index + 1;
-  if (!only_writer.compare_exchange_strong(nobody, ourselves)) return;
-  if (!alone &&
-      (sys::failed(sys::membarrier(kPrivateExpedited)) || any_other([](ThreadSlot& other) {
-         return other.stamping.load(std::memory_order_acquire) != 0;
-       }))) {
-    only_writer.compare_exchange_strong(ourselves, 0);
-    return;
-  }
-  unstamped = kStampEvery;  // the next record has a stamp, taken after this
-}
-
-/// Now and then, with room for `room` bytes: takes the next stretch of the chunk.
-void ThreadSlot::look_around(size_t room) {
-  uint8_t* chunk_end = chunk.begin + chunk.bytes;
-  const size_t stretch = kLookBytes + room;
-  end = static_cast<size_t>(chunk_end - at) < stretch ? chunk_end : at + stretch;
-  claim_only_writer(looked);
-  looked = time;
-}
-
-bool ThreadSlot::refill(size_t room) {
-  if (at != nullptr && static_cast<size_t>(chunk.begin + chunk.bytes - at) >= room) {
-    look_around(room);
-    return true;
-  }
-  const SignalsHeld held;  // else a jump might leave the old chunk to be unmapped once more
-  if (tid.load(std::memory_order_relaxed) == kUnknownThread && sys::getpid() == g_process->pid)
-    tid.store(sys::gettid(), std::memory_order_relaxed);
-  const size_t grown = chunk.bytes == 0 ? kFirstChunkBytes : chunk.bytes * 4;
-  size_t bytes = fitting_chunk_bytes(grown < kLargestChunkBytes ? grown : kLargestChunkBytes);
-  while (bytes < room + sizeof(gpupeak_chunk_header)) bytes *= 2;
-  const bool sample_now = bytes <= chunk.bytes;  // chunks have grown as large as they get
-  retire_chunk(chunk);
-  at = end = nullptr;
-  chunk = new_chunk(bytes, GPUPEAK_CHUNK_EVENTS, index, sequence,
-                    static_cast<uint32_t>(tid.load(std::memory_order_relaxed)));
-  if (chunk.begin == nullptr) {
-    count(&gpupeak_counters_page::dropped_events);
-    return false;
-  }
-  ++sequence;
-  at = chunk.begin + sizeof(gpupeak_chunk_header);
-  time = reinterpret_cast<gpupeak_chunk_header*>(chunk.begin)->start_ticks;
-  address = 0;
-  unstamped = 0;
-  flush_slot(*this);
-  if (sample_now && !is_short_of_stack()) sample_process();
-  keep_to_log_limit();
-  look_around(room);
-  return static_cast<size_t>(end - at) >= room;
-}
-
-GPUPEAK_HOT void ThreadSlot::write(const Record& record) {
-  const size_t room = record.bytes() + 32;
-  if (static_cast<size_t>(end - at) < room && !refill(room)) return;
-  const uint64_t before = time;
-  const uint64_t dt = take_stamp(*g_process, ticks) - before;
+/// Returns behind the record, whose tag is still to be stored: bytes from `at` on.
+uint8_t* put_record(uint8_t* at, const Record& record, uint64_t dt) {
   // The length stands before dt: of most records it takes one byte, else dt moves on by another.
   uint8_t* body = at + 2;
   uint8_t* to = put_wide_varint(body, dt);
@@ -203,11 +113,183 @@ GPUPEAK_HOT void ThreadSlot::write(const Record& record) {
     to = put_wide_varint(body, dt);
   }
   memcpy(to, record.body(), record.bytes());
-  std::atomic_ref<uint8_t>(*at).store(record.tag(), std::memory_order_release);
-  at = to + record.bytes();
+  return to + record.bytes();
+}
+
+size_t room_for(const Record& record) {
+  return record.bytes() + 32;
+}
+
+}  // namespace
+
+ThreadSlot* make_thread_slot() {
+  const int tid = sys::getpid() == g_process->pid ? sys::gettid() : kUnknownThread;
+  ThreadSlot* slot = take_free_slot(tid);
+  if (slot != nullptr) {
+    slot->stacks.begin_thread();
+  } else {
+    slot = add_slot(tid);
+    if (slot == nullptr) return nullptr;
+  }
+  t_flags.slot = slot;
+  t_flags.process_generation = g_process->generation;
+  if (tid == kUnknownThread || !recording()) return slot;  // the latter: counted alone
+  Text<32> name;
+  read_thread_name(name);
+  Record record(GPUPEAK_REC_THREAD);
+  record.u(static_cast<uint64_t>(tid)).s(name.view());
+  slot->write(record);
+  if (slot->at != nullptr) slot->write_to_heap(record);  // of the thread before
+  return slot;
+}
+
+bool any_slot_reads(uintptr_t begin, uintptr_t end) {
+  return any_slot(
+      [=](const ThreadSlot& slot) { return slot.stacks.readable.overlaps(begin, end); });
+}
+
+void allow_only_writer(bool allowed) {
+  constexpr long kRegisterPrivateExpedited = 1 << 4;
+  g_call_filters = call_filters();
+  g_may_claim = allowed && !sys::failed(sys::membarrier(kRegisterPrivateExpedited));
+}
+
+void stamp_every_event() {
+  g_may_claim = false;  // who claims looks at this after
+  std::atomic_ref<uint32_t>(g_process->only_writer).store(0);
+}
+
+/// If nobody else has logged since, becomes the only writer. Of another thread that is about to
+/// log, either it will see the claim and end it, or its `stamping` is seen here: the barrier is one
+/// for all threads.
+void ThreadSlot::claim_only_writer(uint64_t quiet_since) {
+  constexpr long kPrivateExpedited = 1 << 3;
+  if (!g_may_claim.load(std::memory_order_relaxed)) return;
+  const auto any_other = [this](auto&& is_busy) {
+    return any_slot([&](const ThreadSlot& slot) { return &slot != this && is_busy(slot); });
+  };
+  if (any_other([quiet_since](const ThreadSlot& other) {
+        return __atomic_load_n(&other.earliest, __ATOMIC_RELAXED) > quiet_since;
+      })) {
+    return;
+  }
+  std::atomic_ref<uint32_t> only_writer(g_process->only_writer);
+  if (only_writer.load(std::memory_order_relaxed) != 0) return;
+  const auto is_any = [](const ThreadSlot&) { return true; };
+  const bool alone = !any_other(is_any);
+  if (!alone && is_short_of_stack()) return;
+  if (!alone && call_filters() != g_call_filters) {  // a filter since might kill for membarrier
+    g_may_claim = false;
+    return;
+  }
+  uint32_t nobody = 0, ourselves = index + 1;
+  if (!only_writer.compare_exchange_strong(nobody, ourselves)) return;
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // add_slot() has the other
+  const bool is_ours = alone ? !any_other(is_any)
+                             : !sys::failed(sys::membarrier(kPrivateExpedited)) &&
+                                   !any_other([](const ThreadSlot& other) {
+                                     return other.stamping.load(std::memory_order_acquire) != 0;
+                                   });
+  if (!is_ours || !g_may_claim.load()) {
+    only_writer.compare_exchange_strong(ourselves, 0);
+    return;
+  }
+  unstamped = kStampEvery;  // the next record has a stamp, taken after this
+}
+
+/// Now and then, with room for `room` bytes: takes the next stretch of the chunk.
+void ThreadSlot::look_around(size_t room) {
+  keep_to_budget(*g_process, static_cast<size_t>(at - looked_at));
+  looked_at = at;
+  uint8_t* chunk_end = heap.chunk.begin + heap.chunk.bytes;
+  const size_t stretch = kLookBytes + room;
+  end = static_cast<size_t>(chunk_end - at) < stretch ? chunk_end : at + stretch;
+  claim_only_writer(looked);
+  looked = earliest;
+}
+
+/// In the place of the one that is full. False, and counted as dropped, if there is none.
+bool ThreadSlot::begin_chunk(ChunkRow& row, gpupeak_chunk_kind kind, size_t room) {
+  if (tid.load(std::memory_order_relaxed) == kUnknownThread && sys::getpid() == g_process->pid)
+    tid.store(sys::gettid(), std::memory_order_relaxed);
+  const size_t grown = row.chunk.bytes == 0 ? kFirstChunkBytes : row.chunk.bytes * 4;
+  size_t bytes = fitting_chunk_bytes(grown < kLargestChunkBytes ? grown : kLargestChunkBytes);
+  while (bytes < room + sizeof(gpupeak_chunk_header)) bytes *= 2;
+  retire_chunk(row.chunk);
+  row.chunk = new_chunk(bytes, kind, index, row.sequence,
+                        static_cast<uint32_t>(tid.load(std::memory_order_relaxed)));
+  if (row.chunk.begin == nullptr) {
+    count(&gpupeak_counters_page::dropped_events);
+    return false;
+  }
+  ++row.sequence;
+  return true;
+}
+
+bool ThreadSlot::refill(size_t room) {
+  if (at != nullptr && static_cast<size_t>(heap.chunk.begin + heap.chunk.bytes - at) >= room) {
+    look_around(room);
+    return true;
+  }
+  if (log_rests()) {
+    count(&gpupeak_counters_page::dropped_events);
+    return false;
+  }
+  const SignalsHeld held;  // else a jump might leave the old chunk to be unmapped once more
+  const size_t full = heap.chunk.bytes;
+  at = end = nullptr;
+  if (!begin_chunk(heap, GPUPEAK_CHUNK_HEAP, room)) return false;
+  at = looked_at = heap.chunk.begin + sizeof(gpupeak_chunk_header);
+  time = start_ticks_of(heap.chunk);
+  address = 0;
+  unstamped = time < earliest ? kStampEvery : 0;
+  if (time > earliest) earliest = time;
+  flush_slot(*this);
+  say_log_gap();
+  // Chunks have grown as large as they get.
+  if (heap.chunk.bytes <= full && !is_short_of_stack()) sample_process();
+  look_around(room);
+  return static_cast<size_t>(end - at) >= room;
+}
+
+bool ThreadSlot::refill_events(size_t room) {
+  if (log_rests()) {
+    count(&gpupeak_counters_page::dropped_events);
+    return false;
+  }
+  const SignalsHeld held;
+  const size_t full = events.chunk.bytes;
+  events.at = events.end = nullptr;
+  if (!begin_chunk(events, GPUPEAK_CHUNK_EVENTS, room)) return false;
+  events.at = events.chunk.begin + sizeof(gpupeak_chunk_header);
+  events.end = events.chunk.begin + events.chunk.bytes;
+  events.time = start_ticks_of(events.chunk);
+  if (events.time > earliest) earliest = events.time;
+  flush_slot(*this);
+  say_log_gap();
+  if (events.chunk.bytes <= full && !is_short_of_stack()) sample_process();
+  return true;
+}
+
+GPUPEAK_HOT void ThreadSlot::write(const Record& record) {
+  const size_t room = room_for(record);
+  if (!events.has_room(room) && !refill_events(room)) return;
+  const uint64_t when = event_stamp(*g_process);
+  uint8_t* const behind = put_record(events.at, record, when - events.time);
+  note_event(when);
+  end_record(events.at, record.tag(), behind);
+}
+
+void ThreadSlot::write_to_heap(const Record& record) {
+  const size_t room = room_for(record);
+  if (!has_room(room) && !refill(room)) return;
+  const uint64_t before = time;
+  const uint64_t dt = take_stamp(*g_process, ticks) - before;
+  end_record(at, record.tag(), put_record(at, record, dt));
 }
 
 GPUPEAK_HOT void emit(const Record& record) {
+  if (!recording()) return;  // counted alone
   if (ThreadSlot* slot = thread_slot()) {
     slot->write(record);
   } else {
@@ -216,11 +298,24 @@ GPUPEAK_HOT void emit(const Record& record) {
 }
 
 void flush_slot(ThreadSlot& slot) {
+  // A large block is about to go: a sample finds it resident, and in use.
+  if (slot.heap_delta <= -static_cast<int64_t>(kWorthASample) && recording()) {
+    const int64_t going = slot.heap_delta;
+    slot.heap_delta = 0;
+    sample_at_border();
+    slot.heap_delta += going;
+  }
   gpupeak_counters_page& page = counters();
-  gauge_add(page.heap, slot.heap_delta);
+  gauge_add(page.heap, slot.heap_delta, slot.heap_high);
+  const uint32_t handing = slot.handing.load(std::memory_order_relaxed);
+  slot.handing.store(handing + 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  std::atomic_ref<int64_t>(slot.handed_on).store(slot.handed_on + slot.heap_delta, std::memory_order_relaxed);
+  std::atomic_ref<int64_t>(slot.heap_delta).store(0, std::memory_order_relaxed);
+  slot.handing.store(handing + 2, std::memory_order_release);
   count(&gpupeak_counters_page::heap_alloc_count, slot.alloc_delta);
   count(&gpupeak_counters_page::heap_free_count, slot.free_delta);
-  slot.heap_delta = 0;
+  slot.heap_high = 0;
   slot.alloc_delta = slot.free_delta = 0;
 }
 
@@ -230,9 +325,25 @@ void flush_own_slot() {
     flush_slot(*flags.slot);
 }
 
+bool sum_heap_totals(HeapTotals& totals) {
+  bool exact = true;
+  const auto read = [](auto& value) { return __atomic_load_n(&value, __ATOMIC_RELAXED); };
+  for (ThreadSlot* slot = g_slots.load(std::memory_order_acquire); slot != nullptr;
+       slot = slot->next) {
+    const uint32_t before = slot->handing.load(std::memory_order_acquire);
+    totals.live_bytes += read(slot->handed_on) + read(slot->heap_delta);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    exact = exact && before % 2 == 0 && slot->handing.load(std::memory_order_relaxed) == before;
+    totals.logged_bytes += read(slot->logged_bytes);
+    totals.freed_unlogged += read(slot->freed_unlogged);
+    totals.frees_unlogged += read(slot->frees_unlogged);
+  }
+  return exact;
+}
+
 void abandon_slots() {
-  g_slots_lock.reset();
-  g_slots = g_look = nullptr;
+  g_slots = nullptr;
+  g_look = nullptr;
   g_slot_count = 0;
   TraceTree::abandon_all();
 }

@@ -20,28 +20,53 @@ namespace gpupeak::preload {
 /// Of the only writer's records, each that many carries a time stamp.
 constexpr uint32_t kStampEvery = 32;
 
+/// Chunks one behind the other.
+struct ChunkRow {
+  Chunk chunk;
+  uint64_t sequence = 0;
+};
+
+/// Where all goes that is no heap event: whoever reads the log for its devices reads these alone.
+struct EventRow : ChunkRow {
+  uint8_t* at = nullptr;   ///< next byte to write
+  uint8_t* end = nullptr;  ///< of the chunk
+  uint64_t time = 0;       ///< running time, ticks
+
+  bool has_room(size_t room) const { return end - at >= static_cast<ptrdiff_t>(room); }
+};
+
 struct alignas(64) ThreadSlot {
   // What most mallocs and frees need lies in two cache lines, the second of which ends with what
   // StackCache begins with.
-  uint8_t* at = nullptr;              ///< next byte to write
+  uint8_t* at = nullptr;              ///< next byte to write of the heap's chunk
   uint8_t* end = nullptr;             ///< how far it may write before it looks around in refill()
-  uint64_t time = 0;                  ///< running time of the stream, ticks
-  uint64_t address = 0;               ///< running address of the stream
+  uint64_t time = 0;                  ///< running time of the heap's chunk, ticks
+  uint64_t earliest = 0;              ///< no record is stamped earlier from now on
+  uint64_t address = 0;               ///< running address of the heap's chunk
   uint32_t unstamped = 0;             ///< records since the last stamp
   std::atomic<uint32_t> stamping{0};  ///< in stamp()
   uint32_t index = 0;
   std::atomic<int> tid{0};
+  int64_t bytes_to_sample = 0;  ///< until the next block of a sample; blocks before are counted alone
   int64_t heap_delta = 0;  ///< usable bytes not yet added to the counters page
+  int64_t heap_high = 0;   ///< the largest that heap_delta was since
   uint64_t alloc_delta = 0;
   uint64_t free_delta = 0;
   StackCache stacks;
-  uint64_t looked = 0;  ///< `time` when it last looked around
-  Chunk chunk;
-  uint64_t sequence = 0;
+  uint64_t looked = 0;  ///< `earliest` when it last looked around
+  uint8_t* looked_at = nullptr;  ///< where it wrote then
+  ChunkRow heap;
+  EventRow events;
   ThreadSlot* next = nullptr;
-  int64_t bytes_to_sample = 0;
-  bool sampling_said = false;  ///< the stream says that it is a sample from there on
+  uint64_t sample_bytes = 0;  ///< mean of the sample that its blocks are, as its stream says; 0: all
+  uint64_t whole_bytes = 0;   ///< of that sample blocks of so many bytes are all there; likewise
   uint64_t random = 0;
+  // Of thread/heap_windows.
+  int64_t handed_on = 0;              ///< of usable bytes to the counters page, in all
+  std::atomic<uint32_t> handing{0};   ///< odd while flush_slot() moves heap_delta there
+  uint32_t window = 0;                ///< the last one in which it had a heap event
+  int64_t logged_bytes = 0;           ///< usable, of blocks that the log has
+  uint64_t freed_unlogged = 0, frees_unlogged = 0;  ///< in windows, of blocks that it does not have
 
   /// Room for one hot record, or false (counted as dropped).
   bool ready() { return __builtin_expect(has_room(), 1) || refill(GPUPEAK_MAX_HOT_RECORD); }
@@ -49,6 +74,10 @@ struct alignas(64) ThreadSlot {
     return end - at >= static_cast<ptrdiff_t>(room);
   }
   bool refill(size_t room);
+  /// The same for `events`.
+  bool refill_events(size_t room);
+  /// Among the heap's records, for what concerns these.
+  void write_to_heap(const Record& record);
   void write(const Record& record);
 
   /// Whether no other thread has logged since this one's last stamp: what it logs needs no stamp
@@ -57,12 +86,25 @@ struct alignas(64) ThreadSlot {
     arch::order_loads();
     return __atomic_load_n(&process.only_writer, __ATOMIC_ACQUIRE) == index + 1;
   }
-  /// A time for the next record, never earlier than the last. Any other thread first revokes the
-  /// only writer's privilege. docs/design.md, "Order".
+  /// A time for the next heap record, never earlier than the last. Any other thread first revokes
+  /// the only writer's privilege. docs/design.md, "Order".
   __attribute__((always_inline)) uint64_t take_stamp(ProcessPage& process, uint64_t (*clock)()) {
-    return time = stamp(process, clock);
+    return time = earliest = stamp(process, clock);
   }
-  /// The same for a record that says itself when `time` is that.
+  /// The same for a record of `events`: later than every heap record before it. It says itself, by
+  /// note_event(), when it is written.
+  __attribute__((always_inline)) uint64_t event_stamp(ProcessPage& process) {
+    const uint64_t now = stamp(process, ticks);
+    return now > earliest ? now : earliest + 1;
+  }
+  /// Every heap record behind it is later, and says so.
+  void note_event(uint64_t when) {
+    events.time = when;
+    earliest = when + 1;
+    unstamped = kStampEvery;
+  }
+
+ private:
   __attribute__((always_inline)) uint64_t stamp(ProcessPage& process, uint64_t (*clock)()) {
     stamping.store(1, std::memory_order_relaxed);
     in_order();  // claim_only_writer() has the barrier for the processor
@@ -74,10 +116,9 @@ struct alignas(64) ThreadSlot {
     const uint64_t now = clock();
     stamping.store(0, std::memory_order_release);
     unstamped = 0;
-    return now > time ? now : time;
+    return now > earliest ? now : earliest;
   }
-
- private:
+  bool begin_chunk(ChunkRow& row, gpupeak_chunk_kind kind, size_t room);
   void look_around(size_t room);
   void claim_only_writer(uint64_t quiet_since);
 };
@@ -105,6 +146,13 @@ void stamp_every_event();
 void flush_slot(ThreadSlot& slot);
 /// The same for the calling thread, if it has a slot. Others flush with their next chunk or 64 KiB.
 void flush_own_slot();
+/// What the threads have of the heap, each by its own account, which is exact.
+struct HeapTotals {
+  int64_t live_bytes = 0, logged_bytes = 0;  ///< usable
+  uint64_t freed_unlogged = 0, frees_unlogged = 0;
+};
+/// False: a thread was just handing on what it has counted, so that live_bytes may be wrong.
+bool sum_heap_totals(HeapTotals& totals);
 /// In a forked child: the parent's slots are nobody's here.
 void abandon_slots();
 

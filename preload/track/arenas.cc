@@ -10,6 +10,7 @@
 #include "thread/own_stack.h"
 #include "track/device_book.h"
 #include "track/driver.h"
+#include "track/limit.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -59,7 +60,7 @@ void arena_refused(uint64_t arena, uint64_t bytes, const Refusal& refusal, uint3
   const int current = recording() && refusal.ask_driver ? current_device() : kNoDevice;
   uint64_t free_bytes = 0, total_bytes = 0;
   const bool known = current != kNoDevice && (refusal.device < 0 || refusal.device == current) &&
-                     memory_info(free_bytes, total_bytes);
+                     visible_memory_info(free_bytes, total_bytes);
   errno = program_errno;
   HookScope hook;
   if (arena == 0 || !hook.entered() || !recording()) return;

@@ -5,20 +5,14 @@
 
 #include <cstdint>
 
+#include "gpupeak/memory_kinds.h"
 #include "log/counters.h"
-#include "thread/short_record.h"
+#include "thread/record_in_place.h"
 #include "track/captures.h"
 #include "track/device_book.h"
 #include "track/driver_readings.h"
 
 namespace gpupeak::preload {
-
-constexpr uint32_t bit_of(gpupeak_kind kind) {
-  return 1u << kind;
-}
-constexpr uint32_t kInDeviceTotal = bit_of(GPUPEAK_KIND_LINEAR) | bit_of(GPUPEAK_KIND_POOL) |
-                                    bit_of(GPUPEAK_KIND_VMM) | bit_of(GPUPEAK_KIND_ARRAY) |
-                                    bit_of(GPUPEAK_KIND_GRAPH);
 
 /// The lock makes us the only writer of these: others read, so that whole stores are enough.
 inline void store(uint64_t& to, uint64_t value) {
@@ -28,7 +22,10 @@ inline void store(uint64_t& to, uint64_t value) {
 inline void move(gpupeak_gauge& gauge, int64_t bytes) {
   const uint64_t live = gauge.live + static_cast<uint64_t>(bytes);
   store(gauge.live, live);
+  if (bytes <= 0) return;
   if (live > gauge.peak) store(gauge.peak, live);
+  uint64_t& window = window_peak_of(gauge);
+  if (live > window) store(window, live);
 }
 
 inline bool has_counters(int device) {
@@ -37,16 +34,27 @@ inline bool has_counters(int device) {
 
 /// A block's bytes come (> 0) or go, in the counters page.
 __attribute__((always_inline)) inline void move_gauges(const DeviceBlock& block, int64_t bytes) {
+  using Counter = MemoryKind::Counter;
   gpupeak_counters_page& page = counters();
-  if (block.kind < static_cast<int>(GPUPEAK_FIRST_DEVICE_KIND))
-    return move(block.kind == GPUPEAK_KIND_REGISTERED ? page.registered : page.pinned, bytes);
-  if (block.kind == GPUPEAK_KIND_MANAGED) move(page.managed, bytes);
+  switch (const Counter counter = memory_kinds::kCounters.of[block.kind]) {
+    case Counter::Pinned:
+      return move(page.pinned, bytes);
+    case Counter::Registered:
+      return move(page.registered, bytes);
+    case Counter::Device:
+    case Counter::Managed:
+      if (counter == Counter::Managed) move(page.managed, bytes);
+      break;
+    default:
+      return;
+  }
+  const auto device = static_cast<uint32_t>(block.device);
   if (!has_counters(block.device)) return;
-  gpupeak_device_counters& device = page.device[block.device];
-  move(device.kind[block.kind - GPUPEAK_FIRST_DEVICE_KIND], bytes);
-  if ((bit_of(block.kind) & kInDeviceTotal) == 0) return;
-  move(device.total, bytes);
-  if (bytes > 0) note_tracked_bytes(block.device, device.total.live);
+  move(device_gauge(page, device, block.kind), bytes);
+  if (!counts_into_sum(block.kind)) return;
+  gpupeak_gauge& total = page.device[device].total;
+  move(total, bytes);
+  if (bytes > 0) note_tracked_bytes(block.device, total.live);
 }
 
 /// Of an event that is logged at once.
@@ -78,9 +86,9 @@ __attribute__((always_inline)) inline void add_block_here(KeySpace space, uint64
     store(allocations, allocations + 1);
   }
   const uint64_t number = next_number();
-  ThreadSlot* const slot = ShortRecord::find_slot();
+  ThreadSlot* const slot = RecordInPlace::find_slot();
   if (__builtin_expect(slot == nullptr, 0)) return;
-  ShortRecord record(*slot);
+  RecordInPlace record(*slot);
   record.id(number).id(block.id).u(block.kind).u(logged_device(block.device)).u(value);
   record.id(block.bytes).u(api).id(stack);
   record.u(reinterpret_cast<uint64_t>(block.context)).u(reinterpret_cast<uint64_t>(block.pool));
@@ -93,9 +101,9 @@ __attribute__((always_inline)) inline void log_free_here(const DeviceBlock& bloc
   if (block.id == 0) return;
   move_gauges(block, -static_cast<int64_t>(block.bytes));
   const uint64_t number = next_number();
-  ThreadSlot* const slot = ShortRecord::find_slot();
+  ThreadSlot* const slot = RecordInPlace::find_slot();
   if (__builtin_expect(slot == nullptr, 0)) return;
-  ShortRecord record(*slot);
+  RecordInPlace record(*slot);
   record.id(number).id(block.id).u(api).id(stack).end(GPUPEAK_REC_DEVICE_FREE);
 }
 

@@ -3,6 +3,7 @@
 #include "base/flat_map.h"
 #include "base/futex_lock.h"
 #include "base/hook_scope.h"
+#include "gpupeak/memory_kinds.h"
 #include "log/log.h"
 #include "thread/emit.h"
 #include "thread/own_stack.h"
@@ -19,22 +20,14 @@ constinit FlatMap<int> g_green_contexts;
 int device_in(FlatMap<int>& contexts, const void* context) {
   HookScope scope;
   if (!scope.entered()) return kNoDevice;
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return kNoDevice;
   const int* known = contexts.find(reinterpret_cast<uint64_t>(context));
   return known != nullptr ? *known : kNoDevice;
 }
 
 bool ends_with_context(gpupeak_kind kind) {
-  switch (kind) {
-    case GPUPEAK_KIND_LINEAR:
-    case GPUPEAK_KIND_MANAGED:
-    case GPUPEAK_KIND_PINNED:
-    case GPUPEAK_KIND_REGISTERED:
-    case GPUPEAK_KIND_ARRAY:
-      return true;
-    default:
-      return false;
-  }
+  return memory_kind(kind).end == MemoryKind::End::Context;
 }
 
 }  // namespace
@@ -43,7 +36,8 @@ void context_began(CUcontext context, int device) {
   HookScope scope;
   if (!scope.entered()) return;
   introduce_device(device);
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   g_contexts.insert(reinterpret_cast<uint64_t>(context), device);
   Record record = numbered(GPUPEAK_REC_CONTEXT);
   emit(record.u(reinterpret_cast<uint64_t>(context))
@@ -56,7 +50,8 @@ void context_ended(const ApiCall& call, CUcontext context, gpupeak_context_event
   if (!scope.entered() || context == nullptr) return;
   const uint32_t api = api_of(call);
   const uint32_t stack = capture_stack(call.caller);
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   for (;;) {
     uint64_t keys[64];  // a batch at a time: erasing moves entries
     size_t n = 0;
@@ -87,14 +82,16 @@ int device_of_green_context(const void* green) {
 void green_context_began(const void* green, int device) {
   HookScope scope;
   if (!scope.entered()) return;
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   g_green_contexts.insert(reinterpret_cast<uint64_t>(green), device);
 }
 
 void green_context_ended(const void* green) {
   HookScope scope;
   if (!scope.entered()) return;
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   g_green_contexts.erase(reinterpret_cast<uint64_t>(green));
 }
 

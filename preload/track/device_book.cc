@@ -8,6 +8,10 @@ namespace gpupeak::preload {
 
 constinit DeviceBook g_book;
 
+void book_is_out_of_reach() {
+  count(&gpupeak_counters_page::dropped_events);
+}
+
 Record numbered(uint8_t tag) {
   Record record(tag);
   record.u(next_number());

@@ -11,6 +11,7 @@
 #include "track/driver.h"
 #include "track/driver_readings.h"
 #include "track/graph_memory.h"
+#include "track/limit.h"
 #include "track/memory_pools.h"
 #include "track/virtual_memory.h"
 
@@ -22,14 +23,16 @@ void device_allocated(const ApiCall& call, KeySpace space, uint64_t value, Devic
   introduce_device(block.device);
   const uint32_t api = api_of(call);
   const uint32_t stack = capture_call_site(call.caller);
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   add_block(space, value, block, api, stack);
 }
 
 void device_noted(KeySpace space, uint64_t value, DeviceBlock block) {
   HookScope scope;
   if (!scope.entered()) return count(&gpupeak_counters_page::dropped_events);
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   block.id = 0;
   if (block.kind == GPUPEAK_KIND_GRAPH) note_graph_memory();
   keep_block(key_of(space, value), block, 0, 0);
@@ -44,7 +47,11 @@ bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceB
   }
   const uint32_t api = api_of(call);
   const uint32_t stack = capture_stack(call.caller);
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) {
+    under_way.begin();
+    return false;
+  }
   DeviceBlock* const known = g_book.blocks.find(key_of(space, value));
   if (known == nullptr || known->kind != GPUPEAK_KIND_POOL) under_way.begin();
   return take_block_here(known, block, api, stack);
@@ -53,14 +60,16 @@ bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceB
 void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block) {
   HookScope scope;
   if (!scope.entered()) return;
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   put_back_block(key_of(space, value), block);
 }
 
 bool device_find(KeySpace space, uint64_t value, DeviceBlock& block) {
   HookScope scope;
   if (!scope.entered()) return false;
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return false;
   const DeviceBlock* known = g_book.blocks.find(key_of(space, value));
   if (known != nullptr) block = *known;
   return known != nullptr;
@@ -71,35 +80,38 @@ void device_unknown_freed(const ApiCall& call, uint64_t value) {
   if (!scope.entered()) return;
   const uint32_t api = api_of(call);
   const uint32_t stack = capture_stack(call.caller);
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   count(&gpupeak_counters_page::unmatched_frees);
   emit(numbered(GPUPEAK_REC_DEVICE_UNKNOWN).u(value).u(api).u(stack));
 }
 
 void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t bytes,
                    CUresult result) {
+  const bool by_limit = t_flags.refused_by_limit && device != kNoDevice;
+  t_flags.refused_by_limit = false;
   // Other errors may come from a capture that forbids the call: ask the driver nothing then.
   uint64_t free_bytes = 0, total_bytes = 0;
   const bool of_current = kind != GPUPEAK_KIND_NONE || current_device() == device;
   const bool known =
-      result == CUDA_ERROR_OUT_OF_MEMORY && of_current && memory_info(free_bytes, total_bytes);
+      result == CUDA_ERROR_OUT_OF_MEMORY && of_current && visible_memory_info(free_bytes, total_bytes);
   HookScope scope;
   if (!scope.entered()) return;
   introduce_device(device);
   const uint32_t api = api_of(call);
   const uint32_t stack = capture_call_site(call.caller);
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   const bool counted = device >= 0 && device < static_cast<int>(GPUPEAK_LOG_MAX_DEVICES);
   Record record = numbered(GPUPEAK_REC_DEVICE_FAILED);
   record.u(kind).u(logged_device(device)).u(bytes).u(result);
   record.u(counted ? counters().device[device].total.live : 0);
   record.u(known ? free_bytes + 1 : 0).u(known ? total_bytes + 1 : 0);
-  emit(record.u(api).u(stack));
+  emit(record.u(api).u(stack).u(by_limit ? 1 : 0));
 }
 
 void forget_device_memory() {
-  g_book.lock.reset();
-  LockGuard guard(g_book.lock);
+  g_book.lock.reset();  // and nobody takes it: the process does not record yet
   g_book.blocks.forget();
   g_book.next_id = g_book.next_seq = 1;
   forget_pools();
@@ -108,6 +120,7 @@ void forget_device_memory() {
   forget_virtual_memory();
   forget_readings();
   forget_introductions();
+  forget_limits();
   forget_captures();
 }
 

@@ -1,6 +1,14 @@
-// All live device memory, and the events that change it. One lock covers the counters, the number
-// of the event and its record, so that all three have the same order. HOOK-SAFE; called by calls/
-// inside a DriverScope, outside any HookScope.
+// All live device memory, and the events that change it. calls/ calls it inside a DriverScope,
+// outside any HookScope. HOOK-SAFE.
+//
+// in    what a driver call did: "cuMemAlloc gave 1 MiB at 0x7f…, on GPU 0"
+// out   the table of live blocks, the gauges of the counters page, and a numbered record in the log
+//
+//   call                            table     gauge        log
+//   device_allocated(0x7f…, 1 MiB)  block 5   1 MiB live   12 DEVICE_ALLOC id 5
+//   device_freeing(0x7f…)           nothing   0 live       13 DEVICE_FREE id 5
+//
+// One lock covers all three, so that all three have the same order.
 #pragma once
 
 #include <cuda.h>

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "log/log.h"
+#include "track/limit.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -46,6 +47,10 @@ constinit DriverFunction<CUresult (*)(char*, int, CUdevice)> g_device_name("cuDe
 constinit DriverFunction<CUresult (*)(size_t*, CUdevice)> g_device_total("cuDeviceTotalMem_v2");
 constinit DriverFunction<CUresult (*)(int*, CUdevice_attribute, CUdevice)> g_device_attribute(
     "cuDeviceGetAttribute");
+constinit DriverFunction<CUresult (*)(CUmemGenericAllocationHandle*, size_t,
+                                      const CUmemAllocationProp*, unsigned long long)>
+    g_mem_create("cuMemCreate");
+constinit DriverFunction<CUresult (*)(CUmemGenericAllocationHandle)> g_mem_release("cuMemRelease");
 constinit DriverFunction<CUresult (*)(CUuuid*, CUdevice)> g_device_uuid2("cuDeviceGetUuid_v2");
 constinit DriverFunction<CUresult (*)(CUuuid*, CUdevice)> g_device_uuid("cuDeviceGetUuid");
 
@@ -58,6 +63,7 @@ constinit std::atomic<int> g_device_count{0};
 void forget_driver_functions() {
   __atomic_add_fetch(&g_driver_generation, 1, __ATOMIC_RELEASE);
   g_device_count = 0;
+  forget_limits();
 }
 
 void set_driver_lookup(DriverLookup lookup) {
@@ -79,12 +85,34 @@ int current_device() {
   return g_ctx_get_device(&device) == CUDA_SUCCESS ? device : kNoDevice;
 }
 
-bool memory_info(uint64_t& free_bytes, uint64_t& total_bytes) {
+bool real_memory_info(uint64_t& free_bytes, uint64_t& total_bytes) {
   size_t free_now = 0, total = 0;
   if (g_mem_get_info(&free_now, &total) != CUDA_SUCCESS) return false;
   free_bytes = free_now;
   total_bytes = total;
   return true;
+}
+
+uint64_t real_device_total(int ordinal) {
+  size_t total = 0;
+  return g_device_total(&total, ordinal) == CUDA_SUCCESS ? total : 0;
+}
+
+bool is_integrated(int ordinal) {
+  int value = 0;
+  return g_device_attribute(&value, CU_DEVICE_ATTRIBUTE_INTEGRATED, ordinal) == CUDA_SUCCESS &&
+         value != 0;
+}
+
+bool take_physical_memory(int ordinal, uint64_t bytes, CUmemGenericAllocationHandle& handle) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, ordinal};
+  return g_mem_create(&handle, bytes, &properties, 0) == CUDA_SUCCESS;
+}
+
+void give_physical_memory(CUmemGenericAllocationHandle handle) {
+  g_mem_release(handle);
 }
 
 constinit std::atomic<bool> g_captures_begun{false};
@@ -205,14 +233,14 @@ void introduce_new_device(int ordinal) {
   const uint32_t bit = 1u << ordinal;
   if ((g_introduced.fetch_or(bit) & bit) != 0) return;
   char name[128] = {};
-  size_t total = 0;
+  const uint64_t total = visible_device_total(ordinal);
   char uuid[16] = {};
   g_device_name(name, sizeof name - 1, ordinal);
-  g_device_total(&total, ordinal);
   device_uuid(ordinal, uuid);
   Record record(GPUPEAK_DEF_DEVICE);
   record.u(static_cast<uint64_t>(ordinal)).u(total).s({uuid, sizeof uuid}).s({name, strlen(name)});
   define(record.u(memory_of(ordinal)));
+  log_limit(ordinal);
   std::atomic_ref<uint32_t> count(counters().device_count);
   uint32_t seen = count.load();
   while (seen < static_cast<uint32_t>(ordinal) + 1 &&

@@ -64,8 +64,15 @@ constexpr int kNoDevice = -1;
 CUcontext current_context();
 /// Ordinal of the current context's device; kNoDevice without one.
 int current_device();
-/// False if the driver does not say.
-bool memory_info(uint64_t& free_bytes, uint64_t& total_bytes);
+/// Of the real card, whose limit track/limit.h has. False if the driver does not say.
+bool real_memory_info(uint64_t& free_bytes, uint64_t& total_bytes);
+/// Of the real card; 0 if the driver does not say.
+uint64_t real_device_total(int ordinal);
+/// Whether the device's memory is the host's.
+bool is_integrated(int ordinal);
+/// Physical memory of the device, without an address; false if there is none, or no such call.
+bool take_physical_memory(int ordinal, uint64_t bytes, CUmemGenericAllocationHandle& handle);
+void give_physical_memory(CUmemGenericAllocationHandle handle);
 bool ask_if_capturing(CUstream stream, bool per_thread_default);
 extern constinit GPUPEAK_OWN std::atomic<bool> g_captures_begun;
 /// The driver is asked only once a capture has begun in this process: most never capture.

@@ -21,7 +21,8 @@ void log_driver_reading(const DriverReading& reading) {
   introduce_device(reading.device);
   const uint32_t api = reading.call != nullptr ? api_of(*reading.call) : 0;
   const uint32_t stack = reading.call != nullptr ? capture_stack(reading.call->caller) : 0;
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   uint64_t& read_at = g_read_at[reading.device];
   const uint64_t live = counters().device[reading.device].total.live;
   if (live > read_at) read_at = live;
@@ -40,7 +41,8 @@ uint32_t readings_logged(int device) {
 }
 
 void peak_is_not_readable(int device) {
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   g_read_at[device] = counters().device[device].total.peak;
   g_unread_peaks &= ~(1u << device);
 }

@@ -27,7 +27,8 @@ uint64_t graph_block(int device, uint32_t number) {
 
 /// Notes the turn of a reading that says nothing new, since no stack is needed for that.
 bool is_news(Reserve& reserve, uint64_t turn, uint64_t bytes) {
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return false;
   if (reserve.turn > turn) return false;
   if (reserve.bytes != bytes) return true;
   reserve.turn = turn;
@@ -52,7 +53,8 @@ void graph_reserve_read(const ApiCall& call, int device) {
   if (!is_news(reserve, turn, reserved_bytes)) return;
   const uint32_t api = api_of(call);
   const uint32_t stack = capture_call_site(call.caller);
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   if (reserve.turn > turn) return;
   reserve.turn = turn;
   while (reserve.bytes > reserved_bytes && reserve.blocks > 0) {

@@ -5,24 +5,26 @@
 #include "base/process_state.h"
 #include "log/log.h"
 #include "stack/stack.h"
+#include "thread/block_marks.h"
+#include "thread/heap_sample.h"
+#include "thread/heap_windows.h"
 #include "thread/hot_record.h"
-#include "thread/sampled_set.h"
 #include "thread/thread_slot.h"
 
 namespace gpupeak::preload {
 namespace {
 
-constexpr int64_t kCounterSlackBytes = 64 << 10;
-/// Blocks of that many bytes are few, and most of a peak: they have their Python lines.
-constexpr size_t kLargeBytes = 64 << 10;
+/// A process that is counted alone looks each time that it has allocated so much.
+constexpr int64_t kCountedStep = 256 << 10;
 
-inline bool within_slack(int64_t heap_delta) {
-  return heap_delta + kCounterSlackBytes >= 0 && heap_delta <= kCounterSlackBytes;
-}
-
-inline void add_to_counters(ThreadSlot& slot, int64_t usable_bytes) {
-  slot.heap_delta += usable_bytes;
-  if (!within_slack(slot.heap_delta)) flush_slot(slot);
+/// A process that is counted alone gets its log once it holds enough: with the block that is counted
+/// already, which is the first to be recorded.
+inline void look_at_counted(ThreadSlot& slot, size_t usable_bytes) {
+  if (__builtin_expect(g_process->counting != 0, 0) &&
+      static_cast<int64_t>(counters().heap.live) >= static_cast<int64_t>(kCountedBytes)) {
+    open_counted_log(usable_bytes);
+    if (recording()) enter_window(*g_process, slot);
+  }
 }
 
 void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t bytes,
@@ -32,25 +34,6 @@ void write_block(ThreadSlot& slot, uint8_t tag, const void* block, size_t bytes,
 
 void write_address(ThreadSlot& slot, uint8_t tag, const void* block) {
   if (slot.ready()) put_address(*g_process, slot, tag, block, ticks);
-}
-
-/// Poisson sampling by bytes: whether this allocation is in the sample.
-__attribute__((noinline)) bool sampled(ThreadSlot& slot, size_t bytes) {
-  const auto next_gap = [&slot] {  // exponential: every byte is equally likely to be hit
-    slot.random ^= slot.random << 13;
-    slot.random ^= slot.random >> 7;
-    slot.random ^= slot.random << 17;
-    return 1 + exponential_gap(slot.random);
-  };
-  if (slot.random == 0) {
-    slot.random = (slot.index + 1) * 0x9e3779b97f4a7c15u ^ ticks();
-    slot.bytes_to_sample = next_gap();
-  }
-  slot.bytes_to_sample -= static_cast<int64_t>(bytes);
-  if (slot.bytes_to_sample > 0) return false;
-  do slot.bytes_to_sample += next_gap();
-  while (slot.bytes_to_sample <= 0);
-  return true;
 }
 
 /// Whether a heap call is recorded: an outermost one, or one that the unwinder or NVML makes (the
@@ -73,92 +56,90 @@ inline __attribute__((always_inline)) bool logs_all(const ProcessPage& process) 
   return __builtin_expect(t_flags.process_generation == process.whole_heap_generation, 1);
 }
 
-/// Whether the thread has its slot in this process's log, of which not all heap calls are part.
-inline __attribute__((always_inline)) bool has_slot(const ProcessPage& process) {
-  return t_flags.process_generation == process.generation;
-}
-
-/// The stack of an outermost call; none for those libraries' own.
-inline uint32_t stack_of(const HookScope& scope, ThreadSlot& slot, size_t bytes,
+/// The stack of an outermost call; none for those libraries' own. `is_sample`: the block stands for
+/// others, and is worth its Python lines.
+inline uint32_t stack_of(const HookScope& scope, ThreadSlot& slot, size_t bytes, bool is_sample,
                          const CallerFrame& caller) {
   if (!scope.entered()) return 0;
-  if (bytes >= kLargeBytes) return capture_call_site(slot.stacks, caller);
+  if (bytes >= kLargeBytes || is_sample) return capture_call_site(slot.stacks, caller);
   const uint32_t node = slot.stacks.trusted_stack(caller);
   return __builtin_expect(node != 0, 1) ? node : capture_stack(slot.stacks, caller);
 }
 
-bool logs_events() {
-  return g_process->host_mode >= HostMode::kSampled;
-}
-
-/// chosen() where not all are.
-__attribute__((noinline)) bool joins_sample(ThreadSlot& slot, void* block, size_t bytes) {
-  const bool late = g_process->sampled_late != 0;
-  if (late && !slot.sampling_said) {
-    Record record(GPUPEAK_REC_SAMPLING);
-    slot.write(record.u(environment().sample_bytes));
-    slot.sampling_said = true;
+/// Writes the record of an allocation that is counted already, if it is to be in the log.
+/// `tag`: that of an allocation, or of a realloc's end. False if there is none.
+bool log_unless_left_out(const HookScope& scope, ThreadSlot& slot, uint8_t tag, void* block,
+                         size_t bytes, size_t usable_bytes, const CallerFrame& caller) {
+  ProcessPage& process = *g_process;
+  const HostMode mode = process.host_mode;
+  if (mode < HostMode::kSampled) {
+    // What is counted alone asks for no more, but now and then whether it is enough for a log.
+    slot.bytes_to_sample = process.counting != 0 ? kCountedStep : INT64_MAX;
+    return false;
   }
-  if (sampled(slot, bytes) && (late || sampled_set_insert(block))) return true;
-  if (late) note_unlogged(block);
-  return false;
-}
-
-/// Whether the record of this allocation goes into the log.
-inline bool chosen(ThreadSlot& slot, void* block, size_t bytes) {
-  if (g_process->host_mode == HostMode::kFull) return true;
-  return joins_sample(slot, block, bytes);
+  const bool is_sample = mode == HostMode::kSampled;
+  const bool joins = !is_sample || joins_sample(process, slot, bytes);
+  const bool logs = joins && slot.ready();
+  if (process.marked == (logs ? Marked::kLogged : Marked::kUnlogged)) mark_block(block);
+  if (!logs) return joins;
+  if (process.window_request != nullptr) note_logged(slot, usable_bytes);
+  write_block(slot, tag, block, bytes, usable_bytes,
+              stack_of(scope, slot, bytes, is_sample, caller));
+  if (is_sample) sample_was_taken(process, slot);
+  return true;
 }
 
 /// Whether the log has the block, which is about to go.
 inline bool was_logged(const void* block) {
-  if (g_process->host_mode == HostMode::kFull) return true;
-  if (g_process->sampled_late == 0) return sampled_set_erase(block);
-  return !forget_unlogged(block);
+  const ProcessPage& process = *g_process;
+  const bool is_full = process.host_mode == HostMode::kFull;
+  if (process.marked == Marked::kNothing) return is_full;
+  const bool was_marked = unmark_block(block);
+  // Where there are windows, blocks from before one are not in the log.
+  if (is_full && process.window_request == nullptr) return true;
+  return was_marked == (process.marked == Marked::kLogged);
 }
 
-/// Whether an allocation is counted and no more: all of them are, or it is not in the sample.
-inline bool is_counted_alone(const ProcessPage& process, ThreadSlot& slot, size_t bytes) {
-  if (process.host_mode == HostMode::kCounters) return true;
-  // What is sampled late is marked; and before the first sample nothing is known of the gap.
-  if (process.host_mode != HostMode::kSampled || process.sampled_late != 0 || slot.random == 0)
-    return false;
-  if (slot.bytes_to_sample <= static_cast<int64_t>(bytes)) return false;
-  slot.bytes_to_sample -= static_cast<int64_t>(bytes);
-  return true;
+/// The same, where it is asked once: the block goes.
+inline bool is_in_log_until_now(ThreadSlot& slot, const void* block, size_t usable_bytes) {
+  const ProcessPage& process = *g_process;
+  const bool logged = was_logged(block);
+  if (process.window_request != nullptr) note_freed(process, slot, logged, usable_bytes);
+  return logged;
 }
 
-/// The same of a block that is about to go.
-inline bool was_counted_alone(const ProcessPage& process, const void* block) {
-  if (process.host_mode == HostMode::kCounters) return true;
-  return process.host_mode == HostMode::kSampled && process.sampled_late == 0 &&
-         !sampled_set_may_have(block);
+/// Where the heap is recorded only while somebody asks for it. A nested call may be one of a library
+/// of ours, which was called with a lock of ours held: it answers nobody.
+inline void look_at_windows(const HookScope& scope, ThreadSlot& slot) {
+  ProcessPage& process = *g_process;
+  if (process.window_request == nullptr || !recording()) return;
+  if (scope.entered()) look_at_request(process);
+  enter_window(process, slot);
 }
 
-__attribute__((noinline)) void heap_allocated_otherwise(void* block, size_t bytes,
-                                                        size_t usable_bytes,
-                                                        const CallerFrame& caller) {
+__attribute__((noinline)) void heap_allocated_slow(void* block, size_t bytes, size_t usable_bytes,
+                                                   const CallerFrame& caller) {
   HookScope scope;
   if (!may_record(scope)) return;
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
+  look_at_windows(scope, *slot);
   ++slot->alloc_delta;
   add_to_counters(*slot, static_cast<int64_t>(usable_bytes));
-  if (!logs_events() || !chosen(*slot, block, bytes)) return;
-  const uint32_t node = stack_of(scope, *slot, bytes, caller);
-  write_block(*slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
+  look_at_counted(*slot, usable_bytes);
+  log_unless_left_out(scope, *slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, caller);
 }
 
-__attribute__((noinline)) void heap_freed_otherwise(void* block, BlockSize& size) {
+__attribute__((noinline)) void heap_freed_slow(void* block, BlockSize& size) {
   const size_t usable_bytes = size(block);
   HookScope scope;
   if (!may_record(scope)) return;
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
+  look_at_windows(scope, *slot);
   ++slot->free_delta;
   add_to_counters(*slot, -static_cast<int64_t>(usable_bytes));
-  if (!logs_events() || !was_logged(block)) return;
-  write_address(*slot, GPUPEAK_REC_FREE, block);
+  if (is_in_log_until_now(*slot, block, usable_bytes)) write_address(*slot, GPUPEAK_REC_FREE, block);
 }
 
 /// Of a large block, or where the stack is not the expected one, has to be walked, or is to be
@@ -177,6 +158,7 @@ __attribute__((noinline)) GPUPEAK_HOT void log_unexpected(ThreadSlot& slot, void
     if (node == 0) node = capture_stack(slot.stacks, caller);
   }
   write_block(slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
+  if (g_process->marked == Marked::kLogged) mark_block(block);
 }
 
 // Arguments are in an order in which none need be moved on the way.
@@ -189,7 +171,8 @@ __attribute__((noinline)) GPUPEAK_HOT void log_allocated(void* block, size_t byt
     const OutermostScope scope;
     const uint32_t node = slot.stacks.expected_stack(caller);
     if (__builtin_expect(node != 0, 1)) {
-      put_block(process, slot, GPUPEAK_REC_ALLOC, {block, bytes, usable_bytes, node}, tsc);
+      put_block(process, slot, GPUPEAK_REC_ALLOC, {block, bytes, usable_bytes, node}, ticks);
+      if (process.marked == Marked::kLogged) mark_block(block);
       ++slot.alloc_delta;
       return add_to_counters(slot, static_cast<int64_t>(usable_bytes));
     }
@@ -200,26 +183,8 @@ __attribute__((noinline)) GPUPEAK_HOT void log_allocated(void* block, size_t byt
 __attribute__((noinline)) GPUPEAK_HOT void log_freed(void* block, BlockSize& size, ThreadSlot& slot,
                                                      ProcessPage& process) {
   const OutermostScope scope;
-  put_address(process, slot, GPUPEAK_REC_FREE, block, tsc);
-  ++slot.free_delta;
-  add_to_counters(slot, -static_cast<int64_t>(size(block)));
-}
-
-__attribute__((noinline)) void count_allocated(void* block, size_t bytes, size_t usable_bytes,
-                                               const CallerFrame& caller, ThreadSlot& slot,
-                                               const ProcessPage& process) {
-  if (!is_prepared(slot) || !is_counted_alone(process, slot, bytes))
-    return heap_allocated_otherwise(block, bytes, usable_bytes, caller);
-  const OutermostScope scope;
-  ++slot.alloc_delta;
-  add_to_counters(slot, static_cast<int64_t>(usable_bytes));
-}
-
-__attribute__((noinline)) void count_freed(void* block, BlockSize& size, ThreadSlot& slot,
-                                           const ProcessPage& process) {
-  if (!is_prepared(slot) || !was_counted_alone(process, block))
-    return heap_freed_otherwise(block, size);
-  const OutermostScope scope;
+  put_address(process, slot, GPUPEAK_REC_FREE, block, ticks);
+  if (process.marked == Marked::kLogged) unmark_block(block);
   ++slot.free_delta;
   add_to_counters(slot, -static_cast<int64_t>(size(block)));
 }
@@ -235,10 +200,8 @@ GPUPEAK_HOT void heap_allocated(void* block, size_t bytes, size_t usable_bytes,
   if (logs_all(process)) {
     ThreadSlot& slot = *t_flags.slot;
     if (is_prepared(slot)) return log_allocated(block, bytes, usable_bytes, caller, slot, process);
-  } else if (has_slot(process)) {
-    return count_allocated(block, bytes, usable_bytes, caller, *t_flags.slot, process);
   }
-  heap_allocated_otherwise(block, bytes, usable_bytes, caller);
+  heap_allocated_slow(block, bytes, usable_bytes, caller);
 }
 
 GPUPEAK_HOT void heap_freed(void* block, BlockSize& size) {
@@ -246,10 +209,8 @@ GPUPEAK_HOT void heap_freed(void* block, BlockSize& size) {
   if (logs_all(process)) {
     ThreadSlot& slot = *t_flags.slot;
     if (is_prepared(slot)) return log_freed(block, size, slot, process);
-  } else if (has_slot(process)) {
-    return count_freed(block, size, *t_flags.slot, process);
   }
-  heap_freed_otherwise(block, size);
+  heap_freed_slow(block, size);
 }
 
 ReallocState heap_realloc_begin(void* old_block, size_t usable_bytes) {
@@ -261,8 +222,9 @@ ReallocState heap_realloc_begin(void* old_block, size_t usable_bytes) {
     count(&gpupeak_counters_page::dropped_events);
     return state;
   }
+  look_at_windows(scope, *slot);
   state.old_usable_bytes = usable_bytes;
-  if (!logs_events() || !was_logged(old_block)) return state;
+  if (!is_in_log_until_now(*slot, old_block, usable_bytes)) return state;
   state.logged = true;
   write_address(*slot, GPUPEAK_REC_REALLOC_BEGIN, old_block);
   return state;
@@ -277,30 +239,38 @@ void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, size
   ++slot->alloc_delta;
   ++slot->free_delta;
   add_to_counters(*slot, static_cast<int64_t>(usable_bytes - state.old_usable_bytes));
-  const bool wanted = logs_events() && chosen(*slot, block, bytes);
-  if (wanted) {
-    const uint32_t node = stack_of(scope, *slot, bytes, caller);
-    const uint8_t tag = state.logged ? GPUPEAK_REC_REALLOC_END : GPUPEAK_REC_ALLOC;
-    write_block(*slot, tag, block, bytes, usable_bytes, node);
-  } else if (state.logged) {
-    // sampled: the old block was in the sample, the new one is not
+  look_at_counted(*slot, usable_bytes);
+  const uint8_t tag = state.logged ? GPUPEAK_REC_REALLOC_END : GPUPEAK_REC_ALLOC;
+  if (!log_unless_left_out(scope, *slot, tag, block, bytes, usable_bytes, caller) && state.logged) {
+    // the old block was in the sample, the new one is not
     write_block(*slot, GPUPEAK_REC_REALLOC_END, block, 0, 0, 0);
     write_address(*slot, GPUPEAK_REC_FREE, block);
   }
 }
 
-void heap_realloc_failed(const ReallocState& state, void* old_block) {
-  const bool sampled_now = g_process->host_mode == HostMode::kSampled;
-  const bool late = g_process->sampled_late != 0;
-  if (!state.logged) {
-    if (sampled_now && late) note_unlogged(old_block);
-    return;
+/// What heap_realloc_begin() has noted of a block that lives on.
+static void note_not_freed(const ProcessPage& process, ThreadSlot& slot,
+                           const ReallocState& state) {
+  if (state.logged) {
+    note_logged(slot, state.old_usable_bytes);
+  } else if (process.window != 0) {
+    slot.freed_unlogged -= state.old_usable_bytes;
+    --slot.frees_unlogged;
   }
+}
+
+void heap_realloc_failed(const ReallocState& state, void* old_block) {
+  const Marked marked = g_process->marked;
+  if (marked != Marked::kNothing && state.logged == (marked == Marked::kLogged))
+    mark_block(old_block);
+  const ProcessPage& process = *g_process;
+  if (!state.logged && process.window_request == nullptr) return;
   HookScope scope;
   if (!may_record(scope)) return;
   ThreadSlot* slot = thread_slot();
   if (slot == nullptr) return;
-  if (sampled_now && !late) sampled_set_insert(old_block);
+  if (process.window_request != nullptr) note_not_freed(process, *slot, state);
+  if (!state.logged) return;
   write_address(*slot, GPUPEAK_REC_REALLOC_FAILED, old_block);
 }
 

@@ -5,9 +5,71 @@
 #include <cstddef>
 
 #include "base/block_size.h"
+#include "base/hook_scope.h"
+#include "base/process_state.h"
 #include "stack/stack.h"
+#include "thread/block_marks.h"
+#include "thread/heap_sample.h"
+#include "thread/thread_slot.h"
 
 namespace gpupeak::preload {
+
+constexpr int64_t kCounterSlackBytes = 64 << 10;
+
+/// What a thread's heap has grown by; exact together with what the counters page has.
+inline __attribute__((always_inline)) void add_to_counters(ThreadSlot& slot, int64_t usable_bytes) {
+  const int64_t delta = slot.heap_delta += usable_bytes;
+  if (delta > slot.heap_high) slot.heap_high = delta;
+  const bool within_slack = delta + kCounterSlackBytes >= 0 && delta <= kCounterSlackBytes;
+  if (__builtin_expect(!within_slack, 0)) flush_slot(slot);
+}
+
+// Where most blocks are counted and no more, that is done here, by few instructions: a program that
+// imports a framework makes millions of them.
+
+/// The calling thread's slot if most blocks are counted alone and no hook or allocator is open.
+inline __attribute__((always_inline)) ThreadSlot* slot_that_counts() {
+  const ThreadFlags& flags = t_flags;
+  const bool counts = flags.process_generation == g_process->counted_heap_generation &&
+                      (flags.in_hook | flags.in_allocator | flags.arena_calls) == 0;
+  return counts ? flags.slot : nullptr;
+}
+/// Whether a thread has seen all that was asked of the heap's recording from outside.
+inline __attribute__((always_inline)) bool knows_windows(const ProcessPage& process,
+                                                         const ThreadSlot& slot) {
+  return process.window_request == nullptr ||
+         (slot.window == process.window && !is_window_asked_for(process));
+}
+/// Whether an allocation of that size is counted alone, by such a slot.
+inline __attribute__((always_inline)) bool is_counted_alone(const ThreadSlot& slot, size_t bytes) {
+  return bytes < kLargeBytes && static_cast<int64_t>(bytes) < slot.bytes_to_sample &&
+         knows_windows(*g_process, slot);
+}
+/// The same of a block that is about to go: the log does not have it.
+inline __attribute__((always_inline)) bool was_counted_alone(const void* block) {
+  return !is_marked(block);
+}
+inline __attribute__((always_inline)) void count_allocated(ThreadSlot& slot, size_t bytes,
+                                                           size_t usable_bytes) {
+  const OutermostScope scope;
+  ++slot.alloc_delta;
+  slot.bytes_to_sample -= static_cast<int64_t>(bytes);
+  add_to_counters(slot, static_cast<int64_t>(usable_bytes));
+}
+inline __attribute__((always_inline)) void count_freed(ThreadSlot& slot, size_t usable_bytes) {
+  const OutermostScope scope;
+  ++slot.free_delta;
+  add_to_counters(slot, -static_cast<int64_t>(usable_bytes));
+}
+inline __attribute__((always_inline)) void count_reallocated(ThreadSlot& slot, size_t bytes,
+                                                             size_t old_usable_bytes,
+                                                             size_t usable_bytes) {
+  const OutermostScope scope;
+  ++slot.alloc_delta;
+  ++slot.free_delta;
+  slot.bytes_to_sample -= static_cast<int64_t>(bytes);
+  add_to_counters(slot, static_cast<int64_t>(usable_bytes - old_usable_bytes));
+}
 
 /// `usable_bytes` is the block's size by malloc_usable_size; 0 where the allocator cannot say. Of a
 /// block that is freed it is asked for late: a time stamp would wait for it.

@@ -1,5 +1,6 @@
 #include "track/ledger.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -7,9 +8,9 @@
 #include "base/environment.h"
 #include "base/process_state.h"
 #include "base/seen_set.h"
-#include "base/signals_held.h"
 #include "log/log.h"
 #include "track/driver.h"
+#include "track/limit.h"
 #include "track/nvml.h"
 
 extern "C" int __cxa_atexit(void (*)(void*), void*, void*);
@@ -40,7 +41,6 @@ struct Ledger {
   } devices[kDevices];
   SeenSet used, graphs;
   std::atomic<uint64_t> last_sample_ns{0};
-  std::atomic<bool> sampling{false};
   std::atomic<bool> exit_is_hooked{false};
   std::atomic<CUcontext> only_context{nullptr};  ///< while launches were seen in one only
 };
@@ -76,17 +76,24 @@ bool read(int device, DriverReading& reading) {
   reading.quiet_since = DeviceCall::quiet_since();
   reading.earlier_readings = readings_logged(device);
   Ledger::Device& ledger = g_ledger.devices[device];
-  NvmlMemory memory;
-  if (void* nvml = nvml_of(ledger, device); nvml != nullptr && nvml_memory(nvml, memory)) {
-    reading.source = GPUPEAK_READING_NVML;
-    reading.used = memory.used;
-    reading.reserved_plus_1 = memory.reserved + 1;
+  void* const nvml = nvml_of(ledger, device);
+  const auto ask = [&] {
+    NvmlMemory memory;
+    if (nvml != nullptr && nvml_memory(nvml, memory)) {
+      reading.source = GPUPEAK_READING_NVML;
+      reading.used = memory.used;
+      reading.reserved_plus_1 = memory.reserved + 1;
+      return true;
+    }
+    uint64_t free_bytes = 0, total = 0;
+    if (current_device() != device || !real_memory_info(free_bytes, total)) return false;
+    reading.source = GPUPEAK_READING_CUDA;
+    reading.used = total - free_bytes;
     return true;
-  }
-  uint64_t free_bytes = 0, total = 0;
-  if (current_device() != device || !memory_info(free_bytes, total)) return false;
-  reading.source = GPUPEAK_READING_CUDA;
-  reading.used = total - free_bytes;
+  };
+  uint64_t ballast = 0;
+  if (!with_steady_ballast(device, ask, ballast)) return false;
+  reading.used -= ballast;
   return true;
 }
 
@@ -118,8 +125,10 @@ void read_with_processes(int device) {
   if (!read(device, reading)) return;
   reading.cause = cause_of_reading(ledger);
   NvmlProcesses processes;
-  if (ledger.nvml != nullptr && nvml_processes(ledger.nvml, processes)) {
-    reading.own_plus_1 = processes.own + 1;
+  uint64_t ballast = 0;
+  const auto ask = [&] { return ledger.nvml != nullptr && nvml_processes(ledger.nvml, processes); };
+  if (with_steady_ballast(device, ask, ballast)) {
+    reading.own_plus_1 = processes.own - std::min(processes.own, ballast) + 1;
     reading.others_plus_1 = processes.others + 1;
   }
   log(reading, ledger);
@@ -135,13 +144,12 @@ void read_devices_in_use() {
 void sample(uint64_t interval_ns) {
   if (interval_ns == 0) return;
   const uint64_t now = monotonic_ns();
-  if (now - g_ledger.last_sample_ns.load(std::memory_order_relaxed) < interval_ns) return;
+  uint64_t last = g_ledger.last_sample_ns.load(std::memory_order_relaxed);
+  if (now - last < interval_ns) return;
   HookScope scope;
-  const SignalsHeld held;  // a jump would leave nobody to take the next sample
-  if (!scope.entered() || g_ledger.sampling.exchange(true, std::memory_order_acquire)) return;
-  g_ledger.last_sample_ns.store(now, std::memory_order_relaxed);
-  read_devices_in_use();
-  g_ledger.sampling.store(false, std::memory_order_release);
+  // One thread takes it; signals are not held, since the driver's locks are waited for.
+  if (scope.entered() && g_ledger.last_sample_ns.compare_exchange_strong(last, now))
+    read_devices_in_use();
 }
 
 void read_at_exit(void*) {
@@ -197,7 +205,7 @@ void note_context() {
 }
 
 bool is_first(SeenSet& seen, const void* handle) {
-  if (handle == nullptr || !is_on() || seen.contains(g_launches.key(handle))) return false;
+  if (handle == nullptr || (!is_on() && !has_limits()) || seen.contains(g_launches.key(handle))) return false;
   note_context();
   return seen.add(g_launches.key(handle));
 }
@@ -325,7 +333,6 @@ void forget_ledger() {
   g_launches.several_contexts = false;
   g_ledger.used.clear();
   g_ledger.graphs.clear();
-  g_ledger.sampling = false;
   g_ledger.only_context = nullptr;
   forget_nvml();
 }

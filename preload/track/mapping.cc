@@ -5,11 +5,15 @@
 #include <cstdint>
 
 #include "base/hook_scope.h"
+#include "base/process_state.h"
 #include "log/log.h"
 #include "stack/python_runtime.h"
 #include "stack/stack.h"
 #include "thread/emit.h"
+#include "thread/heap_windows.h"
 #include "thread/own_stack.h"
+#include "thread/sample.h"
+#include "track/counted_mappings.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -46,12 +50,32 @@ template <typename Make>
 void log(Make make) {
   HookScope scope;
   if (!scope.entered()) return;  // our own mappings, and libunwind's
+  if (!recording()) return;
+  look_at_request(*g_process);
   make();
+}
+
+/// What a process that is only counted has mapped: told to the log if there comes to be one. The
+/// mapping that makes it hold enough is the first to be recorded: false for that one.
+bool count_mapped(void* at, size_t bytes, int prot, int flags) {
+  HookScope scope;
+  if (!scope.entered()) return true;
+  const uint64_t mapped_bytes =
+      note_counted_mapping(address_of(at), whole_pages(bytes), prot, kind_of(flags));
+  if (mapped_bytes < kCountedBytes) return true;
+  forget_counted_mapping(address_of(at), whole_pages(bytes));
+  open_counted_log(0);
+  return !recording();
+}
+void count_unmapped(void* at, size_t bytes) {
+  HookScope scope;
+  if (scope.entered()) forget_counted_mapping(address_of(at), whole_pages(bytes));
 }
 
 }  // namespace
 
 void mapped(void* at, size_t bytes, int prot, int flags, const CallerFrame& caller) {
+  if (g_process->counting != 0 && count_mapped(at, bytes, prot, flags)) return;
   log([&] {
     if ((flags & MAP_FIXED) != 0) forget_memory(at, bytes);
     const gpupeak_kind kind = kind_of(flags);
@@ -62,14 +86,17 @@ void mapped(void* at, size_t bytes, int prot, int flags, const CallerFrame& call
 }
 
 void unmapping(void* at, size_t bytes) {
+  if (g_process->counting != 0) return count_unmapped(at, bytes);
   log([&] {
     forget_memory(at, bytes);
+    if (bytes >= kWorthASample) sample_at_border();
     Record record(GPUPEAK_REC_UNMAP);
     emit(record.u(address_of(at)).u(whole_pages(bytes)));
   });
 }
 
 void reprotected(void* at, size_t bytes, int prot) {
+  if (g_process->counting != 0) return;
   log([&] {
     if ((prot & PROT_READ) == 0) forget_memory(at, bytes);
     Record record(GPUPEAK_REC_PROTECT);
@@ -78,6 +105,7 @@ void reprotected(void* at, size_t bytes, int prot) {
 }
 
 bool remapping(void* old_at, size_t old_bytes) {
+  if (g_process->counting != 0) count_unmapped(old_at, old_bytes);
   bool logged = false;
   log([&] {
     forget_memory(old_at, old_bytes);
@@ -97,6 +125,8 @@ void not_remapped(void* old_at, size_t old_bytes) {
 
 void remapped(void* old_at, size_t old_bytes, void* new_at, size_t new_bytes,
               const CallerFrame& caller) {
+  if (g_process->counting != 0)
+    return mapped(new_at, new_bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS, caller);
   log([&] {
     forget_memory(old_at, old_bytes);
     Record record(GPUPEAK_REC_REMAP);

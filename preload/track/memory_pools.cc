@@ -48,7 +48,8 @@ void read_reserve(PoolState& state) {
 void pool_created(const PoolPlace& place) {
   HookScope scope;
   if (!scope.entered()) return;
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   g_pools.insert(pool_key(place.pool), {.place = place});
   log_pool(place, 0, 0, GPUPEAK_POOL_CREATED);
 }
@@ -56,7 +57,8 @@ void pool_created(const PoolPlace& place) {
 PoolState pool_destroying(CUmemoryPool pool) {
   HookScope scope;
   if (!scope.entered() || pool == nullptr) return {};
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return {};
   const PoolState* known = g_pools.find(pool_key(pool));
   if (known == nullptr) return {};
   const PoolState state = *known;
@@ -67,7 +69,8 @@ PoolState pool_destroying(CUmemoryPool pool) {
 void pool_destroyed(const PoolState& state) {
   HookScope scope;
   if (!scope.entered() || state.place.pool == nullptr) return;
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   g_reserved_bytes -= state.reserved_bytes;
   log_pool(state.place, 0, 0, GPUPEAK_POOL_DESTROYED);
 }
@@ -75,14 +78,16 @@ void pool_destroyed(const PoolState& state) {
 void pool_not_destroyed(const PoolState& state) {
   HookScope scope;
   if (!scope.entered() || state.place.pool == nullptr) return;
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   g_pools.insert(pool_key(state.place.pool), state);
 }
 
 PoolPlace pool_place(CUmemoryPool pool, int device) {
   HookScope scope;
   if (!scope.entered() || pool == nullptr) return {.pool = pool, .device = device};
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return {.pool = pool, .device = device};
   if (const PoolState* known = g_pools.find(pool_key(pool))) return known->place;
   const PoolState fresh{.place = {.pool = pool, .device = device}};
   g_pools.insert(pool_key(pool), fresh);
@@ -99,7 +104,8 @@ bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemor
   introduce_device(device);
   const uint32_t api = api_of(call);
   const uint32_t stack = capture_call_site(call.caller);
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return false;
   const PoolState* const known = g_pools.find(pool_key(pool));
   const PoolState state = known != nullptr ? *known : PoolState{.place = {pool, device}};
   if (__builtin_expect(known == nullptr, 0)) g_pools.insert(pool_key(pool), state);
@@ -113,7 +119,8 @@ bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemor
 void pool_read(CUmemoryPool pool) {
   HookScope scope;
   if (!scope.entered()) return;
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   if (PoolState* known = g_pools.find(pool_key(pool))) read_reserve(*known);
 }
 
@@ -121,7 +128,8 @@ void read_all_pools() {
   if (g_reserved_bytes.load(std::memory_order_relaxed) == 0) return;
   HookScope scope;
   if (!scope.entered()) return;
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   g_pools.for_each([](uint64_t, PoolState& state) {
     if (state.reserved_bytes != 0) read_reserve(state);
   });

@@ -6,6 +6,7 @@
 #include "base/process_state.h"
 #include "log/log.h"
 #include "thread/emit.h"
+#include "thread/heap_windows.h"
 #include "thread/sample.h"
 #include "track/ledger.h"
 
@@ -73,6 +74,7 @@ void phase_push(const Label& label, const void* frame) {
   if (recording()) sample_driver_memory_at_border();
   HookScope hook;
   if (!hook.entered() || !recording()) return;
+  look_at_request(*g_process);
   close_left_calls(frame);
   push(kThisThread, label);
   sample_at_border();

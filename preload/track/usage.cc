@@ -5,8 +5,10 @@
 
 #include "base/hook_scope.h"
 #include "base/process_state.h"
+#include "gpupeak/memory_kinds.h"
 #include "log/log.h"
 #include "thread/thread_slot.h"
+#include "track/device_book.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -31,10 +33,10 @@ gpupeak_gauge* gauge_of(int what, int device) {
       break;
   }
   if (device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return nullptr;
-  gpupeak_device_counters& of_device = page.device[device];
-  if (what == GPUPEAK_DEVICE) return &of_device.total;
+  if (what == GPUPEAK_DEVICE) return &page.device[device].total;
   if (what < GPUPEAK_DEVICE_LINEAR || what > GPUPEAK_DEVICE_GRAPH) return nullptr;
-  return &of_device.kind[what - GPUPEAK_DEVICE_LINEAR];
+  return &device_gauge(page, static_cast<uint32_t>(device),
+                       static_cast<uint32_t>(GPUPEAK_KIND_LINEAR + what - GPUPEAK_DEVICE_LINEAR));
 }
 static_assert(GPUPEAK_DEVICE_GRAPH - GPUPEAK_DEVICE_LINEAR ==
               GPUPEAK_KIND_GRAPH - GPUPEAK_KIND_LINEAR);
@@ -61,6 +63,8 @@ void reset_window() {
   HookScope hook;
   if (!hook.entered() || !recording()) return;
   flush_own_slot();
+  const BookGuard guard;  // who counts device and pinned memory
+  if (!guard) return;
   for (const int what : {GPUPEAK_HEAP, GPUPEAK_PINNED, GPUPEAK_REGISTERED, GPUPEAK_MANAGED}) {
     if (gpupeak_gauge* gauge = gauge_of(what, 0)) begin_window(*gauge);
   }

@@ -63,7 +63,8 @@ template <typename Change>
 void in_book(Change change) {
   HookScope scope;
   if (!scope.entered()) return count(&gpupeak_counters_page::dropped_events);
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   change();
 }
 template <typename Change>
@@ -71,7 +72,8 @@ void in_book(const ApiCall& call, Change change) {
   HookScope scope;
   if (!scope.entered()) return count(&gpupeak_counters_page::dropped_events);
   const Site site(call);
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   change(site);
 }
 
@@ -169,7 +171,8 @@ void vmm_created(const ApiCall& call, CUmemGenericAllocationHandle handle, gpupe
   introduce_device(device);
   const uint32_t api = api_of(call);
   const uint32_t stack = capture_call_site(call.caller);
-  LockGuard guard(g_book.lock);
+  const BookGuard guard;
+  if (!guard) return;
   Handle* known = g_vmm.handles.find(handle_key(handle));
   if (known != nullptr && !known->freed) {
     ++known->references;  // the same memory imported again

@@ -2,11 +2,28 @@
  * log_format.h: the event log as it lies in the file. The one header that the preload (writer) and
  * the collector (reader) share; compiles alone as C11 and as C++20. docs/log-format.md is the prose.
  *
- * File:   FileHeader (one page) | CountersPage (one page) | chunks, each a multiple of 4 KiB.
- * Chunk:  ChunkHeader, then records until the chunk's end. A zero byte where a tag is expected is
- *         filler: no further record follows in this chunk. A writer stores a record's body first
- *         and its tag last, so a record is either whole or not there, whenever the process dies.
- * Record: a tag byte, then fields. All integers are LEB128 varints, signed ones zigzag first.
+ *   0          4096                 chunks_offset                            file_bytes
+ *   +----------+--------------------+-----------+-----------+-- … --+--------+----------+
+ *   |FileHeader| CountersPage       | chunk     | chunk     |       | chunk  | a hole   |
+ *   | one page | two pages          | 4 KiB · n | 4 KiB · n |       |        | or: end  |
+ *   +----------+--------------------+-----------+-----------+-- … --+--------+----------+
+ *
+ *   a chunk     +-------------+--------+--------+-- … --+--------+----------------+
+ *               | ChunkHeader | record | record |       | record | 0 0 0 0 …      |
+ *               | 64 bytes    |        |        |       |        | filler         |
+ *               +-------------+--------+--------+-- … --+--------+----------------+
+ *
+ * A zero byte where a tag is expected is filler: no further record follows in this chunk. A writer
+ * stores a record's body first and its tag last, so that a record is either whole or not there,
+ * whenever the process dies.
+ *
+ * A record is a tag byte and fields. All integers are LEB128 varints, signed ones zigzag first:
+ *
+ *     bit   7   6   5   4   3   2   1   0
+ *         +---+---------------------------+
+ *         | c | 7 bits, the lowest first  |   c = 1: the value goes on in the next byte
+ *         +---+---------------------------+
+ *     300 = 0b10 0101100  →  ac 02          zigzag: 0 → 0, -1 → 1, 1 → 2, -2 → 3 …
  *
  * Change a layout or the meaning of a field => bump GPUPEAK_LOG_VERSION. A new extended tag, or new
  * fields at the end of an extended record, need no bump: readers skip what they do not know.
@@ -22,6 +39,7 @@
 #define GPUPEAK_CHUNK_MAGIC UINT32_C(0x4b4e4843)       /* "CHNK" */
 #define GPUPEAK_LOG_PAGE 4096u
 #define GPUPEAK_LOG_MAX_DEVICES 24u
+#define GPUPEAK_COUNTERS_BYTES (2u * GPUPEAK_LOG_PAGE) /* one page in older logs */
 #define GPUPEAK_MAX_FRAMES 1024u
 
 /* FileHeader.clock: what a tick is. Ticks become nanoseconds through the (ticks, monotonic_ns) pairs
@@ -40,11 +58,14 @@ enum gpupeak_host_mode {
   GPUPEAK_HOST_OFF = 0,      /* heap and mmap not hooked: host figures are null */
   GPUPEAK_HOST_COUNTERS = 1, /* heap peak from the counters page only; mappings logged */
   GPUPEAK_HOST_SAMPLED = 2,  /* heap events are a Poisson sample by bytes (FileHeader.sample_bytes) */
-  GPUPEAK_HOST_FULL = 3      /* every event */
+  GPUPEAK_HOST_FULL = 3,     /* every event */
+  GPUPEAK_HOST_AUTO = 4      /* every event at first; then, by SAMPLING records, a sample of small blocks */
 };
 
 /* FileHeader.flags */
 #define GPUPEAK_FLAG_LATE_START 1u /* opened after the process had run a while: earlier host blocks unseen */
+#define GPUPEAK_FLAG_COUNTED 4u    /* a child that was only counted at first: its heap's counters are whole, mappings
+                                      from before are in MAP records without a stack */
 #define GPUPEAK_FLAG_FORKED 2u     /* a forked child's own log: blocks inherited from the parent unseen */
 
 /* CountersPage.quality: a bit a kind of degradation; the reader turns each into a warning. */
@@ -58,7 +79,10 @@ enum gpupeak_host_mode {
 #define GPUPEAK_Q_BAD_ENVIRONMENT (1u << 7)   /* a GPUPEAK_* variable was not understood */
 #define GPUPEAK_Q_NO_TSC (1u << 8)            /* no invariant TSC: clock_gettime used */
 #define GPUPEAK_Q_LOG_MAX (1u << 9)           /* the log reached GPUPEAK_LOG_MAX: heap events sampled since */
+#define GPUPEAK_Q_SECOND_MALLOC (1u << 10)    /* an allocator beside malloc, some of whose calls are unseen */
+#define GPUPEAK_Q_HOST_REFUSED (1u << 11)     /* no degradation: there are HOST_FAILED records */
 #define GPUPEAK_Q_PYTHON_OFF (1u << 16)       /* Python ran, and its frames could not be read: fact python.off */
+#define GPUPEAK_Q_HEAP_SAMPLED (1u << 17)     /* GPUPEAK_HOST_AUTO has gone over to a sample */
 
 /* ---- file header: written once, before the first chunk ------------------------------------- */
 typedef struct gpupeak_file_header {
@@ -84,42 +108,43 @@ typedef struct gpupeak_file_header {
   uint64_t pid_namespace;      /* inode of /proc/self/ns/pid: where pid is a name; 0: not known */
   uint32_t run_pid;            /* the process that was asked for, which this one descends from or is; 0: not said */
   uint32_t reserved;
+  uint64_t run_id;             /* random, of all processes of one run (GPUPEAK_RUN_ID): a secret of theirs; 0: not said */
 } gpupeak_file_header;
 
 /* ---- counters page: rewritten in place, each field atomically ------------------------------ */
-/* Memory kinds. Device kinds count into their device's peak, except where said. */
+/* Memory kinds: memory_kinds.def says of each what it is, and whether it counts into a sum. */
 enum gpupeak_kind {
   GPUPEAK_KIND_NONE = 0,
-  GPUPEAK_KIND_HEAP = 1,       /* malloc & co. */
-  GPUPEAK_KIND_MMAP_ANON = 2,  /* anonymous mappings that can be touched (prot != NONE) */
-  GPUPEAK_KIND_MMAP_FILE = 3,  /* file mappings; not in the host peak */
-  GPUPEAK_KIND_BACKING = 4,    /* an allocator's own mmap; not in the host peak: heap counts it */
-  GPUPEAK_KIND_DRIVER = 5,     /* mmap inside a driver call; not in the host peak */
-  GPUPEAK_KIND_PINNED = 6,     /* cuMemHostAlloc, cuMemAllocHost; in the host peak */
-  GPUPEAK_KIND_REGISTERED = 7, /* cuMemHostRegister: an overlay on other host memory; in no sum */
-  GPUPEAK_KIND_HOST_VMM = 8,   /* cuMemCreate or a pool with a host location; in the host peak */
-  GPUPEAK_KIND_LINEAR = 16,    /* cuMemAlloc, cuMemAllocPitch */
-  GPUPEAK_KIND_POOL = 17,      /* cuMemAllocAsync: bytes used, not reserved */
-  GPUPEAK_KIND_VMM = 18,       /* cuMemCreate */
-  GPUPEAK_KIND_ARRAY = 19,     /* cuArrayCreate & co.: an estimate */
-  GPUPEAK_KIND_GRAPH = 20,     /* graph memory */
-  GPUPEAK_KIND_MANAGED = 21,   /* cuMemAllocManaged: residency unknown; not in the device peak */
-  GPUPEAK_KIND_IMPORTED = 22,  /* IPC, external: the exporter owns the bytes; in no sum */
-  GPUPEAK_KIND_VMM_VA = 23,    /* cuMemAddressReserve: addresses, not memory; in no sum */
-  GPUPEAK_KIND_LIMIT = 24
+#define GPUPEAK_MEMORY_KIND(NAME, number, SIDE, name, IN_SUM, COUNTER, PLACE, ROUNDING, END, text) \
+  GPUPEAK_KIND_##NAME = number,
+#include "gpupeak/memory_kinds.def"
+#undef GPUPEAK_MEMORY_KIND
+  GPUPEAK_KIND_LIMIT = 32
 };
 #define GPUPEAK_FIRST_DEVICE_KIND 16u
-#define GPUPEAK_DEVICE_KINDS 8u
+#define GPUPEAK_DEVICE_KINDS 16u
+#define GPUPEAK_FIRST_KINDS 8u /* whose gauges stand beside their device's total */
 
 typedef struct gpupeak_gauge {
   uint64_t live, peak; /* bytes */
 } gpupeak_gauge;
 
 typedef struct gpupeak_device_counters {
-  gpupeak_gauge total;                      /* linear + pool + vmm + array + graph */
-  gpupeak_gauge kind[GPUPEAK_DEVICE_KINDS]; /* by kind - GPUPEAK_FIRST_DEVICE_KIND */
+  gpupeak_gauge total;                     /* of the kinds that count into the sum */
+  gpupeak_gauge kind[GPUPEAK_FIRST_KINDS]; /* by kind - GPUPEAK_FIRST_DEVICE_KIND; the others: more_kinds */
   uint64_t alloc_count;
 } gpupeak_device_counters;
+
+/* CountersPage.window_answer, its low byte */
+enum gpupeak_window_answer {
+  GPUPEAK_WINDOW_BEGUN = 1,
+  GPUPEAK_WINDOW_ENDED = 2,
+  GPUPEAK_WINDOW_OPEN_ALREADY = 3, /* refused, as all that follow */
+  GPUPEAK_WINDOW_NOT_OPEN = 4,
+  GPUPEAK_WINDOW_NO_MEMORY = 5, /* for the marks of blocks */
+  GPUPEAK_WINDOW_NO_LOG = 6,    /* the log cannot grow for now */
+  GPUPEAK_WINDOW_UNKNOWN = 7    /* not understood, or withdrawn */
+};
 
 enum gpupeak_exit_kind { GPUPEAK_EXIT_UNKNOWN = 0, GPUPEAK_EXIT_CODE = 1, GPUPEAK_EXIT_SIGNAL = 2 };
 
@@ -147,13 +172,29 @@ typedef struct gpupeak_counters_page {
   gpupeak_device_counters device[GPUPEAK_LOG_MAX_DEVICES];
   uint64_t unread_python_stacks; /* device events without the Python frames that there were */
   uint64_t exit_monotonic_ns;    /* when `gpupeak run` had waited for its end; 0: it did not */
+  /* Not in logs whose chunks begin one page behind the counters: zeros. */
+  gpupeak_gauge more_kinds[GPUPEAK_LOG_MAX_DEVICES][GPUPEAK_DEVICE_KINDS - GPUPEAK_FIRST_KINDS];
+  uint64_t run_id; /* as in the header */
+  /* What is asked of the process from outside, in cache lines that nothing else is written to. A word
+   * is a number, which counts up, and a low byte: enum gpupeak_host_mode in which to record the heap
+   * from now on, COUNTERS to end that, OFF: nothing any more. */
+  uint64_t unused[3];
+  uint64_t window_request; /* by `gpupeak start` and `stop`, compared and exchanged */
+  uint64_t window_answer;  /* by the process: the request's number; enum gpupeak_window_answer */
+  uint64_t window_answer_ns; /* when, CLOCK_MONOTONIC */
+  uint64_t window_count;     /* windows begun */
+  uint32_t window_listens;   /* 1: the process looks at window_request */
+  uint32_t window_is_open;
 } gpupeak_counters_page;
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 enum gpupeak_chunk_kind {
   GPUPEAK_CHUNK_EVENTS = 1,
   GPUPEAK_CHUNK_DEFINITIONS = 2,
-  GPUPEAK_CHUNK_PART = 3 /* the log of another program of this process; made by `gpupeak run` */
+  GPUPEAK_CHUNK_PART = 3, /* the log of another program of this process; made by `gpupeak run` */
+  GPUPEAK_CHUNK_HEAP = 4, /* a slot's hot records, in chunks apart from its EVENTS: who asks for devices
+                             does not read them. Older logs have them among its events */
+  GPUPEAK_CHUNK_RUN = 5   /* the record of the run, where it is too long for the header's page */
 };
 
 /* A chunk starts at a multiple of 4 KiB of the file. A page that holds no valid header was handed
@@ -164,8 +205,9 @@ typedef struct gpupeak_chunk_header {
   uint32_t bytes;              /* of the chunk, this header included */
   uint64_t check;              /* FileHeader.cookie ^ offset of this chunk in the file */
   uint32_t kind;               /* enum gpupeak_chunk_kind */
-  uint32_t slot;               /* the writer: events of one slot are in program order */
-  uint64_t sequence;           /* 0, 1, 2 … within the slot (within the definitions) */
+  uint32_t slot;               /* the writer: events of one slot are in program order, by their times
+                                  where they are of different kinds of chunks */
+  uint64_t sequence;           /* 0, 1, 2 … within the slot's chunks of this kind (within the definitions) */
   uint64_t start_ticks;
   uint64_t start_monotonic_ns; /* taken with start_ticks */
   uint32_t tid;                /* the thread that holds the slot at the chunk's start */
@@ -177,6 +219,15 @@ typedef struct gpupeak_log_part {
   uint64_t bytes;     /* of that log: whole pages */
   char program[256];  /* file name, nul-terminated */
 } gpupeak_log_part;
+
+/* ---- the record of the run ------------------------------------------------------------------------
+ * At GPUPEAK_RUN_RECORD_OFFSET of the log of the process that `gpupeak run` started, written by `run` when that
+ * process had ended: JSON that names the run's other logs and what left none (docs/log-format.md). The text
+ * lies at `offset`: behind this in the same page, or in a GPUPEAK_CHUNK_RUN, behind the chunk's header. */
+#define GPUPEAK_RUN_RECORD_OFFSET 2048u
+typedef struct gpupeak_run_record {
+  uint64_t offset, bytes; /* 0: there is none */
+} gpupeak_run_record;
 
 /* ---- packed logs -------------------------------------------------------------------------------
  * A log may be compressed with zstd as a whole. One that `gpupeak run` has packed in its place, after its
@@ -190,8 +241,22 @@ typedef struct gpupeak_packed_mark {
   char text[16];               /* GPUPEAK_PACKED_TEXT, not terminated */
 } gpupeak_packed_mark;
 
-/* ---- hot records: tag bits 0-3 type, then flags; no length -------------------------------------
- * Fields in order: [dt] address [size slack stack]
+/* ---- hot records: what the heap does; most of a log, so they have no length -----------------------
+ *
+ *     bit   7   6   5   4   3   2   1   0
+ *         +---+---+---+---+---------------+
+ *     tag | 0 | 0 | U | T |     type      |   T = GPUPEAK_TAG_TIMED, U = GPUPEAK_TAG_UNALIGNED
+ *         +---+---+---+---+---------------+
+ *         | [dt]                          |   only with T
+ *         | address                       |
+ *         | [size] [slack] [stack]        |   only of ALLOC and REALLOC_END
+ *         +-------------------------------+
+ *
+ * malloc(100) gave 0x5500a2b0, which has 104 usable bytes, to the call stack 7. The running address
+ * was 0x5500a2a0, and the record has no stamp of its own:
+ *
+ *     01 02 64 08 07       ALLOC, address + 1 · 16 (zigzag 2), size 100, slack 4 (zigzag 8), stack 7
+ *
  *   dt       only with GPUPEAK_TAG_TIMED: ticks since the slot's running time (else: same time as the
  *            record before; of a thread that alone logs for a while, only some are stamped)
  *   address  zigzag delta to the running address, in units of 16 bytes, or of 1 with
@@ -215,14 +280,29 @@ enum gpupeak_hot_record {
 #define GPUPEAK_TAG_EXTENDED 0x80u
 #define GPUPEAK_MAX_HOT_RECORD 64u
 
-/* ---- extended records: tag, length of the body in bytes, body -------------------------------------
+/* ---- extended records: all else ---------------------------------------------------------------------
+ *
+ *     bit   7   6   5   4   3   2   1   0
+ *         +---+---------------------------+
+ *     tag | 1 |           type            |
+ *         +---+---------------------------+
+ *         | length of the body in bytes   |   so that a reader can pass over what it does not know
+ *         +-------------------------------+
+ *         | dt, then the record's fields  |
+ *         +-------------------------------+
+ *
+ * The thread ends its innermost phase of source 2, ten ticks after its record before:
+ *
+ *     87 04 0a 00 02 00    PHASE_POP, four bytes: dt 10, scope 0 (this thread), source 2, instance 0
+ *
  * In event chunks the body starts with dt (ticks since the slot's running time), always. Fields marked
  * s are strings: length, bytes (any bytes; readers sanitise). "string" is an id of the string table.
  * seq numbers the device events of all threads without a gap, in the order in which the counters moved.
  * device: ordinal + 1, 0 = host or unknown. free/total: value + 1, 0 = not known.
  */
 enum gpupeak_extended_record {
-  GPUPEAK_REC_THREAD = 0x81, /* dt tid s:name: from here on the slot belongs to this thread */
+  GPUPEAK_REC_THREAD = 0x81, /* dt tid s:name: from here on the slot belongs to this thread. In both kinds of
+                                chunks, where these have begun */
   GPUPEAK_REC_MAP = 0x82,    /* dt address bytes prot kind stack; logged after the real call. Replaces
                                 what was mapped there. kind: MMAP_ANON, MMAP_FILE, BACKING, DRIVER */
   GPUPEAK_REC_UNMAP = 0x83,  /* dt address bytes; logged before; may split mappings */
@@ -238,14 +318,15 @@ enum gpupeak_extended_record {
                                       else 0. captured: 1 = while a graph was captured, for it */
   GPUPEAK_REC_DEVICE_FREE = 0x89,   /* dt seq id api(string) stack; logged before the real call */
   GPUPEAK_REC_DEVICE_REVIVE = 0x8a, /* dt seq id: the real free failed, the block lives on */
-  GPUPEAK_REC_DEVICE_FAILED = 0x8b, /* dt seq kind device bytes result live free total api(string) stack:
-                                       an allocation that failed; result is the CUresult, live the
-                                       device's tracked bytes then. kind 0, bytes 0: for the driver's
-                                       own use */
+  GPUPEAK_REC_DEVICE_FAILED = 0x8b, /* dt seq kind device bytes result live free total api(string) stack
+                                       by_limit: an allocation that failed; result: the CUresult; live:
+                                       the device's tracked bytes then. kind 0, bytes 0: for the
+                                       driver's own use. by_limit: 1 = by a limit of the run's */
   GPUPEAK_REC_DEVICE_UNKNOWN = 0x8c, /* dt seq address api(string) stack: free of a pointer never seen */
   GPUPEAK_REC_POOL = 0x8d,    /* dt seq pool device reserved used event; event: enum gpupeak_pool_event */
   GPUPEAK_REC_CONTEXT = 0x8e, /* dt seq context device event; event: enum gpupeak_context_event */
-  GPUPEAK_REC_SAMPLE = 0x8f,  /* dt rss rss_file brk_growth: bytes, of this process */
+  GPUPEAK_REC_SAMPLE = 0x8f,  /* dt rss rss_file brk_growth pss: bytes, of this process. pss: its share, pages that it
+                                 has together with others divided by their number; value + 1, 0 = not read */
   GPUPEAK_REC_DRIVER_READING = 0x90, /* dt device used source cause reserved own others overlaps uncertain
                                  api name stack. used: bytes of the device in use by the driver's own
                                  account, by all processes, without `reserved`. cause: who moved it
@@ -271,8 +352,9 @@ enum gpupeak_extended_record {
                                      then says; 0 = nothing */
   GPUPEAK_REC_ARENA_FREE = 0xa7,  /* dt arena address bytes in_use reserved; logged before the memory can
                                      be handed out again. bytes: as the allocator says, 0 = nothing */
-  GPUPEAK_REC_SAMPLING = 0xa8,    /* dt sample_bytes: this slot's heap blocks are a Poisson sample from here
-                                     on, with this mean; of blocks before, all frees follow */
+  GPUPEAK_REC_SAMPLING = 0xa8,    /* dt sample_bytes whole_bytes: this slot's heap blocks are a Poisson sample
+                                     from here on, with this mean; those of whole_bytes and more (0, or not
+                                     there: none) are all logged. Of blocks before, all frees follow */
   GPUPEAK_REC_ARENA_FAILED = 0xa9, /* dt arena bytes in_use reserved stack device free total limit: a
                                       request that the sub-allocator refused. free, total: what the
                                       driver says of `device` then. limit: value + 1, what the
@@ -284,7 +366,27 @@ enum gpupeak_extended_record {
   GPUPEAK_REC_REMAP_BEGIN = 0xac, /* dt address bytes; before a mremap, which may give the addresses to
                                      others before it is logged: what lies there is counted on, but
                                      lies nowhere till the same slot's next REMAP … */
-  GPUPEAK_REC_REMAP_FAILED = 0xad /* dt address bytes; … or this, by which it lies there again */
+  GPUPEAK_REC_REMAP_FAILED = 0xad, /* dt address bytes; … or this, by which it lies there again */
+  GPUPEAK_REC_RESIDENT = 0xaf, /* dt rss files shared driver stacks anonymous log own free_in_malloc heap: bytes,
+                                  what was resident when there was more than ever before. files: code and other
+                                  files; shared: shm, memfd; driver: mappings of its devices; anonymous: brk, too,
+                                  without stacks; log: gpupeak's own log; own: mapped by gpupeak for itself;
+                                  free_in_malloc: value + 1, mallinfo2().fordblks, 0 = not known; heap: usable
+                                  bytes in use, by the counters */
+  GPUPEAK_REC_WINDOW = 0xb0, /* dt event number mode live recorded freed frees: the heap's recording begins
+                                (event 0) or ends (1), in a log of GPUPEAK_HOST_COUNTERS. mode: enum
+                                gpupeak_host_mode. live: usable bytes of the heap then; recorded: those
+                                that the log has. freed, frees: bytes and number of blocks that the log
+                                does not have and that were freed in windows so far */
+  GPUPEAK_REC_HOST_FAILED = 0xae /* dt kind bytes errno limit limit_bytes used api(string) stack: a request for
+                                    the host's memory that was refused. limit: enum gpupeak_host_limit, which it
+                                    would have passed; used: what the process (COMMIT: the machine) had of it */
+};
+enum gpupeak_host_limit {
+  GPUPEAK_LIMIT_NONE = 0,      /* none that is known */
+  GPUPEAK_LIMIT_ADDRESSES = 1, /* RLIMIT_AS */
+  GPUPEAK_LIMIT_DATA = 2,      /* RLIMIT_DATA */
+  GPUPEAK_LIMIT_COMMIT = 3     /* the machine's CommitLimit, where overcommit is off */
 };
 enum gpupeak_arena_event {
   GPUPEAK_ARENA_CREATED = 0,
@@ -351,8 +453,10 @@ enum gpupeak_definition {
 #else
 #define GPUPEAK_STATIC_ASSERT(c, m) _Static_assert(c, m)
 #endif
-GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_file_header) <= GPUPEAK_LOG_PAGE, "header fits its page");
-GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_counters_page) <= GPUPEAK_LOG_PAGE, "counters fit their page");
+GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_file_header) <= GPUPEAK_RUN_RECORD_OFFSET, "header fits its half of its page");
+GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_counters_page) <= GPUPEAK_COUNTERS_BYTES, "counters fit their pages");
+GPUPEAK_STATIC_ASSERT(offsetof(gpupeak_counters_page, window_request) % 64 == 0, "a line of its own");
+GPUPEAK_STATIC_ASSERT(offsetof(gpupeak_counters_page, more_kinds) <= GPUPEAK_LOG_PAGE, "older logs have one page");
 GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_chunk_header) == 64, "chunk header is 64 bytes");
 GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_packed_mark) == 24, "the mark of a packed log is 24 bytes");
 GPUPEAK_STATIC_ASSERT(sizeof(gpupeak_log_part) == 264, "what is said of a part is 264 bytes");

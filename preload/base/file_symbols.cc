@@ -1,0 +1,85 @@
+#include "base/file_symbols.h"
+
+#include <elf.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cstring>
+
+#include "base/syscalls.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr uint64_t kMostBytes = 256 << 20;  // of symbols and of names
+
+/// A file's bytes; empty: it cannot be read.
+class File {
+ public:
+  explicit File(const char* path) {
+    // Something else may have the name by now: nobody waits for a pipe.
+    const long fd = sys::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+    if (sys::failed(fd)) return;
+    struct stat info;
+    if (!sys::failed(sys::fstat(static_cast<int>(fd), &info)) && S_ISREG(info.st_mode) &&
+        info.st_size > 0) {
+      bytes_ = static_cast<size_t>(info.st_size);
+      void* at = sys::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, static_cast<int>(fd), 0);
+      if (!sys::mmap_failed(at)) at_ = static_cast<const uint8_t*>(at);
+    }
+    sys::close(static_cast<int>(fd));
+  }
+  ~File() {
+    if (at_ != nullptr) sys::munmap(const_cast<uint8_t*>(at_), bytes_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  /// nullptr: the file ends before.
+  template <typename T>
+  const T* at(uint64_t offset, uint64_t count) const {
+    const bool fits = at_ != nullptr && offset <= bytes_ && offset % alignof(T) == 0 &&
+                      count <= (bytes_ - offset) / sizeof(T);
+    return fits ? reinterpret_cast<const T*>(at_ + offset) : nullptr;
+  }
+
+ private:
+  const uint8_t* at_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace
+
+void for_each_file_symbol(const char* path,
+                          void (*visit)(const char* name, uint64_t address, size_t bytes, void*),
+                          void* data) {
+  const File file(path);
+  const auto* header = file.at<ElfW(Ehdr)>(0, 1);
+  if (header == nullptr || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return;
+  const auto* sections = file.at<ElfW(Shdr)>(header->e_shoff, header->e_shnum);
+  if (sections == nullptr) return;
+  for (size_t i = 0; i < header->e_shnum; ++i) {
+    const ElfW(Shdr)& table = sections[i];
+    if (table.sh_type != SHT_SYMTAB || table.sh_link >= header->e_shnum) continue;
+    const ElfW(Shdr)& names = sections[table.sh_link];
+    const uint64_t count = table.sh_size / sizeof(ElfW(Sym));
+    const auto* symbols = file.at<ElfW(Sym)>(table.sh_offset, count);
+    const auto* text = file.at<char>(names.sh_offset, names.sh_size);
+    if (symbols == nullptr || text == nullptr || table.sh_size > kMostBytes ||
+        names.sh_size > kMostBytes || names.sh_size == 0 || text[names.sh_size - 1] != 0) {
+      return;
+    }
+    for (uint64_t k = 0; k < count; ++k) {
+      const ElfW(Sym)& symbol = symbols[k];
+      if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF ||
+          symbol.st_name >= names.sh_size) {
+        continue;
+      }
+      visit(text + symbol.st_name, symbol.st_value, symbol.st_size, data);
+    }
+    return;
+  }
+}
+
+}  // namespace gpupeak::preload

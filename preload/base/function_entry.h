@@ -1,0 +1,46 @@
+// Has a function of another library go to one of ours first, by a jump at its entry. For functions
+// that are called in ways no symbol lookup sees: by their own library, by a program that they are
+// linked into, by address. HOOK-SAFE.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpupeak::preload {
+
+/// Code is written here: a page or more near enough to a function for a direct jump. Writable
+/// until close() makes it code.
+class CodeRoom {
+ public:
+  /// Maps room within reach of `function`. False: there is none.
+  bool open(const void* function);
+  /// What has been written is code from now on.
+  bool close();
+  uint8_t* at() const { return at_; }
+  size_t left() const { return static_cast<size_t>(end_ - at_); }
+  void take(size_t bytes) { at_ += bytes; }
+  bool is_open() const { return at_ != nullptr; }
+
+ private:
+  uint8_t *begin_ = nullptr, *at_ = nullptr, *end_ = nullptr;
+};
+
+/// A function whose entry can be replaced.
+struct FunctionEntry {
+  static constexpr size_t kMostBytes = 8;
+  uint8_t* at = nullptr;          ///< where the jump is written
+  uint8_t jump[kMostBytes] = {};  ///< its bytes
+  size_t jump_bytes = 0;
+  const void* original = nullptr;  ///< does what the function did, once `room` is code
+};
+
+/// Writes into `room` what the entry needs. `bytes`: of the function. False if its first
+/// instructions cannot be moved with certainty: a branch leads among them, or they are not known.
+bool prepare_entry(const void* function, size_t bytes, const void* replacement, CodeRoom& room,
+                   FunctionEntry& entry);
+
+/// Writes the jump. Only while the process has one thread, and this is not within the bytes that
+/// change. False if the page does not allow it: nothing has changed then.
+bool replace_entry(const FunctionEntry& entry);
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,284 @@
+#include "hooks/allocators.h"
+
+#include <sys/stat.h>
+
+#include <cstring>
+#include <initializer_list>
+
+#include "base/elf_lookup.h"
+#include "base/file_symbols.h"
+#include "base/function_entry.h"
+#include "base/loaded_objects.h"
+#include "base/syscalls.h"
+#include "hooks/malloc.h"
+#include "life/process.h"
+#include "log/log.h"
+
+namespace gpupeak::preload {
+namespace {
+
+/// An allocator, by two functions that only it has. What it hands out its function says the size
+/// of.
+struct Family {
+  const char* prefix;  ///< of its functions' names
+  const char* mark;
+  const char* usable_size;
+  const char* plain_malloc;  ///< where malloc is this function, malloc is the allocator's
+  const char* plain_new;     ///< the same of C++'s operator new
+};
+constexpr Family kFamilies[] = {
+    {"tc_", "tc_version", "tc_malloc_size", "tc_malloc", "tc_new"},
+    {"mi_", "mi_version", "mi_usable_size", "mi_malloc", "mi_new"},
+    {"je_", "je_mallctl", "je_malloc_usable_size", "je_malloc", nullptr},
+    {"_rjem_", "_rjem_mallctl", "_rjem_malloc_usable_size", "_rjem_malloc", nullptr},
+    {"scalable_", "scalable_malloc", "scalable_msize", nullptr, nullptr},
+    // Without a prefix: jemalloc as it comes, and oneTBB's library that passes on.
+    {"", "mallctl", "malloc_usable_size", "malloc", nullptr},
+    {"", "__TBB_malloc_proxy", "malloc_usable_size", "malloc", nullptr},
+};
+constexpr size_t kFamilyCount = sizeof kFamilies / sizeof *kFamilies;
+constexpr size_t kMostFunctions = 256;
+
+/// What a library or the program defines of what is looked for.
+struct Allocator {
+  bool is_marked[kFamilyCount] = {};
+  void* usable_size[kFamilyCount] = {};
+  const void* plain_malloc[kFamilyCount] = {};
+  const void* plain_new[kFamilyCount] = {};
+  bool has_jemallocs_new = false;
+  Symbol functions[kMostFunctions] = {};  // by row
+
+  void note(const char* name, const Symbol& symbol) {
+    const auto is = [name](const char* other) {
+      return other != nullptr && strcmp(name, other) == 0;
+    };
+    for (size_t i = 0; i < kFamilyCount; ++i) {
+      const Family& family = kFamilies[i];
+      is_marked[i] |= is(family.mark);
+      if (is(family.usable_size)) usable_size[i] = symbol.at;
+      if (is(family.plain_malloc)) plain_malloc[i] = symbol.at;
+      if (is(family.plain_new)) plain_new[i] = symbol.at;
+    }
+    for (size_t row = 0; row < allocator_function_count(); ++row) {
+      if (is(allocator_function(row).name)) functions[row] = symbol;
+    }
+  }
+
+  bool has(size_t family) const { return is_marked[family] && usable_size[family] != nullptr; }
+};
+
+constinit Allocator g_looked_at;
+constinit BlockSize g_usable_bytes[kFamilyCount];
+constinit bool g_sees_programs_malloc = false;
+
+bool begins(const char* name, const char* with) {
+  return strncmp(name, with, strlen(with)) == 0;
+}
+
+/// Quick, for the names of a program's every function.
+bool may_be_of_interest(const char* name) {
+  if (name[0] == '_' && name[1] == 'Z' && name[2] != 'n' && name[2] != 'd') return false;
+  for (const char* with :
+       {"_Znw",      "_Zna",        "_Zdl",      "_Zda",    "_rjem_",  "__TBB_m", "je_",
+        "tc_",       "mi_",         "scalable_", "malloc",  "mallctl", "calloc",  "realloc",
+        "posix_mem", "aligned_all", "memalign",  "valloc",  "pvalloc", "free",    "cfree",
+        "rallocx",   "xallocx",     "dallocx",   "sdallocx"}) {
+    if (begins(name, with)) return true;
+  }
+  return false;
+}
+
+void read_exports(const dl_phdr_info& object, Allocator& allocator) {
+  for (size_t i = 0; i < kFamilyCount; ++i) {
+    const Family& family = kFamilies[i];
+    allocator.is_marked[i] = find_symbol(object, family.mark).at != nullptr;
+    if (!allocator.is_marked[i]) continue;
+    for (const char* name : {family.usable_size, family.plain_malloc, family.plain_new}) {
+      const Symbol found = name != nullptr ? find_symbol(object, name) : Symbol{};
+      if (found.at != nullptr) allocator.note(name, found);
+    }
+    for (size_t row = 0; row < allocator_function_count(); ++row)
+      allocator.functions[row] = find_symbol(object, allocator_function(row).name);
+  }
+  allocator.has_jemallocs_new = strstr(file_name(object), "jemalloc") != nullptr ||
+                                begins(file_name(object), "libtbbmalloc_proxy");
+}
+
+void read_program(const dl_phdr_info& object, Allocator& allocator) {
+  for_each_file_symbol("/proc/self/exe", [&](const char* name, uint64_t address, size_t bytes) {
+    // jemalloc_cpp.cc's own.
+    if (begins(name, "_ZL9handleOOM")) allocator.has_jemallocs_new = true;
+    if (!may_be_of_interest(name)) return;
+    allocator.note(name, {reinterpret_cast<void*>(object.dlpi_addr + address), bytes});
+  });
+}
+
+bool holds(const dl_phdr_info& object, const void* address) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    if (segment.p_type == PT_LOAD &&
+        reinterpret_cast<uintptr_t>(address) - (object.dlpi_addr + segment.p_vaddr) <
+            segment.p_memsz) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Of malloc's family under its own names. Calls of these come to our hooks first, but where the
+/// program or what was preloaded before us has them.
+bool is_plain_name(size_t row) {
+  constexpr const char* kPlain[] = {"malloc",
+                                    "calloc",
+                                    "realloc",
+                                    "reallocarray",
+                                    "posix_memalign",
+                                    "aligned_alloc",
+                                    "memalign",
+                                    "valloc",
+                                    "pvalloc",
+                                    "free",
+                                    "cfree",
+                                    "free_sized",
+                                    "free_aligned_sized"};
+  for (const char* name : kPlain) {
+    if (strcmp(allocator_function(row).name, name) == 0) return true;
+  }
+  return false;
+}
+
+bool has_known_prefix(const char* name) {
+  for (const Family& family : kFamilies) {
+    if (family.prefix[0] != 0 && begins(name, family.prefix)) return true;
+  }
+  return false;
+}
+
+bool is_plain_new(size_t row) {
+  return begins(allocator_function(row).name, "_Z");
+}
+
+/// Whose function the row is, in a library or program that has it; kFamilyCount: not one's that is
+/// known. A program may have an operator new of its own, whose blocks are no allocator's.
+size_t family_of(const Allocator& allocator, size_t row) {
+  const void* const at = allocator.functions[row].at;
+  const char* const name = allocator_function(row).name;
+  const auto function = [&](const char* wanted) -> const void* {
+    for (size_t other = 0; other < allocator_function_count(); ++other) {
+      if (strcmp(allocator_function(other).name, wanted) == 0) return allocator.functions[other].at;
+    }
+    return nullptr;
+  };
+  for (size_t i = 0; at != nullptr && i < kFamilyCount; ++i) {
+    const Family& family = kFamilies[i];
+    if (!allocator.has(i)) continue;
+    const bool has_prefix = family.prefix[0] != 0;
+    if (is_plain_name(row)) {
+      if (allocator.plain_malloc[i] != nullptr && allocator.plain_malloc[i] == function("malloc")) {
+        return i;
+      }
+    } else if (is_plain_new(row)) {
+      const bool is_alias =
+          allocator.plain_new[i] != nullptr && allocator.plain_new[i] == function("_Znwm");
+      if (is_alias || (!has_prefix && allocator.has_jemallocs_new)) return i;
+    } else if (has_prefix ? begins(name, family.prefix) : !has_known_prefix(name)) {
+      return i;
+    }
+  }
+  return kFamilyCount;
+}
+
+bool takes_back(size_t row) {
+  return allocator_function(row).call != AllocatorCall::kAllocate &&
+         allocator_function(row).call != AllocatorCall::kStore;
+}
+
+/// One thread may not change code that another one runs.
+bool has_one_thread() {
+  struct stat tasks;
+  return !sys::failed(sys::stat("/proc/self/task", &tasks)) && tasks.st_nlink == 3;
+}
+
+bool is_replaced(const void* entry) {
+  for (size_t row = 0; row < allocator_function_count(); ++row) {
+    if (replaced_function(row).entry == entry) return true;
+  }
+  return false;
+}
+
+constinit FunctionEntry g_entries[kMostFunctions] = {};
+constinit size_t g_family[kMostFunctions] = {};
+
+/// Writes what the entries need. False: of this allocator some calls would not be seen.
+bool prepare(const Allocator& allocator, bool with_plain_names, CodeRoom& room, bool& usable) {
+  bool complete = true;
+  for (size_t row = 0; row < allocator_function_count(); ++row) {
+    g_entries[row] = {};
+    g_family[row] = family_of(allocator, row);
+    const Symbol& symbol = allocator.functions[row];
+    if (g_family[row] == kFamilyCount || (is_plain_name(row) && !with_plain_names)) continue;
+    bool known = replaced_function(row).entry != nullptr || is_replaced(symbol.at);
+    for (size_t other = 0; other < row; ++other)  // under another name
+      known |= g_entries[other].at != nullptr && allocator.functions[other].at == symbol.at;
+    if (known) continue;
+    if ((room.is_open() || room.open(symbol.at)) &&
+        prepare_entry(symbol.at, symbol.bytes, allocator_hook(row), room, g_entries[row])) {
+      continue;
+    }
+    g_entries[row] = {};
+    complete = false;
+    // What is handed out and never taken back would be a leak.
+    if (takes_back(row)) usable = false;
+  }
+  return complete;
+}
+
+/// False: of this allocator some calls are not seen.
+bool replace(const Allocator& allocator, bool with_plain_names) {
+  CodeRoom room;
+  bool usable = true;
+  bool complete = prepare(allocator, with_plain_names, room, usable);
+  if (!room.is_open()) return complete;
+  if (!room.close() || !usable || !has_one_thread()) return false;
+  for (size_t row = 0; row < allocator_function_count(); ++row) {
+    if (g_entries[row].at == nullptr) continue;
+    BlockSize& usable_bytes = g_usable_bytes[g_family[row]];
+    usable_bytes.init(reinterpret_cast<BlockSize::UsableSize>(allocator.usable_size[g_family[row]]),
+                      false);
+    const void* const entry = allocator.functions[row].at;
+    replaced_function(row) = {entry, g_entries[row].original, &usable_bytes};
+    if (replace_entry(g_entries[row])) {
+      real_allocator_moved(entry, g_entries[row].original);
+    } else {
+      replaced_function(row) = {};
+      complete = false;
+    }
+  }
+  return complete;
+}
+
+}  // namespace
+
+bool take_over_allocators() {
+  const void* const used_malloc = find_first("malloc");
+  bool is_program = true;
+  for_each_object([&](const dl_phdr_info& object) {
+    Allocator& allocator = g_looked_at;
+    allocator = {};
+    read_exports(object, allocator);
+    if (is_program) read_program(object, allocator);
+    is_program = false;
+    bool is_allocator = false;
+    for (size_t i = 0; i < kFamilyCount; ++i) is_allocator |= allocator.has(i);
+    if (!is_allocator) return false;
+    const bool with_plain_names = holds(object, used_malloc);
+    const bool complete = replace(allocator, with_plain_names);
+    if (!complete) set_quality(GPUPEAK_Q_SECOND_MALLOC);
+    // By whichever row it is that malloc has become.
+    if (with_plain_names && complete) g_sees_programs_malloc = is_replaced(used_malloc);
+    return false;
+  });
+  return g_sees_programs_malloc;
+}
+
+}  // namespace gpupeak::preload

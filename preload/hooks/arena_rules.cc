@@ -1,0 +1,310 @@
+#include "hooks/arena_rules.h"
+
+#include <link.h>
+
+#include <atomic>
+#include <cstring>
+#include <initializer_list>
+
+#include "base/elf_lookup.h"
+#include "base/environment.h"
+#include "base/loaded_objects.h"
+#include "base/syscalls.h"
+#include "base/virtual_table.h"
+#include "hooks/arena_imports.h"
+#include "hooks/arena_rule_book.h"
+#include "hooks/arena_tables.h"
+#include "life/process.h"
+#include "track/arena_objects.h"
+
+namespace gpupeak::preload {
+namespace {
+
+using Rule = ArenaRuleState;
+constinit bool g_is_read = false;
+
+/// One thread looks, without waiting for another one: the loader may wait for a thread that waits
+/// for us.
+constinit std::atomic<bool> g_looking{false};
+constinit uint64_t g_unloads_seen = 0;
+constinit size_t g_objects_seen = 0;  ///< whose calls were replaced, from the list's beginning on
+
+/// The loader's list at one time.
+struct Loaded {
+  uint64_t unloads = 0;
+  size_t objects = 0;
+};
+
+constexpr const char* kNoClass = "its class was not found";
+
+/// A library may be built without a class that a built-in rule is about.
+void off(const Rule& rule, const char* library, const char* why) {
+  if (rule.built_in && why == kNoClass) return;
+  Text<512> text;
+  text.add(rule.says.name.view()).add(" (").add(library).add("): ").add(why);
+  arenas_off(text.view());
+}
+
+void on(Rule& rule, const char* library) {
+  Text<256> text;
+  text.add(rule.says.name.view()).add(" of ").add(library);
+  arenas_on(rule.maker, text.view());
+}
+
+/// An address within; 0: it has none.
+uintptr_t begin_of(const dl_phdr_info& object) {
+  return object.dlpi_phnum == 0 ? 0 : object.dlpi_addr + object.dlpi_phdr[0].p_vaddr;
+}
+
+/// A library of which a rule is, as it was when the loader's list was read.
+struct Candidate {
+  Rule* rule = nullptr;
+  uintptr_t inside = 0;
+  Text<96> library;
+};
+constexpr size_t kMostCandidates = 16;
+constinit Candidate g_candidates[kMostCandidates];
+
+bool is_new(const Rule& rule, uintptr_t inside) {
+  for (const uintptr_t known : rule.libraries) {
+    if (known == inside) return false;
+  }
+  return true;
+}
+
+/// The program itself has no name in the loader's list.
+const char* program_name() {
+  static char path[4096];
+  const long bytes = sys::readlink("/proc/self/exe", path, sizeof path - 1);
+  path[bytes > 0 ? bytes : 0] = 0;
+  const char* const slash = strrchr(path, '/');
+  return slash != nullptr ? slash + 1 : path;
+}
+
+size_t find_candidates(Loaded& loaded) {
+  size_t count = 0;
+  bool is_program = true;
+  for_each_object([&](const dl_phdr_info& object) {
+    loaded.unloads = object.dlpi_subs;
+    ++loaded.objects;
+    const char* const library = is_program ? program_name() : file_name(object);
+    is_program = false;
+    for (size_t i = 0; i < g_arena_rule_count; ++i) {
+      Rule& rule = g_arena_rules[i];
+      const uintptr_t inside = begin_of(object);
+      if (count == kMostCandidates || !fits_glob(rule.says.library.view(), library) ||
+          !is_new(rule, inside)) {
+        continue;
+      }
+      g_candidates[count].rule = &rule;
+      g_candidates[count].inside = inside;
+      g_candidates[count].library.clear();
+      g_candidates[count++].library.add(library);
+    }
+    return false;
+  });
+  return count;
+}
+
+void remember(Rule& rule, uintptr_t inside) {
+  for (uintptr_t& known : rule.libraries) {
+    if (known == 0) {
+      known = inside;
+      return;
+    }
+  }
+}
+
+/// nullptr: taken over; else why not.
+const char* take_over_class(Rule& rule, uintptr_t inside) {
+  const VirtualTable table =
+      find_virtual_table(reinterpret_cast<const void*>(inside), rule.says.type.c_str());
+  if (table.slots == nullptr) return kNoClass;
+  if (table.count != rule.says.functions)
+    return "its class has another number of virtual functions";
+  return take_over_arena_tables(rule.of, &table, 1) ? nullptr
+                                                    : "its table of functions cannot be written";
+}
+
+/// The same; callers are looked at later.
+const char* take_over_functions(Rule& rule, const dl_phdr_info& object) {
+  if (rule.trampoline.load(std::memory_order_relaxed) != nullptr) return "a second copy of it";
+  const auto find = [&](const Text<256>& name) {
+    return reinterpret_cast<uintptr_t>(find_symbol(object, name.c_str()).at);
+  };
+  rule.real[kArenaAlloc] = find(rule.says.allocate_name);
+  rule.real[kArenaFree] = find(rule.says.free_name);
+  if (rule.real[kArenaAlloc] == 0 || rule.real[kArenaFree] == 0)
+    return "it does not export its functions";
+  const uintptr_t* const trampoline = trampolines_for(rule.of, rule.real);
+  if (trampoline == nullptr) return "more pools than are followed";
+  rule.trampoline.store(trampoline, std::memory_order_release);
+  g_objects_seen = 0;  // those that are there may call it
+  return nullptr;
+}
+
+/// While the loader's list cannot change, so that the library stays.
+bool take_over(const Candidate& found, const char*& why) {
+  bool there = false;
+  for_each_object([&](const dl_phdr_info& object) {
+    there = begin_of(object) == found.inside;
+    if (there && found.rule->exported())
+      why = take_over_functions(*found.rule, object);
+    else if (there)
+      why = take_over_class(*found.rule, found.inside);
+    return there;
+  });
+  return there;
+}
+
+/// Whether all calls are replaced that this object makes.
+bool replace_calls(const Rule& rule, const dl_phdr_info& object) {
+  const uintptr_t* const trampoline = rule.trampoline.load(std::memory_order_relaxed);
+  return trampoline == nullptr ||
+         (replace_imports(object, rule.says.allocate_name.c_str(), rule.real[kArenaAlloc],
+                          trampoline[kArenaAlloc]) &&
+          replace_imports(object, rule.says.free_name.c_str(), rule.real[kArenaFree],
+                          trampoline[kArenaFree]));
+}
+
+void put_back(Rule& rule) {
+  const uintptr_t* const trampoline = rule.trampoline.exchange(nullptr);
+  if (trampoline == nullptr) return;
+  put_back_imports(trampoline[kArenaAlloc]);
+  put_back_imports(trampoline[kArenaFree]);
+}
+
+/// Of the objects that are complete and were not there when we last looked.
+void replace_new_calls(const Loaded& complete) {
+  size_t number = 0;
+  bool fits = true;
+  for_each_object([&](const dl_phdr_info& object) {
+    if (object.dlpi_subs != complete.unloads || number == complete.objects) return true;
+    if (number++ < g_objects_seen) return false;
+    for (size_t i = 0; i < g_arena_rule_count; ++i) {
+      if (replace_calls(g_arena_rules[i], object)) continue;
+      put_back(g_arena_rules[i]);
+      fits = false;
+    }
+    return false;
+  });
+  g_objects_seen = number;
+  if (!fits) arenas_off("functions of a pool are called from more places than are followed");
+}
+
+/// Handles of libraries that functions were asked of. Looking takes a lock of the loader's that a
+/// forked child may find taken, so it is done once for each. By the handle's bits: two that share a
+/// place are looked at again and again.
+constexpr size_t kHandles = 1024;
+constinit std::atomic<uintptr_t> g_handles[kHandles];  // + 1; 0: none
+
+bool was_seen(const void* handle) {
+  const uintptr_t key = reinterpret_cast<uintptr_t>(handle) + 1;
+  return g_handles[(key * UINT64_C(0x9e3779b97f4a7c15)) >> 54].exchange(key) == key;
+}
+
+/// The loader shows a library before it has written all that it writes into it, which it does under
+/// a lock that dladdr takes: what was shown before is complete afterwards.
+bool wait_for_loader() {
+  using Dladdr = int (*)(const void*, void*);
+  static Dladdr dladdr = nullptr;
+  if (dladdr == nullptr) dladdr = reinterpret_cast<Dladdr>(find_in("libc.so.6", "dladdr"));
+  if (dladdr == nullptr) dladdr = reinterpret_cast<Dladdr>(find_in("libdl.so.2", "dladdr"));
+  struct {
+    const void* words[8];
+  } found;
+  return dladdr != nullptr && dladdr(reinterpret_cast<const void*>(&wait_for_loader), &found) != 0;
+}
+
+/// Then callers of all libraries matter.
+bool has_exported() {
+  for (size_t i = 0; i < g_arena_rule_count; ++i) {
+    if (g_arena_rules[i].exported()) return true;
+  }
+  return false;
+}
+
+void look() {
+  if (!g_is_read) {
+    g_is_read = true;
+    read_arena_rules();
+  }
+  Loaded loaded;
+  const size_t count = find_candidates(loaded);
+  const bool is_of_interest = count > 0 || has_exported();
+  if (is_of_interest && !wait_for_loader()) return;
+  for (size_t i = 0; i < count; ++i) {
+    const Candidate& found = g_candidates[i];
+    const char* why = nullptr;
+    if (!take_over(found, why)) continue;
+    remember(*found.rule, found.inside);
+    if (why == nullptr)
+      on(*found.rule, found.library.c_str());
+    else
+      off(*found.rule, found.library.c_str(), why);
+  }
+  if (loaded.unloads != g_unloads_seen) {
+    g_unloads_seen = loaded.unloads;
+    g_objects_seen = 0;  // those behind what is gone have moved up
+  }
+  if (is_of_interest) replace_new_calls(loaded);
+}
+
+}  // namespace
+
+void take_over_rule_arenas(const void* handle) {
+  if (!environment().arenas || !may_record() || was_seen(handle)) return;
+  if (g_looking.exchange(true, std::memory_order_acquire)) return;
+  look();
+  g_looking.store(false, std::memory_order_release);
+}
+
+bool is_rule_arena_entry(const char* name) {
+  for (size_t i = 0; name != nullptr && i < g_arena_rule_count; ++i) {
+    const Rule& rule = g_arena_rules[i];
+    if (rule.exported() &&
+        (rule.says.allocate_name.view() == name || rule.says.free_name.view() == name))
+      return true;
+  }
+  return false;
+}
+
+void* rule_arena_entry_for(void* found) {
+  for (size_t i = 0; found != nullptr && i < g_arena_rule_count; ++i) {
+    const Rule& rule = g_arena_rules[i];
+    const uintptr_t* const trampoline = rule.trampoline.load(std::memory_order_acquire);
+    if (trampoline == nullptr) continue;
+    for (const ArenaFunction function : {kArenaAlloc, kArenaFree}) {
+      if (reinterpret_cast<uintptr_t>(found) == rule.real[function])
+        return reinterpret_cast<void*>(trampoline[function]);
+    }
+  }
+  return found;
+}
+
+void put_back_rule_arenas() {
+  if (g_looking.exchange(true, std::memory_order_acquire)) return;
+  for (Rule& rule : g_arena_rules) put_back(rule);
+  g_looking.store(false, std::memory_order_release);
+}
+
+void forget_unloaded_rule_arenas() {
+  if (g_looking.exchange(true, std::memory_order_acquire)) return;
+  for (Rule& rule : g_arena_rules) {
+    for (uintptr_t& inside : rule.libraries) {
+      if (inside != 0 && data_end(reinterpret_cast<const void*>(inside)) == nullptr) inside = 0;
+    }
+    const uintptr_t real = rule.real[kArenaAlloc];
+    if (real != 0 && data_end(reinterpret_cast<const void*>(real)) == nullptr)
+      rule.trampoline.store(nullptr, std::memory_order_release);
+  }
+  forget_unloaded_imports();
+  for (std::atomic<uintptr_t>& handle : g_handles) handle.store(0);
+  g_looking.store(false, std::memory_order_release);
+}
+
+void leave_rule_arenas() {
+  g_looking.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,105 @@
+#include "hooks/nvml.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "base/elf_lookup.h"
+#include "hooks/export.h"
+#include "track/driver.h"
+#include "track/limit.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr const char* kLibrary = "libnvidia-ml.so";
+constexpr const char* kName = "nvmlDeviceGetMemoryInfo";
+constexpr const char* kName2 = "nvmlDeviceGetMemoryInfo_v2";
+constexpr int kSuccess = 0, kFunctionNotFound = 13;
+
+// Of nvml.h, which is not in every toolkit.
+struct Memory {
+  uint64_t total, free, used;
+};
+struct MemoryV2 {
+  unsigned version;
+  uint64_t total, reserved, free, used;
+};
+constexpr unsigned kVersion2 = sizeof(MemoryV2) | (2u << 24);
+
+template <typename Info>
+using Ask = int (*)(void*, Info*);
+
+template <typename Info>
+Ask<Info> real_function(const char* name) {
+  return reinterpret_cast<Ask<Info>>(find_in(kLibrary, name));
+}
+
+/// What programs can have of the real card: NVML's total has the driver's own reserve as well, which
+/// the first form of the call does not tell apart.
+uint64_t usable(void*, const MemoryV2& info) {
+  return info.total - info.reserved;
+}
+uint64_t usable(void* device, const Memory& info) {
+  MemoryV2 whole{.version = kVersion2, .total = 0, .reserved = 0, .free = 0, .used = 0};
+  const auto ask = real_function<MemoryV2>(kName2);
+  return ask != nullptr && ask(device, &whole) == kSuccess ? usable(device, whole) : info.total;
+}
+
+template <typename Info>
+int memory_info(const char* name, void* device, Info* info, const void* caller) {
+  const int program_errno = errno;
+  const auto real = real_function<Info>(name);
+  errno = program_errno;
+  if (real == nullptr) return kFunctionNotFound;
+  // NVML may call itself by the names that it exports.
+  if (!has_limits() || is_in(caller, kLibrary)) return real(device, info);
+  const int ordinal = device_of_nvml(device);
+  int result = kSuccess;
+  uint64_t ballast = 0;
+  with_steady_ballast(
+      ordinal,
+      [&] {
+        errno = program_errno;
+        result = real(device, info);
+        return true;
+      },
+      ballast);
+  const int real_errno = errno;
+  if (result == kSuccess && info != nullptr) {
+    const uint64_t all = usable(device, *info), hidden = all - limit_of(ordinal, all);
+    info->total -= hidden;
+    info->used -= std::min(info->used, ballast);
+    info->free = info->free + ballast - std::min(info->free + ballast, hidden);
+  }
+  errno = real_errno;
+  return result;
+}
+
+}  // namespace
+
+bool is_nvml_entry(const char* name) {
+  return name != nullptr && (strcmp(name, kName) == 0 || strcmp(name, kName2) == 0);
+}
+
+}  // namespace gpupeak::preload
+
+using namespace gpupeak::preload;
+
+GPUPEAK_EXPORT int nvmlDeviceGetMemoryInfo(void* device, void* info);
+GPUPEAK_EXPORT int nvmlDeviceGetMemoryInfo_v2(void* device, void* info);
+
+int nvmlDeviceGetMemoryInfo(void* device, void* info) {
+  return memory_info(kName, device, static_cast<Memory*>(info), __builtin_return_address(0));
+}
+
+int nvmlDeviceGetMemoryInfo_v2(void* device, void* info) {
+  return memory_info(kName2, device, static_cast<MemoryV2*>(info), __builtin_return_address(0));
+}
+
+void* gpupeak::preload::nvml_entry_for(const char* name, void* found) {
+  if (!has_limits() || !is_in(found, kLibrary)) return found;
+  return strcmp(name, kName) == 0 ? reinterpret_cast<void*>(&nvmlDeviceGetMemoryInfo)
+                                  : reinterpret_cast<void*>(&nvmlDeviceGetMemoryInfo_v2);
+}

@@ -1,0 +1,46 @@
+// Calls after which less is resident: what there is before is noted.
+#include <malloc.h>
+#include <sys/mman.h>
+
+#include "base/elf_lookup.h"
+#include "base/hook_scope.h"
+#include "base/process_state.h"
+#include "hooks/export.h"
+#include "thread/sample.h"
+
+namespace gpupeak::preload {
+namespace {
+
+using Trim = int (*)(size_t);
+using Advise = int (*)(void*, size_t, int);
+constinit Trim g_trim = nullptr;
+constinit Advise g_advise = nullptr;
+
+/// Before main, as in exec.cc.
+__attribute__((constructor)) void resolve() {
+  g_trim = reinterpret_cast<Trim>(find_next("malloc_trim"));
+  g_advise = reinterpret_cast<Advise>(find_next("madvise"));
+}
+
+void sample_before() {
+  if (!recording()) return;
+  const HookScope scope;
+  if (scope.entered()) sample_at_border();
+}
+
+}  // namespace
+}  // namespace gpupeak::preload
+
+using namespace gpupeak::preload;
+
+GPUPEAK_EXPORT int malloc_trim(size_t pad) {
+  if (g_trim == nullptr) resolve();
+  sample_before();
+  return g_trim != nullptr ? g_trim(pad) : 0;
+}
+
+GPUPEAK_EXPORT int madvise(void* at, size_t bytes, int advice) {
+  if (g_advise == nullptr) resolve();
+  if (bytes >= kWorthASample && (advice == MADV_DONTNEED || advice == MADV_FREE)) sample_before();
+  return g_advise(at, bytes, advice);
+}

@@ -1,0 +1,91 @@
+// What a mapping is, by the kernel's list of a process's mappings (/proc/PID/smaps): the library
+// reads its own process's, `run` those of the programs that it watches. HOOK-SAFE.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace gpupeak {
+
+struct Mapping {
+  uint64_t begin = 0, end = 0;
+  bool is_readable = false, is_writable = false;
+  std::string_view name;  ///< of the line; empty: anonymous
+};
+
+enum class ResidentKind : uint8_t { kFiles, kShared, kDriver, kStacks, kMalloc, kAnonymous };
+
+namespace smaps {
+
+/// string_view's own would bring in libstdc++'s exceptions.
+constexpr bool starts_with(std::string_view text, std::string_view with) {
+  if (text.size() < with.size()) return false;
+  for (size_t i = 0; i < with.size(); ++i)
+    if (text[i] != with[i]) return false;
+  return true;
+}
+
+inline uint64_t hex_at(const char*& at) {
+  uint64_t value = 0;
+  for (;; ++at) {
+    const char c = *at;
+    if (c >= '0' && c <= '9')
+      value = value * 16 + static_cast<uint64_t>(c - '0');
+    else if (c >= 'a' && c <= 'f')
+      value = value * 16 + static_cast<uint64_t>(c - 'a' + 10);
+    else
+      return value;
+  }
+}
+
+/// "7f00-7f01 rw-p 00000000 00:00 0    name". False: another line.
+inline bool parse_mapping(const char* line, Mapping& mapping) {
+  const char* at = line;
+  mapping.begin = hex_at(at);
+  if (at == line || *at != '-') return false;
+  mapping.end = hex_at(++at);
+  if (*at != ' ') return false;
+  mapping.is_readable = at[1] == 'r';
+  mapping.is_writable = at[2] == 'w';
+  ++at;
+  for (int field = 0; field < 4; ++field) {  // permissions, offset, device, inode
+    while (*at != 0 && *at != ' ') ++at;
+    while (*at == ' ') ++at;
+  }
+  mapping.name = at;
+  return true;
+}
+
+/// An arena of malloc's begins at a multiple of so many bytes, and takes no more.
+constexpr uint64_t kArena = 64 << 20;
+
+/// The mapping before a thread's stack is its guard. An arena of malloc's may follow the rest of
+/// another one.
+inline bool is_stack(const Mapping& mapping, const Mapping& before) {
+  constexpr uint64_t kMostGuard = 64 << 10;
+  return mapping.name.empty() && mapping.is_writable && mapping.begin % kArena != 0 &&
+         before.end == mapping.begin && !before.is_readable && before.name.empty() &&
+         before.end - before.begin <= kMostGuard;
+}
+
+/// By chance other mappings begin there, too, but large ones are told by their size.
+inline bool is_arena(const Mapping& mapping) {
+  return mapping.begin % kArena == 0 && mapping.end - mapping.begin <= kArena;
+}
+
+inline ResidentKind kind_of(const Mapping& mapping, const Mapping& before) {
+  const std::string_view name = mapping.name;
+  if (name == "[heap]") return ResidentKind::kMalloc;
+  if (starts_with(name, "[stack") || is_stack(mapping, before)) return ResidentKind::kStacks;
+  if (starts_with(name, "[anon_shmem")) return ResidentKind::kShared;
+  if (name.empty() || starts_with(name, "[anon"))
+    return is_arena(mapping) ? ResidentKind::kMalloc : ResidentKind::kAnonymous;
+  if (starts_with(name, "/dev/nvidia")) return ResidentKind::kDriver;
+  const bool is_shared = starts_with(name, "/dev/shm/") || starts_with(name, "/SYSV") ||
+                         starts_with(name, "/memfd:") || starts_with(name, "/dev/zero");
+  return is_shared ? ResidentKind::kShared : ResidentKind::kFiles;
+}
+
+}  // namespace smaps
+}  // namespace gpupeak

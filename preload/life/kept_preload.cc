@@ -1,0 +1,260 @@
+#include "life/kept_preload.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "base/call_filter.h"
+#include "base/elf_lookup.h"
+#include "base/environment.h"
+#include "base/syscalls.h"
+#include "base/text.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr std::string_view kPreload = "LD_PRELOAD=", kOurs = "GPUPEAK_";
+constexpr size_t kMostVariables = 64;
+/// More are left as they are: the list lies on the caller's stack.
+constexpr size_t kMostEntries = 4096, kMostPreloadBytes = 16 << 10;
+
+constinit char g_text[12 << 10] = {};  // copies: setproctitle() writes over the first environment
+constinit size_t g_text_bytes = 0;
+constinit char* g_variables[kMostVariables] = {};
+constinit size_t g_variable_count = 0;
+constinit const char* g_library = nullptr;  // as the loader knows it; nullptr: nothing is kept
+
+/// How many characters before the first of `ends`, or the text's end.
+size_t length_before(const char* text, const char* ends) {
+  size_t bytes = 0;
+  while (text[bytes] != 0 && strchr(ends, text[bytes]) == nullptr) ++bytes;
+  return bytes;
+}
+const char* skip(const char* text, const char* over) {
+  while (*text != 0 && strchr(over, *text) != nullptr) ++text;
+  return text;
+}
+
+bool starts_with(const char* text, std::string_view with) {
+  return strncmp(text, with.data(), with.size()) == 0;
+}
+
+char* keep(const char* text) {
+  const size_t bytes = strlen(text) + 1;
+  if (bytes > sizeof g_text - g_text_bytes) return nullptr;
+  char* const copy = g_text + g_text_bytes;
+  memcpy(copy, text, bytes);
+  g_text_bytes += bytes;
+  return copy;
+}
+
+std::string_view name_of_file(std::string_view path) {
+  return tail(path, path.rfind('/') + 1);
+}
+
+/// Whether the value of LD_PRELOAD has our library, under whatever path.
+bool names_us(const char* value) {
+  const std::string_view ours = name_of_file(g_library);
+  while (*value != 0) {
+    const size_t bytes = length_before(value, ": ");
+    if (name_of_file({value, bytes}) == ours) return true;
+    value = skip(value + bytes, ": ");
+  }
+  return false;
+}
+
+/// The entry's name with its '='.
+std::string_view name_of(const char* entry) {
+  return {entry, length_before(entry, "=") + 1};
+}
+
+const char* entry_of(char* const* variables, std::string_view name) {
+  for (; variables != nullptr && *variables != nullptr; ++variables) {
+    if (starts_with(*variables, name)) return *variables;
+  }
+  return nullptr;
+}
+
+class File {
+ public:
+  explicit File(long fd) : fd_(static_cast<int>(fd)) {}
+  ~File() {
+    if (fd_ >= 0) sys::close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+long open_at(int folder, const char* path) {
+  return sys::call6(SYS_openat, folder, reinterpret_cast<long>(path),
+                    O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0, 0, 0);
+}
+
+/// As execvp() finds it. Of several that may not be run the first is meant, which does not matter.
+long open_in_path(const char* name) {
+  std::string_view folders = variable("PATH");
+  if (folders.empty()) folders = "/bin:/usr/bin";
+  while (true) {
+    const size_t end = length_before(folders.data(), ":");  // the value of a variable: terminated
+    const std::string_view folder = head(folders, end);
+    char path[1024];
+    const size_t bytes = strlen(name) + 1;
+    if (folder.size() + 1 + bytes <= sizeof path) {
+      memcpy(path, folder.data(), folder.size());
+      size_t at = folder.size();
+      if (at > 0) path[at++] = '/';
+      memcpy(path + at, name, bytes);
+      const bool runs = !sys::failed(
+          sys::call6(SYS_faccessat, AT_FDCWD, reinterpret_cast<long>(path), X_OK, 0, 0, 0));
+      if (runs) return open_at(AT_FDCWD, path);
+    }
+    if (end >= folders.size()) return -ENOENT;
+    folders = tail(folders, end + 1);
+  }
+}
+
+/// A program that gets its owner's rights, or those that its file has.
+bool gains_privileges(int fd, const struct stat& info) {
+  if ((info.st_mode & (S_ISUID | S_ISGID)) != 0) return true;
+  char capabilities[64];
+  return !sys::failed(sys::call6(SYS_fgetxattr, fd, reinterpret_cast<long>("security.capability"),
+                                 reinterpret_cast<long>(capabilities), sizeof capabilities, 0, 0));
+}
+
+bool uses_glibc(int fd, const ElfW(Ehdr) & header) {
+  for (int i = 0; i < header.e_phnum && i < 64; ++i) {
+    ElfW(Phdr) segment;
+    const auto at = static_cast<int64_t>(header.e_phoff + static_cast<size_t>(i) * sizeof segment);
+    if (sys::pread(fd, &segment, sizeof segment, at) != sizeof segment) return false;
+    if (segment.p_type != PT_INTERP) continue;
+    char loader[256] = {};
+    if (sys::failed(
+            sys::pread(fd, loader, sizeof loader - 1, static_cast<int64_t>(segment.p_offset)))) {
+      return false;
+    }
+    return starts_with(name_of_file(loader).data(), "ld-linux");
+  }
+  return false;  // linked statically
+}
+
+#if defined(__x86_64__)
+constexpr uint16_t kMachine = EM_X86_64;
+#else
+constexpr uint16_t kMachine = EM_AARCH64;
+#endif
+
+/// Whether the program could have our library, and may.
+bool can_have_us(long opened, int depth = 0) {
+  constexpr int kMostInterpreters = 4;  // the kernel's limit
+  if (sys::failed(opened)) return false;
+  const File file(opened);
+  struct stat info;
+  if (sys::failed(sys::fstat(file.fd(), &info)) || !S_ISREG(info.st_mode)) return false;
+  union {
+    ElfW(Ehdr) elf;
+    char script[256];
+  } begin;
+  const long bytes = sys::pread(file.fd(), begin.script, sizeof begin.script - 1, 0);
+  if (bytes < 2) return false;
+  begin.script[bytes] = 0;
+  if (begin.script[0] == '#' && begin.script[1] == '!') {
+    char* const line = const_cast<char*>(skip(begin.script + 2, " \t"));
+    line[length_before(line, " \t\n")] = 0;
+    return depth < kMostInterpreters && can_have_us(open_at(AT_FDCWD, line), depth + 1);
+  }
+  if (bytes < static_cast<long>(sizeof begin.elf) ||
+      memcmp(begin.elf.e_ident, ELFMAG, SELFMAG) != 0) {
+    return false;  // a script without a first line: the shell that runs it is another exec
+  }
+  return begin.elf.e_ident[EI_CLASS] == ELFCLASS64 && begin.elf.e_machine == kMachine &&
+         !gains_privileges(file.fd(), info) && uses_glibc(file.fd(), begin.elf);
+}
+
+bool can_have_us(const StartedProgram& program) {
+  if (program.path[0] == 0) {
+    // What an open descriptor names: a descriptor of our own reads it from its begin.
+    Text<64> path;
+    path.add("/proc/self/fd/").add(static_cast<uint64_t>(program.folder));
+    return can_have_us(open_at(AT_FDCWD, path.c_str()));
+  }
+  const bool is_name = program.searched && strchr(program.path, '/') == nullptr;
+  return can_have_us(is_name ? open_in_path(program.path) : open_at(program.folder, program.path));
+}
+
+}  // namespace
+
+void remember_own_variables() {
+  const Environment& e = environment();
+  // Of a run alone: whoever preloads us by hand may want to leave a program out.
+  if (!e.keep_preload || e.children_pattern.view().empty() || e.run_pid == 0 || environ == nullptr)
+    return;
+  const char* const path = module_path(reinterpret_cast<const void*>(&remember_own_variables));
+  if (path[0] != '/') return;
+  for (char** entry = environ; *entry != nullptr && g_variable_count < kMostVariables; ++entry) {
+    if (!starts_with(*entry, kOurs)) continue;
+    if (char* const copy = keep(*entry)) g_variables[g_variable_count++] = copy;
+  }
+  g_library = keep(path);
+}
+
+bool find_missing_variables(const StartedProgram& program, char* const* variables,
+                            MissingVariables& missing) {
+  if (g_library == nullptr || program.path == nullptr || has_given_up_lookups()) return false;
+  const char* const preload = entry_of(variables, kPreload);
+  missing.preload = preload == nullptr || !names_us(preload + kPreload.size());
+  bool lacks = missing.preload;
+  for (size_t i = 0; i < g_variable_count; ++i)
+    lacks = lacks || entry_of(variables, name_of(g_variables[i])) == nullptr;
+  if (!lacks || !can_have_us(program)) return false;
+  size_t count = 0;
+  while (variables != nullptr && variables[count] != nullptr) ++count;
+  missing.entries = count + g_variable_count + 2;
+  missing.preload_bytes =
+      kPreload.size() + strlen(g_library) + 2 + (preload != nullptr ? strlen(preload) : 0);
+  return missing.entries <= kMostEntries && missing.preload_bytes <= kMostPreloadBytes;
+}
+
+void add_missing_variables(char* const* variables, const MissingVariables& missing, char** list,
+                           char* preload) {
+  size_t count = 0;
+  const char* before = nullptr;
+  for (; variables != nullptr && *variables != nullptr; ++variables) {
+    if (missing.preload && starts_with(*variables, kPreload)) {
+      before = *variables + kPreload.size();
+    } else {
+      list[count++] = *variables;
+    }
+  }
+  for (size_t i = 0; i < g_variable_count; ++i) {
+    list[count] = nullptr;
+    if (entry_of(list, name_of(g_variables[i])) == nullptr) list[count++] = g_variables[i];
+  }
+  if (missing.preload) {
+    char* at = preload;
+    const auto add = [&at](std::string_view text) {
+      memcpy(at, text.data(), text.size());
+      at += text.size();
+    };
+    add(kPreload);
+    add(g_library);
+    if (before != nullptr && before[0] != 0) {
+      add(":");
+      add(before);
+    }
+    *at = 0;
+    list[count++] = preload;
+  }
+  list[count] = nullptr;
+}
+
+}  // namespace gpupeak::preload

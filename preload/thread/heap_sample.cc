@@ -1,0 +1,209 @@
+#include "thread/heap_sample.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/environment.h"
+#include "log/definitions.h"
+#include "log/log.h"
+#include "log/record.h"
+#include "thread/block_marks.h"
+#include "thread/thread_slot.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr uint64_t kSampleBytes = 512 << 10;     // unless GPUPEAK_SAMPLE says other
+constexpr uint64_t kAutoSampleBytes = 64 << 10;  // the same with GPUPEAK_HOST=auto
+/// After so many blocks a sample of `auto` gets half as dense, and again when they have doubled: what
+/// it adds to a log grows with the root of the bytes that the program has allocated.
+constexpr uint64_t kFirstBlocks = 1 << 16;
+
+// What it costs to log everything, as measured (docs/performance.md): by the log's bytes, and by the
+// stacks that had not been seen before.
+constexpr uint64_t kNsPerByte = 6, kNsPerNode = 500;
+/// It may cost so much, and of the time since the log's start one part in so many.
+constexpr uint64_t kAllowedNs = 10'000'000, kAllowedPart = 100;
+constexpr uint64_t kAllowedBytes = 8 << 20;
+
+/// ln(x) for x in (0, 1], to about 1e-5: this library has no libm.
+double natural_log(double x) {
+  uint64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  const int exponent = static_cast<int>(bits >> 52) - 1023;
+  bits = (bits & 0xfffffffffffffu) | 0x3ff0000000000000u;
+  double m;
+  memcpy(&m, &bits, sizeof m);  // 1 <= m < 2
+  const double t = (m - 1) / (m + 1);
+  const double t2 = t * t;
+  return exponent * 0.6931471805599453 +
+         2 * t * (1 + t2 * (1.0 / 3 + t2 * (1.0 / 5 + t2 * (1.0 / 7 + t2 / 9))));
+}
+
+/// Exponentially distributed: every byte is equally likely to be hit.
+int64_t next_gap(ThreadSlot& slot) {
+  slot.random ^= slot.random << 13;
+  slot.random ^= slot.random >> 7;
+  slot.random ^= slot.random << 17;
+  const double uniform =
+      (static_cast<double>(slot.random >> 11) + 1) / 9007199254740992.0;  // (0, 1]
+  return 1 + static_cast<int64_t>(-natural_log(uniform) * static_cast<double>(slot.sample_bytes));
+}
+
+uint64_t mean_of(const ProcessPage& process) {
+  return __atomic_load_n(&process.sample_bytes, __ATOMIC_RELAXED);
+}
+
+/// The thread's next blocks are a sample of which those of `whole` bytes and more are all there.
+void say_sample(ThreadSlot& slot, uint64_t whole) {
+  if (slot.whole_bytes == whole) return;
+  slot.whole_bytes = whole;
+  Record record(GPUPEAK_REC_SAMPLING);
+  slot.write_to_heap(record.u(slot.sample_bytes).u(whole));
+}
+
+/// The thread's next blocks are a sample with the process's mean. A gap has no memory, so that one
+/// which begins anew makes no block likelier than another.
+void begin_sample(ProcessPage& process, ThreadSlot& slot) {
+  if (slot.random == 0) slot.random = (slot.index + 1) * 0x9e3779b97f4a7c15u ^ ticks();
+  slot.sample_bytes = mean_of(process);
+  slot.bytes_to_sample = next_gap(slot);
+  slot.whole_bytes = 0;
+  say_sample(slot, whole_bytes(slot.sample_bytes));
+}
+
+void go_over_to_sample(ProcessPage& process, uint64_t quality) {
+  if (__atomic_exchange_n(&process.goes_over, 1, __ATOMIC_RELAXED) != 0)
+    return;  // another thread does it
+  if (process.marked == Marked::kNothing) {
+    if (!begin_marks()) return;
+    process.marked = Marked::kUnlogged;
+  }
+  set_quality(quality);
+  HostMode full = HostMode::kFull, sampled = HostMode::kSampled;
+  // A window may have ended meanwhile.
+  __atomic_compare_exchange(&process.host_mode, &full, &sampled, false, __ATOMIC_RELEASE,
+                            __ATOMIC_RELAXED);
+  __atomic_store_n(&process.whole_heap_generation, 0, __ATOMIC_RELEASE);
+  if (process.marked == Marked::kLogged)
+    __atomic_store_n(&process.counted_heap_generation, process.generation, __ATOMIC_RELEASE);
+}
+
+bool is_over_budget(const ProcessPage& process, uint64_t written_bytes) {
+  const uint64_t limit = environment().log_max_bytes / 2;
+  if (written_bytes > (limit < kAllowedBytes ? limit : kAllowedBytes)) return true;
+  const uint64_t nodes = defined_nodes() - process.first_nodes;
+  const uint64_t spent = written_bytes * kNsPerByte + nodes * kNsPerNode;
+  return spent > kAllowedNs + (monotonic_ns() - process.heap_start_ns) / kAllowedPart;
+}
+
+void begin_budget(ProcessPage& process, uint32_t mode) {
+  const bool is_auto = mode == GPUPEAK_HOST_AUTO;
+  process.heap_start_ns = monotonic_ns();
+  process.first_nodes = defined_nodes();  // a forked child's are its parent's, defined again
+  process.goes_over = 0;
+  process.is_auto = is_auto;
+  process.written_bytes = process.sampled_blocks = 0;
+  process.thinner_at = is_auto ? kFirstBlocks : UINT64_MAX;
+  process.sample_bytes = sample_bytes_asked_for(mode);
+}
+
+void make_thinner(ProcessPage& process) {
+  const uint64_t mean = mean_of(process);
+  if (mean < UINT64_MAX / 8) __atomic_store_n(&process.sample_bytes, 2 * mean, __ATOMIC_RELAXED);
+}
+
+}  // namespace
+
+uint64_t sample_bytes_asked_for(uint32_t mode) {
+  if (environment().sample_bytes != 0) return environment().sample_bytes;
+  return mode == GPUPEAK_HOST_AUTO ? kAutoSampleBytes : kSampleBytes;
+}
+
+void begin_heap_record(ProcessPage& process, bool counters_alone) {
+  const uint32_t asked =
+      counters_alone ? uint32_t{GPUPEAK_HOST_COUNTERS} : environment().host_mode;
+  const bool is_auto = asked == GPUPEAK_HOST_AUTO;
+  begin_budget(process, asked);
+  process.marked = Marked::kNothing;
+  HostMode mode = is_auto ? HostMode::kFull : static_cast<HostMode>(asked);
+  if (is_auto || mode == HostMode::kSampled) {
+    if (begin_marks())
+      process.marked = Marked::kLogged;
+    else
+      mode = HostMode::kCounters;
+  }
+  process.host_mode = mode;
+  const bool counts = mode == HostMode::kSampled || mode == HostMode::kCounters;
+  process.whole_heap_generation = mode == HostMode::kFull ? process.generation : 0;
+  process.counted_heap_generation = counts ? process.generation : 0;
+}
+
+void begin_window_record(ProcessPage& process, uint32_t mode) {
+  begin_budget(process, mode);
+  if (mode == GPUPEAK_HOST_SAMPLED) set_quality(GPUPEAK_Q_HEAP_SAMPLED);
+  __atomic_store_n(&process.window, static_cast<uint32_t>(process.windows), __ATOMIC_RELEASE);
+  HostMode to = mode == GPUPEAK_HOST_SAMPLED ? HostMode::kSampled : HostMode::kFull;
+  __atomic_store(&process.host_mode, &to, __ATOMIC_RELEASE);
+  const bool counts = to == HostMode::kSampled;
+  __atomic_store_n(&process.counted_heap_generation, counts ? process.generation : 0,
+                   __ATOMIC_RELEASE);
+}
+
+void end_window_record(ProcessPage& process) {
+  HostMode to = HostMode::kCounters;
+  __atomic_store(&process.host_mode, &to, __ATOMIC_RELEASE);
+  __atomic_store_n(&process.window, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&process.counted_heap_generation, process.generation, __ATOMIC_RELEASE);
+}
+
+void begin_stream_of_window(ThreadSlot& slot) {
+  if (slot.sample_bytes == 0) return;
+  slot.sample_bytes = slot.whole_bytes = 0;  // a sample begins with joins_sample()
+  Record record(GPUPEAK_REC_SAMPLING);
+  slot.write_to_heap(record.u(0).u(0));
+}
+
+void keep_to_budget(ProcessPage& process, size_t written_bytes) {
+  const uint64_t written =
+      __atomic_add_fetch(&process.written_bytes, written_bytes, __ATOMIC_RELAXED);
+  const bool is_full = counters().file_bytes >= environment().log_max_bytes;
+  if (process.host_mode == HostMode::kFull) {
+    if (process.is_auto != 0) {
+      if (is_over_budget(process, written)) go_over_to_sample(process, GPUPEAK_Q_HEAP_SAMPLED);
+    } else if (is_full) {
+      go_over_to_sample(process, GPUPEAK_Q_LOG_MAX);
+    }
+  } else if (is_full && process.is_auto != 0) {
+    make_thinner(process);
+  }
+}
+
+bool joins_sample(ProcessPage& process, ThreadSlot& slot, size_t bytes) {
+  if (slot.sample_bytes == 0) begin_sample(process, slot);
+  if (bytes >= whole_bytes(slot.sample_bytes)) return true;
+  if (t_flags.arena_calls != 0) {  // what an arena takes it shares out: it is known whole
+    say_sample(slot, 1);
+    return true;
+  }
+  slot.bytes_to_sample -= static_cast<int64_t>(bytes);
+  if (slot.bytes_to_sample > 0) return false;
+  do slot.bytes_to_sample += next_gap(slot);
+  while (slot.bytes_to_sample <= 0);
+  say_sample(slot, whole_bytes(slot.sample_bytes));
+  return true;
+}
+
+void sample_was_taken(ProcessPage& process, ThreadSlot& slot) {
+  const uint64_t taken = __atomic_add_fetch(&process.sampled_blocks, 1, __ATOMIC_RELAXED);
+  uint64_t thinner_at = __atomic_load_n(&process.thinner_at, __ATOMIC_RELAXED);
+  if (taken >= thinner_at &&
+      __atomic_compare_exchange_n(&process.thinner_at, &thinner_at, 2 * thinner_at, false,
+                                  __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    make_thinner(process);
+  }
+  if (slot.sample_bytes != mean_of(process)) begin_sample(process, slot);
+}
+
+}  // namespace gpupeak::preload

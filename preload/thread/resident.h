@@ -1,0 +1,21 @@
+// What the process's resident memory consists of, by the kernel's list of its mappings and malloc's
+// own account. HOOK-SAFE, inside a HookScope.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpupeak::preload {
+
+/// Logs a RESIDENT record if `resident_bytes` is more than at the last one, by so much that it is
+/// worth some 100 us and more: reading the list takes as long as it is.
+void note_resident_memory(uint64_t resident_bytes);
+
+/// This process's proportional share of what is resident: pages that others have, too, count in
+/// part. 0: not known. As slow.
+uint64_t proportional_bytes();
+
+/// In a forked child: its resident memory is another one's.
+void forget_resident_memory();
+
+}  // namespace gpupeak::preload

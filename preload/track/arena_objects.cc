@@ -1,0 +1,239 @@
+#include "track/arena_objects.h"
+
+#include "base/futex_lock.h"
+#include "base/hook_scope.h"
+#include "base/process_state.h"
+#include "base/text.h"
+#include "log/log.h"
+#include "thread/emit.h"
+#include "thread/own_stack.h"
+#include "track/arenas.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr size_t kMostArenas = 256;  // a power of two
+constexpr uint64_t kFree = 0, kGone = 1;
+
+/// By object, looked up without a lock: an entry that is gone stays one to go on from.
+constinit ArenaObject g_arenas[kMostArenas];
+constinit FutexLock g_lock;  // who adds and removes
+constinit std::atomic<bool> g_were_too_many{false};
+
+constexpr size_t kMostMakers = 32;
+constinit ArenaMaker* g_makers[kMostMakers];  // of which something was taken over
+constinit ArenaFact g_off;
+
+uint64_t generation() {
+  return g_process->generation + 1;  // 0 is never one
+}
+
+size_t home(uint64_t object) {
+  return static_cast<size_t>((object * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % kMostArenas;
+}
+
+ArenaObject* find(uint64_t object) {
+  for (size_t i = 0; i < kMostArenas; ++i) {
+    ArenaObject& arena = g_arenas[(home(object) + i) % kMostArenas];
+    const uint64_t of = arena.object.load(std::memory_order_acquire);
+    if (of == object) return &arena;
+    if (of == kFree) return nullptr;
+  }
+  return nullptr;
+}
+
+/// The lowest that no arena has, so that those that follow each other share one.
+uint32_t free_ordinal(const ArenaMaker& maker) {
+  for (uint32_t ordinal = 1;; ++ordinal) {
+    bool taken = false;
+    for (const ArenaObject& arena : g_arenas) {
+      taken = taken || (arena.object.load(std::memory_order_relaxed) > kGone &&
+                        arena.maker == &maker && arena.ordinal == ordinal);
+    }
+    if (!taken) return ordinal;
+  }
+}
+
+ArenaObject* add(uint64_t object, const ArenaMaker& maker) {
+  HookScope hook;
+  if (!hook.entered()) return nullptr;
+  LockGuard guard(g_lock);
+  if (ArenaObject* known = find(object)) return known;
+  for (size_t i = 0; i < kMostArenas; ++i) {
+    ArenaObject& arena = g_arenas[(home(object) + i) % kMostArenas];
+    if (arena.object.load(std::memory_order_relaxed) > kGone) continue;
+    arena.lock.reset();
+    arena.apart_now.store(0, std::memory_order_relaxed);
+    arena.given_up.store(false, std::memory_order_relaxed);
+    arena.number = 0;
+    arena.requests = 0;
+    arena.maker = &maker;
+    arena.ordinal = free_ordinal(maker);
+    arena.object.store(object, std::memory_order_release);
+    return &arena;
+  }
+  return nullptr;
+}
+
+void say(const char* key, ArenaFact& fact) {
+  HookScope hook;
+  if (!hook.entered() || !recording() || fact.text.view().empty()) return;
+  LockGuard guard(g_lock);
+  if (fact.said_in == generation()) return;
+  fact.said_in = generation();
+  Record record(GPUPEAK_DEF_FACT);
+  define(record.s(key).s(fact.text.view()));
+}
+
+void add_maker(ArenaMaker& maker) {
+  HookScope hook;
+  if (!hook.entered()) return;
+  LockGuard guard(g_lock);
+  for (ArenaMaker*& place : g_makers) {
+    if (place == nullptr) place = &maker;
+    if (place == &maker) return;
+  }
+}
+
+/// The first reason is said; of others the report would be no clearer.
+void note(ArenaFact& fact, std::string_view text) {
+  HookScope hook;
+  if (!hook.entered()) return;
+  LockGuard guard(g_lock);
+  if (fact.text.view().empty()) fact.text.add(text);
+}
+
+bool is_known(const ArenaObject& arena) {
+  return arena.number != 0 && arena.generation == generation() &&
+         !arena.given_up.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+ArenaObject* arena_object_of(uint64_t object, const ArenaMaker& maker) {
+  if (object <= kGone || !recording()) return nullptr;
+  ArenaObject* arena = find(object);
+  if (arena == nullptr) arena = add(object, maker);
+  if (arena == nullptr && !g_were_too_many.exchange(true)) {
+    arenas_off("more arenas at once than are followed");
+  }
+  return arena != nullptr && !arena->given_up.load(std::memory_order_relaxed) ? arena : nullptr;
+}
+
+uint32_t arena_call_site(const CallerFrame& caller) {
+  HookScope hook;
+  return hook.entered() && recording() ? capture_call_site(caller) : 0;
+}
+
+void arena_requested(ArenaObject& arena, const ArenaTotals& now) {
+  if (is_known(arena) && now.requests < arena.requests && now.in_use == 0) {
+    // Another object, where one was that went without its destructor being called through its
+    // table (or one whose statistics were cleared).
+    arena_event(arena.number, GPUPEAK_ARENA_DESTROYED);
+    arena.number = 0;
+  }
+  arena.requests = now.requests;
+  if (is_known(arena) || arena.given_up.load(std::memory_order_relaxed) || !recording()) return;
+  say_arenas();
+  Text<64> name;
+  name.add(arena.maker->shown);
+  if (arena.ordinal > 1) name.add(" (").add(uint64_t{arena.ordinal}).add(")");
+  arena.number = arena_create(name.view(), 0, 0);
+  arena.generation = generation();
+  arena.has_older = now.in_use > 0;
+}
+
+void arena_block_given(ArenaObject& arena, uint64_t address, uint64_t bytes,
+                       const ArenaTotals* after, uint32_t stack) {
+  if (after != nullptr) arena.requests = after->requests;
+  HookScope hook;
+  if (!is_known(arena) || !hook.entered() || !recording()) return;
+  // Where not all of the heap is in the log, the host's arenas lie in blocks that it does not know.
+  const HostMode mode = g_process->host_mode;
+  const bool compares = mode == HostMode::kFull || mode == HostMode::kOff;
+  Record record(GPUPEAK_REC_ARENA_ALLOC);
+  record.u(arena.number).u(address).u(bytes).u(0).u(stack);
+  record.u(after != nullptr ? static_cast<uint64_t>(after->in_use) + 1 : 0);
+  const bool says_reserved = after != nullptr && compares;
+  emit(record.u(says_reserved ? static_cast<uint64_t>(after->reserved) + 1 : 0));
+}
+
+void arena_block_taken(ArenaObject& arena, uint64_t address) {
+  if (is_known(arena)) arena_freed(arena.number, address);
+}
+
+void arena_block_returned(ArenaObject& arena, uint64_t address, uint64_t bytes,
+                          const ArenaTotals* after) {
+  HookScope hook;
+  if (!is_known(arena) || !hook.entered() || !recording()) return;
+  Record record(GPUPEAK_REC_ARENA_FREE);
+  record.u(arena.number).u(address).u(bytes);
+  emit(record.u(after != nullptr ? static_cast<uint64_t>(after->in_use) + 1 : 0).u(0));
+}
+
+void arena_request_failed(ArenaObject& arena, uint64_t bytes, const ArenaTotals* before,
+                          uint32_t stack, bool jumped) {
+  if (!is_known(arena)) return;
+  Refusal refusal{.ask_driver = !jumped};
+  if (before != nullptr) {
+    refusal.in_use_plus_1 = static_cast<uint64_t>(before->in_use) + 1;
+    refusal.reserved_plus_1 = static_cast<uint64_t>(before->reserved) + 1;
+    if (before->limit > 0 && before->limit != INT64_MAX)
+      refusal.limit_plus_1 = static_cast<uint64_t>(before->limit) + 1;
+  }
+  arena_refused(arena.number, bytes, refusal, stack);
+}
+
+void arena_object_gone(uint64_t object) {
+  ArenaObject* const arena = object > kGone ? find(object) : nullptr;
+  if (arena == nullptr) return;
+  if (is_known(*arena)) arena_event(arena->number, GPUPEAK_ARENA_DESTROYED);
+  HookScope hook;
+  if (!hook.entered()) return;
+  LockGuard guard(g_lock);
+  arena->object.store(kGone, std::memory_order_release);
+}
+
+void arena_object_give_up(ArenaObject& arena, std::string_view why) {
+  const bool known = is_known(arena);
+  if (arena.given_up.exchange(true)) return;
+  Text<256> text;
+  text.add(arena.maker->shown).add(": ").add(why);
+  arenas_off(text.view());
+  if (known) arena_event(arena.number, GPUPEAK_ARENA_DESTROYED);
+}
+
+void give_up_arenas_of(const ArenaMaker& maker, std::string_view why) {
+  for (ArenaObject& arena : g_arenas) {
+    if (arena.object.load(std::memory_order_acquire) > kGone && arena.maker == &maker)
+      arena_object_give_up(arena, why);
+  }
+}
+
+void arenas_on(ArenaMaker& maker, std::string_view version) {
+  note(maker.on, version);
+  add_maker(maker);
+  say(maker.fact, maker.on);
+}
+
+void arenas_off(std::string_view why) {
+  note(g_off, why);
+  say("pools.off", g_off);
+}
+
+void say_arenas() {
+  for (ArenaMaker* maker : g_makers) {
+    if (maker != nullptr) say(maker->fact, maker->on);
+  }
+  say("pools.off", g_off);
+}
+
+void reset_arena_objects() {
+  g_lock.reset();
+  for (ArenaObject& arena : g_arenas) {
+    arena.lock.reset();
+    arena.apart_now.store(0, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace gpupeak::preload

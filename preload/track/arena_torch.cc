@@ -1,0 +1,77 @@
+#include "track/arena_torch.h"
+
+#include <atomic>
+
+#include "base/hook_scope.h"
+#include "base/hot.h"
+#include "base/process_state.h"
+#include "log/log.h"
+#include "thread/emit.h"
+#include "thread/own_stack.h"
+#include "track/arenas.h"
+
+namespace gpupeak::preload {
+namespace {
+
+/// The arena of a device, and in which log it is: a forked child's is another one.
+struct DeviceArena {
+  std::atomic<uint64_t> arena{0};
+  std::atomic<uint64_t> generation{0};
+};
+constinit DeviceArena g_arenas[GPUPEAK_LOG_MAX_DEVICES];
+
+__attribute__((noinline)) uint64_t make_arena(int device, uint64_t generation) {
+  if (!recording()) return 0;
+  const uint64_t arena = arena_create("PyTorch", 0, 0, device);
+  if (arena == 0) return 0;
+  DeviceArena& known = g_arenas[device];
+  known.arena.store(arena, std::memory_order_relaxed);
+  known.generation.store(generation, std::memory_order_release);
+  return arena;
+}
+
+/// 0: not recording, or a device that the log has no place for. Of one device no two threads are
+/// here at once, since they hold its allocator's lock.
+inline uint64_t arena_of(int device) {
+  if (device < 0 || device >= static_cast<int>(GPUPEAK_LOG_MAX_DEVICES)) return 0;
+  const DeviceArena& known = g_arenas[device];
+  const uint64_t generation = g_process->generation + 1;
+  return known.generation.load(std::memory_order_acquire) == generation
+             ? known.arena.load(std::memory_order_relaxed)
+             : make_arena(device, generation);
+}
+
+}  // namespace
+
+GPUPEAK_HOT void torch_block_given(int device, uint64_t address, uint64_t bytes,
+                                   const ArenaSays& says, const CallerFrame& caller) {
+  const uint64_t arena = arena_of(device);
+  HookScope hook;
+  if (arena == 0 || !hook.entered() || !recording()) return;
+  Record record(GPUPEAK_REC_ARENA_ALLOC);
+  record.u(arena).u(address).u(bytes).u(0).u(capture_call_site(caller));
+  emit(record.u(says.in_use_plus_1).u(says.reserved_plus_1));
+}
+
+GPUPEAK_HOT void torch_block_taken(int device, uint64_t address, uint64_t bytes,
+                                   const ArenaSays& says) {
+  const uint64_t arena = arena_of(device);
+  HookScope hook;
+  if (arena == 0 || !hook.entered() || !recording()) return;
+  Record record(GPUPEAK_REC_ARENA_FREE);
+  record.u(arena).u(address).u(bytes);
+  emit(record.u(says.in_use_plus_1).u(says.reserved_plus_1));
+}
+
+void torch_failed(int device, uint64_t bytes, const ArenaSays& says, const CallerFrame& caller) {
+  const uint64_t arena = arena_of(device);
+  uint32_t stack = 0;
+  {
+    HookScope hook;
+    if (arena == 0 || !hook.entered() || !recording()) return;
+    stack = capture_call_site(caller);
+  }
+  arena_refused(arena, bytes, {says.in_use_plus_1, says.reserved_plus_1, 0, device}, stack);
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,82 @@
+#include "track/counted_mappings.h"
+
+#include <sys/mman.h>
+
+#include <cstddef>
+
+#include "base/futex_lock.h"
+#include "log/log.h"
+#include "thread/emit.h"
+
+namespace gpupeak::preload {
+namespace {
+
+struct Mapping {
+  uint64_t begin, end;
+  int prot;
+  gpupeak_kind kind;
+  bool counts() const { return kind == GPUPEAK_KIND_MMAP_ANON && (prot & PROT_WRITE) != 0; }
+};
+
+/// Whoever has more is seen by the smallest ones left out, and most have a few dozen.
+constexpr size_t kMost = 512;
+constinit Mapping g_mappings[kMost] = {};
+constinit size_t g_count = 0;
+constinit uint64_t g_bytes = 0;
+constinit FutexLock g_lock;
+
+void add(const Mapping& mapping) {
+  if (mapping.begin >= mapping.end || g_count == kMost) return;
+  g_mappings[g_count++] = mapping;
+  if (mapping.counts()) g_bytes += mapping.end - mapping.begin;
+}
+
+void forget(uint64_t begin, uint64_t end) {
+  for (size_t i = 0; i < g_count;) {
+    const Mapping mapping = g_mappings[i];
+    if (mapping.end <= begin || mapping.begin >= end) {
+      ++i;
+      continue;
+    }
+    if (mapping.counts()) g_bytes -= mapping.end - mapping.begin;
+    g_mappings[i] = g_mappings[--g_count];
+    const Mapping below{mapping.begin, begin, mapping.prot, mapping.kind};
+    const Mapping above{end, mapping.end, mapping.prot, mapping.kind};
+    add(below);
+    add(above);
+  }
+}
+
+}  // namespace
+
+uint64_t note_counted_mapping(uint64_t at, uint64_t bytes, int prot, gpupeak_kind kind) {
+  const LockGuard guard(g_lock);
+  forget(at, at + bytes);
+  add({at, at + bytes, prot, kind});
+  return g_bytes;
+}
+
+void forget_counted_mapping(uint64_t at, uint64_t bytes) {
+  const LockGuard guard(g_lock);
+  forget(at, at + bytes);
+}
+
+void log_counted_mappings() {
+  const LockGuard guard(g_lock);
+  for (size_t i = 0; i < g_count; ++i) {
+    const Mapping& mapping = g_mappings[i];
+    Record record(GPUPEAK_REC_MAP);
+    record.u(mapping.begin).u(mapping.end - mapping.begin).u(static_cast<uint64_t>(mapping.prot));
+    emit(record.u(mapping.kind).u(0));
+  }
+  g_count = 0;
+  g_bytes = 0;
+}
+
+void reset_counted_mappings() {
+  g_lock.reset();
+  g_count = 0;
+  g_bytes = 0;
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,20 @@
+// The mappings of a process that is only counted, so that its log, if it comes to have one, begins
+// with what is there. HOOK-SAFE, inside a HookScope.
+#pragma once
+
+#include <cstdint>
+
+#include "gpupeak/log_format.h"
+
+namespace gpupeak::preload {
+
+/// Returns how many bytes of anonymous memory that can be written are mapped now.
+uint64_t note_counted_mapping(uint64_t at, uint64_t bytes, int prot, gpupeak_kind kind);
+/// The range is gone, or has become another mapping's.
+void forget_counted_mapping(uint64_t at, uint64_t bytes);
+/// Writes MAP records of all, when the log is open.
+void log_counted_mappings();
+/// In a forked child.
+void reset_counted_mappings();
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,105 @@
+#include "track/host_failure.h"
+
+#include <sys/resource.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <initializer_list>
+
+#include "base/arch.h"
+#include "base/call_filter.h"
+#include "base/hook_scope.h"
+#include "base/proc_file.h"
+#include "base/process_state.h"
+#include "base/syscalls.h"
+#include "base/text.h"
+#include "log/log.h"
+#include "thread/emit.h"
+#include "thread/own_stack.h"
+
+namespace gpupeak::preload {
+namespace {
+
+/// A program may try for as long as it likes.
+constexpr uint32_t kMostRecorded = 1000;
+constinit std::atomic<uint32_t> g_recorded{0};
+constinit uint64_t g_generation = 0;
+
+/// What bounds the process, and what it has of that.
+struct Limit {
+  gpupeak_host_limit kind = GPUPEAK_LIMIT_NONE;
+  uint64_t bytes = 0, used = 0;
+};
+
+bool is_beyond(const Limit& limit, size_t bytes) {
+  return limit.used > limit.bytes || bytes > limit.bytes - limit.used;
+}
+
+uint64_t soft_limit(int resource) {
+  rlimit64 limit{};
+  const long result =
+      sys::call6(SYS_prlimit64, 0, resource, 0, reinterpret_cast<long>(&limit), 0, 0);
+  return sys::failed(result) ? RLIM64_INFINITY : limit.rlim_cur;
+}
+
+/// "CommitLimit:  123 kB" of /proc/meminfo.
+uint64_t meminfo_bytes(const char* text, const char* name) {
+  const char* at = strstr(text, name);
+  return at != nullptr ? number_at(at + strlen(name)) << 10 : 0;
+}
+
+/// By the machine's bookkeeping, where that is strict (vm.overcommit_memory is 2).
+Limit commit_limit() {
+  char text[2048];
+  text[read_file("/proc/sys/vm/overcommit_memory", text, sizeof text - 1)] = 0;
+  if (text[0] != '2') return {};
+  text[read_file("/proc/meminfo", text, sizeof text - 1)] = 0;
+  return {GPUPEAK_LIMIT_COMMIT, meminfo_bytes(text, "\nCommitLimit:"),
+          meminfo_bytes(text, "\nCommitted_AS:")};
+}
+
+/// The limit that so many bytes more would have passed.
+Limit limit_for(size_t bytes) {
+  char text[128];
+  text[read_file("/proc/self/statm", text, sizeof text - 1)] = 0;
+  uint64_t pages[7] = {};  // size resident shared text lib data dirty
+  const char* at = text;
+  for (uint64_t& count : pages) {
+    count = number_at(at);
+    while (*at == ' ') ++at;
+    while (*at >= '0' && *at <= '9') ++at;
+  }
+  const Limit addresses{GPUPEAK_LIMIT_ADDRESSES, soft_limit(RLIMIT_AS),
+                        pages[0] * arch::page_bytes()};
+  const Limit data{GPUPEAK_LIMIT_DATA, soft_limit(RLIMIT_DATA), pages[5] * arch::page_bytes()};
+  for (const Limit& limit : {addresses, data}) {
+    if (limit.bytes != RLIM64_INFINITY && is_beyond(limit, bytes)) return limit;
+  }
+  const Limit commit = commit_limit();
+  return commit.bytes != 0 && is_beyond(commit, bytes) ? commit : Limit{};
+}
+
+}  // namespace
+
+void host_allocation_failed(gpupeak_kind kind, const char* api, size_t bytes, int error,
+                            const CallerFrame& caller) {
+  if (error != ENOMEM || bytes == 0) return;
+  HookScope scope;
+  if (!scope.entered() || !recording()) return;
+  if (g_generation != g_process->generation) {  // a forked child's own
+    g_generation = g_process->generation;
+    g_recorded.store(0, std::memory_order_relaxed);
+  }
+  if (g_recorded.fetch_add(1, std::memory_order_relaxed) >= kMostRecorded) return;
+  const int saved_errno = errno;
+  set_quality(GPUPEAK_Q_HOST_REFUSED);
+  const Limit limit = has_given_up_lookups() ? Limit{} : limit_for(bytes);
+  const uint32_t stack = capture_call_site(caller);
+  Record record(GPUPEAK_REC_HOST_FAILED);
+  record.u(kind).u(bytes).u(static_cast<uint64_t>(error)).u(limit.kind).u(limit.bytes);
+  emit(record.u(limit.used).u(intern_string(api)).u(stack));
+  errno = saved_errno;
+}
+
+}  // namespace gpupeak::preload

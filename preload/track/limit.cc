@@ -1,0 +1,295 @@
+#include "track/limit.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "base/timed_lock.h"
+#include "log/log.h"
+#include "track/driver.h"
+#include "track/nvml.h"
+
+namespace gpupeak::preload {
+namespace {
+
+constexpr int kDevices = static_cast<int>(GPUPEAK_LOG_MAX_DEVICES);
+constexpr uint64_t kPage = 2 << 20;
+/// Nearer to the limit than this, beyond what a call may take, the driver is made to decide.
+constexpr uint64_t kMargin = 64 << 20;
+/// No request takes more of a device than this, and sums of some stay in range.
+constexpr uint64_t kMostNeed = uint64_t{1} << 46;
+/// So long what was free may be counted on: other processes take of it unseen.
+constexpr uint64_t kFreshNs = 100'000'000;
+/// So long the ballast stays after the last call that needed it: to take it costs milliseconds.
+constexpr uint64_t kRestNs = 1'000'000'000;
+
+enum class State : uint8_t { kUnknown, kNoLimit, kLimited };
+
+struct Limited {
+  TimedLock lock;  ///< over all that follows; held while the driver answers
+  std::atomic<State> state{State::kUnknown};
+  uint64_t total = 0, bytes = 0;  ///< of the real card, and of the one that it stands for
+  std::atomic<uint64_t> ballast{0};
+  std::atomic<uint32_t> changes{0};
+  std::atomic<uint32_t> users{0};      ///< calls under way that rely on the ballast
+  std::atomic<int64_t> budget{0};      ///< free beyond the margin when last asked, less what was let go since
+  std::atomic<uint64_t> asked_ns{0};   ///< when; 0: never
+  std::atomic<uint64_t> in_flight{0};  ///< bytes of calls under way that were let go by the budget
+  std::atomic<uint64_t> needed_ns{0};  ///< when the ballast was needed last
+  CUmemGenericAllocationHandle handle = 0;
+  void* nvml = nullptr;
+  bool asked_nvml = false;
+
+  uint64_t hidden() const { return total - bytes; }
+  /// Whole pages, and never less than what is hidden.
+  uint64_t whole_ballast() const { return (hidden() + kPage - 1) / kPage * kPage; }
+};
+constinit Limited g_limited[kDevices];
+constinit std::atomic<int> g_ballasts{0};
+
+const CardLimit& asked_limit(int device) {
+  const Environment& e = environment();
+  const bool has_own = device >= 0 && device < kDevices && e.device_limits[device].bytes > 0;
+  return has_own ? e.device_limits[device] : e.limit;
+}
+
+/// nullptr: the device has none.
+Limited* limited(int device) {
+  if (device < 0 || device >= kDevices) return nullptr;
+  Limited& it = g_limited[device];
+  State state = it.state.load(std::memory_order_acquire);
+  if (state == State::kUnknown) {
+    const uint64_t asked = asked_limit(device).bytes;
+    const uint64_t total = real_device_total(device);
+    if (total == 0) return nullptr;  // the driver is not ready
+    state = asked == 0 || asked >= total || is_integrated(device) ? State::kNoLimit
+                                                                  : State::kLimited;
+    it.total = total;  // whoever else comes here writes the same
+    it.bytes = state == State::kLimited ? asked : total;
+    it.state.store(state, std::memory_order_release);
+  }
+  return state == State::kLimited ? &it : nullptr;
+}
+
+/// Loads NVML at the first call, so not with a lock held.
+void* nvml_of(Limited& it, int device) {
+  if (!__atomic_load_n(&it.asked_nvml, __ATOMIC_ACQUIRE)) {
+    char uuid[16];
+    if (load_nvml() && device_uuid(device, uuid)) it.nvml = nvml_device(uuid);
+    __atomic_store_n(&it.asked_nvml, true, __ATOMIC_RELEASE);
+  }
+  return it.nvml;
+}
+
+/// What is free of the real card now.
+bool ask_free(const Limited& it, int device, uint64_t& free_bytes) {
+  uint64_t total = 0;
+  if (current_device() == device && real_memory_info(free_bytes, total)) return true;
+  NvmlMemory memory;
+  if (it.nvml == nullptr || !nvml_memory(it.nvml, memory)) return false;
+  free_bytes = it.total - std::min(it.total, memory.used);
+  return true;
+}
+
+/// Of that, what is free below the limit. The rest of the card is hidden, by the ballast or without.
+uint64_t room(const Limited& it, uint64_t free_bytes) {
+  const uint64_t with_ballast = free_bytes + it.ballast.load(std::memory_order_relaxed);
+  return with_ballast - std::min(with_ballast, it.hidden());
+}
+
+void drop_ballast(Limited& it) {
+  if (it.ballast.load(std::memory_order_relaxed) == 0) return;
+  it.changes.fetch_add(1, std::memory_order_acq_rel);
+  give_physical_memory(it.handle);
+  it.ballast.store(0, std::memory_order_relaxed);
+  it.changes.fetch_add(1, std::memory_order_acq_rel);
+  g_ballasts.fetch_sub(1, std::memory_order_relaxed);
+}
+
+/// False if the driver does not give it. Where more is in use than the limit all that is free is
+/// taken: then every request is one too much.
+bool take_ballast(Limited& it, int device, uint64_t free_bytes) {
+  constexpr int kAttempts = 3;  // others take and give back meanwhile
+  for (int i = 0; i < kAttempts; ++i) {
+    const uint64_t wanted = std::min(it.whole_ballast(), free_bytes / kPage * kPage);
+    if (wanted == 0) return true;
+    it.changes.fetch_add(1, std::memory_order_acq_rel);
+    const bool taken = take_physical_memory(device, wanted, it.handle);
+    if (taken) it.ballast.store(wanted, std::memory_order_relaxed);
+    it.changes.fetch_add(1, std::memory_order_acq_rel);
+    if (taken) {
+      g_ballasts.fetch_add(1, std::memory_order_relaxed);
+      return true;
+    }
+    if (!ask_free(it, device, free_bytes)) return false;
+  }
+  return false;
+}
+
+bool is_rested(const Limited& it, uint64_t now) {
+  return it.users.load(std::memory_order_acquire) == 0 &&
+         now - it.needed_ns.load(std::memory_order_relaxed) > kRestNs;
+}
+
+enum class Decision { kPass, kPassByBudget, kDriver, kRefuse };
+
+/// With the lock held. Whether the driver is to decide, and whether it can.
+Decision decide(Limited& it, int device, uint64_t bytes, uint64_t need, uint64_t now) {
+  uint64_t free_bytes = 0;
+  const bool has_whole = it.ballast.load(std::memory_order_relaxed) == it.whole_ballast();
+  const bool is_fresh = now - it.asked_ns.load(std::memory_order_relaxed) < kFreshNs;
+  if (has_whole && is_fresh) return Decision::kDriver;
+  if (!ask_free(it, device, free_bytes)) return Decision::kPass;
+  it.asked_ns.store(now, std::memory_order_relaxed);
+  const uint64_t in_flight = it.in_flight.load(std::memory_order_acquire);
+  const uint64_t all = room(it, free_bytes), left = all - std::min(all, in_flight);
+  const bool is_near = left < need + kMargin;
+  if (is_near) it.needed_ns.store(now, std::memory_order_relaxed);
+  if (has_whole && (is_near || !is_rested(it, now))) return Decision::kDriver;
+  if (it.ballast.load(std::memory_order_relaxed) > 0 &&
+      it.users.load(std::memory_order_acquire) > 0)
+    return Decision::kDriver;  // a part, which others rely on
+  drop_ballast(it);
+  if (!is_near) {
+    it.in_flight.fetch_add(need, std::memory_order_acq_rel);
+    it.budget.store(static_cast<int64_t>(left - need - kMargin), std::memory_order_relaxed);
+    return Decision::kPassByBudget;
+  }
+  it.budget.store(0, std::memory_order_relaxed);
+  if (!ask_free(it, device, free_bytes)) return Decision::kPass;
+  if (take_ballast(it, device, free_bytes)) return Decision::kDriver;
+  return bytes != kUnknownNeed && need > left ? Decision::kRefuse : Decision::kPass;
+}
+
+}  // namespace
+
+LimitScope::LimitScope(int device, uint64_t bytes) {
+  t_flags.refused_by_limit = false;
+  Limited* const it = limited(device);
+  if (it == nullptr) return;
+  const uint64_t need = std::min((std::min(bytes, kMostNeed) + kPage - 1) / kPage * kPage, kMostNeed);
+  const uint64_t now = monotonic_ns();
+  if (it->ballast.load(std::memory_order_acquire) == 0 &&
+      now - it->asked_ns.load(std::memory_order_relaxed) < kFreshNs) {
+    it->in_flight.fetch_add(need, std::memory_order_acq_rel);
+    const auto wanted = static_cast<int64_t>(need);
+    if (it->budget.fetch_sub(wanted, std::memory_order_acq_rel) >= wanted) {
+      device_ = device;
+      in_flight_ = need;
+      return;
+    }
+    it->in_flight.fetch_sub(need, std::memory_order_acq_rel);
+  }
+  nvml_of(*it, device);
+  if (!it->lock.lock()) return;
+  const Decision decision = decide(*it, device, bytes, need, now);
+  if (decision == Decision::kDriver) {
+    it->users.fetch_add(1, std::memory_order_acq_rel);
+    counted_ = true;
+  }
+  it->lock.unlock();
+  device_ = device;
+  if (decision == Decision::kPassByBudget) in_flight_ = need;
+  refuses_ = decision == Decision::kRefuse;
+}
+
+LimitScope::~LimitScope() {
+  if (device_ < 0) return;
+  Limited& it = g_limited[device_];
+  if (in_flight_ > 0) it.in_flight.fetch_sub(in_flight_, std::memory_order_acq_rel);
+  if (counted_) it.users.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+void LimitScope::ended(CUresult result) const {
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && device_ >= 0)
+    t_flags.refused_by_limit = refuses_ || counted_;
+}
+
+void rest_limits_slowly() {
+  if (g_ballasts.load(std::memory_order_relaxed) == 0) return;
+  const uint64_t now = monotonic_ns();
+  for (Limited& it : g_limited) {
+    if (it.ballast.load(std::memory_order_relaxed) == 0 || !is_rested(it, now)) continue;
+    if (!it.lock.lock()) continue;
+    if (is_rested(it, now)) drop_ballast(it);
+    it.lock.unlock();
+  }
+}
+
+bool visible_memory_info(uint64_t& free_bytes, uint64_t& total_bytes) {
+  const int device = has_limits() ? current_device() : kNoDevice;
+  Limited* const it = limited(device);
+  if (it == nullptr) return real_memory_info(free_bytes, total_bytes);
+  uint64_t ballast = 0;
+  const auto ask = [&] { return real_memory_info(free_bytes, total_bytes); };
+  if (!with_steady_ballast(device, ask, ballast)) return false;
+  free_bytes = free_bytes + ballast - std::min(free_bytes + ballast, it->hidden());
+  total_bytes = it->bytes;
+  return true;
+}
+
+uint64_t visible_device_total(int device) {
+  const Limited* const it = has_limits() ? limited(device) : nullptr;
+  return it != nullptr ? it->bytes : real_device_total(device);
+}
+
+int device_of_nvml(void* handle) {
+  for (int device = 0; device < kDevices && real_device_total(device) > 0; ++device) {
+    if (limited(device) != nullptr && nvml_of(g_limited[device], device) == handle) return device;
+  }
+  return kNoDevice;
+}
+
+uint64_t limit_of(int device, uint64_t real_total) {
+  if (device != kNoDevice) return g_limited[device].bytes;
+  const Environment& e = environment();
+  for (const CardLimit& own : e.device_limits) {
+    if (own.bytes > 0) return real_total;  // which of them this card has nobody can tell
+  }
+  return e.limit.bytes > 0 ? std::min(e.limit.bytes, real_total) : real_total;
+}
+
+uint64_t ballast_of(int device) {
+  return device >= 0 && device < kDevices
+             ? g_limited[device].ballast.load(std::memory_order_acquire)
+             : 0;
+}
+
+uint32_t ballast_changes(int device) {
+  return device >= 0 && device < kDevices
+             ? g_limited[device].changes.load(std::memory_order_acquire)
+             : 0;
+}
+
+void log_limit(int device) {
+  if (!has_limits() || device < 0 || device >= kDevices) return;
+  const CardLimit& asked = asked_limit(device);
+  if (asked.bytes == 0) return;
+  const bool holds = limited(device) != nullptr;
+  Text<32> key;
+  key.add("limit.").add(static_cast<uint64_t>(device));
+  Text<160> value;
+  value.add(asked.bytes).add(" ").add(g_limited[device].total).add(holds ? " on" : " off");
+  if (!asked.name.view().empty()) value.add(" ").add(asked.name.view());
+  define_fact(key.view(), value.view());
+}
+
+void forget_limits() {
+  for (Limited& it : g_limited) {
+    it.lock.reset();
+    it.state = State::kUnknown;
+    it.ballast = 0;
+    it.changes = 0;
+    it.users = 0;
+    it.budget = 0;
+    it.asked_ns = 0;
+    it.in_flight = 0;
+    it.needed_ns = 0;
+    it.nvml = nullptr;
+    it.asked_nvml = false;
+  }
+  g_ballasts = 0;
+}
+
+}  // namespace gpupeak::preload
