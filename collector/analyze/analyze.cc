@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "collector/analyze/arena_summary.h"
+#include "collector/analyze/counted_peaks.h"
+#include "collector/analyze/counter_metrics.h"
 #include "collector/analyze/failure_summary.h"
 #include "collector/analyze/group_totals.h"
 #include "collector/analyze/growth_summary.h"
@@ -17,12 +20,12 @@
 #include "collector/analyze/metrics.h"
 #include "collector/analyze/names_ahead.h"
 #include "collector/analyze/phase_summary.h"
-#include "collector/analyze/pool_summary.h"
 #include "collector/analyze/quality.h"
 #include "collector/analyze/tagger.h"
 #include "collector/log/coverage.h"
 #include "collector/log/kinds.h"
 #include "collector/log/log_reader.h"
+#include "collector/log/run_limit.h"
 #include "collector/replay/replay.h"
 #include "collector/symbols/symbolizer.h"
 #include "collector/text/function_names.h"
@@ -99,6 +102,8 @@ class SummaryBuilder {
     list_live_at_exit(std::move(totals.live));
     list_temporaries(std::move(totals.temporaries));
     summary_.quality = assess_quality(replay_, coverage_, symbolizer_.warnings());
+    if (log_.counters().dropped_events > 0)
+      raise_to_counted({log_.header(), log_.counters(), log_.used_bytes()}, summary_);
     return std::move(summary_);
   }
 
@@ -114,7 +119,7 @@ class SummaryBuilder {
             log_.definitions().shown(value);
       }
     }
-    run.host = log_.definitions().shown(log_.definitions().fact("host"));
+    run.host = log_.definitions().shown_fact("host");
     run.pid = header.pid;
     run.ppid = header.ppid;
     if (header.rank >= 0) run.rank = header.rank;
@@ -139,6 +144,8 @@ class SummaryBuilder {
       device.uuid = uuid_text(log_.definitions().sanitizer(), info.uuid, info.name);
       device.name = escape(info.name);
       device.total_bytes = info.total_bytes;
+      if (const auto limit = run_limit(log_.definitions(), info.ordinal); limit && limit->holds)
+        device.limit = {limit->bytes, limit->real_bytes, limit->card};
       const auto has = [&](uint64_t bit) { return (info.memory & bit) != 0; };
       if (has(GPUPEAK_MEMORY_KNOWN)) {
         device.memory = {has(GPUPEAK_MEMORY_INTEGRATED), has(GPUPEAK_MEMORY_PAGEABLE),
@@ -148,6 +155,9 @@ class SummaryBuilder {
     }
     for (const ScopeInfo& scope : replay_.sites().scopes()) {
       if (scope.device >= 0) devices[scope.device].ordinal = scope.device;
+    }
+    for (const int32_t device : counted_devices(log_.counters())) {
+      if (log_.counters().dropped_events > 0) devices[device].ordinal = device;
     }
     for (auto& [ordinal, device] : devices) {
       device.metrics = device_metrics(replay_, totals, ordinal);
@@ -228,11 +238,12 @@ class SummaryBuilder {
     peak.bytes = scope.peak;
     peak.time_ns = log_.clock().to_ns(scope.peak_ticks);
     if (scope.peak_group != kNoGroup) {
-      peak.phase = by_site_.phase_name(replay_.sites().context_of(scope.peak_group).phase);
+      peak.phase =
+          by_site_.program_phase_name(replay_.sites().context_of(scope.peak_group).phase);
       peak.trigger = by_site_.holder({scope.peak_group, scope.peak_step_bytes, 1}, false);
     }
     const PeakParts parts = parts_at_peak(replay_, id);
-    // By function, module … a pool's memory is of those who took it from the driver.
+    // By function, module … an arena's memory is of those who took it from the driver.
     const bool inside = by_choice_.by() == GroupBy::kSite;
     HolderTable table = by_choice_.table(
         inside ? parts.outside : contributions_at_peak(replay_, id), options_.top, options_.stacks);
@@ -240,8 +251,8 @@ class SummaryBuilder {
     peak.other_bytes = table.other_bytes;
     peak.other_sites = table.other_rows;
     peak.error_bytes = table.error_bytes;
-    if (inside && !parts.pooled.empty())
-      add_pool_rows(replay_, by_site_, parts.pooled, options_.top, peak);
+    if (inside && !parts.in_arenas.empty())
+      add_arena_rows(replay_, by_site_, parts.in_arenas, options_.top, peak);
     if (peak.scope.find('/') == std::string::npos) peak.tags = tag_shares(parts);
   }
 
@@ -252,7 +263,7 @@ class SummaryBuilder {
       by_tag[tag].count += part.count;
     };
     for (const Contribution& part : parts.outside) add(tagger_.tag(part.group), part);
-    for (const PoolPart& part : parts.pooled) add(tagger_.tag(*part.holder), part);
+    for (const ArenaPart& part : parts.in_arenas) add(tagger_.tag(*part.holder), part);
     std::vector<TagShare> shares;
     for (auto& [tag, share] : by_tag) {
       share.name = tagger_.name(tag);
@@ -271,7 +282,7 @@ class SummaryBuilder {
   void list_failures() {
     summary_.oom = summarize_failures(replay_, by_site_, summary_.growth, options_.top);
     summary_.oom_count = replay_.device().failure_count() + replay_.arenas().failure_count();
-    for (const OutOfMemory& oom : summary_.oom) summary_.oom_count -= oom.told_by_pool;
+    for (const OutOfMemory& oom : summary_.oom) summary_.oom_count -= oom.told_by_arena;
   }
 
   void list_marks() {
@@ -354,7 +365,8 @@ class Analysis {
 }  // namespace
 
 Summary analyze(const std::string& path, const Options& options, const Progress& progress) {
-  auto log = std::make_unique<const LogReader>(path, options.reading.sanitizer);
+  auto log =
+      std::make_unique<const LogReader>(path, options.reading.sanitizer, options.reading.heap);
   Summary summary = analyze(*log, path, options, progress);
   if (options.process_ends) static_cast<void>(log.release());
   return summary;

@@ -22,6 +22,8 @@ struct Options {
   size_t top = 10;              ///< rows a table
   GroupBy by = GroupBy::kSite;  ///< what the rows of peaks are
   bool stacks = true;           ///< fill Holder::stack: the JSON shows them
+  /// A large log's summary is kept for the next time (kept_summary.h), where that is looked for.
+  bool keep = true;
   /// The process ends when it has shown the summary. What was read and counted for it is then left
   /// to the system: to take it apart piece by piece takes a twentieth of the time in all.
   bool process_ends = false;

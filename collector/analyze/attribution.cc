@@ -7,14 +7,21 @@
 
 #include "collector/log/kinds.h"
 #include "collector/replay/prefetch.h"
+#include "collector/rules/library_domains.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
 namespace {
 
-uint64_t line_of(const Frame& frame) {
-  return static_cast<uint64_t>(frame.line);
+uint64_t with_place(const SiteTitles::TitlePart& part) {
+  return uint64_t{part.place} << 32 | part.id;
+}
+
+/// Where no line is known, the library.
+std::string file_title(const Frame& frame) {
+  if (!frame.file.empty()) return frame.file;
+  return frame.module.empty() ? "(no module)" : fmt::format("{} (no lines)", frame.module);
 }
 
 }  // namespace
@@ -39,8 +46,8 @@ Attribution::Attribution(const Replay& replay, SiteTitles& sites, GroupBy by, Ta
     : replay_(replay), by_(by), tagger_(tagger), sites_(sites) {}
 
 bool Attribution::by_stack() const {
-  return by_ == GroupBy::kSite || by_ == GroupBy::kFunction || by_ == GroupBy::kModule ||
-         by_ == GroupBy::kIp;
+  return by_ == GroupBy::kSite || by_ == GroupBy::kFunction || by_ == GroupBy::kLine ||
+         by_ == GroupBy::kFile || by_ == GroupBy::kModule || by_ == GroupBy::kIp;
 }
 
 /// All at once takes less time than one by one.
@@ -78,20 +85,19 @@ Attribution::Key Attribution::key(GroupId group) {
     case GroupBy::kModule:
       return {kind, sites_.intern(first.module)};
     case GroupBy::kIp:
-      if (first.is_python) return {kind, 0, named.parts[0].id, line_of(first)};
+      if (first.is_python) return {kind, 0, with_place(named.parts[0])};
       return {kind, first.address};
     case GroupBy::kFunction:
       return {kind, named.parts[0].id};
+    case GroupBy::kLine:
+      return {kind, with_place(named.parts[0])};
+    case GroupBy::kFile:
+      return {kind, sites_.intern(file_title(first))};
     default:
       break;
   }
   Key result{kind, UINT64_MAX, UINT64_MAX, UINT64_MAX};
-  for (size_t i = 0; i < named.frame_count; ++i) {
-    const SiteTitles::TitlePart& part = named.parts[i];
-    result[i + 1] = part.id;
-    // Titles show these lines.
-    if (part.frame->is_python || part.with_line) result[i + 1] |= line_of(*part.frame) << 32;
-  }
+  for (size_t i = 0; i < named.frame_count; ++i) result[i + 1] = with_place(named.parts[i]);
   return result;
 }
 
@@ -126,22 +132,41 @@ std::string Attribution::title(GroupId group) {
   switch (by_) {
     case GroupBy::kModule:
       return first.module.empty() ? "(no module)" : first.module;
-    case GroupBy::kFunction:
-      if (first.is_python) return frame_name(first);
-      return named.parts[0].run > 0 ? SiteTitles::part_title(named.parts[0]) : frame_title(first);
+    case GroupBy::kFile:
+      return file_title(first);
     case GroupBy::kIp:
       return first.module.empty() || first.is_python
                  ? frame_title(first)
                  : fmt::format("{} {}+{:#x}", frame_title(first), first.module, first.offset);
     default:
-      return sites_.title(stack);
+      return collector::site_title(parts(stack));
   }
+}
+
+std::vector<SitePart> Attribution::parts(uint32_t stack) {
+  if (by_ != GroupBy::kSite && by_ != GroupBy::kFunction && by_ != GroupBy::kLine) return {};
+  std::vector<SitePart> parts = SiteTitles::parts(sites_.site(stack));
+  if (by_ != GroupBy::kSite && parts.size() > 1) parts.resize(1);
+  if (by_ == GroupBy::kFunction && !parts.empty()) parts[0].frame.line = 0;
+  return parts;
 }
 
 std::optional<std::string> Attribution::phase_name(PhaseId phase) const {
   if (phase == 0) return std::nullopt;
   const Phase& named = replay_.phases().phases()[phase];
   return phase_text(replay_, {named.name, named.source, named.instance});
+}
+
+bool Attribution::is_of_library(PhaseId phase) const {
+  const Phase& named = replay_.phases().phases()[phase];
+  return named.source == GPUPEAK_PHASE_NVTX && named.instance != 0 &&
+         is_library_domain(
+             replay_.log().definitions().shown_string(static_cast<uint32_t>(named.instance)));
+}
+
+std::optional<std::string> Attribution::program_phase_name(PhaseId phase) const {
+  while (phase != 0 && is_of_library(phase)) phase = replay_.phases().phases()[phase].parent;
+  return phase_name(phase);
 }
 
 void Attribution::add(Row& row, const Contribution& contribution) const {
@@ -158,7 +183,7 @@ void Attribution::add(Row& row, const Contribution& contribution) const {
   }
   row.bytes += contribution.bytes;
   row.count += contribution.count;
-  if (context.sampled) row.sampled_count += contribution.count;
+  row.error.add(context.sample_bytes, contribution.count);
   row.alloc_count += group.alloc_count;
   row.temporary_count += group.temporary_count;
   if (context.kind == GPUPEAK_KIND_HEAP) return;
@@ -173,10 +198,11 @@ Holder Attribution::make_holder(const Row& row, bool with_stack) {
   const SiteTitles::Site& named = sites_.site(info.stack);
   Holder holder;
   holder.title = title(group);
+  holder.parts = parts(info.stack);
   holder.kind = kind_path(context.kind);
   holder.bytes = row.bytes;
   holder.count = row.count;
-  if (row.sampled_count > 0) holder.error_bytes = replay_.heap().sampling_error(row.sampled_count);
+  holder.error_bytes = row.error.bytes();
   if (row.same_api) holder.api = replay_.log().definitions().shown_string(context.api);
   if (named.frame_count > 0) holder.module = named.parts[0].frame->module;
   if (row.same_phase) holder.phase = phase_name(context.phase);
@@ -266,9 +292,9 @@ HolderTable Attribution::table(const std::vector<Contribution>& contributions, s
                       return a->count != b->count ? a->count > b->count : a < b;
                     });
   HolderTable table;
-  uint64_t sampled_count = 0;
-  for (const Row* row : order) sampled_count += row->sampled_count;
-  if (sampled_count > 0) table.error_bytes = replay_.heap().sampling_error(sampled_count);
+  SamplingError error;
+  for (const Row* row : order) error.add(row->error);
+  table.error_bytes = error.bytes();
   for (size_t i = 0; i < order.size(); ++i) {
     if (i < shown) {
       table.rows.push_back(make_holder(*order[i], with_stacks));
@@ -277,21 +303,8 @@ HolderTable Attribution::table(const std::vector<Contribution>& contributions, s
       ++table.other_rows;
     }
   }
-  tell_apart(table.rows, order);
+  tell_apart(table.rows);
   return table;
-}
-
-/// Rows whose short titles are alike get whole ones.
-void Attribution::tell_apart(std::vector<Holder>& rows, const std::vector<const Row*>& order) {
-  if (by_ != GroupBy::kSite) return;
-  std::unordered_map<std::string, size_t> counts;
-  for (const Holder& row : rows) ++counts[row.kind + row.title];
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (counts[rows[i].kind + rows[i].title] < 2) continue;
-    const SiteTitles::Site& named =
-        sites_.site(replay_.sites().info(order[i]->largest.group).stack);
-    if (named.frame_count > 0) rows[i].title = SiteTitles::whole_title(named);
-  }
 }
 
 }  // namespace gpupeak::collector

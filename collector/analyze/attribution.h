@@ -1,5 +1,5 @@
-// Adds groups up as a reader wants to see them: by site, function, module, phase, tag, kind, thread
-// or instruction. analyze() makes all tables of a summary with it.
+// Adds groups up as a reader wants to see them: by site, function, line, file, module, phase, tag,
+// kind, thread or instruction. analyze() makes all tables of a summary with it.
 #pragma once
 
 #include <array>
@@ -9,7 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "collector/analyze/pool_peak.h"
+#include "collector/analyze/arena_peak.h"
+#include "collector/analyze/sampling_error.h"
 #include "collector/analyze/site_titles.h"
 #include "collector/analyze/tagger.h"
 #include "collector/replay/replay.h"
@@ -18,23 +19,24 @@
 
 namespace gpupeak::collector {
 
-enum class GroupBy { kSite, kFunction, kModule, kPhase, kTag, kKind, kThread, kIp };
+enum class GroupBy { kSite, kFunction, kLine, kFile, kModule, kPhase, kTag, kKind, kThread, kIp };
 
 struct Grouping {
   GroupBy by;
   const char* name;  ///< as options, reports and the page have it
 };
-inline constexpr std::array<Grouping, 8> kGroupings{{{GroupBy::kSite, "site"},
-                                                     {GroupBy::kFunction, "function"},
-                                                     {GroupBy::kModule, "module"},
-                                                     {GroupBy::kPhase, "phase"},
-                                                     {GroupBy::kTag, "tag"},
-                                                     {GroupBy::kKind, "kind"},
-                                                     {GroupBy::kThread, "thread"},
-                                                     {GroupBy::kIp, "ip"}}};
+inline constexpr std::array<Grouping, 10> kGroupings{{{GroupBy::kSite, "site"},
+                                                      {GroupBy::kFunction, "function"},
+                                                      {GroupBy::kLine, "line"},
+                                                      {GroupBy::kFile, "file"},
+                                                      {GroupBy::kModule, "module"},
+                                                      {GroupBy::kPhase, "phase"},
+                                                      {GroupBy::kTag, "tag"},
+                                                      {GroupBy::kKind, "kind"},
+                                                      {GroupBy::kThread, "thread"},
+                                                      {GroupBy::kIp, "ip"}}};
 
-/// Throws UsageError for a name that is none of site, function, module, phase, tag, kind, thread,
-/// ip.
+/// Throws UsageError for a name that is none of these.
 GroupBy parse_group_by(std::string_view name);
 std::string_view group_by_name(GroupBy by);
 
@@ -60,10 +62,15 @@ class Attribution {
   uint32_t row_of(GroupId group);
   /// The title of a stack in "by site".
   std::string site_title(uint32_t stack) { return sites_.title(stack); }
+  /// What a row's title is made of, if it is made of frames.
+  std::vector<SitePart> parts(uint32_t stack);
   /// The library of the title's first frame; empty: not known.
   std::string site_module(uint32_t stack) { return sites_.module(stack); }
   /// nullopt for phase 0.
   std::optional<std::string> phase_name(PhaseId phase) const;
+  /// The innermost one that is not a library's own (rules/library_domains.h); nullopt: none.
+  std::optional<std::string> program_phase_name(PhaseId phase) const;
+  bool is_of_library(PhaseId phase) const;
 
  private:
   static constexpr uint32_t kNoRow = UINT32_MAX;
@@ -78,7 +85,7 @@ class Attribution {
     Contribution largest{};
     const SiteContext* first = nullptr;  ///< of its first group; nullptr: it has none yet
     uint64_t alloc_count = 0, temporary_count = 0, longest_life_ticks = 0;
-    uint64_t sampled_count = 0;
+    SamplingError error;
     bool same_api = true, same_phase = true, same_thread = true;
   };
 
@@ -90,7 +97,6 @@ class Attribution {
   Holder make_holder(const Row& row, bool with_stack);
   void add(Row& row, const Contribution& contribution) const;
   std::vector<Row> rows_of(const std::vector<Contribution>& contributions);
-  void tell_apart(std::vector<Holder>& rows, const std::vector<const Row*>& order);
   std::string thread_title(uint32_t tid) const;
 
   const Replay& replay_;

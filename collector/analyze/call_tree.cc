@@ -1,27 +1,55 @@
 #include "collector/analyze/call_tree.h"
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
+
+#include "collector/summary/site_title.h"
+#include "collector/text/function_names.h"
 
 namespace gpupeak::collector {
 namespace {
 
 constexpr uint32_t kNoFunction = UINT32_MAX;
 
+struct Step {
+  uint32_t caller, function, place;
+  bool operator==(const Step&) const = default;
+};
+struct StepHash {
+  size_t operator()(const Step& step) const {
+    uint64_t mixed = uint64_t{step.caller} << 32 | step.function;
+    mixed *= UINT64_C(0x9e3779b97f4a7c15);
+    mixed = (mixed ^ mixed >> 32 ^ step.place) * UINT64_C(0x9e3779b97f4a7c15);
+    return mixed ^ mixed >> 32;
+  }
+};
+
+/// The function's own name: those that differ in it do not look alike.
+std::string_view own_name(const Frame& frame) {
+  if (frame.is_python) return frame.function;
+  std::string_view name = without_signature(frame.function);
+  name = name.substr(0, name.find_first_of("<{("));
+  const size_t scope = name.rfind("::");
+  return scope == std::string_view::npos ? name : name.substr(scope);
+}
+
 }  // namespace
+
 CallTree::CallTree(Profile& profile, const std::vector<Contribution>& held, Order order)
     : nodes_(1) {
-  std::unordered_map<uint64_t, uint32_t> ids;  // parent and function → node
+  std::unordered_map<Step, uint32_t, StepHash> ids;
   for (const Contribution& part : held) {
     std::vector<Call> calls = profile.calls(profile.replay().sites().info(part.group).stack);
-    if (calls.empty()) calls.push_back({nullptr, kNoFunction});
+    if (calls.empty()) calls.push_back({nullptr, kNoFunction, 0});
     if (order == Order::kFromOutermost) std::reverse(calls.begin(), calls.end());
     uint32_t at = 0;
     nodes_[at].bytes += part.bytes;
     nodes_[at].count += part.count;
     for (const Call& call : calls) {
-      const uint64_t key = static_cast<uint64_t>(at) << 32 | call.function;
-      const auto [entry, added] = ids.try_emplace(key, static_cast<uint32_t>(nodes_.size()));
+      const auto [entry, added] =
+          ids.try_emplace({at, call.function, call.place}, static_cast<uint32_t>(nodes_.size()));
       if (added) {
         nodes_[at].children.push_back(entry->second);
         nodes_.emplace_back().frame = call.frame;
@@ -34,17 +62,33 @@ CallTree::CallTree(Profile& profile, const std::vector<Contribution>& held, Orde
     nodes_[at].own_count += part.count;
   }
   for (Node& node : nodes_) {
+    tell_apart(node.children);
     std::stable_sort(node.children.begin(), node.children.end(),
                      [this](uint32_t a, uint32_t b) { return nodes_[a].bytes > nodes_[b].bytes; });
   }
 }
 
-std::string CallTree::title(const Node& node) {
-  return node.frame == nullptr ? std::string(kNoStack) : title(*node.frame);
+/// Few siblings have names that begin alike, and to shorten names takes a while.
+void CallTree::tell_apart(const std::vector<uint32_t>& siblings) {
+  if (siblings.size() < 2) return;
+  std::unordered_map<std::string_view, std::vector<uint32_t>> by_name;
+  for (const uint32_t id : siblings) {
+    const Frame* frame = nodes_[id].frame;
+    if (frame == nullptr || frame->function.empty()) continue;
+    by_name[own_name(*frame)].push_back(id);
+  }
+  for (const auto& [name, alike] : by_name) {
+    if (alike.size() < 2) continue;
+    std::vector<const Frame*> frames;
+    for (const uint32_t id : alike) frames.push_back(nodes_[id].frame);
+    std::vector<std::string> titles = titles_apart(frames);
+    for (size_t i = 0; i < alike.size(); ++i) nodes_[alike[i]].title = std::move(titles[i]);
+  }
 }
 
-std::string CallTree::title(const Frame& frame) {
-  return frame.is_python ? frame_name(frame) : frame_title(frame);
+std::string CallTree::title(const Node& node) {
+  if (node.frame == nullptr) return std::string(kNoStack);
+  return node.title.empty() ? frame_title(*node.frame) : node.title;
 }
 
 }  // namespace gpupeak::collector

@@ -1,8 +1,9 @@
 // Stacks added up from the outermost call inwards: what the tree, the flame graph and massif's
-// format show. Functions are told apart by name, not by line, so that a loop's iterations meet.
+// format show. Calls are told apart by function and line, so that a loop's iterations meet.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "collector/analyze/profile.h"
@@ -15,6 +16,7 @@ class CallTree {
 
   struct Node {
     const Frame* frame = nullptr;  ///< nullptr: the root, or a block without a stack
+    std::string title;             ///< empty: the frame's own
     uint64_t bytes = 0;            ///< with all that lies below
     uint64_t count = 0;
     uint64_t own_bytes = 0;  ///< of stacks that end here
@@ -26,11 +28,12 @@ class CallTree {
 
   const Node& root() const { return nodes_.front(); }
   const Node& node(uint32_t id) const { return nodes_[id]; }
-  /// The name to show.
+  /// The name and line to show; no two calls of one caller look alike.
   static std::string title(const Node& node);
-  static std::string title(const Frame& frame);
 
  private:
+  void tell_apart(const std::vector<uint32_t>& siblings);
+
   std::vector<Node> nodes_;
 };
 

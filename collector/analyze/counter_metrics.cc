@@ -57,12 +57,12 @@ std::optional<uint64_t> counter_metric(const LogHead& head, std::string_view met
     return counted ? std::optional(page.heap.peak) : std::nullopt;
   }
   if (device < 0 || device >= kMaxDevices) return std::nullopt;
-  const gpupeak_device_counters& of = page.device[device];
   for (const DeviceMetric& known : kDeviceMetrics) {
     if (known.name != metric) continue;
-    const gpupeak_gauge& gauge = known.kind == GPUPEAK_KIND_NONE
-                                     ? of.total
-                                     : of.kind[known.kind - GPUPEAK_FIRST_DEVICE_KIND];
+    const gpupeak_gauge& gauge =
+        known.kind == GPUPEAK_KIND_NONE
+            ? page.device[device].total
+            : device_gauge(page, static_cast<uint32_t>(device), known.kind);
     return known.peak ? gauge.peak : gauge.live;
   }
   return std::nullopt;

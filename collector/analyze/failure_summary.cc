@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "collector/analyze/arena_summary.h"
 #include "collector/analyze/ledger_summary.h"
-#include "collector/analyze/pool_summary.h"
 #include "collector/log/kinds.h"
 #include "collector/summary/failure_cause.h"
 
@@ -36,7 +36,7 @@ class Failures {
     };
     for (const ArenaTable::Failure& failure : replay_.arenas().failures()) {
       add_until(failure.ticks);
-      failures_.push_back(refused_by_pool(failure));
+      failures_.push_back(refused_by_arena(failure));
     }
     add_until(UINT64_MAX);
     for (OutOfMemory& oom : failures_) find_causes(oom);
@@ -46,17 +46,17 @@ class Failures {
  private:
   int64_t to_ns(uint64_t ticks) const { return replay_.log().clock().to_ns(ticks); }
 
-  PoolThen pool_then(const ArenaTable::Then& then) const {
-    PoolThen pool;
-    pool.name = definitions_.shown(replay_.name(replay_.arenas().arenas()[then.arena].name));
-    pool.in_use_bytes = then.level.in_use;
-    pool.reserved_bytes = then.level.reserved;
-    pool.largest_idle_bytes = then.idle.largest;
-    pool.idle_pieces = then.idle.pieces;
-    pool.graph_idle_bytes = std::min(then.idle.captured_bytes, then.level.idle());
-    pool.largest_graph_idle_bytes = then.idle.captured_largest;
-    pool.grows_in_place = then.idle.grows_in_place;
-    return pool;
+  ArenaSnapshot arena_snapshot(const ArenaTable::Snapshot& snapshot) const {
+    ArenaSnapshot arena;
+    arena.name = definitions_.shown(replay_.name(replay_.arenas().arenas()[snapshot.arena].name));
+    arena.in_use_bytes = snapshot.level.in_use;
+    arena.reserved_bytes = snapshot.level.reserved;
+    arena.largest_idle_bytes = snapshot.idle.largest;
+    arena.idle_pieces = snapshot.idle.pieces;
+    arena.graph_idle_bytes = std::min(snapshot.idle.captured_bytes, snapshot.level.idle());
+    arena.largest_graph_idle_bytes = snapshot.idle.captured_largest;
+    arena.grows_in_place = snapshot.idle.grows_in_place;
+    return arena;
   }
 
   /// What was growing then: its next step was under way, or would have been due. (An allocator that
@@ -90,9 +90,29 @@ class Failures {
     oom.page_slack_bytes = beyond(failure.linear_page_bytes, tracked.linear);
     oom.unmapped_address_bytes = beyond(failure.reserved_addresses, tracked.vmm);
     if (oom.driver_free_bytes) oom.largest_fit_bytes = *oom.driver_free_bytes / kPage * kPage;
-    for (const ArenaTable::Then& then : failure.pools) oom.pools.push_back(pool_then(then));
+    for (const ArenaTable::Snapshot& snapshot : failure.arenas)
+      oom.arenas.push_back(arena_snapshot(snapshot));
     if (failure.ledger)
       oom.ledger = ledger_view(*failure.ledger, [this](uint64_t ticks) { return to_ns(ticks); });
+  }
+
+  static void add_host_limit(const HostFailedEvent& failed, OutOfMemory& oom) {
+    oom.result = kNoHostMemory;
+    oom.host_limit_bytes = failed.limit_bytes;
+    oom.host_limit_used_bytes = failed.used;
+    switch (failed.limit) {
+      case GPUPEAK_LIMIT_ADDRESSES:
+        oom.host_limit = "the limit of the process's addresses (RLIMIT_AS, ulimit -v)";
+        break;
+      case GPUPEAK_LIMIT_DATA:
+        oom.host_limit = "the limit of the process's data (RLIMIT_DATA, ulimit -d)";
+        break;
+      case GPUPEAK_LIMIT_COMMIT:
+        oom.host_limit = "what the machine commits at most (vm.overcommit_memory is 2)";
+        break;
+      default:
+        break;
+    }
   }
 
   OutOfMemory refused_by_driver(const FailedAllocation& failure) {
@@ -110,8 +130,10 @@ class Failures {
     oom.on_host = event.kind != GPUPEAK_KIND_NONE && !is_device_kind(event.kind);
     oom.only_addresses = event.kind == GPUPEAK_KIND_VMM_VA;
     oom.of_driver_pool = event.kind == GPUPEAK_KIND_POOL;
+    if (failure.host) add_host_limit(*failure.host, oom);
     oom.for_driver = event.kind == GPUPEAK_KIND_NONE && event.bytes == 0;
     oom.figures_are_whole = failure.whole;
+    oom.refused_by_run_limit = event.by_run_limit;
     add_total(oom);
     add_room_left(failure, oom);
     oom.phase = by_site_.phase_name(failure.phase);
@@ -125,10 +147,10 @@ class Failures {
     return oom;
   }
 
-  OutOfMemory refused_by_pool(const ArenaTable::Failure& failure) {
+  OutOfMemory refused_by_arena(const ArenaTable::Failure& failure) {
     OutOfMemory oom;
     oom.time_ns = to_ns(failure.ticks);
-    oom.refused_by = pool_then(failure.then);
+    oom.refused_by = arena_snapshot(failure.snapshot);
     oom.api = oom.refused_by->name;
     if (failure.device >= 0) oom.device = failure.device;
     oom.on_host = failure.device < 0;
@@ -141,27 +163,28 @@ class Failures {
       oom.driver_total_bytes = failure.event.total;
     }
     add_total(oom);
-    oom.unmapped_address_bytes = failure.asker.unmapped_addresses;
+    oom.unmapped_address_bytes = failure.requester.unmapped_addresses;
     take_over_driver_refusals(failure, oom);
-    oom.phase = by_site_.phase_name(failure.asker.phase);
-    oom.title = by_site_.site_title(failure.asker.stack);
+    oom.phase = by_site_.phase_name(failure.requester.phase);
+    oom.title = by_site_.site_title(failure.requester.stack);
     oom.holders = holders_of(failure);
     oom.growth = growth_until(oom);
     return oom;
   }
 
-  /// Before a pool refuses, it asks the driver, gives back what it can, and asks again. So what the
-  /// driver refused this thread since the pool last answered a request was for this one.
+  /// Before an arena refuses, it asks the driver, gives back what it can, and asks again. So what
+  /// the driver refused this thread since the arena last answered a request was for this one.
   void take_over_driver_refusals(const ArenaTable::Failure& failure, OutOfMemory& oom) {
     if (failure.device < 0) return;
     const FailedAllocation* last = nullptr;
     for (const FailedAllocation& refused : replay_.device().failures()) {
       const bool before = refused.ticks > failure.since_ticks && refused.ticks <= failure.ticks;
-      if (!before || refused.tid != failure.asker.tid || refused.event.device != failure.device)
+      if (!before || refused.tid != failure.requester.tid || refused.event.device != failure.device)
         continue;
       ++oom.driver_refusals;
       oom.driver_asked_bytes = refused.event.bytes;
-      failures_[shown_.at(&refused)].told_by_pool = true;
+      failures_[shown_.at(&refused)].told_by_arena = true;
+      oom.refused_by_run_limit = refused.event.by_run_limit;
       last = &refused;
     }
     if (last == nullptr) return;
@@ -171,7 +194,7 @@ class Failures {
   }
 
   std::vector<Holder> holders_of(const ArenaTable::Failure& failure) {
-    std::map<std::pair<std::string, std::string>, Holder> rows;  // by title and kind
+    std::map<std::string, Holder> rows;
     for (const ArenaTable::Held& held : failure.holders) {
       const ArenaTable::Holder& holder = replay_.arenas().holders()[held.holder];
       const bool outside = holder.what == ArenaTable::What::kOutside;
@@ -179,11 +202,10 @@ class Failures {
       if (outside) {
         row = by_site_.holder({holder.outside, held.bytes, held.count}, false);
       } else {
-        row.title = pool_holder_title(replay_, by_site_, holder);
-        row.kind = failure.device < 0 ? "host.pooled" : "device.pooled";
-        if (holder.name == 0) row.module = by_site_.site_module(holder.stack);
+        row = arena_holder_row(replay_, by_site_, holder,
+                               failure.device < 0 ? "host.pooled" : "device.pooled");
       }
-      Holder& known = rows[{row.title, row.kind}];
+      Holder& known = rows[row_key(row)];
       const uint64_t bytes = known.bytes + held.bytes, count = known.count + held.count;
       known = std::move(row);
       known.bytes = bytes;
@@ -191,6 +213,7 @@ class Failures {
     }
     std::vector<Holder> holders;
     for (auto& [key, row] : rows) holders.push_back(std::move(row));
+    tell_apart(holders);
     std::stable_sort(holders.begin(), holders.end(),
                      [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
     if (holders.size() > top_) holders.resize(top_);

@@ -1,5 +1,5 @@
-// Requests that the driver or a pool refused, as the summary has them: what was asked for, what was
-// free, who held the rest, and why. analyze() calls it.
+// Requests that the driver or an arena refused, as the summary has them: what was asked for, what
+// was free, who held the rest, and why. analyze() calls it.
 #pragma once
 
 #include <vector>

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "collector/analyze/pool_peak.h"
+#include "collector/analyze/arena_peak.h"
 #include "collector/replay/replay.h"
 
 namespace gpupeak::collector {

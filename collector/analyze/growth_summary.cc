@@ -8,8 +8,8 @@
 #include <tuple>
 #include <utility>
 
+#include "collector/analyze/arena_summary.h"
 #include "collector/analyze/phase_summary.h"
-#include "collector/analyze/pool_summary.h"
 #include "collector/log/kinds.h"
 
 namespace gpupeak::collector {
@@ -71,9 +71,9 @@ class Growth {
 
   uint64_t last_failure_ticks() const {
     const auto& by_driver = replay_.device().failures();
-    const auto& by_pool = replay_.arenas().failures();
+    const auto& by_arena = replay_.arenas().failures();
     return std::max(by_driver.empty() ? 0 : by_driver.back().ticks,
-                    by_pool.empty() ? 0 : by_pool.back().ticks);
+                    by_arena.empty() ? 0 : by_arena.back().ticks);
   }
 
   void look_at(const GrowthTable::Track& track, size_t count) {
@@ -139,7 +139,7 @@ class Growth {
     const ArenaTable::Holder& holder = arenas.holders()[group];
     if (holder.what == ArenaTable::What::kOutside)
       return {holder.device, by_site_.site_title(sites.info(holder.outside).stack)};
-    return {arenas.arenas()[holder.arena].place, pool_holder_title(replay_, by_site_, holder)};
+    return {arenas.arenas()[holder.arena].place, arena_holder_title(replay_, by_site_, holder)};
   }
 
   static std::optional<Rise> rise_of(const std::vector<uint64_t>& numbers,

@@ -1,7 +1,6 @@
 #include "collector/analyze/kept_summary.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +10,7 @@
 #include <memory>
 #include <utility>
 
-#include "collector/log/cache_file.h"
+#include "collector/files/cache_file.h"
 #include "collector/rules/rule_book.h"
 #include "collector/summary/summary_bytes.h"
 #include "collector/symbols/symbol_files.h"
@@ -28,10 +27,6 @@ constexpr uint64_t kMostOfOne = kMostBytes / 4;
 constexpr std::chrono::seconds kSettled{2};
 /// What a server did not have it may have by now: libdebuginfod, too, asks again after so long.
 constexpr std::chrono::minutes kServersMiss{10};
-
-int64_t ns(const timespec& time) {
-  return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-}
 
 std::string canonical(const std::string& path) {
   std::error_code error;
@@ -113,20 +108,6 @@ FileState unpack_state(ByteUnpacker& in) {
 
 }  // namespace
 
-FileState state_of_file(std::string path) {
-  struct stat status {};
-  FileState state;
-  const bool there = stat(path.c_str(), &status) == 0;
-  state.path = std::move(path);
-  if (!there) return state;
-  state.device = status.st_dev;
-  state.inode = status.st_ino;
-  state.bytes = static_cast<uint64_t>(status.st_size);
-  state.modified_ns = ns(status.st_mtim);
-  state.changed_ns = ns(status.st_ctim);
-  return state;
-}
-
 KeptSummary::KeptSummary(const std::string& log, const Options& options, uint64_t worth_bytes)
     : path_(log),
       worth_bytes_(worth_bytes),
@@ -146,7 +127,7 @@ KeptSummary::KeptSummary(const std::string& log, const Options& options, uint64_
 
 std::string KeptSummary::file() const {
   const std::string folder = cache_folder(kFolder);
-  return folder.empty() ? folder : fmt::format("{}/{:016x}", folder, checksum(key_));
+  return folder.empty() ? folder : cache_entry(folder, key_);
 }
 
 std::optional<Summary> KeptSummary::find(Time now) const {
@@ -170,7 +151,7 @@ std::optional<Summary> KeptSummary::find(Time now) const {
 }
 
 bool KeptSummary::can_keep(const LogReader& log) {
-  if (log_.empty() || log.used_bytes() < worth_bytes_) return false;
+  if (log_.empty() || log.used_bytes() < worth_bytes_ || log.left_heap_out()) return false;
   if (access(cache_folder(kFolder).c_str(), W_OK | X_OK) != 0) return false;
   const auto now = Time::clock::now().time_since_epoch();
   const auto age = now - std::chrono::nanoseconds(files_.front().modified_ns);
@@ -210,8 +191,9 @@ void KeptSummary::keep(const Summary& summary) const {
 Summary kept_or_analyzed(const std::string& log, const Options& options, const Progress& progress) {
   KeptSummary kept(log, options);
   if (auto summary = kept.find()) return *std::move(summary);
-  auto reader = std::make_unique<const LogReader>(log, options.reading.sanitizer);
-  const bool keeps = kept.can_keep(*reader);
+  auto reader =
+      std::make_unique<const LogReader>(log, options.reading.sanitizer, options.reading.heap);
+  const bool keeps = options.keep && kept.can_keep(*reader);
   Options all = options;
   all.stacks = options.stacks || (keeps && with_stacks(options));
   Summary summary = analyze(*reader, log, all, progress);

@@ -12,18 +12,9 @@
 #include <vector>
 
 #include "collector/analyze/analyze.h"
+#include "collector/files/file_state.h"
 
 namespace gpupeak::collector {
-
-/// What tells whether a file, or that there is none, is as it was.
-struct FileState {
-  std::string path;
-  uint64_t device = 0, inode = 0, bytes = 0;
-  int64_t modified_ns = 0, changed_ns = 0;  ///< all 0: there is none
-
-  bool operator==(const FileState&) const = default;
-};
-FileState state_of_file(std::string path);
 
 class KeptSummary {
  public:
@@ -35,8 +26,8 @@ class KeptSummary {
   /// Of the log as it is now. `worth_bytes`: of a log; the summary of a shorter one is not kept.
   KeptSummary(const std::string& log, const Options& options, uint64_t worth_bytes = kWorthBytes);
 
-  /// As analyze() would make it, or with stacks besides; nullopt if none is kept, or something has
-  /// changed.
+  /// As analyze() would make it, or with stacks, or the heap, besides; nullopt if none is kept, or
+  /// something has changed.
   std::optional<Summary> find(Time now = Time::clock::now()) const;
   /// Whether the summary of this log can be kept. Asked before the log is read for it, so that what
   /// changes meanwhile is noticed.

@@ -1,12 +1,17 @@
 #include "collector/analyze/load_summary.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <optional>
 
 #include "collector/analyze/kept_summary.h"
+#include "collector/files/regular_file.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 
@@ -86,6 +91,21 @@ Metrics metrics_of(const Json& json) {
   return metrics;
 }
 
+SitePart part_of(const Json& json) {
+  SitePart part;
+  part.frame.function = text(json, "function");
+  part.frame.module = text(json, "module");
+  part.frame.file = text(json, "file");
+  part.frame.line = number<int>(json, "line");
+  part.frame.is_python = text(json, "language") == "python";
+  part.frame.name_source = parse_name_source(text(json, "name_source"));
+  part.run = number<uint32_t>(json, "frames");
+  const std::string offset = text(json, "offset");
+  part.of_library = part.run > 0 && offset.empty();
+  if (!offset.empty()) part.frame.offset = strtoull(offset.c_str(), nullptr, 16);
+  return part;
+}
+
 Holder holder_of(const Json& json) {
   Holder holder;
   holder.title = text(json, "site");
@@ -98,6 +118,7 @@ Holder holder_of(const Json& json) {
   holder.thread_id = maybe<uint32_t>(json, "thread");
   holder.temporary = number<bool>(json, "temporary");
   holder.error_bytes = maybe<uint64_t>(json, "error_bytes");
+  holder.parts = list(json, "parts", part_of);
   return holder;
 }
 
@@ -141,6 +162,7 @@ DeviceSummary device_of(const Json& json) {
           count(json, "total_bytes"),
           metrics_of(json),
           std::nullopt,
+          std::nullopt,
           std::nullopt};
 }
 
@@ -169,6 +191,7 @@ Quality quality_of(const Json& json) {
   Quality quality;
   quality.exact = number<bool>(json, "exact");
   quality.log_complete = number<bool>(json, "log_complete");
+  quality.heap_sample_bytes = maybe<uint64_t>(json, "heap_sample_bytes").value_or(0);
   quality.events = count(json, "events");
   quality.device_events = count(json, "device_events");
   quality.host_events = count(json, "host_events");
@@ -177,6 +200,86 @@ Quality quality_of(const Json& json) {
     return Warning{text(warning, "code"), text(warning, "message")};
   });
   return quality;
+}
+
+WholeRun::Sum sum_of(const Json& json) {
+  WholeRun::Sum sum;
+  sum.node = text(json, "node");
+  sum.name = text(json, "name");
+  sum.uuid = text(json, "uuid");
+  sum.ordinal = maybe<int32_t>(json, "ordinal");
+  sum.total_bytes = count(json, "total_bytes");
+  sum.peak_bytes = maybe<uint64_t>(json, "peak_bytes");
+  sum.error_bytes = maybe<uint64_t>(json, "error_bytes");
+  sum.sum_of_peaks_bytes = maybe<uint64_t>(json, "sum_of_peaks_bytes");
+  sum.peak_time_ns = number<int64_t>(json, "peak_time_ns");
+  return sum;
+}
+
+std::optional<WholeRun::Sum> maybe_sum(const Json& json, const char* name) {
+  const Json& value = field(json, name);
+  return value.is_null() ? std::nullopt : std::optional(sum_of(value));
+}
+
+WholeRun::Process process_of(const Json& json) {
+  WholeRun::Process process;
+  process.log = text(json, "log");
+  process.pid = number<uint32_t>(json, "pid");
+  process.rank = maybe<int32_t>(json, "rank");
+  process.program = text(json, "program");
+  process.started = number<bool>(json, "started");
+  process.devices = list(json, "devices", [](const Json& held) {
+    return WholeRun::OfDevice{count(held, "device"),
+                              count(held, "peak_bytes"),
+                              maybe<uint64_t>(held, "at_peak_bytes"),
+                              {}};
+  });
+  process.device_peak_bytes = maybe<uint64_t>(json, "device_peak_bytes");
+  process.host_peak_bytes = maybe<uint64_t>(json, "host_peak_bytes");
+  process.heap_peak_bytes = maybe<uint64_t>(json, "heap_peak_bytes");
+  process.forked = number<bool>(json, "forked");
+  process.rss_peak_bytes = maybe<uint64_t>(json, "rss_peak_bytes");
+  process.exact = number<bool>(json, "exact");
+  process.complete = number<bool>(json, "log_complete");
+  return process;
+}
+
+WholeRun::NotRecorded not_recorded_of(const Json& json) {
+  WholeRun::NotRecorded process;
+  process.pid = number<uint32_t>(json, "pid");
+  process.program = text(json, "program");
+  process.why = text(json, "why");
+  process.used_gpu = number<bool>(json, "used_gpu");
+  process.went_on = number<bool>(json, "went_on");
+  process.rss_bytes = maybe<uint64_t>(json, "rss_bytes");
+  process.held = list(json, "devices", [](const Json& held) {
+    return WholeRun::NotRecorded::Held{text(held, "name"), text(held, "uuid"),
+                                       count(held, "nvml_bytes")};
+  });
+  return process;
+}
+
+std::optional<WholeRun> whole_run_of(const Json& json) {
+  const Json& value = field(json, "whole_run");
+  if (value.is_null()) return std::nullopt;
+  WholeRun run;
+  run.log = text(value, "log");
+  run.is_recorded = number<bool>(value, "recorded_by_run");
+  run.watched = number<bool>(value, "descendants_watched");
+  run.lost_logs = count(value, "lost_logs");
+  run.processes = list(value, "processes", process_of);
+  run.lead = count(value, "lead");
+  if (run.lead >= run.processes.size()) refuse("the lead is no process");
+  run.devices = list(value, "devices", sum_of);
+  for (const WholeRun::Process& process : run.processes) {
+    for (const WholeRun::OfDevice& held : process.devices)
+      if (held.device >= run.devices.size()) refuse("a process's GPU is none of the run's");
+  }
+  run.all_devices = maybe_sum(value, "all_devices");
+  run.host = maybe_sum(value, "host");
+  run.not_recorded = list(value, "not_recorded", not_recorded_of);
+  run.metrics = metrics_of(value);
+  return run;
 }
 
 Summary summary_of(const Json& json, const std::string& name, const Sanitizer& sanitizer) {
@@ -207,15 +310,20 @@ Summary summary_of(const Json& json, const std::string& name, const Sanitizer& s
   summary.oom_count = count(json, "oom_count");
   summary.live_at_exit = list(json, "live_at_exit", holder_of);
   summary.quality = quality_of(field(json, "quality"));
+  summary.whole_run = whole_run_of(json);
   return summary;
 }
 
-/// Whether a file is JSON's: no log begins like this.
-bool begins_like_json(std::istream& file) {
-  return (file >> std::ws).peek() == '{';
-}
-
 }  // namespace
+
+bool begins_like_json(const std::string& path) {
+  const Descriptor file = open_regular(path);
+  char front[256];
+  const ssize_t got = file ? pread(file.get(), front, sizeof front, 0) : 0;
+  const std::string_view text(front, got > 0 ? static_cast<size_t>(got) : 0);
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text[first] == '{';
+}
 
 Summary summary_from_json(std::string_view content, const std::string& name,
                           const Sanitizer& sanitizer) {
@@ -231,11 +339,11 @@ Summary summary_from_json(std::string_view content, const std::string& name,
 }
 
 Summary load_summary(const std::string& path, const Options& options, const Progress& progress) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file || !begins_like_json(file)) return kept_or_analyzed(path, options, progress);
-  std::ostringstream content;
-  content << file.rdbuf();
-  Summary summary = summary_from_json(content.str(), path, options.reading.sanitizer);
+  if (!begins_like_json(path)) return kept_or_analyzed(path, options, progress);
+  constexpr uint64_t kMostJsonBytes = 256 << 20;
+  const std::optional<std::string> content = read_regular(path, kMostJsonBytes);
+  if (!content) throw LogError(escape(path) + " cannot be read: " + strerror(errno), 0);
+  Summary summary = summary_from_json(*content, path, options.reading.sanitizer);
   if (options.top > 0 && summary.grouped_by != group_by_name(options.by)) {
     throw UsageError(fmt::format(
         "the rows of {} are by {}, not by {}: make it anew with gpupeak "

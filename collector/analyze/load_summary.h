@@ -9,6 +9,9 @@
 
 namespace gpupeak::collector {
 
+/// Whether a file is JSON's: no log begins like this.
+bool begins_like_json(const std::string& path);
+
 /// By the file's content. `options` concern logs; what a JSON lists was settled when it was
 /// written. Throws LogError for what is neither, UsageError if rows are asked for and the JSON's
 /// are not those of `options.by`.

@@ -4,12 +4,10 @@
 #include <string>
 
 #include "collector/log/kinds.h"
+#include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
 namespace {
-
-constexpr uint8_t kSummedDeviceKinds[] = {GPUPEAK_KIND_LINEAR, GPUPEAK_KIND_POOL, GPUPEAK_KIND_VMM,
-                                          GPUPEAK_KIND_ARRAY, GPUPEAK_KIND_GRAPH};
 
 uint64_t scope_peak(const Replay& replay, const std::string& name) {
   const ScopeId* scope = replay.sites().find_scope(name);
@@ -20,7 +18,7 @@ uint64_t scope_peak(const Replay& replay, const std::string& name) {
 uint64_t sum_of_device_peaks(const Replay& replay) {
   uint64_t sum = 0;
   for (uint32_t device = 0; device < GPUPEAK_LOG_MAX_DEVICES; ++device)
-    sum += scope_peak(replay, "device:" + std::to_string(device));
+    sum += scope_peak(replay, ScopeKey::device(static_cast<int32_t>(device)).text());
   return sum;
 }
 
@@ -52,13 +50,13 @@ DeviceTotals device_totals(const Replay& replay, const GroupTotals& totals, int3
 
 /// Most that pools had in use, and what they held idle when the driver had handed out most. Null
 /// where no pool was seen; idle bytes of several devices are of several instants.
-void add_pool_metrics(const Replay& replay, int32_t device, Metrics& metrics) {
+void add_arena_metrics(const Replay& replay, int32_t device, Metrics& metrics) {
   const ArenaTable& table = replay.arenas();
   std::optional<uint64_t>& in_use = metrics["device.pool.in_use.peak_bytes"];
   std::optional<uint64_t>& idle = metrics["device.pool.idle_at_peak_bytes"];
-  const ScopeId* pooled = table.pooled_scope(device);
-  if (pooled == nullptr) return;
-  in_use = table.peaks().scope(*pooled).peak;
+  const ScopeId* in_arenas = table.in_arenas_scope(device);
+  if (in_arenas == nullptr) return;
+  in_use = table.peaks().scope(*in_arenas).peak;
   uint64_t sum = 0;
   int32_t only = -1;
   for (GroupId group = 0; group < table.holders().size(); ++group) {
@@ -74,20 +72,21 @@ void add_pool_metrics(const Replay& replay, int32_t device, Metrics& metrics) {
   idle = sum;
 }
 
-/// What the counters page, which sees every block, bounds the estimate of a sample by: nothing that
-/// was asked for is larger than what was usable. None: nothing bounds it, or it is exact.
+/// The most usable bytes by the counters page, which sees every block, of a heap that was sampled:
+/// nothing that was asked for is larger. None: it was not counted, or each block is in the log.
 std::optional<uint64_t> heap_bound(const Replay& replay, const Coverage& coverage) {
   const uint64_t bound = replay.log().counters().heap.peak;
   const bool counted = coverage.heap_counters && bound != 0;  // 0: never written
   return if_covered(coverage.sampled && counted, bound);
 }
 
-/// In counters mode the counters page is all there is.
+/// Where not every block is in the log, by the counters page: exact, if of usable bytes. A limit on
+/// an estimate would be kept today and broken tomorrow.
 std::optional<uint64_t> heap_peak(const Replay& replay, const Coverage& coverage) {
-  if (!coverage.heap_events)
-    return if_covered(coverage.heap_counters, replay.log().counters().heap.peak);
-  const uint64_t peak = scope_peak(replay, "host/heap");
-  return std::min(peak, heap_bound(replay, coverage).value_or(peak));
+  if (!coverage.heap_events)  // usable bytes, which where the heap is only not read are no peak
+    return if_covered(coverage.heap_counters && !replay.log().left_heap_out(),
+                      replay.log().counters().heap.peak);
+  return heap_bound(replay, coverage).value_or(scope_peak(replay, "host/heap"));
 }
 
 /// The host's other kinds are exact beside a sample.
@@ -128,7 +127,7 @@ uint64_t heap_alloc_count(const Replay& replay, const GroupTotals& totals,
 }  // namespace
 
 Metrics device_metrics(const Replay& replay, const GroupTotals& totals, int32_t device) {
-  const std::string scope = device < 0 ? "device" : "device:" + std::to_string(device);
+  const std::string scope = ScopeKey::device(device).text();
   const DeviceTotals sums = device_totals(replay, totals, device);
   const auto reserved = replay.device().pool_reserved().find(device);
   Metrics metrics;
@@ -137,7 +136,8 @@ Metrics device_metrics(const Replay& replay, const GroupTotals& totals, int32_t 
   metrics["device.alloc_bytes"] = sums.alloc_bytes;
   metrics["device.alloc_count"] = sums.alloc_count;
   metrics["device.largest_alloc_bytes"] = replay.device().largest_alloc_bytes(device);
-  for (const uint8_t kind : kSummedDeviceKinds) {
+  for (uint8_t kind = GPUPEAK_FIRST_DEVICE_KIND; kind < GPUPEAK_KIND_LIMIT; ++kind) {
+    if (!counts_into_sum(kind)) continue;
     const std::string name{kind_name(kind)};
     metrics["device.kind." + name + ".peak_bytes"] = scope_peak(replay, scope + "/" + name);
   }
@@ -146,8 +146,47 @@ Metrics device_metrics(const Replay& replay, const GroupTotals& totals, int32_t 
   metrics["device.kind.vmm.reserved_va_bytes"] = scope_peak(replay, scope + "/vmm_va");
   metrics["device.managed.peak_bytes"] = scope_peak(replay, scope + "/managed");
   metrics["device.imported.peak_bytes"] = scope_peak(replay, scope + "/imported");
-  add_pool_metrics(replay, device, metrics);
+  add_arena_metrics(replay, device, metrics);
   return metrics;
+}
+
+/// What was resident at its highest, by cause: the parts' sum is the total. Of anonymous memory the
+/// kernel does not say whose it is: what malloc has free is taken to be resident, then what the
+/// program has in use of the heap, then its mappings; the rest has no cause.
+void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metrics) {
+  const ResidentEvent& event = replay.resident().event;
+  const bool known = event.rss > 0;
+  const auto take = [](uint64_t& from, uint64_t wanted) {
+    const uint64_t taken = std::min(from, wanted);
+    from -= taken;
+    return taken;
+  };
+  uint64_t left = event.rss;
+  const uint64_t files = take(left, event.files), shared = take(left, event.shared);
+  const uint64_t driver = take(left, event.driver), stacks = take(left, event.stacks);
+  const uint64_t log = take(left, event.log), own = take(left, event.own);
+  const bool heap_known = coverage.heap_counters && coverage.mappings;
+  const uint64_t mapped = replay.resident().mapped_bytes;
+  // Without malloc's word: what is neither in use nor the program's own mapping it may have kept.
+  const uint64_t in_use = event.heap + mapped;
+  const uint64_t kept = take(left, event.free_in_malloc_plus_1 > 0 ? event.free_in_malloc_plus_1 - 1
+                                   : left > in_use                 ? left - in_use
+                                                                   : 0);
+  const uint64_t heap = take(left, event.heap), mappings = take(left, mapped);
+  const auto say = [&](const char* name, bool covered, uint64_t bytes) {
+    metrics[std::string("host.resident.") + name] = if_covered(known && covered, bytes);
+  };
+  say("total_bytes", true, event.rss);
+  say("heap_bytes", heap_known, heap);
+  say("kept_by_malloc_bytes", heap_known, kept);
+  say("mappings_bytes", heap_known, mappings);
+  say("thread_stacks_bytes", true, stacks);
+  say("files_bytes", true, files);
+  say("shared_memory_bytes", true, shared);
+  say("driver_bytes", true, driver);
+  say("gpupeak_bytes", true, log + own);
+  say("unexplained_bytes", heap_known, left);
+  metrics["host.never_touched_bytes"] = if_covered(known && heap_known, in_use - heap - mappings);
 }
 
 Metrics process_metrics(const Replay& replay, const GroupTotals& totals, const Coverage& coverage) {
@@ -158,7 +197,7 @@ Metrics process_metrics(const Replay& replay, const GroupTotals& totals, const C
     metrics[metric] = if_covered(covers_scope(coverage, scope), scope_peak(replay, scope));
   };
   metrics["host.peak_bytes"] =
-      if_covered(covers_scope(coverage, "host"), host_peak(replay, coverage));
+      if_covered(coverage.host(), host_peak(replay, coverage));
   metrics["host.live_bytes"] = if_covered(coverage.host(), scope_live(replay, "host"));
   metrics["device.outside_phases.live_bytes"] = owned_bytes(replay, 0, kDeviceSide);
   metrics["host.outside_phases.live_bytes"] =
@@ -180,6 +219,8 @@ Metrics process_metrics(const Replay& replay, const GroupTotals& totals, const C
       if_covered(coverage.mappings && replay.brk_growth().peak > 0, replay.brk_growth().peak);
   const uint64_t rss = std::max(page.rss_peak_bytes, replay.rss().peak);
   metrics["host.rss.peak_bytes"] = if_covered(rss > 0, rss);
+  metrics["host.pss.peak_bytes"] = if_covered(replay.pss().peak > 0, replay.pss().peak);
+  add_resident(replay, coverage, metrics);
   metrics["tool.self_bytes"] = if_covered(page.self_bytes > 0, page.self_bytes);
   return metrics;
 }
@@ -210,7 +251,7 @@ std::vector<std::array<uint64_t, kPhaseSides>> phase_live_bytes(const Replay& re
 
 Metrics phase_metrics(const Phase& phase, const std::array<uint64_t, kPhaseSides>& alloc_counts,
                       const std::array<uint64_t, kPhaseSides>& live_bytes, bool kept_is_known,
-                      const Coverage& coverage) {
+                      bool covers_host) {
   Metrics metrics;
   const auto add = [&](const std::string& side, PhaseSide index, bool covered) {
     metrics[side + ".start_bytes"] = if_covered(covered, phase.start_bytes[index]);
@@ -224,7 +265,7 @@ Metrics phase_metrics(const Phase& phase, const std::array<uint64_t, kPhaseSides
     metrics[side + ".live_at_exit_bytes"] = if_covered(owns, live_bytes[index]);
   };
   add("device", kDeviceSide, true);
-  add("host", kHostSide, coverage.host());
+  add("host", kHostSide, covers_host);
   return metrics;
 }
 

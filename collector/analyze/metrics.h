@@ -26,6 +26,6 @@ std::vector<std::array<uint64_t, kPhaseSides>> phase_live_bytes(const Replay& re
 /// Start, peak and end of a phase; `alloc_counts` are its own.
 Metrics phase_metrics(const Phase& phase, const std::array<uint64_t, kPhaseSides>& alloc_counts,
                       const std::array<uint64_t, kPhaseSides>& live_bytes, bool kept_is_known,
-                      const Coverage& coverage);
+                      bool covers_host);
 
 }  // namespace gpupeak::collector

@@ -13,6 +13,7 @@ size_t NamesAhead::worth_threads(const LogReader& log) {
   constexpr size_t kMost = 4;
   // A shorter log is replayed before a file has been read.
   constexpr uint64_t kWorthBytes = 1 << 20;
+  if (log.left_heap_out()) return 0;
   const size_t processors = usable_processors();
   if (log.used_bytes() < kWorthBytes || processors <= kReplayThreads) return 0;
   // Servers of debug information are asked for what is shown, and for nothing else.

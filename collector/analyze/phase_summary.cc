@@ -37,6 +37,7 @@ class PhaseLister {
       PhaseSummary& out = entry.phase;
       out.name = by_site_.phase_name(id).value_or("");
       out.source = phase_source_name(phase.source);
+      out.of_library = by_site_.is_of_library(id);
       out.parent = by_site_.phase_name(phase.parent);
       out.depth = depths[id];
       out.count = phase.count;
@@ -51,7 +52,7 @@ class PhaseLister {
       }
       out.open_ns = duration_ns(phase.open_ticks);
       out.metrics = phase_metrics(phase, alloc_counts[id], live[id],
-                                  replay_.phases().kept_is_known(), coverage_);
+                                  replay_.phases().kept_is_known(), covers_host(phase));
       out.instances = instances(phase);
       out.biggest_new_device_site = biggest_new_site(biggest_device[id]);
       if (coverage_.host()) out.biggest_new_host_site = biggest_new_site(biggest_host[id]);
@@ -77,6 +78,13 @@ class PhaseLister {
       most_held = of.biggest_bytes;
     }
     return biggest;
+  }
+
+  /// A window is a range of ours: there the heap was recorded, whatever was before.
+  bool covers_host(const Phase& phase) const {
+    const bool is_window =
+        coverage_.windows && phase.is_range && phase.source == GPUPEAK_PHASE_AUTO;
+    return coverage_.host() || is_window;
   }
 
   std::optional<Holder> biggest_new_site(GroupId biggest) {
@@ -110,7 +118,7 @@ class PhaseLister {
         return to;
       };
       out.device = side(kDeviceSide);
-      if (coverage_.host()) out.host = side(kHostSide);
+      if (covers_host(phase)) out.host = side(kHostSide);
     }
     return found;
   }

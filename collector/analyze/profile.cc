@@ -22,7 +22,7 @@ constexpr size_t kMaxCalls = 4 * GPUPEAK_MAX_FRAMES;
 Profile::Profile(const std::string& path, const Progress& progress, ReplayObserver* observer,
                  const Reading& reading)
     : path_(path),
-      log_(path, reading.sanitizer),
+      log_(path, reading.sanitizer, reading.heap),
       replay_(log_, observer),
       coverage_(coverage_of(log_)),
       symbolizer_(log_.definitions(), reading.search, &log_.symbols(), &builtin_name_rules()),
@@ -96,12 +96,14 @@ std::vector<Contribution> Profile::live(ScopeId scope) const {
 
 std::vector<Call> Profile::calls(uint32_t stack) {
   const std::vector<StackNode>& nodes = definitions().nodes();
+  const bool python = has_python(stack);
   std::vector<Call> calls;
   for (uint32_t node = stack; node != 0 && calls.size() < kMaxCalls; node = nodes[node].parent) {
     const ResolvedAddress& resolved = symbolizer_.resolve(node);
     for (size_t i = 0; i < resolved.frames.size(); ++i) {
       if (resolved.frames[i].module.starts_with(kOwnModule)) continue;
-      calls.push_back({&resolved.frames[i], resolved.function_ids[i]});
+      if (python && resolved.roles[i].interpreter) continue;
+      calls.push_back({&resolved.frames[i], resolved.function_ids[i], resolved.place_ids[i]});
     }
   }
   return calls;

@@ -21,6 +21,7 @@ namespace gpupeak::collector {
 struct Call {
   const Frame* frame;
   uint32_t function;  ///< equal for equal functions
+  uint32_t place;     ///< equal for equal lines; 0: none is known
 };
 
 class Profile {
@@ -59,7 +60,10 @@ class Profile {
   /// What of it was live in the end.
   std::vector<Contribution> live(ScopeId scope) const;
   bool counts_into(GroupId group, ScopeId scope) const;
-  /// Innermost first, without our own hooks and wrappers; empty for a block without a stack.
+  /// Whether the stack has frames of Python.
+  bool has_python(uint32_t stack) const { return titles_.has_python(stack); }
+  /// Innermost first, without our own hooks and wrappers, nor the interpreter's code where Python's
+  /// frames are known; empty for a block without a stack.
   std::vector<Call> calls(uint32_t stack);
 
   /// Nanoseconds since the log's start.

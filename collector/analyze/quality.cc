@@ -3,9 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <string>
 
+#include "collector/log/log_process.h"
+#include "collector/log/run_limit.h"
+#include "collector/summary/run_text.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/scope_key.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -15,6 +21,10 @@ constexpr uint64_t kHeapSlackBytesPerThread = 64 << 10;
 /// "1 event", "2 events".
 std::string counted(uint64_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+std::string size_and_bytes(uint64_t bytes) {
+  return fmt::format("{} ({} bytes)", size_text(bytes), bytes);
 }
 
 class QualityReport {
@@ -55,6 +65,9 @@ class QualityReport {
     quality_.events = stream.events;
     quality_.device_events = stream.device_events;
     quality_.host_events = stream.host_events;
+    if (replay_.log().left_heap_out())
+      quality_.host_events += page_.heap_alloc_count + page_.heap_free_count;
+    quality_.slow_clock = has(GPUPEAK_Q_NO_TSC);
     quality_.dropped_events = page_.dropped_events + stream.missing_device_events;
     quality_.truncated_stacks = page_.truncated_stacks;
     quality_.unmatched_frees = replay_.troubles().unmatched_device_frees;
@@ -68,12 +81,7 @@ class QualityReport {
     if (page_.dropped_events > 0) {
       warn_inexact("GP001", counted(page_.dropped_events, "event") + " could not be recorded");
     }
-    if (page_.ended == 0) {
-      quality_.log_complete = false;
-      warn("GP002",
-           "the log has no end (killed, left by exec or a bare system call, or still running): "
-           "figures hold up to its last event");
-    }
+    if (page_.ended == 0) end_without_handlers();
     const uint64_t corrupt = damage.corrupt_chunks + stream.corrupt_chunks;
     if (corrupt + damage.cut_chunks + damage.missing_chunks > 0) {
       quality_.log_complete = false;
@@ -94,8 +102,10 @@ class QualityReport {
                         " of kinds that this gpupeak does not know were skipped");
     }
     if (has(GPUPEAK_Q_DISK_FULL)) {
-      warn_inexact("GP007",
-                   "the log could not grow (disk full, file size limit, or a sandbox forbids it)");
+      warn_inexact("GP007", gaps() +
+                                "the log could not grow (disk full, quota, file size limit, "
+                                "too little memory or too many mappings, or a sandbox forbids "
+                                "it)");
     }
     if (has(GPUPEAK_Q_DEVICE_TABLE_FULL)) {
       warn_inexact("GP008", "the table of live device memory was full: device events were lost");
@@ -109,6 +119,45 @@ class QualityReport {
       warn_inexact("GP010", counted(page_.early_calls, "allocator call") +
                                 " before the log was open not seen");
     }
+  }
+
+  /// When nothing could be recorded, as the library noted it once that was over.
+  std::string gaps() const {
+    std::string text;
+    size_t count = 0;
+    for (const auto& [key, value] : replay_.log().definitions().facts()) {
+      unsigned long long begin = 0, end = 0;
+      if (key != "log.gap" || sscanf(value.c_str(), "%llu %llu", &begin, &end) != 2) continue;
+      constexpr size_t kMostShown = 3;
+      const uint64_t start = replay_.log().header().start_monotonic_ns;
+      if (begin < start || end < begin || ++count > kMostShown) continue;
+      text += fmt::format("{}+{:.3f} s to +{:.3f} s", count == 1 ? "from " : ", ",
+                          static_cast<double>(begin - start) / 1e9,
+                          static_cast<double>(end - start) / 1e9);
+    }
+    if (count > 3) text += fmt::format(" and {} times more", count - 3);
+    return text.empty() ? text : text + " ";
+  }
+
+  /// `run` sees how a process ends that does not pass its exit handlers: by a bare system call it
+  /// ends as others do, and each event is in the log by then.
+  void end_without_handlers() {
+    if (page_.exit_kind == GPUPEAK_EXIT_CODE) return;
+    quality_.log_complete = false;
+    if (page_.exit_kind == GPUPEAK_EXIT_SIGNAL) {
+      quality_.log_end = LogEnd::kKilled;
+      warn("GP031", fmt::format("the process was ended by {}: figures hold up to then",
+                                signal_name(page_.exit_code)));
+      return;
+    }
+    const bool runs = state_of(replay_.log().header(), page_) == LogState::kRunning;
+    quality_.log_end = runs ? LogEnd::kRunning : LogEnd::kUnknown;
+    if (runs)
+      warn("GP060", "the program is still running: figures are those of now");
+    else
+      warn("GP002",
+           "the log has no end (killed, or left by exec; recorded without `gpupeak run` nobody saw "
+           "how): figures hold up to its last event");
   }
 
   /// What the process ran before it became this program by exec, or after.
@@ -135,10 +184,59 @@ class QualityReport {
     }
   }
 
+  /// Of each window what was there before; of many the first ones.
+  void windows() {
+    constexpr size_t kMost = 3;
+    const std::vector<Window>& windows = replay_.windows();
+    const ClockMap& clock = replay_.log().clock();
+    const auto at = [&](uint64_t ticks) { return static_cast<double>(clock.to_ns(ticks)) / 1e9; };
+    std::string text;
+    for (size_t i = 0; i < std::min(windows.size(), kMost); ++i) {
+      const Window& window = windows[i];
+      text += fmt::format("{} +{:.2f} s {}: {} were held before", i == 0 ? "" : ";",
+                          at(window.begin_ticks),
+                          window.has_ended ? fmt::format("to +{:.2f} s", at(window.end_ticks))
+                                           : std::string("on"),
+                          size_and_bytes(window.before_bytes));
+      if (window.has_ended && window.mode == GPUPEAK_HOST_FULL)
+        text += fmt::format(", {} of it freed meanwhile", size_and_bytes(window.freed_bytes));
+    }
+    if (windows.size() > kMost) text += fmt::format("; {} more", windows.size() - kMost);
+    warn_heap_inexact(
+        "GP058",
+        fmt::format("the heap was recorded in {} (phase recording): holders and figures of the host "
+                    "are of what was allocated there, by whom the rest was is not known; the "
+                    "heap's peak is from counters.{}",
+                    windows.size() == 1 ? "one window" : fmt::format("{} windows", windows.size()),
+                    text));
+  }
+
+  /// By design, and no loss: what was counted is exact.
+  void counted_child() {
+    std::string how = "without call sites";
+    if (!replay_.windows().empty()) {
+      const Window& first = replay_.windows().front();
+      how = fmt::format(
+          "and recorded from +{:.2f} s on, when {} were held that have no call site",
+          static_cast<double>(replay_.log().clock().to_ns(first.begin_ticks)) / 1e9,
+          size_and_bytes(first.before_bytes));
+    }
+    warn("GP053", fmt::format("a child process: its heap was counted from its start, usable "
+                              "bytes within {} KiB a thread, {} (--children all: recorded from its "
+                              "start)",
+                              kHeapSlackBytesPerThread >> 10, how));
+  }
+
   void coverage() {
     const gpupeak_file_header& header = replay_.log().header();
-    if (header.host_mode == GPUPEAK_HOST_OFF) {
+    if (replay_.log().left_heap_out()) {
+      quality_.heap_not_read = true;
+    } else if ((header.flags & GPUPEAK_FLAG_COUNTED) != 0) {
+      counted_child();
+    } else if (header.host_mode == GPUPEAK_HOST_OFF) {
       warn("GP011", "host memory was not measured (GPUPEAK_HOST=off)");
+    } else if (coverage_.windows) {
+      windows();
     } else if (header.host_mode == GPUPEAK_HOST_COUNTERS) {
       warn_heap_inexact("GP012",
                         fmt::format("heap peak from counters (GPUPEAK_HOST=counters): usable "
@@ -157,17 +255,18 @@ class QualityReport {
                   ? fmt::format("from +{:.2f} s on", static_cast<double>(clock.to_ns(*since)) / 1e9)
                   : "at the end",
               replay_.heap().sample_bytes()));
-    } else if (coverage_.sampled) {
-      warn_heap_inexact("GP013",
-                        fmt::format("heap figures are estimates from a sample of one block in "
-                                    "{} bytes (GPUPEAK_HOST=sampled)",
-                                    header.sample_bytes));
     }
-    if ((header.flags & GPUPEAK_FLAG_FORKED) != 0) {
+    if (coverage_.sampled) quality_.heap_sample_bytes = replay_.heap().sample_bytes();
+    const bool late = (header.flags & GPUPEAK_FLAG_LATE_START) != 0;
+    if ((header.flags & GPUPEAK_FLAG_FORKED) != 0 && !late) {
+      warn("GP014",
+           "a forked child: its host memory is what it has allocated since the fork; what it "
+           "has from its parent is not in it");
+    } else if ((header.flags & GPUPEAK_FLAG_FORKED) != 0) {
       warn("GP014",
            "recording began in a forked child: host memory inherited from its parent is "
            "unseen, host sums are not given");
-    } else if ((header.flags & GPUPEAK_FLAG_LATE_START) != 0) {
+    } else if (late) {
       warn("GP015",
            "recording began after the process had run a while: earlier host memory is "
            "unseen, host sums are not given");
@@ -178,11 +277,17 @@ class QualityReport {
            "is unseen");
       quality_.hooks_missing.emplace_back("malloc");
     }
+    if (has(GPUPEAK_Q_SECOND_MALLOC)) {
+      warn_heap_inexact("GP052",
+                        "the program uses an allocator beside malloc (tcmalloc, mimalloc, jemalloc "
+                        "or oneTBB's) of which some calls could not be hooked: what it hands out "
+                        "is unseen");
+      quality_.hooks_missing.emplace_back("allocator");
+    }
     missing_hooks();
     if (has(GPUPEAK_Q_NO_DRIVER))
       warn("GP017", "CUDA was asked for, but libcuda.so.1 did not load");
     if (has(GPUPEAK_Q_BAD_ENVIRONMENT)) warn("GP018", "a GPUPEAK_* variable was not understood");
-    if (has(GPUPEAK_Q_NO_TSC)) warn("GP019", "no invariant TSC: times were taken the slow way");
   }
 
   /// A newer driver's functions. What the program did not ask for it cannot have called.
@@ -223,8 +328,8 @@ class QualityReport {
   void python() {
     if (has(GPUPEAK_Q_PYTHON_OFF)) {
       const Definitions& definitions = replay_.log().definitions();
-      const std::string version = escape(definitions.fact("python"));
-      const std::string trouble = definitions.shown(definitions.fact("python.off"));
+      const std::string version = definitions.shown_fact("python");
+      const std::string trouble = definitions.shown_fact("python.off");
       warn("GP040", fmt::format("call sites have no Python frames: {}{}", trouble,
                                 version.empty() ? "" : " (Python " + version + ")"));
     }
@@ -255,18 +360,32 @@ class QualityReport {
                " that match nothing ignored: frees of what was never handed out, or arenas "
                "that were never created");
     }
-    warn_of_pools();
+    warn_of_arenas();
+    warn_of_limits();
     for (const std::string& problem : replay_.nodes().problems()) warn("GP051", problem);
     compare_with_counters();
     if (page_.ended != 0 && page_.exit_kind == GPUPEAK_EXIT_SIGNAL) {
-      warn("GP031", fmt::format("the process was ended by signal {}", page_.exit_code));
+      warn("GP031", "the process was ended by " + signal_name(page_.exit_code));
+    }
+  }
+
+  void warn_of_limits() {
+    const Definitions& definitions = replay_.log().definitions();
+    for (const DeviceInfo& device : definitions.devices()) {
+      const std::optional<RunLimit> limit = run_limit(definitions, device.ordinal);
+      if (!limit || limit->holds) continue;
+      const bool integrated = (device.memory & GPUPEAK_MEMORY_INTEGRATED) != 0;
+      warn("GP054", fmt::format("the limit of {} did not hold for GPU {}, which {}",
+                                size_text(limit->bytes, {}), device.ordinal,
+                                integrated ? "has the host's memory"
+                                           : "has " + size_text(limit->real_bytes, {})));
     }
   }
 
   /// An allocator's own totals are a second account of what we saw of it.
-  void warn_of_pools() {
+  void warn_of_arenas() {
     const Definitions& definitions = replay_.log().definitions();
-    if (const std::string why = definitions.shown(definitions.fact("pools.off")); !why.empty()) {
+    if (const std::string why = definitions.shown_fact("pools.off"); !why.empty()) {
       warn("GP049", "what a framework's allocator hands out is not seen: " + why);
     }
     for (const ArenaTable::Arena& arena : replay_.arenas().arenas()) {
@@ -288,7 +407,8 @@ class QualityReport {
     if (others_inexact_ || page_.ended == 0) return;
     const uint32_t devices = std::min<uint32_t>(page_.device_count, GPUPEAK_LOG_MAX_DEVICES);
     for (uint32_t i = 0; i < devices; ++i) {
-      const ScopeId* scope = replay_.sites().find_scope("device:" + std::to_string(i));
+      const ScopeId* scope =
+          replay_.sites().find_scope(ScopeKey::device(static_cast<int32_t>(i)).text());
       const uint64_t replayed = scope != nullptr ? replay_.peaks().scope(*scope).peak : 0;
       const uint64_t counted_peak = page_.device[i].total.peak;
       if (replayed == counted_peak) continue;

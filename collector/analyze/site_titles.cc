@@ -10,21 +10,11 @@
 #include "collector/text/title_text.h"
 
 namespace gpupeak::collector {
+namespace {
 
-std::string frame_title(const Frame& frame) {
-  if (frame.is_python) {
-    const std::string place = frame.line > 0 ? fmt::format(":{}", frame.line) : "";
-    return frame_name(frame) + place;
-  }
-  return frame.function.empty() ? frame_name(frame) : short_function_name(frame.function);
-}
+constexpr uint32_t kFirstInterned = UINT32_C(1) << 31;
 
-std::string frame_name(const Frame& frame) {
-  if (frame.is_python) return fmt::format("{} {}", frame.function, frame.module);
-  if (!frame.function.empty()) return frame.function;
-  if (!frame.module.empty()) return fmt::format("{}+{:#x}", frame.module, frame.offset);
-  return fmt::format("{:#x}", frame.address);
-}
+}  // namespace
 
 SiteTitles::SiteTitles(const Definitions& definitions, Symbolizer& symbolizer)
     : definitions_(definitions), symbolizer_(symbolizer) {
@@ -34,8 +24,7 @@ SiteTitles::SiteTitles(const Definitions& definitions, Symbolizer& symbolizer)
 
 /// Numbers apart from those of functions, for what is no function.
 uint32_t SiteTitles::intern(std::string text) {
-  constexpr uint32_t kFirst = UINT32_C(1) << 31;
-  const auto next = kFirst + static_cast<uint32_t>(interned_.size());
+  const auto next = kFirstInterned + static_cast<uint32_t>(interned_.size());
   return interned_.try_emplace(std::move(text), next).first->second;
 }
 
@@ -89,7 +78,7 @@ size_t SiteTitles::SiteHash::operator()(const Site& site) const {
   uint64_t mixed = 0;
   for (size_t i = 0; i < site.frame_count; ++i) {
     const TitlePart& part = site.parts[i];
-    const uint64_t rest = uint64_t{part.run} << 33 | uint64_t{part.with_line} << 32 | part.id;
+    const uint64_t rest = uint64_t{part.run + part.place} << 32 | part.id;
     mixed = (mixed ^ reinterpret_cast<uintptr_t>(part.frame)) * UINT64_C(0x9e3779b97f4a7c15);
     mixed = (mixed ^ mixed >> 32 ^ rest) * UINT64_C(0x9e3779b97f4a7c15);
     mixed ^= mixed >> 32;
@@ -131,7 +120,9 @@ void SiteTitles::add(Candidates& to, const ResolvedAddress& resolved, size_t i) 
     return;
   }
   const uint32_t run = unnamed && !frame.module.empty() ? 1 : 0;
-  to.push_back({{&frame, resolved.function_ids[i], run}, false, resolved.roles[i].landmark});
+  to.push_back({{&frame, resolved.function_ids[i], resolved.place_ids[i], run},
+                false,
+                resolved.roles[i].landmark});
 }
 
 /// Frames outside of ourselves that are no plumbing, innermost first, up to what started the
@@ -191,11 +182,7 @@ SiteTitles::Site SiteTitles::make_native_site(const Candidates& found) {
     // Behind a name, frames without one are no help.
     if (next->part.run == 0 || found[first].part.run > 0) site.add(next->part);
   }
-  if (own != found.end()) {
-    site.add(own->part);
-    TitlePart& last = site.parts[site.frame_count - 1];
-    last.with_line = last.frame->line > 0;
-  }
+  if (own != found.end()) site.add(own->part);
   return site;
 }
 
@@ -216,7 +203,7 @@ SiteTitles::Site SiteTitles::make_python_site(uint32_t stack, Candidates& scratc
   const Site leaf = make_native_site(scratch);
   if (leaf.frame_count > 0) site.add(leaf.parts[0]);
   const auto add = [&](const ResolvedAddress* resolved) {
-    site.add({&resolved->frames[0], resolved->function_ids[0]});
+    site.add({&resolved->frames[0], resolved->function_ids[0], resolved->place_ids[0]});
   };
   const auto own = std::find_if(python.begin(), python.end(), [](const ResolvedAddress* resolved) {
     return !is_installed_python(resolved->frames[0].file);
@@ -233,42 +220,17 @@ SiteTitles::Site SiteTitles::make_site(uint32_t stack, Candidates& scratch) cons
   return make_native_site(scratch);
 }
 
-/// `libx.so+0x1234 (4 frames)` where the address is all there is, else `libx.so (4 frames)`.
-std::string SiteTitles::part_title(const TitlePart& part) {
-  std::string title = frame_title(*part.frame);
-  if (part.run > 0 && part.id >= UINT32_C(1) << 31) title = part.frame->module;
-  if (part.run > 1) title += fmt::format(" ({} frames)", part.run);
-  if (part.with_line && !part.frame->is_python) {
-    const std::string& file = part.frame->file;
-    title += fmt::format(" {}:{}", file.substr(file.rfind('/') + 1), part.frame->line);
+std::vector<SitePart> SiteTitles::parts(const Site& site) {
+  std::vector<SitePart> parts;
+  for (size_t i = 0; i < site.frame_count; ++i) {
+    const TitlePart& part = site.parts[i];
+    parts.push_back({*part.frame, part.run, part.run > 0 && part.id >= kFirstInterned});
   }
-  return title;
+  return parts;
 }
 
 std::string SiteTitles::title(uint32_t stack) {
-  const Site& named = site(stack);
-  if (named.frame_count == 0) return std::string(kNoStack);
-  std::string title = part_title(named.parts[0]);
-  for (size_t i = 1; i < named.frame_count; ++i) {
-    title += kArrow;
-    title += part_title(named.parts[i]);
-  }
-  return title;
-}
-
-/// With whole names and places, for rows whose titles would be alike.
-std::string SiteTitles::whole_title(const Site& site) {
-  std::string title;
-  for (size_t i = 0; i < site.frame_count; ++i) {
-    const Frame& frame = *site.parts[i].frame;
-    if (i > 0) title += kArrow;
-    title += frame_name(frame);
-    if (frame.is_python) title += fmt::format(":{}", frame.line);
-    if (!frame.is_python && !frame.function.empty()) {
-      title += fmt::format(" {}+{:#x}", frame.module, frame.offset);
-    }
-  }
-  return title;
+  return site_title(parts(site(stack)));
 }
 
 std::string SiteTitles::module(uint32_t stack) {

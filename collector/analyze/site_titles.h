@@ -9,7 +9,8 @@
 //   main, __libc_start_main       my_program         what starts a thread ends the search
 //
 // comes "BFCArena::Reserve ← Gemm<float>::PrePack ← run_model main.cc:41". Where Python's lines are
-// known, they take the place of the native frames around them.
+// known, they take the place of the native frames around them. Sites are told apart by the
+// functions of their titles and by the lines of these.
 #pragma once
 
 #include <array>
@@ -21,19 +22,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "collector/summary/site_title.h"
 #include "collector/symbols/symbolizer.h"
 
 namespace gpupeak::collector {
 
-/// The title of blocks without a stack.
-inline constexpr std::string_view kNoStack = "(no stack)";
 /// Modules of this name are the preload itself.
 inline constexpr std::string_view kOwnModule = "libgpupeak";
-
-/// The function without its parameters; where it is not known, module and offset.
-std::string frame_title(const Frame& frame);
-/// The same with the whole name of the function; of a Python frame without its line.
-std::string frame_name(const Frame& frame);
 
 class SiteTitles {
  public:
@@ -42,9 +37,9 @@ class SiteTitles {
   /// One part of a title: a frame, or a run of frames of one library that have no names.
   struct TitlePart {
     const Frame* frame = nullptr;
-    uint32_t id = 0;         ///< equal for parts that are alike
-    uint32_t run = 0;        ///< frames that it stands for; 0: one that has a name
-    bool with_line = false;  ///< with its place in the source, if that is known
+    uint32_t id = 0;     ///< equal for parts that are alike but for their line
+    uint32_t place = 0;  ///< equal for equal lines; 0: none is known
+    uint32_t run = 0;    ///< frames that it stands for; 0: one that has a name
     bool operator==(const TitlePart&) const = default;
   };
   /// What a stack is called: its first frame that means something, the nearest one around it, and
@@ -62,6 +57,8 @@ class SiteTitles {
 
   /// So that site() knows these stacks. On several processors where they are many.
   void prepare(std::span<const uint32_t> stacks);
+  /// Whether the stack has frames of Python.
+  bool has_python(uint32_t stack) const;
   /// Stays valid until the end.
   const Site& site(uint32_t stack);
   std::string title(uint32_t stack);
@@ -70,9 +67,8 @@ class SiteTitles {
   /// A number for what is no function, apart from those of functions.
   uint32_t intern(std::string text);
 
-  static std::string part_title(const TitlePart& part);
-  /// With whole names and places, for rows whose titles would be alike.
-  static std::string whole_title(const Site& site);
+  /// For who shows it.
+  static std::vector<SitePart> parts(const Site& site);
 
  private:
   /// A frame that a title may show.
@@ -93,7 +89,6 @@ class SiteTitles {
   void take_all_frames(uint32_t stack, Candidates& found) const;
   static Site make_native_site(const Candidates& found);
   Site make_site(uint32_t stack, Candidates& scratch) const;
-  bool has_python(uint32_t stack) const;
   Site make_python_site(uint32_t stack, Candidates& scratch) const;
 
   void keep(uint32_t stack, Site site);

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "collector/analyze/pool_peak.h"
+#include "collector/analyze/arena_peak.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {

@@ -24,7 +24,8 @@ class Tagger {
 
   /// Equal for equal tags; 0: none.
   uint32_t tag(GroupId group);
-  /// Of what a pool has in use: also what the pool itself calls it. Of what is idle: which pool.
+  /// Of what an arena has in use: also what the arena itself calls it. Of what is idle: which
+  /// arena.
   uint32_t tag(const ArenaTable::Holder& holder);
   const std::string& name(uint32_t tag) const { return names_[tag]; }
   void prepare_ahead(std::span<const uint32_t> nodes, const std::stop_token& stop) {

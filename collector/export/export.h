@@ -14,6 +14,8 @@ namespace gpupeak::collector {
 struct ExportOptions {
   std::string scope;  ///< which memory; empty: Profile::scope chooses
   Progress progress;  ///< of formats that read the events once more
+  std::string run =
+      {};  ///< as logs_of_run() takes it: what that knows of the process; empty: nothing
 };
 
 void export_massif(Profile& profile, const ExportOptions& options, std::ostream& out);
@@ -34,6 +36,8 @@ struct ExportFormat {
   bool binary;  ///< nothing for a terminal
   void (*write)(Profile&, const ExportOptions&, std::ostream&);
   void (*write_file)(Profile&, const ExportOptions&, const std::string&);  ///< if not `write`
+  std::string_view alias = {};                                             ///< another name for it
+  bool packed = false;                                                     ///< compressed already
 };
 
 std::span<const ExportFormat> export_formats();

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "collector/export/export.h"
+#include "collector/summary/site_title.h"
 
 namespace gpupeak::collector {
 

@@ -11,6 +11,7 @@
 #include "collector/export/export.h"
 #include "collector/replay/prefetch.h"
 #include "collector/replay/zeroed_table.h"
+#include "collector/summary/site_title.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
@@ -154,8 +155,11 @@ class Heaptrack : public ReplayObserver {
     return number;
   }
 
-  bool is_ours(uint32_t node) {
-    return profile_.symbolizer().resolve(node).frames.front().module.starts_with(kOwnModule);
+  /// Our own code, and the interpreter's where the log has Python's frames.
+  bool is_left_out(uint32_t node) {
+    const ResolvedAddress& resolved = profile_.symbolizer().resolve(node);
+    return resolved.frames.front().module.starts_with(kOwnModule) ||
+           (has_python_ && resolved.is_interpreter());
   }
 
   /// Callers are defined before those they call; a stack may be as deep as the log likes, so no
@@ -168,7 +172,7 @@ class Heaptrack : public ReplayObserver {
     for (; node != 0 && traces_[node] == 0; node = nodes[node].parent) missing.push_back(node);
     for (auto next = missing.rbegin(); next != missing.rend(); ++next) {
       const size_t parent = nodes[*next].parent == 0 ? 0 : traces_[nodes[*next].parent];
-      if (is_ours(*next)) {
+      if (is_left_out(*next)) {
         traces_[*next] = parent;
         continue;
       }
@@ -211,6 +215,7 @@ class Heaptrack : public ReplayObserver {
 
   Profile& profile_;
   const ScopeId scope_;
+  const bool has_python_ = profile_.definitions().python_frames().size() > 1;
   std::ostream& out_;
   int64_t ms_ = 0;
   uint64_t rss_peak_ = 0;  // of the samples

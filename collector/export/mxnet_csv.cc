@@ -26,7 +26,7 @@ void export_mxnet_csv(Profile& profile, const ExportOptions& options, std::ostre
     const Holder row = modules.holder(part, false);
     bytes[row.title + ":" + row.kind.substr(row.kind.find('.') + 1)] += part.bytes;
   }
-  for (const PoolPart& part : parts.pooled) {
+  for (const ArenaPart& part : parts.in_arenas) {
     const uint32_t tag = tagger.tag(*part.holder);
     const std::string module = profile.sites().site_module(part.holder->stack);
     const std::string name = (module.empty() ? "(no module)" : module) + ":pooled";

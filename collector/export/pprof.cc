@@ -1,16 +1,15 @@
 // pprof's profile.proto, compressed. Field numbers are those of
 // https://github.com/google/pprof/blob/main/proto/profile.proto. A sample's locations run from the
 // leaf to the root, a location's lines from the inlined function to the one it was inlined into.
-#include <zlib.h>
-
 #include <algorithm>
 #include <map>
 #include <protozero/pbf_writer.hpp>
-#include <stdexcept>
 #include <unordered_map>
 
 #include "collector/export/export.h"
+#include "collector/export/packed_output.h"
 #include "collector/log/kinds.h"
+#include "collector/summary/site_title.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
@@ -24,6 +23,7 @@ enum : protozero::pbf_tag_type {
   kLocation = 4,
   kFunction = 5,
   kStringTable = 6,
+  kDropFrames = 7,
   kTimeNanos = 9,
   kDurationNanos = 10,
   kComment = 13,
@@ -62,6 +62,12 @@ namespace function_field {
 enum : protozero::pbf_tag_type { kId = 1, kName = 2, kSystemName = 3, kFilename = 4 };
 }
 
+/// What an allocation merely passes through: readers leave these functions, and what they call, out
+/// of their graphs, so that a leaf is whoever asked for the memory.
+constexpr std::string_view kDropFrames =
+    "(__libc_)?(malloc|calloc|realloc|reallocarray|memalign|valloc|pvalloc|aligned_alloc|"
+    "posix_memalign|mmap(64)?)|operator new.*|cu(da)?(Mem|Malloc|HostAlloc|MemAlloc).*";
+
 class Pprof {
  public:
   Pprof(Profile& profile, ScopeId scope) : profile_(profile), scope_(scope) { string(""); }
@@ -88,6 +94,7 @@ class Pprof {
     for (const Warning& warning : profile_.quality().warnings) {
       writer_.add_int64(profile_field::kComment, string(warning.code + " " + warning.message));
     }
+    writer_.add_int64(profile_field::kDropFrames, string(std::string(kDropFrames)));
     writer_.add_int64(profile_field::kDefaultSampleType, string("peak_space"));
     for (const std::string& text : strings_) writer_.add_string(profile_field::kStringTable, text);
     return std::move(out_);
@@ -135,11 +142,13 @@ class Pprof {
 
   std::vector<uint64_t> locations_of(uint32_t stack) {
     const std::vector<StackNode>& nodes = profile_.definitions().nodes();
+    const bool python = profile_.has_python(stack);
     std::vector<uint64_t> locations;
     for (uint32_t node = stack; node != 0 && locations.size() < 2 * GPUPEAK_MAX_FRAMES;
          node = nodes[node].parent) {
       const ResolvedAddress& resolved = profile_.symbolizer().resolve(node);
       if (resolved.frames.front().module.starts_with(kOwnModule)) continue;
+      if (python && resolved.is_interpreter()) continue;
       locations.push_back(location(nodes[node], resolved));
     }
     return locations;
@@ -208,30 +217,11 @@ class Pprof {
   std::map<uint32_t, Mapping> mappings_;
 };
 
-std::string gzip(const std::string& text) {
-  constexpr int kWindowBits = 15, kGzip = 16, kMemoryLevel = 8;
-  z_stream stream{};
-  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kWindowBits + kGzip, kMemoryLevel,
-                   Z_DEFAULT_STRATEGY) != Z_OK) {
-    throw std::runtime_error("zlib cannot compress");
-  }
-  std::string packed(deflateBound(&stream, text.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  const int result = deflate(&stream, Z_FINISH);
-  packed.resize(stream.total_out);
-  deflateEnd(&stream);
-  if (result != Z_STREAM_END) throw std::runtime_error("zlib cannot compress");
-  return packed;
-}
-
 }  // namespace
 
 void export_pprof(Profile& profile, const ExportOptions& options, std::ostream& out) {
-  const std::string packed = gzip(Pprof(profile, profile.scope(options.scope)).write());
-  out.write(packed.data(), static_cast<std::streamsize>(packed.size()));
+  const std::string plain = Pprof(profile, profile.scope(options.scope)).write();
+  write_packed(OutputPacking::kGzip, out, [&](std::ostream& packed) { packed << plain; });
 }
 
 }  // namespace gpupeak::collector

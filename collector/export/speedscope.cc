@@ -1,9 +1,19 @@
-// speedscope's file format: frames once, then profiles of stacks with weights, root first.
+// speedscope's file format: frames once, then profiles of stacks with weights, root first. The
+// browser that reads it grows slow with hundreds of thousands of stacks, of which most hold next to
+// nothing: those below a ten-thousandth of a profile are one, and the profile's name says so.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <map>
+#include <string_view>
 #include <tuple>
+#include <unordered_map>
+#include <utility>
 
 #include "collector/export/export.h"
+#include "collector/summary/site_title.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 #include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
@@ -13,21 +23,35 @@ class Speedscope {
  public:
   explicit Speedscope(Profile& profile) : profile_(profile) {}
 
-  Json profile(const std::string& name, const std::vector<Contribution>& parts) {
-    Json samples = Json::array();
-    Json weights = Json::array();
+  Json profile(std::string name, const std::vector<Contribution>& parts) {
+    std::unordered_map<uint32_t, uint64_t> by_stack;  // of several phases and threads
     uint64_t sum = 0;
     for (const Contribution& part : parts) {
-      Json stack = Json::array();
-      const std::vector<Call> calls =
-          profile_.calls(profile_.replay().sites().info(part.group).stack);
-      for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
-        stack.push_back(frame(frame_name(*call->frame), call->frame->file, call->frame->line));
-      }
-      if (stack.empty()) stack.push_back(frame(std::string(kNoStack), "", 0));
-      samples.push_back(std::move(stack));
-      weights.push_back(part.bytes);
+      by_stack[profile_.replay().sites().info(part.group).stack] += part.bytes;
       sum += part.bytes;
+    }
+    std::vector<std::pair<uint32_t, uint64_t>> stacks(by_stack.begin(), by_stack.end());
+    std::sort(stacks.begin(), stacks.end(), [](const auto& a, const auto& b) {
+      return std::pair(b.second, a.first) < std::pair(a.second, b.first);
+    });
+    const auto small = std::find_if(stacks.begin(), stacks.end(), [&](const auto& stack) {
+      return stack.second < sum / kLeastShare;
+    });
+    Json samples = Json::array();
+    Json weights = Json::array();
+    for (auto stack = stacks.begin(); stack != small; ++stack) {
+      samples.push_back(sample(stack->first));
+      weights.push_back(stack->second);
+    }
+    if (small != stacks.end()) {
+      const auto count = static_cast<uint64_t>(stacks.end() - small);
+      uint64_t rest = 0;
+      for (auto stack = small; stack != stacks.end(); ++stack) rest += stack->second;
+      samples.push_back(
+          {frame(fmt::format("{} smaller stacks, each below {}", grouped(count), kLeastShareText),
+                 "", 0)});
+      weights.push_back(rest);
+      name += fmt::format(", stacks below {} together", kLeastShareText);
     }
     return {{"type", "sampled"}, {"name", name},       {"unit", "bytes"},   {"startValue", 0},
             {"endValue", sum},   {"samples", samples}, {"weights", weights}};
@@ -36,6 +60,18 @@ class Speedscope {
   const Json& frames() const { return frames_; }
 
  private:
+  static constexpr uint64_t kLeastShare = 10'000;
+  static constexpr std::string_view kLeastShareText = "0.01 %";
+
+  Json sample(uint32_t stack) {
+    Json frames = Json::array();
+    const std::vector<Call> calls = profile_.calls(stack);
+    for (auto call = calls.rbegin(); call != calls.rend(); ++call)
+      frames.push_back(frame(frame_name(*call->frame), call->frame->file, call->frame->line));
+    if (frames.empty()) frames.push_back(frame(std::string(kNoStack), "", 0));
+    return frames;
+  }
+
   /// Its number; `line` 0: not known.
   size_t frame(std::string name, const std::string& file, int line) {
     const auto [known, added] = ids_.try_emplace({name, file, line}, frames_.size());

@@ -8,6 +8,8 @@
 #include "collector/export/export.h"
 #include "collector/export/phase_slices.h"
 #include "collector/log/kinds.h"
+#include "collector/run/outside_look.h"
+#include "collector/summary/site_title.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
@@ -116,8 +118,7 @@ class Tables : public PhaseSlices {
            profile_.definitions().sanitizer().id(device.uuid));
     }
     Insert processes(database, "PROCESSES", 3);
-    processes(pid_, profile_.log().header().pid,
-              profile_.definitions().shown(profile_.definitions().fact("exe")));
+    processes(pid_, profile_.log().header().pid, profile_.definitions().shown_fact("exe"));
     Insert threads(database, "ThreadNames", 3);
     for (const auto& [tid, name] : profile_.replay().thread_names()) {
       threads(string(profile_.definitions().shown(name)), std::nullopt, pid_ | tid);
@@ -147,10 +148,12 @@ class Tables : public PhaseSlices {
     changes_.finish();
   }
 
-  void write_summary(Database& database) {
+  /// `run_name`: as ExportOptions::run.
+  void write_summary(Database& database, const std::string& run_name) {
     Options options;
     options.stacks = false;  // the figures alone
-    const Summary summary = summarize(profile_, options);
+    Summary summary = summarize(profile_, options);
+    if (!run_name.empty()) add_what_run_saw(run_name, summary.metrics);
     Insert metrics(database, "GPUPEAK_METRICS", 2);
     for (const auto& [name, value] : summary.metrics) metrics(name, value);
     Insert device_metrics(database, "GPUPEAK_DEVICE_METRICS", 3);
@@ -259,6 +262,13 @@ class Tables : public PhaseSlices {
     open.pop_back();
   }
 
+  void add_what_run_saw(const std::string& run_name, Metrics& metrics) const {
+    const RunLogs run = logs_of_run(run_name);
+    for (const RunLog& log : run.logs) {
+      if (log.path == profile_.path()) add_outside_look(run, log, metrics);
+    }
+  }
+
   Profile& profile_;
   const std::optional<ScopeId> only_;
   const uint64_t pid_;
@@ -287,7 +297,7 @@ void export_sqlite(Profile& profile, const ExportOptions& options, const std::st
   profile.replay_again(tables, options.progress);
   tables.write_peaks(database);
   tables.finish_rows();
-  tables.write_summary(database);
+  tables.write_summary(database, options.run);
   database.finish();
 }
 

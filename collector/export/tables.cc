@@ -53,39 +53,44 @@ const DeviceSummary* fullest(const Summary& summary) {
 
 class RunTables {
  public:
-  RunTables(const std::string& run, const std::map<std::string, std::string>& labels)
-      : run_(run), labels_(labels) {}
+  RunTables(const TablesRun& run, const std::vector<Summary>& ranks)
+      : run_(run), day_(day_of(ranks)) {}
 
   void add(const Summary& summary) {
     add_rank(summary);
     for (const Peak& peak : summary.peaks) add_peak(summary, peak);
     for (const PhaseSummary& phase : summary.phases) add_phase(summary, phase);
-    for (const ArenaSummary& pool : summary.arenas) add_pool(summary, pool);
+    for (const ArenaSummary& arena : summary.arenas) add_arena(summary, arena);
     for (const OutOfMemory& failure : summary.oom) add_failure(summary, failure);
   }
 
   void add_run(const std::vector<Summary>& ranks) {
     const Summary& first = ranks.front();
     std::map<std::string, std::string> labels = first.run.labels;
-    for (const auto& [name, value] : labels_) labels[name] = value;
+    for (const auto& [name, value] : run_.labels) labels[name] = value;
     std::optional<uint64_t> device, host;
+    std::string started = first.run.start_time;
     int64_t longest = 0;
     size_t failed = 0;
     bool exact = true, complete = true;
     for (const Summary& rank : ranks) {
       device = std::max(device, metric(rank.metrics, "device.peak_bytes"));
       host = std::max(host, metric(rank.metrics, "host.peak_bytes"));
+      started = std::min(started, rank.run.start_time);
       longest = std::max(longest, rank.run.duration_ns);
       failed += rank.run.end.kind != ExitKind::kUnknown && !rank.run.end.in_order() ? 1 : 0;
       exact = exact && rank.quality.exact;
       complete = complete && rank.quality.log_complete;
     }
-    put(runs_, {{"run", run_},
+    put(runs_, {{"day", day_},
+                {"run", run_.name},
+                {"part", run_.part},
                 {"program", named(program(first))},
                 {"command", named(joined(first.run.command))},
-                {"started", named(first.run.start_time)},
+                {"started", named(started)},
                 {"duration_s", seconds(longest)},
                 {"ranks", ranks.size()},
+                {"expected_ranks", known(run_.expected_ranks)},
                 {"failed_ranks", failed},
                 {"device_peak_bytes", known(device)},
                 {"host_peak_bytes", known(host)},
@@ -99,11 +104,13 @@ class RunTables {
     return {
         {"runs",
          {{"run", "VARCHAR"},
+          {"part", "VARCHAR"},
           {"program", "VARCHAR"},
           {"command", "VARCHAR"},
           {"started", "TIMESTAMP"},
           {"duration_s", "DOUBLE"},
           {"ranks", "UBIGINT"},
+          {"expected_ranks", "UBIGINT"},
           {"failed_ranks", "UBIGINT"},
           {"device_peak_bytes", "UBIGINT"},
           {"host_peak_bytes", "UBIGINT"},
@@ -146,6 +153,7 @@ class RunTables {
          {{"run", "VARCHAR"},
           {"log", "VARCHAR"},
           {"rank", "INTEGER"},
+          {"number", "UBIGINT"},
           {"scope", "VARCHAR"},
           {"name", "VARCHAR"},
           {"kind", "VARCHAR"},
@@ -159,6 +167,7 @@ class RunTables {
          {{"run", "VARCHAR"},
           {"log", "VARCHAR"},
           {"rank", "INTEGER"},
+          {"number", "UBIGINT"},
           {"phase", "VARCHAR"},
           {"parent", "VARCHAR"},
           {"source", "VARCHAR"},
@@ -174,6 +183,7 @@ class RunTables {
          {{"run", "VARCHAR"},
           {"log", "VARCHAR"},
           {"rank", "INTEGER"},
+          {"number", "UBIGINT"},
           {"pool", "VARCHAR"},
           {"device", "INTEGER"},
           {"in_use_peak_bytes", "UBIGINT"},
@@ -185,6 +195,7 @@ class RunTables {
          {{"run", "VARCHAR"},
           {"log", "VARCHAR"},
           {"rank", "INTEGER"},
+          {"number", "UBIGINT"},
           {"time_s", "DOUBLE"},
           {"device", "INTEGER"},
           {"api", "VARCHAR"},
@@ -204,7 +215,14 @@ class RunTables {
     rows += row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
   Json of(const Summary& summary) const {
-    return {{"run", run_}, {"log", summary.log_path}, {"rank", known(summary.run.rank)}};
+    return {{"day", day_},
+            {"run", run_.name},
+            {"log", summary.log_path},
+            {"rank", known(summary.run.rank)}};
+  }
+  /// Rows that no other column tells apart, so that run and number are a key.
+  Json numbered(const Summary& summary, uint64_t& last) const {
+    return with(of(summary), {{"number", ++last}});
   }
   static Json with(Json row, const Json& more) {
     row.update(more);
@@ -248,68 +266,80 @@ class RunTables {
                                    {"time_s", seconds(peak.time_ns)},
                                    {"phase", known(peak.phase)}}));
     for (const Holder& holder : peak.holders) {
-      put(holders_, with(of(summary), {{"scope", peak.scope},
-                                       {"name", holder.title},
-                                       {"kind", holder.kind},
-                                       {"module", named(holder.module)},
-                                       {"phase", known(holder.phase)},
-                                       {"bytes", holder.bytes},
-                                       {"error_bytes", known(holder.error_bytes)},
-                                       {"blocks", holder.count}}));
+      put(holders_,
+          with(numbered(summary, holders_numbered_), {{"scope", peak.scope},
+                                                      {"name", holder.title},
+                                                      {"kind", holder.kind},
+                                                      {"module", named(holder.module)},
+                                                      {"phase", known(holder.phase)},
+                                                      {"bytes", holder.bytes},
+                                                      {"error_bytes", known(holder.error_bytes)},
+                                                      {"blocks", holder.count}}));
     }
     if (peak.other_bytes == 0) return;
     // So that a peak's holders add up to it.
-    put(holders_, with(of(summary), {{"scope", peak.scope}, {"bytes", peak.other_bytes}}));
+    put(holders_, with(numbered(summary, holders_numbered_),
+                       {{"scope", peak.scope}, {"bytes", peak.other_bytes}}));
   }
 
   void add_phase(const Summary& summary, const PhaseSummary& phase) {
     const auto value = [&](const char* name) { return known(metric(phase.metrics, name)); };
-    put(phases_, with(of(summary), {{"phase", phase.name},
-                                    {"parent", known(phase.parent)},
-                                    {"source", phase.source},
-                                    {"depth", phase.depth},
-                                    {"instances", phase.count},
-                                    {"open_s", seconds(phase.open_ns)},
-                                    {"device_peak_bytes", value("device.peak_bytes")},
-                                    {"device_kept_bytes", value("device.kept_bytes")},
-                                    {"host_peak_bytes", value("host.peak_bytes")},
-                                    {"host_kept_bytes", value("host.kept_bytes")}}));
+    put(phases_, with(numbered(summary, phases_numbered_),
+                      {{"phase", phase.name},
+                       {"parent", known(phase.parent)},
+                       {"source", phase.source},
+                       {"depth", phase.depth},
+                       {"instances", phase.count},
+                       {"open_s", seconds(phase.open_ns)},
+                       {"device_peak_bytes", value("device.peak_bytes")},
+                       {"device_kept_bytes", value("device.kept_bytes")},
+                       {"host_peak_bytes", value("host.peak_bytes")},
+                       {"host_kept_bytes", value("host.kept_bytes")}}));
   }
 
-  void add_pool(const Summary& summary, const ArenaSummary& pool) {
-    put(pools_, with(of(summary), {{"pool", pool.name},
-                                   {"device", known(pool.device)},
-                                   {"in_use_peak_bytes", pool.peak_bytes},
-                                   {"idle_then_bytes", pool.at_peak.idle_bytes()},
-                                   {"reserved_peak_bytes", pool.reserved_peak_bytes},
-                                   {"refused", pool.failed_count}}));
+  void add_arena(const Summary& summary, const ArenaSummary& arena) {
+    put(pools_, with(numbered(summary, pools_numbered_),
+                     {{"pool", arena.name},
+                      {"device", known(arena.device)},
+                      {"in_use_peak_bytes", arena.peak_bytes},
+                      {"idle_then_bytes", arena.at_peak.idle_bytes()},
+                      {"reserved_peak_bytes", arena.reserved_peak_bytes},
+                      {"refused", arena.failed_count}}));
   }
 
   void add_failure(const Summary& summary, const OutOfMemory& failure) {
     const Json cause = failure.causes.empty()
                            ? Json(nullptr)
                            : Json(std::string(cause_name(failure.causes.front().cause)));
-    put(failures_, with(of(summary), {{"time_s", seconds(failure.time_ns)},
-                                      {"device", known(failure.device)},
-                                      {"api", named(failure.api)},
-                                      {"requested_bytes", failure.requested_bytes},
-                                      {"free_bytes", known(failure.driver_free_bytes)},
-                                      {"total_bytes", known(failure.driver_total_bytes)},
-                                      {"cause", cause},
-                                      {"phase", known(failure.phase)},
-                                      {"name", named(failure.title)}}));
+    put(failures_, with(numbered(summary, failures_numbered_),
+                        {{"time_s", seconds(failure.time_ns)},
+                         {"device", known(failure.device)},
+                         {"api", named(failure.api)},
+                         {"requested_bytes", failure.requested_bytes},
+                         {"free_bytes", known(failure.driver_free_bytes)},
+                         {"total_bytes", known(failure.driver_total_bytes)},
+                         {"cause", cause},
+                         {"phase", known(failure.phase)},
+                         {"name", named(failure.title)}}));
   }
 
-  const std::string& run_;
-  const std::map<std::string, std::string>& labels_;
+  const TablesRun& run_;
+  const std::string day_;
   std::string runs_, ranks_, peaks_, holders_, phases_, pools_, failures_;
+  uint64_t holders_numbered_ = 0, phases_numbered_ = 0, pools_numbered_ = 0, failures_numbered_ = 0;
 };
 
 }  // namespace
 
-std::vector<Table> tables_of(const std::string& run, const std::vector<Summary>& ranks,
-                             const std::map<std::string, std::string>& labels) {
-  RunTables tables(run, labels);
+std::string day_of(const std::vector<Summary>& ranks) {
+  const auto first = std::min_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
+    return a.run.start_time < b.run.start_time;
+  });
+  return first->run.start_time.substr(0, sizeof "2026-11-22" - 1);
+}
+
+std::vector<Table> tables_of(const TablesRun& run, const std::vector<Summary>& ranks) {
+  RunTables tables(run, ranks);
   tables.add_run(ranks);
   for (const Summary& rank : ranks) tables.add(rank);
   return tables.take();

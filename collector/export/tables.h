@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,11 +21,23 @@ struct TableColumn {
 struct Table {
   const char* name;
   std::vector<TableColumn> columns;
-  std::string rows;  ///< a JSON object a line; what was not measured is null
+  /// A JSON object a line; what was not measured is null. Beside the columns it has `day`, which
+  /// files of columns have in their folder's name.
+  std::string rows;
 };
 
-/// `ranks`: the logs of the run. `labels`: beside those of the logs.
-std::vector<Table> tables_of(const std::string& run, const std::vector<Summary>& ranks,
-                             const std::map<std::string, std::string>& labels);
+/// A run, or what one of its nodes has of it.
+struct TablesRun {
+  std::string name;
+  std::string part;  ///< whose ranks these are, where it is not the whole run
+  std::optional<uint64_t> expected_ranks;
+  std::map<std::string, std::string> labels;  ///< beside those of the logs
+};
+
+/// Of the rank that began first, in UTC: "2026-11-22".
+std::string day_of(const std::vector<Summary>& ranks);
+
+/// `ranks`: the logs of the run, one at least.
+std::vector<Table> tables_of(const TablesRun& run, const std::vector<Summary>& ranks);
 
 }  // namespace gpupeak::collector

@@ -35,7 +35,7 @@ TorchSegments::Pieces::iterator TorchSegments::remove(Pieces::iterator found) {
     on_event({"free_requested", address, piece.bytes, piece.stack});
     on_event({"free_completed", address, piece.bytes, piece.stack});
   }
-  // What a pool still has there ends with it.
+  // What an arena still has there ends with it.
   auto block = piece.shared ? blocks_.lower_bound(address) : blocks_.end();
   while (block != blocks_.end() && block->first < address + piece.bytes) block = take(block);
   on_event({piece.mapped ? "segment_unmap" : "segment_free", address, piece.bytes, piece.stack});

@@ -1,8 +1,8 @@
 // One device's memory as PyTorch's snapshots have it: segments, which the driver handed out, in
-// them blocks, and the events that led there. A pool's memory has the pool's blocks, wherever they
-// begin and end; all else is a segment with one block, since who took it uses it. Created memory
-// (cuMemCreate) that a pool shares out is a segment where it is mapped. torch_snapshot.cc writes
-// it.
+// them blocks, and the events that led there. An arena's memory has the arena's blocks, wherever
+// they begin and end; all else is a segment with one block, since who took it uses it. Created
+// memory (cuMemCreate) that an arena shares out is a segment where it is mapped. torch_snapshot.cc
+// writes it.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct TorchSegment {
 
 class TorchSegments {
  public:
-  /// `shared_out`: ids of the driver's blocks that pools share out.
+  /// `shared_out`: ids of the driver's blocks that arenas share out.
   explicit TorchSegments(const std::unordered_set<uint64_t>& shared_out)
       : shared_out_(shared_out) {}
   virtual ~TorchSegments() = default;
@@ -48,7 +48,7 @@ class TorchSegments {
   void freed(const DeviceBlock& block);
   void mapped(const DeviceMappedEvent& mapped);
   void unmapped(const DeviceUnmappedEvent& unmapped);
-  // Pools; what lies elsewhere is passed over.
+  // Arenas; what lies elsewhere is passed over.
   void given(const ArenaAllocEvent& given, uint32_t stack);
   void taken(const ArenaFreeEvent& taken);
   /// It has gone, or all that it gave is free.
@@ -84,14 +84,14 @@ class TorchSegments {
   void add(uint64_t address, const Piece& piece, std::string_view action);
   Pieces::iterator remove(Pieces::iterator piece);
   Blocks::iterator take(Blocks::iterator block);
-  /// Of a pool's piece around it; end(): none.
+  /// Of an arena's piece around it; end(): none.
   Pieces::const_iterator around(uint64_t address) const;
 
   const std::unordered_set<uint64_t>& shared_out_;
   Pieces pieces_;                         // by address
   std::map<uint64_t, uint64_t> places_;   // by the driver's id
   std::map<uint64_t, Created> unmapped_;  // the same
-  Blocks blocks_;                         // of pools, by address
+  Blocks blocks_;                         // of arenas, by address
 };
 
 }  // namespace gpupeak::collector

@@ -8,6 +8,7 @@
 #include "collector/export/pickle.h"
 #include "collector/export/torch_segments.h"
 #include "collector/log/kinds.h"
+#include "collector/summary/site_title.h"
 #include "collector/text/error.h"
 
 namespace gpupeak::collector {

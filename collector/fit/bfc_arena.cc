@@ -33,9 +33,9 @@ BfcArena::BfcArena(Extends extends) {
   }
 }
 
-std::unique_ptr<PoolModel> BfcArena::fresh() const {
+std::unique_ptr<ArenaModel> BfcArena::fresh() const {
   const uint64_t bound = growths_.front().bound;
-  return std::unique_ptr<PoolModel>(
+  return std::unique_ptr<ArenaModel>(
       new BfcArena(std::vector<Growth>{{bound, bound == 0 ? 0 : kFirstRegion}}));
 }
 

@@ -17,16 +17,16 @@
 
 #include <vector>
 
-#include "collector/fit/pool_model.h"
+#include "collector/fit/arena_model.h"
 
 namespace gpupeak::collector {
 
-class BfcArena final : public PoolModel {
+class BfcArena final : public ArenaModel {
  public:
   enum class Extends : uint8_t { kNextPowerOfTwo, kSameAsRequested };
   /// A log does not say which it is: only a run that went by one of them tells.
   explicit BfcArena(Extends extends);
-  std::unique_ptr<PoolModel> fresh() const override;
+  std::unique_ptr<ArenaModel> fresh() const override;
   uint64_t rounding() const override { return 256; }
   // What was a stream's is of kind 1.
   SegmentPieces::Kinds kinds_for(const Request& request) const override {

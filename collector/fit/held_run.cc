@@ -30,7 +30,7 @@ bool is_high(Choice choice, uint64_t number, unsigned variant) {
 
 class Holding {
  public:
-  Holding(const PoolRequests& history, uint64_t capacity, unsigned variant)
+  Holding(const ArenaRequests& history, uint64_t capacity, unsigned variant)
       : history_(history),
         capacity_(capacity),
         variant_(variant),
@@ -44,7 +44,7 @@ class Holding {
         blocks_(history.requests()) {}
 
   HeldRun run() {
-    for (const PoolRequests::Step& step : history_.steps()) {
+    for (const ArenaRequests::Step& step : history_.steps()) {
       if (!take(step)) return {false, needed_};
     }
     return {true, needed_};
@@ -58,11 +58,11 @@ class Holding {
     return true;
   }
 
-  bool give(const PoolRequests::Step& step) {
+  bool give(const ArenaRequests::Step& step) {
     const bool most = step.slack == 0 || is_high(requests_, step.block, variant_);
     const uint64_t bytes = most ? step.bytes : step.bytes - step.slack;
-    const PoolModel::Request request{bytes, step.on_stream};
-    std::optional<PoolModel::Piece> piece = model_->find(request);
+    const ArenaModel::Request request{bytes, step.on_stream};
+    std::optional<ArenaModel::Piece> piece = model_->find(request);
     if (!piece) {
       uint64_t segment = model_->segment_for(bytes);
       for (unsigned refusals = 1; !has_room(segment); ++refusals) {
@@ -90,44 +90,44 @@ class Holding {
     return above_ - bytes;
   }
 
-  bool take(const PoolRequests::Step& step) {
+  bool take(const ArenaRequests::Step& step) {
     switch (step.what) {
-      case PoolRequests::What::kGive:
+      case ArenaRequests::What::kGive:
         return give(step);
-      case PoolRequests::What::kTake:
+      case ArenaRequests::What::kTake:
         model_->pieces().put_back(blocks_[step.block]);
         return true;
-      case PoolRequests::What::kGiveOwn:
+      case ArenaRequests::What::kGiveOwn:
         return give_own(step.bytes);
-      case PoolRequests::What::kTakeOwn:
+      case ArenaRequests::What::kTakeOwn:
         model_->pieces().drop_own(step.bytes);
         return true;
-      case PoolRequests::What::kEndRun:
+      case ArenaRequests::What::kEndRun:
         model_->pieces().forget_kinds();
         return true;
-      case PoolRequests::What::kEmpty:
+      case ArenaRequests::What::kEmpty:
         model_->pieces().release_idle();
         return true;
-      case PoolRequests::What::kOutside:
+      case ArenaRequests::What::kOutside:
         outside_ = step.bytes;
         return has_room(0);
     }
     return false;
   }
 
-  const PoolRequests& history_;
+  const ArenaRequests& history_;
   const uint64_t capacity_;
   const unsigned variant_;
   const Choice requests_, places_;
-  const std::unique_ptr<PoolModel> model_;
-  std::vector<PoolModel::Piece> blocks_;
+  const std::unique_ptr<ArenaModel> model_;
+  std::vector<ArenaModel::Piece> blocks_;
   uint64_t outside_ = 0, needed_ = 0;
   uint64_t above_ = kAbove, below_ = kRecorded;
   bool as_recorded_ = true;  ///< nothing was refused yet
 };
 
 /// With which amounts one variant fails, of `runs` that lie `apart` or have other courses.
-std::optional<std::vector<FitRange>> fails_of(const PoolRequests& history, uint64_t least,
+std::optional<std::vector<FitRange>> fails_of(const ArenaRequests& history, uint64_t least,
                                               uint64_t most, uint64_t runs, uint64_t apart,
                                               unsigned variant) {
   std::vector<FitRange> fails;
@@ -152,11 +152,11 @@ std::optional<std::vector<FitRange>> fails_of(const PoolRequests& history, uint6
 
 }  // namespace
 
-HeldRun hold(const PoolRequests& history, uint64_t capacity, unsigned variant) {
+HeldRun hold(const ArenaRequests& history, uint64_t capacity, unsigned variant) {
   return Holding(history, capacity, variant).run();
 }
 
-std::optional<std::vector<FitRange>> fails_for(const PoolRequests& history, uint64_t least,
+std::optional<std::vector<FitRange>> fails_for(const ArenaRequests& history, uint64_t least,
                                                uint64_t most) {
   const uint64_t runs =
       kMostWork / kHeldRunVariants / std::max<uint64_t>(history.steps().size(), 1) + 1;

@@ -9,11 +9,12 @@
 #include <string_view>
 #include <utility>
 
-#include "collector/fit/bfc_arena.h"
+#include "collector/fit/arena_rules.h"
 #include "collector/fit/held_run.h"
 #include "collector/fit/need_watch.h"
-#include "collector/fit/torch_cache.h"
+#include "collector/summary/run_text.h"
 #include "collector/text/glob.h"
+#include "collector/text/scope_key.h"
 #include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
@@ -22,13 +23,13 @@ namespace {
 /// Worth saying.
 constexpr uint64_t kMuchUnexplained = 64u << 20;
 
-/// Pools whose inside is not seen, or not in all releases: what of their memory is idle is not
+/// Arenas whose inside is not seen, or not in all releases: what of their memory is idle is not
 /// known, and some take a share of whatever card they find.
-struct Pool {
+struct Arena {
   std::string_view modules, name;
   std::string_view arena = {};  ///< what the log's arenas are called if it is seen
 };
-constexpr Pool kPools[] = {
+constexpr Arena kArenas[] = {
     {"*xla_cuda_plugin*", "JAX", "XLA"},
     {"*xla_extension*", "JAX"},
     {"*libtensorflow*", "TensorFlow"},
@@ -51,7 +52,7 @@ class Trust {
     losses(is_part);
     if (!is_part) end();
     refusals();
-    pools();
+    arenas();
   }
   std::vector<std::string> no_most, no_least, notes;
   /// Libraries that try for a workspace, and go on with a smaller one, are part of it.
@@ -65,7 +66,8 @@ class Trust {
     const uint32_t devices = std::min<uint32_t>(page.device_count, GPUPEAK_LOG_MAX_DEVICES);
     for (uint32_t i = 0; i < devices; ++i) {
       const Replay& replay = profile_.replay();
-      const ScopeId* scope = replay.sites().find_scope("device:" + std::to_string(i));
+      const ScopeId* scope =
+          replay.sites().find_scope(ScopeKey::device(static_cast<int32_t>(i)).text());
       const uint64_t replayed = scope != nullptr ? replay.peaks().scope(*scope).peak : 0;
       if (replayed != page.device[i].total.peak) return false;
     }
@@ -84,7 +86,8 @@ class Trust {
           !heap_alone) {
         no_most.push_back(text);
         no_least.push_back(text);
-      } else if (is({"GP006", "GP027", "GP032"}) || (code == "GP002" && !is_part)) {
+      } else if (is({"GP006", "GP027", "GP032"}) ||
+                 ((code == "GP002" || code == "GP060") && !is_part)) {
         no_most.push_back(text);
       } else if (is({"GP045", "GP046", "GP047", "GP049"})) {
         no_least.push_back(text);
@@ -95,9 +98,9 @@ class Trust {
   void end() {
     const RunEnd& end = summary_.run.end;
     if (end.kind == ExitKind::kSignal) {
-      no_most.push_back(fmt::format(
-          "signal {} ended the program: what it would have needed after that is not known",
-          end.code));
+      no_most.push_back(
+          fmt::format("{} ended the program: what it would have needed after that is not known",
+                      signal_name(end.code)));
     } else if (end.kind == ExitKind::kExit && end.code != 0) {
       no_most.push_back(fmt::format(
           "the program ended with exit code {}: what it would have needed after that is not known",
@@ -127,16 +130,16 @@ class Trust {
            });
   }
 
-  void pools() {
+  void arenas() {
     for (const Module& module : profile_.definitions().modules()) {
       // Loaded when the first convolution is planned.
       has_workspaces |= glob_match("*libcudnn_engines*", module.path) ||
                         glob_match("*libcudnn_cnn*", module.path);
-      for (const Pool& pool : kPools) {
-        if (!glob_match(pool.modules, module.path) || is_seen(pool.arena)) continue;
+      for (const Arena& arena : kArenas) {
+        if (!glob_match(arena.modules, module.path) || is_seen(arena.arena)) continue;
         say_once(no_least, fmt::format("{}'s pool was not seen inside: how much of it is idle, and "
                                        "whether it would take less of a smaller card, is not known",
-                                       pool.name));
+                                       arena.name));
       }
     }
   }
@@ -145,16 +148,16 @@ class Trust {
   const Summary& summary_;
 };
 
-/// With how little it would do by what the pool does when it is refused memory.
-void simulate(DeviceNeed& need, const PoolRequests& pool, const NeedWatch::Sums& sums) {
-  need.pool_requests = pool.requests();
-  need.pool_repeated = pool.repeated();
-  if (pool.requests() == 0) return;
-  need.simulated = pool.rules()->when_refused();
-  need.no_simulation = pool.why_not();
+/// With how little it would do by what the arena does when it is refused memory.
+void simulate(DeviceNeed& need, const ArenaRequests& arena, const NeedWatch::Sums& sums) {
+  need.arena_requests = arena.requests();
+  need.arena_repeated = arena.repeated();
+  if (arena.requests() == 0) return;
+  need.simulated = arena.rules()->when_refused();
+  need.no_simulation = arena.why_not();
   if (!need.no_simulation.empty()) return;
   std::optional<std::vector<FitRange>> fails =
-      fails_for(pool, need.least_bytes.value_or(0), sums.most);
+      fails_for(arena, need.least_bytes.value_or(0), sums.most);
   if (!fails) {
     need.no_simulation = "its segments, each in pages of its own, need more than the driver said";
     return;
@@ -164,7 +167,7 @@ void simulate(DeviceNeed& need, const PoolRequests& pool, const NeedWatch::Sums&
   need.fails = joined(std::move(need.fails));
 }
 
-DeviceNeed need_of(const NeedWatch::Sums& sums, const PoolRequests* pool,
+DeviceNeed need_of(const NeedWatch::Sums& sums, const ArenaRequests* arena,
                    const DeviceSummary& device, const Trust& trust, bool in_order) {
   DeviceNeed need;
   need.device = device.ordinal;
@@ -194,6 +197,16 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const PoolRequests* pool,
         "the driver was not asked what it has in use (GPUPEAK_LEDGER=off, or no NVML): what "
         "contexts and code take is not known");
   }
+  for (const std::string_view kind : {"managed", "imported"}) {
+    constexpr uint64_t kMuch = 16 << 20;
+    const uint64_t bytes =
+        metric(device.metrics, fmt::format("device.{}.peak_bytes", kind)).value_or(0);
+    if (bytes < kMuch) continue;
+    need.notes.push_back(fmt::format("{} of {} memory is left out: {}", size_text(bytes), kind,
+                                     kind == "managed"
+                                         ? "it lies on the card or on the host, as there is room"
+                                         : "it is counted where it was exported"));
+  }
   if (device.is_integrated()) {
     need.no_most.push_back(
         "the card's memory is the host's: what the program needs of it as host memory is no part "
@@ -214,40 +227,18 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const PoolRequests* pool,
     // NVML's own figure for the process is a second account.
     const auto own = metric(device.metrics, "device.nvml_process.peak_bytes");
     need.most_bytes = std::max(sums.most, own.value_or(0));
-    if (pool != nullptr) simulate(need, *pool, sums);
+    if (arena != nullptr) simulate(need, *arena, sums);
   }
   return need;
-}
-
-/// The rules of the pools that alone share out their device's memory, where they are known;
-/// several: any of them. PyTorch has one pool a device, ONNX Runtime one for each session that does
-/// not share it.
-std::multimap<int32_t, std::unique_ptr<PoolModel>> rules_of(const Replay& replay) {
-  std::multimap<int32_t, std::unique_ptr<PoolModel>> rules;
-  std::set<int32_t> seen, torch;
-  for (const ArenaTable::Arena& arena : replay.arenas().arenas()) {
-    const int32_t device = arena.place;
-    if (device < 0 || arena.alloc_count == 0) continue;
-    const std::string_view name = replay.name(arena.name);
-    const bool is_first = seen.insert(device).second;
-    rules.erase(device);
-    if (name == "PyTorch" && (is_first || torch.contains(device))) {
-      torch.insert(device);
-      rules.emplace(device, std::make_unique<TorchCache>());
-    } else if (name.starts_with("ONNX Runtime") && is_first && arena.count == 1) {
-      using Extends = BfcArena::Extends;
-      rules.emplace(device, std::make_unique<BfcArena>(Extends::kNextPowerOfTwo));
-      rules.emplace(device, std::make_unique<BfcArena>(Extends::kSameAsRequested));
-    }
-  }
-  return rules;
 }
 
 LogNeeds needs_of_program(const std::string& path, const Options& options, const Progress& progress,
                           bool is_part, size_t* parts) {
   LogNeeds found;
   auto watch = std::make_unique<NeedWatch>();
-  Profile profile(path, progress, watch.get(), options.reading);
+  Reading reading = options.reading;
+  reading.heap = HeapReading::kNone;
+  Profile profile(path, progress, watch.get(), reading);
   const auto& shared_out = profile.replay().arenas().shared_out();
   if (!shared_out.empty()) {
     watch = std::make_unique<NeedWatch>(shared_out, rules_of(profile.replay()));
@@ -259,7 +250,7 @@ LogNeeds needs_of_program(const std::string& path, const Options& options, const
   for (const DeviceSummary& device : found.summary.devices) {
     const auto entry = sums.find(device.ordinal);
     if (entry == sums.end()) continue;
-    found.devices.push_back(need_of(entry->second, watch->pool(device.ordinal), device, trust,
+    found.devices.push_back(need_of(entry->second, watch->arena(device.ordinal), device, trust,
                                     found.summary.run.end.in_order()));
   }
   if (parts != nullptr) *parts = profile.log().parts().size();

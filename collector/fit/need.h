@@ -1,5 +1,15 @@
-// What a run needs of each device by its log, or by those of all programs that its process ran, and
-// whether the log is good enough to say so. `gpupeak fit` and `gpupeak sweep` ask for it.
+// How much memory of each device a run needs, and whether its log is good enough to say so.
+// `gpupeak fit` and `gpupeak sweep` call it.
+//
+// in    a log; or the logs of all programs that one process ran, one after the other
+// out   for each device:   least    with less than this the run fails
+//                          most     with this the run succeeds: what it took when it was recorded
+//                          enough   with this a simulation of the arena succeeds; between the two
+//       and for each bound that does not hold, the reason
+//
+//   least 5.1 GiB   PyTorch had 4.6 GiB in use, and 0.5 GiB were outside of it
+//   most  7.9 GiB   PyTorch kept 2.8 GiB idle beside that
+//   enough 5.4 GiB  with that much PyTorch gives idle segments back in time
 #pragma once
 
 #include <string>

@@ -24,7 +24,7 @@ uint64_t own_start(uint64_t start, const std::optional<uint64_t>& others) {
 uint64_t physical(const LedgerSnapshot& now) {
   const TrackedBytes& tracked = now.tracked;
   return positive(static_cast<int64_t>(tracked.linear) + now.linear_rounding) +
-         tracked.pool_reserved + tracked.vmm + tracked.array + tracked.graph;
+         tracked.pool_reserved + tracked.vmm + tracked.array + tracked.graph + tracked.others;
 }
 
 /// Without what was there before the first context. `own_bytes`: what NVML says of the process, if
@@ -50,9 +50,9 @@ NeedWatch::Beyond beyond_of(const LedgerSnapshot& now, const std::optional<uint6
 }  // namespace
 
 NeedWatch::NeedWatch(std::unordered_set<uint64_t> shared_out,
-                     std::multimap<int32_t, std::unique_ptr<PoolModel>> pools)
+                     std::multimap<int32_t, std::unique_ptr<ArenaModel>> arenas)
     : shared_out_(std::move(shared_out)) {
-  for (auto& [device, rules] : pools) pools_[device].emplace_back(std::move(rules));
+  for (auto& [device, rules] : arenas) arenas_[device].emplace_back(std::move(rules));
 }
 
 bool NeedWatch::counts(const DeviceBlock& block) const {
@@ -61,36 +61,36 @@ bool NeedWatch::counts(const DeviceBlock& block) const {
 }
 
 void NeedWatch::on_phase_begin(PhaseTrack track, const PhaseLabel& label, uint64_t /*ticks*/) {
-  if (pools_.empty() || track.of_process) return;
+  if (arenas_.empty() || track.of_process) return;
   const bool is_run = label.source == GPUPEAK_PHASE_ORT && replay().name(label.name) == "run";
   is_run_[track.slot].push_back(is_run);
   if (!is_run) return;
-  for (auto& [device, histories] : pools_) {
-    for (PoolRequests& pool : histories) pool.begin_run();
+  for (auto& [device, histories] : arenas_) {
+    for (ArenaRequests& arena : histories) arena.begin_run();
   }
 }
 
 void NeedWatch::on_phase_end(PhaseTrack track, size_t depth, uint64_t /*ticks*/) {
-  if (pools_.empty() || track.of_process) return;
+  if (arenas_.empty() || track.of_process) return;
   std::vector<bool>& phases = is_run_[track.slot];
   if (depth >= phases.size()) return;
   const bool was_run = phases[depth];
   phases.erase(phases.begin() + static_cast<std::ptrdiff_t>(depth));
   if (!was_run) return;
-  for (auto& [device, histories] : pools_) {
-    for (PoolRequests& pool : histories) pool.end_run();
+  for (auto& [device, histories] : arenas_) {
+    for (ArenaRequests& arena : histories) arena.end_run();
   }
 }
 
-std::span<PoolRequests> NeedWatch::pool_on(int32_t device) {
-  const auto pool = pools_.find(device);
-  return pool == pools_.end() ? std::span<PoolRequests>() : pool->second;
+std::span<ArenaRequests> NeedWatch::arena_on(int32_t device) {
+  const auto arena = arenas_.find(device);
+  return arena == arenas_.end() ? std::span<ArenaRequests>() : arena->second;
 }
 
-const PoolRequests* NeedWatch::pool(int32_t device) const {
-  const auto found = pools_.find(device);
-  if (found == pools_.end()) return nullptr;
-  const auto better = [](const PoolRequests& a, const PoolRequests& b) {
+const ArenaRequests* NeedWatch::arena(int32_t device) const {
+  const auto found = arenas_.find(device);
+  if (found == arenas_.end()) return nullptr;
+  const auto better = [](const ArenaRequests& a, const ArenaRequests& b) {
     return std::pair(!a.why_not().empty(), b.repeated()) <
            std::pair(!b.why_not().empty(), a.repeated());
   };
@@ -98,7 +98,7 @@ const PoolRequests* NeedWatch::pool(int32_t device) const {
 }
 
 void NeedWatch::on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/) {
-  for (PoolRequests& pool : pool_of(alloc.arena)) pool.given(alloc.address, alloc.bytes);
+  for (ArenaRequests& arena : arena_of(alloc.arena)) arena.given(alloc.address, alloc.bytes);
   const auto [entry, added] = given_.try_emplace({alloc.arena, alloc.address}, alloc.bytes);
   if (!added) {
     sizes_.erase(sizes_.find(entry->second));
@@ -108,7 +108,7 @@ void NeedWatch::on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/)
 }
 
 void NeedWatch::on_arena_free(const ArenaFreeEvent& free) {
-  for (PoolRequests& pool : pool_of(free.arena)) pool.taken(free.address);
+  for (ArenaRequests& arena : arena_of(free.arena)) arena.taken(free.address);
   const auto entry = given_.find({free.arena, free.address});
   if (entry == given_.end()) return;
   sizes_.erase(sizes_.find(entry->second));
@@ -119,24 +119,24 @@ void NeedWatch::on_block_alloc(const DeviceBlock& block) {
   if (!counts(block)) return;
   Device& device = device_of(block);
   const DeviceAllocEvent& alloc = block.alloc;
-  const bool of_pool = shared_out_.contains(alloc.id);
+  const bool of_arena = shared_out_.contains(alloc.id);
   device.sums.refused.reset();
   device.by_kind[alloc.kind] += alloc.bytes;
-  if (!of_pool) sizes_.insert(alloc.bytes);
-  for (PoolRequests& pool : pool_on(replay().sites().context_of(block.group).device)) {
-    if (!of_pool) break;
-    pool.segment_taken(alloc.address, alloc.bytes);
-    if (alloc.kind != GPUPEAK_KIND_LINEAR) pool.give_up("its segments grow in place");
-    if (alloc.captured) pool.give_up("graphs have pools of their own");
+  if (!of_arena) sizes_.insert(alloc.bytes);
+  for (ArenaRequests& arena : arena_on(replay().sites().context_of(block.group).device)) {
+    if (!of_arena) break;
+    arena.segment_taken(alloc.address, alloc.bytes);
+    if (alloc.kind != GPUPEAK_KIND_LINEAR) arena.give_up("its segments grow in place");
+    if (alloc.captured) arena.give_up("graphs have pools of their own");
   }
   if (alloc.kind == GPUPEAK_KIND_LINEAR) {
     device.pages.add(alloc.address, alloc.bytes);
-    if (!of_pool) {
+    if (!of_arena) {
       device.outside_pages.add(alloc.address, alloc.bytes);
       device.outside_linear += alloc.bytes;
     }
   }
-  if (of_pool && !replay().arenas().shared_out().contains(alloc.id) &&
+  if (of_arena && !replay().arenas().shared_out().contains(alloc.id) &&
       device.unclaimed.emplace(alloc.id, alloc.bytes).second) {
     device.unclaimed_bytes += alloc.bytes;
   }
@@ -147,14 +147,14 @@ void NeedWatch::on_block_free(const DeviceBlock& block) {
   Device& device = device_of(block);
   const DeviceAllocEvent& alloc = block.alloc;
   device.by_kind[alloc.kind] -= alloc.bytes;
-  const bool of_pool = shared_out_.contains(alloc.id);
-  if (!of_pool) sizes_.erase(sizes_.find(alloc.bytes));
-  for (PoolRequests& pool : pool_on(replay().sites().context_of(block.group).device)) {
-    if (of_pool) pool.segment_given_back(alloc.address, alloc.bytes);
+  const bool of_arena = shared_out_.contains(alloc.id);
+  if (!of_arena) sizes_.erase(sizes_.find(alloc.bytes));
+  for (ArenaRequests& arena : arena_on(replay().sites().context_of(block.group).device)) {
+    if (of_arena) arena.segment_given_back(alloc.address, alloc.bytes);
   }
   if (alloc.kind == GPUPEAK_KIND_LINEAR) {
     device.pages.remove(alloc.address, alloc.bytes);
-    if (!of_pool) {
+    if (!of_arena) {
       device.outside_pages.remove(alloc.address, alloc.bytes);
       device.outside_linear -= alloc.bytes;
     }
@@ -170,8 +170,8 @@ void NeedWatch::refused(int32_t ordinal, uint64_t bytes) {
   if (ordinal < 0) return;
   Device& device = devices_[ordinal];
   look(ordinal, device);
-  // A pool's own refusal comes last, and its request is what was needed: the driver had been asked
-  // for a whole segment.
+  // An arena's own refusal comes last, and its request is what was needed: the driver had been
+  // asked for a whole segment.
   device.sums.refused = device.in_use + device.last.least + bytes;
 }
 
@@ -192,17 +192,19 @@ void NeedWatch::look(int32_t ordinal, Device& device) {
   }
   uint64_t idle = device.unclaimed_bytes;
   for (const ArenaTable::Arena& arena : arenas.arenas()) {
-    if (arena.place != ordinal || arena.idle[1] == kNoGroup) continue;
-    idle += arenas.peaks().group(arena.idle[1]).live_bytes;
+    if (arena.place != ordinal) continue;
+    for (const auto& [elsewhere, counted] : arena.idle) {
+      if (counted != kNoGroup) idle += arenas.peaks().group(counted).live_bytes;
+    }
   }
   uint64_t tracked = 0;
   for (const auto& [kind, bytes] : device.by_kind) tracked += bytes;
   const auto reserved = replay().device().pool_reserved().find(ordinal);
-  const uint64_t in_pools = device.by_kind[GPUPEAK_KIND_POOL];
-  const uint64_t of_pools =
+  const uint64_t in_arenas = device.by_kind[GPUPEAK_KIND_POOL];
+  const uint64_t of_arenas =
       reserved != replay().device().pool_reserved().end() ? reserved->second.current : 0;
   device.held = tracked - device.by_kind[GPUPEAK_KIND_LINEAR] + device.pages.bytes() +
-                (std::max(of_pools, in_pools) - in_pools);
+                (std::max(of_arenas, in_arenas) - in_arenas);
   device.in_use = tracked - std::min(tracked, idle);
   const uint64_t outside = device.outside_pages.bytes();
   device.in_use += outside - std::min(outside, device.outside_linear);
@@ -211,8 +213,8 @@ void NeedWatch::look(int32_t ordinal, Device& device) {
   device.lean_since = std::max(device.lean_since, device.lean);
   device.held_since = std::max(device.held_since, device.held);
   device.in_use_since = std::max(device.in_use_since, device.in_use);
-  for (PoolRequests& pool : pool_on(ordinal)) {
-    pool.others_have(device.held - std::min(device.held, pool.reserved()));
+  for (ArenaRequests& arena : arena_on(ordinal)) {
+    arena.others_have(device.held - std::min(device.held, arena.reserved()));
   }
 }
 
@@ -221,8 +223,8 @@ void NeedWatch::settle(int32_t ordinal, Device& device, const Beyond& now) {
   sums.held = std::max(sums.held, device.held_since);
   sums.in_use = std::max(sums.in_use, device.in_use_since);
   sums.most = std::max(sums.most, device.held_since + std::max(device.last.most, now.most));
-  for (PoolRequests& pool : pool_on(ordinal)) {
-    pool.driver_had(std::max(device.last.most, now.most));
+  for (ArenaRequests& arena : arena_on(ordinal)) {
+    arena.driver_had(std::max(device.last.most, now.most));
   }
   const uint64_t beyond = std::min(device.last.least, now.least);
   sums.least = std::max(sums.least, device.in_use_since + beyond);
@@ -254,8 +256,8 @@ void NeedWatch::read(const Event& event) {
     device.sums.most = std::max(device.sums.most, positive(own));
     device.uncertain_beyond =
         std::max(device.uncertain_beyond, positive(own - static_cast<int64_t>(device.held)));
-    for (PoolRequests& pool : pool_on(reading.device)) {
-      pool.at_once(positive(own - static_cast<int64_t>(pool.reserved())));
+    for (ArenaRequests& arena : arena_on(reading.device)) {
+      arena.at_once(positive(own - static_cast<int64_t>(arena.reserved())));
     }
     return;
   }
@@ -305,7 +307,7 @@ std::map<int32_t, NeedWatch::Sums> NeedWatch::finish() {
     const uint64_t start = device.start ? own_start(*device.start, device.others_at_start) : 0;
     sums.most += start;
     if (sums.beyond) sums.beyond->most += start;
-    for (PoolRequests& pool : pool_on(ordinal)) pool.finish(start);
+    for (ArenaRequests& arena : arena_on(ordinal)) arena.finish(start);
   }
   return all;
 }

@@ -1,15 +1,15 @@
 // What a run needs of each device, between two bounds: what of it is in use at each instant, and
 // what it had taken from the driver, each with what the driver had taken for itself then. A largest
-// sum of both, not the sum at one peak: pools may hold most where least of it is in use.
+// sum of both, not the sum at one peak: arenas may hold most where least of it is in use.
 //
 //   at each instant            upper bound                    lower bound
-//   linear memory              its pages                      its pages, without the pools' ones
+//   linear memory              its pages                      its pages, without the arenas' ones
 //   the driver's pools         reserved                       in use
 //   segments of PyTorch's …    all                            blocks in use
 //   contexts, code …           the larger of the readings     the smaller of the readings
 //                              before and after
 //
-// need.h asks for it, with what a pool was asked for (pool_requests.h).
+// need.h asks for it, with what an arena was asked for (arena_requests.h).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "collector/fit/pool_requests.h"
+#include "collector/fit/arena_requests.h"
 #include "collector/replay/ledger.h"
 #include "collector/replay/replay.h"
 
@@ -49,11 +49,11 @@ class NeedWatch : public ReplayObserver {
     std::optional<uint64_t> refused;  ///< asked for and in use, if nothing was handed out since
   };
 
-  /// `shared_out`: blocks that pools share out sooner or later. Until they do, such a block is as
-  /// idle as what they have not handed out; a first replay tells which. `pools`: the rules of those
-  /// that alone share out their device's memory, by device; several: any of them.
+  /// `shared_out`: blocks that arenas share out sooner or later. Until they do, such a block is as
+  /// idle as what they have not handed out; a first replay tells which. `arenas`: the rules of
+  /// those that alone share out their device's memory, by device; several: any of them.
   explicit NeedWatch(std::unordered_set<uint64_t> shared_out = {},
-                     std::multimap<int32_t, std::unique_ptr<PoolModel>> pools = {});
+                     std::multimap<int32_t, std::unique_ptr<ArenaModel>> arenas = {});
 
   void on_block_alloc(const DeviceBlock& block) override;
   void on_block_free(const DeviceBlock& block) override;
@@ -66,17 +66,17 @@ class NeedWatch : public ReplayObserver {
 
   /// After the replay.
   std::map<int32_t, Sums> finish();
-  /// Of the device's pool, after finish(), by the rules by which it went, or else by those by which
-  /// it went longest; nullptr: it was not asked for.
-  const PoolRequests* pool(int32_t device) const;
+  /// Of the device's arena, after finish(), by the rules by which it went, or else by those by
+  /// which it went longest; nullptr: it was not asked for.
+  const ArenaRequests* arena(int32_t device) const;
 
  private:
   struct Device {
     Sums sums;
     std::map<uint8_t, uint64_t> by_kind;  // live, as asked for
-    PageCount pages, outside_pages;       // linear; without the pools' blocks
+    PageCount pages, outside_pages;       // linear; without the arenas' blocks
     uint64_t outside_linear = 0;
-    std::unordered_map<uint64_t, uint64_t> unclaimed;  // pools' blocks to be, with their bytes
+    std::unordered_map<uint64_t, uint64_t> unclaimed;  // arenas' blocks to be, with their bytes
     uint64_t unclaimed_bytes = 0;
     uint64_t held = 0, in_use = 0, lean = 0;  // now
     // Since the last reading. What the driver has for itself is known with the next one.
@@ -94,19 +94,19 @@ class NeedWatch : public ReplayObserver {
   void read(const Event& event);
   void refused(int32_t ordinal, uint64_t bytes);
   void settle(int32_t ordinal, Device& device, const Beyond& now);
-  /// What the device's pool was asked for, by each of the rules that it may have. Empty: it is not
+  /// What the device's arena was asked for, by each of the rules that it may have. Empty: it is not
   /// watched.
-  std::span<PoolRequests> pool_on(int32_t device);
-  std::span<PoolRequests> pool_of(uint64_t arena) {
-    return pool_on(replay().arenas().place_of(arena));
+  std::span<ArenaRequests> arena_on(int32_t device);
+  std::span<ArenaRequests> arena_of(uint64_t arena) {
+    return arena_on(replay().arenas().place_of(arena));
   }
 
   const std::unordered_set<uint64_t> shared_out_;
   std::map<int32_t, Device> devices_;
-  std::map<uint32_t, std::vector<bool>> is_run_;        // of a thread's phases: ONNX Runtime's run
-  std::map<int32_t, std::vector<PoolRequests>> pools_;  // by device
+  std::map<uint32_t, std::vector<bool>> is_run_;  // of a thread's phases: ONNX Runtime's run
+  std::map<int32_t, std::vector<ArenaRequests>> arenas_;     // by device
   std::map<std::pair<uint64_t, uint64_t>, uint64_t> given_;  // by arena and address: bytes
-  std::multiset<uint64_t> sizes_;  // of these, and of the driver's blocks outside of pools
+  std::multiset<uint64_t> sizes_;  // of these, and of the driver's blocks outside of arenas
 };
 
 }  // namespace gpupeak::collector

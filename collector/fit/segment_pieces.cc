@@ -52,6 +52,7 @@ SegmentPieces::Piece SegmentPieces::add_segment(uint64_t address, uint64_t bytes
   const Piece piece = make({address, bytes, kNone, kNone, kind, false});
   set_idle(piece);
   reserved_ += pages_of(bytes);
+  reserved_bytes_ += bytes;
   return piece;
 }
 
@@ -101,6 +102,7 @@ void SegmentPieces::forget_kinds() {
 void SegmentPieces::drop(Piece piece) {
   unset_idle(piece);
   reserved_ -= pages_of(pieces_[piece].bytes);
+  reserved_bytes_ -= pieces_[piece].bytes;
   unused_.push_back(piece);
 }
 

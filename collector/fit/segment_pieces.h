@@ -1,7 +1,7 @@
-// The segments that a pool had from the driver, cut into pieces: in use or idle, each with its
+// The segments that an arena had from the driver, cut into pieces: in use or idle, each with its
 // neighbours, the idle ones by size and address. Pieces are of one of two kinds, and join only
-// those of their own. What all pools do alike; whose rules say what is asked for, what is split off
-// and what the kinds mean is a PoolModel.
+// those of their own. What all arenas do alike; whose rules say what is asked for, what is split
+// off and what the kinds mean is an ArenaModel.
 #pragma once
 
 #include <array>
@@ -32,8 +32,14 @@ class SegmentPieces {
   /// From the driver. Idle. `address`: above 0, and of no other.
   Piece add_segment(uint64_t address, uint64_t bytes, Kind kind);
   /// From the driver for one request, and back to it with that: never idle.
-  void add_own(uint64_t bytes) { reserved_ += pages_of(bytes); }
-  void drop_own(uint64_t bytes) { reserved_ -= pages_of(bytes); }
+  void add_own(uint64_t bytes) {
+    reserved_ += pages_of(bytes);
+    reserved_bytes_ += bytes;
+  }
+  void drop_own(uint64_t bytes) {
+    reserved_ -= pages_of(bytes);
+    reserved_bytes_ -= bytes;
+  }
   /// No longer idle, and of that kind now. `bytes` below its own: the rest is split off and stays
   /// idle, as it was.
   void take(Piece piece, uint64_t bytes, Kind kind);
@@ -49,6 +55,8 @@ class SegmentPieces {
 
   /// Pages of the driver's.
   uint64_t reserved() const { return reserved_; }
+  /// As the driver was asked for.
+  uint64_t reserved_bytes() const { return reserved_bytes_; }
 
  private:
   static constexpr Piece kNone = UINT32_MAX;
@@ -80,7 +88,7 @@ class SegmentPieces {
   std::vector<Part> pieces_;
   std::vector<Piece> unused_;
   std::array<IdleSet, 2> idle_;
-  uint64_t reserved_ = 0;
+  uint64_t reserved_ = 0, reserved_bytes_ = 0;
 };
 
 }  // namespace gpupeak::collector

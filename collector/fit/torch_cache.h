@@ -1,5 +1,5 @@
 // PyTorch's caching allocator by its rules: those of its releases since 2019, for one stream,
-// without graphs' pools, segments that grow in place and limits of its own.
+// without graphs' arenas, segments that grow in place and limits of its own.
 //
 //   request        rounded to   segment                        rest is split off
 //   up to 1 MiB    512 bytes    2 MiB, of the small ones       from 512 bytes on
@@ -9,13 +9,13 @@
 // When it is refused memory it gives back all segments that are wholly idle, and asks again.
 #pragma once
 
-#include "collector/fit/pool_model.h"
+#include "collector/fit/arena_model.h"
 
 namespace gpupeak::collector {
 
-class TorchCache final : public PoolModel {
+class TorchCache final : public ArenaModel {
  public:
-  std::unique_ptr<PoolModel> fresh() const override { return std::make_unique<TorchCache>(); }
+  std::unique_ptr<ArenaModel> fresh() const override { return std::make_unique<TorchCache>(); }
   uint64_t rounding() const override { return 512; }
   // Segments for small requests are of kind 1, and serve no others.
   SegmentPieces::Kinds kinds_for(const Request& request) const override;

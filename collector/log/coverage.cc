@@ -4,21 +4,27 @@ namespace gpupeak::collector {
 
 Coverage coverage_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {
   const uint32_t mode = header.host_mode;
-  const bool from_start = (header.flags & (GPUPEAK_FLAG_LATE_START | GPUPEAK_FLAG_FORKED)) == 0;
+  const bool from_start =
+      (header.flags & GPUPEAK_FLAG_LATE_START) == 0;  // older logs of forked children have it, too
   const bool own_malloc = (counters.quality & GPUPEAK_Q_FOREIGN_MALLOC) != 0;
   Coverage coverage;
-  coverage.sampled = mode == GPUPEAK_HOST_SAMPLED || (counters.quality & GPUPEAK_Q_LOG_MAX) != 0;
+  constexpr uint64_t kWentOver = GPUPEAK_Q_LOG_MAX | GPUPEAK_Q_HEAP_SAMPLED;
+  coverage.sampled = mode == GPUPEAK_HOST_SAMPLED || (counters.quality & kWentOver) != 0;
   coverage.mappings = from_start && mode != GPUPEAK_HOST_OFF;
   coverage.heap_counters = from_start && mode != GPUPEAK_HOST_OFF && !own_malloc;
   coverage.heap_events =
-      from_start && !own_malloc && (mode == GPUPEAK_HOST_FULL || mode == GPUPEAK_HOST_SAMPLED);
+      from_start && !own_malloc &&
+      (mode == GPUPEAK_HOST_FULL || mode == GPUPEAK_HOST_SAMPLED || mode == GPUPEAK_HOST_AUTO);
+  coverage.windows = coverage.heap_counters && mode == GPUPEAK_HOST_COUNTERS &&
+                     counters.window_count > 0;
   return coverage;
 }
 
 bool covers_scope(const Coverage& coverage, std::string_view scope) {
   if (scope.starts_with("device")) return true;
-  if (scope == "host/heap") return coverage.heap_events;
+  if (scope == "host/heap") return coverage.heap_events || coverage.windows;
   if (scope == "host/pinned" || scope == "host/registered" || scope == "host/vmm") return true;
+  if (scope == "host" && coverage.windows) return true;  // of what was recorded, as a warning says
   if (scope == "total" || scope == "host") return coverage.host();
   return coverage.mappings;
 }

@@ -13,7 +13,8 @@ struct Coverage {
   bool heap_counters =
       false;  ///< the counters page's heap gauge counts this process from its start
   bool mappings = false;
-  bool sampled = false;
+  bool windows = false;  ///< heap blocks of stretches of the run alone, which somebody asked for
+  bool sampled = false;  ///< small heap blocks are a sample, at the end if not from the start
   /// Heap and mappings from the start of the process: host sums mean something.
   bool host() const { return heap_events && mappings; }
 };

@@ -1,5 +1,8 @@
 #include "collector/log/definitions.h"
 
+#include <utility>
+
+#include "collector/log/bounded_name.h"
 #include "collector/log/byte_reader.h"
 #include "gpupeak/log_format.h"
 
@@ -7,6 +10,14 @@ namespace gpupeak::collector {
 
 Definitions::Definitions(const Sanitizer& sanitizer)
     : sanitizer_(sanitizer), nodes_(1), strings_(1), modules_(1) {}
+
+std::string_view bounded_name(std::string_view name) {
+  constexpr size_t kMostBytes = 4096;
+  if (name.size() <= kMostBytes) return name;
+  size_t end = kMostBytes;
+  while (end > kMostBytes - 4 && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) --end;
+  return name.substr(0, end);
+}
 
 std::string_view Definitions::string(uint32_t id) const {
   return id < strings_.size() ? strings_[id] : std::string_view{};
@@ -18,11 +29,23 @@ const PythonFrame* Definitions::python_frame(const StackNode& node) const {
   return &python_frames_[number < python_frames_.size() ? number : 0];
 }
 
-std::string_view Definitions::fact(std::string_view key) const {
-  for (const auto& [name, value] : facts_) {
-    if (name == key) return value;
+std::string_view Definitions::find_fact(std::string_view wanted) const {
+  for (const auto& [key, value] : facts_) {
+    if (key == wanted) return value;
   }
   return {};
+}
+
+std::string_view Definitions::fact(FactName name) const {
+  return find_fact(name.key());
+}
+
+std::string_view Definitions::fact(FactName name, uint64_t number) const {
+  return find_fact(std::string(name.key()) + '.' + std::to_string(number));
+}
+
+std::string Definitions::shown_fact(FactName name) const {
+  return name.tells() == FactTells::kOfPublicThings ? escape(fact(name)) : shown(fact(name));
 }
 
 bool Definitions::read(const uint8_t* begin, const uint8_t* end) {
@@ -48,15 +71,11 @@ bool Definitions::read_record(uint8_t tag, const uint8_t* body, size_t bytes) {
     case GPUPEAK_DEF_MODULE:
       return read_module(body, bytes);
     case GPUPEAK_DEF_STRING:
-      strings_.push_back(fields.s());
+      strings_.push_back(bounded_name(fields.s()));
       break;
     case GPUPEAK_DEF_UNLOAD: {
       fields.u();  // ticks
-      const uint64_t module = fields.u();
-      for (auto it = segments_.begin(); it != segments_.end();) {
-        it = it->second.module == module ? segments_.erase(it) : std::next(it);
-      }
-      last_segment_ = {};
+      unload(fields.u());
       break;
     }
     case GPUPEAK_DEF_FACT: {
@@ -111,9 +130,10 @@ bool Definitions::read_module(const uint8_t* body, size_t bytes) {
   fields.u();  // ticks
   Module module;
   module.bias = fields.u();
-  module.path = fields.s();
+  module.path = bounded_name(fields.s());
   module.build_id = fields.s();
   const auto id = static_cast<uint32_t>(modules_.size());
+  std::vector<uint64_t> begins;
   const uint64_t segments = fields.u();
   for (uint64_t i = 0; i < segments && !fields.at_end(); ++i) {
     const uint64_t address = fields.u();
@@ -122,10 +142,22 @@ bool Definitions::read_module(const uint8_t* body, size_t bytes) {
     if (size == 0 || address + size < address) continue;
     clear_segments(address, address + size);
     segments_[address] = {address + size, id};
+    begins.push_back(address);
   }
   last_segment_ = {};
   modules_.push_back(std::move(module));
+  segments_of_module_.push_back(std::move(begins));
   return !fields.malformed();
+}
+
+/// Each segment is looked at once, however often its module is said to be unloaded.
+void Definitions::unload(uint64_t module) {
+  last_segment_ = {};
+  if (module >= segments_of_module_.size()) return;
+  for (const uint64_t begin : std::exchange(segments_of_module_[module], {})) {
+    const auto segment = segments_.find(begin);
+    if (segment != segments_.end() && segment->second.module == module) segments_.erase(segment);
+  }
 }
 
 /// A segment that overlaps a new one was unmapped unseen.

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "collector/log/fact_names.h"
 #include "collector/text/sanitize.h"
 
 namespace gpupeak::collector {
@@ -64,7 +65,11 @@ class Definitions {
   /// The string with this id, empty for 0 and for ids that the log does not define.
   std::string_view string(uint32_t id) const;
   /// The first fact with this key, or empty.
-  std::string_view fact(std::string_view key) const;
+  std::string_view fact(FactName name) const;
+  /// Of several by number: that of "name.number".
+  std::string_view fact(FactName name, uint64_t number) const;
+  /// The same, as it may be shown.
+  std::string shown_fact(FactName name) const;
   uint64_t count() const { return count_; }
   /// A text of the log, as it may be shown.
   std::string shown(std::string_view text) const { return sanitizer_.text(text); }
@@ -76,10 +81,12 @@ class Definitions {
     uint64_t end;
     uint32_t module;
   };
+  std::string_view find_fact(std::string_view wanted) const;
   bool read_record(uint8_t tag, const uint8_t* body, size_t bytes);
   bool read_node(const uint8_t* body, size_t bytes);
   bool read_module(const uint8_t* body, size_t bytes);
   void clear_segments(uint64_t begin, uint64_t end);
+  void unload(uint64_t module);
   uint32_t module_at(uint64_t address);
 
   const Sanitizer sanitizer_;
@@ -89,6 +96,7 @@ class Definitions {
   std::vector<Module> modules_;
   std::vector<DeviceInfo> devices_;
   std::vector<std::pair<std::string, std::string>> facts_;
+  std::vector<std::vector<uint64_t>> segments_of_module_{1};  // where they began
   std::map<uint64_t, Segment> segments_;  // by start: what is loaded at this point of the stream
   struct {
     uint64_t begin = 0, end = 0;

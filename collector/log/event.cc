@@ -199,9 +199,19 @@ DeviceUnmappedEvent parse_device_unmapped(const Event& event) {
 
 SamplingEvent parse_sampling(const Event& event) {
   SamplingEvent sampling;
-  Body(event, sampling) >> sampling.sample_bytes;
-  sampling.malformed |= sampling.sample_bytes == 0 || too_large(sampling.sample_bytes);
+  Body(event, sampling) >> sampling.sample_bytes >> sampling.whole_bytes;
+  sampling.malformed |= too_large(sampling.sample_bytes);
   return sampling;
+}
+
+WindowEvent parse_window(const Event& event) {
+  WindowEvent window;
+  Body(event, window) >> window.event >> window.number >> window.mode >> window.live_bytes >>
+      window.recorded_bytes >> window.freed_bytes >> window.frees;
+  for (const uint64_t bytes : {window.live_bytes, window.recorded_bytes, window.freed_bytes})
+    window.malformed |= too_large(bytes);
+  window.malformed |= window.event > 1;
+  return window;
 }
 
 DeviceAllocEvent parse_device_alloc(const Event& event) {
@@ -227,8 +237,25 @@ DeviceReviveEvent parse_device_revive(const Event& event) {
 DeviceFailedEvent parse_device_failed(const Event& event) {
   DeviceFailedEvent failed;
   Body(event, failed) >> Kind{failed.kind} >> failed.device >> failed.bytes >> failed.result >>
-      failed.live >> failed.free_plus_1 >> failed.total_plus_1 >> failed.api >> failed.stack;
+      failed.live >> failed.free_plus_1 >> failed.total_plus_1 >> failed.api >> failed.stack >>
+      failed.by_run_limit;
   return failed;
+}
+
+HostFailedEvent parse_host_failed(const Event& event) {
+  HostFailedEvent failed;
+  Body(event, failed) >> Kind{failed.kind} >> failed.bytes >> failed.error >> failed.limit >>
+      failed.limit_bytes >> failed.used >> failed.api >> failed.stack;
+  return failed;
+}
+
+ResidentEvent parse_resident(const Event& event) {
+  ResidentEvent resident;
+  Body(event, resident) >> resident.rss >> resident.files >> resident.shared >> resident.driver >>
+      resident.stacks >> resident.anonymous >> resident.log >> resident.own >>
+      resident.free_in_malloc_plus_1 >> resident.heap;
+  resident.malformed |= too_large(resident.rss) || too_large(resident.anonymous);
+  return resident;
 }
 
 DeviceUnknownEvent parse_device_unknown(const Event& event) {
@@ -252,7 +279,7 @@ ContextEvent parse_context(const Event& event) {
 
 SampleEvent parse_sample(const Event& event) {
   SampleEvent sample;
-  Body(event, sample) >> sample.rss >> sample.rss_file >> sample.brk_growth;
+  Body(event, sample) >> sample.rss >> sample.rss_file >> sample.brk_growth >> sample.pss_plus_1;
   sample.malformed |= too_large(sample.rss);
   return sample;
 }

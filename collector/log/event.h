@@ -29,7 +29,7 @@ struct Event {
     uint32_t body_bytes;  ///< extended records
   };
   uint32_t tid = 0;
-  uint32_t slot = 0;  ///< index into LogReader::slots()
+  uint32_t slot = 0;  ///< Slot::writer: an index into LogReader::slots()
   uint8_t tag = 0;    ///< GPUPEAK_REC_*
 };
 
@@ -128,8 +128,27 @@ struct DeviceMappedEvent : Parsed {
 struct DeviceUnmappedEvent : Parsed {
   uint64_t address, bytes;
 };
+struct HostFailedEvent : Parsed {
+  uint64_t bytes, error, limit, limit_bytes, used;
+  uint32_t api, stack;
+  uint8_t kind;
+};
+struct ResidentEvent : Parsed {
+  uint64_t rss, files, shared, driver, stacks, anonymous, log, own;
+  uint64_t free_in_malloc_plus_1;  ///< value + 1; 0: not known
+  uint64_t heap;
+};
 struct SamplingEvent : Parsed {
   uint64_t sample_bytes;
+  uint64_t whole_bytes;  ///< blocks of that many bytes and more are all there; 0: none
+};
+/// The heap's recording begins or ends.
+struct WindowEvent : Parsed {
+  uint64_t event;   ///< 0 begins, 1 ends
+  uint64_t number;  ///< of the window, from 1 on
+  uint64_t mode;    ///< enum gpupeak_host_mode
+  uint64_t live_bytes, recorded_bytes;  ///< usable: of the heap then, and those that the log has
+  uint64_t freed_bytes, frees;  ///< of blocks that it does not have, in windows so far
 };
 struct DeviceAllocEvent : Parsed {
   uint64_t id, address, bytes, context, aux;
@@ -151,6 +170,7 @@ struct DeviceFailedEvent : Parsed {
   int32_t device;
   uint32_t api, stack;
   uint8_t kind;
+  bool by_run_limit;  ///< a limit of the run's refused it, where the card had room
 };
 struct DeviceUnknownEvent : Parsed {
   uint64_t address;
@@ -176,6 +196,7 @@ struct DriverReadingEvent : Parsed {
 };
 struct SampleEvent : Parsed {
   uint64_t rss, rss_file, brk_growth;
+  uint64_t pss_plus_1;  ///< value + 1; 0: not read
 };
 struct ThreadEvent : Parsed {
   uint32_t tid;

@@ -21,13 +21,14 @@ EventMerger::EventMerger(const LogReader& log, std::vector<Source> sources, cons
       patience_ticks_(log.clock().ticks_per_second()) {
   for (uint32_t i = 0; i < sources_.size(); ++i) push_ready(i);
   if (turn.slot) begin_with(*turn.slot);
-  if (!ready_.empty()) first_slot_ = sources_[ready_.first().number].next.slot;
+  if (!ready_.empty()) first_slot_ = sources_[ready_.first().number].decoder.slot_index();
 }
 
 /// Of slots whose events are the first at the same time, the one that was running goes on.
 void EventMerger::begin_with(uint32_t slot) {
-  const auto source = std::find_if(sources_.begin(), sources_.end(),
-                                   [slot](const Source& one) { return one.next.slot == slot; });
+  const auto source = std::find_if(sources_.begin(), sources_.end(), [slot](const Source& one) {
+    return one.decoder.slot_index() == slot;
+  });
   if (source == sources_.end()) return;
   if (!ready_.put_first(static_cast<uint32_t>(source - sources_.begin()))) return;
   running_ = &*source;
@@ -49,7 +50,7 @@ StreamCounts EventMerger::counts() const {
 
 EventMerger::Turn EventMerger::turn() const {
   Turn turn{.slot = {}, .next_sequence = next_sequence_};
-  if (running_ != nullptr) turn.slot = running_->next.slot;
+  if (running_ != nullptr) turn.slot = running_->decoder.slot_index();
   return turn;
 }
 
@@ -119,6 +120,26 @@ void EventMerger::pass(Event& event) {
   recheck_ = !parked_.empty();
 }
 
+/// Whether a writer's other events, which are before these, wait for another writer's.
+bool EventMerger::waits_behind(Source& source) {
+  const uint32_t writer = source.decoder.writer();
+  return writer != source.decoder.slot_index() &&
+         std::any_of(parked_.begin(), parked_.end(), [writer](const Source* parked) {
+           return parked->decoder.slot_index() == writer;
+         });
+}
+
+/// One that was parked, and what waits behind it.
+void EventMerger::let_go(Source& source) {
+  const auto number = static_cast<uint32_t>(&source - sources_.data());
+  push_ready(number);
+  if (number + 1 == sources_.size()) return;
+  Source& behind = sources_[number + 1];
+  if (!behind.waits_behind || behind.decoder.writer() != source.decoder.writer()) return;
+  behind.waits_behind = false;
+  push_ready(number + 1);
+}
+
 /// The slot whose event is next, which stays ready_'s first; nullptr at the end.
 EventMerger::Source* EventMerger::pick() {
   while (true) {
@@ -127,9 +148,9 @@ EventMerger::Source* EventMerger::pick() {
       return source->next.sequence <= next_sequence_;
     });
     if (due != parked_.end()) {
-      const auto source = static_cast<uint32_t>(*due - sources_.data());
+      Source& source = **due;
       parked_.erase(due);
-      push_ready(source);
+      let_go(source);
       continue;
     }
     if (!parked_.empty()) {
@@ -145,6 +166,11 @@ EventMerger::Source* EventMerger::pick() {
     }
     if (ready_.empty()) return nullptr;
     Source& source = sources_[ready_.first().number];
+    if (!parked_.empty() && waits_behind(source)) {
+      ready_.pop_first();
+      source.waits_behind = true;
+      continue;
+    }
     if (!held_back(source.next)) return &source;
     ready_.pop_first();
     parked_.push_back(&source);

@@ -25,8 +25,8 @@
 
 #include "collector/log/event.h"
 #include "collector/log/log_reader.h"
+#include "collector/log/loser_tree.h"
 #include "collector/log/slot_decoder.h"
-#include "collector/log/slot_queue.h"
 
 namespace gpupeak::collector {
 
@@ -36,11 +36,14 @@ class EventMerger {
   struct Source {
     SlotDecoder decoder;
     Event next;
+    bool waits_behind =
+        false;  ///< heap events: the device event that the writer waits with is before them
   };
   /// How a merger goes on where another has ended.
   struct Turn {
-    std::optional<uint32_t> slot;  ///< whose turn it is; none: whose event comes first
-    uint64_t next_sequence = 1;    ///< of device events; kAnySequence: it is not known yet
+    std::optional<uint32_t>
+        slot;                    ///< whose turn it is, by its index; none: whose event comes first
+    uint64_t next_sequence = 1;  ///< of device events; kAnySequence: it is not known yet
   };
   static constexpr uint64_t kAnySequence = 0;
 
@@ -76,11 +79,13 @@ class EventMerger {
     return is_device_event(event.tag) && event.sequence > next_sequence_ &&
            next_sequence_ != kAnySequence;
   }
+  bool waits_behind(Source& source);
+  void let_go(Source& source);
   void pass(Event& event);
   void push_ready(uint32_t source) { ready_.push({sources_[source].next.ticks, source}); }
 
   std::vector<Source> sources_;  // in the order of slots
-  SlotQueue ready_;              // those that have events, by their places in sources_
+  LoserTree ready_;              // those that have events, by their places in sources_
   std::vector<Source*> parked_;  // next is a device event whose predecessor is not yet seen
   Source* running_ = nullptr;    // ready_'s first, until another slot's event comes before its
   uint64_t limit_ = 0;           // when that is

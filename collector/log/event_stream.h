@@ -28,6 +28,7 @@ class EventStream {
     }
     report_progress(batches.total_bytes(), batches.total_bytes());
     counts_ = batches.counts();
+    log_.require_whole();
   }
 
   /// After run().

@@ -1,55 +1,19 @@
 #include "collector/log/kinds.h"
 
-#include <array>
+#include <iterator>
 
 namespace gpupeak::collector {
-namespace {
-
-struct KindInfo {
-  std::string_view path;
-  bool in_sum;
-};
-
-constexpr std::array<KindInfo, GPUPEAK_KIND_LIMIT> make_kinds() {
-  std::array<KindInfo, GPUPEAK_KIND_LIMIT> kinds{};
-  kinds[GPUPEAK_KIND_HEAP] = {"host.heap", true};
-  kinds[GPUPEAK_KIND_MMAP_ANON] = {"host.mmap_anon", true};
-  kinds[GPUPEAK_KIND_MMAP_FILE] = {"host.mmap_file", false};
-  kinds[GPUPEAK_KIND_BACKING] = {"host.backing", false};
-  kinds[GPUPEAK_KIND_DRIVER] = {"host.driver", false};
-  kinds[GPUPEAK_KIND_PINNED] = {"host.pinned", true};
-  kinds[GPUPEAK_KIND_REGISTERED] = {"host.registered", false};
-  kinds[GPUPEAK_KIND_HOST_VMM] = {"host.vmm", true};
-  kinds[GPUPEAK_KIND_LINEAR] = {"device.linear", true};
-  kinds[GPUPEAK_KIND_POOL] = {"device.pool", true};
-  kinds[GPUPEAK_KIND_VMM] = {"device.vmm", true};
-  kinds[GPUPEAK_KIND_ARRAY] = {"device.array", true};
-  kinds[GPUPEAK_KIND_GRAPH] = {"device.graph", true};
-  kinds[GPUPEAK_KIND_MANAGED] = {"device.managed", false};
-  kinds[GPUPEAK_KIND_IMPORTED] = {"device.imported", false};
-  kinds[GPUPEAK_KIND_VMM_VA] = {"device.vmm_va", false};
-  return kinds;
-}
-constexpr auto kKinds = make_kinds();
-
-}  // namespace
-
 uint8_t checked_kind(uint64_t kind) {
-  if (kind >= GPUPEAK_KIND_LIMIT || kKinds[kind].path.empty()) return GPUPEAK_KIND_NONE;
-  return static_cast<uint8_t>(kind);
+  return memory_kind(kind).path.empty() ? uint8_t{GPUPEAK_KIND_NONE} : static_cast<uint8_t>(kind);
 }
 
 std::string_view kind_path(uint8_t kind) {
-  return kind < GPUPEAK_KIND_LIMIT ? kKinds[kind].path : std::string_view{};
+  return memory_kind(kind).path;
 }
 
 std::string_view kind_name(uint8_t kind) {
   const std::string_view path = kind_path(kind);
   return path.substr(path.find('.') + 1);
-}
-
-bool counts_into_sum(uint8_t kind) {
-  return kind < GPUPEAK_KIND_LIMIT && kKinds[kind].in_sum;
 }
 
 std::string_view ledger_cause_name(uint8_t cause) {

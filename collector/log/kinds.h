@@ -1,11 +1,11 @@
-// The kinds of memory (enum gpupeak_kind) and the rules of each: on which side it counts and into
-// which sums. Used by replay, the summary and the dump.
+// The names of memory kinds (gpupeak/memory_kinds.h has the rules of each), of the ledger's causes
+// and of the driver's results. Used by replay, the summary and the dump.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
-#include "gpupeak/log_format.h"
+#include "gpupeak/memory_kinds.h"
 
 namespace gpupeak::collector {
 
@@ -16,12 +16,6 @@ uint8_t checked_kind(uint64_t kind);
 std::string_view kind_name(uint8_t kind);
 /// "host.heap", "device.linear" …: the kind of a holder in the summary.
 std::string_view kind_path(uint8_t kind);
-
-inline bool is_device_kind(uint8_t kind) {
-  return kind >= GPUPEAK_FIRST_DEVICE_KIND && kind < GPUPEAK_KIND_LIMIT;
-}
-/// Counts into its device's peak, or into the host's; the others are gauges of their own.
-bool counts_into_sum(uint8_t kind);
 
 /// "context", "code" …: the last part of the ledger's metric names. "none" for what is none.
 std::string_view ledger_cause_name(uint8_t cause);

@@ -13,6 +13,8 @@
 #include <fstream>
 #include <set>
 
+#include "collector/files/cut_guard.h"
+#include "collector/files/regular_file.h"
 #include "collector/text/error.h"
 
 namespace gpupeak::collector {
@@ -48,6 +50,18 @@ std::vector<uint8_t> fields(std::initializer_list<uint64_t> values, std::string_
   return result;
 }
 
+/// The process holds it for microseconds. Whoever may read the log can hold it for good: then it is
+/// done without, and at worst this chunk is lost at the process's end.
+bool lock_in_time(int fd) {
+  constexpr int kTries = 50;
+  constexpr timespec kPause{0, 1'000'000};
+  for (int i = 0; i < kTries; ++i) {
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+    nanosleep(&kPause, nullptr);
+  }
+  return false;
+}
+
 uint64_t monotonic_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -67,9 +81,9 @@ uint32_t pid_inside(int pid) {
 }
 
 bool is_log_of(const std::string& path, uint32_t pid) {
-  std::ifstream file(path, std::ios::binary);
+  const Descriptor file = open_regular(path, O_RDONLY | O_NOFOLLOW);
   gpupeak_file_header header{};
-  return file.read(reinterpret_cast<char*>(&header), sizeof header) &&
+  return file && pread(file.get(), &header, sizeof header, 0) == sizeof header &&
          header.magic == GPUPEAK_LOG_MAGIC && header.pid == pid;
 }
 
@@ -102,7 +116,7 @@ std::string log_of_process(int pid) {
 // Delegates, so that the destructor closes what is open when it throws.
 LogAppender::LogAppender(const std::string& path) : LogAppender() {
   path_ = path;
-  inside_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  inside_ = open_regular(path, O_RDWR | O_NOFOLLOW).release();
   if (inside_ < 0) fail("cannot be written");
   gpupeak_file_header header{};
   if (pread(inside_, &header, sizeof header, 0) != sizeof header ||
@@ -111,6 +125,7 @@ LogAppender::LogAppender(const std::string& path) : LogAppender() {
     errno = 0;
     fail("is not a log that this gpupeak can write into");
   }
+  guard_mappings();  // the log may be cut meanwhile
   head_ = mmap(nullptr, kHeadBytes, PROT_READ | PROT_WRITE, MAP_SHARED, inside_, 0);
   if (head_ == MAP_FAILED) {
     head_ = nullptr;
@@ -144,7 +159,7 @@ void LogAppender::new_chunk(uint64_t now) {
   errno = 0;  // a write that is only cut short sets none
   // Whoever takes the file's next bytes moves its end in the counters page. The lock is for the
   // process's own end, when it cuts off what is behind that.
-  flock(inside_, LOCK_EX);
+  const bool locked = lock_in_time(inside_);
   auto* counters =
       reinterpret_cast<gpupeak_counters_page*>(static_cast<char*>(head_) + GPUPEAK_LOG_PAGE);
   chunk_ = std::atomic_ref<uint64_t>(counters->file_bytes).fetch_add(kChunkBytes);
@@ -162,7 +177,7 @@ void LogAppender::new_chunk(uint64_t now) {
   header.start_monotonic_ns = monotonic_ns();
   memcpy(page.data(), &header, sizeof header);
   const ssize_t written = pwrite(inside_, page.data(), page.size(), static_cast<off_t>(chunk_));
-  flock(inside_, LOCK_UN);
+  if (locked) flock(inside_, LOCK_UN);
   if (written != static_cast<ssize_t>(page.size())) fail("cannot grow");
   ++sequence_;
   used_ = sizeof header;

@@ -66,7 +66,8 @@ using PieceSink = std::function<void(const char* bytes, size_t size)>;
 bool is_events_chunk(std::span<const uint8_t> bytes, gpupeak_chunk_header& header) {
   if (bytes.size() < sizeof header) return false;
   memcpy(&header, bytes.data(), sizeof header);
-  return header.magic == GPUPEAK_CHUNK_MAGIC && header.kind == GPUPEAK_CHUNK_EVENTS &&
+  return header.magic == GPUPEAK_CHUNK_MAGIC &&
+         (header.kind == GPUPEAK_CHUNK_EVENTS || header.kind == GPUPEAK_CHUNK_HEAP) &&
          header.bytes >= GPUPEAK_LOG_PAGE && header.bytes % GPUPEAK_LOG_PAGE == 0 &&
          header.bytes <= std::min(bytes.size(), kLargestSplitChunk);
 }
@@ -461,6 +462,7 @@ void ColumnCutter::take(const char* bytes, size_t size, const Sink& sink) {
     const size_t whole = block_bytes();
     pending_.reserve(whole);
     if (pending_.size() == whole) {
+      count_block();
       const uint32_t stretch_bytes = head_word(0);
       sink({std::exchange(pending_, {}), stretch_bytes});
     }
@@ -480,6 +482,16 @@ size_t ColumnCutter::block_bytes() const {
   if (whole > kMostBlockBytes || head_word(0) > kMostStretchBytes)
     throw LogError(name_ + " is damaged: a block is too large", 0);
   return whole;
+}
+
+/// Of each byte of a log at most one stands in a column, and of each record one or two besides.
+/// Blocks that stand for less make one unpack without end and without a log.
+void ColumnCutter::count_block() {
+  constexpr uint64_t kMostPerByte = 3, kBeside = 64 << 10;
+  column_bytes_ += pending_.size();
+  stretch_bytes_ += head_word(0);
+  if (head_word(0) == 0 || column_bytes_ > kMostPerByte * stretch_bytes_ + kBeside)
+    throw LogError(name_ + " is damaged: its columns are larger than what they stand for", 0);
 }
 
 void ColumnCutter::finish() const {

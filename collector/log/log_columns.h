@@ -48,8 +48,10 @@ class ColumnCutter {
  private:
   uint32_t head_word(size_t i) const;
   size_t block_bytes() const;
+  void count_block();
 
   std::string name_;
+  uint64_t column_bytes_ = 0, stretch_bytes_ = 0;  // of the blocks so far
   std::vector<uint8_t> pending_;  // a block, not yet whole; with room for it once its head is there
 };
 

@@ -1,8 +1,11 @@
 #include "collector/log/log_facts.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <fstream>
 #include <map>
+
+#include "collector/files/regular_file.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -12,7 +15,7 @@ constexpr uint64_t kLargestDefinitions = 1 << 20;
 class Chunks {
  public:
   Chunks(const std::string& path, const LogHead& head)
-      : file_(path, std::ios::binary),
+      : file_(open_regular(path)),
         cookie_(head.header.cookie),
         begin_(head.header.chunks_offset),
         end_(std::min(head.bytes, head.counters.file_bytes)) {}
@@ -45,13 +48,11 @@ class Chunks {
            chunk.bytes >= GPUPEAK_LOG_PAGE && chunk.bytes % GPUPEAK_LOG_PAGE == 0;
   }
   bool read(uint64_t offset, void* to, size_t bytes) {
-    file_.clear();
-    file_.seekg(static_cast<std::streamoff>(offset));
-    file_.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes));
-    return static_cast<bool>(file_);
+    return file_ &&
+           pread(file_.get(), to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
   }
 
-  std::ifstream file_;
+  const Descriptor file_;
   const uint64_t cookie_, begin_, end_;
 };
 

@@ -2,6 +2,8 @@
 // the library keeps itself. LogReader reads the rest.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 
@@ -13,6 +15,7 @@ struct LogHead {
   gpupeak_file_header header{};
   gpupeak_counters_page counters{};
   uint64_t bytes = 0;  ///< of the whole file
+  uid_t owner = 0;     ///< of the file
 };
 
 /// Of a log that is not packed. Throws LogError if it is none, or of a version that is not known.

@@ -1,16 +1,17 @@
 #include "collector/log/log_reader.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <span>
-#include <sstream>
 #include <utility>
 
+#include "collector/files/regular_file.h"
 #include "collector/log/packed_log.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
+#include "gpupeak/memory_kinds.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -21,22 +22,29 @@ std::string bounded_string(const char* text, size_t capacity) {
   return escape({text, strnlen(text, capacity)});
 }
 
+void sort_by_sequence(std::vector<Chunk>& chunks) {
+  std::stable_sort(chunks.begin(), chunks.end(),
+                   [](const Chunk& a, const Chunk& b) { return a.sequence < b.sequence; });
+}
+
 }  // namespace
 
-LogReader::LogReader(const std::string& path, const Sanitizer& sanitizer)
+LogReader::LogReader(const std::string& path, const Sanitizer& sanitizer, HeapReading heap)
     : path_(path), definitions_(sanitizer) {
   const std::string symbols = open(path);
   read_header(path);
   clock_ = ClockMap(header_.clock == GPUPEAK_CLOCK_MONOTONIC_NS, header_.start_ticks,
                     header_.start_monotonic_ns);
-  find_chunks();
-  order_slots();
+  find_chunks(heap == HeapReading::kAll);
   read_definitions();
+  if (!reads_heap(heap)) leave_heap_out();
+  order_slots();
   read_symbols(symbols, path);
   if (counters_.end_monotonic_ns != 0) {
     clock_.add_pair(counters_.end_ticks, counters_.end_monotonic_ns);
   }
   clock_.finish();
+  require_whole();
 }
 
 /// Returns the symbols that a bundle carries.
@@ -64,11 +72,14 @@ void LogReader::read_symbols(const std::string& bundled, const std::string& path
   std::string name = path;
   if (text.empty()) {
     name += kSymbolsSuffix;
-    std::ifstream sidecar(name, std::ios::binary);
-    if (!sidecar) return;
-    std::ostringstream content;
-    content << sidecar.rdbuf();
-    text = content.str();
+    constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+    auto sidecar = read_regular(name, kMostBytes);
+    if (!sidecar && errno == ENOENT) return;
+    if (!sidecar) {
+      symbols_problem_ = definitions_.shown(name) + " cannot be read: " + strerror(errno);
+      return;
+    }
+    text = *std::move(sidecar);
   }
   try {
     symbols_ = SymbolTable(text, header_.cookie);
@@ -107,7 +118,8 @@ void LogReader::read_header(const std::string& path) {
   if (header_.version == 0) {
     throw LogError(path + " is damaged: its version is 0", offsetof(gpupeak_file_header, version));
   }
-  if (header_.counters_offset > bytes || bytes - header_.counters_offset < sizeof counters_) {
+  const size_t counters_room = counters_bytes(header_);
+  if (header_.counters_offset > bytes || bytes - header_.counters_offset < counters_room) {
     if (header_.counters_offset <= GPUPEAK_LOG_PAGE) throw LogError(cut, bytes);
     throw LogError(path + " is damaged: its counters lie outside the file",
                    offsetof(gpupeak_file_header, counters_offset));
@@ -116,7 +128,7 @@ void LogReader::read_header(const std::string& path) {
     throw LogError(path + " is damaged: its chunks do not begin at a page",
                    offsetof(gpupeak_file_header, chunks_offset));
   }
-  memcpy(&counters_, file_->data() + header_.counters_offset, sizeof counters_);
+  memcpy(&counters_, file_->data() + header_.counters_offset, counters_room);
 }
 
 bool LogReader::read_chunk_header(uint64_t offset, gpupeak_chunk_header& chunk) const {
@@ -130,7 +142,7 @@ bool LogReader::read_chunk_header(uint64_t offset, gpupeak_chunk_header& chunk) 
 void LogReader::add_part(uint64_t begin, uint64_t end) {
   gpupeak_log_part part;
   gpupeak_file_header header;
-  gpupeak_counters_page counters;
+  uint64_t device_events;
   const uint64_t log = begin + GPUPEAK_LOG_PAGE;
   const bool has_page = log <= end;
   if (has_page) memcpy(&part, data() + begin + sizeof(gpupeak_chunk_header), sizeof part);
@@ -140,16 +152,41 @@ void LogReader::add_part(uint64_t begin, uint64_t end) {
     return;
   }
   memcpy(&header, data() + log, sizeof header);
-  memcpy(&counters, data() + log + GPUPEAK_LOG_PAGE, sizeof counters);
+  memcpy(&device_events,
+         data() + log + GPUPEAK_LOG_PAGE + offsetof(gpupeak_counters_page, device_events),
+         sizeof device_events);
   parts_.push_back({log,
                     part.bytes,
                     {part.program, strnlen(part.program, sizeof part.program)},
                     header.start_monotonic_ns,
-                    counters.device_events});
+                    device_events});
   used_bytes_ = std::max(used_bytes_, end);
 }
 
-void LogReader::find_chunks() {
+bool LogReader::reads_heap(HeapReading heap) const {
+  constexpr uint64_t kFewEvents = 100'000;  // some hundredths of a second
+  if (heap != HeapReading::kIfFew) return heap == HeapReading::kAll;
+  // Where devices have the host's memory, what is said of them is said of the heap as well.
+  // Of a refused request the heap's holders are to be told.
+  return counters_.device_events == 0 || (counters_.quality & GPUPEAK_Q_HOST_REFUSED) != 0 ||
+         definitions_.integrated_devices() != 0 ||
+         counters_.heap_alloc_count + counters_.heap_free_count <= kFewEvents;
+}
+
+void LogReader::leave_heap_out() {
+  left_heap_out_ = std::erase_if(slots_, [](const Slot& slot) { return slot.is_heap; }) > 0;
+  if (!left_heap_out_) return;
+  header_.host_mode = GPUPEAK_HOST_COUNTERS;
+  counters_.window_count = 0;
+}
+
+/// Whether a chunk, or the log's end, is where one of a length that may be damaged ends.
+bool LogReader::is_followed(uint64_t end, uint64_t limit) const {
+  gpupeak_chunk_header next;
+  return end == limit || (end < limit && read_chunk_header(end, next));
+}
+
+void LogReader::find_chunks(bool every_page) {
   uint64_t limit = file_->bytes();
   // The file is longer than what was written, by a hole, which the process cuts off when it ends.
   // Of one that could not, or is still alive, that is not looked at.
@@ -158,10 +195,11 @@ void LogReader::find_chunks() {
   const bool has_hole = counters_.ended == 0 || limit > handed_out + kLargestChunk;
   if (has_hole && handed_out >= header_.chunks_offset) limit = std::min(limit, handed_out);
   used_bytes_ = std::min(header_.chunks_offset, limit);
-  std::map<uint32_t, size_t> slot_index;
+  std::map<std::pair<uint32_t, bool>, size_t> slot_index;
   Chunk* previous = nullptr;
   uint64_t released = header_.chunks_offset;
-  // Every page is looked at: if the length of a chunk is damaged, those after it are still found.
+  // Every page is looked at, but those of heap chunks that nobody may ask for: if the length of a
+  // chunk is damaged, those after it are still found.
   for (uint64_t offset = header_.chunks_offset; offset < limit; offset += GPUPEAK_LOG_PAGE) {
     if (offset - released >= kReleaseStepBytes) {
       file_->release(released, offset);
@@ -188,10 +226,17 @@ void LogReader::find_chunks() {
     std::vector<Chunk>* list = nullptr;
     if (header.kind == GPUPEAK_CHUNK_DEFINITIONS) {
       list = &definition_chunks_;
-    } else if (header.kind == GPUPEAK_CHUNK_EVENTS) {
-      auto [entry, added] = slot_index.try_emplace(header.slot, slots_.size());
-      if (added) slots_.push_back({header.slot, {}});
+    } else if (header.kind == GPUPEAK_CHUNK_EVENTS || header.kind == GPUPEAK_CHUNK_HEAP) {
+      const bool is_heap = header.kind == GPUPEAK_CHUNK_HEAP;
+      auto [entry, added] = slot_index.try_emplace({header.slot, is_heap}, slots_.size());
+      if (added) slots_.push_back({header.slot, is_heap, 0, {}});
       list = &slots_[entry->second].chunks;
+      if (is_heap && !every_page && is_followed(end, limit)) {
+        list->push_back(chunk);
+        previous = nullptr;
+        offset = end - GPUPEAK_LOG_PAGE;
+        continue;
+      }
     }
     previous = nullptr;
     if (list != nullptr) previous = &list->emplace_back(chunk);
@@ -201,21 +246,24 @@ void LogReader::find_chunks() {
 }
 
 void LogReader::order_slots() {
-  const auto by_sequence = [](const Chunk& a, const Chunk& b) { return a.sequence < b.sequence; };
-  std::sort(slots_.begin(), slots_.end(),
-            [](const Slot& a, const Slot& b) { return a.number < b.number; });
-  for (Slot& slot : slots_) {
-    std::stable_sort(slot.chunks.begin(), slot.chunks.end(), by_sequence);
+  std::sort(slots_.begin(), slots_.end(), [](const Slot& a, const Slot& b) {
+    return std::pair(a.number, a.is_heap) < std::pair(b.number, b.is_heap);
+  });
+  for (uint32_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    const bool is_second = i > 0 && slots_[i - 1].number == slot.number;
+    slot.writer = is_second ? i - 1 : i;
+    sort_by_sequence(slot.chunks);
     uint64_t expected = 0;
     for (const Chunk& chunk : slot.chunks) {
       if (chunk.sequence != expected) ++damage_.missing_chunks;
       expected = chunk.sequence + 1;
     }
   }
-  std::stable_sort(definition_chunks_.begin(), definition_chunks_.end(), by_sequence);
 }
 
 void LogReader::read_definitions() {
+  sort_by_sequence(definition_chunks_);
   uint64_t expected = 0;
   for (const Chunk& chunk : definition_chunks_) {
     if (chunk.sequence != expected) {

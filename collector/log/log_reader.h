@@ -1,5 +1,14 @@
-// Opens a log: checks its header, finds its chunks and reads its definitions. analyze() and the
-// dump call it; event_stream.h decodes the events of what it found.
+// Opens a log: checks its header, finds its chunks, and reads its definitions. analyze() and the
+// dump call it. event_stream.h then decodes the events of the chunks that it found.
+//
+// in    a file (packed or not), perhaps cut off or damaged
+// out   definitions: strings, modules, stacks, facts, devices
+//       slots: for each thread's stream its chunks, in order
+//       damage: how many chunks are corrupt, cut off or missing
+//
+//   | header | counters | definitions | chunk of slot 0 | chunk of slot 1 | chunk of slot 0 | …
+//     slot 0   two chunks
+//     slot 1   one chunk
 #pragma once
 
 #include <cstdint>
@@ -9,6 +18,7 @@
 
 #include "collector/log/clock_map.h"
 #include "collector/log/definitions.h"
+#include "collector/log/heap_reading.h"
 #include "collector/log/log_parts.h"
 #include "collector/log/mapped_file.h"
 #include "collector/log/symbol_table.h"
@@ -24,9 +34,12 @@ struct Chunk {
   uint32_t tid = 0;
 };
 
-/// The event chunks of one writer, in program order.
+/// The event chunks of one writer, in program order. Its heap's are a second entry behind these:
+/// between the two, the times say what came first.
 struct Slot {
   uint32_t number = 0;
+  bool is_heap = false;
+  uint32_t writer = 0;  ///< the same of both: where the first of them is
   std::vector<Chunk> chunks;
 };
 
@@ -40,15 +53,19 @@ struct LogDamage {
 
 class LogReader {
  public:
-  /// `path` names a log, or a part of one (log_parts.h). Throws LogError if the file cannot be
-  /// read, is no log, is cut inside its header or was made by a newer version.
-  explicit LogReader(const std::string& path, const Sanitizer& sanitizer = {});
+  /// `path` names a log, or a part of one (log_parts.h). Where the heap is left out, its figures
+  /// are those that the library has counted, as with GPUPEAK_HOST=counters. Throws LogError if the
+  /// file cannot be read, is no log, is cut inside its header or was made by a newer version.
+  explicit LogReader(const std::string& path, const Sanitizer& sanitizer = {},
+                     HeapReading heap = HeapReading::kAll);
 
   const gpupeak_file_header& header() const { return header_; }
   const gpupeak_counters_page& counters() const { return counters_; }
   const Definitions& definitions() const { return definitions_; }
   const ClockMap& clock() const { return clock_; }
   const std::vector<Slot>& slots() const { return slots_; }
+  /// Whether there was a heap that was left out.
+  bool left_heap_out() const { return left_heap_out_; }
   const LogDamage& damage() const { return damage_; }
   /// Other programs that the process ran, as they lie in the file: LOG#1 is the first.
   const std::vector<LogPart>& parts() const { return parts_; }
@@ -61,6 +78,9 @@ class LogReader {
   uint64_t file_bytes() const { return file_->bytes(); }
   /// Call when a chunk has been decoded: keeps the log itself out of the collector's memory.
   void release(const Chunk& chunk) const { file_->release(chunk.begin, chunk.end); }
+  /// Throws LogError if somebody has cut the file meanwhile: what was read of it is not its
+  /// content.
+  void require_whole() const { file_->require_whole(); }
   /// How much of the file is in use: a preallocated tail is not counted.
   uint64_t used_bytes() const { return used_bytes_; }
   std::string tool_version() const;
@@ -71,8 +91,11 @@ class LogReader {
   std::string open(const std::string& path);
   void read_symbols(const std::string& text, const std::string& path);
   void read_header(const std::string& path);
-  void find_chunks();
+  bool reads_heap(HeapReading heap) const;
+  void leave_heap_out();
+  void find_chunks(bool every_page);
   bool read_chunk_header(uint64_t offset, gpupeak_chunk_header& chunk) const;
+  bool is_followed(uint64_t end, uint64_t limit) const;
   void add_part(uint64_t begin, uint64_t end);
   void order_slots();
   void read_definitions();
@@ -86,6 +109,7 @@ class LogReader {
   uint64_t used_bytes_ = 0;
   std::vector<Chunk> definition_chunks_;
   std::vector<Slot> slots_;
+  bool left_heap_out_ = false;
   LogDamage damage_;
   std::vector<LogPart> parts_;
   Definitions definitions_;

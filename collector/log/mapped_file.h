@@ -2,15 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "collector/files/cut_guard.h"
 
 namespace gpupeak::collector {
 
 class MappedFile {
  public:
   /// Maps the whole of `path` as long as it is now. Throws LogError if it cannot be opened, is no
-  /// regular file or is empty.
-  explicit MappedFile(const std::string& path);
+  /// regular file, is empty, or has more than `most_bytes`.
+  explicit MappedFile(const std::string& path, uint64_t most_bytes = UINT64_MAX);
   /// The same of an open file, which it closes.
   MappedFile(int fd, const std::string& name);
   ~MappedFile();
@@ -24,12 +27,16 @@ class MappedFile {
   uint64_t bytes() const { return bytes_; }
   /// Gives the memory of whole pages in [begin, end) back; reading them again is slow, but works.
   void release(uint64_t begin, uint64_t end) const;
+  /// Throws LogError if somebody has cut the file since it was mapped: zeros were read.
+  void require_whole() const;
 
  private:
-  void map(int fd, const std::string& name);
+  void map(int fd, uint64_t most_bytes);
 
+  std::string name_;
   const uint8_t* data_ = nullptr;
   uint64_t bytes_ = 0;
+  std::optional<CutGuard> guard_;
 };
 
 }  // namespace gpupeak::collector

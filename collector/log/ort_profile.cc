@@ -7,17 +7,20 @@
 #include <charconv>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "collector/files/file_state.h"
 #include "collector/log/mapped_file.h"
 #include "collector/text/error.h"
 
 namespace gpupeak::collector {
 namespace {
 
-constexpr std::string_view kProfile = "ort.profile";
-constexpr std::string_view kProfileOff = "ort.profile.off";
+constexpr std::string_view kProfile = FactName("ort.profile").key();
+constexpr std::string_view kProfileOff = FactName("ort.profile.off").key();
 constexpr uint64_t kNsPerMicrosecond = 1000;
 /// Begins and lengths are cut to whole microseconds: so much later a node may have ended.
 constexpr uint64_t kCutMicroseconds = 2;
@@ -194,11 +197,35 @@ std::optional<ProfileFact> parse(std::string_view fact) {
   return parsed;
 }
 
+/// As ONNX Runtime names them: nothing else is opened, whatever a log says.
+bool is_named_as_profile(const std::string& path) {
+  return path.starts_with('/') && path.ends_with(".json");
+}
+
 /// Where it was written, else beside the log, which may have travelled with it.
 std::string where_it_is(const LogReader& log, const std::string& written) {
   if (access(written.c_str(), R_OK) == 0) return written;
   return log.path().substr(0, log.path().rfind('/') + 1) + written.substr(written.rfind('/') + 1);
 }
+
+/// Files that logs name. Each is read once, by whatever names, and all together are bounded.
+class ProfileFiles {
+ public:
+  /// Throws LogError if it is none that may be read.
+  std::unique_ptr<MappedFile> open(const LogReader& log, const std::string& written) {
+    if (!is_named_as_profile(written)) throw LogError("it has not the name of a profile", 0);
+    const std::string path = where_it_is(log, written);
+    const FileState state = state_of_file(path);
+    if (!read_.insert({state.device, state.inode}).second) throw LogError("it was read before", 0);
+    auto file = std::make_unique<MappedFile>(path, left_bytes_);
+    left_bytes_ -= file->bytes();
+    return file;
+  }
+
+ private:
+  std::set<std::pair<uint64_t, uint64_t>> read_;
+  uint64_t left_bytes_ = uint64_t{4} << 30;  // a full one has some 300 MiB
+};
 
 /// On one thread a span ends before the next one begins, or lies around it: by `slack`, since ends
 /// are a little late. What overlaps by more is damaged.
@@ -252,6 +279,7 @@ NodeProfiles read_ort_profiles(const LogReader& log) {
   NodeProfiles profiles;
   const Definitions& definitions = log.definitions();
   std::map<std::string, int> told;  // how often each file was
+  ProfileFiles files;
   for (const auto& [key, value] : definitions.facts()) {
     if (const auto fact = key == kProfile ? parse(value) : std::nullopt) ++told[fact->path];
   }
@@ -275,9 +303,10 @@ NodeProfiles read_ort_profiles(const LogReader& log) {
     const ProfileClock clock{static_cast<int64_t>(fact->zero_ns - log.header().start_monotonic_ns),
                              fact->error_ns};
     try {
-      const MappedFile file(where_it_is(log, fact->path));
-      read_ort_profile(log, {reinterpret_cast<const char*>(file.data()), file.bytes()}, name,
+      const std::unique_ptr<MappedFile> file = files.open(log, fact->path);
+      read_ort_profile(log, {reinterpret_cast<const char*>(file->data()), file->bytes()}, name,
                        fact->session, clock, profiles);
+      file->require_whole();
     } catch (const LogError&) {
       profiles.problems.push_back("ONNX Runtime's profile " + name +
                                   " is empty or cannot be read: no nodes of session " +

@@ -26,7 +26,9 @@ constexpr uint32_t kFirstSkippable = 0x184D2A50, kLastSkippable = 0x184D2A5F;
 /// A package may claim to hold more than any disk has. Real logs shrink to a tenth. Zeros are not
 /// written but count: who reads a hole of a tmpfs is given memory for it.
 constexpr uint64_t kMaxRatio = 1000, kAlwaysAllowedBytes = 64 << 20;
+/// Symbols shrink to a tenth, too, but what is read of them takes twenty times their size.
 constexpr uint64_t kMaxSymbolBytes = uint64_t{1} << 30;
+constexpr uint64_t kMaxSymbolRatio = 16, kAlwaysAllowedSymbolBytes = 16 << 20;
 
 uint32_t word_at(std::span<const uint8_t> bytes, size_t at) {
   uint32_t word = 0;
@@ -201,6 +203,8 @@ class Unpacker {
     const bool has_columns = !sections.empty() && sections.front().kind == Section::kColumns;
     ratio_ = has_columns ? kMaxColumnsRatio : kMaxRatio;
     allowed_bytes_ = kAlwaysAllowedBytes + file_bytes * ratio_;
+    allowed_symbol_bytes_ =
+        std::min(kMaxSymbolBytes, kAlwaysAllowedSymbolBytes + file_bytes * kMaxSymbolRatio);
   }
 
   Unpacked unpack() {
@@ -241,7 +245,7 @@ class Unpacker {
     }
     unpack_frame(section.frame, name_, [this](const char* bytes, size_t size) {
       result_.symbols.append(bytes, size);
-      if (result_.symbols.size() > std::min(kMaxSymbolBytes, allowed_bytes_))
+      if (result_.symbols.size() > allowed_symbol_bytes_)
         throw LogError(name_ + " is no bundle: its symbols have no end", 0);
     });
   }
@@ -269,7 +273,7 @@ class Unpacker {
   const std::string name_;
   const std::vector<Section>& sections_;
   TemporaryLog log_;
-  uint64_t ratio_ = 0, allowed_bytes_ = 0;
+  uint64_t ratio_ = 0, allowed_bytes_ = 0, allowed_symbol_bytes_ = 0;
   Unpacked result_;
 };
 

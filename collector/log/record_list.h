@@ -36,4 +36,7 @@
   R(DEVICE_UNMAPPED, DeviceUnmappedEvent, device_unmapped) \
   R(REMAP_BEGIN, RemapBeginEvent, remap_begin)             \
   R(REMAP_FAILED, RemapFailedEvent, remap_failed)          \
-  R(SAMPLING, SamplingEvent, sampling)
+  R(HOST_FAILED, HostFailedEvent, host_failed)             \
+  R(RESIDENT, ResidentEvent, resident)                     \
+  R(SAMPLING, SamplingEvent, sampling)                     \
+  R(WINDOW, WindowEvent, window)

@@ -72,7 +72,10 @@ StreamCounts& StreamCounts::operator+=(const StreamCounts& other) {
 }
 
 SlotDecoder::SlotDecoder(const LogReader& log, uint32_t slot_index)
-    : log_(&log), slot_(&log.slots()[slot_index]), slot_index_(slot_index) {}
+    : log_(&log),
+      slot_(&log.slots()[slot_index]),
+      slot_index_(slot_index),
+      writer_(slot_->writer) {}
 
 bool SlotDecoder::next_chunk() {
   if (next_chunk_ > 0) {
@@ -125,7 +128,7 @@ size_t SlotDecoder::decode_hot(std::span<Event> events, uint64_t limit) {
     sound = inner ? fields.read<true>(event) : fields.read<false>(event);
     if (!sound) break;
     event.tid = tid_;
-    event.slot = slot_index_;
+    event.slot = writer_;
     ++count;
     if (event.ticks > limit) break;
   }
@@ -149,7 +152,7 @@ bool SlotDecoder::decode_extended(Event& event, bool& known) {
   ticks_ += dt;
   at_ = body_end;
   event.tag = tag;
-  event.slot = slot_index_;
+  event.slot = writer_;
   event.ticks = ticks_;
   event.body = body;
   event.body_bytes = static_cast<uint32_t>(body_end - body);

@@ -24,7 +24,10 @@ struct StreamCounts {
 
 class SlotDecoder {
  public:
+  /// Of one entry of LogReader::slots().
   SlotDecoder(const LogReader& log, uint32_t slot_index);
+  uint32_t slot_index() const { return slot_index_; }
+  uint32_t writer() const { return writer_; }
 
   /// Decodes the slot's next events: up to one that is later than `limit`, or is no hot record, or
   /// fills the room. Returns how many; 0 at the slot's end, after which it must not be called
@@ -49,7 +52,7 @@ class SlotDecoder {
   const uint8_t* end_ = nullptr;
   uint64_t ticks_ = 0;
   uint64_t address_ = 0;
-  uint32_t slot_index_;
+  uint32_t slot_index_, writer_;
   uint32_t tid_ = 0;
   bool keeps_chunks_ = false;
   size_t next_chunk_ = 0;

@@ -33,12 +33,19 @@ class Strings {
   Json list_ = Json::array();
 };
 
-std::vector<DwarfFrame> frames_of(const Json& row, const Json& strings, NameSource source) {
+/// One long text that each frame has is as good as a bomb.
+constexpr uint64_t kMostTextRatio = 32, kAlwaysAllowedText = 32 << 20;
+
+std::vector<DwarfFrame> frames_of(const Json& row, const Json& strings, NameSource source,
+                                  uint64_t& text_left) {
   std::vector<DwarfFrame> frames;
   for (size_t i = 1; i + kFieldsOfFrame <= row.size(); i += kFieldsOfFrame) {
-    frames.push_back({strings.at(row.at(i).get<size_t>()).get<std::string>(),
-                      strings.at(row.at(i + 1).get<size_t>()).get<std::string>(),
-                      row.at(i + 2).get<int>(), source});
+    const auto& function = strings.at(row.at(i).get<size_t>()).get_ref<const std::string&>();
+    const auto& file = strings.at(row.at(i + 1).get<size_t>()).get_ref<const std::string&>();
+    if (function.size() + file.size() > text_left)
+      throw LogError("its names are many times as long as it is", 0);
+    text_left -= function.size() + file.size();
+    frames.push_back({function, file, row.at(i + 2).get<int>(), source});
   }
   return frames;
 }
@@ -51,6 +58,7 @@ SymbolTable::Key SymbolTable::key(const Module& module) {
 }
 
 SymbolTable::SymbolTable(std::string_view text, uint64_t log_cookie) {
+  uint64_t text_left = kAlwaysAllowedText + kMostTextRatio * text.size();
   try {
     const Json json = Json::parse(text);
     if (json.at("schema") != kSchema) throw LogError("its schema is another", 0);
@@ -69,7 +77,7 @@ SymbolTable::SymbolTable(std::string_view text, uint64_t log_cookie) {
         const std::string source =
             i < sources.size() ? strings.at(sources.at(i).get<size_t>()).get<std::string>() : "";
         known.frames.emplace(rows.at(i).at(0).get<uint64_t>(),
-                             frames_of(rows.at(i), strings, parse_name_source(source)));
+                             frames_of(rows.at(i), strings, parse_name_source(source), text_left));
       }
     }
   } catch (const Json::exception&) {

@@ -1,5 +1,15 @@
-// Several processes of one run taken together. A set of records, each of another log, in whatever
-// order and groups they come: the result depends on the set alone. `gpupeak merge` calls it.
+// Several processes of one run taken together: what they needed at the same time. `gpupeak merge`
+// calls it.
+//
+// in    a record of each process (process_record.h), each from a log of its own
+// out   for each machine, the peak of the sum over its processes, for each GPU and for the host;
+//       which ranks differ from the others; who ran out of memory, and when
+//
+//   rank 0 on GPU 0   6 GiB at 10 s, 2 GiB at 20 s
+//   rank 1 on GPU 0   1 GiB at 10 s, 5 GiB at 20 s
+//   merged            GPU 0 needs 7 GiB, not 11
+//
+// The result depends on the set of records alone, not on their order.
 #pragma once
 
 #include <map>

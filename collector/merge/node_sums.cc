@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "collector/summary/run_text.h"
+#include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -77,7 +78,7 @@ class NodeSums {
     std::vector<std::string> order;
     for (const size_t i : node_.processes) {
       for (const DeviceSummary& device : processes_[i].devices) {
-        const std::string scope = fmt::format("device:{}", device.ordinal);
+        const std::string scope = ScopeKey::device(device.ordinal).text();
         const std::string key =
             device.uuid.empty() ? processes_[i].run.host + "\n" + scope : device.uuid;
         const auto [entry, added] = devices.try_emplace(key, Device{&device, {}});
@@ -88,7 +89,7 @@ class NodeSums {
     size_t used = 0;
     for (const std::string& key : order) {
       const Device& device = devices.at(key);
-      used += add({fmt::format("device:{}", device.first->ordinal),
+      used += add({ScopeKey::device(device.first->ordinal).text(),
                    device_text(*device.first),
                    device.first->uuid,
                    0,
@@ -112,9 +113,8 @@ class NodeSums {
     const auto own = process.curves.find(scope);
     if (own != process.curves.end()) return &own->second;
     if (scope != "device") return nullptr;
-    const auto one =
-        std::find_if(process.curves.begin(), process.curves.end(),
-                     [](const auto& curve) { return curve.first.starts_with("device:"); });
+    const auto one = std::find_if(process.curves.begin(), process.curves.end(),
+                                  [](const auto& curve) { return is_whole_device(curve.first); });
     return one == process.curves.end() ? nullptr : &one->second;
   }
 

@@ -11,6 +11,7 @@
 #include "collector/summary/failure_cause.h"
 #include "collector/summary/failure_text.h"
 #include "collector/summary/verdict.h"
+#include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -63,7 +64,7 @@ class SumsOverTime : public ReplayObserver {
       curve.raise_peak(sum.peak_bytes);
     }
     const auto devices = std::count_if(curves.begin(), curves.end(), [](const auto& curve) {
-      return curve.first.starts_with("device:");
+      return is_whole_device(curve.first);
     });
     if (devices == 1) curves.erase("device");  // it repeats the one device
     return curves;
@@ -94,7 +95,7 @@ class SumsOverTime : public ReplayObserver {
 void add_peak(const Summary& summary, const std::string& side, ProcessRecord& record) {
   const bool one_device = side == "device" && summary.devices.size() == 1;
   const Peak* peak = summary.find_peak(
-      one_device ? fmt::format("device:{}", summary.devices.front().ordinal) : side);
+      one_device ? ScopeKey::device(summary.devices.front().ordinal).text() : side);
   if (peak == nullptr) return;
   OwnPeak& own = record.peaks.emplace_back();
   own.side = side;
@@ -109,7 +110,7 @@ void add_peak(const Summary& summary, const std::string& side, ProcessRecord& re
 /// The one that the program could not live with is the last.
 std::optional<Refusal> last_refusal(const Summary& summary) {
   const std::vector<FailureGroup> groups = fold_failures(summary);
-  if (groups.empty() || groups.back().last->result != kOutOfMemory) return std::nullopt;
+  if (groups.empty() || !found_no_memory(*groups.back().last)) return std::nullopt;
   const OutOfMemory& oom = *groups.back().last;
   return Refusal{oom.api,   oom.device, oom.requested_bytes, oom.time_ns,
                  oom.phase, oom.title,  why_text(oom, {}),   groups.back().count};
@@ -122,14 +123,10 @@ uint64_t end_of(const gpupeak_counters_page& page, uint64_t last_ns) {
 
 }  // namespace
 
-ProcessRecord read_process(const std::string& path, const Reading& reading,
-                           const Progress& progress) {
-  const LogReader log(path, reading.sanitizer);
+ProcessRecord read_process(const std::string& path, const Options& options,
+                           const Progress& progress, Summary* whole) {
+  const LogReader log(path, options.reading.sanitizer, options.reading.heap);
   const gpupeak_file_header& header = log.header();
-  Options options;
-  options.reading = reading;
-  options.stacks = false;
-  options.top = kSites;
   SumsOverTime sums(header.start_monotonic_ns);
   Summary summary = analyze(log, path, options, progress, &sums);
 
@@ -145,7 +142,7 @@ ProcessRecord read_process(const std::string& path, const Reading& reading,
   record.start_monotonic_ns = header.start_monotonic_ns;
   record.last_ns = sums.last_ns();
   record.end_ns = end_of(log.counters(), record.last_ns);
-  record.host_measured = coverage_of(log).host();
+  record.host_measured = coverage_of(log).host() && !summary.quality.heap_not_read;
   record.curves = sums.take();
   for (auto& [scope, curve] : record.curves) {
     curve.finish(HeldCurve::kRoomBytes / record.curves.size());
@@ -153,9 +150,9 @@ ProcessRecord read_process(const std::string& path, const Reading& reading,
   }
   for (const std::string side : {"device", "host"}) add_peak(summary, side, record);
   record.refusal = last_refusal(summary);
-  record.run = std::move(summary.run);
+  record.run = summary.run;
   record.run.labels.clear();
-  record.quality = std::move(summary.quality);
+  record.quality = summary.quality;
   for (const DeviceSummary& device : summary.devices) {
     DeviceSummary& own = record.devices.emplace_back();
     own.ordinal = device.ordinal;
@@ -163,7 +160,17 @@ ProcessRecord read_process(const std::string& path, const Reading& reading,
     own.name = device.name;
     own.total_bytes = device.total_bytes;
   }
+  if (whole != nullptr) *whole = std::move(summary);
   return record;
+}
+
+ProcessRecord read_process(const std::string& path, const Reading& reading,
+                           const Progress& progress) {
+  Options options;
+  options.reading = reading;
+  options.stacks = false;
+  options.top = kSites;
+  return read_process(path, options, progress, nullptr);
 }
 
 }  // namespace gpupeak::collector

@@ -33,6 +33,8 @@ Json quality_of(const Quality& quality) {
   return {{"exact", quality.exact},
           {"only_heap_inexact", quality.only_heap_inexact},
           {"log_complete", quality.log_complete},
+          {"log_end", static_cast<unsigned>(quality.log_end)},
+          {"heap_sample_bytes", quality.heap_sample_bytes},
           {"events", quality.events},
           {"device_events", quality.device_events},
           {"host_events", quality.host_events},
@@ -137,6 +139,15 @@ Quality read_quality(const Part& part) {
   quality.exact = part.flag("exact");
   quality.only_heap_inexact = part.flag("only_heap_inexact");
   quality.log_complete = part.flag("log_complete");
+  // Of an older gpupeak it has neither.
+  quality.log_end = quality.log_complete ? LogEnd::kInOrder : LogEnd::kUnknown;
+  if (part.has("log_end")) {
+    const auto end = part.number<uint32_t>("log_end");
+    if (end > static_cast<uint32_t>(LogEnd::kUnknown)) part.fail("has an end that is none");
+    quality.log_end = static_cast<LogEnd>(end);
+  }
+  if (part.has("heap_sample_bytes"))
+    quality.heap_sample_bytes = part.number<uint64_t>("heap_sample_bytes");
   for (const auto& [key, field] :
        {std::pair("events", &Quality::events), std::pair("device_events", &Quality::device_events),
         std::pair("host_events", &Quality::host_events),

@@ -1,6 +1,6 @@
 // The data of the page, decoded. collector/write_html.cc writes it and says how it is packed.
 import {everyMoment, RecordedMoments} from './moments.js';
-import {decodePools} from './pools.js';
+import {decodeArenas} from './arenas.js';
 
 /** Of a packed list of differences the values. */
 function running(differences) {
@@ -52,8 +52,8 @@ export class Run {
     this.moments = new Map();
     this.scopeByName = new Map(this.scopes.map((scope) => [scope.name, scope]));
     this.command = this.summary.run.command.join(' ') || this.log;
-    const {kind, code} = this.summary.run.exit;
-    this.exit = kind === 'signal' ? `killed by signal ${code}` : kind === 'exit' ? `exit ${code}` : 'no exit seen';
+    const {kind, code, signal} = this.summary.run.exit;
+    this.exit = kind === 'signal' ? `killed by ${signal}` : kind === 'exit' ? `exit ${code}` : 'no exit seen';
     this.ended = kind === 'exit' && code === 0;  // else its figures are of a part of what it was to do
   }
 
@@ -121,12 +121,12 @@ export class Run {
   }
 
   /** Pools whose memory is part of the scope; without one all. */
-  poolsOf(scope) {
+  arenasOf(scope) {
     if (!this.pools) return [];
-    this.decodedPools = this.decodedPools || decodePools(this, this.pools);
+    this.decodedArenas = this.decodedArenas || decodeArenas(this, this.pools);
     const host = !scope || scope.name === 'total' || scope.name.startsWith('host');
     const holds = ({place}) => place < 0 ? host : !scope || scope.name === 'total' || (scope.name.startsWith('device') && (scope.device < 0 || scope.device === place));
-    return this.decodedPools.filter(holds);
+    return this.decodedArenas.filter(holds);
   }
   /** A course over time that is packed as those of sums are. */
   decode(packed) {

@@ -7,7 +7,7 @@ import {choice, h, replace} from './dom.js';
 import {Flame} from './flame.js';
 import * as format from './format.js';
 import {load} from './model.js';
-import {poolSection} from './pool_section.js';
+import {arenaSection} from './arena_section.js';
 import * as sections from './sections.js';
 import {Timeline} from './timeline.js';
 
@@ -150,7 +150,7 @@ function render(keepPlace = false) {
     document.title = `gpupeak: ${run.shortName()}`;
     const said = [sections.verdict(run), sections.failures(run)];
     const peak = scope && peakSection(run, scope);
-    const pools = poolSection(run, scope);
+    const pools = arenaSection(run, scope);
     if (pools) drawn.push(pools);
     if (!scope) replace(content, said, h('p', {class: 'notice fair'}, 'No memory was recorded.'), pools && pools.element, sections.phases(run), sections.about(run));
     else replace(content, said,

@@ -73,7 +73,8 @@ function reserve(run) {
   return h('div', {class: 'card still'}, h('span', {class: 'what'}, `Resident memory (RSS)${ended ? '' : ', sampled'}`),
     h('span', {class: 'big'}, `${ended ? '' : '≥ '}${format.size(rss)}`),
     h('span', {class: 'faint'}, `peak, ${ended ? 'as the kernel says' : 'of samples'}; only pages that were touched`,
-      ended && host && rss < host.bytes && `: of the ${format.size(host.bytes)} of the host, ${format.size(host.bytes - rss)} or more never were`));
+      run.summary.resident?.length > 0 && `: ${run.summary.resident.slice(0, 5).map(({cause, bytes}) => `${cause} ${format.size(bytes)}`).join(' · ')}`,
+      ended && host && rss < host.bytes && `${run.summary.resident?.length > 0 ? '; ' : ': '}of the ${format.size(host.bytes)} of the host, ${format.size(host.bytes - rss)} or more never were`));
 }
 
 export function peakLine(run, scope) {

@@ -43,9 +43,9 @@ const ScopeId* ArenaAccounts::device_scope(int32_t device) const {
   return entry != driver_scopes_.end() ? &entry->second : nullptr;
 }
 
-const ScopeId* ArenaAccounts::pooled_scope(int32_t device) const {
-  const auto entry = pooled_scopes_.find(device);
-  return entry != pooled_scopes_.end() ? &entry->second : nullptr;
+const ScopeId* ArenaAccounts::in_arenas_scope(int32_t device) const {
+  const auto entry = in_arenas_scopes_.find(device);
+  return entry != in_arenas_scopes_.end() ? &entry->second : nullptr;
 }
 
 GroupId ArenaAccounts::outside_group(GroupId group, int32_t device) {
@@ -57,14 +57,14 @@ GroupId ArenaAccounts::outside_group(GroupId group, int32_t device) {
   return entry->second;
 }
 
-GroupId ArenaAccounts::idle_group(size_t row, bool counted) {
+GroupId ArenaAccounts::idle_group(size_t row, bool counted, bool never_used) {
   Arena& of = arenas_[row];
-  GroupId& group = of.idle[counted ? 1 : 0];
+  GroupId& group = of.idle[never_used ? 1 : 0][counted ? 1 : 0];
   if (group != kNoGroup) return group;
   group = counted
               ? peaks_.add_group(std::array{of.reserved_scope, scope_in(driver_scopes_, of.place)})
               : peaks_.add_group(std::array{of.reserved_scope});
-  holders_.push_back({.what = What::kIdle, .arena = row});
+  holders_.push_back({.what = What::kIdle, .arena = row, .never_used = never_used});
   return group;
 }
 
@@ -74,11 +74,11 @@ GroupId ArenaAccounts::use_group(size_t row, bool counted, uint32_t name, uint32
   const auto [entry, added] = use_groups_.try_emplace({row, counted, name, stack, cause}, kNoGroup);
   if (added) {
     const Arena& of = arenas_[row];
-    entry->second =
-        counted ? peaks_.add_group(std::array{
-                      of.scope, of.reserved_scope, scope_in(driver_scopes_, of.place),
-                      scope_in(pooled_scopes_, of.place), scope_in(pooled_scopes_, kAllDevices)})
-                : peaks_.add_group(std::array{of.scope, of.reserved_scope});
+    entry->second = counted ? peaks_.add_group(std::array{of.scope, of.reserved_scope,
+                                                          scope_in(driver_scopes_, of.place),
+                                                          scope_in(in_arenas_scopes_, of.place),
+                                                          scope_in(in_arenas_scopes_, kAllDevices)})
+                            : peaks_.add_group(std::array{of.scope, of.reserved_scope});
     holders_.push_back(
         {.what = What::kInUse, .arena = row, .name = name, .stack = stack, .cause = cause});
   }

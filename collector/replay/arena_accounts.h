@@ -1,8 +1,9 @@
-// The rows and sums of pools: one row for all arenas of a name in a place, and for each piece of
+// The rows and sums of arenas: one row for all arenas of a name in a place, and for each piece of
 // memory the group that holds it: in use by a name or a stack, idle in a row, or outside of all.
 // What changes at once is gathered and applied as one step. ArenaTable drives it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <unordered_map>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "collector/replay/peak_finder.h"
+#include "collector/replay/used_ranges.h"
 
 namespace gpupeak::collector {
 
@@ -34,18 +36,20 @@ class ArenaAccounts {
     ScopeId reserved_scope = 0;
     uint64_t reserved_at_peak = 0;  ///< when most was in use
     uint64_t largest_idle_at_peak = 0;
-    uint64_t told = 0;                       ///< events with the allocator's own totals
-    uint64_t contradictions = 0;             ///< of these, how many say other than our sums
-    uint64_t lost_bytes = 0;                 ///< handed out in memory that was freed under it
-    GroupId idle[2] = {kNoGroup, kNoGroup};  // in no device's sum; in its device's
-    bool at_peak = false;                    // nothing has changed since the last new maximum
+    uint64_t told = 0;            ///< events with the allocator's own totals
+    uint64_t contradictions = 0;  ///< of these, how many say other than our sums
+    uint64_t lost_bytes = 0;      ///< handed out in memory that was freed under it
+    // Used before and never used; each in no device's sum and in its device's.
+    std::array<std::array<GroupId, 2>, 2> idle{{{kNoGroup, kNoGroup}, {kNoGroup, kNoGroup}}};
+    UsedRanges used;
+    bool at_peak = false;  // nothing has changed since the last new maximum
     // Blocks that are part of the arena's memory, begin and end: they never overlap.
     std::map<uint64_t, uint64_t> placed;
 
     /// Also where those that came after it have turned out to be in another place.
     bool is_unused() const { return place == kNowhere && alloc_count == 0 && failed_count == 0; }
   };
-  /// Under which circumstances a block was handed out.
+  /// In which context a block was handed out.
   struct Cause {
     uint32_t phase = 0;  ///< PhaseTree's
     uint32_t tag = 0;    ///< Replay::name() of what the program said that it is for; 0: nothing
@@ -61,7 +65,8 @@ class ArenaAccounts {
     uint32_t stack = 0;
     Cause cause{};
     GroupId outside = kNoGroup;
-    int32_t device = -1;  ///< of what is outside
+    int32_t device = -1;      ///< of what is outside
+    bool never_used = false;  ///< idle, and in no block so far
   };
   /// One arena at one instant.
   struct Level {
@@ -81,7 +86,8 @@ class ArenaAccounts {
   // Groups.
   GroupId outside_group(GroupId group, int32_t device);
   /// `counted`: in its device's sum.
-  GroupId idle_group(size_t row, bool counted);
+  GroupId idle_group(size_t row, bool counted) { return idle_group(row, counted, false); }
+  GroupId never_used_group(size_t row, bool counted) { return idle_group(row, counted, true); }
   GroupId use_group(size_t row, bool counted, uint32_t name, uint32_t stack, const Cause& cause);
   /// Of each group of peaks().
   const std::vector<Holder>& holders() const { return holders_; }
@@ -106,7 +112,7 @@ class ArenaAccounts {
   const ScopeId* device_scope(int32_t device) const;
   /// What all arenas have in use of a device's memory; kAllDevices: of all. nullptr: there are
   /// none.
-  const ScopeId* pooled_scope(int32_t device) const;
+  const ScopeId* in_arenas_scope(int32_t device) const;
 
  private:
   static constexpr size_t kMostRows = 1000;  ///< arenas that come later share the last one's
@@ -120,14 +126,15 @@ class ArenaAccounts {
   };
 
   ScopeId scope_in(std::map<int32_t, ScopeId>& scopes, int32_t device);
+  GroupId idle_group(size_t row, bool counted, bool never_used);
 
   PeakFinder peaks_;
   std::vector<Arena> arenas_;
   std::map<std::pair<uint32_t, int32_t>, size_t> by_name_;
   std::vector<Holder> holders_;
   std::map<UseKey, GroupId> use_groups_;
-  std::unordered_map<GroupId, GroupId> outside_groups_;       // by Replay's
-  std::map<int32_t, ScopeId> driver_scopes_, pooled_scopes_;  // by device
+  std::unordered_map<GroupId, GroupId> outside_groups_;          // by Replay's
+  std::map<int32_t, ScopeId> driver_scopes_, in_arenas_scopes_;  // by device
   std::vector<PeakFinder::Change> changes_;
 };
 

@@ -9,13 +9,11 @@ namespace gpupeak::collector {
 
 namespace {
 
-/// Whether memory of this kind is used at the address that its event has.
 bool has_own_address(uint8_t kind) {
-  return kind == GPUPEAK_KIND_LINEAR || kind == GPUPEAK_KIND_POOL || kind == GPUPEAK_KIND_MANAGED ||
-         kind == GPUPEAK_KIND_PINNED;
+  return memory_kind(kind).place == MemoryKind::Place::Own;
 }
 bool is_mapped_elsewhere(uint8_t kind) {
-  return kind == GPUPEAK_KIND_VMM || kind == GPUPEAK_KIND_HOST_VMM;
+  return memory_kind(kind).place == MemoryKind::Place::Mapped;
 }
 
 }  // namespace
@@ -24,11 +22,12 @@ void ArenaTable::device_allocated(const DriverBlock& block, uint64_t ticks) {
   const bool of_device = is_device_kind(block.kind) && block.device >= 0;
   const bool counted = of_device && counts_into_sum(block.kind);
   if (!counted && !has_own_address(block.kind) && !is_mapped_elsewhere(block.kind)) return;
-  PoolParents::Parent parent;
+  ArenaParents::Parent parent;
   parent.bytes = block.bytes;
   parent.address = has_own_address(block.kind) ? block.address : 0;
   parent.place = of_device ? block.device : ArenaAccounts::kHost;
   parent.captured = block.captured;
+  parent.taken_by = block.group;
   if (counted) {
     parent.outside = accounts_.outside_group(block.group, block.device);
     change(parent.outside, static_cast<int64_t>(block.bytes), 1, true);
@@ -62,8 +61,8 @@ void ArenaTable::vacate(uint64_t address, uint64_t bytes) {
   std::vector<std::pair<uint64_t, uint64_t>> ends;
   parents_.for_each_in(
       address, bytes,
-      [&](PoolParents::Key, const PoolParents::Parent& parent, uint64_t begin, uint64_t end) {
-        if (parent.owner == PoolParents::kNobody) return;
+      [&](ArenaParents::Key, const ArenaParents::Parent& parent, uint64_t begin, uint64_t end) {
+        if (parent.owner == ArenaParents::kNobody) return;
         note_peak(parent.owner);
         const auto& placed = rows()[parent.owner].placed;
         auto block = placed.upper_bound(begin);
@@ -86,17 +85,43 @@ void ArenaTable::vacate(uint64_t address, uint64_t bytes) {
       open.blocks.erase(block);
     }
   }
+  forget_use(address, bytes);
 }
 
-void ArenaTable::remove_parent(PoolParents::Key key, uint64_t ticks) {
-  PoolParents::Parent* parent = parents_.find(key);
+/// What comes to these addresses next has not been used yet.
+void ArenaTable::forget_use(uint64_t address, uint64_t bytes) {
+  parents_.for_each_in(
+      address, bytes,
+      [&](ArenaParents::Key, ArenaParents::Parent& parent, uint64_t begin, uint64_t end) {
+        if (parent.owner == ArenaParents::kNobody) return;
+        const uint64_t used = rows()[parent.owner].used.remove(std::max(begin, address),
+                                                               std::min(end, address + bytes));
+        if (used == 0) return;
+        const bool counted = parent.outside != kNoGroup;
+        parent.used_bytes -= used;
+        change(accounts_.never_used_group(parent.owner, counted), static_cast<int64_t>(used));
+        change(accounts_.idle_group(parent.owner, counted), -static_cast<int64_t>(used));
+      });
+}
+
+/// A segment goes, all of which is idle.
+void ArenaTable::give_up_idle(size_t arena, bool counted, uint64_t bytes, uint64_t used_bytes) {
+  const auto used = static_cast<int64_t>(used_bytes);
+  if (used > 0) change(accounts_.idle_group(arena, counted), -used);
+  const int64_t never_used = static_cast<int64_t>(bytes) - used;
+  if (never_used > 0) change(accounts_.never_used_group(arena, counted), -never_used);
+}
+
+void ArenaTable::remove_parent(ArenaParents::Key key, uint64_t ticks) {
+  ArenaParents::Parent* parent = parents_.find(key);
   if (parent == nullptr) return;
   const bool counted = parent->outside != kNoGroup;
   const auto bytes = static_cast<int64_t>(parent->bytes);
-  if (parent->owner != PoolParents::kNobody) {
+  if (parent->owner != ArenaParents::kNobody) {
     note_peak(parent->owner);
     if (parent->address != 0) vacate(parent->address, parent->bytes);
-    change(accounts_.idle_group(parent->owner, counted), -bytes);
+    give_up_idle(parent->owner, counted, parent->bytes, parent->used_bytes);
+    causes_.give_back(parent->owner, {parent->taken_by, parent->bytes, parent->asked_bytes});
   } else if (counted) {
     while (!parent->carved.empty()) {
       const uint64_t number = parent->carved.back();
@@ -120,19 +145,19 @@ void ArenaTable::find_in_heap(uint64_t address, uint64_t ticks) {
   }
   vacate(begin, bytes);
   apply(ticks);
-  PoolParents::Parent parent;
+  ArenaParents::Parent parent;
   parent.bytes = bytes;
   parent.address = begin;
   parent.place = ArenaAccounts::kHost;
-  parents_.add(PoolParents::heap_key(begin), parent);
+  parents_.add(ArenaParents::heap_key(begin), parent);
 }
 
 /// What an address lies in; nullptr: nothing that the log knows.
-PoolParents::Parent* ArenaTable::parent_at(const Open& open, uint64_t address, uint64_t ticks) {
-  PoolParents::Parent* found = nullptr;
+ArenaParents::Parent* ArenaTable::parent_at(const Open& open, uint64_t address, uint64_t ticks) {
+  ArenaParents::Parent* found = nullptr;
   const auto look = [&] {
     parents_.for_each_in(address, 1,
-                         [&](PoolParents::Key, PoolParents::Parent& parent, uint64_t, uint64_t) {
+                         [&](ArenaParents::Key, ArenaParents::Parent& parent, uint64_t, uint64_t) {
                            found = &parent;
                          });
   };
@@ -161,23 +186,44 @@ bool ArenaTable::can_place(size_t arena, const Open& open, uint64_t address, uin
   bool others = false;
   parents_.for_each_in(
       address, std::max<uint64_t>(bytes, 1),
-      [&](PoolParents::Key, const PoolParents::Parent& parent, uint64_t begin, uint64_t end) {
+      [&](ArenaParents::Key, const ArenaParents::Parent& parent, uint64_t begin, uint64_t end) {
         covered += std::min(end, address + bytes) - std::max(begin, address);
         available = true;
         others = others || parent.carved_bytes > 0 || parent.place != rows()[arena].place ||
-                 (parent.owner != PoolParents::kNobody && parent.owner != arena);
+                 (parent.owner != ArenaParents::kNobody && parent.owner != arena);
       });
   return available && !others && covered == bytes;
 }
 
-void ArenaTable::claim(PoolParents::Key key, PoolParents::Parent& parent, size_t arena) {
-  if (parent.owner != PoolParents::kNobody) return;
+void ArenaTable::claim(ArenaParents::Key key, ArenaParents::Parent& parent, size_t arena,
+                       uint64_t asked_bytes, uint64_t ticks) {
+  if (parent.owner != ArenaParents::kNobody) return;
   const bool counted = parent.outside != kNoGroup;
   const auto bytes = static_cast<int64_t>(parent.bytes);
   parents_.give(parent, arena);
-  if (!PoolParents::is_heap(key)) shared_out_.insert(key);
+  if (!ArenaParents::is_heap(key)) shared_out_.insert(key);
   if (counted) change(parent.outside, -bytes, -1);
-  change(accounts_.idle_group(arena, counted), bytes);
+  change(accounts_.never_used_group(arena, counted), bytes);
+  parent.asked_bytes = asked_bytes;
+  causes_.take(arena, {parent.taken_by, parent.bytes, asked_bytes}, level(arena).in_use, ticks);
+}
+
+/// A block lies at these addresses: makes the memory there the arena's. Returns how many of the
+/// bytes no block has used before.
+uint64_t ArenaTable::use_parents(size_t arena, uint64_t address, uint64_t bytes, uint64_t ticks,
+                                 bool& claims) {
+  uint64_t fresh = 0;
+  parents_.for_each_in(
+      address, std::max<uint64_t>(bytes, 1),
+      [&](ArenaParents::Key key, ArenaParents::Parent& of, uint64_t begin, uint64_t end) {
+        claims = claims || of.owner == ArenaParents::kNobody;
+        const uint64_t from = std::max(begin, address), to = std::min(end, address + bytes);
+        claim(key, of, arena, to - std::min(from, to), ticks);
+        const uint64_t used = rows()[arena].used.add(from, to);
+        of.used_bytes += used;
+        fresh += used;
+      });
+  return fresh;
 }
 
 /// An arena that has said where its memory is: that much of what the driver handed out there.
@@ -185,33 +231,39 @@ void ArenaTable::carve(Open& open, const ArenaEvent& event, uint64_t ticks) {
   open.carved = true;
   ++carved_version_;
   open.address = event.address;
-  PoolParents::Parent* parent = parent_at(open, event.address, ticks);
+  ArenaParents::Parent* parent = parent_at(open, event.address, ticks);
   if (parent != nullptr && event.address - parent->address + event.bytes > parent->bytes) {
     parent = nullptr;
   }
   if (parent != nullptr) open.arena = accounts_.row_in(open.arena, parent->place);
   // Never more than there is; in another arena's memory it is that one's.
   open.counted = parent != nullptr && parent->outside != kNoGroup &&
-                 parent->owner == PoolParents::kNobody &&
+                 parent->owner == ArenaParents::kNobody &&
                  parent->carved_bytes + event.bytes <= parent->bytes;
   const auto bytes = static_cast<int64_t>(event.bytes);
   if (open.counted) {
     parents_.for_each_in(
         event.address, 1,
-        [&](PoolParents::Key key, const auto&, uint64_t, uint64_t) { open.parent = key; });
+        [&](ArenaParents::Key key, const auto&, uint64_t, uint64_t) { open.parent = key; });
     parent->carved_bytes += event.bytes;
     parent->carved.push_back(event.arena);
     change(parent->outside, -bytes);
   }
-  change(accounts_.idle_group(open.arena, open.counted), bytes);
+  change(accounts_.never_used_group(open.arena, open.counted), bytes);
+  open.taken_by = parent == nullptr ? kNoGroup : parent->taken_by;
+  causes_.take(open.arena, {open.taken_by, event.bytes, event.bytes}, level(open.arena).in_use,
+               ticks);
 }
 
 void ArenaTable::uncarve(uint64_t number, Open& open) {
   if (!open.carved) return;
   const auto bytes = static_cast<int64_t>(open.capacity_bytes);
-  change(accounts_.idle_group(open.arena, open.counted), -bytes);
+  rows()[open.arena].used.remove(open.address, open.address + open.capacity_bytes);
+  give_up_idle(open.arena, open.counted, open.capacity_bytes, open.used_bytes);
+  causes_.give_back(open.arena, {open.taken_by, open.capacity_bytes, open.capacity_bytes});
+  open.used_bytes = 0;
   if (open.counted) {
-    if (PoolParents::Parent* parent = parents_.find(open.parent)) {
+    if (ArenaParents::Parent* parent = parents_.find(open.parent)) {
       change(parent->outside, bytes);
       parent->carved_bytes -= open.capacity_bytes;
       std::erase(parent->carved, number);
@@ -225,7 +277,7 @@ void ArenaTable::uncarve(uint64_t number, Open& open) {
 
 void ArenaTable::tell(uint64_t address, const Block& block, bool in_use) const {
   if (observer_ == nullptr) return;
-  observer_->on_pool_block({address, block.bytes, block.group, block.alone, in_use});
+  observer_->on_arena_block({address, block.bytes, block.group, block.alone, in_use});
 }
 
 void ArenaTable::take_out(Open& open, uint64_t address, const Block& block) {
@@ -234,7 +286,7 @@ void ArenaTable::take_out(Open& open, uint64_t address, const Block& block) {
   const auto bytes = static_cast<int64_t>(block.bytes);
   change(block.group, -bytes, -1);
   open.in_use -= block.bytes;
-  if (block.alone) return;
+  if (block.alone) return causes_.give_back(arena, {kNoGroup, block.bytes, block.bytes});
   change(accounts_.idle_group(arena, block.counted), bytes);
   rows()[arena].placed.erase(address);
 }
@@ -287,7 +339,8 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
     return;
   }
   Open& open = found->second;
-  PoolParents::Parent* const parent = open.carved ? nullptr : parent_at(open, event.address, ticks);
+  ArenaParents::Parent* const parent =
+      open.carved ? nullptr : parent_at(open, event.address, ticks);
   if (parent != nullptr) open.arena = accounts_.row_in(open.arena, parent->place);
   const size_t index = open.arena;
   Arena& arena = rows()[index];
@@ -316,15 +369,21 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
   bool claims = false;
   if (!block.alone) {
     block.counted = open.carved ? open.counted : parent->outside != kNoGroup;
-    if (!open.carved) {
-      parents_.for_each_in(event.address, std::max<uint64_t>(event.bytes, 1),
-                           [&](PoolParents::Key key, PoolParents::Parent& of, uint64_t, uint64_t) {
-                             claims = claims || of.owner == PoolParents::kNobody;
-                             claim(key, of, index);
-                           });
+    uint64_t fresh = 0;
+    if (open.carved) {
+      fresh = arena.used.add(event.address, event.address + event.bytes);
+      open.used_bytes += fresh;
+    } else {
+      fresh = use_parents(index, event.address, event.bytes, ticks, claims);
     }
-    change(accounts_.idle_group(index, block.counted), -static_cast<int64_t>(event.bytes));
+    const uint64_t again_used = event.bytes - fresh;
+    if (fresh > 0)
+      change(accounts_.never_used_group(index, block.counted), -static_cast<int64_t>(fresh));
+    if (again_used > 0)
+      change(accounts_.idle_group(index, block.counted), -static_cast<int64_t>(again_used));
     arena.placed.emplace(event.address, event.address + event.bytes);
+  } else {
+    causes_.take(index, {kNoGroup, event.bytes, event.bytes}, level(index).in_use, ticks);
   }
   block.group = accounts_.use_group(index, block.counted, name, stack, cause);
   change(block.group, static_cast<int64_t>(event.bytes), 1, !again);
@@ -360,7 +419,7 @@ void ArenaTable::free(const ArenaFreeEvent& event, uint64_t ticks) {
   compare(open, event.in_use_plus_1, event.reserved_plus_1);
 }
 
-void ArenaTable::failed(const ArenaFailedEvent& event, const Asker& asker, uint64_t ticks) {
+void ArenaTable::failed(const ArenaFailedEvent& event, const Requester& requester, uint64_t ticks) {
   const auto found = open_.find(event.arena);
   if (found == open_.end()) {
     ++unmatched_;
@@ -378,9 +437,9 @@ void ArenaTable::failed(const ArenaFailedEvent& event, const Asker& asker, uint6
   Failure& failure = failures_.emplace_back();
   failure.ticks = ticks;
   failure.since_ticks = since_ticks;
-  failure.asker = asker;
+  failure.requester = requester;
   failure.event = event;
-  failure.then = then(index);
+  failure.snapshot = snapshot(index);
   const int32_t place = arena.place;
   // An arena that has not had any block lies nowhere yet.
   failure.device = place == ArenaAccounts::kNowhere ? event.device : std::max(place, -1);
@@ -430,16 +489,17 @@ uint64_t ArenaTable::largest_idle(size_t arena) const {
 std::vector<ArenaTable::Segment> ArenaTable::segments(size_t arena) const {
   std::vector<Segment> segments;
   bool joins = false;
-  parents_.for_each_of(arena, [&](uint64_t begin, uint64_t end, const PoolParents::Parent& parent) {
-    // Pieces that were mapped side by side are one to who uses them.
-    if (joins && parent.mapped && segments.back().end == begin &&
-        segments.back().captured == parent.captured) {
-      segments.back().end = end;
-    } else {
-      segments.push_back({begin, end, parent.captured});
-    }
-    joins = parent.mapped;
-  });
+  parents_.for_each_of(arena,
+                       [&](uint64_t begin, uint64_t end, const ArenaParents::Parent& parent) {
+                         // Pieces that were mapped side by side are one to who uses them.
+                         if (joins && parent.mapped && segments.back().end == begin &&
+                             segments.back().captured == parent.captured) {
+                           segments.back().end = end;
+                         } else {
+                           segments.push_back({begin, end, parent.captured});
+                         }
+                         joins = parent.mapped;
+                       });
   for (const auto& [number, open] : open_) {
     if (open.arena == arena && open.carved) {
       segments.push_back({open.address, open.address + open.capacity_bytes, false});
@@ -451,7 +511,7 @@ std::vector<ArenaTable::Segment> ArenaTable::segments(size_t arena) const {
 
 ArenaTable::Idle ArenaTable::idle_pieces(size_t arena) const {
   Idle idle;
-  parents_.for_each_of(arena, [&](uint64_t, uint64_t, const PoolParents::Parent& parent) {
+  parents_.for_each_of(arena, [&](uint64_t, uint64_t, const ArenaParents::Parent& parent) {
     idle.grows_in_place |= parent.mapped;
   });
   for_each_hole(arena, [&idle](uint64_t begin, uint64_t end, bool captured) {
@@ -467,14 +527,15 @@ ArenaTable::Idle ArenaTable::idle_pieces(size_t arena) const {
   return idle;
 }
 
-ArenaTable::Then ArenaTable::then(size_t arena) const {
+ArenaTable::Snapshot ArenaTable::snapshot(size_t arena) const {
   return {arena, level(arena), idle_pieces(arena)};
 }
 
-std::vector<ArenaTable::Then> ArenaTable::all_on(int32_t device) const {
-  std::vector<Then> all;
+std::vector<ArenaTable::Snapshot> ArenaTable::all_on(int32_t device) const {
+  std::vector<Snapshot> all;
   for (size_t arena = 0; arena < arenas().size(); ++arena) {
-    if (arenas()[arena].place == device && level(arena).reserved > 0) all.push_back(then(arena));
+    if (arenas()[arena].place == device && level(arena).reserved > 0)
+      all.push_back(snapshot(arena));
   }
   return all;
 }
@@ -482,6 +543,7 @@ std::vector<ArenaTable::Then> ArenaTable::all_on(int32_t device) const {
 void ArenaTable::finish() {
   for (size_t row = 0; row < rows().size(); ++row) note_peak(row);
   accounts_.finish();
+  causes_.finish();
 }
 
 }  // namespace gpupeak::collector

@@ -1,11 +1,11 @@
-// Pools on two levels: what sub-allocators have handed out, and the memory that they hand out parts
-// of. At each instant what an arena holds is in use or idle, to the byte; a device's memory is what
-// its arenas have in use, what is idle in them, and what others hold. Replay drives it, the summary
-// reads it.
+// Arenas on two levels: what sub-allocators have handed out, and the memory that they hand out
+// parts of. At each instant what an arena holds is in use or idle, to the byte; a device's memory
+// is what its arenas have in use, what is idle in them, and what others hold. Replay drives it, the
+// summary reads it.
 //
 // A piece of memory becomes an arena's when the arena first hands out a part of it; until then
 // whoever took it from the driver holds it. Both are one step: a peak that the driver's call made
-// stands until the step is done, so that its holders are the pool's.
+// stands until the step is done, so that its holders are the arena's.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,8 @@
 
 #include "collector/log/event.h"
 #include "collector/replay/arena_accounts.h"
-#include "collector/replay/pool_parents.h"
+#include "collector/replay/arena_causes.h"
+#include "collector/replay/arena_parents.h"
 
 namespace gpupeak::collector {
 
@@ -50,13 +51,13 @@ class ArenaTable {
     auto operator<=>(const Segment&) const = default;
   };
   /// An arena at one instant.
-  struct Then {
+  struct Snapshot {
     size_t arena = 0;
     Level level;
     Idle idle;
   };
   /// Of a request that was refused: who asked.
-  struct Asker {
+  struct Requester {
     uint32_t stack = 0, tid = 0;
     PhaseNumber phase = 0;
     uint64_t unmapped_addresses = 0;  ///< that the process has of the device, to map memory at
@@ -69,9 +70,9 @@ class ArenaTable {
   struct Failure {
     uint64_t ticks = 0;
     uint64_t since_ticks = 0;  ///< when the arena last answered a request, well or not; 0: never
-    Asker asker;
+    Requester requester;
     ArenaFailedEvent event;
-    Then then;
+    Snapshot snapshot;
     int32_t device = -1;        ///< -1: of no device
     uint64_t driver_bytes = 0;  ///< what the driver had handed out of the device, to all
     std::vector<Held>
@@ -94,7 +95,7 @@ class ArenaTable {
   void device_unmapped(uint64_t address, uint64_t bytes, uint64_t ticks);
   bool has_heap_blocks() const { return parents_.has_heap_blocks(); }
   void heap_freed(uint64_t address, uint64_t ticks) {
-    remove_parent(PoolParents::heap_key(address), ticks);
+    remove_parent(ArenaParents::heap_key(address), ticks);
   }
   /// Sets `begin` and `bytes` to the heap block around an address; false if there is none. Asked
   /// seldom: once for each block that an arena shares out.
@@ -108,7 +109,7 @@ class ArenaTable {
   void on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks);
   void allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t ticks, Cause cause = {});
   void free(const ArenaFreeEvent& event, uint64_t ticks);
-  void failed(const ArenaFailedEvent& event, const Asker& asker, uint64_t ticks);
+  void failed(const ArenaFailedEvent& event, const Requester& requester, uint64_t ticks);
   void finish();
 
   const std::vector<Arena>& arenas() const { return accounts_.arenas(); }
@@ -116,17 +117,18 @@ class ArenaTable {
   /// The largest piece that the arena could hand out without asking for more. Now; O(blocks).
   uint64_t largest_idle(size_t arena) const;
   /// Now; O(blocks).
-  Then then(size_t arena) const;
+  Snapshot snapshot(size_t arena) const;
   /// Where the memory of an arena lies, by its number in the log: of ArenaAccounts's places. Now.
   int32_t place_of(uint64_t number) const {
     const auto open = open_.find(number);
     return open == open_.end() ? ArenaAccounts::kNowhere : arenas()[open->second.arena].place;
   }
   /// Those that have memory of a device, now; O(blocks).
-  std::vector<Then> all_on(int32_t device) const;
+  std::vector<Snapshot> all_on(int32_t device) const;
   const PeakFinder& peaks() const { return accounts_.peaks(); }
+  const ArenaCauses& causes() const { return causes_; }
   const ScopeId* device_scope(int32_t device) const { return accounts_.device_scope(device); }
-  const ScopeId* pooled_scope(int32_t device) const { return accounts_.pooled_scope(device); }
+  const ScopeId* in_arenas_scope(int32_t device) const { return accounts_.in_arenas_scope(device); }
   const std::vector<Holder>& holders() const { return accounts_.holders(); }
   /// The first kMaxFailures, the last of all in the place of the last of these.
   const std::vector<Failure>& failures() const { return failures_; }
@@ -182,7 +184,9 @@ class ArenaTable {
     uint64_t address = 0, capacity_bytes = 0;
     bool carved = false;  // the capacity is part of `parent`, or in no known one
     bool counted = false;
-    PoolParents::Key parent = 0;
+    ArenaParents::Key parent = 0;
+    uint64_t used_bytes = 0;           // of what is carved, that have been in a block
+    GroupId taken_by = kNoGroup;       // Replay's: who took what is carved from the driver
     std::map<uint64_t, Block> blocks;  // by address
     uint64_t in_use = 0;
     uint64_t unseen = 0;  // in use before the first event that we saw
@@ -196,16 +200,21 @@ class ArenaTable {
   }
   void apply(uint64_t ticks, bool claims = false) { accounts_.apply(ticks, claims); }
   void find_in_heap(uint64_t address, uint64_t ticks);
-  PoolParents::Parent* parent_at(const Open& open, uint64_t address, uint64_t ticks);
+  ArenaParents::Parent* parent_at(const Open& open, uint64_t address, uint64_t ticks);
   bool can_place(size_t arena, const Open& open, uint64_t address, uint64_t bytes);
-  void claim(PoolParents::Key key, PoolParents::Parent& parent, size_t arena);
+  void claim(ArenaParents::Key key, ArenaParents::Parent& parent, size_t arena,
+             uint64_t asked_bytes, uint64_t ticks);
+  uint64_t use_parents(size_t arena, uint64_t address, uint64_t bytes, uint64_t ticks,
+                       bool& claims);
+  void give_up_idle(size_t arena, bool counted, uint64_t bytes, uint64_t used_bytes);
+  void forget_use(uint64_t address, uint64_t bytes);
   void carve(Open& open, const ArenaEvent& event, uint64_t ticks);
   void uncarve(uint64_t number, Open& open);
   void vacate(uint64_t address, uint64_t bytes);
   void tell(uint64_t address, const Block& block, bool in_use) const;
   void take_out(Open& open, uint64_t address, const Block& block);
   void take_out_all(Open& open);
-  void remove_parent(PoolParents::Key key, uint64_t ticks);
+  void remove_parent(ArenaParents::Key key, uint64_t ticks);
   void note_peak(size_t arena) {
     accounts_.before_change(arena, [this](size_t row) { return largest_idle(row); });
   }
@@ -214,7 +223,8 @@ class ArenaTable {
   void compare(Open& open, uint64_t in_use_plus_1, uint64_t reserved_plus_1);
 
   ArenaAccounts accounts_;
-  PoolParents parents_;
+  ArenaCauses causes_;
+  ArenaParents parents_;
   std::unordered_map<uint64_t, Open> open_;  // by the log's number
   std::unordered_set<uint64_t> shared_out_;
   std::vector<Failure> failures_;

@@ -21,10 +21,11 @@ int32_t device_of(const DeviceAllocEvent& alloc) {
 
 }  // namespace
 
-DeviceReplay::DeviceReplay(const LogReader& log, LiveMemory& live, Circumstances& circumstances,
-                           ArenaTable& arenas, ReplayTroubles& troubles, ReplayObserver* observer)
+DeviceReplay::DeviceReplay(const LogReader& log, LiveMemory& live,
+                           AllocationContext& allocation_context, ArenaTable& arenas,
+                           ReplayTroubles& troubles, ReplayObserver* observer)
     : live_(live),
-      circumstances_(circumstances),
+      allocation_context_(allocation_context),
       arenas_(arenas),
       troubles_(troubles),
       observer_(observer),
@@ -34,10 +35,10 @@ DeviceReplay::DeviceReplay(const LogReader& log, LiveMemory& live, Circumstances
 /// Of the block's device, if its kind has pages there.
 PageCount* DeviceReplay::pages_of(const DeviceBlock& block) {
   const int32_t device = device_of(block.alloc);
-  if (device < 0) return nullptr;
-  if (block.alloc.kind == GPUPEAK_KIND_LINEAR) return &ledgers_[device].pages();
-  if (block.alloc.kind == GPUPEAK_KIND_MANAGED) return &ledgers_[device].managed_pages();
-  return nullptr;
+  if (device < 0 || memory_kind(block.alloc.kind).rounding != MemoryKind::Rounding::Pages)
+    return nullptr;
+  DeviceLedger& ledger = ledgers_[device];
+  return counts_into_sum(block.alloc.kind) ? &ledger.pages() : &ledger.managed_pages();
 }
 
 void DeviceReplay::count_in(const DeviceBlock& block, uint64_t ticks, bool allocates) {
@@ -71,12 +72,12 @@ void DeviceReplay::take(const DeviceAllocEvent& alloc, const Event& event) {
     count_out(stale->second, event.ticks);
     blocks_.erase(stale);
   }
-  circumstances_.enter_rule(event, alloc.stack);
+  allocation_context_.enter_rule(event, alloc.stack);
   const int32_t device = device_of(alloc);
   const ContextId context =
-      live_.sites().context(circumstances_.context(event, alloc.kind, device, alloc.api));
+      live_.sites().context(allocation_context_.context(event, alloc.kind, device, alloc.api));
   DeviceBlock block{alloc, event.ticks, event.tid, kNoGroup, PoolReserves::kNone};
-  block.alloc.stack = circumstances_.defined_stack(alloc.stack);
+  block.alloc.stack = allocation_context_.defined_stack(alloc.stack);
   block.group = live_.sites().group({block.alloc.stack, context});
   if (alloc.kind == GPUPEAK_KIND_POOL) block.pool = pools_.allocated(alloc.aux);
   blocks_.emplace(alloc.id, block);
@@ -107,7 +108,7 @@ void DeviceReplay::note_life(const DeviceBlock& block, uint64_t ticks) {
 }
 
 void DeviceReplay::take(const DeviceFreeEvent& free, const Event& event) {
-  circumstances_.enter_rule(event, free.stack);
+  allocation_context_.enter_rule(event, free.stack);
   const auto entry = blocks_.find(free.id);
   if (entry == blocks_.end()) {
     ++troubles_.repairs;
@@ -138,20 +139,20 @@ void DeviceReplay::take(const DeviceReviveEvent& revive, const Event& event) {
 }
 
 void DeviceReplay::take(const DeviceFailedEvent& failed, const Event& event) {
-  circumstances_.enter_rule(event, failed.stack);
+  allocation_context_.enter_rule(event, failed.stack);
   ++failure_count_;
   if (failures_.size() == kMaxFailures) failures_.pop_back();
   if (failures_.size() > kMaxFailuresWithHolders) {
     FailedAllocation& before = failures_.back();
     before.holders.clear();
-    before.pools.clear();
+    before.arenas.clear();
     before.whole = false;
   }
   FailedAllocation& failure = failures_.emplace_back();
   failure.ticks = event.ticks;
   failure.event = failed;
   failure.tid = event.tid;
-  failure.phase = circumstances_.phases().innermost(event.slot);
+  failure.phase = allocation_context_.phases().innermost(event.slot);
   if (failed.device >= 0) {
     failure.tracked = tracked_bytes(failed.device);
     failure.linear_page_bytes = ledgers_[failed.device].pages().bytes();
@@ -166,7 +167,19 @@ void DeviceReplay::take(const DeviceFailedEvent& failed, const Event& event) {
   }
   note_holders(failure);
   failure.whole = true;
-  if (failed.device >= 0) failure.pools = arenas_.all_on(failed.device);
+  if (failed.device >= 0) failure.arenas = arenas_.all_on(failed.device);
+}
+
+void DeviceReplay::take(const HostFailedEvent& failed, const Event& event) {
+  DeviceFailedEvent request{};
+  request.kind = failed.kind;
+  request.device = -1;
+  request.bytes = failed.bytes;
+  request.live = live_.host_bytes();
+  request.api = failed.api;
+  request.stack = failed.stack;
+  take(request, event);
+  failures_.back().host = failed;
 }
 
 /// Those on the side, and of the device, that had no room.
@@ -185,11 +198,10 @@ void DeviceReplay::note_holders(FailedAllocation& failure) const {
 
 TrackedBytes DeviceReplay::tracked_bytes(int32_t device) const {
   const auto reserved = pools_.reserved().find(device);
-  TrackedBytes tracked{.linear = live_.bytes_of(device, GPUPEAK_KIND_LINEAR),
-                       .pool_used = live_.bytes_of(device, GPUPEAK_KIND_POOL),
-                       .vmm = live_.bytes_of(device, GPUPEAK_KIND_VMM),
-                       .array = live_.bytes_of(device, GPUPEAK_KIND_ARRAY),
-                       .graph = live_.bytes_of(device, GPUPEAK_KIND_GRAPH)};
+  TrackedBytes tracked;
+  for (uint8_t kind = GPUPEAK_FIRST_DEVICE_KIND; kind < GPUPEAK_KIND_LIMIT; ++kind) {
+    if (counts_into_sum(kind)) tracked.of(kind) += live_.bytes_of(device, kind);
+  }
   if (reserved != pools_.reserved().end()) tracked.pool_reserved = reserved->second.current;
   if (live_.sites().is_integrated(device)) tracked.host = live_.host_bytes();
   return tracked;

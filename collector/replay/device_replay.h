@@ -18,8 +18,8 @@
 
 #include "collector/log/event.h"
 #include "collector/log/log_reader.h"
+#include "collector/replay/allocation_context.h"
 #include "collector/replay/arena_table.h"
-#include "collector/replay/circumstances.h"
 #include "collector/replay/gauge.h"
 #include "collector/replay/ledger.h"
 #include "collector/replay/live_memory.h"
@@ -33,6 +33,7 @@ namespace gpupeak::collector {
 struct FailedAllocation {
   uint64_t ticks = 0;
   DeviceFailedEvent event;
+  std::optional<HostFailedEvent> host;  ///< of a request that the machine refused, not the driver
   PhaseId phase = 0;
   struct Held {
     GroupId group;
@@ -44,8 +45,8 @@ struct FailedAllocation {
   std::optional<LedgerSnapshot> ledger;  ///< what was in use then; none: the driver did not say
   uint64_t reserved_addresses = 0;
   uint32_t tid = 0;
-  std::vector<ArenaTable::Then> pools;  ///< of the device
-  bool whole = false;                   ///< holders and pools are what they were; else left out
+  std::vector<ArenaTable::Snapshot> arenas;  ///< of the device
+  bool whole = false;  ///< holders and pools are what they were; else left out
   std::vector<Held> holders;
 };
 
@@ -54,7 +55,7 @@ class DeviceReplay {
   static constexpr size_t kMaxFailures = 1000;
   static constexpr size_t kMaxFailuresWithHolders = 32;
 
-  DeviceReplay(const LogReader& log, LiveMemory& live, Circumstances& circumstances,
+  DeviceReplay(const LogReader& log, LiveMemory& live, AllocationContext& allocation_context,
                ArenaTable& arenas, ReplayTroubles& troubles, ReplayObserver* observer);
 
   /// Before each device event, however malformed.
@@ -67,6 +68,7 @@ class DeviceReplay {
   void take(const DeviceFreeEvent& free, const Event& event);
   void take(const DeviceReviveEvent& revive, const Event& event);
   void take(const DeviceFailedEvent& failed, const Event& event);
+  void take(const HostFailedEvent& failed, const Event& event);
   void take(const PoolEvent& pool) { pools_.on_event(pool); }
   void take(const ContextEvent& context);
   void take(const DriverReadingEvent& reading, const Event& event);
@@ -93,7 +95,7 @@ class DeviceReplay {
   TrackedBytes tracked_bytes(int32_t device) const;
 
   LiveMemory& live_;
-  Circumstances& circumstances_;
+  AllocationContext& allocation_context_;
   ArenaTable& arenas_;  // told of each block: pools share them out
   ReplayTroubles& troubles_;
   ReplayObserver* const observer_;

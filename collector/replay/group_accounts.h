@@ -1,15 +1,26 @@
-// What each group holds, has held at most, and held at the peaks: PeakFinder's accounts. Every
-// change touches one of a million groups at random, and what comes out is asked for when a phase or
-// the log ends. So changes are noted, and counted many at a time in the order in which they were
-// noted: where there are several processors, by a thread of its own. Who looks counts the rest
-// first, so that what he sees does not depend on how many there are.
+// Counts for each group of blocks what it holds now, the most that it ever held, and what it held
+// at each peak. PeakFinder decides when there is a peak; this class does the counting for it.
 //
-//   PeakFinder   +100 A · -40 B · a peak ends · +8 B · …     notes, in batches
-//   thread                          counts full batches
-//   group(B)                        counts what is left, then answers
+// in    changes: "group B got 100 bytes", "group B lost 40 bytes", "this was a peak of GPU 0"
+// out   for each group: live bytes and blocks, the maximum, bytes and blocks at each scope's peak
 //
-// Which group a block belongs to is looked up by whoever counts, too: its notes say its number and
-// the site where it was allocated. Who has to know it at once says so before the first note.
+//   +100 A   +60 B   -40 B   [peak of GPU 0]   +8 B
+//   group(A)   live 100, at GPU 0's peak 100
+//   group(B)   live 28,  at GPU 0's peak 20, maximum 60
+//
+// A log has millions of groups, and each change touches another one, so that counting at once would
+// wait for memory at each event. Therefore changes are noted first and counted later, in the same
+// order, a batch at a time. Where there is a processor to spare, a second thread counts:
+//
+//   PeakFinder   notes changes, and hands on each full batch
+//   thread       counts full batches
+//   group(B)     counts the notes that are left, then answers
+//
+// group() gives the same answer whether or not there is a second thread.
+//
+// The groups of heap blocks are looked up while counting: the note of an allocation has the block's
+// number and its stack and context, the note of a free has the number alone. A caller that needs
+// the group at once asks for that before the first note (find_at_once()).
 #pragma once
 
 #include <algorithm>

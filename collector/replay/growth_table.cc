@@ -72,7 +72,7 @@ uint64_t GrowthTable::bytes_of(PhaseSide side, GroupId group) const {
   if (bytes == 0) return 0;  // as most do, of many phases
   const SiteContext& context = live_.sites().context_of(group);
   const bool counts = !is_device_kind(context.kind) && counts_into_sum(context.kind);
-  return counts && !context.sampled ? bytes : 0;
+  return counts && context.sample_bytes == 0 ? bytes : 0;
 }
 
 /// They begin with a budget of their own.

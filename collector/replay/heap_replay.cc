@@ -28,15 +28,16 @@ uint64_t weight(double sample_bytes, uint64_t bytes) {
 
 }  // namespace
 
-HeapReplay::HeapReplay(const LogReader& log, LiveMemory& live, Circumstances& circumstances,
-                       ArenaTable& arenas, ReplayTroubles& troubles)
+HeapReplay::HeapReplay(const LogReader& log, LiveMemory& live,
+                       AllocationContext& allocation_context, ArenaTable& arenas,
+                       ReplayTroubles& troubles)
     : live_(live),
-      circumstances_(circumstances),
+      allocation_context_(allocation_context),
       arenas_(arenas),
       troubles_(troubles),
       slots_(log.slots().size()) {
   if (log.header().host_mode != GPUPEAK_HOST_SAMPLED) return;
-  sample_bytes_ = static_cast<double>(log.header().sample_bytes);
+  sample_bytes_ = static_cast<double>(std::min(log.header().sample_bytes, kMaxBlockBytes));
   for (Slot& slot : slots_) slot.sample_bytes = sample_bytes_;
 }
 
@@ -63,28 +64,23 @@ HeapReplay::HeapReplay(const LogReader& log, LiveMemory& live, Circumstances& ci
   }
 }
 
-/// What a block adds to the variance is at most the square of the mean, whatever its size: with x =
-/// size / mean it is that times (x/2 / sinh(x/2))^2.
-uint64_t HeapReplay::sampling_error(uint64_t sampled_count) const {
-  constexpr double kDeviations = 1.96;
-  const double error =
-      std::ceil(kDeviations * sample_bytes_ * std::sqrt(static_cast<double>(sampled_count)));
-  // As above: of a damaged header.
-  return static_cast<uint64_t>(std::min<double>(error, kMaxBlockBytes));
-}
-
 void HeapReplay::begin_sampling(uint32_t slot, const SamplingEvent& sampling, uint64_t ticks) {
-  slots_[slot].sample_bytes = sample_bytes_ = static_cast<double>(sampling.sample_bytes);
+  slots_[slot].sample_bytes = static_cast<double>(sampling.sample_bytes);
+  slots_[slot].whole_bytes = sampling.whole_bytes > 0 ? sampling.whole_bytes : UINT64_MAX;
   slots_[slot].context_valid_for = 0;
+  if (sampling.sample_bytes == 0) return;  // all of them from here on
+  sample_bytes_ = slots_[slot].sample_bytes;
   if (!sampled_since_) sampled_since_ = ticks;
 }
 
 void HeapReplay::renew_context(Slot& slot, const Event& event) {
-  SiteContext context = circumstances_.context(event, GPUPEAK_KIND_HEAP);
-  context.sampled = slot.sample_bytes > 0;
+  SiteContext context = allocation_context_.context(event, GPUPEAK_KIND_HEAP);
+  slot.whole_context = live_.sites().context(context);
+  slot.whole_counting = live_.sites().counting_of(slot.whole_context);
+  context.sample_bytes = static_cast<uint64_t>(slot.sample_bytes);
   slot.context = live_.sites().context(context);
   slot.counting = live_.sites().counting_of(slot.context);
-  slot.context_valid_for = circumstances_.version();
+  slot.context_valid_for = allocation_context_.version();
 }
 
 /// A block that is gone though nobody saw it go: its address has another one.
@@ -97,15 +93,18 @@ void HeapReplay::end_unseen(BlockNumber number) {
 
 /// Takes its number.
 PeakFinder::NewBlock HeapReplay::new_block(Slot& slot, const Event& event, BlockNumber number) {
-  circumstances_.enter_rule(event, event.stack);
-  if (slot.context_valid_for != circumstances_.version()) [[unlikely]]
+  allocation_context_.enter_rule(event, event.stack);
+  if (slot.context_valid_for != allocation_context_.version()) [[unlikely]]
     renew_context(slot, event);
   const auto slack = static_cast<int32_t>(std::clamp<int64_t>(event.slack, INT32_MIN, INT32_MAX));
-  const Block block{event.address, weight(slot.sample_bytes, event.size), slack, slot.context};
+  const bool is_whole = event.size >= slot.whole_bytes;
+  const ContextId context = is_whole ? slot.whole_context : slot.context;
+  const uint64_t bytes = is_whole ? event.size : weight(slot.sample_bytes, event.size);
+  const Block block{event.address, bytes, slack, context};
   blocks_.set(number, block);
   usable_.current += usable_bytes(block);
-  const Site site{circumstances_.defined_stack(event.stack), slot.context};
-  return {number, block.bytes, site, slot.counting};
+  const Site site{allocation_context_.defined_stack(event.stack), context};
+  return {number, block.bytes, site, is_whole ? slot.whole_counting : slot.counting};
 }
 
 void HeapReplay::allocate(Slot& slot, const Event& event, Match match) {

@@ -17,9 +17,9 @@
 
 #include "collector/log/event.h"
 #include "collector/log/log_reader.h"
+#include "collector/replay/allocation_context.h"
 #include "collector/replay/arena_table.h"
 #include "collector/replay/block_matcher.h"
-#include "collector/replay/circumstances.h"
 #include "collector/replay/gauge.h"
 #include "collector/replay/live_blocks.h"
 #include "collector/replay/live_memory.h"
@@ -29,7 +29,7 @@ namespace gpupeak::collector {
 
 class HeapReplay {
  public:
-  HeapReplay(const LogReader& log, LiveMemory& live, Circumstances& circumstances,
+  HeapReplay(const LogReader& log, LiveMemory& live, AllocationContext& allocation_context,
              ArenaTable& arenas, ReplayTroubles& troubles);
 
   /// Of any event, ahead of it. Without a look at what event it is, which would be guessed wrong.
@@ -50,16 +50,17 @@ class HeapReplay {
   uint64_t sample_bytes() const { return static_cast<uint64_t>(sample_bytes_); }
   /// When the log turned from all blocks to a sample; none: it did not.
   std::optional<uint64_t> sampled_since() const { return sampled_since_; }
-  /// 95 % of sums over this many sampled blocks are not further off than this, in bytes.
-  uint64_t sampling_error(uint64_t sampled_count) const;
 
  private:
   /// What is known of one writer.
   struct Slot {
     ContextId context = 0;           // of heap blocks that its thread allocates
     PeakFinder::Counting counting;   // of the groups of that context
-    uint64_t context_valid_for = 0;  // Circumstances::version() when it was made; 0: none yet
+    uint64_t context_valid_for = 0;  // AllocationContext::version() when it was made; 0: none yet
     double sample_bytes = 0;         // mean of the sample that its blocks are; 0: all
+    uint64_t whole_bytes = UINT64_MAX;  // of a sample: blocks of so many bytes are all there
+    ContextId whole_context = 0;        // of these
+    PeakFinder::Counting whole_counting;
     bool reallocating = false;
     BlockNumber old_block = kNoBlock;  // while reallocating; kNoBlock: not known
     uint64_t old_address = 0;
@@ -79,7 +80,7 @@ class HeapReplay {
   void put_back_old_block(Slot& slot, Match match);
 
   LiveMemory& live_;
-  Circumstances& circumstances_;
+  AllocationContext& allocation_context_;
   ArenaTable& arenas_;  // told of the end of blocks that arenas share out
   ReplayTroubles& troubles_;
   LiveBlocks blocks_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gpupeak/log_format.h"
+
 namespace gpupeak::collector {
 
 void PageCount::add(uint64_t address, uint64_t bytes) {
@@ -27,9 +29,26 @@ void PageCount::remove(uint64_t address, uint64_t bytes) {
   }
 }
 
+uint64_t& TrackedBytes::of(uint8_t kind) {
+  switch (kind) {
+    case GPUPEAK_KIND_LINEAR:
+      return linear;
+    case GPUPEAK_KIND_POOL:
+      return pool_used;
+    case GPUPEAK_KIND_VMM:
+      return vmm;
+    case GPUPEAK_KIND_ARRAY:
+      return array;
+    case GPUPEAK_KIND_GRAPH:
+      return graph;
+    default:
+      return others;
+  }
+}
+
 int64_t DeviceLedger::physical(const TrackedBytes& tracked) const {
   return static_cast<int64_t>(pages_.bytes() + tracked.pool_reserved + tracked.vmm + tracked.array +
-                              tracked.graph);
+                              tracked.graph + tracked.others);
 }
 
 void DeviceLedger::add_to_curve(Point point) {

@@ -32,8 +32,11 @@ struct TrackedBytes {
   uint64_t vmm = 0;
   uint64_t array = 0;
   uint64_t graph = 0;
-  uint64_t host = 0;  ///< the process's own, where the device's memory is the host's
-  uint64_t total() const { return linear + pool_used + vmm + array + graph; }
+  uint64_t others = 0;  ///< kinds in the sum that no line above names: as the driver was asked
+  uint64_t host = 0;    ///< the process's own, where the device's memory is the host's
+  /// The bytes of a kind that counts into the device's sum.
+  uint64_t& of(uint8_t kind);
+  uint64_t total() const { return linear + pool_used + vmm + array + graph + others; }
 };
 
 /// The pages of linear or managed memory: blocks of up to 1 MiB share pages of 2 MiB, larger ones

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "collector/log/kinds.h"
+#include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
 
@@ -15,8 +16,13 @@ LiveMemory::LiveMemory(ReplayObserver* observer, uint32_t integrated)
 }
 
 uint64_t LiveMemory::bytes_of(int32_t device, uint8_t kind) const {
-  const ScopeId* scope =
-      sites_.find_scope("device:" + std::to_string(device) + "/" + std::string(kind_name(kind)));
+  if (device < 0) return 0;  // of an unknown device nothing is counted
+  const ScopeId* scope = sites_.find_scope(ScopeKey::device(device, kind_name(kind)).text());
+  return scope != nullptr ? peaks_.scope(*scope).current : 0;
+}
+
+uint64_t LiveMemory::host_bytes_of(uint8_t kind) const {
+  const ScopeId* scope = sites_.find_scope("host/" + std::string(kind_name(kind)));
   return scope != nullptr ? peaks_.scope(*scope).current : 0;
 }
 

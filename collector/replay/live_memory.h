@@ -73,6 +73,7 @@ class LiveMemory {
   uint64_t device_bytes() const { return peaks_.scope(device_scope_).current; }
   uint64_t host_bytes() const { return peaks_.scope(host_scope_).current; }
   uint64_t bytes_of(int32_t device, uint8_t kind) const;
+  uint64_t host_bytes_of(uint8_t kind) const;
   /// For a border of phases: its maximum begins anew.
   PhaseMoment moment(uint64_t ticks);
 

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "collector/log/bounded_name.h"
+
 namespace gpupeak::collector {
 
 uint32_t NameTable::id(uint32_t name, std::string_view text) {
   const size_t first = definitions_.strings().size();
   if (name != 0 || text.empty()) return name < first ? name : 0;
-  const auto [entry, added] =
-      written_out_.try_emplace(std::string(text), static_cast<uint32_t>(first + texts_.size()));
+  const auto [entry, added] = written_out_.try_emplace(
+      std::string(bounded_name(text)), static_cast<uint32_t>(first + texts_.size()));
   if (added) texts_.push_back(entry->first);
   return entry->second;
 }

@@ -5,6 +5,7 @@
 #include "collector/log/kinds.h"
 #include "collector/replay/block_matcher.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/work.h"
 
 namespace gpupeak::collector {
 
@@ -12,20 +13,19 @@ Replay::Replay(const LogReader& log, ReplayObserver* observer)
     : log_(log),
       observer_(observer),
       live_(observer, log.definitions().integrated_devices()),
-      circumstances_(log, live_, troubles_, observer),
+      allocation_context_(log, live_, troubles_, observer),
       growth_(live_, arenas_),
-      heap_(log, live_, circumstances_, arenas_, troubles_),
-      device_(log, live_, circumstances_, arenas_, troubles_, observer) {
+      heap_(log, live_, allocation_context_, arenas_, troubles_),
+      device_(log, live_, allocation_context_, arenas_, troubles_, observer) {
   arenas_.use_heap([this](uint64_t address, uint64_t& begin, uint64_t& bytes) {
-    // A sampled block stands for more bytes than it has, and most are not there.
-    if (log_.header().host_mode == GPUPEAK_HOST_SAMPLED || heap_.sampled_since()) return false;
     const std::optional<Block> block = heap_.block_around(address);
-    if (!block) return false;
+    // A sampled block stands for more bytes than it has.
+    if (!block || live_.sites().contexts()[block->context].sample_bytes > 0) return false;
     begin = block->address;
     bytes = block->bytes;
     return true;
   });
-  circumstances_.watch(growth_);
+  allocation_context_.watch(growth_);
   if (observer != nullptr) {
     observer->replay_ = this;
     arenas_.watch(observer);
@@ -60,16 +60,17 @@ void Replay::run(const Progress& progress) {
 }
 
 void Replay::finish(const StreamCounts& counts) {
-  circumstances_.finish(last_ticks_);
+  allocation_context_.finish(last_ticks_);
   live_.finish();
   arenas_.finish();
   stream_counts_ = counts;
+  work().records += counts.events;
 }
 
 void Replay::take_of_other_slot(const Event& event, uint32_t note) {
-  circumstances_.turn_to(event.slot, last_ticks_);
+  allocation_context_.turn_to(event.slot, last_ticks_);
   take(event, note);
-  circumstances_.wake(event.slot);
+  allocation_context_.wake(event.slot);
 }
 
 void Replay::take_extended(const Event& event) {
@@ -90,12 +91,12 @@ void Replay::on(const ThreadEvent& thread, const Event& /*event*/) {
 }
 
 GroupId Replay::mapping_group(const Event& event, uint8_t kind, uint32_t stack) {
-  const ContextId context = live_.sites().context(circumstances_.context(event, kind));
-  return live_.sites().group({circumstances_.defined_stack(stack), context});
+  const ContextId context = live_.sites().context(allocation_context_.context(event, kind));
+  return live_.sites().group({allocation_context_.defined_stack(stack), context});
 }
 
 void Replay::on(const MapEvent& map, const Event& event) {
-  circumstances_.enter_rule(event, map.stack);
+  allocation_context_.enter_rule(event, map.stack);
   mappings_.map(map.address, map.bytes, map.prot, map.kind,
                 mapping_group(event, map.kind, map.stack), changes_);
 }
@@ -109,7 +110,7 @@ void Replay::on(const ProtectEvent& protect, const Event& /*event*/) {
 }
 
 void Replay::on(const RemapEvent& remap, const Event& event) {
-  circumstances_.enter_rule(event, remap.stack);
+  allocation_context_.enter_rule(event, remap.stack);
   mappings_.remap(
       event.slot, {remap.old_address, remap.old_bytes, remap.new_address, remap.new_bytes},
       [&](uint8_t kind) { return mapping_group(event, kind, remap.stack); }, changes_);
@@ -124,45 +125,45 @@ void Replay::on(const RemapFailedEvent& /*remap*/, const Event& event) {
 }
 
 void Replay::on(const PhasePushEvent& phase, const Event& event) {
-  circumstances_.push(phase, event);
+  allocation_context_.push(phase, event);
 }
 
 void Replay::on(const PhasePopEvent& phase, const Event& event) {
-  circumstances_.pop(phase, event);
+  allocation_context_.pop(phase, event);
 }
 
 void Replay::on(const RangeBeginEvent& range, const Event& event) {
-  circumstances_.begin_range(range, event.ticks);
+  allocation_context_.begin_range(range, event.ticks);
 }
 
 void Replay::on(const RangeEndEvent& range, const Event& event) {
-  circumstances_.end_range(range, event.ticks);
+  allocation_context_.end_range(range, event.ticks);
 }
 
 void Replay::on(const TagPushEvent& tag, const Event& event) {
-  circumstances_.push_tag(tag, event.slot);
+  allocation_context_.push_tag(tag, event.slot);
 }
 
 void Replay::on(const TagPopEvent& /*tag*/, const Event& event) {
-  circumstances_.pop_tag(event.slot);
+  allocation_context_.pop_tag(event.slot);
 }
 
 void Replay::on(const MarkEvent& mark, const Event& event) {
   if (++mark_count_ > kMaxMarks) return;
-  marks_.push_back({event.ticks, event.tid, circumstances_.names().id(mark.name, mark.text),
+  marks_.push_back({event.ticks, event.tid, allocation_context_.names().id(mark.name, mark.text),
                     mark.category, mark.instance, mark.source, live_.device_bytes(),
                     live_.host_bytes()});
 }
 
 void Replay::on(const ArenaEvent& arena, const Event& event) {
-  arenas_.on_arena(arena, circumstances_.names().id(arena.name, arena.text), event.ticks);
+  arenas_.on_arena(arena, allocation_context_.names().id(arena.name, arena.text), event.ticks);
   if (observer_ != nullptr) observer_->on_arena(arena);
 }
 
 void Replay::on(const ArenaAllocEvent& alloc, const Event& event) {
-  const uint32_t stack = circumstances_.defined_stack(alloc.stack);
-  circumstances_.enter_rule(event, stack);
-  const SiteContext context = circumstances_.context(event, GPUPEAK_KIND_NONE);
+  const uint32_t stack = allocation_context_.defined_stack(alloc.stack);
+  allocation_context_.enter_rule(event, stack);
+  const SiteContext context = allocation_context_.context(event, GPUPEAK_KIND_NONE);
   arenas_.allocate(alloc, stack, event.ticks, {context.phase, context.tag});
   if (observer_ != nullptr) observer_->on_arena_alloc(alloc, stack);
 }
@@ -173,12 +174,12 @@ void Replay::on(const ArenaFreeEvent& free, const Event& event) {
 }
 
 void Replay::on(const ArenaFailedEvent& failed, const Event& event) {
-  const uint32_t stack = circumstances_.defined_stack(failed.stack);
-  circumstances_.enter_rule(event, stack);
+  const uint32_t stack = allocation_context_.defined_stack(failed.stack);
+  allocation_context_.enter_rule(event, stack);
   const uint64_t addresses = live_.bytes_of(failed.device, GPUPEAK_KIND_VMM_VA);
   const uint64_t mapped = live_.bytes_of(failed.device, GPUPEAK_KIND_VMM);
   arenas_.failed(failed,
-                 {stack, event.tid, circumstances_.phases().innermost(event.slot),
+                 {stack, event.tid, allocation_context_.phases().innermost(event.slot),
                   addresses > mapped ? addresses - mapped : 0},
                  event.ticks);
   if (observer_ != nullptr) observer_->on_arena_failed(failed, stack);
@@ -198,6 +199,22 @@ void Replay::on(const SamplingEvent& sampling, const Event& event) {
   heap_.begin_sampling(event.slot, sampling, event.ticks);
 }
 
+void Replay::on(const WindowEvent& window, const Event& event) {
+  if (window.event == 0) {
+    if (windows_.size() == kMaxWindows) return;
+    Window& begun = windows_.emplace_back();
+    begun.begin_ticks = event.ticks;
+    begun.before_bytes = window.live_bytes - std::min(window.live_bytes, window.recorded_bytes);
+    begun.freed_bytes = window.freed_bytes;  // so far; the end says what came since
+    begun.mode = window.mode;
+  } else if (!windows_.empty() && !windows_.back().has_ended && window.number == windows_.size()) {
+    Window& ended = windows_.back();
+    ended.has_ended = true;
+    ended.end_ticks = event.ticks;
+    ended.freed_bytes = window.freed_bytes - std::min(window.freed_bytes, ended.freed_bytes);
+  }
+}
+
 void Replay::on(const DeviceAllocEvent& alloc, const Event& event) {
   device_.take(alloc, event);
 }
@@ -212,6 +229,15 @@ void Replay::on(const DeviceReviveEvent& revive, const Event& event) {
 
 void Replay::on(const DeviceFailedEvent& failed, const Event& event) {
   device_.take(failed, event);
+}
+
+void Replay::on(const HostFailedEvent& failed, const Event& event) {
+  device_.take(failed, event);
+}
+
+void Replay::on(const ResidentEvent& resident, const Event& /*event*/) {
+  if (resident.rss < resident_.event.rss) return;
+  resident_ = {resident, live_.host_bytes_of(GPUPEAK_KIND_MMAP_ANON)};
 }
 
 void Replay::on(const DeviceUnknownEvent& /*unknown*/, const Event& /*event*/) {
@@ -232,6 +258,7 @@ void Replay::on(const DriverReadingEvent& reading, const Event& event) {
 
 void Replay::on(const SampleEvent& sample, const Event& /*event*/) {
   rss_.set(sample.rss);
+  if (sample.pss_plus_1 > 0) pss_.set(sample.pss_plus_1 - 1);
   brk_growth_.set(sample.brk_growth);
   if (observer_ != nullptr) observer_->on_sample(sample);
 }

@@ -4,7 +4,7 @@
 //                    ┌ HeapReplay      blocks, reallocs, samples ┐
 //   event ─ Replay ──┼ MappingTable    mmap and its like         ├─ LiveMemory ─ PeakFinder
 //                    ├ DeviceReplay    the driver's blocks       ┘       └ ReplayObserver
-//                    ├ Circumstances   threads, phases, rules, tags
+//                    ├ AllocationContext   threads, phases, rules, tags
 //                    ├ GrowthTable     what sites held at the ends of repeated phases
 //                    └ ArenaTable      what sub-allocators have in use and idle of heap and device
 //
@@ -22,8 +22,8 @@
 #include "collector/log/event.h"
 #include "collector/log/event_stream.h"
 #include "collector/log/log_reader.h"
+#include "collector/replay/allocation_context.h"
 #include "collector/replay/arena_table.h"
-#include "collector/replay/circumstances.h"
 #include "collector/replay/device_replay.h"
 #include "collector/replay/gauge.h"
 #include "collector/replay/growth_table.h"
@@ -46,22 +46,31 @@ struct Mark {
   uint64_t device_bytes = 0, host_bytes = 0;  ///< live then
 };
 
+/// A stretch of the run in which the heap was recorded.
+struct Window {
+  uint64_t begin_ticks = 0, end_ticks = 0;
+  bool has_ended = false;
+  uint64_t before_bytes = 0;  ///< usable, live when it began, of which the log knows no more
+  uint64_t freed_bytes = 0;   ///< of such, in it; not known of a sample, whose left out blocks they may be
+  uint64_t mode = 0;          ///< enum gpupeak_host_mode
+};
+
 class Replay {
  public:
-  static constexpr size_t kMaxMarks = 10'000;
+  static constexpr size_t kMaxMarks = 10'000, kMaxWindows = 10'000;
 
   explicit Replay(const LogReader& log, ReplayObserver* observer = nullptr);
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
   /// Before run(): the phases of rules as well. `phases` must outlive this.
-  void use_phases(const StackPhases& phases) { circumstances_.use_rules(phases); }
+  void use_phases(const StackPhases& phases) { allocation_context_.use_rules(phases); }
   void run(const Progress& progress);
 
   const LogReader& log() const { return log_; }
   const PeakFinder& peaks() const { return live_.peaks(); }
   const SiteTable& sites() const { return live_.sites(); }
-  const PhaseTree& phases() const { return circumstances_.phases(); }
-  const NodePhases& nodes() const { return circumstances_.nodes(); }
+  const PhaseTree& phases() const { return allocation_context_.phases(); }
+  const NodePhases& nodes() const { return allocation_context_.nodes(); }
   const HeapReplay& heap() const { return heap_; }
   const DeviceReplay& device() const { return device_; }
   const ArenaTable& arenas() const { return arenas_; }
@@ -69,13 +78,24 @@ class Replay {
   /// The first kMaxMarks.
   const std::vector<Mark>& marks() const { return marks_; }
   uint64_t mark_count() const { return mark_count_; }
+  /// The first kMaxWindows.
+  const std::vector<Window>& windows() const { return windows_; }
   const StreamCounts& stream_counts() const { return stream_counts_; }
   const ReplayTroubles& troubles() const { return troubles_; }
   const Gauge& rss() const { return rss_; }
+  /// The process's proportional share of what was resident, where it was read.
+  const Gauge& pss() const { return pss_; }
+  /// What was resident when it was most, as far as that was looked at; and the bytes of anonymous
+  /// mappings that the program had then. rss is 0: it was not.
+  struct Resident {
+    ResidentEvent event{};
+    uint64_t mapped_bytes = 0;
+  };
+  const Resident& resident() const { return resident_; }
   const Gauge& brk_growth() const { return brk_growth_; }
   const std::map<uint32_t, std::string_view>& thread_names() const { return thread_names_; }
   /// The text of a phase's name or of a tag.
-  std::string_view name(uint32_t id) const { return circumstances_.names().text(id); }
+  std::string_view name(uint32_t id) const { return allocation_context_.names().text(id); }
   uint64_t last_ticks() const { return last_ticks_; }
 
   // As it stands after the latest event, for observers.
@@ -86,7 +106,7 @@ class Replay {
   }
   /// Whose phases a track's are: a thread's id; 0: the process's.
   uint32_t thread_of(PhaseTrack track) const {
-    return track.of_process ? 0 : circumstances_.thread_of(track.slot);
+    return track.of_process ? 0 : allocation_context_.thread_of(track.slot);
   }
 
  private:
@@ -95,15 +115,15 @@ class Replay {
   template <class After>
   void take_all(std::span<const Event> events, std::span<const uint32_t> notes, const After& after);
   void take_next(const Event& event, uint32_t note) {
-    circumstances_.pass_nodes(event.ticks);
-    if (circumstances_.has_rules() && circumstances_.turns_to(event.slot)) [[unlikely]]
+    allocation_context_.pass_nodes(event.ticks);
+    if (allocation_context_.has_rules() && allocation_context_.turns_to(event.slot)) [[unlikely]]
       return take_of_other_slot(event, note);
     take(event, note);
   }
   void take(const Event& event, uint32_t note) {
     last_ticks_ = event.ticks;
-    if (circumstances_.changes_thread(event)) [[unlikely]]
-      circumstances_.change_thread(event);
+    if (allocation_context_.changes_thread(event)) [[unlikely]]
+      allocation_context_.change_thread(event);
     if (is_heap_event(event.tag)) [[likely]]
       return heap_.take(event, std::bit_cast<Match>(note));
     take_extended(event);
@@ -135,10 +155,13 @@ class Replay {
   void on(const DeviceMappedEvent& mapped, const Event& event);
   void on(const DeviceUnmappedEvent& unmapped, const Event& event);
   void on(const SamplingEvent& sampling, const Event& event);
+  void on(const WindowEvent& window, const Event& event);
   void on(const DeviceAllocEvent& alloc, const Event& event);
   void on(const DeviceFreeEvent& free, const Event& event);
   void on(const DeviceReviveEvent& revive, const Event& event);
   void on(const DeviceFailedEvent& failed, const Event& event);
+  void on(const HostFailedEvent& failed, const Event& event);
+  void on(const ResidentEvent& resident, const Event& event);
   void on(const DeviceUnknownEvent& unknown, const Event& event);
   void on(const PoolEvent& pool, const Event& event);
   void on(const ContextEvent& context, const Event& event);
@@ -149,7 +172,7 @@ class Replay {
   ReplayObserver* const observer_;
   ReplayTroubles troubles_;
   LiveMemory live_;
-  Circumstances circumstances_;
+  AllocationContext allocation_context_;
   ArenaTable arenas_;
   GrowthTable growth_;
   HeapReplay heap_;
@@ -158,8 +181,10 @@ class Replay {
   MappingTable::Changes changes_;  // of the event under way
   std::vector<Mark> marks_;
   uint64_t mark_count_ = 0;
+  std::vector<Window> windows_;
   std::map<uint32_t, std::string_view> thread_names_;
-  Gauge rss_, brk_growth_;
+  Gauge rss_, pss_, brk_growth_;
+  Resident resident_;
   uint64_t last_ticks_ = 0;
   StreamCounts stream_counts_;
 };

@@ -31,7 +31,7 @@ struct DeviceBlock {
 };
 
 /// A pool's block that comes into use, or goes out of it.
-struct PoolBlockChange {
+struct ArenaBlockChange {
   uint64_t address = 0, bytes = 0;
   GroupId group = kNoGroup;  ///< of ArenaTable::holders(): whose, in which arena
   bool alone = false;        ///< lies in no segment: is its own memory
@@ -76,7 +76,7 @@ class ReplayObserver {
   virtual void on_arena_free(const ArenaFreeEvent& /*free*/) {}
   virtual void on_arena_failed(const ArenaFailedEvent& /*failed*/, uint32_t /*stack*/) {}
   /// Each block of theirs, also when it ends with its arena or with the memory under it.
-  virtual void on_pool_block(const PoolBlockChange& /*change*/) {}
+  virtual void on_arena_block(const ArenaBlockChange& /*change*/) {}
   /// Where created memory can be used.
   virtual void on_mapped(const DeviceMappedEvent& /*mapped*/) {}
   virtual void on_unmapped(const DeviceUnmappedEvent& /*unmapped*/) {}

@@ -19,7 +19,7 @@ using GroupId = uint32_t;
 inline constexpr GroupId kNoGroup = UINT32_MAX;
 using ContextId = uint32_t;
 
-/// What holders are told apart by: where, and under which circumstances.
+/// What holders are told apart by: where, and in which context.
 struct Site {
   uint32_t stack = 0;
   ContextId context = 0;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "collector/log/kinds.h"
+#include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -64,19 +65,21 @@ const ScopeId* SiteTable::find_scope(const std::string& name) const {
 }
 
 std::vector<ScopeId> SiteTable::scopes_for(uint8_t kind, int32_t device) {
-  const std::string side = is_device_kind(kind) ? "device" : "host";
-  const std::string name{kind_name(kind)};
+  const bool of_device = is_device_kind(kind);
+  const std::string_view name = kind_name(kind);
   std::vector<ScopeId> scopes;
+  const auto add = [&](const ScopeKey& key, int32_t ordinal, uint8_t of_kind) {
+    scopes.push_back(scope(key.text(), ordinal, of_kind));
+  };
   if (counts_into_sum(kind)) {
-    scopes.push_back(scope(kTotal, -1, 0));
-    scopes.push_back(scope(side, -1, 0));
+    add(ScopeKey::total(), -1, 0);
+    add(of_device ? ScopeKey::devices() : ScopeKey::host(), -1, 0);
   }
-  if (kind == GPUPEAK_KIND_MANAGED && is_integrated(device)) scopes.push_back(scope(kTotal, -1, 0));
-  scopes.push_back(scope(side + "/" + name, -1, kind));
-  if (is_device_kind(kind) && device >= 0) {
-    const std::string one = "device:" + std::to_string(device);
-    if (counts_into_sum(kind)) scopes.push_back(scope(one, device, 0));
-    scopes.push_back(scope(one + "/" + name, device, kind));
+  if (kind == GPUPEAK_KIND_MANAGED && is_integrated(device)) add(ScopeKey::total(), -1, 0);
+  add(of_device ? ScopeKey::devices(name) : ScopeKey::host(name), -1, kind);
+  if (of_device && device >= 0) {
+    if (counts_into_sum(kind)) add(ScopeKey::device(device), device, 0);
+    add(ScopeKey::device(device, name), device, kind);
   }
   return scopes;
 }

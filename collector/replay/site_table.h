@@ -1,5 +1,5 @@
 // What holders are told apart by while a log is replayed: where (a node of the stack trie) and
-// under which circumstances (kind, device, phase, thread, API). Each combination is a group of
+// in which context (kind, device, phase, thread, API). Each combination is a group of
 // PeakFinder's; attribution.h later adds groups up as the user asks. Filled by replay.
 #pragma once
 
@@ -22,7 +22,8 @@ struct SiteContext {
   uint32_t tid = 0;
   uint32_t api = 0;      ///< string of the log; 0: none
   uint32_t tag = 0;      ///< Replay::name() of what the program said that it is for; 0: nothing
-  bool sampled = false;  ///< its blocks are a sample, which stands for all
+  /// Its blocks are a Poisson sample with this mean, which stands for all; 0: they are all.
+  uint64_t sample_bytes = 0;
   auto operator<=>(const SiteContext&) const = default;
 };
 

@@ -1,6 +1,7 @@
 // How a log is to be read, as the options that all reading verbs share have chosen.
 #pragma once
 
+#include "collector/log/heap_reading.h"
 #include "collector/rules/rule_book.h"
 #include "collector/symbols/symbol_search.h"
 #include "collector/text/sanitize.h"
@@ -11,6 +12,7 @@ struct Reading {
   Sanitizer sanitizer;  ///< of the log's texts
   SymbolSearch search;  ///< for functions and lines
   RuleChoice rules;     ///< that name phases and tags
+  HeapReading heap = HeapReading::kAll;
 };
 
 }  // namespace gpupeak::collector

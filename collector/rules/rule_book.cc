@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
+#include <optional>
 
+#include "collector/files/regular_file.h"
 #include "collector/text/error.h"
 #include "collector/text/glob.h"
 #include "collector/text/sanitize.h"
@@ -59,15 +59,14 @@ RuleSet read_rule_set(const std::string& name) {
   for (const RuleSet& set : builtin_sets()) {
     if (set.name == name) return set;
   }
-  std::ifstream in(name, std::ios::binary);
-  std::ostringstream text;
-  if (in) text << in.rdbuf();
-  if (!in) {
+  constexpr uint64_t kMostBytes = 4 << 20;
+  const std::optional<std::string> text = read_regular(name, kMostBytes);
+  if (!text) {
     throw UsageError(
         fmt::format("rules '{}': no such set ({}, none), and no file that can be read: {}",
                     escape(name), names_of_builtin_sets(), strerror(errno)));
   }
-  RuleSet set = parse_rules(text.str(), escape(name));
+  RuleSet set = parse_rules(*text, escape(name));
   if (set.name.empty()) set.name = name;
   return set;
 }
@@ -86,7 +85,7 @@ RuleBook choose_rules(const RuleChoice& choice, const Definitions& definitions) 
   for (const std::string& phase : choice.phases) book.phases.push_back(parse_rule_option(phase));
   for (const std::string& tag : choice.tags) book.tags.push_back(parse_rule_option(tag));
   const auto choose_by_modules = [&] {
-    book.automatic = true;
+    book.automatic = book.sets.empty();
     for (const RuleSet& set : builtin_sets()) {
       if (!applies(set, definitions)) continue;
       book.sets.push_back(set.name);
@@ -101,6 +100,7 @@ RuleBook choose_rules(const RuleChoice& choice, const Definitions& definitions) 
     }
     const RuleSet set = read_rule_set(name);
     book.sets.push_back(definitions.shown(set.name));
+    book.automatic = false;
     append(book.phases, set.phases);
     append(book.tags, set.tags);
   }

@@ -30,7 +30,7 @@ struct RuleChoice {
 
 struct RuleBook {
   std::vector<std::string> sets;  ///< names, in order
-  bool automatic = false;         ///< the log's modules chose the sets
+  bool automatic = false;         ///< the log's modules chose all of the sets
   std::vector<Rule> phases, tags;
 };
 

@@ -42,8 +42,8 @@ class RuleReader {
         set.names.tables = each<TableRule>(
             key, value, [this](const toml::table& part) { return table_rule(part); });
       } else if (key == "pool") {
-        set.pools = each<std::string>(key, value,
-                                      [this](const toml::table& part) { return pool_name(part); });
+        set.arenas = each<std::string>(
+            key, value, [this](const toml::table& part) { return arena_name(part); });
       } else if (key == "plumbing") {
         set.names.plumbing = each<FrameGlobs>(
             key, value, [this](const toml::table& part) { return frame_globs(part); });
@@ -191,9 +191,9 @@ class RuleReader {
     return function;
   }
 
-  /// The library that records reads these parts (preload/hooks/pool_rule_text.h), with less of TOML
-  /// than there is: what is wrong is said here, where there is a terminal.
-  std::string pool_name(const toml::table& table) const {
+  /// The library that records reads these parts (preload/hooks/arena_rule_text.h), with less of
+  /// TOML than there is: what is wrong is said here, where there is a terminal.
+  std::string arena_name(const toml::table& table) const {
     constexpr int64_t kLastArgument = 5, kMostSlots = 4095;
     std::string name;
     for (const auto& [key, value] : table) {

@@ -28,7 +28,7 @@ struct RuleSet {
   std::vector<std::string> chosen_by;  ///< modules of the log that make it apply by itself
   std::vector<Rule> phases;            ///< of several that match one frame the first counts
   std::vector<Rule> tags;
-  std::vector<std::string> pools;  ///< names of those that the library is to look into
+  std::vector<std::string> arenas;  ///< names of those that the library is to look into
   NameRules names;
 };
 

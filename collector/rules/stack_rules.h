@@ -1,6 +1,14 @@
-// Which rules a stack of a log matches. Each node of the stack trie is looked at once, each
-// function compared with the rules once, and symbols are read only where a rule asks for the
-// module's functions.
+// Finds the rules that the stacks of a log match: which phase, tag or title a stack means.
+//
+// in    rule files (rule_set.h), and the log's trie of stacks
+// out   for a node of the trie, the rule that holds there
+//
+//   rule     tag "weights" where a function is called load_weights
+//   trie     main ─ run ─ load_weights ─ Linear.__init__ ─ cudaMalloc
+//                            └ matches: this node and all below it are "weights"
+//
+// Each node is looked at once, and each function is compared with the rules once. Symbols are read
+// only for modules in which a rule looks for functions.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,18 @@
 #include "collector/summary/diff.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
+#include "collector/summary/site_title.h"
+#include "collector/text/scope_key.h"
+#include "collector/text/text_format.h"
 #include "collector/text/title_text.h"
 
 namespace gpupeak::collector {
@@ -58,8 +66,14 @@ std::string without_addresses(std::string_view title) {
   }
 }
 
-using SiteKey = std::pair<std::string, std::string>;  // kind, title
-using Sites = std::map<SiteKey, SiteDiff>;
+/// A row of one side or of both, while they are matched.
+struct Row {
+  SiteDiff site;
+  std::vector<SitePart> parts;
+  bool one_sided() const { return site.a_bytes == 0 || site.b_bytes == 0; }
+  bool of_b() const { return site.b_bytes > 0; }
+};
+using Rows = std::vector<Row>;
 
 void add(SiteDiff& to, const SiteDiff& from) {
   to.a_bytes += from.a_bytes;
@@ -68,23 +82,126 @@ void add(SiteDiff& to, const SiteDiff& from) {
   to.b_count += from.b_count;
 }
 
-void collect(const Peak* peak, bool of_b, Sites& sites) {
+/// Puts rows with equal keys together; the last one gives the title.
+template <typename Key>
+Rows join(const Rows& rows, Key key) {
+  std::map<std::string, size_t> places;
+  Rows joined;
+  for (const Row& row : rows) {
+    const auto [place, added] = places.try_emplace(key(row), joined.size());
+    if (added) {
+      joined.push_back(row);
+      continue;
+    }
+    Row& known = joined[place->second];
+    add(known.site, row.site);
+    known.site.title = row.site.title;
+    known.parts = row.parts;
+  }
+  return joined;
+}
+
+void collect(const Peak* peak, bool of_b, Rows& rows) {
   if (peak == nullptr) return;
   for (const Holder& holder : peak->holders) {
-    SiteDiff& site = sites[{holder.kind, holder.title}];
-    (of_b ? site.b_bytes : site.a_bytes) += holder.bytes;
-    (of_b ? site.b_count : site.a_count) += holder.count;
+    if (holder.bytes == 0) continue;
+    Row& row = rows.emplace_back();
+    row.site.title = holder.title;
+    row.site.kind = holder.kind;
+    row.parts = holder.parts;
+    (of_b ? row.site.b_bytes : row.site.a_bytes) = holder.bytes;
+    (of_b ? row.site.b_count : row.site.a_count) = holder.count;
   }
 }
 
-/// Sites of one side only that have frames without names are matched by what is left of them.
-Sites match_nameless(const Sites& sites) {
-  Sites matched;
-  for (const auto& [key, site] : sites) {
-    const bool one_sided = site.a_bytes == 0 || site.b_bytes == 0;
-    add(matched[{key.first, one_sided ? without_addresses(key.second) : key.second}], site);
+std::string by_lines(const Row& row) {
+  return row.site.kind + '\n' +
+         (row.parts.empty() ? row.site.title : site_key(row.parts, SiteKey::kLines));
+}
+
+std::string function_title(const Row& row) {
+  return without_addresses(row.parts.empty() ? row.site.title
+                                             : site_title(without_lines(row.parts)));
+}
+
+/// A summary of an older gpupeak has titles alone, with the program's own line or with none.
+Rows match_titles(const Rows& rows) {
+  std::set<std::string> titles;
+  for (const Row& row : rows) {
+    if (row.parts.empty() && row.one_sided()) titles.insert(row.site.kind + row.site.title);
   }
-  return matched;
+  return join(rows, [&](const Row& row) {
+    for (const std::string& title : {row.site.title, function_title(row)}) {
+      if (row.one_sided() && titles.contains(row.site.kind + title)) return row.site.kind + title;
+    }
+    return by_lines(row);
+  });
+}
+
+/// Where the source was edited around them, sites of a function have other lines: as many as before
+/// are in the order that they were in; of more or fewer, which is which nobody knows, and they are
+/// one row. What has no names has other addresses in another build.
+Rows match_functions(Rows rows) {
+  std::map<std::string, std::array<std::vector<size_t>, 2>> moved;  // of A, of B
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].one_sided()) continue;
+    const std::string key = rows[i].parts.empty() ? function_title(rows[i])
+                                                  : site_key(rows[i].parts, SiteKey::kFunctions);
+    moved[rows[i].site.kind + '\n' + key][rows[i].of_b() ? 1 : 0].push_back(i);
+  }
+  const auto lines_of = [&](size_t row) {
+    std::vector<int> lines;
+    for (const SitePart& part : rows[row].parts) lines.push_back(part.frame.line);
+    return lines;
+  };
+  std::vector<std::string> keys(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) keys[i] = std::to_string(i);
+  for (auto& [key, sides] : moved) {
+    auto& [of_a, of_b] = sides;
+    if (of_a.empty() || of_b.empty()) continue;
+    for (auto* side : {&of_a, &of_b}) {
+      std::stable_sort(side->begin(), side->end(),
+                       [&](size_t x, size_t y) { return lines_of(x) < lines_of(y); });
+    }
+    const bool one_each = of_a.size() == of_b.size();
+    for (auto* side : {&of_a, &of_b}) {
+      for (size_t i = 0; i < side->size(); ++i) {
+        Row& row = rows[(*side)[i]];
+        keys[(*side)[i]] = key + (one_each ? std::to_string(i) : "");
+        if (!one_each) row.parts = without_lines(row.parts);
+        const std::string title = without_addresses(row.site.title);
+        if (title != row.site.title) row.parts.clear();
+        row.site.title = title;
+      }
+    }
+  }
+  size_t next = 0;
+  return join(rows, [&](const Row&) { return keys[next++]; });
+}
+
+/// Titles that are alike are of different sites.
+void tell_rows_apart(Rows& rows) {
+  std::vector<Holder> titles(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    titles[i].title = rows[i].site.title;
+    titles[i].kind = rows[i].site.kind;
+    titles[i].parts = rows[i].parts;
+  }
+  tell_apart(titles);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].site.title = titles[i].title;
+}
+
+/// A summary of an older gpupeak does not.
+bool tells_parts(const Peak* peak) {
+  return peak != nullptr && std::any_of(peak->holders.begin(), peak->holders.end(),
+                                        [](const Holder& row) { return !row.parts.empty(); });
+}
+
+uint64_t nameless_bytes(const Peak* peak) {
+  uint64_t bytes = 0;
+  if (peak == nullptr) return bytes;
+  for (const Holder& holder : peak->holders) bytes += holder.has_no_name() ? holder.bytes : 0;
+  return bytes;
 }
 
 /// A side that lists only its largest sites may hold as much as its smallest row at any other: a
@@ -150,12 +267,19 @@ PeakDiff diff_peak(const Summary& a, const Summary& b, const std::string& scope)
   diff.b_bytes = peak_bytes(b, scope);
   if (of_a != nullptr) diff.a_phase = of_a->phase, diff.a_other_bytes = of_a->other_bytes;
   if (of_b != nullptr) diff.b_phase = of_b->phase, diff.b_other_bytes = of_b->other_bytes;
-  Sites sites;
-  collect(of_a, false, sites);
-  collect(of_b, true, sites);
+  if (tells_parts(of_a) && tells_parts(of_b)) {
+    diff.a_nameless_bytes = nameless_bytes(of_a);
+    diff.b_nameless_bytes = nameless_bytes(of_b);
+  }
+  Rows rows;
+  collect(of_a, false, rows);
+  collect(of_b, true, rows);
+  rows = match_functions(match_titles(join(rows, by_lines)));
+  tell_rows_apart(rows);
   const Unlisted in_a(of_a);
   const Unlisted in_b(of_b);
-  for (auto& [key, site] : match_nameless(sites)) {
+  for (Row& row : rows) {
+    SiteDiff& site = row.site;
     const uint64_t possible_bytes = site.a_bytes == 0   ? in_a.possible_bytes
                                     : site.b_bytes == 0 ? in_b.possible_bytes
                                                         : 0;
@@ -165,12 +289,30 @@ PeakDiff diff_peak(const Summary& a, const Summary& b, const std::string& scope)
       continue;
     }
     site.unlisted = possible_bytes > 0;
-    std::tie(site.kind, site.title) = key;
-    diff.sites.push_back(site);
+    diff.sites.push_back(std::move(site));
   }
-  std::stable_sort(diff.sites.begin(), diff.sites.end(),
-                   [](const SiteDiff& x, const SiteDiff& y) { return x.change() > y.change(); });
+  std::stable_sort(diff.sites.begin(), diff.sites.end(), [](const SiteDiff& x, const SiteDiff& y) {
+    return std::tuple(y.change(), x.kind, x.title) < std::tuple(x.change(), y.kind, y.title);
+  });
   return diff;
+}
+
+std::string nameless_text(const PeakDiff& peak) {
+  const auto share = [](uint64_t nameless, const std::optional<uint64_t>& whole) {
+    return whole.value_or(0) == 0 ? 0.0
+                                  : static_cast<double>(nameless) / static_cast<double>(*whole);
+  };
+  const double a = share(peak.a_nameless_bytes, peak.a_bytes);
+  const double b = share(peak.b_nameless_bytes, peak.b_bytes);
+  constexpr double kMuch = 0.1;
+  if (std::abs(a - b) < kMuch) return "";
+  const bool in_a = a > b;
+  return fmt::format(
+      "{} % of {} has no names, where {} has them: what these sites were is not known, so they are "
+      "no change of the program (docs/symbols.md)",
+      percent(in_a ? peak.a_nameless_bytes : peak.b_nameless_bytes,
+              in_a ? *peak.a_bytes : *peak.b_bytes),
+      in_a ? "A" : "B", in_a ? "B" : "A");
 }
 
 Diff diff(const Summary& a, const Summary& b) {
@@ -189,7 +331,7 @@ std::string scope_of_metric(const Summary& summary, const std::string& metric) {
   if (summary.find_peak(scope) != nullptr || !scope.starts_with("device")) return scope;
   const std::string kind = scope.substr(std::string_view("device").size());
   return summary.devices.size() == 1
-             ? "device:" + std::to_string(summary.devices.front().ordinal) + kind
+             ? ScopeKey::device(summary.devices.front().ordinal).text() + kind
              : scope;
 }
 

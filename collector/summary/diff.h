@@ -1,6 +1,6 @@
-// What differs between two summaries: peaks by site, metrics, phases. Sites are matched by their
-// titles, that is by symbols, so that the runs may be of different builds. `gpupeak diff` and the
-// gates use it.
+// What differs between two summaries: peaks by site, metrics, phases. Sites are matched by
+// functions and lines, then by functions alone, so that the runs may be of different builds.
+// `gpupeak diff` and the gates use it.
 #pragma once
 
 #include <optional>
@@ -29,7 +29,11 @@ struct PeakDiff {
   std::vector<SiteDiff> sites;
   /// Of sites that a JSON does not list, and of those that the other side may have among them.
   uint64_t a_other_bytes = 0, b_other_bytes = 0;
+  uint64_t a_nameless_bytes = 0, b_nameless_bytes = 0;  ///< of sites known by addresses alone
 };
+
+/// Said before the sites where one side alone has names; else empty.
+std::string nameless_text(const PeakDiff& peak);
 
 struct MetricDiff {
   std::string name;

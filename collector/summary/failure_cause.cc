@@ -19,7 +19,7 @@ class Finder {
   explicit Finder(OutOfMemory& oom) : oom_(oom) {}
 
   void find() {
-    if (oom_.result != kOutOfMemory || oom_.only_addresses) return;
+    if (!found_no_memory(oom_) || oom_.only_addresses) return;
     if (oom_.on_host) return own_limit_of_host();
     const std::optional<uint64_t> total = oom_.driver_total_bytes;
     if (total && oom_.requested_bytes > *total) return only(FailureCause::kLargerThanCard, 0);
@@ -29,7 +29,7 @@ class Finder {
     if (!oom_.driver_free_bytes) return without_driver();
     const uint64_t needed = needed_of_driver(oom_), free = *oom_.driver_free_bytes;
     if (refused_alone()) {
-      // A limit is the pool's business where the card had room.
+      // A limit is the arena's business where the card had room.
       if (needed <= free && is_beyond_limit()) name(FailureCause::kOwnLimit, free);
     } else if (needed <= free) {
       return;  // as much was free, and yet it was refused: nothing here says why
@@ -56,15 +56,15 @@ class Finder {
   void name(FailureCause cause, uint64_t bytes) { oom_.causes.push_back({cause, bytes}); }
   void only(FailureCause cause, uint64_t bytes) { oom_.causes = {{cause, bytes}}; }
   static void largest_first(std::vector<Cause>& causes) {
-    // A pool's own limit stays in front: the driver was not even asked.
+    // An arena's own limit stays in front: the driver was not even asked.
     std::stable_sort(causes.begin(), causes.end(), [](const Cause& a, const Cause& b) {
       const bool a_limit = a.cause == FailureCause::kOwnLimit;
       const bool b_limit = b.cause == FailureCause::kOwnLimit;
       return a_limit != b_limit ? a_limit : a.bytes > b.bytes;
     });
   }
-  /// Of a pool that tells its limit; of others not having asked the driver is the proof, unless it
-  /// may be addresses that it is short of.
+  /// Of an arena that tells its limit; of others not having asked the driver is the proof, unless
+  /// it may be addresses that it is short of.
   bool is_beyond_limit() const {
     if (!oom_.limit_bytes)
       return !oom_.refused_by->grows_in_place ||
@@ -91,33 +91,34 @@ class Finder {
       if (bytes > 0) gathered_.push_back({cause, bytes});
     };
     if (oom_.refused_by) {
-      const PoolThen& pool = *oom_.refused_by;
+      const ArenaSnapshot& arena = *oom_.refused_by;
       idle_serves_ = true;
-      const bool whole = pool.largest_idle_bytes >= oom_.requested_bytes;
+      const bool whole = arena.largest_idle_bytes >= oom_.requested_bytes;
       add(whole ? FailureCause::kSetApart : FailureCause::kFragmented,
-          whole ? pool.largest_idle_bytes : pool.idle_bytes());
-      add(FailureCause::kGraphPool, pool.graph_idle_bytes);
+          whole ? arena.largest_idle_bytes : arena.idle_bytes());
+      add(FailureCause::kGraphArena, arena.graph_idle_bytes);
     }
     uint64_t idle = 0;
-    for (const PoolThen& pool : oom_.pools) {
-      if (!oom_.refused_by || pool.name != oom_.refused_by->name)
-        idle += pool.idle_bytes() + pool.graph_idle_bytes;
+    for (const ArenaSnapshot& arena : oom_.arenas) {
+      if (!oom_.refused_by || arena.name != oom_.refused_by->name)
+        idle += arena.idle_bytes() + arena.graph_idle_bytes;
     }
-    // Of its own reserve a pool of the driver's has given back what was whole: the rest has holes.
+    // Of its own reserve a pool of the driver's has given back what was whole: the rest has
+    // holes.
     if (oom_.of_driver_pool) add(FailureCause::kFragmented, oom_.pool_slack_bytes);
-    add(FailureCause::kIdleInPool, idle + (oom_.of_driver_pool ? 0 : oom_.pool_slack_bytes));
+    add(FailureCause::kIdleInArena, idle + (oom_.of_driver_pool ? 0 : oom_.pool_slack_bytes));
     add(FailureCause::kPagesOfSmallBlocks, oom_.page_slack_bytes);
     add(FailureCause::kOtherProcess, others_bytes(oom_).value_or(0));
     if (oom_.growth) add(FailureCause::kGrowth, oom_.growth->grown_bytes);
   }
 
-  /// Then only what lies within the pool can be proved: its idle memory would have been enough by
+  /// Then only what lies within the arena can be proved: its idle memory would have been enough by
   /// itself, or the driver was not asked.
   void without_driver() {
     if (refused_alone() && is_beyond_limit()) name(FailureCause::kOwnLimit, 0);
     for (const Cause& one : gathered_) {
       const bool inside =
-          one.cause == FailureCause::kFragmented || one.cause == FailureCause::kGraphPool ||
+          one.cause == FailureCause::kFragmented || one.cause == FailureCause::kGraphArena ||
           one.cause == FailureCause::kSetApart || one.cause == FailureCause::kGrowth;
       if (oom_.refused_by && inside && one.bytes >= oom_.requested_bytes)
         oom_.causes.push_back(one);
@@ -133,6 +134,7 @@ class Finder {
   }
 
   void own_limit_of_host() {
+    if (!oom_.host_limit.empty()) name(FailureCause::kOwnLimit, 0);
     if (oom_.refused_by && oom_.limit_bytes && is_beyond_limit()) name(FailureCause::kOwnLimit, 0);
   }
 
@@ -179,11 +181,11 @@ std::string_view cause_name(FailureCause cause) {
       return "own_limit";
     case FailureCause::kFragmented:
       return "fragmented";
-    case FailureCause::kGraphPool:
+    case FailureCause::kGraphArena:
       return "graph_pool";
     case FailureCause::kSetApart:
       return "set_apart";
-    case FailureCause::kIdleInPool:
+    case FailureCause::kIdleInArena:
       return "idle_in_pool";
     case FailureCause::kPagesOfSmallBlocks:
       return "pages_of_small_blocks";

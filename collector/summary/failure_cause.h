@@ -12,12 +12,17 @@ namespace gpupeak::collector {
 
 /// The result of a request that found no memory; others have another reason.
 inline constexpr std::string_view kOutOfMemory = "CUDA_ERROR_OUT_OF_MEMORY";
+/// The same of the machine.
+inline constexpr std::string_view kNoHostMemory = "ENOMEM";
+inline bool found_no_memory(const OutOfMemory& oom) {
+  return oom.result == kOutOfMemory || oom.result == kNoHostMemory;
+}
 
 /// Fills `oom.causes` and `oom.parts` from its other fields.
 void find_causes(OutOfMemory& oom);
 /// What other processes had of the card then; nullopt: not known.
 std::optional<uint64_t> others_bytes(const OutOfMemory& oom);
-/// What the driver was short of, in its own pages: of a pool that asked it, what that asked for.
+/// What the driver was short of, in its own pages: of an arena that asked it, what that asked for.
 uint64_t needed_of_driver(const OutOfMemory& oom);
 
 }  // namespace gpupeak::collector

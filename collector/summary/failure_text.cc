@@ -14,24 +14,18 @@ using Cause = OutOfMemory::Cause;
 constexpr uint64_t kWorthSaying = 10;  ///< a tenth of the request
 
 /// One word with its article for what PyTorch, ONNX Runtime and others call theirs.
-std::string pool_name(const PoolThen& pool) {
-  return pool.name + "'s pool";
+std::string arena_name(const ArenaSnapshot& arena) {
+  return arena.name + "'s pool";
 }
-bool is_torch(const PoolThen& pool) {
-  return pool.name == "PyTorch";
+bool is_torch(const ArenaSnapshot& arena) {
+  return arena.name == "PyTorch";
 }
 
 class Teller {
  public:
   Teller(const OutOfMemory& oom, const TextStyle& style) : oom_(oom), style_(style) {}
 
-  std::string why() const {
-    if (oom_.causes.empty()) return what_is_known();
-    std::string text = clause(oom_.causes.front());
-    for (size_t i = 1; i < oom_.causes.size(); ++i)
-      text += (i == 1 ? "; also enough by itself: " : ", ") + short_clause(oom_.causes[i]);
-    return text + room();
-  }
+  std::string why() const { return by_cause() + run_limit(); }
 
   std::string help() const {
     if (oom_.causes.empty()) return "";
@@ -42,13 +36,13 @@ class Teller {
         return own_limit_help();
       case FailureCause::kFragmented:
         return fragmented_help();
-      case FailureCause::kGraphPool:
+      case FailureCause::kGraphArena:
         return "let several graphs share one pool (torch.cuda.graph(g, pool=…)), or delete graphs "
                "that "
                "are not replayed any more";
       case FailureCause::kSetApart:
         return "work on one stream, or torch.cuda.empty_cache() before the request";
-      case FailureCause::kIdleInPool:
+      case FailureCause::kIdleInArena:
         return "give it back before (torch.cuda.empty_cache(), cuMemPoolTrimTo), or bound the pool "
                "(torch.cuda.set_per_process_memory_fraction, gpu_mem_limit)";
       case FailureCause::kPagesOfSmallBlocks:
@@ -81,21 +75,22 @@ class Teller {
         return own_limit();
       case FailureCause::kFragmented:
         return fragmented(cause);
-      case FailureCause::kGraphPool:
+      case FailureCause::kGraphArena:
         return fmt::format(
             "CUDA graphs' memory: {} of {} are idle, kept for graphs that were captured "
             "(largest piece {}){}",
-            size(cause.bytes), pool_name(*oom_.refused_by),
+            size(cause.bytes), arena_name(*oom_.refused_by),
             size(oom_.refused_by->largest_graph_idle_bytes), and_free());
       case FailureCause::kSetApart:
         return fmt::format(
             "set apart: {} has {} idle in one piece and did not use it for this request, as it "
             "does "
             "with what another stream, a private pool or blocks of another size class had{}",
-            pool_name(*oom_.refused_by), size(cause.bytes), and_free());
-      case FailureCause::kIdleInPool:
+            arena_name(*oom_.refused_by), size(cause.bytes), and_free());
+      case FailureCause::kIdleInArena:
         return fmt::format("idle in pools: {}, and this request went past {} to the driver{}",
-                           idle_in_pools(cause), oom_.pools.size() > 1 ? "them" : "it", and_free());
+                           idle_in_arenas(cause), oom_.arenas.size() > 1 ? "them" : "it",
+                           and_free());
       case FailureCause::kPagesOfSmallBlocks:
         return fmt::format("small blocks: they leave {} of the driver's 2 MiB pages unused{}",
                            size(cause.bytes), and_free());
@@ -114,16 +109,30 @@ class Teller {
     return "";
   }
 
+  std::string by_cause() const {
+    if (oom_.causes.empty()) return what_is_known();
+    std::string text = clause(oom_.causes.front());
+    for (size_t i = 1; i < oom_.causes.size(); ++i)
+      text += (i == 1 ? "; also enough by itself: " : ", ") + short_clause(oom_.causes[i]);
+    return text + room();
+  }
+
+  std::string run_limit() const {
+    if (!oom_.refused_by_run_limit) return "";
+    return fmt::format("; refused by the limit of this run (--limit, {}), not by the card",
+                       size(oom_.driver_total_bytes));
+  }
+
   /// Of a cause that is not the largest.
   std::string short_clause(const Cause& cause) const {
     switch (cause.cause) {
       case FailureCause::kFragmented:
         return fmt::format("{} idle in pieces", size(cause.bytes));
-      case FailureCause::kGraphPool:
+      case FailureCause::kGraphArena:
         return fmt::format("{} idle that graphs keep", size(cause.bytes));
       case FailureCause::kSetApart:
         return fmt::format("{} idle and set apart", size(cause.bytes));
-      case FailureCause::kIdleInPool:
+      case FailureCause::kIdleInArena:
         return fmt::format("{} idle in pools", size(cause.bytes));
       case FailureCause::kPagesOfSmallBlocks:
         return fmt::format("{} in pages of small blocks", size(cause.bytes));
@@ -157,18 +166,22 @@ class Teller {
   }
 
   std::string own_limit() const {
+    if (!oom_.host_limit.empty()) {
+      return fmt::format("{} of {}: {} are in use{}", oom_.host_limit, size(oom_.host_limit_bytes),
+                         size(oom_.host_limit_used_bytes), holding());
+    }
     if (!oom_.refused_by) return "";
-    const PoolThen& pool = *oom_.refused_by;
+    const ArenaSnapshot& arena = *oom_.refused_by;
     const std::string whose = oom_.on_host ? "" : ", not the card's";
     std::string text;
     if (oom_.limit_bytes) {
-      text = fmt::format("{}'s own limit of {}{}: it has {}", pool.name, size(oom_.limit_bytes),
-                         whose, size(pool.reserved_bytes));
+      text = fmt::format("{}'s own limit of {}{}: it has {}", arena.name, size(oom_.limit_bytes),
+                         whose, size(arena.reserved_bytes));
     } else {
       text = fmt::format("{}'s own limit{}: it has {} and did not ask the driver for more",
-                         pool.name, whose, size(pool.reserved_bytes));
+                         arena.name, whose, size(arena.reserved_bytes));
       // What it has and what was asked for go beyond it: that bounds it.
-      const uint64_t below = pool.reserved_bytes + oom_.requested_bytes;
+      const uint64_t below = arena.reserved_bytes + oom_.requested_bytes;
       if (oom_.driver_total_bytes && below <= *oom_.driver_total_bytes)
         text += fmt::format(", so the limit is below {} ({} % of the card)", size(below),
                             percent(below, *oom_.driver_total_bytes));
@@ -177,6 +190,7 @@ class Teller {
   }
 
   std::string own_limit_help() const {
+    if (!oom_.host_limit.empty()) return "a larger limit, or less at once";
     if (oom_.refused_by && is_torch(*oom_.refused_by))
       return "a larger torch.cuda.set_per_process_memory_fraction";
     if (oom_.refused_by && oom_.refused_by->name.starts_with("ONNX Runtime"))
@@ -193,10 +207,10 @@ class Teller {
           "fragmented: the driver's memory pools keep {} that nobody uses, in chunks that others "
           "use in part{}",
           size(cause.bytes), and_free());
-    const PoolThen& pool = *oom_.refused_by;
+    const ArenaSnapshot& arena = *oom_.refused_by;
     return fmt::format("fragmented: {} of {} are idle, but in {} pieces, the largest {}{}",
-                       size(cause.bytes), pool_name(pool), grouped(pool.idle_pieces),
-                       size(pool.largest_idle_bytes), and_free());
+                       size(cause.bytes), arena_name(arena), grouped(arena.idle_pieces),
+                       size(arena.largest_idle_bytes), and_free());
   }
 
   std::string fragmented_help() const {
@@ -209,15 +223,15 @@ class Teller {
     return "fewer different sizes; free short-lived blocks before long-lived ones are taken";
   }
 
-  std::string idle_in_pools(const Cause& cause) const {
+  std::string idle_in_arenas(const Cause& cause) const {
     std::string text;
     const auto add = [&](const std::string& whose, uint64_t bytes) {
       if (bytes > 0)
         text += fmt::format("{}{} keeps {}", text.empty() ? "" : ", ", whose, size(bytes));
     };
-    for (const PoolThen& pool : oom_.pools) {
-      if (!oom_.refused_by || pool.name != oom_.refused_by->name)
-        add(pool_name(pool), pool.idle_bytes() + pool.graph_idle_bytes);
+    for (const ArenaSnapshot& arena : oom_.arenas) {
+      if (!oom_.refused_by || arena.name != oom_.refused_by->name)
+        add(arena_name(arena), arena.idle_bytes() + arena.graph_idle_bytes);
     }
     if (!oom_.of_driver_pool) add("cudaMallocAsync's", oom_.pool_slack_bytes);
     return text.empty() ? size(cause.bytes) : text + " that nobody uses";
@@ -246,6 +260,11 @@ class Teller {
   std::string what_is_known() const {
     if (oom_.only_addresses)
       return "addresses were asked for, not memory: the process has no room for them in one piece";
+    if (oom_.result == kNoHostMemory) {
+      constexpr uint64_t kMostAddresses = uint64_t{1} << 47;
+      if (oom_.requested_bytes >= kMostAddresses) return "no process can have so much";
+      return "the machine refused it, and no limit is known that it would have passed" + holding();
+    }
     if (oom_.on_host)
       return "the host's memory was asked for, not the card's; the cause is not known";
     std::string text = "the cause is not known";
@@ -254,7 +273,7 @@ class Teller {
     } else if (oom_.for_driver) {
       text += ": the driver does not say how much it needs for itself";
     } else if (oom_.refused_by && oom_.driver_refusals == 0) {
-      text += fmt::format(": {} refused without asking the driver", pool_name(*oom_.refused_by));
+      text += fmt::format(": {} refused without asking the driver", arena_name(*oom_.refused_by));
     } else if (oom_.driver_free_bytes && needed_of_driver(oom_) <= *oom_.driver_free_bytes) {
       text += ": as much was free, but not for this request";
     } else if (!oom_.driver_free_bytes) {
@@ -274,7 +293,7 @@ class Teller {
 }  // namespace
 
 std::string why_text(const OutOfMemory& oom, const TextStyle& style) {
-  return oom.result == kOutOfMemory ? Teller(oom, style).why() : "";
+  return found_no_memory(oom) ? Teller(oom, style).why() : "";
 }
 
 std::string help_text(const OutOfMemory& oom, const TextStyle& style) {

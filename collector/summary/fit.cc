@@ -67,7 +67,7 @@ DeviceNeed together(const std::vector<DeviceNeed>& needs) {
     all.refused_bytes = higher(all.refused_bytes, one.refused_bytes);
     all.held_bytes += one.held_bytes;
     all.most_bytes = sum(all.most_bytes, one.most_bytes);
-    // What one of them gives back another may not get: pools fill what room there is.
+    // What one of them gives back another may not get: arenas fill what room there is.
     all.fails.clear();
     all.no_simulation = "several processes share the card, and one takes what another gave back";
     all.beyond_bytes = sum(all.beyond_bytes, one.beyond_bytes);
@@ -90,8 +90,8 @@ DeviceNeed in_turn(const std::vector<DeviceNeed>& needs) {
       for (const FitRange& range : fails_of(one)) fails.push_back(range);
       all.fails = joined(std::move(fails));
     }
-    all.pool_requests += one.pool_requests;
-    all.pool_repeated += one.pool_repeated;
+    all.arena_requests += one.arena_requests;
+    all.arena_repeated += one.arena_repeated;
     if (all.simulated.empty()) all.simulated = one.simulated;
     if (all.no_simulation.empty()) all.no_simulation = one.no_simulation;
     all.most_bytes = largest(all.most_bytes, one.most_bytes);

@@ -5,8 +5,8 @@
 //   least ≤ what the run needs ≤ most
 //   capacity < least: does not fit · most + margin ≤ capacity: fits · between: may fit
 //
-// Between them it fits also where it is known how a pool gives back what is idle, and nothing fails
-// from the capacity down to the margin below it.
+// Between them it fits also where it is known how an arena gives back what is idle, and nothing
+// fails from the capacity down to the margin below it.
 #pragma once
 
 #include <cstdint>
@@ -50,21 +50,21 @@ struct DeviceNeed {
   int32_t device = 0;
   std::string uuid, name;   ///< empty: not known
   uint64_t card_bytes = 0;  ///< of the card it ran on; 0: not known
-  /// Handed out and not idle in a pool: what pools have in use, and all outside of them. Without
+  /// Handed out and not idle in an arena: what arenas have in use, and all outside of them. Without
   /// the driver's own. None: it is not known what of it is idle.
   std::optional<uint64_t> in_use_bytes;
   /// The same with the driver's own. None: not known.
   std::optional<uint64_t> least_bytes;
   uint64_t held_bytes = 0;             ///< in the driver's pages, idle or not; without its own
   std::optional<uint64_t> most_bytes;  ///< the same with the driver's own; none: not known
-  /// With which amounts a simulated run fails, in which a framework's pool goes on as it does when
+  /// With which amounts a simulated run fails, in which a framework's arena goes on as it does when
   /// it is refused memory, and nobody else takes what it gives back; with more than the last one it
   /// never does. Empty: not known, as `no_simulation` says (empty: no such pool).
   std::vector<FitRange> fails;
-  std::string simulated;  ///< for people: which pool, which does what then
+  std::string simulated;  ///< for people: which arena, which does what then
   std::string no_simulation;
-  /// Requests to that pool, and how many of them a simulation gives the address that they had.
-  uint64_t pool_requests = 0, pool_repeated = 0;
+  /// Requests to that arena, and how many of them a simulation gives the address that they had.
+  uint64_t arena_requests = 0, arena_repeated = 0;
   std::optional<uint64_t> beyond_bytes;  ///< the driver's own: contexts, code …; none: not read
   uint64_t local_memory_bytes = 0;       ///< part of it
   /// Of what ended the run: what it had in use and asked for. Not more than it needs.

@@ -8,9 +8,11 @@
 #include <string_view>
 
 #include "collector/summary/change_text.h"
+#include "collector/summary/whole_run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/nearest.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/scope_key.h"
 #include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
@@ -90,7 +92,7 @@ std::vector<const Metrics*> metrics_of(const Summary& summary, const std::string
   if (where.empty()) return {&summary.metrics};
   std::vector<const Metrics*> found;
   for (const DeviceSummary& device : summary.devices) {
-    if (where == fmt::format("{}{}", kDevice, device.ordinal)) found.push_back(&device.metrics);
+    if (where == ScopeKey::device(device.ordinal).text()) found.push_back(&device.metrics);
   }
   for (const PhaseSummary& phase : summary.phases) {
     if (where == fmt::format("{}{}", kPhase, phase.name)) found.push_back(&phase.metrics);
@@ -111,7 +113,7 @@ std::vector<std::string> places_of(const Summary& summary, const std::string& wh
   std::vector<std::string> places;
   if (where.starts_with(kDevice)) {
     for (const DeviceSummary& device : summary.devices) {
-      places.push_back(fmt::format("{}{}", kDevice, device.ordinal));
+      places.push_back(ScopeKey::device(device.ordinal).text());
     }
   } else {
     for (const PhaseSummary& phase : summary.phases) {
@@ -172,7 +174,10 @@ std::vector<std::string> reasons(const Gate& gate, const Summary& summary, const
   }
   const std::string scope = scope_of(gate, summary);
   if (baseline != nullptr) {
-    for (const SiteDiff& site : diff_peak(*baseline, summary, scope).sites) {
+    const PeakDiff peak = diff_peak(*baseline, summary, scope);
+    if (std::string text = nameless_text(peak); !text.empty())
+      lines.push_back("of A, the baseline, and B: " + text);
+    for (const SiteDiff& site : peak.sites) {
       if (lines.size() == kMaxReasons) break;
       if (site.grew()) lines.push_back(change_text(site, style));
     }
@@ -189,12 +194,43 @@ bool lacks_device(const Gate& gate, const Summary& summary) {
   return gate.metric.starts_with("device.") && summary.devices.empty();
 }
 
+/// Of a run of several processes: what a figure is of.
+std::string whose(const Gate& gate, const Summary& summary, const std::optional<uint64_t>& value) {
+  if (!summary.whole_run || !summary.whole_run->has_several() || !value || is_count(gate))
+    return "";
+  const WholeRun& run = *summary.whole_run;
+  if (gate.metric == "device.peak_bytes" || gate.metric == "host.peak_bytes")
+    return fmt::format(" ({} processes at once)", grouped(run.processes.size()));
+  for (const WholeRun::Process& process : run.processes) {
+    if (metric(process.metrics, gate.metric) == value)
+      return fmt::format(" ({}, the most of {} processes)", process_text(process),
+                         grouped(run.processes.size()));
+  }
+  return "";
+}
+
+/// Why a figure is less than what the run took, or may be; empty: nothing is known to be missing.
+std::string why_incomplete(const Gate& gate, const Summary& summary) {
+  if (!summary.whole_run || !gate.metric.starts_with("device.") || is_count(gate) ||
+      !lacks_device_memory(*summary.whole_run))
+    return "";
+  const std::vector<std::string> missing = missing_from(*summary.whole_run, {});
+  return missing.empty() ? "not every process of the run was recorded" : missing.front();
+}
+
 void fail_without_device(GateResult& result) {
   result.value.reset();
   result.message = fmt::format(
       "{}: the log has no device, so this program used no GPU (is it a wrapper of the one that is "
       "meant?); --allow-no-device accepts that",
       result.gate.shown);
+}
+
+/// "± 0.4 %, by a sample"; empty: the figure is exact.
+std::string error_text(const GateResult& result) {
+  return result.error_bytes
+             ? " " + error_percent(*result.error_bytes, *result.value) + ", by a sample"
+             : "";
 }
 
 void judge_max(GateResult& result) {
@@ -206,9 +242,9 @@ void judge_max(GateResult& result) {
     return;
   }
   result.passed = *result.value <= gate.limit;
-  result.message =
-      fmt::format("{} is {}, {} of {}", gate.shown, figure(gate, result.value),
-                  result.passed ? "within the limit" : "over the limit", figure(gate, gate.limit));
+  result.message = fmt::format(
+      "{} is {}{}, {} of {}", gate.shown, figure(gate, result.value), error_text(result),
+      result.passed ? "within the limit" : "over the limit", figure(gate, gate.limit));
 }
 
 void judge_increase(GateResult& result) {
@@ -230,8 +266,9 @@ void judge_increase(GateResult& result) {
   result.passed = *result.value <= *result.allowed;
   const std::string relative = change_percent(base, *result.value);
   result.message =
-      fmt::format("{} went from {} to {}{}, {} {}", gate.shown, figure(gate, base),
-                  figure(gate, result.value), relative.empty() ? "" : fmt::format(", {}", relative),
+      fmt::format("{} went from {} to {}{}{}, {} {}", gate.shown, figure(gate, base),
+                  figure(gate, result.value), error_text(result),
+                  relative.empty() ? "" : fmt::format(", {}", relative),
                   result.passed ? "within the allowed" : "more than the allowed",
                   gate.percent ? fmt::format("{} %", *gate.percent) : figure(gate, gate.limit));
 }
@@ -296,12 +333,20 @@ std::vector<GateResult> check_gates(const std::vector<Gate>& gates, const Summar
     GateResult& result = results.emplace_back();
     result.gate = gate;
     result.value = figure_of(gate, summary);
+    if (gate.where.empty()) result.error_bytes = error_of(summary, gate.metric);
     if (gate.increase) result.baseline = baseline_of(gate, *baseline);
     if (no_device == NoDevice::kFails && lacks_device(gate, summary)) {
       fail_without_device(result);
+      if (const std::string why = why_incomplete(gate, summary); !why.empty())
+        result.message = fmt::format("{}: {}", result.gate.shown, why);
       continue;
     }
     gate.increase ? judge_increase(result) : judge_max(result);
+    result.message += whose(gate, summary, result.value);
+    if (const std::string why = why_incomplete(gate, summary); !why.empty()) {
+      result.message += result.passed ? "; but the run took more: " + why : "; " + why;
+      result.passed = false;
+    }
     if (!result.passed) {
       result.reasons = reasons(gate, summary, gate.increase ? baseline : nullptr, style);
     }

@@ -35,6 +35,7 @@ struct GateResult {
   Gate gate;
   bool passed = false;
   std::optional<uint64_t> value, baseline, allowed;
+  std::optional<uint64_t> error_bytes;  ///< of the value; none: it is exact
   std::string message;               ///< one sentence: what was found and what was allowed
   std::vector<std::string> reasons;  ///< of a broken gate: the sites that grew, or that hold most
 };

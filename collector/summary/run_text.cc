@@ -3,15 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 
 namespace gpupeak::collector {
+
+std::string signal_name(int signal) {
+  constexpr std::string_view kNames[] = {
+      "",     "HUP",  "INT",  "QUIT", "ILL",    "TRAP",   "ABRT",  "BUS",  "FPE",  "KILL", "USR1",
+      "SEGV", "USR2", "PIPE", "ALRM", "TERM",   "STKFLT", "CHLD",  "CONT", "STOP", "TSTP", "TTIN",
+      "TTOU", "URG",  "XCPU", "XFSZ", "VTALRM", "PROF",   "WINCH", "IO",   "PWR",  "SYS"};
+  if (signal <= 0 || static_cast<size_t>(signal) >= std::size(kNames))
+    return fmt::format("signal {}", signal);
+  return fmt::format("SIG{}", kNames[signal]);
+}
 
 std::string exit_text(const RunEnd& end) {
   switch (end.kind) {
     case ExitKind::kExit:
       return fmt::format("exit {}", end.code);
     case ExitKind::kSignal:
-      return fmt::format("killed by signal {}", end.code);
+      return "killed by " + signal_name(end.code);
     case ExitKind::kUnknown:
       break;
   }
@@ -28,8 +40,12 @@ std::string losses_text(const Quality& quality) {
     return fmt::format("{} EVENTS LOST", grouped(quality.dropped_events));
   if (quality.only_heap_inexact) return "HEAP FIGURES ARE NOT EXACT";
   if (!quality.exact) return "FIGURES ARE NOT EXACT";
-  if (!quality.log_complete) return "log without an end";
-  return "nothing lost";
+  if (!quality.log_complete) {
+    return quality.log_end == LogEnd::kRunning  ? "still running: this is as far as it is"
+           : quality.log_end == LogEnd::kKilled ? "killed before its end"
+                                                : "log without an end";
+  }
+  return "no record lost";
 }
 
 std::string device_text(const DeviceSummary& device) {

@@ -11,11 +11,13 @@
 
 namespace gpupeak::collector {
 
-/// "exit 0", "killed by signal 9"; empty if it is not known.
+/// "SIGKILL", "signal 35".
+std::string signal_name(int signal);
+/// "exit 0", "killed by SIGKILL"; empty if it is not known.
 std::string exit_text(const RunEnd& end);
 /// "2 964 device + 61 204 host events".
 std::string events_text(const Quality& quality);
-/// "nothing lost", or what was.
+/// "no record lost", or what was.
 std::string losses_text(const Quality& quality);
 /// "GPU 0 (H200)".
 std::string device_text(const DeviceSummary& device);

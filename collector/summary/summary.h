@@ -10,18 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "collector/summary/figures.h"
+#include "collector/summary/whole_run.h"
 #include "collector/text/name_source.h"
 
 namespace gpupeak::collector {
-
-/// Bytes or counts by name; no value: not measured.
-using Metrics = std::map<std::string, std::optional<uint64_t>>;
-
-/// The value of a metric; nullopt if it is not measured or not there.
-inline std::optional<uint64_t> metric(const Metrics& metrics, const std::string& name) {
-  const auto entry = metrics.find(name);
-  return entry == metrics.end() ? std::nullopt : entry->second;
-}
 
 struct Warning {
   std::string code;  ///< GP001 …; docs/metrics.md lists them
@@ -39,6 +32,13 @@ struct Frame {
   NameSource name_source = NameSource::kNone;
 };
 
+/// One part of a site: a frame, or a run of frames of one library that have no names.
+struct SitePart {
+  Frame frame;
+  uint32_t run = 0;         ///< frames that it stands for; 0: one that has a name
+  bool of_library = false;  ///< a run that goes by its library and length, not by its address
+};
+
 /// Who holds bytes, or has allocated them: one row of a table.
 struct Holder {
   std::string title;  ///< for people: "A ← B ← C", or what the rows are grouped by
@@ -53,7 +53,13 @@ struct Holder {
   bool temporary = false;             ///< every block was freed soon after
   int64_t longest_life_ns = 0;        ///< of the blocks freed; device kinds only
   std::optional<uint64_t>
-      error_bytes;  ///< of an estimate from a sample: 95 % lie this near, or nearer
+      error_bytes;              ///< of an estimate from a sample: 95 % lie this near, or nearer
+  std::vector<SitePart> parts;  ///< what the title is made of; empty: the row is no code's
+  uint32_t telling_part = 0;    ///< by which it differs from the rows beside it that begin alike
+
+  /// Whether the code is known by nothing but addresses. By where its names came from: a title may
+  /// look as it likes.
+  bool has_no_name() const;
 };
 
 /// A part of a peak by what it is for.
@@ -73,6 +79,7 @@ struct Peak {
   uint64_t other_bytes = 0;
   uint64_t other_sites = 0;
   std::optional<uint64_t> error_bytes;  ///< as Holder's
+  bool counted = false;  ///< the counters' figure, which the log falls short of: when is not known
   /// Largest first, what no rule or tag names last; they add up to bytes. Empty: nothing is tagged,
   /// or the scope is one of a kind.
   std::vector<TagShare> tags;
@@ -101,6 +108,7 @@ struct PhaseInstances {
 struct PhaseSummary {
   std::string name;
   std::string source;
+  bool of_library = false;  ///< a library's mark of its own insides, not the program's
   std::optional<std::string> parent;
   int depth = 0;
   uint64_t session = 0;  ///< of ONNX Runtime, from 1 on; 0: of none
@@ -138,6 +146,29 @@ struct ArenaSummary {
     uint64_t bytes = 0;
     uint64_t count = 0;
   };
+  /// When it became larger than ever: which request made it take how much.
+  struct Growth {
+    std::string title;  ///< the site of the request
+    int64_t time_ns = 0;
+    uint64_t bytes = 0, asked_bytes = 0;
+    uint64_t in_use_bytes = 0, reserved_bytes = 0;  ///< in use before, reserved after
+  };
+  /// When it had reserved more than ever, and who was in it then.
+  struct Largest {
+    int64_t time_ns = 0;
+    uint64_t in_use_bytes = 0;
+    std::vector<Part> parts;  ///< largest first; with other_bytes they add up to in_use_bytes
+    uint64_t other_bytes = 0;
+  };
+  /// Whose requests made it take the segments that it had when it was largest.
+  struct Cause {
+    std::string title;
+    uint64_t bytes = 0;
+    uint64_t segments = 0;
+    uint64_t largest_bytes = 0, largest_asked_bytes = 0;  ///< of its segments, ever
+    uint64_t in_use_bytes = 0;                            ///< of the arena when that was taken
+    int64_t time_ns = 0;                                  ///< then
+  };
   std::string name;
   std::optional<int32_t> device;        ///< whose memory it is
   bool on_host = false;                 ///< neither: it lies in nothing that the log knows
@@ -155,6 +186,12 @@ struct ArenaSummary {
   uint64_t alloc_count = 0;
   std::vector<Part> parts;  ///< at the peak, largest first; with other_bytes they add up to it
   uint64_t other_bytes = 0;
+  /// Of what was idle at the device's peak, what no block had used so far. With at_device_peak.
+  uint64_t never_used_bytes = 0;
+  Largest largest;
+  std::vector<Growth> growths;  ///< in the order of time: the largest ones; others in no row
+  std::vector<Cause> causes;    ///< largest first; with other_cause_bytes: reserved_peak_bytes
+  uint64_t other_cause_bytes = 0;
 };
 
 /// The rules that phases and tags were made by; docs/rules.md.
@@ -178,9 +215,9 @@ struct LedgerView {
   bool by_failed_call = false;  ///< said by the driver when an allocation failed
 };
 
-/// A pool when memory ran out: idle is what it has and nobody uses. What it took while a CUDA graph
-/// was captured it keeps for that graph, so that is apart.
-struct PoolThen {
+/// An arena when memory ran out: idle is what it has and nobody uses. What it took while a CUDA
+/// graph was captured it keeps for that graph, so that is apart.
+struct ArenaSnapshot {
   std::string name;
   uint64_t in_use_bytes = 0, reserved_bytes = 0;
   uint64_t largest_idle_bytes = 0, idle_pieces = 0;  ///< without the graphs'
@@ -209,11 +246,11 @@ struct GrowthSummary {
 /// served.
 enum class FailureCause {
   kLargerThanCard,  ///< asked for more than the card has
-  kOwnLimit,        ///< the pool refused by itself: it did not ask the driver
+  kOwnLimit,        ///< the arena refused by itself: it did not ask the driver
   kFragmented,      ///< free, but not in one piece
-  kGraphPool,       ///< idle in what a pool keeps for CUDA graphs
-  kSetApart,        ///< idle in one piece, which the pool did not use: another stream's, for one
-  kIdleInPool,      ///< idle in a pool that the request went past
+  kGraphArena,      ///< idle in what an arena keeps for CUDA graphs
+  kSetApart,        ///< idle in one piece, which the arena did not use: another stream's, for one
+  kIdleInArena,     ///< idle in an arena that the request went past
   kPagesOfSmallBlocks,  ///< in the driver's pages, which small blocks fill in part
   kOtherProcess,
   kGrowth,    ///< taken step by step by a site that never gives back
@@ -241,20 +278,25 @@ struct OutOfMemory {
   std::string title;
   std::vector<Holder> holders;
   std::optional<LedgerView> ledger;  ///< what was in use at that instant; none: not known
-  // Of a pool that refused.
-  std::optional<PoolThen> refused_by;
+  // Of an arena that refused.
+  std::optional<ArenaSnapshot> refused_by;
   std::optional<uint64_t> limit_bytes;  ///< what it may take at most, if it says so
   uint64_t driver_refusals = 0;         ///< of the same request, before
   uint64_t driver_asked_bytes = 0;      ///< in the last of them
-  /// The driver's refusal of a request that its pool refused too: told there.
-  bool told_by_pool = false;
+  /// The driver's refusal of a request that its arena refused too: told there.
+  bool told_by_arena = false;
+  bool refused_by_run_limit = false;  ///< by `gpupeak run --limit`: the card had room
 
-  bool on_host = false;                 ///< the host's memory was asked for, not the card's
+  bool on_host = false;  ///< the host's memory was asked for, not the card's
+  // Of a request that the machine refused (result ENOMEM): the limit that it would have passed, in
+  // words, its bytes and what was used of it. Empty: none is known.
+  std::string host_limit;
+  uint64_t host_limit_bytes = 0, host_limit_used_bytes = 0;
   bool only_addresses = false;          ///< addresses were asked for, not memory
   bool for_driver = false;              ///< the driver's own need: how much, nobody says
   bool figures_are_whole = true;        ///< false: one of many, of which not all is kept
   bool of_driver_pool = false;          ///< asked of one of the driver's memory pools
-  std::vector<PoolThen> pools;          ///< of the device
+  std::vector<ArenaSnapshot> arenas;    ///< of the device
   std::optional<GrowthSummary> growth;  ///< of what was in use, the largest
   /// What each cause would have made free, largest first; the first one is told as the cause.
   /// Empty: the figures prove none.
@@ -294,6 +336,13 @@ struct DeviceMemory {
   bool concurrent_managed = false;  ///< both may use managed memory at the same time
 };
 
+/// A device that was to look smaller than it is (`gpupeak run --limit`).
+struct CardLimit {
+  uint64_t bytes = 0;       ///< what the program saw as the card's memory
+  uint64_t real_bytes = 0;  ///< what the card has
+  std::string card;         ///< that it stands for; empty: none was named
+};
+
 struct DeviceSummary {
   int32_t ordinal = 0;
   std::string uuid;
@@ -302,17 +351,8 @@ struct DeviceSummary {
   Metrics metrics;
   std::optional<DeviceLedgerSummary> ledger;  ///< none: the driver was not asked
   std::optional<DeviceMemory> memory;         ///< none: not known
+  std::optional<CardLimit> limit;             ///< none: it has what it has
   bool is_integrated() const { return memory && memory->integrated; }
-};
-
-enum class ExitKind { kUnknown, kExit, kSignal };
-
-/// How the process ended.
-struct RunEnd {
-  ExitKind kind = ExitKind::kUnknown;
-  int32_t code = 0;  ///< or the signal
-  /// Else its figures are those of a part of what it was to do.
-  bool in_order() const { return kind == ExitKind::kExit && code == 0; }
 };
 
 struct RunSummary {
@@ -327,10 +367,19 @@ struct RunSummary {
   std::map<std::string, std::string> labels;
 };
 
+/// Whether a log has an end, and which.
+enum class LogEnd {
+  kInOrder,  ///< the process ended, or somebody saw it end by itself
+  kKilled,   ///< by a signal, in the midst of what it did
+  kRunning,  ///< it has none yet
+  kUnknown,
+};
+
 struct Quality {
-  bool exact = true;               ///< every figure that is given is exact
+  bool exact = true;               ///< figures that are given are exact, or say their error
   bool only_heap_inexact = false;  ///< all but those that the heap is a part of
-  bool log_complete = true;        ///< the process ended in order and nothing of its log is missing
+  bool log_complete = true;  ///< the process ended by itself and nothing of its log is missing
+  LogEnd log_end = LogEnd::kInOrder;
   uint64_t events = 0, device_events = 0, host_events = 0;
   uint64_t dropped_events = 0;
   uint64_t truncated_stacks = 0;
@@ -339,6 +388,11 @@ struct Quality {
   uint64_t repairs = 0;
   std::vector<std::string> hooks_missing;
   std::vector<Warning> warnings;
+  bool slow_clock = false;     ///< time stamps were taken by a system call's way: dearer, as exact
+  bool heap_not_read = false;  ///< its figures are those that the library has counted
+  /// Of small heap blocks a sample was recorded, at the end one in so many bytes; 0: all were. What
+  /// follows from it has its error beside it.
+  uint64_t heap_sample_bytes = 0;
 };
 
 struct Summary {
@@ -364,6 +418,7 @@ struct Summary {
   std::vector<Holder> live_at_exit;  ///< device and host, largest first
   std::vector<Holder> temporaries;   ///< count: blocks freed at once; most first
   Quality quality;
+  std::optional<WholeRun> whole_run;  ///< none: it is of this process alone
 
   const Peak* find_peak(const std::string& scope) const {
     for (const Peak& peak : peaks) {
@@ -372,5 +427,9 @@ struct Summary {
     return nullptr;
   }
 };
+
+/// How far a metric may be off that is an estimate from a sample of the heap; none: it is exact, or
+/// not there.
+std::optional<uint64_t> error_of(const Summary& summary, std::string_view metric);
 
 }  // namespace gpupeak::collector

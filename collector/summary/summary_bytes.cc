@@ -28,11 +28,16 @@ void each_field(auto& io, Any<Frame> auto& value) {
   io(address, module, offset, function, file, line, is_python, name_source);
 }
 
+void each_field(auto& io, Any<SitePart> auto& value) {
+  auto& [frame, run, of_library] = value;
+  io(frame, run, of_library);
+}
+
 void each_field(auto& io, Any<Holder> auto& value) {
   auto& [title, kind, bytes, count, api, module, phase, thread_id, stack, temporary,
-         longest_life_ns, error_bytes] = value;
+         longest_life_ns, error_bytes, parts, telling_part] = value;
   io(title, kind, bytes, count, api, module, phase, thread_id, stack, temporary, longest_life_ns,
-     error_bytes);
+     error_bytes, parts, telling_part);
 }
 
 void each_field(auto& io, Any<TagShare> auto& value) {
@@ -42,8 +47,9 @@ void each_field(auto& io, Any<TagShare> auto& value) {
 
 void each_field(auto& io, Any<Peak> auto& value) {
   auto& [scope, bytes, time_ns, phase, trigger, holders, other_bytes, other_sites, error_bytes,
-         tags] = value;
-  io(scope, bytes, time_ns, phase, trigger, holders, other_bytes, other_sites, error_bytes, tags);
+         counted, tags] = value;
+  io(scope, bytes, time_ns, phase, trigger, holders, other_bytes, other_sites, error_bytes, counted,
+     tags);
 }
 
 void each_field(auto& io, Any<PhaseInstanceSide> auto& value) {
@@ -57,10 +63,10 @@ void each_field(auto& io, Any<PhaseInstances> auto& value) {
 }
 
 void each_field(auto& io, Any<PhaseSummary> auto& value) {
-  auto& [name, source, parent, depth, session, count, name_count, begin_ns, end_ns, open_ns,
-         metrics, instances, device_site, host_site] = value;
-  io(name, source, parent, depth, session, count, name_count, begin_ns, end_ns, open_ns, metrics,
-     instances, device_site, host_site);
+  auto& [name, source, of_library, parent, depth, session, count, name_count, begin_ns, end_ns,
+         open_ns, metrics, instances, device_site, host_site] = value;
+  io(name, source, of_library, parent, depth, session, count, name_count, begin_ns, end_ns, open_ns,
+     metrics, instances, device_site, host_site);
 }
 
 void each_field(auto& io, Any<MarkSummary> auto& value) {
@@ -78,13 +84,30 @@ void each_field(auto& io, Any<ArenaSummary::Part> auto& value) {
   io(title, bytes, count);
 }
 
+void each_field(auto& io, Any<ArenaSummary::Growth> auto& value) {
+  auto& [title, time_ns, bytes, asked_bytes, in_use_bytes, reserved_bytes] = value;
+  io(title, time_ns, bytes, asked_bytes, in_use_bytes, reserved_bytes);
+}
+
+void each_field(auto& io, Any<ArenaSummary::Largest> auto& value) {
+  auto& [time_ns, in_use_bytes, parts, other_bytes] = value;
+  io(time_ns, in_use_bytes, parts, other_bytes);
+}
+
+void each_field(auto& io, Any<ArenaSummary::Cause> auto& value) {
+  auto& [title, bytes, segments, largest_bytes, largest_asked_bytes, in_use_bytes, time_ns] = value;
+  io(title, bytes, segments, largest_bytes, largest_asked_bytes, in_use_bytes, time_ns);
+}
+
 void each_field(auto& io, Any<ArenaSummary> auto& value) {
   auto& [name, device, on_host, at_peak, largest_idle_bytes, at_device_peak, reserved_peak_bytes,
          reserved_bytes, failed_count, checks, contradictions, count, capacity_bytes, live_bytes,
-         peak_bytes, peak_time_ns, alloc_count, parts, other_bytes] = value;
+         peak_bytes, peak_time_ns, alloc_count, parts, other_bytes, never_used_bytes, largest,
+         growths, causes, other_cause_bytes] = value;
   io(name, device, on_host, at_peak, largest_idle_bytes, at_device_peak, reserved_peak_bytes,
      reserved_bytes, failed_count, checks, contradictions, count, capacity_bytes, live_bytes,
-     peak_bytes, peak_time_ns, alloc_count, parts, other_bytes);
+     peak_bytes, peak_time_ns, alloc_count, parts, other_bytes, never_used_bytes, largest, growths,
+     causes, other_cause_bytes);
 }
 
 void each_field(auto& io, Any<RulesSummary> auto& value) {
@@ -102,7 +125,7 @@ void each_field(auto& io, Any<LedgerView> auto& value) {
   io(time_ns, used_bytes, tracked_bytes, rows, by_failed_call);
 }
 
-void each_field(auto& io, Any<PoolThen> auto& value) {
+void each_field(auto& io, Any<ArenaSnapshot> auto& value) {
   auto& [name, in_use_bytes, reserved_bytes, largest_idle_bytes, idle_pieces, graph_idle_bytes,
          largest_graph_idle_bytes, grows_in_place] = value;
   io(name, in_use_bytes, reserved_bytes, largest_idle_bytes, idle_pieces, graph_idle_bytes,
@@ -125,13 +148,15 @@ void each_field(auto& io, Any<OutOfMemory> auto& value) {
   auto& [time_ns, api, device, requested_bytes, result, live_bytes, driver_free_bytes,
          driver_total_bytes, pool_slack_bytes, page_slack_bytes, unmapped_address_bytes,
          largest_fit_bytes, phase, title, holders, ledger, refused_by, limit_bytes, driver_refusals,
-         driver_asked_bytes, told_by_pool, on_host, only_addresses, for_driver, figures_are_whole,
-         of_driver_pool, pools, growth, causes, parts] = value;
+         driver_asked_bytes, told_by_arena, refused_by_run_limit, on_host, host_limit, host_limit_bytes,
+         host_limit_used_bytes, only_addresses, for_driver, figures_are_whole, of_driver_pool,
+         arenas, growth, causes, parts] = value;
   io(time_ns, api, device, requested_bytes, result, live_bytes, driver_free_bytes,
      driver_total_bytes, pool_slack_bytes, page_slack_bytes, unmapped_address_bytes,
      largest_fit_bytes, phase, title, holders, ledger, refused_by, limit_bytes, driver_refusals,
-     driver_asked_bytes, told_by_pool, on_host, only_addresses, for_driver, figures_are_whole,
-     of_driver_pool, pools, growth, causes, parts);
+     driver_asked_bytes, told_by_arena, refused_by_run_limit, on_host, host_limit, host_limit_bytes,
+     host_limit_used_bytes, only_addresses, for_driver, figures_are_whole, of_driver_pool, arenas,
+     growth, causes, parts);
 }
 
 void each_field(auto& io, Any<LedgerItem> auto& value) {
@@ -149,9 +174,14 @@ void each_field(auto& io, Any<DeviceMemory> auto& value) {
   io(integrated, pageable_access, host_page_tables, concurrent_managed);
 }
 
+void each_field(auto& io, Any<CardLimit> auto& value) {
+  auto& [bytes, real_bytes, card] = value;
+  io(bytes, real_bytes, card);
+}
+
 void each_field(auto& io, Any<DeviceSummary> auto& value) {
-  auto& [ordinal, uuid, name, total_bytes, metrics, ledger, memory] = value;
-  io(ordinal, uuid, name, total_bytes, metrics, ledger, memory);
+  auto& [ordinal, uuid, name, total_bytes, metrics, ledger, memory, limit] = value;
+  io(ordinal, uuid, name, total_bytes, metrics, ledger, memory, limit);
 }
 
 void each_field(auto& io, Any<RunEnd> auto& value) {
@@ -165,17 +195,19 @@ void each_field(auto& io, Any<RunSummary> auto& value) {
 }
 
 void each_field(auto& io, Any<Quality> auto& value) {
-  auto& [exact, only_heap_inexact, log_complete, events, device_events, host_events, dropped_events,
-         truncated_stacks, unmatched_frees, unknown_heap_frees, repairs, hooks_missing, warnings] =
-      value;
-  io(exact, only_heap_inexact, log_complete, events, device_events, host_events, dropped_events,
-     truncated_stacks, unmatched_frees, unknown_heap_frees, repairs, hooks_missing, warnings);
+  auto& [exact, only_heap_inexact, log_complete, log_end, events, device_events, host_events,
+         dropped_events, truncated_stacks, unmatched_frees, unknown_heap_frees, repairs,
+         hooks_missing, warnings, slow_clock, heap_not_read, heap_sample_bytes] = value;
+  io(exact, only_heap_inexact, log_complete, log_end, events, device_events, host_events,
+     dropped_events, truncated_stacks, unmatched_frees, unknown_heap_frees, repairs, hooks_missing,
+     warnings, slow_clock, heap_not_read, heap_sample_bytes);
 }
 
 void each_field(auto& io, Any<Summary> auto& value) {
   auto& [log_path, confidential, names_were_looked_for, log_bytes, tool_version, log_format, run,
          devices, metrics, grouped_by, peaks, phases, growth, arenas, marks, mark_count, rules, oom,
-         oom_count, live_at_exit, temporaries, quality] = value;
+         oom_count, live_at_exit, temporaries, quality, whole_run] = value;
+  static_cast<void>(whole_run);  // other logs' as well: it is made anew
   io(log_path, confidential, names_were_looked_for, log_bytes, tool_version, log_format, run,
      devices, metrics, grouped_by, peaks, phases, growth, arenas, marks, mark_count, rules, oom,
      oom_count, live_at_exit, temporaries, quality);

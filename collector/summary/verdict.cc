@@ -10,10 +10,14 @@
 #include <set>
 #include <string_view>
 
+#include "collector/summary/arena_text.h"
 #include "collector/summary/failure_cause.h"
 #include "collector/summary/failure_text.h"
 #include "collector/summary/ledger_text.h"
+#include "collector/summary/resident_causes.h"
 #include "collector/summary/run_text.h"
+#include "collector/summary/whole_run_text.h"
+#include "collector/text/scope_key.h"
 #include "collector/text/title_text.h"
 
 namespace gpupeak::collector {
@@ -21,16 +25,12 @@ namespace {
 
 constexpr size_t kMaxParts = 3;
 constexpr size_t kNameColumns = 28;
+constexpr size_t kMaxProcesses = 8;
 constexpr uint64_t kWorthAHint = 10;  ///< a tenth of the peak
+constexpr uint64_t kWorthALine = 4;   ///< a quarter of it
 
 std::string first_frame(const std::string& title) {
   return title.substr(0, title.find(kArrow));
-}
-
-/// "libengine.so+0x200", "libengine.so (4 frames)".
-bool has_no_name(const std::string& title) {
-  const std::string frame = first_frame(title);
-  return frame.find("+0x") != std::string::npos || frame.ends_with(" frames)");
 }
 
 class Judge {
@@ -39,7 +39,9 @@ class Judge {
 
   Verdict judge() {
     find_device();
+    not_seen();
     losses();
+    run_limits();
     failures();
     peaks();
     bar();
@@ -68,12 +70,23 @@ class Judge {
       largest = peak;
     }
     peak_ = summary_.find_peak(
-        verdict_.device == nullptr ? "host" : fmt::format("device:{}", verdict_.device->ordinal));
+        (verdict_.device == nullptr ? ScopeKey::host() : ScopeKey::device(verdict_.device->ordinal))
+            .text());
+  }
+
+  /// What ended the run for want of memory, and which of its processes no figure has.
+  void not_seen() {
+    if (!summary_.whole_run) return;
+    const WholeRun& run = *summary_.whole_run;
+    if (std::string text = memory_kill_text(run, style_); !text.empty()) say(std::move(text), true);
+    for (std::string& text : missing_from(run, style_)) say(std::move(text), true);
+    verdict_.rows = process_rows(run, kMaxProcesses, style_);
   }
 
   void losses() {
     const Quality& quality = summary_.quality;
     std::string text = losses_text(quality);
+    if (quality.exact && quality.log_end == LogEnd::kKilled) text = exit_text(summary_.run.end);
     if (quality.only_heap_inexact && quality.dropped_events == 0) {
       const bool at_limit =
           std::any_of(quality.warnings.begin(), quality.warnings.end(),
@@ -82,8 +95,24 @@ class Judge {
       text += ": those of GPUs and mappings are";
     } else if (!quality.exact) {
       text += ": the figures are what was seen";
+      for (const Warning& warning : quality.warnings) {
+        if (warning.code == "GP007" && warning.message.starts_with("from "))
+          text += ", peaks at least so much; " + warning.message;
+      }
     }
     if (!quality.exact || !quality.log_complete) say(std::move(text), true);
+  }
+
+  /// That the card was to look smaller is said before what came of it.
+  void run_limits() {
+    for (const DeviceSummary& device : summary_.devices) {
+      if (!device.limit || (&device != verdict_.device && !was_used(device))) continue;
+      const CardLimit& limit = *device.limit;
+      say(fmt::format("run as on {}: {} has {}",
+                      limit.card.empty() ? fmt::format("a card of {}", size(limit.bytes))
+                                         : fmt::format("{} of {}", limit.card, size(limit.bytes)),
+                      device_text(device), size(limit.real_bytes)));
+    }
   }
 
   const DeviceSummary* device(std::optional<int32_t> ordinal) const {
@@ -95,10 +124,13 @@ class Judge {
 
   bool ended_well() const { return summary_.run.end.in_order(); }
 
-  static bool is_of_memory(const FailureGroup& group) { return group.last->result == kOutOfMemory; }
+  static bool is_of_memory(const FailureGroup& group) { return found_no_memory(*group.last); }
 
   /// A program may ask for what this driver or card does not have, only to see whether it does.
-  bool was_a_probe(const FailureGroup& group) const { return ended_well() && !is_of_memory(group); }
+  /// So may it ask the machine for more than it has, and do with less.
+  bool was_a_probe(const FailureGroup& group) const {
+    return ended_well() && (!is_of_memory(group) || group.last->result == kNoHostMemory);
+  }
 
   /// Those that were probes, or those that were not.
   std::vector<FailureGroup> failure_groups(bool probes) const {
@@ -117,9 +149,11 @@ class Judge {
     const bool of_memory = is_of_memory(group);
     std::string text = !ended_well() && of_memory ? "OUT OF MEMORY" : "an allocation failed";
     if (where != nullptr) text += " on " + device_text(*where);
+    if (oom.result == kNoHostMemory) text += " on the host";
     if (ended_well()) text += " and the program went on";
     text += oom.for_driver ? ": for the driver's own use by " + oom.api
                            : fmt::format(": {} asked", size(oom.requested_bytes));
+    if (oom.result == kNoHostMemory) text += " by " + oom.api;
     if (oom.refused_by) text += " of " + oom.refused_by->name;
     if (oom.driver_free_bytes) text += fmt::format(", {} free", size(oom.driver_free_bytes));
     text += fmt::format(", {} held", size(oom.live_bytes));
@@ -144,8 +178,9 @@ class Judge {
     uint64_t count = 0;
     for (const FailureGroup& group : groups) count += group.count;
     verdict_.hints.push_back(fmt::format(
-        "{} allocation{} refused, not for want of memory, and the program went on ({}: {})",
-        grouped(count), count == 1 ? " was" : "s were", last.api, last.result));
+        "{} allocation{} refused{}, and the program went on ({}: {})", grouped(count),
+        count == 1 ? " was" : "s were",
+        is_of_memory(groups.back()) ? "" : ", not for want of memory", last.api, last.result));
   }
 
   /// Where there is no sum of it.
@@ -165,7 +200,38 @@ class Judge {
     return "the host's was not measured";
   }
 
+  /// Whether the host's figures are those since a fork.
+  bool is_of_fork() const {
+    return std::any_of(summary_.quality.warnings.begin(), summary_.quality.warnings.end(),
+                       [](const Warning& warning) { return warning.code == "GP014"; });
+  }
+
+  /// Whom of several processes a sentence is about.
+  std::string by_whom() const {
+    if (!summary_.whole_run || !summary_.whole_run->has_several()) return "";
+    const WholeRun& run = *summary_.whole_run;
+    return fmt::format(", by {} of {} processes", process_text(run.processes[run.lead]),
+                       grouped(run.processes.size()));
+  }
+
   void peaks() {
+    if (summary_.whole_run) {
+      if (std::string text = peak_at_once_text(*summary_.whole_run, style_); !text.empty()) {
+        say(std::move(text));
+        return;
+      }
+    }
+    const std::optional<uint64_t> managed =
+        verdict_.device == nullptr ? std::nullopt
+                                   : metric(verdict_.device->metrics, "device.managed.peak_bytes");
+    if (peak_ == nullptr && managed.value_or(0) > 0) {
+      say(fmt::format(
+              "peak {} of managed memory of {}, which may lie there or on the host; no other "
+              "memory of a GPU was handed out",
+              size(managed), device_text(*verdict_.device)) +
+          by_whom());
+      return;
+    }
     if (peak_ == nullptr) {
       say(verdict_.device != nullptr ? "no memory of a GPU was handed out"
           : metric(summary_.metrics, "host.peak_bytes")
@@ -173,8 +239,10 @@ class Judge {
               : "no memory of a GPU was handed out, and " + what_of_host());
       return;
     }
-    std::string text = fmt::format("peak {}", size(peak_->bytes));
-    if (peak_->error_bytes) text += fmt::format(" ± {}", size(peak_->error_bytes));
+    const bool forked = verdict_.device == nullptr && is_of_fork();
+    std::string text =
+        fmt::format("{}{}", forked ? "since the fork: peak +" : "peak ", size(peak_->bytes));
+    if (peak_->error_bytes) text += " " + error_percent(*peak_->error_bytes, peak_->bytes);
     const std::optional<uint64_t> bound = metric(summary_.metrics, "host.peak_bytes");
     if (peak_->error_bytes && peak_->scope == "host" && bound && *bound < peak_->bytes)
       text += fmt::format(" (at most {} by exact counters)", size(bound));
@@ -185,11 +253,22 @@ class Judge {
     } else {
       text += " of host memory";
     }
-    text += " at " + instant(peak_->time_ns);
+    text += peak_->counted ? ", by the counters: the log does not say when"
+                           : " at " + instant(peak_->time_ns);
     if (peak_->phase) text += ", in " + *peak_->phase;
-    say(std::move(text));
+    say(text + by_whom());
+    arena_growth();
     one_memory();
     other_devices();
+  }
+
+  /// What is idle in an arena has no holder who could answer: when it was taken, and for whom.
+  void arena_growth() {
+    if (verdict_.device == nullptr) return;
+    const ArenaSummary* arena = idlest_arena(summary_, verdict_.device->ordinal);
+    if (arena == nullptr || arena->at_device_peak->idle_bytes() < peak_->bytes / kWorthALine)
+      return;
+    if (std::string text = arena_growth_text(*arena, style_); !text.empty()) say(std::move(text));
   }
 
   /// Where the device's memory is the host's, or both are within each other's reach, no figure of
@@ -232,6 +311,25 @@ class Judge {
     if (fits > 0) verdict_.bar.push_back({cut(name, kNameColumns, style_), fits});
   }
 
+  /// The frame by which a holder differs from the others that the bar shows: the first, if no other
+  /// begins with it.
+  std::string telling_frame(size_t number) const {
+    const std::vector<Holder>& holders = peak_->holders;
+    const std::string& title = holders[number].title;
+    const auto shown_end =
+        holders.begin() + static_cast<ptrdiff_t>(std::min(kMaxParts, holders.size()));
+    for (size_t begin = 0;;) {
+      const size_t end = std::min(title.find(kArrow, begin), title.size());
+      const bool is_shared = std::any_of(holders.begin(), shown_end, [&](const Holder& other) {
+        return &other != &holders[number] && other.title.compare(0, end, title, 0, end) == 0 &&
+               (other.title.size() == end || other.title.find(kArrow, end) == end);
+      });
+      if (!is_shared) return title.substr(begin, end - begin);
+      if (end == title.size()) return first_frame(title);
+      begin = end + kArrow.size();
+    }
+  }
+
   void bar() {
     if (verdict_.device == nullptr || peak_ == nullptr || verdict_.device->total_bytes == 0) return;
     uint64_t left = verdict_.device->total_bytes;
@@ -247,7 +345,8 @@ class Judge {
       if (&tag != &peak_->tags.back()) part(tag.name, tag.bytes);
     }
     if (peak_->tags.empty()) {
-      for (const Holder& holder : peak_->holders) part(first_frame(holder.title), holder.bytes);
+      for (size_t i = 0; i < peak_->holders.size(); ++i)
+        part(telling_frame(i), peak_->holders[i].bytes);
     }
     add_part(parts == 0 ? "handed out" : "others", static_cast<int64_t>(rest), left);
     std::string free = verdict_.device->is_integrated() ? "free, the host's or the driver's"
@@ -288,7 +387,7 @@ class Judge {
     std::map<std::string, uint64_t> by_module;  // of what has no names
     for (const Holder& holder : peak_->holders) {
       listed += holder.bytes;
-      if (has_no_name(holder.title)) {
+      if (holder.has_no_name()) {
         unnamed += holder.bytes;
         by_module[holder.module] += holder.bytes;
       }
@@ -314,6 +413,24 @@ class Judge {
       verdict_.hints.push_back(fmt::format("pools keep {} more that nobody uses", size(slack)));
   }
 
+  /// By cause, where it was looked at; those of a few percent are left out.
+  void resident_by_cause(uint64_t peak) {
+    constexpr uint64_t kWorthWords = 32 << 20;
+    const uint64_t total = *metric(summary_.metrics, "host.resident.total_bytes");
+    const uint64_t apart = total > peak ? total - peak : peak - total;
+    if (apart < kWorthWords) return;
+    std::string text;
+    for (const ResidentCause& cause : resident_causes(summary_.metrics)) {
+      if (cause.bytes > total / 50)
+        text += fmt::format("{}{} {}", text.empty() ? "" : " · ", cause.text, size(cause.bytes));
+    }
+    text = fmt::format("resident at most {}: ", size(total)) + text;
+    const uint64_t untouched = metric(summary_.metrics, "host.never_touched_bytes").value_or(0);
+    if (untouched >= kWorthWords)
+      text += fmt::format("; asked for and not resident: {}", size(untouched));
+    verdict_.hints.push_back(text);
+  }
+
   /// Where what was resident is far from what was asked for, whichever is larger: of the whole run,
   /// whose largest RSS is known.
   void resident() {
@@ -322,6 +439,7 @@ class Judge {
     const Quality& quality = summary_.quality;
     if (verdict_.device != nullptr || !rss || !quality.exact || !quality.log_complete) return;
     const uint64_t peak = peak_->bytes;
+    if (metric(summary_.metrics, "host.resident.total_bytes")) return resident_by_cause(peak);
     if (*rss / 2 > peak && *rss - peak >= kWorthWords) {
       const std::optional<uint64_t> files =
           metric(summary_.metrics, "host.kind.mmap_file.peak_bytes");
@@ -352,7 +470,7 @@ class Judge {
 
   /// Which library it is, and what gives its functions names.
   std::string what_names(const std::map<std::string, uint64_t>& by_module, uint64_t unnamed) const {
-    if (!summary_.names_were_looked_for) return " yet: the libraries' symbols take longer to read";
+    if (!summary_.names_were_looked_for) return ": the libraries' symbols could not be read";
     const auto most = std::max_element(by_module.begin(), by_module.end(),
                                        [](auto& a, auto& b) { return a.second < b.second; });
     if (most == by_module.end() || most->first.empty()) return "";
@@ -382,15 +500,24 @@ class Judge {
                     [](const PhaseSummary& phase) { return phase.source != "auto"; });
     if (verdict_.next.empty() && has_phases) step("phases", "what each phase kept");
     step("report --html page.html", "a page to look around in");
+    verdict_.next.back().page = true;
   }
 
   void facts() {
     std::string& text = verdict_.facts;
-    text = duration(summary_.run.duration_ns);
+    const auto& run = summary_.whole_run;
+    if (run && run->has_several()) text = process_text(run->processes[run->lead]) + ": ";
+    text += duration(summary_.run.duration_ns);
     const std::string exit = exit_text(summary_.run.end);
     if (!exit.empty()) text += " · " + exit;
     text += fmt::format(" · {} · log {}", events_text(summary_.quality), size(summary_.log_bytes));
-    if (summary_.quality.exact && summary_.quality.log_complete) text += " · ✓ nothing lost";
+    if (is_complete(summary_))
+      text += " · ✓ complete";
+    else if (summary_.quality.exact && summary_.quality.log_complete)
+      text += " · no record lost";
+    if (summary_.quality.heap_sample_bytes > 0)
+      text += fmt::format(" · small heap blocks: a sample of one in {}",
+                          size(summary_.quality.heap_sample_bytes));
     const std::vector<Warning>& warnings = summary_.quality.warnings;
     if (warnings.empty()) return;
     verdict_.warnings =
@@ -422,11 +549,11 @@ std::string quoted(const std::string& path) {
 std::vector<FailureGroup> fold_failures(const Summary& summary) {
   std::vector<FailureGroup> groups;
   for (const OutOfMemory& oom : summary.oom) {
-    if (oom.told_by_pool) continue;
+    if (oom.told_by_arena) continue;
     const auto alike = [&](const FailureGroup& group) {
       const OutOfMemory& other = *group.last;
-      const bool same_pool = oom.refused_by.has_value() == other.refused_by.has_value();
-      return same_pool && oom.device == other.device &&
+      const bool same_arena = oom.refused_by.has_value() == other.refused_by.has_value();
+      return same_arena && oom.device == other.device &&
              oom.requested_bytes == other.requested_bytes && oom.result == other.result &&
              oom.phase == other.phase && oom.title == other.title;
     };
@@ -439,9 +566,8 @@ std::vector<FailureGroup> fold_failures(const Summary& summary) {
     groups.push_back({&oom, count});
   }
   // The last ones are told first: what found no memory before what asked for nonsense.
-  std::stable_partition(groups.begin(), groups.end(), [](const FailureGroup& group) {
-    return group.last->result != kOutOfMemory;
-  });
+  std::stable_partition(groups.begin(), groups.end(),
+                        [](const FailureGroup& group) { return !found_no_memory(*group.last); });
   return groups;
 }
 

@@ -32,10 +32,12 @@ struct Verdict {
   };
   struct Step {
     std::string command;
-    std::string why;  ///< "by layer"; empty: the command says it
+    std::string why;    ///< "by layer"; empty: the command says it
+    bool page = false;  ///< not to be offered where the command was built without the page
   };
 
   std::vector<Sentence> sentences;  ///< losses and failures first
+  std::vector<std::string> rows;    ///< of a run of several processes: who they were
   const DeviceSummary* device;      ///< the one that it is about: that with the largest peak
   std::vector<Part> bar;            ///< adds up to the card's memory; empty: that is not known
   std::vector<std::string> hints;   ///< what the log says of the peak beyond its holders

@@ -1,9 +1,15 @@
 #include "collector/symbols/dwarf_functions.h"
 
 #include <dwarf.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "collector/symbols/elf_file.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -15,12 +21,13 @@ struct Range {
   bool contains(uint64_t address) const { return address >= begin && address < end; }
 };
 
-std::vector<Range> ranges_of(Dwarf_Die* die) {
+std::vector<Range> ranges_of(Dwarf_Die* die, DwarfPatience& patience) {
   std::vector<Range> ranges;
   Dwarf_Addr base = 0;
   Dwarf_Addr begin = 0;
   Dwarf_Addr end = 0;
   for (ptrdiff_t at = 0; (at = dwarf_ranges(die, at, &base, &begin, &end)) > 0;) {
+    if (!patience.take_range()) return {};
     if (begin < end) ranges.push_back({begin, end});
   }
   return ranges;
@@ -32,7 +39,8 @@ const char* mangled_name_of(Dwarf_Die* die) {
   for (const unsigned code : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name}) {
     if (dwarf_attr_integrate(die, code, &attribute) == nullptr) continue;
     const char* name = dwarf_formstring(&attribute);
-    if (name != nullptr && name[0] == '_' && (name[1] == 'Z' || name[1] == 'R')) return name;
+    if (name == nullptr || name[0] != '_' || (name[1] != 'Z' && name[1] != 'R')) continue;
+    if (strlen(name) <= kLongestMangled) return name;
   }
   return nullptr;
 }
@@ -81,11 +89,61 @@ std::string scope_of(Dwarf_Die* declaration) {
   return scope;
 }
 
-uint64_t number_of(Dwarf_Die* die, unsigned code) {
+std::optional<uint64_t> number_of(Dwarf_Die* die, unsigned code) {
   Dwarf_Attribute attribute;
   Dwarf_Word value = 0;
-  if (dwarf_attr(die, code, &attribute) == nullptr) return 0;
-  return dwarf_formudata(&attribute, &value) == 0 ? value : 0;
+  if (dwarf_attr(die, code, &attribute) == nullptr) return std::nullopt;
+  return dwarf_formudata(&attribute, &value) == 0 ? std::optional<uint64_t>(value) : std::nullopt;
+}
+
+uint64_t unit_bytes(Dwarf_Die* die) {
+  Dwarf_Die unit;
+  if (dwarf_diecu(die, &unit, nullptr, nullptr) == nullptr) return 0;
+  const Dwarf_Off begin = dwarf_dieoffset(&unit), here = dwarf_dieoffset(die);
+  return here > begin ? here - begin : 0;
+}
+
+uint64_t file_bytes(Dwarf* dwarf) {
+  size_t bytes = 0;
+  Elf* elf = dwarf_getelf(dwarf);
+  return elf != nullptr && elf_rawfile(elf, &bytes) != nullptr ? bytes : 0;
+}
+
+/// Whether what a unit says lies in a .dwo file, of a kind for which libdw has no unit type.
+bool is_elsewhere(Dwarf_Die* unit) {
+  return dwarf_hasattr(unit, DW_AT_dwo_name) != 0 || dwarf_hasattr(unit, DW_AT_GNU_dwo_name) != 0;
+}
+
+std::string text_of(Dwarf_Die* unit, unsigned code) {
+  Dwarf_Attribute attribute;
+  if (dwarf_attr(unit, code, &attribute) == nullptr) return "";
+  const char* text = dwarf_formstring(&attribute);
+  return text != nullptr ? text : "";
+}
+
+/// Nothing, or a file of a bounded size: libdw opens whatever has the name, and would wait for a
+/// pipe.
+bool may_be_opened(const std::string& path) {
+  struct stat status {};
+  return lstat(path.c_str(), &status) != 0 || static_cast<bool>(open_elf(path, status));
+}
+
+/// The unit of the .dwo file that a skeleton names, which libdw looks for beside the module and in
+/// the folder of the compilation.
+bool split_of(Dwarf_Die* skeleton, const std::vector<std::string>& folders, Dwarf_Die& split) {
+  std::string name = text_of(skeleton, DW_AT_dwo_name);
+  if (name.empty()) name = text_of(skeleton, DW_AT_GNU_dwo_name);
+  const std::string compiled_in = text_of(skeleton, DW_AT_comp_dir);
+  for (const std::string& folder : folders) {
+    const std::filesystem::path beside = std::filesystem::path(folder) / name;
+    const std::filesystem::path there = std::filesystem::path(folder) / compiled_in / name;
+    if (!may_be_opened(beside) || !may_be_opened(there)) return false;
+  }
+  split = {};
+  return !name.empty() &&
+         dwarf_cu_info(skeleton->cu, nullptr, nullptr, nullptr, &split, nullptr, nullptr,
+                       nullptr) == 0 &&
+         split.addr != nullptr;
 }
 
 }  // namespace
@@ -108,14 +166,20 @@ struct DwarfFunctions::Unit {
     uint32_t function;
   };
 
-  Dwarf_Die die;
+  Unit(const Dwarf_Die& of, const Dwarf_Die& contents, int dwarf_version, DwarfPatience& shared)
+      : die(of), content(contents), version(dwarf_version), patience(shared) {}
+
+  Dwarf_Die die;      ///< with the addresses and lines
+  Dwarf_Die content;  ///< with the functions: of a split unit another one
+  int version;
+  DwarfPatience& patience;
   bool indexed = false;
   std::vector<Function> functions;
   std::vector<Start> starts;  // of those not inlined, sorted
 
   void index() {
     indexed = true;
-    walk(&die, 0);
+    walk(&content, 0);
     for (uint32_t i = 0; i < functions.size(); ++i) {
       if (functions[i].inlined) continue;
       for (const Range& range : functions[i].ranges) starts.push_back({range.begin, range.end, i});
@@ -128,6 +192,7 @@ struct DwarfFunctions::Unit {
     Dwarf_Die child;
     if (depth == kMaxDieDepth || dwarf_child(parent, &child) != 0) return;
     do {
+      if (!patience.take_entry()) return;
       switch (dwarf_tag(&child)) {
         case DW_TAG_subprogram:
         case DW_TAG_inlined_subroutine:
@@ -147,7 +212,7 @@ struct DwarfFunctions::Unit {
   }
 
   void add_function(Dwarf_Die& function_die, int depth) {
-    std::vector<Range> ranges = ranges_of(&function_die);
+    std::vector<Range> ranges = ranges_of(&function_die, patience);
     if (ranges.empty()) return;  // a declaration, or the abstract form of an inlined function
     const size_t index = functions.size();
     functions.push_back({function_die, std::move(ranges), 0,
@@ -167,6 +232,7 @@ struct DwarfFunctions::Unit {
     if (address >= start->end) return chain;
     chain.push_back(start->function);
     const uint32_t end = functions[start->function].end;
+    if (!patience.walk(end - start->function)) return {};
     for (uint32_t i = start->function + 1; i < end;) {
       const bool here = functions[i].inlined && functions[i].contains(address);
       if (here) chain.push_back(i);
@@ -176,11 +242,18 @@ struct DwarfFunctions::Unit {
   }
 };
 
-DwarfFunctions::DwarfFunctions(Dwarf* dwarf) {
+DwarfFunctions::DwarfFunctions(Dwarf* dwarf, const std::vector<std::string>& folders)
+    : patience_(file_bytes(dwarf)) {
   Dwarf_CU* unit = nullptr;
-  Dwarf_Die die;
-  while (dwarf_get_units(dwarf, unit, &unit, nullptr, nullptr, &die, nullptr) == 0) {
-    if (dwarf_tag(&die) == DW_TAG_compile_unit) add_unit(&die);
+  Dwarf_Half version = 0;
+  uint8_t type = 0;
+  Dwarf_Die die, split;
+  while (dwarf_get_units(dwarf, unit, &unit, &version, &type, &die, nullptr) == 0) {
+    if (type == DW_UT_skeleton) {
+      if (split_of(&die, folders, split)) add_unit(&die, &split, version);
+    } else if (dwarf_tag(&die) == DW_TAG_compile_unit && !is_elsewhere(&die)) {
+      add_unit(&die, &die, version);
+    }
   }
   std::sort(unit_ranges_.begin(), unit_ranges_.end(),
             [](const UnitRange& a, const UnitRange& b) { return a.begin < b.begin; });
@@ -188,12 +261,11 @@ DwarfFunctions::DwarfFunctions(Dwarf* dwarf) {
 
 DwarfFunctions::~DwarfFunctions() = default;
 
-void DwarfFunctions::add_unit(Dwarf_Die* die) {
-  const std::vector<Range> ranges = ranges_of(die);
+void DwarfFunctions::add_unit(Dwarf_Die* die, Dwarf_Die* functions, int version) {
+  const std::vector<Range> ranges = ranges_of(die, patience_);
   if (ranges.empty()) return;
   const auto index = static_cast<uint32_t>(units_.size());
-  units_.push_back(std::make_unique<Unit>());
-  units_.back()->die = *die;
+  units_.push_back(std::make_unique<Unit>(*die, *functions, version, patience_));
   for (const Range& range : ranges) unit_ranges_.push_back({range.begin, range.end, index});
 }
 
@@ -216,7 +288,11 @@ std::string DwarfFunctions::name_of(Dwarf_Die* die) {
   if (name == nullptr) return "";
   Dwarf_Die declaration = declaration_of(*die);
   const auto [entry, added] = scopes_.try_emplace(dwarf_dieoffset(&declaration));
-  if (added) entry->second = scope_of(&declaration);
+  if (added) {
+    // All of the unit before it is gone through for that.
+    if (!patience_.walk(unit_bytes(&declaration))) return "";
+    entry->second = scope_of(&declaration);
+  }
   return entry->second + name;
 }
 
@@ -233,16 +309,21 @@ std::vector<DwarfFrame> DwarfFunctions::frames_at(uint64_t address) {
   }
   Dwarf_Files* files = nullptr;
   size_t file_count = 0;
-  if (dwarf_getsrcfiles(&unit->die, &files, &file_count) != 0) file_count = 0;
+  if (dwarf_getsrcfiles(&unit->content, &files, &file_count) != 0) file_count = 0;
   const std::vector<uint32_t> chain = unit->chain_at(address);
+  // Assembly has lines and no functions; clang's line tables leave out those with nothing inlined.
+  if (chain.empty() && line > 0) frames.push_back({"", file, line, NameSource::kDwarf});
   for (size_t i = chain.size(); i-- > 0;) {
     Unit::Function& function = unit->functions[chain[i]];
     frames.push_back({name_of(&function.die), file, line, NameSource::kDwarf});
-    const uint64_t call_file = number_of(&function.die, DW_AT_call_file);
-    const char* name =
-        call_file < file_count ? dwarf_filesrc(files, call_file, nullptr, nullptr) : nullptr;
-    file = name != nullptr && call_file != 0 ? name : "";
-    line = static_cast<int>(number_of(&function.die, DW_AT_call_line));
+    // Files are numbered from 1 on before DWARF 5, from 0 on since.
+    const std::optional<uint64_t> call_file = number_of(&function.die, DW_AT_call_file);
+    const bool known = call_file && (*call_file > 0 || unit->version >= 5);
+    const char* name = known && *call_file < file_count
+                           ? dwarf_filesrc(files, *call_file, nullptr, nullptr)
+                           : nullptr;
+    file = name != nullptr ? name : "";
+    line = static_cast<int>(number_of(&function.die, DW_AT_call_line).value_or(0));
   }
   return frames;
 }

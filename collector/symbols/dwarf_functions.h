@@ -1,6 +1,6 @@
 // Functions and source lines of one module's debug information, inlined calls included. Symbolizer
 // keeps one for each module that has any; compilation units are indexed when an address first needs
-// them.
+// them. Split units (.dwo) are read where the program says that they are.
 #pragma once
 
 #include <elfutils/libdw.h>
@@ -12,13 +12,19 @@
 #include <vector>
 
 #include "collector/log/symbol_table.h"
+#include "collector/symbols/dwarf_patience.h"
 
 namespace gpupeak::collector {
+
+/// The C++ library's demangler refuses names from about this length on: of longer ones the debug
+/// information's own form is taken.
+inline constexpr size_t kLongestMangled = 1000;
 
 class DwarfFunctions {
  public:
   /// `dwarf` must outlive this.
-  explicit DwarfFunctions(Dwarf* dwarf);
+  /// `folders`: of the module and of its debug file, where split debug information may lie beside.
+  DwarfFunctions(Dwarf* dwarf, const std::vector<std::string>& folders);
   ~DwarfFunctions();
 
   /// The function at `address` (of the debug file) and those it is inlined into, innermost first;
@@ -32,10 +38,11 @@ class DwarfFunctions {
   };
   struct Unit;
 
-  void add_unit(Dwarf_Die* die);
+  void add_unit(Dwarf_Die* die, Dwarf_Die* functions, int version);
   Unit* unit_at(uint64_t address);
   std::string name_of(Dwarf_Die* die);
 
+  DwarfPatience patience_;
   std::vector<UnitRange> unit_ranges_;  // sorted by begin
   std::vector<std::unique_ptr<Unit>> units_;
   std::unordered_map<Dwarf_Off, std::string> scopes_;  // by offset of the function's declaration

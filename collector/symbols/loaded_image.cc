@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+
+#include "collector/log/parallel.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -66,7 +69,8 @@ LoadedImage::LoadedImage(Elf* elf) {
 
 void LoadedImage::read_segments(Elf* elf) {
   size_t count = 0;
-  if (elf_getphdrnum(elf, &count) != 0) return;
+  constexpr size_t kMostSegments = 128;  // each word is looked for in each of them
+  if (elf_getphdrnum(elf, &count) != 0 || count > kMostSegments) return;
   for (size_t i = 0; i < count; ++i) {
     GElf_Phdr header;
     if (gelf_getphdr(elf, static_cast<int>(i), &header) == nullptr) continue;
@@ -373,11 +377,31 @@ LoadedImage::References LoadedImage::references() const {
   for (const uint64_t at : arrays_) found.mark(at);
   const uint64_t end = found.begin_ + found.marks_.size() * kWord;
   for (const Segment& segment : segments_) {
-    if ((segment.flags & PF_X) == 0) continue;
-    const Code code{file_ + segment.offset, segment.address, segment.address + segment.bytes};
-    for (const uint64_t at : machine_->referred(code, found.begin_, end, starts_)) found.mark(at);
+    if ((segment.flags & PF_X) != 0) mark_referred(segment, end, &found);
   }
   return found;
+}
+
+/// Hundreds of megabytes of code in some libraries: in pieces that begin with a function.
+void LoadedImage::mark_referred(const Segment& segment, uint64_t end, References* found) const {
+  constexpr uint64_t kPiece = 1 << 20;
+  constexpr uint64_t kInstruction = 16;  // the last one of a piece may end behind it
+  std::vector<uint64_t> borders{segment.address};
+  for (const uint64_t start : starts_) {
+    if (start - segment.address < segment.bytes && start - borders.back() >= kPiece)
+      borders.push_back(start);
+  }
+  const uint64_t last = segment.address + segment.bytes;
+  borders.push_back(last);
+  std::mutex mutex;
+  in_parallel(borders.size() - 1, 1, [&](size_t piece, size_t /*next*/) {
+    const uint64_t begin = borders[piece];
+    const Code code{file_ + segment.offset + (begin - segment.address), begin,
+                    std::min(borders[piece + 1] + kInstruction, last)};
+    const std::vector<uint64_t> referred = machine_->referred(code, found->begin_, end, starts_);
+    const std::lock_guard lock(mutex);
+    for (const uint64_t at : referred) found->mark(at);
+  });
 }
 
 }  // namespace gpupeak::collector

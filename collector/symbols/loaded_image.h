@@ -83,6 +83,7 @@ class LoadedImage {
     uint64_t offset;
     uint64_t flags;
   };
+  void mark_referred(const Segment& segment, uint64_t end, References* found) const;
   const uint8_t* bytes_at(uint64_t address, uint64_t count) const;
   template <typename T>
   std::optional<T> read(uint64_t address) const;

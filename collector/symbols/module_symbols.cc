@@ -1,49 +1,38 @@
 #include "collector/symbols/module_symbols.h"
 
-#include <dlfcn.h>
-#include <sys/stat.h>
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <unordered_map>
 
+#include "collector/files/cut_guard.h"
 #include "collector/log/definitions.h"
+#include "collector/symbols/elf_file.h"
 #include "collector/symbols/package_version.h"
-#include "collector/symbols/rtti_cache.h"
 #include "collector/symbols/symbol_files.h"
+#include "collector/text/work.h"
 
 namespace gpupeak::collector {
 namespace {
 
-/// The debug file of a build-id from the servers that DEBUGINFOD_URLS names, or empty. The library
-/// is loaded only then; it keeps what it fetched in a cache of its own.
-std::string from_debuginfod(std::string_view build_id) {
-  const char* urls = getenv("DEBUGINFOD_URLS");
-  if (urls == nullptr || *urls == 0 || build_id.empty()) return "";
-  void* library = dlopen("libdebuginfod.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return "";
-  using Begin = void* (*)();
-  using End = void (*)(void*);
-  using Find = int (*)(void*, const unsigned char*, int, char**);
-  const auto begin = reinterpret_cast<Begin>(dlsym(library, "debuginfod_begin"));
-  const auto end = reinterpret_cast<End>(dlsym(library, "debuginfod_end"));
-  const auto find = reinterpret_cast<Find>(dlsym(library, "debuginfod_find_debuginfo"));
-  if (begin == nullptr || end == nullptr || find == nullptr) return "";
-  std::string path;
-  if (void* client = begin()) {
-    char* found = nullptr;
-    const int fd = find(client, reinterpret_cast<const unsigned char*>(build_id.data()),
-                        static_cast<int>(build_id.size()), &found);
-    if (fd >= 0) {
-      path = found;
-      ::close(fd);
-    }
-    free(found);
-    end(client);
-  }
-  return path;
+/// A program may have thousands of libraries, each of which stays open here; a shell allows a
+/// thousand files at first, and more if one asks.
+bool raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
+  limit.rlim_cur = limit.rlim_max;
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+std::vector<std::string> debug_folders(const SymbolSearch& search) {
+  std::vector<std::string> folders = search.debug_dirs;
+  folders.push_back(search.sysroot + std::string(kDefaultDebugDir));
+  return folders;
 }
 
 }  // namespace
@@ -53,18 +42,13 @@ ModuleSymbols::ModuleSymbols(const Module& module, const SymbolSearch& search,
     : rules_(rules),
       path_(search.sysroot + module.path),
       file_name_(module.path.substr(module.path.rfind('/') + 1)),
-      build_id_(module.build_id) {
-  debug_path_ =
-      ":.debug:";  // libdwfl's own way: beside the file, and by build-id below the folders
-  for (const std::string& folder : search.debug_dirs) debug_path_ += folder + ":";
-  debug_path_ += search.sysroot + std::string(kDefaultDebugDir);
-  debug_path_text_ = debug_path_.data();
-  callbacks_ = {dwfl_build_id_find_elf, dwfl_standard_find_debuginfo, dwfl_offline_section_address,
-                &debug_path_text_};
+      build_id_(module.build_id),
+      debug_files_(debug_folders(search)) {
+  callbacks_ = {dwfl_build_id_find_elf, &DebugFiles::find, dwfl_offline_section_address, nullptr};
   for (const std::string& path : symbol_files(module, search)) {
     if (open(path, module.build_id)) return;
   }
-  const std::string fetched = from_debuginfod(module.build_id);
+  const std::string fetched = debug_file_from_servers(module.build_id);
   if (!fetched.empty()) open(fetched, module.build_id);
 }
 
@@ -79,14 +63,24 @@ void ModuleSymbols::close() {
 }
 
 bool ModuleSymbols::open(const std::string& path, std::string_view build_id) {
-  struct stat status {};  // a log may name a pipe, which would wait for its other end
-  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  struct stat status {};
+  Descriptor file = open_elf(path, status);
+  if (!file && errno == EMFILE && raise_descriptor_limit()) file = open_elf(path, status);
+  lacks_descriptors_ |= !file && (errno == EMFILE || errno == ENFILE);
+  if (!file) return false;
+  file_ = state_of(path, status);
   close();
   dwfl_ = dwfl_begin(&callbacks_);
   if (dwfl_ == nullptr) return false;
   dwfl_report_begin(dwfl_);
   // Base 0 and the file's own addresses: lookups then take plain ELF addresses.
-  module_ = dwfl_report_elf(dwfl_, path.c_str(), path.c_str(), -1, 0, true);
+  module_ = dwfl_report_elf(dwfl_, path.c_str(), path.c_str(), file.get(), 0, true);
+  if (module_ != nullptr) {
+    file.release();
+    void** user_data = nullptr;
+    dwfl_module_info(module_, &user_data, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+    *user_data = &debug_files_;
+  }
   dwfl_report_end(dwfl_, nullptr, nullptr);
   Dwarf_Addr bias = 0;
   if (module_ == nullptr || dwfl_module_getelf(module_, &bias) == nullptr) return false;
@@ -102,7 +96,11 @@ bool ModuleSymbols::open(const std::string& path, std::string_view build_id) {
 const std::vector<DwarfFrame>& ModuleSymbols::frames_at(uint64_t address) {
   const std::lock_guard lock(mutex_);
   const auto [entry, added] = found_.try_emplace(address);
-  if (added) entry->second = find_frames(address);
+  if (added) {
+    const uint64_t cuts = cut_count();
+    entry->second = find_frames(address);
+    if (cuts != cut_count()) entry->second.clear();  // zeros in place of somebody's file
+  }
   return entry->second;
 }
 
@@ -118,14 +116,14 @@ std::vector<DwarfFrame> ModuleSymbols::find_frames(uint64_t address) {
     // Debug information names local functions without their namespaces.
     std::string& outermost = frames.back().function;
     const bool mangled = std::string_view(symbol->name).starts_with("_Z");
-    if (outermost.empty() || (mangled && !outermost.starts_with("_Z"))) outermost = symbol->name;
+    const bool readable = strlen(symbol->name) <= kLongestMangled;
+    if (outermost.empty()) frames.back().source = symbol->source;
+    if (outermost.empty() || (mangled && readable && !outermost.starts_with("_Z")))
+      outermost = symbol->name;
   }
   if (frames.empty()) {
-    load_rtti();
-    if (const RttiTable::Function* function = rtti_->function_at(address)) {
-      const std::string name = rtti_names_->name_of(*function);
-      if (!name.empty()) frames.push_back({name, "", 0, NameSource::kRtti});
-    }
+    const std::string name = virtual_name(address);
+    if (!name.empty()) frames.push_back({name, "", 0, NameSource::kRtti});
   }
   if (frames.empty()) {
     load_api_tables();
@@ -161,12 +159,20 @@ const ApiFunction* ModuleSymbols::api_function_at(uint64_t address) const {
   return address < function.end ? &function : nullptr;
 }
 
-/// Only once an address has no other name: most modules keep their symbols.
-void ModuleSymbols::load_rtti() {
-  if (rtti_) return;
+/// Only once an address has no other name: most modules keep their symbols. Empty: none is known.
+std::string ModuleSymbols::virtual_name(uint64_t address) {
   Dwarf_Addr bias = 0;
-  rtti_ = std::make_unique<RttiTable>(cached_rtti(dwfl_module_getelf(module_, &bias), build_id_));
-  rtti_names_ = std::make_unique<RttiNames>(*rtti_, file_name_, package_version(path_), rules_);
+  if (!rtti_) {
+    rtti_ = std::make_unique<LibraryRtti>(dwfl_module_getelf(module_, &bias),
+                                          rtti_identity(file_, build_id_));
+  }
+  const RttiTable* table = rtti_->table_for(address);
+  const RttiTable::Function* function = table != nullptr ? table->function_at(address) : nullptr;
+  if (function == nullptr) return "";
+  if (!rtti_names_) {
+    rtti_names_ = std::make_unique<RttiNames>(*table, file_name_, package_version(path_), rules_);
+  }
+  return rtti_names_->name_of(*function);
 }
 
 /// Symbols come from the file, from its debug file, or from the table of symbols packed in it.
@@ -188,6 +194,7 @@ NameSource ModuleSymbols::source_of(Elf* elf) const {
 void ModuleSymbols::load() {
   if (loaded_) return;
   loaded_ = true;
+  ++work().files;
   const int count = dwfl_module_getsymtab(module_);
   std::unordered_map<Elf*, NameSource> sources;
   for (int i = 1; i < count; ++i) {
@@ -217,8 +224,20 @@ void ModuleSymbols::load() {
     return x != y ? x > y : strcmp(a.name, b.name) > 0;
   });
   if (Dwarf* dwarf = dwfl_module_getdwarf(module_, &dwarf_bias_)) {
-    functions_ = std::make_unique<DwarfFunctions>(dwarf);
+    if (debug_files_.has_common_file(dwarf))
+      functions_ = std::make_unique<DwarfFunctions>(dwarf, folders());
   }
+}
+
+/// Of the module's file and of its debug file.
+std::vector<std::string> ModuleSymbols::folders() const {
+  const char *main_file = nullptr, *debug_file = nullptr;
+  dwfl_module_info(module_, nullptr, nullptr, nullptr, nullptr, nullptr, &main_file, &debug_file);
+  std::vector<std::string> found;
+  for (const char* file : {main_file, debug_file}) {
+    if (file != nullptr) found.push_back(std::filesystem::path(file).parent_path());
+  }
+  return found;
 }
 
 const ModuleSymbols::Symbol* ModuleSymbols::symbol_at(uint64_t address) const {

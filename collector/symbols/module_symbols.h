@@ -12,10 +12,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "collector/files/file_state.h"
 #include "collector/symbols/api_table.h"
+#include "collector/symbols/debug_files.h"
 #include "collector/symbols/dwarf_functions.h"
+#include "collector/symbols/rtti_cache.h"
 #include "collector/symbols/rtti_names.h"
-#include "collector/symbols/rtti_table.h"
 #include "collector/symbols/symbol_search.h"
 
 namespace gpupeak::collector {
@@ -33,6 +35,8 @@ class ModuleSymbols {
   ModuleSymbols& operator=(const ModuleSymbols&) = delete;
 
   State state() const { return state_; }
+  /// Missing only because as many files are open as may be.
+  bool lacks_descriptors() const { return lacks_descriptors_; }
   /// Frames at an ELF address, innermost first; empty if nothing is known of it. Several threads
   /// may ask; one at a time looks.
   const std::vector<DwarfFrame>& frames_at(uint64_t address);
@@ -49,18 +53,18 @@ class ModuleSymbols {
   bool open(const std::string& path, std::string_view build_id);
   void close();
   void load();
+  std::vector<std::string> folders() const;
   NameSource source_of(Elf* elf) const;
-  void load_rtti();
+  std::string virtual_name(uint64_t address);
   void load_api_tables();
   const ApiFunction* api_function_at(uint64_t address) const;
   const Symbol* symbol_at(uint64_t address) const;
 
-  std::string debug_path_;
-  char* debug_path_text_ = nullptr;  // libdwfl keeps a pointer to it
   Dwfl_Callbacks callbacks_{};
   Dwfl* dwfl_ = nullptr;
   Dwfl_Module* module_ = nullptr;
   State state_ = State::kMissing;
+  bool lacks_descriptors_ = false;
   std::mutex mutex_;  // of all below
   bool loaded_ = false;
   std::unordered_map<uint64_t, std::vector<DwarfFrame>> found_;
@@ -70,7 +74,9 @@ class ModuleSymbols {
   const NameRules* rules_;
   std::string path_, file_name_;
   std::string build_id_;
-  std::unique_ptr<RttiTable> rtti_;
+  FileState file_;
+  DebugFiles debug_files_;
+  std::unique_ptr<LibraryRtti> rtti_;
   std::unique_ptr<RttiNames> rtti_names_;
   bool api_tables_loaded_ = false;
   std::vector<ApiFunction> api_functions_;  // ascending

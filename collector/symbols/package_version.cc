@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#include <fstream>
 #include <string_view>
+
+#include "collector/files/regular_file.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -17,7 +19,7 @@ bool is_file(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
-std::string folder_of(const std::string& path) {
+std::string parent_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "" : path.substr(0, slash);
 }
@@ -25,9 +27,9 @@ std::string folder_of(const std::string& path) {
 }  // namespace
 
 std::string package_file(const std::string& module_path) {
-  std::string file = folder_of(module_path) + "/__init__.py";
+  std::string file = parent_of(module_path) + "/__init__.py";
   for (;;) {
-    std::string outer = folder_of(folder_of(file)) + "/__init__.py";
+    std::string outer = parent_of(parent_of(file)) + "/__init__.py";
     if (outer.size() >= file.size() || !is_file(file) || !is_file(outer)) return file;
     file = std::move(outer);
   }
@@ -37,9 +39,9 @@ std::string package_version(const std::string& module_path) {
   const std::string path = package_file(module_path);
   if (!is_file(path)) return "";
   std::string text(kMostBytes, 0);
-  std::ifstream file(path);
-  file.read(text.data(), kMostBytes);
-  text.resize(static_cast<size_t>(file.gcount()));
+  const Descriptor file = open_regular(path);
+  const ssize_t got = file ? read(file.get(), text.data(), kMostBytes) : 0;
+  text.resize(got > 0 ? static_cast<size_t>(got) : 0);
   const size_t at = text.starts_with(kAssignment) ? 0 : text.find(fmt::format("\n{}", kAssignment));
   if (at == std::string::npos) return "";
   const size_t quote = text.find(kAssignment, at) + kAssignment.size();

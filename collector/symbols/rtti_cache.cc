@@ -1,23 +1,27 @@
 #include "collector/symbols/rtti_cache.h"
 
-#include <fmt/format.h>
+#include <algorithm>
+#include <utility>
+#include <vector>
 
-#include "collector/log/cache_file.h"
+#include "collector/files/cache_file.h"
+#include "collector/symbols/loaded_image.h"
 #include "collector/symbols/rtti_reader.h"
 #include "collector/text/byte_pack.h"
-#include "collector/text/sanitize.h"
+#include "collector/text/work.h"
 
 namespace gpupeak::collector {
 namespace {
 
 // Another number whenever the reader finds more than before.
-constexpr std::string_view kMagic = "gpupeak rtti 3\n";
+constexpr uint64_t kMostRttiBytes = 256 << 20;  // of all that are kept
+constexpr std::string_view kMagic = "gpupeak rtti 4\n";
 
 }  // namespace
 
-std::string pack_rtti(const RttiTable& table, std::string_view build_id) {
+std::string pack_rtti(const RttiTable& table, std::string_view identity) {
   BytePacker out;
-  out.text(build_id);
+  out.text(identity);
   out.text(table.version);
   out.number(static_cast<uint32_t>(table.classes.size()));
   for (const RttiTable::Class& c : table.classes) {
@@ -35,12 +39,12 @@ std::string pack_rtti(const RttiTable& table, std::string_view build_id) {
   return seal(kMagic, out.bytes());
 }
 
-std::optional<RttiTable> unpack_rtti(std::string_view bytes, std::string_view build_id) {
+std::optional<RttiTable> unpack_rtti(std::string_view bytes, std::string_view identity) {
   const auto unsealed = unseal(kMagic, bytes);
   if (!unsealed) return std::nullopt;
   ByteUnpacker in(*unsealed);
   RttiTable table;
-  if (in.text() != build_id) return std::nullopt;
+  if (in.text() != identity) return std::nullopt;
   table.version = in.text();
   table.classes.resize(in.count(3 * sizeof(uint32_t)));
   const auto count = static_cast<uint32_t>(table.classes.size());
@@ -75,19 +79,77 @@ std::optional<RttiTable> unpack_rtti(std::string_view bytes, std::string_view bu
   return table;
 }
 
-RttiTable cached_rtti(Elf* elf, std::string_view build_id, size_t worth_keeping) {
-  size_t bytes = 0;
-  if (elf_rawfile(elf, &bytes) == nullptr) return {};
-  const std::string folder =
-      build_id.empty() || bytes < worth_keeping ? std::string() : cache_folder("rtti");
-  if (folder.empty()) return read_rtti(elf);
-  const std::string path = fmt::format("{}/{}", folder, hex_text(build_id));
-  if (const auto kept = read_cache_file(path)) {
-    if (auto known = unpack_rtti(*kept, build_id)) return std::move(*known);
+std::string rtti_identity(const FileState& file, std::string_view build_id) {
+  BytePacker out;
+  out.text(build_id);
+  for (const uint64_t value : {file.device, file.inode, file.bytes}) out.number(value);
+  for (const int64_t value : {file.modified_ns, file.changed_ns}) out.number(value);
+  return out.bytes();
+}
+
+/// The file, and the functions that its tables lead to.
+struct LibraryRtti::Image {
+  explicit Image(Elf* elf) : loaded(elf) {
+    for (const RelocatedWord& word : loaded.words()) {
+      if (word.symbol == RelocatedWord::kNoSymbol && loaded.is_constant(word.at))
+        targets.push_back(word.value);
+    }
+    std::sort(targets.begin(), targets.end());
   }
-  RttiTable table = read_rtti(elf);
-  write_cache_file(path, pack_rtti(table, build_id));
-  return table;
+  bool leads_to_function_of(uint64_t address) const {
+    const std::vector<uint64_t>& starts = loaded.function_starts();
+    const auto next = std::upper_bound(starts.begin(), starts.end(), address);
+    return next != starts.begin() &&
+           std::binary_search(targets.begin(), targets.end(), *std::prev(next));
+  }
+
+  LoadedImage loaded;
+  std::vector<uint64_t> targets;  ///< sorted
+};
+
+LibraryRtti::LibraryRtti(Elf* elf, std::string identity, size_t worth_keeping)
+    : elf_(elf), identity_(std::move(identity)), worth_keeping_(worth_keeping) {}
+
+LibraryRtti::~LibraryRtti() = default;
+
+/// Empty: it is not kept.
+std::string LibraryRtti::cache_path() const {
+  size_t bytes = 0;
+  const bool read = elf_rawfile(elf_, &bytes) != nullptr;
+  if (!read || identity_.empty() || bytes < worth_keeping_) return "";
+  const std::string folder = cache_folder("rtti");
+  return folder.empty() ? "" : cache_entry(folder, identity_);
+}
+
+bool LibraryRtti::take_kept() {
+  if (!std::exchange(looked_for_, true)) {
+    const std::string path = cache_path();
+    const auto kept = path.empty() ? std::nullopt : read_cache_file(path);
+    if (kept) table_ = unpack_rtti(*kept, identity_);
+  }
+  return table_.has_value();
+}
+
+LibraryRtti::Image& LibraryRtti::image() {
+  if (!image_) image_ = std::make_unique<Image>(elf_);
+  return *image_;
+}
+
+const RttiTable& LibraryRtti::table() {
+  if (take_kept()) return *table_;
+  ++work().rtti_scans;
+  table_ = read_rtti(image().loaded);
+  image_.reset();
+  if (const std::string path = cache_path(); !path.empty()) {
+    write_cache_file(path, pack_rtti(*table_, identity_));
+    limit_cache(path.substr(0, path.rfind('/')), kMostRttiBytes);
+  }
+  return *table_;
+}
+
+const RttiTable* LibraryRtti::table_for(uint64_t address) {
+  if (!take_kept() && !image().leads_to_function_of(address)) return nullptr;
+  return &table();
 }
 
 }  // namespace gpupeak::collector

@@ -1,10 +1,8 @@
 #include "collector/symbols/rtti_names.h"
 
-#include <cxxabi.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
-#include <memory>
+#include "collector/text/rust_demangle.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -41,14 +39,7 @@ const std::string& RttiNames::class_name(uint32_t index) const {
   const auto [entry, added] = class_names_.try_emplace(index);
   if (!added) return entry->second;
   const std::string& mangled = table_.classes[index].name;
-  int status = 0;
-  const std::unique_ptr<char, decltype(&free)> text(
-      abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), &free);
-  if (status == 0 && text) {
-    entry->second = text.get();
-  } else {
-    entry->second = mangled;
-  }
+  entry->second = cpp_demangle(mangled).value_or(mangled);
   return entry->second;
 }
 

@@ -288,7 +288,10 @@ class Reader {
 }  // namespace
 
 RttiTable read_rtti(Elf* elf) {
-  const LoadedImage image(elf);
+  return read_rtti(LoadedImage(elf));
+}
+
+RttiTable read_rtti(const LoadedImage& image) {
   if (image.words().empty() || image.function_starts().empty()) return {};
   return Reader(image).read();
 }

@@ -5,11 +5,13 @@
 
 #include <libelf.h>
 
+#include "collector/symbols/loaded_image.h"
 #include "collector/symbols/rtti_table.h"
 
 namespace gpupeak::collector {
 
 /// Empty for a file without type information, or one that is no ELF file of x86-64 or aarch64.
 RttiTable read_rtti(Elf* elf);
+RttiTable read_rtti(const LoadedImage& image);
 
 }  // namespace gpupeak::collector

@@ -9,6 +9,7 @@
 #include "collector/symbols/module_symbols.h"
 #include "collector/text/function_names.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/work.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -65,7 +66,12 @@ void Symbolizer::note_problem(uint32_t id) {
   const std::string path = definitions_.shown(module.path);
   warnings_.push_back(
       is_missing
-          ? Warning{std::string(kMissing), path + " cannot be read: its functions have no names"}
+          ? Warning{std::string(kMissing),
+                    path +
+                        (file.symbols->lacks_descriptors()
+                             ? " was not opened, since no more files may be open (ulimit -n)"
+                             : " cannot be read") +
+                        ": its functions have no names"}
           : Warning{std::string(kMismatch), path + " is not the file that ran (other "
                                                    "build-id): its functions have no names"});
 }
@@ -76,6 +82,13 @@ uint32_t Symbolizer::function_id(const Frame& frame) {
              ? std::to_string(frame.module.empty() ? frame.address : frame.offset)
              : frame.function;
   return function_ids_.try_emplace(std::move(key), static_cast<uint32_t>(function_ids_.size()))
+      .first->second;
+}
+
+uint32_t Symbolizer::place_id(const Frame& frame) {
+  if (frame.line <= 0) return 0;
+  std::string key = frame.file + ':' + std::to_string(frame.line);
+  return place_ids_.try_emplace(std::move(key), static_cast<uint32_t>(place_ids_.size()) + 1)
       .first->second;
 }
 
@@ -123,7 +136,9 @@ std::vector<DwarfFrame> Symbolizer::frames_of(uint32_t id, bool& wants_file) {
   }
   ModuleSymbols* symbols = symbols_of(node.module);
   wants_file = modules_[node.module].symbols != nullptr;
-  return symbols != nullptr ? symbols->frames_at(address) : std::vector<DwarfFrame>{};
+  if (symbols == nullptr) return {};
+  ++work().names;
+  return symbols->frames_at(address);
 }
 
 /// Whoever walks stacks asks for the same nodes again and again.
@@ -260,7 +275,10 @@ void Symbolizer::describe(uint32_t id, const std::vector<DwarfFrame>& known,
 
 /// What several threads may not do at once.
 void Symbolizer::finish(ResolvedAddress& resolved) {
-  for (const Frame& part : resolved.frames) resolved.function_ids.push_back(function_id(part));
+  for (const Frame& part : resolved.frames) {
+    resolved.function_ids.push_back(function_id(part));
+    resolved.place_ids.push_back(place_id(part));
+  }
   const Sanitizer& sanitizer = definitions_.sanitizer();
   if (!sanitizer.is_confidential()) return;
   resolved.plain_frames = resolved.frames;

@@ -1,9 +1,17 @@
-// Addresses to functions, files and lines: from the symbols that came with the log, else by libdw
-// for each module on its own, if its file is still the one that ran (build-id). Lazy and cached:
-// only what is shown is looked up, on several processors where many stacks are asked for at once.
-// attribution.h and the summary use it.
+// Names of addresses: function, file and line. attribution.h and the summary use it.
+//
+// in    an address of the run, and the module that was loaded there
+// out   one frame, or several where functions were inlined, innermost first
+//
+//   0x7f31…a2c0 in libtorch_cpu.so, at +0x1fa2c0
+//     → at::native::empty_cpu   TensorFactories.cpp:257
+//
+// Names come from the symbols that came with the log. Else libdw reads the module's file, if it is
+// still the file that ran (by its build-id); if not, a warning says so. Only what is asked for is
+// looked up, and it is kept; several processors share the work where many stacks are asked for.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -35,10 +43,16 @@ struct FrameRole {
 struct ResolvedAddress {
   std::vector<Frame> frames;           ///< never empty
   std::vector<uint32_t> function_ids;  ///< beside frames: equal for equal functions
+  std::vector<uint32_t> place_ids;     ///< beside frames: equal for equal lines; 0: none is known
   std::vector<Frame> plain_frames;     ///< with --confidential: `frames` with their names
   std::vector<FrameRole> roles;        ///< beside frames
   bool wants_file = false;             ///< its names were looked for in the module's file
   bool wanted = false;                 ///< somebody has asked for it
+  /// Python's own native code and nothing else: where a stack has Python's frames, these say more.
+  bool is_interpreter() const {
+    return std::all_of(roles.begin(), roles.end(),
+                       [](const FrameRole& role) { return role.interpreter; });
+  }
   /// For rules that match names; not to be shown.
   const std::vector<Frame>& named_frames() const {
     return plain_frames.empty() ? frames : plain_frames;
@@ -126,6 +140,7 @@ class Symbolizer {
   ModuleSymbols* symbols_of(uint32_t module);
   void note_problem(uint32_t module);
   uint32_t function_id(const Frame& frame);
+  uint32_t place_id(const Frame& frame);
   Frame native_frame(const StackNode& node) const;
   Frame python_frame(const PythonFrame& logged) const;
 
@@ -139,6 +154,7 @@ class Symbolizer {
   std::vector<bool> stack_resolved_;       ///< by node: with all of its callers, by resolve_all()
   Telling telling_ = Telling::kWhoAsks;
   std::unordered_map<std::string, uint32_t> function_ids_;
+  std::unordered_map<std::string, uint32_t> place_ids_;
   std::vector<Warning> warnings_;
   std::map<uint32_t, std::string_view> problems_;
 };

@@ -5,6 +5,9 @@
 
 namespace gpupeak::collector {
 
+/// A name, not a bracket.
+inline constexpr std::string_view kAnonymous = "(anonymous namespace)";
+
 inline bool opens_bracket(char c) {
   return c == '(' || c == '<' || c == '{' || c == '[';
 }

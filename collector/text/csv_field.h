@@ -5,11 +5,16 @@
 
 namespace gpupeak::collector {
 
-/// As RFC 4180 says.
+/// As RFC 4180 says. Spreadsheets take a cell that begins like a formula for one, whoever wrote it:
+/// such a text has an apostrophe before it.
 inline std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  constexpr const char* kFormulas = "=+-@\t\r";
+  const bool is_formula =
+      !text.empty() && std::string(kFormulas).find(text[0]) != std::string::npos;
+  const std::string safe = is_formula ? "'" + text : text;
+  if (safe.find_first_of(",\"\r\n") == std::string::npos) return safe;
   std::string quoted = "\"";
-  for (const char c : text) {
+  for (const char c : safe) {
     if (c == '"') quoted += '"';
     quoted += c;
   }

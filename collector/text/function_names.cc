@@ -1,15 +1,13 @@
 #include "collector/text/function_names.h"
 
-#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstdlib>
-#include <memory>
 
 #include "collector/text/brackets.h"
+#include "collector/text/names_apart.h"
 #include "collector/text/rust_demangle.h"
 #include "collector/text/rust_names.h"
 
@@ -24,7 +22,6 @@ bool starts_with_any(std::string_view text, const auto& prefixes) {
                      [&](std::string_view prefix) { return text.starts_with(prefix); });
 }
 
-constexpr std::string_view kAnonymous = "(anonymous namespace)";
 constexpr std::string_view kLambda = "{lambda(";
 
 /// The keyword, not a name that begins so.
@@ -40,6 +37,13 @@ std::string without_brackets(const std::string& name) {
   const std::optional<ImplName> impl = impl_name(name);
   if (!impl || !impl->trait.empty() || !is_type_path(impl->type)) return name;
   return fmt::format("{}{}", impl->type, impl->rest);
+}
+
+/// `<…>` where even the heads of the arguments are too long.
+std::string short_template_arguments(std::string_view bracket) {
+  const std::string text =
+      short_arguments(bracket.substr(1, bracket.size() - 2), kMaxTemplateArguments - 2);
+  return "<" + (text.empty() ? "…" : text) + ">";
 }
 
 /// The last so many names of a qualified one, without parameters and long template arguments.
@@ -71,12 +75,15 @@ std::string last_names(std::string_view name, size_t most) {
       const size_t end = std::min(after_bracket(name, at), name.size());
       const std::string_view inside = name.substr(at, end - at);
       const bool is_name = c == '{' && !inside.starts_with(kLambda);
-      if (inside.size() <= kMaxTemplateArguments || is_name) {
+      const bool qualified = c == '<' && inside.find("::") != std::string_view::npos;
+      if ((inside.size() <= kMaxTemplateArguments && !qualified) || is_name) {
         out += inside;
       } else if (c == '{') {
         out += "{lambda}";
+      } else if (c == '<') {
+        out += short_template_arguments(inside);
       } else {
-        out += c == '<' ? "<…>" : "(…)";
+        out += "(…)";
       }
       at = end;
       continue;
@@ -140,11 +147,18 @@ std::string_view without_signature(std::string_view text) {
 
 std::string demangle(const std::string& name) {
   if (const std::optional<std::string> rust = rust_demangle(name)) return without_brackets(*rust);
-  if (!name.starts_with("_Z")) return name;
-  int status = 0;
-  const std::unique_ptr<char, decltype(&free)> text(
-      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &free);
-  return status == 0 && text ? text.get() : name;
+  return name.starts_with("_Z") ? cpp_demangle(name).value_or(name) : name;
+}
+
+size_t back_references(const std::string& name) {
+  size_t count = 0;
+  for (size_t i = 0; i + 1 < name.size(); ++i) {
+    const char next = name[i + 1];
+    const bool is_number =
+        next == '_' || (next >= '0' && next <= '9') || (next >= 'A' && next <= 'Z');
+    count += (name[i] == 'S' || name[i] == 'T') && is_number ? 1 : 0;
+  }
+  return count;
 }
 
 std::string short_function_name(std::string_view function) {
@@ -196,12 +210,17 @@ bool is_plumbing(std::string_view module, std::string_view function) {
 }
 
 bool is_python_interpreter(std::string_view module, std::string_view function) {
-  static constexpr std::array<std::string_view, 5> kModules{"libpython", "python3", "python",
-                                                            "_ctypes.", "libffi.so"};
+  // NumPy's core: what each function of it calls to make an array.
+  static constexpr std::array<std::string_view, 6> kModules{
+      "libpython", "python3", "python", "_ctypes.", "libffi.so", "_multiarray_umath."};
   static constexpr std::array<std::string_view, 8> kPrefixes{
       "_Py",      "Py_",          "PyObject_", "PyEval_", "cfunction_", "method_vectorcall",
       "slot_tp_", "object_vacall"};
-  return starts_with_any(module, kModules) || starts_with_any(function, kPrefixes);
+  // A module for Python that is stripped says no more than the line that calls it.
+  const bool nameless_module = function.empty() && (module.find(".cpython-") != module.npos ||
+                                                    module.find(".abi3.so") != module.npos);
+  return nameless_module || starts_with_any(module, kModules) ||
+         starts_with_any(function, kPrefixes);
 }
 
 bool is_installed_python(std::string_view file) {

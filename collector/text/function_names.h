@@ -22,8 +22,8 @@ std::string short_function_name(std::string_view function);
 /// the first frame that is none of these.
 bool is_plumbing(std::string_view module, std::string_view function);
 
-/// The Python interpreter's own native code, and what it calls C functions with: in a stack that
-/// has its Python frames these say more.
+/// The Python interpreter's own native code, what it calls C functions with, NumPy's core and
+/// modules for Python without names: in a stack that has its Python frames these say more.
 bool is_python_interpreter(std::string_view module, std::string_view function);
 
 /// Whether a Python file is part of an installed package or of Python itself, by its path.

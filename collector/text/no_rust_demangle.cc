@@ -1,10 +1,26 @@
-// A build without libiberty: names of Rust stay as the linker knows them.
+// A build without libiberty: names of Rust stay as the linker knows them, and so do those of C++
+// that refer back often, since __cxa_demangle knows no bound.
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <memory>
+
 #include "collector/text/rust_demangle.h"
 
 namespace gpupeak::collector {
 
 std::optional<std::string> rust_demangle(const std::string&) {
   return std::nullopt;
+}
+
+std::optional<std::string> cpp_demangle(const std::string& name) {
+  constexpr size_t kMostReferences = 24, kMostBytes = size_t{1} << 14;
+  if (name.size() > kMostBytes || back_references(name) > kMostReferences) return std::nullopt;
+  int status = 0;
+  const std::unique_ptr<char, decltype(&free)> text(
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &free);
+  if (status != 0 || !text) return std::nullopt;
+  return text.get();
 }
 
 }  // namespace gpupeak::collector

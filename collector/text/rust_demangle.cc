@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cctype>
 #include <csetjmp>
+#include <ctime>
 #include <string_view>
 #include <vector>
 
@@ -108,6 +110,45 @@ std::optional<std::string> rust_demangle(const std::string& name) {
   const bool is_rust =
       lifetimes.empty() ? write(name, out) : write_without_lifetimes(name, lifetimes, out);
   if (!is_rust || out.size == 0) return std::nullopt;
+  return std::string(out.view()) + (out.cut ? "…" : "");
+}
+
+namespace {
+
+/// What is printed of a pack is looked for in all that is repeated, without a word being said.
+bool has_expansion(const std::string& name) {
+  return name.find("Dp") != std::string::npos || name.find("sp") != std::string::npos ||
+         name.find("sP") != std::string::npos || name.find("sZ") != std::string::npos;
+}
+
+int64_t cpu_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+/// What all such names may take together. Real ones take microseconds.
+std::atomic<int64_t> g_patience_ns{2'000'000'000};
+
+bool write_cpp(const std::string& name, Output& out) {
+  if (setjmp(out.full) != 0) return true;
+  return cplus_demangle_v3_callback(name.c_str(), DMGL_PARAMS | DMGL_TYPES, &add, &out) != 0;
+}
+
+}  // namespace
+
+std::optional<std::string> cpp_demangle(const std::string& name) {
+  constexpr size_t kFewReferences = 24,
+                   kMostReferences = 48;  // 3^(48/3) steps: a fifth of a second
+  if (name.size() > kMaxMangled) return std::nullopt;
+  const size_t references = has_expansion(name) ? back_references(name) : 0;
+  if (references > kMostReferences || (references > kFewReferences && g_patience_ns <= 0))
+    return std::nullopt;
+  Output out;
+  const int64_t began = references > kFewReferences ? cpu_ns() : 0;
+  const bool is_name = write_cpp(name, out);
+  if (references > kFewReferences) g_patience_ns -= cpu_ns() - began;
+  if (!is_name || out.size == 0) return std::nullopt;
   return std::string(out.view()) + (out.cut ? "…" : "");
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 
 #include "collector/text/function_names.h"
@@ -87,7 +88,8 @@ void append_byte_escape(std::string& out, uint8_t byte) {
 
 void append_code_point_escape(std::string& out, uint32_t code_point) {
   out += "\\u{";
-  for (int shift = 12; shift >= 0; shift -= 4) out += kHexDigits[(code_point >> shift) & 15];
+  for (int shift = code_point > 0xffff ? 20 : 12; shift >= 0; shift -= 4)
+    out += kHexDigits[(code_point >> shift) & 15];
   out += '}';
 }
 
@@ -113,9 +115,31 @@ size_t decode(std::string_view text, uint32_t& code_point) {
   return code_point >= smallest && code_point <= 0x10ffff && !surrogate ? length : 0;
 }
 
+/// What is not seen, or moves what is: controls, and what Unicode calls default ignorable.
 bool hides_or_reorders(uint32_t c) {
-  return (c >= 0x80 && c <= 0x9f) || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
-         (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+  struct Range {
+    uint32_t first, last;
+  };
+  static constexpr Range kRanges[] = {
+      {0x80, 0x9f},       {0xad, 0xad},       {0x34f, 0x34f},    {0x61c, 0x61c},   {0x115f, 0x1160},
+      {0x17b4, 0x17b5},   {0x180b, 0x180f},   {0x200b, 0x200f},  {0x2028, 0x202e}, {0x2060, 0x206f},
+      {0x3164, 0x3164},   {0xfe00, 0xfe0f},   {0xfeff, 0xfeff},  {0xffa0, 0xffa0}, {0xfff0, 0xfffb},
+      {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff}};
+  return std::any_of(std::begin(kRanges), std::end(kRanges),
+                     [c](const Range& range) { return c >= range.first && c <= range.last; });
+}
+
+/// What a CI takes for a command to itself: GitHub's `::error …::` at a line's front, where blanks
+/// may stand before it, and `##[…`, `##vso[…`, `##teamcity[…` wherever it is.
+bool begins_command(std::string_view text, bool at_front) {
+  for (const std::string_view command : {"##[", "##vso[", "##teamcity["}) {
+    if (text.starts_with(command)) return true;
+  }
+  if (!at_front || !text.starts_with("::")) return false;
+  const size_t name_end = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", 2);
+  return name_end > 2 && name_end != std::string_view::npos &&
+         (text[name_end] == ' ' || text[name_end] == ':') &&
+         text.find("::", name_end) != std::string_view::npos;
 }
 
 }  // namespace
@@ -123,10 +147,13 @@ bool hides_or_reorders(uint32_t c) {
 std::string escape(std::string_view text) {
   std::string out;
   out.reserve(text.size());
+  bool at_front = true;  // of what may be a line
   while (!text.empty()) {
     const auto first = static_cast<uint8_t>(text.front());
     size_t length = 1;
-    if (first < 0x20 || first == 0x7f) {
+    const bool is_command = (first == ':' || first == '#') && begins_command(text, at_front);
+    at_front = at_front && first == ' ';
+    if (first < 0x20 || first == 0x7f || is_command) {
       append_byte_escape(out, first);
     } else if (first < 0x80) {
       out += text.front();

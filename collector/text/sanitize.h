@@ -9,9 +9,10 @@
 
 namespace gpupeak::collector {
 
-/// Valid UTF-8 without control characters: those (C0, DEL, C1, the marks that reorder or hide text)
-/// and bytes that are no UTF-8 become \xNN or \u{NNNN}. For text that gives nothing away: ours, the
-/// driver's, the hardware's, what was typed at the command line.
+/// Valid UTF-8 without control characters: those (C0, DEL, C1, marks that reorder or hide text or
+/// are not seen) and bytes that are no UTF-8 become \xNN or \u{NNNN}; so does the front of what a
+/// CI would take for a command to itself. For text that gives nothing away: ours, the driver's, the
+/// hardware's, what was typed at the command line.
 std::string escape(std::string_view text);
 
 /// The bytes as hexadecimal digits.

@@ -77,6 +77,12 @@ std::string percent(uint64_t part, uint64_t whole) {
   return fmt::format("{:.1f}", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
+std::string error_percent(uint64_t error, uint64_t estimate) {
+  if (estimate == 0) return "";
+  const double share = 100.0 * static_cast<double>(error) / static_cast<double>(estimate);
+  return fmt::format("± {:.{}f} %", std::max(share, 0.1), share < 10 ? 1 : 0);
+}
+
 std::string exact_mib(uint64_t bytes) {
   std::string text =
       fmt::format("{:.20f}", static_cast<double>(bytes) / (1 << 20));  // a byte: 2^-20

@@ -36,6 +36,8 @@ inline constexpr size_t kCountColumns = 9;
 std::string exact_mib(uint64_t bytes);
 /// "85.1", "–" if there is no whole or it is less than the part.
 std::string percent(uint64_t part, uint64_t whole);
+/// Of an estimate: "± 0.4 %".
+std::string error_percent(uint64_t error, uint64_t estimate);
 /// "+9.81 s".
 std::string instant(int64_t ns);
 /// "140 ms", "41.8 s".

@@ -8,6 +8,7 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr size_t kShortName = 12;  // columns that a name keeps at least
+constexpr std::string_view kLeftOut = "…";
 
 std::vector<std::string> frames_of(std::string_view title) {
   std::vector<std::string> frames;
@@ -52,33 +53,77 @@ std::string without_middle(std::string_view text, size_t width) {
   return out;
 }
 
-}  // namespace
-
-std::string fit_title(std::string_view title, size_t width) {
-  if (display_width(title) <= width) return std::string(title);
-  std::vector<std::string> frames = frames_of(title);
-  if (frames.size() > 2) {
-    frames[1] = "…";
-    frames.erase(frames.begin() + 2, frames.end() - 1);
-    if (display_width(joined(frames)) <= width) return joined(frames);
-  }
-  while (true) {
-    const std::string whole = joined(frames);
-    const size_t columns = display_width(whole);
-    if (columns <= width) return whole;
-    const auto longest = std::max_element(frames.begin(), frames.end(),
-                                          [](const std::string& a, const std::string& b) {
-                                            return display_width(a) < display_width(b);
-                                          });
-    const size_t name = display_width(*longest);
-    if (name <= kShortName) return without_middle(whole, width);
-    *longest =
-        without_middle(*longest, std::max(kShortName, name - std::min(name, columns - width)));
-  }
+/// " file.cc:12" at a frame's end; empty: it has none.
+std::string_view place_of(std::string_view frame) {
+  const size_t colon = frame.rfind(':');
+  const size_t space = frame.rfind(' ');
+  if (colon == std::string_view::npos || space == std::string_view::npos || space > colon)
+    return "";
+  const std::string_view line = frame.substr(colon + 1);
+  if (line.empty() || line.find_first_not_of("0123456789") != std::string_view::npos) return "";
+  return frame.substr(space);
 }
 
-std::string cut_title(std::string_view title, size_t width, const TextStyle& style) {
-  return style.whole_lines ? std::string(title) : fit_title(title, width);
+/// The line stays: of the name the middle is cut, and where even that is too long, the file's.
+std::string without_middle_of_name(std::string_view frame, size_t width) {
+  const std::string_view place = place_of(frame);
+  const size_t columns = display_width(place);
+  if (place.empty() || columns >= width) return without_middle(frame, width);
+  return without_middle(frame.substr(0, frame.size() - place.size()), width - columns) +
+         std::string(place);
+}
+
+/// One frame other than number `but` gets as many columns less as are too many, or so few that it
+/// can just be known; false: none can give any more.
+bool shorten_longest(std::vector<std::string>& frames, size_t but, size_t width) {
+  const size_t columns = display_width(joined(frames));
+  if (columns <= width) return false;
+  size_t longest = frames.size(), most = 0;  // columns of a name, without its line
+  for (size_t i = 0; i < frames.size(); ++i) {
+    const size_t name = display_width(frames[i]) - display_width(place_of(frames[i]));
+    if (i == but || name <= std::max(kShortName, most)) continue;
+    longest = i;
+    most = name;
+  }
+  if (longest == frames.size()) return false;
+  const size_t place = display_width(place_of(frames[longest]));
+  const size_t left = most - std::min(most, columns - width);
+  frames[longest] = without_middle_of_name(frames[longest], place + std::max(kShortName, left));
+  return true;
+}
+
+}  // namespace
+
+std::string fit_title(std::string_view title, size_t width, size_t telling) {
+  if (display_width(title) <= width) return std::string(title);
+  std::vector<std::string> frames = frames_of(title);
+  telling = std::min(telling, frames.size() - 1);
+  const size_t last = frames.size() - 1;
+  for (const bool with_last : {true, false}) {
+    for (const bool with_first : {true, false}) {
+      if (!with_first && with_last) continue;  // the last frame goes first
+      // Runs of frames between those that are wanted are one sign.
+      std::vector<std::string> wanted;
+      size_t told = 0;  // where in `wanted` the telling frame is
+      for (size_t i = 0; i < frames.size(); ++i) {
+        const bool is_wanted = i == telling || (i == 0 && with_first) || (i == last && with_last);
+        if (!is_wanted && !wanted.empty() && wanted.back() == kLeftOut) continue;
+        if (i == telling) told = wanted.size();
+        wanted.push_back(is_wanted ? frames[i] : std::string(kLeftOut));
+      }
+      while (shorten_longest(wanted, told, width)) {
+      }
+      while (with_last && shorten_longest(wanted, wanted.size(), width)) {
+      }
+      if (display_width(joined(wanted)) <= width) return joined(wanted);
+    }
+  }
+  return without_middle_of_name(frames[telling], width);
+}
+
+std::string cut_title(std::string_view title, size_t width, const TextStyle& style,
+                      size_t telling) {
+  return style.whole_lines ? std::string(title) : fit_title(title, width, telling);
 }
 
 std::string shared_outer_frames(const std::vector<std::string>& titles) {

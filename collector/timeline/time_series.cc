@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "collector/text/scope_key.h"
+
 namespace gpupeak::collector {
 namespace {
 
@@ -32,6 +34,7 @@ bool is_border(uint8_t tag) {
     case GPUPEAK_REC_RANGE_BEGIN:
     case GPUPEAK_REC_RANGE_END:
     case GPUPEAK_REC_DEVICE_FAILED:
+    case GPUPEAK_REC_HOST_FAILED:
     case GPUPEAK_REC_ARENA_FAILED:
       return true;
     default:
@@ -39,7 +42,7 @@ bool is_border(uint8_t tag) {
   }
 }
 
-bool is_of_pools(uint8_t tag) {
+bool is_of_arenas(uint8_t tag) {
   return tag == GPUPEAK_REC_ARENA || tag == GPUPEAK_REC_ARENA_ALLOC ||
          tag == GPUPEAK_REC_ARENA_FREE;
 }
@@ -124,27 +127,28 @@ void TimeSeries::read_gauges(uint8_t tag) {
   if (tag != GPUPEAK_REC_POOL) return;
   for (const auto& [device, gauge] : replay().device().pool_reserved()) {
     if (device < 0) continue;
-    set_gauge("device:" + std::to_string(device) + "/pool reserved", gauge.current);
+    set_gauge(ScopeKey::device(device, "pool reserved").text(), gauge.current);
   }
 }
 
-void TimeSeries::set_pools() {
+void TimeSeries::set_arenas() {
   const ArenaTable& table = replay().arenas();
   segments_version_ = table.segments_version();
   for (size_t arena = 0; arena < table.arenas().size(); ++arena) {
     const auto [in_use, reserved] = table.level(arena);
-    if (arena == pools_.size()) {
-      pools_.push_back({{"in use", Series::Kind::kSum, {}, bucket_, 0},
-                        {"reserved", Series::Kind::kSum, {}, bucket_, 0}});
+    if (arena == arenas_.size()) {
+      arenas_.push_back({{"in use", Series::Kind::kSum, {}, bucket_, 0},
+                         {"reserved", Series::Kind::kSum, {}, bucket_, 0}});
     }
-    set(pools_[arena].in_use, in_use);
-    set(pools_[arena].reserved, reserved);
+    set(arenas_[arena].in_use, in_use);
+    set(arenas_[arena].reserved, reserved);
   }
 }
 
 void TimeSeries::note_border(const Event& event) {
-  const bool failure =
-      event.tag == GPUPEAK_REC_DEVICE_FAILED || event.tag == GPUPEAK_REC_ARENA_FAILED;
+  const bool failure = event.tag == GPUPEAK_REC_DEVICE_FAILED ||
+                       event.tag == GPUPEAK_REC_ARENA_FAILED ||
+                       event.tag == GPUPEAK_REC_HOST_FAILED;
   uint64_t& stride = failure ? failure_stride_ : border_stride_;
   uint64_t& count = failure ? failure_count_ : border_count_;
   if (count++ % stride != 0) return;
@@ -175,9 +179,9 @@ void TimeSeries::after(const Event& event) {
     read_gauges(event.tag);
     if (is_border(event.tag)) note_border(event);
   }
-  // A free of the driver's or the heap's may take memory from a pool.
-  if (is_of_pools(event.tag) || replay().arenas().segments_version() != segments_version_) {
-    set_pools();
+  // A free of the driver's or the heap's may take memory from an arena.
+  if (is_of_arenas(event.tag) || replay().arenas().segments_version() != segments_version_) {
+    set_arenas();
   }
   ++event_count_;
 }
@@ -197,12 +201,12 @@ const Series* TimeSeries::find(const std::string& name) const {
   return nullptr;
 }
 
-const Series* TimeSeries::pool_in_use(size_t arena) const {
-  return arena < pools_.size() ? &pools_[arena].in_use : nullptr;
+const Series* TimeSeries::arena_in_use(size_t arena) const {
+  return arena < arenas_.size() ? &arenas_[arena].in_use : nullptr;
 }
 
 const Series* TimeSeries::pool_reserved(size_t arena) const {
-  return arena < pools_.size() ? &pools_[arena].reserved : nullptr;
+  return arena < arenas_.size() ? &arenas_[arena].reserved : nullptr;
 }
 
 int64_t TimeSeries::begin_ns(size_t bucket, const ClockMap& clock) const {

@@ -1,9 +1,14 @@
-// Every sum of a log over time, in a bounded number of buckets that lose no peak: made while a log
-// is replayed, in one pass with constant memory. The timeline, the page and comparisons read it.
+// Every sum of a log over time, in a bounded number of buckets, without losing a peak. It watches
+// one replay and needs constant memory. The timeline, the HTML page and comparisons read it.
 //
-// All series share the buckets. A bucket keeps the smallest and the largest value of its time and
-// which event brought the largest. When the log turns out longer than its clock said, neighbours
-// are merged and buckets are twice as wide from then on.
+// in    each change of each sum, with its time
+// out   for each sum and each bucket: smallest value, largest value, and the event of the largest
+//
+//   four buckets   0–1 s     1–2 s     2–3 s     3–4 s
+//   device:0       0–2 GiB   2–8 GiB   2–3 GiB   1–2 GiB     8 GiB for a millisecond
+//
+// All sums share the buckets. If the log turns out to be longer than expected, neighbours are
+// merged, and from then on a bucket is twice as wide.
 #pragma once
 
 #include <cstddef>
@@ -49,8 +54,8 @@ class TimeSeries : public ReplayObserver {
 
   const std::vector<Series>& series() const { return series_; }
   const Series* find(const std::string& name) const;
-  /// Of a pool, by its number in ArenaTable; nullptr: it never had a block.
-  const Series* pool_in_use(size_t arena) const;
+  /// Of an arena, by its number in ArenaTable; nullptr: it never had a block.
+  const Series* arena_in_use(size_t arena) const;
   const Series* pool_reserved(size_t arena) const;
   size_t bucket_count() const { return bucket_count_; }
   /// Nanoseconds since the start at which a bucket begins.
@@ -72,20 +77,20 @@ class TimeSeries : public ReplayObserver {
   void set_gauge(const std::string& name, uint64_t bytes);
   void read_gauges(uint8_t tag);
   void note_border(const Event& event);
-  void set_pools();
+  void set_arenas();
   template <typename Visit>
   void for_each_series(Visit visit) {
     for (Series& series : series_) visit(series);
-    for (PoolSeries& pool : pools_) {
-      visit(pool.in_use);
-      visit(pool.reserved);
+    for (ArenaSeries& arena : arenas_) {
+      visit(arena.in_use);
+      visit(arena.reserved);
     }
   }
 
-  struct PoolSeries {
+  struct ArenaSeries {
     Series in_use, reserved;
   };
-  std::vector<PoolSeries> pools_;  // by arena
+  std::vector<ArenaSeries> arenas_;  // by arena
   uint64_t segments_version_ = 0;
   std::vector<Series> series_;
   std::vector<size_t> sums_;      // by ScopeId: index into series_

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "collector/text/scope_key.h"
 #include "collector/text/title_text.h"
 #include "collector/views/heading.h"
 #include "collector/write/json_values.h"
@@ -21,9 +22,9 @@ bool is_same(const FitDevice& known, const std::string& host, const DeviceNeed& 
          (both ? known.need.uuid == need.uuid : known.need.device == need.device);
 }
 
-std::string pool_advice(const std::string& pool) {
-  if (pool == "PyTorch") return "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
-  if (pool.find("Cuda") != std::string::npos || pool.starts_with("ONNX")) {
+std::string arena_advice(const std::string& arena) {
+  if (arena == "PyTorch") return "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
+  if (arena.find("Cuda") != std::string::npos || arena.starts_with("ONNX")) {
     return "arena_extend_strategy=kSameAsRequested";
   }
   return "";
@@ -34,7 +35,7 @@ void add_changes(const Summary& summary, const DeviceSummary& device, FitDevice&
   for (const ArenaSummary& arena : summary.arenas) {
     if (arena.device != device.ordinal || !arena.at_device_peak) continue;
     out.changes.push_back({"idle in " + arena.name + "'s pool", arena.at_device_peak->idle_bytes(),
-                           true, pool_advice(arena.name)});
+                           true, arena_advice(arena.name)});
   }
   if (device.ledger) {
     for (const LedgerRow& row : device.ledger->at_peak.rows) {
@@ -51,7 +52,7 @@ void add_changes(const Summary& summary, const DeviceSummary& device, FitDevice&
       }
     }
   }
-  const Peak* peak = summary.find_peak(fmt::format("device:{}", device.ordinal));
+  const Peak* peak = summary.find_peak(ScopeKey::device(device.ordinal).text());
   if (peak == nullptr) return;
   for (const Holder& holder : peak->holders) {
     if (holder.kind == "device.idle") continue;
@@ -120,7 +121,7 @@ void write_bounds(const FitDevice& device, std::ostream& out, const TextStyle& s
   if (!need.fails.empty()) {
     row("enough", need.fails.back().end,
         fmt::format("by a simulation of {}; it puts all {} blocks where they were", need.simulated,
-                    grouped(need.pool_requests)));
+                    grouped(need.arena_requests)));
   }
   row("at most", need.most_bytes, "as recorded: with what is idle in pools" + driver);
 }
@@ -160,7 +161,7 @@ void write_texts(const DeviceNeed& need, std::ostream& out, const TextStyle& sty
     write_wrapped(
         fmt::format("  what the pool would do with less memory is not known: {} ({} of {} "
                     "blocks where a simulation puts them)",
-                    need.no_simulation, grouped(need.pool_repeated), grouped(need.pool_requests)),
+                    need.no_simulation, grouped(need.arena_repeated), grouped(need.arena_requests)),
         out, style);
   }
   for (const std::string& text : need.notes) write_wrapped("  " + text, out, style);
@@ -262,8 +263,8 @@ Json device_json(const FitReport& report, const FitDevice& device) {
   json["fails"] = Json::array();
   for (const FitRange& range : need.fails) json["fails"].push_back({range.begin, range.end});
   json["no_simulation"] = text_or_null(need.no_simulation);
-  json["pool_requests"] = need.pool_requests;
-  json["pool_repeated"] = need.pool_repeated;
+  json["pool_requests"] = need.arena_requests;
+  json["pool_repeated"] = need.arena_repeated;
   json["refused_bytes"] = nullable(need.refused_bytes);
   json["no_most"] = need.no_most;
   json["no_least"] = need.no_least;

@@ -38,21 +38,22 @@ void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
                  const TextStyle& style) {
   const auto width = static_cast<size_t>(style.width);
   const auto row = [&](uint64_t bytes, const std::string& count, const std::string& title,
-                       const std::string& mark) {
+                       const std::string& mark, size_t telling) {
     const std::string figures =
         fmt::format("{} {} {}  ", right(size_text(bytes, style), size_columns(style)),
                     right(percent(bytes, whole), 5), right(count, kRowCountColumns));
     const size_t used = display_width(figures) + display_width(mark);
-    out << figures << cut_title(title, width > used ? width - used : 0, style) << mark << '\n';
+    out << figures << cut_title(title, width > used ? width - used : 0, style, telling) << mark
+        << '\n';
   };
   out << fmt::format("{} {} {}  site\n", right("size", size_columns(style)), right("%", 5),
                      right("n", kRowCountColumns));
   for (const Holder& holder : table.rows) {
     row(holder.bytes, grouped(holder.count), holder.title,
-        fmt::format("  [{}]", holder.kind.substr(holder.kind.find('.') + 1)));
+        fmt::format("  [{}]", holder.kind.substr(holder.kind.find('.') + 1)), holder.telling_part);
   }
   if (table.other_rows > 0) {
-    row(table.other_bytes, "", fmt::format("{} more", grouped(table.other_rows)), "");
+    row(table.other_bytes, "", fmt::format("{} more", grouped(table.other_rows)), "", 0);
   }
 }
 

@@ -6,8 +6,8 @@
 #include <map>
 #include <tuple>
 
-#include "collector/analyze/pool_peak.h"
-#include "collector/analyze/pool_summary.h"
+#include "collector/analyze/arena_peak.h"
+#include "collector/analyze/arena_summary.h"
 #include "collector/text/csv_field.h"
 #include "collector/text/title_text.h"
 #include "collector/views/heading.h"
@@ -83,10 +83,10 @@ TagTables make_tables(Profile& profile, ScopeId scope) {
     add(profile.tagger().tag(part.group), replay.sites().context_of(part.group).phase,
         profile.sites().site_title(replay.sites().info(part.group).stack), part);
   }
-  for (const PoolPart& part : parts.pooled) {
+  for (const ArenaPart& part : parts.in_arenas) {
     add(profile.tagger().tag(*part.holder), part.holder->cause.phase,
         part.is_idle() ? idle_title(replay, *part.holder)
-                       : pool_holder_title(replay, profile.sites(), *part.holder),
+                       : arena_holder_title(replay, profile.sites(), *part.holder),
         part);
   }
   TagTables tables;

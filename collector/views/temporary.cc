@@ -64,7 +64,8 @@ void write_temporary(Profile& profile, const std::string& scope, size_t top, std
                     right(grouped(row.count), kColumns), right(percent(row.bytes, row.count), 5));
     const std::string mark = fmt::format("  [{}]", row.kind);
     const size_t used = display_width(figures) + display_width(mark);
-    out << figures << cut_title(row.title, width > used ? width - used : 0, style) << mark << '\n';
+    out << figures << cut_title(row.title, width > used ? width - used : 0, style, row.telling_part)
+        << mark << '\n';
   }
   if (found.table.other_rows > 0) {
     out << fmt::format("{}  {} more\n", right(grouped(found.table.other_bytes), kColumns),

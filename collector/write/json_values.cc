@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "collector/summary/run_text.h"
+
 namespace gpupeak::collector {
 
 Json frame_json(const Frame& frame) {
@@ -20,12 +22,25 @@ Json frame_json(const Frame& frame) {
   return json;
 }
 
+Json parts_json(const std::vector<SitePart>& parts) {
+  Json json = Json::array();
+  for (const SitePart& part : parts) {
+    Json one = frame_json(part.frame);
+    one.erase("address");
+    if (part.of_library) one.erase("offset");
+    if (part.run > 0) one["frames"] = part.run;
+    json.push_back(std::move(one));
+  }
+  return json;
+}
+
 Json holder_json(const Holder& holder) {
   Json json;
   json["kind"] = holder.kind;
   json["bytes"] = holder.bytes;
   json["count"] = holder.count;
   json["site"] = holder.title;
+  if (!holder.parts.empty()) json["parts"] = parts_json(holder.parts);
   if (!holder.api.empty()) json["api"] = holder.api;
   json["module"] = text_or_null(holder.module);
   json["phase"] = nullable(holder.phase);
@@ -49,13 +64,18 @@ Json holders_json(const std::vector<Holder>& holders) {
 Json exit_json(const RunEnd& end) {
   const bool known = end.kind != ExitKind::kUnknown;
   const char* kind = end.kind == ExitKind::kSignal ? "signal" : "exit";
-  return {{"kind", known ? kind : "unknown"}, {"code", known ? Json(end.code) : Json(nullptr)}};
+  Json json{{"kind", known ? kind : "unknown"}, {"code", known ? Json(end.code) : Json(nullptr)}};
+  if (end.kind == ExitKind::kSignal) json["signal"] = signal_name(end.code);
+  return json;
 }
 
 Json quality_json(const Quality& quality) {
   Json json;
   json["exact"] = quality.exact;
   json["log_complete"] = quality.log_complete;
+  constexpr const char* kEnds[] = {"in_order", "killed", "running", "unknown"};
+  json["log_end"] = kEnds[static_cast<size_t>(quality.log_end)];
+  if (quality.heap_sample_bytes > 0) json["heap_sample_bytes"] = quality.heap_sample_bytes;
   json["events"] = quality.events;
   json["device_events"] = quality.device_events;
   json["host_events"] = quality.host_events;

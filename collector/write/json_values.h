@@ -22,6 +22,8 @@ inline Json text_or_null(const std::string& text) {
 }
 
 Json frame_json(const Frame& frame);
+/// What a site's title is made of.
+Json parts_json(const std::vector<SitePart>& parts);
 Json holder_json(const Holder& holder);
 Json holders_json(const std::vector<Holder>& holders);
 /// How the run ended.

@@ -1,16 +1,24 @@
 #include "collector/write/report_sections.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
+#include <set>
+#include <string>
 #include <tuple>
 
+#include "collector/summary/arena_text.h"
 #include "collector/summary/failure_text.h"
 #include "collector/summary/ledger_text.h"
+#include "collector/summary/resident_causes.h"
 #include "collector/summary/run_text.h"
+#include "collector/summary/whole_run_text.h"
+#include "collector/text/scope_key.h"
 #include "collector/text/title_text.h"
+#include "collector/write/page_template.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -24,6 +32,10 @@ constexpr size_t kNodeRows = 4;
 std::string error_text(const std::optional<uint64_t>& bytes, std::string_view before,
                        const TextStyle& style) {
   return bytes ? fmt::format("{}± {}", before, size_text(*bytes, style)) : "";
+}
+
+std::string peak_instant(const Peak& peak) {
+  return peak.counted ? "–" : instant(peak.time_ns);
 }
 
 std::string kind_mark(const std::string& kind) {
@@ -46,12 +58,13 @@ std::string ReportSections::heading(std::string_view name, const std::string& re
 }
 
 std::string ReportSections::row(uint64_t bytes, uint64_t whole, const std::string& count,
-                                const std::string& title, const std::string& marks) const {
+                                const std::string& title, const std::string& marks,
+                                size_t telling) const {
   const std::string figures = fmt::format("{} {} {}  ", right(size_text(bytes, style_), columns_),
                                           right(percent(bytes, whole), 5), right(count, 7));
   const size_t used = display_width(figures) + display_width(marks);
   const size_t room = width_ > used ? width_ - used : 0;
-  return figures + cut_title(title, room, style_) + marks;
+  return figures + cut_title(title, room, style_, telling) + marks;
 }
 
 void ReportSections::add_wrapped(const std::string& text, Lines& lines) const {
@@ -63,6 +76,10 @@ ReportSections::Lines ReportSections::verdict(bool full) const {
   for (const Verdict::Sentence& sentence : verdict_.sentences)
     for (const std::string& text : wrapped(sentence.text, width_, 2, style_))
       lines.push_back(sentence.alarm ? alarm(text, style_) : bold(text, style_));
+  for (const std::string& row : full&& summary_.whole_run
+                                    ? process_rows(*summary_.whole_run, kAllReportRows, style_)
+                                    : verdict_.rows)
+    lines.push_back(line("  " + row));
   if (!verdict_.bar.empty()) {
     const std::string bar = bar_text(verdict_.bar, kBarColumns);
     const std::string legend = bar_legend(verdict_.bar, style_);
@@ -100,6 +117,8 @@ ReportSections::Lines ReportSections::verdict(bool full) const {
   measure("host.kind.mmap_anon.peak_bytes", "anonymous mappings");
   measure("host.rss.peak_bytes", "RSS");
   say("measured", missing.empty() ? measured : measured + "; not measured: " + missing);
+  if (summary_.quality.slow_clock)
+    say("clock", "the kernel does not keep time by the TSC: time stamps cost more, and are exact");
   for (const Warning& warning : summary_.quality.warnings)
     lines.push_back(fmt::format("  {}  {}", warning.code, warning.message));
   return lines;
@@ -165,7 +184,7 @@ ReportSections::Lines ReportSections::failures(size_t rows) const {
 ReportSections::Lines ReportSections::tags(size_t rows) const {
   const Peak* peak = verdict_.device == nullptr
                          ? summary_.find_peak("host")
-                         : summary_.find_peak(fmt::format("device:{}", verdict_.device->ordinal));
+                         : summary_.find_peak(ScopeKey::device(verdict_.device->ordinal).text());
   if (peak == nullptr || peak->tags.empty()) return {};
   Lines lines{"", heading("BY TAG", "what the peak is for")};
   uint64_t rest = peak->bytes;
@@ -190,15 +209,14 @@ ReportSections::Lines ReportSections::devices(size_t rows) const {
       lines.push_back(fmt::format("  … {} more", summary_.devices.size() - rows));
       break;
     }
-    const Peak* peak = summary_.find_peak(fmt::format("device:{}", device.ordinal));
+    const Peak* peak = summary_.find_peak(ScopeKey::device(device.ordinal).text());
     if (peak == nullptr) {
       lines.push_back(line(fmt::format("{}  {}", right("0", columns_), device_text(device))));
       continue;
     }
-    lines.push_back(
-        line(fmt::format("{}  {} of {} at {}{}", right(size(peak->bytes), columns_),
-                         device_text(device), size(device.total_bytes), instant(peak->time_ns),
-                         peak->phase ? ", in " + *peak->phase : "")));
+    lines.push_back(line(fmt::format(
+        "{}  {} of {} at {}{}", right(size(peak->bytes), columns_), device_text(device),
+        size(device.total_bytes), peak_instant(*peak), peak->phase ? ", in " + *peak->phase : "")));
   }
   return lines;
 }
@@ -208,10 +226,10 @@ ReportSections::Lines ReportSections::holders(const std::string& scope, const st
   const Peak* peak = summary_.find_peak(scope);
   if (peak == nullptr) return {};
   const std::string phase = peak->phase ? ", phase " + *peak->phase : "";
-  Lines lines{"",
-              heading("PEAK COMPOSITION",
-                      fmt::format("{}, {}, {}{}{}", what, size(peak->bytes), instant(peak->time_ns),
-                                  phase, error_text(peak->error_bytes, ", an estimate ", style_)))};
+  Lines lines{
+      "", heading("PEAK COMPOSITION",
+                  fmt::format("{}, {}, {}{}{}", what, size(peak->bytes), peak_instant(*peak), phase,
+                              error_text(peak->error_bytes, ", an estimate ", style_)))};
   lines.push_back(
       fmt::format("{} {} {}  site", right("size", columns_), right("%", 5), right("n", 7)));
   const bool several_kinds =
@@ -229,7 +247,8 @@ ReportSections::Lines ReportSections::holders(const std::string& scope, const st
     const std::string marks = (several_kinds ? kind_mark(holder.kind) : "") +
                               (holder.temporary ? "  [temporary]" : "") +
                               error_text(holder.error_bytes, "  ", style_);
-    lines.push_back(row(holder.bytes, peak->bytes, grouped(holder.count), holder.title, marks));
+    lines.push_back(row(holder.bytes, peak->bytes, grouped(holder.count), holder.title, marks,
+                        holder.telling_part));
   }
   if (rest > 0)
     lines.push_back(row(rest, peak->bytes, "", fmt::format("{} more", grouped(more)), ""));
@@ -242,7 +261,7 @@ ReportSections::Lines ReportSections::holders(const std::string& scope, const st
 ReportSections::Lines ReportSections::ledger(const DeviceSummary& device, size_t rows) const {
   if (!device.ledger) return {};
   const LedgerView& view = device.ledger->at_peak;
-  const Peak* peak = summary_.find_peak(fmt::format("device:{}", device.ordinal));
+  const Peak* peak = summary_.find_peak(ScopeKey::device(device.ordinal).text());
   Lines lines{"",
               heading(device.is_integrated() ? "WHAT THE DRIVER SHOWS" : "WHAT NVIDIA-SMI SHOWS",
                       fmt::format("{} {} ({})", device_text(device),
@@ -307,6 +326,22 @@ ReportSections::Lines ReportSections::kinds() const {
   return lines;
 }
 
+ReportSections::Lines ReportSections::resident() const {
+  const std::vector<ResidentCause> causes = resident_causes(summary_.metrics);
+  const auto total = metric(summary_.metrics, "host.resident.total_bytes");
+  if (causes.empty() || !total) return {};
+  Lines lines{"", heading("RESIDENT", fmt::format("host memory in the machine's RAM, at most {} "
+                                                  "when it was looked at, by cause",
+                                                  size(total)))};
+  for (const ResidentCause& cause : causes)
+    lines.push_back(row(cause.bytes, *total, "", std::string(cause.text), ""));
+  const auto untouched = metric(summary_.metrics, "host.never_touched_bytes");
+  if (untouched.value_or(0) > 0)
+    lines.push_back(line(fmt::format("{}        asked for, and not resident then",
+                                     right(size(untouched), columns_))));
+  return lines;
+}
+
 ReportSections::Lines ReportSections::phases(bool of_device, bool full, size_t rows) const {
   const std::string peak_name = of_device ? "device.peak_bytes" : "host.peak_bytes";
   PhaseRows table = phase_rows(summary_, full ? SIZE_MAX : kNodeRows);
@@ -315,11 +350,25 @@ ReportSections::Lines ReportSections::phases(bool of_device, bool full, size_t r
   int outermost = INT_MAX;  // of those that are shown
   for (const PhaseSummary& phase : summary_.phases) {
     largest = std::max(largest, metric(phase.metrics, peak_name).value_or(0));
-    if (!full && phase.source == "auto") continue;
+    if (!full && (phase.source == "auto" || phase.of_library)) continue;
     outermost = std::min(outermost, phase.depth);
   }
-  std::erase_if(all, [&](const auto& row) { return !full && row.first->source == "auto"; });
-  if (largest == 0 || all.empty()) return {};
+  std::set<std::string> libraries;
+  if (!full) {
+    for (const auto& [phase, instances] : all) {
+      if (phase->of_library) libraries.insert(phase->name.substr(0, phase->name.find(':')));
+    }
+    std::erase_if(
+        all, [](const auto& row) { return row.first->source == "auto" || row.first->of_library; });
+  }
+  const std::string of_libraries =
+      libraries.empty() ? ""
+                        : fmt::format("libraries' own ({}): gpupeak phases {}",
+                                      fmt::join(libraries, ", "), quoted(summary_.log_path));
+  if (largest == 0) return {};
+  if (all.empty() && !libraries.empty())
+    return {"", heading("PHASES", "none but the " + of_libraries)};
+  if (all.empty()) return {};
   const auto figure = [&](std::string_view name) { return right(name, columns_); };
   Lines lines{"", heading("PHASES", of_device ? "device memory" : "host memory")};
   lines.push_back(line(fmt::format("  {} {} {} {} {} {}  biggest new site",
@@ -355,6 +404,7 @@ ReportSections::Lines ReportSections::phases(bool of_device, bool full, size_t r
         right(signed_size(figures.kept_bytes, style_), columns_),
         right(figures.alloc_count ? grouped(*figures.alloc_count) : "–", kCountColumns), site)));
   }
+  if (!libraries.empty()) add_wrapped("  without the " + of_libraries, lines);
   return lines;
 }
 
@@ -389,6 +439,12 @@ ReportSections::Lines ReportSections::arenas(size_t rows) const {
         "    at the end {} in use of {}; {} allocations{}", size(arena.live_bytes),
         size(arena.reserved_bytes), grouped(arena.alloc_count),
         arena.failed_count > 0 ? fmt::format(", {} refused", grouped(arena.failed_count)) : "")));
+    // On one screen the verdict says it of the arena that matters.
+    if (rows == kAllReportRows) {
+      for (const std::string& one :
+           wrapped(arena_growth_text(arena, style_), width_ - 4, 2, style_))
+        lines.push_back("    " + one);
+    }
     uint64_t rest = arena.other_bytes;
     for (size_t i = 0; i < arena.parts.size(); ++i) {
       const ArenaSummary::Part& part = arena.parts[i];
@@ -430,7 +486,10 @@ ReportSections::Lines ReportSections::live_at_exit() const {
     const std::string figures = fmt::format("{} {} {}  ", right(size(holder.bytes), columns_),
                                             right("", 5), right(grouped(holder.count), 7));
     const size_t used = display_width(figures) + mark.size();
-    lines.push_back(figures + cut(holder.title, width_ > used ? width_ - used : 0, style_) + mark);
+    lines.push_back(
+        figures +
+        cut_title(holder.title, width_ > used ? width_ - used : 0, style_, holder.telling_part) +
+        mark);
   }
   return lines;
 }
@@ -453,8 +512,10 @@ ReportSections::Lines ReportSections::more() const {
   for (const std::string& one : wrapped(text, width_, 2, style_))
     lines.push_back(faint(one, style_));
   std::string next;
-  for (const Verdict::Step& step : verdict_.next)
+  for (const Verdict::Step& step : verdict_.next) {
+    if (step.page && page_template().empty()) continue;
     next += fmt::format("{}{}: {}", next.empty() ? "" : " | ", step.why, step.command);
+  }
   if (next.empty()) return lines;
   for (const std::string& one : wrapped(next, width_, 2, style_))
     lines.push_back(faint(one, style_));

@@ -32,6 +32,8 @@ class ReportSections {
   Lines ledger(const DeviceSummary& device, size_t rows) const;
   Lines ledger_items(const DeviceSummary& device) const;
   Lines kinds() const;
+  /// Of the host, by cause.
+  Lines resident() const;
   /// Without those that only every process has, unless `full`.
   Lines phases(bool of_device, bool full, size_t rows) const;
   /// What grew at each step.
@@ -50,7 +52,7 @@ class ReportSections {
   std::string heading(std::string_view name, const std::string& rest) const;
   std::string line(const std::string& text) const { return cut(text, width_, style_); }
   std::string row(uint64_t bytes, uint64_t whole, const std::string& count,
-                  const std::string& title, const std::string& marks) const;
+                  const std::string& title, const std::string& marks, size_t telling = 0) const;
   Lines failure(const FailureGroup& group, bool with_why) const;
   void add_wrapped(const std::string& text, Lines& lines) const;
 

@@ -62,7 +62,10 @@ class Counters {
       say(fmt::format("{} EVENTS LOST: the figures are what was seen",
                       grouped(page_.dropped_events)));
     if (has(GPUPEAK_Q_DEVICE_TABLE_FULL)) say("DEVICE EVENTS LOST: the figures are what was seen");
-    if (page_.ended == 0) say("log without an end");
+    if (page_.ended == 0 && page_.exit_kind != GPUPEAK_EXIT_CODE) {
+      const std::string killed = exit_text(run_end(page_));
+      say(killed.empty() ? "log without an end" : killed);
+    }
     if (has(GPUPEAK_Q_LOG_MAX))
       say("the log reached its limit: the heap's holders are estimates since then, what stands "
           "here is not");
@@ -70,7 +73,7 @@ class Counters {
   }
 
   std::string peak() const {
-    constexpr std::string_view kWhy = ", as it was counted: to read the log takes longer";
+    constexpr std::string_view kWhy = ", as it was counted: the log could not be read";
     if (used_.empty() && !heap_is_counted_)
       return "no memory of a GPU was handed out, and the host's was not measured";
     if (used_.empty()) return fmt::format("peak {} of host heap{}", size(page_.heap.peak), kWhy);

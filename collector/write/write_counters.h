@@ -1,5 +1,5 @@
 // What can be said of a run at once, however long its log is: the figures that the library has
-// counted itself. `run` and `report --short --within` show it where to replay the log would take
+// counted itself. `run` and `report --short` show it where to read the log
 // too long.
 #pragma once
 

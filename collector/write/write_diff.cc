@@ -89,6 +89,10 @@ class TextDiff {
       title += ", phase " + *peak.b_phase;
     }
     heading("PEAK", title);
+    if (const std::string text = nameless_text(peak); !text.empty()) {
+      for (const std::string& one : wrapped(text, width_, 2, style_))
+        out_ << alarm(one, style_) << '\n';
+    }
     write_sites(peak);
   }
 
@@ -250,6 +254,8 @@ Json change_json(const PeakDiff& peak) {
                              {"a_count", site.a_count},
                              {"b_count", site.b_count}});
   }
+  json["a_nameless_bytes"] = peak.a_nameless_bytes;
+  json["b_nameless_bytes"] = peak.b_nameless_bytes;
   json["a_other_bytes"] = peak.a_other_bytes;
   json["b_other_bytes"] = peak.b_other_bytes;
   return json;

@@ -67,7 +67,8 @@ class Dump {
     const gpupeak_counters_page& page = log_.counters();
     print(
         "counters quality {:#x} dropped {} reentrant {} early {} truncated_stacks {} "
-        "verified_stacks {} wrong_stacks {} device_events {} heap_live {} heap_peak {} ended {} exit {}:{} rss_peak {}\n",
+        "verified_stacks {} wrong_stacks {} device_events {} heap_live {} heap_peak {} ended {} "
+        "exit {}:{} rss_peak {}\n",
         page.quality, page.dropped_events, page.reentrant_calls, page.early_calls,
         page.truncated_stacks, page.verified_stacks, page.wrong_stacks, page.device_events,
         page.heap.live, page.heap.peak, page.ended, page.exit_kind, page.exit_code,
@@ -235,9 +236,24 @@ class Dump {
     print(" {:#x} bytes {} id {}", e.address, e.bytes, e.id);
   }
   void fields(const DeviceUnmappedEvent& e) { print(" {:#x} bytes {}", e.address, e.bytes); }
-  void fields(const SamplingEvent& e) { print(" bytes {}", e.sample_bytes); }
+  void fields(const SamplingEvent& e) {
+    print(" bytes {}", e.sample_bytes);
+    if (e.whole_bytes > 0) print(" whole {}", e.whole_bytes);
+  }
+  void fields(const WindowEvent& e) {
+    print(" {} {} mode {} live {} recorded {} freed {} frees {}", e.event == 0 ? "begin" : "end",
+          e.number, e.mode, e.live_bytes, e.recorded_bytes, e.freed_bytes, e.frees);
+  }
   void fields(const SampleEvent& e) {
     print(" rss {} rss_file {} brk_growth {}", e.rss, e.rss_file, e.brk_growth);
+    if (e.pss_plus_1 > 0) print(" pss {}", e.pss_plus_1 - 1);
+  }
+  void fields(const ResidentEvent& e) {
+    print(
+        " rss {} files {} shared {} driver {} stacks {} anonymous {} log {} own {} "
+        "free_in_malloc {} heap {}",
+        e.rss, e.files, e.shared, e.driver, e.stacks, e.anonymous, e.log, e.own,
+        known(e.free_in_malloc_plus_1), e.heap);
   }
   void fields(const DriverReadingEvent& e) {
     print(" device {} used {} source {} cause {}", e.device, e.used,
@@ -260,9 +276,13 @@ class Dump {
   }
   void fields(const DeviceReviveEvent& e) { print(" id {}", e.id); }
   void fields(const DeviceFailedEvent& e) {
-    print(" kind {} device {} bytes {} result {} live {} free {} total {} api {} stack {}",
+    print(" kind {} device {} bytes {} result {} live {} free {} total {} api {} stack {}{}",
           kind_path(e.kind), e.device, e.bytes, e.result, e.live, known(e.free_plus_1),
-          known(e.total_plus_1), string(e.api), e.stack);
+          known(e.total_plus_1), string(e.api), e.stack, e.by_run_limit ? " by_limit" : "");
+  }
+  void fields(const HostFailedEvent& e) {
+    print(" kind {} bytes {} errno {} limit {} of {} used {} api {} stack {}", kind_path(e.kind),
+          e.bytes, e.error, e.limit, e.limit_bytes, e.used, string(e.api), e.stack);
   }
   void fields(const DeviceUnknownEvent& e) {
     print(" {:#x} api {} stack {}", e.address, string(e.api), e.stack);

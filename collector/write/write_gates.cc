@@ -80,6 +80,7 @@ void write_gates_json(const Summary& summary, const std::vector<GateResult>& res
          {"metric", result.gate.shown},
          {"passed", result.passed},
          {"value", nullable(result.value)},
+         {"error_bytes", nullable(result.error_bytes)},
          {"baseline", result.gate.increase ? nullable(result.baseline) : Json(nullptr)},
          {"allowed", nullable(result.allowed)},
          {"message", result.message},

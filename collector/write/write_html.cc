@@ -8,11 +8,12 @@
 #include "collector/analyze/analyze.h"
 #include "collector/analyze/call_tree.h"
 #include "collector/log/kinds.h"
+#include "collector/summary/site_title.h"
 #include "collector/summary/verdict.h"
 #include "collector/text/sanitize.h"
 #include "collector/timeline/phase_bands.h"
 #include "collector/write/json_values.h"
-#include "collector/write/page_pools.h"
+#include "collector/write/page_arenas.h"
 #include "collector/write/page_series.h"
 #include "collector/write/page_template.h"
 #include "collector/write/write_json.h"
@@ -44,8 +45,8 @@ class Strings {
 class PageData {
  public:
   PageData(Profile& profile, const TimeSeries& times, const Instants& instants,
-           const PoolHistory& pools)
-      : profile_(profile), times_(times), instants_(instants), pools_(pools) {
+           const ArenaHistory& arenas)
+      : profile_(profile), times_(times), instants_(instants), arenas_(arenas) {
     for (const Grouping& grouping : kGroupings) {
       if (grouping.by == GroupBy::kIp) continue;  // the flame graph has the instructions
       attributions_.emplace_back(profile.replay(), profile.titles(), grouping.by,
@@ -74,7 +75,7 @@ class PageData {
     json["phases"] = phases_json();
     json["instants"] = instants_json();
     json["pools"] =
-        page_pools(pools_, times_, [this](const std::string& text) { return strings_.id(text); });
+        page_arenas(arenas_, times_, [this](const std::string& text) { return strings_.id(text); });
     json["live_at_exit"] = leaks_json();
     json["temporaries"] = rows_json(temporaries);
     json["strings"] = strings_.json();  // last: the others fill it
@@ -144,7 +145,7 @@ class PageData {
     Json json = Json::array();
     for (const Frame& frame : stack) {
       if (frame.module.starts_with(kOwnModule)) continue;
-      json.push_back(strings_.id(CallTree::title(frame)));
+      json.push_back(strings_.id(frame_title(frame)));
       json.push_back(strings_.id(place(frame)));
     }
     return json;
@@ -329,7 +330,7 @@ class PageData {
   Profile& profile_;
   const TimeSeries& times_;
   const Instants& instants_;
-  const PoolHistory& pools_;
+  const ArenaHistory& arenas_;
   std::vector<Attribution> attributions_;
   Strings strings_;
 };
@@ -355,12 +356,16 @@ void write_inside_script(const std::string& json, std::ostream& out) {
 }  // namespace
 
 std::string page_data(Profile& profile, const TimeSeries& times, const Instants& instants,
-                      const PoolHistory& pools) {
-  return PageData(profile, times, instants, pools).make();
+                      const ArenaHistory& arenas) {
+  return PageData(profile, times, instants, arenas).make();
+}
+
+bool has_page() {
+  return !page_template().empty();
 }
 
 void require_page() {
-  if (!page_template().empty()) return;
+  if (has_page()) return;
   throw std::runtime_error(
       "this gpupeak was built without the page: tools/bootstrap.sh fetches what it is made of; "
       "then configure and build again");

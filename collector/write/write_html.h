@@ -8,21 +8,23 @@
 #include <vector>
 
 #include "collector/analyze/profile.h"
+#include "collector/timeline/arena_history.h"
 #include "collector/timeline/instants.h"
-#include "collector/timeline/pool_history.h"
 #include "collector/timeline/time_series.h"
 
 namespace gpupeak::collector {
 
 /// Everything that a page shows of one log, as JSON.
 std::string page_data(Profile& profile, const TimeSeries& times, const Instants& instants,
-                      const PoolHistory& pools);
+                      const ArenaHistory& arenas);
 
 /// `runs`: page_data() of each. Throws std::runtime_error if this program was built without the
 /// page.
 void write_html(const std::vector<std::string>& runs, const std::string& tool_version,
                 std::ostream& out);
 
+/// Whether this program was built with it.
+bool has_page();
 /// Throws what write_html() would throw: before a long log is read.
 void require_page();
 

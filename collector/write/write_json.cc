@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include "collector/summary/failure_text.h"
+#include "collector/summary/resident_causes.h"
 #include "collector/text/sanitize.h"
 #include "collector/write/json_values.h"
+#include "collector/write/whole_run_json.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -65,12 +67,19 @@ Json memory_json(const DeviceMemory& memory) {
           {"concurrent_managed", memory.concurrent_managed}};
 }
 
+Json limit_json(const CardLimit& limit) {
+  return {{"bytes", limit.bytes},
+          {"real_bytes", limit.real_bytes},
+          {"card", limit.card.empty() ? Json(nullptr) : Json(limit.card)}};
+}
+
 Json device_json(const DeviceSummary& device) {
   return {{"ordinal", device.ordinal},
           {"uuid", device.uuid},
           {"name", device.name},
           {"total_bytes", device.total_bytes},
           {"memory", device.memory ? memory_json(*device.memory) : Json(nullptr)},
+          {"limit", device.limit ? limit_json(*device.limit) : Json(nullptr)},
           {"metrics", metrics_json(device.metrics)},
           {"ledger", device.ledger ? ledger_json(*device.ledger) : Json(nullptr)}};
 }
@@ -79,7 +88,7 @@ Json peak_json(const Peak& peak) {
   Json json;
   json["scope"] = peak.scope;
   json["bytes"] = peak.bytes;
-  json["time_ns"] = peak.time_ns;
+  json["time_ns"] = peak.counted ? Json(nullptr) : Json(peak.time_ns);
   json["phase"] = nullable(peak.phase);
   if (peak.trigger) json["trigger"] = holder_json(*peak.trigger);
   json["holders"] = holders_json(peak.holders);
@@ -118,6 +127,7 @@ Json phase_json(const PhaseSummary& phase) {
   Json json;
   json["name"] = phase.name;
   json["source"] = phase.source;
+  if (phase.of_library) json["library"] = true;
   json["parent"] = nullable(phase.parent);
   json["depth"] = phase.depth;
   if (phase.session > 0) json["session"] = phase.session;
@@ -145,6 +155,13 @@ Json arena_level_json(const ArenaSummary::Level& level) {
           {"idle_bytes", level.idle_bytes()}};
 }
 
+Json parts_json(const std::vector<ArenaSummary::Part>& parts) {
+  Json rows = Json::array();
+  for (const ArenaSummary::Part& part : parts)
+    rows.push_back({{"title", part.title}, {"bytes", part.bytes}, {"count", part.count}});
+  return rows;
+}
+
 Json arena_json(const ArenaSummary& arena) {
   Json json;
   json["name"] = arena.name;
@@ -164,11 +181,34 @@ Json arena_json(const ArenaSummary& arena) {
   json["peak_bytes"] = arena.peak_bytes;
   json["peak_time_ns"] = arena.peak_time_ns;
   json["alloc_count"] = arena.alloc_count;
-  json["parts"] = Json::array();
-  for (const ArenaSummary::Part& part : arena.parts) {
-    json["parts"].push_back({{"title", part.title}, {"bytes", part.bytes}, {"count", part.count}});
-  }
+  json["parts"] = parts_json(arena.parts);
   json["other_bytes"] = arena.other_bytes;
+  json["at_largest"] = {{"time_ns", arena.largest.time_ns},
+                        {"in_use_bytes", arena.largest.in_use_bytes},
+                        {"reserved_bytes", arena.reserved_peak_bytes},
+                        {"parts", parts_json(arena.largest.parts)},
+                        {"other_bytes", arena.largest.other_bytes}};
+  if (arena.at_device_peak) json["at_device_peak"]["never_used_bytes"] = arena.never_used_bytes;
+  json["growths"] = Json::array();
+  for (const ArenaSummary::Growth& growth : arena.growths) {
+    json["growths"].push_back({{"title", growth.title},
+                               {"time_ns", growth.time_ns},
+                               {"bytes", growth.bytes},
+                               {"asked_bytes", growth.asked_bytes},
+                               {"in_use_bytes", growth.in_use_bytes},
+                               {"reserved_bytes", growth.reserved_bytes}});
+  }
+  json["causes"] = Json::array();
+  for (const ArenaSummary::Cause& cause : arena.causes) {
+    json["causes"].push_back({{"title", cause.title},
+                              {"bytes", cause.bytes},
+                              {"segments", cause.segments},
+                              {"largest_bytes", cause.largest_bytes},
+                              {"largest_asked_bytes", cause.largest_asked_bytes},
+                              {"in_use_bytes", cause.in_use_bytes},
+                              {"time_ns", cause.time_ns}});
+  }
+  json["other_cause_bytes"] = arena.other_cause_bytes;
   return json;
 }
 
@@ -192,15 +232,15 @@ Json list_json(const std::vector<T>& values, ToJson to_json) {
   return json;
 }
 
-Json pool_then_json(const PoolThen& pool) {
-  return {{"name", pool.name},
-          {"in_use_bytes", pool.in_use_bytes},
-          {"reserved_bytes", pool.reserved_bytes},
-          {"idle_bytes", pool.idle_bytes()},
-          {"largest_idle_bytes", pool.largest_idle_bytes},
-          {"idle_pieces", pool.idle_pieces},
-          {"graph_idle_bytes", pool.graph_idle_bytes},
-          {"grows_in_place", pool.grows_in_place}};
+Json arena_snapshot_json(const ArenaSnapshot& arena) {
+  return {{"name", arena.name},
+          {"in_use_bytes", arena.in_use_bytes},
+          {"reserved_bytes", arena.reserved_bytes},
+          {"idle_bytes", arena.idle_bytes()},
+          {"largest_idle_bytes", arena.largest_idle_bytes},
+          {"idle_pieces", arena.idle_pieces},
+          {"graph_idle_bytes", arena.graph_idle_bytes},
+          {"grows_in_place", arena.grows_in_place}};
 }
 
 Json cause_json(const OutOfMemory::Cause& cause) {
@@ -239,6 +279,11 @@ Json oom_json(const OutOfMemory& oom) {
   json["pool_slack_bytes"] = oom.pool_slack_bytes;
   json["page_slack_bytes"] = oom.page_slack_bytes;
   json["unmapped_address_bytes"] = oom.unmapped_address_bytes;
+  if (!oom.host_limit.empty()) {
+    json["host_limit"] = {{"name", oom.host_limit},
+                          {"bytes", oom.host_limit_bytes},
+                          {"used_bytes", oom.host_limit_used_bytes}};
+  }
   json["largest_fit_bytes"] = nullable(oom.largest_fit_bytes);
   json["phase"] = nullable(oom.phase);
   json["site"] = oom.title;
@@ -249,13 +294,14 @@ Json oom_json(const OutOfMemory& oom) {
   if (!oom.parts.empty()) json["together"] = list_json(oom.parts, cause_json);
   json["why"] = why_text(oom, {});
   json["help"] = help_text(oom, {});
-  if (oom.told_by_pool) json["told_by_pool"] = true;
+  if (oom.told_by_arena) json["told_by_pool"] = true;
+  if (oom.refused_by_run_limit) json["refused_by_run_limit"] = true;
   if (oom.refused_by) {
-    json["refused_by"] = pool_then_json(*oom.refused_by);
+    json["refused_by"] = arena_snapshot_json(*oom.refused_by);
     json["refused_by"]["limit_bytes"] = nullable(oom.limit_bytes);
     json["refused_by"]["driver_refusals"] = oom.driver_refusals;
   }
-  json["pools"] = list_json(oom.pools, pool_then_json);
+  json["pools"] = list_json(oom.arenas, arena_snapshot_json);
   return json;
 }
 
@@ -270,6 +316,12 @@ Json summary_json(const Summary& summary) {
   json["quality"] = quality_json(summary.quality);
   json["devices"] = list_json(summary.devices, device_json);
   json["metrics"] = metrics_json(summary.metrics);
+  json["resident"] = Json::array();
+  for (const ResidentCause& cause : resident_causes(summary.metrics))
+    json["resident"].push_back({{"cause", cause.text}, {"bytes", cause.bytes}});
+  for (const auto& [name, value] : summary.metrics) {
+    if (const auto error = error_of(summary, name)) json["metric_errors"][name] = *error;
+  }
   json["grouped_by"] = summary.grouped_by;
   json["peaks"] = list_json(summary.peaks, peak_json);
   json["phases"] = list_json(summary.phases, phase_json);
@@ -282,6 +334,7 @@ Json summary_json(const Summary& summary) {
   json["oom_count"] = summary.oom_count;
   json["live_at_exit"] = holders_json(summary.live_at_exit);
   json["temporary"] = holders_json(summary.temporaries);
+  if (summary.whole_run) json["whole_run"] = whole_run_json(summary);
   return json;
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "collector/summary/run_text.h"
+#include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -79,7 +80,7 @@ class MergeText {
            << (fine ? text : alarm(text, style_)) << '\n';
     }
     if (count <= kAllProcesses) return;
-    line(losses == 0 ? "  nothing lost"
+    line(losses == 0 ? "  no record lost"
                      : fmt::format("  {} in all with losses or without an end", grouped(losses)));
   }
 
@@ -202,7 +203,7 @@ class MergeText {
   static std::optional<uint64_t> fullest_gpu(const MergedNode& node) {
     std::optional<uint64_t> most;
     for (const MergedSum& sum : node.sums) {
-      if (sum.scope.starts_with("device:")) most = std::max(most, sum.peak_bytes);
+      if (is_whole_device(sum.scope)) most = std::max(most, sum.peak_bytes);
     }
     return most;
   }

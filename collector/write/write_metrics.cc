@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 
 #include "collector/text/error.h"
 #include "collector/text/nearest.h"
@@ -44,7 +45,10 @@ class MetricsWriter {
       for (const auto& [name, value] : run.run.labels) json["labels"][name] = value;
       for (const auto& [name, value] : choice_.labels) json["labels"][name] = value;
       json["metrics"] = Json::object();
-      for (const auto& [name, value] : chosen(run)) json["metrics"][name] = nullable(value);
+      for (const auto& [name, value] : chosen(run)) {
+        json["metrics"][name] = nullable(value);
+        if (const auto error = error_of(run, name)) json["error_bytes"][name] = *error;
+      }
       out_ << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
     }
   }
@@ -107,7 +111,146 @@ class MetricsWriter {
     put(json);
   }
 
+  /// The body of MLflow's runs/log-batch, a line a run. The label run_id is its field.
+  void mlflow() {
+    for (const Summary& run : runs_) {
+      std::map<std::string, std::string> labels = labels_of(run);
+      Json json;
+      if (const auto id = labels.find("run_id"); id != labels.end()) {
+        json["run_id"] = id->second;
+        labels.erase(id);
+      }
+      const int64_t end_ms = end_ns(run) / 1'000'000;
+      json["metrics"] = Json::array();
+      for (const auto& [name, value] : chosen(run)) {
+        if (!value) continue;
+        json["metrics"].push_back(
+            {{"key", "gpupeak/" + name}, {"value", *value}, {"timestamp", end_ms}, {"step", 0}});
+      }
+      json["tags"] = {{{"key", "gpupeak.benchmark"}, {"value", benchmark(run)}},
+                      {{"key", "gpupeak.exact"}, {"value", run.quality.exact ? "true" : "false"}}};
+      for (const auto& [name, value] : labels)
+        json["tags"].push_back({{"key", name}, {"value", value}});
+      line(json);
+    }
+  }
+
+  /// A flat object a line, for a run's summary or its log().
+  void wandb() {
+    for (const Summary& run : runs_) {
+      Json json;
+      json["gpupeak/benchmark"] = benchmark(run);
+      json["gpupeak/exact"] = run.quality.exact;
+      for (const auto& [name, value] : labels_of(run)) json["gpupeak/label/" + name] = value;
+      for (const auto& [name, value] : chosen(run)) {
+        if (value) json["gpupeak/" + name] = *value;
+      }
+      line(json);
+    }
+  }
+
+  /// An ExportMetricsServiceRequest of OpenTelemetry, in protobuf's JSON: 64-bit numbers are texts.
+  void otlp() {
+    Json resources = Json::array();
+    for (const Summary& run : runs_) {
+      const auto attribute = [](const std::string& key, const std::string& value) {
+        return Json{{"key", key}, {"value", {{"stringValue", value}}}};
+      };
+      Json attributes = Json::array(
+          {attribute("service.name", benchmark(run)), attribute("host.name", run.run.host)});
+      attributes.push_back(
+          {{"key", "process.pid"}, {"value", {{"intValue", fmt::format("{}", run.run.pid)}}}});
+      attributes.push_back(
+          {{"key", "gpupeak.exact"}, {"value", {{"boolValue", run.quality.exact}}}});
+      for (const auto& [name, value] : labels_of(run)) attributes.push_back(attribute(name, value));
+      Json metrics = Json::array();
+      for (const auto& [name, value] : chosen(run)) {
+        if (!value) continue;
+        Json point{{"startTimeUnixNano", fmt::format("{}", start_ns(run))},
+                   {"timeUnixNano", fmt::format("{}", end_ns(run))},
+                   {"asInt", fmt::format("{}", *value)}};
+        metrics.push_back({{"name", "gpupeak." + name},
+                           {"unit", unit(name) == "bytes" ? "By" : "1"},
+                           {"gauge", {{"dataPoints", Json::array({std::move(point)})}}}});
+      }
+      Json scope{{"scope", {{"name", "gpupeak"}, {"version", run.tool_version}}},
+                 {"metrics", std::move(metrics)}};
+      resources.push_back({{"resource", {{"attributes", std::move(attributes)}}},
+                           {"scopeMetrics", Json::array({std::move(scope)})}});
+    }
+    line(Json{{"resourceMetrics", std::move(resources)}});
+  }
+
+  /// A family's samples stand together, whichever runs they are of. Without times: a Pushgateway
+  /// refuses them.
+  void openmetrics() {
+    std::map<std::string, std::vector<std::pair<const Summary*, uint64_t>>> families;
+    for (const Summary& run : runs_) {
+      for (const auto& [name, value] : chosen(run)) {
+        if (value) families[name].emplace_back(&run, *value);
+      }
+    }
+    for (const auto& [metric, samples] : families) {
+      const std::string name = openmetrics_name(metric);
+      out_ << fmt::format("# TYPE {} gauge\n", name);
+      if (name.ends_with("_bytes")) out_ << fmt::format("# UNIT {} bytes\n", name);
+      out_ << fmt::format("# HELP {} {} of a run, by gpupeak.\n", name, metric);
+      for (const auto& [run, value] : samples) {
+        out_ << name << "{benchmark=" << quoted(benchmark(*run));
+        for (const auto& [label, text] : labels_of(*run)) {
+          if (label != "benchmark") out_ << ',' << label_name(label) << '=' << quoted(text);
+        }
+        out_ << "} " << value << '\n';
+      }
+    }
+    out_ << "# EOF\n";
+  }
+
  private:
+  std::map<std::string, std::string> labels_of(const Summary& run) const {
+    std::map<std::string, std::string> labels(run.run.labels.begin(), run.run.labels.end());
+    for (const auto& [name, value] : choice_.labels) labels[name] = value;
+    return labels;
+  }
+
+  /// Since 1970; the summary has whole seconds. 0: it says no time.
+  static int64_t start_ns(const Summary& run) {
+    tm time{};
+    if (strptime(run.run.start_time.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr) return 0;
+    return int64_t{timegm(&time)} * 1'000'000'000;
+  }
+  static int64_t end_ns(const Summary& run) { return start_ns(run) + run.run.duration_ns; }
+
+  /// Beside what `serve` tells of logs, and without the endings that other types have.
+  static std::string openmetrics_name(std::string metric) {
+    if (metric.ends_with("_count")) metric.replace(metric.size() - 6, 6, "s");
+    return "gpupeak_run_" + label_name(metric);
+  }
+  static std::string label_name(std::string text) {
+    for (char& c : text) {
+      const bool fits = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+      if (!fits) c = '_';
+    }
+    if (text.empty() || (text[0] >= '0' && text[0] <= '9')) text.insert(0, 1, '_');
+    return text;
+  }
+  static std::string quoted(std::string_view text) {
+    std::string result = "\"";
+    for (const char c : text) {
+      if (c == '\n') {
+        result += "\\n";
+        continue;
+      }
+      if (c == '"' || c == '\\') result += '\\';
+      result += c;
+    }
+    return result + '"';
+  }
+
+  void line(const Json& json) {
+    out_ << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+  }
+
   void check_names(const Summary& run) const {
     for (const std::string& name : choice_.names) {
       if (run.metrics.contains(name)) continue;
@@ -179,6 +322,14 @@ void write_metrics(const std::vector<Summary>& runs, MetricsFormat format,
       return writer.github();
     case MetricsFormat::kGoogleBenchmark:
       return writer.google();
+    case MetricsFormat::kMlflow:
+      return writer.mlflow();
+    case MetricsFormat::kWandb:
+      return writer.wandb();
+    case MetricsFormat::kOtlpJson:
+      return writer.otlp();
+    case MetricsFormat::kOpenMetrics:
+      return writer.openmetrics();
   }
 }
 

@@ -12,7 +12,17 @@
 
 namespace gpupeak::collector {
 
-enum class MetricsFormat { kText, kJsonl, kBencher, kGithubBenchmark, kGoogleBenchmark };
+enum class MetricsFormat {
+  kText,
+  kJsonl,
+  kBencher,
+  kGithubBenchmark,
+  kGoogleBenchmark,
+  kMlflow,
+  kWandb,
+  kOtlpJson,
+  kOpenMetrics
+};
 
 struct MetricsChoice {
   std::vector<std::string> names;             ///< empty: all

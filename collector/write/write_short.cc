@@ -9,6 +9,9 @@
 #include "collector/summary/ledger_text.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/verdict.h"
+#include "collector/text/scope_key.h"
+#include "collector/text/title_text.h"
+#include "collector/write/page_template.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -25,8 +28,9 @@ class ShortSummary {
         style_(style),
         width_(static_cast<size_t>(std::max(style.width, 40))),
         verdict_(verdict_of(summary, style)),
-        scope_(verdict_.device == nullptr ? "host"
-                                          : fmt::format("device:{}", verdict_.device->ordinal)),
+        scope_((verdict_.device == nullptr ? ScopeKey::host()
+                                           : ScopeKey::device(verdict_.device->ordinal))
+                   .text()),
         peak_(summary.find_peak(scope_)) {}
 
   void write(std::ostream& out) {
@@ -46,7 +50,7 @@ class ShortSummary {
       add(lines_of(verdict_.hints[i]));
     add(totals_lines());
     add(phase_line());
-    const size_t most = kShortLines + script_devices() - 1;
+    const size_t most = kShortLines + script_devices() - 1 + verdict_.rows.size();
     const size_t room = most - std::min(most, head.size() + tail.size());
     if (body.size() > room) body.resize(room);
     for (const auto* part : {&head, &body, &tail}) {
@@ -55,7 +59,11 @@ class ShortSummary {
   }
 
  private:
+  bool has_several() const { return summary_.whole_run && summary_.whole_run->has_several(); }
+
   size_t script_devices() const {
+    if (has_several())
+      return std::clamp<size_t>(summary_.whole_run->devices.size(), 1, kMaxScriptLines);
     const auto used = static_cast<size_t>(
         std::count_if(summary_.devices.begin(), summary_.devices.end(), was_used));
     return std::clamp<size_t>(used, 1, kMaxScriptLines);
@@ -68,6 +76,7 @@ class ShortSummary {
       for (const std::string& line : wrapped(text, width_, 4, style_))
         lines.push_back(sentence.alarm ? alarm(line, style_) : bold(line, style_));
     }
+    for (const std::string& row : verdict_.rows) lines.push_back(cut("  " + row, width_, style_));
     return lines;
   }
 
@@ -98,8 +107,9 @@ class ShortSummary {
       const std::string figures =
           fmt::format("  {} {} %  ", right(size_text(holder.bytes, style_), size_columns(style_)),
                       right(percent(holder.bytes, peak_->bytes), 5));
-      lines.push_back(figures +
-                      cut(holder.title, width_ - std::min(width_, display_width(figures)), style_));
+      lines.push_back(figures + cut_title(holder.title,
+                                          width_ - std::min(width_, display_width(figures)), style_,
+                                          holder.telling_part));
     }
     return lines;
   }
@@ -116,6 +126,11 @@ class ShortSummary {
                    width_, 4, style_);
   }
 
+  /// The heap's figure is that of the library's counter: not every block is in what was read.
+  bool heap_is_counted() const {
+    return summary_.quality.heap_not_read || summary_.quality.heap_sample_bytes > 0;
+  }
+
   std::vector<std::string> totals_lines() const {
     const Metrics& metrics = summary_.metrics;
     std::string line;
@@ -124,8 +139,13 @@ class ShortSummary {
       if (bytes.value_or(0) > 0)
         line += fmt::format("{}{} {}", line.empty() ? "" : " · ", what, size_text(bytes, style_));
     };
-    if (!metric(metrics, "host.kind.heap.peak_bytes")) line = "host heap not measured";
-    add("host heap", "host.kind.heap.peak_bytes");
+    if (heap_is_counted()) {
+      add("host heap in usable bytes", "host.kind.heap.usable_peak_bytes");
+      if (summary_.quality.heap_sample_bytes > 0) line += " (exact)";
+    } else {
+      if (!metric(metrics, "host.kind.heap.peak_bytes")) line = "host heap not measured";
+      add("host heap", "host.kind.heap.peak_bytes");
+    }
     add("host mappings", "host.kind.mmap_anon.peak_bytes");
     if (verdict_.device != nullptr) {
       add("pinned", "host.kind.pinned.peak_bytes");
@@ -141,7 +161,7 @@ class ShortSummary {
     size_t shown = 0;
     const bool of_host = verdict_.device == nullptr;
     for (const PhaseSummary& phase : summary_.phases) {
-      if (phase.source == "auto" || phase.source == "node") continue;
+      if (phase.source == "auto" || phase.source == "node" || phase.of_library) continue;
       for (const PhaseInstances& instances : phase.instances) {
         if (of_host && !instances.host) continue;
         if (++shown > kMaxPhases) break;
@@ -154,7 +174,33 @@ class ShortSummary {
     return {cut("  phase peaks   " + line, width_, style_)};
   }
 
+  /// Of a run each GPU by its place among those that were used, and of the host the largest
+  /// process, so that nobody takes that for the sum.
+  std::vector<std::string> script_lines_of_run(const WholeRun& run) const {
+    std::vector<std::string> lines;
+    for (size_t i = 0; i < std::min(run.devices.size(), kMaxScriptLines); ++i) {
+      if (const auto peak = run.devices[i].peak_bytes)
+        lines.push_back(
+            fmt::format("Peak device memory (GPU {}): {} bytes", gpu_number(run, i), *peak));
+    }
+    const bool counted = summary_.quality.heap_not_read;
+    if (const auto heap = metric(summary_.metrics, counted ? "host.kind.heap.usable_peak_bytes"
+                                                           : "host.kind.heap.peak_bytes"))
+      lines.push_back(fmt::format("Peak host heap ({}pid {}): {} bytes", counted ? "usable, " : "",
+                                  run.processes[run.lead].pid, *heap));
+    return lines;
+  }
+
+  /// The program's own, unless two GPUs of the run have the same.
+  static size_t gpu_number(const WholeRun& run, size_t i) {
+    for (size_t other = 0; other < run.devices.size(); ++other) {
+      if (other != i && run.devices[other].ordinal == run.devices[i].ordinal) return i;
+    }
+    return static_cast<size_t>(run.devices[i].ordinal.value_or(static_cast<int32_t>(i)));
+  }
+
   std::vector<std::string> script_lines() const {
+    if (has_several()) return script_lines_of_run(*summary_.whole_run);
     std::vector<std::string> lines;
     for (const DeviceSummary& device : summary_.devices) {
       if (lines.size() == kMaxScriptLines) break;
@@ -162,14 +208,17 @@ class ShortSummary {
       lines.push_back(fmt::format("Peak device memory (GPU {}): {} bytes", device.ordinal,
                                   metric(device.metrics, "device.peak_bytes").value_or(0)));
     }
-    if (const auto heap = metric(summary_.metrics, "host.kind.heap.peak_bytes"))
-      lines.push_back(fmt::format("Peak host heap: {} bytes", *heap));
+    const bool counted = heap_is_counted();
+    if (const auto heap = metric(summary_.metrics, counted ? "host.kind.heap.usable_peak_bytes"
+                                                           : "host.kind.heap.peak_bytes"))
+      lines.push_back(fmt::format("Peak host heap{}: {} bytes", counted ? " (usable)" : "", *heap));
     return lines;
   }
 
   std::string next_line() const {
     std::string line = fmt::format("  next: gpupeak report {}", quoted(summary_.log_path));
     for (const Verdict::Step& step : verdict_.next) {
+      if (step.page && page_template().empty()) continue;
       const std::string more =
           fmt::format(" | {}{}{}", step.command, step.why.empty() ? "" : "  ", step.why);
       if (display_width(line) + display_width(more) > width_) break;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collector/summary/run_text.h"
+#include "collector/text/scope_key.h"
 #include "collector/write/report_sections.h"
 
 namespace gpupeak::collector {
@@ -29,15 +30,35 @@ void put(const Lines& lines, std::ostream& out) {
 }
 
 std::string scope_of(const DeviceSummary& device) {
-  return fmt::format("device:{}", device.ordinal);
+  return ScopeKey::device(device.ordinal).text();
 }
 
 std::string what_of(const DeviceSummary& device) {
   return device_text(device) + ", device memory";
 }
 
+struct Composition {
+  std::string scope, what;
+};
+
+/// Kinds that are in no sum (where managed memory lies nobody tells, imported is another one's),
+/// where there is much of them.
+std::vector<Composition> beyond_the_sum(const Summary& summary, const DeviceSummary& device) {
+  constexpr uint64_t kMuch = 16 << 20, kShare = 10;
+  const uint64_t peak = metric(device.metrics, "device.peak_bytes").value_or(0);
+  std::vector<Composition> found;
+  for (const std::string_view kind : {"managed", "imported"}) {
+    const std::string scope = fmt::format("{}/{}", scope_of(device), kind);
+    const Peak* of_kind = summary.find_peak(scope);
+    if (of_kind == nullptr || of_kind->bytes < kMuch || of_kind->bytes < peak / kShare) continue;
+    found.push_back(
+        {scope, fmt::format("{}, {} memory, in no other sum", device_text(device), kind)});
+  }
+  return found;
+}
+
 /// Takes rows from the section that has most to spare until all fit.
-void write_one_screen(const ReportSections& report, std::ostream& out) {
+void write_one_screen(const Summary& summary, const ReportSections& report, std::ostream& out) {
   const DeviceSummary* device = report.the_verdict().device;
   const auto host = [&](size_t rows) {
     return rows == 0 ? Lines{} : report.holders("host", "host memory", rows);
@@ -56,6 +77,10 @@ void write_one_screen(const ReportSections& report, std::ostream& out) {
     add(10, 3,
         [&](size_t rows) { return report.holders(scope_of(*device), what_of(*device), rows); });
   }
+  std::vector<Composition> beyond;
+  if (device != nullptr) beyond = beyond_the_sum(summary, *device);
+  for (const Composition& kind : beyond)
+    add(4, 1, [&](size_t rows) { return report.holders(kind.scope, kind.what, rows); });
   add(4, 0, [&](size_t rows) { return report.arenas(rows); });
   if (device != nullptr) add(8, 1, [&](size_t rows) { return report.ledger(*device, rows); });
   add(10, 1, [&](size_t rows) { return report.phases(device != nullptr, false, rows); });
@@ -99,8 +124,11 @@ void write_all(const Summary& summary, const ReportSections& report, const TextS
   put(report.failures(kAllReportRows), out);
   put(report.devices(kAllReportRows), out);
   put(report.tags(kAllReportRows), out);
-  for (const DeviceSummary& device : summary.devices)
+  for (const DeviceSummary& device : summary.devices) {
     put(report.holders(scope_of(device), what_of(device), kAllReportRows), out);
+    for (const Composition& kind : beyond_the_sum(summary, device))
+      put(report.holders(kind.scope, kind.what, kAllReportRows), out);
+  }
   if (summary.devices.size() > 1) {
     const auto sum = metric(summary.metrics, "device.sum_of_peaks_bytes");
     put(report.holders(
@@ -117,6 +145,7 @@ void write_all(const Summary& summary, const ReportSections& report, const TextS
     put(report.ledger(device, kAllReportRows), out);
     put(report.ledger_items(device), out);
   }
+  put(report.resident(), out);
   put(report.kinds(), out);
   for (const bool of_device : {true, false})
     put(report.phases(of_device, true, kAllReportRows), out);
@@ -133,7 +162,7 @@ void write_text(const Summary& summary, std::ostream& out, const TextStyle& styl
   if (length == ReportLength::kFull)
     write_all(summary, report, style, out);
   else
-    write_one_screen(report, out);
+    write_one_screen(summary, report, out);
 }
 
 }  // namespace gpupeak::collector

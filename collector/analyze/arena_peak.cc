@@ -1,0 +1,65 @@
+#include "collector/analyze/arena_peak.h"
+
+#include <unordered_map>
+
+namespace gpupeak::collector {
+namespace {
+
+using What = ArenaTable::What;
+
+/// The scope in which the arenas split a device's memory; nullptr: none that is of the same peak.
+const ScopeId* split_scope(const Replay& replay, ScopeId scope) {
+  const ScopeInfo& info = replay.sites().scopes()[scope];
+  if (info.kind != 0 || info.device < 0) return nullptr;
+  const ArenaTable& table = replay.arenas();
+  const ScopeId* driver = table.device_scope(info.device);
+  const bool same =
+      driver != nullptr && table.peaks().scope(*driver).peak == replay.peaks().scope(scope).peak;
+  return same ? driver : nullptr;
+}
+
+}  // namespace
+
+std::vector<Contribution> contributions_at_peak(const Replay& replay, ScopeId scope) {
+  std::vector<Contribution> held;
+  held.reserve(replay.peaks().most_at_peak());
+  replay.peaks().visit_at_peak(scope, [&](GroupId group, const PeakFinder::AtPeak& at) {
+    held.push_back({group, at.bytes, at.count});
+  });
+  return held;
+}
+
+PeakParts parts_at_peak(const Replay& replay, ScopeId scope) {
+  PeakParts parts;
+  std::unordered_map<GroupId, PeakFinder::AtPeak> outside;
+  if (const ScopeId* driver = split_scope(replay, scope)) {
+    const ArenaTable& table = replay.arenas();
+    for (GroupId group = 0; group < table.holders().size(); ++group) {
+      const PeakFinder::AtPeak held = table.peaks().at_peak(group, *driver);
+      const ArenaTable::Holder& holder = table.holders()[group];
+      if (holder.what == What::kOutside) {
+        outside[holder.outside] = held;
+      } else if (held.bytes > 0) {
+        parts.in_arenas.push_back(
+            {&holder, held.bytes, holder.what == What::kIdle ? 0 : uint64_t{held.count}});
+      }
+    }
+  }
+  parts.outside = contributions_at_peak(replay, scope);
+  if (parts.in_arenas.empty()) return parts;
+  for (Contribution& part : parts.outside) {
+    const auto split = outside.find(part.group);
+    if (split == outside.end()) continue;
+    part.bytes = split->second.bytes;
+    part.count = split->second.count;
+  }
+  std::erase_if(parts.outside, [](const Contribution& part) { return part.bytes == 0; });
+  return parts;
+}
+
+std::string idle_title(const Replay& replay, const ArenaTable::Holder& holder) {
+  const uint32_t name = replay.arenas().arenas()[holder.arena].name;
+  return "idle in " + replay.log().definitions().shown(replay.name(name)) + "'s pool";
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,28 @@
+// The summary's list of arenas; and a device's peak, in which what its arenas have in use and idle
+// takes the place of those who took that memory from the driver.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collector/analyze/attribution.h"
+#include "collector/replay/replay.h"
+#include "collector/summary/summary.h"
+
+namespace gpupeak::collector {
+
+/// What the arena called it, or the site.
+std::string arena_holder_title(const Replay& replay, Attribution& by_site,
+                               const ArenaTable::Holder& holder);
+/// The same as a row of this kind, without figures.
+Holder arena_holder_row(const Replay& replay, Attribution& by_site,
+                        const ArenaTable::Holder& holder, std::string_view kind);
+/// Largest first, with the `top` largest holders each.
+std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by_site, size_t top);
+
+/// In use by site, then idle by arena; with the rows of what is outside they add up to the peak.
+void add_arena_rows(const Replay& replay, Attribution& by_site, const std::vector<ArenaPart>& parts,
+                    size_t top, Peak& peak);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,21 @@
+// What tells whether a file, or that there is none, is as it was.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <string>
+
+namespace gpupeak::collector {
+
+struct FileState {
+  std::string path;
+  uint64_t device = 0, inode = 0, bytes = 0;
+  int64_t modified_ns = 0, changed_ns = 0;  ///< all 0: there is none
+
+  bool operator==(const FileState&) const = default;
+};
+FileState state_of_file(std::string path);
+FileState state_of(std::string path, const struct stat& status);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,161 @@
+#include "collector/files/fresh_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ext/stdio_filebuf.h>
+#include <filesystem>
+#include <stdexcept>
+
+#include "collector/files/own_file.h"
+#include "collector/text/sanitize.h"
+
+namespace gpupeak::collector {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kNewFile = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+constexpr const char* kByName = "file";
+
+/// Root's are trusted, as root is.
+bool is_of_others(const struct stat& status, const std::string& path) {
+  return status.st_uid != 0 && !is_own(status, folder_of(path));
+}
+
+std::string beside(const std::string& target) {
+  const std::string name = fs::path(target).filename().string();
+  constexpr size_t kMostOfName = 100;  // names have 255 bytes at most
+  return folder_of(target) + "/." + name.substr(0, kMostOfName) + '.' + unguessable_text() + ".tmp";
+}
+
+/// The descriptor stays the caller's: what is written is all in the file when this returns.
+void write_to(int fd, std::ios::openmode mode, const std::string& target,
+              const std::function<void(std::ostream&)>& write) {
+  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) cannot_write(target);
+  constexpr size_t kBufferBytes = 64 << 10;
+  __gnu_cxx::stdio_filebuf<char> buffer(copy, mode | std::ios::out | std::ios::binary,
+                                        kBufferBytes);
+  std::ostream out(&buffer);
+  errno = 0;
+  write(out);
+  out.flush();
+  if (!out || buffer.close() == nullptr) cannot_write(target);
+}
+
+/// Removed again unless it has got its name.
+class Unfinished {
+ public:
+  explicit Unfinished(std::string path) : path_(std::move(path)) {}
+  ~Unfinished() {
+    std::error_code error;
+    if (!path_.empty()) fs::remove_all(path_, error);
+  }
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+  const std::string& path() const { return path_; }
+  void keep() { path_.clear(); }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+void cannot_write(const std::string& path, const std::string& why) {
+  throw std::runtime_error("cannot write " + escape(path) + ": " + why);
+}
+
+void cannot_write(const std::string& path) {
+  cannot_write(path, strerror(errno));
+}
+
+std::string followed(std::string path) {
+  constexpr int kMostLinks = 40;
+  struct stat there {};
+  for (int i = 0; i < kMostLinks && !path.starts_with("/proc/"); ++i) {
+    if (lstat(path.c_str(), &there) != 0 || S_ISREG(there.st_mode) || S_ISDIR(there.st_mode)) break;
+    if (!S_ISCHR(there.st_mode) && !S_ISBLK(there.st_mode) && is_of_others(there, path))
+      cannot_write(path, "what has that name is another user's");
+    if (!S_ISLNK(there.st_mode)) break;
+    std::error_code error;
+    path = fs::absolute(fs::path(path).parent_path() / fs::read_symlink(path, error))
+               .lexically_normal()
+               .string();
+  }
+  return path;
+}
+
+Place::Place(const std::string& target) : target_(target) {
+  struct stat there {};
+  if (lstat(target.c_str(), &there) != 0) return;
+  if (!S_ISREG(there.st_mode)) cannot_write(target, "it is no regular file");
+  is_free_ = false;
+  mode_ = there.st_mode & 0777;
+  uid_ = there.st_uid;
+  gid_ = there.st_gid;
+  if (!is_own(there, folder_of(target)) && geteuid() != 0)
+    cannot_write(target, "it is another user's");
+}
+
+void Place::pass_on(int fd) const {
+  if (is_free_) return;
+  struct stat now {};
+  if (fstat(fd, &now) != 0) cannot_write(target_);
+  // A group that we are not in cannot be kept; then it has no more rights than all others.
+  unsigned mode = mode_;
+  if (now.st_uid != uid_ && fchown(fd, uid_, gid_) != 0)
+    cannot_write(target_, "it is another user's");
+  if (now.st_gid != gid_ && fchown(fd, static_cast<uid_t>(-1), gid_) != 0)
+    mode &= ~070u | (mode & 07u) << 3;
+  if ((now.st_mode & 0777) != mode && fchmod(fd, mode) != 0) cannot_write(target_);
+}
+
+void write_fresh(const std::string& target, const std::function<void(std::ostream&)>& write,
+                 unsigned mode) {
+  const Place place(target);
+  Unfinished fresh(beside(target));
+  const Descriptor file(open(fresh.path().c_str(), kNewFile, place.is_free() ? mode : 0600));
+  if (!file) {
+    fresh.keep();  // it is not ours
+    cannot_write(target);
+  }
+  write_to(file.get(), std::ios::trunc, target, write);
+  place.pass_on(file.get());
+  if (rename(fresh.path().c_str(), target.c_str()) != 0) cannot_write(target);
+  fresh.keep();
+}
+
+void write_fresh_by_name(const std::string& target,
+                         const std::function<void(const std::string& fresh)>& write) {
+  const Place place(target);
+  Unfinished folder(beside(target));
+  if (mkdir(folder.path().c_str(), S_IRWXU) != 0) {
+    folder.keep();
+    cannot_write(target);
+  }
+  const Descriptor inside(
+      open(folder.path().c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!inside) cannot_write(target);
+  write(folder.path() + '/' + kByName);
+  const Descriptor file(openat(inside.get(), kByName, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!file) cannot_write(target);
+  place.pass_on(file.get());
+  if (renameat(inside.get(), kByName, AT_FDCWD, target.c_str()) != 0) cannot_write(target);
+}
+
+void append_to(const std::string& target, const std::function<void(std::ostream&)>& write) {
+  const std::string path = followed(target);
+  const int own_link = path.starts_with("/proc/") ? 0 : O_NOFOLLOW;
+  const Descriptor file(
+      open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | own_link, 0666));
+  if (!file) cannot_write(target);
+  write_to(file.get(), std::ios::app, target, write);
+}
+
+}  // namespace gpupeak::collector

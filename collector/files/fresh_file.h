@@ -1,0 +1,50 @@
+// How every file is written that takes a name: whole or not at all, by a name beside it that nobody
+// guesses, and by no link that somebody else has put there. A file that is replaced keeps its owner
+// and its mode.
+#pragma once
+
+#include <functional>
+#include <ostream>
+#include <string>
+
+#include "collector/files/descriptor.h"
+
+namespace gpupeak::collector {
+
+/// Where a link leads, so that the link stays: also to a file that is not there yet. The links in
+/// /proc lead to descriptors, which have no name to follow. Throws std::runtime_error at a link of
+/// another user's, and at a pipe or socket of another user's.
+std::string followed(std::string path);
+
+/// Throws std::runtime_error: that `path` cannot be written, and why.
+[[noreturn]] void cannot_write(const std::string& path, const std::string& why);
+[[noreturn]] void cannot_write(const std::string& path);  ///< for errno's reason
+
+/// What stands where a file is to be: whether it may be replaced, and as what.
+class Place {
+ public:
+  /// Throws std::runtime_error if what is there is another user's and cannot stay so.
+  explicit Place(const std::string& target);
+  /// Gives the finished file, open at `fd`, the owner and mode of what it replaces.
+  void pass_on(int fd) const;
+  bool is_free() const { return is_free_; }
+
+ private:
+  const std::string& target_;
+  bool is_free_ = true;
+  unsigned mode_ = 0, uid_ = 0, gid_ = 0;
+};
+
+/// Writes `target` by a stream. Throws std::runtime_error; then nothing has changed. `mode`: of a
+/// file that is not there yet, less what umask takes.
+void write_fresh(const std::string& target, const std::function<void(std::ostream&)>& write,
+                 unsigned mode = 0666);
+/// The same by what opens a file by its name itself: `fresh`, which does not exist, in a folder
+/// that is ours alone.
+void write_fresh_by_name(const std::string& target,
+                         const std::function<void(const std::string& fresh)>& write);
+
+/// Behind what is in the file.
+void append_to(const std::string& target, const std::function<void(std::ostream&)>& write);
+
+}  // namespace gpupeak::collector

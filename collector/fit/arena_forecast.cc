@@ -1,0 +1,129 @@
+#include "collector/fit/arena_forecast.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "collector/fit/bfc_arena.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr uint64_t kSmall = 1u << 20;  // PyTorch's largest small request
+constexpr uint64_t kPlaceAsRecorded = UINT64_C(1) << 61;
+
+uint64_t rounded(uint64_t bytes, uint64_t to) {
+  return std::max<uint64_t>((bytes + to - 1) / to * to, to);
+}
+
+std::unique_ptr<ArenaModel> model_of(const ArenaRequests& history, ArenaForecast::Rules rules) {
+  if (rules == ArenaForecast::Rules::kSameAsRequested)
+    return std::make_unique<BfcArena>(BfcArena::Extends::kSameAsRequested);
+  return history.rules();
+}
+
+}  // namespace
+
+ArenaForecast::ArenaForecast(const ArenaRequests& history, Rules rules, Asked asked)
+    : history_(history),
+      rules_(rules),
+      asked_(asked),
+      model_(model_of(history, rules)),
+      blocks_(history.requests()) {}
+
+uint64_t ArenaForecast::asked_for(const Step& step, double factor) const {
+  const bool least = asked_ == Asked::kLeast || (asked_ == Asked::kMixed && step.block % 2 == 1);
+  const uint64_t bytes = step.bytes - (least ? step.slack : 0);
+  if (factor == 1) return bytes;
+  return rounded(static_cast<uint64_t>(std::floor(static_cast<double>(bytes) * factor)),
+                 model_->rounding());
+}
+
+void ArenaForecast::place(const Step& step, uint64_t bytes, Block& block) {
+  block.bytes = bytes;
+  if (rules_ == Rules::kExpandableSegments) {
+    block.small = bytes <= kSmall;
+    block.address = (block.small ? small_ : large_).give(bytes);
+    return;
+  }
+  const ArenaModel::Request request{bytes, step.on_stream};
+  std::optional<ArenaModel::Piece> piece = model_->find(request);
+  const uint64_t recorded = history_.segment_of(step.block);
+  as_recorded_ = as_recorded_ && piece.has_value() == (recorded == 0);
+  if (!piece) {
+    const uint64_t segment = model_->segment_for(bytes);
+    uint64_t address = kPlaceAsRecorded + recorded;
+    if (!as_recorded_) {
+      address = above_;
+      above_ += segment;
+    }
+    piece = model_->add_segment(address, segment, request);
+  }
+  model_->take(*piece, request);
+  block.piece = *piece;
+  block.bytes = model_->pieces().bytes_of(*piece);
+}
+
+/// The next step that gives, or takes; those between are taken on the way.
+const ArenaRequests::Step* ArenaForecast::next(bool gives) {
+  using What = ArenaRequests::What;
+  catch_up();
+  if (at_ == history_.steps().size()) return nullptr;
+  const Step& step = history_.steps()[at_];
+  const bool is_give = step.what == What::kGive || step.what == What::kGiveOwn;
+  if (is_give != gives) return nullptr;
+  ++at_;
+  return &step;
+}
+
+void ArenaForecast::catch_up() {
+  using What = ArenaRequests::What;
+  for (; at_ < history_.steps().size(); ++at_) {
+    switch (history_.steps()[at_].what) {
+      case What::kOutside:
+        break;
+      case What::kEndRun:
+        model_->pieces().forget_kinds();
+        break;
+      case What::kEmpty:
+        model_->pieces().release_idle();
+        break;
+      default:
+        return;
+    }
+  }
+}
+
+uint64_t ArenaForecast::give(double factor) {
+  const Step* const step = next(true);
+  if (step == nullptr || factor == 0) return 0;
+  Block& block = blocks_[step->block];
+  if (step->what == ArenaRequests::What::kGiveOwn) {
+    block.own = true;
+    block.bytes = asked_for(*step, factor);
+    model_->pieces().add_own(block.bytes);
+  } else {
+    place(*step, asked_for(*step, factor), block);
+  }
+  return block.bytes;
+}
+
+void ArenaForecast::take() {
+  const Step* const step = next(false);
+  if (step == nullptr) return;
+  Block& block = blocks_[step->block];
+  if (block.bytes == 0) return;
+  if (block.own) {
+    model_->pieces().drop_own(block.bytes);
+  } else if (rules_ == Rules::kExpandableSegments) {
+    (block.small ? small_ : large_).take_back(block.address, block.bytes);
+  } else {
+    model_->pieces().put_back(block.piece);
+  }
+  block.bytes = 0;
+}
+
+uint64_t ArenaForecast::reserved() const {
+  return small_.mapped() + large_.mapped() + model_->pieces().reserved_bytes();
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,61 @@
+// What an arena would have reserved with other requests, or by other rules: the steps of a history
+// that repeats (arena_requests.h), taken again with memory without end. Some blocks got a whole
+// piece, so that the log does not tell how much of it was asked for: a forecast takes the most, the
+// least, or a mix. what_if.cc goes through a log with one of each.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "collector/fit/arena_model.h"
+#include "collector/fit/arena_requests.h"
+#include "collector/fit/growing_range.h"
+
+namespace gpupeak::collector {
+
+class ArenaForecast {
+ public:
+  enum class Rules : uint8_t { kAsRecorded, kSameAsRequested, kExpandableSegments };
+  enum class Asked : uint8_t { kMost, kLeast, kMixed };
+
+  /// `history`: one that repeats, without a reason why not; it must outlive this.
+  ArenaForecast(const ArenaRequests& history, Rules rules, Asked asked);
+
+  /// The next request of the history, times `factor`; 0: it is left out. Returns the bytes of its
+  /// block.
+  uint64_t give(double factor);
+  /// The next block that came back.
+  void take();
+  /// What comes before the next request or return: the arena gives idle segments back.
+  void catch_up();
+  /// What it has from the driver, as it asked for it.
+  uint64_t reserved() const;
+
+ private:
+  struct Block {
+    uint64_t bytes = 0;  // 0: left out
+    uint64_t address = 0;
+    ArenaModel::Piece piece = 0;
+    bool own = false, small = false;
+  };
+  using Step = ArenaRequests::Step;
+
+  const Step* next(bool gives);
+  uint64_t asked_for(const Step& step, double factor) const;
+  void place(const Step& step, uint64_t bytes, Block& block);
+
+  const ArenaRequests& history_;
+  const Rules rules_;
+  const Asked asked_;
+  std::unique_ptr<ArenaModel> model_;
+  GrowingRange small_{2u << 20}, large_{20u << 20};  // expandable segments alone
+  std::vector<Block> blocks_;
+  size_t at_ = 0;
+  bool as_recorded_ = true;  // each segment so far was taken by the same request
+  uint64_t above_ = UINT64_C(1) << 62;
+};
+
+}  // namespace gpupeak::collector

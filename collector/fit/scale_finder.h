@@ -1,0 +1,46 @@
+// How many times as large a change makes a block: by the functions of its stack, its site's title,
+// its tag and its phases.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "collector/analyze/profile.h"
+#include "collector/summary/what_if.h"
+
+namespace gpupeak::collector {
+
+class ScaleFinder {
+ public:
+  /// Both must outlive this.
+  ScaleFinder(Profile& profile, const std::vector<Changes::Scale>& scales)
+      : profile_(profile), scales_(scales), matched_(scales.size()) {}
+
+  /// Of a block of the driver or of malloc.
+  double of_group(GroupId group);
+  /// Of a block that an arena handed out; index of ArenaTable::holders().
+  double of_holder(size_t holder);
+  /// A block of it was allocated.
+  void note_group(GroupId group) { note(by_group_.at(group)); }
+  void note_holder(size_t holder) { note(by_holder_.at(holder)); }
+  /// Blocks that each pattern has matched.
+  const std::vector<uint64_t>& matched() const { return matched_; }
+
+ private:
+  struct Found {
+    double factor = 1;
+    std::vector<bool> by;  // of scales_
+  };
+  Found find(uint32_t stack, PhaseId phase, const std::vector<std::string>& names);
+  void note(const Found& found);
+
+  Profile& profile_;
+  const std::vector<Changes::Scale>& scales_;
+  std::vector<uint64_t> matched_;
+  std::unordered_map<GroupId, Found> by_group_;
+  std::unordered_map<size_t, Found> by_holder_;
+};
+
+}  // namespace gpupeak::collector

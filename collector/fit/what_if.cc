@@ -1,0 +1,594 @@
+#include "collector/fit/what_if.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "collector/fit/arena_forecast.h"
+#include "collector/fit/arena_rules.h"
+#include "collector/fit/need_watch.h"
+#include "collector/fit/scale_finder.h"
+#include "collector/log/kinds.h"
+#include "collector/summary/arena_text.h"
+#include "collector/summary/run_text.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+#include "collector/text/scope_key.h"
+
+namespace gpupeak::collector {
+namespace {
+
+using What = ArenaTable::What;
+
+/// Of what the log leaves open, each course has another answer: the least, the most, and a mix.
+constexpr size_t kCourses = 3;
+constexpr size_t kLow = 0, kHigh = 1;
+constexpr int32_t kHost = -1;
+
+uint64_t times(uint64_t bytes, double factor) {
+  return factor == 1 ? bytes
+                     : static_cast<uint64_t>(std::floor(static_cast<double>(bytes) * factor));
+}
+
+/// What may have been asked for of a block: an arena gives a whole piece where the rest is not
+/// worth to be split off, and with a change it may find a smaller one.
+uint64_t least_asked(std::string_view arena, uint64_t bytes) {
+  constexpr uint64_t kTorchRest = 1u << 20, kBfcRest = 128u << 20;
+  if (arena == "PyTorch") return bytes > kTorchRest ? bytes - kTorchRest : bytes;
+  if (arena.starts_with("ONNX Runtime") || arena.starts_with("XLA"))
+    return bytes - std::min(bytes / 2, kBfcRest);
+  return bytes;
+}
+
+/// What is known of a log's arenas before the change.
+struct Arenas {
+  std::unordered_set<uint64_t> shared_out;
+  std::map<int32_t, const ArenaRequests*> histories;  ///< that repeat, by device
+  std::map<int32_t, std::string> why_not;             ///< of those that do not
+  std::vector<bool> in_advance;                       ///< by row
+};
+
+/// Goes through a log with a change.
+class WhatIfWatch : public ReplayObserver {
+ public:
+  WhatIfWatch(Profile& profile, const Changes& changes, const Arenas& arenas)
+      : profile_(profile), changes_(changes), arenas_(arenas), scales_(profile, changes.scales) {}
+
+  void on_step(std::span<const PeakFinder::Change> step) override {
+    if (changes_.scales.empty()) return;
+    for (const PeakFinder::Change& part : step) {
+      const SiteContext& context = replay().sites().context_of(part.group);
+      if (is_device_kind(context.kind) || !counts_into_sum(context.kind)) continue;
+      const double factor = scales_.of_group(part.group);
+      if (part.allocates) scales_.note_group(part.group);
+      const uint64_t bytes = times(static_cast<uint64_t>(std::abs(part.bytes)), factor);
+      change_all(group_of(kHost, Row::kOutside, part.group),
+                 part.bytes < 0 ? -static_cast<int64_t>(bytes) : static_cast<int64_t>(bytes),
+                 factor == 0 ? int16_t{0} : part.count);
+    }
+  }
+
+  void on_block_alloc(const DeviceBlock& block) override { count(block, +1); }
+  void on_block_free(const DeviceBlock& block) override {
+    count(block, -1);
+    if (arenas_.shared_out.contains(block.alloc.id)) {
+      for (auto& [row, arena] : rows_) arena.catch_up();
+    }
+  }
+
+  /// Told before the arena's own event.
+  void on_arena_block(const ArenaBlockChange& change) override {
+    const ArenaTable::Holder& holder = replay().arenas().holders()[change.group];
+    const ArenaTable::Arena& info = replay().arenas().arenas()[holder.arena];
+    // What lies in no segment, and what an arena cut out of the program's own block.
+    if (info.place < 0 || change.alone || info.largest_capacity_bytes > 0) return;
+    Row& row = row_of(holder.arena);
+    last_holder_ = change.group;
+    if (row.is_forecast()) {
+      if (!change.in_use) drop(row, change.address);
+      return;
+    }
+    const double factor = scales_.of_holder(change.group);
+    if (change.in_use) scales_.note_holder(change.group);
+    if (factor != 1) row.is_touched = true;
+    if (factor > 1) row.grows = true;
+    if (change.in_use) {
+      const uint64_t bytes = times(change.bytes, factor);
+      std::array<uint64_t, kCourses> all;
+      all.fill(bytes);
+      all[kLow] = times(least_asked(replay().name(info.name), change.bytes), factor);
+      hold(row, change.address, change.group, all);
+    } else {
+      drop(row, change.address);
+    }
+  }
+  void on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/) override {
+    Row* const row = forecast_of(alloc.arena);
+    if (row == nullptr) return;
+    const double factor = scales_.of_holder(last_holder_);
+    scales_.note_holder(last_holder_);
+    std::array<uint64_t, kCourses> bytes{};
+    for (size_t course = 0; course < kCourses; ++course)
+      bytes[course] = row->forecasts[course].give(factor);
+    hold(*row, alloc.address, last_holder_, bytes);
+  }
+  void on_arena_free(const ArenaFreeEvent& free) override {
+    Row* const row = forecast_of(free.arena);
+    if (row == nullptr) return;
+    for (ArenaForecast& forecast : row->forecasts) forecast.take();
+    is_changed_ = true;
+  }
+
+  void after(const Event& event) override {
+    if (!is_changed_ && changed_[kLow].empty()) return;
+    is_changed_ = false;
+    for (auto& [number, row] : rows_) set_idle(number, row);
+    for (auto& [device, bytes] : segments_) set_unclaimed(device, bytes);
+    for (size_t course = 0; course < kCourses; ++course) {
+      if (!changed_[course].empty()) peaks_[course].apply(changed_[course], event.ticks);
+      changed_[course].clear();
+    }
+  }
+
+  void finish() {
+    for (PeakFinder& peaks : peaks_) peaks.finish();
+  }
+
+  WhatIfSum sum_of(int32_t device, size_t top) const {
+    WhatIfSum sum;
+    sum.device = device;
+    const auto scope = scopes_.find(device);
+    if (scope == scopes_.end()) {
+      sum.most_bytes = 0;
+      return sum;
+    }
+    size_t low = 0, high = 0;
+    for (size_t course = 1; course < kCourses; ++course) {
+      const uint64_t peak = peaks_[course].scope(scope->second).peak;
+      if (peak < peaks_[low].scope(scope->second).peak) low = course;
+      if (peak > peaks_[high].scope(scope->second).peak) high = course;
+    }
+    sum.least_bytes = peaks_[low].scope(scope->second).peak;
+    const PeakFinder::Scope& most = peaks_[high].scope(scope->second);
+    sum.most_bytes = most.peak;
+    sum.time_ns = profile_.to_ns(most.peak_ticks);
+    bool bounded = true;
+    for (const auto& [number, row] : rows_) {
+      if (replay_arena(number).place != device || row.is_forecast()) continue;
+      if (row.grows || is_without_advance(number)) bounded = false;
+    }
+    if (!bounded) sum.most_bytes.reset();
+    add_holders(bounded ? high : low, scope->second, top, sum);
+    if (!bounded) sum.time_ns = profile_.to_ns(peaks_[low].scope(scope->second).peak_ticks);
+    return sum;
+  }
+  bool is_touched_without_forecast(int32_t device) const {
+    return std::any_of(rows_.begin(), rows_.end(), [&](const auto& entry) {
+      return replay_arena(entry.first).place == device && !entry.second.is_forecast() &&
+             (entry.second.is_touched || is_without_advance(entry.first));
+    });
+  }
+  const std::vector<uint64_t>& matched() const { return scales_.matched(); }
+
+ private:
+  struct Row {
+    enum What : uint8_t { kOutside, kInUse, kIdle, kUnclaimed };
+    struct Block {
+      size_t holder;
+      std::array<uint64_t, kCourses> bytes;
+    };
+    std::vector<ArenaForecast> forecasts;  // empty: by the log's own figures
+    std::unordered_map<uint64_t, Block> blocks;
+    std::array<uint64_t, kCourses> in_use{}, idle{};
+    bool is_touched = false, grows = false;
+
+    bool is_forecast() const { return !forecasts.empty(); }
+    void catch_up() {
+      for (ArenaForecast& forecast : forecasts) forecast.catch_up();
+    }
+  };
+  struct Key {
+    int32_t device;
+    Row::What what;
+    uint64_t number;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  const ArenaTable::Arena& replay_arena(size_t row) const {
+    return profile_.replay().arenas().arenas()[row];
+  }
+  bool is_without_advance(size_t row) const {
+    return changes_.no_preallocation && row < arenas_.in_advance.size() && arenas_.in_advance[row];
+  }
+
+  Row& row_of(size_t number) {
+    const auto [entry, is_new] = rows_.try_emplace(number);
+    if (!is_new) return entry->second;
+    const auto history = arenas_.histories.find(replay_arena(number).place);
+    if (history == arenas_.histories.end() || is_without_advance(number)) return entry->second;
+    using Rules = ArenaForecast::Rules;
+    using Asked = ArenaForecast::Asked;
+    const std::string_view name = profile_.replay().name(replay_arena(number).name);
+    Rules rules = Rules::kAsRecorded;
+    if (changes_.expandable_segments && name == "PyTorch") rules = Rules::kExpandableSegments;
+    if (changes_.same_as_requested && name.starts_with("ONNX Runtime"))
+      rules = Rules::kSameAsRequested;
+    // What is unmapped in the middle of a range may be mapped again there, or behind it.
+    if (rules == Rules::kExpandableSegments && gives_back(*history->second)) {
+      entry->second.is_touched = true;
+      return entry->second;
+    }
+    for (const Asked asked : {Asked::kLeast, Asked::kMost, Asked::kMixed})
+      entry->second.forecasts.emplace_back(*history->second, rules, asked);
+    return entry->second;
+  }
+  static bool gives_back(const ArenaRequests& history) {
+    return std::any_of(history.steps().begin(), history.steps().end(),
+                       [](const auto& step) { return step.what == ArenaRequests::What::kEmpty; });
+  }
+  Row* forecast_of(uint64_t arena) {
+    const int32_t place = replay().arenas().place_of(arena);
+    if (!arenas_.histories.contains(place)) return nullptr;
+    const size_t number = replay().arenas().holders()[last_holder_].arena;
+    const auto row = rows_.find(number);
+    return row != rows_.end() && row->second.is_forecast() ? &row->second : nullptr;
+  }
+
+  GroupId group_of(int32_t device, Row::What what, uint64_t number) {
+    const auto [scope, is_new_scope] = scopes_.try_emplace(device);
+    if (is_new_scope) {
+      for (PeakFinder& peaks : peaks_) scope->second = peaks.add_scope();
+    }
+    const auto [group, is_new] = groups_.try_emplace({device, what, number});
+    if (is_new) {
+      for (PeakFinder& peaks : peaks_) group->second = peaks.add_group(std::array{scope->second});
+      keys_.push_back({device, what, number});
+    }
+    return group->second;
+  }
+  void change(size_t course, GroupId group, int64_t bytes, int16_t count) {
+    if (bytes == 0 && count == 0) return;
+    changed_[course].push_back({group, bytes, count, count > 0});
+  }
+  void change_all(GroupId group, int64_t bytes, int16_t count) {
+    for (size_t course = 0; course < kCourses; ++course) change(course, group, bytes, count);
+  }
+
+  void count(const DeviceBlock& block, int sign) {
+    const SiteContext& context = replay().sites().context_of(block.group);
+    if (!is_device_kind(context.kind) || context.device < 0 || !counts_into_sum(context.kind))
+      return;
+    const auto bytes = static_cast<int64_t>(block.alloc.bytes);
+    if (arenas_.shared_out.contains(block.alloc.id)) {
+      segments_[context.device] += static_cast<uint64_t>(sign * bytes);
+      is_changed_ = true;
+      return;
+    }
+    const double factor = scales_.of_group(block.group);
+    if (sign > 0) scales_.note_group(block.group);
+    if (factor == 0) return;
+    change_all(group_of(context.device, Row::kOutside, block.group),
+               sign * static_cast<int64_t>(times(block.alloc.bytes, factor)),
+               static_cast<int16_t>(sign));
+  }
+
+  void hold(Row& row, uint64_t address, size_t holder,
+            const std::array<uint64_t, kCourses>& bytes) {
+    row.blocks.insert_or_assign(address, typename Row::Block{holder, bytes});
+    const int32_t device = place_of(holder);
+    const GroupId group = group_of(device, Row::kInUse, holder);
+    for (size_t course = 0; course < kCourses; ++course) {
+      row.in_use[course] += bytes[course];
+      change(course, group, static_cast<int64_t>(bytes[course]), bytes[course] > 0);
+    }
+  }
+  void drop(Row& row, uint64_t address) {
+    const auto block = row.blocks.find(address);
+    if (block == row.blocks.end()) return;
+    const GroupId group =
+        group_of(place_of(block->second.holder), Row::kInUse, block->second.holder);
+    for (size_t course = 0; course < kCourses; ++course) {
+      const uint64_t bytes = block->second.bytes[course];
+      row.in_use[course] -= bytes;
+      change(course, group, -static_cast<int64_t>(bytes), bytes > 0 ? int16_t{-1} : int16_t{0});
+    }
+    row.blocks.erase(block);
+    is_changed_ = true;
+  }
+  int32_t place_of(size_t holder) const {
+    return replay().arenas().arenas()[replay().arenas().holders()[holder].arena].place;
+  }
+
+  uint64_t idle_of(size_t number, const Row& row, size_t course) const {
+    uint64_t reserved = 0;
+    if (row.is_forecast()) {
+      reserved = row.forecasts[course].reserved();
+    } else if (!(row.is_touched || is_without_advance(number)) || course == kHigh) {
+      reserved = replay().arenas().level(number).reserved;
+    }
+    return reserved - std::min(reserved, row.in_use[course]);
+  }
+  void set_idle(size_t number, Row& row) {
+    const int32_t device = replay_arena(number).place;
+    for (size_t course = 0; course < kCourses; ++course) {
+      const uint64_t idle = idle_of(number, row, course);
+      if (idle == row.idle[course]) continue;
+      change(course, group_of(device, Row::kIdle, number),
+             static_cast<int64_t>(idle) - static_cast<int64_t>(row.idle[course]), 0);
+      row.idle[course] = idle;
+    }
+  }
+  /// Segments that no arena has handed a part of out yet: as idle as the rest of an arena.
+  void set_unclaimed(int32_t device, uint64_t segments) {
+    uint64_t claimed = 0;
+    bool by_the_log = true;
+    const ArenaTable& table = replay().arenas();
+    for (size_t number = 0; number < table.arenas().size(); ++number) {
+      const ArenaTable::Arena& arena = table.arenas()[number];
+      if (arena.place != device || arena.largest_capacity_bytes > 0) continue;
+      claimed += table.level(number).reserved;
+      const auto row = rows_.find(number);
+      by_the_log = by_the_log &&
+                   (row == rows_.end() || !(row->second.is_forecast() || row->second.is_touched));
+    }
+    const uint64_t now = by_the_log ? segments - std::min(segments, claimed) : 0;
+    uint64_t& before = unclaimed_[device];
+    if (now == before) return;
+    change_all(group_of(device, Row::kUnclaimed, 0),
+               static_cast<int64_t>(now) - static_cast<int64_t>(before), 0);
+    before = now;
+  }
+
+  std::string title_of(const Key& key) const {
+    switch (key.what) {
+      case Row::kOutside:
+        return profile_.sites().holder({static_cast<GroupId>(key.number), 0, 0}, false).title;
+      case Row::kInUse:
+        return arena_title(key.number);
+      case Row::kIdle:
+        return "idle in " +
+               profile_.definitions().shown(profile_.replay().name(replay_arena(key.number).name)) +
+               "'s pool";
+      case Row::kUnclaimed:
+        break;
+    }
+    return "idle in pools";
+  }
+  std::string arena_title(size_t holder) const {
+    const ArenaTable::Holder& of = profile_.replay().arenas().holders()[holder];
+    return of.name != 0 ? profile_.definitions().shown(profile_.replay().name(of.name))
+                        : profile_.titles().title(of.stack);
+  }
+  void add_holders(size_t course, ScopeId scope, size_t top, WhatIfSum& sum) const {
+    std::map<std::string, WhatIfSum::Holder> by_title;
+    for (GroupId group = 0; group < keys_.size(); ++group) {
+      const PeakFinder::AtPeak held = peaks_[course].at_peak(group, scope);
+      if (held.bytes == 0) continue;
+      std::string title = title_of(keys_[group]);
+      WhatIfSum::Holder& row = by_title[title];
+      row.title = std::move(title);
+      row.bytes += held.bytes;
+      row.count += held.count;
+    }
+    for (auto& [title, row] : by_title) sum.holders.push_back(std::move(row));
+    std::stable_sort(sum.holders.begin(), sum.holders.end(),
+                     [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    for (; sum.holders.size() > top; sum.holders.pop_back())
+      sum.other_bytes += sum.holders.back().bytes;
+  }
+
+  Profile& profile_;
+  const Changes& changes_;
+  const Arenas& arenas_;
+  ScaleFinder scales_;
+  std::array<PeakFinder, kCourses> peaks_;
+  std::array<std::vector<PeakFinder::Change>, kCourses> changed_;
+  std::map<int32_t, ScopeId> scopes_;
+  std::map<Key, GroupId> groups_;
+  std::vector<Key> keys_;       // by group
+  std::map<size_t, Row> rows_;  // of arenas
+  std::map<int32_t, uint64_t> segments_, unclaimed_;
+  size_t last_holder_ = 0;
+  bool is_changed_ = false;
+};
+
+bool is_torch_pool(const ArenaSummary& arena) {
+  return arena.device.has_value() && arena.name == "PyTorch";
+}
+bool is_ort_arena(const ArenaSummary& arena) {
+  return arena.device.has_value() && arena.name.starts_with("ONNX Runtime");
+}
+bool took_in_advance(const ArenaSummary& arena) {
+  return arena.device.has_value() && was_taken_in_advance(arena);
+}
+
+/// A setting of an arena that the log does not have is a mistake.
+void require_arenas(const Summary& summary, const Changes& changes) {
+  const auto require = [&](bool is_asked, bool (*is)(const ArenaSummary&), const char* text) {
+    if (is_asked && std::none_of(summary.arenas.begin(), summary.arenas.end(), is))
+      throw UsageError(text);
+  };
+  require(changes.expandable_segments, is_torch_pool,
+          "--expandable-segments: the log has no pool of PyTorch's on a GPU");
+  require(changes.same_as_requested, is_ort_arena,
+          "--arena same-as-requested: the log has no arena of ONNX Runtime's on a GPU");
+  require(changes.no_preallocation, took_in_advance,
+          "--no-preallocation: the log has no pool that took its memory in advance");
+}
+
+const Peak* largest_device_peak(const Summary& summary) {
+  const Peak* largest = nullptr;
+  for (const DeviceSummary& device : summary.devices) {
+    const Peak* peak = summary.find_peak(ScopeKey::device(device.ordinal).text());
+    if (peak != nullptr && (largest == nullptr || peak->bytes > largest->bytes)) largest = peak;
+  }
+  return largest;
+}
+
+void add_used(const DeviceSummary& device, WhatIfSum& sum) {
+  if (!device.ledger || !sum.is_exact()) return;
+  const LedgerView& view = device.ledger->at_peak;
+  if (view.tracked_bytes != sum.before_bytes) return;
+  sum.used_before_bytes = view.used_bytes;
+  sum.used_bytes = view.used_bytes - sum.before_bytes + sum.least_bytes;
+}
+
+/// A log, and what is known of it before any change.
+class Before {
+ public:
+  Before(const std::string& path, const Options& options, const Progress& progress)
+      : options_(options),
+        progress_(progress),
+        watch_(std::make_unique<NeedWatch>()),
+        profile_(path, progress, watch_.get(), options.reading) {
+    arenas_.shared_out = profile_.replay().arenas().shared_out();
+    if (!arenas_.shared_out.empty()) {
+      watch_ = std::make_unique<NeedWatch>(arenas_.shared_out, rules_of(profile_.replay()));
+      profile_.replay_again(*watch_, progress);
+      watch_->finish();
+    }
+    summary_ = summarize(profile_, options);
+    find_histories();
+    find_advances();
+  }
+
+  const Summary& summary() const { return summary_; }
+
+  WhatIf with(const Changes& changes) {
+    require_arenas(summary_, changes);
+    WhatIf result;
+    result.changes = changes;
+    WhatIfWatch changed(profile_, changes, arenas_);
+    profile_.replay_again(changed, progress_);
+    changed.finish();
+    result.matched = changed.matched();
+    for (const DeviceSummary& device : summary_.devices) {
+      const Peak* peak = summary_.find_peak(ScopeKey::device(device.ordinal).text());
+      if (!was_used(device) || peak == nullptr) continue;
+      WhatIfSum sum = sum_of(changed, device.ordinal, *peak);
+      sum.name = device.name;
+      add_used(device, sum);
+      add_note(changed, sum);
+      result.sums.push_back(std::move(sum));
+    }
+    const Peak* host = summary_.find_peak(ScopeKey::host().text());
+    const bool is_whole = !summary_.quality.heap_not_read &&
+                          summary_.quality.heap_sample_bytes == 0 &&
+                          options_.reading.heap == HeapReading::kAll && !changes.scales.empty();
+    if (is_whole && host != nullptr) result.sums.push_back(sum_of(changed, kHost, *host));
+    return result;
+  }
+
+ private:
+  void find_histories() {
+    for (const DeviceSummary& device : summary_.devices) {
+      const ArenaRequests* const history = watch_->arena(device.ordinal);
+      if (history == nullptr) continue;
+      if (history->why_not().empty()) {
+        arenas_.histories[device.ordinal] = history;
+      } else {
+        arenas_.why_not[device.ordinal] = history->why_not();
+      }
+    }
+  }
+  void find_advances() {
+    for (const ArenaTable::Arena& info : profile_.replay().arenas().arenas()) {
+      const std::string name = profile_.definitions().shown(profile_.replay().name(info.name));
+      arenas_.in_advance.push_back(std::any_of(
+          summary_.arenas.begin(), summary_.arenas.end(), [&](const ArenaSummary& arena) {
+            return arena.name == name && arena.device == info.place && was_taken_in_advance(arena);
+          }));
+    }
+  }
+  WhatIfSum sum_of(const WhatIfWatch& changed, int32_t device, const Peak& peak) const {
+    WhatIfSum sum = changed.sum_of(device, options_.top);
+    sum.before_bytes = peak.bytes;
+    sum.before_time_ns = peak.time_ns;
+    return sum;
+  }
+  void add_note(const WhatIfWatch& changed, WhatIfSum& sum) const {
+    if (!changed.is_touched_without_forecast(sum.device)) return;
+    const auto why = arenas_.why_not.find(sum.device);
+    sum.notes.push_back(fmt::format(
+        "its pool is bounded by what is in use of it{}{}",
+        sum.most_bytes ? " and what it had reserved" : "",
+        why != arenas_.why_not.end() ? ": " + why->second : ", since its rules are not known"));
+  }
+
+  const Options& options_;
+  const Progress& progress_;
+  std::unique_ptr<NeedWatch> watch_;
+  Profile profile_;
+  Summary summary_;
+  Arenas arenas_;
+};
+
+bool has(const Summary& summary, bool (*is)(const ArenaSummary&)) {
+  return std::any_of(summary.arenas.begin(), summary.arenas.end(), is);
+}
+
+uint64_t gain(const WhatIf& what_if) {
+  const WhatIfSum& sum = what_if.sums.front();
+  const uint64_t after = sum.most_bytes.value_or(sum.least_bytes);
+  return sum.before_bytes - std::min(sum.before_bytes, after);
+}
+
+}  // namespace
+
+WhatIf what_if(const std::string& path, const Changes& changes, const Options& options,
+               const Progress& progress) {
+  Options reading = options;
+  if (changes.scales.empty()) reading.reading.heap = HeapReading::kNone;
+  Before before(path, reading, progress);
+  WhatIf result = before.with(changes);
+  for (size_t i = 0; i < result.matched.size(); ++i) {
+    if (result.matched[i] > 0) continue;
+    throw UsageError(fmt::format("'{}' matches no block's function, site, tag or phase",
+                                 escape(changes.scales[i].pattern)));
+  }
+  return result;
+}
+
+std::vector<WhatIf> what_would_lower(const std::string& path, const Options& options,
+                                     const Progress& progress) {
+  constexpr size_t kMostSites = 4;
+  constexpr uint64_t kWorthALine = 100;  // a hundredth of the peak
+  Options reading = options;
+  reading.reading.heap = HeapReading::kNone;
+  Before before(path, reading, progress);
+  const Summary& summary = before.summary();
+  std::vector<Changes> all;
+  if (has(summary, is_torch_pool)) all.emplace_back().expandable_segments = true;
+  if (has(summary, is_ort_arena)) all.emplace_back().same_as_requested = true;
+  if (has(summary, took_in_advance)) all.emplace_back().no_preallocation = true;
+  const Peak* const peak = largest_device_peak(summary);
+  for (const Holder& holder : peak == nullptr ? std::vector<Holder>{} : peak->holders) {
+    if (holder.title.starts_with("idle in ") || all.size() >= kMostSites + 3) continue;
+    if (holder.title.find_first_of("*?") == std::string::npos)
+      all.emplace_back().scales.push_back({holder.title, 0});
+  }
+  std::vector<WhatIf> results;
+  for (const Changes& changes : all) {
+    WhatIf result = before.with(changes);
+    std::erase_if(result.sums, [&](const WhatIfSum& sum) {
+      return peak == nullptr || ScopeKey::device(sum.device).text() != peak->scope;
+    });
+    if (!result.sums.empty() && gain(result) > peak->bytes / kWorthALine)
+      results.push_back(std::move(result));
+  }
+  // What can be set comes before what would have to be written.
+  std::stable_sort(results.begin(), results.end(), [](const WhatIf& a, const WhatIf& b) {
+    return std::pair(a.changes.changes_arenas(), gain(a)) >
+           std::pair(b.changes.changes_arenas(), gain(b));
+  });
+  return results;
+}
+
+}  // namespace gpupeak::collector

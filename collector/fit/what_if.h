@@ -1,0 +1,31 @@
+// What a run's memory would have been with a change. A log is replayed once more: blocks of the
+// driver and of malloc have their changed sizes, which is exact; arenas of which the rules are
+// known and repeated the log's addresses (arena_requests.h) are asked by these rules again; of
+// others only bounds are known.
+//
+//   arena                        reserved at least        reserved at most
+//   no change touches it         as recorded              as recorded
+//   its rules repeat the log     least of the forecasts   most of the forecasts
+//   else                         what is in use of it     as recorded, if no block grows
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "collector/analyze/analyze.h"
+#include "collector/summary/what_if.h"
+
+namespace gpupeak::collector {
+
+/// Throws LogError where there is nothing to be read, UsageError for a pattern that no block
+/// matches and for a setting of an arena that the log has not. `options.top`: holders of each sum.
+WhatIf what_if(const std::string& path, const Changes& changes, const Options& options,
+               const Progress& progress = {});
+
+/// Of the device with the largest peak: each setting of its pools that could lower it, and each of
+/// its largest sites left out, which is what freeing it before the peak would gain. Those that gain
+/// a hundredth or more: settings first, the most first; one sum each.
+std::vector<WhatIf> what_would_lower(const std::string& path, const Options& options,
+                                     const Progress& progress = {});
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,31 @@
+// The process of a log: whether it runs still. By its header alone, so that it can be asked often.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "collector/log/log_head.h"
+
+namespace gpupeak::collector {
+
+enum class LogState {
+  kRunning,
+  kEnded,
+  kKilled,     ///< gone without an end
+  kElsewhere,  ///< without an end so far, on another machine or in another container
+};
+inline constexpr const char* kLogStates[] = {"running", "ended", "killed", "elsewhere"};
+
+LogState state_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters);
+inline LogState state_of(const LogHead& head) {
+  return state_of(head.header, head.counters);
+}
+
+/// Since boot, in clock ticks, as a log's header has it; 0 if there is no such process. `folder`:
+/// /proc/PID.
+uint64_t process_start_time(const std::string& folder);
+
+/// Whether a process runs as this log's, or may run where its process id means nothing here.
+bool may_be_running(const gpupeak_file_header& header, const gpupeak_counters_page& counters);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,109 @@
+// In which context memory is allocated: by which thread, in which phase, for which tag.
+// Follows the threads of a log by its phases, ranges and tags, and by the rules that its
+// stacks match, and by the nodes of ONNX Runtime's profiles. Replay tells it of every event; heap
+// and device ask it when a block is made.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "collector/log/event.h"
+#include "collector/log/log_reader.h"
+#include "collector/replay/live_memory.h"
+#include "collector/replay/name_table.h"
+#include "collector/replay/node_phases.h"
+#include "collector/replay/phase_tree.h"
+#include "collector/replay/troubles.h"
+#include "collector/rules/stack_rules.h"
+
+namespace gpupeak::collector {
+
+class AllocationContext {
+ public:
+  AllocationContext(const LogReader& log, LiveMemory& live, ReplayTroubles& troubles,
+                    ReplayObserver* observer);
+  /// Before the first event: the phases of rules as well. `rules` must outlive this.
+  void use_rules(const StackPhases& rules);
+  bool has_rules() const { return rules_ != nullptr; }
+
+  /// With rules, around each event of a slot that is not the one of the event before.
+  bool turns_to(uint32_t slot) const { return slot != active_slot_; }
+  void turn_to(uint32_t slot, uint64_t last_ticks);
+  void wake(uint32_t slot) { phases_.wake(slot); }
+
+  /// Before all that an event does: the nodes of profiles that began or ended until then.
+  void pass_nodes(uint64_t ticks) {
+    if (ticks >= nodes_.next_ticks()) [[unlikely]]
+      change_nodes(ticks);
+  }
+  /// Before all that an event does: whether its slot has another thread now.
+  /// A chunk that a vforked child began does not know.
+  bool changes_thread(const Event& event) const {
+    return threads_[event.slot].tid != event.tid && event.tid != 0;
+  }
+  void change_thread(const Event& event);
+  /// Which phase the thread is in by its stack. Before all that an event with a stack does.
+  void enter_rule(const Event& event, uint32_t stack) {
+    if (rules_ != nullptr) [[unlikely]]
+      change_rule(event, stack);
+  }
+  void push(const PhasePushEvent& phase, const Event& event);
+  void pop(const PhasePopEvent& phase, const Event& event);
+  void begin_range(const RangeBeginEvent& range, uint64_t ticks);
+  void end_range(const RangeEndEvent& range, uint64_t ticks);
+  void push_tag(const TagPushEvent& tag, uint32_t slot);
+  /// One without a push says nothing: the push may have been lost.
+  void pop_tag(uint32_t slot);
+  void finish(uint64_t ticks) {
+    pass_nodes(ticks);
+    phases_.finish(live_.moment(ticks));
+  }
+
+  /// Of memory that this event makes.
+  SiteContext context(const Event& event, uint8_t kind, int32_t device = -1,
+                      uint32_t api = 0) const;
+  /// Another number whenever a thread's context may be another one.
+  uint64_t version() const { return version_; }
+  /// 0 instead of a stack that the log does not define.
+  uint32_t defined_stack(uint32_t stack) {
+    if (stack < stack_count_) [[likely]]
+      return stack;
+    ++troubles_.undefined_stacks;
+    return 0;
+  }
+
+  const PhaseTree& phases() const { return phases_; }
+  void watch(InstanceWatcher& watcher) { phases_.watch(watcher); }
+  const NodePhases& nodes() const { return nodes_; }
+  NameTable& names() { return names_; }
+  const NameTable& names() const { return names_; }
+  uint32_t thread_of(uint32_t slot) const { return threads_[slot].tid; }
+
+ private:
+  struct Thread {
+    uint32_t tid = 0;
+    uint32_t rule = kNoRule;      // of its last stack that told
+    bool rule_by_python = false;  // that rule is by a frame of Python's
+    uint64_t rule_valid_for = 0;  // version_ when it was told
+    std::vector<uint32_t> tags;   // name ids, the innermost last
+  };
+
+  [[gnu::noinline]] void change_nodes(uint64_t ticks);
+  [[gnu::noinline]] void change_rule(const Event& event, uint32_t stack);
+
+  LiveMemory& live_;
+  ReplayTroubles& troubles_;
+  const size_t stack_count_;
+  NameTable names_;
+  PhaseTree phases_;
+  NodePhases nodes_;
+  std::vector<Thread> threads_;  // by slot
+  const StackPhases* rules_ = nullptr;
+  std::vector<uint32_t> rule_names_;   // by rule: name ids
+  uint32_t active_slot_ = UINT32_MAX;  // whose event was the last, with rules
+  uint64_t version_ = 1;
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,465 @@
+#include "collector/run/analyze_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "collector/analyze/kept_summary.h"
+#include "collector/analyze/load_summary.h"
+#include "collector/analyze/quality.h"
+#include "collector/log/log_process.h"
+#include "collector/log/log_reader.h"
+#include "collector/merge/merge.h"
+#include "collector/merge/nodes.h"
+#include "collector/merge/read_process.h"
+#include "collector/run/outside_look.h"
+#include "collector/run/run_figures.h"
+#include "collector/summary/run_text.h"
+#include "collector/symbols/module_cache.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+
+namespace gpupeak::collector {
+namespace {
+
+bool uses_gpu(const RunLog& log) {
+  const gpupeak_counters_page& page = log.head.counters;
+  const uint32_t devices = std::min<uint32_t>(page.device_count, GPUPEAK_LOG_MAX_DEVICES);
+  return std::any_of(page.device, page.device + devices,
+                     [](const auto& device) { return device.total.peak > 0; });
+}
+
+std::optional<uint64_t> unless_zero(uint64_t value) {
+  return value == 0 ? std::nullopt : std::optional(value);
+}
+
+/// A process of which no more is known than what stands at its log's front.
+ProcessRecord counted_process(const RunLog& log, const Sanitizer& sanitizer) {
+  const gpupeak_file_header& header = log.head.header;
+  const LogReader reader(log.path, sanitizer);
+  ProcessRecord record;
+  record.id = header.cookie;
+  record.log_path = sanitizer.text(log.path);
+  for (const auto& [key, value] : reader.definitions().facts()) {
+    if (key == "arg") record.run.command.push_back(reader.definitions().shown(value));
+  }
+  record.run.host = reader.definitions().shown(reader.definitions().fact("host"));
+  record.run.pid = header.pid;
+  record.run.ppid = header.ppid;
+  if (header.rank >= 0) record.run.rank = header.rank;
+  record.run.end = run_end(log.head.counters);
+  const std::string_view boot = reader.definitions().fact("boot");
+  record.boot = sanitizer.is_confidential() ? sanitizer.id(boot) : escape(boot);
+  record.process_start_time = header.process_start_time;
+  record.start_realtime_ns = header.start_realtime_ns;
+  record.start_monotonic_ns = record.last_ns = header.start_monotonic_ns;
+  const gpupeak_counters_page& page = log.head.counters;
+  record.end_ns = page.ended != 0 ? page.end_monotonic_ns : page.exit_monotonic_ns;
+  record.quality.exact = page.dropped_events == 0;
+  record.quality.dropped_events = page.dropped_events;
+  record.quality.log_complete = page.ended != 0 || page.exit_kind == GPUPEAK_EXIT_CODE;
+  if (!record.quality.log_complete) {
+    record.quality.log_end = page.exit_kind == GPUPEAK_EXIT_SIGNAL      ? LogEnd::kKilled
+                             : state_of(log.head) == LogState::kRunning ? LogEnd::kRunning
+                                                                        : LogEnd::kUnknown;
+  }
+  return record;
+}
+
+class RunAnalysis {
+ public:
+  RunAnalysis(const RunLogs& run, const Options& options, RunDepth depth, const Progress& progress)
+      : run_(run), options_(options), progress_(progress), lead_(run.lead()) {
+    // The processes of a run load the same libraries: each is read once.
+    if (!options_.reading.search.cache)
+      options_.reading.search.cache = std::make_shared<ModuleCache>();
+    for (const RunLog& log : run.logs) gpu_processes_ += uses_gpu(log);
+    all_ = depth == RunDepth::kAll;
+    if (gpu_processes_ == 0) least_heap_read_ = least_heap_worth_reading();
+  }
+
+  Summary make() {
+    WholeRun whole;
+    whole.lost_logs = run_.lost;
+    if (run_.logs.size() == 1) {
+      lead_summary_ = kept_or_analyzed(run_.logs.front().path, options_, progress_);
+      if (!run_.record && run_.lost == 0) return std::move(lead_summary_);
+      note_gone(lead_summary_.quality);
+      add_outside_look(run_, run_.logs.front(), lead_summary_.metrics);
+      read_.emplace(run_.logs.front().head.header.cookie, facts_of(lead_summary_));
+      add_alone(whole);
+    } else {
+      std::vector<ProcessRecord> records = read_all();
+      const Merged merged = merge(std::move(records));
+      add_processes(merged, whole);
+      add_sums(merged, whole);
+    }
+    add_record(whole);
+    whole.log = options_.reading.sanitizer.text(run_.name);
+    order(whole);
+    if (all_) add_run_metrics(whole);
+    if (whole.has_several()) {  // no process's own stands for all
+      const bool seen = run_.record && run_.record->together;
+      whole.metrics["host.pss.peak_bytes"] =
+          seen ? std::optional(run_.record->together->pss_bytes) : std::nullopt;
+    }
+    lead_summary_.whole_run = std::move(whole);
+    lead_summary_.log_path = options_.reading.sanitizer.text(run_.name);
+    return std::move(lead_summary_);
+  }
+
+  std::vector<PhaseSummary> take_other_phases() { return std::move(other_phases_); }
+
+ private:
+  /// What a summary has beyond a ProcessRecord.
+  struct Facts {
+    Metrics metrics;
+    std::vector<DeviceSummary> devices;  ///< with their metrics alone
+    std::string holder;
+    uint64_t holder_bytes = 0;
+  };
+
+  static Facts facts_of(const Summary& summary) {
+    Facts facts;
+    facts.metrics = summary.metrics;
+    const Peak* most = nullptr;
+    for (const DeviceSummary& device : summary.devices) {
+      facts.devices.emplace_back().ordinal = device.ordinal;
+      facts.devices.back().uuid = device.uuid;
+      facts.devices.back().metrics = device.metrics;
+      const Peak* peak = summary.find_peak(fmt::format("device:{}", device.ordinal));
+      if (peak != nullptr && (most == nullptr || peak->bytes > most->bytes)) most = peak;
+    }
+    if (most == nullptr) most = summary.find_peak("host");
+    if (most != nullptr && !most->holders.empty()) {
+      facts.holder = most->holders.front().title;
+      facts.holder_bytes = most->holders.front().bytes;
+    }
+    return facts;
+  }
+
+  /// Of a run without a GPU: what the processes that hold the most hold at least.
+  uint64_t least_heap_worth_reading() const {
+    constexpr size_t kMost = 8;  // as many as the first screen has rows
+    std::vector<uint64_t> heaps;
+    for (const RunLog& log : run_.logs) heaps.push_back(log.head.counters.heap.peak);
+    std::sort(heaps.rbegin(), heaps.rend());
+    return std::max<uint64_t>(heaps[std::min(kMost, heaps.size()) - 1], 1);
+  }
+
+  /// Which processes are read, and which are told by what they counted.
+  bool is_read(const RunLog& log) const {
+    return all_ || (gpu_processes_ > 1 && uses_gpu(log)) ||
+           log.head.counters.heap.peak >= least_heap_read_;
+  }
+
+  std::vector<ProcessRecord> read_all() {
+    std::vector<ProcessRecord> records;
+    for (size_t i = 0; i < run_.logs.size(); ++i) {
+      const RunLog& log = run_.logs[i];
+      if (i == lead_) {
+        records.push_back(read_lead(log));
+        continue;
+      }
+      try {
+        records.push_back(is_read(log) ? read_other(log)
+                                       : counted_process(log, options_.reading.sanitizer));
+      } catch (const LogError&) {
+        ++lost_;
+        continue;
+      }
+      records.back().log_path = shown(log.path);
+    }
+    for (ProcessRecord& record : records) note_gone(record.quality);
+    note_gone(lead_summary_.quality);
+    return records;
+  }
+
+  /// A process that nobody saw end, of a run that has ended: it is gone, and what it wrote is whole,
+  /// since the kernel keeps a log's pages.
+  void note_gone(Quality& quality) const {
+    if (!run_.record || quality.log_complete || quality.log_end != LogEnd::kUnknown) return;
+    quality.log_complete = true;
+    quality.log_end = LogEnd::kInOrder;
+    for (Warning& warning : quality.warnings) {
+      if (warning.code == "GP002")
+        warning.message =
+            "nobody saw how the process ended (killed by another, or left by exec): its log is "
+            "whole up to its last event";
+    }
+  }
+
+  std::string shown(const std::string& path) const { return options_.reading.sanitizer.text(path); }
+
+  ProcessRecord read_lead(const RunLog& log) {
+    ProcessRecord record;
+    if (is_read(log)) {
+      record = read_process(log.path, options_, progress_, &lead_summary_);
+    } else {
+      lead_summary_ = kept_or_analyzed(log.path, options_, progress_);
+      record = counted_process(log, options_.reading.sanitizer);
+      record.quality = lead_summary_.quality;
+    }
+    add_outside_look(run_, log, lead_summary_.metrics);
+    read_.emplace(record.id, facts_of(lead_summary_));
+    return record;
+  }
+
+  ProcessRecord read_other(const RunLog& log) {
+    Options options = options_;
+    options.stacks = false;
+    options.process_ends = false;
+    Summary summary;
+    ProcessRecord record = read_process(log.path, options, progress_, &summary);
+    add_outside_look(run_, log, summary.metrics);
+    read_.emplace(record.id, facts_of(summary));
+    other_phases_.insert(other_phases_.end(), std::make_move_iterator(summary.phases.begin()),
+                         std::make_move_iterator(summary.phases.end()));
+    return record;
+  }
+
+  const RunLog& log_of(uint64_t id) const {
+    return *std::find_if(run_.logs.begin(), run_.logs.end(),
+                         [id](const RunLog& log) { return log.head.header.cookie == id; });
+  }
+
+  /// What every process has, however it was read.
+  WholeRun::Process process_of(const ProcessRecord& record, int64_t begin_ns) const {
+    const RunLog& log = log_of(record.id);
+    const gpupeak_counters_page& page = log.head.counters;
+    WholeRun::Process process;
+    process.log = shown(log.path);
+    process.pid = record.run.pid;
+    // The name alone means the run.
+    if (log.path == run_.name && run_.logs.size() > 1)
+      process.log += fmt::format("#{}", process.pid);
+    process.rank = record.run.rank;
+    process.program = record.program();
+    process.started =
+        log.head.header.run_pid != 0 && log.head.header.run_pid == log.head.header.pid;
+    process.end = record.run.end;
+    process.begin_ns = begin_ns;
+    process.rss_peak_bytes = unless_zero(page.rss_peak_bytes);
+    process.heap_peak_bytes = unless_zero(page.heap.peak);
+    process.forked = (log.head.header.flags & GPUPEAK_FLAG_FORKED) != 0;
+    // An estimate of the heap, or counters alone, are no loss.
+    process.exact = record.quality.exact ||
+                    (record.quality.only_heap_inexact && record.quality.dropped_events == 0);
+    process.complete = record.quality.log_complete;
+    process.losses = losses_text(record.quality);
+    const auto read = read_.find(record.id);
+    if (read == read_.end()) return process;
+    process.holder = read->second.holder;
+    process.holder_bytes = read->second.holder_bytes;
+    process.host_peak_bytes = metric(read->second.metrics, "host.peak_bytes");
+    process.metrics = read->second.metrics;
+    return process;
+  }
+
+  void add_alone(WholeRun& whole) const {
+    const RunLog& log = run_.logs.front();
+    ProcessRecord record;
+    record.id = log.head.header.cookie;
+    record.run = lead_summary_.run;
+    record.quality = lead_summary_.quality;
+    WholeRun::Process& process = whole.processes.emplace_back(process_of(record, 0));
+    add_own_devices(lead_summary_, 0, whole, process);
+  }
+
+  /// Of the one process that used GPUs: what it held is what the run held.
+  static void add_own_devices(const Summary& summary, int64_t begin_ns, WholeRun& whole,
+                              WholeRun::Process& process) {
+    for (const DeviceSummary& device : summary.devices) {
+      const Peak* peak = summary.find_peak(fmt::format("device:{}", device.ordinal));
+      if (peak == nullptr) continue;
+      WholeRun::Sum& sum = whole.devices.emplace_back();
+      sum.name = device_text(device);
+      sum.uuid = device.uuid;
+      sum.ordinal = device.ordinal;
+      sum.total_bytes = device.total_bytes;
+      sum.peak_bytes = sum.sum_of_peaks_bytes = peak->bytes;
+      sum.error_bytes = 0;
+      sum.peak_time_ns = begin_ns + peak->time_ns;
+      process.devices.push_back(
+          {whole.devices.size() - 1, peak->bytes, peak->bytes, device.metrics});
+    }
+    if (whole.devices.empty()) return;
+    const Peak* all = summary.find_peak("device");
+    process.device_peak_bytes = all != nullptr ? all->bytes : whole.devices.front().peak_bytes;
+    if (all == nullptr) return;
+    WholeRun::Sum sum;
+    sum.name = "all GPUs";
+    sum.peak_bytes = sum.sum_of_peaks_bytes = all->bytes;
+    sum.error_bytes = 0;
+    sum.peak_time_ns = begin_ns + all->time_ns;
+    whole.all_devices = std::move(sum);
+  }
+
+  void add_processes(const Merged& merged, WholeRun& whole) const {
+    const JobClock clock(merged);
+    for (size_t i = 0; i < merged.processes.size(); ++i) {
+      const ProcessRecord& record = merged.processes[i];
+      whole.processes.push_back(
+          process_of(record, clock.job_ns(merged.node_of[i], record.start_monotonic_ns)));
+    }
+  }
+
+  const Metrics& device_metrics(uint64_t id, const std::string& uuid) const {
+    static const Metrics kNone;
+    const auto read = read_.find(id);
+    if (read == read_.end()) return kNone;
+    for (const DeviceSummary& device : read->second.devices) {
+      if (device.uuid == uuid) return device.metrics;
+    }
+    return kNone;
+  }
+
+  void add_sums(const Merged& merged, WholeRun& whole) const {
+    if (!all_ && gpu_processes_ <= 1) {
+      for (size_t i = 0; i < merged.processes.size(); ++i) {
+        if (merged.processes[i].id == run_.logs[lead_].head.header.cookie)
+          add_own_devices(lead_summary_, whole.processes[i].begin_ns, whole, whole.processes[i]);
+      }
+      return;
+    }
+    for (const MergedNode& node : merged.nodes) {
+      for (const MergedSum& sum : node.sums) add_sum(merged, node, sum, whole);
+    }
+    tell_apart(whole);
+  }
+
+  void add_sum(const Merged& merged, const MergedNode& node, const MergedSum& merged_sum,
+               WholeRun& whole) const {
+    WholeRun::Sum sum;
+    const bool several = merged.nodes.size() > 1;
+    if (several) sum.node = node.name();
+    sum.name = merged_sum.name;
+    sum.uuid = merged_sum.uuid;
+    sum.peak_bytes = merged_sum.peak_bytes;
+    sum.error_bytes = merged_sum.error();
+    sum.sum_of_peaks_bytes = merged_sum.sum_of_peaks_bytes;
+    sum.peak_time_ns = merged_sum.peak_time_ns;
+    if (merged_sum.scope == "host") {
+      if (!several) whole.host = sum;
+      return;
+    }
+    if (merged_sum.scope == "device") {
+      for (const MergedPart& part : merged_sum.parts)
+        whole.processes[part.process].device_peak_bytes = part.peak_bytes;
+      if (!several) whole.all_devices = sum;
+      return;
+    }
+    for (const MergedPart& part : merged_sum.parts) {
+      const ProcessRecord& record = merged.processes[part.process];
+      for (const DeviceSummary& device : record.devices) {
+        if (device.uuid != merged_sum.uuid) continue;
+        sum.total_bytes = device.total_bytes;
+        if (!sum.ordinal) sum.ordinal = device.ordinal;
+      }
+      WholeRun::Process& process = whole.processes[part.process];
+      process.devices.push_back({whole.devices.size(), part.peak_bytes.value_or(0),
+                                 part.at_peak_bytes, device_metrics(record.id, merged_sum.uuid)});
+      if (!process.device_peak_bytes) process.device_peak_bytes = part.peak_bytes;
+    }
+    whole.devices.push_back(std::move(sum));
+  }
+
+  /// Processes number GPUs by what they see of them (CUDA_VISIBLE_DEVICES): where two have one
+  /// number, it names neither.
+  static void tell_apart(WholeRun& whole) {
+    std::map<std::string, size_t> named;
+    for (const WholeRun::Sum& device : whole.devices) ++named[device.node + "\n" + device.name];
+    for (WholeRun::Sum& device : whole.devices) {
+      constexpr size_t kUuidFront = 12;  // "GPU-" and eight digits
+      if (named[device.node + "\n" + device.name] < 2 || device.uuid.empty()) continue;
+      const size_t model = device.name.find(" (");
+      device.name = device.uuid.substr(0, kUuidFront) +
+                    (model == std::string::npos ? "" : device.name.substr(model));
+    }
+  }
+
+  void add_record(WholeRun& whole) const {
+    whole.lost_logs += lost_;
+    if (!run_.record) return;
+    const Sanitizer& sanitizer = options_.reading.sanitizer;
+    whole.is_recorded = true;
+    whole.watched = run_.record->descendants_watched;
+    for (const RunRecord::Unrecorded& seen : run_.record->unrecorded) {
+      WholeRun::NotRecorded& process = whole.not_recorded.emplace_back();
+      process.pid = seen.pid;
+      process.program = sanitizer.text(seen.name);
+      process.why = sanitizer.is_confidential() ? "" : escape(seen.why);
+      process.used_gpu = seen.used_gpu;
+      process.went_on = seen.went_on;
+      process.rss_bytes = seen.rss_bytes;
+      for (const RunRecord::OfDevice& device : seen.devices)
+        process.held.push_back({name_of(device, whole), escape(device.uuid), device.bytes});
+    }
+    std::stable_sort(whole.not_recorded.begin(), whole.not_recorded.end(),
+                     [](const auto& a, const auto& b) { return a.used_gpu > b.used_gpu; });
+    if (run_.record->memory_kill) {
+      const RunRecord::MemoryKill& kill = *run_.record->memory_kill;
+      whole.memory_kill = {kill.likely, kill.limit_bytes, sanitizer.text(kill.cgroup), kill.kills,
+                           kill.started_process};
+    }
+  }
+
+  static std::string name_of(const RunRecord::OfDevice& device, const WholeRun& whole) {
+    for (const WholeRun::Sum& known : whole.devices) {
+      if (known.uuid == device.uuid) return known.name.substr(0, known.name.find(" ("));
+    }
+    return fmt::format("GPU {}", device.index);
+  }
+
+  /// Those that held most first; the launcher last.
+  void order(WholeRun& whole) const {
+    const uint32_t lead = run_.logs[lead_].head.header.pid;
+    const auto key = [](const WholeRun::Process& process) {
+      const uint64_t gpus = process.device_peak_bytes.value_or(0);
+      return std::tuple(process.started && gpus == 0, UINT64_MAX - gpus,
+                        UINT64_MAX - process.rss_peak_bytes.value_or(0));
+    };
+    std::stable_sort(whole.processes.begin(), whole.processes.end(),
+                     [&](const auto& a, const auto& b) { return key(a) < key(b); });
+    for (size_t i = 0; i < whole.processes.size(); ++i) {
+      if (whole.processes[i].pid == lead) whole.lead = i;
+    }
+  }
+
+  const RunLogs& run_;
+  Options options_;
+  const Progress& progress_;
+  const size_t lead_;
+  bool all_ = false;
+  size_t gpu_processes_ = 0;
+  uint64_t least_heap_read_ = UINT64_MAX;
+  size_t lost_ = 0;
+  Summary lead_summary_;
+  std::map<uint64_t, Facts> read_;
+  std::vector<PhaseSummary> other_phases_;
+};
+
+}  // namespace
+
+Summary analyze_run(const RunLogs& run, const Options& options, RunDepth depth,
+                    const Progress& progress) {
+  return RunAnalysis(run, options, depth, progress).make();
+}
+
+Summary load_run_figures(const std::string& name, const Options& options,
+                         const Progress& progress) {
+  if (begins_like_json(name)) return figures_of_run(load_summary(name, options, progress));
+  const RunLogs run = logs_of_run(name);
+  RunAnalysis analysis(run, options, RunDepth::kAll, progress);
+  Summary lead = analysis.make();
+  std::vector<PhaseSummary> others = analysis.take_other_phases();
+  lead.phases.insert(lead.phases.end(), std::make_move_iterator(others.begin()),
+                     std::make_move_iterator(others.end()));
+  return figures_of_run(std::move(lead));
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,28 @@
+// A run as a whole: the Summary of the process that held the most, with what all of them held at
+// once, who they were, and what was not seen.
+#pragma once
+
+#include <string>
+
+#include "collector/analyze/analyze.h"
+#include "collector/run/run_logs.h"
+
+namespace gpupeak::collector {
+
+enum class RunDepth {
+  kGpus,  ///< what was held of GPUs; of the host what each process has counted itself
+  kAll,   ///< every process is read in full
+};
+
+/// The lead's Summary. Summary::whole_run is there where the run has several processes, or `run`
+/// has told what it saw. Throws LogError where the lead cannot be read; what else cannot is lost.
+Summary analyze_run(const RunLogs& run, const Options& options, RunDepth depth,
+                    const Progress& progress = {});
+
+/// What gates, scripts and comparisons see of a run, by its log or by JSON that `report --json`
+/// wrote: the run's metrics in place of the lead's, its GPUs, the phases of all processes, and the
+/// quality of the least. A process alone is as it is. Throws as load_summary() does.
+Summary load_run_figures(const std::string& name, const Options& options,
+                         const Progress& progress = {});
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,69 @@
+#include "collector/run/outside_look.h"
+
+#include <algorithm>
+#include <string>
+
+namespace gpupeak::collector {
+namespace {
+
+/// Of what was seen from within, too: nobody there knows which pages are shared.
+void name_inherited(const RunRecord::Resident& seen, Metrics& metrics) {
+  const auto unexplained = metric(metrics, "host.resident.unexplained_bytes");
+  if (!unexplained) return;
+  const uint64_t inherited = std::min(*unexplained, seen.shared_anonymous_bytes);
+  metrics["host.resident.inherited_bytes"] = inherited;
+  metrics["host.resident.unexplained_bytes"] = *unexplained - inherited;
+}
+
+/// `forked`: it has not become another program since, so that pages which it shares are those of
+/// its parent.
+void add_look(const RunRecord::Resident& seen, bool forked, Metrics& metrics) {
+  const auto known = [&](const char* name) { return metric(metrics, name); };
+  if (known("host.resident.total_bytes").value_or(0) >= seen.rss_bytes) {
+    if (forked) name_inherited(seen, metrics);
+    return;
+  }
+  const auto heap_in_use = seen.heap_bytes;
+  const auto mapped_at_most = known("host.kind.mmap_anon.peak_bytes");
+  const bool heap_known =
+      heap_in_use && mapped_at_most && known("host.kind.heap.usable_peak_bytes");
+  // Of anonymous memory the kernel does not say whose it is. What malloc keeps lies where malloc
+  // puts its blocks, or it is not known to be that; what another process has as well it had before
+  // the fork.
+  uint64_t left = seen.malloc_bytes + seen.anonymous_bytes;
+  const auto take = [&left](uint64_t wanted) {
+    const uint64_t taken = std::min(left, wanted);
+    left -= taken;
+    return taken;
+  };
+  const uint64_t own = take(seen.own_bytes), heap = take(heap_in_use.value_or(0));
+  const uint64_t mappings = take(std::min(mapped_at_most.value_or(0), seen.anonymous_bytes));
+  const uint64_t inherited = forked ? take(seen.shared_anonymous_bytes) : 0;
+  const uint64_t kept = take(seen.malloc_bytes);
+  const auto say = [&](const char* name, bool is_known, uint64_t bytes) {
+    metrics[std::string("host.resident.") + name] = is_known ? std::optional(bytes) : std::nullopt;
+  };
+  say("total_bytes", true, seen.rss_bytes);
+  say("heap_bytes", heap_known, heap);
+  say("kept_by_malloc_bytes", heap_known, kept);
+  say("mappings_bytes", heap_known, mappings);
+  say("thread_stacks_bytes", true, seen.stacks_bytes);
+  say("files_bytes", true, seen.files_bytes);
+  say("shared_memory_bytes", true, seen.shared_bytes);
+  say("driver_bytes", true, seen.driver_bytes);
+  say("gpupeak_bytes", true, seen.log_bytes + own);
+  if (forked) say("inherited_bytes", heap_known, inherited);
+  say("unexplained_bytes", heap_known, left);
+}
+
+}  // namespace
+
+void add_outside_look(const RunLogs& run, const RunLog& log, Metrics& metrics) {
+  if (!run.record) return;
+  const gpupeak_file_header& header = log.head.header;
+  for (const RunRecord::Resident& seen : run.record->resident) {
+    if (seen.pid == header.pid) add_look(seen, (header.flags & GPUPEAK_FLAG_FORKED) != 0, metrics);
+  }
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,13 @@
+// What `run` saw of a process from outside, as its metrics.
+#pragma once
+
+#include "collector/run/run_logs.h"
+#include "collector/summary/figures.h"
+
+namespace gpupeak::collector {
+
+/// The causes of what was resident in the log's process, where `run` saw more from outside than was
+/// seen from within: the parts add up to the total, as they do there.
+void add_outside_look(const RunLogs& run, const RunLog& log, Metrics& metrics);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,206 @@
+#include "collector/run/run_logs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "collector/log/log_facts.h"
+#include "collector/log/log_parts.h"
+#include "collector/log/log_reader.h"
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+
+namespace gpupeak::collector {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostBeside = 10'000;  ///< files that are looked at where no record names them
+
+/// A regular file's alone: nothing that a record names is waited for.
+std::optional<LogHead> head_of(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return std::nullopt;
+  try {
+    return read_any_head(path);
+  } catch (const LogError&) {
+    return std::nullopt;
+  }
+}
+
+std::string beside(const std::string& log, const fs::path& path) {
+  return (fs::path(log).parent_path() / path).lexically_normal().string();
+}
+
+void add_recorded(RunLogs& run) {
+  const std::string main = run.logs.front().path;
+  for (const RunRecord::Log& log : run.record->logs) {
+    if (log.path.empty() || log.id == run.logs.front().head.header.cookie) continue;
+    const std::string path = beside(main, log.path);
+    const std::optional<LogHead> head = head_of(path);
+    if (head && head->header.cookie == log.id)
+      run.logs.push_back({path, *head});
+    else
+      ++run.lost;
+  }
+}
+
+/// Whoever may write there can put a log beside it that says so: it has the run's secret, too, and
+/// is the same user's.
+bool is_of_run(const LogHead& of_main, const LogHead& of_other) {
+  const gpupeak_file_header &main = of_main.header, &other = of_other.header;
+  return other.run_id == main.run_id && of_other.owner == of_main.owner &&
+         other.run_pid == main.run_pid && other.cookie != main.cookie &&
+         other.start_realtime_ns >= main.start_realtime_ns &&
+         memcmp(other.boot_id, main.boot_id, sizeof main.boot_id) == 0 &&
+         other.pid_namespace == main.pid_namespace;
+}
+
+/// Of a run that has not ended, or whose end `run` did not live to see: where it puts children's.
+void add_beside(RunLogs& run) {
+  const RunLog main = run.logs.front();
+  const std::string stem = fs::path(main.path).stem().string();
+  size_t looked_at = 0;
+  for (const std::string& folder :
+       {stem + ".children", fmt::format("gpupeak.{}.children", main.head.header.ppid),
+        std::string(".")}) {
+    std::error_code error;
+    const fs::path place = beside(main.path, folder);
+    for (fs::directory_iterator entry(place.empty() ? "." : place, error), end;
+         !error && entry != end && ++looked_at < kMostBeside; entry.increment(error)) {
+      if (entry->path().extension() != ".gplog") continue;
+      const std::string path = entry->path().lexically_normal().string();
+      const std::optional<LogHead> head = head_of(path);
+      if (head && is_of_run(main.head, *head)) run.logs.push_back({path, *head});
+    }
+  }
+}
+
+/// What "a.gplog#713" names, where that log is a run's with such a process.
+std::optional<RunLog> named_process(const std::string& name) {
+  const PartName part = part_name(name);
+  if (part.number == 0) return std::nullopt;
+  const RunLogs run = logs_of_run(part.log);
+  if (LogReader(part.log).parts().size() >= part.number) return std::nullopt;
+  for (const RunLog& log : run.logs) {
+    if (log.head.header.pid == part.number) return log;
+  }
+  return std::nullopt;
+}
+
+uint64_t most_of_gpus(const LogHead& head) {
+  uint64_t bytes = 0;
+  const uint32_t devices = std::min<uint32_t>(head.counters.device_count, GPUPEAK_LOG_MAX_DEVICES);
+  for (uint32_t i = 0; i < devices; ++i)
+    bytes = std::max(bytes, head.counters.device[i].total.peak);
+  return bytes;
+}
+
+std::string program_of(const RunLog& log) {
+  return read_facts(log.path, log.head).program;
+}
+
+bool is_process(const RunLog& log, const std::string& process) {
+  constexpr std::string_view kRank = "rank:";
+  const bool by_rank = process.starts_with(kRank);
+  const std::string number = by_rank ? process.substr(kRank.size()) : process;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  const bool is_number = error == std::errc() && end == number.data() + number.size();
+  if (by_rank) return is_number && log.head.header.rank == value;
+  if (is_number) return log.head.header.pid == value;
+  return program_of(log) == process;
+}
+
+std::string who(const RunLog& log) {
+  const gpupeak_file_header& header = log.head.header;
+  return fmt::format("{}{} {}", header.rank >= 0 ? fmt::format("rank:{} ", header.rank) : "",
+                     header.pid, escape(program_of(log)));
+}
+
+}  // namespace
+
+size_t RunLogs::lead() const {
+  const auto held = [](const RunLog& log) {
+    const gpupeak_counters_page& page = log.head.counters;
+    return std::tuple(most_of_gpus(log.head), page.device_events > 0,
+                      std::max(page.rss_peak_bytes, page.heap.peak));
+  };
+  size_t lead = 0;
+  for (size_t i = 1; i < logs.size(); ++i) {
+    if (held(logs[i]) > held(logs[lead])) lead = i;
+  }
+  return lead;
+}
+
+RunLogs logs_of_run(const std::string& name) {
+  RunLogs run;
+  run.name = name;
+  if (part_name(name).number != 0) {
+    if (std::optional<RunLog> process = named_process(name)) {
+      run.logs.push_back(*std::move(process));
+      return run;
+    }
+    // A part, or what the reader has words for.
+    const LogReader part(name);
+    run.logs.push_back({name, {part.header(), part.counters(), part.used_bytes()}});
+    return run;
+  }
+  std::optional<LogHead> head = head_of(name);
+  if (!head) {
+    const LogReader log(name);  // which tells what is wrong with it
+    head = {log.header(), log.counters(), log.used_bytes()};
+  }
+  run.logs.push_back({name, *head});
+  run.record = read_run_record(name);
+  if (run.record)
+    add_recorded(run);
+  else if (head->header.run_pid != 0 && head->header.run_pid == head->header.pid)
+    add_beside(run);
+  return run;
+}
+
+std::vector<RunLogs> runs_among(const std::string& folder, const std::vector<std::string>& paths) {
+  std::vector<RunLogs> runs;
+  std::vector<RunLog> rest;
+  std::set<uint64_t> tied;
+  for (const std::string& path : paths) {
+    const std::optional<LogHead> head = head_of(path);
+    if (!head) continue;
+    const gpupeak_file_header& header = head->header;
+    const bool is_started = header.run_pid != 0 && header.run_pid == header.pid;
+    if (!is_started && !read_run_record(path)) {
+      rest.push_back({path, *head});
+      continue;
+    }
+    RunLogs& run = runs.emplace_back(logs_of_run(path));
+    for (const RunLog& log : run.logs) tied.insert(log.head.header.cookie);
+  }
+  std::erase_if(rest, [&](const RunLog& log) { return tied.contains(log.head.header.cookie); });
+  if (!rest.empty()) runs.push_back({folder, std::move(rest), std::nullopt, 0});
+  return runs;
+}
+
+const RunLog& process_of_run(const RunLogs& run, const std::string& process) {
+  std::vector<const RunLog*> found;
+  for (const RunLog& log : run.logs) {
+    if (is_process(log, process)) found.push_back(&log);
+  }
+  if (found.size() == 1) return *found.front();
+  constexpr size_t kMostNamed = 8;
+  std::string known;
+  for (size_t i = 0; i < std::min(run.logs.size(), kMostNamed); ++i)
+    known += (known.empty() ? "" : ", ") + who(run.logs[i]);
+  if (run.logs.size() > kMostNamed) known += " …";
+  throw UsageError(fmt::format("--process {}: {} has {}: {}", escape(process), escape(run.name),
+                               found.empty() ? "no such process" : "several such processes",
+                               known));
+}
+
+}  // namespace gpupeak::collector

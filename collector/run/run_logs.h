@@ -1,0 +1,43 @@
+// Which logs a name given to a verb stands for. The log of the process that `gpupeak run` started
+// is the run's: the others' are found by the record in it, and, of a run that has not ended or
+// whose end `run` did not see, where it would have put them. One process of a run is named by
+// LOG#PID, or chosen.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/log/log_head.h"
+#include "collector/log/run_record.h"
+
+namespace gpupeak::collector {
+
+struct RunLog {
+  std::string path;
+  LogHead head;
+};
+
+struct RunLogs {
+  std::string name;                 ///< as it was given
+  std::vector<RunLog> logs;         ///< that of the started process first, where there is one
+  std::optional<RunRecord> record;  ///< none: `run` did not see its end
+  size_t lost = 0;                  ///< that the record names and that are not there
+
+  /// The process that held the most of a GPU, else the most of the host.
+  size_t lead() const;
+};
+
+/// Of a log, a part of one, or a process of a run (LOG#PID). Throws LogError where there is none.
+RunLogs logs_of_run(const std::string& name);
+
+/// Of what lies in a folder: logs of one run are put together, and so are those that no record
+/// ties, as ranks' that were recorded without `run`. What cannot be read is left out.
+std::vector<RunLogs> runs_among(const std::string& folder, const std::vector<std::string>& paths);
+
+/// The one of a process: "rank:1", a process id or a program's name. Throws UsageError where there
+/// is none, or several.
+const RunLog& process_of_run(const RunLogs& run, const std::string& process);
+
+}  // namespace gpupeak::collector

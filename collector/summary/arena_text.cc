@@ -1,0 +1,111 @@
+#include "collector/summary/arena_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collector/text/title_text.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr size_t kMaxParts = 1;
+constexpr size_t kNameColumns = 36;
+
+/// " (300 MiB conv, 200 MiB relu)": the largest ones, by their innermost frames.
+std::string parts_text(const std::vector<ArenaSummary::Part>& parts, const TextStyle& style) {
+  std::string text;
+  for (size_t i = 0; i < std::min(parts.size(), kMaxParts); ++i) {
+    const std::string frame = parts[i].title.substr(0, parts[i].title.find(kArrow));
+    text += fmt::format("{}{} {}", text.empty() ? " (" : ", ", size_text(parts[i].bytes, style),
+                        fit(frame, kNameColumns));
+  }
+  return text.empty() ? text : text + ")";
+}
+
+/// "PyTorch's pool".
+std::string name_of(const ArenaSummary& arena) {
+  return arena.name + "'s pool";
+}
+
+const ArenaSummary::Growth& largest_growth(const ArenaSummary& arena) {
+  return *std::max_element(arena.growths.begin(), arena.growths.end(),
+                           [](auto& a, auto& b) { return a.bytes < b.bytes; });
+}
+
+/// The segment that was largest beside what it was taken for, where that says a good part of what
+/// is idle.
+const ArenaSummary::Cause* most_ahead(const ArenaSummary& arena) {
+  const auto ahead = [](const ArenaSummary::Cause& cause) {
+    return cause.largest_bytes - std::min(cause.largest_bytes, cause.largest_asked_bytes);
+  };
+  const auto most =
+      std::max_element(arena.causes.begin(), arena.causes.end(),
+                       [&](const auto& a, const auto& b) { return ahead(a) < ahead(b); });
+  const uint64_t idle = arena.at_device_peak->idle_bytes();
+  return most != arena.causes.end() && ahead(*most) > idle / 4 ? &*most : nullptr;
+}
+
+std::string advance_text(const ArenaSummary& arena, const ArenaSummary::Growth& growth,
+                         const TextStyle& style) {
+  return fmt::format("{} took {} in advance at {}; at most {} of it was in use, at {}{}",
+                     name_of(arena), size_text(growth.bytes, style), instant(growth.time_ns),
+                     size_text(arena.peak_bytes, style), instant(arena.peak_time_ns),
+                     parts_text(arena.parts, style));
+}
+
+/// What of it was idle at the device's peak, and why.
+std::string idle_text(const ArenaSummary& arena, const TextStyle& style) {
+  const uint64_t idle = arena.at_device_peak->idle_bytes();
+  const uint64_t never_used = std::min(idle, arena.never_used_bytes);
+  std::string text = fmt::format("; at the peak {} of it was idle: ", size_text(idle, style));
+  if (idle > never_used)
+    text += fmt::format("{} used and freed", size_text(idle - never_used, style));
+  if (never_used > 0)
+    text +=
+        fmt::format("{}{} never used", idle > never_used ? ", " : "", size_text(never_used, style));
+  if (const ArenaSummary::Cause* cause = most_ahead(arena))
+    text += fmt::format(" (a request of {} had it take {} at {})",
+                        size_text(cause->largest_asked_bytes, style),
+                        size_text(cause->largest_bytes, style), instant(cause->time_ns));
+  return text;
+}
+
+std::string growth_text(const ArenaSummary& arena, const TextStyle& style) {
+  const ArenaSummary::Largest& largest = arena.largest;
+  std::string text =
+      fmt::format("{} grew to {} at {}, with {} in use{}", name_of(arena),
+                  size_text(arena.reserved_peak_bytes, style), instant(largest.time_ns),
+                  size_text(largest.in_use_bytes, style), parts_text(largest.parts, style));
+  if (arena.at_device_peak && arena.at_device_peak->idle_bytes() > 0)
+    text += idle_text(arena, style);
+  return text;
+}
+
+}  // namespace
+
+bool was_taken_in_advance(const ArenaSummary& arena) {
+  if (arena.growths.empty()) return false;
+  const ArenaSummary::Growth& most = largest_growth(arena);
+  return most.bytes > arena.reserved_peak_bytes / 10 * 9 && most.asked_bytes < most.bytes / 10;
+}
+
+std::string arena_growth_text(const ArenaSummary& arena, const TextStyle& style) {
+  if (arena.growths.empty()) return "";
+  if (!was_taken_in_advance(arena)) return growth_text(arena, style);
+  return advance_text(arena, largest_growth(arena), style);
+}
+
+const ArenaSummary* idlest_arena(const Summary& summary, int32_t device) {
+  const ArenaSummary* idlest = nullptr;
+  for (const ArenaSummary& arena : summary.arenas) {
+    if (arena.device != device || !arena.at_device_peak || arena.at_device_peak->idle_bytes() == 0)
+      continue;
+    if (idlest == nullptr ||
+        arena.at_device_peak->idle_bytes() > idlest->at_device_peak->idle_bytes())
+      idlest = &arena;
+  }
+  return idlest;
+}
+
+}  // namespace gpupeak::collector

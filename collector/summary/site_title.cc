@@ -1,0 +1,185 @@
+#include "collector/summary/site_title.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <utility>
+
+#include "collector/text/alike.h"
+#include "collector/text/function_names.h"
+#include "collector/text/names_apart.h"
+#include "collector/text/title_text.h"
+
+namespace gpupeak::collector {
+namespace {
+
+/// The last so many names of a path.
+std::string_view path_end(std::string_view path, size_t names) {
+  size_t at = path.size();
+  for (; names > 0 && at != std::string_view::npos; --names)
+    at = at == 0 ? std::string_view::npos : path.rfind('/', at - 1);
+  return at == std::string_view::npos ? path : path.substr(at + 1);
+}
+
+std::string place_text(const Frame& frame, size_t names_of_path) {
+  if (frame.line <= 0) return "";
+  return fmt::format(" {}:{}", path_end(frame.file, names_of_path), frame.line);
+}
+
+std::string title_text(const Frame& frame, const std::string& name, size_t names_of_path) {
+  if (!frame.is_python) return name + place_text(frame, names_of_path);
+  return frame.line > 0 ? frame.function + place_text(frame, names_of_path)
+                        : fmt::format("{} {}", frame.function, path_end(frame.file, names_of_path));
+}
+
+bool same_frame(const Frame& a, const Frame& b) {
+  return a.function == b.function && a.file == b.file && a.line == b.line && a.module == b.module;
+}
+
+}  // namespace
+
+std::string frame_name(const Frame& frame) {
+  if (frame.is_python) return fmt::format("{} {}", frame.function, frame.module);
+  if (!frame.function.empty()) return frame.function;
+  if (!frame.module.empty()) return fmt::format("{}+{:#x}", frame.module, frame.offset);
+  return fmt::format("{:#x}", frame.address);
+}
+
+std::string short_frame_name(const Frame& frame) {
+  if (frame.is_python || frame.function.empty()) return frame_name(frame);
+  return short_function_name(frame.function);
+}
+
+std::string frame_place(const Frame& frame) {
+  if (frame.line <= 0) return "";
+  return frame.is_python ? fmt::format(":{}", frame.line) : place_text(frame, 1);
+}
+
+std::string frame_title(const Frame& frame) {
+  return short_frame_name(frame) + frame_place(frame);
+}
+
+std::string part_title(const SitePart& part) {
+  std::string title = part.of_library ? part.frame.module : frame_title(part.frame);
+  if (part.run > 1) title += fmt::format(" ({} frames)", part.run);
+  return title;
+}
+
+std::string site_title(const std::vector<SitePart>& parts) {
+  if (parts.empty()) return std::string(kNoStack);
+  std::string title;
+  for (const SitePart& part : parts)
+    title += (title.empty() ? "" : std::string(kArrow)) + part_title(part);
+  return title;
+}
+
+std::string site_key(const std::vector<SitePart>& parts, SiteKey by) {
+  std::string key;
+  for (const SitePart& part : parts) {
+    const Frame& frame = part.frame;
+    const bool nameless = frame.function.empty();
+    const bool library = part.of_library || (nameless && by == SiteKey::kFunctions);
+    key += fmt::format("{}\n{}\n", library ? frame.module : frame_name(frame), part.run);
+    if (nameless) continue;
+    key += by == SiteKey::kPaths ? frame.file : path_end(frame.file, 1);
+    if (by != SiteKey::kFunctions) key += fmt::format(":{}", frame.line);
+    key += '\n';
+  }
+  return key;
+}
+
+std::string row_key(const Holder& row) {
+  return row.kind + '\n' + row.title + '\n' + site_key(row.parts, SiteKey::kPaths);
+}
+
+std::vector<SitePart> without_lines(std::vector<SitePart> parts) {
+  for (SitePart& part : parts) part.frame.line = 0;
+  return parts;
+}
+
+std::vector<std::string> titles_apart(const std::vector<const Frame*>& frames) {
+  std::vector<std::string> texts;
+  for (const Frame* frame : frames) texts.push_back(frame_title(*frame));
+  const auto same = [&](size_t i, size_t j) { return same_frame(*frames[i], *frames[j]); };
+  for (const std::vector<size_t>& group : alike(texts, same)) {
+    std::vector<std::string_view> functions;
+    for (const size_t i : group) functions.push_back(frames[i]->function);
+    const std::vector<std::string> names = names_apart(functions);
+    for (size_t i = 0; i < group.size(); ++i) {
+      const Frame& frame = *frames[group[i]];
+      if (!frame.function.empty()) texts[group[i]] = title_text(frame, names[i], 1);
+    }
+    // Then by as much of the file's path, then by the library.
+    constexpr size_t kMostFolders = 8;
+    for (size_t path = 2; path <= kMostFolders; ++path) {
+      for (const std::vector<size_t>& still : alike(texts, same)) {
+        const bool differ = std::any_of(still.begin(), still.end(), [&](size_t i) {
+          return frames[i]->file != frames[still.front()]->file;
+        });
+        for (const size_t i : differ ? still : std::vector<size_t>{}) {
+          const auto mine = std::find(group.begin(), group.end(), i);
+          if (mine == group.end() || frames[i]->file.empty()) continue;
+          texts[i] = title_text(*frames[i], names[static_cast<size_t>(mine - group.begin())], path);
+        }
+      }
+    }
+  }
+  for (const std::vector<size_t>& group : alike(texts, same)) {
+    for (const size_t i : group) texts[i] += fmt::format(" [{}]", frames[i]->module);
+  }
+  return texts;
+}
+
+void tell_apart(std::vector<Holder>& rows) {
+  std::map<std::pair<std::string, std::string>, std::vector<size_t>> by_title;
+  std::vector<std::vector<std::string>> texts(rows.size());  // of the parts of each row
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].parts.empty()) continue;
+    rows[i].title = site_title(rows[i].parts);
+    by_title[{rows[i].kind, rows[i].title}].push_back(i);
+    for (const SitePart& part : rows[i].parts) texts[i].push_back(part_title(part));
+  }
+  for (const auto& [title, group] : by_title) {
+    if (group.size() < 2) continue;
+    size_t most = 0;
+    for (const size_t row : group) most = std::max(most, rows[row].parts.size());
+    for (size_t part = 0; part < most; ++part) {
+      std::vector<const Frame*> frames;
+      std::vector<size_t> having;
+      for (const size_t row : group) {
+        if (part >= rows[row].parts.size() || rows[row].parts[part].run > 0) continue;
+        frames.push_back(&rows[row].parts[part].frame);
+        having.push_back(row);
+      }
+      const std::vector<std::string> apart = titles_apart(frames);
+      for (size_t i = 0; i < having.size(); ++i) texts[having[i]][part] = apart[i];
+    }
+    for (const size_t row : group)
+      rows[row].title = fmt::format("{}", fmt::join(texts[row], kArrow));
+  }
+  // A row's last part is the person's own code: where it tells the row apart, it is what stays.
+  std::map<std::string, size_t> beginnings, ends;
+  const auto end_of = [&](size_t row) {
+    return fmt::format("{}\n{}\n{}", rows[row].kind, texts[row].front(), texts[row].back());
+  };
+  const auto beginning = [&](size_t row, size_t part) {
+    const auto end = texts[row].begin() + static_cast<std::ptrdiff_t>(part) + 1;
+    return rows[row].kind + fmt::format("\n{}", fmt::join(texts[row].begin(), end, kArrow));
+  };
+  for (size_t row = 0; row < rows.size(); ++row) {
+    for (size_t part = 0; part < texts[row].size(); ++part) ++beginnings[beginning(row, part)];
+    if (!texts[row].empty()) ++ends[end_of(row)];
+  }
+  for (size_t row = 0; row < rows.size(); ++row) {
+    const size_t count = texts[row].size();
+    size_t part = 0;
+    while (part < count && beginnings[beginning(row, part)] > 1) ++part;
+    if (part > 0 && count > 0 && ends[end_of(row)] == 1) part = count - 1;
+    rows[row].telling_part = part < count ? static_cast<uint32_t>(part) : 0;
+  }
+}
+
+}  // namespace gpupeak::collector

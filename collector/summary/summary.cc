@@ -1,0 +1,20 @@
+#include "collector/summary/summary.h"
+
+#include <algorithm>
+
+namespace gpupeak::collector {
+
+bool Holder::has_no_name() const {
+  if (parts.empty() || !parts.front().frame.function.empty()) return false;
+  return std::none_of(parts.begin(), parts.end(),
+                      [](const SitePart& part) { return part.frame.is_python; });
+}
+
+std::optional<uint64_t> error_of(const Summary& summary, std::string_view metric) {
+  // The heap's own peak is the exact counter's where the heap was sampled.
+  if (summary.quality.heap_sample_bytes == 0 || metric != "host.peak_bytes") return std::nullopt;
+  const Peak* peak = summary.find_peak("host");
+  return peak != nullptr ? peak->error_bytes : std::nullopt;
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,60 @@
+// What a run's memory would have been with a change: a sum for each device, and the host's. what_if
+// of collector/fit computes it, `gpupeak whatif` shows it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpupeak::collector {
+
+/// What is changed.
+struct Changes {
+  /// Blocks whose function, site, tag or phase a pattern describes (* and ? stand for any text and
+  /// for one character) are so many times as large; 0: they are left out. Several that match one
+  /// block multiply.
+  struct Scale {
+    std::string pattern;
+    double factor = 1;
+  };
+  std::vector<Scale> scales;
+  bool expandable_segments = false;  ///< PyTorch's expandable_segments:True
+  bool same_as_requested = false;    ///< ONNX Runtime's kSameAsRequested
+  bool no_preallocation = false;     ///< of what an arena took in advance
+
+  bool changes_arenas() const {
+    return expandable_segments || same_as_requested || no_preallocation;
+  }
+};
+
+struct WhatIfSum {
+  struct Holder {
+    std::string title;
+    uint64_t bytes = 0, count = 0;
+  };
+  int32_t device = -1;        ///< -1: the host
+  std::string name;           ///< of the device
+  uint64_t before_bytes = 0;  ///< the peak as recorded
+  int64_t before_time_ns = 0;
+  uint64_t least_bytes = 0;            ///< the peak with the change is at least that
+  std::optional<uint64_t> most_bytes;  ///< and at most; equal: exact. None: not known
+  int64_t time_ns = 0;                 ///< when; of the larger bound
+  std::vector<Holder> holders;  ///< then, largest first; with other_bytes they add up to that bound
+  uint64_t other_bytes = 0;
+  /// What nvidia-smi showed at the peak, and would: the driver's own taken as it was. None: it was
+  /// not read at the peak.
+  std::optional<uint64_t> used_before_bytes, used_bytes;
+  std::vector<std::string> notes;  ///< why a bound is none, or not narrow
+
+  bool is_exact() const { return most_bytes == least_bytes; }
+};
+
+struct WhatIf {
+  Changes changes;
+  std::vector<WhatIfSum> sums;  ///< devices by ordinal, then the host if it was measured whole
+  /// Of Changes::scales: blocks that each matched.
+  std::vector<uint64_t> matched;
+};
+
+}  // namespace gpupeak::collector

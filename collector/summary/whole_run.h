@@ -1,0 +1,99 @@
+// A run as a tree of processes: what they held of each GPU at once, who of them held it, and what
+// was not seen. Plain values, a part of the Summary of the process that held the most.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/summary/figures.h"
+
+namespace gpupeak::collector {
+
+struct WholeRun {
+  /// What the run's processes held at once.
+  struct Sum {
+    std::string node;                    ///< whose; empty: the run was on one
+    std::string name;                    ///< for people: "GPU 0 (H200)", "all GPUs", "host"
+    std::string uuid;                    ///< of a GPU; empty: not known
+    std::optional<int32_t> ordinal;      ///< of a GPU: as the first process numbers it that uses it
+    uint64_t total_bytes = 0;            ///< of the GPU; 0: not known
+    std::optional<uint64_t> peak_bytes;  ///< none: not measured of all
+    std::optional<uint64_t> error_bytes;         ///< so much less it may have been; none: not known
+    std::optional<uint64_t> sum_of_peaks_bytes;  ///< of the processes' own
+    int64_t peak_time_ns = 0;                    ///< since the first process's start
+  };
+  /// What a process held of a GPU.
+  struct OfDevice {
+    size_t device = 0;  ///< index into devices
+    uint64_t peak_bytes = 0;
+    std::optional<uint64_t> at_peak_bytes;  ///< when the run held most of it; none: not known
+    Metrics metrics;                        ///< its own of this GPU
+  };
+  struct Process {
+    std::string log;  ///< as any verb takes it
+    uint32_t pid = 0;
+    std::optional<int32_t> rank;
+    std::string program;   ///< file name; empty: not known
+    bool started = false;  ///< the one that `gpupeak run` started
+    RunEnd end;
+    int64_t begin_ns = 0;  ///< since the first process's start
+    std::vector<OfDevice> devices;
+    std::optional<uint64_t> device_peak_bytes;  ///< of all its GPUs together; none: it used none
+    std::optional<uint64_t> host_peak_bytes, rss_peak_bytes;  ///< none: not measured
+    std::optional<uint64_t> heap_peak_bytes;  ///< usable, as it counted itself; none: it did not
+    bool forked = false;                      ///< then these are what came since the fork
+    std::string holder;  ///< of the most at its peak; empty: nobody looked
+    uint64_t holder_bytes = 0;
+    bool exact = true, complete = true;  ///< as Quality has them
+    std::string losses;                  ///< as losses_text() says
+    Metrics metrics;                     ///< its own; empty: it was not read in full
+  };
+  /// A process that was seen and left no log.
+  struct NotRecorded {
+    uint32_t pid = 0;
+    std::string program;
+    std::string why;  ///< "its LD_PRELOAD was replaced by …"; empty: not known
+    bool used_gpu = false;
+    bool went_on = false;  ///< it had a log, and then became this program by exec
+    std::optional<uint64_t> rss_bytes;
+    struct Held {
+      std::string device;  ///< for people
+      std::string uuid;
+      uint64_t bytes = 0;
+    };
+    std::vector<Held> held;  ///< the most that NVML said of it
+  };
+  struct MemoryKill {
+    bool likely = false;       ///< by signs alone
+    uint64_t limit_bytes = 0;  ///< 0: of the node
+    std::string cgroup;        ///< empty: the node
+    uint64_t kills = 0;
+    bool started_process = false;
+  };
+
+  std::string log;                 ///< of the started process, which stands for the run
+  std::vector<Process> processes;  ///< by what they held of GPUs, then of the host; `started` last
+  size_t lead = 0;                 ///< whose Summary this is a part of
+  std::vector<Sum> devices;
+  std::optional<Sum> all_devices;         ///< none: there is one at most, or several nodes
+  std::optional<Sum> host;                ///< none: nobody looked
+  std::vector<NotRecorded> not_recorded;  ///< those that used a GPU first
+  std::optional<MemoryKill> memory_kill;
+  /// The run's: peaks of the sums above, counts added up, and of what has no sum the largest
+  /// process's. Where not every process was read in full: what was seen from outside alone.
+  Metrics metrics;
+  size_t lost_logs = 0;      ///< that the record names and that are not there
+  bool is_recorded = false;  ///< `run` has told what it saw; else nobody looked for others
+  bool watched = false;      ///< it looked for processes without a log
+
+  bool has_several() const { return processes.size() > 1; }
+  size_t gpu_processes() const {
+    size_t count = 0;
+    for (const Process& process : processes) count += process.device_peak_bytes.value_or(0) > 0;
+    return count;
+  }
+};
+
+}  // namespace gpupeak::collector

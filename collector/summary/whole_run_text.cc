@@ -1,0 +1,240 @@
+#include "collector/summary/whole_run_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collector/summary/run_text.h"
+
+namespace gpupeak::collector {
+namespace {
+
+/// Of a process without a log and without a GPU: as much as this is worth a word.
+constexpr uint64_t kWorthWords = 16 << 20;
+constexpr size_t kMostNamed = 4;
+
+/// "GPU 0" of "GPU 0 (H200)".
+std::string short_name(const WholeRun::Sum& device) {
+  std::string name = device.name.substr(0, device.name.find(" ("));
+  return device.node.empty() ? name : name + " of " + device.node;
+}
+
+std::string held_text(const WholeRun::NotRecorded& process, const TextStyle& style) {
+  std::string text;
+  for (const WholeRun::NotRecorded::Held& held : process.held)
+    text += fmt::format("{}{} of {}", text.empty() ? ", " : " and ", size_text(held.bytes, style),
+                        held.device);
+  if (!text.empty()) return text + " by NVML";
+  if (process.used_gpu) return ", it used a GPU, how much is not known";
+  if (process.rss_bytes) return ", RSS " + size_text(*process.rss_bytes, style);
+  return "";
+}
+
+bool is_worth_words(const WholeRun::NotRecorded& process, const WholeRun& run) {
+  if (process.used_gpu || process.went_on) return true;
+  uint64_t largest = kWorthWords;
+  for (const WholeRun::Process& known : run.processes)
+    largest = std::max(largest, known.rss_peak_bytes.value_or(0) / 2);
+  return process.rss_bytes.value_or(0) >= largest;
+}
+
+std::string devices_text(const WholeRun& run, const WholeRun::Process& process,
+                         const TextStyle& style) {
+  std::string text;
+  size_t shown = 0;
+  for (const WholeRun::OfDevice& held : process.devices) {
+    if (++shown > kMostNamed) return text + " …";
+    text += fmt::format("{}{} of {}", text.empty() ? "" : ", ", size_text(held.peak_bytes, style),
+                        short_name(run.devices[held.device]));
+  }
+  return text;
+}
+
+/// Whether what was resident has causes, as far as that was looked at.
+bool is_explained(const Summary& summary) {
+  constexpr uint64_t kShare = 50, kLeast = 16 << 20;
+  const uint64_t total = metric(summary.metrics, "host.resident.total_bytes").value_or(0);
+  const uint64_t rest = metric(summary.metrics, "host.resident.unexplained_bytes").value_or(0);
+  return rest < kLeast || rest <= total / kShare;
+}
+
+/// What a process has in its heap, as it counted itself.
+std::string heap_text(const WholeRun::Process& process, const TextStyle& style) {
+  const std::string size = size_text(*process.heap_peak_bytes, style);
+  return process.forked ? fmt::format("+{} of heap since the fork", size) : size + " of heap";
+}
+
+/// Of a run without a GPU: those whose heap is worth words, next to the largest.
+std::vector<const WholeRun::Process*> largest_heaps(const WholeRun& run) {
+  constexpr uint64_t kShare = 8;
+  std::vector<const WholeRun::Process*> order;
+  uint64_t most = 0;
+  for (const WholeRun::Process& process : run.processes)
+    most = std::max(most, process.heap_peak_bytes.value_or(0));
+  const uint64_t least = std::clamp<uint64_t>(most / kShare, 1, kWorthWords);
+  for (const WholeRun::Process& process : run.processes)
+    if (process.heap_peak_bytes.value_or(0) >= least) order.push_back(&process);
+  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return a->heap_peak_bytes > b->heap_peak_bytes;
+  });
+  return order;
+}
+
+std::string host_row(const WholeRun& run, const TextStyle& style) {
+  std::vector<const WholeRun::Process*> order;
+  for (const WholeRun::Process& process : run.processes)
+    if (process.rss_peak_bytes) order.push_back(&process);
+  if (order.empty()) return "";
+  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return a->rss_peak_bytes > b->rss_peak_bytes;
+  });
+  std::string text = "host: ";
+  if (run.host && run.host->peak_bytes)
+    text += fmt::format("at most {} at once; ", size_text(*run.host->peak_bytes, style));
+  if (const auto pss = metric(run.metrics, "host.pss.peak_bytes");
+      pss && run.gpu_processes() > 0)
+    text += fmt::format("resident together {}, shared pages once; ", size_text(*pss, style));
+  text += "RSS";
+  for (size_t i = 0; i < std::min(order.size(), kMostNamed); ++i) {
+    const WholeRun::Process& process = *order[i];
+    text += fmt::format("{} {} pid {}{}{}", i == 0 ? "" : ",",
+                        size_text(*process.rss_peak_bytes, style), process.pid,
+                        process.program.empty() ? "" : " ", process.program);
+    if (process.started) text += ", which was started";
+  }
+  if (order.size() > kMostNamed)
+    text += fmt::format(", {} more", grouped(order.size() - kMostNamed));
+  return text;
+}
+
+}  // namespace
+
+std::string process_text(const WholeRun::Process& process) {
+  return fmt::format("{}pid {}{}{}", process.rank ? fmt::format("rank {}, ", *process.rank) : "",
+                     process.pid, process.program.empty() ? "" : " ", process.program);
+}
+
+std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& style) {
+  std::vector<std::string> lines;
+  size_t more = 0;
+  for (const WholeRun::NotRecorded& process : run.not_recorded) {
+    if (!is_worth_words(process, run)) continue;
+    if (lines.size() == kMostNamed) {
+      ++more;
+      continue;
+    }
+    lines.push_back(fmt::format(
+        "not recorded: pid {}{}{}{}{}", process.pid, process.program.empty() ? "" : " ",
+        process.program,
+        (process.went_on ? ", as it was called in the end" : "") + held_text(process, style),
+        process.why.empty() ? "" : "; " + process.why));
+  }
+  if (more > 0) lines.push_back(fmt::format("not recorded: {} processes more", grouped(more)));
+  if (run.lost_logs > 0) {
+    lines.push_back(fmt::format(
+        "{} of the run's processes cannot be read: {} not where {} {}",
+        run.lost_logs == 1 ? "the log of one" : fmt::format("the logs of {}", run.lost_logs),
+        run.lost_logs == 1 ? "it is" : "they are", run.lost_logs == 1 ? "it" : "they",
+        run.lost_logs == 1 ? "was written" : "were written"));
+  }
+  for (size_t i = 0; i < run.processes.size(); ++i) {
+    const WholeRun::Process& process = run.processes[i];
+    const bool is_whole = process.exact && process.complete;
+    if (i == run.lead || is_whole || lines.size() > 2 * kMostNamed) continue;
+    lines.push_back(fmt::format("{}: {}", process_text(process), process.losses));
+  }
+  return lines;
+}
+
+bool lacks_device_memory(const WholeRun& run) {
+  return run.lost_logs > 0 || std::any_of(run.not_recorded.begin(), run.not_recorded.end(),
+                                          [](const auto& process) { return process.used_gpu; });
+}
+
+bool is_complete(const Summary& summary) {
+  const auto& run = summary.whole_run;
+  const Quality& quality = summary.quality;
+  const bool is_exact = quality.exact || (quality.only_heap_inexact && quality.dropped_events == 0);
+  return is_exact && quality.log_complete && run && run->watched && is_explained(summary) &&
+         !lacks_device_memory(*run) && missing_from(*run, {}).empty() &&
+         std::all_of(run->processes.begin(), run->processes.end(),
+                     [](const auto& process) { return process.exact && process.complete; });
+}
+
+std::string memory_kill_text(const WholeRun& run, const TextStyle& style) {
+  if (!run.memory_kill) return "";
+  const WholeRun::MemoryKill& kill = *run.memory_kill;
+  const std::string whom = kill.started_process ? ""
+                           : kill.kills > 1     ? fmt::format("{} processes ", grouped(kill.kills))
+                                                : "a process ";
+  const std::string limit =
+      kill.cgroup.empty()     ? "by SIGKILL, while the kernel's count of such kills rose"
+      : kill.limit_bytes == 0 ? "a cgroup's limit above " + kill.cgroup
+                              : fmt::format("cgroup limit {}", size_text(kill.limit_bytes, style));
+  return fmt::format("{}killed for memory{}: {}", whom, kill.likely ? ", as it seems" : "", limit);
+}
+
+std::string peak_at_once_text(const WholeRun& run, const TextStyle& style) {
+  const size_t users = run.gpu_processes();
+  const auto pss = metric(run.metrics, "host.pss.peak_bytes");
+  uint64_t largest = 0;
+  for (const WholeRun::Process& process : run.processes)
+    largest = std::max(largest, process.heap_peak_bytes.value_or(0));
+  // Of processes that were gone before anybody looked, what was seen is no answer.
+  if (users == 0 && run.has_several() && pss.value_or(0) > largest / 2) {
+    return fmt::format("peak {} or more resident, of {} processes together, shared pages once",
+                       size_text(pss, style), grouped(run.processes.size()));
+  }
+  if (users < 2 || run.devices.empty()) return "";
+  const WholeRun::Sum* most = &run.devices.front();
+  for (const WholeRun::Sum& device : run.devices)
+    if (device.peak_bytes.value_or(0) > most->peak_bytes.value_or(0)) most = &device;
+  const bool together = run.devices.size() > 1 && run.all_devices;
+  const WholeRun::Sum& sum = together ? *run.all_devices : *most;
+  std::string text = fmt::format("peak {}", size_text(sum.peak_bytes, style));
+  if (sum.error_bytes.value_or(0) > 0)
+    text += fmt::format(" at most ({} less at least)", size_text(sum.error_bytes, style));
+  if (together)
+    text += fmt::format(" on {} GPUs", run.devices.size());
+  else {
+    if (most->total_bytes > 0) text += " of " + size_text(most->total_bytes, style);
+    text += " on " + most->name + (most->node.empty() ? "" : " of " + most->node);
+  }
+  text +=
+      fmt::format(" at {}, of {} processes together", instant(sum.peak_time_ns), grouped(users));
+  if (!together && run.devices.size() > 1)
+    text += fmt::format("; {} GPUs in all", run.devices.size());
+  if (run.processes.size() > users)
+    text += fmt::format(", {} more without a GPU", grouped(run.processes.size() - users));
+  return text;
+}
+
+std::vector<std::string> process_rows(const WholeRun& run, size_t most, const TextStyle& style) {
+  std::vector<std::string> rows;
+  if (!run.has_several()) return rows;
+  size_t users = 0;
+  for (const WholeRun::Process& process : run.processes) {
+    if (process.device_peak_bytes.value_or(0) == 0 || ++users > most) continue;
+    std::string row =
+        fmt::format("{}  {}", process_text(process), devices_text(run, process, style));
+    if (!process.holder.empty())
+      row += fmt::format("  {} {}", size_text(process.holder_bytes, style), process.holder);
+    rows.push_back(std::move(row));
+  }
+  if (run.gpu_processes() == 0) {
+    const std::vector<const WholeRun::Process*> heaps = largest_heaps(run);
+    users = heaps.size();
+    for (size_t i = 0; i < std::min(most, users); ++i) {
+      std::string row =
+          fmt::format("{}  {}", process_text(*heaps[i]), heap_text(*heaps[i], style));
+      if (!heaps[i]->holder.empty())
+        row += fmt::format("  {} {}", size_text(heaps[i]->holder_bytes, style), heaps[i]->holder);
+      rows.push_back(std::move(row));
+    }
+  }
+  if (users > most) rows.push_back(fmt::format("{} processes more", grouped(users - most)));
+  if (const std::string host = host_row(run, style); !host.empty()) rows.push_back(host);
+  return rows;
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,142 @@
+#include "collector/symbols/debug_files.h"
+
+#include <dlfcn.h>
+#include <elfutils/libdwelf.h>
+#include <gelf.h>
+#include <zlib.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+#include "collector/files/own_file.h"
+#include "collector/symbols/elf_file.h"
+#include "collector/text/sanitize.h"
+#include "collector/text/system_library.h"
+
+namespace gpupeak::collector {
+namespace {
+
+std::string text_of(const void* bits, ssize_t bytes) {
+  return bytes > 0 ? std::string(static_cast<const char*>(bits), static_cast<size_t>(bytes)) : "";
+}
+
+/// Empty: it has none, or is no ELF file.
+std::string build_id_of(int fd) {
+  Elf* elf = elf_begin(fd, ELF_C_READ_MMAP_PRIVATE, nullptr);
+  const void* bits = nullptr;
+  const ssize_t bytes = elf != nullptr ? dwelf_elf_gnu_build_id(elf, &bits) : 0;
+  const std::string id = text_of(bits, bytes);
+  elf_end(elf);
+  return id;
+}
+
+bool has_checksum(int fd, GElf_Word wanted) {
+  std::array<unsigned char, 1 << 16> buffer;
+  uLong sum = crc32(0, nullptr, 0);
+  off_t at = 0;
+  for (ssize_t got; (got = pread(fd, buffer.data(), buffer.size(), at)) > 0; at += got)
+    sum = crc32(sum, buffer.data(), static_cast<uInt>(got));
+  return sum == wanted;
+}
+
+/// As debug files are named by build-id.
+std::string build_id_path(const std::string& build_id) {
+  const std::string digits = hex_text(build_id);
+  return "/.build-id/" + digits.substr(0, 2) + "/" + digits.substr(2) + ".debug";
+}
+
+}  // namespace
+
+std::string debug_file_from_servers(std::string_view build_id) {
+  const char* urls = getenv("DEBUGINFOD_URLS");
+  if (urls == nullptr || *urls == 0 || build_id.empty()) return "";
+  void* library = open_system_library("libdebuginfod.so.1");
+  if (library == nullptr) return "";
+  using Begin = void* (*)();
+  using End = void (*)(void*);
+  using Find = int (*)(void*, const unsigned char*, int, char**);
+  const auto begin = reinterpret_cast<Begin>(dlsym(library, "debuginfod_begin"));
+  const auto end = reinterpret_cast<End>(dlsym(library, "debuginfod_end"));
+  const auto find = reinterpret_cast<Find>(dlsym(library, "debuginfod_find_debuginfo"));
+  if (begin == nullptr || end == nullptr || find == nullptr) return "";
+  std::string path;
+  if (void* client = begin()) {
+    char* found = nullptr;
+    const int fd = find(client, reinterpret_cast<const unsigned char*>(build_id.data()),
+                        static_cast<int>(build_id.size()), &found);
+    if (fd >= 0) {
+      path = found;
+      ::close(fd);
+    }
+    free(found);
+    end(client);
+  }
+  return path;
+}
+
+int DebugFiles::find(Dwfl_Module* module, void** user_data, const char*, Dwarf_Addr,
+                     const char* file_name, const char* link, GElf_Word checksum, char** found) {
+  auto* files = static_cast<DebugFiles*>(*user_data);
+  if (files == nullptr || file_name == nullptr) return -1;
+  std::string path;
+  const int fd = files->find(module, file_name, link, checksum, path);
+  if (fd >= 0) *found = strdup(path.c_str());
+  return fd;
+}
+
+int DebugFiles::find(Dwfl_Module* module, const std::string& file_name, const char* link,
+                     GElf_Word checksum, std::string& found) {
+  const unsigned char* bits = nullptr;
+  GElf_Addr where = 0;
+  const int id_bytes = dwfl_module_build_id(module, &bits, &where);
+  const std::string id = text_of(bits, id_bytes);
+  // A link without a checksum is that to the common file, whose build-id stands in the debug file.
+  const bool is_common = link != nullptr && checksum == 0;
+  const std::string folder = folder_of(file_name);
+  const std::string name =
+      link != nullptr ? link : file_name.substr(file_name.rfind('/') + 1) + ".debug";
+  std::vector<std::string> paths;
+  if (!id.empty() && !is_common) {
+    for (const std::string& base : folders_) paths.push_back(base + build_id_path(id));
+  }
+  if (name.starts_with('/')) {
+    paths.push_back(name);
+  } else {
+    paths.push_back(folder + "/" + name);
+    paths.push_back(folder + "/.debug/" + name);
+    for (const std::string& base : folders_) {
+      // Of a module in another root the folder within that root, which is not known here.
+      for (size_t at = 0; at != std::string::npos; at = folder.find('/', at + 1))
+        paths.push_back(base + "/" + folder.substr(at) + "/" + name);
+      paths.push_back(base + "/" + name);
+    }
+  }
+  // Asked last, and only where a file has to be fetched.
+  const auto from_servers = [&] { return is_common ? "" : debug_file_from_servers(id); };
+  struct stat status {};
+  for (size_t i = 0; i <= paths.size(); ++i) {
+    std::string path = i < paths.size() ? std::move(paths[i]) : from_servers();
+    if (path.empty() || path == file_name) continue;
+    Descriptor file = open_elf(path, status);
+    if (!file) continue;
+    const std::string its_id = build_id_of(file.get());
+    const bool is_meant = is_common     ? !its_id.empty()
+                          : !id.empty() ? its_id == id
+                                        : checksum != 0 && has_checksum(file.get(), checksum);
+    if (!is_meant) continue;
+    if (is_common) common_build_id_ = its_id;
+    found = std::move(path);
+    return file.release();
+  }
+  return -1;
+}
+
+bool DebugFiles::has_common_file(Dwarf* dwarf) const {
+  const char* name = nullptr;
+  const void* id = nullptr;
+  const ssize_t bytes = dwelf_dwarf_gnu_debugaltlink(dwarf, &name, &id);
+  return bytes <= 0 || text_of(id, bytes) == common_build_id_;
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,31 @@
+// What of one module's debug information may still be read. Real information is read about once;
+// made ones share one long list of ranges, or one tree, among all that they say.
+#pragma once
+
+#include <cstdint>
+
+namespace gpupeak::collector {
+
+class DwarfPatience {
+ public:
+  /// `bytes`: of the file. Its sections may be compressed.
+  explicit DwarfPatience(uint64_t bytes)
+      : ranges_(kAlways + kPerByte * bytes), entries_(kAlways + kPerByte * bytes) {}
+
+  /// False: it is at its end, and nothing more is asked for.
+  bool take_range() { return take(ranges_, 1); }
+  bool take_entry() { return take(entries_, 1); }
+  /// Of what is gone through again and again: bytes, or what is as cheap.
+  bool walk(uint64_t steps) { return take(steps_, steps); }
+
+ private:
+  static constexpr uint64_t kAlways = 1 << 20, kPerByte = 4;
+  static bool take(uint64_t& left, uint64_t count) {
+    left = left > count ? left - count : 0;
+    return left > 0;
+  }
+  uint64_t ranges_, entries_;
+  uint64_t steps_ = uint64_t{1} << 30;
+};
+
+}  // namespace gpupeak::collector

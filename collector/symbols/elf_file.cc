@@ -1,0 +1,103 @@
+#include "collector/symbols/elf_file.h"
+
+#include <elf.h>
+#include <endian.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <lzma.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "collector/files/regular_file.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr off_t kMostBytes = off_t{16} << 30;
+/// Real debug information shrinks to a quarter.
+constexpr uint64_t kMostRatio = 32, kAlwaysAllowed = 128 << 20;
+
+/// How many bytes of an xz stream come out, up to more than `most`.
+uint64_t unpacked_bytes(const Elf_Data& packed, uint64_t most) {
+  constexpr uint64_t kMemory = 100 << 20;  // of the decoder: its dictionary
+  lzma_stream stream = LZMA_STREAM_INIT;
+  if (lzma_stream_decoder(&stream, kMemory, 0) != LZMA_OK) return most + 1;
+  std::array<uint8_t, 1 << 16> buffer;
+  stream.next_in = static_cast<const uint8_t*>(packed.d_buf);
+  stream.avail_in = packed.d_size;
+  lzma_ret result = LZMA_OK;
+  while (result == LZMA_OK && stream.total_out <= most) {
+    stream.next_out = buffer.data();
+    stream.avail_out = buffer.size();
+    result = lzma_code(&stream, LZMA_FINISH);
+  }
+  const bool is_end = result == LZMA_OK || result == LZMA_STREAM_END || result == LZMA_BUF_ERROR ||
+                      result == LZMA_DATA_ERROR ||
+                      result == LZMA_FORMAT_ERROR;  // libdw, too, stops there
+  const uint64_t bytes = is_end ? stream.total_out : most + 1;
+  lzma_end(&stream);
+  return bytes;
+}
+
+/// What libdw makes of one section beyond what is in the file.
+uint64_t unpacked_bytes(Elf* elf, Elf_Scn* section, size_t names, uint64_t most) {
+  GElf_Shdr header;
+  if (gelf_getshdr(section, &header) == nullptr || header.sh_type == SHT_NOBITS) return 0;
+  GElf_Chdr compressed;
+  if ((header.sh_flags & SHF_COMPRESSED) != 0)
+    return gelf_getchdr(section, &compressed) != nullptr ? compressed.ch_size : 0;
+  const char* text = elf_strptr(elf, names, header.sh_name);
+  const std::string_view name = text != nullptr ? text : "";
+  const bool is_old_kind = name.starts_with(".zdebug");
+  if (!is_old_kind && name != ".gnu_debugdata") return 0;
+  const Elf_Data* data = elf_rawdata(section, nullptr);
+  if (data == nullptr || data->d_buf == nullptr) return 0;
+  if (!is_old_kind) return unpacked_bytes(*data, most);
+  constexpr std::string_view kMark = "ZLIB";  // and the size, big-endian
+  uint64_t bytes = 0;
+  if (data->d_size < kMark.size() + sizeof bytes ||
+      memcmp(data->d_buf, kMark.data(), kMark.size()) != 0)
+    return 0;
+  memcpy(&bytes, static_cast<const char*>(data->d_buf) + kMark.size(), sizeof bytes);
+  return be64toh(bytes);
+}
+
+bool is_bounded(int fd, uint64_t file_bytes) {
+  const uint64_t most = kAlwaysAllowed + kMostRatio * file_bytes;
+  elf_version(EV_CURRENT);
+  Elf* elf = elf_begin(fd, ELF_C_READ_MMAP_PRIVATE, nullptr);
+  size_t names = 0;
+  uint64_t bytes = 0;
+  if (elf_getshdrstrndx(elf, &names) == 0) {
+    for (Elf_Scn* section = nullptr;
+         bytes <= most && (section = elf_nextscn(elf, section)) != nullptr;) {
+      const uint64_t more = unpacked_bytes(elf, section, names, most);
+      bytes = more > most ? more : bytes + more;
+    }
+  }
+  elf_end(elf);
+  return bytes <= most;
+}
+
+}  // namespace
+
+Descriptor open_elf(const std::string& path, struct stat& status) {
+  Descriptor file = open_regular(path, O_RDONLY, status);
+  if (!file) return file;
+  char magic[SELFMAG] = {};
+  errno = ENXIO;
+  if (pread(file.get(), magic, sizeof magic, 0) != sizeof magic ||
+      memcmp(magic, ELFMAG, SELFMAG) != 0)
+    return Descriptor();
+  errno = EFBIG;
+  if (status.st_size > kMostBytes || !is_bounded(file.get(), static_cast<uint64_t>(status.st_size)))
+    return Descriptor();
+  return file;
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,17 @@
+// How a library or debug file is opened for libdw, which unpacks without a bound: whole files that
+// are packed (it takes them for kernels), compressed sections, the table of symbols packed in one.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+
+#include "collector/files/descriptor.h"
+
+namespace gpupeak::collector {
+
+/// An ELF file of a bounded size, also once unpacked. None and errno if it cannot be opened or is
+/// none (then ENXIO), or is too large (EFBIG). `status` is what fstat says.
+Descriptor open_elf(const std::string& path, struct stat& status);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,29 @@
+#include "collector/text/system_library.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <string>
+
+namespace gpupeak::collector {
+
+void* open_system_library(const char* name) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path own = fs::read_symlink("/proc/self/exe", error).parent_path();
+#if defined __aarch64__
+  const std::string machine = "aarch64-linux-gnu";
+#else
+  const std::string machine = "x86_64-linux-gnu";
+#endif
+  for (const fs::path& folder :
+       {own / "../lib/gpupeak", fs::path("/usr/local/lib") / machine, fs::path("/usr/local/lib"),
+        fs::path("/usr/lib") / machine, fs::path("/usr/lib64"), fs::path("/usr/lib"),
+        fs::path("/lib") / machine, fs::path("/lib64"), fs::path("/lib")}) {
+    if (!folder.is_absolute()) continue;  // who cannot tell where we are
+    if (void* library = dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  return nullptr;
+}
+
+}  // namespace gpupeak::collector

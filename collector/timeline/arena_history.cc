@@ -1,0 +1,105 @@
+#include "collector/timeline/arena_history.h"
+
+#include <algorithm>
+#include <map>
+
+#include "collector/analyze/arena_summary.h"
+#include "collector/timeline/arena_steps.h"
+#include "collector/timeline/arena_stock.h"
+
+namespace gpupeak::collector {
+namespace {
+
+using Chosen = ArenaStock::Chosen;
+
+/// Peaks of arenas and the end first, then what else of the run has a name, then the highest
+/// moments of each arena in equal parts of the run.
+Chosen choose(const ArenaHistory& history, const TimeSeries& times, const Instants& instants) {
+  Chosen chosen;
+  if (times.event_count() > 0) chosen[times.event_count() - 1] = "the end";
+  std::vector<const Series*> courses;
+  for (const ArenaHistory::Arena& arena : history.arenas) {
+    const Series* series = times.arena_in_use(arena.arena);
+    if (series == nullptr) continue;
+    courses.push_back(series);
+    const uint64_t event = TimeSeries::peak_event(*series);
+    if (event == kNoEvent || chosen.size() >= kMaxArenaInstants / 4) continue;
+    std::string& reason = chosen[event];
+    reason += (reason.empty() ? "peak of " : ", ") + arena.name;
+  }
+  for (const Instant& instant : instants.instants) {
+    if (instant.reason.empty() || chosen.size() >= kMaxArenaInstants * 3 / 4) continue;
+    std::string& reason = chosen[instant.event];
+    if (reason.empty()) reason = instant.reason;
+  }
+  if (courses.empty()) return chosen;
+  const size_t slices = (kMaxArenaInstants - chosen.size()) / courses.size();
+  for (const Series* series : courses) {
+    for (const uint64_t event : TimeSeries::highest_events(*series, slices)) {
+      chosen.try_emplace(event);
+    }
+  }
+  return chosen;
+}
+
+/// Every change and the stock at chosen events, in one replay: whether there are few enough changes
+/// is known at its end.
+class ArenaWatch : public ReplayObserver {
+ public:
+  ArenaWatch(const ArenaHistory& history, Chosen chosen, const ClockMap& clock)
+      : steps_(history, clock), stock_(history, std::move(chosen), clock) {}
+  void on_arena_block(const ArenaBlockChange& change) override { steps_.on_block(change); }
+  void after(const Event& event) override {
+    steps_.after(replay().arenas(), event.ticks);
+    stock_.after(replay().arenas(), event.ticks);
+  }
+  void finish(ArenaHistory& history) {
+    if (steps_.finish(history)) return;
+    stock_.finish(history);
+  }
+
+ private:
+  ArenaSteps steps_;
+  ArenaStock stock_;
+};
+
+}  // namespace
+
+ArenaHistory arena_history(Profile& profile, const TimeSeries& times, const Instants& instants,
+                           const Progress& progress) {
+  ArenaHistory history;
+  const ArenaTable& table = profile.replay().arenas();
+  for (size_t arena = 0; arena < table.arenas().size(); ++arena) {
+    const ArenaTable::Arena& info = table.arenas()[arena];
+    const PeakFinder::Scope& in_use = table.peaks().scope(info.scope);
+    if (info.is_unused() || in_use.peak == 0) continue;
+    history.arenas.push_back(
+        {arena, profile.definitions().shown(profile.replay().name(info.name)), info.place,
+         in_use.peak, table.peaks().scope(info.reserved_scope).peak,
+         profile.to_ns(in_use.peak_ticks), info.largest_block, info.largest_refused});
+  }
+  if (history.arenas.empty()) return history;
+  ArenaWatch watch(history, choose(history, times, instants), profile.log().clock());
+  profile.replay_again(watch, progress);
+  watch.finish(history);
+  // Blocks have had the number of their group so far. A log that is still being written may have
+  // grown since the first replay, by groups that have no name yet.
+  std::map<std::string, uint32_t> rows;
+  std::map<uint32_t, uint32_t> row_of;
+  for (ArenaHistory::Block& block : history.blocks) {
+    const auto [known, fresh] = row_of.try_emplace(block.row);
+    if (fresh) {
+      const std::string title =
+          block.row < table.holders().size()
+              ? arena_holder_title(profile.replay(), profile.sites(), table.holders()[block.row])
+              : "written later";
+      const auto [row, added] = rows.try_emplace(title, static_cast<uint32_t>(history.rows.size()));
+      if (added) history.rows.push_back(title);
+      known->second = row->second;
+    }
+    block.row = known->second;
+  }
+  return history;
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,88 @@
+// What arenas had in use and idle at which instant, piece by piece, for the page's maps. Of a log
+// with few changes every instant is known; of a long one, chosen instants: the peaks, the borders
+// of phases, failed allocations, the end, and the highest moments of an even spread over the run.
+// Either way it is one list of steps, and of each piece from which step to which it was there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collector/analyze/profile.h"
+#include "collector/timeline/instants.h"
+#include "collector/timeline/time_series.h"
+
+namespace gpupeak::collector {
+
+struct ArenaHistory {
+  struct Arena {
+    size_t arena = 0;  ///< of the replay's arenas
+    std::string name;
+    int32_t place = 0;  ///< ArenaAccounts'
+    uint64_t peak = 0, reserved_peak = 0;
+    int64_t peak_ns = 0;
+    uint64_t largest_block = 0, largest_refused = 0;
+  };
+  /// The state after an event.
+  struct Step {
+    int64_t time_ns = 0;
+    std::string reason;  ///< "peak of PyTorch", "failed allocation"; empty: none
+  };
+  /// From step `first` on, and no longer at step `end`.
+  struct Segment {
+    uint32_t arena = 0;
+    uint64_t begin = 0, bytes = 0;
+    bool captured = false;  ///< kept for a graph
+    uint32_t first = 0, end = 0;
+  };
+  struct Block {
+    static constexpr uint32_t kAlone = UINT32_MAX;
+    uint32_t arena = 0;
+    uint32_t segment = kAlone;  ///< in which it began; alone: in none, its own memory
+    uint64_t address = 0, bytes = 0;
+    uint32_t row = 0;  ///< index into rows
+    uint32_t first = 0, end = 0;
+  };
+  /// Blocks at one step that are not in `blocks`: neighbours, with what is idle between them.
+  struct Several {
+    uint32_t step = 0, arena = 0;
+    uint64_t begin = 0, end = 0;  ///< both 0: those that lie in no segment
+    uint64_t bytes = 0, count = 0;
+  };
+  /// Of a step at which blocks or segments are left out, what cannot be seen without them.
+  struct Holes {
+    uint32_t step = 0, arena = 0;
+    uint64_t largest = 0;
+    uint64_t below_block = 0, below_refused = 0;  ///< in holes smaller than the largest request
+    uint64_t left_out_segments = 0, left_out_bytes = 0;  ///< of these segments
+  };
+  /// The arena's own figures from a step on.
+  struct Level {
+    uint32_t step = 0, arena = 0;
+    uint64_t in_use = 0, reserved = 0;
+  };
+
+  bool every = false;  ///< a step for each change
+  std::vector<Arena> arenas;
+  std::vector<Step> steps;
+  std::vector<std::string> rows;  ///< sites
+  std::vector<Segment> segments;  ///< in the order in which they came
+  std::vector<Block> blocks;      ///< in the order in which they came
+  std::vector<Several> several;
+  std::vector<Holes> holes;
+  std::vector<Level> levels;
+};
+
+/// Of all arenas together, if every instant is kept.
+inline constexpr size_t kMaxArenaChanges = 40'000;
+/// Else: instants, and blocks, segments and runs of smaller blocks that they have in all, about.
+inline constexpr size_t kMaxArenaInstants = 100;
+inline constexpr size_t kMaxArenaBlocks = 30'000, kMaxArenaSegments = 10'000,
+                        kMaxArenaSeveral = 40'000;
+
+/// Replays the log once more, unless it has no arena. Throws std::logic_error if the blocks of an
+/// arena do not add up to what it had in use.
+ArenaHistory arena_history(Profile& profile, const TimeSeries& times, const Instants& instants,
+                           const Progress& progress = {});
+
+}  // namespace gpupeak::collector

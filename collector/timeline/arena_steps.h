@@ -1,0 +1,78 @@
+// How arena_history.h finds out what arenas had at every instant, as long as there are few changes.
+// A block's `row` is its group until arena_history() names it.
+#pragma once
+
+#include <map>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "collector/timeline/arena_history.h"
+
+namespace gpupeak::collector {
+
+/// Numbers of the arenas that a history has, by arena.
+class ArenaNumbers {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  explicit ArenaNumbers(const ArenaHistory& history);
+  /// kNone: of an arena that the history does not have.
+  uint32_t of(size_t arena) const { return arena < numbers_.size() ? numbers_[arena] : kNone; }
+
+ private:
+  std::vector<uint32_t> numbers_;
+};
+
+/// The arenas' own figures, where they change.
+class ArenaLevels {
+ public:
+  explicit ArenaLevels(const ArenaHistory& history) : arenas_(history.arenas) {
+    last_.resize(arenas_.size());
+  }
+  void note(const ArenaTable& table, uint32_t step, std::vector<ArenaHistory::Level>& levels);
+
+ private:
+  const std::vector<ArenaHistory::Arena>& arenas_;
+  std::vector<ArenaTable::Level> last_;
+};
+
+/// The time of a history's next step; in damaged logs times run backwards.
+int64_t history_time(const ArenaHistory& history, int64_t ns);
+/// Moves all that was found but the arenas and their sites.
+void put_pieces(ArenaHistory& history, ArenaHistory& found);
+
+class ArenaSteps {
+ public:
+  ArenaSteps(const ArenaHistory& history, const ClockMap& clock);
+  void on_block(const ArenaBlockChange& change) {
+    if (!too_many_) pending_.push_back(change);
+  }
+  void after(const ArenaTable& table, uint64_t ticks);
+  /// False: there are too many changes, and nothing was written.
+  bool finish(ArenaHistory& history);
+
+ private:
+  /// Ranges that were looked at in search of segments; so many take a second or two.
+  static constexpr size_t kMostLooks = 50'000'000;
+  using SegmentKey = std::pair<uint64_t, uint64_t>;  // begin, end
+
+  void look_at_segments(const ArenaTable& table, uint32_t step);
+  void put(const ArenaBlockChange& change, uint32_t arena, uint32_t step);
+  void take_out(const ArenaBlockChange& change, uint32_t arena, uint32_t step);
+  void give_up();
+
+  const std::vector<ArenaHistory::Arena>& arenas_;
+  const ArenaNumbers numbers_;
+  const ClockMap& clock_;
+  ArenaLevels levels_;
+  ArenaHistory found_;
+  bool too_many_ = false;
+  size_t changes_ = 0, looks_ = 0;
+  uint64_t segments_version_ = 0;
+  std::vector<ArenaBlockChange> pending_;
+  std::vector<std::map<SegmentKey, uint32_t>> segments_;  // by arena: those that there are now
+  std::unordered_multimap<uint64_t, uint32_t> blocks_;    // by address: those in use now
+  std::vector<uint64_t> in_use_;                          // by arena
+};
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,193 @@
+#include "collector/timeline/arena_stock.h"
+
+#include <algorithm>
+
+namespace gpupeak::collector {
+namespace {
+
+/// A hole between blocks that are left out parts them if it is as large a part of the arena.
+constexpr uint64_t kShownHole = 256;
+/// Where that makes too many runs: so many blocks and segments, halved as often as it takes.
+constexpr size_t kCoarseBlocks = 8192, kCoarseSegments = 16'384;
+constexpr unsigned kCoarsest = 8;
+
+}  // namespace
+
+ArenaStock::ArenaStock(const ArenaHistory& history, Chosen chosen, const ClockMap& clock)
+    : arenas_(history.arenas),
+      numbers_(history),
+      chosen_(std::move(chosen)),
+      next_(chosen_.begin()),
+      clock_(clock),
+      levels_(history) {}
+
+void ArenaStock::take(const ArenaTable& table, uint64_t ticks) {
+  std::vector<std::vector<Held>> held(arenas_.size());
+  table.for_each_block([&](uint64_t address, uint64_t bytes, GroupId group, bool alone) {
+    const uint32_t arena = numbers_.of(table.holders()[group].arena);
+    if (arena != ArenaNumbers::kNone) held[arena].push_back({address, bytes, group, alone});
+  });
+  blocks_before_ = std::move(blocks_);
+  segments_before_ = std::move(segments_);
+  blocks_.clear();
+  segments_.clear();
+  for (uint32_t arena = 0; arena < arenas_.size(); ++arena) {
+    const size_t in_table = arenas_[arena].arena;
+    if (in_table >= table.arenas().size()) continue;
+    Stock stock = look(table, arena, std::move(held[arena]));
+    const size_t most = share(kMaxArenaSeveral, found_.several.size());
+    for (unsigned coarse = 0; coarse <= kCoarsest; ++coarse) {
+      choose(stock, table.level(in_table).reserved, coarse);
+      if (stock.several.size() <= most) break;
+    }
+    keep(table, stock);
+  }
+  levels_.note(table, step(), found_.levels);
+  found_.steps.push_back({history_time(found_, clock_.to_ns(ticks)), next_->second});
+}
+
+ArenaStock::Stock ArenaStock::look(const ArenaTable& table, uint32_t arena,
+                                   std::vector<Held> held) const {
+  Stock stock;
+  stock.arena = arena;
+  for (const auto& segment : table.segments(arenas_[arena].arena))
+    stock.segments.push_back({segment});
+  for (Held& block : held) {
+    if (block.alone) continue;
+    const auto behind = std::upper_bound(
+        stock.segments.begin(), stock.segments.end(), block.address,
+        [](uint64_t address, const Piece& piece) { return address < piece.segment.begin; });
+    if (behind != stock.segments.begin()) {
+      block.segment = static_cast<size_t>(behind - stock.segments.begin()) - 1;
+    }
+  }
+  std::sort(held.begin(), held.end(), [](const Held& a, const Held& b) {
+    return std::tuple(b.bytes, a.address, a.group) < std::tuple(a.bytes, b.address, b.group);
+  });
+  stock.held = std::move(held);
+  return stock;
+}
+
+/// Shows the largest, of blocks that were not there before only a share. `coarse`: by how much
+/// less, which makes fewer runs of those that are not shown.
+void ArenaStock::choose(Stock& stock, uint64_t reserved, unsigned coarse) const {
+  const size_t most_segments = share(kMaxArenaSegments, found_.segments.size());
+  std::vector<Piece*> largest;
+  for (Piece& piece : stock.segments) largest.push_back(&piece);
+  std::stable_sort(largest.begin(), largest.end(), [](const Piece* a, const Piece* b) {
+    return a->segment.end - a->segment.begin > b->segment.end - b->segment.begin;
+  });
+  size_t shown = 0, added = 0;
+  for (Piece* piece : largest) {
+    const auto& [begin, end, captured] = piece->segment;
+    const bool known = segments_before_.contains({stock.arena, begin, end, captured});
+    piece->shown =
+        (coarse == 0 || shown < kCoarseSegments >> coarse) && (known || added < most_segments);
+    shown += piece->shown ? 1 : 0;
+    added += piece->shown && !known ? 1 : 0;
+  }
+  const size_t most_blocks = share(kMaxArenaBlocks, found_.blocks.size());
+  shown = added = 0;
+  for (Held& block : stock.held) {
+    const bool known = blocks_before_.contains(key(stock.arena, block));
+    const bool has_place =
+        block.alone || (block.segment != SIZE_MAX && stock.segments[block.segment].shown);
+    block.shown = has_place && (coarse == 0 || shown < kCoarseBlocks >> coarse) &&
+                  (known || added < most_blocks);
+    shown += block.shown ? 1 : 0;
+    added += block.shown && !known ? 1 : 0;
+  }
+  join(stock, (reserved / kShownHole) << coarse);
+}
+
+/// What is not shown of the segments that are, as runs of neighbours. A hole of this size parts
+/// them.
+void ArenaStock::join(Stock& stock, uint64_t shown_hole) const {
+  const ArenaHistory::Several none{step(), stock.arena, 0, 0, 0, 0};
+  stock.several.clear();
+  std::vector<const Held*> by_address;
+  ArenaHistory::Several alone = none;
+  for (const Held& block : stock.held) {
+    if (!block.alone) {
+      if (block.segment != SIZE_MAX) by_address.push_back(&block);
+    } else if (!block.shown) {
+      alone.bytes += block.bytes;
+      ++alone.count;
+    }
+  }
+  if (alone.count > 0) stock.several.push_back(alone);
+  std::sort(by_address.begin(), by_address.end(),
+            [](const Held* a, const Held* b) { return a->address < b->address; });
+  ArenaHistory::Several run = none;
+  size_t segment = SIZE_MAX;
+  const auto close_run = [&] {
+    if (run.count > 0) stock.several.push_back(run);
+    run = none;
+  };
+  for (const Held* block : by_address) {
+    if (!stock.segments[block->segment].shown) continue;
+    const bool far = run.count > 0 && block->address - run.end > shown_hole;
+    if (block->segment != segment || block->shown || far) close_run();
+    segment = block->segment;
+    if (block->shown) continue;
+    if (run.count == 0) run.begin = block->address;
+    run.end = block->address + block->bytes;
+    run.bytes += block->bytes;
+    ++run.count;
+  }
+  close_run();
+}
+
+void ArenaStock::keep(const ArenaTable& table, Stock& stock) {
+  const ArenaHistory::Arena& of = arenas_[stock.arena];
+  ArenaHistory::Holes holes;
+  holes.step = step();
+  holes.arena = stock.arena;
+  bool all_shown = true;
+  std::vector<uint32_t> number(stock.segments.size(), ArenaHistory::Block::kAlone);
+  for (size_t i = 0; i < stock.segments.size(); ++i) {
+    const auto& [begin, end, captured] = stock.segments[i].segment;
+    if (!stock.segments[i].shown) {
+      ++holes.left_out_segments;
+      holes.left_out_bytes += end - begin;
+      continue;
+    }
+    const SegmentKey segment{stock.arena, begin, end, captured};
+    const auto before = segments_before_.find(segment);
+    number[i] = before != segments_before_.end() ? before->second
+                                                 : static_cast<uint32_t>(found_.segments.size());
+    if (before == segments_before_.end()) {
+      found_.segments.push_back({stock.arena, begin, end - begin, captured, step(), 0});
+    }
+    found_.segments[number[i]].end = step() + 1;
+    segments_.emplace(segment, number[i]);
+  }
+  for (const Held& block : stock.held) {
+    all_shown = all_shown && block.shown;
+    if (!block.shown) continue;
+    const auto before = blocks_before_.find(key(stock.arena, block));
+    if (before != blocks_before_.end() && blocks_.insert(*before).second) {
+      found_.blocks[before->second].end = step() + 1;
+      continue;
+    }
+    blocks_.emplace(key(stock.arena, block), static_cast<uint32_t>(found_.blocks.size()));
+    found_.blocks.push_back({stock.arena,
+                             block.alone ? ArenaHistory::Block::kAlone : number[block.segment],
+                             block.address, block.bytes, block.group, step(), step() + 1});
+  }
+  found_.several.insert(found_.several.end(), stock.several.begin(), stock.several.end());
+  if (all_shown && holes.left_out_segments == 0) return;
+  table.for_each_hole(of.arena, [&](uint64_t begin, uint64_t end, bool) {
+    const uint64_t bytes = end - begin;
+    holes.largest = std::max(holes.largest, bytes);
+    if (bytes < of.largest_block) holes.below_block += bytes;
+    if (bytes < of.largest_refused) holes.below_refused += bytes;
+  });
+  found_.holes.push_back(holes);
+}
+
+void ArenaStock::finish(ArenaHistory& history) {
+  put_pieces(history, found_);
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,77 @@
+// How arena_history.h finds out what arenas had at chosen instants: it takes stock after these
+// events, and of what was there at the one before, too, the history has one piece. A block's `row`
+// is its group until arena_history() names it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "collector/timeline/arena_steps.h"
+
+namespace gpupeak::collector {
+
+class ArenaStock {
+ public:
+  using Chosen = std::map<uint64_t, std::string>;  ///< event → reason
+  ArenaStock(const ArenaHistory& history, Chosen chosen, const ClockMap& clock);
+  void after(const ArenaTable& table, uint64_t ticks) {
+    if (next_ == chosen_.end() || next_->first != events_++) return;
+    take(table, ticks);
+    ++next_;
+  }
+  void finish(ArenaHistory& history);
+
+ private:
+  struct Held {
+    uint64_t address, bytes;
+    GroupId group;
+    bool alone;
+    size_t segment = SIZE_MAX;  // of the arena's, in which it lies
+    bool shown = false;
+  };
+  struct Piece {
+    ArenaTable::Segment segment;
+    bool shown = false;
+  };
+  /// What is there of an arena at an instant, and which of it is shown one by one.
+  struct Stock {
+    uint32_t arena = 0;
+    std::vector<Held> held;       // the largest first
+    std::vector<Piece> segments;  // by address
+    std::vector<ArenaHistory::Several> several;
+  };
+  using BlockKey = std::tuple<uint32_t, uint64_t, uint64_t, GroupId>;  // arena, address, bytes
+  using SegmentKey = std::tuple<uint32_t, uint64_t, uint64_t, bool>;   // arena, begin, end
+  template <typename Key>
+  using Lives = std::map<Key, uint32_t>;  // index of what there was at the step before
+
+  static BlockKey key(uint32_t arena, const Held& block) {
+    return {arena, block.address, block.bytes, block.group};
+  }
+  uint32_t step() const { return static_cast<uint32_t>(found_.steps.size()); }
+  /// An arena's part of what is left of so many at this instant: what earlier ones did not need is
+  /// there for later ones.
+  size_t share(size_t most, size_t used) const {
+    return (most - std::min(most, used)) / (chosen_.size() - step()) / arenas_.size();
+  }
+  void take(const ArenaTable& table, uint64_t ticks);
+  Stock look(const ArenaTable& table, uint32_t arena, std::vector<Held> held) const;
+  void choose(Stock& stock, uint64_t reserved, unsigned coarse) const;
+  void join(Stock& stock, uint64_t shown_hole) const;
+  void keep(const ArenaTable& table, Stock& stock);
+
+  const std::vector<ArenaHistory::Arena>& arenas_;
+  const ArenaNumbers numbers_;
+  const Chosen chosen_;
+  Chosen::const_iterator next_;
+  const ClockMap& clock_;
+  ArenaLevels levels_;
+  ArenaHistory found_;
+  uint64_t events_ = 0;
+  Lives<BlockKey> blocks_, blocks_before_;
+  Lives<SegmentKey> segments_, segments_before_;
+};
+
+}  // namespace gpupeak::collector

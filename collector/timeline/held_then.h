@@ -1,0 +1,42 @@
+// Who held a sum at another moment than its peak: at a time, or at the highest while a phase was
+// open. Two more replays: the first finds the events after which that was, the second takes stock
+// there. `gpupeak held` and `gpupeak view` ask.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/analyze/profile.h"
+
+namespace gpupeak::collector {
+
+/// Of one without a phase and a time: the sum's own peak.
+struct Moment {
+  std::string phase{};               ///< its highest while a phase or range of this name was open
+  std::optional<int64_t> time_ns{};  ///< after the last event up to then, since the log's start
+  std::optional<uint64_t> event{};   ///< after the event of this number, as TimeSeries counts them
+};
+
+struct HeldThen {
+  int64_t time_ns = 0;
+  uint64_t bytes = 0;
+  std::vector<Contribution> held;  ///< adds up to it
+  /// Of a phase: the sum over time while it was open, the largest value of each stretch.
+  struct Point {
+    int64_t time_ns;  ///< where the stretch begins
+    uint64_t bytes;
+  };
+  std::vector<Point> curve;
+};
+inline constexpr size_t kMaxCurvePoints = 400;
+
+/// In the order of `moments`; none for a phase that never was, and for a time before the first
+/// event. Holders are those who had the driver's memory: what a framework's pool made of it is not
+/// looked at. Throws std::logic_error if they do not add up.
+std::vector<std::optional<HeldThen>> held_then(const Profile& profile, ScopeId scope,
+                                               const std::vector<Moment>& moments,
+                                               const Progress& progress = {});
+
+}  // namespace gpupeak::collector

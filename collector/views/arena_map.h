@@ -1,0 +1,49 @@
+// Who holds what of an arena, by site, and a segment of it as a line of letters, one a site.
+// `gpupeak arenas` draws it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collector/views/arenas.h"
+
+namespace gpupeak::collector {
+
+/// What the arena called the block, or its site.
+std::string arena_block_title(Profile& profile, const ArenaBlock& block);
+
+class ArenaMap {
+ public:
+  struct Row {
+    std::string title;
+    uint64_t bytes = 0, count = 0;
+  };
+  /// `blocks`: by address; they must outlive it. The first `top` rows have letters, as far as the
+  /// alphabet goes.
+  ArenaMap(Profile& profile, const std::vector<ArenaBlock>& blocks, size_t top);
+
+  /// The largest first.
+  const std::vector<Row>& rows() const { return rows_; }
+  /// Of a row; a space if it has none.
+  std::string letter(size_t row, const TextStyle& style) const;
+  /// A column is an equal part of the segment: the letter of who holds most of it, a small one if
+  /// part of it is idle; a dot if all of it is.
+  std::string line(const ArenaTable::Segment& segment, size_t columns,
+                   const TextStyle& style) const;
+
+ private:
+  struct Column {
+    uint64_t used = 0;
+    std::map<size_t, uint64_t> by_row;
+  };
+  std::string cell(const Column& column, uint64_t bytes, const TextStyle& style) const;
+
+  const std::vector<ArenaBlock>& blocks_;
+  std::vector<Row> rows_;
+  std::vector<size_t> row_of_;  // by block
+  size_t letters_;
+};
+
+}  // namespace gpupeak::collector

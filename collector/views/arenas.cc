@@ -1,0 +1,272 @@
+#include "collector/views/arenas.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+#include "collector/text/time_text.h"
+#include "collector/text/title_text.h"
+#include "collector/views/arena_map.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr size_t kMapColumns = 64;
+constexpr size_t kAddressColumns = 14;
+
+/// Takes what was there after so many events; what follows is replayed for nothing, which keeps the
+/// sums whole.
+class Snapshot : public ReplayObserver {
+ public:
+  Snapshot(uint64_t at, std::vector<ArenaState>& states) : at_(at), states_(states) {}
+  void after(const Event& /*event*/) override {
+    if (++events_ == at_) take(replay().arenas(), states_);
+  }
+  static void take(const ArenaTable& table, std::vector<ArenaState>& states) {
+    states.resize(table.arenas().size());
+    for (size_t arena = 0; arena < states.size(); ++arena) {
+      ArenaState& state = states[arena];
+      state.level = table.level(arena);
+      state.segments = table.segments(arena);
+      table.for_each_hole(arena, [&state](uint64_t begin, uint64_t end, bool captured) {
+        state.holes.push_back({begin, end, captured});
+      });
+    }
+    table.for_each_block([&](uint64_t address, uint64_t bytes, GroupId group, bool alone) {
+      const ArenaTable::Holder& holder = table.holders()[group];
+      states[holder.arena].blocks.push_back({address, bytes, holder.name, holder.stack, alone});
+    });
+    for (ArenaState& state : states) {
+      std::sort(state.blocks.begin(), state.blocks.end(),
+                [](const auto& a, const auto& b) { return a.address < b.address; });
+    }
+  }
+
+ private:
+  const uint64_t at_;
+  std::vector<ArenaState>& states_;
+  uint64_t events_ = 0;
+};
+
+std::string place_text(int32_t place) {
+  if (place == ArenaAccounts::kNowhere) return "";
+  if (place == ArenaAccounts::kHost) return " on the host";
+  return fmt::format(" on GPU {}", place);
+}
+
+std::string arena_text(const Profile& profile, const ArenaTable::Arena& arena) {
+  return profile.definitions().shown(profile.replay().name(arena.name)) + place_text(arena.place);
+}
+
+uint64_t bytes_of(const std::vector<ArenaTable::Segment>& pieces) {
+  return std::accumulate(
+      pieces.begin(), pieces.end(), uint64_t{0},
+      [](uint64_t sum, const auto& piece) { return sum + piece.end - piece.begin; });
+}
+
+/// How much of what is idle its largest requests could not have had.
+std::string fragmentation_text(const ArenaState& state, const ArenaTable::Arena& info,
+                               const TextStyle& style) {
+  std::string text;
+  const auto add = [&](uint64_t bytes, const char* what) {
+    if (bytes == 0) return;
+    const uint64_t idle = state.idle_in_smaller(bytes);
+    text += fmt::format("{}{} ({} %) in holes too small for its largest {}, {}",
+                        text.empty() ? "  fragmentation: " : "; ", size_text(idle, style),
+                        percent(idle, state.level.idle()), what, size_text(bytes, style));
+  };
+  if (state.level.idle() == 0) return text;
+  add(info.largest_block, "block");
+  add(info.largest_refused, "refused request");
+  return text;
+}
+
+}  // namespace
+
+uint64_t ArenaState::largest_idle() const {
+  uint64_t largest = 0;
+  for (const auto& hole : holes) largest = std::max(largest, hole.end - hole.begin);
+  return largest;
+}
+
+uint64_t ArenaState::idle_in_smaller(uint64_t bytes) const {
+  uint64_t sum = 0;
+  for (const auto& hole : holes) {
+    if (hole.end - hole.begin < bytes) sum += hole.end - hole.begin;
+  }
+  return sum;
+}
+
+uint64_t ArenaState::idle_unplaced() const {
+  const uint64_t placed = bytes_of(holes);
+  return level.idle() > placed ? level.idle() - placed : 0;
+}
+
+uint64_t ArenaState::alone_bytes() const {
+  return std::accumulate(
+      blocks.begin(), blocks.end(), uint64_t{0},
+      [](uint64_t sum, const ArenaBlock& block) { return sum + (block.alone ? block.bytes : 0); });
+}
+
+ArenaMoments::ArenaMoments(const std::string& at) : time_ns_(parse_instant(at)) {}
+
+void ArenaMoments::after(const Event& event) {
+  ++events_;
+  if (time_ns_ && replay().log().clock().to_ns(event.ticks) <= *time_ns_) events_at_time_ = events_;
+  const ArenaTable& table = replay().arenas();
+  if (event.tag == GPUPEAK_REC_MARK && marks_.size() < kMaxMarks && !replay().marks().empty()) {
+    AtMark& mark = marks_.emplace_back();
+    mark.events = events_;
+    mark.ticks = event.ticks;
+    mark.name = replay().marks().back().name;
+    for (size_t arena = 0; arena < table.arenas().size(); ++arena) {
+      mark.levels.push_back(table.level(arena));
+    }
+  }
+  if (event.tag != GPUPEAK_REC_ARENA_ALLOC) return;
+  peaks_.resize(table.arenas().size());
+  for (size_t arena = 0; arena < peaks_.size(); ++arena) {
+    const uint64_t peak = table.peaks().scope(table.arenas()[arena].scope).peak;
+    if (peak > peaks_[arena].first) peaks_[arena] = {peak, events_};
+  }
+}
+
+ArenaInstant arena_instant(const Profile& profile, const ArenaMoments& moments,
+                           const std::string& at) {
+  const ArenaTable& table = profile.replay().arenas();
+  if (at == "end" || table.arenas().empty()) {
+    return {ArenaInstant::kEnd, profile.to_ns(profile.replay().last_ticks()), "the end"};
+  }
+  if (at == "peak") {
+    size_t largest = 0;
+    for (size_t arena = 1; arena < table.arenas().size(); ++arena) {
+      const auto peak = [&](size_t of) {
+        return table.peaks().scope(table.arenas()[of].scope).peak;
+      };
+      if (peak(arena) > peak(largest)) largest = arena;
+    }
+    const PeakFinder::Scope& scope = table.peaks().scope(table.arenas()[largest].scope);
+    return {moments.peak_events(largest), profile.to_ns(scope.peak_ticks),
+            "the peak of " + arena_text(profile, table.arenas()[largest])};
+  }
+  for (auto mark = moments.marks().rbegin(); mark != moments.marks().rend(); ++mark) {
+    if (profile.replay().name(mark->name) == at) {
+      return {mark->events, profile.to_ns(mark->ticks), "mark " + profile.definitions().shown(at)};
+    }
+  }
+  const std::string shown = profile.definitions().shown(at);
+  if (!moments.time_ns()) {
+    throw UsageError("the log has no mark \"" + shown +
+                     "\"; peak, end and times such as +1.25s are instants, too");
+  }
+  const int64_t end_ns = profile.to_ns(profile.replay().last_ticks());
+  if (*moments.time_ns() < 0 || *moments.time_ns() > end_ns) {
+    throw UsageError(fmt::format(
+        "{} is {}, which is at {} (+{}ns)", shown,
+        *moments.time_ns() < 0 ? "before the log's start; its end" : "behind the log's end",
+        instant(end_ns), end_ns));
+  }
+  return {moments.events_at_time(), *moments.time_ns(), shown};
+}
+
+std::vector<ArenaState> arenas_at(Profile& profile, const ArenaInstant& instant,
+                                  const Progress& progress) {
+  std::vector<ArenaState> states;
+  if (instant.events == ArenaInstant::kEnd) {
+    Snapshot::take(profile.replay().arenas(), states);
+    return states;
+  }
+  if (instant.events > 0) {
+    Snapshot snapshot(instant.events, states);
+    profile.replay_again(snapshot, progress);
+  }
+  states.resize(profile.replay().arenas().arenas().size());  // those that come later have nothing
+  return states;
+}
+
+void write_arenas(Profile& profile, const ArenaInstant& instant,
+                  const std::vector<ArenaState>& states, size_t top, std::ostream& out,
+                  const TextStyle& style) {
+  const size_t columns = size_columns(style);
+  const size_t used = 2 + 2 + columns + 1 + kRowCountColumns + 2;
+  const auto width = static_cast<size_t>(style.width);
+  const size_t room = width > used ? width - used : 0;
+  const size_t map_columns = std::min(kMapColumns, width - kAddressColumns - columns - 4);
+  write_losses(profile.quality(), out, style);
+  const ArenaTable& table = profile.replay().arenas();
+  if (table.arenas().empty()) {
+    write_wrapped(
+        "no pool was seen: neither PyTorch's nor ONNX Runtime's, nor one that the program declares",
+        out, style);
+    return;
+  }
+  out << bold("POOLS", style) << "  at "
+      << fmt::format("{}, {:+.3f} s\n", instant.name, static_cast<double>(instant.time_ns) / 1e9);
+  bool mapped = false;
+  for (size_t arena = 0; arena < states.size(); ++arena) {
+    const ArenaState& state = states[arena];
+    const ArenaTable::Arena& info = table.arenas()[arena];
+    if (info.is_unused()) continue;
+    const PeakFinder::Scope& in_use = table.peaks().scope(info.scope);
+    mapped |= !state.segments.empty();
+    out << '\n' << bold(arena_text(profile, info), style) << '\n';
+    write_wrapped(
+        fmt::format("  {} in use of {} reserved, {} idle (largest {})",
+                    size_text(state.level.in_use, style), size_text(state.level.reserved, style),
+                    size_text(state.level.idle(), style), size_text(state.largest_idle(), style)),
+        out, style);
+    const std::string fragmentation = fragmentation_text(state, info, style);
+    if (!fragmentation.empty()) write_wrapped(fragmentation, out, style);
+    if (const uint64_t bytes = state.idle_unplaced(); bytes > 0) {
+      write_wrapped(fmt::format("  {} of it at no address then", size_text(bytes, style)), out,
+                    style);
+    }
+    write_wrapped(
+        fmt::format(
+            "  peak {} in use of {} reserved, {} idle (largest {}); {} allocations{}",
+            size_text(in_use.peak, style), size_text(info.reserved_at_peak, style),
+            size_text(info.reserved_at_peak - in_use.peak, style),
+            size_text(info.largest_idle_at_peak, style), grouped(info.alloc_count),
+            info.failed_count > 0 ? fmt::format(", {} refused", grouped(info.failed_count)) : ""),
+        out, style);
+    const ArenaMap map(profile, state.blocks, top);
+    const std::vector<ArenaMap::Row>& rows = map.rows();
+    uint64_t other = 0;
+    for (size_t i = top; i < rows.size(); ++i) other += rows[i].bytes;
+    for (size_t i = 0; i < std::min(top, rows.size()); ++i) {
+      out << fmt::format(
+          "  {} {} {}  {}\n", map.letter(i, style), right(size_text(rows[i].bytes, style), columns),
+          right(grouped(rows[i].count), kRowCountColumns), cut_title(rows[i].title, room, style));
+    }
+    if (other > 0) {
+      out << fmt::format("    {} {}  {} more sites\n", right(size_text(other, style), columns),
+                         right("", kRowCountColumns), rows.size() - top);
+    }
+    size_t shown = 0;
+    for (const ArenaTable::Segment& segment : state.segments) {
+      if (++shown > top) {
+        out << fmt::format("  … {} more segments\n", state.segments.size() - top);
+        break;
+      }
+      out << fmt::format("  {:#x} {} {}\n", segment.begin,
+                         right(size_text(segment.end - segment.begin, style), columns),
+                         map.line(segment, map_columns, style));
+    }
+    if (const uint64_t bytes = state.alone_bytes(); bytes > 0) {
+      write_wrapped(
+          fmt::format("  {} in use in memory that the log does not have", size_text(bytes, style)),
+          out, style);
+    }
+  }
+  if (!mapped) return;
+  out << '\n';
+  write_wrapped(
+      "maps: a letter is who holds most of a column, a small one if part of it is idle; · all "
+      "idle, █ and ▒ other sites",
+      out, style);
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,89 @@
+// `gpupeak arenas`: what sub-allocators shared out, on two levels: the segments that they took, and
+// in them the blocks in use and the holes, at any instant; and how much each had in use at each
+// mark.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/views/heading.h"
+
+namespace gpupeak::collector {
+
+/// An instant of a log: a number of the events before it.
+struct ArenaInstant {
+  static constexpr uint64_t kEnd = UINT64_MAX;
+  uint64_t events = kEnd;
+  int64_t time_ns = 0;
+  std::string name;  ///< "the peak of PyTorch on GPU 0", "mark step", "the end", "+1.25s"
+};
+
+struct ArenaBlock {
+  uint64_t address = 0, bytes = 0;
+  uint32_t name = 0, stack = 0;
+  bool alone = false;  ///< in no segment
+};
+/// One arena then.
+struct ArenaState {
+  ArenaTable::Level level;
+  std::vector<ArenaTable::Segment> segments;  ///< by address
+  std::vector<ArenaTable::Segment> holes;     ///< what of them is idle, by address
+  std::vector<ArenaBlock> blocks;             ///< by address
+
+  uint64_t largest_idle() const;
+  /// Fragmentation: what is idle in holes that are too small for so many bytes.
+  uint64_t idle_in_smaller(uint64_t bytes) const;
+  /// Of what is idle, what lies at no address then, as memory that is not mapped.
+  uint64_t idle_unplaced() const;
+  uint64_t alone_bytes() const;
+};
+
+/// Watches the first replay: marks, when each arena's peak was, and when an instant was that is
+/// given as a time.
+class ArenaMoments : public ReplayObserver {
+ public:
+  struct AtMark {
+    uint64_t events = 0;
+    uint64_t ticks = 0;
+    uint32_t name = 0;                      ///< Replay::name()
+    std::vector<ArenaTable::Level> levels;  ///< of the arenas that there were
+  };
+  /// `at`: arena_instant()'s.
+  explicit ArenaMoments(const std::string& at);
+  void after(const Event& event) override;
+
+  const std::vector<AtMark>& marks() const { return marks_; }
+  /// If `at` is a time: which, and the number of events up to then.
+  std::optional<int64_t> time_ns() const { return time_ns_; }
+  uint64_t events_at_time() const { return events_at_time_; }
+  /// The number of events up to the arena's peak.
+  uint64_t peak_events(size_t arena) const {
+    return arena < peaks_.size() ? peaks_[arena].second : 0;
+  }
+
+ private:
+  static constexpr size_t kMaxMarks = 10'000;
+  uint64_t events_ = 0;
+  std::optional<int64_t> time_ns_;
+  uint64_t events_at_time_ = 0;
+  std::vector<AtMark> marks_;
+  std::vector<std::pair<uint64_t, uint64_t>> peaks_;  // bytes, events
+};
+
+/// `at`: "peak" (when the largest arena had most in use), "end", the name of a mark, of which the
+/// last counts, or a time as parse_instant() reads it: what there was after all events up to then.
+/// Throws UsageError for one that there is not.
+ArenaInstant arena_instant(const Profile& profile, const ArenaMoments& moments,
+                           const std::string& at);
+/// Replays up to it once more. By arena.
+std::vector<ArenaState> arenas_at(Profile& profile, const ArenaInstant& instant,
+                                  const Progress& progress);
+
+void write_arenas(Profile& profile, const ArenaInstant& instant,
+                  const std::vector<ArenaState>& states, size_t top, std::ostream& out,
+                  const TextStyle& style);
+void write_arenas_json(Profile& profile, const ArenaMoments& moments, const ArenaInstant& instant,
+                       const std::vector<ArenaState>& states, std::ostream& out);
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,146 @@
+#include "collector/views/what_if.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collector/text/sanitize.h"
+#include "collector/views/heading.h"
+
+namespace gpupeak::collector {
+namespace {
+
+/// "without 'Conv*', PyTorch's segments grow in place".
+std::string changes_text(const Changes& changes) {
+  std::vector<std::string> texts;
+  for (const Changes::Scale& scale : changes.scales) {
+    texts.push_back(scale.factor == 0
+                        ? fmt::format("without '{}'", escape(scale.pattern))
+                        : fmt::format("'{}' times {}", escape(scale.pattern), scale.factor));
+  }
+  if (changes.expandable_segments) texts.emplace_back("PyTorch with expandable segments");
+  if (changes.same_as_requested) texts.emplace_back("ONNX Runtime's arena as large as requested");
+  if (changes.no_preallocation) texts.emplace_back("nothing taken in advance");
+  std::string text;
+  for (const std::string& one : texts) text += (text.empty() ? "" : ", ") + one;
+  return text.empty() ? "as recorded" : text;
+}
+
+std::string bounds_text(const WhatIfSum& sum, const TextStyle& style) {
+  if (sum.is_exact()) return size_text(sum.least_bytes, style);
+  if (!sum.most_bytes) return "at least " + size_text(sum.least_bytes, style);
+  return fmt::format("{} to {}", size_text(sum.least_bytes, style),
+                     size_text(*sum.most_bytes, style));
+}
+
+/// "−11.2 %"; of the larger bound.
+std::string gain_text(const WhatIfSum& sum) {
+  const uint64_t after = sum.most_bytes.value_or(sum.least_bytes);
+  const uint64_t before = sum.before_bytes;
+  if (after == before) return "no change";
+  const uint64_t by = after > before ? after - before : before - after;
+  return fmt::format("{}{}{} %", sum.most_bytes ? "" : "at most ", after > before ? "+" : "−",
+                     percent(by, std::max(before, by)));
+}
+
+std::string where_text(const WhatIfSum& sum) {
+  if (sum.device < 0) return "host memory";
+  return sum.name.empty() ? fmt::format("GPU {}", sum.device)
+                          : fmt::format("GPU {} ({})", sum.device, sum.name);
+}
+
+Json what_if_json(const WhatIf& what_if) {
+  Json json{{"schema", "gpupeak.whatif/1"}};
+  json["changes"] = Json::array();
+  for (size_t i = 0; i < what_if.changes.scales.size(); ++i) {
+    const Changes::Scale& scale = what_if.changes.scales[i];
+    json["changes"].push_back({{"pattern", escape(scale.pattern)},
+                               {"factor", scale.factor},
+                               {"blocks", what_if.matched[i]}});
+  }
+  if (what_if.changes.expandable_segments) json["changes"].push_back("expandable_segments");
+  if (what_if.changes.same_as_requested) json["changes"].push_back("same_as_requested");
+  if (what_if.changes.no_preallocation) json["changes"].push_back("no_preallocation");
+  json["sums"] = Json::array();
+  for (const WhatIfSum& sum : what_if.sums) {
+    Json row;
+    row["scope"] = sum.device < 0 ? std::string("host") : fmt::format("device:{}", sum.device);
+    row["before"] = {{"peak_bytes", sum.before_bytes}, {"time_ns", sum.before_time_ns}};
+    row["exact"] = sum.is_exact();
+    row["peak_bytes"] = sum.is_exact() ? Json(sum.least_bytes) : Json();
+    row["least_bytes"] = sum.least_bytes;
+    row["most_bytes"] = nullable(sum.most_bytes);
+    row["time_ns"] = sum.time_ns;
+    row["used_before_bytes"] = nullable(sum.used_before_bytes);
+    row["used_bytes"] = nullable(sum.used_bytes);
+    row["holders"] = Json::array();
+    for (const WhatIfSum::Holder& holder : sum.holders) {
+      row["holders"].push_back(
+          {{"title", holder.title}, {"bytes", holder.bytes}, {"count", holder.count}});
+    }
+    row["other_bytes"] = sum.other_bytes;
+    row["notes"] = sum.notes;
+    json["sums"].push_back(std::move(row));
+  }
+  return json;
+}
+
+}  // namespace
+
+void write_what_if(const WhatIf& what_if, std::ostream& out, const TextStyle& style) {
+  out << bold("WHAT IF", style) << "  " << changes_text(what_if.changes) << '\n';
+  for (const WhatIfSum& sum : what_if.sums) {
+    write_wrapped(fmt::format("{}: peak {} at {} in place of {} at {}, {}{}", where_text(sum),
+                              bounds_text(sum, style), instant(sum.time_ns),
+                              size_text(sum.before_bytes, style), instant(sum.before_time_ns),
+                              gain_text(sum), sum.is_exact() ? ", exact" : ""),
+                  out, style);
+    if (sum.used_bytes)
+      write_wrapped(
+          fmt::format("  nvidia-smi would show {} in place of {}, the driver's own being "
+                      "as it was",
+                      size_text(*sum.used_bytes, style), size_text(*sum.used_before_bytes, style)),
+          out, style);
+    for (const std::string& note : sum.notes) write_wrapped("  " + note, out, style);
+    const uint64_t whole = sum.most_bytes.value_or(sum.least_bytes);
+    const auto row = [&](uint64_t bytes, const std::string& count, const std::string& title) {
+      const std::string figures =
+          fmt::format("{} {} {}  ", right(size_text(bytes, style), size_columns(style)),
+                      right(percent(bytes, whole), 5), right(count, kRowCountColumns));
+      const size_t width = static_cast<size_t>(std::max(style.width, 40));
+      out << figures << cut(title, width - std::min(width, display_width(figures)), style) << '\n';
+    };
+    for (const WhatIfSum::Holder& holder : sum.holders)
+      row(holder.bytes, grouped(holder.count), holder.title);
+    if (sum.other_bytes > 0) row(sum.other_bytes, "", "more");
+  }
+}
+
+void write_what_if_json(const WhatIf& what_if, std::ostream& out) {
+  write_line(what_if_json(what_if), out);
+}
+
+void write_lowering(const std::vector<WhatIf>& all, size_t rows, std::ostream& out,
+                    const TextStyle& style) {
+  if (all.empty()) return;
+  out << bold("WHAT WOULD LOWER IT", style) << "  "
+      << fmt::format("{}, {}: each alone, by replay\n", where_text(all.front().sums.front()),
+                     size_text(all.front().sums.front().before_bytes, style));
+  for (size_t i = 0; i < std::min(rows, all.size()); ++i) {
+    const WhatIfSum& sum = all[i].sums.front();
+    const std::string figures =
+        fmt::format("  {}  {}  ", left(bounds_text(sum, style), 22), right(gain_text(sum), 8));
+    const auto width = static_cast<size_t>(std::max(style.width, 40));
+    out << figures
+        << cut(changes_text(all[i].changes), width - std::min(width, display_width(figures)), style)
+        << '\n';
+  }
+}
+
+void write_lowering_json(const std::vector<WhatIf>& all, std::ostream& out) {
+  Json json{{"schema", "gpupeak.lowering/1"}, {"changes", Json::array()}};
+  for (const WhatIf& one : all) json["changes"].push_back(what_if_json(one));
+  write_line(json, out);
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,23 @@
+// `gpupeak whatif`: what a run's memory would have been with a change, and which settings would
+// lower it.
+#pragma once
+
+#include <ostream>
+#include <vector>
+
+#include "collector/summary/what_if.h"
+#include "collector/text/text_format.h"
+
+namespace gpupeak::collector {
+
+/// A table for each sum that had a peak.
+void write_what_if(const WhatIf& what_if, std::ostream& out, const TextStyle& style);
+/// A line for each of the first `rows`, most gain first. Nothing if there are none.
+void write_lowering(const std::vector<WhatIf>& all, size_t rows, std::ostream& out,
+                    const TextStyle& style);
+/// gpupeak.lowering/1: a list of gpupeak.whatif/1.
+void write_lowering_json(const std::vector<WhatIf>& all, std::ostream& out);
+/// gpupeak.whatif/1; docs/json.md.
+void write_what_if_json(const WhatIf& what_if, std::ostream& out);
+
+}  // namespace gpupeak::collector
