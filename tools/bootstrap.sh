@@ -19,17 +19,19 @@ fi
 packages=()
 if wants build; then
   packages+=(g++ cmake ninja-build libunwind8 libdw-dev libelf-dev libfmt-dev libspdlog-dev libcli11-dev libzstd-dev
-    libmd-dev nlohmann-json3-dev libtomlplusplus-dev libsqlite3-dev zlib1g-dev libprotozero-dev libiberty-dev)
+    libmd-dev liblzma-dev nlohmann-json3-dev libtomlplusplus-dev libsqlite3-dev zlib1g-dev libprotozero-dev libiberty-dev)
 fi
 if wants portable; then
   packages+=(binutils patchelf libbz2-dev liblzma-dev libncurses-dev python3 rpm)
 fi
 if wants tests; then
-  packages+=(binutils clang clang-tidy libclang-rt-dev catch2 libjemalloc-dev libbenchmark-dev libunwind-dev python3
-    python3-jsonschema python3-pytest python3-yaml heaptrack sqlite3 protobuf-compiler golang-github-google-pprof-dev
-    valgrind librsvg2-bin libdevel-nytprof-perl prometheus-cpp-dev prometheus libncurses-dev openmpi-bin slurm-wlm munge g++-aarch64-linux-gnu
+  packages+=(binutils clang clang-tidy libclang-rt-dev catch2 libjemalloc-dev libgc-dev gdc golang-go libgoogle-perftools-dev libmimalloc-dev libtbb-dev libbenchmark-dev libunwind-dev python3
+    python3-jsonschema python3-pytest python3-pytest-xdist python3-pytest-benchmark python3-ipykernel python3-nbclient hyperfine tmux python3-yaml heaptrack sqlite3 protobuf-compiler golang-github-google-pprof-dev
+    valgrind librsvg2-bin libdevel-nytprof-perl prometheus-cpp-dev libcurl4-openssl-dev prometheus prometheus-pushgateway libncurses-dev openmpi-bin slurm-wlm munge curl zstd iproute2 g++-aarch64-linux-gnu
     qemu-user-static)
   command -v chromium >/dev/null || packages+=(chromium)
+  # Not every release has them; their tests are skipped then.
+  command -v clickhouse-server >/dev/null || wanted_if_there=(clickhouse-server clickhouse-client)
 fi
 if wants page || wants tests; then
   command -v npm >/dev/null || packages+=(nodejs npm)  # many machines have newer ones of their own
@@ -39,6 +41,12 @@ missing=()
 for package in ${packages[@]+"${packages[@]}"}; do
   [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null)" = "ii " ] || missing+=("$package")
 done
+add_those_there() {
+  for package in ${wanted_if_there[@]+"${wanted_if_there[@]}"}; do
+    if apt-cache show "$package" >/dev/null 2>&1; then missing+=("$package"); fi
+  done
+}
+[ ${#missing[@]} -gt 0 ] || add_those_there
 if [ ${#missing[@]} -gt 0 ]; then
   if [ "$(id -u)" -ne 0 ]; then
     echo "bootstrap: packages are missing. Paste this, then start again:" >&2
@@ -48,6 +56,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   echo "bootstrap: installing ${#missing[@]} packages: ${missing[*]}" >&2
   log=$(mktemp)
   apt-get update -qq || echo "bootstrap: apt-get update failed, going on with the lists at hand" >&2
+  add_those_there
   if ! DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$log" 2>&1; then
     tail -20 "$log" >&2
     echo "bootstrap: apt-get could not install: ${missing[*]} (all it said: $log)" >&2

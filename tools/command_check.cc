@@ -1,8 +1,10 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <optional>
 
-#include "collector/analyze/load_summary.h"
+#include "collector/analyze/counter_metrics.h"
+#include "collector/run/analyze_run.h"
 #include "collector/text/error.h"
 #include "collector/write/write_gates.h"
 #include "command_line.h"
@@ -54,11 +56,17 @@ int check(const CheckOptions& options) {
   analysis.top = collector::kAllRows;
   analysis.stacks = false;
   analysis.reading = options.reading;
+  const bool devices_only = std::all_of(
+      gates.begin(), gates.end(),
+      [](const collector::Gate& gate) { return collector::is_device_metric(gate.metric); });
+  if (devices_only && options.markdown.empty())  // that has the host's figures as well
+    analysis.reading.heap = collector::HeapReading::kNone;
   ProgressBar bar;
-  const collector::Summary summary = collector::load_summary(options.log, analysis, bar.callback());
+  const collector::Summary summary =
+      collector::load_run_figures(options.log, analysis, bar.callback());
   std::optional<collector::Summary> baseline;
   if (!options.baseline.empty()) {
-    baseline = collector::load_summary(options.baseline, analysis, bar.callback());
+    baseline = collector::load_run_figures(options.baseline, analysis, bar.callback());
   }
   bar.clear();
   const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
@@ -81,8 +89,7 @@ int check(const CheckOptions& options) {
                   [&](std::ostream& out) { collector::write_markdown(summary, results, out); });
   }
   if (!collector::all_passed(results)) return kGateFailed;
-  return strict_code(options.strict,
-                     is_whole(summary.quality) && (!baseline || is_whole(baseline->quality)));
+  return strict_code(options.strict, is_whole(summary) && (!baseline || is_whole(*baseline)));
 }
 
 }  // namespace

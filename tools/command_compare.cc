@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "collector/views/compare.h"
+#include "collector/write/write_html.h"
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
 #include "page.h"
+#include "runs.h"
 #include "strict.h"
 #include "terminal.h"
 
@@ -16,9 +18,10 @@ namespace {
 
 struct CompareOptions {
   std::vector<std::string> logs;
-  std::string scope;  ///< as collector::Profile::scope() takes it
-  std::string html;   ///< file of a page; empty: text
-  std::string out;    ///< file; empty: standard output
+  std::string process;  ///< of each run; empty: the one that held the most
+  std::string scope;    ///< as collector::Profile::scope() takes it
+  std::string html;     ///< file of a page; empty: text
+  std::string out;      ///< file; empty: standard output
   TextOptions text;
   size_t top = 20;
   bool json = false;
@@ -27,12 +30,13 @@ struct CompareOptions {
 };
 
 int compare(const CompareOptions& options) {
+  const std::vector<std::string> logs = process_logs(options.logs, options.process);
   if (!options.html.empty()) {
-    return strict_code(options.strict, write_page(options.logs, options.reading, options.html));
+    return strict_code(options.strict, write_page(logs, options.reading, options.html));
   }
   require_output(options.out, options.logs);
   collector::Profiles runs;
-  for (const std::string& log : options.logs) {
+  for (const std::string& log : logs) {
     ProgressBar bar;
     runs.push_back(
         std::make_unique<collector::Profile>(log, bar.callback(), nullptr, options.reading));
@@ -58,9 +62,12 @@ void add_compare(CommandLine& line) {
       ->required()
       ->expected(2, 1000)
       ->type_name("LOG ...");
+  add_process(verb, options.process);
   verb.add_option("--scope", options.scope, "Which memory phases and sites are of");
   verb.add_option("--html", options.html,
-                  "Write a page: the runs' curves over each other, and tables")
+                  collector::has_page()
+                      ? "Write a page: the runs' curves over each other, and tables"
+                      : "Write a page (not in this build: tools/bootstrap.sh page)")
       ->type_name("FILE");
   add_top(verb, options.top, "Sites");
   verb.add_flag("--json", options.json, "As JSON");

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
-#include "collector/analyze/load_summary.h"
+#include "collector/run/analyze_run.h"
 #include "collector/text/error.h"
 #include "collector/write/write_diff.h"
+#include "collector/write/write_diff_markdown.h"
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
@@ -15,9 +16,12 @@
 namespace gpupeak::tools {
 namespace {
 
+constexpr size_t kMarkdownRows = 3;  // as many as a comment's reader looks at
+
 struct DiffOptions {
-  std::string a, b;  ///< logs, or JSON that `report --json` wrote
-  std::string out;   ///< file; empty: standard output
+  std::string a, b;      ///< logs, or JSON that `report --json` wrote
+  std::string out;       ///< file; empty: standard output
+  std::string markdown;  ///< file to append to; empty: none
   std::string by = "site";
   TextOptions text;
   size_t top = 10;
@@ -27,16 +31,22 @@ struct DiffOptions {
 };
 
 int diff(const DiffOptions& options) {
-  require_output(options.out, {options.a, options.b});
+  for (const std::string& out : {options.out, options.markdown})
+    require_output(out, {options.a, options.b});
   collector::Options analysis;
   analysis.by = collector::parse_group_by(options.by);
   analysis.top = collector::kAllRows;
   analysis.stacks = false;
   analysis.reading = options.reading;
   ProgressBar bar;
-  const collector::Summary a = collector::load_summary(options.a, analysis, bar.callback());
-  const collector::Summary b = collector::load_summary(options.b, analysis, bar.callback());
+  const collector::Summary a = collector::load_run_figures(options.a, analysis, bar.callback());
+  const collector::Summary b = collector::load_run_figures(options.b, analysis, bar.callback());
   bar.clear();
+  if (!options.markdown.empty()) {
+    append_output(options.markdown, [&](std::ostream& out) {
+      collector::write_diff_markdown(a, b, std::min<size_t>(options.top, kMarkdownRows), out);
+    });
+  }
   write_output(options.out, [&](std::ostream& out) {
     if (options.json) {
       collector::write_diff_json(a, b, out);
@@ -45,7 +55,7 @@ int diff(const DiffOptions& options) {
                             style_for(output_descriptor(options.out), options.text));
     }
   });
-  return strict_code(options.strict, is_whole(a.quality) && is_whole(b.quality));
+  return strict_code(options.strict, is_whole(a) && is_whole(b));
 }
 
 }  // namespace
@@ -61,6 +71,9 @@ void add_diff(CommandLine& line) {
       ->capture_default_str();
   add_top(verb, options.top, "Rows of each table");
   verb.add_flag("--json", options.json, "As JSON, with all rows");
+  verb.add_option("--markdown", options.markdown,
+                  "Append the peaks and the three largest changes, for a comment or a step summary")
+      ->type_name("FILE");
   verb.add_flag("--strict", options.strict,
                 "Exit with 4 if anything was lost in either run, or it has no end");
   add_out(verb, options.out);

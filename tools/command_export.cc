@@ -5,11 +5,13 @@
 #include <optional>
 
 #include "collector/export/export.h"
+#include "collector/export/packed_output.h"
 #include "collector/text/error.h"
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
+#include "runs.h"
 #include "strict.h"
 #include "terminal.h"
 
@@ -19,15 +21,16 @@ namespace {
 struct ExportOptions {
   std::string format;  ///< as collector::export_formats() names it
   std::string log;
-  std::string out;    ///< file; empty: standard output
-  std::string scope;  ///< as collector::Profile::scope() takes it
+  std::string process;  ///< of a run; empty: the one that held the most
+  std::string out;      ///< file; empty: standard output
+  std::string scope;    ///< as collector::Profile::scope() takes it
   bool strict = false;
   collector::Reading reading;
 };
 
 const collector::ExportFormat& format_of(const std::string& name) {
   for (const collector::ExportFormat& format : collector::export_formats()) {
-    if (format.name == name) return format;
+    if (format.name == name || format.alias == name) return format;
   }
   throw collector::UsageError(fmt::format("there is no format '{}'", name));
 }
@@ -48,13 +51,20 @@ int export_log(const ExportOptions& options) {
   check_output(format, options.out);
   require_output(options.out, {options.log});
   ProgressBar bar;
-  collector::Profile profile(options.log, bar.callback(), nullptr, options.reading);
-  const collector::ExportOptions what{options.scope, bar.callback()};
+  const std::string log = process_log(options.log, options.process);
+  collector::Profile profile(log, bar.callback(), nullptr, options.reading);
+  const collector::ExportOptions what{options.scope, bar.callback(),
+                                      options.process.empty() ? options.log : log};
   if (format.write_file != nullptr) {
     replace_file(options.out,
                  [&](const std::string& fresh) { format.write_file(profile, what, fresh); });
   } else {
-    write_output(options.out, [&](std::ostream& out) { format.write(profile, what, out); });
+    const auto packing =
+        format.packed ? collector::OutputPacking::kNone : collector::packing_of(options.out);
+    write_output(options.out, [&](std::ostream& out) {
+      collector::write_packed(packing, out,
+                              [&](std::ostream& to) { format.write(profile, what, to); });
+    });
   }
   say_written(options.out);
   const collector::Quality quality = profile.quality();
@@ -72,7 +82,10 @@ void add_export(CommandLine& line) {
   std::string formats = "Formats:";
   for (const collector::ExportFormat& format : collector::export_formats()) {
     names.emplace_back(format.name);
-    formats += fmt::format("\n  {:<15} {}", format.name, format.description);
+    if (!format.alias.empty()) names.emplace_back(format.alias);
+    const std::string both =
+        std::string(format.name) + (format.alias.empty() ? "" : ", " + std::string(format.alias));
+    formats += fmt::format("\n  {:<16} {}", both, format.description);
   }
   verb.add_option("format", options.format, "One of those below")
       ->required()
@@ -81,6 +94,7 @@ void add_export(CommandLine& line) {
   verb.add_option("log", options.log, "A log that `run` or the preloaded library wrote")
       ->required()
       ->type_name("LOG");
+  add_process(verb, options.process);
   add_out(verb, options.out);
   add_scope(verb, options.scope);
   add_strict(verb, options.strict);

@@ -1,17 +1,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "collector/fit/need.h"
+#include "collector/log/log_head.h"
 #include "collector/rules/cards.h"
 #include "collector/summary/gate.h"
 #include "collector/text/error.h"
+#include "collector/text/sanitize.h"
 #include "collector/views/fit.h"
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
+#include "runs.h"
+#include "say.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -40,30 +43,40 @@ collector::FitQuestion question_of(const FitOptions& options) {
   return question;
 }
 
-/// Processes that the program started have logs of their own in a folder beside its log, where
-/// `run` put them: what they need is no part of the answer, unless they are given too.
-void note_children(const std::string& log, const std::vector<std::string>& given,
-                   collector::LogNeeds& needs) {
-  namespace fs = std::filesystem;
-  const fs::path path(log);
-  const fs::path folder = path.parent_path() / (path.stem().string() + ".children");
-  size_t left_out = 0;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (entry->path().extension() != ".gplog") continue;
-    const bool is_given = std::any_of(given.begin(), given.end(), [&](const std::string& other) {
-      std::error_code none;
-      return fs::equivalent(other, entry->path(), none);
-    });
-    left_out += !is_given;
+/// Of a run those that used a GPU, or else all.
+std::vector<std::string> logs_that_matter(const std::vector<std::string>& names) {
+  const std::vector<std::string> all = all_logs(names);
+  std::vector<std::string> logs;
+  for (const std::string& log : all) {
+    const collector::LogHead head = collector::read_any_head(log);
+    if (head.counters.device_events > 0) logs.push_back(log);
   }
-  if (left_out == 0) return;
-  for (collector::DeviceNeed& need : needs.devices) {
-    need.notes.push_back(
-        fmt::format("{} of processes that it started {} not part of this: give {} as well",
-                    left_out == 1 ? "the log" : fmt::format("{} logs", left_out),
-                    left_out == 1 ? "is" : "are", left_out == 1 ? "it" : "them"));
+  return logs.empty() ? all : logs;
+}
+
+/// Processes that used a GPU and are in no log, for people; empty: none is known.
+std::string not_recorded_text(const std::vector<std::string>& names) {
+  std::string text;
+  for (const collector::RunLogs& run : runs_of(names, "")) {
+    if (run.lost > 0) text += fmt::format("{} of the run's logs cannot be read; ", run.lost);
+    if (!run.record) continue;
+    for (const collector::RunRecord::Unrecorded& process : run.record->unrecorded) {
+      if (process.used_gpu)
+        text += fmt::format("pid {} {} used a GPU and was not recorded; ", process.pid,
+                            collector::escape(process.name));
+    }
+  }
+  return text.substr(0, text.size() - std::min<size_t>(text.size(), 2));
+}
+
+/// What they took comes on top of everything that is known.
+void take_upper_bounds(const std::string& why, std::vector<collector::LogNeeds>& needs) {
+  for (collector::LogNeeds& of_log : needs) {
+    for (collector::DeviceNeed& need : of_log.devices) {
+      need.most_bytes.reset();
+      need.fails.clear();
+      need.no_most.push_back(why);
+    }
   }
 }
 
@@ -76,11 +89,11 @@ int fit(const FitOptions& options) {
   std::vector<collector::LogNeeds> needs;
   {
     ProgressBar bar;
-    for (const std::string& log : options.logs) {
+    for (const std::string& log : logs_that_matter(options.logs))
       needs.push_back(collector::needs_of(log, analysis, bar.callback()));
-      note_children(log, options.logs, needs.back());
-    }
   }
+  const std::string missing = not_recorded_text(options.logs);
+  if (!missing.empty()) take_upper_bounds(missing, needs);
   const collector::FitReport report = collector::answer_fit(needs, question);
   const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
   write_output(options.out, [&](std::ostream& out) {
@@ -90,7 +103,10 @@ int fit(const FitOptions& options) {
       collector::write_fit(report, options.top, out, style);
     }
   });
-  if (report.devices.empty()) return kGateFailed;
+  if (report.devices.empty()) {
+    if (!missing.empty()) say("{}", missing);
+    return kGateFailed;
+  }
   return !report.fit || *report.fit == collector::Fit::kFits ? kOk : kGateFailed;
 }
 

@@ -99,18 +99,6 @@ void add_out(CLI::App& verb, std::string& out) {
   verb.add_option("-o,--out", out, "Write to a file instead of standard output")->type_name("FILE");
 }
 
-CLI::Validator a_time() {
-  return CLI::Validator(
-      [](std::string& text) {
-        double seconds = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-        const bool fits = error == std::errc() && end == text.data() + text.size() &&
-                          seconds >= 0.001 && seconds <= 86400;
-        return fits ? std::string() : fmt::format("'{}' is no number of seconds", text);
-      },
-      "");
-}
-
 void add_text_options(CLI::App& verb, TextOptions& text) {
   verb.add_option("--color", text.color, "Colours in text")
       ->check(one_of({"auto", "always", "never"}))

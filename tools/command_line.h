@@ -52,8 +52,6 @@ std::vector<std::string> grouping_names();
 void add_log(CLI::App& verb, std::string& log);
 void add_logs(CLI::App& verb, std::vector<std::string>& logs);
 void add_scope(CLI::App& verb, std::string& scope);
-/// Seconds, of which some part is left.
-CLI::Validator a_time();
 void add_top(CLI::App& verb, size_t& top, const char* rows);
 void add_strict(CLI::App& verb, bool& strict);
 void add_out(CLI::App& verb, std::string& out);

@@ -1,6 +1,7 @@
 #include <algorithm>
 
-#include "collector/analyze/load_summary.h"
+#include "collector/analyze/counter_metrics.h"
+#include "collector/run/analyze_run.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/write/write_metrics.h"
@@ -16,7 +17,7 @@ namespace {
 
 struct MetricsOptions {
   std::vector<std::string> logs;  ///< or JSON that `report --json` wrote
-  std::string format = "text";    ///< text, jsonl, bencher, github-benchmark, google-benchmark
+  std::string format = "text";    ///< one of kFormats
   std::vector<std::string> names, labels;
   std::string benchmark;  ///< empty: the program's name
   std::string out;        ///< file; empty: standard output
@@ -26,12 +27,28 @@ struct MetricsOptions {
 
 using collector::MetricsFormat;
 
+constexpr std::pair<const char*, MetricsFormat> kFormats[] = {
+    {"text", MetricsFormat::kText},
+    {"jsonl", MetricsFormat::kJsonl},
+    {"bencher", MetricsFormat::kBencher},
+    {"github-benchmark", MetricsFormat::kGithubBenchmark},
+    {"google-benchmark", MetricsFormat::kGoogleBenchmark},
+    {"mlflow", MetricsFormat::kMlflow},
+    {"wandb", MetricsFormat::kWandb},
+    {"otlp-json", MetricsFormat::kOtlpJson},
+    {"openmetrics", MetricsFormat::kOpenMetrics}};
+
 MetricsFormat metrics_format_of(const std::string& name) {
-  if (name == "jsonl") return MetricsFormat::kJsonl;
-  if (name == "bencher") return MetricsFormat::kBencher;
-  if (name == "github-benchmark") return MetricsFormat::kGithubBenchmark;
-  if (name == "google-benchmark") return MetricsFormat::kGoogleBenchmark;
+  for (const auto& [known, format] : kFormats) {
+    if (name == known) return format;
+  }
   return MetricsFormat::kText;
+}
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, format] : kFormats) names.emplace_back(name);
+  return names;
 }
 
 collector::MetricsChoice choice_of(const MetricsOptions& options) {
@@ -56,18 +73,20 @@ int metrics(const MetricsOptions& options) {
   analysis.reading = options.reading;
   analysis.reading.search.files = false;
   analysis.stacks = false;
+  if (!options.names.empty() &&
+      std::all_of(options.names.begin(), options.names.end(), collector::is_device_metric))
+    analysis.reading.heap = collector::HeapReading::kNone;
   std::vector<collector::Summary> runs;
   ProgressBar bar;
   for (const std::string& log : options.logs) {
-    runs.push_back(collector::load_summary(log, analysis, bar.callback()));
+    runs.push_back(collector::load_run_figures(log, analysis, bar.callback()));
   }
   bar.clear();
   write_output(options.out, [&](std::ostream& out) {
     collector::write_metrics(runs, metrics_format_of(options.format), choice, out);
   });
-  return strict_code(options.strict, std::all_of(runs.begin(), runs.end(), [](const auto& run) {
-                       return is_whole(run.quality);
-                     }));
+  return strict_code(options.strict, std::all_of(runs.begin(), runs.end(),
+                                                 [](const auto& run) { return is_whole(run); }));
 }
 
 }  // namespace
@@ -79,7 +98,7 @@ void add_metrics(CommandLine& line) {
       ->required()
       ->type_name("FILE ...");
   verb.add_option("--format", options.format, "Form of the output; docs/ci.md says who reads which")
-      ->check(one_of({"text", "jsonl", "bencher", "github-benchmark", "google-benchmark"}))
+      ->check(one_of(format_names()))
       ->capture_default_str();
   verb.add_option("--metric", options.names, "Print this metric alone; may be repeated")
       ->allow_extra_args(false)

@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "exit_codes.h"
 #include "output.h"
+#include "runs.h"
 #include "several_logs.h"
 #include "strict.h"
 #include "terminal.h"
@@ -13,7 +14,8 @@ namespace {
 
 struct PhasesOptions {
   std::vector<std::string> logs;
-  std::string out;  ///< file; empty: standard output
+  std::string process;  ///< of a run; empty: the one that held the most
+  std::string out;      ///< file; empty: standard output
   TextOptions text;
   bool csv = false;
   bool json = false;
@@ -40,7 +42,9 @@ int phases(const PhasesOptions& options) {
   analysis.top = 1;
   analysis.stacks = false;
   analysis.reading = options.reading;
-  const std::vector<collector::Summary> summaries = analyze_all(options.logs, analysis);
+  const std::vector<collector::Summary> summaries =
+      analyze_all(runs_of(process_logs(options.logs, options.process), ""), analysis,
+                  collector::RunDepth::kGpus);
   const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
   write_output(options.out, [&](std::ostream& out) {
     write_in_turn(out, summaries.size(), options.json,
@@ -55,6 +59,7 @@ void add_phases(CommandLine& line) {
   auto [verb, options] =
       line.add("phases", "The phases and their repetitions, host beside device", phases);
   add_logs(verb, options.logs);
+  add_process(verb, options.process);
   verb.add_flag("--csv", options.csv, "As CSV, in bytes");
   verb.add_flag("--json", options.json, "As JSON")->excludes("--csv");
   add_strict(verb, options.strict);

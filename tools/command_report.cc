@@ -5,6 +5,7 @@
 #include "collector/analyze/analyze.h"
 #include "collector/text/error.h"
 #include "collector/write/write_csv.h"
+#include "collector/write/write_html.h"
 #include "collector/write/write_json.h"
 #include "collector/write/write_short.h"
 #include "collector/write/write_text.h"
@@ -14,8 +15,10 @@
 #include "in_time.h"
 #include "output.h"
 #include "page.h"
+#include "runs.h"
 #include "several_logs.h"
 #include "strict.h"
+#include "target_log.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -25,13 +28,13 @@ constexpr size_t kUsualRows = 10;
 
 struct ReportOptions {
   std::vector<std::string> logs;
+  std::string process;          ///< of a run; empty: the run
   std::string format = "text";  ///< text, short, json, csv
   std::string html;             ///< file of a page, instead of the format
   std::string out;              ///< file; empty: standard output
   std::string by = "site";
   TextOptions text;
   size_t top = kUsualRows;
-  double within = 0;  ///< seconds for a short summary; 0: as long as it takes
   bool full = false;
   bool strict = false;
   collector::Reading reading;
@@ -52,32 +55,36 @@ void write_one(const collector::Summary& summary, const ReportOptions& options, 
                               : collector::ReportLength::kOneScreen);
 }
 
-/// As far as can be told in so many seconds.
-int report_within(const ReportOptions& options) {
-  if (options.format != "short" || options.strict)
-    throw collector::UsageError("--within goes with --short, and without --strict");
+int report_short(const ReportOptions& options) {
   const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
   write_output(options.out, [&](std::ostream& out) {
-    write_in_turn(out, options.logs.size(), false, [&](size_t i) {
-      out << short_summary(options.logs[i], options.reading, style, options.within);
-    });
+    write_in_turn(out, options.logs.size(), false,
+                  [&](size_t i) { out << short_summary(options.logs[i], options.reading, style); });
   });
   return kOk;
 }
 
-int report(const ReportOptions& options) {
+int report(const ReportOptions& asked) {
+  ReportOptions options = asked;
+  for (std::string& log : options.logs) log = log_meant_by(log);
   if (!options.html.empty()) {
-    return strict_code(options.strict, write_page(options.logs, options.reading, options.html));
+    return strict_code(options.strict, write_page(page_logs(options.logs, options.process),
+                                                  options.reading, options.html));
   }
   require_output(options.out, options.logs);
-  if (options.within > 0) return report_within(options);
+  if (options.format == "short" && !options.strict && options.process.empty() &&
+      are_files(options.logs))
+    return report_short(options);
   collector::Options analysis;
   analysis.by = collector::parse_group_by(options.by);
   analysis.top = options.top;
   analysis.reading = options.reading;
   analysis.stacks = options.format == "json" || options.format == "csv";
   require_one_log_for_csv(options.format == "csv", options.logs);
-  const std::vector<collector::Summary> summaries = analyze_all(options.logs, analysis);
+  const bool in_full = options.format == "json" || (options.format == "text" && options.full);
+  const std::vector<collector::Summary> summaries =
+      analyze_all(runs_of(options.logs, options.process), analysis,
+                  in_full ? collector::RunDepth::kAll : collector::RunDepth::kGpus);
   const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
   write_output(options.out, [&](std::ostream& out) {
     write_in_turn(out, summaries.size(), options.format == "json",
@@ -92,6 +99,7 @@ void add_report(CommandLine& line) {
   auto [verb, options] =
       line.add("report", "Who held the memory at the peak, in which phase", report);
   add_logs(verb, options.logs);
+  add_process(verb, options.process);
   auto* format = verb.add_option_group("format");
   const auto add_format = [format, &chosen = options.format](const char* option, const char* name,
                                                              const char* description) {
@@ -101,11 +109,10 @@ void add_report(CommandLine& line) {
   add_format("--json", "json", "The summary as JSON (docs/summary.schema.json)");
   add_format("--csv", "csv", "The holders at each peak as CSV");
   add_format("--short", "short", "The lines that a run ends with");
-  verb.add_option("--within", options.within,
-                  "With --short: where that takes longer, what was counted, without who held it")
-      ->type_name("SECONDS")
-      ->check(a_time());
-  format->add_option("--html", options.html, "A page of one log or several, into this file")
+  format
+      ->add_option("--html", options.html,
+                   collector::has_page() ? "A page of one log or several, into this file"
+                                         : "A page (not in this build: tools/bootstrap.sh page)")
       ->type_name("FILE");
   format->require_option(0, 1);
   verb.add_option("--by", options.by, "What each row stands for")

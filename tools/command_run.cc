@@ -2,11 +2,14 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +20,9 @@
 #include <optional>
 #include <regex>
 #include <sstream>
+#include <stdexcept>
 
+#include "collector/files/own_file.h"
 #include "collector/rules/rule_book.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
@@ -27,8 +32,12 @@
 #include "exit_codes.h"
 #include "in_time.h"
 #include "output_phases.h"
+#include "preloadable.h"
 #include "run_compress.h"
+#include "run_descendants.h"
+#include "run_limit.h"
 #include "run_logs.h"
+#include "run_memory.h"
 #include "say.h"
 #include "self.h"
 #include "terminal.h"
@@ -39,16 +48,18 @@ namespace {
 struct RunOptions {
   std::vector<std::string> command;
   std::string out;       ///< name or pattern of the log; empty: GPUPEAK_OUT, else the default
+  std::string log_mode;  ///< as GPUPEAK_LOG_MODE; empty: as the environment has it
   std::string log_max;   ///< as GPUPEAK_LOG_MAX; empty: as the environment has it
   std::string host;      ///< as GPUPEAK_HOST; empty: as the environment has it
   std::string children;  ///< as GPUPEAK_CHILDREN
   std::string python;    ///< as GPUPEAK_PYTHON
-  double summary_within_s = 1;                ///< then what was counted has to do
   std::string compress = "auto";              ///< run_compress.h
   std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
-  std::string pool_rules;  ///< a file with [[pool]]; empty: as GPUPEAK_POOL_RULES
-  bool ort_nodes = false;  ///< ONNX Runtime's sessions write a profile
-  bool audit = false;      ///< reach clients that bypass a preloaded library
+  std::string limit, gpu;                     ///< as run_limit.h
+  std::string arena_rules;  ///< a file with [[pool]]; empty: as GPUPEAK_POOL_RULES
+  bool ort_nodes = false;   ///< ONNX Runtime's sessions write a profile
+  bool dormant = false;     ///< counters alone, until `gpupeak start`
+  bool audit = false;       ///< reach clients that bypass a preloaded library
   bool quiet = false;
 };
 
@@ -58,6 +69,19 @@ constexpr const char* kDefaultPattern = "gpupeak.%n.%p.%r.gplog";
 constexpr const char* kChildPattern = "%n.%p.%r.gplog";
 volatile sig_atomic_t g_child = 0;  // 0: none runs
 volatile sig_atomic_t g_stop = 0;   // somebody wants us to end, whose program has ended
+int g_exit_code = -1;               // of the program, once it has ended
+
+/// What we were given of the signals that we ignore, and the program gets.
+sighandler_t g_on_pipe = SIG_DFL, g_on_file_limit = SIG_DFL;
+
+void ignore_signals() {
+  g_on_pipe = signal(SIGPIPE, SIG_IGN);  // whoever reads what is said may leave first
+  g_on_file_limit = signal(SIGXFSZ, SIG_IGN);
+}
+void stop_ignoring_signals() {
+  signal(SIGPIPE, g_on_pipe);
+  signal(SIGXFSZ, g_on_file_limit);
+}
 
 /// Signals sent to us alone go on to the program. What the terminal sends reaches it by itself,
 /// since it is in our process group; then the sender is the kernel.
@@ -95,13 +119,12 @@ uint64_t now_ns(clockid_t clock) {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-/// A name for the library that LD_PRELOAD can hold: spaces and colons separate there and cannot be
-/// escaped. Such a folder is named by a descriptor of ours, which stays open as long as we run.
-fs::path preloadable(const fs::path& library) {
-  if (library.string().find_first_of(" :") == std::string::npos) return library;
-  const int folder = open(library.parent_path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return library;
-  return fs::path(fmt::format("/proc/{}/fd/{}", getpid(), folder)) / library.filename();
+/// Nobody but the run's processes knows it, so whose log has it is one of them.
+uint64_t secret_of_run() {
+  uint64_t id = 0;
+  while (id == 0 && getrandom(&id, sizeof id, 0) == sizeof id) {
+  }
+  return id;
 }
 
 std::string absolute_pattern(const RunOptions& options) {
@@ -111,28 +134,61 @@ std::string absolute_pattern(const RunOptions& options) {
   std::error_code error;
   if (pattern.ends_with('/') || fs::is_directory(pattern, error))
     pattern = fs::path(pattern) / kDefaultPattern;
-  return fs::absolute(pattern).lexically_normal().string();
+  const fs::path absolute = fs::absolute(pattern, error);  // fails where our folder was removed
+  return error ? pattern : absolute.lexically_normal().string();
 }
 
 /// Where child processes' logs go. A name that tells processes apart is meant for all of them; else
 /// they have a folder of their own, however many they are.
 std::string children_pattern(const std::string& pattern) {
-  if (pattern.ends_with(kDefaultPattern)) {
-    return fs::path(pattern).parent_path() / fmt::format("gpupeak.{}.children", getpid()) /
-           kChildPattern;
-  }
-  if (pattern.find('%') != std::string::npos) return pattern;
   const fs::path path(pattern);
-  return path.parent_path() / (path.stem().string() + ".children") / kChildPattern;
+  const bool is_default = pattern.ends_with(kDefaultPattern);
+  if (!is_default && pattern.find('%') != std::string::npos) return pattern;
+  const std::string name = is_default ? fmt::format("gpupeak.{}.children", getpid())
+                                      : path.stem().string() + ".children";
+  fs::path folder = path.parent_path() / name;
+  struct stat there {};
+  // What somebody else has made, or may write into, is left alone.
+  if (lstat(folder.c_str(), &there) == 0 && !collector::is_own_folder(folder.string()))
+    folder = path.parent_path() / fmt::format("{}.{}", name, collector::unguessable_text());
+  return folder / kChildPattern;
 }
 
 void set_unless_empty(const char* name, const std::string& value) {
   if (!value.empty()) setenv(name, value.c_str(), 1);
 }
 
-/// In the child: becomes the program. Writes errno to `failure` if that fails.
+/// A library that the loader audits by has a C library of its own, which takes of the room that
+/// glibc keeps for the thread-local storage of libraries opened later: as much more is asked for.
+void make_up_for_audit() {
+  const std::string name = "glibc.rtld.optional_static_tls";
+  const char* others = getenv("GLIBC_TUNABLES");
+  std::string tunables = others != nullptr ? others : "";
+  if (tunables.find(name + "=") != std::string::npos) return;
+  if (!tunables.empty()) tunables += ":";
+  constexpr int kDefaultBytes = 512, kMoreBytes = 2048;
+  tunables += fmt::format("{}={}", name, kDefaultBytes + kMoreBytes);
+  setenv("GLIBC_TUNABLES", tunables.c_str(), 1);
+}
+
+/// Becomes the program. Writes errno to `failure` if that fails.
+[[noreturn]] void become(const std::vector<std::string>& command, int failure) {
+  std::vector<char*> arguments;
+  for (const std::string& argument : command)
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  const int error = errno;
+  if (failure < 0)
+    say("cannot run {}: {}", collector::escape(command[0]), strerror(error));
+  else if (write(failure, &error, sizeof error) != sizeof error)
+    _exit(kCannotExec);
+  _exit(error == ENOENT ? kNotFound : kCannotExec);
+}
+
+/// In the child: becomes the program, to be recorded.
 [[noreturn]] void exec_program(const RunOptions& options, const fs::path& library,
-                               const std::string& pattern, const std::string& children,
+                               const std::string& pattern, const std::string& children, uint64_t id,
                                int failure) {
   const char* others = getenv("LD_PRELOAD");
   const std::string preload =
@@ -142,29 +198,30 @@ void set_unless_empty(const char* name, const std::string& value) {
   setenv("GPUPEAK_CHILDREN_OUT", children.c_str(), 1);
   setenv("GPUPEAK_SUMMARY", "off", 1);
   setenv("GPUPEAK_RUN_PID", std::to_string(getpid()).c_str(), 1);
+  setenv("GPUPEAK_RUN_ID", fmt::format("{:016x}", id).c_str(), 1);
   if (options.audit) {
     const char* audits = getenv("LD_AUDIT");
     const std::string own = (library.parent_path() / "libgpupeak_audit.so").string();
     setenv("LD_AUDIT", (audits != nullptr && *audits != 0 ? own + ":" + audits : own).c_str(), 1);
+    make_up_for_audit();
   }
-  set_unless_empty("GPUPEAK_HOST", options.host);
+  set_unless_empty("GPUPEAK_HOST", options.dormant ? "counters" : options.host);
   set_unless_empty("GPUPEAK_LOG_MAX", options.log_max);
+  set_unless_empty("GPUPEAK_LOG_MODE", options.log_mode);
   set_unless_empty("GPUPEAK_CHILDREN", options.children);
   set_unless_empty("GPUPEAK_PYTHON", options.python);
-  if (!options.pool_rules.empty())
-    setenv("GPUPEAK_POOL_RULES", fs::absolute(options.pool_rules).c_str(), 1);
+  set_unless_empty("GPUPEAK_LIMIT", limit_variable(options.limit, options.gpu));
+  if (!options.arena_rules.empty())
+    setenv("GPUPEAK_POOL_RULES", fs::absolute(options.arena_rules).c_str(), 1);
   if (options.quiet) setenv("GPUPEAK_QUIET", "1", 1);
   if (options.ort_nodes) setenv("GPUPEAK_ORT_NODES", "1", 1);
   // So that what comes from outside falls between the right events.
   if (!options.phases_on_output.empty()) setenv("GPUPEAK_STAMP_ALL", "1", 1);
-  std::vector<char*> arguments;
-  for (const std::string& argument : options.command)
-    arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
-  const int error = errno;
-  const ssize_t written = write(failure, &error, sizeof error);
-  _exit(written == sizeof error && error == ENOENT ? kNotFound : kCannotExec);
+  become(options.command, failure);
+}
+
+int exit_code(int status) {
+  return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 /// What the kernel still tells of a process that has ended and was not waited for yet.
@@ -187,9 +244,9 @@ Ended look_at_ended(pid_t process) {
 }
 
 /// Waits for the program's end, not for its stops: the shell that stopped us together will resume
-/// us together.
+/// us together. What the kernel tells of it until it is waited for goes into `end`.
 int wait_for(pid_t child, rusage& usage, Ended& end) {
-  siginfo_t ended;
+  siginfo_t ended{};
   while (waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
   }
   end = look_at_ended(child);
@@ -200,11 +257,14 @@ int wait_for(pid_t child, rusage& usage, Ended& end) {
 }
 
 /// Where only the started process has a log and a child of it was much larger: what the first
-/// screen does not speak of.
-void tell_of_children(const std::vector<RunLog>& logs, uint64_t largest_rss_bytes) {
+/// screen does not speak of. Those that could have had none are told of one by one.
+void tell_of_children(const std::vector<RunLog>& logs, uint64_t largest_rss_bytes,
+                      const std::string& children) {
   constexpr uint64_t kWorthWords = 16 << 20;
   const uint64_t own = rss_peak_of(logs.front().path);
-  if (logs.size() != 1 || largest_rss_bytes < kWorthWords || largest_rss_bytes / 2 < own) return;
+  if (children == "all" || logs.size() != 1 || largest_rss_bytes < kWorthWords ||
+      largest_rss_bytes / 2 < own)
+    return;
   say_text(
       fmt::format("  not recorded: child processes (--children all); the largest of them and "
                   "it had RSS {}\n",
@@ -213,38 +273,40 @@ void tell_of_children(const std::vector<RunLog>& logs, uint64_t largest_rss_byte
 
 /// Where the log has no end though the process ended by itself, and under another name than it
 /// began with: a wrapper has become a program that does not load the library.
-void tell_of_last_program(const RunLog& log, const std::string& command, const std::string& name) {
+void note_last_program(const RunLog& log, const std::string& command, const std::string& name,
+                       std::vector<collector::RunRecord::Unrecorded>& unrecorded) {
   constexpr size_t kLongest = 15;  // the kernel's names
   const std::string first = fs::path(command).filename().string();
   if (name.empty() || name == first.substr(0, kLongest) || has_end(log.path)) return;
-  say_text(
-      fmt::format("  not recorded: {}, as the process was called in the end. A program that {} "
-                  "becomes has no log if it is static or does not get LD_PRELOAD (env -i)\n",
-                  collector::escape(name), collector::escape(first)));
+  const auto known = std::find_if(unrecorded.begin(), unrecorded.end(), [&](const auto& process) {
+    return process.pid == static_cast<uint32_t>(log.pid);
+  });
+  auto& program = known != unrecorded.end() ? *known : unrecorded.emplace_back();
+  program.pid = static_cast<uint32_t>(log.pid);
+  program.name = name;
+  program.went_on = true;
+  if (program.why.empty()) program.why = "it is static, or did not get LD_PRELOAD (env -i)";
 }
 
-void say_why_there_is_no_log(const std::string& program) {
+void say_why_there_is_no_log(const std::string& program, const std::string& children) {
   say("{0} left no log, so nothing was measured. A statically linked program (also most Go "
-      "programs) and a setuid program do not load preloaded libraries; `ldd {0}` tells. If it only "
-      "starts the program that you mean, try --children all.",
-      collector::escape(program));
+      "programs) and a setuid program do not load preloaded libraries; `ldd {0}` tells.{1}",
+      collector::escape(program),
+      children == "all" ? "" : " If it only starts the program that you mean, try --children all.");
 }
 
 /// Never throws: what is wrong with a log is said, and the program's exit code stays ours.
-std::string first_screen(const std::string& log, double patience_s) {
+std::string first_screen(const std::string& log) {
   try {
-    return short_summary(log, {}, style_for(STDERR_FILENO, {}), patience_s);
+    return short_summary(log, {}, style_for(STDERR_FILENO, {}));
   } catch (const std::exception& error) {
     say("{}: {}", collector::escape(log), error.what());
     return {};
   }
 }
 
-/// Returns what it has said of the first log.
-std::string print_summary(const std::vector<RunLog>& logs, const std::string& children,
-                          double patience_s) {
-  const std::string said = first_screen(logs.front().path, patience_s);
-  say_text(said);
+void print_summary(const std::vector<RunLog>& logs, const std::string& children) {
+  say_text(first_screen(logs.front().path));
   for (size_t i = 1; i <= logs.front().parts; ++i)
     say_text(fmt::format("  part: {}#{}\n", collector::escape(logs.front().path), i));
   constexpr size_t kMostNamed = 5;
@@ -261,14 +323,6 @@ std::string print_summary(const std::vector<RunLog>& logs, const std::string& ch
                          in_folder == 1 ? "the log" : fmt::format("{} logs", in_folder),
                          collector::escape(children)));
   }
-  return said;
-}
-
-/// The first screen of a log whose summary is kept by now, if it was said without its names, or as
-/// it was counted.
-void complete_summary(const std::string& log, const std::string& said, double patience_s) {
-  const std::string whole = first_screen(log, patience_s);
-  if (whole != said) say_text(whole);
 }
 
 /// What the library takes for a size, so that a mistake ends before the program begins.
@@ -276,6 +330,12 @@ std::string log_size(const std::string& text) {
   static const std::regex size("[0-9]*[1-9][0-9]*(b|B|[kKmMgG](iB|B)?)?");
   if (text == "off" || std::regex_match(text, size)) return "";
   return fmt::format("'{}' is not a size such as 1GiB, or off", text);
+}
+
+std::string log_mode(const std::string& text) {
+  static const std::regex mode("0?6[0246][0246]");
+  if (std::regex_match(text, mode)) return "";
+  return fmt::format("'{}' is not a file mode such as 0640, with 0600 in it", text);
 }
 
 /// Whether there is room for a log's first chunks.
@@ -294,7 +354,7 @@ bool can_be_written(const std::string& pattern, bool quiet) {
                                                              : ENOSPC;
   if (error != 0 && !quiet) {
     say("cannot write a log into {}: {}. Nothing will be recorded; choose another place with -o",
-        collector::escape(folder), strerror(error));
+        folder.empty() ? "the current folder" : collector::escape(folder), strerror(error));
   }
   return error == 0;
 }
@@ -303,58 +363,58 @@ bool can_be_written(const std::string& pattern, bool quiet) {
 /// run's, if this one records nothing.
 void prepare_place(const RunOptions& options, const std::string& pattern) {
   if (pattern.find('%') != std::string::npos) return;
-  if (remove_old_log(pattern) == OldLog::kInUse && !options.quiet) {
+  const OldLog old = remove_old_log(pattern);
+  if (options.quiet) return;
+  if (old == OldLog::kInUse) {
     say("{} is the log of a process that still runs; this run's gets another name",
         collector::escape(pattern));
   }
+  if (old == OldLog::kOfOthers)
+    say("{} is another user's; this run's log gets another name", collector::escape(pattern));
 }
 
 int run(const RunOptions& options) {
   if (options.out == "-")
     throw collector::UsageError("-o: a log is a file; standard output is the program's own");
-  // Whoever reads what is said may leave first; the program gets what we were given.
-  const auto inherited = signal(SIGPIPE, SIG_IGN);
+  limit_variable(options.limit, options.gpu);  // a mistake ends before the program begins
+  ignore_signals();
   const fs::path library = preload_library();
   if (library.empty()) {
-    say("libgpupeak.so is not beside this command (../lib/gpupeak or ../preload)");
-    return kOwnFailure;
+    throw std::runtime_error(
+        "libgpupeak.so is not beside this command (../lib/gpupeak or ../preload)");
   }
-  if (!options.pool_rules.empty() && collector::read_rule_set(options.pool_rules).pools.empty())
+  if (!options.arena_rules.empty() && collector::read_rule_set(options.arena_rules).arenas.empty())
     throw collector::UsageError(fmt::format("{} has no [[pool]]: docs/rules.md has one",
-                                            collector::escape(options.pool_rules)));
+                                            collector::escape(options.arena_rules)));
   const std::string pattern = absolute_pattern(options);
   const std::string children = children_pattern(pattern);
-  const fs::path preload = preloadable(library);
-  int failure[2];
-  if (pipe2(failure, O_CLOEXEC) != 0) {
-    say("cannot make a pipe: {}", strerror(errno));
-    return kOwnFailure;
-  }
+  const fs::path preload = preloadable_name(library);
+  int failure[2] = {-1, -1};
+  if (pipe2(failure, O_CLOEXEC) != 0) say("cannot make a pipe: {}", strerror(errno));
   const bool is_writable = can_be_written(pattern, options.quiet);
   prepare_place(options, pattern);
   if (is_writable && !options.quiet)
     say("recording to {}   (-q to silence)", collector::escape(pattern));
   std::optional<OutputPhases> output;
   if (!options.phases_on_output.empty()) output.emplace(options.phases_on_output);
-  const uint64_t began = now_ns(CLOCK_REALTIME);
+  RunName name{secret_of_run(), now_ns(CLOCK_REALTIME), 0};
+  MemoryKills memory;
   const pid_t launcher = getpid();
   const pid_t child = fork();
-  if (child < 0) {
-    say("cannot fork: {}", strerror(errno));
-    return kOwnFailure;
-  }
+  if (child < 0) throw std::runtime_error(fmt::format("cannot fork: {}", strerror(errno)));
   if (child == 0) {
-    signal(SIGPIPE, inherited);
+    stop_ignoring_signals();
     end_with_launcher(launcher);
     if (output) output->redirect();
-    exec_program(options, preload, pattern, children, failure[1]);
+    exec_program(options, preload, pattern, children, name.id, failure[1]);
   }
-  g_child = child;
+  g_child = name.child = child;
   forward_signals();
   close(failure[1]);
   int error = 0;
   const bool failed = read(failure[0], &error, sizeof error) == sizeof error;
   close(failure[0]);
+  Descendants descendants(child, library.filename().string(), memory);
   if (output) output->pump(child);
   rusage usage{};
   Ended end;
@@ -362,59 +422,93 @@ int run(const RunOptions& options) {
   const uint64_t largest_rss = static_cast<uint64_t>(usage.ru_maxrss) * 1024;  // children's, too
   const uint64_t ended = now_ns(CLOCK_MONOTONIC);
   g_child = 0;
+  g_exit_code = exit_code(status);
   if (failed) {
     say("cannot run {}: {}", collector::escape(options.command[0]), strerror(error));
     return error == ENOENT ? kNotFound : kCannotExec;
   }
-  std::vector<RunLog> logs = find_logs({pattern, children}, began, child);
+  std::vector<RunLog> logs = find_logs({pattern, children}, name);
   drop_short_images(logs);
   join_programs(logs, pattern);
+  take_name(logs, pattern);
   for (const RunLog& log : logs) {
-    if (log.of_child) note_exit(log.path, {status, ended, end.had_children ? 0 : largest_rss});
-    cut_hole(log.path);
+    if (log.of_child) note_exit(log, {status, ended, end.had_children ? 0 : largest_rss});
+    cut_hole(log);
   }
-  std::string said;
+  collector::RunRecord seen;
+  descendants.finish(seen);
+  // One that has become another user's since then has a log of ours.
+  std::erase_if(seen.unrecorded, [&logs](const auto& one) {
+    return std::any_of(logs.begin(), logs.end(), [&one](const RunLog& log) {
+      return log.pid == static_cast<pid_t>(one.pid);
+    });
+  });
+  seen.descendants_watched = descendants.could_look();
+  seen.memory_kill = memory.since(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  if (!logs.empty() && logs.front().of_child && WIFEXITED(status))
+    note_last_program(logs.front(), options.command[0], end.name, seen.unrecorded);
+  record_run(logs, std::move(seen));
   if (!options.quiet) {
     if (!logs.empty()) {
-      said =
-          print_summary(logs, fs::path(children).parent_path().string(), options.summary_within_s);
+      print_summary(logs, fs::path(children).parent_path().string());
     } else if (is_writable) {
-      say_why_there_is_no_log(options.command[0]);
+      say_why_there_is_no_log(options.command[0], options.children);
     }
-    if (!logs.empty() && end.had_children) tell_of_children(logs, largest_rss);
-    if (!logs.empty() && WIFEXITED(status))
-      tell_of_last_program(logs.front(), options.command[0], end.name);
+    if (!logs.empty() && end.had_children) tell_of_children(logs, largest_rss, options.children);
   }
-  if (compress_logs(logs, compression(options.compress), options.quiet, g_stop))
-    complete_summary(logs.front().path, said, options.summary_within_s);
-  return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
+  compress_logs(logs, compression(options.compress), options.quiet, g_stop);
+  return g_exit_code;
+}
+
+/// The program runs whatever becomes of the recording, and its exit code is ours: what goes wrong
+/// with us is said.
+int run_anyway(const RunOptions& options) {
+  try {
+    return run(options);
+  } catch (const collector::UsageError&) {
+    if (g_child == 0 && g_exit_code < 0) throw;
+  } catch (const std::exception& error) {
+    say("{}{}", error.what(),
+        g_child == 0 && g_exit_code < 0 ? ". The program runs without being recorded" : "");
+  }
+  if (g_exit_code >= 0) return g_exit_code;
+  if (g_child == 0) {
+    stop_ignoring_signals();
+    become(options.command, -1);
+  }
+  int status = 0;
+  while (waitpid(static_cast<pid_t>(g_child), &status, 0) < 0 && errno == EINTR) {
+  }
+  return exit_code(status);
 }
 
 }  // namespace
 
 void add_run(CommandLine& line) {
   auto [verb, options] =
-      line.add("run", "Run a program and report the peak memory of its run", run);
+      line.add("run", "Run a program and report the peak memory of its run", run_anyway);
   verb.add_option("-o,--out", options.out, "Log file; %n program, %p process id, %r rank, %h host")
       ->type_name("FILE");
   verb.add_flag("-q,--quiet", options.quiet, "Say nothing; the log is written all the same");
   verb.add_option("--host", options.host, "What to record of host memory")
-      ->check(one_of({"full", "sampled", "counters", "off"}));
+      ->check(one_of({"auto", "full", "sampled", "counters", "off"}));
+  verb.add_flag("--dormant", options.dormant,
+                "Count the heap, and record it only between `gpupeak start` and `gpupeak stop`")
+      ->excludes("--host");
   verb.add_option("--log-max", options.log_max,
                   "Once the log has this size (1GiB), go on with a sample of the heap; off: never")
       ->type_name("SIZE")
       ->check(log_size);
-  verb.add_option("--summary-within", options.summary_within_s,
-                  "What the summary at the end may take; else it is what was counted alone (1)")
-      ->type_name("SECONDS")
-      ->envname("GPUPEAK_SUMMARY_WITHIN")
-      ->check(a_time());
+  verb.add_option("--log-mode", options.log_mode,
+                  "Who may read the log, which holds arguments: a file mode such as 0640 (0600)")
+      ->type_name("MODE")
+      ->check(log_mode);
   verb.add_option("--compress", options.compress,
                   "Compress logs in their place in the end: those of 64 MiB and more, all, none")
       ->check(one_of({"auto", "always", "never"}))
       ->capture_default_str();
   verb.add_option("--children", options.children, "Which child processes record too")
-      ->check(one_of({"cuda", "all", "none"}));
+      ->check(one_of({"gpu", "all", "none", "cuda"}));
   verb.add_flag(
       "--audit", options.audit,
       "Also record libraries opened with RTLD_DEEPBIND or dlmopen, by the loader's auditing");
@@ -424,7 +518,14 @@ void add_run(CommandLine& line) {
                   "A line of the program's output with this text begins a phase (may be repeated)")
       ->type_name("[NAME=]TEXT")
       ->allow_extra_args(false);
-  verb.add_option("--pool-rules", options.pool_rules,
+  CLI::Option* const limit =
+      verb.add_option("--limit", options.limit,
+                      "As on cards of this size: requests beyond it fail as the driver's do")
+          ->type_name("SIZE|GPU=SIZE,…");
+  verb.add_option("--gpu", options.gpu, "As on this card, such as T4 (docs/fit.md lists them)")
+      ->type_name("NAME|GPU=NAME,…")
+      ->excludes(limit);
+  verb.add_option("--pool-rules", options.arena_rules,
                   "Look into the allocators that the [[pool]] parts of this rule file describe")
       ->type_name("FILE")
       ->check(CLI::ExistingFile);

@@ -9,6 +9,7 @@
 #include "collector/rules/cards.h"
 #include "collector/summary/gate.h"
 #include "collector/text/error.h"
+#include "collector/text/scope_key.h"
 #include "collector/text/text_format.h"
 #include "collector/views/fit.h"
 #include "collector/views/sweep.h"
@@ -136,7 +137,8 @@ class Sweep {
     if (ended->exit_code == kNotFound || ended->exit_code == kCannotExec ||
         (ended->exit_code == kOwnFailure && folder.logs(values).empty())) {
       failure = ended->exit_code;
-      say("{}: cannot be run; {} says why", name, folder.output(values));
+      say("{}: cannot be run; {} says why", collector::escape(name),
+          collector::escape(folder.output(values)));
       return false;
     }
     collector::SweepRun run;
@@ -154,7 +156,7 @@ class Sweep {
 
   void say_run(const std::string& name, const collector::SweepRun& run) const {
     const bool done = run.status == collector::SweepStatus::kDone;
-    say("{}: {}{}", name,
+    say("{}: {}{}", collector::escape(name),
         done ? fmt::format("peak {}, {:.1f} s", collector::size_text(run.peak_bytes), run.seconds)
         : run.status == collector::SweepStatus::kOutOfMemory
             ? "out of memory; what is no smaller is not run"
@@ -221,7 +223,8 @@ class Sweep {
       const collector::Summary& summary = needs[log].summary;
       for (const collector::DeviceSummary& device : summary.devices) {
         if (device.ordinal != need.device && device.uuid != need.uuid) continue;
-        const collector::Peak* peak = summary.find_peak(fmt::format("device:{}", device.ordinal));
+        const collector::Peak* peak =
+            summary.find_peak(collector::ScopeKey::device(device.ordinal).text());
         if (peak == nullptr || peak->bytes <= run.peak_bytes) continue;
         run.peak_bytes = peak->bytes;
         run.tags = peak->tags;
@@ -370,7 +373,7 @@ void add_sweep(CommandLine& line) {
       ->type_name("FOLDER");
   verb.add_flag("--again", options.again, "Also run what is there from before");
   verb.add_option("--host", options.host, "What to record of host memory")
-      ->check(one_of({"full", "sampled", "counters", "off"}))
+      ->check(one_of({"auto", "full", "sampled", "counters", "off"}))
       ->capture_default_str();
   verb.add_flag("-q,--quiet", options.quiet, "No line for each run");
   verb.add_flag("--json", options.json, "As JSON");

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <span>
 #include <stdexcept>
@@ -12,6 +12,7 @@
 
 #include "collector/analyze/analyze.h"
 #include "collector/export/tables.h"
+#include "collector/files/fresh_file.h"
 #include "collector/log/log_reader.h"
 #include "collector/log/pack_log.h"
 #include "collector/text/error.h"
@@ -20,6 +21,7 @@
 #include "commands.h"
 #include "duckdb.h"
 #include "exit_codes.h"
+#include "merge_inputs.h"
 #include "say.h"
 #include "terminal.h"
 
@@ -32,7 +34,9 @@ using collector::Table;
 struct TablesOptions {
   std::string folder;
   std::vector<std::string> logs;
-  std::string run;  ///< whose ranks the logs are; empty: each is a run of its own
+  std::string run;      ///< whose ranks the logs are; empty: each is a run of its own
+  std::string partial;  ///< which part of the run they are; empty: all of it
+  uint64_t ranks = 0;   ///< that the whole run has; 0: not said
   std::vector<std::string> labels;
   std::string duckdb, format = "auto";
   size_t top = 100;
@@ -53,15 +57,15 @@ std::map<std::string, std::string> labels_of(const TablesOptions& options) {
 }
 
 /// It is part of file names.
-void check_run(const std::string& run) {
-  for (const char c : run) {
+void check_name(const std::string& option, const std::string& name) {
+  for (const char c : name) {
     const bool fits =
         std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
     if (!fits)
-      throw collector::UsageError("--run " + collector::escape(run) +
+      throw collector::UsageError(option + " " + collector::escape(name) +
                                   ": letters, digits, '-', '_' and '.' alone");
   }
-  if (run.starts_with('.')) throw collector::UsageError("--run does not begin with a dot");
+  if (name.starts_with('.')) throw collector::UsageError(option + " does not begin with a dot");
 }
 
 std::unique_ptr<DuckDb> engine(const TablesOptions& options) {
@@ -87,54 +91,42 @@ class Writer {
  public:
   Writer(const TablesOptions& options, DuckDb* duckdb) : options_(options), duckdb_(duckdb) {}
 
-  void write(const std::string& run, const std::vector<collector::Summary>& ranks,
-             const std::map<std::string, std::string>& labels) {
-    const std::string day =
-        "day=" + ranks.front().run.start_time.substr(0, sizeof "2026-11-22" - 1);
-    for (const Table& table : collector::tables_of(run, ranks, labels)) {
+  void write(const collector::TablesRun& whole, const std::vector<collector::Summary>& ranks) {
+    const std::string day = "day=" + collector::day_of(ranks);
+    const std::string run = whole.part.empty() ? whole.name : whole.name + "." + whole.part;
+    std::vector<Table> tables = collector::tables_of(whole, ranks);
+    // The run's own row comes last: where it is, the others are, too.
+    std::rotate(tables.begin(), tables.begin() + 1, tables.end());
+    for (const Table& table : tables) {
       const fs::path folder = fs::path(options_.folder) / table.name / day;
       fs::create_directories(folder);
-      // A name that no engine's pattern takes while it is not whole.
-      const fs::path rows = folder / ("." + run + ".rows");
-      const fs::path file = folder / (run + (duckdb_ != nullptr ? ".parquet" : ".ndjson.zst"));
-      const fs::path fresh = folder / ("." + run + ".fresh");
-      try {
-        if (duckdb_ != nullptr) {
-          put(rows, [&](std::ostream& out) { out << table.rows; });
-          duckdb_->run(copy(table, rows, fresh));
-        } else {
-          put(fresh, [&](std::ostream& out) { pack(table.rows, out); });
-        }
-        fs::rename(fresh, file);
-      } catch (...) {
-        unlink(rows.c_str());
-        unlink(fresh.c_str());
-        throw;
+      // While it is not whole it has a name that no engine's pattern takes.
+      const std::string file = folder / (run + (duckdb_ != nullptr ? ".parquet" : ".ndjson.zst"));
+      if (duckdb_ == nullptr) {
+        collector::write_fresh(file, [&](std::ostream& out) { pack(table.rows, out); });
+        continue;
       }
-      unlink(rows.c_str());
+      collector::write_fresh_by_name(file, [&](const std::string& fresh) {
+        const std::string rows = fresh + ".rows";
+        collector::write_fresh(rows, [&](std::ostream& out) { out << table.rows; });
+        duckdb_->run(copy(table, rows, fresh));
+      });
     }
   }
 
  private:
-  template <typename Write>
-  static void put(const fs::path& path, Write write) {
-    std::ofstream out(path, std::ios::binary | std::ios::trunc);
-    write(out);
-    out.close();
-    if (!out) throw std::runtime_error("cannot write " + collector::escape(path.string()));
-  }
   static void pack(const std::string& rows, std::ostream& out) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(rows.data());
     collector::write_packed({bytes, rows.size()}, "", out, {});
   }
-  static std::string copy(const Table& table, const fs::path& rows, const fs::path& file) {
+  static std::string copy(const Table& table, const std::string& rows, const std::string& file) {
     std::string columns;
     for (const collector::TableColumn& column : table.columns)
       columns += fmt::format("{}{}: '{}'", columns.empty() ? "" : ", ", column.name, column.type);
     return fmt::format(
-        "COPY (FROM read_json({}, format = 'newline_delimited', columns = {{{}}})) TO {} "
-        "(FORMAT parquet, COMPRESSION zstd)",
-        sql_text(rows.string()), columns, sql_text(file.string()));
+        "COPY (FROM read_json({}, format = 'newline_delimited', hive_partitioning = false, "
+        "columns = {{{}}})) TO {} (FORMAT parquet, COMPRESSION zstd)",
+        sql_text(rows), columns, sql_text(file));
   }
 
   const TablesOptions& options_;
@@ -142,8 +134,12 @@ class Writer {
 };
 
 int tables(const TablesOptions& options) {
-  const std::map<std::string, std::string> labels = labels_of(options);
-  check_run(options.run);
+  collector::TablesRun run{options.run, "", {}, labels_of(options)};
+  check_name("--run", options.run);
+  if (options.ranks > 0) run.expected_ranks = options.ranks;
+  const std::string part = expand_host(options.partial);
+  check_name("--partial", part);
+  run.part = options.reading.sanitizer.text(part);
   std::error_code error;
   if (fs::exists(options.folder, error) && !fs::is_directory(options.folder, error))
     throw collector::UsageError(collector::escape(options.folder) +
@@ -157,14 +153,16 @@ int tables(const TablesOptions& options) {
   ProgressBar bar;
   std::vector<collector::Summary> ranks;
   for (const std::string& path : options.logs) {
-    const collector::LogReader log(path, options.reading.sanitizer);
+    const collector::LogReader log(path, options.reading.sanitizer, options.reading.heap);
     ranks.push_back(collector::analyze(log, path, analysis, bar.callback()));
-    ranks.back().log_path = options.reading.sanitizer.text(path);
+    // Nodes may have logs of the same name.
+    ranks.back().log_path = options.reading.sanitizer.text(part.empty() ? path : part + ":" + path);
     if (!options.run.empty()) continue;
-    writer.write(fmt::format("{:016x}", log.header().cookie), ranks, labels);
+    run.name = fmt::format("{:016x}", log.header().cookie);
+    writer.write(run, ranks);
     ranks.clear();
   }
-  if (!ranks.empty()) writer.write(options.run, ranks, labels);
+  if (!ranks.empty()) writer.write(run, ranks);
   bar.clear();
   if (options.quiet) return kOk;
   say("{} {} in {}, as {}", options.run.empty() ? options.logs.size() : 1,
@@ -188,6 +186,16 @@ void add_tables(CommandLine& line) {
       ->type_name("FILE ...");
   verb.add_option("--run", options.run, "The logs are the ranks of one run, of this name")
       ->type_name("NAME");
+  auto* whole = verb.get_option("--run");
+  verb.add_option(
+          "--partial", options.partial,
+          "They are a part of its ranks, of this name; others write theirs beside it; %h host")
+      ->needs(whole)
+      ->type_name("NAME");
+  verb.add_option("--ranks", options.ranks, "How many ranks the run has, on all its nodes")
+      ->check(between(1, 100'000'000))
+      ->needs(whole)
+      ->type_name("N");
   verb.add_option("--label", options.labels, "Added to the runs; may be repeated")
       ->allow_extra_args(false)
       ->type_name("NAME=VALUE");

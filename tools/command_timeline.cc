@@ -6,6 +6,7 @@
 #include "exit_codes.h"
 #include "output.h"
 #include "picture.h"
+#include "runs.h"
 #include "strict.h"
 #include "terminal.h"
 #include "view.h"
@@ -24,7 +25,7 @@ struct TimelineOfLog {
 
   TimelineOfLog(const std::string& log, const collector::Progress& progress,
                 const TimelineOptions& options)
-      : profile(log, progress, &times, options.reading) {
+      : profile(log, progress, &times, reading_for(options)) {
     times.finish(profile.replay());
   }
 };
@@ -33,7 +34,8 @@ int draw(const TimelineOptions& options) {
   if (options.logs.size() > 1) throw collector::UsageError("--svg and --png take one log");
   for (const std::string& out : {options.svg, options.png}) require_output(out, options.logs);
   ProgressBar bar;
-  const TimelineOfLog of_log(options.logs.front(), bar.callback(), options);
+  const TimelineOfLog of_log(process_log(options.logs.front(), options.process), bar.callback(),
+                             options);
   bar.clear();
   const auto svg = [&](std::ostream& out) {
     collector::write_timeline_svg(of_log.profile, of_log.times, options.scope, out);

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "collector/summary/verdict.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "command_line.h"
@@ -37,8 +38,7 @@ struct TopOptions {
   TextOptions text;
 };
 
-constexpr size_t kWholePage = 60;  ///< lines of --once
-constexpr double kSummarySeconds = 5;
+constexpr size_t kWholePage = 60;                     ///< lines of --once
 constexpr std::chrono::milliseconds kOnceApart{500};  // two looks, for what there is a second
 
 std::string place_of(const std::string& target) {
@@ -81,18 +81,23 @@ class Top {
                     : line.look == TopLine::Look::kFaint ? collector::faint(line.text, style_)
                                                          : line.text)
                 << '\n';
+    if (one != nullptr && !is_running()) say_view();
     return kOk;
   }
 
   int live() {
     if (is_folder_ || is_running()) watch();
     if (is_folder_ || is_running()) return kOk;
-    std::cout << short_summary(open_, options_.reading, style_for(STDOUT_FILENO, options_.text),
-                               kSummarySeconds);
+    std::cout << short_summary(open_, options_.reading, style_for(STDOUT_FILENO, options_.text));
+    say_view();
     return kOk;
   }
 
  private:
+  /// A log that nothing is added to any more can be walked in.
+  void say_view() const {
+    std::cout << "  to walk in it: gpupeak view " << collector::quoted(open_) << '\n';
+  }
   bool is_running() {
     const TopProgram* program = programs_.find(open_);
     return program != nullptr && program->log().is_live();

@@ -17,6 +17,7 @@
 #include "collector/text/error.h"
 #include "collector/text/nearest.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/scope_key.h"
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
@@ -78,7 +79,7 @@ class Watch {
                                               collector::did_you_mean(gate.metric, known)));
     }
     const bool a_place = gate.where.empty() || (collector::is_device_metric(gate.metric) &&
-                                                gate.where.starts_with("device:"));
+                                                collector::is_whole_device(gate.where));
     if (!a_place) {
       throw collector::UsageError(
           fmt::format("'{}': only a metric of a GPU has a place, and that is device:N",
@@ -107,7 +108,7 @@ class Watch {
     if (!collector::is_device_metric(gate.metric)) return {-1};
     std::vector<int32_t> devices = collector::counted_devices(head.counters);
     std::erase_if(devices, [&](int32_t device) {
-      return !gate.where.empty() && gate.where != fmt::format("device:{}", device);
+      return !gate.where.empty() && gate.where != collector::ScopeKey::device(device).text();
     });
     return devices;
   }

@@ -8,6 +8,8 @@ struct CommandLine;
 
 void add_run(CommandLine& line);
 void add_mark(CommandLine& line);
+void add_start(CommandLine& line);
+void add_stop(CommandLine& line);
 void add_report(CommandLine& line);
 void add_diff(CommandLine& line);
 void add_check(CommandLine& line);
@@ -20,12 +22,16 @@ void add_sweep(CommandLine& line);
 void add_serve(CommandLine& line);
 void add_symbolize(CommandLine& line);  ///< and bundle, compress
 void add_tree(CommandLine& line);
+void add_held(CommandLine& line);
+void add_whatif(CommandLine& line);
+void add_mcp(CommandLine& line);
+void add_view(CommandLine& line);
 void add_flame(CommandLine& line);
 void add_leaks(CommandLine& line);
 void add_temporary(CommandLine& line);
 void add_tags(CommandLine& line);
 void add_phases(CommandLine& line);
-void add_pools(CommandLine& line);
+void add_arenas(CommandLine& line);
 void add_list_rules(CommandLine& line);
 void add_export(CommandLine& line);
 void add_timeline(CommandLine& line);

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # From a fresh machine to a report: installs what is missing, builds the command and its library, measures a GPU
 # benchmark (on a simulated driver where there is no GPU) and a host program, and prints their reports.
-# usage: demo.sh [--page] [-DNAME=VALUE…]   (--page: also what report --html needs, Node.js and npm's packages;
-# -D: to cmake, such as -DGPUPEAK_CUDA_INCLUDE_DIR=FOLDER)
+# usage: demo.sh [--page] [-DNAME=VALUE…]   (--page: also Node.js and npm, where there is no npm: what report --html
+# is made of comes by it; -D: to cmake, such as -DGPUPEAK_CUDA_INCLUDE_DIR=FOLDER)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 options=() what=(build)
+if command -v npm >/dev/null; then what+=(page); fi  # two packages, some seconds
 for argument in "$@"; do
   case $argument in
     --page) what+=(page) ;;
@@ -54,9 +55,15 @@ if [ -x "$clients/onnxruntime/get.sh" ] && "$clients/onnxruntime/get.sh" "$ort" 
   "$gpupeak" run -o "$work/host.gplog" -- "$ort/onnxruntime_perf_test" -e cpu -r 10 -I -m times \
     "$ort/models/light_resnet50.onnx" 2>&1 | grep -v 'Removing initializer'
 else
-  title "sort of 300,000 lines: real host memory"
-  seq 300000 >"$work/lines"
-  "$gpupeak" run -o "$work/host.gplog" -- sort -r -o "$work/sorted" "$work/lines"
+  title "gpupeak itself, while it writes that report as JSON: real host memory"
+  "$gpupeak" run -o "$work/host.gplog" -- "$gpupeak" report --json -o "$work/cuda.json" "$work/cuda.gplog"
 fi
-title "gpupeak report --by module $work/host.gplog"
-"$gpupeak" report --by module "$work/host.gplog"
+title "gpupeak report $work/host.gplog"
+"$gpupeak" report "$work/host.gplog"
+
+title "What next"
+echo "  $gpupeak run -- YOUR_BENCHMARK"
+if [ -s build/demo/collector/page/page.html ]; then
+  "$gpupeak" report --html "$work/cuda.html" "$work/cuda.gplog"
+  echo "  $PWD/$work/cuda.html is the first run's page, for a browser"
+fi

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <stdexcept>
 
+#include "collector/text/system_library.h"
+
 namespace gpupeak::tools {
 namespace {
 
@@ -58,8 +60,8 @@ bool find(void* library, const char* name, Function& function) {
 }  // namespace
 
 std::unique_ptr<DuckDb> DuckDb::load(const std::string& library) {
-  const std::string name = library.empty() ? "libduckdb.so" : library;
-  void* const loaded = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const loaded = library.empty() ? collector::open_system_library("libduckdb.so")
+                                       : dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   Interface api{};
   const bool is_whole =
       loaded != nullptr && find(loaded, "duckdb_library_version", api.library_version) &&

@@ -38,7 +38,12 @@ inline constexpr VerbExamples kVerbExamples[] = {
   gpupeak run --children all -o ranks.%p.gplog -- torchrun --nproc-per-node 4 train.py)"},
     {"mark", R"(  gpupeak mark 4711 'warm-up done'
   gpupeak mark bert.gplog 'warm-up done')"},
+    {"start", R"(  gpupeak run --dormant -o server.gplog -- ./server &
+  gpupeak start 4711                 # some time later
+  gpupeak start --host sampled 4711)"},
+    {"stop", R"(  gpupeak stop 4711 && gpupeak report 4711)"},
     {"report", R"(  gpupeak report bert.gplog
+  gpupeak report 4711                           the log of a process that runs
   gpupeak report --by module --top 20 bert.gplog
   gpupeak report --json bert.gplog | jq '.metrics["device.peak_bytes"]'
   gpupeak report --html bert.html bert.gplog)"},
@@ -58,10 +63,15 @@ inline constexpr VerbExamples kVerbExamples[] = {
     {"compress", R"(  gpupeak compress bert.gplog                makes bert.gplog.zst)"},
     {"tree", R"(  gpupeak tree bert.gplog
   gpupeak tree --scope host --min-percent 5 bert.gplog)"},
+    {"held", R"(  gpupeak held --within 'first run' bert.gplog    its highest, and by whom
+  gpupeak held --at 17.9 --scope device:0 bert.gplog)"},
     {"flame", R"(  gpupeak flame bert.gplog
   gpupeak flame --depth 12 bert.gplog)"},
     {"leaks", R"(  gpupeak leaks bert.gplog
   gpupeak leaks --scope host/heap bert.gplog)"},
+    {"view", R"(  gpupeak view bert.gplog                    keys: 1 to 4, arrows, Enter, / to search, q
+  gpupeak view --scope host bert.gplog)"},
+    {"mcp", R"(  gpupeak mcp logs                           for a program that asks, over its stdin and stdout)"},
     {"temporary", R"(  gpupeak temporary --top 5 bert.gplog)"},
     {"tags", R"(  gpupeak tags --tag 'weights=*SaveInitializedTensors' bert.gplog
   gpupeak tags --rules pytorch bert.gplog)"},
@@ -75,6 +85,9 @@ inline constexpr VerbExamples kVerbExamples[] = {
   gpupeak timeline --svg bert.svg bert.gplog)"},
     {"compare", R"(  gpupeak compare a.gplog b.gplog c.gplog
   gpupeak compare --html abc.html a.gplog b.gplog)"},
+    {"whatif", R"(  gpupeak whatif bert.gplog                  what would lower the peak
+  gpupeak whatif --scale activations=0.5 bert.gplog
+  gpupeak whatif --expandable-segments bert.gplog)"},
     {"fit", R"(  gpupeak fit bert.gplog                     which cards would do
   gpupeak fit --capacity 24GiB bert.gplog
   gpupeak fit --gpu T4 bert.gplog)"},
@@ -91,11 +104,7 @@ inline constexpr VerbExamples kVerbExamples[] = {
     {"dump", R"(  gpupeak dump bert.gplog | grep device_alloc)"},
 };
 
-inline std::string examples_of(std::string_view verb) {
-  for (const VerbExamples& examples : kVerbExamples) {
-    if (examples.verb == verb) return "Examples:\n" + std::string(examples.lines) + "\n";
-  }
-  return {};
-}
+/// Of a verb; "": of the command. Without what this build cannot do.
+std::string examples_of(std::string_view verb);
 
 }  // namespace gpupeak::tools

@@ -1,6 +1,8 @@
 #include "help_text.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 namespace gpupeak::tools {
 namespace {
@@ -18,6 +20,25 @@ std::string row(const std::string& left, const std::string& description) {
     if (c == '\n') text += indent;
   }
   return text + "\n";
+}
+
+/// The verbs by the question that they answer; the first that are shown are asked most.
+struct Question {
+  const char* text;
+  std::vector<std::string_view> verbs;
+};
+const std::vector<Question>& questions() {
+  static const std::vector<Question> list{
+      {"Record", {"run", "mark"}},
+      {"Who held it, and when",
+       {"report", "view", "tree", "flame", "held", "tags", "phases", "arenas", "timeline", "leaks",
+        "temporary"}},
+      {"Has it grown, does it keep a limit", {"diff", "compare", "check", "watch", "metrics"}},
+      {"Would it fit", {"fit", "sweep", "whatif"}},
+      {"Now, and many programs", {"top", "serve", "merge", "tables"}},
+      {"For other programs, machines and readers",
+       {"export", "mcp", "symbolize", "bundle", "compress", "dump", "rules"}}};
+  return list;
 }
 
 bool is_named(const CLI::App* verb) {
@@ -75,7 +96,22 @@ std::string HelpText::make_help(const CLI::App* app, std::string name,
   const std::vector<const CLI::App*> verbs = app->get_subcommands(
       [](const CLI::App* verb) { return is_named(verb) && !verb->get_group().empty(); });
   if (!verbs.empty()) text += "\nSubcommands:\n";
-  for (const CLI::App* verb : verbs) text += row(verb->get_name(), verb->get_description());
+  std::set<std::string_view> told;
+  const auto tell = [&](const std::string& question, const auto& belongs) {
+    std::string rows;
+    for (const CLI::App* verb : verbs) {
+      if (told.contains(verb->get_name()) || !belongs(verb->get_name())) continue;
+      told.insert(verb->get_name());
+      rows += row(verb->get_name(), verb->get_description());
+    }
+    if (!rows.empty()) text += question + ":\n" + rows;
+  };
+  for (const Question& question : questions()) {
+    tell(question.text, [&](const std::string& verb) {
+      return std::find(question.verbs.begin(), question.verbs.end(), verb) != question.verbs.end();
+    });
+  }
+  tell("Other", [](const std::string&) { return true; });
   const std::string footer = app->get_footer();
   return text + "\n" + (footer.empty() ? "" : footer + "\n");
 }

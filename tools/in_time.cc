@@ -3,34 +3,37 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <sstream>
 
 #include "collector/analyze/kept_summary.h"
 #include "collector/log/log_head.h"
+#include "collector/run/analyze_run.h"
 #include "collector/text/error.h"
+#include "collector/text/sanitize.h"
+#include "collector/text/work.h"
 #include "collector/write/write_counters.h"
 #include "collector/write/write_short.h"
+#include "say.h"
 
 namespace gpupeak::tools {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-/// Of a log that no machine replays in a second: not even tried.
-constexpr uint64_t kHopelessBytesPerSecond = 256 << 20;
-constexpr std::chrono::milliseconds kForTheRest{100};  // to give up, and to show what was counted
+constexpr int kPatienceMs = 1000;
 
 collector::Options options_of(const collector::Reading& reading) {
   collector::Options options;
   options.reading = reading;
+  options.reading.heap = collector::HeapReading::kIfFew;
   options.stacks = false;
+  options.keep = false;  // the log may be compressed after this, and is then another file
   return options;
 }
 
@@ -42,11 +45,20 @@ std::string lines_of(const collector::Summary& summary, const collector::TextSty
 
 std::string replayed(const std::string& log, const collector::Reading& reading,
                      const collector::TextStyle& style) {
-  return lines_of(collector::analyze(log, options_of(reading)), style);
+  return lines_of(collector::analyze_run(collector::logs_of_run(log), options_of(reading),
+                                         collector::RunDepth::kGpus),
+                  style);
 }
 
-/// A process of its own that makes the lines: whatever takes long there, a slow disk or a huge file
-/// of symbols, can be given up at once.
+void say_work() {
+  if (getenv("GPUPEAK_WORK") == nullptr) return;
+  const collector::Work& done = collector::work();
+  say("work: {} records decoded, {} addresses looked up in {} files, {} of them scanned for types",
+      done.records.load(), done.names.load(), done.files.load(), done.rtti_scans.load());
+}
+
+/// A process of its own that makes the lines: it may die of damaged symbols, or of too little
+/// memory.
 class Attempt {
  public:
   Attempt(const std::string& log, const collector::Reading& reading,
@@ -62,20 +74,23 @@ class Attempt {
   Attempt& operator=(const Attempt&) = delete;
   ~Attempt() {
     if (pipe_ >= 0) close(pipe_);
-    if (child_ <= 0) return;
-    kill(child_, SIGKILL);
-    waitpid(child_, nullptr, WNOHANG);  // to free its memory takes time, too: not ours
   }
 
-  /// The lines; nothing if they were not made by then.
-  std::optional<std::string> wait_until(Clock::time_point deadline) {
-    if (child_ <= 0) return std::nullopt;
-    for (;;) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  /// The lines; nothing if it has failed or died. Says `slow` if that takes more than a moment.
+  std::optional<std::string> wait(const std::string& slow) {
+    if (child_ <= 0) {
+      failed_ = true;
+      return std::nullopt;
+    }
+    for (bool said = false;;) {
       pollfd wanted{pipe_, POLLIN, 0};
-      const int ready = left.count() > 0 ? poll(&wanted, 1, static_cast<int>(left.count())) : 0;
+      const int ready = poll(&wanted, 1, said ? -1 : kPatienceMs);
       if (ready < 0 && errno == EINTR) continue;
-      if (ready <= 0) return std::nullopt;
+      if (ready == 0) {
+        said = true;
+        if (!slow.empty()) say_text(slow);
+        continue;
+      }
       char bytes[4096];
       const ssize_t got = read(pipe_, bytes, sizeof bytes);
       if (got < 0 && errno == EINTR) continue;
@@ -85,20 +100,24 @@ class Attempt {
     int status = 0;
     while (waitpid(child_, &status, 0) < 0 && errno == EINTR) {
     }
-    child_ = -1;
     failed_ = WIFEXITED(status) && WEXITSTATUS(status) != 0;
-    const bool died = WIFSIGNALED(status);  // of too little memory or stack, or of damaged symbols
-    return failed_ || died ? std::nullopt : std::optional(text_);
+    was_stopped_ = WIFSIGNALED(status) && WTERMSIG(status) == SIGINT;
+    return failed_ || WIFSIGNALED(status) ? std::nullopt : std::optional(text_);
   }
-  /// There is no summary, and an exception says why.
+  /// There is no summary, and an exception says why; or there was no process to be had.
   bool failed() const { return failed_; }
+  /// Somebody did not want to wait.
+  bool was_stopped() const { return was_stopped_; }
 
  private:
   [[noreturn]] static void replay_into(int pipe, const std::string& log,
                                        const collector::Reading& reading,
                                        const collector::TextStyle& style) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_DFL);
     try {
       const std::string text = replayed(log, reading, style);
+      say_work();
       for (size_t done = 0; done < text.size();) {
         const ssize_t written = write(pipe, text.data() + done, text.size() - done);
         if (written < 0 && errno != EINTR) _exit(1);
@@ -113,56 +132,38 @@ class Attempt {
   pid_t child_ = -1;
   int pipe_ = -1;
   std::string text_;
-  bool failed_ = false;
+  bool failed_ = false, was_stopped_ = false;
 };
 
-/// With names if they are found in time, else without: large libraries' symbols take longer than a
-/// log that is read at once. That is begun when half the time has gone, since it takes from the
-/// processors what finds the names. Nothing: neither was there. What fails is told by trying it
-/// again.
-std::optional<std::string> replayed_in_time(const std::string& log,
-                                            const collector::Reading& reading,
-                                            const collector::TextStyle& style, bool is_small,
-                                            Clock::time_point deadline, Clock::time_point last) {
-  Attempt with_names(log, reading, style);
-  std::optional<Attempt> without;
-  const auto now = Clock::now();
-  std::optional<std::string> text = with_names.wait_until(now + (deadline - now) / 2);
-  if (!text && !with_names.failed() && is_small) {
-    collector::Reading nameless = reading;
-    nameless.search.files = false;
-    without.emplace(log, nameless, style);
-  }
-  if (!text && !with_names.failed()) text = with_names.wait_until(deadline);
-  if (with_names.failed()) return replayed(log, reading, style);
-  if (!text && without) text = without->wait_until(last);
-  return text;
+std::string slow_text(const std::string& log, const collector::Reading& reading,
+                      const collector::TextStyle& style) {
+  std::error_code error;
+  const uint64_t bytes = std::filesystem::file_size(log, error);
+  return fmt::format(
+      "gpupeak: reading {}{} and the names of its functions (Ctrl-C: what was "
+      "counted will do)\n",
+      reading.sanitizer.text(log),
+      error ? "" : fmt::format(" ({})", collector::size_text(bytes, style)));
 }
 
 }  // namespace
 
 std::string short_summary(const std::string& log, const collector::Reading& reading,
-                          const collector::TextStyle& style, double most_seconds) {
-  if (const auto kept = collector::KeptSummary(log, options_of(reading)).find())
-    return lines_of(*kept, style);
-  const auto began = Clock::now();
-  const auto most = std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::duration<double>(most_seconds));
-  std::optional<collector::LogHead> head;
-  try {
-    head = collector::read_head(log);
-  } catch (const collector::LogError&) {  // a packed one, a part, or none
-    return replayed(log, reading, style);
-  }
-  const auto hopeless = kHopelessBytesPerSecond * static_cast<uint64_t>(most.count()) / 1000;
-  if (head->bytes <= hopeless) {
-    const auto rest = std::min(kForTheRest, most / 2);
-    const bool is_small = head->bytes <= hopeless / 4;
-    const auto deadline = began + most - rest, last = deadline + rest / 2;
-    if (auto text = replayed_in_time(log, reading, style, is_small, deadline, last)) return *text;
+                          const collector::TextStyle& style) {
+  if (collector::KeptSummary(log, options_of(reading)).find()) return replayed(log, reading, style);
+  const std::string slow = slow_text(log, reading, style);
+  Attempt with_names(log, reading, style);
+  if (auto text = with_names.wait(slow)) return *text;
+  if (with_names.failed()) return replayed(log, reading, style);  // says why
+  if (!with_names.was_stopped()) {
+    collector::Reading nameless = reading;
+    nameless.search.files = false;
+    Attempt without(log, nameless, style);
+    if (auto text = without.wait("")) return *text;
   }
   std::ostringstream text;
-  collector::write_counters(*head, reading.sanitizer.text(log), text, style);
+  collector::write_counters(collector::read_any_head(log), reading.sanitizer.text(log), text,
+                            style);
   return text.str();
 }
 

@@ -1,5 +1,4 @@
-// The lines that a run ends with, in time: nobody should have to wait for them because a log is
-// large. Used by `run` and by `report --short --within`.
+// The lines that a run ends with. Used by `run`, by `report --short` and by `top`.
 #pragma once
 
 #include <string>
@@ -9,9 +8,10 @@
 
 namespace gpupeak::tools {
 
-/// The short summary of a log; where it takes longer than `most_seconds` to find its names, without
-/// them; where it takes longer to read it, what the library itself has counted. Throws LogError.
+/// The short summary of a log, complete however long it takes; after a second a line on standard
+/// error says what is being read. Where whatever reads the names dies of them, without names; where
+/// the log cannot be read, what the library itself has counted. Throws LogError.
 std::string short_summary(const std::string& log, const collector::Reading& reading,
-                          const collector::TextStyle& style, double most_seconds);
+                          const collector::TextStyle& style);
 
 }  // namespace gpupeak::tools

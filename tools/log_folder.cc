@@ -56,7 +56,7 @@ void LogFolder::refresh(Known& known, const std::string& path, const Identity& i
     if (known.log && is_same) log = *std::move(known.log);
     log.path = path;
     log.head = collector::read_any_head(path);
-    log.state = state_of(log.head);
+    log.state = collector::state_of(log.head);
     const uint32_t devices = log.head.counters.device_count;
     if (!is_same || known.devices != devices) log.facts = collector::read_facts(path, log.head);
     known.devices = devices;

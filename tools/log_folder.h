@@ -16,7 +16,7 @@
 
 #include "collector/log/log_facts.h"
 #include "collector/log/log_head.h"
-#include "log_process.h"
+#include "collector/log/log_process.h"
 
 namespace gpupeak::tools {
 
@@ -24,7 +24,7 @@ struct FolderLog {
   std::string name;  ///< below the folder
   std::string path;
   collector::LogHead head;
-  LogState state = LogState::kEnded;
+  collector::LogState state = collector::LogState::kEnded;
   /// Of a packed log none, since that would have to be unpacked.
   collector::LogFacts facts;
 
@@ -32,7 +32,9 @@ struct FolderLog {
   uint64_t bytes() const {
     return is_live() ? std::min(head.bytes, head.counters.file_bytes) : head.bytes;
   }
-  bool is_live() const { return state == LogState::kRunning || state == LogState::kElsewhere; }
+  bool is_live() const {
+    return state == collector::LogState::kRunning || state == collector::LogState::kElsewhere;
+  }
 };
 
 /// Those that may run come first, then the one that began last.

@@ -26,16 +26,17 @@ int main(int argc, char** argv) {
   line.app.require_subcommand(1);
   const std::string library = tools::preload_library().string();
   line.app.footer(fmt::format("{}\nWithout this command: LD_PRELOAD={} program arguments...\n",
-                              tools::kExamples, library));
+                              tools::examples_of(""), library));
   line.app.formatter(std::make_shared<tools::HelpText>());
   for (const auto add :
        {tools::add_run,        tools::add_mark,   tools::add_report,   tools::add_diff,
         tools::add_check,      tools::add_watch,  tools::add_metrics,  tools::add_merge,
         tools::add_symbolize,  tools::add_tree,   tools::add_flame,    tools::add_leaks,
-        tools::add_temporary,  tools::add_tags,   tools::add_phases,   tools::add_pools,
+        tools::add_temporary,  tools::add_tags,   tools::add_phases,   tools::add_arenas,
         tools::add_list_rules, tools::add_export, tools::add_timeline, tools::add_compare,
         tools::add_fit,        tools::add_sweep,  tools::add_serve,    tools::add_top_verb,
-        tools::add_tables,     tools::add_dump}) {
+         tools::add_tables,     tools::add_dump,   tools::add_held,     tools::add_whatif,
+         tools::add_mcp,        tools::add_view,   tools::add_start,    tools::add_stop}) {
     add(line);
   }
   if (const std::optional<int> code = tools::parse(line, argc, argv)) return *code;

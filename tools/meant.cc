@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
+#include "collector/files/regular_file.h"
 #include "collector/log/log_parts.h"
 #include "collector/text/nearest.h"
 #include "collector/text/sanitize.h"
@@ -61,7 +61,8 @@ bool is_program_file(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error) || access(path.c_str(), X_OK) != 0) return false;
   char head[4] = {};
-  std::ifstream(path, std::ios::binary).read(head, sizeof head);
+  const collector::Descriptor file = collector::open_regular(path);
+  if (!file || read(file.get(), head, sizeof head) <= 0) return false;
   const std::string_view begin(head, sizeof head);
   return begin ==
              "\x7f"
@@ -126,7 +127,10 @@ bool contains(const Words& words, const std::string& word) {
 
 Words verbs_of(const CLI::App& app) {
   Words names;
-  for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
+  for (const CLI::App* verb : app.get_subcommands({})) {
+    names.push_back(verb->get_name());
+    names.insert(names.end(), verb->get_aliases().begin(), verb->get_aliases().end());
+  }
   return names;
 }
 

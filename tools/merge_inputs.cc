@@ -9,6 +9,7 @@
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "log_folder.h"
+#include "runs.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -51,6 +52,7 @@ MergeInputs find_merge_inputs(const std::vector<std::string>& paths) {
     else
       inputs.logs.push_back(path);
   }
+  inputs.logs = all_logs(inputs.logs);
   // Whether a log was named, or a folder that it is in, makes no difference to its name.
   for (std::string& log : inputs.logs) log = std::filesystem::path(log).lexically_normal();
   return inputs;

@@ -15,6 +15,7 @@
 #include <iostream>
 #include <stdexcept>
 
+#include "collector/files/fresh_file.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "gpupeak/log_format.h"
@@ -24,23 +25,6 @@ namespace gpupeak::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-[[noreturn]] void cannot_write(const std::string& path) {
-  throw std::runtime_error(
-      fmt::format("cannot write {}: {}", collector::escape(path), strerror(errno)));
-}
-
-/// Where a link leads, so that the link stays: also to a file that is not there yet. The links in
-/// /proc lead to descriptors, which have no name to follow.
-std::string followed(std::string path) {
-  constexpr int kMostLinks = 40;
-  std::error_code error;
-  for (int i = 0; i < kMostLinks && fs::is_symlink(path, error) && !path.starts_with("/proc/"); ++i)
-    path = fs::absolute(fs::path(path).parent_path() / fs::read_symlink(path, error))
-               .lexically_normal()
-               .string();
-  return path;
-}
 
 /// Whether there is something at `path` that no file may take the place of: a device, a pipe, a
 /// descriptor of ours (/dev/stdout, also where that is a file).
@@ -62,18 +46,18 @@ uint64_t first_bytes(const std::string& path) {
   return file.read(reinterpret_cast<char*>(&bytes), sizeof bytes) ? bytes : 0;
 }
 
+/// To what is there and is no file.
 void copy_into(const std::string& from, const std::string& to) {
-  std::ifstream in(from, std::ios::binary);
-  std::ofstream out(to, std::ios::binary | std::ios::app);
-  if (in.peek() != std::ifstream::traits_type::eof()) out << in.rdbuf();
-  out.close();
-  if (!out) cannot_write(to);
+  collector::append_to(to, [&from](std::ostream& out) {
+    std::ifstream in(from, std::ios::binary);
+    if (in.peek() != std::ifstream::traits_type::eof()) out << in.rdbuf();
+  });
 }
 
 /// Has `write` make a file in a folder of its own, and passes on what is in it.
 void write_through(const std::string& path, const std::function<void(const std::string&)>& write) {
   std::string folder = (fs::temp_directory_path() / "gpupeak-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) cannot_write(folder);
+  if (mkdtemp(folder.data()) == nullptr) collector::cannot_write(folder);
   try {
     const std::string fresh = folder + "/output";
     write(fresh);
@@ -83,16 +67,6 @@ void write_through(const std::string& path, const std::function<void(const std::
     throw;
   }
   fs::remove_all(folder);
-}
-
-/// `name`: what the user calls it.
-void write_stream(const std::string& path, const std::string& name, std::ios::openmode mode,
-                  const std::function<void(std::ostream&)>& write) {
-  errno = 0;
-  std::ofstream out(path, std::ios::binary | mode);
-  if (out) write(out);
-  out.close();
-  if (!out) cannot_write(name);
 }
 
 }  // namespace
@@ -131,16 +105,9 @@ void require_output(const std::string& path, const std::vector<std::string>& inp
 
 void replace_file(const std::string& path,
                   const std::function<void(const std::string& fresh)>& write) {
-  const std::string target = followed(path);
+  const std::string target = collector::followed(path);
   if (is_special(target)) return write_through(target, write);
-  const std::string fresh = fmt::format("{}.{}.tmp", target, getpid());
-  try {
-    write(fresh);
-    if (rename(fresh.c_str(), target.c_str()) != 0) cannot_write(path);
-  } catch (...) {
-    unlink(fresh.c_str());
-    throw;
-  }
+  collector::write_fresh_by_name(target, write);
 }
 
 void write_output(const std::string& path, const std::function<void(std::ostream&)>& write) {
@@ -151,10 +118,9 @@ void write_output(const std::string& path, const std::function<void(std::ostream
     if (!std::cout) throw std::runtime_error("cannot write to standard output");
     return;
   }
-  const std::string target = followed(path);
-  if (is_special(target)) return write_stream(target, path, std::ios::app, write);
-  replace_file(
-      target, [&](const std::string& fresh) { write_stream(fresh, path, std::ios::trunc, write); });
+  const std::string target = collector::followed(path);
+  if (is_special(target)) return collector::append_to(target, write);
+  collector::write_fresh(target, write);
 }
 
 void say_written(const std::string& path) {
@@ -164,7 +130,7 @@ void say_written(const std::string& path) {
 }
 
 void append_output(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  write_stream(path, path, std::ios::app, write);
+  collector::append_to(path, write);
 }
 
 }  // namespace gpupeak::tools

@@ -1,8 +1,8 @@
 #include "page.h"
 
 #include "collector/analyze/profile.h"
+#include "collector/timeline/arena_history.h"
 #include "collector/timeline/instants.h"
-#include "collector/timeline/pool_history.h"
 #include "collector/timeline/time_series.h"
 #include "collector/write/write_html.h"
 #include "output.h"
@@ -29,9 +29,9 @@ bool write_page(const std::vector<std::string>& logs, const collector::Reading& 
     times.finish(profile.replay());
     const collector::Instants instants =
         collector::live_at_instants(profile, times, kHoldersOfInstant, bar.callback());
-    const collector::PoolHistory pools =
-        collector::pool_history(profile, times, instants, bar.callback());
-    runs.push_back(collector::page_data(profile, times, instants, pools));
+    const collector::ArenaHistory arenas =
+        collector::arena_history(profile, times, instants, bar.callback());
+    runs.push_back(collector::page_data(profile, times, instants, arenas));
     whole &= is_whole(profile.quality());
   }
   write_output(path, [&](std::ostream& out) { collector::write_html(runs, GPUPEAK_VERSION, out); });

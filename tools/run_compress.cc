@@ -55,12 +55,11 @@ Compression compression(const std::string& name) {
   return name == "never" ? Compression::kNever : Compression::kAuto;
 }
 
-bool compress_logs(const std::vector<RunLog>& logs, Compression compression, bool quiet,
+void compress_logs(const std::vector<RunLog>& logs, Compression compression, bool quiet,
                    const volatile sig_atomic_t& stop) {
   using Clock = std::chrono::steady_clock;
   Clock::duration took{};
   uint64_t count = 0, before = 0, after = 0;
-  bool is_kept = false;
   ProgressBar bar("compressing (Ctrl-C leaves the log as it is)");
   const collector::Progress show = quiet ? collector::Progress() : bar.callback();
   for (const RunLog& log : logs) {
@@ -79,7 +78,7 @@ bool compress_logs(const std::vector<RunLog>& logs, Compression compression, boo
       before += bytes;
       after += size_of(log.path);
       bar.clear();
-      if (summary) is_kept = summary->keep(2 * of_log, stop);
+      if (summary) summary->keep(2 * of_log, stop);
     } catch (const Stopped&) {
     } catch (const std::exception& error) {
       bar.clear();
@@ -88,14 +87,13 @@ bool compress_logs(const std::vector<RunLog>& logs, Compression compression, boo
     }
   }
   bar.clear();
-  if (quiet || count == 0) return is_kept;
+  if (quiet || count == 0) return;
   const collector::TextStyle style;
   const double seconds = std::chrono::duration<double>(took).count();
   say_text(fmt::format("  compressed{}: {} to {} ({:.0f} %) in {:.1f} s\n",
                        count == 1 ? "" : fmt::format(" {} logs", count),
                        collector::size_text(before, style), collector::size_text(after, style),
                        100.0 * static_cast<double>(after) / static_cast<double>(before), seconds));
-  return is_kept;
 }
 
 }  // namespace gpupeak::tools

@@ -19,9 +19,9 @@ enum class Compression { kAuto, kAlways, kNever };
 Compression compression(const std::string& name);
 
 /// Leaves alone what is still being written and, with kAuto, what is small. Where `stop` becomes
-/// true, there is no room, or anything else goes wrong, the log stays as it was. Returns whether the
-/// summary of the first one has been made meanwhile, and is kept.
-bool compress_logs(const std::vector<RunLog>& logs, Compression compression, bool quiet,
+/// true, there is no room, or anything else goes wrong, the log stays as it was. The summary of the
+/// first one is made meanwhile, where there are processors for it.
+void compress_logs(const std::vector<RunLog>& logs, Compression compression, bool quiet,
                    const volatile sig_atomic_t& stop);
 
 }  // namespace gpupeak::tools

@@ -6,53 +6,69 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <set>
 
+#include "collector/files/own_file.h"
+#include "collector/files/regular_file.h"
 #include "collector/log/log_parts.h"
+#include "collector/log/log_process.h"
 #include "collector/log/log_reader.h"
 #include "collector/text/error.h"
-#include "gpupeak/log_format.h"
-#include "log_process.h"
+#include "gpupeak/memory_kinds.h"
 
 namespace gpupeak::tools {
 namespace {
 
 namespace fs = std::filesystem;
 
+/// What is read of it is believed, and what is written changes it: so it is opened by no link.
 class File {
  public:
-  File(const std::string& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC)) {}
-  ~File() {
-    if (fd_ >= 0) close(fd_);
+  File(const std::string& path, int flags)
+      : file_(collector::open_regular(path, flags | O_NOFOLLOW, status_)) {}
+  /// The one that was looked at before, or none.
+  File(const RunLog& log, int flags) : File(log.path, flags) {
+    if (status_.st_dev != log.device || status_.st_ino != log.inode)
+      file_ = collector::Descriptor();
   }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
+  const struct stat& status() const { return status_; }
+  bool is_own(const std::string& path) const {
+    return file_ && collector::is_own(status_, collector::folder_of(path));
+  }
   template <typename T>
-  bool read_at(uint64_t offset, T& value) const {
-    return fd_ >= 0 && pread(fd_, &value, sizeof value, static_cast<off_t>(offset)) == sizeof value;
+  bool read_at(uint64_t offset, T& value, size_t bytes = sizeof(T)) const {
+    return file_ && pread(file_.get(), &value, bytes, static_cast<off_t>(offset)) ==
+                        static_cast<ssize_t>(bytes);
   }
   template <typename T>
   bool write_at(uint64_t offset, const T& value) const {
-    return fd_ >= 0 &&
-           pwrite(fd_, &value, sizeof value, static_cast<off_t>(offset)) == sizeof value;
+    return file_ &&
+           pwrite(file_.get(), &value, sizeof value, static_cast<off_t>(offset)) == sizeof value;
   }
   void cut_to(uint64_t bytes) const {
-    struct stat status {};
-    if (fd_ >= 0 && fstat(fd_, &status) == 0 && status.st_size > static_cast<off_t>(bytes)) {
-      [[maybe_unused]] const int result = ftruncate(fd_, static_cast<off_t>(bytes));
+    if (file_ && status_.st_size > static_cast<off_t>(bytes)) {
+      [[maybe_unused]] const int result = ftruncate(file_.get(), static_cast<off_t>(bytes));
     }
   }
 
  private:
-  int fd_;
+  struct stat status_ {};
+  collector::Descriptor file_;
 };
 
 bool read_header(const File& file, gpupeak_file_header& header) {
   return file.read_at(0, header) && header.magic == GPUPEAK_LOG_MAGIC &&
          header.version == GPUPEAK_LOG_VERSION;
+}
+
+bool read_counters(const File& file, const gpupeak_file_header& header,
+                   gpupeak_counters_page& counters) {
+  return file.read_at(header.counters_offset, counters, counters_bytes(header));
 }
 
 /// By an earlier run, when its process had ended.
@@ -62,18 +78,30 @@ bool is_packed_in_place(const File& file) {
          memcmp(mark.text, GPUPEAK_PACKED_TEXT, sizeof mark.text) == 0;
 }
 
-std::optional<RunLog> read_log(const std::string& path, uint64_t since_ns, pid_t child) {
+/// Removes that very file, if it is still there.
+bool remove_log(const RunLog& log) {
+  struct stat file {};
+  file.st_dev = log.device;
+  file.st_ino = log.inode;
+  return collector::is_still_at(log.path, file) && unlink(log.path.c_str()) == 0;
+}
+
+std::optional<RunLog> read_log(const std::string& path, const RunName& run) {
   const File file(path, O_RDONLY);
   gpupeak_file_header header{};
   gpupeak_counters_page counters{};
-  if (!read_header(file, header) || header.start_realtime_ns < since_ns) return std::nullopt;
-  if (!file.read_at(header.counters_offset, counters)) return std::nullopt;
-  // The folder may be that of other runs, too.
-  if (header.run_pid != static_cast<uint32_t>(child)) return std::nullopt;
+  if (!read_header(file, header) || header.start_realtime_ns < run.began_ns) return std::nullopt;
+  if (!read_counters(file, header, counters)) return std::nullopt;
+  // The folder may be that of other runs, and of other users, too.
+  if (header.run_id != run.id || counters.run_id != run.id || !file.is_own(path))
+    return std::nullopt;
   return RunLog{path,
+                header.cookie,
+                file.status().st_dev,
+                file.status().st_ino,
                 static_cast<pid_t>(header.pid),
                 header.process_start_time,
-                static_cast<pid_t>(header.pid) == child,
+                static_cast<pid_t>(header.pid) == run.child,
                 header.start_realtime_ns,
                 counters.device_events};
 }
@@ -92,39 +120,50 @@ bool is_same_process(const RunLog& a, const RunLog& b) {
   return a.pid == b.pid && a.process_start_time == b.process_start_time;
 }
 
+/// Nothing is replaced, not even what comes in between.
+bool rename_unless_taken(const std::string& from, const std::string& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS) return false;  // else the file system cannot do that
+  return link(from.c_str(), to.c_str()) == 0 && unlink(from.c_str()) == 0;
+}
+
 /// Puts `log` into that of another program of its process, which is its only place from then on.
 bool move_into(RunLog& main, const RunLog& log) {
   if (!collector::add_part(main.path, log.path, program_of(log.path))) return false;
   ++main.parts;
-  return unlink(log.path.c_str()) == 0;
+  return remove_log(log);
 }
 
 }  // namespace
 
 bool is_running(const RunLog& log) {
-  const File file(log.path, O_RDONLY);
+  const File file(log, O_RDONLY);
   gpupeak_file_header header{};
   gpupeak_counters_page counters{};
-  return !read_header(file, header) || !file.read_at(header.counters_offset, counters) ||
-         may_be_running(header, counters);
+  return !read_header(file, header) || !read_counters(file, header, counters) ||
+         collector::may_be_running(header, counters);
 }
 
 OldLog remove_old_log(const std::string& path) {
   struct stat status {};
-  if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return OldLog::kNone;
+  if (lstat(path.c_str(), &status) != 0) return OldLog::kNone;
+  const bool is_name_taken = S_ISREG(status.st_mode) || S_ISLNK(status.st_mode);
+  if (is_name_taken && !collector::is_own(status, collector::folder_of(path)))
+    return OldLog::kOfOthers;
+  if (!S_ISREG(status.st_mode)) return OldLog::kNone;
   const File file(path, O_RDONLY);
   gpupeak_file_header header{};
   gpupeak_counters_page counters{};
   if (!is_packed_in_place(file)) {
     if (!file.read_at(0, header) || header.magic != GPUPEAK_LOG_MAGIC) return OldLog::kNone;
-    file.read_at(GPUPEAK_LOG_PAGE, counters);
-    if (may_be_running(header, counters)) return OldLog::kInUse;
+    read_counters(file, header, counters);
+    if (collector::may_be_running(header, counters)) return OldLog::kInUse;
   }
-  return unlink(path.c_str()) == 0 ? OldLog::kRemoved : OldLog::kNone;
+  const bool removed = collector::is_still_at(path, status) && unlink(path.c_str()) == 0;
+  return removed ? OldLog::kRemoved : OldLog::kNone;
 }
 
-std::vector<RunLog> find_logs(const std::vector<std::string>& patterns, uint64_t since_ns,
-                              pid_t child) {
+std::vector<RunLog> find_logs(const std::vector<std::string>& patterns, const RunName& run) {
   std::vector<RunLog> logs;
   std::set<fs::path> folders;
   for (const std::string& pattern : patterns) folders.insert(fs::path(pattern).parent_path());
@@ -133,8 +172,7 @@ std::vector<RunLog> find_logs(const std::vector<std::string>& patterns, uint64_t
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
          entry.increment(error)) {
       if (!entry->is_regular_file(error)) continue;
-      if (auto log = read_log(entry->path().string(), since_ns, child))
-        logs.push_back(*std::move(log));
+      if (auto log = read_log(entry->path().string(), run)) logs.push_back(*std::move(log));
     }
   }
   std::sort(logs.begin(), logs.end(), [](const RunLog& a, const RunLog& b) {
@@ -154,7 +192,7 @@ void drop_short_images(std::vector<RunLog>& logs) {
              next.start_realtime_ns > log.start_realtime_ns &&
              next.start_realtime_ns - log.start_realtime_ns < kShortNs;
     });
-    return was_short && log.device_events == 0 && unlink(log.path.c_str()) == 0;
+    return was_short && log.device_events == 0 && remove_log(log);
   });
 }
 
@@ -175,8 +213,7 @@ void join_programs(std::vector<RunLog>& logs, const std::string& wanted) {
     const bool ended = !others.empty() && !is_running(log);
     std::erase_if(others, [&](const RunLog& other) { return ended && move_into(main, other); });
     const bool is_renamed = ended && main.of_child && wanted.find('%') == std::string::npos &&
-                            main.path != wanted && access(wanted.c_str(), F_OK) != 0 &&
-                            rename(main.path.c_str(), wanted.c_str()) == 0;
+                            main.path != wanted && rename_unless_taken(main.path, wanted);
     if (is_renamed) main.path = wanted;
     kept.push_back(std::move(main));
     kept.insert(kept.end(), others.begin(), others.end());
@@ -184,11 +221,28 @@ void join_programs(std::vector<RunLog>& logs, const std::string& wanted) {
   logs = std::move(kept);
 }
 
-void note_exit(const std::string& path, const ProcessExit& exit) {
-  const File file(path, O_RDWR);
+void take_name(std::vector<RunLog>& logs, const std::string& wanted) {
+  if (logs.empty() || wanted.find('%') != std::string::npos || is_running(logs.front())) return;
+  RunLog& first = logs.front();
+  if (first.path != wanted && rename_unless_taken(first.path, wanted)) first.path = wanted;
+}
+
+void record_run(const std::vector<RunLog>& logs, collector::RunRecord seen) {
+  if (logs.empty() || is_running(logs.front())) return;
+  const fs::path folder = fs::path(logs.front().path).parent_path();
+  for (const RunLog& log : logs) {
+    const bool is_first = &log == &logs.front();
+    seen.logs.push_back({is_first ? "" : fs::path(log.path).lexically_relative(folder).string(),
+                         log.id, static_cast<uint32_t>(log.pid)});
+  }
+  collector::write_run_record(logs.front().path, seen);
+}
+
+void note_exit(const RunLog& log, const ProcessExit& exit) {
+  const File file(log, O_RDWR);
   gpupeak_file_header header{};
   gpupeak_counters_page counters{};
-  if (!read_header(file, header) || !file.read_at(header.counters_offset, counters)) return;
+  if (!read_header(file, header) || !read_counters(file, header, counters)) return;
   const bool signalled = WIFSIGNALED(exit.wait_status);
   const uint32_t kind = signalled ? GPUPEAK_EXIT_SIGNAL : GPUPEAK_EXIT_CODE;
   const int32_t code = signalled ? WTERMSIG(exit.wait_status) : WEXITSTATUS(exit.wait_status);
@@ -209,7 +263,7 @@ gpupeak_counters_page counters_of(const std::string& path) {
   const File file(path, O_RDONLY);
   gpupeak_file_header header{};
   gpupeak_counters_page counters{};
-  const bool known = read_header(file, header) && file.read_at(header.counters_offset, counters);
+  const bool known = read_header(file, header) && read_counters(file, header, counters);
   return known ? counters : gpupeak_counters_page{};
 }
 
@@ -223,12 +277,12 @@ bool has_end(const std::string& path) {
   return counters_of(path).ended != 0;
 }
 
-void cut_hole(const std::string& path) {
-  const File file(path, O_RDWR);
+void cut_hole(const RunLog& log) {
+  const File file(log, O_RDWR);
   gpupeak_file_header header{};
   gpupeak_counters_page counters{};
-  if (!read_header(file, header) || !file.read_at(header.counters_offset, counters)) return;
-  if (counters.file_bytes >= header.chunks_offset && !may_be_running(header, counters))
+  if (!read_header(file, header) || !read_counters(file, header, counters)) return;
+  if (counters.file_bytes >= header.chunks_offset && !collector::may_be_running(header, counters))
     file.cut_to(counters.file_bytes);
 }
 

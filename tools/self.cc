@@ -1,6 +1,7 @@
 #include "self.h"
 
 #include <sys/auxv.h>
+#include <unistd.h>
 
 namespace gpupeak::tools {
 
@@ -20,6 +21,15 @@ fs::path preload_library() {
                             "../lib64/gpupeak/libgpupeak.so"}) {
     const fs::path library = (folder / place).lexically_normal();
     if (fs::exists(library, error)) return library;
+  }
+  return {};
+}
+
+fs::path server_program() {
+  const fs::path bin = own_path().parent_path();
+  for (const fs::path& folder : {bin.parent_path() / "lib" / "gpupeak", bin}) {
+    const fs::path program = folder / "gpupeak_serve";
+    if (access(program.c_str(), X_OK) == 0) return program;
   }
   return {};
 }

@@ -9,5 +9,7 @@ namespace gpupeak::tools {
 std::filesystem::path own_path();
 /// The library that records, where a build folder or an installation keeps it; empty: nowhere.
 std::filesystem::path preload_library();
+/// The program that `serve` becomes; empty: it is not in this build.
+std::filesystem::path server_program();
 
 }  // namespace gpupeak::tools

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "collector/log/coverage.h"
 #include "collector/log/kinds.h"
+#include "collector/text/sanitize.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -31,6 +33,7 @@ constexpr Reason kReasons[] = {
     {GPUPEAK_Q_BAD_ENVIRONMENT, "bad_environment"},
     {GPUPEAK_Q_NO_TSC, "no_tsc"},
     {GPUPEAK_Q_LOG_MAX, "log_limit"},
+    {GPUPEAK_Q_SECOND_MALLOC, "second_malloc"},
     {GPUPEAK_Q_PYTHON_OFF, "python_off"},
 };
 
@@ -44,7 +47,14 @@ class Family {
     family_.help = help;
     family_.type = type;
   }
+  /// Prometheus refuses all that it is told if one label is no UTF-8, or two samples have the same.
   void add(Labels labels, double value) {
+    std::string all;
+    for (ClientMetric::Label& label : labels) {
+      label.value = collector::escape(label.value);
+      all += label.value + '\0';
+    }
+    if (!told_.insert(std::move(all)).second) return;
     ClientMetric sample;
     sample.label = std::move(labels);
     (family_.type == MetricType::Counter ? sample.counter.value : sample.gauge.value) = value;
@@ -57,6 +67,7 @@ class Family {
 
  private:
   MetricFamily family_;
+  std::set<std::string> told_;  // the labels' values
 };
 
 Labels of_log(const FolderLog& log, Labels more = {}) {
@@ -81,22 +92,22 @@ class OfLogs {
   void device(const char* name, const char* help, MetricType type, bool live,
               const DeviceValue& value) const {
     Family family(name, help, type);
-    each_device(live, [&](const FolderLog& log, const std::string& number, const auto& counters) {
-      family.add(of_log(log, {{"device", number}}), value(counters));
+    each_device(live, [&](const FolderLog& log, uint32_t number) {
+      family.add(of_log(log, {{"device", std::to_string(number)}}),
+                 value(log.head.counters.device[number]));
     });
     out_.push_back(family.take());
   }
   /// By kind; of those that the program never had there is no sample.
   void kinds(const char* name, const char* help, bool in_sum, bool live) const {
     Family family(name, help);
-    each_device(live, [&](const FolderLog& log, const std::string& number, const auto& counters) {
-      for (uint32_t i = 0; i < GPUPEAK_DEVICE_KINDS; ++i) {
-        const auto kind = static_cast<uint8_t>(GPUPEAK_FIRST_DEVICE_KIND + i);
-        const gpupeak_gauge& gauge = counters.kind[i];
-        if (collector::counts_into_sum(kind) != in_sum || gauge.peak == 0) continue;
-        family.add(
-            of_log(log, {{"device", number}, {"kind", std::string(collector::kind_name(kind))}}),
-            std::optional(live ? gauge.live : gauge.peak));
+    each_device(live, [&](const FolderLog& log, uint32_t number) {
+      for (uint8_t kind = GPUPEAK_FIRST_DEVICE_KIND; kind < GPUPEAK_KIND_LIMIT; ++kind) {
+        const gpupeak_gauge& gauge = device_gauge(log.head.counters, number, kind);
+        if (counts_into_sum(kind) != in_sum || gauge.peak == 0) continue;
+        family.add(of_log(log, {{"device", std::to_string(number)},
+                                {"kind", std::string(collector::kind_name(kind))}}),
+                   std::optional(live ? gauge.live : gauge.peak));
       }
     });
     out_.push_back(family.take());
@@ -113,8 +124,7 @@ class OfLogs {
     for (const FolderLog& log : view_.logs) {
       if (live && !log.is_live()) continue;
       for (uint32_t number = 0; number < GPUPEAK_LOG_MAX_DEVICES; ++number) {
-        const gpupeak_device_counters& counters = log.head.counters.device[number];
-        if (counters.alloc_count > 0) visit(log, std::to_string(number), counters);
+        if (log.head.counters.device[number].alloc_count > 0) visit(log, number);
       }
     }
   }
@@ -233,7 +243,22 @@ void add_ends(const FolderView& view, std::vector<MetricFamily>& out) {
   for (Family* family : {&duration, &code, &signal}) out.push_back(family->take());
 }
 
-void add_states(const FolderView& view, std::vector<MetricFamily>& out) {
+constexpr size_t kUuidBytes = 16;
+
+/// "GPU-10111213-1415-…", as the driver's own tools print it.
+std::string uuid_text(const std::string& raw, const std::string& name) {
+  std::string text = name.find(" MIG ") != std::string::npos ? "MIG-" : "GPU-";
+  for (size_t i = 0; i < raw.size(); ++i) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    const auto byte = static_cast<unsigned char>(raw[i]);
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+void add_states(const FolderView& view, const Pods& pods, std::vector<MetricFamily>& out) {
   Family info("gpupeak_log_info", "1; who wrote the log.");
   Family state("gpupeak_run_state", "1 of the state that the program is in, 0 of the others.");
   Family degraded("gpupeak_degraded", "1 where the recording has less than it should, and why.");
@@ -245,16 +270,22 @@ void add_states(const FolderView& view, std::vector<MetricFamily>& out) {
     if (header.rank >= 0) who.push_back({"rank", std::to_string(header.rank)});
     if (!log.facts.program.empty()) who.push_back({"program", log.facts.program});
     if (!log.facts.host.empty()) who.push_back({"host", log.facts.host});
+    for (const auto& [label, value] : pods.labels_of(log)) who.push_back({label, value});
     info.add(of_log(log, std::move(who)), 1.0);
-    for (size_t i = 0; i < std::size(kLogStates); ++i)
-      state.add(of_log(log, {{"state", kLogStates[i]}}),
+    for (size_t i = 0; i < std::size(collector::kLogStates); ++i)
+      state.add(of_log(log, {{"state", collector::kLogStates[i]}}),
                 static_cast<size_t>(log.state) == i ? 1.0 : 0.0);
     for (const Reason& reason : kReasons)
       degraded.add(of_log(log, {{"reason", reason.name}}),
                    (log.head.counters.quality & reason.bit) != 0 ? 1.0 : 0.0);
     for (const collector::DeviceInfo& of : log.facts.devices) {
       const std::string number = std::to_string(of.ordinal);
-      device.add(of_log(log, {{"device", number}, {"name", of.name}}), 1.0);
+      Labels which = {{"device", number}, {"name", of.name}};
+      // As dcgm-exporter calls them, so that its series can be joined with ours.
+      which.push_back({"gpu", number});
+      if (of.uuid.size() == kUuidBytes) which.push_back({"UUID", uuid_text(of.uuid, of.name)});
+      if (!log.facts.host.empty()) which.push_back({"Hostname", log.facts.host});
+      device.add(of_log(log, std::move(which)), 1.0);
       if (of.total_bytes > 0)
         capacity.add(of_log(log, {{"device", number}}), std::optional(of.total_bytes));
     }
@@ -265,11 +296,11 @@ void add_states(const FolderView& view, std::vector<MetricFamily>& out) {
 
 void add_folder(const FolderView& view, std::vector<MetricFamily>& out) {
   Family logs("gpupeak_logs", "Logs that are shown, by the state of their programs.");
-  for (size_t i = 0; i < std::size(kLogStates); ++i) {
+  for (size_t i = 0; i < std::size(collector::kLogStates); ++i) {
     const auto count = std::count_if(view.logs.begin(), view.logs.end(), [i](const FolderLog& log) {
       return static_cast<size_t>(log.state) == i;
     });
-    logs.add({{"state", kLogStates[i]}}, static_cast<double>(count));
+    logs.add({{"state", collector::kLogStates[i]}}, static_cast<double>(count));
   }
   Family left_out("gpupeak_logs_left_out", "Older logs beyond the most that are shown.");
   left_out.add({}, std::optional<uint64_t>(view.left_out));
@@ -282,7 +313,7 @@ void add_folder(const FolderView& view, std::vector<MetricFamily>& out) {
 
 }  // namespace
 
-std::vector<MetricFamily> metric_families(const FolderView& view) {
+std::vector<MetricFamily> metric_families(const FolderView& view, const Pods& pods) {
   std::vector<MetricFamily> families;
   const OfLogs logs(view, families);
   add_device_families(logs);
@@ -290,7 +321,7 @@ std::vector<MetricFamily> metric_families(const FolderView& view) {
   add_losses(logs);
   add_runs(logs);
   add_ends(view, families);
-  add_states(view, families);
+  add_states(view, pods, families);
   add_folder(view, families);
   std::erase_if(families, [](const MetricFamily& family) { return family.metric.empty(); });
   return families;

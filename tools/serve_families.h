@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "log_folder.h"
+#include "serve_pods.h"
 
 namespace gpupeak::tools {
 
-std::vector<prometheus::MetricFamily> metric_families(const FolderView& view);
+std::vector<prometheus::MetricFamily> metric_families(const FolderView& view, const Pods& pods);
 
 }  // namespace gpupeak::tools

@@ -1,23 +1,29 @@
 // gpupeak_serve: what `gpupeak serve` becomes. A program of its own, since the libraries of
 // prometheus-cpp are shared ones, which the command, that moves between machines, must not need.
-// usage: gpupeak_serve FOLDER LISTEN TEXTFILE EVERY_SECONDS MOST   (a text of "" is none; TEXTFILE
-// "-": prints once)
+// usage: gpupeak_serve FOLDER LISTEN TEXTFILE EVERY_SECONDS MOST PROCFS OTLP   (a text of "" is
+// none; TEXTFILE "-": prints once)
+#include <CivetServer.h>
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
 #include <prometheus/text_serializer.h>
 #include <pthread.h>
 #include <signal.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
+#include <chrono>
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 
+#include "collector/files/fresh_file.h"
 #include "serve_families.h"
+#include "serve_index.h"
+#include "serve_pods.h"
+#ifdef GPUPEAK_HAS_CURL
+#include "otlp_sender.h"
+#include "serve_otlp.h"
+#endif
 
 namespace gpupeak::tools {
 namespace {
@@ -27,15 +33,24 @@ constexpr int kFailed = 125;
 /// Looks at the folder when it is asked; two may ask at once.
 class Logs : public prometheus::Collectable {
  public:
-  Logs(const char* folder, size_t most) : folder_(folder, most) {}
+  Logs(const char* folder, size_t most, const char* procfs)
+      : name_(folder), folder_(folder, most), pods_(procfs) {}
   std::vector<prometheus::MetricFamily> Collect() const override {
     const std::lock_guard lock(mutex_);
-    return metric_families(folder_.look());
+    const FolderView view = folder_.look();
+    pods_.look(view);
+    return metric_families(view, pods_);
+  }
+  std::string page() const {
+    const std::lock_guard lock(mutex_);
+    return index_page(folder_.look(), name_);
   }
 
  private:
+  const std::string name_;
   mutable std::mutex mutex_;
   mutable LogFolder folder_;
+  mutable Pods pods_;
 };
 
 void print(const Logs& logs, std::ostream& out) {
@@ -44,14 +59,13 @@ void print(const Logs& logs, std::ostream& out) {
 
 /// Who reads it finds the old content or the new one, whole.
 bool replace(const Logs& logs, const std::string& path) {
-  const std::string next = path + ".tmp";  // node_exporter reads *.prom alone
-  std::ofstream file(next, std::ios::trunc);
-  print(logs, file);
-  file.close();
-  if (file && rename(next.c_str(), path.c_str()) == 0) return true;
-  std::cerr << "gpupeak: cannot write " << path << ": " << strerror(errno) << '\n';
-  unlink(next.c_str());
-  return false;
+  try {
+    collector::write_fresh(collector::followed(path), [&](std::ostream& out) { print(logs, out); });
+    return true;
+  } catch (const std::runtime_error& error) {
+    std::cerr << "gpupeak: " << error.what() << '\n';
+    return false;
+  }
 }
 
 sigset_t ends() {
@@ -70,9 +84,64 @@ int serve_text(const Logs& logs, const std::string& path, time_t every_seconds) 
   return 0;
 }
 
+const Logs* shown_at_root = nullptr;  // a callback of the HTTP server gets no pointer of ours
+
+/// What `/` answers; all else is left to the server.
+int answer_root(mg_connection* connection) {
+  const mg_request_info* request = mg_get_request_info(connection);
+  if (request->local_uri == nullptr || std::strcmp(request->local_uri, "/") != 0) return 0;
+  const bool is_head = std::strcmp(request->request_method, "HEAD") == 0;
+  if (!is_head && std::strcmp(request->request_method, "GET") != 0) return 0;
+  const std::string page = shown_at_root->page();
+  mg_printf(connection,
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: %zu\r\n"
+            "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n"
+            "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+            page.size());
+  if (!is_head) mg_write(connection, page.data(), page.size());
+  constexpr int kAnswered = 200;
+  return kAnswered;
+}
+
+#ifdef GPUPEAK_HAS_CURL
+/// Once more when it is told to end, so that the ends of programs that ended before are not lost.
+int send_otlp(const Logs& logs, const std::string& given, time_t every_seconds) {
+  const std::string url = otlp_endpoint(given);
+  if (url.empty()) {
+    std::cerr << "gpupeak: --otlp env: set OTEL_EXPORTER_OTLP_ENDPOINT\n";
+    return kFailed;
+  }
+  OtlpSender sender(url);
+  const auto send = [&] {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+    return sender.send(otlp_request(logs.Collect(), static_cast<uint64_t>(ns)));
+  };
+  const sigset_t set = ends();
+  const timespec pause{every_seconds, 0};
+  do {
+    send();
+  } while (sigtimedwait(&set, nullptr, &pause) < 0);
+  return send() ? 0 : kFailed;
+}
+#else
+int send_otlp(const Logs&, const std::string&, time_t) {
+  std::cerr
+      << "gpupeak: --otlp is not in this build: it needs libcurl. On Debian or Ubuntu: apt-get "
+         "install libcurl4-openssl-dev, then build gpupeak from its source\n";
+  return kFailed;
+}
+#endif
+
 int serve_http(const std::shared_ptr<Logs>& logs, const std::string& listen) {
   try {
-    prometheus::Exposer exposer(listen);
+    shown_at_root = logs.get();
+    CivetCallbacks callbacks;
+    callbacks.begin_request = answer_root;
+    // Who asks for half a page is not waited for long, and not by those who answer others.
+    prometheus::Exposer exposer({"listening_ports", listen, "num_threads", "32",
+                                 "request_timeout_ms", "5000", "enable_keep_alive", "no"},
+                                &callbacks);
     exposer.RegisterCollectable(logs);
     const bool any_port = listen.ends_with(":0");
     const std::string place = any_port ? listen.substr(0, listen.size() - 1) +
@@ -94,14 +163,15 @@ int serve_http(const std::shared_ptr<Logs>& logs, const std::string& listen) {
 
 int main(int argc, char** argv) {
   using namespace gpupeak::tools;
-  if (argc != 6) return kFailed;
-  const std::string listen = argv[2], text = argv[3];
+  if (argc != 8) return kFailed;
+  const std::string listen = argv[2], text = argv[3], otlp = argv[7];
   const sigset_t set = ends();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);  // also in the threads that answer
-  const auto logs = std::make_shared<Logs>(argv[1], std::stoul(argv[5]));
+  const auto logs = std::make_shared<Logs>(argv[1], std::stoul(argv[5]), argv[6]);
   if (text == "-") {
     print(*logs, std::cout);
     return std::cout.flush() ? 0 : kFailed;
   }
+  if (!otlp.empty()) return send_otlp(*logs, otlp, std::stol(argv[4]));
   return text.empty() ? serve_http(logs, listen) : serve_text(*logs, text, std::stol(argv[4]));
 }

@@ -2,28 +2,28 @@
 
 #include <algorithm>
 
-#include "collector/analyze/kept_summary.h"
 #include "collector/text/error.h"
 #include "strict.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
 
-std::vector<collector::Summary> analyze_all(const std::vector<std::string>& logs,
-                                            const collector::Options& options) {
+std::vector<collector::Summary> analyze_all(const std::vector<collector::RunLogs>& runs,
+                                            const collector::Options& options,
+                                            collector::RunDepth depth) {
   std::vector<collector::Summary> summaries;
   ProgressBar bar;
-  for (const std::string& log : logs) {
-    collector::Options of_log = options;
-    of_log.process_ends = &log == &logs.back();
-    summaries.push_back(collector::kept_or_analyzed(log, of_log, bar.callback()));
+  for (const collector::RunLogs& run : runs) {
+    collector::Options of_run = options;
+    of_run.process_ends = &run == &runs.back();
+    summaries.push_back(collector::analyze_run(run, of_run, depth, bar.callback()));
   }
   return summaries;
 }
 
 bool are_whole(const std::vector<collector::Summary>& summaries) {
   return std::all_of(summaries.begin(), summaries.end(),
-                     [](const auto& summary) { return is_whole(summary.quality); });
+                     [](const auto& summary) { return is_whole(summary); });
 }
 
 void require_one_log_for_csv(bool csv, const std::vector<std::string>& logs) {

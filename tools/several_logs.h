@@ -7,13 +7,15 @@
 #include <vector>
 
 #include "collector/analyze/analyze.h"
+#include "collector/run/analyze_run.h"
 #include "collector/summary/summary.h"
 
 namespace gpupeak::tools {
 
-/// With a progress bar. For verbs that end when they have shown the summaries.
-std::vector<collector::Summary> analyze_all(const std::vector<std::string>& logs,
-                                            const collector::Options& options);
+/// Each run's summary, with a progress bar. For verbs that end when they have shown them.
+std::vector<collector::Summary> analyze_all(const std::vector<collector::RunLogs>& runs,
+                                            const collector::Options& options,
+                                            collector::RunDepth depth);
 bool are_whole(const std::vector<collector::Summary>& summaries);
 
 /// Throws UsageError for several logs in one table.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "collector/summary/summary.h"
+#include "collector/summary/whole_run_text.h"
 #include "exit_codes.h"
 
 namespace gpupeak::tools {
@@ -10,6 +11,18 @@ namespace gpupeak::tools {
 /// what it would have taken.
 inline bool is_whole(const collector::Quality& quality) {
   return quality.exact && quality.log_complete;
+}
+
+/// Likewise of all processes of a run, and no process that used a GPU is missing.
+inline bool is_whole(const collector::Summary& summary) {
+  if (!is_whole(summary.quality)) return false;
+  const auto& run = summary.whole_run;
+  if (!run) return true;
+  for (const auto& process : run->processes)
+    if (!process.exact || !process.complete) return false;
+  for (const auto& process : run->not_recorded)
+    if (process.went_on) return false;
+  return !collector::lacks_device_memory(*run);
 }
 
 inline int strict_code(bool strict, bool whole) {

@@ -10,11 +10,12 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <stdexcept>
 
+#include "collector/files/own_file.h"
+#include "collector/files/regular_file.h"
 #include "collector/text/error.h"
+#include "collector/text/sanitize.h"
 #include "exit_codes.h"
 #include "output.h"
 #include "self.h"
@@ -34,11 +35,8 @@ void stop(int signal, siginfo_t* info, void*) {
 }
 
 std::optional<std::string> text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  constexpr uint64_t kMostBytes = 16 << 20;  // a command and its environment have 2 MiB at most
+  return collector::read_regular(path, kMostBytes);
 }
 
 void write_text(const std::string& path, const std::string& text) {
@@ -47,7 +45,8 @@ void write_text(const std::string& path, const std::string& text) {
 
 [[noreturn]] void exec_run(const std::vector<std::string>& words, const std::string& output) {
   signal(SIGPIPE, SIG_DFL);
-  const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  unlink(output.c_str());
+  const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (out < 0 || in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) {
     _exit(kOwnFailure);
@@ -104,8 +103,14 @@ SweepFolder::SweepFolder(std::string folder,
   std::error_code error;
   fs::create_directories(folder_, error);
   if (!fs::is_directory(folder_)) {
+    throw collector::UsageError(fmt::format("--out {}: {}", collector::escape(folder_),
+                                            error ? error.message() : "is no folder"));
+  }
+  // What is in there is believed, and removed before a run.
+  if (!collector::is_own_folder(fs::canonical(folder_))) {
     throw collector::UsageError(
-        fmt::format("--out {}: {}", folder_, error ? error.message() : "is no folder"));
+        fmt::format("--out {}: it is another user's folder, or all may write there",
+                    collector::escape(folder_)));
   }
 }
 
@@ -147,7 +152,7 @@ std::optional<EndedRun> SweepFolder::run(const collector::SweepValues& values,
     throw collector::UsageError(fmt::format(
         "{} holds a run of another command: name another folder with --out, or run all anew with "
         "--again",
-        folder));
+        collector::escape(folder)));
   }
   EndedRun ended;
   if (const auto text = text_of(folder + "/ended"); text && before && !again) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "collector/log/kinds.h"
+#include "collector/summary/resident_causes.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
 #include "top_curve.h"
@@ -35,7 +36,7 @@ class Page {
     if (program_.devices().empty()) draw(program_.heap_curve());
     if (findings() != nullptr) {
       phases();
-      pools();
+      arenas();
     }
     holders();
     if (lines_.size() > rows_) lines_.resize(rows_);
@@ -106,17 +107,17 @@ class Page {
     }
     if (card != nullptr && !card->name.empty()) text += " · " + collector::escape(card->name);
     add_row(fmt::format("GPU {}", device), text, Look::kBold);
-    kinds(counters, live);
+    kinds(device, live);
     draw(program_.curve(device));
     ledger(device);
   }
 
-  void kinds(const gpupeak_device_counters& counters, bool live) {
+  void kinds(int32_t device, bool live) {
+    const gpupeak_counters_page& page = program_.log().head.counters;
     std::string text;
-    for (uint32_t i = 0; i < GPUPEAK_DEVICE_KINDS; ++i) {
-      const gpupeak_gauge& gauge = counters.kind[i];
+    for (uint8_t kind = GPUPEAK_FIRST_DEVICE_KIND; kind < GPUPEAK_KIND_LIMIT; ++kind) {
+      const gpupeak_gauge& gauge = device_gauge(page, static_cast<uint32_t>(device), kind);
       if (gauge.peak == 0) continue;
-      const auto kind = static_cast<uint8_t>(GPUPEAK_FIRST_DEVICE_KIND + i);
       text += fmt::format("{}{} {}", text.empty() ? "" : " · ", collector::kind_name(kind),
                           live ? size(gauge.live) : "peak " + size(gauge.peak));
       if (live && gauge.peak > gauge.live) text += fmt::format(" (peak {})", size(gauge.peak));
@@ -164,6 +165,22 @@ class Page {
     if (page.rss_peak_bytes > 0)
       text += (text.empty() ? "" : " · ") + ("RSS peak " + size(page.rss_peak_bytes));
     add_row("host", text.empty() ? "not measured" : text);
+    resident();
+  }
+
+  /// As the log tells: at its highest, as far as that was looked at.
+  void resident() {
+    constexpr size_t kMostCauses = 5;
+    if (findings() == nullptr) return;
+    const auto total = collector::metric(findings()->metrics, "host.resident.total_bytes");
+    const std::vector<collector::ResidentCause> causes =
+        collector::resident_causes(findings()->metrics);
+    if (!total || causes.empty()) return;
+    std::string text = "at most " + size(*total);
+    for (size_t i = 0; i < std::min(causes.size(), kMostCauses); ++i)
+      text += fmt::format("{} {} {}", i == 0 ? ":" : " ·", causes[i].text, size(causes[i].bytes));
+    if (causes.size() > kMostCauses) text += " …";
+    add_row("resident", text);
   }
 
   void phases() {
@@ -177,17 +194,18 @@ class Page {
     if (!text.empty()) add_row("phase", text);
   }
 
-  void pools() {
+  void arenas() {
     size_t count = 0;
-    for (const collector::ArenaSummary& pool : findings()->arenas) {
-      if (pool.reserved_bytes == 0 && pool.live_bytes == 0) continue;
+    for (const collector::ArenaSummary& arena : findings()->arenas) {
+      if (arena.reserved_bytes == 0 && arena.live_bytes == 0) continue;
       if (++count > kMostRows) break;
-      std::string where = pool.device    ? fmt::format(" on GPU {}", *pool.device)
-                          : pool.on_host ? " on the host"
-                                         : "";
-      add_row(count == 1 ? "pools" : "",
-              fmt::format("{}{}: {} in use of {}, peak {}", pool.name, where, size(pool.live_bytes),
-                          size(pool.reserved_bytes), size(pool.peak_bytes)));
+      std::string where = arena.device    ? fmt::format(" on GPU {}", *arena.device)
+                          : arena.on_host ? " on the host"
+                                          : "";
+      add_row(
+          count == 1 ? "pools" : "",
+          fmt::format("{}{}: {} in use of {}, peak {}", arena.name, where, size(arena.live_bytes),
+                      size(arena.reserved_bytes), size(arena.peak_bytes)));
     }
   }
 
@@ -233,7 +251,7 @@ class Page {
                              collector::right(grouped(holder.count), collector::kCountColumns) +
                              "  " + collector::left(holder.kind, 14);
     const size_t width = static_cast<size_t>(style_.width) - collector::display_width(head);
-    add(head + collector::cut_title(holder.title, width, style_),
+    add(head + collector::cut_title(holder.title, width, style_, holder.telling_part),
         chosen ? Look::kChosen : Look::kPlain);
   }
 

@@ -7,6 +7,7 @@
 #include "collector/analyze/analyze.h"
 #include "collector/log/log_reader.h"
 #include "collector/text/error.h"
+#include "collector/text/scope_key.h"
 #include "collector/timeline/time_series.h"
 
 namespace gpupeak::tools {
@@ -45,7 +46,7 @@ std::shared_ptr<const TopFindings> replay_for_top(const std::string& path,
   auto findings = std::make_shared<TopFindings>();
   const double before = cpu_seconds();
   try {
-    const collector::LogReader log(path, reading.sanitizer);
+    const collector::LogReader log(path, reading.sanitizer, collector::HeapReading::kIfFew);
     collector::Options options;
     options.reading = reading;
     options.top = kRows;
@@ -53,7 +54,7 @@ std::shared_ptr<const TopFindings> replay_for_top(const std::string& path,
     findings->log_bytes = log.used_bytes();
     findings->summary = collector::analyze(log, path, options, progress, &times);
     for (const collector::DeviceSummary& device : findings->summary.devices) {
-      const std::string scope = "device:" + std::to_string(device.ordinal);
+      const std::string scope = collector::ScopeKey::device(device.ordinal).text();
       findings->devices[device.ordinal] = curve_of(times, scope, log.clock());
     }
     findings->heap = curve_of(times, "host/heap", log.clock());

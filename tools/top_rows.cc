@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "collector/text/scope_key.h"
 #include "top_text.h"
 #include "top_words.h"
 
@@ -54,8 +55,7 @@ std::vector<const collector::Holder*> holders_of(const TopProgram& program, cons
   };
   if (are_of_peak(program, view)) {
     for (const collector::Peak& peak : found->summary.peaks) {
-      const bool whole = peak.scope == "host" || (peak.scope.starts_with("device:") &&
-                                                  peak.scope.find('/') == std::string::npos);
+      const bool whole = peak.scope == "host" || collector::is_whole_device(peak.scope);
       if (whole) take(peak.holders);
     }
   } else {

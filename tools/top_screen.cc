@@ -102,6 +102,16 @@ TopInput TopScreen::wait(int milliseconds) {
       return {TopKey::kUp};
     case KEY_DOWN:
       return {TopKey::kDown};
+    case KEY_LEFT:
+      return {TopKey::kLeft};
+    case KEY_RIGHT:
+      return {TopKey::kRight};
+    case KEY_HOME:
+      return {TopKey::kHome};
+    case KEY_END:
+      return {TopKey::kEnd};
+    case '\t':
+      return {TopKey::kText, '\t'};
     case KEY_PPAGE:
       return {TopKey::kPageUp};
     case KEY_NPAGE:

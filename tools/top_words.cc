@@ -35,7 +35,8 @@ std::string growth_text(const std::optional<double>& growth, const TextStyle& st
 
 std::string state_text(const TopProgram& program) {
   const FolderLog& log = program.log();
-  if (log.state != LogState::kEnded) return kLogStates[static_cast<size_t>(log.state)];
+  if (log.state != collector::LogState::kEnded)
+    return collector::kLogStates[static_cast<size_t>(log.state)];
   const std::string how = collector::exit_text(collector::run_end(log.head.counters));
   return how.empty() ? "ended" : how;
 }

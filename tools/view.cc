@@ -4,6 +4,7 @@
 
 #include "exit_codes.h"
 #include "output.h"
+#include "runs.h"
 #include "several_logs.h"
 #include "strict.h"
 #include "terminal.h"
@@ -12,6 +13,7 @@ namespace gpupeak::tools {
 
 void add_view_options(CLI::App& verb, ViewOptions& options) {
   add_logs(verb, options.logs);
+  add_process(verb, options.process);
   add_scope(verb, options.scope);
   verb.add_flag("--json", options.json, "As JSON");
   add_strict(verb, options.strict);
@@ -29,6 +31,12 @@ void add_tree_options(CLI::App& verb, TreeOptions& options) {
   add_reading(verb, options.reading);
 }
 
+collector::Reading reading_for(const ViewOptions& options) {
+  collector::Reading reading = options.reading;
+  if (options.scope.starts_with("device")) reading.heap = collector::HeapReading::kNone;
+  return reading;
+}
+
 int show_views(
     const ViewOptions& options,
     const std::function<LogView(const std::string& log, const collector::Progress&)>& read) {
@@ -36,7 +44,8 @@ int show_views(
   std::vector<LogView> views;
   {
     ProgressBar bar;
-    for (const std::string& log : options.logs) views.push_back(read(log, bar.callback()));
+    for (const std::string& log : process_logs(options.logs, options.process))
+      views.push_back(read(log, bar.callback()));
   }
   const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
   write_output(options.out, [&](std::ostream& out) {
@@ -61,7 +70,8 @@ int show_view(const ViewOptions& options,
                                        const collector::TextStyle&)>& text,
               const std::function<void(collector::Profile&, std::ostream&)>& json) {
   return show_views(options, [&](const std::string& log, const collector::Progress& progress) {
-    auto profile = std::make_shared<collector::Profile>(log, progress, nullptr, options.reading);
+    auto profile =
+        std::make_shared<collector::Profile>(log, progress, nullptr, reading_for(options));
     return LogView{profile,
                    [profile, &text](std::ostream& out, const collector::TextStyle& style) {
                      text(*profile, out, style);

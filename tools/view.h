@@ -15,8 +15,9 @@ namespace gpupeak::tools {
 
 struct ViewOptions {
   std::vector<std::string> logs;
-  std::string scope;  ///< "device:0", "host/heap" …; empty: the verb's own choice
-  std::string out;    ///< file; empty: standard output
+  std::string process;  ///< of a run; empty: the one that held the most
+  std::string scope;    ///< "device:0", "host/heap" …; empty: the verb's own choice
+  std::string out;      ///< file; empty: standard output
   TextOptions text;
   bool json = false;
   bool strict = false;
@@ -42,6 +43,9 @@ struct LogView {
   std::function<void(std::ostream&, const collector::TextStyle&)> text;
   std::function<void(std::ostream&)> json;
 };
+/// Of devices alone, where the scope is one of theirs.
+collector::Reading reading_for(const ViewOptions& options);
+
 /// Has `read` replay each log, then writes them in turn; JSON of several is an array. Returns the
 /// exit code.
 int show_views(

@@ -11,24 +11,34 @@ import stat
 import sys
 import zipfile
 
-MAIN = '''"""The command of gpupeak, which lies in this folder."""
-import os
-import sys
+MODULE = "lib/python3/dist-packages/gpupeak"  # where the installed folder has it
+METADATA = """Metadata-Version: 2.1
+Name: gpupeak
+Version: {version}
+Summary: Exact peak memory of GPU programs, and who held it
+License: MIT
+Requires-Python: >=3.8
+Classifier: Framework :: Pytest
+Classifier: Operating System :: POSIX :: Linux
+Description-Content-Type: text/markdown
 
+    gpupeak run -- python3 train.py
+    gpupeak report train.gplog
+    pytest --gpupeak
 
-def main():
-    command = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "gpupeak")
-    os.execv(command, ["gpupeak", *sys.argv[1:]])
+The command, the library that it preloads, the module `gpupeak` for programs that ask for their own peaks, and a plugin of pytest.
+"""
+ENTRY_POINTS = """[console_scripts]
+gpupeak = gpupeak.__main__:main
 
-
-if __name__ == "__main__":
-    main()
-'''
+[pytest11]
+gpupeak = gpupeak.pytest_plugin
+"""
 
 
 def files_of(folder):
     for path, folders, names in os.walk(folder):
-        folders.sort()
+        folders[:] = sorted(folder for folder in folders if folder != "__pycache__")
         for name in sorted(names):
             whole = os.path.join(path, name)
             with open(whole, "rb") as file:
@@ -39,13 +49,17 @@ def main():
     installed, version, out = sys.argv[1:4]
     platform = sys.argv[4] if len(sys.argv) > 4 else "manylinux2014_x86_64"
     info = f"gpupeak-{version}.dist-info"
-    content = [("gpupeak/__init__.py", f'__version__ = "{version}"\n'.encode(), False), ("gpupeak/__main__.py", MAIN.encode(), False)]
-    content += [(f"gpupeak/{name}", data, runs) for name, data, runs in files_of(installed)]
+    with open(os.path.join(installed, MODULE, "_version.py"), encoding="utf-8") as file:
+        if f'"{version}"' not in file.read():
+            sys.exit(f"wheel: {MODULE}/_version.py is not of version {version}")
+    content = []
+    for name, data, runs in files_of(installed):
+        inside = os.path.relpath(name, MODULE) if name.startswith(MODULE + "/") else name
+        content.append((f"gpupeak/{inside}", data, runs))
     content += [
-        (f"{info}/METADATA", f"Metadata-Version: 2.1\nName: gpupeak\nVersion: {version}\n"
-                             "Summary: Exact peak memory of GPU programs, and who held it\nLicense: MIT\n".encode(), False),
+        (f"{info}/METADATA", METADATA.format(version=version).encode(), False),
         (f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: gpupeak\nRoot-Is-Purelib: false\nTag: py3-none-{platform}\n".encode(), False),
-        (f"{info}/entry_points.txt", b"[console_scripts]\ngpupeak = gpupeak.__main__:main\n", False)]
+        (f"{info}/entry_points.txt", ENTRY_POINTS.encode(), False)]
     record = "".join(f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip('=')},{len(data)}\n"
                      for name, data, _ in content)
     content.append((f"{info}/RECORD", (record + f"{info}/RECORD,,\n").encode(), False))

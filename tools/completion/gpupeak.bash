@@ -10,22 +10,23 @@ _gpupeak() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    mapfile -t COMPREPLY < <(compgen -W "run mark watch top serve tables report diff check fit sweep phases pools tags rules metrics merge symbolize bundle compress tree flame leaks temporary timeline compare export dump help version --help --version" -- "$word"; _gpupeak_logs "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run start stop mark watch top serve tables report diff check fit sweep phases arenas tags rules metrics merge symbolize bundle compress tree flame held whatif view mcp leaks temporary timeline compare export dump help version --help --version" -- "$word"; _gpupeak_logs "$word")
     return
   fi
   case $before in
-    --by) mapfile -t COMPREPLY < <(compgen -W "site function module phase tag kind thread ip" -- "$word"); return ;;
-    --host) mapfile -t COMPREPLY < <(compgen -W "full sampled counters off" -- "$word"); return ;;
-    --children) mapfile -t COMPREPLY < <(compgen -W "cuda all none" -- "$word"); return ;;
+    --arena) mapfile -t COMPREPLY < <(compgen -W "same-as-requested" -- "$word"); return ;;
+    --by) mapfile -t COMPREPLY < <(compgen -W "site function line file module phase tag kind thread ip" -- "$word"); return ;;
+    --host) mapfile -t COMPREPLY < <(compgen -W "auto full sampled counters off" -- "$word"); return ;;
+    --children) mapfile -t COMPREPLY < <(compgen -W "gpu all none cuda" -- "$word"); return ;;
     --python) mapfile -t COMPREPLY < <(compgen -W "auto off" -- "$word"); return ;;
     --scope) mapfile -t COMPREPLY < <(compgen -W "device device:0 host host/heap host/mmap_anon host/pinned total" -- "$word"); __ltrim_colon_completions "$word" 2>/dev/null; return ;;
     --compress) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word"); return ;;
     --sort) mapfile -t COMPREPLY < <(compgen -W "memory peak growth events name" -- "$word"); return ;;
     --color) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word"); return ;;
     --max | --max-increase) compopt -o nospace; mapfile -t COMPREPLY < <(compgen -S = -W "device.peak_bytes device.live_bytes device.alloc_bytes device.alloc_count host.peak_bytes host.kind.heap.peak_bytes host.kind.pinned.peak_bytes host.rss.peak_bytes" -- "$word"); return ;;
-    --format) [ "$verb" = tables ] && mapfile -t COMPREPLY < <(compgen -W "auto parquet ndjson" -- "$word") && return; mapfile -t COMPREPLY < <(compgen -W "text jsonl bencher github-benchmark google-benchmark" -- "$word"); return ;;
-    --sysroot | --debug-dir) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
-    --rules) mapfile -t COMPREPLY < <(compgen -W "none auto titles cuda onnxruntime tensorrt openvino llamacpp jax pytorch" -- "$word"; compgen -f -X '!*.toml' -- "$word"; compgen -d -- "$word"); return ;;
+    --format) [ "$verb" = tables ] && mapfile -t COMPREPLY < <(compgen -W "auto parquet ndjson" -- "$word") && return; mapfile -t COMPREPLY < <(compgen -W "text jsonl bencher github-benchmark google-benchmark mlflow wandb otlp-json openmetrics" -- "$word"); return ;;
+    --sysroot | --debug-dir | --procfs) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
+    --rules) mapfile -t COMPREPLY < <(compgen -W "none auto titles cuda onnxruntime tensorrt openvino llamacpp jax pytorch vllm sglang tensorrt-llm" -- "$word"; compgen -f -X '!*.toml' -- "$word"; compgen -d -- "$word"); return ;;
     --baseline) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
   esac
   if [ "$verb" = run ] || [ "$verb" = sweep ]; then
@@ -38,52 +39,58 @@ _gpupeak() {
       fi
     done
     if [ "$verb" = run ]; then
-      mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --log-max --summary-within --compress --children --python --audit --ort-nodes --phase-on-output --pool-rules --help --" -- "$word")
+      mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --dormant --log-mode --log-max --compress --children --python --audit --ort-nodes --phase-on-output --limit --gpu --pool-rules --help --" -- "$word")
       return
     fi
   fi
   if [ "$verb" = export ] && [ "$COMP_CWORD" -eq 2 ] && [[ $word != -* ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "massif heaptrack pprof chrome speedscope folded sqlite torch-snapshot mxnet-csv csv" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "massif heaptrack pprof chrome perfetto speedscope folded sqlite torch-snapshot mxnet-csv csv" -- "$word")
     return
   fi
   if [ "$verb" = rules ] && [[ $word != -* ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "titles cuda onnxruntime tensorrt openvino llamacpp jax pytorch" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "titles cuda onnxruntime tensorrt openvino llamacpp jax pytorch vllm sglang tensorrt-llm" -- "$word")
     return
   fi
   local options="--help"
   case $verb in
-    report) options="--full --html --json --csv --short --within --by --top --strict --out --color --bytes --help" ;;
-    phases) options="--csv --json --strict --out --color --bytes --help" ;;
-    tags) options="--scope --top --csv --json --strict --out --color --bytes --help" ;;
-    diff) options="--by --top --json --strict --out --color --bytes --help" ;;
+    start) options="--host --wait --help" ;;
+    stop) options="--wait --help" ;;
+    report) options="--full --html --json --csv --short --by --top --process --strict --out --color --bytes --help" ;;
+    phases) options="--csv --json --process --strict --out --color --bytes --help" ;;
+    tags) options="--scope --top --csv --json --process --strict --out --color --bytes --help" ;;
+    diff) options="--by --top --json --markdown --strict --out --color --bytes --help" ;;
     watch) options="--max --every --wait --quiet --strict --color --bytes --help" ;;
-    tables) options="--run --label --format --duckdb --top --quiet --help" ;;
+    tables) options="--run --partial --ranks --label --format --duckdb --top --quiet --help" ;;
     top) options="--once --every --sort --filter --color --bytes --help" ;;
-    serve) options="--listen --textfile --every --logs --help" ;;
+    serve) options="--listen --otlp --procfs --textfile --every --logs --help" ;;
     check) options="--max --baseline --max-increase --json --out --junit --markdown --strict --allow-no-device --color --bytes --help" ;;
     fit) options="--capacity --gpu --top --json --out --color --bytes --help" ;;
     sweep) options="--parameter --capacity --gpu --verify --out --again --host --quiet --json --export --html --color --bytes --help --" ;;
-    timeline) options="--scope --height --svg --png --json --strict --out --color --bytes --help" ;;
-    compare) options="--scope --html --top --json --strict --out --color --bytes --help" ;;
+    timeline) options="--scope --height --svg --png --json --process --strict --out --color --bytes --help" ;;
+    compare) options="--scope --html --top --json --process --strict --out --color --bytes --help" ;;
     metrics) options="--format --metric --label --benchmark --strict --out --help" ;;
     merge) options="--json --partial --strict --out --color --bytes --help" ;;
     symbolize | bundle | compress) options="--out --quiet --help" ;;
-    tree | flame) options="--scope --min-percent --depth --json --strict --out --color --bytes --help" ;;
-    export) options="--out --scope --strict --help" ;;
+    tree | flame) options="--scope --min-percent --depth --json --process --strict --out --color --bytes --help" ;;
+    held) options="--within --at --scope --top --json --process --strict --out --color --bytes --help" ;;
+    view) options="--scope --process --once --help" ;;
+    whatif) options="--without --scale --expandable-segments --arena --no-preallocation --top --json --out --rules --color --bytes --help" ;;
+    mcp) options="--help" ;;
+    export) options="--out --scope --process --strict --help" ;;
     dump) options="--out --help" ;;
-    pools) options="--at --scope --top --json --strict --out --color --bytes --help" ;;
-    leaks | temporary) options="--scope --top --json --strict --out --color --bytes --help" ;;
+    arenas | pools) options="--at --scope --top --json --process --strict --out --color --bytes --help" ;;
+    leaks | temporary) options="--scope --top --json --process --strict --out --color --bytes --help" ;;
   esac
   case $verb in
-    mark | watch | serve | rules) ;;
+    start | stop | mark | watch | serve | rules | mcp) ;;
     *) options+=" --sysroot --debug-dir" ;;
   esac
   case $verb in
-    report | phases | pools | tags | diff | check | fit | sweep | top | tables | timeline | compare | tree | flame | leaks | temporary | export)
+    report | phases | arenas | pools | tags | diff | check | fit | sweep | top | tables | timeline | compare | tree | flame | held | whatif | view | leaks | temporary | export)
       options+=" --rules --phase --tag" ;;
   esac
   case $verb in
-    mark | watch | serve | rules | symbolize | bundle | compress) ;;
+    start | stop | mark | watch | serve | rules | mcp | symbolize | bundle | compress) ;;
     *) options+=" --confidential" ;;
   esac
   case $word in

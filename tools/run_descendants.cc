@@ -1,0 +1,364 @@
+#include "run_descendants.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <sstream>
+
+#include "processor_time.h"
+
+namespace gpupeak::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Unrecorded = collector::RunRecord::Unrecorded;
+
+/// What looking may take of one processor: a hundredth.
+constexpr int kShare = 100;
+
+std::optional<std::string> content(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return std::nullopt;
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  return text;
+}
+
+/// What /proc/PID/stat says.
+struct Stat {
+  std::string name;
+  char state = 0;
+  pid_t parent = 0;
+  uint64_t threads = 0, start_time = 0, rss_pages = 0;
+};
+
+std::optional<Stat> stat_of(pid_t process) {
+  const auto text = content(fmt::format("/proc/{}/stat", process));
+  const size_t begin = text ? text->find('(') : std::string::npos;
+  const size_t end = text ? text->rfind(')') : std::string::npos;
+  if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
+  Stat stat;
+  stat.name = text->substr(begin + 1, end - begin - 1);
+  std::istringstream fields(text->substr(end + 1));
+  fields >> stat.state >> stat.parent;
+  std::string skipped;
+  constexpr int kThreads = 20, kStart = 22, kRss = 24;
+  for (int field = 5; field <= kRss; ++field) {
+    uint64_t* const wanted = field == kThreads ? &stat.threads
+                             : field == kStart ? &stat.start_time
+                             : field == kRss   ? &stat.rss_pages
+                                               : nullptr;
+    wanted != nullptr ? fields >> *wanted : fields >> skipped;
+  }
+  return fields ? std::optional(stat) : std::nullopt;
+}
+
+std::string link_of(const std::string& path) {
+  std::error_code error;
+  return fs::read_symlink(path, error).string();
+}
+
+/// Of an environment as /proc/PID/environ has it.
+std::optional<std::string> variable_of(const std::string& environment, const std::string& name) {
+  for (size_t at = 0; at < environment.size();) {
+    const char* entry = environment.c_str() + at;
+    const size_t length = strlen(entry);
+    if (strncmp(entry, name.c_str(), name.size()) == 0 && entry[name.size()] == '=')
+      return std::string(entry + name.size() + 1);
+    at += length + 1;
+  }
+  return std::nullopt;
+}
+
+/// Whether a program asks for the loader, which loads what LD_PRELOAD names.
+bool has_loader(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/exe", process), std::ios::binary);
+  Elf64_Ehdr header{};
+  if (!file.read(reinterpret_cast<char*>(&header), sizeof header) ||
+      memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64)
+    return true;
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment{};
+    file.seekg(static_cast<std::streamoff>(header.e_phoff + i * sizeof segment));
+    if (!file.read(reinterpret_cast<char*>(&segment), sizeof segment)) return true;
+    if (segment.p_type == PT_INTERP) return true;
+  }
+  return false;
+}
+
+/// Why a process has not loaded the library; nothing: it may be about to.
+std::optional<std::string> why_missing(pid_t process, const std::string& library) {
+  const auto environment = content(fmt::format("/proc/{}/environ", process));
+  if (!environment) return "it runs as another user";
+  struct stat status {};
+  const bool known = stat(fmt::format("/proc/{}/exe", process).c_str(), &status) == 0;
+  if (known && (status.st_mode & (S_ISUID | S_ISGID)) != 0)
+    return "it is set-user-id or set-group-id, which loads no library for others";
+  if (!has_loader(process)) return "it is statically linked";
+  const auto preload = variable_of(*environment, "LD_PRELOAD");
+  if (!preload || preload->empty()) return "its environment has no LD_PRELOAD";
+  if (preload->find(library) == std::string::npos)
+    return "its LD_PRELOAD was replaced by " + *preload;
+  return std::nullopt;
+}
+
+/// Whether its files are another user's than ours: then no log of it is believed.
+bool is_of_another_user(pid_t process) {
+  std::ifstream status(fmt::format("/proc/{}/status", process));
+  std::string word;
+  while (status >> word && word != "Uid:") {
+  }
+  uid_t real = 0, effective = 0, saved = 0, of_files = 0;
+  return status >> real >> effective >> saved >> of_files && of_files != geteuid();
+}
+
+/// A process's memory map, read once.
+struct Maps {
+  bool readable = false, has_library = false, has_driver = false;
+};
+
+Maps maps_of(pid_t process, const std::string& library) {
+  Maps maps;
+  const auto text = content(fmt::format("/proc/{}/maps", process));
+  maps.readable = text && !text->empty();
+  if (!maps.readable) return maps;
+  maps.has_library = text->find("/" + library) != std::string::npos;
+  maps.has_driver = text->find("/libcuda.so") != std::string::npos;
+  return maps;
+}
+
+/// Whether a process has lost its memory, which goes before its number does: what was read of it
+/// since then is cut short or empty, and says nothing.
+bool is_ending(pid_t process) {
+  const int file = open(fmt::format("/proc/{}/maps", process).c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return errno != EACCES && errno != EPERM;
+  char byte = 0;
+  const ssize_t got = read(file, &byte, 1);
+  close(file);
+  return got <= 0;
+}
+
+std::vector<pid_t> numbers_in(const std::string& folder) {
+  std::vector<pid_t> numbers;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (name.find_first_not_of("0123456789") == std::string::npos)
+      numbers.push_back(static_cast<pid_t>(std::stol(name)));
+  }
+  return numbers;
+}
+
+void add_children(pid_t process, uint64_t threads, std::vector<pid_t>& next) {
+  const std::string tasks = fmt::format("/proc/{}/task", process);
+  const std::vector<pid_t> all = threads <= 1 ? std::vector<pid_t>{process} : numbers_in(tasks);
+  for (const pid_t thread : all) {
+    std::ifstream children(fmt::format("{}/{}/children", tasks, thread));
+    for (pid_t child = 0; children >> child;) next.push_back(child);
+  }
+}
+
+}  // namespace
+
+Descendants::Descendants(pid_t program, std::string library, MemoryKills& memory)
+    : program_(program), library_(std::move(library)), memory_(memory) {
+  if (const auto stat = stat_of(program)) first_start_ = stat->start_time;
+  sigset_t all, before;  // what is sent to us is the first thread's to hand on
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] { watch(); });
+  } catch (const std::system_error&) {  // the program goes on without being looked at
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Descendants::~Descendants() {
+  {
+    const std::lock_guard guard(lock_);
+    ends_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Descendants::watch() {
+  Clock::duration wait = kFirstLook;
+  for (;;) {
+    {
+      std::unique_lock guard(lock_);
+      if (wake_.wait_for(guard, wait, [this] { return ends_; })) return;
+    }
+    const auto began = processor_time();
+    auto took = began - began;
+    try {
+      look();
+      took = processor_time() - began - resident_cost_;  // which has a share of its own
+      find_orphans();
+    } catch (const std::exception&) {  // of no memory: the next time
+    }
+    wait =
+        std::max<Clock::duration>(std::min<Clock::duration>(2 * wait, kLongestWait), kShare * took);
+  }
+}
+
+void Descendants::look() {
+  std::vector<pid_t> next{program_};
+  for (const auto& [process, seen] : seen_) {
+    if (process != program_) next.push_back(process);
+  }
+  std::vector<pid_t> done;
+  while (!next.empty()) {
+    const pid_t process = next.back();
+    next.pop_back();
+    if (std::find(done.begin(), done.end(), process) != done.end()) continue;
+    done.push_back(process);
+    look_at(process, next);
+  }
+  resident_cost_ = resident_.look();
+  ask_nvml();
+}
+
+void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
+  const auto stat = stat_of(process);
+  const auto known = seen_.find(process);
+  if (!stat || stat->state == 'Z' ||
+      (known != seen_.end() && known->second.start_time != stat->start_time)) {
+    if (known != seen_.end()) forget(known);
+    return;
+  }
+  memory_.note(process);
+  const uint64_t rss = stat->rss_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  resident_.note(process, stat->start_time, rss);
+  Seen& seen = seen_[process];
+  seen.start_time = stat->start_time;
+  seen.rss_bytes = std::max(seen.rss_bytes, rss);
+  const std::string program = link_of(fmt::format("/proc/{}/exe", process));
+  if (seen.name != stat->name || seen.program != program) {  // the first time, or another program
+    seen.name = stat->name;
+    if (seen.program != program) {
+      seen.library = Library::kNotKnown;
+      seen.next_check = {};
+      seen.wait = kFirstLook;
+      seen.checks = 0;
+    }
+    seen.program = program;
+  }
+  if (seen.library != Library::kLoaded && Clock::now() >= seen.next_check) check(process, seen);
+  add_children(process, stat->threads, next);
+}
+
+/// Of one that has gone is kept what is worth telling.
+void Descendants::forget(std::map<pid_t, Seen>::iterator gone) {
+  constexpr uint64_t kWorthWords = 16 << 20;
+  const Seen& seen = gone->second;
+  if (seen.library == Library::kMissing && (seen.used_gpu || seen.rss_bytes >= kWorthWords))
+    missing_.push_back(told(gone->first, seen));
+  seen_.erase(gone);
+}
+
+Unrecorded Descendants::told(pid_t process, const Seen& seen) {
+  Unrecorded one;
+  one.pid = static_cast<uint32_t>(process);
+  one.name = seen.name;
+  one.why = seen.why;
+  one.used_gpu = seen.used_gpu;
+  one.rss_bytes = seen.rss_bytes;
+  for (const auto& [uuid, device] : seen.devices) one.devices.push_back(device);
+  return one;
+}
+
+/// One that has just begun may be about to load it.
+void Descendants::check(pid_t process, Seen& seen) {
+  constexpr std::chrono::seconds kLongest{1};
+  seen.next_check = Clock::now() + seen.wait;
+  seen.wait = std::min<Clock::duration>(2 * seen.wait, kLongest);
+  ++seen.checks;
+  const Maps maps = maps_of(process, library_);
+  if (maps.has_library && !is_of_another_user(process)) {
+    seen.library = Library::kLoaded;
+    return;
+  }
+  seen.used_gpu |= maps.has_driver;
+  seen.may_use_gpu = maps.has_driver || !maps.readable;
+  if (seen.library == Library::kMissing) return;
+  const auto why =
+      maps.has_library
+          ? std::optional<std::string>("it runs as another user, whose log is not believed")
+          : why_missing(process, library_);
+  if (is_ending(process)) return;
+  constexpr int kSeveral = 4;
+  if (!why && seen.checks < kSeveral) return;
+  seen.library = Library::kMissing;
+  seen.why = why.value_or("it does not load it");
+}
+
+/// A daemon's parent may have gone before anybody looked. What it was started with tells whose it
+/// is; to look at all processes takes longer, and is done less often.
+void Descendants::find_orphans() {
+  constexpr std::chrono::seconds kApart{1};
+  constexpr std::chrono::milliseconds kMost{50};
+  const auto began = Clock::now();
+  if (began < next_orphans_ || first_start_ == 0) return;
+  const auto before = processor_time();
+  const std::string mark = fmt::format("GPUPEAK_RUN_PID={}", program_);
+  for (const pid_t process : numbers_in("/proc")) {
+    if (Clock::now() - began > kMost) break;
+    if (seen_.contains(process)) continue;
+    const auto stat = stat_of(process);
+    if (!stat || stat->start_time < first_start_ || stat->state == 'Z') continue;
+    const auto environment = content(fmt::format("/proc/{}/environ", process));
+    if (!environment || environment->find(mark) == std::string::npos) continue;
+    std::vector<pid_t> next;
+    look_at(process, next);
+  }
+  const auto took = processor_time() - before;
+  next_orphans_ = Clock::now() + std::max<Clock::duration>(kApart, kShare * took);
+}
+
+void Descendants::ask_nvml() {
+  const bool wanted = std::any_of(seen_.begin(), seen_.end(), [](const auto& entry) {
+    return entry.second.library == Library::kMissing && entry.second.may_use_gpu;
+  });
+  if (!wanted) return;
+  for (const NvmlHeld& held : nvml_.all()) {
+    const auto known = seen_.find(held.process);
+    if (known == seen_.end() || known->second.library != Library::kMissing || held.bytes == 0)
+      continue;
+    known->second.used_gpu = true;
+    auto& device = known->second.devices[held.uuid];
+    device = {held.uuid, held.name, held.index, std::max(device.bytes, held.bytes)};
+  }
+}
+
+void Descendants::finish(collector::RunRecord& record) {
+  {
+    const std::lock_guard guard(lock_);
+    ends_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  try {
+    next_orphans_ = {};  // what the program has left behind
+    find_orphans();
+    look();
+  } catch (const std::exception&) {  // of no memory
+  }
+  while (!seen_.empty()) forget(seen_.begin());
+  record.unrecorded = std::move(missing_);
+  resident_.add_to(record);
+}
+
+}  // namespace gpupeak::tools
