@@ -2,12 +2,14 @@
 # Installs what is missing, builds, and runs all tests that need no GPU: those of programs as users have them, with warnings
 # as errors; the collector's and the fuzzers' under the address and undefined-behaviour sanitizers; those with threads under
 # the thread sanitizer. Ends with ctest's closing lines.
-# usage: run.sh [-DNAME=VALUE…] [ctest's options…]   (-D: to cmake, such as -DGPUPEAK_CUDA_INCLUDE_DIR=FOLDER)
+# usage: run.sh [--fast] [-DNAME=VALUE…] [ctest's options…]   (-D: to cmake, such as -DGPUPEAK_CUDA_INCLUDE_DIR=FOLDER)
+# --fast: the lane of a minute, while you work: one build without sanitizers, the unit tests and one test of each kind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-options=() chosen=()
+options=() chosen=() fast=
 for argument in "$@"; do
   case $argument in
+    --fast) fast=1 ;;
     -D*=*) options+=("$argument") ;;
     *) chosen+=("$argument") ;;
   esac
@@ -39,6 +41,13 @@ run() {
 }
 
 options+=(-DGPUPEAK_WERROR=ON)
+if [ -n "$fast" ]; then
+  options+=(-DGPUPEAK_UNIT_TESTS=)
+  still=()
+  build tests
+  run tests -L fast
+  exit $failed
+fi
 # Without address randomisation: clang 14's run-time library does not know the mappings of newer kernels.
 still=(setarch "$(uname -m)" -R)
 build tsan

@@ -62,6 +62,7 @@ def ways(folder):
     result = [
         ("native", {}, []),
         ("gpupeak full", gpupeak("full", log), []),
+        ("gpupeak auto", gpupeak("auto", log + ".auto"), []),
         ("gpupeak sampled", gpupeak("sampled", log + ".sampled"), []),
         ("gpupeak counters", gpupeak("counters", log + ".counters"), []),
     ]
@@ -278,7 +279,7 @@ def stack_nodes(log):
         data = file.read()
     (cookie,) = struct.unpack_from("<Q", data, 16)
     nodes = 0
-    offset = 8192
+    (offset,) = struct.unpack_from("<Q", data, 32)  # chunks_offset
     while offset + 64 <= len(data):
         magic, size, check, kind = struct.unpack_from("<IIQI", data, offset)
         if magic != 0x4b4e4843 or check != cookie ^ offset:

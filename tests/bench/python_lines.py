@@ -55,7 +55,7 @@ def main():
     words = [a for a in sys.argv[1:] if not a.startswith("--")]
     options = dict(a[2:].split("=", 1) for a in sys.argv[1:] if a.startswith("--"))
     build, pythons = os.path.abspath(words[0]), words[1:] or [sys.executable]
-    library = os.path.join(build, "tests/bench/libbench_pool_events.so")
+    library = os.path.join(build, "tests/bench/libbench_arena_events.so")
     preload = os.path.join(build, "preload/libgpupeak.so")
     ways = {"native": (None, "off"), "without Python lines": (preload, "off"), "with Python lines": (preload, "on")}
     if "compare" in options:

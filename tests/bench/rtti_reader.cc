@@ -47,8 +47,8 @@ void read(const char* path) {
   RttiTable table;
   const double first = seconds([&] { table = gpupeak::collector::read_rtti(elf); });
   const double again = seconds([&] { table = gpupeak::collector::read_rtti(elf); });
-  const double kept = seconds([&] { gpupeak::collector::cached_rtti(elf, "bench", 0); });
-  const double found = seconds([&] { gpupeak::collector::cached_rtti(elf, "bench", 0); });
+  const double kept = seconds([&] { gpupeak::collector::LibraryRtti(elf, "bench", 0).table(); });
+  const double found = seconds([&] { gpupeak::collector::LibraryRtti(elf, "bench", 0).table(); });
   const auto name = [&] {
     gpupeak::collector::Module module;
     module.path = std::filesystem::absolute(path);

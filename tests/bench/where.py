@@ -23,7 +23,8 @@ WAYS = {
     "host off": {"GPUPEAK_HOST": "off"},
     "counters": {"GPUPEAK_HOST": "counters"},
     "sampled": {"GPUPEAK_HOST": "sampled"},
-    "full": {},
+    "auto": {"GPUPEAK_HOST": "auto"},
+    "full": {"GPUPEAK_HOST": "full"},
 }
 
 

@@ -10,48 +10,16 @@ import argparse
 import glob
 import json
 import os
-import struct
 import subprocess
 import sys
 import tempfile
 
-MAGIC = 0x31474F4C4B505047
-FIRST_DEVICE_KIND = 16
-MAX_DEVICES = 24
-DEVICE_KINDS = 8
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
+from counters import read as read_counters
+
 # enum gpupeak_kind, and the ledger's names
 KINDS = {16: "linear", 17: "pool_used", 18: "vmm", 19: "array", 20: "graph_reserved", 21: "managed", 22: "imported", 23: "addresses"}
-COUNTS = ("quality", "dropped_events", "reentrant_calls", "truncated_stacks", "early_calls", "unmatched_frees",
-          "device_events", "verified_stacks", "wrong_stacks", "file_bytes", "heap_alloc_count",
-          "heap_free_count")
 PEAK_LINE = "expected device peak: "
-GAUGES = ("heap", "pinned", "registered", "managed")
-
-
-def read_counters(path):
-    """The counters page, as log_format.h lays it out."""
-    with open(path, "rb") as file:
-        data = file.read()
-    magic, _, _, _, offset = struct.unpack_from("<QIIQQ", data)
-    if magic != MAGIC:
-        raise SystemExit(f"{path} is not a log")
-    page = {}
-    for name in COUNTS:
-        (page[name],) = struct.unpack_from("<Q", data, offset)
-        offset += 8
-    for name in GAUGES:
-        page[name] = struct.unpack_from("<QQ", data, offset)
-        offset += 16
-    offset += 16  # end_ticks, end_monotonic_ns
-    page["ended"], page["exit_kind"], page["exit_code"], page["device_count"] = struct.unpack_from(
-        "<IIiI", data, offset)
-    offset += 16 + 16  # … self_bytes, rss_peak_bytes
-    page["devices"] = []
-    for _ in range(MAX_DEVICES):
-        gauges = [struct.unpack_from("<QQ", data, offset + 16 * i) for i in range(1 + DEVICE_KINDS)]
-        offset += 16 * (1 + DEVICE_KINDS) + 8
-        page["devices"].append({"total": gauges[0], "kinds": gauges[1:]})
-    return page
 
 
 def run(command, options, folder, preload):
@@ -168,7 +136,7 @@ def compare(page, ledger_path, options, comparison):
         comparison.gauge(f"device {ordinal} total", ours["total"], truth["device_total"],
                          left_open=truth["graph_reserved"]["peak"])
         for kind, name in KINDS.items():
-            comparison.gauge(f"device {ordinal} {name}", ours["kinds"][kind - FIRST_DEVICE_KIND], truth[name])
+            comparison.gauge(f"device {ordinal} {name}", ours["kinds"][kind], truth[name])
 
 
 main()

@@ -57,10 +57,10 @@ def check_completion():
             if values:
                 offered = completed(verb, option, "")
                 expect(set(values) <= offered, f"completion of {verb} {option}: {offered}, not {values}")
-    formats = re.findall(r"^  (\S+)  ", help_of("export").split("Formats:")[1], re.M)
-    same(completed("export", ""), set(formats), "completion of formats")
+    formats = re.findall(r"^  ((?:\S+, )*\S+)  ?", help_of("export").split("Formats:")[1], re.M)
+    same(completed("export", ""), set(", ".join(formats).split(", ")), "completion of formats")
     sets = subprocess.run([GPUPEAK, "rules"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    sets = set(re.findall(r"^(\w+) ", sets, re.M))
+    sets = set(re.findall(r"^([\w-]+) ", sets, re.M))
     same(completed("rules", ""), sets, "completion of rule sets")
     expect(sets <= completed("report", "--rules", ""), "completion of --rules")
 

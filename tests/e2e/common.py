@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 import jsonschema  # Debian: python3-jsonschema
 
 LIBRARY, GPUPEAK = sys.argv[1:3]
-os.environ["GPUPEAK_SUMMARY_WITHIN"] = "100"  # no test depends on how fast this machine is
 SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/summary.schema.json")
 
 
@@ -37,13 +37,30 @@ def run_checks(main):
         sys.exit(1)
 
 
+def run_case(case):
+    """As run_checks(): calls it with a folder of its own."""
+    def in_folder():
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            case(folder)
+
+    run_checks(in_folder)
+
+
 def environment(folder, preload, **more):
     result = {k: v for k, v in os.environ.items() if not k.startswith(("GPUPEAK_", "LD_"))}
-    result["GPUPEAK_SUMMARY_WITHIN"] = os.environ["GPUPEAK_SUMMARY_WITHIN"]
     if preload:
         result.update(LD_PRELOAD=LIBRARY, GPUPEAK_OUT=os.path.join(folder, "log.%n.%p.gplog"), GPUPEAK_SUMMARY="off")
         result.update(more)
     return result
+
+
+def record(log, *command, options=(), code=0, **more):
+    """`gpupeak run -q -o LOG OPTIONS -- COMMAND`, in an environment without anything of gpupeak's but `more`. Its standard output."""
+    clean = environment(os.path.dirname(log), False) | {name: str(value) for name, value in more.items()}
+    done = subprocess.run([GPUPEAK, "run", "-q", "-o", log, *options, "--", *command], env=clean, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    expect(done.returncode == code, f"{command} gives {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def logs(folder):

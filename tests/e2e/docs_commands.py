@@ -36,7 +36,7 @@ PAGES.remove("docs/mistakes.md")  # e2e.mistakes types those
 
 # Not run, since they install, build, test or clean for minutes: their scripts must be there and be scripts; everything else of
 # their lines is not looked at.
-NOT_RUN = ("tools/demo.sh", "tools/bootstrap.sh", "tests/run.sh", "tests/soak.sh", "tests/gpu/run.sh", "cmake", "cpack", "sudo")
+NOT_RUN = ("ctest ", "tools/demo.sh", "tools/bootstrap.sh", "tests/run.sh", "tests/soak.sh", "tests/gpu/run.sh", "cmake", "cpack", "sudo")
 # A block of commands, not of what a program prints, begins with one of these.
 COMMANDS = (*NOT_RUN, "gpupeak", "LD_PRELOAD", "mpirun", "torchrun", "srun", "docker", "export")
 # Programs that bring their own ranks or boxes: they start what follows their options.
@@ -57,9 +57,9 @@ for ((rank = 0; rank < ranks; ++rank)); do RANK=$rank "$@" || exit; done
 # Takes what it is given, as a viewer would.
 VIEWER = "#!/bin/sh\n[ -t 0 ] || cat >/dev/null\n"
 LAUNCHERS = ("mpirun", "torchrun", "srun", "docker")
-VIEWERS = ("ms_print", "heaptrack_print", "pprof", "flamegraph.pl", "speedscope", "scp", "ssh", "jq", "sqlite3")
+VIEWERS = ("ms_print", "heaptrack_print", "pprof", "flamegraph.pl", "speedscope", "scp", "ssh", "jq", "sqlite3", "curl")
 MEASURED = ("onnxruntime_perf_test", "trtexec", "llama-bench", "python3", "PROGRAM", "cuda_benchmark", "my_benchmark", "bench", "layers",
-            "script.sh", "app")
+            "script.sh", "app", "vllm")
 OUTPUTS = ("-o", "--out", "--html", "--svg", "--png", "--junit", "--markdown", ">", ">>")
 LOGS = 3  # that are recorded, to be copied
 LOG_ENDINGS = (".gplog", ".gpz", ".gpbundle")
@@ -215,6 +215,7 @@ def spelt_out(text):
     text = re.sub(r"\bgpupeak VERB\b", "gpupeak report", text)
     text = re.sub(r"\bexport FORMAT\b", "export csv", text)
     text = re.sub(r"\bgpupeak serve (?:--textfile \S+ )?", "gpupeak serve --textfile - ", text)  # which ends
+    text = re.sub(r"\bgpupeak view (?!--once)", "gpupeak view --once ", text)  # here is no terminal
     return text
 
 
@@ -225,7 +226,7 @@ def check(command, place, verbose=False):
         if "/" in script and not os.access(os.path.join(ROOT, script), os.X_OK):
             return f"there is no {script}"
         return None
-    if re.search(r"\[-|\[FORMAT|\.\.\.\]|\|JSON", command.text):
+    if re.search(r"\[-|\[FORMAT|\[FOLDER|\.\.\.\]|\|JSON", command.text):
         return check_synopsis(command)  # the lines that such grammar goes on in belong to it
     text = spelt_out(command.text)
     if text.startswith(("export ", "echo $?", "cd ")):
@@ -233,13 +234,13 @@ def check(command, place, verbose=False):
     words = shlex.split(re.sub(r"(?<=\S)#", "\\\\#", text), comments=True)  # within a word it begins no comment
     if "gpupeak" in words:
         place.prepare(words[words.index("gpupeak") + 1:] or ["--help"])
-    if re.search(r"\bgpupeak mark PID\b", text):
-        return mark(text, place)
+    if re.search(r"\bgpupeak (mark|start|stop) PID\b", text):
+        return while_it_runs(text, place)
     if re.fullmatch(r"gpupeak \w+", text) and words[1] in VERBS - {"rules"}:
         return None  # the verb's name alone, in prose
     if re.fullmatch(r"gpupeak run( --?[\w-]+( \w+)?)*", text):
         text += " -- PROGRAM"  # named in prose with its options alone
-    elif words[0] == "gpupeak" and len(words) > 1 and words[1] in VERBS and words[1] not in ("run", "rules") and not has_file(words[2:]):
+    elif words[0] == "gpupeak" and len(words) > 1 and words[1] in VERBS and words[1] not in ("run", "rules", "mcp") and not has_file(words[2:]):
         text += " a.gplog"
         place.put("a.gplog")
     done = place.run(text)
@@ -248,7 +249,7 @@ def check(command, place, verbose=False):
         print(f"{command.page}:{command.line}: {done.returncode}  {text}")
     # Whether a limit is kept, or a run fits, depends on the log.
     wanted = (0, 1) if re.search(r"gpupeak (check|watch|fit)", text) else (0,)
-    if "built without the page" in said:
+    if "built without the page" in said or re.search(r"gpupeak: (--[\w -]+: the log has no|'\S+' matches no block)", said):
         return None
     if done.returncode not in wanted or re.search(r"--help` tells more|command not found|No such file", said):
         return f"exit code {done.returncode}: {said[-600:]}"
@@ -259,15 +260,17 @@ def has_file(words):
     return any(w.endswith((*LOG_ENDINGS, ".json", ".zst")) or re.fullmatch(r"[A-Z]+(\.\.\.)?", w) for w in words)
 
 
-def mark(text, place):
-    """Of a process that runs and records."""
-    log = os.path.join(place.folder, "mark.gplog")
-    running = subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**place.env, "LD_PRELOAD": LIBRARY, "GPUPEAK_OUT": log,
-                                                                    "GPUPEAK_SUMMARY": "off"}, stdout=subprocess.PIPE)
-    running.stdin.write(b"a line\n")
-    running.stdin.flush()
+def while_it_runs(text, place):
+    """Of a process that runs dormant and allocates now and then."""
+    log = os.path.join(place.folder, "running.gplog")
+    program = "import time\nprint(flush=True)\nwhile True:\n    bytearray(100000)\n    time.sleep(0.01)"
+    running = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
+                               env={**place.env, "LD_PRELOAD": LIBRARY, "GPUPEAK_OUT": log, "GPUPEAK_SUMMARY": "off", "GPUPEAK_HOST": "counters"})
     running.stdout.readline()
+    if "gpupeak stop" in text:
+        place.run(f"gpupeak start {running.pid}")
     done = place.run(text.replace("PID", str(running.pid)))
+    running.kill()
     running.communicate()
     return None if done.returncode == 0 else f"exit code {done.returncode}: {done.stderr.decode()}"
 

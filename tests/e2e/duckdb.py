@@ -1,32 +1,17 @@
 """DuckDB's library from npm, fetched once, and asked through its C interface."""
 import ctypes
-import glob
 import json
 import os
-import shutil
-import subprocess
 import tempfile
+
+from npm_library import npm_library
 
 VERSION = "1.5.6-r.1"
 
 
 def library(work):
     """The path of libduckdb.so; None if it cannot be had."""
-    place = os.path.join(work, f"duckdb-{VERSION}")
-    found = os.path.join(place, "libduckdb.so")
-    if os.path.exists(found):
-        return found
-    if shutil.which("npm") is None:
-        return None
-    os.makedirs(work, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=work) as folder:
-        if subprocess.run(["npm", "pack", "--silent", f"@duckdb/node-bindings-linux-x64@{VERSION}"], cwd=folder, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL, check=False).returncode != 0:
-            return None
-        subprocess.run(["tar", "xzf", glob.glob(os.path.join(folder, "*.tgz"))[0], "--strip-components", "1"], cwd=folder, check=True)
-        os.makedirs(place, exist_ok=True)
-        os.rename(os.path.join(folder, "libduckdb.so"), found)
-    return found
+    return npm_library(work, "@duckdb/node-bindings-linux-x64", VERSION, "libduckdb.so")
 
 
 class Failure(Exception):

@@ -69,7 +69,7 @@ def check_killed(command, folder):
     """Killed in the middle of its runs: the weights are live, and create_session's."""
     log = os.path.join(folder, "killed.gplog")
     forever = [word if word != "3" else "1000000" for word in command]
-    with subprocess.Popen(forever, env=environment(folder, True, GPUPEAK_OUT=log), stdout=subprocess.DEVNULL,
+    with subprocess.Popen(forever, env=environment(folder, True, GPUPEAK_OUT=log, GPUPEAK_HOST="full"), stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 120
         while process.poll() is None and time.monotonic() < deadline:
@@ -113,7 +113,7 @@ def main():
                os.path.join(place, f"models/light_{model}.onnx")]
     with tempfile.TemporaryDirectory() as folder:
         native = subprocess.run(command, env=environment(folder, False), capture_output=True, text=True, check=False)
-        ours = subprocess.run([GPUPEAK, "run", "-o", os.path.join(folder, "a.gplog"), "--", *command],
+        ours = subprocess.run([GPUPEAK, "run", "--host", "full", "-o", os.path.join(folder, "a.gplog"), "--", *command],
                               env=environment(folder, False), capture_output=True, text=True, check=False)
         expect(native.returncode == 0 == ours.returncode, f"exit codes {native.returncode} and {ours.returncode}")
         expect(plain_output(native.stdout) == plain_output(ours.stdout), "stdout differs by more than figures")

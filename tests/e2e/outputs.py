@@ -75,9 +75,9 @@ def compared(folder):
     expect(row.split()[1:4] == [str(host[0]), str(host[1]), f"+{host[1] - host[0]}"] and row.endswith(percent), f"compare says {row}")
     text = gpupeak("compare", small, died).decode()
     row = next(line for line in text.splitlines() if line.startswith("  host "))
-    expect("killed by signal 9" in text and "≥ " in row and "%" not in row, f"compare of a run that died says {text}")
+    expect("killed by SIGKILL" in text and "≥ " in row and "%" not in row, f"compare of a run that died says {text}")
     expect([run["exit"] for run in json.loads(gpupeak("compare", "--json", small, died))["runs"]] ==
-           [{"kind": "exit", "code": 0}, {"kind": "signal", "code": 9}], "compare --json does not say how the runs ended")
+           [{"kind": "exit", "code": 0}, {"kind": "signal", "code": 9, "signal": "SIGKILL"}], "compare --json does not say how the runs ended")
 
 
 def strict(folder):

@@ -172,7 +172,7 @@ def case_reader_gone(folder):
     done = subprocess.run(["bash", "-c", line], env=environment(folder, False), capture_output=True, timeout=60, check=False)
     expect(done.stdout.split() == [b"1000", str(128 + signal.SIGPIPE).encode()], f"{done}")
     summary = report(log)
-    expect(summary["run"]["exit"] == {"kind": "signal", "code": int(signal.SIGPIPE)}, f"{summary['run']['exit']}")
+    expect(summary["run"]["exit"] == {"kind": "signal", "code": int(signal.SIGPIPE), "signal": "SIGPIPE"}, f"{summary['run']['exit']}")
 
 
 def main():

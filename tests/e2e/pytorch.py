@@ -32,7 +32,7 @@ def main():
         raise Skipped("no PyTorch here")
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "a.gplog")
-        done = subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", PYTHON, "-c", PROGRAM], env=environ, check=False)
+        done = subprocess.run([GPUPEAK, "run", "-q", "--host", "full", "-o", log, "--", PYTHON, "-c", PROGRAM], env=environ, check=False)
         expect(done.returncode == 0, f"the program gives {done.returncode}")
         for name in ("LD_LIBRARY_PATH", "PYTHONPATH"):  # the command has libraries of its own
             os.environ.pop(name, None)

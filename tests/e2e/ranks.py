@@ -102,7 +102,7 @@ class Job:
         subprocess.run([*self.launch_once, GPUPEAK, "merge", "--partial", partial, logs], env=self.environment, stdin=subprocess.DEVNULL, check=True)
         expect(gpupeak("merge", partial.replace("%h", os.uname().nodename)) == gpupeak("merge", logs), "by the launcher's partial result")
         self.check_end("refused", "refused", {"kind": "exit", "code": 3})
-        self.check_end("killed", "signalled", {"kind": "signal", "code": 9})
+        self.check_end("killed", "signalled", {"kind": "signal", "code": 9, "signal": "SIGKILL"})
 
     def check_end(self, what, how, ended):
         logs = self.run(what)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """`gpupeak serve`: what Prometheus is told of programs that run and that have ended, and that it is the truth.
 
-usage: serve.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER values|textfile|absent|files|prometheus
+usage: serve.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER values|textfile|absent|files|prometheus|many
+Of `many`, GPUPEAK_TEST_SERVES is how many servers there are; 200 are those of docs/fleet.md.
 """
 import atexit
 import json
@@ -152,17 +153,140 @@ def values():
                before.value("gpupeak_device_peak_bytes", **device), "the peak of a compressed log")
         # Bounded, and what is left out is said.
         server.end()
+        shutil.copyfile(os.path.join(folder, "r.gplog"), os.path.join(folder, "<b>.gplog"))  # of the newest
         server = Server("--logs", "2", folder)
         late = Program(os.path.join(folder, "late.gplog"), DRIVER)
+        for step in ("50", "free", "40"):
+            late.step(step)
         told = server.ask()
         shown = {labels["log"] for labels in told.labels_of("gpupeak_log_info")}
         expect("late.gplog" in shown and len(shown) == 2, f"shown: {shown}")
-        expect(told.value("gpupeak_logs_left_out") == 4, f"left out: {told.value('gpupeak_logs_left_out')}")
+        expect(told.value("gpupeak_logs_left_out") == 5, f"left out: {told.value('gpupeak_logs_left_out')}")
+        index(server, folder)
         late.end()
         server.end()
         for labels in (dict(labels) for _, labels in told.samples):
-            expect(set(labels) <= {"log", "device", "kind", "state", "reason", "pid", "rank", "program", "host", "name", "version", "quantile"},
-                   f"a label that is not bounded: {labels}")
+            expect(set(labels) <= {"log", "device", "kind", "state", "reason", "pid", "rank", "program", "host", "name", "version", "quantile", "gpu",
+                                   "UUID", "Hostname", "pod_uid", "container_id"}, f"a label that is not bounded: {labels}")
+        card = [labels for labels in told.labels_of("gpupeak_device_info") if labels["log"] == "late.gplog"][0]  # as dcgm-exporter names it
+        expect(re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", card["UUID"]) and card["gpu"] == card["device"] == "0" and
+               card["Hostname"] == socket.gethostname(), f"the card: {card}")
+
+
+UID, ID = "01234567-89ab-cdef-0123-456789abcdef", "0123456789abcdef" * 4
+SLICE = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice"
+# What /proc/PID/cgroup says, by who made the container → the pod's UID, the container's ID.
+CGROUPS = (
+    ("0::/\n", None, None),  # in a cgroup namespace of its own
+    ("0::/user.slice/user-0.slice/session-1.scope\n", None, None),
+    (f"0::{SLICE}/cri-containerd-{ID}.scope\n", UID, ID),
+    (f"0::{SLICE}/crio-{ID}.scope\n", UID, ID),
+    (f"0::{SLICE}/crio-conmon-{ID}.scope\n", UID, None),  # its monitor is outside
+    (f"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{ID}.scope\n", UID, ID),
+    (f"0::/../../kubepods-besteffort-pod{UID.replace('-', '_')}.slice/cri-containerd-{ID}.scope\n", UID, ID),
+    (f"12:memory:/kubepods/burstable/pod{UID}/{ID}\n11:cpu,cpuacct:/kubepods/burstable/pod{UID}/{ID}\n0::/\n", UID, ID),
+    (f"5:devices:/system.slice/containerd.service/kubepods-besteffort-pod{UID.replace('-', '_')}.slice:cri-containerd:{ID}\n", UID, ID),
+    (f"0::/kubepods/pod{'ab' * 16}/{ID}\n", "ab" * 16, ID),  # of a file on the node
+    (f"12:pids:/docker/{ID}\n1:name=systemd:/docker/{ID}\n", None, ID),
+    (f"0::/system.slice/docker-{ID}.scope\n", None, ID),
+    (f"0::/docker/{'f' * 64}/kubelet/kubepods/pod{UID}/{ID}\n", UID, ID),  # a node that is a container itself
+    (f"0::/machine.slice/libpod-{ID}.scope/container\n", None, ID),
+    (f"0::/machine.slice/libpod-{ID}0.scope\n", None, None),  # longer than an ID
+    ("0::/" + "x" * 5000 + f"/{ID}\n", None, None),
+)
+
+
+def made_up_process(folder, pid, real, cgroup, variables="", files=()):
+    """A folder of /proc: of the process `real`, as a machine sees it whose number for it is `pid`."""
+    process = os.path.join(folder, str(pid))
+    shutil.rmtree(process, ignore_errors=True)
+    os.makedirs(os.path.join(process, "ns"))
+    os.makedirs(os.path.join(process, "root/etc/podinfo"))
+    os.symlink(os.readlink(f"/proc/{real}/ns/pid"), os.path.join(process, "ns/pid"))
+    shutil.copyfile(f"/proc/{real}/stat", os.path.join(process, "stat"))
+    for name, text in (("cgroup", cgroup), ("environ", variables), ("status", f"Name:\tpython3\nNSpid:\t{pid}\t{real}\n"),
+                       *((f"root/etc/podinfo/{name}", text) for name, text in files)):
+        with open(os.path.join(process, name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def pods(folder, pid):
+    """Labels of the pod and the container: by the downward API of the program and of the server, and by cgroups."""
+    names = ("namespace", "pod", "container", "node", "pod_uid", "container_id")
+    env = {k: v for k, v in os.environ.items() if k not in ("POD_NAME", "POD_NAMESPACE", "CONTAINER_NAME", "NODE_NAME", "POD_UID")}
+
+    def told(*options, **variables):
+        text = subprocess.run([GPUPEAK, "serve", "--textfile", "-", *options, folder], env={**env, **variables}, stdout=subprocess.PIPE, text=True,
+                              check=True).stdout
+        (who,) = Told(text).labels_of("gpupeak_log_info")
+        return {k: who[k] for k in names if k in who}
+
+    for given, wanted in (({}, {}), ({"CONTAINER_NAME": "box", "NODE_NAME": "n1"}, {}),  # without a pod's name they are somebody else's
+                          ({"POD_NAME": "../x", "POD_NAMESPACE": "team"}, {}),
+                          ({"POD_NAME": "train-0", "POD_NAMESPACE": "team", "CONTAINER_NAME": "box"},
+                           {"pod": "train-0", "namespace": "team", "container": "box"})):
+        found = told(**given)
+        found.pop("container_id", None), found.pop("pod_uid", None)  # of where this test runs
+        expect(found == wanted, f"{given}: {found}")
+    with tempfile.TemporaryDirectory() as proc:
+        for cgroup, uid, container in CGROUPS:
+            made_up_process(proc, 4711, pid, cgroup)
+            found = told("--procfs", proc)
+            expect(found == {k: v for k, v in (("pod_uid", uid), ("container_id", container)) if v}, f"{cgroup}: {found}")
+        cgroup = f"0::{SLICE}/crio-{ID}.scope\n"
+        by_cgroup = {"pod_uid": UID, "container_id": ID}
+        made_up_process(proc, 4711, pid, cgroup, "A=B\0POD_NAME=train-1\0POD_NAMESPACE=team\0CONTAINER_NAME=main\0NODE_NAME=n1\0")
+        whole = {"pod": "train-1", "namespace": "team", "container": "main", "node": "n1", **by_cgroup}
+        expect(told("--procfs", proc) == whole, "the program's variables")
+        made_up_process(proc, 4711, pid, cgroup, "A=B\0", (("name", "train-2\n"), ("namespace", "team\n")))
+        expect(told("--procfs", proc) == {"pod": "train-2", "namespace": "team", **by_cgroup}, "the program's files")
+        # As the kubelet lays them, by links; a link that leads out of the process's root, or no plain file, is not followed.
+        podinfo = os.path.join(proc, "4711/root/etc/podinfo")
+        os.mkdir(os.path.join(podinfo, "..data"))
+        os.rename(os.path.join(podinfo, "name"), os.path.join(podinfo, "..data/name"))
+        os.symlink("..data/name", os.path.join(podinfo, "name"))
+        expect(told("--procfs", proc)["pod"] == "train-2", "a link within the folder")
+        with open(os.path.join(proc, "outside"), "w", encoding="ascii") as file:
+            file.write("outside\n")
+        for out in (os.path.join(proc, "outside"), "../../../../outside"):
+            os.remove(os.path.join(podinfo, "name"))
+            os.symlink(out, os.path.join(podinfo, "name"))
+            expect(told("--procfs", proc) == by_cgroup, f"a file outside of the process's root: {out}")
+        os.remove(os.path.join(podinfo, "name"))
+        os.mkfifo(os.path.join(podinfo, "name"))
+        expect(told("--procfs", proc) == by_cgroup, "a pipe")
+        # The server's own: of programs beside it in its pod, not of those in another.
+        made_up_process(proc, 4711, pid, "0::/../crio-" + ID + ".scope\n")
+        made_up_process(proc, "self", "self", "0::/\n", "POD_NAME=serve\0POD_NAMESPACE=team\0")
+        expect(told("--procfs", proc) == {"pod": "serve", "namespace": "team", "container_id": ID}, "beside the server")
+        made_up_process(proc, 4711, pid, cgroup)
+        expect(told("--procfs", proc) == by_cgroup, "a program of another pod has the server's name")
+        # Another process of that number, or one that began at another time, is not the program.
+        os.remove(os.path.join(proc, "self/environ"))
+        with open(os.path.join(proc, "4711/stat"), encoding="ascii") as file:
+            words = file.read().rsplit(")", 1)
+        fields = words[1].split()
+        fields[19] = str(int(fields[19]) + 1)
+        with open(os.path.join(proc, "4711/stat"), "w", encoding="ascii") as file:
+            file.write(words[0] + ") " + " ".join(fields))
+        expect(told("--procfs", proc) == {}, "a process that began at another time")
+        made_up_process(proc, 4711, os.getpid(), cgroup)
+        expect(told("--procfs", proc) == {}, "another process")
+
+
+def index(server, folder):
+    """What a person sees at /."""
+    page = get(server.url.removesuffix("metrics"))
+    for text in ("<a href=\"/metrics\">", "gpupeak serve 0.", folder, "late.gplog<td>running<td>python", "GPU 0: 40.0 MiB", "GPU 0: 50.0 MiB",
+                 "cannot be read: 1.", "&lt;b&gt;.gplog", "left out (<code>--logs</code>): 5."):
+        expect(text in page, f"no {text!r} in {page}")
+    expect("<b>" not in page and "late.gplog" not in re.sub(r"<td>late.gplog.*|<tr>", "", page), page)
+    for path, code in (("none", 404), ("..%2f..%2fetc/passwd", 404)):
+        try:
+            get(server.url.removesuffix("metrics") + path)
+            raise AssertionError(f"{path} is answered")
+        except urllib.error.HTTPError as error:
+            expect(error.code == code, f"{path}: {error.code}")
 
 
 def textfile():
@@ -173,6 +297,7 @@ def textfile():
         if "not in this build" in done.stderr:
             raise Skipped("built without prometheus-cpp")
         expect(Told(done.stdout).value("gpupeak_device_live_bytes", log="a.gplog", device="0") == 20 * MIB, done.stdout + done.stderr)
+        pods(folder, program.process.pid)
         place = os.path.join(folder, "gpupeak.prom")
         server = subprocess.Popen([GPUPEAK, "serve", "--textfile", place, "--every", "1", folder])
         deadline, seen = time.monotonic() + 60, set()
@@ -218,11 +343,14 @@ def files():
     """The rules are what promtool takes, fire when they should, and ask for metrics that there are; likewise the dashboard."""
     if not shutil.which("promtool"):
         raise Skipped("no promtool")
-    for command in (["check", "rules", "gpupeak.rules.yml"], ["test", "rules", "gpupeak.rules.test.yml"], ["check", "config", "prometheus.yml"]):
+    for command in (["check", "rules", "gpupeak.rules.yml"], ["test", "rules", "gpupeak.rules.test.yml"], ["check", "rules", "gpupeak.recording.yml"],
+                    ["test", "rules", "gpupeak.recording.test.yml"], ["check", "config", "prometheus.yml"]):
         done = subprocess.run(["promtool", *command], cwd=EXAMPLES, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         expect(done.returncode == 0, f"promtool {command}: {done.stdout}")
-    with open(os.path.join(EXAMPLES, "gpupeak.rules.yml"), encoding="utf-8") as file:
-        wanted = set(re.findall(r"\bgpupeak_\w+", file.read()))
+    wanted = set()
+    for name in ("gpupeak.rules.yml", "gpupeak.recording.yml"):
+        with open(os.path.join(EXAMPLES, name), encoding="utf-8") as file:
+            wanted |= set(re.findall(r"(?<!:)\bgpupeak_\w+", file.read()))
     wanted |= {name for text in expressions() for name in re.findall(r"\bgpupeak_\w+", text)}
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/serve_families.cc")
     with open(source, encoding="utf-8") as file:
@@ -241,12 +369,12 @@ def free_port():
 
 class Prometheus:
     def __init__(self, folder, target):
-        port = free_port()
+        port = self.port = free_port()
         config = os.path.join(folder, "prometheus.yml")
         with open(os.path.join(EXAMPLES, "prometheus.yml"), encoding="utf-8") as file:
             text = file.read().replace("127.0.0.1:9464", target).replace("15s", "1s")
         with open(config, "w", encoding="utf-8") as file:
-            file.write(text.replace("gpupeak.rules.yml", os.path.join(EXAMPLES, "gpupeak.rules.yml")).replace("global:", "global:\n  evaluation_interval: 1s"))
+            file.write(re.sub(r"gpupeak\.\w+\.yml", lambda found: os.path.join(EXAMPLES, found[0]), text).replace("global:", "global:\n  evaluation_interval: 1s"))
         self.log = open(os.path.join(folder, "prometheus.log"), "w+", encoding="utf-8")
         self.process = subprocess.Popen(["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/data",
                                          f"--web.listen-address=127.0.0.1:{port}"], stdout=self.log, stderr=self.log)
@@ -316,4 +444,64 @@ def real_prometheus():
             expect(not ours, f"promtool: {ours}")
 
 
-run_checks({"values": values, "textfile": textfile, "absent": absent, "files": files, "prometheus": real_prometheus}[CASE])
+def processor_s(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def mib(pid):
+    """Of its own: the libraries' pages are shared by all servers."""
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+        return sum(int(line.split()[1]) for line in file if line.startswith("Private_")) / 1024
+
+
+def many():
+    """A server beside each of many nodes' programs, and one Prometheus: what a program costs it is bounded, and its sums are right."""
+    if not shutil.which("prometheus"):
+        raise Skipped("no prometheus")
+    count, logs, scrapes = int(os.environ.get("GPUPEAK_TEST_SERVES", "12")), 8, 3
+    with tempfile.TemporaryDirectory() as place:
+        # Eight programs that run; each node has their logs, since a log may have several names.
+        own = os.path.join(place, "own")
+        os.mkdir(own)
+        programs = [Program(os.path.join(own, f"{number}.gplog"), DRIVER) for number in range(logs)]
+        for program in programs:
+            program.step("100")
+        servers = []
+        for node in range(count):
+            folder = os.path.join(place, f"node{node}")
+            os.mkdir(folder)
+            for number in range(logs):
+                os.link(os.path.join(own, f"{number}.gplog"), os.path.join(folder, f"{number}.gplog"))
+            servers.append(Server(folder))
+        samples_of_log = (len(servers[0].ask().samples) - len([name for name, labels in servers[0].ask().samples if "log" not in dict(labels)])) / logs
+        prometheus = Prometheus(own, '", "'.join(server.url.split("/")[2] for server in servers))
+        try:
+            prometheus.wait_for(f"count(up == 1) and count(gpupeak_logs{{state='running'}}) == {count}", count)
+            began, before = time.monotonic(), sum(processor_s(server.process.pid) for server in servers)
+            prometheus.wait_for('sum(card:gpupeak_device_live_bytes:sum)', count * logs * 100 * MIB)
+            prometheus.wait_for("min(count_over_time(up[5m]) >= bool %d)" % scrapes, 1)
+            (_, series), = prometheus.query("sum(scrape_samples_scraped)")
+            (_, most), = prometheus.query("max(scrape_duration_seconds)")
+            (_, usual), = prometheus.query("quantile(0.5, scrape_duration_seconds)")
+            (_, sums), = prometheus.query('count({__name__=~"[a-z]+:gpupeak.+"})')
+            expect(series <= count * (logs * 45 + 10), f"{series} series of {count * logs} logs")
+            expect(sums <= 10, f"{sums} series of sums, however many programs there are")
+            passed = time.monotonic() - began
+            busy = sum(processor_s(server.process.pid) for server in servers) - before
+            head = re.search(r"^prometheus_tsdb_head_series (\S+)", get(f"http://127.0.0.1:{prometheus.port}/metrics"), re.M)[1]
+            print(f"{count} servers with {logs} logs each, {samples_of_log:.0f} series a log, {series:.0f} in all (Prometheus' head: {head}): "
+                  f"a scrape takes {usual:.3f} s, at most {most:.3f} s; Prometheus has {mib(prometheus.process.pid):.0f} MiB and took "
+                  f"{processor_s(prometheus.process.pid):.1f} s of a processor, a server {sum(mib(s.process.pid) for s in servers) / count:.1f} MiB of its own "
+                  f"and {busy / passed / count:.4f} of a processor at a scrape a second")
+        finally:
+            prometheus.end()
+            for server in servers:
+                server.process.send_signal(signal.SIGTERM)  # each takes a second
+            for server in servers:
+                server.end()
+            for program in programs:
+                program.end()
+
+
+run_checks({"values": values, "textfile": textfile, "absent": absent, "files": files, "prometheus": real_prometheus, "many": many}[CASE])

@@ -44,14 +44,14 @@ def free_ports(count):
 
 
 class Slurm:
-    """As a context: srun works with `environment` then. Everything that it started has ended after it."""
+    """As a context: srun works with `environment` then. `more`: of its configuration. Everything that it started has ended after it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, more=""):
         os.environ["PATH"] += ":/usr/sbin:/sbin"
         missing = [program for program in ("munged", "slurmctld", "slurmd", "srun", "sinfo") if not shutil.which(program)]
         if missing:
             raise Skipped(f"no {', '.join(missing)} (Debian: slurm-wlm, munge)")
-        self.folder = folder
+        self.folder, self.more = folder, more
         self.environment = dict(os.environ, SLURM_CONF=os.path.join(folder, "slurm.conf"))
         self.daemons = []
 
@@ -70,7 +70,7 @@ class Slurm:
                 file.write(os.urandom(1024))
             with open(self.environment["SLURM_CONF"], "w", encoding="ascii") as file:
                 file.write(CONFIGURATION.format(host=socket.gethostname().split(".")[0], ports=free_ports(2), user=getpass.getuser(),
-                                                folder=self.folder, cpus=os.cpu_count()))
+                                                folder=self.folder, cpus=os.cpu_count()) + self.more)
             of = {name: os.path.join(self.folder, f"munge.{name}") for name in ("socket", "pid", "log", "seed")}
             self.start("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={of['socket']}", f"--pid-file={of['pid']}",
                        f"--log-file={of['log']}", f"--seed-file={of['seed']}")

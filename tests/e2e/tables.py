@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""`gpupeak tables`: its figures are the report's, in Parquet and in newline JSON; the questions of docs/fleet.md are answered
+"""`gpupeak tables`: its figures are the report's, in Parquet and in newline JSON; the questions of docs/sql.md are answered
 over 100,000 runs.
 
-usage: tables.py LIBGPUPEAK GPUPEAK CUDA_BENCHMARK DRIVER_FOLDER FOLDER_FOR_DUCKDB written|absent|questions
+usage: tables.py LIBGPUPEAK GPUPEAK CUDA_BENCHMARK DRIVER_FOLDER FOLDER_FOR_DUCKDB written|absent|questions|clickhouse|server
+Of `server`, GPUPEAK_TEST_RUNS is how many runs there are; 100000 are those of docs/sql.md.
 """
 import json
 import os
@@ -12,13 +13,18 @@ import sys
 import tempfile
 import time
 
+import chdb
 import duckdb
+from clickhouse_server import ClickHouseServer, find_programs
 from common import GPUPEAK, Skipped, expect, run_checks
+from hosts import Hosts
 
 BENCHMARK, DRIVER, WORK, CASE = sys.argv[3:7]
 TABLES = ("runs", "ranks", "peaks", "holders", "phases", "pools", "failures")
 RUNS = 100_000
-DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/fleet.md")
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/clickhouse")
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/sql.md")
+SCHEMA = os.path.join(EXAMPLES, "schema.sql")
 
 
 def library():
@@ -121,25 +127,25 @@ def absent():
         os.chmod(tables, 0o700)
 
 
-def generate(engine, real, folder):
+def generate(engine, real, folder, runs):
     """Runs of many programs, commits and days in columns that are those of a real run's: as they are put together, a file a day."""
-    numbers = f"range({RUNS}) AS numbers(i)"
+    numbers = f"range({runs}) AS numbers(i)"
     started = "TIMESTAMP '2026-08-15' + INTERVAL (i * 86) SECOND"  # a hundred days
     run = "CASE WHEN i % 1000 = 0 THEN printf('job%d', 4711 + i // 1000) ELSE printf('%016x', i) END"
     peak = "(20000000000 + (hash(i) % 1000) * 10000000 + i * 10000)::UBIGINT"
     columns = {
-        "runs": f"program: ['train', 'serve', 'bench'][1 + i % 3], started: {started}, labels: MAP {{'commit': printf('%07x', i // 500)}}, "
+        "runs": f"part: '', program: ['train', 'serve', 'bench'][1 + i % 3], started: {started}, labels: MAP {{'commit': printf('%07x', i // 500)}}, "
                 f"device_peak_bytes: {peak}",
-        "ranks": f"log: printf('r%d.gplog', i), rank: rank, host: printf('node%d', hash(i) % 200), started: {started}, "
+        "ranks": f"log: printf('r%d.%d.gplog', i, rank), rank: rank, host: printf('node%d', hash(i) % 200), started: {started}, "
                  f"device_peak_bytes: {peak}, card_overhead_bytes: 700000000, exit_kind: CASE WHEN hash(i) % 50 = 0 THEN 'signal' ELSE 'exit' END, "
                  f"lost_events: CASE WHEN hash(i) % 5000 = 0 THEN 7 ELSE 0 END, complete: hash(i) % 50 <> 0",
-        "peaks": f"log: printf('r%d.gplog', i), rank: rank, scope: 'device:0', bytes: {peak}",
-        "holders": "log: printf('r%d.gplog', i), rank: rank, scope: 'device:0', name: printf('function%d ← caller%d', hash(i * 31 + k) % 500, k), "
+        "peaks": f"log: printf('r%d.%d.gplog', i, rank), rank: rank, scope: 'device:0', bytes: {peak}",
+        "holders": "log: printf('r%d.%d.gplog', i, rank), rank: rank, number: rank * 100 + k, scope: 'device:0', name: printf('function%d ← caller%d', hash(i * 31 + k) % 500, k), "
                    "bytes: (1000000000 + (hash(i + k) % 100) * 10000000 + CASE WHEN rank = 3 AND k = 0 THEN 900000000 ELSE 0 END)::UBIGINT, blocks: k + 1",
-        "phases": f"log: printf('r%d.gplog', i), rank: rank, phase: ['start', 'load', 'train', 'exit'][1 + k], depth: 0, device_peak_bytes: {peak}",
-        "pools": "log: printf('r%d.gplog', i), rank: rank, pool: 'PyTorch', device: 0, idle_then_bytes: hash(i) % 2000000000, "
+        "phases": f"log: printf('r%d.%d.gplog', i, rank), rank: rank, number: rank * 100 + k, phase: ['start', 'load', 'train', 'exit'][1 + k], depth: 0, device_peak_bytes: {peak}",
+        "pools": "log: printf('r%d.%d.gplog', i, rank), rank: rank, number: rank * 100 + k, pool: 'PyTorch', device: 0, idle_then_bytes: hash(i) % 2000000000, "
                  "reserved_peak_bytes: 20000000000 + hash(i) % 2000000000",
-        "failures": "log: printf('r%d.gplog', i), rank: rank, cause: ['full', 'fragmented', 'growth'][1 + i % 7 % 3], "
+        "failures": "log: printf('r%d.%d.gplog', i, rank), rank: rank, number: rank * 100 + k, cause: ['full', 'fragmented', 'growth'][1 + i % 7 % 3], "
                     "requested_bytes: hash(i) % 4000000000, name: printf('function%d', hash(i) % 500)",
     }
     more = {"holders": 10, "phases": 4}
@@ -157,38 +163,161 @@ def generate(engine, real, folder):
                    f"TO '{folder}/{table}' (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (day))")
 
 
-def questions():
-    engine = duckdb.DuckDb(library())
+def page():
+    """The questions of the page, and the view that it makes of each table."""
     with open(DOCS, encoding="utf-8") as file:
-        text = file.read().split("### Ten questions")[1]
+        text = file.read()
     asked = re.findall(r"^\*\*(.+?)\*\*[^\n]*\n```sql\n(.*?)^```", text, re.S | re.M)
     expect(len(asked) == 10, f"{len(asked)} questions")
-    view = re.search(r"^```sql\n(CREATE VIEW.*?)^```", text, re.S | re.M)[1]
-    with tempfile.TemporaryDirectory() as folder:
-        log, real, many = (os.path.join(folder, name) for name in ("a.gplog", "real", "many"))
-        record(log)
-        gpupeak("tables", "-q", "--duckdb", library(), real, log)
-        os.mkdir(many)
+    return text, asked
+
+
+def many_runs(engine, folder, runs=RUNS):
+    """The generated history; views of it in `engine`."""
+    log, real, many = (os.path.join(folder, name) for name in ("a.gplog", "real", "many"))
+    record(log)
+    gpupeak("tables", "-q", "--duckdb", library(), real, log)
+    os.mkdir(many)
+    began = time.monotonic()
+    generate(engine, real, many, runs)
+    print(f"{runs} runs generated in {time.monotonic() - began:.1f} s")
+    make_views(engine, r"CREATE VIEW ranks AS FROM.*?", many)
+    return real, many
+
+
+def make_views(engine, of, folder):
+    """As the page makes them: of `ranks`, which stands for all tables without a view of their own there, and of `runs`."""
+    views = re.search(rf"^```sql\n({of})^```", page()[0], re.S | re.M)[1].split(";")
+    for table in TABLES[1:]:
+        engine.run(views[0].replace("history/ranks", f"{folder}/{table}").replace("VIEW ranks", f"VIEW {table}"))
+    for view in filter(str.strip, views[1:]):
+        engine.run(view.replace("history/", f"{folder}/"))
+
+
+def ask(engine, asked, spelt=lambda sql: sql):
+    answers, took = {}, {}
+    for question, sql in asked:
         began = time.monotonic()
-        generate(engine, real, many)
-        print(f"{RUNS} runs generated in {time.monotonic() - began:.1f} s")
+        answers[question] = engine.rows(spelt(sql))
+        took[question] = time.monotonic() - began
+    return answers, took
+
+
+def clickhouse():
+    """The same words to ClickHouse's engine: over the Parquet files, and over tables that they were loaded into, twice."""
+    found = chdb.library(WORK)
+    if found is None:
+        raise Skipped("no chdb (ClickHouse as a library): npm cannot bring it")
+    text, asked = page()
+    with tempfile.TemporaryDirectory() as folder:
+        duck, house = duckdb.DuckDb(library()), chdb.ClickHouse(found, os.path.join(folder, "house"))
+        _, many = many_runs(duck, folder)
+        wanted, duck_took = ask(duck, asked)
+        make_views(house, r"CREATE VIEW ranks AS SELECT.*?", many)
+        said, exact = re.search(r"`(median\()x\)` .*?`(quantileExactInclusive\(0.5\)\()x\)`", text).groups()
+        expect_same(wanted, *ask(house, asked, lambda sql: sql.replace(said, exact)), duck_took, "Parquet")
+        with open(SCHEMA, encoding="utf-8") as file:
+            schema = re.sub(r"^--.*\n", "", file.read(), flags=re.M)
+        for statement in filter(str.strip, schema.split(";")):
+            house.run(statement)
+        load = re.search(r"clickhouse local -q \"(SELECT .*?) FORMAT Native\"", text)[1]
+        for table in TABLES * 2:  # delivered twice
+            house.run(f"INSERT INTO gpupeak.{table}_rows " + load.replace("history/$table", f"{many}/{table}"))
+        house.run("USE gpupeak")
+        expect_same(wanted, *ask(house, asked, lambda sql: sql.replace(said, exact)), duck_took, "MergeTree")
         for table in TABLES:
-            engine.run(view.replace("history/runs", f"{many}/{table}").replace("VIEW runs", f"VIEW {table}"))
-        expect(engine.rows("SELECT count(*) AS n FROM runs")[0]["n"] == RUNS, "runs")
-        answers = {}
-        for question, sql in asked:
+            counts = [engine.rows(f"SELECT count(*)::BIGINT AS n FROM {table}")[0]["n"] for engine in (duck, house)]
+            expect(int(counts[0]) == int(counts[1]) > 0, f"{table}: {counts}")
+        # A run that is written again says another thing: the new row counts alone.
+        house.run("INSERT INTO gpupeak.runs_rows SELECT * REPLACE ('again' AS program) FROM gpupeak.runs_rows FINAL WHERE run = 'job4711'")
+        expect(house.rows("SELECT program FROM runs WHERE run = 'job4711'") == [{"program": "again"}], "a run that is written again")
+        house.close()
+    sys.stdout.flush()
+    os._exit(0)  # its own end sometimes waits for ever
+
+
+def server():
+    """Debian's servers, two of them, each on a machine of its own: each alone, and both as one database."""
+    find_programs()
+    duck = duckdb.DuckDb(library())
+    _, asked = page()
+    folder_18 = os.path.join(EXAMPLES, "18.16")
+    with open(os.path.join(folder_18, "questions.sql"), encoding="utf-8") as file:
+        own = re.findall(r"^-- ([^\n]+)\n(SELECT.*?);$", file.read(), re.S | re.M)
+    expect([title.split(":")[0] for title, _ in asked] == [title for title, _ in own], f"its questions: {[title for title, _ in own]}")
+    own = list(zip((title for title, _ in asked), (sql for _, sql in own)))
+    with tempfile.TemporaryDirectory() as folder, Hosts(["one", "two"]) as hosts:
+        _, many = many_runs(duck, folder, int(os.environ.get("GPUPEAK_TEST_RUNS", "2000")))
+        wanted, duck_took = ask(duck, asked)
+        addresses = list(hosts.address.values())
+        first, second = (ClickHouseServer(os.path.join(folder, name), hosts.address[name], addresses, hosts.within(name)) for name in hosts.address)
+        with first, second:
+            for house in (first, second):
+                house.run_file(os.path.join(folder_18, "tables.sql"))
+                house.run_file(os.path.join(folder_18, "views.sql"), "-d", "gpupeak")
+                house.run_file(os.path.join(folder_18, "cluster.sql"))
+                house.run_file(os.path.join(folder_18, "views.sql"), "-d", "gpupeak_all")
+            # The loader reads newline JSON.
+            lines = os.path.join(folder, "lines")
+            for table in TABLES:
+                os.makedirs(f"{lines}/{table}/all")
+                duck.run(f"COPY (FROM read_parquet('{many}/{table}/*/*.parquet', hive_partitioning = true)) "
+                         f"TO '{lines}/{table}/all/all.ndjson.zst' (FORMAT json, COMPRESSION zstd)")
             began = time.monotonic()
-            answers[question] = engine.rows(sql)
-            print(f"{time.monotonic() - began:6.2f} s  {question}")
-            expect(answers[question], f"no answer to: {question}")
+            for _ in range(2):  # delivered twice
+                subprocess.run([*hosts.within("two"), os.path.join(EXAMPLES, "load.sh"), second.url, lines, "gpupeak_all"], check=True)
+            print(f"loaded twice in {time.monotonic() - began:.1f} s")
+            counts = [int(house.rows("SELECT count(*) AS n FROM ranks")[0]["n"]) for house in (first, second)]
+            expect(min(counts) > sum(counts) / 3 and sum(counts) == duck.rows("SELECT count(*) AS n FROM ranks")[0]["n"], f"on each: {counts}")
+            expect_same(wanted, *ask_server(first, own, "gpupeak_all"), duck_took, "two servers' tables")
+            # All of it on one.
+            for table in TABLES:
+                first.client("-q", f"TRUNCATE TABLE gpupeak.{table}_rows")
+            subprocess.run([*hosts.within("two"), os.path.join(EXAMPLES, "load.sh"), first.url, lines], check=True)
+            expect_same(wanted, *ask_server(first, own, "gpupeak"), duck_took, "a server's tables")
+            # What is old goes.
+            day = first.rows("SELECT min(day) AS day FROM runs")[0]["day"]
+            age = first.rows(f"SELECT today() - toDate('{day}') AS n")[0]["n"]
+            before = first.rows("SELECT uniqExact(day) AS n FROM holders")[0]["n"]
+            subprocess.run([*hosts.within("one"), os.path.join(folder_18, "retention.sh"), str(age - 1), f"--host={first.address}"], check=True)
+            for table in TABLES[:4]:
+                left = first.rows(f"SELECT uniqExact(day) AS n, min(day) AS first FROM {table}")[0]
+                expect(int(left["n"]) == int(before) - 1 and left["first"] > day, f"retention, {table}: {left}, {before}")
+
+
+def ask_server(house, asked, database):
+    class Of:
+        @staticmethod
+        def rows(sql):
+            return house.rows(sql, database)
+    return ask(Of, asked)
+
+
+def expect_same(wanted, answers, took, duck_took, of):
+    for question, rows in wanted.items():
+        print(f"{duck_took[question]:6.2f} s DuckDB, {took[question]:6.2f} s ClickHouse over {of}: {question}")
+        expect(rows and rows == answers[question], f"{question}: DuckDB {rows[:3]}, ClickHouse {answers[question][:3]}")
+
+
+def questions():
+    engine = duckdb.DuckDb(library())
+    text, asked = page()
+    with tempfile.TemporaryDirectory() as folder:
+        runs = RUNS // 10  # all of them are `clickhouse`'s, which asks DuckDB, too
+        real, _ = many_runs(engine, folder, runs)
+        expect(engine.rows("SELECT count(*) AS n FROM runs")[0]["n"] == runs, "runs")
+        answers, took = ask(engine, asked)
+        for question, rows in answers.items():
+            print(f"{took[question]:6.2f} s  {question}")
+            expect(rows, f"no answer to: {question}")
         outlier = answers[next(q for q in answers if q.startswith("Outliers"))][0]
         expect(outlier["rank"] == 3 and outlier["bytes"] > 1.5e9, f"the outlier: {outlier}")
         # The same over the files as they are written, a real run's, put together as the page says.
-        compact = re.search(r'duckdb -c "(COPY.*?)"\n', open(DOCS, encoding="utf-8").read())[1]
+        compact = re.search(r'duckdb -c "(COPY.*?)"\n', text)[1]
         os.makedirs(folder + "/compact/holders")
         engine.run(compact.replace("history/", real + "/").replace("'compact/", f"'{folder}/compact/"))
         count = "SELECT count(*) AS n, sum(bytes) AS bytes FROM read_parquet('{}/holders/*/*.parquet', hive_partitioning = true)"
         expect(engine.rows(count.format(real)) == engine.rows(count.format(folder + "/compact")), "put together")
 
 
-run_checks({"written": written, "absent": absent, "questions": questions}[CASE])
+run_checks({"written": written, "absent": absent, "questions": questions, "clickhouse": clickhouse, "server": server}[CASE])

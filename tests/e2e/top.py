@@ -140,8 +140,9 @@ def once():
         off = os.path.join(folder, "off.gplog")
         program = Program(off, DRIVER, GPUPEAK_HOST="off")
         text = frame(off)
-        expect("not measured" in line_of(text, "host"), text)
+        expect("not measured" in line_of(text, "host") and "gpupeak view" not in text, text)
         program.end()
+        expect(frame(off).endswith(f"\n  to walk in it: gpupeak view {off}\n"), "where a finished log can be walked in is not said")
         for target, code in (("/none.gplog", 3), ("999999999", 2)):
             done = subprocess.run([GPUPEAK, "top", "--once", target], stderr=subprocess.PIPE, stdout=subprocess.PIPE, check=False)
             expect(done.returncode == code, f"{target}: {done.returncode}: {done.stderr}")

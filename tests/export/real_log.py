@@ -37,7 +37,7 @@ def record(folder):
     if subprocess.run([get, place], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode != 0:
         raise Skipped("the ONNX Runtime client could not be fetched")
     log = os.path.join(folder, "resnet50.gplog")
-    subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", os.path.join(place, "onnxruntime_perf_test"), "-e", "cpu", "-r", "3", "-I",
+    subprocess.run([GPUPEAK, "run", "-q", "--host", "full", "-o", log, "--", os.path.join(place, "onnxruntime_perf_test"), "-e", "cpu", "-r", "3", "-I",
                     os.path.join(place, "models/light_resnet50.onnx")], env=environment(folder, False), stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL, check=True)
     return Log(log)

@@ -26,7 +26,7 @@ def record(folder):
         log = os.path.join(folder, f"{i}.gplog")
         env = environment(folder, False)
         env.update(LD_LIBRARY_PATH=DRIVER, FAKE_CUDA_DEVICES="2", PYTHONMALLOC="malloc")
-        subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", *command], env=env, stdout=subprocess.DEVNULL,
+        subprocess.run([GPUPEAK, "run", "-q", "--host", "full", "-o", log, "--", *command], env=env, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL, check=True)
         yield Log(log)
 

@@ -310,20 +310,28 @@ class Totals {
     expect("mxnet-csv's sum", sum, peak_);
   }
 
-  /// Site and module may have commas in them: what is added up are the last seven fields.
+  /// Texts stand in quotes where they have a comma.
+  static std::vector<std::string> csv_fields(const std::string& line) {
+    std::vector<std::string> fields(1);
+    bool quoted = false;
+    for (const char c : line) {
+      if (c == '"') quoted = !quoted;
+      if (c == ',' && !quoted)
+        fields.emplace_back();
+      else
+        fields.back() += c;
+    }
+    return fields;
+  }
+
   void csv() {
     int64_t peak = 0, now = 0, allocated = 0;
     const std::vector<std::string> lines = lines_of(text("csv"));
     for (size_t i = 1; i < lines.size(); ++i) {
-      std::string line = lines[i];
-      std::vector<int64_t> last;
-      for (int field = 0; field < 7; ++field) {
-        last.push_back(std::stoll(line.substr(line.rfind(',') + 1)));
-        line.resize(line.rfind(','));
-      }
-      peak += last[6];
-      now += last[4];
-      allocated += last[2];
+      const std::vector<std::string> fields = csv_fields(lines[i]);
+      peak += std::stoll(fields.at(3));
+      now += std::stoll(fields.at(5));
+      allocated += std::stoll(fields.at(7));
     }
     expect("csv's peak", peak, peak_);
     expect("csv's leaked bytes", now, now_);

@@ -77,9 +77,10 @@ def command(log, work):
     with open(log.path, "rb") as file:
         data = file.read()
     cut = log.path + ".cut"
-    for part in (0.3, 0.6, 0.9):
+    head = 3 * 4096
+    for part in (0.1, 0.5, 0.9):
         with open(cut, "wb") as file:
-            file.write(data[:int(len(data) * part)])
+            file.write(data[:head + int((len(data) - head) * part)])
         for form in ("massif", "heaptrack", "pprof", "chrome", "speedscope", "folded", "sqlite", "torch-snapshot",
                      "mxnet-csv", "csv"):
             done = run("export", form, cut, "-o", out, "--strict")

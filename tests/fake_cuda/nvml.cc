@@ -1,5 +1,7 @@
 // The part of NVML that tells of memory, over the simulated driver: libnvidia-ml.so.1 in this
-// folder of the build. FAKE_NVML=off: it is there and does not work.
+// folder of the build. FAKE_NVML=off: it is there and does not work. FAKE_NVML_PROCESSES names a file
+// with a line "DEVICE PID BYTES" for each process that uses a device: a simulated driver knows its own
+// process alone.
 #include <unistd.h>
 
 #include <cstdint>
@@ -21,6 +23,9 @@ constexpr int kInvalidArgument = 2, kNotSupported = 3, kNotFound = 6, kInsuffici
               kUninitialized = 1;
 constexpr uint64_t kReserve = 600ull << 20;
 
+struct Memory {
+  uint64_t total, free, used;
+};
 struct MemoryV2 {
   unsigned version;
   uint64_t total, reserved, free, used;
@@ -49,18 +54,59 @@ int ordinal_of(void* device) {
   return static_cast<int>(reinterpret_cast<intptr_t>(device)) - 1;
 }
 
+int processes_in(const char* file, int ordinal, unsigned* count, ProcessInfo* out) {
+  FILE* lines = fopen(file, "r");
+  unsigned found = 0;
+  int device = 0;
+  unsigned pid = 0;
+  unsigned long long bytes = 0;
+  while (lines != nullptr && fscanf(lines, "%d %u %llu", &device, &pid, &bytes) == 3) {
+    if (device != ordinal || found == *count) continue;
+    out[found++] = {pid, bytes, 0, 0};
+  }
+  if (lines != nullptr) fclose(lines);
+  *count = found;
+  return 0;
+}
+
 }  // namespace
 
 #define NVML_EXPORT extern "C" __attribute__((visibility("default")))
 
 NVML_EXPORT int nvmlInit_v2();
+NVML_EXPORT int nvmlDeviceGetCount_v2(unsigned* count);
+NVML_EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** out);
+NVML_EXPORT int nvmlDeviceGetUUID(void* device, char* out, unsigned bytes);
+NVML_EXPORT int nvmlDeviceGetName(void* device, char* out, unsigned bytes);
 NVML_EXPORT int nvmlDeviceGetHandleByUUID(const char* uuid, void** out);
+NVML_EXPORT int nvmlDeviceGetMemoryInfo(void* device, Memory* out);
 NVML_EXPORT int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* out);
 NVML_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count,
                                                         ProcessInfo* out);
 
 int nvmlInit_v2() {
   return is_off() ? kUninitialized : 0;
+}
+
+int nvmlDeviceGetCount_v2(unsigned* count) {
+  *count = static_cast<unsigned>(fake_cuda_device_count());
+  return 0;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** out) {
+  if (static_cast<int>(index) >= fake_cuda_device_count()) return kNotFound;
+  *out = reinterpret_cast<void*>(static_cast<intptr_t>(index) + 1);
+  return 0;
+}
+
+int nvmlDeviceGetUUID(void* device, char* out, unsigned bytes) {
+  snprintf(out, bytes, "GPU-10111213-1415-1617-1819-1a1b1c1d1e%02x", ordinal_of(device));
+  return 0;
+}
+
+int nvmlDeviceGetName(void* device, char* out, unsigned bytes) {
+  snprintf(out, bytes, "Simulated GPU, number %d", ordinal_of(device));
+  return 0;
 }
 
 /// Of the simulated devices only the last byte differs.
@@ -71,6 +117,14 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, void** out) {
   if (ordinal >= fake_cuda_device_count()) return kNotFound;
   *out = reinterpret_cast<void*>(static_cast<intptr_t>(ordinal + 1));
   return 0;
+}
+
+/// The first form counts the reserve as used.
+int nvmlDeviceGetMemoryInfo(void* device, Memory* out) {
+  MemoryV2 info{.version = sizeof(MemoryV2) | (2u << 24), .total = 0, .reserved = 0, .free = 0, .used = 0};
+  const int result = nvmlDeviceGetMemoryInfo_v2(device, &info);
+  if (result == 0) *out = {info.total, info.free, info.used + info.reserved};
+  return result;
 }
 
 int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* out) {
@@ -87,6 +141,8 @@ int nvmlDeviceGetMemoryInfo_v2(void* device, MemoryV2* out) {
 
 int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, ProcessInfo* out) {
   const int ordinal = ordinal_of(device);
+  if (const char* told = getenv("FAKE_NVML_PROCESSES"); told != nullptr)
+    return processes_in(told, ordinal, count, out);
   const uint64_t others = fake_cuda_used_by_others(ordinal);
   if (*count < 2) return kInsufficientSize;
   out[0] = {static_cast<unsigned>(getpid()), fake_cuda_used(ordinal) - others, 0, 0};

@@ -96,7 +96,7 @@ with tempfile.TemporaryDirectory() as folder:
         return answer["devices"][0]
 
     assert record(log, "killed", 10) == 128 + 9
-    refused("signal 9", "may_fit")
+    refused("SIGKILL", "may_fit")
     assert record(log, "fails", 10) == 7
     refused("exit code 7", "may_fit")
     assert record(log, "line", 20, memory=900 * MIB) == 3
@@ -130,14 +130,17 @@ with tempfile.TemporaryDirectory() as folder:
     answer = fit(log, "--capacity", "70GiB")
     assert answer["verdict"] == "unknown" and answer["devices"] == [], answer
 
-    # What a child needs is in a log of its own, which may be forgotten.
+    # What a child needs is in a log of its own, and a part of the run's need, whether it is given as well or not.
     both = os.path.join(folder, "both.gplog")
     subprocess.run([gpupeak, "run", "-q", "--host", "off", "-o", both, "--", "sh", "-c", f"{client} line 100; exec {client} line 4"],
                    env=environment(BIG), check=True, capture_output=True)
     of_child = [os.path.join(folder, "both.children", name) for name in os.listdir(os.path.join(folder, "both.children"))]
-    assert len(of_child) == 1 and any("processes that it started" in note for note in fit(both)["devices"][0]["notes"])
-    alone, together = fit(both)["devices"][0], fit([both, *of_child])["devices"][0]
-    assert together["least_bytes"] > 3 * alone["least_bytes"] and not any("started" in note for note in together["notes"]), together
+    started = json.loads(subprocess.run([gpupeak, "report", "--json", both], capture_output=True, check=True).stdout)["whole_run"]["processes"][-1]
+    assert len(of_child) == 1 and started["started"], (of_child, started)
+    alone, together = fit(started["log"])["devices"][0], fit(both)["devices"][0]
+    assert together["least_bytes"] > 3 * alone["least_bytes"], (alone, together)
+    given = fit([both, *of_child])["devices"][0]
+    assert given["least_bytes"] == together["least_bytes"] and given["most_bytes"] == together["most_bytes"], (given, together)
 
     # Several processes on one GPU: no less than the largest, no more than all of them.
     logs = [os.path.join(folder, f"rank{i}.gplog") for i in (0, 1)]

@@ -17,9 +17,9 @@
 #include <thread>
 #include <vector>
 
-#include "../pools/check.h"
-#include "../pools/fake_c10_cuda.h"
-#include "../pools/fake_ort_arena.h"
+#include "../arenas/check.h"
+#include "../arenas/fake_c10_cuda.h"
+#include "../arenas/fake_ort_arena.h"
 #include "gpupeak/gpupeak.h"
 
 extern "C" void fake_cuda_touch(unsigned long long at);
@@ -89,6 +89,24 @@ void line(uint64_t number) {
   }
 }
 
+/// On the host.
+__attribute__((noinline)) void* host_buffer(uint64_t bytes) {
+  void* const at = malloc(bytes);
+  CHECK(at != nullptr);
+  return at;
+}
+void host(uint64_t number) {
+  weights();
+  void* const kept = malloc(5 * kMiB + 1);
+  for (int step = 0; step < 3; ++step) {
+    void* const one = host_buffer(number * 100 * kKiB);
+    void* const other = host_buffer(number * 10 * kMiB);
+    free(one);
+    free(other);
+  }
+  free(kept);
+}
+
 /// Attention: grows with the square.
 void square(uint64_t number) {
   weights();
@@ -139,8 +157,20 @@ void driver_pool(uint64_t number) {
   give_back(activations(number * 5 * kMiB));
 }
 
-void* of_torch(uint64_t bytes) {
-  const gpupeak::Tag tag("activations");
+/// A change that check_whatif.py really makes: GRADIENTS_TIMES, sizes being whole multiples of 2
+/// KiB then, so that the pool's rounding hides none of them.
+uint64_t changed(uint64_t bytes, bool are_gradients) {
+  static const char* const times = getenv("GRADIENTS_TIMES");
+  if (times == nullptr) return bytes;
+  bytes = (bytes + 2 * kKiB - 1) / (2 * kKiB) * (2 * kKiB);
+  return are_gradients ? static_cast<uint64_t>(static_cast<double>(bytes) * atof(times)) : bytes;
+}
+
+/// nullptr: a change leaves it out.
+void* of_torch(uint64_t bytes, bool are_gradients = false) {
+  const gpupeak::Tag tag(are_gradients ? "gradients" : "activations");
+  bytes = changed(bytes, are_gradients);
+  if (bytes == 0) return nullptr;
   void* const at = g_torch->give(0, 0, bytes);
   if (at != nullptr) return at;
   puts("torch.OutOfMemoryError: CUDA out of memory.");
@@ -198,10 +228,10 @@ class RandomTraining {
         if (step < 2) of_others();
       }
       for (uint64_t i = layers; i-- > 0;) {
-        void* const gradient = of_torch(sizes[i] + (i % 3 == 0 ? 0 : 700 * kKiB));
+        void* const gradient = of_torch(sizes[i] + (i % 3 == 0 ? 0 : 700 * kKiB), true);
         g_torch->take(0, kept[i]);
         if (step < 2) of_others();
-        g_torch->take(0, gradient);
+        if (gradient != nullptr) g_torch->take(0, gradient);
       }
       if (empties && step == 0) g_torch->empty_cache(0);
       if (step == 0) of_torch(size());  // an optimizer's
@@ -392,6 +422,7 @@ struct Case {
 };
 const Case kCases[] = {{"line", line, false, false},
                        {"square", square, false, false},
+                       {"host", host, false, false},
                        {"noisy", noisy, false, false},
                        {"late_code", late_code, false, false},
                        {"odd_sizes", odd_sizes, false, false},
@@ -429,7 +460,8 @@ int main(int argc, char** argv) {
     if (one.arena) use_arenas(library);
     if (one.torch) {
       g_torch = reinterpret_cast<const FakeTorch* (*)()>(dlsym(library, "fake_torch"))();
-      g_torch->init(one.expandable, [](int, const FakeTorchLedger&) {});
+      g_torch->init(one.expandable || getenv("EXPANDABLE") != nullptr,
+                    [](int, const FakeTorchLedger&) {});
     }
     use_device();
     one.run(number);

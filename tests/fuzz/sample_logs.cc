@@ -23,6 +23,7 @@ LogBuilder every_record(const std::string& name) {
   int number = 0;
   const auto next_name = [&] { return name + std::to_string(number++); };
   log.set_chunk_bytes(4096);
+  log.set_heap_apart(true);
   log.fact("arg", "/opt/" + next_name());
   log.fact("arg", next_name());
   log.fact("exe", "/opt/" + next_name());
@@ -121,7 +122,7 @@ LogBuilder every_record(const std::string& name) {
 }
 
 /// PyTorch's pool by its rules, so that `fit` simulates it: also with what damage makes of it.
-LogBuilder torch_pool() {
+LogBuilder torch_arena() {
   constexpr uint64_t kMiB = 1 << 20;
   LogBuilder log(GPUPEAK_HOST_OFF);
   log.device(0, 1 << 30, std::string(16, 'u'), "card");
@@ -195,7 +196,7 @@ std::vector<SampleLog> sample_logs() {
   LogBuilder short_log;
   short_log.alloc(0, 1, 0x1000, 10);
   logs.push_back({"parts", with_part(short_log.bytes(), "name")});
-  logs.push_back({"torch", torch_pool().bytes()});
+  logs.push_back({"torch", torch_arena().bytes()});
   const TemporaryFile file;
   file.write(logs.front().bytes);
   std::ostringstream json;

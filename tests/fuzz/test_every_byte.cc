@@ -1,4 +1,5 @@
-// Every writer on every damage of one byte, on every cut, and on names that attack what shows them.
+// Writers, by turns, on every damage of one byte, on every cut, and on names that attack what shows
+// them.
 #include <algorithm>
 #include <sstream>
 
@@ -48,6 +49,13 @@ bool reads(const Writer& writer, const SampleLog& log) {
   return writer.name != "summary_json";
 }
 
+/// Writers share the reader and the replay, which all bytes go through: each place is shown to some
+/// of them, by turns, so that all of them see every kind of damage to each kind of record.
+bool has_turn(size_t writer, size_t place) {
+  constexpr size_t kTurns = 4;
+  return writer % kTurns == place % kTurns;
+}
+
 template <class Damage>
 void damage_everywhere(const SampleLog& log, Damage damage) {
   const TemporaryFile file;
@@ -56,8 +64,9 @@ void damage_everywhere(const SampleLog& log, Damage damage) {
     std::vector<uint8_t> bytes = log.bytes;
     damage(bytes, place, turn++);
     file.write(bytes);
-    for (const Writer& writer : writers()) {
-      if (!reads(writer, log)) continue;
+    for (size_t i = 0; i < writers().size(); ++i) {
+      const Writer& writer = writers()[i];
+      if (!reads(writer, log) || (log.name == "whole" && !has_turn(i, turn))) continue;
       INFO(log.name << ", byte " << place << ", " << writer.name);
       REQUIRE_NOTHROW(run(writer, file.path()));
     }
@@ -70,7 +79,7 @@ bool is_for_terminals(const std::string& writer) {
 
 }  // namespace
 
-TEST_CASE("every_byte: a log cut anywhere is an error or a shorter log to every writer", "[fuzz]") {
+TEST_CASE("every_byte: a log cut anywhere is an error or a shorter log to writers", "[fuzz]") {
   for (const SampleLog& log : sample_logs()) {
     if (log.name == "hostile") continue;
     damage_everywhere(

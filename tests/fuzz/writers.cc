@@ -18,6 +18,7 @@
 #include "collector/views/compare.h"
 #include "collector/views/fit.h"
 #include "collector/views/flame.h"
+#include "collector/views/held.h"
 #include "collector/views/leaks.h"
 #include "collector/views/tags.h"
 #include "collector/views/temporary.h"
@@ -168,6 +169,11 @@ std::vector<Writer> make_writers() {
          write_text(load_summary(path, options), out, style);
        }});
   const TreeCut cut{0, 0};
+  all.push_back(of_profile("held", [=](Profile& p, std::ostream& o) {
+    const std::vector<Moment> moments{{}, {"main", {}}, {"", 1'000'000}, {"absent", {}}};
+    write_held(p, p.scope(""), moments, kTop, o, style);
+    write_held_json(p, p.scope(""), moments, kTop, o);
+  }));
   all.push_back(of_profile("tree", [=](Profile& p, std::ostream& o) {
     write_tree(p, p.scope(""), cut, o, style);
     write_tree_json(p, p.scope(""), cut, o);
@@ -204,7 +210,7 @@ std::vector<Writer> make_writers() {
                    times.finish(profile.replay());
                    const Instants instants = live_at_instants(profile, times, kTop, {});
                    out << page_data(profile, times, instants,
-                                    pool_history(profile, times, instants));
+                                    arena_history(profile, times, instants));
                  }});
   all.push_back(
       {"compare", [=](const std::string& path, const Reading& reading, std::ostream& out) {

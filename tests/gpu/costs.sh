@@ -38,7 +38,7 @@ latency_row() {
   local name=$1 runs=$2 way extra
   shift 2
   for _ in $(seq "$runs"); do
-    for way in native full sampled off; do
+    for way in native auto full sampled off; do
       extra=()
       [ $way = native ] || extra=(GPUPEAK_HOST=$way GPUPEAK_OUT="$work/lat.gplog" GPUPEAK_SUMMARY=off LD_PRELOAD="$preload")
       env "${extra[@]}" "$@" 2>/dev/null |
@@ -51,15 +51,15 @@ for line in sys.stdin:
     way, ms = line.split()
     times[way].append(float(ms))
 cells = []
-for way in ("full", "sampled", "off"):  # of the same round
+for way in ("auto", "full", "sampled", "off"):  # of the same round
     low, middle, high = statistics.quantiles([ours / native for ours, native in zip(times[way], times["native"])], n=4)
     cells.append(f"{middle:.3f}× ({low:.3f} to {high:.3f})")
 native = statistics.median(times["native"])
 print(f"| {sys.argv[1]} | {native:.3f} | " + " | ".join(cells) + " |")' "$name"
 }
 latency_table() {
-  echo "| latency | native ms | full | sampled | host off |"
-  echo "|---|---|---|---|---|"
+  echo "| latency | native ms | auto | full | sampled | host off |"
+  echo "|---|---|---|---|---|---|"
   if [ -n "$ort" ]; then
     for model in vgg19 resnet50; do
       latency_row "onnxruntime_perf_test -e cuda, $model, 200 runs" 9 \
@@ -84,20 +84,20 @@ shares_table() {
   if python3 -c 'import torch, torchvision' 2>/dev/null; then
     for step in infer:1500 train:350; do
       echo "PyTorch, ResNet-50, eager, ${step/:/ }"
-      share_rows program "host off, pools off|host off, without Python lines|host off|counters|sampled|full" \
+      share_rows program "host off, pools off|host off, without Python lines|host off|counters|sampled|auto|full" \
         python3 "$here/torch_steps.py" "${step%:*}" "${step#*:}"
     done
   fi
   if [ -n "$ort" ]; then
     for model in resnet50 vgg19; do
       echo "onnxruntime_perf_test -e cuda, $model, without its first four seconds"
-      share_rows 4 "host off|sampled|full" "$ort/onnxruntime_perf_test" -e cuda -r 3000 -I -m times "$ort/models/light_$model.onnx"
+      share_rows 4 "host off|sampled|auto|full" "$ort/onnxruntime_perf_test" -e cuda -r 3000 -I -m times "$ort/models/light_$model.onnx"
     done
   fi
   if python3 -c 'import flax' 2>/dev/null; then
     peer=()  # heaptrack takes minutes
     echo "Flax, three training steps"
-    share_rows 0 "host off|sampled|full" python3 "$here/flax_train.py"
+    share_rows 0 "host off|sampled|auto|full" python3 "$here/flax_train.py"
   fi
 }
 

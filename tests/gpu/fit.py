@@ -5,7 +5,7 @@ usage: fit.py GPUPEAK [--budget SECONDS] [--keep NAME] [--onnxruntime FOLDER] [P
        (GPUPEAK: bin/gpupeak of an installed build; no network is used)
 
 PROGRAM: resnet50 (training), transformer (inference), driver (cuMemAlloc alone, without PyTorch), vgg19 (onnxruntime_perf_test with the
-CUDA provider, in FOLDER as for ort_pools.py; not one of the default). Of each, `gpupeak sweep` records four
+CUDA provider, in FOLDER as for ort_arenas.py; not one of the default). Of each, `gpupeak sweep` records four
 batches with the whole card free, and for three capacities `sweep --verify` records what it predicts and the next one. Then, with the
 rest of the card held: the largest batch that it says fits must run, and two steps above it must not (so it is never too large and at
 most one step too small). And for ten capacities around the bounds of `gpupeak fit` for one of the logs: what "fits" must run, what

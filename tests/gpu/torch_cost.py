@@ -22,8 +22,9 @@ WAYS = {  # name: (environment, record_memory_history's stacks)
     "host off": (HOST_OFF, None),
     "counters": ({"GPUPEAK_HOST": "counters"}, None),
     "sampled": ({"GPUPEAK_HOST": "sampled"}, None),
-    "full, pools off": ({"GPUPEAK_POOLS": "off"}, None),
-    "full": ({}, None),
+    "auto": ({"GPUPEAK_HOST": "auto"}, None),
+    "full, pools off": ({"GPUPEAK_HOST": "full", "GPUPEAK_POOLS": "off"}, None),
+    "full": ({"GPUPEAK_HOST": "full"}, None),
     "PyTorch's history, Python stacks": (None, "python"),
     "PyTorch's history, all stacks": (None, "all"),
 }

@@ -24,9 +24,20 @@ static void* aligned(size_t bytes) {
   return posix_memalign(&block, 4096, bytes) == 0 ? block : 0;
 }
 
+/* Pages of the stack that nobody has written lie between here and main. */
+static __attribute__((noinline)) void* below_unwritten_pages(size_t bytes) {
+  volatile char pages[32768];
+  pages[sizeof pages - 1] = 1;
+  void* block = malloc(bytes);
+  pages[sizeof pages - 1] = 0;
+  return block;
+}
+
 int main(void) {
   static const size_t sizes[] = {0, 1, 24, 25, 100, 1032, 1033, 5000, 70000, 200000, 3000000};
   enum { kSizes = sizeof sizes / sizeof sizes[0] };
+  hold(0, below_unwritten_pages(100));
+  drop(0);
   for (int round = 0; round < 3; ++round) {
     for (int s = 0; s < kSizes; ++s) {
       hold(0, malloc(sizes[s]));

@@ -6,12 +6,12 @@ usage: log_keeps.py LIBGPUPEAK GPUPEAK CASE PROGRAM
 """
 import os
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
+import counters
 from common import Skipped, environment, expect, expect_nothing_dropped, report, run_checks
 
 CASE, PROGRAM = sys.argv[3:5]
@@ -28,7 +28,7 @@ def run(folder, what, **more):
     native = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     with open(log, "wb"):
         pass
-    done = subprocess.run(command, env=environment(folder, True, GPUPEAK_OUT=log, **more), stdout=subprocess.PIPE,
+    done = subprocess.run(command, env=environment(folder, True, GPUPEAK_HOST="full", GPUPEAK_OUT=log, **more), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=120, check=False)
     if native.returncode == 3:
         raise Skipped(f"{what} is not allowed here")
@@ -73,7 +73,7 @@ def case_short():
     """An ended log is as long as what is in it; of one that was killed little is on the disk."""
     with tempfile.TemporaryDirectory() as folder:
         log, _ = run(folder, "plain")
-        end = struct.unpack_from("<Q", open(log, "rb").read(8192), 4096 + 9 * 8)[0]
+        end = counters.read(log)["file_bytes"]
         expect(os.path.getsize(log) == end, f"{os.path.getsize(log)} bytes, {end} are used")
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "a.gplog")

@@ -4,25 +4,24 @@
 usage: log_limit.py LIBGPUPEAK GPUPEAK CASE PROGRAM
 """
 import os
-import struct
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
+from counters import set_file_bytes
 from common import environment, expect, expect_nothing_dropped, logs, report, run_checks
 
 CASE, PROGRAM = sys.argv[3:5]
 EARLY, KEPT, EARLY_BYTES = 1000, 100, 1000
 SLACK = 64 << 10  # of a thread's counters
 SAMPLE = {"GPUPEAK_SAMPLE": "64KiB"}
-FILE_BYTES = 4096 + 9 * 8  # of the counters page
 
 
 def run(folder, mode, limit, **more):
     for log in logs(folder):
         os.unlink(log)
-    done = subprocess.run([PROGRAM, mode], env=environment(folder, True, GPUPEAK_LOG_MAX=limit, **SAMPLE, **more), stdin=subprocess.DEVNULL,
+    done = subprocess.run([PROGRAM, mode], env=environment(folder, True, GPUPEAK_HOST="full", GPUPEAK_LOG_MAX=limit, **SAMPLE, **more), stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
     expect(done.returncode == 0 and done.stderr == b"", f"the program: {done}")
     return logs(folder)
@@ -102,14 +101,12 @@ def grown_to(size, folder, **more):
     """Run of a program whose log somebody else makes `size` bytes long, by a hole, before it goes on."""
     for log in logs(folder):
         os.unlink(log)
-    program = subprocess.Popen([PROGRAM, "waits"], env=environment(folder, True, **SAMPLE, **more), stdin=subprocess.PIPE,
+    program = subprocess.Popen([PROGRAM, "waits"], env=environment(folder, True, GPUPEAK_HOST="full", **SAMPLE, **more), stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     expect(program.stdout.readline() == b"ready\n", "the program is not ready")
     (log,) = logs(folder)
-    with open(log, "r+b") as file:
-        os.truncate(log, size + (64 << 20))
-        file.seek(FILE_BYTES)
-        file.write(struct.pack("<Q", size))
+    os.truncate(log, size + (64 << 20))
+    set_file_bytes(log, size)
     _, said = program.communicate(b"x")
     expect(program.returncode == 0 and said == b"", f"exit {program.returncode}: {said}")
     return report(log), log

@@ -8,7 +8,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root"
-only='^(unit|pools|threads|depth|names|e2e\.(cuda|stacks|pools|ort_nodes|onnxruntime_(arena|names))|hazard|torture|abi)\.' options=()
+only='^(unit|arenas|threads|depth|names|e2e\.(cuda|stacks|arenas|ort_nodes|onnxruntime_(arena|names))|hazard|torture|abi)\.' options=()
 while [ $# -gt 0 ]; do
   case $1 in
     -R) only=$2 && shift ;;
@@ -50,7 +50,7 @@ done
     -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1 -DNDEBUG" -DGPUPEAK_WERROR=ON \
     ${options[@]+"${options[@]}"} &&
     cmake --build "$build" -j "$(nproc)" --target gpupeak gpupeak_audit gpupeak_tool cuda_benchmark \
-      tests/{unit,names,fake_cuda,cuda,stacks,hazards,torture,abi,pools,ort,nvtx}/all ort_stats_client
+      tests/{unit,names,fake_cuda,cuda,stacks,hazards,torture,abi,arenas,ort,nvtx}/all ort_stats_client
 } >"$log" 2>&1 || {
   tail -n 40 "$log"
   echo "aarch64: the build failed; all it said is in $log"
@@ -88,10 +88,10 @@ done
 # What tries the emulator, or programs of this machine, in place of the library. qemu-user gives each mapping a new address
 # (reload), has vfork be a fork, refuses MADV_WIPEONFORK (raw_clone), ignores MADV_POPULATE_WRITE (full_disk), makes up its
 # own /proc/self/stat (start_together), delivers ignored SIGBUS for ever, keeps the flag
-# that says nothing (bus_sysv), answers no filter's questions (unreadable_filter), dies of sizes near 2^64 (odd_sizes), has no process_vm_writev (pools.rules), and needs memory
+# that says nothing (bus_sysv), answers no filter's questions (unreadable_filter), dies of sizes near 2^64 (odd_sizes), has no process_vm_writev (arenas.rules), and needs memory
 # and time of its own.
 beside='reload|vfork|raw_clone|full_disk|start_together|bus_(ignored|sysv)|unreadable_filter|odd_sizes|many_paths_(threads|jumps)'
-beside+='|unfit|stacks.(node|python)|hazard.python|pools.rules.(bound|lazy|loaded|threads|unloaded)|start_programs|log_places.summary|log_keeps.(short|children)|abi.phases|torture.handover'
+beside+='|unfit|stacks.(node|python)|hazard.python|arenas.rules.(bound|lazy|loaded|threads|unloaded)|start_programs|log_places.summary|log_keeps.(short|children)|abi.phases|torture.handover'
 # ONNX Runtime looks up in /proc/cpuinfo which Arm it is on, and finds this machine's: it would crash.
 for processor in $(seq 0 $(($(nproc) - 1))); do
   printf 'processor\t: %d\nFeatures\t: fp asimd aes crc32 atomics\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\nCPU revision\t: 1\n\n' "$processor"

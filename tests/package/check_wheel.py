@@ -1,8 +1,11 @@
 """The wheel of an installed gpupeak, by the pip of Pythons at hand, the oldest and the newest: `gpupeak` and `python -m gpupeak` record and report.
+And a newcomer's path: README's commands from `pip install` to the test that fails, in a new virtual environment without a network.
 
 usage: check_wheel.py BUILD_FOLDER
 """
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +20,28 @@ VERSIONS = ("3.9", "3.11", "3.14", "3.13")  # the oldest, the distribution's, th
 
 def run(*command, **options):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True, **options).stdout.decode()
+
+
+def newcomer(wheel, work):
+    """README's block, line for line."""
+    with open(os.path.join(HERE, "../../README.md"), encoding="utf-8") as file:
+        block = re.search(r"```sh\n(pip install gpupeak-\*\.whl pytest\n.*?)```", file.read(), re.S)[1]
+    place = os.path.join(work, "newcomer")
+    pip = shutil.which("pip") or shutil.which("pip3")
+    if pip is None or subprocess.run(["/usr/bin/python3", "-c", "import pytest"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        return False
+    run("/usr/bin/python3", "-m", "venv", "--without-pip", "--system-site-packages", os.path.join(place, "venv"))
+    with open(os.path.join(place, "venv/bin/pip"), "w", encoding="utf-8") as file:
+        file.write(f'#!/bin/sh\nexec {pip} --python "{place}/venv/bin/python3" "$@"\n')
+    os.chmod(os.path.join(place, "venv/bin/pip"), 0o755)
+    shutil.copy(wheel, place)
+    env = {"PATH": f"{place}/venv/bin:/usr/bin:/bin", "HOME": place, "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+           "PYENV_VERSION": os.environ.get("PYENV_VERSION", "")}
+    done = subprocess.run(["bash", "-e", "-c", block], cwd=place, env={k: v for k, v in env.items() if v}, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 1, done.stdout
+    assert "limit_host_memory: the test added 30.0 MiB" in done.stdout and "30.0 MiB  test_sort test_memory.py:5" in done.stdout, done.stdout
+    return True
 
 
 def main():
@@ -46,6 +71,7 @@ def main():
                 report = run(*command, "report", "--json", log, env=env)
                 assert '"exact": true' in report and "GP020" not in report, report
             tried.append(run(python, "--version").strip())
+        tried += ["README's path to a failing test"] if newcomer(wheel, work) else []
     print(f"{', '.join(tried)}: installed from the wheel, recorded and reported")
     return 0 if tried else SKIPPED
 

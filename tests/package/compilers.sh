@@ -56,8 +56,8 @@ for row in "$@"; do
   esac
   options=(-DGPUPEAK_COMMAND=/portable-command/bin/gpupeak) targets=(gpupeak gpupeak_audit fake_cuda fake_nvml) tests='^e2e\.cuda\.'
   if [ "$what" = all ]; then
-    packages+=(catch2) options=() tests='^(e2e\.cuda|pools|threads)\.'
-    targets+=(gpupeak_tool gpupeak_pool_tests gpupeak_thread_tests)
+    packages+=(catch2) options=() tests='^(e2e\.cuda|arenas|threads)\.'
+    targets+=(gpupeak_tool gpupeak_arena_tests gpupeak_thread_tests)
   fi
   if [ "$what" = recorder ]; then
     mkdir -p "$root/portable-command"

@@ -2,7 +2,7 @@
 import {strict as assert} from 'node:assert';
 import {existsSync, readFileSync} from 'node:fs';
 import {createRequire} from 'node:module';
-import * as inside from './pools.mjs';
+import * as inside from './arenas.mjs';
 
 const [, , which, file, executablePath, modules, folder] = process.argv;
 const puppeteer = createRequire(`${modules}/`)('puppeteer-core');
@@ -65,7 +65,7 @@ async function open() {
 
 async function run() {
   await open();
-  assert.match(await text('.verdict'), /nothing lost/);
+  assert.match(await text('.verdict'), /no record lost/);
   assert.match(await text('.said'), /^An allocation failed/);
   assert.match(await text('.card .big'), /^728 MiB$/);
   assert.equal(await count('.card'), 4);  // two devices, the host, resident memory
@@ -198,7 +198,7 @@ async function run() {
   const few = await count('.flame g.frame');
   await page.click('[title^="also those that only"] input');
   await pause();
-  assert.equal((await cells()).filter((cell) => cell.includes('libpython')).length, 3);
+  assert.ok(!(await cells()).some((cell) => cell.includes('libpython')), 'where Python has its lines');
   assert.ok(await count('.flame g.frame') > few);
   await clickChoice('View', 'table');
   await turn('#peak', '+0x600');
@@ -244,7 +244,7 @@ async function empty() {
 async function compare() {
   await open();
   assert.match(await text('main'), /3 runs/);
-  assert.match(await text('.legend'), /exit 0.*exit 0.*killed by signal 11/);
+  assert.match(await text('.legend'), /exit 0.*exit 0.*killed by SIGSEGV/);
   const row = await page.$$eval('tbody tr:first-child td', (cells) => cells.map((cell) => cell.textContent));
   assert.match(row.join('|'), /^740 MiB\|840 MiB\+100 MiB \(\+13\.5 %\)\|≥ 840 MiB/);
   assert.equal(await count('.plot canvas'), 1);

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-import pools_log
+import arenas_log
 
 CASE, GPUPEAK, PAGE_LOG, NODE, CHROMIUM, MODULES = sys.argv[1:7]
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -55,20 +55,20 @@ def pools(folder):
     preload, driver, client, library = sys.argv[7:11]
     of_torch = CASE != "pools_ort"
     command = [client, library, "TRUTH"] + (["many"] if CASE == "pools_many" else []) if of_torch else [client, "TRUTH", library]
-    run = pools_log.PoolRun(GPUPEAK, folder, preload, driver, command, **({"GPUPEAK_HOST": "off"} if of_torch else {}))
+    run = arenas_log.PoolRun(GPUPEAK, folder, preload, driver, command, **({"GPUPEAK_HOST": "off"} if of_torch else {}))
     page = make_page(folder, [run.log])
     size = os.path.getsize(page)
     assert size <= BIG_PAGE_BYTES, f"the page is too large: {size}"
-    instants = run.at_marks(5, pools_log.ledger_of_torch if of_torch else pools_log.ledger_of_ort)
-    every = pools_log.page_data(page)["runs"][0]["pools"]["every"]
+    instants = run.at_marks(5, arenas_log.ledger_of_torch if of_torch else arenas_log.ledger_of_ort)
+    every = arenas_log.page_data(page)["runs"][0]["pools"]["every"]
     assert every == (CASE != "pools_many")
     if not every:
-        instants = [run.expected(ns) for ns in pools_log.recorded_times(page, 6)]
+        instants = [run.expected(ns) for ns in arenas_log.recorded_times(page, 6)]
     with open(os.path.join(folder, "expected.json"), "w", encoding="utf-8") as file:
         json.dump({"instants": instants, "walks": CASE == "pools_torch", "every": every}, file)
     expect_self_contained(page)
     wrong = os.path.join(folder, "wrong.html")
-    pools_log.write_wrong(page, wrong)
+    arenas_log.write_wrong(page, wrong)
     return browse(page, folder, "pools") or (browse(wrong, folder, "pools_wrong") if CASE == "pools_torch" else 0)
 
 

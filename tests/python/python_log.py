@@ -3,8 +3,11 @@ import glob
 import os
 import re
 import shutil
-import struct
 import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
+from counters import read as counters_of  # noqa: F401
 
 SKIPPED = 77
 MAX_FRAMES = 1024  # GPUPEAK_MAX_FRAMES
@@ -67,17 +70,6 @@ class Log:
 
     def python_frames(self, size):
         return [self.frames[frame] for _, frame, _ in self.stack(size) if frame is not None]
-
-
-FIELDS = ("quality dropped_events reentrant_calls truncated_stacks early_calls unmatched_frees device_events "
-          "verified_stacks wrong_stacks").split()  # the counters page's first, see log_format.h
-
-
-def counters_of(path):
-    with open(path, "rb") as file:
-        head = file.read(8192)
-    (offset,) = struct.unpack_from("<Q", head, 24)
-    return dict(zip(FIELDS, struct.unpack_from(f"<{len(FIELDS)}Q", head, offset)))
 
 
 def shown(text):

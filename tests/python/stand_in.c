@@ -2,7 +2,7 @@
  * calls of the evaluation function, four Python frames. It allocates below one stack until that is
  * known, changes one word that the stack rests on, allocates again, and puts the word back. Prints
  * for each allocation what a reader that trusts nothing must find: "SIZE WHAT: function:line …",
- * innermost first. usage: stand_in VERSION; PY_VERSION_HEX in hexadecimal. */
+ * innermost first. usage: trampoline VERSION; PY_VERSION_HEX in hexadecimal. */
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <pthread.h>

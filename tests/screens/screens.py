@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """What a person sees of real programs' logs: the summary after a run, the report, and the text of the page, word for word.
 
+README's first screen is one of them, `summary` of a training under the name that README gives it.
+
 usage: screens.py summary|report|page GPUPEAK [NODE CHROMIUM MODULES]
 SCREENS_WRITE=1 writes what is seen as what is expected: read the difference before you commit it.
 
@@ -12,12 +14,14 @@ Exit code 77: there is no browser, or this gpupeak was built without the page.
 import difflib
 import glob
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 
 WHICH, GPUPEAK = sys.argv[1], os.path.abspath(sys.argv[2])
 HERE = os.path.dirname(os.path.abspath(__file__))
+README = os.path.join(HERE, "../../README.md")
 ENVIRONMENT = os.environ | {"COLUMNS": "100", "NO_COLOR": "1", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
@@ -41,10 +45,28 @@ def page(log):
         return subprocess.run([node, os.path.join(HERE, "page_text.mjs"), file, chromium, modules], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
+def check_readme():
+    """Whether README's screen is what is seen now."""
+    with open(README, encoding="utf-8") as file:
+        text = file.read()
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "train.gplog")
+        shutil.copy(os.path.join(HERE, "resnet50_train.gpz"), log)
+        seen = gpupeak("report", "--short", log).replace(folder + "/", "")
+    begin = text.index("```text\n") + len("```text\n")
+    shown = text[begin:text.index("```", begin)]
+    if os.environ.get("SCREENS_WRITE"):
+        with open(README, "w", encoding="utf-8") as file:
+            file.write(text[:begin] + seen + text[begin + len(shown):])
+        shown = seen
+    sys.stdout.writelines(difflib.unified_diff(shown.splitlines(True), seen.splitlines(True), "README.md", "seen"))
+    return int(shown != seen)
+
+
 def main():
     logs = sorted(os.path.basename(path) for path in glob.glob(os.path.join(HERE, "*.gpz")))
     assert len(logs) >= 10, logs
-    failed = 0
+    failed = check_readme() if WHICH == "summary" else 0
     for log in logs:
         seen = {"summary": lambda: gpupeak("report", "--short", log), "report": lambda: gpupeak("report", log), "page": lambda: page(log)}[WHICH]()
         path = os.path.join(HERE, f"{log.removesuffix('.gpz')}.{WHICH}.txt")

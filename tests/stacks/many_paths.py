@@ -51,7 +51,7 @@ def events(dump):
 parents = {}
 with tempfile.TemporaryDirectory() as folder:
     log = os.path.join(folder, "run.gplog")
-    environment = dict(os.environ, LD_PRELOAD=library, GPUPEAK_OUT=log, GPUPEAK_SUMMARY="off")
+    environment = dict(os.environ, LD_PRELOAD=library, GPUPEAK_HOST="full", GPUPEAK_OUT=log, GPUPEAK_SUMMARY="off")
     environment.pop("GPUPEAK_RUN_PID", None)
     subprocess.run([program, way], env=environment, check=True)
     dump = os.path.join(folder, "dump")

@@ -9,10 +9,12 @@ import argparse
 import os
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
+from counters import read as read_counters
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--libunwind")
@@ -22,27 +24,22 @@ parser.add_argument("minimum", type=int)
 parser.add_argument("command", nargs=argparse.REMAINDER)
 options = parser.parse_args()
 library = options.library
-FIELDS = ("quality dropped_events reentrant_calls truncated_stacks early_calls unmatched_frees device_events "
-          "verified_stacks wrong_stacks").split()  # the counters page's first, see log_format.h
 
 with tempfile.TemporaryDirectory() as folder:
     log = os.path.join(folder, "run.gplog")
     if options.libunwind:
         library = shutil.copy(library, folder)
         shutil.copy(options.libunwind, os.path.join(folder, "libunwind.so.8"))
-    environment = dict(os.environ, LD_PRELOAD=library, GPUPEAK_OUT=log, GPUPEAK_VERIFY_STACKS="1",
+    environment = dict(os.environ, LD_PRELOAD=library, GPUPEAK_OUT=log, GPUPEAK_HOST="full", GPUPEAK_VERIFY_STACKS="1",
                        GPUPEAK_SUMMARY="off")
     environment.pop("GPUPEAK_RUN_PID", None)
     done = subprocess.run(options.command, env=environment, stdout=subprocess.DEVNULL, check=False)
-    with open(log, "rb") as file:
-        head = file.read(8192)
     minimum = options.minimum
     if options.dump:
         events = subprocess.run([options.dump, "dump", log], stdout=subprocess.PIPE, check=True).stdout
         recorded = len(re.findall(rb"(?:alloc|realloc_end) 0x.* stack [1-9]", events))
         minimum = max(minimum, recorded - recorded // 1000)
-    (offset,) = struct.unpack_from("<Q", head, 24)
-    counters = dict(zip(FIELDS, struct.unpack_from(f"<{len(FIELDS)}Q", head, offset)))
+    counters = read_counters(log)
 print(f"exit {done.returncode}, {counters['verified_stacks']} stacks confirmed of at least {minimum}, {counters['wrong_stacks']} wrong, "
       f"{counters['dropped_events']} events dropped")
 ok = done.returncode == 0 and counters["wrong_stacks"] == 0 and counters["verified_stacks"] >= minimum

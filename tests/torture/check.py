@@ -20,6 +20,7 @@ OTHERS = 96 << 10  # what libc, the loader and the threads' own structures hold,
 
 
 def run(folder, *arguments, **variables):
+    variables = {"GPUPEAK_HOST": "full", **variables}  # each event counts here
     done = subprocess.run([PROGRAM, *arguments], env=environment(folder, True, **variables), cwd=folder, timeout=300,
                           stdout=subprocess.PIPE, check=False)
     expect(done.returncode == 0, f"{PROGRAM} gives {done.returncode}")
@@ -135,11 +136,16 @@ def limited(folder):
     live = summary["metrics"]["host.kind.heap.live_bytes"]
     expect(live <= OTHERS, f"{live} bytes are live at the end")
     print(f"log of {os.path.getsize(log)} bytes, {live} bytes live at the end")
+    os.unlink(log)
+    _, log, summary = run(folder, GPUPEAK_HOST="auto", GPUPEAK_LOG_MAX="2MiB", GPUPEAK_SAMPLE="4KiB")
+    quality, live = summary["quality"], summary["metrics"]["host.kind.heap.live_bytes"]
+    expect(quality["heap_sample_bytes"] >= 4 << 10 and not quality["warnings"], f"no sample by design: {quality}")
+    expect(live <= OTHERS, f"{live} bytes are live at the end, by default")
 
 
 def handover(folder):
     """Two threads that take turns, handed over in six ways: the log has their events in turn."""
-    done = subprocess.run([PROGRAM, "run", HAND_OVERS], env=environment(folder, True), cwd=folder, check=False)
+    done = subprocess.run([PROGRAM, "run", HAND_OVERS], env=environment(folder, True, GPUPEAK_HOST="full"), cwd=folder, check=False)
     expect(done.returncode == 0, f"{PROGRAM} gives {done.returncode}")
     (log,) = logs(folder)
     dump = subprocess.Popen([GPUPEAK, "dump", log], stdout=subprocess.PIPE)

@@ -75,12 +75,13 @@ LogBuilder::LogBuilder(uint32_t host_mode) {
   counters_.exit_kind = GPUPEAK_EXIT_CODE;
 }
 
-LogBuilder::Slot& LogBuilder::room(uint32_t number, uint64_t time) {
-  Slot& slot = slots_[number];
+LogBuilder::Slot& LogBuilder::room(uint32_t number, bool of_heap, uint64_t time) {
+  of_heap = of_heap && heap_is_apart_;
+  Slot& slot = slots_[{number, of_heap}];
   const size_t used = slot.chunks.empty() ? chunk_bytes_ : slot.chunks.back().records.size();
   if (used + sizeof(gpupeak_chunk_header) + 256 > chunk_bytes_) {
     Chunk chunk;
-    chunk.header.kind = GPUPEAK_CHUNK_EVENTS;
+    chunk.header.kind = of_heap ? GPUPEAK_CHUNK_HEAP : GPUPEAK_CHUNK_EVENTS;
     chunk.header.slot = number;
     chunk.header.sequence = slot.chunks.size();
     chunk.header.start_ticks = chunk.header.start_monotonic_ns = kStart + time;
@@ -95,7 +96,7 @@ LogBuilder::Slot& LogBuilder::room(uint32_t number, uint64_t time) {
 
 void LogBuilder::hot(uint32_t number, uint64_t time, uint8_t type, uint64_t address, bool timed,
                      const Fields& rest) {
-  Slot& slot = room(number, time);
+  Slot& slot = room(number, true, time);
   std::vector<uint8_t>& records = slot.chunks.back().records;
   Fields fields;
   uint8_t tag = type;
@@ -139,12 +140,12 @@ void LogBuilder::realloc_failed(uint32_t slot, uint64_t time, uint64_t address) 
 }
 
 void LogBuilder::alloc_unstamped(uint32_t slot, uint64_t address, uint64_t size, uint32_t stack) {
-  hot(slot, slots_[slot].ticks - kStart, GPUPEAK_REC_ALLOC, address, false,
+  hot(slot, slots_[{slot, heap_is_apart_}].ticks - kStart, GPUPEAK_REC_ALLOC, address, false,
       Fields().u(size).z(0).u(stack));
 }
 
 void LogBuilder::event(uint32_t number, uint64_t time, uint8_t tag, const Fields& fields) {
-  Slot& slot = room(number, time);
+  Slot& slot = room(number, tag == GPUPEAK_REC_SAMPLING, time);
   std::vector<uint8_t>& records = slot.chunks.back().records;
   Fields dt;
   dt.u(kStart + time - slot.ticks);
@@ -291,7 +292,8 @@ std::vector<uint8_t> LogBuilder::bytes() {
     counters_.end_ticks = counters_.end_monotonic_ns = kStart + last_time_;
   }
   memcpy(file.data(), &header_, sizeof header_);
-  memcpy(file.data() + GPUPEAK_LOG_PAGE, &counters_, sizeof counters_);
+  // One page of counters, as logs had before there were more than eight kinds on a device.
+  memcpy(file.data() + GPUPEAK_LOG_PAGE, &counters_, counters_bytes(header_));
   return file;
 }
 
@@ -304,10 +306,10 @@ std::string LogBuilder::save(const std::string& path) {
   return path;
 }
 
-TemporaryFile::TemporaryFile() {
+TemporaryFile::TemporaryFile(const std::string& ending) {
   const char* folder = getenv("TMPDIR");
-  path_ = std::string(folder != nullptr ? folder : "/tmp") + "/gpupeak-unit-XXXXXX";
-  const int fd = mkstemp(path_.data());
+  path_ = std::string(folder != nullptr ? folder : "/tmp") + "/gpupeak-unit-XXXXXX" + ending;
+  const int fd = mkstemps(path_.data(), static_cast<int>(ending.size()));
   if (fd < 0) throw std::runtime_error("cannot make a file in " + path_);
   close(fd);
 }

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gpupeak/log_format.h"
+#include "gpupeak/memory_kinds.h"
 
 namespace gpupeak::testing {
 
@@ -47,6 +47,9 @@ class LogBuilder {
   gpupeak_file_header& header() { return header_; }
   gpupeak_counters_page& counters() { return counters_; }
   void set_chunk_bytes(size_t bytes) { chunk_bytes_ = bytes; }
+  /// Heap events in chunks of their own, as logs have them since 2026-11-25. Of one slot a heap
+  /// event and another one must not have the same time then.
+  void set_heap_apart(bool apart) { heap_is_apart_ = apart; }
 
   // Definitions; each returns its id.
   uint32_t node(uint32_t parent, uint64_t ip);
@@ -101,7 +104,7 @@ class LogBuilder {
     uint64_t ticks = 0;
     uint64_t address = 0;
   };
-  Slot& room(uint32_t slot, uint64_t time);
+  Slot& room(uint32_t slot, bool of_heap, uint64_t time);
   void hot(uint32_t slot, uint64_t time, uint8_t type, uint64_t address, bool timed,
            const Fields& rest);
   void define(uint8_t tag, const Fields& fields);
@@ -109,7 +112,8 @@ class LogBuilder {
   gpupeak_file_header header_{};
   gpupeak_counters_page counters_{};
   size_t chunk_bytes_ = 64 << 10;
-  std::map<uint32_t, Slot> slots_;
+  bool heap_is_apart_ = false;
+  std::map<std::pair<uint32_t, bool>, Slot> slots_;  // by number, and whether they are the heap's
   Slot definitions_;
   uint64_t last_ip_ = 0;
   uint32_t nodes_ = 0, strings_ = 0, modules_ = 0;
@@ -120,7 +124,7 @@ class LogBuilder {
 /// A file in the test's own folder that is removed again.
 class TemporaryFile {
  public:
-  TemporaryFile();
+  explicit TemporaryFile(const std::string& ending = "");
   ~TemporaryFile();
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;

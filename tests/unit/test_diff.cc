@@ -7,6 +7,7 @@
 #include "collector/analyze/load_summary.h"
 #include "collector/summary/diff.h"
 #include "collector/summary/gate.h"
+#include "collector/summary/site_title.h"
 #include "collector/text/error.h"
 #include "collector/write/write_diff.h"
 #include "collector/write/write_gates.h"
@@ -85,6 +86,106 @@ TEST_CASE("diff: functions without names are matched by their module in another 
   REQUIRE(peak.sites.size() == 2);
   CHECK(site(peak, "libengine.so").change() == 0);
   CHECK(site(peak, "libnet.so").change() == 10 * kMiB);
+}
+
+namespace {
+
+struct Place {
+  const char* function;
+  const char* file;
+  int line;
+  uint64_t bytes;
+};
+
+/// A summary of one peak with these sites.
+Summary with_sites(const std::vector<Place>& places) {
+  Summary summary;
+  Peak& peak = summary.peaks.emplace_back();
+  peak.scope = "host";
+  for (const Place& place : places) {
+    Holder& row = peak.holders.emplace_back();
+    Frame frame;
+    frame.function = place.function;
+    frame.module = "app";
+    frame.offset = static_cast<uint64_t>(place.line);
+    if (*place.function != 0) frame.file = place.file, frame.line = place.line;
+    row.parts = {{frame, *place.function == 0 ? 1U : 0U}};
+    row.kind = "host.heap";
+    row.bytes = place.bytes;
+    row.count = 1;
+    peak.bytes += place.bytes;
+  }
+  tell_apart(peak.holders);
+  summary.metrics["host.peak_bytes"] = peak.bytes;
+  return summary;
+}
+
+using Changes = std::vector<std::tuple<std::string, uint64_t, uint64_t>>;
+Changes changes(const Summary& a, const Summary& b) {
+  Changes rows;
+  const PeakDiff peak = diff_peak(a, b, "host");
+  uint64_t of_a = 0, of_b = 0;
+  for (const SiteDiff& site : peak.sites) {
+    rows.emplace_back(site.title, site.a_bytes, site.b_bytes);
+    of_a += site.a_bytes;
+    of_b += site.b_bytes;
+  }
+  CHECK(of_a == peak.a_bytes);
+  CHECK(of_b == peak.b_bytes);
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("diff: a site is the same one when the source was edited around it", "[collector]") {
+  const Summary a = with_sites({{"f(int)", "/a/x.cc", 10, 100}, {"f(int)", "/a/x.cc", 20, 50}});
+  // Built elsewhere, two lines further down, and the second one has grown.
+  const Summary b = with_sites({{"f(int)", "/b/x.cc", 12, 100}, {"f(int)", "/b/x.cc", 22, 70}});
+  CHECK(changes(a, b) == Changes{{"f x.cc:22", 50, 70}, {"f x.cc:12", 100, 100}});
+  CHECK(changes(a, a) == Changes{{"f x.cc:10", 100, 100}, {"f x.cc:20", 50, 50}});
+  // One more, and which one it is nobody knows: the function's together.
+  const Summary more = with_sites({{"f(int)", "/b/x.cc", 12, 100},
+                                   {"f(int)", "/b/x.cc", 22, 50},
+                                   {"f(int)", "/b/x.cc", 30, 7}});
+  CHECK(changes(a, more) == Changes{{"f", 150, 157}});
+  // One more where nothing moved is a new one.
+  const Summary added = with_sites({{"f(int)", "/a/x.cc", 10, 100},
+                                    {"f(int)", "/a/x.cc", 20, 50},
+                                    {"f(int)", "/a/x.cc", 30, 7}});
+  CHECK(changes(a, added) ==
+        Changes{{"f x.cc:30", 0, 7}, {"f x.cc:10", 100, 100}, {"f x.cc:20", 50, 50}});
+}
+
+TEST_CASE("diff: instantiations are not taken for each other", "[collector]") {
+  const Summary a = with_sites({{"void f<std::vector<float> >()", "/a/x.cc", 3, 10}});
+  const Summary b = with_sites({{"void f<std::vector<double> >()", "/a/x.cc", 3, 20}});
+  CHECK(changes(a, b) ==
+        Changes{{"f<vector<double>> x.cc:3", 0, 20}, {"f<vector<float>> x.cc:3", 10, 0}});
+}
+
+TEST_CASE("diff: rows of an older summary, which has titles alone, are matched by these",
+          "[collector]") {
+  Summary old = with_sites({{"f(int)", "/a/x.cc", 10, 100}});
+  old.peaks[0].holders[0].parts.clear();
+  old.peaks[0].holders[0].title = "f";
+  CHECK(changes(old, with_sites({{"f(int)", "/a/x.cc", 12, 110}})) ==
+        Changes{{"f x.cc:12", 100, 110}});
+}
+
+TEST_CASE("diff: that one side has no names is said", "[collector]") {
+  const Summary named = with_sites({{"f(int)", "/a/x.cc", 10, 100}});
+  const Summary nameless = with_sites({{"", "", 16, 100}});
+  CHECK(nameless_text(diff_peak(named, nameless, "host")).starts_with("100.0 % of B has no names"));
+  CHECK(nameless_text(diff_peak(nameless, named, "host")).starts_with("100.0 % of A has no names"));
+  CHECK(nameless_text(diff_peak(named, named, "host")).empty());
+  CHECK(nameless_text(diff_peak(nameless, nameless, "host")).empty());
+  std::ostringstream text;
+  write_diff(named, nameless, 10, text);
+  CHECK(text.str().find("100.0 % of B has no names") != std::string::npos);
+  const Summary more = with_sites({{"", "", 16, 200}});
+  const GateResult gate = judge(parse_max_increase("host.peak_bytes=10"), more, &named);
+  REQUIRE_FALSE(gate.passed);
+  CHECK(gate.reasons.front().find("100.0 % of B has no names") != std::string::npos);
 }
 
 TEST_CASE("diff: what was not measured is no change", "[collector]") {

@@ -146,13 +146,16 @@ TEST_CASE("event_windows: several threads give the events of one after another",
                                                      {12, 0, 200, 1000},
                                                      {60, 20, 100, 50'000},
                                                      {9, 3, 3, 200'000}}) {
-    LogBuilder log;
-    log.set_chunk_bytes(pattern.slots < 10 ? 64 << 10 : 4 << 10);
-    write_events(log, random, pattern);
-    const TemporaryFile file;
-    const LogReader reader(log.save(file.path()));
-    merged_again += check_same(reader);
-    windows += window_bounds(reader, kWindowBytes).size();
+    for (const bool heap_apart : {false, true}) {
+      LogBuilder log;
+      log.set_heap_apart(heap_apart);
+      log.set_chunk_bytes(pattern.slots < 10 ? 64 << 10 : 4 << 10);
+      write_events(log, random, pattern);
+      const TemporaryFile file;
+      const LogReader reader(log.save(file.path()));
+      merged_again += check_same(reader);
+      windows += window_bounds(reader, kWindowBytes).size();
+    }
   }
   INFO(windows << " windows");
   CHECK(merged_again > 20);

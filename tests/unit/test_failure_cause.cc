@@ -23,8 +23,8 @@ OutOfMemory refused(uint64_t mib) {
   return oom;
 }
 
-PoolThen pool(uint64_t idle_mib, uint64_t largest_mib, uint64_t graph_mib = 0) {
-  PoolThen then;
+ArenaSnapshot arena(uint64_t idle_mib, uint64_t largest_mib, uint64_t graph_mib = 0) {
+  ArenaSnapshot then;
   then.name = "PyTorch";
   then.reserved_bytes = 800 * kMiB;
   then.in_use_bytes = (800 - idle_mib - graph_mib) * kMiB;
@@ -35,7 +35,7 @@ PoolThen pool(uint64_t idle_mib, uint64_t largest_mib, uint64_t graph_mib = 0) {
 }
 
 /// The driver was asked twice before.
-OutOfMemory refused_by_pool(uint64_t mib, const PoolThen& then) {
+OutOfMemory refused_by_arena(uint64_t mib, const ArenaSnapshot& then) {
   OutOfMemory oom = refused(mib);
   oom.refused_by = then;
   oom.driver_refusals = 2;
@@ -58,15 +58,15 @@ std::string cause_of(OutOfMemory oom) {
 TEST_CASE("failure cause: each is named by what it alone would have freed", "[collector]") {
   CHECK(cause_of(refused(2000)) == "larger_than_card");
   CHECK(cause_of(refused(200)) == "full");
-  CHECK(cause_of(refused_by_pool(200, pool(300, 40))) == "fragmented");
-  CHECK(cause_of(refused_by_pool(200, pool(300, 250))) == "set_apart");
-  CHECK(cause_of(refused_by_pool(200, pool(0, 0, 300))) == "graph_pool");
-  CHECK(cause_of(refused_by_pool(200, pool(10, 5))) == "full");
+  CHECK(cause_of(refused_by_arena(200, arena(300, 40))) == "fragmented");
+  CHECK(cause_of(refused_by_arena(200, arena(300, 250))) == "set_apart");
+  CHECK(cause_of(refused_by_arena(200, arena(0, 0, 300))) == "graph_pool");
+  CHECK(cause_of(refused_by_arena(200, arena(10, 5))) == "full");
   OutOfMemory others = refused(300);
   others_hold(others, 400);
   CHECK(cause_of(others) == "other_process");
   OutOfMemory past = refused(300);
-  past.pools = {pool(250, 250)};
+  past.arenas = {arena(250, 250)};
   CHECK(cause_of(past) == "idle_in_pool");
   OutOfMemory pages = refused(300);
   pages.page_slack_bytes = 250 * kMiB;
@@ -80,8 +80,8 @@ TEST_CASE("failure cause: each is named by what it alone would have freed", "[co
 
 TEST_CASE("failure cause: not enough by a page is not enough", "[collector]") {
   // 100 MiB are free: 100 more are needed, and what is idle are 99 or 100.
-  CHECK(cause_of(refused_by_pool(200, pool(99, 10))) == "full");
-  CHECK(cause_of(refused_by_pool(200, pool(100, 10))) == "fragmented");
+  CHECK(cause_of(refused_by_arena(200, arena(99, 10))) == "full");
+  CHECK(cause_of(refused_by_arena(200, arena(100, 10))) == "fragmented");
   OutOfMemory less = refused(300);
   others_hold(less, 199);
   CHECK(cause_of(less) == "full");
@@ -89,7 +89,7 @@ TEST_CASE("failure cause: not enough by a page is not enough", "[collector]") {
 
 TEST_CASE("failure cause: a pool that did not ask the driver has a limit of its own",
           "[collector]") {
-  OutOfMemory oom = refused_by_pool(80, pool(0, 0));
+  OutOfMemory oom = refused_by_arena(80, arena(0, 0));
   oom.driver_refusals = 0;
   CHECK(cause_of(oom) == "own_limit");
   find_causes(oom);
@@ -140,7 +140,7 @@ TEST_CASE("failure cause: where nothing is proved none is named", "[collector]")
 
 TEST_CASE("failure cause: the largest of several comes first, small ones only add up",
           "[collector]") {
-  OutOfMemory oom = refused_by_pool(200, pool(150, 10));
+  OutOfMemory oom = refused_by_arena(200, arena(150, 10));
   others_hold(oom, 500);
   find_causes(oom);
   REQUIRE(oom.causes.size() == 2);
@@ -149,7 +149,7 @@ TEST_CASE("failure cause: the largest of several comes first, small ones only ad
   CHECK(oom.causes[1].cause == FailureCause::kFragmented);
   CHECK(why_text(oom, {}).find("also enough by itself: 150 MiB idle in pieces") !=
         std::string::npos);
-  OutOfMemory both = refused_by_pool(300, pool(150, 10));
+  OutOfMemory both = refused_by_arena(300, arena(150, 10));
   others_hold(both, 120);
   find_causes(both);
   REQUIRE(both.causes.size() == 1);

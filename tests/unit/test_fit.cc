@@ -35,7 +35,7 @@ DeviceNeed need_of(LogBuilder& log, uint64_t peak) {
   return needs.devices[0];
 }
 
-void pool(LogBuilder& log, uint64_t time) {
+void arena(LogBuilder& log, uint64_t time) {
   const uint32_t name = log.string("PyTorch");
   log.event(0, time, GPUPEAK_REC_ARENA, Fields().u(1).u(0).u(name).u(0).u(0).s("").u(1));
 }
@@ -97,7 +97,7 @@ TEST_CASE("fit: what NVML said of the process belongs to the reading that asked 
 TEST_CASE("fit: what is needed is the largest sum, not the sum at the largest reserve",
           "[collector]") {
   LogBuilder log = with_context();
-  pool(log, 4);
+  arena(log, 4);
   // Three segments, of which little is in use; two of them go back; then two full ones outside.
   for (uint64_t i = 0; i < 3; ++i) {
     log.device_alloc(0, 10 + 2 * i, 1000 + 100 * i, GPUPEAK_KIND_LINEAR, 0, kSegment);
@@ -119,9 +119,9 @@ TEST_CASE("fit: what is needed is the largest sum, not the sum at the largest re
 TEST_CASE("fit: a segment that is still to be shared out is as idle as one that is",
           "[collector]") {
   LogBuilder log = with_context();
-  pool(log, 4);
+  arena(log, 4);
   log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 100 * kMiB);
-  // Before the pool has shared out its first block another thread's event comes in between.
+  // Before the arena has shared out its first block another thread's event comes in between.
   log.device_alloc(1, 11, 5000, GPUPEAK_KIND_LINEAR, 0, 2 * kMiB);
   log.device_free(1, 12, 5000);
   give(log, 0, 13, 1000, 4 * kMiB);
@@ -134,7 +134,7 @@ TEST_CASE("fit: a segment that is still to be shared out is as idle as one that 
 TEST_CASE("fit: what PyTorch's pool gives back is not needed, as long as its rules are known",
           "[collector]") {
   LogBuilder log = with_context();
-  pool(log, 4);
+  arena(log, 4);
   log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 40 * kMiB);
   give(log, 0, 11, 1000, 40 * kMiB);
   take(log, 12, 1000, 40 * kMiB);
@@ -146,8 +146,8 @@ TEST_CASE("fit: what PyTorch's pool gives back is not needed, as long as its rul
     CHECK(need.most_bytes == 623 * kMiB);
     CHECK(enough_of(need) == 583 * kMiB);
     CHECK(need.no_simulation == "");
-    CHECK(need.pool_requests == 2);
-    CHECK(need.pool_repeated == 2);
+    CHECK(need.arena_requests == 2);
+    CHECK(need.arena_repeated == 2);
     CHECK(fit_on(need, 583 * kMiB + kSameCardMargin).fit == Fit::kFits);
     CHECK(fit_on(need, 583 * kMiB + kSameCardMargin - 1).fit == Fit::kMayFit);
   }
@@ -169,7 +169,7 @@ TEST_CASE("fit: what PyTorch's pool gives back is not needed, as long as its rul
     const DeviceNeed need = need_of(log, 120 * kMiB);
     CHECK(need.fails.empty());
     CHECK(need.no_simulation != "");
-    CHECK(need.pool_repeated == 1);
+    CHECK(need.arena_repeated == 1);
     CHECK(fit_on(need, 623 * kMiB + kSameCardMargin - 1).fit == Fit::kMayFit);
   }
   SECTION("nor where another pool shares out memory of the device") {
@@ -189,7 +189,7 @@ TEST_CASE("fit: where cuDNN plans convolutions the largest block is no part of t
   for (const bool with_cudnn : {false, true}) {
     LogBuilder log = with_context();
     if (with_cudnn) log.module("/usr/lib/libcudnn_engines_precompiled.so.9", "", 0, 0x1000, 0x1000);
-    pool(log, 4);
+    arena(log, 4);
     log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 100 * kMiB);
     give(log, 0, 11, 1000, 4 * kMiB);
     give(log, 0, 12, 1010, 50 * kMiB);
@@ -228,6 +228,7 @@ TEST_CASE("fit: a run that was cut short has no upper bound, a damaged log has n
   }
   SECTION("no end") {
     log.counters().ended = 0;
+    log.counters().exit_kind = GPUPEAK_EXIT_UNKNOWN;
     CHECK(!need_of(log, 100 * kMiB).most_bytes);
   }
   SECTION("lost events") {
@@ -308,12 +309,12 @@ TEST_CASE("fit: processes together need no less than the largest and no more tha
   CHECK(in_turn(needs).most_bytes == 200);
   CHECK(in_turn(needs).least_bytes == 150);
   // What one gives back the other one may take; of programs in turn each has all of it.
-  std::vector<DeviceNeed> pools = needs;
-  pools[0].fails = {{0, 160}};
-  CHECK(enough_of(in_turn(pools)) == 180);
-  CHECK(together(pools).fails.empty());
-  CHECK(fit_on(together(pools), 380 + kSameCardMargin - 1).fit == Fit::kMayFit);
-  CHECK(enough_of(together({pools[0]})) == 160);
+  std::vector<DeviceNeed> arenas = needs;
+  arenas[0].fails = {{0, 160}};
+  CHECK(enough_of(in_turn(arenas)) == 180);
+  CHECK(together(arenas).fails.empty());
+  CHECK(fit_on(together(arenas), 380 + kSameCardMargin - 1).fit == Fit::kMayFit);
+  CHECK(enough_of(together({arenas[0]})) == 160);
   DeviceNeed unknown;
   unknown.no_most = {"why"};
   CHECK(!together({needs[0], unknown}).most_bytes);

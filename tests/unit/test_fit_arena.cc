@@ -7,9 +7,9 @@
 #include <string>
 
 #include "catch.h"
+#include "collector/fit/arena_requests.h"
 #include "collector/fit/bfc_arena.h"
 #include "collector/fit/held_run.h"
-#include "collector/fit/pool_requests.h"
 
 using namespace gpupeak::collector;
 
@@ -23,22 +23,22 @@ constexpr uint64_t kDriver = 503 * kMiB;
 uint64_t region(uint64_t number) {
   return kAt + number * 16 * kGiB;
 }
-PoolRequests history() {
-  PoolRequests history(std::make_unique<BfcArena>(Extends::kNextPowerOfTwo));
+ArenaRequests history() {
+  ArenaRequests history(std::make_unique<BfcArena>(Extends::kNextPowerOfTwo));
   history.others_have(0);
   history.driver_had(kDriver);
   return history;
 }
-void give_new(PoolRequests& history, uint64_t number, uint64_t bytes, uint64_t region_bytes) {
+void give_new(ArenaRequests& history, uint64_t number, uint64_t bytes, uint64_t region_bytes) {
   history.segment_taken(region(number), region_bytes);
   history.given(region(number), bytes);
 }
-void end(PoolRequests& history) {
+void end(ArenaRequests& history) {
   history.driver_had(kDriver);
   history.finish(0);
 }
 /// By which rules the regions of a run have grown.
-std::unique_ptr<PoolModel> learnt(std::initializer_list<std::pair<uint64_t, uint64_t>> regions) {
+std::unique_ptr<ArenaModel> learnt(std::initializer_list<std::pair<uint64_t, uint64_t>> regions) {
   BfcArena arena(Extends::kNextPowerOfTwo);
   for (const auto& [bytes, region] : regions) REQUIRE(arena.may_take(bytes, region));
   return arena.fresh();
@@ -101,7 +101,7 @@ TEST_CASE("arena: what is refused is asked for again with a tenth less, down to 
 
 TEST_CASE("arena: what was a stream's is given to that stream alone, until the run ends",
           "[collector]") {
-  PoolRequests log = history();
+  ArenaRequests log = history();
   give_new(log, 0, 256, kMiB);
   log.begin_run();
   log.given(region(0) + 256, 512);
@@ -126,7 +126,7 @@ TEST_CASE("arena: what was a stream's is given to that stream alone, until the r
 TEST_CASE("arena: between runs what is a stream's is not given", "[collector]") {
   BfcArena arena(Extends::kNextPowerOfTwo);
   arena.pieces().add_segment(region(0), kMiB, 0);
-  const PoolModel::Request on_stream{kMiB, true};
+  const ArenaModel::Request on_stream{kMiB, true};
   const BfcArena::Piece piece = *arena.find(on_stream);
   arena.take(piece, on_stream);
   arena.pieces().put_back(piece);
@@ -138,7 +138,7 @@ TEST_CASE("arena: between runs what is a stream's is not given", "[collector]") 
 
 TEST_CASE("arena: a block that was reserved has memory of its own, and gives it back",
           "[collector]") {
-  PoolRequests log = history();
+  ArenaRequests log = history();
   give_new(log, 0, 256, kMiB);
   log.segment_taken(region(1), 700 * kMiB + 4);
   log.given(region(1), 700 * kMiB + 4);
@@ -157,7 +157,7 @@ TEST_CASE("arena: a block that was reserved has memory of its own, and gives it 
 
 TEST_CASE("arena: with less memory its regions are smaller, and may leave too little",
           "[collector]") {
-  PoolRequests log = history();
+  ArenaRequests log = history();
   give_new(log, 0, 600 * kMiB, kGiB);
   give_new(log, 1, 600 * kMiB, kGiB);
   end(log);
@@ -177,7 +177,7 @@ TEST_CASE("arena: with less memory its regions are smaller, and may leave too li
 
 TEST_CASE("arena: the rules are ONNX Runtime's: every block of a real run lies where they put it",
           "[collector]") {
-  PoolRequests log = history();
+  ArenaRequests log = history();
   std::ifstream file(GPUPEAK_GOLDEN_FOLDER "/onnxruntime_vgg19.txt");
   std::string line;
   size_t given = 0;
@@ -201,7 +201,7 @@ TEST_CASE("arena: the rules are ONNX Runtime's: every block of a real run lies w
 }
 
 TEST_CASE("arena: anything else than the rules is given up", "[collector]") {
-  PoolRequests log = history();
+  ArenaRequests log = history();
   give_new(log, 0, 256, kMiB);
   SECTION("a region of another size") {
     give_new(log, 1, 3 * kMiB, 5 * kMiB);

@@ -1,10 +1,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <set>
+
 #include "catch.h"
 #include "collector/log/clock_map.h"
 #include "collector/rules/rule_book.h"
+#include "collector/summary/site_title.h"
 #include "collector/text/function_names.h"
+#include "collector/text/names_apart.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
 #include "collector/text/title_text.h"
@@ -20,7 +24,12 @@ TEST_CASE("function_names: short names", "[collector]") {
         "cuda::Conv<float>::UpdateState");
   CHECK(short_function_name("void std::vector<int, std::allocator<int> >::_M_realloc_insert<int "
                             "const&>(__gnu_cxx::__normal_iterator<int*, std::vector<int> >)") ==
-        "std::vector<…>::_M_realloc_insert<int const&>");
+        "std::vector<int>::_M_realloc_insert<int const&>");
+  CHECK(short_function_name("void load<std::vector<double, std::allocator<double> > >(long)") ==
+        "load<vector<double>>");
+  CHECK(short_function_name("f<outer::Box<outer::Pair<outer::Box<int>, long, short> > >()") ==
+        "f<Box<…>>");
+  CHECK(short_function_name("f<a_type_with_a_very_long_name, another_one>()") == "f<…>");
   CHECK(short_function_name("operator new(unsigned long)") == "operator new");
   CHECK(short_function_name("A::operator()(int) const") == "A::operator()");
   CHECK(short_function_name("std::ostream& operator<< <char>(std::ostream&, char)") ==
@@ -38,8 +47,9 @@ TEST_CASE("function_names: short names of Rust", "[collector]") {
   CHECK(short_function_name("store::spell::{closure#0}") == "store::spell::{closure#0}");
   CHECK(short_function_name("store::Store<T>::grow") == "store::Store<T>::grow");
   CHECK(short_function_name("a::b::store::grow::<u8>") == "b::store::grow::<u8>");
-  CHECK(short_function_name("store::grow::<alloc::string::String>") == "store::grow::<…>");
-  CHECK(short_function_name("a::b::<impl c::Tr for alloc::vec::Vec<T>>::go") == "a::b::<…>::go");
+  CHECK(short_function_name("store::grow::<alloc::string::String>") == "store::grow::<String>");
+  CHECK(short_function_name("a::b::<impl c::Tr for alloc::vec::Vec<T>>::go") ==
+        "a::b::<impl Tr for Vec<T>>::go");
   CHECK(short_function_name("<std::collections::hash::map::HashMap<u64,[u64; 15]> as "
                             "store::Fill>::fill::{{closure}}") ==
         "<HashMap<u64,[u64; 15]> as Fill>::fill::{{closure}}");
@@ -52,7 +62,93 @@ TEST_CASE("function_names: short names of Rust", "[collector]") {
   CHECK(short_function_name("<[u8]>::to_vec") == "<[u8]>::to_vec");
   CHECK(short_function_name("<a as ") == "<a as ");
   CHECK(short_function_name("a::operator_table::build::<alloc::string::String>") ==
-        "a::operator_table::build::<…>");
+        "a::operator_table::build::<String>");
+}
+
+TEST_CASE("names_apart: instantiations and overloads by the shortest that tells them apart",
+          "[collector]") {
+  using Texts = std::vector<std::string>;
+  CHECK(names_apart({"void* load<std::vector<float, std::allocator<float> > >(unsigned long)",
+                     "void* load<std::vector<double, std::allocator<double> > >(unsigned long)"}) ==
+        Texts{"load<vector<float>>", "load<vector<double>>"});
+  CHECK(names_apart({"Net::load(int)", "Net::load(long)", "Net::load(int) const"}) ==
+        Texts{"Net::load(int)", "Net::load(long)", "Net::load(int) const"});
+  CHECK(names_apart({"main", "load(int)", "main", "load(long)"}) ==
+        Texts{"main", "load(int)", "main", "load(long)"});
+  CHECK(names_apart({"a::b::c::d::f(int)", "x::b::c::d::f(int)"}) ==
+        Texts{"a::b::c::d::f", "x::b::c::d::f"});
+  CHECK(names_apart({"f(a::X, some_type_that_is_the_same)",
+                     "f(b::X, some_type_that_is_the_same)"}) == Texts{"f(a::X, …)", "f(b::X, …)"});
+  const std::string text =
+      "std::__cxx11::basic_string<char, std::char_traits<char>, "
+      "std::allocator<char> >";
+  CHECK(names_apart({"void f<std::map<" + text + ", A<B<C<int> > >, std::less<int> > >()",
+                     "void f<std::map<" + text + ", A<B<C<long> > >, std::less<int> > >()"}) ==
+        Texts{"f<map<string, A<B<C<int>>>>>", "f<map<string, A<B<C<long>>>>>"});
+  CHECK(names_apart(
+            {"run(int)::{lambda(some_type_of_a_long_name const&)#1}::operator()(int) const",
+             "run(int)::{lambda(some_type_of_a_long_name const&)#2}::operator()(int) const"}) ==
+        Texts{"run(int)::{lambda(…)#1}::operator()", "run(int)::{lambda(…)#2}::operator()"});
+  CHECK(names_apart({"f(int)", "f(int) [clone .part.0]"}) ==
+        Texts{"f(int)", "f(int) [clone .part.0]"});
+  CHECK(names_apart({"f<<<(", "f<<<)", "f(", ""}) == Texts{"f<<<(", "f<<<)", "f", ""});
+}
+
+TEST_CASE("names_apart: texts of different functions differ, whatever the names are",
+          "[collector]") {
+  std::string deep = "f<";
+  for (int i = 0; i < 200; ++i) deep += "A<int, ";
+  const std::vector<std::string> names = {deep + "int",
+                                          deep + "long",
+                                          "operator<<(A, B)",
+                                          "operator<<(A, C)",
+                                          "A::operator()(int)",
+                                          "A::operator()(long)",
+                                          "x<(a>b)>::y",
+                                          "x<(a<b)>::y",
+                                          "(anonymous namespace)::f(int)",
+                                          "f(int)",
+                                          "a::(anonymous namespace)::f(int)",
+                                          "b::(anonymous namespace)::f(int)",
+                                          "<A as T>::f",
+                                          "<B as T>::f"};
+  const std::vector<std::string_view> functions(names.begin(), names.end());
+  const std::vector<std::string> texts = names_apart(functions);
+  CHECK(std::set<std::string>(texts.begin(), texts.end()).size() == names.size());
+}
+
+TEST_CASE("site_title: rows that look alike get more of names, folders and libraries",
+          "[collector]") {
+  const auto frame = [](const char* function, const char* file, int line, const char* module) {
+    Frame frame;
+    frame.function = function;
+    frame.file = file;
+    frame.line = line;
+    frame.module = module;
+    return frame;
+  };
+  const Frame one = frame("init()", "/src/a/util.cc", 7, "x.so");
+  const Frame two = frame("init()", "/src/b/util.cc", 7, "x.so");
+  const Frame other_library = frame("init()", "/src/b/util.cc", 7, "y.so");
+  const Frame other_line = frame("init()", "/src/b/util.cc", 8, "x.so");
+  CHECK(titles_apart({&one, &two, &other_line}) ==
+        std::vector<std::string>{"init a/util.cc:7", "init b/util.cc:7", "init util.cc:8"});
+  CHECK(titles_apart({&two, &other_library}) ==
+        std::vector<std::string>{"init util.cc:7 [x.so]", "init util.cc:7 [y.so]"});
+  CHECK(titles_apart({&one, &one}) == std::vector<std::string>{"init util.cc:7", "init util.cc:7"});
+  std::vector<Holder> rows(3);
+  const Frame outer = frame("main", "/src/main.cc", 40, "x");
+  const Frame leaf = frame("grab(int)", "/src/grab.cc", 3, "x");
+  rows[0].parts = {{leaf}, {frame("load(int)", "/src/l.cc", 5, "x")}, {outer}};
+  rows[1].parts = {{leaf}, {frame("load(long)", "/src/l.cc", 5, "x")}, {outer}};
+  rows[2].parts = {{outer}};
+  for (Holder& row : rows) row.title = site_title(row.parts);
+  tell_apart(rows);
+  CHECK(rows[0].title == "grab grab.cc:3 ← load(int) l.cc:5 ← main main.cc:40");
+  CHECK(rows[1].title == "grab grab.cc:3 ← load(long) l.cc:5 ← main main.cc:40");
+  CHECK(rows[0].telling_part == 1);
+  CHECK(rows[1].telling_part == 1);
+  CHECK(rows[2].telling_part == 0);
 }
 
 TEST_CASE("function_names: demangling leaves other names alone", "[collector]") {
@@ -128,8 +224,25 @@ TEST_CASE("title_text: titles are cut in the middle", "[collector]") {
   const std::string one = fit_title("a_function_with_a_long_name", 11);
   CHECK(one == "a_fun…_name");
   for (size_t width = 0; width < 60; ++width) {
-    CHECK(display_width(fit_title("größer::größer ← mitte ← groß.py:7", width)) <= width);
+    for (const size_t telling : {0, 1, 2, 9}) {
+      CHECK(display_width(fit_title("größer::größer ← mitte ← groß.py:7", width, telling)) <=
+            width);
+    }
   }
+}
+
+TEST_CASE("title_text: the frame that differs stays, and its line", "[collector]") {
+  const std::string title =
+      "std::vector<Tensor>::reserve tensor.cc:120 ← ResNetBlock::forward_with_checkpoint "
+      "resnet.cc:312 ← handle_request handler.cc:12 ← main main.cc:40";
+  for (size_t width = 20; width <= 80; ++width) {
+    INFO(width);
+    CHECK(fit_title(title, width, 0).find("tensor.cc:120") != std::string::npos);
+    CHECK(fit_title(title, width, 1).find("resnet.cc:312") != std::string::npos);
+    CHECK(fit_title(title, width, 2).find("handler.cc:12") != std::string::npos);
+    CHECK(fit_title(title, width, 3).find("main main.cc:40") != std::string::npos);
+  }
+  CHECK(fit_title(title, 60, 1) == "… ← ResNetBlock::forward_with_checkpoint resnet.cc:312 ← …");
 }
 
 TEST_CASE("title_text: what all titles end in is said once", "[collector]") {

@@ -19,7 +19,7 @@ constexpr uint64_t kMicrosecond = 1000;
 /// A log with one run of session 1, from 10 to 90 us in thread 100, and a profile whose clock began
 /// at 5 us.
 struct RunLog {
-  TemporaryFile profile, file;
+  TemporaryFile profile{".json"}, file;
   LogBuilder log;
   std::string lines;
 

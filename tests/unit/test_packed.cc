@@ -86,7 +86,7 @@ TEST_CASE("packed: a bundle brings its symbols", "[collector]") {
   const TemporaryFile file;
   file.write(packed(log.bytes(), symbols_for("id", log.header().cookie)));
   const Summary summary = analyze(file.path());
-  CHECK(first_title(summary) == "engine::init ← main");
+  CHECK(first_title(summary) == "engine::init init.cc:7 ← main main.cc:3");
   CHECK(summary.find_peak("host")->holders.front().stack.front().file == "init.cc");
   CHECK_FALSE(warns(summary, "GP025"));
 }
@@ -115,7 +115,7 @@ TEST_CASE("packed: symbols beside the log are found, those of another build are 
   log.save(file.path());
   {
     const Sidecar sidecar(file.path(), symbols_for("id", 1));  // same build, another run
-    CHECK(first_title(analyze(file.path())) == "engine::init ← main");
+    CHECK(first_title(analyze(file.path())) == "engine::init init.cc:7 ← main main.cc:3");
   }
   {
     const Sidecar sidecar(file.path(), symbols_for("other", log.header().cookie));
@@ -135,7 +135,7 @@ TEST_CASE("packed: without a build-id only this very log's symbols are used", "[
   log.save(file.path());
   {
     const Sidecar sidecar(file.path(), symbols_for("", log.header().cookie));
-    CHECK(first_title(analyze(file.path())) == "engine::init ← main");
+    CHECK(first_title(analyze(file.path())) == "engine::init init.cc:7 ← main main.cc:3");
   }
   const Sidecar sidecar(file.path(), symbols_for("", log.header().cookie + 1));
   CHECK(first_title(analyze(file.path())) == "libengine.so+0x201");

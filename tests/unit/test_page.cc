@@ -72,7 +72,7 @@ std::string page_of(LogBuilder log) {
   Timed timed(std::move(log));
   const Instants instants = live_at_instants(timed.profile, timed.times, 5);
   return page_data(timed.profile, timed.times, instants,
-                   pool_history(timed.profile, timed.times, instants));
+                   arena_history(timed.profile, timed.times, instants));
 }
 
 LogBuilder one_block(uint64_t bytes, const char* phase) {
@@ -237,9 +237,9 @@ TEST_CASE("compare: a column a run, absent where a run has nothing", "[collector
 
 namespace {
 
-/// A pool of `steps` blocks, each of which takes the place of an older one; in the end its segments
-/// go back to the driver, half of them with blocks in them.
-LogBuilder churning_pool(uint64_t steps, uint64_t live) {
+/// An arena of `steps` blocks, each of which takes the place of an older one; in the end its
+/// segments go back to the driver, half of them with blocks in them.
+LogBuilder churning_arena(uint64_t steps, uint64_t live) {
   LogBuilder log(GPUPEAK_HOST_OFF);
   log.device(0, 80'000 * kMiB, "", "Test GPU");
   log.event(0, 1, GPUPEAK_REC_ARENA, Fields().u(1).u(0).u(log.string("Pool")).u(0).u(0).s("").u(1));
@@ -270,7 +270,7 @@ LogBuilder churning_pool(uint64_t steps, uint64_t live) {
 struct Sums {
   uint64_t in_use = 0, several = 0, segments = 0;
 };
-Sums sums_at(const PoolHistory& history, uint32_t step) {
+Sums sums_at(const ArenaHistory& history, uint32_t step) {
   Sums sums;
   for (const auto& block : history.blocks) {
     if (block.first <= step && step < block.end) sums.in_use += block.bytes;
@@ -286,16 +286,16 @@ Sums sums_at(const PoolHistory& history, uint32_t step) {
   return sums;
 }
 
-PoolHistory history_of(LogBuilder log) {
+ArenaHistory history_of(LogBuilder log) {
   Timed timed(std::move(log));
-  return pool_history(timed.profile, timed.times, live_at_instants(timed.profile, timed.times, 5));
+  return arena_history(timed.profile, timed.times, live_at_instants(timed.profile, timed.times, 5));
 }
 
-/// At each step all pieces of the only pool add up to its own figures. How many steps left blocks
+/// At each step all pieces of the only arena add up to its own figures. How many steps left blocks
 /// out.
-size_t check_sums(const PoolHistory& history) {
-  REQUIRE(history.pools.size() == 1);
-  PoolHistory::Level level;
+size_t check_sums(const ArenaHistory& history) {
+  REQUIRE(history.arenas.size() == 1);
+  ArenaHistory::Level level;
   size_t level_at = 0, with_several = 0;
   for (uint32_t step = 0; step < history.steps.size(); ++step) {
     for (; level_at < history.levels.size() && history.levels[level_at].step <= step; ++level_at) {
@@ -312,7 +312,7 @@ size_t check_sums(const PoolHistory& history) {
 }  // namespace
 
 TEST_CASE("page: of few changes of pools every instant is there", "[collector]") {
-  const PoolHistory history = history_of(churning_pool(400, 100));
+  const ArenaHistory history = history_of(churning_arena(400, 100));
   CHECK(history.every);
   CHECK(history.steps.size() == 720);
   CHECK(check_sums(history) == 0);
@@ -320,16 +320,16 @@ TEST_CASE("page: of few changes of pools every instant is there", "[collector]")
 
 TEST_CASE("page: of many changes of pools there are chosen instants, bounded, and whole",
           "[collector]") {
-  const PoolHistory history = history_of(churning_pool(60'000, 5000));
+  const ArenaHistory history = history_of(churning_arena(60'000, 5000));
   CHECK(!history.every);
   CHECK(history.steps.size() > 20);
-  CHECK(history.steps.size() <= kMaxPoolInstants);
-  CHECK(history.blocks.size() <= kMaxPoolBlocks);
+  CHECK(history.steps.size() <= kMaxArenaInstants);
+  CHECK(history.blocks.size() <= kMaxArenaBlocks);
   CHECK(check_sums(history) > 10);
   CHECK(history.steps.back().reason.find("the end") != std::string::npos);
   CHECK(std::any_of(history.steps.begin(), history.steps.end(),
                     [](const auto& step) { return step.reason.starts_with("peak of Pool"); }));
-  for (const PoolHistory::Several& run : history.several) {
+  for (const ArenaHistory::Several& run : history.several) {
     CHECK(run.end - run.begin >= run.bytes);
   }
 }
@@ -352,11 +352,11 @@ TEST_CASE("page: of thousands of segments with left out blocks the largest are s
     log.event(0, time += 10, GPUPEAK_REC_ARENA_ALLOC,
               Fields().u(1).u(at).u(256 + i % 3 * 256).u(0).u(log.node(0, 0x200)).u(0).u(0));
   }
-  const PoolHistory history = history_of(std::move(log));
+  const ArenaHistory history = history_of(std::move(log));
   CHECK(!history.every);
-  CHECK(history.several.size() < kMaxPoolSeveral * 3 / 2);
+  CHECK(history.several.size() < kMaxArenaSeveral * 3 / 2);
   uint64_t left_out = 0;
-  for (const PoolHistory::Holes& holes : history.holes) {
+  for (const ArenaHistory::Holes& holes : history.holes) {
     left_out += holes.left_out_segments;
     uint64_t reserved = 0;
     for (const auto& level : history.levels) {

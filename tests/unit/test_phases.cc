@@ -302,3 +302,20 @@ TEST_CASE("phases: a library's domain is one row under each phase once it has ma
   CHECK(folded[1].name_count == 3);
   CHECK(rows_of(30, 0).size() == 30 * 4);  // the program's own
 }
+
+TEST_CASE("phases: a library's own mark is never the phase of a peak, a domain of the program is",
+          "[collector]") {
+  const auto phase_of_peak = [](const char* domain_name) {
+    LogBuilder log;
+    const uint32_t step = log.string("step"), pass = log.string("pass");
+    const uint32_t domain = log.string(domain_name);
+    log.phase_push(0, 1, false, step);
+    log.event(0, 2, GPUPEAK_REC_PHASE_PUSH, Fields().u(0).u(GPUPEAK_PHASE_NVTX).u(pass).u(domain));
+    log.device_alloc(0, 3, 1, GPUPEAK_KIND_LINEAR, 0, 100);
+    const Summary summary = analyze_log(log);
+    return summary.find_peak("device:0")->phase.value_or("");
+  };
+  CHECK(phase_of_peak("TSL") == "step");
+  CHECK(phase_of_peak("nccl") == "step");
+  CHECK(phase_of_peak("Trainer") == "Trainer:pass");
+}

@@ -451,7 +451,8 @@ TEST_CASE("replay: a sample is scaled up without bias", "[collector]") {
   const auto estimate = static_cast<double>(metric(summary, "host.kind.heap.peak_bytes"));
   CHECK(estimate > 0.97 * static_cast<double>(truth));
   CHECK(estimate < 1.03 * static_cast<double>(truth));
-  CHECK_FALSE(summary.quality.exact);
+  CHECK(summary.quality.exact);  // nothing was lost, and estimates have their error
+  CHECK(summary.quality.heap_sample_bytes == kMean);
 }
 
 TEST_CASE("replay: error bars of a sample hold the truth 95 times of 100", "[collector]") {
@@ -503,7 +504,25 @@ TEST_CASE("replay: a log that reached its limit goes on as a sample", "[collecto
     const Summary summary = analyze(log);
     const Peak& peak = *summary.find_peak("host/heap");
     CHECK(peak.bytes == 1100 + 4097);  // 1 / (1 - exp(-1/4096))
-    CHECK(peak.error_bytes == 8029);   // 1.96 * 4096
+    CHECK(peak.error_bytes == 19546);  // (1.96 * sqrt(1 + 1) + 2) * 4096
+  }
+  SECTION("of a sample with whole blocks these are exact") {
+    log.event(0, 3, GPUPEAK_REC_SAMPLING, Fields().u(4096).u(8192));
+    log.alloc(0, 4, 0x3000, 8192);
+    const Summary summary = analyze(log);
+    const Peak& peak = *summary.find_peak("host/heap");
+    CHECK(peak.bytes == 1100 + 8192);
+    CHECK_FALSE(peak.error_bytes);
+  }
+  SECTION("a sample may get thinner: each block stands for as many as it was chosen from") {
+    log.event(0, 3, GPUPEAK_REC_SAMPLING, Fields().u(4096).u(65536));
+    log.alloc(0, 4, 0x3000, 1);
+    log.event(0, 5, GPUPEAK_REC_SAMPLING, Fields().u(8192).u(65536));
+    log.alloc(0, 6, 0x4000, 1);
+    const Summary summary = analyze(log);
+    const Peak& peak = *summary.find_peak("host/heap");
+    CHECK(peak.bytes == 1100 + 4097 + 8193);
+    CHECK(peak.error_bytes == 40469);  // 1.96 * sqrt(4096^2 + 2 * 8192^2) + 2 * 8192
   }
 }
 

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "catch.h"
+#include "collector/files/cache_file.h"
 #include "collector/rules/rule_book.h"
 #include "collector/rules/rule_set.h"
 #include "collector/symbols/package_version.h"
@@ -17,6 +18,7 @@
 #include "collector/symbols/rtti_names.h"
 #include "collector/symbols/rtti_reader.h"
 #include "collector/text/error.h"
+#include "collector/text/work.h"
 
 using namespace gpupeak::collector;
 
@@ -58,6 +60,24 @@ class TemporaryFolder {
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }
   std::string path_;
+};
+
+/// This program's file.
+struct OwnElf {
+  OwnElf() {
+    elf_version(EV_CURRENT);
+    fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    elf = elf_begin(fd, ELF_C_READ_MMAP, nullptr);
+  }
+  ~OwnElf() {
+    elf_end(elf);
+    close(fd);
+  }
+  OwnElf(const OwnElf&) = delete;
+  OwnElf& operator=(const OwnElf&) = delete;
+
+  int fd;
+  Elf* elf;
 };
 
 }  // namespace
@@ -191,16 +211,15 @@ TEST_CASE("rtti: the cache gives back what it was given, or nothing", "[collecto
 
 TEST_CASE("rtti: a cache that is missing, damaged or another's is as if there were none",
           "[collector]") {
-  elf_version(EV_CURRENT);
-  const int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-  Elf* elf = elf_begin(fd, ELF_C_READ_MMAP, nullptr);
+  const OwnElf own;
+  Elf* elf = own.elf;
   REQUIRE(elf != nullptr);
   const RttiTable truth = read_rtti(elf);
   CHECK(truth.functions.size() > 10);
   const TemporaryFolder folder;
-  const std::string file = folder.path_ + "/gpupeak/rtti/6964";  // "id"
+  const std::string file = cache_entry(folder.path_ + "/gpupeak/rtti", "id");
   setenv("XDG_CACHE_HOME", folder.path_.c_str(), 1);
-  const auto read = [&] { return cached_rtti(elf, "id", 0); };
+  const auto read = [&] { return LibraryRtti(elf, "id", 0).table(); };
   CHECK(read() == truth);
   REQUIRE(std::filesystem::exists(file));
 
@@ -212,7 +231,7 @@ TEST_CASE("rtti: a cache that is missing, damaged or another's is as if there we
   CHECK(read() == small_table());
   chmod(file.c_str(), 0666);
   CHECK(read() == truth);
-  put("gpupeak rtti 3\nnonsense");
+  put("gpupeak rtti 4\nnonsense");
   CHECK(read() == truth);
   std::filesystem::remove(file);
   const std::string elsewhere = folder.path_ + "/elsewhere";
@@ -225,8 +244,31 @@ TEST_CASE("rtti: a cache that is missing, damaged or another's is as if there we
   setenv("XDG_CACHE_HOME", "/proc/no such folder", 1);
   CHECK(read() == truth);
   unsetenv("XDG_CACHE_HOME");
-  elf_end(elf);
-  close(fd);
+}
+
+TEST_CASE("rtti: a library is read as a whole only for a function that its tables lead to",
+          "[collector]") {
+  const OwnElf own;
+  Elf* elf = own.elf;
+  REQUIRE(elf != nullptr);
+  const RttiTable truth = read_rtti(elf);
+  const LoadedImage image(elf);
+  LibraryRtti library(elf, "");
+  const uint64_t scans = work().rtti_scans;
+  size_t left_out = 0;
+  for (const uint64_t start : image.function_starts()) {
+    CHECK(work().rtti_scans == scans);
+    if (library.table_for(start + 1) != nullptr) break;
+    CHECK(truth.function_at(start + 1) == nullptr);
+    ++left_out;
+  }
+  CHECK(left_out > 0);
+  for (const RttiTable::Function& function : truth.functions) {
+    const RttiTable* table = library.table_for(function.end - 1);
+    REQUIRE(table != nullptr);
+    CHECK(*table->function_at(function.end - 1) == function);
+  }
+  CHECK(work().rtti_scans == scans + 1);
 }
 
 TEST_CASE("rtti: of a file that says more of itself than is in it, what is in it is read",

@@ -170,8 +170,10 @@ TEST_CASE("rules: every built-in set can be read", "[collector]") {
       CHECK_FALSE(set.names.landmarks.empty());
       continue;
     }
-    CHECK_FALSE(set.chosen_by.empty());
     CHECK_FALSE(set.tags.empty());
+    const bool is_for_those_who_ask =
+        rules.name == "vllm" || rules.name == "sglang" || rules.name == "tensorrt-llm";
+    CHECK(set.chosen_by.empty() == is_for_those_who_ask);
   }
 }
 
@@ -348,6 +350,10 @@ TEST_CASE("rules: sets are chosen by the modules in the log, for tags alone", "[
   CHECK(chosen.rules.automatic);
   CHECK(rows(chosen) == "cuBLAS workspace: 64");
   CHECK(chosen.phases.empty());
+  const Summary asked = analyze_log(log, with({{"vllm", "auto"}, {}, {}}, GroupBy::kTag));
+  CHECK(asked.rules.sets == Lines{"vllm", "cuda"});
+  CHECK_FALSE(asked.rules.automatic);  // not all of them by the modules
+  CHECK(rows(asked) == "cuBLAS workspace: 64");
   const Summary off = analyze_log(log, with({{"none"}, {}, {}}, GroupBy::kTag));
   CHECK(off.rules.sets.empty());
   CHECK(rows(off) == "Others: 64");

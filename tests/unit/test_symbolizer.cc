@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "catch.h"
 #include "collector/analyze/analyze.h"
 #include "collector/text/error.h"
@@ -46,7 +48,10 @@ TEST_CASE("symbolizer: inlined functions come before the one they are inlined in
   CHECK(holder.stack[0].line > 0);
   CHECK(holder.stack[1].line > holder.stack[0].line);
   CHECK(holder.stack[0].offset == ip - self.bias);
-  CHECK(holder.title == "gpupeak::testing::sample_inner ← gpupeak::testing::sample_outer<int>");
+  CHECK(holder.title == fmt::format("gpupeak::testing::sample_inner inline_sample.cc:{} ← "
+                                    "gpupeak::testing::sample_outer<int> inline_sample.cc:{}",
+                                    holder.stack[0].line, holder.stack[1].line));
+  CHECK_FALSE(holder.has_no_name());
   CHECK(codes(summary).empty());
 }
 
@@ -57,6 +62,7 @@ TEST_CASE("symbolizer: without the file there are offsets and one warning", "[co
   const Summary summary = analyze_one(log, log.node(outer, 0x10100));
   CHECK(only_holder(summary).title == "libgone\\x1b.so+0x100 ← libgone\\x1b.so+0x200");
   CHECK(only_holder(summary).module == "libgone\\x1b.so");
+  CHECK(only_holder(summary).has_no_name());
   CHECK(codes(summary) == std::vector<std::string>{"GP025"});
 }
 
@@ -133,7 +139,8 @@ TEST_CASE("attribution: every grouping adds up to the peak", "[collector]") {
   log.device_alloc(1, 5, 2, GPUPEAK_KIND_LINEAR, 0, 10, api);
   const TemporaryFile file;
   log.save(file.path());
-  for (const char* name : {"site", "function", "module", "phase", "kind", "thread", "ip"}) {
+  for (const char* name :
+       {"site", "function", "line", "file", "module", "phase", "kind", "thread", "ip"}) {
     for (const size_t top : {0, 1, 100}) {
       Options options;
       options.by = parse_group_by(name);

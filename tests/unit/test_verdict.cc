@@ -102,7 +102,7 @@ TEST_CASE("verdict: how much of what, when", "[collector]") {
   CHECK(verdict.sentences[0].text ==
         "peak 70.0 GiB of 80.0 GiB on GPU 0 (H100) at +0.00 s, in load");
   CHECK_FALSE(verdict.sentences[0].alarm);
-  CHECK(verdict.facts.find("nothing lost") != std::string::npos);
+  CHECK(verdict.facts.find("no record lost") != std::string::npos);
 }
 
 TEST_CASE("verdict: the bar is the card", "[collector]") {
@@ -185,7 +185,7 @@ TEST_CASE("verdict: losses come before any figure", "[collector]") {
   const Verdict verdict = verdict_of(summary, {});
   CHECK(verdict.sentences.front().alarm);
   CHECK(verdict.sentences.front().text.starts_with("12 EVENTS LOST"));
-  CHECK(verdict.facts.find("nothing lost") == std::string::npos);
+  CHECK(verdict.facts.find("no record lost") == std::string::npos);
 }
 
 TEST_CASE("verdict: warnings are one line with a way to see them", "[collector]") {
@@ -206,6 +206,7 @@ TEST_CASE("verdict: what to do next is made from the log", "[collector]") {
   most.temporary = true;
   most.longest_life_ns = 64'000;
   most.title = "libx.so+0x200 ← main";
+  most.parts = {{Frame{.module = "libx.so"}, 1}};
   most.module = "libx.so";
   summary.peaks[0].tags = {{"weights", 40 * kGiB, 1}, {"Others", 30 * kGiB, 6}};
   const std::string text = report(summary);
@@ -225,6 +226,7 @@ TEST_CASE("verdict: the library whose names are missing is named once, with what
   REQUIRE(holders.size() >= 2);
   const auto unname = [&](size_t i, const std::string& library) {
     holders[i].title = library + "+0x" + std::to_string(200 + i);
+    holders[i].parts = {{Frame{.module = library}, 1}};
     holders[i].module = library;
   };
   unname(0, "libx.so");

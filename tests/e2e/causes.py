@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""What pools had reserved is the sum of the requests that made them take it: in real programs' logs.
+
+usage: causes.py LIBGPUPEAK GPUPEAK LOG…
+"""
+import json
+import subprocess
+import sys
+
+from common import GPUPEAK, expect, run_checks
+
+
+def main():
+    logs = sys.argv[3:]
+    expect(len(logs) >= 10, logs)
+    on_devices = in_advance = 0
+    for log in logs:
+        done = subprocess.run([GPUPEAK, "report", "--json", "--top", "3", log], capture_output=True, text=True, check=True)
+        for pool in json.loads(done.stdout)["arenas"]:
+            where = f"{log}: {pool['name']}"
+            causes = sum(cause["bytes"] for cause in pool["causes"]) + pool["other_cause_bytes"]
+            expect(causes == pool["reserved_peak_bytes"], f"{where}: causes {causes}, reserved {pool['reserved_peak_bytes']}")
+            expect(sum(growth["bytes"] for growth in pool["growths"]) <= causes, f"{where}: it grew to more than it was")
+            largest = pool["at_largest"]
+            held = sum(part["bytes"] for part in largest["parts"]) + largest["other_bytes"]
+            expect(held == largest["in_use_bytes"] <= largest["reserved_bytes"] == causes, f"{where}: {largest}")
+            if pool.get("device") is None:
+                continue
+            on_devices += 1
+            peak = pool["at_device_peak"]
+            expect(0 <= peak["never_used_bytes"] <= peak["idle_bytes"], f"{where}: {peak}")
+            in_advance += any(cause["largest_asked_bytes"] < cause["largest_bytes"] for cause in pool["causes"])
+    expect(on_devices >= 5 and in_advance >= 2, f"{on_devices} pools, {in_advance} took more than was asked for")
+
+
+run_checks(main)

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Which processes of a run are recorded, and how. argv: … STARTER SAYER SAYER_STATIC CUDA_BENCHMARK FOLDER_OF_THE_DRIVER CASE"""
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+
+from common import GPUPEAK, Skipped, expect, run_checks
+
+STARTER, SAYER, SAYER_STATIC, BENCHMARK, DRIVER, CASE = sys.argv[3:9]
+WAYS = 11
+MIB = 1 << 20
+
+
+def run(folder, *command, options=(), **more):
+    done = subprocess.run([GPUPEAK, "run", "-q", *options, "-o", os.path.join(folder, "a.gplog"), "--", *command],
+                          env=dict(os.environ, LD_LIBRARY_PATH=DRIVER, **more), cwd=folder, capture_output=True, text=True, check=False)
+    expect(done.returncode == 0, f"{command}: exit {done.returncode}, {done.stderr}")
+    return done.stdout
+
+
+def children(folder):
+    found = []
+    for name in sorted(os.listdir(os.path.join(folder, "a.children"))) if os.path.isdir(os.path.join(folder, "a.children")) else []:
+        report = subprocess.run([GPUPEAK, "report", "--json", os.path.join(folder, "a.children", name)], capture_output=True, check=True)
+        found.append(json.loads(report.stdout))
+        expect(found[-1]["quality"]["dropped_events"] == 0, f"{name}: {found[-1]['quality']}")
+    return found
+
+
+def started(output, expected):
+    lines = output.splitlines()
+    expect(len(lines) == WAYS, f"{len(lines)} programs were started: {output}")
+    for line in lines:
+        expect(line.endswith(f"2 arguments, {expected}, theirs kept"), f"not {expected}: {line}")
+
+
+def kept(folder):
+    """A launcher that replaces LD_PRELOAD and cleans the environment: ours is kept beside what it sets, in each way of starting."""
+    started(run(folder, STARTER, SAYER), "recorded")
+
+
+def kept_off(folder):
+    started(run(folder, STARTER, SAYER, GPUPEAK_KEEP_PRELOAD="off"), "not recorded")
+
+
+def kept_not_by_hand(folder):
+    """Without `gpupeak run` a launcher's word is the last."""
+    done = subprocess.run([STARTER, SAYER], env=dict(os.environ, LD_PRELOAD=sys.argv[1], GPUPEAK_SUMMARY="off"), cwd=folder,
+                          capture_output=True, text=True, check=True)
+    started(done.stdout, "not recorded")
+
+
+def kept_not_static(folder):
+    started(run(folder, STARTER, SAYER_STATIC), "not recorded")
+
+
+def kept_not_privileged(folder):
+    copy = os.path.join(folder, "privileged")
+    shutil.copy(SAYER, copy)
+    os.chmod(copy, 0o755 | stat.S_ISGID)
+    started(run(folder, STARTER, copy), "not recorded")
+
+
+def kept_by_env(folder):
+    output = run(folder, "env", "-i", f"LD_LIBRARY_PATH={DRIVER}", BENCHMARK)
+    expect(output, "the benchmark says nothing")
+    report = subprocess.run([GPUPEAK, "report", "--json", os.path.join(folder, "a.gplog")], capture_output=True, check=True)
+    expect(json.loads(report.stdout)["metrics"]["device.peak_bytes"] > MIB, "the program behind env -i is not recorded")
+
+
+def held_by(child, frame):
+    """What the host's peak has of sites with a frame of that beginning."""
+    return sum(h["bytes"] for p in child["peaks"] if p["scope"] == "host" for h in p["holders"] if frame in h["site"])
+
+
+def large_is_counted(folder):
+    """A child above 16 MiB has a log with its exact counters, from its start, and holders from then on; small ones leave nothing."""
+    script = f"{sys.executable} -c 'x = bytearray(50 << 20); del x; y = bytearray(30 << 20)'; ls > /dev/null; cat /dev/null"
+    run(folder, "sh", "-c", script + "; :")
+    (child,) = children(folder)
+    heap = child["metrics"]["host.kind.heap.peak_bytes"]
+    expect(50 * MIB <= heap < 56 * MIB, f"heap peak of the child {heap}")
+    expect("GP053" in [w["code"] for w in child["quality"]["warnings"]], f"{child['quality']['warnings']}")
+    expect(not any("0x" in h["site"] for p in child["peaks"] for h in p["holders"]), f"modules from before the log: {child['peaks']}")
+    expect(child["quality"]["exact"] and 50 * MIB <= held_by(child, "<module>") < 51 * MIB, f"{child['peaks']}")
+
+
+def mapped_is_counted(folder):
+    """So is one whose memory are mappings, those from before its log included."""
+    script = "import mmap; a = mmap.mmap(-1, 10 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); b = mmap.mmap(-1, 40 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)"
+    run(folder, "sh", "-c", f"{sys.executable} -c '{script}'; :")
+    (child,) = children(folder)
+    mapped = child["metrics"]["host.kind.mmap_anon.peak_bytes"]
+    expect(50 * MIB <= mapped < 56 * MIB, f"mappings of the child {mapped}")
+    expect(held_by(child, "<module>") == 40 * MIB, f"the mapping that made it large has its site: {child['peaks']}")
+
+
+def small_leave_nothing(folder):
+    run(folder, "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10; do ls > /dev/null; (cat /dev/null); done; :")
+    expect(sorted(os.listdir(folder)) == ["a.gplog"], f"{os.listdir(folder)}")
+
+
+def none(folder):
+    run(folder, "sh", "-c", f"{sys.executable} -c 'x = bytearray(50 << 20)'; {BENCHMARK}; :", options=["--children", "none"])
+    expect(sorted(os.listdir(folder)) == ["a.gplog"], f"{os.listdir(folder)}")
+
+
+def gpu(folder):
+    """The old name of it goes on to be understood."""
+    for word in ("gpu", "cuda"):
+        place = tempfile.mkdtemp(dir=folder)
+        run(place, "sh", "-c", f"{BENCHMARK}; :", options=["--children", word])
+        (child,) = children(place)
+        expect(child["metrics"]["device.peak_bytes"] > MIB, f"{word}: no GPU memory")
+
+
+FORKS = """
+import os, sys
+held = bytearray(200 << 20)
+for i in range(3):
+    if os.fork() == 0:
+        own = bytearray(20 << 20)
+        del own
+        own = bytearray(18 << 20)
+        os._exit(0)
+for i in range(3): os.wait()
+"""
+
+
+def forked(folder):
+    """A forked child is counted from the fork on: nothing of its parent's 200 MiB."""
+    run(folder, sys.executable, "-c", FORKS)
+    found = children(folder)
+    expect(len(found) == 3, f"{len(found)} children")
+    for child in found:
+        heap = child["metrics"]["host.kind.heap.peak_bytes"]
+        expect(20 * MIB <= heap < 21 * MIB, f"since the fork: {heap}")
+        expect(20 * MIB <= held_by(child, "<module>") < 21 * MIB, f"holders since the fork: {child['peaks']}")
+
+
+CROSSING = """
+import ctypes, os, re, sys
+libc = ctypes.CDLL(None)
+for name in ("malloc", "realloc"):
+    getattr(libc, name).restype = ctypes.c_void_p
+libc.free.argtypes = libc.malloc_usable_size.argtypes = [ctypes.c_void_p]
+libc.realloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+if os.fork() == 0:
+    early = [libc.malloc(ctypes.c_size_t(1 << 20)) for _ in range(15)]
+    before = sum(libc.malloc_usable_size(block) for block in early)
+    if sys.argv[1] == "realloc":
+        grown = libc.realloc(libc.malloc(ctypes.c_size_t(1000)), 9 << 20)
+    else:
+        grown = libc.malloc(ctypes.c_size_t(9 << 20))
+    for block in early[:5]:
+        libc.free(block)
+    after = libc.malloc(ctypes.c_size_t(30 << 20))
+    print(before, flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+def crossing(folder):
+    """What was held before the recording is told to the byte, and not counted again; freeing it is no error."""
+    for way in ("malloc", "realloc"):
+        place = tempfile.mkdtemp(dir=folder)
+        before = int(run(place, sys.executable, "-c", CROSSING, way))
+        (child,) = children(place)
+        (message,) = [w["message"] for w in child["quality"]["warnings"] if w["code"] == "GP053"]
+        said = int(re.search(r"\((\d+) bytes\)", message)[1])
+        expect(before <= said < before + (1 << 20), f"{way}: {before} bytes of the test's and Python's, it says {message}")
+        expect(held_by(child, "<module>") == 39 << 20, f"{way}: {child['peaks']}")
+        for trouble in ("unknown_heap_frees", "repairs", "unmatched_frees"):
+            expect(child["quality"].get(trouble, 0) == 0, f"{way}: {child['quality']}")
+
+
+def forked_recorded(folder):
+    """With --children all the holders since the fork are known, and the sum is that of what came since."""
+    run(folder, sys.executable, "-c", FORKS, options=["--children", "all"])
+    found = children(folder)
+    expect(len(found) == 3, f"{len(found)} children")
+    for child in found:
+        metrics = child["metrics"]
+        expect(20 * MIB <= metrics["host.kind.heap.peak_bytes"] < 21 * MIB, f"since the fork: {metrics['host.kind.heap.peak_bytes']}")
+        expect(metrics["host.peak_bytes"] is not None, "no sum since the fork")
+        (peak,) = [p for p in child["peaks"] if p["scope"] == "host"]
+        expect(peak["holders"][0]["bytes"] >= 20 * MIB, f"holders: {peak['holders'][:1]}")
+
+
+def main():
+    folder = tempfile.mkdtemp()
+    try:
+        globals()[CASE](folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+run_checks(main)

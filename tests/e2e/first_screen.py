@@ -1,0 +1,133 @@
+"""The lines that a run ends with: complete, from what the device's own records say, however much the host has done.
+
+usage: first_screen.py LIBGPUPEAK GPUPEAK MALLOCS_THEN_DEVICE FOLDER_OF_THE_DRIVER MUCH SLOW_OPEN CASE
+"""
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+
+from common import GPUPEAK, LIBRARY, environment, expect, report, run_checks
+
+PROGRAM, DRIVER, MUCH, SLOW_OPEN, CASE = sys.argv[3:8]
+COUNTED = "as it was counted: the log could not be read"
+WORK = re.compile(r"^gpupeak: work: (\d+) records decoded, (\d+) addresses looked up in (\d+) files, (\d+) of them scanned for types$", re.M)
+
+
+def text(*arguments, code=0, **variables):
+    done = subprocess.run([GPUPEAK, *arguments], env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    expect(done.returncode == code, f"{arguments} gives {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def run(folder, *command, code=0, prepare=None, **more):
+    log = os.path.join(folder, "x.gplog")
+    done = subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", *command], cwd=folder, env=environment(folder, False) | more,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, preexec_fn=prepare)
+    expect(done.returncode == code, f"{done}")
+    return log
+
+
+def screen(said):
+    """Without the line that says what takes a while: on a busy machine that may be anything."""
+    return "".join(line for line in said.splitlines(keepends=True) if not line.startswith("gpupeak: reading "))
+
+
+def expect_whole_story(said, mallocs):
+    """Of MALLOCS_THEN_DEVICE: what failed, the peak, who held it, in which phase, the driver's figure; and how little was read for it."""
+    for part in ("OUT OF MEMORY on GPU 0", "200 GiB asked", "why: ", "peak 36.0 MiB of", "in training", "100.0 %  ", "build_model",
+                 "nvidia-smi shows", "Peak device memory (GPU 0): 37748736 bytes\n", "host heap in usable bytes"):
+        expect(part in said, f"'{part}' is missing: {said}")
+    expect(COUNTED not in said and not re.search(r"\+0x[0-9a-f]+", said), f"not complete: {said}")
+    done = WORK.search(said)
+    expect(done, f"no word of the work: {said}")
+    records, names, files, scans = map(int, done.groups())
+    # Ten calls, their readings, mappings, the phases and samples of resident memory: no malloc.
+    expect(10 <= records < mallocs // 1000, f"{records} records were decoded for ten calls of the driver")
+    expect(1 <= names < 60 and files < 12, f"{names} addresses were looked up in {files} files")
+    expect(scans == 0, f"{scans} files were read whole")
+
+
+def case_device_first():
+    """Millions of mallocs do not keep the device's story waiting: by `run`, by the library alone, of a log on the disk, and with an empty cache as
+    with a warm one."""
+    mallocs = 4_000_000
+    with tempfile.TemporaryDirectory() as folder:
+        cold = dict(XDG_CACHE_HOME=os.path.join(folder, "none"), GPUPEAK_WORK="1", LD_LIBRARY_PATH=DRIVER, GPUPEAK_HOST="full")
+        log = os.path.join(folder, "x.gplog")
+        done = subprocess.run([GPUPEAK, "run", "-o", log, "--", PROGRAM, str(mallocs // 1000)], env=environment(folder, False) | cold,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        expect(done.returncode == 7, f"{done}")
+        expect_whole_story(done.stderr, mallocs)
+        first, second = (text("report", "--short", log, **cold) for _ in range(2))
+        expect(screen(first) == screen(second), f"the second one differs: {first}{second}")
+        expect_whole_story(first, mallocs)
+        whole = report(log)
+        expect(whole["quality"]["host_events"] > mallocs, f"the mallocs are not in the log: {whole['quality']}")
+        peak = next(p for p in whole["peaks"] if p["scope"] == "device:0")
+        expect(peak["bytes"] == 37748736 and peak["holders"][0]["site"] in first, f"the report has another peak: {peak}")
+        expect(whole["metrics"]["device.peak_bytes"] == 37748736, "the report has another figure")
+        for arguments in (("metrics", "--metric", "device.peak_bytes", log), ("check", "--max", "device.peak_bytes=1GiB", log),
+                          ("tree", "--scope", "device:0", log)):
+            text(*arguments, **cold)
+        few = 400_000
+        bare = environment(folder, True, GPUPEAK_OUT=os.path.join(folder, "y.gplog"), GPUPEAK_SUMMARY="on", **cold)
+        done = subprocess.run([PROGRAM, str(few // 1000)], env=bare, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        expect(done.returncode == 7, f"{done}")
+        expect_whole_story(done.stderr, few)
+
+
+def case_waits():
+    """Where symbols are slow to read, a line says once what is being read, also in a pipe; then comes the same screen."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = run(folder, PROGRAM, "1", code=7, LD_LIBRARY_PATH=DRIVER)
+        at_once = text("report", "--short", log)
+        said = text("report", "--short", log, LD_PRELOAD=SLOW_OPEN, SLOW_FILE=os.path.basename(PROGRAM), SLOW_SECONDS="3")
+        waiting = [line for line in said.splitlines() if line.startswith("gpupeak: reading ")]
+        expect(len(waiting) == 1 and log in waiting[0], f"what is being read is not said once: {said}")
+        expect(screen(said) == screen(at_once), f"another screen: {said}")
+
+
+def case_died():
+    """Who reads the names may die of them: `run` ends as the program did, and tells all but the names."""
+    with tempfile.TemporaryDirectory() as folder:
+        said = text("run", "-o", os.path.join(folder, "x.gplog"), "--", MUCH, code=9, LD_PRELOAD=SLOW_OPEN,
+                    SLOW_FILE=os.path.basename(MUCH), OPEN_KILLS="1")
+        expect("gpupeak: peak " in said and "has no names: the libraries' symbols could not be read" in said and "exit 9" in said, said)
+
+
+def counted(log, why=COUNTED):
+    """The screen of a log that kills whoever reads it."""
+    said = text("report", "--short", log, LD_PRELOAD=SLOW_OPEN, SLOW_FILE=os.path.basename(log), OPEN_KILLS="child")
+    expect(why in said, f"it was read: {said}")
+    return said
+
+
+def case_counted():
+    """Where the log cannot be read, what is counted is what is replayed; what was lost, and that there is no end, is said first."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = run(folder, PROGRAM, "20", code=7, LD_LIBRARY_PATH=DRIVER, GPUPEAK_HOST="full")
+        summary = report(log)
+        said = counted(log)
+        expect(f"Peak device memory (GPU 0): {summary['metrics']['device.peak_bytes']} bytes\n" in said, said)
+        usable = int(re.search(r"^Peak host heap \(usable.*\): (\d+) bytes$", said, re.M)[1])
+        exact = summary["metrics"]["host.kind.heap.usable_peak_bytes"]
+        expect(abs(usable - exact) <= 8 * (64 << 10), f"usable heap {usable}, replayed {exact}")
+        expect("Peak host heap: " not in said, f"another figure has the name of the one that is replayed: {said}")
+        expect(f"{summary['quality']['device_events']} device events" in said and f"next: gpupeak report {log}" in said, said)
+        hidden = text("report", "--short", "--confidential", log, LD_PRELOAD=SLOW_OPEN, SLOW_FILE="x.gplog", OPEN_KILLS="child")
+        expect("x.gplog" not in hidden, f"the name of the log is told: {hidden}")
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+        said = counted(run(folder, MUCH, code=9, prepare=limit, GPUPEAK_HOST="full"))
+        expect("EVENTS LOST" in said.splitlines()[0], said)
+        said = counted(run(folder, "sh", "-c", "kill -9 $$", code=128 + signal.SIGKILL))
+        expect("killed by SIGKILL" in said.splitlines()[0], said)
+        said = counted(run(folder, MUCH, code=9, GPUPEAK_HOST="off"), "and the host's was not measured")
+        expect("host heap" not in said and "Peak host" not in said, f"what was not counted is told: {said}")
+    text("report", "--short", MUCH, code=3)
+
+
+run_checks(globals()[f"case_{CASE}"])

@@ -1,0 +1,162 @@
+"""Lines and names are those of the source: programs built in many ways, each block against the program's own book of where it was asked for, each
+frame against addr2line's and llvm-symbolizer's answer. Prints how many were compared.
+
+usage: lines.py LIBGPUPEAK GPUPEAK SOURCES CASE
+"""
+import collections
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from common import GPUPEAK, Skipped, expect, record, run_checks
+
+SOURCES, CASE = sys.argv[3:5]
+
+GCC = {
+    "O0": "-O0 -g", "O1": "-O1 -g", "O2": "-O2 -g", "O3": "-O3 -g", "Os": "-Os -g", "g1": "-O2 -g1", "g3": "-O2 -g3", "dwarf4": "-O2 -gdwarf-4",
+    "dwarf3": "-O1 -gdwarf-3 -gstrict-dwarf", "lto": "-O2 -g -flto", "split": "-O2 -g -gsplit-dwarf", "split4": "-O2 -g -gdwarf-4 -gsplit-dwarf",
+    "zlib": "-O2 -g -gz=zlib", "types": "-O2 -g -fdebug-types-section", "no_pie": "-O2 -g -no-pie", "sections": "-O2 -g -ffunction-sections",
+    "debug_link": "-O2 -g",
+}
+CLANG = {
+    "O0": "-O0 -g", "O1": "-O1 -g", "O2": "-O2 -g", "O3": "-O3 -g", "lines": "-O2 -gline-tables-only", "dwarf4": "-O2 -gdwarf-4",
+    "split": "-O2 -g -gsplit-dwarf", "zlib": "-O2 -g -gz=zlib", "types": "-O2 -g -fdebug-types-section", "lto": "-O2 -g -flto -fuse-ld=lld",
+}
+BUILDS = {"gcc": ("g++", GCC), "clang": ("clang++", CLANG)}
+
+
+def run(*command, **options):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, **options)
+    expect(done.returncode == 0, f"{command} gives {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def build(folder, name, compiler, flags):
+    """None: this compiler cannot."""
+    program = os.path.join(folder, name)
+    sources = [os.path.join(SOURCES, file) for file in ("program.cc", "other.cc")]
+    done = subprocess.run([compiler, *flags.split(), "-Wl,--build-id=sha1", "-fno-optimize-sibling-calls", "-o", program, *sources], cwd=folder,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        print(f"  {compiler} {flags}: not here: {done.stderr.splitlines()[:1]}")
+        return None
+    if name.endswith("debug_link"):
+        run("objcopy", "--only-keep-debug", program, program + ".debug")
+        run("strip", program)
+        run("objcopy", f"--add-gnu-debuglink={program}.debug", program)
+    return program
+
+
+def base(name):
+    """The function's own name: tools differ in whether they know its scope and parameters."""
+    name = re.sub(r"\(anonymous namespace\)::", "", name)
+    lambdas = re.findall(r"\{lambda\([^{}]*\)#\d+\}|\$_\d+|'lambda\d*'", name)
+    if lambdas and "operator()" in name:
+        return "operator_call"
+    name = name.replace("operator<<", "operator_shift").replace("operator()", "operator_call")
+    while re.search(r"<[^<>]*>", name):
+        name = re.sub(r"<[^<>]*>", "", name)
+    return name.split("(")[0].split(" ")[-1].split("::")[-1]
+
+
+def told_by_addr2line(program, addresses):
+    told = {}
+    current = None
+    lines = run("addr2line", "-a", "-f", "-i", "-C", "-e", program, *map(hex, addresses)).splitlines()
+    for line in lines:
+        if re.fullmatch(r"0x[0-9a-f]+", line):
+            current = told.setdefault(int(line, 16), [])
+        elif current and len(current[-1]) == 1:
+            file, number = re.sub(r" \(discriminator \d+\)$", "", line).rsplit(":", 1)
+            current[-1] += (os.path.basename(file), int(number) if number.isdigit() else 0)
+        else:
+            current.append([line])
+    return told
+
+
+def told_by_llvm(program, addresses):
+    if not shutil.which("llvm-symbolizer"):
+        return {}
+    answers = json.loads(run("llvm-symbolizer", "--output-style=JSON", "--inlines", "-e", program, *map(hex, addresses)))
+    return {int(a["Address"], 16): [[s["FunctionName"], os.path.basename(s["FileName"]), s["Line"]] for s in a["Symbol"]] for a in answers}
+
+
+def as_compared(frames):
+    return [(base(name), file, line) for name, file, line in frames]
+
+
+def compare(name, program, rows, wrong):
+    frames = collections.defaultdict(list)  # by address, innermost first
+    for row in rows:
+        last = None
+        for frame in row["stack"]:
+            if frame["module"] != os.path.basename(program):
+                continue
+            address = int(frame["offset"], 16) - 1
+            if address != last and address in frames:
+                break  # known, with all callers
+            frames[address].append([frame["function"] or "", os.path.basename(frame["file"] or ""), frame["line"] or 0])
+            last = address
+    frames = {address: parts for address, parts in frames.items() if parts[-1][0] not in ("_start", "__libc_start_main")}
+    tools = {"addr2line": told_by_addr2line(program, list(frames)), "llvm-symbolizer": told_by_llvm(program, list(frames))}
+    for address, mine in frames.items():
+        told = {tool: as_compared(answers[address]) for tool, answers in tools.items() if address in answers}
+        if as_compared(mine) not in told.values():
+            wrong.append(f"{name} {address:#x}: {as_compared(mine)}, told: {told}")
+    return len(frames)
+
+
+def check(folder, name, program):
+    log = os.path.join(folder, name + ".gplog")
+    book = {}
+    for line in record(log, program, GPUPEAK_HOST="full").splitlines():
+        size, file, number = line.rsplit(" ", 2)
+        book[int(size)] = (os.path.basename(file), int(number))
+    summary = json.loads(run(GPUPEAK, "report", "--json", "--top", "1000", log))
+    peak = next(p for p in summary["peaks"] if p["scope"] == "host/heap")
+    rows = [row for row in peak["holders"] if row["bytes"] in book]
+    wrong = []
+    expect(len(rows) == len(book), f"{name}: {len(book)} sites of the book are {len(rows)} rows: "
+           f"{[(r['bytes'], r['site']) for r in peak['holders'] if r['bytes'] not in book]}, {sorted(set(book) - {r['bytes'] for r in rows})}")
+    for row in rows:
+        first = row["parts"][0]
+        place = (os.path.basename(first["file"] or ""), first["line"])
+        if place != book[row["bytes"]]:
+            wrong.append(f"{name}: {row['site']} is at {place}, by the book at {book[row['bytes']]}")
+        if f"{place[0]}:{place[1]}" not in row["site"]:
+            wrong.append(f"{name}: '{row['site']}' does not say {place}")
+        if re.search(r"\+0x|(?<![<{(])…", row["site"].replace(", …", "")):
+            wrong.append(f"{name}: '{row['site']}' is no title")
+    titles = collections.Counter(row["site"] for row in rows)
+    wrong += [f"{name}: {count} rows are called '{title}'" for title, count in titles.items() if count > 1]
+    text = run(GPUPEAK, "report", "--short", log)
+    expect("has no names" not in text, f"{name}: said to have no names: {text}")
+    return len(rows), compare(name, program, rows, wrong), wrong
+
+
+def main():
+    compiler, ways = BUILDS[CASE]
+    for needed in (compiler, "addr2line", "objcopy"):
+        if not shutil.which(needed):
+            raise Skipped(f"no {needed} here")
+    sites = frames = builds = 0
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder:
+        for way, flags in ways.items():
+            name = f"{CASE}_{way}"
+            program = build(folder, name, compiler, flags)
+            if program is None:
+                continue
+            builds += 1
+            some_sites, some_frames, some_wrong = check(folder, name, program)
+            sites, frames, wrong = sites + some_sites, frames + some_frames, wrong + some_wrong
+    expect(builds > 0, "nothing could be built")
+    print(f"{builds} builds: {sites} sites by the program's book, {frames} addresses by addr2line and llvm-symbolizer, {len(wrong)} wrong")
+    expect(not wrong, "\n".join(wrong[:20]))
+
+
+run_checks(main)

@@ -1,0 +1,243 @@
+"""What is resident of a run's processes, as `run` sees it from outside. argv: … CASE"""
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+
+from common import GPUPEAK, Skipped, expect, run_case
+
+MIB = 1 << 20
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("GPUPEAK_", "LD_PRELOAD"))}
+
+
+def run(folder, *command, options=(), **more):
+    """Its output, what gpupeak said, and the run's summary."""
+    log = os.path.join(folder, "a.gplog")
+    done = subprocess.run([GPUPEAK, "run", *options, "-o", log, "--", *command], env=ENVIRONMENT, cwd=folder, capture_output=True, text=True,
+                          check=False, **more)
+    expect(done.returncode == 0, f"{command} ends with {done.returncode}: {done.stderr}")
+    return done.stdout, done.stderr, summary(log)
+
+
+def summary(log):
+    done = subprocess.run([GPUPEAK, "report", "--json", log], capture_output=True, check=False)
+    expect(done.returncode == 0, f"report of {log}: {done.stderr.decode()}")
+    return json.loads(done.stdout)
+
+
+def causes(metrics):
+    """By name, in bytes; together they are the total."""
+    found = {name.removeprefix("host.resident."): bytes_ for name, bytes_ in metrics.items() if name.startswith("host.resident.")}
+    total = found.pop("total_bytes")
+    expect(total is not None and sum(bytes_ for bytes_ in found.values() if bytes_) == total, f"{found} are not {total}")
+    return found, total
+
+
+def compiled(folder, source, *options):
+    program = os.path.join(folder, "program")
+    subprocess.run(["cc", "-O1", "-x", "c", "-", "-o", program, *options], input=textwrap.dedent(source).encode(), check=True)
+    return program
+
+
+def thread_stacks(folder):
+    """Stacks that threads have touched: no call of theirs is seen, and at a thread's end its stack is gone."""
+    program = compiled(folder, """
+        #include <pthread.h>
+        #include <unistd.h>
+        enum { kThreads = 20, kTouched = 6 << 20 };
+        static void* touch(void* unused) {
+          volatile char stack[kTouched];
+          for (unsigned i = 0; i < sizeof stack; i += 4096) stack[i] = 1;
+          sleep(2);  /* until the last of them has touched its own, on a busy machine too */
+          return stack[9] ? unused : 0;
+        }
+        int main() {
+          pthread_t threads[kThreads];
+          for (int i = 0; i < kThreads; ++i) pthread_create(threads + i, 0, touch, 0);
+          for (int i = 0; i < kThreads; ++i) pthread_join(threads[i], 0);
+        }
+    """, "-pthread")
+    _, said, found = run(folder, program)
+    by_cause, total = causes(found["metrics"])
+    expect(120 * MIB <= by_cause["thread_stacks_bytes"] < 124 * MIB, f"120 MiB of stacks: {by_cause}")
+    expect(by_cause["unexplained_bytes"] <= total // 50, f"{by_cause} of {total}")
+    expect("thread stacks 120 MiB" in said, said)
+    told = subprocess.run([GPUPEAK, "report", "--full", os.path.join(folder, "a.gplog")], capture_output=True, text=True, check=True).stdout
+    expect(re.search(r"^RESIDENT.*\n +120 MiB .* thread stacks$", told, re.M), told)
+
+
+def only_touched(folder):
+    """Memory that is touched long after it was mapped, by a program that is killed then."""
+    script = "import mmap, os, signal, time\nm = mmap.mmap(-1, 300 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\nfor i in range(0, 200 << 20, 4096): m[i] = 1\ntime.sleep(0.8)\nos.kill(os.getpid(), signal.SIGKILL)"
+    log = os.path.join(folder, "a.gplog")
+    subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", sys.executable, "-c", script], env=ENVIRONMENT, check=False)
+    by_cause, total = causes(summary(log)["metrics"])
+    expect(200 * MIB <= by_cause["mappings_bytes"] < 210 * MIB, f"{by_cause} of {total}")
+    database = os.path.join(folder, "a.sqlite")
+    subprocess.run([GPUPEAK, "export", "sqlite", log, "-o", database], stderr=subprocess.DEVNULL, check=False)
+    told = sqlite3.connect(database).execute("SELECT value FROM GPUPEAK_METRICS WHERE name = 'host.resident.total_bytes'").fetchone()
+    expect(told == (total,), f"an export has {told} of {total}")
+
+
+def aligned_mapping(folder):
+    """A mapping of the program's that begins where an arena of malloc's could; the program is killed, so that `run` alone has seen it."""
+    program = compiled(folder, """
+        #include <signal.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        #include <unistd.h>
+        int main() {
+          char* at = mmap((void*)0x200000000000, 200 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+          if (at == (char*)0x200000000000) memset(at, 1, 200 << 20);
+          usleep(800000);
+          raise(SIGKILL);
+        }
+    """)
+    log = os.path.join(folder, "a.gplog")
+    subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", program], env=ENVIRONMENT, check=False)
+    by_cause, total = causes(summary(log)["metrics"])
+    expect(199 * MIB <= by_cause["mappings_bytes"] < 210 * MIB, f"{by_cause} of {total}")
+
+
+def forked_workers(folder):
+    """Pages that a parent shares with its workers count once in the run's sum; each worker's own are told as since the fork."""
+    script = textwrap.dedent("""
+        import multiprocessing, re, os, time
+        big = bytearray(b"x") * (200 << 20)
+        def pss(process):
+            return int(re.search(r"^Pss:\\s+(\\d+)", open(f"/proc/{process}/smaps_rollup").read(), re.M)[1]) << 10
+        def work(event):
+            own = bytearray(b"y") * (20 << 20)
+            event.wait()
+        if __name__ == "__main__":
+            multiprocessing.set_start_method("fork")
+            event = multiprocessing.Event()
+            workers = [multiprocessing.Process(target=work, args=(event,)) for _ in range(5)]
+            for worker in workers:
+                worker.start()
+            time.sleep(2.5)
+            print(pss(os.getpid()) + sum(pss(worker.pid) for worker in workers))
+            event.set()
+            for worker in workers:
+                worker.join()
+    """)
+    path = os.path.join(folder, "workers.py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(script)
+    out, said, found = run(folder, sys.executable, path, options=["--children", "all"])
+    truth, whole = int(out), found["whole_run"]
+    seen = whole["metrics"]["host.pss.peak_bytes"]
+    expect(0.95 * truth < seen < 1.05 * truth, f"together {seen}, in truth {truth}")
+    expect("gpupeak: peak 3" in said and "or more resident, of 6 processes together, shared pages once" in said, said)
+    expect(said.count("+20.0 MiB of heap since the fork") == 5 and "20.0 MiB work workers.py:7" in said, said)
+    expect(len(whole["processes"]) == 6, f"{len(whole['processes'])} processes")
+    for process in whole["processes"]:
+        if process["started"]:
+            continue
+        expect(20 * MIB <= process["host_peak_bytes"] < 24 * MIB, f"since the fork: {process['host_peak_bytes']}")
+
+
+def shared_batches(folder):
+    """A worker that puts its batches into shared memory, as a DataLoader's does: they are a cause of their own, in the worker and its parent."""
+    script = textwrap.dedent("""
+        import multiprocessing, sys, time
+        from multiprocessing import shared_memory
+        def load(queue, done):
+            block = shared_memory.SharedMemory(create=True, size=60 << 20)
+            block.buf[:] = bytes(60 << 20)
+            queue.put(block.name)
+            done.wait()
+            block.close()
+        if __name__ == "__main__":
+            multiprocessing.set_start_method("fork")
+            queue, done = multiprocessing.Queue(), multiprocessing.Event()
+            worker = multiprocessing.Process(target=load, args=(queue, done))
+            worker.start()
+            batch = shared_memory.SharedMemory(name=queue.get())
+            total = sum(batch.buf[::4096])
+            time.sleep(1.0)
+            batch.close()
+            batch.unlink()
+            done.set()
+            worker.join()
+    """)
+    path = os.path.join(folder, "loader.py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(script)
+    _, _, found = run(folder, sys.executable, path)
+    both = [process["rss_peak_bytes"] for process in found["whole_run"]["processes"] if process["rss_peak_bytes"] >= 60 * MIB]
+    expect(len(both) == 2, f"{found['whole_run']['processes']}")
+    shared = found["whole_run"]["metrics"]["host.resident.shared_memory_bytes"]
+    expect(60 * MIB <= shared < 62 * MIB, f"shared memory {shared}")
+    seen = found["whole_run"]["metrics"]["host.pss.peak_bytes"]
+    expect(seen < sum(both) - 50 * MIB, f"together {seen}, each {both}")
+
+
+# Each holds what it has until its output is read, or for a while.
+def real_programs(folder):
+    text = os.path.join(folder, "text")
+    with open(text, "w", encoding="utf-8") as file:
+        file.writelines(f"{(i * 2654435761) % (1 << 32):08x} some text of line {i}\n" for i in range(400_000))
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a", "-c", "init.defaultBranch=a"]
+    repository = os.path.join(folder, "repository")
+    if shutil.which("git"):
+        subprocess.run([*git, "init", "-q", repository], check=True)
+        shutil.copy(text, repository)
+        for arguments in (("add", "text"), ("commit", "-q", "-m", "a")):
+            subprocess.run([*git, *arguments], cwd=repository, check=True)
+    return {
+        "python3": ["python3", "-c", "import json, decimal, email, http.client, time; x = [dict(a=i, b=str(i)) for i in range(150000)]; time.sleep(0.8)"],
+        "numpy": ["python3", "-c", "import numpy, time; x = numpy.ones((4000, 4000)); y = x @ x[:, :50]; time.sleep(0.8)"],
+        "sort": ["sort", "-S", "100M", text],
+        "sqlite3": ["sqlite3", ":memory:", "create table t(a, b); with recursive c(i) as (select 1 union all select i + 1 from c where i < 300000) "
+                    "insert into t select i, hex(randomblob(50)) from c; create index x on t(b); select * from t;"],
+        "git": ["git", "-C", repository, "cat-file", "--batch-all-objects", "--batch"],
+        "node": ["node", "-e", "const a = []; for (let i = 0; i < 300000; ++i) a.push({i, s: 'x' + i}); const b = Buffer.alloc(50 << 20, 1); setTimeout(() => a.push(b), 900);"],
+        "perl": ["perl", "-e", "my %h; $h{$_} = \"v$_\" for 1 .. 300000; select(undef, undef, undef, 0.8);"],
+        "awk": ["awk", "{a[NR] = $0} END {for (i = 1; i <= NR; ++i) print a[i]}", text],
+    }
+
+
+def kernel_says(process):
+    """Rss of it and of what it started, by smaps_rollup."""
+    try:
+        with open(f"/proc/{process}/smaps_rollup", encoding="utf-8") as file:
+            return int(re.search(r"^Rss:\s+(\d+)", file.read(), re.M)[1]) << 10
+    except (OSError, TypeError):
+        return 0
+
+
+def programs(folder):
+    """The causes of real programs' resident memory: their sum is the kernel's figure, and next to nothing is left over."""
+    seen, left_over = 0, []
+    for name, command in real_programs(folder).items():
+        if not shutil.which(command[0]) or (name == "numpy" and subprocess.run(["python3", "-c", "import numpy"], capture_output=True, check=False).returncode):
+            continue
+        log = os.path.join(folder, "a.gplog")
+        process = subprocess.Popen([GPUPEAK, "run", "-q", "-o", log, "--", *command], env=ENVIRONMENT, stdout=subprocess.PIPE, cwd=folder)
+        most, end = 0, time.monotonic() + 1.5
+        while time.monotonic() < end and process.poll() is None:
+            with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="utf-8") as file:
+                for child in file.read().split():
+                    most = max(most, kernel_says(child))
+            time.sleep(0.02)
+        process.communicate()
+        found = summary(log)
+        by_cause, total = causes(found["metrics"])
+        expect(most / 1.07 - (5 << 20) <= total <= found["metrics"]["host.rss.peak_bytes"] + MIB, f"{name}: {total}, by the kernel {most}")
+        share = 100 * by_cause["unexplained_bytes"] / total
+        print(f"{name}: {total >> 20} MiB, by smaps_rollup {most >> 20}, unexplained {share:.2f} %:", {k: v >> 20 for k, v in by_cause.items() if v})
+        if share > 2:
+            left_over.append(name)
+        seen += 1
+    expect(not left_over, f"more than 2 % without a cause: {left_over}")
+    if seen < 3:
+        raise Skipped("too few of the programs are here")
+
+
+run_case(globals()[sys.argv[3]])

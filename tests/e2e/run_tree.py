@@ -1,0 +1,340 @@
+"""A run is a tree of processes, and its log stands for it. argv: … CUDA_BENCHMARK FOLDER_OF_THE_DRIVER CASE"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+
+import jsonschema
+
+from common import GPUPEAK, SCHEMA, Skipped, expect, run_case
+
+BENCHMARK, DRIVER = sys.argv[3:5]
+BENCHMARK_PEAK = 795344896
+GIB = 1 << 30
+ENVIRONMENT = dict({k: v for k, v in os.environ.items() if not k.startswith("GPUPEAK_")}, LD_LIBRARY_PATH=DRIVER)
+
+# A process that holds so much of a GPU for so long, by way of ctypes; then what its arguments say.
+USE_GPU = textwrap.dedent("""
+    import ctypes, sys, time
+    def use_gpu(size, device=0, seconds=0.0):
+        cuda, context, address = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+        assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
+        assert cuda.cuCtxSetCurrent(context) == 0 and cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)) == 0
+        time.sleep(seconds)
+        assert cuda.cuMemFree_v2(address) == 0
+""")
+WORKER = USE_GPU + "use_gpu(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))\n"
+
+
+def run(folder, *command, code=0, options=(), out="d.gplog", **env):
+    done = subprocess.run([GPUPEAK, "run", *options, "-o", os.path.join(folder, out), "--", *command], env=dict(ENVIRONMENT, **env), cwd=folder,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    expect(done.returncode == code, f"{command} ends with {done.returncode}: {done.stderr.decode()}")
+    return done.stderr.decode()
+
+
+def verb(*arguments, code=0):
+    done = subprocess.run([GPUPEAK, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    expect(done.returncode == code, f"{arguments} ends with {done.returncode}: {done.stdout.decode()[:2000]}{done.stderr.decode()}")
+    return done.stdout.decode() + done.stderr.decode()
+
+
+def summary(log, *options):
+    done = subprocess.run([GPUPEAK, "report", "--json", *options, log], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    expect(done.returncode == 0, f"report of {log} gives {done.returncode}: {done.stderr.decode()}")
+    found = json.loads(done.stdout)
+    with open(SCHEMA, encoding="utf-8") as file:
+        jsonschema.validate(found, json.load(file))
+    return found
+
+
+def write(folder, name, text):
+    path = os.path.join(folder, name)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+def first_line(said):
+    return next(line for line in said.splitlines() if not line.startswith(("gpupeak: recording to", "gpupeak: reading ")))
+
+
+def launcher(folder):
+    """The launcher's log stands for the worker that holds 30 GiB, for every verb."""
+    worker = write(folder, "worker.py", WORKER)
+    script = write(folder, "launcher.py", "import subprocess, sys\nsys.exit(subprocess.run([sys.executable] + sys.argv[1:]).returncode)\n")
+    said = run(folder, sys.executable, script, worker, str(30 * GIB), "0", "0")
+    expect("peak 30.0 GiB of 80.0 GiB on GPU 0" in first_line(said) and "by pid" in first_line(said) and "of 2 processes" in first_line(said), said)
+    expect("✓ complete" in said and f"Peak device memory (GPU 0): {30 * GIB} bytes" in said, said)
+    log = os.path.join(folder, "d.gplog")
+    expect(f"next: gpupeak report {log}" in said, said)
+    found = summary(log)
+    whole = found["whole_run"]
+    expect(whole["complete"] and whole["missing"] == [] and whole["not_recorded"] == [], str(whole))
+    processes = whole["processes"]
+    expect(len(processes) == 2 and processes[1]["started"] and not processes[0]["started"], str(processes))
+    expect(processes[0]["device_peak_bytes"] == 30 * GIB and processes[1]["device_peak_bytes"] is None, str(processes))
+    expect(found["metrics"]["device.peak_bytes"] == 30 * GIB, "the fields of one process are those of the one that held most")
+    expect(whole["metrics"]["device.peak_bytes"] == 30 * GIB, str(whole["metrics"]))
+    expect("30.0 GiB" in verb("report", log) and "PEAK" in verb("report", "--full", log), "no report")
+    expect(f"device.peak_bytes {30 * GIB}\n" in verb("metrics", log), "metrics")
+    verb("check", "--strict", "--max", "device.peak_bytes=30GiB", log)
+    verb("check", "--max", "device.peak_bytes=29GiB", log, code=1)
+    verb("check", "--max", "device.peak_bytes=29GiB", write(folder, "d.json", json.dumps(found)), code=1)
+    expect("30.0 GiB" in verb("fit", "--capacity", "80GiB", log), "fit")
+    expect("30.0 GiB" in verb("tree", log), "tree")
+    expect(str(30 * GIB >> 10) in verb("export", "massif", log) or str(30 * GIB) in verb("export", "massif", log), "export")
+    expect("2 processes" in verb("merge", log), "merge")
+    own = summary(log, "--process", str(processes[1]["pid"]))
+    expect(own["run"]["pid"] == processes[1]["pid"] and own["devices"] == [], str(own["run"]))
+    expect(summary(f"{log}#{processes[0]['pid']}")["run"]["pid"] == processes[0]["pid"], "LOG#PID")
+    expect("no such process" in verb("report", "--process", "rank:7", log, code=2), "--process rank:7")
+    expect("30.0 GiB" in verb("report", "--short", folder), "report FOLDER")
+
+
+def at_once(folder):
+    """Two processes on one GPU and a third on another: the sum at once, to the byte; each process is within it."""
+    worker = write(folder, "worker.py", WORKER)
+    script = write(folder, "launcher.py", textwrap.dedent("""
+        import subprocess, sys
+        def start(rank, *arguments):
+            import os
+            return subprocess.Popen([sys.executable, sys.argv[1], *arguments], env=dict(os.environ, RANK=str(rank)))
+        both = [start(0, str(3 << 30), "0", "0.8"), start(1, str(4 << 30), "0", "0.8"), start(2, str(5 << 30), "1", "0.8")]
+        assert all(p.wait() == 0 for p in both)
+        assert start(3, str(6 << 30), "0", "0").wait() == 0
+    """))
+    said = run(folder, sys.executable, script, worker, FAKE_CUDA_DEVICES="2")
+    expect("peak 12.0 GiB on 2 GPUs at" in first_line(said) and "4 processes together, 1 more without a GPU" in first_line(said), said)
+    for row in ("rank 0, pid", "rank 1, pid", "rank 2, pid", "5.00 GiB of GPU 1", "host: ", "RSS "):
+        expect(row in said, f"{row} is not in {said}")
+    expect(f"Peak device memory (GPU 0): {7 * GIB} bytes\nPeak device memory (GPU 1): {5 * GIB} bytes\n" in said, said)
+    log = os.path.join(folder, "d.gplog")
+    whole = summary(log)["whole_run"]
+    by_gpu = {device["ordinal"]: device for device in whole["devices"]}
+    expect(by_gpu[0]["peak_bytes"] == 7 * GIB and by_gpu[0]["sum_of_peaks_bytes"] == 13 * GIB and by_gpu[0]["error_bytes"] == 0, str(by_gpu))
+    for number, device in enumerate(whole["devices"]):
+        held = sum(part["at_peak_bytes"] for process in whole["processes"] for part in process["devices"] if part["device"] == number)
+        expect(held == device["peak_bytes"], f"the processes held {held} of {device}")
+    expect(whole["all_devices"]["peak_bytes"] == 12 * GIB and whole["metrics"]["device.peak_bytes"] == 12 * GIB, str(whole["metrics"]))
+    verb("check", "--max", "device.peak_bytes@device:0=7GiB", "--max", "device.peak_bytes=12GiB", log)
+    told = verb("check", "--max", "device.peak_bytes@device:0=6GiB", log, code=1)
+    expect("at once" in told, told)
+    other = summary(log, "--process", "rank:1")
+    expect(other["metrics"]["device.peak_bytes"] == 4 * GIB and "whole_run" not in other, str(other["metrics"]))
+    expect("several such processes" in verb("tree", "--process", os.path.basename(os.path.realpath(sys.executable)), log, code=2), "a name")
+
+
+def many(folder):
+    """A record that is longer than its place in the log's first page, of logs that are compressed; a damaged one is none."""
+    count = 60
+    script = write(folder, "forks.py", USE_GPU + textwrap.dedent(f"""
+        import os
+        workers = []
+        for _ in range({count}):
+            worker = os.fork()
+            if worker == 0:
+                use_gpu(1 << 20)
+                os._exit(0)
+            workers.append(worker)
+        assert all(os.waitpid(worker, 0)[1] == 0 for worker in workers)
+    """))
+    said = run(folder, sys.executable, script, options=["--compress", "always"])
+    expect(f"{count} processes together" in first_line(said) and "✓ complete" in said, said)
+    log = os.path.join(folder, "d.gplog")
+    whole = summary(log)["whole_run"]
+    expect(len(whole["processes"]) == count + 1 and whole["complete"], f"{len(whole['processes'])}, {whole['missing']}")
+    expect(whole["devices"][0]["sum_of_peaks_bytes"] == count << 20, str(whole["devices"]))
+    run(folder, sys.executable, script, options=["--compress", "never"])
+    with open(log, "r+b") as file:  # where the record is, and how long
+        file.seek(2048)
+        offset = int.from_bytes(file.read(8), "little")
+        expect(offset > 4096, f"the record lies at {offset}")
+        for damage in (b"{", b"\0" * 8):
+            file.seek(offset)
+            file.write(damage * 8)
+            file.flush()
+            found = summary(log)
+            expect(len(found["whole_run"]["processes"]) == count + 1 and not found["whole_run"]["complete"], "found without the record, but not complete")
+        file.seek(2048)
+        file.write((1 << 62).to_bytes(8, "little") + (1 << 20).to_bytes(8, "little"))
+    expect(len(summary(log)["whole_run"]["processes"]) == count + 1, "a record beyond the file")
+
+
+def ending(folder):
+    """A process that is ending has no memory map, or half of one, for a moment: whoever looks then learns nothing of it."""
+    script = write(folder, "forks.py", USE_GPU + textwrap.dedent("""
+        import os
+        workers = []
+        for number in range(300):  # a sixth of them keeps the processors busy, so that an end takes its time
+            worker = os.fork()
+            if worker == 0:
+                if number % 6 == 0:
+                    until = time.monotonic() + 0.1
+                    while time.monotonic() < until:
+                        pass
+                use_gpu(1 << 20)
+                os._exit(0)
+            workers.append(worker)
+        assert all(os.waitpid(worker, 0)[1] == 0 for worker in workers)
+    """))
+    said = run(folder, sys.executable, script)
+    expect("not recorded" not in said and "✓ complete" in said, said)
+
+
+def pool(folder):
+    """Workers without a GPU that their pool kills at its end: each has its row and its holder, and none is an alarm."""
+    script = write(folder, "pool.py", textwrap.dedent("""
+        import multiprocessing, time
+        def work(mebibytes):
+            own = bytearray(b"x") * (mebibytes << 20)
+            time.sleep(1)
+            return len(own)
+        if __name__ == "__main__":
+            with multiprocessing.get_context("fork").Pool(3) as pool:
+                print(sum(pool.map(work, [40, 50, 60], chunksize=1)))
+    """))
+    said = run(folder, sys.executable, script)
+    expect("or more resident, of 4 processes together, shared pages once" in first_line(said), said)
+    for size in (40, 50, 60):
+        expect(f"+{size}.0 MiB of heap since the fork  {size}.0 MiB work pool.py:4" in said, said)
+    expect("without an end" not in said and "✓ complete" in said, said)
+
+
+def short_lived(folder):
+    """What was seen of the parent alone is not told as the run's peak: the child touches nothing of what it has and is gone at once."""
+    script = write(folder, "parent.py", textwrap.dedent("""
+        import subprocess, sys, time
+        own = bytearray(b"x") * (20 << 20)
+        time.sleep(0.8)
+        subprocess.run([sys.executable, "-c", "import ctypes, os; ctypes.CDLL(None).malloc(ctypes.c_size_t(200 << 20)); os.kill(os.getpid(), 9)"])
+    """))
+    said = run(folder, sys.executable, script)
+    expect("or more resident" not in first_line(said) and "200 MiB <module> <string>:1" in said, said)
+
+
+def lost_log(folder):
+    """A log of the run that is gone is said, and no gate passes without it."""
+    launcher(folder)
+    for name in os.listdir(os.path.join(folder, "d.children")):
+        os.unlink(os.path.join(folder, "d.children", name))
+    log = os.path.join(folder, "d.gplog")
+    expect("the log of one of the run's processes cannot be read" in verb("report", "--short", log), "a lost log")
+    verb("report", "--strict", log, code=4)
+    verb("check", "--max", "device.peak_bytes=1TiB", "--allow-no-device", log, code=1)
+
+
+def not_recorded(folder):
+    """What lost the preload is found: by whom, why, and how much NVML says that it held."""
+    held = os.path.join(folder, "nvml.txt")
+    script = write(folder, "replaces.py", USE_GPU + textwrap.dedent("""
+        import os, subprocess
+        if sys.argv[1] == "use":
+            with open(sys.argv[2], "w") as file:
+                file.write(f"0 {os.getpid()} {5 << 30}\\n")
+            use_gpu(5 << 30, 0, 2.5)
+        else:
+            if len(sys.argv) > 3:
+                use_gpu(1 << 20)
+            env = dict(os.environ)
+            if sys.argv[1] == "clean":
+                del env["LD_PRELOAD"]
+            else:
+                env["LD_PRELOAD"] = sys.argv[1]
+            sys.exit(subprocess.run([sys.executable, sys.argv[0], "use", sys.argv[2]], env=env).returncode)
+    """))
+    for preload, why in (("libm.so.6", "its LD_PRELOAD was replaced by libm.so.6"), ("clean", "its environment has no LD_PRELOAD")):
+        said = run(folder, sys.executable, script, preload, held, FAKE_NVML_PROCESSES=held, GPUPEAK_KEEP_PRELOAD="off")
+        expect(f"5.00 GiB of GPU 0 by NVML; {why}" in first_line(said) and "not recorded: pid" in first_line(said), said)
+        expect("complete" not in said and "--children all" not in said, said)
+        log = os.path.join(folder, "d.gplog")
+        missing = summary(log)["whole_run"]["not_recorded"]
+        expect(len(missing) == 1 and missing[0]["devices"][0]["nvml_bytes"] == 5 * GIB and missing[0]["used_gpu"], str(missing))
+        verb("report", "--strict", log, code=4)
+        told = verb("check", "--max", "device.peak_bytes=80GiB", log, code=1)
+        expect("not recorded: pid" in told, told)
+        verb("check", "--max", "host.rss.peak_bytes=80GiB", log)
+        expect("used a GPU and was not recorded" in verb("fit", "--capacity", "80GiB", log, code=1), "fit")
+    run(folder, sys.executable, script, "clean", held, "both", FAKE_NVML_PROCESSES=held, GPUPEAK_KEEP_PRELOAD="off")
+    told = verb("fit", "--capacity", "80GiB", log, code=1)
+    expect("no upper bound: pid" in told and "fits" not in told, told)
+
+
+def static_launcher(folder):
+    """A launcher that can have no log: the worker's has its name, and is the run's."""
+    source = "#include <unistd.h>\nint main(int c, char** v) { (void)c; return execv(v[1], v + 1); }\n"
+    fork = "#include <sys/wait.h>\n" + source.replace("return execv", "int s; if (fork()) { wait(&s); return s >> 8; } return execv")
+    launcher_path = os.path.join(folder, "static")
+    if subprocess.run(["cc", "-static", "-x", "c", "-", "-o", launcher_path], input=fork.encode(), stderr=subprocess.PIPE, check=False).returncode:
+        raise Skipped("no static C library")
+    said = run(folder, launcher_path, BENCHMARK)
+    expect("peak 758 MiB of 80.0 GiB on GPU 0" in first_line(said), said)
+    found = summary(os.path.join(folder, "d.gplog"))
+    expect(found["metrics"]["device.peak_bytes"] == BENCHMARK_PEAK, str(found["metrics"]))
+
+
+def memory_limit(folder):
+    """Who the kernel ends for memory is named with the limit, by the cgroup's own counters."""
+    source = "#include <stdlib.h>\n#include <string.h>\nint main() { for (;;) memset(malloc(10 << 20), 1, 10 << 20); }\n"
+    program = os.path.join(folder, "grows")
+    subprocess.run(["cc", "-O0", "-x", "c", "-", "-o", program], input=source.encode(), check=True)
+    place = make_cgroup()
+    try:
+        entry = f"echo $$ > {place}/cgroup.procs; exec {program}"
+        said = run(folder, "sh", "-c", entry, code=137)
+        expect(first_line(said).startswith("gpupeak: killed for memory: cgroup limit 64.0 MiB"), said)
+        said = run(folder, "sh", "-c", f"(echo $$ > {place}/cgroup.procs; sh -c 'echo $$ > {place}/cgroup.procs; {program}'); exit 3", code=3)
+        expect("a process killed for memory: cgroup limit 64.0 MiB" in said, said)
+        kill = summary(os.path.join(folder, "d.gplog"))["whole_run"]["memory_kill"]
+        expect(kill["limit_bytes"] == 64 << 20 and kill["kills"] >= 1 and not kill["likely"], str(kill))
+    finally:
+        os.rmdir(place)
+
+
+def make_cgroup():
+    for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        try:
+            place = tempfile.mkdtemp(prefix="gpupeak-", dir=root)
+        except OSError:
+            continue
+        try:
+            with open(os.path.join(place, limit), "w", encoding="utf-8") as file:
+                file.write(str(64 << 20))
+            return place
+        except OSError:
+            os.rmdir(place)
+    raise Skipped("no cgroup with a memory limit can be made")
+
+
+def ends(folder):
+    """Who left without passing the exit handlers has ended all the same, and who was killed is named by the signal."""
+    source = "#include <unistd.h>\n#include <sys/syscall.h>\n#include <stdlib.h>\nint main() { malloc(100); return syscall(SYS_exit_group, 0); }\n"
+    program = os.path.join(folder, "leaves")
+    subprocess.run(["cc", "-O0", "-x", "c", "-", "-o", program], input=source.encode(), check=True)
+    said = run(folder, program)
+    log = os.path.join(folder, "d.gplog")
+    expect("without an end" not in said and "exit 0" in said, said)
+    expect(verb("report", "--strict", log), "a bare exit_group")
+    codes = [warning["code"] for warning in summary(log)["quality"]["warnings"]]
+    expect("GP002" not in codes, str(codes))
+    said = run(folder, "sh", "-c", "kill -TERM $$", code=143)
+    expect("killed by SIGTERM" in said and "without an end" not in said, said)
+    verb("report", "--strict", log, code=4)
+    running = subprocess.Popen([GPUPEAK, "run", "-o", log, "--", "sleep", "30"], stderr=subprocess.PIPE, env=ENVIRONMENT)
+    try:
+        running.stderr.readline()
+        for _ in range(200):
+            if os.path.exists(log) and os.path.getsize(log) > 8192:
+                break
+            time.sleep(0.05)
+        expect("still running" in verb("report", log), "a program that runs")
+        verb("report", "--strict", log, code=4)
+    finally:
+        running.terminate()
+        running.wait()
+
+
+run_case(globals()[sys.argv[5]])

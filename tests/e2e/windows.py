@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Recording of the heap that begins and ends while the program runs: `run --dormant`, `start`, `stop`, `report PID`.
+
+usage: windows.py LIBGPUPEAK GPUPEAK PROGRAM CASE [WINDOWS]
+"""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+from common import GPUPEAK, environment, expect, expect_nothing_dropped, report, run_checks
+
+PROGRAM, CASE = sys.argv[3:5]
+WINDOWS = int(sys.argv[5]) if len(sys.argv) > 5 else 12  # 1,000 by hand
+MODES = ("full", "full", "sampled", "auto")
+
+
+class Program:
+    def __init__(self, folder, threads, mode="counters"):
+        self.log = os.path.join(folder, "w.gplog")
+        clean = environment(folder, True, GPUPEAK_OUT=self.log, GPUPEAK_HOST=mode)
+        self.process = subprocess.Popen([PROGRAM, str(threads)], env=clean, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        expect(self.process.stdout.readline() == "ready\n", "it begins")
+        self.pid = str(self.process.pid)
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline().split()[-1]) if line != "poke" and line != "go" else self.process.stdout.readline()
+
+    def while_poked(self, *command):
+        """The command, to a program whose threads stand still: one call of its first thread answers it."""
+        asked = subprocess.Popen([GPUPEAK, *command], stderr=subprocess.PIPE, text=True)
+        while asked.poll() is None:
+            self.tell("poke")
+        expect(asked.returncode == 0, f"{command}: {asked.stderr.read()}")
+
+    def end(self):
+        out, err = self.process.communicate()
+        expect((self.process.returncode, out, err) == (0, "done\n", ""), f"{self.process.returncode} {out} {err}")
+
+
+def gpupeak(*command):
+    done = subprocess.run([GPUPEAK, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def windows_of(log):
+    """What the log says at the begin and the end of each window."""
+    found = []
+    dump = subprocess.Popen([GPUPEAK, "dump", log], stdout=subprocess.PIPE, text=True, errors="replace")
+    for line in dump.stdout:
+        words = line.split()
+        if not line.startswith("+"):
+            continue
+        if "window" in words[4:6]:
+            at = words.index("window")
+            fields = dict(zip(words[at + 3::2], map(int, words[at + 4::2])))
+            found.append((words[at + 1], fields))
+    expect(dump.wait() == 0, "dump fails")
+    return found
+
+
+def expect_consistent(summary):
+    quality = summary["quality"]
+    expect_nothing_dropped(summary)
+    for name in ("repairs", "unknown_heap_frees", "malformed_events"):
+        expect(quality.get(name, 0) == 0, f"{name}: {quality}")
+
+
+def warning(summary):
+    found = [w["message"] for w in summary["quality"]["warnings"] if w["code"] == "GP058"]
+    expect(len(found) == 1, f"{summary['quality']['warnings']}")
+    return found[0]
+
+
+def kept_at_peak(summary):
+    return sum(h["bytes"] for p in summary["peaks"] if p["scope"] == "host" for h in p["holders"] if h["stack"][0]["function"] == "keep")
+
+
+def held(folder):
+    """Threads stand still at each border: all sums are those of the program's own account."""
+    program = Program(folder, 8)
+    program.tell("keep 1000 100")
+    first = program.tell("hold")
+    program.while_poked("start", program.pid)
+    kept = program.tell("keep 300 1000")
+    dropped = program.tell("drop 400")  # these 300, and 100 from before
+    kept_2 = program.tell("keep 500 2000")
+    code, text = gpupeak("report", "--full", program.pid)
+    expect(code == 0 and "keep" in text and "were held before" in text, text)
+    program.while_poked("stop", program.pid)
+    expect(kept_at_peak(report(program.log)) == 1_000_000, "at the first window's peak")
+    program.tell("keep 10000 64")  # nobody sees
+    program.tell("drop 10200")     # all these, and 200 that the log has
+    second = program.tell("hold")
+    program.while_poked("start", program.pid)
+    program.tell("go")
+    program.tell("hold")
+    program.while_poked("stop", program.pid)
+    program.tell("go")
+    program.end()
+    summary = report(program.log)
+    expect_consistent(summary)
+    windows = windows_of(program.log)
+    expect([w[0] for w in windows] == ["begin", "end", "begin", "end"], f"{windows}")
+    before, after, again, last = [w[1] for w in windows]
+    expect(before["recorded"] == 0, f"{before}")
+    expect(again["live"] - before["live"] == second - first, f"{before} {again}: the program has {first} and {second}")
+    expect(after["recorded"] == kept_2, f"{after}: {kept_2} usable bytes were recorded and are live")
+    expect(after["freed"] == dropped - kept and after["frees"] == 100, f"{after}: {dropped - kept} were freed of before")
+    expect(again["recorded"] == kept_2 * 300 // 500, f"{again}: 200 of 500 recorded blocks went between the windows")
+    expect(f"({before['live']} bytes) were held before" in warning(summary), warning(summary))
+    phases = [p for p in summary["phases"] if p["name"] == "recording"]
+    expect(len(phases) == 1 and phases[0]["count"] == 2, f"{[p['name'] for p in summary['phases']]}")
+    peaks = [i["host"]["peak_bytes"] for i in phases[0]["instances"]]
+    expect(len(peaks) in (1, 2) and peaks[0] >= 1_000_000, f"{phases[0]}")
+    expect(summary["metrics"]["host.peak_bytes"] is None, "the host's peak is not known")
+
+
+def load(folder):
+    """Begins and ends many times while eight threads allocate; then they stand still, and all adds up."""
+    program = Program(folder, 8)
+    first = program.tell("hold")
+    program.while_poked("start", program.pid)
+    program.while_poked("stop", program.pid)
+    program.tell("go")
+    for i in range(WINDOWS):
+        code, text = gpupeak("start", "--host", MODES[i % len(MODES)], program.pid)
+        expect(code == 0, text)
+        code, text = gpupeak("stop", program.pid)
+        expect(code == 0, text)
+    last = program.tell("hold")
+    program.while_poked("start", program.pid)
+    program.while_poked("stop", program.pid)
+    program.tell("go")
+    program.end()
+    summary = report(program.log)
+    expect_consistent(summary)
+    windows = [w[1] for w in windows_of(program.log)]
+    expect(len(windows) == 2 * (WINDOWS + 2), f"{len(windows)} begins and ends")
+    expect(windows[-2]["live"] - windows[0]["live"] == last - first, f"{windows[0]} {windows[-2]}: the program has {first}, {last}")
+    expect(0 <= windows[-2]["recorded"] <= windows[-2]["live"], f"{windows[-2]}")
+
+
+def killed(folder):
+    program = Program(folder, 2)
+    code, text = gpupeak("start", program.pid)
+    expect(code == 0, text)
+    program.tell("hold")  # so that the peak is with all of them
+    program.tell("keep 500 2000")
+    program.process.send_signal(signal.SIGKILL)
+    program.process.communicate()
+    summary = report(program.log)
+    expect_nothing_dropped(summary)
+    expect("bytes) were held before" in warning(summary), warning(summary))
+    expect(kept_at_peak(summary) == 1_000_000, "at the peak")
+
+
+def refused(folder):
+    program = Program(folder, 0)
+    asked = subprocess.run([GPUPEAK, "start", "--wait", "0.2", program.pid], stderr=subprocess.PIPE, text=True, check=False)
+    expect(asked.returncode == 2 and "made no such call within 0.2 s" in asked.stderr, asked.stderr)
+    program.tell("poke")  # what was withdrawn does not begin
+    for command, why in ((["stop"], "records no heap"), (["start"], ""), (["start"], "records its heap already"), (["stop"], "")):
+        waits = subprocess.Popen([GPUPEAK, *command, program.pid], stderr=subprocess.PIPE, text=True)
+        while waits.poll() is None:
+            program.tell("poke")
+        expect(waits.returncode == (2 if why else 0) and why in waits.stderr.read(), f"{command} {why}")
+    if os.geteuid() == 0:
+        code, text = gpupeak_as_nobody("start", program.pid)
+        expect(code == 2 and "only a program of your own" in text, text)
+    program.end()
+    code, text = gpupeak("start", program.log)
+    expect(code == 2 and "has ended" in text, text)
+    os.remove(program.log)
+    recorded = Program(folder, 0, "full")
+    code, text = gpupeak("start", recorded.pid)
+    expect(code == 2 and "--dormant" in text, text)
+    recorded.end()
+
+
+def gpupeak_as_nobody(*command):
+    done = subprocess.run([GPUPEAK, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, user=65534, group=65534,
+                          extra_groups=[])
+    return done.returncode, done.stdout
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        {"held": held, "load": load, "killed": killed, "refused": refused}[CASE](folder)
+
+
+run_checks(main)

@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+"""Small files that are made to take long or much: what each costs, as seconds and bytes for a byte of input, and that it ends within the
+bounds that docs/reliability.md states.
+
+usage: bombs.py GPUPEAK CASE|all [--table]
+"""
+import gzip
+import lzma
+import os
+import resource
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+
+from crafted_log import Log, write_symbols
+
+GPUPEAK, CASE = sys.argv[1:3]
+MOST_SECONDS, MOST_BYTES = 10, 1 << 30  # of a processor; resident
+SKIPPED = 77
+
+
+def limits():
+    resource.setrlimit(resource.RLIMIT_CPU, (3 * MOST_SECONDS, 3 * MOST_SECONDS))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (4 * MOST_BYTES, 4 * MOST_BYTES))  # what is not bounded takes all that there is
+
+
+def cost(arguments, inputs):
+    """(exit code, output, seconds, bytes, bytes of the inputs)."""
+    with tempfile.TemporaryFile() as output:
+        child = subprocess.Popen([GPUPEAK, *arguments], stdout=output, stderr=output, stdin=subprocess.DEVNULL, preexec_fn=limits,
+                                 env=dict(os.environ, XDG_CACHE_HOME=os.path.dirname(inputs[0]) + "/cache", DEBUGINFOD_URLS=""))
+        _, status, usage = os.wait4(child.pid, 0)
+        output.seek(0)
+        said = output.read(1 << 20).decode(errors="replace")
+    return os.waitstatus_to_exitcode(status), said, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, sum(map(os.path.getsize, inputs))
+
+
+def base36(number):
+    digits, out = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", ""
+    while True:
+        out, number = digits[number % 36] + out, number // 36
+        if number == 0:
+            return out
+
+
+def back_reference(number):
+    return "S_" if number == 0 else f"S{base36(number - 1)}_"
+
+
+def name_bomb(doublings, head="_Z1f1AIiiE"):
+    return head + "".join(f"S_I{2 * back_reference(i)}E" for i in range(1, doublings))
+
+
+def named_log(folder, names, frames=None, file="file.c"):
+    log = Log()
+    log.module("/nowhere/x.so", build_id=b"\xaa" * 20)
+    for i in range(len(names)):
+        log.alloc(5000, log.node(0x10500 + 16 * i))
+    path = log.write(os.path.join(folder, "a.gplog"))
+    write_symbols(path, [*names, file], frames or [[0x4FF + 16 * i, i, len(names), 7] for i in range(len(names))])
+    return ["report", "--full", path], [path, path + ".symbols"]
+
+
+def case_doubling_name(folder):
+    return named_log(folder, [name_bomb(k) for k in (26, 40, 200)] * 40)
+
+
+def case_pack_name(folder):
+    """A pack is looked for in a type that doubles: nothing is printed meanwhile."""
+    return named_log(folder, ["_Z1fI" + name_bomb(k, "1AIiiE") + "EvDpT_" for k in (14, 18, 30, 60)] * 40)
+
+
+def case_long_text_often(folder):
+    frames = [[0x4FF] + [0, 1, 7] * 50_000]
+    return named_log(folder, ["f" * 700_000], frames)
+
+
+def skippable(content, magic=0x184D2A51):
+    return struct.pack("<II", magic, len(content)) + content
+
+
+def zstd(folder, content):
+    raw = os.path.join(folder, "raw")
+    with open(raw, "wb") as file:
+        file.write(content)
+    return subprocess.run(["zstd", "-q", "-3", "-c", raw], stdout=subprocess.PIPE, check=True).stdout
+
+
+def small_log(folder):
+    log = Log()
+    log.alloc(5000)
+    return log.write(os.path.join(folder, "basic.gplog"))
+
+
+def packed(folder, content):
+    path = os.path.join(folder, "packed.gplog")
+    with open(path, "wb") as file:
+        file.write(content)
+    return ["report", "--full", path], [path]
+
+
+def case_columns(folder):
+    """Blocks of columns that stand for no byte of a log."""
+    block = struct.pack("<13I", 0, 8 << 20, *([0] * 11)) + bytes(8 << 20)
+    return packed(folder, skippable(b"gpupeak.packed/1", 0x184D2A50) + skippable(b"gpupeak.columns/2" + struct.pack("<Q", 0)) +
+                  zstd(folder, block * 60))
+
+
+def case_symbols(folder):
+    """A bundle whose symbols are much larger than it is."""
+    with open(small_log(folder), "rb") as file:
+        log = file.read()
+    content = b'{"schema":"gpupeak.symbols/1","log":"1122334455667788","modules":[],"strings":[' + b"[]," * (100 << 20 >> 2) + b"0]}"
+    return packed(folder, zstd(folder, log) + skippable(b"gpupeak.symbols/1") + zstd(folder, content))
+
+
+def case_unload(folder):
+    log = Log()
+    log.module("/x.so", segments=[(0x100000 + i * 16, 8, 0) for i in range(60_000)])
+    for _ in range(100_000):
+        log.unload(999_999)
+    log.alloc(5000)
+    path = log.write(os.path.join(folder, "a.gplog"))
+    return ["report", path], [path]
+
+
+def case_profiles(folder):
+    """One large file, by thousands of names; and one that is no profile by its name."""
+    target = os.path.join(folder, "large.json")
+    with open(target, "wb") as file:
+        file.write(b"nonsense\n" * 200_000)
+    log = Log()
+    for i in range(2000):
+        log.fact("ort.profile", f"{i + 1} 2000 1 {'/' * (i + 1)}{target.lstrip('/')}")
+    log.fact("ort.profile", f"9999 2000 1 {folder}/secret.txt")
+    log.alloc(5000)
+    path = log.write(os.path.join(folder, "a.gplog"))
+    return ["report", "--full", path], [path, target]
+
+
+def case_refusals(folder):
+    """Requests that the driver refuses, each while thousands of call sites hold something of the GPU."""
+    log = Log()
+    log.module("/nowhere/x.so")
+    held, refused = 8_000, 13_000
+    for i in range(held):
+        log.event(0x88, i + 1, i + 1, 16, 1, 0x7F0000000000 + (i << 21), 1 << 20, 0, log.node(0x10500 + 2 * i), 0, 0, 0)
+    for i in range(refused):
+        log.event(0x8B, held + i + 1, 16, 1, (1 << 20) + i, 2, held << 20, 1001, 80 << 30, 0, 1 + i % held)
+    path = log.write(os.path.join(folder, "a.gplog"))
+    return ["report", "--full", path], [path]
+
+
+def case_phases(folder):
+    """Phases of the process, one inside the other by the thousand, while several threads allocate."""
+    log = Log()
+    names = [log.string(f"phase {i}") for i in range(300)]
+    for i in range(30_000):
+        log.event(0x86, 1, 5, names[i % 300], 0, 0, "")
+        log.alloc(5000)
+    path = log.write(os.path.join(folder, "a.gplog"))
+    return ["report", "--full", path], [path]
+
+
+def case_long_phase(folder):
+    """One long name, of thousands of phases, one inside the other."""
+    log = Log()
+    name = log.string("p" * 500_000)
+    for _ in range(5000):
+        log.event(0x86, 1, 5, name, 0, 0, "")
+    log.alloc(5000)
+    path = log.write(os.path.join(folder, "a.gplog"))
+    return ["report", "--full", path], [path]
+
+
+def case_own_phases(folder):
+    """The same of one thread, all left open, then many blocks."""
+    log = Log()
+    for i in range(20_000):
+        log.event(0x86, 0, 5, 0, 0, 0, f"phase {i}")
+    for i in range(60_000):
+        log.alloc(5000)
+    path = log.write(os.path.join(folder, "a.gplog"))
+    return ["report", "--full", path], [path]
+
+
+def case_nested_rules(folder):
+    path = small_log(folder)
+    rules = os.path.join(folder, "rules.toml")
+    with open(rules, "w", encoding="ascii") as file:
+        file.write("x = " + "[" * 500_000 + "\n" + "a." * 200_000 + "b = 1\n")
+    return ["report", "--rules", rules, path], [path, rules]
+
+
+SHARED_RANGES = """
+.section .debug_abbrev,"",@progbits
+.uleb128 1; .uleb128 0x11; .byte 1; .uleb128 0x25; .uleb128 8; .uleb128 0x55; .uleb128 0x17; .uleb128 0x11; .uleb128 1; .byte 0,0
+.uleb128 2; .uleb128 0x2e; .byte 0; .uleb128 3; .uleb128 8; .uleb128 0x55; .uleb128 0x17; .byte 0,0
+.byte 0
+.section .debug_info,"",@progbits
+.long end-begin
+begin: .short 4; .long 0; .byte 8
+.uleb128 1; .asciz "as"; .long all; .quad 0
+.rept {functions}; .uleb128 2; .asciz "f"; .long all; .endr
+.byte 0
+end:
+.section .debug_ranges,"",@progbits
+all: .set at,0x1000
+.rept {ranges}; .quad at, at+8; .set at,at+16; .endr
+.quad 0,0
+.text
+.globl main
+main: ret
+.zero 4096
+"""
+
+
+def case_shared_ranges(folder):
+    """Tens of thousands of functions that share one list of ranges."""
+    if not shutil.which("as") or not shutil.which("ld"):
+        return None
+    source = os.path.join(folder, "a.s")
+    with open(source, "w", encoding="ascii") as file:
+        file.write(SHARED_RANGES.replace("{functions}", "30000").replace("{ranges}", "30000"))
+    library = os.path.join(folder, "x.so")
+    subprocess.run(["as", "-o", source + ".o", source], check=True)
+    subprocess.run(["ld", "-shared", "-o", library, source + ".o"], check=True)
+    return library_log(folder, library, 0x1004)
+
+
+def library_log(folder, library, first=0x100):
+    """Twenty blocks whose sites lie in the library, from that offset on."""
+    log = Log()
+    log.module(library, bias=0x10000000, segments=((0x10000000, 0x100000, 0),))
+    for i in range(20):
+        log.alloc(5000, log.node(0x10000000 + first + 16 * i))
+    path = log.write(os.path.join(folder, "a.gplog"))
+    return ["report", path], [path, library]
+
+
+def library_with(folder, section, content, *more):
+    if not shutil.which("gcc") or not shutil.which("objcopy"):
+        return None
+    library, added = os.path.join(folder, "x.so"), os.path.join(folder, "added")
+    with open(library + ".c", "w", encoding="ascii") as file:
+        file.write("int x(void) { return 1; }\n")
+    subprocess.run(["gcc", "-shared", "-s", "-o", library, library + ".c"], check=True)
+    with open(added, "wb") as file:
+        file.write(content)
+    subprocess.run(["objcopy", f"--add-section={section}={added}", *more, library], check=True)
+    return library_log(folder, library)
+
+
+def case_packed_symbols(folder):
+    """The table of symbols that is packed in a library (.gnu_debugdata) is gigabytes of nothing."""
+    packer = lzma.LZMACompressor(preset=0)
+    content = packer.compress(b"\x7fELF\x02\x01\x01" + bytes(57))
+    for _ in range(MOST_BYTES >> 20):
+        content += packer.compress(bytes(1 << 20))
+    return library_with(folder, ".gnu_debugdata", content + packer.flush())
+
+
+def case_packed_debug(folder):
+    """Debug information that is compressed."""
+    packer = zlib.compressobj(1)
+    content = b"".join(packer.compress(bytes(1 << 20)) for _ in range(MOST_BYTES >> 20)) + packer.flush()
+    return library_with(folder, ".zdebug_info", b"ZLIB" + struct.pack(">Q", MOST_BYTES) + content)
+
+
+def case_packed_library(folder):
+    """libdw unpacks what has the name of a library, as it does with kernels."""
+    library = os.path.join(folder, "x.so")
+    members = [gzip.compress(content, 1) for content in (b"\x7fELF\x02\x01\x01", bytes(1 << 20))]
+    with open(library, "wb") as file:
+        file.write(members[0] + members[1] * (MOST_BYTES >> 20))
+    return library_log(folder, library)
+
+
+# What is said of those that are refused as such, however little they take of this size.
+REFUSED = {"columns": "larger than what they stand for", "symbols": "its symbols have no end", "long_text_often": "many times as long as it is",
+           "profiles": "cannot be read", "nested_rules": "rules.toml"}
+CASES = {name[5:]: function for name, function in list(globals().items()) if name.startswith("case_")}
+
+
+def main():
+    failed = False
+    for name, make in CASES.items():
+        if CASE not in (name, "all"):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "secret.txt"), "w", encoding="ascii") as file:
+                file.write("nonsense secret\n")
+            made = make(folder)
+            if made is None:
+                print(f"{name}: skipped, a tool is missing")
+                sys.exit(SKIPPED if CASE == name else 0)
+            code, said, seconds, used, given = cost(*made)
+        fine = seconds <= MOST_SECONDS and used <= MOST_BYTES and code in (0, 1, 2, 3) and REFUSED.get(name, "") in said
+        failed |= not fine
+        print(f"| {name} | {given:,} | {seconds:.2f} | {used / 2**20:.0f} | {seconds / given * 1e6:.2f} | {used / given:.0f} | {code} |")
+        if not fine:
+            print(said[-2000:])
+    sys.exit(1 if failed else 0)
+
+
+main()
