@@ -522,9 +522,9 @@ void finish_start() {
     return;
   }
   if (recording() || g_open_error != 0) say_what_is_wrong();
-  if (g_process->counting != 0 && owns_malloc()) {  // within malloc it cannot be loaded
+  if (g_process->counting != 0 && owns_malloc()) {
     g_hears_loader.store(true, std::memory_order_relaxed);
-    load_unwinder();
+    do_without_unwinder();
   }
   if (!recording()) return;
   if (environment().run_pid == 0) mark_children();

@@ -15,6 +15,7 @@ namespace {
 
 using Backtrace = int (*)(UnwindScratch& scratch, void** frames, int capacity);
 constinit std::atomic<Backtrace> g_backtrace{nullptr};
+constinit std::atomic<bool> g_does_without{false};
 
 // The part of libunwind's interface that we use, so as not to link to it.
 struct Libunwind {
@@ -117,6 +118,10 @@ Backtrace load_libgcc() {
 
 }  // namespace
 
+void do_without_unwinder() {
+  g_does_without.store(true, std::memory_order_relaxed);
+}
+
 void load_unwinder() {
   static std::atomic<bool> tried{false};
   if (tried.exchange(true)) return;
@@ -126,6 +131,7 @@ void load_unwinder() {
     backtrace = load_libgcc();
     if (backtrace == nullptr) set_quality(GPUPEAK_Q_NO_UNWINDER);
   }
+  g_does_without.store(false, std::memory_order_relaxed);
   g_backtrace.store(backtrace, std::memory_order_release);
 }
 
@@ -138,7 +144,9 @@ void forget_unwound_code() {
 
 int unwind(UnwindScratch& scratch, void** frames, int capacity) {
   const Backtrace backtrace = g_backtrace.load(std::memory_order_acquire);
-  return backtrace != nullptr ? backtrace(scratch, frames, capacity) : 0;
+  if (backtrace != nullptr) return backtrace(scratch, frames, capacity);
+  if (g_does_without.load(std::memory_order_relaxed)) set_quality(GPUPEAK_Q_NO_UNWINDER);
+  return 0;
 }
 
 }  // namespace gpupeak::preload
