@@ -56,6 +56,23 @@ uint64_t note_counted_mapping(uint64_t at, uint64_t bytes, int prot, gpupeak_kin
   return g_bytes;
 }
 
+uint64_t reprotect_counted_mapping(uint64_t at, uint64_t bytes, int prot) {
+  const LockGuard guard(g_lock);
+  const uint64_t end = at + bytes;
+  for (size_t i = 0; i < g_count; ++i) {
+    const Mapping old = g_mappings[i];
+    if (old.end <= at || old.begin >= end || old.prot == prot) continue;
+    Mapping& inside = g_mappings[i];
+    inside = {old.begin > at ? old.begin : at, old.end < end ? old.end : end, prot, old.kind};
+    if (old.counts()) g_bytes -= old.end - old.begin;
+    if (inside.counts()) g_bytes += inside.end - inside.begin;
+    const Mapping below{old.begin, at, old.prot, old.kind}, above{end, old.end, old.prot, old.kind};
+    add(below);
+    add(above);
+  }
+  return g_bytes;
+}
+
 void forget_counted_mapping(uint64_t at, uint64_t bytes) {
   const LockGuard guard(g_lock);
   forget(at, at + bytes);

@@ -67,6 +67,13 @@ bool count_mapped(void* at, size_t bytes, int prot, int flags) {
   open_counted_log(0);
   return !recording();
 }
+/// What was reserved before counts once it can be written. A log that begins here has it so.
+void count_reprotected(void* at, size_t bytes, int prot) {
+  HookScope scope;
+  if (!scope.entered()) return;
+  if (reprotect_counted_mapping(address_of(at), whole_pages(bytes), prot) >= kCountedBytes)
+    open_counted_log(0);
+}
 void count_unmapped(void* at, size_t bytes) {
   HookScope scope;
   if (scope.entered()) forget_counted_mapping(address_of(at), whole_pages(bytes));
@@ -96,7 +103,7 @@ void unmapping(void* at, size_t bytes) {
 }
 
 void reprotected(void* at, size_t bytes, int prot) {
-  if (g_process->counting != 0) return;
+  if (g_process->counting != 0) return count_reprotected(at, bytes, prot);
   log([&] {
     if ((prot & PROT_READ) == 0) forget_memory(at, bytes);
     Record record(GPUPEAK_REC_PROTECT);

@@ -100,6 +100,17 @@ def mapped_is_counted(folder):
     expect(held_by(child, "<module>") == 40 * MIB, f"the mapping that made it large has its site: {child['peaks']}")
 
 
+def reserved_is_counted(folder):
+    """What a program reserves counts once it may be written, as the heap of a runtime does: 5 MiB at once, then 30 of 64."""
+    script = ("import ctypes; c = ctypes.CDLL(None); c.mmap.restype = ctypes.c_void_p; size = ctypes.c_size_t; "
+              "a, b = (c.mmap(None, size(m << 20), 0, 34, -1, 0) for m in (5, 64)); "
+              "assert not c.mprotect(ctypes.c_void_p(a), size(5 << 20), 3) and not c.mprotect(ctypes.c_void_p(b + (4 << 20)), size(30 << 20), 3)")
+    run(folder, "sh", "-c", f"{sys.executable} -c '{script}'; :")
+    (child,) = children(folder)
+    mapped = child["metrics"]["host.kind.mmap_anon.peak_bytes"]
+    expect(35 * MIB <= mapped < 41 * MIB, f"mappings of the child {mapped}")
+
+
 def small_leave_nothing(folder):
     run(folder, "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10; do ls > /dev/null; (cat /dev/null); done; :")
     expect(sorted(os.listdir(folder)) == ["a.gplog"], f"{os.listdir(folder)}")
