@@ -435,6 +435,7 @@ int run(const RunOptions& options) {
     if (log.of_child) note_exit(log, {status, ended, end.had_children ? 0 : largest_rss});
     cut_hole(log);
   }
+  note_killed_children(logs);
   collector::RunRecord seen;
   descendants.finish(seen);
   // One that has become another user's since then has a log of ours.

@@ -41,6 +41,9 @@ struct Stat {
   char state = 0;
   pid_t parent = 0;
   uint64_t threads = 0, start_time = 0, rss_pages = 0;
+
+  /// Not where its first thread alone has.
+  bool has_ended() const { return state == 'Z' && threads <= 1; }
 };
 
 std::optional<Stat> stat_of(pid_t process) {
@@ -234,7 +237,7 @@ void Descendants::look() {
 void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
   const auto stat = stat_of(process);
   const auto known = seen_.find(process);
-  if (!stat || stat->state == 'Z' ||
+  if (!stat || stat->has_ended() ||
       (known != seen_.end() && known->second.start_time != stat->start_time)) {
     if (known != seen_.end()) forget(known);
     return;
@@ -244,6 +247,7 @@ void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
   resident_.note(process, stat->start_time, rss);
   Seen& seen = seen_[process];
   seen.start_time = stat->start_time;
+  seen.state = stat->state;
   seen.rss_bytes = std::max(seen.rss_bytes, rss);
   const std::string program = link_of(fmt::format("/proc/{}/exe", process));
   if (seen.name != stat->name || seen.program != program) {  // the first time, or another program
@@ -318,7 +322,7 @@ void Descendants::find_orphans() {
     if (Clock::now() - began > kMost) break;
     if (seen_.contains(process)) continue;
     const auto stat = stat_of(process);
-    if (!stat || stat->start_time < first_start_ || stat->state == 'Z') continue;
+    if (!stat || stat->start_time < first_start_ || stat->has_ended()) continue;
     const auto environment = content(fmt::format("/proc/{}/environ", process));
     if (!environment || environment->find(mark) == std::string::npos) continue;
     std::vector<pid_t> next;
@@ -343,6 +347,21 @@ void Descendants::ask_nvml() {
   }
 }
 
+/// Helpers end when they see that the program has (multiprocessing's resource tracker): they get
+/// the time for it, and as long as they have no processor, more. What sleeps means to stay.
+void Descendants::wait_for_last() {
+  constexpr std::chrono::milliseconds kApart{10}, kLeast{100}, kMost{1000};
+  const auto began = Clock::now();
+  for (;; std::this_thread::sleep_for(kApart)) {
+    look();
+    const auto waited = Clock::now() - began;
+    const bool all_sleep = std::all_of(seen_.begin(), seen_.end(), [](const auto& entry) {
+      return entry.second.state == 'S' || entry.second.state == 'T';
+    });
+    if (seen_.empty() || waited >= kMost || (waited >= kLeast && all_sleep)) return;
+  }
+}
+
 void Descendants::finish(collector::RunRecord& record) {
   {
     const std::lock_guard guard(lock_);
@@ -353,9 +372,11 @@ void Descendants::finish(collector::RunRecord& record) {
   try {
     next_orphans_ = {};  // what the program has left behind
     find_orphans();
-    look();
+    wait_for_last();
   } catch (const std::exception&) {  // of no memory
   }
+  for (const auto& [process, seen] : seen_)
+    record.left_running.push_back({static_cast<uint32_t>(process), seen.start_time, seen.name});
   while (!seen_.empty()) forget(seen_.begin());
   record.unrecorded = std::move(missing_);
   resident_.add_to(record);

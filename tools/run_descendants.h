@@ -37,7 +37,8 @@ class Descendants {
   ~Descendants();
 
   /// Ends it, and tells what was seen: those that did not load the library, and used a GPU or had
-  /// 16 MiB resident; and what was resident of all.
+  /// 16 MiB resident; those that are still there; and what was resident of all. What may be about
+  /// to end is waited for, a second at most.
   void finish(collector::RunRecord& record);
   /// Whether there is a /proc to look at.
   bool could_look() const { return first_start_ != 0; }
@@ -47,6 +48,7 @@ class Descendants {
   enum class Library { kNotKnown, kLoaded, kMissing };
   struct Seen {
     uint64_t start_time = 0;
+    char state = 0;
     std::string name, program;  ///< the program: as /proc/PID/exe leads to it
     Library library = Library::kNotKnown;
     std::string why;
@@ -65,6 +67,7 @@ class Descendants {
   void forget(std::map<pid_t, Seen>::iterator gone);
   static collector::RunRecord::Unrecorded told(pid_t process, const Seen& seen);
   void find_orphans();
+  void wait_for_last();
   void ask_nvml();
 
   const pid_t program_;

@@ -1,6 +1,7 @@
 #include "run_logs.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,8 +11,10 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <set>
+#include <sstream>
 
 #include "collector/files/own_file.h"
 #include "collector/files/regular_file.h"
@@ -267,7 +270,50 @@ gpupeak_counters_page counters_of(const std::string& path) {
   return known ? counters : gpupeak_counters_page{};
 }
 
+uint64_t start_of(const RunLog& log) {
+  gpupeak_file_header header{};
+  return read_header(File(log, O_RDONLY), header) ? header.start_monotonic_ns : UINT64_MAX;
+}
+
+/// What a parent's log has of a child that a signal ended.
+struct ChildKilled {
+  pid_t pid = 0;
+  int signal = 0;
+  uint64_t monotonic_ns = 0;
+};
+
+void add_killed_children(const std::string& path, std::vector<ChildKilled>& killed) {
+  try {
+    const collector::LogReader log(path);
+    for (const auto& [key, value] : log.definitions().facts()) {
+      ChildKilled child;
+      std::istringstream fields(value);
+      if (key == "child.killed" && fields >> child.pid >> child.signal >> child.monotonic_ns &&
+          child.signal > 0 && child.signal <= SIGRTMAX)
+        killed.push_back(child);
+    }
+  } catch (const collector::LogError&) {  // the report tells what is wrong with it
+  }
+}
+
 }  // namespace
+
+void note_killed_children(const std::vector<RunLog>& logs) {
+  const auto lacks_end = [](const RunLog& log) {
+    return !log.of_child && !has_end(log.path) && !is_running(log);
+  };
+  std::vector<RunLog> open;
+  std::copy_if(logs.begin(), logs.end(), std::back_inserter(open), lacks_end);
+  if (open.empty()) return;
+  std::vector<ChildKilled> killed;
+  for (const RunLog& log : logs) add_killed_children(log.path, killed);
+  for (const RunLog& log : open) {
+    const auto end = std::find_if(killed.begin(), killed.end(), [&](const ChildKilled& child) {
+      return child.pid == log.pid && child.monotonic_ns >= start_of(log);
+    });
+    if (end != killed.end()) note_exit(log, {end->signal, end->monotonic_ns, 0});
+  }
+}
 
 uint64_t rss_peak_of(const std::string& path) {
   return counters_of(path).rss_peak_bytes;

@@ -69,6 +69,9 @@ struct ProcessExit {
 /// Writes it into a log's counters page; the peak only where the log has none of its own.
 void note_exit(const RunLog& log, const ProcessExit& exit);
 
+/// Of processes that a signal ended, as their parents' logs have it: note_exit() for each.
+void note_killed_children(const std::vector<RunLog>& logs);
+
 /// The most that was resident of a log's process, as its counters have it; 0: not known.
 uint64_t rss_peak_of(const std::string& path);
 

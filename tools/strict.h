@@ -13,13 +13,14 @@ inline bool is_whole(const collector::Quality& quality) {
   return quality.exact && quality.log_complete;
 }
 
-/// Likewise of all processes of a run, and no process that used a GPU is missing.
+/// Likewise of all processes of a run; none still runs, and none that used a GPU is missing.
 inline bool is_whole(const collector::Summary& summary) {
   if (!is_whole(summary.quality)) return false;
   const auto& run = summary.whole_run;
   if (!run) return true;
   for (const auto& process : run->processes)
     if (!process.exact || !process.complete) return false;
+  if (!run->still_running.empty()) return false;
   for (const auto& process : run->not_recorded)
     if (process.went_on) return false;
   return !collector::lacks_device_memory(*run);

@@ -278,6 +278,10 @@ std::optional<WholeRun> whole_run_of(const Json& json) {
   run.all_devices = maybe_sum(value, "all_devices");
   run.host = maybe_sum(value, "host");
   run.not_recorded = list(value, "not_recorded", not_recorded_of);
+  run.still_running = list(value, "still_running", [](const Json& process) {
+    return WholeRun::StillRunning{number<uint32_t>(process, "pid"), text(process, "program"),
+                                  text(process, "log")};
+  });
   run.metrics = metrics_of(value);
   return run;
 }

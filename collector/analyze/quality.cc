@@ -308,7 +308,9 @@ class QualityReport {
 
   void stacks() {
     if (has(GPUPEAK_Q_NO_UNWINDER)) {
-      warn("GP020", "no unwinder was found: call sites are one frame deep");
+      warn("GP020",
+           "some call sites are one frame deep: unwind rules did not lead on, and no other unwinder "
+           "was loaded");
     } else if (has(GPUPEAK_Q_NO_LIBUNWIND)) {
       warn("GP021", "libunwind did not load: libgcc's unwinder was used");
     }

@@ -25,8 +25,11 @@ bool is_of_this_boot(const gpupeak_file_header& header) {
          header.pid_namespace == space.st_ino;
 }
 
+bool is_here(uint32_t pid, uint64_t start_time) {
+  return process_start_time("/proc/" + std::to_string(pid)) == start_time;
+}
 bool is_here(const gpupeak_file_header& header) {
-  return process_start_time("/proc/" + std::to_string(header.pid)) == header.process_start_time;
+  return is_here(header.pid, header.process_start_time);
 }
 
 }  // namespace
@@ -38,18 +41,28 @@ uint64_t process_start_time(const std::string& folder) {
   const std::string stat = text.str();
   const size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos) return 0;
-  constexpr int kFieldsBefore = 19;  // between the name and the start time
   std::istringstream fields(stat.substr(name_end + 1));
-  std::string field;
-  for (int i = 0; i < kFieldsBefore; ++i) fields >> field;
-  uint64_t start = 0;
-  fields >> start;
+  char state = 0;
+  fields >> state;
+  std::string skipped;
+  uint64_t threads = 0, start = 0;
+  constexpr int kAfterState = 4, kThreads = 20, kStart = 22;
+  for (int field = kAfterState; field <= kStart; ++field) {
+    uint64_t* const wanted = field == kThreads ? &threads : field == kStart ? &start : nullptr;
+    wanted != nullptr ? fields >> *wanted : fields >> skipped;
+  }
+  // A first thread that has ended looks like a process that has, while others go on.
+  if (state == 'Z' && threads <= 1) return 0;
   return start;
 }
 
 bool may_be_running(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {
   if (is_of_this_boot(header)) return is_here(header);
   return counters.ended == 0;
+}
+
+bool may_be_running(const gpupeak_file_header& beside, uint32_t pid, uint64_t start_time) {
+  return !is_of_this_boot(beside) || is_here(pid, start_time);
 }
 
 LogState state_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {

@@ -21,11 +21,14 @@ inline LogState state_of(const LogHead& head) {
   return state_of(head.header, head.counters);
 }
 
-/// Since boot, in clock ticks, as a log's header has it; 0 if there is no such process. `folder`:
-/// /proc/PID.
+/// Since boot, in clock ticks, as a log's header has it; 0 if there is no such process, or nobody
+/// has waited for its end yet. `folder`: /proc/PID.
 uint64_t process_start_time(const std::string& folder);
 
 /// Whether a process runs as this log's, or may run where its process id means nothing here.
 bool may_be_running(const gpupeak_file_header& header, const gpupeak_counters_page& counters);
+
+/// Whether a process of the machine and boot of this log's still runs; so where nobody can tell.
+bool may_be_running(const gpupeak_file_header& beside, uint32_t pid, uint64_t start_time);
 
 }  // namespace gpupeak::collector

@@ -84,6 +84,9 @@ std::string text_of(const RunRecord& record) {
     json["logs"].push_back({{"path", log.path}, {"id", log.id}, {"pid", log.pid}});
   for (const RunRecord::Unrecorded& process : record.unrecorded)
     json["unrecorded"].push_back(unrecorded_json(process));
+  for (const RunRecord::LeftRunning& left : record.left_running)
+    json["left_running"].push_back(
+        {{"pid", left.pid}, {"start_time", left.start_time}, {"name", left.name}});
   if (record.memory_kill) {
     const RunRecord::MemoryKill& kill = *record.memory_kill;
     json["memory_kill"] = {{"likely", kill.likely},
@@ -128,6 +131,9 @@ std::optional<RunRecord> record_of(std::string_view text) {
           {log.value("path", ""), log.value("id", uint64_t{0}), log.value("pid", 0u)});
     for (const RecordJson& process : json.value("unrecorded", RecordJson::array()))
       record.unrecorded.push_back(unrecorded_of(process));
+    for (const RecordJson& left : json.value("left_running", RecordJson::array()))
+      record.left_running.push_back(
+          {left.value("pid", 0u), left.value("start_time", uint64_t{0}), left.value("name", "")});
     if (json.contains("memory_kill")) {
       const RecordJson& kill = json["memory_kill"];
       record.memory_kill = {kill.value("likely", false), kill.value("limit_bytes", uint64_t{0}),

@@ -34,6 +34,12 @@ struct RunRecord {
     std::optional<uint64_t> rss_bytes;  ///< the most that was seen
     std::vector<OfDevice> devices;      ///< empty: none, or nobody could tell
   };
+  /// A process of the run that was still there when `run` ended, as a daemon is.
+  struct LeftRunning {
+    uint32_t pid = 0;
+    uint64_t start_time = 0;  ///< with the pid names it for good, as in a log's header
+    std::string name;
+  };
   /// The kernel ended a process of the run for memory.
   struct MemoryKill {
     bool likely = false;           ///< by signs alone: the signal, and the node's memory
@@ -65,6 +71,7 @@ struct RunRecord {
 
   std::vector<Log> logs;  ///< the started process's first
   std::vector<Unrecorded> unrecorded;
+  std::vector<LeftRunning> left_running;
   std::optional<MemoryKill> memory_kill;
   std::vector<Resident> resident;
   std::optional<Together> together;  ///< none: there was one process, or nobody looked

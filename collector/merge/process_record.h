@@ -68,10 +68,16 @@ struct ProcessRecord {
     }
     return nullptr;
   }
-  /// File name of what ran; empty: not known.
+  /// File name of what ran; empty: not known. Servers write what they do over their arguments
+  /// ("nginx: worker process", "redis-server unixsocket:/run/redis"): then the first word.
   std::string program() const {
-    return run.command.empty() ? ""
-                               : run.command.front().substr(run.command.front().rfind('/') + 1);
+    if (run.command.empty()) return "";
+    std::string name = run.command.front();
+    if (!name.starts_with('/') && !name.starts_with('.')) {
+      name = name.substr(0, name.find(' '));
+      if (name.ends_with(':')) name.pop_back();
+    }
+    return name.substr(name.rfind('/') + 1);
   }
 };
 

@@ -1,6 +1,7 @@
 #include "collector/run/analyze_run.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <map>
@@ -35,6 +36,17 @@ bool uses_gpu(const RunLog& log) {
 
 std::optional<uint64_t> unless_zero(uint64_t value) {
   return value == 0 ? std::nullopt : std::optional(value);
+}
+
+/// Whether it is the process that `run` started.
+bool is_started(const RunLog& log) {
+  return log.head.header.run_pid != 0 && log.head.header.run_pid == log.head.header.pid;
+}
+
+/// By signals that end a process in order, or that it may handle so; not what a fault or SIGKILL
+/// cuts short.
+bool asks_to_end(int signal) {
+  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGPIPE;
 }
 
 /// A process of which no more is known than what stands at its log's front.
@@ -88,7 +100,7 @@ class RunAnalysis {
     if (run_.logs.size() == 1) {
       lead_summary_ = kept_or_analyzed(run_.logs.front().path, options_, progress_);
       if (!run_.record && run_.lost == 0) return std::move(lead_summary_);
-      note_gone(lead_summary_.quality);
+      note_gone(lead_summary_.quality, lead_summary_.run.end, run_.logs.front());
       add_outside_look(run_, run_.logs.front(), lead_summary_.metrics);
       read_.emplace(run_.logs.front().head.header.cookie, facts_of(lead_summary_));
       add_alone(whole);
@@ -174,15 +186,21 @@ class RunAnalysis {
       }
       records.back().log_path = shown(log.path);
     }
-    for (ProcessRecord& record : records) note_gone(record.quality);
-    note_gone(lead_summary_.quality);
+    for (ProcessRecord& record : records)
+      note_gone(record.quality, record.run.end, log_of(record.id));
+    note_gone(lead_summary_.quality, lead_summary_.run.end, run_.logs[lead_]);
     return records;
   }
 
-  /// A process that nobody saw end, of a run that has ended: it is gone, and what it wrote is whole,
-  /// since the kernel keeps a log's pages.
-  void note_gone(Quality& quality) const {
-    if (!run_.record || quality.log_complete || quality.log_end != LogEnd::kUnknown) return;
+  /// A process of a run that has ended, and what it wrote is whole, since the kernel keeps a log's
+  /// pages: one that nobody saw end, and one that was asked to end, as workers are by their pool.
+  /// The started one's end is the run's.
+  void note_gone(Quality& quality, const RunEnd& end, const RunLog& log) const {
+    const bool was_asked = quality.log_end == LogEnd::kKilled && asks_to_end(end.code) &&
+                           !is_started(log);
+    if (!run_.record || quality.log_complete ||
+        (quality.log_end != LogEnd::kUnknown && !was_asked))
+      return;
     quality.log_complete = true;
     quality.log_end = LogEnd::kInOrder;
     for (Warning& warning : quality.warnings) {
@@ -239,11 +257,11 @@ class RunAnalysis {
       process.log += fmt::format("#{}", process.pid);
     process.rank = record.run.rank;
     process.program = record.program();
-    process.started =
-        log.head.header.run_pid != 0 && log.head.header.run_pid == log.head.header.pid;
+    process.started = is_started(log);
     process.end = record.run.end;
     process.begin_ns = begin_ns;
-    process.rss_peak_bytes = unless_zero(page.rss_peak_bytes);
+    process.rss_peak_bytes =
+        unless_zero(std::max(page.rss_peak_bytes, seen_resident_bytes(run_, process.pid)));
     process.heap_peak_bytes = unless_zero(page.heap.peak);
     process.forked = (log.head.header.flags & GPUPEAK_FLAG_FORKED) != 0;
     // An estimate of the heap, or counters alone, are no loss.
@@ -401,11 +419,29 @@ class RunAnalysis {
     }
     std::stable_sort(whole.not_recorded.begin(), whole.not_recorded.end(),
                      [](const auto& a, const auto& b) { return a.used_gpu > b.used_gpu; });
+    for (const RunRecord::LeftRunning& left : run_.record->left_running) add_left(left, whole);
     if (run_.record->memory_kill) {
       const RunRecord::MemoryKill& kill = *run_.record->memory_kill;
       whole.memory_kill = {kill.likely, kill.limit_bytes, sanitizer.text(kill.cgroup), kill.kills,
                            kill.started_process};
     }
+  }
+
+  /// One that has ended since then has left a log with its end, or none.
+  void add_left(const RunRecord::LeftRunning& left, WholeRun& whole) const {
+    const auto known = std::find_if(run_.logs.begin(), run_.logs.end(), [&](const RunLog& log) {
+      return log.head.header.pid == left.pid &&
+             log.head.header.process_start_time == left.start_time;
+    });
+    const bool has_log = known != run_.logs.end();
+    const LogState state = has_log ? state_of(known->head) : LogState::kElsewhere;
+    const bool runs = state == LogState::kRunning ||
+                      (state == LogState::kElsewhere &&
+                       may_be_running(run_.logs.front().head.header, left.pid, left.start_time));
+    if (!runs) return;
+    std::string log;
+    if (has_log) log = fmt::format("{}#{}", shown(run_.name), left.pid);
+    whole.still_running.push_back({left.pid, options_.reading.sanitizer.text(left.name), log});
   }
 
   static std::string name_of(const RunRecord::OfDevice& device, const WholeRun& whole) {

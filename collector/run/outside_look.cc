@@ -66,4 +66,12 @@ void add_outside_look(const RunLogs& run, const RunLog& log, Metrics& metrics) {
   }
 }
 
+uint64_t seen_resident_bytes(const RunLogs& run, uint32_t pid) {
+  uint64_t bytes = 0;
+  if (!run.record) return bytes;
+  for (const RunRecord::Resident& seen : run.record->resident)
+    if (seen.pid == pid) bytes = std::max(bytes, seen.rss_bytes);
+  return bytes;
+}
+
 }  // namespace gpupeak::collector

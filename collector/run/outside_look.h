@@ -1,6 +1,8 @@
 // What `run` saw of a process from outside, as its metrics.
 #pragma once
 
+#include <cstdint>
+
 #include "collector/run/run_logs.h"
 #include "collector/summary/figures.h"
 
@@ -9,5 +11,8 @@ namespace gpupeak::collector {
 /// The causes of what was resident in the log's process, where `run` saw more from outside than was
 /// seen from within: the parts add up to the total, as they do there.
 void add_outside_look(const RunLogs& run, const RunLog& log, Metrics& metrics);
+
+/// The most that `run` saw resident of a process; 0: it did not look.
+uint64_t seen_resident_bytes(const RunLogs& run, uint32_t pid);
 
 }  // namespace gpupeak::collector

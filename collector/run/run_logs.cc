@@ -62,7 +62,14 @@ bool is_of_run(const LogHead& of_main, const LogHead& of_other) {
          other.pid_namespace == main.pid_namespace;
 }
 
-/// Of a run that has not ended, or whose end `run` did not live to see: where it puts children's.
+bool is_known(const RunLogs& run, const LogHead& head) {
+  return std::any_of(run.logs.begin(), run.logs.end(), [&](const RunLog& log) {
+    return log.head.header.cookie == head.header.cookie;
+  });
+}
+
+/// Of a run that has not ended, whose end `run` did not live to see, or that has left processes
+/// behind, which may begin logs later: where it puts children's.
 void add_beside(RunLogs& run) {
   const RunLog main = run.logs.front();
   const std::string stem = fs::path(main.path).stem().string();
@@ -77,7 +84,8 @@ void add_beside(RunLogs& run) {
       if (entry->path().extension() != ".gplog") continue;
       const std::string path = entry->path().lexically_normal().string();
       const std::optional<LogHead> head = head_of(path);
-      if (head && is_of_run(main.head, *head)) run.logs.push_back({path, *head});
+      if (head && is_of_run(main.head, *head) && !is_known(run, *head))
+        run.logs.push_back({path, *head});
     }
   }
 }
@@ -159,10 +167,9 @@ RunLogs logs_of_run(const std::string& name) {
   }
   run.logs.push_back({name, *head});
   run.record = read_run_record(name);
-  if (run.record)
-    add_recorded(run);
-  else if (head->header.run_pid != 0 && head->header.run_pid == head->header.pid)
-    add_beside(run);
+  if (run.record) add_recorded(run);
+  const bool has_started = head->header.run_pid != 0 && head->header.run_pid == head->header.pid;
+  if (run.record ? !run.record->left_running.empty() : has_started) add_beside(run);
   return run;
 }
 

@@ -100,7 +100,9 @@ class Judge {
           text += ", peaks at least so much; " + warning.message;
       }
     }
-    if (!quality.exact || !quality.log_complete) say(std::move(text), true);
+    const bool is_said = quality.exact && quality.log_end == LogEnd::kRunning &&
+                         summary_.whole_run && !summary_.whole_run->still_running.empty();
+    if (!is_said && (!quality.exact || !quality.log_complete)) say(std::move(text), true);
   }
 
   /// That the card was to look smaller is said before what came of it.
@@ -206,6 +208,17 @@ class Judge {
                        [](const Warning& warning) { return warning.code == "GP014"; });
   }
 
+  /// Of a child that was counted before it was recorded the sites' peak lacks what came before.
+  uint64_t heap_of_counted_child() const {
+    const std::vector<Warning>& warnings = summary_.quality.warnings;
+    const bool was_counted =
+        std::any_of(warnings.begin(), warnings.end(),
+                    [](const Warning& warning) { return warning.code == "GP053"; });
+    if (verdict_.device != nullptr || !was_counted) return 0;
+    return metric(summary_.metrics, "host.kind.heap.peak_bytes")
+        .value_or(metric(summary_.metrics, "host.kind.heap.usable_peak_bytes").value_or(0));
+  }
+
   /// Whom of several processes a sentence is about.
   std::string by_whom() const {
     if (!summary_.whole_run || !summary_.whole_run->has_several()) return "";
@@ -240,6 +253,12 @@ class Judge {
       return;
     }
     const bool forked = verdict_.device == nullptr && is_of_fork();
+    if (const uint64_t heap = heap_of_counted_child(); heap > peak_->bytes) {
+      say(fmt::format("{}{} of heap, by its counters", forked ? "since the fork: peak +" : "peak ",
+                      size(heap)) +
+          by_whom());
+      return;
+    }
     std::string text =
         fmt::format("{}{}", forked ? "since the fork: peak +" : "peak ", size(peak_->bytes));
     if (peak_->error_bytes) text += " " + error_percent(*peak_->error_bytes, peak_->bytes);

@@ -65,6 +65,12 @@ struct WholeRun {
     };
     std::vector<Held> held;  ///< the most that NVML said of it
   };
+  /// A process that `run` has left behind and that may still run.
+  struct StillRunning {
+    uint32_t pid = 0;
+    std::string program;
+    std::string log;  ///< as any verb takes it; empty: it has none so far
+  };
   struct MemoryKill {
     bool likely = false;       ///< by signs alone
     uint64_t limit_bytes = 0;  ///< 0: of the node
@@ -80,6 +86,7 @@ struct WholeRun {
   std::optional<Sum> all_devices;         ///< none: there is one at most, or several nodes
   std::optional<Sum> host;                ///< none: nobody looked
   std::vector<NotRecorded> not_recorded;  ///< those that used a GPU first
+  std::vector<StillRunning> still_running;
   std::optional<MemoryKill> memory_kill;
   /// The run's: peaks of the sums above, counts added up, and of what has no sum the largest
   /// process's. Where not every process was read in full: what was seen from outside alone.

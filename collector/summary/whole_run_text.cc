@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "collector/summary/run_text.h"
+#include "collector/summary/verdict.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -58,10 +59,36 @@ bool is_explained(const Summary& summary) {
   return rest < kLeast || rest <= total / kShare;
 }
 
-/// What a process has in its heap, as it counted itself.
+/// What a process has in its heap, as it counted itself, and in mappings where that is worth words.
 std::string heap_text(const WholeRun::Process& process, const TextStyle& style) {
-  const std::string size = size_text(*process.heap_peak_bytes, style);
-  return process.forked ? fmt::format("+{} of heap since the fork", size) : size + " of heap";
+  const uint64_t mapped = metric(process.metrics, "host.kind.mmap_anon.peak_bytes").value_or(0);
+  std::string text = size_text(*process.heap_peak_bytes, style) + " of heap";
+  if (mapped >= kWorthWords) text += fmt::format(" and {} of mappings", size_text(mapped, style));
+  return process.forked ? fmt::format("+{} since the fork", text) : text;
+}
+
+/// Of processes that go on, where what they record from here on is read.
+std::vector<std::string> running_lines(const WholeRun& run) {
+  std::vector<std::string> lines;
+  for (const WholeRun::StillRunning& process : run.still_running) {
+    if (lines.size() == kMostNamed) {
+      lines.push_back(
+          fmt::format("still running: {} more", grouped(run.still_running.size() - kMostNamed)));
+      break;
+    }
+    lines.push_back(
+        fmt::format("still running: pid {}{}{}; {}", process.pid,
+                    process.program.empty() ? "" : " ", process.program,
+                    process.log.empty()
+                        ? "it has no log so far, and is in this report once it has"
+                        : "its log goes on, and is read by gpupeak report " + quoted(process.log)));
+  }
+  return lines;
+}
+
+bool is_still_running(const WholeRun& run, uint32_t pid) {
+  return std::any_of(run.still_running.begin(), run.still_running.end(),
+                     [pid](const auto& process) { return process.pid == pid; });
 }
 
 /// Of a run without a GPU: those whose heap is worth words, next to the largest.
@@ -89,8 +116,13 @@ std::string host_row(const WholeRun& run, const TextStyle& style) {
     return a->rss_peak_bytes > b->rss_peak_bytes;
   });
   std::string text = "host: ";
+  // What a parent has freed or left behind by its end no curve has, while a child still holds it.
+  const bool forked = std::any_of(run.processes.begin(), run.processes.end(),
+                                  [](const auto& process) { return process.forked; });
   if (run.host && run.host->peak_bytes)
-    text += fmt::format("at most {} at once; ", size_text(*run.host->peak_bytes, style));
+    text += fmt::format("{} {} at once{}; ", forked ? "allocated" : "at most",
+                        size_text(*run.host->peak_bytes, style),
+                        forked ? ", what was inherited once" : "");
   if (const auto pss = metric(run.metrics, "host.pss.peak_bytes");
       pss && run.gpu_processes() > 0)
     text += fmt::format("resident together {}, shared pages once; ", size_text(*pss, style));
@@ -115,11 +147,12 @@ std::string process_text(const WholeRun::Process& process) {
 }
 
 std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& style) {
-  std::vector<std::string> lines;
+  std::vector<std::string> lines = running_lines(run);
+  const size_t before = lines.size();
   size_t more = 0;
   for (const WholeRun::NotRecorded& process : run.not_recorded) {
     if (!is_worth_words(process, run)) continue;
-    if (lines.size() == kMostNamed) {
+    if (lines.size() - before == kMostNamed) {
       ++more;
       continue;
     }
@@ -140,8 +173,12 @@ std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& styl
   for (size_t i = 0; i < run.processes.size(); ++i) {
     const WholeRun::Process& process = run.processes[i];
     const bool is_whole = process.exact && process.complete;
-    if (i == run.lead || is_whole || lines.size() > 2 * kMostNamed) continue;
-    lines.push_back(fmt::format("{}: {}", process_text(process), process.losses));
+    if (i == run.lead || is_whole || is_still_running(run, process.pid) ||
+        lines.size() - before > 2 * kMostNamed)
+      continue;
+    const bool was_killed = process.exact && process.end.kind == ExitKind::kSignal;
+    lines.push_back(fmt::format("{}: {}", process_text(process),
+                                was_killed ? exit_text(process.end) : process.losses));
   }
   return lines;
 }

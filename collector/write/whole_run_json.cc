@@ -61,6 +61,12 @@ Json not_recorded_json(const WholeRun::NotRecorded& process) {
   return json;
 }
 
+Json still_running_json(const WholeRun::StillRunning& process) {
+  return {{"pid", process.pid},
+          {"program", text_or_null(process.program)},
+          {"log", text_or_null(process.log)}};
+}
+
 template <class T, class ToJson>
 Json array_json(const std::vector<T>& values, ToJson to_json) {
   Json json = Json::array();
@@ -85,6 +91,7 @@ Json whole_run_json(const Summary& summary) {
   json["all_devices"] = run.all_devices ? sum_json(*run.all_devices) : Json(nullptr);
   json["host"] = run.host ? sum_json(*run.host) : Json(nullptr);
   json["not_recorded"] = array_json(run.not_recorded, not_recorded_json);
+  json["still_running"] = array_json(run.still_running, still_running_json);
   json["memory_kill"] = nullptr;
   if (run.memory_kill) {
     json["memory_kill"] = {{"limit_bytes", run.memory_kill->limit_bytes},

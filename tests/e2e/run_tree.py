@@ -216,6 +216,78 @@ def short_lived(folder):
     expect("or more resident" not in first_line(said) and "200 MiB <module> <string>:1" in said, said)
 
 
+def killed(folder):
+    """Who is killed by SIGKILL is named so, by its parent's wait, also where the parent has no log; who is asked to end has ended."""
+    worker = write(folder, "worker.py", "import os, sys\nown = bytearray(b'x') * (40 << 20)\nos.kill(os.getpid(), int(sys.argv[1]))\n")
+    start = f"{sys.executable} {worker}"
+    for signal, name in ((9, "SIGKILL"), (15, "SIGTERM")):
+        # `sh` is a small child: it gets a log for the one that it loses.
+        said = run(folder, "sh", "-c", f"sh -c '{start} {signal}; exit 0'; {start} {signal}; exit 0")
+        whole = summary(os.path.join(folder, "d.gplog"))["whole_run"]
+        ends = [process["exit"] for process in whole["processes"] if process["heap_peak_bytes"] and process["heap_peak_bytes"] > 40 << 20]
+        told = [end for end in ends if end.get("signal") == name]
+        expect(len(ends) == 2 and len(told) == (2 if signal == 9 else 1), f"{ends}: {said}")
+        expect(said.count(f"killed by {name}") >= 2 * (signal == 9) and whole["complete"] == (signal == 15), said)
+
+
+def wait_for(condition, what):
+    until = time.monotonic() + 60
+    while not condition():
+        expect(time.monotonic() < until, what)
+        time.sleep(0.02)
+
+
+def left_behind(folder):
+    """A daemon goes on when `run` has ended: that is said, with the command that reads its log, and the run is complete once it is."""
+    log, pid_file, go = (os.path.join(folder, name) for name in ("d.gplog", "pid", "go"))
+    script = write(folder, "daemon.py", USE_GPU + textwrap.dedent("""
+        import os
+        ready, told = os.pipe()
+        if os.fork():
+            os.read(ready, 1)
+            os._exit(0)
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        for stream in (0, 1, 2):
+            os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+        with open(sys.argv[1], "w") as file:
+            file.write(str(os.getpid()))
+        if sys.argv[3] == "now":
+            use_gpu(3 << 20)
+        os.write(told, b".")
+        while not os.path.exists(sys.argv[2]):
+            time.sleep(0.02)
+        use_gpu(5 << 20)
+    """))
+
+    def text_of(path):
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    def has_gone(pid):
+        return not os.path.exists(f"/proc/{pid}") or text_of(f"/proc/{pid}/stat").rpartition(")")[2].split()[0] == "Z"
+
+    for when in ("now", "later"):
+        if os.path.exists(go):
+            os.unlink(go)
+        said = run(folder, sys.executable, script, pid_file, go, when)
+        pid = text_of(pid_file)
+        reads = f"its log goes on, and is read by gpupeak report '{log}#{pid}'" if when == "now" else "it has no log so far"
+        expect(f"still running: pid {pid} python" in first_line(said) and reads in " ".join(said.split()) and "complete" not in said, said)
+        verb("report", "--strict", log, code=4)
+        running = summary(log)["whole_run"]
+        expect(not running["complete"] and [process["pid"] for process in running["still_running"]] == [int(pid)], str(running))
+        write(folder, "go", "")
+        wait_for(lambda: has_gone(pid), "the daemon ends")
+        ended = summary(log)["whole_run"]
+        expect(ended["complete"] and ended["still_running"] == [], str(ended))
+        expect(ended["metrics"]["device.peak_bytes"] == 5 << 20, str(ended["metrics"]))
+        verb("report", "--strict", log)
+    said = run(folder, "sh", "-c", "sh -c 'sleep 0.02; exit 0' > /dev/null 2>&1 &")
+    expect("still running" not in said and "complete" in said, said)
+
+
 def lost_log(folder):
     """A log of the run that is gone is said, and no gate passes without it."""
     launcher(folder)

@@ -46,6 +46,12 @@ both = [subprocess.Popen(sys.argv[1:], env=dict(os.environ, RANK=str(rank), LOCA
 sys.exit(max(process.wait() for process in both))
 """
 
+OWN_ENVIRONMENT = """
+import os, subprocess, sys
+kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+sys.exit(subprocess.run(sys.argv[1:], env=dict(kept, MASTER_PORT="29500")).returncode)
+"""
+
 
 def ways(folder):
     """name: (what must be there, command, expectation)"""
@@ -55,7 +61,7 @@ def ways(folder):
             out.write(text)
         os.chmod(path, mode)
         return path
-    workers, ranks = file("workers.py", MULTIPROCESSING), file("ranks.py", RANKS)
+    workers, ranks, own_environment = file("workers.py", MULTIPROCESSING), file("ranks.py", RANKS), file("own_environment.py", OWN_ENVIRONMENT)
     makefile = file("Makefile", f"all: a b\na b:\n\t@{USE_GPU}; true\n")
     script = file("script", f"#!{USE_GPU}\n", 0o755)
     shell_script = file("script.sh", f"#!/bin/sh\n{USE_GPU}\n", 0o755)
@@ -79,6 +85,7 @@ def ways(folder):
         "parallel": (["parallel"], ["parallel", "-j2", USE_GPU, ":::", "0", "0"], "recorded"),
         "mpirun": (["mpirun"], ["mpirun", "--allow-run-as-root", "--oversubscribe", "-q", "-n", "2", USE_GPU], "recorded"),
         "ranks, as torchrun starts them": ([], [PYTHON, ranks, USE_GPU], "recorded"),
+        "a launcher with an environment of its own": ([], [PYTHON, own_environment, *held.split()], "either"),
         "multiprocessing fork": ([], [PYTHON, workers, "fork"], "recorded"),
         "multiprocessing spawn": ([], [PYTHON, workers, "spawn"], "recorded"),
         "multiprocessing forkserver": ([], [PYTHON, workers, "forkserver"], "recorded"),

@@ -1,0 +1,73 @@
+// The wait family, by which a program learns how its children ended. What a signal ended is noted:
+// a log whose process was killed cannot say so. `wait` itself is left alone, since libraries have
+// functions of that name which mean something else.
+#include <sys/wait.h>
+
+#include "base/elf_lookup.h"
+#include "hooks/export.h"
+#include "life/killed_children.h"
+
+namespace gpupeak::preload {
+namespace {
+
+struct RealWait {
+  pid_t (*waitpid)(pid_t, int*, int);
+  pid_t (*wait3)(int*, int, rusage*);
+  pid_t (*wait4)(pid_t, int*, int, rusage*);
+  int (*waitid)(idtype_t, id_t, siginfo_t*, int);
+};
+constinit RealWait g_real{};
+
+template <typename Function>
+void resolve(Function& function, const char* name) {
+  function = reinterpret_cast<Function>(find_next(name));
+}
+
+/// Before main: in a signal handler the loader's lock may be held.
+__attribute__((constructor)) void resolve_all() {
+  if (g_real.waitid != nullptr) return;
+  resolve(g_real.waitpid, "waitpid");
+  resolve(g_real.wait3, "wait3");
+  resolve(g_real.wait4, "wait4");
+  resolve(g_real.waitid, "waitid");
+}
+
+inline RealWait& real() {
+  if (__builtin_expect(g_real.waitid == nullptr, 0)) resolve_all();
+  return g_real;
+}
+
+/// Calls `wait(status)`, with a place for the status where the program has none.
+template <typename Wait>
+pid_t wait_and_note(int* status, Wait wait) {
+  int own_status = 0;
+  int* const at = status != nullptr ? status : &own_status;
+  const pid_t child = wait(at);
+  if (child > 0 && WIFSIGNALED(*at)) note_killed_child(child, WTERMSIG(*at));
+  return child;
+}
+
+}  // namespace
+}  // namespace gpupeak::preload
+
+using namespace gpupeak::preload;
+
+GPUPEAK_EXPORT pid_t waitpid(pid_t child, int* status, int options) {
+  return wait_and_note(status, [&](int* at) { return real().waitpid(child, at, options); });
+}
+
+GPUPEAK_EXPORT pid_t wait3(int* status, int options, rusage* usage) {
+  return wait_and_note(status, [&](int* at) { return real().wait3(at, options, usage); });
+}
+
+GPUPEAK_EXPORT pid_t wait4(pid_t child, int* status, int options, rusage* usage) {
+  return wait_and_note(status, [&](int* at) { return real().wait4(child, at, options, usage); });
+}
+
+GPUPEAK_EXPORT int waitid(idtype_t kind, id_t id, siginfo_t* info, int options) {
+  const int result = real().waitid(kind, id, info, options);
+  if (result == 0 && info != nullptr && info->si_pid > 0 &&
+      (info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED))
+    note_killed_child(info->si_pid, info->si_status);
+  return result;
+}
