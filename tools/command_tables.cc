@@ -98,10 +98,11 @@ class Writer {
     // The run's own row comes last: where it is, the others are, too.
     std::rotate(tables.begin(), tables.begin() + 1, tables.end());
     for (const Table& table : tables) {
-      const fs::path folder = fs::path(options_.folder) / table.name / day;
-      fs::create_directories(folder);
+      const collector::Descriptor folder =
+          collector::inner_folder(options_.folder, std::string(table.name) + "/" + day);
       // While it is not whole it has a name that no engine's pattern takes.
-      const std::string file = folder / (run + (duckdb_ != nullptr ? ".parquet" : ".ndjson.zst"));
+      const std::string file =
+          collector::path_in(folder, run + (duckdb_ != nullptr ? ".parquet" : ".ndjson.zst"));
       if (duckdb_ == nullptr) {
         collector::write_fresh(file, [&](std::ostream& out) { pack(table.rows, out); });
         continue;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "collector/files/fresh_file.h"
 #include "collector/files/own_file.h"
 #include "collector/files/regular_file.h"
 #include "collector/text/error.h"
@@ -34,7 +36,12 @@ void stop(int signal, siginfo_t* info, void*) {
   if (g_child > 0 && info->si_code != SI_KERNEL) kill(static_cast<pid_t>(g_child), signal);
 }
 
+/// Nothing of another user's, who may be of the folder's group.
 std::optional<std::string> text_of(const std::string& path) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0 || !collector::is_own(status, collector::folder_of(path))) {
+    return std::nullopt;
+  }
   constexpr uint64_t kMostBytes = 16 << 20;  // a command and its environment have 2 MiB at most
   return collector::read_regular(path, kMostBytes);
 }
@@ -145,6 +152,7 @@ std::vector<std::string> SweepFolder::logs(const collector::SweepValues& values)
 std::optional<EndedRun> SweepFolder::run(const collector::SweepValues& values,
                                          const std::vector<std::string>& command, bool again) {
   const std::string folder = place(values);
+  const auto held = collector::inner_folder(folder_, fs::path(folder).filename().string());
   std::string words = "--host " + host_ + "\n";
   for (const std::string& word : command) words += word + '\0';
   const std::optional<std::string> before = text_of(folder + "/command");
@@ -162,7 +170,6 @@ std::optional<EndedRun> SweepFolder::run(const collector::SweepValues& values,
     }
   }
   std::error_code error;
-  fs::create_directories(folder, error);
   // What an earlier run left is not to be taken for this one's.
   for (const char* old : {"ended", "run.gplog", "run.children"}) {
     fs::remove_all(fs::path(folder) / old, error);

@@ -102,8 +102,8 @@ class SummaryBuilder {
     list_live_at_exit(std::move(totals.live));
     list_temporaries(std::move(totals.temporaries));
     summary_.quality = assess_quality(replay_, coverage_, symbolizer_.warnings());
-    if (log_.counters().dropped_events > 0)
-      raise_to_counted({log_.header(), log_.counters(), log_.used_bytes()}, summary_);
+    if (summary_.quality.events_lost)
+      set_to_counted({log_.header(), log_.counters(), log_.used_bytes()}, summary_);
     return std::move(summary_);
   }
 

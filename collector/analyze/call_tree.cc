@@ -12,6 +12,9 @@ namespace gpupeak::collector {
 namespace {
 
 constexpr uint32_t kNoFunction = UINT32_MAX;
+/// From innermost stacks share little: a small log's could take all memory. What is beyond stays
+/// with the node that it came to.
+constexpr size_t kMostNodes = 1 << 22;
 
 struct Step {
   uint32_t caller, function, place;
@@ -40,24 +43,36 @@ std::string_view own_name(const Frame& frame) {
 CallTree::CallTree(Profile& profile, const std::vector<Contribution>& held, Order order)
     : nodes_(1) {
   std::unordered_map<Step, uint32_t, StepHash> ids;
+  std::vector<Call> before;    // of the last stack, most of which is the next one's, too
+  std::vector<uint32_t> path;  // its nodes
   for (const Contribution& part : held) {
     std::vector<Call> calls = profile.calls(profile.replay().sites().info(part.group).stack);
     if (calls.empty()) calls.push_back({nullptr, kNoFunction, 0});
     if (order == Order::kFromOutermost) std::reverse(calls.begin(), calls.end());
-    uint32_t at = 0;
-    nodes_[at].bytes += part.bytes;
-    nodes_[at].count += part.count;
-    for (const Call& call : calls) {
+    const auto differs = std::mismatch(calls.begin(), calls.end(), before.begin(),
+                                       before.begin() + static_cast<ptrdiff_t>(path.size()),
+                                       [](const Call& a, const Call& b) {
+                                         return a.function == b.function && a.place == b.place;
+                                       });
+    path.resize(static_cast<size_t>(differs.first - calls.begin()));
+    uint32_t at = path.empty() ? 0 : path.back();
+    for (size_t i = path.size(); i < calls.size() && nodes_.size() < kMostNodes; ++i) {
+      const Call& call = calls[i];
       const auto [entry, added] =
           ids.try_emplace({at, call.function, call.place}, static_cast<uint32_t>(nodes_.size()));
       if (added) {
         nodes_[at].children.push_back(entry->second);
         nodes_.emplace_back().frame = call.frame;
       }
-      at = entry->second;
-      nodes_[at].bytes += part.bytes;
-      nodes_[at].count += part.count;
+      path.push_back(at = entry->second);
     }
+    nodes_[0].bytes += part.bytes;
+    nodes_[0].count += part.count;
+    for (const uint32_t node : path) {
+      nodes_[node].bytes += part.bytes;
+      nodes_[node].count += part.count;
+    }
+    before = std::move(calls);
     nodes_[at].own_bytes += part.bytes;
     nodes_[at].own_count += part.count;
   }

@@ -9,32 +9,44 @@
 namespace gpupeak::collector {
 namespace {
 
-void raise(Metrics& metrics, const std::string& name, std::optional<uint64_t> counted) {
-  if (!counted) return;
-  std::optional<uint64_t>& value = metrics[name];
-  value = std::max(value.value_or(0), *counted);
+/// A page that has counted nothing knows nothing.
+void set(Metrics& metrics, const std::string& name, std::optional<uint64_t> counted) {
+  if (counted.value_or(0) > 0) metrics[name] = counted;
 }
 
-void raise_peak(Summary& summary, const std::string& scope, const std::string& kind,
-                uint64_t counted) {
+void raise(Metrics& metrics, const std::string& name, std::optional<uint64_t> counted) {
+  if (counted) metrics[name] = std::max(metrics[name].value_or(0), *counted);
+}
+
+/// Who held the peak of `scope`, of which the counters say another figure than the log.
+void set_peak(Summary& summary, const std::string& scope, const std::string& kind,
+              uint64_t counted) {
   auto peak = std::find_if(summary.peaks.begin(), summary.peaks.end(),
                            [&](const Peak& known) { return known.scope >= scope; });
   const bool known = peak != summary.peaks.end() && peak->scope == scope;
-  if (counted <= (known ? peak->bytes : 0)) return;
+  if (counted == 0 || (known && counted == peak->bytes)) return;
   if (!known) {
     peak = summary.peaks.insert(peak, Peak{});
     peak->scope = scope;
   }
   Holder rest;
-  rest.title = "not in the log, which could not grow";
   rest.kind = kind;
+  if (counted < peak->bytes) {
+    rest.title = "not known: frees are missing from the log";
+    peak->holders.clear();
+    peak->tags.clear();
+    peak->bytes = peak->other_bytes = peak->other_sites = 0;
+    peak->error_bytes.reset();
+  } else {
+    rest.title = "not in the log, which could not grow";
+  }
   rest.bytes = counted - peak->bytes;
   if (!peak->tags.empty()) peak->tags.push_back({"not in the log", rest.bytes, 0});
   const auto smaller = std::find_if(peak->holders.begin(), peak->holders.end(),
                                     [&](const Holder& other) { return other.bytes < rest.bytes; });
   peak->holders.insert(smaller, std::move(rest));
   peak->bytes = counted;
-  // These are of the smaller peak that the log has.
+  // These are of the peak that the log has.
   peak->counted = true;
   peak->phase.reset();
   peak->trigger.reset();
@@ -42,24 +54,34 @@ void raise_peak(Summary& summary, const std::string& scope, const std::string& k
 
 }  // namespace
 
-void raise_to_counted(const LogHead& head, Summary& summary) {
+void set_to_counted(const LogHead& head, Summary& summary) {
   const gpupeak_counters_page& page = head.counters;
   for (DeviceSummary& device : summary.devices) {
     for (const std::string& name : counter_metrics()) {
       if (!is_device_metric(name) || !name.ends_with("peak_bytes")) continue;
       const std::optional<uint64_t> counted = counter_metric(head, name, device.ordinal);
-      raise(device.metrics, name, counted);
-      raise(summary.metrics, name, counted);  // of several devices at least the largest
+      set(device.metrics, name, counted);
+      if (summary.devices.size() == 1)
+        set(summary.metrics, name, counted);
+      else
+        raise(summary.metrics, name, counted);  // at least the largest
     }
-    raise_peak(summary, "device:" + std::to_string(device.ordinal), "device.not_recorded",
-               counter_metric(head, "device.peak_bytes", device.ordinal).value_or(0));
+    set_peak(summary, "device:" + std::to_string(device.ordinal), "device.not_recorded",
+             counter_metric(head, "device.peak_bytes", device.ordinal).value_or(0));
   }
   if (!coverage_of(head.header, page).heap_events) return;
-  for (const char* name :
-       {"host.peak_bytes", "host.kind.heap.peak_bytes", "host.kind.heap.usable_peak_bytes"})
-    raise(summary.metrics, name, page.heap.peak);
-  for (const char* scope : {"host", "host/heap"})
-    raise_peak(summary, scope, "host.not_recorded", page.heap.peak);
+  const Peak* heap = summary.find_peak("host/heap");
+  const Peak* host = summary.find_peak("host");
+  // All that the host held is at least its heap. Where the log has too much of the heap, no more is
+  // known of the sum.
+  const bool has_too_much = heap != nullptr && heap->bytes > page.heap.peak;
+  const uint64_t least_of_host =
+      has_too_much || host == nullptr ? page.heap.peak : std::max(host->bytes, page.heap.peak);
+  set(summary.metrics, "host.peak_bytes", least_of_host);
+  set_peak(summary, "host", "host.not_recorded", least_of_host);
+  for (const char* name : {"host.kind.heap.peak_bytes", "host.kind.heap.usable_peak_bytes"})
+    set(summary.metrics, name, page.heap.peak);
+  set_peak(summary, "host/heap", "host.not_recorded", page.heap.peak);
 }
 
 }  // namespace gpupeak::collector

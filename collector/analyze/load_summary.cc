@@ -190,6 +190,7 @@ RunSummary run_of(const Json& json) {
 Quality quality_of(const Json& json) {
   Quality quality;
   quality.exact = number<bool>(json, "exact");
+  quality.events_lost = maybe<bool>(json, "events_lost").value_or(false);
   quality.log_complete = number<bool>(json, "log_complete");
   quality.heap_sample_bytes = maybe<uint64_t>(json, "heap_sample_bytes").value_or(0);
   quality.events = count(json, "events");
@@ -240,6 +241,7 @@ WholeRun::Process process_of(const Json& json) {
   process.forked = number<bool>(json, "forked");
   process.rss_peak_bytes = maybe<uint64_t>(json, "rss_peak_bytes");
   process.exact = number<bool>(json, "exact");
+  process.events_lost = maybe<bool>(json, "events_lost").value_or(false);
   process.complete = number<bool>(json, "log_complete");
   return process;
 }

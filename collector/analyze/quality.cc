@@ -75,26 +75,31 @@ class QualityReport {
     quality_.repairs = replay_.troubles().repairs;
   }
 
+  void warn_of_loss(std::string_view code, std::string message) {
+    quality_.events_lost = true;
+    warn_inexact(code, std::move(message));
+  }
+
   void losses() {
     const LogDamage& damage = replay_.log().damage();
     const StreamCounts& stream = replay_.stream_counts();
     if (page_.dropped_events > 0) {
-      warn_inexact("GP001", counted(page_.dropped_events, "event") + " could not be recorded");
+      warn_of_loss("GP001", counted(page_.dropped_events, "event") + " could not be recorded");
     }
     if (page_.ended == 0) end_without_handlers();
     const uint64_t corrupt = damage.corrupt_chunks + stream.corrupt_chunks;
     if (corrupt + damage.cut_chunks + damage.missing_chunks > 0) {
       quality_.log_complete = false;
-      warn_inexact("GP003", fmt::format("the log is damaged: {} corrupt, {} cut off, {} missing",
+      warn_of_loss("GP003", fmt::format("the log is damaged: {} corrupt, {} cut off, {} missing",
                                         counted(corrupt, "chunk"), damage.cut_chunks,
                                         damage.missing_chunks));
     }
     if (stream.missing_device_events > 0) {
-      warn_inexact("GP004",
+      warn_of_loss("GP004",
                    counted(stream.missing_device_events, "device event") + " missing from the log");
     }
     if (replay_.troubles().malformed_events > 0) {
-      warn_inexact("GP005", counted(replay_.troubles().malformed_events, "event") +
+      warn_of_loss("GP005", counted(replay_.troubles().malformed_events, "event") +
                                 " made no sense and were left out");
     }
     if (stream.unknown_records > 0) {
@@ -108,7 +113,7 @@ class QualityReport {
                                 "it)");
     }
     if (has(GPUPEAK_Q_DEVICE_TABLE_FULL)) {
-      warn_inexact("GP008", "the table of live device memory was full: device events were lost");
+      warn_of_loss("GP008", "the table of live device memory was full: device events were lost");
     }
     if (page_.reentrant_calls > 0) {
       warn_inexact("GP009",
@@ -193,22 +198,21 @@ class QualityReport {
     std::string text;
     for (size_t i = 0; i < std::min(windows.size(), kMost); ++i) {
       const Window& window = windows[i];
-      text += fmt::format("{} +{:.2f} s {}: {} were held before", i == 0 ? "" : ";",
-                          at(window.begin_ticks),
-                          window.has_ended ? fmt::format("to +{:.2f} s", at(window.end_ticks))
-                                           : std::string("on"),
-                          size_and_bytes(window.before_bytes));
+      text += fmt::format(
+          "{} +{:.2f} s {}: {} were held before", i == 0 ? "" : ";", at(window.begin_ticks),
+          window.has_ended ? fmt::format("to +{:.2f} s", at(window.end_ticks)) : std::string("on"),
+          size_and_bytes(window.before_bytes));
       if (window.has_ended && window.mode == GPUPEAK_HOST_FULL)
         text += fmt::format(", {} of it freed meanwhile", size_and_bytes(window.freed_bytes));
     }
     if (windows.size() > kMost) text += fmt::format("; {} more", windows.size() - kMost);
     warn_heap_inexact(
         "GP058",
-        fmt::format("the heap was recorded in {} (phase recording): holders and figures of the host "
-                    "are of what was allocated there, by whom the rest was is not known; the "
-                    "heap's peak is from counters.{}",
-                    windows.size() == 1 ? "one window" : fmt::format("{} windows", windows.size()),
-                    text));
+        fmt::format(
+            "the heap was recorded in {} (phase recording): holders and figures of the host "
+            "are of what was allocated there, by whom the rest was is not known; the "
+            "heap's peak is from counters.{}",
+            windows.size() == 1 ? "one window" : fmt::format("{} windows", windows.size()), text));
   }
 
   /// By design, and no loss: what was counted is exact.
@@ -216,10 +220,9 @@ class QualityReport {
     std::string how = "without call sites";
     if (!replay_.windows().empty()) {
       const Window& first = replay_.windows().front();
-      how = fmt::format(
-          "and recorded from +{:.2f} s on, when {} were held that have no call site",
-          static_cast<double>(replay_.log().clock().to_ns(first.begin_ticks)) / 1e9,
-          size_and_bytes(first.before_bytes));
+      how = fmt::format("and recorded from +{:.2f} s on, when {} were held that have no call site",
+                        static_cast<double>(replay_.log().clock().to_ns(first.begin_ticks)) / 1e9,
+                        size_and_bytes(first.before_bytes));
     }
     warn("GP053", fmt::format("a child process: its heap was counted from its start, usable "
                               "bytes within {} KiB a thread, {} (--children all: recorded from its "

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <ext/stdio_filebuf.h>
 #include <filesystem>
 #include <stdexcept>
+#include <string_view>
 
 #include "collector/files/own_file.h"
 #include "collector/text/sanitize.h"
@@ -20,7 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kNewFile = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+constexpr int kFolder = O_PATH | O_DIRECTORY | O_CLOEXEC;
 constexpr const char* kByName = "file";
+constexpr std::string_view kHeldOpen = "/proc/self/fd/";
 
 /// Root's are trusted, as root is.
 bool is_of_others(const struct stat& status, const std::string& path) {
@@ -31,6 +35,32 @@ std::string beside(const std::string& target) {
   const std::string name = fs::path(target).filename().string();
   constexpr size_t kMostOfName = 100;  // names have 255 bytes at most
   return folder_of(target) + "/." + name.substr(0, kMostOfName) + '.' + unguessable_text() + ".tmp";
+}
+
+/// A path in a folder that is held open, as people name it.
+std::string as_named(const std::string& path) {
+  const size_t slash = path.starts_with(kHeldOpen) ? path.find('/', kHeldOpen.size()) : path.npos;
+  std::error_code error;
+  const fs::path folder = slash == path.npos ? "" : fs::read_symlink(path.substr(0, slash), error);
+  return folder.empty() ? path : (folder / path.substr(slash + 1)).string();
+}
+
+/// The folder `name` in another one.
+Descriptor enter(const Descriptor& outer, const std::string& name) {
+  const std::string path = path_in(outer, name);
+  if (mkdirat(outer.get(), name.c_str(), 0777) != 0 && errno != EEXIST) cannot_write(path);
+  Descriptor inner(openat(outer.get(), name.c_str(), kFolder | O_NOFOLLOW));
+  if (inner) return inner;
+  const Descriptor link(openat(outer.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat there {};
+  if (!link || fstat(link.get(), &there) != 0) cannot_write(path);
+  if (!S_ISLNK(there.st_mode)) cannot_write(path, "it is no folder");
+  if (is_of_others(there, path)) cannot_write(path, "it is another user's link");
+  std::string target(PATH_MAX, '\0');  // of this very link, whatever has its name by now
+  const ssize_t length = readlinkat(link.get(), "", target.data(), target.size() - 1);
+  if (length > 0) inner = Descriptor(openat(outer.get(), target.c_str(), kFolder));
+  if (!inner) cannot_write(path);
+  return inner;
 }
 
 /// The descriptor stays the caller's: what is written is all in the file when this returns.
@@ -68,7 +98,7 @@ class Unfinished {
 }  // namespace
 
 void cannot_write(const std::string& path, const std::string& why) {
-  throw std::runtime_error("cannot write " + escape(path) + ": " + why);
+  throw std::runtime_error("cannot write " + escape(as_named(path)) + ": " + why);
 }
 
 void cannot_write(const std::string& path) {
@@ -139,14 +169,27 @@ void write_fresh_by_name(const std::string& target,
     folder.keep();
     cannot_write(target);
   }
-  const Descriptor inside(
-      open(folder.path().c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const Descriptor inside(open(folder.path().c_str(), kFolder | O_NOFOLLOW));
   if (!inside) cannot_write(target);
   write(folder.path() + '/' + kByName);
   const Descriptor file(openat(inside.get(), kByName, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!file) cannot_write(target);
   place.pass_on(file.get());
   if (renameat(inside.get(), kByName, AT_FDCWD, target.c_str()) != 0) cannot_write(target);
+}
+
+Descriptor inner_folder(const std::string& root, const std::string& inner) {
+  const std::string path = followed(root);
+  std::error_code error;
+  fs::create_directories(path, error);
+  Descriptor folder(open(path.c_str(), kFolder));
+  if (!folder) cannot_write(root);
+  for (const fs::path& name : fs::path(inner)) folder = enter(folder, name.string());
+  return folder;
+}
+
+std::string path_in(const Descriptor& folder, const std::string& name) {
+  return std::string(kHeldOpen) + std::to_string(folder.get()) + '/' + name;
 }
 
 void append_to(const std::string& target, const std::function<void(std::ostream&)>& write) {

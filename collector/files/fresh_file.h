@@ -44,6 +44,13 @@ void write_fresh(const std::string& target, const std::function<void(std::ostrea
 void write_fresh_by_name(const std::string& target,
                          const std::function<void(const std::string& fresh)>& write);
 
+/// A folder below `root`, which the user has named: held open, and made where it is not there yet.
+/// Further in than `root` no link of another user's is followed, nor one that takes the folder's
+/// place later. Throws std::runtime_error.
+Descriptor inner_folder(const std::string& root, const std::string& inner);
+/// By which a file in a folder that is held open is written.
+std::string path_in(const Descriptor& folder, const std::string& name);
+
 /// Behind what is in the file.
 void append_to(const std::string& target, const std::function<void(std::ostream&)>& write);
 

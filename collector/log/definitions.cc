@@ -121,6 +121,11 @@ bool Definitions::read_node(const uint8_t* body, size_t bytes) {
   last_ip_ += static_cast<uint64_t>(fields.z());
   const uint64_t id = nodes_.size();
   if (fields.malformed() || distance == 0 || distance > id || id > UINT32_MAX) return false;
+  // Of native and Python frames the library writes so many each: what every stack costs is bounded.
+  constexpr uint16_t kMostFrames = 2 * GPUPEAK_MAX_FRAMES;
+  const uint16_t depth = depths_[id - distance];
+  if (depth == kMostFrames) return false;
+  depths_.push_back(depth + 1);
   nodes_.push_back({last_ip_, static_cast<uint32_t>(id - distance), module_at(last_ip_ - 1)});
   return true;
 }

@@ -91,6 +91,7 @@ class Definitions {
 
   const Sanitizer sanitizer_;
   std::vector<StackNode> nodes_;
+  std::vector<uint16_t> depths_{0};  ///< of nodes_, in frames
   std::vector<PythonFrame> python_frames_{1};
   std::vector<std::string_view> strings_;  // into the mapped file
   std::vector<Module> modules_;

@@ -73,6 +73,7 @@ ProcessRecord counted_process(const RunLog& log, const Sanitizer& sanitizer) {
   record.end_ns = page.ended != 0 ? page.end_monotonic_ns : page.exit_monotonic_ns;
   record.quality.exact = page.dropped_events == 0;
   record.quality.dropped_events = page.dropped_events;
+  record.quality.events_lost = page.dropped_events > 0;
   record.quality.log_complete = page.ended != 0 || page.exit_kind == GPUPEAK_EXIT_CODE;
   if (!record.quality.log_complete) {
     record.quality.log_end = page.exit_kind == GPUPEAK_EXIT_SIGNAL      ? LogEnd::kKilled
@@ -267,6 +268,7 @@ class RunAnalysis {
     // An estimate of the heap, or counters alone, are no loss.
     process.exact = record.quality.exact ||
                     (record.quality.only_heap_inexact && record.quality.dropped_events == 0);
+    process.events_lost = record.quality.events_lost;
     process.complete = record.quality.log_complete;
     process.losses = losses_text(record.quality);
     const auto read = read_.find(record.id);

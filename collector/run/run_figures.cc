@@ -63,6 +63,7 @@ Summary figures_of_run(Summary lead) {
   }
   for (const WholeRun::Process& process : run.processes) {
     lead.quality.exact &= process.exact;
+    lead.quality.events_lost |= process.events_lost;
     lead.quality.log_complete &= process.complete;
   }
   return lead;

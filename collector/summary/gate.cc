@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "collector/summary/change_text.h"
+#include "collector/summary/run_text.h"
 #include "collector/summary/whole_run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/nearest.h"
@@ -218,6 +219,26 @@ std::string why_incomplete(const Gate& gate, const Summary& summary) {
   return missing.empty() ? "not every process of the run was recorded" : missing.front();
 }
 
+/// Whether the figure holds where events are missing: the library counts it beside the log, or it
+/// is the kernel's.
+bool holds_without_events(const Gate& gate, const Summary& summary) {
+  if (gate.metric == "host.rss.peak_bytes") return true;
+  if (gate.where.starts_with(kPhase) || !gate.metric.ends_with(".peak_bytes")) return false;
+  const bool several = summary.whole_run && summary.whole_run->has_several();
+  if (gate.metric.starts_with("host.kind.heap.")) return true;
+  const bool is_device =
+      gate.metric == "device.peak_bytes" || gate.metric.starts_with("device.kind.") ||
+      gate.metric.starts_with("device.managed.") || gate.metric.starts_with("device.imported.");
+  // What several held at the same instant only events tell.
+  return is_device && !several && (!gate.where.empty() || summary.devices.size() == 1);
+}
+
+std::string why_lost(const Gate& gate, const Summary& summary, const char* whose) {
+  if (!summary.quality.events_lost || holds_without_events(gate, summary)) return "";
+  return fmt::format("events are missing from {}, so that it may have been more: {}", whose,
+                     losses_text(summary.quality));
+}
+
 void fail_without_device(GateResult& result) {
   result.value.reset();
   result.message = fmt::format(
@@ -345,6 +366,12 @@ std::vector<GateResult> check_gates(const std::vector<Gate>& gates, const Summar
     result.message += whose(gate, summary, result.value);
     if (const std::string why = why_incomplete(gate, summary); !why.empty()) {
       result.message += result.passed ? "; but the run took more: " + why : "; " + why;
+      result.passed = false;
+    }
+    std::string lost = why_lost(gate, summary, "the log");
+    if (lost.empty() && gate.increase) lost = why_lost(gate, *baseline, "the baseline");
+    if (!lost.empty() && result.passed) {
+      result.message += "; but " + lost;
       result.passed = false;
     }
     if (!result.passed) {

@@ -378,6 +378,7 @@ enum class LogEnd {
 struct Quality {
   bool exact = true;               ///< figures that are given are exact, or say their error
   bool only_heap_inexact = false;  ///< all but those that the heap is a part of
+  bool events_lost = false;  ///< what no counter tells may be more, or less where frees were lost
   bool log_complete = true;  ///< the process ended by itself and nothing of its log is missing
   LogEnd log_end = LogEnd::kInOrder;
   uint64_t events = 0, device_events = 0, host_events = 0;

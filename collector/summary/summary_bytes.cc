@@ -148,9 +148,9 @@ void each_field(auto& io, Any<OutOfMemory> auto& value) {
   auto& [time_ns, api, device, requested_bytes, result, live_bytes, driver_free_bytes,
          driver_total_bytes, pool_slack_bytes, page_slack_bytes, unmapped_address_bytes,
          largest_fit_bytes, phase, title, holders, ledger, refused_by, limit_bytes, driver_refusals,
-         driver_asked_bytes, told_by_arena, refused_by_run_limit, on_host, host_limit, host_limit_bytes,
-         host_limit_used_bytes, only_addresses, for_driver, figures_are_whole, of_driver_pool,
-         arenas, growth, causes, parts] = value;
+         driver_asked_bytes, told_by_arena, refused_by_run_limit, on_host, host_limit,
+         host_limit_bytes, host_limit_used_bytes, only_addresses, for_driver, figures_are_whole,
+         of_driver_pool, arenas, growth, causes, parts] = value;
   io(time_ns, api, device, requested_bytes, result, live_bytes, driver_free_bytes,
      driver_total_bytes, pool_slack_bytes, page_slack_bytes, unmapped_address_bytes,
      largest_fit_bytes, phase, title, holders, ledger, refused_by, limit_bytes, driver_refusals,
@@ -195,12 +195,12 @@ void each_field(auto& io, Any<RunSummary> auto& value) {
 }
 
 void each_field(auto& io, Any<Quality> auto& value) {
-  auto& [exact, only_heap_inexact, log_complete, log_end, events, device_events, host_events,
-         dropped_events, truncated_stacks, unmatched_frees, unknown_heap_frees, repairs,
-         hooks_missing, warnings, slow_clock, heap_not_read, heap_sample_bytes] = value;
-  io(exact, only_heap_inexact, log_complete, log_end, events, device_events, host_events,
-     dropped_events, truncated_stacks, unmatched_frees, unknown_heap_frees, repairs, hooks_missing,
-     warnings, slow_clock, heap_not_read, heap_sample_bytes);
+  auto& [exact, only_heap_inexact, events_lost, log_complete, log_end, events, device_events,
+         host_events, dropped_events, truncated_stacks, unmatched_frees, unknown_heap_frees,
+         repairs, hooks_missing, warnings, slow_clock, heap_not_read, heap_sample_bytes] = value;
+  io(exact, only_heap_inexact, events_lost, log_complete, log_end, events, device_events,
+     host_events, dropped_events, truncated_stacks, unmatched_frees, unknown_heap_frees, repairs,
+     hooks_missing, warnings, slow_clock, heap_not_read, heap_sample_bytes);
 }
 
 void each_field(auto& io, Any<Summary> auto& value) {

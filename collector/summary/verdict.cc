@@ -97,7 +97,7 @@ class Judge {
       text += ": the figures are what was seen";
       for (const Warning& warning : quality.warnings) {
         if (warning.code == "GP007" && warning.message.starts_with("from "))
-          text += ", peaks at least so much; " + warning.message;
+          text += ", peaks of GPUs and of the heap at least so much; " + warning.message;
       }
     }
     const bool is_said = quality.exact && quality.log_end == LogEnd::kRunning &&

@@ -46,7 +46,7 @@ struct WholeRun {
     bool forked = false;                      ///< then these are what came since the fork
     std::string holder;  ///< of the most at its peak; empty: nobody looked
     uint64_t holder_bytes = 0;
-    bool exact = true, complete = true;  ///< as Quality has them
+    bool exact = true, events_lost = false, complete = true;  ///< as Quality has them
     std::string losses;                  ///< as losses_text() says
     Metrics metrics;                     ///< its own; empty: it was not read in full
   };

@@ -72,6 +72,7 @@ Json exit_json(const RunEnd& end) {
 Json quality_json(const Quality& quality) {
   Json json;
   json["exact"] = quality.exact;
+  json["events_lost"] = quality.events_lost;
   json["log_complete"] = quality.log_complete;
   constexpr const char* kEnds[] = {"in_order", "killed", "running", "unknown"};
   json["log_end"] = kEnds[static_cast<size_t>(quality.log_end)];

@@ -43,6 +43,7 @@ Json process_json(const WholeRun::Process& process) {
                        ? Json(nullptr)
                        : Json{{"site", process.holder}, {"bytes", process.holder_bytes}};
   json["exact"] = process.exact;
+  json["events_lost"] = process.events_lost;
   json["log_complete"] = process.complete;
   return json;
 }

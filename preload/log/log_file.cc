@@ -289,9 +289,12 @@ long open_log_file(std::string_view path, gpupeak_file_header header) {
   return 0;
 }
 
+bool log_is_short() {
+  return __builtin_expect(g_file.rests_until.load(std::memory_order_relaxed) != 0, 0);
+}
+
 bool log_rests() {
-  const uint64_t until = g_file.rests_until.load(std::memory_order_relaxed);
-  return __builtin_expect(until != 0, 0) && monotonic_ns() < until;
+  return log_is_short() && monotonic_ns() < g_file.rests_until.load(std::memory_order_relaxed);
 }
 
 void end_log_rest() {

@@ -29,7 +29,9 @@ std::string_view log_path();
 /// to 1 s.
 Chunk new_chunk(size_t bytes, gpupeak_chunk_kind kind, uint32_t slot, uint64_t sequence,
                 uint32_t tid);
-/// Whether no chunk can be had now, and it is too early to try again. Callable anywhere, cheap.
+/// Whether no chunk could be had the last time. Callable anywhere, as what follows.
+bool log_is_short();
+/// Whether that is so, and it is too early to try again: a look at the clock.
 bool log_rests();
 /// From when to when no chunk could be had (CLOCK_MONOTONIC).
 struct LogGap {

@@ -16,12 +16,12 @@ namespace {
 
 constexpr uint64_t kSampleBytes = 512 << 10;     // unless GPUPEAK_SAMPLE says other
 constexpr uint64_t kAutoSampleBytes = 64 << 10;  // the same with GPUPEAK_HOST=auto
-/// After so many blocks a sample of `auto` gets half as dense, and again when they have doubled: what
-/// it adds to a log grows with the root of the bytes that the program has allocated.
+/// After so many blocks a sample of `auto` gets half as dense, and again when they have doubled:
+/// what it adds to a log grows with the root of the bytes that the program has allocated.
 constexpr uint64_t kFirstBlocks = 1 << 16;
 
-// What it costs to log everything, as measured (docs/performance.md): by the log's bytes, and by the
-// stacks that had not been seen before.
+// What it costs to log everything, as measured (docs/performance.md): by the log's bytes, and by
+// the stacks that had not been seen before.
 constexpr uint64_t kNsPerByte = 6, kNsPerNode = 500;
 /// It may cost so much, and of the time since the log's start one part in so many.
 constexpr uint64_t kAllowedNs = 10'000'000, kAllowedPart = 100;
@@ -56,11 +56,11 @@ uint64_t mean_of(const ProcessPage& process) {
 }
 
 /// The thread's next blocks are a sample of which those of `whole` bytes and more are all there.
+/// Where there is no room to say so it is said before the next one.
 void say_sample(ThreadSlot& slot, uint64_t whole) {
   if (slot.whole_bytes == whole) return;
-  slot.whole_bytes = whole;
   Record record(GPUPEAK_REC_SAMPLING);
-  slot.write_to_heap(record.u(slot.sample_bytes).u(whole));
+  if (slot.write_to_heap(record.u(slot.sample_bytes).u(whole))) slot.whole_bytes = whole;
 }
 
 /// The thread's next blocks are a sample with the process's mean. A gap has no memory, so that one
@@ -122,8 +122,7 @@ uint64_t sample_bytes_asked_for(uint32_t mode) {
 }
 
 void begin_heap_record(ProcessPage& process, bool counters_alone) {
-  const uint32_t asked =
-      counters_alone ? uint32_t{GPUPEAK_HOST_COUNTERS} : environment().host_mode;
+  const uint32_t asked = counters_alone ? uint32_t{GPUPEAK_HOST_COUNTERS} : environment().host_mode;
   const bool is_auto = asked == GPUPEAK_HOST_AUTO;
   begin_budget(process, asked);
   process.marked = Marked::kNothing;

@@ -231,7 +231,9 @@ bool ThreadSlot::refill(size_t room) {
     look_around(room);
     return true;
   }
-  if (log_rests()) {
+  // A look at the clock costs as much as all else that is done for an event then.
+  constexpr uint32_t kLostBetweenLooks = 16;
+  if (log_is_short() && (lost++ % kLostBetweenLooks != 0 || log_rests())) {
     count(&gpupeak_counters_page::dropped_events);
     return false;
   }
@@ -280,12 +282,13 @@ GPUPEAK_HOT void ThreadSlot::write(const Record& record) {
   end_record(events.at, record.tag(), behind);
 }
 
-void ThreadSlot::write_to_heap(const Record& record) {
+bool ThreadSlot::write_to_heap(const Record& record) {
   const size_t room = room_for(record);
-  if (!has_room(room) && !refill(room)) return;
+  if (!has_room(room) && !refill(room)) return false;
   const uint64_t before = time;
   const uint64_t dt = take_stamp(*g_process, ticks) - before;
   end_record(at, record.tag(), put_record(at, record, dt));
+  return true;
 }
 
 GPUPEAK_HOT void emit(const Record& record) {
@@ -310,7 +313,8 @@ void flush_slot(ThreadSlot& slot) {
   const uint32_t handing = slot.handing.load(std::memory_order_relaxed);
   slot.handing.store(handing + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  std::atomic_ref<int64_t>(slot.handed_on).store(slot.handed_on + slot.heap_delta, std::memory_order_relaxed);
+  std::atomic_ref<int64_t>(slot.handed_on)
+      .store(slot.handed_on + slot.heap_delta, std::memory_order_relaxed);
   std::atomic_ref<int64_t>(slot.heap_delta).store(0, std::memory_order_relaxed);
   slot.handing.store(handing + 2, std::memory_order_release);
   count(&gpupeak_counters_page::heap_alloc_count, slot.alloc_delta);

@@ -53,6 +53,7 @@ struct alignas(64) ThreadSlot {
   uint64_t alloc_delta = 0;
   uint64_t free_delta = 0;
   StackCache stacks;
+  uint32_t lost = 0;  ///< heap events since it last looked whether there is room in the log again
   uint64_t looked = 0;  ///< `earliest` when it last looked around
   uint8_t* looked_at = nullptr;  ///< where it wrote then
   ChunkRow heap;
@@ -76,8 +77,8 @@ struct alignas(64) ThreadSlot {
   bool refill(size_t room);
   /// The same for `events`.
   bool refill_events(size_t room);
-  /// Among the heap's records, for what concerns these.
-  void write_to_heap(const Record& record);
+  /// Among the heap's records, for what concerns these. False: there was no room.
+  bool write_to_heap(const Record& record);
   void write(const Record& record);
 
   /// Whether no other thread has logged since this one's last stamp: what it logs needs no stamp

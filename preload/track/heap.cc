@@ -17,8 +17,8 @@ namespace {
 /// A process that is counted alone looks each time that it has allocated so much.
 constexpr int64_t kCountedStep = 256 << 10;
 
-/// A process that is counted alone gets its log once it holds enough: with the block that is counted
-/// already, which is the first to be recorded.
+/// A process that is counted alone gets its log once it holds enough: with the block that is
+/// counted already, which is the first to be recorded.
 inline void look_at_counted(ThreadSlot& slot, size_t usable_bytes) {
   if (__builtin_expect(g_process->counting != 0, 0) &&
       static_cast<int64_t>(counters().heap.live) >= static_cast<int64_t>(kCountedBytes)) {
@@ -79,6 +79,7 @@ bool log_unless_left_out(const HookScope& scope, ThreadSlot& slot, uint8_t tag, 
   }
   const bool is_sample = mode == HostMode::kSampled;
   const bool joins = !is_sample || joins_sample(process, slot, bytes);
+  if (bytes >= kLargeBytes) slot.lost = 0;  // worth a look whether there is room again
   const bool logs = joins && slot.ready();
   if (process.marked == (logs ? Marked::kLogged : Marked::kUnlogged)) mark_block(block);
   if (!logs) return joins;
@@ -108,8 +109,8 @@ inline bool is_in_log_until_now(ThreadSlot& slot, const void* block, size_t usab
   return logged;
 }
 
-/// Where the heap is recorded only while somebody asks for it. A nested call may be one of a library
-/// of ours, which was called with a lock of ours held: it answers nobody.
+/// Where the heap is recorded only while somebody asks for it. A nested call may be one of a
+/// library of ours, which was called with a lock of ours held: it answers nobody.
 inline void look_at_windows(const HookScope& scope, ThreadSlot& slot) {
   ProcessPage& process = *g_process;
   if (process.window_request == nullptr || !recording()) return;
@@ -139,7 +140,8 @@ __attribute__((noinline)) void heap_freed_slow(void* block, BlockSize& size) {
   look_at_windows(scope, *slot);
   ++slot->free_delta;
   add_to_counters(*slot, -static_cast<int64_t>(usable_bytes));
-  if (is_in_log_until_now(*slot, block, usable_bytes)) write_address(*slot, GPUPEAK_REC_FREE, block);
+  if (is_in_log_until_now(*slot, block, usable_bytes))
+    write_address(*slot, GPUPEAK_REC_FREE, block);
 }
 
 /// Of a large block, or where the stack is not the expected one, has to be walked, or is to be

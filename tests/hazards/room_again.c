@@ -1,4 +1,7 @@
-/* The log's room is short for a moment: the file size limit that the program was started with is reached, then lifted. */
+/* The log's room is short for a moment: the file size limit that the program was started with is reached, then lifted. What the log
+ * has is freed meanwhile, or not.
+ *
+ * usage: room_again [freed] */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +17,12 @@ static void allocate(int count) {
   }
 }
 
-int main(void) {
+int main(int count, char** arguments) {
+  (void)arguments;
+  char* before = malloc(8 << 20);
+  memset(before, 1, 8 << 20);
   allocate(400000);
+  if (count > 1) free(before);
   struct rlimit limit;
   getrlimit(RLIMIT_FSIZE, &limit);
   limit.rlim_cur = limit.rlim_max;
@@ -27,6 +34,7 @@ int main(void) {
   memset(block, 1, 5 << 20);
   allocate(1000);
   free(block);
+  if (count == 1) free(before);
   puts("ok");
   return 0;
 }

@@ -1,7 +1,7 @@
 /* Another process stops one thread after the other, wherever it stands and with whatever signals blocked, as a debugger does
- * (ptrace), and the whole process (SIGSTOP). Nothing may come to stand for good, nor be lost.
+ * (ptrace), also by a SIGSTOP of that thread alone, and the whole process (SIGSTOP). Nothing may come to stand for good, nor be lost.
  *
- * usage: stop_one (thread | process) [ROUNDS] */
+ * usage: stop_one (thread | signal | process | marked) [ROUNDS]     marked: a debugger has a breakpoint at stop_here */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -54,18 +54,26 @@ static void* busy(void* index) {
   return NULL;
 }
 
-static int stop_threads(int rounds) {
+/* Whether `one` has come to stand by our doing; a signal of its own is passed on. */
+static int stands(pid_t one, int by_signal) {
+  int status;
+  for (;;) {
+    if (waitpid(one, &status, __WALL) != one) return 0;
+    const int event = status >> 16, signal = WSTOPSIG(status);
+    if (by_signal ? event == 0 && signal == SIGSTOP : event == PTRACE_EVENT_STOP) return 1;
+    ptrace(PTRACE_CONT, one, NULL, (void*)(long)signal);
+  }
+}
+
+static int stop_threads(int rounds, int by_signal) {
+  const pid_t process = getppid();
   for (int i = 0; i < kThreads; ++i) {
     if (ptrace(PTRACE_SEIZE, g_tids[i], NULL, NULL) != 0) return kCannot;
   }
   for (int round = 0; round < rounds; ++round) {
     const pid_t one = g_tids[round % kThreads];
-    int status;
-    if (ptrace(PTRACE_INTERRUPT, one, NULL, NULL) != 0) return 1;
-    do {
-      if (waitpid(one, &status, __WALL) != one) return 1;
-      if (status >> 16 != PTRACE_EVENT_STOP) ptrace(PTRACE_CONT, one, NULL, (void*)(long)WSTOPSIG(status)); /* a signal of its own */
-    } while (status >> 16 != PTRACE_EVENT_STOP);
+    if (by_signal ? syscall(SYS_tgkill, process, one, SIGSTOP) != 0 : ptrace(PTRACE_INTERRUPT, one, NULL, NULL) != 0) return 1;
+    if (!stands(one, by_signal)) return 1;
     nap(200 + round * 7919 % 2000); /* the others go on, or wait for it */
     if (ptrace(PTRACE_CONT, one, NULL, NULL) != 0) return 1;
   }
@@ -83,8 +91,15 @@ static int stop_process(int rounds) {
   return 0;
 }
 
+static void __attribute__((noinline)) stop_here(int round) { keep(&round); }
+
+static int stop(const char* how, int rounds) {
+  if (strcmp(how, "process") == 0) return stop_process(rounds);
+  return stop_threads(rounds, strcmp(how, "signal") == 0);
+}
+
 int main(int count, char** arguments) {
-  const int alone = count > 1 && strcmp(arguments[1], "thread") == 0;
+  const char* how = count > 1 ? arguments[1] : "thread";
   const int rounds = count > 2 ? atoi(arguments[2]) : 200;
   alarm(40); /* a deadlock ends the program by this signal */
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
@@ -93,10 +108,15 @@ int main(int count, char** arguments) {
   for (int i = 0; i < kThreads; ++i) {
     while (__atomic_load_n(&g_tids[i], __ATOMIC_SEQ_CST) == 0) nap(20);
   }
-  const pid_t other = fork();
-  if (other == 0) _exit(alone ? stop_threads(rounds) : stop_process(rounds));
-  int status;
-  while (waitpid(other, &status, 0) < 0 && errno == EINTR) {
+  int status = 0;
+  const int marked = strcmp(how, "marked") == 0;
+  for (int round = 0; marked && round < rounds; ++round) {
+    stop_here(round);
+    nap(200);
+  }
+  const pid_t other = marked ? -1 : fork();
+  if (other == 0) _exit(stop(how, rounds));
+  while (!marked && waitpid(other, &status, 0) < 0 && errno == EINTR) {
   }
   g_done = 1;
   for (int i = 0; i < kThreads; ++i) pthread_join(threads[i], NULL);

@@ -242,6 +242,49 @@ def case_children_folder(place):
         place.other("import os; (os.unlink if os.path.islink('x.children') else os.rmdir)('x.children')")
 
 
+def case_inner_folder(place):
+    """In a folder of the user's, in which others may write, the names that a writer goes through are another user's links."""
+    log = place.log()
+    os.chmod(place.own, 0o755)
+    history = os.path.join(place.folder, "history")
+    victim = os.path.join(place.own, "victim")
+    for path, mode in ((history, 0o777), (victim, 0o755)):
+        os.mkdir(path)
+        os.chown(path, place.user, place.user)
+        os.chmod(path, mode)
+    day = place.gpupeak("tables", "--format", "ndjson", victim, log)
+    expect(day.returncode == 0, f"{day}")
+    (day,) = os.listdir(os.path.join(victim, "ranks"))
+    for link in (f"ranks/{day}", "runs"):  # the first one lies in a real folder of the other user's
+        place.other("""if True:
+            import os, sys
+            folder = os.path.dirname(sys.argv[1])
+            if not os.path.isdir(folder):
+                os.mkdir(folder)
+                os.chmod(folder, 0o777)
+            os.symlink(sys.argv[2], sys.argv[1])""", os.path.join(history, link), place.own)
+        before = sorted(os.listdir(place.own))
+        done = place.gpupeak("tables", "--format", "ndjson", history, log)
+        expect(done.returncode != 0 and f"history/{link}: it is another user's link" in done.stderr, f"{link}: {done}")
+        expect(sorted(os.listdir(place.own)) == before, f"{link}: followed: {os.listdir(place.own)}")
+        place.other("import os, sys; os.unlink(sys.argv[1])", os.path.join(history, link))
+    shutil.rmtree(os.path.join(history, "peaks"))
+    os.symlink(victim, os.path.join(history, "peaks"))
+    os.lchown(os.path.join(history, "peaks"), place.user, place.user)
+    done = place.gpupeak("tables", "--format", "ndjson", history, log)
+    expect(done.returncode == 0 and os.listdir(os.path.join(victim, day)), f"one's own link: {done}")
+    sweep = os.path.join(place.folder, "sweep")
+    os.mkdir(sweep)
+    os.chown(sweep, place.user, OTHER)
+    os.chmod(sweep, 0o770)
+    os.mkdir(os.path.join(victim, "run.children"))
+    os.chown(os.path.join(victim, "run.children"), place.user, place.user)
+    place.other("import os, sys; os.symlink(sys.argv[1], os.path.join(sys.argv[2], 'n=1'))", victim, sweep)
+    done = place.gpupeak("sweep", "--out", sweep, "-P", "n=1", "--", "/bin/true", "{n}")
+    expect(done.returncode != 0 and "another user's link" in done.stderr, f"sweep: {done}")
+    expect(os.path.isdir(os.path.join(victim, "run.children")), "sweep removed what is behind another user's link")
+
+
 def case_modes(place):
     """Arguments are nobody else's business, unless somebody says so."""
     for arguments, mode, of_folder in (((), 0o600, 0o700), (("--log-mode", "0640"), 0o640, 0o750), (("--log-mode", "0644"), 0o644, 0o755)):
