@@ -188,6 +188,19 @@ def case_own_phases(folder):
     return ["report", "--full", path], [path]
 
 
+def case_deep_stacks(folder):
+    """Stacks of a hundred thousand frames, which the library does not write."""
+    log = Log()
+    log.module("/nowhere/x.so", build_id=b"\xaa" * 20)
+    deepest = 0
+    for i in range(150_000):
+        deepest = log.node(0x10500 + i % 5000, deepest)
+    for i in range(2000):
+        log.alloc(5000, log.node(0x12000 + i, deepest - i))
+    path = log.write(os.path.join(folder, "a.gplog"))
+    return ["report", "--json", path], [path]
+
+
 def case_nested_rules(folder):
     path = small_log(folder)
     rules = os.path.join(folder, "rules.toml")
