@@ -130,13 +130,24 @@ std::optional<LedgerSnapshot> DeviceLedger::on_failed_allocation(uint64_t used,
   return now;
 }
 
+uint64_t DeviceLedger::joined_with(const DriverReadingEvent& reading) const {
+  // Before its first context this process held nothing: the rest of what moved is the others'.
+  if (reading.cause != GPUPEAK_LEDGER_CONTEXT || !reading.own || !start_) return 0;
+  const int64_t joined =
+      static_cast<int64_t>(reading.used) - last_used_ - static_cast<int64_t>(*reading.own);
+  // NVML names no process for some MiB that a context takes.
+  constexpr int64_t kOfNobody = 16 << 20;
+  if (joined < kOfNobody) return 0;
+  return std::min(static_cast<uint64_t>(joined), *reading.others);
+}
+
 void DeviceLedger::on_reading(const DriverReadingEvent& reading, const TrackedBytes& tracked,
                               uint64_t ticks) {
   const auto used = static_cast<int64_t>(reading.used);
   const int64_t now_physical = physical(tracked);
   const int64_t external_before = external_;
   if (reading.others) {
-    if (!others_at_start_) others_at_start_ = reading.others;
+    if (!others_at_start_) others_at_start_ = *reading.others - joined_with(reading);
     external_ = static_cast<int64_t>(*reading.others) - static_cast<int64_t>(*others_at_start_);
   }
   if (reading.reserved) reserved_ = reading.reserved;

@@ -113,6 +113,9 @@ class DeviceLedger {
   static constexpr size_t kMostPoints = 4096;
 
   int64_t physical(const TrackedBytes& tracked) const;
+  /// What other processes have taken while this one made its first context. The same moment tells
+  /// how much they held before.
+  uint64_t joined_with(const DriverReadingEvent& reading) const;
   void add_to_curve(Point point);
   void attribute(const DriverReadingEvent& reading, const TrackedBytes& tracked, int64_t moved);
   LedgerSnapshot snapshot(uint64_t used, const TrackedBytes& tracked, uint64_t ticks) const;

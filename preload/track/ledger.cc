@@ -118,19 +118,22 @@ gpupeak_ledger_cause cause_of_reading(const Ledger::Device& ledger) {
   return static_cast<gpupeak_ledger_cause>(ledger.open_cause.load(std::memory_order_relaxed));
 }
 
-/// With what each process holds: for samples, since it takes four times as long.
+/// What each process holds: not for every reading, since it takes four times as long.
+void add_processes(const Ledger::Device& ledger, DriverReading& reading) {
+  NvmlProcesses processes;
+  uint64_t ballast = 0;
+  const auto ask = [&] { return ledger.nvml != nullptr && nvml_processes(ledger.nvml, processes); };
+  if (!with_steady_ballast(reading.device, ask, ballast)) return;
+  reading.own_plus_1 = processes.own - std::min(processes.own, ballast) + 1;
+  reading.others_plus_1 = processes.others + 1;
+}
+
 void read_with_processes(int device) {
   Ledger::Device& ledger = g_ledger.devices[device];
   DriverReading reading{.device = device};
   if (!read(device, reading)) return;
   reading.cause = cause_of_reading(ledger);
-  NvmlProcesses processes;
-  uint64_t ballast = 0;
-  const auto ask = [&] { return ledger.nvml != nullptr && nvml_processes(ledger.nvml, processes); };
-  if (with_steady_ballast(device, ask, ballast)) {
-    reading.own_plus_1 = processes.own - std::min(processes.own, ballast) + 1;
-    reading.others_plus_1 = processes.others + 1;
-  }
+  add_processes(ledger, reading);
   log(reading, ledger);
 }
 
@@ -244,6 +247,8 @@ void LedgerBracket::close() {
     const bool is_estimate = cause_ == GPUPEAK_LEDGER_ARRAYS;
     if (read(device_, reading) && (is_estimate || !is_as_before(ledger, reading))) {
       reading.cause = cause_;
+      // It takes a tenth of a second and more, in which other processes take memory, too.
+      if (cause_ == GPUPEAK_LEDGER_CONTEXT) add_processes(ledger, reading);
       std::string_view name;
       if (function_ != nullptr) {
         name = name_of(function_);

@@ -1,5 +1,6 @@
 #include "track/nvml.h"
 
+#include <atomic>
 #include <initializer_list>
 
 #include "base/hook_scope.h"
@@ -32,6 +33,24 @@ int (*g_processes)(void*, unsigned*, ProcessInfo*);
 
 enum class State : uint8_t { kUntried, kReady, kMissing };
 constinit State g_state = State::kUntried;
+
+constinit std::atomic_flag g_list_in_use;
+
+/// Whether nobody else uses what the flag guards; who comes second does without.
+class InUse {
+ public:
+  explicit InUse(std::atomic_flag& flag) : flag_(flag), is_ours_(!flag.test_and_set()) {}
+  ~InUse() {
+    if (is_ours_) flag_.clear();
+  }
+  InUse(const InUse&) = delete;
+  InUse& operator=(const InUse&) = delete;
+  bool is_ours() const { return is_ours_; }
+
+ private:
+  std::atomic_flag& flag_;
+  const bool is_ours_;
+};
 
 State open() {
   const LibraryScope inside;
@@ -79,9 +98,12 @@ bool nvml_memory(void* device, NvmlMemory& memory) {
 
 bool nvml_processes(void* device, NvmlProcesses& processes) {
   const LibraryScope inside;
-  static ProcessInfo list[kMaxProcesses];  // one thread samples at a time
+  static ProcessInfo list[kMaxProcesses];  // too large for a small stack
+  const InUse listing(g_list_in_use);
   unsigned count = kMaxProcesses;
-  if (g_processes == nullptr || g_processes(device, &count, list) != kSuccess) return false;
+  if (!listing.is_ours() || g_processes == nullptr ||
+      g_processes(device, &count, list) != kSuccess)
+    return false;
   const auto pid = static_cast<unsigned>(sys::getpid());
   bool found = false;
   processes = {};
@@ -96,6 +118,7 @@ bool nvml_processes(void* device, NvmlProcesses& processes) {
 void forget_nvml() {
   // Never asked in the parent: the child may load it for itself.
   if (g_state != State::kUntried) g_state = State::kMissing;
+  g_list_in_use.clear();  // whoever held it is not in the child
 }
 
 }  // namespace gpupeak::preload

@@ -22,7 +22,8 @@ bool load_nvml();
 /// known.
 void* nvml_device(const char* uuid);
 bool nvml_memory(void* device, NvmlMemory& memory);
-/// False if NVML does not list this process: in a container it may not see process ids.
+/// False if NVML does not list this process (in a container it may not see process ids), or while
+/// another thread asks.
 bool nvml_processes(void* device, NvmlProcesses& processes);
 /// In a forked child, where the library must not be used.
 void forget_nvml();

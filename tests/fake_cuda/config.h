@@ -15,6 +15,7 @@ struct Config {
   bool integrated = false, coherent = false;
   bool costs = false;                   ///< FAKE_CUDA_COSTS=on: see costs.h
   uint64_t others_bytes = 0;  ///< FAKE_CUDA_OTHERS: in use by other processes at the start
+  uint64_t joining_bytes = 0;  ///< FAKE_CUDA_JOINING: others take it while the first context is made
   std::string ledger_path;    ///< FAKE_CUDA_LEDGER: written at exit; %p becomes the pid
 };
 

@@ -57,6 +57,11 @@ bool charge_in_context(int device, const void* context, Cost cost, uint64_t byte
 }
 
 bool charge_context(int device, const void* context) {
+  Device& made_on = *device_of(device);
+  if (!std::exchange(made_on.had_context, true)) {
+    made_on.others += config().joining_bytes;
+    made_on.taken += config().joining_bytes;
+  }
   return charge_in_context(device, context, Cost::context, kContextBytes);
 }
 

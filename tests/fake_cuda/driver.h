@@ -102,6 +102,7 @@ struct Device {
   int ordinal = 0;
   uint64_t taken = 0;   ///< physical bytes
   uint64_t others = 0;  ///< of it, of other processes
+  bool had_context = false;
   Context primary;
   int primary_references = 0;
   Pool* default_pool = nullptr;

@@ -103,14 +103,19 @@ class Poll(threading.Thread):
 
 
 def explained(summary):
-    """What a process had of the GPU when it held most: handed out, and the causes that are its own."""
+    """What a process had of the GPU at most: handed out, and the causes that are its own. Those are taken where they are
+    larger, at the peak or at the end: code may be loaded after the peak, and stays."""
     total = 0
     for device in summary["devices"]:
         ledger = device["ledger"]
         if ledger is None:
             continue
-        view = ledger["at_peak"]
-        total += view["tracked_bytes"] + sum(row["bytes"] for row in view["rows"] if row["cause"] not in ("start", "external"))
+        total += ledger["at_peak"]["tracked_bytes"]
+        causes = {}
+        for view in (ledger["at_peak"], ledger["at_exit"]):
+            for row in view["rows"]:
+                causes[row["cause"]] = max(causes.get(row["cause"], 0), row["bytes"])
+        total += sum(bytes for cause, bytes in causes.items() if cause not in ("start", "external"))
     return total
 
 
