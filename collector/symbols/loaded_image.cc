@@ -382,16 +382,23 @@ LoadedImage::References LoadedImage::references() const {
   return found;
 }
 
-/// Hundreds of megabytes of code in some libraries: in pieces that begin with a function.
+/// Hundreds of megabytes of code in some libraries: in pieces that begin with a function, or where
+/// it does not matter, and not all functions are known, anywhere.
 void LoadedImage::mark_referred(const Segment& segment, uint64_t end, References* found) const {
   constexpr uint64_t kPiece = 1 << 20;
   constexpr uint64_t kInstruction = 16;  // the last one of a piece may end behind it
   std::vector<uint64_t> borders{segment.address};
-  for (const uint64_t start : starts_) {
-    if (start - segment.address < segment.bytes && start - borders.back() >= kPiece)
-      borders.push_back(start);
-  }
   const uint64_t last = segment.address + segment.bytes;
+  const auto cut_up_to = [&](uint64_t next) {
+    while (machine_->cut_anywhere && next - borders.back() >= 2 * kPiece)
+      borders.push_back(borders.back() + kPiece);
+  };
+  for (const uint64_t start : starts_) {
+    if (start - segment.address >= segment.bytes || start - borders.back() < kPiece) continue;
+    cut_up_to(start);
+    borders.push_back(start);
+  }
+  cut_up_to(last);
   borders.push_back(last);
   std::mutex mutex;
   in_parallel(borders.size() - 1, 1, [&](size_t piece, size_t /*next*/) {

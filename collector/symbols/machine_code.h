@@ -23,6 +23,7 @@ struct Machine {
                                     const std::vector<uint64_t>& starts);
   /// Addresses that a function takes, in its order; some that only look so among them.
   std::vector<uint64_t> (*taken)(const Code& function);
+  bool cut_anywhere;  ///< `referred` finds the same in pieces that do not begin with a function
 };
 extern const Machine kX86_64;
 extern const Machine kAarch64;
