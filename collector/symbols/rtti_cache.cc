@@ -1,6 +1,7 @@
 #include "collector/symbols/rtti_cache.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace {
 // Another number whenever the reader finds more than before.
 constexpr uint64_t kMostRttiBytes = 256 << 20;  // of all that are kept
 constexpr std::string_view kMagic = "gpupeak rtti 4\n";
+constexpr const char* kAtMost = " at most";  // behind the identity of a library that was not read
 
 }  // namespace
 
@@ -102,9 +104,16 @@ struct LibraryRtti::Image {
     return next != starts.begin() &&
            std::binary_search(targets.begin(), targets.end(), *std::prev(next));
   }
+  RttiReader& reader() {
+    if (!reader_) reader_.emplace(loaded);
+    return *reader_;
+  }
 
   LoadedImage loaded;
   std::vector<uint64_t> targets;  ///< sorted
+
+ private:
+  std::optional<RttiReader> reader_;
 };
 
 LibraryRtti::LibraryRtti(Elf* elf, std::string identity, size_t worth_keeping)
@@ -113,19 +122,31 @@ LibraryRtti::LibraryRtti(Elf* elf, std::string identity, size_t worth_keeping)
 LibraryRtti::~LibraryRtti() = default;
 
 /// Empty: it is not kept.
-std::string LibraryRtti::cache_path() const {
+std::string LibraryRtti::cache_path(const std::string& identity) const {
   size_t bytes = 0;
   const bool read = elf_rawfile(elf_, &bytes) != nullptr;
   if (!read || identity_.empty() || bytes < worth_keeping_) return "";
   const std::string folder = cache_folder("rtti");
-  return folder.empty() ? "" : cache_entry(folder, identity_);
+  return folder.empty() ? "" : cache_entry(folder, identity);
+}
+
+std::optional<RttiTable> LibraryRtti::kept(const std::string& identity) const {
+  const std::string path = cache_path(identity);
+  const auto bytes = path.empty() ? std::nullopt : read_cache_file(path);
+  return bytes ? unpack_rtti(*bytes, identity) : std::nullopt;
+}
+
+void LibraryRtti::keep(const RttiTable& table, const std::string& identity) const {
+  const std::string path = cache_path(identity);
+  if (path.empty()) return;
+  write_cache_file(path, pack_rtti(table, identity));
+  limit_cache(path.substr(0, path.rfind('/')), kMostRttiBytes);
 }
 
 bool LibraryRtti::take_kept() {
   if (!std::exchange(looked_for_, true)) {
-    const std::string path = cache_path();
-    const auto kept = path.empty() ? std::nullopt : read_cache_file(path);
-    if (kept) table_ = unpack_rtti(*kept, identity_);
+    table_ = kept(identity_);
+    if (!table_) at_most_ = kept(identity_ + kAtMost);
   }
   return table_.has_value();
 }
@@ -138,17 +159,25 @@ LibraryRtti::Image& LibraryRtti::image() {
 const RttiTable& LibraryRtti::table() {
   if (take_kept()) return *table_;
   ++work().rtti_scans;
-  table_ = read_rtti(image().loaded);
+  table_ = image().reader().table();
   image_.reset();
-  if (const std::string path = cache_path(); !path.empty()) {
-    write_cache_file(path, pack_rtti(*table_, identity_));
-    limit_cache(path.substr(0, path.rfind('/')), kMostRttiBytes);
-  }
+  keep(*table_, identity_);
   return *table_;
 }
 
+/// First by what costs least: most functions stand in no table at all, and most libraries for the
+/// GPU have tables of functions that are no vtables.
+bool LibraryRtti::vtable_may_lead_to(uint64_t address) {
+  if (!at_most_) {
+    if (!image().leads_to_function_of(address)) return false;
+    at_most_ = image().reader().functions_at_most();
+    if (at_most_->function_at(address) == nullptr) keep(*at_most_, identity_ + kAtMost);
+  }
+  return at_most_->function_at(address) != nullptr;
+}
+
 const RttiTable* LibraryRtti::table_for(uint64_t address) {
-  if (!take_kept() && !image().leads_to_function_of(address)) return nullptr;
+  if (!take_kept() && !vtable_may_lead_to(address)) return nullptr;
   return &table();
 }
 

@@ -29,14 +29,17 @@ class LibraryRtti {
   ~LibraryRtti();
 
   const RttiTable& table();
-  /// table(), or nullptr where it has nothing about the address for certain: no table of functions
-  /// leads there. To see that, most of a library need not be read.
+  /// table(), or nullptr where it has nothing about the address for certain: no vtable leads there.
+  /// To see that, a library's code need not be read.
   const RttiTable* table_for(uint64_t address);
 
  private:
   struct Image;
-  std::string cache_path() const;
+  std::string cache_path(const std::string& identity) const;
+  std::optional<RttiTable> kept(const std::string& identity) const;
+  void keep(const RttiTable& table, const std::string& identity) const;
   bool take_kept();
+  bool vtable_may_lead_to(uint64_t address);
   Image& image();
 
   Elf* elf_;
@@ -45,6 +48,7 @@ class LibraryRtti {
   bool looked_for_ = false;  // in the cache
   std::unique_ptr<Image> image_;
   std::optional<RttiTable> table_;
+  std::optional<RttiTable> at_most_;  ///< functions that may be in it; nullopt: not asked for yet
 };
 
 /// One table as bytes, and back: nullopt for bytes that are not such a table, whole and unchanged.

@@ -21,6 +21,7 @@ constexpr uint32_t kNone = ClassGraph::kNone;
 struct Vtable {
   uint32_t index;  ///< of the class
   int64_t offset;  ///< of the part of an object that it is for
+  uint64_t begin;  ///< where its slots lie
   std::vector<uint64_t> slots;
 };
 
@@ -32,16 +33,36 @@ struct Place {
   uint32_t slot;
 };
 
-class Reader {
- public:
-  explicit Reader(const LoadedImage& image) : image_(image), graph_(image) {}
+}  // namespace
 
-  RttiTable read() {
+class RttiReader::Steps {
+ public:
+  explicit Steps(const LoadedImage& image) : image_(image), graph_(image) {
+    if (!classes().empty()) find_vtables();
+  }
+
+  RttiTable functions_at_most() const {
+    std::vector<uint64_t> starts;
+    for (const Vtable& vtable : vtables_)
+      starts.insert(starts.end(), vtable.slots.begin(), vtable.slots.end());
+    std::sort(starts.begin(), starts.end());
+    starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+    RttiTable table;
+    for (const uint64_t start : starts) {
+      if (const auto range = image_.function_from(start))
+        table.functions.push_back({.begin = range->begin, .end = range->end});
+    }
+    separate(&table.functions);
+    return table;
+  }
+
+  RttiTable table() {
     RttiTable table;
     table.version = image_.symbol_version();
-    if (classes().empty()) return table;  // spares a look at all code
-    find_vtables();
+    if (vtables_.empty()) return table;  // spares a look at all code
+    end_vtables();
     if (vtables_.empty()) return table;
+    for (const Vtable& vtable : vtables_) graph_.set_polymorphic(vtable.index);
     graph_.settle();
     bound_lengths();
     collect_places();
@@ -55,7 +76,6 @@ class Reader {
 
   /// A word that leads to a type_info, behind one that is not relocated: the offset to the top.
   void find_vtables() {
-    references_ = image_.references();
     for (const RelocatedWord& word : image_.words()) {
       if (!image_.is_constant(word.at)) continue;
       const uint32_t index = graph_.class_of(word);
@@ -65,10 +85,24 @@ class Reader {
       const auto offset = -static_cast<int64_t>(to_top.value_or(1));
       if (offset < 0 || offset > kMaxObject || offset % static_cast<int64_t>(kWord) != 0) continue;
       std::vector<uint64_t> slots = slots_from(word.at + kWord);
-      if (slots.empty()) continue;
-      graph_.set_polymorphic(index);
-      vtables_.push_back({index, offset, std::move(slots)});
+      if (!slots.empty()) vtables_.push_back({index, offset, word.at + kWord, std::move(slots)});
     }
+  }
+
+  /// A vtable ends at what something else refers to: what follows it may be a table of functions.
+  void end_vtables() {
+    const LoadedImage::References references = image_.references();
+    for (Vtable& vtable : vtables_) {
+      for (size_t slot = 1; slot < vtable.slots.size(); ++slot) {
+        if (references.contains(vtable.begin + slot * kWord)) vtable.slots.resize(slot);
+      }
+      drop_empty_end(&vtable.slots);
+    }
+    std::erase_if(vtables_, [](const Vtable& vtable) { return vtable.slots.empty(); });
+  }
+
+  static void drop_empty_end(std::vector<uint64_t>* slots) {
+    while (!slots->empty() && slots->back() == kNoFunction) slots->pop_back();
   }
 
   std::optional<uint64_t> function_in(uint64_t address) const {
@@ -84,20 +118,18 @@ class Reader {
     return image_.is_code(word->value) ? std::optional(word->value) : std::nullopt;
   }
 
-  /// Ends at a word that is no function, or that something else refers to: what follows a vtable
-  /// may be a table of functions.
+  /// Ends at a word that is no function.
   std::vector<uint64_t> slots_from(uint64_t address) const {
     std::vector<uint64_t> slots;
     size_t empty = 0;
     for (uint64_t at = address; slots.size() < kMaxSlots; at += kWord) {
-      if (at != address && references_.contains(at)) break;
       const std::optional<uint64_t> function = function_in(at);
       if (!function || !image_.is_constant(at)) break;
       empty += *function == kNoFunction ? 1 : 0;
       if (empty > kMaxEmptySlots) break;
       slots.push_back(*function);
     }
-    while (!slots.empty() && slots.back() == kNoFunction) slots.pop_back();
+    drop_empty_end(&slots);
     return slots;
   }
 
@@ -163,9 +195,14 @@ class Reader {
       }
       i = end;
     }
-    for (size_t i = 1; i < table->functions.size(); ++i) {  // a damaged table may have overlaps
-      RttiTable::Function& before = table->functions[i - 1];
-      before.end = std::min(before.end, table->functions[i].begin);
+    separate(&table->functions);
+  }
+
+  /// A damaged table may have overlaps.
+  static void separate(std::vector<RttiTable::Function>* functions) {
+    for (size_t i = 1; i < functions->size(); ++i) {
+      RttiTable::Function& before = (*functions)[i - 1];
+      before.end = std::min(before.end, (*functions)[i].begin);
     }
   }
 
@@ -277,7 +314,6 @@ class Reader {
 
   const LoadedImage& image_;
   ClassGraph graph_;
-  LoadedImage::References references_;
   std::vector<Vtable> vtables_;
   std::vector<uint32_t> lengths_;  // of a class's vtable at most
   std::vector<bool> derived_;      // whether another's vtable begins with it
@@ -285,15 +321,24 @@ class Reader {
   std::unordered_map<uint32_t, std::map<uint32_t, uint64_t>> own_slots_;
 };
 
-}  // namespace
+RttiReader::RttiReader(const LoadedImage& image)
+    : steps_(image.words().empty() || image.function_starts().empty()
+                 ? nullptr
+                 : std::make_unique<Steps>(image)) {}
 
-RttiTable read_rtti(Elf* elf) {
-  return read_rtti(LoadedImage(elf));
+RttiReader::~RttiReader() = default;
+
+RttiTable RttiReader::functions_at_most() const {
+  return steps_ ? steps_->functions_at_most() : RttiTable();
 }
 
-RttiTable read_rtti(const LoadedImage& image) {
-  if (image.words().empty() || image.function_starts().empty()) return {};
-  return Reader(image).read();
+RttiTable RttiReader::table() {
+  return steps_ ? steps_->table() : RttiTable();
+}
+
+RttiTable read_rtti(Elf* elf) {
+  const LoadedImage image(elf);
+  return RttiReader(image).table();
 }
 
 const RttiTable::Function* RttiTable::function_at(uint64_t address) const {

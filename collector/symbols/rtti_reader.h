@@ -5,13 +5,30 @@
 
 #include <libelf.h>
 
+#include <memory>
+
 #include "collector/symbols/loaded_image.h"
 #include "collector/symbols/rtti_table.h"
 
 namespace gpupeak::collector {
 
-/// Empty for a file without type information, or one that is no ELF file of x86-64 or aarch64.
+/// In two steps, the first of which costs a small part of the second. Empty for a file without
+/// type information, or one that is no ELF file of x86-64 or aarch64.
+class RttiReader {
+ public:
+  explicit RttiReader(const LoadedImage& image);  ///< which must outlive this
+  ~RttiReader();
+
+  /// The functions that table() may name, and some others: without a look at the code, so what
+  /// follows a vtable may be taken for a part of it. Only where they begin and end.
+  RttiTable functions_at_most() const;
+  RttiTable table();  ///< once; looks at all code
+
+ private:
+  class Steps;
+  std::unique_ptr<Steps> steps_;  ///< nullptr: there is nothing to read
+};
+
 RttiTable read_rtti(Elf* elf);
-RttiTable read_rtti(const LoadedImage& image);
 
 }  // namespace gpupeak::collector
