@@ -5,7 +5,6 @@
 #include <linux/bpf_common.h>
 #include <linux/seccomp.h>
 #include <sched.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
@@ -13,7 +12,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/kernel_constants.h"
 #include "base/syscalls.h"
+#include "gpupeak/pages.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -28,19 +29,19 @@ struct Call {
   int number;
   uint64_t arguments[4] = {};
 };
-constexpr uint64_t kHere = static_cast<uint64_t>(AT_FDCWD), kPage = 4096;
+constexpr uint64_t kHere = static_cast<uint64_t>(AT_FDCWD);
 /// Those of a thread's first record, of a chunk that is full, of locks and of the end.
 constexpr Call kCalls[] = {
     {SYS_getpid},
     {SYS_gettid},
-    {SYS_prctl, {16 /* PR_GET_NAME */}},
+    {SYS_prctl, {PR_GET_NAME}},
     {SYS_rt_sigprocmask, {SIG_BLOCK, 0, 0, 8}},
     {SYS_sigaltstack},
-    {SYS_mmap, {0, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS}},
-    {SYS_mremap, {0, kPage, 2 * kPage, MREMAP_MAYMOVE}},
-    {SYS_mprotect, {0, kPage, PROT_READ | PROT_WRITE}},
-    {SYS_madvise, {0, kPage, 23 /* MADV_POPULATE_WRITE */}},
-    {SYS_munmap, {0, kPage}},
+    {SYS_mmap, {0, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS}},
+    {SYS_mremap, {0, kPageBytes, 2 * kPageBytes, MREMAP_MAYMOVE}},
+    {SYS_mprotect, {0, kPageBytes, PROT_READ | PROT_WRITE}},
+    {SYS_madvise, {0, kPageBytes, MADV_POPULATE_WRITE}},
+    {SYS_munmap, {0, kPageBytes}},
     {SYS_openat, {kHere, 0, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK}},
     {SYS_openat, {kHere, 0, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY}},
     {SYS_fstat},
@@ -56,7 +57,7 @@ constexpr Call kCalls[] = {
     {SYS_sched_getscheduler},
 };
 
-constexpr Call kCallsOfSummary[] = {
+constexpr Call kCallsOfExitLines[] = {
     {SYS_clone, {CLONE_VM | CLONE_VFORK}}, {SYS_wait4}, {SYS_faccessat}, {SYS_geteuid}};
 
 constexpr Call kCallsOfLookups[] = {
@@ -186,14 +187,13 @@ bool ends_any(const sock_fprog& filter, const Call (&calls)[kCount]) {
 
 /// The kernel copies a set of signals before it finds that there is nothing to be done with it.
 bool can_copy(uintptr_t at) {
-  constexpr long kNothing = -1, kSetBytes = 8;
-  return sys::call6(SYS_rt_sigprocmask, kNothing, static_cast<long>(at), 0, kSetBytes, 0, 0) !=
-         -EFAULT;
+  constexpr int kNothing = -1;
+  return sys::sigprocmask(kNothing, reinterpret_cast<const uint64_t*>(at), nullptr) != -EFAULT;
 }
 
 bool can_copy(const void* from, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(from), last = begin + bytes - sizeof(uint64_t);
-  for (uintptr_t at = begin; at < last; at = (at / kPage + 1) * kPage) {
+  for (uintptr_t at = begin; at < last; at = (at / kPageBytes + 1) * kPageBytes) {
     if (!can_copy(at)) return false;
   }
   return can_copy(last);
@@ -210,8 +210,8 @@ bool ends_our_calls(const sock_fprog& filter) {
   return ends_any(filter, kCalls);
 }
 
-bool ends_calls_of_summary(const sock_fprog& filter) {
-  return ends_any(filter, kCallsOfSummary);
+bool ends_calls_of_exit_lines(const sock_fprog& filter) {
+  return ends_any(filter, kCallsOfExitLines);
 }
 
 bool ends_calls_of_lookups(const sock_fprog& filter) {

@@ -12,7 +12,7 @@ bool is_readable(const sock_fprog* filter);
 /// for a call that recording takes. One that merely fails does no harm.
 bool ends_our_calls(const sock_fprog& filter);
 /// The same for what the summary at the end takes, which another process makes.
-bool ends_calls_of_summary(const sock_fprog& filter);
+bool ends_calls_of_exit_lines(const sock_fprog& filter);
 /// The same for what is asked where a request has failed or a program is started; these can be left
 /// out, and are if has_given_up_lookups().
 bool ends_calls_of_lookups(const sock_fprog& filter);

@@ -43,7 +43,7 @@ uint64_t later_than_all(uint64_t now) {
 uint64_t clock_ns(clockid_t clock) {
   timespec now{};
   if (__builtin_expect(g_tsc_faults, 0)) {  // the vDSO reads it too
-    sys::call6(SYS_clock_gettime, clock, reinterpret_cast<long>(&now), 0, 0, 0, 0);
+    sys::clock_gettime(clock, &now);
   } else {
     clock_gettime(clock, &now);  // vDSO: async-signal-safe, no lock; cannot fail for these clocks
   }
@@ -53,7 +53,7 @@ uint64_t clock_ns(clockid_t clock) {
 /// The program may have asked for a signal in place of the time (PR_SET_TSC), also before exec.
 bool tsc_faults() {
   int mode = PR_TSC_ENABLE;
-  sys::call6(SYS_prctl, PR_GET_TSC, reinterpret_cast<long>(&mode), 0, 0, 0, 0);
+  sys::prctl(PR_GET_TSC, &mode);
   return mode == PR_TSC_SIGSEGV;
 }
 

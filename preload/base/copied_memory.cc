@@ -10,8 +10,7 @@ namespace {
 /// at some ns each, where it would pin the pages of each piece of the other side.
 long copy(const iovec* pieces, uint32_t count, uint8_t* to, size_t bytes) {
   const iovec target{to, bytes};
-  return sys::call6(SYS_process_vm_writev, sys::getpid(), reinterpret_cast<long>(pieces), count,
-                    reinterpret_cast<long>(&target), 1, 0);
+  return sys::process_vm_writev(sys::getpid(), pieces, count, &target, 1);
 }
 
 }  // namespace

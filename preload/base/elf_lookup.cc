@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/arch.h"
+#include "base/file_name.h"
 #include "base/loaded_objects.h"
 #include "base/symbol_table.h"
 
@@ -55,8 +56,7 @@ bool needs(const SymbolTable& user, const dl_phdr_info& object, const SymbolTabl
        ++entry) {
     if (entry->d_tag != DT_NEEDED) continue;
     const char* library = user.strings + entry->d_un.d_val;
-    const char* slash = strrchr(library, '/');
-    if (strcmp(slash != nullptr ? slash + 1 : library, file_name(object)) == 0) return true;
+    if (strcmp(file_name(library), file_name(object)) == 0) return true;
     if (strcmp(library, soname(table)) == 0) return true;
   }
   return false;

@@ -7,6 +7,7 @@
 
 #include "base/in_order.h"
 #include "base/memory.h"
+#include "gpupeak/pages.h"
 
 namespace gpupeak::preload {
 
@@ -107,7 +108,7 @@ class FlatMap {
     entries[i].value = value;
   }
 
-  static size_t pages(size_t capacity) { return (capacity * sizeof(Entry) + 4095) / 4096 * 4096; }
+  static size_t pages(size_t capacity) { return whole_pages(capacity * sizeof(Entry)); }
 
   bool grow() {
     const size_t old_capacity = capacity_;

@@ -22,9 +22,8 @@ uintptr_t distance(uintptr_t a, uintptr_t b) {
 bool protect(uintptr_t begin, uintptr_t end, int protection) {
   const uintptr_t page = ~(arch::page_bytes() - 1);
   const uintptr_t from = begin & page;
-  return !sys::failed(sys::call6(SYS_mprotect, static_cast<long>(from),
-                                 static_cast<long>(((end + ~page) & page) - from), protection, 0, 0,
-                                 0));
+  return !sys::failed(
+      sys::mprotect(reinterpret_cast<void*>(from), ((end + ~page) & page) - from, protection));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <cerrno>
+#include <ctime>
 
 #include "base/clock.h"
 #include "base/proc_file.h"
@@ -16,29 +17,21 @@ namespace {
 /// Whoever waits looks again after so long, whatever became of the holder.
 constexpr uint64_t kNapNs = 10'000'000;
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
-struct Time {
-  int64_t seconds, ns;
-};
 
 /// Whether the calling thread's priority is worth lending. Sandboxes that allow the plain futex
 /// kill for this one, so not where calls are filtered.
 bool may_lend_priority() {
-  const long policy = sys::call6(SYS_sched_getscheduler, 0, 0, 0, 0, 0, 0);
+  const long policy = sys::sched_getscheduler(0);
   constexpr long kDeadline = 6;
   return (policy == SCHED_FIFO || policy == SCHED_RR || policy == kDeadline) && call_filters() == 0;
-}
-
-long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const Time* time) {
-  return sys::call6(SYS_futex, reinterpret_cast<long>(&word), operation | FUTEX_PRIVATE_FLAG, value,
-                    reinterpret_cast<long>(time), 0, 0);
 }
 
 /// Waits while the kernel lends our priority to the holder. True: the lock is ours.
 bool wait_lending(std::atomic<uint32_t>& word) {
   const uint64_t end = realtime_ns() + kNapNs;
-  const Time deadline{static_cast<int64_t>(end / kNsPerSecond),
-                      static_cast<int64_t>(end % kNsPerSecond)};
-  return futex(word, FUTEX_LOCK_PI, 0, &deadline) == 0;
+  const timespec deadline{static_cast<int64_t>(end / kNsPerSecond),
+                          static_cast<int64_t>(end % kNsPerSecond)};
+  return sys::futex(&word, FUTEX_LOCK_PI, 0, &deadline) == 0;
 }
 
 }  // namespace
@@ -60,13 +53,13 @@ bool FutexLock::try_lock() {
 bool FutexLock::sleep(int& naps) {
   sleepers_.store(1);
   if (try_lock()) return true;  // unlocked just before it could see that we are here
-  const Time nap{0, kNapNs};
-  if (futex(sleepers_, FUTEX_WAIT, 1, &nap) != -ETIMEDOUT) return false;
+  const timespec nap{0, kNapNs};
+  if (sys::futex(&sleepers_, FUTEX_WAIT, 1, &nap) != -ETIMEDOUT) return false;
   if (naps > 0) --naps;
   // A thread that a jump took out of the lock, and that ended before its next hook.
   uint32_t held = word_.load(std::memory_order_relaxed);
-  const long holder = held & kThread;
-  return holder != 0 && sys::call6(SYS_tkill, holder, 0, 0, 0, 0, 0) == -ESRCH &&
+  const auto holder = static_cast<int>(held & kThread);
+  return holder != 0 && sys::tkill(holder, 0) == -ESRCH &&
          word_.compare_exchange_strong(held, own_thread());
 }
 
@@ -101,13 +94,13 @@ bool FutexLock::wait_in_time() {
 void FutexLock::hand_over() {
   // A vfork child has its parent's id in our flags, and the kernel refuses: they wake by
   // themselves.
-  if (sys::failed(futex(word_, FUTEX_UNLOCK_PI, 0, nullptr))) word_.store(0);
+  if (sys::failed(sys::futex(&word_, FUTEX_UNLOCK_PI, 0))) word_.store(0);
 }
 
 void FutexLock::wake() {
   constexpr uint32_t kAll = 0x7fffffff;
   sleepers_.store(0);
-  futex(sleepers_, FUTEX_WAKE, kAll, nullptr);
+  sys::futex(&sleepers_, FUTEX_WAKE, kAll);
 }
 
 }  // namespace gpupeak::preload

@@ -12,7 +12,7 @@ constinit thread_local ThreadFlags t_flags __attribute__((tls_model("initial-exe
 bool was_left_by_longjmp(uintptr_t opened, uintptr_t here) {
   if (here <= opened) return false;  // deeper in the same stack: truly nested
   stack_t alternate{};
-  sys::call6(SYS_sigaltstack, 0, reinterpret_cast<long>(&alternate), 0, 0, 0, 0);
+  sys::sigaltstack(&alternate);
   return (alternate.ss_flags & SS_ONSTACK) == 0;
 }
 
@@ -29,14 +29,14 @@ void release_left_locks() {
 bool is_short_of_stack() {
   constexpr uintptr_t kPlenty = 8 << 10;  // twice what libunwind takes
   stack_t alternate{};
-  sys::call6(SYS_sigaltstack, 0, reinterpret_cast<long>(&alternate), 0, 0, 0, 0);
+  sys::sigaltstack(&alternate);
   return (alternate.ss_flags & SS_ONSTACK) != 0 &&
          arch::stack_pointer() - reinterpret_cast<uintptr_t>(alternate.ss_sp) < kPlenty;
 }
 
 bool is_within_handler(uintptr_t target) {
   stack_t alternate{};
-  sys::call6(SYS_sigaltstack, 0, reinterpret_cast<long>(&alternate), 0, 0, 0, 0);
+  sys::sigaltstack(&alternate);
   return (alternate.ss_flags & SS_ONSTACK) != 0 &&
          target - reinterpret_cast<uintptr_t>(alternate.ss_sp) <= alternate.ss_size;
 }

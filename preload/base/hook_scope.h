@@ -1,6 +1,10 @@
-// Who may record. A hook opens a HookScope; if the thread already has one open (our own code called
-// a hooked function, or a signal handler interrupted a hook), the inner call must only pass
+// Who may record. A hook opens a HookScope. If its thread already has one open, our own code called
+// a hooked function, or a signal handler interrupted a hook: then the inner call is only passed
 // through.
+//
+//   malloc            scope opened       recorded
+//     └ our code calls mmap              scope is open: passed through
+//     └ signal handler calls malloc      scope is open: passed through, and counted
 #pragma once
 
 #include <cstdint>

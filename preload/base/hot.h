@@ -1,5 +1,6 @@
-// What nearly every recorded allocation passes through lies together, in few pages: a program that
-// does much between two of them has pushed most pages out of the processor's tables.
+// Marks the functions and variables that nearly every recorded allocation needs, so that they lie
+// together in few pages: a program that does much between two allocations pushes most other pages
+// out of the processor's tables.
 #pragma once
 
 /// Of a function. (malloc and free, in hooks/malloc_entry_*.S, lie there too.) Each begins a line of

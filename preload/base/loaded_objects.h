@@ -1,13 +1,16 @@
-// The objects that the loader shows. HOOK-SAFE: takes only the loader's own lock, and holds it with
-// signals blocked, as our own: a collector may ask the loader while all other threads stand in a
-// handler. It waits for that lock with signals open, since whoever has it may be one of those.
+// Goes through the objects that the loader has loaded. HOOK-SAFE: it takes the loader's own lock
+// and no other.
+//
+// While the loader's lock is held, signals are blocked, as for our own locks: a garbage collector
+// may stop all threads by a signal and then ask the loader. While we wait for that lock, signals
+// stay open: the thread that has it may be stopped in such a handler.
 #pragma once
 
 #include <link.h>
 
-#include <cstring>
 #include <optional>
 
+#include "base/file_name.h"
 #include "base/signals_held.h"
 
 namespace gpupeak::preload {
@@ -36,9 +39,7 @@ void for_each_object(Visit visit) {
 
 /// Without its folder; empty for the program itself.
 inline const char* file_name(const dl_phdr_info& object) {
-  if (object.dlpi_name == nullptr) return "";
-  const char* slash = strrchr(object.dlpi_name, '/');
-  return slash != nullptr ? slash + 1 : object.dlpi_name;
+  return object.dlpi_name != nullptr ? file_name(object.dlpi_name) : "";
 }
 
 }  // namespace gpupeak::preload

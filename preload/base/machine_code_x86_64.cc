@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "base/kernel_constants.h"
 #include "base/machine_code.h"
 #include "base/syscalls.h"
 
@@ -248,11 +249,8 @@ class Writer {
 /// A stack of return addresses that the processor keeps, too, would not know the address that a
 /// moved call pushes.
 bool has_shadow_stack() {
-  constexpr int kStatus = 0x5005;  // ARCH_SHSTK_STATUS
   uint64_t features = 0;
-  const long result =
-      sys::call6(SYS_arch_prctl, kStatus, reinterpret_cast<long>(&features), 0, 0, 0, 0);
-  return !sys::failed(result) && (features & 1) != 0;
+  return !sys::failed(sys::arch_prctl(ARCH_SHSTK_STATUS, &features)) && (features & 1) != 0;
 }
 
 bool move(const uint8_t* from, const Instruction& instruction, Writer& to) {

@@ -48,18 +48,14 @@ void* reserve_addresses(size_t bytes) {
 }
 
 bool commit_pages(void* at, size_t bytes) {
-  const long result = sys::call6(SYS_mprotect, reinterpret_cast<long>(at), static_cast<long>(bytes),
-                                 PROT_READ | PROT_WRITE, 0, 0, 0);
-  if (sys::failed(result)) return false;
+  if (sys::failed(sys::mprotect(at, bytes, PROT_READ | PROT_WRITE))) return false;
   sys::madvise(at, bytes, MADV_NOHUGEPAGE);
   return true;
 }
 
 bool addresses_are_limited() {
   rlimit limit{};
-  const long result =
-      sys::call6(SYS_prlimit64, 0, RLIMIT_AS, 0, reinterpret_cast<long>(&limit), 0, 0);
-  return !sys::failed(result) && limit.rlim_cur != RLIM_INFINITY;
+  return !sys::failed(sys::getrlimit(RLIMIT_AS, &limit)) && limit.rlim_cur != RLIM_INFINITY;
 }
 
 void unmap_pages(void* at, size_t bytes) {

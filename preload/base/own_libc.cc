@@ -15,6 +15,7 @@
 #include <ctime>
 
 #include "base/elf_lookup.h"
+#include "base/file_name.h"
 #include "base/syscalls.h"
 
 #pragma weak _r_debug  // glibc's loader has it …
@@ -38,8 +39,7 @@ Iterate find_iterate() {
   if (loader == nullptr && &_dl_debug_addr != nullptr) loader = _dl_debug_addr;
   const link_map* object = loader != nullptr ? loader->r_map : nullptr;
   for (; object != nullptr; object = object->l_next) {
-    const char* slash = strrchr(object->l_name, '/');
-    const char* name = slash != nullptr ? slash + 1 : object->l_name;
+    const char* const name = file_name(object->l_name);
     if (strncmp(name, "libc.so.6", 9) != 0 && strncmp(name, "ld-musl-", 8) != 0) continue;
     void* found = find_in_image(object->l_addr, object->l_ld, "dl_iterate_phdr");
     return reinterpret_cast<Iterate>(found);
@@ -78,7 +78,7 @@ int dl_iterate_phdr(Visit visit, void* data) {
 int clock_gettime(clockid_t clock, timespec* now) noexcept {
   static constinit std::atomic<int (*)(clockid_t, timespec*)> known{nullptr};
   if (const auto function = from_libc(known, "clock_gettime")) return function(clock, now);
-  sys::call6(SYS_clock_gettime, clock, reinterpret_cast<long>(now), 0, 0, 0, 0);
+  sys::clock_gettime(clock, now);
   return 0;
 }
 

@@ -1,5 +1,11 @@
-// Whether this process records: one page that all hooks look at. life/ decides what it says;
-// docs/design.md, "Which processes record". HOOK-SAFE.
+// Whether this process records: one page that all hooks look at first. life/process.cc decides,
+// once a process and once again in each forked child; docs/design.md, "Which processes record".
+// HOOK-SAFE.
+//
+//   decided 0                           nothing is known yet: the hook calls start()
+//   decided 1, recording 0              the hook passes the call through
+//   decided 1, recording 1              the hook records
+//   decided 1, counting 1               no log yet, only sums: a child that may use a GPU later
 #pragma once
 
 #include <cstdint>

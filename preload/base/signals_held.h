@@ -45,8 +45,7 @@ class SignalsHeld {
     held_ = !sys::failed(set(SIG_BLOCK, &held, &before_));
   }
   static long set(int how, const uint64_t* mask, uint64_t* before) {
-    return sys::call6(SYS_rt_sigprocmask, how, reinterpret_cast<long>(mask),
-                      reinterpret_cast<long>(before), sizeof(uint64_t), 0, 0);
+    return sys::sigprocmask(how, mask, before);
   }
 
   uint64_t before_ = 0;

@@ -1,114 +1,230 @@
 // Raw system calls: never through libc, which other preloads may hook, which may not be initialised
-// yet, and which sets errno. Called from every hook context. Results are -errno on failure.
+// yet, and which sets errno. Called from every hook context. Results are -errno on failure. A file
+// that needs one more call adds it here, with the types that the kernel has.
 #pragma once
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sys/syscall.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "base/arch.h"
 
-namespace gpupeak::preload::sys {
+struct iovec;
+struct timespec;
 
-inline long call6(long number, long a, long b, long c, long d, long e, long f) {
-  return arch::system_call(number, a, b, c, d, e, f);
-}
+namespace gpupeak::preload::sys {
 
 inline bool failed(long result) {
   return result < 0 && result >= -4095;
 }
 
+/// As a register of a system call has it.
+template <typename Value>
+long as_word(Value value) {
+  if constexpr (std::is_pointer_v<Value>)
+    return reinterpret_cast<long>(value);
+  else
+    return static_cast<long>(value);
+}
+
+template <typename... Values>
+long call(long number, Values... values) {
+  constexpr size_t kMost = 6;
+  static_assert(sizeof...(values) <= kMost);
+  const long words[kMost] = {as_word(values)...};
+  return arch::system_call(number, words[0], words[1], words[2], words[3], words[4], words[5]);
+}
+
+// Memory.
 inline void* mmap(void* at, size_t bytes, int prot, int flags, int fd, int64_t offset) {
-  return reinterpret_cast<void*>(call6(SYS_mmap, reinterpret_cast<long>(at),
-                                       static_cast<long>(bytes), prot, flags, fd, offset));
+  return reinterpret_cast<void*>(call(SYS_mmap, at, bytes, prot, flags, fd, offset));
 }
 inline bool mmap_failed(const void* result) {
   return failed(reinterpret_cast<long>(result));
 }
 inline long munmap(void* at, size_t bytes) {
-  return call6(SYS_munmap, reinterpret_cast<long>(at), static_cast<long>(bytes), 0, 0, 0, 0);
+  return call(SYS_munmap, at, bytes);
+}
+inline void* mremap(void* at, size_t bytes, size_t new_bytes, int flags) {
+  return reinterpret_cast<void*>(call(SYS_mremap, at, bytes, new_bytes, flags));
+}
+inline long mprotect(void* at, size_t bytes, int prot) {
+  return call(SYS_mprotect, at, bytes, prot);
 }
 inline long madvise(void* at, size_t bytes, int advice) {
-  return call6(SYS_madvise, reinterpret_cast<long>(at), static_cast<long>(bytes), advice, 0, 0, 0);
-}
-inline long open(const char* path, int flags, int mode) {
-  return call6(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path), flags, mode, 0, 0);
-}
-inline long close(int fd) {
-  return call6(SYS_close, fd, 0, 0, 0, 0, 0);
-}
-inline long read(int fd, void* to, size_t bytes) {
-  return call6(SYS_read, fd, reinterpret_cast<long>(to), static_cast<long>(bytes), 0, 0, 0);
-}
-inline long write(int fd, const void* from, size_t bytes) {
-  return call6(SYS_write, fd, reinterpret_cast<long>(from), static_cast<long>(bytes), 0, 0, 0);
-}
-inline long pread(int fd, void* to, size_t bytes, int64_t offset) {
-  return call6(SYS_pread64, fd, reinterpret_cast<long>(to), static_cast<long>(bytes), offset, 0, 0);
-}
-inline long pwrite(int fd, const void* from, size_t bytes, int64_t offset) {
-  return call6(SYS_pwrite64, fd, reinterpret_cast<long>(from), static_cast<long>(bytes), offset, 0,
-               0);
-}
-inline long fchmod(int fd, uint32_t mode) {
-  return call6(SYS_fchmod, fd, static_cast<long>(mode), 0, 0, 0, 0);
-}
-inline long ftruncate(int fd, int64_t bytes) {
-  return call6(SYS_ftruncate, fd, bytes, 0, 0, 0, 0);
-}
-inline long fallocate(int fd, int mode, int64_t offset, int64_t bytes) {
-  return call6(SYS_fallocate, fd, mode, offset, bytes, 0, 0);
-}
-inline long fstat(int fd, void* stat) {
-  return call6(SYS_fstat, fd, reinterpret_cast<long>(stat), 0, 0, 0, 0);
-}
-inline long stat(const char* path, void* stat) {
-  return call6(SYS_newfstatat, AT_FDCWD, reinterpret_cast<long>(path), reinterpret_cast<long>(stat),
-               0, 0, 0);
-}
-inline long lstat(const char* path, void* stat) {
-  return call6(SYS_newfstatat, AT_FDCWD, reinterpret_cast<long>(path), reinterpret_cast<long>(stat),
-               AT_SYMLINK_NOFOLLOW, 0, 0);
-}
-inline long readlink(const char* path, char* to, size_t bytes) {
-  return call6(SYS_readlinkat, AT_FDCWD, reinterpret_cast<long>(path), reinterpret_cast<long>(to),
-               static_cast<long>(bytes), 0, 0);
-}
-inline long link(const char* path, const char* name) {
-  return call6(SYS_linkat, AT_FDCWD, reinterpret_cast<long>(path), AT_FDCWD,
-               reinterpret_cast<long>(name), 0, 0);
-}
-inline long unlink(const char* path) {
-  return call6(SYS_unlinkat, AT_FDCWD, reinterpret_cast<long>(path), 0, 0, 0, 0);
-}
-inline void sched_yield() {
-  call6(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
-}
-inline uint32_t geteuid() {
-  return static_cast<uint32_t>(call6(SYS_geteuid, 0, 0, 0, 0, 0, 0));
-}
-inline int getpid() {
-  return static_cast<int>(call6(SYS_getpid, 0, 0, 0, 0, 0, 0));
-}
-inline int getppid() {
-  return static_cast<int>(call6(SYS_getppid, 0, 0, 0, 0, 0, 0));
-}
-inline int gettid() {
-  return static_cast<int>(call6(SYS_gettid, 0, 0, 0, 0, 0, 0));
-}
-inline long tgkill(int pid, int tid, int signal) {
-  return call6(SYS_tgkill, pid, tid, signal, 0, 0, 0);
-}
-inline long membarrier(long command) {
-  return call6(SYS_membarrier, command, 0, 0, 0, 0, 0);
-}
-inline long getrandom(void* to, size_t bytes) {
-  return call6(SYS_getrandom, reinterpret_cast<long>(to), static_cast<long>(bytes), 0, 0, 0, 0);
+  return call(SYS_madvise, at, bytes, advice);
 }
 inline uintptr_t brk(uintptr_t at) {
-  return static_cast<uintptr_t>(call6(SYS_brk, static_cast<long>(at), 0, 0, 0, 0, 0));
+  return static_cast<uintptr_t>(call(SYS_brk, at));
 }
+/// Between a process's memory and our own; the second list is of the other process.
+inline long process_vm_readv(int pid, const iovec* to, size_t count, const iovec* from,
+                             size_t from_count) {
+  return call(SYS_process_vm_readv, pid, to, count, from, from_count, 0);
+}
+inline long process_vm_writev(int pid, const iovec* from, size_t count, const iovec* to,
+                              size_t to_count) {
+  return call(SYS_process_vm_writev, pid, from, count, to, to_count, 0);
+}
+
+// Files.
+inline long openat(int folder, const char* path, int flags, int mode = 0) {
+  return call(SYS_openat, folder, path, flags, mode);
+}
+inline long open(const char* path, int flags, int mode) {
+  return openat(AT_FDCWD, path, flags, mode);
+}
+inline long close(int fd) {
+  return call(SYS_close, fd);
+}
+inline long read(int fd, void* to, size_t bytes) {
+  return call(SYS_read, fd, to, bytes);
+}
+inline long write(int fd, const void* from, size_t bytes) {
+  return call(SYS_write, fd, from, bytes);
+}
+inline long pread(int fd, void* to, size_t bytes, int64_t offset) {
+  return call(SYS_pread64, fd, to, bytes, offset);
+}
+inline long pwrite(int fd, const void* from, size_t bytes, int64_t offset) {
+  return call(SYS_pwrite64, fd, from, bytes, offset);
+}
+inline long fchmod(int fd, uint32_t mode) {
+  return call(SYS_fchmod, fd, mode);
+}
+inline long ftruncate(int fd, int64_t bytes) {
+  return call(SYS_ftruncate, fd, bytes);
+}
+inline long fallocate(int fd, int mode, int64_t offset, int64_t bytes) {
+  return call(SYS_fallocate, fd, mode, offset, bytes);
+}
+inline long flock(int fd, int operation) {
+  return call(SYS_flock, fd, operation);
+}
+inline long dup3(int fd, int as, int flags) {
+  return call(SYS_dup3, fd, as, flags);
+}
+inline long fstat(int fd, void* stat) {
+  return call(SYS_fstat, fd, stat);
+}
+inline long stat(const char* path, void* stat) {
+  return call(SYS_newfstatat, AT_FDCWD, path, stat, 0);
+}
+inline long lstat(const char* path, void* stat) {
+  return call(SYS_newfstatat, AT_FDCWD, path, stat, AT_SYMLINK_NOFOLLOW);
+}
+inline long fgetxattr(int fd, const char* name, void* to, size_t bytes) {
+  return call(SYS_fgetxattr, fd, name, to, bytes);
+}
+/// As the process that asks now is, not as it was started.
+inline long access(const char* path, int mode) {
+  return call(SYS_faccessat, AT_FDCWD, path, mode);
+}
+inline long readlink(const char* path, char* to, size_t bytes) {
+  return call(SYS_readlinkat, AT_FDCWD, path, to, bytes);
+}
+/// `flags`: AT_SYMLINK_FOLLOW or 0.
+inline long link(const char* path, const char* name, int flags = 0) {
+  return call(SYS_linkat, AT_FDCWD, path, AT_FDCWD, name, flags);
+}
+inline long unlink(const char* path) {
+  return call(SYS_unlinkat, AT_FDCWD, path, 0);
+}
+inline long mkdir(const char* path, long mode) {
+  return call(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+/// How many bytes the path has, its 0 included.
+inline long getcwd(char* to, size_t bytes) {
+  return call(SYS_getcwd, to, bytes);
+}
+
+// Processes and threads.
+inline uint32_t geteuid() {
+  return static_cast<uint32_t>(call(SYS_geteuid));
+}
+inline int getpid() {
+  return static_cast<int>(call(SYS_getpid));
+}
+inline int getppid() {
+  return static_cast<int>(call(SYS_getppid));
+}
+inline int gettid() {
+  return static_cast<int>(call(SYS_gettid));
+}
+inline long execve(const char* path, const char* const* arguments, const char* const* variables) {
+  return call(SYS_execve, path, arguments, variables);
+}
+inline long wait4(int pid, int* status, int options) {
+  return call(SYS_wait4, pid, status, options, 0);
+}
+/// Of this thread alone.
+inline void exit(int code) {
+  call(SYS_exit, code);
+}
+inline void exit_group(int code) {
+  call(SYS_exit_group, code);
+}
+inline long prctl(int what, void* to) {
+  return call(SYS_prctl, what, to);
+}
+/// `limit`: a rlimit64.
+inline long getrlimit(int resource, void* limit) {
+  return call(SYS_prlimit64, 0, resource, 0, limit);
+}
+inline long uname(void* names) {
+  return call(SYS_uname, names);
+}
+inline void sched_yield() {
+  call(SYS_sched_yield);
+}
+inline long sched_getscheduler(int tid) {
+  return call(SYS_sched_getscheduler, tid);
+}
+inline long membarrier(long command) {
+  return call(SYS_membarrier, command, 0);
+}
+/// Of a word that only this process has. `time`: how long, or until when; nullptr: for good.
+inline long futex(const void* word, int operation, uint32_t value, const timespec* time = nullptr) {
+  return call(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, time);
+}
+
+// Signals. Sets of them are the kernel's, of 64 bits.
+inline long tgkill(int pid, int tid, int signal) {
+  return call(SYS_tgkill, pid, tid, signal);
+}
+inline long tkill(int tid, int signal) {
+  return call(SYS_tkill, tid, signal);
+}
+inline long sigprocmask(int how, const uint64_t* set, uint64_t* before) {
+  return call(SYS_rt_sigprocmask, how, set, before, sizeof(uint64_t));
+}
+/// `action`: the kernel's.
+inline long sigaction(int signal, const void* action) {
+  return call(SYS_rt_sigaction, signal, action, 0, sizeof(uint64_t));
+}
+/// `stack`: a stack_t, the one that there is.
+inline long sigaltstack(void* stack) {
+  return call(SYS_sigaltstack, 0, stack);
+}
+
+// Time and chance.
+inline long clock_gettime(int clock, timespec* now) {
+  return call(SYS_clock_gettime, clock, now);
+}
+inline long nanosleep(const timespec* time) {
+  return call(SYS_nanosleep, time, 0);
+}
+inline long getrandom(void* to, size_t bytes) {
+  return call(SYS_getrandom, to, bytes, 0);
+}
+#ifdef SYS_arch_prctl
+inline long arch_prctl(int what, uint64_t* to) {
+  return call(SYS_arch_prctl, what, to);
+}
+#endif
 
 }  // namespace gpupeak::preload::sys

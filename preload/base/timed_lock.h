@@ -1,5 +1,6 @@
-// A lock that is held while another library's function runs, which no lock of ours should be: who
-// has waited for some time goes on without it, so that it can keep nobody from going on for good. HOOK-SAFE; any thread may unlock.
+// A lock that may be held while a function of another library runs, where none of our other locks
+// may be. Whoever has waited for some time goes on without it, so it can stop nobody for good.
+// HOOK-SAFE; any thread may unlock.
 #pragma once
 
 #include <atomic>

@@ -136,8 +136,7 @@ bool replace_slot(uintptr_t* slot, uintptr_t function) {
   const uintptr_t page_bytes = arch::page_bytes();
   const uintptr_t page = reinterpret_cast<uintptr_t>(slot) & ~(page_bytes - 1);
   const auto protect = [&](int protection) {
-    return !sys::failed(sys::call6(SYS_mprotect, static_cast<long>(page),
-                                   static_cast<long>(page_bytes), protection, 0, 0, 0));
+    return !sys::failed(sys::mprotect(reinterpret_cast<void*>(page), page_bytes, protection));
   };
   if (reinterpret_cast<uintptr_t>(slot) % sizeof *slot != 0 || !protect(PROT_READ | PROT_WRITE)) {
     return false;

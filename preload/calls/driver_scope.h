@@ -1,5 +1,5 @@
-// Open while a thread is in a driver call. The driver calls its own entry points, and hooks of ours
-// may run below it: only a thread's outermost call is accounted for. HOOK-SAFE.
+// Open while a thread is in a driver call. Only the outermost call is recorded: the driver calls
+// its own entry points, and then our hooks run again below it. HOOK-SAFE.
 #pragma once
 
 #include "base/hook_scope.h"

@@ -1,4 +1,5 @@
-// The rules about arenas that apply in this process, and what was done by each. HOOK-SAFE.
+// The rules about arenas that apply in this process, and what has been replaced by each of them.
+// HOOK-SAFE.
 #pragma once
 
 #include <atomic>

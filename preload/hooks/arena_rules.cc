@@ -8,6 +8,7 @@
 
 #include "base/elf_lookup.h"
 #include "base/environment.h"
+#include "base/file_name.h"
 #include "base/loaded_objects.h"
 #include "base/syscalls.h"
 #include "base/virtual_table.h"
@@ -77,8 +78,7 @@ const char* program_name() {
   static char path[4096];
   const long bytes = sys::readlink("/proc/self/exe", path, sizeof path - 1);
   path[bytes > 0 ? bytes : 0] = 0;
-  const char* const slash = strrchr(path, '/');
-  return slash != nullptr ? slash + 1 : path;
+  return file_name(path);
 }
 
 size_t find_candidates(Loaded& loaded) {

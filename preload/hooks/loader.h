@@ -1,4 +1,5 @@
-// Libraries that go, by dlclose's hook or without it. HOOK-SAFE, outside any HookScope.
+// What is done when libraries are unloaded, by dlclose or by the loader itself. HOOK-SAFE, outside
+// any HookScope.
 #pragma once
 
 namespace gpupeak::preload {

@@ -10,6 +10,7 @@
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
 #include "base/process_state.h"
+#include "gpupeak/pages.h"
 #include "hooks/export.h"
 #include "track/host_failure.h"
 #include "track/mapping.h"
@@ -79,8 +80,8 @@ GPUPEAK_EXPORT int munmap(void* at, size_t bytes) {
   // kernel would refuse is left out.
   constexpr uintptr_t kMostAddress = uintptr_t{1} << 56;  // of a program, with five-level tables
   const auto begin = reinterpret_cast<uintptr_t>(at);
-  const bool valid =
-      bytes != 0 && (begin & 4095) == 0 && begin < kMostAddress && bytes <= kMostAddress - begin;
+  const bool valid = bytes != 0 && begin % gpupeak::kPageBytes == 0 && begin < kMostAddress &&
+                     bytes <= kMostAddress - begin;
   if (valid && host_recording()) unmapping(at, bytes);
   return real().munmap(at, bytes);
 }

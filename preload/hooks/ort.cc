@@ -14,6 +14,7 @@
 #include "base/elf_lookup.h"
 #include "base/memory.h"
 #include "base/process_state.h"
+#include "gpupeak/pages.h"
 #include "hooks/export.h"
 #include "hooks/ort_arena.h"
 #include "hooks/ort_profile.h"
@@ -241,7 +242,7 @@ Word* copy_table(Table real, const void* end, int minor, const Word (&wrappers)[
   const size_t bytes =
       static_cast<size_t>(static_cast<const char*>(end) - reinterpret_cast<const char*>(real)) /
       sizeof(Word) * sizeof(Word);
-  auto* copy = static_cast<Word*>(map_pages((bytes + 4095) / 4096 * 4096));
+  auto* copy = static_cast<Word*>(map_pages(whole_pages(bytes)));
   if (copy == nullptr) return nullptr;
   memcpy(copy, real, bytes);
   for (size_t row = 0; row < kRowCount; ++row) {

@@ -12,6 +12,7 @@
 
 #include "base/elf_lookup.h"
 #include "base/memory.h"
+#include "gpupeak/pages.h"
 #include "hooks/xla_arena.h"
 #include "track/arena_objects.h"
 #include "track/phases.h"
@@ -130,7 +131,7 @@ const Word* table_for(const Word* real) {
   const auto minor = static_cast<int>(real[kVersion] >> 32);
   if (major != 0 || slots < kLeastSlots || slots > kMostSlots) return real;
   take_over_xla_arenas(reinterpret_cast<const void*>(real[kCompile]), minor);
-  auto* copy = static_cast<Word*>(map_pages((real[kSize] + 4095) / 4096 * 4096));
+  auto* copy = static_cast<Word*>(map_pages(whole_pages(real[kSize])));
   if (copy == nullptr) return real;
   memcpy(copy, real, real[kSize]);
   const std::pair<Slot, Function> ours[] = {

@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "hooks/export.h"
 #include "life/process.h"
-#include "life/summary.h"
+#include "life/exit_lines.h"
 #include "log/log.h"
 
 namespace gpupeak::preload {
@@ -50,7 +50,7 @@ void before_filter(unsigned long filter) {
   const auto* program = reinterpret_cast<const sock_fprog*>(filter);
   if (!is_readable(program)) return;
   if (ends_our_calls(*program)) stop_for_filter();
-  if (ends_calls_of_summary(*program)) leave_out_command();
+  if (ends_calls_of_exit_lines(*program)) leave_out_command();
   if (ends_calls_of_lookups(*program)) give_up_lookups();
 }
 

@@ -48,7 +48,7 @@ constinit Leave g_leave = nullptr;
 [[noreturn]] void leave(int code) {
   end_process_at_once();
   if (g_leave != nullptr) g_leave(code);
-  for (;;) sys::call6(SYS_exit_group, code, 0, 0, 0, 0, 0);
+  for (;;) sys::exit_group(code);
 }
 
 /// quick_exit calls no destructors. Ours is the last of what it calls, since it is the first.

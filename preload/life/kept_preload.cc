@@ -13,6 +13,7 @@
 #include "base/call_filter.h"
 #include "base/elf_lookup.h"
 #include "base/environment.h"
+#include "base/file_name.h"
 #include "base/syscalls.h"
 #include "base/text.h"
 
@@ -54,16 +55,12 @@ char* keep(const char* text) {
   return copy;
 }
 
-std::string_view name_of_file(std::string_view path) {
-  return tail(path, path.rfind('/') + 1);
-}
-
 /// Whether the value of LD_PRELOAD has our library, under whatever path.
 bool names_us(const char* value) {
-  const std::string_view ours = name_of_file(g_library);
+  const std::string_view ours = file_name(g_library);
   while (*value != 0) {
     const size_t bytes = length_before(value, ": ");
-    if (name_of_file({value, bytes}) == ours) return true;
+    if (file_name({value, bytes}) == ours) return true;
     value = skip(value + bytes, ": ");
   }
   return false;
@@ -96,8 +93,7 @@ class File {
 };
 
 long open_at(int folder, const char* path) {
-  return sys::call6(SYS_openat, folder, reinterpret_cast<long>(path),
-                    O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0, 0, 0);
+  return sys::openat(folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
 
 /// As execvp() finds it. Of several that may not be run the first is meant, which does not matter.
@@ -114,8 +110,7 @@ long open_in_path(const char* name) {
       size_t at = folder.size();
       if (at > 0) path[at++] = '/';
       memcpy(path + at, name, bytes);
-      const bool runs = !sys::failed(
-          sys::call6(SYS_faccessat, AT_FDCWD, reinterpret_cast<long>(path), X_OK, 0, 0, 0));
+      const bool runs = !sys::failed(sys::access(path, X_OK));
       if (runs) return open_at(AT_FDCWD, path);
     }
     if (end >= folders.size()) return -ENOENT;
@@ -127,8 +122,7 @@ long open_in_path(const char* name) {
 bool gains_privileges(int fd, const struct stat& info) {
   if ((info.st_mode & (S_ISUID | S_ISGID)) != 0) return true;
   char capabilities[64];
-  return !sys::failed(sys::call6(SYS_fgetxattr, fd, reinterpret_cast<long>("security.capability"),
-                                 reinterpret_cast<long>(capabilities), sizeof capabilities, 0, 0));
+  return !sys::failed(sys::fgetxattr(fd, "security.capability", capabilities, sizeof capabilities));
 }
 
 bool uses_glibc(int fd, const ElfW(Ehdr) & header) {
@@ -142,7 +136,7 @@ bool uses_glibc(int fd, const ElfW(Ehdr) & header) {
             sys::pread(fd, loader, sizeof loader - 1, static_cast<int64_t>(segment.p_offset)))) {
       return false;
     }
-    return starts_with(name_of_file(loader).data(), "ld-linux");
+    return starts_with(file_name(loader), "ld-linux");
   }
   return false;  // linked statically
 }

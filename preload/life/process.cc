@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -14,14 +13,17 @@
 #include "base/clock.h"
 #include "base/elf_lookup.h"
 #include "base/environment.h"
+#include "base/file_name.h"
 #include "base/futex_lock.h"
 #include "base/hook_scope.h"
+#include "base/kernel_constants.h"
 #include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/syscalls.h"
 #include "base/text.h"
+#include "gpupeak/pages.h"
 #include "life/kept_preload.h"
-#include "life/summary.h"
+#include "life/exit_lines.h"
 #include "log/cut_guard.h"
 #include "log/definitions.h"
 #include "log/log.h"
@@ -34,7 +36,6 @@
 #include "stack/unwinder.h"
 #include "thread/heap_sample.h"
 #include "thread/heap_windows.h"
-#include "thread/heap_windows.h"
 #include "thread/resident.h"
 #include "thread/sample.h"
 #include "thread/thread_slot.h"
@@ -46,10 +47,6 @@
 #include "track/ort_sessions.h"
 #include "track/phases.h"
 #include "track/xla_programs.h"
-
-#ifndef MADV_WIPEONFORK
-#define MADV_WIPEONFORK 18
-#endif
 
 // What only a sanitizer's runtime defines, and what musl's C library does not.
 extern "C" {
@@ -80,13 +77,12 @@ enum class Reason { kProgramStart, kFirstCudaCall, kCountedEnough };
 std::string_view program_name(char* buffer, size_t capacity) {
   const long bytes = sys::readlink("/proc/self/exe", buffer, capacity);
   if (bytes <= 0) return "unknown";
-  const std::string_view path(buffer, static_cast<size_t>(bytes));
-  return tail(path, path.rfind('/') + 1);
+  return file_name(std::string_view(buffer, static_cast<size_t>(bytes)));
 }
 
 std::string_view host_name() {
   static utsname names;
-  sys::call6(SYS_uname, reinterpret_cast<long>(&names), 0, 0, 0, 0, 0);
+  sys::uname(&names);
   return names.nodename;
 }
 
@@ -119,8 +115,7 @@ void expand_out_pattern(Path& path) {
                                                        : environment().out_pattern.view();
   if (pattern.empty() || pattern[0] != '/') {
     char folder[4096];
-    const long bytes =
-        sys::call6(SYS_getcwd, reinterpret_cast<long>(folder), sizeof folder, 0, 0, 0, 0);
+    const long bytes = sys::getcwd(folder, sizeof folder);
     if (bytes > 1) path.add(std::string_view(folder, static_cast<size_t>(bytes) - 1)).add("/");
   }
   char name[4096];
@@ -162,8 +157,7 @@ void define_facts() {
   for (size_t at = 0; at < bytes; at += strlen(buffer + at) + 1) define_fact("arg", buffer + at);
   const long exe = sys::readlink("/proc/self/exe", buffer, sizeof buffer);
   if (exe > 0) define_fact("exe", {buffer, static_cast<size_t>(exe)});
-  const long cwd =
-      sys::call6(SYS_getcwd, reinterpret_cast<long>(buffer), sizeof buffer, 0, 0, 0, 0);
+  const long cwd = sys::getcwd(buffer, sizeof buffer);
   if (cwd > 1) define_fact("cwd", {buffer, static_cast<size_t>(cwd) - 1});
   define_fact("host", host_name());
   // Logs of one boot share their monotonic clock, also those of different containers.
@@ -174,9 +168,9 @@ void define_facts() {
 /// A page that a forked child finds wiped. Without the kernel's help (before Linux 4.14) an
 /// ordinary one: hooks/process.cc's fork handler then clears it.
 ProcessPage* new_process_page() {
-  void* at = map_pages(4096);
+  void* at = map_pages(kPageBytes);
   if (at == nullptr) return nullptr;
-  g_children_know = !sys::failed(sys::madvise(at, 4096, MADV_WIPEONFORK));
+  g_children_know = !sys::failed(sys::madvise(at, kPageBytes, MADV_WIPEONFORK));
   return static_cast<ProcessPage*>(at);
 }
 
@@ -216,10 +210,9 @@ gpupeak_file_header describe_process(Reason reason, bool forked) {
   }
   if (forked) header.flags |= GPUPEAK_FLAG_FORKED;
   header.process_start_time = process_start_time(static_cast<int>(header.pid));
-  header.sample_bytes =
-      environment().host_mode == GPUPEAK_HOST_SAMPLED
-          ? sample_bytes_asked_for(GPUPEAK_HOST_SAMPLED)
-          : 0;
+  header.sample_bytes = environment().host_mode == GPUPEAK_HOST_SAMPLED
+                            ? sample_bytes_asked_for(GPUPEAK_HOST_SAMPLED)
+                            : 0;
   header.initial_brk_bytes = g_process->initial_brk = sys::brk(0);
   strcpy(header.tool_version, GPUPEAK_VERSION);
   return header;
@@ -366,7 +359,7 @@ void mark_children() {
   size_t count = 0;
   while (environ[count] != nullptr) ++count;
   const size_t list_bytes = (count + 3) * sizeof(char*);
-  void* at = map_pages((list_bytes + 2 * kEntryBytes + 4095) / 4096 * 4096);
+  void* at = map_pages(whole_pages(list_bytes + 2 * kEntryBytes));
   if (at == nullptr) return;
   char** list = static_cast<char**>(at);
   size_t n = 0;
@@ -585,7 +578,7 @@ void end_process() {
     say(line.add("What was logged since is lost").view());
     return;
   }
-  print_summary();
+  print_exit_lines();
 }
 
 }  // namespace gpupeak::preload

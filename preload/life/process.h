@@ -1,5 +1,13 @@
-// The process's begin and end, as this library sees them: it decides whether the process records,
-// opens the log, and closes the books at exit. What it decided: base/process_state.h.
+// Begin and end of the process, as this library sees them: it decides whether the process records,
+// opens the log, and closes it at the exit. What it has decided stands in base/process_state.h.
+//
+//   first hook that is called   start()                decides; opens the log, or does not
+//   library's constructor       finish_start()         what may not happen inside malloc
+//   fork, in the child          start() once more      a log of its own, or none
+//   first CUDA call             start_for_cuda()       opens the log of a child that uses the GPU
+//   16 MiB in a counted child   open_counted_log()     opens its log, too
+//   exit                        end_process()          the last records, then the first screen
+//   _exit, abort                end_process_at_once()  the last records
 #pragma once
 
 #include "base/process_state.h"

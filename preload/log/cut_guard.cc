@@ -55,7 +55,7 @@ void take_default(const siginfo_t& info) {
     void* restorer;
     unsigned long mask;
   } action{};
-  sys::call6(SYS_rt_sigaction, SIGBUS, reinterpret_cast<long>(&action), 0, 8, 0, 0);
+  sys::sigaction(SIGBUS, &action);
   if (info.si_code <= 0) sys::tgkill(sys::getpid(), sys::gettid(), SIGBUS);
 }
 

@@ -1,5 +1,8 @@
-// What everybody writes into the log beside events: definitions, and the counters page. A thread's
-// events: thread/emit.h. Every function is HOOK-SAFE and must be called inside a HookScope.
+// What everybody writes into the log beside events: definitions, and the counters page. A thread
+// writes its events by thread/emit.h. Every function is HOOK-SAFE and must be called inside a
+// HookScope.
+//
+//   | header | counters page | definitions | chunk of thread 1 | chunk of thread 2 | …
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -14,6 +13,7 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/futex_lock.h"
+#include "base/kernel_constants.h"
 #include "base/memory.h"
 #include "base/process_state.h"
 #include "base/signals_held.h"
@@ -68,9 +68,7 @@ constinit LogFile g_file;
 /// Growing past RLIMIT_FSIZE would send the program SIGXFSZ.
 uint64_t file_size_limit() {
   rlimit limit{};
-  if (sys::failed(
-          sys::call6(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, reinterpret_cast<long>(&limit), 0, 0)) ||
-      limit.rlim_cur > INT64_MAX) {
+  if (sys::failed(sys::getrlimit(RLIMIT_FSIZE, &limit)) || limit.rlim_cur > INT64_MAX) {
     return INT64_MAX;
   }
   return limit.rlim_cur / page_bytes() * page_bytes();
@@ -148,8 +146,7 @@ void give_back(uint64_t from, uint64_t end) {
 /// the tail again, so that the file goes on there. Holds the lock.
 void keep_tail_at(uint8_t* at, size_t bytes, size_t usable, uint64_t offset) {
   const size_t page = page_bytes();
-  if (sys::failed(sys::call6(SYS_mprotect, reinterpret_cast<long>(at + usable),
-                             static_cast<long>(page), PROT_NONE, 0, 0, 0))) {
+  if (sys::failed(sys::mprotect(at + usable, page, PROT_NONE))) {
     sys::munmap(at + usable, bytes - usable);
     return;
   }
@@ -161,17 +158,15 @@ void keep_tail_at(uint8_t* at, size_t bytes, size_t usable, uint64_t offset) {
 /// Maps [offset, offset + bytes) of the file. Holds the lock.
 uint8_t* map_range(uint64_t offset, size_t bytes) {
   const uint64_t skipped = offset - g_file.tail_offset;  // others' chunks
-  void* moved = reinterpret_cast<void*>(
-      sys::call6(SYS_mremap, reinterpret_cast<long>(g_file.tail), static_cast<long>(page_bytes()),
-                 static_cast<long>(skipped + bytes + page_bytes()), MREMAP_MAYMOVE, 0, 0));
+  void* moved =
+      sys::mremap(g_file.tail, page_bytes(), skipped + bytes + page_bytes(), MREMAP_MAYMOVE);
   if (sys::mmap_failed(moved)) return nullptr;
   auto* at = static_cast<uint8_t*>(moved);
   if (skipped != 0) sys::munmap(at, skipped);
   at += skipped;
   g_file.tail = at + bytes;
   g_file.tail_offset = offset + bytes;
-  if (sys::failed(sys::call6(SYS_mprotect, reinterpret_cast<long>(at), static_cast<long>(bytes),
-                             PROT_READ | PROT_WRITE, 0, 0, 0))) {
+  if (sys::failed(sys::mprotect(at, bytes, PROT_READ | PROT_WRITE))) {
     keep_tail_at(at, bytes, 0, offset);
     return nullptr;
   }
@@ -186,9 +181,7 @@ long write_through(uint8_t* at, size_t bytes) {
   static const uint8_t zeros[kFormatPage] = {};
   for (size_t done = 0; done < bytes; done += kFormatPage) {
     const iovec from{const_cast<uint8_t*>(zeros), kFormatPage}, to{at + done, kFormatPage};
-    const long written =
-        sys::call6(SYS_process_vm_writev, sys::getpid(), reinterpret_cast<long>(&from), 1,
-                   reinterpret_cast<long>(&to), 1, 0);
+    const long written = sys::process_vm_writev(sys::getpid(), &from, 1, &to, 1);
     if (written != static_cast<long>(kFormatPage)) return sys::failed(written) ? written : -EFAULT;
   }
   return 0;
@@ -216,11 +209,10 @@ long write_by_path(uint64_t offset, size_t bytes) {
 
 /// Real blocks and pages for a chunk. `written`: by its path it has them already.
 bool populate(uint8_t* at, size_t bytes, uint64_t offset, bool written) {
-  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
   long result;
   int tries = 0;
   do {
-    result = sys::madvise(at, bytes, kPopulateWrite);
+    result = sys::madvise(at, bytes, MADV_POPULATE_WRITE);
   } while ((result == -EINTR || result == -EAGAIN) && ++tries < 1000);
   if (result == -EINVAL || result == -EPERM || result == -ENOSYS) {
     result = written ? 0 : write_by_path(offset, bytes);
@@ -420,7 +412,7 @@ void trim_log_file() {
   long locked;
   int tries = 0;
   do {
-    locked = sys::call6(SYS_flock, fd, LOCK_EX | LOCK_NB, 0, 0, 0, 0);
+    locked = sys::flock(fd, LOCK_EX | LOCK_NB);
   } while (locked == -EWOULDBLOCK && ++tries < 1000);
   if (!g_file.cut && locked != -EWOULDBLOCK) {
     const uint64_t used =

@@ -169,10 +169,10 @@ long make_free(const char* path, const gpupeak_file_header& ours, Place& place) 
     }
   }
   place = Place::kLookAgain;
-  const long locked = sys::call6(SYS_flock, file.fd, LOCK_EX | LOCK_NB, 0, 0, 0, 0);
+  const long locked = sys::flock(file.fd, LOCK_EX | LOCK_NB);
   if (locked == -EWOULDBLOCK) {
     const timespec pause{0, 1'000'000};
-    sys::call6(SYS_nanosleep, reinterpret_cast<long>(&pause), 0, 0, 0, 0, 0);
+    sys::nanosleep(&pause);
     return 0;
   }
   if (!is_still_at(path, status)) return 0;
@@ -209,8 +209,7 @@ long create_unseen(const char* path, const gpupeak_file_header& header) {
   if (sys::failed(result)) return result;
   Text<64> self;
   self.add("/proc/self/fd/").add(static_cast<uint64_t>(file.fd));
-  result = sys::call6(SYS_linkat, AT_FDCWD, reinterpret_cast<long>(self.c_str()), AT_FDCWD,
-                      reinterpret_cast<long>(path), AT_SYMLINK_FOLLOW, 0);
+  result = sys::link(self.c_str(), path, AT_SYMLINK_FOLLOW);
   if (sys::failed(result)) return result;
   // Opened by its name: as that it shall stand in /proc/PID/maps.
   struct stat ours, named;
@@ -263,8 +262,7 @@ long make_own_folder(std::string_view path) {
   Path folder;
   folder.add(head(path, path.rfind('/')));
   const long readers = environment().log_mode & 044;
-  const long made = sys::call6(SYS_mkdirat, AT_FDCWD, reinterpret_cast<long>(folder.c_str()),
-                               0700 | readers | readers >> 2, 0, 0, 0);
+  const long made = sys::mkdir(folder.c_str(), 0700 | readers | readers >> 2);
   if (made != -EEXIST) return made;
   struct stat there;
   if (const long result = sys::lstat(folder.c_str(), &there); sys::failed(result)) return result;

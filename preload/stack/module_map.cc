@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/syscalls.h"
 #include "base/text.h"
+#include "gpupeak/pages.h"
 #include "log/definitions.h"
 #include "log/log.h"
 #include "stack/python_runtime.h"
@@ -69,7 +70,7 @@ char* copy_text(const char* text) {
   static size_t left = 0;
   const size_t bytes = strlen(text) + 1;
   if (bytes > left) {
-    const size_t size = bytes > 65536 ? (bytes + 4095) / 4096 * 4096 : 65536;
+    const size_t size = bytes > 65536 ? whole_pages(bytes) : 65536;
     pool = static_cast<char*>(map_pages(size));
     left = pool != nullptr ? size : 0;
     if (pool == nullptr) return nullptr;
@@ -146,7 +147,8 @@ const char* path_of(const dl_phdr_info& object, bool is_program) {
 /// before it is counted; without the lock, one may be unloaded meanwhile, as after any answer.
 const Module* find_module(uintptr_t ip) {
   const auto holds = [ip](const Module& module) {
-    return std::atomic_ref<bool>(const_cast<bool&>(module.loaded)).load(std::memory_order_relaxed) &&
+    return std::atomic_ref<bool>(const_cast<bool&>(module.loaded))
+               .load(std::memory_order_relaxed) &&
            ip - module.begin < module.end - module.begin;
   };
   constexpr uintptr_t kPieceBytes = 64 << 10;

@@ -8,12 +8,12 @@
 #include <ctime>
 
 #include "base/syscalls.h"
+#include "gpupeak/pages.h"
 
 namespace gpupeak::preload {
 namespace {
 
-constexpr uintptr_t kPage = 4096;
-constexpr uintptr_t kLargestGap = 64 * kPage;  // that is probed to join what is known
+constexpr uintptr_t kLargestGap = 64 * kPageBytes;  // that is probed to join what is known
 
 constinit std::atomic<bool> g_by_copies{false};
 
@@ -21,25 +21,24 @@ constinit std::atomic<bool> g_by_copies{false};
 bool is_copied(uintptr_t address) {
   uint32_t word;
   const iovec to{&word, sizeof word}, from{reinterpret_cast<void*>(address), sizeof word};
-  return sys::call6(SYS_process_vm_readv, sys::getpid(), reinterpret_cast<long>(&to), 1,
-                    reinterpret_cast<long>(&from), 1, 0) == sizeof word;
+  return sys::process_vm_readv(sys::getpid(), &to, 1, &from, 1) == sizeof word;
 }
 
 /// The kernel reads the word before it finds that there is nothing to wait for: it has another
 /// value most often, and else the wait is over at once. `address`: of a word.
 bool is_readable(uintptr_t address) {
-  constexpr long kNobodysValue = 0x51a7c0de;
+  constexpr uint32_t kNobodysValue = 0x51a7c0de;
   if (__builtin_expect(g_by_copies.load(std::memory_order_relaxed), 0)) return is_copied(address);
   const timespec at_once{};
-  return sys::call6(SYS_futex, static_cast<long>(address), FUTEX_WAIT | FUTEX_PRIVATE_FLAG,
-                    kNobodysValue, reinterpret_cast<long>(&at_once), 0, 0) != -EFAULT;
+  return sys::futex(reinterpret_cast<const void*>(address), FUTEX_WAIT, kNobodysValue, &at_once) !=
+         -EFAULT;
 }
 
 /// Up to where, from the page of `at`, all pages are readable; not beyond `limit`. Of the first
 /// page nothing below `at` is touched: what lies below the stack's end is nobody's (valgrind).
 uintptr_t probe(uintptr_t at, uintptr_t limit) {
-  while (at < limit && is_readable(at)) at = (at & ~(kPage - 1)) + kPage;
-  return at < limit ? at & ~(kPage - 1) : at;
+  while (at < limit && is_readable(at)) at = (at & ~(kPageBytes - 1)) + kPageBytes;
+  return at < limit ? at & ~(kPageBytes - 1) : at;
 }
 
 /// The lowest word in use.
@@ -56,7 +55,7 @@ void probe_by_copies() {
 }
 
 bool OwnStack::begins_at(uintptr_t sp, uintptr_t top) {
-  const uintptr_t first = sp & ~(kPage - 1);
+  const uintptr_t first = sp & ~(kPageBytes - 1);
   if (sp >= top || top - sp > kMostUnseen || probe(lowest_word(sp), top) < top) return false;
   if (end_ == 0) end_ = top;
   begin_ = first;
@@ -74,7 +73,7 @@ bool OwnStack::reaches(uintptr_t sp, uintptr_t end) {
 }
 
 bool ReadableStack::extend(uintptr_t sp, uintptr_t end) {
-  const uintptr_t first = sp & ~(kPage - 1);
+  const uintptr_t first = sp & ~(kPageBytes - 1);
   uintptr_t known_begin = begin(), known_end = this->end();
   const bool joins = first <= known_end && known_begin <= first + kLargestGap;
   if (!joins) known_begin = known_end = first;

@@ -1,4 +1,11 @@
-// Where the program is now, as a node of the log's stack trie.
+// The call stack as one number: a node of the log's trie of stacks. HOOK-SAFE, inside a HookScope.
+//
+// in    the calling thread's stack: malloc ← load_weights ← main
+// out   17: node 17 is load_weights below node 16, which is main below the root
+//
+// How it is found, each way only if the one before fails: the stack is one that the thread
+// remembers (trace_tree.h); its outer frames are those of the last walk (stack_cache.h); unwind
+// rules by return address (rule_table.h); libunwind (unwinder.h).
 #pragma once
 
 #include <cstdint>

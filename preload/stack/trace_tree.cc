@@ -28,10 +28,8 @@ uintptr_t address_of(const StackWord& step) {
 void* moved_arena(void* arena, size_t before, size_t bytes) {
   if (before == 0) return reserve_pages(bytes);
   if (bytes % kLargePageBytes != 0) {
-    const long at =
-        sys::call6(SYS_mremap, reinterpret_cast<long>(arena), static_cast<long>(before),
-                   static_cast<long>(bytes), MREMAP_MAYMOVE, 0, 0);
-    return sys::failed(at) ? nullptr : reinterpret_cast<void*>(at);
+    void* const at = sys::mremap(arena, before, bytes, MREMAP_MAYMOVE);
+    return sys::mmap_failed(at) ? nullptr : at;
   }
   void* at = reserve_large_pages(bytes);
   if (at == nullptr) return nullptr;

@@ -1,5 +1,7 @@
 #include "thread/thread_slot.h"
 
+#include <sys/prctl.h>
+
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -9,6 +11,7 @@
 #include "base/proc_file.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"
+#include "gpupeak/pages.h"
 #include "log/log.h"
 #include "thread/emit.h"
 #include "thread/heap_sample.h"
@@ -69,7 +72,7 @@ ThreadSlot* take_free_slot(int tid) {
 }
 
 ThreadSlot* add_slot(int tid) {
-  void* at = map_pages((sizeof(ThreadSlot) + 4095) / 4096 * 4096);
+  void* at = map_pages(whole_pages(sizeof(ThreadSlot)));
   if (at == nullptr) return nullptr;
   auto* slot = new (at) ThreadSlot;
   slot->index = g_slot_count.fetch_add(1, std::memory_order_relaxed);
@@ -92,7 +95,7 @@ bool any_slot(Is is) {
 
 void read_thread_name(Text<32>& name) {
   char buffer[16] = {};
-  sys::call6(SYS_prctl, 16 /* PR_GET_NAME */, reinterpret_cast<long>(buffer), 0, 0, 0, 0);
+  sys::prctl(PR_GET_NAME, buffer);
   name.add(std::string_view(buffer, strnlen(buffer, sizeof buffer)));
 }
 

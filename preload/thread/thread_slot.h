@@ -1,6 +1,10 @@
-// A thread's own event stream. Slots are never freed: a new thread takes over that of a thread that
-// has ended, so that thousands of short threads need no more log than the most that live at once.
-// HOOK-SAFE, inside a HookScope.
+// A thread's own stream of events. HOOK-SAFE, inside a HookScope.
+//
+//   slot 3   thread 4711   │ THREAD │ ALLOC │ ALLOC │ FREE │ …room      a chunk of the log's file
+//   when the chunk is full, log/log_file.h maps the next one
+//
+// Slots are never freed. A new thread takes over the slot of a thread that has ended, so thousands
+// of short threads need no more slots than the most that live at once.
 #pragma once
 
 #include <atomic>

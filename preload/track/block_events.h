@@ -1,6 +1,6 @@
-// A block of device memory comes or goes: kept in the book, counted, numbered, logged. In place,
-// since that is most of what an asynchronous pair costs; rarer calls go through device_book.h.
-// HOOK-SAFE, inside a HookScope, with the book's lock held.
+// A block of device memory comes or goes: in the table (device_book.h), in the counters page, in
+// the log. Inlined, since that is most of what cuMemAllocAsync and cuMemFreeAsync cost. HOOK-SAFE,
+// inside a HookScope, with the table's lock held.
 #pragma once
 
 #include <cstdint>
@@ -63,9 +63,17 @@ inline uint64_t next_number() {
   return g_book.next_seq++;
 }
 
-/// keep_block()
-__attribute__((always_inline)) inline bool keep_block_here(uint64_t key, const DeviceBlock& block,
-                                                           uint32_t api, uint32_t stack) {
+/// For what is already there: `block` takes the place of `stale`, whose end was not seen; imported
+/// memory is only opened once more. `stale` nullptr: the table is full. True: `block` is in the
+/// table.
+bool replace_block(DeviceBlock* stale, DeviceBlock block, uint32_t api, uint32_t stack);
+/// A block whose free failed after it was logged lives on.
+void put_back_block(uint64_t key, const DeviceBlock& block);
+
+/// Puts a block into the table, and nothing else. False if it was there already, or if there is no
+/// room.
+__attribute__((always_inline)) inline bool keep_block(uint64_t key, const DeviceBlock& block,
+                                                      uint32_t api, uint32_t stack) {
   bool is_new;
   DeviceBlock* const place = g_book.blocks.room_for(key, is_new);
   if (__builtin_expect(!is_new, 0)) return replace_block(place, block, api, stack);
@@ -74,12 +82,12 @@ __attribute__((always_inline)) inline bool keep_block_here(uint64_t key, const D
   return true;
 }
 
-/// add_block()
-__attribute__((always_inline)) inline void add_block_here(KeySpace space, uint64_t value,
-                                                          DeviceBlock block, uint32_t api,
-                                                          uint32_t stack) {
+/// A new block: into the table, counted and logged.
+__attribute__((always_inline)) inline void add_block(KeySpace space, uint64_t value,
+                                                     DeviceBlock block, uint32_t api,
+                                                     uint32_t stack) {
   block.id = g_book.next_id++;
-  if (!keep_block_here(key_of(space, value), block, api, stack)) return;
+  if (!keep_block(key_of(space, value), block, api, stack)) return;
   move_gauges(block, static_cast<int64_t>(block.bytes));
   if (has_counters(block.device)) {
     uint64_t& allocations = counters().device[block.device].alloc_count;
@@ -95,9 +103,9 @@ __attribute__((always_inline)) inline void add_block_here(KeySpace space, uint64
   record.u(allocates_for_capture() ? 1 : 0).end(GPUPEAK_REC_DEVICE_ALLOC);
 }
 
-/// log_free()
-__attribute__((always_inline)) inline void log_free_here(const DeviceBlock& block, uint32_t api,
-                                                         uint32_t stack) {
+/// The end of a block is counted and logged; in the table it stays.
+__attribute__((always_inline)) inline void log_free(const DeviceBlock& block, uint32_t api,
+                                                    uint32_t stack) {
   if (block.id == 0) return;
   move_gauges(block, -static_cast<int64_t>(block.bytes));
   const uint64_t number = next_number();
@@ -107,9 +115,11 @@ __attribute__((always_inline)) inline void log_free_here(const DeviceBlock& bloc
   record.id(number).id(block.id).u(api).id(stack).end(GPUPEAK_REC_DEVICE_FREE);
 }
 
-/// take_block()
-__attribute__((always_inline)) inline bool take_block_here(DeviceBlock* known, DeviceBlock& block,
-                                                           uint32_t api, uint32_t stack) {
+/// A block that is about to be freed, `known` as the table has it: taken out, its end counted and
+/// logged. False for nullptr. Two kinds stay in the table: device_freeing() in device_memory.h says
+/// which.
+__attribute__((always_inline)) inline bool take_block(DeviceBlock* known, DeviceBlock& block,
+                                                      uint32_t api, uint32_t stack) {
   if (known == nullptr) return false;
   block = *known;
   if (known->id == 0) return true;
@@ -118,7 +128,7 @@ __attribute__((always_inline)) inline bool take_block_here(DeviceBlock* known, D
     return true;
   }
   g_book.blocks.erase(known);
-  log_free_here(block, api, stack);
+  log_free(block, api, stack);
   return true;
 }
 

@@ -1,5 +1,5 @@
-// The mappings of a process that is only counted, so that its log, if it comes to have one, begins
-// with what is there. HOOK-SAFE, inside a HookScope.
+// The mappings of a process that is only counted. If it gets a log later, the log begins with the
+// mappings that are there. HOOK-SAFE, inside a HookScope.
 #pragma once
 
 #include <cstdint>

@@ -18,10 +18,6 @@ Record numbered(uint8_t tag) {
   return record;
 }
 
-void log_free(const DeviceBlock& block, uint32_t api, uint32_t stack) {
-  log_free_here(block, api, stack);
-}
-
 bool replace_block(DeviceBlock* stale, DeviceBlock block, uint32_t api, uint32_t stack) {
   if (stale == nullptr) {
     set_quality(GPUPEAK_Q_DEVICE_TABLE_FULL);
@@ -37,24 +33,11 @@ bool replace_block(DeviceBlock* stale, DeviceBlock block, uint32_t api, uint32_t
   return true;
 }
 
-bool keep_block(uint64_t key, const DeviceBlock& block, uint32_t api, uint32_t stack) {
-  return keep_block_here(key, block, api, stack);
-}
-
-bool take_block(DeviceBlock* known, DeviceBlock& block, uint32_t api, uint32_t stack) {
-  return take_block_here(known, block, api, stack);
-}
-
 void put_back_block(uint64_t key, const DeviceBlock& block) {
   if (block.id == 0) return;
   if (!g_book.blocks.insert(key, block) || block.opens > 1) return;
   move_gauges(block, static_cast<int64_t>(block.bytes));
   emit(numbered(GPUPEAK_REC_DEVICE_REVIVE).u(block.id));
-}
-
-void add_block(KeySpace space, uint64_t value, const DeviceBlock& block, uint32_t api,
-               uint32_t stack) {
-  add_block_here(space, value, block, api, stack);
 }
 
 }  // namespace gpupeak::preload

@@ -54,7 +54,7 @@ bool device_freeing(const ApiCall& call, KeySpace space, uint64_t value, DeviceB
   }
   DeviceBlock* const known = g_book.blocks.find(key_of(space, value));
   if (known == nullptr || known->kind != GPUPEAK_KIND_POOL) under_way.begin();
-  return take_block_here(known, block, api, stack);
+  return take_block(known, block, api, stack);
 }
 
 void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block) {

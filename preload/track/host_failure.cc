@@ -38,8 +38,7 @@ bool is_beyond(const Limit& limit, size_t bytes) {
 
 uint64_t soft_limit(int resource) {
   rlimit64 limit{};
-  const long result =
-      sys::call6(SYS_prlimit64, 0, resource, 0, reinterpret_cast<long>(&limit), 0, 0);
+  const long result = sys::getrlimit(resource, &limit);
   return sys::failed(result) ? RLIM64_INFINITY : limit.rlim_cur;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/environment.h"
+#include "base/file_name.h"
 #include "base/process_state.h"
 #include "base/seen_set.h"
 #include "log/log.h"
@@ -167,11 +168,6 @@ void hook_exit() {
   __cxa_atexit(&read_at_exit, nullptr, &__dso_handle);
 }
 
-std::string_view file_name(const char* path) {
-  const char* slash = strrchr(path, '/');
-  return slash != nullptr ? slash + 1 : path;
-}
-
 std::string_view name_of(CUfunction function) {
   const char* name = nullptr;
   if (g_function_name(&name, function) == CUDA_SUCCESS && name != nullptr) return name;
@@ -208,7 +204,8 @@ void note_context() {
 }
 
 bool is_first(SeenSet& seen, const void* handle) {
-  if (handle == nullptr || (!is_on() && !has_limits()) || seen.contains(g_launches.key(handle))) return false;
+  if (handle == nullptr || (!is_on() && !has_limits()) || seen.contains(g_launches.key(handle)))
+    return false;
   note_context();
   return seen.add(g_launches.key(handle));
 }

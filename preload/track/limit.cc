@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/timed_lock.h"
+#include "gpupeak/pages.h"
 #include "log/log.h"
 #include "track/driver.h"
 #include "track/nvml.h"
@@ -14,7 +15,6 @@ namespace gpupeak::preload {
 namespace {
 
 constexpr int kDevices = static_cast<int>(GPUPEAK_LOG_MAX_DEVICES);
-constexpr uint64_t kPage = 2 << 20;
 /// Nearer to the limit than this, beyond what a call may take, the driver is made to decide.
 constexpr uint64_t kMargin = 64 << 20;
 /// No request takes more of a device than this, and sums of some stay in range.
@@ -32,8 +32,9 @@ struct Limited {
   uint64_t total = 0, bytes = 0;  ///< of the real card, and of the one that it stands for
   std::atomic<uint64_t> ballast{0};
   std::atomic<uint32_t> changes{0};
-  std::atomic<uint32_t> users{0};      ///< calls under way that rely on the ballast
-  std::atomic<int64_t> budget{0};      ///< free beyond the margin when last asked, less what was let go since
+  std::atomic<uint32_t> users{0};  ///< calls under way that rely on the ballast
+  std::atomic<int64_t> budget{
+      0};  ///< free beyond the margin when last asked, less what was let go since
   std::atomic<uint64_t> asked_ns{0};   ///< when; 0: never
   std::atomic<uint64_t> in_flight{0};  ///< bytes of calls under way that were let go by the budget
   std::atomic<uint64_t> needed_ns{0};  ///< when the ballast was needed last
@@ -43,7 +44,7 @@ struct Limited {
 
   uint64_t hidden() const { return total - bytes; }
   /// Whole pages, and never less than what is hidden.
-  uint64_t whole_ballast() const { return (hidden() + kPage - 1) / kPage * kPage; }
+  uint64_t whole_ballast() const { return whole_driver_pages(hidden()); }
 };
 constinit Limited g_limited[kDevices];
 constinit std::atomic<int> g_ballasts{0};
@@ -63,8 +64,8 @@ Limited* limited(int device) {
     const uint64_t asked = asked_limit(device).bytes;
     const uint64_t total = real_device_total(device);
     if (total == 0) return nullptr;  // the driver is not ready
-    state = asked == 0 || asked >= total || is_integrated(device) ? State::kNoLimit
-                                                                  : State::kLimited;
+    state =
+        asked == 0 || asked >= total || is_integrated(device) ? State::kNoLimit : State::kLimited;
     it.total = total;  // whoever else comes here writes the same
     it.bytes = state == State::kLimited ? asked : total;
     it.state.store(state, std::memory_order_release);
@@ -92,7 +93,8 @@ bool ask_free(const Limited& it, int device, uint64_t& free_bytes) {
   return true;
 }
 
-/// Of that, what is free below the limit. The rest of the card is hidden, by the ballast or without.
+/// Of that, what is free below the limit. The rest of the card is hidden, by the ballast or
+/// without.
 uint64_t room(const Limited& it, uint64_t free_bytes) {
   const uint64_t with_ballast = free_bytes + it.ballast.load(std::memory_order_relaxed);
   return with_ballast - std::min(with_ballast, it.hidden());
@@ -112,7 +114,8 @@ void drop_ballast(Limited& it) {
 bool take_ballast(Limited& it, int device, uint64_t free_bytes) {
   constexpr int kAttempts = 3;  // others take and give back meanwhile
   for (int i = 0; i < kAttempts; ++i) {
-    const uint64_t wanted = std::min(it.whole_ballast(), free_bytes / kPage * kPage);
+    const uint64_t wanted =
+        std::min(it.whole_ballast(), free_bytes / kDriverPageBytes * kDriverPageBytes);
     if (wanted == 0) return true;
     it.changes.fetch_add(1, std::memory_order_acq_rel);
     const bool taken = take_physical_memory(device, wanted, it.handle);
@@ -168,7 +171,7 @@ LimitScope::LimitScope(int device, uint64_t bytes) {
   t_flags.refused_by_limit = false;
   Limited* const it = limited(device);
   if (it == nullptr) return;
-  const uint64_t need = std::min((std::min(bytes, kMostNeed) + kPage - 1) / kPage * kPage, kMostNeed);
+  const uint64_t need = std::min(whole_driver_pages(std::min(bytes, kMostNeed)), kMostNeed);
   const uint64_t now = monotonic_ns();
   if (it->ballast.load(std::memory_order_acquire) == 0 &&
       now - it->asked_ns.load(std::memory_order_relaxed) < kFreshNs) {

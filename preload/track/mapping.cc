@@ -6,6 +6,7 @@
 
 #include "base/hook_scope.h"
 #include "base/process_state.h"
+#include "gpupeak/pages.h"
 #include "log/log.h"
 #include "stack/python_runtime.h"
 #include "stack/stack.h"
@@ -29,9 +30,6 @@ gpupeak_kind kind_of(int flags) {
 
 uint64_t address_of(void* at) {
   return reinterpret_cast<uint64_t>(at);
-}
-uint64_t whole_pages(size_t bytes) {
-  return (static_cast<uint64_t>(bytes) + 4095) & ~UINT64_C(4095);
 }
 void forget_memory(void* at, size_t bytes) {
   forget_stack_memory(address_of(at), address_of(at) + whole_pages(bytes));

@@ -109,7 +109,7 @@ bool pool_allocated(const ApiCall& call, uint64_t value, uint64_t bytes, CUmemor
   const PoolState* const known = g_pools.find(pool_key(pool));
   const PoolState state = known != nullptr ? *known : PoolState{.place = {pool, device}};
   if (__builtin_expect(known == nullptr, 0)) g_pools.insert(pool_key(pool), state);
-  add_block_here(
+  add_block(
       KeySpace::kPointer, value,
       {.bytes = bytes, .pool = pool, .device = state.place.device, .kind = state.place.kind}, api,
       stack);

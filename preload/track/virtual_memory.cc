@@ -6,6 +6,7 @@
 #include "log/log.h"
 #include "thread/emit.h"
 #include "thread/own_stack.h"
+#include "track/block_events.h"
 #include "track/device_book.h"
 #include "track/driver.h"
 

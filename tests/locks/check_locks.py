@@ -16,7 +16,7 @@ GUARDS = "base/futex_lock.h"
 BOOK = "track/device_book.h"  # the one lock that is taken with signals open
 TIMED = {"base/timed_lock.h", "base/timed_lock.cc", "track/arena_objects.h", "track/arena_objects.cc", "hooks/arena_calls.cc", "track/limit.cc"}
 LOADER = {"base/loaded_objects.h", "base/own_libc.cc"}  # who may ask the loader under its lock
-FUTEX = {"base/futex_lock.cc", "base/timed_lock.cc", "base/call_filter.cc", "stack/readable_stack.cc"}  # the last asks only whether a word can be read
+FUTEX = {"base/syscalls.h", "base/call_filter.cc", "base/futex_lock.cc", "base/timed_lock.cc", "stack/readable_stack.cc"}  # the last asks only whether a word can be read
 
 
 def without_comments(text):
@@ -54,7 +54,7 @@ def check(preload):
                 faults.append(f"{here}: TimedLock is for the calls of arenas alone")
             if "dl_iterate_phdr(" in line and name not in LOADER:
                 faults.append(f"{here}: the loader's lock is held with signals open; base/loaded_objects.h blocks them")
-            if "SYS_futex" in line and name not in FUTEX:
+            if re.search(r"\bSYS_futex\b|\bsys::futex\(", line) and name not in FUTEX:
                 faults.append(f"{here}: waits in a way that nobody knows of")
             if re.search(r"\b(pthread_mutex|std::mutex|std::lock_guard|atomic_flag)", line):
                 faults.append(f"{here}: not a lock of ours")
@@ -77,7 +77,7 @@ PLANTED = [
     ("track/nvtx.cc", "constinit FutexLock g_lock;", "static pthread_mutex_t g_lock;"),
     ("stack/module_map.cc", "for_each_described_object(", "dl_iterate_phdr("),
     ("base/futex_lock.h", "  const SignalsHeld held_;\n", ""),
-    ("track/usage.cc", "namespace gpupeak::preload {", "namespace gpupeak::preload {\nlong nap() { return sys::call6(SYS_futex); }"),
+    ("track/usage.cc", "namespace gpupeak::preload {", "namespace gpupeak::preload {\nlong nap() { return sys::futex(nullptr, 0, 0); }"),
 ]
 
 

@@ -1,4 +1,4 @@
-#include "life/summary.h"
+#include "life/exit_lines.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -29,7 +29,7 @@ constinit bool g_leave_out_command = false;
 bool is_trustworthy(const char* path) {
   struct stat status;
   if (sys::failed(sys::stat(path, &status))) return false;
-  const auto user = static_cast<uid_t>(sys::call6(SYS_geteuid, 0, 0, 0, 0, 0, 0));
+  const auto user = sys::geteuid();
   return (status.st_uid == 0 || status.st_uid == user) &&
          (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
@@ -46,9 +46,7 @@ bool find_command(Path& command) {
     command.add(folder).add(head(place, place.rfind('/')));
     if (!is_trustworthy(command.c_str())) continue;
     command.add("/gpupeak");
-    if (sys::call6(SYS_faccessat, AT_FDCWD, reinterpret_cast<long>(command.c_str()), X_OK, 0, 0,
-                   0) == 0)
-      return is_trustworthy(command.c_str());
+    if (sys::access(command.c_str(), X_OK) == 0) return is_trustworthy(command.c_str());
   }
   return false;
 }
@@ -87,12 +85,10 @@ bool run_command(const char* command) {
   const int child = clone(
       [](void* data) -> int {
         const auto* s = static_cast<const Start*>(data);
-        sys::call6(SYS_dup3, 2, 1, 0, 0, 0, 0);  // all it says goes to stderr
+        sys::dup3(2, 1, 0);  // all it says goes to stderr
         s->held.let_go();
-        sys::call6(SYS_execve, reinterpret_cast<long>(s->command),
-                   reinterpret_cast<long>(s->arguments), reinterpret_cast<long>(s->variables), 0, 0,
-                   0);
-        sys::call6(SYS_exit, 127, 0, 0, 0, 0, 0);
+        sys::execve(s->command, s->arguments, s->variables);
+        sys::exit(127);
         return 127;
       },
       stack + sizeof stack, CLONE_VM | CLONE_VFORK, &start);
@@ -100,7 +96,7 @@ bool run_command(const char* command) {
   int status = 0;
   long result;
   do {
-    result = sys::call6(SYS_wait4, child, reinterpret_cast<long>(&status), __WALL, 0, 0, 0);
+    result = sys::wait4(child, &status, __WALL);
   } while (result == -EINTR);
   return result == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
@@ -128,7 +124,7 @@ void leave_out_command() {
   g_leave_out_command = true;
 }
 
-void print_summary() {
+void print_exit_lines() {
   if (!environment().summary || environment().quiet || !stderr_is_unchanged()) return;
   Path command;
   if (g_leave_out_command || !find_command(command) || !run_command(command.c_str()))
