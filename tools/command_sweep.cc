@@ -5,13 +5,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "collector/fit/need.h"
+#include "collector/fit/sweep_runs.h"
 #include "collector/rules/cards.h"
 #include "collector/summary/gate.h"
 #include "collector/text/error.h"
-#include "collector/text/scope_key.h"
 #include "collector/text/text_format.h"
-#include "collector/views/fit.h"
 #include "collector/views/sweep.h"
 #include "command_line.h"
 #include "commands.h"
@@ -148,7 +146,11 @@ class Sweep {
     run.exit_code = ended->exit_code;
     run.seconds = ended->seconds;
     run.output = folder.output(values);
-    fill(run, folder.logs(values));
+    collector::Options analysis;
+    analysis.stacks = false;
+    analysis.reading = options_.reading;
+    const bool says_so = ended->exit_code != 0 && says_out_of_memory(run.output);
+    collector::read_run(run, folder.logs(values), says_so, card_, analysis);
     if (!options_.quiet) say_run(name, run);
     report_.runs.push_back(std::move(run));
     return true;
@@ -164,97 +166,6 @@ class Sweep {
         run.from_before ? " (from before)" : "");
   }
 
-  /// From its logs.
-  void fill(collector::SweepRun& run, const std::vector<std::string>& logs) const {
-    using collector::SweepStatus;
-    collector::Options analysis;
-    analysis.stacks = false;
-    analysis.reading = options_.reading;
-    std::vector<collector::LogNeeds> needs;
-    bool refused = false;
-    for (const std::string& log : logs) {
-      try {
-        collector::LogNeeds of = collector::needs_of(log, analysis);
-        for (const collector::OutOfMemory& oom : of.summary.oom) {
-          refused = refused || (!oom.on_host && !oom.only_addresses);
-        }
-        if (!of.devices.empty()) {
-          if (run.log.empty()) run.log = log;
-          needs.push_back(std::move(of));
-        }
-      } catch (const collector::LogError& error) {
-        run.why = error.what();
-      }
-    }
-    if (run.log.empty() && !logs.empty()) run.log = logs.front();
-    const int code = run.exit_code.value_or(0);
-    const collector::FitReport fit = collector::answer_fit(needs, {});
-    run.status = SweepStatus::kDone;
-    if (code != 0) {
-      const bool ran_out = refused || says_out_of_memory(run.output);
-      run.status = ran_out ? SweepStatus::kOutOfMemory : SweepStatus::kFailed;
-      run.why = code > kSignalBase ? fmt::format("signal {}", code - kSignalBase)
-                                   : fmt::format("exit code {}", code);
-    } else if (fit.devices.empty()) {
-      run.status = SweepStatus::kFailed;
-      if (run.why.empty()) run.why = "no GPU memory was seen";
-    } else if (refused) {
-      run.status = SweepStatus::kRefused;
-      run.why = "it was refused memory and went on without";
-    }
-    const collector::FitDevice* most = nullptr;  // of several GPUs the one that needs most
-    for (const collector::FitDevice& device : fit.devices) {
-      if (most == nullptr || device.need.held_bytes > most->need.held_bytes) most = &device;
-    }
-    if (most == nullptr) return;
-    const collector::DeviceNeed& need = most->need;
-    run.device = need.device;
-    run.device_name = need.name;
-    run.card_bytes = need.card_bytes;
-    const bool same = card_ == nullptr || collector::is_card(*card_, need.name);
-    const collector::FitBounds bounds = collector::fit_bounds(need, same);
-    run.least_bytes = bounds.least;
-    if (run.status == SweepStatus::kDone) {
-      run.most_bytes = collector::enough(bounds);
-      run.unsure = bounds.unsure;
-      if (!bounds.most && !need.no_most.empty()) run.why = need.no_most.front();
-    }
-    for (const size_t log : most->logs) {
-      const collector::Summary& summary = needs[log].summary;
-      for (const collector::DeviceSummary& device : summary.devices) {
-        if (device.ordinal != need.device && device.uuid != need.uuid) continue;
-        const collector::Peak* peak =
-            summary.find_peak(collector::ScopeKey::device(device.ordinal).text());
-        if (peak == nullptr || peak->bytes <= run.peak_bytes) continue;
-        run.peak_bytes = peak->bytes;
-        run.tags = peak->tags;
-      }
-    }
-  }
-
-  std::vector<const collector::SweepRun*> runs_of(const collector::SweepGroup& group) const {
-    std::vector<const collector::SweepRun*> runs;
-    for (const size_t i : group.runs) runs.push_back(&report_.runs[i]);
-    return runs;
-  }
-
-  /// What is asked, or else the card that the runs were made on.
-  collector::SweepCapacity capacity_of(const collector::SweepGroup& group) const {
-    if (!capacity_.name.empty()) return capacity_;
-    for (const collector::SweepRun* run : runs_of(group)) {
-      if (run->card_bytes == 0) continue;
-      return {run->card_bytes, run->card_bytes,
-              fmt::format("this card ({})", collector::size_text(run->card_bytes))};
-    }
-    return {};
-  }
-
-  collector::SweepPrediction prediction_of(const collector::SweepGroup& group) const {
-    const collector::SweepCapacity capacity = capacity_of(group);
-    if (capacity.name.empty()) return {};
-    return collector::predict(runs_of(group), report_.parameters.front().step, capacity);
-  }
-
   /// Runs at the predicted value and the step above, and again where that shows another one. False:
   /// it could not be shown for all groups.
   bool verify(SweepFolder& folder, int& failure) {
@@ -267,31 +178,15 @@ class Sweep {
   }
 
   bool verify_one(SweepFolder& folder, const collector::SweepValues& others, int& failure) {
-    const double step = report_.parameters.front().step;
     for (int i = 0; i < kMostChecks; ++i) {
       const std::vector<collector::SweepGroup> groups = collector::groups_of(report_.runs);
       const auto group = std::find_if(groups.begin(), groups.end(),
                                       [&](const auto& of) { return of.others == others; });
-      const collector::SweepCapacity capacity = capacity_of(*group);
-      const collector::SweepPrediction prediction = prediction_of(*group);
-      if (!prediction.largest) return false;
-      if (prediction.beyond) return prediction.was_run;  // there is no edge to look for
-      if (prediction.was_run && prediction.next_was_run) return true;
-      uint64_t card = 0;
-      for (const collector::SweepRun* run : runs_of(*group)) card = std::max(card, run->card_bytes);
-      if (card > 0 && capacity.most > card) {
-        report_.notes.push_back(
-            fmt::format("{} has more than the card here: not checked", capacity.name));
-        return false;
-      }
-      const double x = *prediction.largest + (prediction.was_run ? step : 0);
-      collector::SweepValues values{collector::number_text(x)};
+      const collector::SweepOutlook::Check check = outlook(*group).next_check();
+      if (!check.note.empty()) report_.notes.push_back(check.note);
+      if (!check.value) return check.is_shown;
+      collector::SweepValues values{collector::number_text(*check.value)};
       values.insert(values.end(), others.begin(), others.end());
-      const bool known = std::any_of(
-          report_.runs.begin(), report_.runs.end(), [&](const collector::SweepRun& run) {
-            return run.values == values && run.status != collector::SweepStatus::kNotRun;
-          });
-      if (known) return false;  // it failed, or its log bounds nothing
       std::erase_if(report_.runs,
                     [&](const collector::SweepRun& run) { return run.values == values; });
       if (!make(folder, values, true, failure)) return false;
@@ -299,10 +194,15 @@ class Sweep {
     return false;
   }
 
+  collector::SweepOutlook outlook(const collector::SweepGroup& group) const {
+    return {report_.runs, group, report_.parameters.front().step, capacity_};
+  }
+
   void predict_all() {
     for (const collector::SweepGroup& group : collector::groups_of(report_.runs)) {
-      report_.capacities.push_back(capacity_of(group));
-      report_.predictions.push_back(prediction_of(group));
+      const collector::SweepOutlook of = outlook(group);
+      report_.capacities.push_back(of.capacity());
+      report_.predictions.push_back(of.prediction());
     }
   }
 

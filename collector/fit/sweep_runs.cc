@@ -1,0 +1,138 @@
+#include "collector/fit/sweep_runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collector/fit/answer.h"
+#include "collector/text/error.h"
+#include "collector/text/scope_key.h"
+#include "collector/text/text_format.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr int kSignalBase = 128;  // of a shell's exit codes
+
+struct ReadLogs {
+  std::vector<LogNeeds> needs;  ///< of those that used a GPU
+  bool was_refused = false;     ///< memory of a GPU
+};
+
+ReadLogs read_logs(SweepRun& run, const std::vector<std::string>& logs, const Options& options) {
+  ReadLogs read;
+  for (const std::string& log : logs) {
+    try {
+      LogNeeds of = needs_of(log, options);
+      for (const OutOfMemory& oom : of.summary.oom)
+        read.was_refused = read.was_refused || (!oom.on_host && !oom.only_addresses);
+      if (!of.devices.empty()) {
+        if (run.log.empty()) run.log = log;
+        read.needs.push_back(std::move(of));
+      }
+    } catch (const LogError& error) {
+      run.why = error.what();
+    }
+  }
+  if (run.log.empty() && !logs.empty()) run.log = logs.front();
+  return read;
+}
+
+/// How it went; of a run that is left out why.
+void set_status(SweepRun& run, bool saw_device, bool was_refused, bool says_out_of_memory) {
+  const int code = run.exit_code.value_or(0);
+  run.status = SweepStatus::kDone;
+  if (code != 0) {
+    run.status =
+        was_refused || says_out_of_memory ? SweepStatus::kOutOfMemory : SweepStatus::kFailed;
+    run.why = code > kSignalBase ? fmt::format("signal {}", code - kSignalBase)
+                                 : fmt::format("exit code {}", code);
+  } else if (!saw_device) {
+    run.status = SweepStatus::kFailed;
+    if (run.why.empty()) run.why = "no GPU memory was seen";
+  } else if (was_refused) {
+    run.status = SweepStatus::kRefused;
+    run.why = "it was refused memory and went on without";
+  }
+}
+
+void set_bounds(SweepRun& run, const DeviceNeed& need, const Card* card) {
+  run.device = need.device;
+  run.device_name = need.name;
+  run.card_bytes = need.card_bytes;
+  const FitBounds bounds = fit_bounds(need, card == nullptr || is_card(*card, need.name));
+  run.least_bytes = bounds.least;
+  if (run.status != SweepStatus::kDone) return;
+  run.most_bytes = enough(bounds);
+  run.unsure = bounds.unsure;
+  if (!bounds.most && !need.no_most.empty()) run.why = need.no_most.front();
+}
+
+/// The tracked peak, of several processes the largest, and what it is for.
+void set_peak(SweepRun& run, const FitDevice& of, const std::vector<LogNeeds>& logs) {
+  for (const size_t log : of.logs) {
+    for (const DeviceSummary& device : logs[log].summary.devices) {
+      if (device.ordinal != of.need.device && device.uuid != of.need.uuid) continue;
+      const Peak* peak = logs[log].summary.find_peak(ScopeKey::device(device.ordinal).text());
+      if (peak == nullptr || peak->bytes <= run.peak_bytes) continue;
+      run.peak_bytes = peak->bytes;
+      run.tags = peak->tags;
+    }
+  }
+}
+
+std::vector<const SweepRun*> runs_of(const std::vector<SweepRun>& runs, const SweepGroup& group) {
+  std::vector<const SweepRun*> of;
+  for (const size_t i : group.runs) of.push_back(&runs[i]);
+  return of;
+}
+
+SweepCapacity capacity_of(const std::vector<const SweepRun*>& runs, const SweepCapacity& asked) {
+  if (!asked.name.empty()) return asked;
+  for (const SweepRun* run : runs) {
+    if (run->card_bytes == 0) continue;
+    return {run->card_bytes, run->card_bytes,
+            fmt::format("this card ({})", size_text(run->card_bytes))};
+  }
+  return {};
+}
+
+}  // namespace
+
+void read_run(SweepRun& run, const std::vector<std::string>& logs, bool says_out_of_memory,
+              const Card* card, const Options& options) {
+  const ReadLogs read = read_logs(run, logs, options);
+  const FitReport fit = answer_fit(read.needs, {});
+  set_status(run, !fit.devices.empty(), read.was_refused, says_out_of_memory);
+  const auto most = std::max_element(
+      fit.devices.begin(), fit.devices.end(),
+      [](const auto& a, const auto& b) { return a.need.held_bytes < b.need.held_bytes; });
+  if (most == fit.devices.end()) return;
+  set_bounds(run, most->need, card);
+  set_peak(run, *most, read.needs);
+}
+
+SweepOutlook::SweepOutlook(const std::vector<SweepRun>& runs, const SweepGroup& group, double step,
+                           const SweepCapacity& asked)
+    : runs_(runs_of(runs, group)), step_(step), capacity_(capacity_of(runs_, asked)) {
+  if (!capacity_.name.empty()) prediction_ = predict(runs_, step_, capacity_);
+}
+
+SweepOutlook::Check SweepOutlook::next_check() const {
+  if (!prediction_.largest) return {};
+  if (prediction_.beyond) return {prediction_.was_run, {}, ""};  // there is no edge to look for
+  if (prediction_.was_run && prediction_.next_was_run) return {true, {}, ""};
+  uint64_t card = 0;
+  for (const SweepRun* run : runs_) card = std::max(card, run->card_bytes);
+  if (card > 0 && capacity_.most > card)
+    return {false, {}, fmt::format("{} has more than the card here: not checked", capacity_.name)};
+  const double value = *prediction_.largest + (prediction_.was_run ? step_ : 0);
+  const std::string text = number_text(value);
+  const bool known = std::any_of(runs_.begin(), runs_.end(), [&](const SweepRun* run) {
+    return run->values.front() == text && run->status != SweepStatus::kNotRun;
+  });
+  if (known) return {};  // it failed, or its log bounds nothing
+  return {false, value, ""};
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,52 @@
+// A sweep's runs, from their logs to what they say together. `gpupeak sweep` starts the programs.
+//
+// in    a run that has ended: its values, exit code and logs
+// out   how it went and what it needed; then, for the runs of a group, what the capacity is, which
+//       value fits, and which one to run next to show it
+//
+//   batch=8    done            needs 5.1 GiB
+//   batch=16   done            needs 9.0 GiB
+//   batch=32   out of memory   is not compared
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/analyze/analyze.h"
+#include "collector/summary/sweep.h"
+
+namespace gpupeak::collector {
+
+/// Fills in what the run's logs say. Beside values and exit code it has its output's name already.
+/// `says_out_of_memory`: the program's own last words. `card`: the one that is asked about;
+/// nullptr: none.
+void read_run(SweepRun& run, const std::vector<std::string>& logs, bool says_out_of_memory,
+              const Card* card, const Options& options);
+
+/// The runs of one group against what is asked, or else the card that they were made on.
+class SweepOutlook {
+ public:
+  /// `asked`: an empty name: nothing.
+  SweepOutlook(const std::vector<SweepRun>& runs, const SweepGroup& group, double step,
+               const SweepCapacity& asked);
+
+  const SweepCapacity& capacity() const { return capacity_; }
+  const SweepPrediction& prediction() const { return prediction_; }
+
+  /// What a run would have to show that the prediction is right.
+  struct Check {
+    bool is_shown = false;        ///< nothing is left to run
+    std::optional<double> value;  ///< of the first parameter, to be run; none: there is no way
+    std::string note;             ///< why not; empty: it needs no word
+  };
+  Check next_check() const;
+
+ private:
+  std::vector<const SweepRun*> runs_;
+  double step_;
+  SweepCapacity capacity_;
+  SweepPrediction prediction_;
+};
+
+}  // namespace gpupeak::collector
