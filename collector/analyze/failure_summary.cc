@@ -11,6 +11,7 @@
 #include "collector/analyze/ledger_summary.h"
 #include "collector/log/kinds.h"
 #include "collector/summary/failure_cause.h"
+#include "gpupeak/pages.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -83,13 +84,13 @@ class Failures {
   }
 
   void add_room_left(const FailedAllocation& failure, OutOfMemory& oom) const {
-    constexpr uint64_t kPage = 2 << 20;
     const auto beyond = [](uint64_t a, uint64_t b) { return a > b ? a - b : 0; };
     const TrackedBytes& tracked = failure.tracked;
     oom.pool_slack_bytes = beyond(tracked.pool_reserved, tracked.pool_used);
     oom.page_slack_bytes = beyond(failure.linear_page_bytes, tracked.linear);
     oom.unmapped_address_bytes = beyond(failure.reserved_addresses, tracked.vmm);
-    if (oom.driver_free_bytes) oom.largest_fit_bytes = *oom.driver_free_bytes / kPage * kPage;
+    if (oom.driver_free_bytes)
+      oom.largest_fit_bytes = *oom.driver_free_bytes / kDriverPageBytes * kDriverPageBytes;
     for (const ArenaTable::Snapshot& snapshot : failure.arenas)
       oom.arenas.push_back(arena_snapshot(snapshot));
     if (failure.ledger)

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "collector/log/parallel.h"
+#include "collector/text/file_name.h"
 #include "collector/text/function_names.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
@@ -18,8 +19,7 @@ constexpr uint32_t kFirstInterned = UINT32_C(1) << 31;
 
 SiteTitles::SiteTitles(const Definitions& definitions, Symbolizer& symbolizer)
     : definitions_(definitions), symbolizer_(symbolizer) {
-  const std::string_view exe = definitions.fact("exe");
-  program_ = escape(exe.substr(exe.rfind('/') + 1));
+  program_ = escape(file_name(definitions.fact("exe")));
 }
 
 /// Numbers apart from those of functions, for what is no function.

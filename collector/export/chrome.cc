@@ -6,6 +6,7 @@
 #include "collector/export/export.h"
 #include "collector/export/phase_slices.h"
 #include "collector/log/kinds.h"
+#include "collector/text/file_name.h"
 #include "collector/text/sanitize.h"
 #include "collector/write/json_values.h"
 
@@ -61,7 +62,7 @@ class Chrome : public PhaseSlices {
   }
   std::string process_name() const {
     for (const auto& [key, value] : profile_.definitions().facts()) {
-      if (key == "arg") return profile_.definitions().shown(value.substr(value.rfind('/') + 1));
+      if (key == "arg") return profile_.definitions().shown(file_name(value));
     }
     return "process";
   }

@@ -13,11 +13,10 @@
 #include "collector/replay/zeroed_table.h"
 #include "collector/summary/site_title.h"
 #include "collector/text/sanitize.h"
+#include "gpupeak/pages.h"
 
 namespace gpupeak::collector {
 namespace {
-
-constexpr uint64_t kPageBytes = 4096;
 
 /// Numbers the different pairs of size and stack in the order in which they come. A log has
 /// millions, which are hit at random.

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "collector/text/file_name.h"
+
 namespace gpupeak::collector {
 namespace {
 
@@ -29,8 +31,7 @@ Json exit_kind(const RunEnd& end) {
 
 std::string program(const Summary& summary) {
   if (summary.run.command.empty()) return "";
-  const std::string& path = summary.run.command.front();
-  return path.substr(path.rfind('/') + 1);
+  return std::string(file_name(summary.run.command.front()));
 }
 
 std::string joined(const std::vector<std::string>& words) {

@@ -28,11 +28,11 @@ void ArenaRequests::give_up(std::string why) {
 void ArenaRequests::segment_taken(uint64_t address, uint64_t bytes) {
   if (fresh_.bytes != 0) give_up("it took memory that it did not share out");
   fresh_ = {address, bytes};
-  reserved_ += SegmentPieces::pages_of(bytes);
+  reserved_ += whole_driver_pages(bytes);
 }
 
 void ArenaRequests::segment_given_back(uint64_t address, uint64_t bytes) {
-  reserved_ -= std::min(reserved_, SegmentPieces::pages_of(bytes));
+  reserved_ -= std::min(reserved_, whole_driver_pages(bytes));
   if (!why_not_.empty() || own_.erase(address) == 1) return;
   if (!model_->pieces().release(address, bytes)) {
     give_up("it gave back memory that was in use by the known rules");

@@ -6,6 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "gpupeak/pages.h"
+
 namespace gpupeak::collector {
 namespace {
 
@@ -52,7 +54,7 @@ class Holding {
 
  private:
   bool has_room(uint64_t more) {
-    const uint64_t sum = outside_ + model_->pieces().reserved() + SegmentPieces::pages_of(more);
+    const uint64_t sum = outside_ + model_->pieces().reserved() + whole_driver_pages(more);
     if (sum > capacity_) return false;
     needed_ = std::max(needed_, sum);
     return true;
@@ -162,7 +164,7 @@ std::optional<std::vector<FitRange>> fails_for(const ArenaRequests& history, uin
       kMostWork / kHeldRunVariants / std::max<uint64_t>(history.steps().size(), 1) + 1;
   // Courses part where segments have room or not, so they are some pages wide.
   const uint64_t span = most - std::min(least, most);
-  const uint64_t apart = span / runs < SegmentPieces::kPage ? 1 : std::min(span / runs, kCoarsest);
+  const uint64_t apart = span / runs < kDriverPageBytes ? 1 : std::min(span / runs, kCoarsest);
   std::vector<std::future<std::optional<std::vector<FitRange>>>> variants;
   for (unsigned variant = 0; variant < kHeldRunVariants; ++variant) {
     variants.push_back(std::async(std::launch::async | std::launch::deferred, fails_of,

@@ -51,7 +51,7 @@ void SegmentPieces::unset_idle(Piece piece) {
 SegmentPieces::Piece SegmentPieces::add_segment(uint64_t address, uint64_t bytes, Kind kind) {
   const Piece piece = make({address, bytes, kNone, kNone, kind, false});
   set_idle(piece);
-  reserved_ += pages_of(bytes);
+  reserved_ += whole_driver_pages(bytes);
   reserved_bytes_ += bytes;
   return piece;
 }
@@ -101,7 +101,7 @@ void SegmentPieces::forget_kinds() {
 
 void SegmentPieces::drop(Piece piece) {
   unset_idle(piece);
-  reserved_ -= pages_of(pieces_[piece].bytes);
+  reserved_ -= whole_driver_pages(pieces_[piece].bytes);
   reserved_bytes_ -= pieces_[piece].bytes;
   unused_.push_back(piece);
 }

@@ -1,7 +1,12 @@
-// The segments that an arena had from the driver, cut into pieces: in use or idle, each with its
-// neighbours, the idle ones by size and address. Pieces are of one of two kinds, and join only
-// those of their own. What all arenas do alike; whose rules say what is asked for, what is split
-// off and what the kinds mean is an ArenaModel.
+// The segments that an arena has from the driver, cut into pieces: each is in use or idle, and
+// knows its neighbours; idle ones are sorted by size and address. A piece is of one of two kinds,
+// and joins only pieces of its kind.
+//
+//   segment of 20 MiB   | 4 MiB in use | 2 MiB idle | 14 MiB in use |
+//   the 4 MiB are freed | 6 MiB idle                | 14 MiB in use |
+//
+// This is what all arenas have in common. What is asked of the driver, what is split off, and what
+// the two kinds mean are the rules of an ArenaModel.
 #pragma once
 
 #include <array>
@@ -10,17 +15,15 @@
 #include <set>
 #include <vector>
 
+#include "gpupeak/pages.h"
+
 namespace gpupeak::collector {
 
 class SegmentPieces {
  public:
   using Piece = uint32_t;  ///< as long as it is neither split nor merged
-  /// The driver's pages: what a segment takes of the device.
-  static constexpr uint64_t kPage = 2u << 20;
-  static uint64_t pages_of(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
-
-  using Kind = uint8_t;   ///< 0 or 1
-  using Kinds = uint8_t;  ///< bits 1 << Kind
+  using Kind = uint8_t;    ///< 0 or 1
+  using Kinds = uint8_t;   ///< bits 1 << Kind
 
   /// The smallest idle piece of so many bytes or more, of equal ones the lowest.
   std::optional<Piece> find(uint64_t bytes, Kinds kinds) const;
@@ -33,11 +36,11 @@ class SegmentPieces {
   Piece add_segment(uint64_t address, uint64_t bytes, Kind kind);
   /// From the driver for one request, and back to it with that: never idle.
   void add_own(uint64_t bytes) {
-    reserved_ += pages_of(bytes);
+    reserved_ += whole_driver_pages(bytes);
     reserved_bytes_ += bytes;
   }
   void drop_own(uint64_t bytes) {
-    reserved_ -= pages_of(bytes);
+    reserved_ -= whole_driver_pages(bytes);
     reserved_bytes_ -= bytes;
   }
   /// No longer idle, and of that kind now. `bytes` below its own: the rest is split off and stays

@@ -44,7 +44,7 @@ bool TorchCache::may_take(uint64_t bytes, uint64_t segment_bytes) {
 uint64_t TorchCache::segment_for(uint64_t bytes) {
   if (is_small(bytes)) return kSmallSegment;
   if (bytes < kLarge) return kLargeSegment;
-  return SegmentPieces::pages_of(bytes);
+  return whole_driver_pages(bytes);
 }
 
 uint64_t TorchCache::after_refusal(uint64_t /*bytes*/, uint64_t segment_bytes, unsigned refusals) {

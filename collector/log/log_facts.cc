@@ -6,6 +6,7 @@
 #include <map>
 
 #include "collector/files/regular_file.h"
+#include "collector/text/file_name.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -65,8 +66,7 @@ LogFacts read_facts(const std::string& path, const LogHead& head) {
     if (sequence != expected++ || !definitions.read(body.data(), body.data() + body.size())) break;
   }
   LogFacts facts;
-  const std::string_view exe = definitions.fact("exe");
-  facts.program = exe.substr(exe.rfind('/') + 1);
+  facts.program = file_name(definitions.fact("exe"));
   facts.host = definitions.fact("host");
   facts.devices = definitions.devices();
   return facts;

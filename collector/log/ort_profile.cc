@@ -15,6 +15,7 @@
 #include "collector/files/file_state.h"
 #include "collector/log/mapped_file.h"
 #include "collector/text/error.h"
+#include "collector/text/file_name.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -205,7 +206,7 @@ bool is_named_as_profile(const std::string& path) {
 /// Where it was written, else beside the log, which may have travelled with it.
 std::string where_it_is(const LogReader& log, const std::string& written) {
   if (access(written.c_str(), R_OK) == 0) return written;
-  return log.path().substr(0, log.path().rfind('/') + 1) + written.substr(written.rfind('/') + 1);
+  return log.path().substr(0, log.path().rfind('/') + 1) + std::string(file_name(written));
 }
 
 /// Files that logs name. Each is read once, by whatever names, and all together are bounded.

@@ -10,6 +10,7 @@
 
 #include "collector/merge/held_curve.h"
 #include "collector/summary/summary.h"
+#include "collector/text/file_name.h"
 
 namespace gpupeak::collector {
 
@@ -77,7 +78,7 @@ struct ProcessRecord {
       name = name.substr(0, name.find(' '));
       if (name.ends_with(':')) name.pop_back();
     }
-    return name.substr(name.rfind('/') + 1);
+    return std::string(file_name(name));
   }
 };
 

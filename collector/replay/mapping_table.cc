@@ -1,18 +1,9 @@
 #include "collector/replay/mapping_table.h"
 
 #include "gpupeak/log_format.h"
+#include "gpupeak/pages.h"
 
 namespace gpupeak::collector {
-namespace {
-
-constexpr uint64_t kPageBytes = 4096;
-
-uint64_t round_up(uint64_t bytes) {
-  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-}
-
-}  // namespace
-
 /// What nobody may touch is addresses only.
 void MappingTable::count(uint64_t begin, const Mapping& mapping, int16_t sign, bool allocates,
                          Changes& changes) {
@@ -36,7 +27,7 @@ void MappingTable::split_at(uint64_t address, Changes& changes) {
 }
 
 void MappingTable::unmap(uint64_t address, uint64_t bytes, Changes& changes) {
-  const uint64_t end = address + round_up(bytes);
+  const uint64_t end = address + whole_pages(bytes);
   if (end <= address) return;
   split_at(address, changes);
   split_at(end, changes);
@@ -49,7 +40,7 @@ void MappingTable::unmap(uint64_t address, uint64_t bytes, Changes& changes) {
 
 void MappingTable::map(uint64_t address, uint64_t bytes, uint32_t prot, uint8_t kind, GroupId group,
                        Changes& changes) {
-  const uint64_t end = address + round_up(bytes);
+  const uint64_t end = address + whole_pages(bytes);
   if (end <= address) return;
   unmap(address, bytes, changes);
   const Mapping mapping{end, prot, group, kind};
@@ -73,7 +64,7 @@ void MappingTable::join_with_previous(Map::iterator it, Changes& changes) {
 }
 
 void MappingTable::protect(uint64_t address, uint64_t bytes, uint32_t prot, Changes& changes) {
-  const uint64_t end = address + round_up(bytes);
+  const uint64_t end = address + whole_pages(bytes);
   if (end <= address) return;
   split_at(address, changes);
   split_at(end, changes);
@@ -91,7 +82,7 @@ void MappingTable::protect(uint64_t address, uint64_t bytes, uint32_t prot, Chan
 
 void MappingTable::remap_begins(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes) {
   remap_failed(slot, changes);  // one that a jump has left
-  const uint64_t end = address + round_up(bytes);
+  const uint64_t end = address + whole_pages(bytes);
   auto& pieces = moving_[slot];
   if (end <= address) return;
   split_at(address, changes);

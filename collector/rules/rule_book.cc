@@ -9,6 +9,7 @@
 
 #include "collector/files/regular_file.h"
 #include "collector/text/error.h"
+#include "collector/text/file_name.h"
 #include "collector/text/glob.h"
 #include "collector/text/sanitize.h"
 
@@ -46,8 +47,7 @@ std::string names_of_builtin_sets() {
 bool applies(const RuleSet& set, const Definitions& definitions) {
   return std::any_of(
       definitions.modules().begin(), definitions.modules().end(), [&](const Module& module) {
-        const std::string_view path = module.path;
-        const std::string_view name = path.substr(path.rfind('/') + 1);
+        const std::string_view name = file_name(module.path);
         return std::any_of(set.chosen_by.begin(), set.chosen_by.end(),
                            [&](const std::string& glob) { return glob_match(glob, name); });
       });

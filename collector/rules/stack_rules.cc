@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "collector/text/file_name.h"
 #include "collector/text/function_names.h"
 #include "collector/text/glob.h"
 
@@ -13,10 +14,6 @@ namespace {
 bool any_matches(const std::vector<std::string>& globs, std::string_view text) {
   return std::any_of(globs.begin(), globs.end(),
                      [&](const std::string& glob) { return glob_match(glob, text); });
-}
-
-std::string_view base_name(std::string_view path) {
-  return path.substr(path.rfind('/') + 1);
 }
 
 bool module_matches(const Rule& rule, const Frame& frame) {
@@ -42,7 +39,7 @@ bool file_matches(const Rule& rule, const Frame& frame) {
   if (rule.files.empty()) return true;
   return std::any_of(rule.files.begin(), rule.files.end(), [&](const std::string& glob) {
     const bool whole = glob.find('/') != std::string::npos;
-    return glob_match(glob, whole ? std::string_view(frame.file) : base_name(frame.file));
+    return glob_match(glob, whole ? std::string_view(frame.file) : file_name(frame.file));
   });
 }
 
@@ -60,7 +57,7 @@ const FrameRules::Candidates& FrameRules::candidates(const StackNode& node) {
   const auto [entry, added] = candidates_.try_emplace(node.module);
   Candidates& found = entry->second;
   if (!added) return found;
-  const std::string_view name = base_name(definitions_.modules()[node.module].path);
+  const std::string_view name = file_name(definitions_.modules()[node.module].path);
   // What has no module may be code of another language, which knows its own.
   const bool unknown = node.module == 0;
   for (uint32_t i = 0; i < rules_.size(); ++i) {

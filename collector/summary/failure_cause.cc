@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
+#include "gpupeak/pages.h"
+
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint64_t kPage = 2 << 20;
-
 using Cause = OutOfMemory::Cause;
 
-/// The driver has whole pages of 2 MiB.
+/// What a program asks for may be near 2^64.
 uint64_t in_pages(uint64_t bytes) {
-  return bytes > UINT64_MAX - kPage ? bytes : (bytes + kPage - 1) / kPage * kPage;
+  return std::max(bytes, whole_driver_pages(bytes));
 }
 
 class Finder {

@@ -11,6 +11,7 @@
 
 #include "collector/files/own_file.h"
 #include "collector/symbols/elf_file.h"
+#include "collector/text/file_name.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/system_library.h"
 
@@ -95,7 +96,7 @@ int DebugFiles::find(Dwfl_Module* module, const std::string& file_name, const ch
   const bool is_common = link != nullptr && checksum == 0;
   const std::string folder = folder_of(file_name);
   const std::string name =
-      link != nullptr ? link : file_name.substr(file_name.rfind('/') + 1) + ".debug";
+      link != nullptr ? link : std::string(collector::file_name(file_name)) + ".debug";
   std::vector<std::string> paths;
   if (!id.empty() && !is_common) {
     for (const std::string& base : folders_) paths.push_back(base + build_id_path(id));

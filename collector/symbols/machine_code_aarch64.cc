@@ -7,12 +7,12 @@
 #include <optional>
 
 #include "collector/symbols/machine_code.h"
+#include "gpupeak/pages.h"
 
 namespace gpupeak::collector {
 namespace {
 
 constexpr uint64_t kInstructionBytes = 4;
-constexpr uint64_t kPageBytes = 4096;
 constexpr uint32_t kRegisters = 32;
 
 constexpr uint32_t bits(uint32_t word, int low, int count) {

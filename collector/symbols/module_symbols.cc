@@ -15,6 +15,7 @@
 #include "collector/symbols/elf_file.h"
 #include "collector/symbols/package_version.h"
 #include "collector/symbols/symbol_files.h"
+#include "collector/text/file_name.h"
 #include "collector/text/work.h"
 
 namespace gpupeak::collector {
@@ -41,7 +42,7 @@ ModuleSymbols::ModuleSymbols(const Module& module, const SymbolSearch& search,
                              const NameRules* rules)
     : rules_(rules),
       path_(search.sysroot + module.path),
-      file_name_(module.path.substr(module.path.rfind('/') + 1)),
+      file_name_(file_name(module.path)),
       build_id_(module.build_id),
       debug_files_(debug_folders(search)) {
   callbacks_ = {dwfl_build_id_find_elf, &DebugFiles::find, dwfl_offline_section_address, nullptr};

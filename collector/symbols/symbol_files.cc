@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "collector/symbols/package_version.h"
+#include "collector/text/file_name.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -30,15 +31,15 @@ std::vector<std::string> symbol_files(const Module& module, const SymbolSearch& 
     paths.push_back(folder + module.path + ".debug");
   }
   for (const std::string& folder : search.debug_dirs) {  // a folder of binaries
-    paths.push_back(folder + "/" + module.path.substr(module.path.rfind('/') + 1));
+    paths.push_back(folder + "/" + std::string(file_name(module.path)));
   }
   return paths;
 }
 
 std::vector<std::string> watched_symbol_files(const Module& module, const SymbolSearch& search) {
   std::vector<std::string> paths = symbol_files(module, search);
-  const size_t name_at = module.path.rfind('/') + 1;
-  const std::string folder = module.path.substr(0, name_at), name = module.path.substr(name_at);
+  const std::string name(file_name(module.path));
+  const std::string folder = module.path.substr(0, module.path.size() - name.size());
   paths.push_back(package_file(search.sysroot + module.path));
   paths.push_back(search.sysroot + folder + name + ".debug");
   paths.push_back(search.sysroot + folder + ".debug");

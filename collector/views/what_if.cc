@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "collector/text/sanitize.h"
+#include "collector/text/scope_key.h"
 #include "collector/views/heading.h"
 
 namespace gpupeak::collector {
@@ -64,7 +65,7 @@ Json what_if_json(const WhatIf& what_if) {
   json["sums"] = Json::array();
   for (const WhatIfSum& sum : what_if.sums) {
     Json row;
-    row["scope"] = sum.device < 0 ? std::string("host") : fmt::format("device:{}", sum.device);
+    row["scope"] = (sum.device < 0 ? ScopeKey::host() : ScopeKey::device(sum.device)).text();
     row["before"] = {{"peak_bytes", sum.before_bytes}, {"time_ns", sum.before_time_ns}};
     row["exact"] = sum.is_exact();
     row["peak_bytes"] = sum.is_exact() ? Json(sum.least_bytes) : Json();

@@ -10,6 +10,7 @@
 #include "collector/log/kinds.h"
 #include "collector/summary/site_title.h"
 #include "collector/summary/verdict.h"
+#include "collector/text/file_name.h"
 #include "collector/text/sanitize.h"
 #include "collector/timeline/phase_bands.h"
 #include "collector/write/json_values.h"
@@ -235,7 +236,7 @@ class PageData {
   }
   static std::string place(const Frame& frame) {
     if (frame.file.empty()) return frame.module;
-    const std::string file = frame.file.substr(frame.file.rfind('/') + 1);
+    const std::string file(file_name(frame.file));
     return frame.module + (frame.module.empty() ? "" : " · ") + file +
            (frame.line > 0 ? ":" + std::to_string(frame.line) : "");
   }

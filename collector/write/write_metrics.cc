@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "collector/text/error.h"
+#include "collector/text/file_name.h"
 #include "collector/text/nearest.h"
 #include "collector/text/sanitize.h"
 #include "collector/write/json_values.h"
@@ -304,8 +305,7 @@ class MetricsWriter {
 
 std::string program_of(const Summary& summary) {
   if (summary.run.command.empty()) return summary.log_path;
-  const std::string& program = summary.run.command.front();
-  return program.substr(program.rfind('/') + 1);
+  return std::string(file_name(summary.run.command.front()));
 }
 
 void write_metrics(const std::vector<Summary>& runs, MetricsFormat format,
