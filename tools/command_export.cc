@@ -69,7 +69,7 @@ int export_log(const ExportOptions& options) {
   say_written(options.out);
   const collector::Quality quality = profile.quality();
   for (const collector::Warning& warning : quality.warnings) {
-    spdlog::warn("{} {}", warning.code, warning.message);
+    spdlog::warn("{} {}", code_text(warning.code), warning.message);
   }
   return strict_code(options.strict, is_whole(quality));
 }

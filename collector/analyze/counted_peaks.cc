@@ -5,6 +5,7 @@
 
 #include "collector/analyze/counter_metrics.h"
 #include "collector/log/coverage.h"
+#include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -66,7 +67,7 @@ void set_to_counted(const LogHead& head, Summary& summary) {
       else
         raise(summary.metrics, name, counted);  // at least the largest
     }
-    set_peak(summary, "device:" + std::to_string(device.ordinal), "device.not_recorded",
+    set_peak(summary, ScopeKey::device(device.ordinal).text(), "device.not_recorded",
              counter_metric(head, "device.peak_bytes", device.ordinal).value_or(0));
   }
   if (!coverage_of(head.header, page).heap_events) return;

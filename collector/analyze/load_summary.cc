@@ -198,7 +198,7 @@ Quality quality_of(const Json& json) {
   quality.host_events = count(json, "host_events");
   quality.dropped_events = count(json, "dropped_events");
   quality.warnings = list(json, "warnings", [](const Json& warning) {
-    return Warning{text(warning, "code"), text(warning, "message")};
+    return Warning{parse_warning_code(text(warning, "code")), text(warning, "message"), ""};
   });
   return quality;
 }

@@ -39,7 +39,8 @@ class QualityReport {
     stacks();
     contradictions();
     other_programs();
-    if (!replay_.log().symbols_problem().empty()) warn("GP050", replay_.log().symbols_problem());
+    if (!replay_.log().symbols_problem().empty())
+      warn(WarningCode::kSymbolsNotUsable, replay_.log().symbols_problem());
     quality_.only_heap_inexact = !quality_.exact && !others_inexact_;
     quality_.warnings.insert(quality_.warnings.end(), symbol_warnings.begin(),
                              symbol_warnings.end());
@@ -47,16 +48,11 @@ class QualityReport {
   }
 
  private:
-  void warn(std::string_view code, std::string message) {
-    quality_.warnings.push_back({std::string(code), std::move(message)});
-  }
-  void warn_inexact(std::string_view code, std::string message) {
-    others_inexact_ = true;
-    warn_heap_inexact(code, std::move(message));
-  }
-  void warn_heap_inexact(std::string_view code, std::string message) {
-    quality_.exact = false;
-    warn(code, std::move(message));
+  void warn(WarningCode code, std::string message, std::string about = "") {
+    const Inexact inexact = inexact_by(code);
+    quality_.exact = quality_.exact && inexact == Inexact::kNone;
+    others_inexact_ = others_inexact_ || inexact == Inexact::kAll;
+    quality_.warnings.push_back({code, std::move(message), std::move(about)});
   }
   bool has(uint64_t bit) const { return (page_.quality & bit) != 0; }
 
@@ -75,54 +71,59 @@ class QualityReport {
     quality_.repairs = replay_.troubles().repairs;
   }
 
-  void warn_of_loss(std::string_view code, std::string message) {
+  void warn_of_loss(WarningCode code, std::string message) {
     quality_.events_lost = true;
-    warn_inexact(code, std::move(message));
+    warn(code, std::move(message));
   }
 
   void losses() {
     const LogDamage& damage = replay_.log().damage();
     const StreamCounts& stream = replay_.stream_counts();
     if (page_.dropped_events > 0) {
-      warn_of_loss("GP001", counted(page_.dropped_events, "event") + " could not be recorded");
+      warn_of_loss(WarningCode::kEventsDropped,
+           counted(page_.dropped_events, "event") + " could not be recorded");
     }
     if (page_.ended == 0) end_without_handlers();
     const uint64_t corrupt = damage.corrupt_chunks + stream.corrupt_chunks;
     if (corrupt + damage.cut_chunks + damage.missing_chunks > 0) {
       quality_.log_complete = false;
-      warn_of_loss("GP003", fmt::format("the log is damaged: {} corrupt, {} cut off, {} missing",
-                                        counted(corrupt, "chunk"), damage.cut_chunks,
-                                        damage.missing_chunks));
+      warn_of_loss(WarningCode::kLogIsDamaged,
+           fmt::format("the log is damaged: {} corrupt, {} cut off, {} missing",
+                       counted(corrupt, "chunk"), damage.cut_chunks, damage.missing_chunks));
     }
     if (stream.missing_device_events > 0) {
-      warn_of_loss("GP004",
-                   counted(stream.missing_device_events, "device event") + " missing from the log");
+      warn_of_loss(WarningCode::kDeviceEventsMissing,
+           counted(stream.missing_device_events, "device event") + " missing from the log");
     }
     if (replay_.troubles().malformed_events > 0) {
-      warn_of_loss("GP005", counted(replay_.troubles().malformed_events, "event") +
-                                " made no sense and were left out");
+      warn_of_loss(WarningCode::kEventsMadeNoSense, counted(replay_.troubles().malformed_events, "event") +
+                                                " made no sense and were left out");
     }
     if (stream.unknown_records > 0) {
-      warn("GP006", counted(stream.unknown_records, "record") +
-                        " of kinds that this gpupeak does not know were skipped");
+      warn(WarningCode::kUnknownRecords,
+           counted(stream.unknown_records, "record") +
+               " of kinds that this gpupeak does not know were skipped");
     }
     if (has(GPUPEAK_Q_DISK_FULL)) {
-      warn_inexact("GP007", gaps() +
-                                "the log could not grow (disk full, quota, file size limit, "
-                                "too little memory or too many mappings, or a sandbox forbids "
-                                "it)");
+      const std::string when = gaps();
+      warn(WarningCode::kLogCouldNotGrow,
+           when + (when.empty() ? "" : " ") +
+               "the log could not grow (disk full, quota, file size limit, too little memory or "
+               "too many mappings, or a sandbox forbids it)",
+           when);
     }
     if (has(GPUPEAK_Q_DEVICE_TABLE_FULL)) {
-      warn_of_loss("GP008", "the table of live device memory was full: device events were lost");
+      warn_of_loss(WarningCode::kDeviceTableFull,
+           "the table of live device memory was full: device events were lost");
     }
     if (page_.reentrant_calls > 0) {
-      warn_inexact("GP009",
-                   counted(page_.reentrant_calls, "allocator call") +
-                       " from signal handlers inside a hook or under strict seccomp not seen");
+      warn(WarningCode::kCallsInHandlers,
+           counted(page_.reentrant_calls, "allocator call") +
+               " from signal handlers inside a hook or under strict seccomp not seen");
     }
     if (page_.early_calls > 0) {
-      warn_inexact("GP010", counted(page_.early_calls, "allocator call") +
-                                " before the log was open not seen");
+      warn(WarningCode::kCallsBeforeLog,
+           counted(page_.early_calls, "allocator call") + " before the log was open not seen");
     }
   }
 
@@ -141,7 +142,7 @@ class QualityReport {
                           static_cast<double>(end - start) / 1e9);
     }
     if (count > 3) text += fmt::format(" and {} times more", count - 3);
-    return text.empty() ? text : text + " ";
+    return text;
   }
 
   /// `run` sees how a process ends that does not pass its exit handlers: by a bare system call it
@@ -151,16 +152,17 @@ class QualityReport {
     quality_.log_complete = false;
     if (page_.exit_kind == GPUPEAK_EXIT_SIGNAL) {
       quality_.log_end = LogEnd::kKilled;
-      warn("GP031", fmt::format("the process was ended by {}: figures hold up to then",
-                                signal_name(page_.exit_code)));
+      warn(WarningCode::kEndedBySignal,
+           fmt::format("the process was ended by {}: figures hold up to then",
+                       signal_name(page_.exit_code)));
       return;
     }
     const bool runs = state_of(replay_.log().header(), page_) == LogState::kRunning;
     quality_.log_end = runs ? LogEnd::kRunning : LogEnd::kUnknown;
     if (runs)
-      warn("GP060", "the program is still running: figures are those of now");
+      warn(WarningCode::kStillRunning, "the program is still running: figures are those of now");
     else
-      warn("GP002",
+      warn(WarningCode::kLogHasNoEnd,
            "the log has no end (killed, or left by exec; recorded without `gpupeak run` nobody saw "
            "how): figures hold up to its last event");
   }
@@ -181,7 +183,7 @@ class QualityReport {
           before ? fmt::format(" for {:.1f} s",
                                static_cast<double>(end - part.start_monotonic_ns) / 1e9)
                  : "";
-      warn("GP048",
+      warn(WarningCode::kOtherPrograms,
            fmt::format("{} this program the process ran {}{}, which used {}: add #{} to the "
                        "log's name to read that part of it",
                        before ? "before" : "after", replay_.log().definitions().shown(part.program),
@@ -206,13 +208,12 @@ class QualityReport {
         text += fmt::format(", {} of it freed meanwhile", size_and_bytes(window.freed_bytes));
     }
     if (windows.size() > kMost) text += fmt::format("; {} more", windows.size() - kMost);
-    warn_heap_inexact(
-        "GP058",
-        fmt::format(
-            "the heap was recorded in {} (phase recording): holders and figures of the host "
-            "are of what was allocated there, by whom the rest was is not known; the "
-            "heap's peak is from counters.{}",
-            windows.size() == 1 ? "one window" : fmt::format("{} windows", windows.size()), text));
+    warn(WarningCode::kHeapInWindows,
+         fmt::format(
+             "the heap was recorded in {} (phase recording): holders and figures of the host "
+             "are of what was allocated there, by whom the rest was is not known; the "
+             "heap's peak is from counters.{}",
+             windows.size() == 1 ? "one window" : fmt::format("{} windows", windows.size()), text));
   }
 
   /// By design, and no loss: what was counted is exact.
@@ -224,10 +225,11 @@ class QualityReport {
                         static_cast<double>(replay_.log().clock().to_ns(first.begin_ticks)) / 1e9,
                         size_and_bytes(first.before_bytes));
     }
-    warn("GP053", fmt::format("a child process: its heap was counted from its start, usable "
-                              "bytes within {} KiB a thread, {} (--children all: recorded from its "
-                              "start)",
-                              kHeapSlackBytesPerThread >> 10, how));
+    warn(WarningCode::kCountedChild,
+         fmt::format("a child process: its heap was counted from its start, usable "
+                     "bytes within {} KiB a thread, {} (--children all: recorded from its "
+                     "start)",
+                     kHeapSlackBytesPerThread >> 10, how));
   }
 
   void coverage() {
@@ -237,60 +239,60 @@ class QualityReport {
     } else if ((header.flags & GPUPEAK_FLAG_COUNTED) != 0) {
       counted_child();
     } else if (header.host_mode == GPUPEAK_HOST_OFF) {
-      warn("GP011", "host memory was not measured (GPUPEAK_HOST=off)");
+      warn(WarningCode::kHostNotMeasured, "host memory was not measured (GPUPEAK_HOST=off)");
     } else if (coverage_.windows) {
       windows();
     } else if (header.host_mode == GPUPEAK_HOST_COUNTERS) {
-      warn_heap_inexact("GP012",
-                        fmt::format("heap peak from counters (GPUPEAK_HOST=counters): usable "
-                                    "bytes, within {} KiB a thread, without call sites",
-                                    kHeapSlackBytesPerThread >> 10));
+      warn(WarningCode::kHeapIsCounted,
+           fmt::format("heap peak from counters (GPUPEAK_HOST=counters): usable "
+                       "bytes, within {} KiB a thread, without call sites",
+                       kHeapSlackBytesPerThread >> 10));
     } else if (has(GPUPEAK_Q_LOG_MAX)) {
       const std::optional<uint64_t> since = replay_.heap().sampled_since();
       const ClockMap& clock = replay_.log().clock();
-      warn_heap_inexact(
-          "GP033",
-          fmt::format(
-              "the log reached its limit (GPUPEAK_LOG_MAX): {} heap figures are "
-              "estimates from a sample of one block in {} bytes; the number of "
-              "allocations, and the peak of usable bytes within 64 KiB a thread, stay exact",
-              since
-                  ? fmt::format("from +{:.2f} s on", static_cast<double>(clock.to_ns(*since)) / 1e9)
-                  : "at the end",
-              replay_.heap().sample_bytes()));
+      warn(WarningCode::kLogLimitReached,
+           fmt::format(
+               "the log reached its limit (GPUPEAK_LOG_MAX): {} heap figures are "
+               "estimates from a sample of one block in {} bytes; the number of "
+               "allocations, and the peak of usable bytes within 64 KiB a thread, stay exact",
+               since ? fmt::format("from +{:.2f} s on",
+                                   static_cast<double>(clock.to_ns(*since)) / 1e9)
+                     : "at the end",
+               replay_.heap().sample_bytes()));
     }
     if (coverage_.sampled) quality_.heap_sample_bytes = replay_.heap().sample_bytes();
     const bool late = (header.flags & GPUPEAK_FLAG_LATE_START) != 0;
     if ((header.flags & GPUPEAK_FLAG_FORKED) != 0 && !late) {
-      warn("GP014",
+      warn(WarningCode::kForkedChild,
            "a forked child: its host memory is what it has allocated since the fork; what it "
            "has from its parent is not in it");
     } else if ((header.flags & GPUPEAK_FLAG_FORKED) != 0) {
-      warn("GP014",
+      warn(WarningCode::kForkedChild,
            "recording began in a forked child: host memory inherited from its parent is "
            "unseen, host sums are not given");
     } else if (late) {
-      warn("GP015",
+      warn(WarningCode::kBeganLate,
            "recording began after the process had run a while: earlier host memory is "
            "unseen, host sums are not given");
     }
     if (has(GPUPEAK_Q_FOREIGN_MALLOC)) {
-      warn("GP016",
+      warn(WarningCode::kProgramsOwnMalloc,
            "the program, or a library preloaded before gpupeak's, brings its own malloc: its heap "
            "is unseen");
       quality_.hooks_missing.emplace_back("malloc");
     }
     if (has(GPUPEAK_Q_SECOND_MALLOC)) {
-      warn_heap_inexact("GP052",
-                        "the program uses an allocator beside malloc (tcmalloc, mimalloc, jemalloc "
-                        "or oneTBB's) of which some calls could not be hooked: what it hands out "
-                        "is unseen");
+      warn(WarningCode::kSecondAllocator,
+           "the program uses an allocator beside malloc (tcmalloc, mimalloc, jemalloc "
+           "or oneTBB's) of which some calls could not be hooked: what it hands out "
+           "is unseen");
       quality_.hooks_missing.emplace_back("allocator");
     }
     missing_hooks();
     if (has(GPUPEAK_Q_NO_DRIVER))
-      warn("GP017", "CUDA was asked for, but libcuda.so.1 did not load");
-    if (has(GPUPEAK_Q_BAD_ENVIRONMENT)) warn("GP018", "a GPUPEAK_* variable was not understood");
+      warn(WarningCode::kNoDriver, "CUDA was asked for, but libcuda.so.1 did not load");
+    if (has(GPUPEAK_Q_BAD_ENVIRONMENT))
+      warn(WarningCode::kVariableNotUnderstood, "a GPUPEAK_* variable was not understood");
   }
 
   /// A newer driver's functions. What the program did not ask for it cannot have called.
@@ -304,29 +306,31 @@ class QualityReport {
       if (key == "hook_missing.asked_for") asked_for += (asked_for.empty() ? "" : ", ") + name;
     }
     if (!asked_for.empty()) {
-      warn_inexact("GP032", "the program asked the driver for " + asked_for +
-                                ": not hooked, so that memory it hands out is not seen");
+      warn(WarningCode::kDriverCallNotHooked,
+           "the program asked the driver for " + asked_for +
+               ": not hooked, so that memory it hands out is not seen");
     }
   }
 
   void stacks() {
     if (has(GPUPEAK_Q_NO_UNWINDER)) {
-      warn("GP020",
+      warn(WarningCode::kNoUnwinder,
            "some call sites are one frame deep: unwind rules did not lead on, and no other unwinder "
            "was loaded");
     } else if (has(GPUPEAK_Q_NO_LIBUNWIND)) {
-      warn("GP021", "libunwind did not load: libgcc's unwinder was used");
+      warn(WarningCode::kNoLibunwind, "libunwind did not load: libgcc's unwinder was used");
     }
     python();
     if (has(GPUPEAK_Q_TRIE_FULL))
-      warn("GP022", "too many different stacks: some have no call site");
+      warn(WarningCode::kTooManyStacks, "too many different stacks: some have no call site");
     if (page_.truncated_stacks > 0) {
-      warn("GP023", fmt::format("{} deeper than {} frames: the outer frames are missing",
-                                counted(page_.truncated_stacks, "stack"), GPUPEAK_MAX_FRAMES));
+      warn(WarningCode::kStacksCut,
+           fmt::format("{} deeper than {} frames: the outer frames are missing",
+                       counted(page_.truncated_stacks, "stack"), GPUPEAK_MAX_FRAMES));
     }
     if (replay_.log().damage().definitions_lost || replay_.troubles().undefined_stacks > 0) {
-      warn("GP024", counted(replay_.troubles().undefined_stacks, "event") +
-                        " with a call site that the log does not define");
+      warn(WarningCode::kUndefinedStacks, counted(replay_.troubles().undefined_stacks, "event") +
+                                              " with a call site that the log does not define");
     }
   }
 
@@ -335,42 +339,48 @@ class QualityReport {
       const Definitions& definitions = replay_.log().definitions();
       const std::string version = definitions.shown_fact("python");
       const std::string trouble = definitions.shown_fact("python.off");
-      warn("GP040", fmt::format("call sites have no Python frames: {}{}", trouble,
-                                version.empty() ? "" : " (Python " + version + ")"));
+      warn(WarningCode::kNoPythonFrames,
+           fmt::format("call sites have no Python frames: {}{}", trouble,
+                       version.empty() ? "" : " (Python " + version + ")"));
     }
     if (page_.unread_python_stacks > 0) {
-      warn("GP041", counted(page_.unread_python_stacks, "allocation") +
-                        " without its Python frames: they could not be read (as while "
-                        "the interpreter ends)");
+      warn(WarningCode::kUnreadPythonStacks,
+           counted(page_.unread_python_stacks, "allocation") +
+               " without its Python frames: they could not be read (as while "
+               "the interpreter ends)");
     }
   }
 
   void contradictions() {
     const ReplayTroubles& troubles = replay_.troubles();
     if (troubles.unmatched_device_frees > 0) {
-      warn("GP027", counted(troubles.unmatched_device_frees, "device free") +
-                        " of memory never seen allocated");
+      warn(WarningCode::kUnknownDeviceFrees,
+           counted(troubles.unmatched_device_frees, "device free") +
+               " of memory never seen allocated");
     }
     if (troubles.repairs > 0) {
-      warn_inexact("GP028", counted(troubles.repairs, "event") +
-                                " contradicted the ones before; the later one was believed");
+      warn(WarningCode::kContradictions,
+           counted(troubles.repairs, "event") +
+               " contradicted the ones before; the later one was believed");
     }
     if (replay_.phases().unbalanced_pops() > 0) {
-      warn("GP029", counted(replay_.phases().unbalanced_pops(), "phase end") +
-                        " without a beginning ignored");
+      warn(WarningCode::kUnbalancedPhases,
+           counted(replay_.phases().unbalanced_pops(), "phase end") +
+               " without a beginning ignored");
     }
     if (replay_.arenas().unmatched() > 0) {
-      warn("GP045",
+      warn(WarningCode::kUnmatchedArenaEvents,
            counted(replay_.arenas().unmatched(), "arena event") +
                " that match nothing ignored: frees of what was never handed out, or arenas "
                "that were never created");
     }
     warn_of_arenas();
     warn_of_limits();
-    for (const std::string& problem : replay_.nodes().problems()) warn("GP051", problem);
+    for (const std::string& problem : replay_.nodes().problems())
+      warn(WarningCode::kNodesWithoutPhase, problem);
     compare_with_counters();
     if (page_.ended != 0 && page_.exit_kind == GPUPEAK_EXIT_SIGNAL) {
-      warn("GP031", "the process was ended by " + signal_name(page_.exit_code));
+      warn(WarningCode::kEndedBySignal, "the process was ended by " + signal_name(page_.exit_code));
     }
   }
 
@@ -380,10 +390,11 @@ class QualityReport {
       const std::optional<RunLimit> limit = run_limit(definitions, device.ordinal);
       if (!limit || limit->holds) continue;
       const bool integrated = (device.memory & GPUPEAK_MEMORY_INTEGRATED) != 0;
-      warn("GP054", fmt::format("the limit of {} did not hold for GPU {}, which {}",
-                                size_text(limit->bytes, {}), device.ordinal,
-                                integrated ? "has the host's memory"
-                                           : "has " + size_text(limit->real_bytes, {})));
+      warn(WarningCode::kLimitDidNotHold,
+           fmt::format(
+               "the limit of {} did not hold for GPU {}, which {}", size_text(limit->bytes, {}),
+               device.ordinal,
+               integrated ? "has the host's memory" : "has " + size_text(limit->real_bytes, {})));
     }
   }
 
@@ -391,17 +402,20 @@ class QualityReport {
   void warn_of_arenas() {
     const Definitions& definitions = replay_.log().definitions();
     if (const std::string why = definitions.shown_fact("pools.off"); !why.empty()) {
-      warn("GP049", "what a framework's allocator hands out is not seen: " + why);
+      warn(WarningCode::kArenaNotSeen,
+           "what a framework's allocator hands out is not seen: " + why);
     }
     for (const ArenaTable::Arena& arena : replay_.arenas().arenas()) {
       const std::string name = replay_.log().definitions().shown(replay_.name(arena.name));
       if (arena.contradictions > 0) {
-        warn("GP046", fmt::format("{}'s own totals differ from what was seen of it {} of {} times",
-                                  name, arena.contradictions, arena.told));
+        warn(WarningCode::kArenaTotalsDiffer,
+             fmt::format("{}'s own totals differ from what was seen of it {} of {} times", name,
+                         arena.contradictions, arena.told));
       }
       if (arena.lost_bytes > 0) {
-        warn("GP047", fmt::format("memory was freed under {} bytes that {} had handed out",
-                                  arena.lost_bytes, name));
+        warn(WarningCode::kFreedUnderArena,
+             fmt::format("memory was freed under {} bytes that {} had handed out", arena.lost_bytes,
+                         name));
       }
     }
   }
@@ -417,9 +431,9 @@ class QualityReport {
       const uint64_t replayed = scope != nullptr ? replay_.peaks().scope(*scope).peak : 0;
       const uint64_t counted_peak = page_.device[i].total.peak;
       if (replayed == counted_peak) continue;
-      warn_inexact("GP030",
-                   fmt::format("GPU {}: the events give a peak of {} bytes, the counters {}", i,
-                               replayed, counted_peak));
+      warn(WarningCode::kPeaksDisagree,
+           fmt::format("GPU {}: the events give a peak of {} bytes, the counters {}", i, replayed,
+                       counted_peak));
     }
   }
 

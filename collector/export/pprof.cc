@@ -92,7 +92,8 @@ class Pprof {
     writer_.add_int64(profile_field::kComment,
                       string("gpupeak, scope " + profile_.scope_info(scope_).name));
     for (const Warning& warning : profile_.quality().warnings) {
-      writer_.add_int64(profile_field::kComment, string(warning.code + " " + warning.message));
+      writer_.add_int64(profile_field::kComment,
+                        string(code_text(warning.code) + " " + warning.message));
     }
     writer_.add_int64(profile_field::kDropFrames, string(std::string(kDropFrames)));
     writer_.add_int64(profile_field::kDefaultSampleType, string("peak_space"));

@@ -164,7 +164,7 @@ class Tables : public PhaseSlices {
     }
     Insert warnings(database, "GPUPEAK_WARNINGS", 2);
     for (const Warning& warning : profile_.quality().warnings) {
-      warnings(warning.code, warning.message);
+      warnings(code_text(warning.code), warning.message);
     }
   }
 

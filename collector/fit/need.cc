@@ -76,22 +76,14 @@ class Trust {
 
   void losses(bool is_part) {
     for (const Warning& warning : summary_.quality.warnings) {
-      const std::string& code = warning.code;
-      const std::string text = code + ": " + warning.message;
-      const auto is = [&](std::initializer_list<std::string_view> codes) {
-        return std::find(codes.begin(), codes.end(), code) != codes.end();
-      };
-      const bool heap_alone = code == "GP028" && peaks_are_the_counters();
-      if (is({"GP001", "GP003", "GP004", "GP005", "GP007", "GP008", "GP028", "GP030"}) &&
-          !heap_alone) {
-        no_most.push_back(text);
-        no_least.push_back(text);
-      } else if (is({"GP006", "GP027", "GP032"}) ||
-                 ((code == "GP002" || code == "GP060") && !is_part)) {
-        no_most.push_back(text);
-      } else if (is({"GP045", "GP046", "GP047", "GP049"})) {
-        no_least.push_back(text);
-      }
+      const bool heap_alone =
+          warning.code == WarningCode::kContradictions && peaks_are_the_counters();
+      const bool only_the_end =
+          warning.code == WarningCode::kLogHasNoEnd || warning.code == WarningCode::kStillRunning;
+      if (heap_alone || (is_part && only_the_end)) continue;
+      const std::string text = code_text(warning.code) + ": " + warning.message;
+      if (!keeps_upper_bound(warning.code)) no_most.push_back(text);
+      if (!keeps_lower_bound(warning.code)) no_least.push_back(text);
     }
   }
 

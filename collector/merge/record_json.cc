@@ -29,7 +29,7 @@ void put_optional(Json& json, const char* key, const std::optional<T>& value) {
 Json quality_of(const Quality& quality) {
   Json warnings = Json::array();
   for (const Warning& warning : quality.warnings)
-    warnings.push_back({{"code", warning.code}, {"message", warning.message}});
+    warnings.push_back({{"code", code_text(warning.code)}, {"message", warning.message}});
   return {{"exact", quality.exact},
           {"only_heap_inexact", quality.only_heap_inexact},
           {"log_complete", quality.log_complete},
@@ -160,7 +160,8 @@ Quality read_quality(const Part& part) {
   }
   quality.hooks_missing = part.texts("hooks_missing");
   part.each("warnings", [&](const Part& warning) {
-    quality.warnings.push_back({warning.text("code"), warning.text("message")});
+    quality.warnings.push_back(
+        {parse_warning_code(warning.text("code")), warning.text("message"), ""});
   });
   return quality;
 }

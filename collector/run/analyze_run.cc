@@ -23,6 +23,7 @@
 #include "collector/symbols/module_cache.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -144,7 +145,7 @@ class RunAnalysis {
       facts.devices.emplace_back().ordinal = device.ordinal;
       facts.devices.back().uuid = device.uuid;
       facts.devices.back().metrics = device.metrics;
-      const Peak* peak = summary.find_peak(fmt::format("device:{}", device.ordinal));
+      const Peak* peak = summary.find_peak(ScopeKey::device(device.ordinal).text());
       if (peak != nullptr && (most == nullptr || peak->bytes > most->bytes)) most = peak;
     }
     if (most == nullptr) most = summary.find_peak("host");
@@ -205,7 +206,7 @@ class RunAnalysis {
     quality.log_complete = true;
     quality.log_end = LogEnd::kInOrder;
     for (Warning& warning : quality.warnings) {
-      if (warning.code == "GP002")
+      if (warning.code == WarningCode::kLogHasNoEnd)
         warning.message =
             "nobody saw how the process ended (killed by another, or left by exec): its log is "
             "whole up to its last event";
@@ -294,7 +295,7 @@ class RunAnalysis {
   static void add_own_devices(const Summary& summary, int64_t begin_ns, WholeRun& whole,
                               WholeRun::Process& process) {
     for (const DeviceSummary& device : summary.devices) {
-      const Peak* peak = summary.find_peak(fmt::format("device:{}", device.ordinal));
+      const Peak* peak = summary.find_peak(ScopeKey::device(device.ordinal).text());
       if (peak == nullptr) continue;
       WholeRun::Sum& sum = whole.devices.emplace_back();
       sum.name = device_text(device);

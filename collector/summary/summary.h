@@ -1,5 +1,14 @@
-// All that the writers print about one log, as plain values. analyze() builds it; write_*.h print
-// it; no file, clock or formatting in here. docs/metrics.md says what each figure means.
+// All that the writers print about one log, as plain values. analyze() builds it, write_*.h print
+// it. No file, clock or formatting in here. docs/metrics.md says what each figure means.
+//
+//   Summary
+//   ├ run          command, pid, duration, how it ended
+//   ├ devices      each GPU: its metrics, its ledger
+//   ├ metrics      "host.peak_bytes": 1048576 …
+//   ├ peaks        a scope each ("device:0", "host/heap"); holders and the rest add up to the peak
+//   ├ phases, growth, arenas, marks, oom, live_at_exit, temporaries
+//   ├ quality      what was lost: warnings
+//   └ whole_run    the other processes of the run
 #pragma once
 
 #include <cstdint>
@@ -11,14 +20,18 @@
 #include <vector>
 
 #include "collector/summary/figures.h"
+#include "collector/summary/warning_code.h"
 #include "collector/summary/whole_run.h"
 #include "collector/text/name_source.h"
 
 namespace gpupeak::collector {
 
 struct Warning {
-  std::string code;  ///< GP001 …; docs/metrics.md lists them
+  WarningCode code = WarningCode::kNone;
   std::string message;
+  /// Of ModuleMissing and ModuleOfOtherBuild the file's name without its folder; of LogCouldNotGrow
+  /// from when to when, if recording went on; else empty.
+  std::string about;
 };
 
 struct Frame {

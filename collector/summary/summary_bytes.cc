@@ -19,8 +19,8 @@ template <typename T, typename Of>
 concept Any = std::same_as<std::remove_const_t<T>, Of>;
 
 void each_field(auto& io, Any<Warning> auto& value) {
-  auto& [code, message] = value;
-  io(code, message);
+  auto& [code, message, about] = value;
+  io(code, message, about);
 }
 
 void each_field(auto& io, Any<Frame> auto& value) {

@@ -88,15 +88,15 @@ class Judge {
     std::string text = losses_text(quality);
     if (quality.exact && quality.log_end == LogEnd::kKilled) text = exit_text(summary_.run.end);
     if (quality.only_heap_inexact && quality.dropped_events == 0) {
-      const bool at_limit =
-          std::any_of(quality.warnings.begin(), quality.warnings.end(),
-                      [](const Warning& warning) { return warning.code == "GP033"; });
+      const bool at_limit = std::any_of(
+          quality.warnings.begin(), quality.warnings.end(),
+          [](const Warning& warning) { return warning.code == WarningCode::kLogLimitReached; });
       if (at_limit) text += " since the log reached its limit";
       text += ": those of GPUs and mappings are";
     } else if (!quality.exact) {
       text += ": the figures are what was seen";
       for (const Warning& warning : quality.warnings) {
-        if (warning.code == "GP007" && warning.message.starts_with("from "))
+        if (warning.code == WarningCode::kLogCouldNotGrow && !warning.about.empty())
           text += ", peaks of GPUs and of the heap at least so much; " + warning.message;
       }
     }
@@ -190,22 +190,28 @@ class Judge {
     if (metric(summary_.metrics, "host.kind.heap.peak_bytes"))
       return "of the host each kind's peak was counted, and no sum";
     for (const Warning& warning : summary_.quality.warnings) {
-      if (warning.code == "GP011") return "the host's was not measured: GPUPEAK_HOST=off";
-      if (warning.code == "GP014")
-        return "the host's was not measured: recording began in a forked child";
-      if (warning.code == "GP015")
-        return "the host's was not measured: recording began after the process had run a while";
-      if (warning.code == "GP016")
-        return "the heap was not measured: the program, or a library preloaded before gpupeak's, "
-               "brings its own malloc";
+      switch (warning.code) {
+        case WarningCode::kHostNotMeasured:
+          return "the host's was not measured: GPUPEAK_HOST=off";
+        case WarningCode::kForkedChild:
+          return "the host's was not measured: recording began in a forked child";
+        case WarningCode::kBeganLate:
+          return "the host's was not measured: recording began after the process had run a while";
+        case WarningCode::kProgramsOwnMalloc:
+          return "the heap was not measured: the program, or a library preloaded before gpupeak's, "
+                 "brings its own malloc";
+        default:
+          break;
+      }
     }
     return "the host's was not measured";
   }
 
   /// Whether the host's figures are those since a fork.
   bool is_of_fork() const {
-    return std::any_of(summary_.quality.warnings.begin(), summary_.quality.warnings.end(),
-                       [](const Warning& warning) { return warning.code == "GP014"; });
+    return std::any_of(
+        summary_.quality.warnings.begin(), summary_.quality.warnings.end(),
+        [](const Warning& warning) { return warning.code == WarningCode::kForkedChild; });
   }
 
   /// Of a child that was counted before it was recorded the sites' peak lacks what came before.
@@ -496,8 +502,9 @@ class Judge {
     const bool is_alone = most->second >= unnamed - unnamed / kWorthAHint;
     const std::string& library = most->first;
     const auto not_read = [&](const Warning& warning) {
-      return (warning.code == "GP025" || warning.code == "GP026") &&
-             warning.message.find("/" + library + " ") != std::string::npos;
+      return (warning.code == WarningCode::kModuleMissing ||
+              warning.code == WarningCode::kModuleOfOtherBuild) &&
+             warning.about == library;
     };
     const std::vector<Warning>& warnings = summary_.quality.warnings;
     const bool is_here = std::none_of(warnings.begin(), warnings.end(), not_read);
@@ -541,9 +548,9 @@ class Judge {
     if (warnings.empty()) return;
     verdict_.warnings =
         fmt::format("{} warning{}:", warnings.size(), warnings.size() == 1 ? "" : "s");
-    std::set<std::string_view> said;
+    std::set<WarningCode> said;
     for (const Warning& warning : warnings) {
-      if (said.insert(warning.code).second) verdict_.warnings += " " + warning.code;
+      if (said.insert(warning.code).second) verdict_.warnings += " " + code_text(warning.code);
     }
   }
 

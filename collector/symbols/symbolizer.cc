@@ -7,6 +7,7 @@
 #include "collector/log/parallel.h"
 #include "collector/symbols/module_cache.h"
 #include "collector/symbols/module_symbols.h"
+#include "collector/text/file_name.h"
 #include "collector/text/function_names.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/work.h"
@@ -14,11 +15,8 @@
 namespace gpupeak::collector {
 namespace {
 
-constexpr std::string_view kMissing = "GP025";
-constexpr std::string_view kMismatch = "GP026";
-
-std::string base_name(std::string_view path) {
-  return escape(path.substr(path.rfind('/') + 1));
+std::string shown_name(std::string_view path) {
+  return escape(file_name(path));
 }
 
 /// Code that the kernel or the program made: there is no file to look for.
@@ -63,17 +61,20 @@ void Symbolizer::note_problem(uint32_t id) {
   const bool were_made = known_ != nullptr && (known_->is_of_this_log() || known_->knows(module));
   if (were_made && known_->problem(module).empty()) return;
   problems_.emplace(id, is_missing ? SymbolTable::kMissing : SymbolTable::kOtherBuild);
-  const std::string path = definitions_.shown(module.path);
+  const std::string path = definitions_.shown(module.path), name = shown_name(module.path);
   warnings_.push_back(
       is_missing
-          ? Warning{std::string(kMissing),
+          ? Warning{WarningCode::kModuleMissing,
                     path +
                         (file.symbols->lacks_descriptors()
                              ? " was not opened, since no more files may be open (ulimit -n)"
                              : " cannot be read") +
-                        ": its functions have no names"}
-          : Warning{std::string(kMismatch), path + " is not the file that ran (other "
-                                                   "build-id): its functions have no names"});
+                        ": its functions have no names",
+                    name}
+          : Warning{
+                WarningCode::kModuleOfOtherBuild,
+                path + " is not the file that ran (other build-id): its functions have no names",
+                name});
 }
 
 uint32_t Symbolizer::function_id(const Frame& frame) {
@@ -97,7 +98,7 @@ Frame Symbolizer::native_frame(const StackNode& node) const {
   Frame frame;
   frame.address = node.ip;
   if (node.module != 0) {
-    frame.module = base_name(module.path);
+    frame.module = shown_name(module.path);
     frame.offset = node.ip - module.bias;
   }
   return frame;
@@ -110,7 +111,7 @@ Frame Symbolizer::python_frame(const PythonFrame& logged) const {
   frame.function = escape(definitions_.string(logged.function));
   if (frame.function.empty()) frame.function = "(unknown)";
   frame.file = escape(definitions_.string(logged.file));
-  frame.module = base_name(frame.file);
+  frame.module = shown_name(frame.file);
   frame.line = logged.line <= INT32_MAX ? static_cast<int>(logged.line) : 0;
   return frame;
 }

@@ -18,7 +18,7 @@ void write_losses(const Quality& quality, std::ostream& out, const TextStyle& st
   const bool fine = quality.exact && quality.log_complete;
   if (!fine) out << alarm(losses_text(quality), style) << '\n';
   for (const Warning& warning : quality.warnings) {
-    out << "  " << warning.code << "  " << warning.message << '\n';
+    out << "  " << code_text(warning.code) << "  " << warning.message << '\n';
   }
   if (!fine || !quality.warnings.empty()) out << '\n';
 }

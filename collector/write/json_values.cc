@@ -88,7 +88,7 @@ Json quality_json(const Quality& quality) {
   json["hooks_missing"] = quality.hooks_missing;
   json["warnings"] = Json::array();
   for (const Warning& warning : quality.warnings) {
-    json["warnings"].push_back({{"code", warning.code}, {"message", warning.message}});
+    json["warnings"].push_back({{"code", code_text(warning.code)}, {"message", warning.message}});
   }
   return json;
 }

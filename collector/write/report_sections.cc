@@ -120,7 +120,7 @@ ReportSections::Lines ReportSections::verdict(bool full) const {
   if (summary_.quality.slow_clock)
     say("clock", "the kernel does not keep time by the TSC: time stamps cost more, and are exact");
   for (const Warning& warning : summary_.quality.warnings)
-    lines.push_back(fmt::format("  {}  {}", warning.code, warning.message));
+    lines.push_back(fmt::format("  {}  {}", code_text(warning.code), warning.message));
   return lines;
 }
 

@@ -121,10 +121,10 @@ TEST_CASE("names_ahead: nobody hears of a missing library before he asks for it"
   CHECK(names.symbolizer.warnings().empty());
   static_cast<void>(names.titles.title(sample.stacks.back()));
   REQUIRE(names.symbolizer.warnings().size() == 1);
-  CHECK(names.symbolizer.warnings()[0].code == "GP026");
+  CHECK(names.symbolizer.warnings()[0].code == WarningCode::kModuleOfOtherBuild);
   names.titles.prepare(sample.stacks);
   REQUIRE(names.symbolizer.warnings().size() == 2);
-  CHECK(names.symbolizer.warnings()[1].code == "GP025");
+  CHECK(names.symbolizer.warnings()[1].code == WarningCode::kModuleMissing);
 }
 
 TEST_CASE("names_ahead: a library is not missed for names that came with the log", "[collector]") {

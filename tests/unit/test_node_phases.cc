@@ -65,7 +65,7 @@ uint64_t allocs(const PhaseSummary& phase) {
 std::string said(const Summary& summary) {
   std::string all;
   for (const Warning& warning : summary.quality.warnings) {
-    if (warning.code == "GP051") all += warning.message + "\n";
+    if (warning.code == WarningCode::kNodesWithoutPhase) all += warning.message + "\n";
   }
   return all;
 }

@@ -64,7 +64,7 @@ std::string first_title(const Summary& summary) {
 
 bool warns(const Summary& summary, const std::string& code) {
   for (const Warning& warning : summary.quality.warnings) {
-    if (warning.code == code) return true;
+    if (code_text(warning.code) == code) return true;
   }
   return false;
 }

@@ -32,7 +32,7 @@ bool is_null(const Summary& summary, const std::string& name) {
 
 bool has_warning(const Summary& summary, const std::string& code) {
   for (const Warning& warning : summary.quality.warnings) {
-    if (warning.code == code) return true;
+    if (code_text(warning.code) == code) return true;
   }
   return false;
 }

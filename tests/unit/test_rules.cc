@@ -469,7 +469,8 @@ TEST_CASE("rules: a rule's phase ends with the logged phase that it began in", "
   const Summary summary = analyze_log(s.log, with({{"none"}, {"load=libload*!*"}, {}}));
   CHECK(phase_lines(summary) ==
         Lines{"setup 5..20 0 100 100", "setup/load 10..20 0 100 100", "load 30..40 100 101 101"});
-  for (const Warning& warning : summary.quality.warnings) CHECK(warning.code != "GP029");
+  for (const Warning& warning : summary.quality.warnings)
+    CHECK(warning.code != WarningCode::kUnbalancedPhases);
 }
 
 TEST_CASE("rules: a phase that the program logs itself stands for the rule's of the same name",

@@ -27,7 +27,7 @@ Summary analyze_one(LogBuilder& log, uint32_t stack) {
 
 std::vector<std::string> codes(const Summary& summary) {
   std::vector<std::string> codes;
-  for (const Warning& warning : summary.quality.warnings) codes.push_back(warning.code);
+  for (const Warning& warning : summary.quality.warnings) codes.push_back(code_text(warning.code));
   return codes;
 }
 

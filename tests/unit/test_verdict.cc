@@ -190,8 +190,10 @@ TEST_CASE("verdict: losses come before any figure", "[collector]") {
 
 TEST_CASE("verdict: warnings are one line with a way to see them", "[collector]") {
   Summary summary = full_card();
-  summary.quality.warnings = {
-      {"GP007", "one"}, {"GP023", "two"}, {"GP007", "three"}, {"GP023", "four"}};
+  summary.quality.warnings = {{WarningCode::kLogCouldNotGrow, "one", ""},
+                              {WarningCode::kStacksCut, "two", ""},
+                              {WarningCode::kLogCouldNotGrow, "three", ""},
+                              {WarningCode::kStacksCut, "four", ""}};
   CHECK(report(summary).find("4 warnings: GP007 GP023  gpupeak report --full run.gplog") !=
         std::string::npos);
   std::ostringstream full;
@@ -235,7 +237,8 @@ TEST_CASE("verdict: the library whose names are missing is named once, with what
   CHECK(two.find("most in libx.so, which is stripped") != std::string::npos);
   CHECK(two.find("in liby.so") == std::string::npos);
   unname(1, "libx.so");
-  summary.quality.warnings.push_back({"GP025", "/opt/libx.so cannot be read: …"});
+  summary.quality.warnings.push_back(
+      {WarningCode::kModuleMissing, "/opt/libx.so cannot be read: …", "libx.so"});
   const std::string one = report(summary);
   const size_t at = one.find("all in libx.so, which is not here: gpupeak bundle");
   CHECK(at != std::string::npos);
@@ -257,7 +260,7 @@ TEST_CASE("write_text: one screen, whatever the log holds", "[collector]") {
     fail(summary, failure(9 * kGiB + static_cast<uint64_t>(i), "step ← main"));
     summary.devices[0].ledger->at_peak.rows.insert(summary.devices[0].ledger->at_peak.rows.begin(),
                                                    {"cause " + std::to_string(i), 1});
-    summary.quality.warnings.push_back({"GP007", "a message"});
+    summary.quality.warnings.push_back({WarningCode::kLogCouldNotGrow, "a message", ""});
   }
   Peak host = summary.peaks[0];
   host.scope = "host";
@@ -328,7 +331,7 @@ TEST_CASE("verdict: RSS far from the peak is explained, of a whole run alone", "
 TEST_CASE("verdict: where nothing is known of the host it is said why", "[collector]") {
   Summary summary;
   summary.log_path = "run.gplog";
-  summary.quality.warnings = {{"GP016", "…"}};
+  summary.quality.warnings = {{WarningCode::kProgramsOwnMalloc, "…", ""}};
   CHECK(ending(summary, {.width = 200})
             .find("and the heap was not measured: the program, or a library preloaded "
                   "before gpupeak's, brings its own malloc") != std::string::npos);

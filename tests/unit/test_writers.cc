@@ -45,7 +45,7 @@ Summary analyze_log(LogBuilder& log) {
   summary.log_path = "gpupeak.app.4242.gplog";
   std::vector<Warning> warnings;  // names of modules are no concern here
   for (const Warning& warning : summary.quality.warnings) {
-    if (warning.code != "GP025") warnings.push_back(warning);
+    if (warning.code != WarningCode::kModuleMissing) warnings.push_back(warning);
   }
   summary.quality.warnings = warnings;
   return summary;

@@ -1,0 +1,48 @@
+// What each warning says about the figures, from warning_codes.def.
+//
+// in    WarningCode::kLogLimitReached
+// out   "GP033"; only figures that the heap is a part of are inexact; bounds of device memory hold
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace gpupeak::collector {
+
+/// 7 of "GP007"; 0: it is no code.
+constexpr uint16_t warning_number(std::string_view text) {
+  constexpr size_t kDigits = 3;
+  if (text.size() != 2 + kDigits || !text.starts_with("GP")) return 0;
+  unsigned number = 0;
+  for (const char c : text.substr(2)) {
+    if (c < '0' || c > '9') return 0;
+    number = number * 10 + static_cast<unsigned>(c - '0');
+  }
+  return static_cast<uint16_t>(number);
+}
+
+/// May have a number that is in no row: a newer gpupeak wrote the report that it is read from.
+enum class WarningCode : uint16_t {
+  kNone = 0,
+#define GPUPEAK_WARNING(code, name, inexact, no_bound) k##name = warning_number(#code),
+#include "collector/summary/warning_codes.def"
+#undef GPUPEAK_WARNING
+};
+
+/// Which figures are not exact any more.
+enum class Inexact : uint8_t { kNone, kHeap, kAll };
+Inexact inexact_by(WarningCode code);
+
+/// Whether what a device needs is at least, or at most, what its bounds say: both do without a
+/// warning.
+bool keeps_lower_bound(WarningCode code);
+bool keeps_upper_bound(WarningCode code);
+
+/// "GP007".
+std::string code_text(WarningCode code);
+inline WarningCode parse_warning_code(std::string_view text) {
+  return static_cast<WarningCode>(warning_number(text));
+}
+
+}  // namespace gpupeak::collector

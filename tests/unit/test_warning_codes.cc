@@ -1,0 +1,57 @@
+// warning_codes.def against what docs/metrics.md says of each code.
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "catch.h"
+#include "collector/summary/warning_code.h"
+
+using namespace gpupeak::collector;
+
+namespace {
+
+constexpr const char* kMetrics = GPUPEAK_GOLDEN_FOLDER "/../../docs/metrics.md";
+
+/// Of each code whether the document says that figures stay exact.
+std::map<std::string, bool> documented() {
+  std::ifstream file(kMetrics);
+  std::map<std::string, bool> rows;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("| GP")) rows.emplace(line.substr(2, 5), !line.ends_with("| no |"));
+  }
+  return rows;
+}
+
+std::map<std::string, bool> in_table() {
+  return {
+#define GPUPEAK_WARNING(code, name, inexact, no_bound) \
+  {#code, inexact_by(WarningCode::k##name) == Inexact::kNone},
+#include "collector/summary/warning_codes.def"
+#undef GPUPEAK_WARNING
+  };
+}
+
+}  // namespace
+
+TEST_CASE("warnings: the document has a row for each code, and says what is exact", "[collector]") {
+  CHECK(in_table().size() > 40);
+  CHECK(documented() == in_table());
+}
+
+TEST_CASE("warnings: a code is the same as text and back", "[collector]") {
+  for (const auto& [text, exact] : in_table())
+    CHECK(code_text(parse_warning_code(text)) == text);
+  CHECK(parse_warning_code("GP033") == WarningCode::kLogLimitReached);
+  for (const char* text : {"", "GP", "GP33", "GP0033", "GP03x", "XX033", "GP+33"})
+    CHECK(parse_warning_code(text) == WarningCode::kNone);
+}
+
+TEST_CASE("warnings: a code of a newer gpupeak keeps its text and changes no figure",
+          "[collector]") {
+  const WarningCode code = parse_warning_code("GP999");
+  CHECK(code_text(code) == "GP999");
+  CHECK(inexact_by(code) == Inexact::kNone);
+  CHECK(keeps_lower_bound(code));
+  CHECK(keeps_upper_bound(code));
+}
