@@ -12,7 +12,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
-#include "in_time.h"
+#include "first_screen.h"
 #include "output.h"
 #include "page.h"
 #include "runs.h"
@@ -59,7 +59,7 @@ int report_short(const ReportOptions& options) {
   const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
   write_output(options.out, [&](std::ostream& out) {
     write_in_turn(out, options.logs.size(), false,
-                  [&](size_t i) { out << short_summary(options.logs[i], options.reading, style); });
+                  [&](size_t i) { out << first_screen(options.logs[i], options.reading, style); });
   });
   return kOk;
 }

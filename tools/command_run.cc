@@ -30,7 +30,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
-#include "in_time.h"
+#include "first_screen.h"
 #include "output_phases.h"
 #include "preloadable.h"
 #include "run_compress.h"
@@ -296,17 +296,17 @@ void say_why_there_is_no_log(const std::string& program, const std::string& chil
 }
 
 /// Never throws: what is wrong with a log is said, and the program's exit code stays ours.
-std::string first_screen(const std::string& log) {
+std::string screen_of(const std::string& log) {
   try {
-    return short_summary(log, {}, style_for(STDERR_FILENO, {}));
+    return first_screen(log, {}, style_for(STDERR_FILENO, {}));
   } catch (const std::exception& error) {
     say("{}: {}", collector::escape(log), error.what());
     return {};
   }
 }
 
-void print_summary(const std::vector<RunLog>& logs, const std::string& children) {
-  say_text(first_screen(logs.front().path));
+void tell_of_logs(const std::vector<RunLog>& logs, const std::string& children) {
+  say_text(screen_of(logs.front().path));
   for (size_t i = 1; i <= logs.front().parts; ++i)
     say_text(fmt::format("  part: {}#{}\n", collector::escape(logs.front().path), i));
   constexpr size_t kMostNamed = 5;
@@ -373,92 +373,149 @@ void prepare_place(const RunOptions& options, const std::string& pattern) {
     say("{} is another user's; this run's log gets another name", collector::escape(pattern));
 }
 
-int run(const RunOptions& options) {
-  if (options.out == "-")
-    throw collector::UsageError("-o: a log is a file; standard output is the program's own");
-  limit_variable(options.limit, options.gpu);  // a mistake ends before the program begins
-  ignore_signals();
-  const fs::path library = preload_library();
-  if (library.empty()) {
-    throw std::runtime_error(
-        "libgpupeak.so is not beside this command (../lib/gpupeak or ../preload)");
-  }
-  if (!options.arena_rules.empty() && collector::read_rule_set(options.arena_rules).arenas.empty())
-    throw collector::UsageError(fmt::format("{} has no [[pool]]: docs/rules.md has one",
-                                            collector::escape(options.arena_rules)));
-  const std::string pattern = absolute_pattern(options);
-  const std::string children = children_pattern(pattern);
-  const fs::path preload = preloadable_name(library);
-  int failure[2] = {-1, -1};
-  if (pipe2(failure, O_CLOEXEC) != 0) say("cannot make a pipe: {}", strerror(errno));
-  const bool is_writable = can_be_written(pattern, options.quiet);
-  prepare_place(options, pattern);
-  if (is_writable && !options.quiet)
-    say("recording to {}   (-q to silence)", collector::escape(pattern));
-  std::optional<OutputPhases> output;
-  if (!options.phases_on_output.empty()) output.emplace(options.phases_on_output);
-  RunName name{secret_of_run(), now_ns(CLOCK_REALTIME), 0};
-  MemoryKills memory;
-  const pid_t launcher = getpid();
-  const pid_t child = fork();
-  if (child < 0) throw std::runtime_error(fmt::format("cannot fork: {}", strerror(errno)));
-  if (child == 0) {
-    stop_ignoring_signals();
-    end_with_launcher(launcher);
-    if (output) output->redirect();
-    exec_program(options, preload, pattern, children, name.id, failure[1]);
-  }
-  g_child = name.child = child;
-  forward_signals();
-  close(failure[1]);
-  int error = 0;
-  const bool failed = read(failure[0], &error, sizeof error) == sizeof error;
-  close(failure[0]);
-  Descendants descendants(child, library.filename().string(), memory);
-  if (output) output->pump(child);
-  rusage usage{};
-  Ended end;
-  const int status = wait_for(child, usage, end);
-  const uint64_t largest_rss = static_cast<uint64_t>(usage.ru_maxrss) * 1024;  // children's, too
-  const uint64_t ended = now_ns(CLOCK_MONOTONIC);
-  g_child = 0;
-  g_exit_code = exit_code(status);
-  if (failed) {
-    say("cannot run {}: {}", collector::escape(options.command[0]), strerror(error));
-    return error == ENOENT ? kNotFound : kCannotExec;
-  }
-  std::vector<RunLog> logs = find_logs({pattern, children}, name);
-  drop_short_images(logs);
-  join_programs(logs, pattern);
-  take_name(logs, pattern);
-  for (const RunLog& log : logs) {
-    if (log.of_child) note_exit(log, {status, ended, end.had_children ? 0 : largest_rss});
-    cut_hole(log);
-  }
-  note_killed_children(logs);
-  collector::RunRecord seen;
-  descendants.finish(seen);
-  // One that has become another user's since then has a log of ours.
-  std::erase_if(seen.unrecorded, [&logs](const auto& one) {
-    return std::any_of(logs.begin(), logs.end(), [&one](const RunLog& log) {
-      return log.pid == static_cast<pid_t>(one.pid);
-    });
-  });
-  seen.descendants_watched = descendants.could_look();
-  seen.memory_kill = memory.since(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-  if (!logs.empty() && logs.front().of_child && WIFEXITED(status))
-    note_last_program(logs.front(), options.command[0], end.name, seen.unrecorded);
-  record_run(logs, std::move(seen));
-  if (!options.quiet) {
-    if (!logs.empty()) {
-      print_summary(logs, fs::path(children).parent_path().string());
-    } else if (is_writable) {
-      say_why_there_is_no_log(options.command[0], options.children);
+/// The steps of a run, in their order; what one finds out the later ones use.
+class Run {
+ public:
+  explicit Run(const RunOptions& options) : options_(options) {}
+
+  int run() {
+    find_places();
+    prepare();
+    start();
+    wait();
+    if (exec_error_ != 0) {
+      say("cannot run {}: {}", collector::escape(options_.command[0]), strerror(exec_error_));
+      return exec_error_ == ENOENT ? kNotFound : kCannotExec;
     }
-    if (!logs.empty() && end.had_children) tell_of_children(logs, largest_rss, options.children);
+    finish_logs();
+    record();
+    if (!options_.quiet) tell();
+    compress_logs(logs_, compression(options_.compress), options_.quiet, g_stop);
+    return g_exit_code;
   }
-  compress_logs(logs, compression(options.compress), options.quiet, g_stop);
-  return g_exit_code;
+
+ private:
+  /// Where the logs go, and by which library. A mistake in the options ends here, before the
+  /// program begins.
+  void find_places() {
+    if (options_.out == "-")
+      throw collector::UsageError("-o: a log is a file; standard output is the program's own");
+    limit_variable(options_.limit, options_.gpu);
+    ignore_signals();
+    library_ = preload_library();
+    if (library_.empty()) {
+      throw std::runtime_error(
+          "libgpupeak.so is not beside this command (../lib/gpupeak or ../preload)");
+    }
+    const std::string& rules = options_.arena_rules;
+    if (!rules.empty() && collector::read_rule_set(rules).arenas.empty())
+      throw collector::UsageError(
+          fmt::format("{} has no [[pool]]: docs/rules.md has one", collector::escape(rules)));
+    pattern_ = absolute_pattern(options_);
+    children_ = children_pattern(pattern_);
+    preload_ = preloadable_name(library_);
+  }
+
+  /// What is needed before the program is there, and what is said before it says something.
+  void prepare() {
+    if (pipe2(failure_, O_CLOEXEC) != 0) say("cannot make a pipe: {}", strerror(errno));
+    is_writable_ = can_be_written(pattern_, options_.quiet);
+    prepare_place(options_, pattern_);
+    if (is_writable_ && !options_.quiet)
+      say("recording to {}   (-q to silence)", collector::escape(pattern_));
+    if (!options_.phases_on_output.empty()) output_.emplace(options_.phases_on_output);
+    name_ = {secret_of_run(), now_ns(CLOCK_REALTIME), 0};
+    memory_.emplace();
+  }
+
+  void start() {
+    const pid_t launcher = getpid();
+    const pid_t child = fork();
+    if (child < 0) throw std::runtime_error(fmt::format("cannot fork: {}", strerror(errno)));
+    if (child == 0) {
+      stop_ignoring_signals();
+      end_with_launcher(launcher);
+      if (output_) output_->redirect();
+      exec_program(options_, preload_, pattern_, children_, name_.id, failure_[1]);
+    }
+    g_child = name_.child = child;
+    forward_signals();
+    close(failure_[1]);
+    int error = 0;
+    if (read(failure_[0], &error, sizeof error) == sizeof error) exec_error_ = error;
+    close(failure_[0]);
+    descendants_.emplace(child, library_.filename().string(), *memory_);
+  }
+
+  /// Until the program's end; its output is passed on meanwhile.
+  void wait() {
+    if (output_) output_->pump(name_.child);
+    rusage usage{};
+    status_ = wait_for(name_.child, usage, end_);
+    largest_rss_bytes_ = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+    ended_ns_ = now_ns(CLOCK_MONOTONIC);
+    g_child = 0;
+    g_exit_code = exit_code(status_);
+  }
+
+  /// The logs that the run has left: one a process, each with its end.
+  void finish_logs() {
+    logs_ = find_logs({pattern_, children_}, name_);
+    drop_short_images(logs_);
+    join_programs(logs_, pattern_);
+    take_name(logs_, pattern_);
+    for (const RunLog& log : logs_) {
+      if (log.of_child)
+        note_exit(log, {status_, ended_ns_, end_.had_children ? 0 : largest_rss_bytes_});
+      cut_hole(log);
+    }
+    note_killed_children(logs_);
+  }
+
+  /// Writes into the run's log what was seen of the run from outside.
+  void record() {
+    collector::RunRecord seen;
+    descendants_->finish(seen);
+    // One that has become another user's since then has a log of ours.
+    std::erase_if(seen.unrecorded, [this](const auto& one) {
+      return std::any_of(logs_.begin(), logs_.end(), [&one](const RunLog& log) {
+        return log.pid == static_cast<pid_t>(one.pid);
+      });
+    });
+    seen.descendants_watched = descendants_->could_look();
+    seen.memory_kill = memory_->since(WIFSIGNALED(status_) && WTERMSIG(status_) == SIGKILL);
+    if (!logs_.empty() && logs_.front().of_child && WIFEXITED(status_))
+      note_last_program(logs_.front(), options_.command[0], end_.name, seen.unrecorded);
+    record_run(logs_, std::move(seen));
+  }
+
+  void tell() const {
+    if (!logs_.empty()) {
+      tell_of_logs(logs_, fs::path(children_).parent_path().string());
+      if (end_.had_children) tell_of_children(logs_, largest_rss_bytes_, options_.children);
+    } else if (is_writable_) {
+      say_why_there_is_no_log(options_.command[0], options_.children);
+    }
+  }
+
+  const RunOptions& options_;
+  fs::path library_, preload_;      // the library; a name of it that LD_PRELOAD can hold
+  std::string pattern_, children_;  // of the logs: the program's, and its children's
+  bool is_writable_ = false;
+  int failure_[2] = {-1, -1};  // errno of an exec that fails
+  int exec_error_ = 0;         // 0: the program began
+  std::optional<OutputPhases> output_;
+  RunName name_{};
+  std::optional<MemoryKills> memory_;
+  std::optional<Descendants> descendants_;
+  int status_ = 0;
+  Ended end_;
+  uint64_t ended_ns_ = 0, largest_rss_bytes_ = 0;  // of the program and its children
+  std::vector<RunLog> logs_;
+};
+
+int run(const RunOptions& options) {
+  return Run(options).run();
 }
 
 /// The program runs whatever becomes of the recording, and its exit code is ours: what goes wrong

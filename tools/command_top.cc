@@ -15,7 +15,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
-#include "in_time.h"
+#include "first_screen.h"
 #include "target_log.h"
 #include "terminal.h"
 #include "top_programs.h"
@@ -88,7 +88,7 @@ class Top {
   int live() {
     if (is_folder_ || is_running()) watch();
     if (is_folder_ || is_running()) return kOk;
-    std::cout << short_summary(open_, options_.reading, style_for(STDOUT_FILENO, options_.text));
+    std::cout << first_screen(open_, options_.reading, style_for(STDOUT_FILENO, options_.text));
     say_view();
     return kOk;
   }

@@ -1,4 +1,4 @@
-#include "in_time.h"
+#include "first_screen.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -148,7 +148,7 @@ std::string slow_text(const std::string& log, const collector::Reading& reading,
 
 }  // namespace
 
-std::string short_summary(const std::string& log, const collector::Reading& reading,
+std::string first_screen(const std::string& log, const collector::Reading& reading,
                           const collector::TextStyle& style) {
   if (collector::KeptSummary(log, options_of(reading)).find()) return replayed(log, reading, style);
   const std::string slow = slow_text(log, reading, style);

@@ -1,0 +1,21 @@
+// The first screen: the lines that a run ends with. `run`, `report --short` and `top` show it.
+//
+// in    a log
+// out   "peak 5.10 GiB of 22.0 GiB on GPU 0 at +3.20 s, in step", who held it, what to do next
+#pragma once
+
+#include <string>
+
+#include "collector/rules/reading.h"
+#include "collector/text/text_format.h"
+
+namespace gpupeak::tools {
+
+/// Complete however long it takes; after a second a line on standard error says what is being read.
+/// The names of functions are read by a process of its own: if it dies of a damaged file, there are
+/// no names. Where the log cannot be read, the lines are what the library itself has counted.
+/// Throws LogError.
+std::string first_screen(const std::string& log, const collector::Reading& reading,
+                          const collector::TextStyle& style);
+
+}  // namespace gpupeak::tools
