@@ -1,6 +1,10 @@
-// The command line: each command_x.cc adds its verb to it, with the verb's options and what it
-// does. Options that several verbs have are added by the functions here, so that they read and mean
-// the same everywhere.
+// The command line. Each command_x.cc adds its verb: its options and what it does. Options that
+// several verbs have are added by the functions here, so that they read and mean the same
+// everywhere.
+//
+//   int report(const ReportOptions&);                           command_report.cc
+//   auto [verb, options] = line.add("report", "…", report);     a verb, and its options' values
+//   verb.add_option("--top", options.top, "…");
 #pragma once
 
 #include <CLI/CLI.hpp>

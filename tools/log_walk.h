@@ -1,5 +1,5 @@
-// A finished log to walk in: its call tree, flame graph, table of sites and curve as frames of
-// text, and what keys do to them. `gpupeak view` draws them.
+// A finished log to walk in: call tree, flame graph, table of sites and curve, each as a frame of
+// text, and what keys do there. `gpupeak view` draws the frames.
 #pragma once
 
 #include <memory>

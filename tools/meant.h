@@ -1,4 +1,4 @@
-// What somebody meant whose words make no sense as they are: the answers that parse.cc gives.
+// What a command line was meant to be that makes no sense as it stands. parse.cc answers with it.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,5 +1,9 @@
-// `run --phase-on-output`: stands between the program and where its output goes, passes every byte
-// on, and begins a phase in its log where a line matches.
+// `run --phase-on-output`: phases that begin when the program prints a certain line. It stands
+// between the program and its standard output, passes every byte on, and notes the phase in the
+// program's log.
+//
+//   program ──"Epoch 2"──► OutputPhases ──"Epoch 2"──► terminal
+//                              └ log: phase "Epoch 2" begins
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-// The log of a run that goes on, by what the command line names: its process or the log itself.
+// The log of a run that goes on. The command line names its process, or the log itself.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// One program as `top` knows it: what stands at its log's front at each look, and what a replay of
-// the log, which is made less often, has found.
+// One program as `top` knows it. At each look: the counters page of its log. Less often: what a
+// replay of the log has found.
 #pragma once
 
 #include <cstdint>

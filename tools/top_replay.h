@@ -1,5 +1,6 @@
-// Replays logs for `top` beside its frames, one after the other, so seldom that it takes no more of
-// the processor than it may: holders, phases, pools and the ledger stand in the events alone.
+// Replays logs for `top` in the background, one after the other. Holders, phases, pools and the
+// ledger are in the events alone. It pauses between replays, so that it stays below its share of a
+// processor.
 #pragma once
 
 #include <atomic>

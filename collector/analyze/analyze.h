@@ -1,5 +1,11 @@
 // The collector's front door: one log in, one Summary out. The verbs in tools/ call it and hand the
-// result to a writer.
+// Summary to a writer.
+//
+//   log ─ LogReader ─ Replay ─┬ Attribution   groups to rows: "1.00 MiB  load_weights ← main"
+//                             ├ metrics       "device.peak_bytes": 1048576
+//                             ├ phases, arenas, ledger, failures, growth
+//                             └ quality       what was lost, and whether figures are exact
+//                                  └──────────► Summary
 #pragma once
 
 #include <cstddef>

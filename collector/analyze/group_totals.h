@@ -1,5 +1,6 @@
-// What a summary asks all groups of a log for, in one pass over them when the replay has ended: a
-// log may have millions. By context, of which there are far fewer; and who holds something yet.
+// What a summary asks of all groups, in one pass over them after the replay: for each context what
+// is live and what was temporary, and which groups still hold memory. A log may have millions of
+// groups, and only thousands of contexts.
 #pragma once
 
 #include <cstdint>

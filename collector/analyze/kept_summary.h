@@ -1,8 +1,7 @@
-// The summary of a large log is kept, so that who asks again need not wait: the log is then neither
-// unpacked nor replayed, and no names are looked up. It is used only as long as all that it was
-// made of is as it was: the log and its symbols beside it, the libraries' and debug files or that
-// they were missing, rules, options, and this command itself. What is shown is the same, byte for
-// byte.
+// Keeps the summary of a large log in a file, so that the next report neither unpacks nor replays
+// the log and looks up no names. The file is used only if everything that the summary depends on is
+// unchanged: the log, symbols beside it, libraries and debug files (also those that were missing),
+// rules, options, and this command itself. What is shown is the same, byte for byte.
 #pragma once
 
 #include <chrono>

@@ -1,12 +1,12 @@
-// The names of what a log defines, worked out while its events are replayed, by processors that the
-// replay leaves idle. What will be shown is not known before the events are; nearly all functions
-// are asked for in the end. What is said does not depend on it: of a library that is missing nobody
-// hears who has not asked for a stack of it.
+// Looks up the names of all functions of a log while the log is replayed, on processors that the
+// replay leaves idle. Which of them will be shown is known only when the replay has ended, but
+// nearly all are needed. Nothing that is shown depends on it: a library that is missing is reported
+// only if a stack with it is shown.
 //
 //   replay   ████████████████████████ ▏ tables: names are known
 //   names      files · functions · rules
 //
-// analyze() has one.
+// analyze() has one of these.
 #pragma once
 
 #include <cstddef>

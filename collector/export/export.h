@@ -1,5 +1,10 @@
-// The formats of other tools that a log is written in: one function a format, one file a function,
-// and the list of them. `gpupeak export` calls them; docs/export.md says what each holds.
+// The formats of other tools: one file and one function each, and the list of them. `gpupeak
+// export` calls them; docs/export.md says what each holds.
+//
+// in    a Profile: a replayed log with its symbols; a scope
+// out   the file of the other tool, whose sums are the log's peak
+//
+//   folded   main;load_weights;cuMemAlloc 1048576
 #pragma once
 
 #include <ostream>

@@ -1,5 +1,5 @@
-// What was worked out before, in files below $XDG_CACHE_HOME/gpupeak (else ~/.cache), for whoever
-// asks next. A file that cannot be read or written, or is another user's, is as if there were none.
+// Results that are kept for the next time, in files below $XDG_CACHE_HOME/gpupeak (else ~/.cache).
+// A file that cannot be read or written, or that belongs to another user, counts as missing.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What tells whether a file, or that there is none, is as it was.
+// Tells whether a file has changed since it was looked at, or has come or gone.
 #pragma once
 
 #include <sys/stat.h>

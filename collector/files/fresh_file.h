@@ -1,6 +1,8 @@
-// How every file is written that takes a name: whole or not at all, by a name beside it that nobody
-// guesses, and by no link that somebody else has put there. A file that is replaced keeps its owner
-// and its mode.
+// How every file with a name of the user's choice is written: under a random name beside it first,
+// then renamed, so that it is there whole or not at all. Links that another user has put there are
+// not followed. A file that is replaced keeps its owner and its mode.
+//
+//   run.json  ──write──►  .run.json.k3v9…  ──rename──►  run.json
 #pragma once
 
 #include <functional>

@@ -1,4 +1,5 @@
-// Whose a file is. Nothing of another user's is believed, joined, renamed or removed.
+// Whether a file is this user's own. What belongs to another user is not believed, joined, renamed
+// or removed.
 #pragma once
 
 #include <sys/stat.h>

@@ -1,7 +1,8 @@
-// What an arena would have reserved with other requests, or by other rules: the steps of a history
-// that repeats (arena_requests.h), taken again with memory without end. Some blocks got a whole
-// piece, so that the log does not tell how much of it was asked for: a forecast takes the most, the
-// least, or a mix. what_if.cc goes through a log with one of each.
+// What an arena would have reserved if its requests, or its rules, had been others: the recorded
+// history of requests (arena_requests.h) is taken again, with as much memory as it wants.
+//
+// Of a block that got a whole piece the log does not tell how much was asked for. So a forecast
+// takes the most that it can have been, the least, or a mix; what_if.cc runs one of each.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,12 @@
-// A recorded run with less memory: when the driver refuses a segment, the arena gives back its idle
-// ones, or asks for a smaller one (arena_model.h); for what else takes memory meanwhile, libraries
-// and the driver itself, there must be room at once. So it may fail with more memory and go well
-// with less, where the arena has given back in time. need.cc asks with how much it fails.
+// A recorded run with less memory. Where the driver would refuse a segment, the arena gives back
+// its idle segments, or asks for a smaller one (arena_model.h). What others take meanwhile
+// (libraries, the driver itself) must find room at once. need.cc asks with which amounts of memory
+// this fails: a run may fail with more memory and succeed with less, if with less the arena gave
+// back in time.
 //
-// What a log does not tell is tried both ways and mixed: how much was asked for of a block that got
-// a whole piece, and where new segments lie, since of equal pieces the lowest is taken.
+// Two things a log does not tell: how much was asked for of a block that got a whole piece, and
+// where a new segment lies (of equal pieces the lowest is taken). Both are tried either way, and
+// mixed.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,10 @@
-// The events of a log, a batch at a time. Where there are several processors, a thread of its own
-// decodes and merges them ahead of the caller, and several do where there are more; the order is
-// the merger's, whoever runs it. What has to go over them in that order first does it there, too.
-// EventStream drives it.
+// The events of a log, a batch at a time, in the merger's order. EventStream drives it.
+//
+//   one processor          the caller decodes and merges each batch when it asks for it
+//   several                one thread decodes and merges ahead of the caller
+//   more, and a long log   several threads do (event_windows.h)
+//
+// A pass (event_pass.h) that must see all events in order runs where the merging is done.
 #pragma once
 
 #include <array>

@@ -1,20 +1,20 @@
-// Merges the slots of a log into the order in which the events happened: by time, device events
-// besides by their sequence number. EventStream takes the events from it.
+// Merges the slots of a log into the order in which the events happened: by time, and device events
+// also by their sequence number. EventStream takes the events from it.
 //
 //   slot 0   10 malloc               35 malloc
 //   slot 1             20 cuMemAlloc, number 2
 //   slot 2                       30 cuMemFree, number 1
 //   in order: 10 malloc · 30 number 1 · 30 number 2 · 35 malloc
 //
-// At 20 number 1 has not been seen: slot 1 is parked, and the others go on. Number 1 comes at 30,
-// and right behind it what waited for it, at the same time, since time never runs backwards. A
-// number that does not turn up within a second of the log's time was lost: it is counted, and not
-// waited for. While one slot's events all come before those of the others, it is decoded without
-// looking at these.
+// At time 20 number 1 has not been seen: slot 1 is parked, and the other slots go on. Number 1
+// comes at 30. The parked number 2 follows at once, and gets the time 30, since time never runs
+// backwards. A number that does not turn up within a second of the log's time was lost: it is
+// counted, and no longer waited for. While all events of one slot come before those of the other
+// slots, that slot is decoded without looking at the others.
 //
-// A log can be merged in pieces: up to a time, and from there on by another merger. Where it begins
-// that one may not know yet how the one before it will end; what it took for granted is asked
-// later.
+// A log can be merged in pieces: one merger goes up to a time, and another one goes on from there.
+// The second may begin before the first has ended. Then it does not know which device number comes
+// next; what it assumed is checked later (follows()).
 #pragma once
 
 #include <cstddef>

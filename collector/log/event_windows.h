@@ -1,18 +1,20 @@
-// The events of a log, merged by several threads: each takes the next window of the log's time,
-// finds where each slot enters it, and merges what lies in it, while the others have those before
-// and behind.
+// Merges the events of a long log with several threads. The log's time is cut into windows; each
+// thread takes the next window and merges what lies in it, while other threads merge their own.
 //
-//   bounds       |     1     |     2     |     3     |
-//   scanned by   thread 1 .. thread 2 .. thread 3 ..    one slot after another, at each others'
-//   heels merged by    thread 1    thread 2    thread 3       at the same time handed on    in
-//   order: what a window took for granted of those before it is asked first
+//   time         |  window 1  |  window 2  |  window 3  |
+//   1. scanned   thread 1     thread 2     thread 3       slot after slot, each right behind the
+//                                                         thread before it
+//   2. merged    thread 1     thread 2     thread 3       at the same time
+//   3. handed on     first        second       third      in the order of time
 //
-// To scan a slot is to decode it and to keep nothing but the place: a quarter of what merging it
-// costs, and none of it twice by the same thread. A window's thread takes for granted that no event
-// of earlier ones waits for a device event, that the first device event has the next number, and
-// that of several first events the one of the lowest slot comes first. Where that turns out wrong,
-// the caller merges that window again, one event after another, and goes on so until no event
-// waits. EventBatches has one for a long log, where there are processors for it.
+// To scan a slot is to decode its events and to keep nothing but the place where the window begins:
+// a quarter of the cost of merging it. When a thread merges its window, the earlier windows are not
+// ready. So it assumes three things: no earlier event waits for a device event; the first device
+// event has the next number; of several events at the window's first time that of the lowest slot
+// comes first. At step 3 these are checked. Where one was wrong, the caller merges that window once
+// more, event by event, and goes on so until no event waits.
+//
+// EventBatches has one of these for a long log, if there are processors for it.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
-// What one process held over time, in bounded memory: steps, a few bytes each. Where there are more
-// than there is room for, steps that differ little become one, which has the largest of them: the
-// curve never lies below what was held, and error_bytes() says how far above at most.
+// What one process held over time, in bounded memory: steps of a few bytes each. If there are too
+// many, neighbours that differ little become one step, as high as the higher of them. So the curve
+// is never below the truth; error_bytes() says how far above it may be.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,9 @@
-// The memory that arenas divide into blocks: what the driver handed out, and those heap blocks that
-// an arena was seen to use. It is found by a block's address, since nothing else connects the two.
-// ArenaTable keeps one.
+// The memory that arenas share out: blocks of the driver, and heap blocks that an arena was seen to
+// use. An arena's block names no parent; the parent is the one that has the block's address.
+// ArenaTable keeps one of these.
+//
+//   parent 5 (cuMemAlloc, 20 MiB at 0x1000000)   owner: PyTorch
+//   PyTorch hands out 0x1400000                  lies in parent 5
 #pragma once
 
 #include <cstdint>

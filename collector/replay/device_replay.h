@@ -1,12 +1,13 @@
-// The device's part of a replay: the driver's blocks, its pools, allocations that failed, and the
-// ledger of each device.
+// The device's part of a replay: the driver's blocks, its pools, failed allocations, and the ledger
+// of each device.
 //
-// A free is logged before the real call, so it may turn out to have failed. Of each slot the blocks
-// that its thread freed last are kept until another device event of it shows that the call is over:
+// A free is logged before the real call, and the call may fail. So for each slot the blocks that
+// its thread freed last are remembered (just_freed) until the slot's next device event shows that
+// the call succeeded:
 //
-//   DEVICE_FREE 1     counted: –   just_freed {1}
-//   DEVICE_REVIVE 1   counted: 1   just_freed {}       the call failed
-//   DEVICE_ALLOC 2    counted: 1 2 just_freed {}       nothing before this can be revived any more
+//   DEVICE_FREE 1     live: –     just_freed {1}
+//   DEVICE_REVIVE 1   live: 1     just_freed {}      the call failed
+//   DEVICE_ALLOC 2    live: 1 2   just_freed {}      from here on block 1 cannot be revived
 #pragma once
 
 #include <cstdint>

@@ -1,14 +1,13 @@
 // The heap's part of a replay: the live blocks, and the reallocs that are under way. Every hot
-// record of a log goes through take().
+// record of a log goes through take(). BlockMatcher has found out before which block each event is
+// about.
 //
-// A realloc is logged in two halves. The old block counts until the second one, so that the sum has
-// no dip, but its address is free from the first on: another thread may be handed it.
+// A realloc is logged in two halves. The old block counts until the second half, so that the sum
+// has no dip. But its address is free from the first half on: another thread may be handed it.
 //
 //   REALLOC_BEGIN a   lies at a: –    old_block a   counted: a
 //   (another thread's ALLOC a)        …             counted: a and the new a
 //   REALLOC_END b     lies at b: b    –             counted: b, in one step
-//
-// Which block an event is about BlockMatcher has found out before.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,8 @@
-// What is live, by who holds it. The parts of the replay (heap, device, mappings) count in and out
-// here and nowhere else, so that whoever looks on is told of every change.
+// All live memory, by who holds it. The parts of the replay (heap, device, mappings) count blocks
+// in and out here and nowhere else, so an observer is told of every change.
+//
+// in    "group 7 got a block of 100 bytes"
+// out   PeakFinder counts it for each scope of the group; the observer, if there is one, is told
 #pragma once
 
 #include <array>

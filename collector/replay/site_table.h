@@ -1,6 +1,10 @@
-// What holders are told apart by while a log is replayed: where (a node of the stack trie) and
-// in which context (kind, device, phase, thread, API). Each combination is a group of
-// PeakFinder's; attribution.h later adds groups up as the user asks. Filled by replay.
+// Groups: what holders are told apart by while a log is replayed. A group is a stack together with
+// a context: kind, device, phase, thread, API, tag. attribution.h later adds groups up as the user
+// asks.
+//
+//   stack 7, heap, phase "load"          group 0   scopes: host/heap, host, total
+//   stack 9, linear on GPU 0, "load"     group 1   scopes: device:0/linear, device:0, device, total
+//   stack 7, heap, phase "train"         group 2   scopes: host/heap, host, total
 #pragma once
 
 #include <cstdint>

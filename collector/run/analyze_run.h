@@ -1,5 +1,12 @@
-// A run as a whole: the Summary of the process that held the most, with what all of them held at
-// once, who they were, and what was not seen.
+// A run as a whole, of one process or of many.
+//
+// in    the logs of the run's processes (run_logs.h)
+// out   the Summary of the process that held the most (the lead); in Summary::whole_run what all
+//       processes held at once, each of them, and what was not seen
+//
+//   launcher        0 B of GPU 0
+//   worker 0        6 GiB of GPU 0     the lead: tables and phases are this process's
+//   worker 1        5 GiB of GPU 0     whole_run: GPU 0 had 11 GiB at once
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What `run` saw of a process from outside, as its metrics.
+// Resident memory of a process as `gpupeak run` saw it from outside, as metrics.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,11 @@
-// Which logs a name given to a verb stands for. The log of the process that `gpupeak run` started
-// is the run's: the others' are found by the record in it, and, of a run that has not ended or
-// whose end `run` did not see, where it would have put them. One process of a run is named by
-// LOG#PID, or chosen.
+// Which logs a name stands for that a verb is given. The log of the process that `gpupeak run`
+// started stands for the run. The logs of the run's other processes are found by the record in it.
+// If there is no record (the run goes on, or `run` was killed), they are looked for where `run`
+// would have put them.
+//
+//   run.gplog          the whole run
+//   run.gplog#4711     process 4711 of it
+//   run.gplog#1        a program that its first process ran before the one that is reported
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Values that a process has as a run of several has them.
+// Values that both a process and a run of several processes have.
 #pragma once
 
 #include <cstdint>

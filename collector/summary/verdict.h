@@ -1,5 +1,10 @@
-// What came of a run, in a few sentences: how much, who, why, what next. The summary after a run,
-// the report and the page all begin with it.
+// What came of a run, in a few sentences: how much, who, why, what next. The first screen, the
+// report and the page begin with it.
+//
+// in    a Summary
+// out   "peak 70.0 GiB of 80.0 GiB on GPU 0 at +3.20 s, in step"
+//       "the peak was temporary: 40.0 GiB of it freed within 64 us"
+//       next: gpupeak tags run.gplog   by layer
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What somebody meant who misspelt a name. Messages about unknown names end with it, in place of
-// lists that nobody reads.
+// What a misspelt name was meant to be. Messages about unknown names end with it, instead of a list
+// of all names.
 #pragma once
 
 #include <string>

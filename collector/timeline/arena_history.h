@@ -1,7 +1,7 @@
-// What arenas had in use and idle at which instant, piece by piece, for the page's maps. Of a log
-// with few changes every instant is known; of a long one, chosen instants: the peaks, the borders
-// of phases, failed allocations, the end, and the highest moments of an even spread over the run.
-// Either way it is one list of steps, and of each piece from which step to which it was there.
+// What arenas had in use and idle at each instant, piece by piece, for the page's maps. A log with
+// few changes keeps all instants. A long log keeps chosen ones: peaks, borders of phases, failed
+// allocations, the end, and the highest moment of each of equal stretches of the run. In both cases
+// the history is a list of steps, and each piece says from which step to which it was there.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Who held a sum at another moment than its peak: at a time, or at the highest while a phase was
-// open. Two more replays: the first finds the events after which that was, the second takes stock
-// there. `gpupeak held` and `gpupeak view` ask.
+// Who held a sum at a moment that is not its peak: at a given time, or at the highest moment of a
+// phase. It replays the log twice more: the first time to find the event at which that moment was,
+// the second time to see what was live after that event. `gpupeak held` and `gpupeak view` use it.
 #pragma once
 
 #include <cstdint>

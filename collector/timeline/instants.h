@@ -1,6 +1,6 @@
-// What was live at which instant, for the page to show where one clicks. Of a log with few changes
-// all of them are kept, so that any instant is known; of a long one, chosen instants: the peaks,
-// the borders of phases, failed allocations, and the highest moments of an even spread over the
+// What was live at each instant, for the page, where one clicks on the curve. A log with few
+// changes keeps all of them, so any instant can be shown. A long log keeps chosen instants: peaks,
+// borders of phases, failed allocations, and the highest moment of each of equal stretches of the
 // run.
 #pragma once
 

@@ -1,5 +1,8 @@
 // The sections of the text report, each as lines, with at most as many rows as are asked for.
-// write_text puts them in order and makes them fit.
+// write_text puts them in order and makes them fit the screen.
+//
+// in    a Summary, and how many rows a section may have
+// out   "PEAK COMPOSITION …", "PHASES …", "WARNINGS …": lines of text
 #pragma once
 
 #include <string>

@@ -1,6 +1,5 @@
-// What can be said of a run at once, however long its log is: the figures that the library has
-// counted itself. `run` and `report --short` show it where to read the log
-// too long.
+// The figures that the library has counted itself, which need no replay. `run` and `report --short`
+// show them where the log cannot be read.
 #pragma once
 
 #include <ostream>
