@@ -197,7 +197,7 @@ class Failures {
   std::vector<Holder> holders_of(const ArenaTable::Failure& failure) {
     std::map<std::string, Holder> rows;
     for (const ArenaTable::Held& held : failure.holders) {
-      const ArenaTable::Holder& holder = replay_.arenas().holders()[held.holder];
+      const ArenaTable::Holder& holder = replay_.arenas().holder(held.holder);
       const bool outside = holder.what == ArenaTable::What::kOutside;
       Holder row;
       if (outside) {

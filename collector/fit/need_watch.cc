@@ -194,7 +194,7 @@ void NeedWatch::look(int32_t ordinal, Device& device) {
   for (const ArenaTable::Arena& arena : arenas.arenas()) {
     if (arena.place != ordinal) continue;
     for (const auto& [elsewhere, counted] : arena.idle) {
-      if (counted != kNoGroup) idle += arenas.peaks().group(counted).live_bytes;
+      if (counted != kNoHolder) idle += arenas.live_bytes(counted);
     }
   }
   uint64_t tracked = 0;

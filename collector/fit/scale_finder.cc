@@ -43,10 +43,10 @@ double ScaleFinder::of_group(GroupId group) {
   return entry->second.factor;
 }
 
-double ScaleFinder::of_holder(size_t holder) {
+double ScaleFinder::of_holder(HolderId holder) {
   const auto [entry, is_new] = by_holder_.try_emplace(holder);
   if (is_new) {
-    const ArenaTable::Holder& of = profile_.replay().arenas().holders()[holder];
+    const ArenaTable::Holder& of = profile_.replay().arenas().holder(holder);
     std::vector<std::string> names{profile_.tagger().name(profile_.tagger().tag(of))};
     if (of.name != 0) names.emplace_back(profile_.replay().name(of.name));
     entry->second = find(of.stack, of.cause.phase, names);

@@ -20,11 +20,11 @@ class ScaleFinder {
 
   /// Of a block of the driver or of malloc.
   double of_group(GroupId group);
-  /// Of a block that an arena handed out; index of ArenaTable::holders().
-  double of_holder(size_t holder);
+  /// Of a block that an arena handed out.
+  double of_holder(HolderId holder);
   /// A block of it was allocated.
   void note_group(GroupId group) { note(by_group_.at(group)); }
-  void note_holder(size_t holder) { note(by_holder_.at(holder)); }
+  void note_holder(HolderId holder) { note(by_holder_.at(holder)); }
   /// Blocks that each pattern has matched.
   const std::vector<uint64_t>& matched() const { return matched_; }
 
@@ -40,7 +40,7 @@ class ScaleFinder {
   const std::vector<Changes::Scale>& scales_;
   std::vector<uint64_t> matched_;
   std::unordered_map<GroupId, Found> by_group_;
-  std::unordered_map<size_t, Found> by_holder_;
+  std::unordered_map<HolderId, Found> by_holder_;
 };
 
 }  // namespace gpupeak::collector

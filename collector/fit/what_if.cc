@@ -85,18 +85,18 @@ class WhatIfWatch : public ReplayObserver {
 
   /// Told before the arena's own event.
   void on_arena_block(const ArenaBlockChange& change) override {
-    const ArenaTable::Holder& holder = replay().arenas().holders()[change.group];
+    const ArenaTable::Holder& holder = replay().arenas().holder(change.holder);
     const ArenaTable::Arena& info = replay().arenas().arenas()[holder.arena];
     // What lies in no segment, and what an arena cut out of the program's own block.
     if (info.place < 0 || change.alone || info.largest_capacity_bytes > 0) return;
     Row& row = row_of(holder.arena);
-    last_holder_ = change.group;
+    last_holder_ = change.holder;
     if (row.is_forecast()) {
       if (!change.in_use) drop(row, change.address);
       return;
     }
-    const double factor = scales_.of_holder(change.group);
-    if (change.in_use) scales_.note_holder(change.group);
+    const double factor = scales_.of_holder(change.holder);
+    if (change.in_use) scales_.note_holder(change.holder);
     if (factor != 1) row.is_touched = true;
     if (factor > 1) row.grows = true;
     if (change.in_use) {
@@ -104,7 +104,7 @@ class WhatIfWatch : public ReplayObserver {
       std::array<uint64_t, kCourses> all;
       all.fill(bytes);
       all[kLow] = times(least_asked(replay().name(info.name), change.bytes), factor);
-      hold(row, change.address, change.group, all);
+      hold(row, change.address, change.holder, all);
     } else {
       drop(row, change.address);
     }
@@ -181,7 +181,7 @@ class WhatIfWatch : public ReplayObserver {
   struct Row {
     enum What : uint8_t { kOutside, kInUse, kIdle, kUnclaimed };
     struct Block {
-      size_t holder;
+      HolderId holder;
       std::array<uint64_t, kCourses> bytes;
     };
     std::vector<ArenaForecast> forecasts;  // empty: by the log's own figures
@@ -236,7 +236,7 @@ class WhatIfWatch : public ReplayObserver {
   Row* forecast_of(uint64_t arena) {
     const int32_t place = replay().arenas().place_of(arena);
     if (!arenas_.histories.contains(place)) return nullptr;
-    const size_t number = replay().arenas().holders()[last_holder_].arena;
+    const size_t number = replay().arenas().holder(last_holder_).arena;
     const auto row = rows_.find(number);
     return row != rows_.end() && row->second.is_forecast() ? &row->second : nullptr;
   }
@@ -279,11 +279,11 @@ class WhatIfWatch : public ReplayObserver {
                static_cast<int16_t>(sign));
   }
 
-  void hold(Row& row, uint64_t address, size_t holder,
+  void hold(Row& row, uint64_t address, HolderId holder,
             const std::array<uint64_t, kCourses>& bytes) {
     row.blocks.insert_or_assign(address, typename Row::Block{holder, bytes});
     const int32_t device = place_of(holder);
-    const GroupId group = group_of(device, Row::kInUse, holder);
+    const GroupId group = group_of(device, Row::kInUse, static_cast<uint64_t>(holder));
     for (size_t course = 0; course < kCourses; ++course) {
       row.in_use[course] += bytes[course];
       change(course, group, static_cast<int64_t>(bytes[course]), bytes[course] > 0);
@@ -292,8 +292,8 @@ class WhatIfWatch : public ReplayObserver {
   void drop(Row& row, uint64_t address) {
     const auto block = row.blocks.find(address);
     if (block == row.blocks.end()) return;
-    const GroupId group =
-        group_of(place_of(block->second.holder), Row::kInUse, block->second.holder);
+    const GroupId group = group_of(place_of(block->second.holder), Row::kInUse,
+                                   static_cast<uint64_t>(block->second.holder));
     for (size_t course = 0; course < kCourses; ++course) {
       const uint64_t bytes = block->second.bytes[course];
       row.in_use[course] -= bytes;
@@ -302,8 +302,8 @@ class WhatIfWatch : public ReplayObserver {
     row.blocks.erase(block);
     is_changed_ = true;
   }
-  int32_t place_of(size_t holder) const {
-    return replay().arenas().arenas()[replay().arenas().holders()[holder].arena].place;
+  int32_t place_of(HolderId holder) const {
+    return replay().arenas().arenas()[replay().arenas().holder(holder).arena].place;
   }
 
   uint64_t idle_of(size_t number, const Row& row, size_t course) const {
@@ -351,7 +351,7 @@ class WhatIfWatch : public ReplayObserver {
       case Row::kOutside:
         return profile_.sites().holder({static_cast<GroupId>(key.number), 0, 0}, false).title;
       case Row::kInUse:
-        return arena_title(key.number);
+        return arena_title(HolderId{static_cast<uint32_t>(key.number)});
       case Row::kIdle:
         return "idle in " +
                profile_.definitions().shown(profile_.replay().name(replay_arena(key.number).name)) +
@@ -361,8 +361,8 @@ class WhatIfWatch : public ReplayObserver {
     }
     return "idle in pools";
   }
-  std::string arena_title(size_t holder) const {
-    const ArenaTable::Holder& of = profile_.replay().arenas().holders()[holder];
+  std::string arena_title(HolderId holder) const {
+    const ArenaTable::Holder& of = profile_.replay().arenas().holder(holder);
     return of.name != 0 ? profile_.definitions().shown(profile_.replay().name(of.name))
                         : profile_.titles().title(of.stack);
   }
@@ -395,7 +395,7 @@ class WhatIfWatch : public ReplayObserver {
   std::vector<Key> keys_;       // by group
   std::map<size_t, Row> rows_;  // of arenas
   std::map<int32_t, uint64_t> segments_, unclaimed_;
-  size_t last_holder_ = 0;
+  HolderId last_holder_{};
   bool is_changed_ = false;
 };
 
@@ -570,7 +570,7 @@ std::vector<WhatIf> what_would_lower(const std::string& path, const Options& opt
   if (has(summary, took_in_advance)) all.emplace_back().no_preallocation = true;
   const Peak* const peak = largest_device_peak(summary);
   for (const Holder& holder : peak == nullptr ? std::vector<Holder>{} : peak->holders) {
-    if (holder.title.starts_with("idle in ") || all.size() >= kMostSites + 3) continue;
+    if (holder.kind == "device.idle" || all.size() >= kMostSites + 3) continue;
     if (holder.title.find_first_of("*?") == std::string::npos)
       all.emplace_back().scales.push_back({holder.title, 0});
   }

@@ -48,45 +48,44 @@ const ScopeId* ArenaAccounts::in_arenas_scope(int32_t device) const {
   return entry != in_arenas_scopes_.end() ? &entry->second : nullptr;
 }
 
-GroupId ArenaAccounts::outside_group(GroupId group, int32_t device) {
-  const auto [entry, added] = outside_groups_.try_emplace(group);
+HolderId ArenaAccounts::outside(GroupId group, int32_t device) {
+  const auto [entry, added] = outside_.try_emplace(group);
   if (added) {
-    entry->second = peaks_.add_group(std::array{scope_in(driver_scopes_, device)});
-    holders_.push_back({.what = What::kOutside, .outside = group, .device = device});
+    entry->second = add({.what = What::kOutside, .outside = group, .device = device},
+                        std::array{scope_in(driver_scopes_, device)});
   }
   return entry->second;
 }
 
-GroupId ArenaAccounts::idle_group(size_t row, bool counted, bool never_used) {
+HolderId ArenaAccounts::idle(size_t row, bool counted, bool never_used) {
   Arena& of = arenas_[row];
-  GroupId& group = of.idle[never_used ? 1 : 0][counted ? 1 : 0];
-  if (group != kNoGroup) return group;
-  group = counted
-              ? peaks_.add_group(std::array{of.reserved_scope, scope_in(driver_scopes_, of.place)})
-              : peaks_.add_group(std::array{of.reserved_scope});
-  holders_.push_back({.what = What::kIdle, .arena = row, .never_used = never_used});
-  return group;
+  HolderId& id = of.idle[never_used ? 1 : 0][counted ? 1 : 0];
+  if (id != kNoHolder) return id;
+  const Holder holder{.what = What::kIdle, .arena = row, .never_used = never_used};
+  id = counted ? add(holder, std::array{of.reserved_scope, scope_in(driver_scopes_, of.place)})
+               : add(holder, std::array{of.reserved_scope});
+  return id;
 }
 
-GroupId ArenaAccounts::use_group(size_t row, bool counted, uint32_t name, uint32_t stack,
-                                 const Cause& cause) {
+HolderId ArenaAccounts::user(size_t row, bool counted, uint32_t name, uint32_t stack,
+                             const Cause& cause) {
   if (name != 0) stack = 0;
-  const auto [entry, added] = use_groups_.try_emplace({row, counted, name, stack, cause}, kNoGroup);
+  const auto [entry, added] = users_.try_emplace({row, counted, name, stack, cause}, kNoHolder);
   if (added) {
     const Arena& of = arenas_[row];
-    entry->second = counted ? peaks_.add_group(std::array{of.scope, of.reserved_scope,
-                                                          scope_in(driver_scopes_, of.place),
-                                                          scope_in(in_arenas_scopes_, of.place),
-                                                          scope_in(in_arenas_scopes_, kAllDevices)})
-                            : peaks_.add_group(std::array{of.scope, of.reserved_scope});
-    holders_.push_back(
-        {.what = What::kInUse, .arena = row, .name = name, .stack = stack, .cause = cause});
+    const Holder holder{
+        .what = What::kInUse, .arena = row, .name = name, .stack = stack, .cause = cause};
+    entry->second = counted ? add(holder, std::array{of.scope, of.reserved_scope,
+                                                     scope_in(driver_scopes_, of.place),
+                                                     scope_in(in_arenas_scopes_, of.place),
+                                                     scope_in(in_arenas_scopes_, kAllDevices)})
+                            : add(holder, std::array{of.scope, of.reserved_scope});
   }
   return entry->second;
 }
 
-void ArenaAccounts::change(GroupId group, int64_t bytes, int16_t count, bool allocates) {
-  changes_.push_back({group, bytes, count, allocates});
+void ArenaAccounts::change(HolderId holder, int64_t bytes, int16_t count, bool allocates) {
+  changes_.push_back({static_cast<GroupId>(holder), bytes, count, allocates});
 }
 
 void ArenaAccounts::apply(uint64_t ticks, bool claims) {

@@ -15,6 +15,11 @@
 
 namespace gpupeak::collector {
 
+/// Who holds memory that arenas share out, as an index of ArenaAccounts::holders(). A type of its
+/// own, since a GroupId is a group of Replay's.
+enum class HolderId : uint32_t {};
+inline constexpr HolderId kNoHolder{UINT32_MAX};
+
 class ArenaAccounts {
  public:
   /// Where memory lies: a device's ordinal or one of these.
@@ -40,7 +45,7 @@ class ArenaAccounts {
     uint64_t contradictions = 0;  ///< of these, how many say other than our sums
     uint64_t lost_bytes = 0;      ///< handed out in memory that was freed under it
     // Used before and never used; each in no device's sum and in its device's.
-    std::array<std::array<GroupId, 2>, 2> idle{{{kNoGroup, kNoGroup}, {kNoGroup, kNoGroup}}};
+    std::array<std::array<HolderId, 2>, 2> idle{{{kNoHolder, kNoHolder}, {kNoHolder, kNoHolder}}};
     UsedRanges used;
     bool at_peak = false;  // nothing has changed since the last new maximum
     // Blocks that are part of the arena's memory, begin and end: they never overlap.
@@ -83,17 +88,21 @@ class ArenaAccounts {
   size_t row_in(size_t row, int32_t place);
   Level level(size_t row) const;
 
-  // Groups.
-  GroupId outside_group(GroupId group, int32_t device);
+  // Holders.
+  HolderId outside(GroupId group, int32_t device);
   /// `counted`: in its device's sum.
-  GroupId idle_group(size_t row, bool counted) { return idle_group(row, counted, false); }
-  GroupId never_used_group(size_t row, bool counted) { return idle_group(row, counted, true); }
-  GroupId use_group(size_t row, bool counted, uint32_t name, uint32_t stack, const Cause& cause);
-  /// Of each group of peaks().
+  HolderId idle(size_t row, bool counted) { return idle(row, counted, false); }
+  HolderId never_used(size_t row, bool counted) { return idle(row, counted, true); }
+  HolderId user(size_t row, bool counted, uint32_t name, uint32_t stack, const Cause& cause);
+  /// In the order of peaks()'s groups.
   const std::vector<Holder>& holders() const { return holders_; }
+  const Holder& holder(HolderId id) const { return holders_[static_cast<size_t>(id)]; }
+  uint64_t live_bytes(HolderId id) const {
+    return peaks_.group(static_cast<GroupId>(id)).live_bytes;
+  }
 
   // One step.
-  void change(GroupId group, int64_t bytes, int16_t count = 0, bool allocates = false);
+  void change(HolderId holder, int64_t bytes, int16_t count = 0, bool allocates = false);
   /// `claims`: memory only goes from one holder to another.
   void apply(uint64_t ticks, bool claims = false);
   /// What is idle in one piece is known only by looking at all blocks, so it is not asked for at
@@ -126,14 +135,20 @@ class ArenaAccounts {
   };
 
   ScopeId scope_in(std::map<int32_t, ScopeId>& scopes, int32_t device);
-  GroupId idle_group(size_t row, bool counted, bool never_used);
+  HolderId idle(size_t row, bool counted, bool never_used);
+  /// It counts into these scopes.
+  template <size_t kScopes>
+  HolderId add(const Holder& holder, const std::array<ScopeId, kScopes>& scopes) {
+    holders_.push_back(holder);
+    return HolderId{peaks_.add_group(scopes)};
+  }
 
   PeakFinder peaks_;
   std::vector<Arena> arenas_;
   std::map<std::pair<uint32_t, int32_t>, size_t> by_name_;
   std::vector<Holder> holders_;
-  std::map<UseKey, GroupId> use_groups_;
-  std::unordered_map<GroupId, GroupId> outside_groups_;          // by Replay's
+  std::map<UseKey, HolderId> users_;
+  std::unordered_map<GroupId, HolderId> outside_;                // by Replay's group
   std::map<int32_t, ScopeId> driver_scopes_, in_arenas_scopes_;  // by device
   std::vector<PeakFinder::Change> changes_;
 };

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "collector/replay/peak_finder.h"
+#include "collector/replay/arena_accounts.h"
 
 namespace gpupeak::collector {
 
@@ -26,7 +26,7 @@ class ArenaParents {
     bool mapped = false;           ///< has the range by a mapping, and goes on where that ends
     bool captured = false;         ///< was taken while a graph was captured, for it
     int32_t place = 0;             ///< ArenaTable's
-    GroupId outside = kNoGroup;    ///< that holds it while no arena does; kNoGroup: in no sum
+    HolderId outside = kNoHolder;  ///< while no arena has it; kNoHolder: it is in no sum
     size_t owner = kNobody;        ///< index of the arena whose memory it is
     GroupId taken_by = kNoGroup;   ///< Replay's: of the call to the driver
     uint64_t asked_bytes = 0;      ///< of it by the block that made it an arena's

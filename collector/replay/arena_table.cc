@@ -29,7 +29,7 @@ void ArenaTable::device_allocated(const DriverBlock& block, uint64_t ticks) {
   parent.captured = block.captured;
   parent.taken_by = block.group;
   if (counted) {
-    parent.outside = accounts_.outside_group(block.group, block.device);
+    parent.outside = accounts_.outside(block.group, block.device);
     change(parent.outside, static_cast<int64_t>(block.bytes), 1, true);
     apply(ticks);
   }
@@ -77,7 +77,7 @@ void ArenaTable::vacate(uint64_t address, uint64_t bytes) {
     for (auto& [number, open] : open_) {
       const auto block = open.blocks.find(begin);
       if (block == open.blocks.end() || block->second.alone ||
-          holders()[block->second.group].arena != arena) {
+          accounts_.holder(block->second.holder).arena != arena) {
         continue;
       }
       rows()[arena].lost_bytes += block->second.bytes;
@@ -97,25 +97,25 @@ void ArenaTable::forget_use(uint64_t address, uint64_t bytes) {
         const uint64_t used = rows()[parent.owner].used.remove(std::max(begin, address),
                                                                std::min(end, address + bytes));
         if (used == 0) return;
-        const bool counted = parent.outside != kNoGroup;
+        const bool counted = parent.outside != kNoHolder;
         parent.used_bytes -= used;
-        change(accounts_.never_used_group(parent.owner, counted), static_cast<int64_t>(used));
-        change(accounts_.idle_group(parent.owner, counted), -static_cast<int64_t>(used));
+        change(accounts_.never_used(parent.owner, counted), static_cast<int64_t>(used));
+        change(accounts_.idle(parent.owner, counted), -static_cast<int64_t>(used));
       });
 }
 
 /// A segment goes, all of which is idle.
 void ArenaTable::give_up_idle(size_t arena, bool counted, uint64_t bytes, uint64_t used_bytes) {
   const auto used = static_cast<int64_t>(used_bytes);
-  if (used > 0) change(accounts_.idle_group(arena, counted), -used);
+  if (used > 0) change(accounts_.idle(arena, counted), -used);
   const int64_t never_used = static_cast<int64_t>(bytes) - used;
-  if (never_used > 0) change(accounts_.never_used_group(arena, counted), -never_used);
+  if (never_used > 0) change(accounts_.never_used(arena, counted), -never_used);
 }
 
 void ArenaTable::remove_parent(ArenaParents::Key key, uint64_t ticks) {
   ArenaParents::Parent* parent = parents_.find(key);
   if (parent == nullptr) return;
-  const bool counted = parent->outside != kNoGroup;
+  const bool counted = parent->outside != kNoHolder;
   const auto bytes = static_cast<int64_t>(parent->bytes);
   if (parent->owner != ArenaParents::kNobody) {
     note_peak(parent->owner);
@@ -198,12 +198,12 @@ bool ArenaTable::can_place(size_t arena, const Open& open, uint64_t address, uin
 void ArenaTable::claim(ArenaParents::Key key, ArenaParents::Parent& parent, size_t arena,
                        uint64_t asked_bytes, uint64_t ticks) {
   if (parent.owner != ArenaParents::kNobody) return;
-  const bool counted = parent.outside != kNoGroup;
+  const bool counted = parent.outside != kNoHolder;
   const auto bytes = static_cast<int64_t>(parent.bytes);
   parents_.give(parent, arena);
   if (!ArenaParents::is_heap(key)) shared_out_.insert(key);
   if (counted) change(parent.outside, -bytes, -1);
-  change(accounts_.never_used_group(arena, counted), bytes);
+  change(accounts_.never_used(arena, counted), bytes);
   parent.asked_bytes = asked_bytes;
   causes_.take(arena, {parent.taken_by, parent.bytes, asked_bytes}, level(arena).in_use, ticks);
 }
@@ -237,7 +237,7 @@ void ArenaTable::carve(Open& open, const ArenaEvent& event, uint64_t ticks) {
   }
   if (parent != nullptr) open.arena = accounts_.row_in(open.arena, parent->place);
   // Never more than there is; in another arena's memory it is that one's.
-  open.counted = parent != nullptr && parent->outside != kNoGroup &&
+  open.counted = parent != nullptr && parent->outside != kNoHolder &&
                  parent->owner == ArenaParents::kNobody &&
                  parent->carved_bytes + event.bytes <= parent->bytes;
   const auto bytes = static_cast<int64_t>(event.bytes);
@@ -249,7 +249,7 @@ void ArenaTable::carve(Open& open, const ArenaEvent& event, uint64_t ticks) {
     parent->carved.push_back(event.arena);
     change(parent->outside, -bytes);
   }
-  change(accounts_.never_used_group(open.arena, open.counted), bytes);
+  change(accounts_.never_used(open.arena, open.counted), bytes);
   open.taken_by = parent == nullptr ? kNoGroup : parent->taken_by;
   causes_.take(open.arena, {open.taken_by, event.bytes, event.bytes}, level(open.arena).in_use,
                ticks);
@@ -277,23 +277,23 @@ void ArenaTable::uncarve(uint64_t number, Open& open) {
 
 void ArenaTable::tell(uint64_t address, const Block& block, bool in_use) const {
   if (observer_ == nullptr) return;
-  observer_->on_arena_block({address, block.bytes, block.group, block.alone, in_use});
+  observer_->on_arena_block({address, block.bytes, block.holder, block.alone, in_use});
 }
 
 void ArenaTable::take_out(Open& open, uint64_t address, const Block& block) {
   tell(address, block, false);
-  const size_t arena = holders()[block.group].arena;
+  const size_t arena = accounts_.holder(block.holder).arena;
   const auto bytes = static_cast<int64_t>(block.bytes);
-  change(block.group, -bytes, -1);
+  change(block.holder, -bytes, -1);
   open.in_use -= block.bytes;
   if (block.alone) return causes_.give_back(arena, {kNoGroup, block.bytes, block.bytes});
-  change(accounts_.idle_group(arena, block.counted), bytes);
+  change(accounts_.idle(arena, block.counted), bytes);
   rows()[arena].placed.erase(address);
 }
 
 void ArenaTable::take_out_all(Open& open) {
   for (const auto& [address, block] : open.blocks) {
-    note_peak(holders()[block.group].arena);
+    note_peak(accounts_.holder(block.holder).arena);
     take_out(open, address, block);
   }
   open.blocks.clear();
@@ -353,7 +353,7 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
   uint32_t name = event.name;
   if (again) {
     if (name == 0) {
-      const Holder& before = holders()[known->second.group];
+      const Holder& before = accounts_.holder(known->second.holder);
       name = before.name;
       stack = before.stack;
       cause = before.cause;
@@ -368,7 +368,7 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
   block.alone = !can_place(index, open, event.address, event.bytes);
   bool claims = false;
   if (!block.alone) {
-    block.counted = open.carved ? open.counted : parent->outside != kNoGroup;
+    block.counted = open.carved ? open.counted : parent->outside != kNoHolder;
     uint64_t fresh = 0;
     if (open.carved) {
       fresh = arena.used.add(event.address, event.address + event.bytes);
@@ -377,16 +377,15 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
       fresh = use_parents(index, event.address, event.bytes, ticks, claims);
     }
     const uint64_t again_used = event.bytes - fresh;
-    if (fresh > 0)
-      change(accounts_.never_used_group(index, block.counted), -static_cast<int64_t>(fresh));
+    if (fresh > 0) change(accounts_.never_used(index, block.counted), -static_cast<int64_t>(fresh));
     if (again_used > 0)
-      change(accounts_.idle_group(index, block.counted), -static_cast<int64_t>(again_used));
+      change(accounts_.idle(index, block.counted), -static_cast<int64_t>(again_used));
     arena.placed.emplace(event.address, event.address + event.bytes);
   } else {
     causes_.take(index, {kNoGroup, event.bytes, event.bytes}, level(index).in_use, ticks);
   }
-  block.group = accounts_.use_group(index, block.counted, name, stack, cause);
-  change(block.group, static_cast<int64_t>(event.bytes), 1, !again);
+  block.holder = accounts_.user(index, block.counted, name, stack, cause);
+  change(block.holder, static_cast<int64_t>(event.bytes), 1, !again);
   open.blocks.emplace(event.address, block);
   tell(event.address, block, true);
   arena.largest_block = std::max(arena.largest_block, event.bytes);
@@ -407,7 +406,7 @@ void ArenaTable::free(const ArenaFreeEvent& event, uint64_t ticks) {
   Open& open = found->second;
   const auto block = open.blocks.find(event.address);
   if (block != open.blocks.end()) {
-    note_peak(holders()[block->second.group].arena);
+    note_peak(accounts_.holder(block->second.holder).arena);
     take_out(open, event.address, block->second);
     open.blocks.erase(block);
     apply(ticks);
@@ -457,7 +456,7 @@ void ArenaTable::note_holders(Failure& failure) const {
     const bool same_place = holder.what == What::kOutside
                                 ? holder.device == failure.device
                                 : arenas()[holder.arena].place == failure.device;
-    if (same_place) failure.holders.push_back({group, held.live_bytes, held.live_count});
+    if (same_place) failure.holders.push_back({HolderId{group}, held.live_bytes, held.live_count});
   }
 }
 

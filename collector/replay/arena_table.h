@@ -63,7 +63,7 @@ class ArenaTable {
     uint64_t unmapped_addresses = 0;  ///< that the process has of the device, to map memory at
   };
   struct Held {
-    size_t holder;  ///< of holders()
+    HolderId holder;
     uint64_t bytes;
     uint32_t count;
   };
@@ -130,6 +130,8 @@ class ArenaTable {
   const ScopeId* device_scope(int32_t device) const { return accounts_.device_scope(device); }
   const ScopeId* in_arenas_scope(int32_t device) const { return accounts_.in_arenas_scope(device); }
   const std::vector<Holder>& holders() const { return accounts_.holders(); }
+  const Holder& holder(HolderId id) const { return accounts_.holder(id); }
+  uint64_t live_bytes(HolderId id) const { return accounts_.live_bytes(id); }
   /// The first kMaxFailures, the last of all in the place of the last of these.
   const std::vector<Failure>& failures() const { return failures_; }
   uint64_t failure_count() const { return failure_count_; }
@@ -138,13 +140,13 @@ class ArenaTable {
   /// Frees of blocks that are not in use, and events of arenas that nobody created.
   uint64_t unmatched() const { return unmatched_; }
 
-  /// Calls `visit(address, bytes, group, alone)` for each block in use, in no order. Group: of
-  /// holders(). Alone: in no segment, its own memory.
+  /// Calls `visit(address, bytes, holder, alone)` for each block in use, in no order. Alone: in no
+  /// segment, its own memory.
   template <typename Visit>
   void for_each_block(Visit visit) const {
     for (const auto& [number, open] : open_) {
       for (const auto& [address, block] : open.blocks) {
-        visit(address, block.bytes, block.group, block.alone);
+        visit(address, block.bytes, block.holder, block.alone);
       }
     }
   }
@@ -174,7 +176,7 @@ class ArenaTable {
   static constexpr unsigned kMostFruitlessLooks = 64;
 
   struct Block {
-    GroupId group = kNoGroup;
+    HolderId holder = kNoHolder;
     uint64_t bytes = 0;
     bool counted = false;  ///< in its device's sum
     bool alone = true;     ///< lies in nothing that is the arena's: is its own memory
@@ -195,8 +197,8 @@ class ArenaTable {
   };
 
   std::vector<Arena>& rows() { return accounts_.arenas(); }
-  void change(GroupId group, int64_t bytes, int16_t count = 0, bool allocates = false) {
-    accounts_.change(group, bytes, count, allocates);
+  void change(HolderId holder, int64_t bytes, int16_t count = 0, bool allocates = false) {
+    accounts_.change(holder, bytes, count, allocates);
   }
   void apply(uint64_t ticks, bool claims = false) { accounts_.apply(ticks, claims); }
   void find_in_heap(uint64_t address, uint64_t ticks);

@@ -14,6 +14,7 @@
 #include <span>
 
 #include "collector/log/event.h"
+#include "collector/replay/arena_accounts.h"
 #include "collector/replay/peak_finder.h"
 #include "collector/replay/pool_reserves.h"
 
@@ -33,9 +34,9 @@ struct DeviceBlock {
 /// A pool's block that comes into use, or goes out of it.
 struct ArenaBlockChange {
   uint64_t address = 0, bytes = 0;
-  GroupId group = kNoGroup;  ///< of ArenaTable::holders(): whose, in which arena
-  bool alone = false;        ///< lies in no segment: is its own memory
-  bool in_use = false;       ///< from now on
+  HolderId holder = kNoHolder;  ///< whose, in which arena
+  bool alone = false;           ///< lies in no segment: is its own memory
+  bool in_use = false;          ///< from now on
 };
 
 /// What a phase is called, and by whom.

@@ -82,8 +82,8 @@ ArenaHistory arena_history(Profile& profile, const TimeSeries& times, const Inst
   ArenaWatch watch(history, choose(history, times, instants), profile.log().clock());
   profile.replay_again(watch, progress);
   watch.finish(history);
-  // Blocks have had the number of their group so far. A log that is still being written may have
-  // grown since the first replay, by groups that have no name yet.
+  // Blocks have had the number of their holder so far. A log that is still being written may have
+  // grown since the first replay, by holders that have no name yet.
   std::map<std::string, uint32_t> rows;
   std::map<uint32_t, uint32_t> row_of;
   for (ArenaHistory::Block& block : history.blocks) {

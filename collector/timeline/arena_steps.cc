@@ -59,7 +59,7 @@ void ArenaSteps::after(const ArenaTable& table, uint64_t ticks) {
   const auto step = static_cast<uint32_t>(found_.steps.size());
   if (moved) look_at_segments(table, step);
   for (const ArenaBlockChange& change : pending_) {
-    const uint32_t arena = numbers_.of(table.holders()[change.group].arena);
+    const uint32_t arena = numbers_.of(table.holder(change.holder).arena);
     if (arena == ArenaNumbers::kNone) continue;
     ++changes_;
     if (change.in_use) {
@@ -110,7 +110,8 @@ void ArenaSteps::put(const ArenaBlockChange& change, uint32_t arena, uint32_t st
     if (of != segments_[arena].begin()) segment = std::prev(of)->second;
   }
   blocks_.emplace(change.address, static_cast<uint32_t>(found_.blocks.size()));
-  found_.blocks.push_back({arena, segment, change.address, change.bytes, change.group, step, 0});
+  found_.blocks.push_back({arena, segment, change.address, change.bytes,
+                           static_cast<uint32_t>(change.holder), step, 0});
   in_use_[arena] += change.bytes;
 }
 
@@ -118,7 +119,8 @@ void ArenaSteps::take_out(const ArenaBlockChange& change, uint32_t arena, uint32
   auto [known, end] = blocks_.equal_range(change.address);
   known = std::find_if(known, end, [&](const auto& entry) {
     const ArenaHistory::Block& block = found_.blocks[entry.second];
-    return block.arena == arena && block.bytes == change.bytes && block.row == change.group;
+    return block.arena == arena && block.bytes == change.bytes &&
+           block.row == static_cast<uint32_t>(change.holder);
   });
   if (known == end) throw std::logic_error("pool history: a block ends that never began");
   found_.blocks[known->second].end = step;

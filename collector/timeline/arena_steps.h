@@ -1,5 +1,5 @@
 // How arena_history.h finds out what arenas had at every instant, as long as there are few changes.
-// A block's `row` is its group until arena_history() names it.
+// A block's `row` is its holder's number until arena_history() names it.
 #pragma once
 
 #include <map>

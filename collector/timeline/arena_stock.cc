@@ -23,9 +23,9 @@ ArenaStock::ArenaStock(const ArenaHistory& history, Chosen chosen, const ClockMa
 
 void ArenaStock::take(const ArenaTable& table, uint64_t ticks) {
   std::vector<std::vector<Held>> held(arenas_.size());
-  table.for_each_block([&](uint64_t address, uint64_t bytes, GroupId group, bool alone) {
-    const uint32_t arena = numbers_.of(table.holders()[group].arena);
-    if (arena != ArenaNumbers::kNone) held[arena].push_back({address, bytes, group, alone});
+  table.for_each_block([&](uint64_t address, uint64_t bytes, HolderId holder, bool alone) {
+    const uint32_t arena = numbers_.of(table.holder(holder).arena);
+    if (arena != ArenaNumbers::kNone) held[arena].push_back({address, bytes, holder, alone});
   });
   blocks_before_ = std::move(blocks_);
   segments_before_ = std::move(segments_);
@@ -62,7 +62,7 @@ ArenaStock::Stock ArenaStock::look(const ArenaTable& table, uint32_t arena,
     }
   }
   std::sort(held.begin(), held.end(), [](const Held& a, const Held& b) {
-    return std::tuple(b.bytes, a.address, a.group) < std::tuple(a.bytes, b.address, b.group);
+    return std::tuple(b.bytes, a.address, a.holder) < std::tuple(a.bytes, b.address, b.holder);
   });
   stock.held = std::move(held);
   return stock;
@@ -171,9 +171,9 @@ void ArenaStock::keep(const ArenaTable& table, Stock& stock) {
       continue;
     }
     blocks_.emplace(key(stock.arena, block), static_cast<uint32_t>(found_.blocks.size()));
-    found_.blocks.push_back({stock.arena,
-                             block.alone ? ArenaHistory::Block::kAlone : number[block.segment],
-                             block.address, block.bytes, block.group, step(), step() + 1});
+    found_.blocks.push_back(
+        {stock.arena, block.alone ? ArenaHistory::Block::kAlone : number[block.segment],
+         block.address, block.bytes, static_cast<uint32_t>(block.holder), step(), step() + 1});
   }
   found_.several.insert(found_.several.end(), stock.several.begin(), stock.several.end());
   if (all_shown && holes.left_out_segments == 0) return;

@@ -1,6 +1,6 @@
 // How arena_history.h finds out what arenas had at chosen instants: it takes stock after these
 // events, and of what was there at the one before, too, the history has one piece. A block's `row`
-// is its group until arena_history() names it.
+// is its holder's number until arena_history() names it.
 #pragma once
 
 #include <map>
@@ -26,7 +26,7 @@ class ArenaStock {
  private:
   struct Held {
     uint64_t address, bytes;
-    GroupId group;
+    HolderId holder;
     bool alone;
     size_t segment = SIZE_MAX;  // of the arena's, in which it lies
     bool shown = false;
@@ -42,13 +42,13 @@ class ArenaStock {
     std::vector<Piece> segments;  // by address
     std::vector<ArenaHistory::Several> several;
   };
-  using BlockKey = std::tuple<uint32_t, uint64_t, uint64_t, GroupId>;  // arena, address, bytes
-  using SegmentKey = std::tuple<uint32_t, uint64_t, uint64_t, bool>;   // arena, begin, end
+  using BlockKey = std::tuple<uint32_t, uint64_t, uint64_t, HolderId>;  // arena, address, bytes
+  using SegmentKey = std::tuple<uint32_t, uint64_t, uint64_t, bool>;    // arena, begin, end
   template <typename Key>
   using Lives = std::map<Key, uint32_t>;  // index of what there was at the step before
 
   static BlockKey key(uint32_t arena, const Held& block) {
-    return {arena, block.address, block.bytes, block.group};
+    return {arena, block.address, block.bytes, block.holder};
   }
   uint32_t step() const { return static_cast<uint32_t>(found_.steps.size()); }
   /// An arena's part of what is left of so many at this instant: what earlier ones did not need is

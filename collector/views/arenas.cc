@@ -35,8 +35,8 @@ class Snapshot : public ReplayObserver {
         state.holes.push_back({begin, end, captured});
       });
     }
-    table.for_each_block([&](uint64_t address, uint64_t bytes, GroupId group, bool alone) {
-      const ArenaTable::Holder& holder = table.holders()[group];
+    table.for_each_block([&](uint64_t address, uint64_t bytes, HolderId id, bool alone) {
+      const ArenaTable::Holder& holder = table.holder(id);
       states[holder.arena].blocks.push_back({address, bytes, holder.name, holder.stack, alone});
     });
     for (ArenaState& state : states) {
