@@ -219,7 +219,7 @@ class Judge {
     const std::vector<Warning>& warnings = summary_.quality.warnings;
     const bool was_counted =
         std::any_of(warnings.begin(), warnings.end(),
-                    [](const Warning& warning) { return warning.code == "GP053"; });
+                    [](const Warning& warning) { return warning.code == WarningCode::kCountedChild; });
     if (verdict_.device != nullptr || !was_counted) return 0;
     return metric(summary_.metrics, "host.kind.heap.peak_bytes")
         .value_or(metric(summary_.metrics, "host.kind.heap.usable_peak_bytes").value_or(0));
