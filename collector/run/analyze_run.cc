@@ -101,9 +101,9 @@ class RunAnalysis {
     whole.lost_logs = run_.lost;
     if (run_.logs.size() == 1) {
       lead_summary_ = kept_or_analyzed(run_.logs.front().path, options_, progress_);
+      add_outside_look(run_, run_.logs.front(), lead_summary_.metrics);
       if (!run_.record && run_.lost == 0) return std::move(lead_summary_);
       note_gone(lead_summary_.quality, lead_summary_.run.end, run_.logs.front());
-      add_outside_look(run_, run_.logs.front(), lead_summary_.metrics);
       read_.emplace(run_.logs.front().head.header.cookie, facts_of(lead_summary_));
       add_alone(whole);
     } else {

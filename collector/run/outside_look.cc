@@ -59,17 +59,15 @@ void add_look(const RunRecord::Resident& seen, bool forked, Metrics& metrics) {
 }  // namespace
 
 void add_outside_look(const RunLogs& run, const RunLog& log, Metrics& metrics) {
-  if (!run.record) return;
   const gpupeak_file_header& header = log.head.header;
-  for (const RunRecord::Resident& seen : run.record->resident) {
+  for (const RunRecord::Resident& seen : run.resident) {
     if (seen.pid == header.pid) add_look(seen, (header.flags & GPUPEAK_FLAG_FORKED) != 0, metrics);
   }
 }
 
 uint64_t seen_resident_bytes(const RunLogs& run, uint32_t pid) {
   uint64_t bytes = 0;
-  if (!run.record) return bytes;
-  for (const RunRecord::Resident& seen : run.record->resident)
+  for (const RunRecord::Resident& seen : run.resident)
     if (seen.pid == pid) bytes = std::max(bytes, seen.rss_bytes);
   return bytes;
 }

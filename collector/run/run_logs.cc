@@ -91,13 +91,14 @@ void add_beside(RunLogs& run) {
 }
 
 /// What "a.gplog#713" names, where that log is a run's with such a process.
-std::optional<RunLog> named_process(const std::string& name) {
+std::optional<RunLogs> named_process(const std::string& name) {
   const PartName part = part_name(name);
   if (part.number == 0) return std::nullopt;
-  const RunLogs run = logs_of_run(part.log);
+  RunLogs run = logs_of_run(part.log);
   if (LogReader(part.log).parts().size() >= part.number) return std::nullopt;
-  for (const RunLog& log : run.logs) {
-    if (log.head.header.pid == part.number) return log;
+  for (RunLog& log : run.logs) {
+    if (log.head.header.pid == part.number)
+      return RunLogs{name, {std::move(log)}, std::nullopt, 0, std::move(run.resident)};
   }
   return std::nullopt;
 }
@@ -151,10 +152,7 @@ RunLogs logs_of_run(const std::string& name) {
   RunLogs run;
   run.name = name;
   if (part_name(name).number != 0) {
-    if (std::optional<RunLog> process = named_process(name)) {
-      run.logs.push_back(*std::move(process));
-      return run;
-    }
+    if (std::optional<RunLogs> process = named_process(name)) return *std::move(process);
     // A part, or what the reader has words for.
     const LogReader part(name);
     run.logs.push_back({name, {part.header(), part.counters(), part.used_bytes()}});
@@ -167,7 +165,10 @@ RunLogs logs_of_run(const std::string& name) {
   }
   run.logs.push_back({name, *head});
   run.record = read_run_record(name);
-  if (run.record) add_recorded(run);
+  if (run.record) {
+    add_recorded(run);
+    run.resident = run.record->resident;
+  }
   const bool has_started = head->header.run_pid != 0 && head->header.run_pid == head->header.pid;
   if (run.record ? !run.record->left_running.empty() : has_started) add_beside(run);
   return run;
@@ -190,7 +191,7 @@ std::vector<RunLogs> runs_among(const std::string& folder, const std::vector<std
     for (const RunLog& log : run.logs) tied.insert(log.head.header.cookie);
   }
   std::erase_if(rest, [&](const RunLog& log) { return tied.contains(log.head.header.cookie); });
-  if (!rest.empty()) runs.push_back({folder, std::move(rest), std::nullopt, 0});
+  if (!rest.empty()) runs.push_back({folder, std::move(rest), std::nullopt, 0, {}});
   return runs;
 }
 

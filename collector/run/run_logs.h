@@ -28,6 +28,7 @@ struct RunLogs {
   std::vector<RunLog> logs;         ///< that of the started process first, where there is one
   std::optional<RunRecord> record;  ///< none: `run` did not see its end
   size_t lost = 0;                  ///< that the record names and that are not there
+  std::vector<RunRecord::Resident> resident = {};  ///< as `run` saw it of the run's processes
 
   /// The process that held the most of a GPU, else the most of the host.
   size_t lead() const;

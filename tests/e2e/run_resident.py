@@ -100,8 +100,11 @@ def aligned_mapping(folder):
     """)
     log = os.path.join(folder, "a.gplog")
     subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", program], env=ENVIRONMENT, check=False)
-    by_cause, total = causes(summary(log)["metrics"])
+    whole = summary(log)
+    by_cause, total = causes(whole["metrics"])
     expect(199 * MIB <= by_cause["mappings_bytes"] < 210 * MIB, f"{by_cause} of {total}")
+    of_process = causes(summary(f"{log}#{whole['run']['pid']}")["metrics"])
+    expect(of_process == (by_cause, total), f"LOG#PID: {of_process}")
 
 
 def forked_workers(folder):
