@@ -34,21 +34,21 @@ int (*g_processes)(void*, unsigned*, ProcessInfo*);
 enum class State : uint8_t { kUntried, kReady, kMissing };
 constinit State g_state = State::kUntried;
 
-constinit std::atomic_flag g_list_in_use;
+constinit std::atomic<bool> g_list_in_use{false};
 
-/// Whether nobody else uses what the flag guards; who comes second does without.
+/// Whether nobody else uses what the flag guards. Who comes second does without, and never waits.
 class InUse {
  public:
-  explicit InUse(std::atomic_flag& flag) : flag_(flag), is_ours_(!flag.test_and_set()) {}
+  explicit InUse(std::atomic<bool>& flag) : flag_(flag), is_ours_(!flag.exchange(true)) {}
   ~InUse() {
-    if (is_ours_) flag_.clear();
+    if (is_ours_) flag_ = false;
   }
   InUse(const InUse&) = delete;
   InUse& operator=(const InUse&) = delete;
   bool is_ours() const { return is_ours_; }
 
  private:
-  std::atomic_flag& flag_;
+  std::atomic<bool>& flag_;
   const bool is_ours_;
 };
 
@@ -118,7 +118,7 @@ bool nvml_processes(void* device, NvmlProcesses& processes) {
 void forget_nvml() {
   // Never asked in the parent: the child may load it for itself.
   if (g_state != State::kUntried) g_state = State::kMissing;
-  g_list_in_use.clear();  // whoever held it is not in the child
+  g_list_in_use = false;  // whoever held it is not in the child
 }
 
 }  // namespace gpupeak::preload
