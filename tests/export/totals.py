@@ -17,7 +17,7 @@ TOTALS, UNIT_TESTS, MAKE_CORPUS, DRIVER, *PROGRAMS = sys.argv[3:]
 
 LARGE = 128 << 10  # all exports of all scopes of such a log take minutes
 EACH = 3  # of what the unit tests build, one in so many: a test's logs are variations of one
-EACH_TEST = 2  # and of those tests, one in so many
+EACH_TEST = 3  # and of those tests, one in so many
 DAMAGING = ("damage:", "rtti:", "log_columns:")  # those that damage a log thousands of times: their logs are no logs
 
 
