@@ -238,8 +238,7 @@ class SummaryBuilder {
     peak.bytes = scope.peak;
     peak.time_ns = log_.clock().to_ns(scope.peak_ticks);
     if (scope.peak_group != kNoGroup) {
-      peak.phase =
-          by_site_.program_phase_name(replay_.sites().context_of(scope.peak_group).phase);
+      peak.phase = by_site_.program_phase_name(replay_.sites().context_of(scope.peak_group).phase);
       peak.trigger = by_site_.holder({scope.peak_group, scope.peak_step_bytes, 1}, false);
     }
     const PeakParts parts = parts_at_peak(replay_, id);

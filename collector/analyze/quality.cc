@@ -81,23 +81,25 @@ class QualityReport {
     const StreamCounts& stream = replay_.stream_counts();
     if (page_.dropped_events > 0) {
       warn_of_loss(WarningCode::kEventsDropped,
-           counted(page_.dropped_events, "event") + " could not be recorded");
+                   counted(page_.dropped_events, "event") + " could not be recorded");
     }
     if (page_.ended == 0) end_without_handlers();
     const uint64_t corrupt = damage.corrupt_chunks + stream.corrupt_chunks;
     if (corrupt + damage.cut_chunks + damage.missing_chunks > 0) {
       quality_.log_complete = false;
-      warn_of_loss(WarningCode::kLogIsDamaged,
-           fmt::format("the log is damaged: {} corrupt, {} cut off, {} missing",
-                       counted(corrupt, "chunk"), damage.cut_chunks, damage.missing_chunks));
+      warn_of_loss(
+          WarningCode::kLogIsDamaged,
+          fmt::format("the log is damaged: {} corrupt, {} cut off, {} missing",
+                      counted(corrupt, "chunk"), damage.cut_chunks, damage.missing_chunks));
     }
     if (stream.missing_device_events > 0) {
       warn_of_loss(WarningCode::kDeviceEventsMissing,
-           counted(stream.missing_device_events, "device event") + " missing from the log");
+                   counted(stream.missing_device_events, "device event") + " missing from the log");
     }
     if (replay_.troubles().malformed_events > 0) {
-      warn_of_loss(WarningCode::kEventsMadeNoSense, counted(replay_.troubles().malformed_events, "event") +
-                                                " made no sense and were left out");
+      warn_of_loss(WarningCode::kEventsMadeNoSense,
+                   counted(replay_.troubles().malformed_events, "event") +
+                       " made no sense and were left out");
     }
     if (stream.unknown_records > 0) {
       warn(WarningCode::kUnknownRecords,
@@ -114,7 +116,7 @@ class QualityReport {
     }
     if (has(GPUPEAK_Q_DEVICE_TABLE_FULL)) {
       warn_of_loss(WarningCode::kDeviceTableFull,
-           "the table of live device memory was full: device events were lost");
+                   "the table of live device memory was full: device events were lost");
     }
     if (page_.reentrant_calls > 0) {
       warn(WarningCode::kCallsInHandlers,
@@ -314,9 +316,10 @@ class QualityReport {
 
   void stacks() {
     if (has(GPUPEAK_Q_NO_UNWINDER)) {
-      warn(WarningCode::kNoUnwinder,
-           "some call sites are one frame deep: unwind rules did not lead on, and no other unwinder "
-           "was loaded");
+      warn(
+          WarningCode::kNoUnwinder,
+          "some call sites are one frame deep: unwind rules did not lead on, and no other unwinder "
+          "was loaded");
     } else if (has(GPUPEAK_Q_NO_LIBUNWIND)) {
       warn(WarningCode::kNoLibunwind, "libunwind did not load: libgcc's unwinder was used");
     }

@@ -198,10 +198,9 @@ class RunAnalysis {
   /// pages: one that nobody saw end, and one that was asked to end, as workers are by their pool.
   /// The started one's end is the run's.
   void note_gone(Quality& quality, const RunEnd& end, const RunLog& log) const {
-    const bool was_asked = quality.log_end == LogEnd::kKilled && asks_to_end(end.code) &&
-                           !is_started(log);
-    if (!run_.record || quality.log_complete ||
-        (quality.log_end != LogEnd::kUnknown && !was_asked))
+    const bool was_asked =
+        quality.log_end == LogEnd::kKilled && asks_to_end(end.code) && !is_started(log);
+    if (!run_.record || quality.log_complete || (quality.log_end != LogEnd::kUnknown && !was_asked))
       return;
     quality.log_complete = true;
     quality.log_end = LogEnd::kInOrder;

@@ -217,9 +217,9 @@ class Judge {
   /// Of a child that was counted before it was recorded the sites' peak lacks what came before.
   uint64_t heap_of_counted_child() const {
     const std::vector<Warning>& warnings = summary_.quality.warnings;
-    const bool was_counted =
-        std::any_of(warnings.begin(), warnings.end(),
-                    [](const Warning& warning) { return warning.code == WarningCode::kCountedChild; });
+    const bool was_counted = std::any_of(
+        warnings.begin(), warnings.end(),
+        [](const Warning& warning) { return warning.code == WarningCode::kCountedChild; });
     if (verdict_.device != nullptr || !was_counted) return 0;
     return metric(summary_.metrics, "host.kind.heap.peak_bytes")
         .value_or(metric(summary_.metrics, "host.kind.heap.usable_peak_bytes").value_or(0));

@@ -234,7 +234,7 @@ std::vector<uint64_t> taken_by_aarch64(const Code& function) {
 
 }  // namespace
 
-const Machine kAarch64{R_AARCH64_RELATIVE, R_AARCH64_ABS64, R_AARCH64_GLOB_DAT, referred_by_aarch64,
-                       taken_by_aarch64, false};
+const Machine kAarch64{R_AARCH64_RELATIVE,  R_AARCH64_ABS64,  R_AARCH64_GLOB_DAT,
+                       referred_by_aarch64, taken_by_aarch64, false};
 
 }  // namespace gpupeak::collector

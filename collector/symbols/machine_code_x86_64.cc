@@ -53,7 +53,7 @@ std::vector<uint64_t> taken_by_x86_64(const Code& function) {
 
 }  // namespace
 
-const Machine kX86_64{R_X86_64_RELATIVE, R_X86_64_64, R_X86_64_GLOB_DAT, referred_by_x86_64,
-                      taken_by_x86_64, true};
+const Machine kX86_64{R_X86_64_RELATIVE,  R_X86_64_64,     R_X86_64_GLOB_DAT,
+                      referred_by_x86_64, taken_by_x86_64, true};
 
 }  // namespace gpupeak::collector

@@ -101,8 +101,7 @@ bool nvml_processes(void* device, NvmlProcesses& processes) {
   static ProcessInfo list[kMaxProcesses];  // too large for a small stack
   const InUse listing(g_list_in_use);
   unsigned count = kMaxProcesses;
-  if (!listing.is_ours() || g_processes == nullptr ||
-      g_processes(device, &count, list) != kSuccess)
+  if (!listing.is_ours() || g_processes == nullptr || g_processes(device, &count, list) != kSuccess)
     return false;
   const auto pid = static_cast<unsigned>(sys::getpid());
   bool found = false;
