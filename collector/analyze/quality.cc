@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <unordered_set>
 
 #include "collector/log/log_process.h"
 #include "collector/log/run_limit.h"
@@ -300,11 +301,11 @@ class QualityReport {
   /// A newer driver's functions. What the program did not ask for it cannot have called.
   void missing_hooks() {
     std::string asked_for;
+    std::unordered_set<std::string> known;
     for (const auto& [key, value] : replay_.log().definitions().facts()) {
       if (!key.starts_with("hook_missing.")) continue;
       const std::string name = replay_.log().definitions().shown(value);
-      auto& list = quality_.hooks_missing;
-      if (std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
+      if (known.insert(name).second) quality_.hooks_missing.push_back(name);
       if (key == "hook_missing.asked_for") asked_for += (asked_for.empty() ? "" : ", ") + name;
     }
     if (!asked_for.empty()) {

@@ -2,6 +2,7 @@
 // describes them.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -19,6 +20,14 @@ Json nullable(const std::optional<T>& value) {
 }
 inline Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);
+}
+
+/// Of a run. A key is not looked for among those before it, which would take the square of them.
+inline Json labels_json(const std::map<std::string, std::string>& labels) {
+  Json json = Json::object();
+  auto& entries = json.get_ref<Json::object_t&>();
+  for (const auto& [name, value] : labels) entries.emplace_back(name, value);
+  return json;
 }
 
 Json frame_json(const Frame& frame);

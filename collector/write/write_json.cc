@@ -27,8 +27,7 @@ Json run_json(const RunSummary& run) {
   json["start_time"] = run.start_time;
   json["duration_ns"] = run.duration_ns;
   json["exit"] = exit_json(run.end);
-  json["labels"] = Json::object();
-  for (const auto& [key, value] : run.labels) json["labels"][key] = value;
+  json["labels"] = labels_json(run.labels);
   return json;
 }
 

@@ -42,8 +42,7 @@ class MetricsWriter {
       json["start_time"] = run.run.start_time;
       json["duration_ns"] = run.run.duration_ns;
       json["exact"] = run.quality.exact;
-      json["labels"] = Json::object();
-      for (const auto& [name, value] : run.run.labels) json["labels"][name] = value;
+      json["labels"] = labels_json(run.run.labels);
       for (const auto& [name, value] : choice_.labels) json["labels"][name] = value;
       json["metrics"] = Json::object();
       for (const auto& [name, value] : chosen(run)) {

@@ -101,8 +101,11 @@ def case_killed(folder):
 
 
 def case_refused(folder):
+    other = os.path.join(folder, "other.txt")
+    with open(other, "w", encoding="ascii") as file:
+        file.write("not a log\n" * 1000)
     for target, code, word in (("999999999", 2, "no process"), ("4194304", 2, "no process"), (str(os.getpid()), 2, "no log"),
-                               (os.path.join(folder, "none"), 3, "none"), (__file__, 3, "not a log")):
+                               (os.path.join(folder, "none"), 3, "none"), (other, 3, "not a log")):
         done = gpupeak("mark", target, "x")
         expect(done.returncode == code, f"mark {target} gives {done.returncode}: {done.stderr}")
         expect(word in done.stderr.decode(), f"mark {target} says {done.stderr}")

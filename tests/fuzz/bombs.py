@@ -201,6 +201,17 @@ def case_deep_stacks(folder):
     return ["report", "--json", path], [path]
 
 
+def case_facts(folder):
+    """Tens of thousands of labels, and of functions that the program is said to have asked for."""
+    log = Log()
+    for i in range(80_000):
+        log.fact("hook_missing.asked_for", f"cuX{i}")
+        log.fact(f"label.n{i}", "v")
+    log.alloc(5000)
+    path = log.write(os.path.join(folder, "a.gplog"))
+    return ["report", "--json", path], [path]
+
+
 def case_nested_rules(folder):
     path = small_log(folder)
     rules = os.path.join(folder, "rules.toml")
