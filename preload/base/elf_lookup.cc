@@ -65,8 +65,7 @@ bool needs(const SymbolTable& user, const dl_phdr_info& object, const SymbolTabl
 /// Programs ask for the C library's functions by their first versions. A library that takes their
 /// place may have that version alone, and not by default (glibc's libc_malloc_debug); in the C
 /// library itself such are older functions.
-void* find_next_in(const dl_phdr_info& object, const char* name) {
-  const SymbolTable table = symbol_table(object);
+void* find_next_in(const dl_phdr_info& object, const SymbolTable& table, const char* name) {
   if (void* found = find_in_table(table, name)) return found;
   return named(object, "libc.so.6") ? nullptr
                                     : address_of(table, find_entry_of_any_version(table, name));
@@ -83,16 +82,35 @@ Symbol find_symbol(const dl_phdr_info& object, const char* name) {
 
 void* find_next(const char* name) {
   void* found = nullptr;
+  find_next({{name, found}});
+  return found;
+}
+
+void find_next(std::initializer_list<NextFunction> wanted) {
+  constexpr size_t kMost = 16;
+  void* found[kMost] = {};
+  size_t missing = wanted.size() < kMost ? wanted.size() : kMost;
   bool after_ourselves = false;
   for_each_object([&](const dl_phdr_info& object) {
-    if (after_ourselves) {
-      found = find_next_in(object, name);
-    } else {
-      after_ourselves = holds(object, reinterpret_cast<const void*>(&find_next));
+    if (!after_ourselves) {
+      after_ourselves = holds(object, reinterpret_cast<const void*>(&module_path));
+      return false;
     }
-    return found != nullptr;
+    const SymbolTable table = symbol_table(object);
+    void** at = found;
+    for (const NextFunction& function : wanted) {
+      if (at == found + kMost) break;
+      if (*at == nullptr && (*at = find_next_in(object, table, function.name)) != nullptr)
+        --missing;
+      ++at;
+    }
+    return missing == 0;
   });
-  return found;
+  void* const* at = found;
+  for (const NextFunction& function : wanted) {
+    if (at == found + kMost) break;
+    memcpy(function.address, at++, sizeof *at);
+  }
 }
 
 namespace {
@@ -106,7 +124,7 @@ void for_each_preloaded(Visit visit) {
     const SymbolTable table = symbol_table(object);
     if (program.dynamic == nullptr) program = table;
     if (!after_ourselves) {
-      after_ourselves = holds(object, reinterpret_cast<const void*>(&find_next));
+      after_ourselves = holds(object, reinterpret_cast<const void*>(&module_path));
       return false;
     }
     if (named(object, "libc.so.6") || (table.strings != nullptr && needs(program, object, table)))

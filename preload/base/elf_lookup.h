@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 namespace gpupeak::preload {
 
@@ -13,6 +14,19 @@ namespace gpupeak::preload {
 /// order, after ourselves (as RTLD_NEXT). nullptr if there is none. HOOK-SAFE: takes only the
 /// loader's own lock, allocates nothing.
 void* find_next(const char* name);
+
+/// A function's name, and the variable that takes its address.
+struct NextFunction {
+  template <typename Function>
+  NextFunction(const char* its_name, Function*& variable) : name(its_name), address(&variable) {
+    static_assert(sizeof variable == sizeof(void*));
+  }
+  const char* name;
+  void* address;
+};
+/// The same for several, at most 16, in one pass over the libraries: each process does this as it
+/// starts. The variables are written in order, once all is found.
+void find_next(std::initializer_list<NextFunction> wanted);
 
 /// The definition of `name` in the loaded library whose file name starts with `library`
 /// ("libc.so.6", "libcuda.so"); nullptr if either is missing. HOOK-SAFE.

@@ -14,7 +14,26 @@ namespace {
 
 constexpr uint64_t kMostBytes = 256 << 20;  // of symbols and of names
 
-/// A file's bytes; empty: it cannot be read.
+/// Whether it has a symbol table, by reads: a mapping costs more than all of them, and most
+/// programs are stripped.
+bool has_symbols(int fd) {
+  ElfW(Ehdr) header;
+  if (sys::pread(fd, &header, sizeof header, 0) != static_cast<long>(sizeof header)) return false;
+  for (size_t first = 0; first < header.e_shnum;) {
+    ElfW(Shdr) sections[16];
+    const long bytes = sys::pread(fd, sections, sizeof sections,
+                                  static_cast<int64_t>(header.e_shoff + first * sizeof *sections));
+    if (bytes < static_cast<long>(sizeof *sections)) return false;
+    const size_t got = static_cast<size_t>(bytes) / sizeof *sections;
+    for (size_t i = 0; i < got && first + i < header.e_shnum; ++i) {
+      if (sections[i].sh_type == SHT_SYMTAB) return true;
+    }
+    first += got;
+  }
+  return false;
+}
+
+/// A file's bytes; empty: it cannot be read, or has no symbol table.
 class File {
  public:
   explicit File(const char* path) {
@@ -23,7 +42,7 @@ class File {
     if (sys::failed(fd)) return;
     struct stat info;
     if (!sys::failed(sys::fstat(static_cast<int>(fd), &info)) && S_ISREG(info.st_mode) &&
-        info.st_size > 0) {
+        info.st_size > 0 && has_symbols(static_cast<int>(fd))) {
       bytes_ = static_cast<size_t>(info.st_size);
       void* at = sys::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, static_cast<int>(fd), 0);
       if (!sys::mmap_failed(at)) at_ = static_cast<const uint8_t*>(at);

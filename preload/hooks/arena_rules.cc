@@ -284,13 +284,14 @@ void* rule_arena_entry_for(void* found) {
 
 void put_back_rule_arenas() {
   if (g_looking.exchange(true, std::memory_order_acquire)) return;
-  for (Rule& rule : g_arena_rules) put_back(rule);
+  for (size_t i = 0; i < g_arena_rule_count; ++i) put_back(g_arena_rules[i]);
   g_looking.store(false, std::memory_order_release);
 }
 
 void forget_unloaded_rule_arenas() {
   if (g_looking.exchange(true, std::memory_order_acquire)) return;
-  for (Rule& rule : g_arena_rules) {
+  for (size_t k = 0; k < g_arena_rule_count; ++k) {
+    Rule& rule = g_arena_rules[k];
     for (uintptr_t& inside : rule.libraries) {
       if (inside != 0 && data_end(reinterpret_cast<const void*>(inside)) == nullptr) inside = 0;
     }

@@ -30,20 +30,15 @@ struct RealExec {
 };
 constinit RealExec g_real{};
 
-template <typename Function>
-void resolve(Function& function, const char* name) {
-  function = reinterpret_cast<Function>(find_next(name));
-}
-
 /// Before main: in a vfork child or a signal handler the loader's lock may be held.
 __attribute__((constructor)) void resolve_all() {
   if (g_real.execve != nullptr) return;
-  resolve(g_real.execvpe, "execvpe");
-  resolve(g_real.fexecve, "fexecve");
-  resolve(g_real.execveat, "execveat");
-  resolve(g_real.spawn, "posix_spawn");
-  resolve(g_real.spawnp, "posix_spawnp");
-  resolve(g_real.execve, "execve");
+  find_next({{"execvpe", g_real.execvpe},
+             {"fexecve", g_real.fexecve},
+             {"execveat", g_real.execveat},
+             {"posix_spawn", g_real.spawn},
+             {"posix_spawnp", g_real.spawnp},
+             {"execve", g_real.execve}});
 }
 
 inline RealExec& real() {

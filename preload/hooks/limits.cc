@@ -22,8 +22,7 @@ constinit ProcessLimit g_prlimit = nullptr;
 /// Before the program's first, as in signals.cc.
 __attribute__((constructor)) void resolve() {
   if (g_prlimit != nullptr) return;
-  g_setrlimit = reinterpret_cast<SetLimit>(find_next("setrlimit"));
-  g_prlimit = reinterpret_cast<ProcessLimit>(find_next("prlimit"));
+  find_next({{"setrlimit", g_setrlimit}, {"prlimit", g_prlimit}});
 }
 
 void give_back_addresses() {

@@ -38,11 +38,6 @@ struct RealAllocator {
 constinit RealAllocator g_real{};
 constexpr MallocEntry& g_entry = gpupeak_malloc_entry;
 
-template <typename Function>
-void resolve(Function& function, const char* name) {
-  function = reinterpret_cast<Function>(find_next(name));
-}
-
 size_t unknown_size(void*) {
   return 0;
 }
@@ -72,23 +67,23 @@ bool is_glibc(const void* usable_size, bool is_replaced_in_place) {
 
 /// Threads that come here at the same time find the same addresses.
 __attribute__((noinline)) void resolve_all() {
-  resolve(g_entry.free, "free");
-  resolve(g_real.calloc, "calloc");
-  resolve(g_real.realloc, "realloc");
-  resolve(g_real.posix_memalign, "posix_memalign");
-  resolve(g_real.aligned_alloc, "aligned_alloc");
-  resolve(g_real.memalign, "memalign");
-  resolve(g_real.valloc, "valloc");
-  resolve(g_real.pvalloc, "pvalloc");
-  resolve(g_real.free_sized, "free_sized");
-  resolve(g_real.free_aligned_sized, "free_aligned_sized");
-  resolve(g_entry.malloc, "malloc");
-  void* usable_size = find_next("malloc_usable_size");
+  BlockSize::UsableSize usable_size = nullptr;
+  find_next({{"free", g_entry.free},
+             {"calloc", g_real.calloc},
+             {"realloc", g_real.realloc},
+             {"posix_memalign", g_real.posix_memalign},
+             {"aligned_alloc", g_real.aligned_alloc},
+             {"memalign", g_real.memalign},
+             {"valloc", g_real.valloc},
+             {"pvalloc", g_real.pvalloc},
+             {"free_sized", g_real.free_sized},
+             {"free_aligned_sized", g_real.free_aligned_sized},
+             {"malloc", g_entry.malloc},
+             {"malloc_usable_size", usable_size}});
   const bool looked_for = errors_are_looked_for();
   if (looked_for) probe_by_copies();
-  g_entry.usable_bytes.init(
-      usable_size != nullptr ? reinterpret_cast<BlockSize::UsableSize>(usable_size) : unknown_size,
-      is_glibc(usable_size, looked_for));
+  g_entry.usable_bytes.init(usable_size != nullptr ? usable_size : unknown_size,
+                            is_glibc(reinterpret_cast<const void*>(usable_size), looked_for));
   __atomic_store_n(&g_entry.resolved, true, __ATOMIC_RELEASE);
 }
 
@@ -172,8 +167,8 @@ inline __attribute__((always_inline)) void* record_reallocation(const char* name
                                                                 Reallocate reallocate) {
   if (old_block == nullptr) return record_allocation(name, bytes, caller, reallocate);
   if (ThreadSlot* slot = slot_that_counts(); slot != nullptr && bytes != 0 &&
-                                              is_counted_alone(*slot, bytes) &&
-                                              was_counted_alone(old_block)) {
+                                             is_counted_alone(*slot, bytes) &&
+                                             was_counted_alone(old_block)) {
     const size_t old_usable_bytes = g_entry.usable_bytes(old_block);
     void* block = in_allocator(reallocate);
     if (__builtin_expect(block != nullptr, 1)) {

@@ -30,12 +30,12 @@ constinit RealMapping g_real{};
 constinit bool g_resolved = false;
 
 __attribute__((noinline)) void resolve_all() {
-  g_real.mmap = reinterpret_cast<decltype(g_real.mmap)>(find_next("mmap64"));
-  g_real.munmap = reinterpret_cast<decltype(g_real.munmap)>(find_next("munmap"));
-  g_real.mprotect = reinterpret_cast<decltype(g_real.mprotect)>(find_next("mprotect"));
-  g_real.mremap = reinterpret_cast<decltype(g_real.mremap)>(find_next("mremap"));
-  g_real.brk = reinterpret_cast<decltype(g_real.brk)>(find_next("brk"));
-  g_real.sbrk = reinterpret_cast<decltype(g_real.sbrk)>(find_next("sbrk"));
+  find_next({{"mmap64", g_real.mmap},
+             {"munmap", g_real.munmap},
+             {"mprotect", g_real.mprotect},
+             {"mremap", g_real.mremap},
+             {"brk", g_real.brk},
+             {"sbrk", g_real.sbrk}});
   __atomic_store_n(&g_resolved, true, __ATOMIC_RELEASE);
 }
 

@@ -19,10 +19,10 @@ constinit Signal g_signal = nullptr, g_sysv_signal = nullptr, g_sigset = nullptr
 /// child forked while another thread had the loader's lock.
 __attribute__((constructor)) void resolve() {
   if (g_sigset != nullptr) return;
-  g_sigaction = reinterpret_cast<SetAction>(find_next("sigaction"));
-  g_signal = reinterpret_cast<Signal>(find_next("signal"));
-  g_sysv_signal = reinterpret_cast<Signal>(find_next("__sysv_signal"));
-  g_sigset = reinterpret_cast<Signal>(find_next("sigset"));
+  find_next({{"sigaction", g_sigaction},
+             {"signal", g_signal},
+             {"__sysv_signal", g_sysv_signal},
+             {"sigset", g_sigset}});
 }
 
 /// What `set` does, one of signal's kin: an action for SIGBUS with `flags`, masked while it runs or

@@ -18,8 +18,7 @@ constinit Advise g_advise = nullptr;
 
 /// Before main, as in exec.cc.
 __attribute__((constructor)) void resolve() {
-  g_trim = reinterpret_cast<Trim>(find_next("malloc_trim"));
-  g_advise = reinterpret_cast<Advise>(find_next("madvise"));
+  find_next({{"malloc_trim", g_trim}, {"madvise", g_advise}});
 }
 
 void sample_before() {

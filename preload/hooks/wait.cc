@@ -18,18 +18,13 @@ struct RealWait {
 };
 constinit RealWait g_real{};
 
-template <typename Function>
-void resolve(Function& function, const char* name) {
-  function = reinterpret_cast<Function>(find_next(name));
-}
-
 /// Before main: in a signal handler the loader's lock may be held.
 __attribute__((constructor)) void resolve_all() {
   if (g_real.waitid != nullptr) return;
-  resolve(g_real.waitpid, "waitpid");
-  resolve(g_real.wait3, "wait3");
-  resolve(g_real.wait4, "wait4");
-  resolve(g_real.waitid, "waitid");
+  find_next({{"waitpid", g_real.waitpid},
+             {"wait3", g_real.wait3},
+             {"wait4", g_real.wait4},
+             {"waitid", g_real.waitid}});
 }
 
 inline RealWait& real() {
