@@ -2,12 +2,18 @@
 """Runs programs whose threads are stopped by signals or by a debugger many times, in every host mode, and prints how often each went otherwise
 than without the library: took longer than a minute, or ended or printed otherwise.
 
-usage: stops.py LIBGPUPEAK RUNS PROGRAM [ARGUMENT…] [-- PROGRAM [ARGUMENT…]]…
+usage: stops.py [--jobs N] [--seconds S] LIBGPUPEAK RUNS PROGRAM [ARGUMENT…] [-- PROGRAM [ARGUMENT…]]…
+
+N runs at once; after S seconds no run is started. All programs and modes take turns, so that they have been run equally often whenever it ends.
 
 For instance: stops.py libgpupeak.so 1000 hazard_stop_world map 20 -- mono hazard_collected_mono 3 -- gdb hazard_stop_one marked 20
 
 Behind `gdb` stands a program that gdb runs, with the library, and stops at each call of stop_here.
 """
+import argparse
+import collections
+import concurrent.futures
+import itertools
 import os
 import re
 import shutil
@@ -43,32 +49,49 @@ def outcome(command, folder, library=None, mode=None):
         return "stands still", b"", b""
 
 
-def main():
-    library, runs = os.path.abspath(sys.argv[1]), int(sys.argv[2])
-    commands, rest = [], sys.argv[3:]
+def options_of(arguments):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("library", type=os.path.abspath)
+    parser.add_argument("runs", type=int)
+    parser.add_argument("words", nargs=argparse.REMAINDER)
+    options = parser.parse_args(arguments)
+    options.commands, rest = [], options.words
     while rest:
         end = rest.index("--") if "--" in rest else len(rest)
-        words = [word if shutil.which(word) and "/" not in word or not os.path.exists(word) else os.path.abspath(word) for word in rest[:end]]
-        commands.append(words)
+        options.commands.append([word if shutil.which(word) and "/" not in word or not os.path.exists(word) else os.path.abspath(word)
+                                 for word in rest[:end]])
         rest = rest[end + 1:]
-    print("| program | " + " | ".join(MODES) + " |\n|---|" + "---|" * len(MODES))
-    failed = 0
-    for command in commands:
+    return options
+
+
+def main():
+    options = options_of(sys.argv[1:])
+    end = time.monotonic() + options.seconds
+    with tempfile.TemporaryDirectory() as folder:
+        alone = [outcome(command, folder) for command in options.commands]
+    tried, otherwise = collections.Counter(), collections.Counter()
+
+    def run(which, mode):
+        if time.monotonic() > end:
+            return
         with tempfile.TemporaryDirectory() as folder:
-            alone = outcome(command, folder)
-        row = []
-        for mode in MODES:
-            otherwise, begin = 0, time.monotonic()
-            for _ in range(runs):
-                with tempfile.TemporaryDirectory() as folder:
-                    seen = outcome(command, folder, library, mode)
-                    otherwise += seen != alone
-                    if seen != alone:
-                        print(f"{command}, {mode}: {seen}, alone {alone}", file=sys.stderr, flush=True)
-            row.append(f"{otherwise} of {runs}, {time.monotonic() - begin:.0f} s")
-            failed += otherwise
-        print(f"| {' '.join(map(os.path.basename, command))} | " + " | ".join(row) + " |", flush=True)
-    sys.exit(1 if failed else 0)
+            seen = outcome(options.commands[which], folder, options.library, mode)
+        tried[which, mode] += 1
+        if seen != alone[which]:
+            otherwise[which, mode] += 1
+            print(f"{options.commands[which]}, {mode}: {seen}, alone {alone[which]}", file=sys.stderr, flush=True)
+
+    turns = itertools.product(range(options.runs), MODES, range(len(options.commands)))
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for future in [pool.submit(run, which, mode) for _, mode, which in turns]:
+            future.result()
+    print("| program | " + " | ".join(MODES) + " |\n|---|" + "---|" * len(MODES))
+    for which, command in enumerate(options.commands):
+        row = [f"{otherwise[which, mode]} of {tried[which, mode]}" for mode in MODES]
+        print(f"| {' '.join(map(os.path.basename, command))} | " + " | ".join(row) + " |")
+    sys.exit(1 if otherwise else 0)
 
 
 if __name__ == "__main__":
