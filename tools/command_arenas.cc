@@ -20,8 +20,7 @@ struct ArenasOfLog {
 
   ArenasOfLog(const std::string& log, const collector::Progress& progress,
               const ArenasOptions& options)
-      : moments(options.at),
-        profile(log, progress, &moments, options.reading),
+      : profile(log, progress, &moments, options.reading),
         instant(collector::arena_instant(profile, moments, options.at)),
         states(collector::arenas_at(profile, instant, progress)) {}
 };
@@ -48,9 +47,9 @@ void add_arenas(CommandLine& line) {
       "arenas", "What PyTorch's and other sub-allocators had in use and idle, by segment", arenas);
   verb.alias("pools");
   add_view_options(verb, options);
-  verb.add_option("--at", options.at, "peak, end, the name of a mark, or a time: +1.25s, +40ms")
+  verb.add_option("--at", options.at, "peak, end, +1.25s, a mark, a phase (the highest), PHASE.end")
       ->capture_default_str()
-      ->type_name("INSTANT");
+      ->type_name("MOMENT");
   add_top(verb, options.top, "Sites and segments of each pool");
   add_reading(verb, options.reading);
 }

@@ -4,6 +4,7 @@
 
 #include "collector/run/analyze_run.h"
 #include "collector/text/error.h"
+#include "collector/views/live.h"
 #include "collector/write/write_diff.h"
 #include "collector/write/write_diff_markdown.h"
 #include "command_line.h"
@@ -12,6 +13,7 @@
 #include "output.h"
 #include "strict.h"
 #include "terminal.h"
+#include "view.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -19,6 +21,8 @@ namespace {
 constexpr size_t kMarkdownRows = 3;  // as many as a comment's reader looks at
 
 struct DiffOptions {
+  std::vector<std::string>
+      at;                ///< two moments of `a`'s run, as collector::find_moment() takes them
   std::string a, b;      ///< logs, or JSON that `report --json` wrote
   std::string out;       ///< file; empty: standard output
   std::string markdown;  ///< file to append to; empty: none
@@ -30,7 +34,37 @@ struct DiffOptions {
   collector::Reading reading;
 };
 
+/// Two moments of one run.
+int diff_moments(const DiffOptions& options) {
+  if (options.at.size() != 2 || !options.b.empty() || !options.markdown.empty()) {
+    throw collector::UsageError(
+        "two moments of one log are compared: gpupeak diff LOG --at MOMENT --at MOMENT");
+  }
+  ViewOptions view;
+  view.logs = {options.a};
+  view.out = options.out;
+  view.text = options.text;
+  view.json = options.json;
+  view.strict = options.strict;
+  view.reading = options.reading;
+  const collector::GroupBy by = collector::parse_group_by(options.by);
+  return show_view(
+      view,
+      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+        const auto held = live_at(profile, options.at);
+        collector::write_between(profile, held[0], held[1], by, options.top, out, style);
+      },
+      [&](collector::Profile& profile, std::ostream& out) {
+        const auto held = live_at(profile, options.at);
+        collector::write_between_json(profile, held[0], held[1], by, out);
+      });
+}
+
 int diff(const DiffOptions& options) {
+  if (!options.at.empty()) return diff_moments(options);
+  if (options.b.empty()) {
+    throw collector::UsageError("no B is named, nor two moments of A by --at");
+  }
   for (const std::string& out : {options.out, options.markdown})
     require_output(out, {options.a, options.b});
   collector::Options analysis;
@@ -65,7 +99,11 @@ void add_diff(CommandLine& line) {
   verb.add_option("A", options.a, "A log, or JSON that `report --json` wrote")
       ->required()
       ->type_name("FILE");
-  verb.add_option("B", options.b, "The later run")->required()->type_name("FILE");
+  verb.add_option("B", options.b, "The later run")->type_name("FILE");
+  verb.add_option("--at", options.at,
+                  "Two moments of one run instead: +1.25s, a mark, a phase, PHASE.end, peak, end")
+      ->allow_extra_args(false)
+      ->type_name("MOMENT");
   verb.add_option("--by", options.by, "What each row stands for")
       ->check(one_of(grouping_names()))
       ->capture_default_str();

@@ -24,6 +24,7 @@ struct ExportOptions {
   std::string process;  ///< of a run; empty: the one that held the most
   std::string out;      ///< file; empty: standard output
   std::string scope;    ///< as collector::Profile::scope() takes it
+  std::string at;       ///< as collector::held_at() takes it; empty: the peak
   bool strict = false;
   collector::Reading reading;
 };
@@ -33,6 +34,16 @@ const collector::ExportFormat& format_of(const std::string& name) {
     if (format.name == name || format.alias == name) return format;
   }
   throw collector::UsageError(fmt::format("there is no format '{}'", name));
+}
+
+void check_moment(const collector::ExportFormat& format, const std::string& at) {
+  if (at.empty() || format.has_moment) return;
+  std::string names;
+  for (const collector::ExportFormat& other : collector::export_formats()) {
+    if (other.has_moment) names += (names.empty() ? "" : ", ") + std::string(other.name);
+  }
+  throw collector::UsageError(
+      fmt::format("{} has the whole run: --at is for {}", format.name, names));
 }
 
 void check_output(const collector::ExportFormat& format, const std::string& out) {
@@ -48,13 +59,14 @@ void check_output(const collector::ExportFormat& format, const std::string& out)
 
 int export_log(const ExportOptions& options) {
   const collector::ExportFormat& format = format_of(options.format);
+  check_moment(format, options.at);
   check_output(format, options.out);
   require_output(options.out, {options.log});
   ProgressBar bar;
   const std::string log = process_log(options.log, options.process);
   collector::Profile profile(log, bar.callback(), nullptr, options.reading);
   const collector::ExportOptions what{options.scope, bar.callback(),
-                                      options.process.empty() ? options.log : log};
+                                      options.process.empty() ? options.log : log, options.at};
   if (format.write_file != nullptr) {
     replace_file(options.out,
                  [&](const std::string& fresh) { format.write_file(profile, what, fresh); });
@@ -97,6 +109,9 @@ void add_export(CommandLine& line) {
   add_process(verb, options.process);
   add_out(verb, options.out);
   add_scope(verb, options.scope);
+  verb.add_option("--at", options.at,
+                  "Another moment than the peak: +1.25s, a mark, a phase, PHASE.end, end")
+      ->type_name("MOMENT");
   add_strict(verb, options.strict);
   add_rules(verb, options.reading.rules);
   add_reading(verb, options.reading);

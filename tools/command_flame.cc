@@ -11,10 +11,10 @@ int flame(const TreeOptions& options) {
   return show_view(
       options,
       [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
-        collector::write_flame(profile, profile.scope(options.scope), cut, out, style);
+        collector::write_flame(profile, held_by(profile, options), cut, out, style);
       },
       [&](collector::Profile& profile, std::ostream& out) {
-        collector::write_flame_json(profile, profile.scope(options.scope), cut, out);
+        collector::write_flame_json(profile, held_by(profile, options), cut, out);
       });
 }
 

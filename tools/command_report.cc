@@ -4,6 +4,7 @@
 
 #include "collector/analyze/analyze.h"
 #include "collector/text/error.h"
+#include "collector/views/live.h"
 #include "collector/write/write_csv.h"
 #include "collector/write/write_html.h"
 #include "collector/write/write_json.h"
@@ -20,6 +21,7 @@
 #include "strict.h"
 #include "target_log.h"
 #include "terminal.h"
+#include "view.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -34,6 +36,7 @@ struct ReportOptions {
   std::string out;              ///< file; empty: standard output
   std::string by = "site";
   TextOptions text;
+  std::string at;  ///< as collector::find_moment() takes it; empty: the whole run
   size_t top = kUsualRows;
   bool full = false;
   bool strict = false;
@@ -64,9 +67,36 @@ int report_short(const ReportOptions& options) {
   return kOk;
 }
 
+int report_at(const ReportOptions& options) {
+  if (!options.html.empty() || (options.format != "text" && options.format != "json"))
+    throw collector::UsageError("--at is for text and --json");
+  ViewOptions view;
+  view.logs = options.logs;
+  view.process = options.process;
+  view.out = options.out;
+  view.text = options.text;
+  view.json = options.format == "json";
+  view.strict = options.strict;
+  view.reading = options.reading;
+  const collector::GroupBy by = collector::parse_group_by(options.by);
+  const size_t top = options.full ? collector::kAllRows : options.top;
+  const auto held = [&](const collector::Profile& profile) {
+    return live_at(profile, {options.at}).front();
+  };
+  return show_view(
+      view,
+      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+        collector::write_live(profile, held(profile), by, top, out, style);
+      },
+      [&](collector::Profile& profile, std::ostream& out) {
+        collector::write_live_json(profile, held(profile), by, top, out);
+      });
+}
+
 int report(const ReportOptions& asked) {
   ReportOptions options = asked;
   for (std::string& log : options.logs) log = log_meant_by(log);
+  if (!options.at.empty()) return report_at(options);
   if (!options.html.empty()) {
     return strict_code(options.strict, write_page(page_logs(options.logs, options.process),
                                                   options.reading, options.html));
@@ -118,6 +148,10 @@ void add_report(CommandLine& line) {
   verb.add_option("--by", options.by, "What each row stands for")
       ->check(one_of(grouping_names()))
       ->capture_default_str();
+  verb.add_option("--at", options.at,
+                  "Who held the memory at a moment: +1.25s, a mark, a phase (its highest), "
+                  "PHASE.end, end")
+      ->type_name("MOMENT");
   verb.add_flag("--full", options.full, "Every section and row, not one screen");
   add_top(verb, options.top, "Rows of each table; any other number implies --full");
   add_strict(verb, options.strict);

@@ -7,7 +7,7 @@
 namespace gpupeak::tools {
 namespace {
 
-struct TagsOptions : ViewOptions {
+struct TagsOptions : MomentOptions {
   size_t top = 20;
   bool csv = false;
 };
@@ -17,15 +17,15 @@ int tags(const TagsOptions& options) {
   return show_view(
       options,
       [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
-        const collector::ScopeId scope = profile.scope(options.scope);
+        const collector::Held held = held_by(profile, options);
         if (options.csv) {
-          collector::write_tags_csv(profile, scope, out);
+          collector::write_tags_csv(profile, held, out);
         } else {
-          collector::write_tags(profile, scope, options.top, out, style);
+          collector::write_tags(profile, held, options.top, out, style);
         }
       },
       [&](collector::Profile& profile, std::ostream& out) {
-        collector::write_tags_json(profile, profile.scope(options.scope), options.top, out);
+        collector::write_tags_json(profile, held_by(profile, options), options.top, out);
       });
 }
 
@@ -35,6 +35,7 @@ void add_tags(CommandLine& line) {
   auto [verb, options] =
       line.add("tags", "What the peak's memory was for, by layer and by data structure", tags);
   add_view_options(verb, options);
+  add_moment(verb, options.at);
   verb.add_flag("--csv", options.csv, "Lines tag,MiB, as MXNet's memory profiler has them")
       ->excludes("--json");
   add_top(verb, options.top, "Entries listed one by one");

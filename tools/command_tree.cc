@@ -11,10 +11,10 @@ int tree(const TreeOptions& options) {
   return show_view(
       options,
       [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
-        collector::write_tree(profile, profile.scope(options.scope), cut, out, style);
+        collector::write_tree(profile, held_by(profile, options), cut, out, style);
       },
       [&](collector::Profile& profile, std::ostream& out) {
-        collector::write_tree_json(profile, profile.scope(options.scope), cut, out);
+        collector::write_tree_json(profile, held_by(profile, options), cut, out);
       });
 }
 

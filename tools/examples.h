@@ -12,6 +12,7 @@ Examples:
   gpupeak run -o bert.gplog -- python3 train.py
   gpupeak report bert.gplog                    who held the memory at the peak
   gpupeak report --by module --top 20 bert.gplog
+  gpupeak report --at 'warm-up done' bert.gplog  a mark; +1.25s, PHASE.end, end
   gpupeak report --json bert.gplog | jq '.metrics["device.peak_bytes"]'
   gpupeak phases --rules onnxruntime bert.gplog
   gpupeak tags --tag 'weights=*SaveInitializedTensors' bert.gplog
@@ -48,7 +49,8 @@ inline constexpr VerbExamples kVerbExamples[] = {
   gpupeak report --json bert.gplog | jq '.metrics["device.peak_bytes"]'
   gpupeak report --html bert.html bert.gplog)"},
     {"diff", R"(  gpupeak diff before.gplog after.gplog
-  gpupeak diff --by function baseline.json after.gplog)"},
+  gpupeak diff --by function baseline.json after.gplog
+  gpupeak diff bert.gplog --at 'warm-up done' --at end)"},
     {"watch", R"(  gpupeak watch --max device.peak_bytes=70GiB 4711 || kill 4711
   gpupeak watch --wait 10 --max device.peak_bytes=70GiB train.gplog)"},
     {"check", R"(  gpupeak check --max device.peak_bytes=8GiB bert.gplog

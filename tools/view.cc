@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collector/views/live.h"
 #include "exit_codes.h"
 #include "output.h"
 #include "runs.h"
@@ -22,8 +23,32 @@ void add_view_options(CLI::App& verb, ViewOptions& options) {
   add_rules(verb, options.reading.rules);
 }
 
+void add_moment(CLI::App& verb, std::string& at) {
+  verb.add_option("--at", at,
+                  "Another moment: +1.25s, a mark, a phase (its highest), PHASE.end, end")
+      ->capture_default_str()
+      ->type_name("MOMENT");
+}
+
+collector::Held held_by(const collector::Profile& profile, const MomentOptions& options) {
+  return collector::held_at(profile, profile.scope(options.scope), options.at);
+}
+
+std::vector<std::vector<collector::Held>> live_at(const collector::Profile& profile,
+                                                  const std::vector<std::string>& moments) {
+  const collector::ScopeId usual = profile.scope("");
+  const std::vector<collector::ScopeId> sides = collector::sides(profile);
+  std::vector<collector::NamedMoment> found;
+  for (const std::string& moment : moments) {
+    found.push_back(moment == "peak" ? collector::peak_moment(profile, usual)
+                                     : collector::find_moment(profile, usual, moment));
+  }
+  return collector::held_at(profile, sides, found);
+}
+
 void add_tree_options(CLI::App& verb, TreeOptions& options) {
   add_view_options(verb, options);
+  add_moment(verb, options.at);
   verb.add_option("--min-percent", options.min_percent, "Calls that hold less are one row")
       ->check(between(0, 100))
       ->capture_default_str();

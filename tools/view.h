@@ -9,6 +9,7 @@
 
 #include "collector/analyze/profile.h"
 #include "collector/text/text_format.h"
+#include "collector/timeline/moment.h"
 #include "command_line.h"
 
 namespace gpupeak::tools {
@@ -25,8 +26,20 @@ struct ViewOptions {
 };
 void add_view_options(CLI::App& verb, ViewOptions& options);
 
+/// Of views of the peak, which may show another moment instead.
+struct MomentOptions : ViewOptions {
+  std::string at = "peak";  ///< as collector::held_at() takes it
+};
+void add_moment(CLI::App& verb, std::string& at);
+/// Who held the scope then.
+collector::Held held_by(const collector::Profile& profile, const MomentOptions& options);
+
+/// Who held the memory of each device and of the host, at each of these moments.
+std::vector<std::vector<collector::Held>> live_at(const collector::Profile& profile,
+                                                  const std::vector<std::string>& moments);
+
 /// Of `tree` and `flame`.
-struct TreeOptions : ViewOptions {
+struct TreeOptions : MomentOptions {
   double min_percent = 1;
   uint32_t depth = 0;  ///< 0: all
 };

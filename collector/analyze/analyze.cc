@@ -242,16 +242,10 @@ class SummaryBuilder {
       peak.trigger = by_site_.holder({scope.peak_group, scope.peak_step_bytes, 1}, false);
     }
     const PeakParts parts = parts_at_peak(replay_, id);
-    // By function, module … an arena's memory is of those who took it from the driver.
     const bool inside = by_choice_.by() == GroupBy::kSite;
-    HolderTable table = by_choice_.table(
-        inside ? parts.outside : contributions_at_peak(replay_, id), options_.top, options_.stacks);
-    peak.holders = std::move(table.rows);
-    peak.other_bytes = table.other_bytes;
-    peak.other_sites = table.other_rows;
-    peak.error_bytes = table.error_bytes;
-    if (inside && !parts.in_arenas.empty())
-      add_arena_rows(replay_, by_site_, parts.in_arenas, options_.top, peak);
+    add_holders(replay_, by_site_, by_choice_, parts,
+                inside ? std::vector<Contribution>() : contributions_at_peak(replay_, id),
+                options_.top, options_.stacks, peak);
     if (peak.scope.find('/') == std::string::npos) peak.tags = tag_shares(parts);
   }
 

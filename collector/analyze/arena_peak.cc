@@ -29,23 +29,21 @@ std::vector<Contribution> contributions_at_peak(const Replay& replay, ScopeId sc
   return held;
 }
 
-PeakParts parts_at_peak(const Replay& replay, ScopeId scope) {
+PeakParts split_by_arenas(const ArenaTable& table, size_t count, const HeldByHolder& held_by,
+                          std::vector<Contribution> held) {
   PeakParts parts;
+  parts.outside = std::move(held);
   std::unordered_map<GroupId, PeakFinder::AtPeak> outside;
-  if (const ScopeId* driver = split_scope(replay, scope)) {
-    const ArenaTable& table = replay.arenas();
-    for (GroupId group = 0; group < table.holders().size(); ++group) {
-      const PeakFinder::AtPeak held = table.peaks().at_peak(group, *driver);
-      const ArenaTable::Holder& holder = table.holders()[group];
-      if (holder.what == What::kOutside) {
-        outside[holder.outside] = held;
-      } else if (held.bytes > 0) {
-        parts.in_arenas.push_back(
-            {&holder, held.bytes, holder.what == What::kIdle ? 0 : uint64_t{held.count}});
-      }
+  for (size_t id = 0; id < count; ++id) {
+    const PeakFinder::AtPeak has = held_by(static_cast<HolderId>(id));
+    const ArenaTable::Holder& holder = table.holders()[id];
+    if (holder.what == What::kOutside) {
+      outside[holder.outside] = has;
+    } else if (has.bytes > 0) {
+      parts.in_arenas.push_back(
+          {&holder, has.bytes, holder.what == What::kIdle ? 0 : uint64_t{has.count}});
     }
   }
-  parts.outside = contributions_at_peak(replay, scope);
   if (parts.in_arenas.empty()) return parts;
   for (Contribution& part : parts.outside) {
     const auto split = outside.find(part.group);
@@ -55,6 +53,16 @@ PeakParts parts_at_peak(const Replay& replay, ScopeId scope) {
   }
   std::erase_if(parts.outside, [](const Contribution& part) { return part.bytes == 0; });
   return parts;
+}
+
+PeakParts parts_at_peak(const Replay& replay, ScopeId scope) {
+  const ScopeId* driver = split_scope(replay, scope);
+  if (driver == nullptr) return {contributions_at_peak(replay, scope), {}};
+  const ArenaTable& table = replay.arenas();
+  return split_by_arenas(
+      table, table.holders().size(),
+      [&](HolderId id) { return table.peaks().at_peak(static_cast<GroupId>(id), *driver); },
+      contributions_at_peak(replay, scope));
 }
 
 std::string idle_title(const Replay& replay, const ArenaTable::Holder& holder) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,11 @@ struct PeakParts {
 /// Who took the memory from the driver or the heap: adds up to the peak.
 std::vector<Contribution> contributions_at_peak(const Replay& replay, ScopeId scope);
 PeakParts parts_at_peak(const Replay& replay, ScopeId scope);
+/// What a holder of the arenas has of a device's memory, at whichever instant.
+using HeldByHolder = std::function<PeakFinder::AtPeak(HolderId)>;
+/// The first `count` holders of the arenas take the place of those who took that memory.
+PeakParts split_by_arenas(const ArenaTable& table, size_t count, const HeldByHolder& held_by,
+                          std::vector<Contribution> held);
 /// "idle in PyTorch's arena".
 std::string idle_title(const Replay& replay, const ArenaTable::Holder& holder);
 

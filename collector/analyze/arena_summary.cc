@@ -191,4 +191,18 @@ void add_arena_rows(const Replay& replay, Attribution& by_site, const std::vecto
   }
 }
 
+void add_holders(const Replay& replay, Attribution& by_site, Attribution& by_choice,
+                 const PeakParts& parts, const std::vector<Contribution>& takers, size_t top,
+                 bool with_stacks, Peak& peak) {
+  // By function, module … an arena's memory is of those who took it from the driver.
+  const bool inside = by_choice.by() == GroupBy::kSite;
+  HolderTable table = by_choice.table(inside ? parts.outside : takers, top, with_stacks);
+  peak.holders = std::move(table.rows);
+  peak.other_bytes = table.other_bytes;
+  peak.other_sites = table.other_rows;
+  peak.error_bytes = table.error_bytes;
+  if (inside && !parts.in_arenas.empty())
+    add_arena_rows(replay, by_site, parts.in_arenas, top, peak);
+}
+
 }  // namespace gpupeak::collector

@@ -24,5 +24,9 @@ std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by
 /// In use by site, then idle by arena; with the rows of what is outside they add up to the peak.
 void add_arena_rows(const Replay& replay, Attribution& by_site, const std::vector<ArenaPart>& parts,
                     size_t top, Peak& peak);
+/// Who held a sum, by `by_choice`; by site what arenas made of it has rows of its own.
+void add_holders(const Replay& replay, Attribution& by_site, Attribution& by_choice,
+                 const PeakParts& parts, const std::vector<Contribution>& takers, size_t top,
+                 bool with_stacks, Peak& peak);
 
 }  // namespace gpupeak::collector

@@ -21,6 +21,7 @@ struct ExportOptions {
   Progress progress;  ///< of formats that read the events once more
   std::string run =
       {};  ///< as logs_of_run() takes it: what that knows of the process; empty: nothing
+  std::string at = {};  ///< as held_at() takes it, of formats with `has_moment`; empty: the peak
 };
 
 void export_massif(Profile& profile, const ExportOptions& options, std::ostream& out);
@@ -43,6 +44,7 @@ struct ExportFormat {
   void (*write_file)(Profile&, const ExportOptions&, const std::string&);  ///< if not `write`
   std::string_view alias = {};                                             ///< another name for it
   bool packed = false;                                                     ///< compressed already
+  bool has_moment = false;  ///< it shows who held the peak, or another moment
 };
 
 std::span<const ExportFormat> export_formats();

@@ -4,12 +4,14 @@
 
 #include "collector/export/export.h"
 #include "collector/summary/site_title.h"
+#include "collector/timeline/moment.h"
 
 namespace gpupeak::collector {
 
 void export_folded(Profile& profile, const ExportOptions& options, std::ostream& out) {
   std::map<std::string, uint64_t> lines;
-  for (const Contribution& part : profile.at_peak(profile.scope(options.scope))) {
+  const Held held = held_at(profile, profile.scope(options.scope), options.at, options.progress);
+  for (const Contribution& part : held.takers) {
     std::vector<Call> calls = profile.calls(profile.replay().sites().info(part.group).stack);
     std::string line;
     for (auto call = calls.rbegin(); call != calls.rend(); ++call) {

@@ -9,6 +9,7 @@
 #include "collector/log/kinds.h"
 #include "collector/text/csv_field.h"
 #include "collector/text/text_format.h"
+#include "collector/timeline/moment.h"
 
 namespace gpupeak::collector {
 
@@ -16,7 +17,8 @@ void export_mxnet_csv(Profile& profile, const ExportOptions& options, std::ostre
   Attribution modules(profile.replay(), profile.titles(), GroupBy::kModule);
   std::map<std::string, uint64_t> bytes;
   Tagger& tagger = profile.tagger();
-  const PeakParts parts = parts_at_peak(profile.replay(), profile.scope(options.scope));
+  const PeakParts parts =
+      held_at(profile, profile.scope(options.scope), options.at, options.progress).parts;
   for (const Contribution& part : parts.outside) {
     const uint32_t tag = tagger.tag(part.group);
     if (tag != 0) {

@@ -11,6 +11,8 @@
 #include "collector/log/kinds.h"
 #include "collector/summary/site_title.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
+#include "collector/timeline/moment.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -70,11 +72,16 @@ constexpr std::string_view kDropFrames =
 
 class Pprof {
  public:
-  Pprof(Profile& profile, ScopeId scope) : profile_(profile), scope_(scope) { string(""); }
+  Pprof(Profile& profile, const Held& held)
+      : profile_(profile), scope_(held.scope), what_(held.is_peak() ? "peak" : "live") {
+    string("");
+    if (!held.is_peak()) comment_ = ", live at " + instant(held.time_ns) + ", " + held.moment;
+    for (const Contribution& part : held.takers) held_[part.group] = part;
+  }
 
   std::string write() {
-    for (const auto& [type, unit] : {std::pair{"peak_space", "bytes"},
-                                     {"peak_objects", "count"},
+    for (const auto& [type, unit] : {std::pair{what_ + "_space", "bytes"},
+                                     {what_ + "_objects", "count"},
                                      {"leaked_space", "bytes"},
                                      {"alloc_space", "bytes"}}) {
       protozero::pbf_writer value_type(writer_, profile_field::kSampleType);
@@ -90,13 +97,13 @@ class Pprof {
     writer_.add_int64(profile_field::kDurationNanos,
                       profile_.to_ns(profile_.replay().last_ticks()));
     writer_.add_int64(profile_field::kComment,
-                      string("gpupeak, scope " + profile_.scope_info(scope_).name));
+                      string("gpupeak, scope " + profile_.scope_info(scope_).name + comment_));
     for (const Warning& warning : profile_.quality().warnings) {
       writer_.add_int64(profile_field::kComment,
                         string(code_text(warning.code) + " " + warning.message));
     }
     writer_.add_int64(profile_field::kDropFrames, string(std::string(kDropFrames)));
-    writer_.add_int64(profile_field::kDefaultSampleType, string("peak_space"));
+    writer_.add_int64(profile_field::kDefaultSampleType, string(what_ + "_space"));
     for (const std::string& text : strings_) writer_.add_string(profile_field::kStringTable, text);
     return std::move(out_);
   }
@@ -115,7 +122,8 @@ class Pprof {
 
   void add_sample(GroupId group) {
     const PeakFinder::Group& sums = profile_.replay().peaks().group(group);
-    const PeakFinder::AtPeak peak = profile_.replay().peaks().at_peak(group, scope_);
+    const auto found = held_.find(group);
+    const Contribution peak = found != held_.end() ? found->second : Contribution{group, 0, 0};
     const SiteContext& context = profile_.replay().sites().context_of(group);
     if (sums.alloc_bytes == 0) return;
     const std::vector<uint64_t> locations =
@@ -209,6 +217,9 @@ class Pprof {
 
   Profile& profile_;
   const ScopeId scope_;
+  const std::string what_;
+  std::string comment_;
+  std::unordered_map<GroupId, Contribution> held_;
   std::string out_;
   protozero::pbf_writer writer_{out_};
   std::unordered_map<std::string, size_t> string_ids_;
@@ -221,7 +232,8 @@ class Pprof {
 }  // namespace
 
 void export_pprof(Profile& profile, const ExportOptions& options, std::ostream& out) {
-  const std::string plain = Pprof(profile, profile.scope(options.scope)).write();
+  const Held held = held_at(profile, profile.scope(options.scope), options.at, options.progress);
+  const std::string plain = Pprof(profile, held).write();
   write_packed(OutputPacking::kGzip, out, [&](std::ostream& packed) { packed << plain; });
 }
 

@@ -14,6 +14,7 @@
 #include "collector/summary/site_title.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
+#include "collector/timeline/moment.h"
 #include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
@@ -93,6 +94,7 @@ class Speedscope {
 
 void export_speedscope(Profile& profile, const ExportOptions& options, std::ostream& out) {
   const ScopeId scope = profile.scope(options.scope);
+  const Held held = held_at(profile, scope, options.at, options.progress);
   std::vector<Contribution> allocated;
   for (GroupId group = 0; group < profile.replay().sites().group_count(); ++group) {
     const PeakFinder::Group& sums = profile.replay().peaks().group(group);
@@ -102,7 +104,8 @@ void export_speedscope(Profile& profile, const ExportOptions& options, std::ostr
   const std::string& name = profile.scope_info(scope).name;
   Speedscope writer(profile);
   Json profiles = Json::array();
-  profiles.push_back(writer.profile(name + " at its peak", profile.at_peak(scope)));
+  profiles.push_back(writer.profile(
+      name + (held.is_peak() ? " at its peak" : " live, " + held.moment), held.takers));
   profiles.push_back(writer.profile(name + " live at exit", profile.live(scope)));
   profiles.push_back(writer.profile(name + " allocated in all", allocated));
   Json json;

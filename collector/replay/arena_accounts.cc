@@ -61,7 +61,8 @@ HolderId ArenaAccounts::idle(size_t row, bool counted, bool never_used) {
   Arena& of = arenas_[row];
   HolderId& id = of.idle[never_used ? 1 : 0][counted ? 1 : 0];
   if (id != kNoHolder) return id;
-  const Holder holder{.what = What::kIdle, .arena = row, .never_used = never_used};
+  const Holder holder{
+      .what = What::kIdle, .arena = row, .never_used = never_used, .counted = counted};
   id = counted ? add(holder, std::array{of.reserved_scope, scope_in(driver_scopes_, of.place)})
                : add(holder, std::array{of.reserved_scope});
   return id;
@@ -73,8 +74,12 @@ HolderId ArenaAccounts::user(size_t row, bool counted, uint32_t name, uint32_t s
   const auto [entry, added] = users_.try_emplace({row, counted, name, stack, cause}, kNoHolder);
   if (added) {
     const Arena& of = arenas_[row];
-    const Holder holder{
-        .what = What::kInUse, .arena = row, .name = name, .stack = stack, .cause = cause};
+    const Holder holder{.what = What::kInUse,
+                        .arena = row,
+                        .name = name,
+                        .stack = stack,
+                        .cause = cause,
+                        .counted = counted};
     entry->second = counted ? add(holder, std::array{of.scope, of.reserved_scope,
                                                      scope_in(driver_scopes_, of.place),
                                                      scope_in(in_arenas_scopes_, of.place),

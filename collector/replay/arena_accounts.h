@@ -72,6 +72,7 @@ class ArenaAccounts {
     GroupId outside = kNoGroup;
     int32_t device = -1;      ///< of what is outside
     bool never_used = false;  ///< idle, and in no block so far
+    bool counted = true;      ///< in its device's sum
   };
   /// One arena at one instant.
   struct Level {
@@ -119,6 +120,12 @@ class ArenaAccounts {
   const PeakFinder& peaks() const { return peaks_; }
   /// What the driver has handed out of a device, split by holders; nullptr: nothing ever.
   const ScopeId* device_scope(int32_t device) const;
+  /// Whether it counts into device_scope(device).
+  bool is_of_device(HolderId id, int32_t device) const {
+    const Holder& held = holder(id);
+    const int32_t of = held.what == What::kOutside ? held.device : arenas_[held.arena].place;
+    return held.counted && of == device;
+  }
   /// What all arenas have in use of a device's memory; kAllDevices: of all. nullptr: there are
   /// none.
   const ScopeId* in_arenas_scope(int32_t device) const;

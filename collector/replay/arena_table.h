@@ -129,6 +129,9 @@ class ArenaTable {
   const ArenaCauses& causes() const { return causes_; }
   const ScopeId* device_scope(int32_t device) const { return accounts_.device_scope(device); }
   const ScopeId* in_arenas_scope(int32_t device) const { return accounts_.in_arenas_scope(device); }
+  bool is_of_device(HolderId id, int32_t device) const {
+    return accounts_.is_of_device(id, device);
+  }
   const std::vector<Holder>& holders() const { return accounts_.holders(); }
   const Holder& holder(HolderId id) const { return accounts_.holder(id); }
   uint64_t live_bytes(HolderId id) const { return accounts_.live_bytes(id); }

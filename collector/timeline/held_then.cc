@@ -31,11 +31,17 @@ class MomentFinder : public ReplayObserver {
  public:
   struct Found {
     std::optional<uint64_t> event;
+    int64_t event_ns = 0;
+    bool earlier = false;  ///< than the event: only its time is right
     uint64_t bytes = 0;
     uint32_t open = 0;  ///< phases of the wanted name
     std::vector<HeldThen::Point> curve;
     uint64_t stride = 1, in_stretch = 0;  ///< events that a point stands for; that the last has
 
+    void set(uint64_t number, int64_t at_ns) {
+      event = number;
+      event_ns = at_ns;
+    }
     void add_point(int64_t time_ns, uint64_t now_bytes) {
       if (!curve.empty() && in_stretch < stride) {
         ++in_stretch;
@@ -60,7 +66,8 @@ class MomentFinder : public ReplayObserver {
         moments_(moments),
         found_(moments.size()) {
     for (size_t i = 0; i < moments.size(); ++i) {
-      by_name_.emplace(moments[i].phase, i);
+      if (!moments[i].phase.empty()) by_name_.emplace(moments[i].phase, i);
+      if (!moments[i].end_of.empty()) by_end_.emplace(moments[i].end_of, i);
       found_[i].event = moments[i].event;
     }
   }
@@ -70,18 +77,21 @@ class MomentFinder : public ReplayObserver {
     std::string& name = stack(track).emplace_back(phase_text(replay(), label));
     change(name, +1);
   }
-  void on_phase_end(PhaseTrack track, size_t depth, uint64_t /*ticks*/) override {
+  void on_phase_end(PhaseTrack track, size_t depth, uint64_t ticks) override {
     std::vector<std::string>& names = stack(track);
     if (depth >= names.size()) return;
     const auto ended = names.begin() + static_cast<std::ptrdiff_t>(depth);
     change(*ended, -1);
+    note_end(*ended, ticks);
     names.erase(ended);
   }
   void on_range_begin(uint64_t /*id*/, const PhaseLabel& label, uint64_t /*ticks*/) override {
     change(phase_text(replay(), label), +1);
   }
-  void on_range_end(uint64_t /*id*/, const PhaseLabel& label, uint64_t /*ticks*/) override {
-    change(phase_text(replay(), label), -1);
+  void on_range_end(uint64_t /*id*/, const PhaseLabel& label, uint64_t ticks) override {
+    const std::string name = phase_text(replay(), label);
+    change(name, -1);
+    note_end(name, ticks);
   }
 
   void after(const Event& event) override {
@@ -91,14 +101,20 @@ class MomentFinder : public ReplayObserver {
       const Moment& moment = moments_[i];
       Found& found = found_[i];
       if (moment.event) continue;
+      if (!moment.end_of.empty()) continue;
+      if (!moment.mark.empty()) {
+        if (event.tag == GPUPEAK_REC_MARK && last_mark() == moment.mark) found.set(number_, now_ns);
+        continue;
+      }
       const bool counts =
           moment.phase.empty() ? !moment.time_ns || now_ns <= *moment.time_ns : found.open > 0;
       if (counts && !moment.phase.empty()) found.add_point(now_ns, bytes);
       const bool later = moment.phase.empty() && moment.time_ns;
       if (!counts || (found.event && !later && bytes <= found.bytes)) continue;
-      found.event = number_;
+      found.set(number_, now_ns);
       found.bytes = bytes;
     }
+    last_ticks_ = event.ticks;
     ++number_;
   }
 
@@ -118,11 +134,28 @@ class MomentFinder : public ReplayObserver {
     }
   }
 
+  /// Ends are told before what the event under way changes. A rule's phase may have ended earlier:
+  /// with the last event of its thread, others having gone on since.
+  void note_end(const std::string& name, uint64_t ticks) {
+    const auto [begin, end] = by_end_.equal_range(name);
+    if (begin == end) return;
+    for (auto entry = begin; entry != end; ++entry) {
+      Found& found = found_[entry->second];
+      if (number_ > 0) found.set(number_ - 1, profile_.to_ns(ticks));
+      found.earlier = ticks < last_ticks_;
+    }
+  }
+  std::string_view last_mark() const {
+    const std::vector<Mark>& marks = replay().marks();
+    return marks.empty() ? std::string_view() : replay().name(marks.back().name);
+  }
+
   const Profile& profile_;
   Sum sum_;
   const std::vector<Moment>& moments_;
   std::vector<Found> found_;
-  std::unordered_multimap<std::string, size_t> by_name_;
+  std::unordered_multimap<std::string, size_t> by_name_, by_end_;
+  uint64_t last_ticks_ = 0;
   std::vector<std::string> of_process_;  // names, the innermost last
   std::unordered_map<uint32_t, std::vector<std::string>> of_slots_;
   uint64_t number_ = 0;
@@ -165,6 +198,26 @@ class HolderTaker : public ReplayObserver {
 };
 
 }  // namespace
+
+std::vector<std::optional<MomentEvent>> events_of(const Profile& profile, ScopeId scope,
+                                                  const std::vector<Moment>& moments,
+                                                  const Progress& progress) {
+  MomentFinder finder(profile, scope, moments);
+  profile.replay_again(finder, progress);
+  std::vector<std::optional<MomentEvent>> events;
+  for (const MomentFinder::Found& found : finder.found()) {
+    events.emplace_back();
+    if (!found.event) continue;
+    if (found.earlier) {
+      Moment at_time;
+      at_time.time_ns = found.event_ns;
+      events.back() = events_of(profile, scope, {at_time}, progress).front();
+    } else {
+      events.back() = MomentEvent{*found.event, found.event_ns};
+    }
+  }
+  return events;
+}
 
 std::vector<std::optional<HeldThen>> held_then(const Profile& profile, ScopeId scope,
                                                const std::vector<Moment>& moments,

@@ -1,6 +1,7 @@
 // Who held a sum at a moment that is not its peak: at a given time, or at the highest moment of a
 // phase. It replays the log twice more: the first time to find the event at which that moment was,
-// the second time to see what was live after that event. `gpupeak held` and `gpupeak view` use it.
+// the second time to see what was live after that event. `gpupeak held` and `gpupeak view` use it;
+// moment.h finds its events here.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +13,19 @@
 
 namespace gpupeak::collector {
 
-/// Of one without a phase and a time: the sum's own peak.
+/// One of these; of one without any: the sum's own peak.
 struct Moment {
   std::string phase{};               ///< its highest while a phase or range of this name was open
   std::optional<int64_t> time_ns{};  ///< after the last event up to then, since the log's start
   std::optional<uint64_t> event{};   ///< after the event of this number, as TimeSeries counts them
+  std::string mark{};                ///< after the last mark of this name
+  std::string end_of{};              ///< when the last phase or range of this name ended
+};
+
+/// The event after which a moment is.
+struct MomentEvent {
+  uint64_t number = 0;
+  int64_t time_ns = 0;
 };
 
 struct HeldThen {
@@ -32,6 +41,10 @@ struct HeldThen {
 };
 inline constexpr size_t kMaxCurvePoints = 400;
 
+/// In the order of `moments`; none for what never was, as held_then() has it. Replays once.
+std::vector<std::optional<MomentEvent>> events_of(const Profile& profile, ScopeId scope,
+                                                  const std::vector<Moment>& moments,
+                                                  const Progress& progress = {});
 /// In the order of `moments`; none for a phase that never was, and for a time before the first
 /// event. Holders are those who had the driver's memory: what a framework's pool made of it is not
 /// looked at. Throws std::logic_error if they do not add up.

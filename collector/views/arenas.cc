@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "collector/text/error.h"
 #include "collector/text/sanitize.h"
-#include "collector/text/time_text.h"
 #include "collector/text/title_text.h"
 #include "collector/views/arena_map.h"
 
@@ -111,11 +109,8 @@ uint64_t ArenaState::alone_bytes() const {
       [](uint64_t sum, const ArenaBlock& block) { return sum + (block.alone ? block.bytes : 0); });
 }
 
-ArenaMoments::ArenaMoments(const std::string& at) : time_ns_(parse_instant(at)) {}
-
 void ArenaMoments::after(const Event& event) {
   ++events_;
-  if (time_ns_ && replay().log().clock().to_ns(event.ticks) <= *time_ns_) events_at_time_ = events_;
   const ArenaTable& table = replay().arenas();
   if (event.tag == GPUPEAK_REC_MARK && marks_.size() < kMaxMarks && !replay().marks().empty()) {
     AtMark& mark = marks_.emplace_back();
@@ -137,7 +132,7 @@ void ArenaMoments::after(const Event& event) {
 ArenaInstant arena_instant(const Profile& profile, const ArenaMoments& moments,
                            const std::string& at) {
   const ArenaTable& table = profile.replay().arenas();
-  if (at == "end" || table.arenas().empty()) {
+  if (at == "end" || (at == "peak" && table.arenas().empty())) {
     return {ArenaInstant::kEnd, profile.to_ns(profile.replay().last_ticks()), "the end"};
   }
   if (at == "peak") {
@@ -152,24 +147,8 @@ ArenaInstant arena_instant(const Profile& profile, const ArenaMoments& moments,
     return {moments.peak_events(largest), profile.to_ns(scope.peak_ticks),
             "the peak of " + arena_text(profile, table.arenas()[largest])};
   }
-  for (auto mark = moments.marks().rbegin(); mark != moments.marks().rend(); ++mark) {
-    if (profile.replay().name(mark->name) == at) {
-      return {mark->events, profile.to_ns(mark->ticks), "mark " + profile.definitions().shown(at)};
-    }
-  }
-  const std::string shown = profile.definitions().shown(at);
-  if (!moments.time_ns()) {
-    throw UsageError("the log has no mark \"" + shown +
-                     "\"; peak, end and times such as +1.25s are instants, too");
-  }
-  const int64_t end_ns = profile.to_ns(profile.replay().last_ticks());
-  if (*moments.time_ns() < 0 || *moments.time_ns() > end_ns) {
-    throw UsageError(fmt::format(
-        "{} is {}, which is at {} (+{}ns)", shown,
-        *moments.time_ns() < 0 ? "before the log's start; its end" : "behind the log's end",
-        instant(end_ns), end_ns));
-  }
-  return {moments.events_at_time(), *moments.time_ns(), shown};
+  const NamedMoment moment = find_moment(profile, profile.scope(""), at);
+  return {moment.events, moment.time_ns, moment.name};
 }
 
 std::vector<ArenaState> arenas_at(Profile& profile, const ArenaInstant& instant,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "collector/timeline/moment.h"
 #include "collector/views/heading.h"
 
 namespace gpupeak::collector {
@@ -39,8 +40,7 @@ struct ArenaState {
   uint64_t alone_bytes() const;
 };
 
-/// Watches the first replay: marks, when each arena's peak was, and when an instant was that is
-/// given as a time.
+/// Watches the first replay: marks, and when each arena's peak was.
 class ArenaMoments : public ReplayObserver {
  public:
   struct AtMark {
@@ -49,14 +49,9 @@ class ArenaMoments : public ReplayObserver {
     uint32_t name = 0;                      ///< Replay::name()
     std::vector<ArenaTable::Level> levels;  ///< of the arenas that there were
   };
-  /// `at`: arena_instant()'s.
-  explicit ArenaMoments(const std::string& at);
   void after(const Event& event) override;
 
   const std::vector<AtMark>& marks() const { return marks_; }
-  /// If `at` is a time: which, and the number of events up to then.
-  std::optional<int64_t> time_ns() const { return time_ns_; }
-  uint64_t events_at_time() const { return events_at_time_; }
   /// The number of events up to the arena's peak.
   uint64_t peak_events(size_t arena) const {
     return arena < peaks_.size() ? peaks_[arena].second : 0;
@@ -65,15 +60,12 @@ class ArenaMoments : public ReplayObserver {
  private:
   static constexpr size_t kMaxMarks = 10'000;
   uint64_t events_ = 0;
-  std::optional<int64_t> time_ns_;
-  uint64_t events_at_time_ = 0;
   std::vector<AtMark> marks_;
   std::vector<std::pair<uint64_t, uint64_t>> peaks_;  // bytes, events
 };
 
-/// `at`: "peak" (when the largest arena had most in use), "end", the name of a mark, of which the
-/// last counts, or a time as parse_instant() reads it: what there was after all events up to then.
-/// Throws UsageError for one that there is not.
+/// `at`: "peak" (when the largest arena had most in use), else as find_moment() takes it. Throws
+/// UsageError for one that there is not.
 ArenaInstant arena_instant(const Profile& profile, const ArenaMoments& moments,
                            const std::string& at);
 /// Replays up to it once more. By arena.

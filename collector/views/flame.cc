@@ -87,16 +87,16 @@ class Flame {
   const TextStyle& style_;
 };
 
-Json node_json(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut,
-               uint32_t level) {
+Json node_json(const CallTree& tree, const CallTree::Node& node, const TreeCut& cut, uint32_t level,
+               const std::string& root) {
   Json json;
-  json["name"] = level == 0 ? "peak" : CallTree::title(node);
+  json["name"] = level == 0 ? root : CallTree::title(node);
   json["value"] = node.bytes;
   Json children = Json::array();
   for (const uint32_t id : node.children) {
     const CallTree::Node& child = tree.node(id);
     if (cut.too_deep(level) || cut.too_small(child.bytes, tree.root().bytes)) continue;
-    children.push_back(node_json(tree, child, cut, level + 1));
+    children.push_back(node_json(tree, child, cut, level + 1, root));
   }
   if (!children.empty()) json["children"] = std::move(children);
   return json;
@@ -104,24 +104,23 @@ Json node_json(const CallTree& tree, const CallTree::Node& node, const TreeCut& 
 
 }  // namespace
 
-void write_flame(Profile& profile, ScopeId scope, const TreeCut& cut, std::ostream& out,
+void write_flame(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
                  const TextStyle& style) {
-  const CallTree tree(profile, profile.at_peak(scope), CallTree::Order::kFromOutermost);
+  const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
   write_losses(profile.quality(), out, style);
-  write_peak_heading(profile, scope, out, style);
-  const uint64_t peak = profile.sum(scope).peak;
-  if (peak == 0) return;
+  write_heading(profile, held, out, style);
+  if (held.bytes == 0) return;
   const auto columns = static_cast<uint64_t>(style.width);
   write_wrapped(fmt::format("one column is {}, {} % of it; narrower calls have no place",
-                            size_text(peak / columns, style), percent(1, columns)),
+                            size_text(held.bytes / columns, style), percent(1, columns)),
                 out, style);
   Flame(tree, cut, out, style).write();
 }
 
-void write_flame_json(Profile& profile, ScopeId scope, const TreeCut& cut, std::ostream& out) {
-  const CallTree tree(profile, profile.at_peak(scope), CallTree::Order::kFromOutermost);
-  Json json = peak_view_json(profile, scope, "gpupeak.flame/1");
-  json["flame"] = node_json(tree, tree.root(), cut, 0);
+void write_flame_json(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out) {
+  const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
+  Json json = held_view_json(profile, held, "gpupeak.flame/1");
+  json["flame"] = node_json(tree, tree.root(), cut, 0, held.is_peak() ? "peak" : held.moment);
   write_line(json, out);
 }
 

@@ -6,9 +6,9 @@
 namespace gpupeak::collector {
 
 /// A call is as wide as its part of the peak; one narrower than a column has no place.
-void write_flame(Profile& profile, ScopeId scope, const TreeCut& cut, std::ostream& out,
+void write_flame(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
                  const TextStyle& style);
 /// The graph as d3-flame-graph reads it: name, value, children.
-void write_flame_json(Profile& profile, ScopeId scope, const TreeCut& cut, std::ostream& out);
+void write_flame_json(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out);
 
 }  // namespace gpupeak::collector

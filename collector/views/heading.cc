@@ -23,15 +23,14 @@ void write_losses(const Quality& quality, std::ostream& out, const TextStyle& st
   if (!fine || !quality.warnings.empty()) out << '\n';
 }
 
-void write_peak_heading(const Profile& profile, ScopeId scope, std::ostream& out,
-                        const TextStyle& style) {
-  const PeakFinder::Scope& sum = profile.sum(scope);
-  const std::optional<std::string> phase = profile.phase_at_peak(scope);
-  const std::string text =
-      fmt::format("{}: {} at {}{}", profile.scope_text(scope), size_text(sum.peak, style),
-                  instant(profile.to_ns(sum.peak_ticks)), phase ? ", phase " + *phase : "");
-  out << bold("PEAK", style) << "  " << cut(text, static_cast<size_t>(style.width) - 6, style)
-      << '\n';
+void write_heading(const Profile& profile, const Held& held, std::ostream& out,
+                   const TextStyle& style) {
+  const std::string more =
+      held.is_peak() ? (held.phase ? ", phase " + *held.phase : "") : ", " + held.moment;
+  const std::string text = fmt::format("{}: {} at {}{}", profile.scope_text(held.scope),
+                                       size_text(held.bytes, style), instant(held.time_ns), more);
+  out << bold(held.is_peak() ? "PEAK" : "LIVE", style) << "  "
+      << cut(text, static_cast<size_t>(style.width) - 6, style) << '\n';
 }
 
 void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
@@ -65,12 +64,13 @@ Json view_json(const Profile& profile, std::string_view schema) {
   return json;
 }
 
-Json peak_view_json(const Profile& profile, ScopeId scope, std::string_view schema) {
+Json held_view_json(const Profile& profile, const Held& held, std::string_view schema) {
   Json json = view_json(profile, schema);
-  json["scope"] = profile.scope_info(scope).name;
-  json["bytes"] = profile.sum(scope).peak;
-  json["time_ns"] = profile.to_ns(profile.sum(scope).peak_ticks);
-  json["phase"] = nullable(profile.phase_at_peak(scope));
+  json["scope"] = profile.scope_info(held.scope).name;
+  if (!held.is_peak()) json["moment"] = held.moment;
+  json["bytes"] = held.bytes;
+  json["time_ns"] = held.time_ns;
+  json["phase"] = nullable(held.phase);
   return json;
 }
 

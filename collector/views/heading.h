@@ -1,5 +1,5 @@
-// What every view begins with: the losses, then which peak it shows; in text and in JSON. And how
-// the two views of a call tree are cut.
+// What every view begins with: the losses, then which peak or moment it shows; in text and in JSON.
+// And how the two views of a call tree are cut.
 #pragma once
 
 #include <ostream>
@@ -7,6 +7,7 @@
 
 #include "collector/analyze/profile.h"
 #include "collector/text/text_format.h"
+#include "collector/timeline/moment.h"
 #include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
@@ -32,16 +33,17 @@ struct TreeCut {
 
 /// Nothing at all if nothing was lost and nothing is to be warned of.
 void write_losses(const Quality& quality, std::ostream& out, const TextStyle& style);
-/// "PEAK  GPU 0 (H200), device memory: 5 412.3 MiB at +9.81 s, phase run[1]".
-void write_peak_heading(const Profile& profile, ScopeId scope, std::ostream& out,
-                        const TextStyle& style);
+/// "PEAK  GPU 0 (H200), device memory: 5 412.3 MiB at +9.81 s, phase run[1]"; of another moment
+/// "LIVE  GPU 0 (H200), device memory: 3 100.0 MiB at +7.20 s, mark warm-up done".
+void write_heading(const Profile& profile, const Held& held, std::ostream& out,
+                   const TextStyle& style);
 /// Rows of MiB, percent, count and site, with a last row for what was cut off: they add up.
 void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
                  const TextStyle& style);
 /// `schema` is "gpupeak.tree/1" …
 Json view_json(const Profile& profile, std::string_view schema);
-/// The same with which peak it is.
-Json peak_view_json(const Profile& profile, ScopeId scope, std::string_view schema);
+/// The same with which peak it is, or which other moment.
+Json held_view_json(const Profile& profile, const Held& held, std::string_view schema);
 void write_line(const Json& json, std::ostream& out);
 
 }  // namespace gpupeak::collector

@@ -65,7 +65,7 @@ std::optional<uint64_t> untrackable(const Profile& profile, ScopeId scope) {
   return *used - std::min(*used, profile.sum(scope).peak);
 }
 
-TagTables make_tables(Profile& profile, ScopeId scope) {
+TagTables make_tables(Profile& profile, const Held& held) {
   std::map<std::string, Share> layers;
   std::map<std::string, Share> tags;
   std::map<std::tuple<std::string, std::string, std::string>, Share> entries;
@@ -78,12 +78,11 @@ TagTables make_tables(Profile& profile, ScopeId scope) {
     }
   };
   const Replay& replay = profile.replay();
-  const PeakParts parts = parts_at_peak(replay, scope);
-  for (const Contribution& part : parts.outside) {
+  for (const Contribution& part : held.parts.outside) {
     add(profile.tagger().tag(part.group), replay.sites().context_of(part.group).phase,
         profile.sites().site_title(replay.sites().info(part.group).stack), part);
   }
-  for (const ArenaPart& part : parts.in_arenas) {
+  for (const ArenaPart& part : held.parts.in_arenas) {
     add(profile.tagger().tag(*part.holder), part.holder->cause.phase,
         part.is_idle() ? idle_title(replay, *part.holder)
                        : arena_holder_title(replay, profile.sites(), *part.holder),
@@ -97,9 +96,9 @@ TagTables make_tables(Profile& profile, ScopeId scope) {
     tables.entries.push_back({tag, layer, site, share.bytes, share.count});
   }
   sort_by_bytes(tables.entries);
-  const ScopeInfo& info = profile.scope_info(scope);
-  tables.driver_counts_it = info.kind == 0 && info.name.starts_with("device");
-  if (tables.driver_counts_it) tables.untrackable_bytes = untrackable(profile, scope);
+  const ScopeInfo& info = profile.scope_info(held.scope);
+  tables.driver_counts_it = held.is_peak() && info.kind == 0 && info.name.starts_with("device");
+  if (tables.driver_counts_it) tables.untrackable_bytes = untrackable(profile, held.scope);
   return tables;
 }
 
@@ -112,10 +111,11 @@ std::string rules_text(const RuleBook& rules) {
 
 class TagsText {
  public:
-  TagsText(std::ostream& out, const TextStyle& style, uint64_t whole)
+  TagsText(std::ostream& out, const TextStyle& style, const Held& held)
       : out_(out),
         width_(static_cast<size_t>(std::max(style.width, 60))),
-        whole_(whole),
+        whole_(held.bytes),
+        what_(held.is_peak() ? "peak" : "all that was live"),
         style_(style),
         size_(size_columns(style)),
         beside_(style.width >= kNarrow),
@@ -176,7 +176,7 @@ class TagsText {
     for (const Share& share : shares) out_ << cell(share) << '\n';
     out_ << right(sum(), half()) << '\n';
   }
-  std::string sum() const { return fmt::format("sum {} = peak", size_text(whole_, style_)); }
+  std::string sum() const { return fmt::format("sum {} = {}", size_text(whole_, style_), what_); }
 
   std::string cells(const std::string& one, const std::string& other) const {
     const std::string line = left(one, half() + kGap) + other;
@@ -199,6 +199,7 @@ class TagsText {
   std::ostream& out_;
   const size_t width_;
   const uint64_t whole_;
+  const std::string_view what_;
   const TextStyle& style_;
   const size_t size_;
   const bool beside_;  ///< the two views stand beside each other
@@ -216,22 +217,22 @@ Json shares_json(const std::vector<Share>& shares) {
 
 }  // namespace
 
-void write_tags(Profile& profile, ScopeId scope, size_t top, std::ostream& out,
+void write_tags(Profile& profile, const Held& held, size_t top, std::ostream& out,
                 const TextStyle& style) {
-  const TagTables tables = make_tables(profile, scope);
+  const TagTables tables = make_tables(profile, held);
   write_losses(profile.quality(), out, style);
-  write_peak_heading(profile, scope, out, style);
+  write_heading(profile, held, out, style);
   out << "rules: " << rules_text(profile.rules()) << "\n\n";
-  TagsText text(out, style, profile.sum(scope).peak);
+  TagsText text(out, style, held);
   text.two_views(tables);
   if (tables.driver_counts_it) text.untrackable(tables.untrackable_bytes);
   out << '\n' << bold("TOP ENTRIES", style) << '\n';
   text.entries(tables.entries, top);
 }
 
-void write_tags_json(Profile& profile, ScopeId scope, size_t top, std::ostream& out) {
-  const TagTables tables = make_tables(profile, scope);
-  Json json = peak_view_json(profile, scope, "gpupeak.tags/1");
+void write_tags_json(Profile& profile, const Held& held, size_t top, std::ostream& out) {
+  const TagTables tables = make_tables(profile, held);
+  Json json = held_view_json(profile, held, "gpupeak.tags/1");
   json["rules"] = {{"sets", profile.rules().sets}, {"automatic", profile.rules().automatic}};
   json["layers"] = shares_json(tables.layers);
   json["tags"] = shares_json(tables.tags);
@@ -254,8 +255,8 @@ void write_tags_json(Profile& profile, ScopeId scope, size_t top, std::ostream& 
   write_line(json, out);
 }
 
-void write_tags_csv(Profile& profile, ScopeId scope, std::ostream& out) {
-  const TagTables tables = make_tables(profile, scope);
+void write_tags_csv(Profile& profile, const Held& held, std::ostream& out) {
+  const TagTables tables = make_tables(profile, held);
   for (const Share& tag : tables.tags) {
     out << fmt::format("{},{}\n", csv_field(tag.name), exact_mib(tag.bytes));
   }

@@ -4,15 +4,15 @@
 
 #include <ostream>
 
-#include "collector/analyze/profile.h"
 #include "collector/text/text_format.h"
+#include "collector/timeline/moment.h"
 
 namespace gpupeak::collector {
 
-void write_tags(Profile& profile, ScopeId scope, size_t top, std::ostream& out,
+void write_tags(Profile& profile, const Held& held, size_t top, std::ostream& out,
                 const TextStyle& style);
-void write_tags_json(Profile& profile, ScopeId scope, size_t top, std::ostream& out);
+void write_tags_json(Profile& profile, const Held& held, size_t top, std::ostream& out);
 /// "tag,MiB", a line a tag, without a heading; every byte of the peak is in one tag.
-void write_tags_csv(Profile& profile, ScopeId scope, std::ostream& out);
+void write_tags_csv(Profile& profile, const Held& held, std::ostream& out);
 
 }  // namespace gpupeak::collector

@@ -39,7 +39,7 @@ class Chart {
   }
 
   void write(ScopeId scope) {
-    write_peak_heading(profile_, scope, out_, style_);
+    write_heading(profile_, peak_of(profile_, scope), out_, style_);
     const uint64_t peak = profile_.sum(scope).peak;
     if (peak == 0) return;
     write_bars(scope, peak);

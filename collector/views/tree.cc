@@ -109,17 +109,17 @@ Json calls_json(const CallTree& tree, const CallTree::Node& node, const TreeCut&
 
 }  // namespace
 
-void write_tree(Profile& profile, ScopeId scope, const TreeCut& cut, std::ostream& out,
+void write_tree(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
                 const TextStyle& style) {
-  const CallTree tree(profile, profile.at_peak(scope), CallTree::Order::kFromOutermost);
+  const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
   write_losses(profile.quality(), out, style);
-  write_peak_heading(profile, scope, out, style);
+  write_heading(profile, held, out, style);
   TreeText(tree, cut, out, style).write();
 }
 
-void write_tree_json(Profile& profile, ScopeId scope, const TreeCut& cut, std::ostream& out) {
-  const CallTree tree(profile, profile.at_peak(scope), CallTree::Order::kFromOutermost);
-  Json json = peak_view_json(profile, scope, "gpupeak.tree/1");
+void write_tree_json(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out) {
+  const CallTree tree(profile, held.takers, CallTree::Order::kFromOutermost);
+  Json json = held_view_json(profile, held, "gpupeak.tree/1");
   const Below top = below(tree, tree.root(), cut, 0);
   json["other_bytes"] = top.rest_bytes;
   json["other_calls"] = top.rest_calls;

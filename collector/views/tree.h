@@ -6,8 +6,8 @@
 namespace gpupeak::collector {
 
 /// The branches below a row add up to it: calls that are not shown are one row, "N more".
-void write_tree(Profile& profile, ScopeId scope, const TreeCut& cut, std::ostream& out,
+void write_tree(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out,
                 const TextStyle& style);
-void write_tree_json(Profile& profile, ScopeId scope, const TreeCut& cut, std::ostream& out);
+void write_tree_json(Profile& profile, const Held& held, const TreeCut& cut, std::ostream& out);
 
 }  // namespace gpupeak::collector

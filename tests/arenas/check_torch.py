@@ -116,6 +116,7 @@ def check_instants(log, steps, largest):
             assert (pool["in_use_bytes"], pool["reserved_bytes"]) == (in_use, reserved), (ns, device, pool["in_use_bytes"], in_use)
             assert sum(b["bytes"] for b in pool["blocks"]) == in_use
             check_holes(pool, largest[device])
+        check_report(log, ns, view["pools"])
         texts[ns] = run_pools(log, "--at", f"+{ns}ns")
     assert len(set(texts.values())) == len(texts) > 5
     for pool in view["pools"]:  # an instant has its own event
@@ -124,6 +125,19 @@ def check_instants(log, steps, largest):
     for wrong, why in (("-1s", "before the log's start"), (f"+{steps[-1][0] + 10**10}ns", "behind the log's end"), ("+5 parsecs", "no mark")):
         done = subprocess.run([gpupeak, "pools", log, f"--at={wrong}"], capture_output=True, text=True, check=False)
         assert done.returncode == 2 and why in done.stderr and done.stdout == "", done
+
+
+def check_report(log, ns, pools):
+    """What a device had then, with the pools' blocks and what was idle in them as rows of its own."""
+    done = subprocess.run([gpupeak, "report", log, "--at", f"+{ns}ns", "--json", "--full"], check=True, capture_output=True, text=True)
+    for scope in json.loads(done.stdout)["scopes"]:
+        if not scope["scope"].startswith("device:"):
+            continue
+        of_kind = lambda kind: sum(h["bytes"] for h in scope["holders"] if h["kind"] == kind)
+        here = [pool for pool in pools if scope["scope"] == f"device:{pool['device']}"]
+        assert of_kind("device.pooled") == sum(p["in_use_bytes"] for p in here), (ns, scope)
+        assert of_kind("device.idle") == sum(p["reserved_bytes"] - p["in_use_bytes"] for p in here), (ns, scope)
+        assert sum(h["bytes"] for h in scope["holders"]) == scope["bytes"] and scope["other_bytes"] == 0, (ns, scope)
 
 
 def run_pools(*arguments):

@@ -13,6 +13,7 @@
 #include "collector/merge/record_json.h"
 #include "collector/rules/cards.h"
 #include "collector/symbols/symbolize.h"
+#include "collector/text/error.h"
 #include "collector/timeline/instants.h"
 #include "collector/timeline/time_series.h"
 #include "collector/views/compare.h"
@@ -20,6 +21,7 @@
 #include "collector/views/flame.h"
 #include "collector/views/held.h"
 #include "collector/views/leaks.h"
+#include "collector/views/live.h"
 #include "collector/views/tags.h"
 #include "collector/views/temporary.h"
 #include "collector/views/timeline.h"
@@ -174,13 +176,28 @@ std::vector<Writer> make_writers() {
     write_held(p, p.scope(""), moments, kTop, o, style);
     write_held_json(p, p.scope(""), moments, kTop, o);
   }));
+  all.push_back(of_profile("moments", [=](Profile& p, std::ostream& o) {
+    const std::vector<ScopeId> scopes = sides(p);
+    std::vector<NamedMoment> moments{peak_moment(p, p.scope(""))};
+    for (const char* at : {"+1ms", "main.end", "end"}) {
+      try {
+        moments.push_back(find_moment(p, p.scope(""), at));
+      } catch (const UsageError&) {  // the log has no such moment
+      }
+    }
+    const std::vector<std::vector<Held>> held = held_at(p, scopes, moments);
+    write_live(p, held.front(), GroupBy::kSite, kTop, o, style);
+    write_live_json(p, held.front(), GroupBy::kSite, kTop, o);
+    write_between(p, held.front(), held.back(), GroupBy::kSite, kTop, o, style);
+    write_between_json(p, held.front(), held.back(), GroupBy::kModule, o);
+  }));
   all.push_back(of_profile("tree", [=](Profile& p, std::ostream& o) {
-    write_tree(p, p.scope(""), cut, o, style);
-    write_tree_json(p, p.scope(""), cut, o);
+    write_tree(p, held_at_peak(p, p.scope("")), cut, o, style);
+    write_tree_json(p, held_at_peak(p, p.scope("")), cut, o);
   }));
   all.push_back(of_profile("flame", [=](Profile& p, std::ostream& o) {
-    write_flame(p, p.scope(""), cut, o, style);
-    write_flame_json(p, p.scope(""), cut, o);
+    write_flame(p, held_at_peak(p, p.scope("")), cut, o, style);
+    write_flame_json(p, held_at_peak(p, p.scope("")), cut, o);
   }));
   all.push_back(of_profile("leaks", [=](Profile& p, std::ostream& o) {
     write_leaks(p, "", kTop, o, style);
@@ -191,9 +208,9 @@ std::vector<Writer> make_writers() {
     write_temporary_json(p, "", kTop, o);
   }));
   all.push_back(of_profile("tags", [=](Profile& p, std::ostream& o) {
-    write_tags(p, p.scope(""), kTop, o, style);
-    write_tags_json(p, p.scope(""), kTop, o);
-    write_tags_csv(p, p.scope(""), o);
+    write_tags(p, held_at_peak(p, p.scope("")), kTop, o, style);
+    write_tags_json(p, held_at_peak(p, p.scope("")), kTop, o);
+    write_tags_csv(p, held_at_peak(p, p.scope("")), o);
   }));
   all.push_back(
       {"timeline", [=](const std::string& path, const Reading& reading, std::ostream& out) {

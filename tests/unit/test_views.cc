@@ -93,8 +93,10 @@ TEST_CASE("profile: a log without any memory has a peak of 0", "[collector]") {
   CHECK(log.profile.sum(log.profile.scope("")).peak == 0);
   for (const TextStyle& style : {TextStyle{}, TextStyle{true, 60}}) {
     CHECK(text_of([&](auto& out) {
-            write_tree(log.profile, log.profile.scope(""), {}, out, style);
-            write_flame(log.profile, log.profile.scope(""), {}, out, style);
+            write_tree(log.profile, held_at_peak(log.profile, log.profile.scope("")), {}, out,
+                       style);
+            write_flame(log.profile, held_at_peak(log.profile, log.profile.scope("")), {}, out,
+                        style);
             write_leaks(log.profile, "", 5, out, style);
             write_temporary(log.profile, "", 5, out, style);
           }).find("PEAK") != std::string::npos);
@@ -106,8 +108,9 @@ TEST_CASE("tree: every call is the sum of its parts, however it is cut", "[colle
   for (const char* scope : {"device:0", "host", "total"}) {
     for (const TreeCut& cut : {TreeCut{0, 0}, TreeCut{1, 0}, TreeCut{30, 0}, TreeCut{0, 2}}) {
       const ScopeId id = log.profile.scope(scope);
-      const Json json =
-          Json::parse(text_of([&](auto& out) { write_tree_json(log.profile, id, cut, out); }));
+      const Json json = Json::parse(text_of([&](auto& out) {
+        write_tree_json(log.profile, held_at_peak(log.profile, id), cut, out);
+      }));
       CHECK(json["bytes"] == log.profile.sum(id).peak);
       check_adds_up(json);
     }
@@ -116,8 +119,9 @@ TEST_CASE("tree: every call is the sum of its parts, however it is cut", "[colle
 
 TEST_CASE("tree: only branches indent", "[collector]") {
   Opened log(calls());
-  const std::string text = text_of(
-      [&](auto& out) { write_tree(log.profile, log.profile.scope(""), {}, out, TextStyle{}); });
+  const std::string text = text_of([&](auto& out) {
+    write_tree(log.profile, held_at_peak(log.profile, log.profile.scope("")), {}, out, TextStyle{});
+  });
   CHECK(text ==
         "PEAK  GPU 0 (H200), device memory: 200 MiB at +0.00 s\n"
         "     size     %        n  call\n"
@@ -132,7 +136,8 @@ TEST_CASE("flame: as wide as the terminal, no cell beyond its caller", "[collect
   Opened log(calls());
   for (const int width : {60, 100, 200}) {
     const std::string text = text_of([&](auto& out) {
-      write_flame(log.profile, log.profile.scope(""), {}, out, TextStyle{false, width});
+      write_flame(log.profile, held_at_peak(log.profile, log.profile.scope("")), {}, out,
+                  TextStyle{false, width});
     });
     std::istringstream lines(text.substr(text.find('[')));
     size_t last = static_cast<size_t>(width);
@@ -142,7 +147,8 @@ TEST_CASE("flame: as wide as the terminal, no cell beyond its caller", "[collect
     }
   }
   const Json json = Json::parse(text_of([&](auto& out) {
-    write_flame_json(log.profile, log.profile.scope(""), TreeCut{0, 0}, out);
+    write_flame_json(log.profile, held_at_peak(log.profile, log.profile.scope("")), TreeCut{0, 0},
+                     out);
   }));
   CHECK(json["flame"]["value"] == 200 * kMiB + 1024);
   CHECK(json["flame"]["children"][0]["children"].size() == 2);
@@ -187,8 +193,10 @@ TEST_CASE("views: losses come before any figure", "[collector]") {
   Profile& profile = opened.profile;
   const ScopeId scope = profile.scope("");
   const TextStyle style;
-  check(text_of([&](auto& out) { write_tree(profile, scope, {}, out, style); }));
-  check(text_of([&](auto& out) { write_flame(profile, scope, {}, out, style); }));
+  check(text_of(
+      [&](auto& out) { write_tree(profile, held_at_peak(profile, scope), {}, out, style); }));
+  check(text_of(
+      [&](auto& out) { write_flame(profile, held_at_peak(profile, scope), {}, out, style); }));
   check(text_of([&](auto& out) { write_leaks(profile, "", 5, out, style); }));
   check(text_of([&](auto& out) { write_temporary(profile, "", 5, out, style); }));
 }

@@ -55,10 +55,10 @@ _gpupeak() {
   case $verb in
     start) options="--host --wait --help" ;;
     stop) options="--wait --help" ;;
-    report) options="--full --html --json --csv --short --by --top --process --strict --out --color --bytes --help" ;;
+    report) options="--full --html --json --csv --short --by --at --top --process --strict --out --color --bytes --help" ;;
     phases) options="--csv --json --process --strict --out --color --bytes --help" ;;
-    tags) options="--scope --top --csv --json --process --strict --out --color --bytes --help" ;;
-    diff) options="--by --top --json --markdown --strict --out --color --bytes --help" ;;
+    tags) options="--scope --at --top --csv --json --process --strict --out --color --bytes --help" ;;
+    diff) options="--by --at --top --json --markdown --strict --out --color --bytes --help" ;;
     watch) options="--max --every --wait --quiet --strict --color --bytes --help" ;;
     tables) options="--run --partial --ranks --label --format --duckdb --top --quiet --help" ;;
     top) options="--once --every --sort --filter --color --bytes --help" ;;
@@ -71,12 +71,12 @@ _gpupeak() {
     metrics) options="--format --metric --label --benchmark --strict --out --help" ;;
     merge) options="--json --partial --strict --out --color --bytes --help" ;;
     symbolize | bundle | compress) options="--out --quiet --help" ;;
-    tree | flame) options="--scope --min-percent --depth --json --process --strict --out --color --bytes --help" ;;
+    tree | flame) options="--scope --at --min-percent --depth --json --process --strict --out --color --bytes --help" ;;
     held) options="--within --at --scope --top --json --process --strict --out --color --bytes --help" ;;
     view) options="--scope --process --once --help" ;;
     whatif) options="--without --scale --expandable-segments --arena --no-preallocation --top --json --out --rules --color --bytes --help" ;;
     mcp) options="--help" ;;
-    export) options="--out --scope --process --strict --help" ;;
+    export) options="--out --scope --at --process --strict --help" ;;
     dump) options="--out --help" ;;
     arenas | pools) options="--at --scope --top --json --process --strict --out --color --bytes --help" ;;
     leaks | temporary) options="--scope --top --json --process --strict --out --color --bytes --help" ;;

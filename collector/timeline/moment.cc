@@ -1,0 +1,200 @@
+#include "collector/timeline/moment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+
+#include "collector/text/error.h"
+#include "collector/text/nearest.h"
+#include "collector/text/text_format.h"
+#include "collector/text/time_text.h"
+#include "collector/timeline/held_then.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr std::string_view kEndSuffix = ".end";
+
+std::vector<std::string> known_names(const Profile& profile) {
+  const Replay& replay = profile.replay();
+  std::vector<std::string> names;
+  for (const Mark& mark : replay.marks()) {
+    names.push_back(profile.definitions().shown(replay.name(mark.name)));
+  }
+  for (const Phase& phase : replay.phases().phases()) {
+    if (phase.count == 0) continue;
+    const PhaseLabel label{phase.name, phase.source, phase.instance};
+    names.push_back(profile.definitions().shown(phase_text(replay, label)));
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+NamedMoment moment_at(const Profile& profile, ScopeId scope, int64_t time_ns,
+                      const std::string& shown, const Progress& progress) {
+  const int64_t end_ns = profile.to_ns(profile.replay().last_ticks());
+  if (time_ns < 0 || time_ns > end_ns) {
+    throw UsageError(
+        fmt::format("{} is {}, which is at {} (+{}ns)", shown,
+                    time_ns < 0 ? "before the log's start; its end" : "behind the log's end",
+                    instant(end_ns), end_ns));
+  }
+  Moment at_time;
+  at_time.time_ns = time_ns;
+  const auto event = events_of(profile, scope, {at_time}, progress).front();
+  return {event ? event->number + 1 : 0, time_ns, shown};
+}
+
+/// Who holds a sum in a replay that stands at the moment; groups and holders of arenas have equal
+/// numbers in all replays of a log.
+Held take(const Profile& profile, const Replay& now, ScopeId scope) {
+  const ScopeInfo& info = profile.scope_info(scope);
+  Held held;
+  held.scope = scope;
+  if (const ScopeId* sum = now.sites().find_scope(info.name)) {
+    held.bytes = now.peaks().scope(*sum).current;
+  }
+  const size_t known = profile.replay().sites().group_count();
+  uint64_t sum = 0;
+  for (GroupId id = 0; id < std::min(known, now.sites().group_count()); ++id) {
+    const PeakFinder::Group& group = now.peaks().group(id);
+    if (group.live_bytes == 0 || !profile.counts_into(id, scope)) continue;
+    held.takers.push_back({id, group.live_bytes, group.live_count});
+    sum += group.live_bytes;
+  }
+  if (sum != held.bytes) throw std::logic_error("moment: holders do not add up to the sum");
+  held.parts.outside = held.takers;
+  const ArenaTable& table = now.arenas();
+  const ScopeId* driver =
+      info.kind == 0 && info.device >= 0 ? table.device_scope(info.device) : nullptr;
+  if (driver == nullptr || table.peaks().scope(*driver).current != held.bytes) return held;
+  const ArenaTable& whole = profile.replay().arenas();
+  held.parts = split_by_arenas(
+      whole, std::min(whole.holders().size(), table.holders().size()),
+      [&](HolderId id) -> PeakFinder::AtPeak {
+        if (!table.is_of_device(id, info.device)) return {};
+        const PeakFinder::Group& group = table.peaks().group(static_cast<GroupId>(id));
+        return {group.live_bytes, static_cast<uint32_t>(group.live_count)};
+      },
+      held.takers);
+  uint64_t inside = 0;
+  for (const Contribution& part : held.parts.outside) inside += part.bytes;
+  for (const ArenaPart& part : held.parts.in_arenas) inside += part.bytes;
+  // In damaged logs blocks may lie outside of what their arena has: then only takers are known.
+  if (inside != held.bytes) held.parts = {held.takers, {}};
+  return held;
+}
+
+/// Looks at all sums after so many events.
+class Taker : public ReplayObserver {
+ public:
+  Taker(const Profile& profile, const std::vector<ScopeId>& scopes,
+        std::map<uint64_t, std::vector<Held>>& wanted)
+      : profile_(profile), scopes_(scopes), next_(wanted.begin()), end_(wanted.end()) {}
+
+  void after(const Event& /*event*/) override {
+    ++events_;
+    if (next_ == end_ || next_->first != events_) return;
+    for (const ScopeId scope : scopes_) next_->second.push_back(take(profile_, replay(), scope));
+    ++next_;
+  }
+
+ private:
+  const Profile& profile_;
+  const std::vector<ScopeId>& scopes_;
+  std::map<uint64_t, std::vector<Held>>::iterator next_;
+  const std::map<uint64_t, std::vector<Held>>::iterator end_;
+  uint64_t events_ = 0;
+};
+
+}  // namespace
+
+Held peak_of(const Profile& profile, ScopeId scope) {
+  const PeakFinder::Scope& sum = profile.sum(scope);
+  return {scope, sum.peak, profile.to_ns(sum.peak_ticks), "", profile.phase_at_peak(scope), {}, {}};
+}
+
+Held held_at_peak(const Profile& profile, ScopeId scope) {
+  Held held = peak_of(profile, scope);
+  held.takers = profile.at_peak(scope);
+  held.parts = parts_at_peak(profile.replay(), scope);
+  return held;
+}
+
+NamedMoment find_moment(const Profile& profile, ScopeId scope, const std::string& at,
+                        const Progress& progress) {
+  if (at == "end") {
+    return {NamedMoment::kEnd, profile.to_ns(profile.replay().last_ticks()), "the end"};
+  }
+  const std::string shown = profile.definitions().shown(at);
+  if (const std::optional<int64_t> time_ns = parse_instant(at)) {
+    return moment_at(profile, scope, *time_ns, shown, progress);
+  }
+  std::vector<Moment> meanings(3);
+  meanings[0].mark = at;
+  meanings[1].phase = at;
+  if (at.ends_with(kEndSuffix)) meanings[2].end_of = at.substr(0, at.size() - kEndSuffix.size());
+  std::vector<std::string> names{"mark " + shown, "the highest within " + shown, ""};
+  if (meanings[2].end_of.empty()) {
+    meanings.pop_back();
+  } else {
+    names[2] = "the end of " + profile.definitions().shown(meanings[2].end_of);
+  }
+  if (at.empty()) meanings.clear();
+  const auto events = events_of(profile, scope, meanings, progress);
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (events[i]) return {events[i]->number + 1, events[i]->time_ns, names[i]};
+  }
+  throw UsageError(
+      fmt::format("the log has no mark and no phase \"{}\"{}; other moments are PHASE.end, end and "
+                  "times such as "
+                  "+1.25s",
+                  shown, did_you_mean(shown, known_names(profile))));
+}
+
+NamedMoment peak_moment(const Profile& profile, ScopeId scope, const Progress& progress) {
+  const auto event = events_of(profile, scope, {Moment{}}, progress).front();
+  return {event ? event->number + 1 : 0, profile.to_ns(profile.sum(scope).peak_ticks),
+          "the peak of " + profile.scope_info(scope).name};
+}
+
+std::vector<std::vector<Held>> held_at(const Profile& profile, const std::vector<ScopeId>& scopes,
+                                       const std::vector<NamedMoment>& moments,
+                                       const Progress& progress) {
+  std::map<uint64_t, std::vector<Held>> wanted;
+  for (const NamedMoment& moment : moments) {
+    if (moment.events != NamedMoment::kEnd && moment.events > 0) wanted[moment.events];
+  }
+  if (!wanted.empty()) {
+    Taker taker(profile, scopes, wanted);
+    profile.replay_again(taker, progress);
+  }
+  std::vector<std::vector<Held>> all;
+  for (const NamedMoment& moment : moments) {
+    std::vector<Held>& held = all.emplace_back();
+    if (moment.events == NamedMoment::kEnd) {
+      for (const ScopeId scope : scopes) held.push_back(take(profile, profile.replay(), scope));
+    } else if (moment.events > 0) {
+      held = wanted[moment.events];
+    }
+    held.resize(scopes.size());  // nothing was live before the first event
+    for (size_t i = 0; i < scopes.size(); ++i) {
+      held[i].scope = scopes[i];
+      held[i].time_ns = moment.time_ns;
+      held[i].moment = moment.name;
+    }
+  }
+  return all;
+}
+
+Held held_at(const Profile& profile, ScopeId scope, const std::string& at,
+             const Progress& progress) {
+  if (at.empty() || at == "peak") return held_at_peak(profile, scope);
+  const NamedMoment moment = find_moment(profile, scope, at, progress);
+  return held_at(profile, std::vector{scope}, std::vector{moment}, progress).front().front();
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,65 @@
+// A moment of a run as users name it, and who held memory then. `--at` of the views, of the report
+// and of exports, and `diff --at A --at B` ask it.
+//
+// in    "+1.25s", "warm-up done", "step", "step.end", "end"
+// out   how many events had happened by then; what was live after them, by holder
+//
+// Without such a name a view shows a sum's peak, which needs no further replay.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/analyze/profile.h"
+
+namespace gpupeak::collector {
+
+struct NamedMoment {
+  static constexpr uint64_t kEnd = UINT64_MAX;
+  uint64_t events = kEnd;  ///< those before it, in the replay's order
+  int64_t time_ns = 0;     ///< since the log's start
+  std::string name;        ///< "+1.25s", "mark step", "the highest within step", "the end"
+};
+
+/// Who held a sum at its peak, or at another moment.
+struct Held {
+  ScopeId scope = 0;
+  uint64_t bytes = 0;
+  int64_t time_ns = 0;
+  std::string moment;                ///< NamedMoment::name; empty: the peak
+  std::optional<std::string> phase;  ///< in which the peak was made
+  /// Who took it from the driver or the heap, and the same seen inside of arenas; each adds up.
+  std::vector<Contribution> takers;
+  PeakParts parts;
+
+  bool is_peak() const { return moment.empty(); }
+};
+
+Held held_at_peak(const Profile& profile, ScopeId scope);
+/// The same without holders.
+Held peak_of(const Profile& profile, ScopeId scope);
+
+/// `at`: "end"; a time as parse_instant() reads it: after all events up to then; the name of a
+/// mark, of which the last counts; the name of a phase or range: when `scope` was at its highest
+/// while one was open; that name and ".end": when the last one ended. A mark goes before a phase,
+/// and both before the other meanings of a name that ends in ".end". Throws UsageError for what the
+/// log does not have. Replays the log once more.
+NamedMoment find_moment(const Profile& profile, ScopeId scope, const std::string& at,
+                        const Progress& progress = {});
+
+/// When `scope` was at its peak. Replays the log once more.
+NamedMoment peak_moment(const Profile& profile, ScopeId scope, const Progress& progress = {});
+
+/// By moment, then by scope. Replays the log once more, unless all that is asked for is its end.
+/// Throws std::logic_error if holders do not add up to what was live.
+std::vector<std::vector<Held>> held_at(const Profile& profile, const std::vector<ScopeId>& scopes,
+                                       const std::vector<NamedMoment>& moments,
+                                       const Progress& progress = {});
+
+/// What a view shows: `at` as above; empty or "peak": the peak.
+Held held_at(const Profile& profile, ScopeId scope, const std::string& at,
+             const Progress& progress = {});
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,247 @@
+#include "collector/views/live.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "collector/analyze/arena_summary.h"
+#include "collector/text/title_text.h"
+
+namespace gpupeak::collector {
+namespace {
+
+/// Rows of a table, by what the reader wants to tell apart.
+class HolderRows {
+ public:
+  HolderRows(Profile& profile, GroupBy by)
+      : profile_(profile), by_(profile.replay(), profile.titles(), by, &profile.tagger()) {}
+
+  HolderTable table(const Held& held, size_t top, bool with_stacks) {
+    Peak peak;
+    add_holders(profile_.replay(), profile_.sites(), by_, held.parts, held.takers, top, with_stacks,
+                peak);
+    return {std::move(peak.holders), peak.other_bytes, peak.other_sites, peak.error_bytes};
+  }
+
+  /// visit(Holder) for each part alone, whose title does not depend on what else there is.
+  template <class Visit>
+  void visit(const Held& held, const Visit& visit) {
+    const bool inside = by_.by() == GroupBy::kSite;
+    for (const Contribution& part : inside ? held.parts.outside : held.takers)
+      visit(by_.table({part}, 1, false).rows.front());
+    if (!inside) return;
+    for (const ArenaPart& part : held.parts.in_arenas) {
+      Peak peak;
+      add_arena_rows(profile_.replay(), profile_.sites(), {part}, 1, peak);
+      visit(peak.holders.front());
+    }
+  }
+
+ private:
+  Profile& profile_;
+  Attribution by_;
+};
+
+struct Move {
+  std::string title, kind;
+  uint64_t bytes_a = 0, bytes_b = 0, count_a = 0, count_b = 0;
+
+  uint64_t moved() const { return bytes_a < bytes_b ? bytes_b - bytes_a : bytes_a - bytes_b; }
+};
+
+/// What happened to a row between two moments.
+enum Fate : size_t { kCame, kWent, kGrew, kShrank, kFates };
+constexpr std::array<std::pair<const char*, const char*>, kFates> kFateNames{
+    {{"came", "CAME"}, {"went", "WENT"}, {"grew", "GREW"}, {"shrank", "SHRANK"}}};
+
+struct Between {
+  std::array<std::vector<Move>, kFates> moves;  ///< most bytes first
+  uint64_t kept_bytes = 0;                      ///< of rows that have as much as before
+};
+
+Between between(HolderRows& rows, const Held& a, const Held& b) {
+  std::map<std::pair<std::string, std::string>, Move> by_row;
+  const auto row = [&](const Holder& holder) -> Move& {
+    Move& move = by_row[{holder.title, holder.kind}];
+    move.title = holder.title;
+    move.kind = holder.kind;
+    return move;
+  };
+  rows.visit(a, [&](const Holder& holder) {
+    Move& move = row(holder);
+    move.bytes_a += holder.bytes;
+    move.count_a += holder.count;
+  });
+  rows.visit(b, [&](const Holder& holder) {
+    Move& move = row(holder);
+    move.bytes_b += holder.bytes;
+    move.count_b += holder.count;
+  });
+  Between result;
+  for (auto& [key, move] : by_row) {
+    if (move.bytes_a == move.bytes_b) {
+      result.kept_bytes += move.bytes_a;
+      continue;
+    }
+    const Fate fate = move.bytes_a == 0             ? kCame
+                      : move.bytes_b == 0           ? kWent
+                      : move.bytes_b > move.bytes_a ? kGrew
+                                                    : kShrank;
+    result.moves[fate].push_back(std::move(move));
+  }
+  for (std::vector<Move>& moves : result.moves) {
+    std::stable_sort(moves.begin(), moves.end(),
+                     [](const Move& x, const Move& y) { return x.moved() > y.moved(); });
+  }
+  return result;
+}
+
+uint64_t moved(const std::vector<Move>& moves) {
+  uint64_t sum = 0;
+  for (const Move& move : moves) sum += move.moved();
+  return sum;
+}
+
+std::string moment_text(const Held& held) {
+  return fmt::format("{}, {}", instant(held.time_ns), held.is_peak() ? "the peak" : held.moment);
+}
+
+void write_moves(const std::vector<Move>& moves, Fate fate, size_t top, std::ostream& out,
+                 const TextStyle& style) {
+  if (moves.empty()) return;
+  const bool less = fate == kWent || fate == kShrank;
+  const auto width = static_cast<size_t>(style.width);
+  const auto row = [&](uint64_t bytes, const std::string& title, const std::string& mark) {
+    const std::string figures =
+        right((less ? "-" : "+") + size_text(bytes, style), size_columns(style) + 1) + "  ";
+    const size_t used = display_width(figures) + display_width(mark);
+    out << figures << cut_title(title, width > used ? width - used : 0, style) << mark << '\n';
+  };
+  out << '\n'
+      << bold(kFateNames[fate].second, style)
+      << fmt::format("  {}{} at {} {}\n", less ? "-" : "+", size_text(moved(moves), style),
+                     grouped(moves.size()), moves.size() == 1 ? "site" : "sites");
+  uint64_t rest = 0;
+  for (size_t i = 0; i < moves.size(); ++i) {
+    const Move& move = moves[i];
+    if (i >= top) {
+      rest += move.moved();
+      continue;
+    }
+    std::string mark = fmt::format("  [{}]", move.kind.substr(move.kind.find('.') + 1));
+    if (fate == kGrew || fate == kShrank) {
+      mark +=
+          fmt::format("  {} to {}", size_text(move.bytes_a, style), size_text(move.bytes_b, style));
+    }
+    row(move.moved(), move.title, mark);
+  }
+  if (moves.size() > top) row(rest, fmt::format("{} more", grouped(moves.size() - top)), "");
+}
+
+Json moves_json(const std::vector<Move>& moves) {
+  Json json = Json::array();
+  for (const Move& move : moves) {
+    json.push_back({{"title", move.title},
+                    {"kind", move.kind},
+                    {"a_bytes", move.bytes_a},
+                    {"b_bytes", move.bytes_b},
+                    {"a_count", move.count_a},
+                    {"b_count", move.count_b}});
+  }
+  return json;
+}
+
+Json moment_json(const Held& held) {
+  return {{"moment", held.is_peak() ? "peak" : held.moment},
+          {"time_ns", held.time_ns},
+          {"bytes", held.bytes}};
+}
+
+}  // namespace
+
+std::vector<ScopeId> sides(const Profile& profile) {
+  std::vector<ScopeId> ids = profile.scopes();
+  std::erase_if(ids, [&](ScopeId id) {
+    const ScopeInfo& info = profile.scope_info(id);
+    return info.name != "host" && (info.device < 0 || info.kind != 0);
+  });
+  return ids;
+}
+
+void write_live(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
+                std::ostream& out, const TextStyle& style) {
+  HolderRows rows(profile, by);
+  std::vector<HolderTable> tables;
+  for (const Held& sum : held) tables.push_back(rows.table(sum, top, false));
+  write_losses(profile.quality(), out, style);
+  for (size_t i = 0; i < held.size(); ++i) {
+    if (i > 0) out << '\n';
+    write_heading(profile, held[i], out, style);
+    if (held[i].bytes > 0) write_sites(tables[i], held[i].bytes, out, style);
+  }
+}
+
+void write_live_json(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
+                     std::ostream& out) {
+  HolderRows rows(profile, by);
+  Json list = Json::array();
+  for (const Held& sum : held) {
+    const HolderTable table = rows.table(sum, top, true);
+    Json json;
+    json["scope"] = profile.scope_info(sum.scope).name;
+    json.update(moment_json(sum));
+    json["holders"] = holders_json(table.rows);
+    json["other_bytes"] = table.other_bytes;
+    json["other_sites"] = table.other_rows;
+    list.push_back(std::move(json));
+  }
+  Json json = view_json(profile, "gpupeak.live/1");
+  json["scopes"] = std::move(list);
+  write_line(json, out);
+}
+
+void write_between(Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
+                   GroupBy by, size_t top, std::ostream& out, const TextStyle& style) {
+  HolderRows rows(profile, by);
+  std::vector<Between> all;
+  for (size_t i = 0; i < a.size(); ++i) all.push_back(between(rows, a[i], b[i]));
+  write_losses(profile.quality(), out, style);
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (i > 0) out << '\n';
+    const bool less = b[i].bytes < a[i].bytes;
+    out << bold("BETWEEN", style) << "  ";
+    write_wrapped(
+        fmt::format("{}: {} at {}; {} at {}; {}{}", profile.scope_text(a[i].scope),
+                    size_text(a[i].bytes, style), moment_text(a[i]), size_text(b[i].bytes, style),
+                    moment_text(b[i]), less ? "-" : "+",
+                    size_text(less ? a[i].bytes - b[i].bytes : b[i].bytes - a[i].bytes, style)),
+        out, style);
+    for (size_t fate = 0; fate < kFates; ++fate)
+      write_moves(all[i].moves[fate], static_cast<Fate>(fate), top, out, style);
+  }
+}
+
+void write_between_json(Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
+                        GroupBy by, std::ostream& out) {
+  HolderRows rows(profile, by);
+  Json list = Json::array();
+  for (size_t i = 0; i < a.size(); ++i) {
+    const Between found = between(rows, a[i], b[i]);
+    Json json;
+    json["scope"] = profile.scope_info(a[i].scope).name;
+    json["a"] = moment_json(a[i]);
+    json["b"] = moment_json(b[i]);
+    for (size_t fate = 0; fate < kFates; ++fate)
+      json[kFateNames[fate].first] = moves_json(found.moves[fate]);
+    json["kept_bytes"] = found.kept_bytes;
+    list.push_back(std::move(json));
+  }
+  Json json = view_json(profile, "gpupeak.between/1");
+  json["scopes"] = std::move(list);
+  write_line(json, out);
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,28 @@
+// `gpupeak report --at MOMENT` and `gpupeak diff LOG --at A --at B`: who held the memory of each
+// device and of the host at a moment, and what came, went, grew and shrank between two.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "collector/views/heading.h"
+
+namespace gpupeak::collector {
+
+/// Each device's memory, and the host's, as far as the log has any.
+std::vector<ScopeId> sides(const Profile& profile);
+
+/// A table for each; rows and the last one add up to what was live.
+void write_live(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
+                std::ostream& out, const TextStyle& style);
+void write_live_json(Profile& profile, const std::vector<Held>& held, GroupBy by, size_t top,
+                     std::ostream& out);
+
+/// `a` and `b` are of the same sums. By site pools' blocks are rows of their own.
+void write_between(Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
+                   GroupBy by, size_t top, std::ostream& out, const TextStyle& style);
+/// All rows.
+void write_between_json(Profile& profile, const std::vector<Held>& a, const std::vector<Held>& b,
+                        GroupBy by, std::ostream& out);
+
+}  // namespace gpupeak::collector
