@@ -47,7 +47,7 @@ class CardReader {
       }
     }
     if (card.name.empty() || card.devices.empty()) fail(table, "a card needs name and device");
-    if (usable.empty() == (size == 0)) fail(table, "a card needs one of usable_gib and size_gib");
+    if (usable.empty() && size == 0) fail(table, "a card needs usable_gib or size_gib");
     if (sources.empty() || sources.size() != dates.size()) {
       fail(table, "each source needs its date");
     }
@@ -78,6 +78,7 @@ class CardReader {
     if (usable.size() > 1) return;
     card.least_bytes -= card.least_bytes / kThousandths * kFigureReserve;
     card.most_bytes += card.most_bytes / kThousandths * kFigureReserve;
+    if (size > 0) card.most_bytes = std::min(card.most_bytes, bytes(size));
   }
 
   /// One value or a list of them.

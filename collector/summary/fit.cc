@@ -146,6 +146,9 @@ FitBounds fit_bounds(const DeviceNeed& need, bool same_kind) {
     // How much of the driver's own there would be at least, nobody knows.
     bounds.least = need.in_use_bytes;
     const uint64_t beyond = need.beyond_bytes.value_or(0);
+    // What ended the run it asks for on another card, too.
+    if (need.beyond_bytes && need.refused_bytes && *need.refused_bytes > beyond)
+      bounds.least = higher(bounds.least, *need.refused_bytes - beyond);
     const uint64_t local = std::min(need.local_memory_bytes, beyond);
     bounds.margin += std::max(kOtherCardMargin, (beyond - local) / 2);
     bounds.margin += (kLocalMemoryTimes - 1) * local;
@@ -167,6 +170,7 @@ FitAnswer fit_into(const FitBounds& bounds, uint64_t least_capacity, uint64_t mo
   FitAnswer answer{.bounds = bounds, .capacity = least_capacity};
   if (bounds.least && *bounds.least > most_capacity) {
     answer.fit = Fit::kDoesNotFit;
+    answer.capacity = most_capacity;  // what is missing is missing in the best case
     answer.missing = *bounds.least - most_capacity;
     return answer;
   }

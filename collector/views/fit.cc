@@ -120,7 +120,7 @@ void write_cards(const FitReport& report, const FitDevice& device, std::ostream&
     const Card& card = report.question.cards[i];
     const FitAnswer& answer = device.cards[i];
     out << fmt::format("  {}  {}{}  {}\n", left(card.name, longest), card.by_size ? "~" : " ",
-                       right(size_text(card.least_bytes, style), columns),
+                       right(size_text(answer.capacity, style), columns),
                        painted(answer, answer_text(answer, style), style));
   }
   const bool by_size = std::any_of(report.question.cards.begin(), report.question.cards.end(),

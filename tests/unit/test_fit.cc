@@ -263,6 +263,10 @@ TEST_CASE("fit: the three answers, to the byte", "[collector]") {
   CHECK(fit_on(need, 1000 * kMiB).fit == Fit::kMayFit);
   CHECK(fit_on(need, 1000 * kMiB - 3).fit == Fit::kDoesNotFit);
   CHECK(fit_on(need, 1000 * kMiB - 3).missing == 3);
+  // Usable and missing are what is needed at least, also of a card that has more or less.
+  const FitAnswer lacks = fit_into(fit_bounds(need, true), 900 * kMiB, 950 * kMiB);
+  CHECK(lacks.fit == Fit::kDoesNotFit);
+  CHECK(lacks.capacity + lacks.missing == 1000 * kMiB);
   CHECK(worse(Fit::kFits, Fit::kMayFit) == Fit::kMayFit);
   CHECK(worse(Fit::kDoesNotFit, Fit::kUnknown) == Fit::kDoesNotFit);
 }
@@ -295,6 +299,12 @@ TEST_CASE("fit: another kind of card has a larger margin above and nothing of th
   DeviceNeed need = bounds(1000 * kMiB, 1500 * kMiB, 400 * kMiB);
   CHECK(fit_bounds(need, false).least == 600 * kMiB);
   CHECK(fit_bounds(need, false).most == 1500 * kMiB + kSameCardMargin + kOtherCardMargin);
+  // What it asked for in vain it needs on every card.
+  need.refused_bytes = 90'000 * kMiB;
+  CHECK(fit_bounds(need, false).least == 89'600 * kMiB);
+  for (const char* card : {"A100 80GB", "H100 80GB"})
+    CHECK(fit_on(need, find_card(card)).fit == Fit::kDoesNotFit);
+  need.refused_bytes = {};
   need.beyond_bytes = 2000 * kMiB;
   need.local_memory_bytes = 10 * kMiB;
   CHECK(fit_bounds(need, false).margin == kSameCardMargin + 995 * kMiB + 70 * kMiB);
@@ -327,6 +337,11 @@ TEST_CASE("fit: every card has its figures and where they are from", "[collector
     INFO(card.name);
     CHECK(card.least_bytes > 4096 * kMiB);
     CHECK(card.least_bytes < card.most_bytes);
+    const size_t size = card.name.rfind("GB");  // no more can be had than there is
+    if (size != std::string::npos) {
+      const size_t begin = card.name.find_last_not_of("0123456789", size - 1) + 1;
+      CHECK(card.most_bytes <= std::stoull(card.name.substr(begin, size - begin)) << 30);
+    }
     CHECK(card.note.find("20") != std::string::npos);
   }
   CHECK(find_card("rtx4090").name == "RTX 4090");
