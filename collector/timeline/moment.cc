@@ -58,8 +58,10 @@ Held take(const Profile& profile, const Replay& now, ScopeId scope) {
     held.bytes = now.peaks().scope(*sum).current;
   }
   const size_t known = profile.replay().sites().group_count();
+  if (now.sites().group_count() > known)
+    throw LogError("the log has grown while it was read: ask again", profile.log().used_bytes());
   uint64_t sum = 0;
-  for (GroupId id = 0; id < std::min(known, now.sites().group_count()); ++id) {
+  for (GroupId id = 0; id < now.sites().group_count(); ++id) {
     const PeakFinder::Group& group = now.peaks().group(id);
     if (group.live_bytes == 0 || !profile.counts_into(id, scope)) continue;
     held.takers.push_back({id, group.live_bytes, group.live_count});
