@@ -52,7 +52,8 @@ class QualityReport {
   void warn(WarningCode code, std::string message, std::string about = "") {
     const Inexact inexact = inexact_by(code);
     quality_.exact = quality_.exact && inexact == Inexact::kNone;
-    others_inexact_ = others_inexact_ || inexact == Inexact::kAll;
+    others_inexact_ = others_inexact_ || inexact >= Inexact::kAll;
+    quality_.events_lost = quality_.events_lost || inexact == Inexact::kLost;
     quality_.warnings.push_back({code, std::move(message), std::move(about)});
   }
   bool has(uint64_t bit) const { return (page_.quality & bit) != 0; }
@@ -72,35 +73,28 @@ class QualityReport {
     quality_.repairs = replay_.troubles().repairs;
   }
 
-  void warn_of_loss(WarningCode code, std::string message) {
-    quality_.events_lost = true;
-    warn(code, std::move(message));
-  }
-
   void losses() {
     const LogDamage& damage = replay_.log().damage();
     const StreamCounts& stream = replay_.stream_counts();
     if (page_.dropped_events > 0) {
-      warn_of_loss(WarningCode::kEventsDropped,
-                   counted(page_.dropped_events, "event") + " could not be recorded");
+      warn(WarningCode::kEventsDropped,
+           counted(page_.dropped_events, "event") + " could not be recorded");
     }
     if (page_.ended == 0) end_without_handlers();
     const uint64_t corrupt = damage.corrupt_chunks + stream.corrupt_chunks;
     if (corrupt + damage.cut_chunks + damage.missing_chunks > 0) {
       quality_.log_complete = false;
-      warn_of_loss(
-          WarningCode::kLogIsDamaged,
-          fmt::format("the log is damaged: {} corrupt, {} cut off, {} missing",
-                      counted(corrupt, "chunk"), damage.cut_chunks, damage.missing_chunks));
+      warn(WarningCode::kLogIsDamaged,
+           fmt::format("the log is damaged: {} corrupt, {} cut off, {} missing",
+                       counted(corrupt, "chunk"), damage.cut_chunks, damage.missing_chunks));
     }
     if (stream.missing_device_events > 0) {
-      warn_of_loss(WarningCode::kDeviceEventsMissing,
-                   counted(stream.missing_device_events, "device event") + " missing from the log");
+      warn(WarningCode::kDeviceEventsMissing,
+           counted(stream.missing_device_events, "device event") + " missing from the log");
     }
     if (replay_.troubles().malformed_events > 0) {
-      warn_of_loss(WarningCode::kEventsMadeNoSense,
-                   counted(replay_.troubles().malformed_events, "event") +
-                       " made no sense and were left out");
+      warn(WarningCode::kEventsMadeNoSense, counted(replay_.troubles().malformed_events, "event") +
+                                                " made no sense and were left out");
     }
     if (stream.unknown_records > 0) {
       warn(WarningCode::kUnknownRecords,
@@ -116,8 +110,8 @@ class QualityReport {
            when);
     }
     if (has(GPUPEAK_Q_DEVICE_TABLE_FULL)) {
-      warn_of_loss(WarningCode::kDeviceTableFull,
-                   "the table of live device memory was full: device events were lost");
+      warn(WarningCode::kDeviceTableFull,
+           "the table of live device memory was full: device events were lost");
     }
     if (page_.reentrant_calls > 0) {
       warn(WarningCode::kCallsInHandlers,

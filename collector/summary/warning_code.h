@@ -30,8 +30,8 @@ enum class WarningCode : uint16_t {
 #undef GPUPEAK_WARNING
 };
 
-/// Which figures are not exact any more.
-enum class Inexact : uint8_t { kNone, kHeap, kAll };
+/// Which figures are not exact any more; kLost: all, since events are missing.
+enum class Inexact : uint8_t { kNone, kHeap, kAll, kLost };
 Inexact inexact_by(WarningCode code);
 
 /// Whether what a device needs is at least, or at most, what its bounds say: both do without a
