@@ -1,5 +1,7 @@
 #include "collector/replay/mapping_table.h"
 
+#include <algorithm>
+
 #include "gpupeak/log_format.h"
 #include "gpupeak/pages.h"
 
@@ -63,12 +65,15 @@ void MappingTable::join_with_previous(Map::iterator it, Changes& changes) {
   mappings_.erase(it);
 }
 
-void MappingTable::protect(uint64_t address, uint64_t bytes, uint32_t prot, Changes& changes) {
+bool MappingTable::protect(uint64_t address, uint64_t bytes, uint32_t prot, Changes& changes) {
   const uint64_t end = address + whole_pages(bytes);
-  if (end <= address) return;
+  if (end <= address) return true;
+  if (protected_ > kMostMappings) return false;
   split_at(address, changes);
   split_at(end, changes);
+  uint64_t count_of_mappings = 0;
   for (auto it = mappings_.lower_bound(address); it != mappings_.end() && it->first < end; ++it) {
+    ++count_of_mappings;
     const bool commits = it->second.prot == 0 && prot != 0;
     count(it->first, it->second, -1, false, changes);
     it->second.prot = prot;
@@ -78,6 +83,8 @@ void MappingTable::protect(uint64_t address, uint64_t bytes, uint32_t prot, Chan
     join_with_previous(it++, changes);
   }
   join_with_previous(mappings_.lower_bound(end), changes);
+  protected_ += count_of_mappings - std::min(count_of_mappings, kFewMappings);
+  return true;
 }
 
 void MappingTable::remap_begins(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes) {

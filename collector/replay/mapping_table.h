@@ -23,7 +23,8 @@ class MappingTable {
   void map(uint64_t address, uint64_t bytes, uint32_t prot, uint8_t kind, GroupId group,
            Changes& changes);
   void unmap(uint64_t address, uint64_t bytes, Changes& changes);
-  void protect(uint64_t address, uint64_t bytes, uint32_t prot, Changes& changes);
+  /// False: nothing was done, since mappings without number have been protected again and again.
+  bool protect(uint64_t address, uint64_t bytes, uint32_t prot, Changes& changes);
   /// What lies there is counted on, but lies nowhere, until the slot's remap() or remap_failed():
   /// the addresses may be others' before the move is logged.
   void remap_begins(uint32_t slot, uint64_t address, uint64_t bytes, Changes& changes);
@@ -47,6 +48,9 @@ class MappingTable {
     bool operator==(const Mapping&) const = default;
   };
   using Map = std::map<uint64_t, Mapping>;  // by start; never overlapping
+  /// Mappings that one call may protect at any time, and those beyond that all may together: a
+  /// second or two. Real programs protect what they have mapped in one piece.
+  static constexpr uint64_t kFewMappings = 64, kMostMappings = UINT64_C(1) << 25;
 
   static void count(uint64_t begin, const Mapping& mapping, int16_t sign, bool allocates,
                     Changes& changes);
@@ -55,6 +59,7 @@ class MappingTable {
 
   Map mappings_;
   std::map<uint32_t, std::vector<Map::value_type>> moving_;  // by slot
+  uint64_t protected_ = 0;                                   // beyond kFewMappings a call
 };
 
 }  // namespace gpupeak::collector

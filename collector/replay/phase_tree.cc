@@ -26,18 +26,15 @@ PhaseId PhaseTree::innermost(uint32_t slot) const {
   return process_phase();
 }
 
-/// The maximum since the last border goes to the innermost phase of each stack; the phases around
-/// it get it when that one ends.
 void PhaseTree::border(const PhaseMoment& at) {
-  const auto raise = [&](Stack& stack) {
-    for (size_t side = 0; side < kPhaseSides; ++side) {
-      uint64_t& peak = stack.back().peak_bytes[side];
-      peak = std::max(peak, at.max[side]);
-    }
-  };
-  if (!process_.empty()) raise(process_);
-  if (!ranges_.empty()) raise(ranges_);
-  for (auto& [slot, thread] : threads_) raise(thread.stack);
+  for (size_t side = 0; side < kPhaseSides; ++side) maxima_[side].add(at.max[side]);
+}
+
+PhaseTree::Bytes PhaseTree::peak(const Open& open) const {
+  Bytes peak = open.start_bytes;
+  for (size_t side = 0; side < kPhaseSides; ++side)
+    peak[side] = std::max(peak[side], maxima_[side].since(open.since));
+  return peak;
 }
 
 PhaseTree::Owned PhaseTree::owned(PhaseId phase, const PhaseMoment& at) {
@@ -64,11 +61,12 @@ PhaseTree::Owned PhaseTree::owned(PhaseId phase, const PhaseMoment& at) {
   return sum;
 }
 
-PhaseTree::Open PhaseTree::opened(const PhaseLabel& label, const PhaseMoment& at) {
+PhaseTree::Open PhaseTree::opened(const PhaseLabel& label, const PhaseMoment& at) const {
   Open open;
   open.label = label;
   open.begin_ticks = at.ticks;
-  open.start_bytes = open.peak_bytes = at.now;
+  open.start_bytes = at.now;
+  open.since = maxima_[0].now();
   return open;
 }
 
@@ -112,6 +110,7 @@ PhaseId PhaseTree::push(PhaseTrack track, const PhaseLabel& label, const PhaseMo
     enter(open, parent, at);
   } else {
     open.owned_by_rule = owned(thread.stack[thread.rule_at].phase, at);
+    open.peak_of_rule = peak(thread.stack[thread.rule_at]);
   }
   thread.stack.push_back(open);
   return open.phase;
@@ -149,30 +148,10 @@ void PhaseTree::end_instance(const Open& open, const Bytes& peak, const End& end
   if (spans_.size() < kMaxSpans) spans_.push_back({open.phase, row.begin_ticks, row.end_ticks});
 }
 
-/// What has gone from a stack has lain within the one before.
-void PhaseTree::remove(Stack& stack, size_t index, const Bytes& peak) {
-  for (size_t side = 0; index > 0 && side < kPhaseSides; ++side) {
-    uint64_t& outer = stack[index - 1].peak_bytes[side];
-    outer = std::max(outer, peak[side]);
-  }
-  stack.erase(stack.begin() + static_cast<std::ptrdiff_t>(index));
-}
-
-/// All that was opened after the phase at `index` has lain within it so far.
-PhaseTree::Bytes PhaseTree::peak_within(const Stack& stack, size_t index) {
-  Bytes peak{};
-  for (size_t side = 0; side < kPhaseSides; ++side) {
-    for (size_t i = index; i < stack.size(); ++i) {
-      peak[side] = std::max(peak[side], stack[i].peak_bytes[side]);
-    }
-  }
-  return peak;
-}
-
 void PhaseTree::close(Stack& stack, size_t index, const PhaseMoment& at, bool seen) {
-  const Bytes peak = peak_within(stack, index);
-  end_instance(stack[index], peak, {at.ticks, at.now, owned(stack[index].phase, at), seen});
-  remove(stack, index, peak);
+  end_instance(stack[index], peak(stack[index]),
+               {at.ticks, at.now, owned(stack[index].phase, at), seen});
+  stack.erase(stack.begin() + static_cast<std::ptrdiff_t>(index));
 }
 
 void PhaseTree::close_stack(PhaseTrack track, Stack& stack, const PhaseMoment& at, bool seen) {
@@ -200,13 +179,13 @@ void PhaseTree::end_rule(uint32_t slot, Thread& thread, const PhaseMoment& at) {
   tell_end(of_thread(slot), rule, thread.rest ? thread.rest->ticks : at.ticks);
   if (rule + 1 < stack.size() && stack[rule + 1].phase == 0) {
     const Open& next = stack[rule + 1];
-    const Bytes peak = stack[rule].peak_bytes;
-    end_instance(stack[rule], peak, {next.begin_ticks, next.start_bytes, next.owned_by_rule, true});
-    remove(stack, rule, peak);
+    end_instance(stack[rule], next.peak_of_rule,
+                 {next.begin_ticks, next.start_bytes, next.owned_by_rule, true});
+    stack.erase(stack.begin() + static_cast<std::ptrdiff_t>(rule));
   } else if (thread.rest) {
     const Rest& rest = *thread.rest;
     end_instance(stack[rule], rest.peak_bytes, {rest.ticks, rest.bytes, rest.owned, true});
-    remove(stack, rule, peak_within(stack, rule));
+    stack.erase(stack.begin() + static_cast<std::ptrdiff_t>(rule));
   } else {
     close(stack, rule, at, true);
   }
@@ -218,7 +197,7 @@ void PhaseTree::rest(uint32_t slot, const PhaseMoment& at) {
   const auto found = threads_.find(slot);
   if (found == threads_.end() || found->second.rule_at == kNone) return;
   Thread& thread = found->second;
-  thread.rest = {at.ticks, at.now, peak_within(thread.stack, thread.rule_at),
+  thread.rest = {at.ticks, at.now, peak(thread.stack[thread.rule_at]),
                  owned(thread.stack[thread.rule_at].phase, at)};
 }
 
@@ -297,18 +276,28 @@ PhaseId PhaseTree::begin_range(uint64_t range, const PhaseLabel& label, const Ph
   open.range = range;
   enter(open, process_phase(), at);
   phases_[open.phase].is_range = true;
-  ranges_.push_back(open);
+  open_ranges_[range].push_back(++last_range_);
+  ranges_.emplace(last_range_, open);
   return open.phase;
 }
 
 void PhaseTree::end_range(uint64_t range, const PhaseMoment& at) {
   border(at);
-  for (size_t index = ranges_.size(); index > 0;) {
-    if (ranges_[--index].range != range) continue;
-    tell_range_end(ranges_[index], at.ticks);
-    return close(ranges_, index, at, true);
+  const auto found = open_ranges_.find(range);
+  if (found == open_ranges_.end()) {
+    ++unbalanced_pops_;
+    return;
   }
-  ++unbalanced_pops_;
+  const auto last = ranges_.find(found->second.back());
+  found->second.pop_back();
+  if (found->second.empty()) open_ranges_.erase(found);
+  close_range(last->second, at, true);
+  ranges_.erase(last);
+}
+
+void PhaseTree::close_range(const Open& range, const PhaseMoment& at, bool seen) {
+  tell_range_end(range, at.ticks);
+  end_instance(range, peak(range), {at.ticks, at.now, owned(range.phase, at), seen});
 }
 
 void PhaseTree::end_thread(uint32_t slot, const PhaseMoment& at) {
@@ -330,10 +319,9 @@ void PhaseTree::finish(const PhaseMoment& at) {
   }
   threads_.clear();
   close_stack(kOfProcess, process_, at, false);
-  while (!ranges_.empty()) {
-    tell_range_end(ranges_.front(), at.ticks);
-    close(ranges_, 0, at, false);
-  }
+  for (const auto& [number, range] : ranges_) close_range(range, at, false);
+  ranges_.clear();
+  open_ranges_.clear();
 }
 
 }  // namespace gpupeak::collector

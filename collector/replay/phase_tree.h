@@ -9,9 +9,8 @@
 //   ticks        10      20        30      40
 //
 // At each border (a begin or an end of any phase) the caller says what is live now and what was at
-// most since the border before. That maximum goes to the innermost open phase of each stack alone;
-// when a phase ends, it hands its peak on to the one around it. So a border costs one step a stack,
-// not one a phase: at 20 `load` gets 180, at 30 `weights` gets 400 and, ending, gives it to `load`.
+// most since the border before. The peak of a phase is the largest of those maxima since it began
+// (maximum_since.h), so that a border costs the same however many phases are open.
 //
 // A phase opened again under the same parent is the same phase: it is counted, its time runs from
 // the first begin to the last end, its peak is the largest of all; phase_fold.h keeps the instances
@@ -36,8 +35,10 @@
 #include <optional>
 #include <span>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
+#include "collector/replay/maximum_since.h"
 #include "collector/replay/peak_finder.h"
 #include "collector/replay/phase_fold.h"
 #include "collector/replay/replay_observer.h"
@@ -148,9 +149,13 @@ class PhaseTree {
     uint64_t range = 0;  ///< of ranges_ only
     uint64_t number = 0;
     uint64_t begin_ticks = 0;
-    Bytes start_bytes{}, peak_bytes{};
-    Owned owned;          ///< at the begin
-    Owned owned_by_rule;  ///< of an undecided one: what the rule's phase owned at this one's begin
+    Bytes start_bytes{};
+    uint64_t since = 0;  ///< of maxima_
+    Owned owned;         ///< at the begin
+    /// Of an undecided one: what the rule's phase owned at this one's begin, and its peak until
+    /// then.
+    Owned owned_by_rule;
+    Bytes peak_of_rule{};
   };
   using Stack = std::vector<Open>;
   static constexpr size_t kNone = SIZE_MAX;
@@ -179,12 +184,12 @@ class PhaseTree {
   Owned owned(PhaseId phase, const PhaseMoment& at);
   PhaseId process_phase() const { return process_.empty() ? 0 : process_.back().phase; }
   void enter(Open& open, PhaseId parent, const PhaseMoment& at);
-  static Open opened(const PhaseLabel& label, const PhaseMoment& at);
+  Open opened(const PhaseLabel& label, const PhaseMoment& at) const;
   void end_instance(const Open& open, const Bytes& peak, const End& end);
-  static Bytes peak_within(const Stack& stack, size_t index);
+  Bytes peak(const Open& open) const;
   void close(Stack& stack, size_t index, const PhaseMoment& at, bool seen);
+  void close_range(const Open& range, const PhaseMoment& at, bool seen);
   void close_stack(PhaseTrack track, Stack& stack, const PhaseMoment& at, bool seen);
-  static void remove(Stack& stack, size_t index, const Bytes& peak);
   void settle_within(Thread& thread, const PhaseMoment& at);
   void end_rule(uint32_t slot, Thread& thread, const PhaseMoment& at);
   void tell_begin(PhaseTrack track, const PhaseLabel& label, uint64_t ticks) {
@@ -203,7 +208,10 @@ class PhaseTree {
   std::vector<PhaseSpan> spans_;
   std::map<std::tuple<PhaseId, uint32_t, uint8_t, uint64_t>, PhaseId> ids_;
   Stack process_;
-  Stack ranges_;                        // in the order in which they began
+  std::array<MaximumSince, kPhaseSides> maxima_;  // of the borders
+  std::map<uint64_t, Open> ranges_;               // by number, in the order in which they began
+  std::unordered_map<uint64_t, std::vector<uint64_t>> open_ranges_;  // by id: their numbers
+  uint64_t last_range_ = 0;
   std::map<uint32_t, Thread> threads_;  // by slot: those with open phases
   uint64_t unbalanced_pops_ = 0;
   uint64_t steps_ = 0;  // taken from phase to phase to add up what they own

@@ -106,7 +106,8 @@ void Replay::on(const UnmapEvent& unmap, const Event& /*event*/) {
 }
 
 void Replay::on(const ProtectEvent& protect, const Event& /*event*/) {
-  mappings_.protect(protect.address, protect.bytes, protect.prot, changes_);
+  if (!mappings_.protect(protect.address, protect.bytes, protect.prot, changes_))
+    ++troubles_.malformed_events;
 }
 
 void Replay::on(const RemapEvent& remap, const Event& event) {

@@ -188,6 +188,30 @@ def case_own_phases(folder):
     return ["report", "--full", path], [path]
 
 
+def case_open_ranges(folder):
+    """Tens of thousands of ranges that are open at once, half of them to the end; the others end in the order in which they began."""
+    log = Log()
+    for i in range(80_000):
+        log.event(0xA1, i + 1, 1, 0, 0, 0, "range")
+    for i in range(40_000):
+        log.event(0xA2, i + 1)
+    log.alloc(5000)
+    path = log.write(os.path.join(folder, "a.gplog"))
+    return ["report", "--full", path], [path]
+
+
+def case_protected(folder):
+    """Tens of thousands of mappings, all protected again and again."""
+    log = Log()
+    for i in range(50_000):
+        log.event(0x82, 0x100000000 + i * 8192, 4096, 3, 1, 0)
+    for i in range(30_000):
+        log.event(0x84, 0x100000000, 50_000 * 8192, i % 3)
+    log.alloc(5000)
+    path = log.write(os.path.join(folder, "a.gplog"))
+    return ["report", "--full", path], [path]
+
+
 def case_deep_stacks(folder):
     """Stacks of a hundred thousand frames, which the library does not write."""
     log = Log()
@@ -306,7 +330,7 @@ def case_packed_library(folder):
 
 # What is said of those that are refused as such, however little they take of this size.
 REFUSED = {"columns": "larger than what they stand for", "symbols": "its symbols have no end", "long_text_often": "many times as long as it is",
-           "profiles": "cannot be read", "nested_rules": "rules.toml"}
+           "profiles": "cannot be read", "nested_rules": "rules.toml", "protected": "made no sense"}
 CASES = {name[5:]: function for name, function in list(globals().items()) if name.startswith("case_")}
 
 

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <random>
+#include <vector>
+
 #include "catch.h"
 #include "collector/replay/phase_tree.h"
 
@@ -116,4 +120,44 @@ TEST_CASE("phase_tree: ranges overlap freely and own no allocations", "[collecto
   CHECK(tree.phases()[b].peak_bytes[kDeviceSide] == 80);
   CHECK(tree.phases()[b].end_bytes[kDeviceSide] == 40);
   CHECK(tree.phases()[main].peak_bytes[kDeviceSide] == 500);
+}
+
+TEST_CASE("phase_tree: what was largest since a point is found as by looking at all",
+          "[collector]") {
+  std::mt19937 random(1);
+  for (const uint32_t values : {1U, 5U, 1000U}) {
+    MaximumSince maxima;
+    std::vector<uint64_t> all;
+    CHECK(maxima.since(0) == 0);
+    for (int i = 0; i < 300; ++i) {
+      CHECK(maxima.now() == all.size());
+      all.push_back(random() % values);
+      maxima.add(all.back());
+      const size_t point = random() % (all.size() + 1);
+      const auto first = all.begin() + static_cast<std::ptrdiff_t>(point);
+      CHECK(maxima.since(point) == (first == all.end() ? 0 : *std::max_element(first, all.end())));
+    }
+  }
+}
+
+TEST_CASE(
+    "phase_tree: ranges end by their number, in any order, with the peak while they were open",
+    "[collector]") {
+  PhaseTree tree;
+  const PhaseId first = tree.begin_range(1, {1, 1, 0}, device(10, 10, 10));
+  const PhaseId second = tree.begin_range(2, {2, 1, 0}, device(20, 20, 50));
+  const PhaseId same = tree.begin_range(2, {3, 1, 0}, device(30, 30, 40));
+  tree.end_range(1, device(40, 5, 30));
+  tree.end_range(2, device(50, 5, 35));
+  tree.end_range(2, device(60, 5, 60));
+  tree.end_range(2, device(70, 5, 70));
+  const PhaseId left = tree.begin_range(3, {4, 1, 0}, device(80, 5, 90));
+  tree.finish(device(90, 5, 6));
+  CHECK(tree.unbalanced_pops() == 1);
+  const auto peak = [&](PhaseId id) { return tree.phases()[id].peak_bytes[kDeviceSide]; };
+  CHECK(peak(first) == 50);
+  CHECK(peak(same) == 35);
+  CHECK(peak(second) == 60);
+  CHECK(peak(left) == 6);
+  CHECK(tree.phases()[left].open == 1);
 }
