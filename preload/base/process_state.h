@@ -43,6 +43,8 @@ struct ProcessPage {
   uint32_t goes_over;      ///< a thread has begun to set kSampled in place of kFull
   uint64_t sample_bytes;   ///< mean gap of a sample
   uint64_t sampled_blocks, thinner_at;  ///< in it so far; how many make it thinner
+  uint64_t sample_start_ns;             ///< when it began,
+  uint64_t sample_start_spent_ns;       ///< and what recording had cost by then
   uint64_t heap_start_ns, first_nodes, written_bytes;
   int pid;               ///< whose log it is; a vfork child, which has this page too, has another
   uint32_t counting;     ///< 1: no log yet, but the heap and mappings are counted; docs/design.md

@@ -23,8 +23,9 @@ constexpr uint64_t kFirstBlocks = 1 << 16;
 // What it costs to log everything, as measured (docs/performance.md): by the log's bytes, and by
 // the stacks that had not been seen before.
 constexpr uint64_t kNsPerByte = 6, kNsPerNode = 500;
-/// It may cost so much, and of the time since the log's start one part in so many.
-constexpr uint64_t kAllowedNs = 10'000'000, kAllowedPart = 100;
+/// It may cost so much, and of the time since the log's start one part in so many; and so much more
+/// before a sample that costs too much gets thinner.
+constexpr uint64_t kAllowedNs = 10'000'000, kAllowedPart = 100, kThinnerNs = 5'000'000;
 constexpr uint64_t kAllowedBytes = 8 << 20;
 
 /// ln(x) for x in (0, 1], to about 1e-5: this library has no libm.
@@ -73,6 +74,29 @@ void begin_sample(ProcessPage& process, ThreadSlot& slot) {
   say_sample(slot, whole_bytes(slot.sample_bytes));
 }
 
+/// What recording has cost so far.
+uint64_t spent_ns(const ProcessPage& process) {
+  const uint64_t nodes = defined_nodes() - process.first_nodes;
+  return __atomic_load_n(&process.written_bytes, __ATOMIC_RELAXED) * kNsPerByte +
+         nodes * kNsPerNode;
+}
+
+bool is_over_budget(const ProcessPage& process, uint64_t written_bytes) {
+  const uint64_t limit = environment().log_max_bytes / 2;
+  if (written_bytes > (limit < kAllowedBytes ? limit : kAllowedBytes)) return true;
+  return spent_ns(process) > kAllowedNs + (monotonic_ns() - process.heap_start_ns) / kAllowedPart;
+}
+
+/// Where nearly each block has a stack of its own, as while Python imports, a sample costs as much
+/// as all the rest: it gets thinner, three times at most.
+bool sample_costs_too_much(const ProcessPage& process) {
+  const uint64_t mean = mean_of(process);
+  if (process.is_auto == 0 || environment().sample_bytes != 0 || mean >= kSampleBytes) return false;
+  uint64_t allowed = (monotonic_ns() - process.sample_start_ns) / kAllowedPart;
+  for (uint64_t at = kAutoSampleBytes; at <= mean; at *= 2) allowed += kThinnerNs;
+  return spent_ns(process) > process.sample_start_spent_ns + allowed;
+}
+
 void go_over_to_sample(ProcessPage& process, uint64_t quality) {
   if (__atomic_exchange_n(&process.goes_over, 1, __ATOMIC_RELAXED) != 0)
     return;  // another thread does it
@@ -80,6 +104,8 @@ void go_over_to_sample(ProcessPage& process, uint64_t quality) {
     if (!begin_marks()) return;
     process.marked = Marked::kUnlogged;
   }
+  process.sample_start_ns = monotonic_ns();
+  process.sample_start_spent_ns = spent_ns(process);
   set_quality(quality);
   HostMode full = HostMode::kFull, sampled = HostMode::kSampled;
   // A window may have ended meanwhile.
@@ -88,14 +114,6 @@ void go_over_to_sample(ProcessPage& process, uint64_t quality) {
   __atomic_store_n(&process.whole_heap_generation, 0, __ATOMIC_RELEASE);
   if (process.marked == Marked::kLogged)
     __atomic_store_n(&process.counted_heap_generation, process.generation, __ATOMIC_RELEASE);
-}
-
-bool is_over_budget(const ProcessPage& process, uint64_t written_bytes) {
-  const uint64_t limit = environment().log_max_bytes / 2;
-  if (written_bytes > (limit < kAllowedBytes ? limit : kAllowedBytes)) return true;
-  const uint64_t nodes = defined_nodes() - process.first_nodes;
-  const uint64_t spent = written_bytes * kNsPerByte + nodes * kNsPerNode;
-  return spent > kAllowedNs + (monotonic_ns() - process.heap_start_ns) / kAllowedPart;
 }
 
 void begin_budget(ProcessPage& process, uint32_t mode) {
@@ -202,6 +220,7 @@ void sample_was_taken(ProcessPage& process, ThreadSlot& slot) {
                                   __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     make_thinner(process);
   }
+  if (sample_costs_too_much(process)) make_thinner(process);
   if (slot.sample_bytes != mean_of(process)) begin_sample(process, slot);
 }
 

@@ -15,9 +15,10 @@ struct ThreadSlot;
 
 /// Blocks of that many bytes are few, and most of a peak: they have their Python lines.
 constexpr size_t kLargeBytes = 64 << 10;
-/// In a sample with that mean, blocks of so many bytes and more are all logged.
+/// In a sample with that mean, blocks of so many bytes and more are all logged: one that is cheap
+/// enough has all large ones.
 constexpr uint64_t whole_bytes(uint64_t sample_bytes) {
-  return sample_bytes > kLargeBytes ? sample_bytes : kLargeBytes;
+  return sample_bytes / 8 > kLargeBytes ? sample_bytes / 8 : kLargeBytes;
 }
 
 /// The mean that a sample begins with, by that mode: enum gpupeak_host_mode.

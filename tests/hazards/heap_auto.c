@@ -1,6 +1,6 @@
 /* Many more small blocks than are worth a record each, from sites that hold known amounts of them.
- * usage: heap_auto sites | threads | few | churn MIB
- * Prints "site N BYTES" for what sites hold at the peak, in sites and threads. */
+ * usage: heap_auto sites | threads | few | deep | churn MIB
+ * Prints "site N BYTES" for what sites hold at the peak, in sites, threads and deep. */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -65,6 +65,36 @@ __attribute__((noinline)) static void spike(void) {
   for (int i = 0; i < 30; ++i) free(blocks[i]);
 }
 
+enum { kDepth = 24, kPaths = 100000, kPathBytes = 4000, kHeldPaths = 16 };
+
+__attribute__((noinline)) static void site_deep(size_t i) {
+  void* volatile block = malloc(kPathBytes);
+  if (i % kHeldPaths != 0) {
+    free(block);
+  } else {
+    held[0][held_count[0]++] = block;
+    held_bytes[0] += kPathBytes;
+  }
+}
+
+static void descend(unsigned path, int depth, size_t i);
+__attribute__((noinline)) static void left(unsigned path, int depth, size_t i) {
+  descend(path, depth, i);
+}
+__attribute__((noinline)) static void right(unsigned path, int depth, size_t i) {
+  descend(path, depth, i);
+}
+/* Each block has a stack of its own, as while Python imports. */
+__attribute__((noinline)) static void descend(unsigned path, int depth, size_t i) {
+  if (depth == 0) {
+    site_deep(i);
+  } else if (path & 1) {
+    left(path >> 1, depth - 1, i);
+  } else {
+    right(path >> 1, depth - 1, i);
+  }
+}
+
 static void* churn_in_thread(void* unused) {
   churn(kChurn);
   return unused;
@@ -95,6 +125,11 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   if (!strcmp(argv[1], "few")) {
     churn(1000);
+    return 0;
+  }
+  if (!strcmp(argv[1], "deep")) {
+    for (size_t i = 0; i < kPaths; ++i) descend((unsigned)i * 2654435761u, kDepth, i);
+    printf("site deep %zu\n", held_bytes[0]);
     return 0;
   }
   if (!strcmp(argv[1], "threads")) {

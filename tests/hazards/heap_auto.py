@@ -141,4 +141,18 @@ def case_bounded():
         expect(sizes[1] < 2.5 * sizes[0], f"four times as much allocated: {sizes[0]} → {sizes[1]} bytes")
 
 
+def case_deep():
+    """Where each block has a stack of its own a sample costs as much as all the rest: it gets thinner, and says so."""
+    with tempfile.TemporaryDirectory() as folder:
+        log, truth = run(folder, "deep")
+        summary = summary_of(log, sampled=True)
+        mean = summary["quality"]["heap_sample_bytes"]
+        expect(64 << 10 < mean <= 512 << 10, f"a sample of one in {mean}")
+        estimate, error = by_function(summary)[0]["site_deep"]
+        expect(error > 0 and abs(estimate - truth["site_deep"]) <= 4 * error, f"{estimate} ± {error} of {truth}")
+        log, _ = run(folder, "deep", GPUPEAK_SAMPLE="64KiB")
+        mean = summary_of(log, sampled=True)["quality"]["heap_sample_bytes"]
+        expect(mean == 64 << 10, f"a mean that was asked for is kept: {mean}")
+
+
 run_checks(globals()[f"case_{CASE}"])
