@@ -41,6 +41,7 @@ struct Stat {
   char state = 0;
   pid_t parent = 0;
   uint64_t threads = 0, start_time = 0, rss_pages = 0;
+  uint64_t arguments = 0;  ///< where they lie: elsewhere once it is another program
 
   /// Not where its first thread alone has.
   bool has_ended() const { return state == 'Z' && threads <= 1; }
@@ -56,12 +57,13 @@ std::optional<Stat> stat_of(pid_t process) {
   std::istringstream fields(text->substr(end + 1));
   fields >> stat.state >> stat.parent;
   std::string skipped;
-  constexpr int kThreads = 20, kStart = 22, kRss = 24;
-  for (int field = 5; field <= kRss; ++field) {
-    uint64_t* const wanted = field == kThreads ? &stat.threads
-                             : field == kStart ? &stat.start_time
-                             : field == kRss   ? &stat.rss_pages
-                                               : nullptr;
+  constexpr int kThreads = 20, kStart = 22, kRss = 24, kArguments = 48;
+  for (int field = 5; field <= kArguments; ++field) {
+    uint64_t* const wanted = field == kThreads     ? &stat.threads
+                             : field == kStart     ? &stat.start_time
+                             : field == kRss       ? &stat.rss_pages
+                             : field == kArguments ? &stat.arguments
+                                                   : nullptr;
     wanted != nullptr ? fields >> *wanted : fields >> skipped;
   }
   return fields ? std::optional(stat) : std::nullopt;
@@ -100,10 +102,12 @@ bool has_loader(pid_t process) {
   return false;
 }
 
-/// Why a process has not loaded the library; nothing: it may be about to.
-std::optional<std::string> why_missing(pid_t process, const std::string& library) {
+/// Why a process has not loaded the library; nothing: it may be about to. `is_new`: its program may
+/// have begun just now, and then its environment is not there yet.
+std::optional<std::string> why_missing(pid_t process, const std::string& library, bool is_new) {
   const auto environment = content(fmt::format("/proc/{}/environ", process));
   if (!environment) return "it runs as another user";
+  if (environment->empty() && is_new) return std::nullopt;
   struct stat status {};
   const bool known = stat(fmt::format("/proc/{}/exe", process).c_str(), &status) == 0;
   if (known && (status.st_mode & (S_ISUID | S_ISGID)) != 0)
@@ -209,7 +213,7 @@ void Descendants::watch() {
     try {
       look();
       took = processor_time() - began - resident_cost_;  // which has a share of its own
-      find_orphans();
+      find_orphans(std::chrono::milliseconds(50));
     } catch (const std::exception&) {  // of no memory: the next time
     }
     wait =
@@ -250,9 +254,14 @@ void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
   seen.state = stat->state;
   seen.rss_bytes = std::max(seen.rss_bytes, rss);
   const std::string program = link_of(fmt::format("/proc/{}/exe", process));
-  if (seen.name != stat->name || seen.program != program) {  // the first time, or another program
+  // The first time, or another program, which may be the same file: a child of vfork shows what its
+  // parent has until then.
+  const bool has_moved = stat->arguments != 0 && seen.arguments != stat->arguments;
+  const bool is_other = seen.program != program || has_moved;
+  if (seen.name != stat->name || is_other) {
     seen.name = stat->name;
-    if (seen.program != program) {
+    if (has_moved) seen.arguments = stat->arguments;
+    if (is_other) {
       seen.library = Library::kNotKnown;
       seen.next_check = {};
       seen.wait = kFirstLook;
@@ -287,6 +296,7 @@ Unrecorded Descendants::told(pid_t process, const Seen& seen) {
 /// One that has just begun may be about to load it.
 void Descendants::check(pid_t process, Seen& seen) {
   constexpr std::chrono::seconds kLongest{1};
+  constexpr int kSeveral = 4;
   seen.next_check = Clock::now() + seen.wait;
   seen.wait = std::min<Clock::duration>(2 * seen.wait, kLongest);
   ++seen.checks;
@@ -301,9 +311,8 @@ void Descendants::check(pid_t process, Seen& seen) {
   const auto why =
       maps.has_library
           ? std::optional<std::string>("it runs as another user, whose log is not believed")
-          : why_missing(process, library_);
+          : why_missing(process, library_, seen.checks < kSeveral);
   if (is_ending(process)) return;
-  constexpr int kSeveral = 4;
   if (!why && seen.checks < kSeveral) return;
   seen.library = Library::kMissing;
   seen.why = why.value_or("it does not load it");
@@ -311,15 +320,13 @@ void Descendants::check(pid_t process, Seen& seen) {
 
 /// A daemon's parent may have gone before anybody looked. What it was started with tells whose it
 /// is; to look at all processes takes longer, and is done less often.
-void Descendants::find_orphans() {
+void Descendants::find_orphans(std::chrono::milliseconds most) {
   constexpr std::chrono::seconds kApart{1};
-  constexpr std::chrono::milliseconds kMost{50};
-  const auto began = Clock::now();
-  if (began < next_orphans_ || first_start_ == 0) return;
+  if (Clock::now() < next_orphans_ || first_start_ == 0) return;
   const auto before = processor_time();
   const std::string mark = fmt::format("GPUPEAK_RUN_PID={}", program_);
   for (const pid_t process : numbers_in("/proc")) {
-    if (Clock::now() - began > kMost) break;
+    if (processor_time() - before > most) break;
     if (seen_.contains(process)) continue;
     const auto stat = stat_of(process);
     if (!stat || stat->start_time < first_start_ || stat->has_ended()) continue;
@@ -371,7 +378,7 @@ void Descendants::finish(collector::RunRecord& record) {
   if (thread_.joinable()) thread_.join();
   try {
     next_orphans_ = {};  // what the program has left behind
-    find_orphans();
+    find_orphans(std::chrono::milliseconds(500));
     wait_for_last();
   } catch (const std::exception&) {  // of no memory
   }

@@ -48,6 +48,7 @@ class Descendants {
   enum class Library { kNotKnown, kLoaded, kMissing };
   struct Seen {
     uint64_t start_time = 0;
+    uint64_t arguments = 0;  ///< where they lie
     char state = 0;
     std::string name, program;  ///< the program: as /proc/PID/exe leads to it
     Library library = Library::kNotKnown;
@@ -66,7 +67,7 @@ class Descendants {
   void check(pid_t process, Seen& seen);
   void forget(std::map<pid_t, Seen>::iterator gone);
   static collector::RunRecord::Unrecorded told(pid_t process, const Seen& seen);
-  void find_orphans();
+  void find_orphans(std::chrono::milliseconds most);  ///< of processor time
   void wait_for_last();
   void ask_nvml();
 
