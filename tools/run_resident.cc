@@ -146,7 +146,7 @@ void RunResident::note(pid_t process, uint64_t start_time, uint64_t rss_bytes) {
 }
 
 std::chrono::nanoseconds RunResident::look() {
-  constexpr int kShare = 32;
+  constexpr int kShare = 16;
   const auto now = std::chrono::steady_clock::now();
   const auto began = processor_time();
   if (now < next_) noted_.clear();

@@ -21,7 +21,7 @@ class RunResident {
   void note(pid_t process, uint64_t start_time, uint64_t rss_bytes);
   /// Of all that were noted since the last call: reads the lists of those that have a good part
   /// more than before, or somewhat more for a while, and their proportional parts where together
-  /// they have. Reading takes a thirtieth of a processor at most, and since there must be more each
+  /// they have. Reading takes a sixteenth of a processor at most, and since there must be more each
   /// time there are some hundred readings. Tells what it took.
   std::chrono::nanoseconds look();
 
