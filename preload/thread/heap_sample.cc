@@ -74,16 +74,19 @@ void begin_sample(ProcessPage& process, ThreadSlot& slot) {
   say_sample(slot, whole_bytes(slot.sample_bytes));
 }
 
+uint64_t written_by(const ProcessPage& process) {
+  return __atomic_load_n(&process.written_bytes, __ATOMIC_RELAXED);
+}
+
 /// What recording has cost so far.
 uint64_t spent_ns(const ProcessPage& process) {
   const uint64_t nodes = defined_nodes() - process.first_nodes;
-  return __atomic_load_n(&process.written_bytes, __ATOMIC_RELAXED) * kNsPerByte +
-         nodes * kNsPerNode;
+  return written_by(process) * kNsPerByte + nodes * kNsPerNode;
 }
 
-bool is_over_budget(const ProcessPage& process, uint64_t written_bytes) {
+bool is_over_budget(const ProcessPage& process) {
   const uint64_t limit = environment().log_max_bytes / 2;
-  if (written_bytes > (limit < kAllowedBytes ? limit : kAllowedBytes)) return true;
+  if (written_by(process) > (limit < kAllowedBytes ? limit : kAllowedBytes)) return true;
   return spent_ns(process) > kAllowedNs + (monotonic_ns() - process.heap_start_ns) / kAllowedPart;
 }
 
@@ -183,12 +186,11 @@ void begin_stream_of_window(ThreadSlot& slot) {
 }
 
 void keep_to_budget(ProcessPage& process, size_t written_bytes) {
-  const uint64_t written =
-      __atomic_add_fetch(&process.written_bytes, written_bytes, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&process.written_bytes, written_bytes, __ATOMIC_RELAXED);
   const bool is_full = counters().file_bytes >= environment().log_max_bytes;
   if (process.host_mode == HostMode::kFull) {
     if (process.is_auto != 0) {
-      if (is_over_budget(process, written)) go_over_to_sample(process, GPUPEAK_Q_HEAP_SAMPLED);
+      if (is_over_budget(process)) go_over_to_sample(process, GPUPEAK_Q_HEAP_SAMPLED);
     } else if (is_full) {
       go_over_to_sample(process, GPUPEAK_Q_LOG_MAX);
     }
