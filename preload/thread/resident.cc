@@ -5,8 +5,7 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "base/elf_lookup.h"
-#include "base/hook_scope.h"
+#include "base/copied_memory.h"
 #include "base/memory.h"
 #include "base/proc_file.h"
 #include "base/signals_held.h"
@@ -23,28 +22,52 @@ namespace {
 
 constinit std::atomic<uint64_t> g_highest{0};
 constinit std::atomic<uint64_t> g_last_ns{0}, g_cost_ns{0};
+constinit std::atomic<int64_t> g_mapped_alone{0};  ///< live bytes of blocks, see note_large_block()
+constinit std::atomic<int64_t> g_inherited_bytes{
+    0};  ///< of the heap, live when this process was forked
 
 struct Causes {
   uint64_t files = 0, shared = 0, driver = 0, stacks = 0, anonymous = 0, log = 0;
+  uint64_t malloc = 0;  ///< of `anonymous`: where malloc puts its blocks
   uint64_t log_mapped = 0;
 };
 
-uint64_t& cause_of(Causes& causes, const Mapping& mapping, const Mapping& before) {
-  if (mapping.name == log_path()) return causes.log;
+/// Arenas that are full and lie side by side are one mapping. malloc's first word in each leads to
+/// the arena's state, which lies near the beginning of one.
+bool are_arenas(const Mapping& mapping) {
+  uint64_t state = 0;
+  return mapping.name.empty() && mapping.begin % smaps::kArena == 0 &&
+         copy_word(mapping.begin, state) && state >= smaps::kArena &&
+         state % smaps::kArena - 1 < 4095;
+}
+
+void add(Causes& causes, const Mapping& mapping, const Mapping& before, uint64_t bytes) {
+  if (mapping.name == log_path()) {
+    causes.log += bytes;
+    return;
+  }
   switch (smaps::kind_of(mapping, before)) {
     case ResidentKind::kFiles:
-      return causes.files;
+      causes.files += bytes;
+      break;
     case ResidentKind::kShared:
-      return causes.shared;
+      causes.shared += bytes;
+      break;
     case ResidentKind::kDriver:
-      return causes.driver;
+      causes.driver += bytes;
+      break;
     case ResidentKind::kStacks:
-      return causes.stacks;
+      causes.stacks += bytes;
+      break;
     case ResidentKind::kMalloc:
+      causes.malloc += bytes;
+      causes.anonymous += bytes;
+      break;
     case ResidentKind::kAnonymous:
+      if (bytes > 0 && are_arenas(mapping)) causes.malloc += bytes;
+      causes.anonymous += bytes;
       break;
   }
-  return causes.anonymous;
 }
 
 /// Calls `visit(line)` for each line of a file, cut to what fits.
@@ -97,27 +120,19 @@ bool read_causes(Causes& causes) {
       }
       if (is_log) causes.log_mapped += next.end - next.begin;
     } else if (smaps::starts_with(line, "Rss:")) {
-      cause_of(causes, mapping, before) += number_at(line + 4) << 10;
+      add(causes, mapping, before, number_at(line + 4) << 10);
     }
   });
 }
 
-/// What glibc's malloc has free, value + 1; 0: it does not say, or cannot be asked now.
-uint64_t free_in_malloc() {
-  struct Info {  // mallinfo2
-    size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
-  };
-  using Ask = Info (*)();
-  // A handler may have interrupted malloc, which holds its lock.
-  if (t_flags.in_allocator != 0) return 0;
-  static constinit std::atomic<void*> known{nullptr};
-  void* ask = known.load(std::memory_order_relaxed);
-  if (ask == nullptr) {
-    ask = find_in("libc.so.6", "mallinfo2");  // since glibc 2.33
-    if (ask == nullptr) return 0;
-    known.store(ask, std::memory_order_relaxed);
-  }
-  return reinterpret_cast<Ask>(ask)().fordblks + 1;
+/// What malloc keeps of freed memory, with its word before each block: what is resident where it
+/// puts blocks, less those in use there. malloc itself is not asked: mallinfo2() waits for the lock
+/// of each arena, which a thread may hold that somebody has stopped.
+uint64_t kept_by_malloc(uint64_t resident_bytes, int64_t heap_bytes) {
+  const int64_t in_use = g_inherited_bytes.load(std::memory_order_relaxed) + heap_bytes -
+                         g_mapped_alone.load(std::memory_order_relaxed);
+  const auto resident = static_cast<int64_t>(resident_bytes);
+  return resident > in_use && in_use >= 0 ? static_cast<uint64_t>(resident - in_use) : 0;
 }
 
 }  // namespace
@@ -138,15 +153,11 @@ void note_resident_memory(uint64_t resident_bytes) {
   if (!read_causes(causes)) return;
   const uint64_t self = self_bytes();
   const uint64_t own = self > causes.log_mapped ? self - causes.log_mapped : 0;
-  const gpupeak_counters_page& page = counters();
-  const auto heap = static_cast<int64_t>(page.heap.live);
-  // What malloc has free, and its word before each block.
-  uint64_t kept = free_in_malloc();
-  if (kept > 0 && page.heap_alloc_count > page.heap_free_count)
-    kept += (page.heap_alloc_count - page.heap_free_count) * sizeof(size_t);
+  const auto heap = static_cast<int64_t>(counters().heap.live);
+  const uint64_t kept = kept_by_malloc(causes.malloc, heap);
   Record record(GPUPEAK_REC_RESIDENT);
   record.u(resident_bytes).u(causes.files).u(causes.shared).u(causes.driver).u(causes.stacks);
-  record.u(causes.anonymous).u(causes.log).u(own).u(kept);
+  record.u(causes.anonymous).u(causes.log).u(own).u(kept + 1);
   emit(record.u(heap > 0 ? static_cast<uint64_t>(heap) : 0));
   const uint64_t end = monotonic_ns();
   g_last_ns.store(end, std::memory_order_relaxed);
@@ -161,7 +172,17 @@ uint64_t proportional_bytes() {
   return bytes;
 }
 
+void note_large_block(int64_t usable_bytes) {
+  // glibc's malloc maps blocks of this size and more alone, if it can. Such a block has two words
+  // before it and ends with a page; one of an arena's has one, and ends with 16 bytes.
+  constexpr int64_t kLeast = 128 << 10;
+  if ((usable_bytes >= kLeast || usable_bytes <= -kLeast) && usable_bytes % 16 == 0)
+    g_mapped_alone.fetch_add(usable_bytes, std::memory_order_relaxed);
+}
+
 void forget_resident_memory() {
+  g_inherited_bytes.fetch_add(static_cast<int64_t>(counters().heap.live),
+                              std::memory_order_relaxed);
   g_highest.store(0, std::memory_order_relaxed);
   g_last_ns.store(0, std::memory_order_relaxed);
 }

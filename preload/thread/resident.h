@@ -1,5 +1,5 @@
-// What the process's resident memory consists of, by the kernel's list of its mappings and malloc's
-// own account. HOOK-SAFE, inside a HookScope.
+// What the process's resident memory consists of, by the kernel's list of its mappings and the
+// counters of the heap. HOOK-SAFE, inside a HookScope.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,11 @@ void note_resident_memory(uint64_t resident_bytes);
 /// part. 0: not known. As slow.
 uint64_t proportional_bytes();
 
-/// In a forked child: its resident memory is another one's.
+/// A block of the heap came, or went: then `usable_bytes` is negative. Only large ones matter.
+void note_large_block(int64_t usable_bytes);
+
+/// In a forked child, while the counters are still those of its parent: its resident memory is
+/// another one's, and of the heap it has what its parent had.
 void forget_resident_memory();
 
 }  // namespace gpupeak::preload

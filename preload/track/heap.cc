@@ -240,7 +240,7 @@ void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, size
   if (slot == nullptr) return count(&gpupeak_counters_page::dropped_events);
   ++slot->alloc_delta;
   ++slot->free_delta;
-  add_to_counters(*slot, static_cast<int64_t>(usable_bytes - state.old_usable_bytes));
+  exchange_in_counters(*slot, state.old_usable_bytes, usable_bytes);
   look_at_counted(*slot, usable_bytes);
   const uint8_t tag = state.logged ? GPUPEAK_REC_REALLOC_END : GPUPEAK_REC_ALLOC;
   if (!log_unless_left_out(scope, *slot, tag, block, bytes, usable_bytes, caller) && state.logged) {

@@ -10,6 +10,7 @@
 #include "stack/stack.h"
 #include "thread/block_marks.h"
 #include "thread/heap_sample.h"
+#include "thread/resident.h"
 #include "thread/thread_slot.h"
 
 namespace gpupeak::preload {
@@ -21,7 +22,21 @@ inline __attribute__((always_inline)) void add_to_counters(ThreadSlot& slot, int
   const int64_t delta = slot.heap_delta += usable_bytes;
   if (delta > slot.heap_high) slot.heap_high = delta;
   const bool within_slack = delta + kCounterSlackBytes >= 0 && delta <= kCounterSlackBytes;
-  if (__builtin_expect(!within_slack, 0)) flush_slot(slot);
+  if (__builtin_expect(!within_slack, 0)) {
+    flush_slot(slot);
+    note_large_block(usable_bytes);
+  }
+}
+/// A block became another one. Small ones by their difference: the heap had both for no instant.
+inline void exchange_in_counters(ThreadSlot& slot, size_t old_usable_bytes, size_t usable_bytes) {
+  const auto before = static_cast<int64_t>(old_usable_bytes);
+  const auto now = static_cast<int64_t>(usable_bytes);
+  if (before < kCounterSlackBytes && now < kCounterSlackBytes) {
+    add_to_counters(slot, now - before);
+  } else {
+    add_to_counters(slot, -before);
+    add_to_counters(slot, now);
+  }
 }
 
 // Where most blocks are counted and no more, that is done here, by few instructions: a program that
@@ -68,7 +83,7 @@ inline __attribute__((always_inline)) void count_reallocated(ThreadSlot& slot, s
   ++slot.alloc_delta;
   ++slot.free_delta;
   slot.bytes_to_sample -= static_cast<int64_t>(bytes);
-  add_to_counters(slot, static_cast<int64_t>(usable_bytes - old_usable_bytes));
+  exchange_in_counters(slot, old_usable_bytes, usable_bytes);
 }
 
 /// `usable_bytes` is the block's size by malloc_usable_size; 0 where the allocator cannot say. Of a

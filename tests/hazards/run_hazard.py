@@ -558,7 +558,7 @@ def case_stopped(folder):
         expect_nothing_dropped(report(logs(sub)[0]))
 
 
-for mode in ("allocate", "map", "start", "generated", "by_boehm", "by_d", "by_go", "by_mono", "thread", "signal", "process"):
+for mode in ("allocate", "map", "start", "generated", "holding", "by_boehm", "by_d", "by_go", "by_mono", "thread", "signal", "process"):
     globals()["case_stopped_" + mode] = case_stopped
 
 

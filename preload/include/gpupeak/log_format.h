@@ -371,8 +371,8 @@ enum gpupeak_extended_record {
                                   what was resident when there was more than ever before. files: code and other
                                   files; shared: shm, memfd; driver: mappings of its devices; anonymous: brk, too,
                                   without stacks; log: gpupeak's own log; own: mapped by gpupeak for itself;
-                                  free_in_malloc: value + 1, mallinfo2().fordblks, 0 = not known; heap: usable
-                                  bytes in use, by the counters */
+                                  free_in_malloc: value + 1, what malloc keeps beyond the blocks in use, 0 = not
+                                  known; heap: usable bytes in use, by the counters */
   GPUPEAK_REC_WINDOW = 0xb0, /* dt event number mode live recorded freed frees: the heap's recording begins
                                 (event 0) or ends (1), in a log of GPUPEAK_HOST_COUNTERS. mode: enum
                                 gpupeak_host_mode. live: usable bytes of the heap then; recorded: those
