@@ -18,12 +18,14 @@ ENVIRONMENT = dict({k: v for k, v in os.environ.items() if not k.startswith("GPU
 
 # A process that holds so much of a GPU for so long, by way of ctypes; then what its arguments say.
 USE_GPU = textwrap.dedent("""
-    import ctypes, sys, time
-    def use_gpu(size, device=0, seconds=0.0):
+    import ctypes, os, sys, time
+    def use_gpu(size, device=0, seconds=0.0, until=None):
         cuda, context, address = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
         assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
         assert cuda.cuCtxSetCurrent(context) == 0 and cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)) == 0
-        time.sleep(seconds)
+        begin = time.monotonic()
+        while time.monotonic() - begin < seconds and not (until and os.path.exists(until)):
+            time.sleep(0.05)
         assert cuda.cuMemFree_v2(address) == 0
 """)
 WORKER = USE_GPU + "use_gpu(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))\n"
@@ -59,7 +61,7 @@ def write(folder, name, text):
 
 
 def first_line(said):
-    return next(line for line in said.splitlines() if not line.startswith(("gpupeak: recording to", "gpupeak: reading ")))
+    return next(line for line in said.splitlines() if not line.startswith(("gpupeak: recording ", "gpupeak: reading ")))
 
 
 def launcher(folder):
@@ -307,7 +309,10 @@ def not_recorded(folder):
         if sys.argv[1] == "use":
             with open(sys.argv[2], "w") as file:
                 file.write(f"0 {os.getpid()} {5 << 30}\\n")
-            use_gpu(5 << 30, 0, 2.5)
+            told = sys.argv[2] + ".told"
+            if os.path.exists(told):
+                os.unlink(told)
+            use_gpu(5 << 30, 0, 60, told)  # until somebody has asked NVML who holds the device
         else:
             if len(sys.argv) > 3:
                 use_gpu(1 << 20)

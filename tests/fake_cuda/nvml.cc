@@ -1,7 +1,7 @@
 // The part of NVML that tells of memory, over the simulated driver: libnvidia-ml.so.1 in this
-// folder of the build. FAKE_NVML=off: it is there and does not work. FAKE_NVML_PROCESSES names a file
-// with a line "DEVICE PID BYTES" for each process that uses a device: a simulated driver knows its own
-// process alone.
+// folder of the build. FAKE_NVML=off: it is there and does not work. FAKE_NVML_PROCESSES names a
+// file with a line "DEVICE PID BYTES" for each process that uses a device: a simulated driver knows
+// its own process alone. Once it has told of one, there is a file of that name and ".told".
 #include <unistd.h>
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <string>
 
 // Of the simulated driver; see costs and config there. All processes' use of a device.
 extern "C" unsigned long long fake_cuda_used(int device);
@@ -66,6 +67,10 @@ int processes_in(const char* file, int ordinal, unsigned* count, ProcessInfo* ou
   }
   if (lines != nullptr) fclose(lines);
   *count = found;
+  if (found > 0) {
+    const std::string told = std::string(file) + ".told";
+    if (FILE* mark = fopen(told.c_str(), "w"); mark != nullptr) fclose(mark);
+  }
   return 0;
 }
 
