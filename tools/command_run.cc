@@ -373,6 +373,15 @@ void prepare_place(const RunOptions& options, const std::string& pattern) {
     say("{} is another user's; this run's log gets another name", collector::escape(pattern));
 }
 
+/// What is known of the log's name before the program is there: of a pattern its folder.
+std::string where_recorded(const std::string& pattern) {
+  const fs::path folder = fs::path(pattern).parent_path();
+  const bool is_name = pattern.find('%') == std::string::npos;
+  if (is_name || folder.empty() || folder.string().find('%') != std::string::npos)
+    return "to " + collector::escape(pattern);
+  return "into " + collector::escape(folder.string());
+}
+
 /// The steps of a run, in their order; what one finds out the later ones use.
 class Run {
  public:
@@ -422,7 +431,7 @@ class Run {
     is_writable_ = can_be_written(pattern_, options_.quiet);
     prepare_place(options_, pattern_);
     if (is_writable_ && !options_.quiet)
-      say("recording to {}   (-q to silence)", collector::escape(pattern_));
+      say("recording {}   (-q to silence)", where_recorded(pattern_));
     if (!options_.phases_on_output.empty()) output_.emplace(options_.phases_on_output);
     name_ = {secret_of_run(), now_ns(CLOCK_REALTIME), 0};
     memory_.emplace();

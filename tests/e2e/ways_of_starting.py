@@ -146,7 +146,7 @@ def check(folder, name, command, expected):
         return False, f"prints {done.stdout!r}, not {native.stdout!r}"
     if done.returncode != native.returncode:
         return False, f"ends with {done.returncode}, not {native.returncode}"
-    first = next((line for line in done.stderr.splitlines() if line.startswith("gpupeak: ") and not line.startswith(("gpupeak: recording to", "gpupeak: reading "))), "")
+    first = next((line for line in done.stderr.splitlines() if line.startswith("gpupeak: ") and not line.startswith(("gpupeak: recording ", "gpupeak: reading "))), "")
     report = subprocess.run([GPUPEAK, "report", "--json", log], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     if report.returncode != 0:
         return False, f"no report: {report.stderr.decode()}{done.stderr}"

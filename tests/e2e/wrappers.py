@@ -250,14 +250,14 @@ def becomes_unrecorded(folder):
 def no_place(folder):
     """Where no log can be written, that is the reason which is told, and no other."""
     _, said = run(folder, "/bin/true", out="nowhere/d.gplog")
-    expect("Nothing will be recorded" in said and "recording to" not in said and "statically linked" not in said, said)
+    expect("Nothing will be recorded" in said and "recording " not in said and "statically linked" not in said, said)
     disk = os.path.join(folder, "disk")
     os.mkdir(disk)
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", disk], check=False).returncode:
         raise Skipped("tmpfs cannot be mounted here")
     try:
         _, said = run(folder, "/bin/true", out="disk/d.gplog")
-        expect("No space left" in said and "recording to" not in said and "statically linked" not in said, said)
+        expect("No space left" in said and "recording " not in said and "statically linked" not in said, said)
     finally:
         subprocess.run(["umount", disk], check=False)
 
