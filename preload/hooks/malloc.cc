@@ -17,6 +17,7 @@
 #include "hooks/export.h"
 #include "hooks/loader.h"
 #include "stack/readable_stack.h"
+#include "thread/resident.h"
 #include "track/heap.h"
 #include "track/host_failure.h"
 
@@ -82,8 +83,9 @@ __attribute__((noinline)) void resolve_all() {
              {"malloc_usable_size", usable_size}});
   const bool looked_for = errors_are_looked_for();
   if (looked_for) probe_by_copies();
-  g_entry.usable_bytes.init(usable_size != nullptr ? usable_size : unknown_size,
-                            is_glibc(reinterpret_cast<const void*>(usable_size), looked_for));
+  const bool glibc = is_glibc(reinterpret_cast<const void*>(usable_size), looked_for);
+  if (glibc) note_malloc_of_glibc();
+  g_entry.usable_bytes.init(usable_size != nullptr ? usable_size : unknown_size, glibc);
   __atomic_store_n(&g_entry.resolved, true, __ATOMIC_RELEASE);
 }
 

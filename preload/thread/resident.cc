@@ -22,6 +22,7 @@ namespace {
 
 constinit std::atomic<uint64_t> g_highest{0};
 constinit std::atomic<uint64_t> g_last_ns{0}, g_cost_ns{0};
+constinit std::atomic<bool> g_is_glibc{false};
 constinit std::atomic<int64_t> g_mapped_alone{0};  ///< live bytes of blocks, see note_large_block()
 constinit std::atomic<int64_t> g_inherited_bytes{
     0};  ///< of the heap, live when this process was forked
@@ -154,10 +155,11 @@ void note_resident_memory(uint64_t resident_bytes) {
   const uint64_t self = self_bytes();
   const uint64_t own = self > causes.log_mapped ? self - causes.log_mapped : 0;
   const auto heap = static_cast<int64_t>(counters().heap.live);
-  const uint64_t kept = kept_by_malloc(causes.malloc, heap);
+  const bool is_known = g_is_glibc.load(std::memory_order_relaxed);
+  const uint64_t kept_plus_1 = is_known ? kept_by_malloc(causes.malloc, heap) + 1 : 0;
   Record record(GPUPEAK_REC_RESIDENT);
   record.u(resident_bytes).u(causes.files).u(causes.shared).u(causes.driver).u(causes.stacks);
-  record.u(causes.anonymous).u(causes.log).u(own).u(kept + 1);
+  record.u(causes.anonymous).u(causes.log).u(own).u(kept_plus_1);
   emit(record.u(heap > 0 ? static_cast<uint64_t>(heap) : 0));
   const uint64_t end = monotonic_ns();
   g_last_ns.store(end, std::memory_order_relaxed);
@@ -170,6 +172,10 @@ uint64_t proportional_bytes() {
     if (smaps::starts_with(line, "Pss:")) bytes = number_at(line + 4) << 10;
   });
   return bytes;
+}
+
+void note_malloc_of_glibc() {
+  g_is_glibc.store(true, std::memory_order_relaxed);
 }
 
 void note_large_block(int64_t usable_bytes) {

@@ -15,6 +15,9 @@ void note_resident_memory(uint64_t resident_bytes);
 /// part. 0: not known. As slow.
 uint64_t proportional_bytes();
 
+/// malloc is glibc's: it is known where it puts its blocks.
+void note_malloc_of_glibc();
+
 /// A block of the heap came, or went: then `usable_bytes` is negative. Only large ones matter.
 void note_large_block(int64_t usable_bytes);
 
