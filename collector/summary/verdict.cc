@@ -424,6 +424,7 @@ class Judge {
       verdict_.hints.push_back(fmt::format("the peak was temporary: {} of it freed within {}",
                                            size(temporary), duration(longest)));
     }
+    live_at_end();
     const bool by_site = summary_.grouped_by == "site" || summary_.grouped_by == "function";
     if (by_site && unnamed > listed / 2) {
       verdict_.hints.push_back(fmt::format("{} % of it has no names{}", percent(unnamed, listed),
@@ -436,6 +437,25 @@ class Judge {
                            : metric(verdict_.device->metrics, "device.ledger.pool_slack_bytes");
     if (slack.value_or(0) > peak_->bytes / kWorthAHint)
       verdict_.hints.push_back(fmt::format("pools keep {} more that nobody uses", size(slack)));
+  }
+
+  /// In a run that ended by itself, where it is most of what there ever was. What lies idle in a
+  /// pool is not live: the pool keeps it.
+  void live_at_end() {
+    const bool is_whole = summary_.quality.exact && summary_.quality.log_complete && ended_well();
+    const bool has_several = summary_.whole_run && summary_.whole_run->has_several();
+    if (!is_whole || has_several || peak_->error_bytes || peak_->counted) return;
+    const DeviceSummary* device = verdict_.device;
+    uint64_t live = device == nullptr ? metric(summary_.metrics, "host.live_bytes").value_or(0)
+                                      : metric(device->metrics, "device.live_bytes").value_or(0);
+    for (const ArenaSummary& arena : summary_.arenas) {
+      if (device == nullptr || arena.device != device->ordinal) continue;
+      live -=
+          std::min(live, arena.reserved_bytes - std::min(arena.reserved_bytes, arena.live_bytes));
+    }
+    if (live <= peak_->bytes / 2) return;
+    verdict_.hints.push_back(fmt::format("still live at the end: {}, {} % as much as at the peak",
+                                         size(live), percent(live, peak_->bytes)));
   }
 
   /// By cause, where it was looked at; those of a few percent are left out.

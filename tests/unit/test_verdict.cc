@@ -221,6 +221,31 @@ TEST_CASE("verdict: what to do next is made from the log", "[collector]") {
   CHECK(verdict_of(summary, {}).bar[0].name == "weights");
 }
 
+TEST_CASE("verdict: what is live at the end is said where it is most of the peak", "[collector]") {
+  constexpr auto kSaid = "still live at the end: ";
+  Summary summary = full_card();
+  CHECK(ending(summary).find(kSaid) == std::string::npos);
+  summary.devices[0].metrics["device.live_bytes"] = 36 * kGiB;
+  for (const std::string& text : {ending(summary), report(summary)})
+    CHECK(text.find("still live at the end: 36.0 GiB, 51.4 % as much as at the peak") !=
+          std::string::npos);
+  // What a pool keeps idle is no one's.
+  ArenaSummary& arena = summary.arenas.emplace_back();
+  arena.name = "PyTorch";
+  arena.device = 0;
+  arena.reserved_bytes = 30 * kGiB;
+  arena.live_bytes = 28 * kGiB;
+  CHECK(ending(summary).find(kSaid) == std::string::npos);
+  summary.arenas.clear();
+  summary.devices[0].metrics["device.live_bytes"] = 35 * kGiB;
+  CHECK(ending(summary).find(kSaid) == std::string::npos);
+  // Of a program that was ended all is live: that says nothing of it.
+  summary.devices[0].metrics["device.live_bytes"] = 70 * kGiB;
+  CHECK(ending(summary).find(kSaid) != std::string::npos);
+  summary.run.end.kind = ExitKind::kSignal;
+  CHECK(ending(summary).find(kSaid) == std::string::npos);
+}
+
 TEST_CASE("verdict: the library whose names are missing is named once, with what to do",
           "[collector]") {
   Summary summary = full_card();
