@@ -23,9 +23,10 @@ namespace {
 constinit std::atomic<uint64_t> g_highest{0};
 constinit std::atomic<uint64_t> g_last_ns{0}, g_cost_ns{0};
 constinit std::atomic<bool> g_is_glibc{false};
-constinit std::atomic<int64_t> g_mapped_alone{0};  ///< live bytes of blocks, see note_large_block()
-constinit std::atomic<int64_t> g_inherited_bytes{
-    0};  ///< of the heap, live when this process was forked
+/// Live bytes of blocks that malloc maps alone; see note_large_block().
+constinit std::atomic<int64_t> g_mapped_alone{0};
+/// Of the heap, live when this process was forked.
+constinit std::atomic<int64_t> g_inherited_bytes{0};
 
 struct Causes {
   uint64_t files = 0, shared = 0, driver = 0, stacks = 0, anonymous = 0, log = 0;
@@ -42,33 +43,30 @@ bool are_arenas(const Mapping& mapping) {
          state % smaps::kArena - 1 < 4095;
 }
 
-void add(Causes& causes, const Mapping& mapping, const Mapping& before, uint64_t bytes) {
-  if (mapping.name == log_path()) {
-    causes.log += bytes;
-    return;
-  }
-  switch (smaps::kind_of(mapping, before)) {
+uint64_t& cause_of(Causes& causes, const Mapping& mapping, ResidentKind kind) {
+  if (mapping.name == log_path()) return causes.log;
+  switch (kind) {
     case ResidentKind::kFiles:
-      causes.files += bytes;
-      break;
+      return causes.files;
     case ResidentKind::kShared:
-      causes.shared += bytes;
-      break;
+      return causes.shared;
     case ResidentKind::kDriver:
-      causes.driver += bytes;
-      break;
+      return causes.driver;
     case ResidentKind::kStacks:
-      causes.stacks += bytes;
-      break;
+      return causes.stacks;
     case ResidentKind::kMalloc:
-      causes.malloc += bytes;
-      causes.anonymous += bytes;
-      break;
     case ResidentKind::kAnonymous:
-      if (bytes > 0 && are_arenas(mapping)) causes.malloc += bytes;
-      causes.anonymous += bytes;
       break;
   }
+  return causes.anonymous;
+}
+
+void add(Causes& causes, const Mapping& mapping, const Mapping& before, uint64_t bytes) {
+  const ResidentKind kind = smaps::kind_of(mapping, before);
+  cause_of(causes, mapping, kind) += bytes;
+  if (kind == ResidentKind::kMalloc ||
+      (kind == ResidentKind::kAnonymous && bytes > 0 && are_arenas(mapping)))
+    causes.malloc += bytes;
 }
 
 /// Calls `visit(line)` for each line of a file, cut to what fits.

@@ -27,7 +27,8 @@ inline __attribute__((always_inline)) void add_to_counters(ThreadSlot& slot, int
     note_large_block(usable_bytes);
   }
 }
-/// A block became another one. Small ones by their difference: the heap had both for no instant.
+/// A block became another one. Small ones count by their difference, which is one step. Large ones
+/// go and come, so that note_large_block() sees both.
 inline void exchange_in_counters(ThreadSlot& slot, size_t old_usable_bytes, size_t usable_bytes) {
   const auto before = static_cast<int64_t>(old_usable_bytes);
   const auto now = static_cast<int64_t>(usable_bytes);
