@@ -176,7 +176,6 @@ ProcessPage* new_process_page() {
 
 /// This process was forked from one that recorded: nothing of that log is ours.
 void forget_parent() {
-  forget_resident_memory();
   abandon_log_file();
   abandon_slots();
   forget_device_memory();
@@ -185,6 +184,7 @@ void forget_parent() {
   reset_arena_objects();
   reset_xla_programs();
   reset_nvtx();
+  forget_resident_memory();
   share_pages();
   g_generation += 1;
 }

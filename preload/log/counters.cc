@@ -6,6 +6,7 @@ namespace gpupeak::preload {
 namespace {
 
 constinit gpupeak_counters_page g_private_counters{};
+constinit int64_t g_inherited_heap_bytes = 0;
 
 }  // namespace
 
@@ -62,9 +63,14 @@ void move_counters_to(gpupeak_counters_page* page) {
 }
 
 void forget_counters() {
+  g_inherited_heap_bytes += static_cast<int64_t>(g_counters->heap.live);
   g_private_counters = {};
   g_window = {};
   g_counters = &g_private_counters;
+}
+
+int64_t inherited_heap_bytes() {
+  return g_inherited_heap_bytes;
 }
 
 }  // namespace gpupeak::preload

@@ -40,5 +40,7 @@ void raise_peak(uint64_t& peak, uint64_t live);
 void move_counters_to(gpupeak_counters_page* page);
 /// In a forked child: the parent's page is not ours.
 void forget_counters();
+/// Usable bytes of the heap that were live when counters were forgotten: the child has them, too.
+int64_t inherited_heap_bytes();
 
 }  // namespace gpupeak::preload

@@ -25,8 +25,6 @@ constinit std::atomic<uint64_t> g_last_ns{0}, g_cost_ns{0};
 constinit std::atomic<bool> g_is_glibc{false};
 /// Live bytes of blocks that malloc maps alone; see note_large_block().
 constinit std::atomic<int64_t> g_mapped_alone{0};
-/// Of the heap, live when this process was forked.
-constinit std::atomic<int64_t> g_inherited_bytes{0};
 
 struct Causes {
   uint64_t files = 0, shared = 0, driver = 0, stacks = 0, anonymous = 0, log = 0;
@@ -128,8 +126,8 @@ bool read_causes(Causes& causes) {
 /// puts blocks, less those in use there. malloc itself is not asked: mallinfo2() waits for the lock
 /// of each arena, which a thread may hold that somebody has stopped.
 uint64_t kept_by_malloc(uint64_t resident_bytes, int64_t heap_bytes) {
-  const int64_t in_use = g_inherited_bytes.load(std::memory_order_relaxed) + heap_bytes -
-                         g_mapped_alone.load(std::memory_order_relaxed);
+  const int64_t in_use =
+      inherited_heap_bytes() + heap_bytes - g_mapped_alone.load(std::memory_order_relaxed);
   const auto resident = static_cast<int64_t>(resident_bytes);
   return resident > in_use && in_use >= 0 ? static_cast<uint64_t>(resident - in_use) : 0;
 }
@@ -185,8 +183,6 @@ void note_large_block(int64_t usable_bytes) {
 }
 
 void forget_resident_memory() {
-  g_inherited_bytes.fetch_add(static_cast<int64_t>(counters().heap.live),
-                              std::memory_order_relaxed);
   g_highest.store(0, std::memory_order_relaxed);
   g_last_ns.store(0, std::memory_order_relaxed);
 }

@@ -21,8 +21,7 @@ void note_malloc_of_glibc();
 /// A block of the heap came, or went: then `usable_bytes` is negative. Only large ones matter.
 void note_large_block(int64_t usable_bytes);
 
-/// In a forked child, while the counters are still those of its parent: its resident memory is
-/// another one's, and of the heap it has what its parent had.
+/// In a forked child: its resident memory is another one's.
 void forget_resident_memory();
 
 }  // namespace gpupeak::preload

@@ -381,9 +381,9 @@ for way in ("malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc", "n
     globals()["case_refused_" + way] = case_refused
 
 
-def case_resident(folder):
+def case_resident(folder, **more):
     """What was resident at its highest has a cause; the parts add up, and next to nothing is left over."""
-    native, preloaded = run(folder, False), run(folder, True)
+    native, preloaded = run(folder, False), run(folder, True, **more)
     same(native, preloaded)
     cause, truth = preloaded.stdout.decode().split()
     metrics = report(logs(folder)[0])["metrics"]
@@ -397,6 +397,21 @@ def case_resident(folder):
 
 
 case_resident_arenas = case_resident_shared = case_resident
+
+
+def case_resident_side_by_side(folder):
+    """The same where arenas are one mapping. A heap that is only counted is not looked at while it grows, when all is in use."""
+    case_resident(folder, GPUPEAK_HOST="counters")
+
+
+def case_resident_forked(folder):
+    """What a child has of its parent's heap is in use, and not kept by malloc."""
+    native, preloaded = run(folder, False), run(folder, True, GPUPEAK_CHILDREN="all", GPUPEAK_HOST="counters")
+    same(native, preloaded)
+    cause, truth = preloaded.stdout.decode().split()
+    metrics = max((report(log)["metrics"] for log in logs(folder)), key=lambda one: one["host.resident.total_bytes"])
+    found = metrics[f"host.resident.{cause}_bytes"]
+    expect(0.95 * int(truth) < found < 1.1 * int(truth), f"{cause}: {found}, in truth {truth}")
 
 
 def case_full_disk(folder):
