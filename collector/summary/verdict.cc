@@ -439,8 +439,8 @@ class Judge {
       verdict_.hints.push_back(fmt::format("pools keep {} more that nobody uses", size(slack)));
   }
 
-  /// In a run that ended by itself, where it is most of what there ever was. What lies idle in a
-  /// pool is not live: the pool keeps it.
+  /// Said where the program ended by itself with more than half as much live as at the peak. What
+  /// lies idle in a pool is not live: the pool keeps it.
   void live_at_end() {
     const bool is_whole = summary_.quality.exact && summary_.quality.log_complete && ended_well();
     const bool has_several = summary_.whole_run && summary_.whole_run->has_several();

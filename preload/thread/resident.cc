@@ -176,7 +176,8 @@ void note_malloc_of_glibc() {
 
 void note_large_block(int64_t usable_bytes) {
   // glibc's malloc maps blocks of this size and more alone, if it can. Such a block has two words
-  // before it and ends with a page; one of an arena's has one, and ends with 16 bytes.
+  // before it and fills its pages, so that its size is a multiple of 16. A block of an arena has
+  // one word before it: its size is 8 more than such a multiple.
   constexpr int64_t kLeast = 128 << 10;
   if ((usable_bytes >= kLeast || usable_bytes <= -kLeast) && usable_bytes % 16 == 0)
     g_mapped_alone.fetch_add(usable_bytes, std::memory_order_relaxed);
