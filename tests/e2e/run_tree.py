@@ -363,7 +363,7 @@ def memory_limit(folder):
         entry = f"echo $$ > {place}/cgroup.procs; exec {program}"
         said = run(folder, "sh", "-c", entry, code=137)
         expect(first_line(said).startswith("gpupeak: killed for memory: cgroup limit 64.0 MiB"), said)
-        said = run(folder, "sh", "-c", f"(echo $$ > {place}/cgroup.procs; sh -c 'echo $$ > {place}/cgroup.procs; {program}'); exit 3", code=3)
+        said = run(folder, "sh", "-c", f"sh -c 'echo $$ > {place}/cgroup.procs; {program}'; exit 3", code=3)
         expect("a process killed for memory: cgroup limit 64.0 MiB" in said, said)
         kill = summary(os.path.join(folder, "d.gplog"))["whole_run"]["memory_kill"]
         expect(kill["limit_bytes"] == 64 << 20 and kill["kills"] >= 1 and not kill["likely"], str(kill))
