@@ -4,6 +4,8 @@
 # docs/reliability.md has such a print.
 # usage: soak.sh [BUILD_FOLDER] [--kills N] [--only NAME] [--seed N]
 #        soak.sh [BUILD_FOLDER] --threads MINUTES    the programs of tests/torture with eight threads instead
+#        soak.sh [BUILD_FOLDER] --stops RUNS [--jobs N] [--seconds S]    programs that are stopped, RUNS times in each host mode, instead:
+#                                                    twelve kinds of stop where gdb, gdc, Go and Mono are there
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/release
@@ -12,6 +14,23 @@ build=$(realpath "$build")
 if [[ ${1:-} == --threads ]]; then
   cmake --build "$build" --target gpupeak gpupeak_tool torture_ordered_8 torture_racing_8 >/dev/null
   exec python3 tests/soak/threads.py "$build/preload/libgpupeak.so" "$build/tools/gpupeak" "$build/tests/torture" "$2"
+fi
+if [[ ${1:-} == --stops ]]; then
+  runs=$2
+  shift 2
+  cmake --build "$build" --target gpupeak hazard_stop_world hazard_stop_one >/dev/null
+  cd "$build/tests/hazards"
+  kinds=()
+  add() { kinds+=(-- "$@"); }
+  for what in allocate map start generated; do add ./hazard_stop_world "$what" 20; done
+  for what in thread signal process; do add ./hazard_stop_one "$what" 20; done
+  if command -v gdb >/dev/null; then add gdb ./hazard_stop_one marked 10; fi
+  for collector in '' _d _go _mono; do
+    cmake --build "$build" --target "hazard_collected$collector${collector:+_program}" >/dev/null 2>&1 || continue  # nothing to build it with
+    if [[ $collector == _mono ]]; then add mono ./hazard_collected_mono 3; else add "./hazard_collected$collector" 3; fi
+  done
+  export MONO_THREADS_SUSPEND=preemptive  # by signals
+  exec python3 "$OLDPWD/tests/soak/stops.py" "$@" "$build/preload/libgpupeak.so" "$runs" "${kinds[@]:1}"
 fi
 cmake --build "$build" --target gpupeak gpupeak_tool soak_acknowledge >/dev/null
 . /etc/os-release

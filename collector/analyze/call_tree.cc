@@ -5,28 +5,31 @@
 #include <unordered_map>
 #include <utility>
 
+#include "collector/replay/key_table.h"
 #include "collector/summary/site_title.h"
 #include "collector/text/function_names.h"
 
 namespace gpupeak::collector {
 namespace {
 
-constexpr uint32_t kNoFunction = UINT32_MAX;
+constexpr uint32_t kNoFunction = UINT32_MAX - 1;
 /// From innermost stacks share little: a small log's could take all memory. What is beyond stays
 /// with the node that it came to.
 constexpr size_t kMostNodes = 1 << 22;
 
-struct Step {
-  uint32_t caller, function, place;
-  bool operator==(const Step&) const = default;
-};
-struct StepHash {
-  size_t operator()(const Step& step) const {
-    uint64_t mixed = uint64_t{step.caller} << 32 | step.function;
-    mixed *= UINT64_C(0x9e3779b97f4a7c15);
-    mixed = (mixed ^ mixed >> 32 ^ step.place) * UINT64_C(0x9e3779b97f4a7c15);
-    return mixed ^ mixed >> 32;
+/// The nodes by what they are of; two small tables, since there may be millions.
+class NodeIds {
+ public:
+  /// Of this call of a node; `added`: it was not there yet, and any number is to be replaced.
+  uint32_t& claim(uint32_t caller, const Call& call, bool& added) {
+    bool is_new;
+    uint32_t& known = calls_.claim((uint64_t{call.function} + 1) << 32 | call.place, is_new);
+    if (is_new) known = static_cast<uint32_t>(calls_.size());
+    return nodes_.claim(uint64_t{known} << 32 | caller, added);
   }
+
+ private:
+  KeyTable calls_, nodes_;
 };
 
 /// The function's own name: those that differ in it do not look alike.
@@ -40,13 +43,15 @@ std::string_view own_name(const Frame& frame) {
 
 }  // namespace
 
-CallTree::CallTree(Profile& profile, const std::vector<Contribution>& held, Order order)
+CallTree::CallTree(Profile& profile, const std::vector<Contribution>& held, Order order,
+                   size_t most_calls)
     : nodes_(1) {
-  std::unordered_map<Step, uint32_t, StepHash> ids;
+  NodeIds ids;
   std::vector<Call> before;    // of the last stack, most of which is the next one's, too
   std::vector<uint32_t> path;  // its nodes
   for (const Contribution& part : held) {
-    std::vector<Call> calls = profile.calls(profile.replay().sites().info(part.group).stack);
+    std::vector<Call> calls =
+        profile.calls(profile.replay().sites().info(part.group).stack, most_calls);
     if (calls.empty()) calls.push_back({nullptr, kNoFunction, 0});
     if (order == Order::kFromOutermost) std::reverse(calls.begin(), calls.end());
     const auto differs = std::mismatch(calls.begin(), calls.end(), before.begin(),
@@ -58,13 +63,14 @@ CallTree::CallTree(Profile& profile, const std::vector<Contribution>& held, Orde
     uint32_t at = path.empty() ? 0 : path.back();
     for (size_t i = path.size(); i < calls.size() && nodes_.size() < kMostNodes; ++i) {
       const Call& call = calls[i];
-      const auto [entry, added] =
-          ids.try_emplace({at, call.function, call.place}, static_cast<uint32_t>(nodes_.size()));
+      bool added;
+      uint32_t& id = ids.claim(at, call, added);
       if (added) {
-        nodes_[at].children.push_back(entry->second);
+        id = static_cast<uint32_t>(nodes_.size());
+        nodes_[at].children.push_back(id);
         nodes_.emplace_back().frame = call.frame;
       }
-      path.push_back(at = entry->second);
+      path.push_back(at = id);
     }
     nodes_[0].bytes += part.bytes;
     nodes_[0].count += part.count;

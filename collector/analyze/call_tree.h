@@ -2,6 +2,7 @@
 // format show. Calls are told apart by function and line, so that a loop's iterations meet.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,7 +25,9 @@ class CallTree {
     std::vector<uint32_t> children;  ///< most bytes first
   };
 
-  CallTree(Profile& profile, const std::vector<Contribution>& held, Order order);
+  /// `most_calls`: of a stack, innermost first; what lies beyond stays with the last.
+  CallTree(Profile& profile, const std::vector<Contribution>& held, Order order,
+           size_t most_calls = SIZE_MAX);
 
   const Node& root() const { return nodes_.front(); }
   const Node& node(uint32_t id) const { return nodes_[id]; }

@@ -17,6 +17,9 @@ namespace {
 /// Deeper than any recorded stack, inlined calls and all; a damaged log may hold longer ones.
 constexpr size_t kMaxCalls = 4 * GPUPEAK_MAX_FRAMES;
 
+/// Real logs have a call for each byte or two at most.
+constexpr uint64_t kAlwaysWrittenCalls = 8 << 20, kWrittenCallsPerByte = 16;
+
 }  // namespace
 
 Profile::Profile(const std::string& path, const Progress& progress, ReplayObserver* observer,
@@ -94,11 +97,20 @@ std::vector<Contribution> Profile::live(ScopeId scope) const {
   return held;
 }
 
-std::vector<Call> Profile::calls(uint32_t stack) {
+std::vector<Call> Profile::calls_to_write(uint32_t stack) {
+  std::vector<Call> all = calls(stack);
+  calls_written_ += all.size();
+  if (calls_written_ > kAlwaysWrittenCalls + kWrittenCallsPerByte * log_.file_bytes())
+    throw LogError("its stacks come to many times what it has", 0);
+  return all;
+}
+
+std::vector<Call> Profile::calls(uint32_t stack, size_t most) {
+  most = std::min(most, kMaxCalls);
   const std::vector<StackNode>& nodes = definitions().nodes();
   const bool python = has_python(stack);
   std::vector<Call> calls;
-  for (uint32_t node = stack; node != 0 && calls.size() < kMaxCalls; node = nodes[node].parent) {
+  for (uint32_t node = stack; node != 0 && calls.size() < most; node = nodes[node].parent) {
     const ResolvedAddress& resolved = symbolizer_.resolve(node);
     for (size_t i = 0; i < resolved.frames.size(); ++i) {
       if (resolved.frames[i].module.starts_with(kOwnModule)) continue;
@@ -106,6 +118,7 @@ std::vector<Call> Profile::calls(uint32_t stack) {
       calls.push_back({&resolved.frames[i], resolved.function_ids[i], resolved.place_ids[i]});
     }
   }
+  if (calls.size() > most) calls.resize(most);  // inlined ones of the last
   return calls;
 }
 

@@ -2,6 +2,8 @@
 // exports read it: analyze() makes a summary of the largest rows, but they need every stack.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -64,7 +66,11 @@ class Profile {
   bool has_python(uint32_t stack) const { return titles_.has_python(stack); }
   /// Innermost first, without our own hooks and wrappers, nor the interpreter's code where Python's
   /// frames are known; empty for a block without a stack.
-  std::vector<Call> calls(uint32_t stack);
+  /// No more than `most`.
+  std::vector<Call> calls(uint32_t stack, size_t most = SIZE_MAX);
+  /// The same, for who writes all calls of each stack. Stacks share their calls, so a small log's
+  /// could fill a disk: throws LogError where they come to many times what the log has.
+  std::vector<Call> calls_to_write(uint32_t stack);
 
   /// Nanoseconds since the log's start.
   int64_t to_ns(uint64_t ticks) const { return log_.clock().to_ns(ticks); }
@@ -85,6 +91,7 @@ class Profile {
   Tagger tagger_;
   SiteTitles titles_;
   Attribution sites_;
+  uint64_t calls_written_ = 0;
 };
 
 }  // namespace gpupeak::collector

@@ -4,21 +4,32 @@
 
 #include "collector/export/export.h"
 #include "collector/summary/site_title.h"
+#include "collector/text/error.h"
 #include "collector/timeline/moment.h"
 
 namespace gpupeak::collector {
+namespace {
+
+/// Each line has the names of all its calls, and all lines are kept to be put in order.
+constexpr uint64_t kAlwaysAllowedText = 256 << 20, kMostTextRatio = 64;
+
+}  // namespace
 
 void export_folded(Profile& profile, const ExportOptions& options, std::ostream& out) {
   std::map<std::string, uint64_t> lines;
+  uint64_t text_left = kAlwaysAllowedText + kMostTextRatio * profile.log().file_bytes();
   const Held held = held_at(profile, profile.scope(options.scope), options.at, options.progress);
   for (const Contribution& part : held.takers) {
-    std::vector<Call> calls = profile.calls(profile.replay().sites().info(part.group).stack);
+    std::vector<Call> calls =
+        profile.calls_to_write(profile.replay().sites().info(part.group).stack);
     std::string line;
     for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
       std::string name = frame_name(*call->frame);
       std::replace(name.begin(), name.end(), ';', ':');  // which parts frames
       line += (line.empty() ? "" : ";") + name;
     }
+    if (line.size() > text_left) throw LogError("its stacks come to many times what it has", 0);
+    text_left -= line.size();
     lines[line.empty() ? std::string(kNoStack) : line] += part.bytes;
   }
   for (const auto& [stack, bytes] : lines) out << stack << ' ' << bytes << '\n';

@@ -75,7 +75,7 @@ class Massif {
              const std::vector<Contribution>& held) {
     head(ticks, bytes);
     out_ << "heap_tree=" << kind << '\n';
-    const CallTree tree(profile_, held, CallTree::Order::kFromInnermost);
+    const CallTree tree(profile_, held, CallTree::Order::kFromInnermost, kTreeDepth);
     write_node(tree, tree.root(), "(heap allocation functions) malloc/new/new[], --alloc-fns, etc.",
                0);
   }

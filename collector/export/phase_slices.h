@@ -6,10 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "collector/replay/replay.h"
 
@@ -24,14 +24,20 @@ class PhaseSlices : public ReplayObserver {
   virtual void on_slice_end(uint32_t track, uint64_t ticks) = 0;
 
  private:
-  void on_phase_begin(PhaseTrack track, const PhaseLabel& label, uint64_t ticks) final;
-  void on_phase_end(PhaseTrack track, size_t depth, uint64_t ticks) final;
-  std::vector<std::string>& open(PhaseTrack track) {
+  /// What begins again grows with the square of the phases that overlap so: a small log's could
+  /// fill a disk.
+  static constexpr uint64_t kMostAgain = UINT64_C(1) << 22;
+
+  void on_phase_begin(PhaseTrack track, uint64_t number, const PhaseLabel& label,
+                      uint64_t ticks) final;
+  void on_phase_end(PhaseTrack track, uint64_t number, uint64_t ticks) final;
+  std::map<uint64_t, std::string>& open(PhaseTrack track) {
     return track.of_process ? of_process_ : of_slots_[track.slot];
   }
 
-  std::vector<std::string> of_process_;  // names, the innermost last
-  std::unordered_map<uint32_t, std::vector<std::string>> of_slots_;
+  std::map<uint64_t, std::string> of_process_;  // names by number, the innermost last
+  std::unordered_map<uint32_t, std::map<uint64_t, std::string>> of_slots_;
+  uint64_t again_ = 0;
 };
 
 }  // namespace gpupeak::collector

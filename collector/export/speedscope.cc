@@ -66,7 +66,7 @@ class Speedscope {
 
   Json sample(uint32_t stack) {
     Json frames = Json::array();
-    const std::vector<Call> calls = profile_.calls(stack);
+    const std::vector<Call> calls = profile_.calls_to_write(stack);
     for (auto call = calls.rbegin(); call != calls.rend(); ++call)
       frames.push_back(frame(frame_name(*call->frame), call->frame->file, call->frame->line));
     if (frames.empty()) frames.push_back(frame(std::string(kNoStack), "", 0));

@@ -226,7 +226,7 @@ class Tables : public PhaseSlices {
     if (known_chains_[stack]) return stack;
     known_chains_[stack] = true;
     int64_t depth = 0;
-    for (const Call& call : profile_.calls(stack)) {
+    for (const Call& call : profile_.calls_to_write(stack)) {
       const Frame& frame = *call.frame;
       const int64_t name = string(frame_name(frame));  // numbered in this order by every compiler
       chains_(stack, name, string(frame.module), frame.function.empty(), frame.address, depth++);

@@ -24,7 +24,7 @@ class FramePickler {
     if (!added) return pickle_.recall(known->second);
     const uint32_t number = next_++;
     pickle_.begin_list();
-    for (const Call& call : profile_.calls(stack)) write_frame(*call.frame);
+    for (const Call& call : profile_.calls_to_write(stack)) write_frame(*call.frame);
     pickle_.end_list();
     pickle_.remember(number);
   }

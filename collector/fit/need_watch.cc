@@ -60,23 +60,19 @@ bool NeedWatch::counts(const DeviceBlock& block) const {
   return is_device_kind(context.kind) && context.device >= 0 && counts_into_sum(context.kind);
 }
 
-void NeedWatch::on_phase_begin(PhaseTrack track, const PhaseLabel& label, uint64_t /*ticks*/) {
+void NeedWatch::on_phase_begin(PhaseTrack track, uint64_t number, const PhaseLabel& label,
+                               uint64_t /*ticks*/) {
   if (arenas_.empty() || track.of_process) return;
   const bool is_run = label.source == GPUPEAK_PHASE_ORT && replay().name(label.name) == "run";
-  is_run_[track.slot].push_back(is_run);
   if (!is_run) return;
+  runs_.insert(number);
   for (auto& [device, histories] : arenas_) {
     for (ArenaRequests& arena : histories) arena.begin_run();
   }
 }
 
-void NeedWatch::on_phase_end(PhaseTrack track, size_t depth, uint64_t /*ticks*/) {
-  if (arenas_.empty() || track.of_process) return;
-  std::vector<bool>& phases = is_run_[track.slot];
-  if (depth >= phases.size()) return;
-  const bool was_run = phases[depth];
-  phases.erase(phases.begin() + static_cast<std::ptrdiff_t>(depth));
-  if (!was_run) return;
+void NeedWatch::on_phase_end(PhaseTrack /*track*/, uint64_t number, uint64_t /*ticks*/) {
+  if (runs_.erase(number) == 0) return;
   for (auto& [device, histories] : arenas_) {
     for (ArenaRequests& arena : histories) arena.end_run();
   }

@@ -57,8 +57,9 @@ class NeedWatch : public ReplayObserver {
 
   void on_block_alloc(const DeviceBlock& block) override;
   void on_block_free(const DeviceBlock& block) override;
-  void on_phase_begin(PhaseTrack track, const PhaseLabel& label, uint64_t ticks) override;
-  void on_phase_end(PhaseTrack track, size_t depth, uint64_t ticks) override;
+  void on_phase_begin(PhaseTrack track, uint64_t number, const PhaseLabel& label,
+                      uint64_t ticks) override;
+  void on_phase_end(PhaseTrack track, uint64_t number, uint64_t ticks) override;
   void on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t stack) override;
   void on_arena_free(const ArenaFreeEvent& free) override;
   void on_arena_failed(const ArenaFailedEvent& failed, uint32_t stack) override;
@@ -103,8 +104,8 @@ class NeedWatch : public ReplayObserver {
 
   const std::unordered_set<uint64_t> shared_out_;
   std::map<int32_t, Device> devices_;
-  std::map<uint32_t, std::vector<bool>> is_run_;  // of a thread's phases: ONNX Runtime's run
-  std::map<int32_t, std::vector<ArenaRequests>> arenas_;     // by device
+  std::unordered_set<uint64_t> runs_;                     // open phases that are ONNX Runtime's run
+  std::map<int32_t, std::vector<ArenaRequests>> arenas_;  // by device
   std::map<std::pair<uint64_t, uint64_t>, uint64_t> given_;  // by arena and address: bytes
   std::multiset<uint64_t> sizes_;  // of these, and of the driver's blocks outside of arenas
 };

@@ -33,12 +33,38 @@ class Strings {
   Json list_ = Json::array();
 };
 
+/// Inlined calls of one address; compilers come to a hundred.
+constexpr size_t kMostFramesOfAddress = 1024;
+/// Values within values. Ours have five levels, and each takes fifty times its two bytes.
+constexpr size_t kMostLevels = 16;
+
+bool has_too_many_levels(std::string_view text) {
+  size_t levels = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      in_string = !in_string;
+    } else if (!in_string && (c == '[' || c == '{')) {
+      if (++levels > kMostLevels) return true;
+    } else if (!in_string && (c == ']' || c == '}') && levels > 0) {
+      --levels;
+    }
+  }
+  return false;
+}
+
 /// One long text that each frame has is as good as a bomb.
 constexpr uint64_t kMostTextRatio = 32, kAlwaysAllowedText = 32 << 20;
 
 std::vector<DwarfFrame> frames_of(const Json& row, const Json& strings, NameSource source,
                                   uint64_t& text_left) {
   std::vector<DwarfFrame> frames;
+  if (row.size() > 1 + kMostFramesOfAddress * kFieldsOfFrame)
+    throw LogError("it has an address with thousands of calls", 0);
+  frames.reserve(row.size() / kFieldsOfFrame);
   for (size_t i = 1; i + kFieldsOfFrame <= row.size(); i += kFieldsOfFrame) {
     const auto& function = strings.at(row.at(i).get<size_t>()).get_ref<const std::string&>();
     const auto& file = strings.at(row.at(i + 1).get<size_t>()).get_ref<const std::string&>();
@@ -59,6 +85,7 @@ SymbolTable::Key SymbolTable::key(const Module& module) {
 
 SymbolTable::SymbolTable(std::string_view text, uint64_t log_cookie) {
   uint64_t text_left = kAlwaysAllowedText + kMostTextRatio * text.size();
+  if (has_too_many_levels(text)) throw LogError("its values lie within each other too often", 0);
   try {
     const Json json = Json::parse(text);
     if (json.at("schema") != kSchema) throw LogError("its schema is another", 0);

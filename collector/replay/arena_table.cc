@@ -431,6 +431,7 @@ void ArenaTable::failed(const ArenaFailedEvent& event, const Requester& requeste
   ++arena.failed_count;
   arena.largest_refused = std::max(arena.largest_refused, event.bytes);
   ++failure_count_;
+  if (patience_.has_ended() || !patience_.take(holders().size() + steps_of_one())) return;
   if (failures_.size() == kMaxFailures) failures_.pop_back();
   if (failures_.size() > kMaxFailuresWithHolders) failures_.back().holders.clear();
   Failure& failure = failures_.emplace_back();
@@ -528,6 +529,12 @@ ArenaTable::Idle ArenaTable::idle_pieces(size_t arena) const {
 
 ArenaTable::Snapshot ArenaTable::snapshot(size_t arena) const {
   return {arena, level(arena), idle_pieces(arena)};
+}
+
+uint64_t ArenaTable::steps_of_one() const {
+  uint64_t steps = parents_.range_count() + open_.size();
+  for (const auto& [number, open] : open_) steps += open.blocks.size();
+  return steps;
 }
 
 std::vector<ArenaTable::Snapshot> ArenaTable::all_on(int32_t device) const {

@@ -23,6 +23,7 @@
 #include "collector/replay/arena_accounts.h"
 #include "collector/replay/arena_causes.h"
 #include "collector/replay/arena_parents.h"
+#include "collector/replay/refusal_patience.h"
 
 namespace gpupeak::collector {
 
@@ -125,6 +126,8 @@ class ArenaTable {
   }
   /// Those that have memory of a device, now; O(blocks).
   std::vector<Snapshot> all_on(int32_t device) const;
+  /// What all_on() goes through at most.
+  uint64_t steps_of_all() const { return arenas().size() * steps_of_one(); }
   const PeakFinder& peaks() const { return accounts_.peaks(); }
   const ArenaCauses& causes() const { return causes_; }
   const ScopeId* device_scope(int32_t device) const { return accounts_.device_scope(device); }
@@ -135,7 +138,8 @@ class ArenaTable {
   const std::vector<Holder>& holders() const { return accounts_.holders(); }
   const Holder& holder(HolderId id) const { return accounts_.holder(id); }
   uint64_t live_bytes(HolderId id) const { return accounts_.live_bytes(id); }
-  /// The first kMaxFailures, the last of all in the place of the last of these.
+  /// The first kMaxFailures, the last of all in the place of the last of these, as far as patience
+  /// goes.
   const std::vector<Failure>& failures() const { return failures_; }
   uint64_t failure_count() const { return failure_count_; }
   /// Ids of the driver's blocks that arenas have ever shared out.
@@ -223,6 +227,7 @@ class ArenaTable {
   void note_peak(size_t arena) {
     accounts_.before_change(arena, [this](size_t row) { return largest_idle(row); });
   }
+  uint64_t steps_of_one() const;
   Idle idle_pieces(size_t arena) const;
   void note_holders(Failure& failure) const;
   void compare(Open& open, uint64_t in_use_plus_1, uint64_t reserved_plus_1);
@@ -234,6 +239,7 @@ class ArenaTable {
   std::unordered_set<uint64_t> shared_out_;
   std::vector<Failure> failures_;
   uint64_t failure_count_ = 0;
+  RefusalPatience patience_;
   uint64_t carved_version_ = 0;
   ReplayObserver* observer_ = nullptr;
   FindHeapBlock find_heap_block_;

@@ -165,6 +165,9 @@ void DeviceReplay::take(const DeviceFailedEvent& failed, const Event& event) {
       failure.ledger = ledgers_[failed.device].last();
     }
   }
+  if (patience_.has_ended()) return;
+  const uint64_t arenas_steps = failed.device >= 0 ? arenas_.steps_of_all() : 0;
+  if (!patience_.take(live_.sites().group_count() + arenas_steps)) return;
   note_holders(failure);
   failure.whole = true;
   if (failed.device >= 0) failure.arenas = arenas_.all_on(failed.device);

@@ -25,6 +25,7 @@
 #include "collector/replay/ledger.h"
 #include "collector/replay/live_memory.h"
 #include "collector/replay/pool_reserves.h"
+#include "collector/replay/refusal_patience.h"
 #include "collector/replay/replay_observer.h"
 #include "collector/replay/troubles.h"
 
@@ -79,7 +80,7 @@ class DeviceReplay {
   /// Of all devices (-1), or of one.
   uint64_t largest_alloc_bytes(int32_t device) const;
   /// The first kMaxFailures, the last of all in the place of the last of these. The first
-  /// kMaxFailuresWithHolders and the last are whole.
+  /// kMaxFailuresWithHolders and the last are whole, as far as patience goes.
   const std::vector<FailedAllocation>& failures() const { return failures_; }
   uint64_t failure_count() const { return failure_count_; }
   /// Bytes that pools have reserved, per device; -1: all devices.
@@ -109,6 +110,7 @@ class DeviceReplay {
   std::map<int32_t, uint64_t> largest_alloc_bytes_;
   std::vector<FailedAllocation> failures_;
   uint64_t failure_count_ = 0;
+  RefusalPatience patience_;
 };
 
 }  // namespace gpupeak::collector

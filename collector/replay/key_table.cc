@@ -1,5 +1,6 @@
 #include "collector/replay/key_table.h"
 
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -19,9 +20,12 @@ uint32_t& KeyTable::claim_beyond(Bucket& home, uint64_t key, bool& added) {
     added = false;
     return const_cast<uint32_t&>(*number);
   }
-  const bool full = size_++ == limit_;
-  if (full) grow();
-  return add(full ? buckets_[this->home(hash(key))] : home, key);
+  if (size_++ == limit_) grow();
+  size_t way;
+  uint32_t& number = add(key, way);
+  if (way < kLongWay) return number;
+  spread_anew();
+  return const_cast<uint32_t&>(*find(key));
 }
 
 uint32_t KeyTable::take_beyond(Bucket& home, uint64_t key) {
@@ -38,11 +42,11 @@ uint32_t KeyTable::take_beyond(Bucket& home, uint64_t key) {
   return *number;
 }
 
-/// One that is not there; some place is free.
-uint32_t& KeyTable::add(Bucket& home, uint64_t key) {
-  Bucket* at = &home;
+/// One that is not there; some place is free. `way`: how many buckets it has gone on.
+uint32_t& KeyTable::add(uint64_t key, size_t& way) {
+  Bucket* at = &buckets_[home(hash(key))];
   unsigned free;
-  while ((free = places(*at, kFree)) == 0) {
+  for (way = 0; (free = places(*at, kFree)) == 0; ++way) {
     count_gone_on(*at, key, 1);
     at = &next(*at);
   }
@@ -76,7 +80,22 @@ void KeyTable::grow() {
   }
   bucket_count_ = new_count;
   limit_ = limit(new_count);
-  for (const auto& [key, number] : last) add(buckets_[home(hash(key))], key) = number;
+  size_t way;
+  for (const auto& [key, number] : last) add(key, way) = number;
+}
+
+void KeyTable::spread_anew() {
+  std::vector<std::pair<uint64_t, uint32_t>> all;
+  for (size_t place = 0; place < bucket_count_; ++place) {
+    const Bucket bucket = std::exchange(buckets_[place], Bucket{});
+    for (size_t i = 0; i < kBucketKeys; ++i) {
+      if (bucket.keys[i] != kFree) all.emplace_back(bucket.keys[i], bucket.numbers[i]);
+    }
+  }
+  std::random_device random;
+  multiplier_ = uint64_t{random()} << 32 | random() | 1;
+  size_t way;
+  for (const auto& [key, number] : all) add(key, way) = number;
 }
 
 }  // namespace gpupeak::collector

@@ -9,6 +9,9 @@
 //     7      A   B   C   D   E    3  0  9  1  6    0 1 0 0 0 0 0 0
 //     8      G   F   -   -   -    5  2             0 0 0 0 0 0 0 0    F belongs to 7
 //
+// Somebody may have made a log whose keys all belong to one bucket. Where a key has to go on for
+// long all are spread anew, in a way that nobody could know.
+//
 // Live blocks, by their addresses, and groups of sites lie in such.
 #pragma once
 
@@ -69,6 +72,7 @@ class KeyTable {
   static constexpr size_t kBucketKeys = 5;
   static constexpr size_t kFirstBuckets = 1024;
   static constexpr uint32_t kMostCounted = 15;  // and more: no longer counted
+  static constexpr size_t kLongWay = 64;        // buckets; of a million keys none goes so far
   struct alignas(64) Bucket {
     std::array<uint64_t, kBucketKeys> keys;
     std::array<uint32_t, kBucketKeys> numbers;
@@ -89,8 +93,8 @@ class KeyTable {
   }
 
   /// Addresses, whose last four bits are mostly 0, are spread as evenly as small numbers.
-  static uint64_t hash(uint64_t key) {
-    return std::rotr(key, 4) * UINT64_C(0x9e3779b97f4a7c15);
+  uint64_t hash(uint64_t key) const {
+    return std::rotr(key, 4) * multiplier_;
   }
   /// In the order of the hashes, so that a table which grows is gone through in one direction.
   static size_t home(uint64_t hash, size_t buckets) {
@@ -103,13 +107,13 @@ class KeyTable {
     const auto place = static_cast<size_t>(&bucket - buckets_.get()) + 1;
     return buckets_[place == bucket_count_ ? 0 : place];
   }
-  static unsigned part_shift(uint64_t key) {
+  unsigned part_shift(uint64_t key) const {
     return (hash(key) >> 29 & 7) * 4;
   }
-  static uint32_t gone_on(const Bucket& bucket, uint64_t key) {
+  uint32_t gone_on(const Bucket& bucket, uint64_t key) const {
     return bucket.gone_on >> part_shift(key) & kMostCounted;
   }
-  static void count_gone_on(Bucket& bucket, uint64_t key, uint32_t by) {
+  void count_gone_on(Bucket& bucket, uint64_t key, uint32_t by) const {
     if (gone_on(bucket, key) != kMostCounted) bucket.gone_on += by << part_shift(key);
   }
   static size_t limit(size_t buckets) {
@@ -120,9 +124,11 @@ class KeyTable {
   [[gnu::noinline]] const uint32_t* find_beyond(const Bucket& home, uint64_t key) const;
   [[gnu::noinline]] uint32_t& claim_beyond(Bucket& home, uint64_t key, bool& added);
   [[gnu::noinline]] uint32_t take_beyond(Bucket& home, uint64_t key);
-  uint32_t& add(Bucket& home, uint64_t key);
+  uint32_t& add(uint64_t key, size_t& way);
   void grow();
+  void spread_anew();
 
+  uint64_t multiplier_ = UINT64_C(0x9e3779b97f4a7c15);
   size_t bucket_count_ = kFirstBuckets;
   size_t limit_ = limit(kFirstBuckets);
   size_t size_ = 0;

@@ -18,9 +18,9 @@ bool is_watched(const PhaseLabel& label) {
 PhaseId PhaseTree::innermost(uint32_t slot) const {
   const auto thread = threads_.find(slot);
   if (thread != threads_.end()) {
-    const Stack& stack = thread->second.stack;
-    for (auto open = stack.rbegin(); open != stack.rend(); ++open) {
-      if (open->phase != 0) return open->phase;
+    const OpenPhases::Places& open = thread->second.open.all();
+    for (auto place = open.rbegin(); place != open.rend(); ++place) {
+      if (place->second.phase != 0) return place->second.phase;
     }
   }
   return process_phase();
@@ -30,7 +30,7 @@ void PhaseTree::border(const PhaseMoment& at) {
   for (size_t side = 0; side < kPhaseSides; ++side) maxima_[side].add(at.max[side]);
 }
 
-PhaseTree::Bytes PhaseTree::peak(const Open& open) const {
+PhaseTree::Bytes PhaseTree::peak(const OpenPhase& open) const {
   Bytes peak = open.start_bytes;
   for (size_t side = 0; side < kPhaseSides; ++side)
     peak[side] = std::max(peak[side], maxima_[side].since(open.since));
@@ -48,21 +48,23 @@ PhaseTree::Owned PhaseTree::owned(PhaseId phase, const PhaseMoment& at) {
     sum.alloc_count[side] = of(phase, side).alloc_count;
   }
   if (!kept_is_known()) return sum;
-  std::vector<PhaseId> within = phases_[phase].children;
-  while (!within.empty()) {
+  for (PhaseId id = links_[phase].last_child; id != 0;) {
     ++steps_;
-    const PhaseId id = within.back();
-    within.pop_back();
     for (size_t side = 0; side < kPhaseSides; ++side) {
       sum.live_bytes[side] += of(id, side).live_bytes;
     }
-    within.insert(within.end(), phases_[id].children.begin(), phases_[id].children.end());
+    if (links_[id].last_child != 0) {
+      id = links_[id].last_child;
+      continue;
+    }
+    while (id != phase && links_[id].before == 0) id = links_[id].parent;
+    id = id == phase ? 0 : links_[id].before;
   }
   return sum;
 }
 
-PhaseTree::Open PhaseTree::opened(const PhaseLabel& label, const PhaseMoment& at) const {
-  Open open;
+OpenPhase PhaseTree::opened(const PhaseLabel& label, const PhaseMoment& at) const {
+  OpenPhase open;
   open.label = label;
   open.begin_ticks = at.ticks;
   open.start_bytes = at.now;
@@ -71,7 +73,7 @@ PhaseTree::Open PhaseTree::opened(const PhaseLabel& label, const PhaseMoment& at
 }
 
 /// Decides which phase it is.
-void PhaseTree::enter(Open& open, PhaseId parent, const PhaseMoment& at) {
+void PhaseTree::enter(OpenPhase& open, PhaseId parent, const PhaseMoment& at) {
   const auto [entry, added] =
       ids_.try_emplace({parent, open.label.name, open.label.source, open.label.instance},
                        static_cast<PhaseId>(phases_.size()));
@@ -85,6 +87,8 @@ void PhaseTree::enter(Open& open, PhaseId parent, const PhaseMoment& at) {
     fresh.begin_ticks = open.begin_ticks;
     fresh.start_bytes = open.start_bytes;
     phases_[parent].children.push_back(id);
+    links_.push_back({parent, 0, links_[parent].last_child});
+    links_[parent].last_child = id;
   }
   open.phase = id;
   open.number = ++phases_[id].count;
@@ -94,29 +98,34 @@ void PhaseTree::enter(Open& open, PhaseId parent, const PhaseMoment& at) {
     watcher_->instance_began(id, open.number, open.begin_ticks);
 }
 
+uint64_t PhaseTree::add(OpenPhases& phases, const OpenPhase& open,
+                        std::optional<OpenPhases::Key> key) {
+  return phases.add(++last_number_, open, key)->first;
+}
+
 PhaseId PhaseTree::push(PhaseTrack track, const PhaseLabel& label, const PhaseMoment& at) {
   border(at);
   tell_begin(track, label, at.ticks);
-  Open open = opened(label, at);
+  OpenPhase open = opened(label, at);
   if (track.of_process) {
     // start, main and exit follow one another, whatever lies on top of them.
     enter(open, label.source == GPUPEAK_PHASE_AUTO ? 0 : process_phase(), at);
-    process_.push_back(open);
+    add(process_, open, key_of(label));
     return open.phase;
   }
-  const PhaseId parent = innermost(track.slot);
   Thread& thread = threads_[track.slot];
-  if (thread.rule_at == kNone) {
-    enter(open, parent, at);
+  if (thread.rule == 0) {
+    enter(open, innermost(track.slot), at);
   } else {
-    open.owned_by_rule = owned(thread.stack[thread.rule_at].phase, at);
-    open.peak_of_rule = peak(thread.stack[thread.rule_at]);
+    const OpenPhase& by_rule = thread.open.find(thread.rule)->second;
+    open.owned_by_rule = owned(by_rule.phase, at);
+    open.peak_of_rule = peak(by_rule);
   }
-  thread.stack.push_back(open);
+  add(thread.open, open, key_of(label));
   return open.phase;
 }
 
-void PhaseTree::end_instance(const Open& open, const Bytes& peak, const End& end) {
+void PhaseTree::end_instance(const OpenPhase& open, const Bytes& peak, const End& end) {
   Phase& phase = phases_[open.phase];
   phase.end_ticks = end.ticks;
   phase.end_bytes = end.bytes;
@@ -148,46 +157,50 @@ void PhaseTree::end_instance(const Open& open, const Bytes& peak, const End& end
   if (spans_.size() < kMaxSpans) spans_.push_back({open.phase, row.begin_ticks, row.end_ticks});
 }
 
-void PhaseTree::close(Stack& stack, size_t index, const PhaseMoment& at, bool seen) {
-  end_instance(stack[index], peak(stack[index]),
-               {at.ticks, at.now, owned(stack[index].phase, at), seen});
-  stack.erase(stack.begin() + static_cast<std::ptrdiff_t>(index));
+void PhaseTree::close(OpenPhases& phases, Place place, const PhaseMoment& at, bool seen) {
+  const OpenPhase& open = place->second;
+  end_instance(open, peak(open), {at.ticks, at.now, owned(open.phase, at), seen});
+  phases.erase(place, key_of(open.label));
 }
 
-void PhaseTree::close_stack(PhaseTrack track, Stack& stack, const PhaseMoment& at, bool seen) {
-  while (!stack.empty()) {
-    tell_end(track, stack.size() - 1, at.ticks);
-    close(stack, stack.size() - 1, at, seen);
+void PhaseTree::close_all(PhaseTrack track, OpenPhases& phases, const PhaseMoment& at, bool seen) {
+  while (!phases.empty()) {
+    tell_end(track, phases.innermost()->first, at.ticks);
+    close(phases, phases.innermost(), at, seen);
   }
 }
 
-/// What was opened since lies within the rule's phase.
+/// What was opened since lies within the rule's phase. It lies above all that is decided.
 void PhaseTree::settle_within(Thread& thread, const PhaseMoment& at) {
-  for (size_t i = 0; i < thread.stack.size(); ++i) {
-    Open& open = thread.stack[i];
-    if (open.phase == 0) enter(open, i > 0 ? thread.stack[i - 1].phase : process_phase(), at);
+  Place place = thread.open.end();
+  while (place != thread.open.begin() && std::prev(place)->second.phase == 0) --place;
+  PhaseId parent = place == thread.open.begin() ? process_phase() : std::prev(place)->second.phase;
+  for (; place != thread.open.end(); ++place) {
+    enter(place->second, parent, at);
+    parent = place->second.phase;
   }
 }
 
 /// The frame has gone: before what was opened since its last event.
 void PhaseTree::end_rule(uint32_t slot, Thread& thread, const PhaseMoment& at) {
-  if (thread.rule_at == kNone) return;
-  Stack& stack = thread.stack;
-  const size_t rule = thread.rule_at;
-  thread.rule_at = kNone;
+  if (thread.rule == 0) return;
+  const Place rule = thread.open.find(thread.rule);
+  thread.rule = 0;
   // What lies above it has been told already: for who looks on it ends no earlier than that.
-  tell_end(of_thread(slot), rule, thread.rest ? thread.rest->ticks : at.ticks);
-  if (rule + 1 < stack.size() && stack[rule + 1].phase == 0) {
-    const Open& next = stack[rule + 1];
-    end_instance(stack[rule], next.peak_of_rule,
+  tell_end(of_thread(slot), rule->first, thread.rest ? thread.rest->ticks : at.ticks);
+  const OpenPhase& open = rule->second;
+  const Place above = std::next(rule);
+  if (above != thread.open.end() && above->second.phase == 0) {
+    const OpenPhase& next = above->second;
+    end_instance(open, next.peak_of_rule,
                  {next.begin_ticks, next.start_bytes, next.owned_by_rule, true});
-    stack.erase(stack.begin() + static_cast<std::ptrdiff_t>(rule));
+    thread.open.erase(rule, key_of(open.label));
   } else if (thread.rest) {
     const Rest& rest = *thread.rest;
-    end_instance(stack[rule], rest.peak_bytes, {rest.ticks, rest.bytes, rest.owned, true});
-    stack.erase(stack.begin() + static_cast<std::ptrdiff_t>(rule));
+    end_instance(open, rest.peak_bytes, {rest.ticks, rest.bytes, rest.owned, true});
+    thread.open.erase(rule, key_of(open.label));
   } else {
-    close(stack, rule, at, true);
+    close(thread.open, rule, at, true);
   }
   settle_within(thread, at);
 }
@@ -195,10 +208,10 @@ void PhaseTree::end_rule(uint32_t slot, Thread& thread, const PhaseMoment& at) {
 void PhaseTree::rest(uint32_t slot, const PhaseMoment& at) {
   border(at);
   const auto found = threads_.find(slot);
-  if (found == threads_.end() || found->second.rule_at == kNone) return;
+  if (found == threads_.end() || found->second.rule == 0) return;
   Thread& thread = found->second;
-  thread.rest = {at.ticks, at.now, peak(thread.stack[thread.rule_at]),
-                 owned(thread.stack[thread.rule_at].phase, at)};
+  const OpenPhase& open = thread.open.find(thread.rule)->second;
+  thread.rest = {at.ticks, at.now, peak(open), owned(open.phase, at)};
 }
 
 void PhaseTree::wake(uint32_t slot) {
@@ -211,11 +224,8 @@ void PhaseTree::set_rule(uint32_t slot, uint32_t name, const PhaseMoment& at) {
   const auto known = threads_.find(slot);
   if (known == threads_.end() && name == 0) return;
   Thread& thread = known == threads_.end() ? threads_[slot] : known->second;
-  const auto said_by_program = [&](const Open& open) {
-    return open.label.name == name && open.label.source != GPUPEAK_PHASE_RULE;
-  };
-  if (std::any_of(thread.stack.begin(), thread.stack.end(), said_by_program)) name = 0;
-  if (thread.rule_at != kNone && thread.stack[thread.rule_at].label.name == name) {
+  if (thread.open.has_name(name)) name = 0;
+  if (thread.rule != 0 && thread.open.find(thread.rule)->second.label.name == name) {
     settle_within(thread, at);
     return;
   }
@@ -223,12 +233,11 @@ void PhaseTree::set_rule(uint32_t slot, uint32_t name, const PhaseMoment& at) {
   if (name != 0) {
     const PhaseLabel label{name, GPUPEAK_PHASE_RULE, 0};
     tell_begin(of_thread(slot), label, at.ticks);
-    Open open = opened(label, at);
-    enter(open, thread.stack.empty() ? process_phase() : thread.stack.back().phase, at);
-    thread.rule_at = thread.stack.size();
-    thread.stack.push_back(open);
+    OpenPhase open = opened(label, at);
+    enter(open, innermost(slot), at);
+    thread.rule = add(thread.open, open, std::nullopt);
   }
-  if (thread.stack.empty()) threads_.erase(slot);
+  if (thread.open.empty()) threads_.erase(slot);
 }
 
 void PhaseTree::settle_rule(uint32_t slot, const PhaseMoment& at) {
@@ -240,63 +249,55 @@ void PhaseTree::settle_rule(uint32_t slot, const PhaseMoment& at) {
 void PhaseTree::pop(PhaseTrack track, const PhaseLabel& label, const PhaseMoment& at) {
   border(at);
   const auto thread = threads_.find(track.slot);
-  Stack none;
-  Stack& stack = track.of_process           ? process_
-                 : thread != threads_.end() ? thread->second.stack
-                                            : none;
-  const size_t rule_at = track.of_process || stack.empty() ? kNone : thread->second.rule_at;
-  const auto is_meant = [&](size_t i) {
-    return i != rule_at && stack[i].label.source == label.source &&
-           stack[i].label.instance == label.instance;
-  };
-  size_t above = stack.size();  // the phase that is meant lies below this one
-  while (above > 0 && !is_meant(above - 1)) --above;
-  if (above == 0 && label.source == GPUPEAK_PHASE_AUTO) {
-    above = stack.size();
-    if (above > 0 && above - 1 == rule_at) --above;
-  }
-  if (above == 0) {
+  if (!track.of_process && thread == threads_.end()) {
     ++unbalanced_pops_;
     return;
   }
-  if (rule_at != kNone) {
+  OpenPhases& open = track.of_process ? process_ : thread->second.open;
+  const uint64_t rule = track.of_process ? 0 : thread->second.rule;
+  Place meant = open.find(key_of(label));
+  if (meant == open.end() && label.source == GPUPEAK_PHASE_AUTO && !open.empty()) {
+    meant = open.innermost();
+    if (meant->first == rule) meant = meant == open.begin() ? open.end() : std::prev(meant);
+  }
+  if (meant == open.end()) {
+    ++unbalanced_pops_;
+    return;
+  }
+  if (rule != 0) {
     settle_within(thread->second, at);
     // The phase of a rule ends with the one that it began in.
-    if (above - 1 < rule_at) end_rule(track.slot, thread->second, at);
+    if (meant->first < rule) end_rule(track.slot, thread->second, at);
   }
-  tell_end(track, above - 1, at.ticks);
-  close(stack, above - 1, at, true);
-  if (!track.of_process && stack.empty()) threads_.erase(thread);
+  tell_end(track, meant->first, at.ticks);
+  close(open, meant, at, true);
+  if (!track.of_process && open.empty()) threads_.erase(thread);
 }
 
 PhaseId PhaseTree::begin_range(uint64_t range, const PhaseLabel& label, const PhaseMoment& at) {
   border(at);
   if (observer_ != nullptr) observer_->on_range_begin(range, label, at.ticks);
-  Open open = opened(label, at);
+  OpenPhase open = opened(label, at);
   open.range = range;
   enter(open, process_phase(), at);
   phases_[open.phase].is_range = true;
-  open_ranges_[range].push_back(++last_range_);
-  ranges_.emplace(last_range_, open);
+  add(ranges_, open, OpenPhases::Key{range, 0});
   return open.phase;
 }
 
 void PhaseTree::end_range(uint64_t range, const PhaseMoment& at) {
   border(at);
-  const auto found = open_ranges_.find(range);
-  if (found == open_ranges_.end()) {
+  const Place last = ranges_.find({range, 0});
+  if (last == ranges_.end()) {
     ++unbalanced_pops_;
     return;
   }
-  const auto last = ranges_.find(found->second.back());
-  found->second.pop_back();
-  if (found->second.empty()) open_ranges_.erase(found);
   close_range(last->second, at, true);
-  ranges_.erase(last);
+  ranges_.erase(last, {range, 0});
 }
 
-void PhaseTree::close_range(const Open& range, const PhaseMoment& at, bool seen) {
-  tell_range_end(range, at.ticks);
+void PhaseTree::close_range(const OpenPhase& range, const PhaseMoment& at, bool seen) {
+  if (observer_ != nullptr) observer_->on_range_end(range.range, range.label, at.ticks);
   end_instance(range, peak(range), {at.ticks, at.now, owned(range.phase, at), seen});
 }
 
@@ -306,7 +307,7 @@ void PhaseTree::end_thread(uint32_t slot, const PhaseMoment& at) {
   if (thread == threads_.end()) return;
   settle_within(thread->second, at);
   if (thread->second.rest) end_rule(slot, thread->second, at);
-  close_stack(of_thread(slot), thread->second.stack, at, true);
+  close_all(of_thread(slot), thread->second.open, at, true);
   threads_.erase(thread);
 }
 
@@ -315,13 +316,12 @@ void PhaseTree::finish(const PhaseMoment& at) {
   for (auto& [slot, thread] : threads_) {
     settle_within(thread, at);
     if (thread.rest) end_rule(slot, thread, at);
-    close_stack(of_thread(slot), thread.stack, at, false);
+    close_all(of_thread(slot), thread.open, at, false);
   }
   threads_.clear();
-  close_stack(kOfProcess, process_, at, false);
-  for (const auto& [number, range] : ranges_) close_range(range, at, false);
+  close_all(kOfProcess, process_, at, false);
+  for (const auto& [number, range] : ranges_.all()) close_range(range, at, false);
   ranges_.clear();
-  open_ranges_.clear();
 }
 
 }  // namespace gpupeak::collector

@@ -35,10 +35,10 @@
 #include <optional>
 #include <span>
 #include <tuple>
-#include <unordered_map>
 #include <vector>
 
 #include "collector/replay/maximum_since.h"
+#include "collector/replay/open_phases.h"
 #include "collector/replay/peak_finder.h"
 #include "collector/replay/phase_fold.h"
 #include "collector/replay/replay_observer.h"
@@ -101,7 +101,8 @@ class PhaseTree {
   static constexpr size_t kMaxSpans = 4000;
 
   /// `observer` is told of the phases and ranges that begin and end.
-  explicit PhaseTree(ReplayObserver* observer = nullptr) : observer_(observer), phases_(1) {}
+  explicit PhaseTree(ReplayObserver* observer = nullptr)
+      : observer_(observer), phases_(1), links_(1) {}
 
   /// Before the first event; it must outlive this.
   void watch(InstanceWatcher& watcher) { watcher_ = &watcher; }
@@ -137,28 +138,9 @@ class PhaseTree {
   bool kept_is_known() const { return steps_ <= kMaxSteps; }
 
  private:
-  using Bytes = std::array<uint64_t, kPhaseSides>;
-
-  /// What a phase owns: bytes live, with all phases within; allocations, its own only.
-  struct Owned {
-    Bytes live_bytes{}, alloc_count{};
-  };
-  struct Open {
-    PhaseId phase = 0;  ///< 0: undecided
-    PhaseLabel label;
-    uint64_t range = 0;  ///< of ranges_ only
-    uint64_t number = 0;
-    uint64_t begin_ticks = 0;
-    Bytes start_bytes{};
-    uint64_t since = 0;  ///< of maxima_
-    Owned owned;         ///< at the begin
-    /// Of an undecided one: what the rule's phase owned at this one's begin, and its peak until
-    /// then.
-    Owned owned_by_rule;
-    Bytes peak_of_rule{};
-  };
-  using Stack = std::vector<Open>;
-  static constexpr size_t kNone = SIZE_MAX;
+  using Bytes = OpenPhase::Bytes;
+  using Owned = OpenPhase::Owned;
+  using Place = OpenPhases::Place;
   /// A second or two. Real logs need a thousandth of it.
   static constexpr uint64_t kMaxSteps = UINT64_C(1) << 28;
   /// What the phase of a rule was like at its thread's last event.
@@ -168,8 +150,8 @@ class PhaseTree {
     Owned owned;
   };
   struct Thread {
-    Stack stack;
-    size_t rule_at = kNone;  ///< where the phase of a rule lies
+    OpenPhases open;
+    uint64_t rule = 0;  ///< the number of the phase of a rule; 0: there is none
     std::optional<Rest> rest;
   };
   /// The end of an instance.
@@ -182,36 +164,38 @@ class PhaseTree {
 
   void border(const PhaseMoment& at);
   Owned owned(PhaseId phase, const PhaseMoment& at);
-  PhaseId process_phase() const { return process_.empty() ? 0 : process_.back().phase; }
-  void enter(Open& open, PhaseId parent, const PhaseMoment& at);
-  Open opened(const PhaseLabel& label, const PhaseMoment& at) const;
-  void end_instance(const Open& open, const Bytes& peak, const End& end);
-  Bytes peak(const Open& open) const;
-  void close(Stack& stack, size_t index, const PhaseMoment& at, bool seen);
-  void close_range(const Open& range, const PhaseMoment& at, bool seen);
-  void close_stack(PhaseTrack track, Stack& stack, const PhaseMoment& at, bool seen);
+  PhaseId process_phase() const { return process_.empty() ? 0 : process_.innermost().phase; }
+  void enter(OpenPhase& open, PhaseId parent, const PhaseMoment& at);
+  OpenPhase opened(const PhaseLabel& label, const PhaseMoment& at) const;
+  void end_instance(const OpenPhase& open, const Bytes& peak, const End& end);
+  Bytes peak(const OpenPhase& open) const;
+  static OpenPhases::Key key_of(const PhaseLabel& label) { return {label.source, label.instance}; }
+  uint64_t add(OpenPhases& phases, const OpenPhase& open, std::optional<OpenPhases::Key> key);
+  void close(OpenPhases& phases, Place place, const PhaseMoment& at, bool seen);
+  void close_range(const OpenPhase& range, const PhaseMoment& at, bool seen);
+  void close_all(PhaseTrack track, OpenPhases& phases, const PhaseMoment& at, bool seen);
   void settle_within(Thread& thread, const PhaseMoment& at);
   void end_rule(uint32_t slot, Thread& thread, const PhaseMoment& at);
   void tell_begin(PhaseTrack track, const PhaseLabel& label, uint64_t ticks) {
-    if (observer_ != nullptr) observer_->on_phase_begin(track, label, ticks);
+    if (observer_ != nullptr) observer_->on_phase_begin(track, last_number_ + 1, label, ticks);
   }
-  void tell_end(PhaseTrack track, size_t index, uint64_t ticks) {
-    if (observer_ != nullptr) observer_->on_phase_end(track, index, ticks);
-  }
-  void tell_range_end(const Open& range, uint64_t ticks) {
-    if (observer_ != nullptr) observer_->on_range_end(range.range, range.label, ticks);
+  void tell_end(PhaseTrack track, uint64_t number, uint64_t ticks) {
+    if (observer_ != nullptr) observer_->on_phase_end(track, number, ticks);
   }
 
   ReplayObserver* const observer_;
   InstanceWatcher* watcher_ = nullptr;
+  /// Where a phase lies among the others; as few bytes as will do, since many are gone through.
+  struct Links {
+    PhaseId parent = 0, last_child = 0, before = 0;  ///< before: its sibling
+  };
   std::vector<Phase> phases_;
+  std::vector<Links> links_;  // of the phases
   std::vector<PhaseSpan> spans_;
   std::map<std::tuple<PhaseId, uint32_t, uint8_t, uint64_t>, PhaseId> ids_;
-  Stack process_;
   std::array<MaximumSince, kPhaseSides> maxima_;  // of the borders
-  std::map<uint64_t, Open> ranges_;               // by number, in the order in which they began
-  std::unordered_map<uint64_t, std::vector<uint64_t>> open_ranges_;  // by id: their numbers
-  uint64_t last_range_ = 0;
+  uint64_t last_number_ = 0;                      // of all that were opened
+  OpenPhases process_, ranges_;
   std::map<uint32_t, Thread> threads_;  // by slot: those with open phases
   uint64_t unbalanced_pops_ = 0;
   uint64_t steps_ = 0;  // taken from phase to phase to add up what they own

@@ -82,13 +82,13 @@ class ReplayObserver {
   virtual void on_mapped(const DeviceMappedEvent& /*mapped*/) {}
   virtual void on_unmapped(const DeviceUnmappedEvent& /*unmapped*/) {}
 
-  /// A phase lies on top of its track from `ticks` on.
-  virtual void on_phase_begin(PhaseTrack /*track*/, const PhaseLabel& /*label*/,
-                              uint64_t /*ticks*/) {}
-  /// The phase with `depth` others below it has gone from its track; those above it stay. Of a
-  /// rule's phase `ticks` may be earlier than now: the last event of a thread that has rested
-  /// since.
-  virtual void on_phase_end(PhaseTrack /*track*/, size_t /*depth*/, uint64_t /*ticks*/) {}
+  /// A phase lies on top of its track from `ticks` on. No two phases have one number, and later
+  /// ones have larger numbers.
+  virtual void on_phase_begin(PhaseTrack /*track*/, uint64_t /*number*/,
+                              const PhaseLabel& /*label*/, uint64_t /*ticks*/) {}
+  /// The phase with this number has gone from its track; those above it stay. Of a rule's phase
+  /// `ticks` may be earlier than now: the last event of a thread that has rested since.
+  virtual void on_phase_end(PhaseTrack /*track*/, uint64_t /*number*/, uint64_t /*ticks*/) {}
   /// Ranges overlap freely. Several may have one id: an end is that of the one begun last.
   virtual void on_range_begin(uint64_t /*id*/, const PhaseLabel& /*label*/, uint64_t /*ticks*/) {}
   virtual void on_range_end(uint64_t /*id*/, const PhaseLabel& /*label*/, uint64_t /*ticks*/) {}

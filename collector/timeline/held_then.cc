@@ -73,17 +73,16 @@ class MomentFinder : public ReplayObserver {
   }
   const std::vector<Found>& found() const { return found_; }
 
-  void on_phase_begin(PhaseTrack track, const PhaseLabel& label, uint64_t /*ticks*/) override {
-    std::string& name = stack(track).emplace_back(phase_text(replay(), label));
-    change(name, +1);
+  void on_phase_begin(PhaseTrack /*track*/, uint64_t number, const PhaseLabel& label,
+                      uint64_t /*ticks*/) override {
+    change(open_.emplace(number, phase_text(replay(), label)).first->second, +1);
   }
-  void on_phase_end(PhaseTrack track, size_t depth, uint64_t ticks) override {
-    std::vector<std::string>& names = stack(track);
-    if (depth >= names.size()) return;
-    const auto ended = names.begin() + static_cast<std::ptrdiff_t>(depth);
-    change(*ended, -1);
-    note_end(*ended, ticks);
-    names.erase(ended);
+  void on_phase_end(PhaseTrack /*track*/, uint64_t number, uint64_t ticks) override {
+    const auto ended = open_.find(number);
+    if (ended == open_.end()) return;
+    change(ended->second, -1);
+    note_end(ended->second, ticks);
+    open_.erase(ended);
   }
   void on_range_begin(uint64_t /*id*/, const PhaseLabel& label, uint64_t /*ticks*/) override {
     change(phase_text(replay(), label), +1);
@@ -119,9 +118,6 @@ class MomentFinder : public ReplayObserver {
   }
 
  private:
-  std::vector<std::string>& stack(PhaseTrack track) {
-    return track.of_process ? of_process_ : of_slots_[track.slot];
-  }
   void change(const std::string& name, int by) {
     const auto [begin, end] = by_name_.equal_range(name);
     for (auto entry = begin; entry != end; ++entry) {
@@ -156,8 +152,7 @@ class MomentFinder : public ReplayObserver {
   std::vector<Found> found_;
   std::unordered_multimap<std::string, size_t> by_name_, by_end_;
   uint64_t last_ticks_ = 0;
-  std::vector<std::string> of_process_;  // names, the innermost last
-  std::unordered_map<uint32_t, std::vector<std::string>> of_slots_;
+  std::unordered_map<uint64_t, std::string> open_;  // phases, by number: names
   uint64_t number_ = 0;
 };
 

@@ -118,6 +118,25 @@ def case_symbols(folder):
     return packed(folder, zstd(folder, log) + skippable(b"gpupeak.symbols/1") + zstd(folder, content))
 
 
+def bundle(folder, symbols):
+    """Of a megabyte, whatever it has, with these symbols."""
+    with open(small_log(folder), "rb") as file:
+        log = file.read()
+    return packed(folder, zstd(folder, log) + skippable(os.urandom(1 << 20), 0x184D2A5F) + skippable(b"gpupeak.symbols/1") + zstd(folder, symbols))
+
+
+def case_deep_symbols(folder):
+    """Symbols whose values lie within each other by the million."""
+    return bundle(folder, b'{"schema":"gpupeak.symbols/1","log":"1122334455667788","modules":[],"strings":' + b"[" * 15_500_000 + b"]" * 15_500_000 +
+                  b"}")
+
+
+def case_deep_calls(folder):
+    """An address that five million calls without a name were inlined into."""
+    return bundle(folder, b'{"schema":"gpupeak.symbols/1","log":"1122334455667788","strings":["","a"],"modules":[{"path":"/nowhere/x.so","build_id":"' +
+                  b"aa" * 20 + b'","frames":[[1279' + b",0,0,7" * 5_300_000 + b']],"sources":[]}]}')
+
+
 def case_unload(folder):
     log = Log()
     log.module("/x.so", segments=[(0x100000 + i * 16, 8, 0) for i in range(60_000)])
@@ -188,6 +207,90 @@ def case_own_phases(folder):
     return ["report", "--full", path], [path]
 
 
+def open_phases(log, count):
+    """Of one thread, each with an instance of its own."""
+    for i in range(count):
+        log.event(0x86, 0, 1, 0, i + 1, 0, "p")
+
+
+def case_phases_in_turn(folder):
+    """Tens of thousands of one thread's phases that end in the order in which they began, so each below all others."""
+    log = Log()
+    open_phases(log, 40_000)
+    for i in range(40_000):
+        log.event(0x87, 0, 1, i + 1)
+    log.alloc(5000)
+    path = log.write(os.path.join(folder, "a.gplog"))
+    return ["report", "--full", path], [path]
+
+
+def case_slices(folder):
+    """The same in an export whose slices nest: each end would have all others end and begin again."""
+    (_, _, path), inputs = case_phases_in_turn(folder)
+    return ["export", "chrome", path, "-o", os.path.join(folder, "a.json")], inputs
+
+
+def case_unmatched_pops(folder):
+    """Ends that fit none of the phases that are open."""
+    log = Log()
+    open_phases(log, 45_000)
+    for i in range(75_000):
+        log.event(0x87, 0, 1, 50_000 + i)
+    log.alloc(5000)
+    path = log.write(os.path.join(folder, "a.gplog"))
+    return ["report", "--full", path], [path]
+
+
+def case_massif(folder, kind="massif"):
+    """Sixty thousand places below one stack of two thousand frames: of a tree from the innermost call, each has all of them."""
+    log = Log()
+    log.module("/nowhere/x.so", build_id=b"\xaa" * 20)
+    deepest = 0
+    for i in range(2000):
+        deepest = log.node(0x10500 + i, deepest)
+    for i in range(60_000):
+        log.alloc(5000, log.node(0x11000 + i, deepest))
+    path = log.write(os.path.join(folder, "a.gplog"))
+    return ["export", kind, path, "-o", os.path.join(folder, "a.out")], [path]
+
+
+def case_folded(folder):
+    """The same where each place has a line with all of them."""
+    return case_massif(folder, "folded")
+
+
+def case_sqlite(folder):
+    """And where each has a row for each of them."""
+    return case_massif(folder, "sqlite")
+
+
+def case_host_refusals(folder):
+    """Requests of host memory that are refused, each while thousands of call sites hold some."""
+    log = Log()
+    log.module("/nowhere/x.so")
+    for i in range(35_000):
+        log.alloc(5000, log.node(0x10500 + 2 * i))
+    for i in range(45_000):
+        log.event(0xAE, 16, 100, 12, 0, 0, 0, 0, 1)
+    path = log.write(os.path.join(folder, "a.gplog"))
+    return ["report", "--full", path], [path]
+
+
+def case_collisions(folder):
+    """A packed log of blocks at addresses that all belong to one place of a hash table, by the inverse of how collector/replay/key_table.h
+    spreads them."""
+    log, last, blocks, number = Log(), 0, 0, 0
+    inverse = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
+    while blocks < 200_000:
+        address = (0x7123456700000000 + number) * inverse % (1 << 64)  # in units of 16 bytes
+        number += 1
+        if address >> 60:
+            continue
+        log.alloc(10, delta=address - last)
+        last, blocks = address, blocks + 1
+    return packed(folder, zstd(folder, log.build()))
+
+
 def case_open_ranges(folder):
     """Tens of thousands of ranges that are open at once, half of them to the end; the others end in the order in which they began."""
     log = Log()
@@ -223,6 +326,19 @@ def case_deep_stacks(folder):
         log.alloc(5000, log.node(0x12000 + i, deepest - i))
     path = log.write(os.path.join(folder, "a.gplog"))
     return ["report", "--json", path], [path]
+
+
+def case_call_tree(folder):
+    """Twenty thousand callers of an address that a thousand calls were inlined into: from the outermost call they share nothing."""
+    log = Log()
+    log.module("/nowhere/x.so", build_id=b"\xaa" * 20)
+    callers, inlined = 20_000, 1000
+    for i in range(callers):
+        log.alloc(5000, log.node(0x10500, log.node(0x11000 + i)))
+    path = log.write(os.path.join(folder, "a.gplog"))
+    write_symbols(path, [f"f{i}" for i in range(callers)] + ["a.c"], [[0x4FF] + [field for i in range(inlined) for field in (i, callers, i)]] +
+                  [[0xFFF + i, i, callers, 7] for i in range(callers)])
+    return ["tree", path], [path, path + ".symbols"]
 
 
 def case_facts(folder):
@@ -330,7 +446,8 @@ def case_packed_library(folder):
 
 # What is said of those that are refused as such, however little they take of this size.
 REFUSED = {"columns": "larger than what they stand for", "symbols": "its symbols have no end", "long_text_often": "many times as long as it is",
-           "profiles": "cannot be read", "nested_rules": "rules.toml", "protected": "made no sense"}
+           "profiles": "cannot be read", "nested_rules": "rules.toml", "protected": "made no sense", "deep_symbols": "lie within each other", "deep_calls": "thousands of calls", "slices": "too many phases end below others", "folded": "many times what it has",
+           "sqlite": "many times what it has"}
 CASES = {name[5:]: function for name, function in list(globals().items()) if name.startswith("case_")}
 
 

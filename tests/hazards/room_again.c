@@ -1,13 +1,17 @@
 /* The log's room is short for a moment: the file size limit that the program was started with is reached, then lifted. What the log
- * has is freed meanwhile, or not.
+ * has is freed meanwhile, or not; or a thread begins meanwhile, which goes on when there is room again.
  *
- * usage: room_again [freed] */
+ * usage: room_again [freed|thread] */
 #define _GNU_SOURCE
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+
+static sem_t begun, room;
 
 static void allocate(int count) {
   for (int i = 0; i < count; ++i) {
@@ -17,12 +21,28 @@ static void allocate(int count) {
   }
 }
 
+static void* meanwhile(void* unused) {
+  allocate(20000);
+  sem_post(&begun);
+  sem_wait(&room);
+  allocate(20000);
+  return unused;
+}
+
 int main(int count, char** arguments) {
-  (void)arguments;
+  const int freed = count > 1 && strcmp(arguments[1], "freed") == 0;
+  const int threaded = count > 1 && strcmp(arguments[1], "thread") == 0;
   char* before = malloc(8 << 20);
   memset(before, 1, 8 << 20);
   allocate(400000);
-  if (count > 1) free(before);
+  if (freed) free(before);
+  pthread_t thread;
+  sem_init(&begun, 0, 0);
+  sem_init(&room, 0, 0);
+  if (threaded) {
+    pthread_create(&thread, NULL, meanwhile, NULL);
+    sem_wait(&begun);
+  }
   struct rlimit limit;
   getrlimit(RLIMIT_FSIZE, &limit);
   limit.rlim_cur = limit.rlim_max;
@@ -34,7 +54,11 @@ int main(int count, char** arguments) {
   memset(block, 1, 5 << 20);
   allocate(1000);
   free(block);
-  if (count == 1) free(before);
+  if (!freed) free(before);
+  if (threaded) {
+    sem_post(&room);
+    pthread_join(thread, NULL);
+  }
   puts("ok");
   return 0;
 }

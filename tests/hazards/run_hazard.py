@@ -477,6 +477,27 @@ def case_room_again(folder):
 case_room_again_freed = case_room_again
 
 
+def case_room_again_thread(folder):
+    """A thread that had no room to say by which mean its blocks are chosen says it when there is room again: without, each of them would
+    count as one."""
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (512 << 10, resource.RLIM_INFINITY))
+    native = run(folder, False, None, limit)
+    preloaded = run(folder, True, None, limit, GPUPEAK_HOST="sampled", GPUPEAK_SAMPLE="4KiB")
+    same(native, preloaded)
+    (log,) = logs(folder)
+    expect(report(log)["quality"]["events_lost"], "nothing was lost: the limit is too high")
+    dump = subprocess.run([sys.argv[2], "dump", log], stdout=subprocess.PIPE, text=True, check=True).stdout
+    said, alone = {}, set()  # the mean that a thread said last; who had blocks before
+    for line in dump.splitlines():
+        if found := re.search(r" tid (\d+) (sampling bytes (\d+)|alloc )", line):
+            thread, what, mean = found.groups()
+            if mean:
+                said[thread] = mean
+            elif thread not in said:
+                alone.add(thread)
+    expect(not alone and len(said) == 2 and set(said.values()) == {"4096"}, f"said {said}, blocks before that: {alone}")
+
+
 def case_log_limit_few_addresses(folder):
     """GPUPEAK_LOG_MAX holds under `ulimit -v` too."""
     case_log_limit(folder, lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)))
