@@ -17,8 +17,8 @@ namespace {
 /// Deeper than any recorded stack, inlined calls and all; a damaged log may hold longer ones.
 constexpr size_t kMaxCalls = 4 * GPUPEAK_MAX_FRAMES;
 
-/// Real logs have a call for each byte or two at most.
-constexpr uint64_t kAlwaysWrittenCalls = 8 << 20, kWrittenCallsPerByte = 16;
+/// Real logs have a call for each byte or two at most. A row takes half a microsecond.
+constexpr uint64_t kAlwaysWrittenCalls = 4 << 20, kWrittenCallsPerByte = 4;
 
 }  // namespace
 

@@ -171,6 +171,9 @@ class Tables : public PhaseSlices {
  private:
   /// A globalPid is pid << 24, a globalTid that and the thread.
   static constexpr unsigned kPidShift = 24;
+  struct FrameNames {
+    int64_t function = 0, module = 0;  ///< their ids
+  };
   struct Phase {
     int64_t begin_ns;
     std::string name;
@@ -228,8 +231,13 @@ class Tables : public PhaseSlices {
     int64_t depth = 0;
     for (const Call& call : profile_.calls_to_write(stack)) {
       const Frame& frame = *call.frame;
-      const int64_t name = string(frame_name(frame));  // numbered in this order by every compiler
-      chains_(stack, name, string(frame.module), frame.function.empty(), frame.address, depth++);
+      const auto [names, added] = frame_names_.try_emplace(&frame);
+      if (added) {
+        names->second.function = string(frame_name(frame));  // numbered in this order
+        names->second.module = string(frame.module);
+      }
+      chains_(stack, names->second.function, names->second.module, frame.function.empty(),
+              frame.address, depth++);
     }
     return stack;
   }
@@ -280,6 +288,7 @@ class Tables : public PhaseSlices {
       changes_;
   std::vector<bool> known_chains_;
   std::unordered_map<std::string, int64_t> string_ids_;
+  std::unordered_map<const Frame*, FrameNames> frame_names_;
   std::unordered_map<uint32_t, std::vector<Phase>> phases_;
   std::unordered_map<uint64_t, std::vector<Phase>> open_ranges_;
   int64_t last_event_ns_ = -1, last_change_ns_ = -1;

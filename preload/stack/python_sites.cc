@@ -62,7 +62,7 @@ PythonSites::Code* PythonSites::keep(uintptr_t code, const PythonEvidence& evide
   if (same && known->end >= last.at + last.bytes) return known;
   uint32_t bytes = kLine;
   for (uint32_t i = 0; i < evidence.count; ++i) bytes += evidence.pieces[i].bytes + kGap;
-  if (bytes > kBytes / 8) return nullptr;
+  if (bytes > kBytes / 4) return nullptr;  // a whole line table, as far as one is read
   if (bytes > kBytes - end_) {
     forget();
     return keep(code, evidence);

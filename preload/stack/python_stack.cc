@@ -15,7 +15,9 @@ constexpr uint32_t kPrefetched = 112;  // in the midst of what is read of a code
 constexpr uint32_t kMaxSteps = 4 * PythonStack::kMaxFrames;  // also of frames that are not kept
 constexpr uint8_t kOwnedByGenerator = 1;
 constexpr uint64_t kStringSubclass = 1 << 28;  // in a type's flags
-constexpr uint64_t kLargestLineTable = 128 << 10;
+/// Of its beginning: no more is kept as evidence, so what lies further on would be looked for anew at
+/// each call, for a millisecond. One code object of a hundred thousand has more.
+constexpr uint64_t kLineTableRead = 128 << 10;
 
 template <typename T>
 T at(const uint8_t* structure, size_t offset) {
@@ -417,13 +419,9 @@ bool PythonStack::read_line(const PythonRuntime& python, uintptr_t table, int fi
   const auto size = at<uint64_t>(head, kPythonBytesSize);
   evidence_.add(table, head, kPythonObjectType, 2 * sizeof(uint64_t));  // and the size
   line = 0;
-  // Mostly its beginning tells.
+  // Mostly its first bytes tell.
   for (uint64_t limit = 256; size > 0; limit *= 8) {
     const bool is_whole = limit >= size;
-    if (limit > kLargestLineTable && !is_whole) {
-      evidence_.give_up();
-      return true;
-    }
     const size_t bytes = is_whole ? size : limit;
     const uint8_t* copy = read_copy(table + kPythonBytesData, bytes);
     if (copy == nullptr) {
@@ -433,9 +431,10 @@ bool PythonStack::read_line(const PythonRuntime& python, uintptr_t table, int fi
     size_t used;
     const int found =
         python_line(python.line_table(), copy, bytes, is_whole, first_line, offset, used);
-    if (found == kPythonLineMore) continue;
-    evidence_.add_copied(table, table + kPythonBytesData, copy, used);
-    line = static_cast<uint32_t>(found);
+    const bool lies_further_on = found == kPythonLineMore;
+    if (lies_further_on && limit < kLineTableRead) continue;
+    evidence_.add_copied(table, table + kPythonBytesData, copy, lies_further_on ? bytes : used);
+    line = lies_further_on ? 0 : static_cast<uint32_t>(found);
     return true;
   }
   line = first_line > 0 ? static_cast<uint32_t>(first_line) : 0;

@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -205,11 +206,39 @@ def lines(options):
         sys.exit(SKIPPED)
 
 
+LONG_FUNCTION = """
+source = "def f():\\n  near = bytearray(300_001)\\n" + "  x = 1\\n" * 40_000 + "  for _ in range(10_000):\\n    far = bytearray(300_002)\\n"
+exec(compile(source, "long.py", "exec"))
+f()
+"""
+
+
+def long_function(options):
+    """A function with two hundred kilobytes of lines: a call at its end has none, and costs what others cost."""
+    count = 0
+    for version in VERSIONS[2:]:  # before, tables are half as long
+        for python in find_pythons(version)[:1]:
+            with tempfile.TemporaryDirectory() as folder:
+                before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                (path,) = run_both(options, [python, "-c", LONG_FUNCTION], folder, {"GPUPEAK_HOST": "sampled"})
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                log = Log(options.tool, path)
+                near, far = (next(iter(log.python_frames(size)), None) for size in (300_002, 300_003))
+                if (near, far) != (["long.py", "f", 2], ["long.py", "f", 0]):
+                    raise Problem(f"{python}: {near}, {far}")
+                seconds = after.ru_utime - before.ru_utime
+                if seconds > 5:  # about 1; where each call looks for its line, 8 and more
+                    raise Problem(f"{python}: {seconds} s")
+                count += 1
+    if count == 0:
+        sys.exit(SKIPPED)
+
+
 def main():
     parser = argparse.ArgumentParser()
     add_common_options(parser)
     parser.add_argument("--program", help="the host program or library")
-    parser.add_argument("test", choices=("false_runtime", "stand_in", "embedded", "finalise", "forbidden", "lines"))
+    parser.add_argument("test", choices=("false_runtime", "stand_in", "embedded", "finalise", "forbidden", "lines", "long_function"))
     options = parser.parse_args()
     try:
         globals()[options.test](options)
