@@ -574,7 +574,10 @@ void end_process() {
   }
   if (log_was_cut()) {
     Path line;
-    line.add(log_path()).add(" was cut by somebody else while it was written. ");
+    line.add(log_path());
+    line.add(log_is_as_long_as_it_was()
+                 ? " could not be written any more: the disk is full, or a quota ended. "
+                 : " was cut by somebody else while it was written. ");
     say(line.add("What was logged since is lost").view());
     return;
   }

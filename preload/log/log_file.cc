@@ -314,6 +314,14 @@ bool log_was_cut() {
   return g_file.cut;
 }
 
+bool log_is_as_long_as_it_was() {
+  struct stat status;
+  const long fd = reopen(status);
+  if (sys::failed(fd)) return false;
+  sys::close(static_cast<int>(fd));
+  return static_cast<uint64_t>(status.st_size) >= g_file.bytes;
+}
+
 namespace {
 
 /// The next `bytes` of the file, or fewer where the disk ends, and where in it they lie.

@@ -48,10 +48,14 @@ size_t fitting_chunk_bytes(size_t wanted);
 /// The chunk is full: takes it out of this process's memory; its bytes are the file's.
 void retire_chunk(const Chunk& chunk);
 
-/// Somebody else has cut the file: nothing more is logged.
+/// A page of the file is gone: somebody else has cut it, or the file system would not have it
+/// written again. Nothing more is logged.
 void note_log_was_cut();
-/// Whether somebody else has cut the file: what was logged since is lost.
+/// Whether that has happened: what was logged since is lost.
 bool log_was_cut();
+/// Then: no, nobody has cut it. A file system that copies what it writes (Btrfs) wants new room for
+/// it, and a quota may refuse that.
+bool log_is_as_long_as_it_was();
 /// Gives back what was allocated ahead at the file's end. The log stays open.
 void trim_log_file();
 /// In a forked child: forget the parent's file without touching it.
