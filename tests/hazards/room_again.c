@@ -34,7 +34,7 @@ int main(int count, char** arguments) {
   const int threaded = count > 1 && strcmp(arguments[1], "thread") == 0;
   char* before = malloc(8 << 20);
   memset(before, 1, 8 << 20);
-  allocate(400000);
+  allocate(threaded ? 800000 : 400000); /* a sample fills less */
   if (freed) free(before);
   pthread_t thread;
   sem_init(&begun, 0, 0);
