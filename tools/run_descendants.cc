@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 
 using Unrecorded = collector::RunRecord::Unrecorded;
 
-/// What looking may take of one processor: a hundredth.
-constexpr int kShare = 100;
+/// What looking may take of one processor: a two-hundredth.
+constexpr int kShare = 200;
 
 std::optional<std::string> content(const std::string& file) {
   std::ifstream in(file, std::ios::binary);

@@ -23,7 +23,7 @@ namespace {
 
 using Resident = collector::RunRecord::Resident;
 
-constexpr uint64_t kWorthALook = 16 << 20;
+constexpr uint64_t kWorthALook = 16 << 20, kLarge = 256 << 20;
 constexpr std::chrono::milliseconds kStandsStill{250};  ///< then what came last is read, too
 
 /// Reading a list takes as long as it is: not for every page more.
@@ -146,20 +146,28 @@ void RunResident::note(pid_t process, uint64_t start_time, uint64_t rss_bytes) {
 }
 
 std::chrono::nanoseconds RunResident::look() {
-  constexpr int kShare = 16;
-  const auto now = std::chrono::steady_clock::now();
-  const auto began = processor_time();
-  if (now < next_) noted_.clear();
   leave_out_borrowed();
+  const auto took = look_at_those(small_, false) + look_at_those(large_, true);
+  noted_.clear();
+  return took;
+}
+
+std::chrono::nanoseconds RunResident::look_at_those(Budget& budget, bool are_large) {
+  constexpr int kShare = 16, kShareOfSmall = 400;
+  constexpr std::chrono::milliseconds kFirst{20};
+  const auto now = std::chrono::steady_clock::now();
+  if (now < budget.next) return {};
+  const auto began = processor_time();
   uint64_t sum = 0;
   for (const auto& [process, noted] : noted_) {
-    look_at(process, noted);
+    if ((noted.rss_bytes >= kLarge) == are_large) look_at(process, noted);
     sum += noted.rss_bytes;
   }
-  if (noted_.size() > 1 && is_more(sum, highest_sum_)) look_at_all(sum);
-  noted_.clear();
+  if (noted_.size() > 1 && (sum >= kLarge) == are_large && is_more(sum, highest_sum_))
+    look_at_all(sum);
   const auto took = processor_time() - began;
-  next_ = std::max(next_, now + kShare * took);
+  budget.spent += took;
+  budget.next = now + (are_large || budget.spent < kFirst ? kShare : kShareOfSmall) * took;
   return took;
 }
 

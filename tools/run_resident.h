@@ -21,8 +21,9 @@ class RunResident {
   void note(pid_t process, uint64_t start_time, uint64_t rss_bytes);
   /// Of all that were noted since the last call: reads the lists of those that have a good part
   /// more than before, or somewhat more for a while, and their proportional parts where together
-  /// they have. Reading takes a sixteenth of a processor at most, and since there must be more each
-  /// time there are some hundred readings. Tells what it took.
+  /// they have. Since there must be more each time there are some hundred readings of a process.
+  /// Reading takes a sixteenth of a processor at most, and of small processes (a build has
+  /// hundreds) a four-hundredth. Tells what it took.
   std::chrono::nanoseconds look();
 
   /// What there was at the highest of each, and of all together.
@@ -39,6 +40,11 @@ class RunResident {
     std::chrono::steady_clock::time_point since{};  ///< it has been that
     uint64_t read_bytes = 0;  ///< the last of these for which the list was read
   };
+  struct Budget {
+    std::chrono::nanoseconds spent{};
+    std::chrono::steady_clock::time_point next{};  ///< when reading may begin again
+  };
+  std::chrono::nanoseconds look_at_those(Budget& budget, bool are_large);
   void look_at(pid_t process, const Noted& noted);
   void look_at_all(uint64_t rss_bytes);
   void leave_out_borrowed();
@@ -48,7 +54,7 @@ class RunResident {
   std::vector<collector::RunRecord::Resident>
       done_;  ///< of processes whose number is another's now
   uint64_t highest_sum_ = 0;
-  std::chrono::steady_clock::time_point next_{};
+  Budget large_, small_;
   std::optional<collector::RunRecord::Together> together_;
 };
 

@@ -189,6 +189,14 @@ void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metri
   metrics["host.never_touched_bytes"] = if_covered(known && heap_known, in_use - heap - mappings);
 }
 
+/// Where the heap's recording began later: what was there then has no call site.
+void add_before_recording(const Replay& replay, Metrics& metrics) {
+  if (replay.windows().empty()) return;
+  uint64_t most = 0;
+  for (const Window& window : replay.windows()) most = std::max(most, window.before_bytes);
+  metrics["host.before_recording_bytes"] = most;
+}
+
 Metrics process_metrics(const Replay& replay, const GroupTotals& totals, const Coverage& coverage) {
   const gpupeak_counters_page& page = replay.log().counters();
   Metrics metrics = device_metrics(replay, totals, -1);
@@ -196,8 +204,7 @@ Metrics process_metrics(const Replay& replay, const GroupTotals& totals, const C
   const auto host = [&](const std::string& metric, const std::string& scope) {
     metrics[metric] = if_covered(covers_scope(coverage, scope), scope_peak(replay, scope));
   };
-  metrics["host.peak_bytes"] =
-      if_covered(coverage.host(), host_peak(replay, coverage));
+  metrics["host.peak_bytes"] = if_covered(coverage.host(), host_peak(replay, coverage));
   metrics["host.live_bytes"] = if_covered(coverage.host(), scope_live(replay, "host"));
   metrics["device.outside_phases.live_bytes"] = owned_bytes(replay, 0, kDeviceSide);
   metrics["host.outside_phases.live_bytes"] =
@@ -221,6 +228,7 @@ Metrics process_metrics(const Replay& replay, const GroupTotals& totals, const C
   metrics["host.rss.peak_bytes"] = if_covered(rss > 0, rss);
   metrics["host.pss.peak_bytes"] = if_covered(replay.pss().peak > 0, replay.pss().peak);
   add_resident(replay, coverage, metrics);
+  add_before_recording(replay, metrics);
   metrics["tool.self_bytes"] = if_covered(page.self_bytes > 0, page.self_bytes);
   return metrics;
 }

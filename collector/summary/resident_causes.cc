@@ -28,4 +28,9 @@ std::vector<ResidentCause> resident_causes(const Metrics& metrics) {
   return causes;
 }
 
+bool is_seen_late(uint64_t looked_at_bytes, uint64_t rss_bytes) {
+  constexpr uint64_t kClearly = 4 << 20;
+  return rss_bytes > looked_at_bytes + looked_at_bytes / 16 + kClearly;
+}
+
 }  // namespace gpupeak::collector

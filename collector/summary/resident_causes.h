@@ -18,4 +18,7 @@ struct ResidentCause {
 /// nobody looked, or not all of it can be told apart.
 std::vector<ResidentCause> resident_causes(const Metrics& metrics);
 
+/// Whether the largest RSS was clearly more than what there was at the last look.
+bool is_seen_late(uint64_t looked_at_bytes, uint64_t rss_bytes);
+
 }  // namespace gpupeak::collector

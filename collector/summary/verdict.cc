@@ -469,7 +469,12 @@ class Judge {
       if (cause.bytes > total / 50)
         text += fmt::format("{}{} {}", text.empty() ? "" : " · ", cause.text, size(cause.bytes));
     }
-    text = fmt::format("resident at most {}: ", size(total)) + text;
+    const auto rss = metric(summary_.metrics, "host.rss.peak_bytes");
+    text = (rss && is_seen_late(total, *rss)
+                ? fmt::format("resident, of {} at most, when last looked at {}: ", size(rss),
+                              size(total))
+                : fmt::format("resident at most {}: ", size(total))) +
+           text;
     const uint64_t untouched = metric(summary_.metrics, "host.never_touched_bytes").value_or(0);
     if (untouched >= kWorthWords)
       text += fmt::format("; asked for and not resident: {}", size(untouched));

@@ -123,8 +123,7 @@ std::string host_row(const WholeRun& run, const TextStyle& style) {
     text += fmt::format("{} {} at once{}; ", forked ? "allocated" : "at most",
                         size_text(*run.host->peak_bytes, style),
                         forked ? ", what was inherited once" : "");
-  if (const auto pss = metric(run.metrics, "host.pss.peak_bytes");
-      pss && run.gpu_processes() > 0)
+  if (const auto pss = metric(run.metrics, "host.pss.peak_bytes"); pss && run.gpu_processes() > 0)
     text += fmt::format("resident together {}, shared pages once; ", size_text(*pss, style));
   text += "RSS";
   for (size_t i = 0; i < std::min(order.size(), kMostNamed); ++i) {
@@ -214,13 +213,17 @@ std::string memory_kill_text(const WholeRun& run, const TextStyle& style) {
 std::string peak_at_once_text(const WholeRun& run, const TextStyle& style) {
   const size_t users = run.gpu_processes();
   const auto pss = metric(run.metrics, "host.pss.peak_bytes");
-  uint64_t largest = 0;
-  for (const WholeRun::Process& process : run.processes)
+  uint64_t largest = 0, largest_rss = 0;
+  for (const WholeRun::Process& process : run.processes) {
     largest = std::max(largest, process.heap_peak_bytes.value_or(0));
+    largest_rss = std::max(largest_rss, process.rss_peak_bytes.value_or(0));
+  }
   // Of processes that were gone before anybody looked, what was seen is no answer.
   if (users == 0 && run.has_several() && pss.value_or(0) > largest / 2) {
+    // One of them may have had more when nobody looked at all together.
     return fmt::format("peak {} or more resident, of {} processes together, shared pages once",
-                       size_text(pss, style), grouped(run.processes.size()));
+                       size_text(std::max(*pss, largest_rss), style),
+                       grouped(run.processes.size()));
   }
   if (users < 2 || run.devices.empty()) return "";
   const WholeRun::Sum* most = &run.devices.front();
@@ -262,8 +265,7 @@ std::vector<std::string> process_rows(const WholeRun& run, size_t most, const Te
     const std::vector<const WholeRun::Process*> heaps = largest_heaps(run);
     users = heaps.size();
     for (size_t i = 0; i < std::min(most, users); ++i) {
-      std::string row =
-          fmt::format("{}  {}", process_text(*heaps[i]), heap_text(*heaps[i], style));
+      std::string row = fmt::format("{}  {}", process_text(*heaps[i]), heap_text(*heaps[i], style));
       if (!heaps[i]->holder.empty())
         row += fmt::format("  {} {}", size_text(heaps[i]->holder_bytes, style), heaps[i]->holder);
       rows.push_back(std::move(row));

@@ -255,6 +255,11 @@ ReportSections::Lines ReportSections::holders(const std::string& scope, const st
   lines.push_back(
       right(fmt::format("sum {} = peak, residual {}", size_text(sum, style_), peak->bytes - sum),
             width_));
+  const auto before = metric(summary_.metrics, "host.before_recording_bytes");
+  if (scope == "host" && before.value_or(0) > 0)
+    lines.push_back(line(fmt::format(
+        "{}        heap from before its recording began, without a call site: not in the rows",
+        right(size(before), columns_))));
   return lines;
 }
 
@@ -330,9 +335,12 @@ ReportSections::Lines ReportSections::resident() const {
   const std::vector<ResidentCause> causes = resident_causes(summary_.metrics);
   const auto total = metric(summary_.metrics, "host.resident.total_bytes");
   if (causes.empty() || !total) return {};
+  const auto rss = metric(summary_.metrics, "host.rss.peak_bytes");
+  const std::string later =
+      rss && is_seen_late(*total, *rss) ? fmt::format("; the largest RSS was {}", size(rss)) : "";
   Lines lines{"", heading("RESIDENT", fmt::format("host memory in the machine's RAM, at most {} "
-                                                  "when it was looked at, by cause",
-                                                  size(total)))};
+                                                  "when it was looked at, by cause{}",
+                                                  size(total), later))};
   for (const ResidentCause& cause : causes)
     lines.push_back(row(cause.bytes, *total, "", std::string(cause.text), ""));
   const auto untouched = metric(summary_.metrics, "host.never_touched_bytes");

@@ -186,6 +186,10 @@ def crossing(folder):
         (message,) = [w["message"] for w in child["quality"]["warnings"] if w["code"] == "GP053"]
         said = int(re.search(r"\((\d+) bytes\)", message)[1])
         expect(before <= said < before + (1 << 20), f"{way}: {before} bytes of the test's and Python's, it says {message}")
+        expect(child["metrics"]["host.before_recording_bytes"] == said, f"{way}: {child['metrics']}")
+        said = subprocess.run([GPUPEAK, "report", os.path.join(place, "a.gplog"), "--process", str(child["run"]["pid"])],
+                              capture_output=True, text=True, check=True).stdout
+        expect("MiB        heap from before its recording began" in said, said)
         expect(held_by(child, "<module>") == 39 << 20, f"{way}: {child['peaks']}")
         for trouble in ("unknown_heap_frees", "repairs", "unmatched_frees"):
             expect(child["quality"].get(trouble, 0) == 0, f"{way}: {child['quality']}")

@@ -5,6 +5,7 @@
 #include "catch.h"
 #include "collector/summary/failure_cause.h"
 #include "collector/summary/verdict.h"
+#include "collector/summary/whole_run_text.h"
 #include "collector/write/write_short.h"
 #include "collector/write/write_text.h"
 
@@ -351,6 +352,41 @@ TEST_CASE("verdict: RSS far from the peak is explained, of a whole run alone", "
   CHECK(said(500 * kMiB).find("RSS reached") == std::string::npos);
   summary.quality.log_complete = false;
   CHECK(said(100 * kMiB).find("resident") == std::string::npos);
+}
+
+TEST_CASE("verdict: what was resident when looked at is not told as the most", "[collector]") {
+  Summary summary;
+  summary.log_path = "run.gplog";
+  Peak peak;
+  peak.scope = "host";
+  peak.bytes = 80 * kMiB;
+  peak.holders = {holder("main", 80 * kMiB)};
+  summary.peaks.push_back(peak);
+  summary.metrics["host.peak_bytes"] = peak.bytes;
+  summary.metrics["host.resident.total_bytes"] = 40 * kMiB;
+  summary.metrics["host.resident.heap_bytes"] = 40 * kMiB;
+  const auto said = [&](uint64_t rss) {
+    summary.metrics["host.rss.peak_bytes"] = rss;
+    return ending(summary, {.width = 200}) + report(summary, {.width = 200});
+  };
+  CHECK(said(41 * kMiB).find("resident at most 40.0 MiB: heap in use") != std::string::npos);
+  CHECK(said(41 * kMiB).find("the largest RSS") == std::string::npos);
+  const std::string late = said(80 * kMiB);
+  CHECK(late.find("resident, of 80.0 MiB at most, when last looked at 40.0 MiB: heap in use") !=
+        std::string::npos);
+  CHECK(
+      late.find("at most 40.0 MiB when it was looked at, by cause; the largest RSS was 80.0 MiB") !=
+      std::string::npos);
+}
+
+TEST_CASE("verdict: processes together have as much resident as one of them", "[collector]") {
+  WholeRun run;
+  run.processes.resize(2);
+  run.processes[0].rss_peak_bytes = 80 * kMiB;
+  run.metrics["host.pss.peak_bytes"] = 15 * kMiB;
+  CHECK(peak_at_once_text(run, {}).starts_with("peak 80.0 MiB or more resident, of 2 processes"));
+  run.metrics["host.pss.peak_bytes"] = 95 * kMiB;
+  CHECK(peak_at_once_text(run, {}).starts_with("peak 95.0 MiB or more resident, of 2 processes"));
 }
 
 TEST_CASE("verdict: where nothing is known of the host it is said why", "[collector]") {
