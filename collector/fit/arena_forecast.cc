@@ -23,16 +23,30 @@ std::unique_ptr<ArenaModel> model_of(const ArenaRequests& history, ArenaForecast
 
 }  // namespace
 
-ArenaForecast::ArenaForecast(const ArenaRequests& history, Rules rules, Asked asked)
+ArenaForecast::ArenaForecast(const ArenaRequests& history, Rules rules, Asked asked, unsigned mix)
     : history_(history),
       rules_(rules),
       asked_(asked),
+      mix_(mix),
       model_(model_of(history, rules)),
       blocks_(history.requests()) {}
 
+uint64_t ArenaForecast::less_than_most(const Step& step) const {
+  switch (asked_) {
+    case Asked::kMost:
+      return 0;
+    case Asked::kLeast:
+      return step.slack;
+    case Asked::kLikely:
+      return step.likely;
+    case Asked::kMixed:
+      break;
+  }
+  return is_high_in_mix(step.block, mix_) ? 0 : step.slack;
+}
+
 uint64_t ArenaForecast::asked_for(const Step& step, double factor) const {
-  const bool least = asked_ == Asked::kLeast || (asked_ == Asked::kMixed && step.block % 2 == 1);
-  const uint64_t bytes = step.bytes - (least ? step.slack : 0);
+  const uint64_t bytes = step.bytes - less_than_most(step);
   if (factor == 1) return bytes;
   return rounded(static_cast<uint64_t>(std::floor(static_cast<double>(bytes) * factor)),
                  model_->rounding());

@@ -1,8 +1,9 @@
 // What an arena would have reserved if its requests, or its rules, had been others: the recorded
 // history of requests (arena_requests.h) is taken again, with as much memory as it wants.
 //
-// Of a block that got a whole piece the log does not tell how much was asked for. So a forecast
-// takes the most that it can have been, the least, or a mix; what_if.cc runs one of each.
+// Of a block that got a whole piece a log of PyTorch does not tell how much was asked for. So a
+// forecast takes the most that it can have been, the least, a mix, or what other requests of its
+// site asked for; what_if.cc runs some of each.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +21,11 @@ namespace gpupeak::collector {
 class ArenaForecast {
  public:
   enum class Rules : uint8_t { kAsRecorded, kSameAsRequested, kExpandableSegments };
-  enum class Asked : uint8_t { kMost, kLeast, kMixed };
+  enum class Asked : uint8_t { kMost, kLeast, kLikely, kMixed };
 
   /// `history`: one that repeats, without a reason why not; it must outlive this.
-  ArenaForecast(const ArenaRequests& history, Rules rules, Asked asked);
+  /// `mix`: each has its own course with Asked::kMixed.
+  ArenaForecast(const ArenaRequests& history, Rules rules, Asked asked, unsigned mix = 0);
 
   /// The next request of the history, times `factor`; 0: it is left out. Returns the bytes of its
   /// block.
@@ -45,12 +47,14 @@ class ArenaForecast {
   using Step = ArenaRequests::Step;
 
   const Step* next(bool gives);
+  uint64_t less_than_most(const Step& step) const;
   uint64_t asked_for(const Step& step, double factor) const;
   void place(const Step& step, uint64_t bytes, Block& block);
 
   const ArenaRequests& history_;
   const Rules rules_;
   const Asked asked_;
+  const unsigned mix_;
   std::unique_ptr<ArenaModel> model_;
   GrowingRange small_{2u << 20}, large_{20u << 20};  // expandable segments alone
   std::vector<Block> blocks_;

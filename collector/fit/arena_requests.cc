@@ -3,9 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <utility>
 
 namespace gpupeak::collector {
+namespace {
+
+uint64_t round_up(uint64_t bytes, uint64_t to) {
+  return (bytes + to - 1) / to * to;
+}
+
+}  // namespace
 
 void ArenaRequests::add(const Step& step) {
   if (!why_not_.empty()) return;
@@ -19,6 +28,7 @@ void ArenaRequests::give_up(std::string why) {
   if (!why_not_.empty()) return;
   why_not_ = std::move(why);
   steps_ = {};
+  sites_ = {};
   open_ = {};
   live_ = {};
   own_ = {};
@@ -55,21 +65,24 @@ bool ArenaRequests::give_own(Step& step) {
          live_.try_emplace(own.address, Live{step.block, 0, own.bytes}).second;
 }
 
-/// Whether the rules give a request this block. `step` then has what may have been asked for: of a
-/// piece that was given whole more than what idle ones had, and no more than the piece.
-bool ArenaRequests::repeats(uint64_t address, uint64_t bytes, Step& step) {
-  const ArenaModel::Request request{bytes, step.on_stream};
+/// Whether the rules give a request this block. Where it is not known what was asked for, `step`
+/// then has what may have been: of a piece that was given whole more than what idle ones had, and
+/// no more than the piece.
+bool ArenaRequests::repeats(uint64_t address, uint64_t bytes, uint64_t asked, Step& step) {
+  const uint64_t rounding = model_->rounding();
+  const bool is_known = asked != 0 && asked <= bytes;
+  const ArenaModel::Request request{is_known ? round_up(asked, rounding) : bytes, step.on_stream};
   const bool new_segment = fresh_.bytes != 0;
   std::optional<ArenaModel::Piece> piece = model_->find(request);
   if (new_segment) {
-    const bool by_rules = bytes % model_->rounding() == 0 && !piece;
-    if (!by_rules || !model_->may_take(bytes, fresh_.bytes)) {
+    const bool by_rules = request.bytes % rounding == 0 && !piece;
+    if (!by_rules || !model_->may_take(request.bytes, fresh_.bytes)) {
       return is_own(address, bytes) && give_own(step);
     }
-  } else if (!piece || bytes % model_->rounding() != 0) {
+  } else if (!piece || request.bytes % rounding != 0) {
     return false;
   }
-  uint64_t least = model_->largest_below(request) + model_->rounding();
+  uint64_t least = model_->largest_below(request) + rounding;
   if (new_segment) {
     piece = model_->add_segment(fresh_.address, fresh_.bytes, request);
     segments_[step.block] = fresh_.address;
@@ -77,8 +90,9 @@ bool ArenaRequests::repeats(uint64_t address, uint64_t bytes, Step& step) {
   }
   const uint64_t whole = model_->pieces().bytes_of(*piece);
   if (model_->pieces().address_of(*piece) != address) return false;
-  if (whole != bytes && !model_->splits(whole, bytes)) return false;
-  if (whole == bytes) {
+  if (bytes != (model_->splits(whole, request.bytes) ? request.bytes : whole)) return false;
+  step.bytes = request.bytes;
+  if (whole == bytes && !is_known) {
     least = std::max(least, model_->least_for_whole(whole, new_segment));
     step.slack = static_cast<uint32_t>(bytes - std::min(least, bytes));
   }
@@ -86,19 +100,38 @@ bool ArenaRequests::repeats(uint64_t address, uint64_t bytes, Step& step) {
   return live_.try_emplace(address, Live{step.block, *piece, 0}).second;
 }
 
-void ArenaRequests::given(uint64_t address, uint64_t bytes) {
+void ArenaRequests::given(uint64_t address, uint64_t bytes, uint64_t asked, uint32_t site) {
   Step step{.bytes = bytes, .block = blocks_++, .what = What::kGive, .on_stream = running_};
   if (!why_not_.empty()) return;
   if (emptying_ && model_->pieces().has_idle_segment()) {
     return give_up("it gave back some idle segments and kept others");
   }
   emptying_ = false;
-  if (bytes == 0 || !repeats(address, bytes, step)) {
+  if (bytes == 0 || !repeats(address, bytes, asked, step)) {
     return give_up(
         fmt::format("the block of its request {} lies elsewhere by the known rules", blocks_));
   }
   ++repeated_;
+  knows_all_ = knows_all_ && step.slack == 0;
+  sites_.push_back(site);
   add(step);
+}
+
+/// Of a request that the log does not tell whole: the largest of its site that it may have been.
+void ArenaRequests::find_likely() {
+  const auto asks = [](const Step& step) { return step.what == What::kGive; };
+  std::unordered_map<uint32_t, std::set<uint64_t>> known;  // by site
+  for (const Step& step : steps_) {
+    if (asks(step) && step.slack == 0) known[sites_[step.block]].insert(step.bytes);
+  }
+  for (Step& step : steps_) {
+    if (!asks(step) || step.slack == 0) continue;
+    const std::set<uint64_t>& sizes = known[sites_[step.block]];
+    const auto above = sizes.upper_bound(step.bytes);
+    if (above == sizes.begin()) continue;
+    const uint64_t less = step.bytes - *std::prev(above);
+    if (less <= step.slack) step.likely = static_cast<uint32_t>(less);
+  }
 }
 
 void ArenaRequests::taken(uint64_t address) {
@@ -156,6 +189,8 @@ void ArenaRequests::finish(uint64_t start) {
     give_up("it gave back some idle segments and kept others");
   }
   if (blocks_ == 0) give_up("it was asked for nothing");
+  find_likely();
+  sites_ = {};
   for (Step& step : steps_) {
     if (step.what == What::kOutside) step.bytes += start;
   }

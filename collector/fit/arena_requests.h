@@ -16,10 +16,17 @@
 
 namespace gpupeak::collector {
 
+/// Whether a mix of the most and the least that a block may have asked for takes the most of it.
+inline bool is_high_in_mix(uint64_t block, unsigned mix) {
+  uint64_t mixed = (block + 1) * UINT64_C(0x9e3779b97f4a7c15) + mix;
+  mixed = (mixed ^ mixed >> 31) * UINT64_C(0xbf58476d1ce4e5b9);
+  return (mixed >> 40 & 1) != 0;
+}
+
 class ArenaRequests {
  public:
   enum class What : uint8_t {
-    kGive,     ///< a request of `bytes`, or up to `slack` less
+    kGive,     ///< a request of `bytes`, or, where the log does not tell, up to `slack` less
     kTake,     ///< of the block
     kGiveOwn,  ///< a request of `bytes` got a segment of its own
     kTakeOwn,  ///< of `bytes`
@@ -31,6 +38,7 @@ class ArenaRequests {
     uint64_t bytes = 0;
     uint32_t block = 0;  ///< numbered in the order in which they were given
     uint32_t slack = 0;
+    uint32_t likely = 0;  ///< so much less is what other requests of its site asked for; 0: none did
     What what = What::kGive;
     bool on_stream = false;  ///< ArenaModel::Request
   };
@@ -43,7 +51,8 @@ class ArenaRequests {
   void segment_taken(uint64_t address, uint64_t bytes);
   void segment_given_back(uint64_t address, uint64_t bytes);
   // The arena.
-  void given(uint64_t address, uint64_t bytes);
+  /// `asked`: what the request asked for; 0: not known. `site`: those of one site are alike.
+  void given(uint64_t address, uint64_t bytes, uint64_t asked = 0, uint32_t site = 0);
   /// Requests from here on are for a stream's work, until the run ends. Two at once: given up.
   void begin_run();
   void end_run();
@@ -66,6 +75,8 @@ class ArenaRequests {
   /// Empty: the rules give every block the address that it had.
   const std::string& why_not() const { return why_not_; }
   uint64_t requests() const { return blocks_; }
+  /// Whether the log tells of each request how much it asked for.
+  bool knows_all_requests() const { return knows_all_; }
   /// How many of the first of them the rules give the address that they had.
   uint64_t repeated() const { return repeated_; }
   const std::vector<Step>& steps() const { return steps_; }
@@ -85,10 +96,11 @@ class ArenaRequests {
     ArenaModel::Piece piece;
     uint64_t own;  // bytes of a segment of its own; 0: it has none
   };
-  bool repeats(uint64_t address, uint64_t bytes, Step& step);
+  bool repeats(uint64_t address, uint64_t bytes, uint64_t asked, Step& step);
   bool is_own(uint64_t address, uint64_t bytes) const;
   bool give_own(Step& step);
   void add(const Step& step);
+  void find_likely();
 
   std::unique_ptr<ArenaModel> model_;
   Fresh fresh_;
@@ -97,10 +109,12 @@ class ArenaRequests {
   std::unordered_map<uint64_t, Live> live_;  // by address
   std::unordered_map<uint32_t, uint64_t> segments_;
   std::vector<Step> steps_;
+  std::vector<uint32_t> sites_;  // by block, until it is finished
   std::vector<size_t> open_;  // steps since the last reading, without the driver's own yet
   uint64_t others_ = 0;
   uint64_t reserved_ = 0, repeated_ = 0;
   uint32_t blocks_ = 0;
+  bool knows_all_ = true;
   std::string why_not_;
 };
 

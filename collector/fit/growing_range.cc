@@ -28,11 +28,19 @@ void GrowingRange::add_idle(uint64_t address, uint64_t bytes) {
   by_bytes_.emplace(bytes, address);
 }
 
+bool GrowingRange::is_last(uint64_t address, uint64_t bytes) const {
+  return address + bytes == mapped_;
+}
+
 uint64_t GrowingRange::give(uint64_t bytes) {
   auto best = by_bytes_.lower_bound({bytes, 0});
+  if (best != by_bytes_.end() && is_last(best->second, best->first)) {
+    const auto next = std::next(best);
+    if (next != by_bytes_.end()) best = next;
+  }
   if (best == by_bytes_.end()) {
     uint64_t tail = 0;
-    if (!idle_.empty() && idle_.rbegin()->first + idle_.rbegin()->second == mapped_)
+    if (!idle_.empty() && is_last(idle_.rbegin()->first, idle_.rbegin()->second))
       tail = idle_.rbegin()->second;
     const uint64_t more = (bytes - tail + handle_bytes_ - 1) / handle_bytes_ * handle_bytes_;
     add_idle(mapped_, more);

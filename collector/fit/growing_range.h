@@ -1,7 +1,8 @@
 // PyTorch's segments that grow in place (expandable_segments:True), by its rules: one range of
 // addresses for the small requests of a stream, one for the large ones. A request gets the smallest
-// idle piece that is large enough, and the rest of it stays idle; where there is none, memory is
-// mapped behind the last piece, in handles of 2 MiB or of 20 MiB.
+// idle piece that is large enough, and the rest of it stays idle. The last piece counts as endless,
+// since memory can be mapped behind it: it is taken where no other is large enough, and grows by
+// handles of 2 MiB or of 20 MiB where it is too small itself.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,7 @@ class GrowingRange {
 
  private:
   void add_idle(uint64_t address, uint64_t bytes);
+  bool is_last(uint64_t address, uint64_t bytes) const;
   void remove_idle(std::map<uint64_t, uint64_t>::iterator piece);
 
   uint64_t handle_bytes_;

@@ -21,13 +21,8 @@ constexpr uint64_t kRecorded = UINT64_C(1) << 61, kAbove = UINT64_C(1) << 62;
 
 enum class Choice { kHigh, kLow, kMixed };
 
-bool coin(uint64_t number, unsigned variant) {
-  uint64_t mixed = (number + 1) * UINT64_C(0x9e3779b97f4a7c15) + variant;
-  mixed = (mixed ^ mixed >> 31) * UINT64_C(0xbf58476d1ce4e5b9);
-  return (mixed >> 40 & 1) != 0;
-}
 bool is_high(Choice choice, uint64_t number, unsigned variant) {
-  return choice == Choice::kMixed ? coin(number, variant) : choice == Choice::kHigh;
+  return choice == Choice::kMixed ? is_high_in_mix(number, variant) : choice == Choice::kHigh;
 }
 
 class Holding {

@@ -93,8 +93,9 @@ const ArenaRequests* NeedWatch::arena(int32_t device) const {
   return &*std::min_element(found->second.begin(), found->second.end(), better);
 }
 
-void NeedWatch::on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/) {
-  for (ArenaRequests& arena : arena_of(alloc.arena)) arena.given(alloc.address, alloc.bytes);
+void NeedWatch::on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t stack) {
+  for (ArenaRequests& arena : arena_of(alloc.arena))
+    arena.given(alloc.address, alloc.bytes, alloc.asked, stack);
   const auto [entry, added] = given_.try_emplace({alloc.arena, alloc.address}, alloc.bytes);
   if (!added) {
     sizes_.erase(sizes_.find(entry->second));

@@ -27,9 +27,16 @@ namespace {
 
 using What = ArenaTable::What;
 
-/// Of what the log leaves open, each course has another answer: the least, the most, and a mix.
-constexpr size_t kCourses = 3;
+using Asked = ArenaForecast::Asked;
+
+/// Of what the log leaves open, each course has another answer.
+constexpr std::array kAsked{Asked::kLeast, Asked::kMost, Asked::kLikely, Asked::kMixed,
+                            Asked::kMixed};
+constexpr size_t kCourses = kAsked.size();
 constexpr size_t kLow = 0, kHigh = 1;
+/// Where requests are not known whole, no course may be the true one: PyTorch's segments that grow
+/// may then come out a step apart from all.
+constexpr uint64_t kGrowingStep = 20u << 20;
 constexpr int32_t kHost = -1;
 
 uint64_t times(uint64_t bytes, double factor) {
@@ -155,18 +162,13 @@ class WhatIfWatch : public ReplayObserver {
       if (peak < peaks_[low].scope(scope->second).peak) low = course;
       if (peak > peaks_[high].scope(scope->second).peak) high = course;
     }
-    sum.least_bytes = peaks_[low].scope(scope->second).peak;
+    const PeakFinder::Scope& least = peaks_[low].scope(scope->second);
     const PeakFinder::Scope& most = peaks_[high].scope(scope->second);
-    sum.most_bytes = most.peak;
-    sum.time_ns = profile_.to_ns(most.peak_ticks);
-    bool bounded = true;
-    for (const auto& [number, row] : rows_) {
-      if (replay_arena(number).place != device || row.is_forecast()) continue;
-      if (row.grows || is_without_advance(number)) bounded = false;
-    }
-    if (!bounded) sum.most_bytes.reset();
-    add_holders(bounded ? high : low, scope->second, top, sum);
-    if (!bounded) sum.time_ns = profile_.to_ns(peaks_[low].scope(scope->second).peak_ticks);
+    sum.least_bytes = least.peak - beside(low, device, Beside::kLess);
+    const bool bounded = is_bounded(device);
+    if (bounded) sum.most_bytes = most.peak + beside(high, device, Beside::kMore);
+    sum.time_ns = profile_.to_ns(bounded ? most.peak_ticks : least.peak_ticks);
+    add_holders(bounded ? high : low, device, bounded ? Beside::kMore : Beside::kLess, top, sum);
     return sum;
   }
   bool is_touched_without_forecast(int32_t device) const {
@@ -188,12 +190,15 @@ class WhatIfWatch : public ReplayObserver {
     std::unordered_map<uint64_t, Block> blocks;
     std::array<uint64_t, kCourses> in_use{}, idle{};
     bool is_touched = false, grows = false;
+    uint64_t may_be_off = 0;  ///< bytes, to either side
 
     bool is_forecast() const { return !forecasts.empty(); }
     void catch_up() {
       for (ArenaForecast& forecast : forecasts) forecast.catch_up();
     }
   };
+  /// To which side of a course the truth may lie.
+  enum class Beside : uint8_t { kLess, kMore };
   struct Key {
     int32_t device;
     Row::What what;
@@ -208,13 +213,21 @@ class WhatIfWatch : public ReplayObserver {
     return changes_.no_preallocation && row < arenas_.in_advance.size() && arenas_.in_advance[row];
   }
 
+  /// Whether an arena of the device, known by now or later, would not have taken what it did.
+  bool takes_less_in_advance(int32_t device) const {
+    const auto& arenas = profile_.replay().arenas().arenas();
+    for (size_t number = 0; number < arenas.size(); ++number) {
+      if (arenas[number].place == device && is_without_advance(number)) return true;
+    }
+    return false;
+  }
+
   Row& row_of(size_t number) {
     const auto [entry, is_new] = rows_.try_emplace(number);
     if (!is_new) return entry->second;
     const auto history = arenas_.histories.find(replay_arena(number).place);
     if (history == arenas_.histories.end() || is_without_advance(number)) return entry->second;
     using Rules = ArenaForecast::Rules;
-    using Asked = ArenaForecast::Asked;
     const std::string_view name = profile_.replay().name(replay_arena(number).name);
     Rules rules = Rules::kAsRecorded;
     if (changes_.expandable_segments && name == "PyTorch") rules = Rules::kExpandableSegments;
@@ -225,8 +238,12 @@ class WhatIfWatch : public ReplayObserver {
       entry->second.is_touched = true;
       return entry->second;
     }
-    for (const Asked asked : {Asked::kLeast, Asked::kMost, Asked::kMixed})
-      entry->second.forecasts.emplace_back(*history->second, rules, asked);
+    for (size_t course = 0; course < kCourses; ++course)
+      entry->second.forecasts.emplace_back(*history->second, rules, kAsked[course], course);
+    if (rules == Rules::kExpandableSegments && !history->second->knows_all_requests()) {
+      entry->second.may_be_off = kGrowingStep;
+      group_of(replay_arena(number).place, Row::kIdle, number);  // where that is counted
+    }
     return entry->second;
   }
   static bool gives_back(const ArenaRequests& history) {
@@ -328,7 +345,7 @@ class WhatIfWatch : public ReplayObserver {
   /// Segments that no arena has handed a part of out yet: as idle as the rest of an arena.
   void set_unclaimed(int32_t device, uint64_t segments) {
     uint64_t claimed = 0;
-    bool by_the_log = true;
+    bool by_the_log = !takes_less_in_advance(device);
     const ArenaTable& table = replay().arenas();
     for (size_t number = 0; number < table.arenas().size(); ++number) {
       const ArenaTable::Arena& arena = table.arenas()[number];
@@ -366,15 +383,42 @@ class WhatIfWatch : public ReplayObserver {
     return of.name != 0 ? profile_.definitions().shown(profile_.replay().name(of.name))
                         : profile_.titles().title(of.stack);
   }
-  void add_holders(size_t course, ScopeId scope, size_t top, WhatIfSum& sum) const {
+  /// Whether the log tells how all arenas of the device would have grown.
+  bool is_bounded(int32_t device) const {
+    return std::none_of(rows_.begin(), rows_.end(), [&](const auto& entry) {
+      const auto& [number, row] = entry;
+      return replay_arena(number).place == device && !row.is_forecast() &&
+             (row.grows || is_without_advance(number));
+    });
+  }
+  /// How far beside a course's peak the truth may lie for what is idle in an arena: never below
+  /// nothing.
+  uint64_t beside(size_t course, GroupId group, Beside side) const {
+    const Key& key = keys_[group];
+    if (key.what != Row::kIdle) return 0;
+    const uint64_t off = rows_.at(key.number).may_be_off;
+    const uint64_t idle = peaks_[course].at_peak(group, scopes_.at(key.device)).bytes;
+    return side == Beside::kMore ? off : std::min(off, idle);
+  }
+  uint64_t beside(size_t course, int32_t device, Beside side) const {
+    uint64_t sum = 0;
+    for (GroupId group = 0; group < keys_.size(); ++group) {
+      if (keys_[group].device == device) sum += beside(course, group, side);
+    }
+    return sum;
+  }
+  void add_holders(size_t course, int32_t device, Beside side, size_t top, WhatIfSum& sum) const {
     std::map<std::string, WhatIfSum::Holder> by_title;
     for (GroupId group = 0; group < keys_.size(); ++group) {
-      const PeakFinder::AtPeak held = peaks_[course].at_peak(group, scope);
-      if (held.bytes == 0) continue;
+      if (keys_[group].device != device) continue;
+      const PeakFinder::AtPeak held = peaks_[course].at_peak(group, scopes_.at(device));
+      const uint64_t off = beside(course, group, side);
+      const uint64_t bytes = side == Beside::kMore ? held.bytes + off : held.bytes - off;
+      if (bytes == 0) continue;
       std::string title = title_of(keys_[group]);
       WhatIfSum::Holder& row = by_title[title];
       row.title = std::move(title);
-      row.bytes += held.bytes;
+      row.bytes += bytes;
       row.count += held.count;
     }
     for (auto& [title, row] : by_title) sum.holders.push_back(std::move(row));

@@ -166,7 +166,7 @@ ArenaEvent parse_arena(const Event& event) {
 ArenaAllocEvent parse_arena_alloc(const Event& event) {
   ArenaAllocEvent alloc;
   Body(event, alloc) >> alloc.arena >> alloc.address >> alloc.bytes >> alloc.name >> alloc.stack >>
-      alloc.in_use_plus_1 >> alloc.reserved_plus_1;
+      alloc.in_use_plus_1 >> alloc.reserved_plus_1 >> alloc.asked;
   alloc.malformed |= wraps(alloc.address, alloc.bytes);
   return alloc;
 }

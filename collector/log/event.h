@@ -107,6 +107,7 @@ struct ArenaEvent : Parsed {
 struct ArenaAllocEvent : Parsed {
   uint64_t arena, address, bytes;
   uint64_t in_use_plus_1, reserved_plus_1;
+  uint64_t asked;  ///< bytes that were asked for; 0: not known
   uint32_t name, stack;
 };
 struct ArenaFreeEvent : Parsed {

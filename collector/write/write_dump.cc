@@ -223,6 +223,7 @@ class Dump {
   void fields(const ArenaAllocEvent& e) {
     print(" {} {:#x} bytes {} {} stack {}{}", e.arena, e.address, e.bytes, string(e.name), e.stack,
           totals(e));
+    if (e.asked != 0) print(" asked {}", e.asked);
   }
   void fields(const ArenaFreeEvent& e) { print(" {} {:#x}{}", e.arena, e.address, totals(e)); }
   void fields(const ArenaFailedEvent& e) {

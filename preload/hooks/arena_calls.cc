@@ -135,20 +135,21 @@ void note_plain_block(const Call& call, uint64_t address) {
   uint64_t bytes = call.argument;
   if (call.given != 0 && (!copy_word(call.given, bytes) || !is_size(bytes, call.argument)))
     return arena_object_give_up(*call.arena, "the size that it gives is not where the rule says");
-  arena_block_given(*call.arena, address, bytes, nullptr, call.stack);
+  arena_block_given(*call.arena, address, bytes, call.argument, nullptr, call.stack);
 }
 
 void note_block(const Call& call, uint64_t address) {
   const bool proven = call.table->proven.load(std::memory_order_relaxed);
   if (!was_alone(call)) {
     if (!proven) return disbelieve(call);
-    return arena_block_given(*call.arena, address, block_bytes(call, address), nullptr, call.stack);
+    return arena_block_given(*call.arena, address, block_bytes(call, address), call.argument,
+                             nullptr, call.stack);
   }
   const ArenaTotals after = totals_of(*call.table, call.object);
   if (!bears_out(call, after, address)) return disbelieve(call);
   call.table->proven.store(true, std::memory_order_relaxed);
   arena_block_given(*call.arena, address, static_cast<uint64_t>(after.in_use - call.before.in_use),
-                    &after, call.stack);
+                    call.argument, &after, call.stack);
 }
 
 void note_return(const Call& call) {

@@ -143,7 +143,7 @@ void arena_requested(ArenaObject& arena, const ArenaTotals& now) {
   arena.has_older = now.in_use > 0;
 }
 
-void arena_block_given(ArenaObject& arena, uint64_t address, uint64_t bytes,
+void arena_block_given(ArenaObject& arena, uint64_t address, uint64_t bytes, uint64_t asked,
                        const ArenaTotals* after, uint32_t stack) {
   if (after != nullptr) arena.requests = after->requests;
   HookScope hook;
@@ -155,7 +155,8 @@ void arena_block_given(ArenaObject& arena, uint64_t address, uint64_t bytes,
   record.u(arena.number).u(address).u(bytes).u(0).u(stack);
   record.u(after != nullptr ? static_cast<uint64_t>(after->in_use) + 1 : 0);
   const bool says_reserved = after != nullptr && compares;
-  emit(record.u(says_reserved ? static_cast<uint64_t>(after->reserved) + 1 : 0));
+  record.u(says_reserved ? static_cast<uint64_t>(after->reserved) + 1 : 0);
+  emit(record.u(asked));
 }
 
 void arena_block_taken(ArenaObject& arena, uint64_t address) {

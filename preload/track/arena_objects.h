@@ -53,8 +53,8 @@ uint32_t arena_call_site(const CallerFrame& caller);
 /// Before a request: makes the arena known to the log. `now`: its totals; all 0 of one that keeps
 /// none.
 void arena_requested(ArenaObject& arena, const ArenaTotals& now);
-/// `after`: its totals; nullptr: not known.
-void arena_block_given(ArenaObject& arena, uint64_t address, uint64_t bytes,
+/// A block of `bytes`, for a request of `asked`. `after`: the arena's totals; nullptr: not known.
+void arena_block_given(ArenaObject& arena, uint64_t address, uint64_t bytes, uint64_t asked,
                        const ArenaTotals* after, uint32_t stack);
 /// Before it can be handed out again.
 void arena_block_taken(ArenaObject& arena, uint64_t address);

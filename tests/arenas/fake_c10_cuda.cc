@@ -96,12 +96,17 @@ void use(int device) {
 }
 
 /// The smallest free block that is large enough, of equal ones the lowest; with its bytes, which
-/// are more than asked for where the rest is too little to be split off. 0: there is none.
+/// are more than asked for where the rest is too little to be split off. 0: there is none. What can
+/// grow counts as larger than all others.
 std::pair<uint64_t, uint64_t> take_free(Pool& pool, uint64_t bytes) {
+  const auto size_of = [&](const auto& block) {
+    const bool grows = g_expandable && block.first + block.second == pool.range + pool.mapped;
+    return grows ? kAddresses : block.second;
+  };
   auto best = pool.free_blocks.end();
   for (auto block = pool.free_blocks.begin(); block != pool.free_blocks.end(); ++block) {
     if (block->second < bytes) continue;
-    if (best == pool.free_blocks.end() || block->second < best->second) best = block;
+    if (best == pool.free_blocks.end() || size_of(*block) < size_of(*best)) best = block;
   }
   if (best == pool.free_blocks.end()) return {0, 0};
   const auto [address, size] = *best;

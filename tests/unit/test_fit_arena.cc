@@ -1,6 +1,7 @@
 // ONNX Runtime's arena by its rules: how its regions grow, what a request gets during and outside
 // of runs, whether a log's blocks lie where the rules put them, and what becomes of the run with
 // less memory.
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -36,6 +37,11 @@ void give_new(ArenaRequests& history, uint64_t number, uint64_t bytes, uint64_t 
 void end(ArenaRequests& history) {
   history.driver_had(kDriver);
   history.finish(0);
+}
+const ArenaRequests::Step& step_of(const ArenaRequests& history, uint32_t block) {
+  return *std::find_if(history.steps().begin(), history.steps().end(), [&](const auto& step) {
+    return step.what == ArenaRequests::What::kGive && step.block == block;
+  });
 }
 /// By which rules the regions of a run have grown.
 std::unique_ptr<ArenaModel> learnt(std::initializer_list<std::pair<uint64_t, uint64_t>> regions) {
@@ -152,6 +158,31 @@ TEST_CASE("arena: a block that was reserved has memory of its own, and gives it 
     CHECK(hold(log, kDriver + 704 * kMiB, variant).fits);
     CHECK(!hold(log, kDriver + 704 * kMiB - 1, variant).fits);
     CHECK(hold(log, kDriver + 1026 * kMiB, variant).needed == kDriver + 1026 * kMiB);
+  }
+}
+
+TEST_CASE("arena: what a request asked for is taken from the log, where it has it", "[collector]") {
+  ArenaRequests log = history();
+  give_new(log, 0, 256, kMiB);
+  SECTION("of a piece that was given whole") {
+    log.given(region(0) + 256, kMiB - 256, 600 * kKiB + 1);
+    end(log);
+    REQUIRE(log.why_not() == "");
+    CHECK(log.knows_all_requests());
+    CHECK(step_of(log, 1).bytes == 600 * kKiB + 256);
+    CHECK(step_of(log, 1).slack == 0);
+  }
+  SECTION("without it the request may have been for little more than half of it") {
+    log.given(region(0) + 256, kMiB - 256);
+    end(log);
+    REQUIRE(log.why_not() == "");
+    CHECK(!log.knows_all_requests());
+    CHECK(step_of(log, 1).slack == 512 * kKiB - 256);
+  }
+  SECTION("a request that would have left the rest idle got no whole piece by the rules") {
+    log.given(region(0) + 256, kMiB - 256, 100 * kKiB);
+    end(log);
+    CHECK(log.why_not() != "");
   }
 }
 

@@ -345,11 +345,12 @@ enum gpupeak_extended_record {
   GPUPEAK_REC_TAG_POP = 0xa4,     /* dt */
   GPUPEAK_REC_ARENA = 0xa5,       /* dt arena event name(string) address bytes s:text device;
                                      event: enum gpupeak_arena_event; device: 0 = where its blocks lie */
-  GPUPEAK_REC_ARENA_ALLOC = 0xa6, /* dt arena address bytes name(string) stack in_use reserved: a
+  GPUPEAK_REC_ARENA_ALLOC = 0xa6, /* dt arena address bytes name(string) stack in_use reserved asked: a
                                      sub-allocator handed out bytes of memory that is counted
                                      elsewhere. Of an address in use: it has this size and, if not 0,
                                      name now. in_use, reserved: value + 1, what the allocator itself
-                                     then says; 0 = nothing */
+                                     then says; 0 = nothing. asked: bytes that were asked for, which
+                                     may be fewer; 0 or not there = not known */
   GPUPEAK_REC_ARENA_FREE = 0xa7,  /* dt arena address bytes in_use reserved; logged before the memory can
                                      be handed out again. bytes: as the allocator says, 0 = nothing */
   GPUPEAK_REC_SAMPLING = 0xa8,    /* dt sample_bytes whole_bytes: this slot's heap blocks are a Poisson sample

@@ -1,0 +1,92 @@
+// What a change would have made of a log made by hand: PyTorch's segments that grow in place, and
+// memory that was taken in advance.
+#include "catch.h"
+#include "collector/fit/growing_range.h"
+#include "collector/fit/what_if.h"
+#include "log_builder.h"
+
+using namespace gpupeak::collector;
+using namespace gpupeak::testing;
+
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;  // a device block `id` of log_builder.h lies at id MiB
+
+LogBuilder with_arena(const char* name) {
+  LogBuilder log(GPUPEAK_HOST_OFF);
+  log.device(0, 80'000 * kMiB, std::string(16, '\1'), "NVIDIA H100");
+  log.counters().ended = 1;
+  log.counters().exit_kind = GPUPEAK_EXIT_CODE;
+  log.counters().device_count = 1;
+  const uint32_t arena = log.string(name);
+  log.event(0, 1, GPUPEAK_REC_ARENA, Fields().u(1).u(0).u(arena).u(0).u(0).s("").u(1));
+  return log;
+}
+void give(LogBuilder& log, uint64_t time, uint64_t at, uint64_t bytes) {
+  log.event(0, time, GPUPEAK_REC_ARENA_ALLOC,
+            Fields().u(1).u(at * kMiB).u(bytes).u(0).u(0).u(0).u(0));
+}
+WhatIfSum with(LogBuilder& log, uint64_t peak, const Changes& changes) {
+  log.counters().device[0].total.peak = peak;
+  const TemporaryFile file;
+  const WhatIf result = what_if(log.save(file.path()), changes, {}, {});
+  REQUIRE(result.sums.size() == 1);
+  return result.sums[0];
+}
+uint64_t sum_of(const std::vector<WhatIfSum::Holder>& holders) {
+  uint64_t sum = 0;
+  for (const WhatIfSum::Holder& holder : holders) sum += holder.bytes;
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("what if: of segments that grow the last piece is taken last", "[collector]") {
+  GrowingRange range(20 * kMiB);
+  const uint64_t first = range.give(12 * kMiB);
+  const uint64_t second = range.give(4 * kMiB);  // 4 MiB behind it are idle
+  range.take_back(first, 12 * kMiB);
+  CHECK(range.give(3 * kMiB) == first);
+  CHECK(second == first + 12 * kMiB);
+  CHECK(range.give(10 * kMiB) == first + 16 * kMiB);  // 9 MiB between them are too few: it grows
+  CHECK(range.mapped() == 40 * kMiB);
+}
+
+TEST_CASE("what if: memory that was taken in advance counts for nothing before its pool is known",
+          "[collector]") {
+  LogBuilder log = with_arena("XLA");
+  log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 6000 * kMiB);
+  log.device_alloc(0, 11, 9000, GPUPEAK_KIND_LINEAR, 0, 30 * kMiB);
+  give(log, 20, 1000, 5 * kMiB);
+  give(log, 21, 1100, 7 * kMiB);
+  Changes changes;
+  changes.no_preallocation = true;
+  const WhatIfSum sum = with(log, 6030 * kMiB, changes);
+  CHECK(sum.before_bytes == 6030 * kMiB);
+  CHECK(sum.least_bytes == 42 * kMiB);
+  CHECK(!sum.most_bytes);
+  CHECK(sum_of(sum.holders) == 42 * kMiB);
+}
+
+TEST_CASE("what if: growing segments are never exact where a request may have been smaller",
+          "[collector]") {
+  LogBuilder log = with_arena("PyTorch");
+  log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 40 * kMiB);
+  Changes changes;
+  changes.expandable_segments = true;
+  SECTION("all are known: 40 MiB, and 39 MiB less than the segment had") {
+    give(log, 11, 1000, 12 * kMiB);
+    give(log, 12, 1012, 13 * kMiB);
+    const WhatIfSum sum = with(log, 40 * kMiB, changes);
+    CHECK(sum.is_exact());
+    CHECK(sum.least_bytes == 40 * kMiB);
+  }
+  SECTION("one got the whole segment") {
+    give(log, 11, 1000, 40 * kMiB);
+    const WhatIfSum sum = with(log, 40 * kMiB, changes);
+    CHECK(!sum.is_exact());
+    CHECK(sum.least_bytes <= 40 * kMiB);
+    CHECK(sum.most_bytes == 60 * kMiB);
+    CHECK(sum_of(sum.holders) == 60 * kMiB);
+  }
+}
