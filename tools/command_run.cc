@@ -39,6 +39,7 @@
 #include "run_logs.h"
 #include "run_memory.h"
 #include "say.h"
+#include "screen_ahead.h"
 #include "self.h"
 #include "terminal.h"
 
@@ -296,17 +297,18 @@ void say_why_there_is_no_log(const std::string& program, const std::string& chil
 }
 
 /// Never throws: what is wrong with a log is said, and the program's exit code stays ours.
-std::string screen_of(const std::string& log) {
+std::string screen_of(const std::string& log, ScreenAhead* ahead) {
   try {
-    return first_screen(log, {}, style_for(STDERR_FILENO, {}));
+    return first_screen(log, {}, style_for(STDERR_FILENO, {}), ahead);
   } catch (const std::exception& error) {
     say("{}: {}", collector::escape(log), error.what());
     return {};
   }
 }
 
-void tell_of_logs(const std::vector<RunLog>& logs, const std::string& children) {
-  say_text(screen_of(logs.front().path));
+void tell_of_logs(const std::vector<RunLog>& logs, const std::string& children,
+                  ScreenAhead* ahead) {
+  say_text(screen_of(logs.front().path, ahead));
   for (size_t i = 1; i <= logs.front().parts; ++i)
     say_text(fmt::format("  part: {}#{}\n", collector::escape(logs.front().path), i));
   constexpr size_t kMostNamed = 5;
@@ -448,12 +450,19 @@ class Run {
       exec_program(options_, preload_, pattern_, children_, name_.id, failure_[1]);
     }
     g_child = name_.child = child;
+    if (!options_.quiet && is_writable_ && ScreenAhead::is_worth_it())
+      ahead_.emplace([this] { return log_by_now(); }, style_for(STDERR_FILENO, {}));
     forward_signals();
     close(failure_[1]);
     int error = 0;
     if (read(failure_[0], &error, sizeof error) == sizeof error) exec_error_ = error;
     close(failure_[0]);
     descendants_.emplace(child, library_.filename().string(), *memory_);
+  }
+
+  std::string log_by_now() const {
+    const std::vector<RunLog> logs = find_logs({pattern_, children_}, name_);
+    return logs.empty() ? "" : logs.front().path;
   }
 
   /// Until the program's end; its output is passed on meanwhile.
@@ -493,14 +502,17 @@ class Run {
     });
     seen.descendants_watched = descendants_->could_look();
     seen.memory_kill = memory_->since(WIFSIGNALED(status_) && WTERMSIG(status_) == SIGKILL);
+    const bool was_ours = ahead_ && ahead_->was_killed();
+    if (was_ours && seen.memory_kill && !seen.memory_kill->likely && --seen.memory_kill->kills == 0)
+      seen.memory_kill.reset();
     if (!logs_.empty() && logs_.front().of_child && WIFEXITED(status_))
       note_last_program(logs_.front(), options_.command[0], end_.name, seen.unrecorded);
     record_run(logs_, std::move(seen));
   }
 
-  void tell() const {
+  void tell() {
     if (!logs_.empty()) {
-      tell_of_logs(logs_, fs::path(children_).parent_path().string());
+      tell_of_logs(logs_, fs::path(children_).parent_path().string(), ahead_ ? &*ahead_ : nullptr);
       if (end_.had_children) tell_of_children(logs_, largest_rss_bytes_, options_.children);
     } else if (is_writable_) {
       say_why_there_is_no_log(options_.command[0], options_.children);
@@ -516,6 +528,7 @@ class Run {
   std::optional<OutputPhases> output_;
   RunName name_{};
   std::optional<MemoryKills> memory_;
+  std::optional<ScreenAhead> ahead_;
   std::optional<Descendants> descendants_;
   int status_ = 0;
   Ended end_;

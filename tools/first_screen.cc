@@ -8,54 +8,22 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <sstream>
 
 #include "collector/analyze/kept_summary.h"
 #include "collector/log/log_head.h"
-#include "collector/run/analyze_run.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
-#include "collector/text/work.h"
 #include "collector/write/write_counters.h"
-#include "collector/write/write_short.h"
 #include "say.h"
+#include "screen_lines.h"
 
 namespace gpupeak::tools {
 namespace {
 
 constexpr int kPatienceMs = 1000;
-
-collector::Options options_of(const collector::Reading& reading) {
-  collector::Options options;
-  options.reading = reading;
-  options.reading.heap = collector::HeapReading::kIfFew;
-  options.stacks = false;
-  options.keep = false;  // the log may be compressed after this, and is then another file
-  return options;
-}
-
-std::string lines_of(const collector::Summary& summary, const collector::TextStyle& style) {
-  std::ostringstream text;
-  collector::write_short(summary, text, style);
-  return text.str();
-}
-
-std::string replayed(const std::string& log, const collector::Reading& reading,
-                     const collector::TextStyle& style) {
-  return lines_of(collector::analyze_run(collector::logs_of_run(log), options_of(reading),
-                                         collector::RunDepth::kGpus),
-                  style);
-}
-
-void say_work() {
-  if (getenv("GPUPEAK_WORK") == nullptr) return;
-  const collector::Work& done = collector::work();
-  say("work: {} records decoded, {} addresses looked up in {} files, {} of them scanned for types",
-      done.records.load(), done.names.load(), done.files.load(), done.rtti_scans.load());
-}
 
 /// A process of its own that makes the lines: it may die of damaged symbols, or of too little
 /// memory.
@@ -66,10 +34,15 @@ class Attempt {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return;
     child_ = fork();
-    if (child_ == 0) replay_into(ends[1], log, reading, style);
+    if (child_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_DFL);
+      write_screen(ends[1], log, reading, style);
+    }
     close(ends[1]);
     pipe_ = ends[0];
   }
+  explicit Attempt(const ScreenAhead::Child& child) : child_(child.process), pipe_(child.pipe) {}
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
   ~Attempt() {
@@ -110,25 +83,6 @@ class Attempt {
   bool was_stopped() const { return was_stopped_; }
 
  private:
-  [[noreturn]] static void replay_into(int pipe, const std::string& log,
-                                       const collector::Reading& reading,
-                                       const collector::TextStyle& style) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_DFL);
-    try {
-      const std::string text = replayed(log, reading, style);
-      say_work();
-      for (size_t done = 0; done < text.size();) {
-        const ssize_t written = write(pipe, text.data() + done, text.size() - done);
-        if (written < 0 && errno != EINTR) _exit(1);
-        if (written > 0) done += static_cast<size_t>(written);
-      }
-      _exit(0);
-    } catch (...) {
-      _exit(1);
-    }
-  }
-
   pid_t child_ = -1;
   int pipe_ = -1;
   std::string text_;
@@ -149,13 +103,23 @@ std::string slow_text(const std::string& log, const collector::Reading& reading,
 }  // namespace
 
 std::string first_screen(const std::string& log, const collector::Reading& reading,
-                          const collector::TextStyle& style) {
-  if (collector::KeptSummary(log, options_of(reading)).find()) return replayed(log, reading, style);
+                         const collector::TextStyle& style, ScreenAhead* ahead) {
+  if (collector::KeptSummary(log, screen_options(reading)).find())
+    return screen_lines(log, reading, style);
   const std::string slow = slow_text(log, reading, style);
-  Attempt with_names(log, reading, style);
-  if (auto text = with_names.wait(slow)) return *text;
-  if (with_names.failed()) return replayed(log, reading, style);  // says why
-  if (!with_names.was_stopped()) {
+  bool was_stopped = false;
+  if (ahead != nullptr) {
+    Attempt knows_names(ahead->hand_over(log));
+    if (auto text = knows_names.wait(slow)) return *text;
+    was_stopped = knows_names.was_stopped();
+  }
+  if (!was_stopped) {
+    Attempt with_names(log, reading, style);
+    if (auto text = with_names.wait(slow)) return *text;
+    if (with_names.failed()) return screen_lines(log, reading, style);  // says why
+    was_stopped = with_names.was_stopped();
+  }
+  if (!was_stopped) {
     collector::Reading nameless = reading;
     nameless.search.files = false;
     Attempt without(log, nameless, style);

@@ -8,14 +8,15 @@
 
 #include "collector/rules/reading.h"
 #include "collector/text/text_format.h"
+#include "screen_ahead.h"
 
 namespace gpupeak::tools {
 
 /// Complete however long it takes; after a second a line on standard error says what is being read.
 /// The names of functions are read by a process of its own: if it dies of a damaged file, there are
 /// no names. Where the log cannot be read, the lines are what the library itself has counted.
-/// Throws LogError.
+/// `ahead`: what has read names while the program ran; nullptr: nothing has. Throws LogError.
 std::string first_screen(const std::string& log, const collector::Reading& reading,
-                          const collector::TextStyle& style);
+                         const collector::TextStyle& style, ScreenAhead* ahead = nullptr);
 
 }  // namespace gpupeak::tools

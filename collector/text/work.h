@@ -21,4 +21,10 @@ inline Work& work() {
   return done;
 }
 
+/// Counts from here on.
+inline void forget_work() {
+  for (auto* const done : {&work().records, &work().names, &work().files, &work().rtti_scans})
+    *done = 0;
+}
+
 }  // namespace gpupeak::collector

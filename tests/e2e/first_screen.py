@@ -1,6 +1,6 @@
 """The lines that a run ends with: complete, from what the device's own records say, however much the host has done.
 
-usage: first_screen.py LIBGPUPEAK GPUPEAK MALLOCS_THEN_DEVICE FOLDER_OF_THE_DRIVER MUCH SLOW_OPEN CASE
+usage: first_screen.py LIBGPUPEAK GPUPEAK MALLOCS_THEN_DEVICE FOLDER_OF_THE_DRIVER MUCH SLOW_OPEN USE_GPU MANY_PROCESSORS CASE
 """
 import os
 import re
@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 from common import GPUPEAK, LIBRARY, environment, expect, report, run_checks
 
-PROGRAM, DRIVER, MUCH, SLOW_OPEN, CASE = sys.argv[3:8]
+PROGRAM, DRIVER, MUCH, SLOW_OPEN, USE_GPU, MANY_PROCESSORS, CASE = sys.argv[3:10]
 COUNTED = "as it was counted: the log could not be read"
 WORK = re.compile(r"^gpupeak: work: (\d+) records decoded, (\d+) addresses looked up in (\d+) files, (\d+) of them scanned for types$", re.M)
 
@@ -128,6 +129,60 @@ def case_counted():
         said = counted(run(folder, MUCH, code=9, GPUPEAK_HOST="off"), "and the host's was not measured")
         expect("host heap" not in said and "Peak host" not in said, f"what was not counted is told: {said}")
     text("report", "--short", MUCH, code=3)
+
+
+def start_with_ahead(folder, name, milliseconds, **variables):
+    """USE_GPU under `run`, which thinks it has processors to spare."""
+    return subprocess.Popen([GPUPEAK, "run", "-o", os.path.join(folder, name), "--", USE_GPU, str(milliseconds)], cwd=folder, text=True,
+                            env=environment(folder, False) | dict(LD_LIBRARY_PATH=DRIVER, GPUPEAK_WORK="1", XDG_CACHE_HOME=os.path.join(folder, "none"))
+                            | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def ended(process):
+    out, said = process.communicate(timeout=100)
+    expect(process.returncode == 7 and out == "used\n", f"{process.returncode}: {out}{said}")
+    expect("main use_gpu.c" in said and "3.00 MiB" in said and COUNTED not in said, f"not complete: {said}")
+    return said
+
+
+def same(said):
+    """What does not differ from run to run."""
+    lines = [line for line in said.splitlines() if "work:" not in line and "reading " not in line]
+    return [re.sub(r"[+]?[0-9.]+ ?(ms|s|us|MiB|KiB|%)|pid \d+|\w+\.gplog|\d+ (bytes|host events|events)", "N", line) for line in lines]
+
+
+def ahead_of(run):
+    """The process that reads names beside the program."""
+    for _ in range(200):
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                parent = int(open(f"/proc/{entry}/stat").read().rsplit(")", 1)[1].split()[1])
+                if parent == run.pid and os.readlink(f"/proc/{entry}/exe") == os.path.realpath(GPUPEAK):
+                    return int(entry)
+            except OSError:
+                pass
+        time.sleep(0.01)
+    raise AssertionError("nothing reads ahead")
+
+
+def case_ahead():
+    """Where processors are to spare the names are known when the program ends, and the screen is the same, also without who has read them."""
+    with tempfile.TemporaryDirectory() as folder:
+        alone = ended(start_with_ahead(folder, "alone.gplog", 10))
+        said = ended(start_with_ahead(folder, "x.gplog", 3000, LD_PRELOAD=MANY_PROCESSORS))
+        expect(int(WORK.search(alone)[3]) > 0, f"without it no file is read: {alone}")
+        expect(WORK.search(said)[3] == "0", f"files were read behind the end: {said}")
+        expect(same(said) == same(alone), f"another screen:\n{said}\n{alone}")
+
+        killed = start_with_ahead(folder, "killed.gplog", 1000, LD_PRELOAD=MANY_PROCESSORS)
+        os.kill(ahead_of(killed), signal.SIGKILL)
+        said = ended(killed)
+        expect(same(said) == same(alone), f"another screen:\n{said}\n{alone}")
+
+        # A symbol file that kills who reads it: as without, the names are missing.
+        dies = start_with_ahead(folder, "dies.gplog", 1000, LD_PRELOAD=f"{MANY_PROCESSORS}:{SLOW_OPEN}", SLOW_FILE=os.path.basename(USE_GPU), OPEN_KILLS="1")
+        out, said = dies.communicate(timeout=100)
+        expect(dies.returncode == 7 and "peak 3.00 MiB" in said and COUNTED not in said, f"{dies.returncode}: {out}{said}")
 
 
 run_checks(globals()[f"case_{CASE}"])

@@ -63,9 +63,10 @@ TEST_CASE("what if: memory that was taken in advance counts for nothing before i
   changes.no_preallocation = true;
   const WhatIfSum sum = with(log, 6030 * kMiB, changes);
   CHECK(sum.before_bytes == 6030 * kMiB);
-  CHECK(sum.least_bytes == 42 * kMiB);
+  // Of 12 MiB that the pool handed out half may have been asked for.
+  CHECK(sum.least_bytes == 36 * kMiB);
   CHECK(!sum.most_bytes);
-  CHECK(sum_of(sum.holders) == 42 * kMiB);
+  CHECK(sum_of(sum.holders) == 36 * kMiB);
 }
 
 TEST_CASE("what if: growing segments are never exact where a request may have been smaller",
