@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collector/analyze/analyze.h"
+#include "collector/fit/what_if.h"
 #include "collector/text/error.h"
 #include "collector/views/live.h"
 #include "collector/write/write_csv.h"
@@ -110,6 +111,8 @@ int report(const ReportOptions& asked) {
   analysis.top = options.top;
   analysis.reading = options.reading;
   analysis.stacks = options.format == "json" || options.format == "csv";
+  if (options.format == "json" || options.format == "text")
+    analysis.complete = collector::add_lowering;
   require_one_log_for_csv(options.format == "csv", options.logs);
   const bool in_full = options.format == "json" || (options.format == "text" && options.full);
   const std::vector<collector::Summary> summaries =
