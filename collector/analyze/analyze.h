@@ -51,6 +51,9 @@ Summary analyze(const std::string& path, const Options& options = {},
 Summary analyze(const LogReader& log, const std::string& path, const Options& options,
                 const Progress& progress = {}, ReplayObserver* observer = nullptr);
 
+/// From the log's start to its process's end, or to the last event where that is not known.
+int64_t duration_ns(const LogReader& log, const Replay& replay);
+
 /// The same of a log that is replayed already.
 Summary summarize(Profile& profile, const Options& options = {});
 
