@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <memory>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -450,15 +449,12 @@ class Before {
   /// `known`: the log's summary, if it is there already.
   Before(const std::string& path, const Options& options, const Progress& progress,
          const Summary* known = nullptr)
-      : options_(options),
-        progress_(progress),
-        watch_(std::make_unique<NeedWatch>()),
-        profile_(path, progress, watch_.get(), options.reading) {
+      : options_(options), progress_(progress), profile_(path, progress, &first_, options.reading) {
     arenas_.shared_out = profile_.replay().arenas().shared_out();
     if (!arenas_.shared_out.empty()) {
-      watch_ = std::make_unique<NeedWatch>(arenas_.shared_out, rules_of(profile_.replay()));
-      profile_.replay_again(*watch_, progress);
-      watch_->finish();
+      again_.emplace(arenas_.shared_out, rules_of(profile_.replay()));
+      profile_.replay_again(*again_, progress);
+      again_->finish();
     }
     if (known == nullptr) made_ = summarize(profile_, options);
     summary_ = known == nullptr ? &made_ : known;
@@ -501,8 +497,9 @@ class Before {
 
  private:
   void find_histories() {
+    if (!again_) return;  // no arena shared anything out
     for (const DeviceSummary& device : summary_->devices) {
-      const ArenaRequests* const history = watch_->arena(device.ordinal);
+      const ArenaRequests* const history = again_->arena(device.ordinal);
       if (history == nullptr) continue;
       if (history->why_not().empty()) {
         arenas_.histories[device.ordinal] = history;
@@ -537,8 +534,9 @@ class Before {
 
   const Options& options_;
   const Progress& progress_;
-  std::unique_ptr<NeedWatch> watch_;
+  NeedWatch first_;  // its replay, the profile's, knows it for as long as it lives
   Profile profile_;
+  std::optional<NeedWatch> again_;  // `arenas_` points into it
   Summary made_;
   const Summary* summary_ = nullptr;
   Arenas arenas_;
