@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "collector/analyze/analyze.h"
+#include "collector/fit/what_if.h"
 #include "collector/text/error.h"
+#include "collector/views/byte_seconds.h"
 #include "collector/views/live.h"
 #include "collector/write/write_csv.h"
 #include "collector/write/write_html.h"
@@ -38,6 +40,7 @@ struct ReportOptions {
   TextOptions text;
   std::string at;  ///< as collector::find_moment() takes it; empty: the whole run
   size_t top = kUsualRows;
+  bool byte_seconds = false;
   bool full = false;
   bool strict = false;
   collector::Reading reading;
@@ -67,9 +70,7 @@ int report_short(const ReportOptions& options) {
   return kOk;
 }
 
-int report_at(const ReportOptions& options) {
-  if (!options.html.empty() || (options.format != "text" && options.format != "json"))
-    throw collector::UsageError("--at is for text and --json");
+ViewOptions view_of(const ReportOptions& options) {
   ViewOptions view;
   view.logs = options.logs;
   view.process = options.process;
@@ -78,13 +79,19 @@ int report_at(const ReportOptions& options) {
   view.json = options.format == "json";
   view.strict = options.strict;
   view.reading = options.reading;
+  return view;
+}
+
+int report_at(const ReportOptions& options) {
+  if (!options.html.empty() || (options.format != "text" && options.format != "json"))
+    throw collector::UsageError("--at is for text and --json");
   const collector::GroupBy by = collector::parse_group_by(options.by);
   const size_t top = options.full ? collector::kAllRows : options.top;
   const auto held = [&](const collector::Profile& profile) {
     return live_at(profile, {options.at}).front();
   };
   return show_view(
-      view,
+      view_of(options),
       [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
         collector::write_live(profile, held(profile), by, top, out, style);
       },
@@ -93,9 +100,33 @@ int report_at(const ReportOptions& options) {
       });
 }
 
+int report_byte_seconds(const ReportOptions& options) {
+  if (!options.html.empty() || options.format == "short")
+    throw collector::UsageError("--byte-seconds is for text, --json and --csv");
+  require_one_log_for_csv(options.format == "csv", options.logs);
+  const collector::GroupBy by = collector::parse_group_by(options.by);
+  const size_t top = options.full ? collector::kAllRows : options.top;
+  const auto held = [](const collector::Profile& profile) {
+    return collector::held_over_time(profile, collector::sides(profile));
+  };
+  return show_view(
+      view_of(options),
+      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+        if (options.format == "csv") {
+          collector::write_byte_seconds_csv(profile, held(profile), by, top, out);
+        } else {
+          collector::write_byte_seconds(profile, held(profile), by, top, out, style);
+        }
+      },
+      [&](collector::Profile& profile, std::ostream& out) {
+        collector::write_byte_seconds_json(profile, held(profile), by, top, out);
+      });
+}
+
 int report(const ReportOptions& asked) {
   ReportOptions options = asked;
   for (std::string& log : options.logs) log = log_meant_by(log);
+  if (options.byte_seconds) return report_byte_seconds(options);
   if (!options.at.empty()) return report_at(options);
   if (!options.html.empty()) {
     return strict_code(options.strict, write_page(page_logs(options.logs, options.process),
@@ -110,6 +141,8 @@ int report(const ReportOptions& asked) {
   analysis.top = options.top;
   analysis.reading = options.reading;
   analysis.stacks = options.format == "json" || options.format == "csv";
+  if (options.format == "json" || options.format == "text")
+    analysis.complete = collector::add_lowering;
   require_one_log_for_csv(options.format == "csv", options.logs);
   const bool in_full = options.format == "json" || (options.format == "text" && options.full);
   const std::vector<collector::Summary> summaries =
@@ -148,10 +181,14 @@ void add_report(CommandLine& line) {
   verb.add_option("--by", options.by, "What each row stands for")
       ->check(one_of(grouping_names()))
       ->capture_default_str();
-  verb.add_option("--at", options.at,
-                  "Who held the memory at a moment: +1.25s, a mark, a phase (its highest), "
-                  "PHASE.end, end")
-      ->type_name("MOMENT");
+  auto* at =
+      verb.add_option("--at", options.at,
+                      "Who held the memory at a moment: +1.25s, a mark, a phase (its highest), "
+                      "PHASE.end, end")
+          ->type_name("MOMENT");
+  verb.add_flag("--byte-seconds", options.byte_seconds,
+                "What was held times for how long, over the whole run")
+      ->excludes(at);
   verb.add_flag("--full", options.full, "Every section and row, not one screen");
   add_top(verb, options.top, "Rows of each table; any other number implies --full");
   add_strict(verb, options.strict);

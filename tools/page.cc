@@ -1,6 +1,7 @@
 #include "page.h"
 
 #include "collector/analyze/profile.h"
+#include "collector/fit/what_if.h"
 #include "collector/timeline/arena_history.h"
 #include "collector/timeline/instants.h"
 #include "collector/timeline/time_series.h"
@@ -31,7 +32,7 @@ bool write_page(const std::vector<std::string>& logs, const collector::Reading& 
         collector::live_at_instants(profile, times, kHoldersOfInstant, bar.callback());
     const collector::ArenaHistory arenas =
         collector::arena_history(profile, times, instants, bar.callback());
-    runs.push_back(collector::page_data(profile, times, instants, arenas));
+    runs.push_back(collector::page_data(profile, times, instants, arenas, collector::add_lowering));
     whole &= is_whole(profile.quality());
   }
   write_output(path, [&](std::ostream& out) { collector::write_html(runs, GPUPEAK_VERSION, out); });

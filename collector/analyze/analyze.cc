@@ -60,6 +60,20 @@ std::string uuid_text(const Sanitizer& sanitizer, std::string_view raw,
   return text;
 }
 
+}  // namespace
+
+int64_t duration_ns(const LogReader& log, const Replay& replay) {
+  const int64_t last = log.clock().to_ns(replay.last_ticks());
+  const gpupeak_counters_page& page = log.counters();
+  // Who left without an end may have done much since the last event; `run` knows when that was.
+  const uint64_t end = page.ended != 0 ? page.end_monotonic_ns : page.exit_monotonic_ns;
+  if (end <= log.header().start_monotonic_ns) return last;
+  const uint64_t to_end = end - log.header().start_monotonic_ns;
+  return std::max(last, static_cast<int64_t>(std::min<uint64_t>(to_end, INT64_MAX)));
+}
+
+namespace {
+
 class SummaryBuilder {
  public:
   SummaryBuilder(const LogReader& log, const Replay& replay, Symbolizer& symbolizer,
@@ -110,7 +124,6 @@ class SummaryBuilder {
  private:
   void describe_run() {
     const gpupeak_file_header& header = log_.header();
-    const gpupeak_counters_page& page = log_.counters();
     RunSummary& run = summary_.run;
     for (const auto& [key, value] : log_.definitions().facts()) {
       if (key == "arg") run.command.push_back(log_.definitions().shown(value));
@@ -124,15 +137,8 @@ class SummaryBuilder {
     run.ppid = header.ppid;
     if (header.rank >= 0) run.rank = header.rank;
     run.start_time = iso_time(header.start_realtime_ns);
-    run.duration_ns = log_.clock().to_ns(replay_.last_ticks());
-    // Who left without an end may have done much since the last event; `run` knows when that was.
-    const uint64_t end = page.ended != 0 ? page.end_monotonic_ns : page.exit_monotonic_ns;
-    if (end > header.start_monotonic_ns) {
-      const uint64_t to_end = end - header.start_monotonic_ns;
-      run.duration_ns =
-          std::max(run.duration_ns, static_cast<int64_t>(std::min<uint64_t>(to_end, INT64_MAX)));
-    }
-    run.end = run_end(page);
+    run.duration_ns = collector::duration_ns(log_, replay_);
+    run.end = run_end(log_.counters());
   }
 
   void list_devices(const GroupTotals& totals) {

@@ -20,6 +20,11 @@
 
 namespace gpupeak::collector {
 
+struct Options;
+/// Adds to the summary of `log` what a room above this one finds in it. Whether that took work.
+using Complete = bool (*)(Summary& summary, const std::string& log, const Options& options,
+                          const Progress& progress);
+
 /// For tables that must be whole.
 inline constexpr size_t kAllRows = SIZE_MAX;
 
@@ -33,6 +38,9 @@ struct Options {
   /// The process ends when it has shown the summary. What was read and counted for it is then left
   /// to the system: to take it apart piece by piece takes a twentieth of the time in all.
   bool process_ends = false;
+  /// Of reports that show Summary::lowering: kept_or_analyzed() calls it, and keeps the summary
+  /// with what it has added.
+  Complete complete = nullptr;
 };
 
 /// Reads the whole log, which may be damaged, cut off or still being written: what is lost is said
@@ -42,6 +50,9 @@ Summary analyze(const std::string& path, const Options& options = {},
 /// The same of a log that is open; `path` is what the summary calls it. `observer` looks on.
 Summary analyze(const LogReader& log, const std::string& path, const Options& options,
                 const Progress& progress = {}, ReplayObserver* observer = nullptr);
+
+/// From the log's start to its process's end, or to the last event where that is not known.
+int64_t duration_ns(const LogReader& log, const Replay& replay);
 
 /// The same of a log that is replayed already.
 Summary summarize(Profile& profile, const Options& options = {});

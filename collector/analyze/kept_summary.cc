@@ -188,15 +188,36 @@ void KeptSummary::keep(const Summary& summary) const {
   limit_cache(std::filesystem::path(path).parent_path(), kMostBytes);
 }
 
-Summary kept_or_analyzed(const std::string& log, const Options& options, const Progress& progress) {
-  KeptSummary kept(log, options);
-  if (auto summary = kept.find()) return *std::move(summary);
+namespace {
+
+/// A summary that is kept may have been made for who does not show all of it.
+void complete_kept(KeptSummary& kept, Summary& summary, const std::string& log,
+                   const Options& options, const Progress& progress) {
+  if (options.complete == nullptr) {
+    summary.lowering.reset();
+    return;
+  }
+  if (summary.lowering || !options.complete(summary, log, options, progress)) return;
+  const LogReader reader(log, options.reading.sanitizer, options.reading.heap);
+  if (options.keep && kept.can_keep(reader)) kept.keep(summary);
+}
+
+}  // namespace
+
+Summary kept_or_analyzed(const std::string& log, const Options& options, const Progress& progress,
+                         uint64_t worth_bytes) {
+  KeptSummary kept(log, options, worth_bytes);
+  if (auto summary = kept.find()) {
+    complete_kept(kept, *summary, log, options, progress);
+    return *std::move(summary);
+  }
   auto reader =
       std::make_unique<const LogReader>(log, options.reading.sanitizer, options.reading.heap);
   const bool keeps = options.keep && kept.can_keep(*reader);
   Options all = options;
   all.stacks = options.stacks || (keeps && with_stacks(options));
   Summary summary = analyze(*reader, log, all, progress);
+  if (options.complete != nullptr) options.complete(summary, log, options, progress);
   if (keeps) kept.keep(summary);
   if (options.process_ends) static_cast<void>(reader.release());
   return summary;

@@ -49,8 +49,9 @@ class KeptSummary {
   std::vector<FileState> files_;  // the log first
 };
 
-/// analyze(), or what it made before.
+/// analyze(), or what it made before; with what Options::complete adds.
 Summary kept_or_analyzed(const std::string& log, const Options& options,
-                         const Progress& progress = {});
+                         const Progress& progress = {},
+                         uint64_t worth_bytes = KeptSummary::kWorthBytes);
 
 }  // namespace gpupeak::collector

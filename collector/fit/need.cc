@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -227,22 +227,24 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const ArenaRequests* arena,
 LogNeeds needs_of_program(const std::string& path, const Options& options, const Progress& progress,
                           bool is_part, size_t* parts) {
   LogNeeds found;
-  auto watch = std::make_unique<NeedWatch>();
+  NeedWatch first;  // the profile's replay knows it for as long as it lives
   Reading reading = options.reading;
   reading.heap = HeapReading::kNone;
-  Profile profile(path, progress, watch.get(), reading);
+  Profile profile(path, progress, &first, reading);
+  std::optional<NeedWatch> again;
   const auto& shared_out = profile.replay().arenas().shared_out();
   if (!shared_out.empty()) {
-    watch = std::make_unique<NeedWatch>(shared_out, rules_of(profile.replay()));
-    profile.replay_again(*watch, progress);
+    again.emplace(shared_out, rules_of(profile.replay()));
+    profile.replay_again(*again, progress);
   }
-  const std::map<int32_t, NeedWatch::Sums> sums = watch->finish();
+  NeedWatch& watch = again ? *again : first;
+  const std::map<int32_t, NeedWatch::Sums> sums = watch.finish();
   found.summary = summarize(profile, options);
   const Trust trust(profile, found.summary, is_part);
   for (const DeviceSummary& device : found.summary.devices) {
     const auto entry = sums.find(device.ordinal);
     if (entry == sums.end()) continue;
-    found.devices.push_back(need_of(entry->second, watch->arena(device.ordinal), device, trust,
+    found.devices.push_back(need_of(entry->second, watch.arena(device.ordinal), device, trust,
                                     found.summary.run.end.in_order()));
   }
   if (parts != nullptr) *parts = profile.log().parts().size();

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <memory>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -408,6 +407,10 @@ class WhatIfWatch : public ReplayObserver {
     return sum;
   }
   void add_holders(size_t course, int32_t device, Beside side, size_t top, WhatIfSum& sum) const {
+    if (top == 0) {  // no site need be named
+      sum.other_bytes = sum.most_bytes.value_or(sum.least_bytes);
+      return;
+    }
     std::map<std::string, WhatIfSum::Holder> by_title;
     for (GroupId group = 0; group < keys_.size(); ++group) {
       if (keys_[group].device != device) continue;
@@ -487,34 +490,40 @@ void add_used(const DeviceSummary& device, WhatIfSum& sum) {
 /// A log, and what is known of it before any change.
 class Before {
  public:
-  Before(const std::string& path, const Options& options, const Progress& progress)
-      : options_(options),
-        progress_(progress),
-        watch_(std::make_unique<NeedWatch>()),
-        profile_(path, progress, watch_.get(), options.reading) {
+  /// `known`: the log's summary, if it is there already.
+  Before(const std::string& path, const Options& options, const Progress& progress,
+         const Summary* known = nullptr)
+      : options_(options), progress_(progress), profile_(path, progress, &first_, options.reading) {
     arenas_.shared_out = profile_.replay().arenas().shared_out();
     if (!arenas_.shared_out.empty()) {
-      watch_ = std::make_unique<NeedWatch>(arenas_.shared_out, rules_of(profile_.replay()));
-      profile_.replay_again(*watch_, progress);
-      watch_->finish();
+      again_.emplace(arenas_.shared_out, rules_of(profile_.replay()));
+      profile_.replay_again(*again_, progress);
+      again_->finish();
     }
-    summary_ = summarize(profile_, options);
+    if (known == nullptr) made_ = summarize(profile_, options);
+    summary_ = known == nullptr ? &made_ : known;
     find_histories();
     find_advances();
   }
 
-  const Summary& summary() const { return summary_; }
+  const Summary& summary() const { return *summary_; }
+  /// Whether the replay comes to that peak. Where events were lost it may not, nor where the log
+  /// has grown since.
+  bool has(const Peak& peak) const {
+    const ScopeId* const scope = profile_.replay().sites().find_scope(peak.scope);
+    return scope != nullptr && profile_.sum(*scope).peak == peak.bytes;
+  }
 
   WhatIf with(const Changes& changes) {
-    require_arenas(summary_, changes);
+    require_arenas(*summary_, changes);
     WhatIf result;
     result.changes = changes;
     WhatIfWatch changed(profile_, changes, arenas_);
     profile_.replay_again(changed, progress_);
     changed.finish();
     result.matched = changed.matched();
-    for (const DeviceSummary& device : summary_.devices) {
-      const Peak* peak = summary_.find_peak(ScopeKey::device(device.ordinal).text());
+    for (const DeviceSummary& device : summary_->devices) {
+      const Peak* peak = summary_->find_peak(ScopeKey::device(device.ordinal).text());
       if (!was_used(device) || peak == nullptr) continue;
       WhatIfSum sum = sum_of(changed, device.ordinal, *peak);
       sum.name = device.name;
@@ -522,9 +531,9 @@ class Before {
       add_note(changed, sum);
       result.sums.push_back(std::move(sum));
     }
-    const Peak* host = summary_.find_peak(ScopeKey::host().text());
-    const bool is_whole = !summary_.quality.heap_not_read &&
-                          summary_.quality.heap_sample_bytes == 0 &&
+    const Peak* host = summary_->find_peak(ScopeKey::host().text());
+    const bool is_whole = !summary_->quality.heap_not_read &&
+                          summary_->quality.heap_sample_bytes == 0 &&
                           options_.reading.heap == HeapReading::kAll && !changes.scales.empty();
     if (is_whole && host != nullptr) result.sums.push_back(sum_of(changed, kHost, *host));
     return result;
@@ -532,8 +541,9 @@ class Before {
 
  private:
   void find_histories() {
-    for (const DeviceSummary& device : summary_.devices) {
-      const ArenaRequests* const history = watch_->arena(device.ordinal);
+    if (!again_) return;  // no arena shared anything out
+    for (const DeviceSummary& device : summary_->devices) {
+      const ArenaRequests* const history = again_->arena(device.ordinal);
       if (history == nullptr) continue;
       if (history->why_not().empty()) {
         arenas_.histories[device.ordinal] = history;
@@ -546,7 +556,7 @@ class Before {
     for (const ArenaTable::Arena& info : profile_.replay().arenas().arenas()) {
       const std::string name = profile_.definitions().shown(profile_.replay().name(info.name));
       arenas_.in_advance.push_back(std::any_of(
-          summary_.arenas.begin(), summary_.arenas.end(), [&](const ArenaSummary& arena) {
+          summary_->arenas.begin(), summary_->arenas.end(), [&](const ArenaSummary& arena) {
             return arena.name == name && arena.device == info.place && was_taken_in_advance(arena);
           }));
     }
@@ -568,20 +578,57 @@ class Before {
 
   const Options& options_;
   const Progress& progress_;
-  std::unique_ptr<NeedWatch> watch_;
+  NeedWatch first_;  // its replay, the profile's, knows it for as long as it lives
   Profile profile_;
-  Summary summary_;
+  std::optional<NeedWatch> again_;  // `arenas_` points into it
+  Summary made_;
+  const Summary* summary_ = nullptr;
   Arenas arenas_;
 };
 
-bool has(const Summary& summary, bool (*is)(const ArenaSummary&)) {
-  return std::any_of(summary.arenas.begin(), summary.arenas.end(), is);
+/// Each setting that pools of the log have.
+std::vector<Changes> settings_of(const Summary& summary) {
+  const auto has = [&](bool (*is)(const ArenaSummary&)) {
+    return std::any_of(summary.arenas.begin(), summary.arenas.end(), is);
+  };
+  std::vector<Changes> all;
+  if (has(is_torch_pool)) all.emplace_back().expandable_segments = true;
+  if (has(is_ort_arena)) all.emplace_back().same_as_requested = true;
+  if (has(took_in_advance)) all.emplace_back().no_preallocation = true;
+  return all;
 }
 
 uint64_t gain(const WhatIf& what_if) {
   const WhatIfSum& sum = what_if.sums.front();
   const uint64_t after = sum.most_bytes.value_or(sum.least_bytes);
   return sum.before_bytes - std::min(sum.before_bytes, after);
+}
+
+/// With each of the changes alone the sum of the peak's device, where it gains a hundredth or more.
+/// The most first.
+std::vector<WhatIf> that_lower(const Peak& peak, const std::vector<Changes>& all, Before& before) {
+  constexpr uint64_t kWorthALine = 100;  // a hundredth of the peak
+  std::vector<WhatIf> results;
+  for (const Changes& changes : all) {
+    WhatIf result = before.with(changes);
+    std::erase_if(result.sums, [&](const WhatIfSum& sum) {
+      return ScopeKey::device(sum.device).text() != peak.scope;
+    });
+    if (!result.sums.empty() && gain(result) > 0 &&
+        gain(result) >= (peak.bytes + kWorthALine - 1) / kWorthALine)
+      results.push_back(std::move(result));
+  }
+  std::stable_sort(results.begin(), results.end(),
+                   [](const WhatIf& a, const WhatIf& b) { return gain(a) > gain(b); });
+  return results;
+}
+
+uint64_t requests_of_pools(const Summary& summary) {
+  uint64_t requests = 0;
+  for (const ArenaSummary& arena : summary.arenas) {
+    if (arena.device) requests += arena.alloc_count;
+  }
+  return requests;
 }
 
 }  // namespace
@@ -603,36 +650,55 @@ WhatIf what_if(const std::string& path, const Changes& changes, const Options& o
 std::vector<WhatIf> what_would_lower(const std::string& path, const Options& options,
                                      const Progress& progress) {
   constexpr size_t kMostSites = 4;
-  constexpr uint64_t kWorthALine = 100;  // a hundredth of the peak
   Options reading = options;
   reading.reading.heap = HeapReading::kNone;
   Before before(path, reading, progress);
-  const Summary& summary = before.summary();
-  std::vector<Changes> all;
-  if (has(summary, is_torch_pool)) all.emplace_back().expandable_segments = true;
-  if (has(summary, is_ort_arena)) all.emplace_back().same_as_requested = true;
-  if (has(summary, took_in_advance)) all.emplace_back().no_preallocation = true;
-  const Peak* const peak = largest_device_peak(summary);
-  for (const Holder& holder : peak == nullptr ? std::vector<Holder>{} : peak->holders) {
-    if (holder.kind == "device.idle" || all.size() >= kMostSites + 3) continue;
+  const Peak* const peak = largest_device_peak(before.summary());
+  if (peak == nullptr) return {};
+  std::vector<Changes> sites;
+  for (const Holder& holder : peak->holders) {
+    if (holder.kind == "device.idle" || sites.size() == kMostSites) continue;
     if (holder.title.find_first_of("*?") == std::string::npos)
-      all.emplace_back().scales.push_back({holder.title, 0});
-  }
-  std::vector<WhatIf> results;
-  for (const Changes& changes : all) {
-    WhatIf result = before.with(changes);
-    std::erase_if(result.sums, [&](const WhatIfSum& sum) {
-      return peak == nullptr || ScopeKey::device(sum.device).text() != peak->scope;
-    });
-    if (!result.sums.empty() && gain(result) > peak->bytes / kWorthALine)
-      results.push_back(std::move(result));
+      sites.emplace_back().scales.push_back({holder.title, 0});
   }
   // What can be set comes before what would have to be written.
-  std::stable_sort(results.begin(), results.end(), [](const WhatIf& a, const WhatIf& b) {
-    return std::pair(a.changes.changes_arenas(), gain(a)) >
-           std::pair(b.changes.changes_arenas(), gain(b));
-  });
+  std::vector<WhatIf> results = that_lower(*peak, settings_of(before.summary()), before);
+  for (WhatIf& site : that_lower(*peak, sites, before)) results.push_back(std::move(site));
   return results;
+}
+
+bool add_lowering(Summary& summary, const std::string& path, const Options& options,
+                  const Progress& progress) {
+  constexpr uint64_t kMostRequests = 100'000;
+  const std::vector<Changes> settings = settings_of(summary);
+  const Peak* const peak = largest_device_peak(summary);
+  if (settings.empty() || peak == nullptr) {
+    summary.lowering.emplace();
+    return false;
+  }
+  if (peak->counted || summary.quality.log_end == LogEnd::kRunning) return false;
+  Lowering lowering{peak->scope, peak->bytes, 0, {}};
+  if (const uint64_t requests = requests_of_pools(summary); requests > kMostRequests) {
+    lowering.untried_requests = requests;
+    summary.lowering = std::move(lowering);
+    return false;
+  }
+  // Nothing is said of code, so that no names are looked up.
+  Options reading;
+  reading.top = 0;
+  reading.reading.sanitizer = options.reading.sanitizer;
+  reading.reading.search.files = false;
+  reading.reading.rules = {{"none"}, {}, {}};
+  reading.reading.heap = HeapReading::kNone;
+  Before before(path, reading, progress, &summary);
+  if (!before.has(*peak)) return true;
+  for (const WhatIf& what_if : that_lower(*peak, settings, before)) {
+    const WhatIfSum& sum = what_if.sums.front();
+    lowering.rows.push_back(
+        {what_if.changes.settings().front(), sum.least_bytes, sum.most_bytes, sum.time_ns});
+  }
+  summary.lowering = std::move(lowering);
+  return true;
 }
 
 }  // namespace gpupeak::collector

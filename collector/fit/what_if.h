@@ -28,4 +28,11 @@ WhatIf what_if(const std::string& path, const Changes& changes, const Options& o
 std::vector<WhatIf> what_would_lower(const std::string& path, const Options& options,
                                      const Progress& progress = {});
 
+/// What would lower the largest peak of a device, of settings alone: Summary::lowering of the log's
+/// summary, without symbols and heap. Whether the log was replayed for it: it is not where no pool
+/// has such a setting, where pools were asked more than 100,000 times, and where the log cannot
+/// tell. An Options::complete.
+bool add_lowering(Summary& summary, const std::string& path, const Options& options,
+                  const Progress& progress);
+
 }  // namespace gpupeak::collector

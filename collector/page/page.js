@@ -157,6 +157,7 @@ function render(keepPlace = false) {
       sections.cards(run, scope, showScope),
       h('nav', {class: 'sticky', 'aria-label': 'Memory shown below'}, scopePicker(run)),
       peak.element,
+      sections.lowering(run, scope),
       timelineSection(run, scope, peak.find, pools),
       pools && pools.element,
       sections.ledger(run, scope),

@@ -84,6 +84,21 @@ export function peakLine(run, scope) {
     trigger && h('span', {class: 'faint'}, `Reached by ${format.size(trigger.bytes)} for `, h('code', {}, trigger.title), '.'));
 }
 
+/** Settings that would lower the device's peak: as the terminal's report has them. */
+export function lowering(run, scope) {
+  const rows = (run.summary.lowering || []).filter((row) => row.scope === scope.name).map((row, order) => ({...row, order}));
+  if (rows.length === 0) return null;
+  const bounds = ({exact, least_bytes: least, most_bytes: most}) => most === null ? `at least ${format.size(least)}`
+    : exact ? format.size(least) : `${format.size(least)} to ${format.size(most)}`;
+  const gain = ({before_bytes: before, least_bytes: least, most_bytes: most}) =>
+    `${most === null ? 'at most ' : ''}−${format.percent(before - (most ?? least), before)}`;
+  return titled('lowering', 'What would lower it', h('p', {class: 'faint'}, 'Each setting alone, by replay. Without a site: ',
+    h('code', {}, `gpupeak whatif ${run.log}`)),
+  table({label: 'What would lower it', rows, search: false, order: {key: 'order', down: false}, columns: [
+    {key: 'least_bytes', label: 'peak', number: true, cell: bounds}, {key: 'most_bytes', label: 'change', number: true, cell: gain},
+    {key: 'text', label: 'setting', class: 'title'}]}));
+}
+
 /** A stack, innermost first. Between a script's calls only how many the interpreter's own are. */
 function stackList(stack, onfind) {
   const item = ({n, place}) => h('li', {}, h('code', {}, n), place && h('span', {class: 'faint'}, ` ${place}`));

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -104,6 +105,8 @@ class ArenaAccounts {
 
   // One step.
   void change(HolderId holder, int64_t bytes, int16_t count = 0, bool allocates = false);
+  /// What apply() will apply.
+  std::span<const PeakFinder::Change> step() const { return changes_; }
   /// `claims`: memory only goes from one holder to another.
   void apply(uint64_t ticks, bool claims = false);
   /// What is idle in one piece is known only by looking at all blocks, so it is not asked for at

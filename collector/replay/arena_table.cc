@@ -280,6 +280,11 @@ void ArenaTable::tell(uint64_t address, const Block& block, bool in_use) const {
   observer_->on_arena_block({address, block.bytes, block.holder, block.alone, in_use});
 }
 
+void ArenaTable::apply(uint64_t ticks, bool claims) {
+  if (observer_ != nullptr && !accounts_.step().empty()) observer_->on_arena_step(accounts_.step());
+  accounts_.apply(ticks, claims);
+}
+
 void ArenaTable::take_out(Open& open, uint64_t address, const Block& block) {
   tell(address, block, false);
   const size_t arena = accounts_.holder(block.holder).arena;

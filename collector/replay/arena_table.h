@@ -207,7 +207,7 @@ class ArenaTable {
   void change(HolderId holder, int64_t bytes, int16_t count = 0, bool allocates = false) {
     accounts_.change(holder, bytes, count, allocates);
   }
-  void apply(uint64_t ticks, bool claims = false) { accounts_.apply(ticks, claims); }
+  void apply(uint64_t ticks, bool claims = false);
   void find_in_heap(uint64_t address, uint64_t ticks);
   ArenaParents::Parent* parent_at(const Open& open, uint64_t address, uint64_t ticks);
   bool can_place(size_t arena, const Open& open, uint64_t address, uint64_t bytes);

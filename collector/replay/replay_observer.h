@@ -78,6 +78,8 @@ class ReplayObserver {
   virtual void on_arena_failed(const ArenaFailedEvent& /*failed*/, uint32_t /*stack*/) {}
   /// Each block of theirs, also when it ends with its arena or with the memory under it.
   virtual void on_arena_block(const ArenaBlockChange& /*change*/) {}
+  /// How much holders of arenas have, and what is outside of arenas: the groups are HolderIds.
+  virtual void on_arena_step(std::span<const PeakFinder::Change> /*step*/) {}
   /// Where created memory can be used.
   virtual void on_mapped(const DeviceMappedEvent& /*mapped*/) {}
   virtual void on_unmapped(const DeviceUnmappedEvent& /*unmapped*/) {}

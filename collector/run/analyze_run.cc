@@ -218,6 +218,8 @@ class RunAnalysis {
     ProcessRecord record;
     if (is_read(log)) {
       record = read_process(log.path, options_, progress_, &lead_summary_);
+      if (options_.complete != nullptr)
+        options_.complete(lead_summary_, log.path, options_, progress_);
     } else {
       lead_summary_ = kept_or_analyzed(log.path, options_, progress_);
       record = counted_process(log, options_.reading.sanitizer);

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "collector/summary/figures.h"
+#include "collector/summary/lowering.h"
 #include "collector/summary/warning_code.h"
 #include "collector/summary/whole_run.h"
 #include "collector/text/name_source.h"
@@ -432,6 +433,7 @@ struct Summary {
   std::vector<Holder> live_at_exit;  ///< device and host, largest first
   std::vector<Holder> temporaries;   ///< count: blocks freed at once; most first
   Quality quality;
+  std::optional<Lowering> lowering;   ///< none: not asked for, or the log cannot tell
   std::optional<WholeRun> whole_run;  ///< none: it is of this process alone
 
   const Peak* find_peak(const std::string& scope) const {

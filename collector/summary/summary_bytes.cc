@@ -203,14 +203,24 @@ void each_field(auto& io, Any<Quality> auto& value) {
      hooks_missing, warnings, slow_clock, heap_not_read, heap_sample_bytes);
 }
 
+void each_field(auto& io, Any<Lowering::Row> auto& value) {
+  auto& [setting, least_bytes, most_bytes, time_ns] = value;
+  io(setting, least_bytes, most_bytes, time_ns);
+}
+
+void each_field(auto& io, Any<Lowering> auto& value) {
+  auto& [scope, before_bytes, untried_requests, rows] = value;
+  io(scope, before_bytes, untried_requests, rows);
+}
+
 void each_field(auto& io, Any<Summary> auto& value) {
   auto& [log_path, confidential, names_were_looked_for, log_bytes, tool_version, log_format, run,
          devices, metrics, grouped_by, peaks, phases, growth, arenas, marks, mark_count, rules, oom,
-         oom_count, live_at_exit, temporaries, quality, whole_run] = value;
+         oom_count, live_at_exit, temporaries, quality, lowering, whole_run] = value;
   static_cast<void>(whole_run);  // other logs' as well: it is made anew
   io(log_path, confidential, names_were_looked_for, log_bytes, tool_version, log_format, run,
      devices, metrics, grouped_by, peaks, phases, growth, arenas, marks, mark_count, rules, oom,
-     oom_count, live_at_exit, temporaries, quality);
+     oom_count, live_at_exit, temporaries, quality, lowering);
 }
 
 class Writer {

@@ -9,6 +9,13 @@
 
 namespace gpupeak::collector {
 
+/// A setting of a pool that a log can be replayed with.
+enum class PoolSetting : uint8_t {
+  kExpandableSegments,  ///< PyTorch's expandable_segments:True
+  kSameAsRequested,     ///< ONNX Runtime's kSameAsRequested
+  kNoPreallocation,     ///< of what an arena took in advance
+};
+
 /// What is changed.
 struct Changes {
   /// Blocks whose function, site, tag or phase a pattern describes (* and ? stand for any text and
@@ -25,6 +32,13 @@ struct Changes {
 
   bool changes_arenas() const {
     return expandable_segments || same_as_requested || no_preallocation;
+  }
+  std::vector<PoolSetting> settings() const {
+    std::vector<PoolSetting> all;
+    if (expandable_segments) all.push_back(PoolSetting::kExpandableSegments);
+    if (same_as_requested) all.push_back(PoolSetting::kSameAsRequested);
+    if (no_preallocation) all.push_back(PoolSetting::kNoPreallocation);
+    return all;
   }
 };
 

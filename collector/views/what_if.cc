@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "collector/summary/what_if_text.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/scope_key.h"
 #include "collector/views/heading.h"
@@ -19,29 +20,10 @@ std::string changes_text(const Changes& changes) {
                         ? fmt::format("without '{}'", escape(scale.pattern))
                         : fmt::format("'{}' times {}", escape(scale.pattern), scale.factor));
   }
-  if (changes.expandable_segments) texts.emplace_back("PyTorch with expandable segments");
-  if (changes.same_as_requested) texts.emplace_back("ONNX Runtime's arena as large as requested");
-  if (changes.no_preallocation) texts.emplace_back("nothing taken in advance");
+  for (const PoolSetting setting : changes.settings()) texts.emplace_back(setting_text(setting));
   std::string text;
   for (const std::string& one : texts) text += (text.empty() ? "" : ", ") + one;
   return text.empty() ? "as recorded" : text;
-}
-
-std::string bounds_text(const WhatIfSum& sum, const TextStyle& style) {
-  if (sum.is_exact()) return size_text(sum.least_bytes, style);
-  if (!sum.most_bytes) return "at least " + size_text(sum.least_bytes, style);
-  return fmt::format("{} to {}", size_text(sum.least_bytes, style),
-                     size_text(*sum.most_bytes, style));
-}
-
-/// "−11.2 %"; of the larger bound.
-std::string gain_text(const WhatIfSum& sum) {
-  const uint64_t after = sum.most_bytes.value_or(sum.least_bytes);
-  const uint64_t before = sum.before_bytes;
-  if (after == before) return "no change";
-  const uint64_t by = after > before ? after - before : before - after;
-  return fmt::format("{}{}{} %", sum.most_bytes ? "" : "at most ", after > before ? "+" : "−",
-                     percent(by, std::max(before, by)));
 }
 
 std::string where_text(const WhatIfSum& sum) {
@@ -59,9 +41,8 @@ Json what_if_json(const WhatIf& what_if) {
                                {"factor", scale.factor},
                                {"blocks", what_if.matched[i]}});
   }
-  if (what_if.changes.expandable_segments) json["changes"].push_back("expandable_segments");
-  if (what_if.changes.same_as_requested) json["changes"].push_back("same_as_requested");
-  if (what_if.changes.no_preallocation) json["changes"].push_back("no_preallocation");
+  for (const PoolSetting setting : what_if.changes.settings())
+    json["changes"].push_back(setting_name(setting));
   json["sums"] = Json::array();
   for (const WhatIfSum& sum : what_if.sums) {
     Json row;
@@ -91,11 +72,13 @@ Json what_if_json(const WhatIf& what_if) {
 void write_what_if(const WhatIf& what_if, std::ostream& out, const TextStyle& style) {
   out << bold("WHAT IF", style) << "  " << changes_text(what_if.changes) << '\n';
   for (const WhatIfSum& sum : what_if.sums) {
-    write_wrapped(fmt::format("{}: peak {} at {} in place of {} at {}, {}{}", where_text(sum),
-                              bounds_text(sum, style), instant(sum.time_ns),
-                              size_text(sum.before_bytes, style), instant(sum.before_time_ns),
-                              gain_text(sum), sum.is_exact() ? ", exact" : ""),
-                  out, style);
+    write_wrapped(
+        fmt::format("{}: peak {} at {} in place of {} at {}, {}{}", where_text(sum),
+                    bounds_text(sum.least_bytes, sum.most_bytes, style), instant(sum.time_ns),
+                    size_text(sum.before_bytes, style), instant(sum.before_time_ns),
+                    gain_text(sum.before_bytes, sum.least_bytes, sum.most_bytes),
+                    sum.is_exact() ? ", exact" : ""),
+        out, style);
     if (sum.used_bytes)
       write_wrapped(
           fmt::format("  nvidia-smi would show {} in place of {}, the driver's own being "
@@ -130,7 +113,8 @@ void write_lowering(const std::vector<WhatIf>& all, size_t rows, std::ostream& o
   for (size_t i = 0; i < std::min(rows, all.size()); ++i) {
     const WhatIfSum& sum = all[i].sums.front();
     const std::string figures =
-        fmt::format("  {}  {}  ", left(bounds_text(sum, style), 22), right(gain_text(sum), 8));
+        fmt::format("  {}  {}  ", left(bounds_text(sum.least_bytes, sum.most_bytes, style), 22),
+                    right(gain_text(sum.before_bytes, sum.least_bytes, sum.most_bytes), 8));
     const auto width = static_cast<size_t>(std::max(style.width, 40));
     out << figures
         << cut(changes_text(all[i].changes), width - std::min(width, display_width(figures)), style)

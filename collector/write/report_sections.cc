@@ -15,6 +15,7 @@
 #include "collector/summary/ledger_text.h"
 #include "collector/summary/resident_causes.h"
 #include "collector/summary/run_text.h"
+#include "collector/summary/what_if_text.h"
 #include "collector/summary/whole_run_text.h"
 #include "collector/text/scope_key.h"
 #include "collector/text/title_text.h"
@@ -27,6 +28,7 @@ constexpr size_t kPhaseColumns = 22;
 constexpr size_t kCommandColumns = 12;
 constexpr size_t kMaxFailureHolders = 3;
 constexpr size_t kNodeRows = 4;
+constexpr size_t kBoundsColumns = 22, kGainColumns = 8;
 
 /// The error bar of an estimate, if it is one.
 std::string error_text(const std::optional<uint64_t>& bytes, std::string_view before,
@@ -260,6 +262,33 @@ ReportSections::Lines ReportSections::holders(const std::string& scope, const st
     lines.push_back(line(fmt::format(
         "{}        heap from before its recording began, without a call site: not in the rows",
         right(size(before), columns_))));
+  return lines;
+}
+
+ReportSections::Lines ReportSections::lowering(const DeviceSummary& device, size_t rows) const {
+  const std::optional<Lowering>& lowering = summary_.lowering;
+  if (!lowering || lowering->scope != ScopeKey::device(device.ordinal).text()) return {};
+  constexpr std::string_view kName = "WHAT WOULD LOWER IT";
+  const std::string whatif = "gpupeak whatif " + quoted(summary_.log_path);
+  if (lowering->untried_requests > 0) {
+    Lines lines{"", heading(kName, "")};
+    add_wrapped(fmt::format("  not computed: {} requests; {} computes it",
+                            grouped(lowering->untried_requests), whatif),
+                lines);
+    return lines;
+  }
+  if (lowering->rows.empty()) return {};
+  const std::string what = "settings, by replay", sites = "without a site: " + whatif;
+  const bool fits = kName.size() + 4 + display_width(what) + display_width(sites) <= width_;
+  Lines lines{"", heading(kName, fits ? what + "; " + sites : what)};
+  for (size_t i = 0; i < std::min(rows, lowering->rows.size()); ++i) {
+    const Lowering::Row& row = lowering->rows[i];
+    lines.push_back(line(fmt::format(
+        "  {}  {}  {}", left(bounds_text(row.least_bytes, row.most_bytes, style_), kBoundsColumns),
+        right(gain_text(lowering->before_bytes, row.least_bytes, row.most_bytes), kGainColumns),
+        setting_text(row.setting))));
+  }
+  if (!fits) add_wrapped("  " + sites, lines);
   return lines;
 }
 

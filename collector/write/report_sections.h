@@ -32,6 +32,8 @@ class ReportSections {
   Lines devices(size_t rows) const;
   /// `scope`: "device:0", "device", "host", "host/pinned".
   Lines holders(const std::string& scope, const std::string& what, size_t rows) const;
+  /// Settings that would lower the device's peak.
+  Lines lowering(const DeviceSummary& device, size_t rows) const;
   Lines ledger(const DeviceSummary& device, size_t rows) const;
   Lines ledger_items(const DeviceSummary& device) const;
   Lines kinds() const;

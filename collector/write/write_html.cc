@@ -5,7 +5,6 @@
 #include <stdexcept>
 #include <unordered_map>
 
-#include "collector/analyze/analyze.h"
 #include "collector/analyze/call_tree.h"
 #include "collector/log/kinds.h"
 #include "collector/summary/site_title.h"
@@ -46,8 +45,12 @@ class Strings {
 class PageData {
  public:
   PageData(Profile& profile, const TimeSeries& times, const Instants& instants,
-           const ArenaHistory& arenas)
-      : profile_(profile), times_(times), instants_(instants), arenas_(arenas) {
+           const ArenaHistory& arenas, Complete complete)
+      : profile_(profile),
+        times_(times),
+        instants_(instants),
+        arenas_(arenas),
+        complete_(complete) {
     for (const Grouping& grouping : kGroupings) {
       if (grouping.by == GroupBy::kIp) continue;  // the flame graph has the instructions
       attributions_.emplace_back(profile.replay(), profile.titles(), grouping.by,
@@ -59,7 +62,9 @@ class PageData {
     Options options;
     options.top = kListRows;
     options.stacks = false;
+    options.reading.sanitizer = profile_.definitions().sanitizer();
     Summary summary = summarize(profile_, options);
+    if (complete_ != nullptr) complete_(summary, profile_.path(), options, {});
     const Json verdict = verdict_json(summary);
     const std::vector<Holder> temporaries = std::move(summary.temporaries);
     summary.peaks.clear();  // scopes below have all of them
@@ -332,6 +337,7 @@ class PageData {
   const TimeSeries& times_;
   const Instants& instants_;
   const ArenaHistory& arenas_;
+  const Complete complete_;
   std::vector<Attribution> attributions_;
   Strings strings_;
 };
@@ -357,8 +363,8 @@ void write_inside_script(const std::string& json, std::ostream& out) {
 }  // namespace
 
 std::string page_data(Profile& profile, const TimeSeries& times, const Instants& instants,
-                      const ArenaHistory& arenas) {
-  return PageData(profile, times, instants, arenas).make();
+                      const ArenaHistory& arenas, Complete complete) {
+  return PageData(profile, times, instants, arenas, complete).make();
 }
 
 bool has_page() {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "collector/analyze/analyze.h"
 #include "collector/analyze/profile.h"
 #include "collector/timeline/arena_history.h"
 #include "collector/timeline/instants.h"
@@ -14,9 +15,9 @@
 
 namespace gpupeak::collector {
 
-/// Everything that a page shows of one log, as JSON.
+/// Everything that a page shows of one log, as JSON. `complete`: as Options has it.
 std::string page_data(Profile& profile, const TimeSeries& times, const Instants& instants,
-                      const ArenaHistory& arenas);
+                      const ArenaHistory& arenas, Complete complete = nullptr);
 
 /// `runs`: page_data() of each. Throws std::runtime_error if this program was built without the
 /// page.

@@ -4,6 +4,7 @@
 
 #include "collector/summary/failure_text.h"
 #include "collector/summary/resident_causes.h"
+#include "collector/summary/what_if_text.h"
 #include "collector/text/sanitize.h"
 #include "collector/write/json_values.h"
 #include "collector/write/whole_run_json.h"
@@ -304,6 +305,24 @@ Json oom_json(const OutOfMemory& oom) {
   return json;
 }
 
+Json lowering_json(const std::optional<Lowering>& lowering) {
+  if (!lowering || lowering->untried_requests > 0) return nullptr;
+  Json rows = Json::array();
+  for (const Lowering::Row& row : lowering->rows) {
+    const bool exact = row.most_bytes == row.least_bytes;
+    rows.push_back({{"setting", setting_name(row.setting)},
+                    {"text", setting_text(row.setting)},
+                    {"scope", lowering->scope},
+                    {"before_bytes", lowering->before_bytes},
+                    {"exact", exact},
+                    {"peak_bytes", exact ? Json(row.least_bytes) : Json(nullptr)},
+                    {"least_bytes", row.least_bytes},
+                    {"most_bytes", nullable(row.most_bytes)},
+                    {"time_ns", row.time_ns}});
+  }
+  return rows;
+}
+
 }  // namespace
 
 Json summary_json(const Summary& summary) {
@@ -331,6 +350,7 @@ Json summary_json(const Summary& summary) {
   json["rules"] = {{"sets", summary.rules.sets}, {"automatic", summary.rules.automatic}};
   json["oom"] = list_json(summary.oom, oom_json);
   json["oom_count"] = summary.oom_count;
+  json["lowering"] = lowering_json(summary.lowering);
   json["live_at_exit"] = holders_json(summary.live_at_exit);
   json["temporary"] = holders_json(summary.temporaries);
   if (summary.whole_run) json["whole_run"] = whole_run_json(summary);

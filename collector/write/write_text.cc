@@ -81,6 +81,7 @@ void write_one_screen(const Summary& summary, const ReportSections& report, std:
   if (device != nullptr) beyond = beyond_the_sum(summary, *device);
   for (const Composition& kind : beyond)
     add(4, 1, [&](size_t rows) { return report.holders(kind.scope, kind.what, rows); });
+  if (device != nullptr) add(3, 1, [&](size_t rows) { return report.lowering(*device, rows); });
   add(4, 0, [&](size_t rows) { return report.arenas(rows); });
   if (device != nullptr) add(8, 1, [&](size_t rows) { return report.ledger(*device, rows); });
   add(10, 1, [&](size_t rows) { return report.phases(device != nullptr, false, rows); });
@@ -128,6 +129,7 @@ void write_all(const Summary& summary, const ReportSections& report, const TextS
     put(report.holders(scope_of(device), what_of(device), kAllReportRows), out);
     for (const Composition& kind : beyond_the_sum(summary, device))
       put(report.holders(kind.scope, kind.what, kAllReportRows), out);
+    put(report.lowering(device, kAllReportRows), out);
   }
   if (summary.devices.size() > 1) {
     const auto sum = metric(summary.metrics, "device.sum_of_peaks_bytes");

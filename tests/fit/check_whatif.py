@@ -20,8 +20,11 @@ def record(log, case, number, metric="device.peak_bytes", host="off", **changes)
     environment = dict(os.environ, LD_LIBRARY_PATH=driver, FAKE_CUDA_COSTS="on", FAKE_CUDA_MEMORY=str(80 << 30), PYTHONUNBUFFERED="1", **changes)
     subprocess.run([gpupeak, "run", "-q", "--host", host, "-o", log, "--", client, case, str(number), torch], env=environment, check=True,
                    capture_output=True, timeout=100)
-    report = subprocess.run([gpupeak, "report", "--json", log], check=True, capture_output=True, text=True, timeout=100)
-    return json.loads(report.stdout)["metrics"][metric]
+    return report(log, "--json")["metrics"][metric]
+
+
+def report(log, *options):
+    return json.loads(subprocess.run([gpupeak, "report", *options, log], check=True, capture_output=True, text=True, timeout=100).stdout)
 
 
 def whatif(log, *options):
@@ -73,7 +76,21 @@ def main():
             for one in lowering:
                 (device,) = one["sums"]
                 assert device["before"]["peak_bytes"] == whole > (device["most_bytes"] or device["least_bytes"]), device
+            # The report says the same of settings, and of them alone; nobody else computes it.
+            rows = report(log, "--json")["lowering"]
+            settings = [one for one in lowering if isinstance(one["changes"][0], str)]
+            assert [row["setting"] for row in rows] == [one["changes"][0] for one in settings], (rows, settings)
+            for row, one in zip(rows, settings):
+                for field in ("exact", "peak_bytes", "least_bytes", "most_bytes", "time_ns", "scope"):
+                    assert row[field] == one["sums"][0][field], (field, row, one)
+                assert row["before_bytes"] == whole, row
+            shown = subprocess.run([gpupeak, "report", log], capture_output=True, text=True, check=True).stdout
+            assert ("WHAT WOULD LOWER IT" in shown) == bool(rows), shown
             if case == "torch":
+                (line,) = [line for line in shown.splitlines() if line.endswith("PyTorch with expandable segments")]
+                (other,) = [line for line in subprocess.run([gpupeak, "whatif", log], capture_output=True, text=True, check=True).stdout.splitlines()
+                            if line.endswith("PyTorch with expandable segments")]
+                assert line == other and f"gpupeak whatif {log}" in shown, (line, other)
                 assert lowering[0]["changes"] == ["expandable_segments"], lowering
                 held(lowering[0]["sums"][0], record(changed, case, number, EXPANDABLE="1"), case)
 

@@ -84,6 +84,18 @@ void touch(const std::string& path) {
   REQUIRE(utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
 }
 
+int completed = 0;
+bool complete(Summary& summary, const std::string& /*log*/, const Options& /*options*/,
+              const Progress& /*progress*/) {
+  ++completed;
+  summary.lowering = Lowering{"device:0",
+                              9,
+                              0,
+                              {{PoolSetting::kNoPreallocation, 5, std::nullopt, 7},
+                               {PoolSetting::kExpandableSegments, 6, 8, 7}}};
+  return true;
+}
+
 std::string json_of(const Summary& summary) {
   std::ostringstream out;
   write_json(summary, out);
@@ -108,6 +120,31 @@ TEST_CASE("summary: as bytes and back it says the same", "[collector]") {
       CHECK_FALSE(unpack_summary(bytes.substr(0, size)).has_value());
     CHECK_FALSE(unpack_summary(bytes + "x").has_value());
   }
+}
+
+TEST_CASE("kept summary: what would lower a peak is computed once, for who shows it",
+          "[collector]") {
+  completed = 0;
+  const Place place;
+  Options shows = place.options_;
+  shows.complete = complete;
+  const auto report = [&](const Options& options) {
+    return kept_or_analyzed(place.log(), options, {}, 1);
+  };
+  SECTION("first of all") {}
+  SECTION("after another verb has made a summary") {
+    CHECK_FALSE(report(place.options_).lowering.has_value());
+    CHECK(completed == 0);
+    REQUIRE(place.find());
+  }
+  const std::string first = json_of(report(shows));
+  CHECK(completed == 1);
+  CHECK(first.find("no_preallocation") != std::string::npos);
+  CHECK(json_of(report(shows)) == first);
+  CHECK(completed == 1);
+  CHECK_FALSE(report(place.options_).lowering.has_value());
+  CHECK(json_of(report(shows)) == first);
+  CHECK(completed == 1);
 }
 
 TEST_CASE("kept summary: is found as long as nothing has changed", "[collector]") {

@@ -11,6 +11,8 @@
 #include "collector/export/export.h"
 #include "collector/text/error.h"
 #include "collector/timeline/moment.h"
+#include "collector/views/arenas.h"
+#include "collector/views/flame.h"
 #include "collector/views/live.h"
 #include "collector/views/tags.h"
 #include "collector/views/tree.h"
@@ -213,6 +215,53 @@ TEST_CASE("moments: views and exports of one show what was live then", "[collect
   const Json speedscope =
       Json::parse(text_of([&](auto& out) { export_speedscope(profile, options, out); }));
   CHECK(speedscope["profiles"][0]["endValue"] == run.device_bytes(0, 70));
+}
+
+TEST_CASE("moments: all that show one agree with the list of changes, whichever it is",
+          "[collector]") {
+  Run run;
+  Profile& profile = *run.profile;
+  const ScopeId scope = profile.scope("device:0");
+  const auto sum_of_rows = [](const Json& rows, uint64_t sum) {
+    for (const Json& row : rows) sum += row["bytes"].get<uint64_t>();
+    return sum;
+  };
+  for (const auto& [at, time] :
+       {std::pair{"+27ns", 27}, {"warm", 70}, {"step", 40}, {"step.end", 85}, {"end", 99}}) {
+    INFO(at);
+    const uint64_t live = run.device_bytes(0, static_cast<uint64_t>(time));
+    const Held held = held_at(profile, scope, at);
+    const Json flame = Json::parse(text_of([&](auto& out) {
+      write_flame_json(profile, held, {0, 0}, out);
+    }));
+    CHECK(flame["bytes"] == live);
+    CHECK(flame["flame"]["value"] == live);
+    const Json tags =
+        Json::parse(text_of([&](auto& out) { write_tags_json(profile, held, 1, out); }));
+    CHECK(tags["bytes"] == live);
+    CHECK(sum_of_rows(tags["tags"], 0) == live);
+    CHECK(sum_of_rows(tags["entries"], tags["other_bytes"].get<uint64_t>()) == live);
+    for (const GroupBy by : {GroupBy::kSite, GroupBy::kModule, GroupBy::kTag}) {
+      const Json report =
+          Json::parse(text_of([&](auto& out) { write_live_json(profile, {held}, by, 1, out); }));
+      const Json& table = report["scopes"][0];
+      CHECK(table["bytes"] == live);
+      CHECK(sum_of_rows(table["holders"], table["other_bytes"].get<uint64_t>()) == live);
+    }
+    ExportOptions options;
+    options.scope = "device:0";
+    options.at = at;
+    std::istringstream csv(text_of([&](auto& out) { export_mxnet_csv(profile, options, out); }));
+    double mib = 0;
+    for (std::string line; std::getline(csv, line);)
+      mib += std::stod(line.substr(line.rfind(',') + 1));
+    CHECK(mib * kMiB == live);
+    const ArenaInstant instant = arena_instant(profile, ArenaMoments(), at);
+    const std::vector<ArenaState> pools = arenas_at(profile, instant, {});
+    REQUIRE(pools.size() == 1);
+    CHECK(pools[0].level.in_use == (time < 55 ? 8 : time < 95 ? 12 : 8) * kMiB);
+    CHECK(pools[0].level.reserved == 20 * kMiB);
+  }
 }
 
 TEST_CASE("moments: what came, went, grew and shrank is the difference", "[collector]") {

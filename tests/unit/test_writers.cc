@@ -139,6 +139,54 @@ TEST_CASE("write_text: the report of a run on one GPU", "[collector]") {
                text_of([&](auto& out) { write_text(summary, out, {}, ReportLength::kFull); }));
 }
 
+TEST_CASE("lowering: the report and its JSON have settings, bounds and what they gain",
+          "[collector]") {
+  LogBuilder log = one_gpu();
+  Summary summary = analyze_log(log);
+  const auto text = [&](ReportLength length) {
+    return text_of([&](auto& out) { write_text(summary, out, {}, length); });
+  };
+  const auto schema =
+      nlohmann::json::parse(read_file(kGoldenFolder + "/../../docs/summary.schema.json"));
+  const auto json = [&] {
+    const auto made = nlohmann::json::parse(text_of([&](auto& out) { write_json(summary, out); }));
+    CHECK(violations(schema, made).empty());
+    return made.at("lowering");
+  };
+  CHECK(json().is_null());
+  summary.lowering.emplace();
+  CHECK(json() == nlohmann::json::array());
+  CHECK(text(ReportLength::kFull).find("LOWER IT") == std::string::npos);
+  summary.lowering = Lowering{"device:0",
+                              1000 * kMiB,
+                              0,
+                              {{PoolSetting::kExpandableSegments, 500 * kMiB, 500 * kMiB, 7},
+                               {PoolSetting::kSameAsRequested, 600 * kMiB, 750 * kMiB, 7},
+                               {PoolSetting::kNoPreallocation, 400 * kMiB, std::nullopt, 7}}};
+  for (const ReportLength length : {ReportLength::kOneScreen, ReportLength::kFull}) {
+    const std::string report = text(length);
+    const size_t at = report.find("WHAT WOULD LOWER IT");
+    REQUIRE(at != std::string::npos);
+    CHECK(at > report.find("PEAK COMPOSITION"));
+    CHECK(report.find("  500 MiB                  −50.0 %  PyTorch with expandable segments\n") !=
+          std::string::npos);
+    CHECK(report.find("  600 MiB to 750 MiB       −25.0 %  ONNX") != std::string::npos);
+    CHECK(report.find("  at least 400 MiB        at most −60.0 %  nothing") != std::string::npos);
+    CHECK(report.find("gpupeak whatif gpupeak.app.4242.gplog") != std::string::npos);
+  }
+  const auto rows = json();
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0]["peak_bytes"] == 500 * kMiB);
+  CHECK(rows[1]["peak_bytes"].is_null());
+  CHECK(rows[1]["most_bytes"] == 750 * kMiB);
+  CHECK(rows[2]["most_bytes"].is_null());
+  summary.lowering->rows.clear();
+  summary.lowering->untried_requests = 123'456;
+  CHECK(json().is_null());
+  CHECK(text(ReportLength::kOneScreen).find("not computed: 123 456 requests; gpupeak whatif") !=
+        std::string::npos);
+}
+
 TEST_CASE("write_text: losses come before any figure", "[collector]") {
   LogBuilder log = eight_gpus_with_losses();
   const Summary summary = analyze_log(log);

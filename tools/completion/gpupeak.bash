@@ -55,7 +55,7 @@ _gpupeak() {
   case $verb in
     start) options="--host --wait --help" ;;
     stop) options="--wait --help" ;;
-    report) options="--full --html --json --csv --short --by --at --top --process --strict --out --color --bytes --help" ;;
+    report) options="--full --html --json --csv --short --by --at --byte-seconds --top --process --strict --out --color --bytes --help" ;;
     phases) options="--csv --json --process --strict --out --color --bytes --help" ;;
     tags) options="--scope --at --top --csv --json --process --strict --out --color --bytes --help" ;;
     diff) options="--by --at --top --json --markdown --strict --out --color --bytes --help" ;;

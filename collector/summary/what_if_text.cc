@@ -1,0 +1,48 @@
+#include "collector/summary/what_if_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gpupeak::collector {
+
+std::string_view setting_name(PoolSetting setting) {
+  switch (setting) {
+    case PoolSetting::kExpandableSegments:
+      return "expandable_segments";
+    case PoolSetting::kSameAsRequested:
+      return "same_as_requested";
+    case PoolSetting::kNoPreallocation:
+      return "no_preallocation";
+  }
+  return "";
+}
+
+std::string_view setting_text(PoolSetting setting) {
+  switch (setting) {
+    case PoolSetting::kExpandableSegments:
+      return "PyTorch with expandable segments";
+    case PoolSetting::kSameAsRequested:
+      return "ONNX Runtime's arena as large as requested";
+    case PoolSetting::kNoPreallocation:
+      return "nothing taken in advance";
+  }
+  return "";
+}
+
+std::string bounds_text(uint64_t least, const std::optional<uint64_t>& most,
+                        const TextStyle& style) {
+  if (!most) return "at least " + size_text(least, style);
+  if (*most == least) return size_text(least, style);
+  return fmt::format("{} to {}", size_text(least, style), size_text(*most, style));
+}
+
+std::string gain_text(uint64_t before, uint64_t least, const std::optional<uint64_t>& most) {
+  const uint64_t after = most.value_or(least);
+  if (after == before) return "no change";
+  const uint64_t by = after > before ? after - before : before - after;
+  return fmt::format("{}{}{} %", most ? "" : "at most ", after > before ? "+" : "−",
+                     percent(by, std::max(before, by)));
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,210 @@
+#include "collector/views/byte_seconds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "collector/analyze/analyze.h"
+#include "collector/analyze/arena_summary.h"
+#include "collector/text/csv_field.h"
+#include "collector/text/title_text.h"
+
+namespace gpupeak::collector {
+namespace {
+
+constexpr uint64_t kNsOfSecond = 1'000'000'000;
+
+struct TimeRow {
+  std::string title, kind;
+  ByteTime time = 0;
+  uint64_t allocations = 0;
+};
+
+struct TimeTable {
+  std::vector<TimeRow> rows;  ///< largest first
+  ByteTime other_time = 0;
+  size_t other_rows = 0;
+};
+
+/// In bytes times seconds.
+double byte_seconds(ByteTime time) {
+  return static_cast<double>(time) / static_cast<double>(kNsOfSecond);
+}
+std::string byte_time_text(ByteTime time, const TextStyle& style) {
+  return size_text(static_cast<uint64_t>(time / kNsOfSecond), style) + "·s";
+}
+std::string time_share(ByteTime part, ByteTime whole) {
+  for (; whole > UINT64_MAX; whole /= 2) part /= 2;
+  return percent(static_cast<uint64_t>(part), static_cast<uint64_t>(whole));
+}
+
+class TimeRows {
+ public:
+  TimeRows(Profile& profile, GroupBy by)
+      : profile_(profile), by_(profile.replay(), profile.titles(), by, &profile.tagger()) {}
+
+  TimeTable table(const HeldTime& held, size_t top) {
+    const bool inside = by_.by() == GroupBy::kSite;
+    std::vector<TimeRow> rows = rows_of(inside ? held.outside : held.takers);
+    if (inside) add_arena_rows_of(held.in_arenas, rows);
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const TimeRow& a, const TimeRow& b) { return a.time > b.time; });
+    TimeTable table{std::move(rows), 0, 0};
+    for (; table.rows.size() > top; table.rows.pop_back()) {
+      table.other_time += table.rows.back().time;
+      ++table.other_rows;
+    }
+    return table;
+  }
+
+ private:
+  std::vector<TimeRow> rows_of(const std::vector<HeldTime::Taker>& takers) {
+    std::map<uint32_t, TimeRow> by_number;
+    std::map<uint32_t, GroupId> first;
+    for (const HeldTime::Taker& taker : takers) {
+      const uint32_t number = by_.row_of(taker.group);
+      TimeRow& row = by_number[number];
+      row.time += taker.time;
+      row.allocations += profile_.replay().peaks().group(taker.group).alloc_count;
+      first.emplace(number, taker.group);
+    }
+    // All at once, so that rows whose titles begin alike are told apart.
+    std::vector<Contribution> each;
+    for (const auto& [number, group] : first) each.push_back({group, each.size() + 1, 1});
+    std::vector<Holder> named = by_.table(each, kAllRows, false).rows;
+    std::vector<TimeRow> rows(each.size());
+    size_t place = 0;
+    for (auto& [number, row] : by_number) rows[place++] = std::move(row);
+    for (Holder& holder : named) {
+      TimeRow& row = rows[holder.bytes - 1];
+      row.title = std::move(holder.title);
+      row.kind = std::move(holder.kind);
+    }
+    return rows;
+  }
+
+  void add_arena_rows_of(const std::vector<HeldTime::InArena>& parts, std::vector<TimeRow>& rows) {
+    const ArenaTable& table = profile_.replay().arenas();
+    std::map<std::pair<std::string, std::string>, TimeRow> by_title;
+    for (const HeldTime::InArena& part : parts) {
+      Peak peak;
+      add_arena_rows(profile_.replay(), profile_.sites(), {{&table.holder(part.holder), 1, 1}}, 1,
+                     peak);
+      const Holder& named = peak.holders.front();
+      TimeRow& row = by_title[{named.title, named.kind}];
+      row.title = named.title;
+      row.kind = named.kind;
+      row.time += part.time;
+      row.allocations += table.peaks().group(static_cast<GroupId>(part.holder)).alloc_count;
+    }
+    for (auto& [title, row] : by_title) rows.push_back(std::move(row));
+  }
+
+  Profile& profile_;
+  Attribution by_;
+};
+
+/// Why it cannot be told; empty: it can.
+std::string_view why_no_time(const Profile& profile, const Quality& quality, ScopeId scope) {
+  if (quality.events_lost) return "events were lost";
+  if (profile.scope_info(scope).device < 0 && quality.heap_sample_bytes > 0)
+    return "the log has a sample of the heap";
+  return "";
+}
+
+}  // namespace
+
+void write_byte_seconds(Profile& profile, const std::vector<HeldTime>& held, GroupBy by, size_t top,
+                        std::ostream& out, const TextStyle& style) {
+  TimeRows maker(profile, by);
+  std::vector<TimeTable> tables;
+  for (const HeldTime& sum : held) tables.push_back(maker.table(sum, top));
+  const Quality quality = profile.quality();
+  write_losses(quality, out, style);
+  const auto width = static_cast<size_t>(style.width);
+  const size_t columns = size_columns(style) + 2;
+  const int64_t length_ns = duration_ns(profile.log(), profile.replay());
+  for (size_t i = 0; i < held.size(); ++i) {
+    if (i > 0) out << '\n';
+    out << bold("BYTE-SECONDS", style) << "  ";
+    const std::string where = profile.scope_text(held[i].scope);
+    if (const auto why = why_no_time(profile, quality, held[i].scope); !why.empty()) {
+      out << where << ": not known, " << why << '\n';
+      continue;
+    }
+    const auto average = length_ns > 0 ? static_cast<uint64_t>(held[i].time / length_ns) : 0;
+    write_wrapped(
+        fmt::format("{}: {} until {}, {} on average", where, byte_time_text(held[i].time, style),
+                    instant(length_ns), size_text(average, style)),
+        out, style);
+    const auto row = [&](ByteTime time, const std::string& count, const std::string& title,
+                         const std::string& mark) {
+      const std::string figures =
+          fmt::format("{} {} {}  ", right(byte_time_text(time, style), columns),
+                      right(time_share(time, held[i].time), 5), right(count, kRowCountColumns));
+      const size_t used = display_width(figures) + display_width(mark);
+      out << figures << cut_title(title, width > used ? width - used : 0, style) << mark << '\n';
+    };
+    out << fmt::format("{} {} {}  {}\n", right("size·s", columns), right("%", 5),
+                       right("allocs", kRowCountColumns), group_by_name(by));
+    for (const TimeRow& of : tables[i].rows)
+      row(of.time, grouped(of.allocations), of.title,
+          fmt::format("  [{}]", of.kind.substr(of.kind.find('.') + 1)));
+    if (tables[i].other_rows > 0)
+      row(tables[i].other_time, "", fmt::format("{} more", grouped(tables[i].other_rows)), "");
+  }
+}
+
+void write_byte_seconds_json(Profile& profile, const std::vector<HeldTime>& held, GroupBy by,
+                             size_t top, std::ostream& out) {
+  TimeRows maker(profile, by);
+  Json list = Json::array();
+  for (const HeldTime& sum : held) {
+    const TimeTable table = maker.table(sum, top);
+    const bool known = why_no_time(profile, profile.quality(), sum.scope).empty();
+    Json rows = Json::array();
+    for (const TimeRow& row : table.rows) {
+      rows.push_back({{"title", row.title},
+                      {"kind", row.kind},
+                      {"byte_seconds", known ? Json(byte_seconds(row.time)) : Json(nullptr)},
+                      {"alloc_count", row.allocations}});
+    }
+    list.push_back(
+        {{"scope", profile.scope_info(sum.scope).name},
+         {"byte_seconds", known ? Json(byte_seconds(sum.time)) : Json(nullptr)},
+         {"rows", std::move(rows)},
+         {"other_byte_seconds", known ? Json(byte_seconds(table.other_time)) : Json(nullptr)},
+         {"other_rows", table.other_rows}});
+  }
+  Json json = view_json(profile, "gpupeak.byte_seconds/1");
+  json["duration_ns"] = duration_ns(profile.log(), profile.replay());
+  json["grouped_by"] = group_by_name(by);
+  json["scopes"] = std::move(list);
+  write_line(json, out);
+}
+
+void write_byte_seconds_csv(Profile& profile, const std::vector<HeldTime>& held, GroupBy by,
+                            size_t top, std::ostream& out) {
+  TimeRows maker(profile, by);
+  out << "scope,byte_seconds,percent,allocations,kind," << group_by_name(by) << "\r\n";
+  for (const HeldTime& sum : held) {
+    const TimeTable table = maker.table(sum, top);
+    const std::string scope = profile.scope_info(sum.scope).name;
+    const bool known = why_no_time(profile, profile.quality(), sum.scope).empty();
+    const auto figures = [&](ByteTime time) {
+      return known ? fmt::format("{:.9f},{}", byte_seconds(time), time_share(time, sum.time))
+                   : std::string(",");
+    };
+    for (const TimeRow& row : table.rows)
+      out << fmt::format("{},{},{},{},{}\r\n", scope, figures(row.time), row.allocations, row.kind,
+                         csv_field(row.title));
+    if (table.other_rows > 0)
+      out << fmt::format("{},{},,,({} more)\r\n", scope, figures(table.other_time),
+                         table.other_rows);
+  }
+}
+
+}  // namespace gpupeak::collector
