@@ -43,7 +43,7 @@ TEST_CASE(
   const TemporaryFile file;
   const Summary summary = analyze(log.save(file.path()), {});
   CHECK(summary.phases.size() < PhaseTree::kMostPhases);
-  CHECK(summary.find_peak("device")->bytes == 15);
+  CHECK(metric(summary.metrics, "device.peak_bytes") == 15);
   const std::vector<Warning>& warnings = summary.quality.warnings;
   const auto warns_of = [&](WarningCode code) {
     return std::any_of(warnings.begin(), warnings.end(),
@@ -51,5 +51,5 @@ TEST_CASE(
   };
   CHECK(warns_of(WarningCode::kTooManyPhases));
   CHECK_FALSE(warns_of(WarningCode::kUnbalancedPhases));
-  CHECK(summary.phases[0].metrics.at("device.peak_bytes") == 15);
+  CHECK(metric(summary.phases[0].metrics, "device.peak_bytes") == 15);
 }
