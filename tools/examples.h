@@ -62,7 +62,8 @@ inline constexpr VerbExamples kVerbExamples[] = {
   gpupeak merge parts.*.gpmerge                 the same as of all logs at once)"},
     {"symbolize", R"(  gpupeak symbolize bert.gplog)"},
     {"bundle", R"(  gpupeak bundle bert.gplog                  makes bert.gpbundle)"},
-    {"compress", R"(  gpupeak compress bert.gplog                makes bert.gplog.zst)"},
+    {"compress", R"(  gpupeak compress bert.gplog                makes bert.gplog.zst
+  gpupeak compress --undo bert.gplog.zst     and bert.gplog again)"},
     {"tree", R"(  gpupeak tree bert.gplog
   gpupeak tree --scope host --min-percent 5 bert.gplog)"},
     {"held", R"(  gpupeak held --within 'first run' bert.gplog    its highest, and by whom

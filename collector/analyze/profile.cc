@@ -100,9 +100,17 @@ std::vector<Contribution> Profile::live(ScopeId scope) const {
 std::vector<Call> Profile::calls_to_write(uint32_t stack) {
   std::vector<Call> all = calls(stack);
   calls_written_ += all.size();
-  if (calls_written_ > kAlwaysWrittenCalls + kWrittenCallsPerByte * log_.file_bytes())
-    throw LogError("its stacks come to many times what it has", 0);
+  if (calls_written_ > kAlwaysWrittenCalls + kWrittenCallsPerByte * log_.given_bytes())
+    refuse_stacks();
   return all;
+}
+
+void Profile::refuse_stacks() const {
+  const bool packed = log_.given_bytes() < log_.file_bytes();
+  throw LogError(
+      std::string("its stacks come to many times what it has") +
+          (packed ? " (of the log that `gpupeak compress --undo` writes, more is taken)" : ""),
+      0);
 }
 
 std::vector<Call> Profile::calls(uint32_t stack, size_t most) {

@@ -71,6 +71,7 @@ class Profile {
   /// The same, for who writes all calls of each stack. Stacks share their calls, so a small log's
   /// could fill a disk: throws LogError where they come to many times what the log has.
   std::vector<Call> calls_to_write(uint32_t stack);
+  [[noreturn]] void refuse_stacks() const;
 
   /// Nanoseconds since the log's start.
   int64_t to_ns(uint64_t ticks) const { return log_.clock().to_ns(ticks); }

@@ -366,6 +366,11 @@ class QualityReport {
            counted(replay_.phases().unbalanced_pops(), "phase end") +
                " without a beginning ignored");
     }
+    if (replay_.phases().left_out() > 0) {
+      warn(WarningCode::kTooManyPhases,
+           counted(replay_.phases().left_out(), "phase") +
+               " more than are told apart: what happened in them counts for those around them");
+    }
     if (replay_.arenas().unmatched() > 0) {
       warn(WarningCode::kUnmatchedArenaEvents,
            counted(replay_.arenas().unmatched(), "arena event") +

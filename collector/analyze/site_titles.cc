@@ -20,6 +20,8 @@ constexpr uint32_t kFirstInterned = UINT32_C(1) << 31;
 SiteTitles::SiteTitles(const Definitions& definitions, Symbolizer& symbolizer)
     : definitions_(definitions), symbolizer_(symbolizer) {
   program_ = escape(file_name(definitions.fact("exe")));
+  const size_t nodes = std::max<size_t>(definitions.nodes().size(), 1);
+  most_frames_ = std::max(kAlwaysLookedAt, kMostLookedAt / nodes);
 }
 
 /// Numbers apart from those of functions, for what is no function.
@@ -95,10 +97,11 @@ void SiteTitles::Site::add(const TitlePart& part) {
 
 bool SiteTitles::has_python(uint32_t stack) const {
   if (definitions_.python_frames().size() <= 1) return false;  // the first is of none
-  while (stack != 0 && definitions_.python_frame(definitions_.nodes()[stack]) == nullptr) {
-    stack = definitions_.nodes()[stack].parent;
+  size_t left = most_frames_;
+  for (; stack != 0 && left > 0; stack = definitions_.nodes()[stack].parent, --left) {
+    if (definitions_.python_frame(definitions_.nodes()[stack]) != nullptr) return true;
   }
-  return stack != 0;
+  return false;
 }
 
 /// Runs of frames without names are one.
@@ -130,7 +133,8 @@ void SiteTitles::add(Candidates& to, const ResolvedAddress& resolved, size_t i) 
 void SiteTitles::find_candidates(uint32_t stack, bool until_python, Candidates& found) const {
   const std::vector<StackNode>& nodes = definitions_.nodes();
   found.clear();
-  for (uint32_t node = stack; node != 0; node = nodes[node].parent) {
+  size_t left = most_frames_;
+  for (uint32_t node = stack; node != 0 && left > 0; node = nodes[node].parent, --left) {
     const ResolvedAddress& resolved = symbolizer_.resolve(node);
     if (until_python && resolved.frames[0].is_python) break;
     for (size_t i = 0; i < resolved.frames.size(); ++i) {
@@ -148,7 +152,8 @@ void SiteTitles::find_candidates(uint32_t stack, bool until_python, Candidates& 
 
 void SiteTitles::take_all_frames(uint32_t stack, Candidates& found) const {
   const std::vector<StackNode>& nodes = definitions_.nodes();
-  for (uint32_t node = stack; node != 0; node = nodes[node].parent) {
+  size_t left = most_frames_;
+  for (uint32_t node = stack; node != 0 && left > 0; node = nodes[node].parent, --left) {
     const ResolvedAddress& resolved = symbolizer_.resolve(node);
     for (size_t i = 0; i < resolved.frames.size(); ++i) {
       if (!resolved.frames[i].module.starts_with(kOwnModule)) add(found, resolved, i);
@@ -193,7 +198,8 @@ SiteTitles::Site SiteTitles::make_python_site(uint32_t stack, Candidates& scratc
   const std::vector<StackNode>& nodes = definitions_.nodes();
   Site site;
   std::vector<const ResolvedAddress*> python, plumbing;
-  for (uint32_t node = stack; node != 0; node = nodes[node].parent) {
+  size_t left = most_frames_;
+  for (uint32_t node = stack; node != 0 && left > 0; node = nodes[node].parent, --left) {
     const ResolvedAddress& resolved = symbolizer_.resolve(node);
     if (resolved.frames[0].is_python)
       (resolved.roles[0].plumbing ? plumbing : python).push_back(&resolved);

@@ -96,6 +96,10 @@ class SiteTitles {
   const Definitions& definitions_;
   Symbolizer& symbolizer_;
   std::string program_;  ///< the executable's name, escaped
+  /// How far a stack is looked at. A log whose stacks are a few bytes each may have a million of
+  /// two thousand frames, so with more than 65,536 nodes it is less than all.
+  static constexpr size_t kMostLookedAt = size_t{1} << 27, kAlwaysLookedAt = 128;
+  size_t most_frames_;
   std::unordered_map<std::string, uint32_t> interned_;
   std::deque<Site> sites_;                                ///< each once, most have many stacks
   std::unordered_map<Site, uint32_t, SiteHash> numbers_;  ///< in sites_

@@ -17,7 +17,7 @@ constexpr uint64_t kAlwaysAllowedText = 256 << 20, kMostTextRatio = 64;
 
 void export_folded(Profile& profile, const ExportOptions& options, std::ostream& out) {
   std::map<std::string, uint64_t> lines;
-  uint64_t text_left = kAlwaysAllowedText + kMostTextRatio * profile.log().file_bytes();
+  uint64_t text_left = kAlwaysAllowedText + kMostTextRatio * profile.log().given_bytes();
   const Held held = held_at(profile, profile.scope(options.scope), options.at, options.progress);
   for (const Contribution& part : held.takers) {
     std::vector<Call> calls =
@@ -28,7 +28,7 @@ void export_folded(Profile& profile, const ExportOptions& options, std::ostream&
       std::replace(name.begin(), name.end(), ';', ':');  // which parts frames
       line += (line.empty() ? "" : ";") + name;
     }
-    if (line.size() > text_left) throw LogError("its stacks come to many times what it has", 0);
+    if (line.size() > text_left) profile.refuse_stacks();
     text_left -= line.size();
     lines[line.empty() ? std::string(kNoStack) : line] += part.bytes;
   }

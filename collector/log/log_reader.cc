@@ -57,12 +57,14 @@ std::string LogReader::open(const std::string& path) {
     const LogPart& part = whole.parts_[name.number - 1];
     file_ = std::move(whole.file_);
     file_->narrow(part.begin, part.bytes);
+    given_bytes_ = std::min(whole.given_bytes_, part.bytes);
     return "";
   }
   file_ = std::make_unique<MappedFile>(path);
   const std::span<const uint8_t> bytes(file_->data(), file_->bytes());
+  given_bytes_ = bytes.size();
   if (!is_packed(bytes)) return "";
-  Unpacked unpacked = unpack(bytes, path);
+  Unpacked unpacked = unpack(bytes, path, Extent::kToRead);
   file_ = std::make_unique<MappedFile>(unpacked.fd, path);
   return std::move(unpacked.symbols);
 }

@@ -76,6 +76,9 @@ class LogReader {
   const uint8_t* data() const { return file_->data(); }
   /// Of the whole file, as it is unpacked.
   uint64_t file_bytes() const { return file_->bytes(); }
+  /// As it was given: what may be made of a packed log goes by the package, of which a few bytes
+  /// can stand for thousands.
+  uint64_t given_bytes() const { return given_bytes_; }
   /// Call when a chunk has been decoded: keeps the log itself out of the collector's memory.
   void release(const Chunk& chunk) const { file_->release(chunk.begin, chunk.end); }
   /// Throws LogError if somebody has cut the file meanwhile: what was read of it is not its
@@ -102,6 +105,7 @@ class LogReader {
 
   std::string path_;
   std::unique_ptr<MappedFile> file_;
+  uint64_t given_bytes_ = 0;
   SymbolTable symbols_;
   std::string symbols_problem_;
   gpupeak_file_header header_{};

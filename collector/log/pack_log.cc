@@ -1,5 +1,7 @@
 #include "collector/log/pack_log.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -12,6 +14,7 @@
 #include "collector/log/log_columns.h"
 #include "collector/log/packed_frames.h"
 #include "collector/log/zstd_packer.h"
+#include "collector/text/text_format.h"
 #include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
@@ -19,8 +22,9 @@ namespace {
 
 constexpr size_t kStepBytes = 4 << 20;
 
-void pack_frame(std::span<const uint8_t> from, std::ostream& out, const Progress& progress,
-                const Packing& packing) {
+/// Returns how many bytes it has written.
+uint64_t pack_frame(std::span<const uint8_t> from, std::ostream& out, const Progress& progress,
+                    const Packing& packing) {
   ZstdPacker packer(out, packing.level, packing.threads);
   packer.pledge(from.size());
   for (size_t done = 0; out;) {
@@ -29,8 +33,9 @@ void pack_frame(std::span<const uint8_t> from, std::ostream& out, const Progress
     packer.add(from.subspan(done, step), last);
     done += step;
     if (progress) progress(done, from.size());
-    if (last) return;
+    if (last) break;
   }
+  return packer.written();
 }
 
 void write_skippable(std::string_view text, std::ostream& out) {
@@ -87,8 +92,9 @@ PackedPart pack_part(std::span<const uint8_t> log, int level) {
   return {std::move(out).str(), log.size()};
 }
 
-void pack_columns(std::span<const uint8_t> log, std::ostream& out, const Progress& progress,
-                  const Packing& packing) {
+/// Returns how many bytes it has written.
+uint64_t pack_columns(std::span<const uint8_t> log, std::ostream& out, const Progress& progress,
+                      const Packing& packing) {
   const auto at_once = static_cast<size_t>(std::max(packing.threads, 1));
   std::deque<std::future<PackedPart>> packing_now;
   uint64_t packed = 0;
@@ -105,21 +111,29 @@ void pack_columns(std::span<const uint8_t> log, std::ostream& out, const Progres
     done += part.log_bytes;
     if (progress) progress(done, log.size());
   }
-  if (out && log.size() / kMaxColumnsRatio > packed) throw std::runtime_error("it is too uniform");
+  return packed;
+}
+
+uint64_t pack_bundle(std::span<const uint8_t> log, std::string_view symbols, std::ostream& out,
+                     const Progress& progress, const Packing& packing) {
+  const uint64_t packed = pack_frame(log, out, progress, packing);
+  if (symbols.empty()) return packed;
+  write_skippable(kSymbolsFollow, out);
+  return packed + pack_frame({reinterpret_cast<const uint8_t*>(symbols.data()), symbols.size()},
+                             out, {}, packing);
 }
 
 }  // namespace
 
 void write_packed(std::span<const uint8_t> log, std::string_view symbols, std::ostream& out,
                   const Progress& progress, const Packing& packing) {
-  if (packing.in_place) {
+  if (packing.in_place)
     write_skippable({GPUPEAK_PACKED_TEXT, sizeof gpupeak_packed_mark::text}, out);
-    return pack_columns(log, out, progress, packing);
-  }
-  pack_frame(log, out, progress, packing);
-  if (symbols.empty()) return;
-  write_skippable(kSymbolsFollow, out);
-  pack_frame({reinterpret_cast<const uint8_t*>(symbols.data()), symbols.size()}, out, {}, packing);
+  const uint64_t packed = packing.in_place ? pack_columns(log, out, progress, packing)
+                                           : pack_bundle(log, symbols, out, progress, packing);
+  if (out && log.size() > most_read_bytes(packed))
+    throw TooUniform(fmt::format("it is too uniform: {} would be {}, and no verb would read it",
+                                 size_text(log.size()), size_text(packed)));
 }
 
 }  // namespace gpupeak::collector

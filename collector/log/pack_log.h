@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <ostream>
 #include <span>
+#include <stdexcept>
 #include <string_view>
 
 #include "collector/log/progress.h"
@@ -18,7 +19,13 @@ struct Packing {
   bool in_place = false;
 };
 
-/// `symbols` empty: the log alone. Where `out` fails it ends at once.
+/// The log would shrink so far that no verb would read the package.
+struct TooUniform : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// `symbols` empty: the log alone. Where `out` fails it ends at once. Throws TooUniform, when all
+/// is written.
 void write_packed(std::span<const uint8_t> log, std::string_view symbols, std::ostream& out,
                   const Progress& progress, const Packing& packing = {});
 

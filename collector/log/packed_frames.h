@@ -13,8 +13,14 @@ inline constexpr std::string_view kAnyColumnsFollow = "gpupeak.columns/";
 /// And how many of the log's bytes they are.
 inline constexpr std::string_view kColumnsFollow = "gpupeak.columns/2";
 inline constexpr size_t kSkippableHeader = 8;
-/// A loop of the same two calls leaves next to nothing in its columns. What would be more than this
-/// is not packed.
-inline constexpr uint64_t kMaxColumnsRatio = 20'000;
+
+/// How much of a log a package may hold for a verb to read it: of a megabyte as much as every verb
+/// reads in seconds, whatever it is (docs/reliability.md). Logs shrink to a tenth, a loop of the
+/// same two calls to next to nothing. What would be more is not packed.
+inline constexpr uint64_t kAlwaysReadBytes = 8 << 20, kReadRatio = 32;
+
+constexpr uint64_t most_read_bytes(uint64_t package_bytes) {
+  return kAlwaysReadBytes + kReadRatio * package_bytes;
+}
 
 }  // namespace gpupeak::collector

@@ -1,5 +1,6 @@
 #include "collector/log/packed_log.h"
 
+#include <fmt/format.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -18,14 +19,15 @@
 #include "collector/log/temporary_log.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
+#include "collector/text/text_format.h"
 
 namespace gpupeak::collector {
 namespace {
 
 constexpr uint32_t kFirstSkippable = 0x184D2A50, kLastSkippable = 0x184D2A5F;
-/// A package may claim to hold more than any disk has. Real logs shrink to a tenth. Zeros are not
-/// written but count: who reads a hole of a tmpfs is given memory for it.
-constexpr uint64_t kMaxRatio = 1000, kAlwaysAllowedBytes = 64 << 20;
+/// A package may claim to hold more than any disk has; columns shrink most. Zeros are not written
+/// but count: who reads a hole of a tmpfs is given memory for it.
+constexpr uint64_t kMaxRatio = 1000, kMaxColumnsRatio = 20'000, kAlwaysAllowedBytes = 64 << 20;
 /// Symbols shrink to a tenth, too, but what is read of them takes twenty times their size.
 constexpr uint64_t kMaxSymbolBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxSymbolRatio = 16, kAlwaysAllowedSymbolBytes = 16 << 20;
@@ -198,16 +200,23 @@ class LogJoiner {
 /// Takes a log out of the sections of its package.
 class Unpacker {
  public:
-  Unpacker(const std::string& path, size_t file_bytes, const std::vector<Section>& sections)
-      : name_(escape(path)), sections_(sections), log_(name_, told_bytes(), path) {
+  Unpacker(const std::string& path, size_t file_bytes, const std::vector<Section>& sections,
+           Extent extent)
+      : name_(escape(path)),
+        sections_(sections),
+        extent_(extent),
+        file_bytes_(file_bytes),
+        log_(name_, told_bytes(), path) {
     const bool has_columns = !sections.empty() && sections.front().kind == Section::kColumns;
-    ratio_ = has_columns ? kMaxColumnsRatio : kMaxRatio;
-    allowed_bytes_ = kAlwaysAllowedBytes + file_bytes * ratio_;
+    const uint64_t ratio = has_columns ? kMaxColumnsRatio : kMaxRatio;
+    allowed_bytes_ = extent == Extent::kAll ? kAlwaysAllowedBytes + file_bytes * ratio
+                                            : most_read_bytes(file_bytes);
     allowed_symbol_bytes_ =
         std::min(kMaxSymbolBytes, kAlwaysAllowedSymbolBytes + file_bytes * kMaxSymbolRatio);
   }
 
   Unpacked unpack() {
+    if (const uint64_t told = told_bytes(); told > allowed_bytes_) refuse(told);
     for (size_t i = 0; i < sections_.size();) {
       size_t end = i + 1;
       if (sections_[i].kind == Section::kColumns) {
@@ -230,10 +239,18 @@ class Unpacker {
   }
   uint64_t grow_log(uint64_t bytes) {
     const uint64_t begin = log_.grow(bytes);
-    if (log_.bytes() <= allowed_bytes_) return begin;
-    throw LogError(
-        name_ + " is no log: it unpacks to more than " + std::to_string(ratio_) + " times its size",
-        0);
+    if (log_.bytes() > allowed_bytes_) refuse(log_.bytes());
+    return begin;
+  }
+  /// It unpacks to so much, or to more.
+  [[noreturn]] void refuse(uint64_t bytes) const {
+    const std::string far = fmt::format("{} unpacks to {} and more, {} times its size", name_,
+                                        size_text(bytes), bytes / file_bytes_);
+    if (extent_ == Extent::kAll) throw LogError(far + ": it is no log", 0);
+    throw LogError(fmt::format("{}, which is not read: `gpupeak compress --undo {}` writes the log "
+                               "that is in it, which every verb reads",
+                               far, name_),
+                   0);
   }
 
   void unpack_section(const Section& section) {
@@ -272,8 +289,10 @@ class Unpacker {
 
   const std::string name_;
   const std::vector<Section>& sections_;
+  const Extent extent_;
+  const uint64_t file_bytes_;
   TemporaryLog log_;
-  uint64_t ratio_ = 0, allowed_bytes_ = 0, allowed_symbol_bytes_ = 0;
+  uint64_t allowed_bytes_ = 0, allowed_symbol_bytes_ = 0;
   Unpacked result_;
 };
 
@@ -284,9 +303,9 @@ bool is_packed(std::span<const uint8_t> file) {
   return magic == ZSTD_MAGICNUMBER || is_skippable(magic);
 }
 
-Unpacked unpack(std::span<const uint8_t> file, const std::string& path) {
+Unpacked unpack(std::span<const uint8_t> file, const std::string& path, Extent extent) {
   const std::vector<Section> sections = sections_of(file, escape(path));
-  return Unpacker(path, file.size(), sections).unpack();
+  return Unpacker(path, file.size(), sections, extent).unpack();
 }
 
 std::vector<uint8_t> unpack_front(std::span<const uint8_t> file, const std::string& path,

@@ -21,8 +21,13 @@ struct Unpacked {
   std::string symbols;  ///< of a bundle; else empty
 };
 
-/// Throws LogError if the package is damaged or cut off, or there is no room for what is in it.
-Unpacked unpack(std::span<const uint8_t> file, const std::string& name);
+/// What is taken of a package: what a verb may read (packed_frames.h), or as much as a log can have
+/// shrunk, for who only wants the log itself.
+enum class Extent { kToRead, kAll };
+
+/// Throws LogError if the package is damaged or cut off, holds more than `extent`, or there is no
+/// room for what is in it.
+Unpacked unpack(std::span<const uint8_t> file, const std::string& name, Extent extent);
 
 /// The log's first bytes, without unpacking more of it than a block; fewer where it ends before.
 /// Throws LogError as unpack() does.

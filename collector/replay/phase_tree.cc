@@ -17,8 +17,12 @@ bool is_watched(const PhaseLabel& label) {
 
 PhaseId PhaseTree::innermost(uint32_t slot) const {
   const auto thread = threads_.find(slot);
-  if (thread != threads_.end()) {
-    const OpenPhases::Places& open = thread->second.open.all();
+  return innermost_of(thread == threads_.end() ? nullptr : &thread->second);
+}
+
+PhaseId PhaseTree::innermost_of(const Thread* thread) const {
+  if (thread != nullptr) {
+    const OpenPhases::Places& open = thread->open.all();
     for (auto place = open.rbegin(); place != open.rend(); ++place) {
       if (place->second.phase != 0) return place->second.phase;
     }
@@ -98,30 +102,42 @@ void PhaseTree::enter(OpenPhase& open, PhaseId parent, const PhaseMoment& at) {
     watcher_->instance_began(id, open.number, open.begin_ticks);
 }
 
-uint64_t PhaseTree::add(OpenPhases& phases, const OpenPhase& open,
-                        std::optional<OpenPhases::Key> key) {
-  return phases.add(++last_number_, open, key)->first;
+uint64_t PhaseTree::add(OpenPhases& phases, OpenPhase& open, std::optional<OpenPhases::Key> key) {
+  open.key = key;
+  return phases.add(++last_number_, open)->first;
+}
+
+/// Of an undecided one nobody knows yet whether it is a new one.
+bool PhaseTree::leaves_out(const PhaseLabel& label, PhaseId parent, bool decided) const {
+  if (phases_.size() < kMostPhases) return false;
+  return !decided || !ids_.contains({parent, label.name, label.source, label.instance});
 }
 
 PhaseId PhaseTree::push(PhaseTrack track, const PhaseLabel& label, const PhaseMoment& at) {
   border(at);
+  Thread* const thread = track.of_process ? nullptr : &threads_[track.slot];
+  OpenPhases& phases = thread == nullptr ? process_ : thread->open;
+  uint64_t& left_out = thread == nullptr ? left_out_of_process_ : thread->left_out;
+  const bool decided = thread == nullptr || thread->rule == 0;
+  // start, main and exit follow one another, whatever lies on top of them.
+  const bool is_base = thread == nullptr && label.source == GPUPEAK_PHASE_AUTO;
+  const PhaseId parent = is_base ? 0 : thread == nullptr ? process_phase() : innermost_of(thread);
+  // What lies within one that is left out is, too, so that ends find their own.
+  if (left_out > 0 || leaves_out(label, parent, decided)) {
+    ++left_out;
+    ++left_out_;
+    return parent;
+  }
   tell_begin(track, label, at.ticks);
   OpenPhase open = opened(label, at);
-  if (track.of_process) {
-    // start, main and exit follow one another, whatever lies on top of them.
-    enter(open, label.source == GPUPEAK_PHASE_AUTO ? 0 : process_phase(), at);
-    add(process_, open, key_of(label));
-    return open.phase;
-  }
-  Thread& thread = threads_[track.slot];
-  if (thread.rule == 0) {
-    enter(open, innermost(track.slot), at);
+  if (decided) {
+    enter(open, parent, at);
   } else {
-    const OpenPhase& by_rule = thread.open.find(thread.rule)->second;
+    const OpenPhase& by_rule = thread->open.find(thread->rule)->second;
     open.owned_by_rule = owned(by_rule.phase, at);
     open.peak_of_rule = peak(by_rule);
   }
-  add(thread.open, open, key_of(label));
+  add(phases, open, key_of(label));
   return open.phase;
 }
 
@@ -160,7 +176,7 @@ void PhaseTree::end_instance(const OpenPhase& open, const Bytes& peak, const End
 void PhaseTree::close(OpenPhases& phases, Place place, const PhaseMoment& at, bool seen) {
   const OpenPhase& open = place->second;
   end_instance(open, peak(open), {at.ticks, at.now, owned(open.phase, at), seen});
-  phases.erase(place, key_of(open.label));
+  phases.erase(place);
 }
 
 void PhaseTree::close_all(PhaseTrack track, OpenPhases& phases, const PhaseMoment& at, bool seen) {
@@ -194,11 +210,11 @@ void PhaseTree::end_rule(uint32_t slot, Thread& thread, const PhaseMoment& at) {
     const OpenPhase& next = above->second;
     end_instance(open, next.peak_of_rule,
                  {next.begin_ticks, next.start_bytes, next.owned_by_rule, true});
-    thread.open.erase(rule, key_of(open.label));
+    thread.open.erase(rule);
   } else if (thread.rest) {
     const Rest& rest = *thread.rest;
     end_instance(open, rest.peak_bytes, {rest.ticks, rest.bytes, rest.owned, true});
-    thread.open.erase(rule, key_of(open.label));
+    thread.open.erase(rule);
   } else {
     close(thread.open, rule, at, true);
   }
@@ -230,14 +246,17 @@ void PhaseTree::set_rule(uint32_t slot, uint32_t name, const PhaseMoment& at) {
     return;
   }
   end_rule(slot, thread, at);
-  if (name != 0) {
-    const PhaseLabel label{name, GPUPEAK_PHASE_RULE, 0};
-    tell_begin(of_thread(slot), label, at.ticks);
-    OpenPhase open = opened(label, at);
-    enter(open, innermost(slot), at);
-    thread.rule = add(thread.open, open, std::nullopt);
+  if (name == 0) return;
+  const PhaseLabel label{name, GPUPEAK_PHASE_RULE, 0};
+  const PhaseId parent = innermost_of(&thread);
+  if (leaves_out(label, parent, true)) {
+    ++left_out_;
+    return;
   }
-  if (thread.open.empty()) threads_.erase(slot);
+  tell_begin(of_thread(slot), label, at.ticks);
+  OpenPhase open = opened(label, at);
+  enter(open, parent, at);
+  thread.rule = add(thread.open, open, std::nullopt);
 }
 
 void PhaseTree::settle_rule(uint32_t slot, const PhaseMoment& at) {
@@ -251,6 +270,11 @@ void PhaseTree::pop(PhaseTrack track, const PhaseLabel& label, const PhaseMoment
   const auto thread = threads_.find(track.slot);
   if (!track.of_process && thread == threads_.end()) {
     ++unbalanced_pops_;
+    return;
+  }
+  uint64_t& left_out = track.of_process ? left_out_of_process_ : thread->second.left_out;
+  if (left_out > 0) {
+    --left_out;
     return;
   }
   OpenPhases& open = track.of_process ? process_ : thread->second.open;
@@ -271,11 +295,14 @@ void PhaseTree::pop(PhaseTrack track, const PhaseLabel& label, const PhaseMoment
   }
   tell_end(track, meant->first, at.ticks);
   close(open, meant, at, true);
-  if (!track.of_process && open.empty()) threads_.erase(thread);
 }
 
 PhaseId PhaseTree::begin_range(uint64_t range, const PhaseLabel& label, const PhaseMoment& at) {
   border(at);
+  if (ranges_.size() >= kMostOpenRanges || leaves_out(label, process_phase(), true)) {
+    ++left_out_;
+    return process_phase();
+  }
   if (observer_ != nullptr) observer_->on_range_begin(range, label, at.ticks);
   OpenPhase open = opened(label, at);
   open.range = range;
@@ -293,7 +320,7 @@ void PhaseTree::end_range(uint64_t range, const PhaseMoment& at) {
     return;
   }
   close_range(last->second, at, true);
-  ranges_.erase(last, {range, 0});
+  ranges_.erase(last);
 }
 
 void PhaseTree::close_range(const OpenPhase& range, const PhaseMoment& at, bool seen) {

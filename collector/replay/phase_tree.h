@@ -99,6 +99,11 @@ class InstanceWatcher {
 class PhaseTree {
  public:
   static constexpr size_t kMaxSpans = 4000;
+  /// Different ones. Each takes some 5 KiB until it is reported, and of a log a dozen bytes, which
+  /// are the same bytes again and again where phases lie within each other.
+  static constexpr size_t kMostPhases = 100'000;
+  /// Each takes 300 bytes, and of a log eight.
+  static constexpr size_t kMostOpenRanges = 1 << 20;
 
   /// `observer` is told of the phases and ranges that begin and end.
   explicit PhaseTree(ReplayObserver* observer = nullptr)
@@ -134,6 +139,9 @@ class PhaseTree {
   /// The instances in the order of their ends: the first kMaxSpans of all.
   const std::vector<PhaseSpan>& spans() const { return spans_; }
   uint64_t unbalanced_pops() const { return unbalanced_pops_; }
+  /// So often a phase or a range began that has no figures of its own, since there were too many
+  /// others: what it did counts for the one that it lies in.
+  uint64_t left_out() const { return left_out_; }
   /// False: there were too many phases within phases to add up what they own.
   bool kept_is_known() const { return steps_ <= kMaxSteps; }
 
@@ -151,7 +159,8 @@ class PhaseTree {
   };
   struct Thread {
     OpenPhases open;
-    uint64_t rule = 0;  ///< the number of the phase of a rule; 0: there is none
+    uint64_t left_out = 0;  ///< open, above all others
+    uint64_t rule = 0;      ///< the number of the phase of a rule; 0: there is none
     std::optional<Rest> rest;
   };
   /// The end of an instance.
@@ -162,15 +171,17 @@ class PhaseTree {
     bool seen;  ///< not only the end of the log
   };
 
+  PhaseId innermost_of(const Thread* thread) const;
   void border(const PhaseMoment& at);
   Owned owned(PhaseId phase, const PhaseMoment& at);
+  bool leaves_out(const PhaseLabel& label, PhaseId parent, bool decided) const;
   PhaseId process_phase() const { return process_.empty() ? 0 : process_.innermost().phase; }
   void enter(OpenPhase& open, PhaseId parent, const PhaseMoment& at);
   OpenPhase opened(const PhaseLabel& label, const PhaseMoment& at) const;
   void end_instance(const OpenPhase& open, const Bytes& peak, const End& end);
   Bytes peak(const OpenPhase& open) const;
   static OpenPhases::Key key_of(const PhaseLabel& label) { return {label.source, label.instance}; }
-  uint64_t add(OpenPhases& phases, const OpenPhase& open, std::optional<OpenPhases::Key> key);
+  uint64_t add(OpenPhases& phases, OpenPhase& open, std::optional<OpenPhases::Key> key);
   void close(OpenPhases& phases, Place place, const PhaseMoment& at, bool seen);
   void close_range(const OpenPhase& range, const PhaseMoment& at, bool seen);
   void close_all(PhaseTrack track, OpenPhases& phases, const PhaseMoment& at, bool seen);
@@ -196,8 +207,9 @@ class PhaseTree {
   std::array<MaximumSince, kPhaseSides> maxima_;  // of the borders
   uint64_t last_number_ = 0;                      // of all that were opened
   OpenPhases process_, ranges_;
-  std::map<uint32_t, Thread> threads_;  // by slot: those with open phases
+  std::map<uint32_t, Thread> threads_;  // by slot: those that have had phases and not ended
   uint64_t unbalanced_pops_ = 0;
+  uint64_t left_out_ = 0, left_out_of_process_ = 0;  // of process_: open, above all others
   uint64_t steps_ = 0;  // taken from phase to phase to add up what they own
 };
 

@@ -1,6 +1,6 @@
 """`gpupeak run` compresses the log in its place: it says the same as before, and whatever goes wrong leaves it as it was.
 
-usage: compress.py LIBGPUPEAK GPUPEAK MUCH LOG_LIMIT CASE
+usage: compress.py LIBGPUPEAK GPUPEAK MUCH LOG_LIMIT SAME_PAIRS CASE
 """
 import json
 import os
@@ -14,7 +14,7 @@ import time
 
 from common import GPUPEAK, Failed, Skipped, environment, expect, report, run_checks
 
-MUCH, WAITS, CASE = sys.argv[3:6]
+MUCH, WAITS, SAME_PAIRS, CASE = sys.argv[3:7]
 LOG = "x.gplog"
 PACKED = b"\x50\x2a\x4d\x18\x10\x00\x00\x00gpupeak.packed/1"
 MUCH_CODE = 9  # its exit code
@@ -217,6 +217,61 @@ def case_no_room_to_read():
             expect(done.returncode == 0 and json.loads(done.stdout)["quality"]["log_complete"], f"{done.stderr}")
         finally:
             subprocess.run(["umount", small], check=False)
+
+
+def gpupeak(*arguments, code=0, says=""):
+    done = subprocess.run([GPUPEAK, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    expect(done.returncode == code and says in done.stderr, f"{arguments}: exit {done.returncode}: {done.stderr}")
+
+
+def bytes_of(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def case_undo():
+    """The log that is in a compressed one, in a bundle with its symbols, and in one that `run` has packed in its place."""
+    with tempfile.TemporaryDirectory() as folder:
+        run(folder, "--compress", "always")
+        packed, plain = os.path.join(folder, LOG), os.path.join(folder, "x.plain.gplog")
+        gpupeak("compress", "--undo", packed, says="x.plain.gplog: ")
+        expect(is_packed(packed) and not is_packed(plain) and report(plain)["metrics"] == report(packed)["metrics"], "it is another log")
+        gpupeak("compress", "--undo", packed, code=2, says="which is not overwritten")
+        gpupeak("compress", "--undo", plain, code=2, says="is not compressed")
+        gpupeak("symbolize", "-q", plain)
+        gpupeak("compress", "-q", plain, "-o", os.path.join(folder, "y.gplog.zst"))
+        gpupeak("bundle", "-q", plain, "-o", os.path.join(folder, "z.gpbundle"))
+        for name, log in (("y.gplog.zst", "y.gplog"), ("z.gpbundle", "z.gplog")):
+            gpupeak("compress", "-q", "--undo", os.path.join(folder, name))
+            expect(bytes_of(os.path.join(folder, log)) == bytes_of(plain), f"{log} is another log")
+            expect(bytes_of(os.path.join(folder, log + ".symbols")) == bytes_of(plain + ".symbols"), f"{log} has other symbols")
+        with open(os.path.join(folder, "text.zst"), "wb") as file:
+            file.write(bytes_of(os.path.join(folder, "y.gplog.zst"))[:40])
+        gpupeak("compress", "--undo", os.path.join(folder, "text.zst"), code=3)
+
+
+def case_uniform():
+    """A log that would shrink so far that no verb would read it stays as it is; what somebody else has packed so is not read, but unpacked."""
+    if shutil.which("zstd") is None:
+        raise Skipped("no zstd to pack it with")
+    with tempfile.TemporaryDirectory() as folder:
+        done = run(folder, "--host", "full", "--compress", "always", program=(SAME_PAIRS, "3000000"))
+        log = os.path.join(folder, LOG)
+        expect(done.returncode == 9 and "stays as it is, not compressed: it is too uniform" in done.stderr, f"{done}")
+        nothing_beside(folder)
+        expect(not is_packed(log) and report(log)["quality"]["log_complete"], "the log is packed, or not whole")
+        with open(log, "ab") as file:
+            file.truncate(os.path.getsize(log) + (64 << 20))  # pages that nobody has written
+        gpupeak("compress", log, code=2, says="is not compressed: it is too uniform")
+        gpupeak("bundle", "-q", log, code=2, says="is not compressed: it is too uniform")
+        nothing_beside(folder)
+        packed = log + ".zst"
+        subprocess.run(["zstd", "-q", "-9", log, "-o", packed], check=True)
+        for verb in ("report", "dump", "metrics", "export folded"):
+            gpupeak(*verb.split(), packed, code=3, says=f"`gpupeak compress --undo {packed}` writes the log")
+        again = os.path.join(folder, "again.gplog")
+        gpupeak("compress", "--undo", packed, "-o", again)
+        expect(bytes_of(again) == bytes_of(log), "it is another log")
 
 
 run_checks(globals()[f"case_{CASE}"])

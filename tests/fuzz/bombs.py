@@ -103,6 +103,62 @@ def packed(folder, content):
     return ["report", "--full", path], [path]
 
 
+def packed_log(folder, log):
+    """Of a megabyte, whatever it has."""
+    package = zstd(folder, log.build())
+    return packed(folder, package + skippable(os.urandom(max(0, (1 << 20) - len(package))), 0x184D2A5F))
+
+
+def fill(log, megabytes, *tags_and_fields):
+    """So much of the same few events."""
+    for tag, *fields in tags_and_fields:
+        log.event(tag, *fields) if tag else log.alloc(16)
+    record = b"".join(log.events)
+    log.events = [record * (((1 << 20) - 200) // len(record))] * megabytes
+
+
+def case_packed_far(folder):
+    """A log of two hundred megabytes that are the same few bytes."""
+    log = Log()
+    name = log.string("range")
+    fill(log, 200, (0xA1, 1, 1, name, 0, 0, ""), (0xA2, 1))
+    return packed_log(folder, log)
+
+
+def case_packed_phases(folder):
+    """As much as is read of a megabyte, and all of it phases within each other."""
+    log = Log()
+    name = log.string("phase")
+    fill(log, 36, (0x86, 0, 5, name, 0, 0, ""), (0,))
+    return packed_log(folder, log)
+
+
+def case_packed_ranges(folder):
+    """The same of ranges that never end."""
+    log = Log()
+    name = log.string("range")
+    fill(log, 36, (0xA1, 1, 1, name, 0, 0, ""))
+    return packed_log(folder, log)
+
+
+def case_packed_folded(folder):
+    """The next one, each place with a line of all of them."""
+    (_, _, path), inputs = case_packed_stacks(folder)
+    return ["export", "folded", path, "-o", os.path.join(folder, "a.out")], inputs
+
+
+def case_packed_stacks(folder):
+    """Of a megabyte: half a million places below one stack of two thousand frames."""
+    log = Log()
+    log.module("/nowhere/x.so", build_id=b"\xaa" * 20)
+    deepest = 0
+    for i in range(2000):
+        deepest = log.node(0x10500 + i, deepest)
+    for i in range(500_000):
+        log.alloc(16, log.node(0x11000 + i, deepest))
+    return packed_log(folder, log)
+
+
 def case_columns(folder):
     """Blocks of columns that stand for no byte of a log."""
     block = struct.pack("<13I", 0, 8 << 20, *([0] * 11)) + bytes(8 << 20)
@@ -445,7 +501,7 @@ def case_packed_library(folder):
 
 
 # What is said of those that are refused as such, however little they take of this size.
-REFUSED = {"columns": "larger than what they stand for", "symbols": "its symbols have no end", "long_text_often": "many times as long as it is",
+REFUSED = {"packed_folded": "many times what it has (of the log that", "packed_far": "`gpupeak compress --undo ", "columns": "larger than what they stand for", "symbols": "its symbols have no end", "long_text_often": "many times as long as it is",
            "profiles": "cannot be read", "nested_rules": "rules.toml", "protected": "made no sense", "deep_symbols": "lie within each other", "deep_calls": "thousands of calls", "slices": "too many phases end below others", "folded": "many times what it has",
            "sqlite": "many times what it has"}
 CASES = {name[5:]: function for name, function in list(globals().items()) if name.startswith("case_")}

@@ -50,6 +50,16 @@ std::vector<uint8_t> packed(const std::vector<uint8_t>& log, const std::string& 
   return {text.begin(), text.end()};
 }
 
+/// As the zstd command would, whatever becomes of it.
+std::vector<uint8_t> packed_alone(const std::vector<uint8_t>& log) {
+  std::ostringstream out;
+  ZstdPacker packer(out, 3, 0);
+  packer.pledge(log.size());
+  packer.add(log, true);
+  const std::string text = out.str();
+  return {text.begin(), text.end()};
+}
+
 struct Sidecar {
   Sidecar(const std::string& log, const std::string& text) : path(log + kSymbolsSuffix) {
     std::ofstream(path, std::ios::binary) << text;
@@ -174,10 +184,43 @@ TEST_CASE("packed: a package that is cut or damaged is refused", "[collector]") 
 }
 
 TEST_CASE("packed: what unpacks without end is refused", "[collector]") {
-  std::vector<uint8_t> bomb(size_t{200} << 20, 'x');
+  const std::vector<uint8_t> package = packed_alone(std::vector<uint8_t>(size_t{200} << 20, 'x'));
   const TemporaryFile file;
-  file.write(packed(bomb, ""));
+  file.write(package);
   CHECK_THROWS_AS(analyze(file.path()), LogError);
+  CHECK_THROWS_AS(unpack(package, "x", Extent::kAll), LogError);
+}
+
+TEST_CASE("packed: what unpacks further than a verb reads is refused, with a way out",
+          "[collector]") {
+  std::vector<uint8_t> log = sample("id").bytes();
+  log.resize(size_t{50} << 20);
+  const std::vector<uint8_t> package = packed_alone(log);
+  const TemporaryFile file;
+  file.write(package);
+  std::string said;
+  try {
+    analyze(file.path());
+  } catch (const LogError& error) {
+    said = error.what();
+  }
+  CHECK(said.find("50.0 MiB") != std::string::npos);
+  CHECK(said.find("`gpupeak compress --undo " + file.path() + "`") != std::string::npos);
+  const Unpacked all = unpack(package, "x", Extent::kAll);
+  const MappedFile whole(all.fd, "x");
+  CHECK(std::equal(log.begin(), log.end(), whole.data(), whole.data() + whole.bytes()));
+}
+
+TEST_CASE("packed: nothing is packed that would not be read", "[collector]") {
+  std::vector<uint8_t> log = sample("id").bytes();
+  log.resize(size_t{50} << 20);
+  CHECK_THROWS_AS(packed(log, ""), TooUniform);
+  Packing in_place;
+  in_place.in_place = true;
+  std::ostringstream out;
+  CHECK_THROWS_AS(write_packed(log, "", out, {}, in_place), TooUniform);
+  log.resize(size_t{5} << 20);
+  CHECK_NOTHROW(packed(log, ""));
 }
 
 namespace {
@@ -186,7 +229,7 @@ namespace {
 std::vector<uint8_t> long_log() {
   std::vector<uint8_t> log((size_t{80} << 20) + 123);
   uint32_t random = 1;
-  for (size_t i = 0; i < log.size(); i += 61) {
+  for (size_t i = 0; i < log.size(); i += 29) {
     random = random * 1664525 + 1013904223;
     log[i] = static_cast<uint8_t>(random >> 24);
   }
@@ -205,7 +248,7 @@ std::vector<uint8_t> packed_in_place(const std::vector<uint8_t>& log, int thread
 }
 
 std::vector<uint8_t> unpacked(std::span<const uint8_t> package) {
-  const Unpacked result = unpack(package, "x");
+  const Unpacked result = unpack(package, "x", Extent::kToRead);
   const MappedFile log(result.fd, "x");
   return {log.data(), log.data() + log.bytes()};
 }
@@ -274,14 +317,14 @@ TEST_CASE("packed: a part that is not as long as it says is refused", "[collecto
          {INT64_C(-4096), INT64_C(4096), INT64_C(1) << 45, -(INT64_C(1) << 45)}) {
       std::vector<uint8_t> damaged = package;
       add_to_word(damaged, told[part], amount);
-      CHECK_THROWS_AS(unpack(damaged, "x"), LogError);
+      CHECK_THROWS_AS(unpack(damaged, "x", Extent::kToRead), LogError);
     }
   }
   // One says more and the next one less: the log would be as long as it was.
   std::vector<uint8_t> damaged = package;
   add_to_word(damaged, told[0], 4096);
   add_to_word(damaged, told[1], -4096);
-  CHECK_THROWS_AS(unpack(damaged, "x"), LogError);
+  CHECK_THROWS_AS(unpack(damaged, "x", Extent::kToRead), LogError);
 }
 
 TEST_CASE("packed: parts that are cut, damaged or missing are refused", "[collector]") {
@@ -290,9 +333,9 @@ TEST_CASE("packed: parts that are cut, damaged or missing are refused", "[collec
   for (const size_t place : told) {
     std::vector<uint8_t> damaged = package;
     damaged[place + 5000] ^= 0x10;
-    CHECK_THROWS_AS(unpack(damaged, "x"), LogError);
+    CHECK_THROWS_AS(unpack(damaged, "x", Extent::kToRead), LogError);
     damaged = package;
     damaged.resize(place + 5000);
-    CHECK_THROWS_AS(unpack(damaged, "x"), LogError);
+    CHECK_THROWS_AS(unpack(damaged, "x", Extent::kToRead), LogError);
   }
 }

@@ -161,3 +161,39 @@ TEST_CASE(
   CHECK(peak(left) == 6);
   CHECK(tree.phases()[left].open == 1);
 }
+
+TEST_CASE("phase_tree: many that are open end by what their end says, as few do", "[collector]") {
+  for (const uint64_t count : {UINT64_C(10), UINT64_C(300)}) {
+    PhaseTree tree;
+    uint64_t time = 0;
+    for (uint64_t turn = 0; turn < 3; ++turn) {
+      std::vector<PhaseId> opened;
+      for (uint64_t i = 1; i <= count; ++i) {
+        opened.push_back(
+            tree.push(kThread, {static_cast<uint32_t>(i), GPUPEAK_PHASE_ORT, i}, nothing(++time)));
+      }
+      for (uint64_t i = 1; i <= count; ++i) {  // the outermost first
+        tree.pop(kThread, {0, GPUPEAK_PHASE_ORT, i}, nothing(++time));
+        CHECK(tree.phases()[opened[i - 1]].end_ticks == time);
+        CHECK(tree.innermost(0) == (i == count ? 0 : opened.back()));
+      }
+    }
+    CHECK(tree.unbalanced_pops() == 0);
+    CHECK(tree.phases().size() == 1 + count);
+    CHECK(tree.phases()[1].count == 3);
+  }
+}
+
+TEST_CASE("phase_tree: a name is known among many open ones until its last has ended",
+          "[collector]") {
+  for (const uint64_t count : {UINT64_C(3), UINT64_C(100)}) {
+    PhaseTree tree;
+    for (uint64_t i = 0; i < count; ++i) tree.push(kThread, {7, GPUPEAK_PHASE_API, 0}, nothing(i));
+    tree.set_rule(0, 7, nothing(count));  // the program has said so itself
+    CHECK(tree.phases().size() == 1 + count);
+    for (uint64_t i = 0; i < count; ++i)
+      tree.pop(kThread, {0, GPUPEAK_PHASE_API, 0}, nothing(count + i));
+    tree.set_rule(0, 7, nothing(3 * count));
+    CHECK(tree.phases().size() == 2 + count);
+  }
+}

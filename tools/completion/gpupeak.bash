@@ -70,7 +70,8 @@ _gpupeak() {
     compare) options="--scope --html --top --json --process --strict --out --color --bytes --help" ;;
     metrics) options="--format --metric --label --benchmark --strict --out --help" ;;
     merge) options="--json --partial --strict --out --color --bytes --help" ;;
-    symbolize | bundle | compress) options="--out --quiet --help" ;;
+    symbolize | bundle) options="--out --quiet --help" ;;
+    compress) options="--out --quiet --undo --help" ;;
     tree | flame) options="--scope --at --min-percent --depth --json --process --strict --out --color --bytes --help" ;;
     held) options="--within --at --scope --top --json --process --strict --out --color --bytes --help" ;;
     view) options="--scope --process --once --help" ;;
