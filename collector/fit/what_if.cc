@@ -670,6 +670,8 @@ std::vector<WhatIf> what_would_lower(const std::string& path, const Options& opt
 bool add_lowering(Summary& summary, const std::string& path, const Options& options,
                   const Progress& progress) {
   constexpr uint64_t kMostRequests = 100'000;
+  // Whose pools they are cannot be seen where their names are hashes.
+  if (summary.confidential && !summary.arenas.empty()) return false;
   const std::vector<Changes> settings = settings_of(summary);
   const Peak* const peak = largest_device_peak(summary);
   if (settings.empty() || peak == nullptr) {

@@ -84,6 +84,16 @@ TEST_CASE("lowering: without such a pool, and of too many requests, no log is op
   CHECK(summary.lowering->rows.empty());
 }
 
+TEST_CASE("lowering: where the pools' names are hashes it is not known", "[collector]") {
+  LogBuilder log = torch_log();
+  const TemporaryFile file;
+  Options options;
+  options.reading.sanitizer = Sanitizer("key");
+  Summary summary = analyze(log.save(file.path()), options);
+  CHECK_FALSE(add_lowering(summary, file.path(), options, {}));
+  CHECK_FALSE(summary.lowering.has_value());
+}
+
 TEST_CASE("lowering: a peak that the replay does not come to is not compared with", "[collector]") {
   LogBuilder log = torch_log();
   const TemporaryFile file;
