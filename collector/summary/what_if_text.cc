@@ -33,8 +33,9 @@ std::string_view setting_text(PoolSetting setting) {
 std::string bounds_text(uint64_t least, const std::optional<uint64_t>& most,
                         const TextStyle& style) {
   if (!most) return "at least " + size_text(least, style);
-  if (*most == least) return size_text(least, style);
-  return fmt::format("{} to {}", size_text(least, style), size_text(*most, style));
+  const std::string from = size_text(least, style), to = size_text(*most, style);
+  if (from != to) return fmt::format("{} to {}", from, to);
+  return *most == least ? from : "about " + from;
 }
 
 std::string gain_text(uint64_t before, uint64_t least, const std::optional<uint64_t>& most) {

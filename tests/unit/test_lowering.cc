@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;  // a device block `id` of log_builder.h lies at id MiB
 
 /// PyTorch's pool has 20 MiB idle when it takes 30 MiB more: with expandable segments it grows by
-/// the rest, in pages of 20 MiB.
+/// the rest, in pages of 20 MiB. What was asked for is known, so that this is exact.
 LogBuilder torch_log() {
   LogBuilder log(GPUPEAK_HOST_OFF);
   const uint32_t name = log.string("PyTorch"), use = log.node(0, 0x200);
@@ -24,7 +24,15 @@ LogBuilder torch_log() {
   const auto give = [&](uint64_t time, uint64_t at, uint64_t bytes) {
     log.device_alloc(0, time, at, GPUPEAK_KIND_LINEAR, 0, bytes * kMiB, 0, log.node(0, 0x100));
     log.event(0, time + 1, GPUPEAK_REC_ARENA_ALLOC,
-              Fields().u(1).u(at * kMiB).u(bytes * kMiB).u(0).u(use).u(bytes * kMiB + 1).u(0));
+              Fields()
+                  .u(1)
+                  .u(at * kMiB)
+                  .u(bytes * kMiB)
+                  .u(0)
+                  .u(use)
+                  .u(bytes * kMiB + 1)
+                  .u(0)
+                  .u(bytes * kMiB));
   };
   give(2, 100, 20);
   log.event(0, 4, GPUPEAK_REC_ARENA_FREE, Fields().u(1).u(100 * kMiB).u(20 * kMiB).u(1).u(0));
