@@ -5,6 +5,7 @@ usage: check.py LIBGPUPEAK GPUPEAK ordered|turns|racing|limited PROGRAM
        check.py LIBGPUPEAK GPUPEAK handover PROGRAM [HAND_OVERS]
 """
 import ctypes
+import math
 import os
 import re
 import subprocess
@@ -140,7 +141,10 @@ def limited(folder):
     _, log, summary = run(folder, GPUPEAK_HOST="auto", GPUPEAK_LOG_MAX="2MiB", GPUPEAK_SAMPLE="4KiB")
     quality, live = summary["quality"], summary["metrics"]["host.kind.heap.live_bytes"]
     expect(quality["heap_sample_bytes"] >= 4 << 10 and not quality["warnings"], f"no sample by design: {quality}")
-    expect(live <= OTHERS, f"{live} bytes are live at the end, by default")
+    # By default the sample gets thinner where the time is short, and what is left is an estimate of a few blocks.
+    mean = quality["heap_sample_bytes"]
+    most = OTHERS + mean + 4 * math.sqrt(OTHERS * mean)
+    expect(live <= most, f"{live} bytes are live at the end, by default, of {most:.0f} at most by a sample of {mean}")
 
 
 def handover(folder):
