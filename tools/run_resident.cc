@@ -147,6 +147,9 @@ void RunResident::note(pid_t process, uint64_t start_time, uint64_t rss_bytes) {
 
 std::chrono::nanoseconds RunResident::look() {
   leave_out_borrowed();
+  uint64_t sum = 0;
+  for (const auto& [process, noted] : noted_) sum += noted.rss_bytes;
+  if (std::exchange(sum_, sum) != sum) sum_since_ = std::chrono::steady_clock::now();
   const auto took = look_at_those(small_, false) + look_at_those(large_, true);
   noted_.clear();
   return took;
@@ -158,13 +161,14 @@ std::chrono::nanoseconds RunResident::look_at_those(Budget& budget, bool are_lar
   const auto now = std::chrono::steady_clock::now();
   if (now < budget.next) return {};
   const auto began = processor_time();
-  uint64_t sum = 0;
   for (const auto& [process, noted] : noted_) {
     if ((noted.rss_bytes >= kLarge) == are_large) look_at(process, noted);
-    sum += noted.rss_bytes;
   }
-  if (noted_.size() > 1 && (sum >= kLarge) == are_large && is_more(sum, highest_sum_))
-    look_at_all(sum);
+  // Pages that they share count in each: what is the last one's own is little of the sum.
+  const bool stands_still = now - sum_since_ >= kStandsStill && sum_ > highest_sum_;
+  if (noted_.size() > 1 && (sum_ >= kLarge) == are_large &&
+      (is_more(sum_, highest_sum_) || stands_still))
+    look_at_all();
   const auto took = processor_time() - began;
   budget.spent += took;
   budget.next = now + (are_large || budget.spent < kFirst ? kShare : kShareOfSmall) * took;
@@ -204,10 +208,10 @@ void RunResident::look_at(pid_t process, const Noted& noted) {
   if (seen.rss_bytes > (known.highest ? known.highest->rss_bytes : 0)) known.highest = seen;
 }
 
-void RunResident::look_at_all(uint64_t rss_bytes) {
-  highest_sum_ = rss_bytes;
+void RunResident::look_at_all() {
+  highest_sum_ = sum_;
   collector::RunRecord::Together together;
-  together.rss_bytes = rss_bytes;
+  together.rss_bytes = sum_;
   for (const auto& [process, noted] : noted_) {
     const auto part = proportional_bytes(process);
     if (!part) continue;  // another user's, or it has just gone

@@ -46,14 +46,15 @@ class RunResident {
   };
   std::chrono::nanoseconds look_at_those(Budget& budget, bool are_large);
   void look_at(pid_t process, const Noted& noted);
-  void look_at_all(uint64_t rss_bytes);
+  void look_at_all();
   void leave_out_borrowed();
 
   std::map<pid_t, Noted> noted_;
   std::map<pid_t, Known> known_;
   std::vector<collector::RunRecord::Resident>
       done_;  ///< of processes whose number is another's now
-  uint64_t highest_sum_ = 0;
+  uint64_t sum_ = 0, highest_sum_ = 0;  ///< as noted last, and at the last reading of all
+  std::chrono::steady_clock::time_point sum_since_{};
   Budget large_, small_;
   std::optional<collector::RunRecord::Together> together_;
 };

@@ -123,7 +123,7 @@ def forked_workers(folder):
             workers = [multiprocessing.Process(target=work, args=(event,)) for _ in range(5)]
             for worker in workers:
                 worker.start()
-            time.sleep(6)
+            time.sleep(4)
             print(pss(os.getpid()) + sum(pss(worker.pid) for worker in workers))
             event.set()
             for worker in workers:
