@@ -120,9 +120,9 @@ Summary with_sites(const std::vector<Place>& places) {
   return summary;
 }
 
-using Changes = std::vector<std::tuple<std::string, uint64_t, uint64_t>>;
-Changes changes(const Summary& a, const Summary& b) {
-  Changes rows;
+using SiteChanges = std::vector<std::tuple<std::string, uint64_t, uint64_t>>;
+SiteChanges changes(const Summary& a, const Summary& b) {
+  SiteChanges rows;
   const PeakDiff peak = diff_peak(a, b, "host");
   uint64_t of_a = 0, of_b = 0;
   for (const SiteDiff& site : peak.sites) {
@@ -141,26 +141,26 @@ TEST_CASE("diff: a site is the same one when the source was edited around it", "
   const Summary a = with_sites({{"f(int)", "/a/x.cc", 10, 100}, {"f(int)", "/a/x.cc", 20, 50}});
   // Built elsewhere, two lines further down, and the second one has grown.
   const Summary b = with_sites({{"f(int)", "/b/x.cc", 12, 100}, {"f(int)", "/b/x.cc", 22, 70}});
-  CHECK(changes(a, b) == Changes{{"f x.cc:22", 50, 70}, {"f x.cc:12", 100, 100}});
-  CHECK(changes(a, a) == Changes{{"f x.cc:10", 100, 100}, {"f x.cc:20", 50, 50}});
+  CHECK(changes(a, b) == SiteChanges{{"f x.cc:22", 50, 70}, {"f x.cc:12", 100, 100}});
+  CHECK(changes(a, a) == SiteChanges{{"f x.cc:10", 100, 100}, {"f x.cc:20", 50, 50}});
   // One more, and which one it is nobody knows: the function's together.
   const Summary more = with_sites({{"f(int)", "/b/x.cc", 12, 100},
                                    {"f(int)", "/b/x.cc", 22, 50},
                                    {"f(int)", "/b/x.cc", 30, 7}});
-  CHECK(changes(a, more) == Changes{{"f", 150, 157}});
+  CHECK(changes(a, more) == SiteChanges{{"f", 150, 157}});
   // One more where nothing moved is a new one.
   const Summary added = with_sites({{"f(int)", "/a/x.cc", 10, 100},
                                     {"f(int)", "/a/x.cc", 20, 50},
                                     {"f(int)", "/a/x.cc", 30, 7}});
   CHECK(changes(a, added) ==
-        Changes{{"f x.cc:30", 0, 7}, {"f x.cc:10", 100, 100}, {"f x.cc:20", 50, 50}});
+        SiteChanges{{"f x.cc:30", 0, 7}, {"f x.cc:10", 100, 100}, {"f x.cc:20", 50, 50}});
 }
 
 TEST_CASE("diff: instantiations are not taken for each other", "[collector]") {
   const Summary a = with_sites({{"void f<std::vector<float> >()", "/a/x.cc", 3, 10}});
   const Summary b = with_sites({{"void f<std::vector<double> >()", "/a/x.cc", 3, 20}});
   CHECK(changes(a, b) ==
-        Changes{{"f<vector<double>> x.cc:3", 0, 20}, {"f<vector<float>> x.cc:3", 10, 0}});
+        SiteChanges{{"f<vector<double>> x.cc:3", 0, 20}, {"f<vector<float>> x.cc:3", 10, 0}});
 }
 
 TEST_CASE("diff: rows of an older summary, which has titles alone, are matched by these",
@@ -169,7 +169,7 @@ TEST_CASE("diff: rows of an older summary, which has titles alone, are matched b
   old.peaks[0].holders[0].parts.clear();
   old.peaks[0].holders[0].title = "f";
   CHECK(changes(old, with_sites({{"f(int)", "/a/x.cc", 12, 110}})) ==
-        Changes{{"f x.cc:12", 100, 110}});
+        SiteChanges{{"f x.cc:12", 100, 110}});
 }
 
 TEST_CASE("diff: that one side has no names is said", "[collector]") {
