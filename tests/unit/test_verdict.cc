@@ -367,7 +367,9 @@ TEST_CASE("verdict: what was resident when looked at is not told as the most", "
   summary.metrics["host.resident.heap_bytes"] = 40 * kMiB;
   const auto said = [&](uint64_t rss) {
     summary.metrics["host.rss.peak_bytes"] = rss;
-    return ending(summary, {.width = 200}) + report(summary, {.width = 200});
+    std::ostringstream whole;
+    write_text(summary, whole, {.width = 200}, ReportLength::kFull);
+    return ending(summary, {.width = 200}) + whole.str();
   };
   CHECK(said(41 * kMiB).find("resident at most 40.0 MiB: heap in use") != std::string::npos);
   CHECK(said(41 * kMiB).find("the largest RSS") == std::string::npos);
