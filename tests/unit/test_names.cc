@@ -120,12 +120,12 @@ TEST_CASE("names_apart: texts of different functions differ, whatever the names 
 TEST_CASE("site_title: rows that look alike get more of names, folders and libraries",
           "[collector]") {
   const auto frame = [](const char* function, const char* file, int line, const char* module) {
-    Frame frame;
-    frame.function = function;
-    frame.file = file;
-    frame.line = line;
-    frame.module = module;
-    return frame;
+    Frame made;
+    made.function = function;
+    made.file = file;
+    made.line = line;
+    made.module = module;
+    return made;
   };
   const Frame one = frame("init()", "/src/a/util.cc", 7, "x.so");
   const Frame two = frame("init()", "/src/b/util.cc", 7, "x.so");
