@@ -1,7 +1,6 @@
 #include "screen_ahead.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>

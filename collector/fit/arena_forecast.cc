@@ -11,10 +11,6 @@ namespace {
 constexpr uint64_t kSmall = 1u << 20;  // PyTorch's largest small request
 constexpr uint64_t kPlaceAsRecorded = UINT64_C(1) << 61;
 
-uint64_t rounded(uint64_t bytes, uint64_t to) {
-  return std::max<uint64_t>((bytes + to - 1) / to * to, to);
-}
-
 std::unique_ptr<ArenaModel> model_of(const ArenaRequests& history, ArenaForecast::Rules rules) {
   if (rules == ArenaForecast::Rules::kSameAsRequested)
     return std::make_unique<BfcArena>(BfcArena::Extends::kSameAsRequested);
@@ -48,8 +44,7 @@ uint64_t ArenaForecast::less_than_most(const Step& step) const {
 uint64_t ArenaForecast::asked_for(const Step& step, double factor) const {
   const uint64_t bytes = step.bytes - less_than_most(step);
   if (factor == 1) return bytes;
-  return rounded(static_cast<uint64_t>(std::floor(static_cast<double>(bytes) * factor)),
-                 model_->rounding());
+  return model_->rounded(static_cast<uint64_t>(std::floor(static_cast<double>(bytes) * factor)));
 }
 
 void ArenaForecast::place(const Step& step, uint64_t bytes, Block& block) {

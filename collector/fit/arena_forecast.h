@@ -23,9 +23,12 @@ class ArenaForecast {
   enum class Rules : uint8_t { kAsRecorded, kSameAsRequested, kExpandableSegments };
   enum class Asked : uint8_t { kMost, kLeast, kLikely, kMixed };
 
+  /// What expandable segments grow by for large requests.
+  static constexpr uint64_t kGrowingStep = 20u << 20;
+
   /// `history`: one that repeats, without a reason why not; it must outlive this.
   /// `mix`: each has its own course with Asked::kMixed.
-  ArenaForecast(const ArenaRequests& history, Rules rules, Asked asked, unsigned mix = 0);
+  ArenaForecast(const ArenaRequests& history, Rules rules, Asked asked, unsigned mix);
 
   /// The next request of the history, times `factor`; 0: it is left out. Returns the bytes of its
   /// block.
@@ -56,7 +59,7 @@ class ArenaForecast {
   const Asked asked_;
   const unsigned mix_;
   std::unique_ptr<ArenaModel> model_;
-  GrowingRange small_{2u << 20}, large_{20u << 20};  // expandable segments alone
+  GrowingRange small_{2u << 20}, large_{kGrowingStep};  // expandable segments alone
   std::vector<Block> blocks_;
   size_t at_ = 0;
   bool as_recorded_ = true;  // each segment so far was taken by the same request

@@ -4,6 +4,7 @@
 // less memory.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,8 +25,12 @@ class ArenaModel {
 
   /// The same rules, and nothing was asked for yet.
   virtual std::unique_ptr<ArenaModel> fresh() const = 0;
-  /// Requests are rounded up to multiples of that.
+  /// Requests are rounded up to multiples of that, and are one at least.
   virtual uint64_t rounding() const = 0;
+  uint64_t rounded(uint64_t bytes) const {
+    const uint64_t to = rounding();
+    return std::max((bytes + to - 1) / to * to, to);
+  }
   /// Of which kinds of pieces a request may have one, what the piece is then, and what the new
   /// segment is that is taken for it.
   virtual SegmentPieces::Kinds kinds_for(const Request& request) const = 0;

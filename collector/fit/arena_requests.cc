@@ -8,14 +8,6 @@
 #include <utility>
 
 namespace gpupeak::collector {
-namespace {
-
-uint64_t round_up(uint64_t bytes, uint64_t to) {
-  return (bytes + to - 1) / to * to;
-}
-
-}  // namespace
-
 void ArenaRequests::add(const Step& step) {
   if (!why_not_.empty()) return;
   if (steps_.size() == kMostSteps) {
@@ -71,7 +63,7 @@ bool ArenaRequests::give_own(Step& step) {
 bool ArenaRequests::repeats(uint64_t address, uint64_t bytes, uint64_t asked, Step& step) {
   const uint64_t rounding = model_->rounding();
   const bool is_known = asked != 0 && asked <= bytes;
-  const ArenaModel::Request request{is_known ? round_up(asked, rounding) : bytes, step.on_stream};
+  const ArenaModel::Request request{is_known ? model_->rounded(asked) : bytes, step.on_stream};
   const bool new_segment = fresh_.bytes != 0;
   std::optional<ArenaModel::Piece> piece = model_->find(request);
   if (new_segment) {

@@ -10,10 +10,6 @@ constexpr uint64_t kBound = 1u << 30, kNoBound = UINT64_MAX;
 constexpr uint64_t kMostIdle = 128u << 20;  // of a piece that is given whole
 constexpr uint64_t kLeastRegion = 8u << 10;
 
-uint64_t rounded(uint64_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
-
 }  // namespace
 
 uint64_t BfcArena::Growth::region_for(uint64_t bytes) {

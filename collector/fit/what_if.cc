@@ -33,9 +33,6 @@ constexpr std::array kAsked{Asked::kLeast, Asked::kMost, Asked::kLikely, Asked::
                             Asked::kMixed};
 constexpr size_t kCourses = kAsked.size();
 constexpr size_t kLow = 0, kHigh = 1;
-/// Where requests are not known whole, no course may be the true one: PyTorch's segments that grow
-/// may then come out a step apart from all.
-constexpr uint64_t kGrowingStep = 20u << 20;
 constexpr int32_t kHost = -1;
 
 uint64_t times(uint64_t bytes, double factor) {
@@ -239,8 +236,9 @@ class WhatIfWatch : public ReplayObserver {
     }
     for (size_t course = 0; course < kCourses; ++course)
       entry->second.forecasts.emplace_back(*history->second, rules, kAsked[course], course);
+    // No course may be the true one then: the truth may be a step apart from all.
     if (rules == Rules::kExpandableSegments && !history->second->knows_all_requests()) {
-      entry->second.may_be_off = kGrowingStep;
+      entry->second.may_be_off = ArenaForecast::kGrowingStep;
       group_of(replay_arena(number).place, Row::kIdle, number);  // where that is counted
     }
     return entry->second;
