@@ -8,6 +8,8 @@ import sys
 import tempfile
 import time
 
+from installed import has, nvidia_folders
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 GPUPEAK, ORT, *WANTED = sys.argv[1:]
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
@@ -48,19 +50,6 @@ tokens = torch.randint(0, 32000, (2, 64), device="cuda")
 with torch.no_grad():
     print(model.generate(tokens, max_new_tokens=32, do_sample=False, pad_token_id=0).shape)
 """
-
-
-def nvidia_folders():
-    try:
-        import nvidia
-    except ImportError:
-        return []
-    root = list(nvidia.__path__)[0]
-    return [os.path.join(root, name, "lib") for name in ("cu13", "cudnn")]
-
-
-def has(module):
-    return subprocess.run([sys.executable, "-c", f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"]).returncode == 0
 
 
 def programs(folder):

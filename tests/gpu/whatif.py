@@ -4,25 +4,14 @@ import os
 import subprocess
 import sys
 
+from installed import has, nvidia_folders
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 GPUPEAK, OUT, ORT, *WANTED = sys.argv[1:]
 MIB = 1 << 20
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 NO_SHARE = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 HALF = ["--scale", "*keep_activations*=0.5", "--scale", "*make_input*=0.5"]
-
-
-def has(module):
-    return subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True).returncode == 0
-
-
-def nvidia_folders():
-    try:
-        import nvidia
-    except ImportError:
-        return []
-    root = list(nvidia.__path__)[0]
-    return [os.path.join(root, name, "lib") for name in ("cu13", "cudnn")]
 
 
 def cases():
