@@ -107,6 +107,16 @@ std::vector<const WholeRun::Process*> largest_heaps(const WholeRun& run) {
   return order;
 }
 
+/// What the processes had resident together, at least: one of them may have had more when nobody
+/// looked at all of them. None: nobody looked.
+std::optional<uint64_t> resident_together(const WholeRun& run) {
+  std::optional<uint64_t> bytes = metric(run.metrics, "host.pss.peak_bytes");
+  if (!bytes) return std::nullopt;
+  for (const WholeRun::Process& process : run.processes)
+    bytes = std::max(*bytes, process.rss_peak_bytes.value_or(0));
+  return bytes;
+}
+
 std::string host_row(const WholeRun& run, const TextStyle& style) {
   std::vector<const WholeRun::Process*> order;
   for (const WholeRun::Process& process : run.processes)
@@ -123,8 +133,9 @@ std::string host_row(const WholeRun& run, const TextStyle& style) {
     text += fmt::format("{} {} at once{}; ", forked ? "allocated" : "at most",
                         size_text(*run.host->peak_bytes, style),
                         forked ? ", what was inherited once" : "");
-  if (const auto pss = metric(run.metrics, "host.pss.peak_bytes"); pss && run.gpu_processes() > 0)
-    text += fmt::format("resident together {}, shared pages once; ", size_text(*pss, style));
+  if (const auto bytes = resident_together(run); bytes && run.gpu_processes() > 0)
+    text +=
+        fmt::format("resident together {} or more, shared pages once; ", size_text(*bytes, style));
   text += "RSS";
   for (size_t i = 0; i < std::min(order.size(), kMostNamed); ++i) {
     const WholeRun::Process& process = *order[i];
@@ -213,17 +224,13 @@ std::string memory_kill_text(const WholeRun& run, const TextStyle& style) {
 std::string peak_at_once_text(const WholeRun& run, const TextStyle& style) {
   const size_t users = run.gpu_processes();
   const auto pss = metric(run.metrics, "host.pss.peak_bytes");
-  uint64_t largest = 0, largest_rss = 0;
-  for (const WholeRun::Process& process : run.processes) {
+  uint64_t largest = 0;
+  for (const WholeRun::Process& process : run.processes)
     largest = std::max(largest, process.heap_peak_bytes.value_or(0));
-    largest_rss = std::max(largest_rss, process.rss_peak_bytes.value_or(0));
-  }
   // Of processes that were gone before anybody looked, what was seen is no answer.
   if (users == 0 && run.has_several() && pss.value_or(0) > largest / 2) {
-    // One of them may have had more when nobody looked at all together.
     return fmt::format("peak {} or more resident, of {} processes together, shared pages once",
-                       size_text(std::max(*pss, largest_rss), style),
-                       grouped(run.processes.size()));
+                       size_text(*resident_together(run), style), grouped(run.processes.size()));
   }
   if (users < 2 || run.devices.empty()) return "";
   const WholeRun::Sum* most = &run.devices.front();
