@@ -389,6 +389,11 @@ TEST_CASE("verdict: processes together have as much resident as one of them", "[
   CHECK(peak_at_once_text(run, {}).starts_with("peak 80.0 MiB or more resident, of 2 processes"));
   run.metrics["host.pss.peak_bytes"] = 95 * kMiB;
   CHECK(peak_at_once_text(run, {}).starts_with("peak 95.0 MiB or more resident, of 2 processes"));
+  // Of a run that used a GPU the host's row says the same.
+  run.metrics["host.pss.peak_bytes"] = 15 * kMiB;
+  run.processes[1].device_peak_bytes = kMiB;
+  CHECK(process_rows(run, 2, {}).back().find("resident together 80.0 MiB or more") !=
+        std::string::npos);
 }
 
 TEST_CASE("verdict: where nothing is known of the host it is said why", "[collector]") {
