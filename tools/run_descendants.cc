@@ -25,8 +25,10 @@ namespace fs = std::filesystem;
 
 using Unrecorded = collector::RunRecord::Unrecorded;
 
-/// What looking may take of one processor: a two-hundredth.
+/// What looking may take of one processor: a two-hundredth, and as much as this before that. A run
+/// that is short is looked at as often as a long one, though each of its processes is new, and dear.
 constexpr int kShare = 200;
+constexpr std::chrono::milliseconds kCredit{10};
 
 std::optional<std::string> content(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
@@ -203,21 +205,22 @@ Descendants::~Descendants() {
 
 void Descendants::watch() {
   Clock::duration wait = kFirstLook;
+  const auto first = Clock::now();
+  auto spent = std::chrono::nanoseconds{};
   for (;;) {
     {
       std::unique_lock guard(lock_);
       if (wake_.wait_for(guard, wait, [this] { return ends_; })) return;
     }
     const auto began = processor_time();
-    auto took = began - began;
     try {
       look();
-      took = processor_time() - began - resident_cost_;  // which has a share of its own
+      spent += processor_time() - began - resident_cost_;  // which has a share of its own
       find_orphans(std::chrono::milliseconds(50));
     } catch (const std::exception&) {  // of no memory: the next time
     }
-    wait =
-        std::max<Clock::duration>(std::min<Clock::duration>(2 * wait, kLongestWait), kShare * took);
+    const Clock::duration owed = kShare * (spent - kCredit) - (Clock::now() - first);
+    wait = std::max<Clock::duration>(std::min<Clock::duration>(2 * wait, kLongestWait), owed);
   }
 }
 

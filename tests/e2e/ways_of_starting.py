@@ -15,7 +15,7 @@ from common import GPUPEAK, Skipped, run_checks
 
 USE_GPU, START, DRIVER = sys.argv[3:6]
 WANTED = sys.argv[6:]
-HOLD = ["120"]  # milliseconds, so that who looks now and then sees it
+HOLD = ["500"]  # milliseconds: `run` looks five times a second, and takes two looks to be sure
 ENVIRONMENT = dict({k: v for k, v in os.environ.items() if not k.startswith(("GPUPEAK_", "LD_"))}, LD_LIBRARY_PATH=DRIVER)
 PYTHON = sys.executable
 
