@@ -19,39 +19,45 @@ inline void store(uint64_t& to, uint64_t value) {
   __atomic_store_n(&to, value, __ATOMIC_RELAXED);
 }
 
+/// A window's peak is never above the gauge's own, so that one comparison does for both. begin_window()
+/// makes it what is live: that is stored last, since it may be a new peak.
 inline void move(gpupeak_gauge& gauge, int64_t bytes) {
   const uint64_t live = gauge.live + static_cast<uint64_t>(bytes);
+  if (bytes > 0) {
+    uint64_t& window = window_peak_of(gauge);
+    if (live > window) {
+      if (live > gauge.peak) store(gauge.peak, live);
+      store(window, live);
+    }
+  }
   store(gauge.live, live);
-  if (bytes <= 0) return;
-  if (live > gauge.peak) store(gauge.peak, live);
-  uint64_t& window = window_peak_of(gauge);
-  if (live > window) store(window, live);
 }
 
 inline bool has_counters(int device) {
   return static_cast<unsigned>(device) < GPUPEAK_LOG_MAX_DEVICES;
 }
 
-/// A block's bytes come (> 0) or go, in the counters page.
-__attribute__((always_inline)) inline void move_gauges(const DeviceBlock& block, int64_t bytes) {
+/// Of kinds with gauges of all devices.
+inline void move_common_gauge(MemoryKind::Counter counter, int64_t bytes) {
   using Counter = MemoryKind::Counter;
   gpupeak_counters_page& page = counters();
-  switch (const Counter counter = memory_kinds::kCounters.of[block.kind]) {
-    case Counter::Pinned:
-      return move(page.pinned, bytes);
-    case Counter::Registered:
-      return move(page.registered, bytes);
-    case Counter::Device:
-    case Counter::Managed:
-      if (counter == Counter::Managed) move(page.managed, bytes);
-      break;
-    default:
-      return;
-  }
+  if (counter == Counter::Pinned) move(page.pinned, bytes);
+  if (counter == Counter::Registered) move(page.registered, bytes);
+  if (counter == Counter::Managed) move(page.managed, bytes);
+}
+
+/// A block's bytes come (> 0) or go, in the counters page.
+__attribute__((always_inline)) inline void move_gauges(const DeviceBlock& block, int64_t bytes) {
+  gpupeak_counters_page& page = counters();
   const auto device = static_cast<uint32_t>(block.device);
+  if (__builtin_expect(!memory_kinds::is_plain(block.kind), 0)) {
+    move_common_gauge(memory_kinds::kCounters.of[block.kind], bytes);
+    if (is_device_kind(block.kind) && has_counters(block.device))
+      move(device_gauge(page, device, block.kind), bytes);
+    return;
+  }
   if (!has_counters(block.device)) return;
-  move(device_gauge(page, device, block.kind), bytes);
-  if (!counts_into_sum(block.kind)) return;
+  move(page.device[device].kind[block.kind - GPUPEAK_FIRST_DEVICE_KIND], bytes);
   gpupeak_gauge& total = page.device[device].total;
   move(total, bytes);
   if (bytes > 0) note_tracked_bytes(block.device, total.live);

@@ -80,6 +80,21 @@ constexpr Counters make_counters() {
 }
 inline constexpr Counters kCounters = make_counters();
 
+/// Kinds that move the gauge of their kind and their device's sum, and nothing else: nearly all
+/// events. A device's kind that is in the sum and none of these has no path (tests/abi).
+constexpr uint32_t plain_bits() {
+  uint32_t bits = 0;
+  for (uint32_t kind = GPUPEAK_FIRST_DEVICE_KIND; kind < GPUPEAK_KIND_LIMIT; ++kind) {
+    const bool is_first = kind - GPUPEAK_FIRST_DEVICE_KIND < GPUPEAK_FIRST_KINDS;
+    const bool is_counted = kCounters.of[kind] == MemoryKind::Counter::Device;
+    if (is_first && is_counted && (kInSum >> kind & 1) != 0) bits |= 1u << kind;
+  }
+  return bits;
+}
+constexpr bool is_plain(uint32_t kind) {
+  return (plain_bits() >> (kind & 31) & 1) != 0;
+}
+
 }  // namespace memory_kinds
 
 /// Of a number that names no kind: one without a path, in no sum and with no gauge.
