@@ -7,6 +7,9 @@
 #ifndef MADV_WIPEONFORK  // Linux 4.14
 #define MADV_WIPEONFORK 18
 #endif
+#ifndef MADV_POPULATE_READ  // Linux 5.14
+#define MADV_POPULATE_READ 22
+#endif
 #ifndef MADV_POPULATE_WRITE  // Linux 5.14
 #define MADV_POPULATE_WRITE 23
 #endif

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include <cstddef>
@@ -51,6 +52,11 @@ inline long munmap(void* at, size_t bytes) {
 }
 inline void* mremap(void* at, size_t bytes, size_t new_bytes, int flags) {
   return reinterpret_cast<void*>(call(SYS_mremap, at, bytes, new_bytes, flags));
+}
+/// To where another mapping of that size stands, whose place it takes at once.
+inline void* move_mapping(void* from, size_t bytes, void* to) {
+  constexpr int kFlags = MREMAP_MAYMOVE | MREMAP_FIXED;
+  return reinterpret_cast<void*>(call(SYS_mremap, from, bytes, bytes, kFlags, to));
 }
 inline long mprotect(void* at, size_t bytes, int prot) {
   return call(SYS_mprotect, at, bytes, prot);

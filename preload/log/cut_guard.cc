@@ -10,6 +10,7 @@
 #include "gpupeak/log_format.h"
 #include "log/counters.h"
 #include "log/fault.h"
+#include "log/refused_pages.h"
 
 // The library's own code, as the linker lays it out.
 extern "C" const char __ehdr_start[] __attribute__((visibility("hidden")));
@@ -60,9 +61,9 @@ void take_default(const siginfo_t& info) {
 }
 
 void on_bus_error(int number, siginfo_t* info, void* context) {
-  if (is_of_the_log(*info, *static_cast<const ucontext_t*>(context)) && put_page(info->si_addr)) {
-    g_on_cut();
-    return;
+  if (is_of_the_log(*info, *static_cast<const ucontext_t*>(context))) {
+    if (keep_refused_page(info->si_addr)) return;
+    if (put_page(info->si_addr)) return g_on_cut();
   }
   const Handler handler = g_handler.load(std::memory_order_acquire);
   if (handler == nullptr) return take_default(*info);

@@ -1,8 +1,8 @@
 // The log's pages are the file's: if somebody shortens the file, or the disk refuses a page that
 // was written before, a store into them raises SIGBUS. That may cost the rest of the log, never the
-// program. So SIGBUS has a handler of ours, which puts an anonymous page where our own code could
-// not store, or not read the counters page; for every other SIGBUS the program's own action is
-// taken, as if we were not there. HOOK-SAFE.
+// program. So SIGBUS has a handler of ours, which puts memory where our own code could not store,
+// or not read the counters page: with the page's bytes where the file still has them; for every
+// other SIGBUS the program's own action is taken, as if we were not there. HOOK-SAFE.
 #pragma once
 
 #include <csignal>

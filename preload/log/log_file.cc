@@ -21,6 +21,7 @@
 #include "log/counters.h"
 #include "log/log.h"
 #include "log/log_place.h"
+#include "log/refused_pages.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -74,19 +75,6 @@ uint64_t file_size_limit() {
   return limit.rlim_cur / page_bytes() * page_bytes();
 }
 
-/// The log opened anew, if it is still the file that we made. `status`: what fstat says of it.
-long reopen(struct stat& status) {
-  const long fd = sys::open(g_file.path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
-  if (sys::failed(fd)) return fd;
-  if (sys::failed(sys::fstat(static_cast<int>(fd), &status)) || status.st_dev != g_file.device ||
-      status.st_ino != g_file.inode) {
-    sys::close(static_cast<int>(fd));
-    return -ENOENT;
-  }
-  if (static_cast<uint64_t>(status.st_size) < g_file.bytes) g_file.cut = true;
-  return fd;
-}
-
 /// Makes the file as long as `end` and what lies ahead, by a hole where the file system has holes.
 void lengthen(int fd, uint64_t end) {
   const uint64_t limit = file_size_limit();
@@ -114,7 +102,7 @@ void lengthen(int fd, uint64_t end) {
 bool reaches(uint64_t end) {
   if (end + g_file.ahead / 2 > g_file.bytes) {
     struct stat status;
-    const long fd = reopen(status);
+    const long fd = open_log_again(status);
     if (!sys::failed(fd)) {
       if (!g_file.cut) lengthen(static_cast<int>(fd), end);
       sys::close(static_cast<int>(fd));
@@ -193,7 +181,7 @@ long write_by_path(uint64_t offset, size_t bytes) {
   static uint8_t zeros[256 << 10];  // nobody writes there, so no memory stands behind it
   if (offset + bytes > file_size_limit()) return -EFBIG;
   struct stat status;
-  const long fd = reopen(status);
+  const long fd = open_log_again(status);
   if (sys::failed(fd)) return fd;
   size_t done = 0;
   while (done < bytes) {
@@ -222,6 +210,18 @@ bool populate(uint8_t* at, size_t bytes, uint64_t offset, bool written) {
 }
 
 }  // namespace
+
+long open_log_again(struct stat& status) {
+  const long fd = sys::open(g_file.path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+  if (sys::failed(fd)) return fd;
+  if (sys::failed(sys::fstat(static_cast<int>(fd), &status)) || status.st_dev != g_file.device ||
+      status.st_ino != g_file.inode) {
+    sys::close(static_cast<int>(fd));
+    return -ENOENT;
+  }
+  if (static_cast<uint64_t>(status.st_size) < g_file.bytes) g_file.cut = true;
+  return fd;
+}
 
 long open_log_file(std::string_view path, gpupeak_file_header header) {
   LockGuard guard(g_file.lock);
@@ -316,7 +316,7 @@ bool log_was_cut() {
 
 bool log_is_as_long_as_it_was() {
   struct stat status;
-  const long fd = reopen(status);
+  const long fd = open_log_again(status);
   if (sys::failed(fd)) return false;
   sys::close(static_cast<int>(fd));
   return static_cast<uint64_t>(status.st_size) >= g_file.bytes;
@@ -358,6 +358,7 @@ Chunk take(size_t bytes, uint64_t& offset) {
   if (chunk.begin != nullptr) {
     g_file.rest_ns = 0;
     g_file.rests_until = 0;
+    write_refused_pages();  // there is room again
     return chunk;
   }
   const uint64_t now = monotonic_ns();
@@ -405,15 +406,18 @@ size_t fitting_chunk_bytes(size_t wanted) {
 }
 
 void retire_chunk(const Chunk& chunk) {
-  if (chunk.begin != nullptr) unmap_pages(chunk.begin, chunk.bytes);
+  if (chunk.begin == nullptr) return;
+  keep_refused_pages_of(chunk.begin, chunk.bytes);
+  unmap_pages(chunk.begin, chunk.bytes);
 }
 
 void trim_log_file() {
   const SignalsHeld held;  // a jump would leave the descriptor open
   LockGuard guard(g_file.lock);
   if (g_file.tail == nullptr) return;
+  if (!write_refused_pages()) g_file.cut = true;
   struct stat status;
-  const long opened = reopen(status);
+  const long opened = open_log_again(status);
   if (sys::failed(opened)) return;  // left long: a reader goes by the counters page
   const auto fd = static_cast<int>(opened);
   // Who takes a page from outside holds this lock until it is written.
@@ -437,6 +441,7 @@ void trim_log_file() {
 void abandon_log_file() {
   g_file.lock.reset();
   forget_counters();
+  forget_refused_pages();
   if (g_file.head != nullptr)
     sys::munmap(g_file.head, head_bytes());  // the chunks were not inherited
   g_file.head = g_file.tail = nullptr;

@@ -2,6 +2,8 @@
 // its own, and setuid, chroot or a removed folder do not end the recording. HOOK-SAFE.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <string_view>
 
@@ -20,6 +22,9 @@ struct Chunk {
 /// place and offsets. Returns 0, or -errno. `path` must be absolute: the program may change its
 /// folder.
 long open_log_file(std::string_view path, gpupeak_file_header header);
+/// The log opened anew for reading and writing, if it is still the file that we made, else -errno.
+/// `status`: what fstat says of it. Callable anywhere.
+long open_log_again(struct stat& status);
 /// The path of the open log; empty if none.
 std::string_view log_path();
 
@@ -49,7 +54,7 @@ size_t fitting_chunk_bytes(size_t wanted);
 void retire_chunk(const Chunk& chunk);
 
 /// A page of the file is gone: somebody else has cut it, or the file system would not have it
-/// written again. Nothing more is logged.
+/// written again, and it could not be kept (refused_pages.h). Nothing more is logged.
 void note_log_was_cut();
 /// Whether that has happened: what was logged since is lost.
 bool log_was_cut();

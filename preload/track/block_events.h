@@ -19,8 +19,8 @@ inline void store(uint64_t& to, uint64_t value) {
   __atomic_store_n(&to, value, __ATOMIC_RELAXED);
 }
 
-/// A window's peak is never above the gauge's own, so that one comparison does for both. begin_window()
-/// makes it what is live: that is stored last, since it may be a new peak.
+/// A window's peak is never above the gauge's own, so that one comparison does for both.
+/// begin_window() makes it what is live: that is stored last, since it may be a new peak.
 inline void move(gpupeak_gauge& gauge, int64_t bytes) {
   const uint64_t live = gauge.live + static_cast<uint64_t>(bytes);
   if (bytes > 0) {

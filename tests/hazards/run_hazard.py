@@ -477,6 +477,59 @@ def case_room_again(folder):
 case_room_again_freed = case_room_again
 
 
+def with_quota(folder, use):
+    """use(SUBVOLUME, set_quota): a Btrfs of its own, whose subvolume set_quota("2M" or "none") limits."""
+    if os.geteuid() != 0 or not all(shutil.which(tool) for tool in ("mkfs.btrfs", "btrfs")):
+        raise Skipped("a Btrfs with a quota needs root and btrfs-progs")
+    image, disk = os.path.join(folder, "image"), os.path.join(folder, "disk")
+    os.mkdir(disk)
+    os.truncate(os.open(image, os.O_CREAT | os.O_WRONLY), 256 << 20)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    subprocess.run(["mkfs.btrfs", "-q", image], **quiet, check=True)
+    if subprocess.run(["mount", "-o", "loop", image, disk], **quiet, check=False).returncode:
+        raise Skipped("a Btrfs cannot be mounted here")
+    try:
+        part = os.path.join(disk, "part")
+        set_quota = lambda size: subprocess.run(["btrfs", "qgroup", "limit", size, part], **quiet, check=True)
+        subprocess.run(["btrfs", "quota", "enable", disk], **quiet, check=True)
+        subprocess.run(["btrfs", "subvolume", "create", part], **quiet, check=True)
+        use(part, set_quota)
+    finally:
+        subprocess.run(["umount", disk], check=False)
+
+
+def case_refused_pages(folder):
+    """Btrfs under a quota refuses pages that were written before. They are kept until it takes them: the recording goes on."""
+    def use(part, set_quota):
+        def stepped(preload, **more):
+            process = subprocess.Popen(COMMAND, env=environment(folder, preload, **more), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE)
+            said = process.stdout.readline()
+            os.sync()  # what is clean has to be written anew
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            said += process.stdout.readline()
+            set_quota("none")
+            out, errors = process.communicate(b"\n", timeout=120)
+            return subprocess.CompletedProcess(COMMAND, process.returncode, said + out, errors)
+
+        log = os.path.join(part, "a.gplog")
+        set_quota("2M")
+        native = stepped(False)
+        set_quota("2M")
+        preloaded = stepped(True, GPUPEAK_HOST="full", GPUPEAK_OUT=log)
+        same(native, preloaded, 3)
+        summary = report(log)
+        check_truths(preloaded.stdout.decode(), summary)
+        expect(summary["quality"]["events_lost"], "nothing was lost: the quota is too high")
+        codes = [warning["code"] for warning in summary["quality"]["warnings"]]
+        expect("GP007" in codes and "GP002" not in codes, f"not said that there was no room, or no end: {codes}")
+        dump = subprocess.run([sys.argv[2], "dump", log], stdout=subprocess.PIPE, text=True, check=True).stdout
+        expect(f"size {32 << 20} " in dump, "the block that came when there was room again is not in the log")
+
+    with_quota(folder, use)
+
+
 def case_room_again_thread(folder):
     """A thread that had no room to say by which mean its blocks are chosen says it when there is room again: without, each of them would
     count as one."""
