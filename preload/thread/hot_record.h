@@ -23,7 +23,10 @@ inline __attribute__((always_inline)) uint8_t* begin_record(ProcessPage& process
   if (!slot.is_only_writer(process) || ++slot.unstamped >= kStampEvery) {
     const uint64_t before = slot.time;
     tag |= GPUPEAK_TAG_TIMED;
-    to = put_hot_varint(to, slot.take_stamp(process, clock) - before);
+    const bool is_behind_event = slot.unstamped > kBehindEvent;
+    const uint64_t now =
+        is_behind_event ? slot.take_time_behind_event() : slot.take_stamp(process, clock);
+    to = put_hot_varint(to, now - before);
   }
   const auto address = reinterpret_cast<uint64_t>(block);
   if (__builtin_expect((address & 15) == 0, 1)) {

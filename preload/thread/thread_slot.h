@@ -23,6 +23,8 @@ namespace gpupeak::preload {
 
 /// Of the only writer's records, each that many carries a time stamp.
 constexpr uint32_t kStampEvery = 32;
+/// In place of their number: the last was no heap record, and the next one counts itself first.
+constexpr uint32_t kBehindEvent = UINT32_MAX - 1;
 
 /// Chunks one behind the other.
 struct ChunkRow {
@@ -106,7 +108,12 @@ struct alignas(64) ThreadSlot {
   void note_event(uint64_t when) {
     events.time = when;
     earliest = when + 1;
-    unstamped = kStampEvery;
+    unstamped = kBehindEvent;
+  }
+  /// The same for the only writer's heap record right behind that one, whose time is known.
+  uint64_t take_time_behind_event() {
+    unstamped = 0;
+    return time = earliest;
   }
 
  private:
