@@ -17,6 +17,7 @@
 #include "output.h"
 #include "say.h"
 #include "sweep_folder.h"
+#include "sweep_host.h"
 #include "terminal.h"
 
 namespace gpupeak::tools {
@@ -35,6 +36,7 @@ struct SweepOptions {
   std::string out;            ///< file; empty: standard output
   std::string html;           ///< file of a page; empty: none
   std::string host = "off";
+  std::string of = "gpu";     ///< whose memory is asked about; or "host"
   bool verify = false, again = false, json = false, quiet = false;
   TextOptions text;
   collector::Reading reading;
@@ -51,7 +53,10 @@ bool says_out_of_memory(const std::string& output) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text.find("out of memory") != std::string::npos ||
          text.find("outofmemory") != std::string::npos ||
-         text.find("resource_exhausted") != std::string::npos;
+         text.find("resource_exhausted") != std::string::npos ||
+         text.find("memoryerror") != std::string::npos ||
+         text.find("bad_alloc") != std::string::npos ||
+         text.find("cannot allocate memory") != std::string::npos;
 }
 
 class Sweep {
@@ -68,8 +73,14 @@ class Sweep {
     }
     if (!options.capacity.empty()) {
       const uint64_t bytes = collector::parse_size(options.capacity);
-      if (bytes == 0) throw collector::UsageError("--capacity: no card has 0 bytes");
+      if (bytes == 0) throw collector::UsageError("--capacity: 0 bytes are enough for nothing");
       capacity_ = {bytes, bytes, collector::size_text(bytes)};
+    }
+    if (is_of_host() && !options.gpu.empty())
+      throw collector::UsageError("--gpu: a card has nothing of the host's memory; use --capacity");
+    if (is_of_host()) {
+      there_ = host_capacity();
+      if (capacity_.name.empty()) capacity_ = there_;
     }
     if (!options.gpu.empty()) {
       card_ = &collector::find_card(options.gpu);
@@ -88,7 +99,8 @@ class Sweep {
   }
 
   int run() {
-    SweepFolder folder(folder_, report_.parameters, options_.host);
+    const bool counts = is_of_host() && options_.host == "off";
+    SweepFolder folder(folder_, report_.parameters, counts ? "counters" : options_.host);
     stop_on_signals();
     signal(SIGPIPE, SIG_IGN);
     std::vector<collector::SweepValues> too_large;
@@ -124,6 +136,22 @@ class Sweep {
   }
 
  private:
+  bool is_of_host() const { return options_.of == "host"; }
+
+  void read(collector::SweepRun& run, const std::vector<std::string>& logs, bool says_so,
+            const collector::Options& analysis) const {
+    if (!is_of_host()) return collector::read_run(run, logs, says_so, card_, analysis);
+    run.status = collector::SweepStatus::kFailed;
+    run.why = "it left no log";
+    if (logs.empty()) return;
+    try {
+      collector::read_host_run(run, host_need_of(logs, options_.reading), says_so, there_);
+      run.log = logs.front();
+    } catch (const collector::LogError& error) {
+      run.why = error.what();
+    }
+  }
+
   /// False: interrupted, or the program cannot be run at all, which `failure` then says.
   bool make(SweepFolder& folder, const collector::SweepValues& values, bool for_check,
             int& failure) {
@@ -150,7 +178,7 @@ class Sweep {
     analysis.stacks = false;
     analysis.reading = options_.reading;
     const bool says_so = ended->exit_code != 0 && says_out_of_memory(run.output);
-    collector::read_run(run, folder.logs(values), says_so, card_, analysis);
+    read(run, folder.logs(values), says_so, analysis);
     if (!options_.quiet) say_run(name, run);
     report_.runs.push_back(std::move(run));
     return true;
@@ -237,6 +265,7 @@ class Sweep {
   std::string folder_;
   std::vector<collector::SweepValues> all_;
   collector::SweepCapacity capacity_;
+  collector::SweepCapacity there_;  ///< of the host
   const collector::Card* card_ = nullptr;
   collector::SweepReport report_;
 };
@@ -259,9 +288,12 @@ void add_sweep(CommandLine& line) {
       ->required()
       ->allow_extra_args(false)
       ->type_name("NAME=VALUES");
+  verb.add_option("--of", options.of, "Whose memory is asked about")
+      ->check(one_of({"gpu", "host"}))
+      ->capture_default_str();
   CLI::Option* capacity =
       verb.add_option("--capacity", options.capacity,
-                      "The largest value for so much of a card like this one: 24GiB")
+                      "The largest value for so much of a card like this one, or of the host: 24GiB")
           ->type_name("SIZE");
   verb.add_option("--gpu", options.gpu, "The largest value for that card, such as T4")
       ->type_name("NAME")

@@ -116,6 +116,14 @@ MemoryKills::MemoryKills(std::string mounts)
   note(getpid());
 }
 
+uint64_t MemoryKills::limit() const {
+  uint64_t least = 0;
+  for (const Group& group : before_) {
+    if (group.limit != 0) least = least == 0 ? group.limit : std::min(least, group.limit);
+  }
+  return least;
+}
+
 std::optional<collector::RunRecord::MemoryKill> MemoryKills::since(bool killed) const {
   collector::RunRecord::MemoryKill kill;
   kill.started_process = killed;

@@ -23,6 +23,9 @@ class MemoryKills {
   /// ended v1 does not tell any more.
   void note(pid_t process);
 
+  /// The least of the limits as they were; 0: there is none.
+  uint64_t limit() const;
+
   /// Since then. `killed`: the started process was ended by SIGKILL.
   std::optional<collector::RunRecord::MemoryKill> since(bool killed) const;
 

@@ -1,14 +1,20 @@
 #include "collector/analyze/counter_metrics.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <fstream>
 
 #include "collector/log/coverage.h"
+#include "collector/log/log_process.h"
 
 namespace gpupeak::collector {
 namespace {
 
 constexpr int32_t kMaxDevices = GPUPEAK_LOG_MAX_DEVICES;
 constexpr std::string_view kHeapPeak = "host.kind.heap.usable_peak_bytes";
+constexpr std::string_view kPinnedPeak = "host.kind.pinned.peak_bytes";
+constexpr std::string_view kResidentPeak = "host.rss.peak_bytes";
 
 /// GPUPEAK_KIND_NONE: of all kinds that count into a device's sum.
 struct DeviceMetric {
@@ -28,12 +34,25 @@ constexpr DeviceMetric kDeviceMetrics[] = {
     {"device.imported.peak_bytes", GPUPEAK_KIND_IMPORTED, true},
 };
 
+/// The kernel's own maximum: at the end, or of a process that still runs until now.
+std::optional<uint64_t> resident_peak(const LogHead& head) {
+  if (head.counters.rss_peak_bytes != 0) return head.counters.rss_peak_bytes;
+  if (state_of(head) != LogState::kRunning) return std::nullopt;
+  std::ifstream status(fmt::format("/proc/{}/status", head.header.pid));
+  std::string word;
+  while (status >> word && word != "VmHWM:") {
+  }
+  uint64_t kib = 0;
+  return status >> kib ? std::optional(kib << 10) : std::nullopt;
+}
+
 }  // namespace
 
 std::vector<std::string> counter_metrics() {
   std::vector<std::string> names;
   for (const DeviceMetric& metric : kDeviceMetrics) names.emplace_back(metric.name);
-  names.emplace_back(kHeapPeak);
+  for (const std::string_view name : {kHeapPeak, kPinnedPeak, kResidentPeak})
+    names.emplace_back(name);
   return names;
 }
 
@@ -56,6 +75,8 @@ std::optional<uint64_t> counter_metric(const LogHead& head, std::string_view met
     const bool counted = coverage_of(head.header, page).heap_counters;
     return counted ? std::optional(page.heap.peak) : std::nullopt;
   }
+  if (metric == kPinnedPeak) return page.pinned.peak;
+  if (metric == kResidentPeak) return resident_peak(head);
   if (device < 0 || device >= kMaxDevices) return std::nullopt;
   for (const DeviceMetric& known : kDeviceMetrics) {
     if (known.name != metric) continue;

@@ -112,6 +112,17 @@ void read_run(SweepRun& run, const std::vector<std::string>& logs, bool says_out
   set_peak(run, *most, read.needs);
 }
 
+void read_host_run(SweepRun& run, const HostNeed& need, bool says_out_of_memory,
+                   const SweepCapacity& there) {
+  set_status(run, true, need.was_refused, says_out_of_memory);
+  run.device = SweepRun::kHostMemory;
+  run.card_bytes = there.least;
+  run.peak_bytes = run.least_bytes.emplace(need.least);
+  if (run.status != SweepStatus::kDone) return;
+  run.most_bytes = need.most;
+  if (!need.most) run.why = need.no_most;
+}
+
 SweepOutlook::SweepOutlook(const std::vector<SweepRun>& runs, const SweepGroup& group, double step,
                            const SweepCapacity& asked)
     : runs_(runs_of(runs, group)), step_(step), capacity_(capacity_of(runs_, asked)) {

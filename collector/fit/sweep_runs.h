@@ -24,6 +24,17 @@ namespace gpupeak::collector {
 void read_run(SweepRun& run, const std::vector<std::string>& logs, bool says_out_of_memory,
               const Card* card, const Options& options);
 
+/// What a run needed of the host.
+struct HostNeed {
+  uint64_t least = 0;
+  std::optional<uint64_t> most;
+  std::string no_most;       ///< why there is none
+  bool was_refused = false;  ///< or a process was ended for memory
+};
+/// The same where the host's memory is asked about.
+void read_host_run(SweepRun& run, const HostNeed& need, bool says_out_of_memory,
+                   const SweepCapacity& there);
+
 /// The runs of one group against what is asked, or else the card that they were made on.
 class SweepOutlook {
  public:

@@ -53,6 +53,7 @@ enum class SweepStatus {
 std::string_view sweep_status_name(SweepStatus status);
 
 struct SweepRun {
+  static constexpr int32_t kHostMemory = -1;
   SweepValues values;
   SweepStatus status = SweepStatus::kNotRun;
   bool from_before = false;  ///< its log was there
@@ -60,9 +61,9 @@ struct SweepRun {
   std::optional<int> exit_code;
   std::string why;          ///< of what is left out
   std::string log, output;  ///< files; empty: none
-  int32_t device = 0;       ///< of several the one that needs most
+  int32_t device = 0;       ///< of several the one that needs most; kHostMemory: it is about that
   std::string device_name;
-  uint64_t card_bytes = 0;  ///< of the card; 0: not known
+  uint64_t card_bytes = 0;  ///< of the card, or what there is of the host's; 0: not known
   uint64_t peak_bytes = 0;  ///< tracked
   /// Bounds of what it needs (fit.h), without and with a margin for the capacity that is asked for.
   std::optional<uint64_t> least_bytes, most_bytes;

@@ -151,7 +151,9 @@ Json run_json(const SweepReport& report, const SweepRun& run) {
   json["for_check"] = run.for_check;
   json["log"] = text_or_null(run.log);
   json["output"] = text_or_null(run.output);
-  json["device"] = has_figures(run) ? Json(run.device) : Json(nullptr);
+  const bool on_device = has_figures(run) && run.device != SweepRun::kHostMemory;
+  json["memory"] = run.device == SweepRun::kHostMemory ? "host" : "gpu";
+  json["device"] = on_device ? Json(run.device) : Json(nullptr);
   json["device_name"] = text_or_null(run.device_name);
   json["peak_bytes"] = has_figures(run) ? Json(run.peak_bytes) : Json(nullptr);
   json["least_bytes"] = nullable(run.least_bytes);

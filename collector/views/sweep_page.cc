@@ -198,7 +198,9 @@ class Plot {
       out_ << fmt::format("<span class=\"key\" style=\"background:{}\"></span>others",
                           kTagColors.back());
     }
-    out_ << " &nbsp; ● at most, with the driver’s own and the margin; ✕ no figure</p>\n";
+    const bool on_host = !runs_.empty() && runs_.front()->device == SweepRun::kHostMemory;
+    out_ << " &nbsp; ● at most" << (on_host ? "" : ", with the driver’s own and the margin")
+         << "; ✕ no figure</p>\n";
   }
 
   const SweepReport& report_;

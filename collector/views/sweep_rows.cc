@@ -111,7 +111,12 @@ std::string sweep_title(const SweepReport& report, const SweepGroup& group) {
   const auto named = std::find_if(runs.begin(), runs.end(), [](const SweepRun* run) {
     return has_figures(*run) && !run->device_name.empty();
   });
-  if (named != runs.end()) {
+  const bool on_host = std::any_of(runs.begin(), runs.end(), [](const SweepRun* run) {
+    return run->device == SweepRun::kHostMemory;
+  });
+  if (on_host) {
+    title += "  host memory";
+  } else if (named != runs.end()) {
     title += fmt::format("  GPU {} ({})", (*named)->device, (*named)->device_name);
   }
   return title;

@@ -5,7 +5,7 @@ import sys
 
 from common import environment, expect
 
-# A step for each line that it reads: "N" allocates N MiB of GPU 0, "free" gives the last one back, "host N" N MiB of the heap,
+# A step for each line that it reads: "N" allocates N MiB of GPU 0, "free" gives the last one back, "host N" N MiB of the heap, "touch N" likewise and writes there,
 # "loop N" allocates and frees N times 64 bytes of the heap.
 CLIENT = """
 import ctypes, sys
@@ -23,6 +23,9 @@ for line in sys.stdin:
         ok(cuda.cuMemFree_v2(ctypes.c_uint64(blocks.pop())))
     elif words[0] == "host":
         libc.malloc(ctypes.c_size_t(int(words[1]) << 20))
+    elif words[0] == "touch":
+        blocks.append(bytearray(int(words[1]) << 20))
+        blocks[-1][::4096] = bytes(len(blocks[-1][::4096]))
     elif words[0] == "loop":
         for _ in range(int(words[1])):
             libc.free(libc.malloc(ctypes.c_size_t(64)))

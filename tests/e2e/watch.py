@@ -4,6 +4,7 @@
 usage: watch.py LIBGPUPEAK GPUPEAK DRIVER_FOLDER
 """
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -63,13 +64,23 @@ def main():
         finished(live, 0)
         expect("no memory of that GPU" in finished(other, 0), "a GPU without memory")
         # What the library counted is what the replay finds, whichever metric.
-        for name in ("device.peak_bytes", "device.live_bytes", "device.kind.linear.peak_bytes", "device.kind.pool.peak_bytes",
+        for name in ("host.kind.pinned.peak_bytes", "host.rss.peak_bytes", "device.peak_bytes", "device.live_bytes", "device.kind.linear.peak_bytes", "device.kind.pool.peak_bytes",
                      "device.managed.peak_bytes"):
             value = metric(log, name)
             expect(finished(watch("--strict", "--max", f"{name}={value}", log), 0), name)
             if value > 0:
                 finished(watch("--max", f"{name}={value - 1}", log), 1)
         expect(metric(log, "device.peak_bytes") == 350 * MIB, "the peak")
+        # What is resident: while it runs, and by the kernel's account.
+        resident = os.path.join(folder, "resident.gplog")
+        program = Program(resident, DRIVER)
+        wide, narrow = (watch("--max", f"host.rss.peak_bytes={size}", resident) for size in ("1GiB", "300MiB"))
+        program.step("touch 400")
+        said = finished(narrow, 1)
+        (seen,) = re.findall(r"host.rss.peak_bytes is (\d+)", said)  # while it still touches more
+        expect(300 <= int(seen) < 500 and "runs on" in said, said)
+        program.end()
+        finished(wide, 0)
         # Killed: no end, which --strict says; a compressed log is read as well.
         killed = os.path.join(folder, "killed.gplog")
         program = Program(killed, DRIVER)

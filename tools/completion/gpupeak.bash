@@ -17,6 +17,7 @@ _gpupeak() {
     --arena) mapfile -t COMPREPLY < <(compgen -W "same-as-requested" -- "$word"); return ;;
     --by) mapfile -t COMPREPLY < <(compgen -W "site function line file module phase tag kind thread ip" -- "$word"); return ;;
     --host) mapfile -t COMPREPLY < <(compgen -W "auto full sampled counters off" -- "$word"); return ;;
+    --of) mapfile -t COMPREPLY < <(compgen -W "gpu host" -- "$word"); return ;;
     --children) mapfile -t COMPREPLY < <(compgen -W "gpu all none cuda" -- "$word"); return ;;
     --python) mapfile -t COMPREPLY < <(compgen -W "auto off" -- "$word"); return ;;
     --scope) mapfile -t COMPREPLY < <(compgen -W "device device:0 host host/heap host/mmap_anon host/pinned total" -- "$word"); __ltrim_colon_completions "$word" 2>/dev/null; return ;;
@@ -65,7 +66,7 @@ _gpupeak() {
     serve) options="--listen --otlp --procfs --textfile --every --logs --help" ;;
     check) options="--max --baseline --max-increase --json --out --junit --markdown --strict --allow-no-device --color --bytes --help" ;;
     fit) options="--capacity --gpu --top --json --out --color --bytes --help" ;;
-    sweep) options="--parameter --capacity --gpu --verify --out --again --host --quiet --json --export --html --color --bytes --help --" ;;
+    sweep) options="--parameter --of --capacity --gpu --verify --out --again --host --quiet --json --export --html --color --bytes --help --" ;;
     timeline) options="--scope --height --svg --png --json --process --strict --out --color --bytes --help" ;;
     compare) options="--scope --html --top --json --process --strict --out --color --bytes --help" ;;
     metrics) options="--format --metric --label --benchmark --strict --out --help" ;;

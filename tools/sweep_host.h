@@ -1,0 +1,18 @@
+// What a run of a sweep needed of the host's memory: what was resident of its processes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "collector/fit/sweep_runs.h"
+
+namespace gpupeak::tools {
+
+/// By the run's logs, the started process's first. Throws LogError.
+collector::HostNeed host_need_of(const std::vector<std::string>& logs,
+                                 const collector::Reading& reading);
+
+/// What there is to have: the limit of this process's control groups, else the machine's memory.
+collector::SweepCapacity host_capacity();
+
+}  // namespace gpupeak::tools
