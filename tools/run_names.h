@@ -1,0 +1,22 @@
+// Keeps the names of a run's own programs and libraries in its logs when it has ended, so that
+// reports stay the same when these have been built anew, or are gone.
+#pragma once
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "run_logs.h"
+
+namespace gpupeak::tools {
+
+/// Of which modules; the names that the option has.
+enum class NamesOf { kOwn, kAll, kNone };
+NamesOf names_of(const std::string& name);
+
+/// In a process of its own, which damaged symbols may end. Takes two seconds at most, of all
+/// modules twenty, and ends once `stop` becomes true. Says what did not fit, unless `quiet`.
+void keep_names(const std::vector<RunLog>& logs, NamesOf which, bool quiet,
+                const volatile sig_atomic_t& stop);
+
+}  // namespace gpupeak::tools
