@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -403,7 +404,9 @@ class Run {
     finish_logs();
     record();
     if (!options_.quiet) tell();
-    keep_names(logs_, names_of(options_.names), options_.quiet, g_stop);
+    keep_names(logs_, names_of(options_.names),
+               std::chrono::nanoseconds(now_ns(CLOCK_REALTIME) - name_.began_ns), options_.quiet,
+               g_stop);
     compress_logs(logs_, compression(options_.compress), options_.quiet, g_stop);
     return g_exit_code;
   }

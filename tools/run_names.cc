@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -24,8 +25,10 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-/// For all logs of a run together. The names of a program's own code take some hundredths.
-constexpr Clock::duration kNamesPatience = 2s, kAllNamesPatience = 20s;
+/// For all logs of a run together. The names of a program's own code take some hundredths, of one
+/// with 40 MB of debug information a second.
+constexpr Clock::duration kLeastPatience = 2s, kMostPatience = 10s, kPatienceForAll = 20s;
+constexpr int kPartOfRun = 10;
 /// Of one log: some forty thousand addresses.
 constexpr uint64_t kMostNameBytes = 4 << 20;
 
@@ -83,13 +86,16 @@ NamesOf names_of(const std::string& name) {
   return name == "none" ? NamesOf::kNone : NamesOf::kOwn;
 }
 
-void keep_names(const std::vector<RunLog>& logs, NamesOf which, bool quiet,
-                const volatile sig_atomic_t& stop) {
+void keep_names(const std::vector<RunLog>& logs, NamesOf which, std::chrono::nanoseconds ran,
+                bool quiet, const volatile sig_atomic_t& stop) {
   if (which == NamesOf::kNone || logs.empty()) return;
   const bool all = which == NamesOf::kAll;
-  const auto until = Clock::now() + (all ? kAllNamesPatience : kNamesPatience);
+  const Clock::duration patience =
+      all ? kPatienceForAll
+          : std::clamp<Clock::duration>(ran / kPartOfRun, kLeastPatience, kMostPatience);
+  const auto until = Clock::now() + patience;
   const pid_t child = fork();
-  if (child == 0) be_child(logs, {all, kMostNameBytes, until - kNamesPatience / 10});
+  if (child == 0) be_child(logs, {all, kMostNameBytes, until - patience / 10});
   if (child < 0 || wait_for(child, until, stop) || quiet) return;
   say_text(fmt::format(
       "  names: not all are kept for when programs are built anew, since that takes too "

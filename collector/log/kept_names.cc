@@ -26,11 +26,15 @@ bool is_of_system(std::string_view path) {
                      [path](std::string_view folder) { return path.starts_with(folder); });
 }
 
+bool has_kept(const SymbolTable& table, const Module& module) {
+  const std::string_view problem = table.problem(module);
+  return problem == kKeptAtEnd || problem == kKeptInPart;
+}
+
 bool is_kept_table(const SymbolTable& table, const Definitions& definitions) {
   const std::vector<Module>& modules = definitions.modules();
-  return std::any_of(modules.begin(), modules.end(), [&table](const Module& module) {
-    return table.problem(module) == kKeptAtEnd;
-  });
+  return std::any_of(modules.begin(), modules.end(),
+                     [&table](const Module& module) { return has_kept(table, module); });
 }
 
 uint64_t write_kept_names(const std::string& log, const SymbolTable& names, uint64_t instead_of) {

@@ -19,12 +19,16 @@ inline constexpr uint32_t kNamesChunk = 6;
 /// What such a table says of a module in the place of a problem: its file comes first as long as it
 /// is there.
 inline constexpr std::string_view kKeptAtEnd = "kept";
+/// The same, of the addresses that there was time and room for.
+inline constexpr std::string_view kKeptInPart = "kept in part";
 /// Its names are not in the table, whatever could have been read.
 inline constexpr std::string_view kNotKept = "not kept";
 
 /// Whether a system's packages own what lies there: it does not change while one works on a
 /// program, and other machines have it from the same packages.
 bool is_of_system(std::string_view path);
+/// Whether the table has names of this module that a run has kept, all or some of them.
+bool has_kept(const SymbolTable& table, const Module& module);
 /// Whether the table is what a run has kept, and not what somebody made.
 bool is_kept_table(const SymbolTable& table, const Definitions& definitions);
 

@@ -82,10 +82,12 @@ class NamesKeeper {
     const Module& module = definitions_.modules()[wanted.module];
     std::vector<std::pair<uint64_t, std::vector<DwarfFrame>>> found;
     TableSize size = size_;
+    bool all = true;
     for (const uint32_t id : wanted.nodes) {
       if (Clock::now() >= budget_.until || size.bytes() > budget_.bytes) {
+        all = false;
         ++kept_.left_out;
-        return;
+        break;
       }
       std::vector<DwarfFrame> frames = symbolizer_.look_up(id);
       if (frames.empty()) continue;
@@ -97,7 +99,7 @@ class NamesKeeper {
     ++kept_.modules;
     kept_modules_.insert(wanted.module);
     for (auto& [address, frames] : found) kept_.table.add(module, address, std::move(frames));
-    kept_.table.add_problem(module, kKeptAtEnd);
+    kept_.table.add_problem(module, all ? kKeptAtEnd : kKeptInPart);
   }
 
   /// So far: what is not in the table is not said to be without names.
@@ -127,8 +129,8 @@ KeptNames keep_names(const LogReader& log, const NameRules& rules, const NamesBu
   NamesKeeper keeper(log, rules, budget);
   bool has_told = false;
   for (const WantedModule& wanted : wanted_modules(log.definitions(), budget.of_system)) {
-    if (wanted.file_bytes >= kLargeFileBytes && !std::exchange(has_told, true))
-      before_large(keeper.result());
+    const bool is_large = before_large && wanted.file_bytes >= kLargeFileBytes;
+    if (is_large && !std::exchange(has_told, true)) before_large(keeper.result());
     keeper.keep(wanted);
   }
   return keeper.result();

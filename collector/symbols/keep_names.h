@@ -22,10 +22,10 @@ struct NamesBudget {
 struct KeptNames {
   SymbolTable table;
   size_t modules = 0;   ///< whose names are in the table
-  size_t left_out = 0;  ///< that did not fit into the budget
+  size_t left_out = 0;  ///< that did not fit into the budget, wholly or in part
 };
 
-/// Of each module all names or none, the smallest files first. `before_large`: what there is so
+/// The smallest files first. `before_large`: what there is so
 /// far, before a file is begun that may take longer than there is time. Throws LogError.
 KeptNames keep_names(const LogReader& log, const NameRules& rules, const NamesBudget& budget,
                      const std::function<void(const KeptNames&)>& before_large);

@@ -26,11 +26,6 @@ bool has_no_file(std::string_view path) {
          path.starts_with("linux-gate") || path.starts_with("/memfd:");
 }
 
-/// When its run ended, and not by somebody who made a file of symbols.
-bool are_kept(const SymbolTable* known, const Module& module) {
-  return known != nullptr && known->problem(module) == kKeptAtEnd;
-}
-
 }  // namespace
 
 Symbolizer::Symbolizer(const Definitions& definitions, const SymbolSearch& search,
@@ -66,7 +61,7 @@ void Symbolizer::note_problem(uint32_t id) {
   const bool is_missing = file.symbols->state() == ModuleSymbols::State::kMissing;
   const bool were_made = known_ != nullptr && (known_->is_of_this_log() || known_->knows(module));
   if (were_made && known_->problem(module).empty()) return;
-  if (are_kept(known_, module)) return;
+  if (known_ != nullptr && known_->problem(module) == kKeptAtEnd) return;
   problems_.emplace(id, is_missing ? SymbolTable::kMissing : SymbolTable::kOtherBuild);
   const std::string path = definitions_.shown(module.path), name = shown_name(module.path);
   warnings_.push_back(
@@ -142,7 +137,7 @@ std::vector<DwarfFrame> Symbolizer::frames_of(uint32_t id, bool& wants_file) {
   const std::vector<DwarfFrame>* known =
       known_ == nullptr ? nullptr : known_->find(module, address);
   // Of what a run has kept the file comes first, if one can tell that it is still the one that ran.
-  if (known != nullptr && !(are_kept(known_, module) && !module.build_id.empty())) return *known;
+  if (known != nullptr && (module.build_id.empty() || !has_kept(*known_, module))) return *known;
   ModuleSymbols* symbols = symbols_of(node.module);
   wants_file = modules_[node.module].symbols != nullptr;
   if (symbols == nullptr) return known != nullptr ? *known : std::vector<DwarfFrame>();
