@@ -103,8 +103,9 @@ void LogReader::read_symbols(const std::string& bundled, const std::string& path
       symbols_problem_ = definitions_.shown(name) + " cannot be read: " + strerror(errno);
       return;
     }
-    if (sidecar) text = *std::move(sidecar);
-    if (!sidecar) {
+    if (sidecar) {
+      text = *std::move(sidecar);
+    } else {
       const auto header_at = [this](uint64_t at, gpupeak_chunk_header& header) {
         return read_chunk_header(at, header);
       };

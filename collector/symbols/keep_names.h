@@ -25,7 +25,7 @@ struct KeptNames {
   size_t left_out = 0;  ///< that did not fit into the budget, wholly or in part
 };
 
-/// The smallest files first. `before_large`: what there is so
+/// The smallest files first. `before_large`, which may be empty, gets what there is so
 /// far, before a file is begun that may take longer than there is time. Throws LogError.
 KeptNames keep_names(const LogReader& log, const NameRules& rules, const NamesBudget& budget,
                      const std::function<void(const KeptNames&)>& before_large);
