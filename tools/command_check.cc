@@ -1,3 +1,4 @@
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -5,6 +6,7 @@
 
 #include "collector/analyze/counter_metrics.h"
 #include "collector/run/analyze_run.h"
+#include "collector/summary/diff.h"
 #include "collector/text/error.h"
 #include "collector/write/write_gates.h"
 #include "command_line.h"
@@ -48,6 +50,16 @@ std::vector<collector::Gate> parse_gates(const CheckOptions& options) {
   return gates;
 }
 
+/// Who compares a side that has names with one that has none compares no sites.
+void say_nameless(const collector::Summary& baseline, const collector::Summary& summary) {
+  for (const collector::PeakDiff& peak : collector::diff(baseline, summary).peaks) {
+    const std::string text = collector::nameless_text(peak);
+    if (text.empty()) continue;
+    spdlog::warn("{}: {} (A: the baseline, B: this run)", peak.scope, text);
+    return;
+  }
+}
+
 int check(const CheckOptions& options) {
   const std::vector<collector::Gate> gates = parse_gates(options);
   for (const std::string& out : {options.out, options.junit, options.markdown})
@@ -69,6 +81,7 @@ int check(const CheckOptions& options) {
     baseline = collector::load_run_figures(options.baseline, analysis, bar.callback());
   }
   bar.clear();
+  if (baseline) say_nameless(*baseline, summary);
   const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
   const std::vector<collector::GateResult> results = collector::check_gates(
       gates, summary, baseline ? &*baseline : nullptr,

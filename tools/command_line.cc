@@ -111,10 +111,12 @@ void add_rules(CLI::App& verb, collector::RuleChoice& rules) {
                   "Rules that name phases and tags: a built-in set, a file, none; may be repeated")
       ->allow_extra_args(false)
       ->type_name("NAME|FILE");
-  verb.add_option("--phase", rules.phases,
-                  "A phase by a frame on the stack, such as 'load=llama_model_load*'")
+  verb.add_option(
+          "--phase", rules.phases,
+          "A phase by a frame on the stack, such as 'load=llama_model_load*'; with # behind "
+          "it each call is one")
       ->allow_extra_args(false)
-      ->type_name("NAME=[MODULE!]FUNCTION");
+      ->type_name("NAME=[MODULE!]FUNCTION[#]");
   verb.add_option("--tag", rules.tags,
                   "A tag by a frame on the stack, such as 'weights=*SaveInitializedTensors'")
       ->allow_extra_args(false)

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -38,6 +39,7 @@
 #include "run_limit.h"
 #include "run_logs.h"
 #include "run_memory.h"
+#include "run_names.h"
 #include "say.h"
 #include "screen_ahead.h"
 #include "self.h"
@@ -55,6 +57,7 @@ struct RunOptions {
   std::string children;  ///< as GPUPEAK_CHILDREN
   std::string python;    ///< as GPUPEAK_PYTHON
   std::string compress = "auto";              ///< run_compress.h
+  std::string names = "auto";                 ///< run_names.h
   std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
   std::string limit, gpu;                     ///< as run_limit.h
   std::string arena_rules;  ///< a file with [[pool]]; empty: as GPUPEAK_POOL_RULES
@@ -401,6 +404,9 @@ class Run {
     finish_logs();
     record();
     if (!options_.quiet) tell();
+    keep_names(logs_, names_of(options_.names),
+               std::chrono::nanoseconds(now_ns(CLOCK_REALTIME) - name_.began_ns), options_.quiet,
+               g_stop);
     compress_logs(logs_, compression(options_.compress), options_.quiet, g_stop);
     return g_exit_code;
   }
@@ -586,6 +592,11 @@ void add_run(CommandLine& line) {
   verb.add_option("--compress", options.compress,
                   "Compress logs in their place in the end: those of 64 MiB and more, all, none")
       ->check(one_of({"auto", "always", "never"}))
+      ->capture_default_str();
+  verb.add_option("--names", options.names,
+                  "Whose names are kept in the log for when programs are built anew: own code, "
+                  "all with the system's packages, none; auto: own code as far as it is cheap")
+      ->check(one_of({"auto", "own", "all", "none"}))
       ->capture_default_str();
   verb.add_option("--children", options.children, "Which child processes record too")
       ->check(one_of({"gpu", "all", "none", "cuda"}));

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "collector/log/kept_names.h"
 #include "collector/log/mapped_file.h"
 #include "collector/log/pack_log.h"
 #include "collector/log/packed_log.h"
@@ -159,7 +160,9 @@ int compress(const PackOptions& options) {
   require_output(out, {options.log}, Replaces::kPackedLogs);
   const collector::LogReader log(options.log);
   const std::string symbols =
-      log.symbols().empty() ? "" : log.symbols().json(log.header().cookie);  // a bundle's stay
+      log.symbols().empty() || collector::is_kept_table(log.symbols(), log.definitions())
+          ? ""
+          : log.symbols().json(log.header().cookie);  // a bundle's stay
   pack(log, symbols, options, out);
   struct stat written {};
   if (!options.quiet && stat(out.c_str(), &written) == 0 && S_ISREG(written.st_mode)) {

@@ -76,6 +76,7 @@ void keep_larger(std::optional<Holder>& to, std::optional<Holder>& from) {
 
 void join(PhaseSummary& to, PhaseSummary& from) {
   to.count += from.count;
+  to.calls.reset();
   to.end_ns = to.end_ns && from.end_ns ? std::max(to.end_ns, from.end_ns) : std::nullopt;
   to.open_ns += from.open_ns;
   join_metrics(to.metrics, from.metrics);

@@ -54,6 +54,7 @@ class PhaseLister {
       out.metrics = phase_metrics(phase, alloc_counts[id], live[id],
                                   replay_.phases().kept_is_known(), covers_host(phase));
       out.instances = instances(phase);
+      if (phase.by_call) out.calls = calls(phase);
       out.biggest_new_device_site = biggest_new_site(biggest_device[id]);
       if (coverage_.host()) out.biggest_new_host_site = biggest_new_site(biggest_host[id]);
     }
@@ -95,6 +96,27 @@ class PhaseLister {
 
   int64_t duration_ns(uint64_t ticks) const {
     return replay_.log().clock().to_ns(replay_.log().header().start_ticks + ticks);
+  }
+
+  /// The call that the process ended in has ended with it.
+  PhaseCalls calls(const Phase& phase) const {
+    const bool last_ended = phase.open == 1 && replay_.log().counters().ended != 0;
+    const uint64_t ended = phase.ended_calls + (last_ended ? 1 : 0);
+    const auto side = [&](PhaseSide index) {
+      CallFigures from = phase.calls[index];
+      if (last_ended && phase.ended_calls > 0)
+        from.add_growth(phase.ended_bytes[index], phase.end_bytes[index], phase.ended_calls == 1);
+      PhaseCallsSide to{from.grown_bytes, {}, {}, from.largest, from.largest_rise,
+                        from.largest_peak};
+      if (ended > 1) {
+        to.least_growth = from.least_growth;
+        to.most_growth = from.most_growth;
+      }
+      return to;
+    };
+    PhaseCalls found{ended, side(kDeviceSide), {}};
+    if (covers_host(phase)) found.host = side(kHostSide);
+    return found;
   }
 
   std::vector<PhaseInstances> instances(const Phase& phase) const {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "collector/files/regular_file.h"
+#include "collector/log/kept_names.h"
 #include "collector/log/packed_log.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
@@ -25,6 +26,27 @@ std::string bounded_string(const char* text, size_t capacity) {
 void sort_by_sequence(std::vector<Chunk>& chunks) {
   std::stable_sort(chunks.begin(), chunks.end(),
                    [](const Chunk& a, const Chunk& b) { return a.sequence < b.sequence; });
+}
+
+/// What a run has kept in its log: the last chunk, but for its record and for marks from outside.
+/// `header_at` gives the header of the chunk that begins at an offset, if one does.
+template <class HeaderAt>
+std::span<const uint8_t> names_chunk(std::span<const uint8_t> log, const HeaderAt& header_at) {
+  constexpr uint64_t kPage = GPUPEAK_LOG_PAGE;
+  constexpr uint64_t kMostBytes = 8 << 20;  // as far as it is looked for
+  constexpr uint32_t kForeignSlot = 1u << 31;
+  const uint64_t end = log.size() / kPage * kPage;
+  for (uint64_t at = end; at >= 2 * kPage && end - at <= kMostBytes; at -= kPage) {
+    gpupeak_chunk_header header;
+    if (at + kPage > log.size() || !header_at(at, header)) continue;
+    if (header.kind == kNamesChunk) {
+      const auto chunk = log.subspan(at, std::min<uint64_t>(header.bytes, log.size() - at));
+      return chunk.subspan(sizeof header);
+    }
+    const bool is_of_others = header.kind == GPUPEAK_CHUNK_RUN || (header.slot & kForeignSlot) != 0;
+    if (!is_of_others) break;
+  }
+  return {};
 }
 
 }  // namespace
@@ -72,18 +94,28 @@ std::string LogReader::open(const std::string& path) {
 void LogReader::read_symbols(const std::string& bundled, const std::string& path) {
   std::string text = bundled;
   std::string name = path;
+  std::span<const uint8_t> kept;
   if (text.empty()) {
     name += kSymbolsSuffix;
     constexpr uint64_t kMostBytes = uint64_t{1} << 30;
     auto sidecar = read_regular(name, kMostBytes);
-    if (!sidecar && errno == ENOENT) return;
-    if (!sidecar) {
+    if (!sidecar && errno != ENOENT) {
       symbols_problem_ = definitions_.shown(name) + " cannot be read: " + strerror(errno);
       return;
     }
-    text = *std::move(sidecar);
+    if (sidecar) {
+      text = *std::move(sidecar);
+    } else {
+      const auto header_at = [this](uint64_t at, gpupeak_chunk_header& header) {
+        return read_chunk_header(at, header);
+      };
+      kept = names_chunk({file_->data(), std::min(used_bytes_, file_->bytes())}, header_at);
+      if (kept.empty()) return;
+      name = path + ": the names in it";
+    }
   }
   try {
+    if (!kept.empty()) text = unpack_kept_names(kept);
     symbols_ = SymbolTable(text, header_.cookie);
     const std::vector<Module>& modules = definitions_.modules();
     const bool fits = std::any_of(modules.begin(), modules.end(),

@@ -50,10 +50,17 @@ void AllocationContext::change_rule(const Event& event, uint32_t stack) {
   Thread& thread = threads_[event.slot];
   const bool known = stack != 0 && !(thread.rule_by_python && rules_->hides_python(stack));
   const uint32_t rule = known ? rules_->rule_of(stack) : thread.rule;
-  if (rule == thread.rule && thread.rule_valid_for == version_) return;
+  const uint64_t callers = known ? rules_->callers_of(stack) : 0;
+  const bool is_other_call =
+      rule == thread.rule && StackPhases::are_of_two_calls(thread.callers, callers);
+  if (callers != 0 || rule != thread.rule) thread.callers = callers;
+  if (rule == thread.rule && !is_other_call && thread.rule_valid_for == version_) return;
   if (known) {
-    const uint32_t name = rule == kNoRule ? 0 : rule_names_[rule];
-    phases_.set_rule(event.slot, name, live_.moment(event.ticks));
+    const PhaseTree::ByRule told =
+        rule == kNoRule
+            ? PhaseTree::ByRule{}
+            : PhaseTree::ByRule{rule_names_[rule], rules_->is_by_call(rule), is_other_call};
+    phases_.set_rule(event.slot, told, live_.moment(event.ticks));
     thread.rule_by_python = rules_->is_by_python(stack);
   } else {
     phases_.settle_rule(event.slot, live_.moment(event.ticks));

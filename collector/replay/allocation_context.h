@@ -86,6 +86,7 @@ class AllocationContext {
     uint32_t tid = 0;
     uint32_t rule = kNoRule;      // of its last stack that told
     bool rule_by_python = false;  // that rule is by a frame of Python's
+    uint64_t callers = 0;         // of a rule by call: from where its function was called
     uint64_t rule_valid_for = 0;  // version_ when it was told
     std::vector<uint32_t> tags;   // name ids, the innermost last
   };

@@ -88,6 +88,7 @@ void PhaseTree::enter(OpenPhase& open, PhaseId parent, const PhaseMoment& at) {
     fresh.name = open.label.name;
     fresh.source = open.label.source;
     fresh.instance = open.label.instance;
+    fresh.by_call = open.label.by_call;
     fresh.begin_ticks = open.begin_ticks;
     fresh.start_bytes = open.start_bytes;
     phases_[parent].children.push_back(id);
@@ -141,8 +142,36 @@ PhaseId PhaseTree::push(PhaseTrack track, const PhaseLabel& label, const PhaseMo
   return open.phase;
 }
 
+void CallFigures::add_rise(uint64_t number, uint64_t start_bytes, uint64_t peak_bytes) {
+  const uint64_t rise = peak_bytes - start_bytes;
+  if (largest != 0 && rise <= largest_rise) return;
+  largest = number;
+  largest_rise = rise;
+  largest_peak = peak_bytes;
+}
+
+void CallFigures::add_growth(uint64_t before_bytes, uint64_t end_bytes, bool is_first) {
+  const auto growth = static_cast<int64_t>(end_bytes - before_bytes);
+  grown_bytes = wrapping_sum(grown_bytes, growth);
+  least_growth = is_first ? growth : std::min(least_growth, growth);
+  most_growth = is_first ? growth : std::max(most_growth, growth);
+}
+
+void PhaseTree::count_call(Phase& phase, const OpenPhase& open, const Bytes& peak, const End& end) {
+  for (size_t side = 0; side < kPhaseSides; ++side) {
+    CallFigures& figures = phase.calls[side];
+    figures.add_rise(open.number, open.start_bytes[side], peak[side]);
+    if (end.seen && phase.ended_calls > 0)
+      figures.add_growth(phase.ended_bytes[side], end.bytes[side], phase.ended_calls == 1);
+  }
+  if (!end.seen) return;
+  ++phase.ended_calls;
+  phase.ended_bytes = end.bytes;
+}
+
 void PhaseTree::end_instance(const OpenPhase& open, const Bytes& peak, const End& end) {
   Phase& phase = phases_[open.phase];
+  if (phase.by_call) count_call(phase, open, peak, end);
   phase.end_ticks = end.ticks;
   phase.end_bytes = end.bytes;
   if (end.seen) --phase.open;
@@ -235,19 +264,21 @@ void PhaseTree::wake(uint32_t slot) {
   if (thread != threads_.end()) thread->second.rest.reset();
 }
 
-void PhaseTree::set_rule(uint32_t slot, uint32_t name, const PhaseMoment& at) {
+void PhaseTree::set_rule(uint32_t slot, ByRule rule, const PhaseMoment& at) {
   border(at);
+  uint32_t name = rule.name;
   const auto known = threads_.find(slot);
   if (known == threads_.end() && name == 0) return;
   Thread& thread = known == threads_.end() ? threads_[slot] : known->second;
   if (thread.open.has_name(name)) name = 0;
-  if (thread.rule != 0 && thread.open.find(thread.rule)->second.label.name == name) {
+  if (thread.rule != 0 && !rule.is_other_call &&
+      thread.open.find(thread.rule)->second.label.name == name) {
     settle_within(thread, at);
     return;
   }
   end_rule(slot, thread, at);
   if (name == 0) return;
-  const PhaseLabel label{name, GPUPEAK_PHASE_RULE, 0};
+  const PhaseLabel label{name, GPUPEAK_PHASE_RULE, 0, rule.by_call};
   const PhaseId parent = innermost_of(&thread);
   if (leaves_out(label, parent, true)) {
     ++left_out_;

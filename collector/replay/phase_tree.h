@@ -65,6 +65,19 @@ struct PhaseMoment {
   std::span<const PeakFinder::Owned> owned{};  ///< by owner_of(); missing ones own nothing
 };
 
+/// The calls of a phase by call, on one side, as they end.
+struct CallFigures {
+  int64_t grown_bytes = 0;  ///< from the end of the first to that of the last
+  /// From one end to the next: the range; of two calls and more.
+  int64_t least_growth = 0, most_growth = 0;
+  uint64_t largest_rise = 0;  ///< the furthest that a call's peak was above its start
+  uint64_t largest = 0;       ///< the number of that call, the first of several
+  uint64_t largest_peak = 0;  ///< its peak
+
+  void add_rise(uint64_t number, uint64_t start_bytes, uint64_t peak_bytes);
+  void add_growth(uint64_t before_bytes, uint64_t end_bytes, bool is_first);
+};
+
 struct Phase {
   PhaseId parent = 0;
   uint32_t name = 0;  ///< Replay::name()
@@ -75,6 +88,10 @@ struct Phase {
   uint64_t open_ticks = 0;  ///< of all its instances together
   uint32_t open = 0;        ///< how often it is open now; not 0 in the end: the log ended inside it
   bool is_range = false;
+  bool by_call = false;
+  uint64_t ended_calls = 0;                         ///< by call: those that ended before the log
+  std::array<uint64_t, kPhaseSides> ended_bytes{};  ///< live at the end of the last of them
+  std::array<CallFigures, kPhaseSides> calls{};
   std::array<uint64_t, kPhaseSides> start_bytes{}, peak_bytes{}, end_bytes{};
   /// What its instances added to the bytes that it and the phases within it own.
   std::array<int64_t, kPhaseSides> kept_bytes{};
@@ -119,9 +136,15 @@ class PhaseTree {
   void pop(PhaseTrack track, const PhaseLabel& label, const PhaseMoment& at);
   PhaseId begin_range(uint64_t range, const PhaseLabel& label, const PhaseMoment& at);
   void end_range(uint64_t range, const PhaseMoment& at);
-  /// The thread's stack is within a frame that a rule calls `name`; 0: in none. A phase of the same
-  /// name that the program opened itself stands for it. `settle_rule`: an event without a stack.
-  void set_rule(uint32_t slot, uint32_t name, const PhaseMoment& at);
+  /// What a rule says of a stack.
+  struct ByRule {
+    uint32_t name = 0;           ///< 0: the stack is in no frame of any rule
+    bool by_call = false;        ///< each call is an instance
+    bool is_other_call = false;  ///< than that of the thread's event before
+  };
+  /// The thread's stack is within a frame of a rule. A phase of the same name that the program
+  /// opened itself stands for it. `settle_rule`: an event without a stack.
+  void set_rule(uint32_t slot, ByRule rule, const PhaseMoment& at);
   void settle_rule(uint32_t slot, const PhaseMoment& at);
   /// With phases of rules: `at` was the last event of this slot's thread, others' come next, until
   /// it wakes. If the frame has gone then, it went before.
@@ -179,6 +202,7 @@ class PhaseTree {
   void enter(OpenPhase& open, PhaseId parent, const PhaseMoment& at);
   OpenPhase opened(const PhaseLabel& label, const PhaseMoment& at) const;
   void end_instance(const OpenPhase& open, const Bytes& peak, const End& end);
+  static void count_call(Phase& phase, const OpenPhase& open, const Bytes& peak, const End& end);
   Bytes peak(const OpenPhase& open) const;
   static OpenPhases::Key key_of(const PhaseLabel& label) { return {label.source, label.instance}; }
   uint64_t add(OpenPhases& phases, OpenPhase& open, std::optional<OpenPhases::Key> key);

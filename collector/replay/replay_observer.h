@@ -44,6 +44,7 @@ struct PhaseLabel {
   uint32_t name = 0;      ///< Replay::name()
   uint8_t source = 0;     ///< GPUPEAK_PHASE_*
   uint64_t instance = 0;  ///< session, domain …
+  bool by_call = false;   ///< of a rule: each call of a function is one
 };
 
 /// What phases lie on top of each other in: the process, or the thread that a writer's slot has.

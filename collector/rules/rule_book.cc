@@ -82,7 +82,7 @@ const NameRules& builtin_name_rules() {
 
 RuleBook choose_rules(const RuleChoice& choice, const Definitions& definitions) {
   RuleBook book;
-  for (const std::string& phase : choice.phases) book.phases.push_back(parse_rule_option(phase));
+  for (const std::string& phase : choice.phases) book.phases.push_back(parse_phase_option(phase));
   for (const std::string& tag : choice.tags) book.tags.push_back(parse_rule_option(tag));
   const auto choose_by_modules = [&] {
     book.automatic = book.sets.empty();

@@ -235,6 +235,11 @@ class RuleReader {
     return name;
   }
 
+  bool truth(const toml::key& key, const toml::node& node) const {
+    if (!node.is_boolean()) fail(node, fmt::format("'{}' must be true or false", key.str()));
+    return node.value_or(false);
+  }
+
   uint32_t slot(const toml::key& key, const toml::node& node) const {
     constexpr int64_t kMost = 4095;
     const auto value = node.value<int64_t>();
@@ -270,10 +275,12 @@ class RuleReader {
         rule.files = texts(key, value);
       } else if (key == "phase" && tag) {
         rule.phases = texts(key, value);
+      } else if (key == "by_call" && !tag) {
+        rule.by_call = truth(key, value);
       } else {
         fail(value, fmt::format("no such key '{}' in a rule: there are name, function, module, "
                                 "file{}",
-                                escape(key.str()), tag ? " and phase" : ""));
+                                escape(key.str()), tag ? " and phase" : " and by_call"));
       }
     }
     if (rule.name.empty()) fail(table, "the rule has no name");
@@ -320,6 +327,16 @@ Rule parse_rule_option(std::string_view text) {
   if (!rule.wants_frame()) {
     throw UsageError(fmt::format("'{}' names neither a module nor a function", escape(text)));
   }
+  return rule;
+}
+
+Rule parse_phase_option(std::string_view text) {
+  if (!text.ends_with('#')) return parse_rule_option(text);
+  text.remove_suffix(1);
+  if (text.ends_with('=') || text.ends_with('!'))
+    throw UsageError(fmt::format("'{}#' names no function whose calls are meant", escape(text)));
+  Rule rule = parse_rule_option(text);
+  rule.by_call = true;
   return rule;
 }
 

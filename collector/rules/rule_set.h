@@ -18,6 +18,7 @@ struct Rule {
   std::vector<std::string> modules;    ///< the file's name without its folder
   std::vector<std::string> files;      ///< of source code; without a slash: of its name alone
   std::vector<std::string> phases;     ///< tags only: of the allocation, beside what the frame says
+  bool by_call = false;                ///< phases only: each call of the function is one
 
   bool wants_frame() const { return !functions.empty() || !modules.empty() || !files.empty(); }
 };
@@ -37,5 +38,7 @@ RuleSet parse_rules(std::string_view toml, const std::string& origin);
 
 /// NAME=[MODULE!]FUNCTION, as options have it. Throws UsageError.
 Rule parse_rule_option(std::string_view text);
+/// The same of a phase, which may have a # behind it: each call is one.
+Rule parse_phase_option(std::string_view text);
 
 }  // namespace gpupeak::collector

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <tuple>
 #include <utility>
 
 #include "collector/text/file_name.h"
 #include "collector/text/function_names.h"
 #include "collector/text/glob.h"
+#include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -132,11 +135,16 @@ StackPhases::StackPhases(const Definitions& definitions, Symbolizer& symbolizer,
                          const std::vector<Rule>& rules) {
   if (rules.empty()) return;
   FrameRules frames(definitions, symbolizer, rules);
-  for (const Rule& rule : rules) names_.push_back(rule.name);
+  for (const Rule& rule : rules) {
+    names_.push_back(rule.name);
+    by_call_.push_back(rule.by_call);
+  }
   const std::vector<StackNode>& nodes = definitions.nodes();
   rule_of_.resize(nodes.size(), kNoRule);
   flags_.resize(nodes.size(), 0);
   const std::vector<bool> interpreters = interpreters_of(definitions);
+  const bool wants_calls = std::find(by_call_.begin(), by_call_.end(), true) != by_call_.end();
+  std::vector<uint32_t> matched(wants_calls ? nodes.size() : 0);  // by node: of the rule's frame
   // A caller is defined before what it calls.
   for (uint32_t node = 1; node < nodes.size(); ++node) {
     const StackNode& frame = nodes[node];
@@ -147,6 +155,66 @@ StackPhases::StackPhases(const Definitions& definitions, Symbolizer& symbolizer,
     const uint32_t outer = rule_of_[frame.parent];
     rule_of_[node] = outer != kNoRule ? outer : frames.outermost(node);
     if (outer == kNoRule && rule_of_[node] != kNoRule && is_python) flags_[node] |= kByPython;
+    if (wants_calls && rule_of_[node] != kNoRule)
+      matched[node] = outer != kNoRule ? matched[frame.parent] : node;
+  }
+  if (wants_calls) note_callers(definitions, matched);
+}
+
+namespace {
+
+/// Stacks by the frames of one language alone: of the same call some events have Python's frames
+/// between the native ones, others have not.
+class Chains {
+ public:
+  struct Chain {
+    uint32_t number = 0;  ///< equal for equal frames; 0: there is none
+    uint32_t root = 0;    ///< equal where the outermost frame is
+  };
+  /// `root`: what is always the same of this frame, if it is the outermost.
+  Chain longer(Chain callers, const StackNode& frame, uint64_t root) {
+    const uint32_t number = number_of({callers.number, frame.module, frame.ip});
+    return {number, callers.root != 0 ? callers.root : number_of({UINT32_MAX, frame.module, root})};
+  }
+
+ private:
+  using Key = std::tuple<uint32_t, uint32_t, uint64_t>;
+  uint32_t number_of(const Key& key) {
+    return numbers_.try_emplace(key, static_cast<uint32_t>(numbers_.size() + 1)).first->second;
+  }
+  std::map<Key, uint32_t> numbers_;
+};
+
+}  // namespace
+
+/// A return address stays as it is while its call lasts: where two events of a rule's function have
+/// other callers, they are of two calls.
+void StackPhases::note_callers(const Definitions& definitions,
+                               const std::vector<uint32_t>& matched) {
+  const std::vector<StackNode>& nodes = definitions.nodes();
+  struct Stack {
+    Chains::Chain native, python;
+    uint32_t depth = 0;
+  };
+  std::vector<Stack> stacks(nodes.size());
+  Chains native, python;
+  callers_.resize(nodes.size());
+  for (uint32_t node = 1; node < nodes.size(); ++node) {
+    const StackNode& frame = nodes[node];
+    const Stack& below = stacks[frame.parent];
+    Stack& stack = stacks[node] = below;
+    ++stack.depth;
+    if (const PythonFrame* function = definitions.python_frame(frame)) {
+      const uint64_t root = uint64_t{function->function} << 32 | function->file;  // on any line
+      stack.python = python.longer(below.python, frame, root);
+    } else {
+      stack.native = native.longer(below.native, frame, frame.ip);
+    }
+    const bool may_be_cut = stack.depth >= GPUPEAK_MAX_FRAMES;  // its outer frames are missing
+    if (rule_of_[node] == kNoRule || !by_call_[rule_of_[node]] || may_be_cut) continue;
+    const Stack& caller = stacks[nodes[matched[node]].parent];
+    const Chains::Chain chain = is_by_python(node) ? caller.python : caller.native;
+    callers_[node] = static_cast<uint64_t>(chain.root) << 32 | chain.number;
   }
 }
 

@@ -81,6 +81,18 @@ class StackPhases {
   }
   const std::string& name(uint32_t rule) const { return names_[rule]; }
   size_t rule_count() const { return names_.size(); }
+  /// Whether each call of the rule's function is a phase.
+  bool is_by_call(uint32_t rule) const { return by_call_[rule]; }
+  /// From where the rule's function was called, with all callers; 0: that is not told, or nobody
+  /// wants to know.
+  uint64_t callers_of(uint32_t stack) const {
+    return stack < callers_.size() ? callers_[stack] : 0;
+  }
+  /// Whether two events with these callers cannot be of one call. What the stack's walk has not
+  /// reached says nothing: stacks that end in different frames are not compared.
+  static bool are_of_two_calls(uint64_t callers, uint64_t others) {
+    return callers != 0 && others != 0 && callers != others && callers >> 32 == others >> 32;
+  }
 
  private:
   enum Flag : uint8_t { kInterpreter = 1, kPython = 2, kByPython = 4 };
@@ -89,7 +101,11 @@ class StackPhases {
     return stack < flags_.size() && (flags_[stack] & flag) != 0;
   }
 
+  void note_callers(const Definitions& definitions, const std::vector<uint32_t>& matched);
+
   std::vector<std::string> names_;
+  std::vector<bool> by_call_;      // by rule
+  std::vector<uint64_t> callers_;  // by node: root << 32 | chain; empty: no rule is by call
   std::vector<uint32_t> rule_of_;  // by node
   std::vector<uint8_t> flags_;     // by node: of it and its callers
 };

@@ -75,6 +75,46 @@ std::string instances_text(const PhaseSummary& phase, const PhaseInstances& inst
 
 namespace {
 
+std::string growth_of_calls(const PhaseCallsSide& side, const TextStyle& style) {
+  if (!side.least_growth || !side.most_growth) return "";
+  const auto with_sign = [&style](int64_t bytes) {
+    return (bytes > 0 ? "+" : "") + signed_size(bytes, style);
+  };
+  if (*side.least_growth == *side.most_growth) {
+    return *side.least_growth == 0
+               ? "the same at each end"
+               : fmt::format("{} at each end, {} in all", with_sign(*side.least_growth),
+                             with_sign(side.grown_bytes));
+  }
+  return fmt::format("{} to {} from one end to the next, {} in all", with_sign(*side.least_growth),
+                     with_sign(*side.most_growth), with_sign(side.grown_bytes));
+}
+
+std::string calls_line(const PhaseSummary& phase, std::string_view side_name,
+                       const PhaseCallsSide& side, const TextStyle& style) {
+  const std::string growth = growth_of_calls(side, style);
+  return fmt::format("{}: {} {}, {}: {}largest [{}], {} above its start", phase.name,
+                     grouped(phase.count), phase.count == 1 ? "call" : "calls", side_name,
+                     growth.empty() ? "" : growth + "; ", side.largest,
+                     size_text(side.largest_rise_bytes, style));
+}
+
+}  // namespace
+
+std::vector<std::string> calls_lines(const Summary& summary, const TextStyle& style) {
+  std::vector<std::string> lines;
+  for (const PhaseSummary& phase : summary.phases) {
+    if (!phase.calls) continue;
+    if (phase.calls->device.largest_peak_bytes > 0)
+      lines.push_back(calls_line(phase, "device", phase.calls->device, style));
+    if (phase.calls->host && phase.calls->host->largest_peak_bytes > 0)
+      lines.push_back(calls_line(phase, "host", *phase.calls->host, style));
+  }
+  return lines;
+}
+
+namespace {
+
 constexpr uint64_t kWorthARow = 64;  ///< a 64th of what the heaviest node has
 
 /// Of its own allocations, what one site held at most: instances that are folded no longer tell how

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,11 @@ bool was_used(const DeviceSummary& device);
 
 /// "run", "run[1]", "run[2..100]"; with "#2" where it is of the second session.
 std::string instances_text(const PhaseSummary& phase, const PhaseInstances& instances);
+
+/// Of each phase by call and each side with memory a line: how many calls, how much more is live at
+/// each end than at the one before, and which call rose furthest above its start.
+std::vector<std::string> calls_lines(const Summary& summary, const TextStyle& style);
+inline constexpr std::string_view kCallsNote = "as far as stacks tell calls apart: docs/rules.md";
 
 /// The rows of a table of phases. A model has hundreds of nodes: only those whose sites
 /// hold most are shown, and of each the instances that rise highest.

@@ -119,6 +119,22 @@ struct PhaseInstances {
   std::optional<PhaseInstanceSide> host;  ///< none: not measured
 };
 
+/// The calls of a phase by call, on one side.
+struct PhaseCallsSide {
+  int64_t grown_bytes = 0;  ///< from the end of the first to that of the last
+  std::optional<int64_t> least_growth, most_growth;  ///< from one end to the next; none: one call
+  uint64_t largest = 0;             ///< number of the call that rose furthest above its start
+  uint64_t largest_rise_bytes = 0;  ///< so far
+  uint64_t largest_peak_bytes = 0;  ///< its peak, with what was live before
+};
+
+/// Of a phase that each call of a function is (rules).
+struct PhaseCalls {
+  uint64_t ended = 0;  ///< calls whose end is known
+  PhaseCallsSide device;
+  std::optional<PhaseCallsSide> host;  ///< none: not measured
+};
+
 struct PhaseSummary {
   std::string name;
   std::string source;
@@ -133,6 +149,7 @@ struct PhaseSummary {
   int64_t open_ns = 0;            ///< time within, of all instances together
   Metrics metrics;
   std::vector<PhaseInstances> instances;  ///< folded; of a phase that came once there is one
+  std::optional<PhaseCalls> calls;        ///< none: not by call, or several names in one row
   /// Among the phase's own allocations the site that held most at once.
   std::optional<Holder> biggest_new_device_site, biggest_new_host_site;
 };

@@ -62,11 +62,21 @@ void each_field(auto& io, Any<PhaseInstances> auto& value) {
   io(first, last, count, begin_ns, end_ns, open_ns, alike, device, host);
 }
 
+void each_field(auto& io, Any<PhaseCallsSide> auto& value) {
+  auto& [grown_bytes, least_growth, most_growth, largest, rise_bytes, peak_bytes] = value;
+  io(grown_bytes, least_growth, most_growth, largest, rise_bytes, peak_bytes);
+}
+
+void each_field(auto& io, Any<PhaseCalls> auto& value) {
+  auto& [ended, device, host] = value;
+  io(ended, device, host);
+}
+
 void each_field(auto& io, Any<PhaseSummary> auto& value) {
   auto& [name, source, of_library, parent, depth, session, count, name_count, begin_ns, end_ns,
-         open_ns, metrics, instances, device_site, host_site] = value;
+         open_ns, metrics, instances, calls, device_site, host_site] = value;
   io(name, source, of_library, parent, depth, session, count, name_count, begin_ns, end_ns, open_ns,
-     metrics, instances, device_site, host_site);
+     metrics, instances, calls, device_site, host_site);
 }
 
 void each_field(auto& io, Any<MarkSummary> auto& value) {

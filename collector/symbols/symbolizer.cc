@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "collector/log/kept_names.h"
 #include "collector/log/parallel.h"
 #include "collector/symbols/module_cache.h"
 #include "collector/symbols/module_symbols.h"
@@ -60,6 +61,7 @@ void Symbolizer::note_problem(uint32_t id) {
   const bool is_missing = file.symbols->state() == ModuleSymbols::State::kMissing;
   const bool were_made = known_ != nullptr && (known_->is_of_this_log() || known_->knows(module));
   if (were_made && known_->problem(module).empty()) return;
+  if (known_ != nullptr && known_->problem(module) == kKeptAtEnd) return;
   problems_.emplace(id, is_missing ? SymbolTable::kMissing : SymbolTable::kOtherBuild);
   const std::string path = definitions_.shown(module.path), name = shown_name(module.path);
   warnings_.push_back(
@@ -132,12 +134,13 @@ std::vector<DwarfFrame> Symbolizer::frames_of(uint32_t id, bool& wants_file) {
   const Module& module = definitions_.modules()[node.module];
   // A return address points behind its call, which may be the last instruction of a function.
   const uint64_t address = node.ip - module.bias - 1;
-  if (known_ != nullptr) {
-    if (const std::vector<DwarfFrame>* frames = known_->find(module, address)) return *frames;
-  }
+  const std::vector<DwarfFrame>* known =
+      known_ == nullptr ? nullptr : known_->find(module, address);
+  // Of what a run has kept the file comes first, if one can tell that it is still the one that ran.
+  if (known != nullptr && (module.build_id.empty() || !has_kept(*known_, module))) return *known;
   ModuleSymbols* symbols = symbols_of(node.module);
   wants_file = modules_[node.module].symbols != nullptr;
-  if (symbols == nullptr) return {};
+  if (symbols == nullptr) return known != nullptr ? *known : std::vector<DwarfFrame>();
   ++work().names;
   return symbols->frames_at(address);
 }

@@ -445,6 +445,14 @@ ReportSections::Lines ReportSections::phases(bool of_device, bool full, size_t r
   return lines;
 }
 
+ReportSections::Lines ReportSections::calls() const {
+  const std::vector<std::string> all = calls_lines(summary_, style_);
+  if (all.empty()) return {};
+  Lines lines{"", heading("CALLS", std::string(kCallsNote))};
+  for (const std::string& text : all) add_wrapped("  " + text, lines);
+  return lines;
+}
+
 ReportSections::Lines ReportSections::growth(size_t rows) const {
   if (summary_.growth.empty()) return {};
   Lines lines{"", heading("GROWTH", "more at each end of a repeated phase than at the one before")};

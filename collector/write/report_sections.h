@@ -42,6 +42,7 @@ class ReportSections {
   /// Without those that only every process has, unless `full`.
   Lines phases(bool of_device, bool full, size_t rows) const;
   /// What grew at each step.
+  Lines calls() const;
   Lines growth(size_t rows) const;
   Lines arenas(size_t rows) const;
   Lines marks(size_t rows) const;

@@ -123,6 +123,21 @@ Json instances_json(const PhaseInstances& instances) {
   return json;
 }
 
+Json calls_side_json(const PhaseCallsSide& side) {
+  return {{"grown_bytes", side.grown_bytes},
+          {"least_growth_bytes", nullable(side.least_growth)},
+          {"most_growth_bytes", nullable(side.most_growth)},
+          {"largest", side.largest},
+          {"largest_rise_bytes", side.largest_rise_bytes},
+          {"largest_peak_bytes", side.largest_peak_bytes}};
+}
+
+Json calls_json(const PhaseCalls& calls) {
+  return {{"ended", calls.ended},
+          {"device", calls_side_json(calls.device)},
+          {"host", calls.host ? calls_side_json(*calls.host) : Json(nullptr)}};
+}
+
 Json phase_json(const PhaseSummary& phase) {
   Json json;
   json["name"] = phase.name;
@@ -140,6 +155,7 @@ Json phase_json(const PhaseSummary& phase) {
   for (const PhaseInstances& part : phase.instances) {
     json["instances"].push_back(instances_json(part));
   }
+  if (phase.calls) json["calls"] = calls_json(*phase.calls);
   json["metrics"] = metrics_json(phase.metrics);
   const auto site = [&](const char* name, const std::optional<Holder>& holder) {
     json[name] = holder ? holder_json(*holder) : Json(nullptr);

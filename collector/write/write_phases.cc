@@ -55,6 +55,7 @@ class PhaseTable {
                        grouped(table_.nodes_left_out)));
     }
     outside();
+    calls();
     growth();
     sites();
   }
@@ -142,6 +143,13 @@ class PhaseTable {
         "live at exit: device {}, host {}; of it allocated outside of all phases: {}, {}",
         text("device.live_bytes"), text("host.live_bytes"),
         text("device.outside_phases.live_bytes"), text("host.outside_phases.live_bytes")));
+  }
+
+  void calls() {
+    const std::vector<std::string> lines = calls_lines(summary_, style_);
+    if (lines.empty()) return;
+    out_ << '\n' << bold("CALLS", style_) << "  " << kCallsNote << '\n';
+    for (const std::string& text : lines) line(text);
   }
 
   void growth() {

@@ -85,6 +85,7 @@ void write_one_screen(const Summary& summary, const ReportSections& report, std:
   add(4, 0, [&](size_t rows) { return report.arenas(rows); });
   if (device != nullptr) add(8, 1, [&](size_t rows) { return report.ledger(*device, rows); });
   add(10, 1, [&](size_t rows) { return report.phases(device != nullptr, false, rows); });
+  add(0, 0, [&](size_t) { return report.calls(); });
   add(3, 0, [&](size_t rows) { return rows == 0 ? Lines{} : report.growth(rows); });
   if (device != nullptr) add(3, 0, host);
   add(3, 0, [&](size_t rows) { return rows == 0 ? Lines{} : report.marks(rows); });
@@ -151,6 +152,7 @@ void write_all(const Summary& summary, const ReportSections& report, const TextS
   put(report.kinds(), out);
   for (const bool of_device : {true, false})
     put(report.phases(of_device, true, kAllReportRows), out);
+  put(report.calls(), out);
   put(report.marks(kMaxMarks), out);
   put(report.live_at_exit(), out);
   put(report.temporaries(), out);

@@ -81,9 +81,9 @@ def expect_phases_add_up(summary):
             expect(counted == phase["count"], f"{phase['name']}: {counted} instances listed of {phase['count']}")
 
 
-def report(log):
+def report(log, *options):
     """The summary, whose holders add up to each peak, as do its phases, and which is as the schema says."""
-    done = subprocess.run([GPUPEAK, "report", "--json", log], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run([GPUPEAK, "report", "--json", *options, log], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     expect(done.returncode == 0, f"report of {log} gives {done.returncode}: {done.stderr.decode()}")
     summary = json.loads(done.stdout)
     for peak in summary["peaks"]:

@@ -82,7 +82,7 @@ def main():
         bundle, packed = os.path.join(folder, "x.gpbundle"), log + ".zst"
         debug, root, away = (os.path.join(folder, name) for name in ("debug", "root", "away"))
         compile_program(program)
-        run(GPUPEAK, "run", "-q", "-o", log, "--", program)
+        run(GPUPEAK, "run", "-q", "--names", "none", "-o", log, "--", program)
         expect_names(report(log), "as it ran")
         _, message = run(GPUPEAK, "bundle", log)
         expect(re.search(r"\d+ of \d+ addresses have a function", message), message)

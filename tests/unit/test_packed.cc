@@ -1,12 +1,14 @@
 // Logs that are compressed, bundled with their symbols, or have them beside.
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <span>
 #include <sstream>
 
 #include "catch.h"
 #include "collector/analyze/analyze.h"
+#include "collector/log/kept_names.h"
 #include "collector/log/log_columns.h"
 #include "collector/log/mapped_file.h"
 #include "collector/log/pack_log.h"
@@ -137,6 +139,59 @@ TEST_CASE("packed: symbols beside the log are found, those of another build are 
     const Sidecar sidecar(file.path(), "{\"schema\":");
     CHECK(warns(analyze(file.path()), "GP050"));
   }
+}
+
+namespace {
+
+/// As a run keeps them, of the module with this build-id.
+SymbolTable kept_for(const std::string& build_id, uint64_t cookie, std::string_view how) {
+  Module module;
+  module.path = "/opt/libengine.so";
+  module.build_id = build_id;
+  SymbolTable table(symbols_for(build_id, cookie), cookie);
+  table.add_problem(module, how);
+  return table;
+}
+
+}  // namespace
+
+TEST_CASE("packed: names that a run has kept stand in for a file that is gone", "[collector]") {
+  LogBuilder log = sample("id");
+  const uint64_t cookie = log.header().cookie;
+  const TemporaryFile file;
+  log.save(file.path());
+  CHECK(first_title(analyze(file.path())) == "libengine.so+0x201");
+  CHECK(warns(analyze(file.path()), "GP025"));
+  const uint64_t begin = write_kept_names(file.path(), kept_for("id", cookie, kKeptAtEnd), 0);
+  REQUIRE(begin > 0);
+  CHECK(first_title(analyze(file.path())) == "engine::init init.cc:7 ← main main.cc:3");
+  CHECK_FALSE(warns(analyze(file.path()), "GP025"));
+  // Written anew they take the place of the first ones.
+  const auto bytes = std::filesystem::file_size(file.path());
+  CHECK(write_kept_names(file.path(), kept_for("id", cookie, kKeptInPart), begin) == begin);
+  CHECK(std::filesystem::file_size(file.path()) == bytes);
+  CHECK(first_title(analyze(file.path())) == "engine::init init.cc:7 ← main main.cc:3");
+  CHECK(warns(analyze(file.path()), "GP025"));  // of some addresses it is still missed
+  {
+    const Sidecar sidecar(file.path(), symbols_for("other", cookie));
+    CHECK(first_title(analyze(file.path())) ==
+          "libengine.so+0x201");  // what came with the log is asked
+  }
+}
+
+TEST_CASE("packed: kept names that are damaged are told of, and the log is read without them",
+          "[collector]") {
+  LogBuilder log = sample("id");
+  const TemporaryFile file;
+  log.save(file.path());
+  const uint64_t begin =
+      write_kept_names(file.path(), kept_for("id", log.header().cookie, kKeptAtEnd), 0);
+  std::fstream(file.path(), std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(static_cast<std::streamoff>(begin + sizeof(gpupeak_chunk_header) + 4))
+      .write("damaged", 7);
+  const Summary summary = analyze(file.path());
+  CHECK(first_title(summary) == "libengine.so+0x201");
+  CHECK(warns(summary, "GP050"));
 }
 
 TEST_CASE("packed: without a build-id only this very log's symbols are used", "[collector]") {

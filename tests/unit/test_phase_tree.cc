@@ -189,11 +189,11 @@ TEST_CASE("phase_tree: a name is known among many open ones until its last has e
   for (const uint64_t count : {UINT64_C(3), UINT64_C(100)}) {
     PhaseTree tree;
     for (uint64_t i = 0; i < count; ++i) tree.push(kThread, {7, GPUPEAK_PHASE_API, 0}, nothing(i));
-    tree.set_rule(0, 7, nothing(count));  // the program has said so itself
+    tree.set_rule(0, {7}, nothing(count));  // the program has said so itself
     CHECK(tree.phases().size() == 1 + count);
     for (uint64_t i = 0; i < count; ++i)
       tree.pop(kThread, {0, GPUPEAK_PHASE_API, 0}, nothing(count + i));
-    tree.set_rule(0, 7, nothing(3 * count));
+    tree.set_rule(0, {7}, nothing(3 * count));
     CHECK(tree.phases().size() == 2 + count);
   }
 }

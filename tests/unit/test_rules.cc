@@ -395,6 +395,66 @@ TEST_CASE("rules: a phase lasts from the first event with its frame to the next 
   CHECK(summary.phases[0].source == "rule");
 }
 
+namespace {
+
+PhaseSummary phase_called(const Summary& summary, const std::string& name) {
+  for (const PhaseSummary& phase : summary.phases) {
+    if (phase.name == name) return phase;
+  }
+  FAIL("there is no phase " + name);
+  return summary.phases.front();
+}
+
+Summary calls_of_load(LogBuilder& log) {
+  RuleChoice choice;
+  choice.phases = {"load=libload*!*#"};
+  return analyze_log(log, with(choice));
+}
+
+}  // namespace
+
+TEST_CASE("rules: calls from two places are two, what only lies deeper within one is not",
+          "[collector]") {
+  Stacks s;
+  const uint32_t load = s.log.node(s.log.node(s.main, 0x100300), 0x200100);
+  const uint32_t inner = s.log.node(load, 0x300100);
+  const uint32_t other_line = s.log.node(s.log.node(s.main, 0x100400), 0x200100);
+  s.alloc(0, 1, 10, load);
+  s.alloc(0, 2, 20, inner);       // the same call
+  s.alloc(0, 3, 40, other_line);  // another one: the return address in the caller is another
+  s.alloc(0, 4, 80, load);
+  const PhaseSummary phase = phase_called(calls_of_load(s.log), "load");
+  CHECK(phase.count == 3);
+  REQUIRE(phase.calls);
+  CHECK(phase.calls->device.largest == 3);
+  CHECK(phase.calls->device.largest_rise_bytes == 80);
+  CHECK(phase.calls->device.grown_bytes == (phase.calls->ended == 3 ? 120 : 40));
+}
+
+TEST_CASE("rules: callers that a walk has not reached tell no calls apart", "[collector]") {
+  Stacks s;
+  const uint32_t no_main = s.log.node(s.log.node(0, 0x300300), 0x200100);  // ended in libinner
+  const uint32_t alone = s.log.node(0, 0x200100);
+  for (uint32_t i = 0; i < 4; ++i) {
+    s.alloc(0, 1 + 3 * i, 10, s.load);
+    s.alloc(0, 2 + 3 * i, 10, no_main);
+    s.alloc(0, 3 + 3 * i, 10, alone);
+  }
+  CHECK(phase_called(calls_of_load(s.log), "load").count == 1);
+}
+
+TEST_CASE("rules: a function of Python's frames between native ones does not part a call",
+          "[collector]") {
+  Stacks s;
+  s.log.python_frame(s.log.string("step"), s.log.string("/x/train.py"), 7);
+  const uint32_t python = s.log.node(s.main, GPUPEAK_PYTHON_IP + 1);
+  const uint32_t within = s.log.node(python, 0x200100);
+  s.alloc(0, 1, 10, s.load);
+  s.alloc(0, 2, 10, within);
+  s.alloc(0, 3, 10, s.load);
+  CHECK(phase_called(calls_of_load(s.log), "load").count == 1);
+}
+
 TEST_CASE("rules: a phase ends with the last event of its thread if that rests", "[collector]") {
   const Options options = with({{"none"}, {"load=libload*!*"}, {}});
   Stacks wakes;

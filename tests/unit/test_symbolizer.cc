@@ -1,7 +1,12 @@
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "catch.h"
 #include "collector/analyze/analyze.h"
+#include "collector/log/kept_names.h"
+#include "collector/log/log_reader.h"
+#include "collector/symbols/keep_names.h"
 #include "collector/text/error.h"
 #include "inline_sample.h"
 #include "log_builder.h"
@@ -53,6 +58,50 @@ TEST_CASE("symbolizer: inlined functions come before the one they are inlined in
                                     holder.stack[0].line, holder.stack[1].line));
   CHECK_FALSE(holder.has_no_name());
   CHECK(codes(summary).empty());
+}
+
+TEST_CASE("symbolizer: of names to keep some are left out where time or room is short",
+          "[collector]") {
+  const ThisProgram self = this_program();
+  LogBuilder log;
+  log.module(self.path, "", self.bias, self.begin, self.end - self.begin);
+  log.module("/usr/lib/libpackage.so", "", 0x10000, 0x10000, 0x1000);
+  const auto ip = reinterpret_cast<uint64_t>(address_in_inlined_function());
+  log.node(log.node(0, ip), ip + 1);
+  log.node(0, 0x10100);
+  const TemporaryFile file;
+  const LogReader reader(log.save(file.path()));
+  const auto keep = [&reader](std::chrono::seconds time, uint64_t bytes) {
+    const auto until = std::chrono::steady_clock::now() + time;
+    return keep_names(reader, {}, {false, bytes, until}, {});
+  };
+  const std::vector<Module>& modules = reader.definitions().modules();
+  const auto said_of = [&modules](const KeptNames& names, size_t module) {
+    return std::string(names.table.problem(modules.at(module)));
+  };
+  constexpr std::chrono::hours kEnough{1};
+  constexpr uint64_t kRoom = 1 << 20;
+  const KeptNames all = keep(kEnough, kRoom);
+  CHECK(all.modules == 1);
+  CHECK(all.left_out == 0);
+  CHECK(said_of(all, 1) == kKeptAtEnd);
+  CHECK(said_of(all, 2) == kNotKept);  // it is a package's
+  const KeptNames without_time = keep(std::chrono::seconds(0), kRoom);
+  CHECK(without_time.modules == 0);
+  CHECK(without_time.left_out == 1);
+  CHECK(said_of(without_time, 1) == kNotKept);
+  const KeptNames without_room = keep(kEnough, 1);
+  CHECK(without_room.modules == 1);
+  CHECK(without_room.left_out == 1);
+  CHECK(said_of(without_room, 1) == kKeptInPart);
+}
+
+TEST_CASE("symbolizer: system packages' folders are told from others", "[collector]") {
+  CHECK(is_of_system("/usr/lib/x86_64-linux-gnu/libc.so.6"));
+  CHECK(is_of_system("/lib64/ld-linux-x86-64.so.2"));
+  CHECK_FALSE(is_of_system("/usr/local/bin/engine"));
+  CHECK_FALSE(is_of_system("/home/me/build/engine"));
+  CHECK_FALSE(is_of_system("/library/engine"));
 }
 
 TEST_CASE("symbolizer: without the file there are offsets and one warning", "[collector]") {

@@ -21,6 +21,7 @@ _gpupeak() {
     --children) mapfile -t COMPREPLY < <(compgen -W "gpu all none cuda" -- "$word"); return ;;
     --python) mapfile -t COMPREPLY < <(compgen -W "auto off" -- "$word"); return ;;
     --scope) mapfile -t COMPREPLY < <(compgen -W "device device:0 host host/heap host/mmap_anon host/pinned total" -- "$word"); __ltrim_colon_completions "$word" 2>/dev/null; return ;;
+    --names) mapfile -t COMPREPLY < <(compgen -W "auto own all none" -- "$word"); return ;;
     --compress) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word"); return ;;
     --sort) mapfile -t COMPREPLY < <(compgen -W "memory peak growth events name" -- "$word"); return ;;
     --color) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word"); return ;;
@@ -40,7 +41,7 @@ _gpupeak() {
       fi
     done
     if [ "$verb" = run ]; then
-      mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --dormant --log-mode --log-max --compress --children --python --audit --ort-nodes --phase-on-output --limit --gpu --pool-rules --help --" -- "$word")
+      mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --dormant --log-mode --log-max --compress --names --children --python --audit --ort-nodes --phase-on-output --limit --gpu --pool-rules --help --" -- "$word")
       return
     fi
   fi

@@ -1,0 +1,140 @@
+#include "collector/symbols/keep_names.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collector/log/kept_names.h"
+#include "collector/symbols/symbolizer.h"
+
+namespace gpupeak::collector {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// To read what debug information a file of this size has may take a second.
+constexpr uint64_t kLargeFileBytes = 32 << 20;
+
+struct WantedModule {
+  uint32_t module = 0;
+  uint64_t file_bytes = 0;
+  std::vector<uint32_t> nodes;  ///< one for each address
+};
+
+/// By the sizes of the modules' files.
+std::vector<WantedModule> wanted_modules(const Definitions& definitions, bool of_system) {
+  std::map<uint32_t, WantedModule> by_module;
+  std::set<std::pair<uint32_t, uint64_t>> seen;
+  for (uint32_t id = 1; id < definitions.nodes().size(); ++id) {
+    const StackNode& node = definitions.nodes()[id];
+    if (node.module == 0 || definitions.python_frame(node) != nullptr) continue;
+    const std::string& path = definitions.modules()[node.module].path;
+    if (!path.starts_with('/') || (!of_system && is_of_system(path))) continue;
+    if (seen.emplace(node.module, node.ip).second) by_module[node.module].nodes.push_back(id);
+  }
+  std::vector<WantedModule> wanted;
+  for (auto& [module, one] : by_module) {
+    struct stat file {};
+    if (stat(definitions.modules()[module].path.c_str(), &file) != 0) continue;
+    one.module = module;
+    one.file_bytes = static_cast<uint64_t>(file.st_size);
+    wanted.push_back(std::move(one));
+  }
+  std::stable_sort(wanted.begin(), wanted.end(), [](const WantedModule& a, const WantedModule& b) {
+    return a.file_bytes < b.file_bytes;
+  });
+  return wanted;
+}
+
+/// How much text the table is about.
+class TableSize {
+ public:
+  uint64_t bytes() const { return bytes_; }
+  void add(const std::vector<DwarfFrame>& frames) {
+    constexpr uint64_t kNumbers = 16, kQuotes = 3;
+    bytes_ += kNumbers;
+    for (const DwarfFrame& frame : frames) {
+      bytes_ += kNumbers;
+      for (const std::string* text : {&frame.function, &frame.file}) {
+        if (texts_.insert(*text).second) bytes_ += text->size() + kQuotes;
+      }
+    }
+  }
+
+ private:
+  uint64_t bytes_ = 0;
+  std::set<std::string> texts_;
+};
+
+class NamesKeeper {
+ public:
+  NamesKeeper(const LogReader& log, const NameRules& rules, const NamesBudget& budget)
+      : definitions_(log.definitions()),
+        symbolizer_(definitions_, {}, nullptr, &rules),
+        budget_(budget) {}
+
+  void keep(const WantedModule& wanted) {
+    const Module& module = definitions_.modules()[wanted.module];
+    std::vector<std::pair<uint64_t, std::vector<DwarfFrame>>> found;
+    TableSize size = size_;
+    bool all = true;
+    for (const uint32_t id : wanted.nodes) {
+      if (Clock::now() >= budget_.until || size.bytes() > budget_.bytes) {
+        all = false;
+        ++kept_.left_out;
+        break;
+      }
+      std::vector<DwarfFrame> frames = symbolizer_.look_up(id);
+      if (frames.empty()) continue;
+      size.add(frames);
+      found.emplace_back(definitions_.nodes()[id].ip - module.bias - 1, std::move(frames));
+    }
+    if (found.empty()) return;  // without symbols, or no longer the file that ran
+    size_ = std::move(size);
+    ++kept_.modules;
+    kept_modules_.insert(wanted.module);
+    for (auto& [address, frames] : found) kept_.table.add(module, address, std::move(frames));
+    kept_.table.add_problem(module, all ? kKeptAtEnd : kKeptInPart);
+  }
+
+  /// So far: what is not in the table is not said to be without names.
+  KeptNames result() const {
+    KeptNames result = kept_;
+    for (uint32_t id = 1; id < definitions_.modules().size(); ++id) {
+      const Module& module = definitions_.modules()[id];
+      if (!kept_modules_.contains(id) && !result.table.knows(module))
+        result.table.add_problem(module, kNotKept);
+    }
+    return result;
+  }
+
+ private:
+  const Definitions& definitions_;
+  Symbolizer symbolizer_;
+  const NamesBudget& budget_;
+  KeptNames kept_;
+  std::set<uint32_t> kept_modules_;
+  TableSize size_;
+};
+
+}  // namespace
+
+KeptNames keep_names(const LogReader& log, const NameRules& rules, const NamesBudget& budget,
+                     const std::function<void(const KeptNames&)>& before_large) {
+  NamesKeeper keeper(log, rules, budget);
+  bool has_told = false;
+  for (const WantedModule& wanted : wanted_modules(log.definitions(), budget.of_system)) {
+    const bool is_large = wanted.file_bytes >= kLargeFileBytes;
+    if (is_large && !budget.large_files) break;  // so are all that come behind it
+    if (is_large && before_large && !std::exchange(has_told, true)) before_large(keeper.result());
+    keeper.keep(wanted);
+  }
+  return keeper.result();
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""What a run keeps of its programs' names: report, flame and diff read the same after the program was built anew in its place, or
+removed. Without the kept names diff and check say that a side has none.
+
+usage: names.py LIBGPUPEAK GPUPEAK rebuilt|removed|no_build_id|compressed|choice
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+from common import GPUPEAK, Skipped, expect, record, run_case
+
+CASE = sys.argv[3]
+
+PROGRAM = """
+#include <stdlib.h>
+static inline __attribute__((always_inline)) void *rows(size_t bytes) { return calloc(1, bytes); }
+__attribute__((noinline)) void *reserve_tables(size_t bytes) { return rows(bytes); }
+__attribute__((noinline)) void *load_model(size_t bytes) { void *p = reserve_tables(bytes); __asm__ volatile("" ::: "memory"); return p; }
+int main(int argc, char **argv) {
+  void *volatile p = load_model(30 << 20);
+  void *volatile q = argc > 1 ? reserve_tables((size_t)atoi(argv[1]) << 20) : 0;
+  return p == 0 || (argc > 1 && q == 0);
+}
+"""
+# Other code at the addresses of the first one.
+REBUILT = PROGRAM.replace("load_model", "unpack_archive").replace("reserve_tables", "grow_cache").replace("\nint main", "\n\n\nint main")
+SITE = "rows program.c:3 ← reserve_tables program.c:4 ← load_model program.c:5"
+
+
+def build(folder, text, *flags):
+    program = os.path.join(folder, "program")
+    source = program + ".c"
+    with open(source, "w") as file:
+        file.write(text)
+    done = subprocess.run(["gcc", "-g", "-O1", "-fno-optimize-sibling-calls", "-Wl,--build-id=sha1", *flags, "-o", program + ".new", source],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    expect(done.returncode == 0, f"gcc: {done.stdout}")
+    os.unlink(source)
+    os.replace(program + ".new", program)
+    return program
+
+
+def run(*command, code=0):
+    done = subprocess.run([GPUPEAK, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    expect(done.returncode == code, f"{command} gives {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def answers(log, other):
+    """All that is said of the log, and of it beside another one."""
+    full = json.loads(run("report", "--json", "--top", "100", log))
+    return {"report": run("report", "--full", log), "rows": full["peaks"], "flame": run("flame", "--json", log),
+            "tree": run("tree", log), "tags": run("report", "--by", "line", log), "codes": [w["code"] for w in full["quality"]["warnings"]],
+            "diff": run("diff", log, other), "confidential": run("report", "--confidential", log),
+            "phases": run("phases", "--phase", "load=load_model", log)}
+
+
+def expect_same(before, now, how):
+    for what, said in before.items():
+        expect(now[what] == said, f"{how}: {what} is another:\n{said}\nis now\n{now[what]}")
+
+
+def expect_said_of_nameless(log, other, how):
+    """Of a side without names a difference is none of the program."""
+    text = run("report", "--full", log)
+    expect("reserve_tables" not in text and "grow_cache" not in text, f"{how}: names from nowhere: {text}")
+    for sides in ((log, other), (other, log)):
+        text = run("diff", *sides)
+        expect("has no names, where" in text, f"{how}: diff does not say so: {text}")
+        text = run("check", sides[0], "--baseline", sides[1], "--max-increase", "host.peak_bytes=100%")
+        expect("has no names, where" in text, f"{how}: check does not say so: {text}")
+    expect("no names" not in run("check", other, "--baseline", other, "--max-increase", "host.peak_bytes=1%"), "check says so of names")
+
+
+def check_built_anew(folder, how):
+    flags = ["-Wl,--build-id=none"] if how == "no_build_id" else []
+    program = build(folder, PROGRAM, *flags)
+    log, other, bare = (os.path.join(folder, name) for name in ("x.gplog", "other.gplog", "bare.gplog"))
+    options = ("--names", "own")  # the default's 50 ms may be too short on a busy machine
+    if how == "compressed":
+        options += ("--compress", "always")
+    record(log, program, options=options, GPUPEAK_HOST="full")
+    record(other, program, "4", options=("--names", "own"), GPUPEAK_HOST="full")
+    record(bare, program, options=("--names", "none"), GPUPEAK_HOST="full")
+    if how != "compressed":
+        more = os.path.getsize(log) - os.path.getsize(bare)
+        expect(0 < more <= 16 << 10, f"the names take {more} bytes")
+    before = answers(log, other)
+    expect(SITE in before["report"], f"as it ran: {before['report']}")
+    expect("has no names, where" not in run("diff", bare, other), "names are missed that are there")
+    if how == "removed":
+        os.unlink(program)
+    else:
+        build(folder, REBUILT, *flags)
+    expect_same(before, answers(log, other), how)
+    away = os.path.join(folder, "away.gplog")
+    shutil.copy(log, away)
+    expect(json.loads(run("report", "--json", "--top", "100", away))["peaks"] == before["rows"], f"{how}: elsewhere it has other rows")
+    bundle, packed = os.path.join(folder, "x.gpbundle"), os.path.join(folder, "x.zst")
+    run("bundle", "-q", "-o", bundle, log)
+    run("compress", "-q", "-o", packed, log)
+    for file in (bundle, packed):
+        expect(json.loads(run("report", "--json", "--top", "100", file))["peaks"] == before["rows"], f"{how}: {file} has other rows")
+    if how != "no_build_id":  # else nothing tells that the file is another
+        expect_said_of_nameless(bare, other, how)
+
+
+def check_choice(folder):
+    program, log = build(folder, PROGRAM), os.path.join(folder, "x.gplog")
+    rows = {}
+    nothing = os.path.join(folder, "nothing")
+    os.mkdir(nothing)
+    for which in ("none", "own", "all"):
+        record(log, program, options=("--names", which), GPUPEAK_HOST="full")
+        os.rename(program, program + ".away")
+        # Below an empty folder nothing is: all names are those that were kept.
+        full = json.loads(run("report", "--json", "--top", "100", "--sysroot", nothing, log))
+        os.rename(program + ".away", program)
+        frames = [frame for peak in full["peaks"] for row in peak["holders"] for frame in row["stack"]]
+        rows[which] = {frame["module"] for frame in frames if frame["function"]}
+    name = os.path.basename(program)
+    expect(not rows["none"], f"none: {rows['none']}")
+    expect(rows["own"] - {"libgpupeak.so"} == {name}, f"own: {rows['own']}")  # a build tree's is no package's
+    expect(name in rows["all"] and any(module.startswith("libc.so") for module in rows["all"]), f"all: {rows['all']}")
+
+
+def main(folder):
+    if not shutil.which("gcc"):
+        raise Skipped("no gcc here")
+    os.environ["XDG_CACHE_HOME"] = os.path.join(folder, "cache")
+    if CASE == "choice":
+        check_choice(folder)
+    else:
+        check_built_anew(folder, CASE)
+
+
+run_case(main)
