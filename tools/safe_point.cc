@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "collector/text/file_name.h"
@@ -89,7 +90,10 @@ std::string unsafe_wait(const std::vector<Frame>& frames, size_t end) {
              : fmt::format("it is in {} of the C library", shown(called));
 }
 
-std::string unsafe_frame(const std::vector<Frame>& frames) {
+std::string unsafe_frame(std::vector<Frame> frames) {
+  // The program's _start, by which its first thread begins.
+  const size_t count = frames.size();
+  if (count > 1 && frames[count - 2].function.starts_with("__libc_start_main")) frames.pop_back();
   size_t inner = 0;
   while (inner < frames.size() && is_libc(frames[inner])) ++inner;
   size_t outer = frames.size();
@@ -120,7 +124,7 @@ std::string unsafe_because(Dwfl* modules, pid_t thread) {
                        frames.empty() ? "" : fmt::format(" ({} frames)", frames.size()));
   }
   if (frames.empty()) return "it has no stack";
-  return unsafe_frame(frames);
+  return unsafe_frame(std::move(frames));
 }
 
 }  // namespace gpupeak::tools
