@@ -15,23 +15,16 @@ namespace {
 
 /// Of the C library: where threads wait without a lock of the loader's, of malloc's or of the
 /// library's lists of threads.
-constexpr std::array<std::string_view, 51> kWaits{
-    "read",          "__read",           "readv",          "recv",
-    "__recv",        "recvfrom",         "recvmsg",        "recvmmsg",
-    "accept",        "accept4",          "poll",           "__poll",
-    "ppoll",         "select",           "__select",       "pselect",
-    "epoll_wait",    "epoll_pwait",      "epoll_pwait2",   "nanosleep",
-    "__nanosleep",   "clock_nanosleep",  "usleep",         "sleep",
-    "pause",         "sigwait",          "sigwaitinfo",    "sigtimedwait",
-    "wait",          "wait3",            "wait4",          "waitpid",
-    "__waitpid",     "waitid",           "pthread_cond_wait", "pthread_cond_timedwait",
+constexpr std::array<std::string_view, 46> kWaits{
+    "read", "readv", "recv", "recvfrom", "recvmsg", "recvmmsg", "accept", "accept4", "poll",
+    "ppoll", "select", "pselect", "epoll_wait", "epoll_pwait", "epoll_pwait2", "nanosleep",
+    "clock_nanosleep", "usleep", "sleep", "pause", "sigwait", "sigwaitinfo", "sigtimedwait",
+    "wait", "wait3", "wait4", "waitpid", "waitid", "pthread_cond_wait", "pthread_cond_timedwait",
     "pthread_cond_clockwait", "pthread_join", "pthread_timedjoin_np", "pthread_clockjoin_np",
-    "sem_wait",      "sem_timedwait",    "sem_clockwait",  "fgets",
-    "fgetc",         "getc",             "getchar",        "getline",
-    "fread",         "pthread_barrier_wait", "syscall"};
+    "pthread_barrier_wait", "sem_wait", "sem_timedwait", "sem_clockwait", "fgets", "fgetc",
+    "getc", "getchar", "getline", "getdelim", "fread", "syscall"};
 /// And in which all threads begin.
-constexpr std::array<std::string_view, 6> kBegins{"start_thread",        "clone",  "clone3",
-                                                  "__libc_start_main", "__clone", "__clone3"};
+constexpr std::array<std::string_view, 3> kBegins{"start_thread", "clone", "clone3"};
 
 struct Frame {
   std::string module;    ///< file name; empty: code that no module has
@@ -76,6 +69,14 @@ bool is_one_of(const std::array<std::string_view, kCount>& names, const std::str
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+/// The C library's functions have several names each.
+std::string plain_name(std::string_view name) {
+  for (const std::string_view prefix : {"__libc_", "_IO_", "__"}) {
+    if (name.starts_with(prefix)) return std::string(name.substr(prefix.size()));
+  }
+  return std::string(name);
+}
+
 std::string shown(const Frame& frame) {
   return frame.function.empty() ? "a function without a name" : frame.function;
 }
@@ -85,7 +86,7 @@ std::string unsafe_wait(const std::vector<Frame>& frames, size_t end) {
   if (end == 0) return {};
   if (end == frames.size()) return "it is a thread of the C library's";
   const Frame& called = frames[end - 1];
-  return is_one_of(kWaits, called.function)
+  return is_one_of(kWaits, plain_name(called.function))
              ? std::string()
              : fmt::format("it is in {} of the C library", shown(called));
 }
@@ -105,7 +106,7 @@ std::string unsafe_frame(std::vector<Frame> frames) {
       return "it is in the loader";
     if (frame.module.starts_with("libgpupeak")) return "it is in a hook of gpupeak's";
     if (frame.module.empty()) return "it runs code that no file has";
-    const bool is_begin = frame.function.empty() || is_one_of(kBegins, frame.function) ||
+    const bool is_begin = frame.function.empty() || is_one_of(kBegins, plain_name(frame.function)) ||
                           frame.function.starts_with("__libc_start");
     const bool is_between = i >= inner && is_libc(frame);
     if (is_between && (i < outer || !is_begin))
