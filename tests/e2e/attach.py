@@ -142,10 +142,10 @@ def load(folder):
     for i in range(TIMES):
         program.log = os.path.join(folder, f"{i}.gplog")
         program.attach("--host", ("full", "sampled", "auto")[i % 3])
-        if i % 10 == 0:
+        if i % 5 == 0:
             kept_now = program.number("keep 100 3000")
         program.detach()
-        if i % 10 == 0:
+        if i % 5 == 0:
             summary = report(program.log)
             expect_consistent(summary)
             if i % 3 == 0:
