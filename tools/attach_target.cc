@@ -103,15 +103,15 @@ void require_loader(pid_t pid) {
     }
     if (name.starts_with("libc.so.6") || name.starts_with("libc-2.")) {
       has_libc = true;
-      if (name.ends_with(" (deleted)"))
-        refuse(pid, "uses a C library that has been replaced on the disk since it began");
     }
+    const bool is_needed = name.starts_with("libc") || name.starts_with("libgpupeak.so");
+    if (is_needed && name.ends_with(" (deleted)"))
+      refuse(pid, "has a library that has been replaced on the disk since: " + name);
   }
   if (!has_libc) refuse(pid, "has not loaded glibc: it is linked statically, or not by a C library");
 }
 
-}  // namespace
-
+/// Whose it is, and where it runs.
 void require_own_target(pid_t pid) {
 #ifndef __x86_64__
   throw UsageError("attach and detach work on x86-64 alone: start the program with `gpupeak run`");
@@ -149,6 +149,8 @@ void require_own_target(pid_t pid) {
   if (field("Seccomp") != "0")
     refuse(pid, "confines itself by a filter of system calls, which may end it for one of ours");
 }
+
+}  // namespace
 
 void require_attachable(pid_t pid) {
   require_own_target(pid);

@@ -13,10 +13,8 @@
 
 namespace gpupeak::tools {
 
-/// Throws UsageError with the reason why the process cannot be attached to. Changes nothing there.
+/// Throws UsageError with the reason why nothing can be done in the process. Changes nothing there.
 void require_attachable(pid_t pid);
-/// The same of what holds for its end, too: whose it is, and where it runs.
-void require_own_target(pid_t pid);
 
 /// Its threads, the first one first.
 std::vector<pid_t> threads_of(pid_t pid);

@@ -287,7 +287,7 @@ int attach(const AttachOptions& options) {
 }
 
 int detach(const AttachOptions& options) {
-  require_own_target(options.pid);
+  require_attachable(options.pid);
   auto call = std::make_unique<gpupeak_attach_call>();
   if (loaded_library(options.pid, kLibrary).empty())
     throw UsageError(fmt::format("process {} is not attached", options.pid));

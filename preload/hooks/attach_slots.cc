@@ -243,8 +243,12 @@ void list_complete_objects() {
     if (g_object_count < kMostObjects) g_objects[g_object_count++] = object.dlpi_addr;
     return false;
   });
+  using Dladdr = int (*)(const void*, Dl_info*);
+  auto ask = reinterpret_cast<Dladdr>(find_in("libc.so.6", "dladdr"));
+  if (ask == nullptr) ask = reinterpret_cast<Dladdr>(find_in("libdl.so.2", "dladdr"));
   Dl_info info;
-  dladdr(reinterpret_cast<const void*>(&list_complete_objects), &info);
+  if (ask == nullptr || ask(reinterpret_cast<const void*>(&list_complete_objects), &info) == 0)
+    g_object_count = 0;
 }
 
 bool is_complete(const dl_phdr_info& object) {

@@ -86,6 +86,20 @@ def windows_of(log):
     return found
 
 
+def data_end(path):
+    """How far behind its begin the data of an ELF file ends in memory."""
+    with open(path, "rb") as file:
+        head = file.read(64)
+        if head[:4] != b"\x7fELF":
+            return 0
+        offset, = struct.unpack_from("<Q", head, 32)
+        size, count = struct.unpack_from("<HH", head, 54)
+        file.seek(offset)
+        table = file.read(size * count)
+    segments = [struct.unpack_from("<IIQQQQQQ", table, i * size) for i in range(count)]
+    return max(s[3] + s[6] for s in segments if s[0] == 1) - min(s[3] & -4096 for s in segments if s[0] == 1)
+
+
 def expect_nothing_leads_into_library(pid):
     """No word of the data of any file but the library's; but for its two handlers of fork, which the C library keeps."""
     lines = [line.split() for line in open(f"/proc/{pid}/maps")]
@@ -93,13 +107,19 @@ def expect_nothing_leads_into_library(pid):
     expect(len(code) == 1, f"{code}")
     begin, end = code[0]
     hits = {}
-    file, behind = "", 0
+    file, behind, ends = "", 0, 0
     with open(f"/proc/{pid}/mem", "rb", 0) as memory:
         for words in lines:
             low, high = (int(x, 16) for x in words[0].split("-"))
             if len(words) > 5 or low != behind:  # else what of its data is in no file
                 file = words[5] if len(words) > 5 else ""
+                if file.startswith("/") and int(words[2], 16) == 0 and os.path.exists(file):
+                    ends = low + data_end(file)
             behind = high
+            if len(words) <= 5:  # others' memory may lie right behind it
+                high = min(high, ends)
+            if high <= low:
+                continue
             if not file.startswith("/") or file.endswith(("/libgpupeak.so", ".gplog")) or "r" not in words[1] or "x" in words[1]:
                 continue
             memory.seek(low)
