@@ -61,7 +61,8 @@ std::vector<std::string> mapped_files(pid_t pid) {
 }
 
 bool is_in_our_namespace(pid_t pid, const char* name) {
-  struct stat theirs {}, ours {};
+  struct stat theirs {
+  }, ours{};
   return stat(of_process(pid, fmt::format("ns/{}", name)).c_str(), &theirs) == 0 &&
          stat(fmt::format("/proc/self/ns/{}", name).c_str(), &ours) == 0 &&
          theirs.st_ino == ours.st_ino && theirs.st_dev == ours.st_dev;
@@ -92,7 +93,7 @@ void require_architecture(pid_t pid) {
 }
 
 void require_loader(pid_t pid) {
-  constexpr std::array kSanitizers = {"libasan.so",  "libtsan.so",  "liblsan.so",
+  constexpr std::array kSanitizers = {"libasan.so",   "libtsan.so", "liblsan.so",
                                       "libhwasan.so", "libmsan.so", "libclang_rt."};
   bool has_libc = false;
   for (const std::string& path : mapped_files(pid)) {
@@ -108,7 +109,8 @@ void require_loader(pid_t pid) {
     if (is_needed && name.ends_with(" (deleted)"))
       refuse(pid, "has a library that has been replaced on the disk since: " + name);
   }
-  if (!has_libc) refuse(pid, "has not loaded glibc: it is linked statically, or not by a C library");
+  if (!has_libc)
+    refuse(pid, "has not loaded glibc: it is linked statically, or not by a C library");
 }
 
 /// Whose it is, and where it runs.
@@ -140,11 +142,13 @@ void require_own_target(pid_t pid) {
     refuse(pid, "is traced already, by process " + field("TracerPid") + " (a debugger, strace?)");
   for (const char* name : {"user", "pid", "mnt"}) {
     if (!is_in_our_namespace(pid, name))
-      refuse(pid, "is in another container (another namespace of its kind), or may not be looked "
-                  "at: run this command where it runs");
+      refuse(pid,
+             "is in another container (another namespace of its kind), or may not be looked "
+             "at: run this command where it runs");
   }
   std::error_code error;
-  if (fs::read_symlink(of_process(pid, "root"), error) != fs::read_symlink("/proc/self/root", error))
+  if (fs::read_symlink(of_process(pid, "root"), error) !=
+      fs::read_symlink("/proc/self/root", error))
     refuse(pid, "has another root directory: run this command where it runs");
   if (field("Seccomp") != "0")
     refuse(pid, "confines itself by a filter of system calls, which may end it for one of ours");
@@ -218,8 +222,6 @@ uint64_t TargetModules::function(const std::string& module, const std::string& n
       dwfl_.get(),
       [](Dwfl_Module* of, void**, const char*, Dwarf_Addr, void* data) -> int {
         auto& that = *static_cast<Wanted*>(data);
-        const char* file = nullptr;
-        dwfl_module_info(of, nullptr, nullptr, nullptr, nullptr, nullptr, &file, nullptr);
         const char* path =
             dwfl_module_info(of, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
         if (path == nullptr || !collector::file_name(path).starts_with(that.module))

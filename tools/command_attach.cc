@@ -242,8 +242,7 @@ void add_facts_of_before(int pid, gpupeak_attach_call& call) {
   RunNvml nvml;
   for (const NvmlHeld& held : nvml.all()) {
     if (held.process == pid)
-      add_fact(call, at, "attach.held",
-               fmt::format("{} {} {}", held.index, held.bytes, held.uuid));
+      add_fact(call, at, "attach.held", fmt::format("{} {} {}", held.index, held.bytes, held.uuid));
   }
 }
 
@@ -317,9 +316,8 @@ void add_target(CLI::App& verb, AttachOptions& options) {
 }  // namespace
 
 void add_attach(CommandLine& line) {
-  auto [verb, options] =
-      line.add("attach", "Record a program that runs already and was started without gpupeak",
-               attach);
+  auto [verb, options] = line.add(
+      "attach", "Record a program that runs already and was started without gpupeak", attach);
   add_target(verb, options);
   verb.add_option("-o,--out", options.out, "The log: %n program, %p process id, %h host")
       ->type_name("LOG")
@@ -330,8 +328,8 @@ void add_attach(CommandLine& line) {
 }
 
 void add_detach(CommandLine& line) {
-  auto [verb, options] = line.add("detach", "Leave a program that was attached to; it runs on",
-                                  detach);
+  auto [verb, options] =
+      line.add("detach", "Leave a program that was attached to; it runs on", detach);
   add_target(verb, options);
 }
 

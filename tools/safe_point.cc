@@ -15,20 +15,58 @@ namespace {
 
 /// Of the C library: where threads wait without a lock of the loader's, of malloc's or of the
 /// library's lists of threads.
-constexpr std::array<std::string_view, 46> kWaits{
-    "read", "readv", "recv", "recvfrom", "recvmsg", "recvmmsg", "accept", "accept4", "poll",
-    "ppoll", "select", "pselect", "epoll_wait", "epoll_pwait", "epoll_pwait2", "nanosleep",
-    "clock_nanosleep", "usleep", "sleep", "pause", "sigwait", "sigwaitinfo", "sigtimedwait",
-    "wait", "wait3", "wait4", "waitpid", "waitid", "pthread_cond_wait", "pthread_cond_timedwait",
-    "pthread_cond_clockwait", "pthread_join", "pthread_timedjoin_np", "pthread_clockjoin_np",
-    "pthread_barrier_wait", "sem_wait", "sem_timedwait", "sem_clockwait", "fgets", "fgetc",
-    "getc", "getchar", "getline", "getdelim", "fread", "syscall"};
+constexpr std::array<std::string_view, 46> kWaits{"read",
+                                                  "readv",
+                                                  "recv",
+                                                  "recvfrom",
+                                                  "recvmsg",
+                                                  "recvmmsg",
+                                                  "accept",
+                                                  "accept4",
+                                                  "poll",
+                                                  "ppoll",
+                                                  "select",
+                                                  "pselect",
+                                                  "epoll_wait",
+                                                  "epoll_pwait",
+                                                  "epoll_pwait2",
+                                                  "nanosleep",
+                                                  "clock_nanosleep",
+                                                  "usleep",
+                                                  "sleep",
+                                                  "pause",
+                                                  "sigwait",
+                                                  "sigwaitinfo",
+                                                  "sigtimedwait",
+                                                  "wait",
+                                                  "wait3",
+                                                  "wait4",
+                                                  "waitpid",
+                                                  "waitid",
+                                                  "pthread_cond_wait",
+                                                  "pthread_cond_timedwait",
+                                                  "pthread_cond_clockwait",
+                                                  "pthread_join",
+                                                  "pthread_timedjoin_np",
+                                                  "pthread_clockjoin_np",
+                                                  "pthread_barrier_wait",
+                                                  "sem_wait",
+                                                  "sem_timedwait",
+                                                  "sem_clockwait",
+                                                  "fgets",
+                                                  "fgetc",
+                                                  "getc",
+                                                  "getchar",
+                                                  "getline",
+                                                  "getdelim",
+                                                  "fread",
+                                                  "syscall"};
 /// And in which all threads begin.
 constexpr std::array<std::string_view, 3> kBegins{"start_thread", "clone", "clone3"};
 
 struct Frame {
-  std::string module;    ///< file name; empty: code that no module has
-  std::string function;  ///< empty: not known
+  std::string module;           ///< file name; empty: code that no module has
+  std::string function;         ///< empty: not known
   bool is_interrupted = false;  ///< a signal handler has begun here
 };
 
@@ -106,7 +144,8 @@ std::string unsafe_frame(std::vector<Frame> frames) {
       return "it is in the loader";
     if (frame.module.starts_with("libgpupeak")) return "it is in a hook of gpupeak's";
     if (frame.module.empty()) return "it runs code that no file has";
-    const bool is_begin = frame.function.empty() || is_one_of(kBegins, plain_name(frame.function)) ||
+    const bool is_begin = frame.function.empty() ||
+                          is_one_of(kBegins, plain_name(frame.function)) ||
                           frame.function.starts_with("__libc_start");
     const bool is_between = i >= inner && is_libc(frame);
     if (is_between && (i < outer || !is_begin))

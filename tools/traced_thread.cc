@@ -50,9 +50,9 @@ uint64_t mask_of_call() {
 
 TracedThread::TracedThread(pid_t thread) : thread_(thread) {
   if (ptrace(PTRACE_SEIZE, thread_, nullptr, nullptr) != 0) {
-    fail(fmt::format("thread {} cannot be stopped: {}{}", thread_, last_error(),
-                     errno == EPERM ? " (is ptrace restricted? /proc/sys/kernel/yama/ptrace_scope)"
-                                    : ""));
+    fail(fmt::format(
+        "thread {} cannot be stopped: {}{}", thread_, last_error(),
+        errno == EPERM ? " (is ptrace restricted? /proc/sys/kernel/yama/ptrace_scope)" : ""));
   }
   if (ptrace(PTRACE_INTERRUPT, thread_, nullptr, nullptr) != 0) {
     ptrace(PTRACE_DETACH, thread_, nullptr, nullptr);
@@ -91,7 +91,8 @@ TracedThread::~TracedThread() {
   let_go();
 }
 
-/// The status with which it has stopped; -1: it has ended. Asks it to stop where it has not in time.
+/// The status with which it has stopped; -1: it has ended. Asks it to stop where it has not in
+/// time.
 int TracedThread::wait_for_stop(double seconds) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   for (auto pause = std::chrono::microseconds(20);;
@@ -240,9 +241,10 @@ uint64_t TracedThread::call(uint64_t function, const std::vector<uint64_t>& argu
     // Who waits for a lock has changed nothing that would have to be finished. Else it gets as long
     // again.
     if (asked_to_stop && (is_waiting_for_lock() || spent() > 2 * seconds)) {
-      fail(fmt::format("the call did not return within {:g} s: it waits for a lock that another "
-                       "thread of the program holds",
-                       seconds));
+      fail(
+          fmt::format("the call did not return within {:g} s: it waits for a lock that another "
+                      "thread of the program holds",
+                      seconds));
     }
   }
 }

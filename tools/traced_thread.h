@@ -1,6 +1,6 @@
-// A thread of another program that stands still for us, and calls functions of its program when told
-// to, on a stack of its own. Whatever happens it goes on where it stood, with the same registers and
-// signal mask. x86-64.
+// A thread of another program that stands still for us, and calls functions of its program when
+// told to, on a stack of its own. Whatever happens it goes on where it stood, with the same
+// registers and signal mask. x86-64.
 #pragma once
 
 #include <sys/types.h>

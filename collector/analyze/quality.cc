@@ -222,7 +222,8 @@ class QualityReport {
       unsigned long long bytes = 0;
       if (key == "attach.held" &&
           sscanf(std::string(value).c_str(), "%u %llu", &index, &bytes) == 2) {
-        text += fmt::format("{}{} of GPU {}", text.empty() ? "" : ", ", size_and_bytes(bytes), index);
+        text += fmt::format("{}{} of GPU {}", text.empty() ? "" : ", ", size_and_bytes(bytes),
+                            index);
       }
     }
     return text;
@@ -243,8 +244,10 @@ class QualityReport {
     if (const uint64_t frees = replay_.troubles().unmatched_device_frees; frees > 0)
       text += fmt::format("; {} went to device memory from before", counted(frees, "free"));
     uint64_t freed = 0;
-    for (const Window& window : replay_.windows()) freed += window.has_ended ? window.freed_bytes : 0;
-    if (freed > 0) text += fmt::format("; {} of the heap from before were freed", size_and_bytes(freed));
+    for (const Window& window : replay_.windows())
+      freed += window.has_ended ? window.freed_bytes : 0;
+    if (freed > 0)
+      text += fmt::format("; {} of the heap from before were freed", size_and_bytes(freed));
     warn(WarningCode::kAttached, text);
   }
 

@@ -16,8 +16,8 @@ namespace gpupeak::preload {
 bool came_late();
 
 /// The definition of `name` that would be used if this library were not there: searched in load
-/// order, after ourselves (as RTLD_NEXT); where we came late, in all but ourselves. nullptr if there
-/// is none. HOOK-SAFE: takes only the loader's own lock, allocates nothing.
+/// order, after ourselves (as RTLD_NEXT); where we came late, in all but ourselves. nullptr if
+/// there is none. HOOK-SAFE: takes only the loader's own lock, allocates nothing.
 void* find_next(const char* name);
 
 /// A function's name, and the variable that takes its address.

@@ -1,5 +1,5 @@
-// What `gpupeak attach` and `detach` have a thread of the program call, at a moment when it is in no
-// allocator, loader or signal handler (tools/safe_point). The other threads go on meanwhile.
+// What `gpupeak attach` and `detach` have a thread of the program call, at a moment when it is in
+// no allocator, loader or signal handler (tools/safe_point). The other threads go on meanwhile.
 #include "gpupeak/attach.h"
 
 #include <pthread.h>
@@ -90,8 +90,7 @@ gpupeak_attach_answer attach(gpupeak_attach_call& call) {
 template <typename Do>
 void answer(gpupeak_attach_call* call, Do what) {
   const int saved_errno = errno;
-  call->answer =
-      call->version == GPUPEAK_ATTACH_VERSION ? what() : GPUPEAK_ATTACH_VERSION_DIFFERS;
+  call->answer = call->version == GPUPEAK_ATTACH_VERSION ? what() : GPUPEAK_ATTACH_VERSION_DIFFERS;
   errno = saved_errno;
 }
 

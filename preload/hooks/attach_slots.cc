@@ -23,48 +23,20 @@ namespace {
 
 /// The hooks of exports.map that see memory, or that what they see depends on. Not hooked in a
 /// program that ran before: exec and posix_spawn (its children are left alone), wait, getenv.
-constexpr const char* kNames[] = {"malloc",
-                                  "free",
-                                  "calloc",
-                                  "realloc",
-                                  "reallocarray",
-                                  "posix_memalign",
-                                  "aligned_alloc",
-                                  "memalign",
-                                  "valloc",
-                                  "pvalloc",
-                                  "free_sized",
-                                  "free_aligned_sized",
-                                  "mmap",
-                                  "mmap64",
-                                  "munmap",
-                                  "mremap",
-                                  "mprotect",
-                                  "brk",
-                                  "sbrk",
-                                  "madvise",
-                                  "malloc_trim",
-                                  "sigaction",
-                                  "signal",
-                                  "bsd_signal",
-                                  "ssignal",
-                                  "sysv_signal",
-                                  "__sysv_signal",
-                                  "sigset",
-                                  "prctl",
-                                  "syscall",
-                                  "setrlimit",
-                                  "setrlimit64",
-                                  "prlimit",
-                                  "prlimit64",
-                                  "dlclose",
-                                  "dlsym",
-                                  "_exit",
-                                  "_Exit",
-                                  "longjmp",
-                                  "_longjmp",
-                                  "siglongjmp",
-                                  "__longjmp_chk"};
+constexpr const char* kNames[] = {"malloc",        "free",         "calloc",
+                                  "realloc",       "reallocarray", "posix_memalign",
+                                  "aligned_alloc", "memalign",     "valloc",
+                                  "pvalloc",       "free_sized",   "free_aligned_sized",
+                                  "mmap",          "mmap64",       "munmap",
+                                  "mremap",        "mprotect",     "brk",
+                                  "sbrk",          "madvise",      "malloc_trim",
+                                  "sigaction",     "signal",       "bsd_signal",
+                                  "ssignal",       "sysv_signal",  "__sysv_signal",
+                                  "sigset",        "prctl",        "syscall",
+                                  "setrlimit",     "setrlimit64",  "prlimit",
+                                  "prlimit64",     "dlclose",      "dlsym",
+                                  "_exit",         "_Exit",        "longjmp",
+                                  "_longjmp",      "siglongjmp",   "__longjmp_chk"};
 constexpr size_t kNameCount = sizeof kNames / sizeof *kNames;
 
 /// A function's hook, and what slots hold that would call it without us.
@@ -115,8 +87,7 @@ bool is_driver(const dl_phdr_info& object) {
 
 bool write(const Slot& slot, uintptr_t from, uintptr_t to) {
   if (slot.read_only) return *slot.at == from && replace_slot(slot.at, to);
-  return __atomic_compare_exchange_n(slot.at, &from, to, false, __ATOMIC_RELEASE,
-                                     __ATOMIC_RELAXED);
+  return __atomic_compare_exchange_n(slot.at, &from, to, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
 void hook_slot(uintptr_t* at, bool read_only, uintptr_t hook) {

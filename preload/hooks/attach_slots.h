@@ -1,7 +1,7 @@
-// The slots of all loaded libraries that lead to our hooks in a program that ran before this library
-// came (`gpupeak attach`): those through which they call functions by name, and what they hold of
-// the driver's functions in their data. Of a slot that is neither, or that leads elsewhere, nothing
-// is changed. By one thread at a time; takes the loader's lock.
+// The slots of all loaded libraries that lead to our hooks in a program that ran before this
+// library came (`gpupeak attach`): those through which they call functions by name, and what they
+// hold of the driver's functions in their data. Of a slot that is neither, or that leads elsewhere,
+// nothing is changed. By one thread at a time; takes the loader's lock.
 #pragma once
 
 #include <cstddef>

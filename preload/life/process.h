@@ -28,8 +28,8 @@ bool take_over_allocators();
 void finish_start();
 /// From the library's destructor.
 void end_process();
-/// By `gpupeak attach`: opens the log of a process that has run without us, inside which no thread is
-/// in a hook of ours. The functions are not hooked yet.
+/// By `gpupeak attach`: opens the log of a process that has run without us, inside which no thread
+/// is in a hook of ours. The functions are not hooked yet.
 enum class AttachResult { kDone, kPreloaded, kAlready, kUnfit, kOwnMalloc, kNoLog, kBusy };
 AttachResult attach_process(std::string_view out_pattern, long& error);
 /// Ends the log; from here on all passes through. False: it does not record.

@@ -20,15 +20,15 @@ enum gpupeak_attach_answer {
 };
 
 typedef struct gpupeak_attach_call {
-  uint32_t version;        /* GPUPEAK_ATTACH_VERSION */
-  uint32_t answer;         /* enum gpupeak_attach_answer; 0: none yet */
-  uint32_t host_mode;      /* enum gpupeak_host_mode */
-  int32_t error;           /* errno */
-  int64_t flags_offset;    /* out: where a thread's open hooks stand, from its thread pointer; */
-  uint32_t flags_words;    /* out: so many words, all 0 where none is open */
-  uint32_t was_attached;   /* out: before, so that threads may still be in a hook */
-  uint64_t slots;          /* out: places that lead to the library, or were put back */
-  uint64_t lost_slots;     /* out, of detach: places that hold something else by now */
-  char log[4096];          /* in: the pattern; out: the log's path */
-  char facts[8192];        /* in: names and values, each ended by a 0; an empty name ends them */
+  uint32_t version;      /* GPUPEAK_ATTACH_VERSION */
+  uint32_t answer;       /* enum gpupeak_attach_answer; 0: none yet */
+  uint32_t host_mode;    /* enum gpupeak_host_mode */
+  int32_t error;         /* errno */
+  int64_t flags_offset;  /* out: where a thread's open hooks stand, from its thread pointer; */
+  uint32_t flags_words;  /* out: so many words, all 0 where none is open */
+  uint32_t was_attached; /* out: before, so that threads may still be in a hook */
+  uint64_t slots;        /* out: places that lead to the library, or were put back */
+  uint64_t lost_slots;   /* out, of detach: places that hold something else by now */
+  char log[4096];        /* in: the pattern; out: the log's path */
+  char facts[8192];      /* in: names and values, each ended by a 0; an empty name ends them */
 } gpupeak_attach_call;
