@@ -115,9 +115,6 @@ void require_loader(pid_t pid) {
 
 /// Whose it is, and where it runs.
 void require_own_target(pid_t pid) {
-#ifndef __x86_64__
-  throw UsageError("attach and detach work on x86-64 alone: start the program with `gpupeak run`");
-#endif
   const auto status = status_of(pid);
   if (status.empty()) throw UsageError(fmt::format("there is no process {}", pid));
   const auto field = [&](const char* name) {
