@@ -8,6 +8,8 @@ struct CommandLine;
 
 void add_run(CommandLine& line);
 void add_mark(CommandLine& line);
+void add_attach(CommandLine& line);
+void add_detach(CommandLine& line);
 void add_start(CommandLine& line);
 void add_stop(CommandLine& line);
 void add_report(CommandLine& line);

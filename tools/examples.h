@@ -43,6 +43,9 @@ inline constexpr VerbExamples kVerbExamples[] = {
   gpupeak start 4711                 # some time later
   gpupeak start --host sampled 4711)"},
     {"stop", R"(  gpupeak stop 4711 && gpupeak report 4711)"},
+    {"attach", R"(  gpupeak attach 4711                # it was started without gpupeak
+  gpupeak attach -o server.gplog --host auto 4711)"},
+    {"detach", R"(  gpupeak detach 4711 && gpupeak report server.gplog)"},
     {"report", R"(  gpupeak report bert.gplog
   gpupeak report 4711                           the log of a process that runs
   gpupeak report --by module --top 20 bert.gplog

@@ -29,7 +29,7 @@ struct Question {
 };
 const std::vector<Question>& questions() {
   static const std::vector<Question> list{
-      {"Record", {"run", "mark"}},
+      {"Record", {"run", "attach", "detach", "mark"}},
       {"Who held it, and when",
        {"report", "view", "tree", "flame", "held", "tags", "phases", "arenas", "timeline", "leaks",
         "temporary"}},

@@ -36,7 +36,8 @@ int main(int argc, char** argv) {
         tools::add_list_rules, tools::add_export, tools::add_timeline, tools::add_compare,
         tools::add_fit,        tools::add_sweep,  tools::add_serve,    tools::add_top_verb,
          tools::add_tables,     tools::add_dump,   tools::add_held,     tools::add_whatif,
-         tools::add_mcp,        tools::add_view,   tools::add_start,    tools::add_stop}) {
+         tools::add_mcp,        tools::add_view,   tools::add_start,    tools::add_stop,
+         tools::add_attach,     tools::add_detach}) {
     add(line);
   }
   if (const std::optional<int> code = tools::parse(line, argc, argv)) return *code;

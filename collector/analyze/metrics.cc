@@ -191,7 +191,8 @@ void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metri
 
 /// Where the heap's recording began later: what was there then has no call site.
 void add_before_recording(const Replay& replay, Metrics& metrics) {
-  if (replay.windows().empty()) return;
+  const bool attached = (replay.log().header().flags & GPUPEAK_FLAG_ATTACHED) != 0;
+  if (replay.windows().empty() || attached) return;
   uint64_t most = 0;
   for (const Window& window : replay.windows()) most = std::max(most, window.before_bytes);
   metrics["host.before_recording_bytes"] = most;

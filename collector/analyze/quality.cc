@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <unordered_set>
 
@@ -213,6 +214,43 @@ class QualityReport {
              windows.size() == 1 ? "one window" : fmt::format("{} windows", windows.size()), text));
   }
 
+  /// "14.2 GiB of GPU 0": what NVML said that the process had.
+  std::string held_before() const {
+    std::string text;
+    for (const auto& [key, value] : replay_.log().definitions().facts()) {
+      unsigned index = 0;
+      unsigned long long bytes = 0;
+      if (key == "attach.held" &&
+          sscanf(std::string(value).c_str(), "%u %llu", &index, &bytes) == 2) {
+        text += fmt::format("{}{} of GPU {}", text.empty() ? "" : ", ", size_and_bytes(bytes),
+                            index);
+      }
+    }
+    return text;
+  }
+
+  /// What was there before is seen by nobody; of it only what goes is counted.
+  void attached() {
+    const std::string held = held_before();
+    std::string text = "attached at +0: ";
+    text += held.empty() ? "what was held before is not known"
+                         : held + " were held before, by whom is not known";
+    const std::string_view resident = replay_.log().definitions().fact("attach.resident");
+    if (!resident.empty()) {
+      text += fmt::format("; {} of the process were resident then",
+                          size_and_bytes(strtoull(std::string(resident).c_str(), nullptr, 10)));
+    }
+    text += ". All figures are of what was allocated since";
+    if (const uint64_t frees = replay_.troubles().unmatched_device_frees; frees > 0)
+      text += fmt::format("; {} went to device memory from before", counted(frees, "free"));
+    uint64_t freed = 0;
+    for (const Window& window : replay_.windows())
+      freed += window.has_ended ? window.freed_bytes : 0;
+    if (freed > 0)
+      text += fmt::format("; {} of the heap from before were freed", size_and_bytes(freed));
+    warn(WarningCode::kAttached, text);
+  }
+
   /// By design, and no loss: what was counted is exact.
   void counted_child() {
     std::string how = "without call sites";
@@ -235,6 +273,8 @@ class QualityReport {
       quality_.heap_not_read = true;
     } else if ((header.flags & GPUPEAK_FLAG_COUNTED) != 0) {
       counted_child();
+    } else if ((header.flags & GPUPEAK_FLAG_ATTACHED) != 0) {
+      attached();
     } else if (header.host_mode == GPUPEAK_HOST_OFF) {
       warn(WarningCode::kHostNotMeasured, "host memory was not measured (GPUPEAK_HOST=off)");
     } else if (coverage_.windows) {
@@ -351,7 +391,8 @@ class QualityReport {
 
   void contradictions() {
     const ReplayTroubles& troubles = replay_.troubles();
-    if (troubles.unmatched_device_frees > 0) {
+    const bool is_attached = (replay_.log().header().flags & GPUPEAK_FLAG_ATTACHED) != 0;
+    if (troubles.unmatched_device_frees > 0 && !is_attached) {
       warn(WarningCode::kUnknownDeviceFrees,
            counted(troubles.unmatched_device_frees, "device free") +
                " of memory never seen allocated");

@@ -6,16 +6,17 @@ Coverage coverage_of(const gpupeak_file_header& header, const gpupeak_counters_p
   const uint32_t mode = header.host_mode;
   const bool from_start =
       (header.flags & GPUPEAK_FLAG_LATE_START) == 0;  // older logs of forked children have it, too
+  const bool attached = (header.flags & GPUPEAK_FLAG_ATTACHED) != 0;
   const bool own_malloc = (counters.quality & GPUPEAK_Q_FOREIGN_MALLOC) != 0;
   Coverage coverage;
   constexpr uint64_t kWentOver = GPUPEAK_Q_LOG_MAX | GPUPEAK_Q_HEAP_SAMPLED;
   coverage.sampled = mode == GPUPEAK_HOST_SAMPLED || (counters.quality & kWentOver) != 0;
-  coverage.mappings = from_start && mode != GPUPEAK_HOST_OFF;
-  coverage.heap_counters = from_start && mode != GPUPEAK_HOST_OFF && !own_malloc;
+  coverage.mappings = from_start && !attached && mode != GPUPEAK_HOST_OFF;
+  coverage.heap_counters = coverage.mappings && !own_malloc;
   coverage.heap_events =
       from_start && !own_malloc &&
       (mode == GPUPEAK_HOST_FULL || mode == GPUPEAK_HOST_SAMPLED || mode == GPUPEAK_HOST_AUTO);
-  coverage.windows = coverage.heap_counters && mode == GPUPEAK_HOST_COUNTERS &&
+  coverage.windows = from_start && !own_malloc && mode == GPUPEAK_HOST_COUNTERS &&
                      counters.window_count > 0;
   return coverage;
 }

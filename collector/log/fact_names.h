@@ -23,7 +23,7 @@ inline constexpr KnownFact kKnownFacts[] = {
     {"boot", FactTells::kOfTheUser},        {"python", FactTells::kOfPublicThings},
     {"python.off", FactTells::kOfTheUser},  {"pools.off", FactTells::kOfTheUser},
     {"ort.profile", FactTells::kOfTheUser}, {"ort.profile.off", FactTells::kOfTheUser},
-    {"limit", FactTells::kOfTheUser},
+    {"limit", FactTells::kOfTheUser},       {"attach.resident", FactTells::kOfPublicThings},
 };
 
 /// One of the list.

@@ -96,6 +96,7 @@ class Judge {
     } else if (!quality.exact) {
       text += ": the figures are what was seen";
       for (const Warning& warning : quality.warnings) {
+        if (warning.code == WarningCode::kAttached) text += "; " + warning.message;
         if (warning.code == WarningCode::kLogCouldNotGrow && !warning.about.empty())
           text += ", peaks of GPUs and of the heap at least so much; " + warning.message;
       }

@@ -80,6 +80,28 @@ Symbol find_symbol(const dl_phdr_info& object, const char* name) {
   return {reinterpret_cast<void*>(table.bias + symbol->st_value), symbol->st_size};
 }
 
+namespace {
+
+constinit bool g_came_late = false;
+
+bool is_ourselves(const dl_phdr_info& object) {
+  return holds(object, reinterpret_cast<const void*>(&module_path));
+}
+
+/// Before any constructor that looks for functions.
+__attribute__((constructor(101))) void look_whether_late() {
+  for_each_object([](const dl_phdr_info& object) {
+    g_came_late = named(object, "libc.so.6");
+    return g_came_late || is_ourselves(object);
+  });
+}
+
+}  // namespace
+
+bool came_late() {
+  return g_came_late;
+}
+
 void* find_next(const char* name) {
   void* found = nullptr;
   find_next({{name, found}});
@@ -90,12 +112,13 @@ void find_next(std::initializer_list<NextFunction> wanted) {
   constexpr size_t kMost = 16;
   void* found[kMost] = {};
   size_t missing = wanted.size() < kMost ? wanted.size() : kMost;
-  bool after_ourselves = false;
+  bool after_ourselves = g_came_late;
   for_each_object([&](const dl_phdr_info& object) {
-    if (!after_ourselves) {
-      after_ourselves = holds(object, reinterpret_cast<const void*>(&module_path));
+    if (is_ourselves(object)) {
+      after_ourselves = true;
       return false;
     }
+    if (!after_ourselves) return false;
     const SymbolTable table = symbol_table(object);
     void** at = found;
     for (const NextFunction& function : wanted) {
@@ -118,6 +141,7 @@ namespace {
 /// Those come behind us in load order and before all that the program itself needs.
 template <typename Visit>
 void for_each_preloaded(Visit visit) {
+  if (came_late()) return;
   SymbolTable program;
   bool after_ourselves = false;
   for_each_object([&](const dl_phdr_info& object) {

@@ -10,9 +10,14 @@
 
 namespace gpupeak::preload {
 
+/// Whether this library was loaded into a program that ran already (`gpupeak attach`), and not
+/// before the C library. Known from the first of its constructors on; before it nobody can call us
+/// then.
+bool came_late();
+
 /// The definition of `name` that would be used if this library were not there: searched in load
-/// order, after ourselves (as RTLD_NEXT). nullptr if there is none. HOOK-SAFE: takes only the
-/// loader's own lock, allocates nothing.
+/// order, after ourselves (as RTLD_NEXT); where we came late, in all but ourselves. nullptr if
+/// there is none. HOOK-SAFE: takes only the loader's own lock, allocates nothing.
 void* find_next(const char* name);
 
 /// A function's name, and the variable that takes its address.

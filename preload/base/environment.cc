@@ -230,6 +230,16 @@ std::string_view variable(std::string_view name) {
   return {};
 }
 
+void set_environment_of_attached(std::string_view out_pattern) {
+  Environment& e = g_environment;
+  e = Environment{};
+  e.out_pattern.add(out_pattern);
+  e.host_mode = GPUPEAK_HOST_COUNTERS;
+  e.children = Children::kNone;
+  e.keep_preload = e.nvtx = e.arenas = e.summary = false;
+  e.quiet = true;
+}
+
 bool read_environment() {
   if (environ == nullptr) return false;
   Environment& e = g_environment;

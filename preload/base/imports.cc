@@ -82,15 +82,15 @@ bool is_code_of(const dl_phdr_info& object, uintptr_t at) {
 
 }  // namespace
 
-void for_each_import(const dl_phdr_info& object, const char* name,
-                     void (*visit)(const ImportSlot& slot, void* data), void* data) {
+void for_each_import(const dl_phdr_info& object, const ImportVisitor& visitor) {
   const SymbolTable table = symbol_table(object);
   if (table.symbols == nullptr || table.strings == nullptr) return;
   const Range read_only = read_only_of(object);
   const Relocations relocations = relocations_of(table);
   const auto look = [&](const ElfW(Rela) & entry) {
     const ElfW(Sym)& symbol = table.symbols[ELF64_R_SYM(entry.r_info)];
-    if (strcmp(table.strings + symbol.st_name, name) != 0) return;
+    const size_t what = visitor.wants(table.strings + symbol.st_name, visitor.data);
+    if (what == 0) return;
     const uintptr_t at = table.bias + entry.r_offset;
     auto* const slot = reinterpret_cast<uintptr_t*>(at);
     const uint32_t type = ELF64_R_TYPE(entry.r_info);
@@ -101,7 +101,7 @@ void for_each_import(const dl_phdr_info& object, const char* name,
     // Until it is filled in it leads to the object's own code, which asks the loader.
     const bool own = symbol.st_shndx != SHN_UNDEF && *slot == table.bias + symbol.st_value;
     const bool bound = in_table || own || !is_code_of(object, *slot);
-    visit({slot, read_only.holds(at), bound}, data);
+    visitor.visit(what, {slot, read_only.holds(at), bound}, visitor.data);
   };
   for (size_t i = 0; i < relocations.call_count; ++i) {
     if (ELF64_R_TYPE(relocations.calls[i].r_info) == arch::kCallRelocation)
@@ -112,6 +112,22 @@ void for_each_import(const dl_phdr_info& object, const char* name,
     if (type == arch::kAddressRelocation || type == arch::kPointerRelocation)
       look(relocations.data[i]);
   }
+}
+
+void for_each_import(const dl_phdr_info& object, const char* name,
+                     void (*visit)(const ImportSlot& slot, void* data), void* data) {
+  struct One {
+    const char* name;
+    void (*visit)(const ImportSlot& slot, void* data);
+    void* data;
+  } one{name, visit, data};
+  for_each_import(object, {[](const char* found, void* that) -> size_t {
+                             return strcmp(found, static_cast<One*>(that)->name) == 0 ? 1 : 0;
+                           },
+                           [](size_t, const ImportSlot& slot, void* that) {
+                             static_cast<One*>(that)->visit(slot, static_cast<One*>(that)->data);
+                           },
+                           &one});
 }
 
 }  // namespace gpupeak::preload

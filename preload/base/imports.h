@@ -5,6 +5,7 @@
 
 #include <link.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace gpupeak::preload {
@@ -26,5 +27,14 @@ void for_each_import(const dl_phdr_info& object, const char* name, Visit visit) 
 }
 void for_each_import(const dl_phdr_info& object, const char* name,
                      void (*visit)(const ImportSlot& slot, void* data), void* data);
+
+/// The same for all names of which `wants` says so, in one pass: what it gives is handed to
+/// `visit`; 0: not wanted.
+struct ImportVisitor {
+  size_t (*wants)(const char* name, void* data);
+  void (*visit)(size_t what, const ImportSlot& slot, void* data);
+  void* data;
+};
+void for_each_import(const dl_phdr_info& object, const ImportVisitor& visitor);
 
 }  // namespace gpupeak::preload

@@ -272,7 +272,8 @@ bool take_over_allocators() {
     for (size_t i = 0; i < kFamilyCount; ++i) is_allocator |= allocator.has(i);
     if (!is_allocator) return false;
     const bool with_plain_names = holds(object, used_malloc);
-    const bool complete = replace(allocator, with_plain_names);
+    // In a program that runs its code stays as it is: what was changed could not be put back.
+    const bool complete = !came_late() && replace(allocator, with_plain_names);
     if (!complete) set_quality(GPUPEAK_Q_SECOND_MALLOC);
     // By whichever row it is that malloc has become.
     if (with_plain_names && complete) g_sees_programs_malloc = is_replaced(used_malloc);

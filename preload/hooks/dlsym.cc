@@ -4,6 +4,7 @@
 
 #include "base/elf_lookup.h"
 #include "hooks/adapters.h"
+#include "hooks/attach_slots.h"
 #include "hooks/cuda_lookup.h"
 #include "hooks/missing_hooks.h"
 #include "stack/module_map.h"
@@ -27,10 +28,13 @@ Dlsym real_dlsym() {
 DlsymDecision gpupeak_decide_dlsym(void* handle, const char* name, const void* caller) {
   const Dlsym real = real_dlsym();
   if (real == nullptr) return {nullptr, nullptr};
+  if (came_late()) cover_libraries_loaded_since();
   // RTLD_NEXT means "after the caller", so the real dlsym must see the caller: it gets the call as
   // it came. The driver itself may look up its own functions.
-  if (const std::optional<void*> found = adapters_replace(real, handle, name))
-    return {*found, nullptr};
+  if (!came_late()) {
+    if (const std::optional<void*> found = adapters_replace(real, handle, name))
+      return {*found, nullptr};
+  }
   if (has_missing_hooks() && name != nullptr) note_asked_for(name);
   if (handle == RTLD_NEXT || !is_hooked_name(name) || is_in(caller, "libcuda.so") ||
       is_next_interposer(caller)) {

@@ -72,7 +72,7 @@ constinit uint64_t g_generation = 0;
 constinit bool g_sees_programs_malloc = false;  // which it defines itself
 
 /// What a log's start may find.
-enum class Reason { kProgramStart, kFirstCudaCall, kCountedEnough };
+enum class Reason { kProgramStart, kFirstCudaCall, kCountedEnough, kAttached };
 
 std::string_view program_name(char* buffer, size_t capacity) {
   const long bytes = sys::readlink("/proc/self/exe", buffer, capacity);
@@ -189,6 +189,21 @@ void forget_parent() {
   g_generation += 1;
 }
 
+/// This process has written a log before and was left (detach_process); no thread is in a hook.
+void forget_last_log() {
+  leave_definitions();
+  leave_log_file();
+  empty_slots();
+  forget_device_memory();
+  forget_ledger();
+  reset_ort_sessions();
+  reset_arena_objects();
+  reset_xla_programs();
+  reset_nvtx();
+  forget_resident_memory();
+  drop_cached_stacks();  // what has been unmapped meanwhile nobody has seen
+}
+
 gpupeak_file_header describe_process(Reason reason, bool forked) {
   gpupeak_file_header header{};
   header.version = GPUPEAK_LOG_VERSION;
@@ -204,6 +219,7 @@ gpupeak_file_header describe_process(Reason reason, bool forked) {
   header.run_pid = static_cast<uint32_t>(environment().run_pid);
   header.run_id = run_id();
   if (reason == Reason::kFirstCudaCall) header.flags |= GPUPEAK_FLAG_LATE_START;
+  if (reason == Reason::kAttached) header.flags |= GPUPEAK_FLAG_ATTACHED;
   if (reason == Reason::kCountedEnough) {
     header.flags |= GPUPEAK_FLAG_COUNTED;
     header.host_mode = GPUPEAK_HOST_COUNTERS;
@@ -239,7 +255,9 @@ void look_for_allocators() {
 
 /// Opens the log and switches the hooks on. Holds the start lock, inside a HookScope.
 void open_log(Reason reason, SetAction set_action) {
-  const bool forked = g_log_was_opened;
+  const bool again = reason == Reason::kAttached && g_log_was_opened && !g_forked;
+  const bool forked = g_log_was_opened && !again;
+  if (again) forget_last_log();
   if (forked && g_process->counting == 0) forget_parent();
   Path path;
   expand_out_pattern(path);
@@ -252,13 +270,13 @@ void open_log(Reason reason, SetAction set_action) {
   if (!environment().complaint.view().empty()) set_quality(GPUPEAK_Q_BAD_ENVIRONMENT);
   restart_definitions();
   const bool was_counted = g_process->counting != 0;
-  if (forked || was_counted) redefine_modules(forked);
-  if (forked) {
+  if (forked || was_counted || again) redefine_modules(forked);
+  if (forked || again) {
     redefine_python_frames();
     redefine_nodes();
   }
   define_facts();
-  if (forked || was_counted) redefine_python_runtimes(forked);
+  if (forked || was_counted || again) redefine_python_runtimes(forked);
   g_log_was_opened = true;
 
   ProcessPage& page = *g_process;
@@ -326,6 +344,12 @@ void decide(SetAction set_action) {
       return;
     }
     g_process = page;
+  }
+  if (came_late()) {  // attach_process() opens the log
+    g_forked = g_start_pid != 0;
+    g_start_pid = sys::getpid();
+    g_process->decided = 1;
+    return;
   }
   if (is_privileged()) {
     g_process->decided = 1;
@@ -507,7 +531,9 @@ void open_counted_log(size_t pending_bytes) {
 }
 
 void finish_start() {
+  if (came_late()) set_environment_of_attached({});
   ensure_started();
+  if (came_late()) return;
   if (g_process->decided == 0 || is_privileged()) return;
   remember_stderr();
   if (must_be_silent()) {
@@ -550,6 +576,47 @@ void stop_for_filter() {
   g_process->whole_heap_generation = g_process->counted_heap_generation = 0;
   g_process->window_request = nullptr;
   g_process->recording = 0;
+}
+
+AttachResult attach_process(std::string_view out_pattern, long& error) {
+  if (!came_late()) return AttachResult::kPreloaded;
+  if (recording()) return AttachResult::kAlready;
+  if (must_be_silent() || g_stopped_for_filter || g_process == &g_first_page)
+    return AttachResult::kUnfit;
+  const void* const used = find_next("malloc");
+  if (used == nullptr || !is_in(used, "libc.so.6") || !is_in(find_next("free"), "libc.so.6"))
+    return AttachResult::kOwnMalloc;
+  do_without_unwinder();
+  HookScope scope;
+  if (!scope.entered()) return AttachResult::kBusy;
+  const SetAction set_action = find_set_action();
+  LockGuard guard(g_start_lock);
+  set_environment_of_attached(out_pattern);
+  open_log(Reason::kAttached, set_action);
+  error = g_open_error;
+  return recording() ? AttachResult::kDone : AttachResult::kNoLog;
+}
+
+bool detach_process() {
+  if (!came_late() || !recording()) return false;
+  const SetAction set_action = find_set_action();
+  HookScope scope;
+  if (!scope.entered()) return false;
+  ProcessPage& page = *g_process;
+  if (page.window != 0) close_window(page);
+  page.window_request = nullptr;
+  page.host_recording = 0;
+  page.whole_heap_generation = page.counted_heap_generation = 0;
+  sample_process();
+  counters().ended = 1;
+  close_books();
+  page.recording = 0;
+  unguard_log(set_action);
+  return true;
+}
+
+bool was_attached_before() {
+  return came_late() && g_log_was_opened;
 }
 
 void end_process_at_once() {

@@ -10,6 +10,8 @@
 //   _exit, abort                end_process_at_once()  the last records
 #pragma once
 
+#include <string_view>
+
 #include "base/process_state.h"
 
 namespace gpupeak::preload {
@@ -26,6 +28,16 @@ bool take_over_allocators();
 void finish_start();
 /// From the library's destructor.
 void end_process();
+/// By `gpupeak attach`: opens the log of a process that has run without us, inside which no thread
+/// is in a hook of ours. The functions are not hooked yet.
+enum class AttachResult { kDone, kPreloaded, kAlready, kUnfit, kOwnMalloc, kNoLog, kBusy };
+AttachResult attach_process(std::string_view out_pattern, long& error);
+/// Ends the log; from here on all passes through. False: it does not record.
+bool detach_process();
+/// Whether attach_process() has opened a log before, in this process or the one that it was forked
+/// from: a thread may still be in a hook.
+bool was_attached_before();
+
 /// The process is about to leave past its exit handlers, perhaps from a signal handler: the log
 /// gets its end, and nothing is said.
 void end_process_at_once();

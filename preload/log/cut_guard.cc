@@ -83,6 +83,18 @@ void guard_log(SetAction set, void (*on_cut)()) {
   if (before.sa_sigaction != &on_bus_error) program_action(set, &before, nullptr);
 }
 
+void unguard_log(SetAction set) {
+  struct sigaction now {};
+  if (set == nullptr || g_guarded_process != sys::getpid() || set(SIGBUS, nullptr, &now) != 0)
+    return;
+  if (now.sa_sigaction == &on_bus_error) {
+    now.sa_sigaction = g_handler.load(std::memory_order_acquire);
+    now.sa_flags = g_flags.load(std::memory_order_relaxed);
+    set(SIGBUS, &now, nullptr);
+  }
+  g_guarded_process = 0;
+}
+
 int program_action(SetAction set, const struct sigaction* action, struct sigaction* old) {
   const int guarded = g_guarded_process.load(std::memory_order_relaxed);
   if (guarded == 0) return set(SIGBUS, action, old);

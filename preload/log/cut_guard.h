@@ -15,6 +15,10 @@ using SetAction = int (*)(int, const struct sigaction*, struct sigaction*);
 /// handler each time that a page of the log is gone.
 void guard_log(SetAction set, void (*on_cut)());
 
+/// The program's own action is the kernel's again, unless it has set another one meanwhile by a way
+/// that we do not see.
+void unguard_log(SetAction set);
+
 /// sigaction for SIGBUS, as the program calls it: sets and tells the program's own action.
 int program_action(SetAction set, const struct sigaction* action, struct sigaction* old);
 

@@ -214,6 +214,12 @@ uint32_t intern_string(std::string_view text) {
   return g_strings.count;
 }
 
+void leave_definitions() {
+  LockGuard guard(g_lock);
+  if (!g_stream.waits) retire_chunk(g_stream.chunk);
+  g_stream = {};
+}
+
 void restart_definitions() {
   g_lock.reset();
   g_stream = {};

@@ -19,6 +19,8 @@ uint64_t defined_nodes_locked();
 /// The same without the lock: some may come or go meanwhile.
 uint64_t defined_nodes();
 
+/// The log has ended, and another one may be opened: its last chunk is given back.
+void leave_definitions();
 /// In a forked child: starts the stream anew, with all strings defined again under their old ids.
 void restart_definitions();
 

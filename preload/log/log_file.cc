@@ -449,4 +449,12 @@ void abandon_log_file() {
   g_file.bytes = g_file.ahead = 0;
 }
 
+void leave_log_file() {
+  {
+    LockGuard guard(g_file.lock);
+    if (g_file.tail != nullptr) sys::munmap(g_file.tail, page_bytes());
+  }
+  abandon_log_file();
+}
+
 }  // namespace gpupeak::preload

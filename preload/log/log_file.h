@@ -63,6 +63,8 @@ bool log_was_cut();
 bool log_is_as_long_as_it_was();
 /// Gives back what was allocated ahead at the file's end. The log stays open.
 void trim_log_file();
+/// The log has ended, and another one may be opened.
+void leave_log_file();
 /// In a forked child: forget the parent's file without touching it.
 void abandon_log_file();
 

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/hook_scope.h"
 #include "base/signals_held.h"
+#include "base/syscalls.h"
 #include "log/definitions.h"
 #include "log/log.h"
 #include "log/record.h"
@@ -94,6 +95,40 @@ void begin_window(ProcessPage& process, uint32_t mode, size_t pending_bytes) {
   sum_heap_totals(totals);
   totals.live_bytes -= static_cast<int64_t>(pending_bytes);
   begin(process, mode, totals);
+}
+
+namespace {
+
+/// Others that have been asked the same come first.
+void take_turn(ProcessPage& process) {
+  constexpr timespec kPause{0, 1'000'000};
+  while (__atomic_exchange_n(&process.answering, 1, __ATOMIC_ACQUIRE) != 0)
+    sys::nanosleep(&kPause);
+}
+
+/// What the threads have counted, once none is just handing it on.
+HeapTotals totals_now() {
+  HeapTotals totals;
+  for (uint32_t i = 0; i < kMostTries; ++i) {
+    totals = {};
+    if (sum_heap_totals(totals)) break;
+  }
+  return totals;
+}
+
+}  // namespace
+
+bool open_window(ProcessPage& process, uint32_t mode) {
+  take_turn(process);
+  const gpupeak_window_answer said = begin(process, mode, totals_now());
+  __atomic_store_n(&process.answering, 0, __ATOMIC_RELEASE);
+  return said == GPUPEAK_WINDOW_BEGUN;
+}
+
+void close_window(ProcessPage& process) {
+  take_turn(process);
+  end(process, totals_now());
+  __atomic_store_n(&process.answering, 0, __ATOMIC_RELEASE);
 }
 
 void answer_in_scope(ProcessPage& process) {

@@ -15,6 +15,10 @@ void begin_listening(ProcessPage& process);
 /// The first window, which the process itself begins. `pending_bytes`: of blocks that are counted
 /// already and will be recorded. Only where it listens.
 void begin_window(ProcessPage& process, uint32_t mode, size_t pending_bytes);
+/// From outside, by a thread of the process that is in no hook: a window of that mode begins, or the
+/// open one ends. In a HookScope. False: no memory for the marks.
+bool open_window(ProcessPage& process, uint32_t mode);
+void close_window(ProcessPage& process);
 /// Does what is asked for, if anything is.
 void answer_in_scope(ProcessPage& process);
 inline void look_at_request(ProcessPage& process) {

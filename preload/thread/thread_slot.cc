@@ -28,6 +28,8 @@ constexpr size_t kLookBytes = 8 << 10;
 constexpr int kUnknownThread = 0;
 /// Of a slot that a thread is about to take over.
 constexpr int kBeingTaken = -1;
+/// Of one whose thread may live, but has to take a slot anew.
+constexpr int kNobody = -2;
 
 /// Slots are added in front and never removed: who reads the list needs no lock.
 constinit std::atomic<ThreadSlot*> g_slots{nullptr};
@@ -46,7 +48,7 @@ bool is_gone(int tid) {
 /// Whether the slot's thread has ended; then it is `tid`'s now.
 bool take_over(ThreadSlot& slot, int tid) {
   int owner = slot.tid.load(std::memory_order_relaxed);
-  const auto is_free = [&] { return owner == tid || is_gone(owner); };
+  const auto is_free = [&] { return owner == tid || owner == kNobody || is_gone(owner); };
   if (owner == kUnknownThread || owner == kBeingTaken || !is_free()) return false;
   if (!slot.tid.compare_exchange_strong(owner, kBeingTaken)) return false;
   const bool free = is_free();  // else a new thread of the same number was faster
@@ -346,6 +348,25 @@ bool sum_heap_totals(HeapTotals& totals) {
     totals.frees_unlogged += read(slot->frees_unlogged);
   }
   return exact;
+}
+
+void empty_slots() {
+  for (ThreadSlot* slot = g_slots.load(std::memory_order_acquire); slot != nullptr;
+       slot = slot->next) {
+    retire_chunk(slot->heap.chunk);
+    retire_chunk(slot->events.chunk);
+    slot->heap = {};
+    slot->events = {};
+    slot->at = slot->end = slot->looked_at = nullptr;
+    slot->time = slot->earliest = slot->looked = slot->address = 0;
+    slot->unstamped = slot->lost = slot->window = 0;
+    slot->bytes_to_sample = slot->heap_delta = slot->heap_high = 0;
+    slot->alloc_delta = slot->free_delta = 0;
+    slot->sample_bytes = slot->whole_bytes = 0;
+    slot->handed_on = slot->logged_bytes = 0;
+    slot->freed_unlogged = slot->frees_unlogged = 0;
+    slot->tid.store(kNobody, std::memory_order_relaxed);
+  }
 }
 
 void abandon_slots() {

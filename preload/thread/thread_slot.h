@@ -165,6 +165,9 @@ struct HeapTotals {
 };
 /// False: a thread was just handing on what it has counted, so that live_bytes may be wrong.
 bool sum_heap_totals(HeapTotals& totals);
+/// Before a new log of the same process, while no thread is in a hook: all slots are free, and what
+/// they held of the log before is given back.
+void empty_slots();
 /// In a forked child: the parent's slots are nobody's here.
 void abandon_slots();
 

@@ -243,7 +243,9 @@ void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, size
   exchange_in_counters(*slot, state.old_usable_bytes, usable_bytes);
   look_at_counted(*slot, usable_bytes);
   const uint8_t tag = state.logged ? GPUPEAK_REC_REALLOC_END : GPUPEAK_REC_ALLOC;
-  if (!log_unless_left_out(scope, *slot, tag, block, bytes, usable_bytes, caller) && state.logged) {
+  if (log_unless_left_out(scope, *slot, tag, block, bytes, usable_bytes, caller)) return;
+  // Once all passes through, the new block may lie where another one was freed that nobody saw go.
+  if (state.logged && __atomic_load_n(&g_process->host_recording, __ATOMIC_ACQUIRE) != 0) {
     // the old block was in the sample, the new one is not
     write_block(*slot, GPUPEAK_REC_REALLOC_END, block, 0, 0, 0);
     write_address(*slot, GPUPEAK_REC_FREE, block);

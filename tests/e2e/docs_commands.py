@@ -234,7 +234,7 @@ def check(command, place, verbose=False):
     words = shlex.split(re.sub(r"(?<=\S)#", "\\\\#", text), comments=True)  # within a word it begins no comment
     if "gpupeak" in words:
         place.prepare(words[words.index("gpupeak") + 1:] or ["--help"])
-    if re.search(r"\bgpupeak (mark|start|stop) PID\b", text):
+    if re.search(r"\bgpupeak (mark|start|stop|attach|detach)\b.* PID\b", text):
         return while_it_runs(text, place)
     if re.fullmatch(r"gpupeak \w+", text) and words[1] in VERBS - {"rules"}:
         return None  # the verb's name alone, in prose
@@ -261,14 +261,17 @@ def has_file(words):
 
 
 def while_it_runs(text, place):
-    """Of a process that runs dormant and allocates now and then."""
+    """Of a process that runs dormant, or without us where it is attached to, and allocates now and then."""
     log = os.path.join(place.folder, "running.gplog")
     program = "import time\nprint(flush=True)\nwhile True:\n    bytearray(100000)\n    time.sleep(0.01)"
+    dormant = {"LD_PRELOAD": LIBRARY, "GPUPEAK_OUT": log, "GPUPEAK_SUMMARY": "off", "GPUPEAK_HOST": "counters"}
     running = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
-                               env={**place.env, "LD_PRELOAD": LIBRARY, "GPUPEAK_OUT": log, "GPUPEAK_SUMMARY": "off", "GPUPEAK_HOST": "counters"})
+                               env={**place.env, **({} if "tach" in text else dormant)})
     running.stdout.readline()
     if "gpupeak stop" in text:
         place.run(f"gpupeak start {running.pid}")
+    if "gpupeak detach" in text:
+        place.run(f"gpupeak attach -o {log} {running.pid}")
     done = place.run(text.replace("PID", str(running.pid)))
     running.kill()
     running.communicate()

@@ -10,7 +10,7 @@ _gpupeak() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    mapfile -t COMPREPLY < <(compgen -W "run start stop mark watch top serve tables report diff check fit sweep phases arenas tags rules metrics merge symbolize bundle compress tree flame held whatif view mcp leaks temporary timeline compare export dump help version --help --version" -- "$word"; _gpupeak_logs "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run attach detach start stop mark watch top serve tables report diff check fit sweep phases arenas tags rules metrics merge symbolize bundle compress tree flame held whatif view mcp leaks temporary timeline compare export dump help version --help --version" -- "$word"; _gpupeak_logs "$word")
     return
   fi
   case $before in
@@ -55,6 +55,8 @@ _gpupeak() {
   fi
   local options="--help"
   case $verb in
+    attach) options="--out --host --wait --help" ;;
+    detach) options="--wait --help" ;;
     start) options="--host --wait --help" ;;
     stop) options="--wait --help" ;;
     report) options="--full --html --json --csv --short --by --at --byte-seconds --top --process --strict --out --color --bytes --help" ;;
@@ -85,7 +87,7 @@ _gpupeak() {
     leaks | temporary) options="--scope --top --json --process --strict --out --color --bytes --help" ;;
   esac
   case $verb in
-    start | stop | mark | watch | serve | rules | mcp) ;;
+    attach | detach | start | stop | mark | watch | serve | rules | mcp) ;;
     *) options+=" --sysroot --debug-dir" ;;
   esac
   case $verb in
@@ -93,7 +95,7 @@ _gpupeak() {
       options+=" --rules --phase --tag" ;;
   esac
   case $verb in
-    start | stop | mark | watch | serve | rules | mcp | symbolize | bundle | compress) ;;
+    attach | detach | start | stop | mark | watch | serve | rules | mcp | symbolize | bundle | compress) ;;
     *) options+=" --confidential" ;;
   esac
   case $word in

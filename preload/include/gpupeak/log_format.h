@@ -66,6 +66,8 @@ enum gpupeak_host_mode {
 #define GPUPEAK_FLAG_LATE_START 1u /* opened after the process had run a while: earlier host blocks unseen */
 #define GPUPEAK_FLAG_COUNTED 4u    /* a child that was only counted at first: its heap's counters are whole, mappings
                                       from before are in MAP records without a stack */
+#define GPUPEAK_FLAG_ATTACHED 8u   /* opened by `gpupeak attach`: what was held before is unseen, and so is what is
+                                      freed of it; facts attach.* say what is known */
 #define GPUPEAK_FLAG_FORKED 2u     /* a forked child's own log: blocks inherited from the parent unseen */
 
 /* CountersPage.quality: a bit a kind of degradation; the reader turns each into a warning. */

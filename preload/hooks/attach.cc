@@ -1,0 +1,126 @@
+// What `gpupeak attach` and `detach` have a thread of the program call, at a moment when it is in
+// no allocator, loader or signal handler (tools/safe_point). The other threads go on meanwhile.
+#include "gpupeak/attach.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/elf_lookup.h"
+#include "base/hook_scope.h"
+#include "hooks/attach_slots.h"
+#include "hooks/export.h"
+#include "life/process.h"
+#include "log/log.h"
+#include "log/log_file.h"
+#include "thread/heap_windows.h"
+#include "track/phases.h"
+
+using namespace gpupeak::preload;
+
+namespace {
+
+gpupeak_attach_answer answer_of(AttachResult result) {
+  switch (result) {
+    case AttachResult::kDone:
+      return GPUPEAK_ATTACH_DONE;
+    case AttachResult::kPreloaded:
+      return GPUPEAK_ATTACH_PRELOADED;
+    case AttachResult::kAlready:
+      return GPUPEAK_ATTACH_ALREADY;
+    case AttachResult::kUnfit:
+      return GPUPEAK_ATTACH_UNFIT;
+    case AttachResult::kOwnMalloc:
+      return GPUPEAK_ATTACH_OWN_MALLOC;
+    case AttachResult::kNoLog:
+      return GPUPEAK_ATTACH_NO_LOG;
+    case AttachResult::kBusy:
+      return GPUPEAK_ATTACH_BUSY;
+  }
+  return GPUPEAK_ATTACH_UNFIT;
+}
+
+/// The real functions are found now, by a thread that may ask the loader, and not in some thread's
+/// first call.
+void find_real_functions() {
+  void* volatile block = malloc(1);
+  free(block);
+  sbrk(0);
+}
+
+void define_given_facts(const gpupeak_attach_call& call) {
+  const HookScope scope;
+  const char* at = call.facts;
+  while (*at != 0) {
+    const char* const value = at + strlen(at) + 1;
+    define_fact(at, value);
+    at = value + strlen(value) + 1;
+  }
+}
+
+bool begin_window_in_scope(uint32_t mode) {
+  const HookScope scope;
+  return open_window(*g_process, mode);
+}
+
+gpupeak_attach_answer attach(gpupeak_attach_call& call) {
+  if (!prepare_slots()) return GPUPEAK_ATTACH_NO_MEMORY;
+  long error = 0;
+  const AttachResult result = attach_process(call.log, error);
+  call.error = static_cast<int32_t>(-error);
+  if (result != AttachResult::kDone) return answer_of(result);
+  find_real_functions();
+  define_given_facts(call);
+  enter_process_phase("main");
+  hook_all_slots();
+  call.slots = hooked_slots();
+  const std::string_view path = log_path();
+  memcpy(call.log, path.data(), path.size());
+  call.log[path.size()] = 0;
+  if (call.host_mode <= GPUPEAK_HOST_COUNTERS || begin_window_in_scope(call.host_mode))
+    return GPUPEAK_ATTACH_DONE;
+  detach_process();
+  put_back_slots();
+  return GPUPEAK_ATTACH_NO_MEMORY;
+}
+
+template <typename Do>
+void answer(gpupeak_attach_call* call, Do what) {
+  const int saved_errno = errno;
+  call->answer = call->version == GPUPEAK_ATTACH_VERSION ? what() : GPUPEAK_ATTACH_VERSION_DIFFERS;
+  errno = saved_errno;
+}
+
+}  // namespace
+
+/// Changes nothing.
+GPUPEAK_EXPORT void gpupeak_api_attach_look(gpupeak_attach_call* call) {
+  answer(call, [&] {
+    call->flags_offset =
+        static_cast<int64_t>(reinterpret_cast<uintptr_t>(&t_flags) - pthread_self());
+    call->flags_words = 3;  // in_hook, in_allocator, in_driver
+    call->was_attached = was_attached_before() ? 1 : 0;
+    if (!came_late()) return GPUPEAK_ATTACH_PRELOADED;
+    return recording() ? GPUPEAK_ATTACH_ALREADY : GPUPEAK_ATTACH_DONE;
+  });
+}
+
+GPUPEAK_EXPORT void gpupeak_api_attach(gpupeak_attach_call* call) {
+  answer(call, [&] { return attach(*call); });
+}
+
+GPUPEAK_EXPORT void gpupeak_api_detach(gpupeak_attach_call* call) {
+  answer(call, [&] {
+    if (!came_late() || !recording()) return GPUPEAK_ATTACH_NOT;
+    const std::string_view path = log_path();
+    memcpy(call->log, path.data(), path.size());
+    call->log[path.size()] = 0;
+    call->slots = hooked_slots();
+    if (!detach_process()) return GPUPEAK_ATTACH_BUSY;
+    call->lost_slots = put_back_slots();
+    return GPUPEAK_ATTACH_DONE;
+  });
+}

@@ -1,0 +1,311 @@
+#include "hooks/attach_slots.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "base/arch.h"
+#include "base/elf_lookup.h"
+#include "base/hook_scope.h"
+#include "base/imports.h"
+#include "base/loaded_objects.h"
+#include "base/memory.h"
+#include "base/process_state.h"
+#include "base/virtual_table.h"
+#include "hooks/cuda_lookup.h"
+#include "stack/module_map.h"
+
+namespace gpupeak::preload {
+namespace {
+
+/// The hooks of exports.map that see memory, or that what they see depends on. Not hooked in a
+/// program that ran before: exec and posix_spawn (its children are left alone), wait, getenv.
+constexpr const char* kNames[] = {"malloc",        "free",         "calloc",
+                                  "realloc",       "reallocarray", "posix_memalign",
+                                  "aligned_alloc", "memalign",     "valloc",
+                                  "pvalloc",       "free_sized",   "free_aligned_sized",
+                                  "mmap",          "mmap64",       "munmap",
+                                  "mremap",        "mprotect",     "brk",
+                                  "sbrk",          "madvise",      "malloc_trim",
+                                  "sigaction",     "signal",       "bsd_signal",
+                                  "ssignal",       "sysv_signal",  "__sysv_signal",
+                                  "sigset",        "prctl",        "syscall",
+                                  "setrlimit",     "setrlimit64",  "prlimit",
+                                  "prlimit64",     "dlclose",      "dlsym",
+                                  "_exit",         "_Exit",        "longjmp",
+                                  "_longjmp",      "siglongjmp",   "__longjmp_chk"};
+constexpr size_t kNameCount = sizeof kNames / sizeof *kNames;
+
+/// A function's hook, and what slots hold that would call it without us.
+struct Hook {
+  uintptr_t hook = 0, real = 0;
+};
+constinit Hook g_hooks[kNameCount] = {};
+
+struct Slot {
+  uintptr_t* at;
+  uintptr_t hook, was;
+  bool read_only;
+};
+constexpr size_t kMostSlots = 1 << 17;
+constinit Slot* g_slots = nullptr;
+constinit size_t g_slot_count = 0;
+constinit std::atomic<bool> g_hooked{false}, g_busy{false};
+constinit unsigned long long g_loads_seen = 0;
+
+/// Libraries that were there, complete, before the pass that changes them.
+constexpr size_t kMostObjects = 4096;
+constinit uintptr_t g_objects[kMostObjects] = {};
+constinit size_t g_object_count = 0;
+
+bool begins(const char* name, const char* with) {
+  return strncmp(name, with, strlen(with)) == 0;
+}
+
+bool is_ourselves(const dl_phdr_info& object) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    if (segment.p_type == PT_LOAD) return is_own_code(object.dlpi_addr + segment.p_vaddr);
+  }
+  return false;
+}
+
+/// The loader's own calls are paired among themselves, and made where we may ask it for something.
+bool is_left_alone(const dl_phdr_info& object) {
+  const char* const name = file_name(object);
+  return begins(name, "ld-linux") || begins(name, "linux-vdso") || begins(name, "linux-gate") ||
+         is_ourselves(object);
+}
+
+bool is_driver(const dl_phdr_info& object) {
+  const char* const name = file_name(object);
+  return begins(name, "libcuda.so") || begins(name, "libnvidia-") || begins(name, "libc.so.6");
+}
+
+bool write(const Slot& slot, uintptr_t from, uintptr_t to) {
+  if (slot.read_only) return *slot.at == from && replace_slot(slot.at, to);
+  return __atomic_compare_exchange_n(slot.at, &from, to, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
+void hook_slot(uintptr_t* at, bool read_only, uintptr_t hook) {
+  if (g_slot_count == kMostSlots) return;
+  const Slot slot{at, hook, *at, read_only};
+  if (write(slot, slot.was, hook)) g_slots[g_slot_count++] = slot;
+}
+
+size_t name_number(const char* name) {
+  for (size_t i = 0; i < kNameCount; ++i) {
+    if (kNames[i][0] == name[0] && strcmp(kNames[i], name) == 0) return i + 1;
+  }
+  if (!is_hooked_name(name)) return 0;
+  for (int row = 0; row < kDriverRowCount; ++row) {
+    if (strcmp(g_driver_rows[row].export_name, name) == 0)
+      return kNameCount + 1 + static_cast<size_t>(row);
+  }
+  return 0;
+}
+
+const char* name_of(size_t number) {
+  return number <= kNameCount ? kNames[number - 1]
+                              : g_driver_rows[number - 1 - kNameCount].export_name;
+}
+
+Hook hook_of(size_t number) {
+  if (number <= kNameCount) return g_hooks[number - 1];
+  const DriverRow& row = g_driver_rows[number - 1 - kNameCount];
+  return {reinterpret_cast<uintptr_t>(row.hook), reinterpret_cast<uintptr_t>(row.exported)};
+}
+
+void hook_import(size_t number, const ImportSlot& slot) {
+  const Hook hook = hook_of(number);
+  if (hook.hook == 0 || hook.real == 0 || *slot.at == hook.hook) return;
+  // An unfilled slot leads to what the loader would find for it.
+  const uintptr_t leads_to =
+      slot.bound ? *slot.at : reinterpret_cast<uintptr_t>(find_for(slot.at, name_of(number)));
+  if (leads_to == hook.real) hook_slot(slot.at, slot.read_only, hook.hook);
+}
+
+/// What has been made read-only once it was relocated, of whole pages.
+struct Relro {
+  uintptr_t begin = 0, end = 0;
+  bool holds(uintptr_t at) const { return at >= begin && at < end; }
+};
+Relro relro_of(const dl_phdr_info& object) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    if (segment.p_type != PT_GNU_RELRO) continue;
+    const uintptr_t page = ~(arch::page_bytes() - 1);
+    const uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
+    return {begin & page, (begin + segment.p_memsz) & page};
+  }
+  return {};
+}
+
+/// Calls `visit(word, read_only)` for each word of the object's data.
+template <typename Visit>
+void for_each_word(const dl_phdr_info& object, Visit visit) {
+  const Relro relro = relro_of(object);
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) == 0) continue;
+    const uintptr_t begin = (object.dlpi_addr + segment.p_vaddr + 7) & ~uintptr_t{7};
+    const uintptr_t end = object.dlpi_addr + segment.p_vaddr + segment.p_memsz;
+    for (uintptr_t at = begin; at + sizeof(uintptr_t) <= end; at += sizeof(uintptr_t))
+      visit(reinterpret_cast<uintptr_t*>(at), relro.holds(at));
+  }
+}
+
+/// The driver's code.
+struct Code {
+  uintptr_t begin = UINTPTR_MAX, end = 0;
+  bool holds(uintptr_t at) const { return at - begin < end - begin && end > begin; }
+  void add(const void* function) {
+    if (function == nullptr) return;
+    const auto at = reinterpret_cast<uintptr_t>(function);
+    if (at < begin) begin = at;
+    if (at >= end) end = at + 1;
+  }
+};
+
+Code driver_code() {
+  Code code;
+  if (!g_driver_is_resolved.load(std::memory_order_acquire)) return code;
+  for (int row = 0; row < kDriverRowCount; ++row) {
+    code.add(g_driver_rows[row].exported);
+    code.add(g_driver_rows[row].looked_up);
+  }
+  return code;
+}
+
+/// What a client got of cuGetProcAddress or dlsym before, and keeps: CUDA's runtime has a table of
+/// them. A word that is such a function's address is nothing else.
+void hook_data(const dl_phdr_info& object, const Code& driver) {
+  for_each_word(object, [&](uintptr_t* word, bool read_only) {
+    if (!driver.holds(*word)) return;
+    if (void* const hook = hook_of_address(reinterpret_cast<void*>(*word)))
+      hook_slot(word, read_only, reinterpret_cast<uintptr_t>(hook));
+  });
+}
+
+/// And what it has got since: our hooks.
+void put_back_data(const dl_phdr_info& object) {
+  for_each_word(object, [](uintptr_t* word, bool read_only) {
+    if (!is_own_code(*word)) return;
+    for (int row = 0; row < kDriverRowCount; ++row) {
+      const DriverRow& it = g_driver_rows[row];
+      if (reinterpret_cast<uintptr_t>(it.hook) != *word) continue;
+      const void* const real = it.exported != nullptr ? it.exported : it.looked_up;
+      if (real != nullptr)
+        write({word, *word, *word, read_only}, *word, reinterpret_cast<uintptr_t>(real));
+      return;
+    }
+  });
+}
+
+/// The loader lists a library before it has written all its relocations, under a lock that dladdr
+/// takes: what was listed before dladdr has returned is complete.
+void list_complete_objects() {
+  g_object_count = 0;
+  for_each_described_object([](const dl_phdr_info& object, size_t) {
+    g_loads_seen = object.dlpi_adds;
+    if (g_object_count < kMostObjects) g_objects[g_object_count++] = object.dlpi_addr;
+    return false;
+  });
+  using Dladdr = int (*)(const void*, Dl_info*);
+  auto ask = reinterpret_cast<Dladdr>(find_in("libc.so.6", "dladdr"));
+  if (ask == nullptr) ask = reinterpret_cast<Dladdr>(find_in("libdl.so.2", "dladdr"));
+  Dl_info info;
+  if (ask == nullptr || ask(reinterpret_cast<const void*>(&list_complete_objects), &info) == 0)
+    g_object_count = 0;
+}
+
+bool is_complete(const dl_phdr_info& object) {
+  for (size_t i = 0; i < g_object_count; ++i) {
+    if (g_objects[i] == object.dlpi_addr) return true;
+  }
+  return false;
+}
+
+void find_hooks() {
+  for_each_object([](const dl_phdr_info& object) {
+    if (!is_ourselves(object)) return false;
+    for (size_t i = 0; i < kNameCount; ++i)
+      g_hooks[i].hook = reinterpret_cast<uintptr_t>(find_symbol(object, kNames[i]).at);
+    return true;
+  });
+  for (size_t i = 0; i < kNameCount; ++i)
+    g_hooks[i].real = reinterpret_cast<uintptr_t>(find_next(kNames[i]));
+}
+
+void hook_objects() {
+  list_complete_objects();
+  has_driver();  // asks it for its functions, if it is there
+  const Code driver = driver_code();
+  const ImportVisitor imports{
+      [](const char* name, void*) { return name_number(name); },
+      [](size_t number, const ImportSlot& slot, void*) { hook_import(number, slot); }, nullptr};
+  for_each_object([&](const dl_phdr_info& object) {
+    if (is_left_alone(object) || !is_complete(object)) return false;
+    for_each_import(object, imports);
+    if (driver.end != 0 && !is_driver(object)) hook_data(object, driver);
+    return false;
+  });
+}
+
+}  // namespace
+
+bool prepare_slots() {
+  if (g_slots == nullptr) g_slots = static_cast<Slot*>(reserve_pages(kMostSlots * sizeof(Slot)));
+  if (g_hooks[0].hook == 0) find_hooks();
+  return g_slots != nullptr;
+}
+
+void hook_all_slots() {
+  hook_objects();
+  // A slot that its first call was just filling in has got the real function after all.
+  hook_objects();
+  g_hooked = true;
+}
+
+size_t hooked_slots() {
+  return g_slot_count;
+}
+
+size_t put_back_slots() {
+  while (g_busy.exchange(true, std::memory_order_acquire)) {
+  }
+  g_hooked = false;
+  size_t lost = 0;
+  for (size_t i = 0; i < g_slot_count; ++i) {
+    const Slot& slot = g_slots[i];
+    const bool is_there = data_end(slot.at) != nullptr;  // else its library is gone
+    if (is_there && !write(slot, slot.hook, slot.was) && *slot.at != slot.was) ++lost;
+  }
+  g_slot_count = 0;
+  for_each_object([](const dl_phdr_info& object) {
+    if (!is_left_alone(object) && !is_driver(object)) put_back_data(object);
+    return false;
+  });
+  g_busy.store(false, std::memory_order_release);
+  return lost;
+}
+
+void cover_libraries_loaded_since() {
+  if (!g_hooked.load(std::memory_order_acquire) || !recording()) return;
+  unsigned long long loads = 0;
+  for_each_described_object([&](const dl_phdr_info& object, size_t) {
+    loads = object.dlpi_adds;
+    return true;
+  });
+  if (loads == g_loads_seen || g_busy.exchange(true, std::memory_order_acquire)) return;
+  {
+    const HookScope scope;
+    if (g_hooked.load(std::memory_order_acquire)) hook_objects();
+  }
+  g_busy.store(false, std::memory_order_release);
+}
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,22 @@
+// The slots of all loaded libraries that lead to our hooks in a program that ran before this
+// library came (`gpupeak attach`): those through which they call functions by name, and what they
+// hold of the driver's functions in their data. Of a slot that is neither, or that leads elsewhere,
+// nothing is changed. By one thread at a time; takes the loader's lock.
+#pragma once
+
+#include <cstddef>
+
+namespace gpupeak::preload {
+
+/// Makes room. False: there is no memory. Before hook_all_slots(), once.
+bool prepare_slots();
+/// Libraries that are just being loaded are left out until they are asked for functions.
+void hook_all_slots();
+/// How many lead to us now.
+size_t hooked_slots();
+/// Puts back what led there before; returns how many hold something else by now.
+size_t put_back_slots();
+/// From dlsym: libraries that have come since, while slots are hooked.
+void cover_libraries_loaded_since();
+
+}  // namespace gpupeak::preload

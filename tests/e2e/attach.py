@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+"""A program that runs already is recorded and left again: `gpupeak attach` and `detach`.
+
+usage: attach.py LIBGPUPEAK GPUPEAK THREADS_PROGRAM DEVICE_PROGRAM FAKE_CUDA CASE [TIMES]
+"""
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+from common import GPUPEAK, LIBRARY, Skipped, environment, expect, expect_nothing_dropped, report, run_checks
+
+THREADS, DEVICE, FAKE_CUDA, CASE = sys.argv[3:7]
+TIMES = int(sys.argv[7]) if len(sys.argv) > 7 else 100  # more by hand
+
+
+class Program:
+    def __init__(self, folder, *command, **more):
+        self.log = os.path.join(folder, "a.gplog")
+        self.process = subprocess.Popen(command, env={**environment(folder, False), **more}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        expect(self.process.stdout.readline() == "ready\n", "it begins")
+        self.pid = str(self.process.pid)
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def number(self, line):
+        return int(self.tell(line).split()[-1])
+
+    def attach(self, *options):
+        code, text = gpupeak("attach", "-o", self.log, *options, self.pid)
+        expect(code == 0 and "is recorded from now on" in text, f"attach gives {code}: {text}")
+        self.log = re.search(r"now on in (\S+) ", text).group(1)
+
+    def detach(self):
+        code, text = gpupeak("detach", self.pid)
+        expect(code == 0 and "is left" in text and "hold something else" not in text, f"detach gives {code}: {text}")
+
+    def end(self, code=0, out="done\n"):
+        found, err = self.process.communicate()
+        expect((self.process.returncode, found, err) == (code, out, ""), f"{self.process.returncode} {found} {err}")
+
+
+def gpupeak(*command, **more):
+    done = subprocess.run([GPUPEAK, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **more)
+    return done.returncode, done.stdout
+
+
+def kept(summary, scope):
+    peak = [p for p in summary["peaks"] if p["scope"] == scope]
+    expect(len(peak) == 1, f"{scope}: {[p['scope'] for p in summary['peaks']]}")
+    return {h["stack"][0]["function"]: h["bytes"] for h in peak[0]["holders"]}
+
+
+def warning(summary):
+    found = [w["message"] for w in summary["quality"]["warnings"] if w["code"] == "GP062"]
+    expect(len(found) == 1, f"{summary['quality']['warnings']}")
+    return found[0]
+
+
+def expect_consistent(summary):
+    expect_nothing_dropped(summary)
+    for name in ("repairs", "unknown_heap_frees", "malformed_events"):
+        expect(summary["quality"].get(name, 0) == 0, f"{name}: {summary['quality']}")
+    codes = {w["code"] for w in summary["quality"]["warnings"]}
+    expect(not codes & {"GP005", "GP027", "GP028", "GP030"}, f"{summary['quality']['warnings']}")
+
+
+def windows_of(log):
+    """What the log says at the begin and the end of each window."""
+    found = []
+    dump = subprocess.run([GPUPEAK, "dump", log], stdout=subprocess.PIPE, text=True, errors="replace", check=True)
+    for line in dump.stdout.splitlines():
+        words = line.split()
+        if line.startswith("+") and "window" in words[4:6]:
+            at = words.index("window")
+            found.append(dict(zip(words[at + 3::2], map(int, words[at + 4::2]))))
+    return found
+
+
+def data_end(path):
+    """How far behind its begin the data of an ELF file ends in memory."""
+    with open(path, "rb") as file:
+        head = file.read(64)
+        if head[:4] != b"\x7fELF":
+            return 0
+        offset, = struct.unpack_from("<Q", head, 32)
+        size, count = struct.unpack_from("<HH", head, 54)
+        file.seek(offset)
+        table = file.read(size * count)
+    segments = [struct.unpack_from("<IIQQQQQQ", table, i * size) for i in range(count)]
+    return max(s[3] + s[6] for s in segments if s[0] == 1) - min(s[3] & -4096 for s in segments if s[0] == 1)
+
+
+def expect_nothing_leads_into_library(pid):
+    """No word of the data of any file but the library's; but for its two handlers of fork, which the C library keeps."""
+    lines = [line.split() for line in open(f"/proc/{pid}/maps")]
+    code = [tuple(int(x, 16) for x in w[0].split("-")) for w in lines if len(w) > 5 and w[5].endswith("/libgpupeak.so") and "x" in w[1]]
+    expect(len(code) == 1, f"{code}")
+    begin, end = code[0]
+    hits = {}
+    file, behind, ends = "", 0, 0
+    with open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for words in lines:
+            low, high = (int(x, 16) for x in words[0].split("-"))
+            if len(words) > 5 or low != behind:  # else what of its data is in no file
+                file = words[5] if len(words) > 5 else ""
+                if file.startswith("/") and int(words[2], 16) == 0 and os.path.exists(file):
+                    ends = low + data_end(file)
+            behind = high
+            if len(words) <= 5:  # others' memory may lie right behind it
+                high = min(high, ends)
+            if high <= low:
+                continue
+            if not file.startswith("/") or file.endswith(("/libgpupeak.so", ".gplog")) or "r" not in words[1] or "x" in words[1]:
+                continue
+            memory.seek(low)
+            data = memory.read(high - low)
+            found = sum(begin <= word < end for word, in struct.iter_unpack("<Q", data[:len(data) // 8 * 8]))
+            hits[os.path.basename(file)] = hits.get(os.path.basename(file), 0) + found
+    leads = {name: count for name, count in hits.items() if count > (2 if name == "libc.so.6" else 0)}
+    expect(not leads, f"{leads} lead into the library")
+
+
+def heap(folder):
+    """What is kept since the attach is exact, by whom, too; frees of what was there before are no errors."""
+    program = Program(folder, THREADS, "2")
+    program.tell("hold")
+    program.tell("keep 1000 100")
+    program.attach()
+    before = program.number("keep 300 1000")
+    dropped = program.number("drop 400")  # these, and 100 from before
+    kept_now = program.number("keep 500 2000")
+    code, text = gpupeak("report", program.pid)
+    expect(code == 0 and "keep" in text and "attached at +0" in text, text)
+    program.detach()
+    program.tell("keep 100 5000")  # nobody sees
+    program.tell("go")
+    program.end()
+    summary = report(program.log)
+    expect_consistent(summary)
+    expect(kept(summary, "host")["keep"] == 1_000_000, f"{kept(summary, 'host')}")
+    begin, end = windows_of(program.log)
+    expect(begin["recorded"] == 0 and end["recorded"] == kept_now, f"{end}: {kept_now} usable bytes are live of what was recorded")
+    expect(end["freed"] == dropped - before and end["frees"] == 100, f"{end}: {dropped - before} in 100 blocks were freed of before")
+    expect("of the process were resident then" in warning(summary), warning(summary))
+    for name in ("host.peak_bytes", "host.kind.heap.peak_bytes", "host.kind.mmap_anon.peak_bytes"):
+        expect(summary["metrics"][name] is None, f"{name} is not known")
+
+
+def load(folder):
+    """Many times while eight threads allocate all the time: each log's sum is what its threads did, and nothing stays."""
+    program = Program(folder, THREADS, "8")
+    for i in range(TIMES):
+        program.log = os.path.join(folder, f"{i}.gplog")
+        program.attach("--host", ("full", "sampled", "auto")[i % 3])
+        if i % 5 == 0:
+            kept_now = program.number("keep 100 3000")
+        program.detach()
+        if i % 5 == 0:
+            summary = report(program.log)
+            expect_consistent(summary)
+            if i % 3 == 0:
+                begin, end = windows_of(program.log)
+                expect(end["recorded"] >= kept_now, f"{end}: {kept_now} are live of what was recorded")
+            program.tell("drop 100")
+        os.remove(program.log)
+    expect_nothing_leads_into_library(program.pid)
+    program.tell("hold")
+    program.tell("go")
+    program.end()
+
+
+def device(folder):
+    """By name and by a table that was filled before; left, the table holds what it held."""
+    program = Program(folder, DEVICE, LD_LIBRARY_PATH=FAKE_CUDA)
+    program.tell("table 10 1048576")
+    program.attach()
+    expect(program.number("hooked") == 2, "the table leads to hooks")
+    program.tell("table 3 2097152")
+    program.tell("name 4 1048576")
+    program.tell("free 12")  # 7 of these, 5 from before
+    program.tell("table 2 4194304")
+    program.detach()
+    expect(program.number("hooked") == 0, "the table is as it was")
+    program.tell("table 5 1048576")
+    expect_nothing_leads_into_library(program.pid)
+    first = report(program.log)
+    program.log = os.path.join(folder, "second.gplog")
+    program.attach()
+    program.tell("free 3")
+    program.detach()
+    second = report(program.log)
+    program.end(3)
+    for summary in (first, second):
+        expect_consistent(summary)
+    expect(first["metrics"]["device.peak_bytes"] == 10 << 20, f"{first['metrics']['device.peak_bytes']}")
+    expect(first["metrics"]["device.live_bytes"] == 8 << 20, f"{first['metrics']['device.live_bytes']}")
+    expect("5 frees went to device memory from before" in warning(first), warning(first))
+    expect("3 frees went to device memory from before" in warning(second), warning(second))
+
+
+def python(folder):
+    script = ("import sys\nprint('ready', flush=True)\nkept = []\n"
+              "def fill():\n    kept.append(bytearray(50_000_000))\n"
+              "for line in sys.stdin:\n    fill()\n    print(len(kept), flush=True)\nprint('done')\n")
+    program = Program(folder, sys.executable, "-c", script)
+    program.tell("")
+    program.attach()
+    program.tell("")
+    program.tell("")
+    program.detach()
+    summary = report(program.log)
+    program.tell("")
+    program.log = os.path.join(folder, "second.gplog")
+    program.attach()
+    program.detach()
+    expect_nothing_leads_into_library(program.pid)
+    program.end()
+    expect_consistent(summary)
+    peak = [p for p in summary["peaks"] if p["scope"] == "host"][0]
+    held = [h for h in peak["holders"] if h["bytes"] >= 100_000_000]
+    expect(len(held) == 1 and any(f["function"] == "fill" for f in held[0]["stack"]), f"{held}")
+
+
+def killed(folder):
+    program = Program(folder, THREADS, "8")
+    program.attach()
+    program.tell("keep 500 2000")
+    program.process.send_signal(signal.SIGKILL)
+    program.process.communicate()
+    summary = report(program.log)
+    expect_nothing_dropped(summary)
+    expect("attached at +0" in warning(summary), warning(summary))
+    code, text = gpupeak("detach", program.pid)
+    expect(code == 2 and "there is no process" in text, text)
+
+
+def exits(folder):
+    """It ends while it is attached: its output and its code are its own, and the log has its end."""
+    program = Program(folder, THREADS, "4")
+    program.attach()
+    program.tell("keep 500 2000")
+    program.end()
+    summary = report(program.log)
+    expect_consistent(summary)
+    expect(summary["quality"]["log_complete"], f"{summary['quality']}")
+
+
+def refused(folder):
+    def refuses(pid, why, *command, **more):
+        code, text = gpupeak(*(command or ("attach",)), "--wait", "0.3", "-o", os.path.join(folder, "r.gplog"), str(pid), **more)
+        expect(code == 2 and why in text, f"{code} {text}: not {why}")
+
+    refuses(999999999, "there is no process")
+    program = Program(folder, THREADS, "0")
+    code, text = gpupeak("detach", program.pid)
+    expect(code == 2 and "is not attached" in text, text)
+    program.attach()
+    refuses(program.pid, "is attached already")
+    program.detach()
+    code, text = gpupeak("detach", program.pid)
+    expect(code == 2 and "is not attached" in text, text)
+    program.process.send_signal(signal.SIGSTOP)
+    time.sleep(0.1)
+    refuses(program.pid, "is stopped")
+    program.process.send_signal(signal.SIGCONT)
+    if os.geteuid() == 0:
+        refuses(program.pid, "only a program of your own", user=65534, group=65534, extra_groups=[])
+    program.end()
+    started = Program(folder, THREADS, "0", LD_PRELOAD=LIBRARY, GPUPEAK_OUT=os.path.join(folder, "p.gplog"), GPUPEAK_SUMMARY="off")
+    refuses(started.pid, "was started with gpupeak")
+    started.end()
+    nowhere = Program(folder, THREADS, "0")
+    code, text = gpupeak("attach", "-o", os.path.join(folder, "none/x.gplog"), nowhere.pid)
+    expect(code == 2 and "cannot write the log" in text, text)
+    nowhere.end()
+
+
+def built_otherwise(folder):
+    """Programs whose kind is refused: static, with a sanitizer, with a filter of system calls, traced."""
+    source = os.path.join(folder, "p.c")
+    with open(source, "w") as file:
+        file.write("#include <stdio.h>\n#include <linux/seccomp.h>\n#include <linux/filter.h>\n#include <sys/prctl.h>\n"
+                   "int main(int n, char** a) {\n"
+                   "  struct sock_filter all = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);\n  struct sock_fprog p = {1, &all};\n"
+                   "  if (n > 1) { prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p); }\n"
+                   "  puts(\"ready\"); fflush(stdout); getchar(); puts(\"done\"); return 0; }\n")
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise Skipped("no C compiler")
+    for options, argument, why in (((), ("filter",), "a filter of system calls"), (("-static",), (), "linked statically"),
+                                   (("-fsanitize=address",), (), "sanitizer")):
+        target = os.path.join(folder, "p")
+        if subprocess.run([compiler, *options, "-o", target, source], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            continue
+        program = Program(folder, target, *argument)
+        code, text = gpupeak("attach", "-o", program.log, program.pid)
+        expect(code == 2 and why in text, f"{code} {text}: not {why}")
+        program.end()
+    if shutil.which("strace"):
+        subprocess.run([compiler, "-o", target, source], check=True)
+        program = Program(folder, target)
+        tracer = subprocess.Popen(["strace", "-o", "/dev/null", "-p", program.pid], stderr=subprocess.PIPE, text=True)
+        tracer.stderr.readline()
+        code, text = gpupeak("attach", "-o", program.log, program.pid)
+        expect(code == 2 and "is traced already" in text, text)
+        program.end()
+        tracer.communicate()
+
+
+def main():
+    if os.uname().machine != "x86_64":
+        raise Skipped("x86-64 alone")
+    with tempfile.TemporaryDirectory() as folder:
+        {"heap": heap, "load": load, "device": device, "python": python, "killed": killed, "exits": exits, "refused": refused,
+         "built_otherwise": built_otherwise}[CASE](folder)
+
+
+run_checks(main)

@@ -1,0 +1,57 @@
+// A thread of another program that stands still for us, and calls functions of its program when
+// told to, on a stack of its own. Whatever happens it goes on where it stood, with the same
+// registers and signal mask. x86-64.
+#pragma once
+
+#include <sys/types.h>
+#include <sys/user.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gpupeak::tools {
+
+class TracedThread {
+ public:
+  /// Stops it. Throws LogError where that is not allowed, or where it does not stop.
+  explicit TracedThread(pid_t thread);
+  /// Lets it go on as if nothing had been.
+  ~TracedThread();
+  TracedThread(const TracedThread&) = delete;
+  TracedThread& operator=(const TracedThread&) = delete;
+
+  pid_t id() const { return thread_; }
+  uint64_t ip() const { return saved_.rip; }
+  uint64_t thread_pointer() const { return saved_.fs_base; }
+
+  /// Takes memory in the program for a stack, code and arguments. `system_call`: where the program
+  /// has such an instruction.
+  void prepare(uint64_t system_call);
+  /// Where `bytes` of arguments lie, for write() and read().
+  uint64_t place(size_t bytes);
+  void write(uint64_t at, const void* from, size_t bytes) const;
+  void read(uint64_t at, void* to, size_t bytes) const;
+  std::string read_text(uint64_t at) const;
+  /// Calls the function. Throws LogError where it faults, or does not return in time.
+  uint64_t call(uint64_t function, const std::vector<uint64_t>& arguments, double seconds);
+
+ private:
+  uint64_t system_call(long number, const std::vector<uint64_t>& arguments);
+  int wait_for_stop(double seconds);
+  bool is_waiting_for_lock();
+  void restore();
+  void let_go();
+
+  const pid_t thread_;
+  user_regs_struct saved_{};
+  std::vector<char> saved_extended_;  ///< floating point, vectors
+  uint64_t saved_mask_ = 0;
+  uint64_t system_call_at_ = 0, memory_ = 0, next_place_ = 0;
+  bool is_stopped_ = false, is_saved_ = false;
+};
+
+/// A system call instruction in [begin, end) of the program's memory; 0: none.
+uint64_t find_system_call(pid_t pid, uint64_t begin, uint64_t end);
+
+}  // namespace gpupeak::tools
