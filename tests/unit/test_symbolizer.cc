@@ -73,7 +73,7 @@ TEST_CASE("symbolizer: of names to keep some are left out where time or room is 
   const LogReader reader(log.save(file.path()));
   const auto keep = [&reader](std::chrono::seconds time, uint64_t bytes) {
     const auto until = std::chrono::steady_clock::now() + time;
-    return keep_names(reader, {}, {false, bytes, until}, {});
+    return keep_names(reader, {}, {.bytes = bytes, .until = until}, {});
   };
   const std::vector<Module>& modules = reader.definitions().modules();
   const auto said_of = [&modules](const KeptNames& names, size_t module) {
