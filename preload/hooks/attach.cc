@@ -61,6 +61,14 @@ void define_given_facts(const gpupeak_attach_call& call) {
   }
 }
 
+/// Which log it is, and how many slots lead to it.
+void tell_log(gpupeak_attach_call& call) {
+  const std::string_view path = log_path();
+  memcpy(call.log, path.data(), path.size());
+  call.log[path.size()] = 0;
+  call.slots = hooked_slots();
+}
+
 bool begin_window_in_scope(uint32_t mode) {
   const HookScope scope;
   return open_window(*g_process, mode);
@@ -76,10 +84,7 @@ gpupeak_attach_answer attach(gpupeak_attach_call& call) {
   define_given_facts(call);
   enter_process_phase("main");
   hook_all_slots();
-  call.slots = hooked_slots();
-  const std::string_view path = log_path();
-  memcpy(call.log, path.data(), path.size());
-  call.log[path.size()] = 0;
+  tell_log(call);
   if (call.host_mode <= GPUPEAK_HOST_COUNTERS || begin_window_in_scope(call.host_mode))
     return GPUPEAK_ATTACH_DONE;
   detach_process();
@@ -115,10 +120,7 @@ GPUPEAK_EXPORT void gpupeak_api_attach(gpupeak_attach_call* call) {
 GPUPEAK_EXPORT void gpupeak_api_detach(gpupeak_attach_call* call) {
   answer(call, [&] {
     if (!came_late() || !recording()) return GPUPEAK_ATTACH_NOT;
-    const std::string_view path = log_path();
-    memcpy(call->log, path.data(), path.size());
-    call->log[path.size()] = 0;
-    call->slots = hooked_slots();
+    tell_log(*call);
     if (!detach_process()) return GPUPEAK_ATTACH_BUSY;
     call->lost_slots = put_back_slots();
     return GPUPEAK_ATTACH_DONE;

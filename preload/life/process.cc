@@ -174,10 +174,8 @@ ProcessPage* new_process_page() {
   return static_cast<ProcessPage*>(at);
 }
 
-/// This process was forked from one that recorded: nothing of that log is ours.
-void forget_parent() {
-  abandon_log_file();
-  abandon_slots();
+/// What track/ knows of a process whose log is not the next one's.
+void forget_tracked() {
   forget_device_memory();
   forget_ledger();
   reset_ort_sessions();
@@ -185,6 +183,13 @@ void forget_parent() {
   reset_xla_programs();
   reset_nvtx();
   forget_resident_memory();
+}
+
+/// This process was forked from one that recorded: nothing of that log is ours.
+void forget_parent() {
+  abandon_log_file();
+  abandon_slots();
+  forget_tracked();
   share_pages();
   g_generation += 1;
 }
@@ -194,13 +199,7 @@ void forget_last_log() {
   leave_definitions();
   leave_log_file();
   empty_slots();
-  forget_device_memory();
-  forget_ledger();
-  reset_ort_sessions();
-  reset_arena_objects();
-  reset_xla_programs();
-  reset_nvtx();
-  forget_resident_memory();
+  forget_tracked();
   drop_cached_stacks();  // what has been unmapped meanwhile nobody has seen
 }
 
