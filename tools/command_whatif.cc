@@ -1,10 +1,13 @@
 #include <charconv>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
 #include "collector/fit/what_if.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/views/what_if.h"
+#include "collector/write/write_html.h"
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
@@ -17,7 +20,7 @@ namespace {
 
 struct WhatIfOptions {
   std::vector<std::string> logs, without, scale;
-  std::string arena, out;
+  std::string arena, out, html;
   bool expandable_segments = false, no_preallocation = false, json = false;
   size_t top = 10;
   TextOptions text;
@@ -41,13 +44,31 @@ collector::Changes::Scale parse_scale(const std::string& text) {
   return {text.substr(0, equals), factor};
 }
 
+collector::WithCurves with_curves(const WhatIfOptions& options) {
+  return options.html.empty() ? collector::WithCurves::kNo : collector::WithCurves::kYes;
+}
+
+int show_page(const std::vector<collector::WhatIf>& answers, const std::string& path) {
+  write_output(path, [&](std::ostream& out) {
+    collector::write_what_if_page(answers, GPUPEAK_VERSION, out);
+  });
+  say_written(path);
+  return kOk;
+}
+
 /// Nothing is asked for: what there is to be asked for, and what it gains.
 int lowering(const WhatIfOptions& options, const collector::Options& analysis) {
   std::vector<std::vector<collector::WhatIf>> answers;
   {
     ProgressBar bar;
     for (const std::string& log : options.logs)
-      answers.push_back(collector::what_would_lower(log, analysis, bar.callback()));
+      answers.push_back(
+          collector::what_would_lower(log, analysis, bar.callback(), with_curves(options)));
+  }
+  if (!options.html.empty()) {
+    std::vector<collector::WhatIf> all;
+    for (auto& of_log : answers) std::move(of_log.begin(), of_log.end(), std::back_inserter(all));
+    return show_page(all, options.html);
   }
   const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
   write_output(options.out, [&](std::ostream& out) {
@@ -67,7 +88,8 @@ int whatif(const WhatIfOptions& options) {
   changes.expandable_segments = options.expandable_segments;
   changes.same_as_requested = !options.arena.empty();
   changes.no_preallocation = options.no_preallocation;
-  require_output(options.out, options.logs);
+  require_output(options.html.empty() ? options.out : options.html, options.logs);
+  if (!options.html.empty()) collector::require_page();
   collector::Options analysis;
   analysis.stacks = false;
   analysis.top = options.top;
@@ -77,8 +99,10 @@ int whatif(const WhatIfOptions& options) {
   {
     ProgressBar bar;
     for (const std::string& log : options.logs)
-      answers.push_back(collector::what_if(log, changes, analysis, bar.callback()));
+      answers.push_back(
+          collector::what_if(log, changes, analysis, bar.callback(), with_curves(options)));
   }
+  if (!options.html.empty()) return show_page(answers, options.html);
   const collector::TextStyle style = style_for(output_descriptor(options.out), options.text);
   write_output(options.out, [&](std::ostream& out) {
     write_in_turn(out, answers.size(), options.json, [&](size_t i) {
@@ -112,7 +136,10 @@ void add_whatif(CommandLine& line) {
   verb.add_flag("--no-preallocation", options.no_preallocation,
                 "Pools take nothing in advance, such as JAX's three quarters of the card");
   add_top(verb, options.top, "Rows of each table");
-  verb.add_flag("--json", options.json, "As JSON (docs/json.md)");
+  auto* json = verb.add_flag("--json", options.json, "As JSON (docs/json.md)");
+  verb.add_option("--html", options.html, "A page with the curves over time, into this file")
+      ->excludes(json)
+      ->type_name("FILE");
   add_out(verb, options.out);
   add_text_options(verb, options.text);
   add_rules(verb, options.reading.rules);

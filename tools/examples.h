@@ -93,7 +93,7 @@ inline constexpr VerbExamples kVerbExamples[] = {
   gpupeak compare --html abc.html a.gplog b.gplog)"},
     {"whatif", R"(  gpupeak whatif bert.gplog                  what would lower the peak
   gpupeak whatif --scale activations=0.5 bert.gplog
-  gpupeak whatif --expandable-segments bert.gplog)"},
+  gpupeak whatif --expandable-segments --html bert.html bert.gplog)"},
     {"fit", R"(  gpupeak fit bert.gplog                     which cards would do
   gpupeak fit --capacity 24GiB bert.gplog
   gpupeak fit --gpu T4 bert.gplog)"},

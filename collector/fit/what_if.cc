@@ -12,6 +12,7 @@
 
 #include "collector/fit/arena_forecast.h"
 #include "collector/fit/arena_rules.h"
+#include "collector/fit/change_curve.h"
 #include "collector/fit/need_watch.h"
 #include "collector/fit/scale_finder.h"
 #include "collector/log/kinds.h"
@@ -38,6 +39,10 @@ constexpr int32_t kHost = -1;
 uint64_t times(uint64_t bytes, double factor) {
   return factor == 1 ? bytes
                      : static_cast<uint64_t>(std::floor(static_cast<double>(bytes) * factor));
+}
+
+std::string key_of(int32_t device) {
+  return (device == kHost ? ScopeKey::host() : ScopeKey::device(device)).text();
 }
 
 /// What may have been asked for of a block: an arena gives a whole piece where the rest is not
@@ -130,14 +135,13 @@ class WhatIfWatch : public ReplayObserver {
   }
 
   void after(const Event& event) override {
-    if (!is_changed_ && changed_[kLow].empty()) return;
-    is_changed_ = false;
-    for (auto& [number, row] : rows_) set_idle(number, row);
-    for (auto& [device, bytes] : segments_) set_unclaimed(device, bytes);
-    for (size_t course = 0; course < kCourses; ++course) {
-      if (!changed_[course].empty()) peaks_[course].apply(changed_[course], event.ticks);
-      changed_[course].clear();
-    }
+    if (is_changed_ || !changed_[kLow].empty()) apply(event.ticks);
+    for (auto& [device, drawn] : drawn_) drawn.curve.set(event.ticks, point_of(device, drawn));
+  }
+
+  /// From the begin on.
+  void draw(const std::vector<int32_t>& devices) {
+    for (const int32_t device : devices) drawn_[device].key = key_of(device);
   }
 
   void finish() {
@@ -166,6 +170,15 @@ class WhatIfWatch : public ReplayObserver {
     sum.time_ns = profile_.to_ns(bounded ? most.peak_ticks : least.peak_ticks);
     add_holders(bounded ? high : low, device, bounded ? Beside::kMore : Beside::kLess, top, sum);
     return sum;
+  }
+  /// Once.
+  std::vector<WhatIfPoint> take_curve(int32_t device) {
+    const auto drawn = drawn_.find(device);
+    if (drawn == drawn_.end()) return {};
+    std::vector<WhatIfPoint> points = std::move(drawn->second.curve).points();
+    for (WhatIfPoint& point : points)
+      point.time = profile_.to_ns(static_cast<uint64_t>(point.time));
+    return points;
   }
   bool is_touched_without_forecast(int32_t device) const {
     return std::any_of(rows_.begin(), rows_.end(), [&](const auto& entry) {
@@ -201,6 +214,48 @@ class WhatIfWatch : public ReplayObserver {
     uint64_t number;
     auto operator<=>(const Key&) const = default;
   };
+
+  /// A sum whose course is wanted.
+  struct Drawn {
+    std::string key;                  ///< a ScopeKey
+    std::optional<ScopeId> recorded;  ///< of the replay; none: it has not had any memory yet
+    ChangeCurve curve;
+  };
+
+  void apply(uint64_t ticks) {
+    is_changed_ = false;
+    for (auto& [number, row] : rows_) set_idle(number, row);
+    for (auto& [device, bytes] : segments_) set_unclaimed(device, bytes);
+    for (size_t course = 0; course < kCourses; ++course) {
+      if (!changed_[course].empty()) peaks_[course].apply(changed_[course], ticks);
+      changed_[course].clear();
+    }
+  }
+
+  /// Now: what was recorded, and between what all courses lie.
+  WhatIfPoint point_of(int32_t device, Drawn& drawn) const {
+    WhatIfPoint point;
+    if (!drawn.recorded) {
+      const ScopeId* const scope = replay().sites().find_scope(drawn.key);
+      if (scope != nullptr) drawn.recorded = *scope;
+    }
+    if (drawn.recorded) point.before = replay().peaks().scope(*drawn.recorded).current;
+    const auto scope = scopes_.find(device);
+    if (scope == scopes_.end()) return point;
+    point.least = UINT64_MAX;
+    for (size_t course = 0; course < kCourses; ++course) {
+      const uint64_t bytes = peaks_[course].scope(scope->second).current;
+      uint64_t less = 0, more = 0;
+      for (const auto& [number, row] : rows_) {
+        if (row.may_be_off == 0 || replay_arena(number).place != device) continue;
+        less += std::min(row.may_be_off, row.idle[course]);
+        more += row.may_be_off;
+      }
+      point.least = std::min(point.least, bytes - less);
+      point.most = std::max(point.most, bytes + more);
+    }
+    return point;
+  }
 
   const ArenaTable::Arena& replay_arena(size_t row) const {
     return profile_.replay().arenas().arenas()[row];
@@ -342,7 +397,8 @@ class WhatIfWatch : public ReplayObserver {
   /// Segments that no arena has handed a part of out yet: as idle as the rest of an arena.
   void set_unclaimed(int32_t device, uint64_t segments) {
     uint64_t claimed = 0;
-    bool by_the_log = !takes_less_in_advance(device);
+    // Where the rules are known they say when a segment is taken.
+    bool by_the_log = !takes_less_in_advance(device) && !arenas_.histories.contains(device);
     const ArenaTable& table = replay().arenas();
     for (size_t number = 0; number < table.arenas().size(); ++number) {
       const ArenaTable::Arena& arena = table.arenas()[number];
@@ -440,6 +496,7 @@ class WhatIfWatch : public ReplayObserver {
   std::vector<Key> keys_;       // by group
   std::map<size_t, Row> rows_;  // of arenas
   std::map<int32_t, uint64_t> segments_, unclaimed_;
+  std::map<int32_t, Drawn> drawn_;
   HolderId last_holder_{};
   bool is_changed_ = false;
 };
@@ -512,11 +569,14 @@ class Before {
     return scope != nullptr && profile_.sum(*scope).peak == peak.bytes;
   }
 
-  WhatIf with(const Changes& changes) {
+  WhatIf with(const Changes& changes, WithCurves curves = WithCurves::kNo) {
     require_arenas(*summary_, changes);
     WhatIf result;
     result.changes = changes;
+    result.log = summary_->log_path;
+    result.duration_ns = summary_->run.duration_ns;
     WhatIfWatch changed(profile_, changes, arenas_);
+    if (curves == WithCurves::kYes) changed.draw(drawn(changes));
     profile_.replay_again(changed, progress_);
     changed.finish();
     result.matched = changed.matched();
@@ -530,10 +590,7 @@ class Before {
       result.sums.push_back(std::move(sum));
     }
     const Peak* host = summary_->find_peak(ScopeKey::host().text());
-    const bool is_whole = !summary_->quality.heap_not_read &&
-                          summary_->quality.heap_sample_bytes == 0 &&
-                          options_.reading.heap == HeapReading::kAll && !changes.scales.empty();
-    if (is_whole && host != nullptr) result.sums.push_back(sum_of(changed, kHost, *host));
+    if (has_host(changes) && host != nullptr) result.sums.push_back(sum_of(changed, kHost, *host));
     return result;
   }
 
@@ -559,11 +616,49 @@ class Before {
           }));
     }
   }
-  WhatIfSum sum_of(const WhatIfWatch& changed, int32_t device, const Peak& peak) const {
+  /// Whether the host's memory is part of the answer.
+  bool has_host(const Changes& changes) const {
+    return !summary_->quality.heap_not_read && summary_->quality.heap_sample_bytes == 0 &&
+           options_.reading.heap == HeapReading::kAll && !changes.scales.empty();
+  }
+  std::vector<int32_t> drawn(const Changes& changes) const {
+    std::vector<int32_t> all;
+    for (const DeviceSummary& device : summary_->devices) all.push_back(device.ordinal);
+    if (has_host(changes)) all.push_back(kHost);
+    return all;
+  }
+  /// The replay's peak without the change, not that of the summary: where events were lost that is
+  /// what the library counted, with which nothing of the log can be compared.
+  WhatIfSum sum_of(WhatIfWatch& changed, int32_t device, const Peak& peak) const {
     WhatIfSum sum = changed.sum_of(device, options_.top);
-    sum.before_bytes = peak.bytes;
-    sum.before_time_ns = peak.time_ns;
+    sum.curve = changed.take_curve(device);
+    if (const ScopeId* const scope = profile_.replay().sites().find_scope(peak.scope)) {
+      sum.before_bytes = profile_.sum(*scope).peak;
+      sum.before_time_ns = profile_.to_ns(profile_.sum(*scope).peak_ticks);
+    }
+    if (peak.counted) sum.counted_bytes = peak.bytes;
+    sum.is_whole = !peak.counted && is_whole(device, sum.before_bytes);
+    if (!sum.is_whole) add_losses(sum);
     return sum;
+  }
+  bool is_whole(int32_t device, uint64_t replayed) const {
+    const Quality& quality = summary_->quality;
+    if (quality.exact || (device != kHost && quality.only_heap_inexact)) return true;
+    // What contradicts itself may be the heap's alone.
+    const gpupeak_counters_page& page = profile_.log().counters();
+    const bool is_as_counted = device >= 0 && device < static_cast<int32_t>(page.device_count) &&
+                               page.ended != 0 && replayed == page.device[device].total.peak;
+    return is_as_counted && std::none_of(quality.warnings.begin(), quality.warnings.end(),
+                                         [](const Warning& warning) {
+                                           return inexact_by(warning.code) >= Inexact::kAll &&
+                                                  warning.code != WarningCode::kContradictions;
+                                         });
+  }
+  void add_losses(WhatIfSum& sum) const {
+    for (const Warning& warning : summary_->quality.warnings) {
+      if (inexact_by(warning.code) >= Inexact::kAll)
+        sum.notes.push_back(code_text(warning.code) + ": " + warning.message);
+    }
   }
   void add_note(const WhatIfWatch& changed, WhatIfSum& sum) const {
     if (!changed.is_touched_without_forecast(sum.device)) return;
@@ -604,17 +699,18 @@ uint64_t gain(const WhatIf& what_if) {
 
 /// With each of the changes alone the sum of the peak's device, where it gains a hundredth or more.
 /// The most first.
-std::vector<WhatIf> that_lower(const Peak& peak, const std::vector<Changes>& all, Before& before) {
+std::vector<WhatIf> that_lower(const Peak& peak, const std::vector<Changes>& all, Before& before,
+                               WithCurves curves = WithCurves::kNo) {
   constexpr uint64_t kWorthALine = 100;  // a hundredth of the peak
   std::vector<WhatIf> results;
   for (const Changes& changes : all) {
-    WhatIf result = before.with(changes);
+    WhatIf result = before.with(changes, curves);
     std::erase_if(result.sums, [&](const WhatIfSum& sum) {
       return ScopeKey::device(sum.device).text() != peak.scope;
     });
-    if (!result.sums.empty() && gain(result) > 0 &&
-        gain(result) >= (peak.bytes + kWorthALine - 1) / kWorthALine)
-      results.push_back(std::move(result));
+    if (result.sums.empty()) continue;
+    const uint64_t worth = (result.sums.front().before_bytes + kWorthALine - 1) / kWorthALine;
+    if (gain(result) > 0 && gain(result) >= worth) results.push_back(std::move(result));
   }
   std::stable_sort(results.begin(), results.end(),
                    [](const WhatIf& a, const WhatIf& b) { return gain(a) > gain(b); });
@@ -632,11 +728,11 @@ uint64_t requests_of_pools(const Summary& summary) {
 }  // namespace
 
 WhatIf what_if(const std::string& path, const Changes& changes, const Options& options,
-               const Progress& progress) {
+               const Progress& progress, WithCurves curves) {
   Options reading = options;
   if (changes.scales.empty()) reading.reading.heap = HeapReading::kNone;
   Before before(path, reading, progress);
-  WhatIf result = before.with(changes);
+  WhatIf result = before.with(changes, curves);
   for (size_t i = 0; i < result.matched.size(); ++i) {
     if (result.matched[i] > 0) continue;
     throw UsageError(fmt::format("'{}' matches no block's function, site, tag or phase",
@@ -646,7 +742,7 @@ WhatIf what_if(const std::string& path, const Changes& changes, const Options& o
 }
 
 std::vector<WhatIf> what_would_lower(const std::string& path, const Options& options,
-                                     const Progress& progress) {
+                                     const Progress& progress, WithCurves curves) {
   constexpr size_t kMostSites = 4;
   Options reading = options;
   reading.reading.heap = HeapReading::kNone;
@@ -655,13 +751,19 @@ std::vector<WhatIf> what_would_lower(const std::string& path, const Options& opt
   if (peak == nullptr) return {};
   std::vector<Changes> sites;
   for (const Holder& holder : peak->holders) {
-    if (holder.kind == "device.idle" || sites.size() == kMostSites) continue;
-    if (holder.title.find_first_of("*?") == std::string::npos)
+    if (holder.kind == "device.idle" || holder.kind == "device.not_recorded" ||
+        sites.size() == kMostSites)
+      continue;
+    // One that has several kinds of memory has a row of each.
+    const bool is_known = std::any_of(sites.begin(), sites.end(), [&](const Changes& site) {
+      return site.scales.front().pattern == holder.title;
+    });
+    if (!is_known && holder.title.find_first_of("*?") == std::string::npos)
       sites.emplace_back().scales.push_back({holder.title, 0});
   }
   // What can be set comes before what would have to be written.
-  std::vector<WhatIf> results = that_lower(*peak, settings_of(before.summary()), before);
-  for (WhatIf& site : that_lower(*peak, sites, before)) results.push_back(std::move(site));
+  std::vector<WhatIf> results = that_lower(*peak, settings_of(before.summary()), before, curves);
+  for (WhatIf& site : that_lower(*peak, sites, before, curves)) results.push_back(std::move(site));
   return results;
 }
 

@@ -17,16 +17,20 @@
 
 namespace gpupeak::collector {
 
+/// Whether WhatIfSum::curve is wanted, for a page.
+enum class WithCurves : uint8_t { kNo, kYes };
+
 /// Throws LogError where there is nothing to be read, UsageError for a pattern that no block
 /// matches and for a setting of an arena that the log has not. `options.top`: holders of each sum.
 WhatIf what_if(const std::string& path, const Changes& changes, const Options& options,
-               const Progress& progress = {});
+               const Progress& progress = {}, WithCurves curves = WithCurves::kNo);
 
 /// Of the device with the largest peak: each setting of its pools that could lower it, and each of
 /// its largest sites left out, which is what freeing it before the peak would gain. Those that gain
 /// a hundredth or more: settings first, the most first; one sum each.
 std::vector<WhatIf> what_would_lower(const std::string& path, const Options& options,
-                                     const Progress& progress = {});
+                                     const Progress& progress = {},
+                                     WithCurves curves = WithCurves::kNo);
 
 /// What would lower the largest peak of a device, of settings alone: Summary::lowering of the log's
 /// summary, without symbols and heap. Whether the log was replayed for it: it is not where no pool

@@ -150,5 +150,5 @@ export class Run {
 
 export function load() {
   const data = JSON.parse(document.getElementById('data').textContent);
-  return {version: data.version, view: data.view, runs: data.runs.map((packed, i) => new Run(packed, i))};
+  return {version: data.version, answers: data.whatif, runs: (data.runs || []).map((packed, i) => new Run(packed, i))};
 }

@@ -10,6 +10,7 @@ import {load} from './model.js';
 import {arenaSection} from './arena_section.js';
 import * as sections from './sections.js';
 import {Timeline} from './timeline.js';
+import {whatIf} from './what_if.js';
 
 const GROUPINGS = ['site', 'function', 'module', 'phase', 'tag', 'kind', 'thread'];
 
@@ -129,9 +130,9 @@ function peakSection(run, scope) {
     h('div', {class: 'tools'}, view, by), box)};
 }
 
-function header() {
+function header(picker) {
   replace(document.getElementById('top'), h('div', {class: 'brand'}, h('span', {class: 'logo', 'aria-hidden': 'true'}, '▲'),
-    h('h1', {}, 'gpupeak')), runPicker());
+    h('h1', {}, 'gpupeak')), picker);
 }
 
 function render(keepPlace = false) {
@@ -140,7 +141,7 @@ function render(keepPlace = false) {
   const scroll = window.scrollY;
   drawn.forEach((thing) => thing.destroy());
   drawn = [];
-  header();
+  header(runPicker());
   const content = document.getElementById('content');
   if (state.run === null) {
     document.title = `gpupeak: ${page.runs.length} runs`;
@@ -177,7 +178,12 @@ function render(keepPlace = false) {
 
 replace(document.getElementById('end'), h('p', {}, `Made by gpupeak ${page.version}. MiB are 2`, h('sup', {}, '20'),
   ' bytes. Charts: uPlot, d3-flame-graph.'));
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => render(true));
-state.run = page.runs.length > 1 ? null : page.runs[0];
-if (state.run) state.scope = state.run.mainScopes()[0] || null;
-render();
+const onTheme = (redraw) => matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
+if (page.answers) {
+  onTheme(whatIf(page.answers, document.getElementById('content'), header));
+} else {
+  onTheme(() => render(true));
+  state.run = page.runs.length > 1 ? null : page.runs[0];
+  if (state.run) state.scope = state.run.mainScopes()[0] || null;
+  render();
+}

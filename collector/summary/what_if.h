@@ -42,6 +42,13 @@ struct Changes {
   }
 };
 
+/// A sum at one instant: as recorded, and with the change at least and at most.
+struct WhatIfPoint {
+  int64_t time = 0;  ///< ns
+  uint64_t before = 0, least = 0, most = 0;
+};
+
+/// Both peaks are of what the log has: only like is compared with like.
 struct WhatIfSum {
   struct Holder {
     std::string title;
@@ -49,7 +56,7 @@ struct WhatIfSum {
   };
   int32_t device = -1;        ///< -1: the host
   std::string name;           ///< of the device
-  uint64_t before_bytes = 0;  ///< the peak as recorded
+  uint64_t before_bytes = 0;  ///< the peak of what was recorded
   int64_t before_time_ns = 0;
   uint64_t least_bytes = 0;            ///< the peak with the change is at least that
   std::optional<uint64_t> most_bytes;  ///< and at most; equal: exact. None: not known
@@ -60,8 +67,14 @@ struct WhatIfSum {
   /// not read at the peak.
   std::optional<uint64_t> used_before_bytes, used_bytes;
   std::vector<std::string> notes;  ///< why a bound is none, or not narrow
+  /// False: events were lost. All figures are of what the log has then, and bound nothing beyond.
+  bool is_whole = true;
+  /// The peak that the library counted, where the log comes to another one.
+  std::optional<uint64_t> counted_bytes;
+  /// Over time; empty unless asked for. Where most_bytes is none, `most` says nothing.
+  std::vector<WhatIfPoint> curve;
 
-  bool is_exact() const { return most_bytes == least_bytes; }
+  bool is_exact() const { return is_whole && most_bytes == least_bytes; }
 };
 
 struct WhatIf {
@@ -69,6 +82,8 @@ struct WhatIf {
   std::vector<WhatIfSum> sums;  ///< devices by ordinal, then the host if it was measured whole
   /// Of Changes::scales: blocks that each matched.
   std::vector<uint64_t> matched;
+  std::string log;          ///< its path
+  int64_t duration_ns = 0;  ///< of the run
 };
 
 }  // namespace gpupeak::collector

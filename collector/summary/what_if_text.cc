@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "collector/text/sanitize.h"
+
 namespace gpupeak::collector {
 
 std::string_view setting_name(PoolSetting setting) {
@@ -28,6 +30,19 @@ std::string_view setting_text(PoolSetting setting) {
       return "nothing taken in advance";
   }
   return "";
+}
+
+std::string changes_text(const Changes& changes) {
+  std::vector<std::string> texts;
+  for (const Changes::Scale& scale : changes.scales) {
+    texts.push_back(scale.factor == 0
+                        ? fmt::format("without '{}'", escape(scale.pattern))
+                        : fmt::format("'{}' times {}", escape(scale.pattern), scale.factor));
+  }
+  for (const PoolSetting setting : changes.settings()) texts.emplace_back(setting_text(setting));
+  std::string text;
+  for (const std::string& one : texts) text += (text.empty() ? "" : ", ") + one;
+  return text.empty() ? "as recorded" : text;
 }
 
 std::string bounds_text(uint64_t least, const std::optional<uint64_t>& most,

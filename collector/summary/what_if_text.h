@@ -16,7 +16,11 @@ std::string_view setting_name(PoolSetting setting);
 /// "PyTorch with expandable segments".
 std::string_view setting_text(PoolSetting setting);
 
-/// "1.12 GiB to 1.14 GiB"; one figure where it is exact, "about" that where the two read alike. `most`: none: not known.
+/// "without 'Conv*', PyTorch with expandable segments".
+std::string changes_text(const Changes& changes);
+
+/// "1.12 GiB to 1.14 GiB"; one figure where it is exact, "about" that where the two read alike.
+/// `most`: none: not known.
 std::string bounds_text(uint64_t least, const std::optional<uint64_t>& most,
                         const TextStyle& style);
 /// What it gains: "−11.2 %", by the larger bound.

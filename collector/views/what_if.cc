@@ -12,25 +12,36 @@
 namespace gpupeak::collector {
 namespace {
 
-/// "without 'Conv*', PyTorch's segments grow in place".
-std::string changes_text(const Changes& changes) {
-  std::vector<std::string> texts;
-  for (const Changes::Scale& scale : changes.scales) {
-    texts.push_back(scale.factor == 0
-                        ? fmt::format("without '{}'", escape(scale.pattern))
-                        : fmt::format("'{}' times {}", escape(scale.pattern), scale.factor));
-  }
-  for (const PoolSetting setting : changes.settings()) texts.emplace_back(setting_text(setting));
-  std::string text;
-  for (const std::string& one : texts) text += (text.empty() ? "" : ", ") + one;
-  return text.empty() ? "as recorded" : text;
-}
-
 std::string where_text(const WhatIfSum& sum) {
   if (sum.device < 0) return "host memory";
   return sum.name.empty() ? fmt::format("GPU {}", sum.device)
                           : fmt::format("GPU {} ({})", sum.device, sum.name);
 }
+
+/// "of what the log has, ", where that is not all.
+std::string_view part_text(const WhatIfSum& sum) {
+  return sum.is_whole ? "" : "of what the log has, ";
+}
+
+/// What the library counted, where the log comes to another peak.
+void write_counted(const WhatIfSum& sum, std::ostream& out, const TextStyle& style) {
+  if (!sum.counted_bytes) return;
+  const std::string counted = size_text(*sum.counted_bytes, style);
+  if (*sum.counted_bytes < sum.before_bytes) {
+    write_wrapped(fmt::format("  the peak that was counted is {}: frees are missing from the log, "
+                              "so that it has too much",
+                              counted),
+                  out, style);
+    return;
+  }
+  write_wrapped(
+      fmt::format("  the peak that was counted is {}, with what is not in the log: what that would "
+                  "be with the change is not known",
+                  counted),
+      out, style);
+}
+
+}  // namespace
 
 Json what_if_json(const WhatIf& what_if) {
   Json json{{"schema", "gpupeak.whatif/1"}};
@@ -62,29 +73,30 @@ Json what_if_json(const WhatIf& what_if) {
     }
     row["other_bytes"] = sum.other_bytes;
     row["notes"] = sum.notes;
+    row["whole"] = sum.is_whole;
+    row["counted_peak_bytes"] = nullable(sum.counted_bytes);
     json["sums"].push_back(std::move(row));
   }
   return json;
 }
 
-}  // namespace
-
 void write_what_if(const WhatIf& what_if, std::ostream& out, const TextStyle& style) {
   out << bold("WHAT IF", style) << "  " << changes_text(what_if.changes) << '\n';
   for (const WhatIfSum& sum : what_if.sums) {
-    write_wrapped(
-        fmt::format("{}: peak {} at {} in place of {} at {}, {}{}", where_text(sum),
-                    bounds_text(sum.least_bytes, sum.most_bytes, style), instant(sum.time_ns),
-                    size_text(sum.before_bytes, style), instant(sum.before_time_ns),
-                    gain_text(sum.before_bytes, sum.least_bytes, sum.most_bytes),
-                    sum.is_exact() ? ", exact" : ""),
-        out, style);
+    write_wrapped(fmt::format("{}: {}peak {} at {} in place of {} at {}, {}{}", where_text(sum),
+                              part_text(sum), bounds_text(sum.least_bytes, sum.most_bytes, style),
+                              instant(sum.time_ns), size_text(sum.before_bytes, style),
+                              instant(sum.before_time_ns),
+                              gain_text(sum.before_bytes, sum.least_bytes, sum.most_bytes),
+                              sum.is_exact() ? ", exact" : ""),
+                  out, style);
     if (sum.used_bytes)
       write_wrapped(
           fmt::format("  nvidia-smi would show {} in place of {}, the driver's own being "
                       "as it was",
                       size_text(*sum.used_bytes, style), size_text(*sum.used_before_bytes, style)),
           out, style);
+    write_counted(sum, out, style);
     for (const std::string& note : sum.notes) write_wrapped("  " + note, out, style);
     const uint64_t whole = sum.most_bytes.value_or(sum.least_bytes);
     const auto row = [&](uint64_t bytes, const std::string& count, const std::string& title) {
@@ -108,7 +120,8 @@ void write_lowering(const std::vector<WhatIf>& all, size_t rows, std::ostream& o
                     const TextStyle& style) {
   if (all.empty()) return;
   out << bold("WHAT WOULD LOWER IT", style) << "  "
-      << fmt::format("{}, {}: each alone, by replay\n", where_text(all.front().sums.front()),
+      << fmt::format("{}, {}{}: each alone, by replay\n", where_text(all.front().sums.front()),
+                     part_text(all.front().sums.front()),
                      size_text(all.front().sums.front().before_bytes, style));
   for (size_t i = 0; i < std::min(rows, all.size()); ++i) {
     const WhatIfSum& sum = all[i].sums.front();

@@ -85,7 +85,7 @@ class PageData {
     json["live_at_exit"] = leaks_json();
     json["temporaries"] = rows_json(temporaries);
     json["strings"] = strings_.json();  // last: the others fill it
-    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return page_text(json);
   }
 
  private:
@@ -367,6 +367,10 @@ std::string page_data(Profile& profile, const TimeSeries& times, const Instants&
   return PageData(profile, times, instants, arenas, complete).make();
 }
 
+std::string page_text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 bool has_page() {
   return !page_template().empty();
 }
@@ -378,20 +382,25 @@ void require_page() {
       "then configure and build again");
 }
 
-void write_html(const std::vector<std::string>& runs, const std::string& tool_version,
-                std::ostream& out) {
+void write_page(std::string_view list, const std::vector<std::string>& items,
+                const std::string& tool_version, std::ostream& out) {
   require_page();
   const std::string_view page = page_template();
   const size_t mark = page.find(kDataMark);
   if (mark == std::string_view::npos)
     throw std::logic_error("write_html: the page has no data mark");
   out << page.substr(0, mark) << "{\"schema\":\"gpupeak.page/1\",\"version\":\"" << tool_version
-      << "\",\"runs\":[";
-  for (size_t i = 0; i < runs.size(); ++i) {
+      << "\",\"" << list << "\":[";
+  for (size_t i = 0; i < items.size(); ++i) {
     if (i > 0) out << ",\n";
-    write_inside_script(runs[i], out);
+    write_inside_script(items[i], out);
   }
   out << "]}" << page.substr(mark + kDataMark.size());
+}
+
+void write_html(const std::vector<std::string>& runs, const std::string& tool_version,
+                std::ostream& out) {
+  write_page("runs", runs, tool_version, out);
 }
 
 }  // namespace gpupeak::collector

@@ -5,6 +5,7 @@
 
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "collector/analyze/analyze.h"
@@ -12,6 +13,7 @@
 #include "collector/timeline/arena_history.h"
 #include "collector/timeline/instants.h"
 #include "collector/timeline/time_series.h"
+#include "collector/write/json_values.h"
 
 namespace gpupeak::collector {
 
@@ -23,6 +25,13 @@ std::string page_data(Profile& profile, const TimeSeries& times, const Instants&
 /// page.
 void write_html(const std::vector<std::string>& runs, const std::string& tool_version,
                 std::ostream& out);
+
+/// A page of another kind, with the same parts: `list` is what its data calls `items`, each JSON as
+/// page_text() has it. Throws as write_html() does.
+void write_page(std::string_view list, const std::vector<std::string>& items,
+                const std::string& tool_version, std::ostream& out);
+/// In one line. What is no UTF-8 is replaced.
+std::string page_text(const Json& json);
 
 /// Whether this program was built with it.
 bool has_page();

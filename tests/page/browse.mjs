@@ -274,6 +274,77 @@ async function big() {
   await picture('big', 1280, 'light');
 }
 
+/** Cells of the first table below a selector, row by row. */
+const cells = (selector) => page.$$eval(`${selector} tbody tr`, (rows) => rows.map((row) => [...row.children].map((cell) => cell.textContent)));
+
+/** The curves' marks: what stands at each, and where it is as a share of the width. */
+const marks = () => page.evaluate(() => [...document.querySelectorAll('.mark')].map((mark) =>
+  [mark.textContent, Math.round(100 * parseFloat(mark.style.left) / mark.parentElement.clientWidth), mark.hidden]));
+
+async function whatif() {
+  await open();
+  assert.match(await text('.said'), /^GPU 0 \(Test GPU\): peak 200 MiB in place of 728 MiB, −72\.5 %, exact$/);
+  assert.match(await text('#changes'), /without '\*\+0x400\*'/);
+  assert.match((await cells('#changes'))[0].join('|'), /^\*\+0x400\*\|0\|21$/);
+  assert.deepEqual((await cells('[aria-label="Answer"]')).map((row) => row.slice(0, 4)),
+    [['as recorded', '728 MiB', '+40 ms', ''], ['with the change', '200 MiB', '+19 ms', '−72.5 %']]);
+  assert.deepEqual(await marks(), [['▼ 728 MiB at +40 ms', 40, false], ['▼ 200 MiB at +19 ms', 19, false]]);
+  assert.match(await text('.legend'), /as recorded.*with the change$/);
+  assert.match(await text('#holders tfoot'), /200 MiB.*sum = peak, residual 0/);
+  assert.match((await cells('#holders'))[0].join('|'), /^200 MiB\|100\.0 %\|10\|.*0x200/);
+  // The curves' points: each step, to the byte.
+  const curve = await page.evaluate(() => {
+    let ns = 0;
+    return JSON.parse(document.getElementById('data').textContent).whatif[0].sums[0].curve.map(([since, ...bytes]) => [ns += since, ...bytes]);
+  });
+  const at = (ns) => curve.filter(([time]) => time <= ns).at(-1);
+  assert.deepEqual(at(19e6).slice(1), [200 << 20, 200 << 20]);
+  assert.deepEqual(at(40e6), [40e6, 728 << 20, 200 << 20]);
+  assert.deepEqual(at(40.6e6).slice(1), [200 << 20, 200 << 20]);
+  await clickChoice('Memory', 'device:1');
+  assert.match(await text('[aria-label="Answer"]'), /12\.0 MiB.*12\.0 MiB.*no change/s);
+  assert.equal(await count('.plot canvas'), 1);
+  await clickChoice('Memory', 'host');
+  assert.match(await text('#holders tfoot'), /residual 0/);
+  await clickChoice('Memory', 'device:0');
+  for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [390, 'light']]) await picture(`whatif-${width}-${scheme}`, width, scheme);
+}
+
+async function whatif_bounds() {
+  await open();
+  assert.match(await text('.said'), /peak 39\.0 MiB to 60\.0 MiB in place of 40\.0 MiB, \+33\.3 %$/);
+  assert.match(await text('.legend'), /between its bounds/);
+  assert.deepEqual((await marks()).map(([what]) => what.replaceAll('▼', '').trim()), ['40.0 MiB at +10 ms', '39.0 MiB to 60.0 MiB at +11 ms']);
+  assert.match(await text('#holders tfoot'), /60\.0 MiB.*sum = upper bound, residual 0/);
+  await picture('whatif-bounds', 1280, 'light');
+}
+
+async function whatif_lost() {
+  await open();
+  assert.match(await text('.said'), /peak 0 in place of 40\.0 MiB, −100\.0 %, of what the log has$/);
+  assert.match(await text('.notice.bad'), /Of what the log has alone.*counted is 140 MiB.*GP001/s);
+  assert.deepEqual((await cells('[aria-label="Answer"]')).at(0).slice(0, 2), ['as recorded', '40.0 MiB']);
+  await picture('whatif-lost', 1280, 'dark');
+}
+
+async function whatif_hostile() {
+  await open();
+  assert.equal(await page.evaluate(() => window.hacked), undefined);
+  assert.equal(await count('img'), 0);
+}
+
+async function whatif_each() {
+  await open();
+  const changes = await page.$$eval('[aria-label="Change"] button', (all) => all.map((one) => one.textContent));
+  assert.ok(changes.length >= 2 && changes.every((text) => text.startsWith('without ')), `${changes}`);
+  assert.match(await text('.said'), /in place of 728 MiB/);
+  const first = await text('.said');
+  await clickChoice('Change', '1');
+  assert.notEqual(await text('.said'), first);
+  assert.equal(await count('.plot canvas'), 1);
+  await accessible('several changes');
+}
+
 const tools = {page, text, count, press, clickChoice, picture};
 async function pools() {
   await open();
@@ -285,7 +356,7 @@ async function pools_wrong() {
 }
 
 try {
-  await {run, hostile, empty, compare, big, pools, pools_wrong}[which]();
+  await {run, hostile, empty, compare, big, pools, pools_wrong, whatif, whatif_bounds, whatif_lost, whatif_hostile, whatif_each}[which]();
   assert.deepEqual(said, []);
 } finally {
   await browser.close();

@@ -2,7 +2,7 @@
 """The page of `report --html` in headless Chromium: it renders, what one does with it works, nothing is said on the
 console, and names from a log stay text. The screenshots lie in the test's folder.
 
-usage: page.py run|hostile|empty|compare|big GPUPEAK PAGE_LOG NODE CHROMIUM MODULES
+usage: page.py run|hostile|empty|compare|big|whatif GPUPEAK PAGE_LOG NODE CHROMIUM MODULES
        page.py pools_torch|pools_many|pools_ort GPUPEAK PAGE_LOG NODE CHROMIUM MODULES PRELOAD DRIVER CLIENT LIBRARY
 Exit code 77: there is no browser, or this gpupeak was built without the page.
 """
@@ -72,6 +72,21 @@ def pools(folder):
     return browse(page, folder, "pools") or (browse(wrong, folder, "pools_wrong") if CASE == "pools_torch" else 0)
 
 
+def whatif(folder):
+    """What a change makes of a run: exact, within bounds, of a log that has lost events, several changes, and without a change."""
+    hostile = make_log(folder, "hostile")
+    failed = 0
+    for case, log, options in (("whatif", make_log(folder, "run"), ("--without", "*+0x400*")),
+                               ("whatif_bounds", make_log(folder, "torch"), ("--expandable-segments",)),
+                               ("whatif_lost", make_log(folder, "lost"), ("--without", "*0x100*")),
+                               ("whatif_hostile", hostile, ("--without", "*img*")),
+                               ("whatif_each", make_log(folder, "run"), ())):
+        page = make_page(folder, [log], ("whatif", *options))
+        expect_self_contained(page)
+        failed = failed or browse(page, folder, case)
+    return failed
+
+
 def main():
     if not CHROMIUM or CHROMIUM.endswith("NOTFOUND") or not os.path.isdir(os.path.join(MODULES, "puppeteer-core")):
         print("no browser here, or puppeteer-core is not installed")
@@ -80,6 +95,8 @@ def main():
     os.makedirs(folder, exist_ok=True)
     if CASE.startswith("pools"):
         return pools(folder)
+    if CASE == "whatif":
+        return whatif(folder)
     if CASE == "compare":
         page = make_page(folder, [make_log(folder, "run"), make_log(folder, "other"), make_log(folder, "died")], ("compare",))
     elif CASE == "big":

@@ -1,5 +1,5 @@
 // Writes a log for the tests of the page. Usage: gpupeak_page_log KIND FILE; KIND: run, hostile,
-// other, died, empty, big.
+// other, died, empty, big, torch, lost.
 #include <random>
 #include <string>
 #include <vector>
@@ -127,6 +127,28 @@ void write_big(const std::string& path) {
   log.save(path);
 }
 
+/// PyTorch's pool: a block that got a whole segment of 40 MiB, for which a little less may have
+/// been asked. `lost`: the library has counted 100 MiB more, which the log does not have.
+void write_torch(const std::string& path, bool lost) {
+  LogBuilder log(GPUPEAK_HOST_OFF);
+  log.device(0, 80'000 * kMiB, "0123456789abcdef", "Test GPU");
+  gpupeak_counters_page& page = log.counters();
+  page.ended = 1;
+  page.exit_kind = GPUPEAK_EXIT_CODE;
+  page.device_count = 1;
+  page.device[0].total.peak = (lost ? 140 : 40) * kMiB;
+  page.dropped_events = lost ? 3 : 0;
+  const uint32_t train = log.node(0, 0x100);
+  log.event(0, kMillisecond, GPUPEAK_REC_ARENA,
+            Fields().u(1).u(0).u(log.string("PyTorch")).u(0).u(0).s("").u(1));
+  log.device_alloc(0, 10 * kMillisecond, 1000, GPUPEAK_KIND_LINEAR, 0, 40 * kMiB, 0, train);
+  log.event(0, 11 * kMillisecond, GPUPEAK_REC_ARENA_ALLOC,
+            Fields().u(1).u(1000 * kMiB).u(40 * kMiB).u(0).u(train).u(0).u(0));
+  log.event(0, 50 * kMillisecond, GPUPEAK_REC_ARENA_FREE,
+            Fields().u(1).u(1000 * kMiB).u(40 * kMiB).u(1).u(0));
+  log.save(path);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -138,6 +160,10 @@ int main(int argc, char** argv) {
   }
   if (kind == "big") {
     write_big(argv[2]);
+    return 0;
+  }
+  if (kind == "torch" || kind == "lost") {
+    write_torch(argv[2], kind == "lost");
     return 0;
   }
   write(argv[2], kind == "hostile", kind == "run" || kind == "hostile" ? 20 : 30,
