@@ -6,6 +6,7 @@
 #include "collector/fit/what_if.h"
 #include "collector/text/error.h"
 #include "collector/views/byte_seconds.h"
+#include "collector/views/last_use.h"
 #include "collector/views/live.h"
 #include "collector/write/write_csv.h"
 #include "collector/write/write_html.h"
@@ -41,6 +42,7 @@ struct ReportOptions {
   std::string at;  ///< as collector::find_moment() takes it; empty: the whole run
   size_t top = kUsualRows;
   bool byte_seconds = false;
+  bool last_use = false;
   bool full = false;
   bool strict = false;
   collector::Reading reading;
@@ -123,10 +125,25 @@ int report_byte_seconds(const ReportOptions& options) {
       });
 }
 
+int report_last_use(const ReportOptions& options) {
+  if (!options.html.empty() || (options.format != "text" && options.format != "json"))
+    throw collector::UsageError("--last-use is for text and --json");
+  const size_t top = options.full ? collector::kAllRows : options.top;
+  return show_view(
+      view_of(options),
+      [&](collector::Profile& profile, std::ostream& out, const collector::TextStyle& style) {
+        collector::write_last_use(profile, last_uses(profile), top, out, style);
+      },
+      [&](collector::Profile& profile, std::ostream& out) {
+        collector::write_last_use_json(profile, last_uses(profile), top, out);
+      });
+}
+
 int report(const ReportOptions& asked) {
   ReportOptions options = asked;
   for (std::string& log : options.logs) log = log_meant_by(log);
   if (options.byte_seconds) return report_byte_seconds(options);
+  if (options.last_use) return report_last_use(options);
   if (!options.at.empty()) return report_at(options);
   if (!options.html.empty()) {
     return strict_code(options.strict, write_page(page_logs(options.logs, options.process),
@@ -186,9 +203,14 @@ void add_report(CommandLine& line) {
                       "Who held the memory at a moment: +1.25s, a mark, a phase (its highest), "
                       "PHASE.end, end")
           ->type_name("MOMENT");
-  verb.add_flag("--byte-seconds", options.byte_seconds,
-                "What was held times for how long, over the whole run")
-      ->excludes(at);
+  auto* byte_seconds =
+      verb.add_flag("--byte-seconds", options.byte_seconds,
+                    "What was held times for how long, over the whole run")
+          ->excludes(at);
+  verb.add_flag("--last-use", options.last_use,
+                "When what was live at the peak was used (of a log by run --last-use)")
+      ->excludes(at)
+      ->excludes(byte_seconds);
   verb.add_flag("--full", options.full, "Every section and row, not one screen");
   add_top(verb, options.top, "Rows of each table; any other number implies --full");
   add_strict(verb, options.strict);

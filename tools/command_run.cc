@@ -61,6 +61,7 @@ struct RunOptions {
   std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
   std::string limit, gpu;                     ///< as run_limit.h
   std::string arena_rules;  ///< a file with [[pool]]; empty: as GPUPEAK_POOL_RULES
+  bool last_use = false;    ///< when device memory was last seen used
   bool ort_nodes = false;   ///< ONNX Runtime's sessions write a profile
   bool dormant = false;     ///< counters alone, until `gpupeak start`
   bool audit = false;       ///< reach clients that bypass a preloaded library
@@ -218,6 +219,7 @@ void make_up_for_audit() {
   if (!options.arena_rules.empty())
     setenv("GPUPEAK_POOL_RULES", fs::absolute(options.arena_rules).c_str(), 1);
   if (options.quiet) setenv("GPUPEAK_QUIET", "1", 1);
+  if (options.last_use) setenv("GPUPEAK_LAST_USE", "1", 1);
   if (options.ort_nodes) setenv("GPUPEAK_ORT_NODES", "1", 1);
   // So that what comes from outside falls between the right events.
   if (!options.phases_on_output.empty()) setenv("GPUPEAK_STAMP_ALL", "1", 1);
@@ -620,6 +622,8 @@ void add_run(CommandLine& line) {
                   "Look into the allocators that the [[pool]] parts of this rule file describe")
       ->type_name("FILE")
       ->check(CLI::ExistingFile);
+  verb.add_flag("--last-use", options.last_use,
+                "Record when device memory was last seen used (`gpupeak report --last-use`)");
   verb.add_flag("--ort-nodes", options.ort_nodes,
                 "Have ONNX Runtime write its profile of each session, and make phases of its nodes "
                 "(costs time and host memory of its own: docs/phases.md)");

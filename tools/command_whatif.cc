@@ -22,6 +22,7 @@ struct WhatIfOptions {
   std::vector<std::string> logs, without, scale;
   std::string arena, out, html;
   bool expandable_segments = false, no_preallocation = false, json = false;
+  bool free_at_last_use = false;
   size_t top = 10;
   TextOptions text;
   collector::Reading reading;
@@ -88,6 +89,7 @@ int whatif(const WhatIfOptions& options) {
   changes.expandable_segments = options.expandable_segments;
   changes.same_as_requested = !options.arena.empty();
   changes.no_preallocation = options.no_preallocation;
+  changes.free_at_last_use = options.free_at_last_use;
   require_output(options.html.empty() ? options.out : options.html, options.logs);
   if (!options.html.empty()) collector::require_page();
   collector::Options analysis;
@@ -135,6 +137,8 @@ void add_whatif(CommandLine& line) {
       ->type_name("same-as-requested");
   verb.add_flag("--no-preallocation", options.no_preallocation,
                 "Pools take nothing in advance, such as JAX's three quarters of the card");
+  verb.add_flag("--free-at-last-use", options.free_at_last_use,
+                "Blocks of devices go when they were last seen used (of a log by run --last-use)");
   add_top(verb, options.top, "Rows of each table");
   auto* json = verb.add_flag("--json", options.json, "As JSON (docs/json.md)");
   verb.add_option("--html", options.html, "A page with the curves over time, into this file")

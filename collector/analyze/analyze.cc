@@ -97,6 +97,7 @@ class SummaryBuilder {
   Summary build(const std::string& path) {
     summary_.confidential = log_.definitions().sanitizer().is_confidential();
     summary_.names_were_looked_for = options_.reading.search.files;
+    summary_.has_uses = has_uses(log_.definitions());
     summary_.log_path = log_.definitions().shown(path);
     summary_.log_bytes = log_.used_bytes();
     summary_.tool_version = log_.tool_version();

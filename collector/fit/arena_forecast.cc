@@ -117,9 +117,10 @@ uint64_t ArenaForecast::give(double factor) {
 }
 
 void ArenaForecast::take() {
-  const Step* const step = next(false);
-  if (step == nullptr) return;
-  Block& block = blocks_[step->block];
+  if (const Step* const step = next(false)) put_back(blocks_[step->block]);
+}
+
+void ArenaForecast::put_back(Block& block) {
   if (block.bytes == 0) return;
   if (block.own) {
     model_->pieces().drop_own(block.bytes);

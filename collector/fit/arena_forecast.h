@@ -35,6 +35,9 @@ class ArenaForecast {
   uint64_t give(double factor);
   /// The next block that came back.
   void take();
+  /// A block that comes back before its time, by its number in the order in which they were given:
+  /// take() then does nothing for it.
+  void take_early(uint32_t block) { put_back(blocks_[block]); }
   /// What comes before the next request or return: the arena gives idle segments back.
   void catch_up();
   /// What it has from the driver, as it asked for it.
@@ -50,6 +53,7 @@ class ArenaForecast {
   using Step = ArenaRequests::Step;
 
   const Step* next(bool gives);
+  void put_back(Block& block);
   uint64_t less_than_most(const Step& step) const;
   uint64_t asked_for(const Step& step, double factor) const;
   void place(const Step& step, uint64_t bytes, Block& block);

@@ -12,6 +12,7 @@
 
 #include "collector/fit/arena_forecast.h"
 #include "collector/fit/arena_rules.h"
+#include "collector/fit/last_use_times.h"
 #include "collector/fit/change_curve.h"
 #include "collector/fit/need_watch.h"
 #include "collector/fit/scale_finder.h"
@@ -61,6 +62,7 @@ struct Arenas {
   std::map<int32_t, const ArenaRequests*> histories;  ///< that repeat, by device
   std::map<int32_t, std::string> why_not;             ///< of those that do not
   std::vector<bool> in_advance;                       ///< by row
+  LastUseTimes last_uses;                             ///< where blocks are to go by them
 };
 
 /// Goes through a log with a change.
@@ -83,8 +85,27 @@ class WhatIfWatch : public ReplayObserver {
     }
   }
 
-  void on_block_alloc(const DeviceBlock& block) override { count(block, +1); }
+  void before(const Event& event) override {
+    while (!due_.empty() && due_.begin()->first < event.ticks) {
+      const uint64_t ticks = due_.begin()->first;
+      for (; !due_.empty() && due_.begin()->first == ticks; due_.erase(due_.begin()))
+        let_go(due_.begin()->second);
+      apply(ticks);
+    }
+  }
+
+  void on_block_alloc(const DeviceBlock& block) override {
+    count(block, +1);
+    const uint64_t last = arenas_.last_uses.of_driver(driver_blocks_++);
+    if (changes_.free_at_last_use && last != LastUseTimes::kNotKnown &&
+        !arenas_.shared_out.contains(block.alloc.id)) {
+      may_go_[block.alloc.id] = block;
+      due_.emplace(last, Due{block.alloc.id, nullptr, 0, 0});
+    }
+  }
   void on_block_free(const DeviceBlock& block) override {
+    if (gone_.erase(block.alloc.id) > 0) return;
+    may_go_.erase(block.alloc.id);
     count(block, -1);
     if (arenas_.shared_out.contains(block.alloc.id)) {
       for (auto& [row, arena] : rows_) arena.catch_up();
@@ -95,6 +116,7 @@ class WhatIfWatch : public ReplayObserver {
   void on_arena_block(const ArenaBlockChange& change) override {
     const ArenaTable::Holder& holder = replay().arenas().holder(change.holder);
     const ArenaTable::Arena& info = replay().arenas().arenas()[holder.arena];
+    if (change.in_use) last_use_ = arenas_.last_uses.of_arenas(arena_blocks_++);
     // What lies in no segment, and what an arena cut out of the program's own block.
     if (info.place < 0 || change.alone || info.largest_capacity_bytes > 0) return;
     Row& row = row_of(holder.arena);
@@ -125,6 +147,7 @@ class WhatIfWatch : public ReplayObserver {
     std::array<uint64_t, kCourses> bytes{};
     for (size_t course = 0; course < kCourses; ++course)
       bytes[course] = row->forecasts[course].give(factor);
+    ++row->given;
     hold(*row, alloc.address, last_holder_, bytes);
   }
   void on_arena_free(const ArenaFreeEvent& free) override {
@@ -194,10 +217,13 @@ class WhatIfWatch : public ReplayObserver {
     struct Block {
       HolderId holder;
       std::array<uint64_t, kCourses> bytes;
+      uint64_t serial;  ///< of all blocks
+      uint32_t number;  ///< in the forecasts
     };
     std::vector<ArenaForecast> forecasts;  // empty: by the log's own figures
     std::unordered_map<uint64_t, Block> blocks;
     std::array<uint64_t, kCourses> in_use{}, idle{};
+    uint32_t given = 0;  ///< by the forecasts
     bool is_touched = false, grows = false;
     uint64_t may_be_off = 0;  ///< bytes, to either side
 
@@ -205,6 +231,13 @@ class WhatIfWatch : public ReplayObserver {
     void catch_up() {
       for (ArenaForecast& forecast : forecasts) forecast.catch_up();
     }
+  };
+  /// A block that goes when it was last seen used, unless it has gone: of the driver's its id, else
+  /// which one of a row's lies at the address.
+  struct Due {
+    uint64_t id;
+    Row* row;
+    uint64_t address, serial;
   };
   /// To which side of a course the truth may lie.
   enum class Beside : uint8_t { kLess, kMore };
@@ -350,7 +383,10 @@ class WhatIfWatch : public ReplayObserver {
 
   void hold(Row& row, uint64_t address, HolderId holder,
             const std::array<uint64_t, kCourses>& bytes) {
-    row.blocks.insert_or_assign(address, typename Row::Block{holder, bytes});
+    row.blocks.insert_or_assign(
+        address, typename Row::Block{holder, bytes, ++serial_, row.given > 0 ? row.given - 1 : 0});
+    if (changes_.free_at_last_use && last_use_ != LastUseTimes::kNotKnown)
+      due_.emplace(last_use_, Due{0, &row, address, serial_});
     const int32_t device = place_of(holder);
     const GroupId group = group_of(device, Row::kInUse, static_cast<uint64_t>(holder));
     for (size_t course = 0; course < kCourses; ++course) {
@@ -370,6 +406,21 @@ class WhatIfWatch : public ReplayObserver {
     }
     row.blocks.erase(block);
     is_changed_ = true;
+  }
+  void let_go(const Due& due) {
+    if (due.row == nullptr) {
+      const auto block = may_go_.find(due.id);
+      if (block == may_go_.end()) return;
+      count(block->second, -1);
+      gone_.insert(due.id);
+      may_go_.erase(block);
+      return;
+    }
+    const auto block = due.row->blocks.find(due.address);
+    if (block == due.row->blocks.end() || block->second.serial != due.serial) return;
+    for (ArenaForecast& forecast : due.row->forecasts) forecast.take_early(block->second.number);
+    if (!due.row->is_forecast()) due.row->is_touched = true;
+    drop(*due.row, due.address);
   }
   int32_t place_of(HolderId holder) const {
     return replay().arenas().arenas()[replay().arenas().holder(holder).arena].place;
@@ -498,6 +549,11 @@ class WhatIfWatch : public ReplayObserver {
   std::map<int32_t, uint64_t> segments_, unclaimed_;
   std::map<int32_t, Drawn> drawn_;
   HolderId last_holder_{};
+  std::multimap<uint64_t, Due> due_;                    // by when
+  std::unordered_map<uint64_t, DeviceBlock> may_go_;  // by id
+  std::unordered_set<uint64_t> gone_;                   // before their time
+  size_t driver_blocks_ = 0, arena_blocks_ = 0;
+  uint64_t last_use_ = LastUseTimes::kNotKnown, serial_ = 0;
   bool is_changed_ = false;
 };
 
@@ -523,6 +579,9 @@ void require_arenas(const Summary& summary, const Changes& changes) {
           "--arena same-as-requested: the log has no arena of ONNX Runtime's on a GPU");
   require(changes.no_preallocation, took_in_advance,
           "--no-preallocation: the log has no pool that took its memory in advance");
+  if (changes.free_at_last_use && !summary.has_uses)
+    throw UsageError("--free-at-last-use: the log does not say when memory was used: record it with "
+                     "`gpupeak run --last-use`");
 }
 
 const Peak* largest_device_peak(const Summary& summary) {
@@ -571,6 +630,7 @@ class Before {
 
   WhatIf with(const Changes& changes, WithCurves curves = WithCurves::kNo) {
     require_arenas(*summary_, changes);
+    if (changes.free_at_last_use) find_last_uses();
     WhatIf result;
     result.changes = changes;
     result.log = summary_->log_path;
@@ -595,6 +655,12 @@ class Before {
   }
 
  private:
+  /// Once.
+  void find_last_uses() {
+    if (has_last_uses_) return;
+    profile_.replay_again(arenas_.last_uses, progress_);
+    has_last_uses_ = true;
+  }
   void find_histories() {
     if (!again_) return;  // no arena shared anything out
     for (const DeviceSummary& device : summary_->devices) {
@@ -677,6 +743,7 @@ class Before {
   Summary made_;
   const Summary* summary_ = nullptr;
   Arenas arenas_;
+  bool has_last_uses_ = false;
 };
 
 /// Each setting that pools of the log have.
@@ -688,6 +755,7 @@ std::vector<Changes> settings_of(const Summary& summary) {
   if (has(is_torch_pool)) all.emplace_back().expandable_segments = true;
   if (has(is_ort_arena)) all.emplace_back().same_as_requested = true;
   if (has(took_in_advance)) all.emplace_back().no_preallocation = true;
+  if (summary.has_uses) all.emplace_back().free_at_last_use = true;
   return all;
 }
 

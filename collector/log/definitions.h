@@ -107,4 +107,9 @@ class Definitions {
   uint64_t count_ = 0;
 };
 
+/// Whether the log says when device memory was used (`run --last-use`).
+inline bool has_uses(const Definitions& definitions) {
+  return definitions.fact("last_use") == "on";
+}
+
 }  // namespace gpupeak::collector

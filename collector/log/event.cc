@@ -204,6 +204,19 @@ SamplingEvent parse_sampling(const Event& event) {
   return sampling;
 }
 
+UsedEvent parse_used(const Event& event) {
+  UsedEvent used;
+  Body(event, used) >> used.arena >> used.block >> used.count >> used.first_ago >> used.last_ago >>
+      used.idle >> used.idle_since_ago >> used.streams;
+  used.malformed |= used.last_ago > used.first_ago || used.first_ago > event.ticks ||
+                    used.idle_since_ago > event.ticks || used.idle > used.idle_since_ago;
+  return used;
+}
+UsesEndEvent parse_uses_end(const Event& event) {
+  UsesEndEvent end;
+  Body(event, end) >> end.left_out >> end.unread;
+  return end;
+}
 WindowEvent parse_window(const Event& event) {
   WindowEvent window;
   Body(event, window) >> window.event >> window.number >> window.mode >> window.live_bytes >>

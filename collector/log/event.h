@@ -151,6 +151,20 @@ struct WindowEvent : Parsed {
   uint64_t live_bytes, recorded_bytes;  ///< usable: of the heap then, and those that the log has
   uint64_t freed_bytes, frees;  ///< of blocks that it does not have, in windows so far
 };
+/// When a block was seen used since its record before; times in ticks before this record.
+struct UsedEvent : Parsed {
+  uint64_t arena;  ///< 0: of the driver's
+  uint64_t block;  ///< its id, or the address that the arena gave
+  uint64_t count;  ///< 0: the times say nothing
+  uint64_t first_ago, last_ago;
+  uint64_t idle, idle_since_ago;  ///< the longest while between two
+  uint64_t streams;               ///< 2: several
+};
+/// All live blocks have had their UsedEvent.
+struct UsesEndEvent : Parsed {
+  uint64_t left_out;  ///< blocks that have none
+  uint64_t unread;    ///< launches whose parameters could not be read
+};
 struct DeviceAllocEvent : Parsed {
   uint64_t id, address, bytes, context, aux;
   int32_t device;

@@ -39,4 +39,6 @@
   R(HOST_FAILED, HostFailedEvent, host_failed)             \
   R(RESIDENT, ResidentEvent, resident)                     \
   R(SAMPLING, SamplingEvent, sampling)                     \
-  R(WINDOW, WindowEvent, window)
+  R(WINDOW, WindowEvent, window)                           \
+  R(USED, UsedEvent, used)                                 \
+  R(USES_END, UsesEndEvent, uses_end)

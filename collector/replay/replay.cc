@@ -74,6 +74,7 @@ void Replay::take_of_other_slot(const Event& event, uint32_t note) {
 }
 
 void Replay::take_extended(const Event& event) {
+  if (observer_ != nullptr) observer_->before(event);
   if (is_device_event(event.tag)) device_.begin(event);
   changes_.clear();
   visit_record(event, [&](const auto& record, std::string_view /*name*/) {
@@ -214,6 +215,15 @@ void Replay::on(const WindowEvent& window, const Event& event) {
     ended.end_ticks = event.ticks;
     ended.freed_bytes = window.freed_bytes - std::min(window.freed_bytes, ended.freed_bytes);
   }
+}
+
+void Replay::on(const UsedEvent& used, const Event& event) {
+  if (observer_ != nullptr) observer_->on_used(used, event.ticks);
+}
+
+void Replay::on(const UsesEndEvent& end, const Event& /*event*/) {
+  uses_end_ = end;
+  if (observer_ != nullptr) observer_->on_uses_end(end);
 }
 
 void Replay::on(const DeviceAllocEvent& alloc, const Event& event) {

@@ -92,6 +92,8 @@ class Replay {
     uint64_t mapped_bytes = 0;
   };
   const Resident& resident() const { return resident_; }
+  /// Of a log that has uses of device memory and whose process came to its end.
+  const std::optional<UsesEndEvent>& uses_end() const { return uses_end_; }
   const Gauge& brk_growth() const { return brk_growth_; }
   const std::map<uint32_t, std::string_view>& thread_names() const { return thread_names_; }
   /// The text of a phase's name or of a tag.
@@ -156,6 +158,8 @@ class Replay {
   void on(const DeviceUnmappedEvent& unmapped, const Event& event);
   void on(const SamplingEvent& sampling, const Event& event);
   void on(const WindowEvent& window, const Event& event);
+  void on(const UsedEvent& used, const Event& event);
+  void on(const UsesEndEvent& end, const Event& event);
   void on(const DeviceAllocEvent& alloc, const Event& event);
   void on(const DeviceFreeEvent& free, const Event& event);
   void on(const DeviceReviveEvent& revive, const Event& event);
@@ -185,6 +189,7 @@ class Replay {
   std::map<uint32_t, std::string_view> thread_names_;
   Gauge rss_, pss_, brk_growth_;
   Resident resident_;
+  std::optional<UsesEndEvent> uses_end_;
   uint64_t last_ticks_ = 0;
   StreamCounts stream_counts_;
 };

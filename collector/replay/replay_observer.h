@@ -85,6 +85,10 @@ class ReplayObserver {
   virtual void on_mapped(const DeviceMappedEvent& /*mapped*/) {}
   virtual void on_unmapped(const DeviceUnmappedEvent& /*unmapped*/) {}
 
+  /// When a block was seen used, before its end is told; and that all live ones were.
+  virtual void on_used(const UsedEvent& /*used*/, uint64_t /*ticks*/) {}
+  virtual void on_uses_end(const UsesEndEvent& /*end*/) {}
+
   /// A phase lies on top of its track from `ticks` on. No two phases have one number, and later
   /// ones have larger numbers.
   virtual void on_phase_begin(PhaseTrack /*track*/, uint64_t /*number*/,
@@ -97,6 +101,8 @@ class ReplayObserver {
   virtual void on_range_end(uint64_t /*id*/, const PhaseLabel& /*label*/, uint64_t /*ticks*/) {}
 
   virtual void on_sample(const SampleEvent& /*sample*/) {}
+  /// Before each event that is none of the heap's.
+  virtual void before(const Event& /*event*/) {}
   /// After each event, when all that it changed was told. Of equal logs each event has the same
   /// number.
   virtual void after(const Event& /*event*/) {}

@@ -431,6 +431,7 @@ struct Summary {
   std::string log_path;
   bool confidential = false;          ///< the log's texts are hashes
   bool names_were_looked_for = true;  ///< in the libraries' files
+  bool has_uses = false;              ///< the log says when device memory was used
   uint64_t log_bytes = 0;
   std::string tool_version;  ///< that wrote the log
   uint32_t log_format = 0;

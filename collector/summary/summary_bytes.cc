@@ -224,12 +224,12 @@ void each_field(auto& io, Any<Lowering> auto& value) {
 }
 
 void each_field(auto& io, Any<Summary> auto& value) {
-  auto& [log_path, confidential, names_were_looked_for, log_bytes, tool_version, log_format, run,
-         devices, metrics, grouped_by, peaks, phases, growth, arenas, marks, mark_count, rules, oom,
+  auto& [log_path, confidential, names_were_looked_for, has_uses, log_bytes, tool_version,
+         log_format, run, devices, metrics, grouped_by, peaks, phases, growth, arenas, marks, mark_count, rules, oom,
          oom_count, live_at_exit, temporaries, quality, lowering, whole_run] = value;
   static_cast<void>(whole_run);  // other logs' as well: it is made anew
-  io(log_path, confidential, names_were_looked_for, log_bytes, tool_version, log_format, run,
-     devices, metrics, grouped_by, peaks, phases, growth, arenas, marks, mark_count, rules, oom,
+  io(log_path, confidential, names_were_looked_for, has_uses, log_bytes, tool_version, log_format,
+     run, devices, metrics, grouped_by, peaks, phases, growth, arenas, marks, mark_count, rules, oom,
      oom_count, live_at_exit, temporaries, quality, lowering);
 }
 

@@ -9,11 +9,12 @@
 
 namespace gpupeak::collector {
 
-/// A setting of a pool that a log can be replayed with.
+/// What a log can be replayed with: a setting of a pool, or when blocks go.
 enum class PoolSetting : uint8_t {
   kExpandableSegments,  ///< PyTorch's expandable_segments:True
   kSameAsRequested,     ///< ONNX Runtime's kSameAsRequested
   kNoPreallocation,     ///< of what an arena took in advance
+  kFreeAtLastUse,       ///< blocks of devices go when they were last seen used
 };
 
 /// What is changed.
@@ -29,15 +30,17 @@ struct Changes {
   bool expandable_segments = false;  ///< PyTorch's expandable_segments:True
   bool same_as_requested = false;    ///< ONNX Runtime's kSameAsRequested
   bool no_preallocation = false;     ///< of what an arena took in advance
+  bool free_at_last_use = false;     ///< as the log has it; what was not seen used stays
 
   bool changes_arenas() const {
-    return expandable_segments || same_as_requested || no_preallocation;
+    return expandable_segments || same_as_requested || no_preallocation || free_at_last_use;
   }
   std::vector<PoolSetting> settings() const {
     std::vector<PoolSetting> all;
     if (expandable_segments) all.push_back(PoolSetting::kExpandableSegments);
     if (same_as_requested) all.push_back(PoolSetting::kSameAsRequested);
     if (no_preallocation) all.push_back(PoolSetting::kNoPreallocation);
+    if (free_at_last_use) all.push_back(PoolSetting::kFreeAtLastUse);
     return all;
   }
 };

@@ -16,6 +16,8 @@ std::string_view setting_name(PoolSetting setting) {
       return "same_as_requested";
     case PoolSetting::kNoPreallocation:
       return "no_preallocation";
+    case PoolSetting::kFreeAtLastUse:
+      return "free_at_last_use";
   }
   return "";
 }
@@ -28,6 +30,8 @@ std::string_view setting_text(PoolSetting setting) {
       return "ONNX Runtime's arena as large as requested";
     case PoolSetting::kNoPreallocation:
       return "nothing taken in advance";
+    case PoolSetting::kFreeAtLastUse:
+      return "each block freed when it was last seen used";
   }
   return "";
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "collector/log/kinds.h"
@@ -109,8 +110,8 @@ class Dump {
   }
 
   void on_event(const Event& event) {
-    print("+{:.9f} slot {} tid {} ", static_cast<double>(log_.clock().to_ns(event.ticks)) / 1e9,
-          log_.slots()[event.slot].number, event.tid);
+    ticks_ = event.ticks;
+    print("{} slot {} tid {} ", time(0), log_.slots()[event.slot].number, event.tid);
     if (is_heap_event(event.tag)) {
       heap_event(event);
     } else {
@@ -133,6 +134,11 @@ class Dump {
   void flush() {
     out_.write(text_.data(), static_cast<std::streamsize>(text_.size()));
     text_.clear();
+  }
+  /// So many ticks before the event.
+  std::string time(uint64_t ago) const {
+    const int64_t ns = log_.clock().to_ns(ticks_ - std::min(ago, ticks_));
+    return fmt::format("+{:.9f}", static_cast<double>(ns) / 1e9);
   }
   /// Of a figure that is logged plus 1.
   static std::string known(uint64_t plus_1) {
@@ -245,6 +251,18 @@ class Dump {
     print(" {} {} mode {} live {} recorded {} freed {} frees {}", e.event == 0 ? "begin" : "end",
           e.number, e.mode, e.live_bytes, e.recorded_bytes, e.freed_bytes, e.frees);
   }
+  void fields(const UsedEvent& e) {
+    if (e.arena != 0)
+      print(" arena {} {:#x}", e.arena, e.block);
+    else
+      print(" id {}", e.block);
+    print(" count {}", e.count);
+    if (e.count > 0)
+      print(" first {} last {} streams {}", time(e.first_ago), time(e.last_ago), e.streams);
+    if (e.idle > 0)
+      print(" idle {} to {}", time(e.idle_since_ago), time(e.idle_since_ago - e.idle));
+  }
+  void fields(const UsesEndEvent& e) { print(" left_out {} unread {}", e.left_out, e.unread); }
   void fields(const SampleEvent& e) {
     print(" rss {} rss_file {} brk_growth {}", e.rss, e.rss_file, e.brk_growth);
     if (e.pss_plus_1 > 0) print(" pss {}", e.pss_plus_1 - 1);
@@ -297,6 +315,7 @@ class Dump {
   }
 
   const LogReader& log_;
+  uint64_t ticks_ = 0;  // of the event
   std::ostream& out_;
   std::string text_;
 };

@@ -255,6 +255,7 @@ bool read_environment() {
   e.quiet = read_switch("GPUPEAK_QUIET", false);
   e.verify_stacks = read_switch("GPUPEAK_VERIFY_STACKS", false);
   e.nvtx = read_switch("GPUPEAK_NVTX", true);
+  e.last_use = read_switch("GPUPEAK_LAST_USE", false);
   e.ort_nodes = read_switch("GPUPEAK_ORT_NODES", false);
   e.stamp_all = read_switch("GPUPEAK_STAMP_ALL", false);
   e.keep_preload = read_switch("GPUPEAK_KEEP_PRELOAD", true);

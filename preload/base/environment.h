@@ -34,6 +34,7 @@ struct Environment {
   bool quiet = false;          ///< GPUPEAK_QUIET=1: no line on stderr, ever
   bool nvtx = true;            ///< GPUPEAK_NVTX=off: not NVTX's tool
   bool arenas = true;          ///< GPUPEAK_POOLS=off: frameworks' allocators are left alone
+  bool last_use = false;       ///< GPUPEAK_LAST_USE=1: when device memory was last seen used
   bool ort_nodes = false;      ///< GPUPEAK_ORT_NODES=1: sessions of ONNX Runtime write a profile
   bool stamp_all = false;      ///< GPUPEAK_STAMP_ALL=1: a time on each event, with one thread too
   bool summary = true;         ///< GPUPEAK_SUMMARY=off: none at exit

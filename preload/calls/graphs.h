@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "calls/allocate.h"
+#include "calls/uses.h"
 #include "track/captures.h"
 
 namespace gpupeak::preload::calls {
@@ -114,8 +115,16 @@ CUresult graph_call(const ApiCall& call, Real real, Arguments... arguments) {
   return run_graph_call(call, scope, [&] { return real(arguments...); });
 }
 
+template <typename Real, typename... Arguments>
+CUresult graph_instantiate(const ApiCall& call, Real real, CUgraphExec* out, CUgraph graph,
+                           Arguments... arguments) {
+  return change_graph(graph_call(call, real, out, graph, arguments...),
+                      [&] { graph_was_made(*out, graph); });
+}
+
 template <typename Real>
 CUresult graph_exec_destroy(const ApiCall& call, Real real, CUgraphExec graph) {
+  if (watches_uses()) graph_is_gone(graph);
   const CUresult result = graph_call(call, real, graph);
   if (result == CUDA_SUCCESS && recording()) forget_graph_launches();
   return result;
@@ -128,7 +137,10 @@ CUresult graph_launch(const ApiCall& call, Real real, CUgraphExec graph, CUstrea
   LedgerBracket bracket;
   if (scope.accounts() && is_first_graph_launch(graph))
     bracket.open(call, GPUPEAK_LEDGER_GRAPHS, current_device());
-  return run_graph_call(call, scope, [&] { return real(graph, stream); });
+  const CUresult result = run_graph_call(call, scope, [&] { return real(graph, stream); });
+  if (result == CUDA_SUCCESS && watches_uses() && !is_captured(stream))
+    graph_was_launched(graph, stream);
+  return result;
 }
 
 template <typename Real>

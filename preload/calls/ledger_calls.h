@@ -6,6 +6,7 @@
 #include <cuda.h>
 
 #include "calls/driver_scope.h"
+#include "calls/uses.h"
 #include "track/device_memory.h"
 #include "track/driver.h"
 #include "track/ledger.h"
@@ -50,7 +51,10 @@ CUresult unload(const ApiCall& call, Real real, Handle handle) {
   if (!scope.accounts()) return real(handle);
   const LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, current_device());
   const CUresult result = real(handle);
-  if (result == CUDA_SUCCESS) forget_launches();
+  if (result == CUDA_SUCCESS) {
+    forget_launches();
+    if (watches_uses()) forget_parameters();
+  }
   return result;
 }
 
@@ -100,10 +104,15 @@ bool launched_before(Arguments...) {
 template <typename Real, typename... Arguments>
 CUresult launch(const ApiCall& call, Real real, void* function, Arguments... arguments) {
   if (__builtin_expect(g_launches.before(function), 1) || (!recording() && !has_limits()) ||
-      !is_first_launch(function))
-    return real(function, arguments...);
-  return first_launch(call, static_cast<CUfunction>(function),
-                      [&] { return real(function, arguments...); });
+      !is_first_launch(function)) {
+    const CUresult result = real(function, arguments...);
+    if (watches_uses()) launched(result, function, arguments...);
+    return result;
+  }
+  const CUresult result = first_launch(call, static_cast<CUfunction>(function),
+                                       [&] { return real(function, arguments...); });
+  if (watches_uses()) launched(result, function, arguments...);
+  return result;
 }
 
 /// cuLaunchKernelEx: the configuration comes first.
@@ -111,10 +120,16 @@ template <typename Real>
 CUresult launch_configured(const ApiCall& call, Real real, const void* configuration,
                            void* function, void** parameters, void** extra) {
   if (__builtin_expect(g_launches.before(function), 1) || (!recording() && !has_limits()) ||
-      !is_first_launch(function))
-    return real(configuration, function, parameters, extra);
-  return first_launch(call, static_cast<CUfunction>(function),
-                      [&] { return real(configuration, function, parameters, extra); });
+      !is_first_launch(function)) {
+    const CUresult result = real(configuration, function, parameters, extra);
+    if (watches_uses()) launched(result, configuration, function, parameters, extra);
+    return result;
+  }
+  const CUresult result =
+      first_launch(call, static_cast<CUfunction>(function),
+                   [&] { return real(configuration, function, parameters, extra); });
+  if (watches_uses()) launched(result, configuration, function, parameters, extra);
+  return result;
 }
 
 /// A question about a function, which loads it if nothing has yet: the function is the second

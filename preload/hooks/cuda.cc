@@ -1,5 +1,5 @@
 // The driver's functions, each under the name that the driver exports: one wrapper a row of
-// cuda_table.def. No logic: find the real function, pass both to calls/.
+// cuda_table.def and cuda_uses.def. No logic: find the real function, pass both to calls/.
 #include <cuda.h>
 
 #include <cerrno>
@@ -14,6 +14,7 @@
 #include "calls/linear.h"
 #include "calls/memory_info.h"
 #include "calls/pools.h"
+#include "calls/uses.h"
 #include "calls/virtual_memory.h"
 #include "hooks/cuda_lookup.h"
 #include "hooks/missing_hooks.h"
@@ -92,7 +93,10 @@ struct DriverCall {
 template <typename... Arguments>
 DriverCall(CUresult (*)(Arguments...), int&) -> DriverCall<Arguments...>;
 
-/// Of the functions in calls/.
+/// Of the functions in calls/: those that do nothing unless uses are recorded.
+constexpr bool only_sees(std::string_view function) {
+  return function.starts_with("sees_");
+}
 constexpr bool is_launch(std::string_view function) {
   return function == "launch" || function == "launch_configured";
 }
@@ -100,6 +104,7 @@ constexpr bool is_launch(std::string_view function) {
 enum RowIndex : int {
 #define ROW(name, base, version, flags, function, parameters, arguments) kRow_##name,
 #include "hooks/cuda_table.def"
+#include "hooks/cuda_uses.def"
 #undef ROW
   kRowLimit
 };
@@ -115,7 +120,12 @@ enum RowIndex : int {
   CUresult gpupeak_hook_##name parameters {                                                    \
     if constexpr (is_launch(#function)) { /* by far the most frequent: nothing is touched */   \
       const auto next = reinterpret_cast<CUresult(*) parameters>(known_function(kRow_##name)); \
-      if (next != nullptr && calls::launched_before arguments) return next arguments;          \
+      if (next != nullptr && !watches_uses() && calls::launched_before arguments)              \
+        return next arguments;                                                                 \
+    }                                                                                          \
+    if constexpr (only_sees(#function)) {                                                      \
+      const auto next = reinterpret_cast<CUresult(*) parameters>(known_function(kRow_##name)); \
+      if (next != nullptr && !watches_uses()) return next arguments;                           \
     }                                                                                          \
     int program_errno = errno;                                                                 \
     const auto driver = reinterpret_cast<CUresult(*) parameters>(real_function(kRow_##name));  \
@@ -130,13 +140,15 @@ enum RowIndex : int {
     return result;                                                                             \
   }
 #include "hooks/cuda_table.def"
+#include "hooks/cuda_uses.def"
 #undef ROW
 
 DriverRow g_driver_rows[] = {
 #define ROW(name, base, version, flags, function, parameters, arguments)            \
   {#name,   base,    version, flags, reinterpret_cast<void*>(&gpupeak_hook_##name), \
-   nullptr, nullptr, nullptr, 0},
+   nullptr, nullptr, nullptr, 0, only_sees(#function)},
 #include "hooks/cuda_table.def"
+#include "hooks/cuda_uses.def"
 #undef ROW
 };
 const int kDriverRowCount = kRowLimit;

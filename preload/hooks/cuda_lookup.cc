@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/elf_lookup.h"
+#include "base/environment.h"
 #include "hooks/missing_hooks.h"
 #include "log/log.h"
 #include "stack/module_map.h"
@@ -43,6 +44,11 @@ void* next_of(const char* name, void* drivers) {
 using GetProcAddress4 = CUresult (*)(const char*, void**, int, cuuint64_t);
 using GetProcAddress5 = CUresult (*)(const char*, void**, int, cuuint64_t, void*);
 
+void find_exported(DriverRow& row) {
+  row.exported = find_in_driver(row.export_name);
+  row.next = next_of(row.export_name, row.exported);
+}
+
 /// What the driver itself calls this row. One of the two forms of its look-up may be missing.
 void* look_up(const DriverRow& row, GetProcAddress5 by_five, GetProcAddress4 by_four) {
   const auto flags = static_cast<cuuint64_t>(row.flags != 0 ? row.flags : kLegacyStream);
@@ -56,6 +62,10 @@ void* look_up(const DriverRow& row, GetProcAddress5 by_five, GetProcAddress4 by_
   return result == CUDA_SUCCESS ? found : nullptr;
 }
 
+bool is_given_out(const DriverRow& row) {
+  return !row.only_sees || environment().last_use;
+}
+
 /// The driver's addresses, once it is loaded. False before. Threads may do it at once: all find the
 /// same.
 bool resolve() {
@@ -64,16 +74,15 @@ bool resolve() {
   void* const cu_init = find_in_driver("cuInit");
   if (cu_init == nullptr) return false;
   for (int i = 0; i < kDriverRowCount; ++i) {
-    DriverRow& row = g_driver_rows[i];
-    row.exported = find_in_driver(row.export_name);
-    row.next = next_of(row.export_name, row.exported);
+    if (is_given_out(g_driver_rows[i])) find_exported(g_driver_rows[i]);
   }
   const auto by_five = reinterpret_cast<GetProcAddress5>(
       next_of("cuGetProcAddress_v2", find_in_driver("cuGetProcAddress_v2")));
   const auto by_four = reinterpret_cast<GetProcAddress4>(
       next_of("cuGetProcAddress", find_in_driver("cuGetProcAddress")));
   for (int i = 0; i < kDriverRowCount; ++i) {
-    g_driver_rows[i].looked_up = look_up(g_driver_rows[i], by_five, by_four);
+    DriverRow& row = g_driver_rows[i];
+    row.looked_up = is_given_out(row) ? look_up(row, by_five, by_four) : nullptr;
   }
   set_driver_lookup([](const char* name) { return find_in_driver(name); });
   g_cu_init = cu_init;
@@ -85,7 +94,11 @@ bool resolve() {
 }  // namespace
 
 void* look_for_function(int index) {
-  if (resolve()) return known_function(index);
+  if (resolve()) {
+    DriverRow& row = g_driver_rows[index];
+    if (row.next == nullptr && !is_given_out(row)) find_exported(row);  // called by its name
+    return known_function(index);
+  }
   void* const instead = find_preloaded(g_driver_rows[index].export_name);
   if (instead == nullptr) set_quality(GPUPEAK_Q_NO_DRIVER);
   return instead;
@@ -96,8 +109,8 @@ void* hook_of_address(void* real) {
   // An export's own address says for sure which ABI it is; what a look-up of ours gave may be
   // shared by rows.
   for (int i = 0; i < kDriverRowCount; ++i) {
-    if (g_driver_rows[i].exported == real || g_driver_rows[i].next == real)
-      return g_driver_rows[i].hook;
+    const DriverRow& row = g_driver_rows[i];
+    if (is_given_out(row) && (row.exported == real || row.next == real)) return row.hook;
   }
   for (int i = 0; i < kDriverRowCount; ++i) {
     if (g_driver_rows[i].looked_up == real) return g_driver_rows[i].hook;
@@ -114,7 +127,8 @@ bool is_hooked_name(const char* name) {
   if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z')
     return false;
   for (int i = 0; i < kDriverRowCount; ++i) {
-    if (strcmp(g_driver_rows[i].export_name, name) == 0) return true;
+    const DriverRow& row = g_driver_rows[i];
+    if (is_given_out(row) && strcmp(row.export_name, name) == 0) return true;
   }
   return false;
 }
@@ -122,7 +136,7 @@ bool is_hooked_name(const char* name) {
 void* replace_symbol(const char* name, void* found) {
   for (int i = 0; i < kDriverRowCount; ++i) {
     DriverRow& row = g_driver_rows[i];
-    if (strcmp(row.export_name, name) != 0) continue;
+    if (!is_given_out(row) || strcmp(row.export_name, name) != 0) continue;
     // Only the driver's own or the next interposer's: another library may use the name for
     // something else.
     if (found == row.hook || !resolve()) return found;
@@ -133,7 +147,8 @@ void* replace_symbol(const char* name, void* found) {
 
 void* hook_of_name(const char* name) {
   for (int i = 0; i < kDriverRowCount; ++i) {
-    if (strcmp(g_driver_rows[i].export_name, name) == 0) return g_driver_rows[i].hook;
+    const DriverRow& row = g_driver_rows[i];
+    if (is_given_out(row) && strcmp(row.export_name, name) == 0) return row.hook;
   }
   return nullptr;
 }

@@ -12,7 +12,7 @@
 
 namespace gpupeak::preload {
 
-/// A row of cuda_table.def at run time.
+/// A row of cuda_table.def or cuda_uses.def at run time.
 struct DriverRow {
   const char* export_name;
   const char* base_name;
@@ -25,6 +25,7 @@ struct DriverRow {
   void* looked_up;  ///< the driver's own, as its cuGetProcAddress gives it for exactly this version
                     ///< and flags
   uint32_t api_id;  ///< of base_name in the log's strings
+  bool only_sees;   ///< of cuda_uses.def: nobody is given it where uses are not recorded
 };
 extern GPUPEAK_OWN DriverRow g_driver_rows[];
 extern const int kDriverRowCount;

@@ -42,6 +42,7 @@
 #include "track/arena_objects.h"
 #include "track/counted_mappings.h"
 #include "track/device_memory.h"
+#include "track/last_use.h"
 #include "track/ledger.h"
 #include "track/nvtx.h"
 #include "track/ort_sessions.h"
@@ -177,6 +178,7 @@ ProcessPage* new_process_page() {
 /// What track/ knows of a process whose log is not the next one's.
 void forget_tracked() {
   forget_device_memory();
+  forget_uses();
   forget_ledger();
   reset_ort_sessions();
   reset_arena_objects();
@@ -275,6 +277,7 @@ void open_log(Reason reason, SetAction set_action) {
     redefine_nodes();
   }
   define_facts();
+  begin_watching_uses();
   if (forked || was_counted || again) redefine_python_runtimes(forked);
   g_log_was_opened = true;
 
@@ -437,6 +440,7 @@ void say_what_is_wrong() {
 
 /// What the counters page says of an end, and the log's own.
 void close_books() {
+  log_all_uses();
   flush_own_slot();
   end_definitions();
   gpupeak_counters_page& page = counters();

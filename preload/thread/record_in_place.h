@@ -48,6 +48,9 @@ class RecordInPlace {
     return *this;
   }
 
+  /// The stamp.
+  uint64_t time() const { return time_; }
+
   /// It counts from here on: a jump out of it before has left nothing.
   __attribute__((always_inline)) void end(uint8_t tag) {
     uint8_t*& at = slot_.events.at;

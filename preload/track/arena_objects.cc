@@ -8,6 +8,7 @@
 #include "thread/emit.h"
 #include "thread/own_stack.h"
 #include "track/arenas.h"
+#include "track/last_use.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -157,6 +158,7 @@ void arena_block_given(ArenaObject& arena, uint64_t address, uint64_t bytes, uin
   const bool says_reserved = after != nullptr && compares;
   record.u(says_reserved ? static_cast<uint64_t>(after->reserved) + 1 : 0);
   emit(record.u(asked));
+  arena_use_began(arena.number, address, bytes);
 }
 
 void arena_block_taken(ArenaObject& arena, uint64_t address) {
@@ -167,6 +169,7 @@ void arena_block_returned(ArenaObject& arena, uint64_t address, uint64_t bytes,
                           const ArenaTotals* after) {
   HookScope hook;
   if (!is_known(arena) || !hook.entered() || !recording()) return;
+  arena_use_ended(arena.number, address);
   Record record(GPUPEAK_REC_ARENA_FREE);
   record.u(arena.number).u(address).u(bytes);
   emit(record.u(after != nullptr ? static_cast<uint64_t>(after->in_use) + 1 : 0).u(0));

@@ -9,6 +9,7 @@
 #include "thread/emit.h"
 #include "thread/own_stack.h"
 #include "track/arenas.h"
+#include "track/last_use.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -51,6 +52,7 @@ GPUPEAK_HOT void torch_block_given(int device, uint64_t address, uint64_t bytes,
   Record record(GPUPEAK_REC_ARENA_ALLOC);
   record.u(arena).u(address).u(bytes).u(0).u(capture_call_site(caller));
   emit(record.u(says.in_use_plus_1).u(says.reserved_plus_1));
+  arena_use_began(arena, address, bytes);
 }
 
 GPUPEAK_HOT void torch_block_taken(int device, uint64_t address, uint64_t bytes,
@@ -58,6 +60,7 @@ GPUPEAK_HOT void torch_block_taken(int device, uint64_t address, uint64_t bytes,
   const uint64_t arena = arena_of(device);
   HookScope hook;
   if (arena == 0 || !hook.entered() || !recording()) return;
+  arena_use_ended(arena, address);
   Record record(GPUPEAK_REC_ARENA_FREE);
   record.u(arena).u(address).u(bytes);
   emit(record.u(says.in_use_plus_1).u(says.reserved_plus_1));

@@ -10,6 +10,7 @@
 #include "thread/own_stack.h"
 #include "track/device_book.h"
 #include "track/driver.h"
+#include "track/last_use.h"
 #include "track/limit.h"
 
 namespace gpupeak::preload {
@@ -34,6 +35,7 @@ uint64_t arena_create(const Name& name, uint64_t address, uint64_t bytes, int de
 void arena_event(uint64_t arena, gpupeak_arena_event event) {
   HookScope hook;
   if (arena == 0 || !hook.entered() || !recording()) return;
+  arena_uses_ended(arena);
   Record record(GPUPEAK_REC_ARENA);
   emit(record.u(arena).u(event));
 }
@@ -45,11 +47,13 @@ void arena_allocated(uint64_t arena, uint64_t address, uint64_t bytes, const Nam
   Record record(GPUPEAK_REC_ARENA_ALLOC);
   record.u(arena).u(address).u(bytes).u(id_of(name));
   emit(record.u(capture_stack(caller)));
+  arena_use_began(arena, address, bytes);
 }
 
 void arena_freed(uint64_t arena, uint64_t address) {
   HookScope hook;
   if (arena == 0 || !hook.entered() || !recording()) return;
+  arena_use_ended(arena, address);
   Record record(GPUPEAK_REC_ARENA_FREE);
   emit(record.u(arena).u(address));
 }

@@ -11,6 +11,7 @@
 #include "track/captures.h"
 #include "track/device_book.h"
 #include "track/driver_readings.h"
+#include "track/last_use.h"
 
 namespace gpupeak::preload {
 
@@ -73,6 +74,8 @@ inline uint64_t next_number() {
 /// memory is only opened once more. `stale` nullptr: the table is full. True: `block` is in the
 /// table.
 bool replace_block(DeviceBlock* stale, DeviceBlock block, uint32_t api, uint32_t stack);
+/// Its uses are recorded from here on: of a block in the table that lies at its key.
+void follow_use(uint64_t address, const DeviceBlock& block);
 /// A block whose free failed after it was logged lives on.
 void put_back_block(uint64_t key, const DeviceBlock& block);
 
@@ -94,6 +97,7 @@ __attribute__((always_inline)) inline void add_block(KeySpace space, uint64_t va
                                                      uint32_t stack) {
   block.id = g_book.next_id++;
   if (!keep_block(key_of(space, value), block, api, stack)) return;
+  if (watches_uses() && space == KeySpace::kPointer) follow_use(value, block);
   move_gauges(block, static_cast<int64_t>(block.bytes));
   if (has_counters(block.device)) {
     uint64_t& allocations = counters().device[block.device].alloc_count;
@@ -113,6 +117,7 @@ __attribute__((always_inline)) inline void add_block(KeySpace space, uint64_t va
 __attribute__((always_inline)) inline void log_free(const DeviceBlock& block, uint32_t api,
                                                     uint32_t stack) {
   if (block.id == 0) return;
+  if (__builtin_expect(block.use != 0, 0)) use_ended(block.use);
   move_gauges(block, -static_cast<int64_t>(block.bytes));
   const uint64_t number = next_number();
   ThreadSlot* const slot = RecordInPlace::find_slot();

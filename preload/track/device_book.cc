@@ -33,9 +33,15 @@ bool replace_block(DeviceBlock* stale, DeviceBlock block, uint32_t api, uint32_t
   return true;
 }
 
+void follow_use(uint64_t address, const DeviceBlock& block) {
+  DeviceBlock* const known = g_book.blocks.find(key_of(KeySpace::kPointer, address));
+  if (known != nullptr) known->use = use_began(address, block.bytes, block.id);
+}
+
 void put_back_block(uint64_t key, const DeviceBlock& block) {
   if (block.id == 0) return;
   if (!g_book.blocks.insert(key, block) || block.opens > 1) return;
+  if (block.use != 0) follow_use(key, block);
   move_gauges(block, static_cast<int64_t>(block.bytes));
   emit(numbered(GPUPEAK_REC_DEVICE_REVIVE).u(block.id));
 }

@@ -44,6 +44,7 @@ struct DeviceBlock {
   int device = -1;
   gpupeak_kind kind = GPUPEAK_KIND_NONE;
   uint32_t opens = 1;  ///< of imported memory: how often; each needs its own close
+  uint32_t use = 0;    ///< track/last_use's number for it
 };
 
 /// A successful allocation: counts and logs it. `block.id` is given here.

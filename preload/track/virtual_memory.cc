@@ -9,6 +9,7 @@
 #include "track/block_events.h"
 #include "track/device_book.h"
 #include "track/driver.h"
+#include "track/last_use.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -143,9 +144,11 @@ void log_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle han
   if (block == nullptr || block->id == 0) return;
   Record record(GPUPEAK_REC_DEVICE_MAPPED);
   emit(record.u(at).u(bytes).u(block->id));
+  if (watches_uses()) mapped_use_began(at, bytes, block->id);
 }
 
 void log_unmapped(CUdeviceptr at, uint64_t bytes) {
+  if (watches_uses()) mapped_use_ended(at);
   Record record(GPUPEAK_REC_DEVICE_UNMAPPED);
   emit(record.u(at).u(bytes));
 }

@@ -8,6 +8,11 @@ CUresult succeed() {
   return current_context() != nullptr ? CUDA_SUCCESS : no_context();
 }
 
+CUresult fill_async(CUdeviceptr at, unsigned char value, size_t count, CUstream stream) {
+  if (capture_fill(stream, {at, 0, value, 1, count, 1})) return CUDA_SUCCESS;
+  return succeed();
+}
+
 }  // namespace
 
 // The legacy variant, and the one for the per-thread default stream, which is of version 7000.
@@ -28,8 +33,9 @@ COPY(cuMemcpyDtoD_v2, _ptds, "cuMemcpyDtoD", 3020, (CUdeviceptr, CUdeviceptr, si
 COPY(cuMemcpyDtoDAsync_v2, _ptsz, "cuMemcpyDtoDAsync", 3020,
      (CUdeviceptr, CUdeviceptr, size_t, CUstream))
 COPY(cuMemsetD8_v2, _ptds, "cuMemsetD8", 3020, (CUdeviceptr, unsigned char, size_t))
-COPY(cuMemsetD8Async, _ptsz, "cuMemsetD8Async", 3020,
-     (CUdeviceptr, unsigned char, size_t, CUstream))
+FAKE_CUDA_EXPORT_BOTH(cuMemsetD8Async, "cuMemsetD8Async", 3020, fill_async,
+                      (CUdeviceptr at, unsigned char value, size_t count, CUstream stream),
+                      (at, value, count, stream))
 COPY(cuMemsetD32_v2, _ptds, "cuMemsetD32", 3020, (CUdeviceptr, unsigned, size_t))
 COPY(cuMemsetD32Async, _ptsz, "cuMemsetD32Async", 3020, (CUdeviceptr, unsigned, size_t, CUstream))
 COPY(cuMemsetD2D8_v2, _ptds, "cuMemsetD2D8", 3020,
@@ -40,6 +46,21 @@ COPY(cuMemcpy2DUnaligned_v2, _ptds, "cuMemcpy2DUnaligned", 3020, (const void*))
 COPY(cuMemcpy2DAsync_v2, _ptsz, "cuMemcpy2DAsync", 3020, (const void*, CUstream))
 COPY(cuMemcpy3D_v2, _ptds, "cuMemcpy3D", 3020, (const void*))
 COPY(cuMemcpy3DAsync_v2, _ptsz, "cuMemcpy3DAsync", 3020, (const void*, CUstream))
+
+COPY(cuMemcpyPeer, _ptds, "cuMemcpyPeer", 4000,
+     (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t))
+COPY(cuMemcpyPeerAsync, _ptsz, "cuMemcpyPeerAsync", 4000,
+     (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream))
+COPY(cuMemcpy3DPeer, _ptds, "cuMemcpy3DPeer", 4000, (const void*))
+COPY(cuMemsetD16_v2, _ptds, "cuMemsetD16", 3020, (CUdeviceptr, unsigned short, size_t))
+COPY(cuStreamWriteValue32_v2, _ptsz, "cuStreamWriteValue32", 11070,
+     (CUstream, CUdeviceptr, unsigned, unsigned))
+COPY(cuStreamWaitValue64_v2, _ptsz, "cuStreamWaitValue64", 11070,
+     (CUstream, CUdeviceptr, cuuint64_t, unsigned))
+COPY(cuStreamBatchMemOp_v2, _ptsz, "cuStreamBatchMemOp", 11070,
+     (CUstream, unsigned, const void*, unsigned))
+COPY(cuMemcpyBatchAsync_v2, _ptsz, "cuMemcpyBatchAsync", 13000,
+     (CUdeviceptr*, CUdeviceptr*, size_t*, size_t, const void*, size_t*, size_t, CUstream))
 
 #undef COPY
 

@@ -35,8 +35,20 @@ struct Pool {
   ChunkArena arena{32 * kMiB};
 };
 
+/// Work that a graph does when it is launched. Parameters of a kernel are the graph's own copies.
+struct Node {
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  CUfunction function = nullptr;
+  std::vector<std::vector<char>> parameters{};
+  std::vector<void*> pointers{};  ///< to them
+  CUDA_MEMCPY3D copy{};
+  CUDA_MEMSET_NODE_PARAMS fill{};
+  struct Graph* child = nullptr;
+};
+
 struct Graph {
   std::map<CUdeviceptr, uint64_t> allocations;  ///< of captured cuMemAllocAsync
+  std::vector<Node*> nodes;
 };
 
 struct GraphExec {
@@ -76,7 +88,15 @@ struct Function {
   Module* module = nullptr;
   std::string name;
   int local_bytes = 0;  ///< a thread: N of a name "…local_N"
+  std::vector<size_t> parameter_bytes{};  ///< those of a name "…takes_8_24_4"
 };
+
+/// Where a function's parameter lies among all: aligned to its size, of structures to 8 bytes, and
+/// to 64 bytes where it has room for a tensor map.
+size_t parameter_offset(const Function& function, size_t index);
+/// The stream is captured: the launch becomes a node of its graph. False: it is not.
+bool capture_launch(CUstream stream, CUfunction function, void** parameters);
+bool capture_fill(CUstream stream, const CUDA_MEMSET_NODE_PARAMS& fill);
 
 /// Behind a device pointer.
 struct Block {
@@ -150,6 +170,7 @@ struct Driver {
   Registry<Stream> streams;
   Registry<Event> events;
   Registry<Graph> graphs;
+  Registry<Node> nodes;
   Registry<GraphExec> graph_execs;
   Registry<Pool> pools;
   Registry<Array> arrays;

@@ -39,13 +39,38 @@ CUresult module_of(CUmodule* out, CUlibrary library) {
   return CUDA_SUCCESS;
 }
 
+std::vector<size_t> parameters_of(const char* name) {
+  std::vector<size_t> bytes;
+  const char* takes = strstr(name, "takes_");
+  if (takes == nullptr) return bytes;
+  for (takes = strchr(takes, '_'); takes != nullptr; takes = strchr(takes + 1, '_'))
+    bytes.push_back(strtoul(takes + 1, nullptr, 10));
+  return bytes;
+}
+
 template <typename Out, typename Handle>
 CUresult function_of(Out* out, Handle handle, const char* name) {
   Module* const module = driver().modules.find(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const char* const local = strstr(name, "local_");
-  *out = reinterpret_cast<Out>(driver().functions.add(
-      {.module = module, .name = name, .local_bytes = local != nullptr ? atoi(local + 6) : 0}));
+  Function* const function = driver().functions.add(
+      {.module = module,
+       .name = name,
+       .local_bytes = local != nullptr ? atoi(local + 6) : 0,
+       .parameter_bytes = parameters_of(name)});
+  *out = reinterpret_cast<Out>(function);
+  return CUDA_SUCCESS;
+}
+
+/// Of a function, or of a kernel of a library: as the real driver, each by its own question alone.
+CUresult parameter_info(bool of_library, const void* handle, size_t index, size_t* offset,
+                        size_t* bytes) {
+  const Function* const function = driver().functions.find(handle);
+  if (function == nullptr || (function->module->context == nullptr) != of_library)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (index >= function->parameter_bytes.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = parameter_offset(*function, index);
+  *bytes = function->parameter_bytes[index];
   return CUDA_SUCCESS;
 }
 
@@ -69,11 +94,35 @@ CUresult function_name(const char** out, CUfunction handle) {
   return CUDA_SUCCESS;
 }
 
-CUresult launch(CUfunction function) {
+CUresult launch(CUfunction function, CUstream stream = nullptr, void** parameters = nullptr) {
   const Context* const context = current_context();
   if (context == nullptr) return no_context();
+  if (capture_launch(stream, function, parameters)) return CUDA_SUCCESS;
   return charge_launch(context->device, context, function) ? CUDA_SUCCESS
                                                            : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+struct Configuration {
+  unsigned sizes[7];
+  CUstream stream;
+};
+CUresult launch_configured(const void* configuration, CUfunction function, void** parameters) {
+  return launch(function, static_cast<const Configuration*>(configuration)->stream, parameters);
+}
+
+struct OneLaunch {
+  CUfunction function;
+  unsigned sizes[7];
+  CUstream stream;
+  void** parameters;
+};
+CUresult launch_all(const void* list, unsigned count) {
+  for (unsigned i = 0; i < count; ++i) {
+    const OneLaunch& one = static_cast<const OneLaunch*>(list)[i];
+    const CUresult result = launch(one.function, one.stream, one.parameters);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult loading_mode(int* out) {
@@ -82,6 +131,17 @@ CUresult loading_mode(int* out) {
 }
 
 }  // namespace
+
+size_t parameter_offset(const Function& function, size_t index) {
+  size_t end = 0, offset = 0;
+  for (size_t i = 0; i <= index; ++i) {
+    const size_t bytes = function.parameter_bytes[i];
+    const size_t alignment = bytes >= 128 ? 64 : bytes >= 8 ? 8 : bytes;
+    offset = (end + alignment - 1) / alignment * alignment;
+    end = offset + bytes;
+  }
+  return offset;
+}
 
 FAKE_CUDA_EXPORT(cuModuleLoad, "cuModuleLoad", 2000, load, (CUmodule * out, const char*), (out))
 FAKE_CUDA_EXPORT(cuModuleLoadData, "cuModuleLoadData", 2000, load, (CUmodule * out, const void*),
@@ -111,15 +171,28 @@ FAKE_CUDA_EXPORT(cuLibraryGetModule, "cuLibraryGetModule", 12000, module_of,
                  (CUmodule * out, CUlibrary library), (out, library))
 FAKE_CUDA_EXPORT(cuKernelGetFunction, "cuKernelGetFunction", 12000, function_of_kernel,
                  (CUfunction * out, CUkernel kernel), (out, kernel))
+FAKE_CUDA_EXPORT(cuFuncGetParamInfo, "cuFuncGetParamInfo", 12040, parameter_info,
+                 (CUfunction function, size_t index, size_t* offset, size_t* bytes),
+                 (false, function, index, offset, bytes))
+FAKE_CUDA_EXPORT(cuKernelGetParamInfo, "cuKernelGetParamInfo", 12040, parameter_info,
+                 (CUkernel kernel, size_t index, size_t* offset, size_t* bytes),
+                 (true, kernel, index, offset, bytes))
 FAKE_CUDA_EXPORT(cuLaunchKernel, "cuLaunchKernel", 4000, launch,
                  (CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                  unsigned, CUstream, void**, void**),
-                 (function))
+                  unsigned, CUstream stream, void** parameters, void**),
+                 (function, stream, parameters))
 FAKE_CUDA_EXPORT_PER_THREAD(cuLaunchKernel, _ptsz, "cuLaunchKernel", 7000, launch,
                             (CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned,
-                             unsigned, unsigned, CUstream, void**, void**),
-                            (function))
-FAKE_CUDA_EXPORT_BOTH(cuLaunchKernelEx, "cuLaunchKernelEx", 11060, launch,
-                      (const void*, CUfunction function, void**, void**), (function))
+                             unsigned, unsigned, CUstream stream, void** parameters, void**),
+                            (function, stream, parameters))
+FAKE_CUDA_EXPORT_BOTH(cuLaunchKernelEx, "cuLaunchKernelEx", 11060, launch_configured,
+                      (const void* configuration, CUfunction function, void** parameters, void**),
+                      (configuration, function, parameters))
+FAKE_CUDA_EXPORT_BOTH(cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel", 9000, launch,
+                      (CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned,
+                       unsigned, unsigned, CUstream stream, void** parameters),
+                      (function, stream, parameters))
+FAKE_CUDA_EXPORT(cuLaunchCooperativeKernelMultiDevice, "cuLaunchCooperativeKernelMultiDevice", 9000,
+                 launch_all, (const void* list, unsigned count, unsigned), (list, count))
 
 }  // namespace fake_cuda

@@ -113,11 +113,14 @@ LogBuilder every_record(const std::string& name) {
   log.event(0, 31, GPUPEAK_REC_ARENA_FAILED, Fields().u(2).u(1 << 30).u(513).u(9).u(stack));
   log.event(0, 31, GPUPEAK_REC_ARENA_FREE, Fields().u(2).u(0x7f1000000000).u(512).u(1).u(9));
   log.event(0, 31, GPUPEAK_REC_DEVICE_UNMAPPED, Fields().u(0x7f1000000000).u(4 << 20));
+  log.event(0, 31, GPUPEAK_REC_USED, Fields().u(2).u(0x7f1000000000).u(3).u(9).u(2).u(4).u(7).u(1));
+  log.event(0, 31, GPUPEAK_REC_USED, Fields().u(0).u(4).u(1).u(8).u(8).u(0).u(0).u(2));
   log.event(0, 31, GPUPEAK_REC_SAMPLING, Fields().u(4096));
   log.alloc(0, 31, 0x5000, 30, stack);
   log.event(0, 32, 0xff, Fields().u(1).s(next_name()));  // of a newer writer
   log.phase_pop(0, 33, false);
   log.phase_pop(0, 34, true);
+  log.event(0, 35, GPUPEAK_REC_USES_END, Fields().u(1).u(2));
   return log;
 }
 

@@ -41,7 +41,7 @@ _gpupeak() {
       fi
     done
     if [ "$verb" = run ]; then
-      mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --dormant --log-mode --log-max --compress --names --children --python --audit --ort-nodes --phase-on-output --limit --gpu --pool-rules --help --" -- "$word")
+      mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --dormant --log-mode --log-max --compress --names --children --python --audit --last-use --ort-nodes --phase-on-output --limit --gpu --pool-rules --help --" -- "$word")
       return
     fi
   fi
@@ -59,7 +59,7 @@ _gpupeak() {
     detach) options="--wait --help" ;;
     start) options="--host --wait --help" ;;
     stop) options="--wait --help" ;;
-    report) options="--full --html --json --csv --short --by --at --byte-seconds --top --process --strict --out --color --bytes --help" ;;
+    report) options="--full --html --json --csv --short --by --at --byte-seconds --last-use --top --process --strict --out --color --bytes --help" ;;
     phases) options="--csv --json --process --strict --out --color --bytes --help" ;;
     tags) options="--scope --at --top --csv --json --process --strict --out --color --bytes --help" ;;
     diff) options="--by --at --top --json --markdown --strict --out --color --bytes --help" ;;
@@ -79,7 +79,7 @@ _gpupeak() {
     tree | flame) options="--scope --at --min-percent --depth --json --process --strict --out --color --bytes --help" ;;
     held) options="--within --at --scope --top --json --process --strict --out --color --bytes --help" ;;
     view) options="--scope --process --once --help" ;;
-    whatif) options="--without --scale --expandable-segments --arena --no-preallocation --top --json --html --out --rules --color --bytes --help" ;;
+    whatif) options="--without --scale --expandable-segments --arena --no-preallocation --free-at-last-use --top --json --html --out --rules --color --bytes --help" ;;
     mcp) options="--help" ;;
     export) options="--out --scope --at --process --strict --help" ;;
     dump) options="--out --help" ;;

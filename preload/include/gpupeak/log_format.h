@@ -381,6 +381,15 @@ enum gpupeak_extended_record {
                                 gpupeak_host_mode. live: usable bytes of the heap then; recorded: those
                                 that the log has. freed, frees: bytes and number of blocks that the log
                                 does not have and that were freed in windows so far */
+  GPUPEAK_REC_USED = 0xb1, /* dt arena block count first last idle idle_since streams: work that was given to a device
+                              had an address of the block in its arguments, `count` times since this block's
+                              record before, or its beginning. arena 0: `block` is the id of a device block; else
+                              an address that the arena gave. first, last: ticks before this record; idle: the
+                              longest while between two, which began idle_since ticks before it. streams: 0, 1,
+                              2 = several. Before the record of the block's end, and at the process's end */
+  GPUPEAK_REC_USES_END = 0xb2, /* dt left_out unread: the process's end: USED has been said of all live blocks.
+                                  left_out: blocks of which it never is; unread: launches whose parameters
+                                  could not be read */
   GPUPEAK_REC_HOST_FAILED = 0xae /* dt kind bytes errno limit limit_bytes used api(string) stack: a request for
                                     the host's memory that was refused. limit: enum gpupeak_host_limit, which it
                                     would have passed; used: what the process (COMMIT: the machine) had of it */
@@ -437,7 +446,8 @@ enum gpupeak_definition {
                                 run-time address, p_memsz, p_offset */
   GPUPEAK_DEF_UNLOAD = 0xc4, /* ticks module */
   GPUPEAK_DEF_FACT = 0xc5,   /* s:key s:value; keys: arg (one each, in order), exe, host, cwd, label.*,
-                                python (version), python.off (why its frames are not recorded) */
+                                python (version), python.off (why its frames are not recorded),
+                                last_use (on, or why uses are not recorded) */
   GPUPEAK_DEF_DEVICE = 0xc6, /* ordinal total s:uuid(16 bytes) s:name memory; memory: GPUPEAK_MEMORY_* */
   GPUPEAK_DEF_PYTHON_FRAME = 0xc8 /* function(string) file(string) line, 0 = not known. A NODE whose ip is
                                      GPUPEAK_PYTHON_IP + n is the n-th of these, counted from 1: a frame

@@ -1,4 +1,4 @@
-"""Compares each row of cuda_table.def with the toolkit's own typedef of that function and ABI version.
+"""Compares each row of cuda_table.def and cuda_uses.def with the toolkit's own typedef of that function and ABI version.
 
 The rows spell their parameters out, since cuda.h renames functions and drops old ABIs. cudaTypedefs.h has a
 PFN_<name>_v<version> for each: here the compiler checks that both have as many parameters, of the same sizes,
@@ -41,8 +41,8 @@ constexpr bool agree() {
 
 
 def main():
-    table_path, compiler, include = sys.argv[1:]
-    table = re.sub(r"//.*", "", pathlib.Path(table_path).read_text())
+    *tables, compiler, include = sys.argv[1:]
+    table = re.sub(r"//.*", "", "".join(pathlib.Path(path).read_text() for path in tables))
     typedefs = (pathlib.Path(include) / "cudaTypedefs.h").read_text()
     rows = re.findall(r'ROW\(\s*(\w+),\s*"(\w+)",\s*(\d+),\s*(\d),\s*[\w<>]+,\s*\(([^()]*)\),', table)
     if len(rows) != table.count("ROW(") or not rows:

@@ -1,0 +1,205 @@
+#include "collector/timeline/last_use.h"
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <tuple>
+#include <unordered_map>
+
+#include "collector/log/kinds.h"
+#include "collector/text/error.h"
+#include "collector/text/scope_key.h"
+
+namespace gpupeak::collector {
+namespace {
+
+/// Of one block; times in ticks.
+struct Life {
+  int32_t device = -1;
+  GroupId group = kNoGroup;
+  HolderId holder = kNoHolder;
+  uint64_t bytes = 0;
+  bool is_known = false;  ///< the log says of its uses
+  uint64_t count = 0, first = 0, last = 0;
+  uint64_t idle_since = 0, idle = 0;
+  bool is_at_peak = false;
+};
+
+void add_uses(const UsedEvent& used, uint64_t ticks, Life& life) {
+  life.is_known = true;
+  if (used.count == 0) return;
+  const uint64_t first = ticks - used.first_ago, last = ticks - used.last_ago;
+  if (life.count == 0) life.first = first;
+  life.last = std::max(life.last, last);
+  life.count += used.count;
+  if (used.idle <= life.idle) return;
+  life.idle = used.idle;
+  life.idle_since = ticks - used.idle_since_ago;
+}
+
+/// What a device has at its peak.
+struct AtPeak {
+  ScopeId scope = 0;
+  uint64_t peak_ticks = 0, bytes = 0;
+  bool was_reached = false;
+  uint64_t idle_bytes = 0;
+  std::vector<Life> lives;  ///< those that have ended
+};
+
+class UseWatch : public ReplayObserver {
+ public:
+  explicit UseWatch(const Profile& profile)
+      : profile_(profile), shared_out_(profile.replay().arenas().shared_out()) {
+    for (const ScopeId id : profile.scopes()) {
+      const ScopeInfo& info = profile.scope_info(id);
+      if (info.device < 0 || info.name != ScopeKey::device(info.device).text()) continue;
+      const PeakFinder::Scope& sum = profile.sum(id);
+      if (sum.peak > 0) peaks_[info.device] = {id, sum.peak_ticks, sum.peak, false, 0, {}};
+    }
+  }
+
+  void on_block_alloc(const DeviceBlock& block) override {
+    const SiteContext& context = replay().sites().context_of(block.group);
+    if (context.device < 0 || !counts_into_sum(context.kind) ||
+        shared_out_.contains(block.alloc.id))
+      return;
+    Life life;
+    life.device = context.device;
+    life.group = block.group;
+    life.bytes = block.alloc.bytes;
+    begin(blocks_[block.alloc.id], life);
+  }
+  void on_block_free(const DeviceBlock& block) override { end(blocks_, block.alloc.id); }
+
+  void on_arena_block(const ArenaBlockChange& change) override {
+    const ArenaTable::Holder& holder = replay().arenas().holder(change.holder);
+    const int32_t device = replay().arenas().arenas()[holder.arena].place;
+    const Address at{holder.arena, change.address};
+    if (!change.in_use) return end(in_arenas_, at);
+    last_row_ = holder.arena;
+    if (device < 0 || change.alone || !holder.counted) return;
+    Life life;
+    life.device = device;
+    life.holder = change.holder;
+    life.bytes = change.bytes;
+    begin(in_arenas_[at], life);
+  }
+  void on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/) override {
+    rows_[alloc.arena] = last_row_;
+  }
+  void on_used(const UsedEvent& used, uint64_t ticks) override {
+    if (used.arena == 0) return note(blocks_, used.block, used, ticks);
+    if (const auto row = rows_.find(used.arena); row != rows_.end())
+      note(in_arenas_, Address{row->second, used.block}, used, ticks);
+  }
+  void after(const Event& event) override {
+    for (auto& [device, peak] : peaks_) {
+      if (!peak.was_reached && event.ticks == peak.peak_ticks &&
+          replay().current(peak.scope) == peak.bytes)
+        take_peak(device, peak);
+    }
+  }
+
+  void finish() {
+    for (auto& [id, life] : blocks_) keep(life);
+    for (auto& [at, life] : in_arenas_) keep(life);
+  }
+  const std::map<int32_t, AtPeak>& peaks() const { return peaks_; }
+
+ private:
+  using Address = std::pair<size_t, uint64_t>;  ///< in a row of arenas
+
+  /// One whose free failed goes on.
+  static void begin(Life& place, const Life& life) {
+    if (place.bytes == 0) place = life;
+  }
+  template <typename Lives, typename Key>
+  static void note(Lives& lives, const Key& key, const UsedEvent& used, uint64_t ticks) {
+    if (const auto life = lives.find(key); life != lives.end())
+      add_uses(used, ticks, life->second);
+  }
+  template <typename Lives, typename Key>
+  void end(Lives& lives, const Key& key) {
+    const auto life = lives.find(key);
+    if (life == lives.end()) return;
+    keep(life->second);
+    lives.erase(life);
+  }
+  void keep(const Life& life) {
+    if (life.is_at_peak) peaks_.at(life.device).lives.push_back(life);
+  }
+  void take_peak(int32_t device, AtPeak& peak) {
+    peak.was_reached = true;
+    uint64_t held = 0;
+    const auto take = [&](Life& life) {
+      if (life.device != device) return;
+      life.is_at_peak = true;
+      held += life.bytes;
+    };
+    for (auto& [id, life] : blocks_) take(life);
+    for (auto& [at, life] : in_arenas_) take(life);
+    if (held > peak.bytes) throw std::logic_error("last use: blocks are more than the peak");
+    peak.idle_bytes = peak.bytes - held;
+  }
+
+  const Profile& profile_;
+  const std::unordered_set<uint64_t>& shared_out_;
+  std::map<int32_t, AtPeak> peaks_;
+  std::unordered_map<uint64_t, Life> blocks_;
+  std::map<Address, Life> in_arenas_;
+  std::unordered_map<uint64_t, size_t> rows_;  ///< of arenas, by the log's number
+  size_t last_row_ = 0;
+};
+
+/// How a block stood to the peak, and by how many ticks.
+struct Standing {
+  UseAtPeak use;
+  uint64_t ticks;
+};
+Standing standing_of(const Life& life, uint64_t peak_ticks) {
+  if (!life.is_known) return {UseAtPeak::kNotKnown, 0};
+  if (life.count == 0) return {UseAtPeak::kNever, 0};
+  if (life.last <= peak_ticks) return {UseAtPeak::kOver, peak_ticks - life.last};
+  if (life.first > peak_ticks) return {UseAtPeak::kEarly, life.first - peak_ticks};
+  const bool spans = life.idle_since <= peak_ticks && life.idle_since + life.idle > peak_ticks;
+  return spans ? Standing{UseAtPeak::kIdle, life.idle} : Standing{UseAtPeak::kInUse, 0};
+}
+
+}  // namespace
+
+LastUses last_uses(const Profile& profile, const Progress& progress) {
+  if (!has_uses(profile.definitions()))
+    throw UsageError("the log does not say when memory was used: record it with "
+                     "`gpupeak run --last-use`");
+  UseWatch watch(profile);
+  profile.replay_again(watch, progress);
+  watch.finish();
+  LastUses result;
+  result.end = profile.replay().uses_end();
+  for (const auto& [device, peak] : watch.peaks()) {
+    if (!peak.was_reached) continue;
+    LastUse of;
+    of.scope = peak.scope;
+    of.bytes = peak.bytes;
+    of.time_ns = profile.to_ns(peak.peak_ticks);
+    of.idle_bytes = peak.idle_bytes;
+    std::map<std::tuple<UseAtPeak, GroupId, HolderId>, LastUse::Row> rows;
+    for (const Life& life : peak.lives) {
+      const Standing standing = standing_of(life, peak.peak_ticks);
+      const int64_t for_ns = profile.to_ns(peak.peak_ticks + standing.ticks) - of.time_ns;
+      LastUse::Row& row = rows[{standing.use, life.group, life.holder}];
+      row.shortest_ns = row.blocks == 0 ? for_ns : std::min(row.shortest_ns, for_ns);
+      row.longest_ns = std::max(row.longest_ns, for_ns);
+      row.use = standing.use;
+      row.group = life.group;
+      row.holder = life.holder;
+      row.bytes += life.bytes;
+      ++row.blocks;
+    }
+    for (auto& [key, row] : rows) of.rows.push_back(row);
+    result.devices.push_back(std::move(of));
+  }
+  return result;
+}
+
+}  // namespace gpupeak::collector

@@ -1,0 +1,54 @@
+// When what was live at a device's peak was used: before it for the last time, after it for the first,
+// both, or never as far as was seen. Of a log with uses (`run --last-use`). Blocks of pools count,
+// not the driver's memory that they lie in; what is idle in pools is apart.
+//
+//   block     allocated  first use  [peak]  last use  freed      at the peak
+//   weights   +0.1 s     +0.2 s     +2.0 s  +3.0 s    +4.0 s     used before and after
+//   gradient  +0.5 s     +0.6 s     +2.0 s  …         +4.0 s     last seen used 1.4 s before
+//
+// A use is known by when the work was given to the device.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "collector/analyze/profile.h"
+
+namespace gpupeak::collector {
+
+/// Of a block at the peak.
+enum class UseAtPeak : uint8_t {
+  kOver,      ///< not seen used after it: last `shortest_ns` before
+  kEarly,     ///< not seen used before it: first `shortest_ns` after
+  kIdle,      ///< seen used before and after, the while around the peak being its longest
+  kNever,     ///< not seen used in its life
+  kInUse,     ///< seen used before and after
+  kNotKnown,  ///< the log does not say: the process did not come to its end, or it was left out
+};
+
+struct LastUse {
+  struct Row {
+    UseAtPeak use = UseAtPeak::kNotKnown;
+    GroupId group = kNoGroup;        ///< of the driver's block,
+    HolderId holder = kNoHolder;     ///< or of a pool's
+    uint64_t bytes = 0, blocks = 0;  ///< at the peak
+    int64_t shortest_ns = 0, longest_ns = 0;  ///< of its blocks: kIdle: the while without use
+  };
+  ScopeId scope = 0;
+  uint64_t bytes = 0;  ///< the peak
+  int64_t time_ns = 0;
+  std::vector<Row> rows;    ///< in no order; with idle_bytes they add up to the peak
+  uint64_t idle_bytes = 0;  ///< in pools
+};
+
+struct LastUses {
+  std::vector<LastUse> devices;
+  std::optional<UsesEndEvent> end;  ///< none: the process did not come to its end
+};
+
+/// Of each device that had a peak. Replays the log once more. Throws UsageError where the log has no
+/// uses, std::logic_error if rows do not add up.
+LastUses last_uses(const Profile& profile, const Progress& progress = {});
+
+}  // namespace gpupeak::collector

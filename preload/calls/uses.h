@@ -1,0 +1,233 @@
+// Driver calls that use device memory, and launches: what their arguments show goes to
+// track/last_use, after the real call has succeeded. hooks/cuda.cc instantiates them for the rows of
+// cuda_uses.def; each always returns the real function's result. HOOK-SAFE.
+//
+// An argument, or a word of a structure, counts as an address when a block lies there: sizes,
+// counts and handles never look so.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "calls/driver_scope.h"
+#include "track/captures.h"
+#include "track/driver.h"
+#include "track/graph_uses.h"
+#include "track/last_use.h"
+#include "track/launch_parameters.h"
+#include "track/tensor_maps.h"
+
+namespace gpupeak::preload::calls {
+
+/// The stream among a call's arguments; the default one, if none is.
+inline CUstream stream_in() {
+  return nullptr;
+}
+template <typename First, typename... Rest>
+CUstream stream_in(First first, Rest... rest) {
+  if constexpr (std::is_same_v<First, CUstream>)
+    return first;
+  else
+    return stream_in(rest...);
+}
+
+/// Whether work of the stream is captured for a graph, not done: uses are the graph's.
+inline bool is_captured(CUstream stream) {
+  return g_open_captures.load(std::memory_order_relaxed) != 0 && is_capturing(stream, false);
+}
+
+template <typename Look>
+void look_if_done(CUresult result, CUstream stream, Look look) {
+  if (result != CUDA_SUCCESS || !watches_uses()) return;
+  DriverScope scope;
+  if (!scope.is_outermost() || is_captured(stream)) return;
+  SeenWords seen(use_now, stream);
+  look(seen);
+}
+
+template <typename Argument>
+void look_at_argument(SeenWords& seen, Argument argument) {
+  if constexpr (sizeof(Argument) == sizeof(uint64_t))
+    seen.look_at((uint64_t)argument);  // NOLINT: a pointer or a number
+}
+
+template <typename Real, typename... Arguments>
+CUresult sees_arguments(const ApiCall&, Real real, Arguments... arguments) {
+  const CUresult result = real(arguments...);
+  look_if_done(result, stream_in(arguments...),
+               [&](SeenWords& seen) { (look_at_argument(seen, arguments), ...); });
+  return result;
+}
+
+/// The first argument points to a structure.
+template <typename Structure, typename Real, typename... Arguments>
+CUresult sees_structure(const ApiCall&, Real real, const void* at, Arguments... arguments) {
+  const CUresult result = real(at, arguments...);
+  look_if_done(result, stream_in(arguments...),
+               [&](SeenWords& seen) { seen.look_at_all(at, sizeof(Structure)); });
+  return result;
+}
+
+/// Lists of addresses.
+template <typename Real, typename... Arguments>
+CUresult sees_lists(const ApiCall&, Real real, CUdeviceptr* to, CUdeviceptr* from, size_t* bytes,
+                    size_t count, Arguments... arguments) {
+  const CUresult result = real(to, from, bytes, count, arguments...);
+  look_if_done(result, stream_in(arguments...), [&](SeenWords& seen) {
+    seen.look_at_all(to, count * sizeof *to);
+    seen.look_at_all(from, count * sizeof *from);
+  });
+  return result;
+}
+
+/// CUDA_MEMCPY3D_BATCH_OP, which headers before CUDA 12.8 lack.
+constexpr size_t kCopyOperationBytes = 112;
+
+template <typename Real, typename... Arguments>
+CUresult sees_copy_operations(const ApiCall&, Real real, size_t count, const void* list,
+                              Arguments... arguments) {
+  const CUresult result = real(count, list, arguments...);
+  look_if_done(result, stream_in(arguments...),
+               [&](SeenWords& seen) { seen.look_at_all(list, count * kCopyOperationBytes); });
+  return result;
+}
+
+template <typename Real>
+CUresult sees_memory_operations(const ApiCall&, Real real, CUstream stream, unsigned count,
+                                const void* list, unsigned flags) {
+  const CUresult result = real(stream, count, list, flags);
+  look_if_done(result, stream, [&](SeenWords& seen) {
+    seen.look_at_all(list, count * sizeof(CUstreamBatchMemOpParams));
+  });
+  return result;
+}
+
+template <typename Real, typename... Arguments>
+CUresult sees_tensor_map(const ApiCall&, Real real, void* map, int type, unsigned rank,
+                         void* address, Arguments... arguments) {
+  const CUresult result = real(map, type, rank, address, arguments...);
+  if (result == CUDA_SUCCESS && watches_uses())
+    note_tensor_map(map, reinterpret_cast<uint64_t>(address));
+  return result;
+}
+
+template <typename Real>
+CUresult sees_new_address(const ApiCall&, Real real, void* map, void* address) {
+  const CUresult result = real(map, address);
+  if (result == CUDA_SUCCESS && watches_uses())
+    note_tensor_map(map, reinterpret_cast<uint64_t>(address));
+  return result;
+}
+
+template <typename Change>
+CUresult change_graph(CUresult result, Change change) {
+  if (result != CUDA_SUCCESS || !watches_uses()) return result;
+  DriverScope scope;
+  if (scope.is_outermost()) change();
+  return result;
+}
+
+template <typename Real, typename... Arguments>
+CUresult sees_graph_update(const ApiCall&, Real real, CUgraphExec exec, CUgraph graph,
+                           Arguments... arguments) {
+  return change_graph(real(exec, graph, arguments...), [&] { graph_was_made(exec, graph); });
+}
+
+template <typename Real>
+CUresult sees_kernel_node(const ApiCall&, Real real, CUgraphExec exec, CUgraphNode node,
+                          const void* parameters) {
+  return change_graph(real(exec, node, parameters),
+                      [&] { graph_kernel_node_changed(exec, parameters); });
+}
+
+template <typename Structure, typename Real>
+CUresult sees_node(const ApiCall&, Real real, CUgraphExec exec, CUgraphNode node,
+                   const void* parameters, CUcontext context) {
+  return change_graph(real(exec, node, parameters, context),
+                      [&] { graph_node_changed(exec, parameters, sizeof(Structure)); });
+}
+
+template <typename Real>
+CUresult sees_child_graph(const ApiCall&, Real real, CUgraphExec exec, CUgraphNode node,
+                          CUgraph child) {
+  return change_graph(real(exec, node, child), [&] { graph_was_made(exec, child); });
+}
+
+/// CUgraphNodeParams, which headers before CUDA 12.2 lack: of a kernel its parameters follow, of all
+/// others what follows is looked at as it is.
+struct AnyNode {
+  int type;
+  int reserved[3];
+  uint64_t words[29];
+};
+
+template <typename Real>
+CUresult sees_any_node(const ApiCall&, Real real, CUgraphExec exec, CUgraphNode node,
+                       void* parameters) {
+  return change_graph(real(exec, node, parameters), [&] {
+    const auto* const any = static_cast<const AnyNode*>(parameters);
+    if (any->type == CU_GRAPH_NODE_TYPE_KERNEL)
+      graph_kernel_node_changed(exec, any->words);
+    else
+      graph_node_changed(exec, any->words, sizeof any->words);
+  });
+}
+
+/// Of CUDA_LAUNCH_PARAMS.
+struct OneLaunch {
+  void* function;
+  unsigned sizes[7];
+  CUstream stream;
+  void** parameters;
+};
+
+template <typename Real>
+CUresult sees_launches(const ApiCall&, Real real, const void* list, unsigned count,
+                       unsigned flags) {
+  const CUresult result = real(list, count, flags);
+  for (unsigned i = 0; i < count; ++i) {
+    const OneLaunch& one = static_cast<const OneLaunch*>(list)[i];
+    look_if_done(result, one.stream, [&](SeenWords& seen) {
+      look_at_parameters(one.function, one.parameters, nullptr, seen);
+    });
+  }
+  return result;
+}
+
+inline void look_at_launch(CUresult result, const void* function, CUstream stream,
+                           void* const* parameters, void* const* extra) {
+  look_if_done(result, stream, [&](SeenWords& seen) {
+    look_at_parameters(function, parameters, extra, seen);
+  });
+}
+
+/// A launch that was made with these arguments, as the rows of launches have them.
+inline void launched(CUresult result, void* function, unsigned, unsigned, unsigned, unsigned,
+                     unsigned, unsigned, unsigned, CUstream stream, void** parameters,
+                     void** extra) {
+  look_at_launch(result, function, stream, parameters, extra);
+}
+inline void launched(CUresult result, void* function, unsigned, unsigned, unsigned, unsigned,
+                     unsigned, unsigned, unsigned, CUstream stream, void** parameters) {
+  look_at_launch(result, function, stream, parameters, nullptr);
+}
+/// The beginning of CUlaunchConfig, which headers before CUDA 11.8 lack.
+struct LaunchConfiguration {
+  unsigned sizes[7];
+  CUstream stream;
+};
+inline void launched(CUresult result, const void* configuration, void* function,
+                     void** parameters, void** extra) {
+  const CUstream stream = static_cast<const LaunchConfiguration*>(configuration)->stream;
+  look_at_launch(result, function, stream, parameters, extra);
+}
+/// Of the first ABI, whose parameters were set by calls of their own. (And for all other calls to
+/// compile.)
+template <typename... Arguments>
+void launched(CUresult result, Arguments...) {
+  if (result == CUDA_SUCCESS) note_unread_launch();
+}
+
+}  // namespace gpupeak::preload::calls

@@ -1,0 +1,100 @@
+// When a block was last seen used: its address, or one inside of it, stood in the arguments of a
+// kernel's launch, a copy, a fill or a memory operation. The launch's time counts, not the kernel's.
+// Of each live block the first and the last such time are kept, how often it was seen, and the
+// longest while without; they go into the log when the block ends. What a kernel reads from memory
+// (arrays of pointers) is not seen. HOOK-SAFE.
+//
+//   in    a launch with the words 0x7f40002000, 3, 0x7f…
+//   out   block 5: first +1.20 s, last +3.40 s, 218 times; at its end the record USED
+//
+// Two indexes: what the driver gave, and what arenas gave of it. An address counts for the innermost.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/hot.h"
+#include "track/address_index.h"
+
+namespace gpupeak::preload {
+
+/// Whether uses are recorded (GPUPEAK_LAST_USE), in this process.
+extern constinit GPUPEAK_OWN std::atomic<bool> g_watches_uses;
+inline bool watches_uses() {
+  return __builtin_expect(g_watches_uses.load(std::memory_order_relaxed), 0);
+}
+/// Of what the driver gave.
+extern constinit GPUPEAK_OWN AddressIndex g_given_addresses;
+/// The log has begun: says that uses are recorded, or why they are not.
+void begin_watching_uses();
+/// In a forked child, or before a next log.
+void forget_uses();
+
+// With the book's lock held.
+
+/// A block of the driver's, by its id in the log. 0: it is not followed.
+uint32_t use_began(uint64_t address, uint64_t bytes, uint64_t id);
+/// Into the log; before the record of the block's end. 0 is none.
+void use_ended(uint32_t number);
+/// Blocks that lie there are used now, by work that was given to the stream.
+void use_in_book(CUstream stream, const uint64_t* words, size_t count);
+/// What was mapped at the addresses is that block's.
+void mapped_use_began(uint64_t address, uint64_t bytes, uint64_t id);
+void mapped_use_ended(uint64_t address);
+
+// Inside a HookScope, without the lock.
+
+/// What an arena gave: after its record.
+void arena_use_began(uint64_t arena, uint64_t address, uint64_t bytes);
+/// Before its record.
+void arena_use_ended(uint64_t arena, uint64_t address);
+/// All of an arena.
+void arena_uses_ended(uint64_t arena);
+
+/// The process ends: what is live goes into the log, and so far it is complete.
+void log_all_uses();
+
+/// Collects, of the arguments of a call that gives work to a device, the words that may be addresses
+/// of blocks. Outside any HookScope.
+class SeenWords {
+ public:
+  /// Whom they are handed to, some at a time.
+  using Taker = void (*)(void* whose, const uint64_t* words, size_t count);
+
+  SeenWords(Taker taker, void* whose) : taker_(taker), whose_(whose) {}
+  ~SeenWords() { hand_on(); }
+  SeenWords(const SeenWords&) = delete;
+  SeenWords& operator=(const SeenWords&) = delete;
+
+  void look_at(uint64_t word) {
+    if (__builtin_expect(g_given_addresses.may_hold(word), 0)) add(word);
+  }
+  /// Each aligned word of what lies there, as a structure is aligned.
+  void look_at_all(const void* at, size_t bytes);
+
+ private:
+  static constexpr size_t kMost = 128;
+
+  void add(uint64_t word) {
+    if (count_ == kMost) hand_on();
+    words_[count_++] = word;
+  }
+  void hand_on() {
+    if (count_ > 0) taker_(whose_, words_, count_);
+    count_ = 0;
+  }
+
+  const Taker taker_;
+  void* const whose_;
+  size_t count_ = 0;
+  uint64_t words_[kMost];
+};
+/// A Taker: they are used now, by work that was given to the stream (CUstream) `stream`.
+void use_now(void* stream, const uint64_t* words, size_t count);
+/// A launch whose parameters could not be read.
+void note_unread_launch();
+
+}  // namespace gpupeak::preload

@@ -1,0 +1,198 @@
+#include "track/launch_parameters.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/hook_scope.h"
+#include "base/memory.h"
+#include "track/device_book.h"
+#include "track/driver.h"
+#include "track/tensor_maps.h"
+
+namespace gpupeak::preload {
+namespace {
+
+using ParameterInfo = CUresult (*)(const void*, size_t, size_t*, size_t*);
+constinit DriverFunction<ParameterInfo> g_of_function("cuFuncGetParamInfo");
+constinit DriverFunction<ParameterInfo> g_of_kernel("cuKernelGetParamInfo");
+
+/// A parameter that has room for an address.
+struct Piece {
+  uint16_t index;  ///< of the parameter
+  uint16_t skip;   ///< bytes to its first aligned word
+  uint16_t words;
+  uint16_t map_skip;  ///< bytes to where its first tensor map may lie; kNoMap: none has room
+};
+constexpr uint16_t kNoMap = UINT16_MAX;
+/// Its pieces lie behind it.
+struct Layout {
+  uint32_t count;
+
+  const Piece* pieces() const { return reinterpret_cast<const Piece*>(this + 1); }
+};
+constexpr size_t kMostPieces = 512;
+
+/// What the driver has said, by function: read without a lock, as a SeenSet is.
+struct Layouts {
+  static constexpr size_t kCapacity = 1 << 15, kMost = kCapacity * 3 / 4;
+  struct Entry {
+    std::atomic<uint64_t> function;
+    std::atomic<const Layout*> layout;
+  };
+  std::atomic<Entry*> entries{nullptr};
+  // Under the book's lock.
+  size_t count = 0;
+  uint8_t* room = nullptr;
+  size_t room_bytes = 0;
+};
+constinit Layouts g_layouts;
+constexpr Layout kNothing{0};
+constexpr size_t kRoomBytes = 256 << 10;
+
+size_t home(uint64_t function) {
+  return static_cast<size_t>((function * 0x9e3779b97f4a7c15u) >> 32) & (Layouts::kCapacity - 1);
+}
+
+const Layout* find_layout(uint64_t function) {
+  const Layouts::Entry* const entries = g_layouts.entries.load(std::memory_order_acquire);
+  if (entries == nullptr) return nullptr;
+  for (size_t i = home(function);; i = (i + 1) & (Layouts::kCapacity - 1)) {
+    const uint64_t found = entries[i].function.load(std::memory_order_acquire);
+    if (found == function) return entries[i].layout.load(std::memory_order_acquire);
+    if (found == 0) return nullptr;
+  }
+}
+
+/// What the driver says of a function's parameters. False: nothing; it is too old.
+class AskedPieces {
+ public:
+  bool ask(const void* function) {
+    if (ask_by(g_of_function, function)) return true;
+    return ask_by(g_of_kernel, function);
+  }
+  size_t count() const { return count_; }
+  const Piece* pieces() const { return pieces_; }
+
+ private:
+  bool ask_by(DriverFunction<ParameterInfo>& ask, const void* function) {
+    count_ = 0;
+    size_t offset = 0, bytes = 0, index = 0;
+    CUresult result;
+    while ((result = ask(function, index, &offset, &bytes)) == CUDA_SUCCESS)
+      add(index++, offset, bytes);
+    // Behind the last parameter, which may be none.
+    return result == CUDA_ERROR_INVALID_VALUE;
+  }
+  void add(size_t index, size_t offset, size_t bytes) {
+    constexpr size_t kWord = sizeof(uint64_t);
+    const size_t skip = -offset % kWord;
+    if (bytes < skip + kWord || count_ == kMostPieces) return;
+    const size_t map_skip = -offset % kTensorMapAlignment;
+    const bool has_map = bytes >= map_skip + kTensorMapBytes;
+    pieces_[count_++] = {static_cast<uint16_t>(index), static_cast<uint16_t>(skip),
+                         static_cast<uint16_t>((bytes - skip) / kWord),
+                         has_map ? static_cast<uint16_t>(map_skip) : kNoMap};
+  }
+
+  size_t count_ = 0;
+  Piece pieces_[kMostPieces];
+};
+
+/// nullptr: no memory. With the book's lock held.
+Layout* make_room_for(size_t pieces) {
+  const size_t bytes = (sizeof(Layout) + pieces * sizeof(Piece) + 7) / 8 * 8;
+  if (g_layouts.room_bytes < bytes) {
+    g_layouts.room = static_cast<uint8_t*>(map_pages(kRoomBytes));
+    g_layouts.room_bytes = g_layouts.room != nullptr ? kRoomBytes : 0;
+    if (g_layouts.room == nullptr) return nullptr;
+  }
+  void* const at = g_layouts.room;
+  g_layouts.room += bytes;
+  g_layouts.room_bytes -= bytes;
+  return static_cast<Layout*>(at);
+}
+
+const Layout* keep(uint64_t function, const AskedPieces& asked) {
+  HookScope scope;
+  if (!scope.entered()) return nullptr;
+  const BookGuard guard;
+  if (!guard) return nullptr;
+  if (const Layout* const known = find_layout(function)) return known;
+  if (g_layouts.entries.load(std::memory_order_relaxed) == nullptr) {
+    void* const fresh = map_pages(Layouts::kCapacity * sizeof(Layouts::Entry));
+    if (fresh == nullptr) return nullptr;
+    g_layouts.entries.store(static_cast<Layouts::Entry*>(fresh), std::memory_order_release);
+  }
+  if (g_layouts.count >= Layouts::kMost) return nullptr;
+  const Layout* layout = &kNothing;
+  if (asked.count() > 0) {
+    Layout* const made = make_room_for(asked.count());
+    if (made == nullptr) return nullptr;
+    made->count = static_cast<uint32_t>(asked.count());
+    memcpy(made + 1, asked.pieces(), asked.count() * sizeof(Piece));
+    layout = made;
+  }
+  Layouts::Entry* const entries = g_layouts.entries.load(std::memory_order_relaxed);
+  size_t i = home(function);
+  while (entries[i].function.load(std::memory_order_relaxed) != 0)
+    i = (i + 1) & (Layouts::kCapacity - 1);
+  entries[i].layout.store(layout, std::memory_order_relaxed);
+  entries[i].function.store(function, std::memory_order_release);
+  ++g_layouts.count;
+  return layout;
+}
+
+__attribute__((noinline)) const Layout* learn_layout(const void* function) {
+  const int program_errno = errno;
+  AskedPieces asked;
+  const bool is_known = asked.ask(function);
+  errno = program_errno;
+  return is_known ? keep(reinterpret_cast<uint64_t>(function), asked) : nullptr;
+}
+
+/// A launch may be given its parameters in one buffer. False: it was not.
+bool look_at_buffer(void* const* extra, SeenWords& seen) {
+  const void* buffer = nullptr;
+  size_t bytes = 0;
+  for (void* const* option = extra; *option != CU_LAUNCH_PARAM_END; option += 2) {
+    if (*option == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = option[1];
+    if (*option == CU_LAUNCH_PARAM_BUFFER_SIZE) memcpy(&bytes, option[1], sizeof bytes);
+  }
+  if (buffer == nullptr) return false;
+  seen.look_at_all(buffer, bytes);
+  look_for_tensor_maps(buffer, bytes, seen);
+  return true;
+}
+
+}  // namespace
+
+GPUPEAK_HOT void look_at_parameters(const void* function, void* const* parameters,
+                                    void* const* extra, SeenWords& seen) {
+  if (parameters == nullptr && extra != nullptr && look_at_buffer(extra, seen)) return;
+  const Layout* layout = find_layout(reinterpret_cast<uint64_t>(function));
+  if (__builtin_expect(layout == nullptr, 0)) layout = learn_layout(function);
+  if (layout == nullptr || (layout->count > 0 && parameters == nullptr))
+    return note_unread_launch();
+  for (uint32_t i = 0; i < layout->count; ++i) {
+    const Piece& piece = layout->pieces()[i];
+    const char* const at = static_cast<const char*>(parameters[piece.index]) + piece.skip;
+    seen.look_at_all(at, piece.words * sizeof(uint64_t));
+    if (__builtin_expect(piece.map_skip != kNoMap, 0))
+      look_for_tensor_maps(at - piece.skip + piece.map_skip,
+                           piece.words * sizeof(uint64_t) + piece.skip - piece.map_skip, seen);
+  }
+}
+
+void forget_parameters() {
+  HookScope scope;
+  if (!scope.entered()) return;
+  const BookGuard guard;
+  if (!guard) return;
+  Layouts::Entry* const entries = g_layouts.entries.load(std::memory_order_relaxed);
+  if (entries == nullptr || g_layouts.count == 0) return;
+  for (size_t i = 0; i < Layouts::kCapacity; ++i)
+    entries[i].function.store(0, std::memory_order_relaxed);
+  g_layouts.count = 0;
+}
+
+}  // namespace gpupeak::preload

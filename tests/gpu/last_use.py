@@ -1,0 +1,126 @@
+"""Whether last uses are seen: last_use.py GPUPEAK FOLDER.
+
+1. Of each operation of last_use_ops.py all tensors, inputs and outputs, must have been seen used while it ran, and not after it.
+2. A training that keeps activations by mistake: what `whatif --free-at-last-use` says is compared with the program mended.
+3. What recording costs an eager ResNet-50, in turns: alone, under gpupeak, under gpupeak with --last-use.
+Prints a Markdown table a part; exit code 1: something was not seen, or an answer was wrong.
+"""
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SLACK_NS = 100_000
+
+
+def run(gpupeak, log, arguments, *options, **environment):
+    command = [gpupeak, "run", "--quiet", *options, "-o", log, "--", *arguments] if gpupeak else arguments
+    return subprocess.run(command, stdout=subprocess.PIPE, env={**os.environ, **environment}, check=True).stdout.decode()
+
+
+def start_ns(log):
+    with open(log, "rb") as file:
+        return int.from_bytes(file.read(64)[56:], "little")
+
+
+def uses_of(gpupeak, log):
+    """{address: [(ns of the record, count, first ns, last ns)]} of blocks of pools, and of the driver's."""
+    start = start_ns(log)
+    ns = lambda text: start + int(text.replace(".", ""))
+    uses, address_of = {}, {}
+    dump = subprocess.Popen([gpupeak, "dump", log], stdout=subprocess.PIPE, text=True)
+    for line in dump.stdout:
+        if " device_alloc " in line:
+            match = re.search(r"id (\d+) .*?(0x[0-9a-f]+) bytes", line)
+            address_of[match[1]] = match[2]
+        if " used " not in line:
+            continue
+        match = re.match(r"\+([\d.]+) .* used (?:arena \d+ (0x[0-9a-f]+)|id (\d+)) count (\d+)(?: first \+([\d.]+) last \+([\d.]+))?", line)
+        address = int(match[2] or address_of.get(match[3], "0"), 16)
+        first, last = (ns(match[5]), ns(match[6])) if match[5] else (0, 0)
+        uses.setdefault(address, []).append((ns(match[1]), int(match[4]), first, last))
+    return uses
+
+
+def operations(gpupeak, folder):
+    log = os.path.join(folder, "ops.gplog")
+    lines = run(gpupeak, log, [sys.executable, os.path.join(HERE, "last_use_ops.py")], "--last-use", "--host", "off").splitlines()
+    uses, wrong, tensors, done = uses_of(gpupeak, log), [], 0, 0
+    print("\n| operation | tensors | not seen |\n|---|---|---|")
+    for operation in map(json.loads, lines):
+        if "failed" in operation:
+            print(f"| {operation['operation']} | – | {operation['failed']} |")
+            continue
+        missed = []
+        for address in operation["addresses"]:
+            # The block's next record after the operation is the one of its end.
+            ended = [use for use in uses.get(address, []) if use[0] >= operation["to_ns"]]
+            last = ended[0][3] if ended else 0
+            if not operation["from_ns"] - SLACK_NS <= last <= operation["to_ns"] + SLACK_NS:
+                missed.append((address, last - operation["from_ns"] if last else None))
+        done += 1
+        tensors += len(operation["addresses"])
+        if missed:
+            wrong.append(operation["operation"])
+            print(f"| {operation['operation']} | {len(operation['addresses'])} | {len(missed)}: {missed[:3]} |")
+    print(f"\n{done} operations, {tensors} tensors; all seen in {done - len(wrong)}; wrong: {wrong or 'none'}")
+    return not wrong
+
+
+def peak_of(output):
+    return int(re.search(r"max_memory_allocated (\d+)", output)[1])
+
+
+def trainings(gpupeak, folder):
+    """The peak of what the pool had in use, predicted and with the program mended."""
+    fine = True
+    print("\n| program | in use, recorded | by whatif --free-at-last-use | mended | off by |\n|---|---|---|---|---|")
+    for case in ("kept", "grads", "weights"):
+        program = [sys.executable, os.path.join(HERE, "last_use_training.py"), case]
+        log = os.path.join(folder, f"{case}.gplog")
+        before = peak_of(run(gpupeak, log, program, "--last-use", "--host", "off"))
+        mended = peak_of(run(None, None, [*program, "mended"]))
+        answer = json.loads(subprocess.run([gpupeak, "whatif", "--json", "--free-at-last-use", log], stdout=subprocess.PIPE, check=True).stdout)
+        whole = answer["sums"][0]
+        held = sum(row["bytes"] for row in whole["holders"] if not row["title"].startswith("idle in"))
+        held += whole["other_bytes"]
+        off = held / mended - 1
+        fine &= abs(off) <= 0.02
+        print(f"| {case} | {before:,} | {held:,} (pool {whole['least_bytes']:,} to {whole['most_bytes']:,}) | {mended:,} | {off:+.2%} |")
+        print(subprocess.run([gpupeak, "report", "--last-use", "--top", "4", log], stdout=subprocess.PIPE, check=True).stdout.decode(), file=sys.stderr)
+    return fine
+
+
+def costs(gpupeak, folder):
+    ways = {"alone": (None, ()), "gpupeak": (gpupeak, ()), "with --last-use": (gpupeak, ("--last-use",))}
+    program = [sys.executable, os.path.join(HERE, "last_use_cost.py")]
+    figures = {way: {} for way in ways}
+    for turn in range(5):
+        for way, (tool, options) in (list(ways.items()) if turn % 2 == 0 else list(ways.items())[::-1]):
+            output = run(tool, os.path.join(folder, "cost.gplog"), program, *options)
+            for name, ms in re.findall(r"^(\w+) ([\d.]+) ms$", output, re.M):
+                figures[way].setdefault(name, []).append(float(ms))
+    print("\n| ResNet-50, ms of a step (median of 5 runs, least, most) | alone | gpupeak | with --last-use | last use adds |\n|---|---|---|---|---|")
+    for name in figures["alone"]:
+        cells = [f"{statistics.median(figures[way][name]):.3f} ({min(figures[way][name]):.3f} … {max(figures[way][name]):.3f})" for way in ways]
+        ratio = statistics.median(figures["with --last-use"][name]) / statistics.median(figures["gpupeak"][name])
+        print(f"| {name} | {' | '.join(cells)} | {ratio - 1:+.2%} |")
+
+
+def main():
+    gpupeak, folder, *parts = sys.argv[1:]
+    os.makedirs(folder, exist_ok=True)
+    fine = True
+    if not parts or "operations" in parts:
+        fine &= operations(gpupeak, folder)
+    if not parts or "trainings" in parts:
+        fine &= trainings(gpupeak, folder)
+    if not parts or "costs" in parts:
+        costs(gpupeak, folder)
+    sys.exit(0 if fine else 1)
+
+
+main()
