@@ -15,6 +15,15 @@ constexpr uint32_t kMostPieces = 1 << 14;
 
 }  // namespace
 
+/// A reader between the two stores sees too much, which find() puts right.
+void AddressIndex::widen(uint64_t begin, uint64_t end) {
+  const uint64_t highest = std::max(lowest_ + span_, end);
+  const uint64_t lowest = span_ == 0 ? begin : std::min(lowest_, begin);
+  if (highest - lowest == span_) return;
+  __atomic_store_n(&span_, highest - lowest, __ATOMIC_RELAXED);
+  __atomic_store_n(&lowest_, lowest, __ATOMIC_RELAXED);
+}
+
 uint32_t* AddressIndex::entry_at(uint64_t address) {
   if (address >= kAddresses) return nullptr;
   std::atomic<Pages*>& top = top_[address >> kTopShift];
@@ -124,6 +133,7 @@ void AddressIndex::remove_piece(uint32_t& entry, uint32_t offset, uint32_t numbe
 bool AddressIndex::add(uint64_t begin, uint64_t bytes, uint32_t number) {
   const uint64_t end = begin + bytes;
   if (bytes == 0 || end < begin || end > kAddresses) return false;
+  widen(begin, end);
   for (uint64_t at = begin; at < end;) {
     const uint64_t page = at & ~(kPage - 1);
     const uint64_t page_end = std::min(end, page + kPage);
@@ -162,6 +172,7 @@ void AddressIndex::forget() {
     if (top.load(std::memory_order_relaxed) != nullptr)
       top.store(nullptr, std::memory_order_relaxed);
   }
+  lowest_ = span_ = 0;
   lists_ = nullptr;
   list_count_ = free_list_ = 0;
 }

@@ -17,9 +17,17 @@ namespace gpupeak::preload {
 
 class AddressIndex {
  public:
-  /// Whether a block may lie at the address: no lock, three loads.
+  /// Between which addresses all blocks were that there ever were. Without the lock.
+  struct Bounds {
+    uint64_t lowest, span;
+    bool contain(uint64_t address) const { return address - lowest < span; }
+  };
+  Bounds bounds() const {
+    return {__atomic_load_n(&lowest_, __ATOMIC_RELAXED), __atomic_load_n(&span_, __ATOMIC_RELAXED)};
+  }
+  /// Whether a block may lie at the address. Without the lock.
   bool may_hold(uint64_t address) const {
-    if (address >= kAddresses) return false;
+    if (!bounds().contain(address)) return false;
     const Pages* const pages = top_[address >> kTopShift].load(std::memory_order_acquire);
     return pages != nullptr &&
            __atomic_load_n(&pages->entries[(address >> kPageShift) % kPagesOfTop],
@@ -54,6 +62,7 @@ class AddressIndex {
     uint32_t next_free;
   };
 
+  void widen(uint64_t begin, uint64_t end);
   uint32_t* entry_at(uint64_t address);
   static uint32_t position(const List& list, uint32_t offset);
   bool add_piece(uint32_t& entry, Piece piece);
@@ -62,6 +71,7 @@ class AddressIndex {
   bool make_room(List& list);
   void drop_list(uint32_t& entry);
 
+  uint64_t lowest_ = 0, span_ = 0;
   std::atomic<Pages*> top_[uint64_t{1} << (kAddressBits - kTopShift)] = {};
   List* lists_ = nullptr;  // reserved; 0 is none
   uint32_t list_count_ = 0, free_list_ = 0;

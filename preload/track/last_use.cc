@@ -61,17 +61,20 @@ void give_back(Use& use) {
   g_uses.free = number_of(use);
 }
 
-uint32_t add(AddressIndex& index, const Use& as) {
+/// 0: another one overlaps, or there is no room.
+uint32_t enter(AddressIndex& index, const Use& as) {
   Use* const use = take_use();
-  if (use == nullptr) {
-    ++g_uses.left_out;
-    return 0;
-  }
+  if (use == nullptr) return 0;
   *use = as;
   if (index.add(as.begin, as.end - as.begin, number_of(*use))) return number_of(*use);
   give_back(*use);
-  ++g_uses.left_out;
   return 0;
+}
+
+uint32_t add(AddressIndex& index, const Use& as) {
+  const uint32_t number = enter(index, as);
+  if (number == 0) ++g_uses.left_out;
+  return number;
 }
 
 /// What has been seen since its record before; times count from there on.
@@ -170,13 +173,15 @@ void arena_use_began(uint64_t arena, uint64_t address, uint64_t bytes) {
   if (!watches_uses() || !g_given_addresses.may_hold(address)) return;  // else it is of the host
   const BookGuard guard;
   if (!guard) return;
-  if (g_given_addresses.find(address) == 0) return;
+  const Use use{.begin = address, .end = address + bytes, .arena = arena};
+  if (enter(g_shared_out, use) != 0) return;
   Use* const known = holding(g_shared_out.find(address), address);
-  if (known != nullptr && known->begin == address && known->arena == arena) {
-    if (known->end - known->begin == bytes) return;  // it has another name now
+  if (known == nullptr || known->begin != address || known->arena != arena) {
+    ++g_uses.left_out;
+  } else if (known->end != use.end) {  // else it only has another name now
     end_use(g_shared_out, *known);
+    add(g_shared_out, use);
   }
-  add(g_shared_out, {.begin = address, .end = address + bytes, .arena = arena});
 }
 
 void arena_use_ended(uint64_t arena, uint64_t address) {
@@ -209,14 +214,6 @@ void log_all_uses() {
   RecordInPlace record(*slot);
   record.u(g_uses.left_out).u(g_uses.unread_launches.load(std::memory_order_relaxed));
   record.end(GPUPEAK_REC_USES_END);
-}
-
-void SeenWords::look_at_all(const void* at, size_t bytes) {
-  for (size_t offset = 0; offset + sizeof(uint64_t) <= bytes; offset += sizeof(uint64_t)) {
-    uint64_t word;
-    memcpy(&word, static_cast<const char*>(at) + offset, sizeof word);
-    look_at(word);
-  }
 }
 
 void use_in_book(CUstream stream, const uint64_t* words, size_t count) {

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "base/hot.h"
 #include "track/address_index.h"
@@ -64,21 +65,29 @@ class SeenWords {
   /// Whom they are handed to, some at a time.
   using Taker = void (*)(void* whose, const uint64_t* words, size_t count);
 
-  SeenWords(Taker taker, void* whose) : taker_(taker), whose_(whose) {}
+  SeenWords(Taker taker, void* whose)
+      : taker_(taker), whose_(whose), bounds_(g_given_addresses.bounds()) {}
   ~SeenWords() { hand_on(); }
   SeenWords(const SeenWords&) = delete;
   SeenWords& operator=(const SeenWords&) = delete;
 
-  void look_at(uint64_t word) {
-    if (__builtin_expect(g_given_addresses.may_hold(word), 0)) add(word);
+  __attribute__((always_inline)) void look_at(uint64_t word) {
+    if (__builtin_expect(bounds_.contain(word), 0)) add(word);
   }
   /// Each aligned word of what lies there, as a structure is aligned.
-  void look_at_all(const void* at, size_t bytes);
+  __attribute__((always_inline)) void look_at_all(const void* at, size_t bytes) {
+    for (size_t offset = 0; offset + sizeof(uint64_t) <= bytes; offset += sizeof(uint64_t)) {
+      uint64_t word;
+      memcpy(&word, static_cast<const char*>(at) + offset, sizeof word);
+      look_at(word);
+    }
+  }
 
  private:
   static constexpr size_t kMost = 128;
 
-  void add(uint64_t word) {
+  __attribute__((noinline)) void add(uint64_t word) {
+    if (!g_given_addresses.may_hold(word)) return;
     if (count_ == kMost) hand_on();
     words_[count_++] = word;
   }
@@ -89,6 +98,7 @@ class SeenWords {
 
   const Taker taker_;
   void* const whose_;
+  const AddressIndex::Bounds bounds_;  ///< of most words all that has to be known
   size_t count_ = 0;
   uint64_t words_[kMost];
 };

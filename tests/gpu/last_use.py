@@ -36,9 +36,9 @@ def uses_of(gpupeak, log):
         if " device_alloc " in line:
             match = re.search(r"id (\d+) .*?(0x[0-9a-f]+) bytes", line)
             address_of[match[1]] = match[2]
-        if " used " not in line:
-            continue
         match = re.match(r"\+([\d.]+) .* used (?:arena \d+ (0x[0-9a-f]+)|id (\d+)) count (\d+)(?: first \+([\d.]+) last \+([\d.]+))?", line)
+        if match is None:
+            continue
         address = int(match[2] or address_of.get(match[3], "0"), 16)
         first, last = (ns(match[5]), ns(match[6])) if match[5] else (0, 0)
         uses.setdefault(address, []).append((ns(match[1]), int(match[4]), first, last))
@@ -98,12 +98,12 @@ def costs(gpupeak, folder):
     ways = {"alone": (None, ()), "gpupeak": (gpupeak, ()), "with --last-use": (gpupeak, ("--last-use",))}
     program = [sys.executable, os.path.join(HERE, "last_use_cost.py")]
     figures = {way: {} for way in ways}
-    for turn in range(5):
+    for turn in range(9):
         for way, (tool, options) in (list(ways.items()) if turn % 2 == 0 else list(ways.items())[::-1]):
             output = run(tool, os.path.join(folder, "cost.gplog"), program, *options)
             for name, ms in re.findall(r"^(\w+) ([\d.]+) ms$", output, re.M):
                 figures[way].setdefault(name, []).append(float(ms))
-    print("\n| ResNet-50, ms of a step (median of 5 runs, least, most) | alone | gpupeak | with --last-use | last use adds |\n|---|---|---|---|---|")
+    print("\n| ResNet-50, ms of a step (median of 9 runs, least, most) | alone | gpupeak | with --last-use | last use adds |\n|---|---|---|---|---|")
     for name in figures["alone"]:
         cells = [f"{statistics.median(figures[way][name]):.3f} ({min(figures[way][name]):.3f} … {max(figures[way][name]):.3f})" for way in ways]
         ratio = statistics.median(figures["with --last-use"][name]) / statistics.median(figures["gpupeak"][name])
