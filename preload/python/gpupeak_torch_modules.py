@@ -1,0 +1,441 @@
+"""The modules of a PyTorch program as phases, by their own names, without a change to the program.
+
+Forward: global hooks around each call of a module. Backward: a hook before each node of autograd's graph says whose
+node comes next. No tensor is wrapped, kept or given another hook, so autograd does what it does without us. Nothing
+that goes wrong here reaches the program: it is noted, and no phases are made from then on.
+
+What is to be said goes into the file that GPUPEAK_TORCH_MODULES names, a line each; `gpupeak run` reads it.
+"""
+import atexit
+import os
+import signal
+import sys
+import threading
+import time
+import weakref
+
+_MODULE = "torch.nn.modules.module"
+_MARK = "gpupeak"  # in a node's metadata: it has a hook of ours
+_ALONE = ("DataParallel", "OptimizedModule")  # what runs within is not told apart
+_BACKWARD = b"backward"
+
+
+# ---- how we come into the program -------------------------------------------------------------------------------------
+class _Finder:
+    """Waits until PyTorch's modules are imported, and is gone then."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != _MODULE:
+            return None
+        sys.meta_path.remove(self)
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find is not None else None
+            if spec is not None:
+                _after_import(spec.loader)
+                return spec
+        return None
+
+
+def _after_import(loader):
+    try:
+        execute = loader.exec_module
+
+        def exec_module(module):
+            del loader.exec_module
+            execute(module)
+            _set_hooks(module)
+
+        loader.exec_module = exec_module
+    except Exception as error:
+        note("failed {}".format(error))
+
+
+def watch():
+    """At Python's start."""
+    note("python {}.{}".format(*sys.version_info[:2]))
+    sys.meta_path.insert(0, _Finder())
+
+
+_noted = set()
+
+
+def note(line):
+    """Once each."""
+    if line in _noted:
+        return
+    _noted.add(line)
+    try:
+        file = os.open(os.environ["GPUPEAK_TORCH_MODULES"], os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    except (KeyError, OSError):  # the run is over
+        return
+    try:
+        os.write(file, (line.replace("\n", " ") + "\n").encode("utf-8", "replace"))
+    except OSError:
+        pass
+    finally:
+        os.close(file)
+
+
+# ---- what the log gets ------------------------------------------------------------------------------------------------
+class Log:
+    """The functions of gpupeak.h."""
+
+    def __init__(self):
+        import ctypes
+        process = ctypes.PyDLL(None)
+        self.push = process.gpupeak_api_phase_push
+        self.push.restype, self.push.argtypes = None, (ctypes.c_char_p,)
+        self.pop = process.gpupeak_api_phase_pop
+        self.pop.restype, self.pop.argtypes = None, ()
+
+
+# ---- names ------------------------------------------------------------------------------------------------------------
+class Name:
+    """A module's name, and what its nodes of the graph do first in the backward pass."""
+
+    def __init__(self, text, tracker):
+        self.text = text.encode("utf-8", "replace").split(b"\0")[0]
+
+        def hook(_):
+            tracker.guarded(tracker.reach, self)
+
+        self.hook = hook
+
+
+class Names:
+    """Names as named_modules() gives them, of each module the first. A module without a parent has its class's name. Where
+    another model has a name already, and where it is a bare number, the class comes before it."""
+
+    def __init__(self, tracker):
+        self._tracker = tracker
+        self._by_id = {}  # id(module): (weak reference, Name)
+        self._taken = {}  # text: weak reference
+
+    def known(self, module):
+        found = self._by_id.get(id(module))
+        return found[1] if found is not None and found[0]() is module else None
+
+    def count(self):
+        return len(self._taken)
+
+    def of_outermost(self, module):
+        name = self.known(module)
+        if name is None:
+            name = self._keep(module, self._free(type(module).__name__, module))
+            self.walk(module)
+        return name
+
+    def without_tree(self, module, parent):
+        """Of one that was made while its parent ran, or is in a list of the program's own."""
+        return self._keep(module, "{}.({})".format(parent.text.decode("utf-8", "replace"), type(module).__name__))
+
+    def _keep(self, module, text):
+        there = weakref.ref(module)
+        name = Name(text, self._tracker)
+        self._by_id[id(module)] = there, name
+        self._taken[text] = there
+        return name
+
+    def _is_taken(self, text, module):
+        there = self._taken.get(text)
+        owner = there() if there is not None else None
+        return owner is not None and owner is not module
+
+    def _free(self, text, module):
+        number, found = 1, text
+        while self._is_taken(found, module):
+            number += 1
+            found = "{} ({})".format(text, number)
+        return found
+
+    def walk(self, root):
+        """Names all that are below it and have no name yet."""
+        title = self.known(root).text.decode("utf-8", "replace")
+        seen, left = {id(root)}, [(root, "")]
+        while left:
+            module, path = left.pop()
+            children = module.__dict__.get("_modules") or {}
+            for name, child in reversed(list(children.items())):
+                if child is not None:
+                    left.append((child, path + "." + name if path else name))
+            if id(module) in seen:
+                continue
+            seen.add(id(module))
+            if self.known(module) is None:
+                bare = path[:1].isdigit() or self._is_taken(path, module)
+                self._keep(module, self._free(title + "." + path if bare else path, module))
+
+
+# ---- who runs ---------------------------------------------------------------------------------------------------------
+class _Call:
+    """A module's forward that is open. `frame`: the id of its Python frame, which is not kept."""
+    __slots__ = ("module", "name", "frame", "alone")
+
+    def __init__(self, module, name, frame, alone):
+        self.module, self.name, self.frame, self.alone = module, name, frame, alone
+
+
+class _Backward:
+    """A backward pass that this thread is in. `name`: whose node it is at; None: of no module."""
+    __slots__ = ("name", "task")
+
+    def __init__(self, task):
+        self.name, self.task = None, task
+
+
+class _Thread(threading.local):
+    def __init__(self):
+        self.open = []  # outermost first
+        self.root = None  # weak reference to the outermost module
+        self.is_walked = False  # its tree, since it was called
+
+
+def _is_of_handler(trace):
+    """Whether what handles a signal for the program has raised it."""
+    codes = set()
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        handler = getattr(handler, "func", handler)  # functools.partial
+        if callable(handler):
+            codes.add(getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None))
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+class Tracker:
+    def __init__(self, torch, log):
+        self._torch = torch
+        self._log = log
+        self._thread = _Thread()
+        self._names = Names(self)
+        self._outside = Name("", self)
+        self._is_on = True
+        self.calls = self.time_ns = 0
+
+    def guarded(self, function, *arguments):
+        """Calls it and keeps what goes wrong. What a handler of the program's raises meanwhile (of a signal) is not ours."""
+        if not self._is_on:
+            return
+        began = time.perf_counter_ns()
+        try:
+            function(*arguments)
+        except Exception as error:
+            if _is_of_handler(error.__traceback__):
+                raise
+            self._is_on = False
+            note("failed {}: {}".format(type(error).__name__, error))
+        finally:
+            self.calls += 1
+            self.time_ns += time.perf_counter_ns() - began
+
+    # -- forward
+    def enter(self, module, inputs, frame):
+        thread = self._thread
+        self._drop_left(thread, frame)
+        there = module.__dict__
+        if "_is_replica" in there:
+            note("parallel")
+            return
+        top = thread.open[-1] if thread.open else None
+        if isinstance(top, _Call) and top.alone:
+            return
+        alone = type(module).__name__ in _ALONE
+        if alone:
+            note("parallel" if type(module).__name__ == "DataParallel" else "compile")
+        if there.get("_compiled_call_impl") is not None:
+            note("compile")
+        if isinstance(top, _Call):
+            name = self._name_within(thread, module, top.name)
+            self._mark(inputs, top.name)
+        else:
+            thread.root, thread.is_walked = weakref.ref(module), False
+            name = self._names.of_outermost(module)
+            self._mark_border(inputs)
+        thread.open.append(_Call(id(module), name, id(frame), alone))
+        self._log.push(name.text)
+
+    def _name_within(self, thread, module, parent):
+        name = self._names.known(module)
+        if name is None and not thread.is_walked:
+            thread.is_walked = True
+            self._names.walk(thread.root())
+            name = self._names.known(module)
+        return name or self._names.without_tree(module, parent)
+
+    def leave(self, module, output):
+        thread = self._thread
+        place = len(thread.open) - 1
+        while place >= 0 and getattr(thread.open[place], "module", None) != id(module):
+            place -= 1
+        if place < 0:
+            return
+        self._mark(output, thread.open[place].name)
+        while len(thread.open) > place:
+            self._close(thread)
+
+    def _drop_left(self, thread, frame):
+        """Closes the calls that an exception has left: their frames are no callers of this one."""
+        while thread.open:
+            top = thread.open[-1]
+            if isinstance(top, _Backward):
+                if top.task is None or self._task() is not None:
+                    return  # forward within backward: a checkpoint
+            else:
+                caller = frame.f_back
+                while caller is not None and id(caller) != top.frame:
+                    caller = caller.f_back
+                if caller is not None:
+                    return
+            self._close(thread)
+
+    def _close(self, thread):
+        last = thread.open.pop()
+        if isinstance(last, _Backward) and last.name is not None:
+            self._log.pop()
+        self._log.pop()
+
+    # -- backward
+    def _mark(self, values, name):
+        """The nodes that made these values and have no owner yet are this module's."""
+        left = []
+        self._grad_fns(values, left, 0)
+        while left:
+            node = left.pop()
+            if node is None or type(node).__name__ == "AccumulateGrad":
+                continue
+            known = node.metadata
+            if _MARK in known:
+                continue
+            known[_MARK] = True
+            node.register_prehook(name.hook)
+            left.extend(following for following, _ in node.next_functions)
+
+    def _mark_border(self, values):
+        """What has made the input of an outermost module is no module's."""
+        left = []
+        self._grad_fns(values, left, 0)
+        for node in left:
+            if type(node).__name__ != "AccumulateGrad" and _MARK not in node.metadata:
+                node.metadata[_MARK] = True
+                node.register_prehook(self._outside.hook)
+
+    def _grad_fns(self, value, found, depth):
+        kind = type(value)
+        if kind is self._torch.Tensor:
+            if value.requires_grad:
+                try:
+                    node = value.grad_fn
+                except RuntimeError:  # a view whose base has been written to
+                    return
+                if node is not None:
+                    found.append(node)
+        elif depth < 4:
+            if kind in (tuple, list):
+                for one in value:
+                    self._grad_fns(one, found, depth + 1)
+            elif isinstance(value, dict):  # and a model's output of Hugging Face's, which is one
+                for one in dict.values(value):
+                    self._grad_fns(one, found, depth + 1)
+            elif isinstance(value, tuple):  # with names
+                for one in tuple.__iter__(value):
+                    self._grad_fns(one, found, depth + 1)
+            elif "__dataclass_fields__" in kind.__dict__:
+                for one in list(value.__dict__.values()):
+                    self._grad_fns(one, found, depth + 1)
+
+    def _task(self):
+        """The backward pass that this thread is in; None: in none, or not known."""
+        current = getattr(self._torch._C, "_current_graph_task_id", None)
+        task = current() if current is not None else -1
+        return None if task == -1 else task
+
+    def reach(self, name):
+        """In the backward pass: a node of this module is next."""
+        thread = self._thread
+        top = thread.open[-1] if thread.open else None
+        if not isinstance(top, _Backward):
+            top = _Backward(self._task())
+            thread.open.append(top)
+            self._log.push(_BACKWARD)
+            self._at_end(thread, top)
+        wanted = None if name is self._outside else name
+        if top.name is wanted:
+            return
+        if top.name is not None:
+            self._log.pop()
+        top.name = wanted
+        if wanted is not None:
+            self._log.push(wanted.text)
+
+    def _at_end(self, thread, backward):
+        """Autograd calls it when the pass is over, in the thread that ends it."""
+        def ended():
+            if backward in thread.open:
+                while thread.open and thread.open[-1] is not backward:
+                    self._close(thread)
+                self._close(thread)
+
+        self._torch.autograd.Variable._execution_engine.queue_callback(lambda: self.guarded(ended))
+
+    # -- the process
+    def forget(self):
+        """In a forked child: what is open is its parent's."""
+        self._thread.open = []
+        self.calls = self.time_ns = 0
+
+    def tell(self):
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        if dynamo is not None and dynamo.counters.get("frames"):
+            note("compile")
+        note("cost {} {} {}".format(self._names.count(), self.calls, self.time_ns))
+
+
+# ---- the hooks --------------------------------------------------------------------------------------------------------
+def hooks_of(tracker, torch, can_compile):
+    """What PyTorch calls before and after each module. While torch.compile looks through them they are empty."""
+    guarded, enter, leave = tracker.guarded, tracker.enter, tracker.leave
+    frame_of = sys._getframe
+    if not can_compile:
+        return (lambda module, inputs: guarded(enter, module, inputs, frame_of(1)),
+                lambda module, inputs, output: guarded(leave, module, output))
+
+    def before(module, inputs):
+        if torch.compiler.is_compiling():
+            return
+        guarded(enter, module, inputs, frame_of(1))
+
+    def after(module, inputs, output):
+        if torch.compiler.is_compiling():
+            return
+        guarded(leave, module, output)
+
+    return before, after
+
+
+def _version():
+    """Of PyTorch, which is not imported to its end yet."""
+    from importlib import import_module
+    text = str(import_module("torch.version").__version__)
+    return text, tuple(int(part) for part in text.split("+")[0].split(".")[:2])
+
+
+def _set_hooks(modules):
+    try:
+        torch = sys.modules["torch"]
+        text, version = _version()
+        tracker = Tracker(torch, Log())
+        before, after = hooks_of(tracker, torch, version >= (2, 1))
+        modules.register_module_forward_pre_hook(before)
+        try:
+            modules.register_module_forward_hook(after, always_call=True)
+        except TypeError:  # before 2.1
+            modules.register_module_forward_hook(after)
+        os.register_at_fork(after_in_child=tracker.forget)
+        atexit.register(tracker.tell)
+        note("torch {}".format(text))
+    except Exception as error:
+        note("failed {}: {}".format(type(error).__name__, error))
