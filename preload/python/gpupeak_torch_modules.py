@@ -255,8 +255,8 @@ class Tracker:
             thread.root, thread.is_walked = weakref.ref(module), False
             name = self._names.of_outermost(module)
             self._mark_border(inputs)
-        thread.open.append(_Call(id(module), name, id(frame), alone))
         self._log.push(name.text)
+        thread.open.append(_Call(id(module), name, id(frame), alone))
 
     def _name_within(self, thread, module, parent):
         name = self._names.known(module)
@@ -358,18 +358,19 @@ class Tracker:
         thread = self._thread
         top = thread.open[-1] if thread.open else None
         if not isinstance(top, _Backward):
+            self._log.push(_BACKWARD)
             top = _Backward(self._task())
             thread.open.append(top)
-            self._log.push(_BACKWARD)
             self._at_end(thread, top)
         wanted = None if name is self._outside else name
         if top.name is wanted:
             return
         if top.name is not None:
             self._log.pop()
-        top.name = wanted
+            top.name = None
         if wanted is not None:
             self._log.push(wanted.text)
+            top.name = wanted
 
     def _at_end(self, thread, backward):
         """Autograd calls it when the pass is over, in the thread that ends it."""
