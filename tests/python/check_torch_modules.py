@@ -92,6 +92,23 @@ def names():
     assert said == [f"python {sys.version_info[0]}.{sys.version_info[1]}", "torch 2.9.0+fake"], said
 
 
+def borders():
+    """Nodes that a module makes itself between its children's are its own, those before the outermost module are nobody's."""
+    class Between(Block):
+        def forward(self, tensor):
+            return self.second(torch.Tensor(10, (self.first(tensor),)))
+
+    class Nobody(torch.Node):
+        def run(self):
+            super().run()
+            Log.paths.append("then " + " > ".join(Log.depths[threading.get_ident()]))
+
+    before = torch.Tensor(10, (weight(),))
+    before.grad_fn.__class__ = Nobody
+    Between()(before).backward()
+    expect(paths()[3:], ["backward", "backward > second", "backward > Between", "backward > first", "then backward"])
+
+
 def several():
     """Other models' names are told apart, a bare number has its class, one module in two places its first name, one in no tree its class."""
     one, other = Net(), Net()
@@ -255,4 +272,4 @@ def threads():
     Forks()(weight())
 
 
-{case.__name__: case for case in (names, several, failures, own_error, alone, checkpoint, threads)}[CASE]()
+{case.__name__: case for case in (names, borders, several, failures, own_error, alone, checkpoint, threads)}[CASE]()
