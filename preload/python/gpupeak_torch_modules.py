@@ -92,9 +92,11 @@ class Log:
 
 # ---- names ------------------------------------------------------------------------------------------------------------
 class Name:
-    """A module's name, and what its nodes of the graph do first in the backward pass."""
+    """A module's name, and what its nodes of the graph do first in the backward pass. `alone`: nothing within has a name."""
+    __slots__ = ("text", "alone", "hook")
 
-    def __init__(self, text, tracker):
+    def __init__(self, text, tracker, alone=False):
+        self.alone = alone
         self.text = text.encode("utf-8", "replace").split(b"\0")[0]
 
         def hook(_):
@@ -131,8 +133,12 @@ class Names:
         return self._keep(module, "{}.({})".format(parent.text.decode("utf-8", "replace"), type(module).__name__))
 
     def _keep(self, module, text):
-        there = weakref.ref(module)
-        name = Name(text, self._tracker)
+        there, kind = weakref.ref(module), type(module).__name__
+        if kind == "OptimizedModule" or module.__dict__.get("_compiled_call_impl") is not None:
+            note("compile")
+        elif kind == "DataParallel":
+            note("parallel")
+        name = Name(text, self._tracker, kind in _ALONE)
         self._by_id[id(module)] = there, name
         self._taken[text] = there
         return name
@@ -170,10 +176,20 @@ class Names:
 # ---- who runs ---------------------------------------------------------------------------------------------------------
 class _Call:
     """A module's forward that is open. `frame`: the id of its Python frame, which is not kept."""
-    __slots__ = ("module", "name", "frame", "alone")
+    __slots__ = ("module", "name", "frame")
 
-    def __init__(self, module, name, frame, alone):
-        self.module, self.name, self.frame, self.alone = module, name, frame, alone
+    def __init__(self, module, name, frame):
+        self.module, self.name, self.frame = module, name, frame
+
+
+def _calls(number, frame):
+    """Whether the frame with this id is a caller of the other one."""
+    caller = frame.f_back
+    while caller is not None:
+        if id(caller) == number:
+            return True
+        caller = caller.f_back
+    return False
 
 
 class _Backward:
@@ -235,46 +251,45 @@ class Tracker:
     # -- forward
     def enter(self, module, inputs, frame):
         thread = self._thread
-        self._drop_left(thread, frame)
-        there = module.__dict__
-        if "_is_replica" in there:
-            note("parallel")
+        opened = thread.open
+        if opened and not (type(opened[-1]) is _Call and _calls(opened[-1].frame, frame)):
+            self._drop_left(thread, frame)
+        parent = opened[-1] if opened and type(opened[-1]) is _Call else None
+        if parent is not None and parent.name.alone:
             return
-        top = thread.open[-1] if thread.open else None
-        if isinstance(top, _Call) and top.alone:
+        name = self._names.known(module) or self._new_name(thread, module, parent)
+        if name is None:
             return
-        alone = type(module).__name__ in _ALONE
-        if alone:
-            note("parallel" if type(module).__name__ == "DataParallel" else "compile")
-        if there.get("_compiled_call_impl") is not None:
-            note("compile")
-        if isinstance(top, _Call):
-            name = self._name_within(thread, module, top.name)
-            self._mark(inputs, top.name)
+        if parent is not None:
+            self._mark(inputs, parent.name)
         else:
             thread.root, thread.is_walked = weakref.ref(module), False
-            name = self._names.of_outermost(module)
             self._mark_border(inputs)
         self._log.push(name.text)
-        thread.open.append(_Call(id(module), name, id(frame), alone))
+        opened.append(_Call(id(module), name, id(frame)))
 
-    def _name_within(self, thread, module, parent):
-        name = self._names.known(module)
-        if name is None and not thread.is_walked:
+    def _new_name(self, thread, module, parent):
+        """None: it has no phase."""
+        if "_is_replica" in module.__dict__:
+            note("parallel")
+            return None
+        if parent is None:
+            return self._names.of_outermost(module)
+        if not thread.is_walked:
             thread.is_walked = True
             self._names.walk(thread.root())
-            name = self._names.known(module)
-        return name or self._names.without_tree(module, parent)
+        return self._names.known(module) or self._names.without_tree(module, parent.name)
 
     def leave(self, module, output):
         thread = self._thread
-        place = len(thread.open) - 1
-        while place >= 0 and getattr(thread.open[place], "module", None) != id(module):
+        opened, number = thread.open, id(module)
+        place = len(opened) - 1
+        while place >= 0 and not (type(opened[place]) is _Call and opened[place].module == number):
             place -= 1
         if place < 0:
             return
-        self._mark(output, thread.open[place].name)
-        while len(thread.open) > place:
+        self._mark(output, opened[place].name)
+        while len(opened) > place:
             self._close(thread)
 
     def _drop_left(self, thread, frame):
@@ -284,12 +299,8 @@ class Tracker:
             if isinstance(top, _Backward):
                 if top.task is None or self._task() is not None:
                     return  # forward within backward: a checkpoint
-            else:
-                caller = frame.f_back
-                while caller is not None and id(caller) != top.frame:
-                    caller = caller.f_back
-                if caller is not None:
-                    return
+            elif _calls(top.frame, frame):
+                return
             self._close(thread)
 
     def _close(self, thread):
