@@ -122,7 +122,7 @@ std::string TorchModules::text() const {
                         collector::escape(told.failure));
   }
   if (told.compiled)
-    text += "  what torch.compile has made is left alone: modules within are not told apart\n";
+    text += "  torch.compile is left alone: no modules by name from its first call on\n";
   if (told.parallel) text += "  DataParallel is left alone: modules within are not told apart\n";
   return text;
 }

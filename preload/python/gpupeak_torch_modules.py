@@ -7,6 +7,7 @@ that goes wrong here reaches the program: it is noted, and no phases are made fr
 What is to be said goes into the file that GPUPEAK_TORCH_MODULES names, a line each; `gpupeak run` reads it.
 """
 import atexit
+import functools
 import os
 import signal
 import sys
@@ -14,47 +15,62 @@ import threading
 import time
 import weakref
 
-_MODULE = "torch.nn.modules.module"
 _MARK = "gpupeak"  # in a node's metadata: it has a hook of ours
-_ALONE = ("DataParallel", "OptimizedModule")  # what runs within is not told apart
 _BACKWARD = b"backward"
 
 
 # ---- how we come into the program -------------------------------------------------------------------------------------
 class _Finder:
-    """Waits until PyTorch's modules are imported, and is gone then."""
+    """Waits until these modules are imported, and calls what they are waited for by. Is gone when all are there."""
+
+    def __init__(self, waits):
+        self._waits = waits
 
     def find_spec(self, name, path=None, target=None):
-        if name != _MODULE:
+        then = self._waits.pop(name, None)
+        if then is None:
             return None
-        sys.meta_path.remove(self)
-        for finder in sys.meta_path:
+        others = [finder for finder in sys.meta_path if finder is not self]
+        if not self._waits:
+            sys.meta_path.remove(self)
+        for finder in others:
             find = getattr(finder, "find_spec", None)
             spec = find(name, path, target) if find is not None else None
             if spec is not None:
-                _after_import(spec.loader)
+                _after_import(spec.loader, then)
                 return spec
         return None
 
 
-def _after_import(loader):
+def _after_import(loader, then):
     try:
         execute = loader.exec_module
 
         def exec_module(module):
             del loader.exec_module
             execute(module)
-            _set_hooks(module)
+            _try(then, module)
 
         loader.exec_module = exec_module
     except Exception as error:
-        note("failed {}".format(error))
+        _failed(error)
+
+
+def _try(function, *arguments):
+    try:
+        function(*arguments)
+    except Exception as error:
+        _failed(error)
+
+
+def _failed(error):
+    note("failed {}: {}".format(type(error).__name__, error))
 
 
 def watch():
     """At Python's start."""
     note("python {}.{}".format(*sys.version_info[:2]))
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _Finder({"torch.nn.modules.module": _set_hooks, "torch._dynamo.eval_frame": _watch_compiler}))
 
 
 _noted = set()
@@ -133,12 +149,10 @@ class Names:
         return self._keep(module, "{}.({})".format(parent.text.decode("utf-8", "replace"), type(module).__name__))
 
     def _keep(self, module, text):
-        there, kind = weakref.ref(module), type(module).__name__
-        if kind == "OptimizedModule" or module.__dict__.get("_compiled_call_impl") is not None:
-            note("compile")
-        elif kind == "DataParallel":
+        there, alone = weakref.ref(module), type(module).__name__ == "DataParallel"
+        if alone:
             note("parallel")
-        name = Name(text, self._tracker, kind in _ALONE)
+        name = Name(text, self._tracker, alone)
         self._by_id[id(module)] = there, name
         self._taken[text] = there
         return name
@@ -243,7 +257,7 @@ class Tracker:
             if _is_of_handler(error.__traceback__):
                 raise
             self._is_on = False
-            note("failed {}: {}".format(type(error).__name__, error))
+            _failed(error)
         finally:
             self.calls += 1
             self.time_ns += time.perf_counter_ns() - began
@@ -399,55 +413,70 @@ class Tracker:
         self._thread.open = []
         self.calls = self.time_ns = 0
 
+    def end(self):
+        """No phases from here on. Those that other threads have open stay so."""
+        self._is_on = False
+        thread = self._thread
+        while thread.open:
+            self._close(thread)
+
     def tell(self):
-        dynamo = sys.modules.get("torch._dynamo.utils")
-        if dynamo is not None and dynamo.counters.get("frames"):
-            note("compile")
         note("cost {} {} {}".format(self._names.count(), self.calls, self.time_ns))
 
 
 # ---- the hooks --------------------------------------------------------------------------------------------------------
-def hooks_of(tracker, torch, can_compile):
-    """What PyTorch calls before and after each module. While torch.compile looks through them they are empty."""
-    guarded, enter, leave = tracker.guarded, tracker.enter, tracker.leave
-    frame_of = sys._getframe
-    if not can_compile:
-        return (lambda module, inputs: guarded(enter, module, inputs, frame_of(1)),
-                lambda module, inputs, output: guarded(leave, module, output))
-
-    def before(module, inputs):
-        if torch.compiler.is_compiling():
-            return
-        guarded(enter, module, inputs, frame_of(1))
-
-    def after(module, inputs, output):
-        if torch.compiler.is_compiling():
-            return
-        guarded(leave, module, output)
-
-    return before, after
+_hooks = []  # (tracker, what takes the hooks away again)
 
 
 def _version():
     """Of PyTorch, which is not imported to its end yet."""
     from importlib import import_module
-    text = str(import_module("torch.version").__version__)
-    return text, tuple(int(part) for part in text.split("+")[0].split(".")[:2])
+    return str(import_module("torch.version").__version__)
 
 
 def _set_hooks(modules):
+    version = _version()
+    tracker = Tracker(sys.modules["torch"], Log())
+    guarded, enter, leave, frame_of = tracker.guarded, tracker.enter, tracker.leave, sys._getframe
+
+    def before(module, inputs):
+        guarded(enter, module, inputs, frame_of(1))
+
+    def after(module, inputs, output):
+        guarded(leave, module, output)
+
+    handles = [modules.register_module_forward_pre_hook(before)]
     try:
-        torch = sys.modules["torch"]
-        text, version = _version()
-        tracker = Tracker(torch, Log())
-        before, after = hooks_of(tracker, torch, version >= (2, 1))
-        modules.register_module_forward_pre_hook(before)
-        try:
-            modules.register_module_forward_hook(after, always_call=True)
-        except TypeError:  # before 2.1
-            modules.register_module_forward_hook(after)
-        os.register_at_fork(after_in_child=tracker.forget)
-        atexit.register(tracker.tell)
-        note("torch {}".format(text))
-    except Exception as error:
-        note("failed {}: {}".format(type(error).__name__, error))
+        handles.append(modules.register_module_forward_hook(after, always_call=True))
+    except TypeError:  # PyTorch 1
+        handles.append(modules.register_module_forward_hook(after))
+    _hooks.append((tracker, handles))
+    os.register_at_fork(after_in_child=tracker.forget)
+    atexit.register(tracker.tell)
+    note("torch " + version)
+
+
+def _end():
+    """torch.compile would look through the hooks, and warns of them: they go before it begins."""
+    note("compile")
+    while _hooks:
+        tracker, handles = _hooks.pop()
+        tracker.end()
+        for handle in handles:
+            handle.remove()
+
+
+def _watch_compiler(module):
+    """Whatever compiles (torch.compile, Module.compile(), torch.export) makes such a context first."""
+    context = getattr(module, "OptimizeContext", None)
+    if context is None:
+        return _end()
+    begin = context.__init__
+
+    @functools.wraps(begin)
+    def __init__(self, *arguments, **named):
+        context.__init__ = begin
+        _try(_end)
+        begin(self, *arguments, **named)
+
+    context.__init__ = __init__

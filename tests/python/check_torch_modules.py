@@ -190,25 +190,40 @@ def own_error():
 
 
 def alone():
-    """DataParallel and what torch.compile has made are a phase each, with nothing within; replicas have none; nothing while it compiles."""
+    """DataParallel is a phase with nothing within; replicas have none."""
     class DataParallel(Block):
-        pass
-
-    class OptimizedModule(Block):
         pass
 
     DataParallel()(weight())
     expect(paths(), ["DataParallel"])
-    OptimizedModule()(weight())
-    expect(paths(), ["OptimizedModule"])
     copy = Leaf()
     copy.__dict__["_is_replica"] = True
     copy(weight())
     expect(paths(), [])
-    torch.compiler.compiling = True
-    Net()(weight())
+    expect(said[2:], ["parallel", "parallel"])
+
+
+def compiled():
+    """The hooks are gone before torch.compile begins, though it be from within a module; an optimizer's own contexts change nothing."""
+    from torch._dynamo import eval_frame
+    eval_frame.DisableContext()
+
+    class Lazy(Leaf):
+        def forward(self, tensor):
+            self.part = torch.compile(Block())
+            return self.part(super().forward(tensor))
+
+    net = Net()
+    out = net(weight())
+    expect(paths(), FORWARD)
+    Lazy()(weight())
+    net(weight())
+    out.backward()
+    expect(paths(), ["Lazy"])
+    torch.compile(net)(weight())
     expect(paths(), [])
-    expect(said[2:], ["parallel", "compile", "parallel"])
+    expect(said[2:], ["compile"])
+    assert not any(type(finder).__name__ == "_Finder" for finder in sys.meta_path), sys.meta_path
 
 
 def checkpoint():
@@ -272,4 +287,4 @@ def threads():
     Forks()(weight())
 
 
-{case.__name__: case for case in (names, borders, several, failures, own_error, alone, checkpoint, threads)}[CASE]()
+{case.__name__: case for case in (names, borders, several, failures, own_error, alone, compiled, checkpoint, threads)}[CASE]()

@@ -67,12 +67,9 @@ class autograd:
         _execution_engine = _Engine
 
 
-class compiler:
-    compiling = False
-
-    @staticmethod
-    def is_compiling():
-        return compiler.compiling
+def compile(model):
+    from ._dynamo import eval_frame
+    return eval_frame.optimize(model)
 
 
 from . import nn  # noqa: E402

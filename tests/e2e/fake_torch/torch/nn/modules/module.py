@@ -2,12 +2,21 @@
 _before, _after = [], []
 
 
+class _Handle:
+    def __init__(self, hooks, hook):
+        self.hooks, self.hook = hooks, hook
+        hooks.append(hook)
+
+    def remove(self):
+        self.hooks.remove(self.hook)
+
+
 def register_module_forward_pre_hook(hook):
-    _before.append(hook)
+    return _Handle(_before, hook)
 
 
 def register_module_forward_hook(hook, *, always_call=False):
-    _after.append((hook, always_call))
+    return _Handle(_after, (hook, always_call))
 
 
 class Module:
@@ -23,16 +32,16 @@ class Module:
         raise AttributeError(name)
 
     def __call__(self, *inputs):
-        for hook in _before:
+        for hook in tuple(_before):
             assert hook(self, inputs) is None
         result = None
         try:
             result = self.forward(*inputs)
         except Exception:
-            for hook, always_call in _after:
+            for hook, always_call in tuple(_after):
                 if always_call:
                     hook(self, inputs, result)
             raise
-        for hook, _ in _after:
+        for hook, _ in tuple(_after):
             assert hook(self, inputs, result) is None
         return result
