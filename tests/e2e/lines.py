@@ -47,6 +47,8 @@ def build(folder, name, compiler, flags):
         return None
     way = name.split("_", 1)[1]
     linked = way.endswith("debug_link")
+    if way in ("zstd", "zstd_debug_link", "dwz", "mini"):
+        shutil.copy(program, program + ".whole")  # for the tools that are asked, which do not read these forms
     if linked:
         run("objcopy", "--only-keep-debug", program, program + ".debug")
         run("strip", program)
@@ -61,7 +63,6 @@ def build(folder, name, compiler, flags):
             print("  dwz is not here")
             return None
         shutil.copy(program, program + "_other")
-        shutil.copy(program, program + ".whole")  # the other tools do not read what is common to several
         run("dwz", "-m", program + ".common", "-M", program + ".common", program, program + "_other")
     if way == "mini":
         keep_mini(program)
@@ -80,7 +81,6 @@ def keep_mini(program):
     with open(table, "rb") as file, open(table + ".xz", "wb") as out:
         out.write(lzma.compress(file.read()))
     os.remove(table)
-    shutil.copy(program, program + ".whole")
     run("strip", "--strip-all", program)
     run("objcopy", "--add-section", f".gnu_debugdata={table}.xz", program)
 
