@@ -96,6 +96,10 @@ def layers_of(log):
     return layers
 
 
+def tags_text(log):
+    return subprocess.run([GPUPEAK, "tags", "--scope", "host/heap", log], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
 def fake(folder):
     said, _, log = run(folder, sys.executable, "-c", NET, env={"PYTHONPATH": FAKE})
     layers = layers_of(log)
@@ -103,6 +107,7 @@ def fake(folder):
         book = 2 * ((i + 1) << 20)  # its tensor and the gradient
         expect(book <= layers.get(f"layer{i}", 0) < book + (16 << 10), f"layer{i} holds {layers.get(f'layer{i}')}, its book says {book}")
     expect("modules of PyTorch 2.9.0+fake by name: 6 modules, 18 calls of hooks, which took" in said, said)
+    expect("by layer   " in tags_text(log), tags_text(log))
     summary = report(log)
     expect_phases_add_up(summary)
     phases = {(p["name"], p["parent"]) for p in summary["phases"]}
@@ -132,6 +137,10 @@ def start(folder):
         expect("no Python began that reads PYTHONPATH" in said, said)
     said, _, log = run(folder, sys.executable, "-S", "-c", NET, env={"PYTHONPATH": FAKE})
     expect("no Python began that reads PYTHONPATH" in said and "layer0" not in layers_of(log), said)
+    text = tags_text(log)
+    expect("by layer   " not in text and "by phase   " not in text and "the program names no phases" in text, text)
+    next_step = subprocess.run([GPUPEAK, "report", "--short", log], stdout=subprocess.PIPE, text=True, check=True).stdout
+    expect("by layer" not in next_step, next_step)
     said, _, _ = run(folder, sys.executable, "-c", NET + "import os; os._exit(0)", env={"PYTHONPATH": FAKE})
     expect("modules of PyTorch 2.9.0+fake by name; what hooks took is not known" in said, said)
     left = [name for name in os.listdir(os.environ.get("TMPDIR", "/tmp")) if name.startswith("gpupeak-torch-")]
