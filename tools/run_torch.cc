@@ -65,7 +65,8 @@ std::string seen_text(const Told& told) {
   std::string text = fmt::format("  modules of PyTorch {} by name", collector::escape(told.torch));
   if (told.processes > 1) text += fmt::format(" in {} processes", told.processes);
   if (told.ended > 0) {
-    text += fmt::format(": {} modules, {} calls of hooks, which took {}", told.modules, told.calls,
+    text += fmt::format(": {} {}, {} calls of hooks, which took {}", told.modules,
+                        told.modules == 1 ? "module" : "modules", told.calls,
                         collector::duration(told.time_ns));
   }
   if (told.ended < told.processes)
