@@ -25,7 +25,7 @@ if wants portable; then
   packages+=(binutils patchelf libbz2-dev liblzma-dev libncurses-dev python3 rpm)
 fi
 if wants tests; then
-  packages+=(binutils clang clang-tidy libclang-rt-dev catch2 libjemalloc-dev libgc-dev gdc golang-go libgoogle-perftools-dev libmimalloc-dev libtbb-dev libbenchmark-dev libunwind-dev python3
+  packages+=(binutils dwz clang clang-tidy libclang-rt-dev catch2 libjemalloc-dev libgc-dev gdc golang-go libgoogle-perftools-dev libmimalloc-dev libtbb-dev libbenchmark-dev libunwind-dev python3
     python3-jsonschema python3-pytest python3-pytest-xdist python3-pytest-benchmark python3-ipykernel python3-nbclient hyperfine tmux python3-yaml heaptrack sqlite3 protobuf-compiler golang-github-google-pprof-dev
     btrfs-progs valgrind librsvg2-bin libdevel-nytprof-perl prometheus-cpp-dev libcurl4-openssl-dev prometheus prometheus-pushgateway libncurses-dev openmpi-bin slurm-wlm munge curl zstd iproute2 g++-aarch64-linux-gnu
     qemu-user-static)

@@ -40,6 +40,7 @@
 #include "run_logs.h"
 #include "run_memory.h"
 #include "run_names.h"
+#include "run_torch.h"
 #include "say.h"
 #include "screen_ahead.h"
 #include "self.h"
@@ -60,11 +61,12 @@ struct RunOptions {
   std::string names = "auto";                 ///< run_names.h
   std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
   std::string limit, gpu;                     ///< as run_limit.h
-  std::string arena_rules;  ///< a file with [[pool]]; empty: as GPUPEAK_POOL_RULES
-  bool last_use = false;    ///< when device memory was last seen used
-  bool ort_nodes = false;   ///< ONNX Runtime's sessions write a profile
-  bool dormant = false;     ///< counters alone, until `gpupeak start`
-  bool audit = false;       ///< reach clients that bypass a preloaded library
+  std::string arena_rules;     ///< a file with [[pool]]; empty: as GPUPEAK_POOL_RULES
+  bool last_use = false;       ///< when device memory was last seen used
+  bool ort_nodes = false;      ///< ONNX Runtime's sessions write a profile
+  bool torch_modules = false;  ///< run_torch.h
+  bool dormant = false;        ///< counters alone, until `gpupeak start`
+  bool audit = false;          ///< reach clients that bypass a preloaded library
   bool quiet = false;
 };
 
@@ -433,6 +435,7 @@ class Run {
     pattern_ = absolute_pattern(options_);
     children_ = children_pattern(pattern_);
     preload_ = preloadable_name(library_);
+    if (options_.torch_modules) torch_.emplace(preload_);
   }
 
   /// What is needed before the program is there, and what is said before it says something.
@@ -455,6 +458,7 @@ class Run {
       stop_ignoring_signals();
       end_with_launcher(launcher);
       if (output_) output_->redirect();
+      if (torch_) torch_->set_environment();
       exec_program(options_, preload_, pattern_, children_, name_.id, failure_[1]);
     }
     g_child = name_.child = child;
@@ -521,6 +525,7 @@ class Run {
   void tell() {
     if (!logs_.empty()) {
       tell_of_logs(logs_, fs::path(children_).parent_path().string(), ahead_ ? &*ahead_ : nullptr);
+      if (torch_) say_text(torch_->text());
       if (end_.had_children) tell_of_children(logs_, largest_rss_bytes_, options_.children);
     } else if (is_writable_) {
       say_why_there_is_no_log(options_.command[0], options_.children);
@@ -534,6 +539,7 @@ class Run {
   int failure_[2] = {-1, -1};  // errno of an exec that fails
   int exec_error_ = 0;         // 0: the program began
   std::optional<OutputPhases> output_;
+  std::optional<TorchModules> torch_;
   RunName name_{};
   std::optional<MemoryKills> memory_;
   std::optional<ScreenAhead> ahead_;
@@ -627,6 +633,9 @@ void add_run(CommandLine& line) {
   verb.add_flag("--ort-nodes", options.ort_nodes,
                 "Have ONNX Runtime write its profile of each session, and make phases of its nodes "
                 "(costs time and host memory of its own: docs/phases.md)");
+  verb.add_flag("--torch-modules", options.torch_modules,
+                "Make phases of PyTorch's modules by their names, forward and backward "
+                "(docs/phases.md has what it costs)");
   verb.add_option("command", options.command, "The program and its arguments")
       ->required()
       ->type_name("-- PROGRAM ...");

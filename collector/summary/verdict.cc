@@ -546,7 +546,12 @@ class Judge {
   }
 
   void steps() {
-    if (peak_ != nullptr && peak_->tags.size() > 1) step("tags", "by layer");
+    const auto is_layer = [](const PhaseSummary& phase) {
+      return phase.source == "api" || phase.source == "nvtx" || phase.source == "node";
+    };
+    const bool has_layers = std::any_of(summary_.phases.begin(), summary_.phases.end(), is_layer);
+    if (peak_ != nullptr && peak_->tags.size() > 1)
+      step("tags", has_layers ? "by layer" : "by what it is for");
     const bool has_phases =
         std::any_of(summary_.phases.begin(), summary_.phases.end(),
                     [](const PhaseSummary& phase) { return phase.source != "auto"; });

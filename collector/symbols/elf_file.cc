@@ -5,13 +5,18 @@
 #include <fcntl.h>
 #include <gelf.h>
 #include <lzma.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <unistd.h>
+#include <zstd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "collector/files/regular_file.h"
 
@@ -84,6 +89,88 @@ bool is_bounded(int fd, uint64_t file_bytes) {
   return bytes <= most;
 }
 
+constexpr uint32_t kZstd = 2;  // ELFCOMPRESS_ZSTD, which elf.h of glibc 2.36 lacks
+
+struct PackedSection {
+  Elf64_Shdr header;
+  uint64_t header_at;             ///< in the file
+  std::vector<uint8_t> contents;  ///< unpacked
+};
+
+/// Unpacks it. False: it is not packed by zstd, or damaged.
+bool unpack(Elf_Scn* section, PackedSection& to) {
+  const Elf64_Shdr* header = elf64_getshdr(section);
+  const Elf_Data* data = nullptr;
+  if (header == nullptr || (header->sh_flags & SHF_COMPRESSED) == 0 ||
+      (data = elf_rawdata(section, nullptr)) == nullptr || data->d_size < sizeof(Elf64_Chdr))
+    return false;
+  Elf64_Chdr packed;
+  memcpy(&packed, data->d_buf, sizeof packed);
+  if (packed.ch_type != kZstd) return false;
+  to.contents.resize(packed.ch_size);
+  const size_t bytes = ZSTD_decompress(to.contents.data(), to.contents.size(),
+                                       static_cast<const char*>(data->d_buf) + sizeof packed,
+                                       data->d_size - sizeof packed);
+  to.header = *header;
+  to.header.sh_flags &= ~uint64_t{SHF_COMPRESSED};
+  to.header.sh_size = packed.ch_size;
+  to.header.sh_addralign = packed.ch_addralign;
+  return bytes == packed.ch_size;
+}
+
+std::vector<PackedSection> packed_by_zstd(int fd) {
+  std::vector<PackedSection> found;
+  Elf* elf = elf_begin(fd, ELF_C_READ_MMAP_PRIVATE, nullptr);
+  const Elf64_Ehdr* header = elf64_getehdr(elf);
+  if (header != nullptr && header->e_ident[EI_DATA] == ELFDATA2LSB) {
+    for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf, section)) != nullptr;) {
+      PackedSection one;
+      if (!unpack(section, one)) continue;
+      one.header_at = header->e_shoff + elf_ndxscn(section) * header->e_shentsize;
+      found.push_back(std::move(one));
+    }
+  }
+  elf_end(elf);
+  return found;
+}
+
+bool write_at(int fd, const void* data, size_t bytes, uint64_t at) {
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = pwrite(fd, from, bytes, static_cast<off_t>(at));
+    if (written <= 0) return false;
+    from += written;
+    at += static_cast<uint64_t>(written);
+    bytes -= static_cast<size_t>(written);
+  }
+  return true;
+}
+
+/// A file without a name that is as this one, its sections packed by zstd behind its end, unpacked:
+/// libelf before 0.190 does not know them. The file itself if it has none, or if that fails.
+Descriptor without_zstd(Descriptor file, uint64_t bytes) {
+  std::vector<PackedSection> sections = packed_by_zstd(file.get());
+  if (sections.empty()) return file;
+  Descriptor copy(memfd_create("gpupeak-elf", MFD_CLOEXEC));
+  if (!copy) return file;
+  off_t from = 0;
+  while (static_cast<uint64_t>(from) < bytes) {
+    if (sendfile(copy.get(), file.get(), &from, bytes - static_cast<uint64_t>(from)) <= 0)
+      return file;
+  }
+  constexpr uint64_t kAlignment = 16;
+  uint64_t end = bytes;
+  for (PackedSection& section : sections) {
+    end = (end + kAlignment - 1) / kAlignment * kAlignment;
+    section.header.sh_offset = end;
+    if (!write_at(copy.get(), section.contents.data(), section.contents.size(), end) ||
+        !write_at(copy.get(), &section.header, sizeof section.header, section.header_at))
+      return file;
+    end += section.contents.size();
+  }
+  return copy;
+}
+
 }  // namespace
 
 Descriptor open_elf(const std::string& path, struct stat& status) {
@@ -97,7 +184,7 @@ Descriptor open_elf(const std::string& path, struct stat& status) {
   errno = EFBIG;
   if (status.st_size > kMostBytes || !is_bounded(file.get(), static_cast<uint64_t>(status.st_size)))
     return Descriptor();
-  return file;
+  return without_zstd(std::move(file), static_cast<uint64_t>(status.st_size));
 }
 
 }  // namespace gpupeak::collector

@@ -1,5 +1,6 @@
 // How a library or debug file is opened for libdw, which unpacks without a bound: whole files that
 // are packed (it takes them for kernels), compressed sections, the table of symbols packed in one.
+// Sections that are packed by zstd are unpacked here.
 #pragma once
 
 #include <sys/stat.h>

@@ -29,7 +29,15 @@ struct Entry {
   uint64_t bytes = 0, count = 0;
 };
 
+/// What the phases are in which it was allocated.
+enum class Stretches {
+  kProcess,  ///< the process's own alone: start, main, exit
+  kPhases,   ///< calls of libraries, those of rules
+  kLayers    ///< what the program or its framework names: layers, nodes, ranges
+};
+
 struct TagTables {
+  Stretches stretches = Stretches::kProcess;
   std::vector<Share> layers, tags;  ///< largest first, what has no name last
   std::vector<Entry> entries;       ///< largest first
   bool driver_counts_it = false;    ///< the driver has a figure for this scope
@@ -65,11 +73,26 @@ std::optional<uint64_t> untrackable(const Profile& profile, ScopeId scope) {
   return *used - std::min(*used, profile.sum(scope).peak);
 }
 
+/// Whether phases of this source are what a program or its framework names: layers, nodes, ranges;
+/// not its calls of libraries.
+bool is_layer(uint8_t source) {
+  return source == GPUPEAK_PHASE_API || source == GPUPEAK_PHASE_NVTX || source == kPhaseNode;
+}
+
+Stretches stretches_of(const Replay& replay, PhaseId phase) {
+  if (phase == 0) return Stretches::kProcess;
+  const uint8_t source = replay.phases().phases()[phase].source;
+  if (source == GPUPEAK_PHASE_AUTO) return Stretches::kProcess;
+  return is_layer(source) ? Stretches::kLayers : Stretches::kPhases;
+}
+
 TagTables make_tables(Profile& profile, const Held& held) {
   std::map<std::string, Share> layers;
   std::map<std::string, Share> tags;
   std::map<std::tuple<std::string, std::string, std::string>, Share> entries;
+  Stretches stretches = Stretches::kProcess;
   const auto add = [&](uint32_t tag_id, PhaseId phase, const std::string& site, const auto& part) {
+    stretches = std::max(stretches, stretches_of(profile.replay(), phase));
     const std::string layer = profile.sites().phase_name(phase).value_or(std::string(kNoPhase));
     const std::string& tag = profile.tagger().name(tag_id);
     for (Share* share : {&layers[layer], &tags[tag], &entries[{tag, layer, site}]}) {
@@ -89,6 +112,7 @@ TagTables make_tables(Profile& profile, const Held& held) {
         part);
   }
   TagTables tables;
+  tables.stretches = stretches;
   tables.layers = shares(layers, kNoPhase);
   tables.tags = shares(tags, kOthers);
   for (const auto& [key, share] : entries) {
@@ -121,17 +145,20 @@ class TagsText {
         beside_(style.width >= kNarrow),
         names_((beside_ ? (width_ - kGap) / 2 : width_) - size_ - kPercent - 2) {}
 
+  /// One, where there is but one phase.
   void two_views(const TagTables& tables) {
     size_t longest = 0;
     for (const auto* shares : {&tables.layers, &tables.tags}) {
       for (const Share& share : *shares) longest = std::max(longest, display_width(share.name));
     }
     names_ = name_columns(names_, longest, style_);
+    if (tables.stretches == Stretches::kProcess) return one_view("by data structure", tables.tags);
+    const std::string_view first = tables.stretches == Stretches::kLayers ? "by layer" : "by phase";
     if (!beside_) {
-      one_view("by layer", tables.layers);
+      one_view(first, tables.layers);
       return one_view("by data structure", tables.tags);
     }
-    out_ << cells(head("by layer"), head("by data structure"));
+    out_ << cells(head(first), head("by data structure"));
     const size_t rows = std::max(tables.layers.size(), tables.tags.size());
     for (size_t i = 0; i < rows; ++i) {
       out_ << cells(i < tables.layers.size() ? cell(tables.layers[i]) : "",
@@ -140,9 +167,11 @@ class TagsText {
     out_ << cells(right(sum(), half()), right(sum(), half()));
   }
 
-  void entries(const std::vector<Entry>& entries, size_t top) {
+  void entries(const TagTables& tables, size_t top) {
+    const std::vector<Entry>& entries = tables.entries;
     out_ << fmt::format("{} {} {}  {} {} site\n", right("size", size_), right("%", kPercent),
-                        right("n", kCount), left("tag", name_), left("layer", name_));
+                        right("n", kCount), left("tag", name_),
+                        left(tables.stretches == Stretches::kLayers ? "layer" : "phase", name_));
     uint64_t rest = 0;
     for (size_t i = 0; i < entries.size(); ++i) {
       if (i >= top) {
@@ -222,12 +251,20 @@ void write_tags(Profile& profile, const Held& held, size_t top, std::ostream& ou
   const TagTables tables = make_tables(profile, held);
   write_losses(profile.quality(), out, style);
   write_heading(profile, held, out, style);
-  out << "rules: " << rules_text(profile.rules()) << "\n\n";
+  out << "rules: " << rules_text(profile.rules()) << '\n';
+  if (tables.stretches == Stretches::kProcess) {
+    write_wrapped(
+        "by layer: the program names no phases. `gpupeak run --torch-modules` does it for "
+        "PyTorch's "
+        "modules, `--ort-nodes` for ONNX Runtime's nodes, gpupeak.h for any program",
+        out, style);
+  }
+  out << '\n';
   TagsText text(out, style, held);
   text.two_views(tables);
   if (tables.driver_counts_it) text.untrackable(tables.untrackable_bytes);
   out << '\n' << bold("TOP ENTRIES", style) << '\n';
-  text.entries(tables.entries, top);
+  text.entries(tables, top);
 }
 
 void write_tags_json(Profile& profile, const Held& held, size_t top, std::ostream& out) {

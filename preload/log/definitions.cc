@@ -46,7 +46,7 @@ struct Stream {
 /// All strings one after the other, each ended by a nul; ids count from 1.
 struct Strings {
   struct Place {
-    uint32_t id, offset;
+    uint32_t id = 0, offset = 0;
   };
   static constexpr size_t kCapacity = 4 << 20;  // addresses; pages come as they are needed
   char* text = nullptr;
@@ -55,9 +55,27 @@ struct Strings {
   FlatMap<Place> places;  ///< by hash; where two strings share one, by the next keys
 };
 
+/// Where some of them lie, by their hash: a name that comes again, as that of a phase, is found
+/// without the lock. Text is never changed or moved, and a place is written after its text.
+class RecentStrings {
+ public:
+  std::atomic<uint64_t>& of(uint64_t hash) { return places_[hash % kPlaces]; }
+  static uint64_t pack(Strings::Place place) {
+    return static_cast<uint64_t>(place.offset) << 32 | place.id;
+  }
+  static Strings::Place unpack(uint64_t packed) {
+    return {static_cast<uint32_t>(packed), static_cast<uint32_t>(packed >> 32)};
+  }
+
+ private:
+  static constexpr size_t kPlaces = 1024;
+  std::atomic<uint64_t> places_[kPlaces] = {};
+};
+
 constinit FutexLock g_lock;
 constinit Stream g_stream;
 constinit Strings g_strings;
+constinit RecentStrings g_recent;
 
 /// Definitions for which the log has no room now: numbers follow from their order, so none may be
 /// left out. Behind a header's place, as in a chunk. No memory stands behind it until it is used.
@@ -160,7 +178,8 @@ uint64_t defined_nodes_locked() {
 }
 
 uint64_t defined_nodes() {
-  const uint32_t current = std::atomic_ref<uint32_t>(g_stream.current).load(std::memory_order_relaxed);
+  const uint32_t current =
+      std::atomic_ref<uint32_t>(g_stream.current).load(std::memory_order_relaxed);
   return std::atomic_ref<uint64_t>(g_stream.positions[current].nodes)
       .load(std::memory_order_relaxed);
 }
@@ -190,28 +209,42 @@ void define(const Record& record) {
   define_locked(record);
 }
 
-uint32_t intern_string(std::string_view text) {
-  if (text.size() > Record::kMaxString) text = {text.data(), Record::kMaxString};
+namespace {
+
+/// Id 0: the table is full.
+Strings::Place intern_under_lock(std::string_view text) {
   LockGuard guard(g_lock);
   if (g_strings.text == nullptr) {
     g_strings.text = static_cast<char*>(reserve_pages(Strings::kCapacity));
-    if (g_strings.text == nullptr) return 0;
+    if (g_strings.text == nullptr) return {};
   }
   uint64_t key = hash(text);
   for (; const Strings::Place* place = g_strings.places.find(key); key = next_key(key)) {
-    if (g_strings.text + place->offset == text) return place->id;
+    if (g_strings.text + place->offset == text) return *place;
   }
   const SignalsHeld held;  // else a jump might leave a string without its definition
+  const Strings::Place place{g_strings.count + 1, static_cast<uint32_t>(g_strings.bytes)};
   if (g_strings.bytes + text.size() + 1 > Strings::kCapacity ||
-      !g_strings.places.insert(key,
-                               {g_strings.count + 1, static_cast<uint32_t>(g_strings.bytes)})) {
-    return 0;
+      !g_strings.places.insert(key, place)) {
+    return {};
   }
   memcpy(g_strings.text + g_strings.bytes, text.data(), text.size());
   g_strings.bytes += text.size() + 1;
   ++g_strings.count;
   define_string_locked(text);
-  return g_strings.count;
+  return place;
+}
+
+}  // namespace
+
+uint32_t intern_string(std::string_view text) {
+  if (text.size() > Record::kMaxString) text = {text.data(), Record::kMaxString};
+  std::atomic<uint64_t>& recent = g_recent.of(hash(text));
+  const Strings::Place known = RecentStrings::unpack(recent.load(std::memory_order_acquire));
+  if (known.id != 0 && g_strings.text + known.offset == text) return known.id;
+  const Strings::Place place = intern_under_lock(text);
+  if (place.id != 0) recent.store(RecentStrings::pack(place), std::memory_order_release);
+  return place.id;
 }
 
 void leave_definitions() {

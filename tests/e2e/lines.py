@@ -5,6 +5,7 @@ usage: lines.py LIBGPUPEAK GPUPEAK SOURCES CASE
 """
 import collections
 import json
+import lzma
 import os
 import re
 import shutil
@@ -20,7 +21,7 @@ GCC = {
     "O0": "-O0 -g", "O1": "-O1 -g", "O2": "-O2 -g", "O3": "-O3 -g", "Os": "-Os -g", "g1": "-O2 -g1", "g3": "-O2 -g3", "dwarf4": "-O2 -gdwarf-4",
     "dwarf3": "-O1 -gdwarf-3 -gstrict-dwarf", "lto": "-O2 -g -flto", "split": "-O2 -g -gsplit-dwarf", "split4": "-O2 -g -gdwarf-4 -gsplit-dwarf",
     "zlib": "-O2 -g -gz=zlib", "types": "-O2 -g -fdebug-types-section", "no_pie": "-O2 -g -no-pie", "sections": "-O2 -g -ffunction-sections",
-    "debug_link": "-O2 -g",
+    "debug_link": "-O2 -g", "zstd": "-O2 -g", "zstd_debug_link": "-O2 -g", "dwz": "-O2 -g", "mini": "-O2 -g",
 }
 CLANG = {
     "O0": "-O0 -g", "O1": "-O1 -g", "O2": "-O2 -g", "O3": "-O3 -g", "lines": "-O2 -gline-tables-only", "dwarf4": "-O2 -gdwarf-4",
@@ -44,11 +45,59 @@ def build(folder, name, compiler, flags):
     if done.returncode != 0:
         print(f"  {compiler} {flags}: not here: {done.stderr.splitlines()[:1]}")
         return None
-    if name.endswith("debug_link"):
+    way = name.split("_", 1)[1]
+    linked = way.endswith("debug_link")
+    if way in ("zstd", "zstd_debug_link", "dwz", "mini"):
+        shutil.copy(program, program + ".whole")  # for the tools that are asked, which do not read these forms
+    if linked:
         run("objcopy", "--only-keep-debug", program, program + ".debug")
         run("strip", program)
+    if way.startswith("zstd"):
+        packed = ["objcopy", "--compress-debug-sections=zstd", program + ".debug" if linked else program]
+        if subprocess.run(packed, stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            return None
+    if linked:
         run("objcopy", f"--add-gnu-debuglink={program}.debug", program)
+    if way == "dwz":
+        if not shutil.which("dwz"):
+            print("  dwz is not here")
+            return None
+        shutil.copy(program, program + "_other")
+        run("dwz", "-m", program + ".common", "-M", program + ".common", program, program + "_other")
+    if way == "mini":
+        keep_mini(program)
     return program
+
+
+def keep_mini(program):
+    """As Fedora does it: all that is left is a table of functions in a section, packed by xz."""
+    dynamic = set(run("nm", "-D", "--format=posix", "--defined-only", program).split("\n"))
+    functions = {line.split()[0] for line in run("nm", "--format=posix", "--defined-only", program).splitlines() if line.split()[1] in "tT"}
+    keep, table = program + ".keep", program + ".table"
+    with open(keep, "w", encoding="utf-8") as file:
+        file.write("\n".join(sorted(functions - {line.split()[0] for line in dynamic if line})) + "\n")
+    run("objcopy", "--only-keep-debug", program, table)
+    run("objcopy", "-S", f"--keep-symbols={keep}", table)
+    with open(table, "rb") as file, open(table + ".xz", "wb") as out:
+        out.write(lzma.compress(file.read()))
+    os.remove(table)
+    run("strip", "--strip-all", program)
+    run("objcopy", "--add-section", f".gnu_debugdata={table}.xz", program)
+
+
+def check_mini(folder, name, program):
+    """Functions alone, each the one that the whole program has there; nothing is said to have no names."""
+    log = os.path.join(folder, name + ".gplog")
+    record(log, program, GPUPEAK_HOST="full")
+    summary = json.loads(run(GPUPEAK, "report", "--json", "--top", "1000", log))
+    rows = next(p for p in summary["peaks"] if p["scope"] == "host/heap")["holders"]
+    frames = {int(f["offset"], 16) - 1: f["function"] or "" for row in rows for f in row["stack"] if f["module"] == os.path.basename(program)}
+    told = told_by_addr2line(program + ".whole", list(frames))
+    wrong = [f"{name} {address:#x}: {function}, addr2line says {told[address][-1]}" for address, function in frames.items()
+             if base(function) != base(told[address][-1][0]) and function != "_start"]
+    expect("has no names" not in run(GPUPEAK, "report", "--short", log), f"{name}: said to have no names")
+    expect(len(frames) > 5, f"{name}: only {len(frames)} frames")
+    return 0, len(frames), wrong
 
 
 def base(name):
@@ -102,7 +151,8 @@ def compare(name, program, rows, wrong):
             frames[address].append([frame["function"] or "", os.path.basename(frame["file"] or ""), frame["line"] or 0])
             last = address
     frames = {address: parts for address, parts in frames.items() if parts[-1][0] not in ("_start", "__libc_start_main")}
-    tools = {"addr2line": told_by_addr2line(program, list(frames)), "llvm-symbolizer": told_by_llvm(program, list(frames))}
+    whole = program + ".whole" if os.path.exists(program + ".whole") else program
+    tools = {"addr2line": told_by_addr2line(whole, list(frames)), "llvm-symbolizer": told_by_llvm(whole, list(frames))}
     for address, mine in frames.items():
         told = {tool: as_compared(answers[address]) for tool, answers in tools.items() if address in answers}
         if as_compared(mine) not in told.values():
@@ -152,7 +202,7 @@ def main():
             if program is None:
                 continue
             builds += 1
-            some_sites, some_frames, some_wrong = check(folder, name, program)
+            some_sites, some_frames, some_wrong = (check_mini if way == "mini" else check)(folder, name, program)
             sites, frames, wrong = sites + some_sites, frames + some_frames, wrong + some_wrong
     expect(builds > 0, "nothing could be built")
     print(f"{builds} builds: {sites} sites by the program's book, {frames} addresses by addr2line and llvm-symbolizer, {len(wrong)} wrong")

@@ -194,6 +194,12 @@ tag_case "CuPy, matrix product" ledger_cupy_pool cuda "cuBLAS workspace"
 tag_case "ONNX Runtime, VGG-19" ort_vgg19 onnxruntime "CUDA provider"
 tag_case "ONNX Runtime, ResNet-50" ort_resnet50 onnxruntime "CUDA provider"
 
+# Modules by name: their sums, what is said, and what it costs.
+: >"$work/modules_table"
+if python3 -c 'import torch' 2>/dev/null; then
+  python3 "$here/torch_modules.py" "$gpupeak" >"$work/modules_table" 2>"$work/modules.err" || failures=$((failures + 1))
+fi
+
 # The ranges that libraries make themselves, wherever any of these programs called them.
 own_ranges=$(python3 - "$work"/*.json <<'PY'
 import collections, json, sys
@@ -253,6 +259,8 @@ fi
   echo "| program | rule sets that applied | peak, device | bytes by tag | Others | |"
   echo "|---|---|---|---|---|---|"
   cat "$work/tag_table"
+  echo
+  cat "$work/modules_table"
   echo
   echo "captures with and without gpupeak: $captures"
   echo

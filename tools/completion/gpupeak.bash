@@ -41,7 +41,7 @@ _gpupeak() {
       fi
     done
     if [ "$verb" = run ]; then
-      mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --dormant --log-mode --log-max --compress --names --children --python --audit --last-use --ort-nodes --phase-on-output --limit --gpu --pool-rules --help --" -- "$word")
+      mapfile -t COMPREPLY < <(compgen -W "--out --quiet --host --dormant --log-mode --log-max --compress --names --children --python --audit --last-use --ort-nodes --torch-modules --phase-on-output --limit --gpu --pool-rules --help --" -- "$word")
       return
     fi
   fi

@@ -1,0 +1,1 @@
+from . import eval_frame
