@@ -24,7 +24,9 @@
 #include <stdexcept>
 
 #include "collector/files/own_file.h"
+#include "collector/log/log_process.h"
 #include "collector/rules/rule_book.h"
+#include "collector/summary/whole_run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
@@ -292,11 +294,18 @@ void note_last_program(const RunLog& log, const std::string& command, const std:
   if (program.why.empty()) program.why = "it is static, or did not get LD_PRELOAD (env -i)";
 }
 
-void say_why_there_is_no_log(const std::string& program, const std::string& children) {
+void say_why_there_is_no_log(const std::string& program, const std::string& children,
+                             const std::vector<collector::RunRecord::LeftRunning>& left) {
   say("{0} left no log, so nothing was measured. A statically linked program (also most Go "
       "programs) and a setuid program do not load preloaded libraries; `ldd {0}` tells.{1}",
       collector::escape(program),
       children == "all" ? "" : " If it only starts the program that you mean, try --children all.");
+  for (const auto& process : left) {
+    const collector::WholeRun::StillRunning shown{
+        process.pid, collector::escape(process.name), "", collector::escape(process.why),
+        collector::resident_bytes(process.pid, process.start_time)};
+    say_text(fmt::format("  {}\n", collector::still_running_text(shown, {})));
+  }
 }
 
 /// Never throws: what is wrong with a log is said, and the program's exit code stays ours.
@@ -513,6 +522,7 @@ class Run {
       seen.memory_kill.reset();
     if (!logs_.empty() && logs_.front().of_child && WIFEXITED(status_))
       note_last_program(logs_.front(), options_.command[0], end_.name, seen.unrecorded);
+    left_running_ = seen.left_running;
     record_run(logs_, std::move(seen));
   }
 
@@ -521,7 +531,7 @@ class Run {
       tell_of_logs(logs_, fs::path(children_).parent_path().string(), ahead_ ? &*ahead_ : nullptr);
       if (end_.had_children) tell_of_children(logs_, largest_rss_bytes_, options_.children);
     } else if (is_writable_) {
-      say_why_there_is_no_log(options_.command[0], options_.children);
+      say_why_there_is_no_log(options_.command[0], options_.children, left_running_);
     }
   }
 
@@ -540,6 +550,7 @@ class Run {
   Ended end_;
   uint64_t ended_ns_ = 0, largest_rss_bytes_ = 0;  // of the program and its children
   std::vector<RunLog> logs_;
+  std::vector<collector::RunRecord::LeftRunning> left_running_;
 };
 
 int run(const RunOptions& options) {

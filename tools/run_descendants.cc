@@ -26,7 +26,8 @@ namespace fs = std::filesystem;
 using Unrecorded = collector::RunRecord::Unrecorded;
 
 /// What looking may take of one processor: a two-hundredth, and as much as this before that. A run
-/// that is short is looked at as often as a long one, though each of its processes is new, and dear.
+/// that is short is looked at as often as a long one, though each of its processes is new, and
+/// dear.
 constexpr int kShare = 200;
 constexpr std::chrono::milliseconds kCredit{10};
 
@@ -385,8 +386,10 @@ void Descendants::finish(collector::RunRecord& record) {
     wait_for_last();
   } catch (const std::exception&) {  // of no memory
   }
-  for (const auto& [process, seen] : seen_)
-    record.left_running.push_back({static_cast<uint32_t>(process), seen.start_time, seen.name});
+  for (const auto& [process, seen] : seen_) {
+    record.left_running.push_back({static_cast<uint32_t>(process), seen.start_time, seen.name,
+                                   seen.library == Library::kMissing ? seen.why : ""});
+  }
   while (!seen_.empty()) forget(seen_.begin());
   record.unrecorded = std::move(missing_);
   resident_.add_to(record);

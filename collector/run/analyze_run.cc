@@ -445,7 +445,11 @@ class RunAnalysis {
     if (!runs) return;
     std::string log;
     if (has_log) log = fmt::format("{}#{}", shown(run_.name), left.pid);
-    whole.still_running.push_back({left.pid, options_.reading.sanitizer.text(left.name), log});
+    const Sanitizer& sanitizer = options_.reading.sanitizer;
+    whole.still_running.push_back(
+        {left.pid, sanitizer.text(left.name), log,
+         sanitizer.is_confidential() || has_log ? "" : escape(left.why),
+         resident_bytes(run_.logs.front().head.header, left.pid, left.start_time)});
   }
 
   static std::string name_of(const RunRecord::OfDevice& device, const WholeRun& whole) {

@@ -68,7 +68,7 @@ std::string heap_text(const WholeRun::Process& process, const TextStyle& style) 
 }
 
 /// Of processes that go on, where what they record from here on is read.
-std::vector<std::string> running_lines(const WholeRun& run) {
+std::vector<std::string> running_lines(const WholeRun& run, const TextStyle& style) {
   std::vector<std::string> lines;
   for (const WholeRun::StillRunning& process : run.still_running) {
     if (lines.size() == kMostNamed) {
@@ -76,12 +76,7 @@ std::vector<std::string> running_lines(const WholeRun& run) {
           fmt::format("still running: {} more", grouped(run.still_running.size() - kMostNamed)));
       break;
     }
-    lines.push_back(
-        fmt::format("still running: pid {}{}{}; {}", process.pid,
-                    process.program.empty() ? "" : " ", process.program,
-                    process.log.empty()
-                        ? "it has no log so far, and is in this report once it has"
-                        : "its log goes on, and is read by gpupeak report " + quoted(process.log)));
+    lines.push_back(still_running_text(process, style));
   }
   return lines;
 }
@@ -149,7 +144,22 @@ std::string host_row(const WholeRun& run, const TextStyle& style) {
   return text;
 }
 
+/// Where what it records is read.
+std::string log_text(const WholeRun::StillRunning& process) {
+  if (!process.log.empty())
+    return "its log goes on, and is read by gpupeak report " + quoted(process.log);
+  if (!process.why.empty()) return "it is not recorded: " + process.why;
+  return "it has no log so far, and is in this report once it has";
+}
+
 }  // namespace
+
+std::string still_running_text(const WholeRun::StillRunning& process, const TextStyle& style) {
+  std::string text = fmt::format("still running: pid {}", process.pid);
+  if (!process.program.empty()) text += " " + process.program;
+  if (process.rss_bytes) text += fmt::format(", {} resident", size_text(*process.rss_bytes, style));
+  return text + "; " + log_text(process);
+}
 
 std::string process_text(const WholeRun::Process& process) {
   return fmt::format("{}pid {}{}{}", process.rank ? fmt::format("rank {}, ", *process.rank) : "",
@@ -157,7 +167,7 @@ std::string process_text(const WholeRun::Process& process) {
 }
 
 std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& style) {
-  std::vector<std::string> lines = running_lines(run);
+  std::vector<std::string> lines = running_lines(run, style);
   const size_t before = lines.size();
   size_t more = 0;
   for (const WholeRun::NotRecorded& process : run.not_recorded) {

@@ -277,9 +277,11 @@ def left_behind(folder):
         pid = text_of(pid_file)
         reads = f"its log goes on, and is read by gpupeak report '{log}#{pid}'" if when == "now" else "it has no log so far"
         expect(f"still running: pid {pid} python" in first_line(said) and reads in " ".join(said.split()) and "complete" not in said, said)
+        expect(" MiB resident; " in first_line(said), said)
         verb("report", "--strict", log, code=4)
         running = summary(log)["whole_run"]
         expect(not running["complete"] and [process["pid"] for process in running["still_running"]] == [int(pid)], str(running))
+        expect(running["still_running"][0]["rss_bytes"] >= 5 << 20, str(running["still_running"]))
         write(folder, "go", "")
         wait_for(lambda: has_gone(pid), "the daemon ends")
         ended = summary(log)["whole_run"]
@@ -288,6 +290,31 @@ def left_behind(folder):
         verb("report", "--strict", log)
     said = run(folder, "sh", "-c", "sh -c 'sleep 0.02; exit 0' > /dev/null 2>&1 &")
     expect("still running" not in said and "complete" in said, said)
+
+
+def left_without_log(folder):
+    """A daemon that records nothing, as one that is static, is said all the same: what it is, what it has, and why it will have no log."""
+    source = textwrap.dedent("""
+        #include <stdlib.h>
+        #include <string.h>
+        #include <unistd.h>
+        int main(int argc, char** argv) {
+          if (daemon(0, 0) != 0) return 1;
+          memset(malloc(12 << 20), 1, 12 << 20);
+          for (int i = 0; i < 1000 && access(argv[argc - 1], F_OK) != 0; ++i) usleep(20000);
+        }
+    """)
+    program, go = os.path.join(folder, "staticd"), os.path.join(folder, "go")
+    subprocess.run(["cc", "-static", "-x", "c", "-", "-o", program], input=source.encode(), check=True)
+    try:
+        for command, log in (((program, go), None), (("sh", "-c", f"{program} {go}; true"), os.path.join(folder, "d.gplog"))):
+            said = " ".join(run(folder, *command).split())
+            expect("still running: pid " in said and " staticd, 12." in said and " resident; it is not recorded: it is statically linked" in said, said)
+            if log:
+                left = summary(log)["whole_run"]["still_running"][0]
+                expect(left["why"] == "it is statically linked" and left["log"] is None and left["rss_bytes"] >= 12 << 20, str(left))
+    finally:
+        write(folder, "go", "")
 
 
 def lost_log(folder):
