@@ -509,6 +509,8 @@ class Run {
   void record() {
     collector::RunRecord seen;
     descendants_->finish(seen);
+    if (options_.children != "none" && options_.children != "all")
+      descendants_->add_little_recorded(seen);
     // One that has become another user's since then has a log of ours.
     std::erase_if(seen.unrecorded, [this](const auto& one) {
       return std::any_of(logs_.begin(), logs_.end(), [&one](const RunLog& log) {
@@ -523,13 +525,15 @@ class Run {
     if (!logs_.empty() && logs_.front().of_child && WIFEXITED(status_))
       note_last_program(logs_.front(), options_.command[0], end_.name, seen.unrecorded);
     left_running_ = seen.left_running;
+    tells_of_unrecorded_ = !seen.unrecorded.empty();
     record_run(logs_, std::move(seen));
   }
 
   void tell() {
     if (!logs_.empty()) {
       tell_of_logs(logs_, fs::path(children_).parent_path().string(), ahead_ ? &*ahead_ : nullptr);
-      if (end_.had_children) tell_of_children(logs_, largest_rss_bytes_, options_.children);
+      if (end_.had_children && !tells_of_unrecorded_)
+        tell_of_children(logs_, largest_rss_bytes_, options_.children);
     } else if (is_writable_) {
       say_why_there_is_no_log(options_.command[0], options_.children, left_running_);
     }
@@ -551,6 +555,7 @@ class Run {
   uint64_t ended_ns_ = 0, largest_rss_bytes_ = 0;  // of the program and its children
   std::vector<RunLog> logs_;
   std::vector<collector::RunRecord::LeftRunning> left_running_;
+  bool tells_of_unrecorded_ = false;
 };
 
 int run(const RunOptions& options) {

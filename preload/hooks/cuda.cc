@@ -132,13 +132,25 @@ enum RowIndex : int {
 #include "hooks/cuda_table.def"
 #undef ROW
 
-DriverRow g_driver_rows[] = {
-#define ROW(name, base, version, flags, function, parameters, arguments)            \
-  {#name,   base,    version, flags, reinterpret_cast<void*>(&gpupeak_hook_##name), \
-   nullptr, nullptr, nullptr, 0},
+constinit DriverRow g_driver_rows[kRowLimit];
+constinit std::atomic<bool> g_driver_rows_named{false};
+
+void name_driver_rows() {
+  int row = 0;
+  const auto add = [&row](const char* name, const char* base, int version, int flags, void* hook) {
+    DriverRow& it = g_driver_rows[row++];
+    it.export_name = name;
+    it.base_name = base;
+    it.version = version;
+    it.flags = flags;
+    it.hook = hook;
+  };
+#define ROW(name, base, version, flags, function, parameters, arguments) \
+  add(#name, base, version, flags, reinterpret_cast<void*>(&gpupeak_hook_##name));
 #include "hooks/cuda_table.def"
 #undef ROW
-};
+  g_driver_rows_named.store(true, std::memory_order_release);
+}
 const int kDriverRowCount = kRowLimit;
 
 }  // namespace gpupeak::preload

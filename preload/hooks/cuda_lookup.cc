@@ -64,7 +64,7 @@ bool resolve() {
   void* const cu_init = find_in_driver("cuInit");
   if (cu_init == nullptr) return false;
   for (int i = 0; i < kDriverRowCount; ++i) {
-    DriverRow& row = g_driver_rows[i];
+    DriverRow& row = driver_rows()[i];
     row.exported = find_in_driver(row.export_name);
     row.next = next_of(row.export_name, row.exported);
   }
@@ -73,7 +73,7 @@ bool resolve() {
   const auto by_four = reinterpret_cast<GetProcAddress4>(
       next_of("cuGetProcAddress", find_in_driver("cuGetProcAddress")));
   for (int i = 0; i < kDriverRowCount; ++i) {
-    g_driver_rows[i].looked_up = look_up(g_driver_rows[i], by_five, by_four);
+    driver_rows()[i].looked_up = look_up(driver_rows()[i], by_five, by_four);
   }
   set_driver_lookup([](const char* name) { return find_in_driver(name); });
   g_cu_init = cu_init;
@@ -86,7 +86,7 @@ bool resolve() {
 
 void* look_for_function(int index) {
   if (resolve()) return known_function(index);
-  void* const instead = find_preloaded(g_driver_rows[index].export_name);
+  void* const instead = find_preloaded(driver_rows()[index].export_name);
   if (instead == nullptr) set_quality(GPUPEAK_Q_NO_DRIVER);
   return instead;
 }
@@ -96,32 +96,32 @@ void* hook_of_address(void* real) {
   // An export's own address says for sure which ABI it is; what a look-up of ours gave may be
   // shared by rows.
   for (int i = 0; i < kDriverRowCount; ++i) {
-    if (g_driver_rows[i].exported == real || g_driver_rows[i].next == real)
-      return g_driver_rows[i].hook;
+    if (driver_rows()[i].exported == real || driver_rows()[i].next == real)
+      return driver_rows()[i].hook;
   }
   for (int i = 0; i < kDriverRowCount; ++i) {
-    if (g_driver_rows[i].looked_up == real) return g_driver_rows[i].hook;
+    if (driver_rows()[i].looked_up == real) return driver_rows()[i].hook;
   }
   return nullptr;
 }
 
 bool is_next_interposer(const void* caller) {
   return is_preloaded_with(
-      caller, [](int row) { return g_driver_rows[row].export_name; }, kDriverRowCount);
+      caller, [](int row) { return driver_rows()[row].export_name; }, kDriverRowCount);
 }
 
 bool is_hooked_name(const char* name) {
   if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z')
     return false;
   for (int i = 0; i < kDriverRowCount; ++i) {
-    if (strcmp(g_driver_rows[i].export_name, name) == 0) return true;
+    if (strcmp(driver_rows()[i].export_name, name) == 0) return true;
   }
   return false;
 }
 
 void* replace_symbol(const char* name, void* found) {
   for (int i = 0; i < kDriverRowCount; ++i) {
-    DriverRow& row = g_driver_rows[i];
+    DriverRow& row = driver_rows()[i];
     if (strcmp(row.export_name, name) != 0) continue;
     // Only the driver's own or the next interposer's: another library may use the name for
     // something else.
@@ -133,7 +133,7 @@ void* replace_symbol(const char* name, void* found) {
 
 void* hook_of_name(const char* name) {
   for (int i = 0; i < kDriverRowCount; ++i) {
-    if (strcmp(g_driver_rows[i].export_name, name) == 0) return g_driver_rows[i].hook;
+    if (strcmp(driver_rows()[i].export_name, name) == 0) return driver_rows()[i].hook;
   }
   return nullptr;
 }

@@ -11,6 +11,7 @@
 #include "thread/heap_windows.h"
 #include "thread/hot_record.h"
 #include "thread/thread_slot.h"
+#include "track/counted_mappings.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -18,11 +19,11 @@ namespace {
 /// A process that is counted alone looks each time that it has allocated so much.
 constexpr int64_t kCountedStep = 256 << 10;
 
-/// A process that is counted alone gets its log once it holds enough: with the block that is
-/// counted already, which is the first to be recorded.
+/// A process that is counted alone gets its log once it holds enough, of blocks and mappings
+/// together: with the block that is counted already, which is the first to be recorded.
 inline void look_at_counted(ThreadSlot& slot, size_t usable_bytes) {
   if (__builtin_expect(g_process->counting != 0, 0) &&
-      static_cast<int64_t>(counters().heap.live) >= static_cast<int64_t>(kCountedBytes)) {
+      counted_heap_bytes() + counted_mapping_bytes() >= kCountedBytes) {
     open_counted_log(usable_bytes);
     if (recording()) enter_window(*g_process, slot);
   }

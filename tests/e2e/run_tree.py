@@ -317,6 +317,52 @@ def left_without_log(folder):
         write(folder, "go", "")
 
 
+def kinds_of_memory(folder):
+    """Each process above 16 MiB has a row, or is said, whatever its memory is: also a short one in the background."""
+    source = textwrap.dedent("""
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        #include <unistd.h>
+        static char data[40 << 20];
+        static void* mapped(size_t bytes, int flags) { return mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0); }
+        static void* held(char** words, char kind) {
+          switch (kind) {
+            case 'm': return memset(mapped(40 << 20, MAP_PRIVATE), 1, 40 << 20);
+            case 's': return memset(mapped(40 << 20, MAP_SHARED), 1, 40 << 20);
+            case 'b': memset(mapped(10 << 20, MAP_PRIVATE), 1, 10 << 20); return memset(malloc(10 << 20), 1, 10 << 20);
+            case 'd': return memset(data, 1, sizeof data);
+            case 'k': return memset(sbrk(40 << 20), 1, 40 << 20);
+            case 'r': return malloc(1 << 30);
+          }
+          return words;
+        }
+        int main(int count, char** words) {
+          void* volatile block = held(words, words[1][0]);
+          usleep(700000);
+          return block == NULL || count > 2;
+        }
+    """)
+    program = os.path.join(folder, "holds")
+    subprocess.run(["cc", "-g", "-O0", "-x", "c", "-", "-o", program], input=source.encode(), check=True)
+
+    def said_of(*kinds):
+        return " ".join(run(folder, "sh", "-c", "".join(f"{program} {kind} & " for kind in kinds) + "wait").split())
+
+    for kind in "ms":
+        said = said_of(kind)
+        expect("holds 40.0 MiB of mappings 40.0 MiB mapped" in said and "complete" in said, said)
+    said = said_of("b")
+    expect("holds 10.0 MiB of heap" in said and "resident, of 2 processes together" in said, said)
+    for kind in "dk":
+        said = said_of(kind)
+        expect(" holds, RSS 4" in said and "not recorded: pid " in said and "static data, stacks or shared memory" in said, said)
+        verb("report", "--strict", os.path.join(folder, "d.gplog"), code=4)
+    said = said_of("r", "m")
+    first = said.index("holds 40.0 MiB of mappings")
+    expect("holds 1.00 GiB of heap" not in said[:first], f"what is only reserved heads the list: {said}")
+
+
 def lost_log(folder):
     """A log of the run that is gone is said, and no gate passes without it."""
     launcher(folder)
