@@ -24,7 +24,9 @@
 #include <stdexcept>
 
 #include "collector/files/own_file.h"
+#include "collector/log/log_process.h"
 #include "collector/rules/rule_book.h"
+#include "collector/summary/whole_run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/text_format.h"
@@ -296,11 +298,18 @@ void note_last_program(const RunLog& log, const std::string& command, const std:
   if (program.why.empty()) program.why = "it is static, or did not get LD_PRELOAD (env -i)";
 }
 
-void say_why_there_is_no_log(const std::string& program, const std::string& children) {
+void say_why_there_is_no_log(const std::string& program, const std::string& children,
+                             const std::vector<collector::RunRecord::LeftRunning>& left) {
   say("{0} left no log, so nothing was measured. A statically linked program (also most Go "
       "programs) and a setuid program do not load preloaded libraries; `ldd {0}` tells.{1}",
       collector::escape(program),
       children == "all" ? "" : " If it only starts the program that you mean, try --children all.");
+  for (const auto& process : left) {
+    const collector::WholeRun::StillRunning shown{
+        process.pid, collector::escape(process.name), "", collector::escape(process.why),
+        collector::resident_bytes(process.pid, process.start_time)};
+    say_text(fmt::format("  {}\n", collector::still_running_text(shown, {})));
+  }
 }
 
 /// Never throws: what is wrong with a log is said, and the program's exit code stays ours.
@@ -506,6 +515,8 @@ class Run {
   void record() {
     collector::RunRecord seen;
     descendants_->finish(seen);
+    if (options_.children != "none" && options_.children != "all")
+      descendants_->add_little_recorded(seen);
     // One that has become another user's since then has a log of ours.
     std::erase_if(seen.unrecorded, [this](const auto& one) {
       return std::any_of(logs_.begin(), logs_.end(), [&one](const RunLog& log) {
@@ -519,6 +530,8 @@ class Run {
       seen.memory_kill.reset();
     if (!logs_.empty() && logs_.front().of_child && WIFEXITED(status_))
       note_last_program(logs_.front(), options_.command[0], end_.name, seen.unrecorded);
+    left_running_ = seen.left_running;
+    tells_of_unrecorded_ = !seen.unrecorded.empty();
     record_run(logs_, std::move(seen));
   }
 
@@ -526,9 +539,10 @@ class Run {
     if (!logs_.empty()) {
       tell_of_logs(logs_, fs::path(children_).parent_path().string(), ahead_ ? &*ahead_ : nullptr);
       if (torch_) say_text(torch_->text());
-      if (end_.had_children) tell_of_children(logs_, largest_rss_bytes_, options_.children);
+      if (end_.had_children && !tells_of_unrecorded_)
+        tell_of_children(logs_, largest_rss_bytes_, options_.children);
     } else if (is_writable_) {
-      say_why_there_is_no_log(options_.command[0], options_.children);
+      say_why_there_is_no_log(options_.command[0], options_.children, left_running_);
     }
   }
 
@@ -548,6 +562,8 @@ class Run {
   Ended end_;
   uint64_t ended_ns_ = 0, largest_rss_bytes_ = 0;  // of the program and its children
   std::vector<RunLog> logs_;
+  std::vector<collector::RunRecord::LeftRunning> left_running_;
+  bool tells_of_unrecorded_ = false;
 };
 
 int run(const RunOptions& options) {

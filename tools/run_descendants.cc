@@ -26,9 +26,12 @@ namespace fs = std::filesystem;
 using Unrecorded = collector::RunRecord::Unrecorded;
 
 /// What looking may take of one processor: a two-hundredth, and as much as this before that. A run
-/// that is short is looked at as often as a long one, though each of its processes is new, and dear.
+/// that is short is looked at as often as a long one, though each of its processes is new, and
+/// dear.
 constexpr int kShare = 200;
 constexpr std::chrono::milliseconds kCredit{10};
+
+constexpr uint64_t kWorthWords = 16 << 20;
 
 std::optional<std::string> content(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
@@ -278,8 +281,9 @@ void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
 
 /// Of one that has gone is kept what is worth telling.
 void Descendants::forget(std::map<pid_t, Seen>::iterator gone) {
-  constexpr uint64_t kWorthWords = 16 << 20;
   const Seen& seen = gone->second;
+  if (seen.library == Library::kLoaded && seen.rss_bytes >= kWorthWords)
+    loaded_[gone->first] = seen.name;
   if (seen.library == Library::kMissing && (seen.used_gpu || seen.rss_bytes >= kWorthWords))
     missing_.push_back(told(gone->first, seen));
   seen_.erase(gone);
@@ -385,11 +389,31 @@ void Descendants::finish(collector::RunRecord& record) {
     wait_for_last();
   } catch (const std::exception&) {  // of no memory
   }
-  for (const auto& [process, seen] : seen_)
-    record.left_running.push_back({static_cast<uint32_t>(process), seen.start_time, seen.name});
+  for (const auto& [process, seen] : seen_) {
+    record.left_running.push_back({static_cast<uint32_t>(process), seen.start_time, seen.name,
+                                   seen.library == Library::kMissing ? seen.why : ""});
+  }
   while (!seen_.empty()) forget(seen_.begin());
   record.unrecorded = std::move(missing_);
   resident_.add_to(record);
+}
+
+void Descendants::add_little_recorded(collector::RunRecord& record) const {
+  for (const collector::RunRecord::Resident& seen : record.resident) {
+    const auto name = loaded_.find(static_cast<pid_t>(seen.pid));
+    const uint64_t all =
+        seen.malloc_bytes + seen.anonymous_bytes + seen.stacks_bytes + seen.shared_bytes;
+    const uint64_t own = all - std::min(all, seen.shared_anonymous_bytes);
+    if (name == loaded_.end() || own < kWorthWords) continue;
+    Unrecorded one;
+    one.pid = seen.pid;
+    one.name = name->second;
+    one.why =
+        "little of it is heap or mappings, the rest static data, stacks or shared memory; "
+        "--children all has its causes";
+    one.rss_bytes = seen.rss_bytes;
+    record.unrecorded.push_back(one);
+  }
 }
 
 }  // namespace gpupeak::tools

@@ -40,6 +40,9 @@ class Descendants {
   /// 16 MiB resident; those that are still there; and what was resident of all. What may be about
   /// to end is waited for, a second at most.
   void finish(collector::RunRecord& record);
+  /// Of those that were seen with the library: what 16 MiB and more of their own memory were
+  /// resident of, as if nobody had recorded it. Whoever has a log is to be left out.
+  void add_little_recorded(collector::RunRecord& record) const;
   /// Whether there is a /proc to look at.
   bool could_look() const { return first_start_ != 0; }
 
@@ -74,7 +77,8 @@ class Descendants {
   const pid_t program_;
   const std::string library_;
   MemoryKills& memory_;
-  std::map<pid_t, Seen> seen_;                             ///< that were there at the last look
+  std::map<pid_t, Seen> seen_;           ///< that were there at the last look
+  std::map<pid_t, std::string> loaded_;  ///< names of those that had the library and some memory
   std::vector<collector::RunRecord::Unrecorded> missing_;  ///< that have gone
   uint64_t first_start_ = 0;
   Clock::time_point next_orphans_{};

@@ -282,7 +282,8 @@ std::optional<WholeRun> whole_run_of(const Json& json) {
   run.not_recorded = list(value, "not_recorded", not_recorded_of);
   run.still_running = list(value, "still_running", [](const Json& process) {
     return WholeRun::StillRunning{number<uint32_t>(process, "pid"), text(process, "program"),
-                                  text(process, "log")};
+                                  text(process, "log"), maybe_text(process, "why").value_or(""),
+                                  maybe<uint64_t>(process, "rss_bytes")};
   });
   run.metrics = metrics_of(value);
   return run;

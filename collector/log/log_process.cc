@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <fstream>
@@ -63,6 +64,19 @@ bool may_be_running(const gpupeak_file_header& header, const gpupeak_counters_pa
 
 bool may_be_running(const gpupeak_file_header& beside, uint32_t pid, uint64_t start_time) {
   return !is_of_this_boot(beside) || is_here(pid, start_time);
+}
+
+std::optional<uint64_t> resident_bytes(const gpupeak_file_header& beside, uint32_t pid,
+                                       uint64_t start_time) {
+  return is_of_this_boot(beside) ? resident_bytes(pid, start_time) : std::nullopt;
+}
+
+std::optional<uint64_t> resident_bytes(uint32_t pid, uint64_t start_time) {
+  if (!is_here(pid, start_time)) return std::nullopt;
+  std::ifstream file(fmt::format("/proc/{}/statm", pid));
+  uint64_t all_pages = 0, resident_pages = 0;
+  if (!(file >> all_pages >> resident_pages)) return std::nullopt;
+  return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 LogState state_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "collector/log/log_head.h"
@@ -30,5 +31,11 @@ bool may_be_running(const gpupeak_file_header& header, const gpupeak_counters_pa
 
 /// Whether a process of the machine and boot of this log's still runs; so where nobody can tell.
 bool may_be_running(const gpupeak_file_header& beside, uint32_t pid, uint64_t start_time);
+
+/// What it has resident now; none: it has gone, or is of another machine.
+std::optional<uint64_t> resident_bytes(const gpupeak_file_header& beside, uint32_t pid,
+                                       uint64_t start_time);
+/// The same of a process of this machine.
+std::optional<uint64_t> resident_bytes(uint32_t pid, uint64_t start_time);
 
 }  // namespace gpupeak::collector

@@ -46,6 +46,12 @@ RecordJson unrecorded_json(const RunRecord::Unrecorded& process) {
   return json;
 }
 
+RecordJson left_running_json(const RunRecord::LeftRunning& left) {
+  RecordJson json{{"pid", left.pid}, {"start_time", left.start_time}, {"name", left.name}};
+  if (!left.why.empty()) json["why"] = left.why;
+  return json;
+}
+
 /// The sizes of a process's resident memory, by their names.
 template <class Resident, class Visit>
 void for_each_part(Resident& resident, Visit visit) {
@@ -85,8 +91,7 @@ std::string text_of(const RunRecord& record) {
   for (const RunRecord::Unrecorded& process : record.unrecorded)
     json["unrecorded"].push_back(unrecorded_json(process));
   for (const RunRecord::LeftRunning& left : record.left_running)
-    json["left_running"].push_back(
-        {{"pid", left.pid}, {"start_time", left.start_time}, {"name", left.name}});
+    json["left_running"].push_back(left_running_json(left));
   if (record.memory_kill) {
     const RunRecord::MemoryKill& kill = *record.memory_kill;
     json["memory_kill"] = {{"likely", kill.likely},
@@ -132,8 +137,8 @@ std::optional<RunRecord> record_of(std::string_view text) {
     for (const RecordJson& process : json.value("unrecorded", RecordJson::array()))
       record.unrecorded.push_back(unrecorded_of(process));
     for (const RecordJson& left : json.value("left_running", RecordJson::array()))
-      record.left_running.push_back(
-          {left.value("pid", 0u), left.value("start_time", uint64_t{0}), left.value("name", "")});
+      record.left_running.push_back({left.value("pid", 0u), left.value("start_time", uint64_t{0}),
+                                     left.value("name", ""), left.value("why", "")});
     if (json.contains("memory_kill")) {
       const RecordJson& kill = json["memory_kill"];
       record.memory_kill = {kill.value("likely", false), kill.value("limit_bytes", uint64_t{0}),

@@ -39,6 +39,7 @@ struct RunRecord {
     uint32_t pid = 0;
     uint64_t start_time = 0;  ///< with the pid names it for good, as in a log's header
     std::string name;
+    std::string why;  ///< it is not recorded; empty: it is, or nobody could tell
   };
   /// The kernel ended a process of the run for memory.
   struct MemoryKill {

@@ -93,7 +93,7 @@ class RunAnalysis {
       options_.reading.search.cache = std::make_shared<ModuleCache>();
     for (const RunLog& log : run.logs) gpu_processes_ += uses_gpu(log);
     all_ = depth == RunDepth::kAll;
-    if (gpu_processes_ == 0) least_heap_read_ = least_heap_worth_reading();
+    if (gpu_processes_ == 0) least_read_ = least_worth_reading();
   }
 
   Summary make() {
@@ -156,19 +156,26 @@ class RunAnalysis {
     return facts;
   }
 
+  /// What a process held of the host by what is known without reading its log: the heap has a
+  /// counter, mappings were resident.
+  uint64_t host_bytes_of(const RunLog& log) const {
+    const gpupeak_counters_page& page = log.head.counters;
+    return std::max<uint64_t>(
+        {page.heap.peak, page.rss_peak_bytes, seen_resident_bytes(run_, log.head.header.pid)});
+  }
+
   /// Of a run without a GPU: what the processes that hold the most hold at least.
-  uint64_t least_heap_worth_reading() const {
+  uint64_t least_worth_reading() const {
     constexpr size_t kMost = 8;  // as many as the first screen has rows
-    std::vector<uint64_t> heaps;
-    for (const RunLog& log : run_.logs) heaps.push_back(log.head.counters.heap.peak);
-    std::sort(heaps.rbegin(), heaps.rend());
-    return std::max<uint64_t>(heaps[std::min(kMost, heaps.size()) - 1], 1);
+    std::vector<uint64_t> held;
+    for (const RunLog& log : run_.logs) held.push_back(host_bytes_of(log));
+    std::sort(held.rbegin(), held.rend());
+    return std::max<uint64_t>(held[std::min(kMost, held.size()) - 1], 1);
   }
 
   /// Which processes are read, and which are told by what they counted.
   bool is_read(const RunLog& log) const {
-    return all_ || (gpu_processes_ > 1 && uses_gpu(log)) ||
-           log.head.counters.heap.peak >= least_heap_read_;
+    return all_ || (gpu_processes_ > 1 && uses_gpu(log)) || host_bytes_of(log) >= least_read_;
   }
 
   std::vector<ProcessRecord> read_all() {
@@ -445,7 +452,11 @@ class RunAnalysis {
     if (!runs) return;
     std::string log;
     if (has_log) log = fmt::format("{}#{}", shown(run_.name), left.pid);
-    whole.still_running.push_back({left.pid, options_.reading.sanitizer.text(left.name), log});
+    const Sanitizer& sanitizer = options_.reading.sanitizer;
+    whole.still_running.push_back(
+        {left.pid, sanitizer.text(left.name), log,
+         sanitizer.is_confidential() || has_log ? "" : escape(left.why),
+         resident_bytes(run_.logs.front().head.header, left.pid, left.start_time)});
   }
 
   static std::string name_of(const RunRecord::OfDevice& device, const WholeRun& whole) {
@@ -476,7 +487,7 @@ class RunAnalysis {
   const size_t lead_;
   bool all_ = false;
   size_t gpu_processes_ = 0;
-  uint64_t least_heap_read_ = UINT64_MAX;
+  uint64_t least_read_ = UINT64_MAX;
   size_t lost_ = 0;
   Summary lead_summary_;
   std::map<uint64_t, Facts> read_;

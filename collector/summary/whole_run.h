@@ -44,11 +44,11 @@ struct WholeRun {
     std::optional<uint64_t> host_peak_bytes, rss_peak_bytes;  ///< none: not measured
     std::optional<uint64_t> heap_peak_bytes;  ///< usable, as it counted itself; none: it did not
     bool forked = false;                      ///< then these are what came since the fork
-    std::string holder;  ///< of the most at its peak; empty: nobody looked
+    std::string holder;                       ///< of the most at its peak; empty: nobody looked
     uint64_t holder_bytes = 0;
     bool exact = true, events_lost = false, complete = true;  ///< as Quality has them
-    std::string losses;                  ///< as losses_text() says
-    Metrics metrics;                     ///< its own; empty: it was not read in full
+    std::string losses;                                       ///< as losses_text() says
+    Metrics metrics;  ///< its own; empty: it was not read in full
   };
   /// A process that was seen and left no log.
   struct NotRecorded {
@@ -69,7 +69,9 @@ struct WholeRun {
   struct StillRunning {
     uint32_t pid = 0;
     std::string program;
-    std::string log;  ///< as any verb takes it; empty: it has none so far
+    std::string log;                    ///< as any verb takes it; empty: it has none so far
+    std::string why;                    ///< it will never have one; empty: not known
+    std::optional<uint64_t> rss_bytes;  ///< when the report was made
   };
   struct MemoryKill {
     bool likely = false;       ///< by signs alone

@@ -59,16 +59,30 @@ bool is_explained(const Summary& summary) {
   return rest < kLeast || rest <= total / kShare;
 }
 
+uint64_t mapped_bytes(const WholeRun::Process& process) {
+  return metric(process.metrics, "host.kind.mmap_anon.peak_bytes").value_or(0);
+}
+
+/// Of its heap and its mappings what was resident, where that is known: what is only reserved heads
+/// no list.
+uint64_t held_bytes(const WholeRun::Process& process) {
+  const uint64_t asked_for = process.heap_peak_bytes.value_or(0) + mapped_bytes(process);
+  return std::min(asked_for, process.rss_peak_bytes.value_or(asked_for));
+}
+
 /// What a process has in its heap, as it counted itself, and in mappings where that is worth words.
 std::string heap_text(const WholeRun::Process& process, const TextStyle& style) {
-  const uint64_t mapped = metric(process.metrics, "host.kind.mmap_anon.peak_bytes").value_or(0);
-  std::string text = size_text(*process.heap_peak_bytes, style) + " of heap";
-  if (mapped >= kWorthWords) text += fmt::format(" and {} of mappings", size_text(mapped, style));
+  const uint64_t heap = process.heap_peak_bytes.value_or(0), mapped = mapped_bytes(process);
+  constexpr uint64_t kNothing = 64;  // beside the other, as a part of it
+  std::string text;
+  if (mapped < kWorthWords || heap > mapped / kNothing) text = size_text(heap, style) + " of heap";
+  if (mapped >= kWorthWords)
+    text += fmt::format("{}{} of mappings", text.empty() ? "" : " and ", size_text(mapped, style));
   return process.forked ? fmt::format("+{} since the fork", text) : text;
 }
 
 /// Of processes that go on, where what they record from here on is read.
-std::vector<std::string> running_lines(const WholeRun& run) {
+std::vector<std::string> running_lines(const WholeRun& run, const TextStyle& style) {
   std::vector<std::string> lines;
   for (const WholeRun::StillRunning& process : run.still_running) {
     if (lines.size() == kMostNamed) {
@@ -76,12 +90,7 @@ std::vector<std::string> running_lines(const WholeRun& run) {
           fmt::format("still running: {} more", grouped(run.still_running.size() - kMostNamed)));
       break;
     }
-    lines.push_back(
-        fmt::format("still running: pid {}{}{}; {}", process.pid,
-                    process.program.empty() ? "" : " ", process.program,
-                    process.log.empty()
-                        ? "it has no log so far, and is in this report once it has"
-                        : "its log goes on, and is read by gpupeak report " + quoted(process.log)));
+    lines.push_back(still_running_text(process, style));
   }
   return lines;
 }
@@ -91,19 +100,17 @@ bool is_still_running(const WholeRun& run, uint32_t pid) {
                      [pid](const auto& process) { return process.pid == pid; });
 }
 
-/// Of a run without a GPU: those whose heap is worth words, next to the largest.
-std::vector<const WholeRun::Process*> largest_heaps(const WholeRun& run) {
+/// Of a run without a GPU: those that held what is worth words, next to the largest.
+std::vector<const WholeRun::Process*> largest_of_host(const WholeRun& run) {
   constexpr uint64_t kShare = 8;
   std::vector<const WholeRun::Process*> order;
   uint64_t most = 0;
-  for (const WholeRun::Process& process : run.processes)
-    most = std::max(most, process.heap_peak_bytes.value_or(0));
+  for (const WholeRun::Process& process : run.processes) most = std::max(most, held_bytes(process));
   const uint64_t least = std::clamp<uint64_t>(most / kShare, 1, kWorthWords);
   for (const WholeRun::Process& process : run.processes)
-    if (process.heap_peak_bytes.value_or(0) >= least) order.push_back(&process);
-  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
-    return a->heap_peak_bytes > b->heap_peak_bytes;
-  });
+    if (held_bytes(process) >= least) order.push_back(&process);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto* a, const auto* b) { return held_bytes(*a) > held_bytes(*b); });
   return order;
 }
 
@@ -149,7 +156,22 @@ std::string host_row(const WholeRun& run, const TextStyle& style) {
   return text;
 }
 
+/// Where what it records is read.
+std::string log_text(const WholeRun::StillRunning& process) {
+  if (!process.log.empty())
+    return "its log goes on, and is read by gpupeak report " + quoted(process.log);
+  if (!process.why.empty()) return "it is not recorded: " + process.why;
+  return "it has no log so far, and is in this report once it has";
+}
+
 }  // namespace
+
+std::string still_running_text(const WholeRun::StillRunning& process, const TextStyle& style) {
+  std::string text = fmt::format("still running: pid {}", process.pid);
+  if (!process.program.empty()) text += " " + process.program;
+  if (process.rss_bytes) text += fmt::format(", {} resident", size_text(*process.rss_bytes, style));
+  return text + "; " + log_text(process);
+}
 
 std::string process_text(const WholeRun::Process& process) {
   return fmt::format("{}pid {}{}{}", process.rank ? fmt::format("rank {}, ", *process.rank) : "",
@@ -157,7 +179,7 @@ std::string process_text(const WholeRun::Process& process) {
 }
 
 std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& style) {
-  std::vector<std::string> lines = running_lines(run);
+  std::vector<std::string> lines = running_lines(run, style);
   const size_t before = lines.size();
   size_t more = 0;
   for (const WholeRun::NotRecorded& process : run.not_recorded) {
@@ -226,7 +248,7 @@ std::string peak_at_once_text(const WholeRun& run, const TextStyle& style) {
   const auto pss = metric(run.metrics, "host.pss.peak_bytes");
   uint64_t largest = 0;
   for (const WholeRun::Process& process : run.processes)
-    largest = std::max(largest, process.heap_peak_bytes.value_or(0));
+    largest = std::max(largest, held_bytes(process));
   // Of processes that were gone before anybody looked, what was seen is no answer.
   if (users == 0 && run.has_several() && pss.value_or(0) > largest / 2) {
     return fmt::format("peak {} or more resident, of {} processes together, shared pages once",
@@ -269,12 +291,14 @@ std::vector<std::string> process_rows(const WholeRun& run, size_t most, const Te
     rows.push_back(std::move(row));
   }
   if (run.gpu_processes() == 0) {
-    const std::vector<const WholeRun::Process*> heaps = largest_heaps(run);
-    users = heaps.size();
+    const std::vector<const WholeRun::Process*> largest = largest_of_host(run);
+    users = largest.size();
     for (size_t i = 0; i < std::min(most, users); ++i) {
-      std::string row = fmt::format("{}  {}", process_text(*heaps[i]), heap_text(*heaps[i], style));
-      if (!heaps[i]->holder.empty())
-        row += fmt::format("  {} {}", size_text(heaps[i]->holder_bytes, style), heaps[i]->holder);
+      std::string row =
+          fmt::format("{}  {}", process_text(*largest[i]), heap_text(*largest[i], style));
+      if (!largest[i]->holder.empty())
+        row +=
+            fmt::format("  {} {}", size_text(largest[i]->holder_bytes, style), largest[i]->holder);
       rows.push_back(std::move(row));
     }
   }

@@ -13,6 +13,9 @@ namespace gpupeak::collector {
 /// "rank 1, pid 713 python3".
 std::string process_text(const WholeRun::Process& process);
 
+/// "still running: pid 713 redis-server, 40.0 MiB resident; …", and where its log is read.
+std::string still_running_text(const WholeRun::StillRunning& process, const TextStyle& style);
+
 /// What is missing from the run's figures, a sentence each; empty: every process was recorded, to
 /// its end and without a loss, as far as anybody looked.
 std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& style);

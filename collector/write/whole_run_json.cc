@@ -65,7 +65,9 @@ Json not_recorded_json(const WholeRun::NotRecorded& process) {
 Json still_running_json(const WholeRun::StillRunning& process) {
   return {{"pid", process.pid},
           {"program", text_or_null(process.program)},
-          {"log", text_or_null(process.log)}};
+          {"log", text_or_null(process.log)},
+          {"why", text_or_null(process.why)},
+          {"rss_bytes", nullable(process.rss_bytes)}};
 }
 
 template <class T, class ToJson>

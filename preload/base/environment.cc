@@ -8,7 +8,19 @@
 namespace gpupeak::preload {
 namespace {
 
-constinit Environment g_environment;
+// Nothing but zeros until it is read, so that no page of the library's file is copied for it.
+constinit union Kept {
+  char nothing_yet;
+  Environment environment;
+  constexpr Kept() : nothing_yet{} {}
+} g_kept;
+Environment& g_environment = g_kept.environment;
+
+void begin_anew(Environment& e) {
+  static_cast<Settings&>(e) = Settings{};
+  e.children_pattern.clear();
+  e.out_pattern.clear();
+}
 
 bool parse_number(std::string_view text, uint64_t& value) {
   value = 0;
@@ -232,7 +244,7 @@ std::string_view variable(std::string_view name) {
 
 void set_environment_of_attached(std::string_view out_pattern) {
   Environment& e = g_environment;
-  e = Environment{};
+  begin_anew(e);
   e.out_pattern.add(out_pattern);
   e.host_mode = GPUPEAK_HOST_COUNTERS;
   e.children = Children::kNone;
@@ -243,7 +255,7 @@ void set_environment_of_attached(std::string_view out_pattern) {
 bool read_environment() {
   if (environ == nullptr) return false;
   Environment& e = g_environment;
-  e = Environment{};
+  begin_anew(e);
   const std::string_view out = variable("GPUPEAK_OUT");
   e.children_pattern.add(variable("GPUPEAK_CHILDREN_OUT"));
   e.out_pattern.add(out.empty() ? "gpupeak.%n.%p.%r.gplog" : out);

@@ -18,13 +18,12 @@ struct CardLimit {
   Text<48> name;       ///< of the card that it stands for; empty: none
 };
 
-struct Environment {
-  Path out_pattern;                    ///< GPUPEAK_OUT
-  Path children_pattern;               ///< GPUPEAK_CHILDREN_OUT; empty: as out_pattern
+/// What does not take much room.
+struct Settings {
   uint32_t host_mode = GPUPEAK_HOST_AUTO;  ///< GPUPEAK_HOST, enum gpupeak_host_mode
-  uint64_t sample_bytes = 0;           ///< GPUPEAK_SAMPLE; 0: as host_mode has it
-  uint64_t log_max_bytes = 1 << 30;    ///< GPUPEAK_LOG_MAX; off: as if the log had no end
-  Children children = Children::kGpu;  ///< GPUPEAK_CHILDREN
+  uint64_t sample_bytes = 0;               ///< GPUPEAK_SAMPLE; 0: as host_mode has it
+  uint64_t log_max_bytes = 1 << 30;        ///< GPUPEAK_LOG_MAX; off: as if the log had no end
+  Children children = Children::kGpu;      ///< GPUPEAK_CHILDREN
   bool keep_preload =
       true;            ///< GPUPEAK_KEEP_PRELOAD=off: a program that is started without is left so
   bool ledger = true;  ///< GPUPEAK_LEDGER=off: the driver is not asked for its figures
@@ -42,9 +41,15 @@ struct Environment {
   uint32_t log_mode = 0600;    ///< GPUPEAK_LOG_MODE: who may read logs, which hold arguments
   CardLimit limit;             ///< GPUPEAK_LIMIT=24GiB: of each device that has none of its own
   CardLimit device_limits[GPUPEAK_LOG_MAX_DEVICES];  ///< GPUPEAK_LIMIT=0=24GiB,1=16GiB
-  int run_pid = 0;             ///< GPUPEAK_RUN_PID: the process that was asked for; 0: not said
-  int rank = -1;               ///< of the MPI or torchrun launcher
-  Text<512> complaint;         ///< variables that were not understood; empty: none
+  int run_pid = 0;      ///< GPUPEAK_RUN_PID: the process that was asked for; 0: not said
+  int rank = -1;        ///< of the MPI or torchrun launcher
+  Text<512> complaint;  ///< variables that were not understood; empty: none
+};
+
+struct Environment : Settings {
+  // Of what is long only the beginning is touched.
+  Path children_pattern;  ///< GPUPEAK_CHILDREN_OUT; empty: as out_pattern
+  Path out_pattern;       ///< GPUPEAK_OUT
 };
 
 const Environment& environment();
@@ -52,8 +57,8 @@ const Environment& environment();
 extern constinit GPUPEAK_OWN bool g_has_limits;
 /// Reads the variables; false while libc has none yet (very early in the process's life).
 bool read_environment();
-/// In a program that ran already no variable is meant for us: nothing is recorded but what was asked
-/// for from outside, nothing is said, and its children are left alone.
+/// In a program that ran already no variable is meant for us: nothing is recorded but what was
+/// asked for from outside, nothing is said, and its children are left alone.
 void set_environment_of_attached(std::string_view out_pattern);
 /// The value of `name`, or empty. Never through getenv, which a program may define.
 std::string_view variable(std::string_view name);

@@ -20,7 +20,7 @@ bool has_symbols(int fd) {
   ElfW(Ehdr) header;
   if (sys::pread(fd, &header, sizeof header, 0) != static_cast<long>(sizeof header)) return false;
   for (size_t first = 0; first < header.e_shnum;) {
-    ElfW(Shdr) sections[16];
+    ElfW(Shdr) sections[40];  // of most programs all
     const long bytes = sys::pread(fd, sections, sizeof sections,
                                   static_cast<int64_t>(header.e_shoff + first * sizeof *sections));
     if (bytes < static_cast<long>(sizeof *sections)) return false;
@@ -41,8 +41,9 @@ class File {
     const long fd = sys::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
     if (sys::failed(fd)) return;
     struct stat info;
-    if (!sys::failed(sys::fstat(static_cast<int>(fd), &info)) && S_ISREG(info.st_mode) &&
-        info.st_size > 0 && has_symbols(static_cast<int>(fd))) {
+    if (has_symbols(static_cast<int>(fd)) &&
+        !sys::failed(sys::fstat(static_cast<int>(fd), &info)) && S_ISREG(info.st_mode) &&
+        info.st_size > 0) {
       bytes_ = static_cast<size_t>(info.st_size);
       void* at = sys::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, static_cast<int>(fd), 0);
       if (!sys::mmap_failed(at)) at_ = static_cast<const uint8_t*>(at);

@@ -46,6 +46,7 @@ struct ProcessPage {
   uint64_t sample_start_ns;             ///< when it began,
   uint64_t sample_start_spent_ns;       ///< and what recording had cost by then
   uint64_t heap_start_ns, first_nodes, written_bytes;
+  uint64_t lined_blocks;  ///< small ones that got their Python lines while all were logged
   int pid;               ///< whose log it is; a vfork child, which has this page too, has another
   uint32_t counting;     ///< 1: no log yet, but the heap and mappings are counted; docs/design.md
   uint64_t initial_brk;  ///< brk at the log's start

@@ -41,6 +41,7 @@ constexpr size_t kMostFunctions = 256;
 
 /// What a library or the program defines of what is looked for.
 struct Allocator {
+  bool is_noted = false;  ///< anything in what follows
   bool is_marked[kFamilyCount] = {};
   void* usable_size[kFamilyCount] = {};
   const void* plain_malloc[kFamilyCount] = {};
@@ -62,6 +63,7 @@ struct Allocator {
     for (size_t row = 0; row < allocator_function_count(); ++row) {
       if (is(allocator_function(row).name)) functions[row] = symbol;
     }
+    is_noted = true;
   }
 
   bool has(size_t family) const { return is_marked[family] && usable_size[family] != nullptr; }
@@ -93,6 +95,7 @@ void read_exports(const dl_phdr_info& object, Allocator& allocator) {
     const Family& family = kFamilies[i];
     allocator.is_marked[i] = find_symbol(object, family.mark).at != nullptr;
     if (!allocator.is_marked[i]) continue;
+    allocator.is_noted = true;
     for (const char* name : {family.usable_size, family.plain_malloc, family.plain_new}) {
       const Symbol found = name != nullptr ? find_symbol(object, name) : Symbol{};
       if (found.at != nullptr) allocator.note(name, found);
@@ -264,7 +267,7 @@ bool take_over_allocators() {
   bool is_program = true;
   for_each_object([&](const dl_phdr_info& object) {
     Allocator& allocator = g_looked_at;
-    allocator = {};
+    if (allocator.is_noted) allocator = {};
     read_exports(object, allocator);
     if (is_program) read_program(object, allocator);
     is_program = false;

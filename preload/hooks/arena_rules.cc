@@ -81,13 +81,22 @@ const char* program_name() {
   return file_name(path);
 }
 
+/// Those that are built in are of libraries. Most programs need not be asked for their name.
+bool may_be_of_program() {
+  for (size_t i = 0; i < g_arena_rule_count; ++i) {
+    if (!g_arena_rules[i].built_in) return true;
+  }
+  return false;
+}
+
 size_t find_candidates(Loaded& loaded) {
   size_t count = 0;
   bool is_program = true;
   for_each_object([&](const dl_phdr_info& object) {
     loaded.unloads = object.dlpi_subs;
     ++loaded.objects;
-    const char* const library = is_program ? program_name() : file_name(object);
+    const bool is_left_out = is_program && !may_be_of_program();
+    const char* const library = is_left_out ? "" : is_program ? program_name() : file_name(object);
     is_program = false;
     for (size_t i = 0; i < g_arena_rule_count; ++i) {
       Rule& rule = g_arena_rules[i];

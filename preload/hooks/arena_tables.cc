@@ -111,6 +111,7 @@ const uintptr_t* trampolines_for(const ArenaClass& of, const uintptr_t (&real)[k
 }
 
 void put_back_arena_table(ArenaFunctions& table) {
+  if (table.at.load(std::memory_order_acquire) == 0) return;  // nearly all, in nearly all programs
   HookScope hook;
   if (!hook.entered()) return;
   LockGuard guard(g_writing);

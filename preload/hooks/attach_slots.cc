@@ -102,7 +102,7 @@ size_t name_number(const char* name) {
   }
   if (!is_hooked_name(name)) return 0;
   for (int row = 0; row < kDriverRowCount; ++row) {
-    if (strcmp(g_driver_rows[row].export_name, name) == 0)
+    if (strcmp(driver_rows()[row].export_name, name) == 0)
       return kNameCount + 1 + static_cast<size_t>(row);
   }
   return 0;
@@ -110,12 +110,12 @@ size_t name_number(const char* name) {
 
 const char* name_of(size_t number) {
   return number <= kNameCount ? kNames[number - 1]
-                              : g_driver_rows[number - 1 - kNameCount].export_name;
+                              : driver_rows()[number - 1 - kNameCount].export_name;
 }
 
 Hook hook_of(size_t number) {
   if (number <= kNameCount) return g_hooks[number - 1];
-  const DriverRow& row = g_driver_rows[number - 1 - kNameCount];
+  const DriverRow& row = driver_rows()[number - 1 - kNameCount];
   return {reinterpret_cast<uintptr_t>(row.hook), reinterpret_cast<uintptr_t>(row.exported)};
 }
 
@@ -174,8 +174,8 @@ Code driver_code() {
   Code code;
   if (!g_driver_is_resolved.load(std::memory_order_acquire)) return code;
   for (int row = 0; row < kDriverRowCount; ++row) {
-    code.add(g_driver_rows[row].exported);
-    code.add(g_driver_rows[row].looked_up);
+    code.add(driver_rows()[row].exported);
+    code.add(driver_rows()[row].looked_up);
   }
   return code;
 }
@@ -195,7 +195,7 @@ void put_back_data(const dl_phdr_info& object) {
   for_each_word(object, [](uintptr_t* word, bool read_only) {
     if (!is_own_code(*word)) return;
     for (int row = 0; row < kDriverRowCount; ++row) {
-      const DriverRow& it = g_driver_rows[row];
+      const DriverRow& it = driver_rows()[row];
       if (reinterpret_cast<uintptr_t>(it.hook) != *word) continue;
       const void* const real = it.exported != nullptr ? it.exported : it.looked_up;
       if (real != nullptr)

@@ -143,14 +143,29 @@ enum RowIndex : int {
 #include "hooks/cuda_uses.def"
 #undef ROW
 
-DriverRow g_driver_rows[] = {
-#define ROW(name, base, version, flags, function, parameters, arguments)            \
-  {#name,   base,    version, flags, reinterpret_cast<void*>(&gpupeak_hook_##name), \
-   nullptr, nullptr, nullptr, 0, only_sees(#function)},
+constinit DriverRow g_driver_rows[kRowLimit];
+constinit std::atomic<bool> g_driver_rows_named{false};
+
+void name_driver_rows() {
+  int row = 0;
+  const auto add = [&row](const char* name, const char* base, int version, int flags, void* hook,
+                          bool only_sees_uses) {
+    DriverRow& it = g_driver_rows[row++];
+    it.export_name = name;
+    it.base_name = base;
+    it.version = version;
+    it.flags = flags;
+    it.hook = hook;
+    it.only_sees = only_sees_uses;
+  };
+#define ROW(name, base, version, flags, function, parameters, arguments)          \
+  add(#name, base, version, flags, reinterpret_cast<void*>(&gpupeak_hook_##name), \
+      only_sees(#function));
 #include "hooks/cuda_table.def"
 #include "hooks/cuda_uses.def"
 #undef ROW
-};
+  g_driver_rows_named.store(true, std::memory_order_release);
+}
 const int kDriverRowCount = kRowLimit;
 
 }  // namespace gpupeak::preload

@@ -74,14 +74,14 @@ bool resolve() {
   void* const cu_init = find_in_driver("cuInit");
   if (cu_init == nullptr) return false;
   for (int i = 0; i < kDriverRowCount; ++i) {
-    if (is_given_out(g_driver_rows[i])) find_exported(g_driver_rows[i]);
+    if (is_given_out(driver_rows()[i])) find_exported(driver_rows()[i]);
   }
   const auto by_five = reinterpret_cast<GetProcAddress5>(
       next_of("cuGetProcAddress_v2", find_in_driver("cuGetProcAddress_v2")));
   const auto by_four = reinterpret_cast<GetProcAddress4>(
       next_of("cuGetProcAddress", find_in_driver("cuGetProcAddress")));
   for (int i = 0; i < kDriverRowCount; ++i) {
-    DriverRow& row = g_driver_rows[i];
+    DriverRow& row = driver_rows()[i];
     row.looked_up = is_given_out(row) ? look_up(row, by_five, by_four) : nullptr;
   }
   set_driver_lookup([](const char* name) { return find_in_driver(name); });
@@ -95,11 +95,11 @@ bool resolve() {
 
 void* look_for_function(int index) {
   if (resolve()) {
-    DriverRow& row = g_driver_rows[index];
+    DriverRow& row = driver_rows()[index];
     if (row.next == nullptr && !is_given_out(row)) find_exported(row);  // called by its name
     return known_function(index);
   }
-  void* const instead = find_preloaded(g_driver_rows[index].export_name);
+  void* const instead = find_preloaded(driver_rows()[index].export_name);
   if (instead == nullptr) set_quality(GPUPEAK_Q_NO_DRIVER);
   return instead;
 }
@@ -109,25 +109,25 @@ void* hook_of_address(void* real) {
   // An export's own address says for sure which ABI it is; what a look-up of ours gave may be
   // shared by rows.
   for (int i = 0; i < kDriverRowCount; ++i) {
-    const DriverRow& row = g_driver_rows[i];
+    const DriverRow& row = driver_rows()[i];
     if (is_given_out(row) && (row.exported == real || row.next == real)) return row.hook;
   }
   for (int i = 0; i < kDriverRowCount; ++i) {
-    if (g_driver_rows[i].looked_up == real) return g_driver_rows[i].hook;
+    if (driver_rows()[i].looked_up == real) return driver_rows()[i].hook;
   }
   return nullptr;
 }
 
 bool is_next_interposer(const void* caller) {
   return is_preloaded_with(
-      caller, [](int row) { return g_driver_rows[row].export_name; }, kDriverRowCount);
+      caller, [](int row) { return driver_rows()[row].export_name; }, kDriverRowCount);
 }
 
 bool is_hooked_name(const char* name) {
   if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z')
     return false;
   for (int i = 0; i < kDriverRowCount; ++i) {
-    const DriverRow& row = g_driver_rows[i];
+    const DriverRow& row = driver_rows()[i];
     if (is_given_out(row) && strcmp(row.export_name, name) == 0) return true;
   }
   return false;
@@ -135,7 +135,7 @@ bool is_hooked_name(const char* name) {
 
 void* replace_symbol(const char* name, void* found) {
   for (int i = 0; i < kDriverRowCount; ++i) {
-    DriverRow& row = g_driver_rows[i];
+    DriverRow& row = driver_rows()[i];
     if (!is_given_out(row) || strcmp(row.export_name, name) != 0) continue;
     // Only the driver's own or the next interposer's: another library may use the name for
     // something else.
@@ -147,7 +147,7 @@ void* replace_symbol(const char* name, void* found) {
 
 void* hook_of_name(const char* name) {
   for (int i = 0; i < kDriverRowCount; ++i) {
-    const DriverRow& row = g_driver_rows[i];
+    const DriverRow& row = driver_rows()[i];
     if (is_given_out(row) && strcmp(row.export_name, name) == 0) return row.hook;
   }
   return nullptr;

@@ -27,7 +27,16 @@ struct DriverRow {
   uint32_t api_id;  ///< of base_name in the log's strings
   bool only_sees;   ///< of cuda_uses.def: nobody is given it where uses are not recorded
 };
-extern GPUPEAK_OWN DriverRow g_driver_rows[];
+/// Of these hooks write to api_id; else driver_rows() is asked, which names them first: written by
+/// code when they are needed, they cost a process that has no driver no pages and no relocations.
+extern constinit GPUPEAK_OWN DriverRow g_driver_rows[];
+extern constinit GPUPEAK_OWN std::atomic<bool> g_driver_rows_named;
+/// Threads may do it at once: all write the same.
+void name_driver_rows();
+inline DriverRow* driver_rows() {
+  if (!g_driver_rows_named.load(std::memory_order_acquire)) name_driver_rows();
+  return g_driver_rows;
+}
 extern const int kDriverRowCount;
 /// Whether the rows' functions have been looked up.
 extern constinit GPUPEAK_OWN std::atomic<bool> g_driver_is_resolved;

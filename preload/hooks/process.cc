@@ -9,6 +9,7 @@
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
 #include "base/loader.h"
+#include "base/signals_held.h"
 #include "base/syscalls.h"
 #include "hooks/adapters.h"
 #include "hooks/cuda_lookup.h"
@@ -56,7 +57,9 @@ void end_quickly(void*) {
   end_process();
 }
 
+// The signals are held once, not for each lock by itself: a build has thousands of processes.
 __attribute__((constructor)) void begin() {
+  const SignalsHeld held;
   g_leave = reinterpret_cast<Leave>(find_next("_exit"));
   finish_start();
   adapters_look();

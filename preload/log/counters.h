@@ -14,6 +14,12 @@ extern constinit GPUPEAK_OWN gpupeak_counters_page* g_counters;
 inline gpupeak_counters_page& counters() {
   return *g_counters;
 }
+/// Usable bytes of the heap that are live, less what threads have not handed on yet. Of a forked
+/// child what it has allocated since, 0 where it has freed more of its parent's.
+inline uint64_t counted_heap_bytes() {
+  const auto live = static_cast<int64_t>(counters().heap.live);
+  return live > 0 ? static_cast<uint64_t>(live) : 0;
+}
 /// Of its gauges the peaks since the window began, each where the counters page has the gauge.
 extern constinit GPUPEAK_OWN gpupeak_counters_page g_window;
 inline uint64_t& window_peak_of(const gpupeak_gauge& gauge) {

@@ -26,6 +26,7 @@
 #include <cstdint>
 
 #include "gpupeak/log_format.h"
+#include "stack/asked_for.h"
 #include "stack/frame_rules.h"
 #include "stack/module_map.h"
 #include "stack/readable_stack.h"
@@ -78,6 +79,7 @@ struct StackCache {
   OwnStack own;                                 ///< the thread's
   ReadableStack readable;                       ///< for what lies outside of a guessed frame
   PythonScratch* python = nullptr;              ///< once it is needed
+  AskedFor asked_for;                           ///< in Python programs
   uint32_t depth = 0;                           ///< of `last`; 0: it is not valid
   CachedFrame last[GPUPEAK_MAX_FRAMES];         ///< outermost first
   uint64_t paths[GPUPEAK_MAX_FRAMES];           ///< of `last`: path_hash() up to and with each

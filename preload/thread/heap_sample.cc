@@ -21,8 +21,8 @@ constexpr uint64_t kAutoSampleBytes = 64 << 10;  // the same with GPUPEAK_HOST=a
 constexpr uint64_t kFirstBlocks = 1 << 16;
 
 // What it costs to log everything, as measured (docs/performance.md): by the log's bytes, and by
-// the stacks that had not been seen before.
-constexpr uint64_t kNsPerByte = 6, kNsPerNode = 500;
+// the stacks that had not been seen before, and small blocks with Python lines.
+constexpr uint64_t kNsPerByte = 6, kNsPerNode = 500, kNsPerLines = 150;
 /// It may cost so much, and of the time since the log's start one part in so many; and so much more
 /// before a sample that costs too much gets thinner.
 constexpr uint64_t kAllowedNs = 10'000'000, kAllowedPart = 100, kThinnerNs = 5'000'000;
@@ -81,7 +81,8 @@ uint64_t written_by(const ProcessPage& process) {
 /// What recording has cost so far.
 uint64_t spent_ns(const ProcessPage& process) {
   const uint64_t nodes = defined_nodes() - process.first_nodes;
-  return written_by(process) * kNsPerByte + nodes * kNsPerNode;
+  const uint64_t lined = __atomic_load_n(&process.lined_blocks, __ATOMIC_RELAXED);
+  return written_by(process) * kNsPerByte + nodes * kNsPerNode + lined * kNsPerLines;
 }
 
 bool is_over_budget(const ProcessPage& process) {
@@ -125,7 +126,7 @@ void begin_budget(ProcessPage& process, uint32_t mode) {
   process.first_nodes = defined_nodes();  // a forked child's are its parent's, defined again
   process.goes_over = 0;
   process.is_auto = is_auto;
-  process.written_bytes = process.sampled_blocks = 0;
+  process.written_bytes = process.sampled_blocks = process.lined_blocks = 0;
   process.thinner_at = is_auto ? kFirstBlocks : UINT64_MAX;
   process.sample_bytes = sample_bytes_asked_for(mode);
 }

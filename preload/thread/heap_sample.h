@@ -31,6 +31,10 @@ void begin_window_record(ProcessPage& process, uint32_t mode);
 void end_window_record(ProcessPage& process);
 /// The thread's blocks are all logged from here on, until they are a sample.
 void begin_stream_of_window(ThreadSlot& slot);
+/// A small block that is logged in full got its Python lines, which are of its cost.
+inline void note_python_lines(ProcessPage& process) {
+  __atomic_fetch_add(&process.lined_blocks, 1, __ATOMIC_RELAXED);
+}
 /// Now and then, when a thread has written so many bytes more: goes over to a sample if it is time.
 void keep_to_budget(ProcessPage& process, size_t written_bytes);
 

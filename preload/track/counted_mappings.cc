@@ -56,6 +56,10 @@ uint64_t note_counted_mapping(uint64_t at, uint64_t bytes, int prot, gpupeak_kin
   return g_bytes;
 }
 
+uint64_t counted_mapping_bytes() {
+  return __atomic_load_n(&g_bytes, __ATOMIC_RELAXED);
+}
+
 uint64_t reprotect_counted_mapping(uint64_t at, uint64_t bytes, int prot) {
   const LockGuard guard(g_lock);
   const uint64_t end = at + bytes;

@@ -4,12 +4,14 @@
 #include "base/hot.h"
 #include "base/process_state.h"
 #include "log/log.h"
+#include "stack/python_runtime.h"
 #include "stack/stack.h"
 #include "thread/block_marks.h"
 #include "thread/heap_sample.h"
 #include "thread/heap_windows.h"
 #include "thread/hot_record.h"
 #include "thread/thread_slot.h"
+#include "track/counted_mappings.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -17,11 +19,11 @@ namespace {
 /// A process that is counted alone looks each time that it has allocated so much.
 constexpr int64_t kCountedStep = 256 << 10;
 
-/// A process that is counted alone gets its log once it holds enough: with the block that is
-/// counted already, which is the first to be recorded.
+/// A process that is counted alone gets its log once it holds enough, of blocks and mappings
+/// together: with the block that is counted already, which is the first to be recorded.
 inline void look_at_counted(ThreadSlot& slot, size_t usable_bytes) {
   if (__builtin_expect(g_process->counting != 0, 0) &&
-      static_cast<int64_t>(counters().heap.live) >= static_cast<int64_t>(kCountedBytes)) {
+      counted_heap_bytes() + counted_mapping_bytes() >= kCountedBytes) {
     open_counted_log(usable_bytes);
     if (recording()) enter_window(*g_process, slot);
   }
@@ -56,14 +58,35 @@ inline __attribute__((always_inline)) bool logs_all(const ProcessPage& process) 
   return __builtin_expect(t_flags.process_generation == process.whole_heap_generation, 1);
 }
 
+/// Python shares out itself what is no larger.
+constexpr size_t kPythonsOwnBytes = 512;
+
+__attribute__((noinline)) uint32_t site_with_lines(ThreadSlot& slot, uint32_t node, size_t bytes,
+                                                   const CallerFrame& caller) {
+  if (!python_is_met() || !environment().python) return node;
+  if (!slot.stacks.asked_for.comes_to(node, bytes, kLargeBytes)) return node;
+  const uint32_t site = capture_call_site(slot.stacks, caller);
+  if (site != node) note_python_lines(*g_process);
+  return site;
+}
+
+/// The site of a small block whose native stack is `node`: with its Python lines once that stack
+/// has asked for as much as a large block has.
+inline uint32_t small_block_site(ThreadSlot& slot, uint32_t node, size_t bytes,
+                                 const CallerFrame& caller) {
+  if (__builtin_expect(bytes <= kPythonsOwnBytes, 1)) return node;
+  return site_with_lines(slot, node, bytes, caller);
+}
+
 /// The stack of an outermost call; none for those libraries' own. `is_sample`: the block stands for
 /// others, and is worth its Python lines.
 inline uint32_t stack_of(const HookScope& scope, ThreadSlot& slot, size_t bytes, bool is_sample,
                          const CallerFrame& caller) {
   if (!scope.entered()) return 0;
   if (bytes >= kLargeBytes || is_sample) return capture_call_site(slot.stacks, caller);
-  const uint32_t node = slot.stacks.trusted_stack(caller);
-  return __builtin_expect(node != 0, 1) ? node : capture_stack(slot.stacks, caller);
+  uint32_t node = slot.stacks.trusted_stack(caller);
+  if (__builtin_expect(node == 0, 0)) node = capture_stack(slot.stacks, caller);
+  return small_block_site(slot, node, bytes, caller);
 }
 
 /// Writes the record of an allocation that is counted already, if it is to be in the log.
@@ -158,6 +181,7 @@ __attribute__((noinline)) GPUPEAK_HOT void log_unexpected(ThreadSlot& slot, void
   } else {
     if (!slot.stacks.verify) node = slot.stacks.unexpected_stack(caller);
     if (node == 0) node = capture_stack(slot.stacks, caller);
+    node = small_block_site(slot, node, bytes, caller);
   }
   write_block(slot, GPUPEAK_REC_ALLOC, block, bytes, usable_bytes, node);
   if (g_process->marked == Marked::kLogged) mark_block(block);
@@ -171,8 +195,9 @@ __attribute__((noinline)) GPUPEAK_HOT void log_allocated(void* block, size_t byt
                                                          ThreadSlot& slot, ProcessPage& process) {
   if (__builtin_expect(bytes < kLargeBytes, 1)) {
     const OutermostScope scope;
-    const uint32_t node = slot.stacks.expected_stack(caller);
+    uint32_t node = slot.stacks.expected_stack(caller);
     if (__builtin_expect(node != 0, 1)) {
+      node = small_block_site(slot, node, bytes, caller);
       put_block(process, slot, GPUPEAK_REC_ALLOC, {block, bytes, usable_bytes, node}, ticks);
       if (process.marked == Marked::kLogged) mark_block(block);
       ++slot.alloc_delta;

@@ -14,6 +14,7 @@
 #include "thread/heap_windows.h"
 #include "thread/own_stack.h"
 #include "thread/sample.h"
+#include "thread/thread_slot.h"
 #include "track/counted_mappings.h"
 
 namespace gpupeak::preload {
@@ -35,12 +36,23 @@ void forget_memory(void* at, size_t bytes) {
   forget_stack_memory(address_of(at), address_of(at) + whole_pages(bytes));
 }
 
-/// The program's own mappings have their Python lines, as large blocks do; but for those that an
-/// interpreter's allocator shares out itself, of which the line tells who came when it was empty.
-uint32_t site_of(gpupeak_kind kind, const CallerFrame& caller) {
+/// What an interpreter's allocator maps it shares out itself: the line tells who came when it was
+/// empty. That is chance while they are few, and a sample where one native stack has asked for
+/// some.
+uint32_t site_of_shared_out(uint64_t bytes, const CallerFrame& caller) {
+  constexpr uint64_t kSome = 4 << 20;
+  const uint32_t node = capture_stack(caller);
+  ThreadSlot* const slot = thread_slot();
+  const bool is_some = slot != nullptr && slot->stacks.asked_for.comes_to(node, bytes, kSome);
+  return is_some ? capture_call_site(slot->stacks, caller) : node;
+}
+
+/// The program's own mappings have their Python lines, as large blocks do.
+uint32_t site_of(gpupeak_kind kind, uint64_t bytes, const CallerFrame& caller) {
   const bool is_programs = kind == GPUPEAK_KIND_MMAP_ANON || kind == GPUPEAK_KIND_MMAP_FILE;
-  return is_programs && python_runtime_at(caller.ip) == nullptr ? capture_call_site(caller)
-                                                                : capture_stack(caller);
+  if (!is_programs) return capture_stack(caller);
+  if (python_runtime_at(caller.ip) != nullptr) return site_of_shared_out(bytes, caller);
+  return capture_call_site(caller);
 }
 
 /// Opens a HookScope and passes on the record that `make` builds, unless this is a nested call.
@@ -60,7 +72,7 @@ bool count_mapped(void* at, size_t bytes, int prot, int flags) {
   if (!scope.entered()) return true;
   const uint64_t mapped_bytes =
       note_counted_mapping(address_of(at), whole_pages(bytes), prot, kind_of(flags));
-  if (mapped_bytes < kCountedBytes) return true;
+  if (mapped_bytes + counted_heap_bytes() < kCountedBytes) return true;
   forget_counted_mapping(address_of(at), whole_pages(bytes));
   open_counted_log(0);
   return !recording();
@@ -69,8 +81,8 @@ bool count_mapped(void* at, size_t bytes, int prot, int flags) {
 void count_reprotected(void* at, size_t bytes, int prot) {
   HookScope scope;
   if (!scope.entered()) return;
-  if (reprotect_counted_mapping(address_of(at), whole_pages(bytes), prot) >= kCountedBytes)
-    open_counted_log(0);
+  const uint64_t mapped_bytes = reprotect_counted_mapping(address_of(at), whole_pages(bytes), prot);
+  if (mapped_bytes + counted_heap_bytes() >= kCountedBytes) open_counted_log(0);
 }
 void count_unmapped(void* at, size_t bytes) {
   HookScope scope;
@@ -86,7 +98,7 @@ void mapped(void* at, size_t bytes, int prot, int flags, const CallerFrame& call
     const gpupeak_kind kind = kind_of(flags);
     Record record(GPUPEAK_REC_MAP);
     record.u(address_of(at)).u(whole_pages(bytes)).u(static_cast<uint64_t>(prot)).u(kind);
-    emit(record.u(site_of(kind, caller)));
+    emit(record.u(site_of(kind, whole_pages(bytes), caller)));
   });
 }
 

@@ -277,9 +277,11 @@ def left_behind(folder):
         pid = text_of(pid_file)
         reads = f"its log goes on, and is read by gpupeak report '{log}#{pid}'" if when == "now" else "it has no log so far"
         expect(f"still running: pid {pid} python" in first_line(said) and reads in " ".join(said.split()) and "complete" not in said, said)
+        expect(" MiB resident; " in first_line(said), said)
         verb("report", "--strict", log, code=4)
         running = summary(log)["whole_run"]
         expect(not running["complete"] and [process["pid"] for process in running["still_running"]] == [int(pid)], str(running))
+        expect(running["still_running"][0]["rss_bytes"] >= 5 << 20, str(running["still_running"]))
         write(folder, "go", "")
         wait_for(lambda: has_gone(pid), "the daemon ends")
         ended = summary(log)["whole_run"]
@@ -288,6 +290,77 @@ def left_behind(folder):
         verb("report", "--strict", log)
     said = run(folder, "sh", "-c", "sh -c 'sleep 0.02; exit 0' > /dev/null 2>&1 &")
     expect("still running" not in said and "complete" in said, said)
+
+
+def left_without_log(folder):
+    """A daemon that records nothing, as one that is static, is said all the same: what it is, what it has, and why it will have no log."""
+    source = textwrap.dedent("""
+        #include <stdlib.h>
+        #include <string.h>
+        #include <unistd.h>
+        int main(int argc, char** argv) {
+          if (daemon(0, 0) != 0) return 1;
+          memset(malloc(12 << 20), 1, 12 << 20);
+          for (int i = 0; i < 1000 && access(argv[argc - 1], F_OK) != 0; ++i) usleep(20000);
+        }
+    """)
+    program, go = os.path.join(folder, "staticd"), os.path.join(folder, "go")
+    subprocess.run(["cc", "-static", "-x", "c", "-", "-o", program], input=source.encode(), check=True)
+    try:
+        for command, log in (((program, go), None), (("sh", "-c", f"{program} {go}; true"), os.path.join(folder, "d.gplog"))):
+            said = " ".join(run(folder, *command).split())
+            expect("still running: pid " in said and " staticd, 12." in said and " resident; it is not recorded: it is statically linked" in said, said)
+            if log:
+                left = summary(log)["whole_run"]["still_running"][0]
+                expect(left["why"] == "it is statically linked" and left["log"] is None and left["rss_bytes"] >= 12 << 20, str(left))
+    finally:
+        write(folder, "go", "")
+
+
+def kinds_of_memory(folder):
+    """Each process above 16 MiB has a row, or is said, whatever its memory is: also a short one in the background."""
+    source = textwrap.dedent("""
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        #include <unistd.h>
+        static char data[40 << 20];
+        static void* mapped(size_t bytes, int flags) { return mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0); }
+        static void* held(char** words, char kind) {
+          switch (kind) {
+            case 'm': return memset(mapped(40 << 20, MAP_PRIVATE), 1, 40 << 20);
+            case 's': return memset(mapped(40 << 20, MAP_SHARED), 1, 40 << 20);
+            case 'b': memset(mapped(10 << 20, MAP_PRIVATE), 1, 10 << 20); return memset(malloc(10 << 20), 1, 10 << 20);
+            case 'd': return memset(data, 1, sizeof data);
+            case 'k': return memset(sbrk(40 << 20), 1, 40 << 20);
+            case 'r': return malloc(1 << 30);
+          }
+          return words;
+        }
+        int main(int count, char** words) {
+          void* volatile block = held(words, words[1][0]);
+          usleep(700000);
+          return block == NULL || count > 2;
+        }
+    """)
+    program = os.path.join(folder, "holds")
+    subprocess.run(["cc", "-g", "-O0", "-x", "c", "-", "-o", program], input=source.encode(), check=True)
+
+    def said_of(*kinds):
+        return " ".join(run(folder, "sh", "-c", "".join(f"{program} {kind} & " for kind in kinds) + "wait").split())
+
+    for kind in "ms":
+        said = said_of(kind)
+        expect("holds 40.0 MiB of mappings 40.0 MiB mapped" in said and "complete" in said, said)
+    said = said_of("b")
+    expect("holds 10.0 MiB of heap" in said and "resident, of 2 processes together" in said, said)
+    for kind in "dk":
+        said = said_of(kind)
+        expect(" holds, RSS 4" in said and "not recorded: pid " in said and "static data, stacks or shared memory" in said, said)
+        expect("complete" not in said and not summary(os.path.join(folder, "d.gplog"))["whole_run"]["complete"], said)
+    said = said_of("r", "m")
+    first = said.index("holds 40.0 MiB of mappings")
+    expect("holds 1.00 GiB of heap" not in said[:first], f"what is only reserved heads the list: {said}")
 
 
 def lost_log(folder):
