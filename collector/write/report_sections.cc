@@ -467,8 +467,33 @@ ReportSections::Lines ReportSections::growth(size_t rows) const {
   return lines;
 }
 
+/// The driver's own pools, of which only what they had reserved is known.
+void ReportSections::add_driver_pools(size_t rows, Lines& lines) const {
+  for (const DriverPoolsSummary& pools : summary_.driver_pools) {
+    lines.push_back(line(fmt::format(
+        "  cudaMallocAsync on GPU {}  {} reserved at most, {} of it in use then, {}", pools.device,
+        size(pools.reserved_peak_bytes), size(pools.in_use_bytes), instant(pools.time_ns))));
+    lines.push_back(
+        line(fmt::format("    at the end {} reserved; taken for:", size(pools.reserved_bytes))));
+    uint64_t rest = pools.other_cause_bytes;
+    for (size_t i = 0; i < pools.causes.size(); ++i) {
+      const ArenaSummary::Cause& cause = pools.causes[i];
+      if (i >= rows) {
+        rest += cause.bytes;
+        continue;
+      }
+      lines.push_back(
+          line(fmt::format("{} {} {}  {}", right(size(cause.bytes), columns_), right("", 5),
+                           right(grouped(cause.segments), 7), cause.title)));
+    }
+    if (rest > 0 && rows > 0)
+      lines.push_back(
+          fmt::format("{} {} {}  more", right(size(rest), columns_), right("", 5), right("", 7)));
+  }
+}
+
 ReportSections::Lines ReportSections::arenas(size_t rows) const {
-  if (summary_.arenas.empty()) return {};
+  if (summary_.arenas.empty() && summary_.driver_pools.empty()) return {};
   Lines lines{
       "", heading("POOLS", "what sub-allocators had in use of their memory; each at its own peak")};
   for (const ArenaSummary& arena : summary_.arenas) {
@@ -504,6 +529,7 @@ ReportSections::Lines ReportSections::arenas(size_t rows) const {
       lines.push_back(
           fmt::format("{} {} {}  more", right(size(rest), columns_), right("", 5), right("", 7)));
   }
+  add_driver_pools(rows, lines);
   return lines;
 }
 
