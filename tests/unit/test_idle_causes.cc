@@ -175,7 +175,7 @@ TEST_CASE("idle: a block over several pieces, and pieces that go", "[collector]"
   take_back(log, 50, 1000, 30);
   Profile profile(log.save(file.path()));
   EachInstant each;
-  profile.replay_again(each);
+  profile.replay_again(each, {});
   CHECK(each.wrong == 0);
   CHECK(each.instants > 5);
   const Summary summary = summarize(profile, {});
@@ -233,7 +233,7 @@ TEST_CASE("driver's pools: a request that made one grow is the cause", "[collect
     const TemporaryFile file;
     Profile profile(log.save(file.path()));
     EachInstant each;
-    profile.replay_again(each);
+    profile.replay_again(each, {});
     CHECK(each.wrong == 0);
     CHECK(profile.replay().device().pools().causes().reserved(0) == 0);
   }
@@ -248,7 +248,7 @@ TEST_CASE("idle, driver's pools: causes add up at each instant of real programs'
     INFO(entry.path().string());
     Profile profile(entry.path().string());
     EachInstant each;
-    profile.replay_again(each);
+    profile.replay_again(each, {});
     CHECK(each.wrong == 0);
     instants += each.instants;
     pool_instants += each.pool_instants;
