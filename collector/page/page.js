@@ -18,6 +18,12 @@ const page = load();
 const state = {run: null, scope: null, by: 'site', view: 'flame', of: 'peak', stack: 'kind'};
 let drawn = [];  // what listens to its size and must be told to go
 
+/** What is drawn no more. */
+function forget(thing) {
+  thing.destroy();
+  drawn = drawn.filter((other) => other !== thing);
+}
+
 function showRun(run) {
   state.run = run;
   state.of = 'peak';
@@ -87,7 +93,7 @@ function timelineSection(run, scope, peak, pools) {
   let timeline = null;
   const draw = () => {
     const chosen = timeline ? timeline.index : moments.peak;
-    if (timeline) timeline.destroy();
+    if (timeline) forget(timeline);
     timeline = new Timeline(run, scope, moments, (index) => {
       show(index);
       peak.showInstant(index);
@@ -147,7 +153,7 @@ function peakSection(run, scope) {
   if (!choices.some(({value}) => value === state.of)) state.of = 'peak';
   let flame = null, index = moments ? moments.peak : 0;
   const show = () => {
-    if (flame) flame.destroy();
+    if (flame) forget(flame);
     flame = null;
     by.hidden = state.view !== 'table';
     of.hidden = said.hidden = state.view === 'table';

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "collector/analyze/arena_summary.h"
-#include "collector/log/kinds.h"
 
 namespace gpupeak::collector {
 
