@@ -13,7 +13,7 @@ from common import GPUPEAK, expect, run_checks
 def main():
     logs = sys.argv[3:]
     expect(len(logs) >= 10, logs)
-    on_devices = in_advance = in_holes = for_graphs = driver_pools = 0
+    on_devices = in_advance = in_holes = driver_pools = 0
     for log in logs:
         done = subprocess.run([GPUPEAK, "report", "--json", "--top", "3", log], capture_output=True, text=True, check=True)
         summary = json.loads(done.stdout)
@@ -38,10 +38,9 @@ def main():
             expect(0 <= peak["never_used_bytes"] <= peak["idle_bytes"], f"{where}: {peak}")
             expect(peak["idle_in_holes_bytes"] + peak["idle_for_graphs_bytes"] <= peak["idle_bytes"], f"{where}: {peak}")
             in_holes += peak["idle_in_holes_bytes"] > 0
-            for_graphs += peak["idle_for_graphs_bytes"] > 0
             in_advance += any(cause["largest_asked_bytes"] < cause["largest_bytes"] for cause in pool["causes"])
     expect(on_devices >= 5 and in_advance >= 2, f"{on_devices} pools, {in_advance} took more than was asked for")
-    expect(in_holes >= 3 and for_graphs >= 1 and driver_pools >= 1, f"{in_holes} with holes, {for_graphs} with graphs, {driver_pools} of the driver's")
+    expect(in_holes >= 3 and driver_pools >= 1, f"{in_holes} with holes, {driver_pools} of the driver's")
 
 
 run_checks(main)

@@ -77,7 +77,7 @@ async function run() {
   assert.ok(await count('.phase') >= 3);
 
   // A click chooses the state at that very time, keys go on to the next change.
-  const plot = await plotBox();
+  let plot = await plotBox();
   const end = 100;  // ms
   const clickAt = (ms) => page.mouse.click(plot.x + plot.width * ms / end, plot.y + plot.height / 2);
   for (const [ms, since, mib] of [[15.5, 15, 120], [19.5, 19, 200], [26, 19, 200], [30.5, 30.001, 216]]) {
@@ -150,6 +150,7 @@ async function run() {
   assert.match(await text('#timeline .legend'), /nvidia-smi/);
   await page.focus('.timeline');
   await press('Home');
+  plot = await plotBox();  // the flame graph above is lower now
 
   // Each repetition of a phase; their names where there is room for them.
   const titles = () => page.$$eval('.phase', (phases) => phases.map((phase) => phase.title));
