@@ -17,7 +17,6 @@
 
 using namespace gpupeak::collector;
 using namespace gpupeak::testing;
-using Json = nlohmann::ordered_json;
 
 namespace {
 
