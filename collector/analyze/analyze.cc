@@ -277,7 +277,10 @@ class SummaryBuilder {
     return shares;
   }
 
-  void list_arenas() { summary_.arenas = summarize_arenas(replay_, by_site_, options_.top); }
+  void list_arenas() {
+    summary_.arenas = summarize_arenas(replay_, by_site_, options_.top);
+    summary_.driver_pools = summarize_driver_pools(replay_, by_site_, options_.top);
+  }
 
   void list_failures() {
     summary_.oom = summarize_failures(replay_, by_site_, summary_.growth, options_.top);

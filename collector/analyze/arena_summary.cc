@@ -1,6 +1,7 @@
 #include "collector/analyze/arena_summary.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -57,19 +58,19 @@ std::string cause_title(const ArenaTable::Arena& arena, Attribution& by_site, Gr
   return arena.place == ArenaAccounts::kHost ? "host memory" : "memory that no recorded call took";
 }
 
-/// Who made the arena as large as it was at most, and when it grew.
-void add_causes(const Replay& replay, Attribution& by_site, size_t arena, size_t top,
-                ArenaSummary& out) {
-  const ArenaCauses& table = replay.arenas().causes();
-  const ArenaTable::Arena& info = replay.arenas().arenas()[arena];
-  const ClockMap& clock = replay.log().clock();
+using TitleOfCause = std::function<std::string(GroupId taken_by)>;
+
+/// Who made an arena as large as it was at most, and when it grew. `out`: an ArenaSummary, or what
+/// has the same fields.
+void add_causes(const ArenaCauses& table, size_t arena, const ClockMap& clock,
+                const TitleOfCause& title_of, size_t top, auto& out) {
   std::map<std::string, ArenaSummary::Cause> causes;  // by title
   for (GroupId group = 0; group < table.causes().size(); ++group) {
     const ArenaCauses::Cause& cause = table.causes()[group];
     if (cause.arena != arena) continue;
     const PeakFinder::AtPeak held = table.at_largest(group);
     if (held.bytes == 0) continue;
-    std::string title = cause_title(info, by_site, cause.taken_by);
+    std::string title = title_of(cause.taken_by);
     ArenaSummary::Cause& row = causes[title];
     row.bytes += held.bytes;
     row.segments += held.count;
@@ -93,9 +94,14 @@ void add_causes(const Replay& replay, Attribution& by_site, size_t arena, size_t
   std::stable_sort(growths.begin(), growths.end(),
                    [](const auto& a, const auto& b) { return a.ticks < b.ticks; });
   for (const ArenaCauses::Growth& growth : growths)
-    out.growths.push_back({cause_title(info, by_site, growth.taken_by), clock.to_ns(growth.ticks),
-                           growth.bytes, growth.asked_bytes, growth.in_use_bytes,
-                           growth.reserved_bytes});
+    out.growths.push_back({title_of(growth.taken_by), clock.to_ns(growth.ticks), growth.bytes,
+                           growth.asked_bytes, growth.in_use_bytes, growth.reserved_bytes});
+}
+
+std::string pool_cause_title(Attribution& by_site, GroupId taken_by) {
+  if (taken_by == PoolReserves::kSeveral) return "not known: several requests between two readings";
+  if (taken_by == PoolReserves::kLeft) return "not known: left when memory was given back";
+  return by_site.holder({taken_by, 0, 0}, false).title;
 }
 
 /// At the device's peak.
@@ -110,6 +116,9 @@ void add_level_at_device_peak(const ArenaTable& table, size_t arena, ArenaSummar
     level.reserved_bytes += bytes;
     if (holder.what == What::kInUse) level.in_use_bytes += bytes;
     if (holder.never_used) out.never_used_bytes += bytes;
+    if (holder.what != What::kIdle) continue;
+    if (holder.idle_in == ArenaTable::IdleIn::kHole) out.idle_in_holes_bytes += bytes;
+    if (holder.idle_in == ArenaTable::IdleIn::kGraph) out.idle_for_graphs_bytes += bytes;
   }
   out.at_device_peak = level;
 }
@@ -159,11 +168,31 @@ std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by
     out.alloc_count = arena.alloc_count;
     out.parts = parts_at_peak(replay, by_site, index, arena.scope, top, out.other_bytes);
     out.largest = largest_of(replay, by_site, index, top);
-    add_causes(replay, by_site, index, top, out);
+    const auto title_of = [&](GroupId taken_by) { return cause_title(arena, by_site, taken_by); };
+    add_causes(table.causes(), index, replay.log().clock(), title_of, top, out);
   }
   std::stable_sort(summaries.begin(), summaries.end(),
                    [](const auto& a, const auto& b) { return a.peak_bytes > b.peak_bytes; });
   return summaries;
+}
+
+std::vector<DriverPoolsSummary> summarize_driver_pools(const Replay& replay, Attribution& by_site,
+                                                       size_t top) {
+  std::vector<DriverPoolsSummary> all;
+  const PoolReserves& pools = replay.device().pools();
+  const ClockMap& clock = replay.log().clock();
+  for (const auto& [device, largest] : pools.largest()) {
+    if (largest.reserved_bytes == 0) continue;
+    DriverPoolsSummary& out = all.emplace_back();
+    out.device = device;
+    out.reserved_peak_bytes = largest.reserved_bytes;
+    out.reserved_bytes = pools.reserved().at(device).current;
+    out.time_ns = clock.to_ns(largest.ticks);
+    out.in_use_bytes = largest.in_use_bytes;
+    const auto title_of = [&](GroupId taken_by) { return pool_cause_title(by_site, taken_by); };
+    add_causes(pools.causes(), static_cast<size_t>(device), clock, title_of, top, out);
+  }
+  return all;
 }
 
 void add_arena_rows(const Replay& replay, Attribution& by_site, const std::vector<ArenaPart>& parts,

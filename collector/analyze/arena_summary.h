@@ -20,6 +20,9 @@ Holder arena_holder_row(const Replay& replay, Attribution& by_site,
                         const ArenaTable::Holder& holder, std::string_view kind);
 /// Largest first, with the `top` largest holders each.
 std::vector<ArenaSummary> summarize_arenas(const Replay& replay, Attribution& by_site, size_t top);
+/// By device; what they had reserved as far as it was read.
+std::vector<DriverPoolsSummary> summarize_driver_pools(const Replay& replay, Attribution& by_site,
+                                                       size_t top);
 
 /// In use by site, then idle by arena; with the rows of what is outside they add up to the peak.
 void add_arena_rows(const Replay& replay, Attribution& by_site, const std::vector<ArenaPart>& parts,

@@ -79,6 +79,7 @@ CallTree::CallTree(Profile& profile, const std::vector<Contribution>& held, Orde
       nodes_[node].count += part.count;
     }
     before = std::move(calls);
+    ends_.push_back(at);
     nodes_[at].own_bytes += part.bytes;
     nodes_[at].own_count += part.count;
   }

@@ -31,6 +31,10 @@ class CallTree {
 
   const Node& root() const { return nodes_.front(); }
   const Node& node(uint32_t id) const { return nodes_[id]; }
+  /// Nodes, with the root.
+  size_t size() const { return nodes_.size(); }
+  /// Of each of what was held, in order: the node where its stack ends.
+  const std::vector<uint32_t>& ends() const { return ends_; }
   /// The name and line to show; no two calls of one caller look alike.
   static std::string title(const Node& node);
 
@@ -38,6 +42,7 @@ class CallTree {
   void tell_apart(const std::vector<uint32_t>& siblings);
 
   std::vector<Node> nodes_;
+  std::vector<uint32_t> ends_;
 };
 
 }  // namespace gpupeak::collector

@@ -159,8 +159,42 @@ void simulate(DeviceNeed& need, const ArenaRequests& arena, const NeedWatch::Sum
   need.fails = joined(std::move(need.fails));
 }
 
-DeviceNeed need_of(const NeedWatch::Sums& sums, const ArenaRequests* arena,
-                   const DeviceSummary& device, const Trust& trust, bool in_order) {
+/// `peak`: of it; nullptr: who holds it is not known.
+LeftOut left_out(std::string_view kind, uint64_t bytes, const Peak* peak) {
+  LeftOut left{std::string(kind), bytes, {}, bytes};
+  if (peak == nullptr || peak->bytes != bytes) return left;
+  left.other_bytes = peak->other_bytes;
+  for (const Holder& holder : peak->holders) left.holders.push_back({holder.title, holder.bytes});
+  return left;
+}
+
+/// What ONNX Runtime's own profile says of the arena of the one GPU that it used: more than was
+/// asked for is padding, which depends on the pieces that the arena happened to have.
+void add_padding(const Profile& profile, const Summary& summary, DeviceNeed& need) {
+  constexpr uint64_t kMuch = 1 << 20;
+  const auto& memory = profile.replay().nodes().memory();
+  const auto found = memory.find("CUDAExecutionProvider");
+  const auto is_of_ort = [](const ArenaSummary& arena) {
+    return arena.device.has_value() && arena.name.starts_with("ONNX Runtime");
+  };
+  const auto arenas = std::count_if(summary.arenas.begin(), summary.arenas.end(), is_of_ort);
+  const bool is_here = std::any_of(
+      summary.arenas.begin(), summary.arenas.end(),
+      [&](const ArenaSummary& arena) { return is_of_ort(arena) && arena.device == need.device; });
+  if (found == memory.end() || arenas != 1 || !is_here) return;
+  const NodeMemory& most = found->second;
+  const uint64_t padding = most.in_use_bytes - most.requested_bytes;
+  if (padding < kMuch) return;
+  need.notes.push_back(fmt::format(
+      "by ONNX Runtime's own profile {} of at most {} in use of its arena behind a node ({}) were "
+      "requested: {} are padding, part of \"at least\", which a run with less memory may do "
+      "without",
+      size_text(most.requested_bytes), size_text(most.in_use_bytes),
+      profile.definitions().shown(most.node), size_text(padding)));
+}
+
+DeviceNeed need_of(const NeedWatch::Sums& sums, const ArenaRequests* arena, const Summary& summary,
+                   const DeviceSummary& device, const Trust& trust) {
   DeviceNeed need;
   need.device = device.ordinal;
   need.uuid = device.uuid;
@@ -194,10 +228,8 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const ArenaRequests* arena,
     const uint64_t bytes =
         metric(device.metrics, fmt::format("device.{}.peak_bytes", kind)).value_or(0);
     if (bytes < kMuch) continue;
-    need.notes.push_back(fmt::format("{} of {} memory is left out: {}", size_text(bytes), kind,
-                                     kind == "managed"
-                                         ? "it lies on the card or on the host, as there is room"
-                                         : "it is counted where it was exported"));
+    need.left_out.push_back(
+        left_out(kind, bytes, summary.find_peak(ScopeKey::device(device.ordinal, kind).text())));
   }
   if (device.is_integrated()) {
     need.no_most.push_back(
@@ -213,7 +245,7 @@ DeviceNeed need_of(const NeedWatch::Sums& sums, const ArenaRequests* arena,
           "block "
           "in use at each instant, which may be its workspace");
     }
-    if (!in_order) need.refused_bytes = sums.refused;
+    if (!summary.run.end.in_order()) need.refused_bytes = sums.refused;
   }
   if (need.no_most.empty()) {
     // NVML's own figure for the process is a second account.
@@ -244,8 +276,9 @@ LogNeeds needs_of_program(const std::string& path, const Options& options, const
   for (const DeviceSummary& device : found.summary.devices) {
     const auto entry = sums.find(device.ordinal);
     if (entry == sums.end()) continue;
-    found.devices.push_back(need_of(entry->second, watch.arena(device.ordinal), device, trust,
-                                    found.summary.run.end.in_order()));
+    found.devices.push_back(
+        need_of(entry->second, watch.arena(device.ordinal), found.summary, device, trust));
+    add_padding(profile, found.summary, found.devices.back());
   }
   if (parts != nullptr) *parts = profile.log().parts().size();
   return found;

@@ -190,8 +190,9 @@ void NeedWatch::look(int32_t ordinal, Device& device) {
   uint64_t idle = device.unclaimed_bytes;
   for (const ArenaTable::Arena& arena : arenas.arenas()) {
     if (arena.place != ordinal) continue;
-    for (const auto& [elsewhere, counted] : arena.idle) {
-      if (counted != kNoHolder) idle += arenas.live_bytes(counted);
+    for (const auto& lying_there : arena.idle) {
+      for (const auto& [elsewhere, counted] : lying_there)
+        if (counted != kNoHolder) idle += arenas.live_bytes(counted);
     }
   }
   uint64_t tracked = 0;

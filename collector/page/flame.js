@@ -1,8 +1,7 @@
-// The flame graph of a peak: who called whom, down to those who hold the memory.
+// A flame graph: who called whom, down to those who hold the memory, at the peak, at another instant or in the end.
 import {select} from 'd3-selection';
 import flamegraph from 'd3-flame-graph';
 import {h} from './dom.js';
-import * as format from './format.js';
 import {isInterpreter, isScript} from './model.js';
 
 const FRAME_HEIGHT = 20;
@@ -45,10 +44,11 @@ function color(place) {
 }
 
 export class Flame {
-  constructor(run, scope) {
-    this.run = run;
-    this.scope = scope;
-    this.box = h('div', {class: 'flame', tabindex: '0', role: 'group', 'aria-label': `Flame graph of ${scope.text}`,
+  /** `amount(value)`: what a cell's width stands for, in words. */
+  constructor(tree, amount) {
+    this.tree = tree;
+    this.amount = amount;
+    this.box = h('div', {class: 'flame', tabindex: '0', role: 'group', 'aria-label': `Flame graph of ${tree.n}`,
       onkeydown: (event) => this.key(event)});
     this.details = h('p', {class: 'details', role: 'status'});
     this.search = h('input', {type: 'search', placeholder: 'Search functions', 'aria-label': 'Search functions',
@@ -63,7 +63,6 @@ export class Flame {
   }
 
   draw() {
-    this.tree = this.run.flame(this.scope);
     this.rebuild();
     this.resize = new ResizeObserver(() => {
       if (Math.abs(this.box.clientWidth - this.width) > 2) this.plot();
@@ -106,9 +105,6 @@ export class Flame {
     return this.search.value.trim() === '' ? color(node.data.place) : 'var(--unfound)';
   }
 
-  amount(bytes) {
-    return `${format.size(bytes)}, ${format.percent(bytes, this.scope.bytes)} of the peak`;
-  }
   describe(node) {
     const {calls} = node.data;
     const names = calls.length === 1 ? calls[0].n : calls.map(({n}) => n).join(' → ');

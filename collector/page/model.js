@@ -104,10 +104,47 @@ export class Run {
   rows(packed) {
     return packed.map((row) => decodeRow(this, row));
   }
-  flame(scope) {
-    const root = decodeCall(this, scope.flame);
-    root.n = scope.text;
+  /** A packed tree of calls; its root is called `text`. */
+  tree(packed, text) {
+    return {...decodeCall(this, packed), n: text};
+  }
+  /** The tree of what each call (by its number) holds by itself. What no call is known of is a cell of its own. */
+  treeOf(bytesOf, text, total) {
+    const {calls} = this.instants, nodes = new Map();
+    const nodeOf = (call) => {
+      if (!nodes.has(call)) {
+        const node = {n: call === 0 ? text : this.strings[calls[3 * call + 1]], v: 0, place: this.strings[calls[3 * call + 2]], c: []};
+        nodes.set(call, node);
+        if (call !== 0) nodeOf(calls[3 * call]).c.push(node);
+      }
+      return nodes.get(call);
+    };
+    const root = nodeOf(0);
+    let known = 0;
+    for (const [call, bytes] of bytesOf) {
+      if (bytes <= 0) continue;
+      known += bytes;
+      for (let at = call; ; at = calls[3 * at]) {
+        nodeOf(at).v += bytes;
+        if (at === 0) break;
+      }
+    }
+    root.v = total;
+    if (total > known) root.c.push({n: 'smaller ones', v: total - known, place: '', c: []});
     return root;
+  }
+  /** How a sum was made up over time, by 'site' or 'tag'; null where the page does not have it. */
+  stackedBy(scope, way) {
+    const packed = this.stacked[scope.name]?.[way];
+    if (!packed || packed.moments.length === 0) return null;
+    const parts = packed.parts.map((id) => ({name: this.strings[id], values: []})), times = [];
+    const now = parts.map(() => 0);
+    let ns = 0;
+    for (let at = 0; at < packed.moments.length; at += 1 + parts.length) {
+      times.push(ns += packed.moments[at]);
+      parts.forEach((part, i) => part.values.push(now[i] += packed.moments[at + 1 + i]));
+    }
+    return {times, parts};
   }
 
   shortName() {

@@ -1,5 +1,5 @@
 // The instants at which one can look at what was live. Both kinds have length, peak (the index of the peak), ns(i),
-// reason(i), pick(ns, tolerance) and live(i), whose rows and what is not shown add up to its total.
+// reason(i), pick(ns, tolerance), live(i), whose rows and what is not shown add up to its total, and tree(i), its calls.
 
 /** Rows of the same site, as one list, the largest first. */
 class Rows {
@@ -54,6 +54,16 @@ export class RecordedMoments {
     }
     const list = rows.list();
     return {rows: list, otherBytes, otherRows, total: list.reduce((sum, row) => sum + row.bytes, otherBytes)};
+  }
+  /** Its calls, as far as the page has them. */
+  tree(i) {
+    const {places} = this.run.instants, bytesOf = new Map();
+    const flat = this.all[i][3];
+    for (let at = 0; at < flat.length; at += 2) {
+      const [device, path, , call] = places[flat[at]];
+      if (this.run.holds(this.scope, device, path)) bytesOf.set(call, (bytesOf.get(call) || 0) + flat[at + 1]);
+    }
+    return this.run.treeOf(bytesOf, this.scope.text, this.live(i).total);
   }
 }
 
@@ -127,15 +137,15 @@ class EveryMoment {
     this.times = [0];
     this.totals = [0];
     this.ends = [0];  // of each moment: how many parts lead to it
-    this.parts = [];  // row, bytes, count
+    this.parts = [];  // row, bytes, count, call
     this.reasons = new Map(run.instants.list.map(([ns, reason]) => [ns, reason]));
-    const places = run.instants.places.map(([device, path, row]) => run.holds(scope, device, path) ? row : -1);
+    const places = run.instants.places.map(([device, path, row, call]) => run.holds(scope, device, path) ? [row, call] : null);
     let total = 0;
     for (const {ns, parts} of steps) {
       const before = this.parts.length;
       for (const [place, bytes, count] of parts) {
-        if (places[place] < 0) continue;
-        this.parts.push([places[place], bytes, count]);
+        if (!places[place]) continue;
+        this.parts.push([places[place][0], bytes, count, places[place][1]]);
         total += bytes;
       }
       if (this.parts.length === before) continue;
@@ -155,6 +165,11 @@ class EveryMoment {
     const rows = new Rows(this.run);
     for (const [row, bytes, count] of this.parts.slice(0, this.ends[i])) rows.add(row, bytes, count);
     return {rows: rows.list(), otherBytes: 0, otherRows: 0, total: this.totals[i]};
+  }
+  tree(i) {
+    const bytesOf = new Map();
+    for (const [, bytes, , call] of this.parts.slice(0, this.ends[i])) bytesOf.set(call, (bytesOf.get(call) || 0) + bytes);
+    return this.run.treeOf(bytesOf, this.scope.text, this.totals[i]);
   }
   curve() {
     return stepCurve(this.times, this.totals, this.run.endNs);

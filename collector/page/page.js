@@ -9,22 +9,30 @@ import * as format from './format.js';
 import {load} from './model.js';
 import {arenaSection} from './arena_section.js';
 import * as sections from './sections.js';
-import {Timeline} from './timeline.js';
+import {stackedCurves, Timeline} from './timeline.js';
 import {whatIf} from './what_if.js';
 
 const GROUPINGS = ['site', 'function', 'module', 'phase', 'tag', 'kind', 'thread'];
 
 const page = load();
-const state = {run: null, scope: null, by: 'site', view: 'flame'};
+const state = {run: null, scope: null, by: 'site', view: 'flame', of: 'peak', stack: 'kind'};
 let drawn = [];  // what listens to its size and must be told to go
+
+/** What is drawn no more. */
+function forget(thing) {
+  thing.destroy();
+  drawn = drawn.filter((other) => other !== thing);
+}
 
 function showRun(run) {
   state.run = run;
+  state.of = 'peak';
   state.scope = run.mainScopes()[0] || null;
   render();
 }
 
 function showScope(name) {
+  state.of = 'peak';
   state.scope = state.run.scopeByName.get(name);
   render(true);
 }
@@ -75,38 +83,90 @@ function liveView(run, scope, moments, index, find) {
   ];
 }
 
-function timelineSection(run, scope, find, pools) {
+function timelineSection(run, scope, peak, pools) {
   if (run.instants.list.length === 0) return null;
   const moments = run.momentsOf(scope);
   const live = h('div', {class: 'live', 'aria-live': 'polite'});
-  const show = (index) => replace(live, liveView(run, scope, moments, index, find));
-  const timeline = new Timeline(run, scope, moments, (index) => {
-    show(index);
-    if (pools) pools.follow(moments.ns(index));
-  });
-  drawn.push(timeline);
+  const show = (index) => replace(live, liveView(run, scope, moments, index,
+    (stack) => peak.find(stack, index === moments.peak ? 'peak' : 'instant')));
+  const box = h('div');
+  let timeline = null;
+  const draw = () => {
+    const chosen = timeline ? timeline.index : moments.peak;
+    if (timeline) forget(timeline);
+    timeline = new Timeline(run, scope, moments, (index) => {
+      show(index);
+      peak.showInstant(index);
+      if (pools) pools.follow(moments.ns(index));
+    }, state.stack === 'kind' ? undefined : () => stackedCurves(run, scope, state.stack));
+    timeline.index = chosen;
+    drawn.push(timeline);
+    replace(box, timeline.element);
+    if (box.isConnected) timeline.draw();
+  };
+  const ways = [{value: 'kind', text: 'By kind'}, ...['tag', 'site'].filter((way) => run.stackedBy(scope, way))
+    .map((way) => ({value: way, text: `Stacked by ${way}`}))];
+  if (!ways.some(({value}) => value === state.stack)) state.stack = 'kind';
+  draw();
   show(timeline.index);
-  return sections.titled('timeline', 'Over time', timeline.element, live);
+  return sections.titled('timeline', 'Over time', ways.length > 1 && h('div', {class: 'tools'}, choice('Curve', ways, state.stack, (way) => {
+    state.stack = way;
+    draw();
+  })), box, live);
 }
 
-/** The section, and what shows a stack in its flame graph. */
+/** Of what the flame graph is: its tree, what it is called, how much there is of it, and the measure of its cells. */
+function flameOf(run, scope, moments, of, index) {
+  const bytes = (whole, what) => (value) => `${format.size(value)}, ${format.percent(value, whole)} of ${what}`;
+  if (of === 'exit') {
+    const side = run.live_at_exit.find((one) => one.scope === scope.name);
+    return {tree: run.tree(side.flame, scope.text), text: [h('strong', {}, format.size(side.bytes)), ' live at exit'],
+      amount: bytes(side.bytes, 'what is live at exit')};
+  }
+  if (of === 'temporaries') {
+    const tree = run.tree(scope.temporaries, scope.text);
+    return {tree, text: [h('strong', {}, format.count(tree.v)), ' blocks that were freed at once'],
+      amount: (value) => `${format.counted(value, 'block')}, ${format.percent(value, tree.v)} of those freed at once`};
+  }
+  if (of === 'instant') {
+    const tree = moments.tree(index);
+    return {tree, text: [h('strong', {}, format.size(tree.v)), ` at ${format.instant(moments.ns(index), 6)}`], amount: bytes(tree.v, 'what was live then')};
+  }
+  return {tree: run.tree(scope.flame, scope.text), text: [h('strong', {}, format.size(scope.bytes)), ` at the peak, ${format.instant(scope.time_ns)}`],
+    amount: bytes(scope.bytes, 'the peak')};
+}
+
+/** What the flame graph can be of. */
+function flameChoices(run, scope) {
+  const side = run.live_at_exit.find((one) => one.scope === scope.name);
+  return [{value: 'peak', text: 'Peak'}, run.instants.list.length > 0 && {value: 'instant', text: 'Chosen instant', title: 'the one that is chosen on the curve below'},
+    side && side.flame && {value: 'exit', text: 'Live at exit'}, scope.temporaries && {value: 'temporaries', text: 'Temporaries'}].filter(Boolean);
+}
+
+/** The section, what shows a stack in its flame graph, and what shows an instant there. */
 function peakSection(run, scope) {
-  const box = h('div');
+  const box = h('div'), said = h('p', {class: 'of', 'aria-live': 'polite'});
   const groupings = GROUPINGS.filter((name) => scope.tables[name]);
   if (!groupings.includes(state.by)) state.by = 'site';  // what another memory had
-  let flame = null;
+  const moments = run.instants.list.length > 0 ? run.momentsOf(scope) : null;
+  const choices = flameChoices(run, scope);
+  if (!choices.some(({value}) => value === state.of)) state.of = 'peak';
+  let flame = null, index = moments ? moments.peak : 0;
   const show = () => {
-    if (flame) flame.destroy();
+    if (flame) forget(flame);
     flame = null;
     by.hidden = state.view !== 'table';
+    of.hidden = said.hidden = state.view === 'table';
     if (state.view === 'flame') {
-      flame = new Flame(run, scope);
+      const {tree, text, amount} = flameOf(run, scope, moments, state.of, index);
+      flame = new Flame(tree, amount);
       drawn.push(flame);
+      replace(said, text);
       replace(box, flame.element);
       if (box.isConnected) flame.draw();
     } else {
       replace(box, sections.holderTable(run.table(scope, state.by), scope.bytes, {label: `Holders by ${state.by}`, by: state.by,
-        stackOf: (row) => run.stackOf(row), onfind: find}));
+        stackOf: (row) => run.stackOf(row), onfind: (stack) => find(stack, 'peak')}));
     }
   };
   const view = choice('View', [{value: 'flame', text: 'Flame graph'}, {value: 'table', text: 'Table'}], state.view,
@@ -114,20 +174,34 @@ function peakSection(run, scope) {
       state.view = value;
       show();
     });
+  const of = choice('Flame graph of', choices, state.of, (value) => {
+    state.of = value;
+    show();
+  });
   const by = choice('Rows', groupings.map((name) => ({value: name, text: name})), state.by, (value) => {
     state.by = value;
     show();
   });
-  const find = (stack) => {
+  const turnTo = (what) => {
+    state.of = what;
+    of.mark(what);
+  };
+  const find = (stack, what) => {
     state.view = 'flame';
     view.mark('flame');
+    if (what) turnTo(what);
     show();
     flame.element.scrollIntoView({block: 'center'});
     flame.reveal(stack);
   };
+  const showInstant = (chosen) => {
+    index = chosen;
+    turnTo(index === moments.peak ? 'peak' : 'instant');
+    if (state.view === 'flame') show();
+  };
   show();
-  return {find, element: sections.titled('peak', 'Who held the peak', sections.peakLine(run, scope),
-    h('div', {class: 'tools'}, view, by), box)};
+  return {find, showInstant, element: sections.titled('peak', 'Who held the peak', sections.peakLine(run, scope),
+    h('div', {class: 'tools'}, view, of, by), said, box)};
 }
 
 function header(picker) {
@@ -159,7 +233,7 @@ function render(keepPlace = false) {
       h('nav', {class: 'sticky', 'aria-label': 'Memory shown below'}, scopePicker(run)),
       peak.element,
       sections.lowering(run, scope),
-      timelineSection(run, scope, peak.find, pools),
+      timelineSection(run, scope, peak, pools),
       pools && pools.element,
       sections.ledger(run, scope),
       sections.phases(run),

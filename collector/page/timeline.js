@@ -6,6 +6,7 @@ import {h, replace} from './dom.js';
 import * as format from './format.js';
 
 const KIND_COLORS = ['--line-1', '--line-2', '--line-3', '--line-4', '--line-5', '--line-6'];
+const PART_COLORS = ['--accent', '--line-1', '--line-2', '--line-3', '--line-4', '--line-5', '--observed'];
 const LANE_HEIGHT = 20;
 const CLICK_TOLERANCE = 4, AIM = 2;
 const LEAST_INSTANCE_WIDTH = 6;
@@ -63,6 +64,21 @@ function curvesOf(run, scope) {
   return curves;
 }
 
+/** The sum, taken apart by site or tag: areas on top of each other, the uppermost first, each with what lies below it. */
+export function stackedCurves(run, scope, way) {
+  const {times, parts} = run.stackedBy(scope, way);
+  const ends = run.endNs > times.at(-1);
+  const total = times.map(() => 0), curves = [];
+  parts.forEach((part, i) => {
+    part.values.forEach((value, at) => { total[at] += value; });
+    curves.unshift({label: part.name, title: i === parts.length - 1 ? 'all that is not named here' : part.name,
+      color: i === parts.length - 1 ? '--hole-edge' : PART_COLORS[i], area: true, width: 1,
+      times: ends ? [...times, run.endNs] : times, values: ends ? [...total, total.at(-1)] : [...total]});
+  });
+  curves.forEach((curve, i) => { curve.below = curves[i + 1]; });
+  return curves;
+}
+
 /** Begin and end of each repetition of a phase; none if it has none or too many for the page. */
 function instancesOf({instances}) {
   return Array.from({length: instances.length / 2}, (_, i) => [instances[2 * i], instances[2 * i] + instances[2 * i + 1]]);
@@ -111,7 +127,7 @@ export class Timeline {
       const dots = curve.readings ? {show: true, size: 5, fill: themed(curve.color)} : {show: false};
       const common = {paths: curve.dotted ? () => null : stepped, show: !curve.hidden, points: dots, spanGaps: Boolean(curve.readings)};
       series.push({...common, label: curve.label, stroke: themed(curve.color), width: curve.width, dash: curve.dash,
-        fill: curve.fill ? themed('--area') : undefined});
+        fill: curve.fill ? themed('--area') : curve.area ? themed(curve.color) : undefined});
       drawn.push(curve);
       if (!curve.low) return;
       series.push({...common, label: 'lowest', stroke: themed('--low'), width: 1});
@@ -220,11 +236,13 @@ export class Timeline {
   }
 
   writeLegend() {
-    replace(this.legend, [...this.curves].reverse().map((curve) => {
+    const shown = this.curves.some(({area}) => area) ? this.curves : [...this.curves].reverse();
+    replace(this.legend, shown.map((curve) => {
       curve.figure = h('span', {class: 'figure'});
       return h('button', {
         type: 'button', 'aria-pressed': String(!curve.hidden), title: curve.title || null,
         onclick: (event) => {
+          if (curve.area) return;  // those above would be drawn where they are not
           curve.hidden = !curve.hidden;
           event.currentTarget.setAttribute('aria-pressed', String(!curve.hidden));
           this.u.setSeries(curve.at, {show: !curve.hidden});
@@ -240,9 +258,10 @@ export class Timeline {
   readLegend(bucket) {
     for (const curve of this.curves) {
       if (!curve.figure) return;
-      let at = bucket === null || bucket === undefined ? null : curve.shown[bucket];
-      for (let i = bucket; at === undefined && i > 0;) at = curve.shown[--i];  // the reading before
-      const highest = curve.shown.reduce((most, value) => Math.max(most, value ?? 0), 0);
+      const values = curve.below ? curve.shown.map((value, i) => value === null || value === undefined ? value : value - (curve.below.shown[i] ?? 0)) : curve.shown;
+      let at = bucket === null || bucket === undefined ? null : values[bucket];
+      for (let i = bucket; at === undefined && i > 0;) at = values[--i];  // the reading before
+      const highest = values.reduce((most, value) => Math.max(most, value ?? 0), 0);
       curve.figure.textContent = curve.limit ? format.size(highest)
         : at === null || at === undefined ? `≤ ${format.size(highest)}` : format.size(at);
     }

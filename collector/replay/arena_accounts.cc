@@ -57,12 +57,15 @@ HolderId ArenaAccounts::outside(GroupId group, int32_t device) {
   return entry->second;
 }
 
-HolderId ArenaAccounts::idle(size_t row, bool counted, bool never_used) {
+HolderId ArenaAccounts::idle(size_t row, bool counted, IdleIn in, bool never_used) {
   Arena& of = arenas_[row];
-  HolderId& id = of.idle[never_used ? 1 : 0][counted ? 1 : 0];
+  HolderId& id = of.idle[static_cast<size_t>(in)][never_used ? 1 : 0][counted ? 1 : 0];
   if (id != kNoHolder) return id;
-  const Holder holder{
-      .what = What::kIdle, .arena = row, .never_used = never_used, .counted = counted};
+  const Holder holder{.what = What::kIdle,
+                      .arena = row,
+                      .never_used = never_used,
+                      .counted = counted,
+                      .idle_in = in};
   id = counted ? add(holder, std::array{of.reserved_scope, scope_in(driver_scopes_, of.place)})
                : add(holder, std::array{of.reserved_scope});
   return id;

@@ -28,6 +28,20 @@ class ArenaAccounts {
   static constexpr int32_t kNowhere = -2;  ///< in no block that the log knows
   static constexpr int32_t kAllDevices = -1;
 
+  /// Where idle memory lies. The log does not tell of which stream a block is.
+  enum class IdleIn : uint8_t {
+    kSegment,  ///< in a segment all of which is idle, or a part of what an arena said is its own
+    kHole,     ///< beside blocks in use of the same segment
+    kGraph,    ///< in a segment that is kept for a CUDA graph
+  };
+  static constexpr size_t kIdleIns = 3;
+  using IdleHolders = std::array<std::array<std::array<HolderId, 2>, 2>, kIdleIns>;
+  static constexpr IdleHolders no_idle_holders() {
+    IdleHolders all{};
+    for (auto& in : all) in = {{{kNoHolder, kNoHolder}, {kNoHolder, kNoHolder}}};
+    return all;
+  }
+
   /// Arenas of one name in one place.
   struct Arena {
     uint32_t name = 0;  ///< Replay::name()
@@ -45,8 +59,8 @@ class ArenaAccounts {
     uint64_t told = 0;            ///< events with the allocator's own totals
     uint64_t contradictions = 0;  ///< of these, how many say other than our sums
     uint64_t lost_bytes = 0;      ///< handed out in memory that was freed under it
-    // Used before and never used; each in no device's sum and in its device's.
-    std::array<std::array<HolderId, 2>, 2> idle{{{kNoHolder, kNoHolder}, {kNoHolder, kNoHolder}}};
+    // By IdleIn: used before and never used; each in no device's sum and in its device's.
+    IdleHolders idle = no_idle_holders();
     UsedRanges used;
     bool at_peak = false;  // nothing has changed since the last new maximum
     // Blocks that are part of the arena's memory, begin and end: they never overlap.
@@ -71,9 +85,10 @@ class ArenaAccounts {
     uint32_t stack = 0;
     Cause cause{};
     GroupId outside = kNoGroup;
-    int32_t device = -1;      ///< of what is outside
-    bool never_used = false;  ///< idle, and in no block so far
-    bool counted = true;      ///< in its device's sum
+    int32_t device = -1;                ///< of what is outside
+    bool never_used = false;            ///< idle, and in no block so far
+    bool counted = true;                ///< in its device's sum
+    IdleIn idle_in = IdleIn::kSegment;  ///< of what is idle
   };
   /// One arena at one instant.
   struct Level {
@@ -93,8 +108,8 @@ class ArenaAccounts {
   // Holders.
   HolderId outside(GroupId group, int32_t device);
   /// `counted`: in its device's sum.
-  HolderId idle(size_t row, bool counted) { return idle(row, counted, false); }
-  HolderId never_used(size_t row, bool counted) { return idle(row, counted, true); }
+  HolderId idle(size_t row, bool counted, IdleIn in) { return idle(row, counted, in, false); }
+  HolderId never_used(size_t row, bool counted, IdleIn in) { return idle(row, counted, in, true); }
   HolderId user(size_t row, bool counted, uint32_t name, uint32_t stack, const Cause& cause);
   /// In the order of peaks()'s groups.
   const std::vector<Holder>& holders() const { return holders_; }
@@ -145,7 +160,7 @@ class ArenaAccounts {
   };
 
   ScopeId scope_in(std::map<int32_t, ScopeId>& scopes, int32_t device);
-  HolderId idle(size_t row, bool counted, bool never_used);
+  HolderId idle(size_t row, bool counted, IdleIn in, bool never_used);
   /// It counts into these scopes.
   template <size_t kScopes>
   HolderId add(const Holder& holder, const std::array<ScopeId, kScopes>& scopes) {

@@ -31,8 +31,15 @@ class ArenaParents {
     GroupId taken_by = kNoGroup;   ///< Replay's: of the call to the driver
     uint64_t asked_bytes = 0;      ///< of it by the block that made it an arena's
     uint64_t used_bytes = 0;       ///< that have been in a block of its owner
+    uint64_t in_use_bytes = 0;     ///< that are in one now
     uint64_t carved_bytes = 0;     ///< that arenas said are theirs, while it has no owner
     std::vector<uint64_t> carved;  ///< these arenas
+
+    /// Where what is idle of it lies.
+    ArenaAccounts::IdleIn idle_in() const {
+      using In = ArenaAccounts::IdleIn;
+      return captured ? In::kGraph : in_use_bytes > 0 ? In::kHole : In::kSegment;
+    }
   };
 
   /// No address that a program sees has this bit.

@@ -99,17 +99,41 @@ void ArenaTable::forget_use(uint64_t address, uint64_t bytes) {
         if (used == 0) return;
         const bool counted = parent.outside != kNoHolder;
         parent.used_bytes -= used;
-        change(accounts_.never_used(parent.owner, counted), static_cast<int64_t>(used));
-        change(accounts_.idle(parent.owner, counted), -static_cast<int64_t>(used));
+        const IdleIn in = parent.idle_in();
+        change(accounts_.never_used(parent.owner, counted, in), static_cast<int64_t>(used));
+        change(accounts_.idle(parent.owner, counted, in), -static_cast<int64_t>(used));
       });
 }
 
+/// The last of its blocks goes, or the first one comes: all else that is idle in it lies elsewhere
+/// from now on.
+void ArenaTable::set_in_use(ArenaParents::Parent& parent, uint64_t bytes) {
+  const IdleIn before = parent.idle_in();
+  const auto used = static_cast<int64_t>(parent.used_bytes - parent.in_use_bytes);
+  const auto never_used = static_cast<int64_t>(parent.bytes - parent.used_bytes);
+  parent.in_use_bytes = bytes;
+  const IdleIn after = parent.idle_in();
+  if (before == after) return;
+  const bool counted = parent.outside != kNoHolder;
+  change(accounts_.idle(parent.owner, counted, before), -used);
+  change(accounts_.idle(parent.owner, counted, after), used);
+  change(accounts_.never_used(parent.owner, counted, before), -never_used);
+  change(accounts_.never_used(parent.owner, counted, after), never_used);
+}
+
+/// Idle memory comes into use: some for the first time, some again.
+void ArenaTable::take_idle(size_t arena, bool counted, IdleIn in, uint64_t fresh, uint64_t again) {
+  if (fresh > 0) change(accounts_.never_used(arena, counted, in), -static_cast<int64_t>(fresh));
+  if (again > 0) change(accounts_.idle(arena, counted, in), -static_cast<int64_t>(again));
+}
+
 /// A segment goes, all of which is idle.
-void ArenaTable::give_up_idle(size_t arena, bool counted, uint64_t bytes, uint64_t used_bytes) {
+void ArenaTable::give_up_idle(size_t arena, bool counted, IdleIn in, uint64_t bytes,
+                              uint64_t used_bytes) {
   const auto used = static_cast<int64_t>(used_bytes);
-  if (used > 0) change(accounts_.idle(arena, counted), -used);
+  if (used > 0) change(accounts_.idle(arena, counted, in), -used);
   const int64_t never_used = static_cast<int64_t>(bytes) - used;
-  if (never_used > 0) change(accounts_.never_used(arena, counted), -never_used);
+  if (never_used > 0) change(accounts_.never_used(arena, counted, in), -never_used);
 }
 
 void ArenaTable::remove_parent(ArenaParents::Key key, uint64_t ticks) {
@@ -120,7 +144,7 @@ void ArenaTable::remove_parent(ArenaParents::Key key, uint64_t ticks) {
   if (parent->owner != ArenaParents::kNobody) {
     note_peak(parent->owner);
     if (parent->address != 0) vacate(parent->address, parent->bytes);
-    give_up_idle(parent->owner, counted, parent->bytes, parent->used_bytes);
+    give_up_idle(parent->owner, counted, parent->idle_in(), parent->bytes, parent->used_bytes);
     causes_.give_back(parent->owner, {parent->taken_by, parent->bytes, parent->asked_bytes});
   } else if (counted) {
     while (!parent->carved.empty()) {
@@ -203,27 +227,43 @@ void ArenaTable::claim(ArenaParents::Key key, ArenaParents::Parent& parent, size
   parents_.give(parent, arena);
   if (!ArenaParents::is_heap(key)) shared_out_.insert(key);
   if (counted) change(parent.outside, -bytes, -1);
-  change(accounts_.never_used(arena, counted), bytes);
+  change(accounts_.never_used(arena, counted, parent.idle_in()), bytes);
   parent.asked_bytes = asked_bytes;
   causes_.take(arena, {parent.taken_by, parent.bytes, asked_bytes}, level(arena).in_use, ticks);
 }
 
-/// A block lies at these addresses: makes the memory there the arena's. Returns how many of the
-/// bytes no block has used before.
-uint64_t ArenaTable::use_parents(size_t arena, uint64_t address, uint64_t bytes, uint64_t ticks,
-                                 bool& claims) {
-  uint64_t fresh = 0;
+/// A block comes to lie at these addresses: makes the memory there the arena's.
+void ArenaTable::use_parents(size_t arena, uint64_t address, uint64_t bytes, uint64_t ticks,
+                             bool& claims) {
   parents_.for_each_in(
       address, std::max<uint64_t>(bytes, 1),
       [&](ArenaParents::Key key, ArenaParents::Parent& of, uint64_t begin, uint64_t end) {
         claims = claims || of.owner == ArenaParents::kNobody;
         const uint64_t from = std::max(begin, address), to = std::min(end, address + bytes);
-        claim(key, of, arena, to - std::min(from, to), ticks);
-        const uint64_t used = rows()[arena].used.add(from, to);
-        of.used_bytes += used;
-        fresh += used;
+        const uint64_t part = to - std::min(from, to);
+        claim(key, of, arena, part, ticks);
+        set_in_use(of, of.in_use_bytes + part);
+        const uint64_t fresh = rows()[arena].used.add(from, to);
+        of.used_bytes += fresh;
+        take_idle(arena, of.outside != kNoHolder, of.idle_in(), fresh, part - fresh);
       });
-  return fresh;
+}
+
+/// A block goes: what it had is idle.
+void ArenaTable::leave_parents(size_t arena, uint64_t address, const Block& block) {
+  uint64_t rest = block.bytes;
+  parents_.for_each_in(
+      address, std::max<uint64_t>(block.bytes, 1),
+      [&](ArenaParents::Key, ArenaParents::Parent& of, uint64_t begin, uint64_t end) {
+        if (of.owner != arena) return;
+        const uint64_t from = std::max(begin, address), to = std::min(end, address + block.bytes);
+        const uint64_t part = std::min(to - std::min(from, to), of.in_use_bytes);
+        set_in_use(of, of.in_use_bytes - part);
+        change(accounts_.idle(arena, block.counted, of.idle_in()), static_cast<int64_t>(part));
+        rest -= part;
+      });
+  if (rest > 0)
+    change(accounts_.idle(arena, block.counted, IdleIn::kSegment), static_cast<int64_t>(rest));
 }
 
 /// An arena that has said where its memory is: that much of what the driver handed out there.
@@ -249,7 +289,7 @@ void ArenaTable::carve(Open& open, const ArenaEvent& event, uint64_t ticks) {
     parent->carved.push_back(event.arena);
     change(parent->outside, -bytes);
   }
-  change(accounts_.never_used(open.arena, open.counted), bytes);
+  change(accounts_.never_used(open.arena, open.counted, IdleIn::kSegment), bytes);
   open.taken_by = parent == nullptr ? kNoGroup : parent->taken_by;
   causes_.take(open.arena, {open.taken_by, event.bytes, event.bytes}, level(open.arena).in_use,
                ticks);
@@ -259,7 +299,7 @@ void ArenaTable::uncarve(uint64_t number, Open& open) {
   if (!open.carved) return;
   const auto bytes = static_cast<int64_t>(open.capacity_bytes);
   rows()[open.arena].used.remove(open.address, open.address + open.capacity_bytes);
-  give_up_idle(open.arena, open.counted, open.capacity_bytes, open.used_bytes);
+  give_up_idle(open.arena, open.counted, IdleIn::kSegment, open.capacity_bytes, open.used_bytes);
   causes_.give_back(open.arena, {open.taken_by, open.capacity_bytes, open.capacity_bytes});
   open.used_bytes = 0;
   if (open.counted) {
@@ -292,7 +332,11 @@ void ArenaTable::take_out(Open& open, uint64_t address, const Block& block) {
   change(block.holder, -bytes, -1);
   open.in_use -= block.bytes;
   if (block.alone) return causes_.give_back(arena, {kNoGroup, block.bytes, block.bytes});
-  change(accounts_.idle(arena, block.counted), bytes);
+  if (open.carved) {
+    change(accounts_.idle(arena, block.counted, IdleIn::kSegment), bytes);
+  } else {
+    leave_parents(arena, address, block);
+  }
   rows()[arena].placed.erase(address);
 }
 
@@ -374,17 +418,13 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
   bool claims = false;
   if (!block.alone) {
     block.counted = open.carved ? open.counted : parent->outside != kNoHolder;
-    uint64_t fresh = 0;
     if (open.carved) {
-      fresh = arena.used.add(event.address, event.address + event.bytes);
+      const uint64_t fresh = arena.used.add(event.address, event.address + event.bytes);
       open.used_bytes += fresh;
+      take_idle(index, block.counted, IdleIn::kSegment, fresh, event.bytes - fresh);
     } else {
-      fresh = use_parents(index, event.address, event.bytes, ticks, claims);
+      use_parents(index, event.address, event.bytes, ticks, claims);
     }
-    const uint64_t again_used = event.bytes - fresh;
-    if (fresh > 0) change(accounts_.never_used(index, block.counted), -static_cast<int64_t>(fresh));
-    if (again_used > 0)
-      change(accounts_.idle(index, block.counted), -static_cast<int64_t>(again_used));
     arena.placed.emplace(event.address, event.address + event.bytes);
   } else {
     causes_.take(index, {kNoGroup, event.bytes, event.bytes}, level(index).in_use, ticks);

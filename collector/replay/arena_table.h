@@ -36,6 +36,7 @@ class ArenaTable {
   using Holder = ArenaAccounts::Holder;
   using Cause = ArenaAccounts::Cause;
   using Level = ArenaAccounts::Level;
+  using IdleIn = ArenaAccounts::IdleIn;
   using PhaseNumber = uint32_t;  ///< PhaseTree's
 
   /// What of an arena is idle, in pieces that are each of one segment. What was taken while a graph
@@ -213,9 +214,11 @@ class ArenaTable {
   bool can_place(size_t arena, const Open& open, uint64_t address, uint64_t bytes);
   void claim(ArenaParents::Key key, ArenaParents::Parent& parent, size_t arena,
              uint64_t asked_bytes, uint64_t ticks);
-  uint64_t use_parents(size_t arena, uint64_t address, uint64_t bytes, uint64_t ticks,
-                       bool& claims);
-  void give_up_idle(size_t arena, bool counted, uint64_t bytes, uint64_t used_bytes);
+  void use_parents(size_t arena, uint64_t address, uint64_t bytes, uint64_t ticks, bool& claims);
+  void leave_parents(size_t arena, uint64_t address, const Block& block);
+  void set_in_use(ArenaParents::Parent& parent, uint64_t bytes);
+  void take_idle(size_t arena, bool counted, IdleIn in, uint64_t fresh, uint64_t again);
+  void give_up_idle(size_t arena, bool counted, IdleIn in, uint64_t bytes, uint64_t used_bytes);
   void forget_use(uint64_t address, uint64_t bytes);
   void carve(Open& open, const ArenaEvent& event, uint64_t ticks);
   void uncarve(uint64_t number, Open& open);

@@ -61,7 +61,7 @@ void DeviceReplay::count_out(const DeviceBlock& block, uint64_t ticks) {
   arenas_.device_freed(block.alloc.id, ticks);
   live_.count_out(block.group, block.alloc.bytes);
   if (PageCount* pages = pages_of(block)) pages->remove(block.alloc.address, block.alloc.bytes);
-  pools_.freed(block.pool);
+  pools_.freed(block.pool, block.alloc.bytes);
   if (observer_ != nullptr) observer_->on_block_free(block);
 }
 
@@ -79,7 +79,8 @@ void DeviceReplay::take(const DeviceAllocEvent& alloc, const Event& event) {
   DeviceBlock block{alloc, event.ticks, event.tid, kNoGroup, PoolReserves::kNone};
   block.alloc.stack = allocation_context_.defined_stack(alloc.stack);
   block.group = live_.sites().group({block.alloc.stack, context});
-  if (alloc.kind == GPUPEAK_KIND_POOL) block.pool = pools_.allocated(alloc.aux);
+  if (alloc.kind == GPUPEAK_KIND_POOL)
+    block.pool = pools_.allocated(alloc.aux, {alloc.id, block.group, alloc.bytes});
   blocks_.emplace(alloc.id, block);
   count_in(block, event.ticks, true);
   if (is_device_kind(alloc.kind) && counts_into_sum(alloc.kind)) {
@@ -133,7 +134,7 @@ void DeviceReplay::take(const DeviceReviveEvent& revive, const Event& event) {
   }
   const DeviceBlock block = *freed;
   just_freed.erase(freed);
-  pools_.revived(block.pool);
+  pools_.revived(block.pool, block.alloc.bytes);
   blocks_.emplace(revive.id, block);
   count_in(block, event.ticks, false);
 }

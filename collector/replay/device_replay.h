@@ -71,7 +71,9 @@ class DeviceReplay {
   void take(const DeviceReviveEvent& revive, const Event& event);
   void take(const DeviceFailedEvent& failed, const Event& event);
   void take(const HostFailedEvent& failed, const Event& event);
-  void take(const PoolEvent& pool) { pools_.on_event(pool); }
+  void take(const PoolEvent& pool, const Event& event) {
+    pools_.on_event(pool, event.ticks, [this](uint64_t id) { return blocks_.contains(id); });
+  }
   void take(const ContextEvent& context);
   void take(const DriverReadingEvent& reading, const Event& event);
 
@@ -85,6 +87,9 @@ class DeviceReplay {
   uint64_t failure_count() const { return failure_count_; }
   /// Bytes that pools have reserved, per device; -1: all devices.
   const std::map<int32_t, Gauge>& pool_reserved() const { return pools_.reserved(); }
+  const PoolReserves& pools() const { return pools_; }
+  /// After the last event.
+  void finish() { pools_.finish(); }
   /// By device.
   const std::map<int32_t, DeviceLedger>& ledgers() const { return ledgers_; }
 

@@ -1,13 +1,23 @@
-// What the driver's memory pools have reserved, by device. A pool that is destroyed while blocks of
-// it live keeps its memory until the last of them is freed; its handle may name a new pool by then.
-// Replay drives it.
+// What the driver's memory pools have reserved, by device, and for whom they took it. A pool that
+// is destroyed while blocks of it live keeps its memory until the last of them is freed; its handle
+// may name a new pool by then. Replay drives it.
+//
+// The log has what a pool had reserved after each call that may have changed it. If it grew and one
+// request came since the reading before, that request is the cause. What a pool gives back nobody
+// tells: what it took for blocks that are still live it must have; of the rest it is not known.
+//
+//   request 40 (A), reads 64; request 8 (B), reads 64: served from what there was; request 100 (C),
+//   reads 192; A is freed, reads 160     causes: A 64, C 128; then C 128, not known 32
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <unordered_map>
+#include <vector>
 
 #include "collector/log/event.h"
+#include "collector/replay/arena_causes.h"
 #include "collector/replay/gauge.h"
 
 namespace gpupeak::collector {
@@ -17,30 +27,63 @@ class PoolReserves {
   /// Of one pool, never used again.
   using Id = uint32_t;
   static constexpr Id kNone = 0;
+  /// Causes that are no group of Replay's.
+  static constexpr GroupId kSeveral =
+      kNoGroup;  ///< none or several requests since the last reading
+  static constexpr GroupId kLeft = kNoGroup - 1;  ///< of what was left when memory was given back
 
-  void on_event(const PoolEvent& event);
+  struct Block {
+    uint64_t id = 0;
+    GroupId group = kNoGroup;
+    uint64_t bytes = 0;
+  };
+  /// When the pools of a device had reserved most.
+  struct Largest {
+    uint64_t ticks = 0;
+    uint64_t reserved_bytes = 0, in_use_bytes = 0;
+  };
+  using IsLive = std::function<bool(uint64_t block)>;
+
+  void on_event(const PoolEvent& event, uint64_t ticks, const IsLive& is_live);
   /// A block of the pool that has this handle now; 0: of none. Its block keeps the result.
-  Id allocated(uint64_t handle);
-  void freed(Id pool);
+  Id allocated(uint64_t handle, const Block& block);
+  void freed(Id pool, uint64_t bytes);
   /// The free failed.
-  void revived(Id pool);
+  void revived(Id pool, uint64_t bytes);
+  void finish() { causes_.finish(); }
 
   /// By device; -1: all devices.
   const std::map<int32_t, Gauge>& reserved() const { return reserved_; }
+  /// Each device's pools are one arena of it, by ordinal.
+  const ArenaCauses& causes() const { return causes_; }
+  const std::map<int32_t, Largest>& largest() const { return largest_; }
 
  private:
+  struct Segment {
+    ArenaCauses::Segment taken;
+    uint64_t block = 0;  ///< that it was taken for; 0: none, or not known
+  };
   struct Pool {
     int32_t device = -1;
-    uint64_t reserved = 0, blocks = 0;
+    uint64_t reserved = 0, blocks = 0, in_use = 0;
     bool destroyed = false;
+    std::vector<Segment> segments;  ///< of a device's pool: they add up to `reserved`
+    Block last;                     ///< request, since the last reading
+    uint64_t requests = 0;          ///< since then
   };
   Id id_of(uint64_t handle);
   void change(Pool& pool, int32_t device, uint64_t reserved);
+  void grow(Pool& pool, uint64_t bytes, uint64_t ticks);
+  void shrink(Pool& pool, uint64_t bytes, uint64_t ticks, const IsLive& is_live);
+  void give_back_all(Pool& pool);
+  uint64_t in_use_of(int32_t device) const;
 
   std::unordered_map<uint64_t, Id> by_handle_;
   std::unordered_map<Id, Pool> pools_;
   Id last_ = kNone;
   std::map<int32_t, Gauge> reserved_;
+  std::map<int32_t, Largest> largest_;
+  ArenaCauses causes_;
 };
 
 }  // namespace gpupeak::collector

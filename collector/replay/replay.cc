@@ -63,6 +63,7 @@ void Replay::finish(const StreamCounts& counts) {
   allocation_context_.finish(last_ticks_);
   live_.finish();
   arenas_.finish();
+  device_.finish();
   stream_counts_ = counts;
   work().records += counts.events;
 }
@@ -255,8 +256,8 @@ void Replay::on(const DeviceUnknownEvent& /*unknown*/, const Event& /*event*/) {
   ++troubles_.unmatched_device_frees;
 }
 
-void Replay::on(const PoolEvent& pool, const Event& /*event*/) {
-  device_.take(pool);
+void Replay::on(const PoolEvent& pool, const Event& event) {
+  device_.take(pool, event);
 }
 
 void Replay::on(const ContextEvent& context, const Event& /*event*/) {

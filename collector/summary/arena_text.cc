@@ -65,9 +65,16 @@ std::string idle_text(const ArenaSummary& arena, const TextStyle& style) {
     text +=
         fmt::format("{}{} never used", idle > never_used ? ", " : "", size_text(never_used, style));
   if (const ArenaSummary::Cause* cause = most_ahead(arena))
-    text += fmt::format(" (a request of {} had it take {} at {})",
-                        size_text(cause->largest_asked_bytes, style),
-                        size_text(cause->largest_bytes, style), instant(cause->time_ns));
+    return text + fmt::format(" (a request of {} had it take {} at {})",
+                              size_text(cause->largest_asked_bytes, style),
+                              size_text(cause->largest_bytes, style), instant(cause->time_ns));
+  // Worth saying where it is a good part of what is idle.
+  if (arena.idle_in_holes_bytes > idle / 4)
+    text += fmt::format("; {} of it in holes beside blocks in use",
+                        size_text(arena.idle_in_holes_bytes, style));
+  if (arena.idle_for_graphs_bytes > idle / 4)
+    text += fmt::format("; {} of it kept for CUDA graphs",
+                        size_text(arena.idle_for_graphs_bytes, style));
   return text;
 }
 

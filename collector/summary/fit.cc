@@ -36,6 +36,7 @@ void add_texts(DeviceNeed& to, const DeviceNeed& from) {
   add_new(to.no_most, from.no_most);
   add_new(to.no_least, from.no_least);
   add_new(to.notes, from.notes);
+  to.left_out.insert(to.left_out.end(), from.left_out.begin(), from.left_out.end());
   if (to.name.empty()) to.name = from.name;
   if (to.uuid.empty()) to.uuid = from.uuid;
   to.card_bytes = std::max(to.card_bytes, from.card_bytes);

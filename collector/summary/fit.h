@@ -45,6 +45,18 @@ struct FitRange {
 /// Ascending, without those that touch.
 std::vector<FitRange> joined(std::vector<FitRange> ranges);
 
+/// Memory that no bound counts: at its own peak.
+struct LeftOut {
+  struct Holder {
+    std::string title;
+    uint64_t bytes = 0;
+  };
+  std::string kind;  ///< "managed", "imported"
+  uint64_t bytes = 0;
+  std::vector<Holder> holders;  ///< largest first; with other_bytes they add up to it
+  uint64_t other_bytes = 0;
+};
+
 /// What a run needs of one device, largest over all instants of each sum.
 struct DeviceNeed {
   int32_t device = 0;
@@ -72,6 +84,7 @@ struct DeviceNeed {
   /// Why a bound is not known, or not a bound.
   std::vector<std::string> no_most, no_least;
   std::vector<std::string> notes;
+  std::vector<LeftOut> left_out;
 };
 
 /// Of processes that run at the same time on one device: no less than the largest of them, no more

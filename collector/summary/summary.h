@@ -223,6 +223,21 @@ struct ArenaSummary {
   std::vector<Growth> growths;  ///< in the order of time: the largest ones; others in no row
   std::vector<Cause> causes;    ///< largest first; with other_cause_bytes: reserved_peak_bytes
   uint64_t other_cause_bytes = 0;
+  /// Of what was idle at the device's peak: in segments with blocks in use, and in what is kept for
+  /// CUDA graphs. The rest lies in segments of which all is idle. With at_device_peak.
+  uint64_t idle_in_holes_bytes = 0, idle_for_graphs_bytes = 0;
+};
+
+/// The driver's memory pools (cudaMallocAsync) of a device together, as far as it was read what
+/// they had reserved.
+struct DriverPoolsSummary {
+  int32_t device = 0;
+  uint64_t reserved_peak_bytes = 0, reserved_bytes = 0;  ///< the most; at the end
+  int64_t time_ns = 0;                                   ///< when they had most
+  uint64_t in_use_bytes = 0;                             ///< then
+  std::vector<ArenaSummary::Growth> growths;             ///< as an arena's
+  std::vector<ArenaSummary::Cause> causes;  ///< with other_cause_bytes: reserved_peak_bytes
+  uint64_t other_cause_bytes = 0;
 };
 
 /// The rules that phases and tags were made by; docs/rules.md.
@@ -451,8 +466,9 @@ struct Summary {
   std::vector<Holder> live_at_exit;  ///< device and host, largest first
   std::vector<Holder> temporaries;   ///< count: blocks freed at once; most first
   Quality quality;
-  std::optional<Lowering> lowering;   ///< none: not asked for, or the log cannot tell
-  std::optional<WholeRun> whole_run;  ///< none: it is of this process alone
+  std::optional<Lowering> lowering;              ///< none: not asked for, or the log cannot tell
+  std::optional<WholeRun> whole_run;             ///< none: it is of this process alone
+  std::vector<DriverPoolsSummary> driver_pools;  ///< by device; of those that had any
 
   const Peak* find_peak(const std::string& scope) const {
     for (const Peak& peak : peaks) {

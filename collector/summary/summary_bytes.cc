@@ -113,11 +113,18 @@ void each_field(auto& io, Any<ArenaSummary> auto& value) {
   auto& [name, device, on_host, at_peak, largest_idle_bytes, at_device_peak, reserved_peak_bytes,
          reserved_bytes, failed_count, checks, contradictions, count, capacity_bytes, live_bytes,
          peak_bytes, peak_time_ns, alloc_count, parts, other_bytes, never_used_bytes, largest,
-         growths, causes, other_cause_bytes] = value;
+         growths, causes, other_cause_bytes, idle_in_holes_bytes, idle_for_graphs_bytes] = value;
   io(name, device, on_host, at_peak, largest_idle_bytes, at_device_peak, reserved_peak_bytes,
      reserved_bytes, failed_count, checks, contradictions, count, capacity_bytes, live_bytes,
      peak_bytes, peak_time_ns, alloc_count, parts, other_bytes, never_used_bytes, largest, growths,
-     causes, other_cause_bytes);
+     causes, other_cause_bytes, idle_in_holes_bytes, idle_for_graphs_bytes);
+}
+
+void each_field(auto& io, Any<DriverPoolsSummary> auto& value) {
+  auto& [device, reserved_peak_bytes, reserved_bytes, time_ns, in_use_bytes, growths, causes,
+         other_cause_bytes] = value;
+  io(device, reserved_peak_bytes, reserved_bytes, time_ns, in_use_bytes, growths, causes,
+     other_cause_bytes);
 }
 
 void each_field(auto& io, Any<RulesSummary> auto& value) {
@@ -225,12 +232,13 @@ void each_field(auto& io, Any<Lowering> auto& value) {
 
 void each_field(auto& io, Any<Summary> auto& value) {
   auto& [log_path, confidential, names_were_looked_for, has_uses, log_bytes, tool_version,
-         log_format, run, devices, metrics, grouped_by, peaks, phases, growth, arenas, marks, mark_count, rules, oom,
-         oom_count, live_at_exit, temporaries, quality, lowering, whole_run] = value;
+         log_format, run, devices, metrics, grouped_by, peaks, phases, growth, arenas, marks,
+         mark_count, rules, oom, oom_count, live_at_exit, temporaries, quality, lowering, whole_run,
+         driver_pools] = value;
   static_cast<void>(whole_run);  // other logs' as well: it is made anew
   io(log_path, confidential, names_were_looked_for, has_uses, log_bytes, tool_version, log_format,
-     run, devices, metrics, grouped_by, peaks, phases, growth, arenas, marks, mark_count, rules, oom,
-     oom_count, live_at_exit, temporaries, quality, lowering);
+     run, devices, metrics, grouped_by, peaks, phases, growth, arenas, marks, mark_count, rules,
+     oom, oom_count, live_at_exit, temporaries, quality, lowering, driver_pools);
 }
 
 class Writer {

@@ -59,8 +59,12 @@ void choose_spread(const Profile& profile, const TimeSeries& times, Chosen& chos
 /// Takes stock at the chosen events, and notes all changes while they are few.
 class StockTaker : public ReplayObserver {
  public:
-  StockTaker(Profile& profile, Chosen chosen, size_t top)
-      : profile_(profile), chosen_(std::move(chosen)), next_(chosen_.begin()), top_(top) {
+  StockTaker(Profile& profile, const TimeSeries& times, Chosen chosen, size_t top)
+      : profile_(profile),
+        chosen_(std::move(chosen)),
+        next_(chosen_.begin()),
+        top_(top),
+        stacker_(profile, times) {
     const SiteTable& sites = profile.replay().sites();
     std::map<std::tuple<int32_t, uint8_t, uint32_t>, uint32_t> cells;
     for (GroupId group = 0; group < sites.group_count(); ++group) {
@@ -77,7 +81,11 @@ class StockTaker : public ReplayObserver {
     result_.host_changes.emplace();
   }
 
+  void on_arena_step(std::span<const PeakFinder::Change> step) override {
+    stacker_.on_arena_step(step);
+  }
   void on_step(std::span<const PeakFinder::Change> step) override {
+    stacker_.on_step(step);
     bool begins = true;
     for (const PeakFinder::Change& change : step) {
       changes_.push_back({change.group, change.bytes, change.count, begins});
@@ -88,7 +96,9 @@ class StockTaker : public ReplayObserver {
   void after(const Event& event) override {
     for (const Change& change : changes_) note(change, event.ticks);
     changes_.clear();
-    if (next_ == chosen_.end() || next_->first != number_++) return;
+    const uint64_t number = number_++;
+    stacker_.after(replay(), number, event.ticks);
+    if (next_ == chosen_.end() || next_->first != number) return;
     // A log that is still being written may have grown since the first replay.
     const bool grown = replay().sites().group_count() > cell_of_.size();
     if (!grown) take(event.ticks);
@@ -96,19 +106,17 @@ class StockTaker : public ReplayObserver {
   }
 
   Instants result() {
-    std::map<uint32_t, uint32_t> places;  // cell → index
+    result_.calls = held_calls(profile_, largest_of_all(), kMostCalls);
     for (std::optional<PlaceChanges>* side : {&result_.device_changes, &result_.host_changes}) {
       if (!*side) continue;
-      for (PlaceChange& change : **side) {
-        const auto [place, added] =
-            places.try_emplace(change.place, static_cast<uint32_t>(places.size()));
-        if (added) {
-          const Cell& cell = cells_[change.place];
-          result_.places.push_back({cell.device, cell.kind, row_index(cell)});
-        }
-        change.place = place->second;
-      }
+      for (PlaceChange& change : **side) change.place = place_of(change.place);
     }
+    for (Instant& instant : result_.instants) {
+      std::erase_if(instant.held,
+                    [this](const HeldThere& held) { return has_all_changes(held.place); });
+      for (HeldThere& held : instant.held) held.place = place_of(held.place);
+    }
+    result_.stacked = stacker_.result();
     return std::move(result_);
   }
 
@@ -127,6 +135,49 @@ class StockTaker : public ReplayObserver {
     bool begins_step;
   };
 
+  // Until result() a place is the number of a group.
+
+  std::optional<PlaceChanges>& changes_of(GroupId group) {
+    return is_device_kind(cells_[cell_of_[group]].kind) ? result_.device_changes
+                                                        : result_.host_changes;
+  }
+  bool has_all_changes(GroupId group) { return changes_of(group).has_value(); }
+
+  /// Of each group of which something is told the most that it held.
+  std::map<GroupId, uint64_t> largest_of_all() {
+    std::map<GroupId, uint64_t> largest;
+    std::map<GroupId, int64_t> now;
+    for (const std::optional<PlaceChanges>* side :
+         {&result_.device_changes, &result_.host_changes}) {
+      if (!*side) continue;
+      for (const PlaceChange& change : **side) {
+        const int64_t bytes = now[change.place] += change.bytes;
+        uint64_t& most = largest[change.place];
+        most = std::max(most, static_cast<uint64_t>(std::max<int64_t>(bytes, 0)));
+      }
+    }
+    for (const Instant& instant : result_.instants) {
+      for (const HeldThere& held : instant.held) {
+        if (has_all_changes(held.place)) continue;
+        uint64_t& most = largest[held.place];
+        most = std::max(most, held.bytes);
+      }
+    }
+    return largest;
+  }
+
+  uint32_t place_of(GroupId group) {
+    const uint32_t cell = cell_of_[group];
+    const uint32_t call = result_.calls.ends.at(group);
+    const auto [place, added] =
+        places_.try_emplace({cell, call}, static_cast<uint32_t>(places_.size()));
+    if (added) {
+      const Cell& of = cells_[cell];
+      result_.places.push_back({of.device, of.kind, row_index(of), call});
+    }
+    return place->second;
+  }
+
   void note(const Change& change, uint64_t ticks) {
     const bool known = change.group < cell_of_.size();
     std::optional<PlaceChanges>& changes =
@@ -141,9 +192,8 @@ class StockTaker : public ReplayObserver {
       changes.reset();
       return;
     }
-    const uint32_t cell = cell_of_[change.group];
     changes->push_back(
-        {profile_.to_ns(ticks), cell, change.bytes, change.count, change.begins_step});
+        {profile_.to_ns(ticks), change.group, change.bytes, change.count, change.begins_step});
   }
 
   void take(uint64_t ticks) {
@@ -158,7 +208,26 @@ class StockTaker : public ReplayObserver {
     instant.time_ns = profile_.to_ns(ticks);
     instant.reason = next_->second;
     for (const auto& [key, cells] : by_kind_) add_kind(key.first, key.second, cells, instant);
+    add_held(instant);
     for (Cell& cell : cells_) cell.bytes = cell.count = 0;
+  }
+
+  void add_held(Instant& instant) const {
+    std::map<std::pair<bool, int32_t>, std::vector<HeldThere>> sides;
+    for (GroupId id = 0; id < replay().sites().group_count(); ++id) {
+      const uint64_t bytes = replay().peaks().group(id).live_bytes;
+      const Cell& cell = cells_[cell_of_[id]];
+      if (bytes > 0) sides[{is_device_kind(cell.kind), cell.device}].push_back({id, bytes});
+    }
+    for (auto& [side, held] : sides) {
+      const size_t most = std::min(kMostHeld, held.size());
+      std::partial_sort(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(most), held.end(),
+                        [](const HeldThere& a, const HeldThere& b) {
+                          return a.bytes != b.bytes ? a.bytes > b.bytes : a.place < b.place;
+                        });
+      instant.held.insert(instant.held.end(), held.begin(),
+                          held.begin() + static_cast<std::ptrdiff_t>(most));
+    }
   }
 
   void add_kind(int32_t device, uint8_t kind, const std::vector<uint32_t>& cells,
@@ -214,8 +283,10 @@ class StockTaker : public ReplayObserver {
   std::vector<Cell> cells_;  // a row on one device
   std::vector<uint32_t> cell_of_;
   std::map<std::pair<int32_t, uint8_t>, std::vector<uint32_t>> by_kind_;
-  std::map<uint32_t, uint32_t> rows_;  // row of the attribution → index
-  std::vector<Change> changes_;        // of the event under way
+  std::map<uint32_t, uint32_t> rows_;                         // row of the attribution → index
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> places_;  // cell, call → index
+  std::vector<Change> changes_;                               // of the event under way
+  Stacker stacker_;
   Instants result_;
 };
 
@@ -227,7 +298,7 @@ Instants live_at_instants(Profile& profile, const TimeSeries& times, size_t top,
   choose_peaks(profile, times, chosen);
   choose_borders(times, chosen);
   choose_spread(profile, times, chosen);
-  StockTaker taker(profile, std::move(chosen), top);
+  StockTaker taker(profile, times, std::move(chosen), top);
   profile.replay_again(taker, progress);
   return taker.result();
 }

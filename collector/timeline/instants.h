@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "collector/analyze/profile.h"
+#include "collector/timeline/held_calls.h"
+#include "collector/timeline/stacked.h"
 #include "collector/timeline/time_series.h"
 
 namespace gpupeak::collector {
@@ -26,18 +28,27 @@ struct KindHolders {
   uint64_t other_bytes = 0, other_rows = 0;
 };
 
+/// What one place holds.
+struct HeldThere {
+  uint32_t place = 0;  ///< index into Instants::places
+  uint64_t bytes = 0;
+};
+
 struct Instant {
   uint64_t event = 0;  ///< its number: the state is that after it
   int64_t time_ns = 0;
   std::string reason;  ///< "peak of host", "failed allocation"; empty: of the even spread
   std::vector<KindHolders> kinds;
+  /// Of each side of which there are not all changes: the stacks that hold most, largest first.
+  std::vector<HeldThere> held;
 };
 
-/// A site's row of one kind on one side.
+/// A stack of a site's row of one kind on one side.
 struct HeldPlace {
   int32_t device = -1;
   uint8_t kind = 0;
-  uint32_t row = 0;  ///< index into Instants::rows
+  uint32_t row = 0;   ///< index into Instants::rows
+  uint32_t call = 0;  ///< index into HeldCalls::calls
 };
 /// What one step changes at a place; the parts of a step happen at once.
 struct PlaceChange {
@@ -53,11 +64,15 @@ struct Instants {
   std::vector<Holder> rows;  ///< title, kind and module; figures are those of the instants
   std::vector<Instant> instants;
   std::vector<HeldPlace> places;
+  HeldCalls calls;  ///< of these
   /// From the first to the last, in order; none: there are more than kMaxChanges.
   std::optional<PlaceChanges> device_changes, host_changes;
+  std::vector<Stacked> stacked;
 };
 
 inline constexpr size_t kMaxInstants = 200;
+inline constexpr size_t kMostCalls = 4000;     // in all
+inline constexpr size_t kMostHeld = 60;        // stacks of an instant, of each device and the host
 inline constexpr size_t kMaxChanges = 40'000;  // of a side; a page holds twenty bytes for each
 
 /// Replays the log once more. Of each kind `top` rows by site; with the others they add up to the

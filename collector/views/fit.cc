@@ -93,6 +93,32 @@ std::string compared_text(const DeviceNeed& need, const FitAnswer& answer, const
   return fmt::format("\"{}\" and a margin of {}", upper_bound_name(need), margin);
 }
 
+/// How much no bound counts, why, and who holds it.
+void write_left_out(const LeftOut& left_out, std::ostream& out, const TextStyle& style) {
+  constexpr size_t kRows = 3;
+  write_wrapped(fmt::format("  {} of {} memory is left out: {}", size_text(left_out.bytes, style),
+                            left_out.kind,
+                            left_out.kind == "managed"
+                                ? "it lies on the card or on the host, as there is room"
+                                : "it is counted where it was exported"),
+                out, style);
+  const size_t columns = size_columns(style);
+  uint64_t rest = left_out.other_bytes;
+  const auto row = [&](uint64_t bytes, const std::string& title) {
+    const std::string figure = fmt::format("    {}  ", right(size_text(bytes, style), columns));
+    const auto width = static_cast<size_t>(style.width);
+    const size_t used = display_width(figure);
+    out << figure << cut_title(title, width > used ? width - used : 0, style) << '\n';
+  };
+  for (size_t i = 0; i < left_out.holders.size(); ++i) {
+    if (i < kRows)
+      row(left_out.holders[i].bytes, left_out.holders[i].title);
+    else
+      rest += left_out.holders[i].bytes;
+  }
+  if (rest > 0) row(rest, left_out.holders.empty() ? "of whom is not known" : "more");
+}
+
 void write_texts(const DeviceNeed& need, std::ostream& out, const TextStyle& style) {
   for (const std::string& text : need.no_most) {
     write_wrapped(alarm("  no upper bound: ", style) + text, out, style);
@@ -108,6 +134,7 @@ void write_texts(const DeviceNeed& need, std::ostream& out, const TextStyle& sty
         out, style);
   }
   for (const std::string& text : need.notes) write_wrapped("  " + text, out, style);
+  for (const LeftOut& left_out : need.left_out) write_left_out(left_out, out, style);
 }
 
 void write_cards(const FitReport& report, const FitDevice& device, std::ostream& out,
@@ -212,6 +239,16 @@ Json device_json(const FitReport& report, const FitDevice& device) {
   json["no_most"] = need.no_most;
   json["no_least"] = need.no_least;
   json["notes"] = need.notes;
+  json["left_out"] = Json::array();
+  for (const LeftOut& left_out : need.left_out) {
+    Json holders = Json::array();
+    for (const LeftOut::Holder& holder : left_out.holders)
+      holders.push_back({{"site", holder.title}, {"bytes", holder.bytes}});
+    json["left_out"].push_back({{"kind", left_out.kind},
+                                {"bytes", left_out.bytes},
+                                {"holders", std::move(holders)},
+                                {"other_bytes", left_out.other_bytes}});
+  }
   json["answer"] = device.answer ? answer_json(*device.answer) : Json(nullptr);
   json["cards"] = Json::array();
   for (size_t i = 0; i < device.cards.size(); ++i) {

@@ -467,8 +467,27 @@ ReportSections::Lines ReportSections::growth(size_t rows) const {
   return lines;
 }
 
+/// The driver's own pools, of which only what they had reserved is known.
+void ReportSections::add_driver_pools(Lines& lines) const {
+  for (const DriverPoolsSummary& pools : summary_.driver_pools) {
+    lines.push_back(line(fmt::format(
+        "  cudaMallocAsync on GPU {}  {} reserved at most, {} of it in use then, {}", pools.device,
+        size(pools.reserved_peak_bytes), size(pools.in_use_bytes), instant(pools.time_ns))));
+    lines.push_back(
+        line(fmt::format("    at the end {} reserved; taken for:", size(pools.reserved_bytes))));
+    const auto row = [&](uint64_t bytes, const std::string& count, const std::string& title) {
+      lines.push_back(line(fmt::format("{} {} {}  {}", right(size(bytes), columns_), right("", 5),
+                                       right(count, 7), title)));
+    };
+    for (const ArenaSummary::Cause& cause : pools.causes)
+      row(cause.bytes, grouped(cause.segments), cause.title);
+    if (pools.other_cause_bytes > 0) row(pools.other_cause_bytes, "", "more");
+  }
+}
+
 ReportSections::Lines ReportSections::arenas(size_t rows) const {
-  if (summary_.arenas.empty()) return {};
+  const bool in_full = rows == kAllReportRows;
+  if (summary_.arenas.empty() && !(in_full && !summary_.driver_pools.empty())) return {};
   Lines lines{
       "", heading("POOLS", "what sub-allocators had in use of their memory; each at its own peak")};
   for (const ArenaSummary& arena : summary_.arenas) {
@@ -485,7 +504,7 @@ ReportSections::Lines ReportSections::arenas(size_t rows) const {
         size(arena.reserved_bytes), grouped(arena.alloc_count),
         arena.failed_count > 0 ? fmt::format(", {} refused", grouped(arena.failed_count)) : "")));
     // On one screen the verdict says it of the arena that matters.
-    if (rows == kAllReportRows) {
+    if (in_full) {
       for (const std::string& one :
            wrapped(arena_growth_text(arena, style_), width_ - 4, 2, style_))
         lines.push_back("    " + one);
@@ -504,6 +523,7 @@ ReportSections::Lines ReportSections::arenas(size_t rows) const {
       lines.push_back(
           fmt::format("{} {} {}  more", right(size(rest), columns_), right("", 5), right("", 7)));
   }
+  if (in_full) add_driver_pools(lines);
   return lines;
 }
 

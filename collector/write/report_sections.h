@@ -54,6 +54,7 @@ class ReportSections {
   const Verdict& the_verdict() const { return verdict_; }
 
  private:
+  void add_driver_pools(Lines& lines) const;
   std::string size(const std::optional<uint64_t>& bytes) const { return size_text(bytes, style_); }
   std::string heading(std::string_view name, const std::string& rest) const;
   std::string line(const std::string& text) const { return cut(text, width_, style_); }

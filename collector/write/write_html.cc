@@ -4,6 +4,7 @@
 #include <array>
 #include <stdexcept>
 #include <unordered_map>
+#include <utility>
 
 #include "collector/analyze/call_tree.h"
 #include "collector/log/kinds.h"
@@ -80,6 +81,7 @@ class PageData {
     json["scopes"] = scopes_json();
     json["phases"] = phases_json();
     json["instants"] = instants_json();
+    json["stacked"] = stacked_json();
     json["pools"] =
         page_arenas(arenas_, times_, [this](const std::string& text) { return strings_.id(text); });
     json["live_at_exit"] = leaks_json();
@@ -198,9 +200,26 @@ class PageData {
       }
       scope["tables"] = std::move(tables);
       scope["flame"] = flame_json(held, is_main(info) ? kMainCalls : kOtherCalls);
+      if (is_one_side(info)) scope["temporaries"] = temporaries_json(id);
       all.push_back(std::move(scope));
     }
     return all;
+  }
+
+  /// A device, or the host.
+  static bool is_one_side(const ScopeInfo& info) {
+    return is_main(info) && (info.device >= 0 || info.name == "host");
+  }
+
+  /// Who allocated blocks that were freed at once: like a flame graph of their number.
+  Json temporaries_json(ScopeId scope) {
+    const Replay& replay = profile_.replay();
+    std::vector<Contribution> freed;
+    for (GroupId id = 0; id < replay.sites().group_count(); ++id) {
+      const uint64_t count = replay.peaks().group(id).temporary_count;
+      if (count > 0 && profile_.counts_into(id, scope)) freed.push_back({id, count, count});
+    }
+    return freed.empty() ? Json(nullptr) : flame_json(freed, kOtherCalls);
   }
 
   static bool no_tags(const HolderTable& table) {
@@ -264,8 +283,36 @@ class PageData {
     return all;
   }
 
+  /// Of each scope how it was made up: names of parts, and [ns since the moment before, bytes of
+  /// each part more than before…] of each moment.
+  Json stacked_json() {
+    Json all = Json::object();
+    for (const Stacked& sum : instants_.stacked) {
+      Json ways = Json::object();
+      for (const auto& [name, by] : {std::pair("site", &sum.site), std::pair("tag", &sum.tag)}) {
+        if (!by->parts.empty()) ways[name] = stacked_by_json(*by);
+      }
+      all[sum.scope] = std::move(ways);
+    }
+    return all;
+  }
+  Json stacked_by_json(const Stacked::By& by) {
+    Json parts = Json::array(), moments = Json::array();
+    for (const std::string& part : by.parts) parts.push_back(strings_.id(part));
+    int64_t last_ns = 0;
+    std::vector<uint64_t> last(by.parts.size());
+    for (const Stacked::Moment& moment : by.moments) {
+      moments.push_back(moment.time_ns - last_ns);
+      for (size_t i = 0; i < last.size(); ++i)
+        moments.push_back(static_cast<int64_t>(moment.bytes[i] - last[i]));
+      last_ns = moment.time_ns;
+      last = moment.bytes;
+    }
+    return {{"parts", std::move(parts)}, {"moments", std::move(moments)}};
+  }
+
   /// rows: [title, kind, module]. kinds: [device, kind, [row, bytes, count…], other bytes, other
-  /// rows].
+  /// rows]. calls: caller, name, place of each. list: [ns, reason, kinds, [place, bytes…]].
   Json instants_json() {
     Json rows = Json::array();
     for (const Holder& row : instants_.rows) {
@@ -284,15 +331,27 @@ class PageData {
         kinds.push_back({holders.device, std::string(kind_path(holders.kind)), std::move(flat),
                          holders.other_bytes, holders.other_rows});
       }
-      list.push_back({instant.time_ns, instant.reason, std::move(kinds)});
+      Json there = Json::array();
+      for (const HeldThere& held : instant.held) {
+        there.push_back(held.place);
+        there.push_back(held.bytes);
+      }
+      list.push_back({instant.time_ns, instant.reason, std::move(kinds), std::move(there)});
     }
     Json places = Json::array();
     for (const HeldPlace& place : instants_.places) {
-      places.push_back({place.device, std::string(kind_path(place.kind)), place.row});
+      places.push_back({place.device, std::string(kind_path(place.kind)), place.row, place.call});
+    }
+    Json calls = Json::array();
+    for (const HeldCalls::Call& call : instants_.calls.calls) {
+      calls.push_back(call.caller);
+      calls.push_back(strings_.id(call.title));
+      calls.push_back(strings_.id(call.frame == nullptr ? "" : place(*call.frame)));
     }
     return {{"rows", std::move(rows)},
             {"list", std::move(list)},
             {"places", std::move(places)},
+            {"calls", std::move(calls)},
             {"device", changes_json(instants_.device_changes)},
             {"host", changes_json(instants_.host_changes)}};
   }
@@ -316,7 +375,7 @@ class PageData {
     Json all = Json::array();
     for (const ScopeId id : profile_.scopes()) {
       const ScopeInfo& info = profile_.scope_info(id);
-      if (!is_main(info) || (info.device < 0 && info.name != "host")) continue;
+      if (!is_one_side(info)) continue;
       const std::vector<Contribution> live = profile_.live(id);
       uint64_t bytes = 0, count = 0;
       for (const Contribution& part : live) {
@@ -328,6 +387,7 @@ class PageData {
       side["text"] = profile_.scope_text(id);
       side["bytes"] = bytes;
       side["count"] = count;
+      side["flame"] = live.empty() ? Json(nullptr) : flame_json(live, kOtherCalls);
       all.push_back(std::move(side));
     }
     return all;

@@ -178,6 +178,30 @@ Json parts_json(const std::vector<ArenaSummary::Part>& parts) {
   return rows;
 }
 
+/// Of an arena, or of the driver's pools.
+void add_causes(const auto& arena, Json& json) {
+  json["growths"] = Json::array();
+  for (const ArenaSummary::Growth& growth : arena.growths) {
+    json["growths"].push_back({{"title", growth.title},
+                               {"time_ns", growth.time_ns},
+                               {"bytes", growth.bytes},
+                               {"asked_bytes", growth.asked_bytes},
+                               {"in_use_bytes", growth.in_use_bytes},
+                               {"reserved_bytes", growth.reserved_bytes}});
+  }
+  json["causes"] = Json::array();
+  for (const ArenaSummary::Cause& cause : arena.causes) {
+    json["causes"].push_back({{"title", cause.title},
+                              {"bytes", cause.bytes},
+                              {"segments", cause.segments},
+                              {"largest_bytes", cause.largest_bytes},
+                              {"largest_asked_bytes", cause.largest_asked_bytes},
+                              {"in_use_bytes", cause.in_use_bytes},
+                              {"time_ns", cause.time_ns}});
+  }
+  json["other_cause_bytes"] = arena.other_cause_bytes;
+}
+
 Json arena_json(const ArenaSummary& arena) {
   Json json;
   json["name"] = arena.name;
@@ -204,27 +228,22 @@ Json arena_json(const ArenaSummary& arena) {
                         {"reserved_bytes", arena.reserved_peak_bytes},
                         {"parts", parts_json(arena.largest.parts)},
                         {"other_bytes", arena.largest.other_bytes}};
-  if (arena.at_device_peak) json["at_device_peak"]["never_used_bytes"] = arena.never_used_bytes;
-  json["growths"] = Json::array();
-  for (const ArenaSummary::Growth& growth : arena.growths) {
-    json["growths"].push_back({{"title", growth.title},
-                               {"time_ns", growth.time_ns},
-                               {"bytes", growth.bytes},
-                               {"asked_bytes", growth.asked_bytes},
-                               {"in_use_bytes", growth.in_use_bytes},
-                               {"reserved_bytes", growth.reserved_bytes}});
+  if (arena.at_device_peak) {
+    json["at_device_peak"]["never_used_bytes"] = arena.never_used_bytes;
+    json["at_device_peak"]["idle_in_holes_bytes"] = arena.idle_in_holes_bytes;
+    json["at_device_peak"]["idle_for_graphs_bytes"] = arena.idle_for_graphs_bytes;
   }
-  json["causes"] = Json::array();
-  for (const ArenaSummary::Cause& cause : arena.causes) {
-    json["causes"].push_back({{"title", cause.title},
-                              {"bytes", cause.bytes},
-                              {"segments", cause.segments},
-                              {"largest_bytes", cause.largest_bytes},
-                              {"largest_asked_bytes", cause.largest_asked_bytes},
-                              {"in_use_bytes", cause.in_use_bytes},
-                              {"time_ns", cause.time_ns}});
-  }
-  json["other_cause_bytes"] = arena.other_cause_bytes;
+  add_causes(arena, json);
+  return json;
+}
+
+Json driver_pools_json(const DriverPoolsSummary& pools) {
+  Json json{{"device", pools.device},
+            {"reserved_peak_bytes", pools.reserved_peak_bytes},
+            {"time_ns", pools.time_ns},
+            {"in_use_bytes", pools.in_use_bytes},
+            {"reserved_bytes", pools.reserved_bytes}};
+  add_causes(pools, json);
   return json;
 }
 
@@ -361,6 +380,7 @@ Json summary_json(const Summary& summary) {
   json["phases"] = list_json(summary.phases, phase_json);
   json["growth"] = list_json(summary.growth, growth_json);
   json["arenas"] = list_json(summary.arenas, arena_json);
+  json["driver_pools"] = list_json(summary.driver_pools, driver_pools_json);
   json["marks"] = list_json(summary.marks, mark_json);
   json["mark_count"] = summary.mark_count;
   json["rules"] = {{"sets", summary.rules.sets}, {"automatic", summary.rules.automatic}};

@@ -60,6 +60,15 @@ with tempfile.TemporaryDirectory() as folder:
         least, most = device["least_bytes"], device["most_bytes"]
         assert device["no_most"] == [] and device["no_least"] == [], device
         assert 0 < least <= most, (case, least, most)
+        if case == "managed":
+            (left_out,) = device["left_out"]
+            assert left_out["kind"] == "managed" and left_out["bytes"] == number * 10 * MIB, left_out
+            assert sum(row["bytes"] for row in left_out["holders"]) + left_out["other_bytes"] == left_out["bytes"], left_out
+            assert "managed" in left_out["holders"][0]["site"], left_out
+            shown = subprocess.run([gpupeak, "fit", log], capture_output=True, text=True, check=True).stdout
+            assert "300 MiB of managed memory is left out" in shown and "managed fit_client.cc:" in shown, shown
+        else:
+            assert device["left_out"] == [], device
         most = device["enough_bytes"] or most
         if not may_be_idle:
             assert most - least <= 2 * MIB, (case, number, least, most)

@@ -77,7 +77,7 @@ async function run() {
   assert.ok(await count('.phase') >= 3);
 
   // A click chooses the state at that very time, keys go on to the next change.
-  const plot = await plotBox();
+  let plot = await plotBox();
   const end = 100;  // ms
   const clickAt = (ms) => page.mouse.click(plot.x + plot.width * ms / end, plot.y + plot.height / 2);
   for (const [ms, since, mib] of [[15.5, 15, 120], [19.5, 19, 200], [26, 19, 200], [30.5, 30.001, 216]]) {
@@ -98,6 +98,60 @@ async function run() {
   assert.match(await page.$eval('.timeline', (element) => element.getAttribute('aria-valuenow')), /^0$/);
   assert.match(await text('.live .total'), /^0 /);
 
+  // The flame graph is that of the chosen instant, the peak's again at the peak.
+  const of = () => text('#peak .of');
+  const flameCells = () => page.$$eval('.flame g.frame', (all) => all.map((cell) => cell.textContent));
+  await press('p');
+  assert.match(await of(), /^728 MiB at the peak, \+40 ms$/);
+  assert.ok((await flameCells()).some((cell) => cell.includes('+0x400')), `${await flameCells()}`);
+  for (const [ms, since, mib, has] of [[15.5, 15, 120, false], [19.5, 19, 200, false], [30.5, 30.001, 216, true]]) {
+    await clickAt(ms);
+    assert.equal(await of(), `${mib} MiB at +${since} ms`);
+    assert.ok((await text('.details')).includes(`${mib} MiB, 100.0 % of what was live then`), await text('.details'));
+    assert.equal((await flameCells()).some((cell) => cell.includes('+0x400')), has, `${ms}: ${await flameCells()}`);
+  }
+  await page.focus('.timeline');
+  await press('Home');
+  for (let i = 0; i < 30; ++i) {
+    await press('ArrowRight');
+    assert.equal((await of()).split(' at ')[0], await page.$eval('.live .total', (total) => total.firstChild.textContent));
+  }
+  await accessible('the flame graph of an instant');
+  // A row of the live list leads to the instant's own flame graph.
+  await clickAt(19.5);
+  await page.click('#timeline .live .opener');
+  await page.click('#timeline .live .detail .plain');
+  await pause();
+  assert.match(await of(), /^200 MiB at \+19 ms/);
+  assert.match(await text('.details'), /\+0x200.*200 MiB/);
+  await press('Escape');
+  await page.click('#timeline .live .opener');
+
+  // … or of what is live at exit, or was freed at once.
+  await clickChoice('Flame graph of', 'exit');
+  assert.match(await of(), /^200 MiB live at exit$/);
+  assert.match(await text('.details'), /200 MiB, 100\.0 % of what is live at exit/);
+  await clickChoice('Flame graph of', 'temporaries');
+  assert.match(await of(), /^\d+ blocks that were freed at once$/);
+  assert.match(await text('.details'), /\d+ blocks, 100\.0 % of those freed at once/);
+  await clickChoice('Flame graph of', 'instant');
+  assert.match(await of(), /^200 MiB at \+19 ms/);
+  await clickChoice('Flame graph of', 'peak');
+  assert.match(await of(), /^728 MiB at the peak/);
+
+  // The curve taken apart: at the peak its parts are the holders. Nothing has a tag.
+  assert.deepEqual(await page.$$eval('[aria-label="Curve"] button', (all) => all.map((one) => one.dataset.value)), ['kind', 'site']);
+  await clickChoice('Curve', 'site');
+  assert.match(await text('#timeline .legend'), /^Others.*\+0x200.*≤ 200 MiB.*\+0x400.*≤ 528 MiB/u);
+  assert.equal(await count('#timeline canvas'), 1);
+  await accessible('a stacked curve');
+  await page.screenshot({path: `${folder}/stacked.png`});
+  await clickChoice('Curve', 'kind');
+  assert.match(await text('#timeline .legend'), /nvidia-smi/);
+  await page.focus('.timeline');
+  await press('Home');
+  plot = await plotBox();  // the flame graph above is lower now
+
   // Each repetition of a phase; their names where there is room for them.
   const titles = () => page.$$eval('.phase', (phases) => phases.map((phase) => phase.title));
   assert.equal((await titles()).filter((title) => /^step\[\d+\]: /.test(title)).length, 20);
@@ -116,6 +170,7 @@ async function run() {
   await press('Escape');
   await pause();
   assert.equal(await page.$eval('.mark.chosen', (mark) => mark.hidden), false);
+  await press('p');
 
   // What the driver says: its curve, and bars that add up to it.
   assert.match(await text('.legend'), /nvidia-smi (≤ )?1\.27 GiB/u);
@@ -271,6 +326,12 @@ async function big() {
   const plot = await plotBox();
   await page.mouse.click(plot.x + plot.width / 2, plot.y + plot.height / 2);
   assert.match(await text('.live tfoot'), /more.*residual 0/);
+  await clickChoice('View', 'flame');
+  assert.equal((await text('#peak .of')).split(' at ')[0], await page.$eval('.live .total', (total) => total.firstChild.textContent));
+  const largest = await page.$$eval('.flame g.frame', (all) => all.map((cell) => cell.textContent));
+  assert.ok(largest.some((cell) => cell.startsWith('smaller ones')) && largest.length > 10, `${largest.slice(0, 20)}`);
+  await clickChoice('Curve', 'site');
+  assert.equal(await count('#timeline .legend button'), 8);
   await picture('big', 1280, 'light');
 }
 

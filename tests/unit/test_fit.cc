@@ -63,6 +63,64 @@ uint64_t enough_of(const DeviceNeed& need) {
 
 }  // namespace
 
+TEST_CASE("fit: ONNX Runtime's own profile tells padding from what was requested", "[collector]") {
+  const auto notes_with = [](const std::string& args, const std::string& provider) {
+    const TemporaryFile profile{".json"};
+    const std::string text =
+        R"([
+{"cat" : "Node","pid" :77,"tid" :100,"dur" :40,"ts" :10,"ph" : "X","name" :"small_kernel_time","args" : {"provider" : ")" +
+        provider +
+        R"(","mem_bytes_in_use" : "1048576","op_name" : "Add","mem_bytes_requested_in_use" : "4"}},
+{"cat" : "Node","pid" :77,"tid" :100,"dur" :40,"ts" :60,"ph" : "X","name" :"conv_kernel_time","args" : {"provider" : ")" +
+        provider + "\"," + args + R"("op_name" : "Conv"}},
+]
+)";
+    profile.write({text.begin(), text.end()});
+    LogBuilder log = with_context();
+    log.header().pid = 77;
+    log.fact("ort.profile",
+             "1 " + std::to_string(log.header().start_monotonic_ns) + " 50 " + profile.path());
+    log.event(0, 9, GPUPEAK_REC_ARENA,
+              Fields().u(1).u(0).u(log.string("ONNX Runtime Cuda")).u(0).u(0).s("").u(1));
+    log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 100 * kMiB);
+    give(log, 0, 11, 1000, 80 * kMiB);
+    return need_of(log, 100 * kMiB).notes;
+  };
+  const std::string memory =
+      R"("mem_bytes_in_use" : "83886080","mem_bytes_requested_in_use" : "62914560",)";
+  const std::vector<std::string> notes = notes_with(memory, "CUDAExecutionProvider");
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].find("60.0 MiB of at most 80.0 MiB in use of its arena behind a node (conv "
+                      "(Conv)) were requested: 20.0 MiB are padding") != std::string::npos);
+  CHECK(
+      notes_with("", "CUDAExecutionProvider").empty());  // of the small one it is not worth a word
+  CHECK(notes_with(memory, "CPUExecutionProvider").empty());
+  const std::string wrong =
+      R"("mem_bytes_in_use" : "83886080","mem_bytes_requested_in_use" : "162914560",)";
+  CHECK(notes_with(wrong, "CUDAExecutionProvider").empty());
+}
+
+TEST_CASE("fit: of managed memory it says how much is left out, and who holds it", "[collector]") {
+  LogBuilder log = with_context();
+  log.device_alloc(0, 10, 1000, GPUPEAK_KIND_LINEAR, 0, 100 * kMiB);
+  log.device_alloc(0, 11, 2000, GPUPEAK_KIND_MANAGED, 0, 30 * kMiB, 0, log.node(0, 0x100));
+  log.device_alloc(0, 12, 3000, GPUPEAK_KIND_MANAGED, 0, 70 * kMiB, 0, log.node(0, 0x200));
+  log.device_free(0, 13, 3000);
+  log.device_alloc(0, 14, 4000, GPUPEAK_KIND_MANAGED, 0, 15 * kMiB, 0, log.node(0, 0x300));
+  const DeviceNeed need = need_of(log, 100 * kMiB);
+  CHECK(need.least_bytes == 600 * kMiB);
+  REQUIRE(need.left_out.size() == 1);
+  const LeftOut& left_out = need.left_out[0];
+  CHECK(left_out.kind == "managed");
+  CHECK(left_out.bytes == 100 * kMiB);
+  REQUIRE(left_out.holders.size() == 2);
+  CHECK(left_out.holders[0].title == "0x200");
+  CHECK(left_out.holders[0].bytes == 70 * kMiB);
+  CHECK(left_out.holders[1].bytes == 30 * kMiB);
+  CHECK(left_out.other_bytes == 0);
+  CHECK(together({need, need}).left_out.size() == 2);
+}
+
 TEST_CASE("fit: without pools both bounds are what was held, with the driver's own",
           "[collector]") {
   LogBuilder log = with_context();

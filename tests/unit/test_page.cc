@@ -17,7 +17,6 @@
 
 using namespace gpupeak::collector;
 using namespace gpupeak::testing;
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -162,8 +161,128 @@ TEST_CASE("instants: all changes while they are few, none of a side with many", 
       CHECK(static_cast<uint64_t>(peaks[device]) ==
             timed.profile.sum(timed.profile.scope(scope)).peak);
     }
-    if (!few) CHECK(used.size() == found.places.size());  // none of what is not told
+    // Nothing is there of what is not told.
+    size_t told = 0;
+    for (const Instant& instant : found.instants) {
+      told += instant.held.size();
+      for (const HeldThere& held : instant.held) used.insert(held.place);
+    }
+    CHECK((told == 0) == few);
+    if (!few) CHECK(used.size() == found.places.size());
   }
+}
+
+TEST_CASE("instants: of a side with many changes the stacks that hold most, with their calls",
+          "[collector]") {
+  LogBuilder log = waves();
+  for (uint64_t i = 0; i <= kMaxChanges; ++i)
+    log.alloc(0, 1'000'000 + i, 0x10000000 + 16 * i, 1, log.node(0, 0x100000 + i % 200));
+  Timed timed(std::move(log));
+  const Instants found = live_at_instants(timed.profile, timed.times, 5);
+  size_t most = 0;
+  for (const Instant& instant : found.instants) {
+    uint64_t host = 0, told = 0;
+    for (const KindHolders& kind : instant.kinds) {
+      if (kind.device >= 0) continue;
+      host += kind.other_bytes;
+      for (const auto& row : kind.rows) host += row.bytes;
+    }
+    most = std::max(most, instant.held.size());
+    for (size_t i = 0; i < instant.held.size(); ++i) {
+      const HeldPlace& place = found.places.at(instant.held[i].place);
+      CHECK(place.device == -1);
+      REQUIRE(place.call < found.calls.calls.size());
+      CHECK(found.calls.calls[place.call].title == found.rows[place.row].title);
+      told += instant.held[i].bytes;
+      if (i > 0) CHECK(instant.held[i - 1].bytes >= instant.held[i].bytes);
+    }
+    CHECK(told <= host);
+    if (instant.held.size() < kMostHeld) CHECK(told == host);
+  }
+  CHECK(most == kMostHeld);
+}
+
+TEST_CASE("instants: calls are bounded, and what is left out is its caller's", "[collector]") {
+  LogBuilder log(GPUPEAK_HOST_OFF);
+  const uint32_t main = log.node(0, 0x100), step = log.node(main, 0x200);
+  for (uint64_t i = 0; i < 50; ++i)
+    log.device_alloc(0, 10 + i, 1 + i, GPUPEAK_KIND_LINEAR, 0, 1000 + i, 0,
+                     log.node(step, 0x1000 + i));
+  Timed timed(std::move(log));
+  std::map<GroupId, uint64_t> largest;
+  for (GroupId group = 0; group < 50; ++group) largest[group] = 1000 + group;
+  for (const size_t most : {size_t{12}, size_t{1000}}) {
+    const HeldCalls calls = held_calls(timed.profile, largest, most);
+    CHECK(calls.calls.size() <= most + 1);
+    CHECK(calls.calls.size() == (most == 12 ? 13 : 53));  // with the root
+    for (size_t i = 1; i < calls.calls.size(); ++i) CHECK(calls.calls[i].caller < i);
+    REQUIRE(calls.ends.size() == 50);
+    size_t of_step = 0;
+    for (const auto& [group, end] : calls.ends) of_step += calls.calls[end].title == "0x200";
+    CHECK(of_step == (most == 12 ? 40 : 0));
+  }
+}
+
+TEST_CASE("stacked: at each moment the parts add up to the sum, by site and by tag",
+          "[collector]") {
+  LogBuilder log;
+  log.event(0, 1, GPUPEAK_REC_TAG_PUSH, Fields().u(log.string("weights")).s(""));
+  log.device_alloc(0, 2, 99'999, GPUPEAK_KIND_LINEAR, 0, 50'000, 0, log.node(0, 0x1000));
+  log.event(0, 3, GPUPEAK_REC_TAG_POP, Fields());
+  for (uint64_t i = 0; i < 3000; ++i) {
+    const uint64_t time = 1000 * (i + 1);
+    const uint32_t stack = log.node(0, 0x2000 + 16 * (i % 30));
+    log.device_alloc(0, time, 1 + i, GPUPEAK_KIND_LINEAR, i % 3 == 0, 100 + i % 900, 0, stack);
+    log.alloc(0, time + 1, 0x10000 * (i + 1), 100 + i % 900, stack);
+    if (i < 500) continue;
+    log.device_free(0, time + 2, i - 499);
+    log.free(0, time + 3, 0x10000 * (i - 499));
+  }
+  Timed timed(std::move(log));
+  const Instants found = live_at_instants(timed.profile, timed.times, 3);
+  REQUIRE(found.stacked.size() == 3);
+  for (const Stacked& sum : found.stacked) {
+    INFO(sum.scope);
+    CHECK(sum.site.parts.size() == Stacker::kParts + 1);
+    CHECK(sum.tag.parts.size() == (sum.scope == "device:0" ? 2 : 0));
+    const PeakFinder::Scope& peak = timed.profile.sum(timed.profile.scope(sum.scope));
+    for (const Stacked::By* by : {&sum.site, &sum.tag}) {
+      uint64_t highest = 0;
+      int64_t last = 0;
+      for (const Stacked::Moment& moment : by->moments) {
+        REQUIRE(moment.bytes.size() == by->parts.size());
+        highest = std::max(highest,
+                           std::accumulate(moment.bytes.begin(), moment.bytes.end(), uint64_t{0}));
+        CHECK(moment.time_ns >= last);
+        last = moment.time_ns;
+      }
+      CHECK(highest == (by->parts.empty() ? 0 : peak.peak));
+    }
+  }
+  const Stacked::By& tags = found.stacked[0].tag;
+  REQUIRE(tags.parts == std::vector<std::string>{"weights", "Others"});
+  CHECK(tags.moments.size() > 500);
+  CHECK(tags.moments.size() <= Stacker::kMostOfOne + 1);
+  CHECK(tags.moments.back().bytes[0] == 50'000);
+}
+
+TEST_CASE("stacked: a device's pools are told by who uses them", "[collector]") {
+  LogBuilder log(GPUPEAK_HOST_OFF);
+  const uint32_t pool = log.string("PyTorch"), use = log.node(0, 0x200);
+  log.device(0, 80 << 20, std::string(16, '\1'), "Test GPU");
+  log.event(0, 1, GPUPEAK_REC_ARENA, Fields().u(1).u(0).u(pool).u(0).u(0).s("").u(1));
+  log.device_alloc(0, 2, 100, GPUPEAK_KIND_LINEAR, 0, 20 * kMiB, 0, log.node(0, 0x100));
+  log.event(0, 3, GPUPEAK_REC_ARENA_ALLOC,
+            Fields().u(1).u(100 * kMiB).u(12 * kMiB).u(0).u(use).u(0).u(0));
+  Timed timed(std::move(log));
+  const Instants found = live_at_instants(timed.profile, timed.times, 3);
+  REQUIRE(found.stacked.size() == 1);
+  const Stacked::By& by = found.stacked[0].site;
+  REQUIRE(by.parts.size() == 3);
+  CHECK(by.parts[0] == "0x200");
+  CHECK(by.parts[1] == "idle in PyTorch's pool");
+  CHECK(std::accumulate(by.moments.back().bytes.begin(), by.moments.back().bytes.end(),
+                        uint64_t{0}) == 20 * kMiB);
 }
 
 TEST_CASE("instants: a log without events has none", "[collector]") {
@@ -183,6 +302,13 @@ TEST_CASE("page: every table of every peak adds up to it, whatever its rows are"
       CHECK(sum == scope["bytes"].get<uint64_t>());
     }
     CHECK(scope["flame"][1] == scope["bytes"]);
+  }
+  for (const Json& side : page["live_at_exit"]) {
+    INFO(side["scope"]);
+    if (side["bytes"] > 0)
+      CHECK(side["flame"][1] == side["bytes"]);
+    else
+      CHECK(side["flame"].is_null());
   }
 }
 

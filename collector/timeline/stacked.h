@@ -1,0 +1,84 @@
+// How a sum was made up over time, by site and by tag: for the page's curve. What is in a device's
+// pools is told by who uses it, and what is idle there by the pool, as in a report's peak.
+//
+// in    one replay; the sums' courses, of which each stretch's highest moment is looked at
+// out   of each moment the parts that held most at the peak, and all others together: they add up
+//       to the sum, to the byte
+//
+//   device:0 by tag   +1.0 s  weights 300, activations 0, others 20     +1.2 s  weights 300, …
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collector/analyze/profile.h"
+#include "collector/timeline/time_series.h"
+
+namespace gpupeak::collector {
+
+struct Stacked {
+  struct Moment {
+    int64_t time_ns = 0;
+    std::vector<uint64_t> bytes;  ///< by part; they add up to the sum
+  };
+  struct By {
+    std::vector<std::string> parts;  ///< largest at the peak first; the last is all others
+    std::vector<Moment> moments;
+  };
+  std::string scope;  ///< of a device, or the host
+  By site, tag;       ///< no parts: nothing is tagged
+};
+
+/// Watches one replay for all devices and the host.
+class Stacker {
+ public:
+  static constexpr size_t kParts = 7;
+  /// Of all sums together, of each way to take them apart.
+  static constexpr size_t kMostMoments = 3000, kMostOfOne = 1000;
+
+  Stacker(Profile& profile, const TimeSeries& times);
+
+  void on_step(std::span<const PeakFinder::Change> step);
+  void on_arena_step(std::span<const PeakFinder::Change> step);
+  /// `number`: of the event, from 0 on.
+  void after(const Replay& replay, uint64_t number, uint64_t ticks);
+  /// Without a sum whose parts did not add up, which the log's growing may do.
+  std::vector<Stacked> result();
+
+ private:
+  static constexpr uint8_t kNone = UINT8_MAX;  ///< not of the sum
+  struct Way {
+    std::vector<uint8_t> part_of;  ///< by HolderId, of the host by group
+    std::vector<int64_t> bytes;    ///< now, by part
+    Stacked::By by;
+
+    void change(size_t of, int64_t bytes);
+  };
+  struct Sum {
+    std::string scope;
+    int32_t device = -1;           ///< -1: the host
+    std::vector<uint64_t> events;  ///< whose moments are wanted
+    size_t next = 0;
+    Way site, tag;
+    std::optional<ScopeId> id;  ///< of the replay that is watched
+    bool adds_up = true;
+  };
+  /// What one of a sum's parts is part of, as a number; none: it is no part of the sum.
+  using Keys = std::vector<std::optional<uint32_t>>;
+  using TitleOf = std::function<std::string(uint32_t key)>;
+
+  void add_device(ScopeId id);
+  void add_host(ScopeId id);
+  static void name_parts(Way& way, const Keys& keys, const std::vector<uint64_t>& at_peak,
+                         const TitleOf& title_of);
+  void take(const Replay& replay, Sum& sum, uint64_t ticks);
+
+  Profile& profile_;
+  std::vector<Sum> sums_;
+};
+
+}  // namespace gpupeak::collector
