@@ -1,5 +1,5 @@
-// When each block of a log was last seen used, by its number: that is what a replay that lets them go
-// then has to know when they come. Of a log with uses.
+// When each block of a log was last seen used, by its number: that is what a replay that lets them
+// go then has to know when they come. Of a log with uses.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ class LastUseTimes : public ReplayObserver {
     }
   }
 
-  // In ticks; kNotKnown: the log does not say, or it was not seen. Blocks are numbered from 0 in the
-  // order in which an observer is told that they come, those of the driver and of arenas apart.
+  // In ticks; kNotKnown: the log does not say, or it was not seen. Blocks are numbered from 0 in
+  // the order in which an observer is told that they come, those of the driver and of arenas apart.
   uint64_t of_driver(size_t number) const { return at(of_driver_, number); }
   uint64_t of_arenas(size_t number) const { return at(of_arenas_, number); }
 
@@ -49,7 +49,7 @@ class LastUseTimes : public ReplayObserver {
   }
 
   std::vector<uint64_t> of_driver_, of_arenas_;
-  std::unordered_map<uint64_t, size_t> blocks_;                   // by id
+  std::unordered_map<uint64_t, size_t> blocks_;                // by id
   std::map<std::pair<uint64_t, uint64_t>, size_t> in_arenas_;  // by arena and address
 };
 

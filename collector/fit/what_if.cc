@@ -12,8 +12,8 @@
 
 #include "collector/fit/arena_forecast.h"
 #include "collector/fit/arena_rules.h"
-#include "collector/fit/last_use_times.h"
 #include "collector/fit/change_curve.h"
+#include "collector/fit/last_use_times.h"
 #include "collector/fit/need_watch.h"
 #include "collector/fit/scale_finder.h"
 #include "collector/log/kinds.h"
@@ -549,9 +549,9 @@ class WhatIfWatch : public ReplayObserver {
   std::map<int32_t, uint64_t> segments_, unclaimed_;
   std::map<int32_t, Drawn> drawn_;
   HolderId last_holder_{};
-  std::multimap<uint64_t, Due> due_;                    // by when
+  std::multimap<uint64_t, Due> due_;                  // by when
   std::unordered_map<uint64_t, DeviceBlock> may_go_;  // by id
-  std::unordered_set<uint64_t> gone_;                   // before their time
+  std::unordered_set<uint64_t> gone_;                 // before their time
   size_t driver_blocks_ = 0, arena_blocks_ = 0;
   uint64_t last_use_ = LastUseTimes::kNotKnown, serial_ = 0;
   bool is_changed_ = false;
@@ -580,8 +580,9 @@ void require_arenas(const Summary& summary, const Changes& changes) {
   require(changes.no_preallocation, took_in_advance,
           "--no-preallocation: the log has no pool that took its memory in advance");
   if (changes.free_at_last_use && !summary.has_uses)
-    throw UsageError("--free-at-last-use: the log does not say when memory was used: record it with "
-                     "`gpupeak run --last-use`");
+    throw UsageError(
+        "--free-at-last-use: the log does not say when memory was used: record it with "
+        "`gpupeak run --last-use`");
 }
 
 const Peak* largest_device_peak(const Summary& summary) {

@@ -145,11 +145,11 @@ struct SamplingEvent : Parsed {
 };
 /// The heap's recording begins or ends.
 struct WindowEvent : Parsed {
-  uint64_t event;   ///< 0 begins, 1 ends
-  uint64_t number;  ///< of the window, from 1 on
-  uint64_t mode;    ///< enum gpupeak_host_mode
+  uint64_t event;                       ///< 0 begins, 1 ends
+  uint64_t number;                      ///< of the window, from 1 on
+  uint64_t mode;                        ///< enum gpupeak_host_mode
   uint64_t live_bytes, recorded_bytes;  ///< usable: of the heap then, and those that the log has
-  uint64_t freed_bytes, frees;  ///< of blocks that it does not have, in windows so far
+  uint64_t freed_bytes, frees;          ///< of blocks that it does not have, in windows so far
 };
 /// When a block was seen used since its record before; times in ticks before this record.
 struct UsedEvent : Parsed {

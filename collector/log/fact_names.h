@@ -19,11 +19,11 @@ struct KnownFact {
 };
 
 inline constexpr KnownFact kKnownFacts[] = {
-    {"exe", FactTells::kOfTheUser},         {"host", FactTells::kOfTheUser},
-    {"boot", FactTells::kOfTheUser},        {"python", FactTells::kOfPublicThings},
-    {"python.off", FactTells::kOfTheUser},  {"pools.off", FactTells::kOfTheUser},
-    {"ort.profile", FactTells::kOfTheUser}, {"ort.profile.off", FactTells::kOfTheUser},
-    {"limit", FactTells::kOfTheUser},       {"attach.resident", FactTells::kOfPublicThings},
+    {"exe", FactTells::kOfTheUser},           {"host", FactTells::kOfTheUser},
+    {"boot", FactTells::kOfTheUser},          {"python", FactTells::kOfPublicThings},
+    {"python.off", FactTells::kOfTheUser},    {"pools.off", FactTells::kOfTheUser},
+    {"ort.profile", FactTells::kOfTheUser},   {"ort.profile.off", FactTells::kOfTheUser},
+    {"limit", FactTells::kOfTheUser},         {"attach.resident", FactTells::kOfPublicThings},
     {"last_use", FactTells::kOfPublicThings},
 };
 

@@ -51,8 +51,9 @@ struct Window {
   uint64_t begin_ticks = 0, end_ticks = 0;
   bool has_ended = false;
   uint64_t before_bytes = 0;  ///< usable, live when it began, of which the log knows no more
-  uint64_t freed_bytes = 0;   ///< of such, in it; not known of a sample, whose left out blocks they may be
-  uint64_t mode = 0;          ///< enum gpupeak_host_mode
+  uint64_t freed_bytes =
+      0;              ///< of such, in it; not known of a sample, whose left out blocks they may be
+  uint64_t mode = 0;  ///< enum gpupeak_host_mode
 };
 
 class Replay {

@@ -115,8 +115,7 @@ class UseWatch : public ReplayObserver {
   }
   template <typename Lives, typename Key>
   static void note(Lives& lives, const Key& key, const UsedEvent& used, uint64_t ticks) {
-    if (const auto life = lives.find(key); life != lives.end())
-      add_uses(used, ticks, life->second);
+    if (const auto life = lives.find(key); life != lives.end()) add_uses(used, ticks, life->second);
   }
   template <typename Lives, typename Key>
   void end(Lives& lives, const Key& key) {
@@ -169,8 +168,9 @@ Standing standing_of(const Life& life, uint64_t peak_ticks) {
 
 LastUses last_uses(const Profile& profile, const Progress& progress) {
   if (!has_uses(profile.definitions()))
-    throw UsageError("the log does not say when memory was used: record it with "
-                     "`gpupeak run --last-use`");
+    throw UsageError(
+        "the log does not say when memory was used: record it with "
+        "`gpupeak run --last-use`");
   UseWatch watch(profile);
   profile.replay_again(watch, progress);
   watch.finish();

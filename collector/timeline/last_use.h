@@ -1,6 +1,6 @@
-// When what was live at a device's peak was used: before it for the last time, after it for the first,
-// both, or never as far as was seen. Of a log with uses (`run --last-use`). Blocks of pools count,
-// not the driver's memory that they lie in; what is idle in pools is apart.
+// When what was live at a device's peak was used: before it for the last time, after it for the
+// first, both, or never as far as was seen. Of a log with uses (`run --last-use`). Blocks of pools
+// count, not the driver's memory that they lie in; what is idle in pools is apart.
 //
 //   block     allocated  first use  [peak]  last use  freed      at the peak
 //   weights   +0.1 s     +0.2 s     +2.0 s  +3.0 s    +4.0 s     used before and after
@@ -30,9 +30,9 @@ enum class UseAtPeak : uint8_t {
 struct LastUse {
   struct Row {
     UseAtPeak use = UseAtPeak::kNotKnown;
-    GroupId group = kNoGroup;        ///< of the driver's block,
-    HolderId holder = kNoHolder;     ///< or of a pool's
-    uint64_t bytes = 0, blocks = 0;  ///< at the peak
+    GroupId group = kNoGroup;                 ///< of the driver's block,
+    HolderId holder = kNoHolder;              ///< or of a pool's
+    uint64_t bytes = 0, blocks = 0;           ///< at the peak
     int64_t shortest_ns = 0, longest_ns = 0;  ///< of its blocks: kIdle: the while without use
   };
   ScopeId scope = 0;
@@ -47,8 +47,8 @@ struct LastUses {
   std::optional<UsesEndEvent> end;  ///< none: the process did not come to its end
 };
 
-/// Of each device that had a peak. Replays the log once more. Throws UsageError where the log has no
-/// uses, std::logic_error if rows do not add up.
+/// Of each device that had a peak. Replays the log once more. Throws UsageError where the log has
+/// no uses, std::logic_error if rows do not add up.
 LastUses last_uses(const Profile& profile, const Progress& progress = {});
 
 }  // namespace gpupeak::collector

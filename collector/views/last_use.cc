@@ -43,7 +43,8 @@ struct UseRow {
 };
 
 Holder holder_of(Profile& profile, const LastUse::Row& row) {
-  if (row.group != kNoGroup) return profile.sites().holder({row.group, row.bytes, row.blocks}, false);
+  if (row.group != kNoGroup)
+    return profile.sites().holder({row.group, row.bytes, row.blocks}, false);
   Peak peak;
   const ArenaTable::Holder& holder = profile.replay().arenas().holder(row.holder);
   add_arena_rows(profile.replay(), profile.sites(), {{&holder, row.bytes, row.blocks}}, 1, peak);
@@ -110,8 +111,7 @@ void write_notes(const LastUses& uses, std::ostream& out, const TextStyle& style
       "was given to the device. What a kernel reads from memory, such as lists of pointers, is "
       "not seen.");
   if (!uses.end)
-    return note(
-        "The process did not come to its end: of what was live then no use is known.");
+    return note("The process did not come to its end: of what was live then no use is known.");
   if (uses.end->unread > 0)
     note(fmt::format("The parameters of {} launches could not be read: \"not seen\" may be wrong.",
                      grouped(uses.end->unread)));
@@ -152,11 +152,12 @@ void write_last_use(Profile& profile, const LastUses& uses, size_t top, std::ost
       constexpr size_t kWhenColumns = 30;
       if (shown++ == 0)
         out << '\n'
-            << fmt::format("{} {} {}  {}  site\n", right("size", size_columns(style)), right("%", 5),
-                           right("blocks", kRowCountColumns), left("used", kWhenColumns));
-      const std::string head =
-          fmt::format("{} {}  {}  ", figures(row.bytes),
-                      right(grouped(row.blocks), kRowCountColumns), left(when_text(row), kWhenColumns));
+            << fmt::format("{} {} {}  {}  site\n", right("size", size_columns(style)),
+                           right("%", 5), right("blocks", kRowCountColumns),
+                           left("used", kWhenColumns));
+      const std::string head = fmt::format("{} {}  {}  ", figures(row.bytes),
+                                           right(grouped(row.blocks), kRowCountColumns),
+                                           left(when_text(row), kWhenColumns));
       const size_t used = display_width(head);
       out << head << cut_title(row.title, width > used ? width - used : 0, style) << '\n';
     }
@@ -178,8 +179,7 @@ void write_last_use_json(Profile& profile, const LastUses& uses, size_t top, std
     Json device{{"scope", profile.scope_info(of.scope).name},
                 {"peak_bytes", of.bytes},
                 {"time_ns", of.time_ns}};
-    for (const UseName& use : kUses)
-      device["bytes"][std::string(use.name)] = sum_of(of, use.use);
+    for (const UseName& use : kUses) device["bytes"][std::string(use.name)] = sum_of(of, use.use);
     device["bytes"]["idle_in_pools"] = of.idle_bytes;
     device["rows"] = Json::array();
     uint64_t other_bytes = 0, other_rows = 0;

@@ -36,7 +36,9 @@ template <typename Real, typename... Arguments>
 CUresult load_file(const ApiCall& call, Real real, void** out, const char* path,
                    Arguments... arguments) {
   DriverScope scope;
-  const auto run = [&] { return within_limit(scope, [&] { return real(out, path, arguments...); }); };
+  const auto run = [&] {
+    return within_limit(scope, [&] { return real(out, path, arguments...); });
+  };
   if (!scope.accounts()) return run();
   const int device = current_device();
   LedgerBracket bracket(call, GPUPEAK_LEDGER_CODE, device);
@@ -75,7 +77,8 @@ CUresult first_launch(const ApiCall& call, CUfunction function, Run run) {
   DriverScope scope;
   const auto launch = [&] {
     const CUresult result = within_limit(scope, run);
-    if (has_limits() && result != CUDA_SUCCESS) forget_launches();  // the next one is a first one, too
+    if (has_limits() && result != CUDA_SUCCESS)
+      forget_launches();  // the next one is a first one, too
     return result;
   };
   if (!scope.accounts()) return launch();
@@ -125,9 +128,9 @@ CUresult launch_configured(const ApiCall& call, Real real, const void* configura
     if (watches_uses()) launched(result, configuration, function, parameters, extra);
     return result;
   }
-  const CUresult result =
-      first_launch(call, static_cast<CUfunction>(function),
-                   [&] { return real(configuration, function, parameters, extra); });
+  const CUresult result = first_launch(call, static_cast<CUfunction>(function), [&] {
+    return real(configuration, function, parameters, extra);
+  });
   if (watches_uses()) launched(result, configuration, function, parameters, extra);
   return result;
 }

@@ -1,6 +1,6 @@
 // Driver calls that use device memory, and launches: what their arguments show goes to
-// track/last_use, after the real call has succeeded. hooks/cuda.cc instantiates them for the rows of
-// cuda_uses.def; each always returns the real function's result. HOOK-SAFE.
+// track/last_use, after the real call has succeeded. hooks/cuda.cc instantiates them for the rows
+// of cuda_uses.def; each always returns the real function's result. HOOK-SAFE.
 //
 // An argument, or a word of a structure, counts as an address when a block lies there: sizes,
 // counts and handles never look so.
@@ -155,8 +155,8 @@ CUresult sees_child_graph(const ApiCall&, Real real, CUgraphExec exec, CUgraphNo
   return change_graph(real(exec, node, child), [&] { graph_was_made(exec, child); });
 }
 
-/// CUgraphNodeParams, which headers before CUDA 12.2 lack: of a kernel its parameters follow, of all
-/// others what follows is looked at as it is.
+/// CUgraphNodeParams, which headers before CUDA 12.2 lack: of a kernel its parameters follow, of
+/// all others what follows is looked at as it is.
 struct AnyNode {
   int type;
   int reserved[3];
@@ -198,9 +198,8 @@ CUresult sees_launches(const ApiCall&, Real real, const void* list, unsigned cou
 
 inline void look_at_launch(CUresult result, const void* function, CUstream stream,
                            void* const* parameters, void* const* extra) {
-  look_if_done(result, stream, [&](SeenWords& seen) {
-    look_at_parameters(function, parameters, extra, seen);
-  });
+  look_if_done(result, stream,
+               [&](SeenWords& seen) { look_at_parameters(function, parameters, extra, seen); });
 }
 
 /// A launch that was made with these arguments, as the rows of launches have them.
@@ -218,8 +217,8 @@ struct LaunchConfiguration {
   unsigned sizes[7];
   CUstream stream;
 };
-inline void launched(CUresult result, const void* configuration, void* function,
-                     void** parameters, void** extra) {
+inline void launched(CUresult result, const void* configuration, void* function, void** parameters,
+                     void** extra) {
   const CUstream stream = static_cast<const LaunchConfiguration*>(configuration)->stream;
   look_at_launch(result, function, stream, parameters, extra);
 }

@@ -35,7 +35,8 @@ class AddressIndex {
   }
   /// The number that add() was given; 0: none.
   uint32_t find(uint64_t address) const;
-  /// False: there is no room, or one of another number overlaps. `number`: from 1 on, below 1 << 31.
+  /// False: there is no room, or one of another number overlaps. `number`: from 1 on, below 1
+  /// << 31.
   bool add(uint64_t begin, uint64_t bytes, uint32_t number);
   /// What add() was given.
   void remove(uint64_t begin, uint64_t bytes, uint32_t number);

@@ -1,6 +1,7 @@
 // What executable graphs use: a launch of one says nothing of its kernels' arguments, so the words
 // of its nodes are kept from when it was made. Captured and explicit nodes are alike then: the
-// driver is asked for each node's parameters. HOOK-SAFE, outside any HookScope, inside a DriverScope.
+// driver is asked for each node's parameters. HOOK-SAFE, outside any HookScope, inside a
+// DriverScope.
 //
 //   cuGraphInstantiate(graph)   its nodes' words that are addresses of blocks, kept
 //   cuGraphLaunch(exec)         blocks that lie there now were used now

@@ -20,7 +20,7 @@ namespace {
 struct Use {
   uint64_t begin = 0, end = 0;  ///< addresses; both 0: no block
   uint64_t arena = 0;           ///< 0: of the driver's
-  uint64_t id = 0;  ///< of the driver's block; of one that is not there: the next such
+  uint64_t id = 0;              ///< of the driver's block; of one that is not there: the next such
   uint64_t first = 0, last = 0;
   uint64_t idle_since = 0, idle = 0;  ///< the longest while between two uses
   uint64_t count = 0;
@@ -38,7 +38,7 @@ struct Uses {
 
 constexpr uint32_t kMostBlocks = 1 << 20;
 
-constinit Uses g_uses;             // under the book's lock
+constinit Uses g_uses;                // under the book's lock
 constinit AddressIndex g_shared_out;  // what arenas gave, under the book's lock
 
 Use* take_use() {
@@ -105,8 +105,7 @@ Use* holding(uint32_t number, uint64_t address) {
 }
 Use* innermost_at(uint64_t address) {
   Use* const shared_out = holding(g_shared_out.find(address), address);
-  return shared_out != nullptr ? shared_out
-                               : holding(g_given_addresses.find(address), address);
+  return shared_out != nullptr ? shared_out : holding(g_given_addresses.find(address), address);
 }
 
 /// Once a call, whose words all have its time.
@@ -165,8 +164,7 @@ void mapped_use_began(uint64_t address, uint64_t bytes, uint64_t id) {
 
 void mapped_use_ended(uint64_t address) {
   Use* const use = holding(g_given_addresses.find(address), address);
-  if (use != nullptr && use->is_mapping && use->begin == address)
-    end_use(g_given_addresses, *use);
+  if (use != nullptr && use->is_mapping && use->begin == address) end_use(g_given_addresses, *use);
 }
 
 void arena_use_began(uint64_t arena, uint64_t address, uint64_t bytes) {

@@ -1,13 +1,14 @@
 // When a block was last seen used: its address, or one inside of it, stood in the arguments of a
-// kernel's launch, a copy, a fill or a memory operation. The launch's time counts, not the kernel's.
-// Of each live block the first and the last such time are kept, how often it was seen, and the
-// longest while without; they go into the log when the block ends. What a kernel reads from memory
-// (arrays of pointers) is not seen. HOOK-SAFE.
+// kernel's launch, a copy, a fill or a memory operation. The launch's time counts, not the
+// kernel's. Of each live block the first and the last such time are kept, how often it was seen,
+// and the longest while without; they go into the log when the block ends. What a kernel reads from
+// memory (arrays of pointers) is not seen. HOOK-SAFE.
 //
 //   in    a launch with the words 0x7f40002000, 3, 0x7f…
 //   out   block 5: first +1.20 s, last +3.40 s, 218 times; at its end the record USED
 //
-// Two indexes: what the driver gave, and what arenas gave of it. An address counts for the innermost.
+// Two indexes: what the driver gave, and what arenas gave of it. An address counts for the
+// innermost.
 #pragma once
 
 #include <cuda.h>
@@ -58,8 +59,8 @@ void arena_uses_ended(uint64_t arena);
 /// The process ends: what is live goes into the log, and so far it is complete.
 void log_all_uses();
 
-/// Collects, of the arguments of a call that gives work to a device, the words that may be addresses
-/// of blocks. Outside any HookScope.
+/// Collects, of the arguments of a call that gives work to a device, the words that may be
+/// addresses of blocks. Outside any HookScope.
 class SeenWords {
  public:
   /// Whom they are handed to, some at a time.

@@ -1,6 +1,6 @@
 // Tensor maps (CUtensorMap), which the driver makes of an address and which a kernel is given by
-// value: 128 bytes that the driver alone can read. Those it made are kept by their bytes, as many as
-// fit, so that the address is known when one is found among a launch's parameters. HOOK-SAFE.
+// value: 128 bytes that the driver alone can read. Those it made are kept by their bytes, as many
+// as fit, so that the address is known when one is found among a launch's parameters. HOOK-SAFE.
 #pragma once
 
 #include <cstddef>
