@@ -1,4 +1,4 @@
-"""Programs that hold memory longer than they use it: last_use_training.py CASE [mended]. Prints the most that was allocated.
+"""Programs that hold memory longer than they use it: last_use_training.py CASE [mended]. Prints the most that was allocated and reserved.
 
 kept      activations that nobody reads again stay in a list to the step's end
 grads     gradients stay from one step to the next: zero_grad(set_to_none=False); mended: they are freed after the update
@@ -54,4 +54,4 @@ def weights():
 with torch.enable_grad() if CASE == "grads" else torch.no_grad():
     globals()[CASE]()
 torch.cuda.synchronize()
-print("max_memory_allocated", torch.cuda.max_memory_allocated())
+print("max_memory_allocated", torch.cuda.max_memory_allocated(), "reserved", torch.cuda.max_memory_reserved())

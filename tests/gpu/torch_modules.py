@@ -21,7 +21,7 @@ import time
 
 HERE = os.path.abspath(__file__)
 CASES = ("resnet50", "transformer", "llama", "checkpointed", "parallel", "compiled")
-MARKS = ("forward", "middle", "end")
+MARKS = ("forward", "middle", "last")  # "end" is the end of the run
 
 
 # ---- the measured program ---------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def client(case, out_path):
     for number in range(4):
         step(number)
         if number == 1:
-            note("end")
+            note("last")
     if case == "parallel":
         helpers = [threading.Thread(target=lambda: model(batch()).sum().item()) for _ in range(4)]
         for helper in helpers:
