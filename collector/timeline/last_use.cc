@@ -48,8 +48,7 @@ struct AtPeak {
 
 class UseWatch : public ReplayObserver {
  public:
-  explicit UseWatch(const Profile& profile)
-      : profile_(profile), shared_out_(profile.replay().arenas().shared_out()) {
+  explicit UseWatch(const Profile& profile) : shared_out_(profile.replay().arenas().shared_out()) {
     for (const ScopeId id : profile.scopes()) {
       const ScopeInfo& info = profile.scope_info(id);
       if (info.device < 0 || info.name != ScopeKey::device(info.device).text()) continue;
@@ -141,7 +140,6 @@ class UseWatch : public ReplayObserver {
     peak.idle_bytes = peak.bytes - held;
   }
 
-  const Profile& profile_;
   const std::unordered_set<uint64_t>& shared_out_;
   std::map<int32_t, AtPeak> peaks_;
   std::unordered_map<uint64_t, Life> blocks_;

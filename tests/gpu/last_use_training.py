@@ -38,16 +38,16 @@ def grads():
 
 def weights():
     source = [torch.randn(4096, 4096, device="cuda") for _ in range(8)]
-    copies = [w.clone() for w in source]
-    if MENDED:
-        del source
+    copies = []
+    for i in range(8):
+        copies.append(source[i].clone())
+        if MENDED:
+            source[i] = None
     x = torch.randn(2048, 4096, device="cuda")
     for w in copies * 4:
         x = x @ w
         big = torch.relu(x.repeat(8, 1))
         del big
-    if not MENDED:
-        del source
     torch.cuda.synchronize()
 
 
