@@ -92,17 +92,22 @@ void keep(void* exec, const uint64_t* words, size_t count) {
   kept->count += count;
 }
 
-/// Each word once.
-void tidy(CUgraphExec exec) {
+/// Calls `visit(kept)` with what is kept of `exec`, under the lock.
+template <typename Visit>
+void with_kept(CUgraphExec exec, Visit visit) {
   HookScope scope;
   if (!scope.entered()) return;
   const BookGuard guard;
   if (!guard) return;
-  Kept* const kept = g_kept.find(key_of(exec));
-  if (kept == nullptr) return;
-  std::sort(kept->words, kept->words + kept->count);
-  kept->count =
-      static_cast<size_t>(std::unique(kept->words, kept->words + kept->count) - kept->words);
+  if (Kept* const kept = g_kept.find(key_of(exec))) visit(*kept);
+}
+
+/// Each word once.
+void tidy(CUgraphExec exec) {
+  with_kept(exec, [](Kept& kept) {
+    std::sort(kept.words, kept.words + kept.count);
+    kept.count = static_cast<size_t>(std::unique(kept.words, kept.words + kept.count) - kept.words);
+  });
 }
 
 void look_at_kernel(const KernelNode& node, SeenWords& seen) {
@@ -176,23 +181,14 @@ void graph_kernel_node_changed(CUgraphExec exec, const void* parameters) {
 }
 
 void graph_was_launched(CUgraphExec exec, CUstream stream) {
-  HookScope scope;
-  if (!scope.entered()) return;
-  const BookGuard guard;
-  if (!guard) return;
-  const Kept* const kept = g_kept.find(key_of(exec));
-  if (kept != nullptr) use_in_book(stream, kept->words, kept->count);
+  with_kept(exec, [&](const Kept& kept) { use_in_book(stream, kept.words, kept.count); });
 }
 
 void graph_is_gone(CUgraphExec exec) {
-  HookScope scope;
-  if (!scope.entered()) return;
-  const BookGuard guard;
-  if (!guard) return;
-  Kept* const kept = g_kept.find(key_of(exec));
-  if (kept == nullptr) return;
-  if (kept->words != nullptr) unmap_pages(kept->words, bytes_of(kept->capacity));
-  g_kept.erase(kept);
+  with_kept(exec, [](Kept& kept) {
+    if (kept.words != nullptr) unmap_pages(kept.words, bytes_of(kept.capacity));
+    g_kept.erase(&kept);
+  });
 }
 
 void forget_graph_uses() {

@@ -196,8 +196,10 @@ tag_case "ONNX Runtime, ResNet-50" ort_resnet50 onnxruntime "CUDA provider"
 
 # Modules by name: their sums, what is said, and what it costs.
 : >"$work/modules_table"
+: >"$work/last_use_table"
 if python3 -c 'import torch' 2>/dev/null; then
   python3 "$here/torch_modules.py" "$gpupeak" >"$work/modules_table" 2>"$work/modules.err" || failures=$((failures + 1))
+  python3 "$here/last_use.py" "$gpupeak" "$work/last_use" >"$work/last_use_table" 2>"$work/last_use.err" || failures=$((failures + 1))
 fi
 
 # The ranges that libraries make themselves, wherever any of these programs called them.
@@ -260,7 +262,7 @@ fi
   echo "|---|---|---|---|---|---|"
   cat "$work/tag_table"
   echo
-  cat "$work/modules_table"
+  cat "$work/modules_table" "$work/last_use_table"
   echo
   echo "captures with and without gpupeak: $captures"
   echo
