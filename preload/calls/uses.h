@@ -8,6 +8,7 @@
 
 #include <cuda.h>
 
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
 
@@ -47,10 +48,12 @@ void look_if_done(CUresult result, CUstream stream, Look look) {
   look(seen);
 }
 
-template <typename Argument>
-void look_at_argument(SeenWords& seen, Argument argument) {
-  if constexpr (sizeof(Argument) == sizeof(uint64_t))
-    seen.look_at((uint64_t)argument);  // NOLINT: a pointer or a number
+inline void look_at_argument(SeenWords& seen, const void* pointer) {
+  seen.look_at(reinterpret_cast<uint64_t>(pointer));
+}
+template <std::integral Number>
+void look_at_argument(SeenWords& seen, Number number) {
+  if constexpr (sizeof number == sizeof(uint64_t)) seen.look_at(number);
 }
 
 template <typename Real, typename... Arguments>

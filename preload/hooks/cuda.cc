@@ -143,7 +143,7 @@ enum RowIndex : int {
 #include "hooks/cuda_uses.def"
 #undef ROW
 
-constinit DriverRow g_driver_rows[kRowLimit];
+constinit DriverRow g_driver_rows[kRowLimit] = {};
 constinit std::atomic<bool> g_driver_rows_named{false};
 
 void name_driver_rows() {

@@ -282,7 +282,7 @@ def make_models(folder):
     env = {**os.environ, "LD_LIBRARY_PATH": DRIVER}
     for number in reversed(range(LOGS)):
         log = os.path.join(folder, f"{number}.gplog")
-        subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", BENCHMARK], env=env, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run([GPUPEAK, "run", "-q", "--last-use", "-o", log, "--", BENCHMARK], env=env, stdout=subprocess.DEVNULL, check=True)
     # A wrapper that took more than a second: it stays as a part of the program's log.
     subprocess.run([GPUPEAK, "run", "-q", "-o", os.path.join(folder, "part.gplog"), "--", "sh", "-c", f"sleep 1.2; exec {BENCHMARK}"],
                    env=env, stdout=subprocess.DEVNULL, check=True)
