@@ -225,7 +225,8 @@ void use_now(void* stream, const uint64_t* words, size_t count) {
   HookScope scope;
   if (!scope.entered() || !recording()) return;
   const BookGuard guard;
-  if (guard) use_in_book(static_cast<CUstream>(stream), words, count);
+  if (!guard) return;
+  use_in_book(static_cast<CUstream>(stream), words, count);
 }
 
 void note_unread_launch() {

@@ -23,16 +23,18 @@ if needed != ["libc.so.6"]:
 
 with open(os.path.join(source, "preload/hooks/exports.map")) as file:
     patterns = re.findall(r"([\w\[\]*-]+);", re.sub(r"/\*.*?\*/", "", file.read().split("local:")[0], flags=re.S))
-with open(os.path.join(source, "preload/hooks/cuda_table.def")) as file:
-    rows = set(re.findall(r"^ROW\((\w+),", file.read(), flags=re.M))
+rows = set()
+for table in ("cuda_table.def", "cuda_uses.def"):
+    with open(os.path.join(source, "preload/hooks", table)) as file:
+        rows |= set(re.findall(r"^ROW\((\w+),", file.read(), flags=re.M))
 exported = {line.split()[-1].split("@")[0] for line in tool("nm", "-D", "--defined-only", library).splitlines()}
 for name in sorted(exported):
     if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
         failures.append(f"{name} is exported and not in exports.map")
     if re.match(r"cu[A-Z]", name) and name not in rows:
-        failures.append(f"{name} is exported and not a row of cuda_table.def")
+        failures.append(f"{name} is exported and in no row of cuda_table.def or cuda_uses.def")
 for name in sorted(rows - exported):
-    failures.append(f"{name} is a row of cuda_table.def and not exported")
+    failures.append(f"{name} is a row of cuda_table.def or cuda_uses.def and not exported")
 for pattern in patterns:
     if not fnmatch.filter(exported, pattern):
         failures.append(f"exports.map names {pattern}, which is not there")
