@@ -57,6 +57,31 @@ void* memcpy(void* __restrict to, const void* __restrict from, size_t bytes) {
   return to;
 }
 
+/// What lies on top of each other is copied from the end that the other one does not reach.
+void* memmove(void* to, const void* from, size_t bytes) {
+  auto* target = static_cast<uint8_t*>(to);
+  const auto* source = static_cast<const uint8_t*>(from);
+  if (copied_short(target, source, bytes)) return to;  // reads all before it writes
+  constexpr size_t kStep = 16;
+  uint8_t step[kStep];
+  const auto copy_step = [&](size_t at) {
+    __builtin_memcpy(step, source + at, kStep);
+    __builtin_memcpy(target + at, step, kStep);
+  };
+  const bool forwards =
+      reinterpret_cast<uintptr_t>(target) - reinterpret_cast<uintptr_t>(source) >= bytes;
+  if (forwards) {
+    size_t at = 0;
+    for (; at + kStep <= bytes; at += kStep) copy_step(at);
+    for (; at < bytes; ++at) target[at] = source[at];
+  } else {
+    size_t left = bytes;
+    for (; left >= kStep; left -= kStep) copy_step(left - kStep);
+    for (; left > 0; --left) target[left - 1] = source[left - 1];
+  }
+  return to;
+}
+
 void* memset(void* to, int value, size_t bytes) {
   gpupeak::preload::arch::fill_bytes(static_cast<uint8_t*>(to), value, bytes);
   return to;

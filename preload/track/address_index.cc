@@ -15,6 +15,13 @@ constexpr uint32_t kMostPieces = 1 << 14;
 
 }  // namespace
 
+bool AddressIndex::may_hold(uint64_t address) const {
+  if (!bounds().contain(address)) return false;
+  const Pages* const pages = top_[address >> kTopShift].load(std::memory_order_acquire);
+  return pages != nullptr && __atomic_load_n(&pages->entries[(address >> kPageShift) % kPagesOfTop],
+                                             __ATOMIC_RELAXED) != 0;
+}
+
 /// A reader between the two stores sees too much, which find() puts right.
 void AddressIndex::widen(uint64_t begin, uint64_t end) {
   const uint64_t highest = std::max(lowest_ + span_, end);

@@ -26,13 +26,7 @@ class AddressIndex {
     return {__atomic_load_n(&lowest_, __ATOMIC_RELAXED), __atomic_load_n(&span_, __ATOMIC_RELAXED)};
   }
   /// Whether a block may lie at the address. Without the lock.
-  bool may_hold(uint64_t address) const {
-    if (!bounds().contain(address)) return false;
-    const Pages* const pages = top_[address >> kTopShift].load(std::memory_order_acquire);
-    return pages != nullptr &&
-           __atomic_load_n(&pages->entries[(address >> kPageShift) % kPagesOfTop],
-                           __ATOMIC_RELAXED) != 0;
-  }
+  bool may_hold(uint64_t address) const;
   /// The number that add() was given; 0: none.
   uint32_t find(uint64_t address) const;
   /// False: there is no room, or one of another number overlaps. `number`: from 1 on, below 1
