@@ -21,10 +21,9 @@ class LastUseTimes : public ReplayObserver {
     of_driver_.push_back(kNotKnown);
   }
   void on_arena_block(const ArenaBlockChange& change) override {
-    if (change.in_use) of_arenas_.push_back(kNotKnown);
-  }
-  void on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/) override {
-    if (!of_arenas_.empty()) in_arenas_[{alloc.arena, alloc.address}] = of_arenas_.size() - 1;
+    if (!change.in_use) return;
+    in_arenas_[{change.arena, change.address}] = of_arenas_.size();
+    of_arenas_.push_back(kNotKnown);
   }
   void on_used(const UsedEvent& used, uint64_t ticks) override {
     if (used.count == 0) return;

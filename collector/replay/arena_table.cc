@@ -315,9 +315,9 @@ void ArenaTable::uncarve(uint64_t number, Open& open) {
 
 // Arenas.
 
-void ArenaTable::tell(uint64_t address, const Block& block, bool in_use) const {
+void ArenaTable::tell(const Open& open, uint64_t address, const Block& block, bool in_use) const {
   if (observer_ == nullptr) return;
-  observer_->on_arena_block({address, block.bytes, block.holder, block.alone, in_use});
+  observer_->on_arena_block({address, block.bytes, block.holder, block.alone, in_use, open.number});
 }
 
 void ArenaTable::apply(uint64_t ticks, bool claims) {
@@ -326,7 +326,7 @@ void ArenaTable::apply(uint64_t ticks, bool claims) {
 }
 
 void ArenaTable::take_out(Open& open, uint64_t address, const Block& block) {
-  tell(address, block, false);
+  tell(open, address, block, false);
   const size_t arena = accounts_.holder(block.holder).arena;
   const auto bytes = static_cast<int64_t>(block.bytes);
   change(block.holder, -bytes, -1);
@@ -355,6 +355,7 @@ void ArenaTable::on_arena(const ArenaEvent& event, uint32_t name, uint64_t ticks
     const auto [entry, added] = open_.try_emplace(event.arena);
     if (!added) return;  // its number is taken: a damaged log
     Open& open = entry->second;
+    open.number = event.arena;
     open.arena = index;
     open.capacity_bytes = event.bytes;
     if (event.bytes > 0 && event.address != 0) carve(open, event, ticks);
@@ -432,7 +433,7 @@ void ArenaTable::allocate(const ArenaAllocEvent& event, uint32_t stack, uint64_t
   block.holder = accounts_.user(index, block.counted, name, stack, cause);
   change(block.holder, static_cast<int64_t>(event.bytes), 1, !again);
   open.blocks.emplace(event.address, block);
-  tell(event.address, block, true);
+  tell(open, event.address, block, true);
   arena.largest_block = std::max(arena.largest_block, event.bytes);
   open.in_use += event.bytes;
   open.answered_ticks = ticks;

@@ -190,7 +190,8 @@ class ArenaTable {
     bool alone = true;     ///< lies in nothing that is the arena's: is its own memory
   };
   struct Open {
-    size_t arena = 0;  // index into arenas_
+    uint64_t number = 0;  // in the log
+    size_t arena = 0;     // index into arenas_
     uint64_t address = 0, capacity_bytes = 0;
     bool carved = false;  // the capacity is part of `parent`, or in no known one
     bool counted = false;
@@ -223,7 +224,7 @@ class ArenaTable {
   void carve(Open& open, const ArenaEvent& event, uint64_t ticks);
   void uncarve(uint64_t number, Open& open);
   void vacate(uint64_t address, uint64_t bytes);
-  void tell(uint64_t address, const Block& block, bool in_use) const;
+  void tell(const Open& open, uint64_t address, const Block& block, bool in_use) const;
   void take_out(Open& open, uint64_t address, const Block& block);
   void take_out_all(Open& open);
   void remove_parent(ArenaParents::Key key, uint64_t ticks);

@@ -37,6 +37,7 @@ struct ArenaBlockChange {
   HolderId holder = kNoHolder;  ///< whose, in which arena
   bool alone = false;           ///< lies in no segment: is its own memory
   bool in_use = false;          ///< from now on
+  uint64_t arena = 0;           ///< whose, by the log's number
 };
 
 /// What a phase is called, and by whom.

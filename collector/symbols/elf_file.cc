@@ -97,7 +97,11 @@ struct PackedSection {
   std::vector<uint8_t> contents;  ///< unpacked
 };
 
-/// Unpacks it. False: it is not packed by zstd, or damaged.
+/// Of what a section may come to: its header can say anything. Debug information shrinks to a
+/// quarter.
+constexpr uint64_t kMostTimes = 32, kAlwaysRead = 8 << 20;
+
+/// Unpacks it. False: it is not packed by zstd, damaged, or too large for what it is packed in.
 bool unpack(Elf_Scn* section, PackedSection& to) {
   const Elf64_Shdr* header = elf64_getshdr(section);
   const Elf_Data* data = nullptr;
@@ -106,7 +110,8 @@ bool unpack(Elf_Scn* section, PackedSection& to) {
     return false;
   Elf64_Chdr packed;
   memcpy(&packed, data->d_buf, sizeof packed);
-  if (packed.ch_type != kZstd) return false;
+  if (packed.ch_type != kZstd || packed.ch_size > data->d_size * kMostTimes + kAlwaysRead)
+    return false;
   to.contents.resize(packed.ch_size);
   const size_t bytes = ZSTD_decompress(to.contents.data(), to.contents.size(),
                                        static_cast<const char*>(data->d_buf) + sizeof packed,

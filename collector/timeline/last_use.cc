@@ -8,7 +8,6 @@
 
 #include "collector/log/kinds.h"
 #include "collector/text/error.h"
-#include "collector/text/scope_key.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -51,7 +50,7 @@ class UseWatch : public ReplayObserver {
   explicit UseWatch(const Profile& profile) : shared_out_(profile.replay().arenas().shared_out()) {
     for (const ScopeId id : profile.scopes()) {
       const ScopeInfo& info = profile.scope_info(id);
-      if (info.device < 0 || info.name != ScopeKey::device(info.device).text()) continue;
+      if (info.device < 0 || info.kind != 0) continue;
       const PeakFinder::Scope& sum = profile.sum(id);
       if (sum.peak > 0) peaks_[info.device] = {id, sum.peak_ticks, sum.peak, false, 0, {}};
     }
@@ -73,9 +72,8 @@ class UseWatch : public ReplayObserver {
   void on_arena_block(const ArenaBlockChange& change) override {
     const ArenaTable::Holder& holder = replay().arenas().holder(change.holder);
     const int32_t device = replay().arenas().arenas()[holder.arena].place;
-    const Address at{holder.arena, change.address};
+    const Address at{change.arena, change.address};
     if (!change.in_use) return end(in_arenas_, at);
-    last_row_ = holder.arena;
     if (device < 0 || change.alone || !holder.counted) return;
     Life life;
     life.device = device;
@@ -83,13 +81,9 @@ class UseWatch : public ReplayObserver {
     life.bytes = change.bytes;
     begin(in_arenas_[at], life);
   }
-  void on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/) override {
-    rows_[alloc.arena] = last_row_;
-  }
   void on_used(const UsedEvent& used, uint64_t ticks) override {
     if (used.arena == 0) return note(blocks_, used.block, used, ticks);
-    if (const auto row = rows_.find(used.arena); row != rows_.end())
-      note(in_arenas_, Address{row->second, used.block}, used, ticks);
+    note(in_arenas_, Address{used.arena, used.block}, used, ticks);
   }
   void after(const Event& event) override {
     for (auto& [device, peak] : peaks_) {
@@ -106,7 +100,7 @@ class UseWatch : public ReplayObserver {
   const std::map<int32_t, AtPeak>& peaks() const { return peaks_; }
 
  private:
-  using Address = std::pair<size_t, uint64_t>;  ///< in a row of arenas
+  using Address = std::pair<uint64_t, uint64_t>;  ///< of an arena, by the log's number
 
   /// One whose free failed goes on.
   static void begin(Life& place, const Life& life) {
@@ -144,8 +138,6 @@ class UseWatch : public ReplayObserver {
   std::map<int32_t, AtPeak> peaks_;
   std::unordered_map<uint64_t, Life> blocks_;
   std::map<Address, Life> in_arenas_;
-  std::unordered_map<uint64_t, size_t> rows_;  ///< of arenas, by the log's number
-  size_t last_row_ = 0;
 };
 
 /// How a block stood to the peak, and by how many ticks.

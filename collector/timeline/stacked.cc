@@ -122,19 +122,9 @@ void Stacker::add_host(ScopeId id) {
   name_parts(sum.tag, tags, at_peak, [&](uint32_t key) { return profile_.tagger().name(key); });
 }
 
-void Stacker::on_step(std::span<const PeakFinder::Change> step) {
+void Stacker::change(std::span<const PeakFinder::Change> step, bool of_devices) {
   for (Sum& sum : sums_) {
-    if (sum.device >= 0) continue;
-    for (const PeakFinder::Change& part : step) {
-      sum.site.change(part.group, part.bytes);
-      sum.tag.change(part.group, part.bytes);
-    }
-  }
-}
-
-void Stacker::on_arena_step(std::span<const PeakFinder::Change> step) {
-  for (Sum& sum : sums_) {
-    if (sum.device < 0) continue;
+    if ((sum.device >= 0) != of_devices) continue;
     for (const PeakFinder::Change& part : step) {
       sum.site.change(part.group, part.bytes);
       sum.tag.change(part.group, part.bytes);

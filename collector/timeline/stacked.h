@@ -42,8 +42,8 @@ class Stacker {
 
   Stacker(Profile& profile, const TimeSeries& times);
 
-  void on_step(std::span<const PeakFinder::Change> step);
-  void on_arena_step(std::span<const PeakFinder::Change> step);
+  void on_step(std::span<const PeakFinder::Change> step) { change(step, false); }
+  void on_arena_step(std::span<const PeakFinder::Change> step) { change(step, true); }
   /// `number`: of the event, from 0 on.
   void after(const Replay& replay, uint64_t number, uint64_t ticks);
   /// Without a sum whose parts did not add up, which the log's growing may do.
@@ -71,6 +71,8 @@ class Stacker {
   using Keys = std::vector<std::optional<uint32_t>>;
   using TitleOf = std::function<std::string(uint32_t key)>;
 
+  /// The host's groups change, or the devices' holders.
+  void change(std::span<const PeakFinder::Change> step, bool of_devices);
   void add_device(ScopeId id);
   void add_host(ScopeId id);
   static void name_parts(Way& way, const Keys& keys, const std::vector<uint64_t>& at_peak,

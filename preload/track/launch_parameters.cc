@@ -24,8 +24,10 @@ struct Piece {
   uint16_t map_skip;  ///< bytes to where its first tensor map may lie; kNoMap: none has room
 };
 constexpr uint16_t kNoMap = UINT16_MAX;
-/// Its pieces lie behind it.
+/// Its pieces lie behind it. Never changed: a place that was cleared may be another function's by
+/// the time that a reader comes to its layout, which says so.
 struct Layout {
+  uint64_t function;
   uint32_t count;
 
   const Piece* pieces() const { return reinterpret_cast<const Piece*>(this + 1); }
@@ -46,7 +48,6 @@ struct Layouts {
   size_t room_bytes = 0;
 };
 constinit Layouts g_layouts;
-constexpr Layout kNothing{0};
 constexpr size_t kRoomBytes = 256 << 10;
 
 size_t home(uint64_t function) {
@@ -58,8 +59,10 @@ const Layout* find_layout(uint64_t function) {
   if (entries == nullptr) return nullptr;
   for (size_t i = home(function);; i = (i + 1) & (Layouts::kCapacity - 1)) {
     const uint64_t found = entries[i].function.load(std::memory_order_acquire);
-    if (found == function) return entries[i].layout.load(std::memory_order_acquire);
     if (found == 0) return nullptr;
+    if (found != function) continue;
+    const Layout* const layout = entries[i].layout.load(std::memory_order_acquire);
+    return layout->function == function ? layout : nullptr;
   }
 }
 
@@ -124,14 +127,11 @@ const Layout* keep(uint64_t function, const AskedPieces& asked) {
     g_layouts.entries.store(static_cast<Layouts::Entry*>(fresh), std::memory_order_release);
   }
   if (g_layouts.count >= Layouts::kMost) return nullptr;
-  const Layout* layout = &kNothing;
-  if (asked.count() > 0) {
-    Layout* const made = make_room_for(asked.count());
-    if (made == nullptr) return nullptr;
-    made->count = static_cast<uint32_t>(asked.count());
-    memcpy(made + 1, asked.pieces(), asked.count() * sizeof(Piece));
-    layout = made;
-  }
+  Layout* const layout = make_room_for(asked.count());
+  if (layout == nullptr) return nullptr;
+  layout->function = function;
+  layout->count = static_cast<uint32_t>(asked.count());
+  memcpy(layout + 1, asked.pieces(), asked.count() * sizeof(Piece));
   Layouts::Entry* const entries = g_layouts.entries.load(std::memory_order_relaxed);
   size_t i = home(function);
   while (entries[i].function.load(std::memory_order_relaxed) != 0)
