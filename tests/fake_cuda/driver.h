@@ -87,7 +87,8 @@ struct Module {
 struct Function {
   Module* module = nullptr;
   std::string name;
-  int local_bytes = 0;  ///< a thread: N of a name "…local_N"
+  int local_bytes = 0;                    ///< a thread: N of a name "…local_N"
+  bool is_kernel = false;                 ///< of a library, and launched by its own handle
   std::vector<size_t> parameter_bytes{};  ///< those of a name "…takes_8_24_4"
 };
 

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <type_traits>
 
 #include "costs.h"
 #include "export.h"
@@ -53,21 +54,21 @@ CUresult function_of(Out* out, Handle handle, const char* name) {
   Module* const module = driver().modules.find(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const char* const local = strstr(name, "local_");
-  Function* const function = driver().functions.add(
-      {.module = module,
-       .name = name,
-       .local_bytes = local != nullptr ? atoi(local + 6) : 0,
-       .parameter_bytes = parameters_of(name)});
+  Function* const function =
+      driver().functions.add({.module = module,
+                              .name = name,
+                              .local_bytes = local != nullptr ? atoi(local + 6) : 0,
+                              .is_kernel = std::is_same_v<Out, CUkernel>,
+                              .parameter_bytes = parameters_of(name)});
   *out = reinterpret_cast<Out>(function);
   return CUDA_SUCCESS;
 }
 
 /// Of a function, or of a kernel of a library: as the real driver, each by its own question alone.
-CUresult parameter_info(bool of_library, const void* handle, size_t index, size_t* offset,
+CUresult parameter_info(bool of_kernel, const void* handle, size_t index, size_t* offset,
                         size_t* bytes) {
   const Function* const function = driver().functions.find(handle);
-  if (function == nullptr || (function->module->context == nullptr) != of_library)
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (function == nullptr || function->is_kernel != of_kernel) return CUDA_ERROR_INVALID_HANDLE;
   if (index >= function->parameter_bytes.size()) return CUDA_ERROR_INVALID_VALUE;
   *offset = parameter_offset(*function, index);
   *bytes = function->parameter_bytes[index];
