@@ -13,6 +13,7 @@
 #include "collector/files/cache_file.h"
 #include "collector/rules/rule_book.h"
 #include "collector/summary/summary_bytes.h"
+#include "collector/symbols/debug_files.h"
 #include "collector/symbols/symbol_files.h"
 #include "collector/text/byte_pack.h"
 
@@ -32,12 +33,6 @@ std::string canonical(const std::string& path) {
   std::error_code error;
   const std::string found = std::filesystem::canonical(path, error).string();
   return error ? "" : found;
-}
-
-/// That may know names; empty: none are asked.
-std::string servers() {
-  const char* urls = getenv("DEBUGINFOD_URLS");
-  return urls != nullptr ? urls : "";
 }
 
 /// Where symbols of the log may lie: beside what it was called, which may be a link to it.
@@ -74,7 +69,7 @@ std::string key_of(const std::string& log, const Options& options) {
   key.number(with_stacks(options));
   const SymbolSearch& search = options.reading.search;
   key.number(search.files);
-  key.text(servers());
+  key.text(debug_servers());
   const RuleChoice& rules = options.reading.rules;
   for (const auto* texts : {&search.debug_dirs, &rules.sets, &rules.phases, &rules.tags}) {
     key.count(texts->size());
@@ -82,28 +77,6 @@ std::string key_of(const std::string& log, const Options& options) {
   }
   key.text(search.sysroot);
   return key.bytes();
-}
-
-/// Names the command that makes it, too: another build may know better.
-FileState own_state() {
-  return state_of_file(canonical("/proc/self/exe"));
-}
-
-void pack(const FileState& state, BytePacker& out) {
-  out.text(state.path);
-  for (const uint64_t value : {state.device, state.inode, state.bytes}) out.number(value);
-  out.number(state.modified_ns);
-  out.number(state.changed_ns);
-}
-
-FileState unpack_state(ByteUnpacker& in) {
-  FileState state;
-  state.path = in.text();
-  for (uint64_t* value : {&state.device, &state.inode, &state.bytes})
-    *value = in.number<uint64_t>();
-  state.modified_ns = in.number<int64_t>();
-  state.changed_ns = in.number<int64_t>();
-  return state;
 }
 
 }  // namespace
@@ -120,7 +93,7 @@ KeptSummary::KeptSummary(const std::string& log, const Options& options, uint64_
   key_ = key_of(log_, options);
   files_.push_back(state_of_file(log_));
   files_.push_back(state_of_file(symbols_beside(log)));
-  files_.push_back(own_state());
+  files_.push_back(state_of_command());  // it makes the summary
   for (const std::string& file : rule_files(options.reading.rules))
     files_.push_back(state_of_file(file));
 }
@@ -138,7 +111,7 @@ std::optional<Summary> KeptSummary::find(Time now) const {
   ByteUnpacker in(*bytes);
   if (in.text() != key_) return std::nullopt;
   const Time made{Time::duration(in.number<Time::rep>())};
-  if (!servers().empty() && now - made > kServersMiss) return std::nullopt;
+  if (!debug_servers().empty() && now - made > kServersMiss) return std::nullopt;
   const uint32_t count = in.count(1);
   for (uint32_t i = 0; i < count && !in.failed(); ++i) {
     const FileState then = unpack_state(in);

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "collector/text/byte_pack.h"
+
 namespace gpupeak::collector {
 
 struct FileState {
@@ -17,5 +19,10 @@ struct FileState {
 };
 FileState state_of_file(std::string path);
 FileState state_of(std::string path, const struct stat& status);
+/// Of the command that runs: another build may know better.
+FileState state_of_command();
+
+void pack(const FileState& state, BytePacker& out);
+FileState unpack_state(ByteUnpacker& in);
 
 }  // namespace gpupeak::collector

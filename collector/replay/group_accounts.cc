@@ -7,8 +7,10 @@
 
 namespace gpupeak::collector {
 
-GroupAccounts::GroupAccounts()
-    : notes_(std::make_unique_for_overwrite<Note[]>(kBatches * kBatchNotes)) {
+GroupAccounts::GroupAccounts() {
+  static_assert(kBatches * kBatchNotes * sizeof(Note) <= ZeroedChunks::kChunkBytes / 2,
+                "a batch lies in a row");
+  notes_.grow(kBatches * kBatchNotes);
   begin_batch();
 }
 

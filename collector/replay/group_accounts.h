@@ -192,7 +192,7 @@ class GroupAccounts {
   // Of millions of groups those few that held bytes at the end of any peak. After finish().
   std::vector<GroupId> holders_;
 
-  std::unique_ptr<Note[]> notes_;                             // kBatches batches, used in turn
+  ChunkedArray<Note> notes_;                                  // kBatches batches, used in turn
   Note *begin_ = nullptr, *next_ = nullptr, *end_ = nullptr;  // of the one that is being filled
   std::atomic<size_t> noted_ = 0, counted_ = 0;               // full batches, in all
   std::mutex counting_;                                       // whose holder counts the next batch

@@ -49,9 +49,13 @@ std::string build_id_path(const std::string& build_id) {
 
 }  // namespace
 
-std::string debug_file_from_servers(std::string_view build_id) {
+std::string debug_servers() {
   const char* urls = getenv("DEBUGINFOD_URLS");
-  if (urls == nullptr || *urls == 0 || build_id.empty()) return "";
+  return urls != nullptr ? urls : "";
+}
+
+std::string debug_file_from_servers(std::string_view build_id) {
+  if (debug_servers().empty() || build_id.empty()) return "";
   void* library = open_system_library("libdebuginfod.so.1");
   if (library == nullptr) return "";
   using Begin = void* (*)();
@@ -119,6 +123,7 @@ int DebugFiles::find(Dwfl_Module* module, const std::string& file_name, const ch
   for (size_t i = 0; i <= paths.size(); ++i) {
     std::string path = i < paths.size() ? std::move(paths[i]) : from_servers();
     if (path.empty() || path == file_name) continue;
+    looked_for_.push_back(state_of_file(path));
     Descriptor file = open_elf(path, status);
     if (!file) continue;
     const std::string its_id = build_id_of(file.get());

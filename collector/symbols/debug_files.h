@@ -10,7 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "collector/files/file_state.h"
+
 namespace gpupeak::collector {
+
+/// What DEBUGINFOD_URLS names; empty: no server is asked.
+std::string debug_servers();
 
 /// The debug file of a build-id from the servers that DEBUGINFOD_URLS names, or empty. The library
 /// is loaded only then; it keeps what it fetched in a cache of its own.
@@ -27,6 +32,8 @@ class DebugFiles {
   /// Whether the file that holds what several debug files have in common (dwz) is the one that is
   /// meant, or none is. If it is not, libdw would look for it by itself.
   bool has_common_file(Dwarf* dwarf) const;
+  /// Each file that was looked for, as it was then: what was found depends on them.
+  const std::vector<FileState>& looked_for() const { return looked_for_; }
 
  private:
   int find(Dwfl_Module* module, const std::string& file_name, const char* link, GElf_Word checksum,
@@ -34,6 +41,7 @@ class DebugFiles {
 
   std::vector<std::string> folders_;
   std::string common_build_id_;
+  std::vector<FileState> looked_for_;
 };
 
 }  // namespace gpupeak::collector

@@ -249,6 +249,7 @@ DwarfFunctions::DwarfFunctions(Dwarf* dwarf, const std::vector<std::string>& fol
   uint8_t type = 0;
   Dwarf_Die die, split;
   while (dwarf_get_units(dwarf, unit, &unit, &version, &type, &die, nullptr) == 0) {
+    has_split_units_ |= type == DW_UT_skeleton || is_elsewhere(&die);
     if (type == DW_UT_skeleton) {
       if (split_of(&die, folders, split)) add_unit(&die, &split, version);
     } else if (dwarf_tag(&die) == DW_TAG_compile_unit && !is_elsewhere(&die)) {

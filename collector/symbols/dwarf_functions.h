@@ -30,6 +30,9 @@ class DwarfFunctions {
   /// The function at `address` (of the debug file) and those it is inlined into, innermost first;
   /// empty if no compilation unit covers the address.
   std::vector<DwarfFrame> frames_at(uint64_t address);
+  /// All that it says depends on these files' contents alone: nothing was left out, and no unit
+  /// lies in a file of its own.
+  bool is_complete() const { return !patience_.is_at_end() && !has_split_units_; }
 
  private:
   struct UnitRange {
@@ -43,6 +46,7 @@ class DwarfFunctions {
   std::string name_of(Dwarf_Die* die);
 
   DwarfPatience patience_;
+  bool has_split_units_ = false;
   std::vector<UnitRange> unit_ranges_;  // sorted by begin
   std::vector<std::unique_ptr<Unit>> units_;
   std::unordered_map<Dwarf_Off, std::string> scopes_;  // by offset of the function's declaration

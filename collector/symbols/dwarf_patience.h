@@ -17,6 +17,8 @@ class DwarfPatience {
   bool take_entry() { return take(entries_, 1); }
   /// Of what is gone through again and again: bytes, or what is as cheap.
   bool walk(uint64_t steps) { return take(steps_, steps); }
+  /// Something was not asked for any more, or nearly so.
+  bool is_at_end() const { return ranges_ == 0 || entries_ == 0 || steps_ == 0; }
 
  private:
   static constexpr uint64_t kAlways = 1 << 20, kPerByte = 4;

@@ -15,6 +15,7 @@
 #include "collector/symbols/elf_file.h"
 #include "collector/symbols/package_version.h"
 #include "collector/symbols/symbol_files.h"
+#include "collector/text/byte_pack.h"
 #include "collector/text/file_name.h"
 #include "collector/text/work.h"
 
@@ -36,11 +37,24 @@ std::vector<std::string> debug_folders(const SymbolSearch& search) {
   return folders;
 }
 
+/// All but files that a module's names depend on. Empty: they are not kept.
+std::string key_of(const Module& module, const SymbolSearch& search) {
+  if (!search.keep) return "";
+  BytePacker key;
+  key.text(module.path);
+  key.text(module.build_id);
+  key.text(search.sysroot);
+  for (const std::string& folder : search.debug_dirs) key.text(folder);
+  key.text(debug_servers());
+  return key.bytes();
+}
+
 }  // namespace
 
 ModuleSymbols::ModuleSymbols(const Module& module, const SymbolSearch& search,
                              const NameRules* rules)
-    : rules_(rules),
+    : cache_key_(key_of(module, search)),
+      rules_(rules),
       path_(search.sysroot + module.path),
       file_name_(file_name(module.path)),
       build_id_(module.build_id),
@@ -54,7 +68,23 @@ ModuleSymbols::ModuleSymbols(const Module& module, const SymbolSearch& search,
 }
 
 ModuleSymbols::~ModuleSymbols() {
+  if (has_new_names_) keep_names();
   close();
+}
+
+/// Where to read the files again would take longer than to read what was kept, and nothing that is
+/// not a file decided what was found.
+void ModuleSymbols::keep_names() const {
+  constexpr uint64_t kWorthBytes = 1 << 20;
+  std::vector<FileState> files = looked_for_;
+  files.insert(files.end(), debug_files_.looked_for().begin(), debug_files_.looked_for().end());
+  uint64_t bytes = 0;
+  for (const FileState& file : files) bytes += file.bytes;
+  // What a server does not have now it may have later.
+  const bool may_be_found_later = !functions_ && !debug_servers().empty();
+  const bool is_complete = !functions_ || functions_->is_complete();
+  if (bytes >= kWorthBytes && is_complete && !may_be_found_later)
+    write_cached_names(cache_key_, files, found_);
 }
 
 void ModuleSymbols::close() {
@@ -65,6 +95,7 @@ void ModuleSymbols::close() {
 
 bool ModuleSymbols::open(const std::string& path, std::string_view build_id) {
   struct stat status {};
+  looked_for_.push_back(state_of_file(path));
   Descriptor file = open_elf(path, status);
   if (!file && errno == EMFILE && raise_descriptor_limit()) file = open_elf(path, status);
   lacks_descriptors_ |= !file && (errno == EMFILE || errno == ENFILE);
@@ -96,11 +127,13 @@ bool ModuleSymbols::open(const std::string& path, std::string_view build_id) {
 
 const std::vector<DwarfFrame>& ModuleSymbols::frames_at(uint64_t address) {
   const std::lock_guard lock(mutex_);
+  if (found_.empty() && !cache_key_.empty()) found_ = read_cached_names(cache_key_);
   const auto [entry, added] = found_.try_emplace(address);
   if (added) {
     const uint64_t cuts = cut_count();
     entry->second = find_frames(address);
     if (cuts != cut_count()) entry->second.clear();  // zeros in place of somebody's file
+    has_new_names_ |= !cache_key_.empty() && can_be_cached(entry->second);
   }
   return entry->second;
 }

@@ -9,13 +9,13 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "collector/files/file_state.h"
 #include "collector/symbols/api_table.h"
 #include "collector/symbols/debug_files.h"
 #include "collector/symbols/dwarf_functions.h"
+#include "collector/symbols/name_cache.h"
 #include "collector/symbols/rtti_cache.h"
 #include "collector/symbols/rtti_names.h"
 #include "collector/symbols/symbol_search.h"
@@ -50,6 +50,7 @@ class ModuleSymbols {
   };
 
   std::vector<DwarfFrame> find_frames(uint64_t address);
+  void keep_names() const;
   bool open(const std::string& path, std::string_view build_id);
   void close();
   void load();
@@ -67,7 +68,9 @@ class ModuleSymbols {
   bool lacks_descriptors_ = false;
   std::mutex mutex_;  // of all below
   bool loaded_ = false;
-  std::unordered_map<uint64_t, std::vector<DwarfFrame>> found_;
+  const std::string cache_key_;  ///< empty: its names are not kept
+  bool has_new_names_ = false;   ///< that the cache lacks
+  CachedNames found_;
   Dwarf_Addr dwarf_bias_ = 0;
   std::vector<Symbol> symbols_;
   std::unique_ptr<DwarfFunctions> functions_;
@@ -75,6 +78,7 @@ class ModuleSymbols {
   std::string path_, file_name_;
   std::string build_id_;
   FileState file_;
+  std::vector<FileState> looked_for_;  ///< it and those that were tried before it
   DebugFiles debug_files_;
   std::unique_ptr<LibraryRtti> rtti_;
   std::unique_ptr<RttiNames> rtti_names_;

@@ -14,6 +14,7 @@ struct SymbolSearch {
   std::string sysroot;                  ///< stands before all paths of the log; empty: none
   std::vector<std::string> debug_dirs;  ///< folders like /usr/lib/debug
   std::shared_ptr<ModuleCache> cache;   ///< of several logs; may be nullptr
+  bool keep = true;                     ///< names for the next report, in the user's cache
 };
 
 }  // namespace gpupeak::collector

@@ -26,12 +26,18 @@ bool has_no_file(std::string_view path) {
          path.starts_with("linux-gate") || path.starts_with("/memfd:");
 }
 
+/// What is confidential is not written anywhere.
+SymbolSearch search_of(SymbolSearch search, const Definitions& definitions) {
+  search.keep = search.keep && !definitions.sanitizer().is_confidential();
+  return search;
+}
+
 }  // namespace
 
 Symbolizer::Symbolizer(const Definitions& definitions, const SymbolSearch& search,
                        const SymbolTable* known, const NameRules* rules)
     : definitions_(definitions),
-      search_(search),
+      search_(search_of(search, definitions)),
       known_(known),
       rules_(rules),
       modules_(definitions.modules().size()) {}
