@@ -1,12 +1,15 @@
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <string>
+#include <string_view>
 
 #include "catch.h"
 #include "collector/files/cache_file.h"
 #include "collector/symbols/name_cache.h"
 #include "collector/text/byte_pack.h"
-#include "log_builder.h"
+#include "temporary_folder.h"
 
 namespace {
 

@@ -19,8 +19,10 @@
 #include "collector/symbols/rtti_reader.h"
 #include "collector/text/error.h"
 #include "collector/text/work.h"
+#include "temporary_folder.h"
 
 using namespace gpupeak::collector;
+using gpupeak::testing::TemporaryFolder;
 
 namespace {
 
@@ -51,16 +53,6 @@ std::string name_at(const RttiTable& table, uint64_t address, const NameRules* r
   const RttiTable::Function* function = table.function_at(address);
   return function == nullptr ? "?" : RttiNames(table, library, version, rules).name_of(*function);
 }
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    char path[] = "/tmp/gpupeak_rtti_XXXXXX";
-    path_ = mkdtemp(path);
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::string path_;
-};
 
 /// This program's file.
 struct OwnElf {
