@@ -39,6 +39,22 @@ for pattern in patterns:
     if not fnmatch.filter(exported, pattern):
         failures.append(f"exports.map names {pattern}, which is not there")
 
+# `gpupeak attach` hooks the functions of a program that runs already by their names. Not those of a program's start; not
+# what it starts, which is left alone; not what is asked for once, before anybody can attach: tools, plugins, variables.
+NOT_OF_ATTACHED = {"__libc_start_main", "__asan_default_options", "execve", "execv", "execvp", "execvpe", "fexecve", "execveat", "execl",
+                   "execlp", "execle", "posix_spawn", "posix_spawnp", "waitpid", "wait3", "wait4", "waitid", "getenv", "OrtGetApiBase",
+                   "InitializeInjectionNvtx2", "InitializeInjectionNvtxExtension", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"}
+BY_OTHER_WAYS = ("gpupeak_*", "cu[A-Z]*", "_ZN3c10*")  # our own, the driver's rows, what libc10 looks for as it is loaded
+with open(os.path.join(source, "preload/hooks/attach_slots.cc")) as file:
+    hooked = set(re.findall(r'"(\w+)"', re.search(r"kNames\[\] = \{(.*?)\};", file.read(), re.S)[1]))
+listed = {name for name in patterns if not any(fnmatch.fnmatchcase(name, way) or name == way for way in BY_OTHER_WAYS)}
+for name in sorted(listed - hooked - NOT_OF_ATTACHED):
+    failures.append(f"{name} is in exports.map, and neither in attach_slots.cc nor among what is not hooked there")
+for name in sorted(hooked - listed):
+    failures.append(f"attach_slots.cc hooks {name}, which is not in exports.map")
+for name in sorted(NOT_OF_ATTACHED & hooked | NOT_OF_ATTACHED - listed):
+    failures.append(f"{name} is hooked by attach_slots.cc after all, or not in exports.map")
+
 # A program, another preloaded library or a sanitizer may define what they like, also what is called before it is ready: of
 # the C library we take no more than where errno and the environment lie and the list of what is done at exit. All else is
 # our own or looked up in the C library itself (preload/base/freestanding.cc, own_libc.cc). What is weak may be missing.
