@@ -232,11 +232,12 @@ struct ArenaSummary {
 /// they had reserved.
 struct DriverPoolsSummary {
   int32_t device = 0;
-  uint64_t reserved_peak_bytes = 0, reserved_bytes = 0;  ///< the most; at the end
-  int64_t time_ns = 0;                                   ///< when they had most
-  uint64_t in_use_bytes = 0;                             ///< then
-  std::vector<ArenaSummary::Growth> growths;             ///< as an arena's
-  std::vector<ArenaSummary::Cause> causes;  ///< with other_cause_bytes: reserved_peak_bytes
+  uint64_t reserved_peak_bytes = 0;           ///< the most
+  int64_t time_ns = 0;                        ///< when they had most
+  uint64_t in_use_bytes = 0;                  ///< then
+  uint64_t reserved_bytes = 0;                ///< at the end
+  std::vector<ArenaSummary::Growth> growths;  ///< as an arena's
+  std::vector<ArenaSummary::Cause> causes;    ///< with other_cause_bytes: reserved_peak_bytes
   uint64_t other_cause_bytes = 0;
 };
 

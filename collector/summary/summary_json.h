@@ -1,0 +1,315 @@
+// What JSON has of a Summary, described once for its writer (collector/write/write_json.cc) and its
+// reader (collector/analyze/load_summary.cc). docs/summary.schema.json says what each key means.
+//
+// A class without a json_fields() of its own has all its fields, by their names (summary_fields.h).
+// `io` is the writer or the reader:
+//
+//   io("bytes, count", bytes, count)   keys and fields; an optional without a value is null
+//   io.if_any("api", api)              no key for what is empty, zero, false or none
+//   io.or_null("module", module)       null for what is empty, or where the last argument says so
+//   io.in("tool", fields)              an object of its own
+//   io.only_written(fields)            nothing that compares summaries needs it
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/summary/failure_text.h"
+#include "collector/summary/resident_causes.h"
+#include "collector/summary/summary_fields.h"
+#include "collector/summary/what_if_text.h"
+#include "collector/summary/whole_run_text.h"
+
+namespace gpupeak::collector {
+
+void json_fields(auto& io, Any<Warning> auto& warning) {
+  io("code, message", warning.code, warning.message);
+}
+
+void json_fields(auto& io, Any<Holder> auto& holder) {
+  io("kind, bytes, count, site", holder.kind, holder.bytes, holder.count, holder.title);
+  io.if_any("parts", holder.parts);
+  io.if_any("api", holder.api);
+  io.or_null("module", holder.module);
+  io("phase, thread, temporary", holder.phase, holder.thread_id, holder.temporary);
+  io.if_any("error_bytes", holder.error_bytes);
+  io.only_written([&](auto& out) { out.if_any("stack", holder.stack); });
+}
+
+void json_fields(auto& io, Any<Peak> auto& peak) {
+  io("scope, bytes", peak.scope, peak.bytes);
+  io.or_null("time_ns", peak.time_ns, peak.counted);
+  io("phase", peak.phase);
+  io.only_written([&](auto& out) { out.if_any("trigger", peak.trigger); });
+  io("holders, other_bytes, other_sites", peak.holders, peak.other_bytes, peak.other_sites);
+  io.if_any("error_bytes", peak.error_bytes);
+  io.only_written([&](auto& out) { out("tags", peak.tags); });
+}
+
+void json_fields(auto& io, Any<PhaseSummary> auto& phase) {
+  io("name, source", phase.name, phase.source);
+  io.only_written([&](auto& out) { out.if_any("library", phase.of_library); });
+  io("parent", phase.parent);
+  io.only_written([&](auto& out) {
+    out("depth", phase.depth);
+    out.if_any("session", phase.session);
+  });
+  io("count", phase.count);
+  io.only_written(
+      [&](auto& out) { out.if_any("names", phase.name_count > 1 ? phase.name_count : 0); });
+  io("begin_ns, end_ns", phase.begin_ns, phase.end_ns);
+  io.only_written([&](auto& out) {
+    out("open_ns, instances", phase.open_ns, phase.instances);
+    out.if_any("calls", phase.calls);
+  });
+  io("metrics, biggest_new_device_site, biggest_new_host_site", phase.metrics,
+     phase.biggest_new_device_site, phase.biggest_new_host_site);
+}
+
+void json_fields(auto& io, const LedgerView& view) {
+  io("time_ns, used_bytes, tracked_bytes, rows", view.time_ns, view.used_bytes, view.tracked_bytes,
+     view.rows);
+  io.if_any("by_failed_call", view.by_failed_call);
+}
+
+void json_fields(auto& io, const CardLimit& limit) {
+  io("bytes, real_bytes", limit.bytes, limit.real_bytes);
+  io.or_null("card", limit.card);
+}
+
+void json_fields(auto& io, Any<DeviceSummary> auto& device) {
+  io("ordinal, uuid, name, total_bytes", device.ordinal, device.uuid, device.name,
+     device.total_bytes);
+  io.only_written([&](auto& out) { out("memory, limit", device.memory, device.limit); });
+  io("metrics", device.metrics);
+  io.only_written([&](auto& out) { out("ledger", device.ledger); });
+}
+
+void json_fields(auto& io, Any<Quality> auto& quality) {
+  io("exact, events_lost, log_complete", quality.exact, quality.events_lost, quality.log_complete);
+  io.only_written([&](auto& out) { out("log_end", quality.log_end); });
+  io.if_any("heap_sample_bytes", quality.heap_sample_bytes);
+  io("events, device_events, host_events, dropped_events", quality.events, quality.device_events,
+     quality.host_events, quality.dropped_events);
+  io.only_written([&](auto& out) {
+    out("truncated_stacks, unmatched_frees, unknown_heap_frees, repairs, hooks_missing",
+        quality.truncated_stacks, quality.unmatched_frees, quality.unknown_heap_frees,
+        quality.repairs, quality.hooks_missing);
+  });
+  io("warnings", quality.warnings);
+}
+
+void json_fields(auto& io, const MarkSummary& mark) {
+  io("name, source", mark.name, mark.source);
+  io.if_any("domain", mark.domain);
+  io.if_any("category", mark.category);
+  io("time_ns, thread_id, device_bytes, host_bytes", mark.time_ns, mark.thread_id,
+     mark.device_bytes, mark.host_bytes);
+}
+
+void json_fields(auto& io, const ArenaSummary::Level& level) {
+  each_field(io, level);
+  io("idle_bytes", level.idle_bytes());
+}
+
+void json_fields(auto& io, const ArenaSummary& arena) {
+  io("name", arena.name);
+  if (arena.device || arena.on_host) io("device", arena.device);
+  io.in("at_peak", [&](auto& in) {
+    json_fields(in, arena.at_peak);
+    in("largest_idle_bytes", arena.largest_idle_bytes);
+  });
+  if (arena.at_device_peak) {
+    io.in("at_device_peak", [&](auto& in) {
+      json_fields(in, *arena.at_device_peak);
+      in("never_used_bytes, idle_in_holes_bytes, idle_for_graphs_bytes", arena.never_used_bytes,
+         arena.idle_in_holes_bytes, arena.idle_for_graphs_bytes);
+    });
+  }
+  io("reserved_peak_bytes, reserved_bytes, failed_count, checks, contradictions, count",
+     arena.reserved_peak_bytes, arena.reserved_bytes, arena.failed_count, arena.checks,
+     arena.contradictions, arena.count);
+  io("capacity_bytes, live_bytes, peak_bytes, peak_time_ns, alloc_count, parts, other_bytes",
+     arena.capacity_bytes, arena.live_bytes, arena.peak_bytes, arena.peak_time_ns,
+     arena.alloc_count, arena.parts, arena.other_bytes);
+  io.in("at_largest", [&](auto& in) {
+    in("time_ns, in_use_bytes, reserved_bytes, parts, other_bytes", arena.largest.time_ns,
+       arena.largest.in_use_bytes, arena.reserved_peak_bytes, arena.largest.parts,
+       arena.largest.other_bytes);
+  });
+  io("growths, causes, other_cause_bytes", arena.growths, arena.causes, arena.other_cause_bytes);
+}
+
+void json_fields(auto& io, const ArenaSnapshot& arena) {
+  io("name, in_use_bytes, reserved_bytes, idle_bytes", arena.name, arena.in_use_bytes,
+     arena.reserved_bytes, arena.idle_bytes());
+  io("largest_idle_bytes, idle_pieces, graph_idle_bytes, grows_in_place", arena.largest_idle_bytes,
+     arena.idle_pieces, arena.graph_idle_bytes, arena.grows_in_place);
+}
+
+void json_fields(auto& io, const GrowthSummary& growth) {
+  io("phase, source, side", growth.phase, growth.source, growth.side);
+  io.if_any("device", growth.device);
+  io("site, first, last, steps, grown_bytes, bytes_each, same_each_time, begin_ns, end_ns, text",
+     growth.title, growth.first, growth.last, growth.steps(), growth.grown_bytes,
+     growth.bytes_each(), growth.same_each_time, growth.begin_ns, growth.end_ns,
+     growth_text(growth, {}));
+}
+
+void json_fields(auto& io, const OutOfMemory& oom) {
+  io("time_ns, api", oom.time_ns, oom.api);
+  io.if_any("device", oom.device);
+  io("requested_bytes, result, live_bytes, driver_free_bytes, driver_total_bytes",
+     oom.requested_bytes, oom.result, oom.live_bytes, oom.driver_free_bytes,
+     oom.driver_total_bytes);
+  io("pool_slack_bytes, page_slack_bytes, unmapped_address_bytes", oom.pool_slack_bytes,
+     oom.page_slack_bytes, oom.unmapped_address_bytes);
+  if (!oom.host_limit.empty()) {
+    io.in("host_limit", [&](auto& in) {
+      in("name, bytes, used_bytes", oom.host_limit, oom.host_limit_bytes,
+         oom.host_limit_used_bytes);
+    });
+  }
+  io("largest_fit_bytes, phase, site, holders, ledger", oom.largest_fit_bytes, oom.phase, oom.title,
+     oom.holders, oom.ledger);
+  const auto first = oom.causes.empty() ? std::nullopt : std::optional(oom.causes.front().cause);
+  io("cause, causes", first, oom.causes);
+  io.if_any("together", oom.parts);
+  io("why, help", why_text(oom, {}), help_text(oom, {}));
+  io.if_any("told_by_pool", oom.told_by_arena);
+  io.if_any("refused_by_run_limit", oom.refused_by_run_limit);
+  if (oom.refused_by) {
+    io.in("refused_by", [&](auto& in) {
+      json_fields(in, *oom.refused_by);
+      in("limit_bytes, driver_refusals", oom.limit_bytes, oom.driver_refusals);
+    });
+  }
+  io("pools", oom.arenas);
+}
+
+/// A row of a Lowering, which says of what it is one.
+struct LoweringRow {
+  const Lowering& of;
+  const Lowering::Row& row;
+};
+void json_fields(auto& io, const LoweringRow& value) {
+  const Lowering::Row& row = value.row;
+  const bool exact = row.most_bytes == row.least_bytes;
+  io("setting, text, scope, before_bytes, exact", setting_name(row.setting),
+     setting_text(row.setting), value.of.scope, value.of.before_bytes, exact);
+  io("peak_bytes, least_bytes, most_bytes, time_ns",
+     exact ? std::optional(row.least_bytes) : std::nullopt, row.least_bytes, row.most_bytes,
+     row.time_ns);
+}
+/// None: nothing was tried.
+inline std::optional<std::vector<LoweringRow>> rows_of(const std::optional<Lowering>& lowering) {
+  if (!lowering || lowering->untried_requests > 0) return std::nullopt;
+  std::vector<LoweringRow> rows;
+  for (const Lowering::Row& row : lowering->rows) rows.push_back({*lowering, row});
+  return rows;
+}
+
+void json_fields(auto& io, Any<WholeRun::Sum> auto& sum) {
+  io.if_any("node", sum.node);
+  io("name", sum.name);
+  io.if_any("uuid", sum.uuid);
+  io.if_any("ordinal", sum.ordinal);
+  io.if_any("total_bytes", sum.total_bytes);
+  io("peak_bytes, error_bytes, peak_time_ns, sum_of_peaks_bytes", sum.peak_bytes, sum.error_bytes,
+     sum.peak_time_ns, sum.sum_of_peaks_bytes);
+}
+
+void json_fields(auto& io, Any<WholeRun::OfDevice> auto& held) {
+  io("device, peak_bytes, at_peak_bytes", held.device, held.peak_bytes, held.at_peak_bytes);
+}
+
+void json_fields(auto& io, Any<WholeRun::Process> auto& process) {
+  io("log, pid, rank", process.log, process.pid, process.rank);
+  io.or_null("program", process.program);
+  io("started", process.started);
+  io.only_written([&](auto& out) { out("exit, begin_ns", process.end, process.begin_ns); });
+  io("devices, device_peak_bytes, host_peak_bytes, heap_peak_bytes", process.devices,
+     process.device_peak_bytes, process.host_peak_bytes, process.heap_peak_bytes);
+  io("forked, rss_peak_bytes", process.forked, process.rss_peak_bytes);
+  io.only_written([&](auto& out) {
+    if (process.holder.empty()) return out.or_null("holder", process.holder);
+    out.in("holder", [&](auto& in) { in("site, bytes", process.holder, process.holder_bytes); });
+  });
+  io("exact, events_lost, log_complete", process.exact, process.events_lost, process.complete);
+}
+
+void json_fields(auto& io, Any<WholeRun::NotRecorded> auto& process) {
+  io("pid", process.pid);
+  io.or_null("program", process.program);
+  io.or_null("why", process.why);
+  io("used_gpu, went_on, rss_bytes, devices", process.used_gpu, process.went_on, process.rss_bytes,
+     process.held);
+}
+
+void json_fields(auto& io, Any<WholeRun::StillRunning> auto& process) {
+  io("pid", process.pid);
+  io.or_null("program", process.program);
+  io.or_null("log", process.log);
+  io.or_null("why", process.why);
+  io("rss_bytes", process.rss_bytes);
+}
+
+void json_fields(auto& io, const WholeRun::MemoryKill& kill) {
+  io("limit_bytes", kill.limit_bytes);
+  io.or_null("cgroup", kill.cgroup);
+  io("kills, started_process, likely", kill.kills, kill.started_process, kill.likely);
+}
+
+/// `summary`: what `run` is a part of.
+void whole_run_fields(auto& io, Any<WholeRun> auto& run, const Summary& summary) {
+  io("log", run.log);
+  io.only_written(
+      [&](auto& out) { out("complete, missing", is_complete(summary), missing_from(run, {})); });
+  io("recorded_by_run, descendants_watched, lost_logs, lead, processes, devices", run.is_recorded,
+     run.watched, run.lost_logs, run.lead, run.processes, run.devices);
+  io("all_devices, host, not_recorded, still_running", run.all_devices, run.host, run.not_recorded,
+     run.still_running);
+  io.only_written([&](auto& out) { out("memory_kill", run.memory_kill); });
+  io("metrics", run.metrics);
+}
+
+void json_fields(auto& io, const ResidentCause& cause) {
+  io("cause, bytes", cause.text, cause.bytes);
+}
+
+/// Of the metrics that are estimates.
+inline std::map<std::string, uint64_t> metric_errors(const Summary& summary) {
+  std::map<std::string, uint64_t> errors;
+  for (const auto& [name, value] : summary.metrics) {
+    if (const auto error = error_of(summary, name)) errors[name] = *error;
+  }
+  return errors;
+}
+
+void json_fields(auto& io, Any<Summary> auto& summary) {
+  io.in("tool",
+        [&](auto& in) { in("version, log_format", summary.tool_version, summary.log_format); });
+  io.if_any("confidential", summary.confidential);
+  io("run, quality, devices, metrics", summary.run, summary.quality, summary.devices,
+     summary.metrics);
+  io.only_written([&](auto& out) {
+    out("resident", resident_causes(summary.metrics));
+    out.if_any("metric_errors", metric_errors(summary));
+  });
+  io("grouped_by, peaks, phases", summary.grouped_by, summary.peaks, summary.phases);
+  io.only_written([&](auto& out) {
+    out("growth, arenas, driver_pools, marks, mark_count, rules, oom", summary.growth,
+        summary.arenas, summary.driver_pools, summary.marks, summary.mark_count, summary.rules,
+        summary.oom);
+  });
+  io("oom_count", summary.oom_count);
+  io.only_written([&](auto& out) { out("lowering", rows_of(summary.lowering)); });
+  io("live_at_exit", summary.live_at_exit);
+  io.only_written([&](auto& out) { out("temporary", summary.temporaries); });
+  io.if_any("whole_run", summary.whole_run,
+            [&](auto& in, auto& run) { whole_run_fields(in, run, summary); });
+}
+
+}  // namespace gpupeak::collector
