@@ -1,8 +1,7 @@
 // The fields of a Summary and of all that it consists of, in the order of their declaration: what
 // packs, writes and reads them asks here. `io` is one of those; it gets the names, then the fields.
 //
-//   void each_field(auto& io, Any<TagShare> auto& value)   io("name, bytes, count", name, bytes,
-//   count)
+//   each_field(io, tag_share)   io("name, bytes, count", name, bytes, count)
 //
 // JSON has these names (summary_json.h says where it is otherwise).
 #pragma once

@@ -1,0 +1,120 @@
+// What would lower a log's largest peak: one change after the other, each alone.
+#include <algorithm>
+#include <utility>
+
+#include "collector/fit/changed_log.h"
+#include "collector/fit/what_if.h"
+#include "collector/fit/what_if_settings.h"
+#include "collector/text/scope_key.h"
+
+namespace gpupeak::collector {
+namespace {
+
+const Peak* largest_device_peak(const Summary& summary) {
+  const Peak* largest = nullptr;
+  for (const DeviceSummary& device : summary.devices) {
+    const Peak* peak = summary.find_peak(ScopeKey::device(device.ordinal).text());
+    if (peak != nullptr && (largest == nullptr || peak->bytes > largest->bytes)) largest = peak;
+  }
+  return largest;
+}
+
+uint64_t gain(const WhatIf& what_if) {
+  const WhatIfSum& sum = what_if.sums.front();
+  const uint64_t after = sum.most_bytes.value_or(sum.least_bytes);
+  return sum.before_bytes - std::min(sum.before_bytes, after);
+}
+
+/// With each of the changes alone the sum of the peak's device, where it gains a hundredth or more.
+/// The most first.
+std::vector<WhatIf> that_lower(const Peak& peak, const std::vector<Changes>& all,
+                               ChangedLog& before, WithCurves curves = WithCurves::kNo) {
+  constexpr uint64_t kWorthALine = 100;  // a hundredth of the peak
+  std::vector<WhatIf> results;
+  for (const Changes& changes : all) {
+    WhatIf result = before.with(changes, curves);
+    std::erase_if(result.sums, [&](const WhatIfSum& sum) {
+      return ScopeKey::device(sum.device).text() != peak.scope;
+    });
+    if (result.sums.empty()) continue;
+    const uint64_t worth = (result.sums.front().before_bytes + kWorthALine - 1) / kWorthALine;
+    if (gain(result) > 0 && gain(result) >= worth) results.push_back(std::move(result));
+  }
+  std::stable_sort(results.begin(), results.end(),
+                   [](const WhatIf& a, const WhatIf& b) { return gain(a) > gain(b); });
+  return results;
+}
+
+uint64_t requests_of_pools(const Summary& summary) {
+  uint64_t requests = 0;
+  for (const ArenaSummary& arena : summary.arenas) {
+    if (arena.device) requests += arena.alloc_count;
+  }
+  return requests;
+}
+
+}  // namespace
+
+std::vector<WhatIf> what_would_lower(const std::string& path, const Options& options,
+                                     const Progress& progress, WithCurves curves) {
+  constexpr size_t kMostSites = 4;
+  Options reading = options;
+  reading.reading.heap = HeapReading::kNone;
+  ChangedLog before(path, reading, progress);
+  const Peak* const peak = largest_device_peak(before.summary());
+  if (peak == nullptr) return {};
+  std::vector<Changes> sites;
+  for (const Holder& holder : peak->holders) {
+    if (holder.kind == "device.idle" || holder.kind == "device.not_recorded" ||
+        sites.size() == kMostSites)
+      continue;
+    // One that has several kinds of memory has a row of each.
+    const bool is_known = std::any_of(sites.begin(), sites.end(), [&](const Changes& site) {
+      return site.scales.front().pattern == holder.title;
+    });
+    if (!is_known && holder.title.find_first_of("*?") == std::string::npos)
+      sites.emplace_back().scales.push_back({holder.title, 0});
+  }
+  // What can be set comes before what would have to be written.
+  std::vector<WhatIf> results = that_lower(*peak, settings_of(before.summary()), before, curves);
+  for (WhatIf& site : that_lower(*peak, sites, before, curves)) results.push_back(std::move(site));
+  return results;
+}
+
+bool add_lowering(Summary& summary, const std::string& path, const Options& options,
+                  const Progress& progress) {
+  constexpr uint64_t kMostRequests = 100'000;
+  // Whose pools they are cannot be seen where their names are hashes.
+  if (summary.confidential && !summary.arenas.empty()) return false;
+  const std::vector<Changes> settings = settings_of(summary);
+  const Peak* const peak = largest_device_peak(summary);
+  if (settings.empty() || peak == nullptr) {
+    summary.lowering.emplace();
+    return false;
+  }
+  if (peak->counted || summary.quality.log_end == LogEnd::kRunning) return false;
+  Lowering lowering{peak->scope, peak->bytes, 0, {}};
+  if (const uint64_t requests = requests_of_pools(summary); requests > kMostRequests) {
+    lowering.untried_requests = requests;
+    summary.lowering = std::move(lowering);
+    return false;
+  }
+  // Nothing is said of code, so that no names are looked up.
+  Options reading;
+  reading.top = 0;
+  reading.reading.sanitizer = options.reading.sanitizer;
+  reading.reading.search.files = false;
+  reading.reading.rules = {{"none"}, {}, {}};
+  reading.reading.heap = HeapReading::kNone;
+  ChangedLog before(path, reading, progress, &summary);
+  if (!before.has(*peak)) return true;
+  for (const WhatIf& what_if : that_lower(*peak, settings, before)) {
+    const WhatIfSum& sum = what_if.sums.front();
+    lowering.rows.push_back(
+        {what_if.changes.settings().front(), sum.least_bytes, sum.most_bytes, sum.time_ns});
+  }
+  summary.lowering = std::move(lowering);
+  return true;
+}
+
+}  // namespace gpupeak::collector

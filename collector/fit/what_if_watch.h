@@ -1,0 +1,178 @@
+// A log's replay with a change: what each course holds. Where the log leaves open how an arena
+// would have gone on, the courses differ, and the truth lies between them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "collector/analyze/profile.h"
+#include "collector/fit/arena_forecast.h"
+#include "collector/fit/arena_requests.h"
+#include "collector/fit/change_curve.h"
+#include "collector/fit/last_use_times.h"
+#include "collector/fit/scale_finder.h"
+#include "collector/summary/what_if.h"
+
+namespace gpupeak::collector {
+
+/// What is known of a log's arenas before the change.
+struct KnownArenas {
+  std::unordered_set<uint64_t> shared_out;
+  std::map<int32_t, const ArenaRequests*> histories;  ///< that repeat, by device
+  std::map<int32_t, std::string> why_not;             ///< of those that do not
+  std::vector<bool> in_advance;                       ///< by row
+  LastUseTimes last_uses;                             ///< where blocks are to go by them
+};
+
+/// Goes through a log with a change.
+class WhatIfWatch : public ReplayObserver {
+ public:
+  static constexpr int32_t kHost = -1;  ///< in place of a device's number
+
+  WhatIfWatch(Profile& profile, const Changes& changes, const KnownArenas& arenas)
+      : profile_(profile), changes_(changes), arenas_(arenas), scales_(profile, changes.scales) {}
+
+  void on_step(std::span<const PeakFinder::Change> step) override;
+
+  void before(const Event& event) override;
+
+  void on_block_alloc(const DeviceBlock& block) override;
+  void on_block_free(const DeviceBlock& block) override;
+
+  /// Told before the arena's own event.
+  void on_arena_block(const ArenaBlockChange& change) override;
+  void on_arena_alloc(const ArenaAllocEvent& alloc, uint32_t /*stack*/) override;
+  void on_arena_free(const ArenaFreeEvent& free) override;
+
+  void after(const Event& event) override;
+
+  /// From the begin on.
+  void draw(const std::vector<int32_t>& devices);
+
+  void finish();
+
+  WhatIfSum sum_of(int32_t device, size_t top) const;
+  /// Once.
+  std::vector<WhatIfPoint> take_curve(int32_t device);
+  bool is_touched_without_forecast(int32_t device) const;
+  const std::vector<uint64_t>& matched() const { return scales_.matched(); }
+
+ private:
+  /// Of what the log leaves open, each course has another answer (kAsked).
+  static constexpr size_t kCourses = 5;
+  static constexpr size_t kLow = 0, kHigh = 1;
+  struct Row {
+    enum What : uint8_t { kOutside, kInUse, kIdle, kUnclaimed };
+    struct Block {
+      HolderId holder;
+      std::array<uint64_t, kCourses> bytes;
+      uint64_t serial;  ///< of all blocks
+      uint32_t number;  ///< in the forecasts
+    };
+    std::vector<ArenaForecast> forecasts;  // empty: by the log's own figures
+    std::unordered_map<uint64_t, Block> blocks;
+    std::array<uint64_t, kCourses> in_use{}, idle{};
+    uint32_t given = 0;  ///< by the forecasts
+    bool is_touched = false, grows = false;
+    uint64_t may_be_off = 0;  ///< bytes, to either side
+
+    bool is_forecast() const { return !forecasts.empty(); }
+    void catch_up() {
+      for (ArenaForecast& forecast : forecasts) forecast.catch_up();
+    }
+  };
+  /// A block that goes when it was last seen used, unless it has gone: of the driver's its id, else
+  /// which one of a row's lies at the address.
+  struct Due {
+    uint64_t id;
+    Row* row;
+    uint64_t address, serial;
+  };
+  /// To which side of a course the truth may lie.
+  enum class Beside : uint8_t { kLess, kMore };
+  struct Key {
+    int32_t device;
+    Row::What what;
+    uint64_t number;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  /// A sum whose course is wanted.
+  struct Drawn {
+    std::string key;                  ///< a ScopeKey
+    std::optional<ScopeId> recorded;  ///< of the replay; none: it has not had any memory yet
+    ChangeCurve curve;
+  };
+
+  void apply(uint64_t ticks);
+
+  /// Now: what was recorded, and between what all courses lie.
+  WhatIfPoint point_of(int32_t device, Drawn& drawn) const;
+
+  const ArenaTable::Arena& replay_arena(size_t row) const;
+  bool is_without_advance(size_t row) const;
+
+  /// Whether an arena of the device, known by now or later, would not have taken what it did.
+  bool takes_less_in_advance(int32_t device) const;
+
+  Row& row_of(size_t number);
+  static bool gives_back(const ArenaRequests& history);
+  Row* forecast_of(uint64_t arena);
+
+  GroupId group_of(int32_t device, Row::What what, uint64_t number);
+  void change(size_t course, GroupId group, int64_t bytes, int16_t count);
+  void change_all(GroupId group, int64_t bytes, int16_t count);
+
+  void count(const DeviceBlock& block, int sign);
+
+  void hold(Row& row, uint64_t address, HolderId holder,
+            const std::array<uint64_t, kCourses>& bytes);
+  void drop(Row& row, uint64_t address);
+  void let_go(const Due& due);
+  int32_t place_of(HolderId holder) const;
+
+  uint64_t idle_of(size_t number, const Row& row, size_t course) const;
+  void set_idle(size_t number, Row& row);
+  /// Segments that no arena has handed a part of out yet: as idle as the rest of an arena.
+  void set_unclaimed(int32_t device, uint64_t segments);
+
+  std::string title_of(const Key& key) const;
+  std::string arena_title(HolderId holder) const;
+  /// Whether the log tells how all arenas of the device would have grown.
+  bool is_bounded(int32_t device) const;
+  /// How far beside a course's peak the truth may lie for what is idle in an arena: never below
+  /// nothing.
+  uint64_t beside(size_t course, GroupId group, Beside side) const;
+  uint64_t beside(size_t course, int32_t device, Beside side) const;
+  void add_holders(size_t course, int32_t device, Beside side, size_t top, WhatIfSum& sum) const;
+
+  Profile& profile_;
+  const Changes& changes_;
+  const KnownArenas& arenas_;
+  ScaleFinder scales_;
+  std::array<PeakFinder, kCourses> peaks_;
+  std::array<std::vector<PeakFinder::Change>, kCourses> changed_;
+  std::map<int32_t, ScopeId> scopes_;
+  std::map<Key, GroupId> groups_;
+  std::vector<Key> keys_;       // by group
+  std::map<size_t, Row> rows_;  // of arenas
+  std::map<int32_t, uint64_t> segments_, unclaimed_;
+  std::map<int32_t, Drawn> drawn_;
+  HolderId last_holder_{};
+  std::multimap<uint64_t, Due> due_;                  // by when
+  std::unordered_map<uint64_t, DeviceBlock> may_go_;  // by id
+  std::unordered_set<uint64_t> gone_;                 // before their time
+  size_t driver_blocks_ = 0, arena_blocks_ = 0;
+  uint64_t last_use_ = LastUseTimes::kNotKnown, serial_ = 0;
+  bool is_changed_ = false;
+};
+
+}  // namespace gpupeak::collector
