@@ -13,24 +13,15 @@ import sys
 import tempfile
 import time
 
-from common import GPUPEAK, LIBRARY, Skipped, environment, expect, expect_nothing_dropped, report, run_checks
+from common import LIBRARY, Program, Skipped, environment, expect, expect_consistent, expect_nothing_dropped, gpupeak, report, run_checks, warning, windows_of
 
 THREADS, DEVICE, FAKE_CUDA, CASE = sys.argv[3:7]
 TIMES = int(sys.argv[7]) if len(sys.argv) > 7 else 100  # more by hand
 
 
-class Program:
+class Attached(Program):
     def __init__(self, folder, *command, **more):
-        self.log = os.path.join(folder, "a.gplog")
-        self.process = subprocess.Popen(command, env={**environment(folder, False), **more}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
-        expect(self.process.stdout.readline() == "ready\n", "it begins")
-        self.pid = str(self.process.pid)
-
-    def tell(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
+        super().__init__(os.path.join(folder, "a.gplog"), command, {**environment(folder, False), **more})
 
     def number(self, line):
         return int(self.tell(line).split()[-1])
@@ -44,15 +35,6 @@ class Program:
         code, text = gpupeak("detach", self.pid)
         expect(code == 0 and "is left" in text and "hold something else" not in text, f"detach gives {code}: {text}")
 
-    def end(self, code=0, out="done\n"):
-        found, err = self.process.communicate()
-        expect((self.process.returncode, found, err) == (code, out, ""), f"{self.process.returncode} {found} {err}")
-
-
-def gpupeak(*command, **more):
-    done = subprocess.run([GPUPEAK, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **more)
-    return done.returncode, done.stdout
-
 
 def kept(summary, scope):
     peak = [p for p in summary["peaks"] if p["scope"] == scope]
@@ -60,30 +42,10 @@ def kept(summary, scope):
     return {h["stack"][0]["function"]: h["bytes"] for h in peak[0]["holders"]}
 
 
-def warning(summary):
-    found = [w["message"] for w in summary["quality"]["warnings"] if w["code"] == "GP062"]
-    expect(len(found) == 1, f"{summary['quality']['warnings']}")
-    return found[0]
-
-
-def expect_consistent(summary):
-    expect_nothing_dropped(summary)
-    for name in ("repairs", "unknown_heap_frees", "malformed_events"):
-        expect(summary["quality"].get(name, 0) == 0, f"{name}: {summary['quality']}")
+def expect_consistent_from_there(summary):
+    expect_consistent(summary)
     codes = {w["code"] for w in summary["quality"]["warnings"]}
     expect(not codes & {"GP005", "GP027", "GP028", "GP030"}, f"{summary['quality']['warnings']}")
-
-
-def windows_of(log):
-    """What the log says at the begin and the end of each window."""
-    found = []
-    dump = subprocess.run([GPUPEAK, "dump", log], stdout=subprocess.PIPE, text=True, errors="replace", check=True)
-    for line in dump.stdout.splitlines():
-        words = line.split()
-        if line.startswith("+") and "window" in words[4:6]:
-            at = words.index("window")
-            found.append(dict(zip(words[at + 3::2], map(int, words[at + 4::2]))))
-    return found
 
 
 def data_end(path):
@@ -132,7 +94,7 @@ def expect_nothing_leads_into_library(pid):
 
 def heap(folder):
     """What is kept since the attach is exact, by whom, too; frees of what was there before are no errors."""
-    program = Program(folder, THREADS, "2")
+    program = Attached(folder, THREADS, "2")
     program.tell("hold")
     program.tell("keep 1000 100")
     program.attach()
@@ -146,19 +108,19 @@ def heap(folder):
     program.tell("go")
     program.end()
     summary = report(program.log)
-    expect_consistent(summary)
+    expect_consistent_from_there(summary)
     expect(kept(summary, "host")["keep"] == 1_000_000, f"{kept(summary, 'host')}")
-    begin, end = windows_of(program.log)
+    (_, begin), (_, end) = windows_of(program.log)
     expect(begin["recorded"] == 0 and end["recorded"] == kept_now, f"{end}: {kept_now} usable bytes are live of what was recorded")
     expect(end["freed"] == dropped - before and end["frees"] == 100, f"{end}: {dropped - before} in 100 blocks were freed of before")
-    expect("of the process were resident then" in warning(summary), warning(summary))
+    expect("of the process were resident then" in warning(summary, "GP062"), warning(summary, "GP062"))
     for name in ("host.peak_bytes", "host.kind.heap.peak_bytes", "host.kind.mmap_anon.peak_bytes"):
         expect(summary["metrics"][name] is None, f"{name} is not known")
 
 
 def load(folder):
     """Many times while eight threads allocate all the time: each log's sum is what its threads did, and nothing stays."""
-    program = Program(folder, THREADS, "8")
+    program = Attached(folder, THREADS, "8")
     for i in range(TIMES):
         program.log = os.path.join(folder, f"{i}.gplog")
         program.attach("--host", ("full", "sampled", "auto")[i % 3])
@@ -167,9 +129,9 @@ def load(folder):
         program.detach()
         if i % 5 == 0:
             summary = report(program.log)
-            expect_consistent(summary)
+            expect_consistent_from_there(summary)
             if i % 3 == 0:
-                begin, end = windows_of(program.log)
+                (_, begin), (_, end) = windows_of(program.log)
                 expect(end["recorded"] >= kept_now, f"{end}: {kept_now} are live of what was recorded")
             program.tell("drop 100")
         os.remove(program.log)
@@ -181,7 +143,7 @@ def load(folder):
 
 def device(folder):
     """By name and by a table that was filled before; left, the table holds what it held."""
-    program = Program(folder, DEVICE, LD_LIBRARY_PATH=FAKE_CUDA)
+    program = Attached(folder, DEVICE, LD_LIBRARY_PATH=FAKE_CUDA)
     program.tell("table 10 1048576")
     program.attach()
     expect(program.number("hooked") == 2, "the table leads to hooks")
@@ -201,18 +163,18 @@ def device(folder):
     second = report(program.log)
     program.end(3)
     for summary in (first, second):
-        expect_consistent(summary)
+        expect_consistent_from_there(summary)
     expect(first["metrics"]["device.peak_bytes"] == 10 << 20, f"{first['metrics']['device.peak_bytes']}")
     expect(first["metrics"]["device.live_bytes"] == 8 << 20, f"{first['metrics']['device.live_bytes']}")
-    expect("5 frees went to device memory from before" in warning(first), warning(first))
-    expect("3 frees went to device memory from before" in warning(second), warning(second))
+    expect("5 frees went to device memory from before" in warning(first, "GP062"), warning(first, "GP062"))
+    expect("3 frees went to device memory from before" in warning(second, "GP062"), warning(second, "GP062"))
 
 
 def python(folder):
     script = ("import sys\nprint('ready', flush=True)\nkept = []\n"
               "def fill():\n    kept.append(bytearray(50_000_000))\n"
               "for line in sys.stdin:\n    fill()\n    print(len(kept), flush=True)\nprint('done')\n")
-    program = Program(folder, sys.executable, "-c", script)
+    program = Attached(folder, sys.executable, "-c", script)
     program.tell("")
     program.attach()
     program.tell("")
@@ -225,33 +187,33 @@ def python(folder):
     program.detach()
     expect_nothing_leads_into_library(program.pid)
     program.end()
-    expect_consistent(summary)
+    expect_consistent_from_there(summary)
     peak = [p for p in summary["peaks"] if p["scope"] == "host"][0]
     held = [h for h in peak["holders"] if h["bytes"] >= 100_000_000]
     expect(len(held) == 1 and any(f["function"] == "fill" for f in held[0]["stack"]), f"{held}")
 
 
 def killed(folder):
-    program = Program(folder, THREADS, "8")
+    program = Attached(folder, THREADS, "8")
     program.attach()
     program.tell("keep 500 2000")
     program.process.send_signal(signal.SIGKILL)
     program.process.communicate()
     summary = report(program.log)
     expect_nothing_dropped(summary)
-    expect("attached at +0" in warning(summary), warning(summary))
+    expect("attached at +0" in warning(summary, "GP062"), warning(summary, "GP062"))
     code, text = gpupeak("detach", program.pid)
     expect(code == 2 and "there is no process" in text, text)
 
 
 def exits(folder):
     """It ends while it is attached: its output and its code are its own, and the log has its end."""
-    program = Program(folder, THREADS, "4")
+    program = Attached(folder, THREADS, "4")
     program.attach()
     program.tell("keep 500 2000")
     program.end()
     summary = report(program.log)
-    expect_consistent(summary)
+    expect_consistent_from_there(summary)
     expect(summary["quality"]["log_complete"], f"{summary['quality']}")
 
 
@@ -261,7 +223,7 @@ def refused(folder):
         expect(code == 2 and why in text, f"{code} {text}: not {why}")
 
     refuses(999999999, "there is no process")
-    program = Program(folder, THREADS, "0")
+    program = Attached(folder, THREADS, "0")
     code, text = gpupeak("detach", program.pid)
     expect(code == 2 and "is not attached" in text, text)
     program.attach()
@@ -276,10 +238,10 @@ def refused(folder):
     if os.geteuid() == 0:
         refuses(program.pid, "only a program of your own", user=65534, group=65534, extra_groups=[])
     program.end()
-    started = Program(folder, THREADS, "0", LD_PRELOAD=LIBRARY, GPUPEAK_OUT=os.path.join(folder, "p.gplog"), GPUPEAK_SUMMARY="off")
+    started = Attached(folder, THREADS, "0", LD_PRELOAD=LIBRARY, GPUPEAK_OUT=os.path.join(folder, "p.gplog"), GPUPEAK_SUMMARY="off")
     refuses(started.pid, "was started with gpupeak")
     started.end()
-    nowhere = Program(folder, THREADS, "0")
+    nowhere = Attached(folder, THREADS, "0")
     code, text = gpupeak("attach", "-o", os.path.join(folder, "none/x.gplog"), nowhere.pid)
     expect(code == 2 and "cannot write the log" in text, text)
     nowhere.end()
@@ -302,13 +264,13 @@ def built_otherwise(folder):
         target = os.path.join(folder, "p")
         if subprocess.run([compiler, *options, "-o", target, source], stderr=subprocess.DEVNULL, check=False).returncode != 0:
             continue
-        program = Program(folder, target, *argument)
+        program = Attached(folder, target, *argument)
         code, text = gpupeak("attach", "-o", program.log, program.pid)
         expect(code == 2 and why in text, f"{code} {text}: not {why}")
         program.end()
     if shutil.which("strace"):
         subprocess.run([compiler, "-o", target, source], check=True)
-        program = Program(folder, target)
+        program = Attached(folder, target)
         tracer = subprocess.Popen(["strace", "-o", "/dev/null", "-p", program.pid], stderr=subprocess.PIPE, text=True)
         tracer.stderr.readline()
         code, text = gpupeak("attach", "-o", program.log, program.pid)

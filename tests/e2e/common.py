@@ -63,6 +63,57 @@ def record(log, *command, options=(), code=0, **more):
     return done.stdout
 
 
+class Program:
+    """A program that begins with "ready", does a step for each line that it is told, and answers with one."""
+
+    def __init__(self, log, command, env):
+        self.log = log
+        self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        expect(self.process.stdout.readline() == "ready\n", "it begins")
+        self.pid = str(self.process.pid)
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def end(self, code=0, out="done\n"):
+        found, err = self.process.communicate()
+        expect((self.process.returncode, found, err) == (code, out, ""), f"{self.process.returncode} {found} {err}")
+
+
+def gpupeak(*command, **more):
+    """The command's exit code, and all that it says."""
+    done = subprocess.run([GPUPEAK, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **more)
+    return done.returncode, done.stdout
+
+
+def windows_of(log):
+    """What the log says at the begin and the end of each window: ("begin", {…}), ("end", {…}) …"""
+    found = []
+    dump = subprocess.Popen([GPUPEAK, "dump", log], stdout=subprocess.PIPE, text=True, errors="replace")
+    for line in dump.stdout:
+        words = line.split()
+        if line.startswith("+") and "window" in words[4:6]:
+            at = words.index("window")
+            found.append((words[at + 1], dict(zip(words[at + 3::2], map(int, words[at + 4::2])))))
+    expect(dump.wait() == 0, "dump fails")
+    return found
+
+
+def warning(summary, code):
+    """The text of the one warning with that code."""
+    found = [w["message"] for w in summary["quality"]["warnings"] if w["code"] == code]
+    expect(len(found) == 1, f"{summary['quality']['warnings']}")
+    return found[0]
+
+
+def expect_consistent(summary):
+    expect_nothing_dropped(summary)
+    for name in ("repairs", "unknown_heap_frees", "malformed_events"):
+        expect(summary["quality"].get(name, 0) == 0, f"{name}: {summary['quality']}")
+
+
 def logs(folder):
     return sorted(glob.glob(os.path.join(folder, "*.gplog")))
 

@@ -9,26 +9,21 @@ import subprocess
 import sys
 import tempfile
 
-from common import GPUPEAK, environment, expect, expect_nothing_dropped, report, run_checks
+from common import GPUPEAK, Program, environment, expect, expect_consistent, expect_nothing_dropped, gpupeak, report, run_checks, warning, windows_of
 
 PROGRAM, CASE = sys.argv[3:5]
 WINDOWS = int(sys.argv[5]) if len(sys.argv) > 5 else 12  # 1,000 by hand
 MODES = ("full", "full", "sampled", "auto")
 
 
-class Program:
+class Windowed(Program):
     def __init__(self, folder, threads, mode="counters"):
-        self.log = os.path.join(folder, "w.gplog")
-        clean = environment(folder, True, GPUPEAK_OUT=self.log, GPUPEAK_HOST=mode)
-        self.process = subprocess.Popen([PROGRAM, str(threads)], env=clean, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
-        expect(self.process.stdout.readline() == "ready\n", "it begins")
-        self.pid = str(self.process.pid)
+        log = os.path.join(folder, "w.gplog")
+        super().__init__(log, [PROGRAM, str(threads)], environment(folder, True, GPUPEAK_OUT=log, GPUPEAK_HOST=mode))
 
     def tell(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline().split()[-1]) if line != "poke" and line != "go" else self.process.stdout.readline()
+        answer = super().tell(line)
+        return answer if line in ("poke", "go") else int(answer.split()[-1])
 
     def while_poked(self, *command):
         """The command, to a program whose threads stand still: one call of its first thread answers it."""
@@ -37,44 +32,6 @@ class Program:
             self.tell("poke")
         expect(asked.returncode == 0, f"{command}: {asked.stderr.read()}")
 
-    def end(self):
-        out, err = self.process.communicate()
-        expect((self.process.returncode, out, err) == (0, "done\n", ""), f"{self.process.returncode} {out} {err}")
-
-
-def gpupeak(*command):
-    done = subprocess.run([GPUPEAK, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
-
-
-def windows_of(log):
-    """What the log says at the begin and the end of each window."""
-    found = []
-    dump = subprocess.Popen([GPUPEAK, "dump", log], stdout=subprocess.PIPE, text=True, errors="replace")
-    for line in dump.stdout:
-        words = line.split()
-        if not line.startswith("+"):
-            continue
-        if "window" in words[4:6]:
-            at = words.index("window")
-            fields = dict(zip(words[at + 3::2], map(int, words[at + 4::2])))
-            found.append((words[at + 1], fields))
-    expect(dump.wait() == 0, "dump fails")
-    return found
-
-
-def expect_consistent(summary):
-    quality = summary["quality"]
-    expect_nothing_dropped(summary)
-    for name in ("repairs", "unknown_heap_frees", "malformed_events"):
-        expect(quality.get(name, 0) == 0, f"{name}: {quality}")
-
-
-def warning(summary):
-    found = [w["message"] for w in summary["quality"]["warnings"] if w["code"] == "GP058"]
-    expect(len(found) == 1, f"{summary['quality']['warnings']}")
-    return found[0]
-
 
 def kept_at_peak(summary):
     return sum(h["bytes"] for p in summary["peaks"] if p["scope"] == "host" for h in p["holders"] if h["stack"][0]["function"] == "keep")
@@ -82,7 +39,7 @@ def kept_at_peak(summary):
 
 def held(folder):
     """Threads stand still at each border: all sums are those of the program's own account."""
-    program = Program(folder, 8)
+    program = Windowed(folder, 8)
     program.tell("keep 1000 100")
     first = program.tell("hold")
     program.while_poked("start", program.pid)
@@ -112,7 +69,7 @@ def held(folder):
     expect(after["recorded"] == kept_2, f"{after}: {kept_2} usable bytes were recorded and are live")
     expect(after["freed"] == dropped - kept and after["frees"] == 100, f"{after}: {dropped - kept} were freed of before")
     expect(again["recorded"] == kept_2 * 300 // 500, f"{again}: 200 of 500 recorded blocks went between the windows")
-    expect(f"({before['live']} bytes) were held before" in warning(summary), warning(summary))
+    expect(f"({before['live']} bytes) were held before" in warning(summary, "GP058"), warning(summary, "GP058"))
     phases = [p for p in summary["phases"] if p["name"] == "recording"]
     expect(len(phases) == 1 and phases[0]["count"] == 2, f"{[p['name'] for p in summary['phases']]}")
     peaks = [i["host"]["peak_bytes"] for i in phases[0]["instances"]]
@@ -122,7 +79,7 @@ def held(folder):
 
 def load(folder):
     """Begins and ends many times while eight threads allocate; then they stand still, and all adds up."""
-    program = Program(folder, 8)
+    program = Windowed(folder, 8)
     first = program.tell("hold")
     program.while_poked("start", program.pid)
     program.while_poked("stop", program.pid)
@@ -146,7 +103,7 @@ def load(folder):
 
 
 def killed(folder):
-    program = Program(folder, 2)
+    program = Windowed(folder, 2)
     code, text = gpupeak("start", program.pid)
     expect(code == 0, text)
     program.tell("hold")  # so that the peak is with all of them
@@ -155,12 +112,12 @@ def killed(folder):
     program.process.communicate()
     summary = report(program.log)
     expect_nothing_dropped(summary)
-    expect("bytes) were held before" in warning(summary), warning(summary))
+    expect("bytes) were held before" in warning(summary, "GP058"), warning(summary, "GP058"))
     expect(kept_at_peak(summary) == 1_000_000, "at the peak")
 
 
 def refused(folder):
-    program = Program(folder, 0)
+    program = Windowed(folder, 0)
     asked = subprocess.run([GPUPEAK, "start", "--wait", "0.2", program.pid], stderr=subprocess.PIPE, text=True, check=False)
     expect(asked.returncode == 2 and "made no such call within 0.2 s" in asked.stderr, asked.stderr)
     program.tell("poke")  # what was withdrawn does not begin
@@ -176,7 +133,7 @@ def refused(folder):
     code, text = gpupeak("start", program.log)
     expect(code == 2 and "has ended" in text, text)
     os.remove(program.log)
-    recorded = Program(folder, 0, "full")
+    recorded = Windowed(folder, 0, "full")
     code, text = gpupeak("start", recorded.pid)
     expect(code == 2 and "--dormant" in text, text)
     recorded.end()
