@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
 #include "collector/write/write_counters.h"
+#include "helper_process.h"
 #include "say.h"
 #include "screen_lines.h"
 
@@ -35,8 +35,7 @@ class Attempt {
     if (pipe2(ends, O_CLOEXEC) != 0) return;
     child_ = fork();
     if (child_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_DFL);
+      begin_helper();
       write_screen(ends[1], log, reading, style);
     }
     close(ends[1]);

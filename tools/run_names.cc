@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,12 +10,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 
 #include "collector/log/kept_names.h"
 #include "collector/rules/rule_book.h"
 #include "collector/symbols/keep_names.h"
 #include "collector/text/sanitize.h"
+#include "helper_process.h"
 #include "say.h"
 
 namespace gpupeak::tools {
@@ -56,10 +55,9 @@ bool keep_names_of(const std::string& path, const collector::NamesBudget& budget
 }
 
 [[noreturn]] void be_child(const std::vector<RunLog>& logs, const collector::NamesBudget& budget) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_DFL);
-  std::ofstream("/proc/self/oom_score_adj") << 1000;  // what can be spared
-  unsetenv("DEBUGINFOD_URLS");                        // nobody waits for a server
+  begin_helper();
+  be_spared_first();
+  unsetenv("DEBUGINFOD_URLS");  // nobody waits for a server
   bool all_fitted = true;
   for (const RunLog& log : logs) {
     try {

@@ -2,16 +2,15 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
-#include <fstream>
 
 #include "collector/analyze/kept_summary.h"
 #include "collector/log/parallel.h"
+#include "helper_process.h"
 #include "run_compress.h"
 #include "terminal.h"
 
@@ -52,10 +51,8 @@ bool make_summary(const std::string& path, int word, int news) {
 }
 
 [[noreturn]] void be_child(const std::string& path, int word, int news) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // however `run` ends: nobody waits for this any more
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_DFL);
-  // Where memory runs out, this is what can be spared.
-  std::ofstream("/proc/self/oom_score_adj") << 1000;
+  begin_helper();
+  be_spared_first();
   try {
     _exit(make_summary(path, word, news) ? 0 : 1);
   } catch (...) {  // the report tells what is wrong with the log

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,7 +11,6 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -22,6 +20,7 @@
 #include "collector/log/parallel.h"
 #include "collector/symbols/module_cache.h"
 #include "collector/text/work.h"
+#include "helper_process.h"
 #include "screen_lines.h"
 
 namespace gpupeak::tools {
@@ -137,17 +136,14 @@ std::string read_all(int pipe) {
 
 [[noreturn]] void be_child(const ScreenAhead::FindLog& find, const collector::TextStyle& style,
                            int word, int lines) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // A terminal's are the program's, until it has ended.
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
-  // Where memory runs out, this is what can be spared.
-  std::ofstream("/proc/self/oom_score_adj") << 1000;
+  begin_helper(SIG_IGN);  // a terminal's are the program's, until it has ended
+  be_spared_first();
   collector::Reading reading;
   reading.search.cache = std::make_shared<collector::ModuleCache>();
   try {
     Looks looks(find, reading, style);
     const std::string log = read_all(word);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_DFL);
+    set_end_signals(SIG_DFL);
     if (log.empty() || !looks.end()) _exit(1);
     collector::forget_work();
     write_screen(lines, log, reading, style);
