@@ -7,6 +7,7 @@
 #include "hooks/arena_tables.h"
 #include "hooks/c10.h"
 #include "hooks/nvml.h"
+#include "hooks/nvtx.h"
 #include "hooks/ort.h"
 #include "hooks/ort_wheel.h"
 #include "hooks/pjrt.h"
@@ -19,7 +20,8 @@ struct Adapter {
   const char* of;
   bool (*wants)(const char* name) = nullptr;  ///< of dlsym
   void* (*replace)(Dlsym real, void* handle, const char* name) = nullptr;
-  void (*look)(const void* handle) = nullptr;  ///< at each dlsym; nullptr: at the start
+  const char* (*variable)(const char* name) = nullptr;  ///< of the environment, without a value
+  void (*look)(const void* handle) = nullptr;           ///< at each dlsym; nullptr: at the start
   void (*forget_unloaded)() = nullptr;
   void (*leave_jump)(uintptr_t target) = nullptr;
   void (*reset_in_child)() = nullptr;
@@ -85,6 +87,7 @@ constexpr Adapter kAdapters[] = {
      .replace = ort,
      .forget_unloaded = forget_unloaded_ort},
     {.of = "NVML, where a device has a limit", .wants = is_nvml_entry, .replace = nvml},
+    {.of = "NVTX's clients, which ask the environment for their tool", .variable = nvtx_variable},
     {.of = "the functions of arenas that any of them replaced",
      .forget_unloaded = forget_unloaded_arena_tables,
      .leave_jump = leave_arena_calls_for,
@@ -101,6 +104,14 @@ std::optional<void*> adapters_replace(Dlsym real, void* handle, const char* name
       return adapter.replace(real, handle, name);
   }
   return std::nullopt;
+}
+
+const char* adapters_variable(const char* name) {
+  for (const Adapter& adapter : kAdapters) {
+    if (adapter.variable == nullptr) continue;
+    if (const char* const value = adapter.variable(name)) return value;
+  }
+  return nullptr;
 }
 
 void adapters_look() {

@@ -3,6 +3,7 @@
 //
 //   dlsym("GetPjrtApi")  → the row that wants this name says what the program gets: our entry, by
 //                          which a plugin's arenas are found before it has made one
+//   getenv               → the row whose variable it is says what a client of ours gets to hear
 //   dlclose              → each row forgets the libraries that are gone
 //   longjmp              → calls of an arena that the jump leaves are over
 //   fork, in the child   → what may hold a lock of a thread that is not there is left alone
@@ -22,6 +23,9 @@ using Dlsym = void* (*)(void*, const char*);
 /// What a program is to get for dlsym(handle, name), if that is an adapter's business. `real`: the
 /// real dlsym.
 std::optional<void*> adapters_replace(Dlsym real, void* handle, const char* name);
+/// What a program is to get for getenv(name), which has no value, if that is an adapter's business;
+/// else nullptr.
+const char* adapters_variable(const char* name);
 /// When the program starts: what is loaded already.
 void adapters_look();
 /// After a dlclose.

@@ -1,6 +1,6 @@
 // NVTX: this library is the injection library that its clients look for, unless the program or the
 // user names another one. Clients are the v2 library and each module that was built with v3.
-#include "track/nvtx.h"
+#include "hooks/nvtx.h"
 
 #include <cstdint>
 #include <cstring>
@@ -14,6 +14,7 @@
 #include "hooks/export.h"
 #include "hooks/nvtx_types.h"
 #include "life/process.h"
+#include "track/nvtx.h"
 #include "track/phases.h"
 
 namespace gpupeak::preload {
@@ -348,6 +349,13 @@ constexpr std::string_view kVariable = "NVTX_INJECTION64_PATH";
 
 }  // namespace
 }  // namespace nvtx
+
+const char* nvtx_variable(const char* name) {
+  if (nvtx::kVariable != name || !may_record() || !environment().nvtx) return nullptr;
+  const char* own = module_path(reinterpret_cast<const void*>(&nvtx::attach));
+  return *own != 0 ? own : nullptr;
+}
+
 }  // namespace gpupeak::preload
 
 using namespace gpupeak::preload;
@@ -376,21 +384,4 @@ GPUPEAK_EXPORT int InitializeInjectionNvtxExtension(nvtx::ExtensionModule* exten
     default:
       return 0;
   }
-}
-
-/// NVTX asks the environment which library to inject. It is answered here and nowhere else, so that
-/// neither the program's environment nor that of what it starts changes.
-GPUPEAK_EXPORT char* getenv(const char* name) {
-  static char* (*next)(const char*) = nullptr;
-  auto real = __atomic_load_n(&next, __ATOMIC_RELAXED);
-  if (real == nullptr) {
-    real = reinterpret_cast<char* (*)(const char*)>(find_next("getenv"));
-    __atomic_store_n(&next, real, __ATOMIC_RELAXED);
-  }
-  char* value = real != nullptr ? real(name) : nullptr;
-  if (value != nullptr || nvtx::kVariable != name || !may_record() || !environment().nvtx) {
-    return value;
-  }
-  const char* own = module_path(reinterpret_cast<const void*>(&nvtx::attach));
-  return *own != 0 ? const_cast<char*>(own) : nullptr;
 }
