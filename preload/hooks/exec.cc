@@ -11,12 +11,10 @@
 
 #include "base/elf_lookup.h"
 #include "hooks/export.h"
-#include "life/kept_preload.h"
+#include "hooks/process.h"
 
 namespace gpupeak::preload {
 namespace {
-
-using Variables = char* const*;
 
 struct RealExec {
   int (*execve)(const char*, Variables, Variables);
@@ -46,20 +44,16 @@ inline RealExec& real() {
   return g_real;
 }
 
-/// Calls `exec(variables)`, with those that are missing added.
-template <typename Exec>
-int start_with_us(const StartedProgram& program, Variables variables, Exec exec) {
-  const int program_errno = errno;
-  MissingVariables missing;
-  if (!find_missing_variables(program, variables, missing)) {
-    errno = program_errno;
-    return exec(variables);
-  }
-  auto** list = static_cast<char**>(alloca(missing.entries * sizeof(char*)));
-  auto* preload = static_cast<char*>(alloca(missing.preload_bytes));
-  add_missing_variables(variables, missing, list, preload);
-  errno = program_errno;
-  return exec(static_cast<Variables>(list));
+template <typename Real>
+int start_with_us(const StartedProgram& program, Variables variables, const Real& real_call) {
+  struct Call : Exec {
+    const Real& real_call;
+  };
+  const Call call{{[](const Exec& self, Variables with) {
+                    return static_cast<const Call&>(self).real_call(with);
+                  }},
+                  real_call};
+  return another_program_starts(program, variables, call);
 }
 
 int start(const char* path, Variables arguments, Variables variables) {

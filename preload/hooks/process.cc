@@ -1,8 +1,21 @@
-// The process's beginning, main, end and forks, and libraries that are unloaded.
-#include "life/process.h"
+// The events of a process's life, each as the list of its steps in their order: it starts, forks,
+// becomes or starts another program, and exits. Libraries that are unloaded, too.
+//
+//   start   start()                       the first hook that is called (life/process)
+//           program_starts()              our constructor; each hook's own finds what it will call
+//           main_with_phase()             main
+//   fork    share_pages()                 in the parent
+//           child_starts()                in the child; its first hook calls start() again
+//   exec    another_program_starts()      before each exec and posix_spawn (exec.cc)
+//   exit    program_ends()                after main or exit; after quick_exit without the last
+//   step
+//           program_ends_at_once()        _exit
+#include "hooks/process.h"
 
+#include <alloca.h>
 #include <pthread.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstring>
 
@@ -15,6 +28,7 @@
 #include "hooks/cuda_lookup.h"
 #include "hooks/export.h"
 #include "hooks/loader.h"
+#include "life/process.h"
 #include "log/log_file.h"
 #include "stack/module_map.h"
 #include "thread/sample.h"
@@ -35,7 +49,7 @@ int main_with_phase(int argc, char** argv, char** environment) {
 }
 
 /// The process page is zero already, but on kernels without MADV_WIPEONFORK.
-void on_fork_in_child() {
+void child_starts() {
   if (is_stopped_for_filter()) return;
   abandon_log_file();
   reset_adapters_in_child();
@@ -46,7 +60,7 @@ using Leave = void (*)(int);
 constinit Leave g_leave = nullptr;
 
 /// _exit, which may be called from anywhere: it takes what was found before.
-[[noreturn]] void leave(int code) {
+[[noreturn]] void program_ends_at_once(int code) {
   end_process_at_once();
   if (g_leave != nullptr) g_leave(code);
   for (;;) sys::exit_group(code);
@@ -58,23 +72,37 @@ void end_quickly(void*) {
 }
 
 // The signals are held once, not for each lock by itself: a build has thousands of processes.
-__attribute__((constructor)) void begin() {
+__attribute__((constructor)) void program_starts() {
   const SignalsHeld held;
   g_leave = reinterpret_cast<Leave>(find_next("_exit"));
   finish_start();
   adapters_look();
-  pthread_atfork(nullptr, &share_pages, &on_fork_in_child);
+  pthread_atfork(nullptr, &share_pages, &child_starts);
   using AtQuickExit = int (*)(void (*)(void*), void*);
   if (void* const at_quick_exit = find_next("__cxa_at_quick_exit"))
     reinterpret_cast<AtQuickExit>(at_quick_exit)(&end_quickly, nullptr);
 }
 
-__attribute__((destructor)) void end() {
+__attribute__((destructor)) void program_ends() {
   end_process();
   put_back_adapters();
 }
 
 }  // namespace
+
+int another_program_starts(const StartedProgram& program, Variables variables, const Exec& exec) {
+  const int program_errno = errno;
+  MissingVariables missing;
+  if (!find_missing_variables(program, variables, missing)) {
+    errno = program_errno;
+    return exec.call(exec, variables);
+  }
+  auto** list = static_cast<char**>(alloca(missing.entries * sizeof(char*)));
+  auto* preload = static_cast<char*>(alloca(missing.preload_bytes));
+  add_missing_variables(variables, missing, list, preload);
+  errno = program_errno;
+  return exec.call(exec, list);
+}
 
 void forget_unloaded_libraries() {
   check_driver_is_loaded();
@@ -116,11 +144,11 @@ GPUPEAK_EXPORT int dlclose(void* library) {
 extern "C" __attribute__((visibility("default"), noreturn)) void gpupeak_hook_exit(int) asm(
     "_exit");
 void gpupeak_hook_exit(int code) {
-  leave(code);
+  program_ends_at_once(code);
 }
 
 extern "C" __attribute__((visibility("default"), noreturn)) void gpupeak_hook_Exit(int) asm(
     "_Exit");
 void gpupeak_hook_Exit(int code) {
-  leave(code);
+  program_ends_at_once(code);
 }

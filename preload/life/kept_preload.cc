@@ -14,8 +14,11 @@
 #include "base/elf_lookup.h"
 #include "base/environment.h"
 #include "base/file_name.h"
+#include "base/memory.h"
 #include "base/syscalls.h"
 #include "base/text.h"
+#include "gpupeak/pages.h"
+#include "life/log_name.h"
 
 namespace gpupeak::preload {
 namespace {
@@ -249,6 +252,33 @@ void add_missing_variables(char* const* variables, const MissingVariables& missi
     list[count++] = preload;
   }
   list[count] = nullptr;
+}
+
+void mark_children() {
+  if (environ == nullptr) return;
+  constexpr std::string_view kPid = "GPUPEAK_RUN_PID=", kId = "GPUPEAK_RUN_ID=";
+  constexpr size_t kEntryBytes = 40;
+  size_t count = 0;
+  while (environ[count] != nullptr) ++count;
+  const size_t list_bytes = (count + 3) * sizeof(char*);
+  void* at = map_pages(whole_pages(list_bytes + 2 * kEntryBytes));
+  if (at == nullptr) return;
+  char** list = static_cast<char**>(at);
+  size_t n = 0;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (strncmp(*entry, kPid.data(), kPid.size()) != 0 &&
+        strncmp(*entry, kId.data(), kId.size()) != 0)
+      list[n++] = *entry;
+  }
+  Text<kEntryBytes> pid, id;
+  pid.add(kPid).add(static_cast<uint64_t>(sys::getpid()));
+  id.add(kId).add_hex(run_id());
+  char* text = static_cast<char*>(at) + list_bytes;
+  for (const auto* own : {&pid, &id}) {
+    list[n++] = static_cast<char*>(memcpy(text, own->c_str(), own->view().size() + 1));
+    text += kEntryBytes;
+  }
+  environ = list;
 }
 
 }  // namespace gpupeak::preload

@@ -10,6 +10,10 @@ namespace gpupeak::preload {
 
 /// From the process's start: what its environment says of us, in case it is changed later.
 void remember_own_variables();
+/// Says to the programs that this one will start that they were not the one asked for, and of which
+/// run they are. What setenv does, but without malloc: the program's own may not be ready before
+/// main.
+void mark_children();
 
 /// The program that is about to run, as execveat() names it.
 struct StartedProgram {

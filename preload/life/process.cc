@@ -1,19 +1,11 @@
 #include "life/process.h"
 
-#include <fcntl.h>
-#include <sys/auxv.h>
-#include <sys/utsname.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
 
 #include "base/clock.h"
 #include "base/elf_lookup.h"
 #include "base/environment.h"
-#include "base/file_name.h"
 #include "base/futex_lock.h"
 #include "base/hook_scope.h"
 #include "base/kernel_constants.h"
@@ -23,7 +15,10 @@
 #include "base/text.h"
 #include "gpupeak/pages.h"
 #include "life/exit_lines.h"
+#include "life/fitness.h"
 #include "life/kept_preload.h"
+#include "life/log_head.h"
+#include "life/log_name.h"
 #include "log/cut_guard.h"
 #include "log/definitions.h"
 #include "log/log.h"
@@ -49,17 +44,6 @@
 #include "track/phases.h"
 #include "track/xla_programs.h"
 
-// What only a sanitizer's runtime defines, and what musl's C library does not.
-extern "C" {
-void __asan_init() __attribute__((weak));
-void __hwasan_init() __attribute__((weak));
-void __lsan_init() __attribute__((weak));
-void __lsan_do_leak_check() __attribute__((weak));
-void __msan_init() __attribute__((weak));
-void __tsan_init() __attribute__((weak));
-const char* gnu_get_libc_version() __attribute__((weak));
-}
-
 namespace gpupeak::preload {
 namespace {
 
@@ -71,100 +55,6 @@ constinit bool g_forked = false;              // of this process
 constinit int g_start_pid = 0;
 constinit uint64_t g_generation = 0;
 constinit bool g_sees_programs_malloc = false;  // which it defines itself
-
-/// What a log's start may find.
-enum class Reason { kProgramStart, kFirstCudaCall, kCountedEnough, kAttached };
-
-std::string_view program_name(char* buffer, size_t capacity) {
-  const long bytes = sys::readlink("/proc/self/exe", buffer, capacity);
-  if (bytes <= 0) return "unknown";
-  return file_name(std::string_view(buffer, static_cast<size_t>(bytes)));
-}
-
-std::string_view host_name() {
-  static utsname names;
-  sys::uname(&names);
-  return names.nodename;
-}
-
-/// Whether this process has its log among those of the children: `run` started another one.
-bool is_filed_as_child() {
-  const Environment& e = environment();
-  return !e.children_pattern.view().empty() && e.run_pid != 0 && e.run_pid != sys::getpid();
-}
-
-/// Which the first of them makes. A pattern that is meant for all processes has no such folder.
-bool has_folder_of_children() {
-  return is_filed_as_child() &&
-         environment().children_pattern.view() != environment().out_pattern.view();
-}
-
-/// What the processes of a run have in common. `run` gives it to the first; without it the first
-/// that records makes it up.
-uint64_t run_id() {
-  static constinit uint64_t own = 0;
-  const uint64_t given = environment().run_id;
-  if (given != 0) return given;
-  if (own == 0 && sys::failed(sys::getrandom(&own, sizeof own))) own = 0;
-  return own;
-}
-
-/// GPUPEAK_OUT with %n name, %p pid, %r rank (none: its dot goes too), %h host, %% expanded;
-/// absolute.
-void expand_out_pattern(Path& path) {
-  const std::string_view pattern = is_filed_as_child() ? environment().children_pattern.view()
-                                                       : environment().out_pattern.view();
-  if (pattern.empty() || pattern[0] != '/') {
-    char folder[4096];
-    const long bytes = sys::getcwd(folder, sizeof folder);
-    if (bytes > 1) path.add(std::string_view(folder, static_cast<size_t>(bytes) - 1)).add("/");
-  }
-  char name[4096];
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] != '%' || i + 1 == pattern.size()) {
-      path.add(head(tail(pattern, i), 1));
-      continue;
-    }
-    switch (pattern[++i]) {
-      case 'n':
-        path.add(program_name(name, sizeof name));
-        break;
-      case 'p':
-        path.add(static_cast<uint64_t>(sys::getpid()));
-        break;
-      case 'h':
-        path.add(host_name());
-        break;
-      case 'r':
-        if (environment().rank >= 0)
-          path.add(static_cast<uint64_t>(environment().rank));
-        else
-          path.drop_last('.');
-        break;
-      case '%':
-        path.add("%");
-        break;
-      default:
-        path.add(head(tail(pattern, i - 1), 2));
-        break;
-    }
-  }
-}
-
-void define_facts() {
-  static char buffer[65536];
-  const size_t bytes = read_file("/proc/self/cmdline", buffer, sizeof buffer - 1);
-  buffer[bytes] = 0;
-  for (size_t at = 0; at < bytes; at += strlen(buffer + at) + 1) define_fact("arg", buffer + at);
-  const long exe = sys::readlink("/proc/self/exe", buffer, sizeof buffer);
-  if (exe > 0) define_fact("exe", {buffer, static_cast<size_t>(exe)});
-  const long cwd = sys::getcwd(buffer, sizeof buffer);
-  if (cwd > 1) define_fact("cwd", {buffer, static_cast<size_t>(cwd) - 1});
-  define_fact("host", host_name());
-  // Logs of one boot share their monotonic clock, also those of different containers.
-  const size_t boot = read_file("/proc/sys/kernel/random/boot_id", buffer, sizeof buffer);
-  if (boot > 1) define_fact("boot", {buffer, boot - 1});
-}
 
 /// A page that a forked child finds wiped. Without the kernel's help (before Linux 4.14) an
 /// ordinary one: hooks/process.cc's fork handler then clears it.
@@ -203,36 +93,6 @@ void forget_last_log() {
   empty_slots();
   forget_tracked();
   drop_cached_stacks();  // what has been unmapped meanwhile nobody has seen
-}
-
-gpupeak_file_header describe_process(Reason reason, bool forked) {
-  gpupeak_file_header header{};
-  header.version = GPUPEAK_LOG_VERSION;
-  header.clock = init_clock();
-  header.host_mode = environment().host_mode;
-  const Instant start = now_by_all_clocks();
-  header.start_ticks = start.ticks;
-  header.start_monotonic_ns = start.monotonic_ns;
-  header.start_realtime_ns = start.realtime_ns;
-  header.pid = static_cast<uint32_t>(sys::getpid());
-  header.ppid = static_cast<uint32_t>(sys::getppid());
-  header.rank = environment().rank;
-  header.run_pid = static_cast<uint32_t>(environment().run_pid);
-  header.run_id = run_id();
-  if (reason == Reason::kFirstCudaCall) header.flags |= GPUPEAK_FLAG_LATE_START;
-  if (reason == Reason::kAttached) header.flags |= GPUPEAK_FLAG_ATTACHED;
-  if (reason == Reason::kCountedEnough) {
-    header.flags |= GPUPEAK_FLAG_COUNTED;
-    header.host_mode = GPUPEAK_HOST_COUNTERS;
-  }
-  if (forked) header.flags |= GPUPEAK_FLAG_FORKED;
-  header.process_start_time = process_start_time(static_cast<int>(header.pid));
-  header.sample_bytes = environment().host_mode == GPUPEAK_HOST_SAMPLED
-                            ? sample_bytes_asked_for(GPUPEAK_HOST_SAMPLED)
-                            : 0;
-  header.initial_brk_bytes = g_process->initial_brk = sys::brk(0);
-  strcpy(header.tool_version, GPUPEAK_VERSION);
-  return header;
 }
 
 /// The C library's, or that of a library before it. Looked for before the start lock is taken: the
@@ -314,29 +174,6 @@ bool is_asked_for() {
   return e.children == Children::kAll || e.run_pid == 0 || e.run_pid == sys::getpid();
 }
 
-/// A sanitizer takes the places that we need, and has a shadow of all memory that ours is not in.
-bool has_sanitizer() {
-  return &__asan_init != nullptr || &__hwasan_init != nullptr || &__lsan_init != nullptr ||
-         &__lsan_do_leak_check != nullptr || &__msan_init != nullptr || &__tsan_init != nullptr;
-}
-
-/// True inside a program that gained privileges: nothing of ours happens there, not even a word.
-bool is_privileged() {
-  return getauxval(AT_SECURE) != 0;
-}
-
-/// Why nothing can be recorded in a program of this kind; empty: it can.
-std::string_view unfit_because() {
-  if (&gnu_get_libc_version == nullptr) return "its C library is not glibc";
-  if (has_sanitizer()) return "it has a sanitizer's runtime";
-  return {};
-}
-
-/// Whether a program of this kind is left alone for good.
-bool must_be_silent() {
-  return is_privileged() || !unfit_because().empty();
-}
-
 /// Called with the lock held when nothing is decided: at the start, and in a forked child.
 void decide(SetAction set_action) {
   if (g_process == &g_first_page) {
@@ -373,45 +210,6 @@ void decide(SetAction set_action) {
     begin_counting();
   }
   g_process->decided = 1;
-}
-
-/// Says to the programs that this one will start that they were not the one asked for, and of which
-/// run they are. What setenv does, but without malloc: the program's own may not be ready before
-/// main.
-void mark_children() {
-  if (environ == nullptr) return;
-  constexpr std::string_view kPid = "GPUPEAK_RUN_PID=", kId = "GPUPEAK_RUN_ID=";
-  constexpr size_t kEntryBytes = 40;
-  size_t count = 0;
-  while (environ[count] != nullptr) ++count;
-  const size_t list_bytes = (count + 3) * sizeof(char*);
-  void* at = map_pages(whole_pages(list_bytes + 2 * kEntryBytes));
-  if (at == nullptr) return;
-  char** list = static_cast<char**>(at);
-  size_t n = 0;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (strncmp(*entry, kPid.data(), kPid.size()) != 0 &&
-        strncmp(*entry, kId.data(), kId.size()) != 0)
-      list[n++] = *entry;
-  }
-  Text<kEntryBytes> pid, id;
-  pid.add(kPid).add(static_cast<uint64_t>(sys::getpid()));
-  id.add(kId).add_hex(run_id());
-  char* text = static_cast<char*>(at) + list_bytes;
-  for (const auto* own : {&pid, &id}) {
-    list[n++] = static_cast<char*>(memcpy(text, own->c_str(), own->view().size() + 1));
-    text += kEntryBytes;
-  }
-  environ = list;
-}
-
-/// False if the program's calls of malloc go elsewhere: it defines malloc itself.
-bool owns_malloc() {
-  for (const char* name : {"malloc", "free"}) {
-    const void* used = find_first(name);
-    if (used != nullptr && !is_own_code(reinterpret_cast<uintptr_t>(used))) return false;
-  }
-  return true;
 }
 
 void say_what_is_wrong() {
