@@ -19,7 +19,7 @@ std::vector<ArenaSummary::Part> parts_at_peak(const Replay& replay, Attribution&
                                               uint64_t& other_bytes) {
   const ArenaTable& table = replay.arenas();
   std::map<std::string, Holder> rows;  // by site
-  for (GroupId group = 0; group < table.holders().size(); ++group) {
+  for (GroupId group{0}; group < table.holders().size(); ++group) {
     const ArenaTable::Holder& holder = table.holders()[group];
     if (holder.what != What::kInUse || holder.arena != arena) continue;
     const PeakFinder::AtPeak held = table.peaks().at_peak(group, scope);
@@ -30,9 +30,11 @@ std::vector<ArenaSummary::Part> parts_at_peak(const Replay& replay, Attribution&
     known.count += held.count;
   }
   std::vector<Holder> apart;
+  apart.reserve(rows.size());
   for (auto& [key, row] : rows) apart.push_back(std::move(row));
   tell_apart(apart);
   std::vector<ArenaSummary::Part> parts;
+  parts.reserve(apart.size());
   for (Holder& row : apart) parts.push_back({std::move(row.title), row.bytes, row.count});
   std::stable_sort(parts.begin(), parts.end(),
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
@@ -65,7 +67,7 @@ using TitleOfCause = std::function<std::string(GroupId taken_by)>;
 void add_causes(const ArenaCauses& table, size_t arena, const ClockMap& clock,
                 const TitleOfCause& title_of, size_t top, auto& out) {
   std::map<std::string, ArenaSummary::Cause> causes;  // by title
-  for (GroupId group = 0; group < table.causes().size(); ++group) {
+  for (GroupId group{0}; group < table.causes().size(); ++group) {
     const ArenaCauses::Cause& cause = table.causes()[group];
     if (cause.arena != arena) continue;
     const PeakFinder::AtPeak held = table.at_largest(group);
@@ -109,7 +111,7 @@ void add_level_at_device_peak(const ArenaTable& table, size_t arena, ArenaSummar
   const ScopeId* driver = table.device_scope(table.arenas()[arena].place);
   if (driver == nullptr) return;
   ArenaSummary::Level level;
-  for (GroupId group = 0; group < table.holders().size(); ++group) {
+  for (GroupId group{0}; group < table.holders().size(); ++group) {
     const ArenaTable::Holder& holder = table.holders()[group];
     if (holder.what == What::kOutside || holder.arena != arena) continue;
     const uint64_t bytes = table.peaks().at_peak(group, *driver).bytes;

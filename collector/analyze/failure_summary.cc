@@ -213,6 +213,7 @@ class Failures {
       known.count = count;
     }
     std::vector<Holder> holders;
+    holders.reserve(rows.size());
     for (auto& [key, row] : rows) holders.push_back(std::move(row));
     tell_apart(holders);
     std::stable_sort(holders.begin(), holders.end(),

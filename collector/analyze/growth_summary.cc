@@ -117,6 +117,7 @@ class Growth {
   /// Each group's site must be looked up by its symbols.
   static void keep_largest(std::map<GroupId, Line>& lines) {
     std::vector<uint64_t> last;
+    last.reserve(lines.size());
     for (const auto& [group, line] : lines) last.push_back(line.bytes.back());
     std::nth_element(last.begin(), last.begin() + kMostGroups, last.end(), std::greater<>());
     const uint64_t least = last[kMostGroups];

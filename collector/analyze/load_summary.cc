@@ -56,7 +56,7 @@ class JsonReader {
     const Json& json = field(json_, name);
     if (json.is_null()) return;
     JsonReader inner(json);
-    fields(inner, value.emplace());
+    fields(inner, value.emplace(T{}));
   }
   void or_null(std::string_view name, auto& value, bool = false) { read(name, value); }
   void in(std::string_view name, auto fields) {
@@ -104,7 +104,7 @@ class JsonReader {
   }
   template <typename T>
   static void get(const Json& json, std::optional<T>& value) {
-    if (!json.is_null()) get(json, value.emplace());
+    if (!json.is_null()) get(json, value.emplace(T{}));
   }
   template <typename T>
   static void get(const Json& json, std::vector<T>& values) {

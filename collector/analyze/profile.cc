@@ -63,6 +63,7 @@ ScopeId Profile::scope(const std::string& name) const {
   if (!name.empty()) {
     if (const auto found = find(name); found != known.end()) return *found;
     std::vector<std::string> names;
+    names.reserve(known.size());
     for (const ScopeId id : known) names.push_back(scope_info(id).name);
     throw UsageError(fmt::format("the log has no memory of scope '{}'{}", escape(name),
                                  did_you_mean(name, names)));
@@ -89,7 +90,7 @@ std::vector<Contribution> Profile::at_peak(ScopeId scope) const {
 
 std::vector<Contribution> Profile::live(ScopeId scope) const {
   std::vector<Contribution> held;
-  for (GroupId id = 0; id < replay_.sites().group_count(); ++id) {
+  for (GroupId id{0}; id < replay_.sites().group_count(); ++id) {
     const PeakFinder::Group& group = replay_.peaks().group(id);
     if (group.live_bytes == 0 || !counts_into(id, scope)) continue;
     held.push_back({id, group.live_bytes, group.live_count});
