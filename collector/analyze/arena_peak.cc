@@ -61,7 +61,7 @@ PeakParts parts_at_peak(const Replay& replay, ScopeId scope) {
   const ArenaTable& table = replay.arenas();
   return split_by_arenas(
       table, table.holders().size(),
-      [&](HolderId id) { return table.peaks().at_peak(static_cast<GroupId>(id), *driver); },
+      [&](HolderId id) { return table.peaks().at_peak(as_group(id), *driver); },
       contributions_at_peak(replay, scope));
 }
 

@@ -59,7 +59,7 @@ void add_arena_metrics(const Replay& replay, int32_t device, Metrics& metrics) {
   in_use = table.peaks().scope(*in_arenas).peak;
   uint64_t sum = 0;
   int32_t only = -1;
-  for (GroupId group = 0; group < table.holders().size(); ++group) {
+  for (GroupId group{0}; group < table.holders().size(); ++group) {
     const ArenaTable::Holder& holder = table.holders()[group];
     if (holder.what != ArenaTable::What::kIdle) continue;
     const int32_t place = table.arenas()[holder.arena].place;

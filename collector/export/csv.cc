@@ -25,7 +25,7 @@ struct Row {
 std::vector<Row> rows_of(Profile& profile, ScopeId scope) {
   const Replay& replay = profile.replay();
   std::map<std::string, Row> rows;
-  for (GroupId id = 0; id < replay.sites().group_count(); ++id) {
+  for (GroupId id{0}; id < replay.sites().group_count(); ++id) {
     if (!profile.counts_into(id, scope)) continue;
     const PeakFinder::Group& group = replay.peaks().group(id);
     const PeakFinder::AtPeak peak = replay.peaks().at_peak(id, scope);

@@ -88,7 +88,7 @@ class Pprof {
       value_type.add_int64(value_type_field::kType, string(type));
       value_type.add_int64(value_type_field::kUnit, string(unit));
     }
-    for (GroupId group = 0; group < profile_.replay().sites().group_count(); ++group) {
+    for (GroupId group{0}; group < profile_.replay().sites().group_count(); ++group) {
       if (profile_.counts_into(group, scope_)) add_sample(group);
     }
     for (const auto& [module, mapping] : mappings_) add_mapping(module, mapping);

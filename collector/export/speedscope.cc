@@ -96,7 +96,7 @@ void export_speedscope(Profile& profile, const ExportOptions& options, std::ostr
   const ScopeId scope = profile.scope(options.scope);
   const Held held = held_at(profile, scope, options.at, options.progress);
   std::vector<Contribution> allocated;
-  for (GroupId group = 0; group < profile.replay().sites().group_count(); ++group) {
+  for (GroupId group{0}; group < profile.replay().sites().group_count(); ++group) {
     const PeakFinder::Group& sums = profile.replay().peaks().group(group);
     if (sums.alloc_bytes == 0 || !profile.counts_into(group, scope)) continue;
     allocated.push_back({group, sums.alloc_bytes, sums.alloc_count});

@@ -435,7 +435,7 @@ uint64_t WhatIfWatch::beside(size_t course, GroupId group, Beside side) const {
 
 uint64_t WhatIfWatch::beside(size_t course, int32_t device, Beside side) const {
   uint64_t sum = 0;
-  for (GroupId group = 0; group < keys_.size(); ++group) {
+  for (GroupId group{0}; group < keys_.size(); ++group) {
     if (keys_[group].device == device) sum += beside(course, group, side);
   }
   return sum;
@@ -448,7 +448,7 @@ void WhatIfWatch::add_holders(size_t course, int32_t device, Beside side, size_t
     return;
   }
   std::map<std::string, WhatIfSum::Holder> by_title;
-  for (GroupId group = 0; group < keys_.size(); ++group) {
+  for (GroupId group{0}; group < keys_.size(); ++group) {
     if (keys_[group].device != device) continue;
     const PeakFinder::AtPeak held = peaks_[course].at_peak(group, scopes_.at(device));
     const uint64_t off = beside(course, group, side);

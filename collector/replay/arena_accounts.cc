@@ -93,7 +93,7 @@ HolderId ArenaAccounts::user(size_t row, bool counted, uint32_t name, uint32_t s
 }
 
 void ArenaAccounts::change(HolderId holder, int64_t bytes, int16_t count, bool allocates) {
-  changes_.push_back({static_cast<GroupId>(holder), bytes, count, allocates});
+  changes_.push_back({as_group(holder), bytes, count, allocates});
 }
 
 void ArenaAccounts::apply(uint64_t ticks, bool claims) {

@@ -20,6 +20,13 @@ namespace gpupeak::collector {
 /// own, since a GroupId is a group of Replay's.
 enum class HolderId : uint32_t {};
 inline constexpr HolderId kNoHolder{UINT32_MAX};
+/// Of ArenaAccounts::peaks(), whose groups are the holders in their order.
+constexpr GroupId as_group(HolderId holder) {
+  return GroupId(static_cast<uint32_t>(holder));
+}
+constexpr HolderId as_holder(GroupId group) {
+  return HolderId{static_cast<uint32_t>(group)};
+}
 
 class ArenaAccounts {
  public:
@@ -115,7 +122,7 @@ class ArenaAccounts {
   const std::vector<Holder>& holders() const { return holders_; }
   const Holder& holder(HolderId id) const { return holders_[static_cast<size_t>(id)]; }
   uint64_t live_bytes(HolderId id) const {
-    return peaks_.group(static_cast<GroupId>(id)).live_bytes;
+    return peaks_.group(as_group(id)).live_bytes;
   }
 
   // One step.
@@ -165,7 +172,7 @@ class ArenaAccounts {
   template <size_t kScopes>
   HolderId add(const Holder& holder, const std::array<ScopeId, kScopes>& scopes) {
     holders_.push_back(holder);
-    return HolderId{peaks_.add_group(scopes)};
+    return as_holder(peaks_.add_group(scopes));
   }
 
   PeakFinder peaks_;

@@ -496,14 +496,14 @@ void ArenaTable::failed(const ArenaFailedEvent& event, const Requester& requeste
 }
 
 void ArenaTable::note_holders(Failure& failure) const {
-  for (GroupId group = 0; group < holders().size(); ++group) {
+  for (GroupId group{0}; group < holders().size(); ++group) {
     const Holder& holder = holders()[group];
     const PeakFinder::Group& held = peaks().group(group);
     if (held.live_bytes == 0 || holder.what == What::kIdle) continue;
     const bool same_place = holder.what == What::kOutside
                                 ? holder.device == failure.device
                                 : arenas()[holder.arena].place == failure.device;
-    if (same_place) failure.holders.push_back({HolderId{group}, held.live_bytes, held.live_count});
+    if (same_place) failure.holders.push_back({as_holder(group), held.live_bytes, held.live_count});
   }
 }
 

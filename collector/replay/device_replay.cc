@@ -190,7 +190,7 @@ void DeviceReplay::take(const HostFailedEvent& failed, const Event& event) {
 void DeviceReplay::note_holders(FailedAllocation& failure) const {
   const DeviceFailedEvent& failed = failure.event;
   const bool of_host = failed.kind != GPUPEAK_KIND_NONE && !is_device_kind(failed.kind);
-  for (GroupId id = 0; id < live_.sites().group_count(); ++id) {
+  for (GroupId id{0}; id < live_.sites().group_count(); ++id) {
     const PeakFinder::Group& group = live_.peaks().group(id);
     const SiteContext& context = live_.sites().context_of(id);
     const bool same_side = is_device_kind(context.kind) != of_host && counts_into_sum(context.kind);

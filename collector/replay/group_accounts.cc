@@ -120,9 +120,9 @@ inline void GroupAccounts::find(Note& note) {
   } else if ((note.flags & kEnds) != 0) {
     note.of = sites_.of(note.of);
   } else if ((note.flags & kNewGroup) != 0) {
-    new_group(note.of);
+    new_group(ScopeListId(note.of));
   } else if ((note.flags & kNewContext) != 0) {
-    lists_of_contexts_.push_back(note.of);
+    lists_of_contexts_.push_back(ScopeListId(note.of));
   }
 }
 

@@ -44,7 +44,7 @@
 namespace gpupeak::collector {
 
 using ScopeId = uint16_t;
-using ScopeListId = uint32_t;
+using ScopeListId = Index<struct OfScopeLists>;
 inline constexpr size_t kMaxScopesOfGroup = 5;
 
 /// The scopes that a group counts into.
@@ -72,7 +72,7 @@ class GroupAccounts {
     uint64_t temporary_count = 0;  ///< blocks freed at once; docs/metrics.md says what that means
     uint64_t folded = 0;           // peaks_ended_ when what it held at the peaks was last noted
     uint32_t live_count = 0;
-    ScopeListId scope_list = 0;
+    ScopeListId scope_list{};
     uint32_t stored = 0;  // its place in at_peaks_ + 1; 0: it held nothing when a peak ended
   };
   /// What a note says besides.

@@ -53,7 +53,7 @@ void GrowthTable::look_at(PhaseSide side, std::vector<Held>& held) {
   if (visits_[side] > kMostVisits[side] && !few_) keep_few();
   if (visits_[side] > kMostVisits[side]) return give_up(side);
   held.reserve(last_held_[side] + last_held_[side] / 8);
-  for (GroupId group = 0; group < groups; ++group) {
+  for (GroupId group{0}; group < groups; ++group) {
     if (const uint64_t bytes = bytes_of(side, group); bytes > 0) held.push_back({group, bytes});
   }
   last_held_[side] = held.size();

@@ -188,7 +188,7 @@ void PeakFinder::finish() {
     if (sums[i] != scope.peak) {
       throw std::logic_error("peak_finder: holders do not add up to the peak");
     }
-    if (scope.peak_site) scope.peak_group = accounts_.group_of(*scope.peak_site, 0);
+    if (scope.peak_site) scope.peak_group = accounts_.group_of(*scope.peak_site, ScopeListId());
   }
 }
 

@@ -60,7 +60,7 @@ class PeakFinder {
   };
   /// How a group is counted; all of one context are alike.
   struct Counting {
-    ScopeListId scopes = 0;
+    ScopeListId scopes{};
     OwnerId owner = 0;
   };
   /// One that is allocated.
@@ -145,7 +145,7 @@ class PeakFinder {
   size_t most_at_peak() const { return accounts_.most_at_peak(); }
 
  private:
-  static constexpr ScopeListId kNoList = UINT32_MAX;
+  static constexpr ScopeListId kNoList{UINT32_MAX};
   /// What the scopes of one list have not yet been told.
   struct Run {
     ScopeListId list = kNoList;

@@ -30,7 +30,7 @@ class PoolReserves {
   /// Causes that are no group of Replay's.
   static constexpr GroupId kSeveral =
       kNoGroup;  ///< none or several requests since the last reading
-  static constexpr GroupId kLeft = kNoGroup - 1;  ///< of what was left when memory was given back
+  static constexpr GroupId kLeft{kNoGroup - 1};  ///< of what was left when memory was given back
 
   struct Block {
     uint64_t id = 0;

@@ -11,12 +11,13 @@
 
 #include "collector/replay/block_matcher.h"
 #include "collector/replay/chunked_array.h"
+#include "collector/replay/index.h"
 #include "collector/replay/key_table.h"
 
 namespace gpupeak::collector {
 
-using GroupId = uint32_t;
-inline constexpr GroupId kNoGroup = UINT32_MAX;
+using GroupId = Index<struct OfGroups>;
+inline constexpr GroupId kNoGroup{UINT32_MAX};
 using ContextId = uint32_t;
 
 /// What holders are told apart by: where, and in which context.
@@ -33,9 +34,9 @@ class SiteGroups {
 
   /// `added`: of a site that is new, the next number.
   GroupId group(const Site& site, bool& added) {
-    const GroupId* const known = index_.find(key_of(site));
+    const uint32_t* const known = index_.find(key_of(site));
     added = known == nullptr;
-    return added ? add(site) : *known;
+    return added ? add(site) : GroupId(*known);
   }
   GroupId of(BlockNumber block) const { return of_blocks_[block]; }
   /// A new number is the next one.

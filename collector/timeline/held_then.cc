@@ -174,7 +174,7 @@ class HolderTaker : public ReplayObserver {
     then.time_ns = profile_.to_ns(event.ticks);
     then.bytes = sum_.now(replay());
     uint64_t sum = 0;
-    for (GroupId id = 0; id < replay().sites().group_count(); ++id) {
+    for (GroupId id{0}; id < replay().sites().group_count(); ++id) {
       const PeakFinder::Group& group = replay().peaks().group(id);
       if (group.live_bytes == 0 || !profile_.counts_into(id, scope_)) continue;
       then.held.push_back({id, group.live_bytes, group.live_count});

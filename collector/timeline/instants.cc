@@ -67,7 +67,7 @@ class StockTaker : public ReplayObserver {
         stacker_(profile, times) {
     const SiteTable& sites = profile.replay().sites();
     std::map<std::tuple<int32_t, uint8_t, uint32_t>, uint32_t> cells;
-    for (GroupId group = 0; group < sites.group_count(); ++group) {
+    for (GroupId group{0}; group < sites.group_count(); ++group) {
       const SiteContext& context = sites.context_of(group);
       const std::tuple key{context.device, context.kind, profile.sites().row_of(group)};
       const auto [cell, added] = cells.try_emplace(key, static_cast<uint32_t>(cells_.size()));
@@ -109,12 +109,12 @@ class StockTaker : public ReplayObserver {
     result_.calls = held_calls(profile_, largest_of_all(), kMostCalls);
     for (std::optional<PlaceChanges>* side : {&result_.device_changes, &result_.host_changes}) {
       if (!*side) continue;
-      for (PlaceChange& change : **side) change.place = place_of(change.place);
+      for (PlaceChange& change : **side) change.place = place_of(GroupId(change.place));
     }
     for (Instant& instant : result_.instants) {
       std::erase_if(instant.held,
-                    [this](const HeldThere& held) { return has_all_changes(held.place); });
-      for (HeldThere& held : instant.held) held.place = place_of(held.place);
+                    [this](const HeldThere& held) { return has_all_changes(GroupId(held.place)); });
+      for (HeldThere& held : instant.held) held.place = place_of(GroupId(held.place));
     }
     result_.stacked = stacker_.result();
     return std::move(result_);
@@ -151,15 +151,15 @@ class StockTaker : public ReplayObserver {
          {&result_.device_changes, &result_.host_changes}) {
       if (!*side) continue;
       for (const PlaceChange& change : **side) {
-        const int64_t bytes = now[change.place] += change.bytes;
-        uint64_t& most = largest[change.place];
+        const int64_t bytes = now[GroupId(change.place)] += change.bytes;
+        uint64_t& most = largest[GroupId(change.place)];
         most = std::max(most, static_cast<uint64_t>(std::max<int64_t>(bytes, 0)));
       }
     }
     for (const Instant& instant : result_.instants) {
       for (const HeldThere& held : instant.held) {
-        if (has_all_changes(held.place)) continue;
-        uint64_t& most = largest[held.place];
+        if (has_all_changes(GroupId(held.place))) continue;
+        uint64_t& most = largest[GroupId(held.place)];
         most = std::max(most, held.bytes);
       }
     }
@@ -197,7 +197,7 @@ class StockTaker : public ReplayObserver {
   }
 
   void take(uint64_t ticks) {
-    for (GroupId id = 0; id < replay().sites().group_count(); ++id) {
+    for (GroupId id{0}; id < replay().sites().group_count(); ++id) {
       const PeakFinder::Group& group = replay().peaks().group(id);
       Cell& cell = cells_[cell_of_[id]];
       cell.bytes += group.live_bytes;
@@ -214,7 +214,7 @@ class StockTaker : public ReplayObserver {
 
   void add_held(Instant& instant) const {
     std::map<std::pair<bool, int32_t>, std::vector<HeldThere>> sides;
-    for (GroupId id = 0; id < replay().sites().group_count(); ++id) {
+    for (GroupId id{0}; id < replay().sites().group_count(); ++id) {
       const uint64_t bytes = replay().peaks().group(id).live_bytes;
       const Cell& cell = cells_[cell_of_[id]];
       if (bytes > 0) sides[{is_device_kind(cell.kind), cell.device}].push_back({id, bytes});

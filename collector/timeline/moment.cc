@@ -61,7 +61,7 @@ Held take(const Profile& profile, const Replay& now, ScopeId scope) {
   if (now.sites().group_count() > known)
     throw LogError("the log has grown while it was read: ask again", profile.log().used_bytes());
   uint64_t sum = 0;
-  for (GroupId id = 0; id < now.sites().group_count(); ++id) {
+  for (GroupId id{0}; id < now.sites().group_count(); ++id) {
     const PeakFinder::Group& group = now.peaks().group(id);
     if (group.live_bytes == 0 || !profile.counts_into(id, scope)) continue;
     held.takers.push_back({id, group.live_bytes, group.live_count});
@@ -78,7 +78,7 @@ Held take(const Profile& profile, const Replay& now, ScopeId scope) {
       whole, std::min(whole.holders().size(), table.holders().size()),
       [&](HolderId id) -> PeakFinder::AtPeak {
         if (!table.is_of_device(id, info.device)) return {};
-        const PeakFinder::Group& group = table.peaks().group(static_cast<GroupId>(id));
+        const PeakFinder::Group& group = table.peaks().group(as_group(id));
         return {group.live_bytes, static_cast<uint32_t>(group.live_count)};
       },
       held.takers);

@@ -82,7 +82,7 @@ void Stacker::add_device(ScopeId id) {
     tags.emplace_back();
     at_peak.push_back(0);
     if (!table.is_of_device(holder_id, device)) continue;
-    at_peak.back() = table.peaks().at_peak(static_cast<GroupId>(holder_id), *driver).bytes;
+    at_peak.back() = table.peaks().at_peak(as_group(holder_id), *driver).bytes;
     const bool is_outside = holder.what == ArenaTable::What::kOutside;
     std::string title = is_outside ? profile_.sites().holder({holder.outside, 0, 0}, false).title
                         : holder.what == ArenaTable::What::kIdle
@@ -109,7 +109,7 @@ void Stacker::add_host(ScopeId id) {
     at_peak[part.group] = part.bytes;
     of_row.emplace(profile_.sites().row_of(part.group), part.group);
   }
-  for (GroupId group = 0; group < groups; ++group) {
+  for (GroupId group{0}; group < groups; ++group) {
     sites.emplace_back();
     tags.emplace_back();
     if (!profile_.counts_into(group, id)) continue;

@@ -98,7 +98,7 @@ class TimeRows {
       row.title = named.title;
       row.kind = named.kind;
       row.time += part.time;
-      row.allocations += table.peaks().group(static_cast<GroupId>(part.holder)).alloc_count;
+      row.allocations += table.peaks().group(as_group(part.holder)).alloc_count;
     }
     for (auto& [title, row] : by_title) rows.push_back(std::move(row));
   }

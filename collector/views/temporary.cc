@@ -20,7 +20,7 @@ Temporaries find_temporaries(Profile& profile, const std::string& scope, size_t 
   const SiteTable& sites = profile.replay().sites();
   Temporaries found;
   std::vector<Contribution> parts;
-  for (GroupId id = 0; id < sites.group_count(); ++id) {
+  for (GroupId id{0}; id < sites.group_count(); ++id) {
     const PeakFinder::Group& group = profile.replay().peaks().group(id);
     const bool measured = is_device_kind(sites.context_of(id).kind) || profile.coverage().host();
     if (scope.empty() ? !measured : !profile.counts_into(id, wanted)) continue;

@@ -215,7 +215,7 @@ class PageData {
   Json temporaries_json(ScopeId scope) {
     const Replay& replay = profile_.replay();
     std::vector<Contribution> freed;
-    for (GroupId id = 0; id < replay.sites().group_count(); ++id) {
+    for (GroupId id{0}; id < replay.sites().group_count(); ++id) {
       const uint64_t count = replay.peaks().group(id).temporary_count;
       if (count > 0 && profile_.counts_into(id, scope)) freed.push_back({id, count, count});
     }

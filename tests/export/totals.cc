@@ -173,7 +173,7 @@ class Totals {
   Totals(const std::string& log, Profile& profile, ScopeId scope, uint64_t peak)
       : log_(log), profile_(profile), scope_(scope), peak_(static_cast<int64_t>(peak)) {
     now_ = static_cast<int64_t>(profile.sum(scope).current);
-    for (GroupId group = 0; group < profile.replay().sites().group_count(); ++group) {
+    for (GroupId group{0}; group < profile.replay().sites().group_count(); ++group) {
       if (!profile.counts_into(group, scope)) continue;
       allocated_ += static_cast<int64_t>(profile.replay().peaks().group(group).alloc_bytes);
     }

@@ -55,7 +55,7 @@ TEST_CASE("arenas: those of one name add up, their holders to the peak", "[colle
   CHECK(scope(table).peak_ticks == 2);
   CHECK(scope(table).current == 0);
   uint64_t held = 0;
-  for (GroupId group = 0; group < table.holders().size(); ++group) {
+  for (GroupId group{0}; group < table.holders().size(); ++group) {
     held += table.peaks().at_peak(group, table.arenas()[0].scope).bytes;
   }
   CHECK(held == 500);
@@ -98,7 +98,7 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 constexpr int32_t kDevice = 0;
-constexpr GroupId kSegments = 5;  // Replay's group of what the arena takes from the driver
+constexpr GroupId kSegments{5};  // Replay's group of what the arena takes from the driver
 
 /// An arena on a device with one segment of 20 MiB.
 struct ArenaOnDevice {
@@ -119,7 +119,7 @@ struct ArenaOnDevice {
   void take(uint64_t address) { table.free(freed(1, address), ++time); }
   uint64_t at_peak(ScopeId scope, ArenaTable::What what) const {
     uint64_t bytes = 0;
-    for (GroupId group = 0; group < table.holders().size(); ++group) {
+    for (GroupId group{0}; group < table.holders().size(); ++group) {
       if (table.holders()[group].what == what) bytes += table.peaks().at_peak(group, scope).bytes;
     }
     return bytes;
@@ -331,7 +331,7 @@ namespace {
 /// Of row 0 all of whose causes live: what they add up to at the row's largest.
 uint64_t causes_at_largest(const ArenaTable& table) {
   uint64_t bytes = 0;
-  for (GroupId group = 0; group < table.causes().causes().size(); ++group) {
+  for (GroupId group{0}; group < table.causes().causes().size(); ++group) {
     if (table.causes().causes()[group].arena == 0) bytes += table.causes().at_largest(group).bytes;
   }
   return bytes;
@@ -339,7 +339,7 @@ uint64_t causes_at_largest(const ArenaTable& table) {
 
 uint64_t never_used_at_peak(const ArenaOnDevice& arena, ScopeId scope) {
   uint64_t bytes = 0;
-  for (GroupId group = 0; group < arena.table.holders().size(); ++group) {
+  for (GroupId group{0}; group < arena.table.holders().size(); ++group) {
     if (arena.table.holders()[group].never_used)
       bytes += arena.table.peaks().at_peak(group, scope).bytes;
   }
@@ -388,7 +388,8 @@ TEST_CASE("arenas: each request that made one larger than ever is told apart", "
   ArenaOnDevice arena;
   arena.give(100 * kMiB, 4 * kMiB);
   arena.table.device_allocated(
-      {2, GPUPEAK_KIND_LINEAR, kDevice, 200 * kMiB, 10 * kMiB, kSegments + 1}, ++arena.time);
+      {2, GPUPEAK_KIND_LINEAR, kDevice, 200 * kMiB, 10 * kMiB, GroupId(kSegments + 1)},
+      ++arena.time);
   arena.give(200 * kMiB, 10 * kMiB);
   arena.table.device_freed(1, ++arena.time);
   arena.segment(3, 300 * kMiB, 25 * kMiB);
@@ -498,7 +499,7 @@ TEST_CASE("arenas: the causes add up at each instant, as does what was never use
       for (const bool used : segment.used) never_used += used ? 0 : kUnit;
     }
     uint64_t told_never_used = 0;
-    for (GroupId group = 0; group < arena.table.holders().size(); ++group) {
+    for (GroupId group{0}; group < arena.table.holders().size(); ++group) {
       if (arena.table.holders()[group].never_used)
         told_never_used += arena.table.peaks().group(group).live_bytes;
     }

@@ -60,7 +60,7 @@ TEST_CASE("group_accounts: a look in between sees all changes until then", "[col
   }
   peaks.finish();
   CHECK(peaks.scope(scope[0]).peak == oracle.peak);
-  for (GroupId group = 0; group < kGroups; ++group) {
+  for (GroupId group{0}; group < kGroups; ++group) {
     CHECK(peaks.group(group).live_bytes == oracle.live[group]);
     CHECK(peaks.at_peak(group, scope[0]).bytes == oracle.at_peak[group]);
   }
@@ -85,7 +85,7 @@ TEST_CASE("group_accounts: groups and scopes may come while changes are being co
   CHECK(peaks.group_count() == kSteps);
   CHECK(peaks.scope(scopes.front()).current == sum);
   uint64_t live = 0, temporary = 0;
-  for (GroupId group = 0; group < peaks.group_count(); ++group) {
+  for (GroupId group{0}; group < peaks.group_count(); ++group) {
     live += peaks.group(group).live_bytes;
     temporary += peaks.group(group).temporary_count;
   }
@@ -94,7 +94,7 @@ TEST_CASE("group_accounts: groups and scopes may come while changes are being co
   // Who asks for a scope's holders is given those that have something there, and no others.
   for (const ScopeId scope : scopes) {
     std::vector<std::pair<GroupId, uint64_t>> expected, visited;
-    for (GroupId group = 0; group < peaks.group_count(); ++group) {
+    for (GroupId group{0}; group < peaks.group_count(); ++group) {
       const uint64_t bytes = peaks.at_peak(group, scope).bytes;
       if (bytes > 0) expected.emplace_back(group, bytes);
     }
@@ -176,7 +176,7 @@ Told told(bool at_once) {
     if (random() % (i < 100'000 ? 20'000 : 200) == 0) check(site);
   }
   peaks.finish();
-  for (GroupId group = 0; group < peaks.group_count(); ++group) {
+  for (GroupId group{0}; group < peaks.group_count(); ++group) {
     const PeakFinder::Group& held = peaks.group(group);
     const Site& site = peaks.sites().site(group);
     told.wrong += held.live_bytes != live[at(site)];

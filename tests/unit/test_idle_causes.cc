@@ -22,10 +22,10 @@ using IdleIn = ArenaTable::IdleIn;
 /// What is idle of each of a table's arenas, by where it lies.
 std::map<std::pair<size_t, IdleIn>, uint64_t> idle_now(const ArenaTable& table) {
   std::map<std::pair<size_t, IdleIn>, uint64_t> idle;
-  for (GroupId id = 0; id < table.holders().size(); ++id) {
+  for (GroupId id{0}; id < table.holders().size(); ++id) {
     const ArenaTable::Holder& holder = table.holders()[id];
     if (holder.what == ArenaTable::What::kIdle)
-      idle[{holder.arena, holder.idle_in}] += table.live_bytes(HolderId{id});
+      idle[{holder.arena, holder.idle_in}] += table.live_bytes(as_holder(id));
   }
   return idle;
 }

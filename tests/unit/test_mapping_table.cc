@@ -33,47 +33,47 @@ struct Sums {
 TEST_CASE("mapping_table: a partial unmap splits", "[collector]") {
   MappingTable table;
   Sums sums;
-  table.map(0x10000, 10 * kPage, kReadWrite, kAnon, 0, sums.changes);
+  table.map(0x10000, 10 * kPage, kReadWrite, kAnon, GroupId(0), sums.changes);
   table.unmap(0x10000 + 4 * kPage, 2 * kPage, sums.changes);
   sums.take();
   CHECK(table.size() == 2);
-  CHECK(sums.bytes[0] == static_cast<int64_t>(8 * kPage));
-  CHECK(sums.counts[0] == 2);
+  CHECK(sums.bytes[GroupId(0)] == static_cast<int64_t>(8 * kPage));
+  CHECK(sums.counts[GroupId(0)] == 2);
 }
 
 TEST_CASE("mapping_table: mapping over a mapping replaces it", "[collector]") {
   MappingTable table;
   Sums sums;
-  table.map(0x10000, 4 * kPage, kReadWrite, kAnon, 0, sums.changes);
-  table.map(0x10000 + kPage, kPage, kReadWrite, kAnon, 1, sums.changes);
+  table.map(0x10000, 4 * kPage, kReadWrite, kAnon, GroupId(0), sums.changes);
+  table.map(0x10000 + kPage, kPage, kReadWrite, kAnon, GroupId(1), sums.changes);
   sums.take();
-  CHECK(sums.bytes[0] == static_cast<int64_t>(3 * kPage));
-  CHECK(sums.bytes[1] == static_cast<int64_t>(kPage));
+  CHECK(sums.bytes[GroupId(0)] == static_cast<int64_t>(3 * kPage));
+  CHECK(sums.bytes[GroupId(1)] == static_cast<int64_t>(kPage));
 }
 
 TEST_CASE("mapping_table: memory that may not be touched is addresses only", "[collector]") {
   MappingTable table;
   Sums sums;
-  table.map(0x10000, 100 * kPage, 0, kAnon, 0, sums.changes);
+  table.map(0x10000, 100 * kPage, 0, kAnon, GroupId(0), sums.changes);
   sums.take();
-  CHECK(sums.bytes[0] == 0);
+  CHECK(sums.bytes[GroupId(0)] == 0);
   for (uint64_t i = 0; i < 10; ++i) {  // commits step by step, as allocators do
     table.protect(0x10000 + i * kPage, kPage, kReadWrite, sums.changes);
   }
   sums.take();
-  CHECK(sums.bytes[0] == static_cast<int64_t>(10 * kPage));
+  CHECK(sums.bytes[GroupId(0)] == static_cast<int64_t>(10 * kPage));
   CHECK(table.size() == 2);
   table.protect(0x10000, 100 * kPage, 0, sums.changes);
   sums.take();
-  CHECK(sums.bytes[0] == 0);
-  CHECK(sums.counts[0] == 0);
+  CHECK(sums.bytes[GroupId(0)] == 0);
+  CHECK(sums.counts[GroupId(0)] == 0);
   CHECK(table.size() == 1);
 }
 
 TEST_CASE("mapping_table: remap moves, grows and keeps the kind", "[collector]") {
   MappingTable table;
   Sums sums;
-  table.map(0x10000, 4 * kPage, kReadWrite, kAnon, 0, sums.changes);
+  table.map(0x10000, 4 * kPage, kReadWrite, kAnon, GroupId(0), sums.changes);
   table.remap(
       0, {0x10000, 4 * kPage, 0x90000, 8 * kPage},
       [](uint8_t kind) {
@@ -82,31 +82,31 @@ TEST_CASE("mapping_table: remap moves, grows and keeps the kind", "[collector]")
       },
       sums.changes);
   sums.take();
-  CHECK(sums.bytes[0] == 0);
-  CHECK(sums.bytes[1] == static_cast<int64_t>(8 * kPage));
+  CHECK(sums.bytes[GroupId(0)] == 0);
+  CHECK(sums.bytes[GroupId(1)] == static_cast<int64_t>(8 * kPage));
 }
 
 TEST_CASE("mapping_table: what moves is safe from who is given its addresses", "[collector]") {
   MappingTable table;
   Sums sums;
   const auto mover = [](uint8_t) { return GroupId{1}; };
-  table.map(0x10000, 4 * kPage, kReadWrite, kAnon, 0, sums.changes);
+  table.map(0x10000, 4 * kPage, kReadWrite, kAnon, GroupId(0), sums.changes);
   table.remap_begins(7, 0x10000, 4 * kPage, sums.changes);
-  table.map(0x10000, 2 * kPage, kReadWrite, kAnon, 2, sums.changes);  // another thread's
+  table.map(0x10000, 2 * kPage, kReadWrite, kAnon, GroupId(2), sums.changes);  // another thread's
   sums.take();
-  CHECK(sums.bytes[0] == static_cast<int64_t>(4 * kPage));
+  CHECK(sums.bytes[GroupId(0)] == static_cast<int64_t>(4 * kPage));
   table.remap(7, {0x10000, 4 * kPage, 0x90000, 4 * kPage}, mover, sums.changes);
   sums.take();
-  CHECK(sums.bytes[0] == 0);
-  CHECK(sums.bytes[1] == static_cast<int64_t>(4 * kPage));
-  CHECK(sums.bytes[2] == static_cast<int64_t>(2 * kPage));
+  CHECK(sums.bytes[GroupId(0)] == 0);
+  CHECK(sums.bytes[GroupId(1)] == static_cast<int64_t>(4 * kPage));
+  CHECK(sums.bytes[GroupId(2)] == static_cast<int64_t>(2 * kPage));
   table.remap_begins(7, 0x90000, 4 * kPage, sums.changes);
   table.remap_failed(7, sums.changes);
   table.unmap(0x90000, kPage, sums.changes);
   table.remap(7, {0x10000, 0, 0xa0000, kPage}, mover, sums.changes);  // the old one stays
   sums.take();
-  CHECK(sums.bytes[1] == static_cast<int64_t>(4 * kPage));
-  CHECK(sums.bytes[2] == static_cast<int64_t>(2 * kPage));
+  CHECK(sums.bytes[GroupId(1)] == static_cast<int64_t>(4 * kPage));
+  CHECK(sums.bytes[GroupId(2)] == static_cast<int64_t>(2 * kPage));
 }
 
 TEST_CASE("mapping_table: agrees with a table of pages on random use", "[collector]") {
@@ -116,7 +116,7 @@ TEST_CASE("mapping_table: agrees with a table of pages on random use", "[collect
     bool mapped = false;
     uint32_t prot = 0;
     uint8_t kind = 0;
-    GroupId group = 0;
+    GroupId group{};
   };
   for (uint32_t seed = 0; seed < 40; ++seed) {
     std::mt19937 random(seed);
@@ -172,7 +172,7 @@ TEST_CASE("mapping_table: agrees with a table of pages on random use", "[collect
         const bool counts = page.mapped && page.prot != 0;
         expected[page.group] += counts ? static_cast<int64_t>(kPage) : 0;
       }
-      for (GroupId id = 0; id < 4; ++id) {
+      for (GroupId id{0}; id < 4; ++id) {
         INFO("seed " << seed << " step " << step << " group " << id);
         REQUIRE(sums.bytes[id] == expected[id]);
         REQUIRE(sums.counts[id] >= 0);

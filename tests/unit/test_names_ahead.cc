@@ -78,7 +78,7 @@ struct Names {
       said.push_back(titles.title(stack));
       said.push_back(titles.module(stack));
     }
-    for (GroupId group = 0; group < replay.sites().group_count(); ++group)
+    for (GroupId group{0}; group < replay.sites().group_count(); ++group)
       said.push_back(tagger.name(tagger.tag(group)));
     for (const Warning& warning : symbolizer.warnings()) said.push_back(warning.message);
     return said;

@@ -210,7 +210,7 @@ TEST_CASE("instants: calls are bounded, and what is left out is its caller's", "
                      log.node(step, 0x1000 + i));
   Timed timed(std::move(log));
   std::map<GroupId, uint64_t> largest;
-  for (GroupId group = 0; group < 50; ++group) largest[group] = 1000 + group;
+  for (GroupId group{0}; group < 50; ++group) largest[group] = 1000 + group;
   for (const size_t most : {size_t{12}, size_t{1000}}) {
     const HeldCalls calls = held_calls(timed.profile, largest, most);
     CHECK(calls.calls.size() <= most + 1);

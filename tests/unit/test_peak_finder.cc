@@ -28,7 +28,7 @@ class BruteForce {
     }
     for (ScopeId id = 0; id < scopes_.size(); ++id) {
       uint64_t sum = 0;
-      for (GroupId group = 0; group < live_.size(); ++group) {
+      for (GroupId group{0}; group < live_.size(); ++group) {
         if (counts_into(group, id)) sum += live_[group];
       }
       if (sum > scopes_[id].peak) scopes_[id] = {sum, ticks, live_, counts_};
@@ -55,7 +55,7 @@ class BruteForce {
 
 uint64_t sum_of_holders(const PeakFinder& peaks, ScopeId scope) {
   uint64_t sum = 0;
-  for (GroupId group = 0; group < peaks.group_count(); ++group) {
+  for (GroupId group{0}; group < peaks.group_count(); ++group) {
     sum += peaks.at_peak(group, scope).bytes;
   }
   return sum;
@@ -142,10 +142,10 @@ TEST_CASE("peak_finder: a block in another's place is neither dip nor double cou
   CHECK(peaks.scope(scope[0]).peak_ticks == 2);
   CHECK(peaks.scope(scope[0]).peak_step_bytes == 130);
   CHECK(peaks.scope(scope[0]).peak_group == 0);
-  CHECK(peaks.group(0).max_live_bytes == 130);
-  CHECK(peaks.group(0).alloc_count == 3);
-  CHECK(peaks.at_peak(0, scope[0]).bytes == 130);
-  CHECK(peaks.at_peak(1, scope[0]).bytes == 0);
+  CHECK(peaks.group(GroupId(0)).max_live_bytes == 130);
+  CHECK(peaks.group(GroupId(0)).alloc_count == 3);
+  CHECK(peaks.at_peak(GroupId(0), scope[0]).bytes == 130);
+  CHECK(peaks.at_peak(GroupId(1), scope[0]).bytes == 0);
 }
 
 TEST_CASE("peak_finder: an allocation of 0 bytes after the peak is not counted at it",
@@ -213,7 +213,7 @@ TEST_CASE("peak_finder: agrees with brute force on random sequences", "[collecto
       REQUIRE(sum_of_holders(peaks, id) == peaks.scope(id).peak);
       if (oracle.scope(id).peak == 0) continue;
       REQUIRE(peaks.scope(id).peak_ticks == oracle.scope(id).ticks);
-      for (GroupId group = 0; group < groups; ++group) {
+      for (GroupId group{0}; group < groups; ++group) {
         if (!oracle.counts_into(group, id)) continue;
         REQUIRE(peaks.at_peak(group, id).bytes == oracle.scope(id).live[group]);
         REQUIRE(peaks.at_peak(group, id).count == oracle.scope(id).counts[group]);
