@@ -30,6 +30,7 @@ class LogWalk {
 
  private:
   enum class Page { kTree, kFlame, kTable, kCurve };
+  static constexpr size_t kPages = 4;
   struct TreeRow {
     uint32_t node;
     uint32_t indent;

@@ -36,7 +36,7 @@ constexpr Clock::duration kFirstWait = 100ms, kLongestWait = 2000ms;
 constexpr Clock::duration kLongestLook = 2000ms;
 constexpr int kMostLooks = 8;
 /// How long a look may go on when the program has ended: what it reads is needed.
-constexpr Clock::duration kPatience = 500ms;
+constexpr Clock::duration kUntilLookEnds = 500ms;
 
 /// What the GPUs' peaks add up to so far; 0: no GPU was used.
 uint64_t device_peaks(const std::string& log) {
@@ -64,7 +64,7 @@ class Looks {
     std::unique_lock lock(mutex_);
     stop_ = true;
     changed_.notify_all();
-    return changed_.wait_for(lock, kPatience, [this] { return has_ended_; });
+    return changed_.wait_for(lock, kUntilLookEnds, [this] { return has_ended_; });
   }
 
  private:
