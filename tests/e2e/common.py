@@ -6,8 +6,6 @@ import subprocess
 import sys
 import tempfile
 
-import jsonschema  # Debian: python3-jsonschema
-
 LIBRARY, GPUPEAK = sys.argv[1:3]
 SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/summary.schema.json")
 
@@ -141,6 +139,7 @@ def report(log, *options):
         held = sum(h["bytes"] for h in peak["holders"]) + peak["other_bytes"]
         expect(held == peak["bytes"], f"holders of {peak['scope']} sum to {held}, the peak is {peak['bytes']}")
     expect_phases_add_up(summary)
+    import jsonschema  # Debian: python3-jsonschema; it takes three times as long to load as all else here
     with open(SCHEMA) as file:
         jsonschema.validate(summary, json.load(file))
     return summary
