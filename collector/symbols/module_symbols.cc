@@ -75,7 +75,7 @@ ModuleSymbols::~ModuleSymbols() {
 /// Where to read the files again would take longer than to read what was kept, and nothing that is
 /// not a file decided what was found.
 void ModuleSymbols::keep_names() const {
-  constexpr uint64_t kWorthBytes = 1 << 20;
+  constexpr uint64_t kWorthBytes = 256 << 10;
   std::vector<FileState> files = looked_for_;
   files.insert(files.end(), debug_files_.looked_for().begin(), debug_files_.looked_for().end());
   uint64_t bytes = 0;
