@@ -127,6 +127,7 @@ std::vector<HeldTime> held_over_time(const Profile& profile, const std::vector<S
   if (watch.has_grown())
     throw LogError("the log has grown while it was read: ask again", profile.log().used_bytes());
   std::vector<HeldTime> all;
+  all.reserve(scopes.size());
   for (const ScopeId scope : scopes) all.push_back(watch.of(scope));
   return all;
 }

@@ -10,6 +10,7 @@ namespace gpupeak::collector {
 
 HeldCalls held_calls(Profile& profile, const std::map<GroupId, uint64_t>& largest, size_t most) {
   std::vector<Contribution> held;
+  held.reserve(largest.size());
   for (const auto& [group, bytes] : largest) held.push_back({group, bytes, 1});
   const CallTree tree(profile, held, CallTree::Order::kFromOutermost);
   std::vector<uint64_t> sizes;
