@@ -4,8 +4,6 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,17 +21,13 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "collector/files/own_file.h"
 #include "collector/log/log_process.h"
 #include "collector/rules/rule_book.h"
-#include "collector/summary/whole_run_text.h"
 #include "collector/text/error.h"
 #include "collector/text/sanitize.h"
-#include "collector/text/text_format.h"
 #include "command_line.h"
 #include "commands.h"
 #include "exit_codes.h"
-#include "first_screen.h"
 #include "output_phases.h"
 #include "preloadable.h"
 #include "run_compress.h"
@@ -42,6 +36,9 @@
 #include "run_logs.h"
 #include "run_memory.h"
 #include "run_names.h"
+#include "run_place.h"
+#include "run_program.h"
+#include "run_tell.h"
 #include "run_torch.h"
 #include "say.h"
 #include "screen_ahead.h"
@@ -51,31 +48,8 @@
 namespace gpupeak::tools {
 namespace {
 
-struct RunOptions {
-  std::vector<std::string> command;
-  std::string out;       ///< name or pattern of the log; empty: GPUPEAK_OUT, else the default
-  std::string log_mode;  ///< as GPUPEAK_LOG_MODE; empty: as the environment has it
-  std::string log_max;   ///< as GPUPEAK_LOG_MAX; empty: as the environment has it
-  std::string host;      ///< as GPUPEAK_HOST; empty: as the environment has it
-  std::string children;  ///< as GPUPEAK_CHILDREN
-  std::string python;    ///< as GPUPEAK_PYTHON
-  std::string compress = "auto";              ///< run_compress.h
-  std::string names = "auto";                 ///< run_names.h
-  std::vector<std::string> phases_on_output;  ///< as output_phases.h; empty: output is left alone
-  std::string limit, gpu;                     ///< as run_limit.h
-  std::string arena_rules;     ///< a file with [[pool]]; empty: as GPUPEAK_POOL_RULES
-  bool last_use = false;       ///< when device memory was last seen used
-  bool ort_nodes = false;      ///< ONNX Runtime's sessions write a profile
-  bool torch_modules = false;  ///< run_torch.h
-  bool dormant = false;        ///< counters alone, until `gpupeak start`
-  bool audit = false;          ///< reach clients that bypass a preloaded library
-  bool quiet = false;
-};
-
 namespace fs = std::filesystem;
 
-constexpr const char* kDefaultPattern = "gpupeak.%n.%p.%r.gplog";
-constexpr const char* kChildPattern = "%n.%p.%r.gplog";
 volatile sig_atomic_t g_child = 0;  // 0: none runs
 volatile sig_atomic_t g_stop = 0;   // somebody wants us to end, whose program has ended
 int g_exit_code = -1;               // of the program, once it has ended
@@ -136,100 +110,6 @@ uint64_t secret_of_run() {
   return id;
 }
 
-std::string absolute_pattern(const RunOptions& options) {
-  const char* variable = getenv("GPUPEAK_OUT");
-  std::string pattern = options.out;
-  if (pattern.empty()) pattern = variable != nullptr && *variable != 0 ? variable : kDefaultPattern;
-  std::error_code error;
-  if (pattern.ends_with('/') || fs::is_directory(pattern, error))
-    pattern = fs::path(pattern) / kDefaultPattern;
-  const fs::path absolute = fs::absolute(pattern, error);  // fails where our folder was removed
-  return error ? pattern : absolute.lexically_normal().string();
-}
-
-/// Where child processes' logs go. A name that tells processes apart is meant for all of them; else
-/// they have a folder of their own, however many they are.
-std::string children_pattern(const std::string& pattern) {
-  const fs::path path(pattern);
-  const bool is_default = pattern.ends_with(kDefaultPattern);
-  if (!is_default && pattern.find('%') != std::string::npos) return pattern;
-  const std::string name = is_default ? fmt::format("gpupeak.{}.children", getpid())
-                                      : path.stem().string() + ".children";
-  fs::path folder = path.parent_path() / name;
-  struct stat there {};
-  // What somebody else has made, or may write into, is left alone.
-  if (lstat(folder.c_str(), &there) == 0 && !collector::is_own_folder(folder.string()))
-    folder = path.parent_path() / fmt::format("{}.{}", name, collector::unguessable_text());
-  return folder / kChildPattern;
-}
-
-void set_unless_empty(const char* name, const std::string& value) {
-  if (!value.empty()) setenv(name, value.c_str(), 1);
-}
-
-/// A library that the loader audits by has a C library of its own, which takes of the room that
-/// glibc keeps for the thread-local storage of libraries opened later: as much more is asked for.
-void make_up_for_audit() {
-  const std::string name = "glibc.rtld.optional_static_tls";
-  const char* others = getenv("GLIBC_TUNABLES");
-  std::string tunables = others != nullptr ? others : "";
-  if (tunables.find(name + "=") != std::string::npos) return;
-  if (!tunables.empty()) tunables += ":";
-  constexpr int kDefaultBytes = 512, kMoreBytes = 2048;
-  tunables += fmt::format("{}={}", name, kDefaultBytes + kMoreBytes);
-  setenv("GLIBC_TUNABLES", tunables.c_str(), 1);
-}
-
-/// Becomes the program. Writes errno to `failure` if that fails.
-[[noreturn]] void become(const std::vector<std::string>& command, int failure) {
-  std::vector<char*> arguments;
-  for (const std::string& argument : command)
-    arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
-  const int error = errno;
-  if (failure < 0)
-    say("cannot run {}: {}", collector::escape(command[0]), strerror(error));
-  else if (write(failure, &error, sizeof error) != sizeof error)
-    _exit(kCannotExec);
-  _exit(error == ENOENT ? kNotFound : kCannotExec);
-}
-
-/// In the child: becomes the program, to be recorded.
-[[noreturn]] void exec_program(const RunOptions& options, const fs::path& library,
-                               const std::string& pattern, const std::string& children, uint64_t id,
-                               int failure) {
-  const char* others = getenv("LD_PRELOAD");
-  const std::string preload =
-      others != nullptr && *others != 0 ? library.string() + ":" + others : library.string();
-  setenv("LD_PRELOAD", preload.c_str(), 1);
-  setenv("GPUPEAK_OUT", pattern.c_str(), 1);
-  setenv("GPUPEAK_CHILDREN_OUT", children.c_str(), 1);
-  setenv("GPUPEAK_SUMMARY", "off", 1);
-  setenv("GPUPEAK_RUN_PID", std::to_string(getpid()).c_str(), 1);
-  setenv("GPUPEAK_RUN_ID", fmt::format("{:016x}", id).c_str(), 1);
-  if (options.audit) {
-    const char* audits = getenv("LD_AUDIT");
-    const std::string own = (library.parent_path() / "libgpupeak_audit.so").string();
-    setenv("LD_AUDIT", (audits != nullptr && *audits != 0 ? own + ":" + audits : own).c_str(), 1);
-    make_up_for_audit();
-  }
-  set_unless_empty("GPUPEAK_HOST", options.dormant ? "counters" : options.host);
-  set_unless_empty("GPUPEAK_LOG_MAX", options.log_max);
-  set_unless_empty("GPUPEAK_LOG_MODE", options.log_mode);
-  set_unless_empty("GPUPEAK_CHILDREN", options.children);
-  set_unless_empty("GPUPEAK_PYTHON", options.python);
-  set_unless_empty("GPUPEAK_LIMIT", limit_variable(options.limit, options.gpu));
-  if (!options.arena_rules.empty())
-    setenv("GPUPEAK_POOL_RULES", fs::absolute(options.arena_rules).c_str(), 1);
-  if (options.quiet) setenv("GPUPEAK_QUIET", "1", 1);
-  if (options.last_use) setenv("GPUPEAK_LAST_USE", "1", 1);
-  if (options.ort_nodes) setenv("GPUPEAK_ORT_NODES", "1", 1);
-  // So that what comes from outside falls between the right events.
-  if (!options.phases_on_output.empty()) setenv("GPUPEAK_STAMP_ALL", "1", 1);
-  become(options.command, failure);
-}
-
 int exit_code(int status) {
   return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
 }
@@ -266,83 +146,6 @@ int wait_for(pid_t child, rusage& usage, Ended& end) {
   return status;
 }
 
-/// Where only the started process has a log and a child of it was much larger: what the first
-/// screen does not speak of. Those that could have had none are told of one by one.
-void tell_of_children(const std::vector<RunLog>& logs, uint64_t largest_rss_bytes,
-                      const std::string& children) {
-  constexpr uint64_t kWorthWords = 16 << 20;
-  const uint64_t own = rss_peak_of(logs.front().path);
-  if (children == "all" || logs.size() != 1 || largest_rss_bytes < kWorthWords ||
-      largest_rss_bytes / 2 < own)
-    return;
-  say_text(
-      fmt::format("  not recorded: child processes (--children all); the largest of them and "
-                  "it had RSS {}\n",
-                  collector::size_text(largest_rss_bytes, {})));
-}
-
-/// Where the log has no end though the process ended by itself, and under another name than it
-/// began with: a wrapper has become a program that does not load the library.
-void note_last_program(const RunLog& log, const std::string& command, const std::string& name,
-                       std::vector<collector::RunRecord::Unrecorded>& unrecorded) {
-  constexpr size_t kLongest = 15;  // the kernel's names
-  const std::string first = fs::path(command).filename().string();
-  if (name.empty() || name == first.substr(0, kLongest) || has_end(log.path)) return;
-  const auto known = std::find_if(unrecorded.begin(), unrecorded.end(), [&](const auto& process) {
-    return process.pid == static_cast<uint32_t>(log.pid);
-  });
-  auto& program = known != unrecorded.end() ? *known : unrecorded.emplace_back();
-  program.pid = static_cast<uint32_t>(log.pid);
-  program.name = name;
-  program.went_on = true;
-  if (program.why.empty()) program.why = "it is static, or did not get LD_PRELOAD (env -i)";
-}
-
-void say_why_there_is_no_log(const std::string& program, const std::string& children,
-                             const std::vector<collector::RunRecord::LeftRunning>& left) {
-  say("{0} left no log, so nothing was measured. A statically linked program (also most Go "
-      "programs) and a setuid program do not load preloaded libraries; `ldd {0}` tells.{1}",
-      collector::escape(program),
-      children == "all" ? "" : " If it only starts the program that you mean, try --children all.");
-  for (const auto& process : left) {
-    const collector::WholeRun::StillRunning shown{
-        process.pid, collector::escape(process.name), "", collector::escape(process.why),
-        collector::resident_bytes(process.pid, process.start_time)};
-    say_text(fmt::format("  {}\n", collector::still_running_text(shown, {})));
-  }
-}
-
-/// Never throws: what is wrong with a log is said, and the program's exit code stays ours.
-std::string screen_of(const std::string& log, ScreenAhead* ahead) {
-  try {
-    return first_screen(log, {}, style_for(STDERR_FILENO, {}), ahead);
-  } catch (const std::exception& error) {
-    say("{}: {}", collector::escape(log), error.what());
-    return {};
-  }
-}
-
-void tell_of_logs(const std::vector<RunLog>& logs, const std::string& children,
-                  ScreenAhead* ahead) {
-  say_text(screen_of(logs.front().path, ahead));
-  for (size_t i = 1; i <= logs.front().parts; ++i)
-    say_text(fmt::format("  part: {}#{}\n", collector::escape(logs.front().path), i));
-  constexpr size_t kMostNamed = 5;
-  size_t beside = 0, in_folder = 0;
-  for (size_t i = 1; i < logs.size(); ++i) {
-    const bool is_child = logs[i].path.starts_with(children + "/");
-    ++(is_child ? in_folder : beside);
-    if (!is_child && beside <= kMostNamed)
-      say_text(fmt::format("  also: {}\n", collector::escape(logs[i].path)));
-  }
-  if (beside > kMostNamed) say_text(fmt::format("  also: {} more\n", beside - kMostNamed));
-  if (in_folder > 0) {
-    say_text(fmt::format("  also: {} of child processes in {}\n",
-                         in_folder == 1 ? "the log" : fmt::format("{} logs", in_folder),
-                         collector::escape(children)));
-  }
-}
-
 /// What the library takes for a size, so that a mistake ends before the program begins.
 std::string log_size(const std::string& text) {
   static const std::regex size("[0-9]*[1-9][0-9]*(b|B|[kKmMgG](iB|B)?)?");
@@ -354,50 +157,6 @@ std::string log_mode(const std::string& text) {
   static const std::regex mode("0?6[0246][0246]");
   if (std::regex_match(text, mode)) return "";
   return fmt::format("'{}' is not a file mode such as 0640, with 0600 in it", text);
-}
-
-/// Whether there is room for a log's first chunks.
-bool has_room(const std::string& folder) {
-  constexpr uint64_t kLeastBytes = 64 << 10;
-  struct statvfs disk {};
-  return statvfs(folder.c_str(), &disk) != 0 || disk.f_bavail * disk.f_frsize >= kLeastBytes;
-}
-
-/// Says why no log can be written there. The library would say so, too.
-bool can_be_written(const std::string& pattern, bool quiet) {
-  const std::string folder = fs::path(pattern).parent_path().string();
-  if (folder.find('%') != std::string::npos) return true;  // not known yet
-  const int error = access(folder.c_str(), W_OK | X_OK) != 0 ? errno
-                    : has_room(folder)                       ? 0
-                                                             : ENOSPC;
-  if (error != 0 && !quiet) {
-    say("cannot write a log into {}: {}. Nothing will be recorded; choose another place with -o",
-        folder.empty() ? "the current folder" : collector::escape(folder), strerror(error));
-  }
-  return error == 0;
-}
-
-/// Before the program starts: what was recorded earlier under this name is not to be taken for this
-/// run's, if this one records nothing.
-void prepare_place(const RunOptions& options, const std::string& pattern) {
-  if (pattern.find('%') != std::string::npos) return;
-  const OldLog old = remove_old_log(pattern);
-  if (options.quiet) return;
-  if (old == OldLog::kInUse) {
-    say("{} is the log of a process that still runs; this run's gets another name",
-        collector::escape(pattern));
-  }
-  if (old == OldLog::kOfOthers)
-    say("{} is another user's; this run's log gets another name", collector::escape(pattern));
-}
-
-/// What is known of the log's name before the program is there: of a pattern its folder.
-std::string where_recorded(const std::string& pattern) {
-  const fs::path folder = fs::path(pattern).parent_path();
-  const bool is_name = pattern.find('%') == std::string::npos;
-  if (is_name || folder.empty() || folder.string().find('%') != std::string::npos)
-    return "to " + collector::escape(pattern);
-  return "into " + collector::escape(folder.string());
 }
 
 /// The steps of a run, in their order; what one finds out the later ones use.
@@ -441,7 +200,7 @@ class Run {
     if (!rules.empty() && collector::read_rule_set(rules).arenas.empty())
       throw collector::UsageError(
           fmt::format("{} has no [[pool]]: docs/rules.md has one", collector::escape(rules)));
-    pattern_ = absolute_pattern(options_);
+    pattern_ = absolute_pattern(options_.out);
     children_ = children_pattern(pattern_);
     preload_ = preloadable_name(library_);
     if (options_.torch_modules) torch_.emplace(preload_);
@@ -451,7 +210,7 @@ class Run {
   void prepare() {
     if (pipe2(failure_, O_CLOEXEC) != 0) say("cannot make a pipe: {}", strerror(errno));
     is_writable_ = can_be_written(pattern_, options_.quiet);
-    prepare_place(options_, pattern_);
+    prepare_place(pattern_, options_.quiet);
     if (is_writable_ && !options_.quiet)
       say("recording {}   (-q to silence)", where_recorded(pattern_));
     if (!options_.phases_on_output.empty()) output_.emplace(options_.phases_on_output);

@@ -1,0 +1,26 @@
+// What `run` says when the program has ended: its first screen, and what that does not speak of.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collector/log/run_record.h"
+#include "run_logs.h"
+#include "screen_ahead.h"
+
+namespace gpupeak::tools {
+
+/// Where only the started process has a log and a child of it was much larger: what the first
+/// screen does not speak of. Those that could have had none are told of one by one.
+void tell_of_children(const std::vector<RunLog>& logs, uint64_t largest_rss_bytes,
+                      const std::string& children);
+/// Where the log has no end though the process ended by itself, and under another name than it
+/// began with: a wrapper has become a program that does not load the library.
+void note_last_program(const RunLog& log, const std::string& command, const std::string& name,
+                       std::vector<collector::RunRecord::Unrecorded>& unrecorded);
+void say_why_there_is_no_log(const std::string& program, const std::string& children,
+                             const std::vector<collector::RunRecord::LeftRunning>& left);
+void tell_of_logs(const std::vector<RunLog>& logs, const std::string& children, ScreenAhead* ahead);
+
+}  // namespace gpupeak::tools
