@@ -9,7 +9,7 @@ machine=$1
 # What the command, its tests and the programs under test are made of; all that they depend on comes along.
 packages=(libc6-dev libstdc++6 libgcc-s1 libunwind8 libjemalloc-dev libdw-dev libelf-dev libfmt-dev libspdlog-dev libcli11-dev
   libzstd-dev libmd-dev nlohmann-json3-dev libtomlplusplus-dev libsqlite3-dev zlib1g-dev libprotozero-dev libncurses-dev
-  libbz2-dev liblzma-dev libiberty-dev catch2)
+  libbz2-dev liblzma-dev libiberty-dev libutf8proc-dev catch2)
 skip() {
   echo "aarch64: skipped: $*" >&2
   exit 77

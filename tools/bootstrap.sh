@@ -19,7 +19,7 @@ fi
 packages=()
 if wants build; then
   packages+=(g++ cmake ninja-build libunwind8 libdw-dev libelf-dev libfmt-dev libspdlog-dev libcli11-dev libzstd-dev
-    libmd-dev liblzma-dev nlohmann-json3-dev libtomlplusplus-dev libsqlite3-dev zlib1g-dev libprotozero-dev libiberty-dev)
+    libmd-dev liblzma-dev nlohmann-json3-dev libtomlplusplus-dev libsqlite3-dev zlib1g-dev libprotozero-dev libiberty-dev libutf8proc-dev)
 fi
 if wants portable; then
   packages+=(binutils patchelf libbz2-dev liblzma-dev libncurses-dev python3 rpm)

@@ -52,7 +52,7 @@ patchelf --set-rpath '$ORIGIN' "$work/beside/libunwind.so.8" # it asks for liblz
 mkdir "$work/licences"
 for package in libunwind8 liblzma5; do cp "$work/old/usr/share/doc/$package/copyright" "$work/licences/$package"; done
 for package in libc6 libstdc++6 libdw1 libelf1 libfmt-dev libspdlog-dev libcli11-dev libzstd1 libmd0 nlohmann-json3-dev \
-  libtomlplusplus-dev libsqlite3-0 zlib1g libbz2-1.0 libprotozero-dev libncursesw6 libiberty-dev; do
+  libtomlplusplus-dev libsqlite3-0 zlib1g libbz2-1.0 libprotozero-dev libncursesw6 libiberty-dev libutf8proc-dev; do
   for place in "$its_root/usr/share/doc/$package" "$its_root/usr/share/doc/${package}t64"; do
     if [ -e "$place/copyright" ]; then cp -L "$place/copyright" "$work/licences/$package"; fi
   done

@@ -1,18 +1,18 @@
-// Bounds-checked reading of varints and strings from bytes that may be damaged. Used by everything
-// that decodes records; never reads past the end it was given.
+// Reads varints and strings from bytes that may be damaged, never past the end that was given. All
+// that decodes records uses it. Example: the bytes 90 4e are the varint 10,000.
+//
+// Varints are written by protozero, and read here. protozero's reader throws where bytes are cut
+// off: here that is a result like any other, since a log's last chunk often ends within a record.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <protozero/varint.hpp>
 #include <string_view>
 
 namespace gpupeak::collector {
-
-inline int64_t unzigzag(uint64_t value) {
-  return static_cast<int64_t>(value >> 1) ^ -static_cast<int64_t>(value & 1);
-}
 
 /// Reads one LEB128 varint at `at`. Returns the byte after it, or nullptr if it is cut off by `end`
 /// or longer than 64 bits.
@@ -68,7 +68,7 @@ class ByteReader {
     at_ = next;
     return value;
   }
-  int64_t z() { return unzigzag(u()); }
+  int64_t z() { return protozero::decode_zigzag64(u()); }
   uint32_t u32() {
     const uint64_t value = u();
     if (value > UINT32_MAX) malformed_ = true;

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <iterator>
+#include <protozero/varint.hpp>
 #include <set>
 
 #include "collector/files/cut_guard.h"
@@ -37,8 +39,7 @@ uint64_t counter() {
 }
 
 void put_varint(std::vector<uint8_t>& to, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) to.push_back(static_cast<uint8_t>(value) | 0x80);
-  to.push_back(static_cast<uint8_t>(value));
+  protozero::write_varint(std::back_inserter(to), value);
 }
 
 std::vector<uint8_t> fields(std::initializer_list<uint64_t> values, std::string_view text) {

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <protozero/varint.hpp>
 #include <utility>
 
 #include "collector/log/address_model.h"
+#include "collector/log/byte_reader.h"
 #include "collector/text/error.h"
 #include "gpupeak/log_format.h"
 
@@ -19,7 +21,6 @@ constexpr size_t kMostStretchBytes = kStretchBytes + kLargestSplitChunk;
 constexpr size_t kMostBlockBytes = 256 << 20;
 constexpr uint8_t kNoGuess = 0xff;
 constexpr uint8_t kNoTag = 0;  ///< the chunk's rest is no records: zeros, or raw
-constexpr size_t kMostVarintBytes = 10;
 
 /// A block is the size of its stretch and those of its columns, four bytes each, and the columns.
 /// kPlan: numbers of pages,
@@ -90,36 +91,22 @@ struct Varint {
 
 inline Varint varint_at(const uint8_t* at, const uint8_t* end) {
   Varint varint;
-  for (size_t i = 0; i < kMostVarintBytes && at + i < end; ++i) {
-    varint.value |= static_cast<uint64_t>(at[i] & 0x7f) << (7 * i);
-    if (at[i] < 0x80) {
-      varint.bytes = i + 1;
-      return varint;
-    }
-  }
-  return {};
+  const uint8_t* const behind = read_varint(at, end, varint.value);
+  if (behind != nullptr) varint.bytes = static_cast<size_t>(behind - at);
+  return varint;
 }
 
 inline size_t put_varint(uint8_t* to, uint64_t value) {
-  size_t bytes = 0;
-  for (; value >= 0x80; value >>= 7) to[bytes++] = static_cast<uint8_t>(value | 0x80);
-  to[bytes++] = static_cast<uint8_t>(value);
-  return bytes;
-}
-
-uint64_t unzigzag(uint64_t value) {
-  return (value >> 1) ^ (0 - (value & 1));
-}
-uint64_t zigzag(uint64_t value) {
-  return (value << 1) ^ (0 - (value >> 63));
+  return static_cast<size_t>(protozero::add_varint_to_buffer(reinterpret_cast<char*>(to), value));
 }
 
 uint64_t address_of(uint64_t delta, uint64_t running, bool unaligned) {
-  const uint64_t step = unzigzag(delta);
+  const auto step = static_cast<uint64_t>(protozero::decode_zigzag64(delta));
   return unaligned ? running + step : ((running >> 4) + step) << 4;
 }
 uint64_t delta_of(uint64_t address, uint64_t running, bool unaligned) {
-  return zigzag(unaligned ? address - running : (address >> 4) - (running >> 4));
+  const uint64_t step = unaligned ? address - running : (address >> 4) - (running >> 4);
+  return protozero::encode_zigzag64(static_cast<int64_t>(step));
 }
 
 /// A record's fields as they lie in the log; where is nothing, nullptr.
@@ -149,7 +136,7 @@ inline bool read_hot(const uint8_t* at, const uint8_t* end, HotRecord& record) {
     uint64_t size, slack;
     if (!field(record.size, size) || !field(record.slack, slack) || !field(record.stack, ignored))
       return false;
-    record.usable_bytes = size + unzigzag(slack);
+    record.usable_bytes = size + static_cast<uint64_t>(protozero::decode_zigzag64(slack));
   }
   record.end = at;
   return true;
@@ -182,7 +169,7 @@ class StretchSplitter {
  private:
   void put(Column column, const uint8_t* bytes, size_t size) { columns_[column].put(bytes, size); }
   void put_number(Column column, uint64_t value) {
-    uint8_t bytes[kMostVarintBytes];
+    uint8_t bytes[kVarintBytes];
     put(column, bytes, put_varint(bytes, value));
   }
   void plan(size_t raw_bytes, size_t chunks) {
@@ -233,7 +220,7 @@ class StretchSplitter {
         allocates ? model_.of_allocated(record.usable_bytes) : model_.of_freed();
     const auto right = std::find(guesses.begin(), guesses.end(), address);
     // As the joiner will write it, or else as it stands there.
-    uint8_t again[kMostVarintBytes];
+    uint8_t again[kVarintBytes];
     const size_t again_bytes = put_varint(again, delta_of(address, running, unaligned));
     const auto bytes = static_cast<size_t>(record.size - record.address);
     if (right != guesses.end() && again_bytes == bytes &&
@@ -375,7 +362,7 @@ class BlockJoiner {
       slacks = columns_[kSlacks].varint(slack);
       stacks = columns_[kStacks].varint(ignored);
     }
-    const uint64_t usable_bytes = size + unzigzag(slack);
+    const uint64_t usable_bytes = size + static_cast<uint64_t>(protozero::decode_zigzag64(slack));
     const uint8_t guess = columns_[kGuessed].byte();
     if (guess == kNoGuess) {
       uint64_t delta;
@@ -385,7 +372,7 @@ class BlockJoiner {
       if (guess >= AddressModel::kGuesses) throw BrokenColumns{};
       const uint64_t address =
           (allocates ? model_.of_allocated(usable_bytes) : model_.of_freed())[guess];
-      uint8_t bytes[kMostVarintBytes];
+      uint8_t bytes[kVarintBytes];
       put({bytes, put_varint(bytes, delta_of(address, running_, unaligned))});
       running_ = address;
     }

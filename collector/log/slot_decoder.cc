@@ -44,10 +44,10 @@ struct HotFields {
       if ((from = varint<kInner>(from, stack)) == nullptr) return false;
       if (size > kMaxBlockBytes) return false;
       event.size = size;
-      event.slack = unzigzag(slack);
+      event.slack = protozero::decode_zigzag64(slack);
       event.stack = stack > UINT32_MAX ? 0 : static_cast<uint32_t>(stack);
     }
-    const auto delta = static_cast<uint64_t>(unzigzag(moved));
+    const auto delta = static_cast<uint64_t>(protozero::decode_zigzag64(moved));
     const bool unaligned = (tag & GPUPEAK_TAG_UNALIGNED) != 0;
     address = unaligned ? address + delta : ((address >> 4) + delta) << 4;
     ticks += dt;

@@ -1,6 +1,8 @@
 #include "collector/merge/held_curve.h"
 
 #include <algorithm>
+#include <iterator>
+#include <protozero/varint.hpp>
 #include <utility>
 
 #include "collector/log/byte_reader.h"
@@ -17,14 +19,13 @@ void StepList::add(uint64_t ns, uint64_t bytes) {
   if (bytes == last_bytes_) return;
   put(ns - last_ns_);
   const auto change = static_cast<int64_t>(bytes - last_bytes_);
-  put((static_cast<uint64_t>(change) << 1) ^ static_cast<uint64_t>(change >> 63));
+  put(protozero::encode_zigzag64(change));
   last_ns_ = ns;
   last_bytes_ = bytes;
 }
 
 void StepList::put(uint64_t value) {
-  for (; value >= 0x80; value >>= 7) data_.push_back(static_cast<uint8_t>(value) | 0x80);
-  data_.push_back(static_cast<uint8_t>(value));
+  protozero::write_varint(std::back_inserter(data_), value);
 }
 
 bool StepList::Reader::next() {
@@ -35,7 +36,7 @@ bool StepList::Reader::next() {
   at_ = read_varint(at_, end_, coded);
   ns_ += step;
   grows_ = (coded & 1) == 0;
-  bytes_ += (coded >> 1) ^ (0 - (coded & 1));
+  bytes_ += static_cast<uint64_t>(protozero::decode_zigzag64(coded));
   return true;
 }
 

@@ -1,6 +1,7 @@
 #include "collector/text/sanitize.h"
 
 #include <sha2.h>
+#include <utf8proc.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -95,27 +96,17 @@ void append_code_point_escape(std::string& out, uint32_t code_point) {
 
 /// Length of the UTF-8 sequence at the front of `text`, or 0 if there is no valid one.
 size_t decode(std::string_view text, uint32_t& code_point) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t first = byte(0);
-  size_t length = 0;
-  uint32_t smallest = 0;
-  if (first >= 0xc2 && first <= 0xdf) {
-    length = 2, smallest = 0x80, code_point = first & 0x1f;
-  } else if (first >= 0xe0 && first <= 0xef) {
-    length = 3, smallest = 0x800, code_point = first & 0x0f;
-  } else if (first >= 0xf0 && first <= 0xf4) {
-    length = 4, smallest = 0x10000, code_point = first & 0x07;
-  }
-  if (length == 0 || length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-    code_point = code_point << 6 | (byte(i) & 0x3f);
-  }
-  const bool surrogate = code_point >= 0xd800 && code_point <= 0xdfff;
-  return code_point >= smallest && code_point <= 0x10ffff && !surrogate ? length : 0;
+  utf8proc_int32_t decoded = 0;
+  const utf8proc_ssize_t bytes =
+      utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                       static_cast<utf8proc_ssize_t>(text.size()), &decoded);
+  code_point = bytes > 0 ? static_cast<uint32_t>(decoded) : 0;
+  return bytes > 0 ? static_cast<size_t>(bytes) : 0;
 }
 
-/// What is not seen, or moves what is: controls, and what Unicode calls default ignorable.
+/// Characters that are invisible or reorder text: controls, and what Unicode calls default
+/// ignorable. A list of our own: utf8proc has no properties of code points that are not assigned
+/// yet, and those of U+E0000 to U+E0FFF are set aside for more of this kind.
 bool hides_or_reorders(uint32_t c) {
   struct Range {
     uint32_t first, last;

@@ -1,7 +1,9 @@
 #include "collector/text/text_format.h"
 
 #include <fmt/format.h>
+#include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
 
 namespace gpupeak::collector {
@@ -21,8 +23,16 @@ std::string group_digits(std::string digits) {
   return digits;
 }
 
-bool starts_code_point(char c) {
-  return (static_cast<uint8_t>(c) & 0xc0) != 0x80;
+/// How many bytes of the text's whole characters take at most `width` columns.
+size_t bytes_within(std::string_view text, size_t width) {
+  size_t bytes = 0, columns = 0;
+  while (bytes < text.size()) {
+    const Character next = first_character(text.substr(bytes));
+    columns += next.columns;
+    if (columns > width) break;
+    bytes += next.bytes;
+  }
+  return bytes;
 }
 
 /// Whether the space there stands between a number and its unit.
@@ -34,7 +44,25 @@ bool is_within_size(std::string_view text, size_t space) {
          unit == "%";
 }
 
+/// The last space at which a line may end, not before `indent` and not behind `room`; npos: none.
+size_t last_break(std::string_view text, size_t room, size_t indent) {
+  size_t space = text.rfind(' ', room);
+  while (space != std::string_view::npos && space > 0 && is_within_size(text, space))
+    space = text.rfind(' ', space - 1);
+  return space == std::string_view::npos || space < indent ? std::string_view::npos : space;
+}
+
 }  // namespace
+
+Character first_character(std::string_view text) {
+  const auto* const begin = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
+  if (*begin < 0x80) return {};
+  utf8proc_int32_t code_point = 0;
+  const auto size = static_cast<utf8proc_ssize_t>(text.size());
+  const utf8proc_ssize_t bytes = utf8proc_iterate(begin, size, &code_point);
+  if (bytes <= 0) return {};
+  return {static_cast<size_t>(bytes), static_cast<size_t>(utf8proc_charwidth(code_point))};
+}
 
 std::string grouped(uint64_t value) {
   return group_digits(fmt::format("{}", value));
@@ -104,20 +132,18 @@ std::string duration(int64_t ns) {
 
 size_t display_width(std::string_view text) {
   size_t width = 0;
-  for (const char c : text) width += starts_code_point(c);
+  while (!text.empty()) {
+    const Character next = first_character(text);
+    width += next.columns;
+    text.remove_prefix(next.bytes);
+  }
   return width;
 }
 
 std::string fit(std::string_view text, size_t width) {
   if (display_width(text) <= width) return std::string(text);
   if (width == 0) return "";
-  size_t bytes = 0;
-  size_t columns = 0;
-  while (bytes < text.size() && (columns < width - 1 || !starts_code_point(text[bytes]))) {
-    ++bytes;
-    columns += bytes < text.size() && starts_code_point(text[bytes]);
-  }
-  return std::string(text.substr(0, bytes)) + "…";
+  return std::string(text.substr(0, bytes_within(text, width - 1))) + "…";
 }
 
 std::string cut(std::string_view text, size_t width, const TextStyle& style) {
@@ -136,19 +162,10 @@ std::vector<std::string> wrapped(std::string_view text, size_t width, size_t ind
                                  const TextStyle& style) {
   std::vector<std::string> lines;
   while (!style.whole_lines && display_width(text) > width) {
-    // At the last space that leaves the line narrow enough; a word that is wider is broken.
-    size_t end = std::string_view::npos, columns = 0;
-    for (size_t i = 0; i < text.size(); ++i) {
-      columns += starts_code_point(text[i]);
-      if (text[i] != ' ' || i < indent || is_within_size(text, i)) continue;
-      if (columns > width + 1) break;
-      end = i;
-    }
-    if (end == std::string_view::npos || display_width(text.substr(0, end)) > width) {
-      end = 0;
-      for (size_t used = 0; end < text.size(); ++end) {
-        if (starts_code_point(text[end]) && used++ == width) break;
-      }
+    const size_t room = bytes_within(text, width);
+    size_t end = last_break(text, room, indent);
+    if (end == std::string_view::npos) {
+      end = std::max(room, first_character(text).bytes);  // a word that is wider is broken
       lines.emplace_back(text.substr(0, end));
     } else {
       lines.emplace_back(text.substr(0, end));

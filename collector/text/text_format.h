@@ -1,4 +1,9 @@
 // How figures and tables look in text. The text writers share it.
+//
+// in    a value: 2964 blocks, 1793064960 bytes, a name of any length; the terminal's width
+// out   "2 964", "1.67 GiB", the name in its column, cut where it must be
+//
+//   left("←", 3)  "←  "       fit("A ← B ← C", 5)  "A ← …"       right("–", 3)  "  –"
 #pragma once
 
 #include <cstdint>
@@ -43,7 +48,14 @@ std::string instant(int64_t ns);
 /// "140 ms", "41.8 s".
 std::string duration(int64_t ns);
 
-/// Columns that UTF-8 text takes, one a code point.
+/// One character of UTF-8, or one byte that belongs to none.
+struct Character {
+  size_t bytes = 1, columns = 1;
+};
+/// That of a text which is not empty.
+Character first_character(std::string_view text);
+/// Columns that UTF-8 text takes on a terminal: two for a Chinese character, none for a combining
+/// one.
 size_t display_width(std::string_view text);
 /// At most `width` columns, the end replaced by "…" if it must be cut.
 std::string fit(std::string_view text, size_t width);
@@ -53,8 +65,8 @@ std::string cut(std::string_view text, size_t width, const TextStyle& style);
 size_t name_columns(size_t usual, size_t longest, const TextStyle& style);
 /// A name in its column, cut where it must be.
 std::string name_cell(std::string_view name, size_t columns, const TextStyle& style);
-/// Broken between words, but not between a number and its unit, into lines of `width` columns, the later ones indented; whole with
-/// style.whole_lines.
+/// Broken between words, but not between a number and its unit, into lines of `width` columns, the
+/// later ones indented; whole with style.whole_lines.
 std::vector<std::string> wrapped(std::string_view text, size_t width, size_t indent,
                                  const TextStyle& style);
 /// Padded with spaces to `width` columns, text to the left or to the right.

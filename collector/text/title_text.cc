@@ -27,10 +27,6 @@ std::string joined(const std::vector<std::string>& frames) {
   return title;
 }
 
-bool begins_character(char c) {
-  return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-}
-
 /// The first and the last columns, with "…" between.
 std::string without_middle(std::string_view text, size_t width) {
   const size_t columns = display_width(text);
@@ -41,14 +37,17 @@ std::string without_middle(std::string_view text, size_t width) {
   std::string out;
   size_t column = 0;
   bool marked = false;
-  for (const char c : text) {
-    column += begins_character(c) ? 1 : 0;
-    if (column <= before || column > columns - behind) {
-      out += c;
+  while (!text.empty()) {
+    const Character next = first_character(text);
+    const bool is_behind = column >= columns - behind;
+    column += next.columns;
+    if (column <= before || is_behind) {
+      out += text.substr(0, next.bytes);
     } else if (!marked) {
       out += "…";
       marked = true;
     }
+    text.remove_prefix(next.bytes);
   }
   return out;
 }

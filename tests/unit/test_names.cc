@@ -297,6 +297,15 @@ TEST_CASE("text_format: figures", "[collector]") {
   CHECK(right("–", 3) == "  –");
 }
 
+TEST_CASE("text_format: columns are those of a terminal", "[collector]") {
+  CHECK(display_width("重み") == 4);     // two columns a character
+  CHECK(display_width("e\u0301") == 1);  // a combining accent takes none
+  CHECK(fit("重み ← main", 6) == "重み …");
+  CHECK(fit("重み", 3) == "重…");
+  CHECK(left("重", 3) == "重 ");
+  CHECK(fmt::format("{}", fmt::join(wrapped("重み重み", 3, 1, {}), "|")) == "重| み| 重| み");
+}
+
 TEST_CASE("text_format: one scale for all sizes, in three digits", "[collector]") {
   constexpr uint64_t kMiB = 1 << 20;
   CHECK(size_text(std::nullopt) == "–");
