@@ -8,6 +8,7 @@
 #include "base/arch.h"
 #include "base/machine_code.h"
 #include "base/memory.h"
+#include "base/pages.h"
 #include "base/syscalls.h"
 
 namespace gpupeak::preload {
@@ -20,10 +21,9 @@ uintptr_t distance(uintptr_t a, uintptr_t b) {
 }
 
 bool protect(uintptr_t begin, uintptr_t end, int protection) {
-  const uintptr_t page = ~(arch::page_bytes() - 1);
-  const uintptr_t from = begin & page;
+  const uintptr_t from = page_begin(begin);
   return !sys::failed(
-      sys::mprotect(reinterpret_cast<void*>(from), ((end + ~page) & page) - from, protection));
+      sys::mprotect(reinterpret_cast<void*>(from), page_end(end) - from, protection));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/arch.h"
+#include "base/loaded_objects.h"
 #include "base/symbol_table.h"
 
 namespace gpupeak::preload {
@@ -52,23 +53,6 @@ Relocations relocations_of(const SymbolTable& table) {
   return found;
 }
 
-struct Range {
-  uintptr_t begin = 0, end = 0;
-  bool holds(uintptr_t at) const { return at >= begin && at < end; }
-};
-
-/// What the loader has made read-only: whole pages.
-Range read_only_of(const dl_phdr_info& object) {
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
-    if (segment.p_type != PT_GNU_RELRO) continue;
-    const uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
-    const uintptr_t page = ~(arch::page_bytes() - 1);
-    return {begin & page, (begin + segment.p_memsz) & page};
-  }
-  return {};
-}
-
 bool is_code_of(const dl_phdr_info& object, uintptr_t at) {
   for (int i = 0; i < object.dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = object.dlpi_phdr[i];
@@ -85,7 +69,7 @@ bool is_code_of(const dl_phdr_info& object, uintptr_t at) {
 void for_each_import(const dl_phdr_info& object, const ImportVisitor& visitor) {
   const SymbolTable table = symbol_table(object);
   if (table.symbols == nullptr || table.strings == nullptr) return;
-  const Range read_only = read_only_of(object);
+  const AddressRange read_only = relro_of(object);
   const Relocations relocations = relocations_of(table);
   const auto look = [&](const ElfW(Rela) & entry) {
     const ElfW(Sym)& symbol = table.symbols[ELF64_R_SYM(entry.r_info)];

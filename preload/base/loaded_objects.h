@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/file_name.h"
+#include "base/pages.h"
 #include "base/signals_held.h"
 
 namespace gpupeak::preload {
@@ -35,6 +36,22 @@ void for_each_described_object(Visit visit) {
 template <typename Visit>
 void for_each_object(Visit visit) {
   for_each_described_object([&](const dl_phdr_info& object, size_t) { return visit(object); });
+}
+
+struct AddressRange {
+  uintptr_t begin = 0, end = 0;
+  bool holds(uintptr_t at) const { return at >= begin && at < end; }
+};
+
+/// The pages that the loader has written to and has then made read-only (RELRO); empty: none.
+inline AddressRange relro_of(const dl_phdr_info& object) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    if (segment.p_type != PT_GNU_RELRO) continue;
+    const uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
+    return {page_begin(begin), page_begin(begin + segment.p_memsz)};
+  }
+  return {};
 }
 
 /// Without its folder; empty for the program itself.

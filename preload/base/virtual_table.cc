@@ -8,6 +8,7 @@
 
 #include "base/arch.h"
 #include "base/loaded_objects.h"
+#include "base/pages.h"
 #include "base/syscalls.h"
 
 namespace gpupeak::preload {
@@ -55,8 +56,7 @@ bool read(const dl_phdr_info& object, Library& library) {
     const Range range{begin, begin + segment.p_memsz};
     if (segment.p_type == PT_GNU_RELRO) {
       // The loader protects from the first one's page on; of the last one a whole page alone.
-      library.relro = {(range.begin + kWord - 1) & ~(kWord - 1),
-                       range.end & ~(arch::page_bytes() - 1)};
+      library.relro = {(range.begin + kWord - 1) & ~(kWord - 1), page_begin(range.end)};
     }
     if (segment.p_type != PT_LOAD) continue;
     if (library.all.end == 0) library.all.begin = range.begin;
@@ -133,10 +133,10 @@ VirtualTable find_virtual_table(const void* inside, const char* type_name) {
 }
 
 bool replace_slot(uintptr_t* slot, uintptr_t function) {
-  const uintptr_t page_bytes = arch::page_bytes();
-  const uintptr_t page = reinterpret_cast<uintptr_t>(slot) & ~(page_bytes - 1);
+  const uintptr_t page = page_begin(reinterpret_cast<uintptr_t>(slot));
   const auto protect = [&](int protection) {
-    return !sys::failed(sys::mprotect(reinterpret_cast<void*>(page), page_bytes, protection));
+    return !sys::failed(
+        sys::mprotect(reinterpret_cast<void*>(page), arch::page_bytes(), protection));
   };
   if (reinterpret_cast<uintptr_t>(slot) % sizeof *slot != 0 || !protect(PROT_READ | PROT_WRITE)) {
     return false;

@@ -128,26 +128,10 @@ void hook_import(size_t number, const ImportSlot& slot) {
   if (leads_to == hook.real) hook_slot(slot.at, slot.read_only, hook.hook);
 }
 
-/// What has been made read-only once it was relocated, of whole pages.
-struct Relro {
-  uintptr_t begin = 0, end = 0;
-  bool holds(uintptr_t at) const { return at >= begin && at < end; }
-};
-Relro relro_of(const dl_phdr_info& object) {
-  for (int i = 0; i < object.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
-    if (segment.p_type != PT_GNU_RELRO) continue;
-    const uintptr_t page = ~(arch::page_bytes() - 1);
-    const uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
-    return {begin & page, (begin + segment.p_memsz) & page};
-  }
-  return {};
-}
-
 /// Calls `visit(word, read_only)` for each word of the object's data.
 template <typename Visit>
 void for_each_word(const dl_phdr_info& object, Visit visit) {
-  const Relro relro = relro_of(object);
+  const AddressRange relro = relro_of(object);
   for (int i = 0; i < object.dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = object.dlpi_phdr[i];
     if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) == 0) continue;

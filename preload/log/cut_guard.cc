@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/pages.h"
 #include "base/syscalls.h"
 #include "gpupeak/log_format.h"
 #include "log/counters.h"
@@ -25,8 +26,8 @@ using Notice = void (*)();
 /// What the program wants for SIGBUS. Its mask lies in the kernel's copy.
 constinit std::atomic<Handler> g_handler{nullptr};  // nullptr is SIG_DFL
 constinit std::atomic<int> g_flags{0};
-/// Whose actions these are; 0: nobody's. A vfork child, which has this memory too, has actions of
-/// its own in the kernel: they are set there alone.
+/// The process whose actions these are; 0: none. A vfork child shares this memory, but has its own
+/// actions in the kernel: for a child they are set in the kernel alone.
 constinit std::atomic<int> g_guarded_process{0};
 constinit Notice g_on_cut = nullptr;
 
@@ -41,7 +42,7 @@ bool is_of_the_log(const siginfo_t& info, const ucontext_t& context) {
 }
 
 bool put_page(void* address) {
-  const auto page = reinterpret_cast<uintptr_t>(address) / arch::page_bytes() * arch::page_bytes();
+  const uintptr_t page = page_begin(reinterpret_cast<uintptr_t>(address));
   return !sys::mmap_failed(sys::mmap(reinterpret_cast<void*>(page), arch::page_bytes(),
                                      PROT_READ | PROT_WRITE,
                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));

@@ -15,6 +15,7 @@
 #include "base/futex_lock.h"
 #include "base/kernel_constants.h"
 #include "base/memory.h"
+#include "base/pages.h"
 #include "base/process_state.h"
 #include "base/signals_held.h"
 #include "base/syscalls.h"
@@ -31,12 +32,9 @@ constexpr uint64_t kFormatPage = GPUPEAK_LOG_PAGE;
 uint64_t page_bytes() {
   return arch::page_bytes();
 }
-uint64_t whole_pages(uint64_t bytes) {
-  return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
-}
 /// Header and counters page.
 uint64_t head_bytes() {
-  return whole_pages(kFormatPage + GPUPEAK_COUNTERS_BYTES);
+  return page_end(kFormatPage + GPUPEAK_COUNTERS_BYTES);
 }
 /// How much longer than its chunks the file is made, as a hole: what the program may still log once
 /// the file cannot be opened any more (other user, other root, folder gone).
@@ -59,7 +57,7 @@ struct LogFile {
   uint8_t* head = nullptr;               ///< header and counters page
   uint8_t* tail = nullptr;               ///< a page of addresses …
   uint64_t tail_offset = 0;              ///< … that stands for this one of the file
-  uint64_t rest_ns = 0;                  ///< how long nobody tries again after the next failure
+  uint64_t rest_ns = 0;                  ///< after the next failure, no try for so long
   std::atomic<uint64_t> rests_until{0};  ///< CLOCK_MONOTONIC
   std::atomic<uint64_t> gap_began{0};    ///< likewise; 0: chunks can be had
   std::atomic<bool> cut{false};          ///< by somebody else
@@ -72,7 +70,7 @@ uint64_t file_size_limit() {
   if (sys::failed(sys::getrlimit(RLIMIT_FSIZE, &limit)) || limit.rlim_cur > INT64_MAX) {
     return INT64_MAX;
   }
-  return limit.rlim_cur / page_bytes() * page_bytes();
+  return page_begin(limit.rlim_cur);
 }
 
 /// Makes the file as long as `end` and what lies ahead, by a hole where the file system has holes.
@@ -118,7 +116,7 @@ bool take_range(size_t bytes, uint64_t& offset) {
   uint64_t before = taken.load(std::memory_order_relaxed);
   do {
     if (before % kFormatPage != 0 || before < g_file.tail_offset) return false;
-    offset = whole_pages(before);  // chunks from outside may be smaller than the kernel's pages
+    offset = page_end(before);  // chunks from outside may be smaller than the kernel's pages
     if (!reaches(offset + bytes)) return false;
   } while (!taken.compare_exchange_weak(before, offset + bytes, std::memory_order_relaxed));
   return true;
@@ -178,7 +176,7 @@ long write_through(uint8_t* at, size_t bytes) {
 /// The same into the file itself, in pieces as large as the page cache likes them: a page by itself
 /// costs the kernel several times as much, be it written or touched.
 long write_by_path(uint64_t offset, size_t bytes) {
-  static uint8_t zeros[256 << 10];  // nobody writes there, so no memory stands behind it
+  static uint8_t zeros[256 << 10];  // never written, so it takes no memory
   if (offset + bytes > file_size_limit()) return -EFBIG;
   struct stat status;
   const long fd = open_log_again(status);
@@ -327,7 +325,7 @@ namespace {
 /// The next `bytes` of the file, or fewer where the disk ends, and where in it they lie.
 Chunk take_now(size_t bytes, uint64_t& offset) {
   const size_t page = page_bytes();
-  for (bytes = whole_pages(bytes); bytes >= page; bytes = bytes / 2 / page * page) {
+  for (bytes = page_end(bytes); bytes >= page; bytes = bytes / 2 / page * page) {
     if (!take_range(bytes, offset)) continue;
     const bool written = bytes >= kWrittenBytes && !sys::failed(write_by_path(offset, bytes));
     uint8_t* at = map_range(offset, bytes);

@@ -34,11 +34,16 @@ bool is_readable(uintptr_t address) {
          -EFAULT;
 }
 
+/// The page that is looked at: no larger than the kernel's.
+constexpr uintptr_t page_of(uintptr_t at) {
+  return at & ~(kPageBytes - 1);
+}
+
 /// Up to where, from the page of `at`, all pages are readable; not beyond `limit`. Of the first
 /// page nothing below `at` is touched: what lies below the stack's end is nobody's (valgrind).
 uintptr_t probe(uintptr_t at, uintptr_t limit) {
-  while (at < limit && is_readable(at)) at = (at & ~(kPageBytes - 1)) + kPageBytes;
-  return at < limit ? at & ~(kPageBytes - 1) : at;
+  while (at < limit && is_readable(at)) at = page_of(at) + kPageBytes;
+  return at < limit ? page_of(at) : at;
 }
 
 /// The lowest word in use.
@@ -55,7 +60,7 @@ void probe_by_copies() {
 }
 
 bool OwnStack::begins_at(uintptr_t sp, uintptr_t top) {
-  const uintptr_t first = sp & ~(kPageBytes - 1);
+  const uintptr_t first = page_of(sp);
   if (sp >= top || top - sp > kMostUnseen || probe(lowest_word(sp), top) < top) return false;
   if (end_ == 0) end_ = top;
   begin_ = first;
@@ -73,7 +78,7 @@ bool OwnStack::reaches(uintptr_t sp, uintptr_t end) {
 }
 
 bool ReadableStack::extend(uintptr_t sp, uintptr_t end) {
-  const uintptr_t first = sp & ~(kPageBytes - 1);
+  const uintptr_t first = page_of(sp);
   uintptr_t known_begin = begin(), known_end = this->end();
   const bool joins = first <= known_end && known_begin <= first + kLargestGap;
   if (!joins) known_begin = known_end = first;
