@@ -1,5 +1,11 @@
-// Plain values as bytes, and back, for files that only this command reads. What is read is not
-// trusted: a number that is not there fails the whole.
+// Plain values as bytes, and back, for files that only this command reads: caches and kept
+// summaries. What is read is not trusted: a number that is not there fails the whole.
+//
+// in    1u, "abc"
+// out   01 00 00 00  03 00 00 00 61 62 63
+//
+// Not CBOR: a table of 20,000 names is read with 5 million instructions, and with 156 million by
+// nlohmann::json::from_cbor. Caches exist to be fast.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,10 @@
-// By libiberty, which bounds how deep it goes, but not how much it says, nor how often it counts: a
-// name in a damaged log must not keep us.
+// Demangles by libiberty. It limits its recursion, but neither the length of what it prints nor the
+// number of its steps, and a name of a damaged log may be of any kind.
+//
+// So its output function leaves it by longjmp once the text is long enough. That is allowed: all
+// frames in between are C, and write() has nothing to destroy. No packaged library does without:
+// LLVM's demangler knows no legacy Rust names and has no limit of length either, and the Rust
+// crate rustc-demangle has none, and no C interface in Debian 12.
 #include "collector/text/rust_demangle.h"
 
 // Else its own declaration of basename is not that of <string.h>, which clang refuses.
@@ -30,8 +35,8 @@ struct Output {
   std::string_view view() const { return {text.data(), size}; }
 };
 
-/// A few letters can stand for a text that doubles again and again; libiberty cannot be told to
-/// stop, so it is left.
+/// libiberty's output function. A few letters can stand for a text that doubles again and again;
+/// libiberty cannot be told to stop, so it is left.
 void add(const char* data, size_t size, void* to) {
   Output& out = *static_cast<Output*>(to);
   const std::string_view piece(data, size);

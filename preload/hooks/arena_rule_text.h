@@ -1,6 +1,17 @@
-// The [[pool]] parts of a rule file (docs/rules.md): which functions of which library hand memory
-// out of an arena. Of TOML no more is read than they need: lines of `key = number` or `key =
-// "text"`; other parts of the file are passed over. HOOK-SAFE: allocates nothing.
+// Reads the [[pool]] parts of a rule file (docs/rules.md): which functions of which library hand
+// out memory of an arena. HOOK-SAFE: allocates nothing.
+//
+// in    [[pool]]
+//       name = "C pool"
+//       library = "libcpool.so*"
+//       allocate = "cpool_alloc"
+//       …
+// out   an ArenaRule: name "C pool", library "libcpool.so*", allocate_name "cpool_alloc" …
+//
+// A reader of our own: GPUPEAK_POOL_RULES names a rule file beside a bare LD_PRELOAD too, where no
+// other process can read it first, and a TOML library allocates. It reads lines of `key = number`
+// and `key = "text"`, all that these parts need, and passes over all other parts. `gpupeak run
+// --pool-rules` checks the file by toml++ before the program starts.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,8 @@
-// Builds one extended record (log_format.h) on the stack. Whoever logs a rare event fills one and
-// hands it to emit() or define(). HOOK-SAFE.
+// Builds one extended record (log_format.h) on the stack, for rare events and definitions: it is
+// filled with fields and handed to emit() or define(). HOOK-SAFE.
+//
+// Varints are written by our own functions: protozero is made for std::string, which is not to be
+// had here, and most values of a log take a store or two without a branch (put_hot_varint()).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +19,8 @@ inline uint8_t* put_varint(uint8_t* at, uint64_t value) {
   *at++ = static_cast<uint8_t>(value);
   return at;
 }
-/// By the highest bit of a value what its bytes have beside it, and how many they are.
+/// For each place of a value's highest bit: the marks "goes on" of its bytes, and how many bytes
+/// there are.
 template <typename Word, size_t kBits>
 struct VarintTable {
   static constexpr size_t kMostBits = kBits;

@@ -1,3 +1,7 @@
+// A reader of our own, not libdw: it runs inside malloc, so it may neither allocate nor take a
+// lock, and the library needs libc alone. It knows what compilers write for nearly all code; all
+// else goes to libunwind.
+//
 // Source of the formats: the DWARF 4 standard, section 6.4, and the Linux Standard Base's
 // description of .eh_frame and .eh_frame_hdr.
 #include "stack/frame_rules.h"

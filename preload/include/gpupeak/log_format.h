@@ -297,6 +297,13 @@ enum gpupeak_hot_record {
  *
  *     87 04 0a 00 02 00    PHASE_POP, four bytes: dt 10, scope 0 (this thread), source 2, instance 0
  *
+ * Three kernels had device block 5 among their arguments, all in one stream: the first 300 ticks
+ * before this record, the last 20. Between two of them lay 200 ticks, from 250 ticks before it on:
+ *
+ *     b1 0c 0a 00 05 03 ac 02 14 c8 01 fa 01 01
+ *                          USED, twelve bytes: dt 10, arena 0, block 5, count 3, first 300, last 20,
+ *                          idle 200, idle_since 250, streams 1
+ *
  * In event chunks the body starts with dt (ticks since the slot's running time), always. Fields marked
  * s are strings: length, bytes (any bytes; readers sanitise). "string" is an id of the string table.
  * seq numbers the device events of all threads without a gap, in the order in which the counters moved.
@@ -434,6 +441,11 @@ enum gpupeak_phase_source {
 /* ---- definitions: extended records without dt, in chunks of their own ---------------------------
  * One stream for the process, written under one lock, always before the first event that uses them.
  * Read it whole before the events. Ids are given by order: the first NODE is node 1, and so on.
+ *
+ * main calls load from 0x401136, and load calls malloc from 0x401150. Two nodes are defined:
+ *
+ *     c1 05 01 ec c4 80 04    NODE 1, five bytes: distance 1 (itself, so a root), ip 0 + 0x401136
+ *     c1 02 01 34             NODE 2, two bytes: distance 1 (its parent is node 1), ip + 0x1a
  */
 enum gpupeak_definition {
   GPUPEAK_DEF_NODE = 0xc1,   /* distance ip: parent = own id - distance (distance = own id: a root);
