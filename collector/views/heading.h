@@ -1,5 +1,12 @@
-// What every view begins with: the losses, then which peak or moment it shows; in text and in JSON.
-// And how the two views of a call tree are cut.
+// What every view begins with: first the warnings about what was lost, then which peak or moment
+// the view shows; in text and in JSON. It also says which calls the two views of a call tree leave
+// out.
+//
+// in    a Profile: a replayed log with its symbols; a scope, and a moment or the scope's peak
+// out   two lines, such as
+//
+//   GP023  1 stack deeper than 256 frames: the outer frames are missing
+//   PEAK  host memory, heap: 44.0 MiB at +0.84 s, phase decode
 #pragma once
 
 #include <ostream>

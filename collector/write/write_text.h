@@ -1,5 +1,11 @@
 // The report as text: by default one screen, kReportLines at most, or all of it. `gpupeak report`
-// calls it.
+// calls it. Like all writers of this folder it formats, and finds nothing out.
+//
+// in    a Summary: plain values, and the size of each
+// out   lines, no wider than the terminal
+//
+//   peak of device:0, 1048576 bytes; one holder, "load_weights ← main"
+//     → "1.00 MiB 100.0 1 load_weights ← main"
 #pragma once
 
 #include <ostream>

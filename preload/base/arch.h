@@ -1,5 +1,5 @@
-// What only the processor can say or do, a file for each architecture. They declare the same
-// things, with the same promises; who needs one of them includes this.
+// What depends on the processor: registers, the stack pointer, page sizes, machine code. There is a
+// file for each architecture, and all of them declare the same functions. Include this file alone.
 #pragma once
 
 #if defined(__x86_64__)

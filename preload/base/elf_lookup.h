@@ -11,8 +11,8 @@
 namespace gpupeak::preload {
 
 /// Whether this library was loaded into a program that ran already (`gpupeak attach`), and not
-/// before the C library. Known from the first of its constructors on; before it nobody can call us
-/// then.
+/// before the C library. Known from our first constructor on. In such a program no hook is called
+/// before that.
 bool came_late();
 
 /// The definition of `name` that would be used if this library were not there: searched in load

@@ -57,8 +57,9 @@ const Environment& environment();
 extern constinit GPUPEAK_OWN bool g_has_limits;
 /// Reads the variables; false while libc has none yet (very early in the process's life).
 bool read_environment();
-/// In a program that ran already no variable is meant for us: nothing is recorded but what was
-/// asked for from outside, nothing is said, and its children are left alone.
+/// For a program that ran before we were loaded (`gpupeak attach`). Its variables are not meant for
+/// us. Recorded is only what was asked for from outside; we print nothing and leave its children
+/// alone.
 void set_environment_of_attached(std::string_view out_pattern);
 /// The value of `name`, or empty. Never through getenv, which a program may define.
 std::string_view variable(std::string_view name);

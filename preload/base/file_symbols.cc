@@ -37,7 +37,7 @@ bool has_symbols(int fd) {
 class File {
  public:
   explicit File(const char* path) {
-    // Something else may have the name by now: nobody waits for a pipe.
+    // The name may be a pipe's by now: O_NONBLOCK, so that opening it does not wait.
     const long fd = sys::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
     if (sys::failed(fd)) return;
     struct stat info;

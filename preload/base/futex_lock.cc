@@ -14,7 +14,7 @@
 namespace gpupeak::preload {
 namespace {
 
-/// Whoever waits looks again after so long, whatever became of the holder.
+/// A waiter wakes after this time and looks at the lock again, even if the holder has not woken it.
 constexpr uint64_t kNapNs = 10'000'000;
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
 

@@ -4,10 +4,11 @@
 // same thread never waits for it; and never over a call into the loader, whose own lock may be held
 // while one of ours is taken.
 //
-// Runtimes stop all their threads by a signal, and wait until each handler has begun. Whoever waits
-// for a lock of a thread that stands in its handler waits for good. So a lock is taken by one of
-// two guards only: LockGuard, whose holder has its signals blocked, or OpenLockGuard, whose waiters
-// have not, and do not wait for long (docs/design.md, "Locks and signals"; the test locks.sites).
+// Runtimes stop all their threads by a signal, and wait until each handler has begun. If the holder
+// of a lock is stopped in its handler, a waiter with blocked signals would wait for good. So a lock
+// is taken by one of two guards only: LockGuard blocks the holder's signals; with OpenLockGuard the
+// waiter's signals stay open, and it does not wait for long (docs/design.md, "Locks and signals";
+// the test locks.sites).
 #pragma once
 
 #include <atomic>
@@ -101,9 +102,9 @@ class LockGuard {
   FutexLock& lock_;
 };
 
-/// Of a lock that is taken in calls of the driver only, and too often for system calls. Whoever
-/// waits for it holds none of ours, so that a signal reaches it; and where its holder does not go on
-/// (it stands in a handler, or a debugger has stopped it alone) goes on without it.
+/// For a lock that only calls of the driver take, and too often for two system calls each time. The
+/// waiter holds no other lock of ours and has its signals open. If the holder does not go on (it is
+/// stopped in a handler or by a debugger), the waiter goes on without the lock.
 class OpenLockGuard {
  public:
   explicit OpenLockGuard(FutexLock& lock)

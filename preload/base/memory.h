@@ -11,13 +11,14 @@ void* map_pages(size_t bytes);
 /// Addresses for `bytes`, with pages that come zeroed at their first touch (MAP_NORESERVE).
 void* reserve_pages(size_t bytes);
 constexpr size_t kLargePageBytes = 2 << 20;
-/// The same in large pages, where the kernel has them for who asks. `bytes`: a multiple of theirs.
+/// The same in large pages (kLargePageBytes), where the kernel gives those on request. `bytes` must
+/// be a multiple of their size.
 void* reserve_large_pages(size_t bytes);
-/// Addresses only, which commit_pages() makes usable: nothing of the rest is populated by
-/// mlockall().
+/// Addresses only. commit_pages() makes a part of them usable; mlockall() populates nothing of the
+/// rest.
 void* reserve_addresses(size_t bytes);
 bool commit_pages(void* at, size_t bytes);
-/// True under `ulimit -v`: what we reserve is then missing to the program.
+/// True under `ulimit -v`: then the program cannot have the addresses that we reserve.
 bool addresses_are_limited();
 void unmap_pages(void* at, size_t bytes);
 /// What the preload has mapped for itself by now, reservations not counted, in bytes.

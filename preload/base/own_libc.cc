@@ -31,8 +31,8 @@ namespace {
 using Visit = int (*)(dl_phdr_info*, size_t, void*);
 using Iterate = int (*)(Visit, void*);
 
-/// By the loader's list, which is there before any code runs. Later than at the process's start,
-/// where it may change meanwhile, nobody asks.
+/// Reads the loader's list, which is there before any code runs. Called at the process's start
+/// alone: later another thread could change the list meanwhile.
 Iterate find_iterate() {
   const r_debug* loader = nullptr;
   if (&_r_debug != nullptr) loader = &_r_debug;

@@ -1,5 +1,5 @@
 // A lock that may be held while a function of another library runs, where none of our other locks
-// may be. Whoever has waited for some time goes on without it, so it can stop nobody for good.
+// may be. After some time a waiter goes on without it, so it stops no thread for good.
 // HOOK-SAFE; any thread may unlock.
 #pragma once
 
@@ -10,7 +10,8 @@ namespace gpupeak::preload {
 
 class TimedLock {
  public:
-  /// In naps of 50 ms, so that a process that was stopped meanwhile has waited for one of them only.
+  /// In naps of 50 ms, so that a process that was stopped meanwhile has waited for one of them
+  /// only.
   static constexpr int kFourSeconds = 80;  ///< longer than any single allocation takes
 
   /// False: the time has passed, and it is still held.

@@ -23,7 +23,7 @@ struct AllocatorFunction {
 
 /// What became of one. Only what has been replaced is ever called.
 struct ReplacedFunction {
-  const void* entry = nullptr;     ///< the function; nullptr: nobody has it
+  const void* entry = nullptr;     ///< the function; nullptr: no library has it
   const void* original = nullptr;  ///< does what it did
   BlockSize* usable_bytes = nullptr;
 };

@@ -65,7 +65,7 @@ void finish(const Call& call) {
   }
 }
 
-/// Whether nobody else has used the arena since the call began.
+/// Whether no other thread has used the arena since the call began.
 bool was_alone(const Call& call) {
   return !call.apart && call.arena->apart_now.load() == 0 &&
          call.arena->apart_calls.load() == call.other_calls;
@@ -84,8 +84,8 @@ void leave_last(bool jumped) {
   finish(call);
 }
 
-/// Calls that have been left in a way that nobody told us lie deeper in the stack than we are, or
-/// where we are.
+/// Whether the innermost call was left without a hook of ours being told: then its frame lies at or
+/// below the stack pointer.
 bool leaves_last(uintptr_t stack_pointer) {
   return t_calls.count > 0 &&
          reinterpret_cast<uintptr_t>(t_calls.open[t_calls.count - 1].at) <= stack_pointer;
@@ -198,7 +198,7 @@ bool enter(Call& call) {
     arena_object_give_up(arena, "a call of an arena kept another waiting for seconds");
     return false;
   }
-  // Whoever holds it now waits for memory: the next one need not find that out again.
+  // The holder waits for memory. The next call need not wait to find that out again.
   const bool others_went_on = arena.apart_now.load() > 0;
   call.apart = !arena.lock.lock(others_went_on ? 0 : 1);
   if (call.apart) {

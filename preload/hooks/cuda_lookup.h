@@ -25,7 +25,7 @@ struct DriverRow {
   void* looked_up;  ///< the driver's own, as its cuGetProcAddress gives it for exactly this version
                     ///< and flags
   uint32_t api_id;  ///< of base_name in the log's strings
-  bool only_sees;   ///< of cuda_uses.def: nobody is given it where uses are not recorded
+  bool only_sees;   ///< of cuda_uses.def: no hook, unless uses are recorded
 };
 /// Of these hooks write to api_id; else driver_rows() is asked, which names them first: written by
 /// code when they are needed, they cost a process that has no driver no pages and no relocations.

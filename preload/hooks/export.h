@@ -1,4 +1,15 @@
-// What every exported hook begins with.
+// What every exported hook begins with. A hook is found in the place of a function of the driver's
+// or the C library's, calls that function, and tells calls/ or track/ what it did.
+//
+// in    the program's call: malloc(100)
+// out   the real function's result, errno and output; below it an event, if this process records
+//
+//   malloc(100)                             hooks/malloc.cc
+//     └ the real malloc(100) → 0x5500a2b0
+//     └ heap_allocated(0x5500a2b0, 100, …)  track/heap.h: one record in the thread's chunk
+//
+// Which row, entry or table makes a hook of which function: cuda_table.def (the driver), malloc.cc,
+// mmap.cc, adapters.cc (frameworks). All exported names stand in exports.map.
 #pragma once
 
 #include "stack/stack.h"

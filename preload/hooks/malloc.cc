@@ -43,9 +43,9 @@ size_t unknown_size(void*) {
   return 0;
 }
 
-/// Valgrind's tools that look for errors replace the allocator's functions where they are, by a
-/// library of the tool's beside the core's: what lies before a block is nobody's then, and every
-/// word that the kernel is to read has to have a value.
+/// Whether this is a Valgrind tool that looks for errors, such as memcheck. Such a tool replaces
+/// the allocator's functions by a library of its own, beside the core's. Then the word before a
+/// block must not be read, and every word that the kernel reads must have a value.
 bool errors_are_looked_for() {
   bool found = false;
   for_each_object([&](const dl_phdr_info& object) {

@@ -44,8 +44,9 @@ inline RealMapping& real() {
   return g_real;
 }
 
-/// Of memory: not of addresses alone, nor of large pages, which programs try for before they ask
-/// for others; an allocator's own request is told by the function that it fails for.
+/// Whether a failure of this mmap is a refusal of memory. Not counted: addresses alone; large
+/// pages, since programs try those first and then ask for others. What an allocator asked for is
+/// counted for the function that fails by it (malloc).
 bool is_refusal(int prot, int flags) {
   return (flags & MAP_ANONYMOUS) != 0 && (flags & MAP_HUGETLB) == 0 && prot != PROT_NONE &&
          t_flags.in_allocator == 0;

@@ -25,7 +25,7 @@ namespace {
 constexpr size_t kMaxEnvironment = 4096;
 constinit bool g_leave_out_command = false;
 
-/// Whether nobody but root and this process's own user could have put the file or folder there.
+/// Whether only root or this process's own user can have put the file or folder there.
 bool is_trustworthy(const char* path) {
   struct stat status;
   if (sys::failed(sys::stat(path, &status))) return false;

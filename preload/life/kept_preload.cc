@@ -192,7 +192,7 @@ bool can_have_us(const StartedProgram& program) {
 
 void remember_own_variables() {
   const Environment& e = environment();
-  // Of a run alone: whoever preloads us by hand may want to leave a program out.
+  // Below `gpupeak run` alone: with LD_PRELOAD set by hand, a program may be left out on purpose.
   if (!e.keep_preload || e.children_pattern.view().empty() || e.run_pid == 0 || environ == nullptr)
     return;
   const char* const path = module_path(reinterpret_cast<const void*>(&remember_own_variables));

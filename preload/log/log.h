@@ -2,6 +2,12 @@
 // writes its events by thread/emit.h. Every function is HOOK-SAFE and must be called inside a
 // HookScope.
 //
+// in    a fact, a string, a stack's node, a library; a gauge that moves
+// out   a definition, written before the first event that uses it; a word of the counters page
+//
+//   intern_string("weights") the first time   STRING in the stream of definitions; answers id 12
+//   "weights" once more                       nothing is written; answers id 12
+//
 //   | header | counters page | definitions | chunk of thread 1 | chunk of thread 2 | …
 #pragma once
 

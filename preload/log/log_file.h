@@ -42,15 +42,16 @@ bool log_rests();
 struct LogGap {
   uint64_t begin_ns = 0, end_ns = 0;
 };
-/// The gap that has just ended, for the one who asks first; at the log's end also one that has not.
+/// Takes the gap that has just ended; each is given out once. With `at_end` also a gap that goes
+/// on.
 bool take_log_gap(LogGap& gap, bool at_end = false);
-/// The log ends: it is tried once more at once.
+/// At the log's end: the next try to grow comes at once, without the usual rest.
 void end_log_rest();
 /// How large a next chunk is best, of `wanted` bytes at most: near GPUPEAK_LOG_MAX and behind it
 /// small, so that what threads have not filled does not add up.
 size_t fitting_chunk_bytes(size_t wanted);
 
-/// The chunk is full: takes it out of this process's memory; its bytes are the file's.
+/// Unmaps a full chunk. Its bytes stay in the file.
 void retire_chunk(const Chunk& chunk);
 
 /// A page of the file is gone: somebody else has cut it, or the file system would not have it
@@ -58,8 +59,8 @@ void retire_chunk(const Chunk& chunk);
 void note_log_was_cut();
 /// Whether that has happened: what was logged since is lost.
 bool log_was_cut();
-/// Then: no, nobody has cut it. A file system that copies what it writes (Btrfs) wants new room for
-/// it, and a quota may refuse that.
+/// After that: whether the file still has its length, so that it was not cut. A file system that
+/// copies what it writes (Btrfs) needs new room for each page, and a quota may refuse that.
 bool log_is_as_long_as_it_was();
 /// Gives back what was allocated ahead at the file's end. The log stays open.
 void trim_log_file();

@@ -46,8 +46,9 @@ Path folder_of(std::string_view path) {
   return folder;
 }
 
-/// Whether a file beside `path` is this user's: of whom we would make one there, who is not
-/// everywhere the one that we run as (NFS makes nobody of root).
+/// Whether a file beside `path` is this user's. On some file systems a new file gets another owner
+/// than the one that we run as (NFS makes root's files belong to `nobody`): so one is made there,
+/// and its owner is compared.
 bool is_ours(const struct stat& file, std::string_view path) {
   if (file.st_uid == sys::geteuid()) return true;
   uint64_t name = 0;
@@ -198,8 +199,8 @@ long write_head(int fd, const gpupeak_file_header& header) {
   return 0;
 }
 
-/// A file that nobody sees before its header stands: without a name first, then linked. -errno if
-/// this file system cannot do that, or -EEXIST.
+/// Makes a file that has its header before it has a name: first without a name, then linked. -errno
+/// if this file system cannot do that, or -EEXIST.
 long create_unseen(const char* path, const gpupeak_file_header& header) {
   const Path folder = folder_of(path);
   const long fd = sys::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kPrivate);

@@ -17,7 +17,7 @@ struct FrameRule {
     kUnsupported = 0,
     kFromSp,
     kFromFp,
-    kGuessed,  ///< as kFromFp, but nobody vouches for it: to be checked before it is followed
+    kGuessed,  ///< as kFromFp, but no unwind rule says so: to be checked before it is followed
     kOutermost,
     /// A function that realigns its stack, as gcc writes it: the canonical frame address is what
     /// the word `cfa_offset` from the frame pointer holds, and the frame pointer's own word the

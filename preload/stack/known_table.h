@@ -7,8 +7,8 @@
 
 namespace gpupeak::preload {
 
-/// `Entry` has is_used(), false of zeros. Whoever fills one writes last what that looks at: a
-/// signal handler that leaves by a jump leaves no entry that is half another one.
+/// `Entry` has is_used(), which is false of zeros. Fill an entry so that what is_used() looks at is
+/// written last: if a signal handler interrupts and leaves by a jump, no entry is half another one.
 template <typename Entry, uint32_t kEntries>
 class KnownTable {
   static_assert((kEntries & (kEntries - 1)) == 0);

@@ -289,8 +289,8 @@ uint64_t scan() {
   return number;
 }
 
-/// Meets what has come, and drops what has gone since: whoever looks for the one must not hide the
-/// other from those who look for it.
+/// Enters the libraries that have come, and removes those that have gone, always both: each change
+/// is seen once.
 void rescan() {
   if (const uint64_t number = scan()) sweep(number);
 }

@@ -38,8 +38,8 @@ bool is_own_code(uintptr_t ip);
 /// The path under which the loader knows this library.
 const char* own_path();
 
-/// Defines all modules in the new log of a process that knew them before it: a forked child, in which
-/// nobody holds the lock, or one that was only counted so far.
+/// Defines all modules in a new log, of a process that knew them before it had that log: a forked
+/// child (`forked`: no thread of it holds the lock), or a process that was only counted so far.
 void redefine_modules(bool forked);
 
 }  // namespace gpupeak::preload

@@ -27,9 +27,9 @@ class PythonRuntime {
   /// was, the interpreter is not what it says and is_usable() turns false.
   void note_stack(bool read);
 
-  /// Whether stacks were read, and nobody but the calling thread can take the interpreter down: it
-  /// is the only one of its kind and not about to end, and the thread of `state` is its first one,
-  /// by which it has to be ended. What the thread's frames refer to stands for as long as it looks.
+  /// Whether stacks were read before, and only the calling thread could end the interpreter: it is
+  /// the only interpreter, it is not about to end, and the thread of `state` is its first one,
+  /// which alone ends it. Then all that the thread's frames refer to stays valid while it is read.
   bool stands(uintptr_t state) const;
 
   /// Valid once usable.

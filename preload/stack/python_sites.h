@@ -11,8 +11,8 @@
 
 namespace gpupeak::preload {
 
-/// The bytes that a frame's name, file and line were read from, in the order of reading: what a
-/// piece lies at is told by those before it.
+/// The bytes that a frame's name, file and line were read from, in the order of reading: the
+/// address of each piece follows from the pieces before it.
 struct PythonEvidence {
   static constexpr uint32_t kMaxPieces = 12;
   struct Piece {

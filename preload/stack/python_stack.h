@@ -1,9 +1,14 @@
 // The calling thread's own Python frames. It is inside a call that they made, so that they stand
 // still; they are read as memory, without the GIL and without running any of the interpreter's code
-// but for one lookup of a thread-specific value. Each structure is checked to be what it should,
-// and what cannot be read or does not fit is given up. Where nobody else can take the interpreter
-// down, frames are read in place, and of code objects what is known stands in for reading them;
-// else, and at first sight, the kernel copies. HOOK-SAFE, inside a HookScope.
+// but for one lookup of a thread-specific value. Each structure is checked, and a stack that cannot
+// be read or does not fit is given up. HOOK-SAFE, inside a HookScope.
+//
+// in    the calling thread, in numpy.empty, called by load, called by <module>
+// out   load loader.py:12 ← <module> train.py:3
+//
+// If only this thread could end the interpreter (PythonRuntime::stands), frames are read in place,
+// and a code object that was seen before is not read again. Otherwise the kernel copies the bytes,
+// so that a stale pointer is an error and no fault.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Which part of its stack a thread may read while it follows frames. Unwind rules are wrong where
-// assembly goes over to another stack, and frame pointers where nothing confirms them: both lead to
-// words that nobody has written, or behind the stack's end.
+// assembly switches to another stack, and frame pointers may be no frame pointers: both lead to
+// words that were never written, or behind the stack's end.
 #pragma once
 
 #include <atomic>

@@ -101,7 +101,7 @@ bool keeps_fp_inside(uintptr_t sp, uintptr_t cfa, int32_t fp_offset) {
 /// others lasts until they are unmapped.
 __attribute__((noinline)) bool is_readable_elsewhere(StackCache& cache, uintptr_t sp,
                                                      uintptr_t end) {
-  const bool watched = host_recording();  // else nobody says when
+  const bool watched = host_recording();  // else unmaps are not seen
   if (watched && cache.readable.has(sp, end)) return true;
   if (cache.own.reaches(sp, end)) return true;
   if (watched)
@@ -146,7 +146,7 @@ Walk walk(StackCache& cache, const CallerFrame& caller) {
     }
     if (rule.base == FrameRule::kUnsupported) return result;
     if (guess && !guessed) {
-      // Where mappings are not watched, nobody would say when memory goes that a guess led to.
+      // A guess leads to memory that may be unmapped later: mappings must be watched.
       if (!host_recording()) return result;
       guessed = true;
       begin_guessing(cache);

@@ -167,7 +167,8 @@ uint64_t* TraceTree::put(Record* record, const StackSteps& stack, uint32_t begin
   return body_end;
 }
 
-/// Room at the arena's end. It is taken before it is written: whoever interrupts takes other room.
+/// Takes room at the arena's end before it is written: a signal handler that interrupts takes other
+/// room.
 TraceTree::Record* TraceTree::claim(uint32_t steps) {
   auto* record = reinterpret_cast<Record*>(arena_ + used_);
   used_ += kHeadWords + 2 + steps * kMostWordsOfStep;

@@ -50,7 +50,8 @@ struct StackSteps {
   static constexpr StackWord kNoFp{&kNoWord, 0};
 
   uint32_t count = 0, tail_count = 0;
-  uint32_t kept_tails = 0;   ///< so many of them consist of the frames that were listed the last time
+  /// How many of them consist of the frames that were listed the last time.
+  uint32_t kept_tails = 0;
   uint32_t tree_number = 0;  ///< TraceTree::number_ that their records are of
   StackWord steps[kMost];
   Tail tails[kMostTails];  ///< outermost first
@@ -85,7 +86,7 @@ class TraceTree {
   void forget();
   /// For a new thread in the place of one that has ended: what is large is given back.
   void begin_thread();
-  /// In a forked child: the trees of the parent's threads are nobody's here.
+  /// In a forked child: gives up the trees of the parent's threads, which the child does not have.
   static void abandon_all() { g_all_bytes.store(0, std::memory_order_relaxed); }
 
   // The memory of one thread, and of all.

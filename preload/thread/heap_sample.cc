@@ -56,8 +56,8 @@ uint64_t mean_of(const ProcessPage& process) {
   return __atomic_load_n(&process.sample_bytes, __ATOMIC_RELAXED);
 }
 
-/// The thread's next blocks are a sample of which those of `whole` bytes and more are all there.
-/// Where there is no room to say so it is said before the next one.
+/// Writes SAMPLING: from here on the thread's blocks are a sample that has all blocks of `whole`
+/// bytes and more. If there is no room now, it is written before the next block.
 void say_sample(ThreadSlot& slot, uint64_t whole) {
   if (slot.whole_bytes == whole) return;
   Record record(GPUPEAK_REC_SAMPLING);

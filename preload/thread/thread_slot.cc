@@ -164,9 +164,9 @@ void stamp_every_event() {
   std::atomic_ref<uint32_t>(g_process->only_writer).store(0);
 }
 
-/// If nobody else has logged since, becomes the only writer. Of another thread that is about to
-/// log, either it will see the claim and end it, or its `stamping` is seen here: the barrier is one
-/// for all threads.
+/// Becomes the only writer, if no other thread has logged since `quiet_since`. Another thread may
+/// be about to log: then either it sees the claim and ends it, or its `stamping` is seen here,
+/// since the barrier is one for all threads.
 void ThreadSlot::claim_only_writer(uint64_t quiet_since) {
   constexpr long kPrivateExpedited = 1 << 3;
   if (!g_may_claim.load(std::memory_order_relaxed)) return;

@@ -32,7 +32,8 @@ struct ChunkRow {
   uint64_t sequence = 0;
 };
 
-/// Where all goes that is no heap event: whoever reads the log for its devices reads these alone.
+/// The slot's chunk of all events but the heap's. Who reads the log for its devices reads these
+/// chunks alone.
 struct EventRow : ChunkRow {
   uint8_t* at = nullptr;   ///< next byte to write
   uint8_t* end = nullptr;  ///< of the chunk
@@ -53,26 +54,28 @@ struct alignas(64) ThreadSlot {
   std::atomic<uint32_t> stamping{0};  ///< in stamp()
   uint32_t index = 0;
   std::atomic<int> tid{0};
-  int64_t bytes_to_sample = 0;  ///< until the next block of a sample; blocks before are counted alone
+  /// Until the next block of a sample; the blocks before it are only counted.
+  int64_t bytes_to_sample = 0;
   int64_t heap_delta = 0;  ///< usable bytes not yet added to the counters page
   int64_t heap_high = 0;   ///< the largest that heap_delta was since
   uint64_t alloc_delta = 0;
   uint64_t free_delta = 0;
   StackCache stacks;
-  uint32_t lost = 0;  ///< heap events since it last looked whether there is room in the log again
+  uint32_t lost = 0;    ///< heap events since it last looked whether there is room in the log again
   uint64_t looked = 0;  ///< `earliest` when it last looked around
   uint8_t* looked_at = nullptr;  ///< where it wrote then
   ChunkRow heap;
   EventRow events;
   ThreadSlot* next = nullptr;
-  uint64_t sample_bytes = 0;  ///< mean of the sample that its blocks are, as its stream says; 0: all
-  uint64_t whole_bytes = 0;   ///< of that sample blocks of so many bytes are all there; likewise
+  /// As the stream says: the mean of the sample that the blocks are; 0: all blocks are logged.
+  uint64_t sample_bytes = 0;
+  uint64_t whole_bytes = 0;  ///< likewise: blocks of so many bytes are all in the sample
   uint64_t random = 0;
   // Of thread/heap_windows.
-  int64_t handed_on = 0;              ///< of usable bytes to the counters page, in all
-  std::atomic<uint32_t> handing{0};   ///< odd while flush_slot() moves heap_delta there
-  uint32_t window = 0;                ///< the last one in which it had a heap event
-  int64_t logged_bytes = 0;           ///< usable, of blocks that the log has
+  int64_t handed_on = 0;             ///< of usable bytes to the counters page, in all
+  std::atomic<uint32_t> handing{0};  ///< odd while flush_slot() moves heap_delta there
+  uint32_t window = 0;               ///< the last one in which it had a heap event
+  int64_t logged_bytes = 0;          ///< usable, of blocks that the log has
   uint64_t freed_unlogged = 0, frees_unlogged = 0;  ///< in windows, of blocks that it does not have
 
   /// Room for one hot record, or false (counted as dropped).
@@ -168,7 +171,7 @@ bool sum_heap_totals(HeapTotals& totals);
 /// Before a new log of the same process, while no thread is in a hook: all slots are free, and what
 /// they held of the log before is given back.
 void empty_slots();
-/// In a forked child: the parent's slots are nobody's here.
+/// In a forked child: gives up the parent's slots, whose threads the child does not have.
 void abandon_slots();
 
 }  // namespace gpupeak::preload

@@ -6,8 +6,8 @@
 //                           └ a list of the pieces that lie in it, by offset
 //
 // A block of 1 GiB so has 511 entries and two lists of one piece; a page of small blocks has one
-// list. What a jump out of a change leaves can be read: a number that it finds may be of another
-// block, so whoever asks compares the address with the block's own.
+// list. If a signal handler jumps out of a change, the index can still be read: the number that
+// it gives may be another block's, so the caller compares the address with the block's own.
 #pragma once
 
 #include <atomic>

@@ -96,7 +96,7 @@ void add_maker(ArenaMaker& maker) {
   }
 }
 
-/// The first reason is said; of others the report would be no clearer.
+/// Only the first reason goes into the log: one is enough for the report.
 void note(ArenaFact& fact, std::string_view text) {
   HookScope hook;
   if (!hook.entered()) return;

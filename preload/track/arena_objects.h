@@ -14,7 +14,7 @@
 
 namespace gpupeak::preload {
 
-/// What the log of a generation is told once.
+/// A fact that is written once into each log (a forked child has a new one).
 struct ArenaFact {
   Text<256> text;
   uint64_t said_in = 0;
@@ -31,7 +31,7 @@ struct ArenaObject {
   TimedLock lock;
   std::atomic<uint32_t> apart_now{0};    ///< calls under way without the lock
   std::atomic<uint64_t> apart_calls{0};  ///< of them so far
-  std::atomic<bool> given_up{false};     ///< nothing is said of it any more
+  std::atomic<bool> given_up{false};     ///< its blocks are not logged any more
   const ArenaMaker* maker = nullptr;
   // Under the lock.
   uint64_t number = 0;      ///< in the log; 0: not there yet
@@ -66,7 +66,7 @@ void arena_block_returned(ArenaObject& arena, uint64_t address, uint64_t bytes,
 /// it.
 void arena_request_failed(ArenaObject& arena, uint64_t bytes, const ArenaTotals* before,
                           uint32_t stack, bool jumped);
-/// Needs no lock: nobody else uses what is being destroyed.
+/// Needs no lock: an arena that is being destroyed is not in use.
 void arena_object_gone(uint64_t object);
 /// Its blocks are not known any more, and the report says why. Needs no lock.
 void arena_object_give_up(ArenaObject& arena, std::string_view why);

@@ -132,8 +132,8 @@ inline bool is_in_log_until_now(ThreadSlot& slot, const void* block, size_t usab
   return logged;
 }
 
-/// Where the heap is recorded only while somebody asks for it. A nested call may be one of a
-/// library of ours, which was called with a lock of ours held: it answers nobody.
+/// Answers a request to begin or end recording, in a log where the heap is recorded on request. A
+/// nested call does not answer: a library of ours may have made it, with a lock of ours held.
 inline void look_at_windows(const HookScope& scope, ThreadSlot& slot) {
   ProcessPage& process = *g_process;
   if (process.window_request == nullptr || !recording()) return;
@@ -269,7 +269,7 @@ void heap_realloc_end(const ReallocState& state, void* block, size_t bytes, size
   look_at_counted(*slot, usable_bytes);
   const uint8_t tag = state.logged ? GPUPEAK_REC_REALLOC_END : GPUPEAK_REC_ALLOC;
   if (log_unless_left_out(scope, *slot, tag, block, bytes, usable_bytes, caller)) return;
-  // Once all passes through, the new block may lie where another one was freed that nobody saw go.
+  // Only while the heap is recorded: later frees pass unseen, and another block may count there.
   if (state.logged && __atomic_load_n(&g_process->host_recording, __ATOMIC_ACQUIRE) != 0) {
     // the old block was in the sample, the new one is not
     write_block(*slot, GPUPEAK_REC_REALLOC_END, block, 0, 0, 0);

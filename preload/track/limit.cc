@@ -248,7 +248,7 @@ uint64_t limit_of(int device, uint64_t real_total) {
   if (device != kNoDevice) return g_limited[device].bytes;
   const Environment& e = environment();
   for (const CardLimit& own : e.device_limits) {
-    if (own.bytes > 0) return real_total;  // which of them this card has nobody can tell
+    if (own.bytes > 0) return real_total;  // which of the limits is this card's is not known
   }
   return e.limit.bytes > 0 ? std::min(e.limit.bytes, real_total) : real_total;
 }

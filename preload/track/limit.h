@@ -1,8 +1,8 @@
-// A device that is to look smaller than it is (GPUPEAK_LIMIT). The driver alone knows what a request
-// takes: pages, a pool's growth, local memory, what it can take back of its reserves. So it is the
-// driver that refuses: where a call could go beyond the limit, the rest of the card is really taken
-// first, as physical memory without an address (the ballast), and given back when nothing was short
-// for a second.
+// A device that is to look smaller than it is (GPUPEAK_LIMIT). The driver alone knows what a
+// request takes: pages, a pool's growth, local memory, what it can take back of its reserves. So it
+// is the driver that refuses: where a call could go beyond the limit, the rest of the card is
+// really taken first, as physical memory without an address (the ballast), and given back when
+// nothing was short for a second.
 //
 //   80 GiB, limit 24 GiB:   |  in use 23 GiB  | 1 GiB free |  ballast 56 GiB  |
 //
@@ -26,7 +26,7 @@ inline bool has_limits() {
   return __builtin_expect(g_has_limits, 0);
 }
 
-/// What a call may take of which nobody says how much: a context, code, local memory.
+/// How much a call may take whose size is not known: a context, code, local memory.
 constexpr uint64_t kUnknownNeed = uint64_t{8} << 30;
 
 /// Open around a call that may take up to `bytes` of the device, rounded up to pages.
@@ -42,9 +42,9 @@ class LimitScope {
   void ended(CUresult result) const;
 
  private:
-  int device_ = -1;        ///< -1: no limit
-  uint64_t in_flight_ = 0; ///< let go by what was known to be free
-  bool counted_ = false;   ///< relies on the ballast
+  int device_ = -1;         ///< -1: no limit
+  uint64_t in_flight_ = 0;  ///< let go by what was known to be free
+  bool counted_ = false;    ///< relies on the ballast
   bool refuses_ = false;
 };
 
@@ -58,7 +58,7 @@ CUresult within_limit(const Scope& scope, DeviceOf device_of, uint64_t bytes, Ru
   return result;
 }
 
-/// What the driver takes for itself of the current device, nobody knows how much.
+/// For a call by which the driver takes an unknown amount of the current device for itself.
 template <typename Scope, typename Run>
 CUresult within_limit(const Scope& scope, Run run) {
   return within_limit(scope, current_device, kUnknownNeed, run);
@@ -74,10 +74,11 @@ inline void rest_limits() {
 bool visible_memory_info(uint64_t& free_bytes, uint64_t& total_bytes);
 /// Of any device; 0 if the driver does not say.
 uint64_t visible_device_total(int device);
-/// The device of a handle of NVML's; kNoDevice if it is none that this process's CUDA has. Not inside a
-/// HookScope: may load NVML.
+/// The device of a handle of NVML's; kNoDevice if it is none that this process's CUDA has. Not
+/// inside a HookScope: may load NVML.
 int device_of_nvml(void* handle);
-/// What a card with `real_total` is to have; kNoDevice: a card that the program may not use, or not yet.
+/// What a card with `real_total` is to have; kNoDevice: a card that the program may not use, or not
+/// yet.
 uint64_t limit_of(int device, uint64_t real_total);
 /// Bytes that the ballast has of a device now.
 uint64_t ballast_of(int device);

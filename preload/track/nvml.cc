@@ -36,7 +36,7 @@ constinit State g_state = State::kUntried;
 
 constinit std::atomic<bool> g_list_in_use{false};
 
-/// Whether nobody else uses what the flag guards. Who comes second does without, and never waits.
+/// Claims what the flag guards. A second thread does not get it, and never waits.
 class InUse {
  public:
   explicit InUse(std::atomic<bool>& flag) : flag_(flag), is_ours_(!flag.exchange(true)) {}

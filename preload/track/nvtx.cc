@@ -43,7 +43,7 @@ uint64_t arena_of(uint64_t heap) {
   return arena;
 }
 
-/// Of the process as a whole, which nobody registers.
+/// The heap of the whole process, which exists without being registered.
 uint64_t arena_of_process() {
   if (const uint64_t known = arena_of(0)) return known;
   nvtx_heap_registered(0, "process", 0, 0);
