@@ -116,7 +116,7 @@ TEST_CASE("pools: holes are what no block covers, also of one that spans two seg
                             .device = 0,
                             .address = id * kMiB,
                             .bytes = kMiB,
-                            .group = 0},
+                            .group = GroupId{0}},
                            id);
   }
   const uint64_t before = table.segments_version();

@@ -150,7 +150,7 @@ TEST_CASE("arenas: a driver's block is the pool's from its first part on", "[col
 TEST_CASE("arenas: the driver's peak is split into use, idle and others'", "[collector]") {
   ArenaOnDevice arena;
   arena.give(100 * kMiB, 4 * kMiB);
-  arena.table.device_allocated({9, GPUPEAK_KIND_LINEAR, kDevice, 900 * kMiB, 3 * kMiB, 6},
+  arena.table.device_allocated({9, GPUPEAK_KIND_LINEAR, kDevice, 900 * kMiB, 3 * kMiB, GroupId{6}},
                                ++arena.time);
   arena.segment(2, 200 * kMiB, 20 * kMiB);  // the peak, made for the block that follows
   arena.give(200 * kMiB, 15 * kMiB);
