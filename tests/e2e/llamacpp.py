@@ -81,7 +81,8 @@ def main():
         expect(buffers.get("KV cache") == kv_cache, f"the KV cache should have {kv_cache}")
         expect(kv_cache + buffers.get("compute buffers", 0) == of_context, "the context is not what llama.cpp says")
         by_tag = {t["name"]: t["bytes"] for t in view["tags"]}
-        expect(by_tag["llama.cpp"] < by_tag["KV cache"] / 4, f"much of llama.cpp has no tag of its own: {by_tag}")
+        # Of its small blocks a sample is recorded, which may have none that is live at the peak.
+        expect(by_tag.get("llama.cpp", 0) < by_tag["KV cache"] / 4, f"much of llama.cpp has no tag of its own: {by_tag}")
 
         phases = {p["name"]: p for p in json.loads(subprocess.run(
             [GPUPEAK, "report", "--json", "--rules", "llamacpp", log], stdout=subprocess.PIPE,
