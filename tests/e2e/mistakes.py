@@ -121,9 +121,10 @@ MEANT = [("help", "Subcommands:"), ("help report", "Who held the memory"), ("ver
 
 
 HEAD = """# Mistakes at the command line, and what gpupeak answers
-Each row is typed by a test (tests/e2e/mistakes.py), which also renews this page: `bert.gplog` and `train.gplog` are logs of a program without a
-GPU, `notes.txt` is a text, `folder` a folder, `empty.gplog` and `cut.gplog` are damaged. Answers go to standard error; those of wrong usage end with
-the command that tells more, which is left out here.
+Each row is typed by a test (tests/e2e/mistakes.py), which also renews this page: `bert.gplog` and
+`train.gplog` are logs of a program without a GPU, `notes.txt` is a text, `folder` a folder,
+`empty.gplog` and `cut.gplog` are damaged. Answers go to standard error; those of wrong usage end
+with the command that tells more, which is left out here.
 """
 
 

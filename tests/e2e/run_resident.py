@@ -73,7 +73,7 @@ def thread_stacks(folder):
 
 def only_touched(folder):
     """Memory that is touched long after it was mapped, by a program that is killed then."""
-    script = "import mmap, os, signal, time\nm = mmap.mmap(-1, 300 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\nfor i in range(0, 200 << 20, 4096): m[i] = 1\ntime.sleep(2)\nos.kill(os.getpid(), signal.SIGKILL)"
+    script = "import mmap, os, signal, time\nm = mmap.mmap(-1, 300 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\nfor i in range(0, 200 << 20, 4096): m[i] = 1\ntime.sleep(5)\nos.kill(os.getpid(), signal.SIGKILL)"
     log = os.path.join(folder, "a.gplog")
     subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", sys.executable, "-c", script], env=ENVIRONMENT, check=False)
     by_cause, total = causes(summary(log)["metrics"])
@@ -94,7 +94,7 @@ def aligned_mapping(folder):
         int main() {
           char* at = mmap((void*)0x200000000000, 200 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
           if (at == (char*)0x200000000000) memset(at, 1, 200 << 20);
-          usleep(2000000);
+          sleep(5);  /* a busy machine is looked at every few seconds */
           raise(SIGKILL);
         }
     """)

@@ -1,5 +1,6 @@
 // warning_codes.def against what docs/metrics.md says of each code.
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -27,14 +28,11 @@ std::map<std::string, bool> documented() {
 /// The codes in brackets behind "`events_lost` is true where events are missing".
 std::set<std::string> documented_as_lost() {
   std::ifstream file(kMetrics);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
   std::set<std::string> codes;
-  for (std::string line; std::getline(file, line);) {
-    const size_t at = line.find("`events_lost` is true");
-    if (at == std::string::npos) continue;
-    const size_t end = line.find(')', at);
-    for (size_t code = line.find("GP", at); code < end; code = line.find("GP", code + 1))
-      codes.insert(line.substr(code, 5));
-  }
+  const size_t at = text.find("`events_lost` is true"), end = text.find(')', at);
+  for (size_t code = text.find("GP", at); code < end; code = text.find("GP", code + 1))
+    codes.insert(text.substr(code, 5));
   return codes;
 }
 
