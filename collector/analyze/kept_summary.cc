@@ -157,8 +157,7 @@ void KeptSummary::keep(const Summary& summary) const {
   for (const FileState& state : files_) pack(state, out);
   out.text(pack_summary(summary));
   if (out.bytes().size() > kMostOfOne) return;
-  write_cache_file(path, seal(kMagic, out.bytes()));
-  limit_cache(std::filesystem::path(path).parent_path(), kMostBytes);
+  keep_in_cache(path, seal(kMagic, out.bytes()), kMostBytes);
 }
 
 namespace {

@@ -103,4 +103,9 @@ void limit_cache(const std::string& folder, uint64_t most_bytes) {
   }
 }
 
+void keep_in_cache(const std::string& path, std::string_view bytes, uint64_t most_bytes) {
+  write_cache_file(path, bytes);
+  limit_cache(folder_of(path), most_bytes);
+}
+
 }  // namespace gpupeak::collector

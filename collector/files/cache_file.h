@@ -22,5 +22,7 @@ void write_cache_file(const std::string& path, std::string_view bytes);
 /// Removes the entries that were written or used least recently, until what is left of them in the
 /// folder has at most so many bytes. What has not the name of an entry is left alone.
 void limit_cache(const std::string& folder, uint64_t most_bytes);
+/// Writes an entry, and limits its folder to so many bytes.
+void keep_in_cache(const std::string& path, std::string_view bytes, uint64_t most_bytes);
 
 }  // namespace gpupeak::collector

@@ -123,8 +123,7 @@ void write_cached_names(const std::string& key, const std::vector<FileState>& fi
   for (const FileState& state : files) pack(state, out);
   const std::string all = out.bytes() + pack_names(names);
   if (all.size() > kMostOfOneModule) return;
-  write_cache_file(path, seal(kNamesMagic, all));
-  limit_cache(path.substr(0, path.rfind('/')), kMostNamesBytes);
+  keep_in_cache(path, seal(kNamesMagic, all), kMostNamesBytes);
 }
 
 }  // namespace gpupeak::collector

@@ -22,7 +22,8 @@ namespace gpupeak::collector {
 /// By address of the ELF file.
 using CachedNames = std::unordered_map<uint64_t, std::vector<DwarfFrame>>;
 
-/// What a name comes from that a change of files cannot show: rules and type information.
+/// False for no names, and for names that rules or type information gave: rules may change while
+/// the files stay.
 bool can_be_cached(const std::vector<DwarfFrame>& frames);
 
 /// `key`: the module and where its names are looked for. Empty if nothing is kept, if one of the

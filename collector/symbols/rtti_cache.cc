@@ -139,8 +139,7 @@ std::optional<RttiTable> LibraryRtti::kept(const std::string& identity) const {
 void LibraryRtti::keep(const RttiTable& table, const std::string& identity) const {
   const std::string path = cache_path(identity);
   if (path.empty()) return;
-  write_cache_file(path, pack_rtti(table, identity));
-  limit_cache(path.substr(0, path.rfind('/')), kMostRttiBytes);
+  keep_in_cache(path, pack_rtti(table, identity), kMostRttiBytes);
 }
 
 bool LibraryRtti::take_kept() {
