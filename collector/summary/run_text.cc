@@ -56,6 +56,17 @@ std::string device_text(const DeviceSummary& device) {
   return fmt::format("GPU {} ({})", device.ordinal, name);
 }
 
+uint64_t heap_peak_bytes(const Metrics& metrics) {
+  return metric(metrics, "host.kind.heap.peak_bytes")
+      .value_or(metric(metrics, "host.kind.heap.usable_peak_bytes").value_or(0));
+}
+
+uint64_t heap_without_sites(const Metrics& metrics) {
+  constexpr uint64_t kShare = 20;
+  const uint64_t bytes = metric(metrics, "host.before_recording_bytes").value_or(0);
+  return bytes > heap_peak_bytes(metrics) / kShare ? bytes : 0;
+}
+
 bool was_used(const DeviceSummary& device) {
   return std::any_of(device.metrics.begin(), device.metrics.end(),
                      [](const auto& metric) { return metric.second.value_or(0) > 0; });

@@ -22,6 +22,12 @@ std::string events_text(const Quality& quality);
 std::string losses_text(const Quality& quality);
 /// "GPU 0 (H200)".
 std::string device_text(const DeviceSummary& device);
+/// The heap's peak as it was counted: exact where it was recorded from the start, else in usable
+/// bytes; 0: not measured.
+uint64_t heap_peak_bytes(const Metrics& metrics);
+/// The heap that was there before call sites were recorded (a counted child, a window), bytes; 0
+/// where none was, or so little of its peak that nothing reads otherwise for it.
+uint64_t heap_without_sites(const Metrics& metrics);
 /// Whether the process had any memory on this device.
 bool was_used(const DeviceSummary& device);
 

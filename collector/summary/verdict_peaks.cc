@@ -49,8 +49,7 @@ uint64_t Judge::heap_of_counted_child() const {
       warnings.begin(), warnings.end(),
       [](const Warning& warning) { return warning.code == WarningCode::kCountedChild; });
   if (verdict_.device != nullptr || !was_counted) return 0;
-  return metric(summary_.metrics, "host.kind.heap.peak_bytes")
-      .value_or(metric(summary_.metrics, "host.kind.heap.usable_peak_bytes").value_or(0));
+  return heap_peak_bytes(summary_.metrics);
 }
 
 std::string Judge::by_whom() const {

@@ -76,9 +76,12 @@ std::string heap_text(const WholeRun::Process& process, const TextStyle& style) 
   constexpr uint64_t kNothing = 64;  // beside the other, as a part of it
   std::string text;
   if (mapped < kWorthWords || heap > mapped / kNothing) text = size_text(heap, style) + " of heap";
-  if (mapped >= kWorthWords)
+  if (mapped >= kWorthWords || mapped > heap)
     text += fmt::format("{}{} of mappings", text.empty() ? "" : " and ", size_text(mapped, style));
-  return process.forked ? fmt::format("+{} since the fork", text) : text;
+  if (process.forked) text = fmt::format("+{} since the fork", text);
+  if (const uint64_t bytes = heap_without_sites(process.metrics); bytes > 0)
+    text += fmt::format(" (the first {} without call sites)", size_text(bytes, style));
+  return text;
 }
 
 /// Of processes that go on, where what they record from here on is read.

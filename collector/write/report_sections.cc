@@ -223,9 +223,12 @@ ReportSections::Lines ReportSections::holders(const std::string& scope, const st
   const Peak* peak = summary_.find_peak(scope);
   if (peak == nullptr) return {};
   const std::string phase = peak->phase ? ", phase " + *peak->phase : "";
+  const uint64_t before =
+      scope == "host" ? metric(summary_.metrics, "host.before_recording_bytes").value_or(0) : 0;
   Lines lines{
       "", heading("PEAK COMPOSITION",
-                  fmt::format("{}, {}, {}{}{}", what, size(peak->bytes), peak_instant(*peak), phase,
+                  fmt::format("{}{}, {}, {}{}{}", what, before > 0 ? " with call sites" : "",
+                              size(peak->bytes), peak_instant(*peak), phase,
                               error_text(peak->error_bytes, ", an estimate ", style_)))};
   lines.push_back(
       fmt::format("{} {} {}  site", right("size", columns_), right("%", 5), right("n", 7)));
@@ -252,8 +255,7 @@ ReportSections::Lines ReportSections::holders(const std::string& scope, const st
   lines.push_back(
       right(fmt::format("sum {} = peak, residual {}", size_text(sum, style_), peak->bytes - sum),
             width_));
-  const auto before = metric(summary_.metrics, "host.before_recording_bytes");
-  if (scope == "host" && before.value_or(0) > 0)
+  if (before > 0)
     lines.push_back(line(fmt::format(
         "{}        heap from before its recording began, without a call site: not in the rows",
         right(size(before), columns_))));

@@ -111,6 +111,9 @@ class ShortSummary {
                                           width_ - std::min(width_, display_width(figures)), style_,
                                           holder.telling_part));
     }
+    if (const uint64_t bytes = heap_without_sites(summary_.metrics); scope_ == "host" && bytes > 0)
+      lines.push_back(fmt::format("  {}          the heap's first, without call sites: in no row",
+                                  right(size_text(bytes, style_), size_columns(style_))));
     return lines;
   }
 

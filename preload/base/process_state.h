@@ -49,6 +49,7 @@ struct ProcessPage {
   uint64_t lined_blocks;  ///< small ones that got their Python lines while all were logged
   int pid;               ///< whose log it is; a vfork child, which has this page too, has another
   uint32_t counting;     ///< 1: no log yet, but the heap and mappings are counted; docs/design.md
+  uint64_t counted_most;  ///< then: what it may hold of both without a log, bytes
   uint64_t initial_brk;  ///< brk at the log's start
   FutexLock missing_hooks;  ///< of hooks/missing_hooks, here so that a child finds it free
 };
@@ -94,6 +95,9 @@ inline bool host_recording() {
 /// counted already and will be recorded. HOOK-SAFE, inside a HookScope. In life/, as start().
 void open_counted_log(size_t pending_bytes);
 constexpr uint64_t kCountedBytes = 16 << 20;
+/// Of a child forked by a process that records: it has what that one loaded and read for its call
+/// sites, so that less is worth a log, and less of what it holds goes without a call site.
+constexpr uint64_t kCountedForkBytes = 1 << 20;
 
 /// The process is about to use CUDA: opens its log if GPUPEAK_CHILDREN allows and it is not open
 /// yet. Called by every CUDA hook; cheap but for the first. True if recording. In life/, as

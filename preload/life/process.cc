@@ -165,6 +165,7 @@ void begin_counting() {
   begin_generation(page);
   page.host_mode = HostMode::kCounters;
   page.counting = 1;
+  page.counted_most = g_forked && g_log_was_opened ? kCountedForkBytes : kCountedBytes;
   page.counted_heap_generation = page.generation;
   std::atomic_ref<uint32_t>(page.host_recording).store(1, std::memory_order_release);
 }

@@ -5,7 +5,7 @@
 //   library's constructor       finish_start()         what may not happen inside malloc
 //   fork, in the child          start() once more      a log of its own, or none
 //   first CUDA call             start_for_cuda()       opens the log of a child that uses the GPU
-//   16 MiB in a counted child   open_counted_log()     opens its log, too
+//   enough in a counted child   open_counted_log()     opens its log, too
 //   exit                        end_process()          the last records, then the first screen
 //   _exit, abort                end_process_at_once()  the last records
 #pragma once

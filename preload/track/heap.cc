@@ -23,7 +23,7 @@ constexpr int64_t kCountedStep = 256 << 10;
 /// together: with the block that is counted already, which is the first to be recorded.
 inline void look_at_counted(ThreadSlot& slot, size_t usable_bytes) {
   if (__builtin_expect(g_process->counting != 0, 0) &&
-      counted_heap_bytes() + counted_mapping_bytes() >= kCountedBytes) {
+      counted_heap_bytes() + counted_mapping_bytes() >= g_process->counted_most) {
     open_counted_log(usable_bytes);
     if (recording()) enter_window(*g_process, slot);
   }

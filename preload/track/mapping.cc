@@ -72,7 +72,7 @@ bool count_mapped(void* at, size_t bytes, int prot, int flags) {
   if (!scope.entered()) return true;
   const uint64_t mapped_bytes =
       note_counted_mapping(address_of(at), whole_pages(bytes), prot, kind_of(flags));
-  if (mapped_bytes + counted_heap_bytes() < kCountedBytes) return true;
+  if (mapped_bytes + counted_heap_bytes() < g_process->counted_most) return true;
   forget_counted_mapping(address_of(at), whole_pages(bytes));
   open_counted_log(0);
   return !recording();
@@ -82,7 +82,7 @@ void count_reprotected(void* at, size_t bytes, int prot) {
   HookScope scope;
   if (!scope.entered()) return;
   const uint64_t mapped_bytes = reprotect_counted_mapping(address_of(at), whole_pages(bytes), prot);
-  if (mapped_bytes + counted_heap_bytes() >= kCountedBytes) open_counted_log(0);
+  if (mapped_bytes + counted_heap_bytes() >= g_process->counted_most) open_counted_log(0);
 }
 void count_unmapped(void* at, size_t bytes) {
   HookScope scope;

@@ -16,11 +16,19 @@ WAYS = 11
 MIB = 1 << 20
 
 
-def run(folder, *command, options=(), **more):
-    done = subprocess.run([GPUPEAK, "run", "-q", *options, "-o", os.path.join(folder, "a.gplog"), "--", *command],
+def finished(folder, *command, options=("-q",), **more):
+    done = subprocess.run([GPUPEAK, "run", *options, "-o", os.path.join(folder, "a.gplog"), "--", *command],
                           env=dict(os.environ, LD_LIBRARY_PATH=DRIVER, **more), cwd=folder, capture_output=True, text=True, check=False)
     expect(done.returncode == 0, f"{command}: exit {done.returncode}, {done.stderr}")
-    return done.stdout
+    return done
+
+
+def run(folder, *command, options=(), **more):
+    return finished(folder, *command, options=("-q", *options), **more).stdout
+
+
+def run_screen(folder, *command):
+    return finished(folder, *command, options=()).stderr
 
 
 def children(folder):
@@ -181,7 +189,8 @@ def crossing(folder):
     """What was held before the recording is told to the byte, and not counted again; freeing it is no error."""
     for way in ("malloc", "realloc"):
         place = tempfile.mkdtemp(dir=folder)
-        before = int(run(place, sys.executable, "-c", CROSSING, way))
+        # A shell between them: what a recorded process forks gets its log sooner.
+        before = int(run(place, "sh", "-c", f"{sys.executable} -c '{CROSSING}' {way}; :"))
         (child,) = children(place)
         (message,) = [w["message"] for w in child["quality"]["warnings"] if w["code"] == "GP053"]
         said = int(re.search(r"\((\d+) bytes\)", message)[1])
@@ -193,6 +202,32 @@ def crossing(folder):
         expect(held_by(child, "<module>") == 39 << 20, f"{way}: {child['peaks']}")
         for trouble in ("unknown_heap_frees", "repairs", "unmatched_frees"):
             expect(child["quality"].get(trouble, 0) == 0, f"{way}: {child['quality']}")
+
+
+HOLDS = """
+import os, sys
+def hold(): return [bytes(1 << 20) + b"x" for _ in range(60)]
+if sys.argv[1] == "forked" and os.fork():
+    os.wait()
+else:
+    held = hold()
+"""
+
+
+def as_bytes(text):
+    return int(float(text) * MIB)
+
+
+def rows_and_heap_agree(folder):
+    """What stands in a process's row of its heap is in the row of its holder, or is said to be in none."""
+    forked, started_ = (run_screen(tempfile.mkdtemp(dir=folder), *command) for command in
+                        ((sys.executable, "-c", HOLDS, "forked"), ("sh", "-c", f"{sys.executable} -c '{HOLDS}' started; :")))
+    row = re.search(r"\+([0-9.]+) MiB of heap since the fork  ([0-9.]+) MiB \S*hold", forked)
+    expect(row and as_bytes(row[1]) - as_bytes(row[2]) <= 3 * MIB, f"a forked worker: {forked}")
+    expect("without call sites" not in forked, forked)
+    row = re.search(r"([0-9.]+) MiB of heap \(the first ([0-9.]+) MiB without call sites\)  ([0-9.]+) MiB \S*hold", started_)
+    expect(row and abs(as_bytes(row[1]) - as_bytes(row[2]) - as_bytes(row[3])) <= 3 * MIB, f"a started child: {started_}")
+    expect(re.search(rf"{row[2]} MiB +the heap's first, without call sites: in no row", started_), started_)
 
 
 def forked_recorded(folder):
