@@ -62,6 +62,13 @@ class Judge {
   /// Whom of several processes a sentence is about.
   std::string by_whom() const;
 
+  /// Of the host: where more of what was resident lay beside what was handed out than in it, that
+  /// comes first ("786 MiB of it kept by malloc"). Else empty.
+  std::string mostly_resident() const;
+
+  /// Of the peak that the verdict is about. `forked`: it is what came since a fork.
+  std::string peak_text(bool forked) const;
+
   void peaks();
 
   /// What is idle in an arena has no holder who could answer: when it was taken, and for whom.

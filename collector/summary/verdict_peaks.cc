@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "collector/summary/arena_text.h"
 #include "collector/summary/failure_text.h"
 #include "collector/summary/judge.h"
+#include "collector/summary/resident_causes.h"
 #include "collector/summary/run_text.h"
 #include "collector/summary/whole_run_text.h"
 
@@ -59,6 +61,49 @@ std::string Judge::by_whom() const {
                      grouped(run.processes.size()));
 }
 
+std::string Judge::mostly_resident() const {
+  constexpr uint64_t kWorthWords = 32 << 20;
+  constexpr std::string_view kBeside[] = {"kept by malloc", "thread stacks", "shared memory",
+                                          "the driver's", "unexplained"};
+  const uint64_t total = metric(summary_.metrics, "host.resident.total_bytes").value_or(0);
+  const uint64_t rss = metric(summary_.metrics, "host.rss.peak_bytes").value_or(total);
+  if (verdict_.device != nullptr || is_seen_late(total, rss)) return "";
+  uint64_t beside = 0;
+  std::string most;
+  for (const ResidentCause& cause : resident_causes(summary_.metrics)) {  // the largest first
+    if (std::find(std::begin(kBeside), std::end(kBeside), cause.text) == std::end(kBeside))
+      continue;
+    if (beside == 0) most = fmt::format("{} of it {}", size(cause.bytes), cause.text);
+    beside += cause.bytes;
+  }
+  if (beside < kWorthWords || beside <= peak_->bytes) return "";
+  return fmt::format("peak {} resident, {}; ", size(total), most);
+}
+
+std::string Judge::peak_text(bool forked) const {
+  const std::string resident = forked ? "" : mostly_resident();
+  std::string text = fmt::format("{}{}",
+                                 forked             ? "since the fork: peak +"
+                                 : resident.empty() ? "peak "
+                                                    : resident,
+                                 size(peak_->bytes));
+  if (peak_->error_bytes) text += " " + error_percent(*peak_->error_bytes, peak_->bytes);
+  const std::optional<uint64_t> bound = metric(summary_.metrics, "host.peak_bytes");
+  if (peak_->error_bytes && peak_->scope == "host" && bound && *bound < peak_->bytes)
+    text += fmt::format(" (at most {} by exact counters)", size(bound));
+  if (verdict_.device != nullptr) {
+    if (verdict_.device->total_bytes > 0)
+      text += fmt::format(" of {}", size(verdict_.device->total_bytes));
+    text += " on " + device_text(*verdict_.device);
+  } else {
+    text += resident.empty() ? " of host memory" : " of heap and mappings";
+  }
+  text += peak_->counted ? ", by the counters: the log does not say when"
+                         : " at " + instant(peak_->time_ns);
+  if (peak_->phase) text += ", in " + *peak_->phase;
+  return text;
+}
+
 void Judge::peaks() {
   if (summary_.whole_run) {
     if (std::string text = peak_at_once_text(*summary_.whole_run, style_); !text.empty()) {
@@ -90,23 +135,7 @@ void Judge::peaks() {
         by_whom());
     return;
   }
-  std::string text =
-      fmt::format("{}{}", forked ? "since the fork: peak +" : "peak ", size(peak_->bytes));
-  if (peak_->error_bytes) text += " " + error_percent(*peak_->error_bytes, peak_->bytes);
-  const std::optional<uint64_t> bound = metric(summary_.metrics, "host.peak_bytes");
-  if (peak_->error_bytes && peak_->scope == "host" && bound && *bound < peak_->bytes)
-    text += fmt::format(" (at most {} by exact counters)", size(bound));
-  if (verdict_.device != nullptr) {
-    if (verdict_.device->total_bytes > 0)
-      text += fmt::format(" of {}", size(verdict_.device->total_bytes));
-    text += " on " + device_text(*verdict_.device);
-  } else {
-    text += " of host memory";
-  }
-  text += peak_->counted ? ", by the counters: the log does not say when"
-                         : " at " + instant(peak_->time_ns);
-  if (peak_->phase) text += ", in " + *peak_->phase;
-  say(text + by_whom());
+  say(peak_text(forked) + by_whom());
   arena_growth();
   one_memory();
   other_devices();

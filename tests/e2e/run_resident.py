@@ -67,6 +67,7 @@ def thread_stacks(folder):
     expect(120 * MIB <= by_cause["thread_stacks_bytes"] < 124 * MIB, f"120 MiB of stacks: {by_cause}")
     expect(by_cause["unexplained_bytes"] <= total // 50, f"{by_cause} of {total}")
     expect("thread stacks 120 MiB" in said, said)
+    expect(re.search(r"peak 1[23][0-9] MiB resident, 120 MiB of it thread stacks; [0-9.]+ KiB of heap and mappings at", said), said)
     told = subprocess.run([GPUPEAK, "report", "--full", os.path.join(folder, "a.gplog")], capture_output=True, text=True, check=True).stdout
     expect(re.search(r"^RESIDENT.*\n +120 MiB .* thread stacks$", told, re.M), told)
 
