@@ -15,7 +15,7 @@ namespace {
 
 /// Of the C library: where threads wait without a lock of the loader's, of malloc's or of the
 /// library's lists of threads.
-constexpr std::array<std::string_view, 46> kWaits{"read",
+constexpr std::array<std::string_view, 47> kWaits{"read",
                                                   "readv",
                                                   "recv",
                                                   "recvfrom",
@@ -35,6 +35,7 @@ constexpr std::array<std::string_view, 46> kWaits{"read",
                                                   "usleep",
                                                   "sleep",
                                                   "pause",
+                                                  "sigsuspend",
                                                   "sigwait",
                                                   "sigwaitinfo",
                                                   "sigtimedwait",

@@ -260,9 +260,63 @@ bool replace(const Allocator& allocator, bool with_plain_names) {
   return complete;
 }
 
+/// What hooks of slots call: the functions themselves.
+void note_functions(const Allocator& allocator) {
+  for (size_t row = 0; row < allocator_function_count(); ++row) {
+    const size_t family = family_of(allocator, row);
+    if (family == kFamilyCount || is_plain_name(row) || replaced_function(row).entry != nullptr)
+      continue;
+    g_usable_bytes[family].init(
+        reinterpret_cast<BlockSize::UsableSize>(allocator.usable_size[family]), false);
+    const void* const at = allocator.functions[row].at;
+    replaced_function(row) = {at, at, &g_usable_bytes[family]};
+  }
+}
+
+constinit bool g_leaves_allocator_out = false;
+
+/// In a program that runs its code stays as it is: what was changed could not be put back.
+bool find_allocators() {
+  const void* const parts[] = {find_next("malloc"), find_next("free"),
+                               find_next("malloc_usable_size")};
+  bool sees_malloc = is_in(parts[0], "libc.so.6") && is_in(parts[1], "libc.so.6");
+  bool is_program = true;
+  g_leaves_allocator_out = false;
+  for_each_object([&](const dl_phdr_info& object) {
+    Allocator& allocator = g_looked_at;
+    if (allocator.is_noted) allocator = {};
+    read_exports(object, allocator);
+    if (is_program) read_program(object, allocator);
+    is_program = false;
+    bool is_allocator = false;
+    for (size_t i = 0; i < kFamilyCount; ++i) is_allocator |= allocator.has(i);
+    if (!is_allocator) return false;
+    if (!is_allocator_library(object)) {
+      g_leaves_allocator_out = true;
+      return false;
+    }
+    note_functions(allocator);
+    sees_malloc |= holds(object, parts[0]) && holds(object, parts[1]) && holds(object, parts[2]);
+    return false;
+  });
+  return sees_malloc;
+}
+
 }  // namespace
 
+bool leaves_allocator_out() {
+  return g_leaves_allocator_out;
+}
+
+bool is_allocator_library(const dl_phdr_info& object) {
+  for (const char* with : {"libjemalloc", "libtcmalloc", "libmimalloc", "libtbbmalloc"}) {
+    if (begins(file_name(object), with)) return true;
+  }
+  return false;
+}
+
 bool take_over_allocators() {
+  if (came_late()) return find_allocators();
   const void* const used_malloc = find_first("malloc");
   bool is_program = true;
   for_each_object([&](const dl_phdr_info& object) {
@@ -275,8 +329,7 @@ bool take_over_allocators() {
     for (size_t i = 0; i < kFamilyCount; ++i) is_allocator |= allocator.has(i);
     if (!is_allocator) return false;
     const bool with_plain_names = holds(object, used_malloc);
-    // In a program that runs its code stays as it is: what was changed could not be put back.
-    const bool complete = !came_late() && replace(allocator, with_plain_names);
+    const bool complete = replace(allocator, with_plain_names);
     if (!complete) set_quality(GPUPEAK_Q_SECOND_MALLOC);
     // By whichever row it is that malloc has become.
     if (with_plain_names && complete) g_sees_programs_malloc = is_replaced(used_malloc);

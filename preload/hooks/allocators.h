@@ -1,8 +1,12 @@
 // Allocators beside the C library's (tcmalloc, mimalloc, jemalloc, oneTBB's), preloaded, linked, or
 // part of the program: their operator new and delete, and their own functions, which go past the
 // names of malloc's family. A library or program that has one is found by a function that only such
-// have; then each function of allocator_table.def that it defines is replaced at its entry.
+// have; then each function of allocator_table.def that it defines is replaced at its entry. In a
+// program that ran before this library came no code is replaced: slots that lead to a library which
+// is an allocator are (attach_slots).
 #pragma once
+
+#include <link.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -33,5 +37,10 @@ size_t allocator_function_count();
 const AllocatorFunction& allocator_function(size_t row);
 ReplacedFunction& replaced_function(size_t row);
 const void* allocator_hook(size_t row);
+
+/// A library that is an allocator and nothing else: who calls it does so through a slot of his own.
+bool is_allocator_library(const dl_phdr_info& object);
+/// In a program that ran before: it has an allocator beside malloc that no slot leads to.
+bool leaves_allocator_out();
 
 }  // namespace gpupeak::preload

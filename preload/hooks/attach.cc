@@ -11,6 +11,7 @@
 
 #include "base/elf_lookup.h"
 #include "base/hook_scope.h"
+#include "hooks/allocators.h"
 #include "hooks/attach_slots.h"
 #include "hooks/export.h"
 #include "life/process.h"
@@ -80,6 +81,7 @@ gpupeak_attach_answer attach(gpupeak_attach_call& call) {
   const AttachResult result = attach_process(call.log, error);
   call.error = static_cast<int32_t>(-error);
   if (result != AttachResult::kDone) return answer_of(result);
+  if (leaves_allocator_out()) set_quality(GPUPEAK_Q_SECOND_MALLOC);
   find_real_functions();
   define_given_facts(call);
   enter_process_phase("main");

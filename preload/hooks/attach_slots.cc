@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/process_state.h"
 #include "base/virtual_table.h"
+#include "hooks/allocators.h"
 #include "hooks/cuda_lookup.h"
 #include "stack/module_map.h"
 
@@ -38,6 +39,7 @@ constexpr const char* kNames[] = {"malloc",        "free",         "calloc",
                                   "_exit",         "_Exit",        "longjmp",
                                   "_longjmp",      "siglongjmp",   "__longjmp_chk"};
 constexpr size_t kNameCount = sizeof kNames / sizeof *kNames;
+constexpr size_t kHeapNames = 12;  // the first ones
 
 /// A function's hook, and what slots hold that would call it without us.
 struct Hook {
@@ -96,26 +98,51 @@ void hook_slot(uintptr_t* at, bool read_only, uintptr_t hook) {
   if (write(slot, slot.was, hook)) g_slots[g_slot_count++] = slot;
 }
 
+/// Names have numbers: kNames, the driver's functions, those of other allocators; 0: no such name.
+constexpr size_t kFirstOfDriver = kNameCount + 1;
+size_t first_of_allocators() {
+  return kFirstOfDriver + static_cast<size_t>(kDriverRowCount);
+}
+
 size_t name_number(const char* name) {
   for (size_t i = 0; i < kNameCount; ++i) {
     if (kNames[i][0] == name[0] && strcmp(kNames[i], name) == 0) return i + 1;
   }
-  if (!is_hooked_name(name)) return 0;
-  for (int row = 0; row < kDriverRowCount; ++row) {
-    if (strcmp(driver_rows()[row].export_name, name) == 0)
-      return kNameCount + 1 + static_cast<size_t>(row);
+  if (is_hooked_name(name)) {
+    for (int row = 0; row < kDriverRowCount; ++row) {
+      if (strcmp(driver_rows()[row].export_name, name) == 0)
+        return kFirstOfDriver + static_cast<size_t>(row);
+    }
+    return 0;
+  }
+  for (size_t row = 0; row < allocator_function_count(); ++row) {
+    const char* const its = allocator_function(row).name;
+    if (its[0] == name[0] && replaced_function(row).entry != nullptr && strcmp(its, name) == 0)
+      return first_of_allocators() + row;
   }
   return 0;
 }
 
+/// In a library that is an allocator: what it takes from below, not what it hands to itself.
+size_t name_number_in_allocator(const char* name) {
+  const size_t number = name_number(name);
+  return number > kHeapNames && number < first_of_allocators() ? number : 0;
+}
+
 const char* name_of(size_t number) {
-  return number <= kNameCount ? kNames[number - 1]
-                              : driver_rows()[number - 1 - kNameCount].export_name;
+  if (number < kFirstOfDriver) return kNames[number - 1];
+  return number < first_of_allocators() ? driver_rows()[number - kFirstOfDriver].export_name
+                                        : allocator_function(number - first_of_allocators()).name;
 }
 
 Hook hook_of(size_t number) {
-  if (number <= kNameCount) return g_hooks[number - 1];
-  const DriverRow& row = driver_rows()[number - 1 - kNameCount];
+  if (number < kFirstOfDriver) return g_hooks[number - 1];
+  if (number >= first_of_allocators()) {
+    const size_t row = number - first_of_allocators();
+    return {reinterpret_cast<uintptr_t>(allocator_hook(row)),
+            reinterpret_cast<uintptr_t>(replaced_function(row).original)};
+  }
+  const DriverRow& row = driver_rows()[number - kFirstOfDriver];
   return {reinterpret_cast<uintptr_t>(row.hook), reinterpret_cast<uintptr_t>(row.exported)};
 }
 
@@ -228,12 +255,14 @@ void hook_objects() {
   list_complete_objects();
   has_driver();  // asks it for its functions, if it is there
   const Code driver = driver_code();
-  const ImportVisitor imports{
-      [](const char* name, void*) { return name_number(name); },
-      [](size_t number, const ImportSlot& slot, void*) { hook_import(number, slot); }, nullptr};
+  const auto hook = [](size_t number, const ImportSlot& slot, void*) { hook_import(number, slot); };
+  const ImportVisitor imports{[](const char* name, void*) { return name_number(name); }, hook,
+                              nullptr};
+  const ImportVisitor of_allocator{
+      [](const char* name, void*) { return name_number_in_allocator(name); }, hook, nullptr};
   for_each_object([&](const dl_phdr_info& object) {
     if (is_left_alone(object) || !is_complete(object)) return false;
-    for_each_import(object, imports);
+    for_each_import(object, is_allocator_library(object) ? of_allocator : imports);
     if (driver.end != 0 && !is_driver(object)) hook_data(object, driver);
     return false;
   });

@@ -385,9 +385,7 @@ AttachResult attach_process(std::string_view out_pattern, long& error) {
   if (recording()) return AttachResult::kAlready;
   if (must_be_silent() || g_stopped_for_filter || g_process == &g_first_page)
     return AttachResult::kUnfit;
-  const void* const used = find_next("malloc");
-  if (used == nullptr || !is_in(used, "libc.so.6") || !is_in(find_next("free"), "libc.so.6"))
-    return AttachResult::kOwnMalloc;
+  if (!take_over_allocators()) return AttachResult::kOwnMalloc;
   do_without_unwinder();
   HookScope scope;
   if (!scope.entered()) return AttachResult::kBusy;

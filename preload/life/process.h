@@ -20,8 +20,9 @@ namespace gpupeak::preload {
 bool may_record();
 
 /// Has calls of other allocators come to hooks, once, when the heap is recorded. True: the program
-/// has a malloc of its own, and its calls are seen. Defined in hooks/allocators.cc, by a fixed name
-/// for the reason that start() has.
+/// has a malloc of its own, and its calls are seen. In a program that ran before us, at each attach:
+/// whether its malloc's calls can be seen, whosever it is. Defined in hooks/allocators.cc, by a
+/// fixed name for the reason that start() has.
 bool take_over_allocators();
 
 /// From the library's constructor: everything that may not happen inside an allocator call.
