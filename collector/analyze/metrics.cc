@@ -198,6 +198,48 @@ void add_before_recording(const Replay& replay, Metrics& metrics) {
   metrics["host.before_recording_bytes"] = most;
 }
 
+uint64_t not_below_0(int64_t bytes) {
+  return static_cast<uint64_t>(std::max<int64_t>(bytes, 0));
+}
+
+/// By the exact counters, whatever is recorded of the heap: since the attach, or within all
+/// windows.
+std::optional<uint64_t> heap_growth(const Replay& replay, bool attached) {
+  const gpupeak_counters_page& page = replay.log().counters();
+  const std::vector<Window>& windows = replay.windows();
+  const auto now = static_cast<int64_t>(page.heap.live);
+  if (attached && windows.empty()) return not_below_0(now);
+  if (windows.empty() || page.window_count > windows.size()) return std::nullopt;
+  int64_t sum = 0;
+  for (const Window& window : windows)
+    sum += (window.has_ended ? window.heap_at_end : now) - window.heap_at_begin;
+  return not_below_0(sum);
+}
+
+std::optional<uint64_t> device_growth(const Replay& replay, bool attached) {
+  const std::vector<Window>& windows = replay.windows();
+  if (attached) {
+    const DeviceGrowth& growth = replay.device_growth();
+    return if_covered(growth.is_known(), growth.bytes());
+  }
+  if (windows.empty() || replay.log().counters().window_count > windows.size()) return std::nullopt;
+  int64_t sum = 0;
+  for (const Window& window : windows) {
+    const uint64_t end = window.has_ended ? window.device_at_end : scope_live(replay, "device");
+    sum += static_cast<int64_t>(end) - static_cast<int64_t>(window.device_at_begin);
+  }
+  return not_below_0(sum);
+}
+
+/// Null where recording began with the program and never ended: then all is growth.
+void add_growth(const Replay& replay, Metrics& metrics) {
+  const bool attached = (replay.log().header().flags & GPUPEAK_FLAG_ATTACHED) != 0;
+  const DeviceGrowth& growth = replay.device_growth();
+  metrics["host.kind.heap.growth_bytes"] = heap_growth(replay, attached);
+  metrics["device.growth_bytes"] = device_growth(replay, attached);
+  metrics["device.growth_peak_bytes"] = if_covered(attached && growth.is_known(), growth.peak());
+}
+
 Metrics process_metrics(const Replay& replay, const GroupTotals& totals, const Coverage& coverage) {
   const gpupeak_counters_page& page = replay.log().counters();
   Metrics metrics = device_metrics(replay, totals, -1);
@@ -230,6 +272,7 @@ Metrics process_metrics(const Replay& replay, const GroupTotals& totals, const C
   metrics["host.pss.peak_bytes"] = if_covered(replay.pss().peak > 0, replay.pss().peak);
   add_resident(replay, coverage, metrics);
   add_before_recording(replay, metrics);
+  add_growth(replay, metrics);
   metrics["tool.self_bytes"] = if_covered(page.self_bytes > 0, page.self_bytes);
   return metrics;
 }

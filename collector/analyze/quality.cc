@@ -222,8 +222,8 @@ class QualityReport {
       unsigned long long bytes = 0;
       if (key == "attach.held" &&
           sscanf(std::string(value).c_str(), "%u %llu", &index, &bytes) == 2) {
-        text += fmt::format("{}{} of GPU {}", text.empty() ? "" : ", ", size_and_bytes(bytes),
-                            index);
+        text +=
+            fmt::format("{}{} of GPU {}", text.empty() ? "" : ", ", size_and_bytes(bytes), index);
       }
     }
     return text;
@@ -232,15 +232,20 @@ class QualityReport {
   /// What was there before is seen by nobody; of it only what goes is counted.
   void attached() {
     const std::string held = held_before();
-    std::string text = "attached at +0: ";
-    text += held.empty() ? "what was held before is not known"
-                         : held + " were held before, by whom is not known";
+    std::string text = "attached at +0: figures are of what was allocated since then";
+    if (replay_.heap().sample_bytes() > 0) {
+      text += ", the heap's by a sample";
+    } else if (quality_.exact) {
+      text += ", and exact";
+    }
+    text += held.empty()
+                ? "; what was held before is not in them, and not known"
+                : "; not in them: " + held + " that were held before, by whom is not known";
     const std::string_view resident = replay_.log().definitions().fact("attach.resident");
     if (!resident.empty()) {
       text += fmt::format("; {} of the process were resident then",
                           size_and_bytes(strtoull(std::string(resident).c_str(), nullptr, 10)));
     }
-    text += ". All figures are of what was allocated since";
     if (const uint64_t frees = replay_.troubles().unmatched_device_frees; frees > 0)
       text += fmt::format("; {} went to device memory from before", counted(frees, "free"));
     uint64_t freed = 0;

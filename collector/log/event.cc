@@ -220,8 +220,9 @@ UsesEndEvent parse_uses_end(const Event& event) {
 WindowEvent parse_window(const Event& event) {
   WindowEvent window;
   Body(event, window) >> window.event >> window.number >> window.mode >> window.live_bytes >>
-      window.recorded_bytes >> window.freed_bytes >> window.frees;
-  for (const uint64_t bytes : {window.live_bytes, window.recorded_bytes, window.freed_bytes})
+      window.recorded_bytes >> window.freed_bytes >> window.frees >> window.below_bytes;
+  for (const uint64_t bytes :
+       {window.live_bytes, window.recorded_bytes, window.freed_bytes, window.below_bytes})
     window.malformed |= too_large(bytes);
   window.malformed |= window.event > 1;
   return window;
@@ -273,7 +274,8 @@ ResidentEvent parse_resident(const Event& event) {
 
 DeviceUnknownEvent parse_device_unknown(const Event& event) {
   DeviceUnknownEvent unknown;
-  Body(event, unknown) >> unknown.address >> unknown.api >> unknown.stack;
+  Body(event, unknown) >> unknown.address >> unknown.api >> unknown.stack >> unknown.gives_back;
+  unknown.malformed |= too_large(unknown.gives_back.value_or(0));
   return unknown;
 }
 

@@ -150,6 +150,7 @@ struct WindowEvent : Parsed {
   uint64_t mode;                        ///< enum gpupeak_host_mode
   uint64_t live_bytes, recorded_bytes;  ///< usable: of the heap then, and those that the log has
   uint64_t freed_bytes, frees;          ///< of blocks that it does not have, in windows so far
+  uint64_t below_bytes;  ///< of an attached program: its heap has less than when that began
 };
 /// When a block was seen used since its record before; times in ticks before this record.
 struct UsedEvent : Parsed {
@@ -190,6 +191,7 @@ struct DeviceFailedEvent : Parsed {
 struct DeviceUnknownEvent : Parsed {
   uint64_t address;
   uint32_t api, stack;
+  std::optional<uint64_t> gives_back;  ///< by so many bytes the devices' sum is less
 };
 struct PoolEvent : Parsed {
   uint64_t pool, reserved, used, event;

@@ -86,6 +86,7 @@ void Replay::take_extended(const Event& event) {
     }
   });
   if (!changes_.empty()) live_.apply(changes_, event.ticks);
+  if (is_device_event(event.tag)) device_growth_.set(live_.device_bytes());
 }
 
 void Replay::on(const ThreadEvent& thread, const Event& /*event*/) {
@@ -203,6 +204,8 @@ void Replay::on(const SamplingEvent& sampling, const Event& event) {
 }
 
 void Replay::on(const WindowEvent& window, const Event& event) {
+  const auto heap =
+      static_cast<int64_t>(window.live_bytes) - static_cast<int64_t>(window.below_bytes);
   if (window.event == 0) {
     if (windows_.size() == kMaxWindows) return;
     Window& begun = windows_.emplace_back();
@@ -210,10 +213,14 @@ void Replay::on(const WindowEvent& window, const Event& event) {
     begun.before_bytes = window.live_bytes - std::min(window.live_bytes, window.recorded_bytes);
     begun.freed_bytes = window.freed_bytes;  // so far; the end says what came since
     begun.mode = window.mode;
+    begun.heap_at_begin = heap;
+    begun.device_at_begin = live_.device_bytes();
   } else if (!windows_.empty() && !windows_.back().has_ended && window.number == windows_.size()) {
     Window& ended = windows_.back();
     ended.has_ended = true;
     ended.end_ticks = event.ticks;
+    ended.heap_at_end = heap;
+    ended.device_at_end = live_.device_bytes();
     ended.freed_bytes = window.freed_bytes - std::min(window.freed_bytes, ended.freed_bytes);
   }
 }
@@ -252,8 +259,13 @@ void Replay::on(const ResidentEvent& resident, const Event& /*event*/) {
   resident_ = {resident, live_.host_bytes_of(GPUPEAK_KIND_MMAP_ANON)};
 }
 
-void Replay::on(const DeviceUnknownEvent& /*unknown*/, const Event& /*event*/) {
+void Replay::on(const DeviceUnknownEvent& unknown, const Event& /*event*/) {
   ++troubles_.unmatched_device_frees;
+  if (unknown.gives_back) {
+    device_growth_.given_back(*unknown.gives_back);
+  } else {
+    device_growth_.given_back_unknown();
+  }
 }
 
 void Replay::on(const PoolEvent& pool, const Event& event) {

@@ -26,6 +26,7 @@
 #include "collector/replay/arena_table.h"
 #include "collector/replay/device_replay.h"
 #include "collector/replay/gauge.h"
+#include "collector/replay/growth_since.h"
 #include "collector/replay/growth_table.h"
 #include "collector/replay/heap_replay.h"
 #include "collector/replay/live_memory.h"
@@ -52,8 +53,10 @@ struct Window {
   bool has_ended = false;
   uint64_t before_bytes = 0;  ///< usable, live when it began, of which the log knows no more
   uint64_t freed_bytes =
-      0;              ///< of such, in it; not known of a sample, whose left out blocks they may be
-  uint64_t mode = 0;  ///< enum gpupeak_host_mode
+      0;  ///< of such, in it; not known of a sample, whose left out blocks they may be
+  int64_t heap_at_begin = 0, heap_at_end = 0;  ///< usable bytes; of an attached program since then
+  uint64_t device_at_begin = 0, device_at_end = 0;  ///< what all devices held
+  uint64_t mode = 0;                                ///< enum gpupeak_host_mode
 };
 
 class Replay {
@@ -81,6 +84,8 @@ class Replay {
   uint64_t mark_count() const { return mark_count_; }
   /// The first kMaxWindows.
   const std::vector<Window>& windows() const { return windows_; }
+  /// Of an attached program.
+  const DeviceGrowth& device_growth() const { return device_growth_; }
   const StreamCounts& stream_counts() const { return stream_counts_; }
   const ReplayTroubles& troubles() const { return troubles_; }
   const Gauge& rss() const { return rss_; }
@@ -187,6 +192,7 @@ class Replay {
   std::vector<Mark> marks_;
   uint64_t mark_count_ = 0;
   std::vector<Window> windows_;
+  DeviceGrowth device_growth_;
   std::map<uint32_t, std::string_view> thread_names_;
   Gauge rss_, pss_, brk_growth_;
   Resident resident_;

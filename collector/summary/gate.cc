@@ -233,6 +233,24 @@ bool holds_without_events(const Gate& gate, const Summary& summary) {
   return is_device && !several && (!gate.where.empty() || summary.devices.size() == 1);
 }
 
+/// Of an attached program a figure is of what came since: what it had before may make it more.
+std::string why_before(const Gate& gate, const Summary& summary) {
+  const auto& warnings = summary.quality.warnings;
+  const bool attached = std::any_of(warnings.begin(), warnings.end(), [](const Warning& warning) {
+    return warning.code == WarningCode::kAttached;
+  });
+  if (!attached || is_count(gate) || gate.metric.find("growth") != std::string::npos) return "";
+  for (const std::string_view read_whole :
+       {"host.rss.", "host.pss.", "host.resident.", "tool.", "device.driver_",
+        "device.nvml_process.", "device.external_"}) {
+    if (gate.metric.starts_with(read_whole)) return "";
+  }
+  return fmt::format(
+      "the program was attached to, and what it held before is not in it ({} is what came since)",
+      gate.metric.starts_with("device.") ? "device.growth_peak_bytes"
+                                         : "host.kind.heap.growth_bytes");
+}
+
 std::string why_lost(const Gate& gate, const Summary& summary, const char* whose) {
   if (!summary.quality.events_lost || holds_without_events(gate, summary)) return "";
   return fmt::format("events are missing from {}, so that it may have been more: {}", whose,
@@ -370,6 +388,7 @@ std::vector<GateResult> check_gates(const std::vector<Gate>& gates, const Summar
     }
     std::string lost = why_lost(gate, summary, "the log");
     if (lost.empty() && gate.increase) lost = why_lost(gate, *baseline, "the baseline");
+    if (lost.empty()) lost = why_before(gate, summary);
     if (!lost.empty() && result.passed) {
       result.message += "; but " + lost;
       result.passed = false;

@@ -57,6 +57,9 @@ void Judge::find_device() {
 }
 
 void Judge::not_seen() {
+  for (const Warning& warning : summary_.quality.warnings) {
+    if (warning.code == WarningCode::kAttached) say(warning.message, true);
+  }
   if (!summary_.whole_run) return;
   const WholeRun& run = *summary_.whole_run;
   if (std::string text = memory_kill_text(run, style_); !text.empty()) say(std::move(text), true);
@@ -77,7 +80,6 @@ void Judge::losses() {
   } else if (!quality.exact) {
     text += ": the figures are what was seen";
     for (const Warning& warning : quality.warnings) {
-      if (warning.code == WarningCode::kAttached) text += "; " + warning.message;
       if (warning.code == WarningCode::kLogCouldNotGrow && !warning.about.empty())
         text += ", peaks of GPUs and of the heap at least so much; " + warning.message;
     }

@@ -250,6 +250,7 @@ class Dump {
   void fields(const WindowEvent& e) {
     print(" {} {} mode {} live {} recorded {} freed {} frees {}", e.event == 0 ? "begin" : "end",
           e.number, e.mode, e.live_bytes, e.recorded_bytes, e.freed_bytes, e.frees);
+    if (e.below_bytes > 0) print(" below {}", e.below_bytes);
   }
   void fields(const UsedEvent& e) {
     if (e.arena != 0)
@@ -305,6 +306,7 @@ class Dump {
   }
   void fields(const DeviceUnknownEvent& e) {
     print(" {:#x} api {} stack {}", e.address, string(e.api), e.stack);
+    if (e.gives_back) print(" gives_back {}", *e.gives_back);
   }
   void fields(const PoolEvent& e) {
     print(" {:#x} device {} reserved {} used {} {}", e.pool, e.device, e.reserved, e.used,

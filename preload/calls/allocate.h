@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "base/elf_lookup.h"
 #include "calls/driver_scope.h"
 #include "track/device_memory.h"
 #include "track/driver.h"
@@ -39,8 +40,8 @@ inline void read_reserves_after_failure(const ApiCall& call, gpupeak_kind kind, 
   if (device != kNoDevice) graph_reserve_read(call, device);
 }
 
-/// Whether blocks of this kind are the device's own memory from their allocation on: managed memory's
-/// pages come when they are touched, and go when there is no room.
+/// Whether blocks of this kind are the device's own memory from their allocation on: managed
+/// memory's pages come when they are touched, and go when there is no room.
 constexpr bool takes_device_memory(gpupeak_kind kind) {
   return kind == GPUPEAK_KIND_LINEAR || kind == GPUPEAK_KIND_ARRAY;
 }
@@ -51,9 +52,8 @@ CUresult allocate(const ApiCall& call, KeySpace space, gpupeak_kind kind, Run ru
                   uint64_t bytes) {
   DriverScope scope;
   const DeviceCall under_way;
-  const CUresult result = takes_device_memory(kind)
-                              ? within_limit(scope, current_device, bytes, run)
-                              : run();
+  const CUresult result =
+      takes_device_memory(kind) ? within_limit(scope, current_device, bytes, run) : run();
   if (!scope.accounts()) return result;
   const int device = current_device();
   if (result != CUDA_SUCCESS) {
@@ -76,10 +76,19 @@ inline bool is_managed(KeySpace space, uint64_t value, DeviceBlock& block) {
          block.kind == GPUPEAK_KIND_MANAGED;
 }
 
+/// Of memory that a program had before it was attached to: what its free gives back, + 1.
+inline uint64_t ask_what_goes(KeySpace space, uint64_t value) {
+  if (!came_late()) return 0;
+  if (space == KeySpace::kPointer) return gives_back_plus_1(value);
+  return space == KeySpace::kRegistered || space == KeySpace::kAddresses ? 1 : 0;
+}
+
+enum class Frees : uint8_t { kOwn, kImported };
 /// The common shape of a free: taken out before the real call, since another thread may be given
 /// the same address before it returns; put back if it fails.
 template <typename Run>
-CUresult release(const ApiCall& call, KeySpace space, uint64_t value, Run run) {
+CUresult release(const ApiCall& call, KeySpace space, uint64_t value, Run run,
+                 Frees frees = Frees::kOwn) {
   DriverScope scope;
   if (!scope.accounts() || value == 0) return run();
   read_unread_peaks();
@@ -88,10 +97,13 @@ CUresult release(const ApiCall& call, KeySpace space, uint64_t value, Run run) {
   if (is_managed(space, value, block)) bracket.open(call, GPUPEAK_LEDGER_MANAGED, block.device);
   DeviceCall under_way{DeviceCall::kNotYet};
   const bool known = device_freeing(call, space, value, block, under_way);
+  const uint64_t gives_back = known                       ? 0
+                              : frees == Frees::kImported ? 1
+                                                          : ask_what_goes(space, value);
   const CUresult result = run();
   rest_limits();
   if (known && result != CUDA_SUCCESS) device_not_freed(space, value, block);
-  if (!known && result == CUDA_SUCCESS) device_unknown_freed(call, value);
+  if (!known && result == CUDA_SUCCESS) device_unknown_freed(call, value, gives_back);
   return result;
 }
 

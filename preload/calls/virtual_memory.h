@@ -62,6 +62,7 @@ CUresult mem_release(const ApiCall& call, Real real, CUmemGenericAllocationHandl
   const bool known = vmm_releasing(call, handle);
   const CUresult result = real(handle);
   if (known && result != CUDA_SUCCESS) vmm_not_released(handle);
+  if (!known && result == CUDA_SUCCESS && came_late()) device_unknown_freed(call, handle, 0);
   return result;
 }
 
@@ -134,7 +135,8 @@ CUresult ipc_open(const ApiCall& call, Real real, CUdeviceptr* out, CUipcMemHand
 
 template <typename Real>
 CUresult ipc_close(const ApiCall& call, Real real, CUdeviceptr at) {
-  return release(call, KeySpace::kPointer, at, [&] { return real(at); });
+  const auto run = [&] { return real(at); };
+  return release(call, KeySpace::kPointer, at, run, Frees::kImported);
 }
 
 template <typename Real, typename Data>

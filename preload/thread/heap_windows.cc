@@ -19,8 +19,8 @@ namespace {
 
 /// Ranges of windows have numbers that no other has.
 constexpr uint64_t kFirstRange = uint64_t{1} << 63;
-/// How often a thread is waited for that is just handing on what it has counted: each time is a call
-/// of some thread later.
+/// How often a thread is waited for that is just handing on what it has counted: each time is a
+/// call of some thread later.
 constexpr uint32_t kMostTries = 1000;
 enum : uint64_t { kBegun = 0, kEnded = 1 };
 
@@ -32,7 +32,8 @@ void write_event(const ProcessPage& process, uint64_t event, uint64_t mode,
   record.u(event).u(process.windows).u(mode);
   record.u(static_cast<uint64_t>(totals.live_bytes > 0 ? totals.live_bytes : 0));
   record.u(static_cast<uint64_t>(totals.logged_bytes > 0 ? totals.logged_bytes : 0));
-  emit(record.u(totals.freed_unlogged).u(totals.frees_unlogged));
+  record.u(totals.freed_unlogged).u(totals.frees_unlogged);
+  emit(record.u(static_cast<uint64_t>(totals.live_bytes < 0 ? -totals.live_bytes : 0)));
 }
 
 gpupeak_window_answer begin(ProcessPage& process, uint32_t mode, const HeapTotals& totals) {
@@ -102,8 +103,7 @@ namespace {
 /// Others that have been asked the same come first.
 void take_turn(ProcessPage& process) {
   constexpr timespec kPause{0, 1'000'000};
-  while (__atomic_exchange_n(&process.answering, 1, __ATOMIC_ACQUIRE) != 0)
-    sys::nanosleep(&kPause);
+  while (__atomic_exchange_n(&process.answering, 1, __ATOMIC_ACQUIRE) != 0) sys::nanosleep(&kPause);
 }
 
 /// What the threads have counted, once none is just handing it on.

@@ -75,7 +75,7 @@ bool device_find(KeySpace space, uint64_t value, DeviceBlock& block) {
   return known != nullptr;
 }
 
-void device_unknown_freed(const ApiCall& call, uint64_t value) {
+void device_unknown_freed(const ApiCall& call, uint64_t value, uint64_t gives_back_plus_1) {
   HookScope scope;
   if (!scope.entered()) return;
   const uint32_t api = api_of(call);
@@ -83,7 +83,7 @@ void device_unknown_freed(const ApiCall& call, uint64_t value) {
   const BookGuard guard;
   if (!guard) return;
   count(&gpupeak_counters_page::unmatched_frees);
-  emit(numbered(GPUPEAK_REC_DEVICE_UNKNOWN).u(value).u(api).u(stack));
+  emit(numbered(GPUPEAK_REC_DEVICE_UNKNOWN).u(value).u(api).u(stack).u(gives_back_plus_1));
 }
 
 void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t bytes,
@@ -93,8 +93,8 @@ void device_failed(const ApiCall& call, gpupeak_kind kind, int device, uint64_t 
   // Other errors may come from a capture that forbids the call: ask the driver nothing then.
   uint64_t free_bytes = 0, total_bytes = 0;
   const bool of_current = kind != GPUPEAK_KIND_NONE || current_device() == device;
-  const bool known =
-      result == CUDA_ERROR_OUT_OF_MEMORY && of_current && visible_memory_info(free_bytes, total_bytes);
+  const bool known = result == CUDA_ERROR_OUT_OF_MEMORY && of_current &&
+                     visible_memory_info(free_bytes, total_bytes);
   HookScope scope;
   if (!scope.entered()) return;
   introduce_device(device);

@@ -62,7 +62,8 @@ void device_not_freed(KeySpace space, uint64_t value, const DeviceBlock& block);
 /// What is known of a block; false if nothing.
 bool device_find(KeySpace space, uint64_t value, DeviceBlock& block);
 /// The real free of a pointer that was never seen succeeded.
-void device_unknown_freed(const ApiCall& call, uint64_t value);
+/// `gives_back_plus_1`: see driver.h.
+void device_unknown_freed(const ApiCall& call, uint64_t value, uint64_t gives_back_plus_1);
 
 /// An allocation failed with `result`. Kind NONE and no bytes: a call that takes memory for the
 /// driver's own use.

@@ -41,6 +41,8 @@ constinit DriverFunction<CUresult (*)(CUdevice, CUgraphMem_attribute, void*)> g_
     "cuDeviceGetGraphMemAttribute");
 constinit DriverFunction<CUresult (*)(CUdeviceptr*, size_t*, CUdeviceptr)> g_address_range(
     "cuMemGetAddressRange_v2");
+constinit DriverFunction<CUresult (*)(void*, CUpointer_attribute, CUdeviceptr)> g_pointer_attribute(
+    "cuPointerGetAttribute");
 constinit DriverFunction<CUresult (*)(CUdevice, unsigned*, int*)> g_primary_state(
     "cuDevicePrimaryCtxGetState");
 constinit DriverFunction<CUresult (*)(char*, int, CUdevice)> g_device_name("cuDeviceGetName");
@@ -181,6 +183,16 @@ uint64_t bytes_at(CUdeviceptr at) {
   CUdeviceptr base = 0;
   size_t bytes = 0;
   return g_address_range(&base, &bytes, at) == CUDA_SUCCESS ? bytes : 0;
+}
+
+uint64_t gives_back_plus_1(CUdeviceptr at) {
+  unsigned type = 0, managed = 0;
+  if (g_pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) != CUDA_SUCCESS ||
+      g_pointer_attribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, at) != CUDA_SUCCESS)
+    return 0;
+  if (managed != 0 || type == CU_MEMORYTYPE_HOST) return 1;
+  const uint64_t bytes = bytes_at(at);
+  return bytes != 0 ? bytes + 1 : 0;
 }
 
 bool primary_context_is_active(CUdevice device) {

@@ -7,12 +7,12 @@ import os
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 
+from attach_common import expect_nothing_leads_into_library
 from common import LIBRARY, Program, Skipped, environment, expect, expect_consistent, expect_nothing_dropped, gpupeak, report, run_checks, warning, windows_of
 
 THREADS, DEVICE, FAKE_CUDA, CASE = sys.argv[3:7]
@@ -46,50 +46,6 @@ def expect_consistent_from_there(summary):
     expect_consistent(summary)
     codes = {w["code"] for w in summary["quality"]["warnings"]}
     expect(not codes & {"GP005", "GP027", "GP028", "GP030"}, f"{summary['quality']['warnings']}")
-
-
-def data_end(path):
-    """How far behind its begin the data of an ELF file ends in memory."""
-    with open(path, "rb") as file:
-        head = file.read(64)
-        if head[:4] != b"\x7fELF":
-            return 0
-        offset, = struct.unpack_from("<Q", head, 32)
-        size, count = struct.unpack_from("<HH", head, 54)
-        file.seek(offset)
-        table = file.read(size * count)
-    segments = [struct.unpack_from("<IIQQQQQQ", table, i * size) for i in range(count)]
-    return max(s[3] + s[6] for s in segments if s[0] == 1) - min(s[3] & -4096 for s in segments if s[0] == 1)
-
-
-def expect_nothing_leads_into_library(pid):
-    """No word of the data of any file but the library's; but for its two handlers of fork, which the C library keeps."""
-    lines = [line.split() for line in open(f"/proc/{pid}/maps")]
-    code = [tuple(int(x, 16) for x in w[0].split("-")) for w in lines if len(w) > 5 and w[5].endswith("/libgpupeak.so") and "x" in w[1]]
-    expect(len(code) == 1, f"{code}")
-    begin, end = code[0]
-    hits = {}
-    file, behind, ends = "", 0, 0
-    with open(f"/proc/{pid}/mem", "rb", 0) as memory:
-        for words in lines:
-            low, high = (int(x, 16) for x in words[0].split("-"))
-            if len(words) > 5 or low != behind:  # else what of its data is in no file
-                file = words[5] if len(words) > 5 else ""
-                if file.startswith("/") and int(words[2], 16) == 0 and os.path.exists(file):
-                    ends = low + data_end(file)
-            behind = high
-            if len(words) <= 5:  # others' memory may lie right behind it
-                high = min(high, ends)
-            if high <= low:
-                continue
-            if not file.startswith("/") or file.endswith(("/libgpupeak.so", ".gplog")) or "r" not in words[1] or "x" in words[1]:
-                continue
-            memory.seek(low)
-            data = memory.read(high - low)
-            found = sum(begin <= word < end for word, in struct.iter_unpack("<Q", data[:len(data) // 8 * 8]))
-            hits[os.path.basename(file)] = hits.get(os.path.basename(file), 0) + found
-    leads = {name: count for name, count in hits.items() if count > (2 if name == "libc.so.6" else 0)}
-    expect(not leads, f"{leads} lead into the library")
 
 
 def heap(folder):

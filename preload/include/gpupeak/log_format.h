@@ -331,7 +331,9 @@ enum gpupeak_extended_record {
                                        by_limit: an allocation that failed; result: the CUresult; live:
                                        the device's tracked bytes then. kind 0, bytes 0: for the
                                        driver's own use. by_limit: 1 = by a limit of the run's */
-  GPUPEAK_REC_DEVICE_UNKNOWN = 0x8c, /* dt seq address api(string) stack: free of a pointer never seen */
+  GPUPEAK_REC_DEVICE_UNKNOWN = 0x8c, /* dt seq address api(string) stack gives_back: free of a pointer never seen.
+                                        gives_back: value + 1, bytes by which the devices' sum is less, by the
+                                        driver's word; 0 = not known */
   GPUPEAK_REC_POOL = 0x8d,    /* dt seq pool device reserved used event; event: enum gpupeak_pool_event */
   GPUPEAK_REC_CONTEXT = 0x8e, /* dt seq context device event; event: enum gpupeak_context_event */
   GPUPEAK_REC_SAMPLE = 0x8f,  /* dt rss rss_file brk_growth pss: bytes, of this process. pss: its share, pages that it
@@ -383,11 +385,12 @@ enum gpupeak_extended_record {
                                   without stacks; log: gpupeak's own log; own: mapped by gpupeak for itself;
                                   free_in_malloc: value + 1, what malloc keeps beyond the blocks in use, 0 = not
                                   known; heap: usable bytes in use, by the counters */
-  GPUPEAK_REC_WINDOW = 0xb0, /* dt event number mode live recorded freed frees: the heap's recording begins
+  GPUPEAK_REC_WINDOW = 0xb0, /* dt event number mode live recorded freed frees below: the heap's recording begins
                                 (event 0) or ends (1), in a log of GPUPEAK_HOST_COUNTERS. mode: enum
                                 gpupeak_host_mode. live: usable bytes of the heap then; recorded: those
                                 that the log has. freed, frees: bytes and number of blocks that the log
-                                does not have and that were freed in windows so far */
+                                does not have and that were freed in windows so far. below: of an attached
+                                program, whose heap has so many bytes less than when it was attached to */
   GPUPEAK_REC_USED = 0xb1, /* dt arena block count first last idle idle_since streams: work that was given to a device
                               had an address of the block in its arguments, `count` times since this block's
                               record before, or its beginning. arena 0: `block` is the id of a device block; else
