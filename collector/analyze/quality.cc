@@ -274,12 +274,13 @@ class QualityReport {
 
   void coverage() {
     const gpupeak_file_header& header = replay_.log().header();
-    if (replay_.log().left_heap_out()) {
-      quality_.heap_not_read = true;
+    quality_.heap_not_read = replay_.log().left_heap_out();
+    if ((header.flags & GPUPEAK_FLAG_ATTACHED) != 0) {
+      attached();
+    } else if (quality_.heap_not_read) {
+      // Then nothing is to be said of it.
     } else if ((header.flags & GPUPEAK_FLAG_COUNTED) != 0) {
       counted_child();
-    } else if ((header.flags & GPUPEAK_FLAG_ATTACHED) != 0) {
-      attached();
     } else if (header.host_mode == GPUPEAK_HOST_OFF) {
       warn(WarningCode::kHostNotMeasured, "host memory was not measured (GPUPEAK_HOST=off)");
     } else if (coverage_.windows) {

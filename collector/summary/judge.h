@@ -25,8 +25,10 @@ class Judge {
 
   void find_device();
 
-  /// What ended the run for want of memory, and which of its processes no figure has.
+  /// What ended the run for want of memory, and which of its processes no figure has; of an
+  /// attached program that no figure has what was there before.
   void not_seen();
+  void growth_since();
 
   void losses();
 

@@ -60,11 +60,26 @@ void Judge::not_seen() {
   for (const Warning& warning : summary_.quality.warnings) {
     if (warning.code == WarningCode::kAttached) say(warning.message, true);
   }
+  growth_since();
   if (!summary_.whole_run) return;
   const WholeRun& run = *summary_.whole_run;
   if (std::string text = memory_kill_text(run, style_); !text.empty()) say(std::move(text), true);
   for (std::string& text : missing_from(run, style_)) say(std::move(text), true);
   verdict_.rows = process_rows(run, kMaxProcesses, style_);
+}
+
+/// Since an attach, or within the windows in which the heap was recorded.
+void Judge::growth_since() {
+  const std::optional<uint64_t> device = metric(summary_.metrics, "device.growth_bytes"),
+                                most = metric(summary_.metrics, "device.growth_peak_bytes"),
+                                heap = metric(summary_.metrics, "host.kind.heap.growth_bytes");
+  std::string text;
+  if (device && !summary_.devices.empty()) {
+    text = size(*device) + " of GPU memory";
+    if (most && *most != *device) text += fmt::format(" ({} at most)", size(*most));
+  }
+  if (heap) text += (text.empty() ? "" : " and ") + size(*heap) + " of heap";
+  if (!text.empty()) say("grown while it was recorded: " + text);
 }
 
 void Judge::losses() {

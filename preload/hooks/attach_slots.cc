@@ -306,6 +306,10 @@ size_t put_back_slots() {
   return lost;
 }
 
+void reset_slots_in_child() {
+  g_busy = false;
+}
+
 void cover_libraries_loaded_since() {
   if (!g_hooked.load(std::memory_order_acquire) || !recording()) return;
   unsigned long long loads = 0;

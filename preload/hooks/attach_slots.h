@@ -16,6 +16,8 @@ void hook_all_slots();
 size_t hooked_slots();
 /// Puts back what led there before; returns how many hold something else by now.
 size_t put_back_slots();
+/// In a forked child, whose other threads are gone: nobody writes any more.
+void reset_slots_in_child();
 /// From dlsym: libraries that have come since, while slots are hooked.
 void cover_libraries_loaded_since();
 

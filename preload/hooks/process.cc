@@ -25,6 +25,7 @@
 #include "base/signals_held.h"
 #include "base/syscalls.h"
 #include "hooks/adapters.h"
+#include "hooks/attach_slots.h"
 #include "hooks/cuda_lookup.h"
 #include "hooks/export.h"
 #include "hooks/loader.h"
@@ -53,6 +54,7 @@ void child_starts() {
   if (is_stopped_for_filter()) return;
   abandon_log_file();
   reset_adapters_in_child();
+  reset_slots_in_child();
   if (g_process->decided != 0) memset(static_cast<void*>(g_process), 0, sizeof *g_process);
 }
 

@@ -126,6 +126,68 @@ def device(folder):
     expect("3 frees went to device memory from before" in warning(second, "GP062"), warning(second, "GP062"))
 
 
+def expect_gate(log, metric, limit, passes, said=""):
+    code, text = gpupeak("check", log, "--max", f"{metric}={limit}")
+    expect(code == (0 if passes else 1) and said in text, f"{metric}={limit} gives {code}: {text}")
+
+
+def growth(folder):
+    """What has grown since the attach is what the program's own account says, and gates keep to it; who only replaces has not grown."""
+    metric = "host.kind.heap.growth_bytes"
+    for number, host in enumerate(("full", "sampled", "counters")):
+        program = Attached(folder, THREADS, "4")
+        program.tell("keep 1000 3000")
+        first = program.number("hold")
+        program.attach("--host", host)
+        program.tell("go")
+        program.tell("drop 700")
+        program.tell("keep 300 3000")
+        program.tell("keep 900 5000")
+        second = program.number("hold")
+        program.detach()
+        grown = report(program.log)["metrics"][metric]
+        slack = 6 * (64 << 10) if host == "counters" else 0  # of counters each thread has its own
+        expect(abs(grown - (second - first)) <= slack and grown > 2_000_000, f"--host {host}: {grown}, the program has grown by {second - first}")
+        expect_gate(program.log, metric, grown, True)
+        expect_gate(program.log, metric, grown - 1, False, "over the limit")
+        program.log = os.path.join(folder, f"steady{number}.gplog")
+        program.attach("--host", host)
+        program.tell("drop 900")
+        program.tell("keep 890 5000")
+        expect(program.number("hold") < second, "it has shrunk")
+        program.detach()
+        expect(report(program.log)["metrics"][metric] == 0, "it has not grown")
+        expect_gate(program.log, metric, 0, True)
+        program.tell("go")
+        program.end()
+
+
+def device_growth(folder):
+    """The same of a GPU: what goes of before is known by the driver's word. No other gate believes an attached program."""
+    program = Attached(folder, DEVICE, LD_LIBRARY_PATH=FAKE_CUDA)
+    program.tell("table 10 1048576")
+    program.attach()
+    program.tell("free 5")
+    program.tell("name 5 1048576")
+    program.detach()
+    expect_gate(program.log, "device.growth_bytes", 0, True)
+    expect_gate(program.log, "device.growth_peak_bytes", 0, True)
+    expect_gate(program.log, "device.peak_bytes", "1GiB", False, "what it held before is not in it")
+    program.log = os.path.join(folder, "grows.gplog")
+    program.attach()
+    program.tell("table 3 2097152")
+    program.tell("free 1")
+    program.detach()
+    program.end(3)
+    metrics = report(program.log)["metrics"]
+    expect((metrics["device.growth_bytes"], metrics["device.growth_peak_bytes"]) == (4 << 20, 6 << 20), f"{metrics}")
+    expect_gate(program.log, "device.growth_peak_bytes", (6 << 20) - 1, False, "over the limit")
+    code, text = gpupeak("report", program.log)
+    sentence = text.splitlines()[1]
+    expect(code == 0 and sentence.startswith("attached at +0: figures are of what was allocated since then, and exact;") and "NOT EXACT" not in text, text)
+    expect("grown while it was recorded: 4.00 MiB of GPU memory (6.00 MiB at most)" in text, text)
+
+
 def python(folder):
     script = ("import sys\nprint('ready', flush=True)\nkept = []\n"
               "def fill():\n    kept.append(bytearray(50_000_000))\n"
@@ -239,7 +301,7 @@ def main():
     if os.uname().machine != "x86_64":
         raise Skipped("x86-64 alone")
     with tempfile.TemporaryDirectory() as folder:
-        {"heap": heap, "load": load, "device": device, "python": python, "killed": killed, "exits": exits, "refused": refused,
+        {"heap": heap, "growth": growth, "device_growth": device_growth, "load": load, "device": device, "python": python, "killed": killed, "exits": exits, "refused": refused,
          "built_otherwise": built_otherwise}[CASE](folder)
 
 

@@ -55,7 +55,7 @@ def held(folder):
     second = program.tell("hold")
     program.while_poked("start", program.pid)
     program.tell("go")
-    program.tell("hold")
+    third = program.tell("hold")
     program.while_poked("stop", program.pid)
     program.tell("go")
     program.end()
@@ -70,6 +70,10 @@ def held(folder):
     expect(after["freed"] == dropped - kept and after["frees"] == 100, f"{after}: {dropped - kept} were freed of before")
     expect(again["recorded"] == kept_2 * 300 // 500, f"{again}: 200 of 500 recorded blocks went between the windows")
     expect(f"({before['live']} bytes) were held before" in warning(summary, "GP058"), warning(summary, "GP058"))
+    grown = summary["metrics"]["host.kind.heap.growth_bytes"]
+    expect(grown == max(0, kept - dropped + kept_2 + third - second), f"{grown}: the program has {kept}, {dropped}, {kept_2}, {second}, {third}")
+    code, text = gpupeak("check", program.log, "--max", f"host.kind.heap.growth_bytes={grown - 1}")
+    expect(code == 1 and "over the limit" in text, text)
     phases = [p for p in summary["phases"] if p["name"] == "recording"]
     expect(len(phases) == 1 and phases[0]["count"] == 2, f"{[p['name'] for p in summary['phases']]}")
     peaks = [i["host"]["peak_bytes"] for i in phases[0]["instances"]]
