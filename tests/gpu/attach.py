@@ -90,7 +90,7 @@ def stepping(command, rounds):
 
 def perf_test(folder, rounds):
     """Inferences that hold what they hold: attached to and left all the time, nothing has grown; P50 as by itself."""
-    command = [os.path.join(folder, "onnxruntime_perf_test"), "-e", "cuda", "-r", "20000", "-I", "-m", "times",
+    command = [os.path.join(folder, "onnxruntime_perf_test"), "-e", "cuda", "-r", "40000", "-I", "-m", "times",
                os.path.join(folder, "models/light_resnet50.onnx")]
 
     def once(attached):
