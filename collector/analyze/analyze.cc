@@ -200,7 +200,7 @@ class SummaryBuilder {
 
   /// Code goes by the library that brought it, local memory by the function that asked for it.
   std::string ledger_item_name(uint8_t cause, uint32_t name, uint32_t api, uint32_t stack) {
-    const bool defined = stack < log_.definitions().nodes().size();
+    const bool defined = stack < log_.definitions().logged_node_count();
     if (cause == GPUPEAK_LEDGER_LOCAL_MEMORY && name != 0) {
       const std::string function = demangle(std::string(log_.definitions().string(name)));
       return log_.definitions().shown(function);

@@ -138,7 +138,7 @@ class Failures {
     add_total(oom);
     add_room_left(failure, oom);
     oom.phase = by_site_.phase_name(failure.phase);
-    const bool defined = event.stack < definitions_.nodes().size();
+    const bool defined = event.stack < definitions_.logged_node_count();
     oom.title = by_site_.site_title(defined ? event.stack : 0);
     std::vector<Contribution> held;
     for (const auto& holder : failure.holders)

@@ -29,6 +29,21 @@ const PythonFrame* Definitions::python_frame(const StackNode& node) const {
   return &python_frames_[number < python_frames_.size() ? number : 0];
 }
 
+namespace {
+constexpr uint64_t kModelIp = UINT64_C(1) << 61;  // no address of a program, as that of Python
+}
+
+uint32_t Definitions::add_model_frame(uint32_t caller, ModelFrame frame) {
+  nodes_.push_back({kModelIp + model_frames_.size(), caller, 0});
+  model_frames_.push_back(std::move(frame));
+  return static_cast<uint32_t>(nodes_.size() - 1);
+}
+
+const ModelFrame* Definitions::model_frame(const StackNode& node) const {
+  const uint64_t number = node.ip - kModelIp;
+  return number < model_frames_.size() ? &model_frames_[number] : nullptr;
+}
+
 std::string_view Definitions::find_fact(std::string_view wanted) const {
   for (const auto& [key, value] : facts_) {
     if (key == wanted) return value;

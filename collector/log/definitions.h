@@ -18,9 +18,15 @@ namespace gpupeak::collector {
 
 /// One frame of the stack trie. Index 0 of the table stands for "no stack".
 struct StackNode {
-  uint64_t ip = 0;      ///< return address, or GPUPEAK_PYTHON_IP + number of a Python frame
+  uint64_t ip = 0;      ///< return address, or a mark + number of a Python or a model frame
   uint32_t parent = 0;  ///< the caller's node; 0: none
   uint32_t module = 0;  ///< index into modules; 0: no module known there
+};
+
+/// What a session of a model has asked for, as the innermost frame of a stack (model_tensors.h).
+struct ModelFrame {
+  std::string function;  ///< "initializer conv1_w of Conv"
+  std::string file;      ///< the model's
 };
 
 /// A frame of the Python interpreter. Strings are ids.
@@ -53,6 +59,12 @@ class Definitions {
   bool read(const uint8_t* begin, const uint8_t* end);
 
   const std::vector<StackNode>& nodes() const { return nodes_; }
+  /// Of these, what the log itself defines: its events can have no others.
+  size_t logged_node_count() const { return depths_.size(); }
+  /// Makes a node that calls for what no frame of the log says. After all of the log's own.
+  uint32_t add_model_frame(uint32_t caller, ModelFrame frame);
+  /// What a node stands for if add_model_frame() has made it, else nullptr.
+  const ModelFrame* model_frame(const StackNode& node) const;
   const std::vector<PythonFrame>& python_frames() const { return python_frames_; }
   /// What a node stands for if it is a Python frame, else nullptr.
   const PythonFrame* python_frame(const StackNode& node) const;
@@ -91,8 +103,9 @@ class Definitions {
 
   const Sanitizer sanitizer_;
   std::vector<StackNode> nodes_;
-  std::vector<uint16_t> depths_{0};  ///< of nodes_, in frames
+  std::vector<uint16_t> depths_{0};  ///< of logged nodes, in frames
   std::vector<PythonFrame> python_frames_{1};
+  std::vector<ModelFrame> model_frames_;
   std::vector<std::string_view> strings_;  // into the mapped file
   std::vector<Module> modules_;
   std::vector<DeviceInfo> devices_;

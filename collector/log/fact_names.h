@@ -24,7 +24,7 @@ inline constexpr KnownFact kKnownFacts[] = {
     {"python.off", FactTells::kOfTheUser},    {"pools.off", FactTells::kOfTheUser},
     {"ort.profile", FactTells::kOfTheUser},   {"ort.profile.off", FactTells::kOfTheUser},
     {"limit", FactTells::kOfTheUser},         {"attach.resident", FactTells::kOfPublicThings},
-    {"last_use", FactTells::kOfPublicThings},
+    {"last_use", FactTells::kOfPublicThings}, {"cwd", FactTells::kOfTheUser},
 };
 
 /// One of the list.

@@ -66,6 +66,7 @@ LogReader::LogReader(const std::string& path, const Sanitizer& sanitizer, HeapRe
     clock_.add_pair(counters_.end_ticks, counters_.end_monotonic_ns);
   }
   clock_.finish();
+  model_tensors_ = ModelTensors(*this, definitions_);
   require_whole();
 }
 

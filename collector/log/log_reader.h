@@ -21,6 +21,7 @@
 #include "collector/log/heap_reading.h"
 #include "collector/log/log_parts.h"
 #include "collector/log/mapped_file.h"
+#include "collector/log/model_tensors.h"
 #include "collector/log/symbol_table.h"
 #include "gpupeak/log_format.h"
 
@@ -62,6 +63,8 @@ class LogReader {
   const gpupeak_file_header& header() const { return header_; }
   const gpupeak_counters_page& counters() const { return counters_; }
   const Definitions& definitions() const { return definitions_; }
+  /// Which blocks of arenas are which tensors of a model.
+  const ModelTensors& model_tensors() const { return model_tensors_; }
   const ClockMap& clock() const { return clock_; }
   const std::vector<Slot>& slots() const { return slots_; }
   /// Whether there was a heap that was left out.
@@ -117,6 +120,7 @@ class LogReader {
   LogDamage damage_;
   std::vector<LogPart> parts_;
   Definitions definitions_;
+  ModelTensors model_tensors_;
   ClockMap clock_{true, 0, 0};
 };
 

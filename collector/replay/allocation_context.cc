@@ -6,7 +6,7 @@ AllocationContext::AllocationContext(const LogReader& log, LiveMemory& live,
                                      ReplayTroubles& troubles, ReplayObserver* observer)
     : live_(live),
       troubles_(troubles),
-      stack_count_(log.definitions().nodes().size()),
+      stack_count_(log.definitions().logged_node_count()),
       names_(log.definitions()),
       phases_(observer),
       nodes_(log, names_),

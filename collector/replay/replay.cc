@@ -165,7 +165,8 @@ void Replay::on(const ArenaEvent& arena, const Event& event) {
 }
 
 void Replay::on(const ArenaAllocEvent& alloc, const Event& event) {
-  const uint32_t stack = allocation_context_.defined_stack(alloc.stack);
+  const uint32_t stack =
+      log_.model_tensors().stack_of(alloc, allocation_context_.defined_stack(alloc.stack));
   allocation_context_.enter_rule(event, stack);
   const SiteContext context = allocation_context_.context(event, GPUPEAK_KIND_NONE);
   arenas_.allocate(alloc, stack, event.ticks, {context.phase, context.tag});

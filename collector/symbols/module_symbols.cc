@@ -13,6 +13,7 @@
 #include "collector/files/cut_guard.h"
 #include "collector/log/definitions.h"
 #include "collector/symbols/elf_file.h"
+#include "collector/symbols/loaded_image.h"
 #include "collector/symbols/package_version.h"
 #include "collector/symbols/symbol_files.h"
 #include "collector/text/byte_pack.h"
@@ -193,6 +194,17 @@ const ApiFunction* ModuleSymbols::api_function_at(uint64_t address) const {
   return address < function.end ? &function : nullptr;
 }
 
+std::string ModuleSymbols::symbol_version() {
+  const std::lock_guard lock(mutex_);
+  Dwarf_Addr bias = 0;
+  return std::string(LoadedImage(dwfl_module_getelf(module_, &bias)).symbol_version());
+}
+
+void ModuleSymbols::set_version(const std::string& version) {
+  const std::lock_guard lock(mutex_);
+  version_ = version;
+}
+
 /// Only once an address has no other name: most modules keep their symbols. Empty: none is known.
 std::string ModuleSymbols::virtual_name(uint64_t address) {
   Dwarf_Addr bias = 0;
@@ -204,7 +216,9 @@ std::string ModuleSymbols::virtual_name(uint64_t address) {
   const RttiTable::Function* function = table != nullptr ? table->function_at(address) : nullptr;
   if (function == nullptr) return "";
   if (!rtti_names_) {
-    rtti_names_ = std::make_unique<RttiNames>(*table, file_name_, package_version(path_), rules_);
+    std::string version = package_version(path_);
+    if (version.empty() && table->version.empty()) version = version_;
+    rtti_names_ = std::make_unique<RttiNames>(*table, file_name_, version, rules_);
   }
   return rtti_names_->name_of(*function);
 }

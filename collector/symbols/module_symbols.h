@@ -37,6 +37,10 @@ class ModuleSymbols {
   State state() const { return state_; }
   /// Missing only because as many files are open as may be.
   bool lacks_descriptors() const { return lacks_descriptors_; }
+  /// What the symbols that the library itself defines say of its version ("VERS_1.29.0"), or empty.
+  std::string symbol_version();
+  /// For a library that tells no version of its own: that of the one that it is a part of.
+  void set_version(const std::string& version);
   /// Frames at an ELF address, innermost first; empty if nothing is known of it. Several threads
   /// may ask; one at a time looks.
   const std::vector<DwarfFrame>& frames_at(uint64_t address);
@@ -82,6 +86,7 @@ class ModuleSymbols {
   DebugFiles debug_files_;
   std::unique_ptr<LibraryRtti> rtti_;
   std::unique_ptr<RttiNames> rtti_names_;
+  std::string version_;
   bool api_tables_loaded_ = false;
   std::vector<ApiFunction> api_functions_;  // ascending
 };

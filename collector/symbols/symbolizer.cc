@@ -44,6 +44,20 @@ Symbolizer::Symbolizer(const Definitions& definitions, const SymbolSearch& searc
 
 Symbolizer::~Symbolizer() = default;
 
+/// A library that is a part of another one's release lies beside it, and is called after it:
+/// libonnxruntime_providers_cuda.so, libonnxruntime.so.1.
+void Symbolizer::set_version_of_whole(uint32_t id) {
+  const std::string& path = definitions_.modules()[id].path;
+  for (uint32_t other = 1; other < modules_.size(); ++other) {
+    const std::string& whole = definitions_.modules()[other].path;
+    const std::string stem = whole.substr(0, whole.find(".so", whole.rfind('/') + 1));
+    if (other == id || stem.size() == whole.size() || !path.starts_with(stem + '_')) continue;
+    if (ModuleSymbols* symbols = symbols_of(other))
+      modules_[id].symbols->set_version(symbols->symbol_version());
+    return;
+  }
+}
+
 /// nullptr if there are no symbols to be had. Several threads may ask.
 ModuleSymbols* Symbolizer::symbols_of(uint32_t id) {
   const Module& module = definitions_.modules()[id];
@@ -52,6 +66,7 @@ ModuleSymbols* Symbolizer::symbols_of(uint32_t id) {
   std::call_once(file.looked_for, [&] {
     file.symbols = search_.cache ? search_.cache->of(module, search_, rules_)
                                  : std::make_shared<ModuleSymbols>(module, search_, rules_);
+    if (file.symbols->state() == ModuleSymbols::State::kUsable) set_version_of_whole(id);
   });
   return file.symbols->state() == ModuleSymbols::State::kUsable ? file.symbols.get() : nullptr;
 }
@@ -121,6 +136,15 @@ Frame Symbolizer::python_frame(const PythonFrame& logged) const {
   frame.file = escape(definitions_.string(logged.file));
   frame.module = shown_name(frame.file);
   frame.line = logged.line <= INT32_MAX ? static_cast<int>(logged.line) : 0;
+  return frame;
+}
+
+Frame Symbolizer::model_frame(const ModelFrame& named) {
+  Frame frame;
+  frame.name_source = NameSource::kModel;
+  frame.function = escape(named.function);
+  frame.file = escape(named.file);
+  frame.module = shown_name(named.file);
   return frame;
 }
 
@@ -260,7 +284,10 @@ void Symbolizer::describe(uint32_t id, const std::vector<DwarfFrame>& known,
                           ResolvedAddress& resolved) const {
   const StackNode& node = definitions_.nodes()[id];
   const PythonFrame* python = definitions_.python_frame(node);
-  Frame frame = python != nullptr ? python_frame(*python) : native_frame(node);
+  const ModelFrame* model = definitions_.model_frame(node);
+  Frame frame = python != nullptr  ? python_frame(*python)
+                : model != nullptr ? model_frame(*model)
+                                   : native_frame(node);
   for (const DwarfFrame& part : known) {
     frame.function = escape(demangle(part.function));
     frame.file = escape(part.file);

@@ -138,11 +138,13 @@ class Symbolizer {
   void want(uint32_t node);
   std::vector<DwarfFrame> frames_of(uint32_t node, bool& wants_file);
   ModuleSymbols* symbols_of(uint32_t module);
+  void set_version_of_whole(uint32_t module);
   void note_problem(uint32_t module);
   uint32_t function_id(const Frame& frame);
   uint32_t place_id(const Frame& frame);
   Frame native_frame(const StackNode& node) const;
   Frame python_frame(const PythonFrame& logged) const;
+  static Frame model_frame(const ModelFrame& named);
 
   const Definitions& definitions_;
   const SymbolSearch search_;

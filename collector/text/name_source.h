@@ -16,11 +16,12 @@ enum class NameSource : uint8_t {
   kRtti,       ///< type information: class and virtual function
   kPython,     ///< the interpreter itself
   kApiTable,   ///< the table of a C API, which a rule describes
+  kModel,      ///< the file of an ONNX model, by a block's size
 };
 
 /// In JSON.
-inline constexpr std::array<std::string_view, 8> kNameSources{
-    "", "symtab", "dynsym", "dwarf", "debugdata", "rtti", "python", "api_table"};
+inline constexpr std::array<std::string_view, 9> kNameSources{
+    "", "symtab", "dynsym", "dwarf", "debugdata", "rtti", "python", "api_table", "model"};
 
 constexpr std::string_view name_source_text(NameSource source) {
   return kNameSources[static_cast<size_t>(source)];

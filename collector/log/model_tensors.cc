@@ -1,0 +1,213 @@
+#include "collector/log/model_tensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "collector/log/log_reader.h"
+#include "collector/log/onnx_model.h"
+#include "collector/log/slot_decoder.h"
+#include "collector/text/error.h"
+#include "collector/text/file_name.h"
+
+namespace gpupeak::collector {
+namespace {
+
+using Tensors = std::vector<ModelTensor>;
+using SessionId = uint64_t;
+
+constexpr std::string_view kSessionFact = "ort.session.", kCreatePhase = "create_session";
+constexpr uint64_t kMostModelBytes = UINT64_C(8) << 30;
+constexpr size_t kMostModels = 64;
+
+/// As the preload calls them. Nothing else is opened, whatever a log says.
+std::optional<std::string> model_file(const Definitions& definitions, std::string_view fact) {
+  if (!fact.ends_with(".onnx")) return std::nullopt;
+  if (fact.starts_with('/')) return std::string(fact);
+  const std::string_view folder = definitions.fact("cwd");
+  if (!folder.starts_with('/')) return std::nullopt;
+  return fmt::format("{}/{}", folder, fact);
+}
+
+/// The largest part of it is values, which are passed over.
+Tensors read_tensors_of(const std::string& path) {
+  try {
+    const MappedFile file(path, kMostModelBytes);
+    Tensors tensors =
+        read_model_tensors({reinterpret_cast<const char*>(file.data()), file.bytes()});
+    file.require_whole();
+    return tensors;
+  } catch (const LogError&) {
+    return {};
+  }
+}
+
+struct AskedBlock {
+  uint32_t stack = 0;
+  uint64_t bytes = 0, asked = 0;
+  auto operator<=>(const AskedBlock&) const = default;
+};
+
+/// Whether an arena would have given such a block to who asked for so many bytes: it rounds to 256
+/// bytes, and gives a larger piece whole where less than as much again would be left, or than
+/// 128 MiB.
+bool fits(const AskedBlock& block, uint64_t bytes) {
+  constexpr uint64_t kStep = 256, kMostLeft = UINT64_C(128) << 20;
+  const auto round = [](uint64_t value) { return (value + kStep - 1) / kStep * kStep; };
+  if (bytes == 0) return false;
+  const uint64_t rounded = round(bytes);
+  if (block.asked != 0) return round(block.asked) == rounded;
+  return block.bytes >= rounded && block.bytes - rounded < std::min(rounded, kMostLeft);
+}
+
+/// What each place has asked for while a session was created.
+class SessionBlocks {
+ public:
+  using OfPlace = std::map<AskedBlock, uint64_t>;  ///< how many
+  struct Place {
+    OfPlace blocks;
+    std::set<SessionId> sessions;
+    bool elsewhere = false;  ///< asked in other phases, too
+  };
+
+  explicit SessionBlocks(const LogReader& log) : definitions_(log.definitions()) {
+    for (uint32_t slot = 0; slot < log.slots().size(); ++slot) {
+      if (!log.slots()[slot].is_heap) read(SlotDecoder(log, slot));
+    }
+  }
+  const std::map<uint32_t, Place>& places() const { return places_; }
+
+ private:
+  void read(SlotDecoder decoder) {
+    session_ = 0;
+    std::array<Event, 512> events;
+    for (size_t count; (count = decoder.next(events, UINT64_MAX)) != 0;) {
+      for (size_t i = 0; i < count; ++i) add(events[i]);
+    }
+  }
+
+  void add(const Event& event) {
+    if (event.tag == GPUPEAK_REC_PHASE_PUSH) {
+      const auto phase = parse_phase_push(event);
+      if (phase.malformed || phase.source != GPUPEAK_PHASE_ORT) return;
+      session_ = definitions_.string(phase.name) == kCreatePhase ? phase.instance : 0;
+    } else if (event.tag == GPUPEAK_REC_PHASE_POP) {
+      const auto phase = parse_phase_pop(event);
+      if (!phase.malformed && phase.source == GPUPEAK_PHASE_ORT) session_ = 0;
+    } else if (event.tag == GPUPEAK_REC_ARENA_ALLOC) {
+      const auto alloc = parse_arena_alloc(event);
+      if (alloc.malformed || alloc.stack == 0) return;
+      if (alloc.stack >= definitions_.logged_node_count()) return;
+      Place& place = places_[alloc.stack];
+      place.elsewhere |= session_ == 0;
+      place.sessions.insert(session_);
+      ++place.blocks[{alloc.stack, alloc.bytes, alloc.asked}];
+    }
+  }
+
+  const Definitions& definitions_;
+  SessionId session_ = 0;
+  std::map<uint32_t, Place> places_;
+};
+
+/// The tensors of the sessions that a place has served, those of a model once for each of its
+/// sessions.
+struct LoadedModel {
+  std::string file;
+  Tensors tensors;
+};
+using Candidates = std::vector<const ModelTensor*>;
+
+Candidates tensors_for(const AskedBlock& block, const std::vector<const LoadedModel*>& models) {
+  Candidates found;
+  for (const LoadedModel* model : models) {
+    for (const ModelTensor& tensor : model->tensors) {
+      if (fits(block, tensor.bytes)) found.push_back(&tensor);
+    }
+  }
+  return found;
+}
+
+std::string title_of(const Candidates& all) {
+  Candidates each = all;  // two sessions of one model have the same tensors
+  std::sort(each.begin(), each.end());
+  each.erase(std::unique(each.begin(), each.end()), each.end());
+  const ModelTensor &first = *each.front(), &last = *each.back();
+  const bool one_operation = std::all_of(each.begin(), each.end(), [&](const ModelTensor* tensor) {
+    return tensor->operation == first.operation;
+  });
+  std::string title = "initializer " + first.name;
+  if (each.size() == 2) title += " or " + last.name;
+  if (each.size() > 2) title += fmt::format(" … {}, one of {}", last.name, each.size());
+  if (one_operation && !first.operation.empty()) title += " of " + first.operation;
+  if (each.size() == 1 && !first.node.empty()) title += " " + first.node;
+  return title;
+}
+
+/// By block. Empty: the place asks for something else.
+std::map<AskedBlock, Candidates> match(const SessionBlocks::OfPlace& blocks,
+                                  const std::vector<const LoadedModel*>& models) {
+  constexpr uint64_t kOf = 4, kAtLeast = 3;  // of four bytes three, and of four blocks three
+  std::map<AskedBlock, Candidates> matched;
+  uint64_t bytes = 0, matched_bytes = 0, count = 0, matched_count = 0;
+  for (const auto& [block, times] : blocks) {
+    bytes += block.bytes * times;
+    count += times;
+    Candidates candidates = tensors_for(block, models);
+    if (candidates.size() < times) continue;
+    matched_bytes += block.bytes * times;
+    matched_count += times;
+    matched.emplace(block, std::move(candidates));
+  }
+  if (matched_bytes < bytes / kOf * kAtLeast || matched_count * kOf < count * kAtLeast) return {};
+  return matched;
+}
+
+}  // namespace
+
+ModelTensors::ModelTensors(const LogReader& log, Definitions& definitions) {
+  std::map<SessionId, std::string> file_of;
+  std::map<std::string, LoadedModel> models;
+  for (const auto& [key, value] : definitions.facts()) {
+    if (!key.starts_with(kSessionFact) || models.size() >= kMostModels) continue;
+    SessionId session = 0;
+    std::from_chars(key.data() + kSessionFact.size(), key.data() + key.size(), session);
+    const std::optional<std::string> file = model_file(definitions, value);
+    if (session == 0 || !file) continue;
+    file_of[session] = *file;
+    const auto [model, added] = models.try_emplace(*file);
+    if (!added) continue;
+    files_.push_back(*file);
+    model->second = {*file, read_tensors_of(*file)};
+  }
+  const bool any = std::any_of(models.begin(), models.end(),
+                               [](const auto& model) { return !model.second.tensors.empty(); });
+  if (!any) return;
+  const SessionBlocks blocks(log);
+  for (const auto& [stack, place] : blocks.places()) {
+    if (place.elsewhere) continue;
+    std::vector<const LoadedModel*> served;
+    bool knows_all = true;
+    for (const SessionId session : place.sessions) {
+      const auto file = file_of.find(session);
+      const LoadedModel* model = file != file_of.end() ? &models.at(file->second) : nullptr;
+      knows_all &= model != nullptr && !model->tensors.empty();
+      if (model != nullptr) served.push_back(model);
+    }
+    if (!knows_all) continue;
+    std::map<std::string, uint32_t> named;  // of this place: by title
+    for (const auto& [block, candidates] : match(place.blocks, served)) {
+      const std::string title = title_of(candidates);
+      const auto [node, added] = named.try_emplace(title, 0);
+      if (added) node->second = definitions.add_model_frame(stack, {title, served.front()->file});
+      nodes_.emplace(std::tuple(block.stack, block.bytes, block.asked), node->second);
+    }
+  }
+}
+
+}  // namespace gpupeak::collector
