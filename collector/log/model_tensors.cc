@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -34,6 +35,11 @@ std::optional<std::string> model_file(const Definitions& definitions, std::strin
   return fmt::format("{}/{}", folder, fact);
 }
 
+/// A log may have travelled with it.
+std::string beside(const std::string& log, const std::string& file) {
+  return log.substr(0, log.rfind('/') + 1) + std::string(file_name(file));
+}
+
 /// The largest part of it is values, which are passed over.
 Tensors read_tensors_of(const std::string& path) {
   try {
@@ -53,15 +59,16 @@ struct AskedBlock {
   auto operator<=>(const AskedBlock&) const = default;
 };
 
-/// Whether an arena would have given such a block to who asked for so many bytes: it rounds to 256
-/// bytes, and gives a larger piece whole where less than as much again would be left, or than
-/// 128 MiB.
+/// Whether an arena would have given such a block to who asked for so many bytes, or for these
+/// rounded to 256: it rounds so itself, and gives a larger piece whole where less than as much again
+/// would be left, or than 128 MiB.
 bool fits(const AskedBlock& block, uint64_t bytes) {
   constexpr uint64_t kStep = 256, kMostLeft = UINT64_C(128) << 20;
   const auto round = [](uint64_t value) { return (value + kStep - 1) / kStep * kStep; };
   if (bytes == 0) return false;
   const uint64_t rounded = round(bytes);
-  if (block.asked != 0) return round(block.asked) == rounded;
+  const bool is_padding = rounded - bytes < bytes;
+  if (block.asked != 0) return block.asked == bytes || (block.asked == rounded && is_padding);
   return block.bytes >= rounded && block.bytes - rounded < std::min(rounded, kMostLeft);
 }
 
@@ -149,7 +156,17 @@ std::string title_of(const Candidates& all) {
   return title;
 }
 
-/// By block. Empty: the place asks for something else.
+/// The models' tensors, of those of equal size one: a session may have made one of them.
+uint64_t bytes_at_least(const std::vector<const LoadedModel*>& models) {
+  std::set<uint64_t> sizes;
+  for (const LoadedModel* model : models) {
+    for (const ModelTensor& tensor : model->tensors) sizes.insert(tensor.bytes);
+  }
+  return std::accumulate(sizes.begin(), sizes.end(), uint64_t{0});
+}
+
+/// By block. Empty: the place asks for something else, or for too little of the models for one to
+/// be sure.
 std::map<AskedBlock, Candidates> match(const SessionBlocks::OfPlace& blocks,
                                   const std::vector<const LoadedModel*>& models) {
   constexpr uint64_t kOf = 4, kAtLeast = 3;  // of four bytes three, and of four blocks three
@@ -164,7 +181,9 @@ std::map<AskedBlock, Candidates> match(const SessionBlocks::OfPlace& blocks,
     matched_count += times;
     matched.emplace(block, std::move(candidates));
   }
-  if (matched_bytes < bytes / kOf * kAtLeast || matched_count * kOf < count * kAtLeast) return {};
+  const bool is_theirs =
+      matched_bytes >= bytes / kOf * kAtLeast && matched_count * kOf >= count * kAtLeast;
+  if (!is_theirs || matched_bytes < bytes_at_least(models) / 2) return {};
   return matched;
 }
 
@@ -172,7 +191,7 @@ std::map<AskedBlock, Candidates> match(const SessionBlocks::OfPlace& blocks,
 
 ModelTensors::ModelTensors(const LogReader& log, Definitions& definitions) {
   std::map<SessionId, std::string> file_of;
-  std::map<std::string, LoadedModel> models;
+  std::map<std::string, LoadedModel> models;  // by what the program called them
   for (const auto& [key, value] : definitions.facts()) {
     if (!key.starts_with(kSessionFact) || models.size() >= kMostModels) continue;
     SessionId session = 0;
@@ -182,8 +201,12 @@ ModelTensors::ModelTensors(const LogReader& log, Definitions& definitions) {
     file_of[session] = *file;
     const auto [model, added] = models.try_emplace(*file);
     if (!added) continue;
-    files_.push_back(*file);
-    model->second = {*file, read_tensors_of(*file)};
+    model->second.file = *file;
+    for (const std::string& place : {*file, beside(log.path(), *file)}) {
+      files_.push_back(place);
+      model->second.tensors = read_tensors_of(place);
+      if (!model->second.tensors.empty()) break;
+    }
   }
   const bool any = std::any_of(models.begin(), models.end(),
                                [](const auto& model) { return !model.second.tensors.empty(); });

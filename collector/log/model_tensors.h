@@ -6,8 +6,9 @@
 //     → "initializer fc6_w of Gemm n38", called from stack 87
 //
 // A name is right or it is not given. Of tensors of equal size a block is one of these, and its name
-// says so. A place in the code counts only if nearly all that it has asked for has the size of a
-// tensor, and of no size more blocks than the model has tensors. LogReader makes it, Replay asks it.
+// says so. A place in the code counts only if most of what it has asked for has the size of a tensor,
+// and if that is most of the model; of no size may there be more blocks than the model has tensors.
+// LogReader makes it, Replay asks it.
 #pragma once
 
 #include <cstdint>

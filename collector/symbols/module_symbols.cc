@@ -217,7 +217,7 @@ std::string ModuleSymbols::virtual_name(uint64_t address) {
   if (function == nullptr) return "";
   if (!rtti_names_) {
     std::string version = package_version(path_);
-    if (version.empty() && table->version.empty()) version = version_;
+    if (version.empty()) version = version_;
     rtti_names_ = std::make_unique<RttiNames>(*table, file_name_, version, rules_);
   }
   return rtti_names_->name_of(*function);

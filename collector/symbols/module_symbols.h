@@ -39,7 +39,7 @@ class ModuleSymbols {
   bool lacks_descriptors() const { return lacks_descriptors_; }
   /// What the symbols that the library itself defines say of its version ("VERS_1.29.0"), or empty.
   std::string symbol_version();
-  /// For a library that tells no version of its own: that of the one that it is a part of.
+  /// For a library whose release is that of another one, which it is a part of.
   void set_version(const std::string& version);
   /// Frames at an ELF address, innermost first; empty if nothing is known of it. Several threads
   /// may ask; one at a time looks.
