@@ -134,8 +134,7 @@ bool KeptSummary::can_keep(const LogReader& log) {
   // Profiles of ONNX Runtime lie in files of their own, and a text about symbols names the log.
   if ((!is_packed && !ended) || has_ort_profiles(log) || !log.symbols_problem().empty())
     return false;
-  for (const std::string& file : log.model_tensors().files())
-    files_.push_back(state_of_file(file));
+  for (const std::string& file : log.model_tensors().files()) files_.push_back(state_of_file(file));
   if (!search_.files) return true;
   for (const Module& module : log.definitions().modules()) {
     for (std::string& file : watched_symbol_files(module, search_))

@@ -11,11 +11,12 @@
 
 #include "collector/log/definitions.h"
 #include "collector/log/symbol_table.h"
+#include "gpupeak/log_format.h"
 
 namespace gpupeak::collector {
 
 /// The kind of the chunk; older readers pass over it.
-inline constexpr uint32_t kNamesChunk = 6;
+inline constexpr uint32_t kNamesChunk = GPUPEAK_CHUNK_NAMES;
 /// What such a table says of a module in the place of a problem: its file comes first as long as it
 /// is there.
 inline constexpr std::string_view kKeptAtEnd = "kept";

@@ -60,8 +60,8 @@ struct AskedBlock {
 };
 
 /// Whether an arena would have given such a block to who asked for so many bytes, or for these
-/// rounded to 256: it rounds so itself, and gives a larger piece whole where less than as much again
-/// would be left, or than 128 MiB.
+/// rounded to 256: it rounds so itself, and gives a larger piece whole where less than as much
+/// again would be left, or than 128 MiB.
 bool fits(const AskedBlock& block, uint64_t bytes) {
   constexpr uint64_t kStep = 256, kMostLeft = UINT64_C(128) << 20;
   const auto round = [](uint64_t value) { return (value + kStep - 1) / kStep * kStep; };
@@ -168,7 +168,7 @@ uint64_t bytes_at_least(const std::vector<const LoadedModel*>& models) {
 /// By block. Empty: the place asks for something else, or for too little of the models for one to
 /// be sure.
 std::map<AskedBlock, Candidates> match(const SessionBlocks::OfPlace& blocks,
-                                  const std::vector<const LoadedModel*>& models) {
+                                       const std::vector<const LoadedModel*>& models) {
   constexpr uint64_t kOf = 4, kAtLeast = 3;  // of four bytes three, and of four blocks three
   std::map<AskedBlock, Candidates> matched;
   uint64_t bytes = 0, matched_bytes = 0, count = 0, matched_count = 0;

@@ -17,13 +17,13 @@ constexpr uint32_t kAttributeTensor = 5, kAttributeGraph = 6, kAttributeGraphs =
 constexpr uint32_t kTensorDims = 1, kTensorType = 2, kTensorInt64 = 7, kTensorName = 8,
                    kTensorRaw = 9;
 constexpr int32_t kFloat = 1, kInt64 = 7, kString = 8;
-constexpr int kDeepest = 64;               // graphs within graphs
+constexpr int kDeepest = 64;                              // graphs within graphs
 constexpr uint64_t kMostTensorBytes = UINT64_C(1) << 48;  // bytes of a tensor
 
 /// Bits of a value, by TensorProto.DataType; 0: not known, or of no fixed size.
 uint64_t bits_of_type(int32_t type) {
-  constexpr uint8_t kBits[] = {0,  32, 8,  8,  16, 16, 32, 64, 0, 8, 16, 64,
-                               32, 64, 64, 128, 16, 8, 8, 8,  8, 4, 4,  4};
+  constexpr uint8_t kBits[] = {0,  32, 8,  8,   16, 16, 32, 64, 0, 8, 16, 64,
+                               32, 64, 64, 128, 16, 8,  8,  8,  8, 4, 4,  4};
   return type >= 0 && static_cast<size_t>(type) < sizeof kBits ? kBits[type] : 0;
 }
 
@@ -144,8 +144,8 @@ class ModelReader {
       if (node.operation == "ConstantOfShape" && node.inputs.size() == 1) {
         const auto shape = constants.find(node.inputs[0]);
         if (shape != constants.end() && shape->second.type == kInt64)
-          sizes.emplace_back(node.outputs[0],
-                             tensor_bytes(shape->second.values, node.value ? node.value->type : kFloat));
+          sizes.emplace_back(node.outputs[0], tensor_bytes(shape->second.values,
+                                                           node.value ? node.value->type : kFloat));
       }
     }
     std::map<std::string_view, const ModelNode*> users;

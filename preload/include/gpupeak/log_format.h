@@ -196,7 +196,8 @@ enum gpupeak_chunk_kind {
   GPUPEAK_CHUNK_PART = 3, /* the log of another program of this process; made by `gpupeak run` */
   GPUPEAK_CHUNK_HEAP = 4, /* a slot's hot records, in chunks apart from its EVENTS: who asks for devices
                              does not read them. Older logs have them among its events */
-  GPUPEAK_CHUNK_RUN = 5   /* the record of the run, where it is too long for the header's page */
+  GPUPEAK_CHUNK_RUN = 5,  /* the record of the run, where it is too long for the header's page */
+  GPUPEAK_CHUNK_NAMES = 6 /* names of functions that `gpupeak run` has kept, packed: collector/log/kept_names.h */
 };
 
 /* A chunk starts at a multiple of 4 KiB of the file. A page that holds no valid header was handed
