@@ -231,9 +231,17 @@ std::optional<uint64_t> device_growth(const Replay& replay, bool attached) {
   return not_below_0(sum);
 }
 
-/// Null where recording began with the program and never ended: then all is growth.
+/// Null where recording began with the program and never ended: then all is growth. So it is of a
+/// counted child, whose window nobody asked for: its figures are those from its start.
 void add_growth(const Replay& replay, Metrics& metrics) {
-  const bool attached = (replay.log().header().flags & GPUPEAK_FLAG_ATTACHED) != 0;
+  const uint32_t flags = replay.log().header().flags;
+  const bool attached = (flags & GPUPEAK_FLAG_ATTACHED) != 0;
+  if (!attached && (flags & GPUPEAK_FLAG_COUNTED) != 0) {
+    for (const char* name :
+         {"host.kind.heap.growth_bytes", "device.growth_bytes", "device.growth_peak_bytes"})
+      metrics[name] = std::nullopt;
+    return;
+  }
   const DeviceGrowth& growth = replay.device_growth();
   metrics["host.kind.heap.growth_bytes"] = heap_growth(replay, attached);
   metrics["device.growth_bytes"] = device_growth(replay, attached);

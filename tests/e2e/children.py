@@ -225,6 +225,7 @@ def rows_and_heap_agree(folder):
     row = re.search(r"\+([0-9.]+) MiB of heap since the fork  ([0-9.]+) MiB \S*hold", forked)
     expect(row and as_bytes(row[1]) - as_bytes(row[2]) <= 3 * MIB, f"a forked worker: {forked}")
     expect("without call sites" not in forked, forked)
+    expect("grown while" not in forked + started_, f"nobody asked for a window: {started_}")
     row = re.search(r"([0-9.]+) MiB of heap \(the first ([0-9.]+) MiB without call sites\)  ([0-9.]+) MiB \S*hold", started_)
     expect(row and abs(as_bytes(row[1]) - as_bytes(row[2]) - as_bytes(row[3])) <= 3 * MIB, f"a started child: {started_}")
     expect(re.search(rf"{row[2]} MiB +the heap's first, without call sites: in no row", started_), started_)
