@@ -208,6 +208,8 @@ void Judge::facts() {
     text += " · ✓ complete";
   else if (summary_.quality.exact && summary_.quality.log_complete)
     text += " · no record lost";
+  if (const uint64_t bytes = unexplained_resident_bytes(summary_); bytes > 0)
+    text += fmt::format(" · {} resident without a known cause", size(bytes));
   if (summary_.quality.heap_sample_bytes > 0)
     text += fmt::format(" · small heap blocks: a sample of one in {}",
                         size(summary_.quality.heap_sample_bytes));

@@ -51,14 +51,6 @@ std::string devices_text(const WholeRun& run, const WholeRun::Process& process,
   return text;
 }
 
-/// Whether what was resident has causes, as far as that was looked at.
-bool is_explained(const Summary& summary) {
-  constexpr uint64_t kShare = 50, kLeast = 16 << 20;
-  const uint64_t total = metric(summary.metrics, "host.resident.total_bytes").value_or(0);
-  const uint64_t rest = metric(summary.metrics, "host.resident.unexplained_bytes").value_or(0);
-  return rest < kLeast || rest <= total / kShare;
-}
-
 uint64_t mapped_bytes(const WholeRun::Process& process) {
   return metric(process.metrics, "host.kind.mmap_anon.peak_bytes").value_or(0);
 }
@@ -223,12 +215,20 @@ bool lacks_device_memory(const WholeRun& run) {
                                           [](const auto& process) { return process.used_gpu; });
 }
 
+uint64_t unexplained_resident_bytes(const Summary& summary) {
+  constexpr uint64_t kShare = 50, kLeast = 16 << 20;
+  const uint64_t total = metric(summary.metrics, "host.resident.total_bytes").value_or(0);
+  const uint64_t rest = metric(summary.metrics, "host.resident.unexplained_bytes").value_or(0);
+  return rest < kLeast || rest <= total / kShare ? 0 : rest;
+}
+
 bool is_complete(const Summary& summary) {
   const auto& run = summary.whole_run;
   const Quality& quality = summary.quality;
   const bool is_exact = quality.exact || (quality.only_heap_inexact && quality.dropped_events == 0);
-  return is_exact && quality.log_complete && run && run->watched && is_explained(summary) &&
-         !lacks_device_memory(*run) && missing_from(*run, {}).empty() &&
+  return is_exact && quality.log_complete && run && run->watched &&
+         unexplained_resident_bytes(summary) == 0 && !lacks_device_memory(*run) &&
+         missing_from(*run, {}).empty() &&
          std::all_of(run->processes.begin(), run->processes.end(),
                      [](const auto& process) { return process.exact && process.complete; });
 }

@@ -23,6 +23,9 @@ std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& styl
 /// Whether a figure of GPUs may be less than what the run held.
 bool lacks_device_memory(const WholeRun& run);
 
+/// What was resident and has no known cause, where that is more than a fiftieth; 0: it has, or
+/// nobody looked.
+uint64_t unexplained_resident_bytes(const Summary& summary);
 /// Every process was recorded and nothing of it was lost, and somebody looked for others.
 bool is_complete(const Summary& summary);
 
