@@ -275,13 +275,10 @@ void note_functions(const Allocator& allocator) {
 
 constinit bool g_leaves_allocator_out = false;
 
-/// In a program that runs its code stays as it is: what was changed could not be put back.
-bool find_allocators() {
-  const void* const parts[] = {find_next("malloc"), find_next("free"),
-                               find_next("malloc_usable_size")};
-  bool sees_malloc = is_in(parts[0], "libc.so.6") && is_in(parts[1], "libc.so.6");
+/// Calls `look(object, allocator)` for each library, and the program, that has an allocator.
+template <typename Look>
+void for_each_allocator(Look look) {
   bool is_program = true;
-  g_leaves_allocator_out = false;
   for_each_object([&](const dl_phdr_info& object) {
     Allocator& allocator = g_looked_at;
     if (allocator.is_noted) allocator = {};
@@ -290,14 +287,24 @@ bool find_allocators() {
     is_program = false;
     bool is_allocator = false;
     for (size_t i = 0; i < kFamilyCount; ++i) is_allocator |= allocator.has(i);
-    if (!is_allocator) return false;
+    if (is_allocator) look(object, allocator);
+    return false;
+  });
+}
+
+/// In a program that runs its code stays as it is: what was changed could not be put back.
+bool find_allocators() {
+  const void* const parts[] = {find_next("malloc"), find_next("free"),
+                               find_next("malloc_usable_size")};
+  bool sees_malloc = is_in(parts[0], "libc.so.6") && is_in(parts[1], "libc.so.6");
+  g_leaves_allocator_out = false;
+  for_each_allocator([&](const dl_phdr_info& object, Allocator& allocator) {
     if (!is_allocator_library(object)) {
       g_leaves_allocator_out = true;
-      return false;
+      return;
     }
     note_functions(allocator);
     sees_malloc |= holds(object, parts[0]) && holds(object, parts[1]) && holds(object, parts[2]);
-    return false;
   });
   return sees_malloc;
 }
@@ -318,22 +325,12 @@ bool is_allocator_library(const dl_phdr_info& object) {
 bool take_over_allocators() {
   if (came_late()) return find_allocators();
   const void* const used_malloc = find_first("malloc");
-  bool is_program = true;
-  for_each_object([&](const dl_phdr_info& object) {
-    Allocator& allocator = g_looked_at;
-    if (allocator.is_noted) allocator = {};
-    read_exports(object, allocator);
-    if (is_program) read_program(object, allocator);
-    is_program = false;
-    bool is_allocator = false;
-    for (size_t i = 0; i < kFamilyCount; ++i) is_allocator |= allocator.has(i);
-    if (!is_allocator) return false;
+  for_each_allocator([&](const dl_phdr_info& object, Allocator& allocator) {
     const bool with_plain_names = holds(object, used_malloc);
     const bool complete = replace(allocator, with_plain_names);
     if (!complete) set_quality(GPUPEAK_Q_SECOND_MALLOC);
     // By whichever row it is that malloc has become.
     if (with_plain_names && complete) g_sees_programs_malloc = is_replaced(used_malloc);
-    return false;
   });
   return g_sees_programs_malloc;
 }
