@@ -202,46 +202,43 @@ uint64_t not_below_0(int64_t bytes) {
   return static_cast<uint64_t>(std::max<int64_t>(bytes, 0));
 }
 
+/// Whether there are windows that somebody asked for, and all of them are known. A counted child's
+/// was asked for by nobody: its figures are those from its start.
+bool knows_windows(const Replay& replay) {
+  const size_t known = replay.windows().size();
+  const bool was_counted = (replay.log().header().flags & GPUPEAK_FLAG_COUNTED) != 0;
+  return known > 0 && replay.log().counters().window_count <= known && !was_counted;
+}
+
 /// By the exact counters, whatever is recorded of the heap: since the attach, or within all
 /// windows.
 std::optional<uint64_t> heap_growth(const Replay& replay, bool attached) {
-  const gpupeak_counters_page& page = replay.log().counters();
-  const std::vector<Window>& windows = replay.windows();
-  const auto now = static_cast<int64_t>(page.heap.live);
-  if (attached && windows.empty()) return not_below_0(now);
-  if (windows.empty() || page.window_count > windows.size()) return std::nullopt;
+  const auto now = static_cast<int64_t>(replay.log().counters().heap.live);
+  if (attached && replay.windows().empty()) return not_below_0(now);
+  if (!knows_windows(replay)) return std::nullopt;
   int64_t sum = 0;
-  for (const Window& window : windows)
+  for (const Window& window : replay.windows())
     sum += (window.has_ended ? window.heap_at_end : now) - window.heap_at_begin;
   return not_below_0(sum);
 }
 
 std::optional<uint64_t> device_growth(const Replay& replay, bool attached) {
-  const std::vector<Window>& windows = replay.windows();
   if (attached) {
     const DeviceGrowth& growth = replay.device_growth();
     return if_covered(growth.is_known(), growth.bytes());
   }
-  if (windows.empty() || replay.log().counters().window_count > windows.size()) return std::nullopt;
+  if (!knows_windows(replay)) return std::nullopt;
   int64_t sum = 0;
-  for (const Window& window : windows) {
+  for (const Window& window : replay.windows()) {
     const uint64_t end = window.has_ended ? window.device_at_end : scope_live(replay, "device");
     sum += static_cast<int64_t>(end) - static_cast<int64_t>(window.device_at_begin);
   }
   return not_below_0(sum);
 }
 
-/// Null where recording began with the program and never ended: then all is growth. So it is of a
-/// counted child, whose window nobody asked for: its figures are those from its start.
+/// Null where recording began with the program and never ended: then all is growth.
 void add_growth(const Replay& replay, Metrics& metrics) {
-  const uint32_t flags = replay.log().header().flags;
-  const bool attached = (flags & GPUPEAK_FLAG_ATTACHED) != 0;
-  if (!attached && (flags & GPUPEAK_FLAG_COUNTED) != 0) {
-    for (const char* name :
-         {"host.kind.heap.growth_bytes", "device.growth_bytes", "device.growth_peak_bytes"})
-      metrics[name] = std::nullopt;
-    return;
-  }
+  const bool attached = (replay.log().header().flags & GPUPEAK_FLAG_ATTACHED) != 0;
   const DeviceGrowth& growth = replay.device_growth();
   metrics["host.kind.heap.growth_bytes"] = heap_growth(replay, attached);
   metrics["device.growth_bytes"] = device_growth(replay, attached);
