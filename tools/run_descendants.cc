@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "processor_time.h"
+#include "program_headers.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -93,18 +94,10 @@ std::optional<std::string> variable_of(const std::string& environment, const std
 
 /// Whether a program asks for the loader, which loads what LD_PRELOAD names.
 bool has_loader(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/exe", process), std::ios::binary);
-  Elf64_Ehdr header{};
-  if (!file.read(reinterpret_cast<char*>(&header), sizeof header) ||
-      memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64)
-    return true;
-  for (unsigned i = 0; i < header.e_phnum; ++i) {
-    Elf64_Phdr segment{};
-    file.seekg(static_cast<std::streamoff>(header.e_phoff + i * sizeof segment));
-    if (!file.read(reinterpret_cast<char*>(&segment), sizeof segment)) return true;
-    if (segment.p_type == PT_INTERP) return true;
-  }
-  return false;
+  const auto headers = program_headers(fmt::format("/proc/{}/exe", process));
+  return headers.empty() || std::any_of(headers.begin(), headers.end(), [](const auto& segment) {
+           return segment.p_type == PT_INTERP;
+         });
 }
 
 /// Why a process has not loaded the library; nothing: it may be about to. `is_new`: its program may

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "gpupeak/memory_kinds.h"
 #include "gpupeak/smaps.h"
 #include "processor_time.h"
+#include "program_headers.h"
 
 namespace gpupeak::tools {
 namespace {
@@ -57,7 +59,8 @@ std::optional<gpupeak_counters_page> counters_in(const std::string& file, pid_t 
 /// One process's list, line by line.
 class Reading {
  public:
-  explicit Reading(pid_t process) : process_(process) {
+  Reading(pid_t process, std::map<std::string, uint64_t>& static_data)
+      : process_(process), static_data_(static_data) {
     resident_.pid = static_cast<uint32_t>(process);
   }
 
@@ -65,6 +68,7 @@ class Reading {
     Mapping next;
     if (smaps::parse_mapping(line.c_str(), next)) {
       before_ = mapping_;
+      before_path_ = name_;
       before_.name = before_.name.empty() ? "" : "other";
       name_ = next.name;
       mapping_ = next;
@@ -77,6 +81,8 @@ class Reading {
       const uint64_t bytes = bytes_in(line);
       resident_.rss_bytes += bytes;
       part() += bytes;
+      if (kind_ == ResidentKind::kAnonymous)
+        resident_.static_data_bytes += std::min(bytes, static_data_before());
     } else if (line.starts_with("Shared_") &&
                (kind_ == ResidentKind::kMalloc || kind_ == ResidentKind::kAnonymous)) {
       resident_.shared_anonymous_bytes += bytes_in(line);
@@ -101,6 +107,18 @@ class Reading {
     return counters_.has_value();
   }
 
+  /// Variables that begin as zeros lie behind those that their module's file has.
+  uint64_t static_data_before() {
+    if (before_.end != mapping_.begin || !before_.is_writable || !before_path_.starts_with('/'))
+      return 0;
+    const auto [known, is_new] = static_data_.emplace(before_path_, 0);
+    if (is_new) {
+      const std::string file = fmt::format("/proc/{}/root{}", process_, before_path_);
+      known->second = static_data_bytes(program_headers(file));
+    }
+    return known->second;
+  }
+
   uint64_t& part() {
     if (is_log_) return resident_.log_bytes;
     switch (kind_) {
@@ -121,9 +139,10 @@ class Reading {
   }
 
   const pid_t process_;
+  std::map<std::string, uint64_t>& static_data_;
   Resident resident_;
   Mapping mapping_, before_;
-  std::string name_, log_, looked_at_;
+  std::string name_, before_path_, log_, looked_at_;
   ResidentKind kind_ = ResidentKind::kFiles;
   bool is_log_ = false;
   uint64_t log_mapped_ = 0;
@@ -202,7 +221,7 @@ void RunResident::look_at(pid_t process, const Noted& noted) {
   if (!is_more(noted.rss_bytes, before) && !stands_still) return;
   known.read_bytes = noted.rss_bytes;
   std::ifstream list(fmt::format("/proc/{}/smaps", process));
-  Reading reading(process);
+  Reading reading(process, static_data_);
   for (std::string line; std::getline(list, line);) reading.add(line);
   const Resident seen = reading.end();
   if (seen.rss_bytes > (known.highest ? known.highest->rss_bytes : 0)) known.highest = seen;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "collector/log/run_record.h"
@@ -51,8 +52,9 @@ class RunResident {
 
   std::map<pid_t, Noted> noted_;
   std::map<pid_t, Known> known_;
+  std::map<std::string, uint64_t> static_data_;  ///< of modules, by path: what their files lack
   std::vector<collector::RunRecord::Resident>
-      done_;  ///< of processes whose number is another's now
+      done_;                            ///< of processes whose number is another's now
   uint64_t sum_ = 0, highest_sum_ = 0;  ///< as noted last, and at the last reading of all
   std::chrono::steady_clock::time_point sum_since_{};
   Budget large_, small_;

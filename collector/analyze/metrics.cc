@@ -165,6 +165,7 @@ void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metri
   const uint64_t files = take(left, event.files), shared = take(left, event.shared);
   const uint64_t driver = take(left, event.driver), stacks = take(left, event.stacks);
   const uint64_t log = take(left, event.log), own = take(left, event.own);
+  const uint64_t static_data = take(left, event.static_data);
   const bool heap_known = coverage.heap_counters && coverage.mappings;
   const uint64_t mapped = replay.resident().mapped_bytes;
   // Without malloc's word: what is neither in use nor the program's own mapping it may have kept.
@@ -182,6 +183,7 @@ void add_resident(const Replay& replay, const Coverage& coverage, Metrics& metri
   say("mappings_bytes", heap_known, mappings);
   say("thread_stacks_bytes", true, stacks);
   say("files_bytes", true, files);
+  say("static_data_bytes", true, static_data);
   say("shared_memory_bytes", true, shared);
   say("driver_bytes", true, driver);
   say("gpupeak_bytes", true, log + own);

@@ -267,7 +267,7 @@ ResidentEvent parse_resident(const Event& event) {
   ResidentEvent resident;
   Body(event, resident) >> resident.rss >> resident.files >> resident.shared >> resident.driver >>
       resident.stacks >> resident.anonymous >> resident.log >> resident.own >>
-      resident.free_in_malloc_plus_1 >> resident.heap;
+      resident.free_in_malloc_plus_1 >> resident.heap >> resident.static_data;
   resident.malformed |= too_large(resident.rss) || too_large(resident.anonymous);
   return resident;
 }

@@ -138,6 +138,7 @@ struct ResidentEvent : Parsed {
   uint64_t rss, files, shared, driver, stacks, anonymous, log, own;
   uint64_t free_in_malloc_plus_1;  ///< value + 1; 0: not known
   uint64_t heap;
+  uint64_t static_data;  ///< of anonymous: .bss
 };
 struct SamplingEvent : Parsed {
   uint64_t sample_bytes;

@@ -62,6 +62,7 @@ void for_each_part(Resident& resident, Visit visit) {
   visit("stacks_bytes", resident.stacks_bytes);
   visit("malloc_bytes", resident.malloc_bytes);
   visit("anonymous_bytes", resident.anonymous_bytes);
+  visit("static_data_bytes", resident.static_data_bytes);
   visit("log_bytes", resident.log_bytes);
   visit("shared_anonymous_bytes", resident.shared_anonymous_bytes);
   visit("own_bytes", resident.own_bytes);

@@ -59,6 +59,7 @@ struct RunRecord {
     uint64_t malloc_bytes = 0;            ///< brk and what lies as an arena of malloc's
     uint64_t anonymous_bytes = 0;         ///< other
     uint64_t log_bytes = 0;               ///< gpupeak's log
+    uint64_t static_data_bytes = 0;       ///< of anonymous_bytes: .bss of program and libraries
     uint64_t shared_anonymous_bytes = 0;  ///< of malloc's and other: of several processes, by fork
     std::optional<uint64_t> heap_bytes;   ///< in use then, by its counters; none: no log was found
     uint64_t own_bytes = 0;               ///< gpupeak's own, without the log

@@ -36,8 +36,10 @@ void add_look(const RunRecord::Resident& seen, bool forked, Metrics& metrics) {
     left -= taken;
     return taken;
   };
+  const uint64_t static_data = take(seen.static_data_bytes);
   const uint64_t own = take(seen.own_bytes), heap = take(heap_in_use.value_or(0));
-  const uint64_t mappings = take(std::min(mapped_at_most.value_or(0), seen.anonymous_bytes));
+  const uint64_t mappings =
+      take(std::min(mapped_at_most.value_or(0), seen.anonymous_bytes - static_data));
   const uint64_t inherited = forked ? take(seen.shared_anonymous_bytes) : 0;
   const uint64_t kept = take(seen.malloc_bytes);
   const auto say = [&](const char* name, bool is_known, uint64_t bytes) {
@@ -49,6 +51,7 @@ void add_look(const RunRecord::Resident& seen, bool forked, Metrics& metrics) {
   say("mappings_bytes", heap_known, mappings);
   say("thread_stacks_bytes", true, seen.stacks_bytes);
   say("files_bytes", true, seen.files_bytes);
+  say("static_data_bytes", true, static_data);
   say("shared_memory_bytes", true, seen.shared_bytes);
   say("driver_bytes", true, seen.driver_bytes);
   say("gpupeak_bytes", true, seen.log_bytes + own);

@@ -13,6 +13,7 @@ std::vector<ResidentCause> resident_causes(const Metrics& metrics) {
       {"mappings_bytes", "mappings"},
       {"thread_stacks_bytes", "thread stacks"},
       {"files_bytes", "program code and files"},
+      {"static_data_bytes", "static data"},
       {"shared_memory_bytes", "shared memory"},
       {"driver_bytes", "the driver's"},
       {"gpupeak_bytes", "gpupeak's own"},

@@ -271,9 +271,9 @@ class Dump {
   void fields(const ResidentEvent& e) {
     print(
         " rss {} files {} shared {} driver {} stacks {} anonymous {} log {} own {} "
-        "free_in_malloc {} heap {}",
+        "free_in_malloc {} heap {} static_data {}",
         e.rss, e.files, e.shared, e.driver, e.stacks, e.anonymous, e.log, e.own,
-        known(e.free_in_malloc_plus_1), e.heap);
+        known(e.free_in_malloc_plus_1), e.heap, e.static_data);
   }
   void fields(const DriverReadingEvent& e) {
     print(" device {} used {} source {} cause {}", e.device, e.used,

@@ -325,6 +325,11 @@ void drop_unloaded_modules() {
   if (modules_were_unloaded()) rescan();
 }
 
+uintptr_t module_end_at(uintptr_t address) {
+  const Module* module = find_module(address);
+  return module != nullptr ? module->end : 0;
+}
+
 bool is_own_code(uintptr_t ip) {
   const auto begin = reinterpret_cast<uintptr_t>(__ehdr_start);
   return ip - begin < reinterpret_cast<uintptr_t>(_end) - begin;

@@ -33,6 +33,8 @@ inline bool is_loader_code(uintptr_t ip) {
 /// Whether such frees reach us, which they do not where the program has a malloc of its own. While
 /// false, each stack that is walked asks the loader whether something is gone.
 extern GPUPEAK_OWN std::atomic<bool> g_hears_loader;
+/// Where the known module that holds `address` ends; 0: none does. Callable anywhere.
+uintptr_t module_end_at(uintptr_t address);
 /// Our own code. Callable anywhere.
 bool is_own_code(uintptr_t ip);
 /// The path under which the loader knows this library.

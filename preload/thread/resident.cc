@@ -1,5 +1,6 @@
 #include "thread/resident.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <string_view>
@@ -11,9 +12,11 @@
 #include "base/signals_held.h"
 #include "base/syscalls.h"
 #include "base/text.h"
+#include "gpupeak/pages.h"
 #include "gpupeak/smaps.h"
 #include "log/log.h"
 #include "log/log_file.h"
+#include "stack/module_map.h"
 #include "thread/emit.h"
 #include "thread/thread_slot.h"
 
@@ -28,7 +31,8 @@ constinit std::atomic<int64_t> g_mapped_alone{0};
 
 struct Causes {
   uint64_t files = 0, shared = 0, driver = 0, stacks = 0, anonymous = 0, log = 0;
-  uint64_t malloc = 0;  ///< of `anonymous`: where malloc puts its blocks
+  uint64_t static_data = 0;  ///< of `anonymous`: variables of modules that begin as zeros
+  uint64_t malloc = 0;       ///< of `anonymous`: where malloc puts its blocks
   uint64_t log_mapped = 0;
 };
 
@@ -59,9 +63,17 @@ uint64_t& cause_of(Causes& causes, const Mapping& mapping, ResidentKind kind) {
   return causes.anonymous;
 }
 
+/// Variables that begin as zeros (.bss) are no part of their module's file. The kernel makes one
+/// mapping of them and of what the program has mapped right behind.
+uint64_t static_data_of(const Mapping& mapping, uint64_t bytes) {
+  const uint64_t end = whole_pages(module_end_at(mapping.begin));
+  return end <= mapping.begin ? 0 : std::min(bytes, end - mapping.begin);
+}
+
 void add(Causes& causes, const Mapping& mapping, const Mapping& before, uint64_t bytes) {
   const ResidentKind kind = smaps::kind_of(mapping, before);
   cause_of(causes, mapping, kind) += bytes;
+  if (kind == ResidentKind::kAnonymous) causes.static_data += static_data_of(mapping, bytes);
   if (kind == ResidentKind::kMalloc ||
       (kind == ResidentKind::kAnonymous && bytes > 0 && are_arenas(mapping)))
     causes.malloc += bytes;
@@ -156,7 +168,7 @@ void note_resident_memory(uint64_t resident_bytes) {
   Record record(GPUPEAK_REC_RESIDENT);
   record.u(resident_bytes).u(causes.files).u(causes.shared).u(causes.driver).u(causes.stacks);
   record.u(causes.anonymous).u(causes.log).u(own).u(kept_plus_1);
-  emit(record.u(heap > 0 ? static_cast<uint64_t>(heap) : 0));
+  emit(record.u(heap > 0 ? static_cast<uint64_t>(heap) : 0).u(causes.static_data));
   const uint64_t end = monotonic_ns();
   g_last_ns.store(end, std::memory_order_relaxed);
   g_cost_ns.store(end - now, std::memory_order_relaxed);

@@ -22,7 +22,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MIB = 1 << 20
 CAUSES = (("heap", "heap_bytes"), ("kept by malloc", "kept_by_malloc_bytes"), ("mappings", "mappings_bytes"), ("stacks", "thread_stacks_bytes"),
-          ("files", "files_bytes"), ("shared", "shared_memory_bytes"), ("inherited", "inherited_bytes"), ("gpupeak", "gpupeak_bytes"))
+          ("static data", "static_data_bytes"), ("files", "files_bytes"), ("shared", "shared_memory_bytes"), ("inherited", "inherited_bytes"), ("gpupeak", "gpupeak_bytes"))
 
 
 def programs(folder):

@@ -72,6 +72,62 @@ def thread_stacks(folder):
     expect(re.search(r"^RESIDENT.*\n +120 MiB .* thread stacks$", told, re.M), told)
 
 
+def static_data(folder):
+    """Variables that begin as zeros, of the program and of a library: no call takes them. The program's own mapping may lie right behind."""
+    library = os.path.join(folder, "libtable.so")
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], check=True,
+                   input=b"static char table[80 << 20]; char* fill_table(void) { for (unsigned i = 0; i < sizeof table; i += 4096) table[i] = 1; return table + sizeof table; }")
+    source = """
+        #include <signal.h>
+        #include <stdint.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        #include <unistd.h>
+        extern char* fill_table(void);
+        static char own[40 << 20];
+        int main(int count, char** arguments) {
+          uintptr_t behind = ((uintptr_t)fill_table() + 4095) & ~(uintptr_t)4095;
+          memset(own, 1, sizeof own);
+          char* at = mmap((void*)behind, 30 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+          if (at != MAP_FAILED) memset(at, 1, 30 << 20);
+          if (count > 1) { sleep(5); raise(SIGKILL); }  /* `run` has looked */
+        }
+    """
+    program = compiled(folder, source, f"-L{folder}", "-ltable", f"-Wl,-rpath,{folder}")
+    log = os.path.join(folder, "a.gplog")
+    for arguments in ([], ["killed"]):
+        subprocess.run([GPUPEAK, "run", "-q", "-o", log, "--", program, *arguments], env=ENVIRONMENT, check=False)
+        by_cause, total = causes(summary(log)["metrics"])
+        expect(120 * MIB <= by_cause["static_data_bytes"] < 121 * MIB, f"{arguments}: 120 MiB of static data: {by_cause}")
+        expect(29 * MIB <= by_cause["mappings_bytes"] < 31 * MIB, f"{arguments}: {by_cause}")
+        expect(by_cause["unexplained_bytes"] <= total // 50, f"{arguments}: {by_cause} of {total}")
+    told = subprocess.run([GPUPEAK, "report", "--full", log], capture_output=True, text=True, check=True).stdout
+    expect(re.search(r"^RESIDENT.*\n +120 MiB .* static data$", told, re.M), told)
+
+
+def no_cause(folder):
+    """Memory that the program takes from the kernel by itself, past all that is watched: the run is not complete, and says of how much."""
+    program = compiled(folder, """
+        #include <string.h>
+        #include <sys/mman.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        int main(int count, char** arguments) {
+          enum { kBytes = 60 << 20 };
+          char* at = count > 1 ? mmap(0, kBytes, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                               : (char*)syscall(SYS_mmap, 0, kBytes, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+          memset(at, 1, kBytes);
+          sleep(2);
+        }
+    """)
+    _, said, found = run(folder, program)
+    by_cause, _ = causes(found["metrics"])
+    expect(59 * MIB <= by_cause["unexplained_bytes"] < 61 * MIB, f"{by_cause}")
+    expect(re.search(r"no record lost · (59|60)\.\d MiB resident without a known cause\n", said) and "✓ complete" not in said, said)
+    _, said, _ = run(folder, program, "by mmap")
+    expect("✓ complete" in said and "without a known cause" not in said, said)
+
+
 def only_touched(folder):
     """Memory that is touched long after it was mapped, by a program that is killed then."""
     script = "import mmap, os, signal, time\nm = mmap.mmap(-1, 300 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\nfor i in range(0, 200 << 20, 4096): m[i] = 1\ntime.sleep(5)\nos.kill(os.getpid(), signal.SIGKILL)"

@@ -380,12 +380,13 @@ enum gpupeak_extended_record {
                                      others before it is logged: what lies there is counted on, but
                                      lies nowhere till the same slot's next REMAP … */
   GPUPEAK_REC_REMAP_FAILED = 0xad, /* dt address bytes; … or this, by which it lies there again */
-  GPUPEAK_REC_RESIDENT = 0xaf, /* dt rss files shared driver stacks anonymous log own free_in_malloc heap: bytes,
+  GPUPEAK_REC_RESIDENT = 0xaf, /* dt rss files shared driver stacks anonymous log own free_in_malloc heap static_data: bytes,
                                   what was resident when there was more than ever before. files: code and other
                                   files; shared: shm, memfd; driver: mappings of its devices; anonymous: brk, too,
                                   without stacks; log: gpupeak's own log; own: mapped by gpupeak for itself;
                                   free_in_malloc: value + 1, what malloc keeps beyond the blocks in use, 0 = not
-                                  known; heap: usable bytes in use, by the counters */
+                                  known; heap: usable bytes in use, by the counters; static_data: of anonymous,
+                                  variables of modules that begin as zeros (.bss) */
   GPUPEAK_REC_WINDOW = 0xb0, /* dt event number mode live recorded freed frees below: the heap's recording begins
                                 (event 0) or ends (1), in a log of GPUPEAK_HOST_COUNTERS. mode: enum
                                 gpupeak_host_mode. live: usable bytes of the heap then; recorded: those

@@ -1,0 +1,18 @@
+// What an ELF file tells the loader to map. Used by `run`.
+#pragma once
+
+#include <elf.h>
+
+#include <string>
+#include <vector>
+
+namespace gpupeak::tools {
+
+/// Of a 64-bit ELF file; none: it is no such file, or cut off.
+std::vector<Elf64_Phdr> program_headers(const std::string& path);
+
+/// Bytes of whole pages that a module has behind those of its file, for variables that begin as
+/// zeros (.bss).
+uint64_t static_data_bytes(const std::vector<Elf64_Phdr>& headers);
+
+}  // namespace gpupeak::tools
