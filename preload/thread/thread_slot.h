@@ -113,6 +113,9 @@ struct alignas(64) ThreadSlot {
     earliest = when + 1;
     unstamped = kBehindEvent;
   }
+  /// The next heap record has a stamp of its own: when large blocks come and go is what a person
+  /// sees, and others may come seconds later.
+  void stamp_next() { unstamped = kStampEvery; }
   /// The same for the only writer's heap record right behind that one, whose time is known.
   uint64_t take_time_behind_event() {
     unstamped = 0;
