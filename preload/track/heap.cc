@@ -30,7 +30,8 @@ inline void look_at_counted(ThreadSlot& slot, size_t usable_bytes) {
   }
 }
 
-/// glibc maps large blocks alone, two words behind a page's begin. By chance a small one lies there.
+/// glibc maps large blocks alone, two words behind a page's begin. By chance a small one lies
+/// there.
 inline bool may_be_mapped_alone(const void* block) {
   return reinterpret_cast<uintptr_t>(block) % kPageBytes == 16;
 }
