@@ -11,6 +11,7 @@
 #include "collector/text/alike.h"
 #include "collector/text/function_names.h"
 #include "collector/text/names_apart.h"
+#include "collector/text/text_format.h"
 #include "collector/text/title_text.h"
 
 namespace gpupeak::collector {
@@ -67,6 +68,10 @@ std::string part_title(const SitePart& part) {
   std::string title = part.of_library ? part.frame.module : frame_title(part.frame);
   if (part.run > 1) title += fmt::format(" ({} frames)", part.run);
   return title;
+}
+
+std::string count_text(const Holder& holder) {
+  return (holder.error_bytes ? "≥" : "") + grouped(holder.count);
 }
 
 std::string site_title(const std::vector<SitePart>& parts) {

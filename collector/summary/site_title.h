@@ -28,6 +28,9 @@ std::string part_title(const SitePart& part);
 /// "A ← B ← C"; kNoStack of nothing.
 std::string site_title(const std::vector<SitePart>& parts);
 
+/// How many blocks a row has: "145 006"; "≥1 280" where some stand for others, as in a sample.
+std::string count_text(const Holder& holder);
+
 /// What makes two sites one.
 enum class SiteKey {
   kPaths,      ///< whole names, whole paths, lines: within one run

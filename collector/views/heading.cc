@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "collector/summary/run_text.h"
+#include "collector/summary/site_title.h"
 #include "collector/text/sanitize.h"
 #include "collector/text/title_text.h"
 
@@ -48,7 +49,7 @@ void write_sites(const HolderTable& table, uint64_t whole, std::ostream& out,
   out << fmt::format("{} {} {}  site\n", right("size", size_columns(style)), right("%", 5),
                      right("n", kRowCountColumns));
   for (const Holder& holder : table.rows) {
-    row(holder.bytes, grouped(holder.count), holder.title,
+    row(holder.bytes, count_text(holder), holder.title,
         fmt::format("  [{}]", holder.kind.substr(holder.kind.find('.') + 1)), holder.telling_part);
   }
   if (table.other_rows > 0) {

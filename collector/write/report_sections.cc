@@ -12,6 +12,7 @@
 #include "collector/summary/ledger_text.h"
 #include "collector/summary/resident_causes.h"
 #include "collector/summary/run_text.h"
+#include "collector/summary/site_title.h"
 #include "collector/summary/what_if_text.h"
 #include "collector/summary/whole_run_text.h"
 #include "collector/text/scope_key.h"
@@ -247,7 +248,7 @@ ReportSections::Lines ReportSections::holders(const std::string& scope, const st
     const std::string marks = (several_kinds ? kind_mark(holder.kind) : "") +
                               (holder.temporary ? "  [temporary]" : "") +
                               error_text(holder.error_bytes, "  ", style_);
-    lines.push_back(row(holder.bytes, peak->bytes, grouped(holder.count), holder.title, marks,
+    lines.push_back(row(holder.bytes, peak->bytes, count_text(holder), holder.title, marks,
                         holder.telling_part));
   }
   if (rest > 0)
@@ -383,7 +384,7 @@ ReportSections::Lines ReportSections::live_at_exit() const {
   for (const Holder& holder : summary_.live_at_exit) {
     const std::string mark = fmt::format("  [{}]", holder.kind);
     const std::string figures = fmt::format("{} {} {}  ", right(size(holder.bytes), columns_),
-                                            right("", 5), right(grouped(holder.count), 7));
+                                            right("", 5), right(count_text(holder), 7));
     const size_t used = display_width(figures) + mark.size();
     lines.push_back(
         figures +
@@ -397,7 +398,7 @@ ReportSections::Lines ReportSections::temporaries() const {
   if (summary_.temporaries.empty()) return {};
   Lines lines{"", heading("TEMPORARY", "blocks freed right after their allocation")};
   for (const Holder& holder : summary_.temporaries)
-    lines.push_back(line(fmt::format("{} blocks  {}  [{}]", right(grouped(holder.count), 12),
+    lines.push_back(line(fmt::format("{} blocks  {}  [{}]", right(count_text(holder), 12),
                                      holder.title, holder.kind)));
   return lines;
 }

@@ -103,6 +103,9 @@ def case_holders():
                 if error > 0:
                     seen += 1
                     within += abs(estimate - bytes_) <= error
+        told = subprocess.run([GPUPEAK, "report", log], capture_output=True, text=True, check=True).stdout
+        rows = re.findall(r"^.* (≥?)\d[\d ]*  site_.*?( ± .*)?$", told, re.M)
+        expect(rows and all(bool(least) == bool(error) for least, error in rows), f"what stands for others is not counted: {told}")
         mean = summary["quality"]["heap_sample_bytes"]
         for site, values in estimates.items():
             off = statistics.mean(values) - truth[site]
