@@ -226,11 +226,11 @@ ReportSections::Lines ReportSections::holders(const std::string& scope, const st
   const std::string phase = peak->phase ? ", phase " + *peak->phase : "";
   const uint64_t before =
       scope == "host" ? metric(summary_.metrics, "host.before_recording_bytes").value_or(0) : 0;
-  Lines lines{
-      "", heading("PEAK COMPOSITION",
-                  fmt::format("{}{}, {}, {}{}{}", what, before > 0 ? " with call sites" : "",
-                              size(peak->bytes), peak_instant(*peak), phase,
-                              error_text(peak->error_bytes, ", an estimate ", style_)))};
+  Lines lines{"",
+              heading("PEAK COMPOSITION",
+                      fmt::format("{}{}, {}, {}{}{}", what, before > 0 ? " with call sites" : "",
+                                  size(peak->bytes), peak_instant(*peak), phase,
+                                  error_text(peak->error_bytes, ", an estimate ", style_)))};
   lines.push_back(
       fmt::format("{} {} {}  site", right("size", columns_), right("%", 5), right("n", 7)));
   const bool several_kinds =
